@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+func (p *program) captureCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "capture [--node NODE | --session NAME] -w FILE|- [FILTER]",
+		Short: "Write packets to a pcap file",
+		Long: `Write packets to a pcap file (nanoseconds, Ethernet) until --count or Ctrl-C: those that a node sees, those of a session, or
+without either all as they come in and as they leave.
+
+` + filterHelp,
+		Example: `  sluice capture -w all.pcap
+  sluice capture --session alice -w alice.pcap --count 1000
+  sluice capture --node gtpu-encap -w - 'udp port 53' | tcpdump -nr -`,
+	}
+	query := &api.Capture{}
+	c.Flags().StringVar(&query.Node, "node", "", "what this node of the graph sees")
+	c.Flags().StringVar(&query.Session, "session", "", "the packets of this session")
+	c.Flags().Uint64Var(&query.Count, "count", 0, "end after so many packets (0: when you end it)")
+	c.Flags().Uint32Var(&query.SnapLength, "snap-length", 0, "bytes of each packet (0: all)")
+	path := c.Flags().StringP("write", "w", "", "pcap file, or - for standard output")
+	if err := errors.Join(c.MarkFlagRequired("write"), c.MarkFlagFilename("write", "pcap")); err != nil {
+		panic(err) // only if the flag of the line before does not exist
+	}
+	complete(c, "node", p.nodeNames)
+	complete(c, "session", p.namesOf("Session"))
+	c.RunE = func(c *cobra.Command, arguments []string) (err error) {
+		if query.GetNode() != "" && query.GetSession() != "" {
+			return errors.New("say either --node or --session")
+		}
+		if _, columns := p.screen(); *path == "-" && columns > 0 {
+			return errors.New("-w -: a pcap file is nothing for a terminal; send it to a file or to tcpdump -nr -")
+		}
+		query.Filter = strings.Join(arguments, " ")
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		stream, err := client.CapturePackets(c.Context(), query)
+		if err == nil {
+			_, err = stream.Header()
+		}
+		if err != nil {
+			return err
+		}
+		out := p.out
+		if *path != "-" {
+			// Captures hold what subscribers say.
+			f, e := os.OpenFile(*path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+			if e != nil {
+				return e
+			}
+			defer func() { err = errors.Join(err, f.Close()) }()
+			out = f
+		}
+		w := bufio.NewWriterSize(out, 1<<16)
+		if err := pcapHeader(w, query.GetSnapLength()); err != nil {
+			return err
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.err, "Capturing; Ctrl-C ends.")
+		n, err := receive(c.Context(), stream, func(packet *api.CapturedPacket) error {
+			if err := pcapPacket(w, packet.GetTime(), packet.GetLength(), packet.GetBytes()); err != nil {
+				return err
+			}
+			// Somebody may be looking at the other end.
+			return w.Flush()
+		})
+		if err := ignorePipe(err); err != nil {
+			return err
+		}
+		fmt.Fprintf(p.err, "%s captured.\n", plural(n, "packet", "packets"))
+		return nil
+	}
+	return c
+}
+
+// ignorePipe: a reader who has seen enough is no failure.
+func ignorePipe(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}

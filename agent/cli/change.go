@@ -1,0 +1,337 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+func (p *program) planCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plan -f FILE|DIRECTORY|-",
+		Short: "Show what apply would change",
+		Long: `Show what apply would do, in the order in which it would be done, and change nothing.
+
+  + create    ~ update in place    -/+ replace: delete and create again    - delete`,
+		Example: `  sluice plan -f examples/bng
+  sluice get acl web -o yaml | sed s/443/8443/ | sluice plan -f -`,
+		Args: cobra.NoArgs,
+	}
+	files := filesFlag(c)
+	output := outputFlag(c, "table", "json", "yaml")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		written, err := p.read(*files)
+		if err != nil {
+			return err
+		}
+		changes := &api.Changes{}
+		if changes.Put, err = intents(written); err != nil {
+			return err
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		planned, err := client.Plan(c.Context(), changes)
+		if err != nil {
+			return p.problems(err, written)
+		}
+		if *output != "table" {
+			return p.write(*output, false, planJSON(planned))
+		}
+		return p.printPlan(planned)
+	}
+	return c
+}
+
+type stepJSON struct {
+	Step    string      `json:"step"`
+	Kind    string      `json:"kind"`
+	Name    string      `json:"name"`
+	Fields  []fieldJSON `json:"fields,omitempty"`
+	Why     string      `json:"why,omitempty"`
+	State   string      `json:"state,omitempty"`
+	Message string      `json:"message,omitempty"`
+}
+
+type fieldJSON struct {
+	Field  string `json:"field"`
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+func planJSON(planned *api.Planned) []stepJSON {
+	all := []stepJSON{}
+	for _, s := range planned.GetSteps() {
+		step := stepJSON{Step: strings.ToLower(s.GetStep().String()), Kind: s.GetKind(), Name: s.GetName(), Why: s.GetWhy()}
+		for _, f := range s.GetFields() {
+			step.Fields = append(step.Fields, fieldJSON{f.GetField(), f.GetBefore(), f.GetAfter()})
+		}
+		all = append(all, step)
+	}
+	return all
+}
+
+var marks = map[api.Step]string{api.Step_CREATE: "  +", api.Step_UPDATE: "  ~", api.Step_REPLACE: "-/+", api.Step_DELETE: "  -"}
+
+func (p *program) printPlan(planned *api.Planned) error {
+	var b strings.Builder
+	tally := map[api.Step]int{}
+	for _, s := range planned.GetSteps() {
+		tally[s.GetStep()]++
+		if s.GetStep() == api.Step_KEEP {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s %s", marks[s.GetStep()], s.GetKind(), s.GetName())
+		if s.GetWhy() != "" {
+			fmt.Fprintf(&b, "   (%s)", s.GetWhy())
+		}
+		b.WriteString("\n")
+		for _, f := range s.GetFields() {
+			switch {
+			case f.GetBefore() == "":
+				fmt.Fprintf(&b, "      %s: %s\n", f.GetField(), f.GetAfter())
+			case f.GetAfter() == "":
+				fmt.Fprintf(&b, "      %s: %s -> (left out)\n", f.GetField(), f.GetBefore())
+			default:
+				fmt.Fprintf(&b, "      %s: %s -> %s\n", f.GetField(), f.GetBefore(), f.GetAfter())
+			}
+		}
+	}
+	if len(planned.GetSteps()) == tally[api.Step_KEEP] {
+		b.WriteString("Nothing to change.\n")
+	} else {
+		fmt.Fprintf(&b, "\nPlan: %d to create, %d to update, %d to replace, %d to delete.\n",
+			tally[api.Step_CREATE], tally[api.Step_UPDATE], tally[api.Step_REPLACE], tally[api.Step_DELETE])
+	}
+	_, err := fmt.Fprint(p.out, b.String())
+	return err
+}
+
+func (p *program) applyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "apply -f FILE|DIRECTORY|-",
+		Short: "Create objects, or change them to what files say",
+		Long: `Create objects, or change them to what files say. Objects that are not in the files stay as they are.
+
+What an object needs may be applied later: it waits. What the data plane refuses is tried again, unless all or nothing is
+asked for.`,
+		Example: `  sluice apply -f examples/bng
+  sluice apply -f sessions.yaml --all-or-nothing
+  sluice apply -f examples/bng --wait 10s`,
+		Args: cobra.NoArgs,
+	}
+	files := filesFlag(c)
+	output := outputFlag(c, "table", "json", "yaml")
+	all := c.Flags().Bool("all-or-nothing", false, "undo everything if the data plane refuses anything")
+	wait := c.Flags().Duration("wait", 0, "wait up to this long until every object is applied, and fail if one is not")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		written, err := p.read(*files)
+		if err != nil {
+			return err
+		}
+		changes := &api.Changes{AllOrNothing: *all}
+		if changes.Put, err = intents(written); err != nil {
+			return err
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		applied, err := client.Apply(c.Context(), changes)
+		if err != nil {
+			return p.problems(err, written)
+		}
+		if *wait > 0 && !applied.GetUndone() {
+			if err := p.wait(c.Context(), client, applied, *wait); err != nil {
+				return err
+			}
+		}
+		return p.printApplied(applied, *output, written, *wait > 0)
+	}
+	return c
+}
+
+// wait brings the statuses up to date until all are applied or the time is over.
+func (p *program) wait(ctx context.Context, client api.AgentClient, applied *api.Applied, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	missing := map[object.Key]*api.AppliedObject{}
+	query := &api.ObjectsQuery{}
+	kinds := map[string]bool{}
+	for _, o := range applied.GetObjects() {
+		if o.GetStatus().GetState() == api.State_APPLIED || o.GetStatus().GetState() == api.State_GONE {
+			continue
+		}
+		missing[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = o
+		if !kinds[o.GetKind()] {
+			kinds[o.GetKind()] = true
+			query.Kinds = append(query.Kinds, o.GetKind())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	stream, err := client.Watch(ctx, query)
+	for err == nil && len(missing) > 0 {
+		var change *api.ObjectChange
+		if change, err = stream.Recv(); err != nil {
+			break
+		}
+		i := change.GetObject().GetIntent()
+		key := object.Key{Kind: i.GetKind(), Name: i.GetName()}
+		if o := missing[key]; o != nil {
+			o.Status = change.GetObject().GetStatus()
+			if o.GetStatus().GetState() == api.State_APPLIED {
+				delete(missing, key)
+			}
+		}
+	}
+	if err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+var done = map[api.Step]string{api.Step_KEEP: "unchanged", api.Step_CREATE: "created", api.Step_UPDATE: "updated",
+	api.Step_REPLACE: "replaced", api.Step_DELETE: "deleted"}
+
+// printApplied tells what happened, and returns an error if something failed or, where that matters, is not applied.
+func (p *program) printApplied(applied *api.Applied, output string, written []*object.Written, ready bool) error {
+	at := map[object.Key]*object.Written{}
+	for _, w := range written {
+		at[w.Key()] = w
+	}
+	tally := map[api.Step]int{}
+	var failures, waiting []string
+	var steps []stepJSON
+	var b strings.Builder
+	for _, o := range applied.GetObjects() {
+		key := object.Key{Kind: o.GetKind(), Name: o.GetName()}
+		s := o.GetStatus()
+		where := key.String()
+		if w := at[key]; w != nil {
+			where = fmt.Sprintf("%s:%d: %s", w.File, w.Line, key)
+		}
+		steps = append(steps, stepJSON{Step: strings.ToLower(o.GetStep().String()), Kind: o.GetKind(), Name: o.GetName(),
+			State: stateText(s.GetState()), Message: s.GetMessage()})
+		switch s.GetState() {
+		case api.State_FAILED:
+			failures = append(failures, fmt.Sprintf("%s: %s", where, s.GetMessage()))
+			continue
+		case api.State_PENDING, api.State_DELETING:
+			waiting = append(waiting, fmt.Sprintf("%s: %s", where, orElse(s.GetMessage(), "waits for its turn")))
+		}
+		if o.GetStep() == api.Step_REPLACE && s.GetState() != api.State_APPLIED {
+			fmt.Fprintf(&b, "%s taken out of the data plane\n", key)
+			continue
+		}
+		tally[o.GetStep()]++
+		if o.GetStep() != api.Step_KEEP {
+			fmt.Fprintf(&b, "%s %s\n", key, done[o.GetStep()])
+		}
+	}
+	if output != "table" {
+		if err := p.write(output, false, map[string]any{"objects": steps, "undone": applied.GetUndone()}); err != nil {
+			return err
+		}
+	} else if !applied.GetUndone() {
+		var parts []string
+		for _, s := range []api.Step{api.Step_CREATE, api.Step_UPDATE, api.Step_REPLACE, api.Step_DELETE, api.Step_KEEP} {
+			if tally[s] > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", tally[s], done[s]))
+			}
+		}
+		if len(failures) > 0 {
+			parts = append(parts, fmt.Sprintf("%d failed", len(failures)))
+		}
+		fmt.Fprintf(&b, "%s.\n", strings.Join(parts, ", "))
+		if len(waiting) > 0 && !ready {
+			fmt.Fprintf(&b, "%s not applied yet:\n  %s\n", plural(len(waiting), "object is", "objects are"), strings.Join(few(waiting), "\n  "))
+		}
+		if _, err := fmt.Fprint(p.out, b.String()); err != nil {
+			return err
+		}
+	}
+	if ready {
+		failures = append(failures, waiting...)
+	}
+	switch {
+	case applied.GetUndone():
+		return fmt.Errorf("nothing was changed, because the data plane refused:\n%s", strings.Join(few(failures), "\n"))
+	case len(failures) > 0:
+		return fmt.Errorf("%s not as wanted:\n%s", plural(len(failures), "object is", "objects are"), strings.Join(few(failures), "\n"))
+	}
+	return nil
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// few shortens a long list.
+func few(lines []string) []string {
+	const most = 20
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most:most], fmt.Sprintf("... and %d more", len(lines)-most))
+}
+
+func (p *program) deleteCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "delete KIND NAME... | -f FILE|DIRECTORY|-",
+		Short: "Delete objects",
+		Long: `Delete objects by name, or all those that are in files. Objects that need a deleted one are still wanted: they are taken out of
+the data plane, and wait until it is there again.`,
+		Example: `  sluice delete session alice bob
+  sluice delete acl/web meter/gold
+  sluice delete -f examples/bng`,
+		ValidArgsFunction: p.completeNames(-1),
+	}
+	files := filesFlag(c)
+	output := outputFlag(c, "table", "json", "yaml")
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		changes := &api.Changes{}
+		var written []*object.Written
+		var err error
+		switch {
+		case len(arguments) > 0 && len(*files) > 0:
+			return errors.New("say which objects either by name or with -f")
+		case len(arguments) > 0:
+			if changes.Delete, err = p.names(arguments); err != nil {
+				return err
+			}
+			if len(changes.Delete) == 0 {
+				return fmt.Errorf("say which %s: sluice delete %s NAME", arguments[0], arguments[0])
+			}
+		default:
+			if written, err = p.read(*files); err != nil {
+				return err
+			}
+			for _, w := range written {
+				changes.Delete = append(changes.Delete, &api.ObjectName{Kind: w.Kind, Name: w.Name})
+			}
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		applied, err := client.Apply(c.Context(), changes)
+		if err != nil {
+			return p.problems(err, written)
+		}
+		return p.printApplied(applied, *output, written, false)
+	}
+	return c
+}

@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+const bng = "testdata/bng.yaml"
+
+var bngObjects = []string{"Acl web", "Interface core", "Meter gold", "Port access", "Port core", "Route default", "Session alice", "Session bob"}
+
+// written applies the example and forgets what that took.
+func (s *site) written() {
+	s.t.Helper()
+	s.ok("apply", "-f", bng)
+	s.plane.Log()
+}
+
+// edited returns the example with some text replaced.
+func edited(t *testing.T, pairs ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(bng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(pairs...).Replace(string(text))
+}
+
+func TestApplyMakesTheDataPlaneHaveWhatTheFilesSay(t *testing.T) {
+	s := newSite(t)
+	golden(t, "plan-create", s.ok("plan", "-f", bng))
+	if got := s.plane.Objects(); len(got) != 0 {
+		t.Errorf("after plan the data plane has %v", got)
+	}
+	golden(t, "apply-create", s.ok("apply", "-f", bng))
+	if got := s.plane.Objects(); !slices.Equal(got, bngObjects) {
+		t.Errorf("the data plane has %v", got)
+	}
+	if got := s.ok("plan", "-f", bng); got != "Nothing to change.\n" {
+		t.Errorf("planned again: %s", got)
+	}
+	s.plane.Log()
+	if got := s.ok("apply", "-f", bng); got != "8 unchanged.\n" {
+		t.Errorf("applied again: %s", got)
+	}
+	if log := s.plane.Log(); len(log) != 0 {
+		t.Errorf("applied again, the data plane was told: %v", log)
+	}
+}
+
+func TestAChangeThatCanBeMadeInPlaceTouchesOnlyItsObject(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	changed := edited(t, "mtu: 1600", "mtu: 1700", "tier: gold", "tier: silver")
+	golden(t, "plan-update", s.feed(changed, "plan", "-f", "-"))
+	golden(t, "apply-update", s.feed(changed, "apply", "-f", "-"))
+	if log := s.plane.Log(); !slices.Equal(log, []string{"put Port core"}) {
+		t.Errorf("the data plane was told: %v", log)
+	}
+	if out := s.ok("get", "sessions", "-l", "tier=silver"); !strings.Contains(out, "alice") || strings.Contains(out, "bob") {
+		t.Errorf("with the new label: %s", out)
+	}
+}
+
+func TestAChangeThatCannotBeMadeInPlaceReplacesTheObjectAndWhatNeedsIt(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	changed := edited(t, "net_null1", "net_null9")
+	golden(t, "plan-replace", s.feed(changed, "plan", "-f", "-"))
+	golden(t, "apply-replace", s.feed(changed, "apply", "-f", "-"))
+	want := []string{"delete Route default", "delete Interface core", "delete Port core", "put Port core", "put Interface core", "put Route default"}
+	if log := s.plane.Log(); !slices.Equal(log, want) {
+		t.Errorf("the data plane was told: %v", log)
+	}
+}
+
+func TestWhatNeedsADeletedObjectWaitsUntilItIsBack(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	golden(t, "delete-needed", s.ok("delete", "port", "core"))
+	if got := s.plane.Objects(); !slices.Equal(got, []string{"Acl web", "Meter gold", "Port access", "Session alice", "Session bob"}) {
+		t.Errorf("the data plane has %v", got)
+	}
+	golden(t, "get-waiting", s.ok("get", "if,rt"))
+	s.ok("apply", "-f", bng, "--wait", "20s")
+	if got := s.plane.Objects(); !slices.Equal(got, bngObjects) {
+		t.Errorf("the data plane has %v", got)
+	}
+}
+
+func TestObjectsAreDeletedByNameAndByFile(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	golden(t, "delete-names", s.ok("delete", "route/default", "if/core", "po/core"))
+	golden(t, "delete-files", s.ok("delete", "-f", bng))
+	if got := s.plane.Objects(); len(got) != 0 {
+		t.Errorf("the data plane still has %v", got)
+	}
+}
+
+func TestMistakesAreToldWithFileLineObjectFieldAndMendBeforeAnythingIsDone(t *testing.T) {
+	s := newSite(t)
+	for name, files := range map[string]map[string]string{
+		"unreadable": {"a.yaml": edited(t, "outerVlan: 100", "outerVlan: 5000", "mtu: 1600", "mtuu: 1600"),
+			"b.yaml": "apiVersion: sluice.dev/v1\nkind: Prot\nmetadata: {name: x}\n"},
+		"twice":   {"a.yaml": edited(t), "b.yml": "\n---\napiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: red}\n---\n" + strings.SplitN(edited(t), "---", 2)[0]},
+		"overlap": {"a.yaml": edited(t, "innerVlan: 8, pppoeSessionId: 12", "innerVlan: 7")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(s.dir, name)
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			golden(t, "mistakes-"+name, s.fails("", "apply", "-f", dir))
+			s.fails("", "plan", "-f", dir)
+		})
+	}
+	if log := s.plane.Log(); len(log) != 0 {
+		t.Errorf("the data plane was told: %v", log)
+	}
+}
+
+func TestAConflictWithWhatIsThereIsToldWithFileAndLine(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	eve := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: eve}\nspec:\n  access:\n    port: access\n    outerVlan: 100\n    innerVlan: 7\n"
+	golden(t, "mistakes-conflict", s.fails(eve, "apply", "-f", "-"))
+}
+
+func TestWhatTheDataPlaneRefusesFailsAloneUnlessAllOrNothingWasAskedFor(t *testing.T) {
+	s := newSite(t)
+	full := func(op, kind, name string) *api.Result {
+		if op == "put" && kind == "Session" && name == "bob" {
+			return &api.Result{Code: int32(syscall.ENOSPC), Message: "Session bob: the session table is full"}
+		}
+		return nil
+	}
+	s.plane.Refuse(full)
+	golden(t, "apply-undone", s.fails("", "apply", "-f", bng, "--all-or-nothing"))
+	eventually(t, "everything was taken back", func() bool { return len(s.plane.Objects()) == 0 })
+	golden(t, "apply-failed", s.fails("", "apply", "-f", bng))
+	if got := s.plane.Objects(); !slices.Equal(got, slices.DeleteFunc(slices.Clone(bngObjects), func(o string) bool { return o == "Session bob" })) {
+		t.Errorf("the data plane has %v", got)
+	}
+	// While it is tried again it is pending.
+	eventually(t, "bob is shown as failed", func() bool {
+		out := s.ok("get", "session", "bob")
+		return strings.Contains(out, "failed") && strings.Contains(out, "the session table is full")
+	})
+	s.plane.Refuse(nil)
+	s.ok("apply", "-f", bng, "--wait", "20s")
+	if got := s.plane.Objects(); !slices.Equal(got, bngObjects) {
+		t.Errorf("the data plane has %v", got)
+	}
+}
+
+func TestWhatIsNeededMayComeLater(t *testing.T) {
+	s := newSite(t)
+	text := edited(t)
+	port := "---\napiVersion: sluice.dev/v1\nkind: Port\nmetadata: {name: access}\nspec: {device: \"net_null0\"}\n"
+	without := strings.Replace(text, port, "", 1)
+	if without == text {
+		t.Fatal("the example has no such port")
+	}
+	golden(t, "apply-waits", s.feed(without, "apply", "-f", "-"))
+	s.feed(port, "apply", "-f", "-")
+	eventually(t, "the sessions were made", func() bool { return slices.Equal(s.plane.Objects(), bngObjects) })
+}
+
+func TestAnAgentThatIsStartedAgainRepairsOnlyTheDifference(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.stop()
+	spec, err := proto.Marshal(&api.Vrf{Description: "nobody asked for it"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.plane.Meddle("Vrf", "stray", spec)
+	s.plane.Meddle("Session", "bob", nil)
+	s.start()
+	eventually(t, "bob is back and the stray is gone", func() bool { return slices.Equal(s.plane.Objects(), bngObjects) })
+	log := s.plane.Log()
+	slices.Sort(log)
+	if !slices.Equal(log, []string{"delete Vrf stray", "put Session bob"}) {
+		t.Errorf("the data plane was told: %v", log)
+	}
+}
+
+func TestADataPlaneThatIsStartedAgainGetsEverything(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.plane.Kill()
+	eventually(t, "the agent notices", func() bool { return strings.Contains(s.ok("version"), "not connected") })
+	if out := s.fails("", "drops"); !strings.Contains(out, "the agent has no data plane") {
+		t.Errorf("without a data plane: %s", out)
+	}
+	out := s.feed("apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: red}\n", "apply", "-f", "-")
+	if !strings.Contains(out, "1 created") || !strings.Contains(out, "1 object is not applied yet") {
+		t.Errorf("without a data plane: %s", out)
+	}
+	if out := s.fails("kind: Vrf\napiVersion: sluice.dev/v1\nmetadata: {name: blue}\n", "apply", "--all-or-nothing", "-f", "-"); !strings.Contains(out, "all or nothing was asked for") {
+		t.Errorf("all or nothing without a data plane: %s", out)
+	}
+	s.plane.Start(t)
+	want := append(slices.Clone(bngObjects), "Vrf red")
+	eventually(t, "everything is back", func() bool { return slices.Equal(s.plane.Objects(), want) })
+}
+
+func TestYAMLThatWasShownCanBeAppliedAgain(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	shown := s.ok("get", "all", "-o", "yaml")
+	if out := s.feed(shown, "apply", "-f", "-"); out != "8 unchanged.\n" {
+		t.Errorf("applied again: %s", out)
+	}
+}
+
+func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
+	s := newSite(t)
+	s.stop()
+	for _, arguments := range [][]string{{"get", "ports"}, {"apply", "-f", bng}, {"top", "--once"}, {"trace"}, {"version"}, {"delete", "port", "x"}} {
+		if out := s.fails("", arguments...); !strings.Contains(out, "no agent answers at unix://DIR/agent.sock") || !strings.Contains(out, "sluice agent") {
+			t.Errorf("%v: %s", arguments, out)
+		}
+	}
+}
+
+func TestUsageMistakesAreExplained(t *testing.T) {
+	s := newSite(t)
+	for _, test := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"apply"}, "say which objects: -f FILE"},
+		{[]string{"apply", "-f", "/nonexistent"}, "no such file"},
+		{[]string{"apply", "-f", s.dir + "/agent.sock/x"}, "not a directory"},
+		{[]string{"get", "sesions"}, `did you mean Session?`},
+		{[]string{"get", "ports", "nope"}, "there is no Port nope"},
+		{[]string{"get", "ports", "-o", "xml"}, "want one of table, wide, json, yaml"},
+		{[]string{"get", "ports", "-l", "=x"}, "accepted: LABEL=VALUE"},
+		{[]string{"describe", "port"}, "say which"},
+		{[]string{"describe", "port", "nope"}, "there is no Port nope"},
+		{[]string{"delete", "port"}, "say which port"},
+		{[]string{"delete", "port", "x", "-f", "y"}, "either by name or with -f"},
+		{[]string{"drops", "--session", "a", "--interface", "b"}, "either"},
+		{[]string{"capture"}, `required flag(s) "write" not set`},
+		{[]string{"capture", "-w", s.dir + "/x", "--node", "a", "--session", "b"}, "either"},
+		{[]string{"trace", "nonsense"}, "syntax error"},
+		{[]string{"trace", "--count", "0"}, "want 1 to 10000"},
+		{[]string{"top", "--interval", "0s"}, "at least 10ms"},
+		{[]string{"--agent", "tcp://x", "get", "ports"}, "want unix:///PATH"},
+		{[]string{"nonsense"}, "unknown command"},
+	} {
+		if out := s.fails("", test.arguments...); !strings.Contains(out, test.want) {
+			t.Errorf("%v: %s", test.arguments, out)
+		}
+	}
+}

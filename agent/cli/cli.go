@@ -1,0 +1,209 @@
+// Package cli is the command line: `sluice agent` is the agent, and everything else talks to one (api/agent.proto).
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/server"
+)
+
+// DefaultAgent is where the agent listens if nothing else is said.
+const DefaultAgent = "unix:///run/sluice/agent.sock"
+
+// release is set when the program is linked.
+var release string
+
+// Release is the program's own version.
+func Release() string {
+	if release != "" {
+		return release
+	}
+	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Version != "" {
+		return build.Main.Version
+	}
+	return "(devel)"
+}
+
+// program is what the commands share.
+type program struct {
+	in       io.Reader
+	out, err io.Writer
+	// Address of the agent.
+	agent    string
+	registry *object.Registry
+	// What tests fix.
+	now func() time.Time
+
+	connection *grpc.ClientConn
+	// A table was written, and the next one keeps a distance.
+	shown bool
+	// Packets that were written.
+	traced int
+}
+
+// Main runs the program and returns its exit code.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+}
+
+// Run is Main with its surroundings given.
+func Run(ctx context.Context, arguments []string, in io.Reader, out, errors io.Writer) int {
+	p := &program{in: in, out: out, err: errors, now: time.Now}
+	root, err := p.root()
+	if err == nil {
+		root.SetArgs(arguments)
+		err = root.ExecuteContext(ctx)
+	}
+	if p.connection != nil {
+		p.connection.Close()
+	}
+	if err != nil {
+		fmt.Fprintf(errors, "sluice: %s\n", strings.ReplaceAll(p.explain(err), "\n", "\n        "))
+		return 1
+	}
+	return 0
+}
+
+func (p *program) root() (*cobra.Command, error) {
+	var err error
+	if p.registry, err = object.NewRegistry(); err != nil {
+		return nil, fmt.Errorf("reading the contract: %w", err)
+	}
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "A software gateway for the network edge",
+		Long: `Sluice is a software gateway for the network edge: packets enter from an access side, are recognised as
+somebody's, are policed and filtered, change their encapsulation, and leave on a core side.
+
+Objects in YAML say what is wanted; the agent makes the data plane match.`,
+		Example: `  sluice plan -f examples/bng        # what would change
+  sluice apply -f examples/bng       # change it
+  sluice get sessions
+  sluice top                         # rates, drops and cycles, live
+  sluice trace 'vlan 100 and host 192.0.2.9'`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	agent := DefaultAgent
+	if set := os.Getenv("SLUICE_AGENT"); set != "" {
+		agent = set
+	}
+	root.PersistentFlags().StringVar(&p.agent, "agent", agent, "where the agent listens; also in SLUICE_AGENT")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w\nSee `%s --help`.", err, c.CommandPath())
+	})
+	root.AddGroup(&cobra.Group{ID: "change", Title: "Say what is wanted:"},
+		&cobra.Group{ID: "look", Title: "See how it stands:"}, &cobra.Group{ID: "run", Title: "Run:"})
+	for group, commands := range map[string][]*cobra.Command{
+		"change": {p.planCommand(), p.applyCommand(), p.deleteCommand()},
+		"look": {p.getCommand(), p.describeCommand(), p.topCommand(), p.traceCommand(), p.captureCommand(),
+			p.dropsCommand(), p.neighborsCommand()},
+		"run": {p.agentCommand(), p.versionCommand(), p.completionCommand()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	return root, nil
+}
+
+// client returns the agent's client. It connects with the first request.
+func (p *program) client() (api.AgentClient, error) {
+	if p.connection == nil {
+		if !strings.HasPrefix(p.agent, "unix:///") {
+			return nil, fmt.Errorf("--agent %q: want unix:///PATH, as in %s", p.agent, DefaultAgent)
+		}
+		c, err := grpc.NewClient(p.agent, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithAuthority("sluice"),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MessageLimit), grpc.MaxCallSendMsgSize(server.MessageLimit)))
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", p.agent, err)
+		}
+		p.connection = c
+	}
+	return api.NewAgentClient(p.connection), nil
+}
+
+// explain returns what went wrong, for a person.
+func (p *program) explain(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	var coded interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &coded) {
+		return err.Error()
+	}
+	s := coded.GRPCStatus()
+	switch {
+	case s.Code() == codes.Unavailable && !strings.HasPrefix(s.Message(), server.DataplaneGone):
+		why := s.Message()
+		if i := strings.LastIndex(why, ": "); i >= 0 {
+			why = strings.Trim(why[i+2:], `"`)
+		}
+		return fmt.Sprintf("no agent answers at %s (%s).\nStart one with `sluice agent`, or say with --agent where it listens.", p.agent, why)
+	case s.Code() == codes.Canceled:
+		return "interrupted"
+	}
+	return s.Message()
+}
+
+// problems returns the mistakes that the agent told, with the file and line where each stands.
+func (p *program) problems(err error, written []*object.Written) error {
+	for _, detail := range status.Convert(err).Details() {
+		told, ok := detail.(*api.Problems)
+		if !ok {
+			continue
+		}
+		var all object.Errors
+		for _, one := range told.GetProblems() {
+			all = append(all, &object.Error{Object: object.Key{Kind: one.GetKind(), Name: one.GetName()}, Field: one.GetField(),
+				Problem: one.GetProblem(), Found: one.GetFound(), Accepted: one.GetAccepted()})
+		}
+		p.registry.Locate(written, all)
+		if len(all) > 0 {
+			return all
+		}
+	}
+	return err
+}
+
+// screen returns the height and width of the terminal that is written to; zeros if it is none.
+func (p *program) screen() (lines, columns int) {
+	f, ok := p.out.(*os.File)
+	if !ok {
+		return 0, 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, 0
+	}
+	if size.Row == 0 || size.Col == 0 {
+		return 24, 80
+	}
+	return int(size.Row), int(size.Col)
+}

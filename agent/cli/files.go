@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+var extensions = []string{"yaml", "yml", "json"}
+
+func filesFlag(c *cobra.Command) *[]string {
+	files := c.Flags().StringArrayP("filename", "f", nil, "file, directory (its .yaml, .yml and .json), or - for standard input; may be repeated")
+	if err := c.MarkFlagFilename("filename", extensions...); err != nil {
+		panic(err) // only if the flag of the line before does not exist
+	}
+	return files
+}
+
+// read decodes all the objects in files and directories. Every mistake in every file is told.
+func (p *program) read(paths []string) ([]*object.Written, error) {
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("say which objects: -f FILE, -f DIRECTORY or -f - for standard input")
+	}
+	var all []*object.Written
+	var mistakes object.Errors
+	for _, path := range paths {
+		files, err := filesAt(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			written, err := p.readFile(file)
+			if errs := object.AllErrors(err); errs != nil {
+				mistakes = append(mistakes, errs...)
+			} else if err != nil {
+				return nil, err
+			}
+			all = append(all, written...)
+		}
+	}
+	first := map[object.Key]*object.Written{}
+	for _, w := range all {
+		if before := first[w.Key()]; before != nil {
+			mistakes = append(mistakes, &object.Error{File: w.File, Line: w.Line, Object: w.Key(),
+				Problem:  fmt.Sprintf("written twice: it is also at %s:%d", before.File, before.Line),
+				Accepted: "each object once"})
+			continue
+		}
+		first[w.Key()] = w
+	}
+	if err := mistakes.Or(); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there are no objects in %s", strings.Join(paths, ", "))
+	}
+	return all, nil
+}
+
+func filesAt(path string) ([]string, error) {
+	if path == "-" {
+		return []string{path}, nil
+	}
+	is, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !is.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		extension := strings.TrimPrefix(filepath.Ext(e.Name()), ".")
+		if e.Type()&fs.ModeDir == 0 && slices.Contains(extensions, extension) && !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: there is no .yaml, .yml or .json file in this directory", path)
+	}
+	return files, nil
+}
+
+func (p *program) readFile(path string) ([]*object.Written, error) {
+	if path == "-" {
+		return p.registry.Decode(p.in, "standard input")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return p.registry.Decode(f, path)
+}
+
+// intents packs objects for the agent.
+func intents(written []*object.Written) ([]*api.Intent, error) {
+	all := make([]*api.Intent, len(written))
+	for i, w := range written {
+		spec, err := object.Pack(w.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %s: %w", w.File, w.Line, w.Key(), err)
+		}
+		all[i] = &api.Intent{Kind: w.Kind, Name: w.Name, Labels: w.Labels, Spec: spec}
+	}
+	return all, nil
+}
+
+// names finds the objects that "KIND NAME..." or "KIND/NAME" mean.
+func (p *program) names(arguments []string) ([]*api.ObjectName, error) {
+	var kind *object.Kind
+	var all []*api.ObjectName
+	for i, argument := range arguments {
+		word, name, slash := strings.Cut(argument, "/")
+		if i == 0 || slash {
+			k, err := p.registry.Lookup(word)
+			if err != nil {
+				return nil, err
+			}
+			kind = k
+			if !slash {
+				continue
+			}
+		} else {
+			name = argument
+		}
+		all = append(all, &api.ObjectName{Kind: kind.Name, Name: name})
+	}
+	return all, nil
+}

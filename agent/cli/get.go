@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+func (p *program) getCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "get KIND[,KIND...]|all [NAME...]",
+		Short: "Show objects in a table, or as JSON or YAML",
+		Long: `Show objects and how it stands with them: "applied" when the data plane has them as wanted. A kind is called by its name,
+its plural or its short form. YAML can be changed and applied again.`,
+		Example: `  sluice get sessions
+  sluice get ports,interfaces -o wide
+  sluice get session alice bob -o yaml
+  sluice get sessions -l city=bonn,tier!=test
+  sluice get all -o json | jq '.[] | select(.status.state != "applied")'
+  sluice get sessions -w`,
+		ValidArgsFunction: p.completeNames(-1),
+		Args:              cobra.MinimumNArgs(1),
+	}
+	output := outputFlag(c, "table", "wide", "json", "yaml")
+	selector := c.Flags().StringP("selector", "l", "", "only objects with these labels: a=b, a!=b, a, !a; commas between")
+	watch := c.Flags().BoolP("watch", "w", false, "go on and show every change")
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		query := &api.ObjectsQuery{Names: arguments[1:], Selector: *selector}
+		if !strings.EqualFold(arguments[0], "all") {
+			for _, word := range strings.Split(arguments[0], ",") {
+				kind, err := p.registry.Lookup(word)
+				if err != nil {
+					return err
+				}
+				query.Kinds = append(query.Kinds, kind.Name)
+			}
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		if *watch {
+			return p.watch(c.Context(), client, query, *output)
+		}
+		found, err := p.all(c.Context(), client, query)
+		if err != nil {
+			return err
+		}
+		if err := p.show(found, query.GetKinds(), *output); err != nil {
+			return err
+		}
+		return p.missing(query, found)
+	}
+	return c
+}
+
+// all gets every page.
+func (p *program) all(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery) ([]*api.ObjectIntent, error) {
+	var found []*api.ObjectIntent
+	query.Limit = 5000
+	for {
+		page, err := client.Get(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page.GetObjects()...)
+		if page.GetNextPage() == "" {
+			return found, nil
+		}
+		query.Page = page.GetNextPage()
+	}
+}
+
+// missing complains about names that nothing has.
+func (p *program) missing(query *api.ObjectsQuery, found []*api.ObjectIntent) error {
+	var missing []string
+	for _, name := range query.GetNames() {
+		if !slices.ContainsFunc(found, func(o *api.ObjectIntent) bool { return o.GetIntent().GetName() == name }) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	kinds := "object"
+	if len(query.GetKinds()) > 0 {
+		kinds = strings.Join(query.GetKinds(), " or ")
+	}
+	such := ""
+	if query.GetSelector() != "" {
+		such = " with such labels"
+	}
+	return fmt.Errorf("there is no %s %s%s", kinds, strings.Join(missing, ", "), such)
+}
+
+func (p *program) show(found []*api.ObjectIntent, kinds []string, output string) error {
+	switch output {
+	case "json":
+		all := []byte{'['}
+		for i, o := range found {
+			n, err := p.node(o)
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				all = append(all, ',')
+			}
+			all = append(all, object.JSON(n)...)
+		}
+		return p.writeJSON(false, append(all, ']'))
+	case "yaml":
+		for i, o := range found {
+			n, err := p.node(o)
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				if _, err := io.WriteString(p.out, "---\n"); err != nil {
+					return err
+				}
+			}
+			if err := p.writeYAML(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	byKind := map[string][]*api.ObjectIntent{}
+	for _, o := range found {
+		byKind[o.GetIntent().GetKind()] = append(byKind[o.GetIntent().GetKind()], o)
+	}
+	order := kinds
+	if len(order) == 0 {
+		order = slices.Sorted(maps.Keys(byKind))
+	}
+	several := len(order) > 1
+	for i, name := range order {
+		kind := p.registry.Kind(name)
+		objects := byKind[name]
+		if kind == nil || len(objects) == 0 && several {
+			continue
+		}
+		if len(objects) == 0 {
+			fmt.Fprintf(p.err, "No %s.\n", kind.Plural)
+			continue
+		}
+		if several {
+			if i > 0 && p.shown {
+				fmt.Fprintln(p.out)
+			}
+			p.shown = true
+			fmt.Fprintf(p.out, "%s\n", strings.ToUpper(kind.Plural))
+		}
+		why := output == "wide" || slices.ContainsFunc(objects, func(o *api.ObjectIntent) bool { return o.GetStatus().GetMessage() != "" })
+		t := p.objectTable(kind, output == "wide", why)
+		for _, o := range objects {
+			row, err := p.row(kind, o, output == "wide", why)
+			if err != nil {
+				return err
+			}
+			t.add(row...)
+		}
+		if err := t.write(p.out); err != nil {
+			return err
+		}
+	}
+	if len(found) == 0 && several {
+		fmt.Fprintln(p.err, "No objects.")
+	}
+	return nil
+}
+
+// objectTable has the columns that the kind's annotation in the contract asks for.
+func (p *program) objectTable(kind *object.Kind, wide, why bool) *table {
+	t := &table{heading: []string{"NAME"}}
+	for _, path := range kind.Columns {
+		heading := headingOf(path.Text[strings.LastIndexByte(path.Text, '.')+1:])
+		if slices.Contains(t.heading, heading) {
+			heading = headingOf(path.Text)
+		}
+		t.heading = append(t.heading, heading)
+	}
+	t.heading = append(t.heading, "STATE")
+	if wide {
+		t.heading = append(t.heading, "SINCE", "OWNER", "LABELS")
+	}
+	if why {
+		t.heading = append(t.heading, "WHY")
+	}
+	return t
+}
+
+// headingOf: "outerVlan" is "OUTER-VLAN", "gtpu.remoteAddress" is "GTPU-REMOTE-ADDRESS".
+func headingOf(field string) string {
+	var b strings.Builder
+	for _, r := range field {
+		switch {
+		case r == '.':
+			b.WriteByte('-')
+		case r >= 'A' && r <= 'Z':
+			b.WriteByte('-')
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.ToUpper(string(r)))
+		}
+	}
+	return b.String()
+}
+
+func (p *program) row(kind *object.Kind, o *api.ObjectIntent, wide, why bool) ([]string, error) {
+	i := o.GetIntent()
+	known, err := p.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
+	}
+	row := []string{i.GetName()}
+	for _, path := range kind.Columns {
+		row = append(row, orDash(path.Column(known.Spec)))
+	}
+	row = append(row, stateText(o.GetStatus().GetState()))
+	if wide {
+		row = append(row, p.since(o.GetStatus()), orDash(o.GetOwner()), orDash(labelsText(i.GetLabels())))
+	}
+	if why {
+		row = append(row, o.GetStatus().GetMessage())
+	}
+	return row, nil
+}
+
+func (p *program) since(s *api.Status) string {
+	if s.GetSince() == 0 {
+		return "-"
+	}
+	return age(p.now().Sub(time.Unix(0, s.GetSince())))
+}
+
+func labelsText(labels map[string]string) string {
+	var all []string
+	for _, l := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, l+"="+labels[l])
+	}
+	return strings.Join(all, ",")
+}
+
+// watch shows what is there and then every change.
+func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, output string) error {
+	if output == "yaml" {
+		return fmt.Errorf("-w goes with -o table, wide or json")
+	}
+	stream, err := client.Watch(ctx, query)
+	if err != nil {
+		return err
+	}
+	tables := map[string]*table{}
+	several := len(query.GetKinds()) != 1
+	write := func() error {
+		for _, kind := range slices.Sorted(maps.Keys(tables)) {
+			if len(tables[kind].rows) > 0 {
+				if err := tables[kind].write(p.out); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	complete := false
+	for {
+		change, err := stream.Recv()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case change.GetChange() == api.ObjectChange_COMPLETE:
+			complete = true
+			if err := write(); err != nil {
+				return err
+			}
+			continue
+		}
+		o := change.GetObject()
+		if output == "json" {
+			n, err := p.node(o)
+			if err != nil {
+				return err
+			}
+			line := append(fmt.Appendf(nil, `{"change":%q,"object":`, strings.ToLower(change.GetChange().String())), object.JSON(n)...)
+			if _, err := p.out.Write(append(line, '}', '\n')); err != nil {
+				return err
+			}
+			continue
+		}
+		kind := p.registry.Kind(o.GetIntent().GetKind())
+		if kind == nil {
+			continue
+		}
+		t := tables[kind.Name]
+		if t == nil {
+			t = p.objectTable(kind, output == "wide", true)
+			tables[kind.Name] = t
+		}
+		row, err := p.row(kind, o, output == "wide", true)
+		if err != nil {
+			return err
+		}
+		if several {
+			row[0] = kind.Name + "/" + row[0]
+		}
+		t.add(row...)
+		if complete {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+type dropJSON struct {
+	Reason      string `json:"reason"`
+	Packets     uint64 `json:"packets"`
+	Description string `json:"description"`
+}
+
+func (p *program) dropsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "drops",
+		Short: "Show how many packets were dropped, by reason",
+		Long:  `Show how many packets were dropped since the data plane started, by reason. Every drop has a name; none is silent.`,
+		Example: `  sluice drops
+  sluice drops --session alice
+  sluice drops --interface core -o json`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c, "table", "json", "yaml")
+	query := &api.DropCountersQuery{}
+	c.Flags().StringVar(&query.Interface, "interface", "", "only of packets of this interface")
+	c.Flags().StringVar(&query.Session, "session", "", "only of packets of this session")
+	complete(c, "interface", p.namesOf("Interface"))
+	complete(c, "session", p.namesOf("Session"))
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if query.GetInterface() != "" && query.GetSession() != "" {
+			return errors.New("say either --interface or --session")
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		list, err := client.GetDropCounters(c.Context(), query)
+		if err != nil {
+			return err
+		}
+		sortDrops(list)
+		if *output != "table" {
+			all := []dropJSON{}
+			for _, d := range list.GetDrops() {
+				all = append(all, dropJSON{d.GetReason(), d.GetPackets(), d.GetDescription()})
+			}
+			return p.write(*output, false, all)
+		}
+		if len(list.GetDrops()) == 0 {
+			fmt.Fprintln(p.err, "No packet was dropped.")
+			return nil
+		}
+		return dropTable("", list).write(p.out)
+	}
+	return c
+}
+
+func sortDrops(list *api.DropCountersList) {
+	slices.SortFunc(list.GetDrops(), func(a, b *api.DropCounters) int {
+		return cmp.Or(cmp.Compare(b.GetPackets(), a.GetPackets()), cmp.Compare(a.GetReason(), b.GetReason()))
+	})
+}
+
+func dropTable(indent string, list *api.DropCountersList) *table {
+	sortDrops(list)
+	t := &table{indent: indent, heading: []string{"DROP", ">PACKETS", "WHAT IT MEANS"}}
+	for _, d := range list.GetDrops() {
+		t.add(d.GetReason(), count(d.GetPackets()), d.GetDescription())
+	}
+	return t
+}
+
+type neighborJSON struct {
+	Interface string `json:"interface"`
+	Address   string `json:"address"`
+	MAC       string `json:"mac,omitempty"`
+	State     string `json:"state"`
+}
+
+func (p *program) neighborsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "neighbors",
+		Short: "Show the Ethernet addresses of neighbours, learned by ARP and ND or configured",
+		Long: `Show the Ethernet addresses that the data plane uses for its neighbours: those it learned by ARP and neighbour discovery and
+those that Neighbor objects configure (` + "`sluice get neighbors`" + ` shows only the latter).`,
+		Example: `  sluice neighbors
+  sluice neighbors --interface core`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c, "table", "json", "yaml")
+	only := c.Flags().String("interface", "", "only those of this interface")
+	complete(c, "interface", p.namesOf("Interface"))
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		all := []neighborJSON{}
+		query := &api.NeighborStatesQuery{Limit: 5000}
+		for {
+			page, err := client.GetNeighborStates(c.Context(), query)
+			if err != nil {
+				return err
+			}
+			for _, n := range page.GetNeighbors() {
+				if *only == "" || n.GetInterface() == *only {
+					all = append(all, neighborJSON{n.GetInterface(), n.GetAddress(), n.GetMac(), n.GetState()})
+				}
+			}
+			if page.GetNextPage() == "" || page.GetNextPage() == query.GetPage() {
+				break
+			}
+			query.Page = page.GetNextPage()
+		}
+		if *output != "table" {
+			return p.write(*output, false, all)
+		}
+		if len(all) == 0 {
+			fmt.Fprintln(p.err, "No neighbours.")
+			return nil
+		}
+		t := table{heading: []string{"INTERFACE", "ADDRESS", "MAC", "STATE"}}
+		for _, n := range all {
+			t.add(n.Interface, n.Address, orDash(n.MAC), n.State)
+		}
+		return t.write(p.out)
+	}
+	return c
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of this program, the agent and the data plane",
+		Example: `  sluice version
+  sluice version -o json`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c, "table", "json", "yaml")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		type dataplaneJSON struct {
+			Endpoint  string `json:"endpoint"`
+			Connected bool   `json:"connected"`
+			Error     string `json:"error,omitempty"`
+			Release   string `json:"release,omitempty"`
+			DPDK      string `json:"dpdk,omitempty"`
+			Workers   uint32 `json:"workers,omitempty"`
+		}
+		told := struct {
+			Client    string            `json:"client"`
+			Agent     string            `json:"agent,omitempty"`
+			Objects   map[string]uint32 `json:"objects,omitempty"`
+			Dataplane *dataplaneJSON    `json:"dataplane,omitempty"`
+		}{Client: Release()}
+		client, err := p.client()
+		var v *api.Version
+		if err == nil {
+			v, err = client.GetVersion(c.Context(), &api.VersionQuery{})
+		}
+		if err == nil {
+			link, g := v.GetDataplane(), v.GetDataplane().GetGreeting()
+			told.Agent, told.Objects = v.GetRelease(), v.GetObjects()
+			told.Dataplane = &dataplaneJSON{link.GetEndpoint(), link.GetConnected(), link.GetError(), g.GetRelease(), g.GetDpdk(), g.GetWorkers()}
+		}
+		if *output != "table" {
+			if e := p.write(*output, false, told); e != nil {
+				return e
+			}
+			return err
+		}
+		fmt.Fprintf(p.out, "sluice      %s\n", told.Client)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.out, "agent       %s at %s\n", told.Agent, p.agent)
+		if d := told.Dataplane; d.Connected {
+			fmt.Fprintf(p.out, "data plane  %s at %s, DPDK %s, %s\n", d.Release, d.Endpoint, d.DPDK, plural(int(d.Workers), "worker", "workers"))
+		} else {
+			fmt.Fprintf(p.out, "data plane  not connected: %s\n", d.Error)
+		}
+		return nil
+	}
+	return c
+}

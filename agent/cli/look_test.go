@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+// counted gives the data plane counters.
+func (s *site) counted() {
+	s.plane.Count(
+		&api.SessionCountersList{Sessions: []*api.SessionCounters{
+			{Session: "alice", UpPackets: 1234, UpBytes: 567890, DownPackets: 4_000_000, DownBytes: 6_000_000_000, Drops: 3, Mac: "02:00:00:00:00:07"},
+			{Session: "bob"}}},
+		&api.PortCountersList{Ports: []*api.PortCounters{{Port: "core", LinkUp: true, RxPackets: 12, RxBytes: 3456, Mac: "02:00:00:00:00:01"}}},
+		&api.InterfaceCountersList{Interfaces: []*api.InterfaceCounters{{Interface: "core", RxPackets: 7, RxBytes: 700}}},
+		&api.DropCountersList{Drops: []*api.DropCounters{
+			{Reason: "acl-denied", Description: "An ACL says no.", Packets: 3},
+			{Reason: "ttl-expired", Description: "The hop limit was used up.", Packets: 40_000}}},
+		&api.NodeCountersList{Nodes: []*api.NodeCounters{{Node: "ip4-lookup", Calls: 10, Packets: 2560, Cycles: 25600}, {Node: "tx", Calls: 1}}, TscHz: 1e9},
+		&api.NeighborStates{Neighbors: []*api.NeighborState{
+			{Interface: "core", Address: "192.0.2.254", Mac: "02:00:00:00:00:fe", State: "reachable"},
+			{Interface: "other", Address: "2001:db8::1", State: "incomplete"}}})
+}
+
+func TestObjectsAreShownInTablesForPeople(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.counted()
+	for name, arguments := range map[string][]string{
+		"get-sessions":       {"get", "sessions"},
+		"get-several":        {"get", "po,Interface,routes"},
+		"get-all":            {"get", "all"},
+		"get-yaml":           {"get", "session", "alice", "-o", "yaml"},
+		"get-json":           {"get", "SESSIONS", "-l", "city=bonn,tier,!old", "-o", "json"},
+		"describe-session":   {"describe", "session", "alice"},
+		"describe-interface": {"describe", "if/core"},
+		"describe-port":      {"describe", "port", "core"},
+		"describe-acl":       {"describe", "acl", "web"},
+		"get-wide-yaml-all":  {"get", "all", "-o", "yaml"},
+		"drops":              {"drops"},
+		"drops-json":         {"drops", "--session", "alice", "-o", "json"},
+		"drops-yaml":         {"drops", "-o", "yaml"},
+		"neighbors":          {"neighbors"},
+		"neighbors-json":     {"neighbors", "--interface", "core", "-o", "json"},
+	} {
+		golden(t, name, s.ok(arguments...))
+	}
+}
+
+func TestAWatchShowsWhatIsThereAndThenEveryChange(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	end, out := s.background("get", "sessions", "-w", "-o", "json")
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the watch ended: %v", lines.Err())
+		}
+		var told struct {
+			Change string
+			Object struct {
+				Metadata struct{ Name string }
+				Status   struct{ State string }
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+			t.Fatal(err)
+		}
+		return told.Change + " " + told.Object.Metadata.Name + " " + told.Object.Status.State
+	}
+	for _, want := range []string{"exists alice applied", "exists bob applied"} {
+		if got := next(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	s.ok("delete", "session", "bob")
+	for got := next(); got != "ended bob gone"; got = next() {
+		if !strings.HasPrefix(got, "changed bob ") {
+			t.Errorf("before it is gone: %s", got)
+		}
+	}
+	if errs, code := end(); code != 0 {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+
+	end, out = s.background("get", "sessions,ports", "-w", "-l", "tier=gold")
+	lines = bufio.NewScanner(out)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "NAME") || !lines.Scan() || !strings.HasPrefix(lines.Text(), "Session/alice") {
+		t.Errorf("a watch as a table begins with %s", lines.Text())
+	}
+	end()
+}
+
+func TestTraceShowsEachNodeAndTheEnd(t *testing.T) {
+	s := newSite(t)
+	packet := &api.TracedPacket{End: "dropped: ttl-expired", Steps: []*api.TraceStep{
+		{Node: "rx", Saw: "port access, 98 bytes"}, {Node: "ip4-hop-limit", Saw: "192.0.2.9 > 198.51.100.1, TTL 1", At: 12345}}}
+	for _, format := range []string{"table", "json"} {
+		_, out := s.background("trace", "--count", "2", "-o", format, "vlan", "100")
+		eventually(t, "the data plane traces", func() bool { return len(s.plane.Streams()) == 1 })
+		if q := s.plane.Streams()[0].GetTrace(); q.GetFilter() != "vlan 100" || q.GetCount() != 2 {
+			t.Errorf("the data plane was asked for %v", q)
+		}
+		s.plane.Emit(packet, false)
+		s.plane.Emit(packet, true)
+		var text bytes.Buffer
+		if _, err := text.ReadFrom(out); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "trace-"+format, text.String())
+	}
+}
+
+func TestATraceThatIsInterruptedEndsInTheDataPlaneToo(t *testing.T) {
+	s := newSite(t)
+	end, _ := s.background("trace")
+	eventually(t, "the data plane traces", func() bool { return len(s.plane.Streams()) == 1 })
+	if errs, code := end(); code != 0 || !strings.Contains(errs, "No packet matched.") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	eventually(t, "the data plane ended the trace", func() bool { return len(s.plane.Streams()) == 0 })
+}
+
+func TestACaptureIsAPcapFile(t *testing.T) {
+	s := newSite(t)
+	path := s.dir + "/x.pcap"
+	end, _ := s.background("capture", "--session", "alice", "-w", path, "--count", "2", "--snap-length", "60", "udp")
+	eventually(t, "the data plane captures", func() bool { return len(s.plane.Streams()) == 1 })
+	if q := s.plane.Streams()[0].GetCapture(); q.GetSession() != "alice" || q.GetFilter() != "udp" || q.GetCount() != 2 || q.GetSnapLength() != 60 {
+		t.Errorf("the data plane was asked for %v", q)
+	}
+	frame := bytes.Repeat([]byte{0xab}, 60)
+	s.plane.Emit(&api.CapturedPacket{Time: 1_700_000_000_123_456_789, Length: 1500, Bytes: frame}, false)
+	s.plane.Emit(&api.CapturedPacket{Time: 1_700_000_001_000_000_000, Length: 60, Bytes: frame}, true)
+	var file []byte
+	eventually(t, "both packets are in the file", func() bool {
+		file, _ = os.ReadFile(path)
+		return len(file) == 24+2*(16+60)
+	})
+	if errs, code := end(); code != 0 || !strings.Contains(errs, "2 packets captured.") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	words := func(at, n int) []uint32 {
+		all := make([]uint32, n)
+		for i := range all {
+			all[i] = binary.LittleEndian.Uint32(file[at+4*i:])
+		}
+		return all
+	}
+	if got := words(0, 6); !slices.Equal(got, []uint32{0xa1b23c4d, 2 | 4<<16, 0, 0, 60, 1}) {
+		t.Errorf("the file's header is %x", got)
+	}
+	if got := words(24, 4); !slices.Equal(got, []uint32{1_700_000_000, 123_456_789, 60, 1500}) {
+		t.Errorf("the first packet's header is %v", got)
+	}
+	if is, err := os.Stat(path); err != nil || is.Mode().Perm() != 0o600 {
+		t.Errorf("the file's mode is %v, %v", is.Mode(), err)
+	}
+}
+
+func TestTopShowsRatesOverItsInterval(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	before := &sample{at: start, boot: 1,
+		sessions: map[string]*api.SessionCounters{"alice": {UpPackets: 1000, UpBytes: 1000000}, "bob": {}},
+		ports:    map[string]*api.PortCounters{"core": {RxPackets: 10, RxBytes: 1000}},
+		nodes:    map[string]*api.NodeCounters{"ip4-lookup": {Calls: 10, Packets: 100, Cycles: 1000}, "idle": {Calls: 5}}}
+	after := &sample{at: start.Add(2 * time.Second), boot: 1,
+		sessions: map[string]*api.SessionCounters{"alice": {UpPackets: 3000, UpBytes: 3500000, DownPackets: 50, DownBytes: 5000, Drops: 2}, "bob": {}, "carol": {DownPackets: 2, DownBytes: 200}},
+		ports:    map[string]*api.PortCounters{"core": {LinkUp: true, RxPackets: 2010, RxBytes: 201000, TxPackets: 5, RxMissed: 1}},
+		drops:    map[string]*api.DropCounters{"ttl-expired": {Reason: "ttl-expired", Packets: 4, Description: "The hop limit was used up."}},
+		nodes:    map[string]*api.NodeCounters{"ip4-lookup": {Calls: 20, Packets: 2660, Cycles: 28600}, "idle": {Calls: 9}}}
+	show := func(v *view, rows int) string {
+		var b bytes.Buffer
+		if err := v.print(&b, rows, 0); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	golden(t, "top", show(after.since(before), 2))
+	anew := *after
+	anew.boot = 2
+	if v := anew.since(before); v.Totals.UpPackets != 3000 || v.Totals.UpPacketRate != 1500 {
+		t.Errorf("after a restart of the data plane: %+v", v.Totals)
+	}
+	screen := fitted(show(after.since(before), 0), 4, 20)
+	if lines := strings.Split(screen, "\r\n"); len(lines) != 4 || len([]rune(strings.TrimSuffix(lines[0], "\x1b[K"))) != 20 {
+		t.Errorf("on a screen of 4 lines by 20: %q", screen)
+	}
+}
+
+func TestTopWithoutATerminalIsPlainTextOrJSON(t *testing.T) {
+	s := newSite(t)
+	s.counted()
+	out := s.ok("top", "--once", "--interval", "10ms")
+	if strings.Contains(out, "\x1b") || !strings.Contains(out, "alice") || !strings.Contains(out, "ttl-expired") {
+		t.Errorf("got %q", out)
+	}
+	lines := strings.Split(strings.TrimSpace(s.ok("top", "--count", "2", "--interval", "10ms", "-o", "json")), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	var told struct {
+		Totals   struct{ Sessions int }
+		Sessions []struct{ Name string }
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &told); err != nil || told.Totals.Sessions != 2 || told.Sessions[0].Name != "alice" {
+		t.Errorf("got %+v, %v", told, err)
+	}
+}
+
+func TestNumbersAreShortForPeople(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 7: "7", 999: "999", 1000: "1.00k", 1234567: "1.23M", 0.25: "0.25", 99.96: "100",
+		12345: "12.3k", 999.7: "1.00k", 999999: "1.00M", 6e9: "6.00G", -1: "-"} {
+		if got := human(n); got != want {
+			t.Errorf("%v is shown as %s, want %s", n, got, want)
+		}
+	}
+	if got := bytesText(1500000) + " " + bytesText(3) + " " + bitRate(2e6); got != "1.50 MB 3 B 2.00 Mbit/s" {
+		t.Error(got)
+	}
+}
+
+func TestTheShellCompletesKindsAndNames(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.counted()
+	for _, test := range []struct {
+		typed []string
+		want  []string
+	}{
+		{[]string{"get", "se"}, []string{"sessions"}},
+		{[]string{"get", "ports,me"}, []string{"ports,meters"}},
+		{[]string{"get", "session", ""}, []string{"alice", "bob"}},
+		{[]string{"get", "session", "alice", ""}, []string{"bob"}},
+		{[]string{"describe", "po/"}, []string{"po/access", "po/core"}},
+		{[]string{"describe", "port", "core", ""}, nil},
+		{[]string{"delete", "Acl", "w"}, []string{"web"}},
+		{[]string{"capture", "--node", "ip"}, []string{"ip4-lookup"}},
+		{[]string{"drops", "--session", ""}, []string{"alice", "bob"}},
+		{[]string{"get", "ports", "-o", "j"}, []string{"json"}},
+		{[]string{"completion", "z"}, []string{"zsh"}},
+	} {
+		out := s.ok(append([]string{cobra.ShellCompNoDescRequestCmd}, test.typed...)...)
+		got := strings.Split(strings.TrimSpace(out), "\n")
+		if got = got[:len(got)-1]; !slices.Equal(got, test.want) {
+			t.Errorf("%v: %v, want %v", test.typed, got, test.want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if out := s.ok("completion", shell); !strings.Contains(out, "sluice") {
+			t.Errorf("%s: %s", shell, out)
+		}
+	}
+}
+
+func TestEveryCommandHasAnExampleInItsHelp(t *testing.T) {
+	p := &program{}
+	root, err := p.root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range append(root.Commands(), root) {
+		if c.Name() != "help" && (c.Example == "" || c.Short == "") {
+			t.Errorf("%s has none", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Long + "\n" + c.Example) {
+			if len(line) > 130 {
+				t.Errorf("%s: a line that is too long: %s", c.CommandPath(), line)
+			}
+		}
+	}
+}
+
+func TestVersionTellsOfAllThreePrograms(t *testing.T) {
+	s := newSite(t)
+	want := fmt.Sprintf("sluice      %s\nagent       1.0 at unix://DIR/agent.sock\ndata plane  fake at unix://DATAPLANE, DPDK none, 1 worker\n", Release())
+	if got := s.ok("version"); got != want {
+		t.Errorf("got %s", got)
+	}
+	var told struct {
+		Dataplane struct{ Connected bool }
+	}
+	if err := json.Unmarshal([]byte(s.ok("version", "-o", "json")), &told); err != nil || !told.Dataplane.Connected {
+		t.Errorf("got %+v, %v", told, err)
+	}
+}

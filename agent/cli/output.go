@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+// outputFlag adds -o with these formats, of which the first is the default.
+func outputFlag(c *cobra.Command, formats ...string) *string {
+	o := &choice{value: formats[0], of: formats}
+	c.Flags().VarP(o, "output", "o", "format: "+strings.Join(formats, ", "))
+	complete(c, "output", func(*cobra.Command, string) []string { return formats })
+	return &o.value
+}
+
+// A choice is a flag that takes one of a few words.
+type choice struct {
+	value string
+	of    []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return "WORD" }
+func (c *choice) Set(word string) error {
+	if !slices.Contains(c.of, word) {
+		return fmt.Errorf("want one of %s", strings.Join(c.of, ", "))
+	}
+	c.value = word
+	return nil
+}
+
+// write writes any value that JSON can hold as JSON (indented; a line of its own if compact) or as YAML.
+func (p *program) write(format string, compact bool, value any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return fmt.Errorf("writing %s: %w", format, err)
+	}
+	if format == "yaml" {
+		// JSON is YAML; reading it as nodes keeps the order of fields.
+		var n yaml.Node
+		if err := yaml.Unmarshal(b.Bytes(), &n); err != nil {
+			return fmt.Errorf("writing YAML: %w", err)
+		}
+		blockStyle(&n)
+		return p.writeYAML(&n)
+	}
+	return p.writeJSON(compact, b.Bytes())
+}
+
+func (p *program) writeJSON(compact bool, text []byte) error {
+	text = bytes.TrimSpace(text)
+	if !compact {
+		var b bytes.Buffer
+		if err := json.Indent(&b, text, "", "  "); err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		text = b.Bytes()
+	}
+	_, err := p.out.Write(append(text, '\n'))
+	return err
+}
+
+func (p *program) writeYAML(n *yaml.Node) error {
+	e := yaml.NewEncoder(p.out)
+	e.SetIndent(2)
+	if err := e.Encode(n); err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	return e.Close()
+}
+
+// blockStyle takes out JSON's braces and quotes.
+func blockStyle(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		blockStyle(child)
+	}
+}
+
+// node returns an object with how it stands with it, as YAML nodes. Applied again, its status is not looked at.
+func (p *program) node(o *api.ObjectIntent) (*yaml.Node, error) {
+	i := o.GetIntent()
+	known, err := p.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
+	}
+	n, err := p.registry.Node(known)
+	if err != nil {
+		return nil, err
+	}
+	pairs := []any{"state", text(stateText(o.GetStatus().GetState()))}
+	if m := o.GetStatus().GetMessage(); m != "" {
+		pairs = append(pairs, "message", text(m))
+	}
+	if since := o.GetStatus().GetSince(); since != 0 {
+		pairs = append(pairs, "since", text(time.Unix(0, since).UTC().Format(time.RFC3339)))
+	}
+	if o.GetOwner() != "" {
+		pairs = append(pairs, "owner", text(o.GetOwner()))
+	}
+	n.Content = append(n.Content, object.Mapping("status", object.Mapping(pairs...)).Content...)
+	return n, nil
+}
+
+func text(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	return n
+}
+
+func stateText(s api.State) string { return strings.ToLower(s.String()) }

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/server"
+)
+
+const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell wants them. It sees the packet as it
+came in, VLAN tags and all. Without one, every packet matches.`
+
+func (p *program) traceCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "trace [FILTER]",
+		Short: "Follow packets through the data plane, node by node",
+		Long: `Follow packets that match from where they come in: each node they visit and what it saw, and at the end the port by which they
+left or the name of the drop.
+
+` + filterHelp,
+		Example: `  sluice trace 'vlan 100 and vlan 7 and host 192.0.2.9'
+  sluice trace --count 1 icmp6
+  sluice trace --count 100 -o json pppoes | jq -r .end | sort | uniq -c`,
+	}
+	output := outputFlag(c, "table", "json")
+	packets := c.Flags().Uint32("count", 10, "end after so many packets, at most 10,000")
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		if *packets == 0 || *packets > 10000 {
+			return fmt.Errorf("--count %d: want 1 to 10000", *packets)
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		stream, err := client.FollowPackets(c.Context(), &api.Trace{Filter: strings.Join(arguments, " "), Count: *packets})
+		if err == nil {
+			_, err = stream.Header()
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.err, "Waiting for %s; Ctrl-C ends.\n", plural(int(*packets), "packet", "packets"))
+		n, err := receive(c.Context(), stream, func(packet *api.TracedPacket) error {
+			if *output == "json" {
+				return p.write("json", true, traceJSON(packet))
+			}
+			return p.printTrace(packet)
+		})
+		if err == nil && n == 0 && c.Context().Err() != nil {
+			fmt.Fprintln(p.err, "No packet matched.")
+		}
+		return err
+	}
+	return c
+}
+
+// receive calls each for what a stream brings until its end, Ctrl-C included, and says when packets are missing.
+func receive[M any](ctx context.Context, stream grpc.ServerStreamingClient[M], each func(*M) error) (int, error) {
+	for n := 0; ; n++ {
+		m, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF), err != nil && ctx.Err() != nil:
+			if lost := stream.Trailer().Get(server.LostTrailer); len(lost) == 1 && lost[0] != "0" {
+				return n, fmt.Errorf("%s packets are missing, because they came faster than they could be written", lost[0])
+			}
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+		if err := each(m); err != nil {
+			return n, err
+		}
+	}
+}
+
+type stepTraceJSON struct {
+	Node string `json:"node"`
+	Saw  string `json:"saw"`
+	At   uint64 `json:"at"`
+}
+
+func traceJSON(packet *api.TracedPacket) any {
+	steps := []stepTraceJSON{}
+	for _, s := range packet.GetSteps() {
+		steps = append(steps, stepTraceJSON{s.GetNode(), s.GetSaw(), s.GetAt()})
+	}
+	return struct {
+		Steps []stepTraceJSON `json:"steps"`
+		End   string          `json:"end"`
+	}{steps, packet.GetEnd()}
+}
+
+func (p *program) printTrace(packet *api.TracedPacket) error {
+	p.traced++
+	var b strings.Builder
+	if p.traced > 1 {
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "packet %d\n", p.traced)
+	t := table{indent: "  ", heading: []string{">NS", "NODE", "SAW"}}
+	for _, s := range packet.GetSteps() {
+		t.add(fmt.Sprint(s.GetAt()), s.GetNode(), strings.ReplaceAll(s.GetSaw(), "\n", " "))
+	}
+	if err := t.write(&b); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "  => %s\n", packet.GetEnd())
+	_, err := io.WriteString(p.out, b.String())
+	return err
+}

@@ -1,0 +1,192 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+// Config of a Client. Zero times mean the values in brackets.
+type Config struct {
+	Endpoint Endpoint
+	Log      *slog.Logger
+	// To connect and to be greeted (5 s).
+	DialTimeout time.Duration
+	// For one request where the caller's context ends later or never (30 s). A data plane that does not answer in that time
+	// is disconnected, because nobody knows what it has done.
+	CallTimeout time.Duration
+	// Between attempts to connect: at first (50 ms) and, doubling, at most (2 s).
+	MinBackoff, MaxBackoff time.Duration
+
+	// Called by Run, one at a time, when a connection was made and when it was lost. Connected is called again, with
+	// another boot number, if the data plane was started again. Its context ends with the connection.
+	Connected    func(ctx context.Context, client *Client, greeting *api.Greeting)
+	Disconnected func(err error)
+}
+
+// Client talks to one data plane. While there is no connection its requests fail at once with ErrDisconnected.
+type Client struct {
+	config Config
+
+	mu   sync.Mutex
+	conn *conn
+	err  error
+}
+
+// New returns a Client that connects when Run is called.
+func New(config Config) *Client {
+	orElse := func(d *time.Duration, otherwise time.Duration) {
+		if *d == 0 {
+			*d = otherwise
+		}
+	}
+	orElse(&config.DialTimeout, 5*time.Second)
+	orElse(&config.CallTimeout, 30*time.Second)
+	orElse(&config.MinBackoff, 50*time.Millisecond)
+	orElse(&config.MaxBackoff, 2*time.Second)
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{config: config, err: errors.New("not tried yet")}
+}
+
+// Run keeps the Client connected until the context ends.
+func (c *Client) Run(ctx context.Context) {
+	backoff := c.config.MinBackoff
+	reported := ""
+	for ctx.Err() == nil {
+		conn, err := c.connect(ctx)
+		if err == nil {
+			backoff, reported = c.config.MinBackoff, ""
+			err = c.stay(ctx, conn)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.set(nil, err)
+		if err.Error() != reported {
+			c.config.Log.Warn("no connection to the data plane", "endpoint", c.config.Endpoint.String(), "error", err)
+			reported = err.Error()
+		}
+		select {
+		case <-time.After(backoff/2 + rand.N(backoff/2+1)):
+		case <-ctx.Done():
+		}
+		backoff = min(2*backoff, c.config.MaxBackoff)
+	}
+}
+
+func (c *Client) connect(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.DialTimeout)
+	defer cancel()
+	socket, err := c.config.Endpoint.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return handshake(ctx, socket, c.config.CallTimeout)
+}
+
+// stay returns when the connection is lost, and why.
+func (c *Client) stay(ctx context.Context, conn *conn) error {
+	g := conn.greeting
+	c.config.Log.Info("connected to the data plane", "endpoint", c.config.Endpoint.String(), "release", g.GetRelease(),
+		"dpdk", g.GetDpdk(), "boot", g.GetBoot(), "workers", g.GetWorkers())
+	during, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.close(context.Cause(ctx)) })
+	defer stop()
+	go func() {
+		<-conn.closed
+		cancel()
+	}()
+	c.set(conn, nil)
+	if c.config.Connected != nil {
+		c.config.Connected(during, c, g)
+	}
+	<-conn.closed
+	<-conn.reader
+	err := conn.failure()
+	c.set(nil, err)
+	if c.config.Disconnected != nil {
+		c.config.Disconnected(err)
+	}
+	return err
+}
+
+func (c *Client) set(conn *conn, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn, c.err = conn, err
+}
+
+func (c *Client) current() (*conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		return c.conn, nil
+	}
+	if errors.Is(c.err, ErrDisconnected) {
+		return nil, c.err
+	}
+	return nil, fmt.Errorf("%w: %w", ErrDisconnected, c.err)
+}
+
+// Link says how it stands with the connection.
+func (c *Client) Link() *api.DataplaneLink {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	link := &api.DataplaneLink{Endpoint: c.config.Endpoint.String(), Connected: c.conn != nil}
+	if c.conn != nil {
+		link.Greeting = c.conn.greeting
+	} else {
+		link.Error = c.err.Error()
+	}
+	return link
+}
+
+// do makes one request and returns the reply to it if it was carried out.
+func (c *Client) do(ctx context.Context, request *api.Request) (*api.Reply, error) {
+	conn, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
+	defer cancel()
+	reply, err := conn.call(limited, request)
+	if err != nil {
+		if ctx.Err() == nil && limited.Err() != nil {
+			conn.close(fmt.Errorf("no answer in %v", c.config.CallTimeout))
+			return nil, conn.failure()
+		}
+		return nil, err
+	}
+	if err := Refused(reply.GetResult()); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// garbled closes the connection on which a reply came that makes no sense.
+func (c *Client) garbled(format string, args ...any) error {
+	err := fmt.Errorf("the data plane's answer makes no sense: "+format, args...)
+	if conn, e := c.current(); e == nil {
+		conn.close(err)
+	}
+	return err
+}
+
+func (c *Client) open(ctx context.Context, request *api.Request) (*Stream, error) {
+	conn, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
+	defer cancel()
+	return conn.stream(ctx, request)
+}

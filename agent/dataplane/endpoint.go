@@ -1,0 +1,78 @@
+package dataplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"time"
+)
+
+// Credentials are the PEM files for mutual TLS; TCP needs them.
+type Credentials struct {
+	Certificate, Key, CA string
+}
+
+// An Endpoint is where a data plane listens.
+type Endpoint struct {
+	network, address, text string
+	tls                    *tls.Config
+}
+
+// ParseEndpoint takes "unix:///run/sluice/dataplane.sock" or, with credentials, "tcp://192.0.2.1:7700".
+func ParseEndpoint(text string, c Credentials) (Endpoint, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("data plane %q: %w", text, err)
+	}
+	switch {
+	case u.Scheme == "unix" && u.Host == "" && u.Path != "":
+		return Endpoint{network: "unix", address: u.Path, text: text}, nil
+	case u.Scheme == "tcp" && u.Port() != "" && u.Path == "":
+		config, err := c.config(u.Hostname())
+		if err != nil {
+			return Endpoint{}, fmt.Errorf("data plane %s: %w", text, err)
+		}
+		return Endpoint{network: "tcp", address: u.Host, text: text, tls: config}, nil
+	}
+	return Endpoint{}, fmt.Errorf("data plane %q: want unix:///PATH or tcp://HOST:PORT", text)
+}
+
+func (c Credentials) config(host string) (*tls.Config, error) {
+	if c.Certificate == "" || c.Key == "" || c.CA == "" {
+		return nil, errors.New("TCP needs a certificate, its key and a CA, because it is mutual TLS")
+	}
+	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("loading certificate and key: %w", err)
+	}
+	pem, err := os.ReadFile(c.CA)
+	if err != nil {
+		return nil, fmt.Errorf("loading the CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("loading the CA: no certificate in %s", c.CA)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		RootCAs:      roots,
+		ServerName:   host,
+		MinVersion:   tls.VersionTLS12,
+	}, nil
+}
+
+func (e Endpoint) String() string { return e.text }
+
+// dial connects and, for TLS, has finished the handshake when it returns.
+func (e Endpoint) dial(ctx context.Context) (net.Conn, error) {
+	d := net.Dialer{KeepAlive: 5 * time.Second}
+	if e.tls != nil {
+		return (&tls.Dialer{NetDialer: &d, Config: e.tls}).DialContext(ctx, e.network, e.address)
+	}
+	return d.DialContext(ctx, e.network, e.address)
+}

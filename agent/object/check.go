@@ -1,0 +1,317 @@
+// Is one object acceptable by itself? Everything that annotations say, then what the kind's own rules say.
+package object
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+// rules are what a kind needs beyond its annotations. Both functions may be nil.
+type rules struct {
+	check  func(spec proto.Message, report report)
+	claims func(spec proto.Message) []Claim
+}
+
+// report tells of a mistake in a field.
+type report func(field, problem, found, accepted string)
+
+// rulesOf is the table of kinds that have rules of their own.
+var rulesOf = map[protoreflect.FullName]rules{
+	"sluice.v1.Acl":       {check: checkAcl},
+	"sluice.v1.Interface": {check: checkInterface, claims: claimInterface},
+	"sluice.v1.Meter":     {check: checkMeter},
+	"sluice.v1.Port":      {claims: claimPort},
+	"sluice.v1.Route":     {check: checkRoute},
+	"sluice.v1.Session":   {check: checkSession, claims: claimSession},
+}
+
+// Check says what is wrong with an object by itself. Errors have no file and line.
+func (r *Registry) Check(o *Object) Errors {
+	var errs Errors
+	add := func(field, problem, found, accepted string) {
+		if len(errs) < errorLimit {
+			errs = append(errs, &Error{Object: o.Key(), Field: field, Problem: problem, Found: found, Accepted: accepted})
+		}
+	}
+	k := r.byName[o.Kind]
+	if k == nil {
+		_, err := r.Lookup(o.Kind)
+		problem := "there is no such kind"
+		if err != nil {
+			problem = err.Error()
+		}
+		add("kind", problem, quote(o.Kind), "")
+		return errs
+	}
+	checkMetadata(o.Name, o.Labels, add)
+	if !k.describes(o.Spec) {
+		add("", "the spec is not a "+k.Name, "", "")
+		return errs
+	}
+	checkMessage(k.Fields, o.Spec.ProtoReflect(), "", add)
+	if len(errs) == 0 && k.rules.check != nil {
+		k.rules.check(o.Spec, add)
+	}
+	return errs
+}
+
+func checkMetadata(name string, labels map[string]string, add report) {
+	switch {
+	case name == "":
+		add("metadata.name", "missing", "", nameAccepted)
+	case !validName(name):
+		add("metadata.name", "not a name", quote(name), nameAccepted)
+	}
+	keys := make([]string, 0, len(labels))
+	for key := range labels {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if len(key) > 63 || !labelKeyShape.MatchString(key) {
+			add("metadata.labels", "not the key of a label", quote(key), labelAccepted)
+		} else if value := labels[key]; len(value) > 63 || !labelValueShape.MatchString(value) {
+			add("metadata.labels."+key, "not the value of a label", quote(value), labelAccepted)
+		}
+	}
+}
+
+func checkMessage(fs *Fields, m protoreflect.Message, path string, add report) {
+	if len(m.GetUnknown()) > 0 {
+		add(strings.TrimSuffix(path, "."), "has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
+	}
+	for _, f := range fs.List {
+		at := path + f.Name
+		v := m.Get(f.Desc)
+		switch {
+		case f.Desc.IsList():
+			f.checkLength(v.List().Len(), at, add)
+			for i := range v.List().Len() {
+				each := at + "[" + strconv.Itoa(i) + "]"
+				if f.Fields != nil {
+					checkMessage(f.Fields, v.List().Get(i).Message(), each+".", add)
+				} else if v := v.List().Get(i); f.Desc.Kind() == protoreflect.StringKind && v.String() == "" {
+					add(each, "empty", `""`, f.Accepted())
+				} else {
+					f.checkScalar(v, each, add)
+				}
+			}
+		case f.Fields != nil:
+			if m.Has(f.Desc) {
+				checkMessage(f.Fields, v.Message(), at+".", add)
+			} else if f.Notes.Required {
+				add(at, "missing", "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
+			}
+		default:
+			f.checkScalar(v, at, add)
+		}
+	}
+}
+
+func (f *Field) checkLength(n int, at string, add report) {
+	most, least := f.Notes.Max, f.Notes.Min
+	if f.Notes.Required {
+		least = max(least, 1)
+	}
+	if int64(n) < least || most > 0 && int64(n) > most {
+		accepted := fmt.Sprintf("at least %d", least)
+		switch {
+		case most > 0 && least > 0:
+			accepted = fmt.Sprintf("%d to %d", least, most)
+		case most > 0:
+			accepted = fmt.Sprintf("at most %d", most)
+		}
+		add(at, "wrong number of elements", strconv.Itoa(n), accepted)
+	}
+}
+
+func (f *Field) checkScalar(v protoreflect.Value, at string, add report) {
+	show := func(s string) string {
+		if f.Notes.Secret {
+			return ""
+		}
+		return s
+	}
+	switch f.Desc.Kind() {
+	case protoreflect.StringKind:
+		s := v.String()
+		if s == "" {
+			if f.Notes.Required {
+				add(at, "missing", "", f.Accepted())
+			}
+			return
+		}
+		if f.Ref != nil {
+			if !validName(s) {
+				add(at, "not the name of a "+f.Ref.Name, show(quote(s)), nameAccepted)
+			}
+			return
+		}
+		if _, err := canonical(f.Notes.Format, s); err != nil {
+			add(at, err.Error(), show(quote(s)), f.Accepted())
+		}
+	case protoreflect.EnumKind:
+		if f.Desc.Enum().Values().ByNumber(v.Enum()) == nil {
+			add(at, "unknown value", strconv.Itoa(int(v.Enum())), f.Accepted())
+		}
+	case protoreflect.BoolKind:
+	default:
+		negative, n := numberOf(f.Desc.Kind(), v)
+		if n == 0 && f.Notes.Required {
+			add(at, "missing", "", f.Accepted())
+			return
+		}
+		if n == 0 && f.Notes.Zero != "" {
+			return
+		}
+		if !f.inRange(negative, n) {
+			add(at, "out of range", show(signed(negative, n)), f.Accepted())
+		}
+	}
+}
+
+func (f *Field) inRange(negative bool, n uint64) bool {
+	if negative {
+		return f.Notes.Min < 0 && n <= uint64(-f.Notes.Min)
+	}
+	if f.Notes.Max > 0 && n > uint64(f.Notes.Max) {
+		return false
+	}
+	return f.Notes.Min <= 0 || n >= uint64(f.Notes.Min)
+}
+
+func signed(negative bool, n uint64) string {
+	if negative {
+		return "-" + strconv.FormatUint(n, 10)
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// numberOf returns a number's sign and magnitude.
+func numberOf(kind protoreflect.Kind, v protoreflect.Value) (negative bool, magnitude uint64) {
+	switch kind {
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
+		return false, v.Uint()
+	}
+	if n := v.Int(); n < 0 {
+		return true, uint64(-(n + 1)) + 1
+	}
+	return false, uint64(v.Int())
+}
+
+// Bounds returns the least and greatest number that the field accepts, apart from a zero with a meaning of its own.
+func (f *Field) Bounds() (least int64, most uint64) {
+	least, most = f.Notes.Min, uint64(f.Notes.Max)
+	if most == 0 {
+		switch f.Desc.Kind() {
+		case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+			most = math.MaxUint32
+		case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+			most = math.MaxUint64
+		case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+			most = math.MaxInt32
+		default:
+			most = math.MaxInt64
+		}
+	}
+	return least, most
+}
+
+// Accepted says what a person may write into the field, or into each element of it if it is a list.
+func (f *Field) Accepted() string {
+	var text string
+	switch {
+	case f.Fields != nil:
+		text = "a mapping with " + strings.Join(f.Fields.Names(), ", ")
+	case f.Ref != nil:
+		text = "the name of a " + f.Ref.Name
+	case f.Desc.Kind() == protoreflect.EnumKind:
+		text = strings.Join(EnumNames(f.Desc.Enum()), ", ")
+	case f.Desc.Kind() == protoreflect.BoolKind:
+		text = "true or false"
+	case f.Desc.Kind() == protoreflect.StringKind:
+		text = formatAccepted(f.Notes.Format)
+	default:
+		least, most := f.Bounds()
+		if f.Notes.Unit == api.Unit_NONE {
+			text = fmt.Sprintf("%d to %d", least, most)
+		} else {
+			text = fmt.Sprintf("%d to %d %s", least, most, unitAccepted(f.Notes.Unit))
+		}
+		if f.Notes.Zero != "" {
+			if least > 0 {
+				text += "; or 0"
+			} else {
+				text += "; 0"
+			}
+			text += ": " + f.Notes.Zero
+		}
+	}
+	if f.Notes.Example != "" {
+		text += ", such as " + f.Notes.Example
+	}
+	return text
+}
+
+// EnumNames returns an enum's names as people write them, in the order of their numbers.
+func EnumNames(e protoreflect.EnumDescriptor) []string {
+	names := make([]string, e.Values().Len())
+	for i := range names {
+		names[i] = strings.ToLower(string(e.Values().Get(i).Name()))
+	}
+	return names
+}
+
+// text is a value as a person would write it.
+func (f *Field) text(v protoreflect.Value) string {
+	if f.Notes.Secret {
+		return "(secret)"
+	}
+	switch f.Desc.Kind() {
+	case protoreflect.MessageKind:
+		return flow(f.Fields, v.Message())
+	case protoreflect.EnumKind:
+		if d := f.Desc.Enum().Values().ByNumber(v.Enum()); d != nil {
+			return strings.ToLower(string(d.Name()))
+		}
+		return strconv.Itoa(int(v.Enum()))
+	case protoreflect.BoolKind:
+		return strconv.FormatBool(v.Bool())
+	case protoreflect.StringKind:
+		return v.String()
+	}
+	negative, n := numberOf(f.Desc.Kind(), v)
+	if negative {
+		return signed(negative, n)
+	}
+	return FormatNumber(f.Notes.Unit, n)
+}
+
+// flow writes a message on one line: "{address: 192.0.2.1, weight: 2}".
+func flow(fs *Fields, m protoreflect.Message) string {
+	var parts []string
+	for _, f := range fs.List {
+		if !m.Has(f.Desc) {
+			continue
+		}
+		v := m.Get(f.Desc)
+		if !f.Desc.IsList() {
+			parts = append(parts, f.Name+": "+f.text(v))
+			continue
+		}
+		var each []string
+		for i := range v.List().Len() {
+			each = append(each, f.text(v.List().Get(i)))
+		}
+		parts = append(parts, f.Name+": ["+strings.Join(each, ", ")+"]")
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}

@@ -1,0 +1,628 @@
+// YAML as people write it, into objects: a stream of documents, each an object. Everything that is wrong is told at once.
+// What comes in may be hostile: its size, its depth and what its aliases make of it are bounded.
+package object
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	// A document of this size is a few hundred thousand ACL rules.
+	documentLimit = 64 << 20
+	// Deeper than anything that a kind can hold.
+	depthLimit = 64
+	// How many nodes aliases may add to those that were written.
+	aliasLimit = 100_000
+)
+
+// Written is an object with where it was written.
+type Written struct {
+	*Object
+	File string
+	// Of its document's first line that is not empty.
+	Line int
+
+	text  []byte
+	first int // the line that text begins on
+}
+
+// Decode reads objects from YAML or JSON. It returns those that are acceptable by themselves, and Errors for all the others. The
+// file's name is for errors.
+func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
+	var all []*Written
+	var errs Errors
+	documents := scanner{in: bufio.NewReaderSize(in, 64<<10)}
+	for {
+		text, line, err := documents.next()
+		if err == io.EOF {
+			return all, errs.Or()
+		}
+		if err != nil {
+			errs = append(errs, &Error{File: file, Line: line, Problem: err.Error()})
+			return all, errs
+		}
+		w, problems := r.decodeDocument(text, file, line)
+		if w != nil && len(problems) == 0 {
+			all = append(all, w)
+		}
+		errs = append(errs, problems...)
+		if len(errs) >= errorLimit {
+			errs = append(errs[:errorLimit:errorLimit], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
+			return all, errs
+		}
+	}
+}
+
+// scanner cuts a stream at its document markers (YAML 1.2.2 section 9.1.2): lines that begin with "---" or "...".
+type scanner struct {
+	in   *bufio.Reader
+	line int
+	end  bool
+	// What stands behind the marker that ended the document before.
+	rest []byte
+}
+
+// next returns a document that is not empty, and the line that it begins on.
+func (s *scanner) next() (text []byte, first int, err error) {
+	text, first, s.rest = s.rest, s.line, nil
+	if text == nil {
+		first++
+	}
+	for !s.end {
+		line, err := s.readLine(documentLimit - len(text))
+		if err != nil && err != io.EOF {
+			return nil, s.line, err
+		}
+		s.end = err == io.EOF
+		marker := markerOf(line)
+		if marker == "" {
+			text = append(text, line...)
+			continue
+		}
+		rest := []byte("\n")
+		if marker == "---" {
+			rest = line[len(marker):]
+		}
+		if len(bytes.TrimSpace(text)) > 0 {
+			s.rest = append([]byte{}, rest...)
+			return text, first, nil
+		}
+		text, first = append(text[:0], rest...), s.line
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, 0, io.EOF
+	}
+	return text, first, nil
+}
+
+func markerOf(line []byte) string {
+	for _, marker := range []string{"---", "..."} {
+		if rest, found := bytes.CutPrefix(line, []byte(marker)); found && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0) {
+			return marker
+		}
+	}
+	return ""
+}
+
+func (s *scanner) readLine(room int) ([]byte, error) {
+	var line []byte
+	s.line++
+	for {
+		part, err := s.in.ReadSlice('\n')
+		if len(line)+len(part) > room {
+			return nil, fmt.Errorf("a document of more than %d MiB", documentLimit>>20)
+		}
+		line = append(line, part...)
+		if err != bufio.ErrBufferFull {
+			if err != nil && err != io.EOF {
+				return nil, fmt.Errorf("reading: %w", err)
+			}
+			return line, err
+		}
+	}
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written, Errors) {
+	d := decoder{registry: r, file: file, first: first, room: aliasLimit + len(text)}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		line, message := first, err.Error()
+		if m := yamlLine.FindStringSubmatch(message); m != nil {
+			message = message[len(m[0]):]
+			if n, err := strconv.Atoi(m[1]); err == nil {
+				line += n - 1
+			}
+		}
+		return nil, Errors{{File: file, Line: line, Problem: "not YAML: " + message}}
+	}
+	if len(document.Content) == 0 {
+		return nil, nil // nothing but comments
+	}
+	o := d.object(document.Content[0])
+	d.finish(o)
+	if o == nil || len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	return &Written{Object: o, File: file, Line: first + document.Content[0].Line - 1, text: text, first: first}, nil
+}
+
+// decoder reads one document.
+type decoder struct {
+	registry *Registry
+	file     string
+	first    int // line of the document's beginning
+	key      Key
+	errs     Errors
+	lines    map[string]int
+	room     int
+	broke    bool
+}
+
+func (d *decoder) fail(n *yaml.Node, field, problem, found, accepted string) {
+	if len(d.errs) < errorLimit {
+		d.errs = append(d.errs, &Error{
+			File: d.file, Line: d.line(n), Object: d.key, Field: field, Problem: problem, Found: found, Accepted: accepted,
+		})
+	}
+}
+
+func (d *decoder) line(n *yaml.Node) int { return d.first + n.Line - 1 }
+
+// finish checks what the structure does not show, tells every error where it stands, and brings them in order.
+func (d *decoder) finish(o *Object) {
+	for _, e := range d.errs {
+		e.Object = d.key
+	}
+	if o == nil {
+		return
+	}
+	wrong := map[string]bool{}
+	for _, e := range d.errs {
+		wrong[e.Field] = true
+	}
+	structure := len(d.errs) > 0
+	for _, e := range d.registry.Check(o) {
+		// A field that could not be read is not also missing; and what is below such a field is not known.
+		if structure && (wrong[e.Field] || d.below(e.Field, wrong)) {
+			continue
+		}
+		e.File, e.Line = d.file, d.lineOf(e.Field)
+		d.errs = append(d.errs, e)
+	}
+	slices.SortStableFunc(d.errs, func(a, b *Error) int { return a.Line - b.Line })
+}
+
+func (d *decoder) below(field string, wrong map[string]bool) bool {
+	for field != "" {
+		field = parentOf(field)
+		if field != "" && wrong[field] {
+			return true
+		}
+	}
+	return false
+}
+
+func parentOf(field string) string {
+	return field[:max(strings.LastIndexByte(field, '.'), strings.LastIndexByte(field, '['), 0)]
+}
+
+// lineOf is the line of a field, or of what should hold it.
+func (d *decoder) lineOf(field string) int {
+	for {
+		if line, known := d.lines[field]; known {
+			return line
+		}
+		if field == "" {
+			return d.first
+		}
+		field = parentOf(field)
+	}
+}
+
+// LineOf returns the line on which a field is written, or that of what should hold it. Fields are named as in Error.
+func (w *Written) LineOf(r *Registry, field string) int {
+	var document yaml.Node
+	if yaml.Unmarshal(w.text, &document) != nil || len(document.Content) == 0 {
+		return w.Line
+	}
+	d := decoder{registry: r, file: w.File, first: w.first, room: aliasLimit + len(w.text)}
+	d.object(document.Content[0])
+	return d.lineOf(field)
+}
+
+// Locate gives errors about an object that was written in a file their file and line.
+func (r *Registry) Locate(written []*Written, errs Errors) {
+	byKey := make(map[Key]*Written, len(written))
+	for _, w := range written {
+		byKey[w.Key()] = w
+	}
+	for _, e := range errs {
+		if w := byKey[e.Object]; w != nil && e.File == "" {
+			e.File, e.Line = w.File, w.LineOf(r, e.Field)
+		}
+	}
+}
+
+// follow returns what an alias stands for. Each node that is visited takes some of the room, because aliases make a short
+// document mean a long one.
+func (d *decoder) follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias // never an alias itself
+	}
+	if d.room--; d.room >= 0 {
+		return n
+	}
+	if !d.broke {
+		d.broke = true
+		d.fail(n, "", "aliases make this document too large", "", fmt.Sprintf("at most %d values by way of aliases", aliasLimit))
+	}
+	return nil
+}
+
+// pairs calls yield for every key of a mapping, and tells of keys that are there twice.
+func (d *decoder) pairs(n *yaml.Node, path string, yield func(name string, key, value *yaml.Node)) {
+	seen := make(map[string]bool, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := d.follow(n.Content[i])
+		if key == nil || d.broke {
+			return
+		}
+		if key.Kind != yaml.ScalarNode {
+			d.fail(key, strings.TrimSuffix(path, "."), "the name of a field is not a word", describe(key), "")
+			continue
+		}
+		if key.Tag == "!!merge" {
+			d.fail(key, strings.TrimSuffix(path, "."), "merge keys are not supported", "<<", "fields written out, or an alias to a whole value")
+			continue
+		}
+		if seen[key.Value] {
+			d.fail(key, path+key.Value, "there twice", "", "each field once")
+			continue
+		}
+		seen[key.Value] = true
+		yield(key.Value, n.Content[i], n.Content[i+1])
+	}
+}
+
+func (d *decoder) object(n *yaml.Node) *Object {
+	d.lines = map[string]int{"": d.line(n)}
+	if n = d.follow(n); n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "", "not an object", describe(n), "a mapping with apiVersion, kind, metadata and spec")
+		return nil
+	}
+	parts := map[string]*yaml.Node{}
+	d.pairs(n, "", func(name string, key, value *yaml.Node) {
+		switch name {
+		case "apiVersion", "kind", "metadata", "spec":
+			parts[name] = value
+			d.lines[name] = d.line(key)
+		case "status":
+			// Said by the agent when it shows an object, and of no meaning when it is applied again.
+		default:
+			d.unknown(key, name, "", []string{"apiVersion", "kind", "metadata", "spec"})
+		}
+	})
+	o := &Object{}
+	if version, ok := d.word(n, parts["apiVersion"], "apiVersion", APIVersion); ok && version != APIVersion {
+		d.fail(parts["apiVersion"], "apiVersion", "not a version that is known", quote(version), APIVersion)
+	}
+	var names []string
+	for _, k := range d.registry.kinds {
+		names = append(names, k.Name)
+	}
+	kind, ok := d.word(n, parts["kind"], "kind", strings.Join(names, ", "))
+	var k *Kind
+	if ok {
+		if k = d.registry.byName[kind]; k == nil {
+			problem := "there is no such kind"
+			if near := d.registry.nearestKind(kind); near != nil {
+				problem += "; did you mean " + near.Name + "?"
+			}
+			d.fail(parts["kind"], "kind", problem, quote(kind), strings.Join(names, ", "))
+		} else {
+			o.Kind, d.key.Kind = k.Name, k.Name
+		}
+	}
+	d.metadata(n, parts["metadata"], o)
+	if k == nil {
+		return nil
+	}
+	m := k.Message.New()
+	o.Spec = m.Interface()
+	if spec := parts["spec"]; spec != nil {
+		if spec = d.follow(spec); spec != nil && !isNull(spec) {
+			d.message(k.Fields, m, spec, "", 0)
+		}
+	}
+	if d.broke {
+		return nil
+	}
+	return o
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// word reads a string of the envelope.
+func (d *decoder) word(parent, n *yaml.Node, field, accepted string) (string, bool) {
+	if n == nil {
+		d.fail(parent, field, "missing", "", accepted)
+		return "", false
+	}
+	if n = d.follow(n); n == nil {
+		return "", false
+	}
+	if s, ok := stringOf(n); ok && s != "" {
+		return s, true
+	}
+	d.fail(n, field, "not a string", describe(n), accepted)
+	return "", false
+}
+
+func (d *decoder) metadata(parent, n *yaml.Node, o *Object) {
+	if n == nil {
+		d.fail(parent, "metadata", "missing", "", "a mapping with name, and labels if there are any")
+		return
+	}
+	if n = d.follow(n); n == nil {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "metadata", "not a mapping", describe(n), "a mapping with name, and labels if there are any")
+		return
+	}
+	d.pairs(n, "metadata.", func(name string, key, value *yaml.Node) {
+		d.lines["metadata."+name] = d.line(key)
+		switch name {
+		case "name":
+			if s, ok := d.word(key, value, "metadata.name", nameAccepted); ok {
+				o.Name, d.key.Name = s, s
+			}
+		case "labels":
+			value = d.follow(value)
+			if value == nil || isNull(value) {
+				return
+			}
+			if value.Kind != yaml.MappingNode {
+				d.fail(value, "metadata.labels", "not a mapping", describe(value), "names and values")
+				return
+			}
+			d.pairs(value, "metadata.labels.", func(name string, key, value *yaml.Node) {
+				d.lines["metadata.labels."+name] = d.line(key)
+				value = d.follow(value)
+				if value == nil {
+					return
+				}
+				s, ok := stringOf(value)
+				if !ok {
+					d.fail(value, "metadata.labels."+name, "not a string", describe(value), labelAccepted)
+					return
+				}
+				if o.Labels == nil {
+					o.Labels = map[string]string{}
+				}
+				o.Labels[name] = s
+			})
+		default:
+			d.unknown(key, name, "metadata.", []string{"name", "labels"})
+		}
+	})
+}
+
+func (d *decoder) unknown(key *yaml.Node, name, path string, known []string) {
+	problem := "there is no such field"
+	if near := nearest(name, known); near != "" {
+		problem += "; did you mean " + near + "?"
+	}
+	// Hostile names may be long; the path is for people.
+	if len(name) > 64 {
+		name = strings.ToValidUTF8(name[:64], "") + "..."
+	}
+	d.fail(key, path+name, problem, "", strings.Join(known, ", "))
+}
+
+func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path string, depth int) {
+	at := strings.TrimSuffix(path, ".")
+	if at == "" {
+		at = "spec"
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, at, "not a mapping", describe(n), "a mapping with "+strings.Join(fs.Names(), ", "))
+		return
+	}
+	if depth > depthLimit {
+		d.fail(n, at, "too deep", "", fmt.Sprintf("at most %d levels", depthLimit))
+		return
+	}
+	chosen := map[protoreflect.OneofDescriptor]*Field{}
+	d.pairs(n, path, func(name string, key, value *yaml.Node) {
+		f := fs.byName[name]
+		if f == nil {
+			d.unknown(key, name, path, fs.Names())
+			return
+		}
+		field := path + name
+		d.lines[field] = d.line(key)
+		if value = d.follow(value); value == nil || isNull(value) {
+			return
+		}
+		if one := f.Desc.ContainingOneof(); one != nil && !one.IsSynthetic() {
+			if other := chosen[one]; other != nil {
+				d.fail(key, field, "excludes "+other.Name+", which is there, too", "", "only one of "+strings.Join(namesOf(one), ", "))
+				return
+			}
+			chosen[one] = f
+		}
+		if !f.Desc.IsList() {
+			d.value(f, value, field, depth, func() protoreflect.Value { return m.NewField(f.Desc) }, func(v protoreflect.Value) { m.Set(f.Desc, v) })
+			return
+		}
+		if value.Kind != yaml.SequenceNode {
+			d.fail(value, field, "not a list", describe(value), "a list, each element "+f.Accepted())
+			return
+		}
+		list := m.Mutable(f.Desc).List()
+		for i, element := range value.Content {
+			each := field + "[" + strconv.Itoa(i) + "]"
+			d.lines[each] = d.line(element)
+			element = d.follow(element)
+			if element == nil {
+				return
+			}
+			if isNull(element) {
+				d.fail(element, each, "empty", "null", f.Accepted())
+				continue
+			}
+			d.value(f, element, each, depth, list.NewElement, list.Append)
+		}
+	})
+}
+
+func namesOf(one protoreflect.OneofDescriptor) []string {
+	names := make([]string, one.Fields().Len())
+	for i := range names {
+		names[i] = one.Fields().Get(i).JSONName()
+	}
+	return names
+}
+
+// value reads one value, which is not a list, and hands it to set if it can be read.
+func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh func() protoreflect.Value, set func(protoreflect.Value)) {
+	if f.Fields != nil {
+		v := fresh()
+		d.message(f.Fields, v.Message(), n, field+".", depth+1)
+		set(v)
+		return
+	}
+	v, err := f.scalar(n)
+	if err != nil {
+		found := describe(n)
+		if f.Notes.Secret {
+			found = ""
+		}
+		d.fail(n, field, err.Error(), found, f.Accepted())
+		return
+	}
+	set(v)
+}
+
+func (f *Field) scalar(n *yaml.Node) (protoreflect.Value, error) {
+	if n.Kind != yaml.ScalarNode {
+		return protoreflect.Value{}, errors.New("not a single value")
+	}
+	kind := f.Desc.Kind()
+	switch kind {
+	case protoreflect.StringKind:
+		s, ok := stringOf(n)
+		if !ok {
+			return protoreflect.Value{}, errors.New("not a string")
+		}
+		return protoreflect.ValueOfString(s), nil
+	case protoreflect.BoolKind:
+		switch {
+		case n.Tag == "!!bool" && strings.EqualFold(n.Value, "true"):
+			return protoreflect.ValueOfBool(true), nil
+		case n.Tag == "!!bool" && strings.EqualFold(n.Value, "false"):
+			return protoreflect.ValueOfBool(false), nil
+		}
+		return protoreflect.Value{}, errors.New("not true or false")
+	case protoreflect.EnumKind:
+		values := f.Desc.Enum().Values()
+		for i := range values.Len() {
+			if strings.EqualFold(string(values.Get(i).Name()), n.Value) {
+				return protoreflect.ValueOfEnum(values.Get(i).Number()), nil
+			}
+		}
+		if near := nearest(n.Value, EnumNames(f.Desc.Enum())); near != "" {
+			return protoreflect.Value{}, errors.New("there is no such value; did you mean " + near + "?")
+		}
+		return protoreflect.Value{}, errors.New("there is no such value")
+	}
+	text, negative := strings.CutPrefix(strings.TrimSpace(n.Value), "-")
+	if n.Tag == "!!bool" || text == "" {
+		return protoreflect.Value{}, errors.New("not a number")
+	}
+	magnitude, err := parseNumber(f.Notes.Unit, text)
+	if err != nil {
+		return protoreflect.Value{}, err
+	}
+	outside := errors.New("out of range")
+	switch kind {
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		if negative || magnitude > math.MaxUint32 {
+			return protoreflect.Value{}, outside
+		}
+		return protoreflect.ValueOfUint32(uint32(magnitude)), nil
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		if negative {
+			return protoreflect.Value{}, outside
+		}
+		return protoreflect.ValueOfUint64(magnitude), nil
+	}
+	if magnitude > math.MaxInt64 {
+		return protoreflect.Value{}, outside
+	}
+	value := int64(magnitude)
+	if negative {
+		value = -value
+	}
+	switch kind {
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		if value < math.MinInt32 || value > math.MaxInt32 {
+			return protoreflect.Value{}, outside
+		}
+		return protoreflect.ValueOfInt32(int32(value)), nil
+	}
+	return protoreflect.ValueOfInt64(value), nil
+}
+
+// stringOf takes numbers as they are written, because people write `protocol: 17` and `sourcePorts: 443`; true, null and
+// dates are too often not what was meant.
+func stringOf(n *yaml.Node) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		return "", false
+	}
+	switch n.Tag {
+	case "!!str", "!!int", "!!float", "!!timestamp":
+		return n.Value, true
+	}
+	return "", false
+}
+
+// describe says what was found.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode:
+		switch n.Tag {
+		case "!!str":
+			return quote(n.Value)
+		case "!!null":
+			return "nothing"
+		}
+		if len(n.Value) <= 80 {
+			return n.Value
+		}
+		return quote(n.Value)
+	}
+	return ""
+}

@@ -1,0 +1,175 @@
+// Objects into YAML and JSON: what Decode reads. Numbers are plain, enums in lower case, and what is left out stays out.
+package object
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"gopkg.in/yaml.v3"
+)
+
+// YAML writes objects as a stream of documents.
+func (r *Registry) YAML(w io.Writer, objects ...*Object) error {
+	for i, o := range objects {
+		if i > 0 {
+			if _, err := io.WriteString(w, "---\n"); err != nil {
+				return err
+			}
+		}
+		n, err := r.Node(o)
+		if err != nil {
+			return err
+		}
+		e := yaml.NewEncoder(w)
+		e.SetIndent(2)
+		if err := e.Encode(n); err != nil {
+			return fmt.Errorf("%s: %w", o.Key(), err)
+		}
+		if err := e.Close(); err != nil {
+			return fmt.Errorf("%s: %w", o.Key(), err)
+		}
+	}
+	return nil
+}
+
+// JSON returns an object as JSON.
+func (r *Registry) JSON(o *Object) ([]byte, error) {
+	n, err := r.Node(o)
+	if err != nil {
+		return nil, err
+	}
+	return JSON(n), nil
+}
+
+// Node returns an object as YAML nodes, to which a caller may add what it knows beside it.
+func (r *Registry) Node(o *Object) (*yaml.Node, error) {
+	k := r.byName[o.Kind]
+	if k == nil || o.Spec == nil {
+		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
+	}
+	metadata := Mapping("name", text(o.Name))
+	if len(o.Labels) > 0 {
+		labels := Mapping()
+		keys := make([]string, 0, len(o.Labels))
+		for key := range o.Labels {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			labels.Content = append(labels.Content, text(key), text(o.Labels[key]))
+		}
+		metadata.Content = append(metadata.Content, text("labels"), labels)
+	}
+	return Mapping("apiVersion", text(APIVersion), "kind", text(k.Name), "metadata", metadata,
+		"spec", messageNode(k.Fields, o.Spec.ProtoReflect())), nil
+}
+
+// Mapping returns a mapping from names and *yaml.Node values in turns.
+func Mapping(pairs ...any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name, _ := pairs[i].(string)
+		value, _ := pairs[i+1].(*yaml.Node)
+		n.Content = append(n.Content, text(name), value)
+	}
+	return n
+}
+
+// oldYAML is text that readers of YAML 1.1 take for something else: a boolean, or a number to base 60.
+var oldYAML = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|~|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|[-+]?[0-9][0-9_]*)$`)
+
+func text(s string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+	if oldYAML.MatchString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
+func plain(tag, s string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: s}
+}
+
+func messageNode(fs *Fields, m protoreflect.Message) *yaml.Node {
+	n := Mapping()
+	for _, f := range fs.List {
+		v := m.Get(f.Desc)
+		switch {
+		case f.Desc.IsList():
+			if v.List().Len() == 0 {
+				continue
+			}
+			list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+			for i := range v.List().Len() {
+				list.Content = append(list.Content, valueNode(f, v.List().Get(i)))
+			}
+			n.Content = append(n.Content, text(f.Name), list)
+		case m.Has(f.Desc) || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
+			n.Content = append(n.Content, text(f.Name), valueNode(f, v))
+		}
+	}
+	return n
+}
+
+func valueNode(f *Field, v protoreflect.Value) *yaml.Node {
+	switch f.Desc.Kind() {
+	case protoreflect.MessageKind:
+		return messageNode(f.Fields, v.Message())
+	case protoreflect.StringKind:
+		return text(v.String())
+	case protoreflect.BoolKind:
+		return plain("!!bool", strconv.FormatBool(v.Bool()))
+	case protoreflect.EnumKind:
+		if d := f.Desc.Enum().Values().ByNumber(v.Enum()); d != nil {
+			return text(strings.ToLower(string(d.Name())))
+		}
+		return plain("!!int", strconv.Itoa(int(v.Enum())))
+	}
+	return plain("!!int", signed(numberOf(f.Desc.Kind(), v)))
+}
+
+// JSON writes nodes as Node and Mapping make them.
+func JSON(n *yaml.Node) []byte {
+	var b bytes.Buffer
+	writeJSON(&b, n)
+	return b.Bytes()
+}
+
+func writeJSON(b *bytes.Buffer, n *yaml.Node) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		b.WriteByte('{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeJSON(b, n.Content[i])
+			b.WriteByte(':')
+			writeJSON(b, n.Content[i+1])
+		}
+		b.WriteByte('}')
+	case yaml.SequenceNode:
+		b.WriteByte('[')
+		for i, c := range n.Content {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeJSON(b, c)
+		}
+		b.WriteByte(']')
+	default:
+		if n.Tag == "!!int" || n.Tag == "!!bool" {
+			b.WriteString(n.Value)
+			return
+		}
+		quoted, _ := json.Marshal(n.Value) // a string always can be
+		b.Write(quoted)
+	}
+}

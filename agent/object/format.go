@@ -1,0 +1,254 @@
+// What the formats of api/schema.proto accept, and what two writings of the same have in common.
+package object
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+const (
+	nameLimit   = 253
+	textLimit   = 1024
+	deviceLimit = 1024
+	// IFNAMSIZ less its final zero byte.
+	linuxNameLimit = 15
+)
+
+var (
+	nameShape       = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:@-]*[A-Za-z0-9])?$`)
+	labelKeyShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
+	labelValueShape = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$`)
+	pciShape        = regexp.MustCompile(`^([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
+	vdevShape       = regexp.MustCompile(`^[a-z][a-z0-9]*_[A-Za-z0-9_.-]+$`)
+)
+
+const (
+	nameAccepted  = "at most 253 letters, digits and . _ : @ -, beginning and ending with a letter or digit"
+	labelAccepted = "at most 63 letters, digits and . _ - (in a key also /), beginning and ending with a letter or digit"
+)
+
+func validName(s string) bool { return len(s) <= nameLimit && nameShape.MatchString(s) }
+
+// formatAccepted says what a format accepts, for errors and for the documentation.
+func formatAccepted(f api.Format) string {
+	switch f {
+	case api.Format_IP:
+		return "an IPv4 or IPv6 address"
+	case api.Format_PREFIX:
+		return "an IPv4 or IPv6 network with its prefix length and no bit set after it"
+	case api.Format_IP_PREFIX:
+		return "an IPv4 or IPv6 address with the prefix length of its network"
+	case api.Format_MAC:
+		return "a unicast Ethernet address: six pairs of hexadecimal digits with colons between"
+	case api.Format_PORT_RANGE:
+		return "a port, or the first and the last of a range with - between, 0 to 65535"
+	case api.Format_IP_PROTOCOL:
+		return "tcp, udp, icmp, icmp6 or a number, 0 to 255"
+	case api.Format_DSCP:
+		return "a number, 0 to 63, or one of cs0 to cs7, af11 to af43, ef, va"
+	case api.Format_TCP_FLAGS:
+		return "flags out of fin, syn, rst, psh, ack, urg, ece, cwr with commas between; ! before those that must not be set"
+	case api.Format_ICMP_TYPE:
+		return "a type, or type/code, each 0 to 255"
+	case api.Format_LINUX_NAME:
+		return "at most 15 characters without /, : and white space"
+	case api.Format_DEVICE:
+		return "a PCI address or a DPDK virtual device, with its arguments behind commas"
+	default:
+		return "text of at most 1024 bytes without control characters"
+	}
+}
+
+// canonical returns the one way to write what s says, so that two writings can be compared; or what is wrong with it.
+func canonical(f api.Format, s string) (string, error) {
+	switch f {
+	case api.Format_IP:
+		a, err := address(s)
+		return a.String(), err
+	case api.Format_PREFIX:
+		p, err := prefix(s)
+		if err != nil {
+			return "", err
+		}
+		if p != p.Masked() {
+			return "", fmt.Errorf("not a network: bits are set after its prefix; the network is %s", p.Masked())
+		}
+		return p.String(), nil
+	case api.Format_IP_PREFIX:
+		p, err := prefix(s)
+		if err == nil && (p.Addr().IsUnspecified() || p.Addr().IsMulticast()) {
+			err = fmt.Errorf("not an address of a host")
+		}
+		return p.String(), err
+	case api.Format_MAC:
+		mac, err := net.ParseMAC(s)
+		if err != nil || len(mac) != 6 || len(s) != 17 || strings.Count(s, ":") != 5 {
+			return "", fmt.Errorf("not an Ethernet address")
+		}
+		if mac[0]&1 != 0 {
+			return "", fmt.Errorf("a multicast Ethernet address")
+		}
+		if mac.String() == "00:00:00:00:00:00" {
+			return "", fmt.Errorf("not the Ethernet address of a host")
+		}
+		return mac.String(), nil
+	case api.Format_PORT_RANGE:
+		first, last, isRange := strings.Cut(s, "-")
+		from, err := decimal(first, 65535)
+		if err != nil {
+			return "", err
+		}
+		if !isRange {
+			return strconv.Itoa(from), nil
+		}
+		to, err := decimal(last, 65535)
+		if err != nil {
+			return "", err
+		}
+		if from > to {
+			return "", fmt.Errorf("a range that ends before it begins")
+		}
+		return fmt.Sprintf("%d-%d", from, to), nil
+	case api.Format_IP_PROTOCOL:
+		if n, ok := protocols[strings.ToLower(s)]; ok {
+			return strconv.Itoa(n), nil
+		}
+		n, err := decimal(s, 255)
+		return strconv.Itoa(n), err
+	case api.Format_DSCP:
+		n, ok := dscp(strings.ToLower(s))
+		if ok {
+			return strconv.Itoa(n), nil
+		}
+		n, err := decimal(s, 63)
+		return strconv.Itoa(n), err
+	case api.Format_TCP_FLAGS:
+		return tcpFlags(s)
+	case api.Format_ICMP_TYPE:
+		kind, code, hasCode := strings.Cut(s, "/")
+		k, err := decimal(kind, 255)
+		if err != nil || !hasCode {
+			return strconv.Itoa(k), err
+		}
+		c, err := decimal(code, 255)
+		return fmt.Sprintf("%d/%d", k, c), err
+	case api.Format_LINUX_NAME:
+		if len(s) > linuxNameLimit || s == "." || s == ".." ||
+			strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r == 0x7f || unicode.IsSpace(r) }) {
+			return "", fmt.Errorf("not a name that Linux accepts")
+		}
+		return s, nil
+	case api.Format_DEVICE:
+		name, _, _ := strings.Cut(s, ",")
+		if len(s) > deviceLimit || !pciShape.MatchString(name) && !vdevShape.MatchString(name) ||
+			strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return "", fmt.Errorf("not a device")
+		}
+		return s, nil
+	default:
+		if len(s) > textLimit || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+			return "", fmt.Errorf("not acceptable as text")
+		}
+		return s, nil
+	}
+}
+
+func address(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	switch {
+	case err != nil && strings.Contains(s, "/"):
+		return a, fmt.Errorf("not an address: it has a prefix length")
+	case err != nil:
+		return a, fmt.Errorf("not an IP address")
+	case a.Zone() != "":
+		return a, fmt.Errorf("an address with a zone")
+	case a.Is4In6():
+		return a, fmt.Errorf("an IPv4 address written as IPv6")
+	}
+	return a, nil
+}
+
+func prefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil && !strings.Contains(s, "/"):
+		if a, err := address(s); err == nil {
+			return p, fmt.Errorf("the prefix length is missing (%s/%d for this address alone)", s, a.BitLen())
+		}
+		return p, fmt.Errorf("not an IP prefix")
+	case err != nil:
+		return p, fmt.Errorf("not an IP prefix")
+	case p.Addr().Is4In6():
+		return p, fmt.Errorf("an IPv4 prefix written as IPv6")
+	}
+	return p, nil
+}
+
+// decimal parses digits only: no sign, no leading zero that somebody could take for octal.
+func decimal(s string, most int) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || len(s) > 1 && s[0] == '0' || s[0] == '+' {
+		return 0, fmt.Errorf("not a number")
+	}
+	if n > uint64(most) {
+		return 0, fmt.Errorf("out of range")
+	}
+	return int(n), nil
+}
+
+var protocols = map[string]int{"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58}
+
+// dscp returns the code point of a per-hop behaviour: class selectors (RFC 2474 section 4.2.2), assured (RFC 2597 section 6) and
+// expedited forwarding (RFC 3246), voice-admit (RFC 5865).
+func dscp(name string) (int, bool) {
+	digit := func(i int, from, to byte) (int, bool) { return int(name[i] - '0'), name[i] >= from && name[i] <= to }
+	switch {
+	case name == "ef":
+		return 46, true
+	case name == "va":
+		return 44, true
+	case len(name) == 3 && strings.HasPrefix(name, "cs"):
+		n, ok := digit(2, '0', '7')
+		return n << 3, ok
+	case len(name) == 4 && strings.HasPrefix(name, "af"):
+		class, ok := digit(2, '1', '4')
+		drop, ok2 := digit(3, '1', '3')
+		return class<<3 | drop<<1, ok && ok2
+	}
+	return 0, false
+}
+
+var tcpFlagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
+
+func tcpFlags(s string) (string, error) {
+	state := map[string]string{}
+	for _, part := range strings.Split(strings.ToLower(s), ",") {
+		name := strings.TrimPrefix(strings.TrimSpace(part), "!")
+		known := false
+		for _, f := range tcpFlagNames {
+			known = known || f == name
+		}
+		if !known {
+			return "", fmt.Errorf("%s is not a TCP flag", quote(name))
+		}
+		if state[name] != "" {
+			return "", fmt.Errorf("%q is there twice", name)
+		}
+		state[name] = strings.TrimSpace(part)
+	}
+	var ordered []string
+	for _, f := range tcpFlagNames {
+		if state[f] != "" {
+			ordered = append(ordered, state[f])
+		}
+	}
+	return strings.Join(ordered, ","), nil
+}

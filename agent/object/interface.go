@@ -1,0 +1,54 @@
+package object
+
+import (
+	"net/netip"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+func checkInterface(spec proto.Message, add report) {
+	i, ok := spec.(*api.Interface)
+	if !ok {
+		return
+	}
+	checkVLANs(i.OuterVlan, i.InnerVlan, "", add)
+	if i.Port == "" && i.OuterVlan != 0 {
+		add("outerVlan", "a VLAN without a port", strconv.Itoa(int(i.OuterVlan)), "a port beside it, or no VLAN: a loopback")
+	}
+	if i.Unnumbered != "" && len(i.Addresses) > 0 {
+		add("addresses", "an unnumbered interface has none of its own", strconv.Itoa(len(i.Addresses)), "addresses or unnumbered, not both")
+	}
+	seen := map[netip.Addr]bool{}
+	for n, a := range i.Addresses {
+		p, _ := netip.ParsePrefix(a)
+		if seen[p.Addr()] {
+			add("addresses["+strconv.Itoa(n)+"]", "there twice", quote(a), "each address once")
+		}
+		seen[p.Addr()] = true
+	}
+}
+
+func claimInterface(spec proto.Message) []Claim {
+	i, ok := spec.(*api.Interface)
+	if !ok {
+		return nil
+	}
+	var claims []Claim
+	if i.Port != "" {
+		// PPPoE sessions, and IPoE sessions that are known by their MAC, may be on the same VLAN.
+		claims = append(claims, Claim{What: circuit(i.Port, i.OuterVlan, i.InnerVlan), Field: "port"})
+	}
+	for n, a := range i.Addresses {
+		p, err := netip.ParsePrefix(a)
+		if err != nil || p.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		claims = append(claims, Claim{
+			What: "VRF " + vrfName(i.Vrf) + ", address " + p.Addr().String(), Field: "addresses[" + strconv.Itoa(n) + "]",
+		})
+	}
+	return claims
+}

@@ -1,0 +1,103 @@
+package object
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Reference is an object that another one names, and so needs.
+type Reference struct {
+	// Path in the spec of the field that names it.
+	Field string
+	To    Key
+	// It is always there.
+	Builtin bool
+}
+
+// References returns what an object names, in the order of its fields. A field that is left out names the builtin object of its
+// kind if there is one, else nothing.
+func (r *Registry) References(o *Object) []Reference {
+	k := r.byName[o.Kind]
+	if k == nil || !k.Fields.refs || !k.describes(o.Spec) {
+		return nil
+	}
+	return appendReferences(nil, k.Fields, o.Spec.ProtoReflect(), "")
+}
+
+func appendReferences(refs []Reference, fs *Fields, m protoreflect.Message, path string) []Reference {
+	for _, f := range fs.List {
+		switch {
+		case f.Ref != nil && f.Desc.IsList():
+			list := m.Get(f.Desc).List()
+			for i := range list.Len() {
+				name := list.Get(i).String()
+				refs = append(refs, Reference{path + f.Name + "[" + strconv.Itoa(i) + "]", Key{f.Ref.Name, name}, f.Ref.IsBuiltin(name)})
+			}
+		case f.Ref != nil:
+			if name := f.refName(m.Get(f.Desc).String()); name != "" {
+				refs = append(refs, Reference{path + f.Name, Key{f.Ref.Name, name}, f.Ref.IsBuiltin(name)})
+			}
+		case f.Fields == nil || !f.Fields.refs || !m.Has(f.Desc):
+		case f.Desc.IsList():
+			list := m.Get(f.Desc).List()
+			for i := range list.Len() {
+				refs = appendReferences(refs, f.Fields, list.Get(i).Message(), path+f.Name+"["+strconv.Itoa(i)+"].")
+			}
+		default:
+			refs = appendReferences(refs, f.Fields, m.Get(f.Desc).Message(), path+f.Name+".")
+		}
+	}
+	return refs
+}
+
+// refName is the name that a field which holds a reference stands for.
+func (f *Field) refName(written string) string {
+	if written == "" && len(f.Ref.Builtin) == 1 && !f.Desc.IsList() {
+		return f.Ref.Builtin[0]
+	}
+	return written
+}
+
+// canonical is the one way to write a field's string.
+func (f *Field) canonical(s string) string {
+	if f.Ref != nil {
+		return f.refName(s)
+	}
+	if s != "" {
+		if c, err := canonical(f.Notes.Format, s); err == nil {
+			return c
+		}
+	}
+	return s
+}
+
+// Redacted returns the object without what is secret: itself, if nothing is.
+func (r *Registry) Redacted(o *Object) *Object {
+	k := r.byName[o.Kind]
+	if k == nil || !k.secret || o.Spec == nil {
+		return o
+	}
+	bare := *o
+	bare.Spec = proto.Clone(o.Spec)
+	redact(k.Fields, bare.Spec.ProtoReflect())
+	return &bare
+}
+
+func redact(fs *Fields, m protoreflect.Message) {
+	for _, f := range fs.List {
+		switch {
+		case f.Notes.Secret:
+			m.Clear(f.Desc)
+		case f.Fields == nil || !m.Has(f.Desc):
+		case f.Desc.IsList():
+			list := m.Get(f.Desc).List()
+			for i := range list.Len() {
+				redact(f.Fields, list.Get(i).Message())
+			}
+		default:
+			redact(f.Fields, m.Get(f.Desc).Message())
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package object
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+func checkRoute(spec proto.Message, add report) {
+	r, ok := spec.(*api.Route)
+	if !ok {
+		return
+	}
+	if r.Action != api.RouteAction_FORWARD {
+		if len(r.NextHops) > 0 {
+			add("nextHops", "of no use: nothing is forwarded", strconv.Itoa(len(r.NextHops)), "no next hops, or action forward")
+		}
+		return
+	}
+	if len(r.NextHops) == 0 {
+		add("nextHops", "missing", "", "at least one next hop; or action blackhole or prohibit")
+	}
+	for i, hop := range r.NextHops {
+		at := "nextHops[" + strconv.Itoa(i) + "]"
+		switch {
+		case hop.Address == "" && hop.Interface == "":
+			add(at, "leads nowhere", "", "an address, an interface, or both")
+		case hop.Address != "" && family(hop.Address) != family(r.Prefix):
+			add(at+".address", "not of the prefix's family", quote(hop.Address), "an "+family(r.Prefix)+" address")
+		case hop.Address != "":
+			checkHost(at+".address", hop.Address, add)
+		}
+	}
+}

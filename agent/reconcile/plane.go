@@ -1,0 +1,36 @@
+// Package reconcile makes a data plane be what is wanted: it orders what has to be done by what needs what, holds what is not
+// ready, tries again what failed, replaces what cannot change in place, and repairs only the difference when a data plane
+// comes back. It knows no kind by name.
+package reconcile
+
+import (
+	"context"
+	"iter"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// Object is an object as a data plane keeps it.
+type Object struct {
+	Key  object.Key
+	Spec []byte // as object.Pack makes it
+}
+
+// Result is how one thing went.
+type Result struct {
+	// 0, or a Linux errno.
+	Code int32
+	// What is wrong, in a sentence.
+	Message string
+}
+
+// Plane is one connection to a data plane. Its methods are called one at a time. An error means that nobody knows what was done:
+// everything is listed and compared again.
+type Plane interface {
+	// Put creates objects, or replaces what they say, in order, each by itself. One result for each.
+	Put(ctx context.Context, objects []Object) ([]Result, error)
+	// Delete deletes objects in order, each by itself. Deleting what is not there succeeds.
+	Delete(ctx context.Context, keys []object.Key) ([]Result, error)
+	// List returns everything that is there, in pages. An error ends it.
+	List(ctx context.Context) iter.Seq2[[]Object, error]
+}

@@ -1,0 +1,570 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+func registry(t testing.TB) *object.Registry {
+	t.Helper()
+	r, err := object.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func made(kind, name string, spec proto.Message) *object.Object {
+	return &object.Object{Kind: kind, Name: name, Spec: spec}
+}
+
+func port(name string) *object.Object {
+	return made("Port", name, &api.Port{Device: "net_null_" + name})
+}
+
+func acl(name string) *object.Object { return made("Acl", name, &api.Acl{}) }
+
+func session(name, port string, vlan uint32, acl string) *object.Object {
+	return made("Session", name, &api.Session{
+		Access: &api.Access{Port: port, OuterVlan: vlan}, Policy: &api.Policy{AclUp: acl},
+	})
+}
+
+func loopback(name string, addresses ...string) *object.Object {
+	return made("Interface", name, &api.Interface{Addresses: addresses})
+}
+
+func puts(objects ...*object.Object) []object.Change {
+	var changes []object.Change
+	for _, o := range objects {
+		changes = append(changes, object.Put(o))
+	}
+	return changes
+}
+
+func removes(objects ...*object.Object) []object.Change {
+	var changes []object.Change
+	for _, o := range objects {
+		changes = append(changes, object.Remove(o.Key()))
+	}
+	return changes
+}
+
+func both(changes ...[]object.Change) []object.Change { return slices.Concat(changes...) }
+
+// scene is a Reconciler that runs, with a plane.
+type scene struct {
+	*Reconciler
+	t     testing.TB
+	plane *mockPlane
+	link  context.CancelFunc
+}
+
+func newScene(t testing.TB, o Options) *scene {
+	t.Helper()
+	reg := registry(t)
+	if o.MinBackoff == 0 {
+		o.MinBackoff, o.MaxBackoff = time.Millisecond, 5*time.Millisecond
+	}
+	s := &scene{Reconciler: New(reg, o), t: t, plane: newMockPlane(reg)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	s.connect()
+	return s
+}
+
+func (s *scene) connect() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.link = cancel
+	s.t.Cleanup(cancel)
+	s.Attach(ctx, s.plane)
+}
+
+func (s *scene) apply(changes []object.Change) *Outcome {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	out, err := s.Apply(ctx, "test", changes, BestEffort)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// eventually waits until the plane is as wanted.
+func (s *scene) eventually(wanted ...*object.Object) {
+	s.t.Helper()
+	all := map[object.Key]*object.Object{}
+	for _, o := range wanted {
+		all[o.Key()] = o
+	}
+	s.eventuallyAll(all)
+}
+
+func (s *scene) eventuallyAll(wanted map[object.Key]*object.Object) {
+	s.t.Helper()
+	var found []string
+	for range 3000 {
+		if found = s.plane.differences(wanted); len(found) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(wanted), object.Key.Compare) {
+		if status, _ := s.Get(k); status.State != Applied {
+			found = append(found, fmt.Sprintf("%s is %s: %s", k, status.State, status.Message))
+		}
+	}
+	s.t.Fatalf("the plane is not as wanted:\n%s", strings.Join(found, "\n"))
+}
+
+func TestPlansAndWhatIsDone(t *testing.T) {
+	a, b, p := acl("a"), acl("b"), port("p")
+	s1, s2 := session("s1", "p", 1, "a"), session("s2", "p", 2, "a")
+	moved := made("Port", "p", &api.Port{Device: "net_null_other"})
+	swap1, swap2 := loopback("x", "192.0.2.1/32"), loopback("y", "192.0.2.2/32")
+	for _, c := range []struct {
+		sentence string
+		before   []object.Change
+		changes  []object.Change
+		want     []string
+	}{
+		{"what is needed is created first", nil, puts(s2, s1, p, a),
+			[]string{"create Acl/a", "create Port/p", "create Session/s1", "create Session/s2"}},
+		{"what needs others is deleted first", puts(a, p, s1), removes(a, p, s1),
+			[]string{"delete Session/s1", "delete Acl/a", "delete Port/p"}},
+		{"what waits for something that is not there is not done", nil, puts(s1, p), []string{"create Port/p"}},
+		{"what waited is done as soon as it can be", puts(s1, p), puts(a), []string{"create Acl/a", "create Session/s1"}},
+		{"a change that can be made in place is an update", puts(p, a, b, s1), puts(session("s1", "p", 1, "b")), []string{"update Session/s1"}},
+		{"a change that cannot be made in place is a replacement", puts(p, a, s1), puts(session("s1", "p", 9, "a")),
+			[]string{"delete Session/s1", "create Session/s1"}},
+		{"a replacement rebuilds those who need it", puts(p, a, s1, s2), puts(moved),
+			[]string{"delete Session/s1", "delete Session/s2", "delete Port/p", "create Port/p", "create Session/s1", "create Session/s2"}},
+		{"those who need something that is deleted go first and wait", puts(p, a, s1), removes(p), []string{"delete Session/s1", "delete Port/p"}},
+		{"what is deleted is first let go of by those who no longer need it", puts(p, a, b, s1),
+			both(removes(a), puts(session("s1", "p", 1, "b"))), []string{"update Session/s1", "delete Acl/a"}},
+		{"what one gives up is given up before another takes it", puts(p, a, s1), both(removes(s1), puts(session("s3", "p", 1, "a"))),
+			[]string{"delete Session/s1", "create Session/s3"}},
+		{"two that exchange what they have are taken apart", puts(swap1, swap2), puts(loopback("x", "192.0.2.2/32"), loopback("y", "192.0.2.1/32")),
+			[]string{"delete Interface/y", "update Interface/x", "create Interface/y"}},
+		{"a chain of what is given up is followed from its end", puts(loopback("x", "192.0.2.1/32"), loopback("y", "192.0.2.2/32")),
+			puts(loopback("x", "192.0.2.2/32"), loopback("y", "192.0.2.3/32")), []string{"update Interface/y", "update Interface/x"}},
+		{"what says the same again is left alone", puts(p, a, s1), puts(p, a, s1), nil},
+		{"labels alone do not reach the data plane", puts(a), puts(&object.Object{Kind: "Acl", Name: "a", Labels: map[string]string{"x": "y"}, Spec: &api.Acl{}}), nil},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			s := newScene(t, Options{})
+			s.apply(c.before)
+			s.plane.takeLog()
+			planned, err := s.Plan("test", c.changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, _ := s.Plan("test", c.changes); !reflect.DeepEqual(planned, again) {
+				t.Errorf("planned a second time: %v, not %v", describe(again), describe(planned))
+			}
+			if got := describe(planned); !slices.Equal(got, c.want) {
+				t.Errorf("planned %q, not %q", got, c.want)
+			}
+			if log := s.plane.takeLog(); len(log) > 0 {
+				t.Errorf("the plan did %q", log)
+			}
+			out := s.apply(c.changes)
+			if !reflect.DeepEqual(out.Operations, planned) {
+				t.Errorf("did %v, not as planned %v", out.Operations, planned)
+			}
+			if log := s.plane.takeLog(); !slices.Equal(log, c.want) {
+				t.Errorf("the plane did %q, not %q", log, c.want)
+			}
+		})
+	}
+}
+
+func TestStatusSaysWhatAnObjectWaitsFor(t *testing.T) {
+	s := newScene(t, Options{})
+	out := s.apply(puts(session("s", "p", 1, "")))
+	if got := out.Objects[0]; got.State != Pending || got.Message != "waits for Port/p, which is not there" {
+		t.Errorf("it is %s: %s", got.State, got.Message)
+	}
+	s.plane.never[port("p").Key()] = true
+	out = s.apply(puts(port("p")))
+	if got := out.Objects[0]; got.State != Failed || got.Message != "Port/p: no room" {
+		t.Errorf("the port is %s: %s", got.State, got.Message)
+	}
+	if got, _ := s.Get(object.Key{Kind: "Session", Name: "s"}); got.State != Pending || got.Message != "waits for Port/p, which failed: Port/p: no room" {
+		t.Errorf("the session is %s: %s", got.State, got.Message)
+	}
+}
+
+func TestWhatFailedIsTriedAgain(t *testing.T) {
+	s := newScene(t, Options{})
+	s.plane.never[port("p").Key()] = true
+	s.apply(puts(port("p"), session("s", "p", 1, "")))
+	s.plane.mu.Lock()
+	clear(s.plane.never)
+	s.plane.mu.Unlock()
+	s.eventually(port("p"), session("s", "p", 1, ""))
+}
+
+func TestAllOrNothing(t *testing.T) {
+	ctx := context.Background()
+	t.Run("what the data plane refuses undoes everything", func(t *testing.T) {
+		s := newScene(t, Options{})
+		s.apply(puts(port("p"), acl("a"), session("s", "p", 1, "a")))
+		s.plane.never[session("t", "p", 2, "").Key()] = true
+		out, err := s.Apply(ctx, "test", both(puts(session("s", "p", 7, "a"), session("t", "p", 2, ""), acl("n")), removes(acl("a"))), AllOrNothing)
+		if err != nil || !out.Undone || len(out.Failures) == 0 {
+			t.Fatalf("outcome %+v, error %v", out, err)
+		}
+		s.eventually(port("p"), acl("a"), session("s", "p", 1, "a"))
+		if _, there := s.Get(acl("n").Key()); there {
+			t.Error("the new ACL is still wanted")
+		}
+	})
+	t.Run("what succeeds stands", func(t *testing.T) {
+		s := newScene(t, Options{})
+		s.apply(nil)
+		for range 1000 {
+			if out, err := s.Apply(ctx, "test", puts(port("p"), session("s", "p", 1, "")), AllOrNothing); err != nil || out.Undone {
+				t.Fatalf("outcome %+v, error %v", out, err)
+			}
+		}
+		s.eventually(port("p"), session("s", "p", 1, ""))
+	})
+	t.Run("without a data plane nothing is changed", func(t *testing.T) {
+		s := newScene(t, Options{})
+		s.Detach()
+		if _, err := s.Apply(ctx, "test", puts(port("p")), AllOrNothing); !errors.Is(err, ErrDisconnected) {
+			t.Fatalf("error %v", err)
+		}
+		if _, there := s.Get(port("p").Key()); there {
+			t.Error("the port is wanted")
+		}
+	})
+	t.Run("a connection that is lost in the middle undoes everything", func(t *testing.T) {
+		s := newScene(t, Options{})
+		s.apply(puts(port("q")))
+		s.plane.before = func() { s.plane.before = nil; s.link() }
+		out, err := s.Apply(ctx, "test", puts(port("p")), AllOrNothing)
+		if !errors.Is(err, ErrDisconnected) || !out.Undone {
+			t.Fatalf("outcome %+v, error %v", out, err)
+		}
+		s.connect()
+		s.eventually(port("q"))
+	})
+}
+
+func TestRepairOnReconnect(t *testing.T) {
+	t.Run("only the difference is repaired", func(t *testing.T) {
+		s := newScene(t, Options{})
+		s.apply(puts(port("p"), acl("a"), acl("b"), session("s", "p", 1, "a"), session("t", "p", 2, "a")))
+		s.link()
+		s.plane.mu.Lock()
+		s.plane.forget(session("t", "p", 2, "a").Key())
+		spec, _ := object.Pack(&api.Acl{Otherwise: api.AclAction_PERMIT})
+		s.plane.put(Object{acl("b").Key(), spec})
+		s.plane.put(Object{acl("stray").Key(), spec})
+		s.plane.mu.Unlock()
+		s.plane.takeLog()
+		s.connect()
+		s.eventually(port("p"), acl("a"), acl("b"), session("s", "p", 1, "a"), session("t", "p", 2, "a"))
+		log := s.plane.takeLog()
+		slices.Sort(log)
+		if want := []string{"create Session/t", "delete Acl/stray", "update Acl/b"}; !slices.Equal(log, want) {
+			t.Errorf("did %q, not %q", log, want)
+		}
+	})
+	t.Run("a data plane that was started again gets everything", func(t *testing.T) {
+		s := newScene(t, Options{})
+		all := []*object.Object{port("p"), acl("a"), session("s", "p", 1, "a")}
+		s.apply(puts(all...))
+		s.link()
+		s.plane.restart()
+		s.connect()
+		s.eventually(all...)
+	})
+	t.Run("an agent that was started again does nothing to what is right", func(t *testing.T) {
+		s := newScene(t, Options{})
+		all := []*object.Object{port("p"), acl("a"), session("s", "p", 1, "a")}
+		s.apply(puts(all...))
+		s.link()
+		s.plane.takeLog()
+		var intents []Intent
+		for _, o := range all {
+			intents = append(intents, Intent{o.Key(), o, "test", 1})
+		}
+		second := New(s.registry, Options{})
+		if err := second.Load(intents); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { second.Run(ctx); close(ended) }()
+		defer func() { cancel(); <-ended }()
+		second.Attach(ctx, s.plane)
+		if _, err := second.Apply(ctx, "test", puts(acl("new")), BestEffort); err != nil {
+			t.Fatal(err)
+		}
+		if log := s.plane.takeLog(); !slices.Equal(log, []string{"create Acl/new"}) {
+			t.Errorf("did %q", log)
+		}
+	})
+	t.Run("a builtin object is not deleted but emptied", func(t *testing.T) {
+		s := newScene(t, Options{})
+		v := made("Vrf", "default", &api.Vrf{Description: "the internet"})
+		s.apply(puts(v))
+		s.eventually(v)
+		s.apply(removes(v))
+		if log := s.plane.takeLog(); !slices.Equal(log, []string{"create Vrf/default", "update Vrf/default"}) {
+			t.Errorf("did %q", log)
+		}
+		if _, there := s.Get(v.Key()); there {
+			t.Error("it is still wanted")
+		}
+	})
+}
+
+func TestOwners(t *testing.T) {
+	s := newScene(t, Options{})
+	s.apply(puts(acl("a")))
+	_, err := s.Apply(context.Background(), "another", removes(acl("a")), BestEffort)
+	if errs := object.AllErrors(err); len(errs) != 1 || errs[0].Problem != "belongs to test" {
+		t.Errorf("error %v", err)
+	}
+	s.eventually(acl("a"))
+}
+
+func TestASlowDataPlaneBlocksNeitherPlanNorGet(t *testing.T) {
+	s := newScene(t, Options{})
+	s.apply(puts(acl("a")))
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.plane.before = func() { s.plane.before = nil; close(entered); <-leave }
+	done := make(chan struct{})
+	go func() { s.apply(puts(port("p"))); close(done) }()
+	<-entered
+	if ops, err := s.Plan("test", puts(session("s", "p", 1, ""))); err != nil || !slices.Equal(describe(ops), []string{"create Session/s"}) {
+		t.Errorf("planned %v, error %v", ops, err)
+	}
+	if got, _ := s.Get(port("p").Key()); got.State != Pending || got.Message != "is being applied" {
+		t.Errorf("the port is %s: %s", got.State, got.Message)
+	}
+	if out, err := s.Apply(context.Background(), "test", puts(acl("b")), NoWait); err != nil || out.Objects[0].State != Pending {
+		t.Errorf("outcome %+v, error %v", out, err)
+	}
+	close(leave)
+	<-done
+	s.eventually(acl("a"), acl("b"), port("p"))
+}
+
+func TestASlowSubscriberIsToldHowManyEventsItLost(t *testing.T) {
+	s := newScene(t, Options{})
+	sub := s.Subscribe(4)
+	defer sub.Close()
+	var many []*object.Object
+	for i := range 50 {
+		many = append(many, acl(fmt.Sprint("a", i)))
+	}
+	s.apply(puts(many...))
+	lost, told := 0, 0
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for lost == 0 {
+		e, err := sub.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost += e.Lost; e.Lost == 0 {
+			told++
+		}
+	}
+	// Wanted, being applied, and applied: three events for each.
+	if told != 4 || told+lost != 150 {
+		t.Errorf("told of %d and lost %d", told, lost)
+	}
+}
+
+func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 1))
+			s := newScene(t, Options{Batch: 1 + random.IntN(8)})
+			s.plane.mu.Lock()
+			s.plane.random = rand.New(rand.NewPCG(seed, 2))
+			s.plane.refuse, s.plane.drop = 100, 20
+			s.plane.mu.Unlock()
+			wanted := map[object.Key]*object.Object{}
+			for range 60 {
+				changes := randomChanges(random, wanted)
+				mode := []Mode{BestEffort, AllOrNothing, NoWait}[random.IntN(3)]
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20))*time.Millisecond)
+				out, err := s.Apply(ctx, "test", changes, mode)
+				cancel()
+				refused := object.AllErrors(err) != nil || errors.Is(err, ErrDisconnected) && out == nil
+				if !refused && !(out != nil && out.Undone) {
+					for _, c := range changes {
+						if delete(wanted, c.Key); c.Object != nil {
+							wanted[c.Key] = c.Object
+						}
+					}
+				}
+				switch random.IntN(12) {
+				case 0:
+					s.link()
+					s.connect()
+				case 1:
+					s.link()
+					s.plane.restart()
+					s.connect()
+				case 2:
+					s.Detach()
+				case 3:
+					s.connect()
+				}
+			}
+			s.plane.mu.Lock()
+			s.plane.refuse, s.plane.drop = 0, 0
+			s.plane.mu.Unlock()
+			s.connect()
+			s.eventuallyAll(wanted)
+
+			// And now that nothing goes wrong, plans are what is done.
+			for range 10 {
+				s.plane.takeLog()
+				changes := randomChanges(random, wanted)
+				planned, err := s.Plan("test", changes)
+				if err != nil {
+					continue
+				}
+				s.apply(changes)
+				for _, c := range changes {
+					if delete(wanted, c.Key); c.Object != nil {
+						wanted[c.Key] = c.Object
+					}
+				}
+				if log := s.plane.takeLog(); !slices.Equal(log, describe(planned)) {
+					t.Errorf("did\n%q\nnot as planned\n%q", log, describe(planned))
+				}
+				s.eventuallyAll(wanted)
+			}
+		})
+	}
+}
+
+// randomChanges are up to six, in any order, with many exchanges, replacements and dangling references among them.
+func randomChanges(r *rand.Rand, wanted map[object.Key]*object.Object) []object.Change {
+	name := func(n int) string { return string(rune('a' + r.IntN(n))) }
+	maybe := func(n int) string {
+		if r.IntN(3) == 0 {
+			return ""
+		}
+		return name(n)
+	}
+	byKey := map[object.Key]object.Change{}
+	for range 1 + r.IntN(6) {
+		var o *object.Object
+		switch r.IntN(5) {
+		case 0:
+			o = made("Port", name(3), &api.Port{Device: fmt.Sprint("net_null_", r.IntN(4)), Mtu: uint32(1500 + r.IntN(2))})
+		case 1:
+			o = made("Acl", name(3), &api.Acl{Otherwise: api.AclAction(r.IntN(2))})
+		case 2:
+			i := &api.Interface{Port: maybe(3), AclIn: maybe(3)}
+			if i.Unnumbered = maybe(4); i.Unnumbered == "" {
+				i.Addresses = []string{fmt.Sprintf("192.0.2.%d/32", 1+r.IntN(4))}
+			}
+			if i.Port != "" {
+				i.OuterVlan = uint32(r.IntN(4))
+			}
+			o = made("Interface", name(4), i)
+		case 3:
+			o = session(name(6), name(3), uint32(1+r.IntN(4)), maybe(3))
+		case 4:
+			o = made("Route", name(3), &api.Route{Prefix: fmt.Sprintf("198.51.%d.0/24", r.IntN(3)), NextHops: []*api.NextHop{{Interface: name(4)}}})
+		}
+		c := object.Put(o)
+		if r.IntN(4) == 0 {
+			c = object.Remove(o.Key())
+		}
+		byKey[c.Key] = c
+	}
+	changes := slices.Collect(maps.Values(byKey))
+	slices.SortFunc(changes, func(a, b object.Change) int { return a.Key.Compare(b.Key) })
+	r.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
+	return changes
+}
+
+func many(n int) []object.Change {
+	changes := puts(port("p"), acl("a"))
+	for i := range n {
+		o := made("Session", fmt.Sprint("s", i), &api.Session{
+			Access:    &api.Access{Port: "p", OuterVlan: uint32(1 + i/4000), InnerVlan: uint32(1 + i%4000)},
+			Addresses: []string{fmt.Sprintf("100.%d.%d.%d/32", 64+i>>16, i>>8&255, i&255)},
+			Policy:    &api.Policy{AclUp: "a"},
+		})
+		changes = append(changes, object.Put(o))
+	}
+	return changes
+}
+
+func BenchmarkApply200kObjects(b *testing.B) {
+	changes := many(200_000)
+	for b.Loop() {
+		b.StopTimer()
+		s := newScene(b, Options{})
+		b.StartTimer()
+		s.apply(changes)
+	}
+}
+
+func BenchmarkChangeOneOf200kObjects(b *testing.B) {
+	s := newScene(b, Options{})
+	changes := many(200_000)
+	s.apply(changes)
+	i := 0
+	for b.Loop() {
+		i++
+		o := changes[2].Object
+		spec := proto.Clone(o.Spec).(*api.Session)
+		spec.Policy.Mss = uint32(1000 + i%400)
+		s.apply(puts(made("Session", o.Name, spec)))
+	}
+}
+
+func BenchmarkPlanOneOf200kObjects(b *testing.B) {
+	s := newScene(b, Options{})
+	changes := many(200_000)
+	s.apply(changes)
+	for b.Loop() {
+		if _, err := s.Plan("test", puts(session("s7", "p", 4000, "a"))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRepair200kObjects(b *testing.B) {
+	s := newScene(b, Options{})
+	s.apply(many(200_000))
+	n := 0
+	for b.Loop() {
+		n++
+		s.link()
+		s.connect()
+		s.apply(puts(acl(fmt.Sprint("probe", n))))
+	}
+}

@@ -1,0 +1,283 @@
+package reconcile
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// link is a connection to the data plane: nothing is asked of the plane after the context ends.
+type link struct {
+	Plane
+	context context.Context
+}
+
+// Attach gives the Reconciler a connection to the data plane, in place of any that it had; it lists what is there and repairs the
+// difference. Nothing is asked of it after ctx ends.
+func (r *Reconciler) Attach(ctx context.Context, plane Plane) {
+	l := &link{plane, ctx}
+	r.mu.Lock()
+	r.link, r.inSync = l, false
+	r.mu.Unlock()
+	context.AfterFunc(ctx, func() { r.detach(l) })
+	r.wakeUp()
+}
+
+// Detach tells that there is no connection any more.
+func (r *Reconciler) Detach() { r.detach(nil) }
+
+// detach takes away a connection; nil: whichever there is.
+func (r *Reconciler) detach(l *link) {
+	r.mu.Lock()
+	if l != nil && r.link != l {
+		r.mu.Unlock()
+		return
+	}
+	r.link, r.inSync = nil, false
+	for t := range r.transactions {
+		r.interrupt(t)
+	}
+	r.mu.Unlock()
+	r.wakeUp()
+}
+
+// Run talks to the data plane until ctx ends.
+func (r *Reconciler) Run(ctx context.Context) {
+	failures := 0
+	var notBefore time.Time
+	for ctx.Err() == nil {
+		l, inSync := r.connection()
+		var err error
+		worked := false
+		if l != nil && !time.Now().Before(notBefore) {
+			both, cancel := context.WithCancel(l.context)
+			stop := context.AfterFunc(ctx, cancel)
+			if !inSync {
+				err = r.repair(both, l)
+			}
+			if err == nil {
+				worked, err = r.work(both, l)
+			}
+			stop()
+			cancel()
+		}
+		switch {
+		case err != nil && ctx.Err() == nil:
+			r.options.Log.Warn("the data plane does not answer as it should", "error", err)
+			r.disturbed(l)
+			notBefore = time.Now().Add(r.backoff(failures))
+			failures++
+		case l == nil:
+			failures, notBefore = 0, time.Time{}
+		case err == nil && worked:
+			failures = 0
+			continue
+		}
+		r.pause(ctx, l, notBefore)
+		if now, _ := r.connection(); now != l {
+			failures, notBefore = 0, time.Time{}
+		}
+	}
+	r.Detach()
+}
+
+func (r *Reconciler) connection() (*link, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.link, r.inSync
+}
+
+// disturbed: what the plane has is not known any more.
+func (r *Reconciler) disturbed(l *link) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.link == l {
+		r.inSync = false
+	}
+	for t := range r.transactions {
+		r.interrupt(t)
+	}
+}
+
+// pause waits until there may be something to do.
+func (r *Reconciler) pause(ctx context.Context, l *link, notBefore time.Time) {
+	var until time.Time
+	set := false
+	r.mu.Lock()
+	if l != nil {
+		until, set = r.retries.next()
+	}
+	r.mu.Unlock()
+	if now := time.Now(); notBefore.After(now) {
+		until, set = notBefore, true
+	}
+	var timer <-chan time.Time
+	if set {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-r.kick:
+	case <-timer:
+	}
+}
+
+// repair lists everything that the data plane has.
+func (r *Reconciler) repair(ctx context.Context, l *link) error {
+	listed := map[object.Key][]byte{}
+	for page, err := range l.List(ctx) {
+		if err != nil {
+			return fmt.Errorf("listing objects: %w", err)
+		}
+		for _, o := range page {
+			listed[o.Key] = o.Spec
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.link != l {
+		return nil
+	}
+	r.graph.observe(listed)
+	r.retries = nil
+	r.inSync = true
+	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", len(r.graph.queue))
+	return nil
+}
+
+// work does what can be done now. It returns false if there was nothing.
+func (r *Reconciler) work(ctx context.Context, l *link) (bool, error) {
+	r.mu.Lock()
+	if r.link != l || !r.inSync {
+		r.mu.Unlock()
+		return r.link != nil, nil
+	}
+	for _, e := range r.retries.due(time.Now()) {
+		if r.graph.entries[e.key] == e {
+			r.graph.enqueue(e, nil)
+		}
+	}
+	wave := r.graph.next()
+	r.mu.Unlock()
+
+	for done := 0; done < len(wave); {
+		end := done + 1
+		for end < len(wave) && end-done < r.options.Batch && sameBatch(wave[done], wave[end]) {
+			end++
+		}
+		if err := r.send(ctx, l, wave[done:end]); err != nil {
+			r.mu.Lock()
+			for _, s := range wave[done:] {
+				r.graph.lost(s)
+			}
+			r.mu.Unlock()
+			return true, err
+		}
+		done = end
+	}
+	return len(wave) > 0, nil
+}
+
+func sameBatch(a, b *step) bool {
+	return (a.put == nil) == (b.put == nil) && a.Key.Kind == b.Key.Kind
+}
+
+// send has the data plane do one batch.
+func (r *Reconciler) send(ctx context.Context, l *link, batch []*step) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var results []Result
+	var err error
+	if batch[0].put != nil {
+		objects := make([]Object, len(batch))
+		for i, s := range batch {
+			objects[i] = Object{s.Key, s.put.spec}
+		}
+		results, err = l.Put(ctx, objects)
+	} else {
+		keys := make([]object.Key, len(batch))
+		for i, s := range batch {
+			keys[i] = s.Key
+		}
+		results, err = l.Delete(ctx, keys)
+	}
+	if err == nil && len(results) != len(batch) {
+		err = fmt.Errorf("%d results for %d objects", len(results), len(batch))
+	}
+	if err != nil {
+		return fmt.Errorf("%s of %d objects, the first %s: %w", batch[0].Action, len(batch), batch[0].Key, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, s := range batch {
+		s.entry.cause.executed(s.operation)
+		if r.graph.settle(s, results[i]) {
+			r.retries.add(s.entry, time.Now().Add(r.backoff(s.entry.failures-1)))
+		}
+		if results[i].Code != 0 {
+			r.options.Log.Warn("the data plane refused an object", "action", s.Action.String(), "object", s.Key.String(),
+				"code", results[i].Code, "message", results[i].Message)
+		}
+	}
+	return nil
+}
+
+// backoff doubles with each failure; some chance keeps many that failed together from coming back together.
+func (r *Reconciler) backoff(failures int) time.Duration {
+	d := r.options.MaxBackoff
+	if failures < 20 {
+		d = min(d, r.options.MinBackoff<<max(failures, 0))
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// retries are entries to try again, the earliest first.
+type retries []retry
+
+type retry struct {
+	at    time.Time
+	entry *entry
+}
+
+func (r retries) Len() int           { return len(r) }
+func (r retries) Less(i, j int) bool { return r[i].at.Before(r[j].at) }
+func (r retries) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *retries) Push(x any)        { *r = append(*r, x.(retry)) }
+func (r *retries) Pop() any {
+	last := (*r)[len(*r)-1]
+	*r = (*r)[:len(*r)-1]
+	return last
+}
+
+func (r *retries) add(e *entry, at time.Time) {
+	e.retryAt = at
+	heap.Push(r, retry{at, e})
+}
+
+func (r retries) next() (time.Time, bool) {
+	if len(r) == 0 {
+		return time.Time{}, false
+	}
+	return r[0].at, true
+}
+
+func (r *retries) due(now time.Time) []*entry {
+	var due []*entry
+	for len(*r) > 0 && !(*r)[0].at.After(now) {
+		// One that failed again since has a later turn.
+		if next := heap.Pop(r).(retry); next.entry.retryAt.Equal(next.at) {
+			due = append(due, next.entry)
+		}
+	}
+	return due
+}

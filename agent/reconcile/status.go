@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// State is how it stands with an object.
+type State int
+
+const (
+	// Pending: it waits for another object, for its turn, or for the data plane.
+	Pending State = iota
+	// Applied: the data plane has it as it is wanted.
+	Applied
+	// Failed: the data plane refused it; it is tried again.
+	Failed
+	// Deleting: nobody wants it any more, but the data plane still has it.
+	Deleting
+	// Gone: nobody wants it and the data plane does not have it.
+	Gone
+)
+
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "Pending"
+	case Applied:
+		return "Applied"
+	case Failed:
+		return "Failed"
+	case Deleting:
+		return "Deleting"
+	}
+	return "Gone"
+}
+
+// Status is how it stands with one object.
+type Status struct {
+	Key   object.Key
+	State State
+	// Why it is not Applied, in a sentence.
+	Message string
+	Since   time.Time
+	// As it is wanted; nil while it is Deleting or Gone.
+	Object *object.Object
+	// Who wants it, and since which revision of all that is wanted.
+	Owner    string
+	Revision uint64
+}
+
+// Action is what is done with an object.
+type Action int
+
+const (
+	Create Action = iota
+	Update
+	Delete
+)
+
+func (a Action) String() string {
+	switch a {
+	case Create:
+		return "create"
+	case Update:
+		return "update"
+	}
+	return "delete"
+}
+
+// Operation is one thing that is done, or would be.
+type Operation struct {
+	Action Action
+	Key    object.Key
+	// Why, in words: "wanted", "Port/access is replaced".
+	Reason string
+	// Of an Update, and of the Delete of a replacement: what differs.
+	Fields []object.FieldChange
+	// A Delete that a Create follows, or that Create.
+	Replacing bool
+}

@@ -1,0 +1,178 @@
+// Package server is the agent as a process: what is kept, the reconciler, the connection to the data plane, and
+// api/agent.proto on a Unix socket.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+// MessageLimit is the longest message, in bytes, between agent and client: some 100,000 sessions at once.
+const MessageLimit = 256 << 20
+
+// DataplaneGone begins the message of a request that needed the data plane and could not have it.
+const DataplaneGone = "the agent has no data plane"
+
+// Owner of what is put in through this API.
+const Owner = "api"
+
+// Intents are what is wanted, kept over restarts.
+type Intents interface {
+	reconcile.Store
+	Load() ([]reconcile.Intent, error)
+}
+
+// Config of the agent.
+type Config struct {
+	// Path of the Unix socket.
+	Listen    string
+	Dataplane dataplane.Endpoint
+	Registry  *object.Registry
+	Intents   Intents
+	Release   string
+	Log       *slog.Logger
+	// Of reconnecting and of trying again; zero for the usual.
+	MinBackoff, MaxBackoff time.Duration
+}
+
+type server struct {
+	api.UnimplementedAgentServer
+	config     Config
+	registry   *object.Registry
+	reconciler *reconcile.Reconciler
+	dataplane  *dataplane.Client
+	// Ends with the process: streams, which would hold it up, end with it.
+	ending context.Context
+}
+
+// Run is the agent, until the context ends. Ready is called when clients can connect.
+func Run(ctx context.Context, config Config, ready func()) error {
+	listener, err := listen(config.Listen)
+	if err != nil {
+		return err
+	}
+	// Closing removes the socket.
+	defer listener.Close()
+	kept, err := config.Intents.Load()
+	if err != nil {
+		return fmt.Errorf("reading what is wanted: %w", err)
+	}
+	reconciler := reconcile.New(config.Registry, reconcile.Options{Store: config.Intents, Log: config.Log,
+		MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff})
+	if err := reconciler.Load(kept); err != nil {
+		return fmt.Errorf("reading what is wanted: %w", err)
+	}
+	config.Log.Info("read what is wanted", "objects", len(kept))
+	client := dataplane.New(dataplane.Config{
+		Endpoint: config.Dataplane, Log: config.Log, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
+		Connected:    func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) { reconciler.Attach(ctx, &plane{c}) },
+		Disconnected: func(error) { reconciler.Detach() },
+	})
+
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	s := &server{config: config, registry: config.Registry, reconciler: reconciler, dataplane: client, ending: running}
+	g := grpc.NewServer(
+		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
+		grpc.UnaryInterceptor(unaryNoPanic(config.Log)), grpc.StreamInterceptor(streamNoPanic(config.Log)))
+	api.RegisterAgentServer(g, s)
+
+	var group sync.WaitGroup
+	start := func(f func()) {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			f()
+		}()
+	}
+	start(func() { reconciler.Run(running) })
+	start(func() { client.Run(running) })
+	failed := make(chan error, 1)
+	start(func() { failed <- g.Serve(listener) })
+	config.Log.Info("listening", "socket", config.Listen)
+	if ready != nil {
+		ready()
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("serving %s: %w", config.Listen, err)
+	}
+	stop()
+	// What was asked for is finished, but nobody may hold up the end for long.
+	hurry := time.AfterFunc(5*time.Second, g.Stop)
+	g.GracefulStop()
+	hurry.Stop()
+	group.Wait()
+	config.Log.Info("ended")
+	return err
+}
+
+func unaryNoPanic(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+		defer noPanic(log, info.FullMethod, &err)
+		return handler(ctx, request)
+	}
+}
+
+func streamNoPanic(log *slog.Logger) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		defer noPanic(log, info.FullMethod, &err)
+		return handler(server, stream)
+	}
+}
+
+// noPanic: a mistake in serving one request must not end the protocols that the agent runs.
+func noPanic(log *slog.Logger, method string, err *error) {
+	if p := recover(); p != nil {
+		log.Error("a request failed in a way it never should", "method", method, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "%s failed in a way it never should; the agent's log says more", method)
+	}
+}
+
+// refusal turns an error into what a client is told.
+func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	if mistakes := object.AllErrors(err); mistakes != nil {
+		told := &api.Problems{}
+		for _, m := range mistakes {
+			told.Problems = append(told.Problems, &api.Problem{Kind: m.Object.Kind, Name: m.Object.Name, Field: m.Field,
+				Problem: m.Problem, Found: m.Found, Accepted: m.Accepted})
+		}
+		s, e := status.New(codes.InvalidArgument, mistakes.Error()).WithDetails(told)
+		if e != nil {
+			return status.Error(codes.InvalidArgument, mistakes.Error())
+		}
+		return s.Err()
+	}
+	var refused *dataplane.Error
+	switch {
+	case errors.As(err, &refused):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, dataplane.ErrDisconnected):
+		return status.Errorf(codes.Unavailable, "%s: %v", DataplaneGone, err)
+	case errors.Is(err, reconcile.ErrDisconnected):
+		return status.Errorf(codes.Unavailable, "%s, and all or nothing was asked for", DataplaneGone)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.Internal, err.Error())
+}

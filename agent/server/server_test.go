@@ -1,0 +1,324 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/dataplane/dataplanetest"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+// forgetful keeps nothing.
+type forgetful struct{}
+
+func (forgetful) Load() ([]reconcile.Intent, error)                          { return nil, nil }
+func (forgetful) Save([]reconcile.Intent) error                              { return nil }
+func (forgetful) Begin(uint64, []reconcile.Intent, []reconcile.Intent) error { return nil }
+func (forgetful) End(uint64, []reconcile.Intent) error                       { return nil }
+
+func temporary(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// serve runs an agent with a data plane, and returns a client of it and what ends it.
+func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
+	t.Helper()
+	fake := dataplanetest.New(t)
+	registry, err := object.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint, err := dataplane.ParseEndpoint("unix://"+fake.Path, dataplane.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := temporary(t) + "/agent.sock"
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := Run(ctx, Config{Listen: path, Dataplane: endpoint, Registry: registry, Intents: forgetful{}, Release: "1.0",
+			Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) }); err != nil {
+			t.Error(err)
+		}
+	}()
+	var once sync.Once
+	end := func() {
+		once.Do(func() {
+			cancel()
+			<-ended
+		})
+	}
+	t.Cleanup(end)
+	select {
+	case <-ready:
+	case <-ended:
+		t.FailNow()
+	}
+	connection, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	client := api.NewAgentClient(connection)
+	for {
+		v, err := client.GetVersion(t.Context(), &api.VersionQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.GetDataplane().GetConnected() {
+			return client, fake, end
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func vrfs(count int) []*api.Intent {
+	var all []*api.Intent
+	for i := range count {
+		all = append(all, &api.Intent{Kind: "Vrf", Name: fmt.Sprintf("v%03d", i), Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)}})
+	}
+	return all
+}
+
+func TestPagesTogetherHoldEveryObjectOnce(t *testing.T) {
+	client, _, _ := serve(t)
+	if _, err := client.Apply(t.Context(), &api.Changes{Put: vrfs(100)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		query *api.ObjectsQuery
+		want  int
+	}{
+		{&api.ObjectsQuery{Limit: 7}, 100},
+		{&api.ObjectsQuery{Limit: 50}, 100},
+		{&api.ObjectsQuery{Limit: 7, Selector: "odd=true"}, 50},
+		{&api.ObjectsQuery{Kinds: []string{"Port"}}, 0},
+		{&api.ObjectsQuery{Names: []string{"v003", "v098", "none"}, Limit: 1}, 2},
+	} {
+		var names []string
+		for {
+			page, err := client.Get(t.Context(), test.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.query.Limit > 0 && len(page.GetObjects()) > int(test.query.Limit) {
+				t.Errorf("%v: a page of %d", test.query, len(page.GetObjects()))
+			}
+			for _, o := range page.GetObjects() {
+				names = append(names, o.GetIntent().GetName())
+			}
+			if page.GetNextPage() == "" {
+				break
+			}
+			test.query.Page = page.GetNextPage()
+		}
+		if len(names) != test.want || !slices.IsSorted(names) || len(slices.Compact(names)) != test.want {
+			t.Errorf("%v: %v", test.query, names)
+		}
+	}
+}
+
+func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
+	client, fake, _ := serve(t)
+	for name, ask := range map[string]func() error{
+		"an unknown kind": func() error {
+			_, err := client.Get(t.Context(), &api.ObjectsQuery{Kinds: []string{"Prot"}})
+			return err
+		},
+		"a selector that is none": func() error {
+			_, err := client.Get(t.Context(), &api.ObjectsQuery{Selector: "a,,b"})
+			return err
+		},
+		"a page from nowhere": func() error {
+			_, err := client.Get(t.Context(), &api.ObjectsQuery{Page: "x"})
+			return err
+		},
+		"an object of an unknown kind": func() error {
+			_, err := client.Apply(t.Context(), &api.Changes{Put: []*api.Intent{{Kind: "Prot", Name: "x"}}})
+			return err
+		},
+		"a spec that cannot be read": func() error {
+			_, err := client.Plan(t.Context(), &api.Changes{Put: []*api.Intent{{Kind: "Vrf", Name: "x", Spec: []byte{0xff}}}})
+			return err
+		},
+		"a spec that is not acceptable": func() error {
+			_, err := client.Apply(t.Context(), &api.Changes{Put: []*api.Intent{{Kind: "Port", Name: "x"}}})
+			return err
+		},
+		"a deletion of an unknown kind": func() error {
+			_, err := client.Apply(t.Context(), &api.Changes{Delete: []*api.ObjectName{{Kind: "Prot", Name: "x"}}})
+			return err
+		},
+		"a filter that is none": func() error {
+			stream, err := client.FollowPackets(t.Context(), &api.Trace{Filter: "nonsense"})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+	} {
+		if err := ask(); status.Code(err) != codes.InvalidArgument || status.Convert(err).Message() == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := fake.Objects(); len(got) != 0 {
+		t.Errorf("the data plane has %v", got)
+	}
+	if _, err := client.Describe(t.Context(), &api.ObjectName{Kind: "Vrf", Name: "default"}); status.Code(err) != codes.NotFound {
+		t.Errorf("what nobody wrote is described: %v", err)
+	}
+}
+
+func TestStreamsEndWithTheAgent(t *testing.T) {
+	client, fake, end := serve(t)
+	watch, err := client.Watch(t.Context(), &api.ObjectsQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := watch.Recv(); err != nil || c.GetChange() != api.ObjectChange_COMPLETE {
+		t.Fatalf("%v, %v", c, err)
+	}
+	capture, err := client.CapturePackets(t.Context(), &api.Capture{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := capture.Header(); err != nil || len(fake.Streams()) != 1 {
+		t.Fatalf("%v; the data plane's streams: %v", err, fake.Streams())
+	}
+	end()
+	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the watch: %v", err)
+	}
+	if _, err := capture.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the capture: %v", err)
+	}
+}
+
+func TestAWatchForLabelsFollowsObjectsThatGetAndLoseThem(t *testing.T) {
+	client, _, _ := serve(t)
+	watch, err := client.Watch(t.Context(), &api.ObjectsQuery{Selector: "tier=gold"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The last thing told of the object.
+	state := func(want string) {
+		t.Helper()
+		for {
+			c, err := watch.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.GetChange().String() + " " + c.GetObject().GetIntent().GetLabels()["tier"]; got == want {
+				return
+			}
+		}
+	}
+	put := func(labels map[string]string) {
+		t.Helper()
+		if _, err := client.Apply(t.Context(), &api.Changes{Put: []*api.Intent{{Kind: "Vrf", Name: "red", Labels: labels}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state("COMPLETE ")
+	put(map[string]string{"tier": "silver"})
+	put(map[string]string{"tier": "gold"})
+	state("CHANGED gold")
+	put(nil)
+	state("ENDED ")
+	put(map[string]string{"tier": "gold"})
+	state("CHANGED gold")
+	if _, err := client.Apply(t.Context(), &api.Changes{Delete: []*api.ObjectName{{Kind: "Vrf", Name: "red"}}}); err != nil {
+		t.Fatal(err)
+	}
+	state("ENDED ")
+}
+
+func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
+	l, err := listen(temporary(t) + "/deeper/agent.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	is, err := os.Stat(l.Addr().String())
+	if err != nil || is.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("%v, %v", is.Mode(), err)
+	}
+}
+
+func TestOnlyASocketAtWhichNobodyListensIsReplaced(t *testing.T) {
+	path := temporary(t) + "/agent.sock"
+	first, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "another agent listens there") {
+		t.Errorf("while somebody listens: %v", err)
+	}
+	first.(*net.UnixListener).SetUnlinkOnClose(false)
+	first.Close()
+	again, err := listen(path)
+	if err != nil {
+		t.Fatalf("after nobody does: %v", err)
+	}
+	again.Close()
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "is not a socket") {
+		t.Errorf("where a file is: %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "precious" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+func TestASelectorHoldsForTheLabelsItDescribes(t *testing.T) {
+	labels := map[string]string{"city": "bonn", "tier": "", "a.b/c": "x=y"}
+	for selector, want := range map[string]bool{
+		"": true, "city": true, "!city": false, "city=bonn": true, "city == bonn": true, "city!=bonn": false, "city=koeln": false,
+		"none": false, "!none": true, "none!=x": true, "none=": false, "tier=": true, "tier": true, "city=bonn,tier,!none": true,
+		"city=bonn,tier=gold": false, "a.b/c=x=y": true,
+	} {
+		conditions, err := parseSelector(selector)
+		if err != nil {
+			t.Errorf("%q: %v", selector, err)
+			continue
+		}
+		got := true
+		for _, c := range conditions {
+			got = got && c.holds(labels)
+		}
+		if got != want {
+			t.Errorf("%q: %v, want %v", selector, got, want)
+		}
+	}
+	for _, selector := range []string{",", "=", "=x", "!", "!=x", "a b=c", "a,", "!!a"} {
+		if _, err := parseSelector(selector); err == nil {
+			t.Errorf("%q is taken", selector)
+		}
+	}
+}
