@@ -1,0 +1,384 @@
+// The API server: requests, the calls that go on, and the operations on the store of objects.
+#include "core/api.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_random.h>
+#include <rte_version.h>
+
+#include "core/api_stream.h"
+#include "core/object_list.h"
+#include "core/worker.h"
+
+enum { CALLS_MOST = 256 };
+
+struct client {
+	struct stream *stream;
+	struct api_call *calls; // that go on
+	unsigned call_count;
+	bool greeted;
+};
+
+struct api_call {
+	struct client *client;
+	uint64_t id;
+	bool kept, over;
+	bool serving; // its request is being looked at: freed after that
+	void (*ended)(void *argument);
+	void *argument;
+	struct api_call *next;
+};
+
+static struct api_operation *operations;
+static uint64_t boot;
+
+void
+api_operation_register(struct api_operation *operation)
+{
+	operation->next = operations;
+	operations = operation;
+}
+
+static void
+forget(struct api_call *call)
+{
+	struct api_call **link = &call->client->calls;
+
+	while (*link && *link != call)
+		link = &(*link)->next;
+	if (*link) {
+		*link = call->next;
+		call->client->call_count--;
+	}
+	if (call->ended)
+		call->ended(call->argument);
+	call->over = true;
+	if (!call->serving)
+		free(call);
+}
+
+static void
+send_reply(struct client *client, Sluice__V1__Reply *reply)
+{
+	size_t length = sluice__v1__reply__get_packed_size(reply);
+	uint8_t *frame = stream_frame(client->stream, length);
+
+	if (frame) {
+		sluice__v1__reply__pack(reply, frame);
+		stream_send(client->stream);
+	}
+}
+
+void
+api_reply(struct api_call *call, Sluice__V1__Reply *reply, bool last)
+{
+	reply->id = call->id;
+	reply->last = last;
+	send_reply(call->client, reply);
+	call->over = last;
+	if (last && call->kept)
+		forget(call);
+}
+
+void
+api_fail(struct api_call *call, int code, const char *message)
+{
+	Sluice__V1__Result result = SLUICE__V1__RESULT__INIT;
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+
+	result.code = code < 0 ? -code : code;
+	result.message = (char *)message;
+	reply.result = &result;
+	api_reply(call, &reply, true);
+}
+
+void
+api_keep(struct api_call *call, void (*ended)(void *argument), void *argument)
+{
+	call->kept = true;
+	call->ended = ended;
+	call->argument = argument;
+	call->next = call->client->calls;
+	call->client->calls = call;
+	call->client->call_count++;
+}
+
+bool
+api_ready(const struct api_call *call)
+{
+	return stream_backlog(call->client->stream) < BACKLOG_EVENTS;
+}
+
+int
+api_page(const char *page, uint64_t *cursor)
+{
+	char *end;
+
+	*cursor = 0;
+	if (page[0] == '\0')
+		return 0;
+	errno = 0;
+	*cursor = strtoull(page, &end, 10);
+	return errno || *end || page[0] < '0' || page[0] > '9' ? -EINVAL : 0;
+}
+
+uint32_t
+api_limit(uint32_t limit)
+{
+	return limit == 0 ? 1000 : RTE_MIN(limit, 10000u);
+}
+
+static void
+serve_hello(struct api_call *call, const Sluice__V1__Request *request)
+{
+	Sluice__V1__Greeting greeting = SLUICE__V1__GREETING__INIT;
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+
+	if (request->hello->version != 1) {
+		api_fail(call, EPROTONOSUPPORT, "version: this data plane speaks version 1 of the contract");
+		return;
+	}
+	call->client->greeted = true;
+	greeting.version = 1;
+	greeting.release = SLUICE_RELEASE;
+	greeting.dpdk = (char *)rte_version();
+	greeting.boot = boot;
+	greeting.workers = worker_count;
+	reply.greeting = &greeting;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_GREETING;
+	api_reply(call, &reply, true);
+}
+
+// Put or delete each of `count` things by `each`, and answer with a result for each.
+static void
+serve_each(struct api_call *call, size_t count, int (*each)(const void *things, size_t i, struct fault *f), const void *things)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__Results results = SLUICE__V1__RESULTS__INIT;
+	Sluice__V1__Result *all = calloc(count, sizeof(*all));
+	Sluice__V1__Result **list = calloc(count, sizeof(*list));
+
+	if (count > 0 && (!all || !list)) {
+		free(all);
+		free(list);
+		api_fail(call, ENOMEM, "there is no memory for so many results");
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct fault f = {0};
+		int error = each(things, i, &f);
+
+		sluice__v1__result__init(&all[i]);
+		list[i] = &all[i];
+		if (error) {
+			all[i].code = -error;
+			all[i].message = strdup(f.text[0] ? f.text : strerror(-error));
+			if (!all[i].message)
+				all[i].message = (char *)protobuf_c_empty_string;
+		}
+	}
+	results.results = list;
+	results.n_results = count;
+	reply.results = &results;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_RESULTS;
+	api_reply(call, &reply, true);
+	for (size_t i = 0; i < count; i++)
+		if (all[i].message != protobuf_c_empty_string)
+			free(all[i].message);
+	free(all);
+	free(list);
+}
+
+static int
+put_each(const void *things, size_t i, struct fault *f)
+{
+	const Sluice__V1__Object *o = ((Sluice__V1__Object *const *)things)[i];
+
+	return object_put(o->kind, o->name, o->spec.data, o->spec.len, f);
+}
+
+static int
+delete_each(const void *things, size_t i, struct fault *f)
+{
+	const Sluice__V1__ObjectName *o = ((Sluice__V1__ObjectName *const *)things)[i];
+
+	return object_delete(o->kind, o->name, f);
+}
+
+static void
+serve_put(struct api_call *call, const Sluice__V1__Request *request)
+{
+	serve_each(call, request->put->n_objects, put_each, request->put->objects);
+}
+
+static void
+serve_delete(struct api_call *call, const Sluice__V1__Request *request)
+{
+	serve_each(call, request->delete_->n_names, delete_each, request->delete_->names);
+}
+
+// A page's token is the kind's number and the cursor within the kind.
+static void
+serve_list(struct api_call *call, const Sluice__V1__Request *request)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__Objects answer = SLUICE__V1__OBJECTS__INIT;
+	const Sluice__V1__List *list = request->list;
+	uint32_t limit = api_limit(list->limit);
+	unsigned kind_id = 0;
+	uint64_t cursor = 0;
+	struct kind *kind = NULL;
+	Sluice__V1__Object *all;
+	char token[48] = "";
+	size_t bytes = 0;
+
+	if (list->page[0] && sscanf(list->page, "%u.%lu", &kind_id, &cursor) != 2) {
+		api_fail(call, EINVAL, "page: only what next_page said is accepted");
+		return;
+	}
+	if (list->kind[0]) {
+		kind = kind_by_name(list->kind);
+		if (!kind) {
+			api_fail(call, EINVAL, "kind: this data plane does not know it");
+			return;
+		}
+		kind_id = kind->id;
+	}
+	all = calloc(limit, sizeof(*all));
+	answer.objects = calloc(limit, sizeof(answer.objects[0]));
+	if (!all || !answer.objects) {
+		free(all);
+		free(answer.objects);
+		api_fail(call, ENOMEM, "limit: there is no memory for so many objects");
+		return;
+	}
+	while ((kind = kind_by_id(kind_id)) != NULL) {
+		const struct object *object;
+
+		while (answer.n_objects < limit && bytes < FRAME_MOST / 4 && (object = object_next(kind, &cursor)) != NULL) {
+			Sluice__V1__Object *o = &all[answer.n_objects];
+
+			sluice__v1__object__init(o);
+			o->kind = (char *)kind->name;
+			o->name = object->name;
+			o->spec.data = object->spec;
+			o->spec.len = object->spec_length;
+			answer.objects[answer.n_objects++] = o;
+			bytes += object->spec_length + strlen(object->name) + strlen(kind->name) + 16;
+		}
+		if (answer.n_objects == limit || bytes >= FRAME_MOST / 4) {
+			snprintf(token, sizeof(token), "%u.%lu", kind_id, cursor);
+			answer.next_page = token;
+			break;
+		}
+		if (list->kind[0])
+			break;
+		kind_id++;
+		cursor = 0;
+	}
+	reply.objects = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_OBJECTS;
+	api_reply(call, &reply, true);
+	free(all);
+	free(answer.objects);
+}
+
+static void
+serve_cancel(struct api_call *call, const Sluice__V1__Request *request)
+{
+	struct api_call *other = call->client->calls;
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+
+	while (other && other->id != request->cancel->id)
+		other = other->next;
+	if (other) {
+		Sluice__V1__Reply end = SLUICE__V1__REPLY__INIT;
+
+		api_reply(other, &end, true);
+	}
+	api_reply(call, &reply, true);
+}
+
+API_OPERATION(hello, SLUICE__V1__REQUEST__OPERATION_HELLO, serve_hello)
+API_OPERATION(put, SLUICE__V1__REQUEST__OPERATION_PUT, serve_put)
+API_OPERATION(delete, SLUICE__V1__REQUEST__OPERATION_DELETE, serve_delete)
+API_OPERATION(list, SLUICE__V1__REQUEST__OPERATION_LIST, serve_list)
+API_OPERATION(cancel, SLUICE__V1__REQUEST__OPERATION_CANCEL, serve_cancel)
+
+static void *
+opened(struct stream *stream)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (client)
+		client->stream = stream;
+	return client;
+}
+
+static bool
+frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
+{
+	struct client *client = state;
+	Sluice__V1__Request *request = sluice__v1__request__unpack(NULL, length, bytes);
+	const struct api_operation *o = operations;
+	struct api_call *call;
+
+	// Frames of something that is not this protocol: there is no id to answer to.
+	if (!request)
+		return false;
+	call = calloc(1, sizeof(*call));
+	if (!call) {
+		sluice__v1__request__free_unpacked(request, NULL);
+		return false;
+	}
+	*call = (struct api_call){.client = client, .id = request->id, .serving = true};
+	while (o && o->which != request->operation_case)
+		o = o->next;
+	if (!o)
+		api_fail(call, EOPNOTSUPP, "operation: this data plane does not know it");
+	else if (!client->greeted && o->which != SLUICE__V1__REQUEST__OPERATION_HELLO)
+		api_fail(call, EPROTO, "operation: hello must come first");
+	else if (client->call_count >= CALLS_MOST)
+		api_fail(call, ENOSPC, "operation: too many calls go on for this client; cancel some");
+	else
+		o->serve(call, request);
+	call->serving = false;
+	if (!call->kept || call->over)
+		free(call);
+	sluice__v1__request__free_unpacked(request, NULL);
+	return true;
+}
+
+static void
+closed(struct stream *stream, void *state)
+{
+	struct client *client = state;
+
+	while (client->calls)
+		forget(client->calls);
+	free(client);
+}
+
+static const struct stream_user user = {opened, frame, closed};
+
+int
+api_start(const char *socket_path, const char *listen, const char *certificate, const char *key, const char *authority)
+{
+	int error = 0;
+
+	boot = rte_rand() | 1;
+	if (socket_path)
+		error = stream_listen_unix(socket_path, &user);
+	if (!error && listen)
+		error = stream_listen_tls(listen, certificate, key, authority, &user);
+	return error;
+}
+
+void
+api_stop(void)
+{
+	stream_stop();
+}

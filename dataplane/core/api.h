@@ -1,0 +1,46 @@
+// The API server's side that concepts see: they answer the operations that are about their things.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/object.h"
+#include "dataplane.pb-c.h"
+
+struct api_call;
+
+struct api_operation {
+	Sluice__V1__Request__OperationCase which;
+	// Answers with api_reply(), once, or keeps the call (api_keep) and answers again later. Strings and bytes of the
+	// request are valid during the call only.
+	void (*serve)(struct api_call *call, const Sluice__V1__Request *request);
+	struct api_operation *next;
+};
+
+void api_operation_register(struct api_operation *operation);
+
+#define API_OPERATION(variable, operation_case, function) \
+	static struct api_operation variable = {.which = operation_case, .serve = function}; \
+	RTE_INIT(register_##variable) \
+	{ \
+		api_operation_register(&variable); \
+	}
+
+// Send a reply: id, and for the end of the call `last`, are filled in. It is copied.
+void api_reply(struct api_call *call, Sluice__V1__Reply *reply, bool last);
+// End a call with an error.
+void api_fail(struct api_call *call, int code, const char *message);
+
+// A call that answers more than once. `ended` is called when the client cancels it or goes away, or with api_reply(last);
+// the call must not be used after that.
+void api_keep(struct api_call *call, void (*ended)(void *argument), void *argument);
+// Whether the client takes what it gets: false means that events should be left out (and counted as lost).
+bool api_ready(const struct api_call *call);
+
+// Page tokens are numbers in text. An empty token is 0; -EINVAL for anything else.
+int api_page(const char *page, uint64_t *cursor);
+// A limit between 1 and 10,000; 1,000 where 0 was asked.
+uint32_t api_limit(uint32_t limit);
+
+int api_start(const char *socket_path, const char *listen, const char *certificate, const char *key, const char *authority);
+void api_stop(void);

@@ -1,0 +1,15 @@
+// Events for whoever watches over the API.
+#pragma once
+
+#include "dataplane.pb-c.h"
+
+void event_send(const Sluice__V1__Event *event);
+
+// How a punted packet is described: the names of its port, interface and session. Registered by those concepts; each fills
+// in what it knows. Strings live until the packet is freed.
+struct packet;
+struct event_names {
+	void (*name)(const struct packet *packet, Sluice__V1__PacketIn *in);
+	struct event_names *next;
+};
+void event_names_register(struct event_names *names);

@@ -1,0 +1,140 @@
+// The API's Watch: events and punted packets to those who asked for them.
+#include "core/event.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+
+#include "core/api.h"
+#include "core/drop.h"
+#include "core/punt_watch.h"
+
+DROP(drop_unwatched, "punt-not-watched", "A packet for the control plane, of a kind that no agent listens to.")
+DROP(drop_watcher_slow, "punt-watcher-slow", "A packet for the control plane that the agent did not take fast enough.")
+
+struct watcher {
+	struct api_call *call;
+	uint64_t punts; // by reason's id
+	uint64_t lost;
+	struct watcher *next;
+};
+
+static struct watcher *watchers; // the newest first
+static struct event_names *namers;
+
+void
+event_names_register(struct event_names *names)
+{
+	names->next = namers;
+	namers = names;
+}
+
+static bool
+send(struct watcher *w, const Sluice__V1__Event *event)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__Event lost = SLUICE__V1__EVENT__INIT;
+
+	if (!api_ready(w->call)) {
+		w->lost++;
+		return false;
+	}
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_EVENT;
+	if (w->lost > 0) {
+		lost.event_case = SLUICE__V1__EVENT__EVENT_LOST;
+		lost.lost = w->lost;
+		w->lost = 0;
+		reply.event = &lost;
+		api_reply(w->call, &reply, false);
+	}
+	reply.event = (Sluice__V1__Event *)event;
+	api_reply(w->call, &reply, false);
+	return true;
+}
+
+void
+event_send(const Sluice__V1__Event *event)
+{
+	for (struct watcher *w = watchers; w; w = w->next)
+		send(w, event);
+}
+
+bool
+punt_watched(const struct packet *p)
+{
+	for (const struct watcher *w = watchers; w; w = w->next)
+		if (w->punts & 1ul << p->punt)
+			return true;
+	return false;
+}
+
+static void
+packet_in(struct rte_mbuf *m, const struct punt *reason)
+{
+	static uint8_t linear[UINT16_MAX];
+	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
+	Sluice__V1__PacketIn in = SLUICE__V1__PACKET_IN__INIT;
+	struct packet *p = packet_of(m);
+	struct watcher *w = watchers;
+
+	while (w && !(w->punts & 1ul << reason->id))
+		w = w->next;
+	if (!w) {
+		drop_now(m, &drop_unwatched);
+		return;
+	}
+	if (p->l2_length <= m->data_off)
+		packet_advance(m, -(int)p->l2_length);
+	in.reason = (char *)reason->name;
+	for (const struct event_names *n = namers; n; n = n->next)
+		n->name(p, &in);
+	in.frame.len = RTE_MIN(m->pkt_len, (uint32_t)sizeof(linear));
+	in.frame.data = (uint8_t *)rte_pktmbuf_read(m, 0, (uint32_t)in.frame.len, linear);
+	event.event_case = SLUICE__V1__EVENT__EVENT_PACKET_IN;
+	event.packet_in = &in;
+	if (send(w, &event))
+		rte_pktmbuf_free(m);
+	else
+		drop_now(m, &drop_watcher_slow);
+}
+
+static void
+ended(void *argument)
+{
+	struct watcher *w = argument, **link = &watchers;
+
+	while (*link != w)
+		link = &(*link)->next;
+	*link = w->next;
+	free(w);
+}
+
+static void
+serve_watch(struct api_call *call, const Sluice__V1__Request *request)
+{
+	struct watcher *w = calloc(1, sizeof(*w));
+
+	if (!w) {
+		api_fail(call, ENOMEM, "there is no memory for another watcher");
+		return;
+	}
+	for (size_t i = 0; i < request->watch->n_punts; i++) {
+		const struct punt *reason = punt_by_name(request->watch->punts[i]);
+
+		if (!reason) {
+			free(w);
+			api_fail(call, ENOENT, "punts: this data plane knows no such reason");
+			return;
+		}
+		w->punts |= 1ul << reason->id;
+	}
+	w->call = call;
+	w->next = watchers;
+	watchers = w;
+	api_keep(call, ended, w);
+	punt_watch(packet_in);
+}
+
+API_OPERATION(watch, SLUICE__V1__REQUEST__OPERATION_WATCH, serve_watch)

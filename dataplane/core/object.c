@@ -1,0 +1,232 @@
+// The store of objects.
+#include "core/object.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/object_list.h"
+#include "core/start.h"
+
+enum { NAME_MOST = 253 };
+
+static struct kind *registered;
+static struct kind *by_id[NAMES_KINDS];
+static unsigned kind_count;
+static struct names *names;
+
+void
+kind_register(struct kind *kind)
+{
+	kind->next = registered;
+	registered = kind;
+}
+
+int
+fault(struct fault *f, int code, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(f->text, sizeof(f->text), format, arguments);
+	va_end(arguments);
+	return -code;
+}
+
+struct kind *
+kind_by_name(const char *name)
+{
+	for (unsigned i = 0; i < kind_count; i++)
+		if (strcmp(by_id[i]->name, name) == 0)
+			return by_id[i];
+	return NULL;
+}
+
+struct kind *
+kind_by_id(unsigned id)
+{
+	return id < kind_count ? by_id[id] : NULL;
+}
+
+static int
+by_kind_name(const void *a, const void *b)
+{
+	return strcmp((*(struct kind *const *)a)->name, (*(struct kind *const *)b)->name);
+}
+
+int
+object_start(void)
+{
+	names = names_create();
+	if (!names)
+		return -ENOMEM;
+	for (struct kind *k = registered; k; k = k->next)
+		by_id[kind_count++] = k;
+	qsort(by_id, kind_count, sizeof(by_id[0]), by_kind_name);
+	for (unsigned i = 0; i < kind_count; i++)
+		by_id[i]->id = (uint8_t)i;
+	for (unsigned i = 0; i < kind_count; i++) {
+		int error = by_id[i]->start ? by_id[i]->start() : 0;
+
+		if (error) {
+			fprintf(stderr, "kind %s cannot start: %s\n", by_id[i]->name, strerror(-error));
+			return error;
+		}
+	}
+	return 0;
+}
+
+struct object *
+object_find(const struct kind *kind, const char *name)
+{
+	return names_get(names, kind->id, name);
+}
+
+struct object *
+object_next(const struct kind *kind, uint64_t *cursor)
+{
+	return names_next(names, kind->id, cursor, NULL);
+}
+
+int
+object_need(const struct kind *kind, const char *name, const char *field, struct object **found, struct fault *f)
+{
+	*found = NULL;
+	if (name[0] == '\0')
+		return 0;
+	*found = object_find(kind, name);
+	if (!*found)
+		return fault(f, ENOENT, "%s: there is no %s \"%s\"", field, kind->name, name);
+	return 0;
+}
+
+static bool
+name_ok(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length > NAME_MOST)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f)
+			return false;
+	return true;
+}
+
+static void
+object_free(struct object *object)
+{
+	free(object->name);
+	free(object->spec);
+	free(object);
+}
+
+static struct object *
+object_make(const struct kind *kind, const char *name)
+{
+	struct object *object = calloc(1, sizeof(*object));
+
+	if (!object)
+		return NULL;
+	object->kind = kind;
+	object->name = strdup(name);
+	if (!object->name) {
+		free(object);
+		return NULL;
+	}
+	return object;
+}
+
+// What the kind made of a spec, kept: the bytes, and the name if it is new.
+static int
+keep(struct object *object, bool is_new, uint8_t *copy, size_t length, struct fault *f)
+{
+	if (is_new && names_put(names, object->kind->id, object->name, object))
+		return fault(f, ENOMEM, "there is no memory for another object");
+	free(object->spec);
+	object->spec = copy;
+	object->spec_length = length;
+	return 0;
+}
+
+static int
+put(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, struct fault *f)
+{
+	struct object *object = object_find(kind, name);
+	bool is_new = !object;
+	ProtobufCMessage *message, *old = NULL;
+	uint8_t *copy;
+	int error;
+
+	if (object && object->spec_length == length && memcmp(object->spec, spec, length) == 0)
+		return 0;
+	message = protobuf_c_message_unpack(kind->spec, NULL, length, spec);
+	if (!message)
+		return fault(f, EINVAL, "the spec is not a packed %s", kind->name);
+	if (object)
+		old = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
+	else
+		object = object_make(kind, name);
+	copy = malloc(length + 1);
+	if (!object || !copy || (!is_new && !old)) {
+		error = fault(f, ENOMEM, "there is no memory for the object");
+		goto out;
+	}
+	memcpy(copy, spec, length);
+	error = kind->put(object, message, old, f);
+	if (error)
+		goto out;
+	error = keep(object, is_new, copy, length, f);
+	if (error)
+		kind->delete(object, message, f);
+	else
+		copy = NULL;
+out:
+	free(copy);
+	if (error && is_new && object)
+		object_free(object);
+	protobuf_c_message_free_unpacked(message, NULL);
+	if (old)
+		protobuf_c_message_free_unpacked(old, NULL);
+	return error;
+}
+
+int
+object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t length, struct fault *f)
+{
+	const struct kind *kind = kind_by_name(kind_name);
+
+	if (!kind)
+		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
+	if (!name_ok(name))
+		return fault(f, EINVAL, "name: one to %d characters without spaces are accepted", NAME_MOST);
+	return put(kind, name, spec, length, f);
+}
+
+int
+object_delete(const char *kind_name, const char *name, struct fault *f)
+{
+	const struct kind *kind = kind_by_name(kind_name);
+	struct object *object;
+	ProtobufCMessage *message;
+	int error;
+
+	if (!kind)
+		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
+	object = object_find(kind, name);
+	if (!object)
+		return 0;
+	if (object->users > 0)
+		return fault(f, EBUSY, "%u other objects still use it; delete or change them first", object->users);
+	message = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
+	if (!message)
+		return fault(f, ENOMEM, "there is no memory to unpack the object");
+	error = kind->delete(object, message, f);
+	protobuf_c_message_free_unpacked(message, NULL);
+	if (error)
+		return error;
+	names_delete(names, kind->id, name);
+	object_free(object);
+	return 0;
+}

@@ -1,0 +1,204 @@
+// The way up to the main thread and the way back into the graph.
+#include "core/punt.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rte_errno.h>
+#include <rte_cycles.h>
+#include <rte_ring.h>
+
+#include "core/drop.h"
+#include "core/loop.h"
+#include "core/punt_watch.h"
+#include "core/start.h"
+#include "core/worker.h"
+
+enum { PUNT_MAX = 64, RING = 8192, AT_ONCE = 256 };
+
+struct bucket {
+	uint64_t time; // TSC up to which tokens were given
+	uint64_t tokens;
+};
+
+static struct punt *reasons[PUNT_MAX];
+static unsigned reason_count;
+static struct bucket buckets[WORKER_MAX + 1][PUNT_MAX] __rte_cache_aligned;
+static struct rte_ring *up;
+static struct rte_ring *down[WORKER_MAX];
+static void (*watcher)(struct rte_mbuf *m, const struct punt *reason);
+
+struct rte_mempool *packet_pool;
+
+DROP(drop_punt_rate, "punt-rate-limited", "More packets of a kind for the control plane than its rate limit allows.")
+DROP(drop_punt_full, "punt-queue-full", "The control plane did not take its packets fast enough.")
+
+DROP(drop_inject_full, "inject-queue-full", "The worker did not take the control plane's packets fast enough.")
+DROP(drop_no_buffer, "no-buffer", "There was no free packet buffer for a packet of our own.")
+
+void
+punt_register(struct punt *punt)
+{
+	if (reason_count == PUNT_MAX)
+		abort();
+	punt->id = (uint8_t)reason_count;
+	reasons[reason_count++] = punt;
+}
+
+const struct punt *
+punt_by_name(const char *name)
+{
+	for (unsigned i = 0; i < reason_count; i++)
+		if (strcmp(reasons[i]->name, name) == 0)
+			return reasons[i];
+	return NULL;
+}
+
+const struct punt *
+punt_by_id(unsigned id)
+{
+	return id < reason_count ? reasons[id] : NULL;
+}
+
+// A token bucket of one second's worth. All workers together stay within the rate.
+static bool
+within_rate(struct bucket *b, uint64_t rate, uint64_t now)
+{
+	uint64_t hz = rte_get_tsc_hz(), most = RTE_MAX(rate / worker_count, 1u), fresh;
+
+	if (b->time == 0) {
+		b->time = now;
+		b->tokens = most;
+	}
+	if (now - b->time >= hz) {
+		b->time = now;
+		b->tokens = most;
+	}
+	fresh = (now - b->time) * most / hz;
+	if (fresh > 0) {
+		b->tokens = RTE_MIN(b->tokens + fresh, most);
+		b->time += fresh * hz / most;
+	}
+	if (b->tokens == 0)
+		return false;
+	b->tokens--;
+	return true;
+}
+
+static uint16_t
+punt_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct bucket *mine = buckets[worker_self()->index];
+	uint64_t now = rte_rdtsc();
+
+	for (uint16_t i = 0; i < count; i++) {
+		struct packet *p = packet_of(packets[i]);
+
+		if (!within_rate(&mine[p->punt], reasons[p->punt]->rate, now))
+			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_rate), packets[i]);
+		else if (rte_ring_enqueue(up, packets[i]))
+			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_full), packets[i]);
+	}
+	return count;
+}
+
+static void
+punt_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
+{
+	snprintf(text, size, "to the control plane: %s", reasons[p->punt]->name);
+}
+
+struct node punt_node = {.name = "punt", .process = punt_process, .describe = punt_describe};
+NODE_REGISTER(punt_node)
+
+void
+punt_watch(void (*watch)(struct rte_mbuf *m, const struct punt *reason))
+{
+	watcher = watch;
+}
+
+void
+punt_to_watcher(struct rte_mbuf *m)
+{
+	if (watcher)
+		watcher(m, reasons[packet_of(m)->punt]);
+	else
+		drop_now(m, &drop_punt_full);
+}
+
+static void
+punt_poll(void *unused)
+{
+	void *packets[AT_ONCE];
+	unsigned count = rte_ring_dequeue_burst(up, packets, AT_ONCE, NULL);
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct punt *reason = reasons[packet_of(packets[i])->punt];
+
+		if (reason->handle)
+			reason->handle(packets[i]);
+		else
+			punt_to_watcher(packets[i]);
+	}
+}
+
+void
+inject(struct rte_mbuf *m, const struct node *node)
+{
+	struct packet *p = packet_of(m);
+
+	p->chain = p->chain << 8 | node->id;
+	if (rte_ring_enqueue(down[0], m))
+		drop_now(m, &drop_inject_full);
+}
+
+static uint16_t
+inject_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct worker *self = worker_self();
+	uint16_t next[BURST];
+
+	count = (uint16_t)rte_ring_dequeue_burst(down[self->index], node->objs, BURST, NULL);
+	if (count == 0)
+		return 0;
+	self->taken += count;
+	node->idx = count;
+	for (uint16_t i = 0; i < count; i++)
+		next[i] = packet_step(packet_of(node->objs[i]));
+	node_dispatch(graph, node, node->objs, next, count);
+	return count;
+}
+
+static struct node inject_node = {.name = "inject", .process = inject_process, .source = true};
+NODE_REGISTER(inject_node)
+
+struct rte_mbuf *
+packet_new(void)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(packet_pool);
+
+	if (!m) {
+		drop_lost(&drop_no_buffer);
+		return NULL;
+	}
+	packet_reset(m);
+	return m;
+}
+
+int
+punt_start(void)
+{
+	char name[RTE_RING_NAMESIZE];
+
+	up = rte_ring_create("punt", RING, SOCKET_ID_ANY, RING_F_SC_DEQ);
+	if (!up)
+		return -rte_errno;
+	for (unsigned w = 0; w < worker_count; w++) {
+		snprintf(name, sizeof(name), "inject-%u", w);
+		down[w] = rte_ring_create(name, RING, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		if (!down[w])
+			return -rte_errno;
+	}
+	loop_poll(punt_poll, NULL);
+	return 0;
+}

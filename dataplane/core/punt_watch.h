@@ -1,0 +1,10 @@
+// What the API needs of punts.
+#pragma once
+
+#include "core/punt.h"
+
+const struct punt *punt_by_name(const char *name);
+const struct punt *punt_by_id(unsigned id);
+// Where packets without a handler go. The watcher owns them.
+void punt_watch(void (*watch)(struct rte_mbuf *m, const struct punt *reason));
+

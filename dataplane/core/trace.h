@@ -1,0 +1,24 @@
+// Following packets, and capturing them, at any node.
+//
+// Nothing of this is in the nodes' way while nobody looks: when somebody does, each worker exchanges its nodes' process
+// functions for one that looks at the packets first and then calls the node's own.
+#pragma once
+
+#include <stdint.h>
+
+struct worker;
+
+// A worker calls this between two rounds: it takes up or drops the watching functions as asked.
+extern uint32_t trace_wanted;
+void trace_change(struct worker *worker);
+
+extern uint32_t trace_state[];
+
+#include "core/worker.h"
+
+static inline void
+trace_switch(struct worker *worker)
+{
+	if (unlikely(__atomic_load_n(&trace_wanted, __ATOMIC_ACQUIRE) != trace_state[worker->index]))
+		trace_change(worker);
+}

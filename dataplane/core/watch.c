@@ -1,0 +1,284 @@
+// Workers' side of watching: the process function that stands in for every node's own while somebody watches.
+#include "core/watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_ether.h>
+#include <rte_malloc.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+
+#include "core/drop.h"
+#include "core/punt.h"
+#include "core/rcu.h"
+#include "core/start.h"
+#include "core/trace.h"
+#include "core/worker.h"
+
+enum { SIGHTS = 8192 };
+
+static struct watch *watches[WATCHES]; // slot + 1 is what a followed packet carries
+static struct rte_mempool *sights;
+static struct rte_ring *seen;
+static uint16_t id_of[UINT16_MAX]; // our number of an rte_node by rte_graph's number
+static uint16_t first_node, last_node;
+
+uint32_t trace_wanted;
+uint32_t trace_state[WORKER_MAX + 1];
+
+static void
+say(struct watch *w, struct rte_mbuf *m, uint16_t node, struct rte_mbuf *copy)
+{
+	struct sight *s;
+
+	if (rte_mempool_get(sights, (void **)&s)) {
+		__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
+		rte_pktmbuf_free(copy);
+		return;
+	}
+	s->slot = w->slot;
+	s->node = node;
+	s->time = rte_rdtsc();
+	s->packet = *packet_of(m);
+	s->out_port = m->port;
+	s->length = m->pkt_len;
+	s->held = (uint16_t)RTE_MIN(m->data_len, (uint16_t)SIGHT_BYTES);
+	memcpy(s->data, rte_pktmbuf_mtod(m, void *), s->held);
+	s->copy = copy;
+	if (rte_ring_enqueue(seen, s)) {
+		__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
+		rte_pktmbuf_free(copy);
+		rte_mempool_put(sights, s);
+	}
+}
+
+static bool
+matches(const struct watch *w, struct rte_mbuf *m)
+{
+	if (!w->filter)
+		return true;
+	return (w->compiled ? w->compiled(m) : rte_bpf_exec(w->filter, m)) != 0;
+}
+
+static bool
+wanted(struct watch *w)
+{
+	if (__atomic_load_n(&w->remaining, __ATOMIC_RELAXED) <= 0)
+		return false;
+	return __atomic_fetch_sub(&w->remaining, 1, __ATOMIC_RELAXED) > 0;
+}
+
+// Make the packet a frame for the time of a look: the Ethernet header it still has in front, or, where a new header is not
+// there yet, one without addresses. Returns the bytes to take off again.
+static int
+as_frame(struct rte_mbuf *m, uint16_t node)
+{
+	struct rte_ether_hdr *ether;
+	uint8_t version;
+
+	if (node == first_node || node == last_node)
+		return 0;
+	if (packet_of(m)->l2_length > 0 && packet_of(m)->l2_length <= m->data_off) {
+		packet_advance(m, -(int)packet_of(m)->l2_length);
+		return packet_of(m)->l2_length;
+	}
+	if (m->data_off < sizeof(*ether) || m->data_len == 0)
+		return 0;
+	version = *rte_pktmbuf_mtod(m, uint8_t *) >> 4;
+	packet_advance(m, -(int)sizeof(*ether));
+	ether = rte_pktmbuf_mtod(m, struct rte_ether_hdr *);
+	memset(ether, 0, sizeof(*ether));
+	ether->ether_type = rte_cpu_to_be_16(version == 6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4);
+	return sizeof(*ether);
+}
+
+static bool
+captures_here(const struct watch *w, const struct packet *p, uint16_t node)
+{
+	if (w->session != NO_SESSION) {
+		if (p->session != w->session)
+			return false;
+		// From the subscriber as it came in, to the subscriber as it leaves.
+		return p->direction == UP ? !(p->flags & PACKET_CAPTURED) : node == last_node;
+	}
+	return w->node < 0 ? node == first_node || node == last_node : node == w->node;
+}
+
+static void
+look(struct rte_mbuf *m, uint16_t node)
+{
+	struct packet *p = packet_of(m);
+
+	for (unsigned slot = 0; slot < WATCHES; slot++) {
+		struct watch *w = __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE);
+		struct rte_mbuf *copy;
+		int put_on;
+
+		if (!w)
+			continue;
+		if (w->kind == WATCH_TRACE) {
+			if (node == first_node && p->trace == 0 && matches(w, m) && wanted(w)) {
+				p->trace = (uint8_t)(slot + 1);
+				p->arrived = rte_rdtsc();
+			}
+			if (p->trace == slot + 1)
+				say(w, m, node, NULL);
+			continue;
+		}
+		if (!captures_here(w, p, node))
+			continue;
+		put_on = as_frame(m, node);
+		if (matches(w, m) && wanted(w)) {
+			copy = rte_pktmbuf_copy(m, packet_pool, 0, w->snap_length ? w->snap_length : UINT32_MAX);
+			if (copy)
+				say(w, m, node, copy);
+			else
+				__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
+			if (w->session != NO_SESSION)
+				p->flags |= PACKET_CAPTURED;
+		}
+		packet_advance(m, put_on);
+	}
+}
+
+static uint16_t
+watched_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	uint16_t id = id_of[node->id];
+
+	for (uint16_t i = 0; i < count; i++)
+		look(packets[i], id);
+	return node_by_id(id)->process(graph, node, packets, count);
+}
+
+void
+trace_change(struct worker *worker)
+{
+	uint32_t state = __atomic_load_n(&trace_wanted, __ATOMIC_ACQUIRE);
+	bool watching = false;
+	rte_graph_off_t offset;
+	rte_node_t n;
+	struct rte_node *node;
+
+	for (unsigned slot = 0; slot < WATCHES; slot++)
+		watching |= __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE) != NULL;
+	rte_graph_foreach_node(n, offset, worker->graph, node)
+	{
+		const struct node *ours = node_by_id(id_of[node->id]);
+
+		node->process = watching && !ours->source ? watched_process : ours->process;
+	}
+	trace_state[worker->index] = state;
+}
+
+// pcap-filter(7) to a program that rte_bpf runs over an mbuf.
+static int
+compile(const char *filter, struct watch *w, char *text, size_t size)
+{
+	pcap_t *pcap = pcap_open_dead(DLT_EN10MB, UINT16_MAX);
+	struct bpf_program classic;
+	struct rte_bpf_prm *program;
+	struct rte_bpf_jit jit;
+
+	if (!pcap)
+		return -ENOMEM;
+	if (pcap_compile(pcap, &classic, filter, 1, PCAP_NETMASK_UNKNOWN)) {
+		snprintf(text, size, "filter: %s", pcap_geterr(pcap));
+		pcap_close(pcap);
+		return -EINVAL;
+	}
+	program = rte_bpf_convert(&classic);
+	if (program)
+		w->filter = rte_bpf_load(program);
+	pcap_freecode(&classic);
+	pcap_close(pcap);
+	rte_free(program);
+	if (!w->filter) {
+		snprintf(text, size, "filter: it is too complicated for the data plane: %s", rte_strerror(rte_errno));
+		return -EINVAL;
+	}
+	if (rte_bpf_get_jit(w->filter, &jit) == 0 && jit.func)
+		w->compiled = jit.func;
+	return 0;
+}
+
+int
+watch_begin(const struct watch *wish, const char *filter, uint8_t *slot, char *text, size_t size)
+{
+	struct watch *w;
+	int error;
+
+	for (*slot = 0; *slot < WATCHES && watches[*slot]; ++*slot)
+		;
+	if (*slot == WATCHES) {
+		snprintf(text, size, "%d others watch packets already", WATCHES);
+		return -ENOSPC;
+	}
+	w = malloc(sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	*w = *wish;
+	w->slot = *slot;
+	error = filter[0] ? compile(filter, w, text, size) : 0;
+	if (error) {
+		free(w);
+		return error;
+	}
+	__atomic_store_n(&watches[*slot], w, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&trace_wanted, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+struct watch *
+watch_of(uint8_t slot)
+{
+	return watches[slot];
+}
+
+void
+watch_end(uint8_t slot)
+{
+	struct watch *w = watches[slot];
+
+	__atomic_store_n(&watches[slot], NULL, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&trace_wanted, 1, __ATOMIC_RELEASE);
+	rcu_wait();
+	rte_bpf_destroy(w->filter);
+	free(w);
+}
+
+struct sight *
+sight_next(void)
+{
+	struct sight *s;
+
+	return rte_ring_dequeue(seen, (void **)&s) ? NULL : s;
+}
+
+void
+sight_done(struct sight *s)
+{
+	rte_pktmbuf_free(s->copy);
+	rte_mempool_put(sights, s);
+}
+
+int
+watch_start(void)
+{
+	const struct node *n, *first = node_by_name("ether-input"), *last = node_by_name("tx");
+
+	sights = rte_mempool_create("sights", SIGHTS, sizeof(struct sight), 64, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
+	seen = rte_ring_create("sights", 2 * SIGHTS, SOCKET_ID_ANY, RING_F_SC_DEQ);
+	if (!sights || !seen || !first || !last)
+		return -ENOMEM;
+	first_node = first->id;
+	last_node = last->id;
+	for (uint16_t i = 0; (n = node_by_id(i)) != NULL; i++)
+		id_of[rte_node_from_name(n->name)] = i;
+	return 0;
+}

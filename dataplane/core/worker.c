@@ -1,0 +1,126 @@
+// Threads that walk the graph.
+#include "core/worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <rte_errno.h>
+#include <rte_eal.h>
+#include <rte_launch.h>
+#include <rte_rcu_qsbr.h>
+
+#include "core/slab.h"
+#include "core/start.h"
+#include "core/trace.h"
+#include "core/worker_rcu.h"
+
+unsigned worker_count;
+struct worker workers[WORKER_MAX + 1];
+// Until a worker says otherwise, and in unit tests: the first.
+RTE_DEFINE_PER_LCORE(struct worker *, worker) = &workers[0];
+
+static volatile bool stopped;
+
+int
+counters_create(struct counters *c, size_t record_size, uint32_t limit)
+{
+	*c = (struct counters){.size = record_size};
+	for (unsigned w = 0; w <= worker_count; w++) {
+		c->rows[w] = slab_reserve(record_size * limit);
+		if (!c->rows[w])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void
+counters_sum(const struct counters *c, uint32_t index, void *record)
+{
+	memset(record, 0, c->size);
+	for (unsigned w = 0; w <= worker_count && c->rows[w]; w++) {
+		const uint64_t *row = (const uint64_t *)((const char *)c->rows[w] + c->size * index);
+
+		for (size_t i = 0; i < c->size / sizeof(uint64_t); i++)
+			((uint64_t *)record)[i] += __atomic_load_n(&row[i], __ATOMIC_RELAXED);
+	}
+}
+
+void
+counters_clear(struct counters *c, uint32_t index)
+{
+	for (unsigned w = 0; w <= worker_count && c->rows[w]; w++)
+		memset((char *)c->rows[w] + c->size * index, 0, c->size);
+}
+
+// One graph for each worker, with every node.
+int
+worker_start(void)
+{
+	char name[RTE_GRAPH_NAMESIZE];
+	const char *patterns[NODE_MAX];
+	struct rte_graph_param param = {.socket_id = SOCKET_ID_ANY, .node_patterns = patterns};
+	unsigned lcore, w = 0;
+
+	for (const struct node *n; (n = node_by_id(param.nb_node_patterns)) != NULL;)
+		patterns[param.nb_node_patterns++] = n->name;
+	RTE_LCORE_FOREACH_WORKER(lcore) {
+		if (w == worker_count)
+			break;
+		snprintf(name, sizeof(name), "worker-%u", w);
+		if (rte_graph_create(name, &param) == RTE_GRAPH_ID_INVALID)
+			return -rte_errno;
+		workers[w] = (struct worker){.index = w, .lcore = lcore, .graph = rte_graph_lookup(name)};
+		if (!workers[w].graph)
+			return -rte_errno;
+		w++;
+	}
+	workers[worker_count].index = worker_count;
+	RTE_PER_LCORE(worker) = &workers[worker_count];
+	return 0;
+}
+
+static int
+work(void *argument)
+{
+	struct worker *self = argument;
+	uint64_t taken;
+
+	RTE_PER_LCORE(worker) = self;
+	rte_rcu_qsbr_thread_register(worker_rcu, self->index);
+	rte_rcu_qsbr_thread_online(worker_rcu, self->index);
+	while (!stopped) {
+		trace_switch(self);
+		taken = self->taken;
+		rte_graph_walk(self->graph);
+		rte_rcu_qsbr_quiescent(worker_rcu, self->index);
+		// The kernel may need this core to bring us packets (a veth's softirq), so an idle worker lets others run.
+		if (self->taken == taken)
+			sched_yield();
+	}
+	rte_rcu_qsbr_thread_offline(worker_rcu, self->index);
+	rte_rcu_qsbr_thread_unregister(worker_rcu, self->index);
+	return 0;
+}
+
+int
+worker_run(void)
+{
+	for (unsigned w = 0; w < worker_count; w++) {
+		int error = rte_eal_remote_launch(work, &workers[w], workers[w].lcore);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+void
+worker_stop(void)
+{
+	stopped = true;
+	rte_eal_mp_wait_lcore();
+}

@@ -1,0 +1,50 @@
+// Workers: each a thread on a core of its own that walks a graph of its own, over and over.
+#pragma once
+
+#include <stdint.h>
+
+#include <rte_common.h>
+#include <rte_lcore.h>
+#include <rte_per_lcore.h>
+
+#include "core/node.h"
+
+enum { WORKER_MAX = 64 };
+
+struct worker {
+	unsigned index; // 0 to worker_count - 1
+	unsigned lcore;
+	struct rte_graph *graph;
+	uint64_t taken; // packets that source nodes took in; a round without any yields the core
+} __rte_cache_aligned;
+
+extern unsigned worker_count;
+extern struct worker workers[WORKER_MAX + 1]; // the last used is the main thread's
+
+// The worker that this thread is. Main thread: `worker_count` is its index, so that what is counted by worker has a place
+// for it, too.
+RTE_DECLARE_PER_LCORE(struct worker *, worker);
+
+static inline struct worker *
+worker_self(void)
+{
+	return RTE_PER_LCORE(worker);
+}
+
+// Counters by worker and index: each worker adds to its own row and whoever reads sums them. Rows are reserved, not filled.
+struct counters {
+	void *rows[WORKER_MAX + 1];
+	size_t size; // of a record: a multiple of 8 bytes, all of it uint64_t
+};
+
+int counters_create(struct counters *c, size_t record_size, uint32_t limit);
+// The sum over workers of record `index`, into `record`.
+void counters_sum(const struct counters *c, uint32_t index, void *record);
+// Back to zero, when the index goes to a new owner.
+void counters_clear(struct counters *c, uint32_t index);
+
+static inline void *
+counters_row(const struct counters *c)
+{
+	return c->rows[worker_self()->index];
+}

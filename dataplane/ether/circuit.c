@@ -1,0 +1,191 @@
+// Binding circuits to interfaces and sessions. Main thread; each slot changes by one store.
+#include "ether/circuit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rcu.h"
+#include "core/slab.h"
+#include "ether/circuit_table.h"
+
+enum { SHARED_MOST = 0xffff };
+
+struct circuits *port_circuits[PORT_MAX];
+struct map64 *shared_sessions;
+struct slab shared_circuits;
+
+// The slot of a circuit, made if need be.
+static uint32_t *
+slot_of(const struct circuit *c)
+{
+	struct circuits *circuits = port_circuits[c->port];
+	uint32_t *pairs;
+
+	if (!circuits) {
+		circuits = calloc(1, sizeof(*circuits));
+		if (!circuits)
+			return NULL;
+		__atomic_store_n(&port_circuits[c->port], circuits, __ATOMIC_RELEASE);
+	}
+	if (c->inner_vlan == 0)
+		return c->outer_vlan == 0 ? &circuits->untagged : &circuits->single[c->outer_vlan];
+	pairs = circuits->pairs[c->outer_vlan];
+	if (!pairs) {
+		pairs = calloc(VLANS, sizeof(pairs[0]));
+		if (!pairs)
+			return NULL;
+		__atomic_store_n(&circuits->pairs[c->outer_vlan], pairs, __ATOMIC_RELEASE);
+	}
+	return &pairs[c->inner_vlan];
+}
+
+static void
+set(uint32_t *slot, uint32_t value)
+{
+	__atomic_store_n(slot, value, __ATOMIC_RELEASE);
+}
+
+static int
+check(const struct circuit *c, struct fault *f)
+{
+	if (c->port >= PORT_MAX || c->outer_vlan >= VLANS - 1 || c->inner_vlan >= VLANS - 1)
+		return fault(f, EINVAL, "outerVlan, innerVlan: 1 to 4094 are accepted");
+	if (c->inner_vlan && !c->outer_vlan)
+		return fault(f, EINVAL, "innerVlan: it needs an outerVlan around it");
+	return 0;
+}
+
+// Turn a slot into a shared circuit that keeps an interface it may have.
+static int
+share_circuit(const struct circuit *c, uint32_t *slot, struct fault *f)
+{
+	uint32_t index;
+	struct shared_circuit *shared;
+
+	if (!shared_circuits.records && slab_create(&shared_circuits, sizeof(*shared), SHARED_MOST))
+		return fault(f, ENOMEM, "there is no memory for VLANs that several sessions share");
+	if (!shared_sessions && (shared_sessions = map64_create()) == NULL)
+		return fault(f, ENOMEM, "there is no memory for VLANs that several sessions share");
+	index = slab_take(&shared_circuits);
+	if (index == UINT32_MAX)
+		return fault(f, ENOSPC, "access: at most %d VLANs can be shared by several sessions", SHARED_MOST);
+	shared = slab_at(&shared_circuits, index);
+	*shared = (struct shared_circuit){.rest = *slot, .circuit = *c};
+	set(slot, bound(BOUND_SHARED, index));
+	return 0;
+}
+
+// A shared circuit without sessions is an interface's again, or nobody's.
+static void
+unshare_circuit(uint32_t *slot, struct shared_circuit *shared)
+{
+	uint32_t index = bound_index(*slot);
+
+	if (shared->sessions > 0)
+		return;
+	set(slot, shared->rest);
+	slab_give_later(&shared_circuits, index);
+}
+
+int
+circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f)
+{
+	uint32_t *slot;
+	struct shared_circuit *shared;
+	int error = check(c, f);
+
+	if (error)
+		return error;
+	slot = slot_of(c);
+	if (!slot)
+		return fault(f, ENOMEM, "there is no memory for the VLAN's table");
+	if (bound_to(*slot) == BOUND_NONE) {
+		set(slot, bound(BOUND_INTERFACE, interface));
+		return 0;
+	}
+	if (bound_to(*slot) == BOUND_SHARED) {
+		shared = slab_at(&shared_circuits, bound_index(*slot));
+		if (shared->rest == 0) {
+			set(&shared->rest, bound(BOUND_INTERFACE, interface));
+			return 0;
+		}
+	}
+	return fault(f, EEXIST, "port, outerVlan, innerVlan: another interface or session has these already");
+}
+
+int
+circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f)
+{
+	uint32_t *slot;
+	struct shared_circuit *shared;
+	uint8_t padded[8] = {0};
+	uint64_t key;
+	int error = check(c, f);
+
+	if (error)
+		return error;
+	slot = slot_of(c);
+	if (!slot)
+		return fault(f, ENOMEM, "there is no memory for the VLAN's table");
+	if (!mac) {
+		if (bound_to(*slot) != BOUND_NONE)
+			return fault(f, EEXIST, "access: another session or interface has these VLANs already; with a mac, sessions can share them");
+		set(slot, bound(BOUND_SESSION, session));
+		return 0;
+	}
+	if (bound_to(*slot) == BOUND_SESSION)
+		return fault(f, EEXIST, "access: a session without a mac has these VLANs whole");
+	if (bound_to(*slot) != BOUND_SHARED && (error = share_circuit(c, slot, f)) != 0)
+		return error;
+	shared = slab_at(&shared_circuits, bound_index(*slot));
+	memcpy(padded, mac, sizeof(*mac));
+	key = shared_key(bound_index(*slot), mac_bits(padded));
+	if (map64_get(shared_sessions, key) != MAP64_NONE) {
+		unshare_circuit(slot, shared);
+		return fault(f, EEXIST, "access.mac: another session has it on these VLANs already");
+	}
+	if (map64_put(shared_sessions, key, session)) {
+		unshare_circuit(slot, shared);
+		return fault(f, ENOMEM, "there is no memory for the session's mac");
+	}
+	shared->sessions++;
+	return 0;
+}
+
+void
+circuit_unbind_interface(const struct circuit *c)
+{
+	uint32_t *slot = slot_of(c);
+
+	if (!slot)
+		return;
+	if (bound_to(*slot) == BOUND_INTERFACE)
+		set(slot, 0);
+	else if (bound_to(*slot) == BOUND_SHARED)
+		set(&((struct shared_circuit *)slab_at(&shared_circuits, bound_index(*slot)))->rest, 0);
+}
+
+void
+circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac)
+{
+	uint32_t *slot = slot_of(c);
+	struct shared_circuit *shared;
+	uint8_t padded[8] = {0};
+
+	if (!slot)
+		return;
+	if (!mac) {
+		if (bound_to(*slot) == BOUND_SESSION)
+			set(slot, 0);
+		return;
+	}
+	if (bound_to(*slot) != BOUND_SHARED)
+		return;
+	shared = slab_at(&shared_circuits, bound_index(*slot));
+	memcpy(padded, mac, sizeof(*mac));
+	if (map64_delete(shared_sessions, shared_key(bound_index(*slot), mac_bits(padded))) == 0) {
+		shared->sessions--;
+		unshare_circuit(slot, shared);
+	}
+}

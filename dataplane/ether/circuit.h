@@ -1,0 +1,30 @@
+// Circuits: a port and up to two VLAN tags. Whatever arrives is first of all a circuit's: an interface's, a session's, or
+// shared by several sessions that differ in their MAC. Two direct tables, by outer and by inner VLAN, find it: no hash, no
+// collision.
+#pragma once
+
+#include <stdint.h>
+
+#include "core/object.h"
+#include "port/port.h"
+
+// A VLAN id of 0 means that the tag is not there.
+struct circuit {
+	uint16_t port;
+	uint16_t outer_vlan;
+	uint16_t inner_vlan;
+};
+
+// Bind what IP and ARP on a circuit belong to. One interface, or one session, or any number of sessions with a MAC each
+// (and then the interface, if there is one, has the rest). mac NULL: the whole circuit. 0; -EEXIST if it is taken; -ENOMEM.
+int circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f);
+int circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f);
+void circuit_unbind_interface(const struct circuit *c);
+void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac);
+
+// The node that takes frames of an Ethernet type (host order), with the data at what follows the type. Called at start.
+void ether_type_register(uint16_t type, const struct node *node);
+
+// Parses frames. In: whole frames as a port received them. Out: by Ethernet type, the data behind it, and in the packet:
+// port, VLANs, TPIDs, l2_length, interface or session, vrf, chain.
+extern struct node ether_input_node;

@@ -1,0 +1,50 @@
+// The data plane's process.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/epoll.h>
+
+#include "core/api.h"
+#include "core/loop.h"
+#include "core/start.h"
+#include "port/port.h"
+
+static void
+stop(int fd, uint32_t events, void *argument)
+{
+	loop_stop();
+}
+
+int
+main(int count, char **arguments)
+{
+	struct options o;
+	sigset_t signals;
+	int error;
+
+	options_parse(&o, count, arguments);
+	setvbuf(stderr, NULL, _IOLBF, 0);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+
+	error = core_start(&o);
+	if (!error)
+		error = loop_add(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), EPOLLIN, stop, NULL);
+	if (!error)
+		error = core_run();
+	if (!error)
+		error = api_start(o.socket, o.listen, o.certificate, o.key, o.authority);
+	if (error) {
+		fprintf(stderr, "sluice-dataplane cannot start: %s\n", strerror(-error));
+		return 1;
+	}
+	loop_run();
+	api_stop();
+	port_stop_all();
+	core_stop();
+	return 0;
+}

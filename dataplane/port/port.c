@@ -1,0 +1,312 @@
+// The kind Port: devices probed, configured, started and removed while everything else goes on.
+#include "port/port.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+
+#include "core/event.h"
+#include "core/loop.h"
+#include "core/rcu.h"
+#include "core/start.h"
+#include "core/watch_api.h"
+#include "core/worker.h"
+#include "port.pb-c.h"
+#include "port/rx.h"
+#include "port/twin.h"
+
+enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8 };
+
+struct port ports[PORT_MAX];
+static struct port_watcher *watchers;
+
+void
+port_watch(struct port_watcher *watcher)
+{
+	watcher->next = watchers;
+	watchers = watcher;
+}
+
+static void
+tell(struct port *port)
+{
+	for (struct port_watcher *w = watchers; w; w = w->next)
+		w->changed(port);
+}
+
+void
+watch_port_name(uint16_t port, char *text, size_t size)
+{
+	snprintf(text, size, "port %s", port < PORT_MAX && ports[port].object ? ports[port].object->name : "?");
+}
+
+// "net_tap0,iface=x" is the device net_tap0.
+static int
+device_name(const char *device, char *name, size_t size, struct fault *f)
+{
+	size_t length = strcspn(device, ",");
+
+	if (length == 0 || length >= size)
+		return fault(f, EINVAL, "device: a PCI address or a DPDK device like net_af_packet0,iface=eth1 is accepted");
+	memcpy(name, device, length);
+	name[length] = '\0';
+	return 0;
+}
+
+// DPDK keeps an allow list of one PCI device that does not exist, so that it takes none by itself; what a Port names is
+// probed here.
+static int
+probe(const char *device, uint16_t *id, struct fault *f)
+{
+	char name[RTE_ETH_NAME_MAX_LEN];
+	int error = device_name(device, name, sizeof(name), f);
+
+	if (error)
+		return error;
+	if (rte_eth_dev_get_port_by_name(name, id) == 0)
+		return fault(f, EEXIST, "device: another port has %s already", name);
+	error = rte_dev_probe(device);
+	if (error)
+		return fault(f, error == -EEXIST ? EEXIST : ENODEV, "device: DPDK cannot use %s (%s); does what it names exist?",
+			device, strerror(-error));
+	if (rte_eth_dev_get_port_by_name(name, id))
+		return fault(f, ENODEV, "device: %s is no network device", name);
+	if (*id >= PORT_MAX)
+		return fault(f, ENOSPC, "device: there can be %d ports at most", PORT_MAX);
+	return 0;
+}
+
+static void
+unprobe(uint16_t id)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(id, &info) == 0) {
+		rte_eth_dev_stop(id);
+		rte_eth_dev_close(id);
+		rte_dev_remove(info.device);
+	}
+}
+
+static uint16_t
+queues(uint32_t wanted, uint16_t most)
+{
+	uint32_t n = wanted ? wanted : worker_count;
+
+	return (uint16_t)RTE_MAX(1u, RTE_MIN(n, (uint32_t)most));
+}
+
+static int
+set_mtu(uint16_t id, uint16_t mtu)
+{
+	int error = rte_eth_dev_set_mtu(id, (uint16_t)(mtu + TAGS));
+
+	// Some devices count tags themselves, some cannot change what they have.
+	if (error)
+		error = rte_eth_dev_set_mtu(id, mtu);
+	return error == -ENOTSUP ? 0 : error;
+}
+
+static int
+set_mac(uint16_t id, const char *mac, struct fault *f)
+{
+	struct rte_ether_addr address;
+
+	if (rte_ether_unformat_addr(mac, &address) || rte_is_multicast_ether_addr(&address))
+		return fault(f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
+	if (rte_eth_dev_default_mac_addr_set(id, &address))
+		return fault(f, ENOTSUP, "mac: the device does not let its address be changed");
+	return 0;
+}
+
+static int
+configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
+{
+	struct rte_eth_conf conf = {0};
+	struct rte_eth_dev_info info;
+	uint16_t rx_descriptors = RX_DESCRIPTORS, tx_descriptors = TX_DESCRIPTORS;
+	int error = rte_eth_dev_info_get(port->id, &info);
+
+	if (error)
+		return fault(f, -error, "device: it does not say what it can");
+	if (spec->rx_queues > info.max_rx_queues)
+		return fault(f, EINVAL, "rxQueues: the device has %u at most", info.max_rx_queues);
+	port->rx_queues = queues(spec->rx_queues, info.max_rx_queues);
+	port->tx_queues = queues(0, info.max_tx_queues);
+	if (port->rx_queues > 1 && info.flow_type_rss_offloads) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf =
+			info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
+	}
+	conf.rxmode.offloads = info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_SCATTER);
+	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	error = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
+	if (error)
+		return fault(f, -error, "device: it cannot be configured with %u receive and %u transmit queues (%s)",
+			port->rx_queues, port->tx_queues, strerror(-error));
+	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx_descriptors, &tx_descriptors);
+	for (uint16_t q = 0; q < port->rx_queues && !error; q++)
+		error = rte_eth_rx_queue_setup(port->id, q, rx_descriptors, SOCKET_ID_ANY, NULL, packet_pool);
+	for (uint16_t q = 0; q < port->tx_queues && !error; q++)
+		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
+	if (error)
+		return fault(f, -error, "device: its queues cannot be set up (%s)", strerror(-error));
+	error = set_mtu(port->id, port->mtu);
+	if (error)
+		return fault(f, EINVAL, "mtu: the device does not take %u", port->mtu);
+	if (spec->mac[0] && (error = set_mac(port->id, spec->mac, f)) != 0)
+		return error;
+	error = rte_eth_dev_start(port->id);
+	if (error)
+		return fault(f, -error, "device: it does not start (%s)", strerror(-error));
+	if (spec->promiscuous)
+		rte_eth_promiscuous_enable(port->id);
+	rte_eth_macaddr_get(port->id, &port->mac);
+	return 0;
+}
+
+static int
+create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
+{
+	struct port *port;
+	uint16_t id;
+	int error = probe(spec->device, &id, f);
+
+	if (error)
+		return error;
+	port = &ports[id];
+	*port = (struct port){.id = id, .mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU),
+		.promiscuous = spec->promiscuous};
+	error = configure(port, spec, f);
+	if (!error && spec->twin)
+		error = twin_open(port, spec->twin->name, spec->twin->namespace_, f);
+	if (!error && rx_attach(port))
+		error = fault(f, ENOMEM, "there is no memory for its queues");
+	if (error) {
+		twin_close(port);
+		unprobe(id);
+		return error;
+	}
+	port->object = object;
+	object->state = port;
+	__atomic_store_n(&port->sends, true, __ATOMIC_RELEASE);
+	tell(port);
+	return 0;
+}
+
+static int
+change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *old, struct fault *f)
+{
+	uint16_t mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU);
+	int error;
+
+	if (strcmp(spec->device, old->device) || spec->rx_queues != old->rx_queues || !spec->twin != !old->twin
+		|| (spec->twin
+			&& (strcmp(spec->twin->name, old->twin->name) || strcmp(spec->twin->namespace_, old->twin->namespace_))))
+		return fault(f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
+	if (mtu != port->mtu && set_mtu(port->id, mtu))
+		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
+	if (spec->mac[0] && strcmp(spec->mac, old->mac) && (error = set_mac(port->id, spec->mac, f)) != 0) {
+		set_mtu(port->id, port->mtu);
+		return error;
+	}
+	if (spec->promiscuous)
+		rte_eth_promiscuous_enable(port->id);
+	else
+		rte_eth_promiscuous_disable(port->id);
+	port->mtu = mtu;
+	port->promiscuous = spec->promiscuous;
+	rte_eth_macaddr_get(port->id, &port->mac);
+	tell(port);
+	return 0;
+}
+
+static int
+port_put(struct object *object, const void *spec_, const void *old, struct fault *f)
+{
+	const Sluice__V1__Port *spec = spec_;
+
+	if (spec->mtu && (spec->mtu < 1280 || spec->mtu > 9600))
+		return fault(f, EINVAL, "mtu: 1280 to 9600 bytes are accepted, not %u", spec->mtu);
+	return old ? change(port_of(object), spec, old, f) : create(object, spec, f);
+}
+
+static void
+close_port(struct port *port)
+{
+	rx_detach(port);
+	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
+	rcu_wait();
+	twin_close(port);
+	unprobe(port->id);
+	port->object = NULL;
+	tell(port);
+	*port = (struct port){0};
+}
+
+static int
+port_delete(struct object *object, const void *spec, struct fault *f)
+{
+	close_port(port_of(object));
+	return 0;
+}
+
+void
+port_stop_all(void)
+{
+	for (unsigned i = 0; i < PORT_MAX; i++)
+		if (ports[i].object)
+			close_port(&ports[i]);
+}
+
+static void
+look_at_links(void *unused)
+{
+	for (unsigned i = 0; i < PORT_MAX; i++) {
+		struct port *port = &ports[i];
+		Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
+		Sluice__V1__PortLink link = SLUICE__V1__PORT_LINK__INIT;
+		struct rte_eth_link now;
+
+		if (!port->object || rte_eth_link_get_nowait(port->id, &now) || (now.link_status != 0) == port->up)
+			continue;
+		port->up = now.link_status != 0;
+		tell(port);
+		link.port = port->object->name;
+		link.up = port->up;
+		event.event_case = SLUICE__V1__EVENT__EVENT_PORT_LINK;
+		event.port_link = &link;
+		event_send(&event);
+	}
+}
+
+static void
+name_port(const struct packet *p, Sluice__V1__PacketIn *in)
+{
+	if (p->port < PORT_MAX && ports[p->port].object)
+		in->port = ports[p->port].object->name;
+}
+
+static struct event_names names = {.name = name_port};
+
+static int
+port_start(void)
+{
+	event_names_register(&names);
+	loop_every(10 * 1000000, look_at_links, NULL);
+	return 0;
+}
+
+struct kind port_kind = {
+	.name = "Port",
+	.spec = &sluice__v1__port__descriptor,
+	.put = port_put,
+	.delete = port_delete,
+	.start = port_start,
+};
+KIND_REGISTER(port_kind)

@@ -1,0 +1,45 @@
+// Ports: DPDK devices that packets come from and go to (kind Port).
+#pragma once
+
+#include <rte_ether.h>
+
+#include "core/node.h"
+#include "core/object.h"
+
+enum { PORT_MAX = 256, NO_PORT = UINT16_MAX, PORT_DEFAULT_MTU = 1500 };
+
+// What workers and other concepts need to know of a port. The index is DPDK's own port id, and the mbuf's `port`.
+struct port {
+	struct object *object; // NULL: there is no such port
+	struct rte_ether_addr mac;
+	uint16_t id;
+	uint16_t mtu; // the largest IP packet, in bytes
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	bool promiscuous;
+	bool up;
+	bool sends; // workers may use its transmit queues
+	struct twin *twin; // or NULL
+};
+
+extern struct port ports[PORT_MAX];
+extern struct kind port_kind;
+
+static inline struct port *
+port_of(const struct object *object)
+{
+	return object->state;
+}
+
+// Sends whole Ethernet frames out of the port in mbuf->port.
+extern struct node tx_node;
+
+// Who wants to know that a port's MAC, MTU or link changed, or that it goes (object NULL then). Main thread.
+struct port_watcher {
+	void (*changed)(struct port *port);
+	struct port_watcher *next;
+};
+void port_watch(struct port_watcher *watcher);
+
+// Close all of them, at the end, with the workers still running.
+void port_stop_all(void);

@@ -1,0 +1,45 @@
+// The API's port counters.
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rte_ethdev.h>
+
+#include "core/api.h"
+#include "port/port.h"
+
+static void
+serve_port_counters(struct api_call *call, const Sluice__V1__Request *request)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__PortCountersList answer = SLUICE__V1__PORT_COUNTERS_LIST__INIT;
+	Sluice__V1__PortCounters all[PORT_MAX], *list[PORT_MAX];
+	char macs[PORT_MAX][RTE_ETHER_ADDR_FMT_SIZE];
+
+	for (unsigned i = 0; i < PORT_MAX; i++) {
+		Sluice__V1__PortCounters *c = &all[answer.n_ports];
+		struct rte_eth_stats stats;
+
+		if (!ports[i].object || rte_eth_stats_get(ports[i].id, &stats))
+			continue;
+		sluice__v1__port_counters__init(c);
+		rte_ether_format_addr(macs[i], sizeof(macs[i]), &ports[i].mac);
+		c->port = ports[i].object->name;
+		c->mac = macs[i];
+		c->link_up = ports[i].up;
+		c->rx_packets = stats.ipackets;
+		c->rx_bytes = stats.ibytes;
+		c->tx_packets = stats.opackets;
+		c->tx_bytes = stats.obytes;
+		c->rx_missed = stats.imissed;
+		c->rx_errors = stats.ierrors;
+		c->rx_no_buffer = stats.rx_nombuf;
+		c->tx_errors = stats.oerrors;
+		list[answer.n_ports++] = c;
+	}
+	answer.ports = list;
+	reply.port_counters = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_PORT_COUNTERS;
+	api_reply(call, &reply, true);
+}
+
+API_OPERATION(port_counters, SLUICE__V1__REQUEST__OPERATION_PORT_COUNTERS, serve_port_counters)

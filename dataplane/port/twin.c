@@ -1,0 +1,252 @@
+// TAP interfaces in Linux namespaces (packet(7), netlink(7), rtnetlink(7)).
+#include "port/twin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <net/if_arp.h>
+
+#include "core/drop.h"
+#include "core/loop.h"
+
+enum { FRAMES_AT_ONCE = 64 };
+
+struct twin {
+	int fd;        // of the TAP
+	int namespace; // file descriptor, or -1: our own
+	unsigned index;
+	struct port *port;
+};
+
+// Go into the twin's namespace and back. The main thread alone does so.
+static int
+enter(int namespace)
+{
+	int home;
+
+	if (namespace < 0)
+		return -1;
+	home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (home >= 0 && setns(namespace, CLONE_NEWNET)) {
+		close(home);
+		home = -1;
+	}
+	return home;
+}
+
+static void
+leave(int home)
+{
+	if (home < 0)
+		return;
+	if (setns(home, CLONE_NEWNET))
+		perror("twin: cannot return to our own network namespace");
+	close(home);
+}
+
+static void
+from_twin(int fd, uint32_t events, void *argument)
+{
+	struct twin *twin = argument;
+
+	for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
+		uint8_t frame[9728];
+		ssize_t length = read(fd, frame, sizeof(frame));
+		struct rte_mbuf *m;
+		char *data;
+
+		if (length <= 0)
+			return;
+		m = packet_new();
+		if (!m)
+			continue;
+		data = length <= UINT16_MAX ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
+		if (!data) {
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		memcpy(data, frame, (size_t)length);
+		m->port = twin->port->id;
+		packet_of(m)->flags = PACKET_OURS;
+		inject(m, &tx_node);
+	}
+}
+
+static int
+bring_up(struct twin *twin, const char *name)
+{
+	struct ifreq request = {0};
+	int control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
+
+	if (control < 0)
+		return -errno;
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	request.ifr_hwaddr.sa_family = ARPHRD_ETHER;
+	memcpy(request.ifr_hwaddr.sa_data, &twin->port->mac, RTE_ETHER_ADDR_LEN);
+	if (ioctl(control, SIOCSIFHWADDR, &request))
+		error = -errno;
+	request.ifr_mtu = twin->port->mtu;
+	if (!error && ioctl(control, SIOCSIFMTU, &request))
+		error = -errno;
+	if (!error && ioctl(control, SIOCGIFFLAGS, &request))
+		error = -errno;
+	request.ifr_flags |= IFF_UP;
+	if (!error && ioctl(control, SIOCSIFFLAGS, &request))
+		error = -errno;
+	close(control);
+	twin->index = if_nametoindex(name);
+	return error;
+}
+
+int
+twin_open(struct port *port, const char *name, const char *namespace, struct fault *f)
+{
+	struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL};
+	struct twin *twin = calloc(1, sizeof(*twin));
+	char path[128];
+	int home, error = 0;
+
+	if (!twin)
+		return fault(f, ENOMEM, "twin: there is no memory for it");
+	*twin = (struct twin){.fd = -1, .namespace = -1, .port = port};
+	if (strchr(namespace, '/') || strlen(name) == 0 || strlen(name) >= sizeof(request.ifr_name)) {
+		free(twin);
+		return fault(f, EINVAL, "twin: name takes up to 15 characters, namespace a name as of `ip netns add`");
+	}
+	if (namespace[0]) {
+		snprintf(path, sizeof(path), "/run/netns/%s", namespace);
+		twin->namespace = open(path, O_RDONLY | O_CLOEXEC);
+		if (twin->namespace < 0) {
+			free(twin);
+			return fault(f, ENOENT, "twin.namespace: there is no namespace %s", namespace);
+		}
+	}
+	home = enter(twin->namespace);
+	if (namespace[0] && home < 0)
+		error = -EPERM;
+	if (!error)
+		twin->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	if (!error && (twin->fd < 0 || ioctl(twin->fd, TUNSETIFF, &request)))
+		error = -errno;
+	if (!error)
+		error = bring_up(twin, name);
+	leave(home);
+	if (!error)
+		error = loop_add(twin->fd, EPOLLIN, from_twin, twin);
+	port->twin = twin;
+	if (error) {
+		twin_close(port);
+		return fault(f, -error, "twin: the TAP %s cannot be made (%s)", name, strerror(-error));
+	}
+	return 0;
+}
+
+void
+twin_close(struct port *port)
+{
+	struct twin *twin = port->twin;
+
+	if (!twin)
+		return;
+	port->twin = NULL;
+	if (twin->fd >= 0) {
+		loop_remove(twin->fd);
+		close(twin->fd);
+	}
+	if (twin->namespace >= 0)
+		close(twin->namespace);
+	free(twin);
+}
+
+void
+twin_address(struct port *port, bool add, uint8_t family, const uint8_t *address, uint8_t length)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifaddrmsg message;
+		struct rtattr attribute;
+		uint8_t address[16];
+		struct rtattr attribute2;
+		uint8_t address2[16];
+	} request = {0};
+	size_t size = family == 4 ? 4 : 16;
+	int home, netlink;
+
+	if (!port->twin)
+		return;
+	request.header.nlmsg_type = add ? RTM_NEWADDR : RTM_DELADDR;
+	request.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (add ? NLM_F_CREATE | NLM_F_REPLACE : 0));
+	request.message.ifa_family = family == 4 ? AF_INET : AF_INET6;
+	request.message.ifa_prefixlen = length;
+	request.message.ifa_index = port->twin->index;
+	// The data plane answers for the address already: no duplicate is looked for.
+	request.message.ifa_flags = IFA_F_NODAD;
+	request.attribute = (struct rtattr){.rta_len = (uint16_t)RTA_LENGTH(size), .rta_type = IFA_LOCAL};
+	memcpy(request.address, address, size);
+	if (family == 4) {
+		// IFA_LOCAL and IFA_ADDRESS follow each other without padding for four bytes.
+		memcpy((uint8_t *)&request.attribute + RTA_LENGTH(4),
+			&(struct rtattr){.rta_len = RTA_LENGTH(4), .rta_type = IFA_ADDRESS}, sizeof(struct rtattr));
+		memcpy((uint8_t *)&request.attribute + RTA_LENGTH(4) + sizeof(struct rtattr), address, 4);
+		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + 2 * RTA_LENGTH(4));
+	} else {
+		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + RTA_LENGTH(16));
+	}
+	home = enter(port->twin->namespace);
+	netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	leave(home);
+	if (netlink < 0)
+		return;
+	if (send(netlink, &request, request.header.nlmsg_len, 0) < 0)
+		perror("twin: cannot change an address");
+	close(netlink);
+}
+
+bool
+twin_copy(const struct port *port, struct rte_mbuf *m)
+{
+	static uint8_t frame[9728];
+	uint32_t before = packet_of(m)->l2_length, length = before + m->pkt_len;
+	const void *data;
+
+	if (!port->twin)
+		return false;
+	if (before > m->data_off || length > sizeof(frame))
+		return true;
+	packet_advance(m, -(int)before);
+	data = rte_pktmbuf_read(m, 0, length, frame);
+	// A daemon that does not read loses frames, as with any socket.
+	if (data && write(port->twin->fd, data, length) < 0 && errno != EAGAIN && errno != ENOBUFS)
+		perror("twin: cannot write a frame");
+	packet_advance(m, (int)before);
+	return true;
+}
+
+static void
+to_twin(struct rte_mbuf *m)
+{
+	const struct port *port = &ports[packet_of(m)->port % PORT_MAX];
+
+	if (twin_copy(port, m))
+		rte_pktmbuf_free(m);
+	else
+		punt_to_watcher(m);
+}
+
+struct punt twin_punt = {.name = "twin", .rate = 100000, .handle = to_twin};
+RTE_INIT(register_twin_punt)
+{
+	punt_register(&twin_punt);
+}
