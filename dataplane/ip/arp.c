@@ -1,0 +1,262 @@
+// ARP (RFC 826; RFC 5227 for conflicts; RFC 1027 for answering in others' names).
+//
+// A worker answers requests in the frame they came in. What tells a neighbour's Ethernet address goes up to the main
+// thread, but only if it is news about an address that we send to.
+#include "ip/arp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/drop.h"
+#include "core/punt.h"
+#include "ether/circuit.h"
+#include "ether/interface.h"
+#include "ip/local.h"
+#include "ip/neighbor.h"
+#include "ip/vrf.h"
+#include "port/port.h"
+#include "session/session.h"
+
+enum { ARP_RATE = 20000, FRAME_LEAST = 60 };
+
+DROP(drop_truncated, "arp-truncated", "The frame ends before the ARP message in it does.")
+DROP(drop_format, "arp-format", "An ARP message that is not about IPv4 over Ethernet.")
+DROP(drop_operation, "arp-operation", "An ARP message that is neither a request nor a reply.")
+DROP(drop_sender, "arp-sender", "An ARP message whose sender has an address that no host can have, or another's.")
+DROP(drop_other, "arp-not-for-us", "An ARP request for an address that we do not answer for.")
+DROP(drop_noted, "arp-noted", "An ARP message that asks nothing of us; what it says of its sender has been noted.")
+DROP(drop_unsolicited, "arp-unsolicited", "An ARP reply about an address that we do not send to.")
+DROP(drop_duplicate, "duplicate-address", "Another host says that it has an address of ours.")
+
+enum arp_fault
+arp_check(const uint8_t *data, size_t length)
+{
+	const struct arp_message *arp = (const struct arp_message *)data;
+
+	if (length < sizeof(*arp))
+		return ARP_TRUNCATED;
+	if (arp->hardware != RTE_BE16(1) || arp->protocol != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
+		arp->hardware_length != RTE_ETHER_ADDR_LEN || arp->protocol_length != sizeof(arp->sender))
+		return ARP_FORMAT;
+	if (arp->operation != RTE_BE16(ARP_REQUEST) && arp->operation != RTE_BE16(ARP_REPLY))
+		return ARP_OPERATION;
+	// Only an address nobody has yet may be zero (RFC 5227 section 1.1), and that only when it asks.
+	if (!rte_is_valid_assigned_ether_addr(&arp->sender_mac) || arp->sender[0] >= 224 || arp->sender[0] == 127)
+		return ARP_SENDER;
+	if (arp->sender[0] == 0 &&
+		(memcmp(arp->sender, (uint8_t[4]){0}, 4) != 0 || arp->operation == RTE_BE16(ARP_REPLY)))
+		return ARP_SENDER;
+	return ARP_OK;
+}
+
+static const struct drop *const reasons[] = {
+	[ARP_TRUNCATED] = &drop_truncated,
+	[ARP_FORMAT] = &drop_format,
+	[ARP_OPERATION] = &drop_operation,
+	[ARP_SENDER] = &drop_sender,
+};
+
+static bool
+is_probe(const struct arp_message *arp)
+{
+	return memcmp(arp->sender, (uint8_t[4]){0}, 4) == 0;
+}
+
+static bool
+answers(const struct packet *p, const struct arp_message *arp)
+{
+	uint8_t target[16] = {0};
+
+	memcpy(target, arp->target, 4);
+	// Somebody who wants to use an address asks whether it is taken (RFC 5227): in our own name alone we say so.
+	switch (neighbor_target(p, 4, target)) {
+	case TARGET_OURS:
+		return true;
+	case TARGET_PROXY:
+		return !is_probe(arp) && memcmp(arp->sender, arp->target, 4) != 0;
+	default:
+		return false;
+	}
+}
+
+// Turn the request into its answer, in the frame it came in, and the same tags.
+static void
+answer(struct rte_mbuf *m)
+{
+	struct packet *p = packet_of(m);
+	struct arp_message *arp = rte_pktmbuf_mtod(m, struct arp_message *);
+	struct rte_ether_hdr *ether;
+	uint8_t asked[4];
+
+	memcpy(asked, arp->target, sizeof(asked));
+	arp->operation = RTE_BE16(ARP_REPLY);
+	arp->target_mac = arp->sender_mac;
+	memcpy(arp->target, arp->sender, sizeof(arp->target));
+	arp->sender_mac = ports[p->port].mac;
+	memcpy(arp->sender, asked, sizeof(arp->sender));
+	ether = (struct rte_ether_hdr *)((uint8_t *)arp - p->l2_length);
+	ether->dst_addr = arp->target_mac;
+	ether->src_addr = arp->sender_mac;
+	packet_advance(m, -(int)p->l2_length);
+	p->flags |= PACKET_OURS;
+	m->port = p->port;
+}
+
+// Main thread: note what the message says, and do the rest as a worker would.
+static void
+learn(struct rte_mbuf *m)
+{
+	struct packet *p = packet_of(m);
+	const struct arp_message *arp = rte_pktmbuf_mtod(m, const struct arp_message *);
+	bool reply = arp->operation == RTE_BE16(ARP_REPLY);
+	struct neighbor_advert advert = {.mac = arp->sender_mac, .has_mac = true, .override = true};
+	uint8_t sender[16] = {0}, target[16] = {0};
+
+	if (p->interface >= INTERFACE_LIMIT || !interface_at(p->interface)->present) {
+		drop_now(m, &drop_unsolicited);
+		return;
+	}
+	memcpy(sender, arp->sender, 4);
+	memcpy(target, arp->target, 4);
+	advert.solicited = reply && rte_is_same_ether_addr(&arp->target_mac, &ports[p->port].mac) &&
+			   memcmp(arp->sender, arp->target, 4) != 0;
+	neighbor_heard(p->interface, 4, sender, &advert);
+	if (!reply && answers(p, arp)) {
+		answer(m);
+		inject(m, &tx_node);
+	} else if (reply && ip_local_has_twin(p)) {
+		ip_local_to_twin(m);
+	} else {
+		drop_now(m, &drop_noted);
+	}
+}
+
+PUNT(punt_learn, "arp-learn", ARP_RATE, learn)
+
+static uint16_t
+on_session(struct rte_mbuf *m, struct packet *p, const struct arp_message *arp)
+{
+	bool probe = is_probe(arp);
+
+	if (!probe) {
+		if (!session_holds(p->session, 4, arp->sender))
+			return packet_drop(p, &drop_sender);
+		session_learn(p->session, arp->sender_mac.addr_bytes);
+	}
+	if (arp->operation != RTE_BE16(ARP_REQUEST))
+		return packet_drop(p, &drop_noted);
+	if (!answers(p, arp))
+		return packet_drop(p, &drop_other);
+	answer(m);
+	return tx_node.id;
+}
+
+static uint16_t
+on_interface(struct rte_mbuf *m, struct packet *p, const struct arp_message *arp)
+{
+	bool request = arp->operation == RTE_BE16(ARP_REQUEST), twin = ip_local_has_twin(p);
+	uint8_t sender[16] = {0};
+	enum neighbor_news news;
+
+	memcpy(sender, arp->sender, 4);
+	if (!is_probe(arp) && neighbor_is_ours(p, 4, sender))
+		return packet_drop(p, &drop_duplicate);
+	news = neighbor_compare(p->interface, 4, sender, &arp->sender_mac);
+	// A reply confirms, even with nothing new in it. The twin's daemons ask by themselves.
+	if (news == NEIGHBOR_NEWS || (!request && (news != NEIGHBOR_NOT_THERE || twin)))
+		return packet_punt(p, &punt_learn);
+	if (!request)
+		return packet_drop(p, &drop_unsolicited);
+	if (!answers(p, arp))
+		return packet_drop(p, news == NEIGHBOR_NOT_THERE ? &drop_other : &drop_noted);
+	answer(m);
+	return tx_node.id;
+}
+
+static uint16_t
+take(struct rte_mbuf *m)
+{
+	struct packet *p = packet_of(m);
+	const struct arp_message *arp = rte_pktmbuf_mtod(m, const struct arp_message *);
+	enum arp_fault wrong = arp_check((const uint8_t *)arp, m->data_len);
+
+	if (wrong != ARP_OK)
+		return packet_drop(p, reasons[wrong]);
+	if (p->session != NO_SESSION)
+		return on_session(m, p, arp);
+	if (p->interface != NO_INTERFACE)
+		return on_interface(m, p, arp);
+	return packet_drop(p, &drop_other);
+}
+
+static uint16_t
+arp_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start = (uint16_t)(start + BURST)) {
+		uint16_t part = RTE_MIN((uint16_t)(count - start), (uint16_t)BURST);
+		uint16_t next[BURST];
+
+		for (uint16_t i = 0; i < part; i++)
+			next[i] = take(packets[start + i]);
+		node_dispatch(graph, node, packets + start, next, part);
+	}
+	return count;
+}
+
+static void
+arp_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
+{
+	const struct arp_message *arp = (const struct arp_message *)data;
+	const uint8_t *s = arp->sender, *t = arp->target;
+
+	if (arp_check(data, length) == ARP_OK)
+		snprintf(text, size, "%u.%u.%u.%u %s %u.%u.%u.%u", s[0], s[1], s[2], s[3],
+			arp->operation == RTE_BE16(ARP_REQUEST) ? "asks for" : "answers", t[0], t[1], t[2], t[3]);
+	else
+		snprintf(text, size, "not an ARP message that we understand");
+}
+
+static struct node arp_node = {.name = "arp", .process = arp_process, .describe = arp_describe};
+NODE_REGISTER(arp_node)
+
+void
+arp_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac)
+{
+	static const struct rte_ether_addr everybody = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+	const struct interface *in = interface_at(interface);
+	uint8_t room[32], own[16] = {0};
+	unsigned length = interface_header(interface, mac ? mac : &everybody, RTE_ETHER_TYPE_ARP, room);
+	unsigned total = RTE_MAX(length + (unsigned)sizeof(struct arp_message), (unsigned)FRAME_LEAST);
+	struct rte_mbuf *m = packet_new();
+	struct arp_message *arp;
+	char *frame;
+
+	if (!m)
+		return;
+	frame = rte_pktmbuf_append(m, (uint16_t)total);
+	memset(frame, 0, total);
+	memcpy(frame, room + sizeof(room) - length, length);
+	// Without an address of ours it is a probe, which is answered, too.
+	vrf_own_address_at(in->vrf, 4, interface, address, own);
+	arp = (struct arp_message *)(frame + length);
+	*arp = (struct arp_message){
+		.hardware = RTE_BE16(1),
+		.protocol = RTE_BE16(RTE_ETHER_TYPE_IPV4),
+		.hardware_length = RTE_ETHER_ADDR_LEN,
+		.protocol_length = sizeof(arp->sender),
+		.operation = RTE_BE16(ARP_REQUEST),
+		.sender_mac = ports[in->circuit.port].mac,
+	};
+	memcpy(arp->sender, own, sizeof(arp->sender));
+	memcpy(arp->target, address, sizeof(arp->target));
+	packet_of(m)->flags = PACKET_OURS;
+	m->port = in->circuit.port;
+	inject(m, &tx_node);
+}
+
+int
+arp_start(void)
+{
+	ether_type_register(RTE_ETHER_TYPE_ARP, &arp_node);
+	return 0;
+}

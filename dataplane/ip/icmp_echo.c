@@ -1,0 +1,206 @@
+// ICMP for our own addresses: echo is answered by the worker in the packet it came in (RFC 792, RFC 1122 section 3.2.2.6,
+// RFC 4443 section 4); neighbour discovery has a node of its own; the rest is the control plane's.
+#include <string.h>
+
+#include "core/drop.h"
+#include "core/punt.h"
+#include "ip/describe.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/local.h"
+#include "ip/nd.h"
+#include "ip/neighbor.h"
+#include "port/port.h"
+#include "session/session.h"
+
+enum {
+	ECHO4_REPLY = 0,
+	ECHO4_REQUEST = 8,
+	ECHO6_REQUEST = 128,
+	ECHO6_REPLY = 129,
+	MLD_QUERY = 130,
+	MLD_DONE = 132,
+	MLD2_REPORT = 143,
+	TTL = 64,
+};
+
+DROP(drop_truncated, "icmp-truncated", "An ICMP message for us that ends within its header.")
+DROP(drop_checksum, "icmp-checksum", "An ICMP message for us with a wrong checksum.")
+DROP(drop_family, "icmp-family", "ICMP in IPv6, or ICMPv6 in IPv4.")
+DROP(drop_group, "echo-to-group", "An echo request to a broadcast or multicast address.")
+DROP(drop_mld, "mld", "A multicast listener's report or query: we forward no multicast.")
+
+struct icmp {
+	uint8_t type;
+	uint8_t code;
+	uint16_t checksum;
+	uint32_t rest;
+} __attribute__((packed));
+
+// The checksum over `length` bytes from `offset` on, in however many segments, and whatever `sum` there is already, is right.
+static bool
+sum_is_right(const struct rte_mbuf *m, unsigned offset, unsigned length, uint64_t sum)
+{
+	unsigned done = 0;
+
+	for (; m && length > 0; m = m->next) {
+		unsigned here = RTE_MIN((unsigned)m->data_len - offset, length);
+		uint16_t part =
+			checksum_fold(checksum_add(0, rte_pktmbuf_mtod_offset(m, const uint8_t *, offset), here));
+
+		// Behind an odd number of bytes, the words are the other way round (RFC 1071 section 2).
+		sum += done & 1 ? rte_bswap16(part) : part;
+		done += here;
+		length -= here;
+		offset = 0;
+	}
+	return length == 0 && checksum_fold(sum) == 0xffff;
+}
+
+// The checksum of a message whose type becomes another (RFC 1624).
+static uint16_t
+retype(uint16_t checksum, uint8_t old, uint8_t type)
+{
+	uint16_t before, after;
+	const uint8_t words[2][2] = {{old, 0}, {type, 0}};
+
+	memcpy(&before, words[0], 2);
+	memcpy(&after, words[1], 2);
+	return (uint16_t)~checksum_fold((uint64_t)(uint16_t)~checksum + (uint16_t)~before + after);
+}
+
+// Where the answer goes: back into its session, or where the routes say.
+static uint16_t
+send_back(struct packet *p, const struct node *look_up)
+{
+	p->flags = (uint8_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS);
+	if (p->session == NO_SESSION)
+		return look_up->id;
+	p->direction = DOWN;
+	return session_down_node.id;
+}
+
+static void
+twin_and_watcher(struct rte_mbuf *m)
+{
+	struct packet *p = packet_of(m);
+
+	if (!ip_local_has_twin(p)) {
+		punt_to_watcher(m);
+		return;
+	}
+	if (punt_watched(p)) {
+		struct rte_mbuf *copy = packet_new();
+		uint8_t *to = copy ? (uint8_t *)rte_pktmbuf_append(copy, (uint16_t)RTE_MIN(m->pkt_len + p->l2_length,
+										 (uint32_t)rte_pktmbuf_tailroom(copy)))
+				   : NULL;
+
+		// As much as a buffer holds is more than anybody needs of an error.
+		if (to) {
+			uint32_t length = copy->pkt_len;
+			const void *from;
+
+			packet_advance(m, -(int)p->l2_length);
+			from = rte_pktmbuf_read(m, 0, length, to);
+			if (from != to)
+				memcpy(to, from, length);
+			packet_advance(m, p->l2_length);
+			*packet_of(copy) = *p;
+			packet_advance(copy, p->l2_length);
+			punt_to_watcher(copy);
+		}
+	}
+	ip_local_to_twin(m);
+}
+
+PUNT(punt_icmp, "icmp", 2000, twin_and_watcher)
+
+static uint16_t
+take4(struct rte_mbuf *m, struct packet *p)
+{
+	struct ip4_header *ip = rte_pktmbuf_mtod(m, struct ip4_header *);
+	unsigned header = ip4_header_length(ip), total = rte_be_to_cpu_16(ip->total_length);
+	struct icmp *icmp = (struct icmp *)((uint8_t *)ip + header);
+	uint32_t address;
+
+	if (total < header + sizeof(*icmp) || m->data_len < header + sizeof(*icmp) || total > m->pkt_len)
+		return packet_drop(p, &drop_truncated);
+	if (icmp->type != ECHO4_REQUEST)
+		return packet_punt(p, &punt_icmp);
+	if ((hop_at(p->hop)->flags & (HOP_BROADCAST | HOP_MULTICAST)) || *(const uint8_t *)&ip->destination >= 0xe0)
+		return packet_drop(p, &drop_group);
+	if (!sum_is_right(m, header, total - header, 0))
+		return packet_drop(p, &drop_checksum);
+	icmp->type = ECHO4_REPLY;
+	icmp->checksum = retype(icmp->checksum, ECHO4_REQUEST, ECHO4_REPLY);
+	address = ip->source;
+	ip->source = ip->destination;
+	ip->destination = address;
+	ip->ttl = TTL;
+	ip->fragment = 0;
+	ip->checksum = ip4_checksum(ip);
+	return send_back(p, &ip4_lookup_node);
+}
+
+static uint16_t
+take6(struct rte_mbuf *m, struct packet *p)
+{
+	struct ip6_header *ip = rte_pktmbuf_mtod(m, struct ip6_header *);
+	struct icmp *icmp = (struct icmp *)(ip + 1);
+	uint32_t length = rte_be_to_cpu_16(ip->payload_length);
+	uint8_t address[16];
+
+	if (length < sizeof(*icmp) || m->data_len < sizeof(*ip) + sizeof(*icmp) || sizeof(*ip) + length > m->pkt_len)
+		return packet_drop(p, &drop_truncated);
+	if (icmp->type >= ND_ROUTER_SOLICITATION && icmp->type <= ND_REDIRECT)
+		return nd_node.id;
+	if ((icmp->type >= MLD_QUERY && icmp->type <= MLD_DONE) || icmp->type == MLD2_REPORT)
+		return ip_local_has_twin(p) ? ip_local_twin(p) : packet_drop(p, &drop_mld);
+	if (icmp->type != ECHO6_REQUEST)
+		return packet_punt(p, &punt_icmp);
+	if (ip6_is_multicast(ip->destination))
+		return packet_drop(p, &drop_group);
+	if (!sum_is_right(m, sizeof(*ip), length, ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6)))
+		return packet_drop(p, &drop_checksum);
+	icmp->type = ECHO6_REPLY;
+	icmp->checksum = retype(icmp->checksum, ECHO6_REQUEST, ECHO6_REPLY);
+	memcpy(address, ip->source, sizeof(address));
+	memcpy(ip->source, ip->destination, sizeof(address));
+	memcpy(ip->destination, address, sizeof(address));
+	ip->hop_limit = TTL;
+	return send_back(p, &ip6_lookup_node);
+}
+
+static uint16_t
+icmp_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start = (uint16_t)(start + BURST)) {
+		uint16_t part = (uint16_t)RTE_MIN(count - start, BURST);
+		uint16_t next[BURST];
+
+		for (uint16_t i = 0; i < part; i++) {
+			struct rte_mbuf *m = packets[start + i];
+			struct packet *p = packet_of(m);
+			uint8_t protocol = p->family == 4 ? rte_pktmbuf_mtod(m, struct ip4_header *)->protocol
+							  : rte_pktmbuf_mtod(m, struct ip6_header *)->next_header;
+
+			if (protocol != (p->family == 4 ? PROTOCOL_ICMP : PROTOCOL_ICMP6))
+				next[i] = packet_drop(p, &drop_family);
+			else
+				next[i] = p->family == 4 ? take4(m, p) : take6(m, p);
+		}
+		node_dispatch(graph, node, packets + start, next, part);
+	}
+	return count;
+}
+
+static struct node icmp_node = {.name = "icmp", .process = icmp_process, .describe = ip_describe};
+NODE_REGISTER(icmp_node)
+
+int
+icmp_start(void)
+{
+	ip_local_protocol(PROTOCOL_ICMP, &icmp_node);
+	ip_local_protocol(PROTOCOL_ICMP6, &icmp_node);
+	return 0;
+}

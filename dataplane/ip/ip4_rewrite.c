@@ -1,0 +1,64 @@
+// Sends IPv4 packets over an adjacency (RFC 1812 sections 5.2.1.2, 5.3.1 and 4.2.2.7): counts the TTL down, sees that they
+// are not too large, puts the Ethernet header on. In: packet->hop. Out: tx.
+#include "core/drop.h"
+#include "ip/burst.h"
+#include "ip/describe.h"
+#include "ip/fragment.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/icmp.h"
+#include "ip/rewrite.h"
+
+DROP(drop_expired, "ttl-expired", "The packet's TTL or hop limit ran out here.")
+DROP(drop_needs_fragmentation, "fragmentation-needed",
+	"The packet is larger than the MTU of its way out and must not be fragmented.")
+
+// A packet whose TTL has run out or that is too large.
+static uint16_t
+refuse(struct packet *p, const struct ip4_header *ip, uint16_t mtu)
+{
+	if (p->flags & PACKET_ROUTED && ip->ttl <= 1)
+		return packet_icmp_error(p, ICMP4_TIME_EXCEEDED, 0, 0, &drop_expired);
+	if (ip->fragment & RTE_BE16(IP4_DF))
+		return packet_icmp_error(
+			p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, mtu, &drop_needs_fragmentation);
+	return packet_fragment(p, mtu, &ip4_rewrite_node);
+}
+
+static void
+rewrite(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	uint16_t next[BURST], tx = tx_node.id;
+	struct tx_run run = tx_run_start();
+
+	for (unsigned i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		const struct hop *hop = hop_at(p->hop);
+		struct ip4_header *ip = rte_pktmbuf_mtod(m, struct ip4_header *);
+		uint32_t routed = p->flags & PACKET_ROUTED, word;
+
+		memcpy(&word, &ip->ttl, sizeof(word));
+		// A TTL that is to be counted down must be 2 at least.
+		if (unlikely(((word & 0xff) < 2 * routed) | (m->pkt_len > hop->mtu))) {
+			next[i] = refuse(p, ip, hop->mtu);
+			continue;
+		}
+		word = ip4_age(word, routed);
+		memcpy(&ip->ttl, &word, sizeof(word));
+		rewrite_header(m, p, hop, (uint8_t *)ip);
+		tx_run_add(&run, hop->interface, m->pkt_len);
+		next[i] = tx;
+	}
+	tx_run_end(&run);
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static uint16_t
+ip4_rewrite(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return by_burst(graph, node, packets, count, rewrite);
+}
+
+struct node ip4_rewrite_node = {.name = "ip4-rewrite", .process = ip4_rewrite, .describe = ip_describe};
+NODE_REGISTER(ip4_rewrite_node)

@@ -1,0 +1,32 @@
+// What both families' look-ups do with the hops they found.
+#pragma once
+
+#include <rte_prefetch.h>
+
+#include "ip/hop.h"
+
+static inline void
+look_up_send(struct rte_graph *graph, struct rte_node *node, void **packets, const uint32_t *found, uint16_t count,
+	uint8_t family)
+{
+	uint16_t next[BURST];
+
+	for (unsigned i = 0; i < count; i++)
+		rte_prefetch0(hop_at(found[i]));
+	for (unsigned i = 0; i < count; i++) {
+		struct packet *p = packet_of(packets[i]);
+		const struct hop *hop = hop_at(found[i]);
+		uint64_t chain = __atomic_load_n(&hop->chain, __ATOMIC_ACQUIRE);
+
+		p->hop = found[i];
+		p->family = family;
+		p->session = hop->session == NO_SESSION ? p->session : hop->session;
+		// Whoever sends a packet of others' counts its TTL down.
+		p->flags |= (uint8_t)(~p->flags >> 1 & PACKET_ROUTED);
+		p->chain = chain >> 8;
+		next[i] = chain & 0xff;
+	}
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static_assert(PACKET_ROUTED == 1 && PACKET_OURS == 2, "look_up_send() moves one flag's place to the other's");

@@ -1,0 +1,484 @@
+// The table of neighbours and their timers (RFC 4861 section 7.3; for IPv4 the same with ARP). Main thread; workers only ask
+// whether what an ARP or ND message says is news.
+#include "ip/neighbor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "core/drop.h"
+#include "core/loop.h"
+#include "core/map64.h"
+#include "core/punt.h"
+#include "core/rcu.h"
+#include "ether/interface.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/neighbor_table.h"
+#include "port/port.h"
+
+enum {
+	TICK = 20 * 1000 * 1000, // nanoseconds
+	AT_ONCE = 256,           // deadlines looked after in a tick, by state
+	EVICTION_SEARCH = 64,    // stale entries looked at for one that nobody uses
+};
+
+TAILQ_HEAD(state_list, neighbor);
+LIST_HEAD(interface_list, neighbor);
+
+struct slab neighbors;
+
+static struct map64 *by_address;
+static uint64_t secret[2];
+static uint32_t count;
+// Each state's entries: those that wait for an answer by age, the others by deadline.
+static struct state_list by_state[NEIGHBOR_STATES];
+static unsigned state_counts[NEIGHBOR_STATES];
+static struct interface_list *by_interface;
+static struct map64 *link_locals;
+
+enum { KNOWN_WAITING = 1, KNOWN_FIXED = 2 };
+
+static const uint64_t MAC_BITS = (UINT64_C(1) << 48) - 1;
+
+static uint64_t
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+// A key that nobody outside can make two addresses share; the record is compared all the same.
+static uint64_t
+key_of(uint32_t interface, uint8_t family, const uint8_t address[16])
+{
+	uint64_t words[2];
+	unsigned __int128 product;
+	uint64_t key;
+
+	memcpy(words, address, sizeof(words));
+	product = (unsigned __int128)(words[0] ^ secret[0]) * (secret[1] | 1);
+	key = (uint64_t)product ^ (uint64_t)(product >> 64) ^ words[1];
+	product = (unsigned __int128)(key ^ secret[1]) * ((secret[0] ^ ((uint64_t)interface << 8 | family)) | 1);
+	key = (uint64_t)product ^ (uint64_t)(product >> 64) ^ ((uint64_t)interface << 32);
+	return key ? key : 1;
+}
+
+static bool
+is(const struct neighbor *n, uint32_t interface, uint8_t family, const uint8_t address[16])
+{
+	return n->interface == interface && n->family == family && memcmp(n->address, address, 16) == 0;
+}
+
+struct neighbor *
+neighbor_find(uint32_t interface, uint8_t family, const uint8_t address[16])
+{
+	uint32_t index = by_address ? map64_get(by_address, key_of(interface, family, address)) : MAP64_NONE;
+	struct neighbor *n = index == MAP64_NONE ? NULL : slab_at(&neighbors, index);
+
+	return n && is(n, interface, family, address) ? n : NULL;
+}
+
+enum neighbor_news
+neighbor_compare(uint32_t interface, uint8_t family, const uint8_t address[16], const struct rte_ether_addr *mac)
+{
+	struct neighbor *n = neighbor_find(interface, family, address);
+	uint64_t known, said = 0;
+
+	if (!n)
+		return NEIGHBOR_NOT_THERE;
+	known = atomic_load_explicit(&n->known, memory_order_relaxed);
+	memcpy(&said, mac, RTE_ETHER_ADDR_LEN);
+	if (known >> 48 == KNOWN_FIXED)
+		return NEIGHBOR_NO_NEWS;
+	return known >> 48 == KNOWN_WAITING || (known & MAC_BITS) != said ? NEIGHBOR_NEWS : NEIGHBOR_NO_NEWS;
+}
+
+static void
+known_update(struct neighbor *n)
+{
+	uint64_t known = 0;
+
+	memcpy(&known, &n->entry.mac, RTE_ETHER_ADDR_LEN);
+	if (n->entry.state == NEIGHBOR_STATIC)
+		known |= (uint64_t)KNOWN_FIXED << 48;
+	else if (n->entry.state == NEIGHBOR_INCOMPLETE)
+		known |= (uint64_t)KNOWN_WAITING << 48;
+	else if (n->entry.state == NEIGHBOR_NONE || n->entry.state == NEIGHBOR_FAILED)
+		known = (uint64_t)KNOWN_FIXED << 48; // nothing that is said would be noted
+	atomic_store_explicit(&n->known, known, memory_order_relaxed);
+}
+
+static void
+state_remove(struct neighbor *n, uint8_t state)
+{
+	TAILQ_REMOVE(&by_state[state], n, by_state);
+	state_counts[state]--;
+}
+
+static void
+state_insert(struct neighbor *n)
+{
+	TAILQ_INSERT_TAIL(&by_state[n->entry.state], n, by_state);
+	state_counts[n->entry.state]++;
+}
+
+static void
+forget(struct neighbor *n)
+{
+	uint32_t index = (uint32_t)(n - (struct neighbor *)neighbors.records);
+
+	neighbor_queue_fail(n);
+	neighbor_unroute(n);
+	if (!n->orphan) {
+		map64_delete(by_address, key_of(n->interface, n->family, n->address));
+		LIST_REMOVE(n, by_interface);
+	}
+	state_remove(n, n->entry.state);
+	neighbor_hop_forget(n);
+	count--;
+	slab_give_later(&neighbors, index);
+}
+
+static bool
+needed(const struct neighbor *n)
+{
+	return n->users > 0 || n->object;
+}
+
+static bool
+evict(void)
+{
+	struct neighbor *n = TAILQ_FIRST(&by_state[NEIGHBOR_FAILED]);
+	unsigned looked = 0;
+
+	while (n && needed(n) && looked++ < EVICTION_SEARCH)
+		n = TAILQ_NEXT(n, by_state);
+	if (!n || needed(n)) {
+		n = TAILQ_FIRST(&by_state[NEIGHBOR_STALE]);
+		for (looked = 0; n && needed(n) && looked < EVICTION_SEARCH; looked++)
+			n = TAILQ_NEXT(n, by_state);
+	}
+	if (!n || needed(n))
+		return false;
+	forget(n);
+	return true;
+}
+
+struct neighbor *
+neighbor_get(uint32_t interface, uint8_t family, const uint8_t address[16])
+{
+	struct neighbor *n = neighbor_find(interface, family, address);
+	uint32_t index;
+
+	if (n)
+		return n;
+	if (count >= NEIGHBOR_MOST && !evict())
+		return NULL;
+	// A slot that was evicted comes back only when no worker can see it: there are some to spare.
+	index = slab_take(&neighbors);
+	if (index == UINT32_MAX)
+		return NULL;
+	n = slab_at(&neighbors, index);
+	n->interface = interface;
+	n->vrf = interface_at(interface)->vrf;
+	n->family = family;
+	memcpy(n->address, address, 16);
+	n->entry.deadline = UINT64_MAX;
+	known_update(n);
+	if (neighbor_hop_make(n, index)) {
+		slab_give(&neighbors, index);
+		return NULL;
+	}
+	if (map64_get(by_address, key_of(interface, family, address)) != MAP64_NONE ||
+		map64_put(by_address, key_of(interface, family, address), index)) {
+		neighbor_hop_forget(n);
+		slab_give(&neighbors, index);
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&by_interface[interface], n, by_interface);
+	state_insert(n);
+	count++;
+	return n;
+}
+
+static void
+ask(const struct neighbor *n, const struct rte_ether_addr *mac)
+{
+	if (n->family == 4)
+		arp_ask(n->interface, n->address, mac);
+	else
+		nd_ask(n->interface, n->address, mac);
+}
+
+// More wait for an answer, or got none, than there may be (somebody scans a network): the oldest are given up.
+static void
+bound(enum neighbor_state state)
+{
+	struct neighbor *n;
+
+	if (state_counts[state] <= NEIGHBOR_UNRESOLVED_MOST)
+		return;
+	n = TAILQ_FIRST(&by_state[state]);
+	if (!needed(n)) {
+		forget(n);
+		return;
+	}
+	state_remove(n, n->entry.state);
+	n->entry.state = NEIGHBOR_NONE;
+	n->entry.deadline = UINT64_MAX;
+	state_insert(n);
+	known_update(n);
+	neighbor_queue_fail(n);
+}
+
+void
+neighbor_event(struct neighbor *n, enum neighbor_event event, const struct neighbor_advert *advert)
+{
+	struct neighbor_entry before = n->entry;
+	unsigned actions = neighbor_next(&n->entry, event, advert, now());
+	bool moved = before.state != n->entry.state;
+
+	// Who waits for its first answer keeps its place, so that the oldest is the first; the others are by deadline.
+	if (moved || (before.deadline != n->entry.deadline && n->entry.state != NEIGHBOR_INCOMPLETE)) {
+		state_remove(n, before.state);
+		state_insert(n);
+	}
+	if (moved || !rte_is_same_ether_addr(&before.mac, &n->entry.mac)) {
+		known_update(n);
+		neighbor_publish(n);
+	}
+	if (actions & NEIGHBOR_ASK_ALL)
+		ask(n, NULL);
+	if (actions & NEIGHBOR_ASK_IT)
+		ask(n, &n->entry.mac);
+	if (!neighbor_usable(before.state) && neighbor_usable(n->entry.state))
+		neighbor_queue_send(n);
+	if (actions & NEIGHBOR_FAIL)
+		neighbor_queue_fail(n);
+	if (actions & NEIGHBOR_FORGET && !needed(n))
+		forget(n);
+	else if (moved && (n->entry.state == NEIGHBOR_INCOMPLETE || n->entry.state == NEIGHBOR_FAILED))
+		bound(n->entry.state);
+}
+
+void
+neighbor_heard(uint32_t interface, uint8_t family, const uint8_t address[16], const struct neighbor_advert *advert)
+{
+	struct neighbor *n = neighbor_find(interface, family, address);
+	struct neighbor_advert a = *advert;
+
+	if (!n)
+		return;
+	// ARP does not say whether a reply was asked for.
+	if (family == 4)
+		a.solicited &= n->entry.state == NEIGHBOR_INCOMPLETE || n->entry.state == NEIGHBOR_PROBE;
+	neighbor_event(n, NEIGHBOR_HEARD, &a);
+}
+
+void
+neighbor_configure(struct neighbor *n, struct object *object, const struct rte_ether_addr *mac)
+{
+	n->object = object;
+	state_remove(n, n->entry.state);
+	n->entry = (struct neighbor_entry){.deadline = UINT64_MAX, .state = NEIGHBOR_NONE};
+	if (mac) {
+		n->entry.state = NEIGHBOR_STATIC;
+		n->entry.mac = *mac;
+	}
+	state_insert(n);
+	known_update(n);
+	neighbor_publish(n);
+	if (mac)
+		neighbor_queue_send(n);
+	else if (!needed(n))
+		forget(n);
+}
+
+uint32_t
+neighbor_hop(uint32_t interface, uint8_t family, const uint8_t address[16])
+{
+	struct neighbor *n;
+
+	if (interface_at(interface)->circuit.port == NO_PORT)
+		return UINT32_MAX;
+	n = neighbor_get(interface, family, address);
+	if (!n)
+		return UINT32_MAX;
+	n->users++;
+	return n->hop;
+}
+
+void
+neighbor_release(uint32_t hop)
+{
+	uint32_t index = neighbor_of_hop(hop);
+	struct neighbor *n = index == UINT32_MAX ? NULL : slab_at(&neighbors, index);
+
+	if (!n || n->users == 0)
+		return;
+	n->users--;
+	// What was learned stays for as long as it is used; nothing is lost with the rest.
+	if (!needed(n) && (n->orphan || !neighbor_usable(n->entry.state)))
+		forget(n);
+}
+
+static void
+used(uint32_t index)
+{
+	struct neighbor *n = slab_at(&neighbors, index);
+
+	if (n->entry.state == NEIGHBOR_STALE)
+		neighbor_event(n, NEIGHBOR_WANTED, NULL);
+}
+
+static void
+expire(enum neighbor_state state, uint64_t time)
+{
+	struct neighbor *n;
+
+	for (unsigned i = 0; i < AT_ONCE && (n = TAILQ_FIRST(&by_state[state])) && n->entry.deadline <= time; i++)
+		neighbor_event(n, NEIGHBOR_TIMEOUT, NULL);
+}
+
+static void
+tick(void *unused)
+{
+	uint64_t time = now();
+	struct neighbor *n, *next;
+	unsigned due = 0;
+
+	neighbor_take_used(AT_ONCE, used);
+	expire(NEIGHBOR_REACHABLE, time);
+	expire(NEIGHBOR_STALE, time);
+	expire(NEIGHBOR_DELAY, time);
+	expire(NEIGHBOR_PROBE, time);
+	expire(NEIGHBOR_FAILED, time);
+	for (n = TAILQ_FIRST(&by_state[NEIGHBOR_INCOMPLETE]); n && due < AT_ONCE; n = next) {
+		next = TAILQ_NEXT(n, by_state);
+		if (n->entry.deadline > time)
+			continue;
+		neighbor_event(n, NEIGHBOR_TIMEOUT, NULL);
+		due++;
+	}
+}
+
+static void
+note_link_locals(uint32_t interface, const struct interface_address *list, unsigned length, bool there)
+{
+	for (unsigned i = 0; i < length; i++) {
+		if (list[i].family != 6 || !ip6_is_link_local(list[i].bytes))
+			continue;
+		if (there)
+			map64_put(link_locals, key_of(interface, 6, list[i].bytes), 1);
+		else
+			map64_delete(link_locals, key_of(interface, 6, list[i].bytes));
+	}
+}
+
+bool
+neighbor_link_local(uint32_t interface, const uint8_t address[16])
+{
+	return link_locals && map64_get(link_locals, key_of(interface, 6, address)) != MAP64_NONE;
+}
+
+static int
+interface_added(uint32_t interface, struct fault *f)
+{
+	const struct interface_detail *d = interface_detail(interface);
+
+	note_link_locals(interface, d->addresses, d->address_count, true);
+	return 0;
+}
+
+static int
+interface_changed(uint32_t interface, const struct interface_address *old, unsigned old_count, struct fault *f)
+{
+	const struct interface_detail *d = interface_detail(interface);
+	struct neighbor *n;
+
+	note_link_locals(interface, old, old_count, false);
+	note_link_locals(interface, d->addresses, d->address_count, true);
+	LIST_FOREACH(n, &by_interface[interface], by_interface)
+	neighbor_publish(n);
+	return 0;
+}
+
+static void
+interface_removed(uint32_t interface)
+{
+	const struct interface_detail *d = interface_detail(interface);
+	struct neighbor *n;
+
+	note_link_locals(interface, d->addresses, d->address_count, false);
+	while ((n = LIST_FIRST(&by_interface[interface]))) {
+		if (!needed(n)) {
+			forget(n);
+			continue;
+		}
+		// A route still leads here; it will let go when it learns that the interface went.
+		map64_delete(by_address, key_of(n->interface, n->family, n->address));
+		LIST_REMOVE(n, by_interface);
+		n->orphan = true;
+		n->object = NULL;
+		state_remove(n, n->entry.state);
+		n->entry = (struct neighbor_entry){.deadline = UINT64_MAX, .state = NEIGHBOR_NONE};
+		state_insert(n);
+		known_update(n);
+		neighbor_publish(n);
+		neighbor_queue_fail(n);
+	}
+}
+
+static struct interface_watcher interface_watcher = {
+	.added = interface_added,
+	.changed = interface_changed,
+	.removed = interface_removed,
+};
+
+static void
+port_changed(struct port *port)
+{
+	struct neighbor *n, *next;
+
+	if (!port->object)
+		return;
+	for (uint32_t i = 0; i < interfaces.used; i++) {
+		const struct interface *in = interface_at(i);
+
+		if (!in->present || in->circuit.port != port->id)
+			continue;
+		for (n = LIST_FIRST(&by_interface[i]); n; n = next) {
+			next = LIST_NEXT(n, by_interface);
+			neighbor_publish(n);
+			if (!port->up)
+				neighbor_event(n, NEIGHBOR_LINK_DOWN, NULL);
+		}
+	}
+}
+
+static struct port_watcher port_watcher = {.changed = port_changed};
+
+int
+neighbor_table_start(void)
+{
+	if (slab_create(&neighbors, sizeof(struct neighbor), NEIGHBOR_MOST + 4096))
+		return -ENOMEM;
+	by_interface = slab_reserve(INTERFACE_LIMIT * sizeof(*by_interface));
+	if (!by_interface || getentropy(secret, sizeof(secret)))
+		return -ENOMEM;
+	for (unsigned i = 0; i < NEIGHBOR_STATES; i++)
+		TAILQ_INIT(&by_state[i]);
+	by_address = map64_create();
+	link_locals = map64_create();
+	if (!by_address || !link_locals)
+		return -ENOMEM;
+	interface_watch(&interface_watcher);
+	port_watch(&port_watcher);
+	loop_every(TICK, tick, NULL);
+	return 0;
+}

@@ -1,0 +1,206 @@
+// What workers see of a neighbour: its hop and its host route. hop.h says in which order a hop may change.
+#include <errno.h>
+#include <string.h>
+
+#include "acl/acl.h"
+#include "core/rcu.h"
+#include "ether/interface.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/neighbor_table.h"
+#include "ip/vrf.h"
+#include "port/port.h"
+
+// Entry number plus one, by hop.
+static uint32_t *entries;
+// A bit for each entry that was stale when a packet was sent to it.
+static _Atomic uint64_t used_bits[(NEIGHBOR_MOST + 4096) / 64];
+
+uint32_t
+neighbor_of_hop(uint32_t hop)
+{
+	return entries && hop < HOP_LIMIT ? entries[hop] - 1 : UINT32_MAX;
+}
+
+// Notes that somebody sends to a neighbour that has not been heard of for a while, so that it is asked (RFC 4861 section
+// 7.3.3). In the chain of stale neighbours only. In: packet->hop. Out: a step of the chain.
+static uint16_t
+neighbor_used(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start = (uint16_t)(start + BURST)) {
+		uint16_t part = RTE_MIN((uint16_t)(count - start), (uint16_t)BURST);
+		uint16_t next[BURST];
+
+		for (uint16_t i = 0; i < part; i++) {
+			struct packet *p = packet_of(packets[start + i]);
+			uint32_t index = neighbor_of_hop(p->hop);
+
+			if (index < NEIGHBOR_MOST + 4096) {
+				_Atomic uint64_t *word = &used_bits[index / 64];
+				uint64_t bit = UINT64_C(1) << index % 64;
+
+				if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
+					atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+			}
+			next[i] = packet_step(p);
+		}
+		node_dispatch(graph, node, packets + start, next, part);
+	}
+	return count;
+}
+
+static struct node neighbor_used_node = {.name = "neighbor-used", .process = neighbor_used};
+NODE_REGISTER(neighbor_used_node)
+
+void
+neighbor_take_used(unsigned most, void (*each)(uint32_t index))
+{
+	for (uint32_t w = 0; w < RTE_DIM(used_bits) && most > 0; w++) {
+		uint64_t bits;
+
+		if (atomic_load_explicit(&used_bits[w], memory_order_relaxed) == 0)
+			continue;
+		bits = atomic_exchange_explicit(&used_bits[w], 0, memory_order_relaxed);
+		for (; bits != 0; bits &= bits - 1) {
+			each(w * 64 + (uint32_t)__builtin_ctzll(bits));
+			most -= most > 0;
+		}
+	}
+}
+
+int
+neighbor_hop_make(struct neighbor *n, uint32_t index)
+{
+	struct hop *hop;
+
+	if (!entries) {
+		entries = slab_reserve(HOP_LIMIT * sizeof(entries[0]));
+		if (!entries)
+			return -ENOMEM;
+	}
+	n->hop = hop_new(HOP_GLEAN);
+	if (n->hop == UINT32_MAX)
+		return -ENOMEM;
+	hop = hop_at(n->hop);
+	hop->chain = neighbor_glean_node.id;
+	hop->interface = n->interface;
+	hop->port = interface_at(n->interface)->circuit.port;
+	hop->mtu = interface_at(n->interface)->mtu;
+	memcpy(hop->address, n->address, 16);
+	entries[n->hop] = index + 1;
+	return 0;
+}
+
+void
+neighbor_hop_forget(struct neighbor *n)
+{
+	uint32_t index = entries[n->hop] - 1;
+
+	entries[n->hop] = 0;
+	atomic_fetch_and_explicit(&used_bits[index / 64], ~(UINT64_C(1) << index % 64), memory_order_relaxed);
+	hop_retire(n->hop);
+	n->hop = NO_HOP;
+}
+
+static void
+set_chain(struct hop *hop, uint64_t chain)
+{
+	__atomic_store_n(&hop->chain, chain, __ATOMIC_RELEASE);
+}
+
+static uint64_t
+usable_chain(const struct neighbor *n)
+{
+	const struct node *steps[3];
+	unsigned count = 0;
+
+	if (interface_at(n->interface)->acl_out != NO_ACL)
+		steps[count++] = &acl_out_node;
+	if (n->entry.state == NEIGHBOR_STALE)
+		steps[count++] = &neighbor_used_node;
+	steps[count++] = n->family == 4 ? &ip4_rewrite_node : &ip6_rewrite_node;
+	return chain_of(steps, count);
+}
+
+static void
+adjacency(struct neighbor *n, struct hop *hop)
+{
+	const struct interface *in = interface_at(n->interface);
+	uint8_t room[32] = {0};
+	unsigned length = interface_header(
+		n->interface, &n->entry.mac, n->family == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6, room);
+
+	if (!n->published || hop->rewrite_length != length || hop->port != in->circuit.port ||
+		memcmp(hop->rewrite + 32 - length, room + 32 - length, length) != 0) {
+		if (n->published) {
+			set_chain(hop, neighbor_glean_node.id);
+			rcu_wait();
+		}
+		hop->port = in->circuit.port;
+		hop->rewrite_length = (uint8_t)length;
+		memcpy(hop->rewrite + 32 - length, room + 32 - length, length);
+	}
+	__atomic_store_n(&hop->mtu, RTE_MIN(in->mtu, ports[in->circuit.port].mtu), __ATOMIC_RELAXED);
+	__atomic_store_n(&hop->kind, HOP_ADJACENCY, __ATOMIC_RELAXED);
+	n->published = true;
+	set_chain(hop, usable_chain(n));
+}
+
+static bool
+on_link(const struct neighbor *n)
+{
+	const struct interface_detail *d = interface_detail(n->interface);
+
+	for (unsigned i = 0; i < d->address_count; i++) {
+		const struct interface_address *a = &d->addresses[i];
+		unsigned bytes = a->length / 8, bits = a->length % 8;
+
+		if (a->family != n->family || memcmp(a->bytes, n->address, bytes) != 0)
+			continue;
+		if (bits == 0 || ((a->bytes[bytes] ^ n->address[bytes]) & (0xff << (8 - bits) & 0xff)) == 0)
+			return true;
+	}
+	return false;
+}
+
+void
+neighbor_unroute(struct neighbor *n)
+{
+	if (n->routed)
+		route_remove(n->vrf, n->family, n->address, n->family == 4 ? 32 : 128, ROUTE_NEIGHBOR);
+	n->routed = false;
+}
+
+static void
+route(struct neighbor *n, bool usable)
+{
+	bool global = n->family == 4 || !ip6_is_link_local(n->address);
+	struct fault f;
+
+	if (!usable || !global || !(n->gleaned || n->object) || !on_link(n)) {
+		neighbor_unroute(n);
+		return;
+	}
+	// Without the route its packets take the way by the main thread, which knows where they go.
+	if (!n->routed)
+		n->routed = route_add(n->vrf, n->family, n->address, n->family == 4 ? 32 : 128, ROUTE_NEIGHBOR, n->hop,
+				    &f) == 0;
+}
+
+void
+neighbor_publish(struct neighbor *n)
+{
+	struct hop *hop = hop_at(n->hop);
+	bool usable = neighbor_usable(n->entry.state) && !n->orphan;
+
+	if (usable) {
+		adjacency(n, hop);
+	} else {
+		set_chain(hop, neighbor_glean_node.id);
+		__atomic_store_n(&hop->kind, HOP_GLEAN, __ATOMIC_RELAXED);
+	}
+	if (n->orphan)
+		neighbor_unroute(n);
+	else
+		route(n, usable);
+}

@@ -1,0 +1,88 @@
+// Whether an address that somebody asks for is ours to answer for: by ARP (RFC 826, RFC 1027) and neighbour solicitation
+// (RFC 4861 section 7.2.4, RFC 4389). The route to it says so. Workers and main thread.
+#include <string.h>
+
+#include "core/packet.h"
+#include "ether/interface.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/neighbor.h"
+#include "ip/vrf.h"
+#include "port/port.h"
+#include "session/session.h"
+
+static const struct hop *
+route_to(uint16_t vrf, uint8_t family, const uint8_t address[16])
+{
+	const struct fib *fib = vrf_fib(vrf, family);
+	uint32_t ip4, hop;
+
+	if (!fib)
+		return hop_at(NO_HOP);
+	memcpy(&ip4, address, sizeof(ip4));
+	hop = family == 4 ? fib4_lookup(fib, ip4) : fib6_lookup(fib, address);
+	if (hop_at(hop)->kind == HOP_SPREAD)
+		hop = hop_at(hop)->spread[0];
+	return hop_at(hop);
+}
+
+static enum neighbor_target
+target_of_session(const struct packet *p, uint8_t family, const uint8_t address[16], const struct hop *hop)
+{
+	if (hop->kind == HOP_LOCAL && hop->flags == 0)
+		return TARGET_OURS;
+	if (!(session_at(p->session)->flags & SESSION_PROXY_ARP) ||
+		(hop->kind == HOP_SESSION && hop->session == p->session))
+		return TARGET_NOBODY;
+	// Its own address is the subscriber's to defend. One that may use any address owns none.
+	if (!(session_at(p->session)->flags & SESSION_ANY_SOURCE) && session_holds(p->session, family, address))
+		return TARGET_NOBODY;
+	return TARGET_PROXY;
+}
+
+static enum neighbor_target
+target_of_interface(const struct packet *p, const struct hop *hop)
+{
+	const struct interface *in = interface_at(p->interface);
+
+	if (hop->kind == HOP_LOCAL && hop->flags == 0 && hop->interface == in->addresses_of)
+		return TARGET_OURS;
+	if (!in->proxy_arp)
+		return TARGET_NOBODY;
+	switch (hop->kind) {
+	case HOP_LOCAL:
+		return hop->flags == 0 ? TARGET_PROXY : TARGET_NOBODY;
+	case HOP_SESSION:
+		return TARGET_PROXY;
+	case HOP_ADJACENCY:
+	case HOP_GLEAN:
+		return hop->interface != p->interface ? TARGET_PROXY : TARGET_NOBODY;
+	default:
+		return TARGET_NOBODY;
+	}
+}
+
+enum neighbor_target
+neighbor_target(const struct packet *p, uint8_t family, const uint8_t address[16])
+{
+	uint8_t made[16];
+
+	if (p->session == NO_SESSION && p->interface == NO_INTERFACE)
+		return TARGET_NOBODY;
+	if (family == 6 && ip6_is_link_local(address)) {
+		link_local_of(&ports[p->port].mac, made);
+		if (memcmp(made, address, 16) == 0)
+			return TARGET_OURS;
+		return p->interface != NO_INTERFACE && neighbor_link_local(p->interface, address) ? TARGET_OURS
+												  : TARGET_NOBODY;
+	}
+	if (p->session != NO_SESSION)
+		return target_of_session(p, family, address, route_to(session_at(p->session)->vrf, family, address));
+	return target_of_interface(p, route_to(p->vrf, family, address));
+}
+
+bool
+neighbor_is_ours(const struct packet *p, uint8_t family, const uint8_t address[16])
+{
+	return neighbor_target(p, family, address) == TARGET_OURS;
+}

@@ -1,0 +1,437 @@
+// Paths: sets of next hops that routes share.
+#include "ip/path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+
+#include "core/packet.h"
+#include "core/rcu.h"
+#include "ip/connected.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/neighbor.h"
+#include "ip/spread.h"
+#include "ip/vrf.h"
+#include "port/port.h"
+
+enum { BUCKETS_SMALLEST = 256, NOBODY = UINT32_MAX };
+
+struct member {
+	struct next_hop wanted;
+	uint32_t interface; // that it is reached by, or NO_INTERFACE
+	uint32_t hop;       // a user of the neighbour's, or the interface's for direct ones; 0: it is not reached
+};
+
+struct path {
+	uint32_t users;
+	uint32_t hop;
+	uint32_t next; // of the same bucket, or NOBODY
+	uint32_t count;
+	uint64_t hash;
+	_Atomic uint32_t *slots; // of several next hops: the hop's table, and whose each slot is
+	uint8_t *owners;
+	uint16_t vrf;
+	uint8_t family;
+	bool moved;
+	struct member members[];
+};
+
+static struct path **paths; // by number; NULL: free
+static uint32_t paths_used, paths_room;
+static uint32_t *unused;
+static uint32_t unused_count;
+static uint32_t *buckets;
+static uint32_t bucket_mask, path_count;
+// Next hops without an interface of their own, and paths of several: only these ever change by themselves.
+static uint32_t floating, spreads;
+
+static bool
+is_direct(const struct next_hop *n)
+{
+	static const uint8_t none[16];
+
+	return memcmp(n->address, none, sizeof(none)) == 0;
+}
+
+static uint64_t
+hash_of(uint16_t vrf, uint8_t family, const struct next_hop *hops, unsigned count)
+{
+	uint64_t h = (uint64_t)vrf << 8 | family;
+
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t words[3] = {[2] = (uint64_t)hops[i].interface << 8 | hops[i].weight};
+
+		memcpy(words, hops[i].address, 16);
+		for (unsigned k = 0; k < RTE_DIM(words); k++) {
+			h = (h ^ words[k]) * 0x9e3779b97f4a7c15u;
+			h ^= h >> 29;
+		}
+	}
+	return h;
+}
+
+static bool
+same(const struct path *path, uint16_t vrf, uint8_t family, const struct next_hop *hops, unsigned count)
+{
+	if (path->vrf != vrf || path->family != family || path->count != count)
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		const struct next_hop *n = &path->members[i].wanted;
+
+		if (memcmp(n->address, hops[i].address, 16) != 0 || n->interface != hops[i].interface ||
+			n->weight != hops[i].weight)
+			return false;
+	}
+	return true;
+}
+
+static const char *
+text_of(uint8_t family, const uint8_t *address, char text[INET6_ADDRSTRLEN])
+{
+	const char *t = inet_ntop(family == 4 ? AF_INET : AF_INET6, address, text, INET6_ADDRSTRLEN);
+
+	return t ? t : "";
+}
+
+static uint32_t
+way_to(const struct path *path, const struct member *member)
+{
+	if (member->wanted.interface != NO_INTERFACE)
+		return member->wanted.interface;
+	return vrf_connected(path->vrf, path->family, member->wanted.address);
+}
+
+// The member's hop on the interface found for it.
+static int
+reach(const struct path *path, struct member *member, uint32_t interface, struct fault *f)
+{
+	char text[INET6_ADDRSTRLEN];
+	uint32_t hop;
+
+	if (interface == NO_INTERFACE)
+		return fault(f, ENOENT, "nextHops: no network of an interface in this VRF holds %s",
+			text_of(path->family, member->wanted.address, text));
+	if (interface_at(interface)->circuit.port == NO_PORT)
+		return fault(f, EINVAL, "nextHops: the interface is a loopback; name one that has a port");
+	if (is_direct(&member->wanted)) {
+		hop = connected_glean(interface, path->family);
+	} else {
+		hop = neighbor_hop(interface, path->family, member->wanted.address);
+		if (hop == UINT32_MAX)
+			return fault(f, ENOSPC, "nextHops: there is no room for another neighbour");
+	}
+	member->interface = interface;
+	member->hop = hop;
+	return 0;
+}
+
+static void
+release_member(const struct member *member)
+{
+	if (member->hop != 0 && !is_direct(&member->wanted))
+		neighbor_release(member->hop);
+}
+
+static bool
+is_up(const struct member *member)
+{
+	uint16_t port = member->hop ? interface_at(member->interface)->circuit.port : NO_PORT;
+
+	return port < PORT_MAX && ports[port].up;
+}
+
+// Give the slots to the next hops that can be used: those whose link is up or, if there is none, those that are reached.
+static void
+spread_out(struct path *path)
+{
+	const struct hop *hop = hop_at(path->hop);
+	unsigned slots = 1u << hop->spread_bits;
+	uint8_t up[PATH_MEMBERS], reached[PATH_MEMBERS];
+	unsigned any_up = 0, any_reached = 0;
+
+	for (unsigned i = 0; i < path->count; i++) {
+		const struct member *m = &path->members[i];
+
+		reached[i] = m->hop ? m->wanted.weight : 0;
+		up[i] = is_up(m) ? m->wanted.weight : 0;
+		any_reached |= reached[i];
+		any_up |= up[i];
+	}
+	if (any_reached != 0)
+		spread_assign(path->owners, slots, any_up != 0 ? up : reached, path->count);
+	for (unsigned i = 0; i < slots; i++)
+		atomic_store_explicit(&path->slots[i],
+			any_reached != 0 ? path->members[path->owners[i]].hop : hop_unreachable(),
+			memory_order_release);
+}
+
+static int
+make_spread(struct path *path, struct fault *f)
+{
+	uint8_t weights[PATH_MEMBERS];
+	unsigned bits, index;
+
+	for (unsigned i = 0; i < path->count; i++)
+		weights[i] = path->members[i].wanted.weight;
+	bits = spread_bits(weights, path->count);
+	path->slots = calloc(1u << bits, sizeof(path->slots[0]));
+	path->owners = malloc(1u << bits);
+	index = path->slots && path->owners ? hop_new(HOP_SPREAD) : UINT32_MAX;
+	if (index == UINT32_MAX)
+		return fault(f, ENOMEM, "nextHops: there is no room for a hop of its own");
+	memset(path->owners, SPREAD_NOBODY, 1u << bits);
+	hop_at(index)->spread_bits = (uint8_t)bits;
+	hop_at(index)->spread = path->slots;
+	path->hop = index;
+	spread_out(path);
+	spreads++;
+	return 0;
+}
+
+static void
+free_slots(void *slots)
+{
+	free(slots);
+}
+
+// A path that no route uses, wholly or partly made.
+static void
+destroy(struct path *path)
+{
+	if (path->count > 1 && path->hop != 0) {
+		hop_retire(path->hop);
+		rcu_retire(free_slots, (void *)path->slots);
+		spreads--;
+	} else {
+		free((void *)path->slots);
+	}
+	free(path->owners);
+	for (unsigned i = 0; i < path->count; i++) {
+		const struct member *m = &path->members[i];
+
+		release_member(m);
+		if (m->wanted.interface == NO_INTERFACE)
+			floating--;
+		else
+			object_unuse(interface_detail(m->wanted.interface)->object);
+	}
+	free(path);
+}
+
+static struct path *
+make(uint16_t vrf, uint8_t family, const struct next_hop *hops, unsigned count, struct fault *f)
+{
+	struct path *path = calloc(1, sizeof(*path) + count * sizeof(path->members[0]));
+	int error = path ? 0 : fault(f, ENOMEM, "there is no memory for the route's next hops");
+
+	if (error)
+		return NULL;
+	*path = (struct path){.vrf = vrf, .family = family, .count = count, .hash = hash_of(vrf, family, hops, count)};
+	for (unsigned i = 0; i < count; i++) {
+		path->members[i] = (struct member){.wanted = hops[i], .interface = NO_INTERFACE};
+		if (hops[i].interface == NO_INTERFACE)
+			floating++;
+		else
+			object_use(interface_detail(hops[i].interface)->object);
+	}
+	for (unsigned i = 0; i < count && error == 0; i++)
+		error = reach(path, &path->members[i], way_to(path, &path->members[i]), f);
+	if (error == 0 && count > 1)
+		error = make_spread(path, f);
+	else if (error == 0)
+		path->hop = path->members[0].hop;
+	if (error == 0)
+		return path;
+	destroy(path);
+	errno = -error;
+	return NULL;
+}
+
+static int
+rehash(void)
+{
+	uint32_t size = buckets ? 4 * (bucket_mask + 1) : BUCKETS_SMALLEST;
+	uint32_t *grown = malloc(size * sizeof(grown[0]));
+
+	if (!grown)
+		return -ENOMEM;
+	memset(grown, 0xff, size * sizeof(grown[0]));
+	for (uint32_t i = 0; i < paths_used; i++) {
+		if (!paths[i])
+			continue;
+		paths[i]->next = grown[paths[i]->hash & (size - 1)];
+		grown[paths[i]->hash & (size - 1)] = i;
+	}
+	free(buckets);
+	buckets = grown;
+	bucket_mask = size - 1;
+	return 0;
+}
+
+// Room for one more path and its number.
+static int
+roomy(void)
+{
+	if (unused_count == 0 && paths_used == paths_room) {
+		uint32_t room = paths_room ? 2 * paths_room : 64;
+		struct path **grown = realloc(paths, room * sizeof(grown[0]));
+		uint32_t *list;
+
+		if (!grown)
+			return -ENOMEM;
+		paths = grown;
+		list = realloc(unused, room * sizeof(list[0]));
+		if (!list)
+			return -ENOMEM;
+		unused = list;
+		paths_room = room;
+	}
+	return !buckets || path_count > bucket_mask ? rehash() : 0;
+}
+
+int
+path_take(uint16_t vrf, uint8_t family, const struct next_hop *next_hops, unsigned count, uint32_t *number,
+	struct fault *f)
+{
+	uint64_t hash = hash_of(vrf, family, next_hops, count);
+	struct path *path;
+
+	if (roomy())
+		return fault(f, ENOMEM, "there is no memory for the route's next hops");
+	for (uint32_t i = buckets[hash & bucket_mask]; i != NOBODY; i = paths[i]->next) {
+		if (paths[i]->hash != hash || !same(paths[i], vrf, family, next_hops, count))
+			continue;
+		paths[i]->users++;
+		*number = i;
+		return 0;
+	}
+	errno = ENOMEM;
+	path = make(vrf, family, next_hops, count, f);
+	if (!path)
+		return -errno;
+	*number = unused_count > 0 ? unused[--unused_count] : paths_used++;
+	path->users = 1;
+	path->next = buckets[hash & bucket_mask];
+	buckets[hash & bucket_mask] = *number;
+	paths[*number] = path;
+	path_count++;
+	return 0;
+}
+
+void
+path_release(uint32_t number)
+{
+	struct path *path = paths[number];
+	uint32_t *link = &buckets[path->hash & bucket_mask];
+
+	if (--path->users > 0)
+		return;
+	while (*link != number)
+		link = &paths[*link]->next;
+	*link = path->next;
+	paths[number] = NULL;
+	unused[unused_count++] = number;
+	path_count--;
+	destroy(path);
+}
+
+uint32_t
+path_hop(uint32_t number)
+{
+	return paths[number]->hop;
+}
+
+bool
+path_moved(uint32_t number)
+{
+	return paths[number]->moved;
+}
+
+static bool
+within(const struct next_hop *n, uint8_t family, const struct interface_address *networks, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		unsigned differs = 0;
+
+		for (unsigned b = 0; b < (family == 4 ? 4 : 16); b++)
+			differs |= (n->address[b] ^ networks[i].bytes[b]) & prefix_mask(networks[i].length, b);
+		if (networks[i].family == family && differs == 0)
+			return true;
+	}
+	return false;
+}
+
+// Members whose hop is exchanged keep the old one in `*old` until nothing leads there any more.
+static unsigned
+reach_again(
+	struct path *path, const struct interface_address *networks, unsigned count, struct member old[PATH_MEMBERS])
+{
+	unsigned exchanged = 0;
+	struct fault ignored;
+
+	for (unsigned i = 0; i < path->count; i++) {
+		struct member *m = &path->members[i];
+		uint32_t interface;
+
+		if (m->wanted.interface != NO_INTERFACE || !within(&m->wanted, path->family, networks, count))
+			continue;
+		interface = way_to(path, m);
+		if (interface == m->interface && m->hop != 0)
+			continue;
+		old[exchanged++] = *m;
+		m->interface = NO_INTERFACE;
+		m->hop = 0;
+		reach(path, m, interface, &ignored);
+	}
+	return exchanged;
+}
+
+void
+path_refresh(const struct interface_address *networks, unsigned count)
+{
+	struct member *old = NULL, some[PATH_MEMBERS];
+	size_t old_count = 0, old_room = 0;
+	bool any_moved = false;
+
+	if (count > 0 ? floating == 0 : spreads == 0)
+		return;
+	for (uint32_t i = 0; i < paths_used; i++) {
+		struct path *path = paths[i];
+		unsigned exchanged;
+
+		if (!path || (count == 0 && path->count == 1))
+			continue;
+		exchanged = reach_again(path, networks, count, some);
+		if (path->count > 1) {
+			if (exchanged > 0 || count == 0)
+				spread_out(path);
+		} else if (exchanged > 0) {
+			path->hop = path->members[0].hop ? path->members[0].hop : hop_unreachable();
+			path->moved = true;
+			any_moved = true;
+		}
+		if (old_count + exchanged > old_room) {
+			size_t room = 2 * (old_count + exchanged) + 64;
+			struct member *grown = realloc(old, room * sizeof(old[0]));
+
+			// Without memory the old neighbours stay for ever, unused.
+			if (!grown)
+				continue;
+			old = grown;
+			old_room = room;
+		}
+		memcpy(old + old_count, some, exchanged * sizeof(some[0]));
+		old_count += exchanged;
+	}
+	if (any_moved)
+		routes_follow();
+	for (uint32_t i = 0; i < paths_used && any_moved; i++)
+		if (paths[i])
+			paths[i]->moved = false;
+	for (size_t i = 0; i < old_count; i++)
+		release_member(&old[i]);
+	free(old);
+}

@@ -1,0 +1,36 @@
+// Routes of several sources for one prefix: which counts, and what waits behind it. Main thread only.
+#pragma once
+
+#include <stdint.h>
+
+enum { PRECEDENCE_SOURCES = 8 };
+
+// One source's route for a prefix. Sources are numbered by strength, 0 the strongest.
+struct precedence_route {
+	uint8_t address[16]; // no bit set past `length`
+	uint32_t hop;        // 0: the slot is free
+	uint16_t vrf;
+	uint8_t length;
+	uint8_t family_source; // family << 4 | source
+};
+
+// An open-addressed hash table by prefix: all routes of a prefix lie in one run of slots.
+struct precedence {
+	struct precedence_route *slots;
+	uint32_t count, mask;
+};
+
+struct precedence_key {
+	uint8_t address[16];
+	uint16_t vrf;
+	uint8_t family;
+	uint8_t length;
+};
+
+// The hop of each source that has a route for the prefix, and which they are, a bit for each.
+unsigned precedence_find(
+	const struct precedence *p, const struct precedence_key *key, uint32_t hops[PRECEDENCE_SOURCES]);
+// Put or replace. 0 or -ENOMEM.
+int precedence_put(struct precedence *p, const struct precedence_key *key, unsigned source, uint32_t hop);
+void precedence_delete(struct precedence *p, const struct precedence_key *key, unsigned source);
+void precedence_clear(struct precedence *p);
