@@ -1,0 +1,442 @@
+// Makes lists ready. rte_acl wants a first field of one byte and then groups of four, in the order in which the tree decides:
+// the protocol's class, the addresses with the one first that says more, ports, and only if some rule asks for them DSCP and
+// TCP flags.
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/resource.h>
+
+#include <rte_memory.h>
+
+#include "acl/list.h"
+
+enum {
+	TUPLES_MIN = 64,  // exact rules from which on a hash table pays
+	RULE_ROOM = 4096, // rules handed to rte_acl at once
+};
+
+static_assert(ACL_BURST == 256, "as many keys as tuples_find takes");
+
+uint64_t acl_build_memory = UINT64_C(2) << 30;
+
+// How one family's keys are laid out.
+struct layout {
+	uint8_t family;
+	uint8_t words;                             // of an address
+	uint8_t source, destination, ports, marks; // offsets in the key
+	uint8_t exact;                             // bytes of a 5-tuple
+};
+
+static const struct layout layout4 = {4, 1, offsetof(struct acl_key4, source), offsetof(struct acl_key4, destination),
+	offsetof(struct acl_key4, source_port), offsetof(struct acl_key4, dscp), EXACT_KEY4};
+static const struct layout layout6 = {6, 4, offsetof(struct acl_key6, source), offsetof(struct acl_key6, destination),
+	offsetof(struct acl_key6, source_port), offsetof(struct acl_key6, dscp), EXACT_KEY6};
+
+// The protocol that a rule holds for in this family, or -1.
+static int
+protocol_of(const struct acl_rule *rule, const struct layout *layout)
+{
+	if (rule->protocol < 0 && rule->reads & RULE_READS_ICMP)
+		return layout->family == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6;
+	return rule->protocol;
+}
+
+static bool
+is_exact(const struct acl_rule *rule, const struct layout *layout)
+{
+	return rule->source_length == layout->words * 32 && rule->destination_length == layout->words * 32 &&
+	       rule->protocol >= 0 && rule->reads == RULE_READS_PORTS && rule->dscp_mask == 0 &&
+	       rule->source_low == rule->source_high && rule->destination_low == rule->destination_high;
+}
+
+static uint32_t
+verdict_of(const struct acl_rule *rule, size_t index)
+{
+	return (uint32_t)(index + 1) << 1 | rule->permit;
+}
+
+// Give each protocol that a rule names a number.
+static int
+number_protocols(
+	struct acl_protocols *protocols, const char *name, const struct acl_rule *rules, size_t count, struct fault *f)
+{
+	static const struct layout *const layouts[] = {&layout4, &layout6};
+	unsigned numbers = 0;
+
+	for (unsigned protocol = 0; protocol < 256; protocol++)
+		protocols->class_of[protocol] = protocol_has_ports((uint8_t)protocol) ? CLASS_HAS_PORTS : 0;
+	for (size_t i = 0; i < count; i++) {
+		for (unsigned l = 0; l < 2; l++) {
+			int protocol = protocol_of(&rules[i], layouts[l]);
+
+			if (rules[i].reads && protocol >= 0)
+				protocols->read[protocol] = true;
+			if (protocol < 0 || protocols->class_of[protocol] & CLASS_NUMBER)
+				continue;
+			if (numbers == CLASS_NUMBER)
+				return fault(f, E2BIG,
+					"acl %.63s, rule %zu, protocol: %d is one more than the %d different protocols "
+					"that "
+					"a list can name",
+					name, i + 1, protocol, CLASS_NUMBER);
+			protocols->class_of[protocol] |= (uint8_t)++numbers;
+			protocols->named = true;
+		}
+		if (rules[i].reads & RULE_READS_PORTS && rules[i].protocol < 0) {
+			for (unsigned protocol = 0; protocol < 256; protocol++)
+				protocols->read[protocol] |= protocol_has_ports((uint8_t)protocol);
+			protocols->named = true;
+		}
+	}
+	return 0;
+}
+
+// The class field of a rule: which bits count, and what they are.
+static void
+class_field(const struct acl_protocols *protocols, const struct acl_rule *rule, const struct layout *layout,
+	struct rte_acl_field *field)
+{
+	int protocol = protocol_of(rule, layout);
+
+	if (protocol >= 0) {
+		field->value.u8 = protocols->class_of[protocol];
+		field->mask_range.u8 = rule->reads ? 0xff : CLASS_NUMBER;
+	} else if (rule->reads) {
+		field->value.u8 = CLASS_HAS_PORTS;
+		field->mask_range.u8 = CLASS_HAS_PORTS | CLASS_UNREADABLE;
+	}
+	field->value.u8 &= field->mask_range.u8;
+}
+
+static void
+address_fields(const uint8_t *address, unsigned length, unsigned words, struct rte_acl_field *fields)
+{
+	for (unsigned word = 0; word < words; word++) {
+		unsigned bits = length > word * 32 ? length - word * 32 : 0;
+		uint32_t value;
+
+		memcpy(&value, address + word * 4, 4);
+		fields[word].value.u32 = rte_be_to_cpu_32(value);
+		fields[word].mask_range.u32 = bits > 32 ? 32 : bits;
+	}
+}
+
+// Which of a family's rules the tree gets, and what they need.
+struct selection {
+	const struct acl_rule *rules;
+	const uint32_t *indexes; // of those in the tree, ascending
+	size_t count;
+	bool destination_first;
+	bool marks; // DSCP or TCP flags count
+};
+
+static unsigned
+define_fields(struct rte_acl_config *config, const struct layout *layout, const struct selection *selection)
+{
+	uint8_t addresses[2] = {layout->source, layout->destination};
+	struct rte_acl_field_def *def = config->defs;
+	uint8_t input = 0;
+
+	*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, input++, 0};
+	for (unsigned which = 0; which < 2; which++) {
+		uint8_t offset = addresses[selection->destination_first ? !which : which];
+
+		for (unsigned word = 0; word < layout->words; word++)
+			*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_MASK, 4, 0, input++, offset + word * 4};
+	}
+	*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_RANGE, 2, 0, input, layout->ports};
+	*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_RANGE, 2, 0, input++, layout->ports + 2u};
+	if (selection->marks) {
+		*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, input, layout->marks};
+		*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, input, layout->marks + 1u};
+		*def++ = (struct rte_acl_field_def){RTE_ACL_FIELD_TYPE_BITMASK, 2, 0, input, layout->marks + 2u};
+	}
+	config->num_categories = 1;
+	config->num_fields = (uint32_t)(def - config->defs);
+	for (unsigned i = 0; i < config->num_fields; i++)
+		config->defs[i].field_index = (uint8_t)i;
+	return config->num_fields;
+}
+
+static void
+write_rule(struct rte_acl_rule *to, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct selection *selection, size_t position)
+{
+	uint32_t index = selection->indexes[position];
+	const struct acl_rule *rule = &selection->rules[index];
+	struct rte_acl_field *field = to->field;
+	unsigned source = selection->destination_first ? layout->words : 0;
+
+	to->data.category_mask = 1;
+	to->data.priority = (int32_t)(selection->count - position);
+	to->data.userdata = verdict_of(rule, index);
+	class_field(protocols, rule, layout, field++);
+	address_fields(rule->source, rule->source_length, layout->words, field + source);
+	address_fields(rule->destination, rule->destination_length, layout->words, field + layout->words - source);
+	field += 2 * layout->words;
+	*field++ = (struct rte_acl_field){.value.u16 = rule->source_low, .mask_range.u16 = rule->source_high};
+	*field++ = (struct rte_acl_field){.value.u16 = rule->destination_low, .mask_range.u16 = rule->destination_high};
+	if (selection->marks) {
+		*field++ = (struct rte_acl_field){.value.u8 = rule->dscp, .mask_range.u8 = rule->dscp_mask};
+		*field++ = (struct rte_acl_field){.value.u8 = rule->flags, .mask_range.u8 = rule->flags_mask};
+	}
+}
+
+// Hand the selected rules over, some at a time.
+static int
+add_rules(struct rte_acl_ctx *tree, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct selection *selection, unsigned fields)
+{
+	size_t size = RTE_ACL_RULE_SZ(fields);
+	uint8_t *room = malloc(RULE_ROOM * size);
+	int rc = room ? 0 : -ENOMEM;
+
+	for (size_t start = 0; rc == 0 && start < selection->count; start += RULE_ROOM) {
+		size_t some = selection->count - start < RULE_ROOM ? selection->count - start : RULE_ROOM;
+
+		memset(room, 0, some * size);
+		for (size_t i = 0; i < some; i++)
+			write_rule((struct rte_acl_rule *)(void *)(room + i * size), protocols, layout, selection,
+				start + i);
+		rc = rte_acl_add_rules(tree, (const struct rte_acl_rule *)(const void *)room, (uint32_t)some);
+	}
+	free(room);
+	return rc;
+}
+
+// The value in bytes of a line such as "VmData:   1234 kB" in a file of /proc; 0 if it is not there.
+static uint64_t
+proc_value(const char *path, const char *key)
+{
+	FILE *file = fopen(path, "r");
+	char line[128];
+	uint64_t value = 0;
+
+	while (file && value == 0 && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, key, strlen(key)) == 0)
+			value = strtoull(line + strlen(key), NULL, 10) * 1024;
+	}
+	if (file)
+		fclose(file);
+	return value;
+}
+
+// While rte_acl builds, it takes memory of the C library without any bound, and rules that overlap in the worst way make it
+// take all there is. So the process gets a limit for that time: workers take no memory, and nothing else runs here.
+static int
+build_within(struct rte_acl_ctx *tree, const struct rte_acl_config *config)
+{
+	uint64_t now = proc_value("/proc/self/status", "VmData:");
+	uint64_t room = RTE_MIN(acl_build_memory, proc_value("/proc/meminfo", "MemAvailable:") / 2);
+	struct rlimit before, during;
+	int rc;
+
+	if (getrlimit(RLIMIT_DATA, &before) != 0)
+		return -errno;
+	during = before;
+	during.rlim_cur = RTE_MIN(before.rlim_cur, now + room);
+	if (setrlimit(RLIMIT_DATA, &during) != 0)
+		return -errno;
+	rc = rte_acl_build(tree, config);
+	setrlimit(RLIMIT_DATA, &before);
+	return rc;
+}
+
+static int
+create_tree(struct rte_acl_ctx **made, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct selection *selection)
+{
+	// Two contexts of one name would be one context.
+	static uint64_t serial;
+	static const enum rte_acl_classify_alg widest[] = {RTE_ACL_CLASSIFY_AVX512X32, RTE_ACL_CLASSIFY_AVX512X16,
+		RTE_ACL_CLASSIFY_AVX2, RTE_ACL_CLASSIFY_SSE, RTE_ACL_CLASSIFY_NEON, RTE_ACL_CLASSIFY_SCALAR};
+	struct rte_acl_config config = {0};
+	unsigned fields = define_fields(&config, layout, selection);
+	char name[RTE_ACL_NAMESIZE];
+	struct rte_acl_param param = {.name = name,
+		.socket_id = SOCKET_ID_ANY,
+		.rule_size = RTE_ACL_RULE_SZ(fields),
+		.max_rule_num = (uint32_t)selection->count};
+	struct rte_acl_ctx *tree;
+	int rc;
+
+	snprintf(name, sizeof(name), "list-%" PRIu64, serial++);
+	tree = rte_acl_create(&param);
+	if (!tree)
+		return -ENOMEM;
+	rc = add_rules(tree, protocols, layout, selection, fields);
+	if (rc == 0)
+		rc = build_within(tree, &config);
+	if (rc != 0) {
+		rte_acl_free(tree);
+		return rc;
+	}
+	for (unsigned i = 0; i < RTE_DIM(widest) && rte_acl_set_ctx_classify(tree, widest[i]) != 0; i++)
+		;
+	*made = tree;
+	return 0;
+}
+
+static void
+add_tuple(struct tuples *tuples, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct acl_rule *rule, uint32_t verdict)
+{
+	uint8_t key[EXACT_KEY6] = {protocols->class_of[rule->protocol]};
+	uint16_t source = rte_cpu_to_be_16(rule->source_low), destination = rte_cpu_to_be_16(rule->destination_low);
+
+	memcpy(key + layout->source, rule->source, layout->words * 4u);
+	memcpy(key + layout->destination, rule->destination, layout->words * 4u);
+	memcpy(key + layout->ports, &source, 2);
+	memcpy(key + layout->ports + 2, &destination, 2);
+	tuples_add(tuples, key, verdict);
+}
+
+static int
+create_tuples(struct tuples **made, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct acl_rule *rules, const uint32_t *indexes, size_t count)
+{
+	struct tuples *tuples = tuples_create(count, layout->exact);
+
+	if (!tuples)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		add_tuple(tuples, protocols, layout, &rules[indexes[i]], verdict_of(&rules[indexes[i]], indexes[i]));
+	*made = tuples;
+	return 0;
+}
+
+static int
+create_part(struct acl_part *part, const struct acl_list *list, const struct layout *layout,
+	const struct acl_rule *rules, size_t count, uint32_t *indexes)
+{
+	struct selection selection = {.rules = rules, .indexes = indexes};
+	uint64_t source_bits = 0, destination_bits = 0;
+	// Exact rules are collected from the end of the room.
+	size_t exact = 0, mine = 0, last = count;
+	int rc;
+
+	// Rules at the end that say what is done anyway say nothing.
+	while (last > 0 && (rules[last - 1].permit == list->otherwise ||
+				   (rules[last - 1].family != 0 && rules[last - 1].family != layout->family)))
+		last--;
+	for (size_t i = 0; i < last; i++)
+		exact += is_exact(&rules[i], layout) && rules[i].family == layout->family;
+	if (exact < TUPLES_MIN)
+		exact = 0;
+	mine = exact;
+	for (size_t i = 0, tuple = 0; i < last; i++) {
+		const struct acl_rule *rule = &rules[i];
+
+		if (rule->family != 0 && rule->family != layout->family)
+			continue;
+		if (exact > 0 && is_exact(rule, layout)) {
+			indexes[tuple++] = (uint32_t)i;
+			continue;
+		}
+		indexes[mine++] = (uint32_t)i;
+		source_bits += rule->source_length;
+		destination_bits += rule->destination_length;
+		selection.marks |= rule->dscp_mask != 0 || rule->flags_mask != 0;
+	}
+	rc = exact > 0 ? create_tuples(&part->tuples, &list->protocols, layout, rules, indexes, exact) : 0;
+	selection.indexes = indexes + exact;
+	selection.count = mine - exact;
+	selection.destination_first = destination_bits > source_bits;
+	if (rc == 0 && selection.count > 0)
+		rc = create_tree(&part->tree, &list->protocols, layout, &selection);
+	return rc;
+}
+
+int
+acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise, struct acl_list **made,
+	struct fault *f)
+{
+	struct acl_list *list = calloc(1, sizeof(*list));
+	uint32_t *indexes = calloc(count + 1, sizeof(*indexes));
+	int rc = list && indexes ? 0 : -ENOMEM;
+
+	if (rc == 0) {
+		list->otherwise = otherwise;
+		rc = number_protocols(&list->protocols, name, rules, count, f);
+	}
+	if (rc == -E2BIG)
+		goto out;
+	if (rc == 0)
+		rc = create_part(&list->v4, list, &layout4, rules, count, indexes);
+	if (rc == 0)
+		rc = create_part(&list->v6, list, &layout6, rules, count, indexes);
+	if (rc == -ENOMEM)
+		fault(f, ENOMEM,
+			"acl %.63s, rules: no memory left for %zu rules: they need more --memory, or overlap in too "
+			"many ways",
+			name, count);
+	else if (rc != 0)
+		fault(f, -rc, "acl %.63s, rules: %zu rules cannot be made into a tree: %s", name, count, strerror(-rc));
+out:
+	free(indexes);
+	if (rc == 0)
+		*made = list;
+	else
+		acl_list_destroy(list);
+	return rc;
+}
+
+void
+acl_list_destroy(struct acl_list *list)
+{
+	if (!list)
+		return;
+	rte_acl_free(list->v4.tree);
+	rte_acl_free(list->v6.tree);
+	tuples_destroy(list->v4.tuples);
+	tuples_destroy(list->v6.tuples);
+	free(list);
+}
+
+static inline void
+decide(const struct acl_list *list, const struct acl_part *part, const void *keys, size_t stride, unsigned count,
+	bool *permitted)
+{
+	uint32_t verdicts[ACL_BURST], exact[ACL_BURST];
+
+	if (part->tree) {
+		const uint8_t *data[ACL_BURST];
+
+		for (unsigned i = 0; i < count; i++)
+			data[i] = (const uint8_t *)keys + i * stride;
+		rte_acl_classify(part->tree, data, verdicts, count, 1);
+	}
+	if (part->tuples) {
+		tuples_find(part->tuples, keys, stride, count, exact);
+		// One less turns "none" into the last.
+		for (unsigned i = 0; part->tree && i < count; i++)
+			verdicts[i] = RTE_MIN(verdicts[i] - 1, exact[i] - 1) + 1;
+	}
+	if (!part->tree && !part->tuples) {
+		memset(permitted, list->otherwise, count);
+		return;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		uint32_t verdict = part->tree ? verdicts[i] : exact[i];
+
+		permitted[i] = verdict != 0 ? verdict & 1 : list->otherwise;
+	}
+}
+
+void
+acl_list_decide4(const struct acl_list *list, const struct acl_key4 *keys, unsigned count, bool *permitted)
+{
+	decide(list, &list->v4, keys, sizeof(*keys), count, permitted);
+}
+
+void
+acl_list_decide6(const struct acl_list *list, const struct acl_key6 *keys, unsigned count, bool *permitted)
+{
+	decide(list, &list->v6, keys, sizeof(*keys), count, permitted);
+}

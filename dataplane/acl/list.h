@@ -1,0 +1,41 @@
+// A list of rules made ready for workers: exact 5-tuples in a hash table when there are many, all others in a tree of
+// DPDK's rte_acl, for each family. Made aside, then only read.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_acl.h>
+
+#include "acl/key.h"
+#include "acl/rule.h"
+#include "acl/tuples.h"
+
+enum { ACL_BURST = 256 };
+
+// What finds the first rule that matches. Either may be NULL. They find a rule's verdict: twice its number (from 1), and one
+// more if it permits; the least of two verdicts is the first rule's.
+struct acl_part {
+	struct rte_acl_ctx *tree;
+	struct tuples *tuples;
+};
+
+struct acl_list {
+	struct acl_part v4, v6;
+	bool otherwise; // permit what no rule matches
+	struct acl_protocols protocols;
+};
+
+// Most memory, in bytes, that making a tree may take for a while. Two gigabytes are good for some 100,000 rules of any sort, and
+// are used up in seconds.
+extern uint64_t acl_build_memory;
+
+// 0, or a negative errno with the fault explained; `name` is for that. Needs the EAL.
+int acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
+	struct acl_list **made, struct fault *f);
+void acl_list_destroy(struct acl_list *list);
+
+// Whether each of up to ACL_BURST keys is permitted.
+void acl_list_decide4(const struct acl_list *list, const struct acl_key4 *keys, unsigned count, bool *permitted);
+void acl_list_decide6(const struct acl_list *list, const struct acl_key6 *keys, unsigned count, bool *permitted);

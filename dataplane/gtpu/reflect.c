@@ -1,0 +1,123 @@
+// The table of reflective QoS rules.
+#include "gtpu/reflect.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/slab.h"
+#include "ip/header.h"
+
+enum { SETS = 1 << 15, WAYS = 8, QFI_BITS = 6, TIME_BITS = 18 };
+
+static const uint64_t TIME_MASK = (1u << TIME_BITS) - 1;
+static const uint64_t TAG_MASK = ~0ull << (QFI_BITS + TIME_BITS);
+
+static uint64_t (*sets)[WAYS];
+static uint64_t secret[3];
+
+static uint64_t
+mix(uint64_t a, uint64_t b)
+{
+	unsigned __int128 product = (unsigned __int128)(a ^ secret[0]) * (b ^ secret[1]);
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+uint64_t
+reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink)
+{
+	uint64_t from[2] = {0}, to[2] = {0}, flow;
+	uint32_t ports = 0;
+	uint8_t protocol;
+	size_t header;
+	bool first = true;
+
+	if (length < sizeof(struct ip4_header))
+		return 0;
+	if (ip[0] >> 4 == 4) {
+		const struct ip4_header *ip4 = (const struct ip4_header *)ip;
+
+		memcpy(from, &ip4->source, 4);
+		memcpy(to, &ip4->destination, 4);
+		protocol = ip4->protocol;
+		header = ip4_header_length(ip4);
+		first = (ip4->fragment & RTE_BE16(IP4_MF | IP4_OFFSET)) == 0;
+	} else {
+		const struct ip6_header *ip6 = (const struct ip6_header *)ip;
+
+		if (ip[0] >> 4 != 6 || length < sizeof(*ip6))
+			return 0;
+		memcpy(from, ip6->source, 16);
+		memcpy(to, ip6->destination, 16);
+		protocol = ip6->next_header;
+		header = sizeof(*ip6);
+	}
+	if (first && (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP) && length >= header + sizeof(ports)) {
+		memcpy(&ports, ip + header, sizeof(ports));
+		if (downlink)
+			ports = ports << 16 | ports >> 16;
+	}
+	flow = mix(downlink ? to[0] : from[0], downlink ? to[1] : from[1]);
+	flow = mix(flow ^ (downlink ? from[0] : to[0]), secret[2] ^ (downlink ? from[1] : to[1]));
+	flow = mix(flow ^ session, (uint64_t)protocol << 32 | ports);
+	return flow | 1ull << 63;
+}
+
+static uint64_t *
+set_of(uint64_t flow)
+{
+	return sets[flow & (SETS - 1)];
+}
+
+// The digest's low bits chose the set; the rest is the tag.
+static uint64_t
+age_of(uint64_t rule, uint32_t now)
+{
+	return (now - (rule & TIME_MASK)) & TIME_MASK;
+}
+
+void
+reflect_learn(uint64_t flow, uint8_t qfi, uint32_t now)
+{
+	uint64_t *set = set_of(flow), oldest = 0, rule;
+	unsigned place = 0;
+
+	for (unsigned i = 0; i < WAYS; i++) {
+		rule = __atomic_load_n(&set[i], __ATOMIC_RELAXED);
+		if (((rule ^ flow) & TAG_MASK) == 0) {
+			place = i;
+			break;
+		}
+		if (rule == 0 || age_of(rule, now) >= oldest) {
+			oldest = rule == 0 ? UINT64_MAX : age_of(rule, now);
+			place = i;
+		}
+	}
+	rule = (flow & TAG_MASK) | (uint64_t)(qfi & ((1u << QFI_BITS) - 1)) << TIME_BITS | (now & TIME_MASK);
+	if (__atomic_load_n(&set[place], __ATOMIC_RELAXED) != rule)
+		__atomic_store_n(&set[place], rule, __ATOMIC_RELAXED);
+}
+
+int
+reflect_find(uint64_t flow, uint32_t now)
+{
+	const uint64_t *set = set_of(flow);
+
+	for (unsigned i = 0; i < WAYS; i++) {
+		uint64_t rule = __atomic_load_n(&set[i], __ATOMIC_RELAXED);
+
+		if (((rule ^ flow) & TAG_MASK) == 0 && age_of(rule, now) <= REFLECT_SECONDS)
+			return (int)(rule >> TIME_BITS & ((1u << QFI_BITS) - 1));
+	}
+	return REFLECT_NONE;
+}
+
+int
+reflect_start(void)
+{
+	sets = slab_reserve(SETS * sizeof(sets[0]));
+	if (!sets)
+		return -ENOMEM;
+	return getentropy(secret, sizeof(secret)) ? -errno : 0;
+}

@@ -1,0 +1,31 @@
+// Reflective QoS (TS 23.501 section 5.7.5): a downlink packet with the RQI set makes a rule for its flow, and uplink packets
+// of that flow get its QFI for as long as the rule is kept alive.
+//
+// Rules are in one table of a fixed size that all workers share. A rule is a single word: a digest of session and flow, the
+// QFI, and the second it was last made. A set of eight is a cache line; a new rule takes the place of the oldest.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rte_cycles.h>
+
+// The RQ timer where nothing else is signalled, in seconds.
+enum { REFLECT_SECONDS = 60, REFLECT_NONE = -1 };
+
+int reflect_start(void);
+
+static inline uint32_t
+reflect_now(void)
+{
+	return (uint32_t)(rte_rdtsc() / rte_get_tsc_hz()) + 1;
+}
+
+// A digest of the session and the uplink flow of an IP packet, of which `length` bytes can be read: addresses, protocol and, of
+// TCP and UDP, ports. `downlink`: the packet goes the other way. 0: it is no IP packet that this can be told of.
+uint64_t reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink);
+
+void reflect_learn(uint64_t flow, uint8_t qfi, uint32_t now);
+// The QFI, or REFLECT_NONE.
+int reflect_find(uint64_t flow, uint32_t now);

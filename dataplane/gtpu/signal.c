@@ -1,0 +1,150 @@
+// Answers to GTP-U's own messages and to packets that nobody knows (TS 29.281 section 7).
+#include "gtpu/signal.h"
+
+#include <string.h>
+
+#include <rte_cycles.h>
+
+#include "core/punt.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+
+enum {
+	ANSWERS_A_SECOND = 100, // of a worker
+	PUNTS_A_SECOND = 6400,  // never the narrower of the two
+};
+
+DROP(drop_unknown_teid, "gtpu-unknown-teid", "A GTP-U packet for a TEID that no session has.")
+DROP(drop_extension, "gtpu-unknown-extension",
+	"A GTP-U packet with an extension header that must be understood and is not (TS 29.281 section 5.2.1).")
+DROP(drop_echo, "gtpu-echo-unanswerable", "There was no room in the buffer of a GTP-U echo request for its response.")
+
+void
+gtpu_ends_of(const uint8_t *ip, struct gtpu_ends *ends)
+{
+	*ends = (struct gtpu_ends){.family = ip[0] >> 4};
+	if (ends->family == 4) {
+		const struct ip4_header *ip4 = (const struct ip4_header *)ip;
+
+		memcpy(ends->local, &ip4->destination, sizeof(ip4->destination));
+		memcpy(ends->remote, &ip4->source, sizeof(ip4->source));
+	} else {
+		const struct ip6_header *ip6 = (const struct ip6_header *)ip;
+
+		memcpy(ends->local, ip6->destination, sizeof(ends->local));
+		memcpy(ends->remote, ip6->source, sizeof(ends->remote));
+	}
+}
+
+static uint16_t
+source_port(const uint8_t *udp)
+{
+	return (uint16_t)(udp[0] << 8 | udp[1]);
+}
+
+// Make the buffer hold `bytes` and nothing else, and have it looked up.
+static bool
+fill(struct rte_mbuf *m, const uint8_t *bytes, unsigned length, uint8_t family)
+{
+	struct packet *p = packet_of(m);
+
+	if (m->next) {
+		rte_pktmbuf_free(m->next);
+		m->next = NULL;
+		m->nb_segs = 1;
+	}
+	if (length > (unsigned)m->buf_len - m->data_off)
+		return false;
+	m->data_len = (uint16_t)length;
+	m->pkt_len = length;
+	memcpy(rte_pktmbuf_mtod(m, void *), bytes, length);
+	p->flags = PACKET_OURS;
+	p->family = family;
+	p->l2_length = 0;
+	return true;
+}
+
+uint16_t
+gtpu_echo(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t sequence)
+{
+	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint8_t room[GTPU_MESSAGE_MAX], elements[2];
+	struct gtpu_ends ends;
+	unsigned length;
+
+	gtpu_ends_of(ip, &ends);
+	length = gtpu_write_message(room, &ends, source_port(ip + udp), GTPU_ECHO_RESPONSE, sequence, elements,
+		gtpu_echo_response(elements));
+	if (!fill(m, room, length, ends.family))
+		return packet_drop(p, &drop_echo);
+	return ends.family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;
+}
+
+// Main thread: answer the sender of this packet, then drop it by name.
+static void
+answer(struct rte_mbuf *m, uint8_t type, const struct drop *reason)
+{
+	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint8_t room[GTPU_MESSAGE_MAX], elements[32];
+	struct gtpu_packet packet;
+	struct gtpu_ends ends;
+	struct rte_mbuf *sent;
+	uint16_t length;
+	unsigned udp = gtpu_find_udp(ip, m->data_len, m->pkt_len, &length), size;
+
+	if (udp == 0 || !(sent = packet_new())) {
+		drop_now(m, reason);
+		return;
+	}
+	gtpu_parse(ip + udp + UDP_HEADER, m->data_len - udp - UDP_HEADER, length, &packet);
+	gtpu_ends_of(ip, &ends);
+	size = type == GTPU_ERROR_INDICATION ? gtpu_error_indication(elements, packet.teid, &ends)
+					     : gtpu_supported_extensions(elements);
+	size = gtpu_write_message(room, &ends, GTPU_PORT, type, 0, elements, size);
+	packet_of(sent)->vrf = packet_of(m)->vrf;
+	drop_now(m, reason);
+	if (fill(sent, room, size, ends.family))
+		inject(sent, ends.family == 4 ? &ip4_lookup_node : &ip6_lookup_node);
+	else
+		rte_pktmbuf_free(sent);
+}
+
+static void
+tell_teid(struct rte_mbuf *m)
+{
+	answer(m, GTPU_ERROR_INDICATION, &drop_unknown_teid);
+}
+
+static void
+tell_extension(struct rte_mbuf *m)
+{
+	answer(m, GTPU_SUPPORTED_EXTENSIONS, &drop_extension);
+}
+
+PUNT(punt_teid, "gtpu-unknown-teid", PUNTS_A_SECOND, tell_teid)
+PUNT(punt_extension, "gtpu-unknown-extension", PUNTS_A_SECOND, tell_extension)
+
+static RTE_DEFINE_PER_LCORE(uint64_t, next_answer); // TSC
+
+static bool
+may_answer(void)
+{
+	uint64_t now = rte_rdtsc();
+
+	if (now < RTE_PER_LCORE(next_answer))
+		return false;
+	RTE_PER_LCORE(next_answer) = now + rte_get_tsc_hz() / ANSWERS_A_SECOND;
+	return true;
+}
+
+uint16_t
+gtpu_tell_unknown_teid(struct packet *p)
+{
+	return may_answer() ? packet_punt(p, &punt_teid) : packet_drop(p, &drop_unknown_teid);
+}
+
+uint16_t
+gtpu_tell_unknown_extension(struct packet *p)
+{
+	return may_answer() ? packet_punt(p, &punt_extension) : packet_drop(p, &drop_extension);
+}

@@ -1,0 +1,272 @@
+// The GTP-U core of sessions: its spec, our ends, and the table of TEIDs.
+#include "gtpu/tunnel.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "gtpu/reflect.h"
+#include "ip/header.h"
+#include "ip/local.h"
+#include "ip/vrf.h"
+#include "session.pb-c.h"
+
+// What only the main thread needs of a tunnel.
+struct tunnel_detail {
+	struct object *vrf;
+	uint64_t key; // in gtpu_teids, 0 if it is another tunnel's by now
+	uint32_t endpoint;
+};
+
+struct slab gtpu_tunnels;
+struct map64 *gtpu_teids;
+
+static struct slab endpoints;
+static struct map64 *endpoint_numbers; // from endpoint_key()
+static uint64_t endpoint_secret[2];
+static struct tunnel_detail *details;
+
+static struct gtpu_endpoint *
+endpoint_at(uint32_t index)
+{
+	return slab_at(&endpoints, index);
+}
+
+// VRF and IPv4 address as they are; of an IPv6 address a digest, so that the endpoint itself must be compared.
+static uint64_t
+endpoint_key(uint16_t vrf, uint8_t family, const uint8_t *address)
+{
+	uint64_t words[2] = {0};
+
+	memcpy(words, address, family == 4 ? 4 : 16);
+	if (family == 6) {
+		for (unsigned i = 0; i < 2; i++) {
+			unsigned __int128 product = (unsigned __int128)(words[0] ^ endpoint_secret[0] ^ words[1] * i) *
+						    (endpoint_secret[1] | 1);
+
+			words[0] = (uint64_t)product ^ (uint64_t)(product >> 64);
+		}
+	}
+	return (words[0] ^ (uint64_t)vrf << 40) | 1ull << 63;
+}
+
+static bool
+endpoint_is(const struct gtpu_endpoint *e, uint16_t vrf, uint8_t family, const uint8_t *address)
+{
+	return e->vrf == vrf && e->family == family && memcmp(e->address, address, family == 4 ? 4 : 16) == 0;
+}
+
+uint32_t
+gtpu_endpoint_find(uint16_t vrf, uint8_t family, const uint8_t *address)
+{
+	uint32_t index = map64_get(endpoint_numbers, endpoint_key(vrf, family, address));
+
+	return index != MAP64_NONE && endpoint_is(endpoint_at(index), vrf, family, address) ? index : NO_ENDPOINT;
+}
+
+static int
+endpoint_use(uint16_t vrf, const struct gtpu_ends *ends, uint32_t *index, struct fault *f)
+{
+	uint64_t key = endpoint_key(vrf, ends->family, ends->local);
+	struct gtpu_endpoint *e;
+
+	*index = map64_get(endpoint_numbers, key);
+	if (*index != MAP64_NONE) {
+		if (!endpoint_is(endpoint_at(*index), vrf, ends->family, ends->local))
+			return fault(f, ENOSPC,
+				"gtpu.localAddress: its digest is another address's; choose another address");
+		endpoint_at(*index)->tunnels++;
+		return 0;
+	}
+	*index = slab_take(&endpoints);
+	if (*index == UINT32_MAX)
+		return fault(
+			f, ENOSPC, "gtpu.localAddress: %d addresses of ours are the most there can be", ENDPOINT_LIMIT);
+	e = endpoint_at(*index);
+	*e = (struct gtpu_endpoint){.vrf = vrf, .family = ends->family, .tunnels = 1};
+	memcpy(e->address, ends->local, sizeof(e->address));
+	if (map64_put(endpoint_numbers, key, *index)) {
+		slab_give(&endpoints, *index);
+		return fault(f, ENOMEM, "gtpu.localAddress: there is no memory for it");
+	}
+	return 0;
+}
+
+static void
+endpoint_unuse(uint32_t index)
+{
+	struct gtpu_endpoint *e = endpoint_at(index);
+
+	if (--e->tunnels > 0)
+		return;
+	map64_delete(endpoint_numbers, endpoint_key(e->vrf, e->family, e->address));
+	slab_give_later(&endpoints, index);
+}
+
+static int
+parse_end(const char *text, const char *field, uint8_t *family, uint8_t address[16], struct fault *f)
+{
+	if (text[0] == '\0')
+		return fault(f, EINVAL, "%s: must be there; \"192.0.2.1\" would be one", field);
+	if (address_parse(text, address, family))
+		return fault(f, EINVAL, "%s: \"%.64s\" is not an IP address; \"192.0.2.1\" or \"2001:db8::1\" would be",
+			field, text);
+	if (*family == 4 ? address[0] >= 224 || address[0] == 0
+			 : ip6_is_multicast(address) || ip6_is_unspecified(address))
+		return fault(f, EINVAL, "%s: \"%.64s\" cannot be a tunnel's end; a unicast address can", field, text);
+	return 0;
+}
+
+static int
+parse(const Sluice__V1__Gtpu *spec, struct gtpu_ends *ends, struct fault *f)
+{
+	uint8_t family;
+	int error = parse_end(spec->local_address, "gtpu.localAddress", &ends->family, ends->local, f);
+
+	if (error == 0)
+		error = parse_end(spec->remote_address, "gtpu.remoteAddress", &family, ends->remote, f);
+	if (error)
+		return error;
+	if (family != ends->family)
+		return fault(f, EINVAL,
+			"gtpu.remoteAddress: \"%.48s\" is not of the same IP version as gtpu.localAddress \"%.48s\"",
+			spec->remote_address, spec->local_address);
+	if (spec->local_teid == 0)
+		return fault(f, EINVAL, "gtpu.localTeid: must be from 1 to 4294967295");
+	if (spec->remote_teid == 0)
+		return fault(f, EINVAL, "gtpu.remoteTeid: must be from 1 to 4294967295");
+	if (spec->qfi > QFI_MAX)
+		return fault(f, EINVAL, "gtpu.qfi: %u is not from 0 to %d", spec->qfi, QFI_MAX);
+	if (spec->reflective_qos && !spec->pdu_session_container)
+		return fault(f, EINVAL, "gtpu.reflectiveQos: needs gtpu.pduSessionContainer, which carries the QFI");
+	return 0;
+}
+
+static void
+write_tunnel(struct gtpu_tunnel *t, const Sluice__V1__Gtpu *spec, const struct gtpu_ends *ends)
+{
+	bool four = ends->family == 4;
+	uint8_t *room = four ? t->header4 : t->header6, *start;
+	uint64_t sum;
+
+	t->family = ends->family;
+	t->flags = (uint8_t)((spec->pdu_session_container ? TUNNEL_CONTAINER : 0) |
+			     (spec->reflective_qos ? TUNNEL_REFLECTIVE : 0));
+	t->length = (uint8_t)gtpu_write_header(
+		room, ends, spec->remote_teid, spec->pdu_session_container, (uint8_t)spec->qfi);
+	start = room + (four ? GTPU_ENCAP4 : GTPU_ENCAP6) - t->length;
+	if (four) {
+		sum = checksum_add(0, start, sizeof(struct ip4_header));
+	} else {
+		sum = ip6_pseudo_sum(ends->local, ends->remote, 0, PROTOCOL_UDP);
+		sum = checksum_add(sum, start + sizeof(struct ip6_header), t->length - sizeof(struct ip6_header));
+	}
+	t->checksum = checksum_fold(sum);
+}
+
+static int
+take_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct fault *f)
+{
+	uint64_t key = gtpu_teid_key(d->endpoint, teid);
+	uint32_t holder = map64_get(gtpu_teids, key);
+
+	if (holder != MAP64_NONE && holder != session) {
+		const struct object *other = session_object(holder);
+
+		return fault(f, EEXIST,
+			"gtpu.localTeid: %u at this local address is Session \"%.64s\"'s; choose another", teid,
+			other ? other->name : "?");
+	}
+	if (map64_put(gtpu_teids, key, session))
+		return fault(f, ENOMEM, "gtpu.localTeid: there is no memory for it");
+	d->key = key;
+	return 0;
+}
+
+static int
+gtpu_put(
+	uint32_t session, const void *message, uint32_t old, uint32_t *core, const struct node **encap, struct fault *f)
+{
+	const Sluice__V1__Gtpu *spec = ((const Sluice__V1__Session *)message)->gtpu;
+	struct tunnel_detail d = {.endpoint = NO_ENDPOINT};
+	struct gtpu_ends ends = {0};
+	struct gtpu_tunnel *t;
+	uint16_t vrf;
+	int error = parse(spec, &ends, f);
+
+	if (error == 0)
+		error = vrf_need(spec->vrf, "gtpu.vrf", &vrf, &d.vrf, f);
+	if (error)
+		return error;
+	error = endpoint_use(vrf, &ends, &d.endpoint, f);
+	if (error) {
+		object_unuse(d.vrf);
+		return error;
+	}
+	*core = slab_take(&gtpu_tunnels);
+	if (*core == UINT32_MAX)
+		error = fault(f, ENOSPC, "gtpu: %d tunnels are the most there can be", TUNNEL_LIMIT);
+	else
+		error = take_teid(session, spec->local_teid, &d, f);
+	if (error) {
+		if (*core != UINT32_MAX)
+			slab_give(&gtpu_tunnels, *core);
+		endpoint_unuse(d.endpoint);
+		object_unuse(d.vrf);
+		return error;
+	}
+	// The session's tunnel so far may have had the same TEID: the entry is this one's now.
+	if (old != UINT32_MAX && details[old].key == d.key)
+		details[old].key = 0;
+	t = tunnel_at(*core);
+	t->session = session;
+	t->vrf = vrf;
+	write_tunnel(t, spec, &ends);
+	details[*core] = d;
+	*encap = ends.family == 4 ? &gtpu_encap_node : &gtpu_encap6_node;
+	return 0;
+}
+
+static void
+gtpu_remove(uint32_t core)
+{
+	struct tunnel_detail *d = &details[core];
+
+	if (d->key)
+		map64_delete(gtpu_teids, d->key);
+	endpoint_unuse(d->endpoint);
+	object_unuse(d->vrf);
+	slab_give_later(&gtpu_tunnels, core);
+}
+
+static int
+gtpu_start(void)
+{
+	int error = slab_create(&gtpu_tunnels, sizeof(struct gtpu_tunnel), TUNNEL_LIMIT);
+
+	if (error == 0)
+		error = slab_create(&endpoints, sizeof(struct gtpu_endpoint), ENDPOINT_LIMIT);
+	if (error)
+		return error;
+	if (getentropy(endpoint_secret, sizeof(endpoint_secret)))
+		return -errno;
+	details = slab_reserve(sizeof(*details) * TUNNEL_LIMIT);
+	gtpu_teids = map64_create();
+	endpoint_numbers = map64_create();
+	if (!details || !gtpu_teids || !endpoint_numbers)
+		return -ENOMEM;
+	ip_local_udp(GTPU_PORT, &gtpu_input_node);
+	return reflect_start();
+}
+
+static struct session_core gtpu_core = {
+	.which = SLUICE__V1__SESSION__CORE_GTPU,
+	.start = gtpu_start,
+	.put = gtpu_put,
+	.remove = gtpu_remove,
+};
+
+RTE_INIT(register_gtpu_core)
+{
+	session_core_register(&gtpu_core);
+}

@@ -1,0 +1,62 @@
+// Tunnels: what a session's GTP-U core is to workers, and how a TEID finds its session.
+#pragma once
+
+#include <rte_cycles.h>
+
+#include "core/map64.h"
+#include "core/slab.h"
+#include "gtpu/gtpu.h"
+#include "session/session.h"
+
+enum { TUNNEL_LIMIT = SESSION_LIMIT, ENDPOINT_LIMIT = 1 << 16, NO_ENDPOINT = UINT32_MAX };
+
+enum { TUNNEL_CONTAINER = 1 << 0, TUNNEL_REFLECTIVE = 1 << 1 };
+
+// With IPv4 outside all of it is in one cache line, which is copied before the packet as it is: the header is its end.
+struct gtpu_tunnel {
+	uint32_t checksum; // of the header so far, a sum of its words: IPv4's own, IPv6: of UDP
+	uint32_t session;
+	uint32_t reflecting; // seconds (reflect.h) of the last rule that a downlink packet made, 0: never
+	uint16_t vrf;
+	uint8_t length; // of the header
+	uint8_t family; // 4 or 6
+	uint8_t flags;
+	uint8_t spare[3];
+	uint8_t header4[GTPU_ENCAP4]; // right-aligned
+
+	uint8_t header6[GTPU_ENCAP6];
+} __rte_cache_aligned;
+
+static_assert(offsetof(struct gtpu_tunnel, header6) == RTE_CACHE_LINE_SIZE, "an IPv4 header ends with its cache line");
+static_assert(sizeof(struct gtpu_tunnel) == 2 * RTE_CACHE_LINE_SIZE, "a tunnel is two cache lines");
+
+extern struct slab gtpu_tunnels;
+
+static inline struct gtpu_tunnel *
+tunnel_at(uint32_t index)
+{
+	return (struct gtpu_tunnel *)gtpu_tunnels.records + index;
+}
+
+// Our own ends, by VRF and address, numbered so that an end and a TEID are one key.
+struct gtpu_endpoint {
+	uint8_t address[16]; // network order, IPv4 in the first four
+	uint16_t vrf;
+	uint8_t family;
+	uint32_t tunnels; // that use it
+};
+
+// The number of our end, or NO_ENDPOINT. Any thread.
+uint32_t gtpu_endpoint_find(uint16_t vrf, uint8_t family, const uint8_t *address);
+
+// From gtpu_teid_key() to the session.
+extern struct map64 *gtpu_teids;
+
+// TEID 0 is nobody's.
+static inline uint64_t
+gtpu_teid_key(uint32_t endpoint, uint32_t teid)
+{
+	return endpoint == NO_ENDPOINT || teid == 0 ? 0 : (uint64_t)endpoint << 32 | teid;
+}
+
+extern struct node gtpu_encap_node, gtpu_encap6_node, gtpu_input_node;

@@ -1,0 +1,171 @@
+// Nodes that colour a session's packets and do what the profile says of each colour: pass, drop, or write another code point
+// (RFC 2474), with the IPv4 checksum mended as RFC 1624 has it.
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+#include <rte_prefetch.h>
+
+#include "core/drop.h"
+#include "core/worker.h"
+#include "meter/meter.h"
+#include "meter/profile.h"
+#include "session/session.h"
+
+DROP(meter_yellow, "meter-yellow", "The packet exceeds its meter's committed rate and burst, and yellow is dropped.")
+DROP(meter_red, "meter-red", "The packet exceeds all that its meter lets through, and red is dropped.")
+
+// AFx1, AFx2 and AFx3 of RFC 2597 say their colour in the lowest bits but one.
+static inline enum colour
+colour_of(const uint8_t *ip, uint8_t family)
+{
+	unsigned dscp = family == 4 ? ip[1] >> 2u : (ip[0] << 2u & 0x3c) | ip[1] >> 6u;
+	unsigned class = dscp >> 3, drop = dscp >> 1 & 3;
+
+	return class >= 1 && class <= 4 && drop != 0 && (dscp & 1) == 0 ? (enum colour)(drop - 1) : GREEN;
+}
+
+// `mark` is the code point in the upper six bits; the ECN bits stay.
+static inline void
+remark(uint8_t *ip, uint8_t family, uint8_t mark)
+{
+	uint16_t before, after, checksum;
+	uint32_t sum;
+
+	memcpy(&before, ip, 2);
+	if (family == 6) {
+		after = rte_cpu_to_be_16((uint16_t)((rte_be_to_cpu_16(before) & 0xf03f) | mark << 4));
+		memcpy(ip, &after, 2);
+		return;
+	}
+	after = rte_cpu_to_be_16((uint16_t)((rte_be_to_cpu_16(before) & 0xff03) | mark));
+	memcpy(&checksum, ip + 10, 2);
+	sum = (uint16_t)~checksum + (uint32_t)(uint16_t)~before + after;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	checksum = (uint16_t)~sum;
+	memcpy(ip, &after, 2);
+	memcpy(ip + 10, &checksum, 2);
+}
+
+// Every packet but those that pass unchanged.
+static uint16_t
+act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, enum colour colour)
+{
+	switch (profile->verdict[colour]) {
+	case SLUICE__V1__METER_VERDICT__DROP:
+		return packet_drop(p, colour == RED ? &meter_red : &meter_yellow);
+	case SLUICE__V1__METER_VERDICT__REMARK:
+		if (rte_pktmbuf_data_len(m) >= 20)
+			remark(rte_pktmbuf_mtod(m, uint8_t *), p->family, profile->mark[colour]);
+		break;
+	default:
+		break;
+	}
+	return packet_step(p);
+}
+
+// How far ahead of the packet it works on a node has the next meters brought.
+enum { AHEAD = 16 };
+
+// The meter of a packet. What we made ourselves is not held against a contract.
+static inline uint32_t
+meter_of(const struct packet *p, bool up)
+{
+	const struct session *session = session_at(p->session);
+	uint32_t index = up ? session->meter_up : session->meter_down;
+
+	if (unlikely(p->flags & PACKET_OURS))
+		return NO_METER;
+	// Nothing is read at index NO_METER: a prefetch of an address that is none does nothing.
+	rte_prefetch0(meter_at(index));
+	return index;
+}
+
+// `up` and `shared` are constants where this is inlined.
+static __rte_always_inline void
+meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, bool up, bool shared)
+{
+	const struct meter_profile *profile = NULL;
+	uint32_t profile_index = UINT32_MAX;
+	struct meter_moment moment = {0};
+	uint32_t indexes[BURST + AHEAD];
+	uint64_t now = rte_rdtsc();
+	uint16_t next[BURST];
+
+	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)AHEAD); i++)
+		indexes[i] = meter_of(packet_of(packets[i]), up);
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		enum colour colour = GREEN;
+		struct meter *meter;
+
+		if (i + AHEAD < count)
+			indexes[i + AHEAD] = meter_of(packet_of(packets[i + AHEAD]), up);
+		if (unlikely(indexes[i] == NO_METER)) {
+			next[i] = packet_step(p);
+			continue;
+		}
+		meter = meter_at(indexes[i]);
+		// Most users have the profile that the one before has.
+		if (meter->profile != profile_index) {
+			profile_index = meter->profile;
+			profile = meter_profile_at(profile_index);
+			moment = meter_moment(&profile->contract, now);
+		}
+		if (profile->contract.color_aware)
+			colour = colour_of(rte_pktmbuf_mtod(m, const uint8_t *), p->family);
+		if (shared)
+			colour = meter_colour_shared(
+				&meter->state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour);
+		else
+			colour = meter_colour(
+				&meter->state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour);
+		p->colour = (uint8_t)colour;
+		next[i] = likely(colour == GREEN) ? packet_step(p) : act(m, p, profile, colour);
+	}
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static __rte_always_inline uint16_t
+meter_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, bool up, bool shared)
+{
+	for (uint16_t start = 0; start < count; start += BURST)
+		meter_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST), up, shared);
+	return count;
+}
+
+// With one worker nobody else touches a meter, and a plain store will do.
+static uint16_t
+meter_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return worker_count > 1 ? meter_all(graph, node, packets, count, true, true)
+				: meter_all(graph, node, packets, count, true, false);
+}
+
+static uint16_t
+meter_down(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return worker_count > 1 ? meter_all(graph, node, packets, count, false, true)
+				: meter_all(graph, node, packets, count, false, false);
+}
+
+static void
+describe(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length)
+{
+	uint32_t index = packet->direction == UP ? session_at(packet->session)->meter_up
+						 : session_at(packet->session)->meter_down;
+
+	if (index == NO_METER)
+		snprintf(text, size, "no meter");
+	else
+		snprintf(text, size, "buckets hold %u and %u bytes", meter_at(index)->state.committed,
+			meter_at(index)->state.excess);
+}
+
+struct node meter_up_node = {.name = "meter-up", .process = meter_up, .describe = describe};
+NODE_REGISTER(meter_up_node)
+struct node meter_down_node = {.name = "meter-down", .process = meter_down, .describe = describe};
+NODE_REGISTER(meter_down_node)

@@ -1,0 +1,186 @@
+// To the subscriber: its packets are counted, go through what the session uses, and get the header of its access side.
+#include <stdio.h>
+
+#include <rte_prefetch.h>
+#include <rte_memcpy.h>
+
+#include "ip/fragment.h"
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "ip/icmp.h"
+#include "session/header.h"
+#include "session/record.h"
+
+enum { PPP_IP4 = 0x0021, PPP_IP6 = 0x0057, PPP_PROTOCOL_BYTES = 2 };
+
+DROP(drop_session_ttl, "ttl-expired-to-session", "The TTL or hop limit of a packet for a subscriber was used up.")
+DROP(drop_session_mtu, "session-mtu",
+	"A packet for a subscriber is larger than the session's MTU and may not be fragmented.")
+DROP(drop_session_headroom, "session-no-headroom", "There was no room in the buffer for the header of the access side.")
+
+static void
+session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct session_counters *counters = counters_row(&session_counters);
+	uint16_t next[BURST];
+
+	for (uint16_t i = 0; i < count; i++) {
+		uint32_t session = packet_of(packets[i])->session;
+
+		rte_prefetch0(&session_at(session)->down4);
+		rte_prefetch0(&counters[session]);
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		const struct session *s = session_at(p->session);
+		struct session_counters *c = &counters[p->session];
+
+		p->counted = (uint16_t)m->pkt_len;
+		c->packets[DOWN]++;
+		c->bytes[DOWN] += m->pkt_len;
+		p->direction = DOWN;
+		p->chain = p->family == 4 ? s->down4 : s->down6;
+		next[i] = packet_step(p);
+	}
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static uint16_t
+session_down(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start += BURST)
+		session_down_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
+	return count;
+}
+
+static void
+session_down_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
+{
+	snprintf(text, size, "for session %u", p->session);
+}
+
+// What cannot simply be sent: larger than the MTU, or nobody knows yet to which Ethernet address. A packet that came out of a
+// tunnel was not routed here and its sender cannot be told from here.
+static uint16_t
+unsendable(struct rte_mbuf *m, struct packet *p)
+{
+	const struct session *s = session_at(p->session);
+	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
+	uint16_t mtu = session_details[p->session].mtu;
+	bool tell = (p->flags & (PACKET_ROUTED | PACKET_OURS)) == PACKET_ROUTED;
+
+	if (m->data_off < SESSION_HEADER_ROOM)
+		return packet_drop(p, &drop_session_headroom);
+	// The record may have become sendable since it was looked at; whoever waits for a MAC is sent then, too.
+	if (!session_mac_known(s) || m->pkt_len <= mtu)
+		return session_resolve(p);
+	if ((p->family == 4 && !(ip->fragment & RTE_BE16(IP4_DF))) || (p->flags & PACKET_OURS))
+		return packet_fragment(p, mtu, &session_out_node);
+	if (!tell)
+		return packet_drop(p, &drop_session_mtu);
+	return p->family == 4
+		       ? packet_icmp_error(p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, mtu, &drop_session_mtu)
+		       : packet_icmp_error(p, ICMP6_TOO_BIG, 0, mtu, &drop_session_mtu);
+}
+
+// RFC 1812 section 5.3.1, RFC 8200 section 3: who passes a packet on counts it down. False: it may not go on.
+static inline bool
+age(uint8_t *ip, uint8_t family)
+{
+	struct ip4_header *ip4 = (struct ip4_header *)ip;
+	struct ip6_header *ip6 = (struct ip6_header *)ip;
+	uint32_t word;
+
+	if (family != 4) {
+		if (ip6->hop_limit <= 1)
+			return false;
+		ip6->hop_limit--;
+		return true;
+	}
+	if (ip4->ttl <= 1)
+		return false;
+	memcpy(&word, &ip4->ttl, sizeof(word));
+	word = ip4_age(word, 1);
+	memcpy(&ip4->ttl, &word, sizeof(word));
+	return true;
+}
+
+// The last four bytes of a header are PPPoE's length and PPP's protocol, or two of its own and the Ethernet type.
+static inline void
+put_header(uint8_t *ip, const struct session *s, uint8_t family, uint32_t length)
+{
+	static const uint16_t types[2][2] = {
+		{RTE_BE16(RTE_ETHER_TYPE_IPV4), RTE_BE16(RTE_ETHER_TYPE_IPV6)},
+		{RTE_BE16(PPP_IP4), RTE_BE16(PPP_IP6)},
+	};
+	uint16_t own, type = types[s->pppoe & 1][family != 4];
+	uint32_t tail;
+
+	rte_mov32(ip - SESSION_HEADER_ROOM, s->header);
+	memcpy(&own, s->header + SESSION_HEADER_ROOM - 4, sizeof(own));
+	tail = s->pppoe ? rte_cpu_to_be_16((uint16_t)(length + PPP_PROTOCOL_BYTES)) : own;
+	tail |= (uint32_t)type << 16;
+	memcpy(ip - 4, &tail, sizeof(tail));
+}
+
+static void
+session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	uint16_t next[BURST];
+
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+
+		rte_prefetch0(&session_at(packet_of(m)->session)->down4);
+		rte_prefetch0(rte_pktmbuf_mtod(m, uint8_t *) - SESSION_HEADER_ROOM);
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		const struct session *s = session_at(p->session);
+		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *);
+
+		if (unlikely(m->pkt_len > s->mtu || m->data_off < SESSION_HEADER_ROOM)) {
+			next[i] = unsendable(m, p);
+			continue;
+		}
+		if ((p->flags & PACKET_ROUTED) && unlikely(!age(ip, p->family))) {
+			next[i] = packet_icmp_error(
+				p, p->family == 4 ? ICMP4_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED, 0, 0, &drop_session_ttl);
+			continue;
+		}
+		put_header(ip, s, p->family, m->pkt_len);
+		packet_advance(m, -s->header_length);
+		m->port = s->port;
+		next[i] = tx_node.id;
+	}
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static uint16_t
+session_out(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start += BURST)
+		session_out_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
+	return count;
+}
+
+static void
+session_out_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
+{
+	const struct session *s = session_at(p->session);
+	const struct session_detail *detail = &session_details[p->session];
+	char mac[RTE_ETHER_ADDR_FMT_SIZE] = "not known yet";
+
+	if (session_mac_known(s))
+		rte_ether_format_addr(mac, sizeof(mac), (const struct rte_ether_addr *)&s->seen);
+	snprintf(text, size, "session %u: port %u, VLAN %u.%u, %s %u, to %s", p->session, s->port,
+		detail->circuit.outer_vlan, detail->circuit.inner_vlan, s->pppoe ? "PPPoE" : "IPoE",
+		detail->pppoe_session, mac);
+}
+
+struct node session_down_node = {.name = "session-down", .process = session_down, .describe = session_down_describe};
+struct node session_out_node = {.name = "session-out", .process = session_out, .describe = session_out_describe};
+NODE_REGISTER(session_down_node)
+NODE_REGISTER(session_out_node)

@@ -1,0 +1,84 @@
+// Which Ethernet address and which TPIDs a subscriber uses.
+//
+// Workers compare each packet with the record's `seen`; only a difference comes here. Several threads may: whoever changes
+// `seen` then makes the header agree with it, and looks again, so that the last change of `seen` is what the header ends with.
+#include <string.h>
+
+#include "session/header.h"
+#include "session/record.h"
+
+static const uint64_t MAC_MASK = (1ull << SESSION_MAC_BITS) - 1;
+
+static void
+header_follow(struct session *s, const struct session_detail *detail)
+{
+	uint64_t seen;
+	uint16_t mtu;
+
+	do {
+		seen = __atomic_load_n(&s->seen, __ATOMIC_SEQ_CST);
+		session_header_destination(s->header, s->header_length, (const uint8_t *)&seen);
+		session_header_tpids(
+			s->header, session_tags(detail), s->header_length, (uint16_t)(seen >> SESSION_MAC_BITS));
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	} while (seen != __atomic_load_n(&s->seen, __ATOMIC_SEQ_CST));
+	if ((seen & MAC_MASK) == 0)
+		return;
+	do {
+		mtu = __atomic_load_n(&detail->mtu, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&s->mtu, mtu, __ATOMIC_SEQ_CST);
+	} while (mtu != __atomic_load_n(&detail->mtu, __ATOMIC_SEQ_CST));
+}
+
+bool
+session_observe(uint32_t index, uint64_t seen)
+{
+	struct session *s = session_at(index);
+	struct session_detail *detail = &session_details[index];
+	uint64_t known = __atomic_load_n(&s->seen, __ATOMIC_SEQ_CST);
+
+	do {
+		if (!(s->flags & SESSION_LEARNS_MAC) && ((seen ^ known) & MAC_MASK) != 0)
+			return false;
+		if (seen == known)
+			return true;
+	} while (!__atomic_compare_exchange_n(&s->seen, &known, seen, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+	header_follow(s, detail);
+	return true;
+}
+
+void
+session_learn(uint32_t index, const uint8_t mac[6])
+{
+	const struct session *s = session_at(index);
+	uint64_t word = 0;
+
+	memcpy(&word, mac, RTE_ETHER_ADDR_LEN);
+	if (word == 0 || (mac[0] & 1) || !session_details[index].object)
+		return;
+	word |= __atomic_load_n(&s->seen, __ATOMIC_RELAXED) & ~MAC_MASK;
+	if (session_observe(index, word) && worker_self()->index == worker_count)
+		session_resolved(index);
+}
+
+unsigned
+session_header(uint32_t index, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32])
+{
+	const struct session *s = session_at(index);
+	const struct session_detail *detail = &session_details[index];
+	struct session_header header = {
+		.destination = *destination,
+		.outer_tpid = RTE_BE16(0x8100),
+		.inner_tpid = RTE_BE16(0x8100),
+		.outer_vlan = detail->circuit.outer_vlan,
+		.inner_vlan = detail->circuit.inner_vlan,
+		.type = type,
+	};
+	unsigned length;
+
+	memcpy(&header.source, s->header + SESSION_HEADER_ROOM - s->header_length + RTE_ETHER_ADDR_LEN,
+		RTE_ETHER_ADDR_LEN);
+	length = session_header_write(&header, room);
+	session_header_tpids(room, session_tags(detail), length, (uint16_t)(s->seen >> SESSION_MAC_BITS));
+	return length;
+}

@@ -1,0 +1,74 @@
+// What the files of this folder share about a session beside its record: the part that workers seldom or never read.
+#pragma once
+
+#include "core/drop.h"
+#include "session/session.h"
+#include "session/spec.h"
+
+// All prefixes of a session. A changed session gets a new list; the old one is retired.
+struct session_prefixes {
+	unsigned count;
+	struct session_prefix list[];
+};
+
+struct session_detail {
+	// For the main thread; `mtu`, `circuit`, `prefixes` and `has_core` also for workers, off the common path.
+	struct object *object; // NULL: the index is free
+	struct object *port;
+	struct object *vrf;               // NULL: default
+	struct object *acl[2], *meter[2]; // by enum direction
+	struct session_prefixes *prefixes;
+	const struct session_core *core;
+	uint32_t hop; // 0: none
+	uint16_t pppoe_session;
+	uint16_t mtu;        // in force
+	uint16_t wanted_mtu; // as configured, 0: by the port
+	struct circuit circuit;
+	struct rte_ether_addr mac;
+	bool has_mac;
+	bool has_core;
+	bool used; // the index had an owner before: there are counts to forget
+};
+
+extern struct session_detail *session_details; // by index
+
+static inline unsigned
+session_tags(const struct session_detail *detail)
+{
+	return (detail->circuit.outer_vlan != 0) + (detail->circuit.inner_vlan != 0);
+}
+
+// What a put has got hold of. `made` says which of it is new and is given back if the put fails.
+struct session_wanted {
+	struct session_spec spec;
+	struct object *port, *vrf, *acl[2], *meter_profile[2];
+	uint16_t vrf_index;
+	uint16_t mtu;
+	uint32_t meter[2];
+	bool made_meter[2];
+	const struct session_core *core_kind;
+	uint32_t core;
+	const struct node *encap; // last step upwards of a session with a core
+	struct session_prefixes *prefixes;
+	uint32_t hop;
+	bool made_hop;
+};
+
+// The record that workers read, made to say what is wanted, in an order in which they can read it at any time.
+void session_write_record(struct session *s, struct session_detail *detail, const struct session_wanted *w);
+// Its header, before any worker sees it.
+void session_write_header(struct session *s, const struct session_detail *detail, const struct session_wanted *w);
+// Its MTU, once there is an Ethernet address to send to.
+void session_write_mtu(struct session *s, struct session_detail *detail, uint16_t mtu);
+
+// Keep what a packet with a valid source showed: MAC (if the session learns) and TPIDs, packed by session_seen(). False if
+// the session has another MAC configured. Any thread.
+bool session_observe(uint32_t index, uint64_t seen);
+
+// The resolver of subscribers' Ethernet addresses. Main thread.
+int session_resolve_start(void);
+// What waits for the session is sent, or dropped because the session goes.
+void session_resolved(uint32_t index);
+void session_unresolvable(uint32_t index);
+// The edge for a packet to a subscriber whose MAC is not known yet.
+uint16_t session_resolve(struct packet *p);

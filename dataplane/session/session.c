@@ -1,0 +1,553 @@
+// The kind Session: from a spec to the record that workers read, and back.
+//
+// Changing a session never disturbs what stays the same: everything that can fail is had first; then the record is written
+// (record.c); then what is no longer used is given back.
+#include "session/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "acl/acl.h"
+#include "core/rcu.h"
+#include "ip/hop.h"
+#include "ip/vrf.h"
+#include "meter/meter.h"
+#include "pppoe/pppoe.h"
+#include "session/header.h"
+#include "session/record.h"
+
+struct slab sessions;
+struct counters session_counters;
+struct session_detail *session_details;
+
+static struct session_core *cores;
+
+void
+session_core_register(struct session_core *core)
+{
+	core->next = cores;
+	cores = core;
+}
+
+static const struct session_core *
+core_of(int which)
+{
+	for (const struct session_core *c = cores; c; c = c->next)
+		if (c->which == which)
+			return c;
+	return NULL;
+}
+
+struct object *
+session_object(uint32_t index)
+{
+	return index < sessions.used ? session_details[index].object : NULL;
+}
+
+const struct circuit *
+session_circuit(uint32_t index)
+{
+	return &session_details[index].circuit;
+}
+
+bool
+session_holds(uint32_t index, uint8_t family, const uint8_t *address)
+{
+	const struct session *s = session_at(index);
+	const struct session_prefixes *prefixes = __atomic_load_n(&session_details[index].prefixes, __ATOMIC_ACQUIRE);
+	uint32_t address4;
+
+	memcpy(&address4, address, sizeof(address4));
+	if (family == 4 ? session_first4(s, address4) : session_first6(s, address))
+		return true;
+	for (unsigned i = 0; prefixes && i < prefixes->count; i++)
+		if (session_prefix_has(&prefixes->list[i], family, address))
+			return true;
+	return false;
+}
+
+void
+session_totals(uint32_t index, struct session_totals *totals)
+{
+	struct session_counters entered;
+	uint64_t seen = session_at(index)->seen;
+
+	*totals = (struct session_totals){0};
+	counters_sum(&session_counters, index, &entered);
+	for (unsigned d = UP; d <= DOWN; d++) {
+		uint64_t packets, bytes;
+
+		// Workers count on while we read: never less than nothing.
+		drop_session_totals(index, d, &packets, &bytes);
+		totals->packets[d] = entered.packets[d] - RTE_MIN(packets, entered.packets[d]);
+		totals->bytes[d] = entered.bytes[d] - RTE_MIN(bytes, entered.bytes[d]);
+	}
+	for (unsigned reason = 0; reason < drop_count(); reason++)
+		totals->drops += drop_of_session(index, (uint16_t)reason);
+	totals->mac_known = session_mac_known(session_at(index));
+	memcpy(&totals->mac, &seen, sizeof(totals->mac));
+}
+
+// ---- What a spec needs.
+
+static int
+need_policy(const Sluice__V1__Policy *policy, struct session_wanted *w, struct fault *f)
+{
+	int error;
+
+	if (!policy)
+		return 0;
+	error = object_need(&acl_kind, policy->acl_up, "policy.aclUp", &w->acl[UP], f);
+	if (error == 0)
+		error = object_need(&acl_kind, policy->acl_down, "policy.aclDown", &w->acl[DOWN], f);
+	if (error == 0)
+		error = object_need(&meter_kind, policy->meter_up, "policy.meterUp", &w->meter_profile[UP], f);
+	if (error == 0)
+		error = object_need(&meter_kind, policy->meter_down, "policy.meterDown", &w->meter_profile[DOWN], f);
+	return error;
+}
+
+static int
+need(const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+{
+	int error = session_spec_parse(spec, &w->spec, f);
+
+	if (error == 0)
+		error = object_need(&port_kind, spec->access->port, "access.port", &w->port, f);
+	if (error == 0)
+		error = need_policy(spec->policy, w, f);
+	if (error)
+		return error;
+	w->spec.circuit.port = port_of(w->port)->id;
+	error = session_mtu(&w->spec, port_of(w->port)->mtu, f);
+	if (error < 0)
+		return error;
+	w->mtu = (uint16_t)error;
+	if (spec->core_case != SLUICE__V1__SESSION__CORE__NOT_SET) {
+		w->core_kind = core_of((int)spec->core_case);
+		if (!w->core_kind)
+			return fault(f, EINVAL, "core: this data plane does not have number %d", (int)spec->core_case);
+	}
+	return vrf_need(spec->vrf, "vrf", &w->vrf_index, &w->vrf, f);
+}
+
+// What binds a session to its packets does not change in place.
+static int
+check_unchanged(const struct session_detail *d, const struct session_wanted *w, struct fault *f)
+{
+	const struct session_spec *spec = &w->spec;
+	const char *field = NULL;
+
+	if (d->port != w->port)
+		field = "port";
+	else if (d->circuit.outer_vlan != spec->circuit.outer_vlan)
+		field = "outerVlan";
+	else if (d->circuit.inner_vlan != spec->circuit.inner_vlan)
+		field = "innerVlan";
+	else if (d->has_mac != spec->has_mac || memcmp(&d->mac, &spec->mac, sizeof(d->mac)) != 0)
+		field = "mac";
+	else if (d->pppoe_session != spec->pppoe_session)
+		field = "pppoeSessionId";
+	if (field)
+		return fault(f, EINVAL, "access.%s: cannot change; delete the session and create it again", field);
+	return 0;
+}
+
+// ---- Things to have and to give back.
+
+static int
+make_meters(const struct session_detail *d, const struct session *s, struct session_wanted *w, struct fault *f)
+{
+	const uint32_t have[2] = {s->meter_up, s->meter_down};
+
+	for (unsigned i = UP; i <= DOWN; i++) {
+		w->meter[i] = NO_METER;
+		if (!w->meter_profile[i])
+			continue;
+		if (w->meter_profile[i] == d->meter[i]) {
+			w->meter[i] = have[i];
+			continue;
+		}
+		w->meter[i] = meter_new(w->meter_profile[i]);
+		if (w->meter[i] == NO_METER)
+			return fault(f, ENOSPC, "policy.meter%s: there is no room for more token buckets",
+				i == UP ? "Up" : "Down");
+		w->made_meter[i] = true;
+	}
+	return 0;
+}
+
+static int
+make_prefixes(struct session_wanted *w, struct fault *f)
+{
+	size_t bytes = w->spec.prefix_count * sizeof(w->spec.prefixes[0]);
+
+	w->prefixes = malloc(sizeof(*w->prefixes) + bytes);
+	if (!w->prefixes)
+		return fault(f, ENOMEM, "addresses: there is no memory for them");
+	w->prefixes->count = w->spec.prefix_count;
+	memcpy(w->prefixes->list, w->spec.prefixes, bytes);
+	return 0;
+}
+
+static int
+make_hop(uint32_t index, const struct session_detail *d, struct session_wanted *w, struct fault *f)
+{
+	struct hop *hop;
+
+	w->hop = d->hop;
+	if (w->core_kind || w->spec.prefix_count == 0 || w->hop)
+		return 0;
+	w->hop = hop_new(HOP_SESSION);
+	if (w->hop == UINT32_MAX) {
+		w->hop = 0;
+		return fault(f, ENOSPC, "addresses: there is no room for more next hops");
+	}
+	hop = hop_at(w->hop);
+	hop->session = index;
+	hop->port = w->spec.circuit.port;
+	hop->mtu = w->mtu;
+	hop->chain = chain_of((const struct node *const[]){&session_down_node}, 1);
+	w->made_hop = true;
+	return 0;
+}
+
+static bool
+routed(const struct session_detail *d)
+{
+	return d->object && !d->has_core;
+}
+
+static bool
+has_prefix(const struct session_prefixes *prefixes, const struct session_prefix *prefix)
+{
+	for (unsigned i = 0; i < prefixes->count; i++)
+		if (memcmp(&prefixes->list[i], prefix, sizeof(*prefix)) == 0)
+			return true;
+	return false;
+}
+
+// Whether the session as it is has a route to this prefix in this VRF already.
+static bool
+has_route(const struct session_detail *d, uint16_t old_vrf, uint16_t vrf, const struct session_prefix *prefix)
+{
+	return routed(d) && old_vrf == vrf && has_prefix(d->prefixes, prefix);
+}
+
+static int
+route_taken(uint16_t vrf, const struct session_prefix *prefix, unsigned number, const char *address, struct fault *f)
+{
+	uint32_t hop = route_find(vrf, prefix->family, prefix->address, prefix->length, ROUTE_SESSION);
+	const struct object *other = hop ? session_object(hop_at(hop)->session) : NULL;
+
+	return fault(f, EEXIST,
+		"addresses[%u]: \"%.48s\" is Session \"%.64s\"'s in this VRF; each prefix can be one session's", number,
+		address, other ? other->name : "?");
+}
+
+static void
+remove_routes(
+	const struct session_detail *d, uint16_t old_vrf, uint16_t vrf, const struct session_wanted *w, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const struct session_prefix *p = &w->spec.prefixes[i];
+
+		if (!has_route(d, old_vrf, vrf, p))
+			route_remove(vrf, p->family, p->address, p->length, ROUTE_SESSION);
+	}
+}
+
+// The routes that the spec asks for and the session does not have yet. All or none.
+static int
+add_routes(const struct session_detail *d, uint16_t old_vrf, const Sluice__V1__Session *spec,
+	const struct session_wanted *w, struct fault *f)
+{
+	if (w->core_kind)
+		return 0;
+	for (unsigned i = 0; i < w->spec.prefix_count; i++) {
+		const struct session_prefix *p = &w->spec.prefixes[i];
+		int error;
+
+		if (has_route(d, old_vrf, w->vrf_index, p))
+			continue;
+		error = route_add(w->vrf_index, p->family, p->address, p->length, ROUTE_SESSION, w->hop, f);
+		if (error == -EEXIST)
+			error = route_taken(w->vrf_index, p, i, spec->addresses[i], f);
+		if (error) {
+			remove_routes(d, old_vrf, w->vrf_index, w, i);
+			return error;
+		}
+	}
+	return 0;
+}
+
+static void
+unmake(struct session_wanted *w)
+{
+	for (unsigned i = UP; i <= DOWN; i++)
+		if (w->made_meter[i])
+			meter_retire(w->meter[i]);
+	if (w->made_hop)
+		hop_retire(w->hop);
+	free(w->prefixes);
+	object_unuse(w->vrf);
+}
+
+// The objects that the session refers to from now on.
+static void
+keep(struct session_detail *d, const struct session_wanted *w)
+{
+	d->port = w->port;
+	d->vrf = w->vrf;
+	for (unsigned i = UP; i <= DOWN; i++) {
+		d->acl[i] = w->acl[i];
+		d->meter[i] = w->meter_profile[i];
+		object_use(w->acl[i]);
+		object_use(w->meter_profile[i]);
+	}
+	object_use(w->port);
+	d->core = w->core_kind;
+	d->has_core = w->core_kind != NULL;
+	d->wanted_mtu = w->spec.mtu;
+	d->hop = w->core_kind || w->spec.prefix_count == 0 ? 0 : w->hop;
+}
+
+// ---- Creating, changing, deleting.
+
+static int
+bind_circuit(const struct session_detail *d, uint32_t index, struct fault *f)
+{
+	if (d->pppoe_session)
+		return pppoe_bind(&d->circuit, d->pppoe_session, index, f);
+	return circuit_bind_session(&d->circuit, d->has_mac ? &d->mac : NULL, index, f);
+}
+
+static void
+unbind_circuit(const struct session_detail *d)
+{
+	if (d->pppoe_session)
+		pppoe_unbind(&d->circuit, d->pppoe_session);
+	else
+		circuit_unbind_session(&d->circuit, d->has_mac ? &d->mac : NULL);
+}
+
+static int
+make_core(uint32_t index, const Sluice__V1__Session *spec, uint32_t old, struct session_wanted *w, struct fault *f)
+{
+	return w->core_kind ? w->core_kind->put(index, spec, old, &w->core, &w->encap, f) : 0;
+}
+
+static int
+create(struct object *object, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+{
+	uint32_t index = slab_take(&sessions);
+	struct session_detail *d;
+	struct session *s;
+	int error;
+
+	if (index == UINT32_MAX)
+		return fault(f, ENOSPC, "%d sessions are the most there can be", SESSION_LIMIT);
+	s = session_at(index);
+	d = &session_details[index];
+	if (d->used) {
+		counters_clear(&session_counters, index);
+		drop_forget_session(index);
+	}
+	*d = (struct session_detail){.used = true,
+		.pppoe_session = w->spec.pppoe_session,
+		.circuit = w->spec.circuit,
+		.mac = w->spec.mac,
+		.has_mac = w->spec.has_mac};
+	s->acl_up = s->acl_down = NO_ACL;
+	s->meter_up = s->meter_down = NO_METER;
+	error = make_meters(d, s, w, f);
+	if (error == 0)
+		error = make_prefixes(w, f);
+	if (error == 0)
+		error = make_hop(index, d, w, f);
+	if (error)
+		goto out;
+	session_write_header(s, d, w);
+	error = make_core(index, spec, UINT32_MAX, w, f);
+	if (error)
+		goto out;
+	// Workers see the record from the first route or tunnel on.
+	session_write_record(s, d, w);
+	d->prefixes = w->prefixes;
+	error = add_routes(d, w->vrf_index, spec, w, f);
+	if (error == 0) {
+		error = bind_circuit(d, index, f);
+		if (error)
+			remove_routes(d, w->vrf_index, w->vrf_index, w, w->core_kind ? 0 : w->spec.prefix_count);
+	}
+	if (error) {
+		if (w->core_kind)
+			w->core_kind->remove(w->core);
+		d->prefixes = NULL;
+		rcu_retire(free, w->prefixes);
+		w->prefixes = NULL;
+	}
+out:
+	if (error) {
+		slab_give_later(&sessions, index);
+		return error;
+	}
+	keep(d, w);
+	d->object = object;
+	object->state = (void *)(uintptr_t)index;
+	return 0;
+}
+
+// What the session had and the spec no longer wants.
+static void
+release(const struct session_detail *old, const struct session *was, const struct session_detail *now,
+	const struct session_wanted *w)
+{
+	if (routed(old))
+		for (unsigned i = 0; i < old->prefixes->count; i++) {
+			const struct session_prefix *p = &old->prefixes->list[i];
+
+			if (!routed(now) || was->vrf != w->vrf_index || !has_prefix(w->prefixes, p))
+				route_remove(was->vrf, p->family, p->address, p->length, ROUTE_SESSION);
+		}
+	if (old->hop && old->hop != now->hop)
+		hop_retire(old->hop);
+	if (old->core)
+		old->core->remove(was->core);
+	if (old->meter[UP] && old->meter[UP] != now->meter[UP])
+		meter_retire(was->meter_up);
+	if (old->meter[DOWN] && old->meter[DOWN] != now->meter[DOWN])
+		meter_retire(was->meter_down);
+	for (unsigned i = UP; i <= DOWN; i++) {
+		object_unuse(old->acl[i]);
+		object_unuse(old->meter[i]);
+	}
+	object_unuse(old->port);
+	object_unuse(old->vrf);
+	rcu_retire(free, old->prefixes);
+}
+
+static int
+change(struct object *object, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+{
+	uint32_t index = session_of(object);
+	struct session *s = session_at(index);
+	struct session_detail *d = &session_details[index], old = *d;
+	struct session was = *s;
+	int error = check_unchanged(d, w, f);
+
+	if (error == 0)
+		error = make_meters(d, s, w, f);
+	if (error == 0)
+		error = make_prefixes(w, f);
+	if (error == 0)
+		error = make_hop(index, d, w, f);
+	if (error == 0)
+		error = add_routes(d, s->vrf, spec, w, f);
+	if (error)
+		return error;
+	error = make_core(index, spec, d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
+	if (error) {
+		remove_routes(d, s->vrf, w->vrf_index, w, w->core_kind ? 0 : w->spec.prefix_count);
+		return error;
+	}
+	session_write_record(s, d, w);
+	keep(d, w);
+	if (d->hop)
+		hop_at(d->hop)->mtu = w->mtu;
+	release(&old, &was, d, w);
+	return 0;
+}
+
+static int
+session_put(struct object *object, const void *spec, const void *old, struct fault *f)
+{
+	struct session_wanted w = {.core = UINT32_MAX};
+	int error = need(spec, &w, f);
+
+	if (error)
+		return error;
+	error = old ? change(object, spec, &w, f) : create(object, spec, &w, f);
+	if (error)
+		unmake(&w);
+	return error;
+}
+
+static int
+session_delete(struct object *object, const void *spec, struct fault *f)
+{
+	uint32_t index = session_of(object);
+	struct session_detail *d = &session_details[index], old = *d;
+	struct session was = *session_at(index);
+	struct session_wanted nothing = {.core = UINT32_MAX};
+
+	unbind_circuit(d);
+	session_unresolvable(index);
+	*d = (struct session_detail){.used = true, .circuit = old.circuit, .mtu = old.mtu, .has_core = old.has_core};
+	release(&old, &was, d, &nothing);
+	slab_give_later(&sessions, index);
+	return 0;
+}
+
+// A port's MAC is in the headers of its sessions, and its MTU is theirs unless they say otherwise.
+static void
+port_changed(struct port *port)
+{
+	static struct {
+		struct rte_ether_addr mac;
+		uint16_t mtu;
+	} known[PORT_MAX];
+
+	if (!port->object || port->id >= PORT_MAX)
+		return;
+	if (rte_is_same_ether_addr(&known[port->id].mac, &port->mac) && known[port->id].mtu == port->mtu)
+		return;
+	known[port->id].mac = port->mac;
+	known[port->id].mtu = port->mtu;
+	for (uint32_t index = 0; index < sessions.used; index++) {
+		struct session_detail *d = &session_details[index];
+		struct session *s = session_at(index);
+		uint16_t most = (uint16_t)(port->mtu - (d->pppoe_session ? PPPOE_OVERHEAD : 0));
+
+		if (!d->object || d->port != port->object)
+			continue;
+		session_header_source(s->header, s->header_length, port->mac.addr_bytes);
+		session_write_mtu(s, d, d->wanted_mtu ? RTE_MIN(d->wanted_mtu, most) : most);
+		if (d->hop)
+			hop_at(d->hop)->mtu = d->mtu;
+	}
+}
+
+static struct port_watcher watcher = {.changed = port_changed};
+
+static int
+session_start(void)
+{
+	int error = slab_create(&sessions, sizeof(struct session), SESSION_LIMIT);
+
+	if (error == 0)
+		error = counters_create(&session_counters, sizeof(struct session_counters), SESSION_LIMIT);
+	if (error)
+		return error;
+	session_details = slab_reserve(sizeof(*session_details) * SESSION_LIMIT);
+	if (!session_details)
+		return -ENOMEM;
+	error = session_resolve_start();
+	if (error == 0)
+		error = pppoe_start();
+	for (const struct session_core *c = cores; c && error == 0; c = c->next)
+		error = c->start ? c->start() : 0;
+	if (error == 0)
+		port_watch(&watcher);
+	return error;
+}
+
+struct kind session_kind = {
+	.name = "Session",
+	.spec = &sluice__v1__session__descriptor,
+	.put = session_put,
+	.delete = session_delete,
+	.start = session_start,
+};
+KIND_REGISTER(session_kind)

@@ -1,0 +1,143 @@
+// The API's counters of sessions, and of drops by interface and by session.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/api.h"
+#include "core/drop.h"
+#include "core/event.h"
+#include "core/object_list.h"
+#include "ether/interface.h"
+#include "session/session.h"
+
+struct row {
+	Sluice__V1__SessionCounters counters;
+	char mac[RTE_ETHER_ADDR_FMT_SIZE];
+};
+
+static void
+fill(struct row *row, const struct object *object)
+{
+	Sluice__V1__SessionCounters *c = &row->counters;
+	struct session_totals t;
+
+	session_totals(session_of(object), &t);
+	sluice__v1__session_counters__init(c);
+	c->session = object->name;
+	c->up_packets = t.packets[UP];
+	c->up_bytes = t.bytes[UP];
+	c->down_packets = t.packets[DOWN];
+	c->down_bytes = t.bytes[DOWN];
+	c->drops = t.drops;
+	if (t.mac_known) {
+		rte_ether_format_addr(row->mac, sizeof(row->mac), &t.mac);
+		c->mac = row->mac;
+	}
+}
+
+// A page of all, or those asked for by name; names that no session has are left out.
+static void
+serve_session_counters(struct api_call *call, const Sluice__V1__Request *request)
+{
+	const Sluice__V1__SessionCountersQuery *query = request->session_counters;
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__SessionCountersList answer = SLUICE__V1__SESSION_COUNTERS_LIST__INIT;
+	size_t most = query->n_sessions ? query->n_sessions : api_limit(query->limit);
+	const struct object *object;
+	struct row *rows;
+	uint64_t cursor;
+	char token[24];
+
+	if (api_page(query->page, &cursor)) {
+		api_fail(call, EINVAL, "page: only what next_page said is accepted");
+		return;
+	}
+	if (most > 100000) {
+		api_fail(call, EINVAL, "sessions: at most 100000 names are accepted at once");
+		return;
+	}
+	rows = calloc(most, sizeof(*rows));
+	answer.sessions = calloc(most, sizeof(answer.sessions[0]));
+	if (!rows || !answer.sessions) {
+		free(rows);
+		free(answer.sessions);
+		api_fail(call, ENOMEM, "there is no memory for the answer");
+		return;
+	}
+	for (size_t i = 0; i < most; i++) {
+		object = query->n_sessions ? object_find(&session_kind, query->sessions[i])
+					   : object_next(&session_kind, &cursor);
+		if (!object && !query->n_sessions)
+			break;
+		if (!object)
+			continue;
+		fill(&rows[answer.n_sessions], object);
+		answer.sessions[answer.n_sessions] = &rows[answer.n_sessions].counters;
+		answer.n_sessions++;
+	}
+	if (!query->n_sessions && answer.n_sessions == most) {
+		snprintf(token, sizeof(token), "%lu", cursor);
+		answer.next_page = token;
+	}
+	reply.session_counters = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SESSION_COUNTERS;
+	api_reply(call, &reply, true);
+	free(rows);
+	free(answer.sessions);
+}
+
+static void
+serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
+{
+	const Sluice__V1__DropCountersQuery *query = request->drop_counters;
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__DropCountersList answer = SLUICE__V1__DROP_COUNTERS_LIST__INIT;
+	Sluice__V1__DropCounters all[DROP_MAX], *list[DROP_MAX];
+	const struct object *interface = NULL, *session = NULL;
+
+	if (query->interface[0] && (interface = object_find(&interface_kind, query->interface)) == NULL) {
+		api_fail(call, ENOENT, "interface: there is none of this name");
+		return;
+	}
+	if (query->session[0] && (session = object_find(&session_kind, query->session)) == NULL) {
+		api_fail(call, ENOENT, "session: there is none of this name");
+		return;
+	}
+	for (uint16_t id = 0; id < drop_count(); id++) {
+		Sluice__V1__DropCounters *c = &all[answer.n_drops];
+		uint64_t packets = session     ? drop_of_session(session_of(session), id)
+				   : interface ? drop_of_interface(interface_of(interface), id)
+					       : drop_total(id);
+
+		if (packets == 0)
+			continue;
+		sluice__v1__drop_counters__init(c);
+		c->reason = (char *)drop_by_id(id)->name;
+		c->description = (char *)drop_by_id(id)->description;
+		c->packets = packets;
+		list[answer.n_drops++] = c;
+	}
+	answer.drops = list;
+	reply.drop_counters = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_DROP_COUNTERS;
+	api_reply(call, &reply, true);
+}
+
+API_OPERATION(session_counters_operation, SLUICE__V1__REQUEST__OPERATION_SESSION_COUNTERS, serve_session_counters)
+API_OPERATION(drop_counters_operation, SLUICE__V1__REQUEST__OPERATION_DROP_COUNTERS, serve_drop_counters)
+
+static void
+name_session(const struct packet *p, Sluice__V1__PacketIn *in)
+{
+	const struct object *object = p->session == NO_SESSION ? NULL : session_object(p->session);
+
+	if (object)
+		in->session = object->name;
+}
+
+static struct event_names names = {.name = name_session};
+RTE_INIT(register_session_names)
+{
+	event_names_register(&names);
+}

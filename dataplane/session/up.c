@@ -1,0 +1,192 @@
+// From the subscriber: who it claims to be is checked, and its packets are counted.
+//
+// What is as always (a source within the record's prefix, the MAC and TPIDs as last time, a unicast destination) takes one
+// cache line of the session and one of its counters. Everything else is looked at in a second function: further prefixes,
+// DHCP and neighbour discovery before there is an address, another Ethernet address.
+#include <stdio.h>
+
+#include <rte_prefetch.h>
+
+#include "ip/header.h"
+#include "ip/hop.h"
+#include "session/record.h"
+
+enum {
+	IP4_MULTICAST = 224,
+	IP6_LINK_LOCAL = 0xfe, // first byte of fe80::/10 and of what is above it: nothing else is in use there
+	UDP_HEADER = 8,
+	DHCP_SERVER = 67,
+	ND_FIRST = 133, // router solicitation
+	ND_LAST = 137,  // redirect
+	SCOPE_LINK = 2,
+	SCOPE_SITE = 5, // All_DHCP_Servers, RFC 8415 section 7.1
+};
+
+DROP(drop_session_source, "session-source",
+	"A packet from a subscriber whose source address is not one of the session's.")
+DROP(drop_session_mac, "session-mac", "A packet of a session from another Ethernet address than the configured one.")
+
+// RFC 2131 section 4.1: from a host without an address, or one that does not know its server's.
+static bool
+is_dhcp(const struct rte_mbuf *m, const struct ip4_header *ip)
+{
+	unsigned length = ip4_header_length(ip);
+	const uint8_t *udp = (const uint8_t *)ip + length;
+
+	return ip->protocol == PROTOCOL_UDP && m->data_len >= length + UDP_HEADER &&
+	       (ip->fragment & RTE_BE16(IP4_OFFSET)) == 0 && udp[2] == 0 && udp[3] == DHCP_SERVER;
+}
+
+static uint16_t
+unusual4(struct rte_mbuf *m, struct packet *p, uint64_t seen)
+{
+	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
+	bool local = ip->source == 0 && ip->destination == UINT32_MAX && is_dhcp(m, ip);
+	const struct session *s = session_at(p->session);
+
+	if (!local && !session_holds(p->session, 4, (const uint8_t *)&ip->source))
+		return packet_drop(p, &drop_session_source);
+	if (s->seen != seen && !session_observe(p->session, seen))
+		return packet_drop(p, &drop_session_mac);
+	// Groups stay on this side, unless the core has somebody for them.
+	if (*(const uint8_t *)&ip->destination >= IP4_MULTICAST)
+		local = local || !session_details[p->session].has_core || is_dhcp(m, ip);
+	return local ? ip_local_node.id : packet_step(p);
+}
+
+static void
+session_up4_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct session_counters *counters = counters_row(&session_counters);
+	uint16_t next[BURST];
+
+	for (uint16_t i = 0; i < count; i++) {
+		uint32_t session = packet_of(packets[i])->session;
+
+		rte_prefetch0(session_at(session));
+		rte_prefetch0(&counters[session]);
+		rte_prefetch0(rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], void *));
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
+		const struct session *s = session_at(p->session);
+		struct session_counters *c = &counters[p->session];
+		uint64_t seen = session_seen(
+			(const uint8_t *)ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
+		uint64_t odd = seen ^ s->seen;
+
+		odd |= !session_first4(s, ip->source) | (*(const uint8_t *)&ip->destination >= IP4_MULTICAST);
+		p->counted = (uint16_t)m->pkt_len;
+		c->packets[UP]++;
+		c->bytes[UP] += m->pkt_len;
+		p->vrf = s->vrf;
+		p->direction = UP;
+		p->chain = s->up4;
+		next[i] = likely(odd == 0) ? packet_step(p) : unusual4(m, p, seen);
+	}
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static uint16_t
+session_up4(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start += BURST)
+		session_up4_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
+	return count;
+}
+
+// Between hosts of a link (RFC 4861, RFC 8415): neither source nor destination says who the subscriber is.
+static bool
+is_of_link(const struct ip6_header *ip, const uint8_t *icmp_type, bool unspecified)
+{
+	if (ip->destination[0] == 0xff)
+		return (ip->destination[1] & 0xf) <= SCOPE_LINK || (ip->destination[1] & 0xf) == SCOPE_SITE;
+	if (unspecified)
+		return false;
+	if (ip->destination[0] == 0xfe)
+		return true;
+	// Is the neighbour still there? Who asks may use its link-local address (RFC 4861 section 7.2.2).
+	return icmp_type && ip->hop_limit == 255 && *icmp_type >= ND_FIRST && *icmp_type <= ND_LAST;
+}
+
+static uint16_t
+unusual6(struct rte_mbuf *m, struct packet *p, uint64_t seen)
+{
+	const struct ip6_header *ip = rte_pktmbuf_mtod(m, const struct ip6_header *);
+	const uint8_t *icmp_type =
+		ip->next_header == PROTOCOL_ICMP6 && m->data_len > sizeof(*ip) ? (const uint8_t *)(ip + 1) : NULL;
+	bool unspecified = ip6_is_unspecified(ip->source), link_local = ip6_is_link_local(ip->source);
+	bool local = (unspecified || link_local) && is_of_link(ip, icmp_type, unspecified);
+	const struct session *s = session_at(p->session);
+
+	// No router passes a link-local source on (RFC 4291 section 2.5.6), even where any source is fine.
+	if (!local && (unspecified || link_local || !session_holds(p->session, 6, ip->source)))
+		return packet_drop(p, &drop_session_source);
+	if (s->seen != seen && !session_observe(p->session, seen))
+		return packet_drop(p, &drop_session_mac);
+	if (ip->destination[0] == 0xff)
+		local = local || (ip->destination[1] & 0xf) <= SCOPE_LINK || !session_details[p->session].has_core;
+	else if (ip->destination[0] >= IP6_LINK_LOCAL)
+		local = true;
+	return local ? ip_local_node.id : packet_step(p);
+}
+
+static void
+session_up6_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct session_counters *counters = counters_row(&session_counters);
+	uint16_t next[BURST];
+
+	for (uint16_t i = 0; i < count; i++) {
+		uint32_t session = packet_of(packets[i])->session;
+
+		rte_prefetch0(session_at(session));
+		rte_prefetch0(&counters[session]);
+		rte_prefetch0(rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], void *));
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		const struct ip6_header *ip = rte_pktmbuf_mtod(m, const struct ip6_header *);
+		const struct session *s = session_at(p->session);
+		struct session_counters *c = &counters[p->session];
+		uint64_t seen = session_seen(
+			(const uint8_t *)ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
+		uint64_t odd = seen ^ s->seen;
+
+		odd |= !session_first6(s, ip->source) | (ip->destination[0] >= IP6_LINK_LOCAL) |
+		       (ip->source[0] == 0xfe) | (ip->source[0] == 0);
+		p->counted = (uint16_t)m->pkt_len;
+		c->packets[UP]++;
+		c->bytes[UP] += m->pkt_len;
+		p->vrf = s->vrf;
+		p->direction = UP;
+		p->chain = s->up6;
+		next[i] = likely(odd == 0) ? packet_step(p) : unusual6(m, p, seen);
+	}
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static uint16_t
+session_up6(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t start = 0; start < count; start += BURST)
+		session_up6_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
+	return count;
+}
+
+static void
+session_up_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
+{
+	const struct session *s = session_at(p->session);
+
+	snprintf(text, size, "session %u, vrf %u%s", p->session, s->vrf,
+		s->flags & SESSION_ANY_SOURCE ? ", any source" : ", source to be checked");
+}
+
+struct node session_up4_node = {.name = "session-up4", .process = session_up4, .describe = session_up_describe};
+struct node session_up6_node = {.name = "session-up6", .process = session_up6, .describe = session_up_describe};
+NODE_REGISTER(session_up4_node)
+NODE_REGISTER(session_up6_node)
