@@ -1,0 +1,70 @@
+// The bench: a source node makes bursts from templates over many flows, the real graph and tables do their work, and a
+// port that throws away what it gets is the sink. Cycles are the TSC's.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/node.h"
+
+enum { HEADER_MOST = 192, REPEATS = 11, SIZES_MOST = 4 };
+
+struct scenario {
+	const char *name;
+	uint32_t flows;
+	uint16_t sizes[SIZES_MOST]; // of frames, FCS included, in bytes; 0: no more
+	// Make the objects that the scenario needs. 0 or -1 after saying what is wrong.
+	int (*set_up)(const struct scenario *scenario);
+	// Write the frame's first bytes for one flow: their number is returned. `length` is the frame's, without FCS.
+	unsigned (*frame)(const struct scenario *scenario, uint32_t flow, uint16_t length, uint8_t header[HEADER_MOST]);
+	const char *port; // that frames come in by
+};
+
+extern const struct scenario scenarios[];
+extern const unsigned scenario_count;
+
+// Templates of a scenario's frames: what all flows share, and the bytes in which they differ, in random order.
+struct templates {
+	uint8_t header[HEADER_MOST];
+	unsigned header_length;
+	uint16_t length;
+	uint16_t port;
+	struct range {
+		uint16_t at, size;
+	} ranges[8];
+	unsigned range_count;
+	unsigned stride;
+	uint32_t flows;
+	uint8_t *differences;
+};
+
+int templates_make(struct templates *t, const struct scenario *s, uint16_t size);
+void templates_free(struct templates *t);
+
+struct measured {
+	double cycles[REPEATS]; // a packet, source and sink taken off
+	double bare;            // least of source to sink alone
+	double nodes[NODE_MAX]; // by node id, median
+	uint64_t arrived;       // packets that reached the sink, of
+	uint64_t sent;
+};
+
+// Measure on this many workers at once; the figures of the first.
+void measure(const struct templates *t, unsigned workers, unsigned rounds, struct measured *m);
+
+// Objects, as the API would put them.
+int bench_put(const char *kind, const char *name, const void *message);
+// Delete all that were put since the start, newest first.
+void bench_clear(void);
+
+// A generator of the same numbers in every run.
+static inline uint64_t
+random_next(uint64_t *state)
+{
+	uint64_t x = *state;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return *state = x;
+}

@@ -1,0 +1,171 @@
+// sluice-bench: runs scenarios, prints a table and, if asked, writes JSON.
+#include <getopt.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+
+#include "bench.h"
+#include "core/loop.h"
+#include "core/start.h"
+#include "core/worker.h"
+#include "port/port.h"
+
+struct asked {
+	regex_t only;
+	bool some;
+	bool nodes;
+	FILE *json;
+	unsigned rounds;
+	unsigned workers;
+	bool first;
+};
+
+static const char usage[] =
+	"Usage: sluice-bench [--only REGEX] [--json FILE] [--workers N] [--rounds N] [--nodes] [--no-huge] [--list]\n"
+	"Measures TSC cycles per packet of the graph, source and sink taken off.\n";
+
+static void
+write_json(struct asked *a, const struct scenario *s, uint16_t size, unsigned workers, const struct measured *m)
+{
+	bool first = true;
+
+	if (!a->json)
+		return;
+	fprintf(a->json,
+		"%s\n  {\"scenario\": \"%s\", \"packet_bytes\": %u, \"flows\": %u, \"workers\": %u,\n"
+		"   \"cycles_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"bare_loop\": %.1f,\n"
+		"   \"sent\": %lu, \"arrived\": %lu,\n   \"nodes\": {",
+		a->first ? "" : ",", s->name, size, s->flows, workers, m->cycles[0], m->cycles[REPEATS / 2], m->cycles[REPEATS - 1],
+		m->bare, m->sent, m->arrived);
+	for (uint16_t n = 0; node_by_id(n); n++)
+		if (m->nodes[n] >= 0.05) {
+			fprintf(a->json, "%s\"%s\": %.1f", first ? "" : ", ", node_by_id(n)->name, m->nodes[n]);
+			first = false;
+		}
+	fprintf(a->json, "}}");
+	fflush(a->json);
+	a->first = false;
+}
+
+static void
+print_row(const struct asked *a, const struct scenario *s, uint16_t size, unsigned workers, const struct measured *m)
+{
+	printf("%-18s %6u %8u %7u %8.1f %8.1f %8.1f %8.1f %s\n", s->name, size, s->flows, workers, m->cycles[0],
+		m->cycles[REPEATS / 2], m->cycles[REPEATS - 1], m->bare, m->arrived == m->sent ? "" : "PACKETS LOST");
+	for (uint16_t n = 0; a->nodes && node_by_id(n); n++)
+		if (m->nodes[n] >= 0.05)
+			printf("%42s %8.1f\n", node_by_id(n)->name, m->nodes[n]);
+	fflush(stdout);
+}
+
+static int
+run_scenario(struct asked *a, const struct scenario *s)
+{
+	int lost = 0;
+
+	if (s->set_up(s)) {
+		bench_clear();
+		return -1;
+	}
+	// Links come up, retired memory goes.
+	for (unsigned i = 0; i < 50; i++)
+		loop_once(1);
+	for (unsigned i = 0; i < SIZES_MOST && s->sizes[i]; i++) {
+		struct templates t;
+
+		if (templates_make(&t, s, s->sizes[i])) {
+			fprintf(stderr, "%s: its frames cannot be made\n", s->name);
+			return -1;
+		}
+		for (unsigned workers = a->workers; workers <= a->workers; workers++) {
+			struct measured m = {0};
+
+			measure(&t, workers, a->rounds, &m);
+			print_row(a, s, s->sizes[i], workers, &m);
+			write_json(a, s, s->sizes[i], workers, &m);
+			lost |= m.arrived != m.sent;
+		}
+		templates_free(&t);
+	}
+	bench_clear();
+	return lost ? -1 : 0;
+}
+
+int
+main(int count, char **arguments)
+{
+	static const struct option known[] = {{"only", 1, NULL, 'o'}, {"json", 1, NULL, 'j'}, {"workers", 1, NULL, 'w'},
+		{"rounds", 1, NULL, 'r'}, {"nodes", 0, NULL, 'n'}, {"no-huge", 0, NULL, 'H'}, {"list", 0, NULL, 'l'},
+		{"help", 0, NULL, 'h'}, {0}};
+	struct asked a = {.rounds = 1000, .workers = 1, .first = true};
+	char prefix[32], cores[128] = "0", *no_arguments[] = {arguments[0], NULL};
+	struct options o;
+	int c, failed = 0;
+
+	options_parse(&o, 1, no_arguments);
+	optind = 1;
+	while ((c = getopt_long(count, arguments, "", known, NULL)) != -1) {
+		switch (c) {
+		case 'o':
+			if (regcomp(&a.only, optarg, REG_EXTENDED | REG_NOSUB)) {
+				fprintf(stderr, "--only takes an extended regular expression, not \"%s\"\n", optarg);
+				return 2;
+			}
+			a.some = true;
+			break;
+		case 'j':
+			a.json = fopen(optarg, "w");
+			if (!a.json) {
+				perror(optarg);
+				return 2;
+			}
+			break;
+		case 'w':
+			a.workers = (unsigned)RTE_MAX(1, RTE_MIN(atoi(optarg), WORKER_MAX));
+			break;
+		case 'r':
+			a.rounds = (unsigned)RTE_MAX(16, atoi(optarg));
+			break;
+		case 'n':
+			a.nodes = true;
+			break;
+		case 'H':
+			o.huge = false;
+			break;
+		case 'l':
+			for (unsigned i = 0; i < scenario_count; i++)
+				puts(scenarios[i].name);
+			return 0;
+		default:
+			fputs(usage, c == 'h' ? stdout : stderr);
+			return c == 'h' ? 0 : 2;
+		}
+	}
+	snprintf(prefix, sizeof(prefix), "sluice-bench-%d", getpid());
+	o.prefix = prefix;
+	o.workers = a.workers;
+	o.memory = 1024;
+	// The first worker has a core that the main thread, which sleeps while workers measure, does not start on.
+	for (unsigned w = 0; w < a.workers; w++)
+		snprintf(cores + strlen(cores), sizeof(cores) - strlen(cores), ",%u",
+			(w + 1) % (unsigned)sysconf(_SC_NPROCESSORS_ONLN));
+	o.cores = cores;
+	if (core_start(&o))
+		return 1;
+	printf("%-18s %6s %8s %7s %8s %8s %8s %8s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max", "bare");
+	if (a.json)
+		fprintf(a.json, "[");
+	for (unsigned i = 0; i < scenario_count; i++)
+		if (!a.some || regexec(&a.only, scenarios[i].name, 0, NULL, 0) == 0)
+			failed |= run_scenario(&a, &scenarios[i]);
+	if (a.json) {
+		fprintf(a.json, "\n]\n");
+		fclose(a.json);
+	}
+	rte_eal_cleanup();
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,292 @@
+// The harnesses' data plane.
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include "acl.pb-c.h"
+#include "core/loop.h"
+#include "core/start.h"
+#include "core/worker.h"
+#include "ether/circuit.h"
+#include "interface.pb-c.h"
+#include "ip.pb-c.h"
+#include "meter.pb-c.h"
+#include "port.pb-c.h"
+#include "session.pb-c.h"
+
+enum { BUFFERS = 16384, WAITING_MOST = 12000 };
+
+static struct rte_mbuf *pending;
+static uint16_t port_ids[2];
+
+static uint16_t
+source_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	if (!pending)
+		return 0;
+	node->objs[0] = pending;
+	node->idx = 1;
+	pending = NULL;
+	rte_node_next_stream_move(graph, node, ether_input_node.id);
+	return 1;
+}
+
+static struct node source_node = {.name = "fuzz-source", .process = source_process, .source = true};
+NODE_REGISTER(source_node)
+
+static void
+put(const char *kind, const char *name, const void *message)
+{
+	size_t length = protobuf_c_message_get_packed_size(message);
+	uint8_t *packed = malloc(length + 1);
+	struct fault f = {0};
+
+	protobuf_c_message_pack(message, packed);
+	if (object_put(kind, name, packed, length, &f)) {
+		fprintf(stderr, "the harness cannot put %s %s: %s\n", kind, name, f.text);
+		abort();
+	}
+	free(packed);
+}
+
+static void
+put_ports(void)
+{
+	static const char *const names[] = {"access", "core"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		Sluice__V1__Port port = SLUICE__V1__PORT__INIT;
+		char device[64], mac[32];
+
+		snprintf(device, sizeof(device), "net_null%u,no-rx=1", i);
+		snprintf(mac, sizeof(mac), "02:00:00:00:00:0%u", i + 1);
+		port.device = device;
+		port.mac = mac;
+		put("Port", names[i], &port);
+		port_ids[i] = port_of(object_find(&port_kind, names[i]))->id;
+	}
+}
+
+static void
+put_interface(const char *name, const char *port, unsigned outer, const char *address4, const char *address6,
+	const char *acl)
+{
+	Sluice__V1__Interface i = SLUICE__V1__INTERFACE__INIT;
+
+	i.port = (char *)port;
+	i.outer_vlan = outer;
+	i.addresses = (char *[]){(char *)address4, (char *)address6};
+	i.n_addresses = 2;
+	i.acl_in = (char *)acl;
+	i.acl_out = (char *)acl;
+	put("Interface", name, &i);
+}
+
+static void
+put_policies(void)
+{
+	Sluice__V1__Acl acl = SLUICE__V1__ACL__INIT;
+	Sluice__V1__AclRule rules[4], *list[4];
+	Sluice__V1__Meter meter = SLUICE__V1__METER__INIT;
+
+	for (unsigned i = 0; i < 4; i++) {
+		sluice__v1__acl_rule__init(&rules[i]);
+		list[i] = &rules[i];
+	}
+	rules[0].source = "198.51.100.0/24";
+	rules[0].protocol = "tcp";
+	rules[0].tcp_flags = "syn,!ack";
+	rules[0].destination_ports = "25";
+	rules[1].source = "2001:db8:bad::/48";
+	rules[1].protocol = "udp";
+	rules[1].source_ports = "1000-2000";
+	rules[2].protocol = "icmp";
+	rules[2].icmp_type = "5";
+	rules[3].dscp = "af43";
+	acl.rules = list;
+	acl.n_rules = 4;
+	acl.otherwise = SLUICE__V1__ACL_ACTION__PERMIT;
+	put("Acl", "acl", &acl);
+	meter.algorithm = SLUICE__V1__METER_ALGORITHM__SRTCM;
+	meter.committed_rate = 4000000000000;
+	meter.committed_burst = 1u << 30;
+	meter.excess_burst = 1u << 30;
+	put("Meter", "meter", &meter);
+}
+
+struct shape {
+	const char *name, *mac, *address4, *address6;
+	unsigned outer, inner, pppoe, teid;
+	bool outer6;
+};
+
+static void
+put_session(const struct shape *s)
+{
+	Sluice__V1__Session session = SLUICE__V1__SESSION__INIT;
+	Sluice__V1__Access access = SLUICE__V1__ACCESS__INIT;
+	Sluice__V1__Policy policy = SLUICE__V1__POLICY__INIT;
+	Sluice__V1__Gtpu gtpu = SLUICE__V1__GTPU__INIT;
+
+	access.port = "access";
+	access.outer_vlan = s->outer;
+	access.inner_vlan = s->inner;
+	access.pppoe_session_id = s->pppoe;
+	access.mac = (char *)s->mac;
+	access.proxy_arp = s->teid != 0;
+	policy.acl_up = policy.acl_down = "acl";
+	policy.meter_up = policy.meter_down = "meter";
+	policy.mss = 1400;
+	session.access = &access;
+	session.policy = &policy;
+	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};
+	session.n_addresses = 2;
+	if (s->teid) {
+		gtpu.local_address = s->outer6 ? "2001:db8:c::1" : "192.0.2.1";
+		gtpu.remote_address = s->outer6 ? "2001:db8:c::2" : "192.0.2.2";
+		gtpu.local_teid = s->teid;
+		gtpu.remote_teid = s->teid + 1;
+		gtpu.pdu_session_container = true;
+		gtpu.qfi = 9;
+		gtpu.reflective_qos = true;
+		session.gtpu = &gtpu;
+		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;
+	}
+	put("Session", s->name, &session);
+}
+
+static void
+put_routes(void)
+{
+	Sluice__V1__Neighbor neighbor = SLUICE__V1__NEIGHBOR__INIT;
+	Sluice__V1__Route route = SLUICE__V1__ROUTE__INIT;
+	Sluice__V1__NextHop hop = SLUICE__V1__NEXT_HOP__INIT, second = SLUICE__V1__NEXT_HOP__INIT, *hops[] = {&hop, &second};
+
+	neighbor.interface = "core";
+	neighbor.address = "192.0.2.2";
+	neighbor.mac = "02:00:00:00:01:02";
+	put("Neighbor", "upf4", &neighbor);
+	neighbor.address = "2001:db8:c::2";
+	put("Neighbor", "upf6", &neighbor);
+	hop.address = "192.0.2.2";
+	second.address = "192.0.2.3";
+	route.next_hops = hops;
+	route.n_next_hops = 2;
+	route.prefix = "0.0.0.0/0";
+	put("Route", "out4", &route);
+	hop.address = "2001:db8:c::2";
+	route.prefix = "::/0";
+	route.n_next_hops = 1;
+	put("Route", "out6", &route);
+	route.n_next_hops = 0;
+	route.prefix = "203.0.113.0/24";
+	route.action = SLUICE__V1__ROUTE_ACTION__PROHIBIT;
+	put("Route", "prohibited", &route);
+	route.prefix = "2001:db8:dead::/48";
+	route.action = SLUICE__V1__ROUTE_ACTION__BLACKHOLE;
+	put("Route", "nowhere", &route);
+}
+
+void
+machine_start(void)
+{
+	static const struct shape shapes[] = {
+		{"ipoe", "", "100.64.0.1/32", "2001:db8:1:1::/64", 100, 1, 0, 0, false},
+		{"ipoe-mac", "02:01:00:00:00:02", "100.64.0.2/32", "2001:db8:1:2::/64", 100, 2, 0, 0, false},
+		{"pppoe", "02:01:00:00:00:03", "100.64.0.3/32", "2001:db8:1:3::/64", 100, 3, 3, 0, false},
+		{"ipoe-gtpu", "02:01:00:00:00:04", "100.64.0.4/32", "2001:db8:1:4::/64", 100, 4, 0, 4, false},
+		{"pppoe-gtpu", "02:01:00:00:00:05", "100.64.0.5/32", "2001:db8:1:5::/64", 100, 5, 5, 6, true},
+	};
+	char prefix[32];
+	struct options o = {.workers = 1, .buffers = BUFFERS, .log_level = "error", .prefix = prefix, .memory = 256};
+
+	snprintf(prefix, sizeof(prefix), "sluice-fuzz-%d", getpid());
+	if (core_start(&o))
+		abort();
+	put_ports();
+	put_policies();
+	put_interface("core", "core", 0, "192.0.2.1/24", "2001:db8:c::1/64", "acl");
+	put_interface("lan", "access", 200, "198.51.100.1/24", "2001:db8:2::1/64", "");
+	put_interface("gateway", "", 0, "100.64.255.1/32", "2001:db8:1::1/128", "");
+	for (unsigned i = 0; i < RTE_DIM(shapes); i++)
+		put_session(&shapes[i]);
+	put_routes();
+	for (unsigned i = 0; i < 20; i++)
+		loop_once(1);
+}
+
+static void
+release(void *address, void *unused)
+{
+	free(address);
+}
+
+// A segment whose buffer ends where the bytes do.
+static struct rte_mbuf *
+segment(const uint8_t *bytes, size_t length)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(packet_pool);
+	size_t room = RTE_PKTMBUF_HEADROOM + length;
+	struct rte_mbuf_ext_shared_info *info;
+	uint8_t *buffer = m ? malloc(room) : NULL;
+
+	if (!buffer)
+		abort();
+	memset(buffer, 0xa5, RTE_PKTMBUF_HEADROOM);
+	memcpy(buffer + RTE_PKTMBUF_HEADROOM, bytes, length);
+	// The mbuf's own room is not used now and lives as long as the mbuf does: the reference count is kept there.
+	info = (struct rte_mbuf_ext_shared_info *)RTE_PTR_ALIGN((char *)m->buf_addr + 64, 8);
+	info->free_cb = release;
+	info->fcb_opaque = NULL;
+	rte_mbuf_ext_refcnt_set(info, 1);
+	rte_pktmbuf_attach_extbuf(m, buffer, RTE_BAD_IOVA, (uint16_t)room, info);
+	m->data_off = RTE_PKTMBUF_HEADROOM;
+	m->data_len = (uint16_t)length;
+	m->pkt_len = (uint32_t)length;
+	return m;
+}
+
+void
+machine_frame(enum side side, const uint8_t *bytes, size_t length, size_t split)
+{
+	struct worker *main_thread = worker_self();
+	struct rte_mbuf *m;
+
+	if (length == 0 || length > 9000)
+		return;
+	if (split == 0 || split >= length) {
+		m = segment(bytes, length);
+	} else {
+		m = segment(bytes, split);
+		m->next = segment(bytes + split, length - split);
+		m->nb_segs = 2;
+		m->pkt_len = (uint32_t)length;
+	}
+	packet_reset(m);
+	packet_of(m)->port = port_ids[side];
+	m->port = port_ids[side];
+	pending = m;
+	RTE_PER_LCORE(worker) = &workers[0];
+	for (unsigned i = 0; i < 2; i++)
+		rte_graph_walk(workers[0].graph);
+	RTE_PER_LCORE(worker) = main_thread;
+	loop_once(0);
+	RTE_PER_LCORE(worker) = &workers[0];
+	rte_graph_walk(workers[0].graph);
+	RTE_PER_LCORE(worker) = main_thread;
+}
+
+void
+machine_check(void)
+{
+	if (rte_mempool_in_use_count(packet_pool) > WAITING_MOST) {
+		fprintf(stderr, "%u buffers are missing\n", rte_mempool_in_use_count(packet_pool));
+		abort();
+	}
+}

@@ -1,0 +1,133 @@
+"""Valid packets of each kind as a corpus for the harnesses: seeds.py DIRECTORY. A file is an input of frames.c."""
+
+import pathlib
+import struct
+import sys
+
+from scapy.contrib.gtp import GTP_U_Header, GTPEchoRequest, GTPPDUSessionContainer
+from scapy.layers.dhcp import BOOTP, DHCP
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_RR
+from scapy.layers.inet6 import (
+    ICMPv6EchoRequest,
+    ICMPv6ND_NA,
+    ICMPv6ND_NS,
+    ICMPv6ND_RS,
+    ICMPv6NDOptDstLLAddr,
+    ICMPv6NDOptSrcLLAddr,
+    IPv6,
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+)
+from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
+from scapy.layers.ppp import PPP, PPPoE, PPPoED
+from scapy.packet import Raw
+
+ACCESS, CORE = 0, 1
+GATEWAY_MAC, CORE_MAC, UPF_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:01:02"
+
+
+def cpe(number):
+    return f"02:01:00:00:00:0{number}"
+
+
+def qinq(number, outer=100, to=GATEWAY_MAC):
+    return Ether(src=cpe(number), dst=to) / Dot1AD(vlan=outer) / Dot1Q(vlan=number)
+
+
+def pppoe(number, protocol):
+    return qinq(number) / PPPoE(sessionid=number) / PPP(proto=protocol)
+
+
+def from_subscriber(number, **fields):
+    return IP(src=f"100.64.0.{number}", dst="8.8.8.8", **fields)
+
+
+def from_subscriber6(number):
+    return IPv6(src=f"2001:db8:1:{number}::5", dst="2001:4860::8888")
+
+
+def core(packet):
+    return Ether(src=UPF_MAC, dst=CORE_MAC) / packet
+
+
+def tunnel(inner, teid=4, outer=None, **fields):
+    outer = outer or IP(src="192.0.2.2", dst="192.0.2.1")
+    gtp = GTP_U_Header(teid=teid, E=1, next_ex=0x85, **fields) / GTPPDUSessionContainer(type=0, QFI=9, RQI=1)
+    return core(outer / UDP(sport=2152, dport=2152) / gtp / inner)
+
+
+def packets():
+    payload = Raw(b"sluice" * 6)
+    tcp_syn = TCP(sport=5000, dport=443, flags="S", options=[("MSS", 1460), ("NOP", None), ("WScale", 7), ("SAckOK", b"")])
+    downlink = IP(src="8.8.8.8", dst="100.64.0.4") / UDP(sport=443, dport=5000) / payload
+    yield "ipoe-udp", ACCESS, qinq(1) / from_subscriber(1) / UDP(sport=5000, dport=443) / payload
+    yield "ipoe-mac-tcp-syn", ACCESS, qinq(2) / from_subscriber(2) / tcp_syn
+    yield "ipoe-options", ACCESS, qinq(1) / from_subscriber(1, options=[IPOption_RR()]) / UDP(dport=443) / payload
+    yield "ipoe-icmp", ACCESS, qinq(1) / from_subscriber(1) / ICMP() / payload
+    yield "ipoe-ttl-1", ACCESS, qinq(1) / from_subscriber(1, ttl=1) / UDP() / payload
+    yield "ipoe-prohibited", ACCESS, qinq(1) / IP(src="100.64.0.1", dst="203.0.113.9") / UDP() / payload
+    yield "ipoe-ping-gateway", ACCESS, qinq(1) / IP(src="100.64.0.1", dst="100.64.255.1") / ICMP() / payload
+    yield "ipoe-udp6", ACCESS, qinq(1) / from_subscriber6(1) / UDP(dport=443) / payload
+    yield "ipoe-tcp6-syn", ACCESS, qinq(1) / from_subscriber6(1) / tcp_syn
+    yield "ipoe-extensions", ACCESS, qinq(1) / from_subscriber6(1) / IPv6ExtHdrHopByHop() / IPv6ExtHdrDestOpt() / UDP() / payload
+    yield "ipoe-ping6-gateway", ACCESS, qinq(1) / IPv6(src="2001:db8:1:1::5", dst="2001:db8:1::1") / ICMPv6EchoRequest()
+    yield "ipoe-arp", ACCESS, qinq(1, to="ff:ff:ff:ff:ff:ff") / ARP(
+        hwsrc=cpe(1), psrc="100.64.0.1", pdst="100.64.255.1")
+    yield "proxy-arp", ACCESS, qinq(4, to="ff:ff:ff:ff:ff:ff") / ARP(hwsrc=cpe(4), psrc="100.64.0.4", pdst="100.64.9.9")
+    yield "ipoe-ns", ACCESS, qinq(1, to="33:33:ff:00:00:01") / IPv6(
+        src="2001:db8:1:1::5", dst="ff02::1:ff00:1", hlim=255) / ICMPv6ND_NS(tgt="2001:db8:1::1") / ICMPv6NDOptSrcLLAddr(lladdr=cpe(1))
+    yield "ipoe-rs", ACCESS, qinq(1, to="33:33:00:00:00:02") / IPv6(src="fe80::5", dst="ff02::2", hlim=255) / ICMPv6ND_RS()
+    yield "ipoe-dhcp", ACCESS, qinq(1, to="ff:ff:ff:ff:ff:ff") / IP(src="0.0.0.0", dst="255.255.255.255") / UDP(
+        sport=68, dport=67) / BOOTP(chaddr=b"\2\1\0\0\0\1") / DHCP(options=[("message-type", "discover"), "end"])
+    yield "pppoe-udp", ACCESS, pppoe(3, 0x0021) / from_subscriber(3) / UDP(sport=5000, dport=443) / payload
+    yield "pppoe-udp6", ACCESS, pppoe(3, 0x0057) / from_subscriber6(3) / UDP(dport=443) / payload
+    yield "pppoe-lcp", ACCESS, pppoe(3, 0xC021) / Raw(bytes.fromhex("01010008" "01040594"))
+    yield "pppoe-padi", ACCESS, Ether(src=cpe(3), dst="ff:ff:ff:ff:ff:ff", type=0x88A8) / Dot1AD(vlan=100) / Dot1Q(
+        vlan=3) / PPPoED(code=0x09) / Raw(bytes.fromhex("01010000"))
+    yield "pppoe-gtpu", ACCESS, pppoe(5, 0x0021) / from_subscriber(5) / UDP(sport=5000, dport=443) / payload
+    yield "ipoe-gtpu", ACCESS, qinq(4) / from_subscriber(4) / UDP(sport=5000, dport=443) / payload
+    yield "ipoe-gtpu6", ACCESS, qinq(4) / from_subscriber6(4) / tcp_syn
+    yield "lan", ACCESS, Ether(src=cpe(9), dst=GATEWAY_MAC) / Dot1Q(vlan=200) / IP(src="198.51.100.9", dst="8.8.4.4") / UDP() / payload
+    yield "lan-arp", ACCESS, Ether(src=cpe(9), dst="ff:ff:ff:ff:ff:ff") / Dot1Q(vlan=200) / ARP(
+        hwsrc=cpe(9), psrc="198.51.100.9", pdst="198.51.100.1")
+    yield "down-udp", CORE, core(IP(src="8.8.8.8", dst="100.64.0.2") / UDP(dport=5000) / payload)
+    yield "down-pppoe-udp6", CORE, core(IPv6(src="2001:4860::8888", dst="2001:db8:1:3::5") / UDP(dport=5000) / payload)
+    yield "down-syn", CORE, core(IP(src="8.8.8.8", dst="100.64.0.3") / tcp_syn)
+    yield "down-large", CORE, core(IP(src="8.8.8.8", dst="100.64.0.3") / UDP() / Raw(bytes(1490)))
+    yield "down-large-df", CORE, core(IP(src="8.8.8.8", dst="100.64.0.3", flags="DF") / UDP() / Raw(bytes(1490)))
+    yield "gtpu", CORE, tunnel(downlink)
+    yield "gtpu-sequence", CORE, tunnel(downlink, S=1, seq=7)
+    yield "gtpu-inner6", CORE, tunnel(IPv6(src="2001:4860::8888", dst="2001:db8:1:4::5") / UDP() / payload)
+    yield "gtpu-outer6", CORE, tunnel(
+        IP(src="8.8.8.8", dst="100.64.0.5") / UDP() / payload, 6, IPv6(src="2001:db8:c::2", dst="2001:db8:c::1"))
+    yield "gtpu-unknown-teid", CORE, tunnel(downlink, 4444)
+    yield "gtpu-echo", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=2152, dport=2152) / GTP_U_Header(
+        gtp_type=1, S=1) / GTPEchoRequest())
+    yield "gtpu-end-marker", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=2152, dport=2152) / GTP_U_Header(
+        teid=4, gtp_type=254))
+    yield "gtpu-error-indication", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=2152, dport=2152) / Raw(
+        bytes.fromhex("361a001000000000" "00000000" "1000000005" "850004c0000201")))
+    yield "gtpu-unknown-extension", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=2152, dport=2152) / Raw(
+        bytes.fromhex("34ff002400000004" "000000c0" "01ffff00")) / downlink)
+    yield "ping-core", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / ICMP() / payload)
+    yield "fragment-first", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1", id=7, flags="MF") / ICMP() / Raw(bytes(32)))
+    yield "fragment-last", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1", id=7, frag=5, proto=1) / Raw(bytes(24)))
+    yield "fragment6", CORE, core(IPv6(src="2001:db8:c::2", dst="2001:db8:c::1") / IPv6ExtHdrFragment(
+        id=7, m=1, nh=58) / Raw(bytes(32)))
+    yield "na", CORE, core(IPv6(src="2001:db8:c::2", dst="2001:db8:c::1", hlim=255) / ICMPv6ND_NA(
+        tgt="2001:db8:c::2", S=1) / ICMPv6NDOptDstLLAddr(lladdr=UPF_MAC))
+    yield "arp-reply", CORE, core(ARP(op=2, hwsrc=UPF_MAC, psrc="192.0.2.3", hwdst=CORE_MAC, pdst="192.0.2.1"))
+    yield "port-unreachable", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(dport=9) / payload)
+
+
+def main():
+    directory = pathlib.Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, side, packet in packets():
+        frame = bytes(packet)
+        (directory / name).write_bytes(struct.pack("!BH", side, len(frame)) + frame)
+
+
+if __name__ == "__main__":
+    main()
