@@ -1,0 +1,70 @@
+# Everything that people do with the tree. Each target installs first what it needs and is missing (tools/setup.sh).
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+export PATH := $(CURDIR)/build/tools:$(PATH)
+export GOTOOLCHAIN := local
+export GOFLAGS := -buildvcs=false
+
+JOBS ?= 2
+ROLE ?= bng
+PROTOS := $(sort $(wildcard api/*.proto))
+C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]' 'bench/*.[ch]')
+SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
+
+.PHONY: setup generate build run test unit-c unit-go e2e fuzz bench lint fmt docs test-debian13 clean
+
+setup: build/.setup
+build/.setup: tools/setup.sh requirements.txt
+	tools/setup.sh
+
+# Go code of the contract, made again when a .proto changes.
+generate: build/.generated
+build/.generated: build/.setup $(PROTOS)
+	mkdir -p agent/api
+	protoc -Iapi --go_out=agent/api --go_opt=module=sluice.dev/sluice/agent/api \
+		--go-grpc_out=agent/api --go-grpc_opt=module=sluice.dev/sluice/agent/api $(PROTOS)
+	touch $@
+
+build: build/.generated
+	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
+	ninja -C build/dataplane -j$(JOBS)
+	go build -p $(JOBS) -o build/sluice ./agent/cmd/sluice
+
+run: build
+	exec .venv/bin/python examples/run $(ROLE)
+
+test: build
+	tools/test.sh
+unit-c unit-go e2e fuzz: build
+	tools/test.sh $@
+
+bench: build
+	tools/bench.sh '$(ONLY)' '$(JSON)'
+
+lint: build/.generated
+	clang-format --dry-run -Werror $(C_FILES)
+	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
+	tools/lint-c.sh $(C_FILES)
+	test -z "$$(gofmt -l agent)" || { gofmt -d agent; exit 1; }
+	go vet ./...
+	staticcheck ./...
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	shellcheck $(SHELL_FILES)
+
+fmt: build/.setup
+	clang-format -i $(C_FILES)
+	gofmt -w agent
+	.venv/bin/ruff format
+	.venv/bin/ruff check --fix
+
+# The reference of objects, from the comments and annotations in api/.
+docs: build
+	build/sluice reference > docs/reference.md
+
+test-debian13: build/.setup
+	tools/debian13.sh
+
+clean:
+	rm -rf build .venv agent/api

@@ -1,0 +1,45 @@
+import logging
+import os
+import signal
+import sys
+
+import pytest
+from lab import Lab
+from pop import Pop
+
+logging.getLogger("scapy").setLevel(logging.ERROR)
+
+
+def pytest_configure(config):
+    if os.geteuid() != 0:
+        sys.exit("the end-to-end tests make network namespaces, which needs root")
+    # So that a terminated run ends through its fixtures, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with Lab() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    return Pop(lab)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_from_the_test_before(request):
+    """Frames of an earlier test are not seen by a later one."""
+    if "pop" in request.fixturenames:
+        request.getfixturevalue("pop").drain()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows the ends of the processes' logs."""
+    report = (yield).get_result()
+    lab = item.funcargs.get("lab") if hasattr(item, "funcargs") else None
+    if report.failed and lab:
+        for path in sorted(lab.directory.glob("*.log")):
+            report.sections.append((path.name, path.read_text(errors="replace")[-3000:]))

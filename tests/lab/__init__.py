@@ -1,0 +1,11 @@
+"""Gateways, subscribers and core networks made of namespaces, for the tests and the examples. Python's library alone."""
+
+from .gateway import Gateway, thing
+from .home import Home, Line
+from .laboratory import Lab
+from .load import CoreHost, Load
+from .namespace import Namespace
+from .upf import Upf
+from .wire import Wire
+
+__all__ = ["CoreHost", "Gateway", "Home", "Lab", "Line", "Load", "Namespace", "Upf", "Wire", "thing"]

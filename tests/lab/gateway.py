@@ -1,0 +1,136 @@
+"""The gateway under test: data plane and agent as processes in a namespace, and the command line that people use."""
+
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+
+from .laboratory import TREE, wait_until
+from .namespace import run
+
+DATAPLANE = os.environ.get("SLUICE_DATAPLANE", str(TREE / "build/dataplane/sluice-dataplane"))
+SLUICE = os.environ.get("SLUICE", str(TREE / "build/sluice"))
+
+
+def thing(kind, name, labels=None, **spec):
+    """An object as in YAML: thing("Port", "access", device="net_null0")."""
+    metadata = {"name": name} | ({"labels": labels} if labels else {})
+    return {"apiVersion": "sluice.dev/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def yaml(objects):
+    """Every JSON text is YAML, too."""
+    return "".join("---\n" + json.dumps(each) + "\n" for each in objects)
+
+
+class Refused(Exception):
+    """The command line said no; its message is what a person reads."""
+
+
+class Gateway:
+    """`supervised`: the data plane is started again when it dies, as systemd does it."""
+
+    def __init__(self, lab, namespace, name="gateway", workers=1, agent=True, supervised=False, buffers=8192):
+        self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
+        self.workers, self.buffers = workers, buffers
+        self.directory = lab.directory / name
+        self.directory.mkdir()
+        self.dataplane_socket = self.directory / "dataplane.sock"
+        self.agent_socket = self.directory / "agent.sock"
+        self.prefix = f"{lab.prefix}-{name}"
+        self.dataplane = self.agent = self.guard = None
+        self.stopping = threading.Event()
+        lab.on_close(self.close)
+        self.start_dataplane()
+        if agent:
+            self.start_agent()
+
+    def start_dataplane(self):
+        self.dataplane_socket.unlink(missing_ok=True)
+        shutil.rmtree(f"/var/run/dpdk/{self.prefix}", ignore_errors=True)
+        arguments = ["--socket", self.dataplane_socket, "--workers", self.workers, "--no-huge"]
+        arguments += ["--buffers", self.buffers, "--prefix", self.prefix]
+        self.dataplane = self.lab.process(self.namespace, DATAPLANE, *arguments, log=f"{self.name}-dataplane.log")
+        self.wait_for_socket(self.dataplane_socket, self.dataplane)
+        if self.supervised and not self.guard:
+            self.guard = threading.Thread(target=self.supervise, daemon=True)
+            self.guard.start()
+
+    def supervise(self):
+        while not self.stopping.wait(0.1):
+            if not self.dataplane.alive() and not self.stopping.is_set():
+                self.start_dataplane()
+
+    def start_agent(self):
+        arguments = ["--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
+        arguments += ["--store", self.directory / "intent.db"]
+        self.agent_socket.unlink(missing_ok=True)
+        self.agent = self.lab.process(self.namespace, SLUICE, "agent", *arguments, log=f"{self.name}-agent.log")
+        self.wait_for_socket(self.agent_socket, self.agent)
+
+    def wait_for_socket(self, path, process):
+        def answers():
+            if not process.alive():
+                raise RuntimeError(f"ended with {process.child.returncode}:\n{process.log.read_text()[-2000:]}")
+            with socket.socket(socket.AF_UNIX) as client:
+                try:
+                    client.connect(str(path))
+                except OSError:
+                    return False
+                return True
+
+        wait_until(answers, 20, f"{path} answers")
+
+    def command(self, *arguments):
+        return [SLUICE, *map(str, arguments), "--agent", f"unix://{self.agent_socket}"]
+
+    def sluice(self, *arguments, check=True, timeout=60, **options):
+        """Runs the command line and gives what it did; Refused if it failed and `check` is set."""
+        done = run(*self.command(*arguments), check=False, timeout=timeout, **options)
+        if check and done.returncode != 0:
+            raise Refused(f"sluice {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    def json(self, *arguments):
+        return json.loads(self.sluice(*arguments, "-o", "json").stdout or "null")
+
+    def apply(self, *objects, check=True):
+        """Applies objects from a file, as a person does."""
+        path = self.directory / f"apply-{threading.get_ident()}.yaml"
+        path.write_text(yaml(objects))
+        return self.sluice("apply", "-f", path, check=check)
+
+    def delete(self, kind, *names):
+        return self.sluice("delete", kind, *names)
+
+    def drops(self, *arguments):
+        """Drops by name."""
+        found = self.json("drops", *arguments) or []
+        return {each["reason"]: int(each.get("packets", 0)) for each in found}
+
+    def dropped(self, reason, seconds=3, more_than=0, *arguments):
+        """Waits until a drop of this name was counted."""
+        return wait_until(
+            lambda: self.drops(*arguments).get(reason, 0) > more_than,
+            seconds,
+            f"drop {reason}; there are {self.drops(*arguments)}",
+        )
+
+    def logs(self):
+        return {path.name: path.read_text(errors="replace") for path in sorted(self.lab.directory.glob("*.log"))}
+
+    def close(self):
+        self.stopping.set()
+        if self.guard:
+            self.guard.join(30)
+        for process in (self.agent, self.dataplane):
+            if process:
+                process.stop()
+
+    def until_restarted(self, old_pid, seconds=30):
+        wait_until(
+            lambda: self.dataplane.pid != old_pid and self.dataplane.alive(), seconds, "data plane started again"
+        )
+        time.sleep(0.1)

@@ -1,0 +1,97 @@
+"""A laboratory: everything that one test module or one run of an example makes, and the certainty that it goes away."""
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .namespace import Namespace
+
+TREE = Path(__file__).resolve().parents[2]
+NUMBERS = itertools.count(1)
+
+
+class Process:
+    """A program that runs inside a namespace, its output in a file."""
+
+    def __init__(self, namespace, command, log):
+        self.log = Path(log)
+        with open(log, "ab") as output:
+            self.child = subprocess.Popen(
+                ["ip", "netns", "exec", namespace.name, *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    def alive(self):
+        return self.child.poll() is None
+
+    def kill(self):
+        """As `kill -9`."""
+        self.child.kill()
+        self.child.wait()
+
+    def stop(self):
+        if self.alive():
+            self.child.terminate()
+            try:
+                self.child.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Lab:
+    """Namespaces with names of their own, processes in them, and a run directory."""
+
+    def __init__(self):
+        self.prefix = f"sluice-{os.getpid()}-{next(NUMBERS)}"
+        self.directory = Path(tempfile.mkdtemp(prefix=self.prefix + "-"))
+        janitor = [sys.executable, Path(__file__).with_name("janitor.py"), self.prefix, self.directory]
+        self.janitor = subprocess.Popen(janitor, stdin=subprocess.PIPE, start_new_session=True)
+        self.closers = []
+
+    def namespace(self, name):
+        return Namespace(f"{self.prefix}-{name}")
+
+    def process(self, namespace, *command, log=None):
+        process = Process(namespace, command, self.directory / (log or f"{Path(str(command[0])).name}.log"))
+        self.on_close(process.stop)
+        return process
+
+    def on_close(self, call):
+        self.closers.append(call)
+
+    def close(self):
+        try:
+            while self.closers:
+                self.closers.pop()()
+        finally:
+            self.janitor.stdin.close()
+            self.janitor.wait(30)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def wait_until(condition, seconds=10, what=""):
+    """Waits for something to become true, and gives what the condition gave."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise TimeoutError(f"after {seconds} s: {what or condition}")
+        time.sleep(0.02)

@@ -1,0 +1,265 @@
+"""Traffic of many subscribers at once, in both directions, counted by subscriber and direction.
+
+Each packet is UDP whose payload says which line it belongs to. On the access side frames are made and taken apart here; on
+the core side the kernel's UDP sockets send and receive, or a Upf does.
+"""
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+
+from . import frames
+from .frames import Frame
+
+MAGIC = b"sluice"
+MARK = struct.Struct("!6sBI")
+UP, DOWN = 0, 1
+PORT = 7007
+
+
+def mark(direction, number, size):
+    return MARK.pack(MAGIC, direction, number).ljust(size, b".")
+
+
+def marked(payload, direction):
+    """The number of the line that a payload belongs to, or None."""
+    if len(payload) < MARK.size:
+        return None
+    magic, way, number = MARK.unpack_from(payload)
+    return number if magic == MAGIC and way == direction else None
+
+
+def udp_payload(packet):
+    return packet[28:] if packet[0] >> 4 == 4 else packet[48:]
+
+
+class CoreHost:
+    """The core's end without tunnels: a server on the kernel's UDP, one socket for each family."""
+
+    def __init__(self, namespace, ip4, ip6):
+        self.addresses = {4: ip4, 6: ip6}
+        self.sockets = {}
+        for version, address in self.addresses.items():
+            family = socket.AF_INET if version == 4 else socket.AF_INET6
+            self.sockets[version] = namespace.inside(socket.socket, family, socket.SOCK_DGRAM)
+            self.sockets[version].setsockopt(socket.SOL_SOCKET, 33, 16 << 20)
+            self.sockets[version].setsockopt(socket.SOL_SOCKET, 32, 16 << 20)
+            self.sockets[version].bind((address, PORT))
+            self.sockets[version].setblocking(False)
+
+    def send(self, line, number, version, size):
+        target = line.ip4 if version == 4 else line.ip6
+        # An ICMP error that came back is told here, and is no reason to stop.
+        with contextlib.suppress(OSError):
+            self.sockets[version].sendto(mark(DOWN, number, size), (target, PORT))
+            return True
+        return False
+
+    def readable(self):
+        return list(self.sockets.values())
+
+    def receive(self, source):
+        with contextlib.suppress(OSError):
+            return marked(source.recv(65536), UP), 4 if source is self.sockets[4] else 6
+        return None
+
+    def close(self):
+        for each in self.sockets.values():
+            each.close()
+
+
+class TunnelHost:
+    """The core's end behind GTP-U: packets go through a Upf, which keeps the rest of its duties."""
+
+    def __init__(self, upf, gateway, ip4, ip6, qfi=None):
+        self.upf, self.gateway, self.qfi = upf, gateway, qfi
+        self.addresses = {4: ip4, 6: ip6}
+        self.pending = []
+        upf.taker = self.take
+        self.ready, self.signal = socket.socketpair()
+        self.ready.setblocking(False)
+
+    def take(self, message):
+        self.pending.append(message)
+        with contextlib.suppress(BlockingIOError):
+            self.signal.send(b"!")
+
+    def send(self, line, number, version, size):
+        target = line.ip4 if version == 4 else line.ip6
+        packet = frames.udp(self.addresses[version], target, PORT, PORT, mark(DOWN, number, size))
+        with contextlib.suppress(BlockingIOError):
+            self.upf.send(self.upf.gpdu(line, packet, self.qfi), self.gateway)
+            return True
+        return False
+
+    def readable(self):
+        return [self.ready]
+
+    def receive(self, source):
+        if not self.pending:
+            with contextlib.suppress(BlockingIOError):
+                source.recv(4096)
+            return None
+        message = self.pending.pop(0)
+        line = self.upf.by_teid.get(message.teid)
+        number = marked(udp_payload(message.payload), UP)
+        if number is None or line is None:
+            return None, 4
+        return number, message.payload[0] >> 4
+
+    def close(self):
+        self.upf.taker = None
+        self.ready.close()
+        self.signal.close()
+
+
+class Load:
+    """Sends at a steady rate for all lines in turn, IPv4 and IPv6 by turns, and counts what arrives.
+
+    Counters are keyed (line number, IP version). A line's frames count as received only in that line's encapsulation.
+    """
+
+    def __init__(self, lines, wire, gateway_mac, core, rate, size=64):
+        self.lines, self.wire, self.core, self.rate, self.size = lines, wire, core, rate, size
+        self.gateway_mac = frames.mac_bytes(gateway_mac)
+        self.sent = {UP: Counter(), DOWN: Counter()}
+        self.received = {UP: Counter(), DOWN: Counter()}
+        self.strangers = Counter()
+        self.by_key = {(line.tags, line.pppoe, line.raw_mac): number for number, line in enumerate(lines)}
+        self.own = {line.tags: line for line in lines if not line.pppoe}
+        self.streams = [
+            (number, version)
+            for version in (4, 6)
+            for number, line in enumerate(lines)
+            if (line.ip4 if version == 4 else line.ip6)
+        ]
+        self.uplink = {stream: self.uplink_frame(*stream) for stream in self.streams}
+        self.sending = threading.Event()
+        self.done = threading.Event()
+        self.threads = [threading.Thread(target=work, daemon=True) for work in (self.send, self.receive)]
+
+    def uplink_frame(self, number, version):
+        line = self.lines[number]
+        source = line.ip4 if version == 4 else line.ip6
+        packet = frames.udp(source, self.core.addresses[version], PORT, PORT, mark(UP, number, self.size))
+        return line.frame(self.gateway_mac, packet)
+
+    def start(self):
+        for thread in self.threads:
+            thread.start()
+        self.sending.set()
+
+    def send(self):
+        while not self.done.is_set():
+            self.sending.wait()
+            begun, count = time.monotonic(), 0
+            while self.sending.is_set() and not self.done.is_set():
+                due = int((time.monotonic() - begun) * self.rate)
+                # After a pause (another process had the core) the rest is not made up for in one burst.
+                if due - count > 64:
+                    begun += (due - count - 64) / self.rate
+                    due = count + 64
+                for _ in range(due - count):
+                    self.send_one(count)
+                    count += 1
+                time.sleep(0.002)
+
+    def send_one(self, count):
+        stream = self.streams[count % len(self.streams)]
+        number, version = stream
+        try:
+            self.wire.send(self.uplink[stream])
+        except OSError:
+            return
+        self.sent[UP][stream] += 1
+        if self.core.send(self.lines[number], number, version, self.size):
+            self.sent[DOWN][stream] += 1
+
+    def receive(self):
+        while not self.done.is_set():
+            ready, _, _ = select.select([self.wire, *self.core.readable()], [], [], 0.1)
+            for source in ready:
+                for _ in range(256):
+                    if source is self.wire:
+                        raw = self.wire.read()
+                        if raw is None:
+                            break
+                        self.from_access(raw)
+                    else:
+                        found = self.core.receive(source)
+                        if found is None:
+                            break
+                        number, version = found
+                        if number is None:
+                            self.strangers[UP] += 1
+                        else:
+                            self.received[UP][number, version] += 1
+
+    def from_access(self, raw):
+        frame = Frame.parse(raw)
+        if frame.ethertype == frames.ARP:
+            line = self.own.get(frame.tags)
+            if line and frame.payload[6:8] == b"\0\1" and frame.payload[24:28] == frames.ip_bytes(line.ip4):
+                self.wire.send(frames.arp_reply(frame, line.raw_mac))
+            return
+        session, packet = 0, frame.payload
+        if frame.ethertype == frames.PPPOE_SESSION:
+            session, packet = frames.un_pppoe(frame.payload)
+        elif frame.ethertype == frames.IP6 and packet[6] == 58:
+            line = self.own.get(frame.tags)
+            answer = frames.advertisement(frame, line.raw_mac) if line else None
+            if answer:
+                self.wire.send(answer)
+            return
+        number = marked(udp_payload(packet), DOWN) if packet else None
+        if number is None or self.by_key.get((frame.tags, session, frame.destination)) != number:
+            self.strangers[DOWN] += 1
+            return
+        self.received[DOWN][number, packet[0] >> 4] += 1
+
+    def pause(self, settle=0.5):
+        """Stops sending and waits for what is under way."""
+        self.sending.clear()
+        time.sleep(settle)
+
+    def forget(self):
+        for counters in (self.sent, self.received):
+            for each in counters.values():
+                each.clear()
+        self.strangers.clear()
+
+    def everybody_received(self):
+        """Whether each stream has passed traffic in both directions."""
+        return all(self.received[way][stream] for way in (UP, DOWN) for stream in self.streams)
+
+    def warm_up(self, seconds=15):
+        """Sends until every stream has passed in both directions, then starts counting anew; the streams that did not."""
+        if not self.sending.is_set():
+            self.start()
+        end = time.monotonic() + seconds
+        while not self.everybody_received() and time.monotonic() < end:
+            time.sleep(0.05)
+        silent = [s for s in self.streams if not all(self.received[way][s] for way in (UP, DOWN))]
+        self.pause()
+        self.forget()
+        self.sending.set()
+        return silent
+
+    def lost(self, way, lines=None):
+        wanted = [s for s in self.streams if lines is None or s[0] in lines]
+        return sum(self.sent[way][s] - self.received[way][s] for s in wanted)
+
+    def total(self, counters, way):
+        return sum(counters[way].values())
+
+    def close(self):
+        self.done.set()
+        self.sending.set()
+        for thread in self.threads:
+            if thread.is_alive():
+                thread.join(5)
+        self.core.close()

@@ -1,0 +1,90 @@
+"""One end of a link, for raw frames: what a test sends and sees. The kernel takes the outer VLAN tag out of a frame that
+comes in and tells it beside the frame (packet(7), PACKET_AUXDATA); here it is put back."""
+
+import contextlib
+import select
+import socket
+import struct
+import time
+
+ETH_P_ALL = 0x0003
+SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
+AUXDATA = struct.Struct("=IIIHHHH")
+VLAN_VALID, TPID_VALID = 0x10, 0x40
+SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
+
+
+class Wire:
+    def __init__(self, namespace, interface, buffer=16 << 20):
+        self.socket = namespace.inside(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, buffer)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, buffer)
+        self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        namespace.inside(self.socket.bind, (interface, ETH_P_ALL))
+        self.mac = namespace.mac(interface)
+        self.socket.setblocking(False)
+        self.drain()
+
+    def fileno(self):
+        return self.socket.fileno()
+
+    def send(self, frame):
+        # A full queue is a moment's matter: the device on the other side takes frames out of it.
+        while True:
+            try:
+                return self.socket.send(bytes(frame))
+            except (BlockingIOError, OSError) as error:
+                if error.errno not in (11, 105):
+                    raise
+                select.select([], [self.socket], [], 0.1)
+
+    def read(self):
+        """The next frame with all its tags, or None."""
+        try:
+            frame, notes, _, _ = self.socket.recvmsg(65536, 64)
+        except BlockingIOError:
+            return None
+        for level, kind, note in notes:
+            if level == SOL_PACKET and kind == PACKET_AUXDATA:
+                status, _, _, _, _, tci, tpid = AUXDATA.unpack(note[: AUXDATA.size])
+                if status & VLAN_VALID:
+                    tpid = tpid if status & TPID_VALID else 0x8100
+                    frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
+        return frame
+
+    def frames(self, seconds):
+        """Frames as they come, until the time is over."""
+        end = time.monotonic() + seconds
+        while True:
+            frame = self.read()
+            if frame is not None:
+                yield frame
+                continue
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            select.select([self.socket], [], [], left)
+
+    def expect(self, wanted, seconds=3):
+        """The first frame for which `wanted` gives something true; that is what comes back."""
+        seen = []
+        for frame in self.frames(seconds):
+            found = wanted(frame)
+            if found:
+                return found
+            seen.append(frame)
+        listing = "\n".join(frame[:96].hex() for frame in seen[:10])
+        raise AssertionError(f"not seen in {seconds} s; {len(seen)} other frames:\n{listing}")
+
+    def expect_none(self, unwanted, seconds=0.4):
+        for frame in self.frames(seconds):
+            assert not unwanted(frame), f"came but should not have: {frame[:96].hex()}"
+
+    def drain(self):
+        while self.read() is not None:
+            pass
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.socket.close()

@@ -1,0 +1,226 @@
+"""A point of presence for tests that look at single packets: a gateway, a raw wire on each side, and scapy.
+
+access wire == port "access" [gateway] port "core" == core wire, whose host is 192.0.2.2 / 2001:db8:0:2::2
+"""
+
+import contextlib
+from typing import ClassVar
+
+from lab import CoreHost, Gateway, Line, Load, Wire, frames, thing
+from lab.frames import Frame
+from lab.load import DOWN, PORT, UP, mark, marked, udp_payload
+from scapy.all import IP, UDP, Ether, IPv6, Raw
+
+ACCESS_MAC, CORE_MAC, HOST_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02", "02:00:00:00:cc:02"
+GATEWAY4, GATEWAY6 = "100.64.0.1", "2001:db8:0:1::1"
+CORE4, CORE6 = "192.0.2.1", "2001:db8:0:2::1"
+HOST4, HOST6 = "192.0.2.2", "2001:db8:0:2::2"
+# Beyond the core.
+SERVER4, SERVER6 = "198.51.100.1", "2001:db8:0:9::1"
+
+IPOE = Line("ipoe", "02:00:00:00:01:01", "100.64.0.11", "2001:db8:1:1::1", vlans=(100, 1))
+PPPOE = Line("pppoe", "02:00:00:00:01:02", "100.64.0.12", "2001:db8:1:2::1", vlans=(100, 2), pppoe=7)
+
+
+def session(line, access=None, **spec):
+    """The session object of a line on port "access"."""
+    where = {"port": "access"}
+    if line.vlans:
+        where["outerVlan"] = line.vlans[0]
+    if len(line.vlans) > 1:
+        where["innerVlan"] = line.vlans[1]
+    if line.pppoe:
+        where |= {"pppoeSessionId": line.pppoe, "mac": line.mac}
+    addresses = [f"{line.ip4}/32"] if line.ip4 else []
+    if line.ip6:
+        addresses.append(line.ip6.rsplit("::", 1)[0] + "::/64")
+    return thing("Session", line.name, **({"access": where | (access or {}), "addresses": addresses} | spec))
+
+
+def udp_up(line, version=4, payload=b"payload", **ip):
+    """UDP from a line to the server; `ip` are further fields of its IP header."""
+    header = IP(src=line.ip4, dst=SERVER4) if version == 4 else IPv6(src=line.ip6, dst=SERVER6)
+    for name, value in ip.items():
+        setattr(header, name, value)
+    return header / UDP(sport=1024, dport=7) / Raw(payload)
+
+
+def udp_down(line, version=4, payload=b"payload", **ip):
+    header = IP(src=SERVER4, dst=line.ip4) if version == 4 else IPv6(src=SERVER6, dst=line.ip6)
+    for name, value in ip.items():
+        setattr(header, name, value)
+    return header / UDP(sport=7, dport=1024) / Raw(payload)
+
+
+def ip_of(payload):
+    """An IP packet from bytes that may be padded behind its end."""
+    if payload[0] >> 4 == 4:
+        return IP(payload[: int.from_bytes(payload[2:4])])
+    return IPv6(payload[: 40 + int.from_bytes(payload[4:6])])
+
+
+class WireHost(CoreHost):
+    """The core's end on the raw wire of a Pop."""
+
+    def __init__(self, wire):
+        self.wire, self.addresses = wire, {4: SERVER4, 6: SERVER6}
+
+    def send(self, line, number, version, size):
+        target = line.ip4 if version == 4 else line.ip6
+        packet = frames.udp(self.addresses[version], target, PORT, PORT, mark(DOWN, number, size))
+        ethertype = b"\x08\x00" if version == 4 else b"\x86\xdd"
+        self.wire.send(frames.mac_bytes(CORE_MAC) + frames.mac_bytes(HOST_MAC) + ethertype + packet)
+        return True
+
+    def readable(self):
+        return [self.wire]
+
+    def receive(self, source):
+        raw = source.read()
+        if raw is None:
+            return None
+        if raw[12:14] not in (b"\x08\x00", b"\x86\xdd"):
+            return None, 4
+        return marked(udp_payload(raw[14:]), UP), raw[14] >> 4
+
+    def close(self):
+        pass
+
+
+class Pop:
+    base: ClassVar[list] = [
+        thing("Port", "access", device="net_af_packet0,iface=acc0", mac=ACCESS_MAC),
+        thing("Port", "core", device="net_af_packet1,iface=core0", mac=CORE_MAC),
+        thing("Interface", "gateway", addresses=[f"{GATEWAY4}/32", f"{GATEWAY6}/128"]),
+        thing("Interface", "core", port="core", addresses=[f"{CORE4}/24", f"{CORE6}/64"]),
+        thing("Neighbor", "host4", interface="core", address=HOST4, mac=HOST_MAC),
+        thing("Neighbor", "host6", interface="core", address=HOST6, mac=HOST_MAC),
+        thing("Route", "default4", prefix="0.0.0.0/0", nextHops=[{"address": HOST4}]),
+        thing("Route", "default6", prefix="::/0", nextHops=[{"address": HOST6}]),
+    ]
+
+    def __init__(self, lab, *objects, base=None, **gateway):
+        self.lab = lab
+        self.outside, self.inside = lab.namespace("outside"), lab.namespace("inside")
+        for ours, theirs in (("acc0", "line"), ("core0", "uplink")):
+            self.inside.link(ours, self.outside, theirs)
+            self.inside.silent(ours)
+            self.outside.silent(theirs)
+        self.gateway = Gateway(lab, self.inside, **gateway)
+        self.apply(*(self.base if base is None else base), *objects)
+        self.access, self.core = Wire(self.outside, "line"), Wire(self.outside, "uplink")
+        lab.on_close(self.access.close)
+        lab.on_close(self.core.close)
+
+    def apply(self, *objects):
+        return self.gateway.apply(*objects)
+
+    @contextlib.contextmanager
+    def having(self, *objects):
+        """Objects for as long as a test needs them."""
+        self.apply(*objects)
+        try:
+            yield
+        finally:
+            for each in reversed(objects):
+                self.gateway.delete(each["kind"], each["metadata"]["name"])
+
+    def drain(self):
+        self.access.drain()
+        self.core.drain()
+
+    def load(self, lines, rate, size=64):
+        """Steady traffic of these lines, seen on both wires."""
+        return Load(lines, self.access, ACCESS_MAC, WireHost(self.core), rate, size)
+
+    # The access side.
+
+    def send_up(self, line, packet, destination=ACCESS_MAC):
+        self.access.send(line.frame(frames.mac_bytes(destination), bytes(packet)))
+
+    def from_line(self, line, raw):
+        """The IP packet in a frame, if the frame is in the line's encapsulation and for its MAC."""
+        frame = Frame.parse(raw)
+        if frame.tags != line.tags or frame.destination != line.raw_mac:
+            return None
+        if line.pppoe:
+            if frame.ethertype != frames.PPPOE_SESSION:
+                return None
+            found, packet = frames.un_pppoe(frame.payload)
+            return ip_of(packet) if found == line.pppoe and packet else None
+        return ip_of(frame.payload) if frame.ethertype in (frames.IP4, frames.IP6) else None
+
+    def at_line(self, line, wanted=lambda packet: True, seconds=3):
+        """The next such IP packet that reaches the line, in its own encapsulation."""
+
+        def match(raw):
+            packet = self.from_line(line, raw)
+            return packet if packet is not None and wanted(packet) else None
+
+        return self.access.expect(match, seconds)
+
+    # The core side.
+
+    def send_down(self, packet):
+        self.core.send(bytes(Ether(src=HOST_MAC, dst=CORE_MAC) / packet))
+
+    def from_core(self, raw):
+        frame = Frame.parse(raw)
+        return ip_of(frame.payload) if not frame.tags and frame.ethertype in (frames.IP4, frames.IP6) else None
+
+    def at_core(self, wanted=lambda packet: True, seconds=3):
+        """The next such IP packet that leaves by the core port."""
+
+        def match(raw):
+            packet = self.from_core(raw)
+            return packet if packet is not None and wanted(packet) else None
+
+        return self.core.expect(match, seconds)
+
+    def not_at_core(self, wanted=lambda packet: UDP in packet, seconds=0.3):
+        def match(raw):
+            packet = self.from_core(raw)
+            return packet is not None and wanted(packet)
+
+        self.core.expect_none(match, seconds)
+
+    # Both.
+
+    @contextlib.contextmanager
+    def dropping(self, reason, count=1):
+        """What is done inside makes at least this many drops of this name."""
+        before = self.gateway.drops().get(reason, 0)
+        yield
+        self.gateway.dropped(reason, more_than=before + count - 1)
+
+    def learn(self, *lines):
+        """Each line sends a packet, so that the gateway knows its MAC and tags."""
+        for line in lines:
+            self.core.drain()
+            version = 4 if line.ip4 else 6
+            self.send_up(line, udp_up(line, version))
+            self.at_core(lambda packet: UDP in packet)
+        self.drain()
+
+    def passes(self, line, version=4, **fields):
+        """Whether a packet passes up and one passes down, whole and with one hop less; both are looked at."""
+        sent = udp_up(line, version, **fields)
+        self.send_up(line, sent)
+        got = self.at_core(lambda packet: UDP in packet and packet[UDP].dport == 7)
+        same(sent, got)
+        sent = udp_down(line, version, **fields)
+        self.send_down(sent)
+        got = self.at_line(line, lambda packet: UDP in packet and packet[UDP].dport == 1024)
+        same(sent, got)
+        return True
+
+
+def same(sent, got, hops=1):
+    """The packet that came is the one that was sent, its hop limit counted down."""
+    sent = type(sent)(bytes(sent))
+    if IP in sent:
+        sent.ttl -= hops
+        del sent.chksum
+    else:
+        sent.hlim -= hops
+    assert bytes(sent) == bytes(got), f"{sent.show(dump=True)}\n{got.show(dump=True)}"

@@ -1,0 +1,265 @@
+"""The data plane's API: errors, paging, watching, and input that is not a request at all."""
+
+import os
+import random
+import ssl
+import stat
+import struct
+import subprocess
+
+import pytest
+from contract import Connection, api
+from lab import Gateway, thing
+from lab.gateway import DATAPLANE
+from lab.load import DOWN, UP
+from pop import IPOE, PPPOE, Pop, session, udp_up
+from scapy.all import ARP, UDP, Ether
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    made = Pop(lab, session(IPOE), session(PPPOE))
+    made.learn(IPOE, PPPOE)
+    return made
+
+
+@pytest.fixture
+def api_client(pop):
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        yield connection
+
+
+def test_the_socket_is_for_its_owner_alone(pop):
+    assert stat.S_IMODE(os.stat(pop.gateway.dataplane_socket).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(pop.gateway.agent_socket).st_mode) == 0o600
+
+
+def test_the_greeting_tells_versions_and_workers(api_client):
+    assert api_client.greeting.version == 1
+    assert api_client.greeting.workers == 1
+    assert "22." in api_client.greeting.dpdk or "24." in api_client.greeting.dpdk
+    assert api_client.greeting.boot
+
+
+def test_each_object_of_a_put_has_a_result_of_its_own(api_client):
+    results = api_client.put(
+        thing("Vrf", "blue"),
+        thing("Route", "nowhere", vrf="green", prefix="203.0.113.0/24", action="BLACKHOLE"),
+        thing("Route", "somewhere", vrf="blue", prefix="203.0.113.0/24", action="BLACKHOLE"),
+    )
+    assert [result.code for result in results] == [0, 2, 0]
+    assert "green" in results[1].message
+    names = [api.ObjectName(kind="Route", name="somewhere"), api.ObjectName(kind="Vrf", name="blue")]
+    assert [result.code for result in api_client.ask(delete=api.Delete(names=names)).results.results] == [0, 0]
+
+
+def test_what_is_still_used_is_not_deleted(api_client):
+    reply = api_client.ask(delete=api.Delete(names=[api.ObjectName(kind="Port", name="access")]))
+    assert reply.results.results[0].code == 16
+    assert reply.results.results[0].message
+
+
+def test_deleting_what_is_not_there_succeeds(api_client):
+    reply = api_client.ask(delete=api.Delete(names=[api.ObjectName(kind="Session", name="nobody")]))
+    assert reply.results.results[0].code == 0
+
+
+def test_objects_are_listed_by_pages_byte_for_byte(api_client):
+    found, page = {}, ""
+    while True:
+        objects = api_client.ask(list=api.List(limit=3, page=page)).objects
+        assert len(objects.objects) <= 3
+        for each in objects.objects:
+            assert (each.kind, each.name) not in found
+            found[each.kind, each.name] = each.spec
+        page = objects.next_page
+        if not page:
+            break
+    from contract import packed
+
+    assert found["Session", "ipoe"] == packed(session(IPOE)).spec
+    assert ("Port", "access") in found
+
+
+def test_a_kind_that_does_not_exist_is_refused_by_name(api_client):
+    reply = api_client.ask(put=api.Put(objects=[api.Object(kind="Teapot", name="short")]))
+    assert reply.results.results[0].code == 22
+    assert "Teapot" in reply.results.results[0].message
+
+
+def test_a_spec_that_is_no_message_is_refused(api_client):
+    reply = api_client.ask(put=api.Put(objects=[api.Object(kind="Session", name="x", spec=b"\xff\xff\xff")]))
+    assert reply.results.results[0].code == 22
+
+
+def test_a_wrong_version_is_refused(pop):
+    with Connection(pop.gateway.dataplane_socket, hello=False) as connection:
+        reply = connection.ask(hello=api.Hello(version=99))
+        assert reply.result.code != 0
+        assert reply.result.message
+
+
+def test_counters_add_up(api_client, pop):
+    before = api_client.ask(session_counters=api.SessionCountersQuery(sessions=["ipoe"])).session_counters.sessions[0]
+    pop.send_up(IPOE, udp_up(IPOE, payload=bytes(72)))
+    pop.at_core(lambda packet: UDP in packet)
+    after = api_client.ask(session_counters=api.SessionCountersQuery(sessions=["ipoe"])).session_counters.sessions[0]
+    assert (after.up_packets - before.up_packets, after.up_bytes - before.up_bytes) == (1, 100)
+    assert after.mac == IPOE.mac
+    nodes = api_client.ask(node_counters=api.NodeCountersQuery()).node_counters
+    assert {node.node: node.packets for node in nodes.nodes}["session-up4"] > 0
+    assert nodes.tsc_hz > 10**8
+    ports = {port.port: port for port in api_client.ask(port_counters=api.PortCountersQuery()).port_counters.ports}
+    assert ports["access"].rx_packets > 0
+    assert ports["core"].mac == "02:00:00:00:aa:02"
+
+
+def test_punted_packets_come_with_interface_and_session(pop):
+    with Connection(pop.gateway.dataplane_socket) as watcher:
+        watcher.send(watch=api.Watch(punts=["pppoe-discovery", "ppp-control", "dhcp4"]))
+        padi = Ether(src=IPOE.mac, dst="ff:ff:ff:ff:ff:ff", type=0x8100)
+        # A bare QinQ PADI has 32 bytes: 14 and 8 of Ethernet, 6 of PPPoE, 4 of an empty Service-Name.
+        frame = bytes(padi) + bytes.fromhex("006481000001" + "8863" + "11090000" + "0004" + "01010000")
+        assert len(frame) == 32
+        pop.access.send(frame)
+        event = next_punt(watcher)
+        assert (event.reason, event.port) == ("pppoe-discovery", "access")
+        assert event.frame == frame
+        lcp = PPPOE.frame(bytes.fromhex("02000000aa01"), b"\x45" + bytes(19))
+        echo = bytearray(lcp)
+        echo[echo.index(b"\x00\x21", 26) : echo.index(b"\x00\x21", 26) + 2] = b"\xc0\x21"
+        pop.access.send(echo)
+        event = next_punt(watcher)
+        assert (event.reason, event.session) == ("ppp-control", "pppoe")
+
+
+def next_punt(watcher):
+    while True:
+        reply = watcher.receive()
+        if reply.event.HasField("packet_in"):
+            return reply.event.packet_in
+
+
+def test_punts_are_limited_by_reason(pop):
+    with Connection(pop.gateway.dataplane_socket) as watcher:
+        watcher.send(watch=api.Watch(punts=["pppoe-discovery"]))
+        frame = bytes(Ether(src=IPOE.mac, dst="ff:ff:ff:ff:ff:ff", type=0x8100))
+        frame += bytes.fromhex("006481000001" + "8863" + "11090000" + "0004" + "01010000")
+        with pop.dropping("punt-rate-limited"):
+            for _ in range(12000):
+                pop.access.send(frame)
+
+
+def test_a_punt_that_nobody_watches_is_a_named_drop(pop):
+    frame = bytes(Ether(src=IPOE.mac, dst="ff:ff:ff:ff:ff:ff", type=0x8100))
+    with pop.dropping("punt-not-watched"):
+        pop.access.send(frame + bytes.fromhex("006481000001" + "8863" + "11090000" + "0004" + "01010000"))
+
+
+def test_the_agents_packets_leave_by_port_interface_and_session(api_client, pop):
+    frame = bytes(Ether(src="02:00:00:00:aa:02", dst="ff:ff:ff:ff:ff:ff") / ARP(pdst="192.0.2.55"))
+    api_client.ask(packet_out=api.PacketOut(port="core", packet=frame))
+    pop.core.expect(lambda raw: raw[: len(frame)] == frame)
+    api_client.ask(packet_out=api.PacketOut(interface="core", packet=frame))
+    pop.core.expect(lambda raw: raw[: len(frame)] == frame)
+    packet = bytes(udp_up(IPOE))
+    api_client.ask(packet_out=api.PacketOut(session="pppoe", packet=packet))
+    assert bytes(pop.at_line(PPPOE, lambda got: UDP in got)) == packet
+
+
+def test_a_packet_out_of_something_that_is_not_there_is_refused(api_client):
+    reply = api_client.ask(packet_out=api.PacketOut(port="nowhere", packet=bytes(64)))
+    assert reply.result.code == 2
+    assert "nowhere" in reply.result.message
+
+
+@pytest.mark.parametrize("filter", ["port port port", "ether proto", "\x00"])
+def test_a_filter_that_is_none_is_refused_with_a_reason(api_client, filter):
+    reply = api_client.ask(trace=api.Trace(filter=filter))
+    assert reply.result.code == 22
+    assert reply.result.message
+
+
+NOT_REQUESTS = {
+    "a length of 4 GiB": struct.pack("!I", 0xFFFFFFFF) + b"x" * 100,
+    "random bytes": struct.pack("!I", 200) + random.Random(1).randbytes(200),
+    "an empty frame": struct.pack("!I", 0),
+    "a request without an operation": struct.pack("!I", 2) + b"\x08\x07",
+    "text": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", NOT_REQUESTS.values(), ids=NOT_REQUESTS.keys())
+def test_what_is_no_request_gets_an_error_and_disturbs_nobody(pop, data):
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        connection.send_raw(data)
+        try:
+            assert connection.receive().result.code != 0
+        except (EOFError, ConnectionError):
+            pass
+        assert pop.passes(IPOE)
+
+
+def test_half_sent_requests_do_not_disturb_forwarding(pop):
+    load = pop.load([IPOE, PPPOE], 300)
+    try:
+        assert load.warm_up() == []
+        half = [Connection(pop.gateway.dataplane_socket) for _ in range(20)]
+        for number, connection in enumerate(half):
+            connection.send_raw((struct.pack("!I", 1000) + b"\x0a" * 500)[: 2 + number * 20])
+        with Connection(pop.gateway.dataplane_socket) as well:
+            assert well.ask(list=api.List(kind="Session")).objects.objects
+        for connection in half:
+            connection.close()
+        load.pause()
+        assert load.lost(UP) == load.lost(DOWN) == 0
+    finally:
+        load.close()
+
+
+class TestTls:
+    @pytest.fixture(scope="class")
+    def keys(self, lab):
+        where = lab.directory / "tls"
+        where.mkdir()
+
+        def openssl(*arguments):
+            subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=where)
+
+        for ca in ("ca", "other"):
+            openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-keyout", f"{ca}.key", "-out", f"{ca}.crt", "-subj", f"/CN={ca}")  # fmt: skip
+        (where / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        for name, ca in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
+            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
+            openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.crt", "-CAkey", f"{ca}.key", "-CAcreateserial",
+                    "-days", "2", "-extfile", "san", "-out", f"{name}.crt")  # fmt: skip
+        return where
+
+    @pytest.fixture(scope="class")
+    def server(self, lab, keys):
+        namespace = lab.namespace("tls")
+        options = ["--socket", keys / "dp.sock", "--listen", "127.0.0.1:7700", "--cert", keys / "server.crt"]
+        options += ["--key", keys / "server.key", "--ca", keys / "ca.crt", "--no-huge", "--buffers", "4096"]
+        process = lab.process(namespace, DATAPLANE, *options, "--prefix", f"{lab.prefix}-tls", log="tls.log")
+        waiting = Gateway.wait_for_socket
+        waiting(None, keys / "dp.sock", process)
+        return namespace
+
+    def connect(self, server, keys, name):
+        context = ssl.create_default_context(cafile=keys / "ca.crt")
+        if name:
+            context.load_cert_chain(keys / f"{name}.crt", keys / f"{name}.key")
+        context.check_hostname = False
+        return server.inside(Connection, address=("127.0.0.1", 7700), context=context)
+
+    def test_a_client_with_a_certificate_of_the_ca_is_served(self, server, keys):
+        with self.connect(server, keys, "client") as connection:
+            assert connection.greeting.version == 1
+            assert connection.put(thing("Vrf", "red"))[0].code == 0
+
+    @pytest.mark.parametrize("name", ["stranger", None])
+    def test_any_other_client_is_not(self, server, keys, name):
+        with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
+            self.connect(server, keys, name)

@@ -1,0 +1,299 @@
+"""The command line as people use it, and what it says when a file is wrong."""
+
+import json
+
+import pytest
+from lab import thing
+from lab.laboratory import wait_until
+from pop import IPOE, PPPOE, Pop, session, udp_down, udp_up
+from scapy.all import UDP, rdpcap
+
+COMMANDS = [
+    "plan",
+    "apply",
+    "get",
+    "describe",
+    "delete",
+    "top",
+    "trace",
+    "capture",
+    "drops",
+    "version",
+    "agent",
+    "neighbors",
+]
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    made = Pop(lab, session(IPOE), session(PPPOE))
+    made.learn(IPOE, PPPOE)
+    return made
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(pop, command):
+    text = pop.gateway.sluice(command, "--help").stdout
+    assert "Example" in text
+    assert f"sluice {command}" in text
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(pop, shell):
+    assert "sluice" in pop.gateway.sluice("completion", shell).stdout
+
+
+def test_names_of_objects_are_completed(pop):
+    assert "ipoe" in pop.gateway.sluice("__complete", "describe", "session", "").stdout
+
+
+def test_version_tells_of_both_planes(pop):
+    text = pop.gateway.sluice("version").stdout
+    assert "22.11" in text or "24.11" in text
+    assert pop.gateway.json("version")
+
+
+def test_get_shows_a_table_json_and_yaml(pop):
+    table = pop.gateway.sluice("get", "sessions").stdout.splitlines()
+    assert table[0].split()[0] == "NAME"
+    assert {line.split()[0] for line in table[1:]} == {"ipoe", "pppoe"}
+    found = {each["metadata"]["name"]: each for each in pop.gateway.json("get", "sessions")}
+    assert found["pppoe"]["spec"]["access"]["pppoeSessionId"] == PPPOE.pppoe
+    text = pop.gateway.sluice("get", "session", "ipoe", "-o", "yaml").stdout
+    assert "kind: Session" in text
+    pop.gateway.sluice("apply", "-f", "-", input=text)
+    assert pop.gateway.sluice("plan", "-f", "-", input=text).stdout.strip() == "Nothing to change."
+
+
+def test_labels_select(pop):
+    with pop.having(thing("Vrf", "bonn", {"city": "bonn"}), thing("Vrf", "koeln", {"city": "koeln"})):
+        assert [each["metadata"]["name"] for each in pop.gateway.json("get", "vrfs", "-l", "city=bonn")] == ["bonn"]
+
+
+def test_plan_says_what_would_change_and_changes_nothing(pop):
+    path = pop.gateway.directory / "plan.yaml"
+    changed = [session(IPOE, policy={"mss": 1300}), session(PPPOE, {"innerVlan": 77}), thing("Vrf", "new")]
+    path.write_text("".join("---\n" + json.dumps(each) + "\n" for each in changed))
+    text = pop.gateway.sluice("plan", "-f", path).stdout
+    assert "~ Session ipoe" in text
+    assert "-/+ Session pppoe" in text
+    assert "+ Vrf new" in text
+    assert "policy.mss: 1300" in text
+    assert "1 to create, 1 to update, 1 to replace, 0 to delete" in text
+    assert "new" not in pop.gateway.sluice("get", "vrfs").stdout
+    assert pop.passes(PPPOE)
+
+
+def test_what_an_object_needs_may_come_later(pop):
+    done = pop.gateway.apply(thing("Route", "early", vrf="later", prefix="0.0.0.0/0", action="blackhole"))
+    assert "later" in done.stdout
+    assert "later" in pop.gateway.sluice("describe", "route", "early").stdout
+    pop.apply(thing("Vrf", "later"))
+    wait_until(lambda: pop.gateway.json("get", "route", "early")[0]["status"]["state"] == "applied")
+    pop.gateway.sluice("delete", "route/early", "vrf/later")
+
+
+def test_what_others_need_is_not_deleted(pop):
+    done = pop.gateway.sluice("delete", "port", "access", check=False)
+    assert done.returncode != 0
+    assert "ipoe" in done.stderr
+    assert pop.passes(IPOE)
+
+
+def test_all_or_nothing_leaves_everything_as_it_was(pop):
+    path = pop.gateway.directory / "all.yaml"
+    objects = [thing("Vrf", "half"), thing("Port", "broken", device="net_af_packet9,iface=nosuch0")]
+    path.write_text("".join("---\n" + json.dumps(each) + "\n" for each in objects))
+    done = pop.gateway.sluice("apply", "-f", path, "--all-or-nothing", check=False)
+    assert done.returncode != 0
+    assert "broken" in done.stderr
+    assert "half" not in pop.gateway.sluice("get", "vrfs").stdout
+
+
+def test_describe_shows_status_needs_and_counters(pop):
+    text = pop.gateway.sluice("describe", "session", "pppoe").stdout
+    for part in ("applied", "Port/access", PPPOE.mac, "up", "down"):
+        assert part in text
+    assert "Session/pppoe" in pop.gateway.sluice("describe", "port", "access").stdout
+
+
+def test_top_shows_sessions_ports_and_cycles(pop):
+    load = pop.load([IPOE, PPPOE], 300)
+    try:
+        assert load.warm_up() == []
+        view = pop.gateway.json("top", "--once")
+        text = pop.gateway.sluice("top", "--once").stdout
+    finally:
+        load.close()
+    assert view["totals"]["activeSessions"] == 2
+    assert view["totals"]["upPacketRate"] > 10
+    assert {port["name"] for port in view["ports"]} == {"access", "core"}
+    assert all(node["cyclesPerPacket"] > 0 for node in view["nodes"])
+    for part in ("SESSION", "PORT", "NODE", "CYCLES/PACKET", "ipoe"):
+        assert part in text
+
+
+def test_drops_show_reason_and_meaning_by_session(pop):
+    with pop.dropping("session-source"):
+        pop.send_up(IPOE, udp_up(PPPOE))
+    text = pop.gateway.sluice("drops", "--session", "ipoe").stdout
+    assert "session-source" in text
+    assert "session-source" not in pop.gateway.sluice("drops", "--session", "pppoe", check=False).stdout
+
+
+class TestTrace:
+    def follow(self, pop, filter, packets, *arguments):
+        """What trace prints about packets that are sent once it waits."""
+        process = pop.lab.process(pop.inside, *pop.gateway.command("trace", *arguments, filter), log="trace.log")
+        process.log.write_text("")
+        wait_until(lambda: "Waiting" in process.log.read_text())
+        for send, what in packets:
+            send(what)
+        process.child.wait(10)
+        return process.log.read_text().split("ends.\n", 1)[1]
+
+    def test_a_packet_is_followed_to_the_port_it_leaves_by(self, pop):
+        up = [(lambda packet: pop.send_up(IPOE, packet), udp_up(IPOE))]
+        text = self.follow(pop, f"vlan 100 and vlan 1 and host {IPOE.ip4}", up, "--count", "1")
+        for node in ("ether-input", "ip4-input", "session-up4", "ip4-lookup", "ip4-rewrite", "tx"):
+            assert node in text
+        assert IPOE.ip4 in text
+        assert "core" in text.strip().splitlines()[-1]
+
+    def test_a_packet_is_followed_to_the_drop_by_its_name(self, pop):
+        up = [(lambda packet: pop.send_up(IPOE, packet), udp_up(PPPOE))]
+        found = json.loads(self.follow(pop, "vlan 100 and vlan 1", up, "--count", "1", "-o", "json"))
+        assert "session-source" in found["end"]
+        assert [step["at"] for step in found["steps"]] == sorted(step["at"] for step in found["steps"])
+
+    def test_only_what_the_filter_matches_is_followed(self, pop):
+        packets = [(lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE))] * 5
+        packets += [(pop.send_down, udp_down(IPOE))]
+        text = self.follow(pop, f"host {IPOE.ip4}", packets, "--count", "1")
+        assert "session-down" in text
+        assert "pppoe" not in text
+
+    def test_a_wrong_filter_is_explained(self, pop):
+        done = pop.gateway.sluice("trace", "port port", check=False)
+        assert done.returncode != 0
+        assert done.stderr.strip()
+
+
+class TestCapture:
+    def capture(self, pop, arguments, sends):
+        path = pop.gateway.directory / "capture.pcap"
+        path.unlink(missing_ok=True)
+        process = pop.lab.process(
+            pop.inside, *pop.gateway.command("capture", "-w", path, *arguments), log="capture.log"
+        )
+        process.log.write_text("")
+        wait_until(lambda: "Capturing" in process.log.read_text())
+        for send in sends:
+            send()
+        process.child.wait(10)
+        return rdpcap(str(path))
+
+    def test_a_node_is_captured(self, pop):
+        packets = self.capture(
+            pop, ["--node", "ip4-lookup", "--count", "2"], [lambda: pop.send_up(IPOE, udp_up(IPOE))] * 3
+        )
+        assert len(packets) == 2
+
+    def test_a_session_is_captured_in_both_directions(self, pop):
+        sends = [
+            lambda: pop.send_up(IPOE, udp_up(IPOE)),
+            lambda: pop.send_up(PPPOE, udp_up(PPPOE)),
+            lambda: pop.send_down(udp_down(PPPOE)),
+        ]
+        packets = self.capture(pop, ["--session", "pppoe", "--count", "2"], sends)
+        assert len(packets) == 2
+        assert all(b"payload" in bytes(packet) for packet in packets)
+
+    def test_a_filter_chooses(self, pop):
+        sends = [lambda: pop.send_up(IPOE, udp_up(IPOE)), lambda: pop.send_up(PPPOE, udp_up(PPPOE))]
+        packets = self.capture(pop, ["--count", "1", f"host {PPPOE.ip4}"], sends)
+        assert PPPOE.mac in packets[0].src
+
+    def test_packets_are_whole_frames(self, pop):
+        packets = self.capture(pop, ["--count", "1", "ip host 198.51.100.1"], [lambda: pop.send_down(udp_down(IPOE))])
+        assert UDP in packets[0]
+
+
+GOOD_ACCESS = "{port: access, outerVlan: 100, innerVlan: 50}"
+WRONG = {
+    "an unknown field": ("  colour: blue", ["colour"]),
+    "a wrong type": ("  access: {port: access, outerVlan: many}", ["access.outerVlan", "many"]),
+    "a number out of range": ("  access: {port: access, outerVlan: 4095}", ["access.outerVlan", "4095", "4094"]),
+    "a prefix that is not one": (
+        f"  access: {GOOD_ACCESS}\n  addresses: [100.64.0.7/33]",
+        ["addresses", "100.64.0.7/33"],
+    ),
+    "bits after the prefix": (f"  access: {GOOD_ACCESS}\n  addresses: [100.64.0.7/24]", ["addresses", "100.64.0.7/24"]),
+    "a missing field": ("  addresses: [100.64.0.50/32]", ["access"]),
+    "a MAC that is not one": ("  access: {port: access, mac: 02:00:00:00:01}", ["access.mac", "02:00:00:00:01"]),
+    "a group's MAC": ("  access: {port: access, mac: 03:00:00:00:00:01}", ["access.mac"]),
+    "the access key of another": ("  access: {port: access, outerVlan: 100, innerVlan: 1}", ["ipoe"]),
+    "a reserved session id": (
+        "  access: {port: access, outerVlan: 1, pppoeSessionId: 65535}",
+        ["pppoeSessionId", "65535"],
+    ),
+    "an address of the wrong kind": (
+        f"  access: {GOOD_ACCESS}\n  gtpu: {{localAddress: here}}",
+        ["gtpu.localAddress", "here"],
+    ),
+    "a TEID of zero": (
+        f"  access: {GOOD_ACCESS}\n  gtpu: {{localAddress: 192.0.2.1, localTeid: 0, remoteAddress: 192.0.2.2, remoteTeid: 1}}",
+        ["gtpu.localTeid"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_told_with_file_line_object_field_and_what_was_found(pop, name):
+    spec, words = WRONG[name]
+    text = f"# A comment.\napiVersion: sluice.dev/v1\nkind: Session\nmetadata: {{name: wrong}}\nspec:\n{spec}\n"
+    path = pop.gateway.directory / "wrong.yaml"
+    path.write_text(text)
+    done = pop.gateway.sluice("apply", "-f", path, check=False)
+    assert done.returncode != 0
+    assert "wrong.yaml:" in done.stderr
+    assert "wrong" in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert "wrong" not in pop.gateway.sluice("get", "sessions").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Teapot\napiVersion: sluice.dev/v1\nmetadata: {name: a}\n", ["Teapot", "Session"]),
+        ("kind: Vrf\napiVersion: sluice.dev/v9\nmetadata: {name: a}\n", ["sluice.dev/v9", "sluice.dev/v1"]),
+        ("kind: Vrf\napiVersion: sluice.dev/v1\n", ["metadata"]),
+        ("kind: [\n", ["file.yaml:"]),
+        ("just text\n", ["file.yaml:1"]),
+        ("", ["no objects"]),
+    ],
+)
+def test_a_file_that_holds_no_object_is_explained(pop, text, words):
+    path = pop.gateway.directory / "file.yaml"
+    path.write_text(text)
+    done = pop.gateway.sluice("apply", "-f", path, check=False)
+    assert done.returncode != 0
+    for word in words:
+        assert word in done.stderr
+
+
+def test_every_mistake_of_a_file_is_told_at_once(pop):
+    path = pop.gateway.directory / "two.yaml"
+    path.write_text(
+        "apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: a}\nspec: {descriptoin: x}\n---\n"
+        "apiVersion: sluice.dev/v1\nkind: Route\nmetadata: {name: b}\nspec: {prefix: nonsense}\n"
+    )
+    message = pop.gateway.sluice("apply", "-f", path, check=False).stderr
+    assert "two.yaml:4" in message
+    assert "two.yaml:9" in message
+
+
+def test_without_an_agent_the_command_says_how_to_start_one(pop):
+    done = pop.gateway.sluice("get", "sessions", "--agent", "unix:///nonexistent.sock", check=False)
+    assert done.returncode != 0

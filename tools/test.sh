@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs the tests, each kind also alone: test.sh [unit-c|unit-go|e2e|fuzz]... Every kind runs, though one before it failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+kinds=("$@")
+[ "$#" -gt 0 ] || kinds=(unit-c unit-go e2e fuzz)
+seconds=${FUZZ_SECONDS:-20}
+jobs=${JOBS:-2}
+
+unit-c() {
+	meson test -C build/dataplane --suite unit --num-processes 2 --print-errorlogs
+}
+
+unit-go() {
+	CGO_ENABLED=1 go test -race -p "$jobs" ./...
+}
+
+e2e() {
+	.venv/bin/python -m pytest tests
+}
+
+# Each harness, over the real nodes, under AddressSanitizer and UBSan: all mutations of a corpus of valid packets, then
+# libFuzzer for a short time; then Go's fuzz targets.
+fuzz() {
+	local harness corpus failed=0
+	if [ ! -f build/fuzz/build.ninja ]; then
+		CC=clang meson setup build/fuzz dataplane -Dfuzz=true -Dtests=false -Dbuildtype=debugoptimized \
+			-Db_sanitize=address,undefined -Db_lundef=false >/dev/null || return 1
+	fi
+	ninja -C build/fuzz -j"$jobs" || return 1
+	corpus=build/fuzz/corpus
+	rm -rf "$corpus"
+	mkdir -p "$corpus"
+	.venv/bin/python dataplane/fuzz/seeds.py "$corpus" || return 1
+	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+	printf -- '-- fuzz-mutations\n'
+	build/fuzz/fuzz/fuzz-mutations "$corpus" || failed=1
+	for harness in build/fuzz/fuzz/fuzz-*; do
+		if [ ! -x "$harness" ] || [ -d "$harness" ] || [ "${harness##*/}" = fuzz-mutations ]; then continue; fi
+		printf -- '-- %s, %s seconds\n' "${harness##*/}" "$seconds"
+		mkdir -p "build/fuzz/grown/${harness##*/}"
+		"$harness" -max_total_time="$seconds" -timeout=10 -print_final_stats=1 -verbosity=0 \
+			-artifact_prefix=build/fuzz/ "build/fuzz/grown/${harness##*/}" "$corpus" || failed=1
+	done
+	fuzz-go || failed=1
+	return $failed
+}
+
+# Each target by itself, as `go test` wants it.
+fuzz-go() {
+	local file package target failed=0
+	while IFS=: read -r file target; do
+		package=./$(dirname "$file")
+		printf -- '-- %s %s\n' "$package" "$target"
+		go test -run='^$' -fuzz="^$target\$" -fuzztime=10s -parallel=2 "$package" || failed=1
+	done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' agent | sed 's/func //')
+	return $failed
+}
+
+passed=0 failed=()
+for kind in "${kinds[@]}"; do
+	printf '\n== %s\n' "$kind"
+	if "$kind"; then passed=$((passed + 1)); else failed+=("$kind"); fi
+done
+printf '\n'
+if [ "${#failed[@]}" -gt 0 ]; then printf 'These kinds of tests failed: %s\n' "${failed[*]}"; fi
+printf 'kinds: %d passed, %d failed\n' "$passed" "${#failed[@]}"
+[ "${#failed[@]}" -eq 0 ]
