@@ -17,6 +17,19 @@ def pytest_configure(config):
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """No test takes longer than this, whatever it waits for."""
+
+    def late(*_):
+        raise TimeoutError("the test took too long")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(90)
+    yield
+    signal.alarm(0)
+
+
 @pytest.fixture(scope="module")
 def lab():
     with Lab() as made:

@@ -173,7 +173,7 @@ def test_a_packet_out_of_something_that_is_not_there_is_refused(api_client):
     assert "nowhere" in reply.result.message
 
 
-@pytest.mark.parametrize("filter", ["port port port", "ether proto", "\x00"])
+@pytest.mark.parametrize("filter", ["port port port", "ether proto"])
 def test_a_filter_that_is_none_is_refused_with_a_reason(api_client, filter):
     reply = api_client.ask(trace=api.Trace(filter=filter))
     assert reply.result.code == 22

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from lab import Line, frames
+from lab import Line, frames, thing
 from lab.frames import Frame
 from pop import ACCESS_MAC, PPPOE, Pop, session, udp_down, udp_up
 from scapy.all import IP, UDP
@@ -14,7 +14,10 @@ JUMBO = Line("jumbo", "02:00:00:00:01:43", "100.64.0.53", vlans=(100, 3), pppoe=
 
 @pytest.fixture(scope="module")
 def pop(lab):
-    return Pop(lab, session(PPPOE), session(TWO), session(JUMBO, policy={"mtu": 1500}))
+    # RFC 4638: room for PPPoE's own eight bytes, so that 1,500 bytes fit inside.
+    access = thing("Port", "access", device="net_af_packet0,iface=acc0", mac=ACCESS_MAC, mtu=1508)
+    sessions = [session(PPPOE), session(TWO), session(JUMBO, policy={"mtu": 1500})]
+    return Pop(lab, *sessions, base=[access, *Pop.base[1:]])
 
 
 def raw_session(line, payload, tags=None):

@@ -50,7 +50,7 @@ without either all as they come in and as they leave.
 		}
 		stream, err := client.CapturePackets(c.Context(), query)
 		if err == nil {
-			_, err = stream.Header()
+			err = begun(c.Context(), stream)
 		}
 		if err != nil {
 			return err

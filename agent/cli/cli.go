@@ -114,7 +114,7 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 	}
 	root.PersistentFlags().StringVar(&p.agent, "agent", agent, "where the agent listens; also in SLUICE_AGENT")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w\nSee `%s --help`.", err, c.CommandPath())
+		return fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())
 	})
 	root.AddGroup(&cobra.Group{ID: "change", Title: "Say what is wanted:"},
 		&cobra.Group{ID: "look", Title: "See how it stands:"}, &cobra.Group{ID: "run", Title: "Run:"})

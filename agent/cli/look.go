@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -181,7 +182,7 @@ func (p *program) versionCommand() *cobra.Command {
 		}
 		fmt.Fprintf(p.out, "agent       %s at %s\n", told.Agent, p.agent)
 		if d := told.Dataplane; d.Connected {
-			fmt.Fprintf(p.out, "data plane  %s at %s, DPDK %s, %s\n", d.Release, d.Endpoint, d.DPDK, plural(int(d.Workers), "worker", "workers"))
+			fmt.Fprintf(p.out, "data plane  %s at %s, DPDK %s, %s\n", d.Release, d.Endpoint, strings.TrimPrefix(d.DPDK, "DPDK "), plural(int(d.Workers), "worker", "workers"))
 		} else {
 			fmt.Fprintf(p.out, "data plane  not connected: %s\n", d.Error)
 		}

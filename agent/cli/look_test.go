@@ -124,6 +124,20 @@ func TestTraceShowsEachNodeAndTheEnd(t *testing.T) {
 	}
 }
 
+func TestAFilterThatCannotBeCompiledIsAllThatIsComplainedOf(t *testing.T) {
+	s := newSite(t)
+	want := "sluice: filter: syntax error in \"nonsense\"\n"
+	if got := s.fails("", "trace", "nonsense"); got != want {
+		t.Errorf("trace: %s", got)
+	}
+	if got := s.fails("", "capture", "-w", s.dir+"/x.pcap", "nonsense"); got != want {
+		t.Errorf("capture: %s", got)
+	}
+	if _, err := os.Stat(s.dir + "/x.pcap"); err == nil {
+		t.Error("a file was made for a capture that never began")
+	}
+}
+
 func TestATraceThatIsInterruptedEndsInTheDataPlaneToo(t *testing.T) {
 	s := newSite(t)
 	end, _ := s.background("trace")

@@ -55,8 +55,8 @@ type topOptions struct {
 }
 
 func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions) error {
-	lines, columns := p.screen()
-	screen := lines > 0 && !o.json && !o.plain
+	height, _ := p.screen()
+	screen := height > 0 && !o.json && !o.plain
 	if screen {
 		// The other screen, without a cursor; and back.
 		fmt.Fprint(p.out, "\x1b[?1049h\x1b[?25l")
@@ -90,7 +90,7 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 			case o.json:
 				err = p.write("json", true, v)
 			case screen:
-				lines, columns = p.screen()
+				lines, columns := p.screen()
 				var b strings.Builder
 				if err = v.print(&b, o.rows, lines); err == nil {
 					_, err = io.WriteString(p.out, "\x1b[H"+fitted(b.String(), lines, columns)+"\x1b[J")

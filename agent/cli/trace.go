@@ -14,8 +14,8 @@ import (
 	"sluice.dev/sluice/agent/server"
 )
 
-const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell wants them. It sees the packet as it
-came in, VLAN tags and all. Without one, every packet matches.`
+const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell wants them. Without one, every
+packet matches.`
 
 func (p *program) traceCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -41,7 +41,7 @@ left or the name of the drop.
 		}
 		stream, err := client.FollowPackets(c.Context(), &api.Trace{Filter: strings.Join(arguments, " "), Count: *packets})
 		if err == nil {
-			_, err = stream.Header()
+			err = begun(c.Context(), stream)
 		}
 		if err != nil {
 			return err
@@ -59,6 +59,19 @@ left or the name of the drop.
 		return err
 	}
 	return c
+}
+
+// begun waits until the data plane has begun with a stream, or refused it.
+func begun[M any](ctx context.Context, stream grpc.ServerStreamingClient[M]) error {
+	header, err := stream.Header()
+	if err == nil && header == nil {
+		_, err = stream.Recv()
+	}
+	if ctx.Err() != nil {
+		// Ctrl-C came first; receive notices.
+		return nil
+	}
+	return err
 }
 
 // receive calls each for what a stream brings until its end, Ctrl-C included, and says when packets are missing.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		c.set(nil, err)
 		if err.Error() != reported {
-			c.config.Log.Warn("no connection to the data plane", "endpoint", c.config.Endpoint.String(), "error", err)
+			c.config.Log.Warn("no connection to the data plane", "endpoint", c.config.Endpoint.String(), "error", Cause(err))
 			reported = err.Error()
 		}
 		select {
@@ -145,9 +146,14 @@ func (c *Client) Link() *api.DataplaneLink {
 	if c.conn != nil {
 		link.Greeting = c.conn.greeting
 	} else {
-		link.Error = c.err.Error()
+		link.Error = Cause(c.err)
 	}
 	return link
+}
+
+// Cause is what an error says, without the words of ErrDisconnected before it.
+func Cause(err error) string {
+	return strings.TrimPrefix(err.Error(), ErrDisconnected.Error()+": ")
 }
 
 // do makes one request and returns the reply to it if it was carried out.

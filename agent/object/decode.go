@@ -167,12 +167,22 @@ type decoder struct {
 	first    int // line of the document's beginning
 	key      Key
 	errs     Errors
+	unread   map[string]bool // fields that could not be read
 	lines    map[string]int
 	room     int
 	broke    bool
 }
 
 func (d *decoder) fail(n *yaml.Node, field, problem, found, accepted string) {
+	if d.unread == nil {
+		d.unread = map[string]bool{}
+	}
+	d.unread[field] = true
+	d.tell(n, field, problem, found, accepted)
+}
+
+// tell is fail for a field that was read all the same.
+func (d *decoder) tell(n *yaml.Node, field, problem, found, accepted string) {
 	if len(d.errs) < errorLimit {
 		d.errs = append(d.errs, &Error{
 			File: d.file, Line: d.line(n), Object: d.key, Field: field, Problem: problem, Found: found, Accepted: accepted,
@@ -190,14 +200,9 @@ func (d *decoder) finish(o *Object) {
 	if o == nil {
 		return
 	}
-	wrong := map[string]bool{}
-	for _, e := range d.errs {
-		wrong[e.Field] = true
-	}
-	structure := len(d.errs) > 0
 	for _, e := range d.registry.Check(o) {
 		// A field that could not be read is not also missing; and what is below such a field is not known.
-		if structure && (wrong[e.Field] || d.below(e.Field, wrong)) {
+		if d.isUnread(e.Field) {
 			continue
 		}
 		e.File, e.Line = d.file, d.lineOf(e.Field)
@@ -206,10 +211,9 @@ func (d *decoder) finish(o *Object) {
 	slices.SortStableFunc(d.errs, func(a, b *Error) int { return a.Line - b.Line })
 }
 
-func (d *decoder) below(field string, wrong map[string]bool) bool {
-	for field != "" {
-		field = parentOf(field)
-		if field != "" && wrong[field] {
+func (d *decoder) isUnread(field string) bool {
+	for ; field != ""; field = parentOf(field) {
+		if d.unread[field] {
 			return true
 		}
 	}
@@ -290,7 +294,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, yield func(name string, key, 
 			continue
 		}
 		if seen[key.Value] {
-			d.fail(key, path+key.Value, "there twice", "", "each field once")
+			d.tell(key, path+key.Value, "there twice", "", "each field once")
 			continue
 		}
 		seen[key.Value] = true

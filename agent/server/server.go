@@ -152,14 +152,16 @@ func refusal(err error) error {
 		return nil
 	}
 	if mistakes := object.AllErrors(err); mistakes != nil {
+		// Details travel in a header, which has its limits.
+		mistakes = mistakes[:min(len(mistakes), 500)]
 		told := &api.Problems{}
 		for _, m := range mistakes {
 			told.Problems = append(told.Problems, &api.Problem{Kind: m.Object.Kind, Name: m.Object.Name, Field: m.Field,
 				Problem: m.Problem, Found: m.Found, Accepted: m.Accepted})
 		}
-		s, e := status.New(codes.InvalidArgument, mistakes.Error()).WithDetails(told)
+		s, e := status.New(codes.InvalidArgument, mistakes[0].Error()).WithDetails(told)
 		if e != nil {
-			return status.Error(codes.InvalidArgument, mistakes.Error())
+			return status.Error(codes.InvalidArgument, mistakes[0].Error())
 		}
 		return s.Err()
 	}
@@ -168,7 +170,7 @@ func refusal(err error) error {
 	case errors.As(err, &refused):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, dataplane.ErrDisconnected):
-		return status.Errorf(codes.Unavailable, "%s: %v", DataplaneGone, err)
+		return status.Errorf(codes.Unavailable, "%s: %s", DataplaneGone, dataplane.Cause(err))
 	case errors.Is(err, reconcile.ErrDisconnected):
 		return status.Errorf(codes.Unavailable, "%s, and all or nothing was asked for", DataplaneGone)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -1,6 +1,7 @@
 // Lists against a matcher that looks at one rule after the other, with random rules and packets.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -382,8 +383,8 @@ static int
 start_eal(void **state)
 {
 	char prefix[32];
-	char *arguments[] = {"list_test", "--no-huge", "--no-shconf", "--no-pci", "-m", "128", "-l", "0", "--log-level",
-		"error", "--force-max-simd-bitwidth", "512", "--file-prefix", prefix};
+	char *arguments[] = {"list_test", "--no-huge", "--no-shconf", "--no-telemetry", "--no-pci", "-m", "128", "-l",
+		"0", "--log-level", "error", "--force-max-simd-bitwidth", "512", "--file-prefix", prefix};
 
 	snprintf(prefix, sizeof(prefix), "acl-test-%d", (int)getpid());
 	return rte_eal_init((int)RTE_DIM(arguments), arguments) < 0;
@@ -392,7 +393,14 @@ start_eal(void **state)
 static int
 stop_eal(void **state)
 {
-	return rte_eal_cleanup();
+	char directory[PATH_MAX];
+	int rc;
+
+	snprintf(directory, sizeof(directory), "%s", rte_eal_get_runtime_dir());
+	rc = rte_eal_cleanup();
+	// rte_eal_init() makes it, and nothing takes it away.
+	rmdir(directory);
+	return rc;
 }
 
 int

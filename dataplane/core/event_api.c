@@ -134,7 +134,11 @@ serve_watch(struct api_call *call, const Sluice__V1__Request *request)
 	w->next = watchers;
 	watchers = w;
 	api_keep(call, ended, w);
-	punt_watch(packet_in);
 }
 
 API_OPERATION(watch, SLUICE__V1__REQUEST__OPERATION_WATCH, serve_watch)
+
+RTE_INIT(register_packet_in)
+{
+	punt_watch(packet_in);
+}

@@ -120,10 +120,7 @@ punt_watch(void (*watch)(struct rte_mbuf *m, const struct punt *reason))
 void
 punt_to_watcher(struct rte_mbuf *m)
 {
-	if (watcher)
-		watcher(m, reasons[packet_of(m)->punt]);
-	else
-		drop_now(m, &drop_punt_full);
+	watcher(m, reasons[packet_of(m)->punt]);
 }
 
 static void

@@ -13,3 +13,5 @@ void machine_start(void);
 void machine_frame(enum side side, const uint8_t *bytes, size_t length, size_t split);
 // Every frame was sent, dropped by name or is waiting for something within its bounds; abort if buffers went missing.
 void machine_check(void);
+// What became of all frames so far: sent, and dropped by name. To stdout.
+void machine_report(void);

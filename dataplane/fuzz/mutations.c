@@ -59,6 +59,7 @@ main(int count, char **arguments)
 		files++;
 	}
 	closedir(corpus);
+	machine_report();
 	printf("%u packets, %lu variants\n", files, frames);
 	return files ? 0 : 1;
 }

@@ -11,7 +11,7 @@
 
 enum {
 	NEIGHBOR_MOST = 1 << 16,         // entries
-	NEIGHBOR_UNRESOLVED_MOST = 4096, // of them without a MAC; and as many that failed
+	NEIGHBOR_UNRESOLVED_MOST = 2048, // of them without a MAC; and as many that failed
 	NEIGHBOR_QUEUE = 16,             // packets that wait for one neighbour
 	NEIGHBOR_QUEUED_MOST = 4096,     // and for all together
 };

@@ -423,7 +423,8 @@ path_refresh(const struct interface_address *networks, unsigned count)
 			old = grown;
 			old_room = room;
 		}
-		memcpy(old + old_count, some, exchanged * sizeof(some[0]));
+		if (exchanged > 0)
+			memcpy(old + old_count, some, exchanged * sizeof(some[0]));
 		old_count += exchanged;
 	}
 	if (any_moved)

@@ -41,14 +41,22 @@ tx_run_add(struct tx_run *run, uint32_t interface, uint32_t bytes)
 	run->bytes += bytes;
 }
 
-// Put the hop's header in front of the IP header: the whole 32 bytes by one load and one store, of which what is not header
-// falls into headroom, of which there is always as much.
+// Put the hop's header in front of the IP header by two moves that overlap and touch nothing else: what lies before a frame is
+// in a cache line that nobody has needed yet.
 static inline void
 rewrite_header(struct rte_mbuf *m, struct packet *p, const struct hop *hop, uint8_t *ip)
 {
 	unsigned length = hop->rewrite_length;
+	const uint8_t *header = hop->rewrite + sizeof(hop->rewrite) - length;
+	uint8_t *frame = ip - length;
 
-	memcpy(ip - sizeof(hop->rewrite), hop->rewrite, sizeof(hop->rewrite));
+	if (likely(length < 16)) {
+		memcpy(frame, header, 8);
+		memcpy(ip - 8, hop->rewrite + sizeof(hop->rewrite) - 8, 8);
+	} else {
+		memcpy(frame, header, 16);
+		memcpy(ip - 16, hop->rewrite + sizeof(hop->rewrite) - 16, 16);
+	}
 	m->data_off = (uint16_t)(m->data_off - length);
 	m->data_len = (uint16_t)(m->data_len + length);
 	m->pkt_len += length;

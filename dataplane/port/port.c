@@ -101,14 +101,21 @@ queues(uint32_t wanted, uint16_t most)
 	return (uint16_t)RTE_MAX(1u, RTE_MIN(n, (uint32_t)most));
 }
 
+// Let the device send and receive IP packets of this size with two tags around them. One that has no room for the tags in
+// its limits (af_packet, whose interface's MTU is Linux's matter) is left as it is for ordinary sizes.
 static int
 set_mtu(uint16_t id, uint16_t mtu)
 {
-	int error = rte_eth_dev_set_mtu(id, (uint16_t)(mtu + TAGS));
+	struct rte_eth_dev_info info;
+	uint32_t frame = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + TAGS + mtu;
+	int error;
 
-	// Some devices count tags themselves, some cannot change what they have.
-	if (error)
-		error = rte_eth_dev_set_mtu(id, mtu);
+	if (rte_eth_dev_info_get(id, &info))
+		return -ENODEV;
+	if (frame > info.max_rx_pktlen || mtu + TAGS > info.max_mtu)
+		error = mtu <= RTE_ETHER_MTU ? 0 : rte_eth_dev_set_mtu(id, mtu);
+	else
+		error = rte_eth_dev_set_mtu(id, (uint16_t)(mtu + TAGS));
 	return error == -ENOTSUP ? 0 : error;
 }
 

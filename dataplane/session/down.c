@@ -11,12 +11,26 @@
 #include "session/header.h"
 #include "session/record.h"
 
-enum { PPP_IP4 = 0x0021, PPP_IP6 = 0x0057, PPP_PROTOCOL_BYTES = 2 };
+enum {
+	PPP_IP4 = 0x0021,
+	PPP_IP6 = 0x0057,
+	PPP_PROTOCOL_BYTES = 2,
+	AHEAD = 32, // packets whose session's lines are on their way
+};
 
 DROP(drop_session_ttl, "ttl-expired-to-session", "The TTL or hop limit of a packet for a subscriber was used up.")
 DROP(drop_session_mtu, "session-mtu",
 	"A packet for a subscriber is larger than the session's MTU and may not be fragmented.")
 DROP(drop_session_headroom, "session-no-headroom", "There was no room in the buffer for the header of the access side.")
+
+static inline void
+session_prefetch(const struct rte_mbuf *m, const struct session_counters *counters)
+{
+	uint32_t session = packet_of((struct rte_mbuf *)m)->session;
+
+	rte_prefetch0(&session_at(session)->down4);
+	rte_prefetch0(&counters[session]);
+}
 
 static void
 session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
@@ -24,18 +38,16 @@ session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 	struct session_counters *counters = counters_row(&session_counters);
 	uint16_t next[BURST];
 
-	for (uint16_t i = 0; i < count; i++) {
-		uint32_t session = packet_of(packets[i])->session;
-
-		rte_prefetch0(&session_at(session)->down4);
-		rte_prefetch0(&counters[session]);
-	}
+	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
+		session_prefetch(packets[i], counters);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
 		const struct session *s = session_at(p->session);
 		struct session_counters *c = &counters[p->session];
 
+		if (i + AHEAD < count)
+			session_prefetch(packets[i + AHEAD], counters);
 		p->counted = (uint16_t)m->pkt_len;
 		c->packets[DOWN]++;
 		c->bytes[DOWN] += m->pkt_len;
@@ -133,7 +145,7 @@ session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 		struct rte_mbuf *m = packets[i];
 
 		rte_prefetch0(&session_at(packet_of(m)->session)->down4);
-		rte_prefetch0(rte_pktmbuf_mtod(m, uint8_t *) - SESSION_HEADER_ROOM);
+		rte_prefetch0(rte_pktmbuf_mtod(m, uint8_t *));
 	}
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];

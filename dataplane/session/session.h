@@ -69,7 +69,7 @@ extern struct counters session_counters;
 static inline struct session *
 session_at(uint32_t index)
 {
-	return slab_at(&sessions, index);
+	return (struct session *)sessions.records + index;
 }
 
 static inline uint32_t

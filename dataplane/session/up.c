@@ -20,6 +20,7 @@ enum {
 	ND_LAST = 137,  // redirect
 	SCOPE_LINK = 2,
 	SCOPE_SITE = 5, // All_DHCP_Servers, RFC 8415 section 7.1
+	AHEAD = 32,     // packets whose session's lines are on their way
 };
 
 DROP(drop_session_source, "session-source",
@@ -54,19 +55,23 @@ unusual4(struct rte_mbuf *m, struct packet *p, uint64_t seen)
 	return local ? ip_local_node.id : packet_step(p);
 }
 
+static inline void
+session_prefetch(const struct rte_mbuf *m, const struct session_counters *counters)
+{
+	uint32_t session = packet_of((struct rte_mbuf *)m)->session;
+
+	rte_prefetch0(session_at(session));
+	rte_prefetch0(&counters[session]);
+}
+
 static void
 session_up4_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
 	struct session_counters *counters = counters_row(&session_counters);
 	uint16_t next[BURST];
 
-	for (uint16_t i = 0; i < count; i++) {
-		uint32_t session = packet_of(packets[i])->session;
-
-		rte_prefetch0(session_at(session));
-		rte_prefetch0(&counters[session]);
-		rte_prefetch0(rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], void *));
-	}
+	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
+		session_prefetch(packets[i], counters);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
@@ -77,6 +82,8 @@ session_up4_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 			(const uint8_t *)ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
 		uint64_t odd = seen ^ s->seen;
 
+		if (i + AHEAD < count)
+			session_prefetch(packets[i + AHEAD], counters);
 		odd |= !session_first4(s, ip->source) | (*(const uint8_t *)&ip->destination >= IP4_MULTICAST);
 		p->counted = (uint16_t)m->pkt_len;
 		c->packets[UP]++;
@@ -139,13 +146,8 @@ session_up6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 	struct session_counters *counters = counters_row(&session_counters);
 	uint16_t next[BURST];
 
-	for (uint16_t i = 0; i < count; i++) {
-		uint32_t session = packet_of(packets[i])->session;
-
-		rte_prefetch0(session_at(session));
-		rte_prefetch0(&counters[session]);
-		rte_prefetch0(rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], void *));
-	}
+	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
+		session_prefetch(packets[i], counters);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
@@ -156,6 +158,8 @@ session_up6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 			(const uint8_t *)ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
 		uint64_t odd = seen ^ s->seen;
 
+		if (i + AHEAD < count)
+			session_prefetch(packets[i + AHEAD], counters);
 		odd |= !session_first6(s, ip->source) | (ip->destination[0] >= IP6_LINK_LOCAL) |
 		       (ip->source[0] == 0xfe) | (ip->source[0] == 0);
 		p->counted = (uint16_t)m->pkt_len;

@@ -2,6 +2,7 @@
 comes in and tells it beside the frame (packet(7), PACKET_AUXDATA); here it is put back."""
 
 import contextlib
+import errno
 import select
 import socket
 import struct
@@ -31,13 +32,14 @@ class Wire:
 
     def send(self, frame):
         # A full queue is a moment's matter: the device on the other side takes frames out of it.
+        end = time.monotonic() + 1
         while True:
             try:
                 return self.socket.send(bytes(frame))
-            except (BlockingIOError, OSError) as error:
-                if error.errno not in (11, 105):
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS) or time.monotonic() > end:
                     raise
-                select.select([], [self.socket], [], 0.1)
+                time.sleep(0.001)
 
     def read(self):
         """The next frame with all its tags, or None."""

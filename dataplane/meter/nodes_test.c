@@ -1,0 +1,274 @@
+// Meters as a session's packets meet them.
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <rte_ip.h>
+
+#include "core/drop.h"
+#include "core/one_node.h"
+#include "core/worker.h"
+#include "meter/meter.h"
+#include "meter/profile.h"
+#include "session/session.h"
+
+enum { STEP = 5, LENGTH = 100 };
+
+static struct object object = {.kind = &meter_kind, .name = (char *)"gold"};
+static struct fault f;
+
+static int
+make_tables(void **state)
+{
+	return meter_kind.start() != 0 || slab_create(&sessions, sizeof(struct session), 16) != 0;
+}
+
+// Make the profile of the one object what the spec says, as if the TSC ran at 1 GHz.
+static void
+set_profile(const Sluice__V1__Meter *spec)
+{
+	struct meter_profile *profile = aligned_alloc(64, sizeof(*profile));
+	struct meter_slot *slot = slab_at(&meter_profiles, 0);
+
+	if (meter_profile_parse("gold", spec, 1000000000, profile, &f) != 0)
+		fail_msg("%s", f.text);
+	free(atomic_exchange(&slot->profile, profile));
+}
+
+static int
+delete_profile(void **state)
+{
+	return meter_kind.delete(&object, NULL, &f);
+}
+
+// Room for two packets green and two yellow; afterwards as good as nothing comes in.
+static Sluice__V1__Meter
+two_and_two(void)
+{
+	Sluice__V1__Meter spec = SLUICE__V1__METER__INIT;
+
+	spec.committed_rate = 8000;
+	spec.committed_burst = 2 * LENGTH;
+	spec.excess_burst = 2 * LENGTH;
+	return spec;
+}
+
+static struct rte_mbuf *
+packet(uint8_t family, uint8_t dscp)
+{
+	uint8_t ip[LENGTH] = {0};
+	struct rte_mbuf *m;
+
+	if (family == 4) {
+		struct rte_ipv4_hdr *header = (struct rte_ipv4_hdr *)ip;
+
+		*header = (struct rte_ipv4_hdr){.version_ihl = 0x45,
+			.type_of_service = (uint8_t)(dscp << 2 | 1),
+			.total_length = rte_cpu_to_be_16(LENGTH),
+			.packet_id = rte_cpu_to_be_16(dscp * 1031u),
+			.time_to_live = 64,
+			.src_addr = 0x01020304 * (dscp + 1u),
+			.dst_addr = 0x0a0b0c0d};
+		header->hdr_checksum = rte_ipv4_cksum(header);
+	} else {
+		ip[0] = (uint8_t)(0x60 | dscp >> 2);
+		ip[1] = (uint8_t)(dscp << 6 | 0x1a);
+	}
+	m = one_node_packet(ip, LENGTH);
+	packet_of(m)->family = family;
+	packet_of(m)->session = 3;
+	packet_of(m)->chain = STEP;
+	return m;
+}
+
+static const char *
+drop_name(const struct rte_mbuf *m)
+{
+	return drop_by_id(packet_of((struct rte_mbuf *)(uintptr_t)m)->drop)->name;
+}
+
+static void
+green_and_yellow_pass_and_red_is_dropped_by_name(void **state)
+{
+	struct node *const nodes[] = {&meter_up_node, &meter_down_node};
+
+	for (unsigned which = 0; which < 4; which++) {
+		Sluice__V1__Meter spec = two_and_two();
+		struct rte_mbuf *packets[6];
+		uint16_t edges[6];
+
+		set_profile(&spec);
+		// Shared between workers or not.
+		worker_count = which < 2 ? 1 : 2;
+		session_at(3)->meter_up = session_at(3)->meter_down = NO_METER;
+		*(which % 2 ? &session_at(3)->meter_down : &session_at(3)->meter_up) = meter_new(&object);
+		for (unsigned i = 0; i < 6; i++)
+			packets[i] = packet(i % 2 ? 4 : 6, 0);
+		one_node_run(nodes[which % 2], packets, 6, edges);
+		for (unsigned i = 0; i < 4; i++) {
+			assert_int_equal(edges[i], STEP);
+			assert_int_equal(packet_of(packets[i])->colour, i < 2 ? GREEN : YELLOW);
+		}
+		for (unsigned i = 4; i < 6; i++) {
+			assert_int_equal(edges[i], drop_node.id);
+			assert_string_equal(drop_name(packets[i]), "meter-red");
+		}
+		for (unsigned i = 0; i < 6; i++)
+			free(packets[i]);
+	}
+	worker_count = 1;
+}
+
+static void
+yellow_can_be_dropped_by_a_name_of_its_own(void **state)
+{
+	Sluice__V1__Meter spec = two_and_two();
+	Sluice__V1__MeterAction drop = SLUICE__V1__METER_ACTION__INIT;
+	struct rte_mbuf *packets[3];
+	uint16_t edges[3];
+
+	drop.verdict = SLUICE__V1__METER_VERDICT__DROP;
+	spec.yellow = &drop;
+	set_profile(&spec);
+	session_at(3)->meter_up = meter_new(&object);
+	for (unsigned i = 0; i < 3; i++)
+		packets[i] = packet(4, 0);
+	one_node_run(&meter_up_node, packets, 3, edges);
+	assert_int_equal(edges[1], STEP);
+	assert_int_equal(edges[2], drop_node.id);
+	assert_string_equal(drop_name(packets[2]), "meter-yellow");
+	for (unsigned i = 0; i < 3; i++)
+		free(packets[i]);
+}
+
+static void
+a_remarked_packet_has_its_new_code_point_its_ecn_bits_and_a_right_checksum(void **state)
+{
+	for (uint8_t dscp = 0; dscp < 64; dscp++) {
+		Sluice__V1__Meter spec = two_and_two();
+		Sluice__V1__MeterAction mark = SLUICE__V1__METER_ACTION__INIT;
+		struct rte_mbuf *packets[2] = {packet(4, dscp), packet(6, dscp)};
+		struct rte_ipv4_hdr *ip4 = rte_pktmbuf_mtod(packets[0], struct rte_ipv4_hdr *);
+		uint8_t *ip6 = rte_pktmbuf_mtod(packets[1], uint8_t *);
+		uint16_t edges[2];
+
+		mark.verdict = SLUICE__V1__METER_VERDICT__REMARK;
+		mark.dscp = (char *)"af12";
+		spec.red = &mark;
+		spec.committed_burst = spec.excess_burst = 1;
+		set_profile(&spec);
+		session_at(3)->meter_up = meter_new(&object);
+		one_node_run(&meter_up_node, packets, 2, edges);
+		assert_int_equal(edges[0], STEP);
+		assert_int_equal(edges[1], STEP);
+		assert_int_equal(ip4->type_of_service, 12 << 2 | 1);
+		assert_int_equal(rte_ipv4_cksum(ip4), ip4->hdr_checksum ? 0 : 0xffff);
+		assert_int_equal(ip6[0], 0x60 | 12 >> 2);
+		assert_int_equal(ip6[1], (12 << 6 & 0xff) | 0x1a);
+		free(packets[0]);
+		free(packets[1]);
+	}
+}
+
+static void
+an_aware_meter_takes_the_colour_of_assured_forwarding(void **state)
+{
+	static const struct {
+		uint8_t dscp;
+		enum colour colour;
+	} cases[] = {{10, GREEN}, {12, YELLOW}, {14, RED}, {18, GREEN}, {20, YELLOW}, {22, RED}, {26, GREEN},
+		{28, YELLOW}, {30, RED}, {34, GREEN}, {36, YELLOW}, {38, RED}, {0, GREEN}, {46, GREEN}, {44, GREEN},
+		{4, GREEN}, {6, GREEN}, {11, GREEN}, {13, GREEN}, {15, GREEN}, {8, GREEN}, {54, GREEN}};
+	Sluice__V1__Meter spec = two_and_two();
+
+	spec.committed_burst = spec.excess_burst = 100000;
+	spec.color_aware = 1;
+	set_profile(&spec);
+	session_at(3)->meter_up = meter_new(&object);
+	for (unsigned c = 0; c < RTE_DIM(cases); c++) {
+		struct rte_mbuf *packets[2] = {packet(4, cases[c].dscp), packet(6, cases[c].dscp)};
+		uint16_t edges[2];
+
+		one_node_run(&meter_up_node, packets, 2, edges);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_int_equal(packet_of(packets[i])->colour, cases[c].colour);
+			free(packets[i]);
+		}
+	}
+}
+
+static void
+a_profile_that_changes_holds_for_its_users_at_once_and_they_keep_their_tokens(void **state)
+{
+	Sluice__V1__Meter spec = two_and_two();
+	struct rte_mbuf *m = packet(4, 0);
+	uint32_t meter;
+	uint16_t edge;
+
+	set_profile(&spec);
+	meter = session_at(3)->meter_up = meter_new(&object);
+	spec.committed_burst = 10000;
+	set_profile(&spec);
+	one_node_run(&meter_up_node, &m, 1, &edge);
+	assert_int_equal(edge, STEP);
+	assert_in_range(meter_at(meter)->state.committed, LENGTH, LENGTH + 50);
+	free(m);
+}
+
+static void
+what_we_made_ourselves_is_not_metered(void **state)
+{
+	Sluice__V1__Meter spec = two_and_two();
+	struct rte_mbuf *m = packet(4, 0);
+	uint16_t edge;
+
+	spec.committed_burst = 0;
+	spec.excess_burst = 1;
+	set_profile(&spec);
+	session_at(3)->meter_up = meter_new(&object);
+	packet_of(m)->flags = PACKET_OURS;
+	one_node_run(&meter_up_node, &m, 1, &edge);
+	assert_int_equal(edge, STEP);
+	free(m);
+}
+
+static void
+more_packets_than_a_burst_are_all_metered(void **state)
+{
+	enum { MANY = 3 * BURST + 7 };
+	Sluice__V1__Meter spec = two_and_two();
+	static struct rte_mbuf *packets[MANY];
+	static uint16_t edges[MANY];
+	unsigned passed = 0;
+
+	set_profile(&spec);
+	session_at(3)->meter_up = meter_new(&object);
+	for (unsigned i = 0; i < MANY; i++)
+		packets[i] = packet(4, 0);
+	one_node_run(&meter_up_node, packets, MANY, edges);
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_true(edges[i] == STEP || edges[i] == drop_node.id);
+		passed += edges[i] == STEP;
+		free(packets[i]);
+	}
+	assert_in_range(passed, 4, 5);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(green_and_yellow_pass_and_red_is_dropped_by_name),
+		cmocka_unit_test(yellow_can_be_dropped_by_a_name_of_its_own),
+		cmocka_unit_test(a_remarked_packet_has_its_new_code_point_its_ecn_bits_and_a_right_checksum),
+		cmocka_unit_test(an_aware_meter_takes_the_colour_of_assured_forwarding),
+		cmocka_unit_test(a_profile_that_changes_holds_for_its_users_at_once_and_they_keep_their_tokens),
+		cmocka_unit_test(what_we_made_ourselves_is_not_metered),
+		cmocka_unit_test(more_packets_than_a_burst_are_all_metered),
+	};
+
+	return cmocka_run_group_tests(tests, make_tables, delete_profile);
+}
