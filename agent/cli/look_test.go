@@ -210,7 +210,7 @@ func TestTopShowsRatesOverItsInterval(t *testing.T) {
 		t.Errorf("after a restart of the data plane: %+v", v.Totals)
 	}
 	screen := fitted(show(after.since(before), 0), 4, 20)
-	if lines := strings.Split(screen, "\r\n"); len(lines) != 4 || len([]rune(strings.TrimSuffix(lines[0], "\x1b[K"))) != 20 {
+	if lines := strings.Split(screen, "\n"); len(lines) != 4 || len([]rune(strings.TrimSuffix(lines[0], "\x1b[K"))) != 20 {
 		t.Errorf("on a screen of 4 lines by 20: %q", screen)
 	}
 }

@@ -131,7 +131,7 @@ func fitted(text string, lines, columns int) string {
 		}
 		all[i] = line + "\x1b[K"
 	}
-	return strings.Join(all, "\r\n") + "\r\n"
+	return strings.Join(all, "\n") + "\n"
 }
 
 // print writes the view; so many sessions, or, if 0, as many as the lines leave room for.

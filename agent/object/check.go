@@ -151,7 +151,7 @@ func (f *Field) checkScalar(v protoreflect.Value, at string, add report) {
 		}
 		if f.Ref != nil {
 			if !validName(s) {
-				add(at, "not the name of a "+f.Ref.Name, show(quote(s)), nameAccepted)
+				add(at, "not the name of "+an(f.Ref.Name), show(quote(s)), nameAccepted)
 			}
 			return
 		}
@@ -232,7 +232,7 @@ func (f *Field) Accepted() string {
 	case f.Fields != nil:
 		text = "a mapping with " + strings.Join(f.Fields.Names(), ", ")
 	case f.Ref != nil:
-		text = "the name of a " + f.Ref.Name
+		text = "the name of " + an(f.Ref.Name)
 	case f.Desc.Kind() == protoreflect.EnumKind:
 		text = strings.Join(EnumNames(f.Desc.Enum()), ", ")
 	case f.Desc.Kind() == protoreflect.BoolKind:
@@ -259,6 +259,13 @@ func (f *Field) Accepted() string {
 		text += ", such as " + f.Notes.Example
 	}
 	return text
+}
+
+func an(noun string) string {
+	if strings.ContainsRune("AEIOU", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
 }
 
 // EnumNames returns an enum's names as people write them, in the order of their numbers.

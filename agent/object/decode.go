@@ -4,11 +4,8 @@ package object
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -61,75 +58,6 @@ func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
 		if len(errs) >= errorLimit {
 			errs = append(errs[:errorLimit:errorLimit], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
 			return all, errs
-		}
-	}
-}
-
-// scanner cuts a stream at its document markers (YAML 1.2.2 section 9.1.2): lines that begin with "---" or "...".
-type scanner struct {
-	in   *bufio.Reader
-	line int
-	end  bool
-	// What stands behind the marker that ended the document before.
-	rest []byte
-}
-
-// next returns a document that is not empty, and the line that it begins on.
-func (s *scanner) next() (text []byte, first int, err error) {
-	text, first, s.rest = s.rest, s.line, nil
-	if text == nil {
-		first++
-	}
-	for !s.end {
-		line, err := s.readLine(documentLimit - len(text))
-		if err != nil && err != io.EOF {
-			return nil, s.line, err
-		}
-		s.end = err == io.EOF
-		marker := markerOf(line)
-		if marker == "" {
-			text = append(text, line...)
-			continue
-		}
-		rest := []byte("\n")
-		if marker == "---" {
-			rest = line[len(marker):]
-		}
-		if len(bytes.TrimSpace(text)) > 0 {
-			s.rest = append([]byte{}, rest...)
-			return text, first, nil
-		}
-		text, first = append(text[:0], rest...), s.line
-	}
-	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, 0, io.EOF
-	}
-	return text, first, nil
-}
-
-func markerOf(line []byte) string {
-	for _, marker := range []string{"---", "..."} {
-		if rest, found := bytes.CutPrefix(line, []byte(marker)); found && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0) {
-			return marker
-		}
-	}
-	return ""
-}
-
-func (s *scanner) readLine(room int) ([]byte, error) {
-	var line []byte
-	s.line++
-	for {
-		part, err := s.in.ReadSlice('\n')
-		if len(line)+len(part) > room {
-			return nil, fmt.Errorf("a document of more than %d MiB", documentLimit>>20)
-		}
-		line = append(line, part...)
-		if err != bufio.ErrBufferFull {
-			if err != nil && err != io.EOF {
-				return nil, fmt.Errorf("reading: %w", err)
-			}
-			return line, err
 		}
 	}
 }
@@ -526,107 +454,3 @@ func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh f
 	set(v)
 }
 
-func (f *Field) scalar(n *yaml.Node) (protoreflect.Value, error) {
-	if n.Kind != yaml.ScalarNode {
-		return protoreflect.Value{}, errors.New("not a single value")
-	}
-	kind := f.Desc.Kind()
-	switch kind {
-	case protoreflect.StringKind:
-		s, ok := stringOf(n)
-		if !ok {
-			return protoreflect.Value{}, errors.New("not a string")
-		}
-		return protoreflect.ValueOfString(s), nil
-	case protoreflect.BoolKind:
-		switch {
-		case n.Tag == "!!bool" && strings.EqualFold(n.Value, "true"):
-			return protoreflect.ValueOfBool(true), nil
-		case n.Tag == "!!bool" && strings.EqualFold(n.Value, "false"):
-			return protoreflect.ValueOfBool(false), nil
-		}
-		return protoreflect.Value{}, errors.New("not true or false")
-	case protoreflect.EnumKind:
-		values := f.Desc.Enum().Values()
-		for i := range values.Len() {
-			if strings.EqualFold(string(values.Get(i).Name()), n.Value) {
-				return protoreflect.ValueOfEnum(values.Get(i).Number()), nil
-			}
-		}
-		if near := nearest(n.Value, EnumNames(f.Desc.Enum())); near != "" {
-			return protoreflect.Value{}, errors.New("there is no such value; did you mean " + near + "?")
-		}
-		return protoreflect.Value{}, errors.New("there is no such value")
-	}
-	text, negative := strings.CutPrefix(strings.TrimSpace(n.Value), "-")
-	if n.Tag == "!!bool" || text == "" {
-		return protoreflect.Value{}, errors.New("not a number")
-	}
-	magnitude, err := parseNumber(f.Notes.Unit, text)
-	if err != nil {
-		return protoreflect.Value{}, err
-	}
-	outside := errors.New("out of range")
-	switch kind {
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		if negative || magnitude > math.MaxUint32 {
-			return protoreflect.Value{}, outside
-		}
-		return protoreflect.ValueOfUint32(uint32(magnitude)), nil
-	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		if negative {
-			return protoreflect.Value{}, outside
-		}
-		return protoreflect.ValueOfUint64(magnitude), nil
-	}
-	if magnitude > math.MaxInt64 {
-		return protoreflect.Value{}, outside
-	}
-	value := int64(magnitude)
-	if negative {
-		value = -value
-	}
-	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		if value < math.MinInt32 || value > math.MaxInt32 {
-			return protoreflect.Value{}, outside
-		}
-		return protoreflect.ValueOfInt32(int32(value)), nil
-	}
-	return protoreflect.ValueOfInt64(value), nil
-}
-
-// stringOf takes numbers as they are written, because people write `protocol: 17` and `sourcePorts: 443`; true, null and
-// dates are too often not what was meant.
-func stringOf(n *yaml.Node) (string, bool) {
-	if n.Kind != yaml.ScalarNode {
-		return "", false
-	}
-	switch n.Tag {
-	case "!!str", "!!int", "!!float", "!!timestamp":
-		return n.Value, true
-	}
-	return "", false
-}
-
-// describe says what was found.
-func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.ScalarNode:
-		switch n.Tag {
-		case "!!str":
-			return quote(n.Value)
-		case "!!null":
-			return "nothing"
-		}
-		if len(n.Value) <= 80 {
-			return n.Value
-		}
-		return quote(n.Value)
-	}
-	return ""
-}

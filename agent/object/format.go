@@ -23,7 +23,6 @@ const (
 )
 
 var (
-	nameShape       = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:@-]*[A-Za-z0-9])?$`)
 	labelKeyShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 	labelValueShape = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$`)
 	pciShape        = regexp.MustCompile(`^([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
@@ -35,7 +34,21 @@ const (
 	labelAccepted = "at most 63 letters, digits and . _ - (in a key also /), beginning and ending with a letter or digit"
 )
 
-func validName(s string) bool { return len(s) <= nameLimit && nameShape.MatchString(s) }
+func validName(s string) bool {
+	if s == "" || len(s) > nameLimit || !letterOrDigit(s[0]) || !letterOrDigit(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if !letterOrDigit(s[i]) && strings.IndexByte("._:@-", s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func letterOrDigit(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
 
 // formatAccepted says what a format accepts, for errors and for the documentation.
 func formatAccepted(f api.Format) string {
@@ -213,7 +226,7 @@ func dscp(name string) (int, bool) {
 	switch {
 	case name == "ef":
 		return 46, true
-	case name == "va":
+	case name == "va" || name == "voice-admit":
 		return 44, true
 	case len(name) == 3 && strings.HasPrefix(name, "cs"):
 		n, ok := digit(2, '0', '7')

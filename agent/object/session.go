@@ -60,6 +60,9 @@ func claimSession(spec proto.Message) []Claim {
 			What: fmt.Sprintf("VRF %s, GTP-U at %s, TEID %d", vrfName(g.Vrf), local, g.LocalTeid), Field: "gtpu.localTeid",
 		})
 	}
+	if s.Core != nil {
+		return claims // nothing is routed by the addresses: users of different data networks may have the same
+	}
 	for i, p := range s.Addresses {
 		p, _ = canonical(api.Format_PREFIX, p)
 		claims = append(claims, Claim{

@@ -251,3 +251,34 @@ func describe(ops []Operation) []string {
 	}
 	return all
 }
+
+// willingPlane keeps everything and refuses nothing, so that a benchmark measures the Reconciler.
+type willingPlane map[object.Key][]byte
+
+func (p willingPlane) Put(_ context.Context, objects []Object) ([]Result, error) {
+	for _, o := range objects {
+		p[o.Key] = o.Spec
+	}
+	return make([]Result, len(objects)), nil
+}
+
+func (p willingPlane) Delete(_ context.Context, keys []object.Key) ([]Result, error) {
+	for _, k := range keys {
+		delete(p, k)
+	}
+	return make([]Result, len(keys)), nil
+}
+
+func (p willingPlane) List(context.Context) iter.Seq2[[]Object, error] {
+	return func(yield func([]Object, error) bool) {
+		var all []Object
+		for k, spec := range p {
+			all = append(all, Object{k, slices.Clone(spec)})
+		}
+		for page := range slices.Chunk(all, 10_000) {
+			if !yield(page, nil) {
+				return
+			}
+		}
+	}
+}

@@ -70,7 +70,9 @@ type scene struct {
 	*Reconciler
 	t     testing.TB
 	plane *mockPlane
-	link  context.CancelFunc
+	// In its place, if it is not nil.
+	willing willingPlane
+	link    context.CancelFunc
 }
 
 func newScene(t testing.TB, o Options) *scene {
@@ -92,7 +94,19 @@ func (s *scene) connect() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.link = cancel
 	s.t.Cleanup(cancel)
-	s.Attach(ctx, s.plane)
+	if s.willing != nil {
+		s.Attach(ctx, s.willing)
+	} else {
+		s.Attach(ctx, s.plane)
+	}
+}
+
+// willing replaces the plane by one that refuses nothing.
+func willing(s *scene) *scene {
+	s.link()
+	s.willing = willingPlane{}
+	s.connect()
+	return s
 }
 
 func (s *scene) apply(changes []object.Change) *Outcome {
@@ -526,14 +540,14 @@ func BenchmarkApply200kObjects(b *testing.B) {
 	changes := many(200_000)
 	for b.Loop() {
 		b.StopTimer()
-		s := newScene(b, Options{})
+		s := willing(newScene(b, Options{}))
 		b.StartTimer()
 		s.apply(changes)
 	}
 }
 
 func BenchmarkChangeOneOf200kObjects(b *testing.B) {
-	s := newScene(b, Options{})
+	s := willing(newScene(b, Options{}))
 	changes := many(200_000)
 	s.apply(changes)
 	i := 0
@@ -547,7 +561,7 @@ func BenchmarkChangeOneOf200kObjects(b *testing.B) {
 }
 
 func BenchmarkPlanOneOf200kObjects(b *testing.B) {
-	s := newScene(b, Options{})
+	s := willing(newScene(b, Options{}))
 	changes := many(200_000)
 	s.apply(changes)
 	for b.Loop() {
@@ -558,7 +572,7 @@ func BenchmarkPlanOneOf200kObjects(b *testing.B) {
 }
 
 func BenchmarkRepair200kObjects(b *testing.B) {
-	s := newScene(b, Options{})
+	s := willing(newScene(b, Options{}))
 	s.apply(many(200_000))
 	n := 0
 	for b.Loop() {

@@ -379,6 +379,8 @@ interface_start(void)
 
 	if (!error)
 		error = counters_create(&interface_counters, sizeof(struct interface_counters), INTERFACE_LIMIT);
+	ether_type_register(RTE_ETHER_TYPE_IPV4, &ip4_input_node);
+	ether_type_register(RTE_ETHER_TYPE_IPV6, &ip6_input_node);
 	event_names_register(&names);
 	port_watch(&port_watcher);
 	return error;

@@ -49,7 +49,7 @@ extern struct kind interface_kind;
 static inline struct interface *
 interface_at(uint32_t index)
 {
-	return slab_at(&interfaces, index);
+	return (struct interface *)interfaces.records + index;
 }
 
 struct interface_detail *interface_detail(uint32_t index);

@@ -27,6 +27,7 @@ enum {
 	GTPU_LENGTH = 2,
 	DSCP_MASK = 0xfc,
 	MOST = UINT16_MAX, // an IPv4 packet, in bytes
+	AHEAD = 16,        // packets whose tunnel's line is on its way
 };
 
 DROP(drop_headroom, "gtpu-no-headroom", "There was no room in the buffer for the tunnel's header.")
@@ -100,16 +101,10 @@ reflect(uint8_t *inner, size_t length, const struct gtpu_tunnel *t)
 		inner[-QFI_BEFORE] = (uint8_t)qfi;
 }
 
-// The tunnels' lines are on their way before the first is used.
 static inline void
-prefetch_tunnels(void **packets, uint16_t count, size_t line)
+prefetch_tunnel(struct rte_mbuf *m, size_t line)
 {
-	for (uint16_t i = 0; i < count; i++) {
-		struct rte_mbuf *m = packets[i];
-
-		rte_prefetch0((const uint8_t *)tunnel_at(session_at(packet_of(m)->session)->core) + line);
-		rte_prefetch0(rte_pktmbuf_mtod(m, uint8_t *) - RTE_CACHE_LINE_SIZE);
-	}
+	rte_prefetch0((const uint8_t *)tunnel_at(session_at(packet_of(m)->session)->core) + line);
 }
 
 // A session whose tunnel changes its IP version while packets are on the way has both nodes in its chains for a moment.
@@ -140,7 +135,8 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 	uint16_t next[BURST], to = ip4_lookup_node.id, id = RTE_PER_LCORE(identification);
 
 	RTE_PER_LCORE(identification) = (uint16_t)(id + count);
-	prefetch_tunnels(packets, count, 0);
+	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
+		prefetch_tunnel(packets[i], 0);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
@@ -151,6 +147,8 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 		uint8_t dscp;
 		uint16_t identity = (uint16_t)(id + i);
 
+		if (i + AHEAD < count)
+			prefetch_tunnel(packets[i + AHEAD], 0);
 		if (unlikely(t->family != 4 || m->data_off < GTPU_ENCAP6 || total > MOST)) {
 			next[i] = admit(m, p, t, 4);
 			continue;
@@ -218,8 +216,10 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 {
 	uint16_t next[BURST], to = ip6_lookup_node.id;
 
-	prefetch_tunnels(packets, count, 0);
-	prefetch_tunnels(packets, count, offsetof(struct gtpu_tunnel, header6));
+	for (uint16_t i = 0; i < count; i++) {
+		prefetch_tunnel(packets[i], 0);
+		prefetch_tunnel(packets[i], offsetof(struct gtpu_tunnel, header6));
+	}
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);

@@ -16,7 +16,7 @@
 #include "ip/header.h"
 #include "ip/hop.h"
 
-enum { SIGNALS_A_SECOND = 1000, UDP_CHECKSUM = 6 };
+enum { SIGNALS_A_SECOND = 1000, UDP_CHECKSUM = 6, PART = 64 };
 
 DROP(drop_short, "gtpu-truncated", "A GTP-U packet that is shorter than its IP, UDP or GTP-U header says.")
 DROP(drop_checksum, "gtpu-udp-checksum", "The UDP checksum of a GTP-U packet is wrong.")
@@ -260,18 +260,16 @@ deliver(struct rte_mbuf *m, struct packet *p, uint32_t session, const struct arr
 	return family == 4 ? ip4_input_node.id : ip6_input_node.id;
 }
 
-static void
-gtpu_input_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+// Few enough that what the first look has read is still near for the second.
+static inline void
+gtpu_input_part(void **packets, uint16_t *next, uint16_t count, struct last_end *last, uint64_t chain)
 {
-	const uint64_t chain = chain_of((const struct node *const[]){&session_down_node}, 1);
-	struct last_end last = {.family = 0};
-	struct arrival arrivals[BURST];
-	uint64_t keys[BURST];
-	uint32_t found[BURST];
-	uint16_t next[BURST];
+	struct arrival arrivals[PART];
+	uint64_t keys[PART];
+	uint32_t found[PART];
 
 	for (uint16_t i = 0; i < count; i++)
-		next[i] = look(packets[i], packet_of(packets[i]), &arrivals[i], &keys[i], &last);
+		next[i] = look(packets[i], packet_of(packets[i]), &arrivals[i], &keys[i], last);
 	map64_get_bulk(gtpu_teids, keys, found, count);
 	for (uint16_t i = 0; i < count; i++)
 		if (found[i] != MAP64_NONE) {
@@ -286,6 +284,17 @@ gtpu_input_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 		next[i] = likely(found[i] != MAP64_NONE) ? deliver(packets[i], p, found[i], &arrivals[i], chain)
 							 : gtpu_tell_unknown_teid(p);
 	}
+}
+
+static void
+gtpu_input_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	const uint64_t chain = chain_of((const struct node *const[]){&session_down_node}, 1);
+	struct last_end last = {.family = 0};
+	uint16_t next[BURST];
+
+	for (uint16_t start = 0; start < count; start += PART)
+		gtpu_input_part(packets + start, next + start, (uint16_t)RTE_MIN(count - start, PART), &last, chain);
 	node_dispatch(graph, node, packets, next, count);
 }
 

@@ -92,20 +92,25 @@ examine(struct rte_mbuf *m)
 	return packet_step(p);
 }
 
-// The five words of a header without options add up to zero, that is 0xffff in one's complement.
-static inline uint32_t
-sum_is_wrong(const struct ip4_header *ip)
+// The words of a header without options add up to zero, that is 0xffff in one's complement. Adding a number to itself turned by
+// half its width leaves the folded sum, carry included, in its upper half.
+static inline bool
+sum_is_right(const struct ip4_header *ip)
 {
-	uint64_t a, b, sum;
-	uint32_t c;
+	unsigned long long a, b, sum;
+	uint32_t c, half;
+	bool carry;
 
 	memcpy(&a, ip, 8);
 	memcpy(&b, (const uint8_t *)ip + 8, 8);
 	memcpy(&c, (const uint8_t *)ip + 16, 4);
-	sum = (a & 0xffffffff) + (a >> 32) + (b & 0xffffffff) + (b >> 32) + c;
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ((sum & 0xffff) + (sum >> 16)) != 0xffff;
+	carry = __builtin_add_overflow(a, b, &sum);
+	carry = __builtin_add_overflow(sum, (unsigned long long)c + carry, &sum);
+	sum += carry;
+	sum += sum << 32 | sum >> 32;
+	half = (uint32_t)(sum >> 32);
+	half += half << 16 | half >> 16;
+	return half >= 0xffff0000;
 }
 
 static void
@@ -122,11 +127,10 @@ check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t c
 		const struct ip4_header *ip =
 			length >= sizeof(*ip) ? rte_pktmbuf_mtod(m, const struct ip4_header *) : &nothing;
 		unsigned total = rte_be_to_cpu_16(ip->total_length);
-		uint32_t odd = (uint32_t)(ip->version_ihl != 0x45) | (uint32_t)(total < sizeof(*ip)) |
-			       (uint32_t)(total > length) | (uint32_t)(m->nb_segs != 1) | martian(ip->source) |
-			       sum_is_wrong(ip);
 
-		if (unlikely(odd)) {
+		// A total length below 20 becomes a huge number here. With less than 20 bytes it is the version that is wrong.
+		if (unlikely(ip->version_ihl != 0x45 || total - sizeof(*ip) > length - sizeof(*ip) || m->nb_segs != 1 ||
+			     martian(ip->source) || !sum_is_right(ip))) {
 			next[i] = examine(m);
 			continue;
 		}

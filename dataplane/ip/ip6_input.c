@@ -74,10 +74,9 @@ check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t c
 			length >= sizeof(*ip) ? rte_pktmbuf_mtod(m, const struct ip6_header *) : &nothing;
 		unsigned payload = rte_be_to_cpu_16(ip->payload_length);
 		unsigned total = (unsigned)sizeof(*ip) + payload;
-		uint32_t odd = (uint32_t)((*(const uint8_t *)ip & 0xf0) != 0x60) | (uint32_t)(payload == 0) |
-			       (uint32_t)(total > length) | (uint32_t)(m->nb_segs != 1) | special_source(ip);
 
-		if (unlikely(odd)) {
+		if (unlikely((*(const uint8_t *)ip & 0xf0) != 0x60 || payload == 0 || total > length ||
+			     m->nb_segs != 1 || special_source(ip))) {
 			next[i] = examine(m);
 			continue;
 		}

@@ -5,12 +5,44 @@
 
 #include "ip/hop.h"
 
+// All packets go one way, as most bursts do.
+static inline void
+look_up_send_all(
+	struct rte_graph *graph, struct rte_node *node, void **packets, uint32_t found, uint16_t count, uint8_t family)
+{
+	const struct hop *hop = hop_at(found);
+	uint64_t chain = __atomic_load_n(&hop->chain, __ATOMIC_ACQUIRE);
+	uint32_t session = hop->session;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct packet *p = packet_of(packets[i]);
+
+		p->hop = found;
+		p->family = family;
+		if (session != NO_SESSION)
+			p->session = session;
+		p->flags |= (uint8_t)(~p->flags >> 1 & PACKET_ROUTED);
+		p->chain = chain >> 8;
+	}
+	if (likely(packets == node->objs && count == node->idx))
+		rte_node_next_stream_move(graph, node, chain & 0xff);
+	else
+		rte_node_enqueue(graph, node, chain & 0xff, packets, count);
+}
+
 static inline void
 look_up_send(struct rte_graph *graph, struct rte_node *node, void **packets, const uint32_t *found, uint16_t count,
 	uint8_t family)
 {
 	uint16_t next[BURST];
+	uint32_t differs = 0;
 
+	for (unsigned i = 0; i < count; i++)
+		differs |= found[i] ^ found[0];
+	if (differs == 0) {
+		look_up_send_all(graph, node, packets, found[0], count, family);
+		return;
+	}
 	for (unsigned i = 0; i < count; i++)
 		rte_prefetch0(hop_at(found[i]));
 	for (unsigned i = 0; i < count; i++) {
@@ -20,7 +52,8 @@ look_up_send(struct rte_graph *graph, struct rte_node *node, void **packets, con
 
 		p->hop = found[i];
 		p->family = family;
-		p->session = hop->session == NO_SESSION ? p->session : hop->session;
+		if (hop->session != NO_SESSION)
+			p->session = hop->session;
 		// Whoever sends a packet of others' counts its TTL down.
 		p->flags |= (uint8_t)(~p->flags >> 1 & PACKET_ROUTED);
 		p->chain = chain >> 8;

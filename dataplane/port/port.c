@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <rte_dev.h>
 #include <rte_ethdev.h>
@@ -20,7 +24,7 @@
 #include "port/rx.h"
 #include "port/twin.h"
 
-enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8 };
+enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8, ROOM = 1900 };
 
 struct port ports[PORT_MAX];
 static struct port_watcher *watchers;
@@ -101,8 +105,31 @@ queues(uint32_t wanted, uint16_t most)
 	return (uint16_t)RTE_MAX(1u, RTE_MIN(n, (uint32_t)most));
 }
 
-// Let the device send and receive IP packets of this size with two tags around them. One that has no room for the tags in
-// its limits (af_packet, whose interface's MTU is Linux's matter) is left as it is for ordinary sizes.
+// A device on top of a Linux interface (af_packet, af_xdp, tap) sends what that interface's MTU lets through: raised where it
+// is less, never lowered.
+static int
+raise_link_mtu(unsigned index, unsigned mtu)
+{
+	struct ifreq request = {0};
+	int control, error = 0;
+
+	if (index == 0 || !if_indextoname(index, request.ifr_name))
+		return 0;
+	control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (control < 0)
+		return -errno;
+	if (ioctl(control, SIOCGIFMTU, &request))
+		error = -errno;
+	if (!error && request.ifr_mtu < (int)mtu) {
+		request.ifr_mtu = (int)mtu;
+		if (ioctl(control, SIOCSIFMTU, &request))
+			error = -errno;
+	}
+	close(control);
+	return error;
+}
+
+// Let the device send and receive IP packets of this size with two tags around them.
 static int
 set_mtu(uint16_t id, uint16_t mtu)
 {
@@ -112,8 +139,10 @@ set_mtu(uint16_t id, uint16_t mtu)
 
 	if (rte_eth_dev_info_get(id, &info))
 		return -ENODEV;
+	if (info.if_index > 0)
+		return frame > ROOM ? -EINVAL : raise_link_mtu(info.if_index, mtu + TAGS);
 	if (frame > info.max_rx_pktlen || mtu + TAGS > info.max_mtu)
-		error = mtu <= RTE_ETHER_MTU ? 0 : rte_eth_dev_set_mtu(id, mtu);
+		error = rte_eth_dev_set_mtu(id, mtu);
 	else
 		error = rte_eth_dev_set_mtu(id, (uint16_t)(mtu + TAGS));
 	return error == -ENOTSUP ? 0 : error;

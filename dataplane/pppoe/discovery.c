@@ -42,18 +42,15 @@ pppoe_discovery_valid(const uint8_t *bytes, size_t available, size_t total, stru
 static uint16_t
 take(struct rte_mbuf *m, struct packet *p)
 {
+	const struct circuit circuit = {p->port, p->outer_vlan, p->inner_vlan};
 	struct pppoe_header header;
-	uint32_t session;
 
 	if (!pppoe_discovery_valid(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &header))
 		return packet_drop(p, &drop_discovery);
 	if (header.code != PPPOE_PADI && header.code != PPPOE_PADR && header.code != PPPOE_PADT)
 		return packet_drop(p, &drop_code);
 	// Who ends a session is named with it; who wants one belongs to none.
-	session = header.code == PPPOE_PADT
-			  ? pppoe_find(pppoe_key(p->port, p->outer_vlan, p->inner_vlan, header.session))
-			  : NO_SESSION;
-	p->session = session;
+	p->session = header.code == PPPOE_PADT ? pppoe_find(&circuit, header.session) : NO_SESSION;
 	return packet_punt(p, &punt_discovery);
 }
 

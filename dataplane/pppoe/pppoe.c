@@ -14,7 +14,7 @@
 #include "pppoe/table.h"
 #include "session/session.h"
 
-enum { CONTROL_A_SECOND = 20000 };
+enum { CONTROL_A_SECOND = 20000, PART = 64 };
 
 DROP(drop_malformed, "pppoe-malformed",
 	"A PPPoE session packet that is shorter than it says, or not of version 1 and code 0.")
@@ -22,50 +22,63 @@ DROP(drop_unknown, "pppoe-unknown-session", "No session has this PPPoE session i
 
 PUNT(punt_control, "ppp-control", CONTROL_A_SECOND, NULL)
 
-struct map64 *pppoe_sessions;
-
-static uint64_t
-key_of(const struct circuit *c, uint16_t pppoe_session)
-{
-	return pppoe_key(c->port, c->outer_vlan, c->inner_vlan, pppoe_session);
-}
-
 int
 pppoe_bind(const struct circuit *c, uint16_t pppoe_session, uint32_t session, struct fault *f)
 {
-	uint32_t holder = pppoe_find(key_of(c, pppoe_session));
+	int error = pppoe_table_put(c, pppoe_session, session);
 
-	if (holder != NO_SESSION) {
-		const struct object *other = session_object(holder);
+	if (error == -EEXIST) {
+		const struct object *other = session_object(pppoe_find(c, pppoe_session));
 
 		return fault(f, EEXIST,
 			"access.pppoeSessionId: %u is Session \"%.64s\"'s on these VLANs; choose another",
 			pppoe_session, other ? other->name : "?");
 	}
-	if (map64_put(pppoe_sessions, key_of(c, pppoe_session), session))
-		return fault(f, ENOMEM, "access.pppoeSessionId: there is no memory for it");
-	return 0;
+	return error ? fault(f, -error, "access.pppoeSessionId: there is no memory for it") : 0;
 }
 
 void
 pppoe_unbind(const struct circuit *c, uint16_t pppoe_session)
 {
-	map64_delete(pppoe_sessions, key_of(c, pppoe_session));
+	pppoe_table_delete(c, pppoe_session);
 }
 
-// The first look at a packet: its key, or 0.
-static inline uint64_t
-look(const struct rte_mbuf *m, const struct packet *p)
+// The first look at a packet: its circuit's slot on its way, and its PPPoE session id, or 0 if it is no session packet.
+static inline uint16_t
+look(const struct rte_mbuf *m, const struct packet *p, const _Atomic uint64_t **slot)
 {
+	static const _Atomic uint64_t nothing;
 	const uint8_t *bytes = rte_pktmbuf_mtod(m, const uint8_t *);
 	struct pppoe_header header;
 
+	*slot = &nothing;
 	if (unlikely(m->data_len < PPPOE_HEADER + PPP_PROTOCOL))
 		return 0;
 	if (unlikely(!pppoe_parse(bytes, m->data_len, m->pkt_len, &header)) || header.code != PPPOE_SESSION_DATA ||
-		header.length < PPP_PROTOCOL || header.session == 0)
+		header.length < PPP_PROTOCOL)
 		return 0;
-	return pppoe_key(p->port, p->outer_vlan, p->inner_vlan, header.session);
+	*slot = pppoe_slot(p->port, p->outer_vlan, p->inner_vlan);
+	if (unlikely(*slot == NULL))
+		*slot = &nothing;
+	rte_prefetch0((const void *)*slot);
+	return header.session;
+}
+
+// Sessions of circuits that have many.
+static void
+find_in_map(void **packets, const uint16_t *ids, const bool *many, uint32_t *found, uint16_t count)
+{
+	uint64_t keys[PART];
+	uint32_t sessions[PART];
+
+	for (uint16_t i = 0; i < count; i++) {
+		const struct packet *p = packet_of(packets[i]);
+
+		keys[i] = many[i] ? pppoe_key(p->port, p->outer_vlan, p->inner_vlan, ids[i]) : 0;
+	}
+	map64_get_bulk(pppoe_sessions, keys, sessions, count);
+	for (uint16_t i = 0; i < count; i++)
+		found[i] = many[i] ? sessions[i] : found[i];
 }
 
 // The second: the session is known, and so is that the header is right.
@@ -93,28 +106,44 @@ enter(struct rte_mbuf *m, struct packet *p, uint32_t session)
 	return protocol == PPP_IP4 ? ip4_input_node.id : ip6_input_node.id;
 }
 
-static void
-pppoe_session_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+// Few enough that what the first look has read is still near for the second.
+static inline void
+pppoe_session_part(void **packets, uint16_t *next, uint16_t count)
 {
-	uint64_t keys[BURST];
-	uint32_t found[BURST];
-	uint16_t next[BURST];
+	const _Atomic uint64_t *slots[PART];
+	uint16_t ids[PART];
+	uint32_t found[PART];
+	bool many[PART], any = false;
 
 	for (uint16_t i = 0; i < count; i++)
-		keys[i] = look(packets[i], packet_of(packets[i]));
-	map64_get_bulk(pppoe_sessions, keys, found, count);
+		ids[i] = look(packets[i], packet_of(packets[i]), &slots[i]);
+	for (uint16_t i = 0; i < count; i++) {
+		found[i] = pppoe_of_word(atomic_load_explicit(slots[i], memory_order_acquire), ids[i], &many[i]);
+		any |= many[i];
+	}
+	if (any)
+		find_in_map(packets, ids, many, found, count);
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(packets[i]);
 
-		if (likely(found[i] != MAP64_NONE)) {
+		if (likely(found[i] != NO_SESSION)) {
 			rte_prefetch0(session_at(found[i]));
 			next[i] = enter(packets[i], p, found[i]);
 		} else {
 			// An IPoE session on the same VLANs has no part in this.
 			p->session = NO_SESSION;
-			next[i] = packet_drop(p, keys[i] == 0 ? &drop_malformed : &drop_unknown);
+			next[i] = packet_drop(p, ids[i] == 0 ? &drop_malformed : &drop_unknown);
 		}
 	}
+}
+
+static void
+pppoe_session_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	uint16_t next[BURST];
+
+	for (uint16_t start = 0; start < count; start += PART)
+		pppoe_session_part(packets + start, next + start, (uint16_t)RTE_MIN(count - start, PART));
 	node_dispatch(graph, node, packets, next, count);
 }
 

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "pppoe/header.h"
-#include "pppoe/table.h"
 
 // Session 0x1234: LCP echo request.
 static const uint8_t session_packet[] = {
@@ -110,26 +109,6 @@ what_is_behind_the_end_of_list_tag_does_not_count(void **state)
 	assert_true(pppoe_discovery_valid(packet, sizeof(packet), sizeof(packet), &header));
 }
 
-static void
-no_two_circuits_or_ids_share_a_key(void **state)
-{
-	static const uint16_t values[] = {0, 1, 4094};
-	uint64_t keys[3 * 3 * 3 * 3];
-	size_t count = 0;
-
-	for (size_t p = 0; p < 3; p++)
-		for (size_t o = 0; o < 3; o++)
-			for (size_t i = 0; i < 3; i++)
-				for (size_t s = 0; s < 3; s++) {
-					uint64_t key = pppoe_key(values[p], values[o], values[i], values[s]);
-
-					for (size_t k = 0; k < count; k++)
-						assert_true(keys[k] != key);
-					keys[count++] = key;
-				}
-	assert_true(pppoe_key(UINT8_MAX, 4095, 4095, UINT16_MAX) < 1ull << 56);
-}
-
 int
 main(void)
 {
@@ -140,7 +119,6 @@ main(void)
 		cmocka_unit_test(the_shortest_padi_is_accepted),
 		cmocka_unit_test(a_tag_that_is_longer_than_the_packet_is_refused),
 		cmocka_unit_test(what_is_behind_the_end_of_list_tag_does_not_count),
-		cmocka_unit_test(no_two_circuits_or_ids_share_a_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,23 +1,62 @@
-// Where PPPoE sessions are: port, VLANs and PPPoE session id in one word of 56 bits.
+// Where PPPoE sessions are.
+//
+// Nearly every circuit has one PPPoE session: a direct table by port, outer and inner VLAN has its id and whose it is, in one
+// word. Circuits with several (subscribers that share VLANs) have them in a map, by circuit and id.
 #pragma once
+
+#include <stdint.h>
 
 #include "core/map64.h"
 #include "core/packet.h"
+#include "ether/circuit.h"
 
+enum { PPPOE_VLANS = 4096, PPPOE_SESSION_BITS = 0x3fffffff };
+
+// 0: no session. PPPOE_ONE, session and PPPoE session id (16 bits). PPPOE_MANY and how many there are in the map.
+static const uint64_t PPPOE_ONE = 1ull << 62, PPPOE_MANY = 1ull << 63;
+
+struct pppoe_inner {
+	_Atomic uint64_t slots[PPPOE_VLANS];
+};
+
+struct pppoe_outer {
+	struct pppoe_inner *_Atomic inner[PPPOE_VLANS];
+};
+
+extern struct pppoe_outer *_Atomic pppoe_ports[PORT_MAX];
 extern struct map64 *pppoe_sessions;
 extern struct node pppoe_discovery_node;
 
-static_assert(NO_SESSION == UINT32_MAX, "what is not in the map is no session");
-
-// Never 0, except for session id 0, which is nobody's.
+// Key in the map: 56 bits. Never 0, except for session id 0, which is nobody's.
 static inline uint64_t
-pppoe_key(uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan, uint16_t session)
+pppoe_key(uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan, uint16_t pppoe_session)
 {
-	return (uint64_t)port << 40 | (uint64_t)outer_vlan << 28 | (uint64_t)inner_vlan << 16 | session;
+	return (uint64_t)port << 40 | (uint64_t)outer_vlan << 28 | (uint64_t)inner_vlan << 16 | pppoe_session;
 }
 
-static inline uint32_t
-pppoe_find(uint64_t key)
+// The circuit's word, or NULL if nothing was ever bound near it.
+static inline const _Atomic uint64_t *
+pppoe_slot(uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan)
 {
-	return map64_get(pppoe_sessions, key);
+	const struct pppoe_outer *outer = atomic_load_explicit(&pppoe_ports[port % PORT_MAX], memory_order_acquire);
+	const struct pppoe_inner *inner =
+		outer ? atomic_load_explicit(&outer->inner[outer_vlan % PPPOE_VLANS], memory_order_acquire) : NULL;
+
+	return inner ? &inner->slots[inner_vlan % PPPOE_VLANS] : NULL;
 }
+
+// The session that a word gives an id; `*many` if the map has to tell.
+static inline uint32_t
+pppoe_of_word(uint64_t word, uint16_t pppoe_session, bool *many)
+{
+	*many = (word & PPPOE_MANY) != 0;
+	return (word & PPPOE_ONE) && (uint16_t)word == pppoe_session ? (uint32_t)(word >> 16) & PPPOE_SESSION_BITS
+								     : NO_SESSION;
+}
+
+// The session, or NO_SESSION. Any thread.
+uint32_t pppoe_find(const struct circuit *c, uint16_t pppoe_session);
+
+// 0, -EEXIST, -ENOMEM.
+int pppoe_table_put(const struct circuit *c, uint16_t pppoe_session, uint32_t session);
+void pppoe_table_delete(const struct circuit *c, uint16_t pppoe_session);

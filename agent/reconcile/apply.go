@@ -1,0 +1,314 @@
+// Plan and Apply: how somebody comes to want something else.
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// Mode says how Apply treats failures.
+type Mode int
+
+const (
+	// BestEffort: each object stands by itself, and what failed is tried again.
+	BestEffort Mode = iota
+	// AllOrNothing: if the data plane refuses any, all changes are undone.
+	AllOrNothing
+	// NoWait: as BestEffort, but Apply returns when the changes are kept.
+	NoWait
+)
+
+// Outcome is what became of an Apply.
+type Outcome struct {
+	Revision uint64
+	// How it stands with each object that was named, in the same order.
+	Objects []Status
+	// What was done, in that order. After NoWait: nothing yet.
+	Operations []Operation
+	// What the data plane refused.
+	Failures []Failure
+	// Everything is wanted as it was before.
+	Undone bool
+}
+
+// prepare checks changes against all that is wanted, and drops those that change nothing. The set has them afterwards, until
+// undo is called. r.mu is held.
+func (r *Reconciler) prepare(owner string, changes []object.Change, versions []*version) (real []int, undo func(), err error) {
+	var errs object.Errors
+	for i, c := range changes {
+		e := r.graph.entries[c.Key]
+		if e == nil || e.want == nil || e.want.builtin {
+			if c.Object != nil || e != nil && e.want != nil && !e.want.builtin {
+				real = append(real, i)
+			}
+			continue
+		}
+		if e.want.owner != owner {
+			errs = append(errs, &object.Error{Object: c.Key, Problem: "belongs to " + e.want.owner, Accepted: "changes by its owner alone"})
+			continue
+		}
+		if c.Object == nil || !bytes.Equal(versions[i].spec, e.want.spec) || !maps.Equal(c.Object.Labels, e.want.object.Labels) {
+			real = append(real, i)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
+	// Those that change nothing are checked, too: a caller who names one object twice has made a mistake.
+	undo, err = r.set.Apply(changes)
+	return real, undo, err
+}
+
+func (r *Reconciler) versions(owner string, changes []object.Change) ([]*version, error) {
+	versions := make([]*version, len(changes))
+	for i, c := range changes {
+		if c.Object == nil {
+			continue
+		}
+		v, err := newVersion(r.registry, c.Object, owner, 0)
+		if err != nil {
+			if errs := r.registry.Check(c.Object); len(errs) > 0 {
+				err = errs
+			}
+			return nil, err
+		}
+		versions[i] = v
+	}
+	return versions, nil
+}
+
+// Plan says what applying the changes would do, in that order, as if the data plane refused nothing. Errors as Apply's.
+func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, error) {
+	versions, err := r.versions(owner, changes)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	real, undo, err := r.prepare(owner, changes, versions)
+	if err != nil {
+		return nil, err
+	}
+	defer undo()
+	var planned []Operation
+	g := r.graph
+	t := newTransaction(false)
+	g.simulate(func() {
+		// First what is under way, as if it went well.
+		for _, s := range g.wave {
+			if !s.settled {
+				g.settle(&step{entry: s.entry, put: s.put, operation: s.operation}, Result{})
+			}
+		}
+		for wave := g.next(); len(wave) > 0; wave = g.next() {
+			for _, s := range wave {
+				g.settle(s, Result{})
+			}
+		}
+		for _, i := range real {
+			g.setWant(changes[i].Key, versions[i], t)
+		}
+		for wave := g.next(); len(wave) > 0; wave = g.next() {
+			for _, s := range wave {
+				planned = append(planned, s.operation)
+				g.settle(s, Result{})
+			}
+		}
+	})
+	return planned, nil
+}
+
+// Apply makes an owner want the changes: they are checked together with everything else that is wanted (object.Errors say what is
+// wrong, and then nothing was changed), kept, and then carried out. It returns when each object is Applied, Failed or waits for
+// something, and so is what had to be rebuilt for it; or when ctx ends, which undoes AllOrNothing but nothing else. Without a data plane it
+// returns at once; AllOrNothing then changes nothing, with ErrDisconnected.
+func (r *Reconciler) Apply(ctx context.Context, owner string, changes []object.Change, mode Mode) (*Outcome, error) {
+	changes = slices.Clone(changes)
+	versions, err := r.versions(owner, changes)
+	if err != nil {
+		return nil, err
+	}
+	t, undo, revision, err := r.commit(owner, changes, versions, mode)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil && mode != NoWait {
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	out := &Outcome{Revision: revision}
+	r.mu.Lock()
+	interrupted := false
+	if t != nil {
+		delete(r.transactions, t)
+		out.Operations, out.Failures = slices.Clone(t.operations), slices.Clone(t.failures)
+		interrupted = t.interrupted
+	}
+	r.mu.Unlock()
+	if mode == AllOrNothing && t != nil {
+		switch failed := len(out.Failures) > 0 || interrupted || err != nil; {
+		case failed:
+			if interrupted && err == nil {
+				err = ErrDisconnected
+			}
+			undoErr := r.undo(ctx, revision, undo)
+			out.Undone = undoErr == nil
+			err = errors.Join(err, undoErr)
+		case r.options.Store != nil:
+			err = r.end(revision)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		out.Objects = append(out.Objects, r.status(c.Key))
+	}
+	return out, err
+}
+
+func (r *Reconciler) end(revision uint64) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if err := r.options.Store.End(revision, nil); err != nil {
+		return fmt.Errorf("keeping that revision %d stands: %w", revision, err)
+	}
+	return nil
+}
+
+// commit checks, keeps, and hands over to the goroutine that talks to the data plane. The transaction is nil if there is
+// nothing to do.
+func (r *Reconciler) commit(owner string, changes []object.Change, versions []*version, mode Mode) (*transaction, []Intent, uint64, error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+
+	r.mu.Lock()
+	if mode == AllOrNothing && r.link == nil {
+		r.mu.Unlock()
+		return nil, nil, 0, ErrDisconnected
+	}
+	real, takeBack, err := r.prepare(owner, changes, versions)
+	if err != nil || len(real) == 0 {
+		revision := r.revision
+		r.mu.Unlock()
+		return nil, nil, revision, err
+	}
+	revision := r.revision + 1
+	intents, undo := make([]Intent, 0, len(real)), make([]Intent, 0, len(real))
+	for _, i := range real {
+		k := changes[i].Key
+		if versions[i] != nil {
+			versions[i].revision = revision
+		}
+		intents = append(intents, Intent{k, changes[i].Object, owner, revision})
+		before := Intent{Key: k, Owner: owner}
+		if e := r.graph.entries[k]; e != nil && e.want != nil && !e.want.builtin {
+			before.Object, before.Revision = e.want.object, e.want.revision
+		}
+		undo = append(undo, before)
+	}
+	r.mu.Unlock()
+
+	if store := r.options.Store; store != nil {
+		if mode == AllOrNothing {
+			err = store.Begin(revision, intents, undo)
+		} else {
+			err = store.Save(intents)
+		}
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		takeBack()
+		return nil, nil, 0, fmt.Errorf("keeping what is wanted: %w", err)
+	}
+	r.revision = revision
+	t := newTransaction(mode == AllOrNothing)
+	r.transactions[t] = struct{}{}
+	for _, i := range real {
+		r.graph.setWant(changes[i].Key, versions[i], t)
+	}
+	if r.link == nil {
+		r.interrupt(t)
+	}
+	if mode == NoWait {
+		delete(r.transactions, t)
+	}
+	r.wakeUp()
+	return t, undo, revision, nil
+}
+
+// undo makes everything be wanted as before the revision, except for what somebody changed since.
+func (r *Reconciler) undo(ctx context.Context, revision uint64, undo []Intent) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+
+	r.mu.Lock()
+	var changes []object.Change
+	var intents []Intent
+	for _, i := range undo {
+		e := r.graph.entries[i.Key]
+		if e != nil && e.want != nil && e.want.revision != revision {
+			continue
+		}
+		changes, intents = append(changes, object.Change{Key: i.Key, Object: i.Object}), append(intents, i)
+	}
+	takeBack, err := r.set.Apply(changes)
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("undoing revision %d, after which others made changes: %w", revision, err)
+	}
+	if r.options.Store != nil {
+		err = r.options.Store.End(revision, intents)
+	}
+	versions := make([]*version, len(changes))
+	for i := 0; i < len(changes) && err == nil; i++ {
+		if changes[i].Object != nil {
+			versions[i], err = newVersion(r.registry, changes[i].Object, intents[i].Owner, intents[i].Revision)
+		}
+	}
+
+	r.mu.Lock()
+	if err != nil {
+		takeBack()
+		r.mu.Unlock()
+		return fmt.Errorf("undoing revision %d: %w", revision, err)
+	}
+	t := newTransaction(false)
+	r.transactions[t] = struct{}{}
+	for i, c := range changes {
+		r.graph.setWant(c.Key, versions[i], t)
+	}
+	if r.link == nil {
+		r.interrupt(t)
+	}
+	r.wakeUp()
+	r.mu.Unlock()
+
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	delete(r.transactions, t)
+	r.mu.Unlock()
+	return nil
+}
+
+// interrupt ends a transaction because nobody knows when the data plane comes back. r.mu is held.
+func (r *Reconciler) interrupt(t *transaction) {
+	if t.open > 0 {
+		t.interrupted = true
+	}
+	t.end()
+}
+

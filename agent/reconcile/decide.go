@@ -1,0 +1,237 @@
+// What can be done now, and what has to wait for what.
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// next empties the queue and returns what can be done now: first deletions, then the rest, each sorted by kind and name. The
+// steps do not need one another. All have to be settled before it is called again.
+func (g *graph) next() []*step {
+	g.wave = nil
+	for len(g.queue) > 0 {
+		for len(g.queue) > 0 {
+			e := g.queue[0]
+			g.queue[0] = nil
+			g.queue = g.queue[1:]
+			g.remember(e)
+			e.queued = false
+			if s := g.decide(e); s != nil {
+				e.flying = true
+				g.wave = append(g.wave, s)
+				continue
+			}
+			g.wake(e)
+			g.rest(e)
+		}
+		g.wave = slices.DeleteFunc(g.wave, g.overtaken)
+	}
+	g.queue = nil
+	slices.SortFunc(g.wave, func(a, b *step) int {
+		if (a.put == nil) != (b.put == nil) {
+			if a.put == nil {
+				return -1
+			}
+			return 1
+		}
+		return a.Key.Compare(b.Key)
+	})
+	return g.wave
+}
+
+// overtaken: something that the step needs was decided about later, and is not to be relied on. Then it is decided about again.
+func (g *graph) overtaken(s *step) bool {
+	if s.put == nil {
+		return false
+	}
+	for _, k := range s.put.refs {
+		t := g.entries[k]
+		if t != nil && t.have != nil && !t.flying && !t.doomed() {
+			continue
+		}
+		s.entry.flying = false
+		g.enqueue(s.entry, nil)
+		if !g.simulating {
+			s.entry.cause.leave()
+		}
+		return true
+	}
+	return false
+}
+
+// decide returns what has to be done about an entry, or nil: then there is nothing to do, or it waits.
+func (g *graph) decide(e *entry) *step {
+	g.unwait(e)
+	if e.want == nil && e.have == nil {
+		g.mark(e, Gone, "")
+		g.forget(e)
+		return nil
+	}
+	if e.kind != nil && e.kind.Plane != dataplane {
+		return g.decideLocally(e)
+	}
+	// What made a rebuild necessary may have passed.
+	g.compare(e)
+	g.undermine(e)
+	if !e.doomed() {
+		if e.inStep() {
+			return g.arrived(e)
+		}
+		if g.held(e) {
+			return nil
+		}
+	}
+	if !e.doomed() {
+		return g.put(e)
+	}
+	if len(e.users) > 0 {
+		return g.warn(e)
+	}
+	op := operation{Action: Delete, Key: e.key, Reason: e.why, Fields: e.fields, Replacing: e.want != nil}
+	if e.want == nil {
+		op.Reason = "no longer wanted"
+		g.mark(e, Deleting, "")
+	} else {
+		g.mark(e, Pending, "is being replaced: "+e.why)
+	}
+	return &step{entry: e, operation: op}
+}
+
+// decideLocally: only the agent understands the kind, and to want an object is to have it.
+func (g *graph) decideLocally(e *entry) *step {
+	e.rebuild = false
+	if e.want == nil && len(e.users) > 0 {
+		return g.warn(e)
+	}
+	g.setHave(e, e.want)
+	if e.want == nil {
+		g.mark(e, Gone, "")
+		g.forget(e)
+		return nil
+	}
+	g.mark(e, Applied, "")
+	return nil
+}
+
+// arrived: the data plane has what is wanted.
+func (g *graph) arrived(e *entry) *step {
+	e.failures, e.replacing = 0, false
+	if e.want.builtin {
+		e.want = nil
+		g.setHave(e, nil)
+		g.mark(e, Gone, "")
+		g.forget(e)
+		return nil
+	}
+	e.have = e.want // the same spec, so the same references and claims
+	g.mark(e, Applied, "")
+	return nil
+}
+
+// undermine: what uses something that has to go, and will use it again, has to go with it.
+func (g *graph) undermine(e *entry) {
+	if e.have == nil || e.want == nil || e.rebuild {
+		return
+	}
+	for _, k := range e.want.refs {
+		t := g.entries[k]
+		if t == nil || !t.doomed() || !slices.Contains(e.have.refs, k) {
+			continue
+		}
+		e.rebuild, e.fields = true, nil
+		e.why = k.String() + " is replaced"
+		if t.want == nil {
+			e.why = k.String() + " is deleted"
+		}
+		return
+	}
+}
+
+// held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
+func (g *graph) held(e *entry) bool {
+	for _, k := range e.want.refs {
+		t := g.entries[k]
+		switch {
+		case t == nil || t.have == nil && t.want == nil:
+			g.wait(e, k, false, "waits for "+k.String()+", which is not there")
+		case t.have == nil && t.state == Failed:
+			g.wait(e, k, false, "waits for "+k.String()+", which failed: "+t.message)
+		case t.have == nil || t.doomed() || t.busy():
+			g.wait(e, k, false, "waits for "+k.String())
+		default:
+			continue
+		}
+		return true
+	}
+	for _, c := range e.want.claims {
+		k, taken := g.holdings.Holder(e.key, c)
+		if !taken {
+			continue
+		}
+		h := g.entries[k]
+		if h == nil || h.inStep() && !h.busy() {
+			continue // not ours to judge: the data plane will say
+		}
+		for next := h; next != nil && next.claiming; next = g.entries[next.waiting] {
+			if g.entries[next.waiting] == e && e.have != nil {
+				e.rebuild, e.why = true, k.String()+" and it exchange "+c.String()
+				e.fields = g.differences(e)
+				return false
+			}
+		}
+		g.wait(e, k, true, "waits for "+k.String()+" to give up "+c.String())
+		return true
+	}
+	return false
+}
+
+func (g *graph) differences(e *entry) []object.FieldChange {
+	if e.have == nil || e.have.object == nil || e.want == nil {
+		return nil
+	}
+	return e.kind.Diff(e.have.object.Spec, e.want.object.Spec)
+}
+
+func (g *graph) put(e *entry) *step {
+	op := operation{Action: Create, Key: e.key, Reason: "wanted", Replacing: e.replacing}
+	if e.have != nil {
+		op.Action, op.Reason, op.Fields = Update, "changed", g.differences(e)
+	} else if e.replacing {
+		op.Reason = "replaced"
+	}
+	g.mark(e, Pending, "is being applied")
+	return &step{entry: e, put: e.want, operation: op}
+}
+
+// warn: those who use a doomed entry have to let go of it first.
+func (g *graph) warn(e *entry) *step {
+	var one *entry
+	for u := range e.users {
+		if one == nil || !e.warned && u.key.Compare(one.key) < 0 {
+			one = u
+		}
+		if e.warned {
+			break
+		}
+	}
+	if !e.warned {
+		e.warned = true
+		for _, u := range sorted(e.users) {
+			g.enqueue(u, e.cause)
+		}
+	}
+	message := fmt.Sprintf("waits for %s, which still uses it", one.key)
+	if more := len(e.users) - 1; more > 0 {
+		message = fmt.Sprintf("waits for %s and %d more, which still use it", one.key, more)
+	}
+	if e.want == nil {
+		g.mark(e, Deleting, message)
+	} else {
+		g.mark(e, Pending, message)
+	}
+	return nil
+}
+

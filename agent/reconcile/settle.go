@@ -1,0 +1,129 @@
+// What became of what was done, and what the data plane has.
+package reconcile
+
+import (
+	"bytes"
+	"fmt"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// settle tells how a step went. It returns true if it has to be tried again after a while.
+func (g *graph) settle(s *step, r Result) (retry bool) {
+	e := s.entry
+	g.remember(e)
+	s.settled = true
+	e.flying = false
+	if r.Code == 0 {
+		e.failures = 0
+		e.replacing = s.put == nil && e.want != nil
+		g.setHave(e, s.put)
+		g.compare(e)
+		if e.inStep() {
+			g.arrived(e)
+		} else if s.put == nil && e.want == nil {
+			g.mark(e, Gone, "")
+			g.forget(e)
+		} else {
+			e.again = true
+		}
+	} else {
+		e.failures++
+		retry = !e.again
+		message := r.Message
+		if message == "" {
+			message = fmt.Sprintf("the data plane refused it with error %d", r.Code)
+		}
+		if e.want == nil {
+			g.mark(e, Deleting, message)
+		} else {
+			g.mark(e, Failed, message)
+		}
+		if !g.simulating {
+			e.cause.failed(e.key, message)
+		}
+	}
+	g.settled(e)
+	return retry
+}
+
+// lost: nobody knows whether a step was done. The entry is decided about again after everything was listed.
+func (g *graph) lost(s *step) {
+	s.settled = true
+	s.entry.flying = false
+	s.entry.again = true
+	g.settled(s.entry)
+}
+
+func (g *graph) settled(e *entry) {
+	if e.again {
+		e.again = false
+		// Enter before leaving, so that the transaction does not end in between.
+		g.enqueue(e, nil)
+		if !g.simulating {
+			e.cause.leave()
+		}
+		g.wake(e)
+		return
+	}
+	g.wake(e)
+	g.rest(e)
+}
+
+// observe takes note of everything that the data plane has.
+func (g *graph) observe(listed map[object.Key][]byte) {
+	var gone []*entry
+	for _, e := range g.entries {
+		if _, there := listed[e.key]; !there && e.have != nil && (e.kind == nil || e.kind.Plane == dataplane) {
+			gone = append(gone, e)
+		}
+	}
+	for _, e := range gone {
+		g.setHave(e, nil)
+	}
+	for k, spec := range listed {
+		e := g.entries[k]
+		builtin := false
+		if kind := g.registry.Kind(k.Kind); kind != nil {
+			builtin = kind.IsBuiltin(k.Name)
+		}
+		if builtin && len(spec) == 0 && (e == nil || e.want == nil) {
+			continue
+		}
+		e = g.ensure(k)
+		switch {
+		case e.have != nil && bytes.Equal(e.have.spec, spec):
+		case e.want != nil && bytes.Equal(e.want.spec, spec):
+			g.setHave(e, e.want)
+		default:
+			g.setHave(e, g.unpack(k, spec))
+		}
+		if builtin && e.want == nil {
+			e.want = g.builtin(k)
+		}
+	}
+	all := make([]*entry, 0, len(g.entries))
+	for _, e := range g.entries {
+		all = append(all, e)
+	}
+	for _, e := range all {
+		e.failures, e.warned, e.replacing = 0, false, false
+		g.compare(e)
+		if !e.inStep() || e.state != Applied {
+			g.enqueue(e, nil)
+		}
+	}
+}
+
+func (g *graph) unpack(k object.Key, spec []byte) *version {
+	o, err := g.registry.New(k.Kind, k.Name, nil, spec)
+	if err != nil {
+		return &version{spec: spec}
+	}
+	v, err := newVersion(g.registry, o, "", 0)
+	if err != nil {
+		return &version{spec: spec}
+	}
+	v.spec = spec
+	return v
+}
