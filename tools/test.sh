@@ -34,13 +34,14 @@ fuzz() {
 	.venv/bin/python dataplane/fuzz/seeds.py "$corpus" || return 1
 	export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 	printf -- '-- fuzz-mutations\n'
-	build/fuzz/fuzz/fuzz-mutations "$corpus" || failed=1
+	build/fuzz/fuzz/fuzz-mutations "$corpus/frames" || failed=1
 	for harness in build/fuzz/fuzz/fuzz-*; do
 		if [ ! -x "$harness" ] || [ -d "$harness" ] || [ "${harness##*/}" = fuzz-mutations ]; then continue; fi
 		printf -- '-- %s, %s seconds\n' "${harness##*/}" "$seconds"
 		mkdir -p "build/fuzz/grown/${harness##*/}"
 		"$harness" -max_total_time="$seconds" -timeout=10 -print_final_stats=1 -verbosity=0 \
-			-artifact_prefix=build/fuzz/ "build/fuzz/grown/${harness##*/}" "$corpus" || failed=1
+			-artifact_prefix=build/fuzz/ "build/fuzz/grown/${harness##*/}" \
+			"$corpus/${harness##*/fuzz-}" || failed=1
 	done
 	fuzz-go || failed=1
 	return $failed

@@ -453,4 +453,3 @@ func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh f
 	}
 	set(v)
 }
-

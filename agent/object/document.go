@@ -76,4 +76,3 @@ func (s *scanner) readLine(room int) ([]byte, error) {
 		}
 	}
 }
-

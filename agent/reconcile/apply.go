@@ -311,4 +311,3 @@ func (r *Reconciler) interrupt(t *transaction) {
 	}
 	t.end()
 }
-

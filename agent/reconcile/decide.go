@@ -234,4 +234,3 @@ func (g *graph) warn(e *entry) *step {
 	}
 	return nil
 }
-

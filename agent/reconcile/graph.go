@@ -236,7 +236,7 @@ func sorted(set map[*entry]struct{}) []*entry {
 
 func (g *graph) wait(e *entry, on object.Key, claiming bool, message string) {
 	g.unwait(e)
-	e.waiting, e.waits, e.claiming = on, true, claiming
+	e.waiting, e.waits, e.claiming, e.failures = on, true, claiming, 0
 	waiters := g.waiters[on]
 	if waiters == nil {
 		waiters = map[*entry]struct{}{}
@@ -350,4 +350,3 @@ func (g *graph) setHave(e *entry, v *version) {
 		g.note(func() { g.holdings.Release(e.key, c) })
 	}
 }
-

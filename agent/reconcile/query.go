@@ -123,4 +123,3 @@ func (r *Reconciler) Count() map[State]int {
 	delete(counts, Gone)
 	return counts
 }
-

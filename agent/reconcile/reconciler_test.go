@@ -130,11 +130,23 @@ func (s *scene) eventually(wanted ...*object.Object) {
 	s.eventuallyAll(all)
 }
 
+// idle says whether there is nothing to do, and nothing to try again.
+func (s *scene) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.graph.entries {
+		if e.busy() || e.failures > 0 {
+			return false
+		}
+	}
+	return s.inSync
+}
+
 func (s *scene) eventuallyAll(wanted map[object.Key]*object.Object) {
 	s.t.Helper()
 	var found []string
 	for range 3000 {
-		if found = s.plane.differences(wanted); len(found) == 0 {
+		if found = s.plane.differences(wanted); len(found) == 0 && s.idle() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

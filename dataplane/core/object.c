@@ -159,7 +159,7 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 	uint8_t *copy;
 	int error;
 
-	if (object && object->spec_length == length && memcmp(object->spec, spec, length) == 0)
+	if (object && object->spec_length == length && (length == 0 || memcmp(object->spec, spec, length) == 0))
 		return 0;
 	message = protobuf_c_message_unpack(kind->spec, NULL, length, spec);
 	if (!message)
@@ -173,7 +173,9 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 		error = fault(f, ENOMEM, "there is no memory for the object");
 		goto out;
 	}
-	memcpy(copy, spec, length);
+	// No bytes at all are a spec without any field.
+	if (length > 0)
+		memcpy(copy, spec, length);
 	error = kind->put(object, message, old, f);
 	if (error)
 		goto out;

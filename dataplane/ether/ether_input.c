@@ -11,6 +11,7 @@
 #include "ether/circuit_table.h"
 #include "ether/interface.h"
 #include "ip/hop.h"
+#include "port/mac.h"
 #include "session/session.h"
 
 enum { TPID_QINQ_OLD = 0x9100, VLAN_ID = 0x0fff, SMALLEST_TYPE = 0x0600 };
@@ -264,7 +265,7 @@ ether_input_process(struct rte_graph *graph, struct rte_node *node, void **packe
 static void
 ether_input_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
 {
-	char to[RTE_ETHER_ADDR_FMT_SIZE], from[RTE_ETHER_ADDR_FMT_SIZE];
+	char to[MAC_TEXT_SIZE], from[MAC_TEXT_SIZE];
 	const struct drop *reason;
 	struct packet seen = {0};
 	uint16_t type;
@@ -276,8 +277,8 @@ ether_input_describe(char *text, size_t size, const struct packet *p, const uint
 		return;
 	}
 	header = tags(data, (uint32_t)length, &seen, &type, &reason);
-	rte_ether_format_addr(to, sizeof(to), (const struct rte_ether_addr *)data);
-	rte_ether_format_addr(from, sizeof(from), (const struct rte_ether_addr *)(data + 6));
+	mac_text(to, data);
+	mac_text(from, data + 6);
 	used = snprintf(text, size, "port %s: %s > %s", ports[p->port % PORT_MAX].object ? ports[p->port].object->name : "?",
 		from, to);
 	if (header >= 18 && used > 0 && (size_t)used < size)

@@ -136,6 +136,7 @@ resolve(const Sluice__V1__Interface *spec, struct references *r, struct fault *f
 
 	if (!error)
 		error = vrf_need(spec->vrf, "vrf", &r->vrf_index, &r->vrf, f);
+	object_unuse(r->vrf); // use() counts it with the others
 	if (!error)
 		error = object_need(&acl_kind, spec->acl_in, "aclIn", &r->acl_in, f);
 	if (!error)

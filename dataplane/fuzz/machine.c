@@ -1,6 +1,7 @@
 // The harnesses' data plane.
 #include "machine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,9 @@ machine_start(void)
 	char prefix[32];
 	struct options o = {.workers = 1, .buffers = BUFFERS, .log_level = "error", .prefix = prefix, .memory = 256};
 
+	// Whatever devices an input names, they are made where nobody else is.
+	if (unshare(CLONE_NEWNET))
+		perror("fuzz: no network namespace of our own");
 	snprintf(prefix, sizeof(prefix), "sluice-fuzz-%d", getpid());
 	if (core_start(&o))
 		abort();

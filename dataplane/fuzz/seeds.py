@@ -1,7 +1,9 @@
-"""Valid packets of each kind as a corpus for the harnesses: seeds.py DIRECTORY. A file is an input of frames.c."""
+"""Corpora for the harnesses: seeds.py DIRECTORY writes valid packets of each kind into DIRECTORY/frames, a file being an
+input of frames.c, and valid requests into DIRECTORY/requests, for requests.c."""
 
 import pathlib
 import struct
+import subprocess
 import sys
 
 from scapy.contrib.gtp import GTP_U_Header, GTPEchoRequest, GTPPDUSessionContainer
@@ -121,12 +123,72 @@ def packets():
     yield "port-unreachable", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(dport=9) / payload)
 
 
+API = pathlib.Path(__file__).resolve().parents[2] / "api"
+
+# Specs in protobuf's text form.
+OBJECTS = [
+    ("Port", 'device: "net_null7,no-rx=1" mtu: 1500 mac: "02:00:00:00:00:77" promiscuous: true'),
+    ("Vrf", 'description: "another"'),
+    ("Interface", 'port: "core" outer_vlan: 7 inner_vlan: 8 vrf: "default" addresses: "203.0.113.1/24" acl_in: "acl" proxy_arp: true'),
+    ("Interface", 'addresses: "203.0.113.9/32" addresses: "2001:db8:99::1/128"'),
+    ("Route", 'prefix: "10.0.0.0/8" next_hops { address: "192.0.2.9" weight: 3 } next_hops { address: "192.0.2.10" interface: "core" }'),
+    ("Route", 'prefix: "2001:db8:77::/48" action: BLACKHOLE'),
+    ("Neighbor", 'interface: "core" address: "192.0.2.77" mac: "02:00:00:00:00:78"'),
+    ("Acl", 'rules { action: PERMIT source: "10.0.0.0/8" protocol: "tcp" destination_ports: "80-90" tcp_flags: "syn,!ack" dscp: "af11" }'
+     ' rules { protocol: "icmp" icmp_type: "3/4" } otherwise: PERMIT'),
+    ("Meter", 'algorithm: TRTCM committed_rate: 1000000 committed_burst: 9000 peak_rate: 2000000 excess_burst: 9000 color_aware: true'
+     ' yellow { verdict: REMARK dscp: "af12" } red { verdict: DROP }'),
+    ("Session", 'access { port: "access" outer_vlan: 101 inner_vlan: 9 mac: "02:01:00:00:00:99" pppoe_session_id: 9 }'
+     ' addresses: "100.64.9.9/32" addresses: "2001:db8:9::/56" policy { acl_up: "acl" meter_down: "meter" mss: 1400 mtu: 1480 }'),
+    ("Session", 'access { port: "access" outer_vlan: 102 } addresses: "100.64.9.10/32" gtpu { local_address: "192.0.2.1" local_teid: 99'
+     ' remote_address: "192.0.2.2" remote_teid: 98 pdu_session_container: true qfi: 5 reflective_qos: true }'),
+]
+REQUESTS = [
+    "hello { version: 1 }",
+    'delete { names { kind: "Session" name: "ipoe" } names { kind: "Port" name: "core" } }',
+    'list { limit: 3 } ',
+    'list { kind: "Session" limit: 2 page: "5.2" }',
+    'watch { punts: "pppoe-discovery" punts: "ppp-control" }',
+    'trace { filter: "vlan 100 and vlan 1 and host 100.64.0.1" count: 2 }',
+    'capture { filter: "udp port 53" node: "ip4-lookup" snap_length: 64 count: 1 }',
+    'capture { session: "ipoe" count: 1 }',
+    "cancel { id: 2 }",
+    'packet_out { port: "core" packet: "aaaaaaaaaaaaaaaaaaaaaaaa" }',
+    'packet_out { interface: "lan" packet: "aaaaaaaaaaaaaaaaaaaaaaaa" }',
+    'packet_out { session: "ipoe" packet: "E\\000\\000\\024aaaaaaaaaaaaaaaa" }',
+    "node_counters {}",
+    "port_counters {}",
+    "interface_counters {}",
+    'session_counters { sessions: "ipoe" sessions: "nobody" }',
+    "session_counters { limit: 2 }",
+    'drop_counters { session: "ipoe" }',
+    "neighbor_states { limit: 5 }",
+]
+
+
+def encode(message, text):
+    command = ["protoc", f"-I{API}", f"--encode=sluice.v1.{message}", *map(str, API.glob("*.proto"))]
+    return subprocess.run(command, input=text.encode(), check=True, capture_output=True).stdout
+
+
+def requests():
+    for number, (kind, text) in enumerate(OBJECTS):
+        spec = "".join(f"\\{byte:03o}" for byte in encode(kind, text))
+        yield encode("Request", f'id: {number} put {{ objects {{ kind: "{kind}" name: "new-{number}" spec: "{spec}" }} }}')
+    for number, text in enumerate(REQUESTS):
+        yield encode("Request", f"id: {100 + number} {text}")
+
+
 def main():
     directory = pathlib.Path(sys.argv[1])
-    directory.mkdir(parents=True, exist_ok=True)
+    for part in ("frames", "requests"):
+        (directory / part).mkdir(parents=True, exist_ok=True)
     for name, side, packet in packets():
         frame = bytes(packet)
-        (directory / name).write_bytes(struct.pack("!BH", side, len(frame)) + frame)
+        (directory / "frames" / name).write_bytes(struct.pack("!BH", side, len(frame)) + frame)
+    for number, request in enumerate(requests()):
+        # Said hello, and a whole frame around the request.
+        (directory / "requests" / f"{number}").write_bytes(b"\3" + request)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@
 #include "core/drop.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
+#include "ip/fragment.h"
 #include "ip/header.h"
 #include "ip/hop.h"
+#include "ip/icmp.h"
 
 enum {
 	QFI_BEFORE = 2,      // bytes from the QFI to the inner packet
@@ -26,12 +28,15 @@ enum {
 	UDP_CHECKSUM = 6,
 	GTPU_LENGTH = 2,
 	DSCP_MASK = 0xfc,
-	MOST = UINT16_MAX, // an IPv4 packet, in bytes
+	MOST = UINT16_MAX, // an IP packet, in bytes
+	IP4_LEAST = 68,    // an MTU that is none less (RFC 791, RFC 8200 section 5)
+	IP6_LEAST = 1280,
+	WRAP = UINT16_MAX, // no edge
 	AHEAD = 16,        // packets whose tunnel's line is on its way
 };
 
 DROP(drop_headroom, "gtpu-no-headroom", "There was no room in the buffer for the tunnel's header.")
-DROP(drop_large, "gtpu-too-large", "With the tunnel's header the packet would be larger than an IP packet can be.")
+DROP(drop_large, "gtpu-too-large", "With the tunnel's header the packet would be larger than its way takes.")
 
 static inline void
 put16(uint8_t *at, uint16_t value)
@@ -107,15 +112,29 @@ prefetch_tunnel(struct rte_mbuf *m, size_t line)
 	rte_prefetch0((const uint8_t *)tunnel_at(session_at(packet_of(m)->session)->core) + line);
 }
 
-// A session whose tunnel changes its IP version while packets are on the way has both nodes in its chains for a moment.
-static inline uint16_t
-admit(const struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t, uint8_t family)
+// Why a packet is not simply wrapped. A session whose tunnel changes its IP version while packets are on the way has both nodes
+// in its chains for a moment. One that is too large for the way is cut before, so that the UPF need not put it together, or
+// its sender is told (RFC 4459 section 3.1): WRAP if it goes on as it is, and the outer packet is cut.
+static uint16_t
+consider(const struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t, const struct node *self)
 {
-	if (t->family != family)
+	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
+	unsigned room = gtpu_path_mtu[t->path];
+
+	if ((t->family == 4 ? &gtpu_encap_node : &gtpu_encap6_node) != self)
 		return t->family == 4 ? gtpu_encap_node.id : gtpu_encap6_node.id;
 	if (m->data_off < GTPU_ENCAP6)
 		return packet_drop(p, &drop_headroom);
-	return packet_drop(p, &drop_large);
+	if (m->pkt_len + t->length > MOST)
+		return packet_drop(p, &drop_large);
+	room = room > t->length ? room - t->length : 0;
+	if (m->pkt_len <= room || room < (p->family == 4 ? IP4_LEAST : IP6_LEAST) || (p->flags & PACKET_OURS))
+		return WRAP;
+	if (p->family != 4)
+		return packet_icmp_error(p, ICMP6_TOO_BIG, 0, (uint16_t)room, &drop_large);
+	if (ip->fragment & RTE_BE16(IP4_DF))
+		return packet_icmp_error(p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, (uint16_t)room, &drop_large);
+	return packet_fragment(p, (uint16_t)room, self);
 }
 
 static inline void
@@ -149,9 +168,10 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 
 		if (i + AHEAD < count)
 			prefetch_tunnel(packets[i + AHEAD], 0);
-		if (unlikely(t->family != 4 || m->data_off < GTPU_ENCAP6 || total > MOST)) {
-			next[i] = admit(m, p, t, 4);
-			continue;
+		if (unlikely(t->family != 4 || m->data_off < GTPU_ENCAP6 || total > gtpu_path_mtu[t->path])) {
+			next[i] = consider(m, p, t, &gtpu_encap_node);
+			if (next[i] != WRAP)
+				continue;
 		}
 		dscp = inner_dscp(ip, p->family);
 		flow = p->family == 4 ? flow4(ip, m->data_len) : flow6(ip, m->data_len);
@@ -230,8 +250,14 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 		uint16_t sum;
 		uint8_t dscp, qfi;
 
-		if (unlikely(t->family != 6 || m->data_off < GTPU_ENCAP6 || payload > MOST || !inner_sum(m, &sum))) {
-			next[i] = admit(m, p, t, 6);
+		if (unlikely(t->family != 6 || m->data_off < GTPU_ENCAP6 ||
+			     m->pkt_len + t->length > gtpu_path_mtu[t->path])) {
+			next[i] = consider(m, p, t, &gtpu_encap6_node);
+			if (next[i] != WRAP)
+				continue;
+		}
+		if (unlikely(!inner_sum(m, &sum))) {
+			next[i] = packet_drop(p, &drop_large);
 			continue;
 		}
 		dscp = inner_dscp(ip, p->family);

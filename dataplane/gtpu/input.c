@@ -51,7 +51,7 @@ struct last_end {
 };
 
 static inline uint32_t
-endpoint_of(const uint8_t *ip, uint16_t vrf, struct last_end *last)
+end_of(const uint8_t *ip, uint16_t vrf, struct last_end *last)
 {
 	uint8_t family = ip[0] >> 4;
 	const uint8_t *address = family == 4 ? ip + offsetof(struct ip4_header, destination)
@@ -64,7 +64,7 @@ endpoint_of(const uint8_t *ip, uint16_t vrf, struct last_end *last)
 	last->vrf = vrf;
 	last->family = family;
 	memcpy(last->address, address, length);
-	last->number = gtpu_endpoint_find(vrf, family, address);
+	last->number = gtpu_end_find(vrf, family, address);
 	return last->number;
 }
 
@@ -109,8 +109,7 @@ refuse(struct packet *p, enum gtpu_verdict verdict)
 
 // Whatever is not a usual G-PDU.
 static uint16_t
-unusual(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t length, struct gtpu_packet *packet,
-	uint32_t endpoint)
+unusual(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t length, struct gtpu_packet *packet, uint32_t end)
 {
 	const uint8_t *bytes = rte_pktmbuf_mtod_offset(m, const uint8_t *, udp + UDP_HEADER);
 	enum gtpu_verdict verdict = gtpu_parse(bytes, m->data_len - udp - UDP_HEADER, length, packet);
@@ -128,7 +127,7 @@ unusual(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t length, str
 	case GTPU_ERROR_INDICATION:
 		return packet_punt(p, &punt_error_indication);
 	case GTPU_END_MARKER:
-		session = map64_get(gtpu_teids, gtpu_teid_key(endpoint, packet->teid));
+		session = map64_get(gtpu_teids, gtpu_teid_key(end, packet->teid));
 		if (session == MAP64_NONE)
 			return gtpu_tell_unknown_teid(p);
 		p->session = session;
@@ -145,7 +144,7 @@ look(struct rte_mbuf *m, struct packet *p, struct arrival *a, uint64_t *key, str
 {
 	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *), *udp;
 	struct gtpu_packet packet;
-	uint32_t endpoint;
+	uint32_t end;
 	uint16_t length, sum;
 	unsigned at;
 
@@ -168,14 +167,14 @@ look(struct rte_mbuf *m, struct packet *p, struct arrival *a, uint64_t *key, str
 		return packet_drop(p, &drop_checksum);
 	if (unlikely(length < GTPU_HEADER || m->data_len < at + UDP_HEADER + GTPU_HEADER))
 		return packet_drop(p, &drop_short);
-	endpoint = endpoint_of(ip, p->vrf, last);
+	end = end_of(ip, p->vrf, last);
 	if (unlikely(!gtpu_parse_usual(udp + UDP_HEADER, m->data_len - at - UDP_HEADER, length, &packet))) {
-		uint16_t next = unusual(m, p, at, length, &packet, endpoint);
+		uint16_t next = unusual(m, p, at, length, &packet, end);
 
 		if (next != G_PDU)
 			return next;
 	}
-	*key = gtpu_teid_key(endpoint, packet.teid);
+	*key = gtpu_teid_key(end, packet.teid);
 	a->offset = (uint16_t)(at + UDP_HEADER + packet.offset);
 	a->length = packet.length;
 	a->qfi = packet.qfi;

@@ -1,9 +1,8 @@
-// The GTP-U core of sessions: its spec, our ends, and the table of TEIDs.
+// The GTP-U core of sessions: its spec, its record, and the table of TEIDs.
 #include "gtpu/tunnel.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "gtpu/reflect.h"
 #include "ip/header.h"
@@ -14,94 +13,14 @@
 // What only the main thread needs of a tunnel.
 struct tunnel_detail {
 	struct object *vrf;
-	uint64_t key; // in gtpu_teids, 0 if it is another tunnel's by now
-	uint32_t endpoint;
+	uint64_t key;           // in gtpu_teids, 0 if it is another tunnel's by now
+	uint32_t local, remote; // ends
 };
 
 struct slab gtpu_tunnels;
 struct map64 *gtpu_teids;
 
-static struct slab endpoints;
-static struct map64 *endpoint_numbers; // from endpoint_key()
-static uint64_t endpoint_secret[2];
 static struct tunnel_detail *details;
-
-static struct gtpu_endpoint *
-endpoint_at(uint32_t index)
-{
-	return slab_at(&endpoints, index);
-}
-
-// VRF and IPv4 address as they are; of an IPv6 address a digest, so that the endpoint itself must be compared.
-static uint64_t
-endpoint_key(uint16_t vrf, uint8_t family, const uint8_t *address)
-{
-	uint64_t words[2] = {0};
-
-	memcpy(words, address, family == 4 ? 4 : 16);
-	if (family == 6) {
-		for (unsigned i = 0; i < 2; i++) {
-			unsigned __int128 product = (unsigned __int128)(words[0] ^ endpoint_secret[0] ^ words[1] * i) *
-						    (endpoint_secret[1] | 1);
-
-			words[0] = (uint64_t)product ^ (uint64_t)(product >> 64);
-		}
-	}
-	return (words[0] ^ (uint64_t)vrf << 40) | 1ull << 63;
-}
-
-static bool
-endpoint_is(const struct gtpu_endpoint *e, uint16_t vrf, uint8_t family, const uint8_t *address)
-{
-	return e->vrf == vrf && e->family == family && memcmp(e->address, address, family == 4 ? 4 : 16) == 0;
-}
-
-uint32_t
-gtpu_endpoint_find(uint16_t vrf, uint8_t family, const uint8_t *address)
-{
-	uint32_t index = map64_get(endpoint_numbers, endpoint_key(vrf, family, address));
-
-	return index != MAP64_NONE && endpoint_is(endpoint_at(index), vrf, family, address) ? index : NO_ENDPOINT;
-}
-
-static int
-endpoint_use(uint16_t vrf, const struct gtpu_ends *ends, uint32_t *index, struct fault *f)
-{
-	uint64_t key = endpoint_key(vrf, ends->family, ends->local);
-	struct gtpu_endpoint *e;
-
-	*index = map64_get(endpoint_numbers, key);
-	if (*index != MAP64_NONE) {
-		if (!endpoint_is(endpoint_at(*index), vrf, ends->family, ends->local))
-			return fault(f, ENOSPC,
-				"gtpu.localAddress: its digest is another address's; choose another address");
-		endpoint_at(*index)->tunnels++;
-		return 0;
-	}
-	*index = slab_take(&endpoints);
-	if (*index == UINT32_MAX)
-		return fault(
-			f, ENOSPC, "gtpu.localAddress: %d addresses of ours are the most there can be", ENDPOINT_LIMIT);
-	e = endpoint_at(*index);
-	*e = (struct gtpu_endpoint){.vrf = vrf, .family = ends->family, .tunnels = 1};
-	memcpy(e->address, ends->local, sizeof(e->address));
-	if (map64_put(endpoint_numbers, key, *index)) {
-		slab_give(&endpoints, *index);
-		return fault(f, ENOMEM, "gtpu.localAddress: there is no memory for it");
-	}
-	return 0;
-}
-
-static void
-endpoint_unuse(uint32_t index)
-{
-	struct gtpu_endpoint *e = endpoint_at(index);
-
-	if (--e->tunnels > 0)
-		return;
-	map64_delete(endpoint_numbers, endpoint_key(e->vrf, e->family, e->address));
-	slab_give_later(&endpoints, index);
-}
 
 static int
 parse_end(const char *text, const char *field, uint8_t *family, uint8_t address[16], struct fault *f)
@@ -167,7 +86,7 @@ write_tunnel(struct gtpu_tunnel *t, const Sluice__V1__Gtpu *spec, const struct g
 static int
 take_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct fault *f)
 {
-	uint64_t key = gtpu_teid_key(d->endpoint, teid);
+	uint64_t key = gtpu_teid_key(d->local, teid);
 	uint32_t holder = map64_get(gtpu_teids, key);
 
 	if (holder != MAP64_NONE && holder != session) {
@@ -184,11 +103,36 @@ take_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct fault
 }
 
 static int
+use_ends(uint16_t vrf, const struct gtpu_ends *ends, struct tunnel_detail *d, struct fault *f)
+{
+	int error = gtpu_end_use(LOCAL_ENDS, vrf, ends->family, ends->local, &d->local, f);
+
+	if (error) {
+		d->local = NO_END;
+		return error;
+	}
+	error = gtpu_end_use(REMOTE_ENDS, vrf, ends->family, ends->remote, &d->remote, f);
+	if (error)
+		d->remote = NO_END;
+	return error;
+}
+
+static void
+unuse(const struct tunnel_detail *d)
+{
+	if (d->local != NO_END)
+		gtpu_end_unuse(LOCAL_ENDS, d->local);
+	if (d->remote != NO_END)
+		gtpu_end_unuse(REMOTE_ENDS, d->remote);
+	object_unuse(d->vrf);
+}
+
+static int
 gtpu_put(
 	uint32_t session, const void *message, uint32_t old, uint32_t *core, const struct node **encap, struct fault *f)
 {
 	const Sluice__V1__Gtpu *spec = ((const Sluice__V1__Session *)message)->gtpu;
-	struct tunnel_detail d = {.endpoint = NO_ENDPOINT};
+	struct tunnel_detail d = {.local = NO_END, .remote = NO_END};
 	struct gtpu_ends ends = {0};
 	struct gtpu_tunnel *t;
 	uint16_t vrf;
@@ -198,21 +142,17 @@ gtpu_put(
 		error = vrf_need(spec->vrf, "gtpu.vrf", &vrf, &d.vrf, f);
 	if (error)
 		return error;
-	error = endpoint_use(vrf, &ends, &d.endpoint, f);
-	if (error) {
-		object_unuse(d.vrf);
-		return error;
-	}
 	*core = slab_take(&gtpu_tunnels);
 	if (*core == UINT32_MAX)
 		error = fault(f, ENOSPC, "gtpu: %d tunnels are the most there can be", TUNNEL_LIMIT);
-	else
+	if (error == 0)
+		error = use_ends(vrf, &ends, &d, f);
+	if (error == 0)
 		error = take_teid(session, spec->local_teid, &d, f);
 	if (error) {
 		if (*core != UINT32_MAX)
 			slab_give(&gtpu_tunnels, *core);
-		endpoint_unuse(d.endpoint);
-		object_unuse(d.vrf);
+		unuse(&d);
 		return error;
 	}
 	// The session's tunnel so far may have had the same TEID: the entry is this one's now.
@@ -221,6 +161,7 @@ gtpu_put(
 	t = tunnel_at(*core);
 	t->session = session;
 	t->vrf = vrf;
+	t->path = (uint16_t)d.remote;
 	write_tunnel(t, spec, &ends);
 	details[*core] = d;
 	*encap = ends.family == 4 ? &gtpu_encap_node : &gtpu_encap6_node;
@@ -234,8 +175,7 @@ gtpu_remove(uint32_t core)
 
 	if (d->key)
 		map64_delete(gtpu_teids, d->key);
-	endpoint_unuse(d->endpoint);
-	object_unuse(d->vrf);
+	unuse(d);
 	slab_give_later(&gtpu_tunnels, core);
 }
 
@@ -245,15 +185,12 @@ gtpu_start(void)
 	int error = slab_create(&gtpu_tunnels, sizeof(struct gtpu_tunnel), TUNNEL_LIMIT);
 
 	if (error == 0)
-		error = slab_create(&endpoints, sizeof(struct gtpu_endpoint), ENDPOINT_LIMIT);
+		error = gtpu_ends_start();
 	if (error)
 		return error;
-	if (getentropy(endpoint_secret, sizeof(endpoint_secret)))
-		return -errno;
 	details = slab_reserve(sizeof(*details) * TUNNEL_LIMIT);
 	gtpu_teids = map64_create();
-	endpoint_numbers = map64_create();
-	if (!details || !gtpu_teids || !endpoint_numbers)
+	if (!details || !gtpu_teids)
 		return -ENOMEM;
 	ip_local_udp(GTPU_PORT, &gtpu_input_node);
 	return reflect_start();

@@ -5,10 +5,11 @@
 
 #include "core/map64.h"
 #include "core/slab.h"
+#include "gtpu/ends.h"
 #include "gtpu/gtpu.h"
 #include "session/session.h"
 
-enum { TUNNEL_LIMIT = SESSION_LIMIT, ENDPOINT_LIMIT = 1 << 16, NO_ENDPOINT = UINT32_MAX };
+enum { TUNNEL_LIMIT = SESSION_LIMIT };
 
 enum { TUNNEL_CONTAINER = 1 << 0, TUNNEL_REFLECTIVE = 1 << 1 };
 
@@ -21,7 +22,8 @@ struct gtpu_tunnel {
 	uint8_t length; // of the header
 	uint8_t family; // 4 or 6
 	uint8_t flags;
-	uint8_t spare[3];
+	uint8_t spare;
+	uint16_t path;                // of gtpu_path_mtu
 	uint8_t header4[GTPU_ENCAP4]; // right-aligned
 
 	uint8_t header6[GTPU_ENCAP6];
@@ -38,25 +40,14 @@ tunnel_at(uint32_t index)
 	return (struct gtpu_tunnel *)gtpu_tunnels.records + index;
 }
 
-// Our own ends, by VRF and address, numbered so that an end and a TEID are one key.
-struct gtpu_endpoint {
-	uint8_t address[16]; // network order, IPv4 in the first four
-	uint16_t vrf;
-	uint8_t family;
-	uint32_t tunnels; // that use it
-};
-
-// The number of our end, or NO_ENDPOINT. Any thread.
-uint32_t gtpu_endpoint_find(uint16_t vrf, uint8_t family, const uint8_t *address);
-
 // From gtpu_teid_key() to the session.
 extern struct map64 *gtpu_teids;
 
-// TEID 0 is nobody's.
+// Of an end of ours and a TEID. TEID 0 is nobody's.
 static inline uint64_t
-gtpu_teid_key(uint32_t endpoint, uint32_t teid)
+gtpu_teid_key(uint32_t end, uint32_t teid)
 {
-	return endpoint == NO_ENDPOINT || teid == 0 ? 0 : (uint64_t)endpoint << 32 | teid;
+	return end == NO_END || teid == 0 ? 0 : (uint64_t)end << 32 | teid;
 }
 
 extern struct node gtpu_encap_node, gtpu_encap6_node, gtpu_input_node;

@@ -1,7 +1,7 @@
 // Checks an IPv4 header from outside (RFC 1812 sections 5.2.2 and 5.3.7). In: the data at the header. Out: a step of the
 // packet's chain, the data cut to the packet's length.
+#include "core/burst.h"
 #include "core/drop.h"
-#include "ip/burst.h"
 #include "ip/check.h"
 #include "ip/describe.h"
 #include "ip/header.h"

@@ -1,7 +1,7 @@
 // Where an IPv4 packet goes: longest prefix match on its destination (RFC 1812 section 5.2.4).
 #include <string.h>
 
-#include "ip/burst.h"
+#include "core/burst.h"
 #include "ip/describe.h"
 #include "ip/header.h"
 #include "ip/hop.h"

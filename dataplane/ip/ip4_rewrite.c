@@ -1,7 +1,7 @@
 // Sends IPv4 packets over an adjacency (RFC 1812 sections 5.2.1.2, 5.3.1 and 4.2.2.7): counts the TTL down, sees that they
 // are not too large, puts the Ethernet header on. In: packet->hop. Out: tx.
+#include "core/burst.h"
 #include "core/drop.h"
-#include "ip/burst.h"
 #include "ip/describe.h"
 #include "ip/fragment.h"
 #include "ip/header.h"

@@ -1,7 +1,7 @@
 // Checks an IPv6 header from outside (RFC 8200 section 3, RFC 4291 section 2). In: the data at the header. Out: a step of the
 // packet's chain, the data cut to the packet's length.
+#include "core/burst.h"
 #include "core/drop.h"
-#include "ip/burst.h"
 #include "ip/check.h"
 #include "ip/describe.h"
 #include "ip/header.h"

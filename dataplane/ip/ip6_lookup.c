@@ -1,7 +1,7 @@
 // Where an IPv6 packet goes: longest prefix match on its destination (RFC 8200, RFC 4291 section 2.5).
 #include <string.h>
 
-#include "ip/burst.h"
+#include "core/burst.h"
 #include "ip/describe.h"
 #include "ip/header.h"
 #include "ip/hop.h"

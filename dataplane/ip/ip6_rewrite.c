@@ -1,7 +1,7 @@
 // Sends IPv6 packets over an adjacency (RFC 8200 section 3, RFC 4443 sections 3.1 to 3.3): counts the hop limit down, sees
 // that they are not too large and may leave their link, puts the Ethernet header on. In: packet->hop. Out: tx.
+#include "core/burst.h"
 #include "core/drop.h"
-#include "ip/burst.h"
 #include "ip/describe.h"
 #include "ip/fragment.h"
 #include "ip/header.h"

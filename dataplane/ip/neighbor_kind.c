@@ -9,6 +9,7 @@
 #include "ip.pb-c.h"
 #include "ip/neighbor_table.h"
 #include "ip/vrf.h"
+#include "port/mac.h"
 
 static int
 parse(const Sluice__V1__Neighbor *spec, struct object **interface, uint8_t address[16], uint8_t *family,
@@ -123,7 +124,7 @@ neighbor_page(const char *page, uint32_t limit,
 		return -EINVAL;
 	for (; cursor < neighbors.used; cursor++) {
 		const struct neighbor *n = slab_at(&neighbors, (uint32_t)cursor);
-		char address[INET6_ADDRSTRLEN], mac[RTE_ETHER_ADDR_FMT_SIZE] = "";
+		char address[INET6_ADDRSTRLEN], mac[MAC_TEXT_SIZE] = "";
 
 		// An entry of no state was never wanted, one without a hop is not in use.
 		if (n->hop == 0 || n->orphan || !states[n->entry.state])
@@ -134,9 +135,7 @@ neighbor_page(const char *page, uint32_t limit,
 		}
 		inet_ntop(n->family == 4 ? AF_INET : AF_INET6, n->address, address, sizeof(address));
 		if (neighbor_usable(n->entry.state))
-			rte_ether_format_addr(mac, sizeof(mac), &n->entry.mac);
-		for (char *c = mac; *c; c++)
-			*c = (char)(*c >= 'A' && *c <= 'F' ? *c + ('a' - 'A') : *c);
+			mac_text(mac, &n->entry.mac);
 		each(interface_detail(n->interface)->object->name, address, mac, states[n->entry.state], argument);
 		given++;
 	}

@@ -1,8 +1,8 @@
 // Destinations that are not simply a place to send to: no route, prohibited, broadcast, multicast, link-local.
 // RFC 1812 sections 5.2.3, 5.3.5 and 5.3.7, RFC 2644, RFC 4291 section 2.5.6.
+#include "core/burst.h"
 #include "core/drop.h"
 #include "ether/interface.h"
-#include "ip/burst.h"
 #include "ip/connected.h"
 #include "ip/describe.h"
 #include "ip/header.h"

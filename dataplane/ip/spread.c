@@ -7,7 +7,7 @@
 #include <rte_cycles.h>
 #include <rte_prefetch.h>
 
-#include "ip/burst.h"
+#include "core/burst.h"
 #include "ip/describe.h"
 #include "ip/header.h"
 #include "ip/hop.h"

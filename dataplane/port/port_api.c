@@ -5,6 +5,7 @@
 #include <rte_ethdev.h>
 
 #include "core/api.h"
+#include "port/mac.h"
 #include "port/port.h"
 
 static void
@@ -13,7 +14,7 @@ serve_port_counters(struct api_call *call, const Sluice__V1__Request *request)
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__PortCountersList answer = SLUICE__V1__PORT_COUNTERS_LIST__INIT;
 	Sluice__V1__PortCounters all[PORT_MAX], *list[PORT_MAX];
-	char macs[PORT_MAX][RTE_ETHER_ADDR_FMT_SIZE];
+	char macs[PORT_MAX][MAC_TEXT_SIZE];
 
 	for (unsigned i = 0; i < PORT_MAX; i++) {
 		Sluice__V1__PortCounters *c = &all[answer.n_ports];
@@ -22,7 +23,7 @@ serve_port_counters(struct api_call *call, const Sluice__V1__Request *request)
 		if (!ports[i].object || rte_eth_stats_get(ports[i].id, &stats))
 			continue;
 		sluice__v1__port_counters__init(c);
-		rte_ether_format_addr(macs[i], sizeof(macs[i]), &ports[i].mac);
+		mac_text(macs[i], &ports[i].mac);
 		c->port = ports[i].object->name;
 		c->mac = macs[i];
 		c->link_up = ports[i].up;

@@ -4,6 +4,7 @@
 
 #include "core/drop.h"
 #include "core/worker.h"
+#include "port/mac.h"
 #include "port/port.h"
 
 DROP(drop_tx_full, "tx-queue-full", "The port's device had no room to send.")
@@ -56,14 +57,14 @@ tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 static void
 tx_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
 {
-	char to[RTE_ETHER_ADDR_FMT_SIZE], from[RTE_ETHER_ADDR_FMT_SIZE];
+	char to[MAC_TEXT_SIZE], from[MAC_TEXT_SIZE];
 
 	if (length < 14) {
 		snprintf(text, size, "a frame of %zu bytes", length);
 		return;
 	}
-	rte_ether_format_addr(to, sizeof(to), (const struct rte_ether_addr *)data);
-	rte_ether_format_addr(from, sizeof(from), (const struct rte_ether_addr *)(data + 6));
+	mac_text(to, data);
+	mac_text(from, data + 6);
 	snprintf(text, size, "%s > %s type 0x%02x%02x", from, to, data[12], data[13]);
 }
 

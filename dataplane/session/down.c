@@ -8,6 +8,7 @@
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/icmp.h"
+#include "port/mac.h"
 #include "session/header.h"
 #include "session/record.h"
 
@@ -72,15 +73,13 @@ session_down_describe(char *text, size_t size, const struct packet *p, const uin
 	snprintf(text, size, "for session %u", p->session);
 }
 
-// What cannot simply be sent: larger than the MTU, or nobody knows yet to which Ethernet address. A packet that came out of a
-// tunnel was not routed here and its sender cannot be told from here.
+// What cannot simply be sent: larger than the MTU, or nobody knows yet to which Ethernet address.
 static uint16_t
 unsendable(struct rte_mbuf *m, struct packet *p)
 {
 	const struct session *s = session_at(p->session);
 	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
 	uint16_t mtu = session_details[p->session].mtu;
-	bool tell = (p->flags & (PACKET_ROUTED | PACKET_OURS)) == PACKET_ROUTED;
 
 	if (m->data_off < SESSION_HEADER_ROOM)
 		return packet_drop(p, &drop_session_headroom);
@@ -89,8 +88,9 @@ unsendable(struct rte_mbuf *m, struct packet *p)
 		return session_resolve(p);
 	if ((p->family == 4 && !(ip->fragment & RTE_BE16(IP4_DF))) || (p->flags & PACKET_OURS))
 		return packet_fragment(p, mtu, &session_out_node);
-	if (!tell)
-		return packet_drop(p, &drop_session_mtu);
+	// Who sent what came out of a tunnel is told by the session's own way up, from an address of its VRF.
+	if (!(p->flags & PACKET_ROUTED))
+		p->vrf = s->vrf;
 	return p->family == 4
 		       ? packet_icmp_error(p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, mtu, &drop_session_mtu)
 		       : packet_icmp_error(p, ICMP6_TOO_BIG, 0, mtu, &drop_session_mtu);
@@ -183,10 +183,10 @@ session_out_describe(char *text, size_t size, const struct packet *p, const uint
 {
 	const struct session *s = session_at(p->session);
 	const struct session_detail *detail = &session_details[p->session];
-	char mac[RTE_ETHER_ADDR_FMT_SIZE] = "not known yet";
+	char mac[MAC_TEXT_SIZE] = "not known yet";
 
 	if (session_mac_known(s))
-		rte_ether_format_addr(mac, sizeof(mac), (const struct rte_ether_addr *)&s->seen);
+		mac_text(mac, &s->seen);
 	snprintf(text, size, "session %u: port %u, VLAN %u.%u, %s %u, to %s", p->session, s->port,
 		detail->circuit.outer_vlan, detail->circuit.inner_vlan, s->pppoe ? "PPPoE" : "IPoE",
 		detail->pppoe_session, mac);

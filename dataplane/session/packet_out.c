@@ -1,5 +1,6 @@
 // The API's PacketOut: packets of the control plane's, out of a port, an interface or a session.
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/api.h"
@@ -93,30 +94,35 @@ serve_packet_out(struct api_call *call, const Sluice__V1__Request *request)
 {
 	const Sluice__V1__PacketOut *out = request->packet_out;
 	const struct kind *kind;
-	const char *name;
+	const char *name, *field;
+	char message[128];
 	struct object *object;
 
 	switch (out->way_case) {
 	case SLUICE__V1__PACKET_OUT__WAY_PORT:
 		kind = &port_kind;
 		name = out->port;
+		field = "port";
 		break;
 	case SLUICE__V1__PACKET_OUT__WAY_INTERFACE:
 		kind = &interface_kind;
 		name = out->interface;
+		field = "interface";
 		break;
 	case SLUICE__V1__PACKET_OUT__WAY_SESSION:
 		kind = &session_kind;
 		name = out->session;
+		field = "session";
 		break;
 	default:
 		api_fail(call, EINVAL, "way: a port, an interface or a session is accepted");
 		return;
 	}
 	object = object_find(kind, name);
-	if (!object)
-		api_fail(call, ENOENT, "way: there is no object of this name");
-	else if (kind != &session_kind && out->packet.len < SMALLEST_FRAME)
+	if (!object) {
+		snprintf(message, sizeof(message), "%s: there is no %s %s", field, kind->name, name);
+		api_fail(call, ENOENT, message);
+	} else if (kind != &session_kind && out->packet.len < SMALLEST_FRAME)
 		api_fail(call, EINVAL, "packet: a whole Ethernet frame is accepted");
 	else if (kind == &port_kind)
 		out_of_port(call, object, &out->packet);

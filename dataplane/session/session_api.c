@@ -9,11 +9,12 @@
 #include "core/event.h"
 #include "core/object_list.h"
 #include "ether/interface.h"
+#include "port/mac.h"
 #include "session/session.h"
 
 struct row {
 	Sluice__V1__SessionCounters counters;
-	char mac[RTE_ETHER_ADDR_FMT_SIZE];
+	char mac[MAC_TEXT_SIZE];
 };
 
 static void
@@ -31,7 +32,7 @@ fill(struct row *row, const struct object *object)
 	c->down_bytes = t.bytes[DOWN];
 	c->drops = t.drops;
 	if (t.mac_known) {
-		rte_ether_format_addr(row->mac, sizeof(row->mac), &t.mac);
+		mac_text(row->mac, &t.mac);
 		c->mac = row->mac;
 	}
 }

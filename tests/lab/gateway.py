@@ -81,10 +81,10 @@ class Gateway:
                     return False
                 return True
 
-        wait_until(answers, 20, f"{path} answers")
+        wait_until(answers, 60, f"{path} answers")
 
     def command(self, *arguments):
-        return [SLUICE, *map(str, arguments), "--agent", f"unix://{self.agent_socket}"]
+        return [SLUICE, "--agent", f"unix://{self.agent_socket}", *map(str, arguments)]
 
     def sluice(self, *arguments, check=True, timeout=60, **options):
         """Runs the command line and gives what it did; Refused if it failed and `check` is set."""
@@ -100,7 +100,7 @@ class Gateway:
         """Applies objects from a file, as a person does."""
         path = self.directory / f"apply-{threading.get_ident()}.yaml"
         path.write_text(yaml(objects))
-        return self.sluice("apply", "-f", path, check=check)
+        return self.sluice("apply", "-f", path, "--wait", "30s", check=check, timeout=80)
 
     def delete(self, kind, *names):
         return self.sluice("delete", kind, *names)

@@ -1,0 +1,24 @@
+// The ends of tunnels: addresses in a VRF, numbered. Ours make a key with a TEID; the far ones have a path MTU.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/object.h"
+
+enum { ENDS_LIMIT = 1 << 16, NO_END = UINT32_MAX };
+
+enum gtpu_side { LOCAL_ENDS, REMOTE_ENDS };
+
+// The number of an end, from now on used once more; in `*end`. -ENOSPC, -ENOMEM.
+int gtpu_end_use(
+	enum gtpu_side side, uint16_t vrf, uint8_t family, const uint8_t *address, uint32_t *end, struct fault *f);
+void gtpu_end_unuse(enum gtpu_side side, uint32_t end);
+
+// The number of an end of ours, or NO_END. Any thread.
+uint32_t gtpu_end_find(uint16_t vrf, uint8_t family, const uint8_t *address);
+
+// By far end: the largest outer packet that leaves whole on the way that the routes say. Looked at every second.
+extern uint16_t gtpu_path_mtu[ENDS_LIMIT];
+
+int gtpu_ends_start(void);
