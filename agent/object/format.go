@@ -73,6 +73,8 @@ func formatAccepted(f api.Format) string {
 		return "a type, or type/code, each 0 to 255"
 	case api.Format_LINUX_NAME:
 		return "at most 15 characters without /, : and white space"
+	case api.Format_NAMESPACE:
+		return "at most 200 characters without / and white space"
 	case api.Format_DEVICE:
 		return "a PCI address or a DPDK virtual device, with its arguments behind commas"
 	default:
@@ -157,6 +159,12 @@ func canonical(f api.Format, s string) (string, error) {
 		if len(s) > linuxNameLimit || s == "." || s == ".." ||
 			strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r == 0x7f || unicode.IsSpace(r) }) {
 			return "", fmt.Errorf("not a name that Linux accepts")
+		}
+		return s, nil
+	case api.Format_NAMESPACE:
+		if len(s) > namespaceLimit || s == "." || s == ".." ||
+			strings.ContainsFunc(s, func(r rune) bool { return r == '/' || r <= ' ' || r == 0x7f || unicode.IsSpace(r) }) {
+			return "", fmt.Errorf("not a name of a network namespace")
 		}
 		return s, nil
 	case api.Format_DEVICE:

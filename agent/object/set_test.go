@@ -172,6 +172,7 @@ func TestFormats(t *testing.T) {
 		{api.Format_DSCP, []string{"63", "va", "cs0", "af43"}, []string{"64", "af14", "af51", "cs8", "cs", "-1"}, "EF", "46"},
 		{api.Format_TCP_FLAGS, []string{"syn", "!fin,cwr"}, []string{"syn,", "syn,!syn", "xyz", "!"}, "!ACK, syn", "syn,!ack"},
 		{api.Format_ICMP_TYPE, []string{"0", "255/255"}, []string{"256", "1/", "/1", "1/2/3"}, "3/4", "3/4"},
+		{api.Format_NAMESPACE, []string{"routing", "site-1:routing-of-many-letters"}, []string{"a/b", "a b", "..", strings.Repeat("n", 201)}, "x", "x"},
 		{api.Format_LINUX_NAME, []string{"wan0", "123456789012345"}, []string{"1234567890123456", "a/b", "a b", "..", "a:b"}, "x", "x"},
 		{api.Format_DEVICE, []string{"03:00.0", "0000:03:00.0,x=1", "net_af_packet0,iface=eth1", "net_memif"}, []string{"eth0", "net tap", "net_tap0,iface=a b", "; rm"}, "net_null_a", "net_null_a"},
 		{api.Format_TEXT, []string{"ünï"}, []string{"a\nb", "\x00", "\xff", strings.Repeat("x", 1025)}, "x", "x"},

@@ -56,7 +56,7 @@ by_kind_name(const void *a, const void *b)
 }
 
 int
-object_start(void)
+object_registry_start(void)
 {
 	names = names_create();
 	if (!names)
@@ -66,6 +66,16 @@ object_start(void)
 	qsort(by_id, kind_count, sizeof(by_id[0]), by_kind_name);
 	for (unsigned i = 0; i < kind_count; i++)
 		by_id[i]->id = (uint8_t)i;
+	return 0;
+}
+
+int
+object_start(void)
+{
+	int registry = object_registry_start();
+
+	if (registry)
+		return registry;
 	for (unsigned i = 0; i < kind_count; i++) {
 		int error = by_id[i]->start ? by_id[i]->start() : 0;
 

@@ -35,6 +35,7 @@ int node_start(void);
 int drop_start(void);
 int punt_start(void);
 int object_start(void);
+int object_registry_start(void); // its first half: kinds have numbers, and none has been started
 int worker_start(void);
 int worker_run(void);
 void worker_stop(void);

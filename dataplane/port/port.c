@@ -148,16 +148,39 @@ set_mtu(uint16_t id, uint16_t mtu)
 	return error == -ENOTSUP ? 0 : error;
 }
 
+// The port's own address. A device that keeps its own (memif, af_xdp) is to receive everything instead: ether-input looks
+// at the destination anyway.
 static int
-set_mac(uint16_t id, const char *mac, struct fault *f)
+set_mac(struct port *port, const char *mac, struct fault *f)
 {
-	struct rte_ether_addr address;
+	struct rte_ether_addr address, own;
+	int error;
 
+	if (rte_eth_macaddr_get(port->id, &own))
+		return fault(f, ENODEV, "mac: the device does not tell its own address");
+	if (!mac[0]) {
+		port->mac = own;
+		return 0;
+	}
 	if (rte_ether_unformat_addr(mac, &address) || rte_is_multicast_ether_addr(&address))
 		return fault(f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
-	if (rte_eth_dev_default_mac_addr_set(id, &address))
-		return fault(f, ENOTSUP, "mac: the device does not let its address be changed");
-	return 0;
+	port->mac = address;
+	if (rte_is_same_ether_addr(&address, &own))
+		return 0;
+	error = rte_eth_dev_default_mac_addr_set(port->id, &address);
+	return error && error != -ENOTSUP ? fault(f, -error, "mac: the device does not take it (%s)", strerror(-error)) : 0;
+}
+
+static void
+set_promiscuous(struct port *port, bool wanted)
+{
+	struct rte_ether_addr own;
+
+	port->promiscuous = wanted;
+	if (wanted || rte_eth_macaddr_get(port->id, &own) || !rte_is_same_ether_addr(&port->mac, &own))
+		rte_eth_promiscuous_enable(port->id);
+	else
+		rte_eth_promiscuous_disable(port->id);
 }
 
 static int
@@ -195,14 +218,13 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	error = set_mtu(port->id, port->mtu);
 	if (error)
 		return fault(f, EINVAL, "mtu: the device does not take %u", port->mtu);
-	if (spec->mac[0] && (error = set_mac(port->id, spec->mac, f)) != 0)
+	error = set_mac(port, spec->mac, f);
+	if (error)
 		return error;
 	error = rte_eth_dev_start(port->id);
 	if (error)
 		return fault(f, -error, "device: it does not start (%s)", strerror(-error));
-	if (spec->promiscuous)
-		rte_eth_promiscuous_enable(port->id);
-	rte_eth_macaddr_get(port->id, &port->mac);
+	set_promiscuous(port, spec->promiscuous);
 	return 0;
 }
 
@@ -216,8 +238,7 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 	if (error)
 		return error;
 	port = &ports[id];
-	*port = (struct port){.id = id, .mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU),
-		.promiscuous = spec->promiscuous};
+	*port = (struct port){.id = id, .mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU)};
 	error = configure(port, spec, f);
 	if (!error && spec->twin)
 		error = twin_open(port, spec->twin->name, spec->twin->namespace_, f);
@@ -247,17 +268,12 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 		return fault(f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
 	if (mtu != port->mtu && set_mtu(port->id, mtu))
 		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
-	if (spec->mac[0] && strcmp(spec->mac, old->mac) && (error = set_mac(port->id, spec->mac, f)) != 0) {
+	if (strcmp(spec->mac, old->mac) && (error = set_mac(port, spec->mac, f)) != 0) {
 		set_mtu(port->id, port->mtu);
 		return error;
 	}
-	if (spec->promiscuous)
-		rte_eth_promiscuous_enable(port->id);
-	else
-		rte_eth_promiscuous_disable(port->id);
 	port->mtu = mtu;
-	port->promiscuous = spec->promiscuous;
-	rte_eth_macaddr_get(port->id, &port->mac);
+	set_promiscuous(port, spec->promiscuous);
 	tell(port);
 	return 0;
 }
