@@ -25,7 +25,7 @@ def pytest_runtest_protocol(item):
         raise TimeoutError("the test took too long")
 
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(90)
+    signal.alarm(180)
     yield
     signal.alarm(0)
 

@@ -89,8 +89,8 @@ class WireHost(CoreHost):
 
 class Pop:
     base: ClassVar[list] = [
-        thing("Port", "access", device="net_af_packet0,iface=acc0", mac=ACCESS_MAC),
-        thing("Port", "core", device="net_af_packet1,iface=core0", mac=CORE_MAC),
+        thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096", mac=ACCESS_MAC),
+        thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096", mac=CORE_MAC),
         thing("Interface", "gateway", addresses=[f"{GATEWAY4}/32", f"{GATEWAY6}/128"]),
         thing("Interface", "core", port="core", addresses=[f"{CORE4}/24", f"{CORE6}/64"]),
         thing("Neighbor", "host4", interface="core", address=HOST4, mac=HOST_MAC),
@@ -118,8 +118,8 @@ class Pop:
     @contextlib.contextmanager
     def having(self, *objects):
         """Objects for as long as a test needs them."""
-        self.apply(*objects)
         try:
+            self.apply(*objects)
             yield
         finally:
             for each in reversed(objects):
@@ -150,7 +150,7 @@ class Pop:
             return ip_of(packet) if found == line.pppoe and packet else None
         return ip_of(frame.payload) if frame.ethertype in (frames.IP4, frames.IP6) else None
 
-    def at_line(self, line, wanted=lambda packet: True, seconds=3):
+    def at_line(self, line, wanted=lambda packet: True, seconds=20):
         """The next such IP packet that reaches the line, in its own encapsulation."""
 
         def match(raw):
@@ -168,7 +168,7 @@ class Pop:
         frame = Frame.parse(raw)
         return ip_of(frame.payload) if not frame.tags and frame.ethertype in (frames.IP4, frames.IP6) else None
 
-    def at_core(self, wanted=lambda packet: True, seconds=3):
+    def at_core(self, wanted=lambda packet: True, seconds=20):
         """The next such IP packet that leaves by the core port."""
 
         def match(raw):

@@ -26,7 +26,8 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def pop(lab):
-    made = Pop(lab, session(IPOE), session(PPPOE))
+    used = thing("Acl", "used", otherwise="permit")
+    made = Pop(lab, used, session(IPOE, policy={"aclUp": "used"}), session(PPPOE))
     made.learn(IPOE, PPPOE)
     return made
 
@@ -72,20 +73,21 @@ def test_labels_select(pop):
 
 def test_plan_says_what_would_change_and_changes_nothing(pop):
     path = pop.gateway.directory / "plan.yaml"
-    changed = [session(IPOE, policy={"mss": 1300}), session(PPPOE, {"innerVlan": 77}), thing("Vrf", "new")]
+    changed = [session(IPOE, policy={"aclUp": "used", "mss": 1300}), session(PPPOE, {"innerVlan": 77}), thing("Vrf", "new")]
     path.write_text("".join("---\n" + json.dumps(each) + "\n" for each in changed))
     text = pop.gateway.sluice("plan", "-f", path).stdout
     assert "~ Session ipoe" in text
     assert "-/+ Session pppoe" in text
     assert "+ Vrf new" in text
-    assert "policy.mss: 1300" in text
+    assert "mss: 1300" in text
     assert "1 to create, 1 to update, 1 to replace, 0 to delete" in text
     assert "new" not in pop.gateway.sluice("get", "vrfs").stdout
     assert pop.passes(PPPOE)
 
 
 def test_what_an_object_needs_may_come_later(pop):
-    done = pop.gateway.apply(thing("Route", "early", vrf="later", prefix="0.0.0.0/0", action="blackhole"))
+    early = thing("Route", "early", vrf="later", prefix="0.0.0.0/0", action="blackhole")
+    done = pop.gateway.apply(early, wait=False)
     assert "later" in done.stdout
     assert "later" in pop.gateway.sluice("describe", "route", "early").stdout
     pop.apply(thing("Vrf", "later"))
@@ -93,10 +95,13 @@ def test_what_an_object_needs_may_come_later(pop):
     pop.gateway.sluice("delete", "route/early", "vrf/later")
 
 
-def test_what_others_need_is_not_deleted(pop):
-    done = pop.gateway.sluice("delete", "port", "access", check=False)
-    assert done.returncode != 0
-    assert "ipoe" in done.stderr
+def test_what_is_missing_again_is_waited_for(pop):
+    """Who deletes what others need is told of them; they are still wanted, and come back with it."""
+    done = pop.gateway.sluice("delete", "acl", "used")
+    assert "Session/ipoe" in done.stdout
+    assert pop.gateway.json("get", "session", "ipoe")[0]["status"]["state"] == "pending"
+    assert pop.passes(PPPOE)
+    pop.apply(thing("Acl", "used", otherwise="permit"))
     assert pop.passes(IPOE)
 
 
@@ -149,7 +154,7 @@ class TestTrace:
         wait_until(lambda: "Waiting" in process.log.read_text())
         for send, what in packets:
             send(what)
-        process.child.wait(10)
+        process.child.wait(30)
         return process.log.read_text().split("ends.\n", 1)[1]
 
     def test_a_packet_is_followed_to_the_port_it_leaves_by(self, pop):
@@ -190,7 +195,7 @@ class TestCapture:
         wait_until(lambda: "Capturing" in process.log.read_text())
         for send in sends:
             send()
-        process.child.wait(10)
+        process.child.wait(30)
         return rdpcap(str(path))
 
     def test_a_node_is_captured(self, pop):

@@ -34,12 +34,12 @@ def start(*arguments):
 @pytest.mark.parametrize("role", ["bng", "agf"])
 def test_every_session_of_the_example_passes_traffic_both_ways(role):
     child = start(role, "--seconds", "3")
-    output, _ = child.communicate(timeout=120)
+    output, _ = child.communicate(timeout=170)
     assert child.returncode == 0, output
     assert re.search(r"^sessions +40$", output, re.M), output
     for way in ("uplink", "downlink"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
-        assert sent == received > 1000, output
+        assert sent == received > 100, output
     assert left_behind(child.pid) == []
 
 
@@ -51,7 +51,7 @@ def test_nothing_is_left_behind_when_it_is_ended(number):
     os.kill(child.pid, number)
     child.communicate(timeout=60)
     assert child.returncode != 0 or number == signal.SIGINT
-    wait_until(lambda: not left_behind(child.pid), 20, "everything is gone")
+    wait_until(lambda: not left_behind(child.pid), 60, "everything is gone")
 
 
 def test_it_fails_when_the_data_plane_cannot_be_started():

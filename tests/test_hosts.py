@@ -32,8 +32,8 @@ class Hosts:
             self.core.ip(version, "address", "add", server, "dev", "lo", *nodad)
         self.gateway = Gateway(lab, inside)
         objects = [
-            thing("Port", "access", device="net_af_packet0,iface=acc0", mac=ACCESS_MAC),
-            thing("Port", "core", device="net_af_packet1,iface=core0", mac=CORE_MAC),
+            thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096", mac=ACCESS_MAC),
+            thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096", mac=CORE_MAC),
             thing("Interface", "gateway", addresses=[f"{GATEWAY4}/32", f"{GATEWAY6}/128"]),
             thing("Interface", "core", port="core", addresses=[f"{CORE4}/24", f"{CORE6}/64"]),
             thing("Route", "default4", prefix="0.0.0.0/0", nextHops=[{"address": HOST4}]),
@@ -81,7 +81,7 @@ pytestmark = pytest.mark.parametrize("name", LINES)
 
 @pytest.mark.parametrize("target", [SERVER4, SERVER6])
 def test_a_subscriber_pings_the_internet(hosts, name, target):
-    done = hosts.homes[name].run("ping", "-c", "5", "-i", "0.1", "-W", "2", target, check=False)
+    done = hosts.homes[name].run("ping", "-c", "5", "-i", "0.1", "-W", "10", target, check=False)
     assert " 0% packet loss" in done.stdout, done.stdout
 
 
@@ -93,31 +93,33 @@ def test_large_pings_pass(hosts, name, size):
 
 @pytest.mark.parametrize("target", [GATEWAY4, GATEWAY6])
 def test_a_subscriber_pings_its_gateway(hosts, name, target):
-    done = hosts.homes[name].run("ping", "-c", "3", "-i", "0.1", "-W", "2", target, check=False)
-    assert " 0% packet loss" in done.stdout, done.stdout
+    """In an AGF everything but ARP and neighbour discovery belongs to the PDU session, and to the UPF."""
+    count = "3" if hosts.role == "bng" else "1"
+    done = hosts.homes[name].run("ping", "-c", count, "-i", "0.1", "-W", "10" if count == "3" else "1", target, check=False)
+    assert (" 0% packet loss" in done.stdout) == (hosts.role == "bng"), done.stdout
 
 
 def test_the_internet_pings_the_subscriber(hosts, name):
     source = ["-I", SERVER4]
-    done = hosts.core.run("ping", "-c", "3", "-i", "0.1", "-W", "2", *source, LINES[name].ip4, check=False)
+    done = hosts.core.run("ping", "-c", "3", "-i", "0.1", "-W", "10", *source, LINES[name].ip4, check=False)
     assert " 0% packet loss" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("host", [SERVER4, f"[{SERVER6}]"])
 def test_a_subscriber_loads_a_page(hosts, name, host):
-    done = hosts.homes[name].run("curl", "-sS", "-g", "--max-time", "10", f"http://{host}/", check=False)
+    done = hosts.homes[name].run("curl", "-sS", "-g", "--max-time", "60", f"http://{host}/", check=False)
     assert done.stdout == "a page of the internet\n" * 500, done.stderr
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["up", "down"])
 def test_tcp_runs_in_both_directions(hosts, name, reverse):
-    command = ["iperf3", "-J", "-c", SERVER4, "-t", "1", *(["-R"] if reverse else [])]
+    command = ["iperf3", "-J", "-c", SERVER4, "-n", "1M", *(["-R"] if reverse else [])]
     done = hosts.homes[name].run(*command, check=False)
     result = json.loads(done.stdout)
     assert "error" not in result, result["error"]
-    assert result["end"]["sum_received"]["bytes"] > 100_000
+    assert result["end"]["sum_received"]["bytes"] > 500_000
 
 
-def test_a_traceroute_shows_the_gateway(hosts, name):
-    done = hosts.homes[name].run("ping", "-c", "1", "-t", "1", "-W", "2", SERVER4, check=False)
-    assert "Time to live exceeded" in done.stdout, done.stdout
+def test_a_traceroute_shows_a_router_but_not_a_tunnel(hosts, name):
+    done = hosts.homes[name].run("ping", "-c", "1", "-t", "1", "-W", "10", SERVER4, check=False)
+    assert ("Time to live exceeded" in done.stdout) == (hosts.role == "bng"), done.stdout

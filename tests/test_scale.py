@@ -43,7 +43,7 @@ def test_sessions_are_applied_and_changed_without_a_lost_packet_of_others(pop):
 def test_every_one_of_them_passes_traffic_both_ways(pop):
     load = pop.load(LINES, 4000)
     try:
-        assert load.warm_up(20) == []
+        assert load.warm_up() == []
     finally:
         load.close()
 
@@ -65,7 +65,7 @@ def test_they_come_back_after_the_data_plane_was_killed(pop):
     pop.gateway.start_dataplane()
     load = pop.load(LINES, 4000)
     try:
-        assert load.warm_up(40) == []
+        assert load.warm_up() == []
     finally:
         load.close()
 

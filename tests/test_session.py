@@ -182,7 +182,7 @@ def test_a_sessions_counters_tell_what_passed_and_what_did_not(pop):
         pop.send_down(udp_down(line, payload=bytes(172)))
         pop.at_line(line)
         pop.send_up(line, udp_up(PPPOE))
-        pop.gateway.dropped("session-source", 3, 0, "--session", "counted")
+        pop.gateway.dropped("session-source", 20, 0, "--session", "counted")
         described = pop.gateway.sluice("describe", "session", "counted").stdout
         assert "counted" in described
         assert line.mac in described

@@ -16,9 +16,9 @@ func checkAcl(spec proto.Message, add report) {
 		return
 	}
 	for i, r := range a.Rules {
-		at := "rules[" + strconv.Itoa(i) + "]."
+		at := func(field string) string { return "rules[" + strconv.Itoa(i) + "]." + field }
 		if r.Source != "" && r.Destination != "" && family(r.Source) != family(r.Destination) {
-			add(at+"destination", "not of the family of source", quote(r.Destination), "an "+family(r.Source)+" network")
+			add(at("destination"), "not of the family of source", quote(r.Destination), "an "+family(r.Source)+" network")
 		}
 		protocol := strings.ToLower(r.Protocol)
 		if n, known := protocols[protocol]; known {
@@ -26,16 +26,16 @@ func checkAcl(spec proto.Message, add report) {
 		}
 		hasPorts := protocol == "6" || protocol == "17" || protocol == "132"
 		if ports := r.SourcePorts; ports != "" && !hasPorts {
-			add(at+"sourcePorts", "ports of a protocol without ports", quote(ports), "protocol tcp, udp or 132 (SCTP) beside it")
+			add(at("sourcePorts"), "ports of a protocol without ports", quote(ports), "protocol tcp, udp or 132 (SCTP) beside it")
 		}
 		if ports := r.DestinationPorts; ports != "" && !hasPorts {
-			add(at+"destinationPorts", "ports of a protocol without ports", quote(ports), "protocol tcp, udp or 132 (SCTP) beside it")
+			add(at("destinationPorts"), "ports of a protocol without ports", quote(ports), "protocol tcp, udp or 132 (SCTP) beside it")
 		}
 		if r.TcpFlags != "" && protocol != "6" {
-			add(at+"tcpFlags", "TCP flags of another protocol", quote(r.TcpFlags), "protocol tcp beside it")
+			add(at("tcpFlags"), "TCP flags of another protocol", quote(r.TcpFlags), "protocol tcp beside it")
 		}
 		if r.IcmpType != "" && protocol != "1" && protocol != "58" {
-			add(at+"icmpType", "an ICMP type of another protocol", quote(r.IcmpType), "protocol icmp or icmp6 beside it")
+			add(at("icmpType"), "an ICMP type of another protocol", quote(r.IcmpType), "protocol icmp or icmp6 beside it")
 		}
 	}
 }

@@ -35,32 +35,57 @@ var rulesOf = map[protoreflect.FullName]rules{
 
 // Check says what is wrong with an object by itself. Errors have no file and line.
 func (r *Registry) Check(o *Object) Errors {
-	var errs Errors
-	add := func(field, problem, found, accepted string) {
-		if len(errs) < errorLimit {
-			errs = append(errs, &Error{Object: o.Key(), Field: field, Problem: problem, Found: found, Accepted: accepted})
+	return newChecker(r).check(o)
+}
+
+// checker checks one object after another.
+type checker struct {
+	registry *Registry
+	object   Key
+	errs     Errors
+	// Where the field stands that is looked at: it becomes text only if there is something to tell.
+	trail []place
+	add   report
+}
+
+type place struct {
+	field *Field
+	// Of a list; less than 0: the field itself.
+	index int
+}
+
+func newChecker(r *Registry) *checker {
+	c := &checker{registry: r, trail: make([]place, 0, 8)}
+	c.add = func(field, problem, found, accepted string) {
+		if len(c.errs) < errorLimit {
+			c.errs = append(c.errs, &Error{Object: c.object, Field: field, Problem: problem, Found: found, Accepted: accepted})
 		}
 	}
-	k := r.byName[o.Kind]
+	return c
+}
+
+func (c *checker) check(o *Object) Errors {
+	c.object, c.errs = o.Key(), nil
+	k := c.registry.byName[o.Kind]
 	if k == nil {
-		_, err := r.Lookup(o.Kind)
+		_, err := c.registry.Lookup(o.Kind)
 		problem := "there is no such kind"
 		if err != nil {
 			problem = err.Error()
 		}
-		add("kind", problem, quote(o.Kind), "")
-		return errs
+		c.add("kind", problem, quote(o.Kind), "")
+		return c.errs
 	}
-	checkMetadata(o.Name, o.Labels, add)
+	checkMetadata(o.Name, o.Labels, c.add)
 	if !k.describes(o.Spec) {
-		add("", "the spec is not a "+k.Name, "", "")
-		return errs
+		c.add("", "the spec is not a "+k.Name, "", "")
+		return c.errs
 	}
-	checkMessage(k.Fields, o.Spec.ProtoReflect(), "", add)
-	if len(errs) == 0 && k.rules.check != nil {
-		k.rules.check(o.Spec, add)
+	c.message(k.Fields, o.Spec.ProtoReflect())
+	if len(c.errs) == 0 && k.rules.check != nil {
+		k.rules.check(o.Spec, c.add)
 	}
-	return errs
+	return c.errs
 }
 
 func checkMetadata(name string, labels map[string]string, add report) {
@@ -69,6 +94,9 @@ func checkMetadata(name string, labels map[string]string, add report) {
 		add("metadata.name", "missing", "", nameAccepted)
 	case !validName(name):
 		add("metadata.name", "not a name", quote(name), nameAccepted)
+	}
+	if len(labels) == 0 {
+		return
 	}
 	keys := make([]string, 0, len(labels))
 	for key := range labels {
@@ -84,39 +112,61 @@ func checkMetadata(name string, labels map[string]string, add report) {
 	}
 }
 
-func checkMessage(fs *Fields, m protoreflect.Message, path string, add report) {
+// at is the path of the field that is looked at.
+func (c *checker) at() string {
+	var b strings.Builder
+	for i, p := range c.trail {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(p.field.Name)
+		if p.index >= 0 {
+			b.WriteString("[" + strconv.Itoa(p.index) + "]")
+		}
+	}
+	return b.String()
+}
+
+func (c *checker) tell(problem, found, accepted string) { c.add(c.at(), problem, found, accepted) }
+
+func (c *checker) message(fs *Fields, m protoreflect.Message) {
 	if len(m.GetUnknown()) > 0 {
-		add(strings.TrimSuffix(path, "."), "has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
+		c.tell("has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
 	}
 	for _, f := range fs.List {
-		at := path + f.Name
-		v := m.Get(f.Desc)
-		switch {
-		case f.Desc.IsList():
-			f.checkLength(v.List().Len(), at, add)
-			for i := range v.List().Len() {
-				each := at + "[" + strconv.Itoa(i) + "]"
-				if f.Fields != nil {
-					checkMessage(f.Fields, v.List().Get(i).Message(), each+".", add)
-				} else if v := v.List().Get(i); f.Desc.Kind() == protoreflect.StringKind && v.String() == "" {
-					add(each, "empty", `""`, f.Accepted())
-				} else {
-					f.checkScalar(v, each, add)
-				}
-			}
-		case f.Fields != nil:
-			if m.Has(f.Desc) {
-				checkMessage(f.Fields, v.Message(), at+".", add)
-			} else if f.Notes.Required {
-				add(at, "missing", "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
-			}
-		default:
-			f.checkScalar(v, at, add)
-		}
+		c.trail = append(c.trail, place{f, -1})
+		c.field(f, m)
+		c.trail = c.trail[:len(c.trail)-1]
 	}
 }
 
-func (f *Field) checkLength(n int, at string, add report) {
+func (c *checker) field(f *Field, m protoreflect.Message) {
+	switch {
+	case f.Desc.IsList():
+		list := m.Get(f.Desc).List()
+		c.length(f, list.Len())
+		for i := range list.Len() {
+			c.trail[len(c.trail)-1].index = i
+			if v := list.Get(i); f.Fields != nil {
+				c.message(f.Fields, v.Message())
+			} else if f.Desc.Kind() == protoreflect.StringKind && v.String() == "" {
+				c.tell("empty", `""`, f.Accepted())
+			} else {
+				c.scalar(f, v)
+			}
+		}
+	case f.Fields != nil:
+		if m.Has(f.Desc) {
+			c.message(f.Fields, m.Get(f.Desc).Message())
+		} else if f.Notes.Required {
+			c.tell("missing", "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
+		}
+	default:
+		c.scalar(f, m.Get(f.Desc))
+	}
+}
+
+func (c *checker) length(f *Field, n int) {
 	most, least := f.Notes.Max, f.Notes.Min
 	if f.Notes.Required {
 		least = max(least, 1)
@@ -129,11 +179,11 @@ func (f *Field) checkLength(n int, at string, add report) {
 		case most > 0:
 			accepted = fmt.Sprintf("at most %d", most)
 		}
-		add(at, "wrong number of elements", strconv.Itoa(n), accepted)
+		c.tell("wrong number of elements", strconv.Itoa(n), accepted)
 	}
 }
 
-func (f *Field) checkScalar(v protoreflect.Value, at string, add report) {
+func (c *checker) scalar(f *Field, v protoreflect.Value) {
 	show := func(s string) string {
 		if f.Notes.Secret {
 			return ""
@@ -145,35 +195,35 @@ func (f *Field) checkScalar(v protoreflect.Value, at string, add report) {
 		s := v.String()
 		if s == "" {
 			if f.Notes.Required {
-				add(at, "missing", "", f.Accepted())
+				c.tell("missing", "", f.Accepted())
 			}
 			return
 		}
 		if f.Ref != nil {
 			if !validName(s) {
-				add(at, "not the name of "+an(f.Ref.Name), show(quote(s)), nameAccepted)
+				c.tell("not the name of "+an(f.Ref.Name), show(quote(s)), nameAccepted)
 			}
 			return
 		}
-		if _, err := canonical(f.Notes.Format, s); err != nil {
-			add(at, err.Error(), show(quote(s)), f.Accepted())
+		if err := acceptable(f.Notes.Format, s); err != nil {
+			c.tell(err.Error(), show(quote(s)), f.Accepted())
 		}
 	case protoreflect.EnumKind:
 		if f.Desc.Enum().Values().ByNumber(v.Enum()) == nil {
-			add(at, "unknown value", strconv.Itoa(int(v.Enum())), f.Accepted())
+			c.tell("unknown value", strconv.Itoa(int(v.Enum())), f.Accepted())
 		}
 	case protoreflect.BoolKind:
 	default:
 		negative, n := numberOf(f.Desc.Kind(), v)
 		if n == 0 && f.Notes.Required {
-			add(at, "missing", "", f.Accepted())
+			c.tell("missing", "", f.Accepted())
 			return
 		}
 		if n == 0 && f.Notes.Zero != "" {
 			return
 		}
 		if !f.inRange(negative, n) {
-			add(at, "out of range", show(signed(negative, n)), f.Accepted())
+			c.tell("out of range", show(signed(negative, n)), f.Accepted())
 		}
 	}
 }

@@ -2,6 +2,7 @@
 package object
 
 import (
+	"maps"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -86,6 +87,15 @@ type Holdings struct {
 // NewHoldings returns Holdings in which nobody has anything.
 func NewHoldings() *Holdings {
 	return &Holdings{all: map[string]Key{}, parts: map[string]map[string]Key{}}
+}
+
+// Reserve makes room for so many more.
+func (h *Holdings) Reserve(more int) {
+	if more > len(h.all) && more > 1000 {
+		larger := make(map[string]Key, len(h.all)+more)
+		maps.Copy(larger, h.all)
+		h.all = larger
+	}
 }
 
 // Holder returns somebody else who has something that the claim excludes.

@@ -20,6 +20,7 @@ const (
 	deviceLimit = 1024
 	// IFNAMSIZ less its final zero byte.
 	linuxNameLimit = 15
+	namespaceLimit = 200
 )
 
 var (
@@ -89,12 +90,9 @@ func canonical(f api.Format, s string) (string, error) {
 		a, err := address(s)
 		return a.String(), err
 	case api.Format_PREFIX:
-		p, err := prefix(s)
+		p, err := network(s)
 		if err != nil {
 			return "", err
-		}
-		if p != p.Masked() {
-			return "", fmt.Errorf("not a network: bits are set after its prefix; the network is %s", p.Masked())
 		}
 		return p.String(), nil
 	case api.Format_IP_PREFIX:
@@ -180,6 +178,28 @@ func canonical(f api.Format, s string) (string, error) {
 		}
 		return s, nil
 	}
+}
+
+// acceptable says what is wrong with s, as canonical does, and does not write it anew where that costs much.
+func acceptable(f api.Format, s string) error {
+	var err error
+	switch f {
+	case api.Format_IP:
+		_, err = address(s)
+	case api.Format_PREFIX:
+		_, err = network(s)
+	default:
+		_, err = canonical(f, s)
+	}
+	return err
+}
+
+func network(s string) (netip.Prefix, error) {
+	p, err := prefix(s)
+	if err == nil && p != p.Masked() {
+		err = fmt.Errorf("not a network: bits are set after its prefix; the network is %s", p.Masked())
+	}
+	return p, err
 }
 
 func address(s string) (netip.Addr, error) {

@@ -39,7 +39,8 @@ func claimInterface(spec proto.Message) []Claim {
 	var claims []Claim
 	if i.Port != "" {
 		// PPPoE sessions, and IPoE sessions that are known by their MAC, may be on the same VLAN.
-		claims = append(claims, Claim{What: circuit(i.Port, i.OuterVlan, i.InnerVlan), Field: "port"})
+		on := appendCircuit(nil, i.Port, i.OuterVlan, i.InnerVlan)
+		claims = append(claims, Claim{What: string(on), Part: "packets without a session", Field: "port"})
 	}
 	for n, a := range i.Addresses {
 		p, err := netip.ParsePrefix(a)

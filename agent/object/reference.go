@@ -1,6 +1,7 @@
 package object
 
 import (
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -50,6 +51,39 @@ func appendReferences(refs []Reference, fs *Fields, m protoreflect.Message, path
 		}
 	}
 	return refs
+}
+
+// appendNeeds appends what References would return, without paths, builtin objects and what is there already.
+func appendNeeds(needs []Key, fs *Fields, m protoreflect.Message) []Key {
+	for _, f := range fs.List {
+		switch {
+		case f.Ref == nil && (f.Fields == nil || !f.Fields.refs):
+		case f.Ref != nil && f.Desc.IsList():
+			list := m.Get(f.Desc).List()
+			for i := range list.Len() {
+				needs = f.appendNeed(needs, list.Get(i).String())
+			}
+		case f.Ref != nil:
+			needs = f.appendNeed(needs, m.Get(f.Desc).String())
+		case !m.Has(f.Desc):
+		case f.Desc.IsList():
+			list := m.Get(f.Desc).List()
+			for i := range list.Len() {
+				needs = appendNeeds(needs, f.Fields, list.Get(i).Message())
+			}
+		default:
+			needs = appendNeeds(needs, f.Fields, m.Get(f.Desc).Message())
+		}
+	}
+	return needs
+}
+
+func (f *Field) appendNeed(needs []Key, written string) []Key {
+	to := Key{f.Ref.Name, f.refName(written)}
+	if (to.Name == "" && !f.Desc.IsList()) || f.Ref.IsBuiltin(to.Name) || slices.Contains(needs, to) {
+		return needs
+	}
+	return append(needs, to)
 }
 
 // refName is the name that a field which holds a reference stands for.

@@ -33,9 +33,11 @@ type Kind struct {
 	Message         protoreflect.MessageType
 	// The message's fields with their annotations.
 	Fields *Fields
+	// Its place among the kinds: an object may need, without naming it, another of a lower rank, but none of a higher.
+	Rank int
 
-	secret bool
-	rules  rules
+	secret, looping bool
+	rules           rules
 }
 
 // Key returns the key of an object of this kind.
@@ -160,6 +162,7 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 			k.Columns = append(k.Columns, p)
 		}
 	}
+	r.order()
 	return r, nil
 }
 

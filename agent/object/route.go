@@ -23,14 +23,14 @@ func checkRoute(spec proto.Message, add report) {
 		add("nextHops", "missing", "", "at least one next hop; or action blackhole or prohibit")
 	}
 	for i, hop := range r.NextHops {
-		at := "nextHops[" + strconv.Itoa(i) + "]"
+		at := func(field string) string { return "nextHops[" + strconv.Itoa(i) + "]" + field }
 		switch {
 		case hop.Address == "" && hop.Interface == "":
-			add(at, "leads nowhere", "", "an address, an interface, or both")
+			add(at(""), "leads nowhere", "", "an address, an interface, or both")
 		case hop.Address != "" && family(hop.Address) != family(r.Prefix):
-			add(at+".address", "not of the prefix's family", quote(hop.Address), "an "+family(r.Prefix)+" address")
-		case hop.Address != "":
-			checkHost(at+".address", hop.Address, add)
+			add(at(".address"), "not of the prefix's family", quote(hop.Address), "an "+family(r.Prefix)+" address")
+		case hop.Address != "" && !isHost(hop.Address):
+			add(at(".address"), notHost, quote(hop.Address), hostAccepted)
 		}
 	}
 }

@@ -26,6 +26,9 @@ func checkSession(spec proto.Message, add report) {
 			add("gtpu.remoteAddress", "the same as gtpu.localAddress", quote(remote), "the address of the UPF")
 		}
 	}
+	if len(s.Addresses) < 2 {
+		return
+	}
 	seen := map[string]bool{}
 	for i, a := range s.Addresses {
 		c, _ := canonical(api.Format_PREFIX, a)
@@ -42,17 +45,19 @@ func claimSession(spec proto.Message) []Claim {
 		return nil
 	}
 	a := s.Access
-	on := circuit(a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
-	claims := make([]Claim, 0, 3+len(s.Addresses))
+	var room [128]byte
+	on := appendCircuit(room[:0], a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
+	claims := make([]Claim, 0, 2+len(s.Addresses))
 	switch {
 	case a.GetPppoeSessionId() != 0:
 		// The id alone is the key: a data plane does not ask for the MAC before it knows the session.
-		claims = append(claims, Claim{What: on + ", PPPoE session " + strconv.Itoa(int(a.PppoeSessionId)), Field: "access.pppoeSessionId"})
+		on = strconv.AppendUint(append(on, ", PPPoE session "...), uint64(a.PppoeSessionId), 10)
+		claims = append(claims, Claim{What: string(on), Field: "access.pppoeSessionId"})
 	case a.GetMac() != "":
 		mac, _ := canonical(api.Format_MAC, a.Mac)
-		claims = append(claims, Claim{What: on + ", IPoE subscribers", Part: "MAC " + mac, Field: "access.mac"})
+		claims = append(claims, Claim{What: string(on), Part: "MAC " + mac, Field: "access.mac"})
 	default:
-		claims = append(claims, Claim{What: on + ", IPoE subscribers", Field: "access"}, Claim{What: on, Field: "access"})
+		claims = append(claims, Claim{What: string(on), Field: "access"})
 	}
 	if g := s.GetGtpu(); g != nil {
 		local, _ := canonical(api.Format_IP, g.LocalAddress)
@@ -63,23 +68,31 @@ func claimSession(spec proto.Message) []Claim {
 	if s.Core != nil {
 		return claims // nothing is routed by the addresses: users of different data networks may have the same
 	}
-	for i, p := range s.Addresses {
-		p, _ = canonical(api.Format_PREFIX, p)
-		claims = append(claims, Claim{
-			What: "VRF " + vrfName(s.Vrf) + ", subscriber's prefix " + p, Field: "addresses[" + strconv.Itoa(i) + "]",
-		})
+	for i, written := range s.Addresses {
+		b := append(append(append(room[:0], "VRF "...), vrfName(s.Vrf)...), ", subscriber's prefix "...)
+		if p, err := network(written); err == nil {
+			b = p.AppendTo(b)
+		}
+		field := "addresses[0]"
+		if i > 0 {
+			field = "addresses[" + strconv.Itoa(i) + "]"
+		}
+		claims = append(claims, Claim{What: string(b), Field: field})
 	}
 	return claims
 }
 
-func circuit(port string, outer, inner uint32) string {
-	switch {
-	case outer == 0:
-		return "port " + port + ", untagged"
-	case inner == 0:
-		return "port " + port + ", VLAN " + strconv.Itoa(int(outer))
+// appendCircuit says where packets without PPPoE come from.
+func appendCircuit(b []byte, port string, outer, inner uint32) []byte {
+	b = append(append(b, "port "...), port...)
+	if outer == 0 {
+		return append(b, ", untagged"...)
 	}
-	return "port " + port + ", VLAN " + strconv.Itoa(int(outer)) + "." + strconv.Itoa(int(inner))
+	b = strconv.AppendUint(append(b, ", VLAN "...), uint64(outer), 10)
+	if inner != 0 {
+		b = strconv.AppendUint(append(b, '.'), uint64(inner), 10)
+	}
+	return b
 }
 
 func vrfName(name string) string {
@@ -95,11 +108,20 @@ func checkVLANs(outer, inner uint32, path string, add report) {
 	}
 }
 
-// checkHost refuses addresses that no single host can have.
-func checkHost(field, written string, add report) {
+const (
+	notHost      = "not an address of a host"
+	hostAccepted = "a unicast address"
+)
+
+// isHost refuses addresses that no single host can have.
+func isHost(written string) bool {
 	a, err := netip.ParseAddr(written)
-	if err == nil && (a.IsUnspecified() || a.IsMulticast()) {
-		add(field, "not an address of a host", quote(written), "a unicast address")
+	return err != nil || !a.IsUnspecified() && !a.IsMulticast()
+}
+
+func checkHost(field, written string, add report) {
+	if !isHost(written) {
+		add(field, notHost, quote(written), hostAccepted)
 	}
 }
 

@@ -2,6 +2,7 @@
 package object
 
 import (
+	"maps"
 	"strings"
 )
 
@@ -24,13 +25,11 @@ type Set struct {
 	registry *Registry
 	objects  map[Key]*Object
 	holdings *Holdings
-	// Kinds whose objects can, through others, lead back to themselves.
-	looping map[string]bool
 }
 
 // NewSet returns an empty set.
 func NewSet(r *Registry) *Set {
-	return &Set{registry: r, objects: map[Key]*Object{}, holdings: NewHoldings(), looping: r.loopingKinds()}
+	return &Set{registry: r, objects: map[Key]*Object{}, holdings: NewHoldings()}
 }
 
 // Get returns an object, or nil.
@@ -52,29 +51,30 @@ func (s *Set) Each(yield func(*Object) bool) {
 // are checked as a whole: what one object gives up, another may take. `undo` makes all of them undone, as long as no other change
 // was made since.
 func (s *Set) Apply(changes []Change) (undo func(), err error) {
-	var errs Errors
-	named := make(map[Key]bool, len(changes))
-	for _, c := range changes {
-		if named[c.Key] {
-			errs = append(errs, &Error{Object: c.Key, Problem: "there twice"})
-		}
-		named[c.Key] = true
-		if c.Object != nil {
-			errs = append(errs, s.registry.Check(c.Object)...)
-		}
-		if len(errs) >= errorLimit {
-			break
-		}
+	x, err := s.registry.Examine(changes)
+	if err != nil {
+		return nil, err
 	}
-	if len(errs) > 0 {
-		return nil, errs
+	return s.ApplyExamined(x)
+}
+
+// ApplyExamined is Apply for changes that were examined already.
+func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
+	changes := x.Changes
+	if more := len(changes); more > len(s.objects) && more > 1000 {
+		// Room at once, instead of doubling it again and again.
+		larger := make(map[Key]*Object, len(s.objects)+more)
+		maps.Copy(larger, s.objects)
+		s.objects = larger
 	}
+	s.holdings.Reserve(len(changes))
 
 	old := make([]*Object, len(changes))
 	for i, c := range changes {
 		old[i] = s.objects[c.Key]
 		s.remove(c.Key)
 	}
+	var errs Errors
 	taken := 0
 	undo = func() {
 		for _, c := range changes[:taken] {
@@ -82,13 +82,13 @@ func (s *Set) Apply(changes []Change) (undo func(), err error) {
 		}
 		for i, o := range old {
 			if o != nil {
-				s.add(changes[i].Key, o)
+				s.add(changes[i].Key, o, s.registry.Claims(o))
 			}
 		}
 	}
-	for _, c := range changes {
+	for i, c := range changes {
 		if c.Object != nil {
-			errs = append(errs, s.add(c.Key, c.Object)...)
+			errs = append(errs, s.add(c.Key, c.Object, x.Facts[i].Claims)...)
 		}
 		taken++
 		if len(errs) >= errorLimit {
@@ -117,12 +117,16 @@ func (s *Set) remove(k Key) {
 }
 
 // add takes what the object claims as far as it is free.
-func (s *Set) add(k Key, o *Object) Errors {
+func (s *Set) add(k Key, o *Object, claims []Claim) Errors {
 	var errs Errors
 	s.objects[k] = o
-	for _, c := range s.registry.Claims(o) {
+	for _, c := range claims {
 		if holder, taken := s.holdings.Holder(k, c); taken {
-			errs = append(errs, &Error{Object: k, Field: c.Field, Problem: holder.String() + " already has " + c.String()})
+			what := c.String()
+			if s.holdings.all[c.What] == holder {
+				what = c.What
+			}
+			errs = append(errs, &Error{Object: k, Field: c.Field, Problem: holder.String() + " already has " + what})
 			continue
 		}
 		s.holdings.Take(k, c)
@@ -145,7 +149,7 @@ func (s *Set) loops(changes []Change) Errors {
 		state[k] = open
 		trail = append(trail, k)
 		for _, ref := range s.registry.References(o) {
-			if !s.looping[ref.To.Kind] {
+			if !s.registry.mayLoop(ref.To.Kind) {
 				continue
 			}
 			if state[ref.To] != open {
@@ -167,51 +171,14 @@ func (s *Set) loops(changes []Change) Errors {
 		state[k] = done
 	}
 	for _, c := range changes {
-		if s.looping[c.Key.Kind] && len(errs) < errorLimit {
+		if s.registry.mayLoop(c.Key.Kind) && len(errs) < errorLimit {
 			visit(c.Key)
 		}
 	}
 	return errs
 }
 
-// loopingKinds are those that refer, through others, to themselves.
-func (r *Registry) loopingKinds() map[string]bool {
-	to := map[string]map[string]bool{}
-	var collect func(kind string, fs *Fields, seen map[*Fields]bool)
-	collect = func(kind string, fs *Fields, seen map[*Fields]bool) {
-		if seen[fs] {
-			return
-		}
-		seen[fs] = true
-		for _, f := range fs.List {
-			if f.Ref != nil {
-				to[kind][f.Ref.Name] = true
-			} else if f.Fields != nil {
-				collect(kind, f.Fields, seen)
-			}
-		}
-	}
-	for _, k := range r.kinds {
-		to[k.Name] = map[string]bool{}
-		collect(k.Name, k.Fields, map[*Fields]bool{})
-	}
-	looping := map[string]bool{}
-	for _, k := range r.kinds {
-		seen := map[string]bool{}
-		next := []string{k.Name}
-		for len(next) > 0 {
-			kind := next[len(next)-1]
-			next = next[:len(next)-1]
-			for t := range to[kind] {
-				if t == k.Name {
-					looping[k.Name] = true
-				}
-				if !seen[t] {
-					seen[t] = true
-					next = append(next, t)
-				}
-			}
-		}
-	}
-	return looping
+func (r *Registry) mayLoop(kind string) bool {
+	k := r.byName[kind]
+	return k != nil && k.looping
 }

@@ -7,7 +7,7 @@
 
 #include "core/node.h"
 
-enum { HEADER_MOST = 192, REPEATS = 11, SIZES_MOST = 4 };
+enum { HEADER_MOST = 192, REPEATS = 25, SIZES_MOST = 4 };
 
 struct scenario {
 	const char *name;

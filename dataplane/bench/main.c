@@ -101,7 +101,7 @@ main(int count, char **arguments)
 	static const struct option known[] = {{"only", 1, NULL, 'o'}, {"json", 1, NULL, 'j'}, {"workers", 1, NULL, 'w'},
 		{"rounds", 1, NULL, 'r'}, {"nodes", 0, NULL, 'n'}, {"no-huge", 0, NULL, 'H'}, {"list", 0, NULL, 'l'},
 		{"help", 0, NULL, 'h'}, {0}};
-	struct asked a = {.rounds = 1000, .workers = 1, .first = true};
+	struct asked a = {.rounds = 300, .workers = 1, .first = true};
 	char prefix[32], cores[128] = "0", *no_arguments[] = {arguments[0], NULL};
 	struct options o;
 	int c, failed = 0;

@@ -173,6 +173,7 @@ trace_change(struct worker *worker)
 
 		node->process = watching && !ours->source ? watched_process : ours->process;
 	}
+	worker->watched = watching;
 	trace_state[worker->index] = state;
 }
 

@@ -1,6 +1,7 @@
 // Workers: each a thread on a core of its own that walks a graph of its own, over and over.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_common.h>
@@ -15,6 +16,7 @@ struct worker {
 	unsigned index; // 0 to worker_count - 1
 	unsigned lcore;
 	struct rte_graph *graph;
+	bool watched;   // somebody looks at packets at each node: none may be skipped
 	uint64_t taken; // packets that source nodes took in; a round without any yields the core
 } __rte_cache_aligned;
 

@@ -1,12 +1,17 @@
 // Checks an IPv4 header from outside (RFC 1812 sections 5.2.2 and 5.3.7). In: the data at the header. Out: a step of the
 // packet's chain, the data cut to the packet's length.
+//
+// A burst that has passed and is to be looked up next, all of it, is looked up here while its headers are at hand, unless
+// somebody watches packets go from node to node.
 #include "core/burst.h"
 #include "core/drop.h"
+#include "core/worker.h"
 #include "ip/check.h"
 #include "ip/describe.h"
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/icmp.h"
+#include "ip/look_up.h"
 
 enum { OPTIONS_END, OPTIONS_NOP, OPTION_LSRR = 131, OPTION_SSRR = 137 };
 
@@ -117,7 +122,8 @@ static void
 check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
 	static const struct ip4_header nothing;
-	uint16_t next[BURST];
+	uint32_t addresses[BURST];
+	uint16_t next[BURST], lookup = ip4_lookup_node.id, other = worker_self()->watched;
 
 	for (unsigned i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
@@ -132,15 +138,21 @@ check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t c
 		if (unlikely(ip->version_ihl != 0x45 || total - sizeof(*ip) > length - sizeof(*ip) || m->nb_segs != 1 ||
 			     martian(ip->source) || !sum_is_right(ip))) {
 			next[i] = examine(m);
+			other = 1;
 			continue;
 		}
 		// Ethernet pads short packets.
 		m->data_len = (uint16_t)total;
 		m->pkt_len = total;
 		p->family = 4;
+		addresses[i] = ip->destination;
 		next[i] = packet_step(p);
+		other |= next[i] ^ lookup;
 	}
-	node_dispatch(graph, node, packets, next, count);
+	if (likely(other == 0))
+		ip4_look_up(graph, node, packets, addresses, count);
+	else
+		node_dispatch(graph, node, packets, next, count);
 }
 
 static uint16_t

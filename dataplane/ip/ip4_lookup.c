@@ -46,23 +46,29 @@ find_by_vrf(void **packets, const uint32_t *addresses, uint32_t *found, unsigned
 	}
 }
 
-static void
-look_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+void
+ip4_look_up(struct rte_graph *graph, struct rte_node *node, void **packets, const uint32_t *addresses, uint16_t count)
 {
-	uint32_t addresses[BURST], found[BURST];
+	uint32_t found[BURST];
 	uint16_t vrf = packet_of(packets[0])->vrf, mixed = 0;
 
-	for (unsigned i = 0; i < count; i++) {
-		const struct ip4_header *ip = rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], struct ip4_header *);
-
-		addresses[i] = ip->destination;
+	for (unsigned i = 0; i < count; i++)
 		mixed |= packet_of(packets[i])->vrf ^ vrf;
-	}
 	if (likely(mixed == 0))
 		find(vrf, addresses, found, count);
 	else
 		find_by_vrf(packets, addresses, found, count);
 	look_up_send(graph, node, packets, found, count, 4);
+}
+
+static void
+look_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	uint32_t addresses[BURST];
+
+	for (unsigned i = 0; i < count; i++)
+		addresses[i] = rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], struct ip4_header *)->destination;
+	ip4_look_up(graph, node, packets, addresses, count);
 }
 
 static uint16_t

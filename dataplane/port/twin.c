@@ -114,7 +114,7 @@ twin_open(struct port *port, const char *name, const char *namespace, struct fau
 {
 	struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL};
 	struct twin *twin = calloc(1, sizeof(*twin));
-	char path[128];
+	char path[256];
 	int home, error = 0;
 
 	if (!twin)

@@ -61,6 +61,15 @@ void session_write_header(struct session *s, const struct session_detail *detail
 // Its MTU, once there is an Ethernet address to send to.
 void session_write_mtu(struct session *s, struct session_detail *detail, uint16_t mtu);
 
+// The routes that are wanted and that the session, as it is in `old_vrf`, does not have yet: all, or none and why not.
+int session_routes_add(const struct session_detail *detail, uint16_t old_vrf, const Sluice__V1__Session *spec,
+	const struct session_wanted *w, struct fault *f);
+// Take those back.
+void session_routes_undo(const struct session_detail *detail, uint16_t old_vrf, const struct session_wanted *w);
+// Remove those that the session had and that are no longer wanted.
+void session_routes_release(const struct session_detail *old, uint16_t old_vrf, const struct session_detail *now,
+	const struct session_wanted *w);
+
 // Keep what a packet with a valid source showed: MAC (if the session learns) and TPIDs, packed by session_seen(). False if
 // the session has another MAC configured. Any thread.
 bool session_observe(uint32_t index, uint64_t seen);

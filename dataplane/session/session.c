@@ -213,75 +213,6 @@ make_hop(uint32_t index, const struct session_detail *d, struct session_wanted *
 	return 0;
 }
 
-static bool
-routed(const struct session_detail *d)
-{
-	return d->object && !d->has_core;
-}
-
-static bool
-has_prefix(const struct session_prefixes *prefixes, const struct session_prefix *prefix)
-{
-	for (unsigned i = 0; i < prefixes->count; i++)
-		if (memcmp(&prefixes->list[i], prefix, sizeof(*prefix)) == 0)
-			return true;
-	return false;
-}
-
-// Whether the session as it is has a route to this prefix in this VRF already.
-static bool
-has_route(const struct session_detail *d, uint16_t old_vrf, uint16_t vrf, const struct session_prefix *prefix)
-{
-	return routed(d) && old_vrf == vrf && has_prefix(d->prefixes, prefix);
-}
-
-static int
-route_taken(uint16_t vrf, const struct session_prefix *prefix, unsigned number, const char *address, struct fault *f)
-{
-	uint32_t hop = route_find(vrf, prefix->family, prefix->address, prefix->length, ROUTE_SESSION);
-	const struct object *other = hop ? session_object(hop_at(hop)->session) : NULL;
-
-	return fault(f, EEXIST,
-		"addresses[%u]: \"%.48s\" is Session \"%.64s\"'s in this VRF; each prefix can be one session's", number,
-		address, other ? other->name : "?");
-}
-
-static void
-remove_routes(
-	const struct session_detail *d, uint16_t old_vrf, uint16_t vrf, const struct session_wanted *w, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		const struct session_prefix *p = &w->spec.prefixes[i];
-
-		if (!has_route(d, old_vrf, vrf, p))
-			route_remove(vrf, p->family, p->address, p->length, ROUTE_SESSION);
-	}
-}
-
-// The routes that the spec asks for and the session does not have yet. All or none.
-static int
-add_routes(const struct session_detail *d, uint16_t old_vrf, const Sluice__V1__Session *spec,
-	const struct session_wanted *w, struct fault *f)
-{
-	if (w->core_kind)
-		return 0;
-	for (unsigned i = 0; i < w->spec.prefix_count; i++) {
-		const struct session_prefix *p = &w->spec.prefixes[i];
-		int error;
-
-		if (has_route(d, old_vrf, w->vrf_index, p))
-			continue;
-		error = route_add(w->vrf_index, p->family, p->address, p->length, ROUTE_SESSION, w->hop, f);
-		if (error == -EEXIST)
-			error = route_taken(w->vrf_index, p, i, spec->addresses[i], f);
-		if (error) {
-			remove_routes(d, old_vrf, w->vrf_index, w, i);
-			return error;
-		}
-	}
-	return 0;
-}
-
 static void
 unmake(struct session_wanted *w)
 {
@@ -375,11 +306,11 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	// Workers see the record from the first route or tunnel on.
 	session_write_record(s, d, w);
 	d->prefixes = w->prefixes;
-	error = add_routes(d, w->vrf_index, spec, w, f);
+	error = session_routes_add(d, w->vrf_index, spec, w, f);
 	if (error == 0) {
 		error = bind_circuit(d, index, f);
 		if (error)
-			remove_routes(d, w->vrf_index, w->vrf_index, w, w->core_kind ? 0 : w->spec.prefix_count);
+			session_routes_undo(d, w->vrf_index, w);
 	}
 	if (error) {
 		if (w->core_kind)
@@ -404,13 +335,7 @@ static void
 release(const struct session_detail *old, const struct session *was, const struct session_detail *now,
 	const struct session_wanted *w)
 {
-	if (routed(old))
-		for (unsigned i = 0; i < old->prefixes->count; i++) {
-			const struct session_prefix *p = &old->prefixes->list[i];
-
-			if (!routed(now) || was->vrf != w->vrf_index || !has_prefix(w->prefixes, p))
-				route_remove(was->vrf, p->family, p->address, p->length, ROUTE_SESSION);
-		}
+	session_routes_release(old, was->vrf, now, w);
 	if (old->hop && old->hop != now->hop)
 		hop_retire(old->hop);
 	if (old->core)
@@ -444,12 +369,12 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	if (error == 0)
 		error = make_hop(index, d, w, f);
 	if (error == 0)
-		error = add_routes(d, s->vrf, spec, w, f);
+		error = session_routes_add(d, s->vrf, spec, w, f);
 	if (error)
 		return error;
 	error = make_core(index, spec, d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
 	if (error) {
-		remove_routes(d, s->vrf, w->vrf_index, w, w->core_kind ? 0 : w->spec.prefix_count);
+		session_routes_undo(d, s->vrf, w);
 		return error;
 	}
 	session_write_record(s, d, w);

@@ -81,7 +81,7 @@ class Gateway:
                     return False
                 return True
 
-        wait_until(answers, 60, f"{path} answers")
+        wait_until(answers, 30, f"{path} answers")
 
     def command(self, *arguments):
         return [SLUICE, "--agent", f"unix://{self.agent_socket}", *map(str, arguments)]
@@ -96,11 +96,12 @@ class Gateway:
     def json(self, *arguments):
         return json.loads(self.sluice(*arguments, "-o", "json").stdout or "null")
 
-    def apply(self, *objects, check=True):
-        """Applies objects from a file, as a person does."""
+    def apply(self, *objects, wait=True, check=True):
+        """Applies objects from a file, as a person does, and waits until all of them are what they should be."""
         path = self.directory / f"apply-{threading.get_ident()}.yaml"
         path.write_text(yaml(objects))
-        return self.sluice("apply", "-f", path, "--wait", "30s", check=check, timeout=80)
+        waiting = ("--wait", "30s") if wait and check else ()
+        return self.sluice("apply", "-f", path, *waiting, check=check, timeout=80)
 
     def delete(self, kind, *names):
         return self.sluice("delete", kind, *names)
@@ -110,7 +111,7 @@ class Gateway:
         found = self.json("drops", *arguments) or []
         return {each["reason"]: int(each.get("packets", 0)) for each in found}
 
-    def dropped(self, reason, seconds=3, more_than=0, *arguments):
+    def dropped(self, reason, seconds=20, more_than=0, *arguments):
         """Waits until a drop of this name was counted."""
         return wait_until(
             lambda: self.drops(*arguments).get(reason, 0) > more_than,

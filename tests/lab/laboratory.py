@@ -85,7 +85,7 @@ class Lab:
         self.close()
 
 
-def wait_until(condition, seconds=10, what=""):
+def wait_until(condition, seconds=30, what=""):
     """Waits for something to become true, and gives what the condition gave."""
     end = time.monotonic() + seconds
     while True:

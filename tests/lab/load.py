@@ -221,10 +221,18 @@ class Load:
             return
         self.received[DOWN][number, packet[0] >> 4] += 1
 
-    def pause(self, settle=0.5):
-        """Stops sending and waits for what is under way."""
+    def pause(self):
+        """Stops sending and waits for what is under way: until all has come, or nothing comes any more."""
         self.sending.clear()
-        time.sleep(settle)
+        time.sleep(0.05)
+        before, since = None, time.monotonic()
+        while self.lost(UP) > 0 or self.lost(DOWN) > 0:
+            now = self.total(self.received, UP) + self.total(self.received, DOWN)
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > 2:
+                return
+            time.sleep(0.02)
 
     def forget(self):
         for counters in (self.sent, self.received):
@@ -236,7 +244,7 @@ class Load:
         """Whether each stream has passed traffic in both directions."""
         return all(self.received[way][stream] for way in (UP, DOWN) for stream in self.streams)
 
-    def warm_up(self, seconds=15):
+    def warm_up(self, seconds=60):
         """Sends until every stream has passed in both directions, then starts counting anew; the streams that did not."""
         if not self.sending.is_set():
             self.start()

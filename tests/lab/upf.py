@@ -111,7 +111,7 @@ class Upf:
         extensions = [] if qfi is None else [downlink_container(qfi, reflective)]
         return Message(GPDU, line.teid_down, extensions=extensions, payload=packet, **rest)
 
-    def expect(self, wanted, seconds=3):
+    def expect(self, wanted, seconds=20):
         seen, end = [], time.monotonic() + seconds
         while True:
             try:

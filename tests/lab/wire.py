@@ -55,20 +55,26 @@ class Wire:
                     frame = frame[:12] + struct.pack("!HH", tpid, tci) + frame[12:]
         return frame
 
-    def frames(self, seconds):
-        """Frames as they come, until the time is over."""
+    def frames(self, seconds, quiet=None):
+        """Frames as they come, until the time is over or, if given, until none came for `quiet` seconds."""
         end = time.monotonic() + seconds
+        pause = end if quiet is None else time.monotonic() + quiet
         while True:
             frame = self.read()
             if frame is not None:
                 yield frame
+                pause = end if quiet is None else time.monotonic() + quiet
                 continue
-            left = end - time.monotonic()
+            left = min(end, pause) - time.monotonic()
             if left <= 0:
                 return
             select.select([self.socket], [], [], left)
 
-    def expect(self, wanted, seconds=3):
+    def burst(self):
+        """All frames of something that has just been set off."""
+        return self.frames(30, quiet=1)
+
+    def expect(self, wanted, seconds=20):
         """The first frame for which `wanted` gives something true; that is what comes back."""
         seen = []
         for frame in self.frames(seconds):
