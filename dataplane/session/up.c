@@ -49,8 +49,8 @@ unusual4(struct rte_mbuf *m, struct packet *p, uint64_t seen)
 		return packet_drop(p, &drop_session_source);
 	if (s->seen != seen && !session_observe(p->session, seen))
 		return packet_drop(p, &drop_session_mac);
-	// Groups stay on this side, unless the core has somebody for them.
-	if (*(const uint8_t *)&ip->destination >= IP4_MULTICAST)
+	// Groups stay on this side, unless the core has somebody for them. What is above them is the look-up's to refuse.
+	if ((*(const uint8_t *)&ip->destination >> 4) == IP4_MULTICAST >> 4 || ip->destination == UINT32_MAX)
 		local = local || !session_details[p->session].has_core || is_dhcp(m, ip);
 	return local ? ip_local_node.id : packet_step(p);
 }
@@ -135,8 +135,8 @@ unusual6(struct rte_mbuf *m, struct packet *p, uint64_t seen)
 		return packet_drop(p, &drop_session_mac);
 	if (ip->destination[0] == 0xff)
 		local = local || (ip->destination[1] & 0xf) <= SCOPE_LINK || !session_details[p->session].has_core;
-	else if (ip->destination[0] >= IP6_LINK_LOCAL)
-		local = true;
+	else if (ip6_is_link_local(ip->destination))
+		return ip6_lookup_node.id; // knows which of these are ours
 	return local ? ip_local_node.id : packet_step(p);
 }
 
