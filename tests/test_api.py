@@ -1,5 +1,6 @@
 """The data plane's API: errors, paging, watching, and input that is not a request at all."""
 
+import json
 import os
 import random
 import ssl
@@ -9,8 +10,10 @@ import subprocess
 
 import pytest
 from contract import Connection, api
-from lab import Gateway, thing
-from lab.gateway import DATAPLANE
+from lab import thing
+from lab.gateway import DATAPLANE, SLUICE
+from lab.laboratory import wait_until
+from lab.namespace import run
 from lab.load import DOWN, UP
 from pop import IPOE, PPPOE, Pop, session, udp_up
 from scapy.all import ARP, UDP, Ether
@@ -242,9 +245,8 @@ class TestTls:
         namespace = lab.namespace("tls")
         options = ["--socket", keys / "dp.sock", "--listen", "127.0.0.1:7700", "--cert", keys / "server.crt"]
         options += ["--key", keys / "server.key", "--ca", keys / "ca.crt", "--no-huge", "--buffers", "4096"]
-        process = lab.process(namespace, DATAPLANE, *options, "--prefix", f"{lab.prefix}-tls", log="tls.log")
-        waiting = Gateway.wait_for_socket
-        waiting(None, keys / "dp.sock", process)
+        lab.process(namespace, DATAPLANE, *options, "--prefix", f"{lab.prefix}-tls", log="tls.log")
+        wait_until(lambda: "7700" in namespace.run("ss", "-Hltn").stdout)
         return namespace
 
     def connect(self, server, keys, name):
@@ -258,6 +260,18 @@ class TestTls:
         with self.connect(server, keys, "client") as connection:
             assert connection.greeting.version == 1
             assert connection.put(thing("Vrf", "red"))[0].code == 0
+
+    def test_an_agent_programs_a_data_plane_over_tcp(self, lab, server, keys):
+        listen = f"unix://{keys}/agent.sock"
+        options = ["--dataplane", "tcp://127.0.0.1:7700", "--listen", listen, "--store", keys / "intent.db"]
+        options += ["--cert", keys / "client.crt", "--key", keys / "client.key", "--ca", keys / "ca.crt"]
+        lab.process(server, SLUICE, "agent", *options, log="tls-agent.log")
+        wait_until((keys / "agent.sock").exists)
+        text = json.dumps(thing("Vrf", "far"))
+        assert "Vrf/far created" in run(SLUICE, "--agent", listen, "apply", "-f", "-", "--wait", "30s", input=text).stdout
+        with self.connect(server, keys, "client") as connection:
+            found = connection.ask(list=api.List(kind="Vrf")).objects.objects
+            assert "far" in {each.name for each in found}
 
     @pytest.mark.parametrize("name", ["stranger", None])
     def test_any_other_client_is_not(self, server, keys, name):

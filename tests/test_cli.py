@@ -216,7 +216,7 @@ class TestCapture:
 
     def test_a_filter_chooses(self, pop):
         sends = [lambda: pop.send_up(IPOE, udp_up(IPOE)), lambda: pop.send_up(PPPOE, udp_up(PPPOE))]
-        packets = self.capture(pop, ["--count", "1", f"host {PPPOE.ip4}"], sends)
+        packets = self.capture(pop, ["--count", "1", "vlan 100 and vlan 2"], sends)
         assert PPPOE.mac in packets[0].src
 
     def test_packets_are_whole_frames(self, pop):

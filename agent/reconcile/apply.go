@@ -39,9 +39,10 @@ type Outcome struct {
 
 // prepare checks changes against all that is wanted, and drops those that change nothing. The set has them afterwards, until
 // undo is called. r.mu is held.
-func (r *Reconciler) prepare(owner string, changes []object.Change, versions []*version) (real []int, undo func(), err error) {
+func (r *Reconciler) prepare(owner string, x *object.Examined) (real []int, undo func(), err error) {
 	var errs object.Errors
-	for i, c := range changes {
+	real = make([]int, 0, len(x.Changes))
+	for i, c := range x.Changes {
 		e := r.graph.entries[c.Key]
 		if e == nil || e.want == nil || e.want.builtin {
 			if c.Object != nil || e != nil && e.want != nil && !e.want.builtin {
@@ -53,45 +54,35 @@ func (r *Reconciler) prepare(owner string, changes []object.Change, versions []*
 			errs = append(errs, &object.Error{Object: c.Key, Problem: "belongs to " + e.want.owner, Accepted: "changes by its owner alone"})
 			continue
 		}
-		if c.Object == nil || !bytes.Equal(versions[i].spec, e.want.spec) || !maps.Equal(c.Object.Labels, e.want.object.Labels) {
+		if c.Object == nil || !bytes.Equal(x.Facts[i].Spec, e.want.spec) || !maps.Equal(c.Object.Labels, e.want.object.Labels) {
 			real = append(real, i)
 		}
 	}
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	// Those that change nothing are checked, too: a caller who names one object twice has made a mistake.
-	undo, err = r.set.Apply(changes)
+	// Those that change nothing are checked, too: they may be in the way of the others.
+	undo, err = r.set.ApplyExamined(x)
 	return real, undo, err
 }
 
-func (r *Reconciler) versions(owner string, changes []object.Change) ([]*version, error) {
-	versions := make([]*version, len(changes))
-	for i, c := range changes {
-		if c.Object == nil {
-			continue
-		}
-		v, err := newVersion(r.registry, c.Object, owner, 0)
-		if err != nil {
-			if errs := r.registry.Check(c.Object); len(errs) > 0 {
-				err = errs
-			}
-			return nil, err
-		}
-		versions[i] = v
+// versionOf is what a change makes an object say; nil: it is deleted.
+func versionOf(x *object.Examined, i int, owner string, revision uint64) *version {
+	if x.Changes[i].Object == nil {
+		return nil
 	}
-	return versions, nil
+	return newVersion(x.Changes[i].Object, x.Facts[i], owner, revision)
 }
 
 // Plan says what applying the changes would do, in that order, as if the data plane refused nothing. Errors as Apply's.
 func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, error) {
-	versions, err := r.versions(owner, changes)
+	x, err := r.registry.Examine(changes)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	real, undo, err := r.prepare(owner, changes, versions)
+	real, undo, err := r.prepare(owner, x)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +103,7 @@ func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, e
 			}
 		}
 		for _, i := range real {
-			g.setWant(changes[i].Key, versions[i], t)
+			g.setWant(changes[i].Key, versionOf(x, i, owner, 0), t)
 		}
 		for wave := g.next(); len(wave) > 0; wave = g.next() {
 			for _, s := range wave {
@@ -130,11 +121,11 @@ func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, e
 // returns at once; AllOrNothing then changes nothing, with ErrDisconnected.
 func (r *Reconciler) Apply(ctx context.Context, owner string, changes []object.Change, mode Mode) (*Outcome, error) {
 	changes = slices.Clone(changes)
-	versions, err := r.versions(owner, changes)
+	x, err := r.registry.Examine(changes)
 	if err != nil {
 		return nil, err
 	}
-	t, undo, revision, err := r.commit(owner, changes, versions, mode)
+	t, undo, revision, err := r.commit(owner, x, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +141,8 @@ func (r *Reconciler) Apply(ctx context.Context, owner string, changes []object.C
 	interrupted := false
 	if t != nil {
 		delete(r.transactions, t)
-		out.Operations, out.Failures = slices.Clone(t.operations), slices.Clone(t.failures)
+		t.end()
+		out.Operations, out.Failures = t.operations, t.failures
 		interrupted = t.interrupted
 	}
 	r.mu.Unlock()
@@ -169,8 +161,9 @@ func (r *Reconciler) Apply(ctx context.Context, owner string, changes []object.C
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range changes {
-		out.Objects = append(out.Objects, r.status(c.Key))
+	out.Objects = make([]Status, len(changes))
+	for i, c := range changes {
+		out.Objects[i] = r.status(c.Key)
 	}
 	return out, err
 }
@@ -186,7 +179,7 @@ func (r *Reconciler) end(revision uint64) error {
 
 // commit checks, keeps, and hands over to the goroutine that talks to the data plane. The transaction is nil if there is
 // nothing to do.
-func (r *Reconciler) commit(owner string, changes []object.Change, versions []*version, mode Mode) (*transaction, []Intent, uint64, error) {
+func (r *Reconciler) commit(owner string, x *object.Examined, mode Mode) (*transaction, []Intent, uint64, error) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 
@@ -195,25 +188,29 @@ func (r *Reconciler) commit(owner string, changes []object.Change, versions []*v
 		r.mu.Unlock()
 		return nil, nil, 0, ErrDisconnected
 	}
-	real, takeBack, err := r.prepare(owner, changes, versions)
+	real, takeBack, err := r.prepare(owner, x)
 	if err != nil || len(real) == 0 {
 		revision := r.revision
 		r.mu.Unlock()
 		return nil, nil, revision, err
 	}
 	revision := r.revision + 1
-	intents, undo := make([]Intent, 0, len(real)), make([]Intent, 0, len(real))
-	for _, i := range real {
-		k := changes[i].Key
-		if versions[i] != nil {
-			versions[i].revision = revision
+	var intents, undo []Intent
+	if r.options.Store != nil {
+		intents = make([]Intent, len(real))
+		for n, i := range real {
+			intents[n] = Intent{x.Changes[i].Key, x.Changes[i].Object, owner, revision}
 		}
-		intents = append(intents, Intent{k, changes[i].Object, owner, revision})
-		before := Intent{Key: k, Owner: owner}
-		if e := r.graph.entries[k]; e != nil && e.want != nil && !e.want.builtin {
-			before.Object, before.Revision = e.want.object, e.want.revision
+	}
+	if mode == AllOrNothing {
+		undo = make([]Intent, len(real))
+		for n, i := range real {
+			k := x.Changes[i].Key
+			undo[n] = Intent{Key: k, Owner: owner}
+			if e := r.graph.entries[k]; e != nil && e.want != nil && !e.want.builtin {
+				undo[n].Object, undo[n].Revision = e.want.object, e.want.revision
+			}
 		}
-		undo = append(undo, before)
 	}
 	r.mu.Unlock()
 
@@ -234,8 +231,9 @@ func (r *Reconciler) commit(owner string, changes []object.Change, versions []*v
 	r.revision = revision
 	t := newTransaction(mode == AllOrNothing)
 	r.transactions[t] = struct{}{}
+	r.graph.reserve(len(real))
 	for _, i := range real {
-		r.graph.setWant(changes[i].Key, versions[i], t)
+		r.graph.setWant(x.Changes[i].Key, versionOf(x, i, owner, revision), t)
 	}
 	if r.link == nil {
 		r.interrupt(t)
@@ -262,19 +260,17 @@ func (r *Reconciler) undo(ctx context.Context, revision uint64, undo []Intent) e
 		}
 		changes, intents = append(changes, object.Change{Key: i.Key, Object: i.Object}), append(intents, i)
 	}
-	takeBack, err := r.set.Apply(changes)
+	x, err := r.registry.Examine(changes)
+	var takeBack func()
+	if err == nil {
+		takeBack, err = r.set.ApplyExamined(x)
+	}
 	r.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("undoing revision %d, after which others made changes: %w", revision, err)
 	}
 	if r.options.Store != nil {
 		err = r.options.Store.End(revision, intents)
-	}
-	versions := make([]*version, len(changes))
-	for i := 0; i < len(changes) && err == nil; i++ {
-		if changes[i].Object != nil {
-			versions[i], err = newVersion(r.registry, changes[i].Object, intents[i].Owner, intents[i].Revision)
-		}
 	}
 
 	r.mu.Lock()
@@ -286,7 +282,7 @@ func (r *Reconciler) undo(ctx context.Context, revision uint64, undo []Intent) e
 	t := newTransaction(false)
 	r.transactions[t] = struct{}{}
 	for i, c := range changes {
-		r.graph.setWant(c.Key, versions[i], t)
+		r.graph.setWant(c.Key, versionOf(x, i, intents[i].Owner, intents[i].Revision), t)
 	}
 	if r.link == nil {
 		r.interrupt(t)

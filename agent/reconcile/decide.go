@@ -8,28 +8,19 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// next empties the queue and returns what can be done now: first deletions, then the rest, each sorted by kind and name. The
-// steps do not need one another. All have to be settled before it is called again.
+// next returns what can be done now: first deletions, what needs much before what needs little; then, of what is to be created
+// or changed, the kind that needs the least, so that what its objects may need without naming it is there before them. All steps
+// have to be settled before it is called again. If it returns nothing, there is nothing to do.
 func (g *graph) next() []*step {
-	g.wave = nil
-	for len(g.queue) > 0 {
-		for len(g.queue) > 0 {
-			e := g.queue[0]
-			g.queue[0] = nil
-			g.queue = g.queue[1:]
-			g.remember(e)
-			e.queued = false
-			if s := g.decide(e); s != nil {
-				e.flying = true
-				g.wave = append(g.wave, s)
-				continue
-			}
-			g.wake(e)
-			g.rest(e)
+	for {
+		g.collect()
+		if len(g.wave) > 0 {
+			break
 		}
-		g.wave = slices.DeleteFunc(g.wave, g.overtaken)
+		if !g.anyQueued() && !g.reconsider() {
+			return nil
+		}
 	}
-	g.queue = nil
 	slices.SortFunc(g.wave, func(a, b *step) int {
 		if (a.put == nil) != (b.put == nil) {
 			if a.put == nil {
@@ -37,9 +28,63 @@ func (g *graph) next() []*step {
 			}
 			return 1
 		}
+		if ranks := g.rank(a.entry) - g.rank(b.entry); ranks != 0 {
+			if a.put == nil {
+				return -ranks
+			}
+			return ranks
+		}
 		return a.Key.Compare(b.Key)
 	})
 	return g.wave
+}
+
+func (g *graph) anyQueued() bool {
+	return slices.ContainsFunc(g.queues, func(q []*entry) bool { return len(q) > 0 })
+}
+
+// collect decides about what is queued, and leaves what can be done in the wave. What has to come after what is in the wave
+// stays in the queue.
+func (g *graph) collect() {
+	g.wave = nil
+	// The rank of what is put.
+	lowest := len(g.queues)
+	later := make([][]*entry, len(g.queues))
+	for more := true; more; {
+		more = false
+		for rank := range g.queues {
+			queue := g.queues[rank]
+			g.queues[rank] = nil
+			for _, e := range queue {
+				if rank > lowest && e.have == nil && e.want != nil && e.kind.Plane == dataplane {
+					later[rank] = append(later[rank], e)
+					continue
+				}
+				more = true
+				g.remember(e)
+				e.queued = false
+				s := g.decide(e)
+				switch {
+				case s == nil:
+					g.wake(e)
+					g.rest(e)
+				case s.put != nil && rank > lowest:
+					e.queued = true
+					later[rank] = append(later[rank], e)
+				default:
+					e.flying = true
+					g.wave = append(g.wave, s)
+					if s.put != nil {
+						lowest = min(lowest, rank)
+					}
+				}
+			}
+		}
+		g.wave = slices.DeleteFunc(g.wave, g.overtaken)
+	}
+	for rank, entries := range later {
+		g.queues[rank] = append(entries, g.queues[rank]...)
+	}
 }
 
 // overtaken: something that the step needs was decided about later, and is not to be relied on. Then it is decided about again.
@@ -90,19 +135,24 @@ func (g *graph) decide(e *entry) *step {
 	if len(e.users) > 0 {
 		return g.warn(e)
 	}
-	op := operation{Action: Delete, Key: e.key, Reason: e.why, Fields: e.fields, Replacing: e.want != nil}
-	if e.want == nil {
-		op.Reason = "no longer wanted"
+	op := operation{Action: Delete, Key: e.key, Reason: "no longer wanted"}
+	if r := e.rebuild; r != nil {
+		op.Reason, op.Fields, op.Replacing = r.why, r.fields, true
+	}
+	// What failed before is Failed until it succeeds.
+	switch {
+	case e.failures > 0:
+	case e.want == nil:
 		g.mark(e, Deleting, "")
-	} else {
-		g.mark(e, Pending, "is being replaced: "+e.why)
+	default:
+		g.mark(e, Pending, "is being replaced: "+op.Reason)
 	}
 	return &step{entry: e, operation: op}
 }
 
 // decideLocally: only the agent understands the kind, and to want an object is to have it.
 func (g *graph) decideLocally(e *entry) *step {
-	e.rebuild = false
+	e.rebuild = nil
 	if e.want == nil && len(e.users) > 0 {
 		return g.warn(e)
 	}
@@ -133,7 +183,7 @@ func (g *graph) arrived(e *entry) *step {
 
 // undermine: what uses something that has to go, and will use it again, has to go with it.
 func (g *graph) undermine(e *entry) {
-	if e.have == nil || e.want == nil || e.rebuild {
+	if e.have == nil || e.want == nil || e.rebuild != nil {
 		return
 	}
 	for _, k := range e.want.refs {
@@ -141,10 +191,9 @@ func (g *graph) undermine(e *entry) {
 		if t == nil || !t.doomed() || !slices.Contains(e.have.refs, k) {
 			continue
 		}
-		e.rebuild, e.fields = true, nil
-		e.why = k.String() + " is replaced"
+		e.rebuild = &rebuild{why: k.String() + " is replaced"}
 		if t.want == nil {
-			e.why = k.String() + " is deleted"
+			e.rebuild.why = k.String() + " is deleted"
 		}
 		return
 	}
@@ -175,10 +224,9 @@ func (g *graph) held(e *entry) bool {
 		if h == nil || h.inStep() && !h.busy() {
 			continue // not ours to judge: the data plane will say
 		}
-		for next := h; next != nil && next.claiming; next = g.entries[next.waiting] {
-			if g.entries[next.waiting] == e && e.have != nil {
-				e.rebuild, e.why = true, k.String()+" and it exchange "+c.String()
-				e.fields = g.differences(e)
+		for next := h; next != nil && next.claiming; next = g.entries[next.waits.on] {
+			if g.entries[next.waits.on] == e && e.have != nil {
+				e.rebuild = &rebuild{k.String() + " and it exchange " + c.String(), g.differences(e)}
 				return false
 			}
 		}
@@ -202,7 +250,9 @@ func (g *graph) put(e *entry) *step {
 	} else if e.replacing {
 		op.Reason = "replaced"
 	}
-	g.mark(e, Pending, "is being applied")
+	if e.failures == 0 {
+		g.mark(e, Pending, "is being applied")
+	}
 	return &step{entry: e, put: e.want, operation: op}
 }
 

@@ -2,7 +2,7 @@ package reconcile
 
 import (
 	"bytes"
-	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,14 +15,18 @@ type graph struct {
 	registry *object.Registry
 	now      func() time.Time
 	entries  map[object.Key]*entry
-	// Entries to decide about.
-	queue []*entry
+	// Entries to decide about, by the rank of their kinds.
+	queues [][]*entry
 	// Who waits for an object to become ready, or to give up what it has.
-	waiters map[object.Key]map[*entry]struct{}
+	waiters map[object.Key]*waiters
 	// What the data plane's objects have for themselves.
 	holdings *object.Holdings
 	// What was started and is not settled.
 	wave []*step
+	// What the data plane refused because of something else; see retry.go.
+	refused   []*refusal
+	succeeded uint64
+	failures  []failure
 	// Told whenever the status of an entry changed.
 	changed func(*entry)
 	// While simulating: how to take everything back.
@@ -53,31 +57,42 @@ type entry struct {
 	have *version     // nil: the data plane does not have it
 	// Entries that, as the data plane has them, name this one.
 	users map[*entry]struct{}
+	// Must be deleted before it can be as wanted; nil: it need not.
+	rebuild *rebuild
+	// Whom it waits for, and its neighbors among those who wait for the same.
+	waits         *waiters
+	before, after *entry
+	// It was refused because of something else, and is tried again once something else was done.
+	refusal *refusal
 
+	cause   *transaction
+	message string
+	// Nanoseconds since the epoch of Unix: of the latest change of state; and when it is tried again.
+	since, retryAt int64
+	epoch          uint64
+	state          State
+	// Times that it failed in a row.
+	failures int32
 	// In the queue; started; decide again when settled.
 	queued, flying, again bool
-	// Must be deleted before it can be as wanted, and why.
-	rebuild bool
-	why     string
-	fields  []object.FieldChange
 	// Its users know that it has to go.
 	warned bool
 	// Was just deleted to be created again.
 	replacing bool
-	// Whom it waits for, and whether that is for a claim.
-	waiting  object.Key
-	waits    bool
+	// What it waits for is a claim.
 	claiming bool
-	// Times that it failed in a row.
-	failures int
-	// When it is tried again.
-	retryAt time.Time
+}
 
-	cause   *transaction
-	state   State
-	message string
-	since   time.Time
-	epoch   uint64
+type rebuild struct {
+	why    string
+	fields []object.FieldChange
+}
+
+// waiters wait for one object, in the order in which they began to. What is done must not depend on the order of a map, or a plan
+// would not tell the truth.
+type waiters struct {
+	on          object.Key
+	first, last *entry
 }
 
 // step is an operation on an entry.
@@ -92,33 +107,44 @@ type operation = Operation
 
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
 	return &graph{
-		registry: r, now: now, changed: changed, entries: map[object.Key]*entry{}, waiters: map[object.Key]map[*entry]struct{}{},
-		holdings: object.NewHoldings(),
+		registry: r, now: now, changed: changed, entries: map[object.Key]*entry{}, waiters: map[object.Key]*waiters{},
+		queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(),
 	}
+}
+
+// rank orders entries by kind; those that are of no kind of ours come last.
+func (g *graph) rank(e *entry) int {
+	if e.kind == nil {
+		return len(g.queues) - 1
+	}
+	return e.kind.Rank
 }
 
 // doomed says whether the data plane's object has to go.
-func (e *entry) doomed() bool { return e.have != nil && (e.want == nil || e.rebuild) }
+func (e *entry) doomed() bool { return e.have != nil && (e.want == nil || e.rebuild != nil) }
 
 func (e *entry) busy() bool { return e.queued || e.flying }
 
+// open: something is still to be done for its transaction.
+func (e *entry) open() bool { return e.busy() || e.refusal != nil }
+
 func (e *entry) inStep() bool {
-	return e.have != nil && e.want != nil && !e.rebuild && bytes.Equal(e.have.spec, e.want.spec)
+	return e.have != nil && e.want != nil && e.rebuild == nil && bytes.Equal(e.have.spec, e.want.spec)
 }
 
-// version prepares what an object says. It needs no lock.
-func newVersion(r *object.Registry, o *object.Object, owner string, revision uint64) (*version, error) {
-	spec, err := object.Pack(o.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Key(), err)
+func newVersion(o *object.Object, f object.Facts, owner string, revision uint64) *version {
+	return &version{object: o, spec: f.Spec, refs: f.Needs, claims: f.Claims, owner: owner, revision: revision}
+}
+
+// reserve makes room for so many more entries, instead of doubling it again and again.
+func (g *graph) reserve(more int) {
+	if more <= len(g.entries) || more < 1000 {
+		return
 	}
-	v := &version{object: o, spec: spec, owner: owner, revision: revision, claims: r.Claims(o)}
-	for _, ref := range r.References(o) {
-		if !ref.Builtin && !slices.Contains(v.refs, ref.To) {
-			v.refs = append(v.refs, ref.To)
-		}
-	}
-	return v, nil
+	larger := make(map[object.Key]*entry, len(g.entries)+more)
+	maps.Copy(larger, g.entries)
+	g.entries = larger
+	g.holdings.Reserve(more)
 }
 
 // remember takes note of an entry before it is changed, so that a simulation can be taken back.
@@ -130,22 +156,24 @@ func (g *graph) remember(e *entry) {
 	}
 }
 
-func (g *graph) note(undo func()) {
-	if g.simulating {
-		g.journal = append(g.journal, undo)
-	}
-}
+// note takes note of how to undo something while simulating. Callers ask for that first: a closure costs memory.
+func (g *graph) note(undo func()) { g.journal = append(g.journal, undo) }
 
 // simulate runs f, and then makes everything be as it was before.
 func (g *graph) simulate(f func()) {
-	queue, wave, generation := slices.Clone(g.queue), g.wave, g.generation
+	queues, refused := slices.Clone(g.queues), slices.Clone(g.refused)
+	for i, q := range queues {
+		queues[i] = slices.Clone(q)
+	}
+	wave, generation, succeeded := g.wave, g.generation, g.succeeded
 	g.simulating = true
 	g.epoch++
 	f()
 	for i := len(g.journal) - 1; i >= 0; i-- {
 		g.journal[i]()
 	}
-	g.journal, g.simulating, g.queue, g.wave, g.generation = nil, false, queue, wave, generation
+	g.journal, g.simulating, g.queues, g.refused = nil, false, queues, refused
+	g.wave, g.generation, g.succeeded = wave, generation, succeeded
 }
 
 func (g *graph) ensure(k object.Key) *entry {
@@ -154,7 +182,9 @@ func (g *graph) ensure(k object.Key) *entry {
 		e = &entry{key: k, kind: g.registry.Kind(k.Kind), state: Gone, epoch: g.epoch}
 		g.entries[k] = e
 		g.generation++
-		g.note(func() { delete(g.entries, k) })
+		if g.simulating {
+			g.note(func() { delete(g.entries, k) })
+		}
 	}
 	return e
 }
@@ -163,7 +193,9 @@ func (g *graph) forget(e *entry) {
 	if g.entries[e.key] == e && len(e.users) == 0 {
 		delete(g.entries, e.key)
 		g.generation++
-		g.note(func() { g.entries[e.key] = e })
+		if g.simulating {
+			g.note(func() { g.entries[e.key] = e })
+		}
 	}
 }
 
@@ -173,7 +205,7 @@ func (g *graph) mark(e *entry, s State, message string) {
 	}
 	e.state, e.message = s, message
 	if !g.simulating {
-		e.since = g.now()
+		e.since = g.now().UnixNano()
 		g.changed(e)
 	}
 }
@@ -182,7 +214,7 @@ func (g *graph) mark(e *entry, s State, message string) {
 func (g *graph) enqueue(e *entry, cause *transaction) {
 	g.remember(e)
 	if cause != nil && cause != e.cause {
-		if e.busy() && !g.simulating {
+		if e.open() && !g.simulating {
 			e.cause.leave()
 			cause.enter()
 		}
@@ -195,36 +227,45 @@ func (g *graph) enqueue(e *entry, cause *transaction) {
 	if e.queued {
 		return
 	}
-	e.queued = true
-	g.queue = append(g.queue, e)
-	if !g.simulating {
+	wasOpen := e.refusal != nil
+	e.queued, e.refusal = true, nil
+	rank := g.rank(e)
+	g.queues[rank] = append(g.queues[rank], e)
+	if !g.simulating && !wasOpen {
 		e.cause.enter()
 	}
 }
 
 // rest is the end of being busy.
 func (g *graph) rest(e *entry) {
-	if !g.simulating && !e.busy() {
+	if !g.simulating && !e.open() {
 		e.cause.leave()
 	}
 }
 
 // wake has those who wait for the entry decided about again.
 func (g *graph) wake(e *entry) {
-	waiters := g.waiters[e.key]
-	if len(waiters) == 0 {
+	all := g.waiters[e.key]
+	if all == nil {
 		return
 	}
 	delete(g.waiters, e.key)
-	g.note(func() { g.waiters[e.key] = waiters })
-	for _, w := range sorted(waiters) {
+	if g.simulating {
+		before := *all
+		g.note(func() { *all = before; g.waiters[e.key] = all })
+	}
+	w := all.first
+	all.first, all.last = nil, nil
+	for w != nil {
+		next := w.after
 		g.remember(w)
-		w.waits, w.claiming = false, false
+		w.waits, w.before, w.after, w.claiming = nil, nil, nil, false
 		g.enqueue(w, e.cause)
+		w = next
 	}
 }
 
-// sorted: what is done must not depend on the order of a map, or a plan would not tell the truth.
+// sorted: as with waiters.
 func sorted(set map[*entry]struct{}) []*entry {
 	all := make([]*entry, 0, len(set))
 	for e := range set {
@@ -236,31 +277,56 @@ func sorted(set map[*entry]struct{}) []*entry {
 
 func (g *graph) wait(e *entry, on object.Key, claiming bool, message string) {
 	g.unwait(e)
-	e.waiting, e.waits, e.claiming, e.failures = on, true, claiming, 0
-	waiters := g.waiters[on]
-	if waiters == nil {
-		waiters = map[*entry]struct{}{}
-		g.waiters[on] = waiters
-		g.note(func() { delete(g.waiters, on) })
+	all := g.waiters[on]
+	if all == nil {
+		all = &waiters{on: on}
+		g.waiters[on] = all
+		if g.simulating {
+			g.note(func() { delete(g.waiters, on) })
+		}
+	} else if g.simulating {
+		before := *all
+		g.note(func() { *all = before })
 	}
-	waiters[e] = struct{}{}
-	g.note(func() { delete(waiters, e) })
+	e.waits, e.before, e.claiming, e.failures = all, all.last, claiming, 0
+	if all.last == nil {
+		all.first = e
+	} else {
+		g.remember(all.last)
+		all.last.after = e
+	}
+	all.last = e
 	g.mark(e, Pending, message)
 }
 
 func (g *graph) unwait(e *entry) {
-	if !e.waits {
+	all := e.waits
+	if all == nil {
 		return
 	}
-	on := e.waiting
-	waiters := g.waiters[on]
-	delete(waiters, e)
-	g.note(func() { waiters[e] = struct{}{} })
-	if len(waiters) == 0 {
-		delete(g.waiters, on)
-		g.note(func() { g.waiters[on] = waiters })
+	if g.simulating {
+		before := *all
+		g.note(func() { *all = before })
 	}
-	e.waits, e.claiming = false, false
+	if e.before == nil {
+		all.first = e.after
+	} else {
+		g.remember(e.before)
+		e.before.after = e.after
+	}
+	if e.after == nil {
+		all.last = e.before
+	} else {
+		g.remember(e.after)
+		e.after.before = e.before
+	}
+	if all.first == nil {
+		delete(g.waiters, all.on)
+		if g.simulating {
+			g.note(func() { g.waiters[all.on] = all })
+		}
+	}
+	e.waits, e.before, e.after, e.claiming = nil, nil, nil, false
 }
 
 // setWant changes what is wanted. nil: nobody wants the object any more.
@@ -294,17 +360,17 @@ func (g *graph) builtin(k object.Key) *version {
 
 // compare finds out whether what the data plane has can become what is wanted in place.
 func (g *graph) compare(e *entry) {
-	e.rebuild, e.why, e.fields = false, "", nil
+	e.rebuild = nil
 	if e.have == nil || e.want == nil || bytes.Equal(e.have.spec, e.want.spec) {
 		return
 	}
 	if e.have.object == nil {
-		e.rebuild, e.why = true, "what the data plane has cannot be read"
+		e.rebuild = &rebuild{why: "what the data plane has cannot be read"}
 		return
 	}
 	fields := e.kind.Diff(e.have.object.Spec, e.want.object.Spec)
 	if len(fields) > 0 && fields[0].Immutable {
-		e.rebuild, e.why, e.fields = true, fields[0].Field+" cannot change in place", fields
+		e.rebuild = &rebuild{fields[0].Field + " cannot change in place", fields}
 	}
 }
 
@@ -315,7 +381,9 @@ func (g *graph) setHave(e *entry, v *version) {
 		for _, k := range old.refs {
 			t := g.ensure(k)
 			delete(t.users, e)
-			g.note(func() { t.users[e] = struct{}{} })
+			if g.simulating {
+				g.note(func() { t.users[e] = struct{}{} })
+			}
 			if len(t.users) == 0 && t.doomed() {
 				g.enqueue(t, e.cause)
 			}
@@ -325,7 +393,9 @@ func (g *graph) setHave(e *entry, v *version) {
 		}
 		for _, c := range old.claims {
 			g.holdings.Release(e.key, c)
-			g.note(func() { g.holdings.Take(e.key, c) })
+			if g.simulating {
+				g.note(func() { g.holdings.Take(e.key, c) })
+			}
 		}
 	}
 	e.have, e.warned = v, false
@@ -340,13 +410,17 @@ func (g *graph) setHave(e *entry, v *version) {
 		}
 		users := t.users
 		users[e] = struct{}{}
-		g.note(func() { delete(users, e) })
+		if g.simulating {
+			g.note(func() { delete(users, e) })
+		}
 	}
 	for _, c := range v.claims {
 		if _, taken := g.holdings.Holder(e.key, c); taken {
 			continue // two objects in a data plane that we did not fill; each is dealt with by itself
 		}
 		g.holdings.Take(e.key, c)
-		g.note(func() { g.holdings.Release(e.key, c) })
+		if g.simulating {
+			g.note(func() { g.holdings.Release(e.key, c) })
+		}
 	}
 }

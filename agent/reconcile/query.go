@@ -3,6 +3,7 @@ package reconcile
 
 import (
 	"slices"
+	"time"
 
 	"sluice.dev/sluice/agent/object"
 )
@@ -23,7 +24,10 @@ func (r *Reconciler) status(k object.Key) Status {
 }
 
 func statusOf(e *entry) Status {
-	s := Status{Key: e.key, State: e.state, Message: e.message, Since: e.since}
+	s := Status{Key: e.key, State: e.state, Message: e.message}
+	if e.since != 0 {
+		s.Since = time.Unix(0, e.since)
+	}
 	if e.want != nil && !e.want.builtin {
 		s.Object, s.Owner, s.Revision = e.want.object, e.want.owner, e.want.revision
 	}

@@ -94,23 +94,23 @@ func New(registry *object.Registry, options Options) *Reconciler {
 // Load wants what was wanted when the program ended. Call it once, before anything else. Errors mean that what was kept is not
 // acceptable (any more); then nothing is wanted.
 func (r *Reconciler) Load(intents []Intent) error {
-	changes := make([]object.Change, 0, len(intents))
-	versions := make([]*version, 0, len(intents))
-	for _, i := range intents {
-		v, err := newVersion(r.registry, i.Object, i.Owner, i.Revision)
-		if err != nil {
-			return err
-		}
-		changes, versions = append(changes, object.Put(i.Object)), append(versions, v)
+	changes := make([]object.Change, len(intents))
+	for i, intent := range intents {
+		changes[i] = object.Put(intent.Object)
 	}
+	x, err := r.registry.Examine(changes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := r.set.Apply(changes); err != nil {
+	if err == nil {
+		_, err = r.set.ApplyExamined(x)
+	}
+	if err != nil {
 		return fmt.Errorf("what was kept is not acceptable: %w", err)
 	}
-	for i, v := range versions {
-		r.revision = max(r.revision, v.revision)
-		r.graph.setWant(changes[i].Key, v, nil)
+	r.graph.reserve(len(intents))
+	for i, intent := range intents {
+		r.revision = max(r.revision, intent.Revision)
+		r.graph.setWant(changes[i].Key, newVersion(intent.Object, x.Facts[i], intent.Owner, intent.Revision), nil)
 	}
 	r.wakeUp()
 	return nil

@@ -135,7 +135,7 @@ func (s *scene) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.graph.entries {
-		if e.busy() || e.failures > 0 {
+		if e.open() || e.failures > 0 {
 			return false
 		}
 	}

@@ -147,10 +147,10 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 	if r.link != l {
 		return nil
 	}
-	r.graph.observe(listed)
+	different := r.graph.observe(listed)
 	r.retries = nil
 	r.inSync = true
-	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", len(r.graph.queue))
+	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", different)
 	return nil
 }
 
@@ -167,6 +167,7 @@ func (r *Reconciler) work(ctx context.Context, l *link) (bool, error) {
 		}
 	}
 	wave := r.graph.next()
+	r.takeFailures()
 	r.mu.Unlock()
 
 	for done := 0; done < len(wave); {
@@ -221,19 +222,26 @@ func (r *Reconciler) send(ctx context.Context, l *link, batch []*step) error {
 	defer r.mu.Unlock()
 	for i, s := range batch {
 		s.entry.cause.executed(s.operation)
-		if r.graph.settle(s, results[i]) {
-			r.retries.add(s.entry, time.Now().Add(r.backoff(s.entry.failures-1)))
-		}
-		if results[i].Code != 0 {
-			r.options.Log.Warn("the data plane refused an object", "action", s.Action.String(), "object", s.Key.String(),
-				"code", results[i].Code, "message", results[i].Message)
-		}
+		r.graph.settle(s, results[i])
 	}
+	r.takeFailures()
 	return nil
 }
 
+// takeFailures has what failed tried again after a while, unless it is decided about before. r.mu is held.
+func (r *Reconciler) takeFailures() {
+	for _, f := range r.graph.failures {
+		if !f.entry.busy() {
+			r.retries.add(f.entry, time.Now().Add(r.backoff(f.entry.failures-1)))
+		}
+		r.options.Log.Warn("the data plane refused an object", "action", f.action.String(), "object", f.entry.key.String(),
+			"code", f.result.Code, "message", f.result.Message)
+	}
+	r.graph.failures = nil
+}
+
 // backoff doubles with each failure; some chance keeps many that failed together from coming back together.
-func (r *Reconciler) backoff(failures int) time.Duration {
+func (r *Reconciler) backoff(failures int32) time.Duration {
 	d := r.options.MaxBackoff
 	if failures < 20 {
 		d = min(d, r.options.MinBackoff<<max(failures, 0))
@@ -260,7 +268,7 @@ func (r *retries) Pop() any {
 }
 
 func (r *retries) add(e *entry, at time.Time) {
-	e.retryAt = at
+	e.retryAt = at.UnixNano()
 	heap.Push(r, retry{at, e})
 }
 
@@ -275,7 +283,7 @@ func (r *retries) due(now time.Time) []*entry {
 	var due []*entry
 	for len(*r) > 0 && !(*r)[0].at.After(now) {
 		// One that failed again since has a later turn.
-		if next := heap.Pop(r).(retry); next.entry.retryAt.Equal(next.at) {
+		if next := heap.Pop(r).(retry); next.entry.retryAt == next.at.UnixNano() {
 			due = append(due, next.entry)
 		}
 	}

@@ -3,18 +3,19 @@ package reconcile
 
 import (
 	"bytes"
-	"fmt"
 
 	"sluice.dev/sluice/agent/object"
 )
 
-// settle tells how a step went. It returns true if it has to be tried again after a while.
-func (g *graph) settle(s *step, r Result) (retry bool) {
+// settle tells how a step went.
+func (g *graph) settle(s *step, r Result) {
 	e := s.entry
 	g.remember(e)
 	s.settled = true
 	e.flying = false
-	if r.Code == 0 {
+	switch {
+	case r.Code == 0:
+		g.succeeded++
 		e.failures = 0
 		e.replacing = s.put == nil && e.want != nil
 		g.setHave(e, s.put)
@@ -27,24 +28,14 @@ func (g *graph) settle(s *step, r Result) (retry bool) {
 		} else {
 			e.again = true
 		}
-	} else {
-		e.failures++
-		retry = !e.again
-		message := r.Message
-		if message == "" {
-			message = fmt.Sprintf("the data plane refused it with error %d", r.Code)
-		}
-		if e.want == nil {
-			g.mark(e, Deleting, message)
-		} else {
-			g.mark(e, Failed, message)
-		}
-		if !g.simulating {
-			e.cause.failed(e.key, message)
-		}
+	case !passing(r.Code):
+		g.fail(e, s.Action, r)
+	case !e.again:
+		g.refuse(e, s.Action, r)
+		g.wake(e)
+		return
 	}
 	g.settled(e)
-	return retry
 }
 
 // lost: nobody knows whether a step was done. The entry is decided about again after everything was listed.
@@ -70,8 +61,8 @@ func (g *graph) settled(e *entry) {
 	g.rest(e)
 }
 
-// observe takes note of everything that the data plane has.
-func (g *graph) observe(listed map[object.Key][]byte) {
+// observe takes note of everything that the data plane has. It returns in how many objects that differs from what is wanted.
+func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 	var gone []*entry
 	for _, e := range g.entries {
 		if _, there := listed[e.key]; !there && e.have != nil && (e.kind == nil || e.kind.Plane == dataplane) {
@@ -81,6 +72,7 @@ func (g *graph) observe(listed map[object.Key][]byte) {
 	for _, e := range gone {
 		g.setHave(e, nil)
 	}
+	g.reserve(len(listed))
 	for k, spec := range listed {
 		e := g.entries[k]
 		builtin := false
@@ -109,10 +101,14 @@ func (g *graph) observe(listed map[object.Key][]byte) {
 	for _, e := range all {
 		e.failures, e.warned, e.replacing = 0, false, false
 		g.compare(e)
+		if !e.inStep() && !(e.have == nil && e.want == nil) && (e.kind == nil || e.kind.Plane == dataplane) {
+			different++
+		}
 		if !e.inStep() || e.state != Applied {
 			g.enqueue(e, nil)
 		}
 	}
+	return different
 }
 
 func (g *graph) unpack(k object.Key, spec []byte) *version {
@@ -120,10 +116,10 @@ func (g *graph) unpack(k object.Key, spec []byte) *version {
 	if err != nil {
 		return &version{spec: spec}
 	}
-	v, err := newVersion(g.registry, o, "", 0)
+	f, err := g.registry.FactsOf(o)
 	if err != nil {
 		return &version{spec: spec}
 	}
-	v.spec = spec
-	return v
+	f.Spec = spec
+	return newVersion(o, f, "", 0)
 }

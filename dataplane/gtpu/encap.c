@@ -9,6 +9,7 @@
 #include <rte_memcpy.h>
 #include <rte_prefetch.h>
 
+#include "core/burst.h"
 #include "core/drop.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
@@ -200,9 +201,7 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 static uint16_t
 gtpu_encap(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		gtpu_encap_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, gtpu_encap_burst);
 }
 
 // RFC 8200 section 8.1: over IPv6 UDP has a checksum. The tunnel has the sum of the template's part of it.
@@ -287,9 +286,7 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 static uint16_t
 gtpu_encap6(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		gtpu_encap6_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, gtpu_encap6_burst);
 }
 
 static void

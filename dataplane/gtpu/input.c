@@ -8,6 +8,7 @@
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
+#include "core/burst.h"
 #include "core/drop.h"
 #include "core/punt.h"
 #include "gtpu/reflect.h"
@@ -300,9 +301,7 @@ gtpu_input_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 static uint16_t
 gtpu_input(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		gtpu_input_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, gtpu_input_burst);
 }
 
 static void

@@ -1,5 +1,6 @@
 // PPPoE session packets (RFC 2516 section 6): whose they are, and what is in them. A padded frame is cut to the length that
 // PPPoE says; a bare one (there are tags, so it need not be 60 bytes) is as good.
+#include "core/burst.h"
 #include "pppoe/pppoe.h"
 
 #include <errno.h>
@@ -150,9 +151,7 @@ pppoe_session_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 static uint16_t
 pppoe_session(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		pppoe_session_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, pppoe_session_burst);
 }
 
 static void

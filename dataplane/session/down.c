@@ -4,6 +4,7 @@
 #include <rte_prefetch.h>
 #include <rte_memcpy.h>
 
+#include "core/burst.h"
 #include "ip/fragment.h"
 #include "ip/header.h"
 #include "ip/hop.h"
@@ -63,9 +64,7 @@ session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 static uint16_t
 session_down(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		session_down_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, session_down_burst);
 }
 
 static void
@@ -174,9 +173,7 @@ session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 static uint16_t
 session_out(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		session_out_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, session_out_burst);
 }
 
 static void

@@ -1,4 +1,5 @@
 // MSS clamping: the option in SYN segments, and the node that finds them.
+#include "core/burst.h"
 #include "session/mss.h"
 
 #include <stdio.h>
@@ -146,9 +147,7 @@ mss_clamp_burst(struct rte_graph *graph, struct rte_node *node, void **packets, 
 static uint16_t
 mss_clamp_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		mss_clamp_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, mss_clamp_burst);
 }
 
 static void

@@ -7,6 +7,7 @@
 
 #include <rte_prefetch.h>
 
+#include "core/burst.h"
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "session/record.h"
@@ -99,9 +100,7 @@ session_up4_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 static uint16_t
 session_up4(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		session_up4_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, session_up4_burst);
 }
 
 // Between hosts of a link (RFC 4861, RFC 8415): neither source nor destination says who the subscriber is.
@@ -176,9 +175,7 @@ session_up6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 static uint16_t
 session_up6(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		session_up6_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST));
-	return count;
+	return by_burst(graph, node, packets, count, session_up6_burst);
 }
 
 static void

@@ -1,0 +1,94 @@
+// What the data plane refused.
+package reconcile
+
+import "fmt"
+
+// Linux's numbers, which the contract uses (api/dataplane.proto).
+const (
+	enoent = 2
+	ebusy  = 16
+	eexist = 17
+)
+
+// passing says whether a refusal may pass when something else is done: what it needs is not there yet, something still uses
+// it, or another has what it takes. References tell most of that before; but a route finds its interface by an address.
+func passing(code int32) bool { return code == enoent || code == ebusy || code == eexist }
+
+// refusal is a step that is done again as soon as any other succeeded.
+type refusal struct {
+	entry  *entry
+	action Action
+	result Result
+	// How many steps had succeeded by then.
+	succeeded uint64
+}
+
+// failure is something that the data plane refused for good, or for now.
+type failure struct {
+	entry  *entry
+	action Action
+	result Result
+}
+
+func (g *graph) refuse(e *entry, action Action, result Result) {
+	e.refusal = &refusal{e, action, result, g.succeeded}
+	g.refused = append(g.refused, e.refusal)
+	switch {
+	case e.failures > 0:
+	case e.want == nil:
+		g.mark(e, Deleting, "is tried again: "+messageOf(result))
+	default:
+		g.mark(e, Pending, "is tried again: "+messageOf(result))
+	}
+}
+
+// reconsider is called when nothing else can be done. What was refused before something else succeeded is decided about again; if
+// nothing was, it failed. It returns false if there is nothing.
+func (g *graph) reconsider() bool {
+	refused := g.refused
+	g.refused = nil
+	progress := false
+	for _, r := range refused {
+		switch {
+		case r.entry.refusal != r: // decided about since
+		case g.simulating || r.succeeded != g.succeeded:
+			progress = true
+			g.enqueue(r.entry, nil)
+		default:
+			g.refused = append(g.refused, r)
+		}
+	}
+	if progress {
+		return true
+	}
+	refused, g.refused = g.refused, nil
+	for _, r := range refused {
+		r.entry.refusal = nil
+		g.fail(r.entry, r.action, r.result)
+		g.wake(r.entry)
+		g.rest(r.entry)
+	}
+	return len(refused) > 0
+}
+
+// fail: there is nothing better to do than to wait and try again.
+func (g *graph) fail(e *entry, action Action, result Result) {
+	e.failures++
+	message := messageOf(result)
+	if e.want == nil {
+		g.mark(e, Deleting, message)
+	} else {
+		g.mark(e, Failed, message)
+	}
+	if !g.simulating {
+		e.cause.failed(e.key, message)
+		g.failures = append(g.failures, failure{e, action, result})
+	}
+}
+
+func messageOf(r Result) string {
+	if r.Message == "" {
+		return fmt.Sprintf("the data plane refused it with error %d", r.Code)
+	}
+	return r.Message
+}
