@@ -173,7 +173,7 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 		{"what is needed is created first", nil, puts(s2, s1, p, a),
 			[]string{"create Acl/a", "create Port/p", "create Session/s1", "create Session/s2"}},
 		{"what needs others is deleted first", puts(a, p, s1), removes(a, p, s1),
-			[]string{"delete Session/s1", "delete Acl/a", "delete Port/p"}},
+			[]string{"delete Session/s1", "delete Port/p", "delete Acl/a"}},
 		{"what waits for something that is not there is not done", nil, puts(s1, p), []string{"create Port/p"}},
 		{"what waited is done as soon as it can be", puts(s1, p), puts(a), []string{"create Acl/a", "create Session/s1"}},
 		{"a change that can be made in place is an update", puts(p, a, b, s1), puts(session("s1", "p", 1, "b")), []string{"update Session/s1"}},

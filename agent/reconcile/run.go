@@ -47,7 +47,7 @@ func (r *Reconciler) detach(l *link) {
 
 // Run talks to the data plane until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) {
-	failures := 0
+	failures := int32(0)
 	var notBefore time.Time
 	for ctx.Err() == nil {
 		l, inSync := r.connection()

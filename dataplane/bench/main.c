@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
-
 #include "bench.h"
 #include "core/loop.h"
 #include "core/start.h"
@@ -39,8 +37,8 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, unsigned wo
 		"%s\n  {\"scenario\": \"%s\", \"packet_bytes\": %u, \"flows\": %u, \"workers\": %u,\n"
 		"   \"cycles_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"bare_loop\": %.1f,\n"
 		"   \"sent\": %lu, \"arrived\": %lu,\n   \"nodes\": {",
-		a->first ? "" : ",", s->name, size, s->flows, workers, m->cycles[0], m->cycles[REPEATS / 2], m->cycles[REPEATS - 1],
-		m->bare, m->sent, m->arrived);
+		a->first ? "" : ",", s->name, size, s->flows, workers, m->cycles[0], m->cycles[REPEATS / 2],
+		m->cycles[REPEATS - 1], m->bare, m->sent, m->arrived);
 	for (uint16_t n = 0; node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05) {
 			fprintf(a->json, "%s\"%s\": %.1f", first ? "" : ", ", node_by_id(n)->name, m->nodes[n]);
@@ -156,7 +154,8 @@ main(int count, char **arguments)
 	o.cores = cores;
 	if (core_start(&o))
 		return 1;
-	printf("%-18s %6s %8s %7s %8s %8s %8s %8s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max", "bare");
+	printf("%-18s %6s %8s %7s %8s %8s %8s %8s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max",
+		"bare");
 	if (a.json)
 		fprintf(a.json, "[");
 	for (unsigned i = 0; i < scenario_count; i++)
@@ -166,6 +165,6 @@ main(int count, char **arguments)
 		fprintf(a.json, "\n]\n");
 		fclose(a.json);
 	}
-	rte_eal_cleanup();
+	core_stop();
 	return failed ? 1 : 0;
 }

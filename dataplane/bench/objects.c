@@ -49,7 +49,8 @@ bench_clear(void)
 
 		count--;
 		if (object_delete(all[count].kind, all[count].name, &f))
-			fprintf(stderr, "bench: %s %s cannot be deleted: %s\n", all[count].kind, all[count].name, f.text);
+			fprintf(stderr, "bench: %s %s cannot be deleted: %s\n", all[count].kind, all[count].name,
+				f.text);
 		free(all[count].kind);
 		free(all[count].name);
 		if (count % 1024 == 0)

@@ -151,8 +151,12 @@ udp(uint8_t *at, uint16_t from, uint16_t to, uint16_t length)
 static unsigned
 ip4_udp(uint8_t *at, uint32_t from, uint32_t to, uint16_t from_port, uint16_t to_port, uint16_t length)
 {
-	struct rte_ipv4_hdr ip = {.version_ihl = 0x45, .total_length = htons(length), .time_to_live = 64, .next_proto_id = 17,
-		.src_addr = htonl(from), .dst_addr = htonl(to)};
+	struct rte_ipv4_hdr ip = {.version_ihl = 0x45,
+		.total_length = htons(length),
+		.time_to_live = 64,
+		.next_proto_id = 17,
+		.src_addr = htonl(from),
+		.dst_addr = htonl(to)};
 
 	ip.hdr_checksum = rte_ipv4_cksum(&ip);
 	memcpy(at, &ip, sizeof(ip));
@@ -290,7 +294,8 @@ session(uint32_t flow, unsigned with)
 	inet_ntop(AF_INET, &ip, address, sizeof(address));
 	strcat(address, "/32");
 	subscriber_mac(flow, mac);
-	snprintf(mac_text, sizeof(mac_text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+	snprintf(mac_text, sizeof(mac_text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+		mac[5]);
 	access.port = with & DOWN_STREAM ? "out" : "in";
 	access.outer_vlan = outer_vlan(flow);
 	access.inner_vlan = inner_vlan(flow);
@@ -357,7 +362,8 @@ block_list(void)
 	uint64_t state = 42;
 
 	for (unsigned i = 0; i < 150; i++) {
-		uint32_t from = htonl((uint32_t)random_next(&state) | 0xc8000000), to = htonl((uint32_t)random_next(&state) | 0xe0);
+		uint32_t from = htonl((uint32_t)random_next(&state) | 0xc8000000),
+			 to = htonl((uint32_t)random_next(&state) | 0xe0);
 		unsigned low = (unsigned)(random_next(&state) % 60000);
 
 		sluice__v1__acl_rule__init(&rules[i]);
@@ -432,8 +438,8 @@ up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
 	n += vlan(h + n, inner_vlan(flow), pppoe ? 0x8864 : 0x0800);
 	if (pppoe) {
 		uint16_t id = (uint16_t)(1 + flow % 60000), inner = (uint16_t)(length - n - 6);
-		const uint8_t pppoe_header[] = {0x11, 0, (uint8_t)(id >> 8), (uint8_t)id, (uint8_t)(inner >> 8), (uint8_t)inner, 0,
-			0x21};
+		const uint8_t pppoe_header[] = {
+			0x11, 0, (uint8_t)(id >> 8), (uint8_t)id, (uint8_t)(inner >> 8), (uint8_t)inner, 0, 0x21};
 
 		memcpy(h + n, pppoe_header, sizeof(pppoe_header));
 		n += sizeof(pppoe_header);
@@ -540,9 +546,18 @@ agf_down(const struct scenario *s)
 	return ground() || allow_list() || meter() || sessions(s, GTPU | METER | ACL_DOWN | DOWN_STREAM) ? -1 : 0;
 }
 
-#define SIZES {64, 128, 650, 1418}
-#define SIZES6 {78, 128, 650, 1418}
-#define SIZES_TUNNEL {128, 650, 1418}
+#define SIZES \
+	{ \
+		64, 128, 650, 1418 \
+	}
+#define SIZES6 \
+	{ \
+		78, 128, 650, 1418 \
+	}
+#define SIZES_TUNNEL \
+	{ \
+		128, 650, 1418 \
+	}
 
 const struct scenario scenarios[] = {
 	{"ip4-1", 1024, SIZES, ip4_set_up, ip4_frame, "in"},

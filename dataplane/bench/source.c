@@ -166,7 +166,8 @@ run(void *argument)
 	uint64_t sent, reached;
 
 	RTE_PER_LCORE(worker) = self;
-	*g = (struct generator){.templates = current, .edge = ether_input_node.id,
+	*g = (struct generator){.templates = current,
+		.edge = ether_input_node.id,
 		.next = (uint32_t)((uint64_t)current->flows * self->index / (worker_count + 1))};
 	walk(self, r->rounds / 2 + 1);
 	for (unsigned i = 0; i < REPEATS; i++) {

@@ -154,7 +154,8 @@ serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 
 // Put or delete each of `count` things by `each`, and answer with a result for each.
 static void
-serve_each(struct api_call *call, size_t count, int (*each)(const void *things, size_t i, struct fault *f), const void *things)
+serve_each(struct api_call *call, size_t count, int (*each)(const void *things, size_t i, struct fault *f),
+	const void *things)
 {
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__Results results = SLUICE__V1__RESULTS__INIT;
@@ -258,7 +259,8 @@ serve_list(struct api_call *call, const Sluice__V1__Request *request)
 	while ((kind = kind_by_id(kind_id)) != NULL) {
 		const struct object *object;
 
-		while (answer.n_objects < limit && bytes < FRAME_MOST / 4 && (object = object_next(kind, &cursor)) != NULL) {
+		while (answer.n_objects < limit && bytes < FRAME_MOST / 4 &&
+			(object = object_next(kind, &cursor)) != NULL) {
 			Sluice__V1__Object *o = &all[answer.n_objects];
 
 			sluice__v1__object__init(o);

@@ -42,5 +42,6 @@ int api_page(const char *page, uint64_t *cursor);
 // A limit between 1 and 10,000; 1,000 where 0 was asked.
 uint32_t api_limit(uint32_t limit);
 
-int api_start(const char *socket_path, const char *listen, const char *certificate, const char *key, const char *authority);
+int api_start(
+	const char *socket_path, const char *listen, const char *certificate, const char *key, const char *authority);
 void api_stop(void);

@@ -329,7 +329,8 @@ stream_listen_unix(const char *path, const struct stream_user *user)
 	if (fd < 0)
 		return -errno;
 	if (strlen(path) >= sizeof(address.sun_path)) {
-		fprintf(stderr, "api: the socket's path is longer than %zu bytes: %s\n", sizeof(address.sun_path) - 1, path);
+		fprintf(stderr, "api: the socket's path is longer than %zu bytes: %s\n", sizeof(address.sun_path) - 1,
+			path);
 		close(fd);
 		return -ENAMETOOLONG;
 	}
@@ -388,7 +389,8 @@ stream_listen_tls(const char *address_port, const char *certificate, const char 
 	const struct stream_user *user)
 {
 	const char *colon = strrchr(address_port, ':');
-	struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *found;
+	struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM},
+			*found;
 	char host[64] = "";
 	SSL_CTX *tls;
 	int fd, error;

@@ -191,7 +191,7 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 		goto out;
 	error = keep(object, is_new, copy, length, f);
 	if (error)
-		kind->delete(object, message, f);
+		kind->delete (object, message, f);
 	else
 		copy = NULL;
 out:
@@ -234,7 +234,7 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 	message = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
 	if (!message)
 		return fault(f, ENOMEM, "there is no memory to unpack the object");
-	error = kind->delete(object, message, f);
+	error = kind->delete (object, message, f);
 	protobuf_c_message_free_unpacked(message, NULL);
 	if (error)
 		return error;

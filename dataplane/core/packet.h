@@ -13,8 +13,8 @@ enum { NO_SESSION = UINT32_MAX, NO_INTERFACE = UINT32_MAX, NO_HOP = 0 };
 enum direction { UP, DOWN };
 
 enum {
-	PACKET_ROUTED = 1 << 0,     // a look-up chose its hop: whoever sends it counts the TTL down
-	PACKET_OURS = 1 << 1,       // we made it: no ICMP errors about it, no policy on it
+	PACKET_ROUTED = 1 << 0,      // a look-up chose its hop: whoever sends it counts the TTL down
+	PACKET_OURS = 1 << 1,        // we made it: no ICMP errors about it, no policy on it
 	PACKET_REFLECT_QOS = 1 << 2, // its PDU session container had the RQI set
 	PACKET_CAPTURED = 1 << 3     // a capture of its session has it already
 };
@@ -41,8 +41,8 @@ struct packet {
 	uint8_t punt; // reason (punt.h)
 	uint8_t qfi;
 	uint8_t colour;
-	uint8_t family; // 4 or 6 once an IP header was checked
-	uint32_t detail; // for the next node alone: a punt's or an ICMP error's particulars
+	uint8_t family;   // 4 or 6 once an IP header was checked
+	uint32_t detail;  // for the next node alone: a punt's or an ICMP error's particulars
 	uint64_t arrived; // TSC, of packets that are followed
 } __rte_cache_aligned;
 

@@ -61,15 +61,19 @@ number(const char *option, const char *value, unsigned min, unsigned max)
 void
 options_parse(struct options *o, int count, char **arguments)
 {
-	static const struct option known[] = {{"socket", 1, NULL, 's'}, {"listen", 1, NULL, 'l'}, {"cert", 1, NULL, 'c'},
-		{"key", 1, NULL, 'k'}, {"ca", 1, NULL, 'a'}, {"workers", 1, NULL, 'w'}, {"cores", 1, NULL, 'C'},
-		{"no-huge", 0, NULL, 'n'}, {"huge-dir", 1, NULL, 'd'}, {"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'},
-		{"prefix", 1, NULL, 'p'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},
-		{0}};
+	static const struct option known[] = {{"socket", 1, NULL, 's'}, {"listen", 1, NULL, 'l'},
+		{"cert", 1, NULL, 'c'}, {"key", 1, NULL, 'k'}, {"ca", 1, NULL, 'a'}, {"workers", 1, NULL, 'w'},
+		{"cores", 1, NULL, 'C'}, {"no-huge", 0, NULL, 'n'}, {"huge-dir", 1, NULL, 'd'},
+		{"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'}, {"prefix", 1, NULL, 'p'},
+		{"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
 	int c;
 
-	*o = (struct options){.socket = "/run/sluice/dataplane.sock", .workers = 1, .huge = true, .buffers = 32768,
-		.log_level = "warning", .prefix = "sluice"};
+	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
+		.workers = 1,
+		.huge = true,
+		.buffers = 32768,
+		.log_level = "warning",
+		.prefix = "sluice"};
 	while ((c = getopt_long(count, arguments, "", known, NULL)) != -1) {
 		switch (c) {
 		case 's':
@@ -155,7 +159,8 @@ core_map(const struct options *o, char *text, size_t size)
 	if (found == 0)
 		return -ENODEV;
 	for (unsigned thread = 0; thread <= o->workers; thread++)
-		used += (size_t)snprintf(text + used, size - used, "%s%u@%u", thread ? "," : "", thread, available[thread % found]);
+		used += (size_t)snprintf(
+			text + used, size - used, "%s%u@%u", thread ? "," : "", thread, available[thread % found]);
 	return 0;
 }
 
@@ -206,14 +211,16 @@ environment_start(const struct options *o)
 			o->huge ? "; are there huge pages (/proc/sys/vm/nr_hugepages)? --no-huge does without" : "");
 		return -rte_errno;
 	}
+	// Without shared configuration nothing is kept in the directory that DPDK made: it is gone before we can be killed.
+	rmdir(rte_eal_get_runtime_dir());
 	return 0;
 }
 
 static int
 pool_start(const struct options *o)
 {
-	packet_pool = rte_pktmbuf_pool_create("packets", o->buffers, 512, sizeof(struct packet), HEADROOM_AND_DATA,
-		SOCKET_ID_ANY);
+	packet_pool = rte_pktmbuf_pool_create(
+		"packets", o->buffers, 512, sizeof(struct packet), HEADROOM_AND_DATA, SOCKET_ID_ANY);
 	return packet_pool ? 0 : -rte_errno;
 }
 
@@ -258,4 +265,5 @@ core_stop(void)
 {
 	worker_stop();
 	rte_eal_cleanup();
+	rmdir(rte_eal_get_runtime_dir());
 }

@@ -273,7 +273,8 @@ watch_start(void)
 {
 	const struct node *n, *first = node_by_name("ether-input"), *last = node_by_name("tx");
 
-	sights = rte_mempool_create("sights", SIGHTS, sizeof(struct sight), 64, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
+	sights = rte_mempool_create(
+		"sights", SIGHTS, sizeof(struct sight), 64, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
 	seen = rte_ring_create("sights", 2 * SIGHTS, SOCKET_ID_ANY, RING_F_SC_DEQ);
 	if (!sights || !seen || !first || !last)
 		return -ENOMEM;

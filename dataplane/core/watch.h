@@ -14,20 +14,20 @@ enum watch_kind { WATCH_TRACE, WATCH_CAPTURE };
 struct watch {
 	enum watch_kind kind;
 	uint8_t slot;
-	struct rte_bpf *filter;    // NULL: every packet
+	struct rte_bpf *filter; // NULL: every packet
 	uint64_t (*compiled)(void *mbuf);
-	int32_t node;              // WATCH_CAPTURE: there alone, or -1
-	uint32_t session;          // or NO_SESSION
+	int32_t node;     // WATCH_CAPTURE: there alone, or -1
+	uint32_t session; // or NO_SESSION
 	uint32_t snap_length;
-	int64_t remaining;         // packets still wanted, counted down by workers
-	uint64_t lost;             // there was no room to say what was seen
+	int64_t remaining; // packets still wanted, counted down by workers
+	uint64_t lost;     // there was no room to say what was seen
 };
 
 // What a worker saw: a packet about to enter a node.
 struct sight {
 	uint8_t slot;
 	uint16_t node;
-	uint64_t time;     // TSC
+	uint64_t time; // TSC
 	struct packet packet;
 	uint16_t out_port; // the mbuf's port
 	uint32_t length;   // of all the packet's data

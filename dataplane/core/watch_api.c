@@ -151,8 +151,8 @@ answer_capture(struct watching *w, struct sight *s)
 	if (!api_ready(w->call))
 		return;
 	clock_gettime(CLOCK_REALTIME, &now);
-	captured.time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec
-		- (uint64_t)((double)(rte_rdtsc() - s->time) * 1e9 / (double)rte_get_tsc_hz());
+	captured.time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
+			(uint64_t)((double)(rte_rdtsc() - s->time) * 1e9 / (double)rte_get_tsc_hz());
 	captured.length = s->length;
 	captured.bytes.data = (uint8_t *)rte_pktmbuf_read(s->copy, 0, length, frame);
 	captured.bytes.len = length;
@@ -216,14 +216,18 @@ serve_capture(struct api_call *call, const Sluice__V1__Request *request)
 {
 	const Sluice__V1__Capture *c = request->capture;
 	int64_t count = c->count ? (int64_t)RTE_MIN(c->count, (uint64_t)INT64_MAX) : INT64_MAX;
-	struct watch wish = {.kind = WATCH_CAPTURE, .node = -1, .session = NO_SESSION, .remaining = count,
+	struct watch wish = {.kind = WATCH_CAPTURE,
+		.node = -1,
+		.session = NO_SESSION,
+		.remaining = count,
 		.snap_length = c->snap_length};
 
 	if (c->node[0]) {
 		const struct node *node = node_by_name(c->node);
 
 		if (!node || node->source) {
-			api_fail(call, ENOENT, "node: there is none of this name that packets pass; `sluice top` lists them");
+			api_fail(call, ENOENT,
+				"node: there is none of this name that packets pass; `sluice top` lists them");
 			return;
 		}
 		wish.node = node->id;

@@ -67,7 +67,8 @@ worker_start(void)
 
 	for (const struct node *n; (n = node_by_id(param.nb_node_patterns)) != NULL;)
 		patterns[param.nb_node_patterns++] = n->name;
-	RTE_LCORE_FOREACH_WORKER(lcore) {
+	RTE_LCORE_FOREACH_WORKER(lcore)
+	{
 		if (w == worker_count)
 			break;
 		snprintf(name, sizeof(name), "worker-%u", w);

@@ -130,7 +130,9 @@ circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, 
 		return fault(f, ENOMEM, "there is no memory for the VLAN's table");
 	if (!mac) {
 		if (bound_to(*slot) != BOUND_NONE)
-			return fault(f, EEXIST, "access: another session or interface has these VLANs already; with a mac, sessions can share them");
+			return fault(f, EEXIST,
+				"access: another session or interface has these VLANs already; with a mac, sessions "
+				"can share them");
 		set(slot, bound(BOUND_SESSION, session));
 		return 0;
 	}

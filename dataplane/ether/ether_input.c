@@ -174,8 +174,8 @@ classify(struct rte_mbuf *m, struct packet *p, const struct ingress *in, struct 
 		return packet_drop(p, &drop_source_mac);
 	p->l2_length = (uint8_t)header;
 	// PPPoE finds its sessions by itself; everything else must be somebody's.
-	if (type != RTE_ETHER_TYPE_PPPOE_SESSION && type != RTE_ETHER_TYPE_PPPOE_DISCOVERY
-		&& !give(p, owner(in->circuits, p->outer_vlan, p->inner_vlan, mac_bits(frame + 6)),
+	if (type != RTE_ETHER_TYPE_PPPOE_SESSION && type != RTE_ETHER_TYPE_PPPOE_DISCOVERY &&
+		!give(p, owner(in->circuits, p->outer_vlan, p->inner_vlan, mac_bits(frame + 6)),
 			type == RTE_ETHER_TYPE_IPV6 ? 6 : 4, m->pkt_len, t))
 		return packet_drop(p, &drop_unknown_vlan);
 	next = by_type[type];
@@ -203,8 +203,8 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 	if (type == RTE_BE16(RTE_ETHER_TYPE_IPV4) || type == RTE_BE16(RTE_ETHER_TYPE_IPV6)) {
 		unsigned family = type == RTE_BE16(RTE_ETHER_TYPE_IPV4) ? 4 : 6;
 
-		if (unlikely(!in->circuits || bound_to(in->circuits->untagged) == BOUND_SHARED
-			    || !give(p, in->circuits->untagged, family, m->pkt_len, t)))
+		if (unlikely(!in->circuits || bound_to(in->circuits->untagged) == BOUND_SHARED ||
+			     !give(p, in->circuits->untagged, family, m->pkt_len, t)))
 			return classify(m, p, in, t);
 		p->l2_length = RTE_ETHER_HDR_LEN;
 		packet_advance(m, RTE_ETHER_HDR_LEN);
@@ -213,8 +213,8 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 	memcpy(&tag_words, frame + 14, 8); // outer VLAN, TPID, inner VLAN, type
 	outer = rte_be_to_cpu_16((uint16_t)tag_words) & VLAN_ID;
 	inner = rte_be_to_cpu_16((uint16_t)(tag_words >> 32)) & VLAN_ID;
-	if (unlikely(!is_tpid(rte_be_to_cpu_16(type)) || !is_tpid(rte_be_to_cpu_16((uint16_t)(tag_words >> 16))) || !outer
-		    || !inner))
+	if (unlikely(!is_tpid(rte_be_to_cpu_16(type)) || !is_tpid(rte_be_to_cpu_16((uint16_t)(tag_words >> 16))) ||
+		     !outer || !inner))
 		return classify(m, p, in, t);
 	p->outer_vlan = outer;
 	p->inner_vlan = inner;
@@ -226,8 +226,8 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 		packet_advance(m, 22);
 		return by_type[RTE_ETHER_TYPE_PPPOE_SESSION];
 	}
-	if ((type != RTE_BE16(RTE_ETHER_TYPE_IPV4) && type != RTE_BE16(RTE_ETHER_TYPE_IPV6))
-		|| !give(p, owner(in->circuits, outer, inner, source_type & 0xffffffffffff),
+	if ((type != RTE_BE16(RTE_ETHER_TYPE_IPV4) && type != RTE_BE16(RTE_ETHER_TYPE_IPV6)) ||
+		!give(p, owner(in->circuits, outer, inner, source_type & 0xffffffffffff),
 			type == RTE_BE16(RTE_ETHER_TYPE_IPV6) ? 6 : 4, m->pkt_len, t))
 		return classify(m, p, in, t);
 	packet_advance(m, 22);
@@ -283,8 +283,8 @@ ether_input_describe(char *text, size_t size, const struct packet *p, const uint
 	header = tags(data, (uint32_t)length, &seen, &type, &reason);
 	mac_text(to, data);
 	mac_text(from, data + 6);
-	used = snprintf(text, size, "port %s: %s > %s", ports[p->port % PORT_MAX].object ? ports[p->port].object->name : "?",
-		from, to);
+	used = snprintf(text, size, "port %s: %s > %s",
+		ports[p->port % PORT_MAX].object ? ports[p->port].object->name : "?", from, to);
 	if (header >= 18 && used > 0 && (size_t)used < size)
 		used += snprintf(text + used, size - (size_t)used, " vlan %u", seen.outer_vlan);
 	if (header == 22 && (size_t)used < size)

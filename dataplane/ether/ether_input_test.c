@@ -17,7 +17,8 @@
 enum { PORT = 1, IP4 = 3, IP6 = 4, PPPOE = 5, ARP = 6, UP4 = 7, UP6 = 8, LOOKUP = 9 };
 enum { INTERFACE = 0, SESSION = 41, SHARED_SESSION = 42 };
 
-static const struct circuit untagged = {PORT, 0, 0}, single = {PORT, 100, 0}, pair = {PORT, 100, 7}, shared = {PORT, 200, 0};
+static const struct circuit untagged = {PORT, 0, 0}, single = {PORT, 100, 0}, pair = {PORT, 100, 7},
+			    shared = {PORT, 200, 0};
 static const struct rte_ether_addr subscriber = {{2, 1, 0, 0, 0, 9}};
 static struct node pppoe = {.name = "pppoe", .id = PPPOE}, arp = {.name = "arp", .id = ARP};
 
@@ -35,14 +36,14 @@ set_up(void **state)
 	ether_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe);
 	ether_type_register(RTE_ETHER_TYPE_ARP, &arp);
 	ports[PORT].mac = (struct rte_ether_addr){{2, 0, 0, 0, 0, 1}};
-	if (slab_create(&interfaces, sizeof(struct interface), 16)
-		|| counters_create(&interface_counters, sizeof(struct interface_counters), 16))
+	if (slab_create(&interfaces, sizeof(struct interface), 16) ||
+		counters_create(&interface_counters, sizeof(struct interface_counters), 16))
 		return -1;
 	slab_take(&interfaces);
 	*interface_at(INTERFACE) = (struct interface){.chain4 = LOOKUP, .chain6 = LOOKUP, .vrf = 3};
-	return circuit_bind_interface(&untagged, INTERFACE, &f) || circuit_bind_session(&pair, NULL, SESSION, &f)
-	       || circuit_bind_session(&single, NULL, SESSION, &f)
-	       || circuit_bind_session(&shared, &subscriber, SHARED_SESSION, &f);
+	return circuit_bind_interface(&untagged, INTERFACE, &f) || circuit_bind_session(&pair, NULL, SESSION, &f) ||
+	       circuit_bind_session(&single, NULL, SESSION, &f) ||
+	       circuit_bind_session(&shared, &subscriber, SHARED_SESSION, &f);
 }
 
 struct tag {

@@ -95,7 +95,8 @@ parse_address(const char *text, struct interface_address *a, struct fault *f)
 		goto wrong;
 	return 0;
 wrong:
-	return fault(f, EINVAL, "addresses: a unicast address and prefix length like 192.0.2.1/24 is accepted, not %.64s", text);
+	return fault(f, EINVAL,
+		"addresses: a unicast address and prefix length like 192.0.2.1/24 is accepted, not %.64s", text);
 }
 
 static int
@@ -183,8 +184,8 @@ twin_addresses(uint32_t index, bool add)
 	if (i->circuit.port == NO_PORT || i->circuit.outer_vlan)
 		return;
 	for (unsigned a = 0; a < details[index].address_count; a++)
-		twin_address(&ports[i->circuit.port], add, details[index].addresses[a].family, details[index].addresses[a].bytes,
-			details[index].addresses[a].length);
+		twin_address(&ports[i->circuit.port], add, details[index].addresses[a].family,
+			details[index].addresses[a].bytes, details[index].addresses[a].length);
 }
 
 static void
@@ -244,8 +245,8 @@ create(struct object *object, const Sluice__V1__Interface *spec, const struct re
 }
 
 static int
-change(uint32_t index, const Sluice__V1__Interface *spec, const struct references *r, struct interface_address *addresses,
-	struct fault *f)
+change(uint32_t index, const Sluice__V1__Interface *spec, const struct references *r,
+	struct interface_address *addresses, struct fault *f)
 {
 	struct interface *i = interface_at(index), before = *i;
 	struct interface_detail *d = &details[index], old = *d;
@@ -296,10 +297,12 @@ interface_put(struct object *object, const void *spec_, const void *old_, struct
 		return fault(f, EINVAL, "outerVlan: a loopback has no VLAN; name a port");
 	if (spec->unnumbered[0] && spec->n_addresses)
 		return fault(f, EINVAL, "unnumbered: an interface with addresses of its own is not unnumbered");
-	if (old
-		&& (strcmp(spec->port, old->port) || strcmp(spec->vrf, old->vrf) || strcmp(spec->unnumbered, old->unnumbered)
-			|| spec->outer_vlan != old->outer_vlan || spec->inner_vlan != old->inner_vlan))
-		return fault(f, EINVAL, "port, outerVlan, innerVlan, vrf, unnumbered: they cannot change while the interface exists; delete it first");
+	if (old && (strcmp(spec->port, old->port) || strcmp(spec->vrf, old->vrf) ||
+			   strcmp(spec->unnumbered, old->unnumbered) || spec->outer_vlan != old->outer_vlan ||
+			   spec->inner_vlan != old->inner_vlan))
+		return fault(f, EINVAL,
+			"port, outerVlan, innerVlan, vrf, unnumbered: they cannot change while the interface exists; "
+			"delete it first");
 	error = resolve(spec, &r, f);
 	if (!error)
 		error = parse_addresses(spec, &addresses, f);

@@ -27,8 +27,8 @@ struct interface {
 	uint16_t inner_tpid;
 	bool proxy_arp;
 	bool present;
-	uint32_t acl_in, acl_out;   // acl/acl.h, or NO_ACL
-	uint32_t addresses_of;      // the interface whose addresses count here: itself, unless unnumbered
+	uint32_t acl_in, acl_out; // acl/acl.h, or NO_ACL
+	uint32_t addresses_of;    // the interface whose addresses count here: itself, unless unnumbered
 } __rte_cache_aligned;
 
 // What only the main thread reads.
@@ -62,7 +62,8 @@ interface_of(const struct object *object)
 
 // The Ethernet header with tags that starts a frame here: at most 22 bytes, right-aligned at the end of `room` (32 bytes);
 // its length is returned. `type` is the Ethernet type in host order.
-unsigned interface_header(uint32_t interface, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
+unsigned interface_header(
+	uint32_t interface, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
 
 // Who wants to know of interfaces: after one is made or changed, and before one goes. A refusal (negative errno, fault
 // explained) of a new or changed interface undoes it. Main thread.

@@ -85,8 +85,8 @@ put_ports(void)
 }
 
 static void
-put_interface(const char *name, const char *port, unsigned outer, const char *address4, const char *address6,
-	const char *acl)
+put_interface(
+	const char *name, const char *port, unsigned outer, const char *address4, const char *address6, const char *acl)
 {
 	Sluice__V1__Interface i = SLUICE__V1__INTERFACE__INIT;
 
@@ -177,7 +177,8 @@ put_routes(void)
 {
 	Sluice__V1__Neighbor neighbor = SLUICE__V1__NEIGHBOR__INIT;
 	Sluice__V1__Route route = SLUICE__V1__ROUTE__INIT;
-	Sluice__V1__NextHop hop = SLUICE__V1__NEXT_HOP__INIT, second = SLUICE__V1__NEXT_HOP__INIT, *hops[] = {&hop, &second};
+	Sluice__V1__NextHop hop = SLUICE__V1__NEXT_HOP__INIT, second = SLUICE__V1__NEXT_HOP__INIT,
+			    *hops[] = {&hop, &second};
 
 	neighbor.interface = "core";
 	neighbor.address = "192.0.2.2";

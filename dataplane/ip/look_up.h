@@ -7,7 +7,8 @@
 
 // What ip4-lookup does, for a node that has the burst's destinations (network order) at hand: 1 to BURST packets, checked, their
 // VRFs set. They leave by that node's edges.
-void ip4_look_up(struct rte_graph *graph, struct rte_node *node, void **packets, const uint32_t *addresses, uint16_t count);
+void ip4_look_up(
+	struct rte_graph *graph, struct rte_node *node, void **packets, const uint32_t *addresses, uint16_t count);
 
 // All packets go one way, as most bursts do.
 static inline void

@@ -56,7 +56,8 @@ device_name(const char *device, char *name, size_t size, struct fault *f)
 	size_t length = strcspn(device, ",");
 
 	if (length == 0 || length >= size)
-		return fault(f, EINVAL, "device: a PCI address or a DPDK device like net_af_packet0,iface=eth1 is accepted");
+		return fault(
+			f, EINVAL, "device: a PCI address or a DPDK device like net_af_packet0,iface=eth1 is accepted");
 	memcpy(name, device, length);
 	name[length] = '\0';
 	return 0;
@@ -76,8 +77,8 @@ probe(const char *device, uint16_t *id, struct fault *f)
 		return fault(f, EEXIST, "device: another port has %s already", name);
 	error = rte_dev_probe(device);
 	if (error)
-		return fault(f, error == -EEXIST ? EEXIST : ENODEV, "device: DPDK cannot use %s (%s); does what it names exist?",
-			device, strerror(-error));
+		return fault(f, error == -EEXIST ? EEXIST : ENODEV,
+			"device: DPDK cannot use %s (%s); does what it names exist?", device, strerror(-error));
 	if (rte_eth_dev_get_port_by_name(name, id))
 		return fault(f, ENODEV, "device: %s is no network device", name);
 	if (*id >= PORT_MAX)
@@ -163,12 +164,14 @@ set_mac(struct port *port, const char *mac, struct fault *f)
 		return 0;
 	}
 	if (rte_ether_unformat_addr(mac, &address) || rte_is_multicast_ether_addr(&address))
-		return fault(f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
+		return fault(
+			f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
 	port->mac = address;
 	if (rte_is_same_ether_addr(&address, &own))
 		return 0;
 	error = rte_eth_dev_default_mac_addr_set(port->id, &address);
-	return error && error != -ENOTSUP ? fault(f, -error, "mac: the device does not take it (%s)", strerror(-error)) : 0;
+	return error && error != -ENOTSUP ? fault(f, -error, "mac: the device does not take it (%s)", strerror(-error))
+					  : 0;
 }
 
 static void
@@ -262,10 +265,11 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 	uint16_t mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU);
 	int error;
 
-	if (strcmp(spec->device, old->device) || spec->rx_queues != old->rx_queues || !spec->twin != !old->twin
-		|| (spec->twin
-			&& (strcmp(spec->twin->name, old->twin->name) || strcmp(spec->twin->namespace_, old->twin->namespace_))))
-		return fault(f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
+	if (strcmp(spec->device, old->device) || spec->rx_queues != old->rx_queues || !spec->twin != !old->twin ||
+		(spec->twin && (strcmp(spec->twin->name, old->twin->name) ||
+				       strcmp(spec->twin->namespace_, old->twin->namespace_))))
+		return fault(
+			f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
 	if (mtu != port->mtu && set_mtu(port->id, mtu))
 		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
 	if (strcmp(spec->mac, old->mac) && (error = set_mac(port, spec->mac, f)) != 0) {

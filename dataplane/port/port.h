@@ -18,7 +18,7 @@ struct port {
 	uint16_t tx_queues;
 	bool promiscuous;
 	bool up;
-	bool sends; // workers may use its transmit queues
+	bool sends;        // workers may use its transmit queues
 	struct twin *twin; // or NULL
 };
 

@@ -40,7 +40,8 @@ rx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 	uint16_t total = 0;
 
 	for (unsigned i = 0; q && i < q->count; i++) {
-		uint16_t got = rte_eth_rx_burst(q->list[i].port, q->list[i].queue, (struct rte_mbuf **)node->objs, BURST);
+		uint16_t got =
+			rte_eth_rx_burst(q->list[i].port, q->list[i].queue, (struct rte_mbuf **)node->objs, BURST);
 
 		if (got == 0)
 			continue;
@@ -106,12 +107,19 @@ void
 rx_detach(const struct port *port)
 {
 	for (unsigned w = 0; w < worker_count; w++) {
-		struct queues *q = without(w, port->id, 0);
+		struct queues *q = without(w, port->id, 0), *old = polled[w];
 
-		if (q)
+		if (q) {
 			publish(w, q);
-		else
-			publish(w, NULL);
+			continue;
+		}
+		// Without memory for another list the port's queues leave the one there is: a worker that reads it meanwhile
+		// polls a queue twice or leaves one out, once.
+		for (unsigned i = 0; old && i < old->count;)
+			if (old->list[i].port == port->id)
+				old->list[i] = old->list[--old->count];
+			else
+				i++;
 	}
 	rcu_wait();
 }
