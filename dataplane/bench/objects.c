@@ -25,10 +25,15 @@ bench_put(const char *kind, const char *name, const void *message)
 	int error = -1;
 
 	if (count == room) {
-		room = room ? 2 * room : 1024;
-		all = realloc(all, room * sizeof(all[0]));
+		size_t wanted = room ? 2 * (size_t)room : 1024;
+		void *more = realloc(all, wanted * sizeof(all[0]));
+
+		if (more) {
+			all = more;
+			room = wanted;
+		}
 	}
-	if (packed && all) {
+	if (packed && count < room) {
 		protobuf_c_message_pack(message, packed);
 		error = object_put(kind, name, packed, length, &f);
 	}

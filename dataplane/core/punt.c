@@ -182,17 +182,25 @@ packet_new(void)
 	return m;
 }
 
+bool
+packet_may_wait(void)
+{
+	return !packet_pool || 2 * rte_mempool_avail_count(packet_pool) > packet_pool->size;
+}
+
 int
 punt_start(void)
 {
 	char name[RTE_RING_NAMESIZE];
+	// What waits in a ring is a small part of the buffers, too.
+	unsigned size = RTE_MAX(RTE_MIN(rte_align32prevpow2(packet_pool->size / 8), (unsigned)RING), 256u);
 
-	up = rte_ring_create("punt", RING, SOCKET_ID_ANY, RING_F_SC_DEQ);
+	up = rte_ring_create("punt", size, SOCKET_ID_ANY, RING_F_SC_DEQ);
 	if (!up)
 		return -rte_errno;
 	for (unsigned w = 0; w < worker_count; w++) {
 		snprintf(name, sizeof(name), "inject-%u", w);
-		down[w] = rte_ring_create(name, RING, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		down[w] = rte_ring_create(name, size, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (!down[w])
 			return -rte_errno;
 	}

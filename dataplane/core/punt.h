@@ -42,5 +42,9 @@ bool punt_watched(const struct packet *p);
 // Main thread: a packet enters the graph at `node` (its chain, interface, session ... set as that node wants them).
 void inject(struct rte_mbuf *m, const struct node *node);
 
+// Main thread: whether one more packet may be kept for later. Those that wait for something never take more than half of the
+// buffers, so that traffic that need not wait goes on.
+bool packet_may_wait(void);
+
 // A buffer of the pool the ports use, its packet state clean; NULL if there is none, which is counted as a drop.
 struct rte_mbuf *packet_new(void);

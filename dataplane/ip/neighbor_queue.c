@@ -71,7 +71,7 @@ neighbor_queue(struct neighbor *n, struct rte_mbuf *m)
 		n->queued--;
 		waiting--;
 	}
-	if (waiting == NEIGHBOR_QUEUED_MOST) {
+	if (waiting == NEIGHBOR_QUEUED_MOST || !packet_may_wait()) {
 		drop_now(m, &drop_queue_full);
 		return;
 	}

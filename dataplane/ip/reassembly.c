@@ -302,6 +302,10 @@ take(struct rte_mbuf *m)
 		drop_now(m, &drop_invalid);
 		return;
 	}
+	if (!packet_may_wait()) {
+		drop_now(m, &drop_room);
+		return;
+	}
 	bucket = bucket_of(&key);
 	d = find(&key, bucket);
 	if (held == FRAGMENTS_MOST && TAILQ_FIRST(&oldest) != d)

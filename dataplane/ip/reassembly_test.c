@@ -127,7 +127,8 @@ walk(uint8_t first, const uint8_t *rest, size_t rest_length, size_t length, stru
 	uint8_t *packet = malloc(length ? length : 1), whole[512] = {0x60, [6] = first};
 	enum ip6_fault wrong;
 
-	memcpy(whole + IP, rest, rest_length);
+	if (rest_length > 0)
+		memcpy(whole + IP, rest, rest_length);
 	memcpy(packet, whole, length);
 	wrong = ip6_extensions(packet, (unsigned)length, chain);
 	free(packet);

@@ -207,6 +207,10 @@ wait_for(struct rte_mbuf *m)
 		inject(m, &session_out_node);
 		return;
 	}
+	if (!packet_may_wait()) {
+		drop_now(m, &drop_session_queue);
+		return;
+	}
 	if (place_of[session] == 0) {
 		if (waiting_count == WAITING_SESSIONS) {
 			drop_now(m, &drop_session_queue);
