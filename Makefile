@@ -8,8 +8,10 @@ export GOFLAGS := -buildvcs=false
 
 JOBS ?= 2
 ROLE ?= bng
+# Both programs are of one release; it is written down in the data plane's build file.
+RELEASE := $(shell awk -F"'" '/version:/ {print $$6; exit}' dataplane/meson.build)
 PROTOS := $(sort $(wildcard api/*.proto))
-C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]' 'bench/*.[ch]')
+C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
 .PHONY: setup generate build run test unit-c unit-go e2e fuzz bench lint fmt docs test-debian13 clean
@@ -29,7 +31,7 @@ build/.generated: build/.setup $(PROTOS)
 build: build/.generated
 	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
 	ninja -C build/dataplane -j$(JOBS)
-	go build -p $(JOBS) -o build/sluice ./agent/cmd/sluice
+	go build -p $(JOBS) -ldflags '-X sluice.dev/sluice/agent/cli.release=$(RELEASE)' -o build/sluice ./agent/cmd/sluice
 
 run: build
 	exec .venv/bin/python examples/run $(ROLE)
@@ -42,26 +44,31 @@ unit-c unit-go e2e fuzz: build
 bench: build
 	tools/bench.sh '$(ONLY)' '$(JSON)'
 
-lint: build/.generated
-	clang-format --dry-run -Werror $(C_FILES)
+lint: build/.generated build/reference.md
+	@clang-format --dry-run -Werror $(C_FILES)
 	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
-	tools/lint-c.sh $(C_FILES)
+	@tools/lint-c.sh $(C_FILES)
 	test -z "$$(gofmt -l agent)" || { gofmt -d agent; exit 1; }
 	go vet ./...
 	staticcheck ./...
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	shellcheck $(SHELL_FILES)
+	diff -u docs/reference.md build/reference.md || { echo 'api/ says something else: make docs'; exit 1; }
 
 fmt: build/.setup
-	clang-format -i $(C_FILES)
+	@clang-format -i $(C_FILES)
 	gofmt -w agent
 	.venv/bin/ruff format
 	.venv/bin/ruff check --fix
 
-# The reference of objects, from the comments and annotations in api/.
-docs: build
-	build/sluice reference > docs/reference.md
+# The reference of objects, from the comments and annotations in api/. `make lint` checks that it is up to date.
+docs: build/reference.md
+	cp build/reference.md docs/reference.md
+build/reference.md: build/.generated $(wildcard agent/docgen/* agent/object/*.go)
+	protoc -Iapi --include_imports --include_source_info --descriptor_set_out=build/api.binpb $(PROTOS)
+	go run ./agent/docgen build/api.binpb > $@.new
+	mv $@.new $@
 
 test-debian13: build/.setup
 	tools/debian13.sh

@@ -142,7 +142,11 @@ def node_rows(results):
             continue
         seen.add(r["scenario"])
         nodes = {n: c for n, c in r["nodes"].items() if n not in ("bench-source", "tx", "rx", "inject")}
-        yield f"| `{r['scenario']}` | " + ", ".join(f"{n} {c:.0f}" for n, c in sorted(nodes.items(), key=lambda x: -x[1])) + " |"
+        yield (
+            f"| `{r['scenario']}` | "
+            + ", ".join(f"{n} {c:.0f}" for n, c in sorted(nodes.items(), key=lambda x: -x[1]))
+            + " |"
+        )
 
 
 def main():

@@ -73,7 +73,8 @@ def test_labels_select(pop):
 
 def test_plan_says_what_would_change_and_changes_nothing(pop):
     path = pop.gateway.directory / "plan.yaml"
-    changed = [session(IPOE, policy={"aclUp": "used", "mss": 1300}), session(PPPOE, {"innerVlan": 77}), thing("Vrf", "new")]
+    policy = {"aclUp": "used", "mss": 1300}
+    changed = [session(IPOE, policy=policy), session(PPPOE, {"innerVlan": 77}), thing("Vrf", "new")]
     path.write_text("".join("---\n" + json.dumps(each) + "\n" for each in changed))
     text = pop.gateway.sluice("plan", "-f", path).stdout
     assert "~ Session ipoe" in text
@@ -247,7 +248,8 @@ WRONG = {
         ["gtpu.localAddress", "here"],
     ),
     "a TEID of zero": (
-        f"  access: {GOOD_ACCESS}\n  gtpu: {{localAddress: 192.0.2.1, localTeid: 0, remoteAddress: 192.0.2.2, remoteTeid: 1}}",
+        f"  access: {GOOD_ACCESS}\n"
+        "  gtpu: {localAddress: 192.0.2.1, localTeid: 0, remoteAddress: 192.0.2.2, remoteTeid: 1}",
         ["gtpu.localTeid"],
     ),
 }

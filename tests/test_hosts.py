@@ -94,8 +94,8 @@ def test_large_pings_pass(hosts, name, size):
 @pytest.mark.parametrize("target", [GATEWAY4, GATEWAY6])
 def test_a_subscriber_pings_its_gateway(hosts, name, target):
     """In an AGF everything but ARP and neighbour discovery belongs to the PDU session, and to the UPF."""
-    count = "3" if hosts.role == "bng" else "1"
-    done = hosts.homes[name].run("ping", "-c", count, "-i", "0.1", "-W", "10" if count == "3" else "1", target, check=False)
+    count, wait = ("3", "10") if hosts.role == "bng" else ("1", "1")
+    done = hosts.homes[name].run("ping", "-c", count, "-i", "0.1", "-W", wait, target, check=False)
     assert (" 0% packet loss" in done.stdout) == (hosts.role == "bng"), done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Meters: RFC 2697, RFC 2698 and RFC 4115 by what passes. Rates are so low that no bucket fills up while a test runs."""
+"""Meters: RFC 2697, RFC 2698 and RFC 4115 by what passes. Rates are so low that no bucket fills while a test runs."""
 
 import pytest
 from lab import thing

@@ -134,6 +134,9 @@ func (c *checker) message(fs *Fields, m protoreflect.Message) {
 		c.tell("has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
 	}
 	for _, f := range fs.List {
+		if f.optional && !m.Has(f.Desc) {
+			continue
+		}
 		c.trail = append(c.trail, place{f, -1})
 		c.field(f, m)
 		c.trail = c.trail[:len(c.trail)-1]
@@ -142,14 +145,14 @@ func (c *checker) message(fs *Fields, m protoreflect.Message) {
 
 func (c *checker) field(f *Field, m protoreflect.Message) {
 	switch {
-	case f.Desc.IsList():
+	case f.list:
 		list := m.Get(f.Desc).List()
 		c.length(f, list.Len())
 		for i := range list.Len() {
 			c.trail[len(c.trail)-1].index = i
 			if v := list.Get(i); f.Fields != nil {
 				c.message(f.Fields, v.Message())
-			} else if f.Desc.Kind() == protoreflect.StringKind && v.String() == "" {
+			} else if f.kind == protoreflect.StringKind && v.String() == "" {
 				c.tell("empty", `""`, f.Accepted())
 			} else {
 				c.scalar(f, v)
@@ -190,7 +193,7 @@ func (c *checker) scalar(f *Field, v protoreflect.Value) {
 		}
 		return s
 	}
-	switch f.Desc.Kind() {
+	switch f.kind {
 	case protoreflect.StringKind:
 		s := v.String()
 		if s == "" {
@@ -214,7 +217,7 @@ func (c *checker) scalar(f *Field, v protoreflect.Value) {
 		}
 	case protoreflect.BoolKind:
 	default:
-		negative, n := numberOf(f.Desc.Kind(), v)
+		negative, n := numberOf(f.kind, v)
 		if n == 0 && f.Notes.Required {
 			c.tell("missing", "", f.Accepted())
 			return

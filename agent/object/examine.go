@@ -25,6 +25,15 @@ type Facts struct {
 	errs Errors
 }
 
+// Claims returns how many claims there are.
+func (x *Examined) Claims() int {
+	n := 0
+	for i := range x.Facts {
+		n += len(x.Facts[i].Claims)
+	}
+	return n
+}
+
 // Below this, to start goroutines costs more than they save.
 const examineAlone = 512
 
@@ -44,8 +53,8 @@ func (r *Registry) Examine(changes []Change) (*Examined, error) {
 		}()
 	}
 	r.examine(x, 0, part)
-	errs := x.twice()
 	all.Wait()
+	var errs Errors
 	for i := range x.Facts {
 		if errs = append(errs, x.Facts[i].errs...); len(errs) >= errorLimit {
 			break
@@ -83,25 +92,6 @@ func (r *Registry) examine(x *Examined, from, to int) {
 		}
 		f.Claims = r.Claims(o)
 	}
-}
-
-// twice finds objects that are named more than once.
-func (x *Examined) twice() Errors {
-	if len(x.Changes) < 2 {
-		return nil
-	}
-	var errs Errors
-	named := make(map[Key]struct{}, len(x.Changes))
-	for i := range x.Changes {
-		named[x.Changes[i].Key] = struct{}{}
-		if len(named)+len(errs) == i {
-			errs = append(errs, &Error{Object: x.Changes[i].Key, Problem: "there twice"})
-		}
-		if len(errs) >= errorLimit {
-			break
-		}
-	}
-	return errs
 }
 
 // FactsOf returns what follows from an object that need not be acceptable.

@@ -53,37 +53,40 @@ func appendReferences(refs []Reference, fs *Fields, m protoreflect.Message, path
 	return refs
 }
 
-// appendNeeds appends what References would return, without paths, builtin objects and what is there already.
+// appendNeeds appends what References would return, without paths, builtin objects and what is there already. A field that is left
+// out needs nothing that is not builtin.
 func appendNeeds(needs []Key, fs *Fields, m protoreflect.Message) []Key {
 	for _, f := range fs.List {
+		if f.Ref == nil && (f.Fields == nil || !f.Fields.refs) || !m.Has(f.Desc) {
+			continue
+		}
+		v := m.Get(f.Desc)
 		switch {
-		case f.Ref == nil && (f.Fields == nil || !f.Fields.refs):
-		case f.Ref != nil && f.Desc.IsList():
-			list := m.Get(f.Desc).List()
-			for i := range list.Len() {
-				needs = f.appendNeed(needs, list.Get(i).String())
+		case f.Ref != nil && f.list:
+			for i := range v.List().Len() {
+				needs = f.appendNeed(needs, v.List().Get(i).String())
 			}
 		case f.Ref != nil:
-			needs = f.appendNeed(needs, m.Get(f.Desc).String())
-		case !m.Has(f.Desc):
-		case f.Desc.IsList():
-			list := m.Get(f.Desc).List()
-			for i := range list.Len() {
-				needs = appendNeeds(needs, f.Fields, list.Get(i).Message())
+			needs = f.appendNeed(needs, v.String())
+		case f.list:
+			for i := range v.List().Len() {
+				needs = appendNeeds(needs, f.Fields, v.List().Get(i).Message())
 			}
 		default:
-			needs = appendNeeds(needs, f.Fields, m.Get(f.Desc).Message())
+			needs = appendNeeds(needs, f.Fields, v.Message())
 		}
 	}
 	return needs
 }
 
-func (f *Field) appendNeed(needs []Key, written string) []Key {
-	to := Key{f.Ref.Name, f.refName(written)}
-	if (to.Name == "" && !f.Desc.IsList()) || f.Ref.IsBuiltin(to.Name) || slices.Contains(needs, to) {
+func (f *Field) appendNeed(needs []Key, name string) []Key {
+	if f.Ref.IsBuiltin(name) {
 		return needs
 	}
-	return append(needs, to)
+	if to := (Key{f.Ref.Name, name}); !slices.Contains(needs, to) {
+		needs = append(needs, to)
+	}
+	return needs
 }
 
 // refName is the name that a field which holds a reference stands for.

@@ -71,6 +71,12 @@ type Field struct {
 	Fields *Fields
 	// The kind that it names; nil if it names none.
 	Ref *Kind
+
+	// Of Desc, which takes longer to answer.
+	kind protoreflect.Kind
+	list bool
+	// It may be left out, or be 0.
+	optional bool
 }
 
 // Path leads from a kind's message to a field in it.
@@ -211,6 +217,16 @@ func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protorefle
 			f.Fields = below
 		case protoreflect.GroupKind, protoreflect.FloatKind, protoreflect.DoubleKind, protoreflect.BytesKind:
 			return nil, fmt.Errorf("%s: kinds have no fields of type %s", fd.FullName(), fd.Kind())
+		}
+		f.kind, f.list = fd.Kind(), fd.IsList()
+		switch {
+		case f.Notes.Required:
+		case f.list:
+			f.optional = f.Notes.Min <= 0
+		case f.kind == protoreflect.EnumKind:
+			f.optional = fd.Enum().Values().ByNumber(0) != nil
+		default:
+			f.optional = f.Notes.Min <= 0 || f.Notes.Zero != ""
 		}
 		fs.List = append(fs.List, f)
 		fs.byName[f.Name] = f

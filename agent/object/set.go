@@ -67,7 +67,7 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 		maps.Copy(larger, s.objects)
 		s.objects = larger
 	}
-	s.holdings.Reserve(len(changes))
+	s.holdings.Reserve(x.Claims())
 
 	old := make([]*Object, len(changes))
 	for i, c := range changes {
@@ -86,8 +86,14 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 			}
 		}
 	}
+	deleted := map[Key]bool{}
 	for i, c := range changes {
-		if c.Object != nil {
+		switch {
+		case s.objects[c.Key] != nil || deleted[c.Key]:
+			errs = append(errs, &Error{Object: c.Key, Problem: "there twice"})
+		case c.Object == nil:
+			deleted[c.Key] = true
+		default:
 			errs = append(errs, s.add(c.Key, c.Object, x.Facts[i].Claims)...)
 		}
 		taken++

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"sluice.dev/sluice/agent/object"
 )
@@ -118,9 +117,8 @@ func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, e
 // Apply makes an owner want the changes: they are checked together with everything else that is wanted (object.Errors say what is
 // wrong, and then nothing was changed), kept, and then carried out. It returns when each object is Applied, Failed or waits for
 // something, and so is what had to be rebuilt for it; or when ctx ends, which undoes AllOrNothing but nothing else. Without a data plane it
-// returns at once; AllOrNothing then changes nothing, with ErrDisconnected.
+// returns at once; AllOrNothing then changes nothing, with ErrDisconnected. The changes must not be changed meanwhile.
 func (r *Reconciler) Apply(ctx context.Context, owner string, changes []object.Change, mode Mode) (*Outcome, error) {
-	changes = slices.Clone(changes)
 	x, err := r.registry.Examine(changes)
 	if err != nil {
 		return nil, err
@@ -231,7 +229,7 @@ func (r *Reconciler) commit(owner string, x *object.Examined, mode Mode) (*trans
 	r.revision = revision
 	t := newTransaction(mode == AllOrNothing)
 	r.transactions[t] = struct{}{}
-	r.graph.reserve(len(real))
+	r.graph.reserve(len(real), x.Claims())
 	for _, i := range real {
 		r.graph.setWant(x.Changes[i].Key, versionOf(x, i, owner, revision), t)
 	}

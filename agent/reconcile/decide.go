@@ -2,8 +2,10 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice.dev/sluice/agent/object"
 )
@@ -21,22 +23,30 @@ func (g *graph) next() []*step {
 			return nil
 		}
 	}
-	slices.SortFunc(g.wave, func(a, b *step) int {
-		if (a.put == nil) != (b.put == nil) {
-			if a.put == nil {
-				return -1
-			}
-			return 1
+	order := make([]ordered, len(g.wave))
+	for i, s := range g.wave {
+		order[i] = ordered{g.rank(s.entry), s.Key.Name, s}
+		if s.put == nil {
+			order[i].rank = -1 - order[i].rank
 		}
-		if ranks := g.rank(a.entry) - g.rank(b.entry); ranks != 0 {
-			if a.put == nil {
-				return -ranks
-			}
-			return ranks
+	}
+	slices.SortFunc(order, func(a, b ordered) int {
+		if a.rank != b.rank {
+			return a.rank - b.rank
 		}
-		return a.Key.Compare(b.Key)
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.step.Key.Kind, b.step.Key.Kind))
 	})
+	for i := range order {
+		g.wave[i] = order[i].step
+	}
 	return g.wave
+}
+
+// ordered has beside a step what it is sorted by.
+type ordered struct {
+	rank int
+	name string
+	step *step
 }
 
 func (g *graph) anyQueued() bool {
@@ -50,6 +60,7 @@ func (g *graph) collect() {
 	// The rank of what is put.
 	lowest := len(g.queues)
 	later := make([][]*entry, len(g.queues))
+	g.steps = nil
 	for more := true; more; {
 		more = false
 		for rank := range g.queues {
@@ -147,7 +158,7 @@ func (g *graph) decide(e *entry) *step {
 	default:
 		g.mark(e, Pending, "is being replaced: "+op.Reason)
 	}
-	return &step{entry: e, operation: op}
+	return g.newStep(e, nil, op)
 }
 
 // decideLocally: only the agent understands the kind, and to want an object is to have it.
@@ -243,6 +254,14 @@ func (g *graph) differences(e *entry) []object.FieldChange {
 	return e.kind.Diff(e.have.object.Spec, e.want.object.Spec)
 }
 
+func (g *graph) newStep(e *entry, put *version, op operation) *step {
+	if len(g.steps) == cap(g.steps) {
+		g.steps = make([]step, 0, min(max(1, 2*cap(g.steps)), 256))
+	}
+	g.steps = append(g.steps, step{entry: e, put: put, operation: op})
+	return &g.steps[len(g.steps)-1]
+}
+
 func (g *graph) put(e *entry) *step {
 	op := operation{Action: Create, Key: e.key, Reason: "wanted", Replacing: e.replacing}
 	if e.have != nil {
@@ -253,7 +272,7 @@ func (g *graph) put(e *entry) *step {
 	if e.failures == 0 {
 		g.mark(e, Pending, "is being applied")
 	}
-	return &step{entry: e, put: e.want, operation: op}
+	return g.newStep(e, e.want, op)
 }
 
 // warn: those who use a doomed entry have to let go of it first.

@@ -23,6 +23,8 @@ type graph struct {
 	holdings *object.Holdings
 	// What was started and is not settled.
 	wave []*step
+	// Room for steps: many are made at once.
+	steps []step
 	// What the data plane refused because of something else; see retry.go.
 	refused   []*refusal
 	succeeded uint64
@@ -136,15 +138,15 @@ func newVersion(o *object.Object, f object.Facts, owner string, revision uint64)
 	return &version{object: o, spec: f.Spec, refs: f.Needs, claims: f.Claims, owner: owner, revision: revision}
 }
 
-// reserve makes room for so many more entries, instead of doubling it again and again.
-func (g *graph) reserve(more int) {
+// reserve makes room for so many more entries and claims, instead of doubling it again and again.
+func (g *graph) reserve(more, claims int) {
+	g.holdings.Reserve(claims)
 	if more <= len(g.entries) || more < 1000 {
 		return
 	}
 	larger := make(map[object.Key]*entry, len(g.entries)+more)
 	maps.Copy(larger, g.entries)
 	g.entries = larger
-	g.holdings.Reserve(more)
 }
 
 // remember takes note of an entry before it is changed, so that a simulation can be taken back.

@@ -40,6 +40,10 @@ type mockPlane struct {
 	before func()
 	// Objects that are always refused.
 	never map[object.Key]bool
+	// What an object needs although it does not name it.
+	needs map[object.Key]object.Key
+	// How many were refused, and the requests that were made.
+	refused, requests int
 }
 
 func newMockPlane(r *object.Registry) *mockPlane {
@@ -54,6 +58,9 @@ func (p *mockPlane) chance(thousandths int) bool {
 }
 
 func (p *mockPlane) request(ctx context.Context) error {
+	p.mu.Lock()
+	p.requests++
+	p.mu.Unlock()
 	if p.before != nil {
 		p.before()
 	}
@@ -74,7 +81,11 @@ func (p *mockPlane) Put(ctx context.Context, objects []Object) ([]Result, error)
 		if p.chance(p.drop) {
 			return nil, errGone
 		}
-		results = append(results, p.put(o))
+		r := p.put(o)
+		if r.Code != 0 {
+			p.refused++
+		}
+		results = append(results, r)
 	}
 	if p.chance(p.drop) {
 		return nil, errGone
@@ -95,6 +106,9 @@ func (p *mockPlane) put(packed Object) Result {
 		if p.objects[ref.To] == nil && !ref.Builtin {
 			return Result{noEntry, k.String() + ": " + ref.Field + ": no " + ref.To.String()}
 		}
+	}
+	if needed, ok := p.needs[k]; ok && p.objects[needed] == nil {
+		return Result{noEntry, k.String() + ": no " + needed.String()}
 	}
 	for _, c := range p.registry.Claims(o) {
 		if holder, taken := p.holdings.Holder(k, c); taken {
@@ -150,7 +164,8 @@ func (p *mockPlane) Delete(ctx context.Context, keys []object.Key) ([]Result, er
 		switch {
 		case p.objects[k] == nil:
 			results = append(results, Result{})
-		case p.users[k] > 0:
+		case p.users[k] > 0 || p.needed(k):
+			p.refused++
 			results = append(results, Result{busy, k.String() + " is in use"})
 		case p.never[k] || p.chance(p.refuse):
 			results = append(results, Result{busy, k.String() + ": not now"})
@@ -185,6 +200,15 @@ func (p *mockPlane) List(ctx context.Context) iter.Seq2[[]Object, error] {
 			yield(nil, errGone)
 		}
 	}
+}
+
+func (p *mockPlane) needed(k object.Key) bool {
+	for user, needed := range p.needs {
+		if needed == k && p.objects[user] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // restart forgets everything, as a data plane does that is started again.

@@ -107,7 +107,7 @@ func (r *Reconciler) Load(intents []Intent) error {
 	if err != nil {
 		return fmt.Errorf("what was kept is not acceptable: %w", err)
 	}
-	r.graph.reserve(len(intents))
+	r.graph.reserve(len(intents), x.Claims())
 	for i, intent := range intents {
 		r.revision = max(r.revision, intent.Revision)
 		r.graph.setWant(changes[i].Key, newVersion(intent.Object, x.Facts[i], intent.Owner, intent.Revision), nil)

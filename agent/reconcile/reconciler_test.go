@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -104,7 +105,7 @@ func (s *scene) connect() {
 // willing replaces the plane by one that refuses nothing.
 func willing(s *scene) *scene {
 	s.link()
-	s.willing = willingPlane{}
+	s.willing = make(willingPlane, 250_000)
 	s.connect()
 	return s
 }
@@ -555,6 +556,23 @@ func BenchmarkApply200kObjects(b *testing.B) {
 		s := willing(newScene(b, Options{}))
 		b.StartTimer()
 		s.apply(changes)
+	}
+}
+
+// What an object takes: itself, and all that is known about it.
+func BenchmarkMemoryOf200kObjects(b *testing.B) {
+	const count = 200_000
+	for b.Loop() {
+		s := willing(newScene(b, Options{}))
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		s.apply(many(count))
+		clear(s.willing) // the plane's, not the agent's
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/count, "B/object")
+		runtime.KeepAlive(s)
 	}
 }
 

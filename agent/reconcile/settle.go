@@ -72,7 +72,7 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 	for _, e := range gone {
 		g.setHave(e, nil)
 	}
-	g.reserve(len(listed))
+	g.reserve(len(listed), 2*len(listed))
 	for k, spec := range listed {
 		e := g.entries[k]
 		builtin := false

@@ -64,6 +64,9 @@ func (t *transaction) failed(k object.Key, message string) {
 
 func (t *transaction) executed(op Operation) {
 	if t != nil && !t.ended {
+		if t.operations == nil {
+			t.operations = make([]Operation, 0, t.open)
+		}
 		t.operations = append(t.operations, op)
 	}
 }

@@ -1,4 +1,4 @@
-"""Gateways, subscribers and core networks made of namespaces, for the tests and the examples. Python's library alone."""
+"""Gateways, subscribers and cores made of namespaces, for the tests and the examples. Python's library alone."""
 
 from .gateway import Gateway, thing
 from .home import Home, Line

@@ -1,5 +1,6 @@
 """The gateway under test: data plane and agent as processes in a namespace, and the command line that people use."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import socket
 import threading
 import time
 
-from .laboratory import TREE, wait_until
+from .laboratory import TREE, Process, wait_until
 from .namespace import run
 
 DATAPLANE = os.environ.get("SLUICE_DATAPLANE", str(TREE / "build/dataplane/sluice-dataplane"))
@@ -32,9 +33,11 @@ class Refused(Exception):
 class Gateway:
     """`supervised`: the data plane is started again when it dies, as systemd does it."""
 
-    def __init__(self, lab, namespace, name="gateway", workers=1, agent=True, supervised=False, buffers=8192):
+    def __init__(
+        self, lab, namespace, name="gateway", workers=1, agent=True, supervised=False, buffers=8192, huge=False
+    ):
         self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
-        self.workers, self.buffers = workers, buffers
+        self.workers, self.buffers, self.huge = workers, buffers, huge
         self.directory = lab.directory / name
         self.directory.mkdir()
         self.dataplane_socket = self.directory / "dataplane.sock"
@@ -47,12 +50,22 @@ class Gateway:
         if agent:
             self.start_agent()
 
+    def process(self, plane, *command):
+        """Ended by `close`, once nobody starts it again."""
+        return Process(self.namespace, command, self.lab.directory / f"{self.name}-{plane}.log")
+
     def start_dataplane(self):
         self.dataplane_socket.unlink(missing_ok=True)
         shutil.rmtree(f"/var/run/dpdk/{self.prefix}", ignore_errors=True)
-        arguments = ["--socket", self.dataplane_socket, "--workers", self.workers, "--no-huge"]
+        arguments = [
+            "--socket",
+            self.dataplane_socket,
+            "--workers",
+            self.workers,
+            *([] if self.huge else ["--no-huge"]),
+        ]
         arguments += ["--buffers", self.buffers, "--prefix", self.prefix]
-        self.dataplane = self.lab.process(self.namespace, DATAPLANE, *arguments, log=f"{self.name}-dataplane.log")
+        self.dataplane = self.process("dataplane", DATAPLANE, *arguments)
         self.wait_for_socket(self.dataplane_socket, self.dataplane)
         if self.supervised and not self.guard:
             self.guard = threading.Thread(target=self.supervise, daemon=True)
@@ -61,13 +74,15 @@ class Gateway:
     def supervise(self):
         while not self.stopping.wait(0.1):
             if not self.dataplane.alive() and not self.stopping.is_set():
-                self.start_dataplane()
+                # One that dies at once, because a test kills it again, is started again.
+                with contextlib.suppress(RuntimeError):
+                    self.start_dataplane()
 
     def start_agent(self):
         arguments = ["--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
         arguments += ["--store", self.directory / "intent.db"]
         self.agent_socket.unlink(missing_ok=True)
-        self.agent = self.lab.process(self.namespace, SLUICE, "agent", *arguments, log=f"{self.name}-agent.log")
+        self.agent = self.process("agent", SLUICE, "agent", *arguments)
         self.wait_for_socket(self.agent_socket, self.agent)
 
     def wait_for_socket(self, path, process):

@@ -1,5 +1,5 @@
-"""Subscribers' homes. The kernel here may know neither QinQ nor PPPoE, so a home gateway in user space stands between a TAP
-or TUN interface, behind which the kernel's own ping, iperf3 and curl work, and the access line."""
+"""Subscribers' homes. The kernel here may know neither QinQ nor PPPoE, so a home gateway in user space stands between a
+TAP or TUN interface, behind which the kernel's own ping, iperf3 and curl work, and the access line."""
 
 import contextlib
 import os

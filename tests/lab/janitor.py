@@ -1,7 +1,7 @@
 """Removes what a laboratory made: janitor.py PREFIX DIRECTORY, started before anything is made.
 
-Its standard input closes when the laboratory's process is done or dead, however it died; then the janitor kills what still
-runs in the laboratory's namespaces and removes those, the DPDK runtime directories and the run directory.
+Its standard input closes when the laboratory's process is done or dead, however it died; then the janitor kills what
+still runs in the laboratory's namespaces and removes those, the DPDK runtime directories and the run directory.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Traffic of many subscribers at once, in both directions, counted by subscriber and direction.
 
-Each packet is UDP whose payload says which line it belongs to. On the access side frames are made and taken apart here; on
-the core side the kernel's UDP sockets send and receive, or a Upf does.
+Each packet is UDP whose payload says which line it belongs to. On the access side frames are made and taken apart here;
+on the core side the kernel's UDP sockets send and receive, or a Upf does.
 """
 
 import contextlib
@@ -234,6 +234,13 @@ class Load:
                 return
             time.sleep(0.02)
 
+    def has_sent(self, packets):
+        """Waits until at least so many packets were sent each way."""
+        end = time.monotonic() + 30
+        while min(self.total(self.sent, way) for way in (UP, DOWN)) < packets and time.monotonic() < end:
+            time.sleep(0.01)
+        return min(self.total(self.sent, way) for way in (UP, DOWN)) >= packets
+
     def forget(self):
         for counters in (self.sent, self.received):
             for each in counters.values():
@@ -245,7 +252,7 @@ class Load:
         return all(self.received[way][stream] for way in (UP, DOWN) for stream in self.streams)
 
     def warm_up(self, seconds=60):
-        """Sends until every stream has passed in both directions, then starts counting anew; the streams that did not."""
+        """Sends until every stream has passed in both directions, then counts anew; the streams that did not."""
         if not self.sending.is_set():
             self.start()
         end = time.monotonic() + seconds

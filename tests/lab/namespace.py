@@ -48,7 +48,7 @@ class Namespace:
             os.close(within)
 
     def tunnel_device(self, name, ethernet, mtu, mac=None):
-        """A TAP (ethernet) or TUN interface here that is up; the file descriptor through which its packets come and go."""
+        """A TAP (ethernet) or TUN interface here that is up; the file descriptor of its packets."""
         fd = self.inside(os.open, "/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         flags = (IFF_TAP if ethernet else IFF_TUN) | IFF_NO_PI
         fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
@@ -65,7 +65,7 @@ class Namespace:
         self.run("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
 
     def link(self, interface, other, other_interface, mtu=2000):
-        """A veth pair. Checksums and segments are made in software, because DPDK sees frames as they are in the queue."""
+        """A veth pair. Checksums and segments are made in software: DPDK sees frames as they are in the queue."""
         peer = ("peer", "name", other_interface, "netns", other.name)
         self.ip("link", "add", interface, "mtu", str(mtu), "type", "veth", *peer)
         other.ip("link", "set", other_interface, "mtu", str(mtu))

@@ -1,4 +1,4 @@
-"""A user plane function as far as N3 goes: TS 29.281 (GTP-U) and TS 38.415 (PDU session container) on the kernel's UDP."""
+"""A user plane function as far as N3 goes: TS 29.281 (GTP-U), TS 38.415 (PDU session container), the kernel's UDP."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""One end of a link, for raw frames: what a test sends and sees. The kernel takes the outer VLAN tag out of a frame that
-comes in and tells it beside the frame (packet(7), PACKET_AUXDATA); here it is put back."""
+"""One end of a link, for raw frames: what a test sends and sees. The kernel takes the outer VLAN tag out of a frame
+that comes in and tells it beside the frame (packet(7), PACKET_AUXDATA); here it is put back."""
 
 import contextlib
 import errno
