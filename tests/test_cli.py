@@ -96,6 +96,22 @@ def test_what_an_object_needs_may_come_later(pop):
     pop.gateway.sluice("delete", "route/early", "vrf/later")
 
 
+def test_objects_of_one_file_come_and_go_in_the_order_that_they_need(pop):
+    """The route is written first; it names neither the neighbour nor the interface in whose network its next hop is."""
+    objects = [
+        thing("Route", "first", vrf="order", prefix="0.0.0.0/0", nextHops=[{"address": "203.0.113.9"}]),
+        thing("Neighbor", "second", interface="third", address="203.0.113.9", mac="02:00:00:00:cc:99"),
+        thing("Interface", "third", port="core", outerVlan=77, vrf="order", addresses=["203.0.113.1/24"]),
+        thing("Vrf", "order"),
+    ]
+    path = pop.gateway.directory / "order.yaml"
+    path.write_text("".join("---\n" + json.dumps(each) + "\n" for each in objects))
+    assert "4 created" in pop.gateway.sluice("apply", "-f", path).stdout
+    assert "4 unchanged" in pop.gateway.sluice("apply", "-f", path).stdout
+    assert "4 deleted" in pop.gateway.sluice("delete", "-f", path).stdout
+    assert "order" not in pop.gateway.sluice("get", "vrfs").stdout
+
+
 def test_what_is_missing_again_is_waited_for(pop):
     """Who deletes what others need is told of them; they are still wanted, and come back with it."""
     done = pop.gateway.sluice("delete", "acl", "used")

@@ -1,10 +1,14 @@
 """`make run` with both roles, as a program: its summary, its exit code, and that nothing is left behind."""
 
+import fcntl
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -59,3 +63,27 @@ def test_it_fails_when_the_data_plane_cannot_be_started():
         [*RUN, "bng"], capture_output=True, text=True, env=os.environ | {"SLUICE_DATAPLANE": "/bin/false"}
     )
     assert child.returncode != 0
+
+
+def test_on_a_terminal_a_live_table_is_shown_until_ctrl_c():
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
+    child = subprocess.Popen([*RUN, "bng"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown, asked = b"", False
+    end = time.monotonic() + 120
+    with open(ours, "rb", buffering=0) as terminal:
+        while time.monotonic() < end:
+            try:
+                piece = terminal.read(65536)
+            except OSError:
+                break  # nobody has the other side open any more
+            shown += piece
+            if not asked and all(word in shown for word in (b"SESSION", b"ipoe-01", b"PORT", b"CYCLES/PACKET")):
+                os.killpg(child.pid, signal.SIGINT)
+                asked = True
+        child.wait(60)
+    assert asked, shown[-2000:].decode(errors="replace")
+    assert child.returncode == 0, shown[-2000:].decode(errors="replace")
+    assert b"uplink" in shown
+    assert left_behind(child.pid) == []

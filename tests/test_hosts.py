@@ -112,8 +112,9 @@ def test_a_subscriber_loads_a_page(hosts, name, host):
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["up", "down"])
-def test_tcp_runs_in_both_directions(hosts, name, reverse):
-    command = ["iperf3", "-J", "-c", SERVER4, "-n", "1M", *(["-R"] if reverse else [])]
+@pytest.mark.parametrize("target", [SERVER4, SERVER6])
+def test_tcp_runs_in_both_directions(hosts, name, target, reverse):
+    command = ["iperf3", "-J", "-c", target, "-n", "1M", *(["-R"] if reverse else [])]
     done = hosts.homes[name].run(*command, check=False)
     result = json.loads(done.stdout)
     assert "error" not in result, result["error"]

@@ -22,6 +22,8 @@ if [ ! -e "$root/.installed" ]; then
 fi
 mkdir -p "$root/src"
 mount -t proc proc "$root/proc"
+# DPDK reads there which cores and which memory there are.
+mount -t sysfs -o ro sysfs "$root/sys"
 mount --bind "$PWD" "$root/src"
 mount -o remount,ro,bind "$root/src"
 mkdir -p "$root/dev/shm" "$root/build"

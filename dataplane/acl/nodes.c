@@ -134,7 +134,7 @@ filter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 	for (uint16_t i = 0; i < count; i++) {
 		const struct packet *p = packet_of(packets[i]);
 
-		acls[i] = unlikely(p->flags & PACKET_OURS) ? NO_ACL : choose(p);
+		acls[i] = unlikely((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS) ? NO_ACL : choose(p);
 		places[i] = i;
 	}
 	// Take out the packets of the first one's list until none is left.

@@ -13,7 +13,13 @@
 #include "core/object_list.h"
 #include "core/worker.h"
 
-enum { CALLS_MOST = 256 };
+enum {
+	CALLS_MOST = 256,
+	PAGE_MOST = FRAME_MOST / 4,
+	SPEC_MOST = FRAME_MOST / 2, // so that a reply can hold any object
+	UNPACKED_MOST = 16,         // bytes in memory for each byte of a request, beside
+	UNPACKED_LEAST = 64 << 10,
+};
 
 struct client {
 	struct stream *stream;
@@ -198,6 +204,8 @@ put_each(const void *things, size_t i, struct fault *f)
 {
 	const Sluice__V1__Object *o = ((Sluice__V1__Object *const *)things)[i];
 
+	if (o->spec.len > SPEC_MOST)
+		return fault(f, E2BIG, "spec: at most %d bytes are accepted, not %zu", SPEC_MOST, o->spec.len);
 	return object_put(o->kind, o->name, o->spec.data, o->spec.len, f);
 }
 
@@ -259,19 +267,27 @@ serve_list(struct api_call *call, const Sluice__V1__Request *request)
 	while ((kind = kind_by_id(kind_id)) != NULL) {
 		const struct object *object;
 
-		while (answer.n_objects < limit && bytes < FRAME_MOST / 4 &&
-			(object = object_next(kind, &cursor)) != NULL) {
+		for (uint64_t before = cursor;
+			answer.n_objects < limit && bytes < PAGE_MOST && (object = object_next(kind, &cursor)) != NULL;
+			before = cursor) {
 			Sluice__V1__Object *o = &all[answer.n_objects];
+			size_t more = object->spec_length + strlen(object->name) + strlen(kind->name) + 16;
 
+			// One that would make the page too large begins the next.
+			if (answer.n_objects > 0 && bytes + more > PAGE_MOST) {
+				bytes = PAGE_MOST;
+				cursor = before;
+				break;
+			}
 			sluice__v1__object__init(o);
 			o->kind = (char *)kind->name;
 			o->name = object->name;
 			o->spec.data = object->spec;
 			o->spec.len = object->spec_length;
 			answer.objects[answer.n_objects++] = o;
-			bytes += object->spec_length + strlen(object->name) + strlen(kind->name) + 16;
+			bytes += more;
 		}
-		if (answer.n_objects == limit || bytes >= FRAME_MOST / 4) {
+		if (answer.n_objects == limit || bytes >= PAGE_MOST) {
 			snprintf(token, sizeof(token), "%u.%lu", kind_id, cursor);
 			answer.next_page = token;
 			break;
@@ -310,6 +326,60 @@ API_OPERATION(delete, SLUICE__V1__REQUEST__OPERATION_DELETE, serve_delete)
 API_OPERATION(list, SLUICE__V1__REQUEST__OPERATION_LIST, serve_list)
 API_OPERATION(cancel, SLUICE__V1__REQUEST__OPERATION_CANCEL, serve_cancel)
 
+// Memory for a request: a few bytes on the wire cannot ask for all there is.
+struct budget {
+	size_t left;
+	bool spent;
+};
+
+static void *
+budget_take(void *data, size_t size)
+{
+	struct budget *b = data;
+	size_t cost = size + 16;
+
+	if (cost > b->left) {
+		b->spent = true;
+		return NULL;
+	}
+	b->left -= cost;
+	return malloc(size);
+}
+
+static void
+budget_give(void *data, void *memory)
+{
+	free(memory);
+}
+
+// The id of a request that could not be unpacked, where it stands first as writers put it; else 0.
+static uint64_t
+id_of(const uint8_t *bytes, size_t length)
+{
+	uint64_t id = 0;
+
+	for (size_t i = 1; length > 0 && bytes[0] == 0x08 && i < length && i < 10; i++) {
+		id |= (uint64_t)(bytes[i] & 0x7f) << 7 * (i - 1);
+		if (!(bytes[i] & 0x80))
+			return id;
+	}
+	return 0;
+}
+
+static void
+refuse_large(struct client *client, uint64_t id)
+{
+	Sluice__V1__Result result = SLUICE__V1__RESULT__INIT;
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+
+	result.code = E2BIG;
+	result.message = "the request says too much at once; send it in parts";
+	reply.id = id;
+	reply.last = true;
+	reply.result = &result;
+	send_reply(client, &reply);
+}
+
 static void *
 opened(struct stream *stream)
 {
@@ -324,16 +394,22 @@ static bool
 frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 {
 	struct client *client = state;
-	Sluice__V1__Request *request = sluice__v1__request__unpack(NULL, length, bytes);
+	struct budget budget = {.left = UNPACKED_MOST * length + UNPACKED_LEAST};
+	ProtobufCAllocator memory = {budget_take, budget_give, &budget};
+	Sluice__V1__Request *request = sluice__v1__request__unpack(&memory, length, bytes);
 	const struct api_operation *o = operations;
 	struct api_call *call;
 
+	if (!request && budget.spent) {
+		refuse_large(client, id_of(bytes, length));
+		return true;
+	}
 	// Frames of something that is not this protocol: there is no id to answer to.
 	if (!request)
 		return false;
 	call = calloc(1, sizeof(*call));
 	if (!call) {
-		sluice__v1__request__free_unpacked(request, NULL);
+		sluice__v1__request__free_unpacked(request, &memory);
 		return false;
 	}
 	*call = (struct api_call){.client = client, .id = request->id, .serving = true};
@@ -350,7 +426,7 @@ frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 	call->serving = false;
 	if (!call->kept || call->over)
 		free(call);
-	sluice__v1__request__free_unpacked(request, NULL);
+	sluice__v1__request__free_unpacked(request, &memory);
 	return true;
 }
 

@@ -19,6 +19,8 @@
 
 #include "core/loop.h"
 
+enum { HANDSHAKE_SECONDS = 5 };
+
 struct buffer {
 	uint8_t *bytes;
 	size_t start, end, room; // what is valid is from start to end
@@ -32,19 +34,23 @@ struct stream {
 	struct buffer in, out;
 	uint32_t events; // that epoll watches for
 	bool shaken;     // the TLS handshake is done
-	bool broken;     // cut off as soon as nobody is inside
+	unsigned age;    // seconds, until then
+	struct listener *listener;
+	struct stream *next;
+	bool broken; // cut off as soon as nobody is inside
 };
 
 struct listener {
 	int fd;
 	SSL_CTX *tls;
 	const struct stream_user *user;
+	unsigned streams; // of its own: the ones of TCP leave room for those of the Unix socket
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
 static struct listener listeners[2];
 static unsigned listener_count;
-static unsigned stream_count;
+static struct stream *streams;
 
 static int
 room_for(struct buffer *b, size_t more)
@@ -91,6 +97,12 @@ shrink(struct buffer *b)
 static void
 cut(struct stream *s)
 {
+	struct stream **link = &streams;
+
+	while (*link != s)
+		link = &(*link)->next;
+	*link = s->next;
+	s->listener->streams--;
 	loop_remove(s->fd);
 	s->user->closed(s, s->state);
 	if (s->tls)
@@ -99,7 +111,6 @@ cut(struct stream *s)
 	free(s->in.bytes);
 	free(s->out.bytes);
 	free(s);
-	stream_count--;
 }
 
 size_t
@@ -272,18 +283,18 @@ ready(int fd, uint32_t events, void *argument)
 static void
 welcome(int fd, uint32_t events, void *argument)
 {
-	const struct listener *l = argument;
+	struct listener *l = argument;
 	int peer = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct stream *s;
 
 	if (peer < 0)
 		return;
-	s = stream_count < STREAMS_MOST ? calloc(1, sizeof(*s)) : NULL;
+	s = l->streams < STREAMS_MOST ? calloc(1, sizeof(*s)) : NULL;
 	if (!s) {
 		close(peer);
 		return;
 	}
-	*s = (struct stream){.fd = peer, .user = l->user, .events = EPOLLIN, .shaken = !l->tls};
+	*s = (struct stream){.fd = peer, .user = l->user, .events = EPOLLIN, .shaken = !l->tls, .listener = l};
 	if (l->tls) {
 		setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 		s->tls = SSL_new(l->tls);
@@ -298,13 +309,26 @@ welcome(int fd, uint32_t events, void *argument)
 		l->user->closed(s, s->state);
 		goto refuse;
 	}
-	stream_count++;
+	s->next = streams;
+	streams = s;
+	l->streams++;
 	return;
 refuse:
 	if (s->tls)
 		SSL_free(s->tls);
 	close(peer);
 	free(s);
+}
+
+// A peer that does not shake hands in time keeps others out.
+static void
+look_at_handshakes(void *unused)
+{
+	for (struct stream *s = streams, *next; s; s = next) {
+		next = s->next;
+		if (!s->shaken && ++s->age > HANDSHAKE_SECONDS)
+			cut(s);
+	}
 }
 
 static int
@@ -316,6 +340,8 @@ serve(int fd, const struct stream_user *user, SSL_CTX *tls, const char *path)
 	snprintf(l->path, sizeof(l->path), "%s", path);
 	if (listen(fd, 16))
 		return -errno;
+	if (tls)
+		loop_every(1000000000, look_at_handshakes, NULL);
 	return loop_add(fd, EPOLLIN, welcome, l);
 }
 
@@ -324,6 +350,7 @@ stream_listen_unix(const char *path, const struct stream_user *user)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), probe;
+	struct stat there;
 	mode_t mask;
 
 	if (fd < 0)
@@ -345,7 +372,14 @@ stream_listen_unix(const char *path, const struct stream_user *user)
 	}
 	if (probe >= 0)
 		close(probe);
-	unlink(path);
+	if (lstat(path, &there) == 0) {
+		if (!S_ISSOCK(there.st_mode)) {
+			fprintf(stderr, "api: %s exists and is not a socket; it is left as it is\n", path);
+			close(fd);
+			return -EEXIST;
+		}
+		unlink(path);
+	}
 	mask = umask(0177);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address))) {
 		int error = errno;

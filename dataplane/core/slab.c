@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <stdbool.h>
+#include <time.h>
 
 #include "core/rcu.h"
 
@@ -37,7 +39,31 @@ slab_destroy(struct slab *slab)
 	if (slab->records)
 		munmap(slab->records, slab->size * slab->limit);
 	free(slab->unused);
+	free(slab->resting);
 	*slab = (struct slab){0};
+}
+
+static uint64_t
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+// The index that has rested longest, if that is long enough or `must` says that it has to do.
+static bool
+wake(struct slab *slab, bool must, uint32_t *index)
+{
+	if (slab->resting_count == 0)
+		return false;
+	if (!must && now() - slab->resting[slab->resting_first].since < SLAB_REST_NS)
+		return false;
+	*index = slab->resting[slab->resting_first].index;
+	slab->resting_first = (slab->resting_first + 1) % slab->resting_room;
+	slab->resting_count--;
+	return true;
 }
 
 uint32_t
@@ -45,14 +71,32 @@ slab_take(struct slab *slab)
 {
 	uint32_t index;
 
-	if (slab->unused_count > 0) {
+	if (slab->unused_count > 0)
 		index = slab->unused[--slab->unused_count];
-		memset(slab_at(slab, index), 0, slab->size);
-		return index;
+	else if (!wake(slab, slab->used == slab->limit, &index))
+		return slab->used == slab->limit ? UINT32_MAX : slab->used++;
+	memset(slab_at(slab, index), 0, slab->size);
+	return index;
+}
+
+static void
+rest(struct slab *slab, uint32_t index)
+{
+	if (slab->resting_count == slab->resting_room) {
+		uint32_t room = slab->resting_room ? 2 * slab->resting_room : 64;
+		struct slab_resting *grown = malloc(room * sizeof(grown[0]));
+
+		if (!grown)
+			return; // the index is lost, nothing else
+		for (uint32_t i = 0; i < slab->resting_count; i++)
+			grown[i] = slab->resting[(slab->resting_first + i) % slab->resting_room];
+		free(slab->resting);
+		slab->resting = grown;
+		slab->resting_first = 0;
+		slab->resting_room = room;
 	}
-	if (slab->used == slab->limit)
-		return UINT32_MAX;
-	return slab->used++;
+	slab->resting[(slab->resting_first + slab->resting_count++) % slab->resting_room] =
+		(struct slab_resting){index, now()};
 }
 
 void
@@ -80,7 +124,7 @@ give(void *memory)
 {
 	struct later *later = memory;
 
-	slab_give(later->slab, later->index);
+	rest(later->slab, later->index);
 	free(later);
 }
 

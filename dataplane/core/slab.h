@@ -12,7 +12,17 @@ struct slab {
 	uint32_t used;  // indexes ever given out
 	uint32_t *unused;
 	uint32_t unused_count, unused_room;
+	// Given back and not yet trusted to be forgotten: a ring, the oldest first.
+	struct slab_resting {
+		uint32_t index;
+		uint64_t since; // nanoseconds
+	} * resting;
+	uint32_t resting_first, resting_count, resting_room;
 };
+
+// Packets that wait on the main thread (for a neighbour, for a fragment, in a ring) know a record by its index for as long as
+// they wait. So an index rests longer than any packet does before it names another record, unless none else is left.
+#define SLAB_REST_NS 40000000000ull
 
 // Reserved, zeroed memory that is backed when touched, with huge pages where the kernel has them. NULL: no address space.
 void *slab_reserve(size_t bytes);
@@ -22,7 +32,7 @@ int slab_create(struct slab *slab, size_t record_size, uint32_t limit);
 void slab_destroy(struct slab *slab);
 // A zeroed record's index, or UINT32_MAX when there is none left.
 uint32_t slab_take(struct slab *slab);
-// Give an index back once no worker can hold it any more (rcu.h).
+// Give an index back once no worker and no packet can hold it any more.
 void slab_give_later(struct slab *slab, uint32_t index);
 // Give an index back that no worker has seen.
 void slab_give(struct slab *slab, uint32_t index);

@@ -175,17 +175,30 @@ mtu_of(const Sluice__V1__Interface *spec, const struct port *port)
 	return (uint16_t)(spec->mtu ? spec->mtu : port ? port->mtu : UINT16_MAX);
 }
 
-// The twin has the addresses of the port's untagged interface.
+static bool
+is_among(const struct interface_detail *d, const struct interface_address *address)
+{
+	for (unsigned i = 0; i < d->address_count; i++)
+		if (memcmp(&d->addresses[i], address, sizeof(*address)) == 0)
+			return true;
+	return false;
+}
+
+// The twin has the addresses of the port's untagged interface. What stays is not touched: daemons' routes depend on it.
 static void
-twin_addresses(uint32_t index, bool add)
+twin_addresses(uint32_t index, const struct interface_detail *old, const struct interface_detail *new)
 {
 	const struct interface *i = interface_at(index);
+	const struct interface_address *a;
 
 	if (i->circuit.port == NO_PORT || i->circuit.outer_vlan)
 		return;
-	for (unsigned a = 0; a < details[index].address_count; a++)
-		twin_address(&ports[i->circuit.port], add, details[index].addresses[a].family,
-			details[index].addresses[a].bytes, details[index].addresses[a].length);
+	for (a = old->addresses; a < old->addresses + old->address_count; a++)
+		if (!is_among(new, a))
+			twin_address(&ports[i->circuit.port], false, a->family, a->bytes, a->length);
+	for (a = new->addresses; a < new->addresses + new->address_count; a++)
+		if (!is_among(old, a))
+			twin_address(&ports[i->circuit.port], true, a->family, a->bytes, a->length);
 }
 
 static void
@@ -240,7 +253,7 @@ create(struct object *object, const Sluice__V1__Interface *spec, const struct re
 		slab_give_later(&interfaces, index);
 		return error;
 	}
-	twin_addresses(index, true);
+	twin_addresses(index, &(struct interface_detail){0}, &details[index]);
 	return 0;
 }
 
@@ -252,7 +265,6 @@ change(uint32_t index, const Sluice__V1__Interface *spec, const struct reference
 	struct interface_detail *d = &details[index], old = *d;
 	int error = 0;
 
-	twin_addresses(index, false);
 	i->mtu = mtu_of(spec, r->port ? port_of(r->port) : NULL);
 	i->proxy_arp = spec->proxy_arp;
 	i->acl_in = acl_of(r->acl_in);
@@ -275,9 +287,9 @@ change(uint32_t index, const Sluice__V1__Interface *spec, const struct reference
 		for (struct interface_watcher *w = watchers; w; w = w->next)
 			w->changed(index, addresses, (unsigned)spec->n_addresses, &ignored);
 	} else {
+		twin_addresses(index, &old, d);
 		free(old.addresses);
 	}
-	twin_addresses(index, true);
 	return error;
 }
 
@@ -334,7 +346,7 @@ interface_delete(struct object *object, const void *spec, struct fault *f)
 	resolve(spec, &r, f);
 	if (i->circuit.port != NO_PORT)
 		circuit_unbind_interface(&i->circuit);
-	twin_addresses(index, false);
+	twin_addresses(index, &details[index], &(struct interface_detail){0});
 	tell_removed(index, NULL);
 	i->present = false;
 	free(details[index].addresses);

@@ -1,4 +1,5 @@
 // libFuzzer over the API: whatever bytes a client writes to the socket, the data plane answers or cuts it off.
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,17 @@ static const uint8_t hello[] = {0, 0, 0, 6, 0x08, 1, 0x12, 2, 0x08, 1};
 int
 LLVMFuzzerInitialize(int *count, char ***arguments)
 {
+	int held;
+
 	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/sluice-fuzz-%d.sock", getpid());
 	machine_start();
 	if (api_start(address.sun_path, NULL, NULL, NULL, NULL))
 		abort();
+	// The name goes at once, so that a crash leaves nothing behind; clients come by the descriptor.
+	held = open(address.sun_path, O_PATH | O_CLOEXEC);
+	if (held < 0 || unlink(address.sun_path))
+		abort();
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", held);
 	atexit(api_stop);
 	return 0;
 }

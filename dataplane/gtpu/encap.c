@@ -143,7 +143,8 @@ send_outer(struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t)
 {
 	packet_advance(m, -t->length);
 	p->vrf = t->vrf;
-	p->flags |= PACKET_OURS;
+	p->flags |= PACKET_OURS | PACKET_TUNNELLED;
+	p->family = t->family;
 	p->l2_length = 0;
 }
 

@@ -86,18 +86,6 @@ probe(const char *device, uint16_t *id, struct fault *f)
 	return 0;
 }
 
-static void
-unprobe(uint16_t id)
-{
-	struct rte_eth_dev_info info;
-
-	if (rte_eth_dev_info_get(id, &info) == 0) {
-		rte_eth_dev_stop(id);
-		rte_eth_dev_close(id);
-		rte_dev_remove(info.device);
-	}
-}
-
 static uint16_t
 queues(uint32_t wanted, uint16_t most)
 {
@@ -106,34 +94,87 @@ queues(uint32_t wanted, uint16_t most)
 	return (uint16_t)RTE_MAX(1u, RTE_MIN(n, (uint32_t)most));
 }
 
-// A device on top of a Linux interface (af_packet, af_xdp, tap) sends what that interface's MTU lets through: raised where it
-// is less, never lowered.
+// Ask a Linux interface for its MTU. A socket for further requests, or a negative errno.
 static int
-raise_link_mtu(unsigned index, unsigned mtu)
+ask_link(unsigned index, struct ifreq *request)
 {
-	struct ifreq request = {0};
-	int control, error = 0;
+	int control, error;
 
-	if (index == 0 || !if_indextoname(index, request.ifr_name))
-		return 0;
+	*request = (struct ifreq){0};
+	if (!if_indextoname(index, request->ifr_name))
+		return -ENODEV;
 	control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (control < 0)
 		return -errno;
-	if (ioctl(control, SIOCGIFMTU, &request))
-		error = -errno;
-	if (!error && request.ifr_mtu < (int)mtu) {
-		request.ifr_mtu = (int)mtu;
+	if (ioctl(control, SIOCGIFMTU, request) == 0)
+		return control;
+	error = -errno;
+	close(control);
+	return error;
+}
+
+// A device on top of a Linux interface (af_packet, af_xdp, tap) sends what that interface's MTU lets through: raised where it
+// is less, never lowered.
+static int
+raise_link_mtu(struct port *port, unsigned index, int mtu)
+{
+	struct ifreq request;
+	int control = ask_link(index, &request), before, error = 0;
+
+	if (control < 0)
+		return control == -ENODEV ? 0 : control;
+	before = request.ifr_mtu;
+	if (before < mtu) {
+		request.ifr_mtu = mtu;
 		if (ioctl(control, SIOCSIFMTU, &request))
 			error = -errno;
+		else if (before != port->link_mtu)
+			port->link_mtu_before = before;
+		if (!error)
+			port->link_mtu = mtu;
 	}
 	close(control);
 	return error;
 }
 
+// When the port goes, unless somebody else chose an MTU meanwhile.
+static void
+put_link_mtu_back(const struct port *port, unsigned index)
+{
+	struct ifreq request;
+	int control;
+
+	if (port->link_mtu == 0)
+		return;
+	control = ask_link(index, &request);
+	if (control < 0)
+		return;
+	if (request.ifr_mtu == port->link_mtu) {
+		request.ifr_mtu = port->link_mtu_before;
+		if (ioctl(control, SIOCSIFMTU, &request))
+			perror("port: cannot put back the MTU of the interface under a device");
+	}
+	close(control);
+}
+
+static void
+unprobe(const struct port *port)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port->id, &info))
+		return;
+	rte_eth_dev_stop(port->id);
+	rte_eth_dev_close(port->id);
+	rte_dev_remove(info.device);
+	put_link_mtu_back(port, info.if_index);
+}
+
 // Let the device send and receive IP packets of this size with two tags around them.
 static int
-set_mtu(uint16_t id, uint16_t mtu)
+set_mtu(struct port *port, uint16_t mtu)
 {
+	uint16_t id = port->id;
 	struct rte_eth_dev_info info;
 	uint32_t frame = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + TAGS + mtu;
 	int error;
@@ -141,7 +182,7 @@ set_mtu(uint16_t id, uint16_t mtu)
 	if (rte_eth_dev_info_get(id, &info))
 		return -ENODEV;
 	if (info.if_index > 0)
-		return frame > ROOM ? -EINVAL : raise_link_mtu(info.if_index, mtu + TAGS);
+		return frame > ROOM ? -EINVAL : raise_link_mtu(port, info.if_index, mtu + TAGS);
 	if (frame > info.max_rx_pktlen || mtu + TAGS > info.max_mtu)
 		error = rte_eth_dev_set_mtu(id, mtu);
 	else
@@ -150,26 +191,25 @@ set_mtu(uint16_t id, uint16_t mtu)
 }
 
 // The port's own address. A device that keeps its own (memif, af_xdp) is to receive everything instead: ether-input looks
-// at the destination anyway.
+// at the destination anyway. `address` is what the port shall have, once nothing can fail any more.
 static int
-set_mac(struct port *port, const char *mac, struct fault *f)
+set_mac(const struct port *port, const char *mac, struct rte_ether_addr *address, struct fault *f)
 {
-	struct rte_ether_addr address, own;
+	struct rte_ether_addr own;
 	int error;
 
 	if (rte_eth_macaddr_get(port->id, &own))
 		return fault(f, ENODEV, "mac: the device does not tell its own address");
 	if (!mac[0]) {
-		port->mac = own;
+		*address = own;
 		return 0;
 	}
-	if (rte_ether_unformat_addr(mac, &address) || rte_is_multicast_ether_addr(&address))
+	if (rte_ether_unformat_addr(mac, address) || rte_is_multicast_ether_addr(address))
 		return fault(
 			f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
-	port->mac = address;
-	if (rte_is_same_ether_addr(&address, &own))
+	if (rte_is_same_ether_addr(address, &own))
 		return 0;
-	error = rte_eth_dev_default_mac_addr_set(port->id, &address);
+	error = rte_eth_dev_default_mac_addr_set(port->id, address);
 	return error && error != -ENOTSUP ? fault(f, -error, "mac: the device does not take it (%s)", strerror(-error))
 					  : 0;
 }
@@ -218,10 +258,10 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
 	if (error)
 		return fault(f, -error, "device: its queues cannot be set up (%s)", strerror(-error));
-	error = set_mtu(port->id, port->mtu);
+	error = set_mtu(port, port->mtu);
 	if (error)
 		return fault(f, EINVAL, "mtu: the device does not take %u", port->mtu);
-	error = set_mac(port, spec->mac, f);
+	error = set_mac(port, spec->mac, &port->mac, f);
 	if (error)
 		return error;
 	error = rte_eth_dev_start(port->id);
@@ -249,7 +289,7 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 		error = fault(f, ENOMEM, "there is no memory for its queues");
 	if (error) {
 		twin_close(port);
-		unprobe(id);
+		unprobe(port);
 		return error;
 	}
 	port->object = object;
@@ -263,20 +303,29 @@ static int
 change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *old, struct fault *f)
 {
 	uint16_t mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU);
-	int error;
+	struct rte_ether_addr mac = port->mac;
+	int error = 0;
 
 	if (strcmp(spec->device, old->device) || spec->rx_queues != old->rx_queues || !spec->twin != !old->twin ||
 		(spec->twin && (strcmp(spec->twin->name, old->twin->name) ||
 				       strcmp(spec->twin->namespace_, old->twin->namespace_))))
 		return fault(
 			f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
-	if (mtu != port->mtu && set_mtu(port->id, mtu))
+	if (mtu != port->mtu && set_mtu(port, mtu))
 		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
-	if (strcmp(spec->mac, old->mac) && (error = set_mac(port, spec->mac, f)) != 0) {
-		set_mtu(port->id, port->mtu);
+	if (strcmp(spec->mac, old->mac))
+		error = set_mac(port, spec->mac, &mac, f);
+	if (!error && (mtu != port->mtu || !rte_is_same_ether_addr(&mac, &port->mac))) {
+		error = twin_follow(port, mtu, &mac, f);
+		if (error)
+			rte_eth_dev_default_mac_addr_set(port->id, &port->mac);
+	}
+	if (error) {
+		set_mtu(port, port->mtu);
 		return error;
 	}
 	port->mtu = mtu;
+	port->mac = mac;
 	set_promiscuous(port, spec->promiscuous);
 	tell(port);
 	return 0;
@@ -299,7 +348,7 @@ close_port(struct port *port)
 	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
 	rcu_wait();
 	twin_close(port);
-	unprobe(port->id);
+	unprobe(port);
 	port->object = NULL;
 	tell(port);
 	*port = (struct port){0};

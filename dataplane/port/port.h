@@ -20,6 +20,8 @@ struct port {
 	bool up;
 	bool sends;        // workers may use its transmit queues
 	struct twin *twin; // or NULL
+	// Of the Linux interface under the device: what it was raised to, and from what; 0 if it was not.
+	int link_mtu, link_mtu_before;
 };
 
 extern struct port ports[PORT_MAX];

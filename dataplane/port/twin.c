@@ -20,10 +20,14 @@
 #include "core/drop.h"
 #include "core/loop.h"
 
-enum { FRAMES_AT_ONCE = 64 };
+enum { FRAMES_AT_ONCE = 64, FRAME_MOST = 9728 };
+
+DROP(drop_too_long, "twin-frame-too-long", "A frame from or for the port's Linux twin does not fit into a buffer.")
+DROP(drop_full, "twin-queue-full", "The port's Linux twin had no room for the frame.")
+DROP(drop_gone, "twin-gone", "The port's Linux twin was deleted or is down.")
 
 struct twin {
-	int fd;        // of the TAP
+	int fd;        // of the TAP, or -1: somebody deleted it
 	int namespace; // file descriptor, or -1: our own
 	unsigned index;
 	struct port *port;
@@ -55,25 +59,39 @@ leave(int home)
 	close(home);
 }
 
+// A TAP that was deleted, or whose namespace was, would report itself for ever.
+static void
+forget_tap(struct twin *twin)
+{
+	fprintf(stderr, "twin: the TAP of port %s was deleted; delete the port and make it again to have another\n",
+		twin->port->object ? twin->port->object->name : "?");
+	loop_remove(twin->fd);
+	close(twin->fd);
+	twin->fd = -1;
+}
+
 static void
 from_twin(int fd, uint32_t events, void *argument)
 {
 	struct twin *twin = argument;
 
 	for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
-		uint8_t frame[9728];
+		uint8_t frame[FRAME_MOST];
 		ssize_t length = read(fd, frame, sizeof(frame));
 		struct rte_mbuf *m;
 		char *data;
 
+		if (length < 0 && errno != EAGAIN && errno != EINTR)
+			forget_tap(twin);
 		if (length <= 0)
 			return;
 		m = packet_new();
 		if (!m)
 			continue;
-		data = length <= UINT16_MAX ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
+		// What fills the buffer was perhaps cut to it.
+		data = length < (ssize_t)sizeof(frame) ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
 		if (!data) {
-			rte_pktmbuf_free(m);
+			drop_now(m, &drop_too_long);
 			continue;
 		}
 		memcpy(data, frame, (size_t)length);
@@ -83,22 +101,44 @@ from_twin(int fd, uint32_t events, void *argument)
 	}
 }
 
+// In the twin's namespace. The request names the TAP.
+static int
+set_link(int control, struct ifreq *request, uint16_t mtu, const struct rte_ether_addr *mac)
+{
+	request->ifr_mtu = mtu;
+	if (ioctl(control, SIOCSIFMTU, request))
+		return -errno;
+	request->ifr_hwaddr = (struct sockaddr){.sa_family = ARPHRD_ETHER};
+	memcpy(request->ifr_hwaddr.sa_data, mac, RTE_ETHER_ADDR_LEN);
+	return ioctl(control, SIOCSIFHWADDR, request) ? -errno : 0;
+}
+
+// Else Linux removes, with the first address of a network, the others that are in it.
+static void
+promote_secondaries(const char *name)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s/promote_secondaries", name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "1", 1) != 1)
+		perror("twin: cannot set promote_secondaries");
+	if (fd >= 0)
+		close(fd);
+}
+
 static int
 bring_up(struct twin *twin, const char *name)
 {
 	struct ifreq request = {0};
-	int control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
+	int control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error;
 
 	if (control < 0)
 		return -errno;
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-	request.ifr_hwaddr.sa_family = ARPHRD_ETHER;
-	memcpy(request.ifr_hwaddr.sa_data, &twin->port->mac, RTE_ETHER_ADDR_LEN);
-	if (ioctl(control, SIOCSIFHWADDR, &request))
-		error = -errno;
-	request.ifr_mtu = twin->port->mtu;
-	if (!error && ioctl(control, SIOCSIFMTU, &request))
-		error = -errno;
+	error = set_link(control, &request, twin->port->mtu, &twin->port->mac);
+	promote_secondaries(name);
 	if (!error && ioctl(control, SIOCGIFFLAGS, &request))
 		error = -errno;
 	request.ifr_flags |= IFF_UP;
@@ -153,6 +193,35 @@ twin_open(struct port *port, const char *name, const char *namespace, struct fau
 	return 0;
 }
 
+int
+twin_follow(const struct port *port, uint16_t mtu, const struct rte_ether_addr *mac, struct fault *f)
+{
+	const struct twin *twin = port->twin;
+	struct ifreq request = {0};
+	int home, control, error = 0;
+
+	if (!twin)
+		return 0;
+	if (twin->fd < 0)
+		return fault(f, ENODEV, "twin: its TAP was deleted; delete the port and make it again");
+	home = enter(twin->namespace);
+	if (twin->namespace >= 0 && home < 0)
+		return fault(f, EPERM, "twin.namespace: it cannot be entered");
+	control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	// Somebody may have given it another name.
+	if (control < 0 || !if_indextoname(twin->index, request.ifr_name))
+		error = -errno;
+	else
+		error = set_link(control, &request, mtu, mac);
+	if (error && request.ifr_name[0])
+		set_link(control, &request, port->mtu, &port->mac);
+	if (control >= 0)
+		close(control);
+	leave(home);
+	return error ? fault(f, -error, "twin: its TAP does not take the port's mtu and mac (%s)", strerror(-error))
+		     : 0;
+}
+
 void
 twin_close(struct port *port)
 {
@@ -184,7 +253,7 @@ twin_address(struct port *port, bool add, uint8_t family, const uint8_t *address
 	size_t size = family == 4 ? 4 : 16;
 	int home, netlink;
 
-	if (!port->twin)
+	if (!port->twin || port->twin->fd < 0)
 		return;
 	request.header.nlmsg_type = add ? RTM_NEWADDR : RTM_DELADDR;
 	request.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (add ? NLM_F_CREATE | NLM_F_REPLACE : 0));
@@ -214,23 +283,38 @@ twin_address(struct port *port, bool add, uint8_t family, const uint8_t *address
 	close(netlink);
 }
 
+// NULL, or why the twin did not get the frame.
+static const struct drop *
+write_frame(const struct twin *twin, struct rte_mbuf *m)
+{
+	static uint8_t frame[FRAME_MOST];
+	uint32_t before = packet_of(m)->l2_length, length = before + m->pkt_len;
+	const void *data;
+	ssize_t written;
+
+	if (twin->fd < 0)
+		return &drop_gone;
+	if (before > m->data_off || length > sizeof(frame))
+		return &drop_too_long;
+	packet_advance(m, -(int)before);
+	data = rte_pktmbuf_read(m, 0, length, frame);
+	written = write(twin->fd, data, length);
+	packet_advance(m, (int)before);
+	if (written >= 0)
+		return NULL;
+	return errno == EAGAIN || errno == ENOBUFS ? &drop_full : &drop_gone;
+}
+
 bool
 twin_copy(const struct port *port, struct rte_mbuf *m)
 {
-	static uint8_t frame[9728];
-	uint32_t before = packet_of(m)->l2_length, length = before + m->pkt_len;
-	const void *data;
+	const struct drop *reason;
 
 	if (!port->twin)
 		return false;
-	if (before > m->data_off || length > sizeof(frame))
-		return true;
-	packet_advance(m, -(int)before);
-	data = rte_pktmbuf_read(m, 0, length, frame);
-	// A daemon that does not read loses frames, as with any socket.
-	if (data && write(port->twin->fd, data, length) < 0 && errno != EAGAIN && errno != ENOBUFS)
-		perror("twin: cannot write a frame");
-	packet_advance(m, (int)before);
+	reason = write_frame(port->twin, m);
+	if (reason)
+		drop_lost(reason);
 	return true;
 }
 
@@ -238,11 +322,17 @@ static void
 to_twin(struct rte_mbuf *m)
 {
 	const struct port *port = &ports[packet_of(m)->port % PORT_MAX];
+	const struct drop *reason;
 
-	if (twin_copy(port, m))
-		rte_pktmbuf_free(m);
-	else
+	if (!port->twin) {
 		punt_to_watcher(m);
+		return;
+	}
+	reason = write_frame(port->twin, m);
+	if (reason)
+		drop_now(m, reason);
+	else
+		rte_pktmbuf_free(m);
 }
 
 struct punt twin_punt = {.name = "twin", .rate = 100000, .handle = to_twin};

@@ -57,14 +57,8 @@ class Gateway:
     def start_dataplane(self):
         self.dataplane_socket.unlink(missing_ok=True)
         shutil.rmtree(f"/var/run/dpdk/{self.prefix}", ignore_errors=True)
-        arguments = [
-            "--socket",
-            self.dataplane_socket,
-            "--workers",
-            self.workers,
-            *([] if self.huge else ["--no-huge"]),
-        ]
-        arguments += ["--buffers", self.buffers, "--prefix", self.prefix]
+        arguments = ["--socket", self.dataplane_socket, "--workers", self.workers, "--buffers", self.buffers]
+        arguments += ["--prefix", self.prefix, *([] if self.huge else ["--no-huge"])]
         self.dataplane = self.process("dataplane", DATAPLANE, *arguments)
         self.wait_for_socket(self.dataplane_socket, self.dataplane)
         if self.supervised and not self.guard:
