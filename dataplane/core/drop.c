@@ -7,6 +7,7 @@
 
 #include "core/slab.h"
 #include "core/start.h"
+#include "core/trace.h"
 #include "core/worker.h"
 
 enum {
@@ -115,6 +116,8 @@ void
 drop_now(struct rte_mbuf *m, const struct drop *reason)
 {
 	packet_of(m)->drop = reason->id;
+	if (unlikely(packet_of(m)->trace != 0))
+		trace_end(m, true);
 	count(packet_of(m));
 	rte_pktmbuf_free(m);
 }

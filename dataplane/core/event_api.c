@@ -10,6 +10,7 @@
 #include "core/api.h"
 #include "core/drop.h"
 #include "core/punt_watch.h"
+#include "core/trace.h"
 
 DROP(drop_unwatched, "punt-not-watched", "A packet for the control plane, of a kind that no agent listens to.")
 DROP(drop_watcher_slow, "punt-watcher-slow", "A packet for the control plane that the agent did not take fast enough.")
@@ -94,10 +95,12 @@ packet_in(struct rte_mbuf *m, const struct punt *reason)
 	in.frame.data = (uint8_t *)rte_pktmbuf_read(m, 0, (uint32_t)in.frame.len, linear);
 	event.event_case = SLUICE__V1__EVENT__EVENT_PACKET_IN;
 	event.packet_in = &in;
-	if (send(w, &event))
+	if (send(w, &event)) {
+		trace_end(m, false);
 		rte_pktmbuf_free(m);
-	else
+	} else {
 		drop_now(m, &drop_watcher_slow);
+	}
 }
 
 static void

@@ -235,6 +235,7 @@ core_start(const struct options *o)
 	int error;
 
 	worker_count = o->workers;
+	worker_has_core = o->cores != NULL;
 	error = environment_start(o);
 	if (error)
 		return error;

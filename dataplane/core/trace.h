@@ -14,6 +14,10 @@ void trace_change(struct worker *worker);
 
 extern uint32_t trace_state[];
 
+// Main thread: where a followed packet ends outside of the graph. `dropped`: p->drop says why; otherwise the agent or a
+// port's twin has it.
+void trace_end(struct rte_mbuf *m, bool dropped);
+
 #include "core/worker.h"
 
 static inline void

@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include <rte_cycles.h>
-#include <rte_errno.h>
 #include <rte_ether.h>
-#include <rte_malloc.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
 
@@ -32,7 +30,7 @@ uint32_t trace_wanted;
 uint32_t trace_state[WORKER_MAX + 1];
 
 static void
-say(struct watch *w, struct rte_mbuf *m, uint16_t node, struct rte_mbuf *copy)
+say(struct watch *w, struct rte_mbuf *m, uint16_t node, bool over, struct rte_mbuf *copy)
 {
 	struct sight *s;
 
@@ -42,7 +40,9 @@ say(struct watch *w, struct rte_mbuf *m, uint16_t node, struct rte_mbuf *copy)
 		return;
 	}
 	s->slot = w->slot;
+	s->over = over;
 	s->node = node;
+	s->serial = w->serial;
 	s->time = rte_rdtsc();
 	s->packet = *packet_of(m);
 	s->out_port = m->port;
@@ -109,11 +109,25 @@ captures_here(const struct watch *w, const struct packet *p, uint16_t node)
 	return w->node < 0 ? node == first_node || node == last_node : node == w->node;
 }
 
+// The watch that follows the packet; one that is no more leaves marks on packets that wait somewhere.
+static struct watch *
+follower(const struct packet *p)
+{
+	struct watch *w;
+
+	if (p->trace == 0 || p->trace > WATCHES)
+		return NULL;
+	w = __atomic_load_n(&watches[p->trace - 1], __ATOMIC_ACQUIRE);
+	return w && w->kind == WATCH_TRACE && p->arrived >= w->begun ? w : NULL;
+}
+
 static void
 look(struct rte_mbuf *m, uint16_t node)
 {
 	struct packet *p = packet_of(m);
 
+	if (p->trace != 0 && !follower(p))
+		p->trace = 0;
 	for (unsigned slot = 0; slot < WATCHES; slot++) {
 		struct watch *w = __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE);
 		struct rte_mbuf *copy;
@@ -127,7 +141,7 @@ look(struct rte_mbuf *m, uint16_t node)
 				p->arrived = rte_rdtsc();
 			}
 			if (p->trace == slot + 1)
-				say(w, m, node, NULL);
+				say(w, m, node, false, NULL);
 			continue;
 		}
 		if (!captures_here(w, p, node))
@@ -136,7 +150,7 @@ look(struct rte_mbuf *m, uint16_t node)
 		if (matches(w, m) && wanted(w)) {
 			copy = rte_pktmbuf_copy(m, packet_pool, 0, w->snap_length ? w->snap_length : UINT32_MAX);
 			if (copy)
-				say(w, m, node, copy);
+				say(w, m, node, false, copy);
 			else
 				__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
 			if (w->session != NO_SESSION)
@@ -154,6 +168,15 @@ watched_process(struct rte_graph *graph, struct rte_node *node, void **packets, 
 	for (uint16_t i = 0; i < count; i++)
 		look(packets[i], id);
 	return node_by_id(id)->process(graph, node, packets, count);
+}
+
+void
+trace_end(struct rte_mbuf *m, bool dropped)
+{
+	struct watch *w = follower(packet_of(m));
+
+	if (w)
+		say(w, m, dropped ? drop_node.id : punt_node.id, true, NULL);
 }
 
 void
@@ -177,68 +200,36 @@ trace_change(struct worker *worker)
 	trace_state[worker->index] = state;
 }
 
-// pcap-filter(7) to a program that rte_bpf runs over an mbuf.
-static int
-compile(const char *filter, struct watch *w, char *text, size_t size)
+struct watch *
+watch_begin(const struct watch *wish, char *text, size_t size)
 {
-	pcap_t *pcap = pcap_open_dead(DLT_EN10MB, UINT16_MAX);
-	struct bpf_program classic;
-	struct rte_bpf_prm *program;
+	static uint64_t serial;
 	struct rte_bpf_jit jit;
-
-	if (!pcap)
-		return -ENOMEM;
-	if (pcap_compile(pcap, &classic, filter, 1, PCAP_NETMASK_UNKNOWN)) {
-		snprintf(text, size, "filter: %s", pcap_geterr(pcap));
-		pcap_close(pcap);
-		return -EINVAL;
-	}
-	program = rte_bpf_convert(&classic);
-	if (program)
-		w->filter = rte_bpf_load(program);
-	pcap_freecode(&classic);
-	pcap_close(pcap);
-	rte_free(program);
-	if (!w->filter) {
-		snprintf(text, size, "filter: it is too complicated for the data plane: %s", rte_strerror(rte_errno));
-		return -EINVAL;
-	}
-	if (rte_bpf_get_jit(w->filter, &jit) == 0 && jit.func)
-		w->compiled = jit.func;
-	return 0;
-}
-
-int
-watch_begin(const struct watch *wish, const char *filter, uint8_t *slot, char *text, size_t size)
-{
 	struct watch *w;
-	int error;
+	uint8_t slot = 0;
 
-	for (*slot = 0; *slot < WATCHES && watches[*slot]; ++*slot)
-		;
-	if (*slot == WATCHES) {
+	while (slot < WATCHES && watches[slot])
+		slot++;
+	if (slot == WATCHES) {
 		snprintf(text, size, "%d others watch packets already", WATCHES);
-		return -ENOSPC;
+		errno = ENOSPC;
+		return NULL;
 	}
 	w = malloc(sizeof(*w));
-	if (!w)
-		return -ENOMEM;
-	*w = *wish;
-	w->slot = *slot;
-	error = filter[0] ? compile(filter, w, text, size) : 0;
-	if (error) {
-		free(w);
-		return error;
+	if (!w) {
+		snprintf(text, size, "there is no memory to watch packets");
+		errno = ENOMEM;
+		return NULL;
 	}
-	__atomic_store_n(&watches[*slot], w, __ATOMIC_RELEASE);
+	*w = *wish;
+	w->slot = slot;
+	w->serial = ++serial;
+	w->begun = rte_rdtsc();
+	if (w->filter && rte_bpf_get_jit(w->filter, &jit) == 0 && jit.func)
+		w->compiled = jit.func;
+	__atomic_store_n(&watches[slot], w, __ATOMIC_RELEASE);
 	__atomic_add_fetch(&trace_wanted, 1, __ATOMIC_RELEASE);
-	return 0;
-}
-
-struct watch *
-watch_of(uint8_t slot)
-{
-	return watches[slot];
+	return w;
 }
 
 void

@@ -1,7 +1,6 @@
 // Watching packets pass through nodes, which following (Trace) and capturing (Capture) are made of.
 #pragma once
 
-#include <pcap/pcap.h>
 #include <rte_bpf.h>
 
 #include "core/node.h"
@@ -21,13 +20,17 @@ struct watch {
 	uint32_t snap_length;
 	int64_t remaining; // packets still wanted, counted down by workers
 	uint64_t lost;     // there was no room to say what was seen
+	uint64_t serial;   // of this watch alone: slots are used again
+	uint64_t begun;    // TSC: a packet whose mark is older has it from an earlier watch of the slot
 };
 
 // What a worker saw: a packet about to enter a node.
 struct sight {
 	uint8_t slot;
+	bool over; // WATCH_TRACE: the main thread gave the packet away
 	uint16_t node;
-	uint64_t time; // TSC
+	uint64_t serial; // of the watch
+	uint64_t time;   // TSC
 	struct packet packet;
 	uint16_t out_port; // the mbuf's port
 	uint32_t length;   // of all the packet's data
@@ -36,10 +39,9 @@ struct sight {
 	struct rte_mbuf *copy; // WATCH_CAPTURE: the frame
 };
 
-// -EINVAL with the filter's fault in `text`, -ENOSPC when too many watch already. The watch is a copy.
-int watch_begin(const struct watch *wanted, const char *filter, uint8_t *slot, char *text, size_t size);
+// The watch, which is a copy and owns the filter; NULL with an errno and a sentence in `text`: the filter is the caller's.
+struct watch *watch_begin(const struct watch *wanted, char *text, size_t size);
 void watch_end(uint8_t slot);
-struct watch *watch_of(uint8_t slot);
 // What was seen next, or NULL. Give it back with sight_done.
 struct sight *sight_next(void);
 void sight_done(struct sight *sight);

@@ -6,16 +6,27 @@
 #include <time.h>
 
 #include <rte_cycles.h>
+#include <rte_log.h>
 
 #include "core/api.h"
 #include "core/drop.h"
 #include "core/loop.h"
 #include "core/object_list.h"
-#include "core/punt.h"
+#include "core/punt_watch.h"
 #include "core/watch.h"
 #include "core/watch_api.h"
+#include "core/watch_filter.h"
 
-enum { STEPS_MOST = 64, FOLLOWED_MOST = 4096, WORDS = 400 };
+enum {
+	STEPS_MOST = 64,
+	FOLLOWED_MOST = 4096,
+	WORDS = 400,
+	COMPILE_AT_ONCE =
+		10, // milliseconds to wait for a filter: nearly all are ready then, before the next request is served
+	COMPILE_SECONDS = 2,   // for the others
+	WAIT_SECONDS = 5,      // for a packet's next step. A neighbour that does not answer is given up after three.
+	SETTLE_PER_SECOND = 50 // a packet's end is told this part of a second later: tx may still drop it
+};
 
 // A packet on its way.
 struct followed {
@@ -25,16 +36,24 @@ struct followed {
 	char *words[STEPS_MOST];
 	uint16_t nodes[STEPS_MOST];
 	uint64_t times[STEPS_MOST];
+	uint64_t last;   // TSC of the last step
+	char end[WORDS]; // what became of it, or what it waits for
+	bool over;
 	struct followed *next;
 };
 
 struct watching {
 	struct api_call *call;
-	uint8_t slot;
-	int64_t remaining; // to be answered
+	struct watch wish;
+	struct watch_filter *filter; // still being compiled
+	struct watch *watch;         // once it has begun
+	int64_t remaining;           // to be answered
+	uint64_t last;               // TSC: when it was asked for, or something was seen
+	struct watching *next;       // while `filter`
 };
 
-static struct watching *watchers[WATCHES];
+static struct watching *watchers[WATCHES]; // that have begun
+static struct watching *compiling;
 static struct followed *on_their_way;
 static unsigned followed_count;
 
@@ -48,24 +67,47 @@ followed_free(struct followed *f)
 }
 
 static void
+compiled(struct watching *w)
+{
+	struct watching **link = &compiling;
+
+	while (*link && *link != w)
+		link = &(*link)->next;
+	if (*link)
+		*link = w->next;
+	watch_filter_end(w->filter);
+	w->filter = NULL;
+}
+
+static void
 ended(void *argument)
 {
 	struct watching *w = argument;
 
-	for (struct followed **link = &on_their_way, *f; (f = *link) != NULL;)
-		if (f->slot == w->slot) {
-			*link = f->next;
-			followed_free(f);
-		} else {
-			link = &f->next;
-		}
-	watchers[w->slot] = NULL;
-	watch_end(w->slot);
+	if (w->filter)
+		compiled(w);
+	if (w->watch) {
+		uint64_t lost = __atomic_load_n(&w->watch->lost, __ATOMIC_RELAXED);
+		uint8_t slot = w->watch->slot;
+
+		if (lost > 0)
+			RTE_LOG(WARNING, USER1, "%s: %lu packets or steps were not shown: they came too fast\n",
+				w->wish.kind == WATCH_TRACE ? "trace" : "capture", lost);
+		for (struct followed **link = &on_their_way, *f; (f = *link) != NULL;)
+			if (f->slot == slot) {
+				*link = f->next;
+				followed_free(f);
+			} else {
+				link = &f->next;
+			}
+		watchers[slot] = NULL;
+		watch_end(slot);
+	}
 	free(w);
 }
 
 static void
-answer_trace(struct watching *w, struct followed *f, const char *end)
+answer_trace(struct watching *w, struct followed *f)
 {
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__TracedPacket traced = SLUICE__V1__TRACED_PACKET__INIT;
@@ -80,27 +122,35 @@ answer_trace(struct watching *w, struct followed *f, const char *end)
 	}
 	traced.n_steps = f->count;
 	traced.steps = list;
-	traced.end = (char *)end;
+	traced.end = f->end;
 	reply.traced = &traced;
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_TRACED;
 	api_reply(w->call, &reply, --w->remaining <= 0);
 }
 
-// Nodes after which the graph has no more to do with a packet.
-static const char *
+// What became of the packet; false if it has further to go.
+static bool
 end_of(const struct sight *s, char *text, size_t size)
 {
 	const struct node *node = node_by_id(s->node);
 
-	if (node == &drop_node)
+	if (node == &drop_node) {
 		snprintf(text, size, "dropped: %s", drop_by_id(s->packet.drop)->name);
-	else if (node == &punt_node)
-		node->describe(text, size, &s->packet, s->data, s->held);
-	else if (strcmp(node->name, "tx") == 0)
+		return true;
+	}
+	if (node == &punt_node) {
+		if (s->over)
+			node->describe(text, size, &s->packet, s->data, s->held);
+		else
+			snprintf(text, size, "still waiting: %s", punt_by_id(s->packet.punt)->name);
+		return s->over;
+	}
+	if (strcmp(node->name, "tx") == 0) {
 		watch_port_name(s->out_port, text, size);
-	else
-		return NULL;
-	return text;
+		return true;
+	}
+	snprintf(text, size, "lost sight of it after %s", node->name);
+	return false;
 }
 
 static void
@@ -108,19 +158,27 @@ take_step(struct watching *w, const struct sight *s)
 {
 	const struct node *node = node_by_id(s->node);
 	struct followed **link = &on_their_way, *f;
-	char words[WORDS] = "", end[WORDS];
+	char words[WORDS] = "";
 
 	while ((f = *link) != NULL && (f->arrived != s->packet.arrived || f->slot != s->slot))
 		link = &f->next;
 	if (!f) {
-		if (followed_count == FOLLOWED_MOST || (f = calloc(1, sizeof(*f))) == NULL)
+		// Without its first step it was answered already, or that step was lost.
+		if (strcmp(node->name, "ether-input") != 0)
 			return;
+		if (followed_count == FOLLOWED_MOST || (f = calloc(1, sizeof(*f))) == NULL) {
+			__atomic_fetch_add(&w->watch->lost, 1, __ATOMIC_RELAXED);
+			return;
+		}
 		followed_count++;
 		f->arrived = s->packet.arrived;
 		f->slot = s->slot;
 		*link = f;
 	}
-	if (f->count < STEPS_MOST) {
+	f->last = s->time;
+	f->over = end_of(s, f->end, sizeof(f->end));
+	// The punt node was a step already when it was reached.
+	if (f->count < STEPS_MOST && !(s->over && node == &punt_node)) {
 		if (node->describe)
 			node->describe(words, sizeof(words), &s->packet, s->data, s->held);
 		else
@@ -131,12 +189,44 @@ take_step(struct watching *w, const struct sight *s)
 		if (f->words[f->count])
 			f->count++;
 	}
-	if (end_of(s, end, sizeof(end))) {
+}
+
+// Answer about a packet that has ended, or of which nothing was heard for long. False: there is none.
+static bool
+answer_next(uint64_t now)
+{
+	uint64_t hz = rte_get_tsc_hz();
+
+	for (struct followed **link = &on_their_way, *f; (f = *link) != NULL; link = &f->next) {
+		// A worker's clock may be ahead of ours by a little.
+		int64_t quiet = (int64_t)(now - f->last);
+
+		if (quiet < (int64_t)(f->over ? hz / SETTLE_PER_SECOND : WAIT_SECONDS * hz))
+			continue;
 		*link = f->next;
 		// The answer may end the call, and with it all of its other packets: this one is out of the list by then.
-		answer_trace(w, f, end);
+		answer_trace(watchers[f->slot], f);
 		followed_free(f);
+		return true;
 	}
+	return false;
+}
+
+// Workers have taken as many packets as were asked for, but not all of them came here: nothing else will.
+static void
+give_up(struct watching *w, uint64_t now)
+{
+	char text[128];
+
+	if (__atomic_load_n(&w->watch->remaining, __ATOMIC_RELAXED) > 0 ||
+		(int64_t)(now - w->last) < (int64_t)(WAIT_SECONDS * rte_get_tsc_hz()))
+		return;
+	for (const struct followed *f = on_their_way; f; f = f->next)
+		if (f->slot == w->watch->slot)
+			return;
+	snprintf(text, sizeof(text),
+		"count: %ld packets that matched are missing: they came faster than they could be taken", w->remaining);
+	api_fail(w->call, ENOBUFS, text);
 }
 
 static void
@@ -148,8 +238,10 @@ answer_capture(struct watching *w, struct sight *s)
 	uint32_t length = RTE_MIN(s->copy->pkt_len, (uint32_t)sizeof(frame));
 	struct timespec now;
 
-	if (!api_ready(w->call))
+	if (!api_ready(w->call)) {
+		__atomic_fetch_add(&w->watch->lost, 1, __ATOMIC_RELAXED);
 		return;
+	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	captured.time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec -
 			(uint64_t)((double)(rte_rdtsc() - s->time) * 1e9 / (double)rte_get_tsc_hz());
@@ -163,19 +255,74 @@ answer_capture(struct watching *w, struct sight *s)
 }
 
 static void
+start(struct watching *w)
+{
+	char text[256];
+
+	w->watch = watch_begin(&w->wish, text, sizeof(text));
+	if (!w->watch) {
+		int error = errno;
+
+		rte_bpf_destroy(w->wish.filter);
+		api_fail(w->call, error, text);
+		return;
+	}
+	w->last = rte_rdtsc();
+	watchers[w->watch->slot] = w;
+}
+
+// False: its filter is not compiled yet.
+static bool
+look_after(struct watching *w, unsigned milliseconds)
+{
+	char text[512];
+	int error;
+
+	if (!watch_filter_ready(w->filter, milliseconds)) {
+		if (rte_rdtsc() - w->last < COMPILE_SECONDS * rte_get_tsc_hz())
+			return false;
+		api_fail(w->call, ETIMEDOUT,
+			"filter: it takes too long to compile; write addresses instead of names, and fewer terms");
+		return true;
+	}
+	error = watch_filter_take(w->filter, &w->wish.filter, text, sizeof(text));
+	compiled(w);
+	if (error)
+		api_fail(w->call, error, text);
+	else
+		start(w);
+	return true;
+}
+
+static void
 poll(void *unused)
 {
 	struct sight *s;
+	uint64_t now;
 
 	for (unsigned i = 0; i < 512 && (s = sight_next()) != NULL; i++) {
 		struct watching *w = watchers[s->slot];
 
-		if (w && s->copy)
-			answer_capture(w, s);
-		else if (w)
-			take_step(w, s);
+		// What an earlier watch of the slot saw is nobody's.
+		if (w && w->watch->serial == s->serial) {
+			w->last = s->time;
+			if (w->wish.kind == WATCH_CAPTURE)
+				answer_capture(w, s);
+			else
+				take_step(w, s);
+		}
 		sight_done(s);
 	}
+	now = rte_rdtsc();
+	for (unsigned i = 0; on_their_way && i < 512 && answer_next(now); i++)
+		;
+	for (unsigned slot = 0; slot < WATCHES; slot++)
+		if (watchers[slot])
+			give_up(watchers[slot], now);
+	// An answer may end any of them: the next round has the rest.
+	for (struct watching *w = compiling; w; w = w->next)
+		if (look_after(w, 0))
+			break;
 }
 
 static void
@@ -183,19 +330,32 @@ begin(struct api_call *call, const struct watch *wish, const char *filter, int64
 {
 	struct watching *w = calloc(1, sizeof(*w));
 	char text[256] = "there is no memory to watch packets";
-	int error = -ENOMEM;
 
-	if (w)
-		error = watch_begin(wish, filter, &w->slot, text, sizeof(text));
-	if (error) {
-		free(w);
-		api_fail(call, error, text);
+	if (w && filter[0]) {
+		w->filter = watch_filter_begin(filter, text, sizeof(text));
+		if (!w->filter) {
+			int error = errno;
+
+			free(w);
+			api_fail(call, error, text);
+			return;
+		}
+	}
+	if (!w) {
+		api_fail(call, ENOMEM, text);
 		return;
 	}
 	w->call = call;
+	w->wish = *wish;
 	w->remaining = count;
-	watchers[w->slot] = w;
+	w->last = rte_rdtsc();
 	api_keep(call, ended, w);
+	if (!w->filter) {
+		start(w);
+	} else if (!look_after(w, COMPILE_AT_ONCE)) {
+		w->next = compiling;
+		compiling = w;
+	}
 }
 
 static void

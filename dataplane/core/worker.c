@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
 
 #include <rte_errno.h>
 #include <rte_eal.h>
@@ -18,7 +20,10 @@
 #include "core/trace.h"
 #include "core/worker_rcu.h"
 
+enum { EMPTY_BEFORE_SLEEP = 256, IDLE_SLEEP = 20000 /* ns */ };
+
 unsigned worker_count;
+bool worker_has_core;
 struct worker workers[WORKER_MAX + 1];
 // Until a worker says otherwise, and in unit tests: the first.
 RTE_DEFINE_PER_LCORE(struct worker *, worker) = &workers[0];
@@ -84,11 +89,27 @@ worker_start(void)
 	return 0;
 }
 
+// Nothing came `empty` times in a row. The kernel may need this core to bring us packets (a veth's softirq), so an idle worker
+// lets others run; one that shares its core sleeps after a while, for short enough that no queue fills: those who only yield
+// keep others from ever starting on some kernels.
+static void
+rest(unsigned empty)
+{
+	if (worker_has_core || empty < EMPTY_BEFORE_SLEEP)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){.tv_nsec = IDLE_SLEEP}, NULL);
+}
+
 static int
 work(void *argument)
 {
 	struct worker *self = argument;
 	uint64_t taken;
+	unsigned empty = 0;
+
+	// Else a sleep takes 50 us longer.
+	prctl(PR_SET_TIMERSLACK, 1);
 
 	RTE_PER_LCORE(worker) = self;
 	rte_rcu_qsbr_thread_register(worker_rcu, self->index);
@@ -98,9 +119,10 @@ work(void *argument)
 		taken = self->taken;
 		rte_graph_walk(self->graph);
 		rte_rcu_qsbr_quiescent(worker_rcu, self->index);
-		// The kernel may need this core to bring us packets (a veth's softirq), so an idle worker lets others run.
-		if (self->taken == taken)
-			sched_yield();
+		if (self->taken != taken)
+			empty = 0;
+		else
+			rest(empty++);
 	}
 	rte_rcu_qsbr_thread_offline(worker_rcu, self->index);
 	rte_rcu_qsbr_thread_unregister(worker_rcu, self->index);

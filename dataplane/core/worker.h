@@ -17,10 +17,11 @@ struct worker {
 	unsigned lcore;
 	struct rte_graph *graph;
 	bool watched;   // somebody looks at packets at each node: none may be skipped
-	uint64_t taken; // packets that source nodes took in; a round without any yields the core
+	uint64_t taken; // packets that source nodes took in; after rounds without any the worker rests
 } __rte_cache_aligned;
 
 extern unsigned worker_count;
+extern bool worker_has_core;                  // the cores were named, so each worker has one to itself
 extern struct worker workers[WORKER_MAX + 1]; // the last used is the main thread's
 
 // The worker that this thread is. Main thread: `worker_count` is its index, so that what is counted by worker has a place

@@ -19,6 +19,7 @@
 
 #include "core/drop.h"
 #include "core/loop.h"
+#include "core/trace.h"
 
 enum { FRAMES_AT_ONCE = 64, FRAME_MOST = 9728 };
 
@@ -300,8 +301,10 @@ write_frame(const struct twin *twin, struct rte_mbuf *m)
 	data = rte_pktmbuf_read(m, 0, length, frame);
 	written = write(twin->fd, data, length);
 	packet_advance(m, (int)before);
-	if (written >= 0)
+	if (written >= 0) {
+		trace_end(m, false);
 		return NULL;
+	}
 	return errno == EAGAIN || errno == ENOBUFS ? &drop_full : &drop_gone;
 }
 
