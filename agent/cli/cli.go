@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -140,6 +141,11 @@ func (p *program) client() (api.AgentClient, error) {
 		}
 		c, err := grpc.NewClient(p.agent, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithAuthority("sluice"),
+			// An agent that was started again is found again within a second or so.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+				MinConnectTimeout: time.Second,
+			}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MessageLimit), grpc.MaxCallSendMsgSize(server.MessageLimit)))
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", p.agent, err)

@@ -31,11 +31,21 @@ class Refused(Exception):
 
 
 class Gateway:
-    """`supervised`: the data plane is started again when it dies, as systemd does it."""
+    """`supervised`: the data plane is started again when it dies, as systemd does it; `agent_too`: and the agent."""
 
     def __init__(
-        self, lab, namespace, name="gateway", workers=1, agent=True, supervised=False, buffers=8192, huge=False
+        self,
+        lab,
+        namespace,
+        name="gateway",
+        workers=1,
+        agent=True,
+        supervised=False,
+        buffers=8192,
+        huge=False,
+        agent_too=False,
     ):
+        self.agent_too = agent_too
         self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
         self.workers, self.buffers, self.huge = workers, buffers, huge
         self.directory = lab.directory / name
@@ -71,6 +81,9 @@ class Gateway:
                 # One that dies at once, because a test kills it again, is started again.
                 with contextlib.suppress(RuntimeError):
                     self.start_dataplane()
+            if self.agent_too and self.agent and not self.agent.alive() and not self.stopping.is_set():
+                with contextlib.suppress(RuntimeError):
+                    self.start_agent()
 
     def start_agent(self):
         arguments = ["--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
