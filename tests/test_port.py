@@ -179,6 +179,17 @@ class TestTwin:
     def test_pings_of_the_port_are_still_answered(self, twin):
         assert pings(twin[0])
 
+    def test_a_change_of_the_interface_leaves_the_twins_routes(self, pop, twin):
+        routing = twin[1]
+        routing.ip("route", "add", "198.18.0.0/15", "via", THERE)
+        pop.apply(thing("Interface", "twinned", port="twinned", addresses=[f"{HERE}/24"], proxyArp=True))
+        assert f"198.18.0.0/15 via {THERE}" in routing.ip("route").stdout
+
+    def test_the_twin_follows_the_ports_mtu(self, pop, twin):
+        port = {"mac": MAC_A, "mtu": 1400, "twin": {"name": "wan0", "namespace": twin[1].name}}
+        pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
+        assert "mtu 1400" in twin[1].ip("link", "show", "dev", "wan0").stdout
+
     def test_the_twin_goes_with_its_port(self, pop, twin):
         pop.gateway.sluice("delete", "interface/twinned", "port/twinned")
         assert "wan0" not in twin[1].ip("-br", "link").stdout

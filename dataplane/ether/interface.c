@@ -189,16 +189,21 @@ static void
 twin_addresses(uint32_t index, const struct interface_detail *old, const struct interface_detail *new)
 {
 	const struct interface *i = interface_at(index);
-	const struct interface_address *a;
 
 	if (i->circuit.port == NO_PORT || i->circuit.outer_vlan)
 		return;
-	for (a = old->addresses; a < old->addresses + old->address_count; a++)
+	for (unsigned n = 0; n < old->address_count; n++) {
+		const struct interface_address *a = &old->addresses[n];
+
 		if (!is_among(new, a))
 			twin_address(&ports[i->circuit.port], false, a->family, a->bytes, a->length);
-	for (a = new->addresses; a < new->addresses + new->address_count; a++)
+	}
+	for (unsigned n = 0; n < new->address_count; n++) {
+		const struct interface_address *a = &new->addresses[n];
+
 		if (!is_among(old, a))
 			twin_address(&ports[i->circuit.port], true, a->family, a->bytes, a->length);
+	}
 }
 
 static void
