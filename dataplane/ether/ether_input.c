@@ -246,12 +246,8 @@ classify_burst(struct rte_graph *graph, struct rte_node *node, void **packets, u
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(m[i]);
 
-		if (i + 12 < count)
-			rte_prefetch0(m[i + 12]);
-		if (i + 6 < count) {
-			rte_prefetch0(packet_of(m[i + 6]));
-			rte_prefetch0(rte_pktmbuf_mtod(m[i + 6], void *));
-		}
+		if (i + 4 < count)
+			rte_prefetch0(packet_of(m[i + 4]));
 		if (unlikely(p->port != in.port))
 			ingress_of(&in, p->port);
 		next[i] = classify_quick(m[i], p, &in, &t);

@@ -28,8 +28,11 @@ take_in(struct rte_mbuf **packets, uint16_t count, uint16_t port)
 {
 	const struct packet fresh = {.session = NO_SESSION, .interface = NO_INTERFACE, .port = port};
 
-	for (uint16_t i = 0; i < count; i++)
+	for (uint16_t i = 0; i < count; i++) {
+		// The device wrote it, and this core has not seen it yet.
+		rte_prefetch0(rte_pktmbuf_mtod(packets[i], void *));
 		*packet_of(packets[i]) = fresh;
+	}
 }
 
 static uint16_t
