@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,9 @@ func (p *program) planCommand() *cobra.Command {
 		Short: "Show what apply would change",
 		Long: `Show what apply would do, in the order in which it would be done, and change nothing.
 
-  + create    ~ update in place    -/+ replace: delete and create again    - delete`,
+  + create    ~ update in place    -/+ replace: delete and create again    - delete, or take out of the data plane
+
+What has to wait for something is shown, too, with what it waits for.`,
 		Example: `  sluice plan -f examples/bng
   sluice get acl web -o yaml | sed s/443/8443/ | sluice plan -f -`,
 		Args: cobra.NoArgs,
@@ -57,6 +60,7 @@ type stepJSON struct {
 	Name    string      `json:"name"`
 	Fields  []fieldJSON `json:"fields,omitempty"`
 	Why     string      `json:"why,omitempty"`
+	Waits   string      `json:"waitsFor,omitempty"`
 	State   string      `json:"state,omitempty"`
 	Message string      `json:"message,omitempty"`
 }
@@ -70,7 +74,8 @@ type fieldJSON struct {
 func planJSON(planned *api.Planned) []stepJSON {
 	all := []stepJSON{}
 	for _, s := range planned.GetSteps() {
-		step := stepJSON{Step: strings.ToLower(s.GetStep().String()), Kind: s.GetKind(), Name: s.GetName(), Why: s.GetWhy()}
+		step := stepJSON{Step: strings.ToLower(s.GetStep().String()), Kind: s.GetKind(), Name: s.GetName(),
+			Why: s.GetWhy(), Waits: s.GetWaitsFor()}
 		for _, f := range s.GetFields() {
 			step.Fields = append(step.Fields, fieldJSON{f.GetField(), f.GetBefore(), f.GetAfter()})
 		}
@@ -84,14 +89,25 @@ var marks = map[api.Step]string{api.Step_CREATE: "  +", api.Step_UPDATE: "  ~", 
 func (p *program) printPlan(planned *api.Planned) error {
 	var b strings.Builder
 	tally := map[api.Step]int{}
+	out, waiting := 0, 0
 	for _, s := range planned.GetSteps() {
-		tally[s.GetStep()]++
+		mark := marks[s.GetStep()]
+		switch {
+		case s.GetWaitsFor() == "":
+			tally[s.GetStep()]++
+		case s.GetStep() == api.Step_REPLACE:
+			out++
+			mark = marks[api.Step_DELETE]
+		default:
+			tally[s.GetStep()]++
+			waiting++
+		}
 		if s.GetStep() == api.Step_KEEP {
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s %s", marks[s.GetStep()], s.GetKind(), s.GetName())
-		if s.GetWhy() != "" {
-			fmt.Fprintf(&b, "   (%s)", s.GetWhy())
+		fmt.Fprintf(&b, "%s %s %s", mark, s.GetKind(), s.GetName())
+		if why := reason(s); why != "" {
+			fmt.Fprintf(&b, "   (%s)", why)
 		}
 		b.WriteString("\n")
 		for _, f := range s.GetFields() {
@@ -108,11 +124,31 @@ func (p *program) printPlan(planned *api.Planned) error {
 	if len(planned.GetSteps()) == tally[api.Step_KEEP] {
 		b.WriteString("Nothing to change.\n")
 	} else {
-		fmt.Fprintf(&b, "\nPlan: %d to create, %d to update, %d to replace, %d to delete.\n",
+		fmt.Fprintf(&b, "\nPlan: %d to create, %d to update, %d to replace, %d to delete",
 			tally[api.Step_CREATE], tally[api.Step_UPDATE], tally[api.Step_REPLACE], tally[api.Step_DELETE])
+		if out > 0 {
+			fmt.Fprintf(&b, ", %d taken out of the data plane", out)
+		}
+		if waiting > 0 {
+			fmt.Fprintf(&b, "; %d of these will wait", waiting)
+		}
+		b.WriteString(".\n")
 	}
 	_, err := fmt.Fprint(p.out, b.String())
 	return err
+}
+
+// reason says why a step is done, and what it waits for.
+func reason(s *api.PlannedStep) string {
+	switch {
+	case s.GetWaitsFor() == "":
+		return s.GetWhy()
+	case s.GetStep() == api.Step_REPLACE:
+		return "taken out of the data plane: waits for " + s.GetWaitsFor()
+	case s.GetStep() == api.Step_UPDATE:
+		return "will wait for " + s.GetWaitsFor() + "; " + s.GetWhy()
+	}
+	return "will wait for " + s.GetWaitsFor()
 }
 
 func (p *program) applyCommand() *cobra.Command {
@@ -219,6 +255,7 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 		at[w.Key()] = w
 	}
 	tally := map[api.Step]int{}
+	out := 0
 	var failures, waiting []string
 	var steps []stepJSON
 	var b strings.Builder
@@ -240,6 +277,7 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 		}
 		if o.GetStep() == api.Step_REPLACE && s.GetState() != api.State_APPLIED {
 			fmt.Fprintf(&b, "%s taken out of the data plane\n", key)
+			out++
 			continue
 		}
 		tally[o.GetStep()]++
@@ -258,10 +296,15 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 				parts = append(parts, fmt.Sprintf("%d %s", tally[s], done[s]))
 			}
 		}
+		if out > 0 {
+			parts = append(parts, fmt.Sprintf("%d taken out of the data plane", out))
+		}
 		if len(failures) > 0 {
 			parts = append(parts, fmt.Sprintf("%d failed", len(failures)))
 		}
-		fmt.Fprintf(&b, "%s.\n", strings.Join(parts, ", "))
+		if len(parts) > 0 {
+			fmt.Fprintf(&b, "%s.\n", strings.Join(parts, ", "))
+		}
 		if len(waiting) > 0 && !ready {
 			fmt.Fprintf(&b, "%s not applied yet:\n  %s\n", plural(len(waiting), "object is", "objects are"), strings.Join(few(waiting), "\n  "))
 		}
@@ -340,7 +383,21 @@ the data plane, and wait until it is there again.`,
 		if err != nil {
 			return p.problems(err, written)
 		}
-		return p.printApplied(applied, *output, written, false)
+		var missing []string
+		if written == nil {
+			applied.Objects = slices.DeleteFunc(applied.Objects, func(o *api.AppliedObject) bool {
+				gone := o.GetStep() == api.Step_KEEP && o.GetStatus().GetState() == api.State_GONE
+				if gone {
+					missing = append(missing, fmt.Sprintf("there is no %s %s", o.GetKind(), o.GetName()))
+				}
+				return gone
+			})
+		}
+		err = p.printApplied(applied, *output, written, false)
+		if len(missing) > 0 {
+			err = errors.Join(err, errors.New(strings.Join(few(missing), "\n")))
+		}
+		return err
 	}
 	return c
 }

@@ -180,6 +180,62 @@ func TestWhatIsNeededMayComeLater(t *testing.T) {
 	eventually(t, "the sessions were made", func() bool { return slices.Equal(s.plane.Objects(), bngObjects) })
 }
 
+func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
+	const (
+		header = "apiVersion: sluice.dev/v1\n"
+		carol  = header + "kind: Session\nmetadata: {name: carol}\nspec:\n  access: {port: access, outerVlan: 99}\n  policy: {aclUp: nowhere}\n"
+		vrf    = "kind: Interface\nmetadata: {name: core}\nspec: {port: core, vrf: internet, addresses: [192.0.2.1/24]}\n"
+	)
+	for _, c := range []struct {
+		sentence, input string
+		plan, json      []string
+		apply           string
+	}{
+		{"a new object that names something missing will wait", carol,
+			[]string{"  + Session carol   (will wait for Acl/nowhere, which is not there)\n",
+				"\nPlan: 1 to create, 0 to update, 0 to replace, 0 to delete; 1 of these will wait.\n"},
+			[]string{`"step": "create"`, `"waitsFor": "Acl/nowhere, which is not there"`}, "\n1 created.\n"},
+		{"an object that cannot be as it was is taken out of the data plane, with what needs it", header + vrf,
+			[]string{"  - Interface core   (taken out of the data plane: waits for Vrf/internet, which is not there)\n",
+				"  - Route default   (taken out of the data plane: waits for Interface/core)\n",
+				"0 to delete, 2 taken out of the data plane.\n"},
+			[]string{`"step": "replace"`, `"waitsFor": "Vrf/internet, which is not there"`}, "\n2 taken out of the data plane.\n"},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.written()
+			for _, o := range []struct {
+				name, got string
+				want      []string
+			}{
+				{"plan", s.feed(c.input, "plan", "-f", "-"), c.plan},
+				{"plan -o json", s.feed(c.input, "plan", "-f", "-", "-o", "json"), c.json},
+				{"apply", s.feed(c.input, "apply", "-f", "-"), []string{c.apply}},
+				{"plan of what is applied", s.feed(c.input, "plan", "-f", "-"), []string{"Nothing to change.\n"}},
+			} {
+				for _, want := range o.want {
+					if !strings.Contains(o.got, want) {
+						t.Errorf("%s has no %q:\n%s", o.name, want, o.got)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestDeletingWhatIsNotThereFailsAndDeletesTheRest(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	out, errs, code := s.try("", "delete", "session", "nix", "bob")
+	if code != 1 || !strings.Contains(errs, "there is no Session nix") || out != "Session/bob deleted\n1 deleted.\n" {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	out, errs, code = s.try("", "delete", "session", "nix")
+	if code != 1 || !strings.Contains(errs, "there is no Session nix") || out != "" {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
 func TestAnAgentThatIsStartedAgainRepairsOnlyTheDifference(t *testing.T) {
 	s := newSite(t)
 	s.written()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"sluice.dev/sluice/agent/object"
 )
@@ -73,21 +74,29 @@ func versionOf(x *object.Examined, i int, owner string, revision uint64) *versio
 	return newVersion(x.Changes[i].Object, x.Facts[i], owner, revision)
 }
 
-// Plan says what applying the changes would do, in that order, as if the data plane refused nothing. Errors as Apply's.
-func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, error) {
+// Plan says what applying the changes would do, in that order, as if the data plane refused nothing; and what of it could not be
+// done yet. Of the latter those that are Replacing are only taken out of the data plane. Errors as Apply's.
+func (r *Reconciler) Plan(owner string, changes []object.Change) (planned, waiting []Operation, err error) {
 	x, err := r.registry.Examine(changes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	real, undo, err := r.prepare(owner, x)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer undo()
-	var planned []Operation
 	g := r.graph
+	keys := make([]object.Key, len(real))
+	before := map[object.Key]*version{}
+	for n, i := range real {
+		keys[n] = changes[i].Key
+		if e := g.entries[keys[n]]; e != nil && e.want != nil && !e.want.builtin {
+			before[keys[n]] = e.want
+		}
+	}
 	t := newTransaction(false)
 	g.simulate(func() {
 		// First what is under way, as if it went well.
@@ -110,8 +119,48 @@ func (r *Reconciler) Plan(owner string, changes []object.Change) ([]Operation, e
 				g.settle(s, Result{})
 			}
 		}
+		waiting = g.unfinished(planned, keys, before)
 	})
-	return planned, nil
+	return planned, waiting, nil
+}
+
+// unfinished returns what was to be done about the keys, and about what was taken out of the data plane, and could not be.
+func (g *graph) unfinished(done []Operation, keys []object.Key, before map[object.Key]*version) []Operation {
+	out := map[object.Key]*Operation{}
+	for i, op := range done {
+		if op.Action == Delete && op.Replacing {
+			out[op.Key] = &done[i]
+			keys = append(keys, op.Key)
+		}
+	}
+	var all []Operation
+	told := map[object.Key]bool{}
+	for _, k := range keys {
+		e := g.entries[k]
+		if e == nil || told[k] || e.inStep() || e.have == nil && e.want == nil {
+			continue
+		}
+		told[k] = true
+		waits, ok := strings.CutPrefix(e.message, waitsFor)
+		if !ok {
+			continue
+		}
+		op := Operation{Key: k, WaitsFor: strings.TrimSuffix(strings.TrimSuffix(waits, isAbsent), isAsBefore)}
+		switch old := before[k]; {
+		case out[k] != nil:
+			op.Action, op.Reason, op.Fields, op.Replacing = Create, out[k].Reason, out[k].Fields, true
+		case e.want == nil:
+			op.Action, op.Reason = Delete, "no longer wanted"
+		case e.have != nil:
+			op.Action, op.Reason, op.Fields = Update, "the data plane keeps its old form until then", g.differences(e)
+		case old != nil:
+			op.Action, op.Reason, op.Fields = Update, "not in the data plane", e.kind.Diff(old.object.Spec, e.want.object.Spec)
+		default:
+			op.Action, op.Reason = Create, "wanted"
+		}
+		all = append(all, op)
+	}
+	return all
 }
 
 // Apply makes an owner want the changes: they are checked together with everything else that is wanted (object.Errors say what is

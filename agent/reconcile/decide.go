@@ -210,17 +210,24 @@ func (g *graph) undermine(e *entry) {
 	}
 }
 
+// What a status says of an object that waits: what for, and what the data plane has meanwhile.
+const (
+	waitsFor   = "waits for "
+	isAbsent   = "; not in the data plane"
+	isAsBefore = "; the data plane still has it as it was before"
+)
+
 // held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
 func (g *graph) held(e *entry) bool {
 	for _, k := range e.want.refs {
 		t := g.entries[k]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
-			g.wait(e, k, false, "waits for "+k.String()+", which is not there")
+			g.wait(e, k, false, waitsFor+k.String()+", which is not there")
 		case t.have == nil && t.state == Failed:
-			g.wait(e, k, false, "waits for "+k.String()+", which failed: "+t.message)
+			g.wait(e, k, false, waitsFor+k.String()+", which failed: "+t.message)
 		case t.have == nil || t.doomed() || t.busy():
-			g.wait(e, k, false, "waits for "+k.String())
+			g.wait(e, k, false, waitsFor+k.String())
 		default:
 			continue
 		}
@@ -241,7 +248,7 @@ func (g *graph) held(e *entry) bool {
 				return false
 			}
 		}
-		g.wait(e, k, true, "waits for "+k.String()+" to give up "+c.String())
+		g.wait(e, k, true, waitsFor+k.String()+" to give up "+c.String())
 		return true
 	}
 	return false
@@ -258,7 +265,7 @@ func (g *graph) newStep(e *entry, put *version, op operation) *step {
 	if len(g.steps) == cap(g.steps) {
 		g.steps = make([]step, 0, min(max(1, 2*cap(g.steps)), 256))
 	}
-	g.steps = append(g.steps, step{entry: e, put: put, operation: op})
+	g.steps = append(g.steps, step{entry: e, put: put, want: e.want, operation: op})
 	return &g.steps[len(g.steps)-1]
 }
 
@@ -292,14 +299,14 @@ func (g *graph) warn(e *entry) *step {
 			g.enqueue(u, e.cause)
 		}
 	}
-	message := fmt.Sprintf("waits for %s, which still uses it", one.key)
+	message := fmt.Sprintf("%s%s, which still uses it", waitsFor, one.key)
 	if more := len(e.users) - 1; more > 0 {
-		message = fmt.Sprintf("waits for %s and %d more, which still use it", one.key, more)
+		message = fmt.Sprintf("%s%s and %d more, which still use it", waitsFor, one.key, more)
 	}
 	if e.want == nil {
 		g.mark(e, Deleting, message)
 	} else {
-		g.mark(e, Pending, message)
+		g.mark(e, Pending, message+isAsBefore)
 	}
 	return nil
 }

@@ -101,6 +101,8 @@ type waiters struct {
 type step struct {
 	entry *entry
 	put   *version // nil: delete
+	// What was wanted when it was decided about.
+	want *version
 	operation
 	settled bool
 }
@@ -298,7 +300,11 @@ func (g *graph) wait(e *entry, on object.Key, claiming bool, message string) {
 		all.last.after = e
 	}
 	all.last = e
-	g.mark(e, Pending, message)
+	if e.have == nil {
+		g.mark(e, Pending, message+isAbsent)
+	} else {
+		g.mark(e, Pending, message+isAsBefore)
+	}
 }
 
 func (g *graph) unwait(e *entry) {

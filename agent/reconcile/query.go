@@ -18,13 +18,16 @@ func (r *Reconciler) Get(k object.Key) (Status, bool) {
 
 func (r *Reconciler) status(k object.Key) Status {
 	if e := r.graph.entries[k]; e != nil {
-		return statusOf(e)
+		return r.statusOf(e)
 	}
 	return Status{Key: k, State: Gone}
 }
 
-func statusOf(e *entry) Status {
+func (r *Reconciler) statusOf(e *entry) Status {
 	s := Status{Key: e.key, State: e.state, Message: e.message}
+	if r.link == nil && e.busy() && (e.state == Pending || e.state == Deleting) {
+		s.Message = waitsFor + "the data plane: not connected"
+	}
 	if e.since != 0 {
 		s.Since = time.Unix(0, e.since)
 	}
@@ -57,7 +60,7 @@ func (r *Reconciler) List(after object.Key, limit int, accept func(Status) bool)
 		if e.state == Gone {
 			continue
 		}
-		s := statusOf(e)
+		s := r.statusOf(e)
 		if accept != nil && !accept(s) {
 			continue
 		}
@@ -100,7 +103,7 @@ func (r *Reconciler) NeededBy(k object.Key) []Relation {
 		}
 		for _, ref := range r.registry.References(e.want.object) {
 			if ref.To == k {
-				by = append(by, Relation{ref.Field, statusOf(e)})
+				by = append(by, Relation{ref.Field, r.statusOf(e)})
 				break
 			}
 		}

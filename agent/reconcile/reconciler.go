@@ -121,7 +121,7 @@ func (r *Reconciler) changed(e *entry) {
 	if len(r.subscriptions) == 0 {
 		return
 	}
-	event := Event{Status: statusOf(e)}
+	event := Event{Status: r.statusOf(e)}
 	for s := range r.subscriptions {
 		s.publish(event)
 	}

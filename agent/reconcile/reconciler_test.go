@@ -198,11 +198,11 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 			s := newScene(t, Options{})
 			s.apply(c.before)
 			s.plane.takeLog()
-			planned, err := s.Plan("test", c.changes)
+			planned, _, err := s.Plan("test", c.changes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, _ := s.Plan("test", c.changes); !reflect.DeepEqual(planned, again) {
+			if again, _, _ := s.Plan("test", c.changes); !reflect.DeepEqual(planned, again) {
 				t.Errorf("planned a second time: %v, not %v", describe(again), describe(planned))
 			}
 			if got := describe(planned); !slices.Equal(got, c.want) {
@@ -225,7 +225,7 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 func TestStatusSaysWhatAnObjectWaitsFor(t *testing.T) {
 	s := newScene(t, Options{})
 	out := s.apply(puts(session("s", "p", 1, "")))
-	if got := out.Objects[0]; got.State != Pending || got.Message != "waits for Port/p, which is not there" {
+	if got := out.Objects[0]; got.State != Pending || got.Message != "waits for Port/p, which is not there; not in the data plane" {
 		t.Errorf("it is %s: %s", got.State, got.Message)
 	}
 	s.plane.never[port("p").Key()] = true
@@ -233,7 +233,7 @@ func TestStatusSaysWhatAnObjectWaitsFor(t *testing.T) {
 	if got := out.Objects[0]; got.State != Failed || got.Message != "Port/p: no room" {
 		t.Errorf("the port is %s: %s", got.State, got.Message)
 	}
-	if got, _ := s.Get(object.Key{Kind: "Session", Name: "s"}); got.State != Pending || got.Message != "waits for Port/p, which failed: Port/p: no room" {
+	if got, _ := s.Get(object.Key{Kind: "Session", Name: "s"}); got.State != Pending || got.Message != "waits for Port/p, which failed: Port/p: no room; not in the data plane" {
 		t.Errorf("the session is %s: %s", got.State, got.Message)
 	}
 }
@@ -384,7 +384,7 @@ func TestASlowDataPlaneBlocksNeitherPlanNorGet(t *testing.T) {
 	done := make(chan struct{})
 	go func() { s.apply(puts(port("p"))); close(done) }()
 	<-entered
-	if ops, err := s.Plan("test", puts(session("s", "p", 1, ""))); err != nil || !slices.Equal(describe(ops), []string{"create Session/s"}) {
+	if ops, _, err := s.Plan("test", puts(session("s", "p", 1, ""))); err != nil || !slices.Equal(describe(ops), []string{"create Session/s"}) {
 		t.Errorf("planned %v, error %v", ops, err)
 	}
 	if got, _ := s.Get(port("p").Key()); got.State != Pending || got.Message != "is being applied" {
@@ -474,7 +474,7 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 			for range 10 {
 				s.plane.takeLog()
 				changes := randomChanges(random, wanted)
-				planned, err := s.Plan("test", changes)
+				planned, _, err := s.Plan("test", changes)
 				if err != nil {
 					continue
 				}
@@ -595,7 +595,7 @@ func BenchmarkPlanOneOf200kObjects(b *testing.B) {
 	changes := many(200_000)
 	s.apply(changes)
 	for b.Loop() {
-		if _, err := s.Plan("test", puts(session("s7", "p", 4000, "a"))); err != nil {
+		if _, _, err := s.Plan("test", puts(session("s7", "p", 4000, "a"))); err != nil {
 			b.Fatal(err)
 		}
 	}

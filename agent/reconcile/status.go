@@ -79,4 +79,6 @@ type Operation struct {
 	Fields []object.FieldChange
 	// A Delete that a Create follows, or that Create.
 	Replacing bool
+	// Of what is planned and cannot be done yet: "Acl/web, which is not there".
+	WaitsFor string
 }

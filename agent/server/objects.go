@@ -42,21 +42,27 @@ func (s *server) Plan(_ context.Context, c *api.Changes) (*api.Planned, error) {
 	if err != nil {
 		return nil, refusal(err)
 	}
-	operations, err := s.reconciler.Plan(Owner, changes)
+	operations, unfinished, err := s.reconciler.Plan(Owner, changes)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	planned := &api.Planned{}
 	relabelled := s.relabelled(changes)
 	replaced := map[object.Key]*api.PlannedStep{}
+	waits := map[object.Key]string{}
+	for _, o := range unfinished {
+		waits[o.Key] = o.WaitsFor
+	}
 	for _, o := range operations {
 		step := &api.PlannedStep{Kind: o.Key.Kind, Name: o.Key.Name, Fields: fieldChanges(o.Fields)}
 		switch {
 		case o.Action == reconcile.Delete && o.Replacing:
 			// It is told when it is created again, with what made that necessary.
-			step.Step, step.Why = api.Step_REPLACE, o.Reason
+			step.Step, step.Why, step.WaitsFor = api.Step_REPLACE, o.Reason, waits[o.Key]
 			replaced[o.Key] = step
-			continue
+			if step.WaitsFor == "" {
+				continue
+			}
 		case o.Action == reconcile.Create && replaced[o.Key] != nil:
 			step = replaced[o.Key]
 		case o.Action == reconcile.Create:
@@ -70,6 +76,23 @@ func (s *server) Plan(_ context.Context, c *api.Changes) (*api.Planned, error) {
 			step.Fields = append(step.Fields, relabelled[o.Key]...)
 			delete(relabelled, o.Key)
 		}
+		planned.Steps = append(planned.Steps, step)
+	}
+	for _, o := range unfinished {
+		if replaced[o.Key] != nil {
+			continue
+		}
+		step := &api.PlannedStep{Step: api.Step_UPDATE, Kind: o.Key.Kind, Name: o.Key.Name, Fields: fieldChanges(o.Fields), WaitsFor: o.WaitsFor}
+		switch o.Action {
+		case reconcile.Create:
+			step.Step = api.Step_CREATE
+		case reconcile.Delete:
+			step.Step = api.Step_DELETE
+		default:
+			step.Why = o.Reason
+		}
+		step.Fields = append(step.Fields, relabelled[o.Key]...)
+		delete(relabelled, o.Key)
 		planned.Steps = append(planned.Steps, step)
 	}
 	// Labels alone are no work for the data plane, but a change all the same.
@@ -132,14 +155,27 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 		failures[f.Key] = f.Message
 	}
 	applied := &api.Applied{Undone: outcome.Undone}
-	named, rebuilt := map[object.Key]bool{}, map[object.Key]bool{}
+	named, rebuilt, done := map[object.Key]bool{}, map[object.Key]bool{}, map[object.Key]api.Step{}
 	for _, o := range outcome.Operations {
 		rebuilt[o.Key] = rebuilt[o.Key] || o.Action == reconcile.Delete
+		switch {
+		case rebuilt[o.Key]:
+			done[o.Key] = api.Step_REPLACE
+		case o.Action == reconcile.Create:
+			done[o.Key] = api.Step_CREATE
+		case done[o.Key] == api.Step_KEEP:
+			done[o.Key] = api.Step_UPDATE
+		}
 	}
 	for i, st := range outcome.Objects {
 		named[st.Key] = true
-		if steps[i] == api.Step_KEEP && rebuilt[st.Key] && st.Object != nil {
-			steps[i] = api.Step_REPLACE
+		switch {
+		case st.Object == nil:
+		case rebuilt[st.Key], done[st.Key] == api.Step_CREATE:
+			steps[i] = done[st.Key]
+		case steps[i] == api.Step_REPLACE:
+			// The data plane did not have it before, or still does.
+			steps[i] = api.Step_UPDATE
 		}
 		applied.Objects = append(applied.Objects, appliedObject(steps[i], st, failures, outcome.Undone))
 	}
@@ -150,7 +186,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 		}
 		named[o.Key] = true
 		if st, there := s.reconciler.Get(o.Key); there {
-			applied.Objects = append(applied.Objects, appliedObject(api.Step_REPLACE, st, failures, outcome.Undone))
+			applied.Objects = append(applied.Objects, appliedObject(done[o.Key], st, failures, outcome.Undone))
 		}
 	}
 	return applied, nil
@@ -159,7 +195,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 func appliedObject(step api.Step, st reconcile.Status, failures map[object.Key]string, undone bool) *api.AppliedObject {
 	o := &api.AppliedObject{Step: step, Kind: st.Key.Kind, Name: st.Key.Name, Status: statusOf(st)}
 	// It may be under way again already, and what was tried first is what counts.
-	if message, failed := failures[st.Key]; failed && (undone || st.State != reconcile.Applied) {
+	if message, failed := failures[st.Key]; failed && (undone || st.State != reconcile.Applied && st.State != reconcile.Gone) {
 		o.Status.State, o.Status.Message = api.State_FAILED, message
 	}
 	return o

@@ -1,0 +1,129 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
+	a, b, p := acl("a"), acl("b"), port("p")
+	s := session("s", "p", 1, "a")
+	const absent, asBefore = "; not in the data plane", "; the data plane still has it as it was before"
+	for _, c := range []struct {
+		sentence        string
+		before, changes []object.Change
+		// What has to wait, and what the first of these is said to wait for when it is applied.
+		want    []string
+		message string
+	}{
+		{"a new object that names something missing is created and waits", puts(p), puts(s),
+			[]string{"create Session/s: Acl/a, which is not there"}, "waits for Acl/a, which is not there" + absent},
+		{"a changed object that names something missing stays as it was before", puts(p, a, s), puts(session("s", "p", 1, "b")),
+			[]string{"update Session/s: Acl/b, which is not there"}, "waits for Acl/b, which is not there" + asBefore},
+		{"what is deleted waits for an object that stays as it was before", puts(p, a, s), both(puts(session("s", "p", 1, "b")), removes(a)),
+			[]string{"update Session/s: Acl/b, which is not there", "delete Acl/a: Session/s, which still uses it"},
+			"waits for Acl/b, which is not there" + asBefore},
+		{"an object that is replaced and names something missing is taken out", puts(p, a, s), puts(session("s", "q", 1, "a")),
+			[]string{"out Session/s: Port/q, which is not there"}, "waits for Port/q, which is not there" + absent},
+		{"an object whose need is deleted is taken out", puts(p, a, s), removes(a),
+			[]string{"out Session/s: Acl/a, which is not there"}, "waits for Acl/a, which is not there" + absent},
+		{"an object that waits and changes is updated and waits", puts(p, s), puts(session("s", "p", 2, "a")),
+			[]string{"update Session/s: Acl/a, which is not there"}, "waits for Acl/a, which is not there" + absent},
+		{"an object that waits and does not change is not told again", puts(p, s), puts(s), nil, ""},
+		{"what comes with all that it needs does not wait", puts(p), puts(b, session("s", "p", 1, "b")), nil, ""},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			s := newScene(t, Options{})
+			s.apply(c.before)
+			planned, waiting, err := s.Plan("test", c.changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, op := range waiting {
+				action := op.Action.String()
+				if op.Replacing {
+					action = "out"
+				}
+				got = append(got, fmt.Sprintf("%s %s: %s", action, op.Key, op.WaitsFor))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("planned that %q wait, not %q", got, c.want)
+			}
+			if out := s.apply(c.changes); !slices.Equal(describe(out.Operations), describe(planned)) {
+				t.Errorf("did %q, not as planned %q", describe(out.Operations), describe(planned))
+			}
+			if len(waiting) == 0 {
+				return
+			}
+			if st, _ := s.Get(waiting[0].Key); st.State != Pending || st.Message != c.message {
+				t.Errorf("%s is %s: %s", st.Key, st.State, st.Message)
+			}
+		})
+	}
+}
+
+func TestWithoutADataPlaneEverythingWaitsForIt(t *testing.T) {
+	a, b := acl("a"), acl("b")
+	for _, c := range []struct {
+		sentence string
+		change   []object.Change
+		key      object.Key
+		state    State
+	}{
+		{"a new object", puts(b), b.Key(), Pending},
+		{"an object that names something missing", puts(session("s", "p", 1, "")), object.Key{Kind: "Session", Name: "s"}, Pending},
+		{"an object that is deleted", removes(a), a.Key(), Deleting},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			s := newScene(t, Options{})
+			s.apply(puts(a))
+			s.Detach()
+			s.apply(c.change)
+			if st, _ := s.Get(c.key); st.State != c.state || st.Message != "waits for the data plane: not connected" {
+				t.Errorf("it is %s: %s", st.State, st.Message)
+			}
+		})
+	}
+}
+
+func TestADeleteDoesNotReportTheFailureOfARetryInFlight(t *testing.T) {
+	s := newScene(t, Options{})
+	a := acl("a")
+	s.apply(puts(acl("b"))) // then everything was listed
+	s.plane.never[a.Key()] = true
+	started, release := make(chan struct{}), make(chan struct{})
+	var hold atomic.Bool
+	s.plane.before = func() {
+		if hold.CompareAndSwap(true, false) {
+			close(started)
+			<-release
+		}
+	}
+	if out := s.apply(puts(a)); len(out.Failures) != 1 {
+		t.Fatalf("failed: %v", out.Failures)
+	}
+	hold.Store(true)
+	<-started
+	done := make(chan *Outcome)
+	go func() {
+		out, _ := s.Apply(context.Background(), "test", removes(a), BestEffort)
+		done <- out
+	}()
+	for {
+		if st, _ := s.Get(a.Key()); st.Object == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	if out := <-done; len(out.Failures) != 0 || out.Objects[0].State != Gone {
+		t.Errorf("it is %s, failed: %v", out.Objects[0].State, out.Failures)
+	}
+}
