@@ -121,7 +121,7 @@ def test_a_null_port_can_be_made(pop):
         assert "null" in pop.gateway.sluice("get", "ports").stdout
 
 
-@pytest.mark.parametrize("device", ["net_af_packet9,iface=nosuch0", "net_nonsense0", "0000:99:99.9"])
+@pytest.mark.parametrize("device", ["net_af_packet9,iface=nosuch0", "net_nonsense0", "0000:1f:1f.7"])
 def test_a_device_that_cannot_be_had_is_explained(pop, device):
     done = pop.gateway.apply(thing("Port", "broken", device=device), check=False)
     assert "broken" in done.stdout + done.stderr
