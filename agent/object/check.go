@@ -64,7 +64,18 @@ func newChecker(r *Registry) *checker {
 	return c
 }
 
+// missing is the problem of a field that is needed and not there.
+const missing = "missing"
+
 func (c *checker) check(o *Object) Errors {
+	if errs := c.fields(o); len(errs) > 0 {
+		return errs
+	}
+	return c.together(o)
+}
+
+// fields checks each field by what its annotation says.
+func (c *checker) fields(o *Object) Errors {
 	c.object, c.errs = o.Key(), nil
 	k := c.registry.byName[o.Kind]
 	if k == nil {
@@ -82,8 +93,14 @@ func (c *checker) check(o *Object) Errors {
 		return c.errs
 	}
 	c.message(k.Fields, o.Spec.ProtoReflect())
-	if len(c.errs) == 0 && k.rules.check != nil {
-		k.rules.check(o.Spec, c.add)
+	return c.errs
+}
+
+// together checks by the kind's own rules what annotations cannot say, of an object whose fields are acceptable.
+func (c *checker) together(o *Object) Errors {
+	c.object, c.errs = o.Key(), nil
+	if check := c.registry.byName[o.Kind].rules.check; check != nil {
+		check(o.Spec, c.add)
 	}
 	return c.errs
 }
@@ -91,7 +108,7 @@ func (c *checker) check(o *Object) Errors {
 func checkMetadata(name string, labels map[string]string, add report) {
 	switch {
 	case name == "":
-		add("metadata.name", "missing", "", nameAccepted)
+		add("metadata.name", missing, "", nameAccepted)
 	case !validName(name):
 		add("metadata.name", "not a name", quote(name), nameAccepted)
 	}
@@ -162,7 +179,7 @@ func (c *checker) field(f *Field, m protoreflect.Message) {
 		if m.Has(f.Desc) {
 			c.message(f.Fields, m.Get(f.Desc).Message())
 		} else if f.Notes.Required {
-			c.tell("missing", "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
+			c.tell(missing, "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
 		}
 	default:
 		c.scalar(f, m.Get(f.Desc))
@@ -198,7 +215,7 @@ func (c *checker) scalar(f *Field, v protoreflect.Value) {
 		s := v.String()
 		if s == "" {
 			if f.Notes.Required {
-				c.tell("missing", "", f.Accepted())
+				c.tell(missing, "", f.Accepted())
 			}
 			return
 		}
@@ -219,7 +236,7 @@ func (c *checker) scalar(f *Field, v protoreflect.Value) {
 	default:
 		negative, n := numberOf(f.kind, v)
 		if n == 0 && f.Notes.Required {
-			c.tell("missing", "", f.Accepted())
+			c.tell(missing, "", f.Accepted())
 			return
 		}
 		if n == 0 && f.Notes.Zero != "" {

@@ -88,6 +88,13 @@ func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written
 	return &Written{Object: o, File: file, Line: first + document.Content[0].Line - 1, text: text, first: first}, nil
 }
 
+// entry is where a field is written.
+type entry struct {
+	line int
+	// What it is; nil if it holds nothing, or holds more than one value.
+	value *yaml.Node
+}
+
 // decoder reads one document.
 type decoder struct {
 	registry *Registry
@@ -96,7 +103,8 @@ type decoder struct {
 	key      Key
 	errs     Errors
 	unread   map[string]bool // fields that could not be read
-	lines    map[string]int
+	meant    map[string]bool // fields that mistyped names probably stand for
+	written  map[string]entry
 	room     int
 	broke    bool
 }
@@ -125,18 +133,64 @@ func (d *decoder) finish(o *Object) {
 	for _, e := range d.errs {
 		e.Object = d.key
 	}
+	defer func() { slices.SortStableFunc(d.errs, func(a, b *Error) int { return a.Line - b.Line }) }()
 	if o == nil {
 		return
 	}
-	for _, e := range d.registry.Check(o) {
+	c := newChecker(d.registry)
+	alone := c.fields(o)
+	for _, e := range alone {
 		// A field that could not be read is not also missing; and what is below such a field is not known.
-		if d.isUnread(e.Field) {
+		if d.isUnread(e.Field) || d.meant[e.Field] && d.written[e.Field].line == 0 {
 			continue
 		}
-		e.File, e.Line = d.file, d.lineOf(e.Field)
+		d.complete(e)
 		d.errs = append(d.errs, e)
 	}
-	slices.SortStableFunc(d.errs, func(a, b *Error) int { return a.Line - b.Line })
+	if len(alone) > 0 {
+		return
+	}
+	for _, e := range c.together(o) {
+		// What does not go together with a field that could not be read perhaps goes together with what was meant.
+		if d.isUnread(e.Field) || d.hasUnread(parentOf(e.Field)) {
+			continue
+		}
+		d.complete(e)
+		d.errs = append(d.errs, e)
+	}
+}
+
+// complete says of a mistake where it is and what stands there.
+func (d *decoder) complete(e *Error) {
+	e.File, e.Line = d.file, d.lineOf(e.Field)
+	value := d.written[e.Field].value
+	if value == nil {
+		return
+	}
+	// To the message, zero and the empty string are the same as nothing.
+	if e.Problem == missing {
+		e.Problem = "out of range"
+		if value.Value == "" {
+			e.Problem = "empty"
+		}
+		e.Found = describe(value)
+	}
+	if e.Found != "" {
+		e.Found = describe(value)
+	}
+}
+
+// hasUnread says whether something below a field could not be read.
+func (d *decoder) hasUnread(field string) bool {
+	for unread := range d.unread {
+		if unread == "apiVersion" || unread == "metadata" || strings.HasPrefix(unread, "metadata.") {
+			continue
+		}
+		if field == "" || strings.HasPrefix(unread, field+".") || strings.HasPrefix(unread, field+"[") {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *decoder) isUnread(field string) bool {
@@ -155,8 +209,8 @@ func parentOf(field string) string {
 // lineOf is the line of a field, or of what should hold it.
 func (d *decoder) lineOf(field string) int {
 	for {
-		if line, known := d.lines[field]; known {
-			return line
+		if at, known := d.written[field]; known {
+			return at.line
 		}
 		if field == "" {
 			return d.first
@@ -231,7 +285,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, yield func(name string, key, 
 }
 
 func (d *decoder) object(n *yaml.Node) *Object {
-	d.lines = map[string]int{"": d.line(n)}
+	d.written = map[string]entry{"": {line: d.line(n)}}
 	if n = d.follow(n); n == nil {
 		return nil
 	}
@@ -244,7 +298,7 @@ func (d *decoder) object(n *yaml.Node) *Object {
 		switch name {
 		case "apiVersion", "kind", "metadata", "spec":
 			parts[name] = value
-			d.lines[name] = d.line(key)
+			d.written[name] = entry{line: d.line(key)}
 		case "status":
 			// Said by the agent when it shows an object, and of no meaning when it is applied again.
 		default:
@@ -320,7 +374,7 @@ func (d *decoder) metadata(parent, n *yaml.Node, o *Object) {
 		return
 	}
 	d.pairs(n, "metadata.", func(name string, key, value *yaml.Node) {
-		d.lines["metadata."+name] = d.line(key)
+		d.written["metadata."+name] = entry{line: d.line(key)}
 		switch name {
 		case "name":
 			if s, ok := d.word(key, value, "metadata.name", nameAccepted); ok {
@@ -336,7 +390,7 @@ func (d *decoder) metadata(parent, n *yaml.Node, o *Object) {
 				return
 			}
 			d.pairs(value, "metadata.labels.", func(name string, key, value *yaml.Node) {
-				d.lines["metadata.labels."+name] = d.line(key)
+				d.written["metadata.labels."+name] = entry{line: d.line(key)}
 				value = d.follow(value)
 				if value == nil {
 					return
@@ -361,6 +415,10 @@ func (d *decoder) unknown(key *yaml.Node, name, path string, known []string) {
 	problem := "there is no such field"
 	if near := nearest(name, known); near != "" {
 		problem += "; did you mean " + near + "?"
+		if d.meant == nil {
+			d.meant = map[string]bool{}
+		}
+		d.meant[path+near] = true
 	}
 	// Hostile names may be long; the path is for people.
 	if len(name) > 64 {
@@ -390,7 +448,7 @@ func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path
 			return
 		}
 		field := path + name
-		d.lines[field] = d.line(key)
+		d.written[field] = entry{line: d.line(key)}
 		if value = d.follow(value); value == nil || isNull(value) {
 			return
 		}
@@ -412,7 +470,7 @@ func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path
 		list := m.Mutable(f.Desc).List()
 		for i, element := range value.Content {
 			each := field + "[" + strconv.Itoa(i) + "]"
-			d.lines[each] = d.line(element)
+			d.written[each] = entry{line: d.line(element)}
 			element = d.follow(element)
 			if element == nil {
 				return
@@ -450,6 +508,11 @@ func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh f
 		}
 		d.fail(n, field, err.Error(), found, f.Accepted())
 		return
+	}
+	if !f.Notes.Secret {
+		at := d.written[field]
+		at.value = n
+		d.written[field] = at
 	}
 	set(v)
 }
