@@ -29,8 +29,7 @@ serve_node_counters(struct api_call *call, const Sluice__V1__Request *request)
 			c->packets += node->total_objs;
 			c->cycles += node->total_cycles;
 		}
-		if (c->calls > 0)
-			list[answer.n_nodes++] = c;
+		list[answer.n_nodes++] = c;
 	}
 	answer.nodes = list;
 	answer.tsc_hz = rte_get_tsc_hz();

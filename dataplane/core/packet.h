@@ -16,7 +16,7 @@ enum {
 	PACKET_ROUTED = 1 << 0,      // a look-up chose its hop: whoever sends it counts the TTL down
 	PACKET_OURS = 1 << 1,        // we made it: no ICMP errors about it, no policy on it
 	PACKET_REFLECT_QOS = 1 << 2, // its PDU session container had the RQI set
-	PACKET_CAPTURED = 1 << 3,    // a capture of its session has it already
+	PACKET_CAPTURED = 1 << 3,    // captures of its session have looked at it
 	PACKET_TUNNELLED =
 		1 << 4 // a subscriber's in a header of ours: ours as to ICMP errors, not as to what may leave
 };

@@ -97,15 +97,22 @@ as_frame(struct rte_mbuf *m, uint16_t node)
 	return sizeof(*ether);
 }
 
+// Whether this is the one place where captures of the packet's session look at it: from the subscriber at the first node that
+// has its session, with the frame as it came in; to the subscriber as it leaves. A route that leads to a session names it
+// before the session has turned the packet's direction.
+static bool
+at_session(const struct packet *p, uint16_t node)
+{
+	if (p->direction == DOWN)
+		return node == last_node;
+	return p->hop == NO_HOP && !(p->flags & PACKET_CAPTURED);
+}
+
 static bool
 captures_here(const struct watch *w, const struct packet *p, uint16_t node)
 {
-	if (w->session != NO_SESSION) {
-		if (p->session != w->session)
-			return false;
-		// From the subscriber as it came in, to the subscriber as it leaves.
-		return p->direction == UP ? !(p->flags & PACKET_CAPTURED) : node == last_node;
-	}
+	if (w->session != NO_SESSION)
+		return p->session == w->session && at_session(p, node);
 	return w->node < 0 ? node == first_node || node == last_node : node == w->node;
 }
 
@@ -153,11 +160,11 @@ look(struct rte_mbuf *m, uint16_t node)
 				say(w, m, node, false, copy);
 			else
 				__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
-			if (w->session != NO_SESSION)
-				p->flags |= PACKET_CAPTURED;
 		}
 		packet_advance(m, put_on);
 	}
+	if (p->session != NO_SESSION)
+		p->flags |= PACKET_CAPTURED;
 }
 
 static uint16_t

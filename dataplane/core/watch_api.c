@@ -381,13 +381,15 @@ serve_capture(struct api_call *call, const Sluice__V1__Request *request)
 		.session = NO_SESSION,
 		.remaining = count,
 		.snap_length = c->snap_length};
+	char text[512];
 
 	if (c->node[0]) {
 		const struct node *node = node_by_name(c->node);
 
 		if (!node || node->source) {
-			api_fail(call, ENOENT,
-				"node: there is none of this name that packets pass; `sluice top` lists them");
+			snprintf(text, sizeof(text),
+				"node: there is no node %s that packets pass; `sluice top` lists them", c->node);
+			api_fail(call, ENOENT, text);
 			return;
 		}
 		wish.node = node->id;
@@ -397,7 +399,8 @@ serve_capture(struct api_call *call, const Sluice__V1__Request *request)
 		struct object *object = kind ? object_find(kind, c->session) : NULL;
 
 		if (!object) {
-			api_fail(call, ENOENT, "session: there is none of this name");
+			snprintf(text, sizeof(text), "session: there is no Session %s", c->session);
+			api_fail(call, ENOENT, text);
 			return;
 		}
 		wish.session = (uint32_t)(uintptr_t)object->state;

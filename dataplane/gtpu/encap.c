@@ -17,6 +17,7 @@
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/icmp.h"
+#include "ip/vrf.h"
 
 enum {
 	QFI_BEFORE = 2,      // bytes from the QFI to the inner packet
@@ -295,8 +296,9 @@ gtpu_encap_describe(char *text, size_t size, const struct packet *p, const uint8
 {
 	const struct gtpu_tunnel *t = tunnel_at(session_at(p->session)->core);
 
-	snprintf(text, size, "session %u: tunnel over IPv%u in vrf %u, %u bytes of header%s", p->session, t->family,
-		t->vrf, t->length, t->flags & TUNNEL_CONTAINER ? " with a PDU session container" : "");
+	snprintf(text, size, "session %s: tunnel over IPv%u in vrf %s, %u bytes of header%s", session_name(p->session),
+		t->family, vrf_name(t->vrf), t->length,
+		t->flags & TUNNEL_CONTAINER ? " with a PDU session container" : "");
 }
 
 struct node gtpu_encap_node = {.name = "gtpu-encap", .process = gtpu_encap, .describe = gtpu_encap_describe};

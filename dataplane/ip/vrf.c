@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 
 #include "core/drop.h"
+#include "core/object_list.h"
 #include "core/packet.h"
 #include "core/rcu.h"
 #include "ip.pb-c.h"
@@ -185,6 +186,20 @@ vrf_need(const char *name, const char *field, uint16_t *vrf, struct object **obj
 	*vrf = vrf_of(*object);
 	object_use(*object);
 	return 0;
+}
+
+const char *
+vrf_name(uint16_t vrf)
+{
+	const struct object *object;
+	uint64_t cursor = 0;
+
+	if (vrf == 0)
+		return "default";
+	while ((object = object_next(&vrf_kind, &cursor)) != NULL)
+		if (vrf_of(object) == vrf)
+			return object->name;
+	return "?";
 }
 
 static int

@@ -18,6 +18,9 @@ extern struct kind vrf_kind;
 // used from then on: object_unuse() it when it no longer is.
 int vrf_need(const char *name, const char *field, uint16_t *vrf, struct object **object, struct fault *f);
 
+// Its name, for people; "?" if there is none. Main thread.
+const char *vrf_name(uint16_t vrf);
+
 // The default VRF exists from the first call on; other kinds' start may come before the VRFs' own. 0 or -ENOMEM.
 int vrf_start(void);
 

@@ -5,6 +5,7 @@
 #include <rte_memcpy.h>
 
 #include "core/burst.h"
+#include "core/watch_api.h"
 #include "ip/fragment.h"
 #include "ip/header.h"
 #include "ip/hop.h"
@@ -70,7 +71,7 @@ session_down(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 static void
 session_down_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
 {
-	snprintf(text, size, "for session %u", p->session);
+	snprintf(text, size, "for session %s", session_name(p->session));
 }
 
 // What cannot simply be sent: larger than the MTU, or nobody knows yet to which Ethernet address.
@@ -181,13 +182,20 @@ session_out_describe(char *text, size_t size, const struct packet *p, const uint
 {
 	const struct session *s = session_at(p->session);
 	const struct session_detail *detail = &session_details[p->session];
-	char mac[MAC_TEXT_SIZE] = "not known yet";
+	char mac[MAC_TEXT_SIZE] = "not known yet", port[128];
+	int n;
 
 	if (session_mac_known(s))
 		mac_text(mac, &s->seen);
-	snprintf(text, size, "session %u: port %u, VLAN %u.%u, %s %u, to %s", p->session, s->port,
-		detail->circuit.outer_vlan, detail->circuit.inner_vlan, s->pppoe ? "PPPoE" : "IPoE",
-		detail->pppoe_session, mac);
+	watch_port_name(s->port, port, sizeof(port));
+	n = snprintf(text, size, "session %s: %s, VLAN %u.%u, ", session_name(p->session), port,
+		detail->circuit.outer_vlan, detail->circuit.inner_vlan);
+	if (n < 0 || (size_t)n >= size)
+		return;
+	if (s->pppoe)
+		snprintf(text + n, size - (size_t)n, "PPPoE session %u, to %s", detail->pppoe_session, mac);
+	else
+		snprintf(text + n, size - (size_t)n, "IPoE, to %s", mac);
 }
 
 struct node session_down_node = {.name = "session-down", .process = session_down, .describe = session_down_describe};

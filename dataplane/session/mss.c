@@ -153,7 +153,8 @@ mss_clamp_process(struct rte_graph *graph, struct rte_node *node, void **packets
 static void
 mss_clamp_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
 {
-	snprintf(text, size, "session %u, segments of at most %u", p->session, session_at(p->session)->mss);
+	snprintf(text, size, "session %s, segments of at most %u", session_name(p->session),
+		session_at(p->session)->mss);
 }
 
 struct node mss_clamp_node = {.name = "mss-clamp", .process = mss_clamp_process, .describe = mss_clamp_describe};

@@ -45,6 +45,14 @@ session_object(uint32_t index)
 	return index < sessions.used ? session_details[index].object : NULL;
 }
 
+const char *
+session_name(uint32_t index)
+{
+	const struct object *object = session_object(index);
+
+	return object ? object->name : "?";
+}
+
 const struct circuit *
 session_circuit(uint32_t index)
 {

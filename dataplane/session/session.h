@@ -80,6 +80,8 @@ session_of(const struct object *object)
 
 // The object, for names; NULL if there is no such session (any more). Main thread.
 struct object *session_object(uint32_t index);
+// Its name, for people; "?" if there is none. Main thread.
+const char *session_name(uint32_t index);
 
 // What a session let through and what it did not, since it was made. Main thread.
 struct session_totals {

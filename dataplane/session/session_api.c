@@ -89,6 +89,15 @@ serve_session_counters(struct api_call *call, const Sluice__V1__Request *request
 }
 
 static void
+refuse_missing(struct api_call *call, const char *field, const struct kind *kind, const char *name)
+{
+	struct fault f;
+
+	fault(&f, ENOENT, "%s: there is no %s %s", field, kind->name, name);
+	api_fail(call, ENOENT, f.text);
+}
+
+static void
 serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 {
 	const Sluice__V1__DropCountersQuery *query = request->drop_counters;
@@ -98,11 +107,11 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 	const struct object *interface = NULL, *session = NULL;
 
 	if (query->interface[0] && (interface = object_find(&interface_kind, query->interface)) == NULL) {
-		api_fail(call, ENOENT, "interface: there is none of this name");
+		refuse_missing(call, "interface", &interface_kind, query->interface);
 		return;
 	}
 	if (query->session[0] && (session = object_find(&session_kind, query->session)) == NULL) {
-		api_fail(call, ENOENT, "session: there is none of this name");
+		refuse_missing(call, "session", &session_kind, query->session);
 		return;
 	}
 	for (uint16_t id = 0; id < drop_count(); id++) {

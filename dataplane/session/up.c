@@ -10,6 +10,7 @@
 #include "core/burst.h"
 #include "ip/header.h"
 #include "ip/hop.h"
+#include "ip/vrf.h"
 #include "session/record.h"
 
 enum {
@@ -183,7 +184,7 @@ session_up_describe(char *text, size_t size, const struct packet *p, const uint8
 {
 	const struct session *s = session_at(p->session);
 
-	snprintf(text, size, "session %u, vrf %u%s", p->session, s->vrf,
+	snprintf(text, size, "session %s, vrf %s%s", session_name(p->session), vrf_name(s->vrf),
 		s->flags & SESSION_ANY_SOURCE ? ", any source" : ", source to be checked");
 }
 
