@@ -6,7 +6,7 @@ import pytest
 from lab import thing
 from lab.laboratory import wait_until
 from pop import IPOE, PPPOE, Pop, session, udp_down, udp_up
-from scapy.all import UDP, rdpcap
+from scapy.all import UDP, PPPoE, Raw, rdpcap
 
 COMMANDS = [
     "plan",
@@ -163,6 +163,39 @@ def test_drops_show_reason_and_meaning_by_session(pop):
     assert "session-source" not in pop.gateway.sluice("drops", "--session", "pppoe", check=False).stdout
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["drops", "--session", "nobody"],
+        ["drops", "--interface", "nobody"],
+        ["capture", "--session", "nobody", "-w", "/dev/null"],
+        ["capture", "--node", "nobody", "-w", "/dev/null"],
+        ["describe", "session", "nobody"],
+        ["get", "session", "nobody"],
+    ],
+)
+def test_what_is_not_there_is_named(pop, arguments):
+    done = pop.gateway.sluice(*arguments, check=False)
+    assert done.returncode != 0
+    assert "nobody" in done.stderr
+
+
+def test_what_is_always_there_is_shown(pop):
+    assert "default" in pop.gateway.sluice("get", "vrfs").stdout
+    assert "builtin" in pop.gateway.sluice("describe", "vrf", "default").stdout
+
+
+def test_nodes_are_completed_before_a_packet_comes_to_them(pop):
+    assert "gtpu-encap" in pop.gateway.sluice("__complete", "capture", "--node", "gtpu").stdout.split()
+
+
+def test_describe_shows_numbers_with_their_units(pop):
+    with pop.having(thing("Meter", "units", committedRate="100M", committedBurstTime="10ms")):
+        text = pop.gateway.sluice("describe", "meter", "units").stdout
+    assert "100 Mbit/s" in text
+    assert "10 ms" in text
+
+
 class TestTrace:
     def follow(self, pop, filter, packets, *arguments):
         """What trace prints about packets that are sent once it waits."""
@@ -187,6 +220,13 @@ class TestTrace:
         found = json.loads(self.follow(pop, "vlan 100 and vlan 1", up, "--count", "1", "-o", "json"))
         assert "session-source" in found["end"]
         assert [step["at"] for step in found["steps"]] == sorted(step["at"] for step in found["steps"])
+
+    def test_nodes_tell_of_sessions_ports_and_vrfs_by_name(self, pop):
+        up = [(lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE))]
+        assert "session pppoe, vrf default" in self.follow(pop, "pppoes", up, "--count", "1")
+        text = self.follow(pop, f"host {PPPOE.ip4}", [(pop.send_down, udp_down(PPPOE))], "--count", "1")
+        assert "for session pppoe" in text
+        assert "session pppoe: port access" in text
 
     def test_only_what_the_filter_matches_is_followed(self, pop):
         packets = [(lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE))] * 5
@@ -230,6 +270,17 @@ class TestCapture:
         packets = self.capture(pop, ["--session", "pppoe", "--count", "2"], sends)
         assert len(packets) == 2
         assert all(b"payload" in bytes(packet) for packet in packets)
+
+    def test_each_packet_of_a_session_is_captured_once(self, pop):
+        sends = [
+            lambda: pop.send_down(udp_down(PPPOE, payload=b"first")),
+            lambda: pop.send_up(PPPOE, udp_up(PPPOE, payload=b"second")),
+            lambda: pop.send_down(udp_down(PPPOE, payload=b"third")),
+        ]
+        packets = self.capture(pop, ["--session", "pppoe", "--count", "3"], sends)
+        assert [each[Raw].load for each in packets] == [b"first", b"second", b"third"]
+        # As the subscriber sees them.
+        assert all(PPPoE in each for each in packets)
 
     def test_a_filter_chooses(self, pop):
         sends = [lambda: pop.send_up(IPOE, udp_up(IPOE)), lambda: pop.send_up(PPPOE, udp_up(PPPOE))]

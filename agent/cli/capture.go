@@ -17,8 +17,9 @@ func (p *program) captureCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "capture [--node NODE | --session NAME] -w FILE|- [FILTER]",
 		Short: "Write packets to a pcap file",
-		Long: `Write packets to a pcap file (nanoseconds, Ethernet) until --count or Ctrl-C: those that a node sees, those of a session, or
-without either all as they come in and as they leave.
+		Long: `Write packets to a pcap file (nanoseconds, Ethernet) until --count or Ctrl-C: those that a node sees; those of a session, each
+once, as it comes in from the subscriber or as it leaves to the subscriber; or without either all, as they come in and again as
+they leave.
 
 ` + filterHelp,
 		Example: `  sluice capture -w all.pcap

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"gopkg.in/yaml.v3"
 
 	"sluice.dev/sluice/agent/api"
@@ -36,6 +38,9 @@ and sessions, their counters and drops.`,
 				return err
 			}
 			d, err := client.Describe(c.Context(), names[0])
+			if builtin := p.builtin(names[0].GetKind(), names[0].GetName()); builtin != nil && status.Code(err) == codes.NotFound {
+				d, err = &api.Description{Object: builtin}, nil
+			}
 			if err != nil {
 				return err
 			}
@@ -51,7 +56,7 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 	if err != nil {
 		return fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
 	}
-	n, err := p.registry.Node(known)
+	n, err := p.registry.Spec(known)
 	if err != nil {
 		return err
 	}
@@ -66,16 +71,14 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 		fmt.Fprintf(&b, "  why       %s\n", s.GetMessage())
 	}
 	fmt.Fprintf(&b, "  owner     %s\n  labels    %s\n", orDash(o.GetOwner()), orDash(labelsText(i.GetLabels())))
-	for at := 0; at+1 < len(n.Content); at += 2 {
-		if n.Content[at].Value == "spec" && len(n.Content[at+1].Content) > 0 {
-			var spec strings.Builder
-			e := yaml.NewEncoder(&spec)
-			e.SetIndent(2)
-			if err := e.Encode(n.Content[at+1]); err != nil {
-				return fmt.Errorf("writing YAML: %w", err)
-			}
-			b.WriteString("\nSpec\n  " + strings.ReplaceAll(strings.TrimSpace(spec.String()), "\n", "\n  ") + "\n")
+	if len(n.Content) > 0 {
+		var spec strings.Builder
+		e := yaml.NewEncoder(&spec)
+		e.SetIndent(2)
+		if err := e.Encode(n); err != nil {
+			return fmt.Errorf("writing YAML: %w", err)
 		}
+		b.WriteString("\nSpec\n  " + strings.ReplaceAll(strings.TrimSpace(spec.String()), "\n", "\n  ") + "\n")
 	}
 	for _, part := range []struct {
 		title     string

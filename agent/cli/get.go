@@ -55,6 +55,7 @@ its plural or its short form. YAML can be changed and applied again.`,
 		if err != nil {
 			return err
 		}
+		found = p.withBuiltins(found, query)
 		if err := p.show(found, query.GetKinds(), *output); err != nil {
 			return err
 		}
@@ -78,6 +79,33 @@ func (p *program) all(ctx context.Context, client api.AgentClient, query *api.Ob
 		}
 		query.Page = page.GetNextPage()
 	}
+}
+
+// builtin is an object that is always there, as long as nobody wrote it down; nil: it is none.
+func (p *program) builtin(kind, name string) *api.ObjectIntent {
+	k := p.registry.Kind(kind)
+	if k == nil || !k.IsBuiltin(name) {
+		return nil
+	}
+	return &api.ObjectIntent{Intent: &api.Intent{Kind: kind, Name: name}, Status: &api.Status{State: api.State_APPLIED}, Owner: "builtin"}
+}
+
+// withBuiltins adds the builtin objects that were asked for, by their kind or by name, and that nobody wrote down.
+func (p *program) withBuiltins(found []*api.ObjectIntent, query *api.ObjectsQuery) []*api.ObjectIntent {
+	if query.GetSelector() != "" {
+		return found // they have no labels
+	}
+	for _, kind := range query.GetKinds() {
+		for _, name := range p.registry.Kind(kind).Builtin {
+			same := func(o *api.ObjectIntent) bool {
+				return o.GetIntent().GetKind() == kind && o.GetIntent().GetName() == name
+			}
+			if !slices.ContainsFunc(found, same) && (len(query.GetNames()) == 0 || slices.Contains(query.GetNames(), name)) {
+				found = append(found, p.builtin(kind, name))
+			}
+		}
+	}
+	return found
 }
 
 // missing complains about names that nothing has.

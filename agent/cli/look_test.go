@@ -196,22 +196,81 @@ func TestTopShowsRatesOverItsInterval(t *testing.T) {
 		ports:    map[string]*api.PortCounters{"core": {LinkUp: true, RxPackets: 2010, RxBytes: 201000, TxPackets: 5, RxMissed: 1}},
 		drops:    map[string]*api.DropCounters{"ttl-expired": {Reason: "ttl-expired", Packets: 4, Description: "The hop limit was used up."}},
 		nodes:    map[string]*api.NodeCounters{"ip4-lookup": {Calls: 20, Packets: 2660, Cycles: 28600}, "idle": {Calls: 9}}}
-	show := func(v *view, rows int) string {
+	show := func(v *view, rows, lines, columns int) string {
 		var b bytes.Buffer
-		if err := v.print(&b, rows, 0); err != nil {
+		if err := v.print(&b, rows, lines, columns); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
 	}
-	golden(t, "top", show(after.since(before), 2))
+	golden(t, "top", show(after.since(before), 2, 0, 0))
 	anew := *after
 	anew.boot = 2
 	if v := anew.since(before); v.Totals.UpPackets != 3000 || v.Totals.UpPacketRate != 1500 {
 		t.Errorf("after a restart of the data plane: %+v", v.Totals)
 	}
-	screen := fitted(show(after.since(before), 0), 4, 20)
+	screen := fitted(show(after.since(before), 0, 4, 20), 4, 20)
 	if lines := strings.Split(screen, "\n"); len(lines) != 4 || len([]rune(strings.TrimSuffix(lines[0], "\x1b[K"))) != 20 {
 		t.Errorf("on a screen of 4 lines by 20: %q", screen)
+	}
+}
+
+func TestTopFitsASmallTerminal(t *testing.T) {
+	v := &view{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Totals: totals{Sessions: 200_000, ActiveSessions: 150_000,
+		UpPacketRate: 1.23e6, DownPacketRate: 12.3e6, UpBitRate: 1.23e9, DownBitRate: 123e9, DropRate: 1.23e3}}
+	name := strings.Repeat("a-long-name.", 3)
+	for i := range 40 {
+		r := float64(i) * 12345
+		v.Sessions = append(v.Sessions, sessionRate{fmt.Sprint(i, name), 12345678, 1, 12345678, 1, 12345678, r, 99 * r, r, 99 * r, r})
+		v.Nodes = append(v.Nodes, nodeRate{fmt.Sprintf("node-%d", i), 10, r, 12.3, 123})
+	}
+	for _, port := range []string{"access", name} {
+		v.Ports = append(v.Ports, portRate{Name: port, LinkUp: false, RxPackets: 12345678, TxPackets: 12345678, RxMissed: 12345678,
+			RxPacketRate: 12.3e6, RxBitRate: 12.3e9, TxPacketRate: 12.3e6, TxBitRate: 12.3e9})
+	}
+	v.Drops = []dropRate{{"session-source", 12345678, 12345, strings.Repeat("It is all rather complicated. ", 5)}}
+	for _, size := range [][2]int{{24, 80}, {60, 132}} {
+		var b bytes.Buffer
+		if err := v.print(&b, 0, size[0], size[1]); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		if len(lines) != size[0]-1 {
+			t.Errorf("%d lines, not %d:\n%s", len(lines), size[0]-1, b.String())
+		}
+		for _, line := range lines {
+			if n := len([]rune(line)); n > size[1] {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+		for _, part := range []string{"SESSION", "DROPS", "PORT", "LOST", "NODE", "CYCLES/PACKET", "node-3", "session-source", "... and"} {
+			if !strings.Contains(b.String(), part) {
+				t.Errorf("%s is not shown:\n%s", part, b.String())
+			}
+		}
+	}
+}
+
+func TestBuiltinObjectsAreShown(t *testing.T) {
+	s := newSite(t)
+	if out := s.ok("get", "vrfs"); !strings.Contains(out, "default") {
+		t.Errorf("got %q", out)
+	}
+	if out := s.ok("get", "vrf", "default", "-o", "json"); !strings.Contains(out, `"builtin"`) {
+		t.Errorf("got %q", out)
+	}
+	if out := s.ok("describe", "vrf", "default"); !strings.Contains(out, "builtin") {
+		t.Errorf("got %q", out)
+	}
+	s.feed("apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: default}\nspec: {description: ours}\n", "apply", "-f", "-")
+	if out := s.ok("get", "vrfs"); strings.Count(out, "default") != 1 || !strings.Contains(out, "ours") {
+		t.Errorf("written down, got %q", out)
+	}
+	if errs := s.fails("", "describe", "vrf", "red"); !strings.Contains(errs, "there is no Vrf red") {
+		t.Errorf("got %q", errs)
+	}
+	if out := s.ok("get", "vrfs", "-l", "city=bonn"); out != "" {
+		t.Errorf("with a label: %q", out)
 	}
 }
 

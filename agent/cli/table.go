@@ -15,6 +15,10 @@ type table struct {
 	rows    [][]string
 	// Put in front of each line.
 	indent string
+	// Between two columns; 0 means 3.
+	gap int
+	// Not wider than this: the widest column of text is cut. 0: as wide as it is.
+	columns int
 	// At least these; known after write. Rows added later line up with those before.
 	widths []int
 }
@@ -35,16 +39,21 @@ func (t *table) write(w io.Writer) error {
 			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	t.narrow()
+	between := t.between()
 	var b strings.Builder
 	line := func(row []string) {
 		var l strings.Builder
 		l.WriteString(t.indent)
 		for i, cell := range row {
+			if letters := []rune(cell); len(letters) > t.widths[i] {
+				cell = string(letters[:t.widths[i]-1]) + "…"
+			}
 			gap := strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell))
 			if strings.HasPrefix(t.heading[i], ">") {
-				l.WriteString(gap + cell + "   ")
+				l.WriteString(gap + cell + between)
 			} else {
-				l.WriteString(cell + gap + "   ")
+				l.WriteString(cell + gap + between)
 			}
 		}
 		b.WriteString(strings.TrimRight(l.String(), " ") + "\n")
@@ -62,6 +71,30 @@ func (t *table) write(w io.Writer) error {
 	t.rows = nil
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (t *table) between() string {
+	if t.gap > 0 {
+		return strings.Repeat(" ", t.gap)
+	}
+	return "   "
+}
+
+// narrow takes from the widest column of text what is too much, but leaves room for its heading.
+func (t *table) narrow() {
+	if t.columns == 0 {
+		return
+	}
+	widest, all := -1, len(t.indent)-len(t.between())
+	for i, width := range t.widths {
+		all += width + len(t.between())
+		if !strings.HasPrefix(t.heading[i], ">") && (widest < 0 || width > t.widths[widest]) {
+			widest = i
+		}
+	}
+	if widest >= 0 && all > t.columns {
+		t.widths[widest] = max(t.widths[widest]-(all-t.columns), utf8.RuneCountInString(t.heading[widest]))
+	}
 }
 
 // human writes a number with three digits that count: "0", "7", "1.23k", "45.6M". A negative or absurd one is "-".

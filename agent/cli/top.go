@@ -19,7 +19,8 @@ func (p *program) topCommand() *cobra.Command {
 		Use:   "top",
 		Short: "Show sessions, ports, drops and cycles per packet, live",
 		Long: `Show what the data plane does, live: sessions with their rates, the busiest first; ports; drops by name; and by node the cycles
-that each packet took. On a terminal the screen is drawn again until Ctrl-C; elsewhere each interval is plain text.`,
+that each packet took. LOST are packets that a port's device missed, got damaged or could not send. On a terminal the screen is
+drawn again until Ctrl-C, with as many of each as there is room for; elsewhere each interval is plain text.`,
 		Example: `  sluice top
   sluice top --once
   sluice top --interval 5s --count 12 -o json | jq .totals`,
@@ -92,7 +93,7 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 			case screen:
 				lines, columns := p.screen()
 				var b strings.Builder
-				if err = v.print(&b, o.rows, lines); err == nil {
+				if err = v.print(&b, o.rows, lines, columns); err == nil {
 					_, err = io.WriteString(p.out, "\x1b[H"+fitted(b.String(), lines, columns)+"\x1b[J")
 				}
 			default:
@@ -103,7 +104,8 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 				if shown > 1 {
 					fmt.Fprintln(p.out)
 				}
-				err = v.print(p.out, rows, 0)
+				_, columns := p.screen()
+				err = v.print(p.out, rows, 0, columns)
 			}
 			if err != nil {
 				return err
@@ -134,59 +136,84 @@ func fitted(text string, lines, columns int) string {
 	return strings.Join(all, "\n") + "\n"
 }
 
-// print writes the view; so many sessions, or, if 0, as many as the lines leave room for.
-func (v *view) print(w io.Writer, rows, lines int) error {
+// print writes the view, of each part the busiest: so many sessions, and all of the rest; or, on a screen of so many lines, as
+// many of each as there is room for. Columns 0: as wide as it is.
+func (v *view) print(w io.Writer, rows, lines, columns int) error {
 	t := v.Totals
-	fmt.Fprintf(w, "%s, %d active   up %s %s   down %s %s   drops %s/s   %s UTC\n\n",
-		plural(t.Sessions, "session", "sessions"), t.ActiveSessions, withUnit(t.UpPacketRate, "pps"), bitRate(t.UpBitRate),
-		withUnit(t.DownPacketRate, "pps"), bitRate(t.DownBitRate), human(t.DropRate), v.Time.Format("15:04:05"))
-	var tail strings.Builder
-	ports := table{heading: []string{"PORT", "LINK", ">RX PPS", ">RX BIT/S", ">TX PPS", ">TX BIT/S", ">RX PACKETS", ">TX PACKETS", ">MISSED", ">ERRORS"}}
+	fmt.Fprintf(w, "%s, %d active   drops %s/s   %s UTC\nup %s %s   down %s %s\n",
+		plural(t.Sessions, "session", "sessions"), t.ActiveSessions, human(t.DropRate), v.Time.Format("15:04:05"),
+		withUnit(t.UpPacketRate, "pps"), bitRate(t.UpBitRate), withUnit(t.DownPacketRate, "pps"), bitRate(t.DownBitRate))
+	// Headings are so short that 80 columns hold them and a name.
+	sessions := topTable(columns, "SESSION", ">UP PPS", ">UP BIT/S", ">DOWN PPS", ">DOWN BIT/S", ">UP PKTS", ">DOWN PKTS", ">DROPS")
+	for _, r := range v.Sessions {
+		sessions.add(r.Name, human(r.UpPacketRate), human(r.UpBitRate), human(r.DownPacketRate), human(r.DownBitRate),
+			count(r.UpPackets), count(r.DownPackets), count(r.Drops))
+	}
+	ports := topTable(columns, "PORT", "LINK", ">RX PPS", ">RX BIT/S", ">TX PPS", ">TX BIT/S", ">RX PKTS", ">TX PKTS", ">LOST")
 	for _, r := range v.Ports {
 		link := "down"
 		if r.LinkUp {
 			link = "up"
 		}
 		ports.add(r.Name, link, human(r.RxPacketRate), human(r.RxBitRate), human(r.TxPacketRate), human(r.TxBitRate),
-			count(r.RxPackets), count(r.TxPackets), count(r.RxMissed+r.RxNoBuffer), count(r.RxErrors+r.TxErrors))
+			count(r.RxPackets), count(r.TxPackets), count(r.RxMissed+r.RxNoBuffer+r.RxErrors+r.TxErrors))
 	}
-	drops := table{heading: []string{"DROP", ">PPS", ">PACKETS", "WHAT IT MEANS"}}
+	drops := topTable(columns, "DROP", ">PPS", ">PACKETS", "WHAT IT MEANS")
 	for _, r := range v.Drops {
 		drops.add(r.Reason, human(r.Rate), count(r.Packets), r.Description)
 	}
-	nodes := table{heading: []string{"NODE", ">PPS", ">PACKETS/CALL", ">CYCLES/PACKET"}}
+	nodes := topTable(columns, "NODE", ">PPS", ">PACKETS/CALL", ">CYCLES/PACKET")
 	for _, r := range v.Nodes {
 		nodes.add(r.Name, human(r.PacketRate), fmt.Sprintf("%.1f", r.PacketsPerCall), fmt.Sprintf("%.0f", r.CyclesPerPacket))
 	}
-	for _, part := range []*table{&ports, &drops, &nodes} {
+	parts := []*table{sessions, ports, drops, nodes}
+	if rows > 0 {
+		sessions.rows = sessions.rows[:min(rows, len(sessions.rows))]
+	}
+	if lines > 0 {
+		// Two lines stand above, one says that there are more sessions, and the cursor has one.
+		share(parts, lines-4)
+	}
+	for _, part := range parts {
 		if len(part.rows) == 0 {
 			continue
 		}
-		tail.WriteString("\n")
-		if err := part.write(&tail); err != nil {
+		more := len(v.Sessions) - len(part.rows)
+		if _, err := io.WriteString(w, "\n"); err != nil {
 			return err
 		}
-	}
-	if rows == 0 {
-		// The first line, an empty one, the heading, and what says that there are more.
-		rows = max(lines-5-strings.Count(tail.String(), "\n"), 5)
-	}
-	sessions := table{heading: []string{"SESSION", ">UP PPS", ">UP BIT/S", ">DOWN PPS", ">DOWN BIT/S", ">UP PACKETS", ">DOWN PACKETS", ">DROPS"}}
-	for i, r := range v.Sessions {
-		if i == rows {
-			break
-		}
-		sessions.add(r.Name, human(r.UpPacketRate), human(r.UpBitRate), human(r.DownPacketRate), human(r.DownBitRate),
-			count(r.UpPackets), count(r.DownPackets), count(r.Drops))
-	}
-	if len(v.Sessions) > 0 {
-		if err := sessions.write(w); err != nil {
+		if err := part.write(w); err != nil {
 			return err
 		}
+		if part == sessions && more > 0 {
+			fmt.Fprintf(w, "... and %d more\n", more)
+		}
 	}
-	if more := len(v.Sessions) - rows; more > 0 {
-		fmt.Fprintf(w, "... and %d more\n", more)
+	return nil
+}
+
+func topTable(columns int, heading ...string) *table {
+	return &table{heading: heading, gap: 2, columns: columns}
+}
+
+// share gives each table in turn room for one more row, until nothing is left of the lines or of the rows; at least one each.
+func share(parts []*table, lines int) {
+	room := make([]int, len(parts))
+	for given := true; given; {
+		given = false
+		for i, part := range parts {
+			price := 1
+			if room[i] == 0 {
+				price = 3 // an empty line and the heading
+			}
+			if room[i] < len(part.rows) && (lines >= price || room[i] == 0) {
+				room[i]++
+				lines -= price
+				given = true
+			}
+		}
 	}
-	_, err := io.WriteString(w, tail.String())
-	return err
+	for i, part := range parts {
+		part.rows = part.rows[:room[i]]
+	}
 }

@@ -132,6 +132,32 @@ a: [b
 	}
 }
 
+func TestOnlyTheCauseIsToldAndAsItWasWritten(t *testing.T) {
+	for _, c := range []struct{ sentence, kind, spec, want string }{
+		{"a VLAN without the one outside it, which is mistyped", "Session", "{access: {port: p, outerVlan: many, innerVlan: 5}}",
+			`access.outerVlan: not a number: found "many"; accepted: 0 to 4094; 0: untagged`},
+		{"the same, whose name is mistyped", "Session", "{access: {port: p, outerVlam: 5, innerVlan: 5}}",
+			"access.outerVlam: there is no such field; did you mean outerVlan?; accepted: port, outerVlan, innerVlan, mac, pppoeSessionId, proxyArp"},
+		{"a needed field whose name is mistyped", "Session", "{access: {prot: p}}",
+			"access.prot: there is no such field; did you mean port?; accepted: port, outerVlan, innerVlan, mac, pppoeSessionId, proxyArp"},
+		{"a needed number that is 0", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, localTeid: 0, remoteAddress: 192.0.2.2, remoteTeid: 1}}",
+			"gtpu.localTeid: out of range: found 0; accepted: 1 to 4294967295"},
+		{"a needed string that is empty", "Session", `{access: {port: ""}}`, `access.port: empty: found ""; accepted: the name of a Port`},
+		{"a size with a unit", "Session", "{access: {port: p}, policy: {mss: 10KB}}",
+			`policy.mss: out of range: found "10KB"; accepted: 536 to 9216 bytes, or with a suffix KB, MB, GB (powers of 1000), KiB, MiB or GiB (powers of 1024); or 0: unchanged`},
+		{"a rate that the algorithm has no use for", "Meter", "{committedRate: 1M, committedBurst: 10KB, peakRate: 1.5 Gbit/s}",
+			`peakRate: not used by this algorithm: found "1.5 Gbit/s"; accepted: to leave it out`},
+		{"a mistake of one rule does not hide that of another", "Acl", "{rules: [{action: no}, {action: permit, sourcePorts: 1}]}",
+			"rules[0].action: there is no such value: found \"no\"; accepted: deny, permit\n" +
+				"rules[1].sourcePorts: ports of a protocol without ports: found 1; accepted: protocol tcp, udp or 132 (SCTP) beside it"},
+	} {
+		_, err := decode(t, "apiVersion: sluice.dev/v1\nkind: "+c.kind+"\nmetadata: {name: a}\nspec: "+c.spec+"\n")
+		if got := strings.ReplaceAll(fmt.Sprint(err), "a.yaml:4: "+c.kind+"/a: ", ""); got != c.want {
+			t.Errorf("%s:\n%s\nnot\n%s", c.sentence, got, c.want)
+		}
+	}
+}
+
 func TestHostileInputIsBounded(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("apiVersion: sluice.dev/v1\nkind: Acl\nmetadata: {name: a}\nx0: &x0 [{action: permit}]\n")

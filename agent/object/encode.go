@@ -13,6 +13,8 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/yaml.v3"
+
+	"sluice.dev/sluice/agent/api"
 )
 
 // YAML writes objects as a stream of documents.
@@ -68,7 +70,25 @@ func (r *Registry) Node(o *Object) (*yaml.Node, error) {
 		metadata.Content = append(metadata.Content, text("labels"), labels)
 	}
 	return Mapping("apiVersion", text(APIVersion), "kind", text(k.Name), "metadata", metadata,
-		"spec", messageNode(k.Fields, o.Spec.ProtoReflect())), nil
+		"spec", messageNode(k.Fields, o.Spec.ProtoReflect(), plainNumber)), nil
+}
+
+// Spec returns an object's spec as YAML nodes for people: numbers have their units. Decode reads that, too.
+func (r *Registry) Spec(o *Object) (*yaml.Node, error) {
+	k := r.byName[o.Kind]
+	if k == nil || !k.describes(o.Spec) {
+		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
+	}
+	return messageNode(k.Fields, o.Spec.ProtoReflect(), func(f *Field, negative bool, n uint64) *yaml.Node {
+		if negative || f.Notes.Unit == api.Unit_NONE {
+			return plainNumber(f, negative, n)
+		}
+		return text(formatUnit(f.Notes.Unit, n))
+	}), nil
+}
+
+func plainNumber(_ *Field, negative bool, n uint64) *yaml.Node {
+	return plain("!!int", signed(negative, n))
 }
 
 // Mapping returns a mapping from names and *yaml.Node values in turns.
@@ -97,7 +117,10 @@ func plain(tag, s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: s}
 }
 
-func messageNode(fs *Fields, m protoreflect.Message) *yaml.Node {
+// number writes a number of a field's.
+type number func(f *Field, negative bool, magnitude uint64) *yaml.Node
+
+func messageNode(fs *Fields, m protoreflect.Message, write number) *yaml.Node {
 	n := Mapping()
 	for _, f := range fs.List {
 		v := m.Get(f.Desc)
@@ -108,20 +131,20 @@ func messageNode(fs *Fields, m protoreflect.Message) *yaml.Node {
 			}
 			list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 			for i := range v.List().Len() {
-				list.Content = append(list.Content, valueNode(f, v.List().Get(i)))
+				list.Content = append(list.Content, valueNode(f, v.List().Get(i), write))
 			}
 			n.Content = append(n.Content, text(f.Name), list)
 		case m.Has(f.Desc) || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
-			n.Content = append(n.Content, text(f.Name), valueNode(f, v))
+			n.Content = append(n.Content, text(f.Name), valueNode(f, v, write))
 		}
 	}
 	return n
 }
 
-func valueNode(f *Field, v protoreflect.Value) *yaml.Node {
+func valueNode(f *Field, v protoreflect.Value, write number) *yaml.Node {
 	switch f.Desc.Kind() {
 	case protoreflect.MessageKind:
-		return messageNode(f.Fields, v.Message())
+		return messageNode(f.Fields, v.Message(), write)
 	case protoreflect.StringKind:
 		return text(v.String())
 	case protoreflect.BoolKind:
@@ -132,7 +155,8 @@ func valueNode(f *Field, v protoreflect.Value) *yaml.Node {
 		}
 		return plain("!!int", strconv.Itoa(int(v.Enum())))
 	}
-	return plain("!!int", signed(numberOf(f.Desc.Kind(), v)))
+	negative, n := numberOf(f.Desc.Kind(), v)
+	return write(f, negative, n)
 }
 
 // JSON writes nodes as Node and Mapping make them.

@@ -232,6 +232,23 @@ func TestNumbersWithUnits(t *testing.T) {
 	}
 }
 
+func TestNumbersWithUnitsForPeopleAreReadAgain(t *testing.T) {
+	for _, c := range []struct {
+		unit   api.Unit
+		number uint64
+		want   string
+	}{
+		{api.Unit_BITS_PER_SECOND, 100e6, "100 Mbit/s"}, {api.Unit_BITS_PER_SECOND, 64e3, "64 kbit/s"}, {api.Unit_BITS_PER_SECOND, 7, "7 bit/s"},
+		{api.Unit_BYTES, 64 << 10, "64 KiB"}, {api.Unit_BYTES, 1501, "1501 B"}, {api.Unit_BYTES, 3e6, "3 MB"},
+		{api.Unit_NANOSECONDS, 10e6, "10 ms"}, {api.Unit_NANOSECONDS, 1, "1 ns"}, {api.Unit_NANOSECONDS, 0, "0 ns"},
+	} {
+		text := formatUnit(c.unit, c.number)
+		if n, err := parseNumber(c.unit, text); text != c.want || n != c.number || err != nil {
+			t.Errorf("%d: %q, read as %d, %v; want %q", c.number, text, n, err, c.want)
+		}
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	spec := func(text string) proto.Message { return objects(t, "Session s "+text)[0].Object.Spec }
 	k := registry(t).Kind("Session")

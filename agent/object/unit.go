@@ -93,11 +93,34 @@ func allDigits(s string) bool {
 
 // FormatNumber writes a number with the largest suffix that leaves it whole: "100M", "64KiB", "10ms".
 func FormatNumber(u api.Unit, n uint64) string {
+	n, suffix := shortest(u, n)
+	return strconv.FormatUint(n, 10) + suffix
+}
+
+// formatUnit writes it with its unit, for people: "100 Mbit/s", "64 KiB", "10 ms". parseNumber reads that, too.
+func formatUnit(u api.Unit, n uint64) string {
+	n, suffix := shortest(u, n)
+	switch {
+	case u == api.Unit_BITS_PER_SECOND:
+		if suffix == "K" {
+			suffix = "k"
+		}
+		suffix += "bit/s"
+	case u == api.Unit_BYTES && suffix == "":
+		suffix = "B"
+	case u == api.Unit_NANOSECONDS && suffix == "":
+		suffix = "ns"
+	}
+	return strconv.FormatUint(n, 10) + " " + suffix
+}
+
+// shortest returns a number as the count of the largest unit that leaves it whole.
+func shortest(u api.Unit, n uint64) (uint64, string) {
 	best := suffix{"", 1}
 	for _, one := range suffixes(u) {
 		if n != 0 && n%one.times == 0 && one.times > best.times && (u != api.Unit_NANOSECONDS || one.times <= 1e9) {
 			best = one
 		}
 	}
-	return strconv.FormatUint(n/best.times, 10) + best.text
+	return n / best.times, best.text
 }
