@@ -15,7 +15,8 @@ import (
 )
 
 const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell wants them. Without one, every
-packet matches.`
+packet matches. As there, what is behind VLAN tags is matched by naming these first: 'vlan 100 and vlan 7 and ip', or whatever
+their numbers 'vlan and vlan and pppoes'.`
 
 func (p *program) traceCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -27,7 +28,7 @@ left or the name of the drop.
 ` + filterHelp,
 		Example: `  sluice trace 'vlan 100 and vlan 7 and host 192.0.2.9'
   sluice trace --count 1 icmp6
-  sluice trace --count 100 -o json pppoes | jq -r .end | sort | uniq -c`,
+  sluice trace --count 100 -o json 'vlan and vlan and pppoes' | jq -r .end | sort | uniq -c`,
 	}
 	output := outputFlag(c, "table", "json")
 	packets := c.Flags().Uint32("count", 10, "end after so many packets, at most 10,000")

@@ -75,7 +75,7 @@ func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written
 				line += n - 1
 			}
 		}
-		return nil, Errors{{File: file, Line: line, Problem: "not YAML: " + message}}
+		return nil, Errors{{File: file, Line: line, Problem: "not YAML: " + message, Accepted: acceptedYAML(text, message)}}
 	}
 	if len(document.Content) == 0 {
 		return nil, nil // nothing but comments
@@ -87,6 +87,24 @@ func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written
 	}
 	return &Written{Object: o, File: file, Line: first + document.Content[0].Line - 1, text: text, first: first}, nil
 }
+
+// acceptedYAML says what would be right where the parser's words leave people guessing.
+func acceptedYAML(text []byte, message string) string {
+	switch {
+	case strings.Contains(message, "cannot start any token") && indentedByTab.Match(text):
+		return "spaces, not tabs, in front of a line"
+	case strings.Contains(message, "did not find expected key"), strings.Contains(message, "did not find expected '-'"),
+		strings.Contains(message, "mapping values are not allowed"):
+		return "the fields of one mapping, or the elements of one list, each on a line and all beginning in the same column"
+	case strings.Contains(message, "did not find expected ',' or"):
+		return "a } for each { and a ] for each ["
+	case strings.Contains(message, "UTF-8"), strings.Contains(message, "control characters"):
+		return "text in UTF-8"
+	}
+	return ""
+}
+
+var indentedByTab = regexp.MustCompile(`(?m)^ *\t`)
 
 // entry is where a field is written.
 type entry struct {
@@ -348,7 +366,9 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!
 // word reads a string of the envelope.
 func (d *decoder) word(parent, n *yaml.Node, field, accepted string) (string, bool) {
 	if n == nil {
-		d.fail(parent, field, "missing", "", accepted)
+		if !d.meant[field] {
+			d.fail(parent, field, missing, "", accepted)
+		}
 		return "", false
 	}
 	if n = d.follow(n); n == nil {
@@ -363,7 +383,9 @@ func (d *decoder) word(parent, n *yaml.Node, field, accepted string) (string, bo
 
 func (d *decoder) metadata(parent, n *yaml.Node, o *Object) {
 	if n == nil {
-		d.fail(parent, "metadata", "missing", "", "a mapping with name, and labels if there are any")
+		if !d.meant["metadata"] {
+			d.fail(parent, "metadata", missing, "", "a mapping with name, and labels if there are any")
+		}
 		return
 	}
 	if n = d.follow(n); n == nil {

@@ -158,6 +158,33 @@ func TestOnlyTheCauseIsToldAndAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotYAMLIsExplained(t *testing.T) {
+	object := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: a}\nspec:\n"
+	for _, c := range []struct{ sentence, text, want string }{
+		{"a field in another column", object + "   access: {port: p}\n  vrf: a\n", "same column"},
+		{"a tab in front", object + "\taccess: {port: p}\n", "a.yaml:5: not YAML: found character that cannot start any token; accepted: spaces, not tabs, in front of a line"},
+		{"a brace that is not closed", object + "  access: {port: p\n", "a } for each {"},
+		{"a program", "\x7fELF\x02\x01", "text in UTF-8"},
+		{"another encoding", object + "  vrf: \xe4\n", "text in UTF-8"},
+		{"capitals", "apiVersion: sluice.dev/v1\nKind: Vrf\nMetadata: {name: a}\n",
+			"a.yaml:2: Kind: there is no such field; did you mean kind?; accepted: apiVersion, kind, metadata, spec\n" +
+				"a.yaml:3: Metadata: there is no such field; did you mean metadata?; accepted: apiVersion, kind, metadata, spec"},
+		{"a hexadecimal number", object + "  access: {port: p, outerVlan: 0x10}\n", "not a decimal number: found 0x10"},
+	} {
+		if _, err := decode(t, c.text); !strings.Contains(fmt.Sprint(err), c.want) || c.sentence == "capitals" && err.Error() != c.want {
+			t.Errorf("%s: %v", c.sentence, err)
+		}
+	}
+	for sentence, text := range map[string]string{
+		"a byte order mark": "\ufeff" + object + "  access: {port: p}\n",
+		"carriage returns":  strings.ReplaceAll(object+"  access: {port: p}\n---\n", "\n", "\r\n"),
+	} {
+		if all, err := decode(t, text); err != nil || len(all) != 1 {
+			t.Errorf("%s: %v", sentence, err)
+		}
+	}
+}
+
 func TestHostileInputIsBounded(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("apiVersion: sluice.dev/v1\nkind: Acl\nmetadata: {name: a}\nx0: &x0 [{action: permit}]\n")

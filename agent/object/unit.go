@@ -67,11 +67,11 @@ func parseNumber(u api.Unit, s string) (uint64, error) {
 		return 0, fmt.Errorf("not a number")
 	}
 	whole, fraction, hasFraction := strings.Cut(digits, ".")
+	if len(digits) > 40 || !allDigits(whole) || hasFraction && !allDigits(fraction) {
+		return 0, fmt.Errorf("not a decimal number")
+	}
 	if len(whole) > 1 && whole[0] == '0' {
 		return 0, fmt.Errorf("not clear whether this is an octal number")
-	}
-	if len(digits) > 40 || !allDigits(whole) || hasFraction && !allDigits(fraction) {
-		return 0, fmt.Errorf("not a number")
 	}
 	value, ok := new(big.Rat).SetString(digits)
 	if !ok {
