@@ -93,7 +93,13 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 			case screen:
 				lines, columns := p.screen()
 				var b strings.Builder
-				if err = v.print(&b, o.rows, lines, columns); err == nil {
+				room := lines
+				if p.agent != DefaultAgent {
+					// Whoever opens a second terminal needs it, and the screen hides what was written before.
+					fmt.Fprintf(&b, "SLUICE_AGENT=%s\n", p.agent)
+					room--
+				}
+				if err = v.print(&b, o.rows, room, columns); err == nil {
 					_, err = io.WriteString(p.out, "\x1b[H"+fitted(b.String(), lines, columns)+"\x1b[J")
 				}
 			default:
