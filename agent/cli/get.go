@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -105,6 +106,9 @@ func (p *program) withBuiltins(found []*api.ObjectIntent, query *api.ObjectsQuer
 			}
 		}
 	}
+	slices.SortStableFunc(found, func(a, b *api.ObjectIntent) int {
+		return cmp.Or(strings.Compare(a.GetIntent().GetKind(), b.GetIntent().GetKind()), strings.Compare(a.GetIntent().GetName(), b.GetIntent().GetName()))
+	})
 	return found
 }
 
