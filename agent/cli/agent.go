@@ -60,7 +60,7 @@ plane has and repairs only the difference. It writes its log to standard error a
 			return err
 		}
 		defer intents.Close()
-		return server.Run(c.Context(), server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Intents: intents,
+		return server.Run(c.Context(), server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: intents,
 			Release: Release(), Log: slog.New(slog.NewTextHandler(p.err, &slog.HandlerOptions{Level: least}))}, nil)
 	}
 	return c

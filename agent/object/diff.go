@@ -1,6 +1,8 @@
 package object
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -157,4 +159,20 @@ func (p Path) Column(spec proto.Message) string {
 		}
 	}
 	return strings.Join(found, ",")
+}
+
+// DiffLabels says in which labels two objects differ.
+func DiffLabels(before, after map[string]string) []FieldChange {
+	var all []FieldChange
+	for _, l := range slices.Sorted(maps.Keys(before)) {
+		if value, stays := after[l]; !stays || value != before[l] {
+			all = append(all, FieldChange{Field: "metadata.labels." + l, Before: before[l], After: value})
+		}
+	}
+	for _, l := range slices.Sorted(maps.Keys(after)) {
+		if _, there := before[l]; !there {
+			all = append(all, FieldChange{Field: "metadata.labels." + l, After: after[l]})
+		}
+	}
+	return all
 }

@@ -103,7 +103,7 @@ func (g *graph) overtaken(s *step) bool {
 	if s.put == nil {
 		return false
 	}
-	for _, k := range s.put.refs {
+	for _, k := range s.put.Needs {
 		t := g.entries[k]
 		if t != nil && t.have != nil && !t.flying && !t.doomed() {
 			continue
@@ -122,7 +122,7 @@ func (g *graph) overtaken(s *step) bool {
 func (g *graph) decide(e *entry) *step {
 	g.unwait(e)
 	if e.want == nil && e.have == nil {
-		g.mark(e, Gone, "")
+		g.mark(e, Gone, NotWanted, "")
 		g.forget(e)
 		return nil
 	}
@@ -154,9 +154,9 @@ func (g *graph) decide(e *entry) *step {
 	switch {
 	case e.failures > 0:
 	case e.want == nil:
-		g.mark(e, Deleting, "")
+		g.mark(e, Deleting, InProgress, "")
 	default:
-		g.mark(e, Pending, "is being replaced: "+op.Reason)
+		g.mark(e, Pending, BeingReplaced, "is being replaced: "+op.Reason)
 	}
 	return g.newStep(e, nil, op)
 }
@@ -169,11 +169,11 @@ func (g *graph) decideLocally(e *entry) *step {
 	}
 	g.setHave(e, e.want)
 	if e.want == nil {
-		g.mark(e, Gone, "")
+		g.mark(e, Gone, NotWanted, "")
 		g.forget(e)
 		return nil
 	}
-	g.mark(e, Applied, "")
+	g.mark(e, Applied, InStep, "")
 	return nil
 }
 
@@ -183,12 +183,12 @@ func (g *graph) arrived(e *entry) *step {
 	if e.want.builtin {
 		e.want = nil
 		g.setHave(e, nil)
-		g.mark(e, Gone, "")
+		g.mark(e, Gone, NotWanted, "")
 		g.forget(e)
 		return nil
 	}
 	e.have = e.want // the same spec, so the same references and claims
-	g.mark(e, Applied, "")
+	g.mark(e, Applied, InStep, "")
 	return nil
 }
 
@@ -197,9 +197,9 @@ func (g *graph) undermine(e *entry) {
 	if e.have == nil || e.want == nil || e.rebuild != nil {
 		return
 	}
-	for _, k := range e.want.refs {
+	for _, k := range e.want.Needs {
 		t := g.entries[k]
-		if t == nil || !t.doomed() || !slices.Contains(e.have.refs, k) {
+		if t == nil || !t.doomed() || !slices.Contains(e.have.Needs, k) {
 			continue
 		}
 		e.rebuild = &rebuild{why: k.String() + " is replaced"}
@@ -219,21 +219,21 @@ const (
 
 // held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
 func (g *graph) held(e *entry) bool {
-	for _, k := range e.want.refs {
+	for _, k := range e.want.Needs {
 		t := g.entries[k]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
-			g.wait(e, k, false, waitsFor+k.String()+", which is not there")
+			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+", which is not there")
 		case t.have == nil && t.state == Failed:
-			g.wait(e, k, false, waitsFor+k.String()+", which failed: "+t.message)
+			g.wait(e, k, false, WaitsForFailed, waitsFor+k.String()+", which failed: "+t.message)
 		case t.have == nil || t.doomed() || t.busy():
-			g.wait(e, k, false, waitsFor+k.String())
+			g.wait(e, k, false, WaitsForObject, waitsFor+k.String())
 		default:
 			continue
 		}
 		return true
 	}
-	for _, c := range e.want.claims {
+	for _, c := range e.want.Claims {
 		k, taken := g.holdings.Holder(e.key, c)
 		if !taken {
 			continue
@@ -248,20 +248,20 @@ func (g *graph) held(e *entry) bool {
 				return false
 			}
 		}
-		g.wait(e, k, true, waitsFor+k.String()+" to give up "+c.String())
+		g.wait(e, k, true, WaitsForClaim, waitsFor+k.String()+" to give up "+c.String())
 		return true
 	}
 	return false
 }
 
 func (g *graph) differences(e *entry) []object.FieldChange {
-	if e.have == nil || e.have.object == nil || e.want == nil {
+	if e.have == nil || e.have.Object == nil || e.want == nil {
 		return nil
 	}
-	return e.kind.Diff(e.have.object.Spec, e.want.object.Spec)
+	return e.kind.Diff(e.have.Object.Spec, e.want.Object.Spec)
 }
 
-func (g *graph) newStep(e *entry, put *version, op operation) *step {
+func (g *graph) newStep(e *entry, put *Version, op operation) *step {
 	if len(g.steps) == cap(g.steps) {
 		g.steps = make([]step, 0, min(max(1, 2*cap(g.steps)), 256))
 	}
@@ -277,7 +277,7 @@ func (g *graph) put(e *entry) *step {
 		op.Reason = "replaced"
 	}
 	if e.failures == 0 {
-		g.mark(e, Pending, "is being applied")
+		g.mark(e, Pending, InProgress, "is being applied")
 	}
 	return g.newStep(e, e.want, op)
 }
@@ -304,9 +304,9 @@ func (g *graph) warn(e *entry) *step {
 		message = fmt.Sprintf("%s%s and %d more, which still use it", waitsFor, one.key, more)
 	}
 	if e.want == nil {
-		g.mark(e, Deleting, message)
+		g.mark(e, Deleting, InUse, message)
 	} else {
-		g.mark(e, Pending, message+isAsBefore)
+		g.mark(e, Pending, InUse, message+isAsBefore)
 	}
 	return nil
 }

@@ -17,6 +17,10 @@ type graph struct {
 	entries  map[object.Key]*entry
 	// Entries to decide about, by the rank of their kinds.
 	queues [][]*entry
+	// What is Deleting.
+	unwanted map[object.Key]struct{}
+	// How often something came to be.
+	deletions uint64
 	// Who waits for an object to become ready, or to give up what it has.
 	waiters map[object.Key]*waiters
 	// What the data plane's objects have for themselves.
@@ -35,28 +39,14 @@ type graph struct {
 	journal    []func()
 	simulating bool
 	epoch      uint64
-	// Changes when an entry comes or goes.
-	generation uint64
-}
-
-// version is what an object says at one time. It never changes.
-type version struct {
-	object   *object.Object // nil: the data plane has something that cannot be read
-	spec     []byte
-	refs     []object.Key
-	claims   []object.Claim
-	owner    string
-	revision uint64
-	// It stands for a builtin object that nobody wrote down.
-	builtin bool
 }
 
 // entry is one object.
 type entry struct {
 	key  object.Key
 	kind *object.Kind // nil: not a kind of ours
-	want *version     // nil: nobody wants it
-	have *version     // nil: the data plane does not have it
+	want *Version     // nil: nobody wants it
+	have *Version     // nil: the data plane does not have it
 	// Entries that, as the data plane has them, name this one.
 	users map[*entry]struct{}
 	// Must be deleted before it can be as wanted; nil: it need not.
@@ -73,6 +63,7 @@ type entry struct {
 	since, retryAt int64
 	epoch          uint64
 	state          State
+	reason         Reason
 	// Times that it failed in a row.
 	failures int32
 	// In the queue; started; decide again when settled.
@@ -100,9 +91,9 @@ type waiters struct {
 // step is an operation on an entry.
 type step struct {
 	entry *entry
-	put   *version // nil: delete
+	put   *Version // nil: delete
 	// What was wanted when it was decided about.
-	want *version
+	want *Version
 	operation
 	settled bool
 }
@@ -112,7 +103,7 @@ type operation = Operation
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
 	return &graph{
 		registry: r, now: now, changed: changed, entries: map[object.Key]*entry{}, waiters: map[object.Key]*waiters{},
-		queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(),
+		unwanted: map[object.Key]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(),
 	}
 }
 
@@ -133,11 +124,7 @@ func (e *entry) busy() bool { return e.queued || e.flying }
 func (e *entry) open() bool { return e.busy() || e.refusal != nil }
 
 func (e *entry) inStep() bool {
-	return e.have != nil && e.want != nil && e.rebuild == nil && bytes.Equal(e.have.spec, e.want.spec)
-}
-
-func newVersion(o *object.Object, f object.Facts, owner string, revision uint64) *version {
-	return &version{object: o, spec: f.Spec, refs: f.Needs, claims: f.Claims, owner: owner, revision: revision}
+	return e.have != nil && e.want != nil && e.rebuild == nil && bytes.Equal(e.have.Spec, e.want.Spec)
 }
 
 // reserve makes room for so many more entries and claims, instead of doubling it again and again.
@@ -169,7 +156,7 @@ func (g *graph) simulate(f func()) {
 	for i, q := range queues {
 		queues[i] = slices.Clone(q)
 	}
-	wave, generation, succeeded := g.wave, g.generation, g.succeeded
+	wave, succeeded := g.wave, g.succeeded
 	g.simulating = true
 	g.epoch++
 	f()
@@ -177,7 +164,7 @@ func (g *graph) simulate(f func()) {
 		g.journal[i]()
 	}
 	g.journal, g.simulating, g.queues, g.refused = nil, false, queues, refused
-	g.wave, g.generation, g.succeeded = wave, generation, succeeded
+	g.wave, g.succeeded = wave, succeeded
 }
 
 func (g *graph) ensure(k object.Key) *entry {
@@ -185,7 +172,6 @@ func (g *graph) ensure(k object.Key) *entry {
 	if e == nil {
 		e = &entry{key: k, kind: g.registry.Kind(k.Kind), state: Gone, epoch: g.epoch}
 		g.entries[k] = e
-		g.generation++
 		if g.simulating {
 			g.note(func() { delete(g.entries, k) })
 		}
@@ -196,19 +182,26 @@ func (g *graph) ensure(k object.Key) *entry {
 func (g *graph) forget(e *entry) {
 	if g.entries[e.key] == e && len(e.users) == 0 {
 		delete(g.entries, e.key)
-		g.generation++
 		if g.simulating {
 			g.note(func() { g.entries[e.key] = e })
 		}
 	}
 }
 
-func (g *graph) mark(e *entry, s State, message string) {
+func (g *graph) mark(e *entry, s State, reason Reason, message string) {
 	if e.state == s && e.message == message {
 		return
 	}
-	e.state, e.message = s, message
+	before := e.state
+	e.state, e.reason, e.message = s, reason, message
 	if !g.simulating {
+		switch {
+		case s == Deleting && before != Deleting:
+			g.unwanted[e.key] = struct{}{}
+			g.deletions++
+		case before == Deleting:
+			delete(g.unwanted, e.key)
+		}
 		e.since = g.now().UnixNano()
 		g.changed(e)
 	}
@@ -279,7 +272,7 @@ func sorted(set map[*entry]struct{}) []*entry {
 	return all
 }
 
-func (g *graph) wait(e *entry, on object.Key, claiming bool, message string) {
+func (g *graph) wait(e *entry, on object.Key, claiming bool, reason Reason, message string) {
 	g.unwait(e)
 	all := g.waiters[on]
 	if all == nil {
@@ -301,9 +294,9 @@ func (g *graph) wait(e *entry, on object.Key, claiming bool, message string) {
 	}
 	all.last = e
 	if e.have == nil {
-		g.mark(e, Pending, message+isAbsent)
+		g.mark(e, Pending, reason, message+isAbsent)
 	} else {
-		g.mark(e, Pending, message+isAsBefore)
+		g.mark(e, Pending, reason, message+isAsBefore)
 	}
 }
 
@@ -338,7 +331,7 @@ func (g *graph) unwait(e *entry) {
 }
 
 // setWant changes what is wanted. nil: nobody wants the object any more.
-func (g *graph) setWant(k object.Key, v *version, cause *transaction) {
+func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 	e := g.ensure(k)
 	g.remember(e)
 	if v == nil && e.have != nil && e.kind != nil && e.kind.IsBuiltin(k.Name) {
@@ -348,45 +341,47 @@ func (g *graph) setWant(k object.Key, v *version, cause *transaction) {
 	g.compare(e)
 	g.enqueue(e, cause)
 	switch {
-	case v == nil && e.have != nil:
-		g.mark(e, Deleting, "waits for its turn")
+	case v == nil && (e.have != nil || e.flying):
+		g.mark(e, Deleting, WaitsForTurn, "waits for its turn")
+	case v == nil:
+		g.mark(e, Gone, NotWanted, "")
 	case v != nil && !e.inStep():
-		g.mark(e, Pending, "waits for its turn")
+		g.mark(e, Pending, WaitsForTurn, "waits for its turn")
 	case v != nil && !g.simulating:
 		g.changed(e)
 	}
 }
 
 // builtin is what an object says that is always there, when nobody says anything.
-func (g *graph) builtin(k object.Key) *version {
+func (g *graph) builtin(k object.Key) *Version {
 	o, err := g.registry.New(k.Kind, k.Name, nil, nil)
 	if err != nil {
 		return nil
 	}
-	return &version{object: o, builtin: true}
+	return &Version{Object: o, builtin: true}
 }
 
 // compare finds out whether what the data plane has can become what is wanted in place.
 func (g *graph) compare(e *entry) {
 	e.rebuild = nil
-	if e.have == nil || e.want == nil || bytes.Equal(e.have.spec, e.want.spec) {
+	if e.have == nil || e.want == nil || bytes.Equal(e.have.Spec, e.want.Spec) {
 		return
 	}
-	if e.have.object == nil {
+	if e.have.Object == nil {
 		e.rebuild = &rebuild{why: "what the data plane has cannot be read"}
 		return
 	}
-	fields := e.kind.Diff(e.have.object.Spec, e.want.object.Spec)
+	fields := e.kind.Diff(e.have.Object.Spec, e.want.Object.Spec)
 	if len(fields) > 0 && fields[0].Immutable {
 		e.rebuild = &rebuild{fields[0].Field + " cannot change in place", fields}
 	}
 }
 
 // setHave takes note of what the data plane has now.
-func (g *graph) setHave(e *entry, v *version) {
+func (g *graph) setHave(e *entry, v *Version) {
 	g.remember(e)
 	if old := e.have; old != nil {
-		for _, k := range old.refs {
+		for _, k := range old.Needs {
 			t := g.ensure(k)
 			delete(t.users, e)
 			if g.simulating {
@@ -399,7 +394,7 @@ func (g *graph) setHave(e *entry, v *version) {
 				g.forget(t)
 			}
 		}
-		for _, c := range old.claims {
+		for _, c := range old.Claims {
 			g.holdings.Release(e.key, c)
 			if g.simulating {
 				g.note(func() { g.holdings.Take(e.key, c) })
@@ -410,7 +405,7 @@ func (g *graph) setHave(e *entry, v *version) {
 	if v == nil {
 		return
 	}
-	for _, k := range v.refs {
+	for _, k := range v.Needs {
 		t := g.ensure(k)
 		g.remember(t)
 		if t.users == nil {
@@ -422,7 +417,7 @@ func (g *graph) setHave(e *entry, v *version) {
 			g.note(func() { delete(users, e) })
 		}
 	}
-	for _, c := range v.claims {
+	for _, c := range v.Claims {
 		if _, taken := g.holdings.Holder(e.key, c); taken {
 			continue // two objects in a data plane that we did not fill; each is dealt with by itself
 		}

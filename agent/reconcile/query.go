@@ -1,19 +1,30 @@
-// What is wanted, and how it stands with it.
+// How it stands with what is wanted.
 package reconcile
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
 )
 
-// Get returns how it stands with an object, and whether anybody wants it or the data plane has it.
-func (r *Reconciler) Get(k object.Key) (Status, bool) {
+// Get returns how it stands with an object. Gone: nobody wants it, and the data plane does not have it.
+func (r *Reconciler) Get(k object.Key) Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.status(k)
-	return s, s.State != Gone
+	return r.status(k)
+}
+
+// Unwanted returns what is Deleting, in no order, and a number that is another when more of it came. If the caller has that number
+// already, nothing is returned.
+func (r *Reconciler) Unwanted(known uint64) ([]object.Key, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known == r.graph.deletions {
+		return nil, known
+	}
+	return slices.Collect(maps.Keys(r.graph.unwanted)), r.graph.deletions
 }
 
 func (r *Reconciler) status(k object.Key) Status {
@@ -24,99 +35,20 @@ func (r *Reconciler) status(k object.Key) Status {
 }
 
 func (r *Reconciler) statusOf(e *entry) Status {
-	s := Status{Key: e.key, State: e.state, Message: e.message}
+	s := Status{Key: e.key, State: e.state, Reason: e.reason, Message: e.message}
 	if r.link == nil && e.busy() && (e.state == Pending || e.state == Deleting) {
-		s.Message = waitsFor + "the data plane: not connected"
+		s.Reason, s.Message = NoDataplane, waitsFor+"the data plane: not connected"
 	}
 	if e.since != 0 {
 		s.Since = time.Unix(0, e.since)
 	}
 	if e.want != nil && !e.want.builtin {
-		s.Object, s.Owner, s.Revision = e.want.object, e.want.owner, e.want.revision
+		s.Wanted = e.want
+	}
+	if e.have != nil {
+		s.Observed = e.have.Generation
 	}
 	return s
-}
-
-// List returns at most limit objects that accept likes, in order of kind and name, from the first that follows `after`; and
-// where the next page begins, or the zero Key if there is none. accept may be nil; it must not call the Reconciler.
-func (r *Reconciler) List(after object.Key, limit int, accept func(Status) bool) ([]Status, object.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sortedAt != r.graph.generation {
-		r.sortedKeys = r.sortedKeys[:0]
-		for k := range r.graph.entries {
-			r.sortedKeys = append(r.sortedKeys, k)
-		}
-		slices.SortFunc(r.sortedKeys, object.Key.Compare)
-		r.sortedAt = r.graph.generation
-	}
-	from, found := slices.BinarySearchFunc(r.sortedKeys, after, object.Key.Compare)
-	if found {
-		from++
-	}
-	var page []Status
-	for _, k := range r.sortedKeys[from:] {
-		e := r.graph.entries[k]
-		if e.state == Gone {
-			continue
-		}
-		s := r.statusOf(e)
-		if accept != nil && !accept(s) {
-			continue
-		}
-		if len(page) == limit {
-			return page, page[limit-1].Key
-		}
-		page = append(page, s)
-	}
-	return page, object.Key{}
-}
-
-// Needs returns how it stands with what an object names; Gone: it is not there. NeededBy returns those that name an object. Each
-// says which field names the other. Both leave builtin objects out.
-func (r *Reconciler) Needs(o *object.Object) []Relation {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var needs []Relation
-	for _, ref := range r.registry.References(o) {
-		if !ref.Builtin {
-			needs = append(needs, Relation{ref.Field, r.status(ref.To)})
-		}
-	}
-	return needs
-}
-
-// Relation is an object that another names, or is named by.
-type Relation struct {
-	Field  string
-	Status Status
-}
-
-// NeededBy: see Needs. It looks at every object.
-func (r *Reconciler) NeededBy(k object.Key) []Relation {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var by []Relation
-	for _, e := range r.graph.entries {
-		if e.want == nil || !slices.Contains(e.want.refs, k) {
-			continue
-		}
-		for _, ref := range r.registry.References(e.want.object) {
-			if ref.To == k {
-				by = append(by, Relation{ref.Field, r.statusOf(e)})
-				break
-			}
-		}
-	}
-	slices.SortFunc(by, func(a, b Relation) int { return a.Status.Key.Compare(b.Status.Key) })
-	return by
-}
-
-// Revision returns the number of the latest change.
-func (r *Reconciler) Revision() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.revision
 }
 
 // Count returns how many objects are in each state.
@@ -129,4 +61,16 @@ func (r *Reconciler) Count() map[State]int {
 	}
 	delete(counts, Gone)
 	return counts
+}
+
+// Settled says whether everything that is wanted is done, or waits for something that is not there.
+func (r *Reconciler) Settled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.graph.entries {
+		if e.open() || e.failures > 0 {
+			return false
+		}
+	}
+	return r.inSync
 }

@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"context"
@@ -16,7 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
 )
 
 func registry(t testing.TB) *object.Registry {
@@ -68,21 +71,34 @@ func both(changes ...[]object.Change) []object.Change { return slices.Concat(cha
 
 // scene is a Reconciler that runs, with a plane.
 type scene struct {
-	*Reconciler
-	t     testing.TB
-	plane *mockPlane
+	*intent.Desired
+	registry *object.Registry
+	t        testing.TB
+	plane    *reconciletest.Plane
 	// In its place, if it is not nil.
-	willing willingPlane
+	willing reconciletest.Willing
 	link    context.CancelFunc
 }
 
-func newScene(t testing.TB, o Options) *scene {
+func desired(t testing.TB, c intent.Config) *intent.Desired {
+	t.Helper()
+	d, err := intent.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// as is a source.
+func as(owner string) intent.Source { return intent.Source{Owner: owner} }
+
+func newScene(t testing.TB, o reconcile.Options) *scene {
 	t.Helper()
 	reg := registry(t)
 	if o.MinBackoff == 0 {
 		o.MinBackoff, o.MaxBackoff = time.Millisecond, 5*time.Millisecond
 	}
-	s := &scene{Reconciler: New(reg, o), t: t, plane: newMockPlane(reg)}
+	s := &scene{Desired: desired(t, intent.Config{Registry: reg, Reconciler: o}), registry: reg, t: t, plane: reconciletest.NewPlane(reg)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { s.Run(ctx); close(ended) }()
@@ -105,16 +121,16 @@ func (s *scene) connect() {
 // willing replaces the plane by one that refuses nothing.
 func willing(s *scene) *scene {
 	s.link()
-	s.willing = make(willingPlane, 250_000)
+	s.willing = make(reconciletest.Willing, 250_000)
 	s.connect()
 	return s
 }
 
-func (s *scene) apply(changes []object.Change) *Outcome {
+func (s *scene) apply(changes []object.Change) *intent.Outcome {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	out, err := s.Apply(ctx, "test", changes, BestEffort)
+	out, err := s.Apply(ctx, as("test"), changes, intent.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -131,29 +147,17 @@ func (s *scene) eventually(wanted ...*object.Object) {
 	s.eventuallyAll(all)
 }
 
-// idle says whether there is nothing to do, and nothing to try again.
-func (s *scene) idle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.graph.entries {
-		if e.open() || e.failures > 0 {
-			return false
-		}
-	}
-	return s.inSync
-}
-
 func (s *scene) eventuallyAll(wanted map[object.Key]*object.Object) {
 	s.t.Helper()
 	var found []string
 	for range 3000 {
-		if found = s.plane.differences(wanted); len(found) == 0 && s.idle() {
+		if found = s.plane.Differences(wanted); len(found) == 0 && s.Settled() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), object.Key.Compare) {
-		if status, _ := s.Get(k); status.State != Applied {
+		if status, _ := s.Get(k); status.State != intent.Applied {
 			found = append(found, fmt.Sprintf("%s is %s: %s", k, status.State, status.Message))
 		}
 	}
@@ -195,27 +199,28 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 		{"labels alone do not reach the data plane", puts(a), puts(&object.Object{Kind: "Acl", Name: "a", Labels: map[string]string{"x": "y"}, Spec: &api.Acl{}}), nil},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
-			s := newScene(t, Options{})
+			s := newScene(t, reconcile.Options{})
 			s.apply(c.before)
-			s.plane.takeLog()
-			planned, _, err := s.Plan("test", c.changes)
+			s.plane.TakeLog()
+			plan, err := s.Plan(as("test"), c.changes, intent.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, _, _ := s.Plan("test", c.changes); !reflect.DeepEqual(planned, again) {
-				t.Errorf("planned a second time: %v, not %v", describe(again), describe(planned))
+			planned := plan.Operations
+			if again, _ := s.Plan(as("test"), c.changes, intent.Options{}); !reflect.DeepEqual(planned, again.Operations) {
+				t.Errorf("planned a second time: %v, not %v", reconciletest.Describe(again.Operations), reconciletest.Describe(planned))
 			}
-			if got := describe(planned); !slices.Equal(got, c.want) {
+			if got := reconciletest.Describe(planned); !slices.Equal(got, c.want) {
 				t.Errorf("planned %q, not %q", got, c.want)
 			}
-			if log := s.plane.takeLog(); len(log) > 0 {
+			if log := s.plane.TakeLog(); len(log) > 0 {
 				t.Errorf("the plan did %q", log)
 			}
 			out := s.apply(c.changes)
 			if !reflect.DeepEqual(out.Operations, planned) {
 				t.Errorf("did %v, not as planned %v", out.Operations, planned)
 			}
-			if log := s.plane.takeLog(); !slices.Equal(log, c.want) {
+			if log := s.plane.TakeLog(); !slices.Equal(log, c.want) {
 				t.Errorf("the plane did %q, not %q", log, c.want)
 			}
 		})
@@ -223,38 +228,38 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 }
 
 func TestStatusSaysWhatAnObjectWaitsFor(t *testing.T) {
-	s := newScene(t, Options{})
+	s := newScene(t, reconcile.Options{})
 	out := s.apply(puts(session("s", "p", 1, "")))
-	if got := out.Objects[0]; got.State != Pending || got.Message != "waits for Port/p, which is not there; not in the data plane" {
+	if got := out.Objects[0].Status; got.State != intent.Pending || got.Message != "waits for Port/p, which is not there; not in the data plane" {
 		t.Errorf("it is %s: %s", got.State, got.Message)
 	}
-	s.plane.never[port("p").Key()] = true
+	s.plane.Never[port("p").Key()] = true
 	out = s.apply(puts(port("p")))
-	if got := out.Objects[0]; got.State != Failed || got.Message != "Port/p: no room" {
+	if got := out.Objects[0].Status; got.State != intent.Failed || got.Message != "Port/p: no room" {
 		t.Errorf("the port is %s: %s", got.State, got.Message)
 	}
-	if got, _ := s.Get(object.Key{Kind: "Session", Name: "s"}); got.State != Pending || got.Message != "waits for Port/p, which failed: Port/p: no room; not in the data plane" {
+	if got, _ := s.Get(object.Key{Kind: "Session", Name: "s"}); got.State != intent.Pending || got.Message != "waits for Port/p, which failed: Port/p: no room; not in the data plane" {
 		t.Errorf("the session is %s: %s", got.State, got.Message)
 	}
 }
 
 func TestWhatFailedIsTriedAgain(t *testing.T) {
-	s := newScene(t, Options{})
-	s.plane.never[port("p").Key()] = true
+	s := newScene(t, reconcile.Options{})
+	s.plane.Never[port("p").Key()] = true
 	s.apply(puts(port("p"), session("s", "p", 1, "")))
-	s.plane.mu.Lock()
-	clear(s.plane.never)
-	s.plane.mu.Unlock()
+	s.plane.Lock()
+	clear(s.plane.Never)
+	s.plane.Unlock()
 	s.eventually(port("p"), session("s", "p", 1, ""))
 }
 
 func TestAllOrNothing(t *testing.T) {
 	ctx := context.Background()
 	t.Run("what the data plane refuses undoes everything", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		s.apply(puts(port("p"), acl("a"), session("s", "p", 1, "a")))
-		s.plane.never[session("t", "p", 2, "").Key()] = true
-		out, err := s.Apply(ctx, "test", both(puts(session("s", "p", 7, "a"), session("t", "p", 2, ""), acl("n")), removes(acl("a"))), AllOrNothing)
+		s.plane.Never[session("t", "p", 2, "").Key()] = true
+		out, err := s.Apply(ctx, as("test"), both(puts(session("s", "p", 7, ""), session("t", "p", 2, ""), acl("n")), removes(acl("a"))), intent.Options{Mode: intent.AllOrNothing})
 		if err != nil || !out.Undone || len(out.Failures) == 0 {
 			t.Fatalf("outcome %+v, error %v", out, err)
 		}
@@ -264,19 +269,19 @@ func TestAllOrNothing(t *testing.T) {
 		}
 	})
 	t.Run("what succeeds stands", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		s.apply(nil)
 		for range 1000 {
-			if out, err := s.Apply(ctx, "test", puts(port("p"), session("s", "p", 1, "")), AllOrNothing); err != nil || out.Undone {
+			if out, err := s.Apply(ctx, as("test"), puts(port("p"), session("s", "p", 1, "")), intent.Options{Mode: intent.AllOrNothing}); err != nil || out.Undone {
 				t.Fatalf("outcome %+v, error %v", out, err)
 			}
 		}
 		s.eventually(port("p"), session("s", "p", 1, ""))
 	})
 	t.Run("without a data plane nothing is changed", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		s.Detach()
-		if _, err := s.Apply(ctx, "test", puts(port("p")), AllOrNothing); !errors.Is(err, ErrDisconnected) {
+		if _, err := s.Apply(ctx, as("test"), puts(port("p")), intent.Options{Mode: intent.AllOrNothing}); !errors.Is(err, intent.ErrDisconnected) {
 			t.Fatalf("error %v", err)
 		}
 		if _, there := s.Get(port("p").Key()); there {
@@ -284,11 +289,11 @@ func TestAllOrNothing(t *testing.T) {
 		}
 	})
 	t.Run("a connection that is lost in the middle undoes everything", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		s.apply(puts(port("q")))
-		s.plane.before = func() { s.plane.before = nil; s.link() }
-		out, err := s.Apply(ctx, "test", puts(port("p")), AllOrNothing)
-		if !errors.Is(err, ErrDisconnected) || !out.Undone {
+		s.plane.Before = func() { s.plane.Before = nil; s.link() }
+		out, err := s.Apply(ctx, as("test"), puts(port("p")), intent.Options{Mode: intent.AllOrNothing})
+		if !errors.Is(err, intent.ErrDisconnected) || !out.Undone {
 			t.Fatalf("outcome %+v, error %v", out, err)
 		}
 		s.connect()
@@ -298,45 +303,41 @@ func TestAllOrNothing(t *testing.T) {
 
 func TestRepairOnReconnect(t *testing.T) {
 	t.Run("only the difference is repaired", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		s.apply(puts(port("p"), acl("a"), acl("b"), session("s", "p", 1, "a"), session("t", "p", 2, "a")))
 		s.link()
-		s.plane.mu.Lock()
-		s.plane.forget(session("t", "p", 2, "a").Key())
+		s.plane.Lock()
+		s.plane.Forget(session("t", "p", 2, "a").Key())
 		spec, _ := object.Pack(&api.Acl{Otherwise: api.AclAction_PERMIT})
-		s.plane.put(Object{acl("b").Key(), spec})
-		s.plane.put(Object{acl("stray").Key(), spec})
-		s.plane.mu.Unlock()
-		s.plane.takeLog()
+		s.plane.Set(reconcile.Object{Key: acl("b").Key(), Spec: spec})
+		s.plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: spec})
+		s.plane.Unlock()
+		s.plane.TakeLog()
 		s.connect()
 		s.eventually(port("p"), acl("a"), acl("b"), session("s", "p", 1, "a"), session("t", "p", 2, "a"))
-		log := s.plane.takeLog()
+		log := s.plane.TakeLog()
 		slices.Sort(log)
 		if want := []string{"create Session/t", "delete Acl/stray", "update Acl/b"}; !slices.Equal(log, want) {
 			t.Errorf("did %q, not %q", log, want)
 		}
 	})
 	t.Run("a data plane that was started again gets everything", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		all := []*object.Object{port("p"), acl("a"), session("s", "p", 1, "a")}
 		s.apply(puts(all...))
 		s.link()
-		s.plane.restart()
+		s.plane.Restart()
 		s.connect()
 		s.eventually(all...)
 	})
 	t.Run("an agent that was started again does nothing to what is right", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		all := []*object.Object{port("p"), acl("a"), session("s", "p", 1, "a")}
 		s.apply(puts(all...))
 		s.link()
-		s.plane.takeLog()
-		var intents []Intent
-		for _, o := range all {
-			intents = append(intents, Intent{o.Key(), o, "test", 1})
-		}
-		second := New(s.registry, Options{})
-		if err := second.Load(intents); err != nil {
+		s.plane.TakeLog()
+		second := desired(t, intent.Config{Registry: s.registry})
+		if _, err := second.Apply(context.Background(), as("test"), puts(all...), intent.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -344,20 +345,20 @@ func TestRepairOnReconnect(t *testing.T) {
 		go func() { second.Run(ctx); close(ended) }()
 		defer func() { cancel(); <-ended }()
 		second.Attach(ctx, s.plane)
-		if _, err := second.Apply(ctx, "test", puts(acl("new")), BestEffort); err != nil {
+		if _, err := second.Apply(ctx, as("test"), puts(acl("new")), intent.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		if log := s.plane.takeLog(); !slices.Equal(log, []string{"create Acl/new"}) {
+		if log := s.plane.TakeLog(); !slices.Equal(log, []string{"create Acl/new"}) {
 			t.Errorf("did %q", log)
 		}
 	})
 	t.Run("a builtin object is not deleted but emptied", func(t *testing.T) {
-		s := newScene(t, Options{})
+		s := newScene(t, reconcile.Options{})
 		v := made("Vrf", "default", &api.Vrf{Description: "the internet"})
 		s.apply(puts(v))
 		s.eventually(v)
 		s.apply(removes(v))
-		if log := s.plane.takeLog(); !slices.Equal(log, []string{"create Vrf/default", "update Vrf/default"}) {
+		if log := s.plane.TakeLog(); !slices.Equal(log, []string{"create Vrf/default", "update Vrf/default"}) {
 			t.Errorf("did %q", log)
 		}
 		if _, there := s.Get(v.Key()); there {
@@ -367,30 +368,31 @@ func TestRepairOnReconnect(t *testing.T) {
 }
 
 func TestOwners(t *testing.T) {
-	s := newScene(t, Options{})
+	s := newScene(t, reconcile.Options{})
 	s.apply(puts(acl("a")))
-	_, err := s.Apply(context.Background(), "another", removes(acl("a")), BestEffort)
-	if errs := object.AllErrors(err); len(errs) != 1 || errs[0].Problem != "belongs to test" {
+	_, err := s.Apply(context.Background(), as("another"), removes(acl("a")), intent.Options{})
+	var conflicts *intent.Conflicts
+	if !errors.As(err, &conflicts) || conflicts.All[0].Holder != "test" || conflicts.All[0].Owner != "another" {
 		t.Errorf("error %v", err)
 	}
 	s.eventually(acl("a"))
 }
 
 func TestASlowDataPlaneBlocksNeitherPlanNorGet(t *testing.T) {
-	s := newScene(t, Options{})
+	s := newScene(t, reconcile.Options{})
 	s.apply(puts(acl("a")))
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s.plane.before = func() { s.plane.before = nil; close(entered); <-leave }
+	s.plane.Before = func() { s.plane.Before = nil; close(entered); <-leave }
 	done := make(chan struct{})
 	go func() { s.apply(puts(port("p"))); close(done) }()
 	<-entered
-	if ops, _, err := s.Plan("test", puts(session("s", "p", 1, ""))); err != nil || !slices.Equal(describe(ops), []string{"create Session/s"}) {
+	if ops, err := s.Plan(as("test"), puts(session("s", "p", 1, "")), intent.Options{}); err != nil || !slices.Equal(reconciletest.Describe(ops.Operations), []string{"create Session/s"}) {
 		t.Errorf("planned %v, error %v", ops, err)
 	}
-	if got, _ := s.Get(port("p").Key()); got.State != Pending || got.Message != "is being applied" {
+	if got, _ := s.Get(port("p").Key()); got.State != intent.Pending || got.Message != "is being applied" {
 		t.Errorf("the port is %s: %s", got.State, got.Message)
 	}
-	if out, err := s.Apply(context.Background(), "test", puts(acl("b")), NoWait); err != nil || out.Objects[0].State != Pending {
+	if out, err := s.Apply(context.Background(), as("test"), puts(acl("b")), intent.Options{Mode: intent.NoWait}); err != nil || out.Objects[0].Status.State != intent.Pending {
 		t.Errorf("outcome %+v, error %v", out, err)
 	}
 	close(leave)
@@ -398,30 +400,71 @@ func TestASlowDataPlaneBlocksNeitherPlanNorGet(t *testing.T) {
 	s.eventually(acl("a"), acl("b"), port("p"))
 }
 
-func TestASlowSubscriberIsToldHowManyEventsItLost(t *testing.T) {
-	s := newScene(t, Options{})
-	sub := s.Subscribe(4)
-	defer sub.Close()
-	var many []*object.Object
-	for i := range 50 {
-		many = append(many, acl(fmt.Sprint("a", i)))
-	}
-	s.apply(puts(many...))
-	lost, told := 0, 0
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	for lost == 0 {
-		e, err := sub.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
+func TestAReaderOfEventsResumesOrIsToldThatItIsTooLate(t *testing.T) {
+	d := desired(t, intent.Config{Registry: registry(t), Events: 40})
+	read := func(e *intent.Events, count int) []string {
+		t.Helper()
+		var names []string
+		for range count {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			next, err := e.Next(ctx)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, next.Status.Key.Name)
 		}
-		if lost += e.Lost; e.Lost == 0 {
-			told++
+		return names
+	}
+	start, err := d.Events(intent.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if _, err := d.Apply(context.Background(), as("test"), puts(acl(fmt.Sprint("a", i))), intent.Options{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	// Wanted, being applied, and applied: three events for each.
-	if told != 4 || told+lost != 150 {
-		t.Errorf("told of %d and lost %d", told, lost)
+	put(0, 4)
+	if got := read(start, 2); !slices.Equal(got, []string{"a0", "a1"}) {
+		t.Errorf("told of %q", got)
+	}
+	cursor, err := intent.ParseCursor(start.Cursor().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.Events(cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(again, 2); !slices.Equal(got, []string{"a2", "a3"}) {
+		t.Errorf("after resuming told of %q", got)
+	}
+	put(4, 50)
+	if _, err := again.Next(context.Background()); !errors.Is(err, intent.ErrTooLate) {
+		t.Errorf("a reader that is far behind: %v", err)
+	}
+	if _, err := d.Events(cursor); !errors.Is(err, intent.ErrTooLate) {
+		t.Errorf("a reader that comes back late: %v", err)
+	}
+	page, err := d.List(intent.Query{})
+	if err != nil || len(page.Objects) != 50 {
+		t.Fatalf("%d objects, %v", len(page.Objects), err)
+	}
+	follow, err := d.Events(page.Cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(50, 51)
+	if got := read(follow, 1); !slices.Equal(got, []string{"a50"}) {
+		t.Errorf("after listing told of %q", got)
+	}
+	second := desired(t, intent.Config{Registry: registry(t)})
+	if _, err := second.Events(cursor); !errors.Is(err, intent.ErrTooLate) {
+		t.Errorf("a cursor of another log: %v", err)
 	}
 }
 
@@ -430,19 +473,19 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
-			s := newScene(t, Options{Batch: 1 + random.IntN(8)})
-			s.plane.mu.Lock()
-			s.plane.random = rand.New(rand.NewPCG(seed, 2))
-			s.plane.refuse, s.plane.drop = 100, 20
-			s.plane.mu.Unlock()
+			s := newScene(t, reconcile.Options{Batch: 1 + random.IntN(8)})
+			s.plane.Lock()
+			s.plane.Random = rand.New(rand.NewPCG(seed, 2))
+			s.plane.Refuse, s.plane.Drop = 100, 20
+			s.plane.Unlock()
 			wanted := map[object.Key]*object.Object{}
 			for range 60 {
 				changes := randomChanges(random, wanted)
-				mode := []Mode{BestEffort, AllOrNothing, NoWait}[random.IntN(3)]
+				mode := []intent.Mode{intent.BestEffort, intent.AllOrNothing, intent.NoWait}[random.IntN(3)]
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20))*time.Millisecond)
-				out, err := s.Apply(ctx, "test", changes, mode)
+				out, err := s.Apply(ctx, as("test"), changes, intent.Options{Mode: mode})
 				cancel()
-				refused := object.AllErrors(err) != nil || errors.Is(err, ErrDisconnected) && out == nil
+				refused := object.AllErrors(err) != nil || errors.Is(err, intent.ErrDisconnected) && out == nil
 				if !refused && !(out != nil && out.Undone) {
 					for _, c := range changes {
 						if delete(wanted, c.Key); c.Object != nil {
@@ -456,7 +499,7 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 					s.connect()
 				case 1:
 					s.link()
-					s.plane.restart()
+					s.plane.Restart()
 					s.connect()
 				case 2:
 					s.Detach()
@@ -464,17 +507,17 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 					s.connect()
 				}
 			}
-			s.plane.mu.Lock()
-			s.plane.refuse, s.plane.drop = 0, 0
-			s.plane.mu.Unlock()
+			s.plane.Lock()
+			s.plane.Refuse, s.plane.Drop = 0, 0
+			s.plane.Unlock()
 			s.connect()
 			s.eventuallyAll(wanted)
 
 			// And now that nothing goes wrong, plans are what is done.
 			for range 10 {
-				s.plane.takeLog()
+				s.plane.TakeLog()
 				changes := randomChanges(random, wanted)
-				planned, _, err := s.Plan("test", changes)
+				planned, err := s.Plan(as("test"), changes, intent.Options{})
 				if err != nil {
 					continue
 				}
@@ -484,8 +527,8 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 						wanted[c.Key] = c.Object
 					}
 				}
-				if log := s.plane.takeLog(); !slices.Equal(log, describe(planned)) {
-					t.Errorf("did\n%q\nnot as planned\n%q", log, describe(planned))
+				if log := s.plane.TakeLog(); !slices.Equal(log, reconciletest.Describe(planned.Operations)) {
+					t.Errorf("did\n%q\nnot as planned\n%q", log, reconciletest.Describe(planned.Operations))
 				}
 				s.eventuallyAll(wanted)
 			}
@@ -553,7 +596,7 @@ func BenchmarkApply200kObjects(b *testing.B) {
 	changes := many(200_000)
 	for b.Loop() {
 		b.StopTimer()
-		s := willing(newScene(b, Options{}))
+		s := willing(newScene(b, reconcile.Options{}))
 		b.StartTimer()
 		s.apply(changes)
 	}
@@ -563,7 +606,7 @@ func BenchmarkApply200kObjects(b *testing.B) {
 func BenchmarkMemoryOf200kObjects(b *testing.B) {
 	const count = 200_000
 	for b.Loop() {
-		s := willing(newScene(b, Options{}))
+		s := willing(newScene(b, reconcile.Options{}))
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -577,7 +620,7 @@ func BenchmarkMemoryOf200kObjects(b *testing.B) {
 }
 
 func BenchmarkChangeOneOf200kObjects(b *testing.B) {
-	s := willing(newScene(b, Options{}))
+	s := willing(newScene(b, reconcile.Options{}))
 	changes := many(200_000)
 	s.apply(changes)
 	i := 0
@@ -591,18 +634,18 @@ func BenchmarkChangeOneOf200kObjects(b *testing.B) {
 }
 
 func BenchmarkPlanOneOf200kObjects(b *testing.B) {
-	s := willing(newScene(b, Options{}))
+	s := willing(newScene(b, reconcile.Options{}))
 	changes := many(200_000)
 	s.apply(changes)
 	for b.Loop() {
-		if _, _, err := s.Plan("test", puts(session("s7", "p", 4000, "a"))); err != nil {
+		if _, err := s.Plan(as("test"), puts(session("s7", "p", 4000, "a")), intent.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkRepair200kObjects(b *testing.B) {
-	s := willing(newScene(b, Options{}))
+	s := willing(newScene(b, reconcile.Options{}))
 	s.apply(many(200_000))
 	n := 0
 	for b.Loop() {

@@ -36,9 +36,9 @@ func (g *graph) refuse(e *entry, action Action, result Result) {
 	switch {
 	case e.failures > 0:
 	case e.want == nil:
-		g.mark(e, Deleting, "is tried again: "+messageOf(result))
+		g.mark(e, Deleting, TriedAgain, "is tried again: "+messageOf(result))
 	default:
-		g.mark(e, Pending, "is tried again: "+messageOf(result))
+		g.mark(e, Pending, TriedAgain, "is tried again: "+messageOf(result))
 	}
 }
 
@@ -76,9 +76,9 @@ func (g *graph) fail(e *entry, action Action, result Result) {
 	e.failures++
 	message := messageOf(result)
 	if e.want == nil {
-		g.mark(e, Deleting, message)
+		g.mark(e, Deleting, Refused, message)
 	} else {
-		g.mark(e, Failed, message)
+		g.mark(e, Failed, Refused, message)
 	}
 	if !g.simulating {
 		e.cause.failed(e.key, message)

@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"bytes"
@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
 )
 
 func route(name, nextHop string) *object.Object {
@@ -56,27 +59,27 @@ func TestWhatIsNeededWithoutBeingNamed(t *testing.T) {
 		{"what one lets go of another may delete", []*object.Object{a, v}, puts(a, v), both(removes(v), removes(a), puts(p)),
 			[]string{"delete Acl/a", "create Port/p", "delete Vrf/v"}, 1, nil},
 	} {
-		for _, mode := range []Mode{BestEffort, AllOrNothing} {
+		for _, mode := range []intent.Mode{intent.BestEffort, intent.AllOrNothing} {
 			name := c.sentence
-			if mode == AllOrNothing {
+			if mode == intent.AllOrNothing {
 				name += ", all or nothing"
 			}
 			t.Run(name, func(t *testing.T) {
-				s := newScene(t, Options{MinBackoff: time.Hour, MaxBackoff: time.Hour})
-				s.plane.never[acl("never").Key()] = true
-				s.plane.needs = map[object.Key]object.Key{}
+				s := newScene(t, reconcile.Options{MinBackoff: time.Hour, MaxBackoff: time.Hour})
+				s.plane.Never[acl("never").Key()] = true
+				s.plane.Needs = map[object.Key]object.Key{}
 				s.apply(nil)
 				for pair := range slices.Chunk(c.needs, 2) {
-					s.plane.needs[key(pair[0])] = key(pair[1])
+					s.plane.Needs[key(pair[0])] = key(pair[1])
 				}
 				s.apply(c.before)
-				s.plane.mu.Lock()
-				s.plane.refused = 0
-				s.plane.mu.Unlock()
-				s.plane.takeLog()
+				s.plane.Lock()
+				s.plane.Refused = 0
+				s.plane.Unlock()
+				s.plane.TakeLog()
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 				defer cancel()
-				out, err := s.Apply(ctx, "test", c.changes, mode)
+				out, err := s.Apply(ctx, as("test"), c.changes, intent.Options{Mode: mode})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,22 +90,23 @@ func TestWhatIsNeededWithoutBeingNamed(t *testing.T) {
 				if !slices.Equal(failures, c.failures) {
 					t.Errorf("failures %q, not %q", failures, c.failures)
 				}
-				if out.Undone != (mode == AllOrNothing && len(c.failures) > 0) {
+				if out.Undone != (mode == intent.AllOrNothing && len(c.failures) > 0) {
 					t.Errorf("undone: %v", out.Undone)
 				}
 				if out.Undone {
 					return
 				}
-				if log := s.plane.takeLog(); !slices.Equal(log, c.want) {
+				if log := s.plane.TakeLog(); !slices.Equal(log, c.want) {
 					t.Errorf("the plane did %q, not %q", log, c.want)
 				}
-				s.plane.mu.Lock()
-				defer s.plane.mu.Unlock()
-				if s.plane.refused != c.refused {
-					t.Errorf("%d were refused, not %d", s.plane.refused, c.refused)
+				s.plane.Lock()
+				defer s.plane.Unlock()
+				if s.plane.Refused != c.refused {
+					t.Errorf("%d were refused, not %d", s.plane.Refused, c.refused)
 				}
-				for _, o := range out.Objects {
-					if o.State != Applied && o.State != Gone && len(c.failures) == 0 {
+				for _, one := range out.Objects {
+					o := one.Status
+					if o.State != intent.Applied && o.State != intent.Gone && len(c.failures) == 0 {
 						t.Errorf("%s is %s: %s", o.Key, o.State, o.Message)
 					}
 				}
@@ -112,23 +116,25 @@ func TestWhatIsNeededWithoutBeingNamed(t *testing.T) {
 }
 
 func TestWhatFailedStaysFailedWhileItIsTriedAgain(t *testing.T) {
-	s := newScene(t, Options{})
+	s := newScene(t, reconcile.Options{})
 	a, p := acl("a"), port("p")
-	s.plane.never[p.Key()] = true
-	s.plane.needs = map[object.Key]object.Key{a.Key(): acl("b").Key()}
+	s.plane.Never[p.Key()] = true
+	s.plane.Needs = map[object.Key]object.Key{a.Key(): acl("b").Key()}
 	s.apply(puts(a, p))
-	sub := s.Subscribe(1000)
-	defer sub.Close()
-	s.plane.mu.Lock()
-	before := s.plane.requests
-	s.plane.mu.Unlock()
+	events, err := s.Events(intent.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.plane.Lock()
+	before := s.plane.Requests
+	s.plane.Unlock()
 	tried := false
 	for range 3000 {
-		s.plane.mu.Lock()
-		tried = s.plane.requests > before+10
-		s.plane.mu.Unlock()
+		s.plane.Lock()
+		tried = s.plane.Requests > before+10
+		s.plane.Unlock()
 		for _, k := range []object.Key{a.Key(), p.Key()} {
-			if got, _ := s.Get(k); got.State != Failed {
+			if got, _ := s.Get(k); got.State != intent.Failed {
 				t.Fatalf("%s is %s: %s", k, got.State, got.Message)
 			}
 		}
@@ -140,38 +146,38 @@ func TestWhatFailedStaysFailedWhileItIsTriedAgain(t *testing.T) {
 	if !tried {
 		t.Error("it was not tried again")
 	}
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	if len(sub.events) > 0 {
-		t.Errorf("%d changes of state were told, the first %+v", len(sub.events), sub.events[0].Status)
+	soon, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if e, err := events.Next(soon); err == nil {
+		t.Errorf("a change of state was told: %+v", e.Status)
 	}
 }
 
 func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 	reg := registry(t)
-	plane := newMockPlane(reg)
-	var intents []Intent
+	plane := reconciletest.NewPlane(reg)
+	var wanted []*object.Object
 	for _, o := range []*object.Object{port("p"), acl("a"), acl("b"), session("s", "p", 1, "a")} {
-		intents = append(intents, Intent{o.Key(), o, "test", 1})
+		wanted = append(wanted, o)
 		spec, err := object.Pack(o.Spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o.Name != "b" {
-			plane.put(Object{o.Key(), spec})
+			plane.Set(reconcile.Object{Key: o.Key(), Spec: spec})
 		}
 	}
-	plane.put(Object{acl("stray").Key(), nil})
+	plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: nil})
 	var log bytes.Buffer
-	r := New(reg, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := r.Load(intents); err != nil {
+	r := desired(t, intent.Config{Registry: reg, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := r.Apply(context.Background(), as("test"), puts(wanted...), intent.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { r.Run(ctx); close(ended) }()
 	r.Attach(ctx, plane)
-	if _, err := r.Apply(ctx, "test", puts(acl("c")), BestEffort); err != nil {
+	if _, err := r.Apply(ctx, as("test"), puts(acl("c")), intent.Options{}); err != nil {
 		t.Error(err)
 	}
 	cancel()

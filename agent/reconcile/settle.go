@@ -23,7 +23,7 @@ func (g *graph) settle(s *step, r Result) {
 		if e.inStep() {
 			g.arrived(e)
 		} else if s.put == nil && e.want == nil {
-			g.mark(e, Gone, "")
+			g.mark(e, Gone, NotWanted, "")
 			g.forget(e)
 		} else {
 			e.again = true
@@ -86,8 +86,8 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 		}
 		e = g.ensure(k)
 		switch {
-		case e.have != nil && bytes.Equal(e.have.spec, spec):
-		case e.want != nil && bytes.Equal(e.want.spec, spec):
+		case e.have != nil && bytes.Equal(e.have.Spec, spec):
+		case e.want != nil && bytes.Equal(e.want.Spec, spec):
 			g.setHave(e, e.want)
 		default:
 			g.setHave(e, g.unpack(k, spec))
@@ -113,15 +113,15 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 	return different
 }
 
-func (g *graph) unpack(k object.Key, spec []byte) *version {
+func (g *graph) unpack(k object.Key, spec []byte) *Version {
 	o, err := g.registry.New(k.Kind, k.Name, nil, spec)
 	if err != nil {
-		return &version{spec: spec}
+		return &Version{Spec: spec}
 	}
 	f, err := g.registry.FactsOf(o)
 	if err != nil {
-		return &version{spec: spec}
+		return &Version{Spec: spec}
 	}
 	f.Spec = spec
-	return newVersion(o, f, "", 0)
+	return NewVersion(o, f, 0, 0)
 }

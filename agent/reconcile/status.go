@@ -7,7 +7,7 @@ import (
 )
 
 // State is how it stands with an object.
-type State int
+type State uint8
 
 const (
 	// Pending: it waits for another object, for its turn, or for the data plane.
@@ -36,18 +36,50 @@ func (s State) String() string {
 	return "Gone"
 }
 
-// Status is how it stands with one object.
+// Reason is why an object is in its State, in a word.
+type Reason uint8
+
+const (
+	// Nothing is known yet.
+	NoReason Reason = iota
+	// Applied: the data plane has what is wanted.
+	InStep
+	// Gone: nobody wants it.
+	NotWanted
+	// It is to be decided about, or is being done.
+	WaitsForTurn
+	InProgress
+	BeingReplaced
+	// Something that it names is not there, or failed; something that it takes, another still has.
+	WaitsForObject
+	WaitsForFailed
+	WaitsForClaim
+	// It has to go, and others still use it.
+	InUse
+	// The data plane refused it; because of something else, so that it is tried again soon.
+	Refused
+	TriedAgain
+	// There is no data plane.
+	NoDataplane
+)
+
+func (r Reason) String() string {
+	return [...]string{"Unknown", "InStep", "NotWanted", "WaitsForTurn", "InProgress", "BeingReplaced", "WaitsForObject", "WaitsForFailed",
+		"WaitsForClaim", "InUse", "Refused", "TriedAgain", "NoDataplane"}[r]
+}
+
+// Status is how it stands with one object in a data plane.
 type Status struct {
 	Key   object.Key
 	State State
-	// Why it is not Applied, in a sentence.
+	// Why, in a word; and, if it is not Applied, in a sentence.
+	Reason  Reason
 	Message string
 	Since   time.Time
 	// As it is wanted; nil while it is Deleting or Gone.
-	Object *object.Object
-	// Who wants it, and since which revision of all that is wanted.
-	Owner    string
-	Revision uint64
+	Wanted *Version
+	// Which generation of what was wanted the data plane has; 0: none.
+	Observed uint64
 }
 
 // Action is what is done with an object.

@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"context"
@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
 )
 
 func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
@@ -39,12 +42,13 @@ func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
 		{"what comes with all that it needs does not wait", puts(p), puts(b, session("s", "p", 1, "b")), nil, ""},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
-			s := newScene(t, Options{})
+			s := newScene(t, reconcile.Options{})
 			s.apply(c.before)
-			planned, waiting, err := s.Plan("test", c.changes)
+			plan, err := s.Plan(as("test"), c.changes, intent.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
+			planned, waiting := plan.Operations, plan.Waiting
 			var got []string
 			for _, op := range waiting {
 				action := op.Action.String()
@@ -56,13 +60,13 @@ func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("planned that %q wait, not %q", got, c.want)
 			}
-			if out := s.apply(c.changes); !slices.Equal(describe(out.Operations), describe(planned)) {
-				t.Errorf("did %q, not as planned %q", describe(out.Operations), describe(planned))
+			if out := s.apply(c.changes); !slices.Equal(reconciletest.Describe(out.Operations), reconciletest.Describe(planned)) {
+				t.Errorf("did %q, not as planned %q", reconciletest.Describe(out.Operations), reconciletest.Describe(planned))
 			}
 			if len(waiting) == 0 {
 				return
 			}
-			if st, _ := s.Get(waiting[0].Key); st.State != Pending || st.Message != c.message {
+			if st, _ := s.Get(waiting[0].Key); st.State != intent.Pending || st.Message != c.message {
 				t.Errorf("%s is %s: %s", st.Key, st.State, st.Message)
 			}
 		})
@@ -75,14 +79,14 @@ func TestWithoutADataPlaneEverythingWaitsForIt(t *testing.T) {
 		sentence string
 		change   []object.Change
 		key      object.Key
-		state    State
+		state    intent.State
 	}{
-		{"a new object", puts(b), b.Key(), Pending},
-		{"an object that names something missing", puts(session("s", "p", 1, "")), object.Key{Kind: "Session", Name: "s"}, Pending},
-		{"an object that is deleted", removes(a), a.Key(), Deleting},
+		{"a new object", puts(b), b.Key(), intent.Pending},
+		{"an object that names something missing", puts(session("s", "p", 1, "")), object.Key{Kind: "Session", Name: "s"}, intent.Pending},
+		{"an object that is deleted", removes(a), a.Key(), intent.Deleting},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
-			s := newScene(t, Options{})
+			s := newScene(t, reconcile.Options{})
 			s.apply(puts(a))
 			s.Detach()
 			s.apply(c.change)
@@ -94,13 +98,13 @@ func TestWithoutADataPlaneEverythingWaitsForIt(t *testing.T) {
 }
 
 func TestADeleteDoesNotReportTheFailureOfARetryInFlight(t *testing.T) {
-	s := newScene(t, Options{})
+	s := newScene(t, reconcile.Options{})
 	a := acl("a")
 	s.apply(puts(acl("b"))) // then everything was listed
-	s.plane.never[a.Key()] = true
+	s.plane.Never[a.Key()] = true
 	started, release := make(chan struct{}), make(chan struct{})
 	var hold atomic.Bool
-	s.plane.before = func() {
+	s.plane.Before = func() {
 		if hold.CompareAndSwap(true, false) {
 			close(started)
 			<-release
@@ -111,9 +115,9 @@ func TestADeleteDoesNotReportTheFailureOfARetryInFlight(t *testing.T) {
 	}
 	hold.Store(true)
 	<-started
-	done := make(chan *Outcome)
+	done := make(chan *intent.Outcome)
 	go func() {
-		out, _ := s.Apply(context.Background(), "test", removes(a), BestEffort)
+		out, _ := s.Apply(context.Background(), as("test"), removes(a), intent.Options{})
 		done <- out
 	}()
 	for {
@@ -123,7 +127,7 @@ func TestADeleteDoesNotReportTheFailureOfARetryInFlight(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	close(release)
-	if out := <-done; len(out.Failures) != 0 || out.Objects[0].State != Gone {
-		t.Errorf("it is %s, failed: %v", out.Objects[0].State, out.Failures)
+	if out := <-done; len(out.Failures) != 0 || out.Objects[0].Status.State != intent.Gone {
+		t.Errorf("it is %s, failed: %v", out.Objects[0].Status.State, out.Failures)
 	}
 }

@@ -2,16 +2,16 @@ package server
 
 import (
 	"context"
+	"errors"
 	"maps"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
-	"sluice.dev/sluice/agent/reconcile"
 )
 
 // changes unpacks what a client wants. Everything that is wrong is told at once.
@@ -37,67 +37,30 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	return all, mistakes.Or()
 }
 
+// source is whoever asks.
+func source() intent.Source { return intent.Source{Owner: Owner} }
+
+func options(c *api.Changes) intent.Options {
+	o := intent.Options{}
+	if c.GetAllOrNothing() {
+		o.Mode = intent.AllOrNothing
+	}
+	return o
+}
+
 func (s *server) Plan(_ context.Context, c *api.Changes) (*api.Planned, error) {
 	changes, err := s.changes(c)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	operations, unfinished, err := s.reconciler.Plan(Owner, changes)
+	plan, err := s.desired.Plan(source(), changes, intent.Options{})
 	if err != nil {
 		return nil, refusal(err)
 	}
 	planned := &api.Planned{}
-	relabelled := s.relabelled(changes)
-	replaced := map[object.Key]*api.PlannedStep{}
-	waits := map[object.Key]string{}
-	for _, o := range unfinished {
-		waits[o.Key] = o.WaitsFor
-	}
-	for _, o := range operations {
-		step := &api.PlannedStep{Kind: o.Key.Kind, Name: o.Key.Name, Fields: fieldChanges(o.Fields)}
-		switch {
-		case o.Action == reconcile.Delete && o.Replacing:
-			// It is told when it is created again, with what made that necessary.
-			step.Step, step.Why, step.WaitsFor = api.Step_REPLACE, o.Reason, waits[o.Key]
-			replaced[o.Key] = step
-			if step.WaitsFor == "" {
-				continue
-			}
-		case o.Action == reconcile.Create && replaced[o.Key] != nil:
-			step = replaced[o.Key]
-		case o.Action == reconcile.Create:
-			step.Step = api.Step_CREATE
-		case o.Action == reconcile.Update:
-			step.Step = api.Step_UPDATE
-		default:
-			step.Step = api.Step_DELETE
-		}
-		if step.Step == api.Step_UPDATE || step.Step == api.Step_REPLACE {
-			step.Fields = append(step.Fields, relabelled[o.Key]...)
-			delete(relabelled, o.Key)
-		}
-		planned.Steps = append(planned.Steps, step)
-	}
-	for _, o := range unfinished {
-		if replaced[o.Key] != nil {
-			continue
-		}
-		step := &api.PlannedStep{Step: api.Step_UPDATE, Kind: o.Key.Kind, Name: o.Key.Name, Fields: fieldChanges(o.Fields), WaitsFor: o.WaitsFor}
-		switch o.Action {
-		case reconcile.Create:
-			step.Step = api.Step_CREATE
-		case reconcile.Delete:
-			step.Step = api.Step_DELETE
-		default:
-			step.Why = o.Reason
-		}
-		step.Fields = append(step.Fields, relabelled[o.Key]...)
-		delete(relabelled, o.Key)
-		planned.Steps = append(planned.Steps, step)
-	}
-	// Labels alone are no work for the data plane, but a change all the same.
-	for _, k := range slices.SortedFunc(maps.Keys(relabelled), object.Key.Compare) {
-		planned.Steps = append(planned.Steps, &api.PlannedStep{Step: api.Step_UPDATE, Kind: k.Kind, Name: k.Name, Fields: relabelled[k]})
+	for _, p := range plan.Steps {
+		planned.Steps = append(planned.Steps, &api.PlannedStep{Step: stepOf(p.Step), Kind: p.Key.Kind, Name: p.Key.Name,
+			Fields: fieldChanges(p.Fields), Why: p.Why, WaitsFor: p.WaitsFor})
 	}
 	return planned, nil
 }
@@ -110,132 +73,45 @@ func fieldChanges(changes []object.FieldChange) []*api.FieldChange {
 	return all
 }
 
-// relabelled returns the labels that change of objects that are there.
-func (s *server) relabelled(changes []object.Change) map[object.Key][]*api.FieldChange {
-	all := map[object.Key][]*api.FieldChange{}
-	for _, c := range changes {
-		now, _ := s.reconciler.Get(c.Key)
-		if c.Object == nil || now.Object == nil {
-			continue
-		}
-		before, after := now.Object.Labels, c.Object.Labels
-		labels := maps.Clone(before)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		maps.Copy(labels, after)
-		for _, l := range slices.Sorted(maps.Keys(labels)) {
-			if before[l] != after[l] {
-				all[c.Key] = append(all[c.Key], &api.FieldChange{Field: "metadata.labels." + l, Before: before[l], After: after[l]})
-			}
-		}
-	}
-	return all
-}
-
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
 	changes, err := s.changes(c)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	steps := make([]api.Step, len(changes))
-	for i, change := range changes {
-		steps[i] = s.step(change)
-	}
-	mode := reconcile.BestEffort
-	if c.GetAllOrNothing() {
-		mode = reconcile.AllOrNothing
-	}
-	outcome, err := s.reconciler.Apply(ctx, Owner, changes, mode)
+	outcome, err := s.desired.Apply(ctx, source(), changes, options(c))
 	if err != nil {
 		return nil, refusal(err)
 	}
-	failures := map[object.Key]string{}
-	for _, f := range outcome.Failures {
-		failures[f.Key] = f.Message
-	}
 	applied := &api.Applied{Undone: outcome.Undone}
-	named, rebuilt, done := map[object.Key]bool{}, map[object.Key]bool{}, map[object.Key]api.Step{}
-	for _, o := range outcome.Operations {
-		rebuilt[o.Key] = rebuilt[o.Key] || o.Action == reconcile.Delete
-		switch {
-		case rebuilt[o.Key]:
-			done[o.Key] = api.Step_REPLACE
-		case o.Action == reconcile.Create:
-			done[o.Key] = api.Step_CREATE
-		case done[o.Key] == api.Step_KEEP:
-			done[o.Key] = api.Step_UPDATE
-		}
-	}
-	for i, st := range outcome.Objects {
-		named[st.Key] = true
-		switch {
-		case st.Object == nil:
-		case rebuilt[st.Key], done[st.Key] == api.Step_CREATE:
-			steps[i] = done[st.Key]
-		case steps[i] == api.Step_REPLACE:
-			// The data plane did not have it before, or still does.
-			steps[i] = api.Step_UPDATE
-		}
-		applied.Objects = append(applied.Objects, appliedObject(steps[i], st, failures, outcome.Undone))
-	}
-	// What was not named, but had to go because of what was, and perhaps came again.
-	for _, o := range outcome.Operations {
-		if named[o.Key] || outcome.Undone && failures[o.Key] == "" {
-			continue
-		}
-		named[o.Key] = true
-		if st, there := s.reconciler.Get(o.Key); there {
-			applied.Objects = append(applied.Objects, appliedObject(done[o.Key], st, failures, outcome.Undone))
-		}
+	for _, o := range outcome.Objects {
+		applied.Objects = append(applied.Objects, &api.AppliedObject{Step: stepOf(o.Step), Kind: o.Status.Key.Kind,
+			Name: o.Status.Key.Name, Status: statusOf(o.Status)})
 	}
 	return applied, nil
 }
 
-func appliedObject(step api.Step, st reconcile.Status, failures map[object.Key]string, undone bool) *api.AppliedObject {
-	o := &api.AppliedObject{Step: step, Kind: st.Key.Kind, Name: st.Key.Name, Status: statusOf(st)}
-	// It may be under way again already, and what was tried first is what counts.
-	if message, failed := failures[st.Key]; failed && (undone || st.State != reconcile.Applied && st.State != reconcile.Gone) {
-		o.Status.State, o.Status.Message = api.State_FAILED, message
-	}
-	return o
+// Each conversion of a type of package intent into the contract's is here.
+
+func stepOf(s intent.Step) api.Step {
+	return map[intent.Step]api.Step{intent.Keep: api.Step_KEEP, intent.Create: api.Step_CREATE, intent.Update: api.Step_UPDATE,
+		intent.Replace: api.Step_REPLACE, intent.Delete: api.Step_DELETE}[s]
 }
 
-// step says what a change does to what is wanted now.
-func (s *server) step(c object.Change) api.Step {
-	now, _ := s.reconciler.Get(c.Key)
-	switch {
-	case c.Object == nil && now.Object == nil:
-		return api.Step_KEEP
-	case c.Object == nil:
-		return api.Step_DELETE
-	case now.Object == nil:
-		return api.Step_CREATE
-	case c.Object.Equal(now.Object):
-		return api.Step_KEEP
-	case s.registry.Kind(c.Key.Kind).Replaces(now.Object.Spec, c.Object.Spec):
-		return api.Step_REPLACE
-	}
-	return api.Step_UPDATE
-}
-
-// Each conversion of a reconciler's type into the contract's is here.
-
-func stateOf(s reconcile.State) api.State {
+func stateOf(s intent.State) api.State {
 	switch s {
-	case reconcile.Applied:
+	case intent.Applied:
 		return api.State_APPLIED
-	case reconcile.Failed:
+	case intent.Failed:
 		return api.State_FAILED
-	case reconcile.Deleting:
+	case intent.Deleting:
 		return api.State_DELETING
-	case reconcile.Gone:
+	case intent.Gone:
 		return api.State_GONE
 	}
 	return api.State_PENDING
 }
 
-func statusOf(s reconcile.Status) *api.Status {
+func statusOf(s intent.Status) *api.Status {
 	told := &api.Status{State: stateOf(s.State), Message: s.Message}
 	if !s.Since.IsZero() {
 		told.Since = s.Since.UnixNano()
@@ -243,7 +119,7 @@ func statusOf(s reconcile.Status) *api.Status {
 	return told
 }
 
-func (s *server) objectOf(st reconcile.Status) (*api.ObjectIntent, error) {
+func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
 	i := &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}
 	if st.Object != nil {
 		spec, err := object.Pack(s.registry.Redacted(st.Object).Spec)
@@ -255,46 +131,30 @@ func (s *server) objectOf(st reconcile.Status) (*api.ObjectIntent, error) {
 	return &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}, nil
 }
 
-const (
-	defaultPage = 1000
-	largestPage = 10_000
-)
+func queryOf(q *api.ObjectsQuery) intent.Query {
+	return intent.Query{Kinds: q.GetKinds(), Names: q.GetNames(), Selector: q.GetSelector(), Limit: int(min(q.GetLimit(), intent.LargestPage)),
+		After: q.GetPage()}
+}
 
 func (s *server) Get(_ context.Context, q *api.ObjectsQuery) (*api.IntentPage, error) {
-	f, err := newFilter(s.registry, q)
+	found, err := s.desired.List(queryOf(q))
 	if err != nil {
-		return nil, err
+		return nil, refusal(err)
 	}
-	limit := int(min(q.GetLimit(), largestPage))
-	if limit == 0 {
-		limit = defaultPage
-	}
-	var after object.Key
-	if q.GetPage() != "" {
-		kind, name, ok := strings.Cut(q.GetPage(), "/")
-		if !ok {
-			return nil, status.Errorf(codes.InvalidArgument, "page: %q was not given out by this agent", q.GetPage())
-		}
-		after = object.Key{Kind: kind, Name: name}
-	}
-	found, next := s.reconciler.List(after, limit, f.accepts)
-	page := &api.IntentPage{}
-	for _, st := range found {
+	page := &api.IntentPage{NextPage: found.Next}
+	for _, st := range found.Objects {
 		o, err := s.objectOf(st)
 		if err != nil {
 			return nil, err
 		}
 		page.Objects = append(page.Objects, o)
 	}
-	if next != (object.Key{}) {
-		page.NextPage = next.String()
-	}
 	return page, nil
 }
 
 func (s *server) Describe(_ context.Context, n *api.ObjectName) (*api.Description, error) {
 	k := object.Key{Kind: n.GetKind(), Name: n.GetName()}
-	st, there := s.reconciler.Get(k)
+	st, there := s.desired.Get(k)
 	if kind := s.registry.Kind(k.Kind); kind == nil || !there || st.Object == nil && kind.IsBuiltin(k.Name) {
 		return nil, status.Errorf(codes.NotFound, "there is no %s %s", k.Kind, k.Name)
 	}
@@ -303,55 +163,27 @@ func (s *server) Describe(_ context.Context, n *api.ObjectName) (*api.Descriptio
 		return nil, err
 	}
 	d := &api.Description{Object: o}
-	relation := func(r reconcile.Relation) *api.Relation {
+	relation := func(r intent.Relation) *api.Relation {
 		return &api.Relation{Kind: r.Status.Key.Kind, Name: r.Status.Key.Name, Field: r.Field, Status: statusOf(r.Status)}
 	}
-	if st.Object != nil {
-		for _, r := range s.reconciler.Needs(st.Object) {
-			d.Needs = append(d.Needs, relation(r))
-		}
+	for _, r := range s.desired.Needs(k) {
+		d.Needs = append(d.Needs, relation(r))
 	}
-	for _, r := range s.reconciler.NeededBy(k) {
+	for _, r := range s.desired.NeededBy(k) {
 		d.NeededBy = append(d.NeededBy, relation(r))
 	}
 	return d, nil
 }
 
-// Changes that a watcher may be behind by.
-const watchBuffer = 16 << 10
-
 func (s *server) Watch(q *api.ObjectsQuery, stream api.Agent_WatchServer) error {
-	f, err := newFilter(s.registry, q)
-	if err != nil {
-		return err
-	}
-	subscription := s.reconciler.Subscribe(watchBuffer)
-	defer subscription.Close()
 	ctx, cancel := s.until(stream.Context())
 	defer cancel()
-	w := &watcher{server: s, filter: f, stream: stream, told: map[object.Key]bool{}}
-	if err := w.all(api.ObjectChange_EXISTS); err != nil {
-		return err
+	w := &watcher{server: s, query: queryOf(q), stream: stream, told: map[object.Key]bool{}}
+	err := w.follow(ctx)
+	if s.ending.Err() != nil {
+		return status.Error(codes.Unavailable, "the agent is ending")
 	}
-	if err := stream.Send(&api.ObjectChange{Change: api.ObjectChange_COMPLETE}); err != nil {
-		return err
-	}
-	for {
-		e, err := subscription.Next(ctx)
-		switch {
-		case err != nil && s.ending.Err() != nil:
-			return status.Error(codes.Unavailable, "the agent is ending")
-		case err != nil:
-			return refusal(err)
-		case e.Lost > 0:
-			err = w.all(api.ObjectChange_CHANGED)
-		default:
-			err = w.one(e.Status, api.ObjectChange_CHANGED)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return refusal(err)
 }
 
 // until returns a context that ends with the agent, too.
@@ -366,16 +198,58 @@ func (s *server) until(ctx context.Context) (context.Context, context.CancelFunc
 
 type watcher struct {
 	server *server
-	filter *filter
+	query  intent.Query
+	filter *intent.Filter
 	stream api.Agent_WatchServer
 	// What the client believes to be there.
 	told map[object.Key]bool
 }
 
-func (w *watcher) one(st reconcile.Status, change api.ObjectChange_Change) error {
-	if !w.filter.accepts(st) {
+// follow tells everything, then what changes. It never ends without an error.
+func (w *watcher) follow(ctx context.Context) error {
+	var err error
+	if w.filter, err = intent.NewFilter(w.server.registry, w.query); err != nil {
+		return err
+	}
+	w.query.Limit = intent.LargestPage
+	cursor, err := w.all(api.ObjectChange_EXISTS)
+	if err != nil {
+		return err
+	}
+	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_COMPLETE}); err != nil {
+		return err
+	}
+	for {
+		if err := w.changes(ctx, cursor); !errors.Is(err, intent.ErrTooLate) {
+			return err
+		}
+		if cursor, err = w.all(api.ObjectChange_CHANGED); err != nil {
+			return err
+		}
+	}
+}
+
+// changes tells what happens after the cursor. It never ends without an error.
+func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
+	events, err := w.server.desired.Events(from)
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.one(e.Status, api.ObjectChange_CHANGED); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *watcher) one(st intent.Status, change api.ObjectChange_Change) error {
+	if !w.filter.Matches(st) {
 		// A label may say so that the object no longer has because nobody wants it any more.
-		if st.State != reconcile.Deleting || !w.told[st.Key] {
+		if st.State != intent.Deleting || !w.told[st.Key] {
 			return w.ended(st)
 		}
 	}
@@ -387,7 +261,7 @@ func (w *watcher) one(st reconcile.Status, change api.ObjectChange_Change) error
 	return w.stream.Send(&api.ObjectChange{Change: change, Object: o})
 }
 
-func (w *watcher) ended(st reconcile.Status) error {
+func (w *watcher) ended(st intent.Status) error {
 	if !w.told[st.Key] {
 		return nil
 	}
@@ -396,32 +270,40 @@ func (w *watcher) ended(st reconcile.Status) error {
 		Intent: &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}, Status: statusOf(st)}})
 }
 
-// all tells everything, and what of that which was told is not there any more.
-func (w *watcher) all(change api.ObjectChange_Change) error {
+// all tells everything, and what of that which was told is not there any more. It returns from where to go on.
+func (w *watcher) all(change api.ObjectChange_Change) (intent.Cursor, error) {
 	there := map[object.Key]bool{}
-	for after, more := (object.Key{}), true; more; {
-		found, next := w.server.reconciler.List(after, largestPage, w.filter.accepts)
-		for _, st := range found {
+	var cursor intent.Cursor
+	query := w.query
+	for more := true; more; more = query.After != "" {
+		page, err := w.server.desired.List(query)
+		if err != nil {
+			return cursor, err
+		}
+		if cursor.IsZero() {
+			cursor = page.Cursor
+		}
+		for _, st := range page.Objects {
 			there[st.Key] = true
 			if err := w.one(st, change); err != nil {
-				return err
+				return cursor, err
 			}
 		}
-		after, more = next, next != object.Key{}
+		query.After = page.Next
 	}
 	for k := range maps.Clone(w.told) {
 		if !there[k] {
-			if err := w.ended(reconcile.Status{Key: k, State: reconcile.Gone}); err != nil {
-				return err
+			if err := w.ended(intent.Status{Key: k, State: intent.Gone}); err != nil {
+				return cursor, err
 			}
 		}
 	}
-	return nil
+	return cursor, nil
 }
 
 func (s *server) GetVersion(context.Context, *api.VersionQuery) (*api.Version, error) {
 	counts := map[string]uint32{}
-	for state, n := range s.reconciler.Count() {
+	for state, n := range s.desired.Count() {
 		counts[strings.ToLower(stateOf(state).String())] = uint32(n)
 	}
 	return &api.Version{Release: s.config.Release, Dataplane: s.dataplane.Link(), Objects: counts}, nil

@@ -18,6 +18,7 @@ import (
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
 )
@@ -31,31 +32,26 @@ const DataplaneGone = "the agent has no data plane"
 // Owner of what is put in through this API.
 const Owner = "api"
 
-// Intents are what is wanted, kept over restarts.
-type Intents interface {
-	reconcile.Store
-	Load() ([]reconcile.Intent, error)
-}
-
 // Config of the agent.
 type Config struct {
 	// Path of the Unix socket.
 	Listen    string
 	Dataplane dataplane.Endpoint
 	Registry  *object.Registry
-	Intents   Intents
-	Release   string
-	Log       *slog.Logger
+	// Where what is wanted is kept.
+	Store   intent.Store
+	Release string
+	Log     *slog.Logger
 	// Of reconnecting and of trying again; zero for the usual.
 	MinBackoff, MaxBackoff time.Duration
 }
 
 type server struct {
 	api.UnimplementedAgentServer
-	config     Config
-	registry   *object.Registry
-	reconciler *reconcile.Reconciler
-	dataplane  *dataplane.Client
+	config    Config
+	registry  *object.Registry
+	desired   *intent.Desired
+	dataplane *dataplane.Client
 	// Ends with the process: streams, which would hold it up, end with it.
 	ending context.Context
 }
@@ -68,25 +64,20 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	}
 	// Closing removes the socket.
 	defer listener.Close()
-	kept, err := config.Intents.Load()
+	desired, err := intent.New(intent.Config{Registry: config.Registry, Store: config.Store, Log: config.Log,
+		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	if err != nil {
 		return fmt.Errorf("reading what is wanted: %w", err)
 	}
-	reconciler := reconcile.New(config.Registry, reconcile.Options{Store: config.Intents, Log: config.Log,
-		MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff})
-	if err := reconciler.Load(kept); err != nil {
-		return fmt.Errorf("reading what is wanted: %w", err)
-	}
-	config.Log.Info("read what is wanted", "objects", len(kept))
 	client := dataplane.New(dataplane.Config{
 		Endpoint: config.Dataplane, Log: config.Log, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
-		Connected:    func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) { reconciler.Attach(ctx, &plane{c}) },
-		Disconnected: func(error) { reconciler.Detach() },
+		Connected:    func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) { desired.Attach(ctx, &plane{c}) },
+		Disconnected: func(error) { desired.Detach() },
 	})
 
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{config: config, registry: config.Registry, reconciler: reconciler, dataplane: client, ending: running}
+	s := &server{config: config, registry: config.Registry, desired: desired, dataplane: client, ending: running}
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
@@ -101,7 +92,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 			f()
 		}()
 	}
-	start(func() { reconciler.Run(running) })
+	start(func() { desired.Run(running) })
 	start(func() { client.Run(running) })
 	failed := make(chan error, 1)
 	start(func() { failed <- g.Serve(listener) })
@@ -165,13 +156,23 @@ func refusal(err error) error {
 		}
 		return s.Err()
 	}
+	if _, told := status.FromError(err); told {
+		return err
+	}
 	var refused *dataplane.Error
+	var conflicts *intent.Conflicts
+	var moved *intent.Moved
+	var bad *intent.BadQuery
 	switch {
+	case errors.As(err, &conflicts), errors.As(err, &moved):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.As(err, &bad):
+		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.As(err, &refused):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, dataplane.ErrDisconnected):
 		return status.Errorf(codes.Unavailable, "%s: %s", DataplaneGone, dataplane.Cause(err))
-	case errors.Is(err, reconcile.ErrDisconnected):
+	case errors.Is(err, intent.ErrDisconnected):
 		return status.Errorf(codes.Unavailable, "%s, and all or nothing was asked for", DataplaneGone)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()

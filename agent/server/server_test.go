@@ -22,16 +22,7 @@ import (
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
 	"sluice.dev/sluice/agent/object"
-	"sluice.dev/sluice/agent/reconcile"
 )
-
-// forgetful keeps nothing.
-type forgetful struct{}
-
-func (forgetful) Load() ([]reconcile.Intent, error)                          { return nil, nil }
-func (forgetful) Save([]reconcile.Intent) error                              { return nil }
-func (forgetful) Begin(uint64, []reconcile.Intent, []reconcile.Intent) error { return nil }
-func (forgetful) End(uint64, []reconcile.Intent) error                       { return nil }
 
 func temporary(t *testing.T) string {
 	t.Helper()
@@ -60,7 +51,7 @@ func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
 	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := Run(ctx, Config{Listen: path, Dataplane: endpoint, Registry: registry, Intents: forgetful{}, Release: "1.0",
+		if err := Run(ctx, Config{Listen: path, Dataplane: endpoint, Registry: registry, Release: "1.0",
 			Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) }); err != nil {
 			t.Error(err)
 		}
@@ -293,32 +284,5 @@ func TestOnlyASocketAtWhichNobodyListensIsReplaced(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "precious" {
 		t.Errorf("the file has %q, %v", text, err)
-	}
-}
-
-func TestASelectorHoldsForTheLabelsItDescribes(t *testing.T) {
-	labels := map[string]string{"city": "bonn", "tier": "", "a.b/c": "x=y"}
-	for selector, want := range map[string]bool{
-		"": true, "city": true, "!city": false, "city=bonn": true, "city == bonn": true, "city!=bonn": false, "city=koeln": false,
-		"none": false, "!none": true, "none!=x": true, "none=": false, "tier=": true, "tier": true, "city=bonn,tier,!none": true,
-		"city=bonn,tier=gold": false, "a.b/c=x=y": true,
-	} {
-		conditions, err := parseSelector(selector)
-		if err != nil {
-			t.Errorf("%q: %v", selector, err)
-			continue
-		}
-		got := true
-		for _, c := range conditions {
-			got = got && c.holds(labels)
-		}
-		if got != want {
-			t.Errorf("%q: %v, want %v", selector, got, want)
-		}
-	}
-	for _, selector := range []string{",", "=", "=x", "!", "!=x", "a b=c", "a,", "!!a"} {
-		if _, err := parseSelector(selector); err == nil {
-			t.Errorf("%q is taken", selector)
-		}
 	}
 }

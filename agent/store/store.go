@@ -1,27 +1,29 @@
-// Package store keeps what is wanted in a Bolt database: one file, in which a batch is written whole or not at all, whenever the
-// process or the machine ends.
+// Package store keeps what is wanted, and how that came to be, in a Bolt database: one file, in which a revision is written whole
+// or not at all, whenever the process or the machine ends.
 //
-// Bucket "objects" holds a record by "Kind/name". Bucket "open" holds, by revision, how to take back a transaction that must be
-// all or nothing and was not finished; Open takes it back. Each value begins with its CRC-32C.
+// Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
+// was kept of an object before a revision changed it, by the revision's number and then "Kind/name"; "latest" the number of the
+// latest revision. Each value begins with its CRC-32C.
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
-	"sluice.dev/sluice/agent/reconcile"
 )
 
 // ErrLocked is returned if another process has the file open.
@@ -33,9 +35,17 @@ var ErrDamaged = errors.New("damaged")
 // lockTimeout is how long Open waits for another process to let go, as one that is being restarted does.
 const lockTimeout = 2 * time.Second
 
+// Forgetting a large revision is spread over the commits that follow: so many of what it changed go with each, and twice as many
+// as that commit changes.
+const forgetAtLeast = 1000
+
 var (
-	objectsBucket = []byte("objects")
-	openBucket    = []byte("open")
+	objectsBucket   = []byte("objects")
+	revisionsBucket = []byte("revisions")
+	beforeBucket    = []byte("before")
+	openBucket      = []byte("open")
+	latestBucket    = []byte("latest")
+	latestKey       = []byte("revision")
 )
 
 // Store is an open database.
@@ -45,26 +55,7 @@ type Store struct {
 	db       *bolt.DB
 }
 
-// record is an object in the database.
-type record struct {
-	Kind     string            `json:"kind"`
-	Name     string            `json:"name"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Owner    string            `json:"owner"`
-	Revision uint64            `json:"revision"`
-	Spec     []byte            `json:"spec"`
-	// Not wanted. Only in an undo.
-	Absent bool `json:"absent,omitempty"`
-}
-
-// undoRecord takes back what a transaction did to one object.
-type undoRecord struct {
-	Before record `json:"before"`
-	// The transaction deleted it.
-	Deleted bool `json:"deleted,omitempty"`
-}
-
-// Open opens the database, or makes it. Transactions that were not finished are taken back.
+// Open opens the database, or makes it.
 func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	s := &Store{path: path, registry: registry}
 	defer func() {
@@ -82,15 +73,12 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 		return nil, err
 	}
 	err = s.db.Update(func(tx *bolt.Tx) error {
-		objects, err := tx.CreateBucketIfNotExists(objectsBucket)
-		if err != nil {
-			return err
+		for _, name := range [][]byte{objectsBucket, revisionsBucket, beforeBucket, openBucket, latestBucket} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
 		}
-		open, err := tx.CreateBucketIfNotExists(openBucket)
-		if err != nil {
-			return err
-		}
-		return takeBack(objects, open)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -129,186 +117,204 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Load returns all that is wanted, in order of kind and name.
-func (s *Store) Load() (intents []reconcile.Intent, err error) {
-	defer s.explain("reading", &err)
-	defer faulty()()
-	err = s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(objectsBucket).ForEach(func(key, value []byte) error {
-			var r record
-			if err := decode(key, value, &r); err != nil {
+// Load implements intent.Store.
+func (s *Store) Load(yield func(object.Key, *intent.Record) error) (latest uint64, open []intent.Open, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
+		if value := tx.Bucket(latestBucket).Get(latestKey); value != nil {
+			if err := decode(latestKey, value, &latest); err != nil {
 				return err
 			}
-			o, err := s.registry.New(r.Kind, r.Name, r.Labels, r.Spec)
-			if err != nil {
+		}
+		err := tx.Bucket(openBucket).ForEach(func(key, value []byte) error {
+			var o intent.Open
+			if err := decode(key, value, &o); err != nil {
 				return err
 			}
-			if string(key) != o.Key().String() {
-				return fmt.Errorf("%w: %q holds %s", ErrDamaged, key, o.Key())
-			}
-			intents = append(intents, reconcile.Intent{Key: o.Key(), Object: o, Owner: r.Owner, Revision: r.Revision})
+			open = append(open, o)
 			return nil
 		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return intents, nil
-}
-
-// Save keeps the intents, in one transaction.
-func (s *Store) Save(intents []reconcile.Intent) (err error) {
-	return s.update(func(objects, _ *bolt.Bucket) error { return save(objects, intents) })
-}
-
-// Begin keeps the intents, and how to take them back if the program ends before End, in one transaction.
-func (s *Store) Begin(revision uint64, intents, undo []reconcile.Intent) (err error) {
-	deleted := map[object.Key]bool{}
-	for _, i := range intents {
-		deleted[i.Key] = i.Object == nil
-	}
-	records := make([]undoRecord, len(undo))
-	for n, i := range undo {
-		if records[n].Before, err = recordOf(i); err != nil {
-			return err
-		}
-		records[n].Deleted = deleted[i.Key]
-	}
-	value, err := encode(records)
-	if err != nil {
-		return err
-	}
-	return s.update(func(objects, open *bolt.Bucket) error {
-		if err := open.Put(revisionKey(revision), value); err != nil {
-			return err
-		}
-		return save(objects, intents)
-	})
-}
-
-// End keeps what undo says, and makes the revision stand, in one transaction.
-func (s *Store) End(revision uint64, undo []reconcile.Intent) (err error) {
-	return s.update(func(objects, open *bolt.Bucket) error {
-		if err := open.Delete(revisionKey(revision)); err != nil {
-			return err
-		}
-		return save(objects, undo)
-	})
-}
-
-func (s *Store) update(f func(objects, open *bolt.Bucket) error) (err error) {
-	defer s.explain("writing", &err)
-	defer faulty()()
-	return s.db.Update(func(tx *bolt.Tx) error { return f(tx.Bucket(objectsBucket), tx.Bucket(openBucket)) })
-}
-
-func save(objects *bolt.Bucket, intents []reconcile.Intent) error {
-	for _, i := range intents {
-		r, err := recordOf(i)
 		if err != nil {
 			return err
 		}
-		if err := put(objects, r); err != nil {
-			return err
-		}
-	}
-	return nil
+		return tx.Bucket(objectsBucket).ForEach(func(key, value []byte) error {
+			k, r, err := s.unpack(key, value)
+			if err != nil {
+				return err
+			}
+			return yield(k, r)
+		})
+	})
+	return latest, open, err
 }
 
-func put(objects *bolt.Bucket, r record) error {
-	key := []byte(object.Key{Kind: r.Kind, Name: r.Name}.String())
-	if r.Absent {
-		return objects.Delete(key)
+// Commit implements intent.Store.
+func (s *Store) Commit(c *intent.Commit) error {
+	edits := c.Edits
+	if len(edits) > 1 {
+		// Pages are filled in order.
+		edits = slices.Clone(edits)
+		slices.SortFunc(edits, func(a, b intent.Edit) int {
+			return cmp.Or(strings.Compare(a.Key.Kind, b.Key.Kind), strings.Compare(a.Key.Name, b.Key.Name))
+		})
 	}
-	value, err := encode(r)
-	if err != nil {
-		return err
-	}
-	if err := objects.Put(key, value); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	return nil
-}
-
-func recordOf(i reconcile.Intent) (record, error) {
-	r := record{Kind: i.Key.Kind, Name: i.Key.Name, Owner: i.Owner, Revision: i.Revision}
-	if i.Object == nil {
-		r.Absent = true
-		return r, nil
-	}
-	spec, err := object.Pack(i.Object.Spec)
-	if err != nil {
-		return r, fmt.Errorf("%s: %w", i.Key, err)
-	}
-	r.Labels, r.Spec = i.Object.Labels, spec
-	return r, nil
-}
-
-// takeBack undoes the transactions that are open, the newest first, as far as nobody changed the objects since.
-func takeBack(objects, open *bolt.Bucket) error {
-	cursor := open.Cursor()
-	var done [][]byte
-	for key, value := cursor.Last(); key != nil; key, value = cursor.Prev() {
-		if len(key) != 8 {
-			return fmt.Errorf("%w: an open transaction is called %q", ErrDamaged, key)
-		}
-		var records []undoRecord
-		if err := decode(key, value, &records); err != nil {
-			return err
-		}
-		for _, u := range records {
-			name := object.Key{Kind: u.Before.Kind, Name: u.Before.Name}.String()
-			if current := objects.Get([]byte(name)); current == nil {
-				if !u.Deleted {
-					continue
+	number := revisionKey(c.Revision.Number)
+	return s.update(func(tx *bolt.Tx) error {
+		objects, before, open := tx.Bucket(objectsBucket), tx.Bucket(beforeBucket), tx.Bucket(openBucket)
+		before.FillPercent = 0.95
+		for i := range edits {
+			e := &edits[i]
+			name := []byte(e.Key.String())
+			if c.Recorded || c.Open != nil {
+				value, err := pack(e.Before)
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
 				}
-			} else {
-				var now record
-				if err := decode([]byte(name), current, &now); err != nil {
-					return err
-				}
-				if now.Revision != binary.BigEndian.Uint64(key) {
-					continue
+				if err := before.Put(append(bytes.Clone(number), name...), value); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
-			if err := put(objects, u.Before); err != nil {
+			if e.After == nil {
+				if err := objects.Delete(name); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				continue
+			}
+			value, err := pack(e.After)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := objects.Put(name, value); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if c.Recorded {
+			if err := put(tx.Bucket(revisionsBucket), number, c.Revision); err != nil {
 				return err
 			}
 		}
-		done = append(done, append([]byte{}, key...))
+		if c.Open != nil {
+			if err := put(open, number, c.Open); err != nil {
+				return err
+			}
+		}
+		if c.Closes != 0 {
+			if err := open.Delete(revisionKey(c.Closes)); err != nil {
+				return err
+			}
+		}
+		if err := put(tx.Bucket(latestBucket), latestKey, c.Revision.Number); err != nil {
+			return err
+		}
+		return forget(tx, c.Oldest, forgetAtLeast+2*len(edits))
+	})
+}
+
+// forget deletes what is known of revisions before the oldest, and of those that are no part of history, but for what is open.
+func forget(tx *bolt.Tx, oldest uint64, most int) error {
+	open, revisions := tx.Bucket(openBucket), tx.Bucket(revisionsBucket)
+	var old [][]byte
+	cursor := revisions.Cursor()
+	for key, _ := cursor.First(); key != nil && bytes.Compare(key, revisionKey(oldest)) < 0; key, _ = cursor.Next() {
+		if open.Get(key) == nil {
+			old = append(old, bytes.Clone(key))
+		}
 	}
-	for _, key := range done {
-		if err := open.Delete(key); err != nil {
+	for _, key := range old {
+		if err := revisions.Delete(key); err != nil {
+			return err
+		}
+	}
+	before := tx.Bucket(beforeBucket)
+	old = old[:0]
+	cursor = before.Cursor()
+	for key, _ := cursor.First(); key != nil && len(old) < most && bytes.Compare(key, revisionKey(oldest)) < 0; key, _ = cursor.Next() {
+		if len(key) < 8 {
+			return fmt.Errorf("%w: a change is called %q", ErrDamaged, key)
+		}
+		if open.Get(key[:8]) == nil {
+			old = append(old, bytes.Clone(key))
+		}
+	}
+	for _, key := range old {
+		if err := before.Delete(key); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Settle implements intent.Store.
+func (s *Store) Settle(revision uint64, open *intent.Open) error {
+	return s.update(func(tx *bolt.Tx) error {
+		if open != nil {
+			return put(tx.Bucket(openBucket), revisionKey(revision), open)
+		}
+		return tx.Bucket(openBucket).Delete(revisionKey(revision))
+	})
+}
+
+// History implements intent.Store.
+func (s *Store) History(before uint64, limit int) (found []intent.Revision, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
+		cursor := tx.Bucket(revisionsBucket).Cursor()
+		key, value := cursor.Last()
+		if before != 0 {
+			if key, _ = cursor.Seek(revisionKey(before)); key != nil {
+				key, value = cursor.Prev()
+			} else {
+				key, value = cursor.Last()
+			}
+		}
+		for ; key != nil && len(found) < limit; key, value = cursor.Prev() {
+			var r intent.Revision
+			if err := decode(key, value, &r); err != nil {
+				return err
+			}
+			found = append(found, r)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Before implements intent.Store.
+func (s *Store) Before(revision uint64, yield func(object.Key, *intent.Record) error) error {
+	return s.view(func(tx *bolt.Tx) error {
+		prefix := revisionKey(revision)
+		cursor := tx.Bucket(beforeBucket).Cursor()
+		for key, value := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+			k, r, err := s.unpack(key[8:], value)
+			if err != nil {
+				return err
+			}
+			if err := yield(k, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) view(f func(tx *bolt.Tx) error) (err error) {
+	defer s.explain("reading", &err)
+	defer faulty()()
+	return s.db.View(f)
+}
+
+func (s *Store) update(f func(tx *bolt.Tx) error) (err error) {
+	defer s.explain("writing", &err)
+	defer faulty()()
+	return s.db.Update(f)
+}
+
+func put(b *bolt.Bucket, key []byte, v any) error {
+	value, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return b.Put(key, value)
 }
 
 func revisionKey(revision uint64) []byte {
 	return binary.BigEndian.AppendUint64(nil, revision)
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func encode(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return append(binary.BigEndian.AppendUint32(nil, crc32.Checksum(text, castagnoli)), text...), nil
-}
-
-func decode(key, value []byte, v any) error {
-	name := fmt.Sprintf("%q", key)
-	if strings.Contains(string(key), "/") {
-		name = string(key)
-	}
-	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Checksum(value[4:], castagnoli) {
-		return fmt.Errorf("%w: %s is not as it was written", ErrDamaged, name)
-	}
-	if err := json.Unmarshal(value[4:], v); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
-	}
-	return nil
 }

@@ -1,24 +1,24 @@
-package server
+package intent
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
-	"sluice.dev/sluice/agent/reconcile"
 )
 
-// A filter is what an ObjectsQuery asks for.
-type filter struct {
-	registry     *object.Registry
-	kinds, names []string
-	conditions   []condition
+// Filter is a Query that was read.
+type Filter struct {
+	registry   *object.Registry
+	query      Query
+	conditions []condition
 }
+
+// BadQuery is a Query that makes no sense.
+type BadQuery struct{ Problem string }
+
+func (b *BadQuery) Error() string { return b.Problem }
 
 // A condition on one label.
 type condition struct {
@@ -28,17 +28,18 @@ type condition struct {
 	not bool
 }
 
-func newFilter(r *object.Registry, q *api.ObjectsQuery) (*filter, error) {
-	for _, kind := range q.GetKinds() {
+// NewFilter reads a Query. Its errors are *BadQuery.
+func NewFilter(r *object.Registry, q Query) (*Filter, error) {
+	for _, kind := range q.Kinds {
 		if r.Kind(kind) == nil {
-			return nil, status.Errorf(codes.InvalidArgument, "kinds: there is no kind %q", kind)
+			return nil, &BadQuery{fmt.Sprintf("kinds: there is no kind %q", kind)}
 		}
 	}
-	conditions, err := parseSelector(q.GetSelector())
+	conditions, err := parseSelector(q.Selector)
 	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "selector: %v", err)
+		return nil, &BadQuery{fmt.Sprintf("selector: %v", err)}
 	}
-	return &filter{registry: r, kinds: q.GetKinds(), names: q.GetNames(), conditions: conditions}, nil
+	return &Filter{registry: r, query: q, conditions: conditions}, nil
 }
 
 func parseSelector(text string) ([]condition, error) {
@@ -71,12 +72,16 @@ func (c condition) holds(labels map[string]string) bool {
 	return (there && (c.any || value == c.value)) != c.not
 }
 
-// accepts never blocks.
-func (f *filter) accepts(s reconcile.Status) bool {
+// named says whether the query is for objects of that kind and name.
+func (f *Filter) named(k object.Key) bool {
+	return (len(f.query.Kinds) == 0 || slices.Contains(f.query.Kinds, k.Kind)) &&
+		(len(f.query.Names) == 0 || slices.Contains(f.query.Names, k.Name))
+}
+
+// Matches says whether the query is for an object. What is Gone never matches.
+func (f *Filter) Matches(s Status) bool {
 	switch {
-	case s.State == reconcile.Gone,
-		len(f.kinds) > 0 && !slices.Contains(f.kinds, s.Key.Kind),
-		len(f.names) > 0 && !slices.Contains(f.names, s.Key.Name):
+	case s.State == Gone, !f.named(s.Key), f.query.Owner != "" && f.query.Owner != s.Owner:
 		return false
 	case s.Object == nil:
 		// What is always there was put in by nobody.

@@ -1,0 +1,215 @@
+package intent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+// Apply implements Interface.
+func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Change, options Options) (*Outcome, error) {
+	if source.Owner == "" {
+		return nil, errNoOwner
+	}
+	x, err := d.registry.Examine(changes)
+	if err != nil {
+		return nil, err
+	}
+	d.changing.Lock()
+	p, revision, work, err := d.commit(source, x, options)
+	d.changing.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return d.finish(ctx, p, revision, work, options)
+}
+
+// commit checks, keeps and hands over. d.changing is held.
+func (d *Desired) commit(source Source, x *object.Examined, options Options) (*prepared, Revision, *reconcile.Work, error) {
+	d.mu.Lock()
+	p, err := d.check(source, x, options)
+	latest := Revision{Number: d.revision}
+	d.mu.Unlock()
+	if err != nil {
+		return nil, latest, nil, err
+	}
+	if len(p.edits) == 0 {
+		return p, latest, nil, nil
+	}
+	work, revision, err := d.keep(p, source, options, 0, 0)
+	return p, revision, work, err
+}
+
+// check prepares a source's changes. d.mu is held.
+func (d *Desired) check(source Source, x *object.Examined, options Options) (*prepared, error) {
+	if options.Mode == AllOrNothing && !d.plane.Connected() {
+		return nil, ErrDisconnected
+	}
+	if options.Plan != nil {
+		if err := d.moved(options.Plan); err != nil {
+			return nil, err
+		}
+	}
+	if options.Complete {
+		var err error
+		if x, err = d.registry.Examine(d.completed(source.Owner, x.Changes)); err != nil {
+			return nil, err
+		}
+	}
+	edits, err := d.edit(source, x, options)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.decided(edits, options)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.named) == len(x.Changes) {
+		return p, nil
+	}
+	// Those that change nothing are told, too.
+	steps := make(map[object.Key]Step, len(p.named))
+	for _, n := range p.named {
+		steps[n.key] = n.step
+	}
+	p.named = make([]named, len(x.Changes))
+	for i, c := range x.Changes {
+		p.named[i] = named{c.Key, steps[c.Key]}
+	}
+	return p, nil
+}
+
+// decided prepares edits. d.mu is held.
+func (d *Desired) decided(edits []Edit, options Options) (*prepared, error) {
+	p, err := d.prepare(edits, options.Mode)
+	if err != nil {
+		return nil, err
+	}
+	p.named = make([]named, len(edits))
+	for i, e := range edits {
+		p.named[i] = named{e.Key, d.step(e.Key, e.Before.object(), e.After.object())}
+	}
+	return p, nil
+}
+
+// named is an object that a caller named, and what that does to it.
+type named struct {
+	key  object.Key
+	step Step
+}
+
+func (d *Desired) step(k object.Key, before, after *object.Object) Step {
+	switch {
+	case before == nil && after == nil:
+		return Keep
+	case after == nil:
+		return Delete
+	case before == nil:
+		return Create
+	case before == after || before.Equal(after):
+		return Keep
+	case d.registry.Kind(k.Kind).Replaces(before.Spec, after.Spec):
+		return Replace
+	}
+	return Update
+}
+
+// finish waits, takes back what was all or nothing and failed, and says what became of it. work is nil if nothing was to be done.
+func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, work *reconcile.Work, options Options) (*Outcome, error) {
+	out := &Outcome{Revision: revision.Number}
+	var err error
+	if work != nil {
+		if options.Mode != NoWait {
+			select {
+			case <-work.Done():
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		var interrupted bool
+		out.Operations, out.Failures, interrupted = work.Close()
+		switch {
+		case options.Mode != AllOrNothing:
+		case err != nil || interrupted || len(out.Failures) > 0:
+			if interrupted && err == nil {
+				err = ErrDisconnected
+			}
+			undoErr := d.undo(ctx, revision.Number, "not all of it could be done", true)
+			out.Undone = undoErr == nil
+			err = errors.Join(err, undoErr)
+		case revision.ConfirmBy.IsZero():
+			err = d.settle(revision.Number, nil)
+		default:
+			err = d.settle(revision.Number, &Open{Revision: revision.Number, ConfirmBy: revision.ConfirmBy})
+		}
+		if !revision.ConfirmBy.IsZero() && !out.Undone {
+			d.expect(revision.Number, revision.ConfirmBy)
+		}
+	}
+	d.tell(out, p.named)
+	return out, err
+}
+
+func (d *Desired) settle(revision uint64, open *Open) error {
+	if err := d.config.Store.Settle(revision, open); err != nil {
+		return fmt.Errorf("keeping that revision %d stands: %w", revision, err)
+	}
+	return nil
+}
+
+// tell says of each object what was done and how it stands with it.
+func (d *Desired) tell(out *Outcome, all []named) {
+	failures := make(map[object.Key]string, len(out.Failures))
+	for _, f := range out.Failures {
+		failures[f.Key] = f.Message
+	}
+	rebuilt, done := map[object.Key]bool{}, make(map[object.Key]Step, len(out.Operations))
+	for _, o := range out.Operations {
+		if o.Action == reconcile.Delete {
+			rebuilt[o.Key] = true
+		}
+		switch {
+		case rebuilt[o.Key]:
+			done[o.Key] = Replace
+		case o.Action == reconcile.Create:
+			done[o.Key] = Create
+		case done[o.Key] == Keep:
+			done[o.Key] = Update
+		}
+	}
+	told := make(map[object.Key]struct{}, len(all))
+	for _, n := range all {
+		told[n.key] = struct{}{}
+		st, _ := d.Get(n.key)
+		switch {
+		case st.Object == nil:
+		case rebuilt[n.key], done[n.key] == Create:
+			n.step = done[n.key]
+		case n.step == Replace:
+			// The data plane did not have it before, or still does.
+			n.step = Update
+		}
+		out.Objects = append(out.Objects, doneOf(n.step, st, failures, out.Undone))
+	}
+	// What was not named, but had to go because of what was, and perhaps came again.
+	for _, o := range out.Operations {
+		if _, twice := told[o.Key]; twice || out.Undone && failures[o.Key] == "" {
+			continue
+		}
+		told[o.Key] = struct{}{}
+		if st, there := d.Get(o.Key); there {
+			out.Objects = append(out.Objects, doneOf(done[o.Key], st, failures, out.Undone))
+		}
+	}
+}
+
+func doneOf(step Step, st Status, failures map[object.Key]string, undone bool) Done {
+	// It may be under way again already, and what was tried first is what counts.
+	if message, failed := failures[st.Key]; failed && (undone || st.State != Applied && st.State != Gone) {
+		st.State, st.Message, st.Reason = Failed, message, reconcile.Refused.String()
+	}
+	return Done{step, st}
+}

@@ -1,0 +1,258 @@
+// How something else comes to be wanted: checked, kept, and handed over to whoever makes it so.
+package intent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+// prepared is a change that is acceptable. The set has it already; takeBack undoes that.
+type prepared struct {
+	edits []Edit
+	// Those of edits that change what counts.
+	effective []int
+	takeBack  func()
+	// What the caller named, in that order.
+	named []named
+}
+
+// completed adds to the changes the deletion of whatever else the owner wants. d.mu is held.
+func (d *Desired) completed(owner string, changes []object.Change) []object.Change {
+	named := make(map[object.Key]struct{}, len(changes))
+	for _, c := range changes {
+		named[c.Key] = struct{}{}
+	}
+	var more []object.Change
+	for k, r := range d.records {
+		if _, there := named[k]; !there && r.layerOf(owner) != nil {
+			more = append(more, object.Remove(k))
+		}
+	}
+	slices.SortFunc(more, func(a, b object.Change) int { return a.Key.Compare(b.Key) })
+	return slices.Concat(changes, more)
+}
+
+// edit works out what a source's changes do to what is kept, and leaves out what they do not change. d.mu is held.
+func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Edit, error) {
+	var mistakes object.Errors
+	var conflicts []Conflict
+	var moved []object.Key
+	edits := make([]Edit, 0, len(x.Changes))
+	seen := make(map[object.Key]struct{}, len(x.Changes))
+	for i, c := range x.Changes {
+		if _, twice := seen[c.Key]; twice {
+			mistakes = append(mistakes, &object.Error{Object: c.Key, Problem: "there twice"})
+			continue
+		}
+		seen[c.Key] = struct{}{}
+		before := d.records[c.Key]
+		if want, told := options.Expect[c.Key]; told && want != before.revision() {
+			moved = append(moved, c.Key)
+			continue
+		}
+		own := before.layerOf(source.Owner)
+		if c.Object == nil {
+			if own != nil {
+				edits = append(edits, Edit{Key: c.Key, Before: before, After: d.recordOf(before.without(source.Owner))})
+			} else if before != nil {
+				conflicts = append(conflicts, Conflict{Key: c.Key, Owner: source.Owner, Holder: before.owner()})
+			}
+			continue
+		}
+		if own != nil && own.Object.Equal(c.Object) && (!options.Force || before.owner() == source.Owner) {
+			continue
+		}
+		layer := Layer{Owner: source.Owner, Object: c.Object}
+		if own != nil {
+			layer.Taken = own.Taken
+		}
+		if holder, held := d.contested(before, source.Owner, c.Object, layer.Taken); held && !options.Force {
+			conflict := Conflict{Key: c.Key, Owner: source.Owner, Holder: holder}
+			if differ := d.fieldsOf(c.Key, before.layerOf(holder).Object, c.Object); len(differ) > 0 {
+				conflict.Field = differ[0].Field
+			}
+			conflicts = append(conflicts, conflict)
+			continue
+		} else if held {
+			layer.Taken = d.revision + 1
+		}
+		edits = append(edits, Edit{Key: c.Key, Before: before, After: d.recordOf(append(before.without(source.Owner), layer)), facts: x.Facts[i]})
+	}
+	switch {
+	case len(mistakes) > 0:
+		return nil, mistakes
+	case len(moved) > 0:
+		return nil, &Moved{moved}
+	case len(conflicts) > 0:
+		return nil, &Conflicts{conflicts}
+	}
+	return edits, nil
+}
+
+// contested returns another owner of the same priority that says something else and has not been taken over from.
+func (d *Desired) contested(r *Record, owner string, o *object.Object, taken uint64) (string, bool) {
+	if r == nil {
+		return "", false
+	}
+	for _, l := range r.Layers {
+		if l.Owner != owner && l.Taken >= taken && d.config.Owners[l.Owner].Priority == d.config.Owners[owner].Priority && !l.Object.Equal(o) {
+			return l.Owner, true
+		}
+	}
+	return "", false
+}
+
+// recordOf makes a record of layers, the new one last; nil if there are none.
+func (d *Desired) recordOf(layers []Layer) *Record {
+	if len(layers) == 0 {
+		return nil
+	}
+	d.sortLayers(layers)
+	return &Record{Layers: layers}
+}
+
+// prepare checks edits against all that is wanted. The set has them afterwards, until takeBack is called. d.mu is held.
+func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
+	p := &prepared{edits: edits}
+	x := &object.Examined{}
+	var unknown []object.Change
+	for i := range edits {
+		e := &edits[i]
+		if !e.effective() {
+			continue
+		}
+		p.effective = append(p.effective, i)
+		o := e.After.object()
+		x.Changes = append(x.Changes, object.Change{Key: e.Key, Object: o})
+		x.Facts = append(x.Facts, e.facts)
+		if o != nil && e.facts.Spec == nil {
+			unknown = append(unknown, object.Put(o))
+		}
+	}
+	if len(unknown) > 0 {
+		found, err := d.registry.Examine(unknown)
+		if err != nil {
+			return nil, err
+		}
+		n := 0
+		for i, c := range x.Changes {
+			if c.Object != nil && x.Facts[i].Spec == nil {
+				x.Facts[i] = found.Facts[n]
+				edits[p.effective[i]].facts = found.Facts[n]
+				n++
+			}
+		}
+	}
+	var err error
+	if p.takeBack, err = d.set.ApplyExamined(x); err != nil {
+		return nil, err
+	}
+	if mode == AllOrNothing {
+		if err := d.complete(x); err != nil {
+			p.takeBack()
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// complete refuses changes that would have to wait for something that nobody wants.
+func (d *Desired) complete(x *object.Examined) error {
+	var mistakes object.Errors
+	for _, c := range x.Changes {
+		if c.Object == nil {
+			continue
+		}
+		for _, ref := range d.registry.References(c.Object) {
+			if !ref.Builtin && d.set.Get(ref.To) == nil {
+				mistakes = append(mistakes, &object.Error{Object: c.Key, Field: ref.Field, Problem: "there is no " + ref.To.String(),
+					Accepted: "an object that is there, where all or nothing is asked for"})
+			}
+		}
+	}
+	return mistakes.Or()
+}
+
+// seal gives the edits the number of a revision. d.mu is held.
+func (d *Desired) seal(p *prepared, revision uint64, at time.Time) {
+	effective := map[int]bool{}
+	if len(p.effective) < len(p.edits) {
+		for _, i := range p.effective {
+			effective[i] = true
+		}
+	}
+	for i := range p.edits {
+		e := &p.edits[i]
+		if e.After == nil {
+			continue
+		}
+		e.After.Revision = revision
+		for n := range e.After.Layers {
+			if e.After.Layers[n].Revision == 0 {
+				e.After.Layers[n].Revision = revision
+			}
+		}
+		if e.Before != nil {
+			e.After.Generation, e.After.Accepted, e.After.version = e.Before.Generation, e.Before.Accepted, e.Before.version
+		}
+		if len(p.effective) == len(p.edits) || effective[i] {
+			e.After.Generation++
+			e.After.Accepted = at.UnixNano()
+			e.After.version = d.versionOf(e.After, e.facts)
+		}
+	}
+}
+
+// keep writes a prepared change down, and hands it over. d.changing is held, d.mu is not. Closes: see Commit.
+func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, closes uint64) (*reconcile.Work, Revision, error) {
+	now := time.Now()
+	d.mu.Lock()
+	revision := Revision{Number: d.revision + 1, Time: now, Source: source, Mode: options.Mode, Changes: len(p.edits), RollbackTo: rollbackTo}
+	if options.ConfirmWithin > 0 {
+		revision.ConfirmBy = now.Add(options.ConfirmWithin)
+	}
+	d.seal(p, revision.Number, now)
+	d.mu.Unlock()
+
+	c := &Commit{Revision: revision, Edits: p.edits, Recorded: !d.config.Owners[source.Owner].Unrecorded, Closes: closes,
+		Oldest: revision.Number - min(revision.Number, uint64(d.config.Revisions)) + 1}
+	if options.Mode == AllOrNothing || options.ConfirmWithin > 0 {
+		c.Open = &Open{Revision: revision.Number, Unfinished: options.Mode == AllOrNothing, ConfirmBy: revision.ConfirmBy}
+	}
+	err := d.config.Store.Commit(c)
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		p.takeBack()
+		return nil, Revision{}, fmt.Errorf("keeping what is wanted: %w", err)
+	}
+	d.revision = revision.Number
+	var fresh []object.Key
+	for _, e := range p.edits {
+		if e.After == nil {
+			delete(d.records, e.Key)
+			continue
+		}
+		if e.Before == nil {
+			fresh = append(fresh, e.Key)
+		}
+		d.records[e.Key] = e.After
+	}
+	d.index.add(fresh)
+	wants := make([]reconcile.Want, len(p.effective))
+	for n, i := range p.effective {
+		wants[n].Key = p.edits[i].Key
+		if after := p.edits[i].After; after != nil {
+			wants[n].Version = after.version
+		}
+	}
+	return d.plane.Want(wants, options.Mode == AllOrNothing), revision, nil
+}
+
+var errNoOwner = errors.New("a source without an owner")

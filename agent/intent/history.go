@@ -1,0 +1,119 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// History implements Interface.
+func (d *Desired) History(before uint64, limit int) ([]Revision, error) {
+	found, err := d.config.Store.History(before, limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading history: %w", err)
+	}
+	return found, nil
+}
+
+// recordsAt returns what was kept after a revision of each object that has changed since; nil: nobody said anything of it.
+func (d *Desired) recordsAt(revision uint64) (map[object.Key]*Record, error) {
+	then := map[object.Key]*Record{}
+	oldest, before := uint64(0), uint64(0)
+	for {
+		page, err := d.History(before, 100)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			oldest = r.Number
+			if r.Number <= revision {
+				return then, d.isKept(revision)
+			}
+			// The older ones come later, and count.
+			err := d.config.Store.Before(r.Number, func(k object.Key, before *Record) error {
+				then[k] = before
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("reading revision %d: %w", r.Number, err)
+			}
+		}
+		if len(page) < 100 {
+			break
+		}
+		before = oldest
+	}
+	if revision == 0 && oldest <= 1 {
+		return then, nil
+	}
+	return nil, fmt.Errorf("revision %d: %w", revision, ErrNoRevision)
+}
+
+// isKept: a revision that is not there yet cannot be gone back to.
+func (d *Desired) isKept(revision uint64) error {
+	if revision > d.Revision() {
+		return fmt.Errorf("revision %d: %w", revision, ErrNoRevision)
+	}
+	return nil
+}
+
+// Diff implements Interface.
+func (d *Desired) Diff(from, to uint64) ([]Difference, error) {
+	// Nothing may change between the two.
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	at := func(revision uint64) (map[object.Key]*Record, error) {
+		if revision == 0 {
+			return map[object.Key]*Record{}, nil
+		}
+		return d.recordsAt(revision)
+	}
+	before, err := at(from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := at(to)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	fill := func(into, other map[object.Key]*Record) {
+		for k := range other {
+			if _, there := into[k]; !there {
+				into[k] = d.records[k]
+			}
+		}
+	}
+	fill(before, after)
+	fill(after, before)
+	var all []Difference
+	for k, b := range before {
+		a := after[k]
+		was, is := b.object(), a.object()
+		diff := Difference{Key: k, Step: d.step(k, was, is), OwnerBefore: b.owner(), OwnerAfter: a.owner()}
+		if diff.Step == Keep && diff.OwnerBefore == diff.OwnerAfter {
+			continue
+		}
+		diff.Fields = d.fieldsOf(k, was, is)
+		all = append(all, diff)
+	}
+	slices.SortFunc(all, func(a, b Difference) int { return a.Key.Compare(b.Key) })
+	return all, nil
+}
+
+// fieldsOf says in which fields two objects, either of which may be nil, differ.
+func (d *Desired) fieldsOf(k object.Key, before, after *object.Object) []object.FieldChange {
+	kind := d.registry.Kind(k.Kind)
+	empty := kind.Message.New().Interface()
+	was, is := empty, empty
+	var labelsBefore, labelsAfter map[string]string
+	if before != nil {
+		was, labelsBefore = before.Spec, before.Labels
+	}
+	if after != nil {
+		is, labelsAfter = after.Spec, after.Labels
+	}
+	return append(kind.Diff(was, is), object.DiffLabels(labelsBefore, labelsAfter)...)
+}

@@ -1,0 +1,72 @@
+package intent
+
+import (
+	"slices"
+	"sync"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// memory keeps history, and nothing else, as long as the program runs.
+type memory struct {
+	mu      sync.Mutex
+	commits []*Commit // the oldest first
+	open    map[uint64]Open
+}
+
+func newMemory() *memory { return &memory{open: map[uint64]Open{}} }
+
+func (m *memory) Load(func(object.Key, *Record) error) (uint64, []Open, error) { return 0, nil, nil }
+
+func (m *memory) Commit(c *Commit) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, c.Closes)
+	if c.Open != nil {
+		m.open[c.Revision.Number] = *c.Open
+	}
+	m.commits = slices.DeleteFunc(append(m.commits, c), func(old *Commit) bool { return m.forgettable(old, c.Oldest) })
+	return nil
+}
+
+func (m *memory) forgettable(c *Commit, oldest uint64) bool {
+	_, open := m.open[c.Revision.Number]
+	return !open && (!c.Recorded || c.Revision.Number < oldest)
+}
+
+func (m *memory) Settle(revision uint64, open *Open) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if delete(m.open, revision); open != nil {
+		m.open[revision] = *open
+	}
+	return nil
+}
+
+func (m *memory) History(before uint64, limit int) ([]Revision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []Revision
+	for _, c := range slices.Backward(m.commits) {
+		if c.Recorded && (before == 0 || c.Revision.Number < before) && len(found) < limit {
+			found = append(found, c.Revision)
+		}
+	}
+	return found, nil
+}
+
+func (m *memory) Before(revision uint64, yield func(object.Key, *Record) error) error {
+	m.mu.Lock()
+	i := slices.IndexFunc(m.commits, func(c *Commit) bool { return c.Revision.Number == revision })
+	var edits []Edit
+	if i >= 0 {
+		edits = m.commits[i].Edits
+	}
+	m.mu.Unlock()
+	for _, e := range edits {
+		if err := yield(e.Key, e.Before); err != nil {
+			return err
+		}
+	}
+	return nil
+}

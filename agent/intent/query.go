@@ -1,0 +1,171 @@
+package intent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+const (
+	defaultPage = 1000
+	// LargestPage is the most objects in one page of a list.
+	LargestPage = 10_000
+)
+
+// statusOf adds to how it stands with an object in a data plane who wants it.
+func (d *Desired) statusOf(s reconcile.Status) Status {
+	d.mu.RLock()
+	r := d.records[s.Key]
+	d.mu.RUnlock()
+	return d.combined(s, r)
+}
+
+func (d *Desired) combined(s reconcile.Status, r *Record) Status {
+	st := Status{Key: s.Key, State: s.State, Message: s.Message, Reason: s.Reason.String(), Since: s.Since, Observed: s.Observed}
+	v := s.Wanted
+	if v == nil {
+		return st
+	}
+	st.Object, st.Owner, st.Revision, st.Generation = v.Object, v.Owner, v.Revision, v.Generation
+	if r == nil || r.Generation != v.Generation {
+		return st
+	}
+	// Who wants the same may have changed since.
+	st.Owner, st.Accepted = r.owner(), time.Unix(0, r.Accepted)
+	st.Owners = make([]Ownership, len(r.Layers))
+	for i, l := range r.Layers {
+		st.Owners[i] = Ownership{Owner: l.Owner, Priority: d.config.Owners[l.Owner].Priority, Revision: l.Revision}
+	}
+	return st
+}
+
+// Get implements Interface.
+func (d *Desired) Get(k object.Key) (Status, bool) {
+	d.mu.RLock()
+	s := d.combined(d.plane.Get(k), d.records[k])
+	d.mu.RUnlock()
+	return s, s.State != Gone
+}
+
+// index is the keys of what may be there, in order. Some of them may be gone.
+type index struct {
+	sorted, added []object.Key
+	unwanted      uint64
+}
+
+func (i *index) add(keys []object.Key) { i.added = append(i.added, keys...) }
+
+// settle puts what was added in its place.
+func (i *index) settle(live int) {
+	if len(i.added) == 0 {
+		return
+	}
+	slices.SortFunc(i.added, object.Key.Compare)
+	merged := make([]object.Key, 0, min(len(i.sorted)+len(i.added), live+len(i.added)))
+	a, b := i.sorted, i.added
+	for len(a) > 0 || len(b) > 0 {
+		var next object.Key
+		if len(b) == 0 || len(a) > 0 && a[0].Compare(b[0]) <= 0 {
+			next, a = a[0], a[1:]
+		} else {
+			next, b = b[0], b[1:]
+		}
+		if len(merged) == 0 || merged[len(merged)-1] != next {
+			merged = append(merged, next)
+		}
+	}
+	i.sorted, i.added = merged, nil
+}
+
+// List implements Interface.
+func (d *Desired) List(q Query) (*Page, error) {
+	f, err := NewFilter(d.registry, q)
+	if err != nil {
+		return nil, err
+	}
+	limit := min(q.Limit, LargestPage)
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	var after object.Key
+	if q.After != "" {
+		kind, name, ok := strings.Cut(q.After, "/")
+		if !ok {
+			return nil, &BadQuery{fmt.Sprintf("page: %q was not given out by this agent", q.After)}
+		}
+		after = object.Key{Kind: kind, Name: name}
+	}
+	page := &Page{Cursor: d.log.end()}
+	d.mu.Lock()
+	if keys, at := d.plane.Unwanted(d.index.unwanted); at != d.index.unwanted {
+		d.index.unwanted = at
+		d.index.add(keys)
+	}
+	d.index.settle(len(d.records))
+	// It is not changed any more: others are put in its place.
+	sorted := d.index.sorted
+	d.mu.Unlock()
+	from, found := slices.BinarySearchFunc(sorted, after, object.Key.Compare)
+	if found {
+		from++
+	}
+	for _, k := range sorted[from:] {
+		if !f.named(k) {
+			continue
+		}
+		s, there := d.Get(k)
+		if !there || !f.Matches(s) {
+			continue
+		}
+		if len(page.Objects) == limit {
+			page.Next = page.Objects[limit-1].Key.String()
+			break
+		}
+		page.Objects = append(page.Objects, s)
+	}
+	return page, nil
+}
+
+// Needs implements Interface.
+func (d *Desired) Needs(k object.Key) []Relation {
+	s, _ := d.Get(k)
+	if s.Object == nil {
+		return nil
+	}
+	var needs []Relation
+	for _, ref := range d.registry.References(s.Object) {
+		if !ref.Builtin {
+			needed, _ := d.Get(ref.To)
+			needs = append(needs, Relation{ref.Field, needed})
+		}
+	}
+	return needs
+}
+
+// NeededBy implements Interface. It looks at every object.
+func (d *Desired) NeededBy(k object.Key) []Relation {
+	var users []*object.Object
+	d.mu.RLock()
+	for _, r := range d.records {
+		if r.version != nil && slices.Contains(r.version.Needs, k) {
+			users = append(users, r.version.Object)
+		}
+	}
+	d.mu.RUnlock()
+	slices.SortFunc(users, func(a, b *object.Object) int { return a.Key().Compare(b.Key()) })
+	var by []Relation
+	for _, o := range users {
+		for _, ref := range d.registry.References(o) {
+			if ref.To == k {
+				s, _ := d.Get(o.Key())
+				by = append(by, Relation{ref.Field, s})
+				break
+			}
+		}
+	}
+	return by
+}

@@ -1,0 +1,149 @@
+// What is kept of an object: who says what about it, and what of that counts.
+package intent
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+// Record is what everybody says of one object. It is never changed after it was made: a change is another Record.
+type Record struct {
+	// Of the latest change of any layer.
+	Revision uint64
+	// How often what counts has changed, and when it did last, in nanoseconds since the Unix epoch.
+	Generation uint64
+	Accepted   int64
+	// The one that counts most first.
+	Layers []Layer
+
+	version *reconcile.Version
+}
+
+// Layer is what one owner says of an object.
+type Layer struct {
+	Owner  string
+	Object *object.Object
+	// Since when it says so; and when it took over from others of its priority, 0: it did not.
+	Revision, Taken uint64
+}
+
+// layerOf returns what an owner says, or nil.
+func (r *Record) layerOf(owner string) *Layer {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Layers {
+		if r.Layers[i].Owner == owner {
+			return &r.Layers[i]
+		}
+	}
+	return nil
+}
+
+// object returns what counts, or nil.
+func (r *Record) object() *object.Object {
+	if r == nil || len(r.Layers) == 0 {
+		return nil
+	}
+	return r.Layers[0].Object
+}
+
+// owner returns whose layer counts.
+func (r *Record) owner() string {
+	if r == nil || len(r.Layers) == 0 {
+		return ""
+	}
+	return r.Layers[0].Owner
+}
+
+func (r *Record) revision() uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.Revision
+}
+
+// Owner says how what an owner wants is treated.
+type Owner struct {
+	// Of several who want the same object, the highest counts. Usually 0.
+	Priority int
+	// What it wants is kept, but is no part of history: it comes and goes with subscribers.
+	Unrecorded bool
+}
+
+// sortLayers puts what counts most first: the highest priority, then who took over last, then who was there first.
+func (d *Desired) sortLayers(layers []Layer) {
+	slices.SortStableFunc(layers, func(a, b Layer) int {
+		return cmp.Or(cmp.Compare(d.config.Owners[b.Owner].Priority, d.config.Owners[a.Owner].Priority), cmp.Compare(b.Taken, a.Taken),
+			cmp.Compare(a.Revision, b.Revision))
+	})
+}
+
+// without returns the layers but for an owner's.
+func (r *Record) without(owner string) []Layer {
+	if r == nil {
+		return nil
+	}
+	layers := make([]Layer, 0, len(r.Layers)+1)
+	for _, l := range r.Layers {
+		if l.Owner != owner {
+			layers = append(layers, l)
+		}
+	}
+	return layers
+}
+
+// Edit is a change of what is kept of one object. A nil Record: nobody says anything.
+type Edit struct {
+	Key           object.Key
+	Before, After *Record
+
+	facts object.Facts
+}
+
+// effective says whether the change is one of what counts.
+func (e *Edit) effective() bool {
+	before, after := e.Before.object(), e.After.object()
+	return before != after && (before == nil || after == nil || !before.Equal(after))
+}
+
+// Commit is a revision as it is kept, whole or not at all.
+type Commit struct {
+	Revision Revision
+	Edits    []Edit
+	// It is part of history.
+	Recorded bool
+	// If not nil, it is not known yet whether it stands: Load returns this until Store.Settle is called.
+	Open *Open
+	// An open revision that this one undoes, or 0.
+	Closes uint64
+	// Revisions of history before this one are forgotten, but for what is open.
+	Oldest uint64
+}
+
+// Open is a revision that may still have to be undone.
+type Open struct {
+	Revision uint64
+	// All of it or nothing was asked for, and it is not known yet which.
+	Unfinished bool
+	// If not zero: it is undone then.
+	ConfirmBy time.Time
+}
+
+// Store keeps what is wanted. Each method is one transaction: all of it is kept, or nothing.
+type Store interface {
+	// Load returns the number of the latest revision and what is open, and calls yield for each object.
+	Load(yield func(object.Key, *Record) error) (latest uint64, open []Open, err error)
+	Commit(c *Commit) error
+	// Settle replaces what is open of a revision; nil: it stands.
+	Settle(revision uint64, open *Open) error
+	// History returns at most limit revisions before one, the latest first.
+	History(before uint64, limit int) ([]Revision, error)
+	// Before calls yield with what was kept of each object that a revision changed, before it did. Nothing is known of revisions that
+	// are no part of history, nor open.
+	Before(revision uint64, yield func(object.Key, *Record) error) error
+}

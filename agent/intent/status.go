@@ -1,0 +1,56 @@
+// How it stands with an object.
+package intent
+
+import (
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// Status is how it stands with one object.
+type Status struct {
+	Key   object.Key
+	State State
+	// Why it is not Applied, in a sentence; and that in a word.
+	Message, Reason string
+	Since           time.Time
+	// As it is wanted: every owner's layer taken together. Nil while it is Deleting or Gone.
+	Object *object.Object
+	// Whose layer counts, and since which revision it says what it says.
+	Owner    string
+	Revision uint64
+	// Counts the changes of what is wanted; and which of them the data plane has, 0: none.
+	Generation, Observed uint64
+	// When that generation was put in.
+	Accepted time.Time
+	// Everybody who says something about it, the one that counts most first.
+	Owners []Ownership
+}
+
+// Ownership is who says what about an object.
+type Ownership struct {
+	Owner    string
+	Priority int
+	Revision uint64
+}
+
+// Condition is one thing that holds or does not.
+type Condition struct {
+	// "Accepted", "Applied" or "Ready".
+	Type  string
+	Holds bool
+	// A word such as "WaitsForObject", and a sentence.
+	Reason, Message string
+	// Since when.
+	Time time.Time
+}
+
+// Conditions are Accepted: it may be wanted; Applied: the data plane has it as it is wanted; Ready: and so it is with all that it
+// needs, and the data plane answers.
+func (s Status) Conditions() []Condition {
+	accepted := Condition{Type: "Accepted", Holds: true, Reason: "Valid", Time: s.Accepted}
+	applied := Condition{Type: "Applied", Holds: s.State == Applied, Reason: s.Reason, Message: s.Message, Time: s.Since}
+	ready := applied
+	ready.Type = "Ready"
+	return []Condition{accepted, applied, ready}
+}

@@ -1,0 +1,154 @@
+// How records look in the file: numbers as varints, and what has no fixed length behind its length.
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealed puts the checksum before what follows its place.
+func sealed(value []byte) []byte {
+	binary.BigEndian.PutUint32(value, crc32.Checksum(value[4:], castagnoli))
+	return value
+}
+
+func unsealed(key, value []byte) ([]byte, error) {
+	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Checksum(value[4:], castagnoli) {
+		return nil, fmt.Errorf("%w: %q is not as it was written", ErrDamaged, key)
+	}
+	return value[4:], nil
+}
+
+func encode(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return sealed(append(make([]byte, 4, 4+len(text)), text...)), nil
+}
+
+func decode(key, value []byte, v any) error {
+	text, err := unsealed(key, value)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%w: %q: %w", ErrDamaged, key, err)
+	}
+	return nil
+}
+
+// pack returns a record as it is written. Nil is written, too.
+func pack(r *intent.Record) ([]byte, error) {
+	b := make([]byte, 4, 128)
+	if r == nil {
+		return sealed(b), nil
+	}
+	b = binary.AppendUvarint(b, r.Revision)
+	b = binary.AppendUvarint(b, r.Generation)
+	b = binary.AppendVarint(b, r.Accepted)
+	b = binary.AppendUvarint(b, uint64(len(r.Layers)))
+	for _, l := range r.Layers {
+		spec, err := object.Pack(l.Object.Spec)
+		if err != nil {
+			return nil, err
+		}
+		b = appendString(b, l.Owner)
+		b = binary.AppendUvarint(b, l.Revision)
+		b = binary.AppendUvarint(b, l.Taken)
+		b = binary.AppendUvarint(b, uint64(len(l.Object.Labels)))
+		for _, label := range slices.Sorted(maps.Keys(l.Object.Labels)) {
+			b = appendString(appendString(b, label), l.Object.Labels[label])
+		}
+		b = appendString(b, string(spec))
+	}
+	return sealed(b), nil
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// unpack reads a record that is called "Kind/name".
+func (s *Store) unpack(name, value []byte) (object.Key, *intent.Record, error) {
+	kind, rest, _ := strings.Cut(string(name), "/")
+	k := object.Key{Kind: kind, Name: rest}
+	text, err := unsealed(name, value)
+	if err != nil || len(text) == 0 {
+		return k, nil, err
+	}
+	u := &unpacker{rest: text}
+	r := &intent.Record{Revision: u.number(), Generation: u.number(), Accepted: u.signed()}
+	for range u.count() {
+		l := intent.Layer{Owner: u.text(), Revision: u.number(), Taken: u.number()}
+		var labels map[string]string
+		if n := u.count(); n > 0 {
+			labels = make(map[string]string, n)
+			for range n {
+				label := u.text()
+				labels[label] = u.text()
+			}
+		}
+		if l.Object, err = s.registry.New(k.Kind, k.Name, labels, []byte(u.text())); err != nil {
+			return k, nil, err
+		}
+		r.Layers = append(r.Layers, l)
+	}
+	if u.short || len(u.rest) > 0 {
+		return k, nil, fmt.Errorf("%w: %s has %d bytes that make no sense", ErrDamaged, name, len(text))
+	}
+	return k, r, nil
+}
+
+// unpacker reads from a record; short: it ended too early, and everything from there on is 0.
+type unpacker struct {
+	rest  []byte
+	short bool
+}
+
+func (u *unpacker) took(n int) {
+	if n <= 0 || n > len(u.rest) {
+		u.rest, u.short = nil, true
+		return
+	}
+	u.rest = u.rest[n:]
+}
+
+func (u *unpacker) number() uint64 {
+	v, n := binary.Uvarint(u.rest)
+	u.took(n)
+	return v
+}
+
+func (u *unpacker) signed() int64 {
+	v, n := binary.Varint(u.rest)
+	u.took(n)
+	return v
+}
+
+// count is a number of things that have at least a byte each.
+func (u *unpacker) count() int {
+	n := u.number()
+	if n > uint64(len(u.rest)) {
+		u.rest, u.short = nil, true
+		return 0
+	}
+	return int(n)
+}
+
+func (u *unpacker) text() string {
+	n := u.count()
+	s := string(u.rest[:n])
+	u.rest = u.rest[n:]
+	return s
+}
