@@ -1,16 +1,22 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"sluice.dev/sluice/agent/config"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
+
+// The northbounds that there are.
+var northbounds = config.Types{}
 
 // Where things are if nothing else is said.
 const (
@@ -28,40 +34,86 @@ It may be killed at any time without a packet lost: the data plane goes on by it
 plane has and repairs only the difference. It writes its log to standard error and ends at SIGTERM or Ctrl-C.`,
 		Example: `  sluice agent
   sluice agent --dataplane unix:///tmp/dp.sock --listen unix:///tmp/agent.sock --store /tmp/intent.db
+  sluice agent --config /etc/sluice/agent.yaml
   sluice agent --dataplane tcp://192.0.2.1:7700 --cert agent.crt --key agent.key --ca ca.crt`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
+	path := f.String("config", "", "configuration file; what the flags say counts more (docs/how-to-configure.md)")
+	said := config.Config{Listen: DefaultAgent, Store: defaultStore, Log: config.Log{Level: "info", Format: "text"}}
+	flags := said
 	where := f.String("dataplane", defaultDataplane, "the data plane: unix:///PATH, or tcp://HOST:PORT with mutual TLS")
-	listen := f.String("listen", DefaultAgent, "where to serve the other commands: unix:///PATH")
-	path := f.String("store", defaultStore, "file that keeps what is wanted")
+	f.StringVar(&flags.Listen, "listen", said.Listen, "where to serve the other commands: unix:///PATH")
+	f.StringVar(&flags.Store, "store", said.Store, "file that keeps what is wanted")
 	var credentials dataplane.Credentials
 	f.StringVar(&credentials.Certificate, "cert", "", "our certificate (PEM), for TCP")
 	f.StringVar(&credentials.Key, "key", "", "its key (PEM)")
 	f.StringVar(&credentials.CA, "ca", "", "the CA (PEM) of the data plane's certificate")
-	level := &choice{value: "info", of: []string{"debug", "info", "warn", "error"}}
+	level := &choice{value: said.Log.Level, of: []string{"debug", "info", "warn", "error"}}
 	f.Var(level, "log-level", "least severe messages in the log: "+strings.Join(level.of, ", "))
 	complete(c, "log-level", func(*cobra.Command, string) []string { return level.of })
+	format := &choice{value: said.Log.Format, of: []string{"text", "json"}}
+	f.Var(format, "log-format", "of the log: "+strings.Join(format.of, ", "))
+	complete(c, "log-format", func(*cobra.Command, string) []string { return format.of })
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		socket, ok := strings.CutPrefix(*listen, "unix://")
-		if !ok || !strings.HasPrefix(socket, "/") {
-			return fmt.Errorf("--listen %q: want unix:///PATH", *listen)
+		if *path != "" {
+			if err := said.Load(*path, northbounds); err != nil {
+				return err
+			}
 		}
-		endpoint, err := dataplane.ParseEndpoint(*where, credentials)
-		if err != nil {
-			return err
+		if f.Changed("listen") {
+			said.Listen = flags.Listen
 		}
-		var least slog.Level
-		if err := least.UnmarshalText([]byte(level.value)); err != nil {
-			return err
+		if f.Changed("store") {
+			said.Store = flags.Store
 		}
-		intents, err := store.Open(*path, p.registry)
-		if err != nil {
-			return err
+		if f.Changed("log-level") {
+			said.Log.Level = level.value
 		}
-		defer intents.Close()
-		return server.Run(c.Context(), server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: intents,
-			Release: Release(), Log: slog.New(slog.NewTextHandler(p.err, &slog.HandlerOptions{Level: least}))}, nil)
+		if f.Changed("log-format") {
+			said.Log.Format = format.value
+		}
+		if len(said.Dataplanes) == 0 || f.Changed("dataplane") {
+			said.Dataplanes = []config.Dataplane{{Name: "default", Endpoint: *where,
+				TLS: config.TLS{Certificate: credentials.Certificate, Key: credentials.Key, CA: credentials.CA}}}
+		}
+		return p.runAgent(c.Context(), said)
 	}
 	return c
+}
+
+func (p *program) runAgent(ctx context.Context, said config.Config) error {
+	socket, ok := strings.CutPrefix(said.Listen, "unix://")
+	if !ok || !strings.HasPrefix(socket, "/") {
+		return fmt.Errorf("--listen %q: want unix:///PATH", said.Listen)
+	}
+	if len(said.Dataplanes) != 1 {
+		return fmt.Errorf("dataplanes: found %d; accepted: one", len(said.Dataplanes))
+	}
+	plane := said.Dataplanes[0]
+	endpoint, err := dataplane.ParseEndpoint(plane.Endpoint, dataplane.Credentials{Certificate: plane.TLS.Certificate, Key: plane.TLS.Key, CA: plane.TLS.CA})
+	if err != nil {
+		return err
+	}
+	var options slog.HandlerOptions
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(said.Log.Level)); err != nil {
+		return err
+	}
+	options.Level = level
+	var handler slog.Handler = slog.NewTextHandler(p.err, &options)
+	if said.Log.Format == "json" {
+		handler = slog.NewJSONHandler(p.err, &options)
+	}
+	kept, err := store.Open(said.Store, p.registry)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	ways := map[string]northbound.Northbound{}
+	for _, n := range said.Northbounds {
+		ways[n.Name] = n.Section.Open()
+	}
+	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: kept, Release: Release(),
+		Priorities: said.Priorities, Northbounds: ways, Log: slog.New(handler)}, nil)
 }

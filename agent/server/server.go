@@ -19,6 +19,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
 )
@@ -42,6 +43,10 @@ type Config struct {
 	Store   intent.Store
 	Release string
 	Log     *slog.Logger
+	// Priorities of owners.
+	Priorities map[string]int
+	// By name.
+	Northbounds map[string]northbound.Northbound
 	// Of reconnecting and of trying again; zero for the usual.
 	MinBackoff, MaxBackoff time.Duration
 }
@@ -64,7 +69,11 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	}
 	// Closing removes the socket.
 	defer listener.Close()
-	desired, err := intent.New(intent.Config{Registry: config.Registry, Store: config.Store, Log: config.Log,
+	owners := map[string]intent.Owner{}
+	for name, priority := range config.Priorities {
+		owners[name] = intent.Owner{Priority: priority}
+	}
+	desired, err := intent.New(intent.Config{Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
 		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	if err != nil {
 		return fmt.Errorf("reading what is wanted: %w", err)
@@ -94,8 +103,20 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	}
 	start(func() { desired.Run(running) })
 	start(func() { client.Run(running) })
-	failed := make(chan error, 1)
-	start(func() { failed <- g.Serve(listener) })
+	failed := make(chan error, 1+len(config.Northbounds))
+	start(func() {
+		if err := g.Serve(listener); err != nil {
+			failed <- fmt.Errorf("serving %s: %w", config.Listen, err)
+		}
+	})
+	for name, n := range config.Northbounds {
+		start(func() {
+			e := northbound.Environment{Name: name, Intent: desired, Registry: config.Registry, Log: config.Log.With("northbound", name)}
+			if err := n.Run(running, e); err != nil && running.Err() == nil {
+				failed <- fmt.Errorf("northbound %s: %w", name, err)
+			}
+		})
+	}
 	config.Log.Info("listening", "socket", config.Listen)
 	if ready != nil {
 		ready()
@@ -103,7 +124,6 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
-		err = fmt.Errorf("serving %s: %w", config.Listen, err)
 	}
 	stop()
 	// What was asked for is finished, but nobody may hold up the end for long.
