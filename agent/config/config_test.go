@@ -84,7 +84,7 @@ func TestAMistakeIsNamed(t *testing.T) {
 		"northbounds:\n- {type: nothing, where: x}\n- {type: nothing, where: y}\n": `line 3: northbounds: "nothing" is the name of the one in line 2`,
 		"northbounds: [{type: nothing, name: builtin, where: x}]\n":                "a word",
 		"northbounds: 7\n": "cannot unmarshal",
-		"\tx: y\n":         "line 1",
+		"\tx: y\n":         "cannot start any token",
 	} {
 		err := start().Decode(strings.NewReader(text), types)
 		if err == nil || !strings.Contains(err.Error(), want) {
