@@ -67,9 +67,17 @@ int neighbor_page(const char *page, uint32_t limit,
 	void (*each)(const char *interface, const char *address, const char *mac, const char *state, void *argument),
 	void *argument, char *next_page, size_t next_page_size);
 
-// Main thread: ask who has an address; `mac` NULL: all on the link. (arp.c, nd.c)
-void arp_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac);
-void nd_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac);
+// Where somebody is asked for: on an interface, or on a session's circuit.
+struct link {
+	// The Ethernet header with tags: right-aligned at the end of `room`; its length.
+	unsigned (*header)(uint32_t index, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
+	uint32_t index; // the interface's or session's
+	uint16_t port;
+};
+
+// Main thread: ask who has an address, with `own` of ours; `mac` NULL: all on the link. (arp.c, nd.c)
+void arp_ask(const struct link *link, const uint8_t own[4], const uint8_t address[4], const struct rte_ether_addr *mac);
+void nd_ask(const struct link *link, const uint8_t address[16], const struct rte_ether_addr *mac);
 
 // The kind's start calls these. (arp.c, icmp_echo.c, reassembly.c)
 int arp_start(void);

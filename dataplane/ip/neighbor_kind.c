@@ -127,16 +127,17 @@ neighbor_page(const char *page, uint32_t limit,
 		char address[INET6_ADDRSTRLEN], mac[MAC_TEXT_SIZE] = "";
 
 		// An entry of no state was never wanted, one without a hop is not in use.
-		if (n->hop == 0 || n->orphan || !states[n->entry.state])
+		if (n->hop == 0 || n->orphan || !states[n->resolving.entry.state])
 			continue;
 		if (given == limit) {
 			snprintf(next_page, next_page_size, "%lu", cursor);
 			break;
 		}
 		inet_ntop(n->family == 4 ? AF_INET : AF_INET6, n->address, address, sizeof(address));
-		if (neighbor_usable(n->entry.state))
-			mac_text(mac, &n->entry.mac);
-		each(interface_detail(n->interface)->object->name, address, mac, states[n->entry.state], argument);
+		if (neighbor_usable(n->resolving.entry.state))
+			mac_text(mac, &n->resolving.entry.mac);
+		each(interface_detail(n->interface)->object->name, address, mac, states[n->resolving.entry.state],
+			argument);
 		given++;
 	}
 	return (int)given;
