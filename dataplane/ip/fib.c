@@ -141,22 +141,6 @@ fib_find(const struct fib *fib, const uint8_t *address, uint8_t length)
 	return prefix_of(fib, address, length, prefix) ? rib_find(&fib->rib, prefix, length) : 0;
 }
 
-uint32_t
-fib_next(const struct fib *fib, uint64_t *position, uint8_t *address, uint8_t *length)
-{
-	unsigned bits;
-	uint32_t hop = rib_next(&fib->rib, position, address, &bits);
-
-	*length = (uint8_t)bits;
-	return hop;
-}
-
-size_t
-fib_count(const struct fib *fib)
-{
-	return fib->rib.count;
-}
-
 size_t
 fib_memory(const struct fib *fib)
 {

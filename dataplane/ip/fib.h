@@ -68,12 +68,6 @@ int fib_delete(struct fib *fib, const uint8_t *address, uint8_t length);
 // The hop of exactly this prefix, or 0.
 uint32_t fib_find(const struct fib *fib, const uint8_t *address, uint8_t length);
 
-// Each prefix once, by length. Start with a position of 0; `address` has room for 16 bytes. The hop, or 0 at the end.
-uint32_t fib_next(const struct fib *fib, uint64_t *position, uint8_t *address, uint8_t *length);
-
-// How many prefixes.
-size_t fib_count(const struct fib *fib);
-
 // Bytes that this fib holds, the writer's own included.
 size_t fib_memory(const struct fib *fib);
 

@@ -23,8 +23,6 @@ void neighbor_release(uint32_t hop);
 // (hop->address all zero). In: packet->hop, the IP header at the data.
 extern struct node neighbor_glean_node;
 
-extern struct kind neighbor_kind;
-
 // What a worker that sees an ARP or ND message finds in the table.
 enum neighbor_news {
 	NEIGHBOR_NOT_THERE,

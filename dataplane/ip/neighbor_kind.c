@@ -92,7 +92,7 @@ start(void)
 	return error;
 }
 
-struct kind neighbor_kind = {
+static struct kind neighbor_kind = {
 	.name = "Neighbor",
 	.spec = &sluice__v1__neighbor__descriptor,
 	.put = put,
