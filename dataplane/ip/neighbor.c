@@ -15,13 +15,14 @@
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/neighbor_table.h"
+#include "ip/path.h"
 #include "ip/vrf.h"
 #include "port/port.h"
 
 enum {
-	TAKE_USED = 20 * 1000 * 1000, // nanoseconds
-	AT_ONCE = 256,                // entries that were used, looked after in that time
-	EVICTION_SEARCH = 64,         // entries looked at for one that nobody uses
+	TICK = 20 * 1000 * 1000, // nanoseconds
+	AT_ONCE = 256,           // entries that were used, looked after in a tick
+	EVICTION_SEARCH = 64,    // entries looked at for one that nobody uses
 };
 
 LIST_HEAD(interface_list, neighbor);
@@ -33,6 +34,7 @@ static uint64_t secret[2];
 static uint32_t count;
 static struct interface_list *by_interface;
 static struct map64 *link_locals;
+static bool choices_changed;
 
 DROP(drop_queue_full, "neighbor-queue-full", "Too many packets wait for the Ethernet address of a neighbour.")
 
@@ -216,9 +218,13 @@ static void
 changed(struct resolving *r)
 {
 	struct neighbor *n = neighbor_resolving(r);
+	bool silent = n->silent;
 
 	known_update(n);
 	neighbor_publish(n);
+	n->silent = r->entry.state == NEIGHBOR_FAILED || (silent && r->entry.state == NEIGHBOR_INCOMPLETE);
+	// Routes with a choice of next hops choose again, once for all that changed.
+	choices_changed |= n->silent != silent && n->users > 0;
 }
 
 struct resolver neighbor_resolver = {
@@ -273,6 +279,14 @@ neighbor_hop(uint32_t interface, uint8_t family, const uint8_t address[16])
 	return n->hop;
 }
 
+bool
+neighbor_silent(uint32_t hop)
+{
+	uint32_t index = neighbor_of_hop(hop);
+
+	return index != UINT32_MAX && ((const struct neighbor *)slab_at(&neighbors, index))->silent;
+}
+
 void
 neighbor_release(uint32_t hop)
 {
@@ -297,9 +311,12 @@ used(uint32_t index)
 }
 
 static void
-take_used(void *unused)
+tick(void *unused)
 {
 	neighbor_take_used(AT_ONCE, used);
+	if (choices_changed)
+		path_refresh(NULL, 0);
+	choices_changed = false;
 }
 
 static void
@@ -408,7 +425,7 @@ neighbor_table_start(void)
 		return -ENOMEM;
 	interface_watch(&interface_watcher);
 	port_watch(&port_watcher);
-	loop_every(TAKE_USED, take_used, NULL);
+	loop_every(TICK, tick, NULL);
 	resolver_start(&neighbor_resolver);
 	return 0;
 }

@@ -19,6 +19,9 @@ uint32_t neighbor_hop(uint32_t interface, uint8_t family, const uint8_t address[
 // The route that asked for the hop no longer leads there.
 void neighbor_release(uint32_t hop);
 
+// It was asked for, and did not answer: not a hop to choose where there is another. It is asked again from time to time.
+bool neighbor_silent(uint32_t hop);
+
 // The chain of HOP_GLEAN: packets for a neighbour that is not resolved, or for an address on a connected network
 // (hop->address all zero). In: packet->hop, the IP header at the data.
 extern struct node neighbor_glean_node;

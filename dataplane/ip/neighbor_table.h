@@ -24,6 +24,7 @@ struct neighbor {
 	bool gleaned;   // packets come by the connected network: a host route spares them the way over the main thread
 	bool routed;    // it has that host route
 	bool published; // workers may have seen the hop with its header
+	bool silent;    // it did not answer when it was last asked
 	struct resolving resolving;
 	uint32_t hop;
 	uint32_t users;        // routes

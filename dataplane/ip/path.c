@@ -135,15 +135,16 @@ release_member(const struct member *member)
 		neighbor_release(member->hop);
 }
 
+// Its link is up, and it is not known to be silent.
 static bool
 is_up(const struct member *member)
 {
 	uint16_t port = member->hop ? interface_at(member->interface)->circuit.port : NO_PORT;
 
-	return port < PORT_MAX && ports[port].up;
+	return port < PORT_MAX && ports[port].up && !neighbor_silent(member->hop);
 }
 
-// Give the slots to the next hops that can be used: those whose link is up or, if there is none, those that are reached.
+// Give the slots to the next hops that can be used: those that are up or, if there is none, those that are reached.
 static void
 spread_out(struct path *path)
 {

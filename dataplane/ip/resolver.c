@@ -106,8 +106,14 @@ resolver_event(
 	struct resolver *resolver, struct resolving *r, enum neighbor_event event, const struct neighbor_advert *advert)
 {
 	struct neighbor_entry before = r->entry;
-	unsigned actions = neighbor_next(&r->entry, event, advert, now());
-	bool moved = before.state != r->entry.state;
+	unsigned actions;
+	bool moved;
+
+	// Who is needed although it did not answer is asked whether it is back.
+	if (event == NEIGHBOR_TIMEOUT && before.state == NEIGHBOR_FAILED && resolver->needed(r))
+		event = NEIGHBOR_WANTED;
+	actions = neighbor_next(&r->entry, event, advert, now());
+	moved = before.state != r->entry.state;
 
 	// Who waits for its first answer keeps its place, so that the oldest is the first; the others are by deadline.
 	if (moved || (before.deadline != r->entry.deadline && r->entry.state != NEIGHBOR_INCOMPLETE)) {
