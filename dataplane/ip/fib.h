@@ -59,7 +59,7 @@ struct fib *fib_create(enum fib_family family);
 void fib_destroy(struct fib *fib);
 
 // Insert or replace. The address is in network order, 4 or 16 bytes; bits past `length` do not matter. -EINVAL for a
-// length past the family's or a hop of 0 or above FIB_HOP_MAX, -ENOMEM (nothing is changed).
+// length past the family's or a hop of 0 or above FIB_HOP_MAX, -ENOMEM (nothing is changed); what replaces needs no memory.
 int fib_put(struct fib *fib, const uint8_t *address, uint8_t length, uint32_t hop);
 
 // -ENOENT when there was no such prefix. Its addresses fall to the next shorter prefix that covers them.
