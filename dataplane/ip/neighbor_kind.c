@@ -50,7 +50,8 @@ put(struct object *object, const void *wanted, const void *previous, struct faul
 			"interface and address of a neighbour cannot be changed: delete it and make another");
 	n = neighbor_get(interface_of(interface), family, address);
 	if (!n)
-		return fault(f, ENOSPC, "the table of neighbours is full: it holds %d", NEIGHBOR_MOST);
+		return fault(f, ENOSPC, "address: there is no room for another neighbour; at most %d are held",
+			NEIGHBOR_MOST);
 	if (n->object && n->object != object)
 		return fault(f, EEXIST, "address: %s on %s is neighbor \"%s\" already", spec->address, spec->interface,
 			n->object->name);

@@ -226,7 +226,7 @@ static struct path *
 make(uint16_t vrf, uint8_t family, const struct next_hop *hops, unsigned count, struct fault *f)
 {
 	struct path *path = calloc(1, sizeof(*path) + count * sizeof(path->members[0]));
-	int error = path ? 0 : fault(f, ENOMEM, "there is no memory for the route's next hops");
+	int error = path ? 0 : fault(f, ENOMEM, "nextHops: there is no memory for them");
 
 	if (error)
 		return NULL;
@@ -301,7 +301,7 @@ path_take(uint16_t vrf, uint8_t family, const struct next_hop *next_hops, unsign
 	struct path *path;
 
 	if (roomy())
-		return fault(f, ENOMEM, "there is no memory for the route's next hops");
+		return fault(f, ENOMEM, "nextHops: there is no memory for them");
 	for (uint32_t i = buckets[hash & bucket_mask]; i != NOBODY; i = paths[i]->next) {
 		if (paths[i]->hash != hash || !same(paths[i], vrf, family, next_hops, count))
 			continue;
