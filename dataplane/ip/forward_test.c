@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include <rte_ethdev.h>
+
 #include "core/loop.h"
 #include "core/punt.h"
 #include "core/start.h"
@@ -227,6 +229,58 @@ flows_are_spread_over_next_hops_by_weight_and_keep_to_theirs(void **state)
 	remove_route("", "203.0.113.0/24");
 }
 
+// Where each flow to 203.0.113.5 goes: the last byte of its next hop's Ethernet address.
+static void
+follow_flows(uint8_t went[64])
+{
+	for (unsigned flow = 0; flow < 64; flow++) {
+		struct packet4 p = udp4("192.0.2.9", "203.0.113.5", 64, 60);
+
+		p.payload[0] = (uint8_t)flow;
+		sent_count = 0;
+		receive("in", (uint8_t *)&p, ETHER + 60);
+		assert_int_equal(sent_count, 1);
+		went[flow] = sent[0].bytes[5];
+	}
+}
+
+static void
+see_links(void)
+{
+	for (unsigned i = 0; i < 150; i++)
+		loop_once(1);
+}
+
+static void
+flows_of_a_next_hop_whose_link_goes_down_take_another_until_it_is_up(void **state)
+{
+	uint16_t other = port_of(object_find(&port_kind, "other"))->id;
+	uint8_t before[64], now[64];
+
+	assert_int_equal(put_interface("other", "other", "", "100.64.1.1/24", ""), 0);
+	assert_int_equal(put_neighbor("other", "100.64.1.2", "02:00:00:00:03:07"), 0);
+	assert_int_equal(put_route("", "203.0.113.0/24", 0,
+				 (struct via[]){{"198.51.100.2"}, {"198.51.100.3"}, {"100.64.1.2"}}, 3),
+		0);
+	follow_flows(before);
+	assert_non_null(memchr(before, 7, sizeof(before)));
+
+	// DPDK says once on stderr that workers still look at it.
+	assert_int_equal(rte_eth_dev_stop(other), 0);
+	see_links();
+	follow_flows(now);
+	for (unsigned flow = 0; flow < 64; flow++)
+		assert_true(before[flow] == 7 ? now[flow] == 2 || now[flow] == 3 : now[flow] == before[flow]);
+
+	assert_int_equal(rte_eth_dev_start(other), 0);
+	see_links();
+	follow_flows(now);
+	assert_memory_equal(now, before, sizeof(now));
+	remove_route("", "203.0.113.0/24");
+	assert_int_equal(object_delete("Neighbor", "100.64.1.2", &f), 0);
+	assert_int_equal(object_delete("Interface", "other", &f), 0);
+}
+
 static void
 a_next_hop_on_no_network_of_ours_is_refused_for_now(void **state)
 {
@@ -365,6 +419,7 @@ main(void)
 		cmocka_unit_test(an_address_that_is_never_a_host_s_is_dropped_by_name),
 		cmocka_unit_test(a_packet_too_large_for_its_way_out_is_fragmented_or_reported),
 		cmocka_unit_test(flows_are_spread_over_next_hops_by_weight_and_keep_to_theirs),
+		cmocka_unit_test(flows_of_a_next_hop_whose_link_goes_down_take_another_until_it_is_up),
 		cmocka_unit_test(a_next_hop_on_no_network_of_ours_is_refused_for_now),
 		cmocka_unit_test(routes_of_one_vrf_do_not_count_in_another),
 		cmocka_unit_test(wrong_routes_are_refused_with_the_field_named),
