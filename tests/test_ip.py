@@ -1,9 +1,12 @@
 """Forwarding (RFC 1812, RFC 8200): checks, ICMP, routes, VRFs, fragments."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lab import thing
+from lab import frames, thing
+from lab.frames import Frame
+from lab.laboratory import wait_until
 from pop import (
     ACCESS_MAC,
     CORE4,
@@ -181,6 +184,20 @@ class TestIcmp:
         assert 0 < reports < sent
         assert pop.passes(IPOE)
 
+    @pytest.mark.parametrize("version", [4, 6])
+    def test_a_flood_of_expired_packets_from_the_core_gets_few_reports_and_other_traffic_goes_on(self, pop, version):
+        old = {"ttl": 1} if version == 4 else {"hlim": 1}
+        expired = bytes(Ether(src=HOST_MAC, dst=CORE_MAC) / udp_down(IPOE, version, **old))
+        rounds, of_each = 300, 100
+        for number in range(rounds):
+            for _ in range(of_each):
+                pop.core.send(expired)
+            pop.send_down(udp_down(IPOE, version, payload=b"%d" % number))
+            pop.at_line(IPOE, lambda packet, mark=b"%d" % number: UDP in packet and bytes(packet[UDP].payload) == mark)
+        error = ICMP if version == 4 else ICMPv6TimeExceeded
+        reports = sum((packet := pop.from_core(raw)) is not None and error in packet for raw in pop.core.burst())
+        assert 0 < reports < rounds * of_each
+
 
 class TestRoute:
     def test_the_longest_prefix_wins(self, pop):
@@ -259,6 +276,132 @@ class TestRoute:
     def test_a_directly_connected_destination_needs_no_route(self, pop):
         pop.send_up(IPOE, udp_up(IPOE, dst=HOST4))
         assert pop.at_core(lambda packet: UDP in packet)[IP].dst == HOST4
+
+
+FLOWS = range(3000, 3060)
+ECMP = [
+    thing("Interface", "branch", port="core", outerVlan=30, addresses=["192.0.3.1/24"]),
+    thing("Neighbor", "hop1", interface="core", address="192.0.2.31", mac="02:00:00:00:cc:31"),
+    thing("Neighbor", "hop2", interface="core", address="192.0.2.32", mac="02:00:00:00:cc:32"),
+    thing("Neighbor", "hop3", interface="branch", address="192.0.3.33", mac="02:00:00:00:cc:33"),
+]
+WAYS = ["192.0.2.31", "192.0.2.32", "192.0.3.33"]
+
+
+def towards(*hops, name="ways", prefix="203.0.113.0/24"):
+    return thing("Route", name, prefix=prefix, nextHops=[{"address": hop} for hop in hops])
+
+
+def by_flow(raw):
+    """Of a UDP packet that left by the core: its flow, and the last byte of its next hop's Ethernet address."""
+    frame = Frame.parse(raw)
+    if frame.ethertype != frames.IP4 or frame.payload[9] != 17:
+        return None
+    return int.from_bytes(frame.payload[20:22]), f"{raw[5]:02x}"
+
+
+class Flows:
+    """Flows that send one packet each, round after round, while something changes."""
+
+    def __init__(self, pop, *targets, flows=FLOWS):
+        self.pop, self.rounds, self.went = pop, 0, defaultdict(list)
+        self.packets = {}
+        for number, sport in enumerate(flows):
+            packet = udp_up(IPOE, dst=targets[number % len(targets)])
+            packet[UDP].sport = sport
+            self.packets[sport] = IPOE.frame(frames.mac_bytes(ACCESS_MAC), bytes(packet))
+
+    def round(self):
+        """One packet of each; where they went this time."""
+        now, self.rounds = {}, self.rounds + 1
+        for frame in self.packets.values():
+            self.pop.access.send(frame)
+        for raw in self.pop.core.frames(1, quiet=0.2):
+            if (found := by_flow(raw)) and found[0] in self.packets:
+                now[found[0]] = found[1]
+                self.went[found[0]].append(found[1])
+                if len(now) == len(self.packets):
+                    break
+        return now
+
+    def during(self, change):
+        with ThreadPoolExecutor(1) as pool:
+            doing = pool.submit(change)
+            while not doing.done():
+                self.round()
+            doing.result()
+
+    def unharmed(self, flows=None):
+        """All packets of these flows have arrived, by one way each."""
+        return all(len(self.went[flow]) == self.rounds and len(set(self.went[flow])) == 1 for flow in flows)
+
+    def arrived(self):
+        return all(len(self.went[flow]) == self.rounds for flow in self.packets)
+
+
+class TestChange:
+    @pytest.fixture(scope="class", autouse=True)
+    def hops(self, pop):
+        pop.apply(*ECMP)
+        yield
+        for each in reversed(ECMP):
+            pop.gateway.delete(each["kind"], each["metadata"]["name"])
+
+    @pytest.fixture
+    def flows(self, pop):
+        with pop.having(towards(*WAYS)):
+            pop.drain()
+            made = Flows(pop, "203.0.113.1")
+            assert set(made.round().values()) == {"31", "32", "33"}
+            yield made
+
+    def test_a_next_hop_taken_from_a_route_in_use_loses_no_packet(self, pop, flows):
+        flows.during(lambda: pop.apply(towards("192.0.2.31", "192.0.3.33")))
+        assert set(flows.round().values()) == {"31", "33"}
+        assert flows.arrived()
+
+    def test_a_next_hop_that_answers_no_more_leaves_its_flows_to_the_others_and_gets_them_back(self, pop, flows):
+        first = flows.round()
+        others = [flow for flow in FLOWS if first[flow] != "32"]
+        flows.during(lambda: pop.gateway.delete("Neighbor", "hop2"))
+        assert wait_until(lambda: len(now := flows.round()) == len(FLOWS) and "32" not in now.values(), 20)
+        assert flows.unharmed(others)
+        flows.during(lambda: pop.apply(ECMP[2]))
+        assert wait_until(lambda: flows.round() == first, 20)
+        assert flows.unharmed(others)
+
+    def test_a_next_hop_whose_interface_goes_leaves_its_flows_to_the_others(self, pop, flows):
+        first = flows.round()
+        others = [flow for flow in FLOWS if first[flow] != "33"]
+
+        def go():
+            pop.gateway.delete("Neighbor", "hop3")
+            pop.gateway.delete("Interface", "branch")
+
+        flows.during(go)
+        assert wait_until(lambda: set(flows.round().values()) == {"31", "32"}, 20)
+        assert len(flows.round()) == len(FLOWS)
+        assert flows.unharmed(others)
+        flows.during(lambda: pop.apply(ECMP[0], ECMP[3]))
+        assert wait_until(lambda: flows.round() == first, 20)
+        assert flows.unharmed(others)
+
+    def test_a_route_and_a_next_hop_in_use_change_without_a_packet_lost(self, pop):
+        other, mac = "198.18.0.1", "02:00:00:00:cc:"
+
+        def change():
+            for number in range(4):
+                pop.apply(towards(WAYS[number % 2], name="moving"))
+                pop.apply(ECMP[1] | {"spec": ECMP[1]["spec"] | {"mac": f"{mac}4{number}"}})
+            pop.apply(ECMP[1])
+
+        with pop.having(towards(WAYS[0], name="moving"), towards(WAYS[2], name="still", prefix="198.18.0.0/24")):
+            pop.drain()
+            flows = Flows(pop, "203.0.113.1", other)
+            flows.during(change)
+            assert set(flows.round().values()) == {"32", "33"}
+            assert flows.arrived()
+            assert flows.unharmed(flow for number, flow in enumerate(FLOWS) if number % 2)
 
 
 class TestVrf:

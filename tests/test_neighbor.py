@@ -144,6 +144,32 @@ class TestResolving:
         assert wait_until(goes_there, 3)
 
     @pytest.mark.parametrize("version", [4, 6])
+    def test_a_neighbour_that_was_not_heard_for_a_while_is_asked_alone_and_given_up_if_it_is_silent(self, pop, version):
+        alive, silent = (f"{'192.0.2.' if version == 4 else '2001:db8:0:2::'}{last}" for last in (46, 47))
+        macs = {alive: b"\2\0\0\0\xcc\x46", silent: b"\2\0\0\0\xcc\x47"}
+        match = request_for if version == 4 else solicitation_for
+        for address, mac in macs.items():
+            pop.send_up(IPOE, udp_up(IPOE, version, dst=address))
+            pop.core.expect(match(address))
+            # It tells its Ethernet address of its own accord, which does not show that it hears us.
+            ask = frames.arp_request if version == 4 else frames.solicitation
+            pop.core.send(ask(mac, address, CORE4 if version == 4 else CORE6, ()))
+            pop.core.expect(lambda raw, mac=mac: raw[:6] == mac and pop.from_core(raw) is not None)
+            pop.send_up(IPOE, udp_up(IPOE, version, dst=address))
+
+        def states():
+            rows = [line.split() for line in pop.gateway.sluice("neighbors").stdout.splitlines()]
+            return {address: row[-1] for row in rows for address in macs if address in row}
+
+        asked = pop.core.expect(lambda raw: raw[:6] == macs[alive] and match(alive)(raw))
+        pop.core.send((frames.arp_reply if version == 4 else frames.advertisement)(asked, macs[alive]))
+        assert wait_until(lambda: states() == {alive: "reachable", silent: "failed"}, 20)
+        # Whoever sends to it again sets off the search for it again.
+        pop.core.drain()
+        pop.send_up(IPOE, udp_up(IPOE, version, dst=silent))
+        assert pop.core.expect(match(silent)).destination[0] & 1
+
+    @pytest.mark.parametrize("version", [4, 6])
     def test_a_subscriber_that_never_spoke_is_asked_for(self, pop, version):
         line = Line(
             f"quiet{version}",

@@ -28,13 +28,6 @@ uint32_t arena_take(struct arena *arena);
 
 void arena_give(struct arena *arena, uint32_t index);
 
-// Units given out and not yet back.
-static inline size_t
-arena_in_use(const struct arena *arena)
-{
-	return arena->used - arena->spares;
-}
-
 static inline void *
 arena_at(const struct arena *arena, uint32_t index)
 {

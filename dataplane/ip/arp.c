@@ -13,7 +13,6 @@
 #include "ether/interface.h"
 #include "ip/local.h"
 #include "ip/neighbor.h"
-#include "ip/vrf.h"
 #include "port/port.h"
 #include "session/session.h"
 
@@ -220,24 +219,22 @@ static struct node arp_node = {.name = "arp", .process = arp_process, .describe 
 NODE_REGISTER(arp_node)
 
 void
-arp_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac)
+arp_ask(const struct link *link, const uint8_t own[4], const uint8_t address[4], const struct rte_ether_addr *mac)
 {
 	static const struct rte_ether_addr everybody = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
-	const struct interface *in = interface_at(interface);
-	uint8_t room[32], own[16] = {0};
-	unsigned length = interface_header(interface, mac ? mac : &everybody, RTE_ETHER_TYPE_ARP, room);
+	uint8_t room[32];
+	unsigned length = link->header(link->index, mac ? mac : &everybody, RTE_ETHER_TYPE_ARP, room);
 	unsigned total = RTE_MAX(length + (unsigned)sizeof(struct arp_message), (unsigned)FRAME_LEAST);
 	struct rte_mbuf *m = packet_new();
 	struct arp_message *arp;
-	char *frame;
+	char *frame = m ? rte_pktmbuf_append(m, (uint16_t)total) : NULL;
 
-	if (!m)
+	if (!frame) {
+		rte_pktmbuf_free(m);
 		return;
-	frame = rte_pktmbuf_append(m, (uint16_t)total);
+	}
 	memset(frame, 0, total);
 	memcpy(frame, room + sizeof(room) - length, length);
-	// Without an address of ours it is a probe, which is answered, too.
-	vrf_own_address_at(in->vrf, 4, interface, address, own);
 	arp = (struct arp_message *)(frame + length);
 	*arp = (struct arp_message){
 		.hardware = RTE_BE16(1),
@@ -245,12 +242,12 @@ arp_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_ad
 		.hardware_length = RTE_ETHER_ADDR_LEN,
 		.protocol_length = sizeof(arp->sender),
 		.operation = RTE_BE16(ARP_REQUEST),
-		.sender_mac = ports[in->circuit.port].mac,
+		.sender_mac = ports[link->port].mac,
 	};
 	memcpy(arp->sender, own, sizeof(arp->sender));
 	memcpy(arp->target, address, sizeof(arp->target));
 	packet_of(m)->flags = PACKET_OURS;
-	m->port = in->circuit.port;
+	m->port = link->port;
 	inject(m, &tx_node);
 }
 

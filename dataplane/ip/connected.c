@@ -183,7 +183,7 @@ make_hops(uint32_t interface, struct fault *f)
 		nobody = hop_new(HOP_DROP);
 		if (nobody == UINT32_MAX) {
 			nobody = 0;
-			return fault(f, ENOSPC, "there is no room for the interface's hops");
+			return fault(f, ENOSPC, "addresses: there is no room for the interface's hops");
 		}
 		hop_at(nobody)->drop = drop_nobody.id;
 	}
@@ -195,7 +195,7 @@ make_hops(uint32_t interface, struct fault *f)
 	}
 	if (!h->local || !h->broadcast || (link && (!h->glean4 || !h->glean6))) {
 		drop_hops(interface);
-		return fault(f, ENOSPC, "there is no room for the interface's hops");
+		return fault(f, ENOSPC, "addresses: there is no room for the interface's hops");
 	}
 	hop_at(h->broadcast)->flags = HOP_BROADCAST;
 	hop_at(h->broadcast)->chain = ip_special_node.id | (uint64_t)ip_local_node.id << 8;
@@ -277,7 +277,7 @@ apply(uint32_t interface, const struct interface_address *old, unsigned old_coun
 	if (error == 0)
 		error = want_all(&after, now, now_count, loopback);
 	if (error)
-		error = fault(f, ENOMEM, "there is no memory for the interface's routes");
+		error = fault(f, ENOMEM, "addresses: there is no memory for the interface's routes");
 	while (error == 0 && entered < after.count) {
 		if (!contains(&before, &after.routes[entered]))
 			error = enter(interface, &after.routes[entered], f);
@@ -304,7 +304,7 @@ own_all(uint32_t interface, const struct interface_address *addresses, unsigned 
 		uint8_t length = i->circuit.port != NO_PORT ? a->length : a->family == 4 ? 32 : 128;
 
 		if (!is_link_local(a) && own_add(i->vrf, a->family, a->bytes, length, interface))
-			return fault(f, ENOMEM, "there is no memory for the interface's addresses");
+			return fault(f, ENOMEM, "addresses: there is no memory for them");
 	}
 	return 0;
 }

@@ -105,14 +105,18 @@ fib_put(struct fib *fib, const uint8_t *address, uint8_t length, uint32_t hop)
 
 	if (!prefix_of(fib, address, length, prefix) || hop == 0 || hop > FIB_HOP_MAX)
 		return -EINVAL;
-	if (!fib_tree_ready())
-		return -ENOMEM;
 	error = rib_put(&fib->rib, prefix, length, hop, &old);
 	if (error != 0)
 		return error;
-	if (old != 0)
+	if (old != 0) {
 		fib_tree_replace(fib->tree, prefix, length, hop);
-	else if (root_bits(fib) == 16 || fib->rib.count <= MANY_ROUTES || !rebuild(fib, 16))
+		return 0;
+	}
+	if (!fib_tree_ready()) {
+		rib_delete(&fib->rib, prefix, length);
+		return -ENOMEM;
+	}
+	if (root_bits(fib) == 16 || fib->rib.count <= MANY_ROUTES || !rebuild(fib, 16))
 		fib_tree_insert(fib->tree, prefix, length, hop);
 	return 0;
 }
@@ -139,22 +143,6 @@ fib_find(const struct fib *fib, const uint8_t *address, uint8_t length)
 	uint8_t prefix[RIB_ADDRESS];
 
 	return prefix_of(fib, address, length, prefix) ? rib_find(&fib->rib, prefix, length) : 0;
-}
-
-uint32_t
-fib_next(const struct fib *fib, uint64_t *position, uint8_t *address, uint8_t *length)
-{
-	unsigned bits;
-	uint32_t hop = rib_next(&fib->rib, position, address, &bits);
-
-	*length = (uint8_t)bits;
-	return hop;
-}
-
-size_t
-fib_count(const struct fib *fib)
-{
-	return fib->rib.count;
 }
 
 size_t

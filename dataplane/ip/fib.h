@@ -59,7 +59,7 @@ struct fib *fib_create(enum fib_family family);
 void fib_destroy(struct fib *fib);
 
 // Insert or replace. The address is in network order, 4 or 16 bytes; bits past `length` do not matter. -EINVAL for a
-// length past the family's or a hop of 0 or above FIB_HOP_MAX, -ENOMEM (nothing is changed).
+// length past the family's or a hop of 0 or above FIB_HOP_MAX, -ENOMEM (nothing is changed); what replaces needs no memory.
 int fib_put(struct fib *fib, const uint8_t *address, uint8_t length, uint32_t hop);
 
 // -ENOENT when there was no such prefix. Its addresses fall to the next shorter prefix that covers them.
@@ -67,12 +67,6 @@ int fib_delete(struct fib *fib, const uint8_t *address, uint8_t length);
 
 // The hop of exactly this prefix, or 0.
 uint32_t fib_find(const struct fib *fib, const uint8_t *address, uint8_t length);
-
-// Each prefix once, by length. Start with a position of 0; `address` has room for 16 bytes. The hop, or 0 at the end.
-uint32_t fib_next(const struct fib *fib, uint64_t *position, uint8_t *address, uint8_t *length);
-
-// How many prefixes.
-size_t fib_count(const struct fib *fib);
 
 // Bytes that this fib holds, the writer's own included.
 size_t fib_memory(const struct fib *fib);

@@ -9,6 +9,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "core/rcu_double.h"
 #include "ip/fib.h"
@@ -167,7 +170,7 @@ random_change(struct fib *fib, bool grow)
 		p.address[bit / 8] &= (uint8_t) ~(0x80 >> bit % 8);
 	model_count += at == model_count;
 	model[at] = p;
-	assert_int_equal(fib_count(fib), model_count);
+	assert_int_equal(fib->rib.count, model_count);
 }
 
 static void
@@ -192,7 +195,7 @@ churn(enum fib_family family, unsigned rounds, unsigned changes)
 			assert_agrees_with_the_model(fib);
 	}
 	assert_int_equal(fib_memory(fib), empty);
-	assert_int_equal(fib_count(fib), 0);
+	assert_int_equal(fib->rib.count, 0);
 	assert_int_equal(lookup(fib, nowhere), 0);
 	fib_destroy(fib);
 }
@@ -276,9 +279,9 @@ static void
 the_writer_meets_each_prefix_once_by_length(void **state)
 {
 	struct fib *fib = fib_create(FIB_IP6);
-	uint8_t address[16] = {0x20, 0x01, 0x0d, 0xb8}, found[16], length, last = 0;
+	uint8_t address[16] = {0x20, 0x01, 0x0d, 0xb8}, found[16];
 	uint64_t position = 0;
-	unsigned count = 0;
+	unsigned length, last = 0, count = 0;
 	uint32_t hop;
 
 	for (unsigned i = 0; i < 100; i++) {
@@ -286,10 +289,10 @@ the_writer_meets_each_prefix_once_by_length(void **state)
 		assert_int_equal(fib_put(fib, address, 64, i + 1), 0);
 	}
 	assert_int_equal(fib_put(fib, address, 32, 500), 0);
-	while ((hop = fib_next(fib, &position, found, &length)) != 0) {
+	while ((hop = rib_next(&fib->rib, &position, found, &length)) != 0) {
 		assert_true(length >= last);
 		last = length;
-		assert_int_equal(fib_find(fib, found, length), hop);
+		assert_int_equal(fib_find(fib, found, (uint8_t)length), hop);
 		count++;
 	}
 	assert_int_equal(count, 101);
@@ -390,7 +393,7 @@ read_while_writing(enum fib_family family)
 			there[k] = false;
 			count--;
 		}
-		assert_int_equal(fib_count(fib), count + 2);
+		assert_int_equal(fib->rib.count, count + 2);
 	}
 	atomic_store(&rcu_reading, false);
 	assert_int_equal(pthread_join(reader, &wrong), 0);
@@ -411,6 +414,74 @@ a_reader_sees_only_hops_of_ip6_prefixes_that_cover_the_address(void **state)
 	read_while_writing(FIB_IP6);
 }
 
+// Random enough, and found again by its number.
+static void
+address_number(uint32_t number, uint8_t address[16])
+{
+	uint64_t word = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+	for (unsigned i = 0; i < 8; i++)
+		address[i] = (uint8_t)(word >> 8 * i);
+	memset(address + 8, 0, 8);
+}
+
+// So much more may this process write to than it can already.
+static void
+allow_more_memory(size_t bytes)
+{
+	FILE *status = fopen("/proc/self/statm", "r");
+	unsigned long pages = 0;
+	struct rlimit limit;
+
+	assert_non_null(status);
+	assert_int_equal(fscanf(status, "%*s %*s %*s %*s %*s %lu", &pages), 1);
+	fclose(status);
+	assert_int_equal(getrlimit(RLIMIT_DATA, &limit), 0);
+	limit.rlim_cur = bytes == SIZE_MAX ? limit.rlim_max : pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes;
+	assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+}
+
+static void
+without_memory_a_new_prefix_is_refused_and_what_was_there_stays(void **state)
+{
+	struct fib *fib = fib_create(FIB_IP6);
+	uint8_t address[16];
+	uint32_t count = 0;
+	int error = 0;
+
+#ifdef __SANITIZE_ADDRESS__
+	skip(); // its malloc() takes no refusal
+#endif
+	allow_more_memory(16 << 20);
+	for (; count < 1 << 24; count++) {
+		address_number(count, address);
+		error = fib_put(fib, address, 64, count % FIB_HOP_MAX + 1);
+		if (error != 0)
+			break;
+	}
+	assert_int_equal(error, -ENOMEM);
+	assert_int_equal(fib->rib.count, count);
+	assert_int_equal(fib6_lookup(fib, address), 0);
+	for (uint32_t i = 0; i < count; i++) {
+		address_number(i, address);
+		assert_int_equal(fib6_lookup(fib, address), i % FIB_HOP_MAX + 1);
+	}
+	for (uint32_t i = 0; i < count; i += 100) {
+		address_number(i, address);
+		assert_int_equal(fib_put(fib, address, 64, 7), 0);
+		assert_int_equal(fib6_lookup(fib, address), 7);
+	}
+	for (uint32_t i = 0; i < count / 2; i++) {
+		address_number(i, address);
+		assert_int_equal(fib_delete(fib, address, 64), 0);
+	}
+	address_number(count, address);
+	assert_int_equal(fib_put(fib, address, 64, 9), 0);
+	assert_int_equal(fib6_lookup(fib, address), 9);
+	allow_more_memory(SIZE_MAX);
+	fib_destroy(fib);
+}
+
 int
 main(void)
 {
@@ -426,6 +497,7 @@ main(void)
 		cmocka_unit_test(many_ip6_routes_answer_as_a_list_would_and_leave_no_memory_behind),
 		cmocka_unit_test(a_reader_sees_only_hops_of_ip4_prefixes_that_cover_the_address),
 		cmocka_unit_test(a_reader_sees_only_hops_of_ip6_prefixes_that_cover_the_address),
+		cmocka_unit_test(without_memory_a_new_prefix_is_refused_and_what_was_there_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,229 +5,20 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include <rte_eal.h>
+#include <rte_ethdev.h>
 
-#include "core/drop.h"
 #include "core/loop.h"
 #include "core/punt.h"
 #include "core/start.h"
-#include "core/worker.h"
 #include "ether/interface.h"
 #include "interface.pb-c.h"
-#include "ip.pb-c.h"
-#include "ip/header.h"
-#include "ip/hop.h"
 #include "ip/icmp.h"
-#include "port.pb-c.h"
+#include "ip/three_ports.h"
 #include "port/port.h"
-
-enum { FRAME_MOST = 2048, SENT_MOST = 2048, ETHER = 14 };
-
-struct frame {
-	uint16_t port, length;
-	uint8_t bytes[FRAME_MOST];
-};
-
-static struct frame sent[SENT_MOST];
-static unsigned sent_count;
-static struct fault f;
-
-// In the place of the node that sends.
-static uint16_t
-capture(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
-{
-	for (uint16_t i = 0; i < count; i++) {
-		struct rte_mbuf *m = packets[i];
-		struct frame *to = &sent[sent_count % SENT_MOST];
-
-		to->port = m->port;
-		to->length = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)FRAME_MOST);
-		memcpy(to->bytes, rte_pktmbuf_read(m, 0, to->length, to->bytes), to->length);
-		sent_count++;
-		rte_pktmbuf_free(m);
-	}
-	return count;
-}
-
-static int
-put(const char *kind, const char *name, const void *message)
-{
-	uint8_t packed[4096];
-
-	return object_put(kind, name, packed, protobuf_c_message_pack(message, packed), &f);
-}
-
-static int
-put_interface(const char *name, const char *port, const char *vrf, const char *address4, const char *address6)
-{
-	Sluice__V1__Interface i = SLUICE__V1__INTERFACE__INIT;
-
-	i.port = (char *)port;
-	i.vrf = (char *)vrf;
-	i.addresses = (char *[]){(char *)address4, (char *)address6};
-	i.n_addresses = address6[0] ? 2 : 1;
-	return put("Interface", name, &i);
-}
-
-static int
-put_neighbor(const char *interface, const char *address, const char *mac)
-{
-	Sluice__V1__Neighbor n = SLUICE__V1__NEIGHBOR__INIT;
-
-	n.interface = (char *)interface;
-	n.address = (char *)address;
-	n.mac = (char *)mac;
-	return put("Neighbor", address, &n);
-}
-
-struct via {
-	const char *address, *interface;
-	unsigned weight;
-};
-
-static int
-put_route(const char *vrf, const char *prefix, Sluice__V1__RouteAction action, const struct via *via, unsigned count)
-{
-	Sluice__V1__Route r = SLUICE__V1__ROUTE__INIT;
-	Sluice__V1__NextHop hops[8], *list[8];
-	char name[64];
-
-	for (unsigned i = 0; i < count; i++) {
-		sluice__v1__next_hop__init(&hops[i]);
-		hops[i].address = (char *)(via[i].address ? via[i].address : "");
-		hops[i].interface = (char *)(via[i].interface ? via[i].interface : "");
-		hops[i].weight = via[i].weight;
-		list[i] = &hops[i];
-	}
-	r.vrf = (char *)vrf;
-	r.prefix = (char *)prefix;
-	r.action = action;
-	r.next_hops = list;
-	r.n_next_hops = count;
-	snprintf(name, sizeof(name), "%s-%s", vrf, prefix);
-	return put("Route", name, &r);
-}
-
-static void
-remove_route(const char *vrf, const char *prefix)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "%s-%s", vrf, prefix);
-	assert_int_equal(object_delete("Route", name, &f), 0);
-}
-
-static void
-walk(void)
-{
-	struct worker *main_thread = worker_self();
-
-	RTE_PER_LCORE(worker) = &workers[0];
-	for (unsigned i = 0; i < 3; i++)
-		rte_graph_walk(workers[0].graph);
-	RTE_PER_LCORE(worker) = main_thread;
-	loop_once(0);
-	RTE_PER_LCORE(worker) = &workers[0];
-	rte_graph_walk(workers[0].graph);
-	RTE_PER_LCORE(worker) = main_thread;
-}
-
-// A frame comes in by a port.
-static void
-receive(const char *port, const uint8_t *bytes, size_t length)
-{
-	const struct port *p = port_of(object_find(&port_kind, port));
-	struct rte_mbuf *m = packet_new();
-
-	assert_non_null(m);
-	memcpy(rte_pktmbuf_append(m, (uint16_t)length), bytes, length);
-	packet_of(m)->port = p->id;
-	m->port = p->id;
-	inject(m, &ether_input_node);
-	walk();
-}
-
-struct packet4 {
-	uint8_t ether[ETHER];
-	struct ip4_header ip;
-	uint8_t payload[1500];
-} __attribute__((packed));
-
-static struct packet4
-udp4(const char *from, const char *to, uint8_t ttl, unsigned length)
-{
-	struct packet4 p = {.ether = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 9, 9, 0x08, 0x00},
-		.ip = {.version_ihl = 0x45,
-			.total_length = htons((uint16_t)length),
-			.id = htons(7),
-			.ttl = ttl,
-			.protocol = PROTOCOL_UDP}};
-	uint8_t address[4];
-
-	inet_pton(AF_INET, from, address);
-	memcpy(&p.ip.source, address, 4);
-	inet_pton(AF_INET, to, address);
-	memcpy(&p.ip.destination, address, 4);
-	for (unsigned i = 0; i < sizeof(p.payload); i++)
-		p.payload[i] = (uint8_t)(i * 7 + i / 256);
-	p.ip.checksum = ip4_checksum(&p.ip);
-	return p;
-}
-
-struct packet6 {
-	uint8_t ether[ETHER];
-	struct ip6_header ip;
-	uint8_t payload[1500];
-} __attribute__((packed));
-
-static struct packet6
-udp6(const char *from, const char *to, uint8_t hop_limit, unsigned payload)
-{
-	struct packet6 p = {.ether = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 9, 9, 0x86, 0xdd},
-		.ip = {.version_class_flow = htonl(6u << 28),
-			.payload_length = htons((uint16_t)payload),
-			.next_header = PROTOCOL_UDP,
-			.hop_limit = hop_limit}};
-
-	inet_pton(AF_INET6, from, p.ip.source);
-	inet_pton(AF_INET6, to, p.ip.destination);
-	return p;
-}
-
-static void
-receive4(const char *to, uint8_t ttl)
-{
-	struct packet4 p = udp4("192.0.2.9", to, ttl, 60);
-
-	sent_count = 0;
-	receive("in", (uint8_t *)&p, ETHER + 60);
-}
-
-static void
-receive6(const char *to, uint8_t hop_limit)
-{
-	struct packet6 p = udp6("2001:db8:1::9", to, hop_limit, 20);
-
-	sent_count = 0;
-	receive("in", (uint8_t *)&p, ETHER + 60);
-}
-
-static uint64_t
-dropped(const char *name)
-{
-	for (uint16_t id = 0; id < drop_count(); id++)
-		if (strcmp(drop_by_id(id)->name, name) == 0)
-			return drop_total(id);
-	fail_msg("no drop is called %s", name);
-	return 0;
-}
 
 // The one frame sent is an ICMP error to who sent the packet.
 static void
@@ -265,47 +56,6 @@ assert_icmp6(uint8_t type, uint8_t code, uint32_t word)
 	sum = ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6);
 	assert_int_equal(checksum_fold(checksum_add(sum, icmp, length)), 0xffff);
 	assert_true(ip->source[15] == 1 && ip->destination[15] == 9);
-}
-
-static int
-start(void **state)
-{
-	static const char *const names[] = {"in", "out", "other"};
-	char prefix[32];
-	struct options o = {.workers = 1, .buffers = 4096, .log_level = "error", .prefix = prefix, .memory = 128};
-
-	snprintf(prefix, sizeof(prefix), "forward-test-%d", getpid());
-	tx_node.process = capture;
-	if (core_start(&o))
-		return -1;
-	for (unsigned i = 0; i < 3; i++) {
-		Sluice__V1__Port port = SLUICE__V1__PORT__INIT;
-		char device[64], mac[32];
-
-		snprintf(device, sizeof(device), "net_null%u,no-rx=1", i);
-		snprintf(mac, sizeof(mac), "02:00:00:00:00:0%u", i + 1);
-		port.device = device;
-		port.mac = mac;
-		if (put("Port", names[i], &port))
-			return -1;
-	}
-	for (unsigned i = 0; i < 20; i++)
-		loop_once(1);
-	if (put_interface("in", "in", "", "192.0.2.1/24", "2001:db8:1::1/64") ||
-		put_interface("out", "out", "", "198.51.100.1/24", "2001:db8:2::1/64") ||
-		put_neighbor("in", "192.0.2.9", "02:00:00:00:09:09") ||
-		put_neighbor("in", "2001:db8:1::9", "02:00:00:00:09:09") ||
-		put_neighbor("out", "198.51.100.2", "02:00:00:00:02:02") ||
-		put_neighbor("out", "198.51.100.3", "02:00:00:00:02:03") ||
-		put_neighbor("out", "2001:db8:2::2", "02:00:00:00:02:02"))
-		return -1;
-	return 0;
-}
-
-static int
-stop(void **state)
-{
-	return rte_eal_cleanup();
 }
 
 static void
@@ -413,18 +163,6 @@ an_address_that_is_never_a_host_s_is_dropped_by_name(void **state)
 }
 
 static void
-set_mtu(unsigned mtu)
-{
-	Sluice__V1__Interface i = SLUICE__V1__INTERFACE__INIT;
-
-	i.port = "out";
-	i.mtu = mtu;
-	i.addresses = (char *[]){"198.51.100.1/24", "2001:db8:2::1/64"};
-	i.n_addresses = 2;
-	assert_int_equal(put("Interface", "out", &i), 0);
-}
-
-static void
 a_packet_too_large_for_its_way_out_is_fragmented_or_reported(void **state)
 {
 	struct packet4 p = udp4("192.0.2.9", "198.51.100.2", 64, 1500);
@@ -489,6 +227,58 @@ flows_are_spread_over_next_hops_by_weight_and_keep_to_theirs(void **state)
 	}
 	assert_in_range(first, 680, 860);
 	remove_route("", "203.0.113.0/24");
+}
+
+// Where each flow to 203.0.113.5 goes: the last byte of its next hop's Ethernet address.
+static void
+follow_flows(uint8_t went[64])
+{
+	for (unsigned flow = 0; flow < 64; flow++) {
+		struct packet4 p = udp4("192.0.2.9", "203.0.113.5", 64, 60);
+
+		p.payload[0] = (uint8_t)flow;
+		sent_count = 0;
+		receive("in", (uint8_t *)&p, ETHER + 60);
+		assert_int_equal(sent_count, 1);
+		went[flow] = sent[0].bytes[5];
+	}
+}
+
+static void
+see_links(void)
+{
+	for (unsigned i = 0; i < 150; i++)
+		loop_once(1);
+}
+
+static void
+flows_of_a_next_hop_whose_link_goes_down_take_another_until_it_is_up(void **state)
+{
+	uint16_t other = port_of(object_find(&port_kind, "other"))->id;
+	uint8_t before[64], now[64];
+
+	assert_int_equal(put_interface("other", "other", "", "100.64.1.1/24", ""), 0);
+	assert_int_equal(put_neighbor("other", "100.64.1.2", "02:00:00:00:03:07"), 0);
+	assert_int_equal(put_route("", "203.0.113.0/24", 0,
+				 (struct via[]){{"198.51.100.2"}, {"198.51.100.3"}, {"100.64.1.2"}}, 3),
+		0);
+	follow_flows(before);
+	assert_non_null(memchr(before, 7, sizeof(before)));
+
+	// DPDK says once on stderr that workers still look at it.
+	assert_int_equal(rte_eth_dev_stop(other), 0);
+	see_links();
+	follow_flows(now);
+	for (unsigned flow = 0; flow < 64; flow++)
+		assert_true(before[flow] == 7 ? now[flow] == 2 || now[flow] == 3 : now[flow] == before[flow]);
+
+	assert_int_equal(rte_eth_dev_start(other), 0);
+	see_links();
+	follow_flows(now);
+	assert_memory_equal(now, before, sizeof(now));
+	remove_route("", "203.0.113.0/24");
+	assert_int_equal(object_delete("Neighbor", "100.64.1.2", &f), 0);
+	assert_int_equal(object_delete("Interface", "other", &f), 0);
 }
 
 static void
@@ -629,6 +419,7 @@ main(void)
 		cmocka_unit_test(an_address_that_is_never_a_host_s_is_dropped_by_name),
 		cmocka_unit_test(a_packet_too_large_for_its_way_out_is_fragmented_or_reported),
 		cmocka_unit_test(flows_are_spread_over_next_hops_by_weight_and_keep_to_theirs),
+		cmocka_unit_test(flows_of_a_next_hop_whose_link_goes_down_take_another_until_it_is_up),
 		cmocka_unit_test(a_next_hop_on_no_network_of_ours_is_refused_for_now),
 		cmocka_unit_test(routes_of_one_vrf_do_not_count_in_another),
 		cmocka_unit_test(wrong_routes_are_refused_with_the_field_named),
@@ -638,5 +429,5 @@ main(void)
 		cmocka_unit_test(no_buffer_is_lost),
 	};
 
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, three_ports_start, three_ports_stop);
 }

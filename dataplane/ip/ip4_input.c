@@ -122,7 +122,7 @@ static void
 check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
 	static const struct ip4_header nothing;
-	uint32_t addresses[BURST];
+	union look_up_addresses addresses;
 	uint16_t next[BURST], lookup = ip4_lookup_node.id, other = worker_self()->watched;
 
 	for (unsigned i = 0; i < count; i++) {
@@ -145,12 +145,12 @@ check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t c
 		m->data_len = (uint16_t)total;
 		m->pkt_len = total;
 		p->family = 4;
-		addresses[i] = ip->destination;
+		addresses.four[i] = ip->destination;
 		next[i] = packet_step(p);
 		other |= next[i] ^ lookup;
 	}
 	if (likely(other == 0))
-		ip4_look_up(graph, node, packets, addresses, count);
+		ip4_look_up(graph, node, packets, &addresses, count);
 	else
 		node_dispatch(graph, node, packets, next, count);
 }

@@ -1,6 +1,5 @@
 // Sends IPv4 packets over an adjacency (RFC 1812 sections 5.2.1.2, 5.3.1 and 4.2.2.7): counts the TTL down, sees that they
 // are not too large, puts the Ethernet header on. In: packet->hop. Out: tx.
-#include "core/burst.h"
 #include "core/drop.h"
 #include "ip/describe.h"
 #include "ip/fragment.h"
@@ -15,8 +14,10 @@ DROP(drop_needs_fragmentation, "fragmentation-needed",
 
 // A packet whose TTL has run out or that is too large.
 static uint16_t
-refuse(struct packet *p, const struct ip4_header *ip, uint16_t mtu)
+refuse(struct packet *p, const void *at, uint16_t mtu)
 {
+	const struct ip4_header *ip = at;
+
 	if (p->flags & PACKET_ROUTED && ip->ttl <= 1)
 		return packet_icmp_error(p, ICMP4_TIME_EXCEEDED, 0, 0, &drop_expired);
 	if (ip->fragment & RTE_BE16(IP4_DF))
@@ -25,33 +26,25 @@ refuse(struct packet *p, const struct ip4_header *ip, uint16_t mtu)
 	return packet_fragment(p, mtu, &ip4_rewrite_node);
 }
 
+// A TTL that is to be counted down must be 2 at least.
+static __rte_always_inline bool
+age(void *at, uint32_t routed, bool too_large)
+{
+	struct ip4_header *ip = at;
+	uint32_t word;
+
+	memcpy(&word, &ip->ttl, sizeof(word));
+	if (unlikely(((word & 0xff) < 2 * routed) | too_large))
+		return false;
+	word = ip4_age(word, routed);
+	memcpy(&ip->ttl, &word, sizeof(word));
+	return true;
+}
+
 static void
 rewrite(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	uint16_t next[BURST], tx = tx_node.id;
-	struct tx_run run = tx_run_start();
-
-	for (unsigned i = 0; i < count; i++) {
-		struct rte_mbuf *m = packets[i];
-		struct packet *p = packet_of(m);
-		const struct hop *hop = hop_at(p->hop);
-		struct ip4_header *ip = rte_pktmbuf_mtod(m, struct ip4_header *);
-		uint32_t routed = p->flags & PACKET_ROUTED, word;
-
-		memcpy(&word, &ip->ttl, sizeof(word));
-		// A TTL that is to be counted down must be 2 at least.
-		if (unlikely(((word & 0xff) < 2 * routed) | (m->pkt_len > hop->mtu))) {
-			next[i] = refuse(p, ip, hop->mtu);
-			continue;
-		}
-		word = ip4_age(word, routed);
-		memcpy(&ip->ttl, &word, sizeof(word));
-		rewrite_header(m, p, hop, (uint8_t *)ip);
-		tx_run_add(&run, hop->interface, m->pkt_len);
-		next[i] = tx;
-	}
-	tx_run_end(&run);
-	node_dispatch(graph, node, packets, next, count);
+	rewrite_burst(graph, node, packets, count, age, refuse);
 }
 
 static uint16_t

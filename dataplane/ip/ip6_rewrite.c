@@ -1,6 +1,5 @@
 // Sends IPv6 packets over an adjacency (RFC 8200 section 3, RFC 4443 sections 3.1 to 3.3): counts the hop limit down, sees
 // that they are not too large and may leave their link, puts the Ethernet header on. In: packet->hop. Out: tx.
-#include "core/burst.h"
 #include "core/drop.h"
 #include "ip/describe.h"
 #include "ip/fragment.h"
@@ -26,8 +25,10 @@ starts_link_local(const struct ip6_header *ip)
 
 // A packet whose hop limit has run out, that is too large or must not leave its link. Packets of our own are not routed.
 static uint16_t
-refuse(struct packet *p, const struct ip6_header *ip, uint16_t mtu)
+refuse(struct packet *p, const void *at, uint16_t mtu)
 {
+	const struct ip6_header *ip = at;
+
 	if (p->flags & PACKET_ROUTED && starts_link_local(ip))
 		return packet_icmp_error(p, ICMP6_UNREACHABLE, ICMP6_BEYOND_SCOPE, 0, &drop_scope);
 	if (p->flags & PACKET_ROUTED && ip->hop_limit <= 1)
@@ -37,30 +38,21 @@ refuse(struct packet *p, const struct ip6_header *ip, uint16_t mtu)
 	return packet_icmp_error(p, ICMP6_TOO_BIG, 0, mtu, &drop_too_big);
 }
 
+static __rte_always_inline bool
+age(void *at, uint32_t routed, bool too_large)
+{
+	struct ip6_header *ip = at;
+
+	if (unlikely((routed & ((ip->hop_limit <= 1) | starts_link_local(ip))) | too_large))
+		return false;
+	ip->hop_limit = (uint8_t)(ip->hop_limit - routed);
+	return true;
+}
+
 static void
 rewrite(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	uint16_t next[BURST], tx = tx_node.id;
-	struct tx_run run = tx_run_start();
-
-	for (unsigned i = 0; i < count; i++) {
-		struct rte_mbuf *m = packets[i];
-		struct packet *p = packet_of(m);
-		const struct hop *hop = hop_at(p->hop);
-		struct ip6_header *ip = rte_pktmbuf_mtod(m, struct ip6_header *);
-		bool routed = p->flags & PACKET_ROUTED;
-
-		if (unlikely((routed & ((ip->hop_limit <= 1) | starts_link_local(ip))) | (m->pkt_len > hop->mtu))) {
-			next[i] = refuse(p, ip, hop->mtu);
-			continue;
-		}
-		ip->hop_limit = (uint8_t)(ip->hop_limit - routed);
-		rewrite_header(m, p, hop, (uint8_t *)ip);
-		tx_run_add(&run, hop->interface, m->pkt_len);
-		next[i] = tx;
-	}
-	tx_run_end(&run);
-	node_dispatch(graph, node, packets, next, count);
+	rewrite_burst(graph, node, packets, count, age, refuse);
 }
 
 static uint16_t

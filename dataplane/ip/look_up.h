@@ -1,14 +1,23 @@
-// What both families' look-ups do with the hops they found.
+// What the look-ups of both families do. The family is a constant where this is used, so that nothing of the other is left.
 #pragma once
+
+#include <string.h>
 
 #include <rte_prefetch.h>
 
 #include "ip/hop.h"
+#include "ip/vrf.h"
 
-// What ip4-lookup does, for a node that has the burst's destinations (network order) at hand: 1 to BURST packets, checked, their
-// VRFs set. They leave by that node's edges.
-void ip4_look_up(
-	struct rte_graph *graph, struct rte_node *node, void **packets, const uint32_t *addresses, uint16_t count);
+// A burst's destinations: IPv4 addresses in network order, or where the IPv6 ones are.
+union look_up_addresses {
+	uint32_t four[BURST];
+	const uint8_t *six[BURST];
+};
+
+// What ip4-lookup does, for a node that has the burst's destinations at hand: 1 to BURST packets, checked, their VRFs set. They
+// leave by that node's edges.
+void ip4_look_up(struct rte_graph *graph, struct rte_node *node, void **packets,
+	const union look_up_addresses *addresses, uint16_t count);
 
 // All packets go one way, as most bursts do.
 static inline void
@@ -65,6 +74,70 @@ look_up_send(struct rte_graph *graph, struct rte_node *node, void **packets, con
 		next[i] = chain & 0xff;
 	}
 	node_dispatch(graph, node, packets, next, count);
+}
+
+static __rte_always_inline void
+look_up_find(uint16_t vrf, const union look_up_addresses *addresses, uint32_t *found, unsigned count, uint8_t family)
+{
+	const struct fib *fib = vrf_fib(vrf, family);
+
+	if (unlikely(!fib))
+		memset(found, 0, count * sizeof(found[0]));
+	else if (family == 4)
+		fib4_lookup_bulk(fib, addresses->four, found, count);
+	else
+		fib6_lookup_bulk(fib, addresses->six, found, count);
+}
+
+// A burst of several VRFs, one VRF at a time.
+static inline void
+look_up_find_by_vrf(
+	void **packets, const union look_up_addresses *addresses, uint32_t *found, unsigned count, uint8_t family)
+{
+	union look_up_addresses some;
+	uint32_t hops[BURST];
+	uint16_t at[BURST], left[BURST];
+	unsigned rest = count;
+
+	for (unsigned i = 0; i < count; i++)
+		left[i] = (uint16_t)i;
+	while (rest > 0) {
+		uint16_t vrf = packet_of(packets[left[0]])->vrf;
+		unsigned taken = 0, kept = 0;
+
+		for (unsigned i = 0; i < rest; i++) {
+			if (packet_of(packets[left[i]])->vrf != vrf) {
+				left[kept++] = left[i];
+				continue;
+			}
+			at[taken] = left[i];
+			if (family == 4)
+				some.four[taken++] = addresses->four[left[i]];
+			else
+				some.six[taken++] = addresses->six[left[i]];
+		}
+		look_up_find(vrf, &some, hops, taken, family);
+		for (unsigned i = 0; i < taken; i++)
+			found[at[i]] = hops[i];
+		rest = kept;
+	}
+}
+
+// 1 to BURST packets, checked, their VRFs set.
+static __rte_always_inline void
+look_up_burst(struct rte_graph *graph, struct rte_node *node, void **packets, const union look_up_addresses *addresses,
+	uint16_t count, uint8_t family)
+{
+	uint32_t found[BURST];
+	uint16_t vrf = packet_of(packets[0])->vrf, mixed = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		mixed |= packet_of(packets[i])->vrf ^ vrf;
+	if (likely(mixed == 0))
+		look_up_find(vrf, addresses, found, count, family);
+	else
+		look_up_find_by_vrf(packets, addresses, found, count, family);
+	look_up_send(graph, node, packets, found, count, family);
 }
 
 static_assert(PACKET_ROUTED == 1 && PACKET_OURS == 2, "look_up_send() moves one flag's place to the other's");

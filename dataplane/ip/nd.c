@@ -348,21 +348,21 @@ struct node nd_node = {.name = "nd", .process = nd_process, .describe = nd_descr
 NODE_REGISTER(nd_node)
 
 void
-nd_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac)
+nd_ask(const struct link *link, const uint8_t address[16], const struct rte_ether_addr *mac)
 {
-	const struct interface *in = interface_at(interface);
-	const struct rte_ether_addr *own = &ports[in->circuit.port].mac;
+	const struct rte_ether_addr *own = &ports[link->port].mac;
 	struct rte_ether_addr to = {{0x33, 0x33, 0xff, address[13], address[14], address[15]}};
 	uint8_t room[32];
-	unsigned length = interface_header(interface, mac ? mac : &to, RTE_ETHER_TYPE_IPV6, room);
+	unsigned length = link->header(link->index, mac ? mac : &to, RTE_ETHER_TYPE_IPV6, room);
 	struct rte_mbuf *m = packet_new();
 	struct ip6_header *ip;
 	struct nd_header *nd;
-	char *frame;
+	char *frame = m ? rte_pktmbuf_append(m, (uint16_t)(length + sizeof(*ip) + sizeof(*nd))) : NULL;
 
-	if (!m)
+	if (!frame) {
+		rte_pktmbuf_free(m);
 		return;
-	frame = rte_pktmbuf_append(m, (uint16_t)(length + sizeof(*ip) + sizeof(*nd)));
+	}
 	memcpy(frame, room + sizeof(room) - length, length);
 	ip = (struct ip6_header *)(frame + length);
 	*ip = (struct ip6_header){
@@ -382,6 +382,6 @@ nd_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_add
 	memcpy(nd->target, address, 16);
 	fill_checksum(ip, nd);
 	packet_of(m)->flags = PACKET_OURS;
-	m->port = in->circuit.port;
+	m->port = link->port;
 	inject(m, &tx_node);
 }

@@ -1,31 +1,30 @@
-// The table of neighbours and their timers (RFC 4861 section 7.3; for IPv4 the same with ARP). Main thread; workers only ask
-// whether what an ARP or ND message says is news.
+// The table of neighbours (RFC 4861 section 5.1; for IPv4 the same with ARP). Main thread; workers only ask whether what an ARP
+// or ND message says is news.
 #include "ip/neighbor.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "core/drop.h"
 #include "core/loop.h"
 #include "core/map64.h"
-#include "core/punt.h"
 #include "core/rcu.h"
 #include "ether/interface.h"
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/neighbor_table.h"
+#include "ip/path.h"
+#include "ip/vrf.h"
 #include "port/port.h"
 
 enum {
 	TICK = 20 * 1000 * 1000, // nanoseconds
-	AT_ONCE = 256,           // deadlines looked after in a tick, by state
-	EVICTION_SEARCH = 64,    // stale entries looked at for one that nobody uses
+	AT_ONCE = 256,           // entries that were used, looked after in a tick
+	EVICTION_SEARCH = 64,    // entries looked at for one that nobody uses
 };
 
-TAILQ_HEAD(state_list, neighbor);
 LIST_HEAD(interface_list, neighbor);
 
 struct slab neighbors;
@@ -33,24 +32,15 @@ struct slab neighbors;
 static struct map64 *by_address;
 static uint64_t secret[2];
 static uint32_t count;
-// Each state's entries: those that wait for an answer by age, the others by deadline.
-static struct state_list by_state[NEIGHBOR_STATES];
-static unsigned state_counts[NEIGHBOR_STATES];
 static struct interface_list *by_interface;
 static struct map64 *link_locals;
+static bool choices_changed;
+
+DROP(drop_queue_full, "neighbor-queue-full", "Too many packets wait for the Ethernet address of a neighbour.")
 
 enum { KNOWN_WAITING = 1, KNOWN_FIXED = 2 };
 
 static const uint64_t MAC_BITS = (UINT64_C(1) << 48) - 1;
-
-static uint64_t
-now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 // A key that nobody outside can make two addresses share; the record is compared all the same.
 static uint64_t
@@ -103,28 +93,14 @@ known_update(struct neighbor *n)
 {
 	uint64_t known = 0;
 
-	memcpy(&known, &n->entry.mac, RTE_ETHER_ADDR_LEN);
-	if (n->entry.state == NEIGHBOR_STATIC)
+	memcpy(&known, &n->resolving.entry.mac, RTE_ETHER_ADDR_LEN);
+	if (n->resolving.entry.state == NEIGHBOR_STATIC)
 		known |= (uint64_t)KNOWN_FIXED << 48;
-	else if (n->entry.state == NEIGHBOR_INCOMPLETE)
+	else if (n->resolving.entry.state == NEIGHBOR_INCOMPLETE)
 		known |= (uint64_t)KNOWN_WAITING << 48;
-	else if (n->entry.state == NEIGHBOR_NONE || n->entry.state == NEIGHBOR_FAILED)
+	else if (n->resolving.entry.state == NEIGHBOR_NONE || n->resolving.entry.state == NEIGHBOR_FAILED)
 		known = (uint64_t)KNOWN_FIXED << 48; // nothing that is said would be noted
 	atomic_store_explicit(&n->known, known, memory_order_relaxed);
-}
-
-static void
-state_remove(struct neighbor *n, uint8_t state)
-{
-	TAILQ_REMOVE(&by_state[state], n, by_state);
-	state_counts[state]--;
-}
-
-static void
-state_insert(struct neighbor *n)
-{
-	TAILQ_INSERT_TAIL(&by_state[n->entry.state], n, by_state);
-	state_counts[n->entry.state]++;
 }
 
 static void
@@ -132,13 +108,12 @@ forget(struct neighbor *n)
 {
 	uint32_t index = (uint32_t)(n - (struct neighbor *)neighbors.records);
 
-	neighbor_queue_fail(n);
+	resolver_remove(&neighbor_resolver, &n->resolving);
 	neighbor_unroute(n);
 	if (!n->orphan) {
 		map64_delete(by_address, key_of(n->interface, n->family, n->address));
 		LIST_REMOVE(n, by_interface);
 	}
-	state_remove(n, n->entry.state);
 	neighbor_hop_forget(n);
 	count--;
 	slab_give_later(&neighbors, index);
@@ -151,22 +126,27 @@ needed(const struct neighbor *n)
 }
 
 static bool
-evict(void)
+evict_of(enum neighbor_state state)
 {
-	struct neighbor *n = TAILQ_FIRST(&by_state[NEIGHBOR_FAILED]);
+	struct resolving *r;
 	unsigned looked = 0;
 
-	while (n && needed(n) && looked++ < EVICTION_SEARCH)
-		n = TAILQ_NEXT(n, by_state);
-	if (!n || needed(n)) {
-		n = TAILQ_FIRST(&by_state[NEIGHBOR_STALE]);
-		for (looked = 0; n && needed(n) && looked < EVICTION_SEARCH; looked++)
-			n = TAILQ_NEXT(n, by_state);
+	TAILQ_FOREACH(r, &neighbor_resolver.by_state[state], by_state)
+	{
+		if (!needed(neighbor_resolving(r))) {
+			forget(neighbor_resolving(r));
+			return true;
+		}
+		if (++looked == EVICTION_SEARCH)
+			break;
 	}
-	if (!n || needed(n))
-		return false;
-	forget(n);
-	return true;
+	return false;
+}
+
+static bool
+evict(void)
+{
+	return evict_of(NEIGHBOR_FAILED) || evict_of(NEIGHBOR_STALE);
 }
 
 struct neighbor *
@@ -188,7 +168,6 @@ neighbor_get(uint32_t interface, uint8_t family, const uint8_t address[16])
 	n->vrf = interface_at(interface)->vrf;
 	n->family = family;
 	memcpy(n->address, address, 16);
-	n->entry.deadline = UINT64_MAX;
 	known_update(n);
 	if (neighbor_hop_make(n, index)) {
 		slab_give(&neighbors, index);
@@ -201,70 +180,64 @@ neighbor_get(uint32_t interface, uint8_t family, const uint8_t address[16])
 		return NULL;
 	}
 	LIST_INSERT_HEAD(&by_interface[interface], n, by_interface);
-	state_insert(n);
+	resolver_add(&neighbor_resolver, &n->resolving);
 	count++;
 	return n;
 }
 
 static void
-ask(const struct neighbor *n, const struct rte_ether_addr *mac)
+ask(const struct resolving *r, const struct rte_ether_addr *mac)
 {
-	if (n->family == 4)
-		arp_ask(n->interface, n->address, mac);
-	else
-		nd_ask(n->interface, n->address, mac);
+	const struct neighbor *n = neighbor_resolving((struct resolving *)r);
+	const struct link link = {
+		.header = interface_header, .index = n->interface, .port = interface_at(n->interface)->circuit.port};
+	uint8_t own[16] = {0};
+
+	if (n->family != 4) {
+		nd_ask(&link, n->address, mac);
+		return;
+	}
+	// Without an address of ours it is a probe (RFC 5227 section 1.1), which is answered, too.
+	vrf_own_address_at(n->vrf, 4, n->interface, n->address, own);
+	arp_ask(&link, own, n->address, mac);
 }
 
-// More wait for an answer, or got none, than there may be (somebody scans a network): the oldest are given up.
+static bool
+resolving_needed(const struct resolving *r)
+{
+	return needed(neighbor_resolving((struct resolving *)r));
+}
+
 static void
-bound(enum neighbor_state state)
+resolving_forget(struct resolving *r)
 {
-	struct neighbor *n;
+	forget(neighbor_resolving(r));
+}
 
-	if (state_counts[state] <= NEIGHBOR_UNRESOLVED_MOST)
-		return;
-	n = TAILQ_FIRST(&by_state[state]);
-	if (!needed(n)) {
-		forget(n);
-		return;
-	}
-	state_remove(n, n->entry.state);
-	n->entry.state = NEIGHBOR_NONE;
-	n->entry.deadline = UINT64_MAX;
-	state_insert(n);
+static void
+changed(struct resolving *r)
+{
+	struct neighbor *n = neighbor_resolving(r);
+	bool silent = n->silent;
+
 	known_update(n);
-	neighbor_queue_fail(n);
+	neighbor_publish(n);
+	n->silent = r->entry.state == NEIGHBOR_FAILED || (silent && r->entry.state == NEIGHBOR_INCOMPLETE);
+	// Routes with a choice of next hops choose again, once for all that changed.
+	choices_changed |= n->silent != silent && n->users > 0;
 }
 
-void
-neighbor_event(struct neighbor *n, enum neighbor_event event, const struct neighbor_advert *advert)
-{
-	struct neighbor_entry before = n->entry;
-	unsigned actions = neighbor_next(&n->entry, event, advert, now());
-	bool moved = before.state != n->entry.state;
-
-	// Who waits for its first answer keeps its place, so that the oldest is the first; the others are by deadline.
-	if (moved || (before.deadline != n->entry.deadline && n->entry.state != NEIGHBOR_INCOMPLETE)) {
-		state_remove(n, before.state);
-		state_insert(n);
-	}
-	if (moved || !rte_is_same_ether_addr(&before.mac, &n->entry.mac)) {
-		known_update(n);
-		neighbor_publish(n);
-	}
-	if (actions & NEIGHBOR_ASK_ALL)
-		ask(n, NULL);
-	if (actions & NEIGHBOR_ASK_IT)
-		ask(n, &n->entry.mac);
-	if (!neighbor_usable(before.state) && neighbor_usable(n->entry.state))
-		neighbor_queue_send(n);
-	if (actions & NEIGHBOR_FAIL)
-		neighbor_queue_fail(n);
-	if (actions & NEIGHBOR_FORGET && !needed(n))
-		forget(n);
-	else if (moved && (n->entry.state == NEIGHBOR_INCOMPLETE || n->entry.state == NEIGHBOR_FAILED))
-		bound(n->entry.state);
-}
+struct resolver neighbor_resolver = {
+	.unresolved_most = NEIGHBOR_UNRESOLVED_MOST,
+	.queued_most = NEIGHBOR_QUEUED_MOST,
+	.queue_full = &drop_queue_full,
+	.needed = resolving_needed,
+	.ask = ask,
+	.changed = changed,
+	.send = neighbor_send,
+	.fail = neighbor_unreachable,
+	.forget = resolving_forget,
+};
 
 void
 neighbor_heard(uint32_t interface, uint8_t family, const uint8_t address[16], const struct neighbor_advert *advert)
@@ -276,25 +249,18 @@ neighbor_heard(uint32_t interface, uint8_t family, const uint8_t address[16], co
 		return;
 	// ARP does not say whether a reply was asked for.
 	if (family == 4)
-		a.solicited &= n->entry.state == NEIGHBOR_INCOMPLETE || n->entry.state == NEIGHBOR_PROBE;
-	neighbor_event(n, NEIGHBOR_HEARD, &a);
+		a.solicited &=
+			n->resolving.entry.state == NEIGHBOR_INCOMPLETE || n->resolving.entry.state == NEIGHBOR_PROBE;
+	resolver_event(&neighbor_resolver, &n->resolving, NEIGHBOR_HEARD, &a);
 }
 
 void
 neighbor_configure(struct neighbor *n, struct object *object, const struct rte_ether_addr *mac)
 {
 	n->object = object;
-	state_remove(n, n->entry.state);
-	n->entry = (struct neighbor_entry){.deadline = UINT64_MAX, .state = NEIGHBOR_NONE};
-	if (mac) {
-		n->entry.state = NEIGHBOR_STATIC;
-		n->entry.mac = *mac;
-	}
-	state_insert(n);
-	known_update(n);
-	neighbor_publish(n);
+	resolver_set(&neighbor_resolver, &n->resolving, mac ? NEIGHBOR_STATIC : NEIGHBOR_NONE, mac);
 	if (mac)
-		neighbor_queue_send(n);
+		resolver_send(&neighbor_resolver, &n->resolving);
 	else if (!needed(n))
 		forget(n);
 }
@@ -313,6 +279,14 @@ neighbor_hop(uint32_t interface, uint8_t family, const uint8_t address[16])
 	return n->hop;
 }
 
+bool
+neighbor_silent(uint32_t hop)
+{
+	uint32_t index = neighbor_of_hop(hop);
+
+	return index != UINT32_MAX && ((const struct neighbor *)slab_at(&neighbors, index))->silent;
+}
+
 void
 neighbor_release(uint32_t hop)
 {
@@ -323,7 +297,7 @@ neighbor_release(uint32_t hop)
 		return;
 	n->users--;
 	// What was learned stays for as long as it is used; nothing is lost with the rest.
-	if (!needed(n) && (n->orphan || !neighbor_usable(n->entry.state)))
+	if (!needed(n) && (n->orphan || !neighbor_usable(n->resolving.entry.state)))
 		forget(n);
 }
 
@@ -332,39 +306,17 @@ used(uint32_t index)
 {
 	struct neighbor *n = slab_at(&neighbors, index);
 
-	if (n->entry.state == NEIGHBOR_STALE)
-		neighbor_event(n, NEIGHBOR_WANTED, NULL);
-}
-
-static void
-expire(enum neighbor_state state, uint64_t time)
-{
-	struct neighbor *n;
-
-	for (unsigned i = 0; i < AT_ONCE && (n = TAILQ_FIRST(&by_state[state])) && n->entry.deadline <= time; i++)
-		neighbor_event(n, NEIGHBOR_TIMEOUT, NULL);
+	if (n->resolving.entry.state == NEIGHBOR_STALE)
+		resolver_event(&neighbor_resolver, &n->resolving, NEIGHBOR_WANTED, NULL);
 }
 
 static void
 tick(void *unused)
 {
-	uint64_t time = now();
-	struct neighbor *n, *next;
-	unsigned due = 0;
-
 	neighbor_take_used(AT_ONCE, used);
-	expire(NEIGHBOR_REACHABLE, time);
-	expire(NEIGHBOR_STALE, time);
-	expire(NEIGHBOR_DELAY, time);
-	expire(NEIGHBOR_PROBE, time);
-	expire(NEIGHBOR_FAILED, time);
-	for (n = TAILQ_FIRST(&by_state[NEIGHBOR_INCOMPLETE]); n && due < AT_ONCE; n = next) {
-		next = TAILQ_NEXT(n, by_state);
-		if (n->entry.deadline > time)
-			continue;
-		neighbor_event(n, NEIGHBOR_TIMEOUT, NULL);
-		due++;
-	}
+	if (choices_changed)
+		path_refresh(NULL, 0);
+	choices_changed = false;
 }
 
 static void
@@ -425,12 +377,8 @@ interface_removed(uint32_t interface)
 		LIST_REMOVE(n, by_interface);
 		n->orphan = true;
 		n->object = NULL;
-		state_remove(n, n->entry.state);
-		n->entry = (struct neighbor_entry){.deadline = UINT64_MAX, .state = NEIGHBOR_NONE};
-		state_insert(n);
-		known_update(n);
-		neighbor_publish(n);
-		neighbor_queue_fail(n);
+		resolver_set(&neighbor_resolver, &n->resolving, NEIGHBOR_NONE, NULL);
+		resolver_fail(&neighbor_resolver, &n->resolving);
 	}
 }
 
@@ -456,7 +404,7 @@ port_changed(struct port *port)
 			next = LIST_NEXT(n, by_interface);
 			neighbor_publish(n);
 			if (!port->up)
-				neighbor_event(n, NEIGHBOR_LINK_DOWN, NULL);
+				resolver_event(&neighbor_resolver, &n->resolving, NEIGHBOR_LINK_DOWN, NULL);
 		}
 	}
 }
@@ -471,8 +419,6 @@ neighbor_table_start(void)
 	by_interface = slab_reserve(INTERFACE_LIMIT * sizeof(*by_interface));
 	if (!by_interface || getentropy(secret, sizeof(secret)))
 		return -ENOMEM;
-	for (unsigned i = 0; i < NEIGHBOR_STATES; i++)
-		TAILQ_INIT(&by_state[i]);
 	by_address = map64_create();
 	link_locals = map64_create();
 	if (!by_address || !link_locals)
@@ -480,5 +426,6 @@ neighbor_table_start(void)
 	interface_watch(&interface_watcher);
 	port_watch(&port_watcher);
 	loop_every(TICK, tick, NULL);
+	resolver_start(&neighbor_resolver);
 	return 0;
 }

@@ -19,11 +19,12 @@ uint32_t neighbor_hop(uint32_t interface, uint8_t family, const uint8_t address[
 // The route that asked for the hop no longer leads there.
 void neighbor_release(uint32_t hop);
 
+// It was asked for, and did not answer: not a hop to choose where there is another. It is asked again from time to time.
+bool neighbor_silent(uint32_t hop);
+
 // The chain of HOP_GLEAN: packets for a neighbour that is not resolved, or for an address on a connected network
 // (hop->address all zero). In: packet->hop, the IP header at the data.
 extern struct node neighbor_glean_node;
-
-extern struct kind neighbor_kind;
 
 // What a worker that sees an ARP or ND message finds in the table.
 enum neighbor_news {
@@ -67,9 +68,17 @@ int neighbor_page(const char *page, uint32_t limit,
 	void (*each)(const char *interface, const char *address, const char *mac, const char *state, void *argument),
 	void *argument, char *next_page, size_t next_page_size);
 
-// Main thread: ask who has an address; `mac` NULL: all on the link. (arp.c, nd.c)
-void arp_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac);
-void nd_ask(uint32_t interface, const uint8_t address[16], const struct rte_ether_addr *mac);
+// Where somebody is asked for: on an interface, or on a session's circuit.
+struct link {
+	// The Ethernet header with tags: right-aligned at the end of `room`; its length.
+	unsigned (*header)(uint32_t index, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
+	uint32_t index; // the interface's or session's
+	uint16_t port;
+};
+
+// Main thread: ask who has an address, with `own` of ours; `mac` NULL: all on the link. (arp.c, nd.c)
+void arp_ask(const struct link *link, const uint8_t own[4], const uint8_t address[4], const struct rte_ether_addr *mac);
+void nd_ask(const struct link *link, const uint8_t address[16], const struct rte_ether_addr *mac);
 
 // The kind's start calls these. (arp.c, icmp_echo.c, reassembly.c)
 int arp_start(void);

@@ -116,7 +116,7 @@ usable_chain(const struct neighbor *n)
 
 	if (interface_at(n->interface)->acl_out != NO_ACL)
 		steps[count++] = &acl_out_node;
-	if (n->entry.state == NEIGHBOR_STALE)
+	if (n->resolving.entry.state == NEIGHBOR_STALE)
 		steps[count++] = &neighbor_used_node;
 	steps[count++] = n->family == 4 ? &ip4_rewrite_node : &ip6_rewrite_node;
 	return chain_of(steps, count);
@@ -127,8 +127,8 @@ adjacency(struct neighbor *n, struct hop *hop)
 {
 	const struct interface *in = interface_at(n->interface);
 	uint8_t room[32] = {0};
-	unsigned length = interface_header(
-		n->interface, &n->entry.mac, n->family == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6, room);
+	unsigned length = interface_header(n->interface, &n->resolving.entry.mac,
+		n->family == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6, room);
 
 	if (!n->published || hop->rewrite_length != length || hop->port != in->circuit.port ||
 		memcmp(hop->rewrite + 32 - length, room + 32 - length, length) != 0) {
@@ -191,7 +191,7 @@ void
 neighbor_publish(struct neighbor *n)
 {
 	struct hop *hop = hop_at(n->hop);
-	bool usable = neighbor_usable(n->entry.state) && !n->orphan;
+	bool usable = neighbor_usable(n->resolving.entry.state) && !n->orphan;
 
 	if (usable) {
 		adjacency(n, hop);

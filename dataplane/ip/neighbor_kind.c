@@ -50,7 +50,8 @@ put(struct object *object, const void *wanted, const void *previous, struct faul
 			"interface and address of a neighbour cannot be changed: delete it and make another");
 	n = neighbor_get(interface_of(interface), family, address);
 	if (!n)
-		return fault(f, ENOSPC, "the table of neighbours is full: it holds %d", NEIGHBOR_MOST);
+		return fault(f, ENOSPC, "address: there is no room for another neighbour; at most %d are held",
+			NEIGHBOR_MOST);
 	if (n->object && n->object != object)
 		return fault(f, EEXIST, "address: %s on %s is neighbor \"%s\" already", spec->address, spec->interface,
 			n->object->name);
@@ -92,7 +93,7 @@ start(void)
 	return error;
 }
 
-struct kind neighbor_kind = {
+static struct kind neighbor_kind = {
 	.name = "Neighbor",
 	.spec = &sluice__v1__neighbor__descriptor,
 	.put = put,
@@ -127,16 +128,17 @@ neighbor_page(const char *page, uint32_t limit,
 		char address[INET6_ADDRSTRLEN], mac[MAC_TEXT_SIZE] = "";
 
 		// An entry of no state was never wanted, one without a hop is not in use.
-		if (n->hop == 0 || n->orphan || !states[n->entry.state])
+		if (n->hop == 0 || n->orphan || !states[n->resolving.entry.state])
 			continue;
 		if (given == limit) {
 			snprintf(next_page, next_page_size, "%lu", cursor);
 			break;
 		}
 		inet_ntop(n->family == 4 ? AF_INET : AF_INET6, n->address, address, sizeof(address));
-		if (neighbor_usable(n->entry.state))
-			mac_text(mac, &n->entry.mac);
-		each(interface_detail(n->interface)->object->name, address, mac, states[n->entry.state], argument);
+		if (neighbor_usable(n->resolving.entry.state))
+			mac_text(mac, &n->resolving.entry.mac);
+		each(interface_detail(n->interface)->object->name, address, mac, states[n->resolving.entry.state],
+			argument);
 		given++;
 	}
 	return (int)given;

@@ -1,19 +1,15 @@
 // The table of neighbours, for the files that make it: main thread, except where said.
 #pragma once
 
-#include <sys/queue.h>
-
-#include <rte_mbuf.h>
-
 #include "core/object.h"
 #include "core/slab.h"
 #include "ip/neighbor.h"
+#include "ip/resolver.h"
 
 enum {
 	NEIGHBOR_MOST = 1 << 16,         // entries
 	NEIGHBOR_UNRESOLVED_MOST = 2048, // of them without a MAC; and as many that failed
-	NEIGHBOR_QUEUE = 16,             // packets that wait for one neighbour
-	NEIGHBOR_QUEUED_MOST = 4096,     // and for all together
+	NEIGHBOR_QUEUED_MOST = 4096,     // packets that wait for all together
 };
 
 struct neighbor {
@@ -28,24 +24,27 @@ struct neighbor {
 	bool gleaned;   // packets come by the connected network: a host route spares them the way over the main thread
 	bool routed;    // it has that host route
 	bool published; // workers may have seen the hop with its header
-	struct neighbor_entry entry;
+	bool silent;    // it did not answer when it was last asked
+	struct resolving resolving;
 	uint32_t hop;
 	uint32_t users;        // routes
 	struct object *object; // that configured it
-	struct rte_mbuf *queue[NEIGHBOR_QUEUE];
-	uint8_t queued;
-	TAILQ_ENTRY(neighbor) by_state;
 	LIST_ENTRY(neighbor) by_interface;
 };
 
 extern struct slab neighbors; // struct neighbor
+extern struct resolver neighbor_resolver;
+
+static inline struct neighbor *
+neighbor_resolving(struct resolving *r)
+{
+	return (struct neighbor *)((char *)r - offsetof(struct neighbor, resolving));
+}
 
 // The entry, or NULL.
 struct neighbor *neighbor_find(uint32_t interface, uint8_t family, const uint8_t address[16]);
 // The entry, made if it is not there; NULL if there is no room for it.
 struct neighbor *neighbor_get(uint32_t interface, uint8_t family, const uint8_t address[16]);
-// Something happened to it. The entry may be gone afterwards.
-void neighbor_event(struct neighbor *n, enum neighbor_event event, const struct neighbor_advert *advert);
 // Its configuration says so: a MAC, or NULL for none any more.
 void neighbor_configure(struct neighbor *n, struct object *object, const struct rte_ether_addr *mac);
 
@@ -63,7 +62,7 @@ void neighbor_hop_forget(struct neighbor *n);
 // Stale entries that packets were sent to since the last call: each of at most `most` is given to `each`.
 void neighbor_take_used(unsigned most, void (*each)(uint32_t index));
 
-// Packets that wait. (neighbor_queue.c)
-void neighbor_queue(struct neighbor *n, struct rte_mbuf *m);
-void neighbor_queue_send(struct neighbor *n);
-void neighbor_queue_fail(struct neighbor *n);
+// What becomes of a packet that waited: the look-up has been done, it goes on as it would have gone; or its sender is told.
+// (neighbor_glean.c)
+void neighbor_send(struct resolving *r, struct rte_mbuf *m);
+void neighbor_unreachable(struct resolving *r, struct rte_mbuf *m);

@@ -33,6 +33,7 @@ struct path {
 	uint64_t hash;
 	_Atomic uint32_t *slots; // of several next hops: the hop's table, and whose each slot is
 	uint8_t *owners;
+	uint8_t *homes; // and whose it is when all can be used: they come back to their flows
 	uint16_t vrf;
 	uint8_t family;
 	bool moved;
@@ -135,15 +136,16 @@ release_member(const struct member *member)
 		neighbor_release(member->hop);
 }
 
+// Its link is up, and it is not known to be silent.
 static bool
 is_up(const struct member *member)
 {
 	uint16_t port = member->hop ? interface_at(member->interface)->circuit.port : NO_PORT;
 
-	return port < PORT_MAX && ports[port].up;
+	return port < PORT_MAX && ports[port].up && !neighbor_silent(member->hop);
 }
 
-// Give the slots to the next hops that can be used: those whose link is up or, if there is none, those that are reached.
+// Give the slots to the next hops that can be used: those that are up or, if there is none, those that are reached.
 static void
 spread_out(struct path *path)
 {
@@ -161,7 +163,7 @@ spread_out(struct path *path)
 		any_up |= up[i];
 	}
 	if (any_reached != 0)
-		spread_assign(path->owners, slots, any_up != 0 ? up : reached, path->count);
+		spread_assign(path->owners, path->homes, slots, any_up != 0 ? up : reached, path->count);
 	for (unsigned i = 0; i < slots; i++)
 		atomic_store_explicit(&path->slots[i],
 			any_reached != 0 ? path->members[path->owners[i]].hop : hop_unreachable(),
@@ -179,10 +181,13 @@ make_spread(struct path *path, struct fault *f)
 	bits = spread_bits(weights, path->count);
 	path->slots = calloc(1u << bits, sizeof(path->slots[0]));
 	path->owners = malloc(1u << bits);
-	index = path->slots && path->owners ? hop_new(HOP_SPREAD) : UINT32_MAX;
+	path->homes = malloc(1u << bits);
+	index = path->slots && path->owners && path->homes ? hop_new(HOP_SPREAD) : UINT32_MAX;
 	if (index == UINT32_MAX)
 		return fault(f, ENOMEM, "nextHops: there is no room for a hop of its own");
-	memset(path->owners, SPREAD_NOBODY, 1u << bits);
+	memset(path->homes, SPREAD_NOBODY, 1u << bits);
+	spread_assign(path->homes, NULL, 1u << bits, weights, path->count);
+	memcpy(path->owners, path->homes, 1u << bits);
 	hop_at(index)->spread_bits = (uint8_t)bits;
 	hop_at(index)->spread = path->slots;
 	path->hop = index;
@@ -209,6 +214,7 @@ destroy(struct path *path)
 		free((void *)path->slots);
 	}
 	free(path->owners);
+	free(path->homes);
 	for (unsigned i = 0; i < path->count; i++) {
 		const struct member *m = &path->members[i];
 
@@ -225,7 +231,7 @@ static struct path *
 make(uint16_t vrf, uint8_t family, const struct next_hop *hops, unsigned count, struct fault *f)
 {
 	struct path *path = calloc(1, sizeof(*path) + count * sizeof(path->members[0]));
-	int error = path ? 0 : fault(f, ENOMEM, "there is no memory for the route's next hops");
+	int error = path ? 0 : fault(f, ENOMEM, "nextHops: there is no memory for them");
 
 	if (error)
 		return NULL;
@@ -300,7 +306,7 @@ path_take(uint16_t vrf, uint8_t family, const struct next_hop *next_hops, unsign
 	struct path *path;
 
 	if (roomy())
-		return fault(f, ENOMEM, "there is no memory for the route's next hops");
+		return fault(f, ENOMEM, "nextHops: there is no memory for them");
 	for (uint32_t i = buckets[hash & bucket_mask]; i != NOBODY; i = paths[i]->next) {
 		if (paths[i]->hash != hash || !same(paths[i], vrf, family, next_hops, count))
 			continue;

@@ -27,7 +27,7 @@ void path_release(uint32_t path);
 uint32_t path_hop(uint32_t path);
 bool path_moved(uint32_t path);
 
-// These networks have come or gone (count 0: none has), or a port's link has changed.
+// These networks have come or gone (count 0: none has), or a port's link has changed, or whether a neighbour answers.
 void path_refresh(const struct interface_address *networks, unsigned count);
 
 // Paths have moved: put their routes where they lead now. (route.c)

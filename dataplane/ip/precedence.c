@@ -133,10 +133,3 @@ precedence_delete(struct precedence *p, const struct precedence_key *key, unsign
 		}
 	}
 }
-
-void
-precedence_clear(struct precedence *p)
-{
-	free(p->slots);
-	*p = (struct precedence){0};
-}

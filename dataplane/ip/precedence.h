@@ -33,4 +33,3 @@ unsigned precedence_find(
 // Put or replace. 0 or -ENOMEM.
 int precedence_put(struct precedence *p, const struct precedence_key *key, unsigned source, uint32_t hop);
 void precedence_delete(struct precedence *p, const struct precedence_key *key, unsigned source);
-void precedence_clear(struct precedence *p);

@@ -1,8 +1,9 @@
-// What both families do to send a packet over an adjacency.
+// What both families do to send packets over an adjacency.
 #pragma once
 
 #include <string.h>
 
+#include "core/burst.h"
 #include "ether/interface.h"
 #include "ip/hop.h"
 #include "port/port.h"
@@ -62,4 +63,34 @@ rewrite_header(struct rte_mbuf *m, struct packet *p, const struct hop *hop, uint
 	m->pkt_len += length;
 	m->port = hop->port;
 	p->l2_length = 0;
+}
+
+// A family's part, inlined: count the packet down if it is routed, unless that is not for it to be, or it is too large: false.
+typedef bool (*rewrite_age)(void *ip, uint32_t routed, bool too_large);
+// What becomes of that one: the next node.
+typedef uint16_t (*rewrite_refuse)(struct packet *p, const void *ip, uint16_t mtu);
+
+static __rte_always_inline void
+rewrite_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, rewrite_age age,
+	rewrite_refuse refuse)
+{
+	uint16_t next[BURST], tx = tx_node.id;
+	struct tx_run run = tx_run_start();
+
+	for (unsigned i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		struct packet *p = packet_of(m);
+		const struct hop *hop = hop_at(p->hop);
+		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *);
+
+		if (unlikely(!age(ip, p->flags & PACKET_ROUTED, m->pkt_len > hop->mtu))) {
+			next[i] = refuse(p, ip, hop->mtu);
+			continue;
+		}
+		rewrite_header(m, p, hop, ip);
+		tx_run_add(&run, hop->interface, m->pkt_len);
+		next[i] = tx;
+	}
+	tx_run_end(&run);
+	node_dispatch(graph, node, packets, next, count);
 }

@@ -139,12 +139,22 @@ shares(unsigned *share, unsigned slots, const uint8_t *weights, unsigned count)
 }
 
 void
-spread_assign(uint8_t *owners, unsigned slots, const uint8_t *weights, unsigned count)
+spread_assign(uint8_t *owners, const uint8_t *homes, unsigned slots, const uint8_t *weights, unsigned count)
 {
 	unsigned share[MEMBERS_MAX], member = 0;
 
 	shares(share, slots, weights, count);
+	for (unsigned i = 0; i < slots && homes; i++) {
+		if (share[homes[i]] > 0) {
+			share[homes[i]]--;
+			owners[i] = homes[i];
+		} else if (owners[i] == homes[i]) {
+			owners[i] = SPREAD_NOBODY;
+		}
+	}
 	for (unsigned i = 0; i < slots; i++) {
+		if (homes && owners[i] == homes[i])
+			continue;
 		if (owners[i] < count && share[owners[i]] > 0)
 			share[owners[i]]--;
 		else

@@ -12,8 +12,9 @@ enum { SPREAD_BITS_MIN = 8, SPREAD_BITS_MAX = 12, SPREAD_NOBODY = UINT8_MAX };
 unsigned spread_bits(const uint8_t *weights, unsigned count);
 
 // Who has which slot: `owners` holds a member's number or SPREAD_NOBODY in each, and is changed so that each member has its
-// weight's share (0: none) and at least one slot, with as few slots as possible changing hands. At least one weight is not 0.
-void spread_assign(uint8_t *owners, unsigned slots, const uint8_t *weights, unsigned count);
+// weight's share (0: none) and at least one slot, with as few slots as possible changing hands. `homes` says whose a slot
+// rather is than anybody else's, NULL: nobody's. At least one weight is not 0.
+void spread_assign(uint8_t *owners, const uint8_t *homes, unsigned slots, const uint8_t *weights, unsigned count);
 
 // A hash of the flow, the same for all its packets: addresses, protocol, and ports where every packet of the flow has them
 // (fragments do not). `length` bytes are there from the IP header on.

@@ -31,7 +31,7 @@ slots_are_given_by_weight(void **state)
 		unsigned bits = spread_bits(weights[i], 8), slots = 1u << bits, counts[8], sum = 0;
 
 		memset(owners, SPREAD_NOBODY, sizeof(owners));
-		spread_assign(owners, slots, weights[i], 8);
+		spread_assign(owners, NULL, slots, weights[i], 8);
 		count_slots(owners, slots, counts, 8);
 		for (unsigned k = 0; k < 8; k++)
 			sum += weights[i][k];
@@ -54,7 +54,7 @@ sixty_four_next_hops_of_any_weights_all_get_a_slot(void **state)
 		weights[i] = i % 2 ? 255 : 1;
 	slots = 1u << spread_bits(weights, 64);
 	memset(owners, SPREAD_NOBODY, sizeof(owners));
-	spread_assign(owners, slots, weights, 64);
+	spread_assign(owners, NULL, slots, weights, 64);
 	count_slots(owners, slots, counts, 64);
 	for (unsigned i = 0; i < 64; i++)
 		assert_true(counts[i] > 0);
@@ -67,10 +67,10 @@ only_the_slots_of_a_next_hop_that_goes_change_hands(void **state)
 	unsigned counts[4];
 
 	memset(owners, SPREAD_NOBODY, sizeof(owners));
-	spread_assign(owners, 256, weights, 4);
+	spread_assign(owners, NULL, 256, weights, 4);
 	memcpy(before, owners, sizeof(owners));
 	weights[2] = 0;
-	spread_assign(owners, 256, weights, 4);
+	spread_assign(owners, NULL, 256, weights, 4);
 	count_slots(owners, 256, counts, 4);
 	assert_int_equal(counts[2], 0);
 	for (unsigned i = 0; i < 256; i++)
@@ -85,10 +85,10 @@ a_next_hop_that_comes_back_takes_no_more_than_its_share(void **state)
 	unsigned counts[4], moved = 0;
 
 	memset(owners, SPREAD_NOBODY, sizeof(owners));
-	spread_assign(owners, 256, weights, 4);
+	spread_assign(owners, NULL, 256, weights, 4);
 	memcpy(before, owners, sizeof(owners));
 	weights[2] = 1;
-	spread_assign(owners, 256, weights, 4);
+	spread_assign(owners, NULL, 256, weights, 4);
 	count_slots(owners, 256, counts, 4);
 	for (unsigned i = 0; i < 256; i++) {
 		moved += owners[i] != before[i];
@@ -97,6 +97,34 @@ a_next_hop_that_comes_back_takes_no_more_than_its_share(void **state)
 	}
 	assert_int_equal(moved, counts[2]);
 	assert_int_equal(counts[2], 64);
+}
+
+static void
+a_next_hop_that_comes_back_gets_the_slots_it_had(void **state)
+{
+	static const uint8_t all[4] = {3, 1, 2, 2};
+	uint8_t homes[256], owners[256];
+	unsigned counts[4];
+
+	memset(homes, SPREAD_NOBODY, sizeof(homes));
+	spread_assign(homes, NULL, 256, all, 4);
+	memcpy(owners, homes, sizeof(owners));
+	// Any of them, and any two, go and come back one after the other.
+	for (unsigned gone = 1; gone < 15; gone++) {
+		uint8_t weights[4];
+
+		for (unsigned i = 0; i < 4; i++)
+			weights[i] = gone & 1u << i ? 0 : all[i];
+		spread_assign(owners, homes, 256, weights, 4);
+		count_slots(owners, 256, counts, 4);
+		for (unsigned i = 0; i < 4; i++)
+			assert_int_equal(counts[i] > 0, weights[i] > 0);
+		for (unsigned i = 0; i < 256; i++)
+			if (weights[homes[i]] > 0)
+				assert_int_equal(owners[i], homes[i]);
+	}
+	spread_assign(owners, homes, 256, all, 4);
+	assert_memory_equal(owners, homes, sizeof(owners));
 }
 
 struct packet4 {
@@ -202,6 +230,7 @@ main(void)
 		cmocka_unit_test(sixty_four_next_hops_of_any_weights_all_get_a_slot),
 		cmocka_unit_test(only_the_slots_of_a_next_hop_that_goes_change_hands),
 		cmocka_unit_test(a_next_hop_that_comes_back_takes_no_more_than_its_share),
+		cmocka_unit_test(a_next_hop_that_comes_back_gets_the_slots_it_had),
 		cmocka_unit_test(packets_of_one_flow_have_one_hash),
 		cmocka_unit_test(all_fragments_of_a_datagram_have_one_hash),
 		cmocka_unit_test(ports_behind_options_and_extension_headers_count),

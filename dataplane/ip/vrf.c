@@ -18,6 +18,8 @@
 
 struct vrf vrfs[VRF_LIMIT];
 
+static struct kind vrf_kind;
+
 DROP(drop_this_network, "this-network", "The destination is in 0.0.0.0/8 or ::, which is nobody (RFC 1122, RFC 4291).")
 DROP(drop_loopback, "loopback-destination", "The destination is in 127.0.0.0/8 or ::1, which must not be on a link.")
 DROP(drop_class_e, "class-e", "The destination is in 240.0.0.0/4, which is reserved (RFC 1112).")
@@ -145,22 +147,17 @@ vrf_fill(uint16_t vrf, struct fault *f)
 	return error;
 }
 
-int
+static int
 vrf_start(void)
 {
-	static bool started;
 	struct fault f;
-	int error;
+	int error = special_hops_make();
 
-	if (started)
-		return 0;
-	error = special_hops_make();
 	if (error == 0)
 		error = vrf_fill(0, &f);
 	if (error)
 		return error;
 	connected_start();
-	started = true;
 	return 0;
 }
 
@@ -232,6 +229,6 @@ vrf_delete(struct object *object, const void *spec, struct fault *f)
 	return 0;
 }
 
-struct kind vrf_kind = {
+static struct kind vrf_kind = {
 	.name = "Vrf", .spec = &sluice__v1__vrf__descriptor, .put = vrf_put, .delete = vrf_delete, .start = vrf_start};
 KIND_REGISTER(vrf_kind)

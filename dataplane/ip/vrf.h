@@ -12,7 +12,6 @@ struct vrf {
 };
 
 extern struct vrf vrfs[VRF_LIMIT];
-extern struct kind vrf_kind;
 
 // The VRF that a spec's field names ("" is default): its index, and its object in *object (NULL for default), which is counted as
 // used from then on: object_unuse() it when it no longer is.
@@ -20,9 +19,6 @@ int vrf_need(const char *name, const char *field, uint16_t *vrf, struct object *
 
 // Its name, for people; "?" if there is none. Main thread.
 const char *vrf_name(uint16_t vrf);
-
-// The default VRF exists from the first call on; other kinds' start may come before the VRFs' own. 0 or -ENOMEM.
-int vrf_start(void);
 
 static inline struct fib *
 vrf_fib(uint16_t vrf, uint8_t family)

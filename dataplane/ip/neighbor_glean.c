@@ -13,15 +13,12 @@
 
 enum { GLEAN_RATE = 50000 }; // packets a second
 
-DROP(drop_queue_full, "neighbor-queue-full", "Too many packets wait for the Ethernet address of a neighbour.")
 DROP(drop_unresolved, "neighbor-unresolved", "Nobody on the link answers for the next hop or destination.")
 DROP(drop_table_full, "neighbor-table-full", "There is no room for another neighbour.")
 DROP(drop_gone, "neighbor-gone", "The interface to the next hop went while the packet waited.")
 
-static unsigned waiting;
-
-static void
-unreachable(struct rte_mbuf *m)
+void
+neighbor_unreachable(struct resolving *unused, struct rte_mbuf *m)
 {
 	struct packet *p = packet_of(m);
 
@@ -33,50 +30,15 @@ unreachable(struct rte_mbuf *m)
 }
 
 // The look-up has been done: the packet goes on as it would have gone.
-static void
-send_by(struct neighbor *n, struct rte_mbuf *m)
+void
+neighbor_send(struct resolving *r, struct rte_mbuf *m)
 {
+	const struct neighbor *n = neighbor_resolving(r);
 	struct packet *p = packet_of(m);
 
 	p->hop = n->hop;
 	p->chain = hop_at(n->hop)->chain;
 	inject(m, node_by_id(packet_step(p)));
-}
-
-void
-neighbor_queue_send(struct neighbor *n)
-{
-	waiting -= n->queued;
-	for (unsigned i = 0; i < n->queued; i++)
-		send_by(n, n->queue[i]);
-	n->queued = 0;
-}
-
-void
-neighbor_queue_fail(struct neighbor *n)
-{
-	waiting -= n->queued;
-	for (unsigned i = 0; i < n->queued; i++)
-		unreachable(n->queue[i]);
-	n->queued = 0;
-}
-
-// The newest packets are worth the most (RFC 4861 section 7.2.2).
-void
-neighbor_queue(struct neighbor *n, struct rte_mbuf *m)
-{
-	if (n->queued == NEIGHBOR_QUEUE) {
-		drop_now(n->queue[0], &drop_queue_full);
-		memmove(&n->queue[0], &n->queue[1], (NEIGHBOR_QUEUE - 1) * sizeof(n->queue[0]));
-		n->queued--;
-		waiting--;
-	}
-	if (waiting == NEIGHBOR_QUEUED_MOST || !packet_may_wait()) {
-		drop_now(m, &drop_queue_full);
-		return;
-	}
-	n->queue[n->queued++] = m;
-	waiting++;
 }
 
 static void
@@ -115,12 +77,7 @@ glean(struct rte_mbuf *m)
 		drop_now(m, &drop_gone);
 		return;
 	}
-	if (neighbor_usable(n->entry.state)) {
-		send_by(n, m);
-		return;
-	}
-	neighbor_queue(n, m);
-	neighbor_event(n, NEIGHBOR_WANTED, NULL);
+	resolver_wait(&neighbor_resolver, &n->resolving, m);
 }
 
 PUNT(punt_glean, "neighbor-glean", GLEAN_RATE, glean)
