@@ -1,30 +1,38 @@
 """Workers, each with a graph of its own, and huge pages."""
 
 import contextlib
+import struct
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from lab import Lab, Line, thing
+from contract import Connection, api
+from lab import Lab, Line, Wire, frames, thing
 from lab.load import DOWN, UP
-from pop import ACCESS_MAC, CORE_MAC, IPOE, PPPOE, Pop, session
+from pop import ACCESS_MAC, CORE_MAC, HOST_MAC, IPOE, PPPOE, Pop, session
 
 LINES = [
     Line(f"w{i}", f"02:00:00:00:06:{i:02x}", f"100.64.6.{i}", f"2001:db8:6:{i:x}::1", (600, i), pppoe=i if i > 5 else 0)
     for i in range(1, 11)
 ]
-# Two queues at each port, so that each worker has one of each.
-PORTS = [
-    thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096,qpairs=2", mac=ACCESS_MAC, rxQueues=2),
-    thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096,qpairs=2", mac=CORE_MAC, rxQueues=2),
-]
-BASE = PORTS + [each for each in Pop.base if each["kind"] != "Port"]
+
+
+def base(access=2, core=2):
+    """So many queues at each port."""
+    ports = [
+        thing("Port", "access", device=f"net_af_packet0,iface=acc0,framecnt=4096,qpairs={access}", mac=ACCESS_MAC),
+        thing("Port", "core", device=f"net_af_packet1,iface=core0,framecnt=4096,qpairs={core}", mac=CORE_MAC),
+    ]
+    return ports + [each for each in Pop.base if each["kind"] != "Port"]
+
+
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 
 
 class TestTwoWorkers:
     @pytest.fixture(scope="class")
     def pop(self, lab):
-        return Pop(lab, *(session(line) for line in LINES), base=BASE, workers=2)
+        return Pop(lab, *(session(line) for line in LINES), base=base(), workers=2)
 
     def test_both_forward_and_lose_nothing_while_objects_change(self, pop):
         load = pop.load(LINES, 1000)
@@ -57,6 +65,93 @@ class TestTwoWorkers:
             assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
         finally:
             load.close()
+
+
+def packets_of(pop, node):
+    """How many packets a node of the graph has seen."""
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        counters = connection.ask(node_counters=api.NodeCountersQuery()).node_counters.nodes
+    return next(each.packets for each in counters if each.node == node)
+
+
+class TestOneTransmitQueue:
+    """Two workers receive, and one of them owns the only transmit queue: the other hands its packets over."""
+
+    SERVER = "198.51.100.9"
+
+    @pytest.fixture(scope="class")
+    def pop(self):
+        with Lab() as own:
+            made = Pop(own, *(session(line) for line in LINES), base=base(core=1), workers=2)
+            made.apply(
+                thing("Port", "tap", device="net_tap0,iface=tap0", mac="02:00:00:00:aa:03", rxQueues=1),
+                thing("Interface", "tap", port="tap", addresses=["203.0.113.1/24"]),
+                thing("Neighbor", "tap", interface="tap", address="203.0.113.2", mac=HOST_MAC),
+                thing("Route", "tap", prefix=f"{self.SERVER}/32", nextHops=[{"address": "203.0.113.2"}]),
+            )
+            made.inside.silent("tap0")
+            made.inside.ip("link", "set", "tap0", "up")
+            yield made
+
+    def test_nothing_is_lost_either_way(self, pop):
+        load = pop.load(LINES, 1000)
+        try:
+            assert load.warm_up() == []
+            before = packets_of(pop, "tx-handover")
+            assert load.has_sent(1000)
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+            assert packets_of(pop, "tx-handover") > before
+        finally:
+            load.close()
+
+    @pytest.mark.parametrize("device", ["net_af_packet", "net_tap"])
+    def test_each_flow_stays_in_order(self, pop, device):
+        wire, server = pop.core, "198.51.100.1"
+        if device == "net_tap":
+            wire, server = Wire(pop.inside, "tap0"), self.SERVER
+        before = packets_of(pop, "tx-handover")
+        wire.drain()
+        for number in range(200):
+            for line in LINES:
+                packet = frames.udp(line.ip4, server, 1024, 7, struct.pack("!I", number))
+                pop.access.send(line.frame(frames.mac_bytes(ACCESS_MAC), packet))
+        seen = defaultdict(list)
+        for raw in wire.burst():
+            if raw[12:14] == b"\x08\x00" and raw[23] == 17:
+                seen[raw[26:30]] += struct.unpack("!I", raw[42:46])
+        assert seen == {frames.ip_bytes(line.ip4): list(range(200)) for line in LINES}
+        assert packets_of(pop, "tx-handover") > before
+
+    def test_a_port_with_one_transmit_queue_comes_and_goes_while_both_work(self, pop):
+        load = pop.load(LINES, 500)
+        try:
+            assert load.warm_up() == []
+            for number in range(3):
+                with pop.having(thing("Port", "extra", device=f"net_tap{number + 1},iface=extra{number}", rxQueues=1)):
+                    pass
+            assert load.has_sent(100)
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+        finally:
+            load.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_four_queues_of_a_port_are_served(workers):
+    with Lab() as own:
+        pop = Pop(own, *(session(line) for line in LINES), base=base(4, 4), workers=workers)
+        load = pop.load(LINES, 1000)
+        try:
+            assert load.warm_up() == []
+            assert load.has_sent(1000)
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+        finally:
+            load.close()
+        fewer = thing("Port", "fewer", device="net_af_packet3,iface=lo,qpairs=4", rxQueues=2)
+        done = pop.gateway.apply(fewer, check=False)
+        assert "all 4 queues" in done.stdout + done.stderr
 
 
 @contextlib.contextmanager

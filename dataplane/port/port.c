@@ -16,11 +16,11 @@
 
 #include "core/event.h"
 #include "core/loop.h"
-#include "core/rcu.h"
 #include "core/start.h"
 #include "core/watch_api.h"
 #include "core/worker.h"
 #include "port.pb-c.h"
+#include "port/handover.h"
 #include "port/rx.h"
 #include "port/twin.h"
 
@@ -86,12 +86,38 @@ probe(const char *device, uint16_t *id, struct fault *f)
 	return 0;
 }
 
-static uint16_t
-queues(uint32_t wanted, uint16_t most)
+// Devices whose receive queues their arguments count (qpairs, queue_count, queues, rx_pcap): packets come by each of them,
+// whether it is polled or not.
+static bool
+feeds_all_queues(const char *driver)
 {
-	uint32_t n = wanted ? wanted : worker_count;
+	static const char *const drivers[] = {"net_af_packet", "net_af_xdp", "net_pcap", "net_vhost"};
 
-	return (uint16_t)RTE_MAX(1u, RTE_MIN(n, (uint32_t)most));
+	for (unsigned i = 0; i < RTE_DIM(drivers); i++)
+		if (strcmp(driver, drivers[i]) == 0)
+			return true;
+	return false;
+}
+
+static int
+choose_queues(struct port *port, const struct rte_eth_dev_info *info, uint32_t wanted, struct fault *f)
+{
+	uint32_t rx = RTE_MAX(info->max_rx_queues, 1u), tx = RTE_MIN(worker_count, RTE_MAX(info->max_tx_queues, 1u));
+	bool all = feeds_all_queues(info->driver_name);
+
+	if (wanted > info->max_rx_queues)
+		return fault(f, EINVAL, "rxQueues: the device has %u at most", info->max_rx_queues);
+	if (all && wanted > 0 && wanted < rx)
+		return fault(
+			f, EINVAL, "rxQueues: packets come by all %u queues that the device's arguments ask for", rx);
+	if (!all)
+		rx = wanted ? wanted : RTE_MIN(worker_count, rx);
+	// Queues of a TAP are pairs.
+	if (strcmp(info->driver_name, "net_tap") == 0)
+		tx = rx;
+	port->rx_queues = (uint16_t)rx;
+	port->tx_queues = (uint16_t)tx;
+	return 0;
 }
 
 // Ask a Linux interface for its MTU. A socket for further requests, or a negative errno.
@@ -236,10 +262,9 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 
 	if (error)
 		return fault(f, -error, "device: it does not say what it can");
-	if (spec->rx_queues > info.max_rx_queues)
-		return fault(f, EINVAL, "rxQueues: the device has %u at most", info.max_rx_queues);
-	port->rx_queues = queues(spec->rx_queues, info.max_rx_queues);
-	port->tx_queues = queues(0, info.max_tx_queues);
+	error = choose_queues(port, &info, spec->rx_queues, f);
+	if (error)
+		return error;
 	if (port->rx_queues > 1 && info.flow_type_rss_offloads) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf =
@@ -285,9 +310,10 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 	error = configure(port, spec, f);
 	if (!error && spec->twin)
 		error = twin_open(port, spec->twin->name, spec->twin->namespace_, f);
-	if (!error && rx_attach(port))
+	if (!error && (handover_open(port) || rx_attach(port)))
 		error = fault(f, ENOMEM, "there is no memory for its queues");
 	if (error) {
+		handover_close(port);
 		twin_close(port);
 		unprobe(port);
 		return error;
@@ -346,7 +372,7 @@ close_port(struct port *port)
 {
 	rx_detach(port);
 	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
-	rcu_wait();
+	handover_close(port);
 	twin_close(port);
 	unprobe(port);
 	port->object = NULL;

@@ -18,8 +18,9 @@ struct port {
 	uint16_t tx_queues;
 	bool promiscuous;
 	bool up;
-	bool sends;        // workers may use its transmit queues
-	struct twin *twin; // or NULL
+	bool sends;                 // workers may use its transmit queues
+	struct twin *twin;          // or NULL
+	struct handover *handovers; // of workers without a transmit queue, the first of them first
 	// Of the Linux interface under the device: what it was raised to, and from what; 0 if it was not.
 	int link_mtu, link_mtu_before;
 };

@@ -1,9 +1,9 @@
 // The sending node: frames by port, in the order in which they came.
 #include <rte_ethdev.h>
-#include <rte_spinlock.h>
 
 #include "core/drop.h"
 #include "core/worker.h"
+#include "port/handover.h"
 #include "port/mac.h"
 #include "port/port.h"
 
@@ -11,45 +11,66 @@ DROP(drop_tx_full, "tx-queue-full", "The port's device had no room to send.")
 DROP(drop_tx_gone, "tx-port-gone", "The port to send by was removed.")
 DROP(drop_tx_down, "tx-link-down", "The port to send by has no link.")
 
-// Only where a device has fewer transmit queues than there are workers do two of them meet at one.
-static rte_spinlock_t shared[PORT_MAX];
-
-static uint16_t
-transmit(struct port *port, struct rte_mbuf **packets, uint16_t count)
+// NULL, or why nothing can be sent by the port now.
+static inline const struct drop *
+refusal(const struct port *port)
 {
-	uint16_t queue = (uint16_t)(worker_self()->index % port->tx_queues), sent;
+	if (unlikely(!__atomic_load_n(&port->sends, __ATOMIC_ACQUIRE)))
+		return &drop_tx_gone;
+	return unlikely(!port->up) ? &drop_tx_down : NULL;
+}
 
-	if (likely(port->tx_queues >= worker_count))
-		return rte_eth_tx_burst(port->id, queue, packets, count);
-	rte_spinlock_lock(&shared[port->id]);
-	sent = rte_eth_tx_burst(port->id, queue, packets, count);
-	rte_spinlock_unlock(&shared[port->id]);
-	return sent;
+static void
+drop_rest(struct rte_graph *graph, struct rte_node *node, struct rte_mbuf **packets, uint16_t count,
+	const struct drop *reason)
+{
+	for (uint16_t i = 0; i < count; i++)
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(packets[i]), reason), packets[i]);
+}
+
+void
+tx_send(struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count)
+{
+	const struct drop *reason = refusal(port);
+	uint16_t queue = (uint16_t)worker_self()->index, sent = 0;
+
+	// A device that takes a part of a burst may take the rest the next moment.
+	for (unsigned attempt = 0; attempt < 4 && sent < count && likely(!reason); attempt++)
+		sent = (uint16_t)(sent + rte_eth_tx_burst(port->id, queue, packets + sent, (uint16_t)(count - sent)));
+	if (unlikely(sent < count))
+		drop_rest(graph, node, packets + sent, (uint16_t)(count - sent), reason ? reason : &drop_tx_full);
+}
+
+void
+tx_port_gone(struct rte_mbuf *m)
+{
+	drop_now(m, &drop_tx_gone);
+}
+
+static void
+hand_over(struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count)
+{
+	const struct drop *reason = refusal(port);
+	uint16_t given = reason ? 0 : handover_give(port, packets, count);
+
+	drop_rest(graph, node, packets + given, (uint16_t)(count - given), reason ? reason : &drop_tx_full);
 }
 
 static uint16_t
 tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
 	struct rte_mbuf **m = (struct rte_mbuf **)packets;
+	unsigned self = worker_self()->index;
 
 	for (uint16_t start = 0, end; start < count; start = end) {
 		struct port *port = &ports[m[start]->port % PORT_MAX];
-		const struct drop *reason = &drop_tx_full;
-		uint16_t sent = 0;
 
 		for (end = (uint16_t)(start + 1); end < count && m[end]->port == m[start]->port; end++)
 			;
-		if (unlikely(!__atomic_load_n(&port->sends, __ATOMIC_ACQUIRE)))
-			reason = &drop_tx_gone;
-		else if (unlikely(!port->up))
-			reason = &drop_tx_down;
+		if (likely(self < port->tx_queues))
+			tx_send(graph, node, port, m + start, (uint16_t)(end - start));
 		else
-			sent = transmit(port, m + start, (uint16_t)(end - start));
-		// A device that takes a part of a burst may take the rest the next moment.
-		for (unsigned again = 0; again < 3 && unlikely(sent < end - start) && reason == &drop_tx_full; again++)
-			sent = (uint16_t)(sent + transmit(port, m + start + sent, (uint16_t)(end - start - sent)));
-		for (uint16_t i = (uint16_t)(start + sent); unlikely(i < end); i++)
-			rte_node_enqueue_x1(graph, node, packet_drop(packet_of(m[i]), reason), m[i]);
+			hand_over(graph, node, port, m + start, (uint16_t)(end - start));
 	}
 	return count;
 }

@@ -1,0 +1,18 @@
+// Packets on their way from workers without a transmit queue to the worker that has one.
+#pragma once
+
+#include "port/port.h"
+
+// Rings from each worker that has no transmit queue of the port to one that has; none where each has its own. -ENOMEM.
+int handover_open(struct port *port);
+// No worker hands over to this port any more, or does so once this returns: what still waits is dropped.
+void handover_close(struct port *port);
+
+// From a worker whose index is not below port->tx_queues: how many of the packets the owner of its queue will send.
+uint16_t handover_give(const struct port *port, struct rte_mbuf **packets, uint16_t count);
+
+// From a worker with the port's queue of the same number: send, and pass what cannot be sent on to the drop node.
+void tx_send(
+	struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count);
+// Main thread: drop what can be sent no more.
+void tx_port_gone(struct rte_mbuf *m);
