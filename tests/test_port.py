@@ -1,6 +1,7 @@
 """Ports: each kind of device, added and removed while running, and a port's Linux twin."""
 
 import pytest
+from contract import Connection, api
 from lab import Gateway, thing
 from lab.laboratory import wait_until
 from lab.load import DOWN, UP
@@ -102,6 +103,42 @@ def test_forwarding_goes_on_after_a_memif_peer_left(pop, lab):
         assert pop.passes(IPOE)
         assert pop.gateway.dataplane.pid == pid
         assert pop.gateway.dataplane.alive()
+
+
+@pytest.mark.parametrize(("role", "theirs"), [("server", "client"), ("client", "server")])
+def test_memif_peers_that_come_and_go_under_traffic_do_no_harm(lab, role, theirs):
+    """The gateway sends as fast as it can while its peer joins and leaves; each time the link comes up again."""
+    memif = f"socket={lab.directory / role}.sock,socket-abstract=no"
+    source = lab.directory / "endless.pcap"
+    packet = IP(src="192.0.2.9", dst=THERE) / UDP(dport=7) / Raw(bytes(64))
+    wrpcap(str(source), [Ether(src=MAC_B, dst="02:00:00:00:0a:02") / packet] * 32)
+    near = Gateway(lab, lab.namespace(f"near-{role}"), name=f"near-{role}", agent=False)
+    far = Gateway(lab, lab.namespace(f"far-{role}"), name=f"far-{role}", buffers=4096, agent=False)
+    peer = thing("Port", "far", device=f"net_memif0,role={theirs},{memif}")
+
+    with Connection(near.dataplane_socket) as ours, Connection(far.dataplane_socket) as theirs:
+
+        def link_is_up():
+            counters = ours.ask(port_counters=api.PortCountersQuery()).port_counters.ports
+            return next(each.link_up for each in counters if each.port == "near")
+
+        answers = ours.put(
+            *port_with_address("near", f"net_memif7,role={role},{memif}", MAC_A, HERE),
+            thing("Neighbor", "far", interface="near", address=THERE, mac=MAC_B),
+            *port_with_address("source", f"net_pcap0,rx_pcap={source},infinite_rx=1", "02:00:00:00:0a:02", "192.0.2.1"),
+        )
+        assert [each.code for each in answers] == [0] * 5
+        for _ in range(40 if role == "server" else 3):
+            assert theirs.put(peer)[0].code == 0
+            wait_until(link_is_up, 20, "the link comes up")
+            theirs.ask(delete=api.Delete(names=[api.ObjectName(kind="Port", name="far")]))
+            wait_until(lambda: not link_is_up(), 20, "the link goes down")
+        ours.ask(delete=api.Delete(names=[api.ObjectName(kind="Interface", name="source")]))
+        drops = ours.ask(drop_counters=api.DropCountersQuery()).drop_counters.drops
+    assert "tx-link-down" in [each.reason for each in drops]
+    assert near.dataplane.alive()
+    near.close()
+    far.close()
 
 
 def test_frames_are_read_from_and_written_to_pcap_files(pop, lab):

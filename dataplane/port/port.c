@@ -21,6 +21,7 @@
 #include "core/worker.h"
 #include "port.pb-c.h"
 #include "port/handover.h"
+#include "port/memif.h"
 #include "port/rx.h"
 #include "port/twin.h"
 
@@ -262,6 +263,7 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 
 	if (error)
 		return fault(f, -error, "device: it does not say what it can");
+	memif_recognise(port, info.driver_name, spec->device);
 	error = choose_queues(port, &info, spec->rx_queues, f);
 	if (error)
 		return error;
@@ -289,7 +291,10 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	error = set_mac(port, spec->mac, &port->mac, f);
 	if (error)
 		return error;
-	error = rte_eth_dev_start(port->id);
+	if (port->memif_client)
+		memif_connect(port);
+	else
+		error = rte_eth_dev_start(port->id);
 	if (error)
 		return fault(f, -error, "device: it does not start (%s)", strerror(-error));
 	set_promiscuous(port, spec->promiscuous);
@@ -310,7 +315,7 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 	error = configure(port, spec, f);
 	if (!error && spec->twin)
 		error = twin_open(port, spec->twin->name, spec->twin->namespace_, f);
-	if (!error && (handover_open(port) || rx_attach(port)))
+	if (!error && (handover_open(port) || (!port->memif && rx_attach(port))))
 		error = fault(f, ENOMEM, "there is no memory for its queues");
 	if (error) {
 		handover_close(port);
@@ -396,24 +401,48 @@ port_stop_all(void)
 }
 
 static void
+tell_link(struct port *port)
+{
+	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
+	Sluice__V1__PortLink link = SLUICE__V1__PORT_LINK__INIT;
+
+	tell(port);
+	link.port = port->object->name;
+	link.up = port->up;
+	event.event_case = SLUICE__V1__EVENT__EVENT_PORT_LINK;
+	event.port_link = &link;
+	event_send(&event);
+}
+
+static void
+look_at_link(struct port *port)
+{
+	struct rte_eth_link now;
+
+	if (rte_eth_link_get_nowait(port->id, &now) || (now.link_status != 0) == port->up)
+		return;
+	if (port->memif && !port->up && rx_attach(port))
+		return;
+	port->up = !port->up;
+	if (port->memif && !port->up)
+		rx_detach(port);
+	tell_link(port);
+}
+
+static void
 look_at_links(void *unused)
 {
-	for (unsigned i = 0; i < PORT_MAX; i++) {
-		struct port *port = &ports[i];
-		Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
-		Sluice__V1__PortLink link = SLUICE__V1__PORT_LINK__INIT;
-		struct rte_eth_link now;
+	for (unsigned i = 0; i < PORT_MAX; i++)
+		if (ports[i].object)
+			look_at_link(&ports[i]);
+}
 
-		if (!port->object || rte_eth_link_get_nowait(port->id, &now) || (now.link_status != 0) == port->up)
-			continue;
-		port->up = now.link_status != 0;
-		tell(port);
-		link.port = port->object->name;
-		link.up = port->up;
-		event.event_case = SLUICE__V1__EVENT__EVENT_PORT_LINK;
-		event.port_link = &link;
-		event_send(&event);
-	}
+static void
+connect_clients(void *unused)
+{
+	for (unsigned i = 0; i < PORT_MAX; i++)
+		if (ports[i].object && ports[i].memif_client && !ports[i].up)
+			memif_connect(&ports[i]);
 }
 
 static void
@@ -430,6 +459,7 @@ port_start(void)
 {
 	event_names_register(&names);
 	loop_every(10 * 1000000, look_at_links, NULL);
+	loop_every(1000 * 1000000, connect_clients, NULL);
 	return 0;
 }
 

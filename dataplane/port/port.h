@@ -18,6 +18,7 @@ struct port {
 	uint16_t tx_queues;
 	bool promiscuous;
 	bool up;
+	bool memif, memif_client;   // memif.h
 	bool sends;                 // workers may use its transmit queues
 	struct twin *twin;          // or NULL
 	struct handover *handovers; // of workers without a transmit queue, the first of them first
