@@ -43,6 +43,30 @@ def test_a_kernel_host_talks_to_a_port_on_veth(pop, lab, device):
     pop.inside.ip("link", "delete", "dev0")
 
 
+def test_an_af_xdp_port_can_be_made_again(lab):
+    """After one that failed, and after one that was there; and it never takes buffers that the others need."""
+    inside, host = lab.namespace("xdp"), lab.namespace("xdp-host")
+    inside.link("dev0", host, "eth0")
+    inside.silent("dev0")
+    host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
+    gateway = Gateway(lab, inside, name="xdp", buffers=32768)
+    wanted = port_with_address("dev", "net_af_xdp7,iface=dev0", inside.mac("dev0"), HERE)
+    broken = thing("Port", "dev", device="net_af_xdp7,iface=dev0", twin={"name": "dev0"})
+    wait_until(lambda: "the TAP dev0 cannot be made" in gateway.apply(broken, check=False).stderr)
+    for _ in range(2):
+        gateway.delete("port", "dev")
+        gateway.apply(*wanted)
+        assert pings(host)
+        gateway.delete("interface", "dev")
+    few = Gateway(lab, lab.namespace("xdp-few"), name="xdp-few", buffers=2048, agent=False)
+    few.namespace.link("dev0", host, "eth1")
+    with Connection(few.dataplane_socket) as connection:
+        answer = connection.put(thing("Port", "dev", device="net_af_xdp7,iface=dev0"))[0]
+    assert "--buffers" in answer.message
+    few.close()
+    gateway.close()
+
+
 def test_a_kernel_host_talks_to_a_tap_port(pop):
     """The kernel of the gateway's namespace is the host behind the TAP."""
     with pop.having(*port_with_address("tap", "net_tap7,iface=tap7", MAC_A, HERE)):

@@ -24,6 +24,7 @@
 #include "port/memif.h"
 #include "port/rx.h"
 #include "port/twin.h"
+#include "port/xdp.h"
 
 enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8, ROOM = 1900 };
 
@@ -113,12 +114,12 @@ choose_queues(struct port *port, const struct rte_eth_dev_info *info, uint32_t w
 			f, EINVAL, "rxQueues: packets come by all %u queues that the device's arguments ask for", rx);
 	if (!all)
 		rx = wanted ? wanted : RTE_MIN(worker_count, rx);
-	// Queues of a TAP are pairs.
-	if (strcmp(info->driver_name, "net_tap") == 0)
+	// These have queues in pairs.
+	if (strcmp(info->driver_name, "net_tap") == 0 || strcmp(info->driver_name, "net_af_xdp") == 0)
 		tx = rx;
 	port->rx_queues = (uint16_t)rx;
 	port->tx_queues = (uint16_t)tx;
-	return 0;
+	return xdp_check_buffers(info, rx, f);
 }
 
 // Ask a Linux interface for its MTU. A socket for further requests, or a negative errno.
@@ -194,6 +195,7 @@ unprobe(const struct port *port)
 	rte_eth_dev_stop(port->id);
 	rte_eth_dev_close(port->id);
 	rte_dev_remove(info.device);
+	xdp_close_sockets(port->id);
 	put_link_mtu_back(port, info.if_index);
 }
 
@@ -283,6 +285,10 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 		error = rte_eth_rx_queue_setup(port->id, q, rx_descriptors, SOCKET_ID_ANY, NULL, packet_pool);
 	for (uint16_t q = 0; q < port->tx_queues && !error; q++)
 		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
+	if (error && strcmp(info.driver_name, "net_af_xdp") == 0)
+		return fault(f, EBUSY,
+			"device: its queues cannot be set up; another socket has them, perhaps that of a port that has "
+			"just gone");
 	if (error)
 		return fault(f, -error, "device: its queues cannot be set up (%s)", strerror(-error));
 	error = set_mtu(port, port->mtu);
@@ -299,6 +305,35 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 		return fault(f, -error, "device: it does not start (%s)", strerror(-error));
 	set_promiscuous(port, spec->promiscuous);
 	return 0;
+}
+
+static void
+tell_link(struct port *port)
+{
+	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
+	Sluice__V1__PortLink link = SLUICE__V1__PORT_LINK__INIT;
+
+	tell(port);
+	link.port = port->object->name;
+	link.up = port->up;
+	event.event_case = SLUICE__V1__EVENT__EVENT_PORT_LINK;
+	event.port_link = &link;
+	event_send(&event);
+}
+
+static void
+look_at_link(struct port *port)
+{
+	struct rte_eth_link now;
+
+	if (rte_eth_link_get_nowait(port->id, &now) || (now.link_status != 0) == port->up)
+		return;
+	if (port->memif && !port->up && rx_attach(port))
+		return;
+	port->up = !port->up;
+	if (port->memif && !port->up)
+		rx_detach(port);
+	tell_link(port);
 }
 
 static int
@@ -323,10 +358,12 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 		unprobe(port);
 		return error;
 	}
+	xdp_keep_sockets(id);
 	port->object = object;
 	object->state = port;
 	__atomic_store_n(&port->sends, true, __ATOMIC_RELEASE);
 	tell(port);
+	look_at_link(port);
 	return 0;
 }
 
@@ -398,35 +435,6 @@ port_stop_all(void)
 	for (unsigned i = 0; i < PORT_MAX; i++)
 		if (ports[i].object)
 			close_port(&ports[i]);
-}
-
-static void
-tell_link(struct port *port)
-{
-	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
-	Sluice__V1__PortLink link = SLUICE__V1__PORT_LINK__INIT;
-
-	tell(port);
-	link.port = port->object->name;
-	link.up = port->up;
-	event.event_case = SLUICE__V1__EVENT__EVENT_PORT_LINK;
-	event.port_link = &link;
-	event_send(&event);
-}
-
-static void
-look_at_link(struct port *port)
-{
-	struct rte_eth_link now;
-
-	if (rte_eth_link_get_nowait(port->id, &now) || (now.link_status != 0) == port->up)
-		return;
-	if (port->memif && !port->up && rx_attach(port))
-		return;
-	port->up = !port->up;
-	if (port->memif && !port->up)
-		rx_detach(port);
-	tell_link(port);
 }
 
 static void
