@@ -1,14 +1,18 @@
 """Ports: each kind of device, added and removed while running, and a port's Linux twin."""
 
+import os
+import signal
+
 import pytest
 from contract import Connection, api
-from lab import Gateway, thing
+from lab import Gateway, Line, thing
 from lab.laboratory import wait_until
 from lab.load import DOWN, UP
-from pop import IPOE, Pop, session
+from lab.namespace import run
+from pop import IPOE, Pop, session, udp_down, udp_up
 from scapy.all import IP, UDP, Ether, Raw, wrpcap
 
-MAC_A, MAC_B = "02:00:00:00:0a:01", "02:00:00:00:0b:01"
+MAC_A, MAC_B, MAC_C = "02:00:00:00:0a:01", "02:00:00:00:0b:01", "02:00:00:00:0c:01"
 HERE, THERE = "203.0.113.1", "203.0.113.2"
 
 
@@ -24,6 +28,11 @@ def port_with_address(name, device, mac, address, **spec):
         thing("Port", name, device=device, mac=mac, **spec),
         thing("Interface", name, port=name, addresses=[f"{address}/24"]),
     ]
+
+
+def counters(connection, port):
+    found = connection.ask(port_counters=api.PortCountersQuery()).port_counters.ports
+    return next(each for each in found if each.port == port)
 
 
 def pings(namespace, target=HERE):
@@ -143,8 +152,7 @@ def test_memif_peers_that_come_and_go_under_traffic_do_no_harm(lab, role, theirs
     with Connection(near.dataplane_socket) as ours, Connection(far.dataplane_socket) as theirs:
 
         def link_is_up():
-            counters = ours.ask(port_counters=api.PortCountersQuery()).port_counters.ports
-            return next(each.link_up for each in counters if each.port == "near")
+            return counters(ours, "near").link_up
 
         answers = ours.put(
             *port_with_address("near", f"net_memif7,role={role},{memif}", MAC_A, HERE),
@@ -206,6 +214,75 @@ def test_ports_come_and_go_under_traffic(pop, lab):
         load.close()
 
 
+def test_a_linux_interface_has_one_port(pop):
+    """And gets its MTU back when the port goes."""
+    pop.inside.link("only0", pop.outside, "only1", mtu=1400)
+    mtu = pop.inside.ip("link", "show", "dev", "only0")
+    assert "mtu 1400" in mtu.stdout
+    with pop.having(thing("Port", "first", device="net_af_packet20,iface=only0", mtu=1600)):
+        assert "mtu 1608" in pop.inside.ip("link", "show", "dev", "only0").stdout
+        done = pop.gateway.apply(thing("Port", "second", device="net_af_packet21,iface=only0"), check=False)
+        assert "port first has the Linux interface only0 already" in done.stdout + done.stderr
+        pop.gateway.delete("port", "second")
+        assert "mtu 1608" in pop.inside.ip("link", "show", "dev", "only0").stdout
+    assert "mtu 1400" in pop.inside.ip("link", "show", "dev", "only0").stdout
+    pop.inside.ip("link", "delete", "only0")
+
+
+def test_af_packet_shows_tpid_88a8_as_8100_and_answers_so(pop):
+    """The subscriber is known by its VLANs all the same; who needs the TPID back uses another device."""
+    line = Line(IPOE.name, IPOE.mac, IPOE.ip4, IPOE.ip6, IPOE.vlans, (0x88A8, 0x8100))
+    pop.send_up(line, udp_up(line))
+    assert pop.at_core(lambda packet: UDP in packet)
+    pop.send_down(udp_down(line))
+    assert pop.at_line(IPOE, lambda packet: UDP in packet)
+
+
+def test_a_port_s_mtu_and_mac_change_under_traffic_of_others(pop, lab):
+    host = lab.namespace("changing")
+    pop.inside.link("chg0", host, "eth0")
+    pop.inside.silent("chg0")
+    host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
+    load = pop.load([IPOE], 500)
+    try:
+        assert load.warm_up() == []
+        with pop.having(*port_with_address("changing", "net_af_packet22,iface=chg0", MAC_A, HERE)):
+            for mtu, mac in ((1400, MAC_A), (1400, MAC_C), (1800, MAC_B), (1280, MAC_A)):
+                pop.apply(thing("Port", "changing", device="net_af_packet22,iface=chg0", mtu=mtu, mac=mac))
+                host.ip("neigh", "flush", "dev", "eth0")
+                assert pings(host)
+                assert host.ip("neigh", "show", HERE).stdout.split()[4] == mac
+        load.pause()
+        assert load.lost(UP) == load.lost(DOWN) == 0
+    finally:
+        load.close()
+
+
+def test_a_peer_that_does_not_read_makes_a_drop_with_a_name(pop, lab):
+    """And one that is not there: the link is down. Once it reads again, packets arrive."""
+    path = lab.directory / "memif-slow.sock"
+    near = port_with_address("near", f"net_memif9,role=server,socket={path},socket-abstract=no", MAC_A, HERE)
+    with pop.having(*near, thing("Neighbor", "far", interface="near", address=THERE, mac=MAC_B)):
+        with pop.dropping("tx-link-down"):
+            pop.send_up(IPOE, IP(src=IPOE.ip4, dst=THERE) / UDP(dport=7))
+        other = Gateway(lab, lab.namespace("slow"), name="slow", buffers=4096, agent=False)
+        with Connection(other.dataplane_socket) as connection:
+            far = thing("Port", "far", device=f"net_memif0,role=client,socket={path},socket-abstract=no")
+            assert connection.put(far)[0].code == 0
+            wait_until(lambda: counters(connection, "far").link_up)
+            wait_until(lambda: counters(Connection(pop.gateway.dataplane_socket), "near").link_up)
+            os.kill(other.dataplane.pid, signal.SIGSTOP)
+            with pop.dropping("tx-queue-full"):
+                for _ in range(3000):
+                    pop.send_up(IPOE, IP(src=IPOE.ip4, dst=THERE) / UDP(dport=7))
+            os.kill(other.dataplane.pid, signal.SIGCONT)
+            before = wait_until(lambda: counters(connection, "far").rx_packets)
+            pop.send_up(IPOE, IP(src=IPOE.ip4, dst=THERE) / UDP(dport=7))
+            wait_until(lambda: counters(connection, "far").rx_packets > before)
+        assert pop.passes(IPOE)
+        other.close()
+
+
 class TestTwin:
     """A daemon in the twin's namespace uses the port's addresses as if it were there."""
 
@@ -250,6 +327,30 @@ class TestTwin:
         port = {"mac": MAC_A, "mtu": 1400, "twin": {"name": "wan0", "namespace": twin[1].name}}
         pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
         assert "mtu 1400" in twin[1].ip("link", "show", "dev", "wan0").stdout
+
+    def test_a_twin_that_somebody_deletes_is_told_and_made_again_as_it_was(self, pop, twin):
+        host, routing = twin
+        with Connection(pop.gateway.dataplane_socket) as connection:
+            connection.send(watch=api.Watch())
+            routing.ip("link", "delete", "wan0")
+            seen = []
+            while len(seen) < 2:
+                event = connection.receive().event
+                if event.HasField("port_twin"):
+                    seen.append((event.port_twin.port, event.port_twin.there))
+        assert seen == [("twinned", False), ("twinned", True)]
+        wait_until(lambda: HERE in routing.ip("-br", "address", "show", "dev", "wan0").stdout)
+        assert routing.mac("wan0") == MAC_A
+        assert "mtu 1400" in routing.ip("link", "show", "dev", "wan0").stdout
+        answered = routing.run("ping", "-c", "3", "-i", "0.2", "-W", "10", THERE, check=False).stdout
+        assert ", 0 received" not in answered, answered
+
+    def test_a_twin_whose_namespace_is_made_anew_appears_there(self, pop, twin):
+        routing = twin[1]
+        run("ip", "netns", "delete", routing.name)
+        run("ip", "netns", "add", routing.name)
+        wait_until(lambda: "wan0" in routing.ip("-br", "link").stdout and HERE in routing.ip("-br", "address").stdout)
+        assert routing.mac("wan0") == MAC_A
 
     def test_the_twin_goes_with_its_port(self, pop, twin):
         pop.gateway.sluice("delete", "interface/twinned", "port/twinned")

@@ -255,6 +255,20 @@ set_promiscuous(struct port *port, bool wanted)
 		rte_eth_promiscuous_disable(port->id);
 }
 
+// Two sockets on one Linux interface would each get every frame, or each half of them.
+static int
+check_interface(struct port *port, unsigned index, struct fault *f)
+{
+	char name[IF_NAMESIZE] = "?";
+
+	port->linux_interface = index;
+	for (unsigned i = 0; i < PORT_MAX && index > 0; i++)
+		if (ports[i].object && ports[i].linux_interface == index)
+			return fault(f, EBUSY, "device: port %s has the Linux interface %s already",
+				ports[i].object->name, if_indextoname(index, name) ? name : "?");
+	return 0;
+}
+
 static int
 configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 {
@@ -265,6 +279,9 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 
 	if (error)
 		return fault(f, -error, "device: it does not say what it can");
+	error = check_interface(port, info.if_index, f);
+	if (error)
+		return error;
 	memif_recognise(port, info.driver_name, spec->device);
 	error = choose_queues(port, &info, spec->rx_queues, f);
 	if (error)
@@ -445,12 +462,16 @@ look_at_links(void *unused)
 			look_at_link(&ports[i]);
 }
 
+// What others took away may come back.
 static void
-connect_clients(void *unused)
+look_at_others(void *unused)
 {
-	for (unsigned i = 0; i < PORT_MAX; i++)
+	for (unsigned i = 0; i < PORT_MAX; i++) {
 		if (ports[i].object && ports[i].memif_client && !ports[i].up)
 			memif_connect(&ports[i]);
+		if (ports[i].object)
+			twin_look(&ports[i]);
+	}
 }
 
 static void
@@ -467,7 +488,7 @@ port_start(void)
 {
 	event_names_register(&names);
 	loop_every(10 * 1000000, look_at_links, NULL);
-	loop_every(1000 * 1000000, connect_clients, NULL);
+	loop_every(1000 * 1000000, look_at_others, NULL);
 	return 0;
 }
 

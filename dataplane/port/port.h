@@ -22,6 +22,7 @@ struct port {
 	bool sends;                 // workers may use its transmit queues
 	struct twin *twin;          // or NULL
 	struct handover *handovers; // of workers without a transmit queue, the first of them first
+	unsigned linux_interface;   // its index, of the interface under the device; or 0
 	// Of the Linux interface under the device: what it was raised to, and from what; 0 if it was not.
 	int link_mtu, link_mtu_before;
 };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/if_tun.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -13,11 +14,13 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <net/if_arp.h>
 
 #include "core/drop.h"
+#include "core/event.h"
 #include "core/loop.h"
 #include "core/trace.h"
 
@@ -27,11 +30,19 @@ DROP(drop_too_long, "twin-frame-too-long", "A frame from or for the port's Linux
 DROP(drop_full, "twin-queue-full", "The port's Linux twin had no room for the frame.")
 DROP(drop_gone, "twin-gone", "The port's Linux twin was deleted or is down.")
 
+struct twin_address {
+	uint8_t family, length;
+	uint8_t bytes[16];
+};
+
 struct twin {
 	int fd;        // of the TAP, or -1: somebody deleted it
 	int namespace; // file descriptor, or -1: our own
 	unsigned index;
 	struct port *port;
+	char name[IFNAMSIZ], namespace_name[NAME_MAX + 1];
+	struct twin_address *addresses; // what it has to have
+	size_t address_count;
 };
 
 // Go into the twin's namespace and back. The main thread alone does so.
@@ -60,15 +71,31 @@ leave(int home)
 	close(home);
 }
 
-// A TAP that was deleted, or whose namespace was, would report itself for ever.
+static void
+tell(const struct twin *twin)
+{
+	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
+	Sluice__V1__PortTwin change = SLUICE__V1__PORT_TWIN__INIT;
+
+	if (!twin->port->object)
+		return;
+	change.port = twin->port->object->name;
+	change.there = twin->fd >= 0;
+	event.event_case = SLUICE__V1__EVENT__EVENT_PORT_TWIN;
+	event.port_twin = &change;
+	event_send(&event);
+	fprintf(stderr, "twin: the TAP %s of port %s %s\n", twin->name, change.port,
+		change.there ? "is there again" : "was deleted; it will be made again");
+}
+
+// A TAP that was deleted would report itself for ever.
 static void
 forget_tap(struct twin *twin)
 {
-	fprintf(stderr, "twin: the TAP of port %s was deleted; delete the port and make it again to have another\n",
-		twin->port->object ? twin->port->object->name : "?");
 	loop_remove(twin->fd);
 	close(twin->fd);
 	twin->fd = -1;
+	tell(twin);
 }
 
 static void
@@ -150,48 +177,145 @@ bring_up(struct twin *twin, const char *name)
 	return error;
 }
 
+// The namespace by its name, as of now. 0 or a negative errno.
+static int
+open_namespace(struct twin *twin)
+{
+	char path[NAME_MAX + 32];
+
+	if (!twin->namespace_name[0])
+		return 0;
+	snprintf(path, sizeof(path), "/run/netns/%s", twin->namespace_name);
+	twin->namespace = open(path, O_RDONLY | O_CLOEXEC);
+	return twin->namespace < 0 ? -errno : 0;
+}
+
+static int
+make_tap(struct twin *twin)
+{
+	struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL};
+	int home = enter(twin->namespace), error = 0;
+
+	if (twin->namespace >= 0 && home < 0)
+		return -EPERM;
+	twin->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	memcpy(request.ifr_name, twin->name, sizeof(twin->name));
+	if (twin->fd < 0 || ioctl(twin->fd, TUNSETIFF, &request))
+		error = -errno;
+	if (!error)
+		error = bring_up(twin, twin->name);
+	leave(home);
+	if (!error)
+		error = loop_add(twin->fd, EPOLLIN, from_twin, twin);
+	if (error && twin->fd >= 0) {
+		close(twin->fd);
+		twin->fd = -1;
+	}
+	return error;
+}
+
 int
 twin_open(struct port *port, const char *name, const char *namespace, struct fault *f)
 {
-	struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_TUN_EXCL};
 	struct twin *twin = calloc(1, sizeof(*twin));
-	char path[256];
-	int home, error = 0;
+	int error;
 
 	if (!twin)
 		return fault(f, ENOMEM, "twin: there is no memory for it");
 	*twin = (struct twin){.fd = -1, .namespace = -1, .port = port};
-	if (strchr(namespace, '/') || strlen(name) == 0 || strlen(name) >= sizeof(request.ifr_name)) {
-		free(twin);
+	port->twin = twin;
+	if (strchr(namespace, '/') || strlen(namespace) > NAME_MAX || strlen(name) == 0 ||
+		strlen(name) >= sizeof(twin->name)) {
+		twin_close(port);
 		return fault(f, EINVAL, "twin: name takes up to 15 characters, namespace a name as of `ip netns add`");
 	}
-	if (namespace[0]) {
-		snprintf(path, sizeof(path), "/run/netns/%s", namespace);
-		twin->namespace = open(path, O_RDONLY | O_CLOEXEC);
-		if (twin->namespace < 0) {
-			free(twin);
-			return fault(f, ENOENT, "twin.namespace: there is no namespace %s", namespace);
-		}
+	strcpy(twin->name, name);
+	strcpy(twin->namespace_name, namespace);
+	if (open_namespace(twin)) {
+		twin_close(port);
+		return fault(f, ENOENT, "twin.namespace: there is no namespace %s", namespace);
 	}
-	home = enter(twin->namespace);
-	if (namespace[0] && home < 0)
-		error = -EPERM;
-	if (!error)
-		twin->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-	if (!error && (twin->fd < 0 || ioctl(twin->fd, TUNSETIFF, &request)))
-		error = -errno;
-	if (!error)
-		error = bring_up(twin, name);
-	leave(home);
-	if (!error)
-		error = loop_add(twin->fd, EPOLLIN, from_twin, twin);
-	port->twin = twin;
+	error = make_tap(twin);
 	if (error) {
 		twin_close(port);
 		return fault(f, -error, "twin: the TAP %s cannot be made (%s)", name, strerror(-error));
 	}
 	return 0;
+}
+
+static void
+change_address(const struct twin *twin, bool add, const struct twin_address *a)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifaddrmsg message;
+		struct rtattr attribute;
+		uint8_t address[16];
+		struct rtattr attribute2;
+		uint8_t address2[16];
+	} request = {0};
+	size_t size = a->family == 4 ? 4 : 16;
+	int home, netlink;
+
+	request.header.nlmsg_type = add ? RTM_NEWADDR : RTM_DELADDR;
+	request.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (add ? NLM_F_CREATE | NLM_F_REPLACE : 0));
+	request.message.ifa_family = a->family == 4 ? AF_INET : AF_INET6;
+	request.message.ifa_prefixlen = a->length;
+	request.message.ifa_index = twin->index;
+	// The data plane answers for the address already: no duplicate is looked for.
+	request.message.ifa_flags = IFA_F_NODAD;
+	request.attribute = (struct rtattr){.rta_len = (uint16_t)RTA_LENGTH(size), .rta_type = IFA_LOCAL};
+	memcpy(request.address, a->bytes, size);
+	if (a->family == 4) {
+		// IFA_LOCAL and IFA_ADDRESS follow each other without padding for four bytes.
+		memcpy((uint8_t *)&request.attribute + RTA_LENGTH(4),
+			&(struct rtattr){.rta_len = RTA_LENGTH(4), .rta_type = IFA_ADDRESS}, sizeof(struct rtattr));
+		memcpy((uint8_t *)&request.attribute + RTA_LENGTH(4) + sizeof(struct rtattr), a->bytes, 4);
+		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + 2 * RTA_LENGTH(4));
+	} else {
+		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + RTA_LENGTH(16));
+	}
+	home = enter(twin->namespace);
+	netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	leave(home);
+	if (netlink < 0)
+		return;
+	if (send(netlink, &request, request.header.nlmsg_len, 0) < 0)
+		perror("twin: cannot change an address");
+	close(netlink);
+}
+
+// Whether the namespace of the twin's name is another one now.
+static bool
+namespace_changed(const struct twin *twin)
+{
+	char path[NAME_MAX + 32];
+	struct stat named, ours;
+
+	if (twin->namespace < 0)
+		return false;
+	snprintf(path, sizeof(path), "/run/netns/%s", twin->namespace_name);
+	return stat(path, &named) == 0 && fstat(twin->namespace, &ours) == 0 && named.st_ino != ours.st_ino;
+}
+
+void
+twin_look(struct port *port)
+{
+	struct twin *twin = port->twin;
+
+	if (!twin)
+		return;
+	if (namespace_changed(twin)) {
+		if (twin->fd >= 0)
+			forget_tap(twin);
+		close(twin->namespace);
+		twin->namespace = -1;
+	}
+	if (twin->fd >= 0 || (twin->namespace < 0 && open_namespace(twin)) || make_tap(twin))
+		return;
+	for (size_t i = 0; i < twin->address_count; i++)
+		change_address(twin, true, &twin->addresses[i]);
+	tell(twin);
 }
 
 int
@@ -203,8 +327,9 @@ twin_follow(const struct port *port, uint16_t mtu, const struct rte_ether_addr *
 
 	if (!twin)
 		return 0;
+	// A TAP that somebody deleted gets both when it is made again.
 	if (twin->fd < 0)
-		return fault(f, ENODEV, "twin: its TAP was deleted; delete the port and make it again");
+		return 0;
 	home = enter(twin->namespace);
 	if (twin->namespace >= 0 && home < 0)
 		return fault(f, EPERM, "twin.namespace: it cannot be entered");
@@ -237,51 +362,41 @@ twin_close(struct port *port)
 	}
 	if (twin->namespace >= 0)
 		close(twin->namespace);
+	free(twin->addresses);
 	free(twin);
+}
+
+// The address among those it has to have, or NULL.
+static struct twin_address *
+find_address(const struct twin *twin, const struct twin_address *wanted)
+{
+	for (size_t i = 0; i < twin->address_count; i++)
+		if (memcmp(&twin->addresses[i], wanted, sizeof(*wanted)) == 0)
+			return &twin->addresses[i];
+	return NULL;
 }
 
 void
 twin_address(struct port *port, bool add, uint8_t family, const uint8_t *address, uint8_t length)
 {
-	struct {
-		struct nlmsghdr header;
-		struct ifaddrmsg message;
-		struct rtattr attribute;
-		uint8_t address[16];
-		struct rtattr attribute2;
-		uint8_t address2[16];
-	} request = {0};
-	size_t size = family == 4 ? 4 : 16;
-	int home, netlink;
+	struct twin *twin = port->twin;
+	struct twin_address wanted = {.family = family, .length = length}, *known, *more;
 
-	if (!port->twin || port->twin->fd < 0)
+	if (!twin)
 		return;
-	request.header.nlmsg_type = add ? RTM_NEWADDR : RTM_DELADDR;
-	request.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (add ? NLM_F_CREATE | NLM_F_REPLACE : 0));
-	request.message.ifa_family = family == 4 ? AF_INET : AF_INET6;
-	request.message.ifa_prefixlen = length;
-	request.message.ifa_index = port->twin->index;
-	// The data plane answers for the address already: no duplicate is looked for.
-	request.message.ifa_flags = IFA_F_NODAD;
-	request.attribute = (struct rtattr){.rta_len = (uint16_t)RTA_LENGTH(size), .rta_type = IFA_LOCAL};
-	memcpy(request.address, address, size);
-	if (family == 4) {
-		// IFA_LOCAL and IFA_ADDRESS follow each other without padding for four bytes.
-		memcpy((uint8_t *)&request.attribute + RTA_LENGTH(4),
-			&(struct rtattr){.rta_len = RTA_LENGTH(4), .rta_type = IFA_ADDRESS}, sizeof(struct rtattr));
-		memcpy((uint8_t *)&request.attribute + RTA_LENGTH(4) + sizeof(struct rtattr), address, 4);
-		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + 2 * RTA_LENGTH(4));
-	} else {
-		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + RTA_LENGTH(16));
+	memcpy(wanted.bytes, address, family == 4 ? 4 : 16);
+	known = find_address(twin, &wanted);
+	if (add && !known) {
+		more = realloc(twin->addresses, (twin->address_count + 1) * sizeof(*more));
+		if (more) {
+			twin->addresses = more;
+			more[twin->address_count++] = wanted;
+		}
+	} else if (!add && known) {
+		*known = twin->addresses[--twin->address_count];
 	}
-	home = enter(port->twin->namespace);
-	netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	leave(home);
-	if (netlink < 0)
-		return;
-	if (send(netlink, &request, request.header.nlmsg_len, 0) < 0)
-		perror("twin: cannot change an address");
-	close(netlink);
+	if (twin->fd >= 0)
+		change_address(twin, add, &wanted);
 }
 
 // NULL, or why the twin did not get the frame.

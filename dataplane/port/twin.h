@@ -7,6 +7,8 @@
 // Make the TAP that the spec names, with the port's MAC and MTU. 0 or a negative errno, explained.
 int twin_open(struct port *port, const char *name, const char *namespace, struct fault *f);
 void twin_close(struct port *port);
+// Now and then: make a TAP again that somebody deleted, or whose namespace was deleted and made again.
+void twin_look(struct port *port);
 // Let the TAP have this MTU and MAC, too; a port without a twin needs nothing. 0 or a negative errno, explained.
 int twin_follow(const struct port *port, uint16_t mtu, const struct rte_ether_addr *mac, struct fault *f);
 // Give the TAP an address of the port's, or take it away.
