@@ -2,14 +2,17 @@
 
 import contextlib
 import struct
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from contract import Connection, api
 from lab import Lab, Line, Wire, frames, thing
+from lab.laboratory import wait_until
 from lab.load import DOWN, UP
-from pop import ACCESS_MAC, CORE_MAC, HOST_MAC, IPOE, PPPOE, Pop, session
+from pop import ACCESS_MAC, CORE_MAC, GATEWAY4, HOST_MAC, IPOE, PPPOE, Pop, session
+from scapy.all import IP, UDP
 
 LINES = [
     Line(f"w{i}", f"02:00:00:00:06:{i:02x}", f"100.64.6.{i}", f"2001:db8:6:{i:x}::1", (600, i), pppoe=i if i > 5 else 0)
@@ -65,6 +68,110 @@ class TestTwoWorkers:
             assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
         finally:
             load.close()
+
+
+class TestChurn:
+    """Tables are replaced under the feet of two workers; who is not concerned notices nothing."""
+
+    @pytest.fixture(scope="class")
+    def pop(self):
+        with Lab() as own:
+            deny = thing("Acl", "kept", otherwise="permit", rules=[{"action": "deny", "protocol": "200"}])
+            policy = {"aclUp": "kept", "aclDown": "kept"}
+            yield Pop(own, deny, *(session(line, policy=policy) for line in LINES), base=base(), workers=2)
+
+    @staticmethod
+    def things(number):
+        """A session with its access list, and routes that share their trie with those of the sessions under test."""
+        rules = [{"action": "DENY", "source": f"10.{number % 200}.{i}.0/24"} for i in range(20)]
+        line = Line(
+            f"c{number % 7}", "", f"100.64.7.{number % 200}", f"2001:db8:7:{number % 200:x}::1", (700, number % 9)
+        )
+        return [
+            thing("Acl", "churn", otherwise="PERMIT", rules=rules),
+            session(line, policy={"aclUp": "churn"}),
+            thing("Route", "churn4", prefix=f"100.64.{number % 64}.0/24", action="BLACKHOLE"),
+            thing("Route", "churn6", prefix=f"2001:db8:8:{number % 99:x}::/64", action="PROHIBIT"),
+        ]
+
+    def test_sessions_routes_and_acls_come_and_go_and_others_lose_nothing(self, pop):
+        load = pop.load(LINES, 1000)
+        rounds = 0
+        try:
+            assert load.warm_up() == []
+            with Connection(pop.gateway.dataplane_socket) as connection:
+                end = time.monotonic() + 5
+                while time.monotonic() < end:
+                    made = self.things(rounds)
+                    codes = [each.code for each in connection.put(*made)]
+                    assert codes == [0] * len(made)
+                    names = [
+                        api.ObjectName(kind=each["kind"], name=each["metadata"]["name"]) for each in reversed(made)
+                    ]
+                    codes = [each.code for each in connection.ask(delete=api.Delete(names=names)).results.results]
+                    assert codes == [0] * len(made)
+                    rounds += 1
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+            assert rounds > 10
+        finally:
+            load.close()
+
+
+class TestFewestBuffers:
+    """With as few packet buffers as the data plane takes, holding packets never keeps others from passing."""
+
+    @pytest.fixture(scope="class")
+    def pop(self):
+        with Lab() as own:
+            made = Pop(own, session(IPOE), session(PPPOE), buffers=2048)
+            made.learn(IPOE, PPPOE)
+            yield made
+
+    def flood(self, pop):
+        """More packets for neighbours that do not answer, and more halves of packets for us, than there are buffers."""
+        halves = bytes(IP(src=IPOE.ip4, dst=GATEWAY4, proto=17, flags="MF") / bytes(64))
+        for burst in range(20):
+            for host in range(10, 210):
+                packet = frames.udp(IPOE.ip4, f"192.0.2.{host}", 1024, 9, b"waits")
+                pop.access.send(IPOE.frame(frames.mac_bytes(ACCESS_MAC), packet))
+                half = halves[:4] + struct.pack("!H", burst * 256 + host) + halves[6:]
+                half = half[:10] + b"\0\0" + half[12:]
+                half = half[:10] + struct.pack("!H", frames.checksum(half[:20])) + half[12:]
+                pop.access.send(IPOE.frame(frames.mac_bytes(ACCESS_MAC), half))
+
+    def test_packets_pass_while_all_that_may_wait_does(self, pop):
+        with pop.dropping("neighbor-queue-full", 100):
+            self.flood(pop)
+        assert pop.passes(IPOE)
+        assert pop.passes(PPPOE, 6)
+        load = pop.load([IPOE, PPPOE], 500)
+        try:
+            assert load.warm_up() == []
+            assert load.has_sent(1000)
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+        finally:
+            load.close()
+
+    def test_packets_wait_again_once_there_are_buffers(self, pop):
+        """What a neighbour that answers late was sent before it did arrives."""
+        self.flood(pop)
+        wait_until(lambda: all(each["state"] != "incomplete" for each in pop.gateway.json("neighbors")), 60)
+        assert pop.gateway.drops()["neighbor-unresolved"] > 0
+        target = "192.0.2.222"
+
+        def asked(raw):
+            frame = frames.Frame.parse(raw)
+            return frame if frame.ethertype == frames.ARP and frame.payload[24:28] == frames.ip_bytes(target) else None
+
+        def arrives():
+            pop.drain()
+            pop.send_up(IPOE, IP(src=IPOE.ip4, dst=target) / UDP(dport=11))
+            pop.core.send(frames.arp_reply(pop.core.expect(asked), b"\2\0\0\0\xcc\xde"))
+            return pop.at_core(lambda packet: UDP in packet and packet[UDP].dport == 11)
+
+        assert arrives()[IP].dst == target
 
 
 def packets_of(pop, node):
