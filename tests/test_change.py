@@ -504,5 +504,23 @@ def test_changes_in_quick_succession_lose_nothing(pop, load):
         pop.gateway.delete(kind, name)
 
 
+def test_a_neighbours_changes_send_no_packet_round_by_the_main_thread(pop, load):
+    """It may be too busy with changes to take them all."""
+    pop.gateway.agent.kill()
+    with Connection(pop.gateway.dataplane_socket) as connection:
+
+        def resolved():
+            nodes = connection.ask(node_counters=api.NodeCountersQuery()).node_counters.nodes
+            return sum(each.packets for each in nodes if each.node == "neighbor-glean")
+
+        with losing_nothing(load):
+            before, end = resolved(), time.monotonic() + 1
+            while time.monotonic() < end:
+                connection.put(neighbor(NEW_MAC))
+                connection.put(neighbor(HOST_MAC))
+            assert resolved() == before
+    pop.gateway.start_agent()
+
+
 def named(objects):
     return {(each["kind"], each["metadata"]["name"]) for each in objects}
