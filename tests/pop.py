@@ -250,6 +250,14 @@ class Pop:
         return True
 
 
+# The same with two queues at each port, so that each of two workers has one of each.
+TWO_QUEUES = [
+    thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096,qpairs=2", mac=ACCESS_MAC, rxQueues=2),
+    thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096,qpairs=2", mac=CORE_MAC, rxQueues=2),
+    *(each for each in Pop.base if each["kind"] != "Port"),
+]
+
+
 def same(sent, got, hops=1):
     """The packet that came is the one that was sent, its hop limit counted down."""
     sent = type(sent)(bytes(sent))

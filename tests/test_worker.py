@@ -6,25 +6,19 @@ from pathlib import Path
 import pytest
 from lab import Lab, Line, thing
 from lab.load import DOWN, UP
-from pop import ACCESS_MAC, CORE_MAC, IPOE, PPPOE, Pop, session
+from pop import IPOE, PPPOE, TWO_QUEUES, Pop, session
 
 LINES = [
     Line(f"w{i}", f"02:00:00:00:06:{i:02x}", f"100.64.6.{i}", f"2001:db8:6:{i:x}::1", (600, i), pppoe=i if i > 5 else 0)
     for i in range(1, 11)
 ]
-# Two queues at each port, so that each worker has one of each.
-PORTS = [
-    thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096,qpairs=2", mac=ACCESS_MAC, rxQueues=2),
-    thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096,qpairs=2", mac=CORE_MAC, rxQueues=2),
-]
-BASE = PORTS + [each for each in Pop.base if each["kind"] != "Port"]
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 
 
 class TestTwoWorkers:
     @pytest.fixture(scope="class")
     def pop(self, lab):
-        return Pop(lab, *(session(line) for line in LINES), base=BASE, workers=2)
+        return Pop(lab, *(session(line) for line in LINES), base=TWO_QUEUES, workers=2)
 
     def test_both_forward_and_lose_nothing_while_objects_change(self, pop):
         load = pop.load(LINES, 1000)
