@@ -251,15 +251,24 @@ class Load:
 
     def everybody_received(self):
         """Whether each stream has passed traffic in both directions."""
-        return all(self.received[way][stream] for way in (UP, DOWN) for stream in self.streams)
+        return not self.silent()
 
-    def warm_up(self, seconds=60):
-        """Sends until every stream has passed in both directions, then counts anew; the streams that did not."""
+    def silent(self):
+        """The streams that have not passed in both directions."""
+        return [stream for stream in self.streams if not all(self.received[way][stream] for way in (UP, DOWN))]
+
+    def warm_up(self, seconds=60, patience=60):
+        """Sends until every stream has passed in both directions, then counts anew; the streams that did not. It ends
+        earlier when for `patience` seconds no further stream has passed."""
         self.start()
-        end = time.monotonic() + seconds
-        while not self.everybody_received() and time.monotonic() < end:
+        now = time.monotonic()
+        end, hope, before = now + seconds, now + patience, len(self.streams)
+        while (count := len(self.silent())) and now < min(end, hope):
+            if count < before:
+                before, hope = count, now + patience
             time.sleep(0.05)
-        silent = [s for s in self.streams if not all(self.received[way][s] for way in (UP, DOWN))]
+            now = time.monotonic()
+        silent = self.silent()
         self.pause()
         self.forget()
         self.sending.set()
