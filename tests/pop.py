@@ -4,11 +4,14 @@ access wire == port "access" [gateway] port "core" == core wire, whose host is 1
 """
 
 import contextlib
+import copy
 from typing import ClassVar
 
 from lab import CoreHost, Gateway, Line, Load, Wire, frames, thing
 from lab.frames import Frame
 from lab.load import DOWN, PORT, UP, mark, marked, udp_payload
+from lab.upf import GPDU, Message, downlink_container
+from lab.upf import PORT as GTPU_PORT
 from scapy.all import IP, UDP, Ether, IPv6, Raw
 
 ACCESS_MAC, CORE_MAC, HOST_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02", "02:00:00:00:cc:02"
@@ -37,6 +40,13 @@ def session(line, access=None, **spec):
     return thing("Session", line.name, **({"access": where | (access or {}), "addresses": addresses} | spec))
 
 
+def tunnel(line, version=4, **more):
+    """What a session object says of the line's GTP-U tunnel to the core host."""
+    ours, theirs = (CORE4, HOST4) if version == 4 else (CORE6, HOST6)
+    ends = {"localAddress": ours, "localTeid": line.teid_down, "remoteAddress": theirs, "remoteTeid": line.teid_up}
+    return ends | more
+
+
 def udp_up(line, version=4, payload=b"payload", **ip):
     """UDP from a line to the server; `ip` are further fields of its IP header."""
     header = IP(src=line.ip4, dst=SERVER4) if version == 4 else IPv6(src=line.ip6, dst=SERVER6)
@@ -60,16 +70,26 @@ def ip_of(payload):
 
 
 class WireHost(CoreHost):
-    """The core's end on the raw wire of a Pop."""
+    """The core's end on the raw wire of a Pop: packets of lines that have TEIDs are in GTP-U there, others bare."""
 
-    def __init__(self, wire):
-        self.wire, self.addresses = wire, {4: SERVER4, 6: SERVER6}
+    def __init__(self, wire, lines):
+        self.wire, self.lines, self.addresses = wire, lines, {4: SERVER4, 6: SERVER6}
+        self.made = {}
 
-    def send(self, line, number, version, size):
+    def frame(self, line, number, version, size):
         target = line.ip4 if version == 4 else line.ip6
         packet = frames.udp(self.addresses[version], target, PORT, PORT, mark(DOWN, number, size))
-        ethertype = b"\x08\x00" if version == 4 else b"\x86\xdd"
-        self.wire.send(frames.mac_bytes(CORE_MAC) + frames.mac_bytes(HOST_MAC) + ethertype + packet)
+        if line.teid_down:
+            message = Message(GPDU, line.teid_down, extensions=[downlink_container(9)], payload=packet)
+            packet, version = frames.udp(HOST4, CORE4, GTPU_PORT, GTPU_PORT, message.pack()), 4
+        ethertype = frames.IP4 if version == 4 else frames.IP6
+        return Frame(frames.mac_bytes(CORE_MAC), frames.mac_bytes(HOST_MAC), (), ethertype, packet).pack()
+
+    def send(self, line, number, version, size):
+        key = number, version, size, line.teid_down
+        if key not in self.made:
+            self.made[key] = self.frame(line, number, version, size)
+        self.wire.send(self.made[key])
         return True
 
     def readable(self):
@@ -81,7 +101,14 @@ class WireHost(CoreHost):
             return None
         if raw[12:14] not in (b"\x08\x00", b"\x86\xdd"):
             return None, 4
-        return marked(udp_payload(raw[14:]), UP), raw[14] >> 4
+        packet, teid = raw[14:], 0
+        if packet[0] >> 4 == 4 and packet[9] == 17 and int.from_bytes(packet[22:24]) == GTPU_PORT:
+            message = Message.parse(packet[28 : 20 + int.from_bytes(packet[24:26])])
+            packet, teid = message.payload, message.teid
+        number = marked(udp_payload(packet), UP)
+        if number is not None and self.lines[number].teid_up != teid:
+            number = None
+        return number, packet[0] >> 4
 
     def close(self):
         pass
@@ -131,7 +158,15 @@ class Pop:
 
     def load(self, lines, rate, size=64):
         """Steady traffic of these lines, seen on both wires."""
-        return Load(lines, self.access, ACCESS_MAC, WireHost(self.core), rate, size)
+        return Load(lines, self.access, ACCESS_MAC, WireHost(self.core, lines), rate, size)
+
+    def beside(self):
+        """The same place through wires of their own, for looking at single packets while a load reads the others."""
+        other = copy.copy(self)
+        other.access, other.core = Wire(self.outside, "line"), Wire(self.outside, "uplink")
+        self.lab.on_close(other.access.close)
+        self.lab.on_close(other.core.close)
+        return other
 
     # The access side.
 
@@ -213,6 +248,16 @@ class Pop:
         got = self.at_line(line, lambda packet: UDP in packet and packet[UDP].dport == 1024)
         same(sent, got)
         return True
+
+
+# The same with two queues at each port, so that each of two workers has one of each.
+def base_of(access=2, core=2):
+    """Pop.base with so many queues at each port."""
+    ports = [
+        thing("Port", "access", device=f"net_af_packet0,iface=acc0,framecnt=4096,qpairs={access}", mac=ACCESS_MAC),
+        thing("Port", "core", device=f"net_af_packet1,iface=core0,framecnt=4096,qpairs={core}", mac=CORE_MAC),
+    ]
+    return ports + [each for each in Pop.base if each["kind"] != "Port"]
 
 
 def same(sent, got, hops=1):

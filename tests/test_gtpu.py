@@ -13,7 +13,7 @@ from lab.upf import (
     Message,
     downlink_container,
 )
-from pop import CORE4, CORE6, HOST4, HOST6, Pop, session, udp_down, udp_up
+from pop import CORE4, CORE6, HOST4, HOST6, Pop, session, tunnel, udp_down, udp_up
 from scapy.all import IP, UDP, IPv6
 
 PLAIN = Line("plain", "02:00:00:00:02:01", "100.64.1.1", "2001:db8:2:1::1", (300, 1), teid_up=2001, teid_down=1001)
@@ -21,12 +21,6 @@ QOS = Line("qos", "02:00:00:00:02:02", "100.64.1.2", "2001:db8:2:2::1", (300, 2)
 REFLECT = Line("reflect", "02:00:00:00:02:03", "100.64.1.3", "2001:db8:2:3::1", (300, 3), teid_up=2003, teid_down=1003)
 OVER6 = Line("over6", "02:00:00:00:02:04", "100.64.1.4", "2001:db8:2:4::1", (300, 4), teid_up=2004, teid_down=1004)
 LINES = [PLAIN, QOS, REFLECT, OVER6]
-
-
-def tunnel(line, version=4, **more):
-    ours, theirs = (CORE4, HOST4) if version == 4 else (CORE6, HOST6)
-    ends = {"localAddress": ours, "localTeid": line.teid_down, "remoteAddress": theirs, "remoteTeid": line.teid_up}
-    return ends | more
 
 
 SESSIONS = {

@@ -11,7 +11,7 @@ from contract import Connection, api
 from lab import Lab, Line, Wire, frames, thing
 from lab.laboratory import wait_until
 from lab.load import DOWN, UP
-from pop import ACCESS_MAC, CORE_MAC, GATEWAY4, HOST_MAC, IPOE, PPPOE, Pop, session
+from pop import ACCESS_MAC, GATEWAY4, HOST_MAC, IPOE, PPPOE, Pop, base_of, session
 from scapy.all import IP, UDP
 
 LINES = [
@@ -20,22 +20,13 @@ LINES = [
 ]
 
 
-def base(access=2, core=2):
-    """So many queues at each port."""
-    ports = [
-        thing("Port", "access", device=f"net_af_packet0,iface=acc0,framecnt=4096,qpairs={access}", mac=ACCESS_MAC),
-        thing("Port", "core", device=f"net_af_packet1,iface=core0,framecnt=4096,qpairs={core}", mac=CORE_MAC),
-    ]
-    return ports + [each for each in Pop.base if each["kind"] != "Port"]
-
-
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 
 
 class TestTwoWorkers:
     @pytest.fixture(scope="class")
     def pop(self, lab):
-        return Pop(lab, *(session(line) for line in LINES), base=base(), workers=2)
+        return Pop(lab, *(session(line) for line in LINES), base=base_of(), workers=2)
 
     def test_both_forward_and_lose_nothing_while_objects_change(self, pop):
         load = pop.load(LINES, 1000)
@@ -78,7 +69,7 @@ class TestChurn:
         with Lab() as own:
             deny = thing("Acl", "kept", otherwise="permit", rules=[{"action": "deny", "protocol": "200"}])
             policy = {"aclUp": "kept", "aclDown": "kept"}
-            yield Pop(own, deny, *(session(line, policy=policy) for line in LINES), base=base(), workers=2)
+            yield Pop(own, deny, *(session(line, policy=policy) for line in LINES), base=base_of(), workers=2)
 
     @staticmethod
     def things(number):
@@ -189,7 +180,7 @@ class TestOneTransmitQueue:
     @pytest.fixture(scope="class")
     def pop(self):
         with Lab() as own:
-            made = Pop(own, *(session(line) for line in LINES), base=base(core=1), workers=2)
+            made = Pop(own, *(session(line) for line in LINES), base=base_of(core=1), workers=2)
             made.apply(
                 thing("Port", "tap", device="net_tap0,iface=tap0", mac="02:00:00:00:aa:03", rxQueues=1),
                 thing("Interface", "tap", port="tap", addresses=["203.0.113.1/24"]),
@@ -247,7 +238,7 @@ class TestOneTransmitQueue:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_all_four_queues_of_a_port_are_served(workers):
     with Lab() as own:
-        pop = Pop(own, *(session(line) for line in LINES), base=base(4, 4), workers=workers)
+        pop = Pop(own, *(session(line) for line in LINES), base=base_of(4, 4), workers=workers)
         load = pop.load(LINES, 1000)
         try:
             assert load.warm_up() == []

@@ -6,7 +6,8 @@
 // A hop's index stays the same while what it says changes. A worker reads the chain in the look-up and the rest in a later
 // node of the same round, so a writer may change one field by one store at any time, but fields that belong together only so:
 // an adjacency is filled in first and gets its chain last (release); to take one apart, its chain goes first, and what the old
-// chain's nodes read is changed after rcu_wait() only. A hop's address and an adjacency's header lie beside each other, so
+// chain's nodes read is changed after rcu_wait() only. The addresses in an adjacency's header are each changed by one store
+// (neighbor_hop.c): a packet that went round by the main thread meanwhile might find no room on its way. A hop's address and an adjacency's header lie beside each other, so
 // that a hop can be both, one after the other, without waiting.
 #pragma once
 

@@ -122,6 +122,17 @@ usable_chain(const struct neighbor *n)
 	return chain_of(steps, count);
 }
 
+// Another Ethernet address of the neighbour's or of the port's, while workers send by the hop: each is in one store of eight
+// bytes within the hop's cache line, and rewrite_header reads each by one load. What is behind them stays as it is.
+static void
+change_addresses(struct hop *hop, const uint8_t *header)
+{
+	uint8_t *at = hop->rewrite + sizeof(hop->rewrite) - hop->rewrite_length;
+
+	memcpy(at, header, 8);
+	memcpy(at + RTE_ETHER_ADDR_LEN, header + RTE_ETHER_ADDR_LEN, 8);
+}
+
 static void
 adjacency(struct neighbor *n, struct hop *hop)
 {
@@ -130,8 +141,9 @@ adjacency(struct neighbor *n, struct hop *hop)
 	unsigned length = interface_header(n->interface, &n->resolving.entry.mac,
 		n->family == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6, room);
 
-	if (!n->published || hop->rewrite_length != length || hop->port != in->circuit.port ||
-		memcmp(hop->rewrite + 32 - length, room + 32 - length, length) != 0) {
+	if (n->published && hop->rewrite_length == length && hop->port == in->circuit.port) {
+		change_addresses(hop, room + 32 - length);
+	} else {
 		if (n->published) {
 			set_chain(hop, neighbor_glean_node.id);
 			rcu_wait();

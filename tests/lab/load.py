@@ -149,8 +149,10 @@ class Load:
         return line.frame(self.gateway_mac, packet)
 
     def start(self):
+        """Sends, from now on or again after a pause."""
         for thread in self.threads:
-            thread.start()
+            if not thread.is_alive():
+                thread.start()
         self.sending.set()
 
     def send(self):
@@ -221,12 +223,12 @@ class Load:
             return
         self.received[DOWN][number, packet[0] >> 4] += 1
 
-    def pause(self):
-        """Stops sending and waits for what is under way: until all has come, or nothing comes any more."""
+    def pause(self, lines=None):
+        """Stops sending and waits until everything (of these lines) has come, or nothing comes any more."""
         self.sending.clear()
         time.sleep(0.05)
         before, since = None, time.monotonic()
-        while self.lost(UP) > 0 or self.lost(DOWN) > 0:
+        while self.lost(UP, lines) > 0 or self.lost(DOWN, lines) > 0:
             now = self.total(self.received, UP) + self.total(self.received, DOWN)
             if now != before:
                 before, since = now, time.monotonic()
@@ -249,16 +251,24 @@ class Load:
 
     def everybody_received(self):
         """Whether each stream has passed traffic in both directions."""
-        return all(self.received[way][stream] for way in (UP, DOWN) for stream in self.streams)
+        return not self.silent()
 
-    def warm_up(self, seconds=60):
-        """Sends until every stream has passed in both directions, then counts anew; the streams that did not."""
-        if not self.sending.is_set():
-            self.start()
-        end = time.monotonic() + seconds
-        while not self.everybody_received() and time.monotonic() < end:
+    def silent(self):
+        """The streams that have not passed in both directions."""
+        return [stream for stream in self.streams if not all(self.received[way][stream] for way in (UP, DOWN))]
+
+    def warm_up(self, seconds=60, patience=60):
+        """Sends until every stream has passed in both directions, then counts anew; the streams that did not. It ends
+        earlier when for `patience` seconds no further stream has passed."""
+        self.start()
+        now = time.monotonic()
+        end, hope, before = now + seconds, now + patience, len(self.streams)
+        while (count := len(self.silent())) and now < min(end, hope):
+            if count < before:
+                before, hope = count, now + patience
             time.sleep(0.05)
-        silent = [s for s in self.streams if not all(self.received[way][s] for way in (UP, DOWN))]
+            now = time.monotonic()
+        silent = self.silent()
         self.pause()
         self.forget()
         self.sending.set()
