@@ -82,10 +82,15 @@ class Connection:
 
     def ask(self, **operation):
         """One request and its one reply."""
-        number = self.send(**operation)
-        reply = self.receive()
-        assert reply.id == number
-        return reply
+        return self.answer(self.send(**operation))
+
+    def answer(self, number):
+        """The last reply to a request; those before it only say that the data plane is still at it."""
+        while True:
+            reply = self.receive()
+            assert reply.id == number
+            if reply.last:
+                return reply
 
     def put(self, *things):
         return self.ask(put=api.Put(objects=[packed(each) for each in things])).results.results

@@ -19,8 +19,8 @@ type Config struct {
 	Log      *slog.Logger
 	// To connect and to be greeted (5 s).
 	DialTimeout time.Duration
-	// For one request where the caller's context ends later or never (30 s). A data plane that does not answer in that time
-	// is disconnected, because nobody knows what it has done.
+	// For one request where the caller's context ends later or never (30 s), counted anew when the data plane says that it
+	// is still at it. One that says nothing in that time is disconnected, because nobody knows what it has done.
 	CallTimeout time.Duration
 	// Between attempts to connect: at first (50 ms) and, doubling, at most (2 s).
 	MinBackoff, MaxBackoff time.Duration
@@ -162,9 +162,11 @@ func (c *Client) do(ctx context.Context, request *api.Request) (*api.Reply, erro
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
+	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reply, err := conn.call(limited, request)
+	patience := time.AfterFunc(c.config.CallTimeout, cancel)
+	defer patience.Stop()
+	reply, err := conn.call(limited, request, func() { patience.Reset(c.config.CallTimeout) })
 	if err != nil {
 		if ctx.Err() == nil && limited.Err() != nil {
 			conn.close(fmt.Errorf("no answer in %v", c.config.CallTimeout))

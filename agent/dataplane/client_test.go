@@ -187,6 +187,41 @@ func TestADataPlaneThatDoesNotAnswerIsDisconnected(t *testing.T) {
 	<-up
 }
 
+func TestADataPlaneThatSaysItIsStillAtItIsWaitedFor(t *testing.T) {
+	l, endpoint := listen(t)
+	ready := make(chan struct{})
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	t.Cleanup(func() { l.Close() })
+	running.Add(1)
+	go func() {
+		defer running.Done()
+		socket, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer socket.Close()
+		dataplanetest.ReadRequest(socket)
+		dataplanetest.WriteReply(socket, &api.Reply{Id: 1, Last: true,
+			Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Boot: 1}}})
+		dataplanetest.ReadRequest(socket)
+		for range 12 {
+			time.Sleep(50 * time.Millisecond)
+			dataplanetest.WriteReply(socket, &api.Reply{Id: 2})
+		}
+		dataplanetest.WriteReply(socket, &api.Reply{Id: 2, Last: true,
+			Answer: &api.Reply_Results{Results: &api.Results{Results: []*api.Result{{}}}}})
+		<-ready
+	}()
+	client, up, _ := run(t, endpoint, func(c *dataplane.Config) { c.CallTimeout = 400 * time.Millisecond })
+	<-up
+	results, err := client.Put(t.Context(), []*api.Object{{Kind: "Acl", Name: "large"}})
+	close(ready)
+	if err != nil || len(results) != 1 {
+		t.Errorf("got %v, %v", results, err)
+	}
+}
+
 func TestACallerWhoGivesUpDoesNotDisturbTheNext(t *testing.T) {
 	fake := dataplanetest.New(t)
 	client, up, _ := run(t, unix(t, fake.Path), nil)

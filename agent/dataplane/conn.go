@@ -57,6 +57,8 @@ type call struct {
 	// One reply, or those of a stream; closed when nothing more comes.
 	replies chan *api.Reply
 	stream  bool
+	// Called when the data plane says that it is still at it. May be nil.
+	alive func()
 	// Guarded by conn.mu.
 	abandoned bool
 	lost      uint64
@@ -88,7 +90,7 @@ func handshake(ctx context.Context, socket net.Conn, patience time.Duration) (*c
 	c := &conn{socket: socket, patience: patience, calls: map[uint64]*call{}, closed: make(chan struct{}),
 		reader: make(chan struct{})}
 	go c.read()
-	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version}}})
+	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version}}}, nil)
 	if err == nil {
 		err = Refused(reply.GetResult())
 	}
@@ -161,6 +163,12 @@ func (c *conn) deliver(reply *api.Reply) {
 	if w == nil {
 		return
 	}
+	if !w.stream && !reply.GetLast() && reply.GetAnswer() == nil && reply.GetResult().GetCode() == 0 {
+		if w.alive != nil {
+			w.alive()
+		}
+		return
+	}
 	last := reply.GetLast() || !w.stream || reply.GetResult().GetCode() != 0
 	if !w.abandoned && (!w.stream || reply.GetAnswer() != nil) {
 		select {
@@ -177,8 +185,7 @@ func (c *conn) deliver(reply *api.Reply) {
 }
 
 // start sends a request, whose id it sets.
-func (c *conn) start(request *api.Request, depth int, stream bool) (*call, error) {
-	w := &call{replies: make(chan *api.Reply, depth), stream: stream}
+func (c *conn) start(request *api.Request, w *call) (*call, error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -219,9 +226,9 @@ func (c *conn) send(request *api.Request) error {
 	return nil
 }
 
-// call makes a request that has one reply. A refusal is in the reply.
-func (c *conn) call(ctx context.Context, request *api.Request) (*api.Reply, error) {
-	w, err := c.start(request, 1, false)
+// call makes a request that has one reply. A refusal is in the reply. alive may be nil.
+func (c *conn) call(ctx context.Context, request *api.Request, alive func()) (*api.Reply, error) {
+	w, err := c.start(request, &call{replies: make(chan *api.Reply, 1), alive: alive})
 	if err != nil {
 		return nil, err
 	}

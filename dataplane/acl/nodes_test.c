@@ -52,7 +52,8 @@ put_list(unsigned which, Sluice__V1__AclAction action, unsigned rules, Sluice__V
 	spec.otherwise = otherwise;
 	lists[which].name = (char *)"list";
 	lists[which].kind = &acl_kind;
-	if (acl_kind.put(&lists[which], &spec, old, &f) != 0)
+	if (acl_kind.prepare("list", &spec, &lists[which].prepared, &f) != 0 ||
+		acl_kind.put(&lists[which], &spec, old, &f) != 0)
 		fail_msg("%s", f.text);
 }
 
@@ -234,7 +235,8 @@ a_list_with_a_wrong_rule_is_refused_and_the_one_before_stays(void **state)
 	spec.n_rules = 1;
 	spec.rules = rules;
 	rule.source_ports = (char *)"80-70";
-	assert_int_equal(acl_kind.put(&lists[EVERYTHING], &spec, &spec, &f), -EINVAL);
+	assert_int_equal(acl_kind.prepare("list", &spec, &lists[EVERYTHING].prepared, &f), -EINVAL);
+	assert_null(lists[EVERYTHING].prepared);
 	assert_string_equal(f.text,
 		"acl list, rule 1, sourcePorts: \"80-70\" is not a port or a range of ports such as 1024-65535");
 	assert_ptr_equal(acl_list_at(acl_of(&lists[EVERYTHING])), before);

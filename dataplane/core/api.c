@@ -16,12 +16,11 @@
 enum {
 	CALLS_MOST = 256,
 	PAGE_MOST = FRAME_MOST / 4,
-	SPEC_MOST = FRAME_MOST / 2, // so that a reply can hold any object
-	UNPACKED_MOST = 16,         // bytes in memory for each byte of a request, beside
+	UNPACKED_MOST = 16, // bytes in memory for each byte of a request, beside
 	UNPACKED_LEAST = 64 << 10,
 };
 
-struct client {
+struct api_client {
 	struct stream *stream;
 	struct api_call *calls; // that go on
 	unsigned call_count;
@@ -29,10 +28,12 @@ struct client {
 };
 
 struct api_call {
-	struct client *client;
+	struct api_client *client;
 	uint64_t id;
 	bool kept, over;
-	bool serving; // its request is being looked at: freed after that
+	bool serving;                 // its request is being looked at: freed after that
+	Sluice__V1__Request *request; // while serving; NULL: taken
+	size_t request_bytes;
 	void (*ended)(void *argument);
 	void *argument;
 	struct api_call *next;
@@ -67,7 +68,7 @@ forget(struct api_call *call)
 }
 
 static void
-send_reply(struct client *client, Sluice__V1__Reply *reply)
+send_reply(struct api_client *client, Sluice__V1__Reply *reply)
 {
 	size_t length = sluice__v1__reply__get_packed_size(reply);
 	uint8_t *frame = stream_frame(client->stream, length);
@@ -110,6 +111,33 @@ api_keep(struct api_call *call, void (*ended)(void *argument), void *argument)
 	call->next = call->client->calls;
 	call->client->calls = call;
 	call->client->call_count++;
+}
+
+Sluice__V1__Request *
+api_take(struct api_call *call)
+{
+	Sluice__V1__Request *request = call->request;
+
+	call->request = NULL;
+	return request;
+}
+
+size_t
+api_request_bytes(const struct api_call *call)
+{
+	return call->request_bytes;
+}
+
+struct api_client *
+api_client(const struct api_call *call)
+{
+	return call->client;
+}
+
+void
+api_hold(struct api_client *client, bool hold)
+{
+	stream_hold(client->stream, hold);
 }
 
 bool
@@ -156,77 +184,6 @@ serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 	reply.greeting = &greeting;
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_GREETING;
 	api_reply(call, &reply, true);
-}
-
-// Put or delete each of `count` things by `each`, and answer with a result for each.
-static void
-serve_each(struct api_call *call, size_t count, int (*each)(const void *things, size_t i, struct fault *f),
-	const void *things)
-{
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
-	Sluice__V1__Results results = SLUICE__V1__RESULTS__INIT;
-	Sluice__V1__Result *all = calloc(count, sizeof(*all));
-	Sluice__V1__Result **list = calloc(count, sizeof(*list));
-
-	if (count > 0 && (!all || !list)) {
-		free(all);
-		free(list);
-		api_fail(call, ENOMEM, "there is no memory for so many results");
-		return;
-	}
-	for (size_t i = 0; i < count; i++) {
-		struct fault f = {0};
-		int error = each(things, i, &f);
-
-		sluice__v1__result__init(&all[i]);
-		list[i] = &all[i];
-		if (error) {
-			all[i].code = -error;
-			all[i].message = strdup(f.text[0] ? f.text : strerror(-error));
-			if (!all[i].message)
-				all[i].message = (char *)protobuf_c_empty_string;
-		}
-	}
-	results.results = list;
-	results.n_results = count;
-	reply.results = &results;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_RESULTS;
-	api_reply(call, &reply, true);
-	for (size_t i = 0; i < count; i++)
-		if (all[i].message != protobuf_c_empty_string)
-			free(all[i].message);
-	free(all);
-	free(list);
-}
-
-static int
-put_each(const void *things, size_t i, struct fault *f)
-{
-	const Sluice__V1__Object *o = ((Sluice__V1__Object *const *)things)[i];
-
-	if (o->spec.len > SPEC_MOST)
-		return fault(f, E2BIG, "spec: at most %d bytes are accepted, not %zu", SPEC_MOST, o->spec.len);
-	return object_put(o->kind, o->name, o->spec.data, o->spec.len, f);
-}
-
-static int
-delete_each(const void *things, size_t i, struct fault *f)
-{
-	const Sluice__V1__ObjectName *o = ((Sluice__V1__ObjectName *const *)things)[i];
-
-	return object_delete(o->kind, o->name, f);
-}
-
-static void
-serve_put(struct api_call *call, const Sluice__V1__Request *request)
-{
-	serve_each(call, request->put->n_objects, put_each, request->put->objects);
-}
-
-static void
-serve_delete(struct api_call *call, const Sluice__V1__Request *request)
-{
-	serve_each(call, request->delete_->n_names, delete_each, request->delete_->names);
 }
 
 // A page's token is the kind's number and the cursor within the kind.
@@ -321,8 +278,6 @@ serve_cancel(struct api_call *call, const Sluice__V1__Request *request)
 }
 
 API_OPERATION(hello, SLUICE__V1__REQUEST__OPERATION_HELLO, serve_hello)
-API_OPERATION(put, SLUICE__V1__REQUEST__OPERATION_PUT, serve_put)
-API_OPERATION(delete, SLUICE__V1__REQUEST__OPERATION_DELETE, serve_delete)
 API_OPERATION(list, SLUICE__V1__REQUEST__OPERATION_LIST, serve_list)
 API_OPERATION(cancel, SLUICE__V1__REQUEST__OPERATION_CANCEL, serve_cancel)
 
@@ -367,7 +322,7 @@ id_of(const uint8_t *bytes, size_t length)
 }
 
 static void
-refuse_large(struct client *client, uint64_t id)
+refuse_large(struct api_client *client, uint64_t id)
 {
 	Sluice__V1__Result result = SLUICE__V1__RESULT__INIT;
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
@@ -383,7 +338,7 @@ refuse_large(struct client *client, uint64_t id)
 static void *
 opened(struct stream *stream)
 {
-	struct client *client = calloc(1, sizeof(*client));
+	struct api_client *client = calloc(1, sizeof(*client));
 
 	if (client)
 		client->stream = stream;
@@ -393,7 +348,7 @@ opened(struct stream *stream)
 static bool
 frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 {
-	struct client *client = state;
+	struct api_client *client = state;
 	struct budget budget = {.left = UNPACKED_MOST * length + UNPACKED_LEAST};
 	ProtobufCAllocator memory = {budget_take, budget_give, &budget};
 	Sluice__V1__Request *request = sluice__v1__request__unpack(&memory, length, bytes);
@@ -412,7 +367,8 @@ frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 		sluice__v1__request__free_unpacked(request, &memory);
 		return false;
 	}
-	*call = (struct api_call){.client = client, .id = request->id, .serving = true};
+	*call = (struct api_call){
+		.client = client, .id = request->id, .serving = true, .request = request, .request_bytes = length};
 	while (o && o->which != request->operation_case)
 		o = o->next;
 	if (!o)
@@ -424,16 +380,17 @@ frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 	else
 		o->serve(call, request);
 	call->serving = false;
+	sluice__v1__request__free_unpacked(call->request, &memory);
+	call->request = NULL;
 	if (!call->kept || call->over)
 		free(call);
-	sluice__v1__request__free_unpacked(request, &memory);
 	return true;
 }
 
 static void
 closed(struct stream *stream, void *state)
 {
-	struct client *client = state;
+	struct api_client *client = state;
 
 	while (client->calls)
 		forget(client->calls);
@@ -448,6 +405,7 @@ api_start(const char *socket_path, const char *listen, const char *certificate, 
 	int error = 0;
 
 	boot = rte_rand() | 1;
+	api_change_start();
 	if (socket_path)
 		error = stream_listen_unix(socket_path, &user);
 	if (!error && listen)

@@ -8,6 +8,7 @@
 #include "dataplane.pb-c.h"
 
 struct api_call;
+struct api_client;
 
 struct api_operation {
 	Sluice__V1__Request__OperationCase which;
@@ -34,6 +35,16 @@ void api_fail(struct api_call *call, int code, const char *message);
 // A call that answers more than once. `ended` is called when the client cancels it or goes away, or with api_reply(last);
 // the call must not be used after that.
 void api_keep(struct api_call *call, void (*ended)(void *argument), void *argument);
+// The request, which is served now, is the caller's from now on, to be freed as one that was unpacked without an allocator.
+Sluice__V1__Request *api_take(struct api_call *call);
+// How large it was on the wire.
+size_t api_request_bytes(const struct api_call *call);
+
+// Who calls. There until its last call has ended.
+struct api_client *api_client(const struct api_call *call);
+// Read nothing from this client, until it is said again with false.
+void api_hold(struct api_client *client, bool hold);
+
 // Whether the client takes what it gets: false means that events should be left out (and counted as lost).
 bool api_ready(const struct api_call *call);
 
@@ -42,6 +53,7 @@ int api_page(const char *page, uint64_t *cursor);
 // A limit between 1 and 10,000; 1,000 where 0 was asked.
 uint32_t api_limit(uint32_t limit);
 
+void api_change_start(void);
 int api_start(
 	const char *socket_path, const char *listen, const char *certificate, const char *key, const char *authority);
 void api_stop(void);

@@ -37,6 +37,7 @@ struct stream {
 	unsigned age;    // seconds, until then
 	struct listener *listener;
 	struct stream *next;
+	bool held;   // no frames are handed over
 	bool broken; // cut off as soon as nobody is inside
 };
 
@@ -161,10 +162,17 @@ flush(struct stream *s)
 	shrink(&s->out);
 }
 
+// Whether further requests are read: the peer takes what it gets, and those before are carried out.
+static bool
+reads(const struct stream *s)
+{
+	return !s->held && stream_backlog(s) < BACKLOG_REQUESTS;
+}
+
 static void
 watch_for(struct stream *s)
 {
-	uint32_t events = (stream_backlog(s) ? EPOLLOUT : 0u) | (stream_backlog(s) < BACKLOG_REQUESTS ? EPOLLIN : 0u);
+	uint32_t events = (stream_backlog(s) ? EPOLLOUT : 0u) | (reads(s) ? EPOLLIN : 0u);
 
 	if (events != s->events) {
 		s->events = events;
@@ -189,6 +197,17 @@ stream_frame(struct stream *s, size_t length)
 }
 
 void
+stream_hold(struct stream *s, bool hold)
+{
+	if (s->held == hold)
+		return;
+	s->held = hold;
+	// Frames may be here already: being writable wakes it, in the loop.
+	s->events = (hold ? 0u : EPOLLIN) | EPOLLOUT;
+	loop_change(s->fd, s->events);
+}
+
+void
 stream_send(struct stream *s)
 {
 	if (s->shaken)
@@ -200,7 +219,7 @@ stream_send(struct stream *s)
 static void
 take_frames(struct stream *s)
 {
-	while (!s->broken && s->in.end - s->in.start >= sizeof(uint32_t) && stream_backlog(s) < BACKLOG_REQUESTS) {
+	while (!s->broken && reads(s) && s->in.end - s->in.start >= sizeof(uint32_t)) {
 		uint32_t length;
 
 		memcpy(&length, s->in.bytes + s->in.start, sizeof(length));
@@ -221,7 +240,7 @@ take_frames(struct stream *s)
 static void
 receive(struct stream *s)
 {
-	for (unsigned rounds = 0; rounds < 16 && stream_backlog(s) < BACKLOG_REQUESTS; rounds++) {
+	for (unsigned rounds = 0; rounds < 16 && !s->broken && reads(s); rounds++) {
 		ssize_t n;
 
 		if (room_for(&s->in, 256 << 10)) {
@@ -235,8 +254,6 @@ receive(struct stream *s)
 			return;
 		s->in.end += (size_t)n;
 		take_frames(s);
-		if (s->broken)
-			return;
 	}
 }
 
@@ -267,6 +284,9 @@ ready(int fd, uint32_t events, void *argument)
 
 	if (!s->shaken)
 		shake(s);
+	// Nobody reads who would notice it.
+	if (!reads(s) && (events & (EPOLLHUP | EPOLLERR)))
+		s->broken = true;
 	if (s->shaken && !s->broken && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		receive(s);
 	if (s->shaken && !s->broken && (events & EPOLLOUT)) {

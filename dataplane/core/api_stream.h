@@ -31,4 +31,6 @@ void stream_stop(void);
 // Room for a frame of `length` bytes, to be filled in at once, and then sent. NULL: no memory; the peer will be cut off.
 uint8_t *stream_frame(struct stream *stream, size_t length);
 void stream_send(struct stream *stream);
+// Hand over no further frames, or do so again.
+void stream_hold(struct stream *stream, bool hold);
 size_t stream_backlog(const struct stream *stream);

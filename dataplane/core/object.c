@@ -2,10 +2,13 @@
 #include "core/object.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/builder.h"
+#include "core/object_build.h"
 #include "core/object_list.h"
 #include "core/start.h"
 
@@ -160,20 +163,23 @@ keep(struct object *object, bool is_new, uint8_t *copy, size_t length, struct fa
 	return 0;
 }
 
+static bool
+says_the_same(const struct object *object, const uint8_t *spec, size_t length)
+{
+	return object && object->spec_length == length && (length == 0 || memcmp(object->spec, spec, length) == 0);
+}
+
+// `message` is the spec unpacked. What was prepared for it is taken or discarded.
 static int
-put(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, struct fault *f)
+put(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, const ProtobufCMessage *message,
+	void *prepared, struct fault *f)
 {
 	struct object *object = object_find(kind, name);
 	bool is_new = !object;
-	ProtobufCMessage *message, *old = NULL;
+	ProtobufCMessage *old = NULL;
 	uint8_t *copy;
 	int error;
 
-	if (object && object->spec_length == length && (length == 0 || memcmp(object->spec, spec, length) == 0))
-		return 0;
-	message = protobuf_c_message_unpack(kind->spec, NULL, length, spec);
-	if (!message)
-		return fault(f, EINVAL, "the spec is not a packed %s", kind->name);
 	if (object)
 		old = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
 	else
@@ -186,7 +192,10 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 	// No bytes at all are a spec without any field.
 	if (length > 0)
 		memcpy(copy, spec, length);
+	object->prepared = prepared;
 	error = kind->put(object, message, old, f);
+	prepared = object->prepared;
+	object->prepared = NULL;
 	if (error)
 		goto out;
 	error = keep(object, is_new, copy, length, f);
@@ -196,24 +205,143 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 		copy = NULL;
 out:
 	free(copy);
+	if (prepared)
+		kind->discard(prepared);
 	if (error && is_new && object)
 		object_free(object);
-	protobuf_c_message_free_unpacked(message, NULL);
 	if (old)
 		protobuf_c_message_free_unpacked(old, NULL);
 	return error;
 }
 
-int
-object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t length, struct fault *f)
+// The kind and the unpacked spec of what is to be put; no spec if the object says the same already.
+static int
+look_at(const char *kind_name, const char *name, const uint8_t *spec, size_t length, const struct kind **kind,
+	ProtobufCMessage **message, struct fault *f)
 {
-	const struct kind *kind = kind_by_name(kind_name);
-
-	if (!kind)
+	*message = NULL;
+	*kind = kind_by_name(kind_name);
+	if (!*kind)
 		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
 	if (!name_ok(name))
 		return fault(f, EINVAL, "name: one to %d characters without spaces are accepted", NAME_MOST);
-	return put(kind, name, spec, length, f);
+	if (says_the_same(object_find(*kind, name), spec, length))
+		return 0;
+	*message = protobuf_c_message_unpack((*kind)->spec, NULL, length, spec);
+	return *message ? 0 : fault(f, EINVAL, "the spec is not a packed %s", (*kind)->name);
+}
+
+int
+object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t length, struct fault *f)
+{
+	const struct kind *kind;
+	ProtobufCMessage *message;
+	void *prepared = NULL;
+	int error = look_at(kind_name, name, spec, length, &kind, &message, f);
+
+	if (error || !message)
+		return error;
+	if (kind->prepare)
+		error = kind->prepare(name, message, &prepared, f);
+	if (!error)
+		error = put(kind, name, spec, length, message, prepared, f);
+	protobuf_c_message_free_unpacked(message, NULL);
+	return error;
+}
+
+struct object_build {
+	struct build build;
+	const struct kind *kind;
+	const char *name;
+	const uint8_t *spec;
+	size_t length;
+	ProtobufCMessage *message;
+	char *name_copy; // for the builder, which may go on after its client went away
+	void *prepared;
+	int error;
+	struct fault fault;
+	_Atomic bool abandoned;
+	void (*done)(void *argument, int error, const struct fault *f);
+	void *argument;
+};
+
+static void
+build_free(struct object_build *b)
+{
+	protobuf_c_message_free_unpacked(b->message, NULL);
+	free(b->name_copy);
+	free(b);
+}
+
+static void
+build_work(struct build *build)
+{
+	struct object_build *b = RTE_PTR_SUB(build, offsetof(struct object_build, build));
+
+	if (!atomic_load(&b->abandoned))
+		b->error = b->kind->prepare(b->name_copy, b->message, &b->prepared, &b->fault);
+}
+
+static void
+build_done(struct build *build)
+{
+	struct object_build *b = RTE_PTR_SUB(build, offsetof(struct object_build, build));
+
+	if (atomic_load(&b->abandoned)) {
+		if (b->prepared)
+			b->kind->discard(b->prepared);
+		build_free(b);
+		return;
+	}
+	if (!b->error)
+		b->error = put(b->kind, b->name, b->spec, b->length, b->message, b->prepared, &b->fault);
+	b->done(b->argument, b->error, &b->fault);
+	build_free(b);
+}
+
+int
+object_put_or_build(const char *kind_name, const char *name, const uint8_t *spec, size_t length,
+	void (*done)(void *argument, int error, const struct fault *f), void *argument, struct object_build **build,
+	struct fault *f)
+{
+	const struct kind *kind = kind_by_name(kind_name);
+	struct object_build *b;
+	int error;
+
+	*build = NULL;
+	if (!kind || !kind->prepare)
+		return object_put(kind_name, name, spec, length, f);
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return fault(f, ENOMEM, "there is no memory for the object");
+	b->build.work = build_work;
+	b->build.done = build_done;
+	b->name = name;
+	b->spec = spec;
+	b->length = length;
+	b->done = done;
+	b->argument = argument;
+	error = look_at(kind_name, name, spec, length, &b->kind, &b->message, f);
+	if (error || !b->message)
+		goto out;
+	b->name_copy = strdup(name);
+	error = b->name_copy ? builder_add(&b->build) : -ENOMEM;
+	if (error) {
+		fault(f, -error, "%s %.63s cannot be built beside the main thread: %s", kind->name, name,
+			strerror(-error));
+		goto out;
+	}
+	*build = b;
+	return 0;
+out:
+	build_free(b);
+	return error;
+}
+
+void
+object_build_abandon(struct object_build *b)
+{
+	atomic_store(&b->abandoned, true);
 }
 
 int

@@ -24,6 +24,7 @@ struct object {
 	uint8_t *spec; // packed
 	size_t spec_length;
 	void *state;    // the kind's own
+	void *prepared; // what the kind's `prepare` made, during `put`
 	uint32_t users; // objects that refer to this one: it cannot be deleted before them
 };
 
@@ -33,6 +34,11 @@ struct kind {
 	// Create what the spec says (`old` NULL; set object->state), or change what there is from `old` to `spec`. 0, or a
 	// negative errno with the fault explained, and then everything is as it was before. Specs are valid during the call.
 	int (*put)(struct object *object, const void *spec, const void *old, struct fault *f);
+	// For specs that take long to make ready; may be NULL. Called before `put`, on another thread: it sees the spec
+	// and nothing else. 0, or a negative errno with the fault explained. `put` finds what it made in object->prepared,
+	// and sets that to NULL if it took it; `discard` frees what was not taken.
+	int (*prepare)(const char *name, const void *spec, void **prepared, struct fault *f);
+	void (*discard)(void *prepared);
 	// 0, or a negative errno with the fault explained and the object still there. `users` is 0 when it is called.
 	int (*delete)(struct object *object, const void *spec, struct fault *f);
 	// Called once at start, after the graph's ids are known and before any worker runs. May be NULL.
@@ -69,6 +75,6 @@ object_unuse(struct object *object)
 		object->users--;
 }
 
-// As the API does them: 0 or a negative errno and the fault explained. For tests and the bench, too.
+// 0 or a negative errno and the fault explained.
 int object_put(const char *kind, const char *name, const uint8_t *spec, size_t length, struct fault *f);
 int object_delete(const char *kind, const char *name, struct fault *f);

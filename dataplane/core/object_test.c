@@ -1,13 +1,18 @@
 // The store of objects with a kind that only remembers.
 #include <errno.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "core/builder.h"
+#include "core/loop.h"
+#include "core/object_build.h"
 #include "core/object_list.h"
 #include "core/start.h"
 #include "ip.pb-c.h"
@@ -130,10 +135,174 @@ a_spec_without_bytes_is_a_spec(void **state)
 	assert_int_equal(object_delete("Note", "empty", &f), 0);
 }
 
+// A kind whose specs take as long as the test wants.
+static sem_t builders;
+
+static int
+house_prepare(const char *name, const void *spec, void **prepared, struct fault *f)
+{
+	const Sluice__V1__Vrf *vrf = spec;
+
+	sem_wait(&builders);
+	if (vrf->description[0] == '!')
+		return fault(f, ENOMEM, "%s cannot be built", name);
+	*prepared = strdup(vrf->description);
+	return 0;
+}
+
+static int
+house_put(struct object *object, const void *spec, const void *old, struct fault *f)
+{
+	free(object->state);
+	object->state = object->prepared;
+	object->prepared = NULL;
+	return 0;
+}
+
+static void
+house_discard(void *prepared)
+{
+	free(prepared);
+}
+
+static int
+house_delete(struct object *object, const void *spec, struct fault *f)
+{
+	free(object->state);
+	return 0;
+}
+
+static struct kind house_kind = {.name = "House",
+	.spec = &sluice__v1__vrf__descriptor,
+	.prepare = house_prepare,
+	.discard = house_discard,
+	.put = house_put,
+	.delete = house_delete};
+
+struct outcome {
+	bool known;
+	int error;
+	struct fault f;
+};
+
+static void
+house_done(void *argument, int error, const struct fault *f)
+{
+	*(struct outcome *)argument = (struct outcome){true, error, *f};
+}
+
+static struct object_build *
+build(const char *name, const char *text, struct outcome *outcome)
+{
+	static uint8_t bytes[8][64];
+	static unsigned used;
+	Sluice__V1__Vrf spec = SLUICE__V1__VRF__INIT;
+	uint8_t *room = bytes[used++ % 8];
+	struct object_build *b;
+	struct fault f;
+
+	*outcome = (struct outcome){0};
+	spec.description = (char *)text;
+	assert_int_equal(object_put_or_build(
+				 "House", name, room, sluice__v1__vrf__pack(&spec, room), house_done, outcome, &b, &f),
+		0);
+	return b;
+}
+
+static const char *
+house(const char *name)
+{
+	const struct object *object = object_find(&house_kind, name);
+
+	return object ? object->state : NULL;
+}
+
+static void
+what_takes_long_is_built_aside_one_after_the_other(void **state)
+{
+	struct outcome first, second;
+
+	assert_non_null(build("one", "wood", &first));
+	assert_non_null(build("one", "stone", &second));
+	loop_once(0);
+	assert_false(first.known);
+	assert_null(object_find(&house_kind, "one"));
+	sem_post(&builders);
+	while (!first.known)
+		loop_once(1);
+	assert_int_equal(first.error, 0);
+	assert_string_equal(house("one"), "wood");
+	assert_false(second.known);
+	sem_post(&builders);
+	while (!second.known)
+		loop_once(1);
+	assert_string_equal(house("one"), "stone");
+}
+
+static void
+what_is_there_holds_until_the_new_is_complete_and_if_it_fails(void **state)
+{
+	struct outcome outcome;
+
+	assert_non_null(build("one", "!", &outcome));
+	loop_once(0);
+	assert_string_equal(house("one"), "stone");
+	sem_post(&builders);
+	while (!outcome.known)
+		loop_once(1);
+	assert_int_equal(outcome.error, -ENOMEM);
+	assert_string_equal(outcome.f.text, "one cannot be built");
+	assert_string_equal(house("one"), "stone");
+}
+
+static void
+what_nobody_waits_for_any_more_is_not_put(void **state)
+{
+	struct outcome outcome, last;
+
+	// It may not have been begun, and then takes nothing of what the builders get.
+	object_build_abandon(build("one", "straw", &outcome));
+	sem_post(&builders);
+	assert_non_null(build("two", "brick", &last));
+	sem_post(&builders);
+	while (!last.known)
+		loop_once(1);
+	assert_false(outcome.known);
+	assert_string_equal(house("one"), "stone");
+	assert_string_equal(house("two"), "brick");
+	while (sem_trywait(&builders) == 0)
+		;
+}
+
+static void
+what_was_deleted_meanwhile_is_made_anew(void **state)
+{
+	struct outcome outcome;
+	struct fault f;
+
+	assert_non_null(build("two", "glass", &outcome));
+	assert_int_equal(object_delete("House", "two", &f), 0);
+	sem_post(&builders);
+	while (!outcome.known)
+		loop_once(1);
+	assert_string_equal(house("two"), "glass");
+	assert_int_equal(object_delete("House", "one", &f), 0);
+	assert_int_equal(object_delete("House", "two", &f), 0);
+}
+
+static int
+tear_down(void **state)
+{
+	builder_stop();
+	return 0;
+}
+
 static int
 set_up(void **state)
 {
+	sem_init(&builders, 0, 0);
 	kind_register(&note_kind);
+	kind_register(&house_kind);
 	return object_registry_start();
 }
 
@@ -147,7 +316,11 @@ main(void)
 		cmocka_unit_test(what_others_use_cannot_be_deleted),
 		cmocka_unit_test(bad_names_kinds_and_specs_are_refused),
 		cmocka_unit_test(a_spec_without_bytes_is_a_spec),
+		cmocka_unit_test(what_takes_long_is_built_aside_one_after_the_other),
+		cmocka_unit_test(what_is_there_holds_until_the_new_is_complete_and_if_it_fails),
+		cmocka_unit_test(what_nobody_waits_for_any_more_is_not_put),
+		cmocka_unit_test(what_was_deleted_meanwhile_is_made_anew),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, NULL);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -12,6 +12,7 @@
 #include <rte_errno.h>
 #include <rte_mbuf.h>
 
+#include "core/builder.h"
 #include "core/packet.h"
 #include "core/punt.h"
 #include "core/watch.h"
@@ -265,6 +266,7 @@ void
 core_stop(void)
 {
 	worker_stop();
+	builder_stop();
 	rte_eal_cleanup();
 	rmdir(rte_eal_get_runtime_dir());
 }

@@ -1,0 +1,15 @@
+// Putting an object whose spec takes long to make ready: that part is done beside the main thread.
+#pragma once
+
+#include "core/object.h"
+
+// A put that is under way.
+struct object_build;
+
+// As object_put(); or, with `*build` set, it is not done yet: `done` will be called with 0 or a negative errno. `kind`, `name`
+// and `spec` must stay until then, or until object_build_abandon().
+int object_put_or_build(const char *kind, const char *name, const uint8_t *spec, size_t length,
+	void (*done)(void *argument, int error, const struct fault *f), void *argument, struct object_build **build,
+	struct fault *f);
+// Nobody waits for it any more: the object stays as it is, and `done` is not called.
+void object_build_abandon(struct object_build *build);
