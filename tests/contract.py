@@ -87,7 +87,9 @@ class Connection:
     def answer(self, number):
         """The last reply to a request; those before it only say that the data plane is still at it."""
         while True:
+            self.socket.settimeout(60)
             reply = self.receive()
+            self.socket.settimeout(5)
             assert reply.id == number
             if reply.last:
                 return reply

@@ -1,10 +1,15 @@
 """Access control lists: each field, each place where one can be, and replacing one under traffic."""
 
+import errno
+import ipaddress
+import random
+
 import pytest
-from lab import thing
+from contract import Connection, acl_pb2, api, packed
+from lab import Wire, thing
 from lab.load import DOWN, UP
-from pop import CORE4, CORE6, IPOE, PPPOE, SERVER4, SERVER6, Pop, session, udp_down, udp_up
-from scapy.all import ICMP, IP, TCP, UDP, ICMPv6EchoRequest, IPv6, Raw
+from pop import CORE4, CORE6, HOST4, HOST_MAC, IPOE, PPPOE, SERVER4, SERVER6, Pop, session, udp_down, udp_up
+from scapy.all import ARP, ICMP, IP, TCP, UDP, Ether, ICMPv6EchoRequest, IPv6, Raw
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +135,176 @@ def test_a_list_is_replaced_under_traffic_without_a_gap(pop):
     finally:
         load.close()
         pop.apply(session(PPPOE))
+
+
+def tangled(count, seed=1):
+    """Prefixes within prefixes and port ranges across each other, of documentation addresses, which no line has."""
+    chance = random.Random(seed)
+
+    def prefix(base):
+        length = chance.randint(16, 32)
+        address = int(ipaddress.ip_address(base)) + chance.randrange(1 << 16)
+        return str(ipaddress.ip_network((address >> (32 - length) << (32 - length), length)))
+
+    def ports():
+        low, high = sorted((chance.randrange(1 << 16), chance.randrange(1 << 16)))
+        return f"{low}-{high}"
+
+    return [
+        {"action": chance.choice(["PERMIT", "DENY"]), "protocol": chance.choice(["tcp", "udp"])}
+        | {"source": prefix("203.0.0.0"), "destination": prefix("203.1.0.0")}
+        | {"sourcePorts": ports(), "destinationPorts": ports()}
+        for _ in range(count)
+    ]
+
+
+DENIED = {"action": "DENY", "protocol": "udp", "destinationPorts": "9999"}
+
+
+def large(name="test", count=60000, seed=1):
+    return thing("Acl", name, otherwise="PERMIT", rules=[*tangled(count, seed), DENIED])
+
+
+@pytest.fixture
+def api_client(pop):
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        yield connection
+
+
+def stored(connection, name):
+    """The rules of a list as the data plane has it now, or None."""
+    page = ""
+    while True:
+        objects = connection.ask(list=api.List(kind="Acl", limit=1, page=page)).objects
+        for each in objects.objects:
+            if each.name == name:
+                return acl_pb2.Acl.FromString(each.spec).rules
+        page = objects.next_page
+        if not page:
+            return None
+
+
+def small(connection):
+    """The list of the sessions, as short as it can be. Past the agent, as all that the tests below do."""
+    assert connection.put(thing("Acl", "test", otherwise="PERMIT", rules=[DENIED]))[0].code == 0
+
+
+def delete(connection, kind, *names):
+    reply = connection.ask(delete=api.Delete(names=[api.ObjectName(kind=kind, name=name) for name in names]))
+    assert {each.code for each in reply.results.results} == {0}
+
+
+def vrfs(connection):
+    return {each.name for each in connection.ask(list=api.List(kind="Vrf")).objects.objects}
+
+
+def test_twenty_thousand_rules_that_overlap_are_one_list(pop):
+    pop.apply(large(count=20000))
+    assert pop.passes(IPOE)
+    with pop.dropping("acl-denied"):
+        pop.send_up(IPOE, up(4, UDP(dport=9999)))
+
+
+def test_all_else_goes_on_while_a_large_list_is_made(pop, api_client):
+    """Forwarding loses nothing, ARP is answered, other calls of this client and another have their answers first."""
+    small(api_client)
+    load = pop.load([IPOE, PPPOE], 300)
+    # The other wire is read by the load.
+    host = Wire(pop.outside, "uplink")
+    request = api.Put(objects=[packed(large(seed=2)), packed(thing("Vrf", "behind"))])
+    try:
+        assert load.warm_up() == []
+        with (
+            Connection(pop.gateway.dataplane_socket) as builder,
+            Connection(pop.gateway.dataplane_socket) as other,
+        ):
+            number = builder.send(put=request)
+            asked = builder.send(drop_counters=api.DropCountersQuery())
+            assert builder.receive().id == asked
+            assert len(stored(other, "test")) == 1
+            assert other.put(thing("Vrf", "beside"))[0].code == 0
+            assert vrfs(other) == {"beside"}
+            host.send(bytes(Ether(src=HOST_MAC, dst="ff:ff:ff:ff:ff:ff") / ARP(psrc=HOST4, pdst=CORE4)))
+            host.expect(lambda raw: raw[12:14] == b"\x08\x06" and ARP(raw[14:]).op == 2)
+            assert len(stored(other, "test")) == 1
+            assert [each.code for each in builder.answer(number).results.results] == [0, 0]
+            assert len(stored(other, "test")) == 60001
+        load.pause()
+        assert load.lost(UP) == load.lost(DOWN) == 0
+    finally:
+        load.close()
+        host.close()
+        delete(api_client, "Vrf", "behind", "beside")
+
+
+def test_the_old_list_holds_until_the_new_one_is_complete(pop, api_client):
+    """Both deny one port; what is denied before and after is denied in between, too."""
+    small(api_client)
+    pop.drain()
+    number = api_client.send(put=api.Put(objects=[packed(large(seed=3))]))
+    with pop.dropping("acl-denied", 50):
+        for _ in range(50):
+            pop.send_up(IPOE, up(4, UDP(dport=9999)))
+    assert api_client.answer(number).results.results[0].code == 0
+    pop.send_up(IPOE, udp_up(IPOE))
+    assert pop.at_core(lambda packet: UDP in packet)[UDP].dport == 7
+
+
+def test_a_list_deleted_while_it_is_made_is_gone_and_can_be_made_again(pop, api_client):
+    one = large("passing", seed=4)
+    numbers = [
+        api_client.send(put=api.Put(objects=[packed(one)])),
+        api_client.send(delete=api.Delete(names=[api.ObjectName(kind="Acl", name="passing")])),
+    ]
+    for number in numbers:
+        assert api_client.answer(number).results.results[0].code == 0
+    assert stored(api_client, "passing") is None
+    assert api_client.put(one)[0].code == 0
+    assert len(stored(api_client, "passing")) == 60001
+    delete(api_client, "Acl", "passing")
+
+
+def test_several_lists_are_made_in_order_and_the_last_of_a_name_stays(pop, api_client):
+    lists = [large("queued", 20000 + number, seed=number) for number in range(4)]
+    numbers = [api_client.send(put=api.Put(objects=[packed(each)])) for each in lists]
+    for number in numbers:
+        assert api_client.answer(number).results.results[0].code == 0
+    assert len(stored(api_client, "queued")) == 20004
+    delete(api_client, "Acl", "queued")
+
+
+def test_an_object_that_refers_to_a_list_sent_before_it_finds_it(pop, api_client):
+    line = session(PPPOE, policy={"aclUp": "late"})
+    number = api_client.send(put=api.Put(objects=[packed(large("late", seed=5))]))
+    then = api_client.send(put=api.Put(objects=[packed(line)]))
+    for each in (number, then):
+        assert api_client.answer(each).results.results[0].code == 0
+    with pop.dropping("acl-denied"):
+        pop.send_up(PPPOE, up(4, UDP(dport=9999), src=PPPOE.ip4))
+    assert api_client.put(session(PPPOE))[0].code == 0
+    delete(api_client, "Acl", "late")
+
+
+def test_a_client_that_leaves_while_its_list_is_made_leaves_the_old_one(pop, api_client):
+    small(api_client)
+    with Connection(pop.gateway.dataplane_socket) as leaving:
+        leaving.send(put=api.Put(objects=[packed(large(seed=6)), packed(thing("Vrf", "never"))]))
+        asked = leaving.send(drop_counters=api.DropCountersQuery())
+        assert leaving.receive().id == asked
+    # Made after the one that nobody waits for.
+    assert api_client.put(thing("Acl", "after", rules=[DENIED]))[0].code == 0
+    assert len(stored(api_client, "test")) == 1
+    assert "never" not in vrfs(api_client)
+    delete(api_client, "Acl", "after")
+
+
+def test_rules_that_nothing_tells_apart_are_refused_by_name_and_the_old_list_stays(pop, api_client):
+    small(api_client)
+    alike = [{"action": "DENY", "protocol": "tcp", "tcpFlags": "syn", "dscp": str(i % 64)} for i in range(3000)]
+    result = api_client.put(thing("Acl", "test", otherwise="PERMIT", rules=alike))[0]
+    assert result.code == errno.E2BIG
+    assert "acl test, rules: the 3000 rules overlap in too many ways" in result.message
+    assert len(stored(api_client, "test")) == 1
+    assert pop.passes(IPOE)
+    assert api_client.put(thing("Acl", "test", otherwise="PERMIT", rules=[*alike[:2000], DENIED]))[0].code == 0
+    assert pop.passes(IPOE)

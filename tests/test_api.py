@@ -144,6 +144,48 @@ def next_punt(watcher):
             return reply.event.packet_in
 
 
+def test_a_watcher_hears_that_a_link_goes_down_and_up(pop):
+    def link(watcher):
+        while True:
+            reply = watcher.receive()
+            if reply.event.HasField("port_link"):
+                return reply.event.port_link.port, reply.event.port_link.up
+
+    with Connection(pop.gateway.dataplane_socket) as watcher:
+        watcher.send(watch=api.Watch())
+        # Requests are carried out in order: with this answer the watch has begun.
+        watcher.ask(cancel=api.Cancel())
+        try:
+            pop.outside.run("ip", "link", "set", "uplink", "down")
+            assert link(watcher) == ("core", False)
+        finally:
+            pop.outside.run("ip", "link", "set", "uplink", "up")
+        assert link(watcher) == ("core", True)
+
+
+def test_a_watcher_that_does_not_read_hears_how_much_it_lost(pop):
+    size, sent = 1400, 0
+    frame = bytes(Ether(src=IPOE.mac, dst="ff:ff:ff:ff:ff:ff", type=0x8100))
+    frame += bytes.fromhex("006481000001" + "8863" + "11090000" + "0004" + "01010000") + bytes(size)
+    with Connection(pop.gateway.dataplane_socket) as watcher:
+        watcher.send(watch=api.Watch(punts=["pppoe-discovery"]))
+        before = pop.gateway.drops().get("punt-watcher-slow", 0)
+        while pop.gateway.drops().get("punt-watcher-slow", 0) == before:
+            for _ in range(1000):
+                pop.access.send(frame)
+            sent += 1000
+            assert sent < 200000
+        # Others are served meanwhile.
+        assert pop.passes(IPOE)
+        events = []
+        while not any(event.lost for event in events):
+            pop.access.send(frame)
+            events.append(watcher.receive().event)
+        assert sum(event.HasField("packet_in") for event in events) > 0
+        assert events[-1].lost > 0
+        assert next_punt(watcher).frame[: len(frame)] == frame
+
+
 def test_punts_are_limited_by_reason(pop):
     with Connection(pop.gateway.dataplane_socket) as watcher:
         watcher.send(watch=api.Watch(punts=["pppoe-discovery"]))

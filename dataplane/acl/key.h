@@ -13,7 +13,7 @@
 #include <rte_branch_prediction.h>
 #include <rte_byteorder.h>
 
-enum { CLASS_NUMBER = 0x3f, CLASS_HAS_PORTS = 0x40, CLASS_UNREADABLE = 0x80 };
+enum { CLASS_NUMBER = 0x3f, CLASS_HAS_PORTS = 0x40, CLASS_UNREADABLE = 0x80, CLASS_BITS = 6 };
 
 // What a list says about protocols.
 struct acl_protocols {

@@ -5,12 +5,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <sys/resource.h>
 
 #include <rte_memory.h>
 
@@ -19,11 +18,12 @@
 enum {
 	TUPLES_MIN = 64,  // exact rules from which on a hash table pays
 	RULE_ROOM = 4096, // rules handed to rte_acl at once
+	// Rules that rte_acl can be trusted with, as it bounds neither time nor memory: any sort, or plain ones.
+	TREE_MOST = 256,
+	PLAIN_MOST = 16384,
 };
 
 static_assert(ACL_BURST == 256, "as many keys as tuples_find takes");
-
-uint64_t acl_build_memory = UINT64_C(2) << 30;
 
 // How one family's keys are laid out.
 struct layout {
@@ -134,6 +134,7 @@ struct selection {
 	size_t count;
 	bool destination_first;
 	bool marks; // DSCP or TCP flags count
+	bool plain; // each has one address and nothing else, all on the same side: no rule crosses another
 };
 
 static unsigned
@@ -210,50 +211,12 @@ add_rules(struct rte_acl_ctx *tree, const struct acl_protocols *protocols, const
 	return rc;
 }
 
-// The value in bytes of a line such as "VmData:   1234 kB" in a file of /proc; 0 if it is not there.
-static uint64_t
-proc_value(const char *path, const char *key)
-{
-	FILE *file = fopen(path, "r");
-	char line[128];
-	uint64_t value = 0;
-
-	while (file && value == 0 && fgets(line, sizeof(line), file)) {
-		if (strncmp(line, key, strlen(key)) == 0)
-			value = strtoull(line + strlen(key), NULL, 10) * 1024;
-	}
-	if (file)
-		fclose(file);
-	return value;
-}
-
-// While rte_acl builds, it takes memory of the C library without any bound, and rules that overlap in the worst way make it
-// take all there is. So the process gets a limit for that time: workers take no memory, and nothing else runs here.
 static int
-build_within(struct rte_acl_ctx *tree, const struct rte_acl_config *config)
-{
-	uint64_t now = proc_value("/proc/self/status", "VmData:");
-	uint64_t room = RTE_MIN(acl_build_memory, proc_value("/proc/meminfo", "MemAvailable:") / 2);
-	struct rlimit before, during;
-	int rc;
-
-	if (getrlimit(RLIMIT_DATA, &before) != 0)
-		return -errno;
-	during = before;
-	during.rlim_cur = RTE_MIN(before.rlim_cur, now + room);
-	if (setrlimit(RLIMIT_DATA, &during) != 0)
-		return -errno;
-	rc = rte_acl_build(tree, config);
-	setrlimit(RLIMIT_DATA, &before);
-	return rc;
-}
-
-static int
-create_tree(struct rte_acl_ctx **made, const struct acl_protocols *protocols, const struct layout *layout,
+create_tree(struct acl_part *part, const struct acl_protocols *protocols, const struct layout *layout,
 	const struct selection *selection)
 {
 	// Two contexts of one name would be one context.
-	static uint64_t serial;
+	static atomic_uint_fast64_t serial;
 	static const enum rte_acl_classify_alg widest[] = {RTE_ACL_CLASSIFY_AVX512X32, RTE_ACL_CLASSIFY_AVX512X16,
 		RTE_ACL_CLASSIFY_AVX2, RTE_ACL_CLASSIFY_SSE, RTE_ACL_CLASSIFY_NEON, RTE_ACL_CLASSIFY_SCALAR};
 	struct rte_acl_config config = {0};
@@ -266,20 +229,23 @@ create_tree(struct rte_acl_ctx **made, const struct acl_protocols *protocols, co
 	struct rte_acl_ctx *tree;
 	int rc;
 
-	snprintf(name, sizeof(name), "list-%" PRIu64, serial++);
+	snprintf(name, sizeof(name), "list-%" PRIuFAST64, atomic_fetch_add(&serial, 1));
 	tree = rte_acl_create(&param);
 	if (!tree)
 		return -ENOMEM;
 	rc = add_rules(tree, protocols, layout, selection, fields);
 	if (rc == 0)
-		rc = build_within(tree, &config);
+		rc = rte_acl_build(tree, &config);
 	if (rc != 0) {
 		rte_acl_free(tree);
 		return rc;
 	}
-	for (unsigned i = 0; i < RTE_DIM(widest) && rte_acl_set_ctx_classify(tree, widest[i]) != 0; i++)
-		;
-	*made = tree;
+	for (unsigned i = 0; i < RTE_DIM(widest); i++) {
+		part->algorithm = widest[i];
+		if (rte_acl_set_ctx_classify(tree, widest[i]) == 0)
+			break;
+	}
+	part->tree = tree;
 	return 0;
 }
 
@@ -311,11 +277,73 @@ create_tuples(struct tuples **made, const struct acl_protocols *protocols, const
 	return 0;
 }
 
+static void
+address_range(const uint8_t *address, unsigned length, unsigned words, uint32_t *low, uint32_t *high)
+{
+	struct rte_acl_field fields[4];
+
+	address_fields(address, length, words, fields);
+	for (unsigned word = 0; word < words; word++) {
+		low[word] = fields[word].value.u32;
+		high[word] = low[word] | (uint32_t)(UINT64_C(0xffffffff) >> fields[word].mask_range.u32);
+	}
+}
+
+static uint32_t
+marks_of(uint32_t class, uint32_t dscp, uint32_t flags)
+{
+	return class | dscp << 8 | flags << 16;
+}
+
+// The dimensions of cuts: the class's number and its two other bits, addresses, ports. Marks: class, DSCP and TCP flags.
+static void
+cut_rule(struct cuts_rule *to, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct acl_rule *rule, uint32_t verdict)
+{
+	struct rte_acl_field class = {0};
+	unsigned words = layout->words, ports = 2 + 2 * words;
+
+	class_field(protocols, rule, layout, &class);
+	to->low[0] = class.value.u8 & CLASS_NUMBER;
+	to->high[0] = class.mask_range.u8 & CLASS_NUMBER ? to->low[0] : CLASS_NUMBER;
+	to->low[1] = class.value.u8 >> CLASS_BITS;
+	to->high[1] = class.mask_range.u8 >> CLASS_BITS ? to->low[1] : 3;
+	address_range(rule->source, rule->source_length, words, to->low + 2, to->high + 2);
+	address_range(rule->destination, rule->destination_length, words, to->low + 2 + words, to->high + 2 + words);
+	to->low[ports] = rule->source_low;
+	to->high[ports] = rule->source_high;
+	to->low[ports + 1] = rule->destination_low;
+	to->high[ports + 1] = rule->destination_high;
+	to->marks = marks_of(class.value.u8, rule->dscp, rule->flags);
+	to->marks_mask = marks_of(class.mask_range.u8, rule->dscp_mask, rule->flags_mask);
+	to->verdict = verdict;
+}
+
+static int
+create_cuts(struct cuts **made, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct selection *selection)
+{
+	struct cuts_rule *rules = calloc(selection->count, sizeof(*rules));
+	int rc;
+
+	if (!rules)
+		return -ENOMEM;
+	for (size_t i = 0; i < selection->count; i++) {
+		uint32_t index = selection->indexes[i];
+		const struct acl_rule *rule = &selection->rules[index];
+
+		cut_rule(&rules[i], protocols, layout, rule, verdict_of(rule, index));
+	}
+	rc = cuts_create(rules, selection->count, 4 + 2 * layout->words, made);
+	free(rules);
+	return rc;
+}
+
 static int
 create_part(struct acl_part *part, const struct acl_list *list, const struct layout *layout,
 	const struct acl_rule *rules, size_t count, uint32_t *indexes)
 {
-	struct selection selection = {.rules = rules, .indexes = indexes};
+	struct selection selection = {.rules = rules, .indexes = indexes, .plain = true};
 	uint64_t source_bits = 0, destination_bits = 0;
 	// Exact rules are collected from the end of the room.
 	size_t exact = 0, mine = 0, last = count;
@@ -342,14 +370,20 @@ create_part(struct acl_part *part, const struct acl_list *list, const struct lay
 		indexes[mine++] = (uint32_t)i;
 		source_bits += rule->source_length;
 		destination_bits += rule->destination_length;
+		selection.plain &= rule->protocol < 0 && rule->reads == 0 && rule->dscp_mask == 0;
 		selection.marks |= rule->dscp_mask != 0 || rule->flags_mask != 0;
 	}
+	selection.plain &= source_bits == 0 || destination_bits == 0;
 	rc = exact > 0 ? create_tuples(&part->tuples, &list->protocols, layout, rules, indexes, exact) : 0;
 	selection.indexes = indexes + exact;
 	selection.count = mine - exact;
 	selection.destination_first = destination_bits > source_bits;
-	if (rc == 0 && selection.count > 0)
-		rc = create_tree(&part->tree, &list->protocols, layout, &selection);
+	if (rc != 0 || selection.count == 0)
+		return rc;
+	// What rte_acl gives up on is cut, too.
+	if (selection.count > (selection.plain ? PLAIN_MOST : TREE_MOST) ||
+		create_tree(part, &list->protocols, layout, &selection) != 0)
+		rc = create_cuts(&part->cuts, &list->protocols, layout, &selection);
 	return rc;
 }
 
@@ -359,25 +393,26 @@ acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bo
 {
 	struct acl_list *list = calloc(1, sizeof(*list));
 	uint32_t *indexes = calloc(count + 1, sizeof(*indexes));
-	int rc = list && indexes ? 0 : -ENOMEM;
+	int rc;
 
-	if (rc == 0) {
-		list->otherwise = otherwise;
-		rc = number_protocols(&list->protocols, name, rules, count, f);
-	}
-	if (rc == -E2BIG)
+	if (!list || !indexes) {
+		rc = fault(f, ENOMEM, "acl %.63s, rules: there is no memory left for %zu rules", name, count);
 		goto out;
-	if (rc == 0)
-		rc = create_part(&list->v4, list, &layout4, rules, count, indexes);
+	}
+	list->otherwise = otherwise;
+	rc = number_protocols(&list->protocols, name, rules, count, f);
+	if (rc != 0)
+		goto out;
+	rc = create_part(&list->v4, list, &layout4, rules, count, indexes);
 	if (rc == 0)
 		rc = create_part(&list->v6, list, &layout6, rules, count, indexes);
-	if (rc == -ENOMEM)
-		fault(f, ENOMEM,
-			"acl %.63s, rules: no memory left for %zu rules: they need more --memory, or overlap in too "
-			"many ways",
-			name, count);
+	if (rc == -E2BIG)
+		fault(f, E2BIG,
+			"acl %.63s, rules: the %zu rules overlap in too many ways, so that more than %d would have to "
+			"be tried for some packets: make addresses or ports of some narrower, or take some out",
+			name, count, CUTS_CELL);
 	else if (rc != 0)
-		fault(f, -rc, "acl %.63s, rules: %zu rules cannot be made into a tree: %s", name, count, strerror(-rc));
+		fault(f, -rc, "acl %.63s, rules: there is no memory left for %zu rules: take some out", name, count);
 out:
 	free(indexes);
 	if (rc == 0)
@@ -394,9 +429,52 @@ acl_list_destroy(struct acl_list *list)
 		return;
 	rte_acl_free(list->v4.tree);
 	rte_acl_free(list->v6.tree);
+	cuts_destroy(list->v4.cuts);
+	cuts_destroy(list->v6.cuts);
 	tuples_destroy(list->v4.tuples);
 	tuples_destroy(list->v6.tuples);
 	free(list);
+}
+
+static void
+find_cut4(const struct cuts *cuts, const struct acl_key4 *keys, unsigned count, uint32_t *verdicts)
+{
+	uint32_t words[ACL_BURST][CUTS_WORDS];
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct acl_key4 *key = &keys[i];
+		uint32_t *to = words[i];
+
+		*to++ = key->class & CLASS_NUMBER;
+		*to++ = key->class >> CLASS_BITS;
+		*to++ = rte_be_to_cpu_32(key->source);
+		*to++ = rte_be_to_cpu_32(key->destination);
+		*to++ = rte_be_to_cpu_16(key->source_port);
+		*to++ = rte_be_to_cpu_16(key->destination_port);
+		*to = marks_of(key->class, key->dscp, key->flags);
+	}
+	cuts_find(cuts, words, count, verdicts);
+}
+
+static void
+find_cut6(const struct cuts *cuts, const struct acl_key6 *keys, unsigned count, uint32_t *verdicts)
+{
+	uint32_t words[ACL_BURST][CUTS_WORDS];
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct acl_key6 *key = &keys[i];
+		uint32_t addresses[8], *to = words[i];
+
+		memcpy(addresses, key->source, 32);
+		*to++ = key->class & CLASS_NUMBER;
+		*to++ = key->class >> CLASS_BITS;
+		for (unsigned word = 0; word < 8; word++)
+			*to++ = rte_be_to_cpu_32(addresses[word]);
+		*to++ = rte_be_to_cpu_16(key->source_port);
+		*to++ = rte_be_to_cpu_16(key->destination_port);
+		*to = marks_of(key->class, key->dscp, key->flags);
+	}
+	cuts_find(cuts, words, count, verdicts);
 }
 
 static inline void
@@ -404,6 +482,7 @@ decide(const struct acl_list *list, const struct acl_part *part, const void *key
 	bool *permitted)
 {
 	uint32_t verdicts[ACL_BURST], exact[ACL_BURST];
+	bool ordered = part->tree || part->cuts;
 
 	if (part->tree) {
 		const uint8_t *data[ACL_BURST];
@@ -411,19 +490,24 @@ decide(const struct acl_list *list, const struct acl_part *part, const void *key
 		for (unsigned i = 0; i < count; i++)
 			data[i] = (const uint8_t *)keys + i * stride;
 		rte_acl_classify(part->tree, data, verdicts, count, 1);
+	} else if (part->cuts) {
+		if (stride == sizeof(struct acl_key4))
+			find_cut4(part->cuts, keys, count, verdicts);
+		else
+			find_cut6(part->cuts, keys, count, verdicts);
 	}
 	if (part->tuples) {
 		tuples_find(part->tuples, keys, stride, count, exact);
 		// One less turns "none" into the last.
-		for (unsigned i = 0; part->tree && i < count; i++)
+		for (unsigned i = 0; ordered && i < count; i++)
 			verdicts[i] = RTE_MIN(verdicts[i] - 1, exact[i] - 1) + 1;
 	}
-	if (!part->tree && !part->tuples) {
+	if (!ordered && !part->tuples) {
 		memset(permitted, list->otherwise, count);
 		return;
 	}
 	for (unsigned i = 0; i < count; i++) {
-		uint32_t verdict = part->tree ? verdicts[i] : exact[i];
+		uint32_t verdict = ordered ? verdicts[i] : exact[i];
 
 		permitted[i] = verdict != 0 ? verdict & 1 : list->otherwise;
 	}

@@ -1,5 +1,5 @@
 // A list of rules made ready for workers: exact 5-tuples in a hash table when there are many, all others in a tree of
-// DPDK's rte_acl, for each family. Made aside, then only read.
+// DPDK's rte_acl when they are few, or else in a tree of cuts, for each family. Made aside, then only read.
 #pragma once
 
 #include <stdbool.h>
@@ -8,16 +8,19 @@
 
 #include <rte_acl.h>
 
+#include "acl/cuts.h"
 #include "acl/key.h"
 #include "acl/rule.h"
 #include "acl/tuples.h"
 
 enum { ACL_BURST = 256 };
 
-// What finds the first rule that matches. Either may be NULL. They find a rule's verdict: twice its number (from 1), and one
+// What finds the first rule that matches. Each may be NULL; there is a tree or cuts, not both. They find a rule's verdict: twice its number (from 1), and one
 // more if it permits; the least of two verdicts is the first rule's.
 struct acl_part {
 	struct rte_acl_ctx *tree;
+	enum rte_acl_classify_alg algorithm; // of the tree
+	struct cuts *cuts;
 	struct tuples *tuples;
 };
 
@@ -26,10 +29,6 @@ struct acl_list {
 	bool otherwise; // permit what no rule matches
 	struct acl_protocols protocols;
 };
-
-// Most memory, in bytes, that making a tree may take for a while. Two gigabytes are good for some 100,000 rules of any sort, and
-// are used up in seconds.
-extern uint64_t acl_build_memory;
 
 // 0, or a negative errno with the fault explained; `name` is for that. Needs the EAL.
 int acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
