@@ -161,6 +161,10 @@ def test_a_watcher_hears_that_a_link_goes_down_and_up(pop):
         finally:
             pop.outside.run("ip", "link", "set", "uplink", "up")
         assert link(watcher) == ("core", True)
+    # The wire's socket says once that its end was down.
+    with contextlib.suppress(OSError):
+        pop.core.drain()
+    assert pop.passes(IPOE)
 
 
 def test_a_watcher_that_does_not_read_hears_how_much_it_lost(pop):

@@ -338,12 +338,32 @@ tell_link(struct port *port)
 	event_send(&event);
 }
 
+// af_packet and af_xdp say that they are up whatever happens: the Linux interface under them knows better.
+static bool
+link_is_up(const struct port *port)
+{
+	static int control = -1;
+	struct rte_eth_dev_info info;
+	struct rte_eth_link link;
+	struct ifreq request = {0};
+
+	if (rte_eth_link_get_nowait(port->id, &link))
+		return port->up;
+	if (!link.link_status || rte_eth_dev_info_get(port->id, &info) || info.if_index == 0 ||
+		strncmp(info.driver_name, "net_af_", 7) != 0)
+		return link.link_status != 0;
+	if (control < 0)
+		control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	request.ifr_ifindex = (int)info.if_index;
+	if (control < 0 || ioctl(control, SIOCGIFNAME, &request) || ioctl(control, SIOCGIFFLAGS, &request))
+		return true;
+	return (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING);
+}
+
 static void
 look_at_link(struct port *port)
 {
-	struct rte_eth_link now;
-
-	if (rte_eth_link_get_nowait(port->id, &now) || (now.link_status != 0) == port->up)
+	if (link_is_up(port) == port->up)
 		return;
 	if (port->memif && !port->up && rx_attach(port))
 		return;
