@@ -39,7 +39,7 @@ A source node makes bursts of 256 frames from templates, their flows in random o
 between them is the graph that forwards, with its real tables, filled through the same objects that the API takes. *bare* is source to sink alone,
 least of the run; it is subtracted. Frame sizes count the FCS. Each row has 25 windows of 300 bursts. A shared machine's clock and cache
 are not ours alone: the least is what the code needs, the distance to the median is the neighbours'. Ratios within one run
-say more than figures of two runs.
+say more than figures of two runs. Where other programs run, too, `chrt -f 50 make bench` keeps them out of the windows.
 
 ## Against VPP
 
