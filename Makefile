@@ -14,7 +14,7 @@ PROTOS := $(sort $(wildcard api/*.proto))
 C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build run test unit-c unit-go e2e fuzz bench lint fmt docs test-debian13 clean
+.PHONY: setup generate build run test unit-c unit-go e2e fuzz bench latency lint fmt docs test-debian13 clean
 
 setup: build/.setup
 build/.setup: tools/setup.sh requirements.txt
@@ -43,6 +43,9 @@ unit-c unit-go e2e fuzz: build
 
 bench: build
 	tools/bench.sh '$(ONLY)' '$(JSON)'
+
+latency: build
+	.venv/bin/python bench/latency.py $(if $(JSON),--json '$(JSON)')
 
 lint: build/.generated build/reference.md
 	@clang-format --dry-run -Werror $(C_FILES)

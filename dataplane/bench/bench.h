@@ -18,6 +18,7 @@ struct scenario {
 	// Write the frame's first bytes for one flow: their number is returned. `length` is the frame's, without FCS.
 	unsigned (*frame)(const struct scenario *scenario, uint32_t flow, uint16_t length, uint8_t header[HEADER_MOST]);
 	const char *port; // that frames come in by
+	bool scaling;     // one of those that show how several workers get along
 };
 
 extern const struct scenario scenarios[];
@@ -42,15 +43,18 @@ int templates_make(struct templates *t, const struct scenario *s, uint16_t size)
 void templates_free(struct templates *t);
 
 struct measured {
-	double cycles[REPEATS]; // a packet, source and sink taken off
+	double cycles[REPEATS]; // a packet of one worker, source and sink taken off, all workers at once: their mean
 	double bare;            // least of source to sink alone
-	double nodes[NODE_MAX]; // by node id, median
+	double nodes[NODE_MAX]; // by node id, median, of the first worker
 	uint64_t arrived;       // packets that reached the sink, of
 	uint64_t sent;
+	// With several workers:
+	double alone[REPEATS]; // as `cycles`, of the first worker while the others sleep
+	double compute_ratio;  // how many times longer a loop of arithmetic takes on all processors at once than on one
 };
 
-// Measure on this many workers at once; the figures of the first.
-void measure(const struct templates *t, unsigned workers, unsigned rounds, struct measured *m);
+// Measure on all workers at once and, if there are several, on the first alone, in turn.
+void measure(const struct templates *t, unsigned rounds, struct measured *m);
 
 // Objects, as the API would put them.
 int bench_put(const char *kind, const char *name, const void *message);

@@ -19,15 +19,19 @@ struct asked {
 	FILE *json;
 	unsigned rounds;
 	unsigned workers;
+	bool scaling;
 	bool first;
 };
 
 static const char usage[] =
-	"Usage: sluice-bench [--only REGEX] [--json FILE] [--workers N] [--rounds N] [--nodes] [--no-huge] [--list]\n"
-	"Measures TSC cycles per packet of the graph, source and sink taken off.\n";
+	"Usage: sluice-bench [--only REGEX] [--scaling] [--json FILE] [--workers N] [--rounds N]\n"
+	"                    [--nodes] [--no-huge] [--list]\n"
+	"Measures TSC cycles per packet of the graph, source and sink taken off. With several workers it is\n"
+	"each worker's cycles while all of them forward, and beside it the first one's while the others\n"
+	"sleep. --scaling: only the scenarios for that.\n";
 
 static void
-write_json(struct asked *a, const struct scenario *s, uint16_t size, unsigned workers, const struct measured *m)
+write_json(struct asked *a, const struct scenario *s, uint16_t size, const struct measured *m)
 {
 	bool first = true;
 
@@ -35,10 +39,15 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, unsigned wo
 		return;
 	fprintf(a->json,
 		"%s\n  {\"scenario\": \"%s\", \"packet_bytes\": %u, \"flows\": %u, \"workers\": %u,\n"
-		"   \"cycles_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"bare_loop\": %.1f,\n"
-		"   \"sent\": %lu, \"arrived\": %lu,\n   \"nodes\": {",
-		a->first ? "" : ",", s->name, size, s->flows, workers, m->cycles[0], m->cycles[REPEATS / 2],
-		m->cycles[REPEATS - 1], m->bare, m->sent, m->arrived);
+		"   \"cycles_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"bare_loop\": %.1f,\n",
+		a->first ? "" : ",", s->name, size, s->flows, a->workers, m->cycles[0], m->cycles[REPEATS / 2],
+		m->cycles[REPEATS - 1], m->bare);
+	if (a->workers > 1)
+		fprintf(a->json,
+			"   \"first_alone\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"compute_ratio\": "
+			"%.3f,\n",
+			m->alone[0], m->alone[REPEATS / 2], m->alone[REPEATS - 1], m->compute_ratio);
+	fprintf(a->json, "   \"sent\": %lu, \"arrived\": %lu,\n   \"nodes\": {", m->sent, m->arrived);
 	for (uint16_t n = 0; node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05) {
 			fprintf(a->json, "%s\"%s\": %.1f", first ? "" : ", ", node_by_id(n)->name, m->nodes[n]);
@@ -50,10 +59,14 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, unsigned wo
 }
 
 static void
-print_row(const struct asked *a, const struct scenario *s, uint16_t size, unsigned workers, const struct measured *m)
+print_row(const struct asked *a, const struct scenario *s, uint16_t size, const struct measured *m)
 {
-	printf("%-18s %6u %8u %7u %8.1f %8.1f %8.1f %8.1f %s\n", s->name, size, s->flows, workers, m->cycles[0],
-		m->cycles[REPEATS / 2], m->cycles[REPEATS - 1], m->bare, m->arrived == m->sent ? "" : "PACKETS LOST");
+	printf("%-18s %6u %8u %7u %8.1f %8.1f %8.1f %8.1f", s->name, size, s->flows, a->workers, m->cycles[0],
+		m->cycles[REPEATS / 2], m->cycles[REPEATS - 1], m->bare);
+	if (a->workers > 1)
+		printf(" %8.1f %8.2f %8.2f", m->alone[REPEATS / 2], m->cycles[REPEATS / 2] / m->alone[REPEATS / 2],
+			m->compute_ratio);
+	printf(" %s\n", m->arrived == m->sent ? "" : "PACKETS LOST");
 	for (uint16_t n = 0; a->nodes && node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05)
 			printf("%42s %8.1f\n", node_by_id(n)->name, m->nodes[n]);
@@ -73,36 +86,40 @@ run_scenario(struct asked *a, const struct scenario *s)
 	for (unsigned i = 0; i < 50; i++)
 		loop_once(1);
 	for (unsigned i = 0; i < SIZES_MOST && s->sizes[i]; i++) {
+		struct measured m = {0};
 		struct templates t;
 
 		if (templates_make(&t, s, s->sizes[i])) {
 			fprintf(stderr, "%s: its frames cannot be made\n", s->name);
 			return -1;
 		}
-		for (unsigned workers = a->workers; workers <= a->workers; workers++) {
-			struct measured m = {0};
-
-			measure(&t, workers, a->rounds, &m);
-			print_row(a, s, s->sizes[i], workers, &m);
-			write_json(a, s, s->sizes[i], workers, &m);
-			lost |= m.arrived != m.sent;
-		}
+		measure(&t, a->rounds, &m);
+		print_row(a, s, s->sizes[i], &m);
+		write_json(a, s, s->sizes[i], &m);
+		lost |= m.arrived != m.sent;
 		templates_free(&t);
 	}
 	bench_clear();
 	return lost ? -1 : 0;
 }
 
+static bool
+is_asked(const struct asked *a, const struct scenario *s)
+{
+	return (!a->scaling || s->scaling) && (!a->some || regexec(&a->only, s->name, 0, NULL, 0) == 0);
+}
+
 int
 main(int count, char **arguments)
 {
 	static const struct option known[] = {{"only", 1, NULL, 'o'}, {"json", 1, NULL, 'j'}, {"workers", 1, NULL, 'w'},
-		{"rounds", 1, NULL, 'r'}, {"nodes", 0, NULL, 'n'}, {"no-huge", 0, NULL, 'H'}, {"list", 0, NULL, 'l'},
-		{"help", 0, NULL, 'h'}, {0}};
+		{"rounds", 1, NULL, 'r'}, {"scaling", 0, NULL, 's'}, {"nodes", 0, NULL, 'n'}, {"no-huge", 0, NULL, 'H'},
+		{"list", 0, NULL, 'l'}, {"help", 0, NULL, 'h'}, {0}};
 	struct asked a = {.rounds = 300, .workers = 1, .first = true};
 	char prefix[32], cores[128] = "0", *no_arguments[] = {arguments[0], NULL};
 	struct options o;
 	int c, failed = 0;
+	bool some = false;
 
 	options_parse(&o, 1, no_arguments);
 	optind = 1;
@@ -128,6 +145,9 @@ main(int count, char **arguments)
 		case 'r':
 			a.rounds = (unsigned)RTE_MAX(16, atoi(optarg));
 			break;
+		case 's':
+			a.scaling = true;
+			break;
 		case 'n':
 			a.nodes = true;
 			break;
@@ -143,23 +163,30 @@ main(int count, char **arguments)
 			return c == 'h' ? 0 : 2;
 		}
 	}
+	for (unsigned i = 0; i < scenario_count; i++)
+		some |= is_asked(&a, &scenarios[i]);
+	if (!some) {
+		if (a.json)
+			fputs("[]\n", a.json);
+		return 0;
+	}
 	snprintf(prefix, sizeof(prefix), "sluice-bench-%d", getpid());
 	o.prefix = prefix;
 	o.workers = a.workers;
 	o.memory = 1024;
-	// The first worker has a core that the main thread, which sleeps while workers measure, does not start on.
+	// The first worker has a core that the main thread, which sleeps while workers measure, is not on.
 	for (unsigned w = 0; w < a.workers; w++)
 		snprintf(cores + strlen(cores), sizeof(cores) - strlen(cores), ",%u",
 			(w + 1) % (unsigned)sysconf(_SC_NPROCESSORS_ONLN));
 	o.cores = cores;
 	if (core_start(&o))
 		return 1;
-	printf("%-18s %6s %8s %7s %8s %8s %8s %8s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max",
-		"bare");
+	printf("%-18s %6s %8s %7s %8s %8s %8s %8s%s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max",
+		"bare", a.workers > 1 ? "    alone    ratio  compute" : "");
 	if (a.json)
 		fprintf(a.json, "[");
 	for (unsigned i = 0; i < scenario_count; i++)
-		if (!a.some || regexec(&a.only, scenarios[i].name, 0, NULL, 0) == 0)
+		if (is_asked(&a, &scenarios[i]))
 			failed |= run_scenario(&a, &scenarios[i]);
 	if (a.json) {
 		fprintf(a.json, "\n]\n");

@@ -561,7 +561,7 @@ agf_down(const struct scenario *s)
 
 const struct scenario scenarios[] = {
 	{"ip4-1", 1024, SIZES, ip4_set_up, ip4_frame, "in"},
-	{"ip4-10k", 10000, SIZES, ip4_set_up, ip4_frame, "in"},
+	{"ip4-10k", 10000, SIZES, ip4_set_up, ip4_frame, "in", .scaling = true},
 	{"ip4-100k", 100000, SIZES, ip4_set_up, ip4_frame, "in"},
 	{"ip4-1M", 1000000, SIZES, ip4_set_up, ip4_frame, "in"},
 	{"ip6-1", 1024, SIZES6, ip6_set_up, ip6_frame, "in"},
@@ -574,8 +574,8 @@ const struct scenario scenarios[] = {
 	{"gtpu-decap-4k", 4096, SIZES_TUNNEL, gtpu_down, gtpu_down_frame, "in"},
 	{"acl-150", 1024, SIZES, acl_150, ip4_frame, "in"},
 	{"meter-4k", 4096, SIZES, meter_up, up_frame, "in"},
-	{"agf-up-4k", 4096, SIZES, agf_up, up_frame, "in"},
+	{"agf-up-4k", 4096, SIZES, agf_up, up_frame, "in", .scaling = true},
 	{"agf-up-4k-pppoe", 4096, SIZES, agf_up_pppoe, up_frame, "in"},
-	{"agf-down-4k", ALLOWED, SIZES_TUNNEL, agf_down, gtpu_down_frame, "in"},
+	{"agf-down-4k", ALLOWED, SIZES_TUNNEL, agf_down, gtpu_down_frame, "in", .scaling = true},
 };
 const unsigned scenario_count = RTE_DIM(scenarios);

@@ -1,4 +1,6 @@
 // The source node, and the loop that measures.
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,8 @@
 #include "core/worker.h"
 #include "ether/circuit.h"
 #include "port/port.h"
+
+enum { COMPUTE_STEPS = 1000000 };
 
 struct generator {
 	const struct templates *templates; // NULL: no packets
@@ -118,15 +122,22 @@ templates_free(struct templates *t)
 	free(t->differences);
 }
 
+// What one worker saw in each repeat.
 struct run {
-	unsigned rounds;
 	double full[REPEATS], bare[REPEATS];
 	double nodes[REPEATS][NODE_MAX];
+	double full_alone[REPEATS], bare_alone[REPEATS]; // the first worker, while the others sleep
+	uint64_t compute[REPEATS], compute_alone[REPEATS];
 	uint64_t sent, arrived;
 };
 
 static struct run runs[WORKER_MAX + 1];
 static const struct templates *current;
+static unsigned active, rounds_asked;
+// Workers that have not yet finished the window that all of them measure at once.
+static unsigned measuring;
+static pthread_barrier_t together;
+static sem_t finished;
 
 static uint64_t
 walk(struct worker *self, unsigned rounds)
@@ -156,37 +167,139 @@ arrived(const struct worker *self)
 	return rte_graph_node_get_by_name(self->graph->name, tx_node.name)->total_objs;
 }
 
+// All workers' windows cover each other: who is done goes on with the same work until the last one is done, too.
+static void
+all_start(void)
+{
+	if (active == 1)
+		return;
+	if (pthread_barrier_wait(&together) == PTHREAD_BARRIER_SERIAL_THREAD)
+		__atomic_store_n(&measuring, active, __ATOMIC_SEQ_CST);
+	pthread_barrier_wait(&together);
+}
+
+static bool
+others_measure(bool *counted)
+{
+	if (active == 1)
+		return false;
+	if (!*counted)
+		__atomic_sub_fetch(&measuring, 1, __ATOMIC_SEQ_CST);
+	*counted = true;
+	return __atomic_load_n(&measuring, __ATOMIC_SEQ_CST) > 0;
+}
+
+// Packets from source to sink alone: cycles a packet.
+static double
+bare_window(struct worker *self)
+{
+	struct generator *g = &generators[self->index];
+	unsigned rounds = rounds_asked / 2 + 1;
+
+	g->edge = tx_node.id;
+	walk(self, rounds_asked / 16 + 1);
+	return (double)walk(self, rounds) / ((double)rounds * BURST);
+}
+
+static double
+full_window(struct worker *self)
+{
+	generators[self->index].edge = ether_input_node.id;
+	walk(self, rounds_asked / 16 + 1);
+	return (double)walk(self, rounds_asked) / ((double)rounds_asked * BURST);
+}
+
+// As `full_window`, with an account of nodes and packets.
+static void
+accounted_window(struct worker *self, unsigned i)
+{
+	struct run *r = &runs[self->index];
+	struct generator *g = &generators[self->index];
+	double before[NODE_MAX], after[NODE_MAX];
+	uint64_t sent, reached;
+
+	g->edge = ether_input_node.id;
+	walk(self, rounds_asked / 16 + 1);
+	node_cycles(self, before);
+	sent = g->sent;
+	reached = arrived(self);
+	r->full[i] = (double)walk(self, rounds_asked) / ((double)rounds_asked * BURST);
+	node_cycles(self, after);
+	r->sent += g->sent - sent;
+	r->arrived += arrived(self) - reached;
+	for (unsigned n = 0; n < NODE_MAX && node_by_id((uint16_t)n); n++)
+		r->nodes[i][n] = (after[n] - before[n]) / ((double)rounds_asked * BURST);
+}
+
+// Arithmetic in registers that keeps a core's execution units busy: a second thread slows it down only if both share them.
+static uint64_t
+compute(void)
+{
+	uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, start = rte_rdtsc();
+
+	for (unsigned i = 0; i < COMPUTE_STEPS; i++) {
+		a += a >> 3;
+		b += b >> 5;
+		c += c >> 7;
+		d ^= d << 3;
+		e ^= e << 5;
+		f ^= f << 7;
+		// Six chains in six registers, rather than one vector.
+		__asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
+	}
+	return rte_rdtsc() - start;
+}
+
+static void
+alone(struct worker *self, unsigned i)
+{
+	struct run *r = &runs[self->index];
+
+	if (self->index == 0) {
+		compute();
+		r->compute_alone[i] = compute();
+		r->bare_alone[i] = bare_window(self);
+		r->full_alone[i] = full_window(self);
+	}
+	pthread_barrier_wait(&together);
+}
+
 static int
 run(void *argument)
 {
 	struct worker *self = argument;
 	struct run *r = &runs[self->index];
 	struct generator *g = &generators[self->index];
-	double before[NODE_MAX], after[NODE_MAX];
-	uint64_t sent, reached;
 
 	RTE_PER_LCORE(worker) = self;
 	*g = (struct generator){.templates = current,
 		.edge = ether_input_node.id,
-		.next = (uint32_t)((uint64_t)current->flows * self->index / (worker_count + 1))};
-	walk(self, r->rounds / 2 + 1);
+		.next = (uint32_t)((uint64_t)current->flows * self->index / active)};
+	walk(self, rounds_asked / 2 + 1);
 	for (unsigned i = 0; i < REPEATS; i++) {
-		g->edge = tx_node.id;
-		walk(self, r->rounds / 16 + 1);
-		r->bare[i] = (double)walk(self, r->rounds / 2 + 1) / ((double)(r->rounds / 2 + 1) * BURST);
-		g->edge = ether_input_node.id;
-		walk(self, r->rounds / 16 + 1);
-		node_cycles(self, before);
-		sent = g->sent;
-		reached = arrived(self);
-		r->full[i] = (double)walk(self, r->rounds) / ((double)r->rounds * BURST);
-		node_cycles(self, after);
-		r->sent += g->sent - sent;
-		r->arrived += arrived(self) - reached;
-		for (unsigned n = 0; n < NODE_MAX && node_by_id((uint16_t)n); n++)
-			r->nodes[i][n] = (after[n] - before[n]) / ((double)r->rounds * BURST);
+		bool counted = false;
+
+		if (active > 1) {
+			alone(self, i);
+			all_start();
+			compute();
+			r->compute[i] = compute();
+			while (others_measure(&counted))
+				compute();
+			counted = false;
+		}
+		all_start();
+		r->bare[i] = bare_window(self);
+		while (others_measure(&counted))
+			walk(self, 1);
+		counted = false;
+		all_start();
+		accounted_window(self, i);
+		while (others_measure(&counted))
+			walk(self, 1);
 	}
 	g->templates = NULL;
+	sem_post(&finished);
 	return 0;
 }
 
@@ -198,32 +311,78 @@ ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void
-measure(const struct templates *t, unsigned active, unsigned rounds, struct measured *m)
+// Cycles of each repeat less the least bare loop, in ascending order: the mean of these workers. The bare loop is returned.
+static double
+spread(unsigned workers, bool first_alone, double cycles[REPEATS])
 {
-	const struct run *first = &runs[0];
+	double bare = 0;
 
-	current = t;
-	for (unsigned w = 0; w < active; w++) {
-		runs[w] = (struct run){.rounds = rounds};
-		rte_eal_remote_launch(run, &workers[w], workers[w].lcore);
+	for (unsigned w = 0; w < workers; w++) {
+		const double *of = first_alone ? runs[w].bare_alone : runs[w].bare;
+		double least = of[0];
+
+		for (unsigned i = 1; i < REPEATS; i++)
+			least = RTE_MIN(least, of[i]);
+		bare += least / workers;
 	}
+	for (unsigned i = 0; i < REPEATS; i++) {
+		cycles[i] = -bare;
+		for (unsigned w = 0; w < workers; w++)
+			cycles[i] += (first_alone ? runs[w].full_alone : runs[w].full)[i] / workers;
+	}
+	qsort(cycles, REPEATS, sizeof(cycles[0]), ascending);
+	return bare;
+}
+
+// How many times longer arithmetic takes while all workers do it: medians.
+static double
+compute_ratio(void)
+{
+	double with[REPEATS], without[REPEATS];
+
+	for (unsigned i = 0; i < REPEATS; i++) {
+		with[i] = (double)runs[0].compute[i];
+		without[i] = (double)runs[0].compute_alone[i];
+	}
+	qsort(with, REPEATS, sizeof(with[0]), ascending);
+	qsort(without, REPEATS, sizeof(without[0]), ascending);
+	return with[REPEATS / 2] / without[REPEATS / 2];
+}
+
+void
+measure(const struct templates *t, unsigned rounds, struct measured *m)
+{
+	current = t;
+	active = worker_count;
+	rounds_asked = rounds;
+	memset(runs, 0, sizeof(runs));
+	sem_init(&finished, 0, 0);
+	pthread_barrier_init(&together, NULL, active);
+	for (unsigned w = 0; w < active; w++)
+		rte_eal_remote_launch(run, &workers[w], workers[w].lcore);
+	// rte_eal_wait_lcore spins, on a processor that a worker may need.
+	for (unsigned w = 0; w < active; w++)
+		while (sem_wait(&finished))
+			;
 	for (unsigned w = 0; w < active; w++)
 		rte_eal_wait_lcore(workers[w].lcore);
-	m->bare = first->bare[0];
-	for (unsigned i = 0; i < REPEATS; i++)
-		m->bare = RTE_MIN(m->bare, first->bare[i]);
-	for (unsigned i = 0; i < REPEATS; i++)
-		m->cycles[i] = first->full[i] - m->bare;
-	qsort(m->cycles, REPEATS, sizeof(m->cycles[0]), ascending);
+	pthread_barrier_destroy(&together);
+	sem_destroy(&finished);
+	m->bare = spread(active, false, m->cycles);
+	if (active > 1) {
+		spread(1, true, m->alone);
+		m->compute_ratio = compute_ratio();
+	}
 	for (unsigned n = 0; n < NODE_MAX; n++) {
 		double all[REPEATS];
 
 		for (unsigned i = 0; i < REPEATS; i++)
-			all[i] = first->nodes[i][n];
+			all[i] = runs[0].nodes[i][n];
 		qsort(all, REPEATS, sizeof(all[0]), ascending);
 		m->nodes[n] = all[REPEATS / 2];
 	}
-	m->sent = first->sent;
-	m->arrived = first->arrived;
+	for (unsigned w = 0; w < active; w++) {
+		m->sent += runs[w].sent;
+		m->arrived += runs[w].arrived;
+	}
 }

@@ -44,10 +44,11 @@ class Gateway:
         buffers=8192,
         huge=False,
         agent_too=False,
+        cores=None,
     ):
         self.agent_too = agent_too
         self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
-        self.workers, self.buffers, self.huge = workers, buffers, huge
+        self.workers, self.buffers, self.huge, self.cores = workers, buffers, huge, cores
         self.directory = lab.directory / name
         self.directory.mkdir()
         self.dataplane_socket = self.directory / "dataplane.sock"
@@ -69,6 +70,7 @@ class Gateway:
         shutil.rmtree(f"/var/run/dpdk/{self.prefix}", ignore_errors=True)
         arguments = ["--socket", self.dataplane_socket, "--workers", self.workers, "--buffers", self.buffers]
         arguments += ["--prefix", self.prefix, *([] if self.huge else ["--no-huge"])]
+        arguments += ["--cores", self.cores] if self.cores else []
         self.dataplane = self.process("dataplane", DATAPLANE, *arguments)
         self.wait_for_socket(self.dataplane_socket, self.dataplane)
         if self.supervised and not self.guard:
