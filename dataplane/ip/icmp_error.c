@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-#include <rte_cycles.h>
-
-#include "core/worker.h"
+#include "core/rate.h"
 #include "ip/describe.h"
 #include "ip/header.h"
 #include "ip/hop.h"
@@ -118,29 +116,6 @@ icmp6_error_allowed(const uint8_t *packet, size_t length, uint8_t type, uint8_t 
 		!(type == ICMP6_PARAMETER && code == ICMP6_BAD_OPTION))
 		return false;
 	return !is_icmp6_error(packet, length);
-}
-
-struct bucket {
-	uint64_t time; // TSC up to which tokens were given
-	uint64_t tokens;
-} __rte_cache_aligned;
-
-static bool
-within_rate(struct bucket *b, uint64_t now)
-{
-	uint64_t each = rte_get_tsc_hz() / ERRORS_A_SECOND, fresh;
-
-	if (b->time == 0 || now - b->time >= each * ERRORS_A_SECOND) {
-		b->time = now;
-		b->tokens = ERRORS_A_SECOND;
-	}
-	fresh = (now - b->time) / each;
-	b->time += fresh * each;
-	b->tokens = RTE_MIN(b->tokens + fresh, (uint64_t)ERRORS_A_SECOND);
-	if (b->tokens == 0)
-		return false;
-	b->tokens--;
-	return true;
 }
 
 // What was quoted, and where the message's parts are.
@@ -269,7 +244,7 @@ answer(struct rte_mbuf *about, uint16_t *next)
 		.type = (uint8_t)(old->detail >> 24),
 		.code = (uint8_t)(old->detail >> 16),
 		.parameter = (uint16_t)old->detail};
-	static struct bucket buckets[WORKER_MAX + 1];
+	static struct rate errors;
 	struct packet *p;
 
 	if (old->flags & PACKET_OURS)
@@ -277,7 +252,7 @@ answer(struct rte_mbuf *about, uint16_t *next)
 	if (old->family == 4 ? !icmp4_error_allowed(data, about->data_len)
 			     : !icmp6_error_allowed(data, about->data_len, e.type, e.code))
 		return NULL;
-	if (!within_rate(&buckets[worker_self()->index], rte_rdtsc()))
+	if (!rate_spend(&errors, ERRORS_A_SECOND))
 		return NULL;
 	e.m = rte_pktmbuf_alloc(about->pool);
 	if (!e.m)
