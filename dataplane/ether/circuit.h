@@ -18,6 +18,8 @@ struct circuit {
 // Bind what IP and ARP on a circuit belong to. One interface, or one session, or any number of sessions with a MAC each
 // (and then the interface, if there is one, has the rest). mac NULL: the whole circuit. 0; -EEXIST if it is taken; -ENOMEM.
 int circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f);
+// Whether that would do: 0, and then it does.
+int circuit_check_interface(const struct circuit *c, struct fault *f);
 int circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f);
 void circuit_unbind_interface(const struct circuit *c);
 void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac);

@@ -243,15 +243,15 @@ create(struct object *object, const Sluice__V1__Interface *spec, const struct re
 	details[index] = (struct interface_detail){object, addresses, (unsigned)spec->n_addresses};
 	object->state = (void *)(uintptr_t)index;
 	if (port)
-		error = circuit_bind_interface(&i->circuit, index, f);
+		error = circuit_check_interface(&i->circuit, f);
 	for (struct interface_watcher *w = watchers; w && !error; w = w->next) {
 		error = w->added(index, f);
-		if (error) {
+		if (error)
 			tell_removed(index, w);
-			if (port)
-				circuit_unbind_interface(&i->circuit);
-		}
 	}
+	// The interface can answer before the first packet finds it.
+	if (port && !error)
+		error = circuit_bind_interface(&i->circuit, index, f);
 	if (error) {
 		i->present = false;
 		details[index] = (struct interface_detail){0};

@@ -247,7 +247,6 @@ keep(struct session_detail *d, const struct session_wanted *w)
 	}
 	object_use(w->port);
 	d->core = w->core_kind;
-	d->has_core = w->core_kind != NULL;
 	d->wanted_mtu = w->spec.mtu;
 	d->hop = w->core_kind || w->spec.prefix_count == 0 ? 0 : w->hop;
 }
@@ -272,9 +271,35 @@ unbind_circuit(const struct session_detail *d)
 }
 
 static int
-make_core(uint32_t index, const Sluice__V1__Session *spec, uint32_t old, struct session_wanted *w, struct fault *f)
+make_core(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 {
-	return w->core_kind ? w->core_kind->put(index, spec, old, &w->core, &w->encap, f) : 0;
+	return w->core_kind ? w->core_kind->put(index, spec, &w->core, &w->encap, f) : 0;
+}
+
+static int
+bind_core(uint32_t old, const struct session_wanted *w, struct fault *f)
+{
+	return w->core_kind ? w->core_kind->bind(w->core, old, f) : 0;
+}
+
+// All by which packets find a new session, whose record is whole. All or nothing.
+static int
+bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *spec, const struct session_wanted *w,
+	struct fault *f)
+{
+	int error = session_routes_add(d, w->vrf_index, spec, w, f);
+
+	if (error)
+		return error;
+	error = bind_circuit(d, index, f);
+	if (error == 0) {
+		error = bind_core(UINT32_MAX, w, f);
+		if (error)
+			unbind_circuit(d);
+	}
+	if (error)
+		session_routes_undo(d, w->vrf_index, w);
+	return error;
 }
 
 static int
@@ -308,18 +333,11 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	if (error)
 		goto out;
 	session_write_header(s, d, w);
-	error = make_core(index, spec, UINT32_MAX, w, f);
+	error = make_core(index, spec, w, f);
 	if (error)
 		goto out;
-	// Workers see the record from the first route or tunnel on.
 	session_write_record(s, d, w);
-	d->prefixes = w->prefixes;
-	error = session_routes_add(d, w->vrf_index, spec, w, f);
-	if (error == 0) {
-		error = bind_circuit(d, index, f);
-		if (error)
-			session_routes_undo(d, w->vrf_index, w);
-	}
+	error = bind(index, d, spec, w, f);
 	if (error) {
 		if (w->core_kind)
 			w->core_kind->remove(w->core);
@@ -338,16 +356,22 @@ out:
 	return 0;
 }
 
-// What the session had and the spec no longer wants.
+// The ways to the session that it had and the spec no longer wants.
 static void
-release(const struct session_detail *old, const struct session *was, const struct session_detail *now,
+unbind(const struct session_detail *old, const struct session *was, const struct session_detail *now,
 	const struct session_wanted *w)
 {
 	session_routes_release(old, was->vrf, now, w);
-	if (old->hop && old->hop != now->hop)
-		hop_retire(old->hop);
 	if (old->core)
 		old->core->remove(was->core);
+}
+
+// What else it had, once nothing leads to it any more.
+static void
+release(const struct session_detail *old, const struct session *was, const struct session_detail *now)
+{
+	if (old->hop && old->hop != now->hop)
+		hop_retire(old->hop);
 	if (old->meter[UP] && old->meter[UP] != now->meter[UP])
 		meter_retire(was->meter_up);
 	if (old->meter[DOWN] && old->meter[DOWN] != now->meter[DOWN])
@@ -380,7 +404,13 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		error = session_routes_add(d, s->vrf, spec, w, f);
 	if (error)
 		return error;
-	error = make_core(index, spec, d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
+	error = make_core(index, spec, w, f);
+	if (error == 0) {
+		// The record is whole as it is: packets that come by a new key are the session's as much as by an old one.
+		error = bind_core(d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
+		if (error)
+			w->core_kind->remove(w->core);
+	}
 	if (error) {
 		session_routes_undo(d, s->vrf, w);
 		return error;
@@ -389,7 +419,8 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	keep(d, w);
 	if (d->hop)
 		hop_at(d->hop)->mtu = w->mtu;
-	release(&old, &was, d, w);
+	unbind(&old, &was, d, w);
+	release(&old, &was, d);
 	return 0;
 }
 
@@ -412,13 +443,16 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 {
 	uint32_t index = session_of(object);
 	struct session_detail *d = &session_details[index], old = *d;
+	const struct session_detail gone = {
+		.used = true, .circuit = old.circuit, .mtu = old.mtu, .has_core = old.has_core};
 	struct session was = *session_at(index);
 	struct session_wanted nothing = {.core = UINT32_MAX};
 
 	unbind_circuit(d);
+	unbind(&old, &was, &gone, &nothing);
 	session_unresolvable(index);
-	*d = (struct session_detail){.used = true, .circuit = old.circuit, .mtu = old.mtu, .has_core = old.has_core};
-	release(&old, &was, d, &nothing);
+	*d = gone;
+	release(&old, &was, d);
 	slab_give_later(&sessions, index);
 	return 0;
 }

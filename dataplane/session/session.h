@@ -172,10 +172,14 @@ struct session_core {
 	int which; // SLUICE__V1__SESSION__CORE_...
 	// Once, before any worker runs.
 	int (*start)(void);
-	// Make a core record from the spec: *core is its index, and *encap the last step of the session's up chains. It
-	// does not disturb the session's record so far, UINT32_MAX if there is none, which is removed afterwards.
-	int (*put)(uint32_t session, const void *spec, uint32_t old, uint32_t *core, const struct node **encap,
-		struct fault *f);
+	// Make a core record from the spec that no packet finds yet: *core is its index, and *encap the last step of the
+	// session's up chains. What another session has is refused here.
+	int (*put)(uint32_t session, const void *spec, uint32_t *core, const struct node **encap, struct fault *f);
+	// From now on packets find the session by this record's keys: the session's own record is whole. The session's core
+	// record so far, `old`, UINT32_MAX if there is none, is removed afterwards and leaves alone what the two share. Only
+	// memory can lack.
+	int (*bind)(uint32_t core, uint32_t old, struct fault *f);
+	// Its keys first, so that nothing finds the session by it any more.
 	void (*remove)(uint32_t core);
 	struct session_core *next;
 };
