@@ -10,6 +10,9 @@
 
 enum { NO_SESSION = UINT32_MAX, NO_INTERFACE = UINT32_MAX, NO_HOP = 0 };
 
+// There are fewer sessions and interfaces than these: what is kept by session or by interface is an array.
+enum { SESSION_LIMIT = 1 << 22, INTERFACE_LIMIT = 1 << 16 };
+
 enum direction { UP, DOWN };
 
 enum {

@@ -114,9 +114,12 @@ void
 inject(struct rte_mbuf *m, const struct node *node)
 {
 	struct packet *p = packet_of(m);
+	// A session's packets always go to the same worker, and those of no session that leave by the same port: so they stay in
+	// the order in which they were given.
+	unsigned worker = (p->session != NO_SESSION ? p->session : m->port) % worker_count;
 
 	p->chain = p->chain << 8 | node->id;
-	if (rte_ring_enqueue(down[0], m))
+	if (rte_ring_enqueue(down[worker], m))
 		drop_now(m, &drop_inject_full);
 }
 

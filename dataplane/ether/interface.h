@@ -8,8 +8,6 @@
 #include "core/worker.h"
 #include "ether/circuit.h"
 
-enum { INTERFACE_LIMIT = 1 << 16 };
-
 struct interface_address {
 	uint8_t bytes[16]; // network order; IPv4 in the first four
 	uint8_t family;    // 4 or 6

@@ -79,20 +79,18 @@ void
 session_totals(uint32_t index, struct session_totals *totals)
 {
 	struct session_counters entered;
+	struct drop_totals lost;
 	uint64_t seen = session_at(index)->seen;
 
 	*totals = (struct session_totals){0};
 	counters_sum(&session_counters, index, &entered);
+	drop_session_totals(index, &lost);
 	for (unsigned d = UP; d <= DOWN; d++) {
-		uint64_t packets, bytes;
-
 		// Workers count on while we read: never less than nothing.
-		drop_session_totals(index, d, &packets, &bytes);
-		totals->packets[d] = entered.packets[d] - RTE_MIN(packets, entered.packets[d]);
-		totals->bytes[d] = entered.bytes[d] - RTE_MIN(bytes, entered.bytes[d]);
+		totals->packets[d] = entered.packets[d] - RTE_MIN(lost.counted[d], entered.packets[d]);
+		totals->bytes[d] = entered.bytes[d] - RTE_MIN(lost.counted_bytes[d], entered.bytes[d]);
 	}
-	for (unsigned reason = 0; reason < drop_count(); reason++)
-		totals->drops += drop_of_session(index, (uint16_t)reason);
+	totals->drops = lost.packets;
 	totals->mac_known = session_mac_known(session_at(index));
 	memcpy(&totals->mac, &seen, sizeof(totals->mac));
 }
@@ -453,6 +451,7 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 	session_unresolvable(index);
 	*d = gone;
 	release(&old, &was, d);
+	drop_forget_session(index);
 	slab_give_later(&sessions, index);
 	return 0;
 }

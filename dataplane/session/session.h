@@ -10,8 +10,6 @@
 #include "core/worker.h"
 #include "ether/circuit.h"
 
-enum { SESSION_LIMIT = 1 << 22 };
-
 enum {
 	SESSION_ANY_SOURCE = 1 << 0,
 	SESSION_PPPOE = 1 << 1,
