@@ -279,8 +279,7 @@ ether_input_describe(char *text, size_t size, const struct packet *p, const uint
 	header = tags(data, (uint32_t)length, &seen, &type, &reason);
 	mac_text(to, data);
 	mac_text(from, data + 6);
-	used = snprintf(text, size, "port %s: %s > %s",
-		ports[p->port % PORT_MAX].object ? ports[p->port].object->name : "?", from, to);
+	used = snprintf(text, size, "port %s: %s > %s", port_name(p->port), from, to);
 	if (header >= 18 && used > 0 && (size_t)used < size)
 		used += snprintf(text + used, size - (size_t)used, " vlan %u", seen.outer_vlan);
 	if (header == 22 && (size_t)used < size)
@@ -290,5 +289,5 @@ ether_input_describe(char *text, size_t size, const struct packet *p, const uint
 }
 
 struct node ether_input_node = {
-	.name = "ether-input", .process = ether_input_process, .describe = ether_input_describe};
+	.name = "ether-input", .process = ether_input_process, .describe = ether_input_describe, .arrival = true};
 NODE_REGISTER(ether_input_node)

@@ -5,7 +5,6 @@
 #include <rte_memcpy.h>
 
 #include "core/burst.h"
-#include "core/watch_api.h"
 #include "ip/fragment.h"
 #include "ip/header.h"
 #include "ip/hop.h"
@@ -182,13 +181,12 @@ session_out_describe(char *text, size_t size, const struct packet *p, const uint
 {
 	const struct session *s = session_at(p->session);
 	const struct session_detail *detail = &session_details[p->session];
-	char mac[MAC_TEXT_SIZE] = "not known yet", port[128];
+	char mac[MAC_TEXT_SIZE] = "not known yet";
 	int n;
 
 	if (session_mac_known(s))
 		mac_text(mac, &s->seen);
-	watch_port_name(s->port, port, sizeof(port));
-	n = snprintf(text, size, "session %s: %s, VLAN %u.%u, ", session_name(p->session), port,
+	n = snprintf(text, size, "session %s: port %s, VLAN %u.%u, ", session_name(p->session), port_name(s->port),
 		detail->circuit.outer_vlan, detail->circuit.inner_vlan);
 	if (n < 0 || (size_t)n >= size)
 		return;

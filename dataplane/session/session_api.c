@@ -8,6 +8,7 @@
 #include "core/drop.h"
 #include "core/event.h"
 #include "core/object_list.h"
+#include "core/watch_api.h"
 #include "ether/interface.h"
 #include "port/mac.h"
 #include "session/session.h"
@@ -160,8 +161,17 @@ name_session(const struct packet *p, Sluice__V1__PacketIn *in)
 		in->session = object->name;
 }
 
+static uint32_t
+find_session(const char *name)
+{
+	const struct object *object = object_find(&session_kind, name);
+
+	return object ? session_of(object) : NO_SESSION;
+}
+
 static struct event_names names = {.name = name_session};
 RTE_INIT(register_session_names)
 {
 	event_names_register(&names);
+	watch_sessions(find_session);
 }
