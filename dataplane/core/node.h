@@ -46,6 +46,9 @@ enum { NODE_MAX = 128, BURST = RTE_GRAPH_BURST_SIZE };
 const struct node *node_by_id(uint16_t id);
 const struct node *node_by_name(const char *name);
 
+// The id of the node where frames come in.
+extern uint16_t node_arrival;
+
 // A chain of one to eight steps.
 static inline uint64_t
 chain_of(const struct node *const *steps, unsigned count)

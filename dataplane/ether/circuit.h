@@ -27,6 +27,9 @@ void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr
 // The node that takes frames of an Ethernet type (host order), with the data at what follows the type. Called at start.
 void ether_type_register(uint16_t type, const struct node *node);
 
+// The steps of IPv4 and IPv6 packets of circuits' sessions, once their header is checked. Called at start.
+void circuit_sessions(const struct node *up4, const struct node *up6);
+
 // Parses frames. In: whole frames as a port received them. Out: by Ethernet type, the data behind it, and in the packet:
 // port, VLANs, TPIDs, l2_length, interface or session, vrf, chain.
 extern struct node ether_input_node;

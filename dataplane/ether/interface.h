@@ -63,6 +63,14 @@ interface_of(const struct object *object)
 unsigned interface_header(
 	uint32_t interface, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
 
+// Where the packets of interfaces go, told by the concept that has the routes.
+struct interface_routing {
+	// The VRF of this name, in use from now on ("": the default one, and no object).
+	int (*vrf_need)(const char *name, const char *field, uint16_t *vrf, struct object **object, struct fault *f);
+	const struct node *look_up4, *look_up6; // last steps of packets that came in
+};
+void interface_routing_register(const struct interface_routing *routing);
+
 // Who wants to know of interfaces: after one is made or changed, and before one goes. A refusal (negative errno, fault
 // explained) of a new or changed interface undoes it. Main thread.
 struct interface_watcher {

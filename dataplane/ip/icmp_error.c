@@ -9,9 +9,9 @@
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "ip/vrf.h"
 #include "port/port.h"
-#include "session/session.h"
 
 enum {
 	ERRORS_A_SECOND = 1000, // by worker, and as many at once
@@ -218,17 +218,16 @@ build6(struct error *e, struct rte_mbuf *about)
 static uint16_t
 way_back(const struct packet *about, struct packet *p)
 {
-	const struct session *s = about->session == NO_SESSION ? NULL : session_at(about->session);
+	bool of_session = about->session != NO_SESSION;
 
-	if (s && about->direction == UP) {
+	if (of_session && about->direction == UP) {
 		p->session = about->session;
-		p->direction = DOWN;
-		return session_down_node.id;
+		return packet_to_subscriber(p);
 	}
-	if (s && !(about->flags & PACKET_ROUTED)) {
+	if (of_session && !(about->flags & PACKET_ROUTED)) {
 		p->session = about->session;
 		p->direction = UP;
-		p->chain = p->family == 4 ? s->up4 : s->up6;
+		p->chain = subscribers->chain_up(p->session, p->family);
 		return packet_step(p);
 	}
 	return p->family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;

@@ -134,7 +134,7 @@ arrive(const char *port, const void *bytes, size_t length)
 	memcpy(rte_pktmbuf_append(m, (uint16_t)length), bytes, length);
 	packet_of(m)->port = port_number(port);
 	m->port = packet_of(m)->port;
-	inject(m, node_by_name("ether-input"));
+	inject(m, node_by_id(node_arrival));
 }
 
 static inline void

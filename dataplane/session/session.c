@@ -13,7 +13,6 @@
 #include "ip/hop.h"
 #include "ip/vrf.h"
 #include "meter/meter.h"
-#include "pppoe/pppoe.h"
 #include "session/header.h"
 #include "session/record.h"
 
@@ -22,6 +21,13 @@ struct counters session_counters;
 struct session_detail *session_details;
 
 static struct session_core *cores;
+static const struct session_access *pppoe;
+
+void
+session_access_register(const struct session_access *access)
+{
+	pppoe = access;
+}
 
 void
 session_core_register(struct session_core *core)
@@ -255,7 +261,7 @@ static int
 bind_circuit(const struct session_detail *d, uint32_t index, struct fault *f)
 {
 	if (d->pppoe_session)
-		return pppoe_bind(&d->circuit, d->pppoe_session, index, f);
+		return pppoe->bind(&d->circuit, d->pppoe_session, index, f);
 	return circuit_bind_session(&d->circuit, d->has_mac ? &d->mac : NULL, index, f);
 }
 
@@ -263,7 +269,7 @@ static void
 unbind_circuit(const struct session_detail *d)
 {
 	if (d->pppoe_session)
-		pppoe_unbind(&d->circuit, d->pppoe_session);
+		pppoe->unbind(&d->circuit, d->pppoe_session);
 	else
 		circuit_unbind_session(&d->circuit, d->has_mac ? &d->mac : NULL);
 }
@@ -501,12 +507,14 @@ session_start(void)
 		return -ENOMEM;
 	error = session_resolve_start();
 	if (error == 0)
-		error = pppoe_start();
+		error = pppoe->start();
 	for (const struct session_core *c = cores; c && error == 0; c = c->next)
 		error = c->start ? c->start() : 0;
-	if (error == 0)
-		port_watch(&watcher);
-	return error;
+	if (error)
+		return error;
+	circuit_sessions(&session_up4_node, &session_up6_node);
+	port_watch(&watcher);
+	return 0;
 }
 
 struct kind session_kind = {

@@ -165,6 +165,17 @@ extern struct node session_out_node;
 // A step of chains of sessions with an MSS.
 extern struct node mss_clamp_node;
 
+// An access encapsulation that tells the sessions of a circuit apart by an id of its own: PPPoE. Registered by its concept
+// (RTE_INIT).
+struct session_access {
+	// Once, before any worker runs.
+	int (*start)(void);
+	// Frames with this id on this circuit are the session's from then on. 0, -EEXIST, -ENOMEM.
+	int (*bind)(const struct circuit *c, uint16_t id, uint32_t session, struct fault *f);
+	void (*unbind)(const struct circuit *c, uint16_t id);
+};
+void session_access_register(const struct session_access *access);
+
 // A core encapsulation: how a session whose spec has this core leaves. Registered by its concept (RTE_INIT).
 struct session_core {
 	int which; // SLUICE__V1__SESSION__CORE_...
