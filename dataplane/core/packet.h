@@ -59,12 +59,6 @@ packet_of(struct rte_mbuf *m)
 	return (struct packet *)(m + 1);
 }
 
-static inline struct rte_mbuf *
-packet_mbuf(struct packet *p)
-{
-	return (struct rte_mbuf *)p - 1;
-}
-
 // A clean state for a packet that did not come in by a port.
 static inline void
 packet_reset(struct rte_mbuf *m)

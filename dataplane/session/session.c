@@ -59,12 +59,6 @@ session_name(uint32_t index)
 	return object ? object->name : "?";
 }
 
-const struct circuit *
-session_circuit(uint32_t index)
-{
-	return &session_details[index].circuit;
-}
-
 bool
 session_holds(uint32_t index, uint8_t family, const uint8_t *address)
 {

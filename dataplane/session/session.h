@@ -101,9 +101,6 @@ void session_learn(uint32_t index, const uint8_t mac[6]);
 // right-aligned at the end of `room`; its length is returned. `type` is the Ethernet type in host order.
 unsigned session_header(uint32_t index, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
 
-// The circuit that the session is on. Main thread.
-const struct circuit *session_circuit(uint32_t index);
-
 // TPIDs in 16 bits that differ for any two pairs of 0x8100, 0x88a8, 0x9100 and 0 (network order).
 static inline uint16_t
 session_tpids(uint16_t outer, uint16_t inner)
