@@ -24,14 +24,16 @@ struct session_drops {
 	uint64_t counted[2], counted_bytes[2]; // of them, those that had been counted for the session
 };
 
-static struct drop *reasons[DROP_MAX];
-static unsigned reason_count;
+// What a packet's state says when nobody gave a reason: it must be the first.
+static struct drop drop_chain_ended = {.name = "chain-ended",
+	.description = "The packet's chain had no further step: an inconsistency in the data plane."};
+
+static struct drop *reasons[DROP_MAX] = {&drop_chain_ended};
+static unsigned reason_count = 1;
 static uint64_t (*totals)[DROP_MAX]; // by worker
 static struct counters by_interface; // uint64_t[DROP_MAX]
 static struct counters by_session;   // struct session_drops
 static struct counters pairs;        // struct pair[PAIRS]
-
-DROP(drop_chain_ended, "chain-ended", "The packet's chain had no further step: an inconsistency in the data plane.")
 
 void
 drop_register(struct drop *drop)

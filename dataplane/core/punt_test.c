@@ -168,6 +168,18 @@ more_packets_of_a_reason_than_its_rate_are_named_drops_and_another_reason_goes_o
 	assert_int_equal(handled, 100 + 10 / WORKERS);
 }
 
+static void
+a_packet_whose_chain_has_no_further_step_is_a_named_drop(void **state)
+{
+	uint64_t before = dropped("chain-ended");
+	struct rte_mbuf *m = packet_new();
+
+	rte_pktmbuf_append(m, 60);
+	inject(m, node_by_id(0));
+	walk();
+	assert_int_equal(dropped("chain-ended"), before + 1);
+}
+
 int
 main(void)
 {
@@ -177,6 +189,7 @@ main(void)
 		cmocka_unit_test(a_worker_that_does_not_take_what_it_is_given_costs_named_drops),
 		cmocka_unit_test(without_a_free_buffer_a_packet_of_our_own_is_a_named_drop),
 		cmocka_unit_test(a_main_thread_that_does_not_take_packets_costs_named_drops),
+		cmocka_unit_test(a_packet_whose_chain_has_no_further_step_is_a_named_drop),
 		cmocka_unit_test(more_packets_of_a_reason_than_its_rate_are_named_drops_and_another_reason_goes_on),
 	};
 

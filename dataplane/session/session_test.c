@@ -150,6 +150,75 @@ a_teid_that_another_session_has_is_refused_and_stays_that_session_s(void **state
 	assert_int_equal(delete_session("tunnelled"), 0);
 }
 
+// ---- What does not come through.
+
+static const struct subscriber unresolved = {
+	.name = "unresolved", .address4 = "100.64.0.7/32", .outer = 100, .inner = 7, .mtu = 1280};
+
+static void
+what_waits_for_a_subscriber_s_ethernet_address_when_its_session_goes_is_a_named_drop(void **state)
+{
+	uint64_t before = dropped("session-gone");
+
+	assert_int_equal(put_session(&unresolved), 0);
+	send_down("100.64.0.7", PAYLOAD);
+	// It was asked for by ARP.
+	assert_int_equal(sent_to("access"), 1);
+	assert_int_equal(sent[0].bytes[QINQ - 2] << 8 | sent[0].bytes[QINQ - 1], 0x0806);
+	send_down("100.64.0.7", PAYLOAD);
+	assert_int_equal(dropped("session-gone"), before);
+	assert_int_equal(delete_session("unresolved"), 0);
+	assert_int_equal(dropped("session-gone"), before + 2);
+}
+
+static void
+a_packet_larger_than_the_session_s_mtu_that_may_not_be_cut_is_a_named_drop_and_its_sender_is_told(void **state)
+{
+	uint8_t frame[2048], *ip = write_core(frame, 0x0800), *end;
+	uint64_t before = dropped("session-mtu");
+	struct ip4_header header;
+
+	assert_int_equal(put_session(&unresolved), 0);
+	send_up(100, 7, "100.64.0.7");
+	end = write_packet4(ip, "203.0.113.9", "100.64.0.7", 1280);
+	memcpy(&header, ip, sizeof(header));
+	header.fragment = htons(IP4_DF);
+	header.checksum = ip4_checksum(&header);
+	memcpy(ip, &header, sizeof(header));
+	sent_count = 0;
+	receive("core", frame, (size_t)(end - frame));
+	assert_int_equal(dropped("session-mtu"), before + 1);
+	assert_int_equal(sent_to("access"), 0);
+	assert_int_equal(sent_to("core"), 1);
+	// ICMP unreachable, fragmentation needed.
+	assert_int_equal(sent[0].bytes[14 + 20], 3);
+	assert_int_equal(sent[0].bytes[14 + 21], 4);
+	assert_int_equal(sent[0].bytes[14 + 26] << 8 | sent[0].bytes[14 + 27], 1280);
+	// One that may be cut is.
+	send_down("100.64.0.7", 1280);
+	assert_int_equal(sent_to("access"), 2);
+	assert_int_equal(delete_session("unresolved"), 0);
+}
+
+static void
+a_packet_without_room_for_the_access_header_is_a_named_drop(void **state)
+{
+	uint64_t before = dropped("session-no-headroom");
+	struct rte_mbuf *m = packet_new();
+
+	assert_int_equal(put_session(&routed), 0);
+	m->data_off = 31;
+	write_packet4((uint8_t *)rte_pktmbuf_append(m, 20 + UDP + PAYLOAD), "203.0.113.9", "100.64.0.1", PAYLOAD);
+	packet_of(m)->session = session_of(object_find(&session_kind, "routed"));
+	packet_of(m)->family = 4;
+	inject(m, &session_out_node);
+	sent_count = 0;
+	walk();
+	assert_int_equal(sent_count, 0);
+	assert_int_equal(dropped("session-no-headroom"), before + 1);
+	assert_int_equal(delete_session("routed"), 0);
+}
+
 int
 main(void)
 {
@@ -157,6 +226,10 @@ main(void)
 		cmocka_unit_test(no_tunnel_leads_to_a_session_before_its_record_is_whole_or_after_it_is_not),
 		cmocka_unit_test(a_session_that_changes_its_teid_takes_packets_by_the_new_one_alone),
 		cmocka_unit_test(a_teid_that_another_session_has_is_refused_and_stays_that_session_s),
+		cmocka_unit_test(what_waits_for_a_subscriber_s_ethernet_address_when_its_session_goes_is_a_named_drop),
+		cmocka_unit_test(
+			a_packet_larger_than_the_session_s_mtu_that_may_not_be_cut_is_a_named_drop_and_its_sender_is_told),
+		cmocka_unit_test(a_packet_without_room_for_the_access_header_is_a_named_drop),
 	};
 
 	return cmocka_run_group_tests(tests, start, all_nodes_stop);
