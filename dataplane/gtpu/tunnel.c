@@ -88,16 +88,14 @@ write_tunnel(struct gtpu_tunnel *t, const Sluice__V1__Gtpu *spec, const struct g
 static int
 check_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct fault *f)
 {
-	const struct object *other;
 	uint32_t holder;
 
 	d->key = gtpu_teid_key(d->local, teid);
 	holder = map64_get(gtpu_teids, d->key);
 	if (holder == MAP64_NONE || holder == session)
 		return 0;
-	other = session_object(holder);
 	return fault(f, EEXIST, "gtpu.localTeid: %u at this local address is Session \"%.64s\"'s; choose another", teid,
-		other ? other->name : "?");
+		session_name(holder));
 }
 
 static int

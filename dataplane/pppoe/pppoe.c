@@ -26,13 +26,10 @@ pppoe_bind(const struct circuit *c, uint16_t pppoe_session, uint32_t session, st
 {
 	int error = pppoe_table_put(c, pppoe_session, session);
 
-	if (error == -EEXIST) {
-		const struct object *other = session_object(pppoe_find(c, pppoe_session));
-
+	if (error == -EEXIST)
 		return fault(f, EEXIST,
 			"access.pppoeSessionId: %u is Session \"%.64s\"'s on these VLANs; choose another",
-			pppoe_session, other ? other->name : "?");
-	}
+			pppoe_session, session_name(pppoe_find(c, pppoe_session)));
 	return error ? fault(f, -error, "access.pppoeSessionId: there is no memory for it") : 0;
 }
 
