@@ -50,6 +50,7 @@ latency: build
 lint: build/.generated build/reference.md
 	@clang-format --dry-run -Werror $(C_FILES)
 	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
+	@tools/lint-includes.sh $(C_FILES)
 	@tools/lint-c.sh $(C_FILES)
 	test -z "$$(gofmt -l agent)" || { gofmt -d agent; exit 1; }
 	go vet ./...

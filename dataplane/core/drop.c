@@ -10,30 +10,30 @@
 #include "core/trace.h"
 #include "core/worker.h"
 
-enum {
-	INTERFACES = 1 << 16,
-	SESSIONS = 1 << 22,
-	PAIRS = 1 << 17, // slots for 65,536 pairs of a session and a reason
-	PROBES = 16,
-};
+// How many packets of a session were dropped for a reason: a worker has room for 65,536 pairs of a session and a reason, in
+// twice as many places. All pairs of a session are within a window of places that starts where its number leads to.
+enum { PAIRS = 1 << 17, WINDOW = 32 };
 
 struct pair {
-	uint64_t key; // session << 16 | reason, plus 1; 0: unused
+	uint64_t key; // session << 16 | reason, plus 1; 0: free
 	uint64_t packets;
 };
 
 struct session_drops {
-	uint64_t packets[2], bytes[2];
+	uint64_t all;                          // packets, whatever the reason
+	uint64_t counted[2], counted_bytes[2]; // of them, those that had been counted for the session
 };
 
-static struct drop *reasons[DROP_MAX];
-static unsigned reason_count;
+// What a packet's state says when nobody gave a reason: it must be the first.
+static struct drop drop_chain_ended = {.name = "chain-ended",
+	.description = "The packet's chain had no further step: an inconsistency in the data plane."};
+
+static struct drop *reasons[DROP_MAX] = {&drop_chain_ended};
+static unsigned reason_count = 1;
 static uint64_t (*totals)[DROP_MAX]; // by worker
 static struct counters by_interface; // uint64_t[DROP_MAX]
 static struct counters by_session;   // struct session_drops
 static struct counters pairs;        // struct pair[PAIRS]
-
-DROP(drop_chain_ended, "chain-ended", "The packet's chain had no further step: an inconsistency in the data plane.")
 
 void
 drop_register(struct drop *drop)
@@ -56,21 +56,40 @@ drop_by_id(uint16_t id)
 	return id < reason_count ? reasons[id] : NULL;
 }
 
-static void
-count_pair(struct pair *table, uint32_t session, uint16_t reason)
+static inline uint64_t
+pair_key(uint32_t session, uint16_t reason)
 {
-	uint64_t key = ((uint64_t)session << 16 | reason) + 1;
-	uint32_t slot = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 40);
+	return ((uint64_t)session << 16 | reason) + 1;
+}
 
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct pair *p = &table[(slot + i) % PAIRS];
+static inline struct pair *
+pair_at(void *table, uint32_t session, unsigned place)
+{
+	return (struct pair *)table + ((uint32_t)((session * 0x9e3779b97f4a7c15u) >> 40) + place) % PAIRS;
+}
 
-		if (p->key == 0)
-			__atomic_store_n(&p->key, key, __ATOMIC_RELAXED);
-		if (p->key == key) {
+// Only the table's own worker takes places; the main thread frees them. Without a free one the packet is in no pair, which
+// the session's count of all its drops shows.
+static void
+count_pair(void *table, uint32_t session, uint16_t reason)
+{
+	uint64_t key = pair_key(session, reason), found;
+	struct pair *unused = NULL;
+
+	for (unsigned i = 0; i < WINDOW; i++) {
+		struct pair *p = pair_at(table, session, i);
+
+		found = __atomic_load_n(&p->key, __ATOMIC_RELAXED);
+		if (found == key) {
 			p->packets++;
 			return;
 		}
+		if (found == 0 && !unused)
+			unused = p;
+	}
+	if (unused) {
+		__atomic_store_n(&unused->packets, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&unused->key, key, __ATOMIC_RELEASE);
 	}
 }
 
@@ -80,14 +99,14 @@ count(const struct packet *p)
 	unsigned self = worker_self()->index;
 
 	totals[self][p->drop]++;
-	if (p->interface < INTERFACES)
+	if (p->interface < INTERFACE_LIMIT)
 		((uint64_t *)by_interface.rows[self])[(size_t)p->interface * DROP_MAX + p->drop]++;
-	if (p->session < SESSIONS) {
+	if (p->session < SESSION_LIMIT) {
 		struct session_drops *s = &((struct session_drops *)by_session.rows[self])[p->session];
 
-		// Only what was counted for the session is taken off it again.
-		s->packets[p->direction & 1] += p->counted != 0;
-		s->bytes[p->direction & 1] += p->counted;
+		s->all++;
+		s->counted[p->direction & 1] += p->counted != 0;
+		s->counted_bytes[p->direction & 1] += p->counted;
 		count_pair(pairs.rows[self], p->session, p->drop);
 	}
 }
@@ -136,9 +155,9 @@ drop_start(void)
 	totals = slab_reserve(sizeof(totals[0]) * (worker_count + 1));
 	if (!totals)
 		return -ENOMEM;
-	error = counters_create(&by_interface, DROP_MAX * sizeof(uint64_t), INTERFACES);
+	error = counters_create(&by_interface, DROP_MAX * sizeof(uint64_t), INTERFACE_LIMIT);
 	if (error == 0)
-		error = counters_create(&by_session, sizeof(struct session_drops), SESSIONS);
+		error = counters_create(&by_session, sizeof(struct session_drops), SESSION_LIMIT);
 	if (error == 0)
 		error = counters_create(&pairs, sizeof(struct pair), PAIRS);
 	return error;
@@ -159,24 +178,9 @@ drop_of_interface(uint32_t interface, uint16_t reason)
 {
 	uint64_t sum = 0;
 
-	for (unsigned w = 0; w <= worker_count && interface < INTERFACES; w++)
+	for (unsigned w = 0; w <= worker_count && interface < INTERFACE_LIMIT; w++)
 		sum += ((uint64_t *)by_interface.rows[w])[(size_t)interface * DROP_MAX + reason];
 	return sum;
-}
-
-static struct pair *
-find_pair(unsigned worker, uint32_t session, uint16_t reason)
-{
-	uint64_t key = ((uint64_t)session << 16 | reason) + 1;
-	uint32_t slot = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 40);
-
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct pair *p = (struct pair *)pairs.rows[worker] + (slot + i) % PAIRS;
-
-		if (__atomic_load_n(&p->key, __ATOMIC_RELAXED) == key)
-			return p;
-	}
-	return NULL;
 }
 
 uint64_t
@@ -184,22 +188,25 @@ drop_of_session(uint32_t session, uint16_t reason)
 {
 	uint64_t sum = 0;
 
-	for (unsigned w = 0; w <= worker_count; w++) {
-		struct pair *p = find_pair(w, session, reason);
+	for (unsigned w = 0; w <= worker_count; w++)
+		for (unsigned i = 0; i < WINDOW; i++) {
+			const struct pair *p = pair_at(pairs.rows[w], session, i);
 
-		sum += p ? p->packets : 0;
-	}
+			if (__atomic_load_n(&p->key, __ATOMIC_ACQUIRE) == pair_key(session, reason))
+				sum += __atomic_load_n(&p->packets, __ATOMIC_RELAXED);
+		}
 	return sum;
 }
 
 void
-drop_session_totals(uint32_t session, enum direction direction, uint64_t *packets, uint64_t *bytes)
+drop_session_totals(uint32_t session, struct drop_totals *t)
 {
 	struct session_drops sum;
 
 	counters_sum(&by_session, session, &sum);
-	*packets = sum.packets[direction];
-	*bytes = sum.bytes[direction];
+	t->packets = sum.all;
+	memcpy(t->counted, sum.counted, sizeof(t->counted));
+	memcpy(t->counted_bytes, sum.counted_bytes, sizeof(t->counted_bytes));
 }
 
 void
@@ -214,12 +221,15 @@ drop_forget_session(uint32_t session)
 	struct session_drops sum;
 
 	counters_sum(&by_session, session, &sum);
+	// Most have nothing to forget, and their counters no memory yet.
+	if (sum.all == 0)
+		return;
 	counters_clear(&by_session, session);
 	for (unsigned w = 0; w <= worker_count; w++)
-		for (uint16_t r = 0; r < reason_count; r++) {
-			struct pair *p = find_pair(w, session, r);
+		for (unsigned i = 0; i < WINDOW; i++) {
+			struct pair *p = pair_at(pairs.rows[w], session, i);
 
-			if (p)
-				p->packets = 0;
+			if ((__atomic_load_n(&p->key, __ATOMIC_RELAXED) - 1) >> 16 == session)
+				__atomic_store_n(&p->key, 0, __ATOMIC_RELAXED);
 		}
 }

@@ -37,11 +37,16 @@ const struct drop *drop_by_id(uint16_t id);
 // Packets dropped for a reason since the start, over all workers.
 uint64_t drop_total(uint16_t reason);
 uint64_t drop_of_interface(uint32_t interface, uint16_t reason);
-// By session as far as the workers had room for the pair: 65,536 pairs each.
+// By session as far as the workers had room for the pair: 65,536 pairs each. What of a session's total is in none of them was
+// dropped for reasons that there was no room for.
 uint64_t drop_of_session(uint32_t session, uint16_t reason);
-// All of a session's drops in one direction: packets and the bytes that had been counted for it.
-void drop_session_totals(uint32_t session, enum direction direction, uint64_t *packets, uint64_t *bytes);
-// Forget what was counted for an interface or a session whose number is free again.
+
+struct drop_totals {
+	uint64_t packets;                      // dropped, whatever the reason
+	uint64_t counted[2], counted_bytes[2]; // by direction: what had been counted for the session before
+};
+void drop_session_totals(uint32_t session, struct drop_totals *totals);
+// Forget what was counted for an interface or a session that is no more, or whose number goes to another.
 void drop_forget_interface(uint32_t interface);
 void drop_forget_session(uint32_t session);
 

@@ -13,6 +13,7 @@
 static struct node *registered;
 static const struct node *by_id[NODE_MAX];
 static unsigned node_count;
+uint16_t node_arrival;
 
 void
 node_register(struct node *node)
@@ -60,8 +61,11 @@ node_start(void)
 		by_id[node_count++] = n;
 	}
 	qsort(by_id, node_count, sizeof(by_id[0]), compare);
-	for (unsigned i = 0; i < node_count; i++)
+	for (unsigned i = 0; i < node_count; i++) {
 		((struct node *)by_id[i])->id = (uint16_t)i;
+		if (by_id[i]->arrival)
+			node_arrival = (uint16_t)i;
+	}
 
 	for (unsigned i = 0; i < node_count; i++) {
 		const struct node *node = by_id[i];

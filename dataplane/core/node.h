@@ -21,6 +21,10 @@ struct node {
 	// What the node is about to see, for a person who follows packets: `length` bytes of the packet's data. May be NULL.
 	void (*describe)(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length);
 	bool source;
+	// Frames come in here, whole: following and capturing begin with this node.
+	bool arrival;
+	// Frames leave here, whole: what became of a packet that leaves by this port. NULL for every other node.
+	void (*departed)(char *text, size_t size, uint16_t port);
 
 	// Set when the graph is made.
 	uint16_t id;
@@ -41,6 +45,9 @@ enum { NODE_MAX = 128, BURST = RTE_GRAPH_BURST_SIZE };
 // The node with this id or name, or NULL.
 const struct node *node_by_id(uint16_t id);
 const struct node *node_by_name(const char *name);
+
+// The id of the node where frames come in.
+extern uint16_t node_arrival;
 
 // A chain of one to eight steps.
 static inline uint64_t

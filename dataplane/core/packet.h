@@ -10,6 +10,9 @@
 
 enum { NO_SESSION = UINT32_MAX, NO_INTERFACE = UINT32_MAX, NO_HOP = 0 };
 
+// There are fewer sessions and interfaces than these: what is kept by session or by interface is an array.
+enum { SESSION_LIMIT = 1 << 22, INTERFACE_LIMIT = 1 << 16 };
+
 enum direction { UP, DOWN };
 
 enum {
@@ -54,12 +57,6 @@ static inline struct packet *
 packet_of(struct rte_mbuf *m)
 {
 	return (struct packet *)(m + 1);
-}
-
-static inline struct rte_mbuf *
-packet_mbuf(struct packet *p)
-{
-	return (struct rte_mbuf *)p - 1;
 }
 
 // A clean state for a packet that did not come in by a port.

@@ -5,25 +5,20 @@
 #include <stdlib.h>
 
 #include <rte_errno.h>
-#include <rte_cycles.h>
 #include <rte_ring.h>
 
 #include "core/drop.h"
 #include "core/loop.h"
 #include "core/punt_watch.h"
+#include "core/rate.h"
 #include "core/start.h"
 #include "core/worker.h"
 
 enum { PUNT_MAX = 64, RING = 8192, AT_ONCE = 256 };
 
-struct bucket {
-	uint64_t time; // TSC up to which tokens were given
-	uint64_t tokens;
-};
-
 static struct punt *reasons[PUNT_MAX];
 static unsigned reason_count;
-static struct bucket buckets[WORKER_MAX + 1][PUNT_MAX] __rte_cache_aligned;
+static uint64_t spent[WORKER_MAX + 1][PUNT_MAX] __rte_cache_aligned; // of each reason's rate
 static struct rte_ring *up;
 static struct rte_ring *down[WORKER_MAX];
 static void (*watcher)(struct rte_mbuf *m, const struct punt *reason);
@@ -60,41 +55,17 @@ punt_by_id(unsigned id)
 	return id < reason_count ? reasons[id] : NULL;
 }
 
-// A token bucket of one second's worth. All workers together stay within the rate.
-static bool
-within_rate(struct bucket *b, uint64_t rate, uint64_t now)
-{
-	uint64_t hz = rte_get_tsc_hz(), most = RTE_MAX(rate / worker_count, 1u), fresh;
-
-	if (b->time == 0) {
-		b->time = now;
-		b->tokens = most;
-	}
-	if (now - b->time >= hz) {
-		b->time = now;
-		b->tokens = most;
-	}
-	fresh = (now - b->time) * most / hz;
-	if (fresh > 0) {
-		b->tokens = RTE_MIN(b->tokens + fresh, most);
-		b->time += fresh * hz / most;
-	}
-	if (b->tokens == 0)
-		return false;
-	b->tokens--;
-	return true;
-}
-
 static uint16_t
 punt_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	struct bucket *mine = buckets[worker_self()->index];
-	uint64_t now = rte_rdtsc();
+	uint64_t *mine = spent[worker_self()->index], now = rte_rdtsc(), hz = rte_get_tsc_hz();
 
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(packets[i]);
+		// All workers together stay within the rate.
+		uint32_t rate = RTE_MAX(reasons[p->punt]->rate / worker_count, 1u);
 
-		if (!within_rate(&mine[p->punt], reasons[p->punt]->rate, now))
+		if (!rate_spend_at(&mine[p->punt], rate, rate, now, hz))
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_rate), packets[i]);
 		else if (rte_ring_enqueue(up, packets[i]))
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_full), packets[i]);
@@ -143,9 +114,12 @@ void
 inject(struct rte_mbuf *m, const struct node *node)
 {
 	struct packet *p = packet_of(m);
+	// A session's packets always go to the same worker, and those of no session that leave by the same port: so they stay in
+	// the order in which they were given.
+	unsigned worker = (p->session != NO_SESSION ? p->session : m->port) % worker_count;
 
 	p->chain = p->chain << 8 | node->id;
-	if (rte_ring_enqueue(down[0], m))
+	if (rte_ring_enqueue(down[worker], m))
 		drop_now(m, &drop_inject_full);
 }
 

@@ -24,7 +24,6 @@ static struct watch *watches[WATCHES]; // slot + 1 is what a followed packet car
 static struct rte_mempool *sights;
 static struct rte_ring *seen;
 static uint16_t id_of[UINT16_MAX]; // our number of an rte_node by rte_graph's number
-static uint16_t first_node, last_node;
 
 uint32_t trace_wanted;
 uint32_t trace_state[WORKER_MAX + 1];
@@ -73,6 +72,13 @@ wanted(struct watch *w)
 	return __atomic_fetch_sub(&w->remaining, 1, __ATOMIC_RELAXED) > 0;
 }
 
+// The node gets whole frames.
+static bool
+at_wire(const struct node *node)
+{
+	return node->arrival || node->departed;
+}
+
 // Make the packet a frame for the time of a look: the Ethernet header it still has in front, or, where a new header is not
 // there yet, one without addresses. Returns the bytes to take off again.
 static int
@@ -81,7 +87,7 @@ as_frame(struct rte_mbuf *m, uint16_t node)
 	struct rte_ether_hdr *ether;
 	uint8_t version;
 
-	if (node == first_node || node == last_node)
+	if (at_wire(node_by_id(node)))
 		return 0;
 	if (packet_of(m)->l2_length > 0 && packet_of(m)->l2_length <= m->data_off) {
 		packet_advance(m, -(int)packet_of(m)->l2_length);
@@ -104,7 +110,7 @@ static bool
 at_session(const struct packet *p, uint16_t node)
 {
 	if (p->direction == DOWN)
-		return node == last_node;
+		return node_by_id(node)->departed != NULL;
 	return p->hop == NO_HOP && !(p->flags & PACKET_CAPTURED);
 }
 
@@ -113,7 +119,7 @@ captures_here(const struct watch *w, const struct packet *p, uint16_t node)
 {
 	if (w->session != NO_SESSION)
 		return p->session == w->session && at_session(p, node);
-	return w->node < 0 ? node == first_node || node == last_node : node == w->node;
+	return w->node < 0 ? at_wire(node_by_id(node)) : node == w->node;
 }
 
 // The watch that follows the packet; one that is no more leaves marks on packets that wait somewhere.
@@ -143,7 +149,7 @@ look(struct rte_mbuf *m, uint16_t node)
 		if (!w)
 			continue;
 		if (w->kind == WATCH_TRACE) {
-			if (node == first_node && p->trace == 0 && matches(w, m) && wanted(w)) {
+			if (node_by_id(node)->arrival && p->trace == 0 && matches(w, m) && wanted(w)) {
 				p->trace = (uint8_t)(slot + 1);
 				p->arrived = rte_rdtsc();
 			}
@@ -269,15 +275,13 @@ sight_done(struct sight *s)
 int
 watch_start(void)
 {
-	const struct node *n, *first = node_by_name("ether-input"), *last = node_by_name("tx");
+	const struct node *n;
 
 	sights = rte_mempool_create(
 		"sights", SIGHTS, sizeof(struct sight), 64, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
 	seen = rte_ring_create("sights", 2 * SIGHTS, SOCKET_ID_ANY, RING_F_SC_DEQ);
-	if (!sights || !seen || !first || !last)
+	if (!sights || !seen)
 		return -ENOMEM;
-	first_node = first->id;
-	last_node = last->id;
 	for (uint16_t i = 0; (n = node_by_id(i)) != NULL; i++)
 		id_of[rte_node_from_name(n->name)] = i;
 	return 0;

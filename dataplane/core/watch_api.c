@@ -11,7 +11,6 @@
 #include "core/api.h"
 #include "core/drop.h"
 #include "core/loop.h"
-#include "core/object_list.h"
 #include "core/punt_watch.h"
 #include "core/watch.h"
 #include "core/watch_api.h"
@@ -56,6 +55,13 @@ static struct watching *watchers[WATCHES]; // that have begun
 static struct watching *compiling;
 static struct followed *on_their_way;
 static unsigned followed_count;
+static uint32_t (*find_session)(const char *name);
+
+void
+watch_sessions(uint32_t (*find)(const char *name))
+{
+	find_session = find;
+}
 
 static void
 followed_free(struct followed *f)
@@ -145,8 +151,8 @@ end_of(const struct sight *s, char *text, size_t size)
 			snprintf(text, size, "still waiting: %s", punt_by_id(s->packet.punt)->name);
 		return s->over;
 	}
-	if (strcmp(node->name, "tx") == 0) {
-		watch_port_name(s->out_port, text, size);
+	if (node->departed) {
+		node->departed(text, size, s->out_port);
 		return true;
 	}
 	snprintf(text, size, "lost sight of it after %s", node->name);
@@ -164,7 +170,7 @@ take_step(struct watching *w, const struct sight *s)
 		link = &f->next;
 	if (!f) {
 		// Without its first step it was answered already, or that step was lost.
-		if (strcmp(node->name, "ether-input") != 0)
+		if (!node->arrival)
 			return;
 		if (followed_count == FOLLOWED_MOST || (f = calloc(1, sizeof(*f))) == NULL) {
 			__atomic_fetch_add(&w->watch->lost, 1, __ATOMIC_RELAXED);
@@ -395,15 +401,12 @@ serve_capture(struct api_call *call, const Sluice__V1__Request *request)
 		wish.node = node->id;
 	}
 	if (c->session[0]) {
-		struct kind *kind = kind_by_name("Session");
-		struct object *object = kind ? object_find(kind, c->session) : NULL;
-
-		if (!object) {
+		wish.session = find_session ? find_session(c->session) : NO_SESSION;
+		if (wish.session == NO_SESSION) {
 			snprintf(text, sizeof(text), "session: there is no Session %s", c->session);
 			api_fail(call, ENOENT, text);
 			return;
 		}
-		wish.session = (uint32_t)(uintptr_t)object->state;
 	}
 	begin(call, &wish, c->filter, count);
 }

@@ -1,9 +1,10 @@
-// What the answers to Trace need from the concept of ports.
+// The API's Trace and Capture.
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
-// The port's name into `text`; kept by port/.
-void watch_port_name(uint16_t port, char *text, size_t size);
+// Who can tell the number that a session's packets have from its name; NO_SESSION: there is none of this name. Called at start
+// by the concept that has the names.
+void watch_sessions(uint32_t (*find)(const char *name));
+
 void watch_api_start(void);

@@ -88,30 +88,41 @@ unshare_circuit(uint32_t *slot, struct shared_circuit *shared)
 	slab_give_later(&shared_circuits, index);
 }
 
-int
-circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f)
+// The place for an interface's binding: the circuit's slot, or the rest of those who share it.
+static int
+find_interface_slot(const struct circuit *c, uint32_t **slot, struct fault *f)
 {
-	uint32_t *slot;
-	struct shared_circuit *shared;
 	int error = check(c, f);
 
 	if (error)
 		return error;
-	slot = slot_of(c);
-	if (!slot)
+	*slot = slot_of(c);
+	if (!*slot)
 		return fault(f, ENOMEM, "there is no memory for the VLAN's table");
-	if (bound_to(*slot) == BOUND_NONE) {
+	if (bound_to(**slot) == BOUND_SHARED)
+		*slot = &((struct shared_circuit *)slab_at(&shared_circuits, bound_index(**slot)))->rest;
+	if (**slot != 0)
+		return fault(f, EEXIST, "port, outerVlan, innerVlan: another interface or session has these already");
+	return 0;
+}
+
+int
+circuit_check_interface(const struct circuit *c, struct fault *f)
+{
+	uint32_t *slot;
+
+	return find_interface_slot(c, &slot, f);
+}
+
+int
+circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f)
+{
+	uint32_t *slot;
+	int error = find_interface_slot(c, &slot, f);
+
+	if (error == 0)
 		set(slot, bound(BOUND_INTERFACE, interface));
-		return 0;
-	}
-	if (bound_to(*slot) == BOUND_SHARED) {
-		shared = slab_at(&shared_circuits, bound_index(*slot));
-		if (shared->rest == 0) {
-			set(&shared->rest, bound(BOUND_INTERFACE, interface));
-			return 0;
-		}
-	}
-	return fault(f, EEXIST, "port, outerVlan, innerVlan: another interface or session has these already");
+	return error;
 }
 
 int

@@ -18,12 +18,17 @@ struct circuit {
 // Bind what IP and ARP on a circuit belong to. One interface, or one session, or any number of sessions with a MAC each
 // (and then the interface, if there is one, has the rest). mac NULL: the whole circuit. 0; -EEXIST if it is taken; -ENOMEM.
 int circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f);
+// Whether that would do: 0, and then it does.
+int circuit_check_interface(const struct circuit *c, struct fault *f);
 int circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f);
 void circuit_unbind_interface(const struct circuit *c);
 void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac);
 
 // The node that takes frames of an Ethernet type (host order), with the data at what follows the type. Called at start.
 void ether_type_register(uint16_t type, const struct node *node);
+
+// The steps of IPv4 and IPv6 packets of circuits' sessions, once their header is checked. Called at start.
+void circuit_sessions(const struct node *up4, const struct node *up6);
 
 // Parses frames. In: whole frames as a port received them. Out: by Ethernet type, the data behind it, and in the packet:
 // port, VLANs, TPIDs, l2_length, interface or session, vrf, chain.

@@ -10,9 +10,7 @@
 #include "core/drop.h"
 #include "ether/circuit_table.h"
 #include "ether/interface.h"
-#include "ip/hop.h"
 #include "port/mac.h"
-#include "session/session.h"
 
 enum { TPID_QINQ_OLD = 0x9100, VLAN_ID = 0x0fff, SMALLEST_TYPE = 0x0600 };
 
@@ -23,12 +21,20 @@ DROP(drop_unknown_type, "unknown-ether-type", "Nothing here takes frames of this
 DROP(drop_many_tags, "too-many-tags", "The frame had more than two VLAN tags.")
 DROP(drop_source_mac, "source-mac-multicast", "The frame came from a group address.")
 
-static uint8_t by_type[1 << 16]; // the node that takes an Ethernet type, 0 (drop): nobody
+static uint8_t by_type[1 << 16];         // the node that takes an Ethernet type, 0 (drop): nobody
+static uint8_t session_up4, session_up6; // the chains of sessions' packets
 
 void
 ether_type_register(uint16_t type, const struct node *node)
 {
 	by_type[type] = (uint8_t)node->id;
+}
+
+void
+circuit_sessions(const struct node *up4, const struct node *up6)
+{
+	session_up4 = (uint8_t)up4->id;
+	session_up6 = (uint8_t)up6->id;
 }
 
 static inline bool
@@ -141,7 +147,7 @@ give(struct packet *p, uint32_t slot, unsigned family, uint32_t bytes, struct ta
 
 	if (bound_to(slot) == BOUND_SESSION) {
 		p->session = bound_index(slot);
-		p->chain = family == 6 ? session_up6_node.id : session_up4_node.id;
+		p->chain = family == 6 ? session_up6 : session_up4;
 		return true;
 	}
 	if (unlikely(bound_to(slot) != BOUND_INTERFACE))
@@ -208,7 +214,7 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 			return classify(m, p, in, t);
 		p->l2_length = RTE_ETHER_HDR_LEN;
 		packet_advance(m, RTE_ETHER_HDR_LEN);
-		return family == 4 ? ip4_input_node.id : ip6_input_node.id;
+		return by_type[family == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6];
 	}
 	memcpy(&tag_words, frame + 14, 8); // outer VLAN, TPID, inner VLAN, type
 	outer = rte_be_to_cpu_16((uint16_t)tag_words) & VLAN_ID;
@@ -231,7 +237,7 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 			type == RTE_BE16(RTE_ETHER_TYPE_IPV6) ? 6 : 4, m->pkt_len, t))
 		return classify(m, p, in, t);
 	packet_advance(m, 22);
-	return type == RTE_BE16(RTE_ETHER_TYPE_IPV4) ? ip4_input_node.id : ip6_input_node.id;
+	return by_type[type == RTE_BE16(RTE_ETHER_TYPE_IPV4) ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6];
 }
 
 static void
@@ -279,8 +285,7 @@ ether_input_describe(char *text, size_t size, const struct packet *p, const uint
 	header = tags(data, (uint32_t)length, &seen, &type, &reason);
 	mac_text(to, data);
 	mac_text(from, data + 6);
-	used = snprintf(text, size, "port %s: %s > %s",
-		ports[p->port % PORT_MAX].object ? ports[p->port].object->name : "?", from, to);
+	used = snprintf(text, size, "port %s: %s > %s", port_name(p->port), from, to);
 	if (header >= 18 && used > 0 && (size_t)used < size)
 		used += snprintf(text + used, size - (size_t)used, " vlan %u", seen.outer_vlan);
 	if (header == 22 && (size_t)used < size)
@@ -290,5 +295,5 @@ ether_input_describe(char *text, size_t size, const struct packet *p, const uint
 }
 
 struct node ether_input_node = {
-	.name = "ether-input", .process = ether_input_process, .describe = ether_input_describe};
+	.name = "ether-input", .process = ether_input_process, .describe = ether_input_describe, .arrival = true};
 NODE_REGISTER(ether_input_node)

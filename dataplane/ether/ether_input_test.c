@@ -31,6 +31,7 @@ set_up(void **state)
 	ip6_input_node.id = IP6;
 	session_up4_node.id = UP4;
 	session_up6_node.id = UP6;
+	circuit_sessions(&session_up4_node, &session_up6_node);
 	ether_type_register(RTE_ETHER_TYPE_IPV4, &ip4_input_node);
 	ether_type_register(RTE_ETHER_TYPE_IPV6, &ip6_input_node);
 	ether_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe);

@@ -12,8 +12,6 @@
 #include "core/event.h"
 #include "core/rcu.h"
 #include "interface.pb-c.h"
-#include "ip/hop.h"
-#include "ip/vrf.h"
 #include "port/twin.h"
 
 enum { ADDRESSES_MOST = 256 };
@@ -22,6 +20,13 @@ struct slab interfaces;
 struct counters interface_counters;
 static struct interface_detail details[INTERFACE_LIMIT];
 static struct interface_watcher *watchers;
+static const struct interface_routing *routing;
+
+void
+interface_routing_register(const struct interface_routing *it)
+{
+	routing = it;
+}
 
 struct interface_detail *
 interface_detail(uint32_t index)
@@ -136,7 +141,7 @@ resolve(const Sluice__V1__Interface *spec, struct references *r, struct fault *f
 	int error = object_need(&port_kind, spec->port, "port", &r->port, f);
 
 	if (!error)
-		error = vrf_need(spec->vrf, "vrf", &r->vrf_index, &r->vrf, f);
+		error = routing->vrf_need(spec->vrf, "vrf", &r->vrf_index, &r->vrf, f);
 	object_unuse(r->vrf); // use() counts it with the others
 	if (!error)
 		error = object_need(&acl_kind, spec->acl_in, "aclIn", &r->acl_in, f);
@@ -162,7 +167,7 @@ use(const struct references *r, bool begin)
 static void
 set_chains(struct interface *i)
 {
-	const struct node *in4[] = {&acl_in_node, &ip4_lookup_node}, *in6[] = {&acl_in_node, &ip6_lookup_node};
+	const struct node *in4[] = {&acl_in_node, routing->look_up4}, *in6[] = {&acl_in_node, routing->look_up6};
 	unsigned skip = i->acl_in == NO_ACL;
 
 	__atomic_store_n(&i->chain4, chain_of(in4 + skip, 2 - skip), __ATOMIC_RELEASE);
@@ -243,15 +248,15 @@ create(struct object *object, const Sluice__V1__Interface *spec, const struct re
 	details[index] = (struct interface_detail){object, addresses, (unsigned)spec->n_addresses};
 	object->state = (void *)(uintptr_t)index;
 	if (port)
-		error = circuit_bind_interface(&i->circuit, index, f);
+		error = circuit_check_interface(&i->circuit, f);
 	for (struct interface_watcher *w = watchers; w && !error; w = w->next) {
 		error = w->added(index, f);
-		if (error) {
+		if (error)
 			tell_removed(index, w);
-			if (port)
-				circuit_unbind_interface(&i->circuit);
-		}
 	}
+	// The interface can answer before the first packet finds it.
+	if (port && !error)
+		error = circuit_bind_interface(&i->circuit, index, f);
 	if (error) {
 		i->present = false;
 		details[index] = (struct interface_detail){0};
@@ -400,8 +405,6 @@ interface_start(void)
 
 	if (!error)
 		error = counters_create(&interface_counters, sizeof(struct interface_counters), INTERFACE_LIMIT);
-	ether_type_register(RTE_ETHER_TYPE_IPV4, &ip4_input_node);
-	ether_type_register(RTE_ETHER_TYPE_IPV6, &ip6_input_node);
 	event_names_register(&names);
 	port_watch(&port_watcher);
 	return error;

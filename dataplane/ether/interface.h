@@ -8,8 +8,6 @@
 #include "core/worker.h"
 #include "ether/circuit.h"
 
-enum { INTERFACE_LIMIT = 1 << 16 };
-
 struct interface_address {
 	uint8_t bytes[16]; // network order; IPv4 in the first four
 	uint8_t family;    // 4 or 6
@@ -64,6 +62,14 @@ interface_of(const struct object *object)
 // its length is returned. `type` is the Ethernet type in host order.
 unsigned interface_header(
 	uint32_t interface, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
+
+// Where the packets of interfaces go, told by the concept that has the routes.
+struct interface_routing {
+	// The VRF of this name, in use from now on ("": the default one, and no object).
+	int (*vrf_need)(const char *name, const char *field, uint16_t *vrf, struct object **object, struct fault *f);
+	const struct node *look_up4, *look_up6; // last steps of packets that came in
+};
+void interface_routing_register(const struct interface_routing *routing);
 
 // Who wants to know of interfaces: after one is made or changed, and before one goes. A refusal (negative errno, fault
 // explained) of a new or changed interface undoes it. Main thread.

@@ -3,14 +3,13 @@
 
 #include <string.h>
 
-#include <rte_cycles.h>
-
 #include "core/punt.h"
+#include "core/rate.h"
 #include "ip/header.h"
 #include "ip/hop.h"
 
 enum {
-	ANSWERS_A_SECOND = 100, // of a worker
+	ANSWERS_A_SECOND = 100, // of a worker, and as many at once
 	PUNTS_A_SECOND = 6400,  // never the narrower of the two
 };
 
@@ -124,17 +123,13 @@ tell_extension(struct rte_mbuf *m)
 PUNT(punt_teid, "gtpu-unknown-teid", PUNTS_A_SECOND, tell_teid)
 PUNT(punt_extension, "gtpu-unknown-extension", PUNTS_A_SECOND, tell_extension)
 
-static RTE_DEFINE_PER_LCORE(uint64_t, next_answer); // TSC
-
+// Without a token the packet is dropped by the name of what is wrong with it, not by that of a limit.
 static bool
 may_answer(void)
 {
-	uint64_t now = rte_rdtsc();
+	static struct rate answers;
 
-	if (now < RTE_PER_LCORE(next_answer))
-		return false;
-	RTE_PER_LCORE(next_answer) = now + rte_get_tsc_hz() / ANSWERS_A_SECOND;
-	return true;
+	return rate_spend(&answers, ANSWERS_A_SECOND);
 }
 
 uint16_t

@@ -13,8 +13,9 @@
 // What only the main thread needs of a tunnel.
 struct tunnel_detail {
 	struct object *vrf;
-	uint64_t key;           // in gtpu_teids, 0 if it is another tunnel's by now
+	uint64_t key;           // of gtpu_teids
 	uint32_t local, remote; // ends
+	bool bound;             // the key is there for this tunnel
 };
 
 struct slab gtpu_tunnels;
@@ -83,23 +84,18 @@ write_tunnel(struct gtpu_tunnel *t, const Sluice__V1__Gtpu *spec, const struct g
 	t->checksum = checksum_fold(sum);
 }
 
+// The session has the TEID already, or nobody has.
 static int
-take_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct fault *f)
+check_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct fault *f)
 {
-	uint64_t key = gtpu_teid_key(d->local, teid);
-	uint32_t holder = map64_get(gtpu_teids, key);
+	uint32_t holder;
 
-	if (holder != MAP64_NONE && holder != session) {
-		const struct object *other = session_object(holder);
-
-		return fault(f, EEXIST,
-			"gtpu.localTeid: %u at this local address is Session \"%.64s\"'s; choose another", teid,
-			other ? other->name : "?");
-	}
-	if (map64_put(gtpu_teids, key, session))
-		return fault(f, ENOMEM, "gtpu.localTeid: there is no memory for it");
-	d->key = key;
-	return 0;
+	d->key = gtpu_teid_key(d->local, teid);
+	holder = map64_get(gtpu_teids, d->key);
+	if (holder == MAP64_NONE || holder == session)
+		return 0;
+	return fault(f, EEXIST, "gtpu.localTeid: %u at this local address is Session \"%.64s\"'s; choose another", teid,
+		session_name(holder));
 }
 
 static int
@@ -128,8 +124,7 @@ unuse(const struct tunnel_detail *d)
 }
 
 static int
-gtpu_put(
-	uint32_t session, const void *message, uint32_t old, uint32_t *core, const struct node **encap, struct fault *f)
+gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct node **encap, struct fault *f)
 {
 	const Sluice__V1__Gtpu *spec = ((const Sluice__V1__Session *)message)->gtpu;
 	struct tunnel_detail d = {.local = NO_END, .remote = NO_END};
@@ -148,16 +143,13 @@ gtpu_put(
 	if (error == 0)
 		error = use_ends(vrf, &ends, &d, f);
 	if (error == 0)
-		error = take_teid(session, spec->local_teid, &d, f);
+		error = check_teid(session, spec->local_teid, &d, f);
 	if (error) {
 		if (*core != UINT32_MAX)
 			slab_give(&gtpu_tunnels, *core);
 		unuse(&d);
 		return error;
 	}
-	// The session's tunnel so far may have had the same TEID: the entry is this one's now.
-	if (old != UINT32_MAX && details[old].key == d.key)
-		details[old].key = 0;
 	t = tunnel_at(*core);
 	t->session = session;
 	t->vrf = vrf;
@@ -168,12 +160,26 @@ gtpu_put(
 	return 0;
 }
 
+static int
+gtpu_bind(uint32_t core, uint32_t old, struct fault *f)
+{
+	struct tunnel_detail *d = &details[core];
+
+	if (map64_put(gtpu_teids, d->key, tunnel_at(core)->session))
+		return fault(f, ENOMEM, "gtpu.localTeid: there is no memory for it");
+	d->bound = true;
+	// The session's tunnel so far may have had the same TEID: the entry is this one's now.
+	if (old != UINT32_MAX && details[old].key == d->key)
+		details[old].bound = false;
+	return 0;
+}
+
 static void
 gtpu_remove(uint32_t core)
 {
 	struct tunnel_detail *d = &details[core];
 
-	if (d->key)
+	if (d->bound)
 		map64_delete(gtpu_teids, d->key);
 	unuse(d);
 	slab_give_later(&gtpu_tunnels, core);
@@ -200,6 +206,7 @@ static struct session_core gtpu_core = {
 	.which = SLUICE__V1__SESSION__CORE_GTPU,
 	.start = gtpu_start,
 	.put = gtpu_put,
+	.bind = gtpu_bind,
 	.remove = gtpu_remove,
 };
 

@@ -13,8 +13,8 @@
 #include "ether/interface.h"
 #include "ip/local.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "port/port.h"
-#include "session/session.h"
 
 enum { ARP_RATE = 20000, FRAME_LEAST = 60 };
 
@@ -138,9 +138,9 @@ on_session(struct rte_mbuf *m, struct packet *p, const struct arp_message *arp)
 	bool probe = is_probe(arp);
 
 	if (!probe) {
-		if (!session_holds(p->session, 4, arp->sender))
+		if (!subscribers->holds(p->session, 4, arp->sender))
 			return packet_drop(p, &drop_sender);
-		session_learn(p->session, arp->sender_mac.addr_bytes);
+		subscribers->learn(p->session, arp->sender_mac.addr_bytes);
 	}
 	if (arp->operation != RTE_BE16(ARP_REQUEST))
 		return packet_drop(p, &drop_noted);

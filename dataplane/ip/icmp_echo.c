@@ -10,8 +10,8 @@
 #include "ip/local.h"
 #include "ip/nd.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "port/port.h"
-#include "session/session.h"
 
 enum {
 	ECHO4_REPLY = 0,
@@ -76,8 +76,7 @@ send_back(struct packet *p, const struct node *look_up)
 	p->flags = (uint8_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS);
 	if (p->session == NO_SESSION)
 		return look_up->id;
-	p->direction = DOWN;
-	return session_down_node.id;
+	return packet_to_subscriber(p);
 }
 
 static void

@@ -4,16 +4,14 @@
 
 #include <string.h>
 
-#include <rte_cycles.h>
-
-#include "core/worker.h"
+#include "core/rate.h"
 #include "ip/describe.h"
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "ip/vrf.h"
 #include "port/port.h"
-#include "session/session.h"
 
 enum {
 	ERRORS_A_SECOND = 1000, // by worker, and as many at once
@@ -120,29 +118,6 @@ icmp6_error_allowed(const uint8_t *packet, size_t length, uint8_t type, uint8_t 
 	return !is_icmp6_error(packet, length);
 }
 
-struct bucket {
-	uint64_t time; // TSC up to which tokens were given
-	uint64_t tokens;
-} __rte_cache_aligned;
-
-static bool
-within_rate(struct bucket *b, uint64_t now)
-{
-	uint64_t each = rte_get_tsc_hz() / ERRORS_A_SECOND, fresh;
-
-	if (b->time == 0 || now - b->time >= each * ERRORS_A_SECOND) {
-		b->time = now;
-		b->tokens = ERRORS_A_SECOND;
-	}
-	fresh = (now - b->time) / each;
-	b->time += fresh * each;
-	b->tokens = RTE_MIN(b->tokens + fresh, (uint64_t)ERRORS_A_SECOND);
-	if (b->tokens == 0)
-		return false;
-	b->tokens--;
-	return true;
-}
-
 // What was quoted, and where the message's parts are.
 struct error {
 	const struct packet *about;
@@ -243,17 +218,16 @@ build6(struct error *e, struct rte_mbuf *about)
 static uint16_t
 way_back(const struct packet *about, struct packet *p)
 {
-	const struct session *s = about->session == NO_SESSION ? NULL : session_at(about->session);
+	bool of_session = about->session != NO_SESSION;
 
-	if (s && about->direction == UP) {
+	if (of_session && about->direction == UP) {
 		p->session = about->session;
-		p->direction = DOWN;
-		return session_down_node.id;
+		return packet_to_subscriber(p);
 	}
-	if (s && !(about->flags & PACKET_ROUTED)) {
+	if (of_session && !(about->flags & PACKET_ROUTED)) {
 		p->session = about->session;
 		p->direction = UP;
-		p->chain = p->family == 4 ? s->up4 : s->up6;
+		p->chain = subscribers->chain_up(p->session, p->family);
 		return packet_step(p);
 	}
 	return p->family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;
@@ -269,7 +243,7 @@ answer(struct rte_mbuf *about, uint16_t *next)
 		.type = (uint8_t)(old->detail >> 24),
 		.code = (uint8_t)(old->detail >> 16),
 		.parameter = (uint16_t)old->detail};
-	static struct bucket buckets[WORKER_MAX + 1];
+	static struct rate errors;
 	struct packet *p;
 
 	if (old->flags & PACKET_OURS)
@@ -277,7 +251,7 @@ answer(struct rte_mbuf *about, uint16_t *next)
 	if (old->family == 4 ? !icmp4_error_allowed(data, about->data_len)
 			     : !icmp6_error_allowed(data, about->data_len, e.type, e.code))
 		return NULL;
-	if (!within_rate(&buckets[worker_self()->index], rte_rdtsc()))
+	if (!rate_spend(&errors, ERRORS_A_SECOND))
 		return NULL;
 	e.m = rte_pktmbuf_alloc(about->pool);
 	if (!e.m)

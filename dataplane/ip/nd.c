@@ -15,8 +15,8 @@
 #include "ip/header.h"
 #include "ip/local.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "port/port.h"
-#include "session/session.h"
 
 enum { ND_RATE = 20000, RS_RATE = 2000, HOPS = 255 };
 
@@ -149,12 +149,22 @@ fill_checksum(struct ip6_header *ip, struct nd_header *nd)
 		checksum_add(ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6), nd, length));
 }
 
+static bool
+on_ppp(const struct packet *p)
+{
+	struct subscriber about = {0};
+
+	if (p->session != NO_SESSION)
+		subscribers->about(p->session, &about);
+	return about.point_to_point;
+}
+
 // Turn the solicitation into its answer. The edge to follow.
 static uint16_t
 answer(struct rte_mbuf *m, const struct nd_message *said, enum neighbor_target target)
 {
 	struct packet *p = packet_of(m);
-	bool ppp = p->session != NO_SESSION && session_at(p->session)->flags & SESSION_PPPOE;
+	bool ppp = on_ppp(p);
 	uint16_t payload = ppp ? WITHOUT_OPTION : WITH_OPTION, length = (uint16_t)(sizeof(struct ip6_header) + payload);
 	struct ip6_header *ip = rte_pktmbuf_mtod(m, struct ip6_header *);
 	struct nd_header *nd = (struct nd_header *)(ip + 1);
@@ -187,10 +197,8 @@ answer(struct rte_mbuf *m, const struct nd_message *said, enum neighbor_target t
 	}
 	fill_checksum(ip, nd);
 	p->flags |= PACKET_OURS;
-	if (ppp) {
-		p->direction = DOWN;
-		return session_down_node.id;
-	}
+	if (ppp)
+		return packet_to_subscriber(p);
 	ether->dst_addr = to;
 	ether->src_addr = ports[p->port].mac;
 	packet_advance(m, -(int)p->l2_length);

@@ -7,9 +7,9 @@
 #include "ip/header.h"
 #include "ip/hop.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "ip/vrf.h"
 #include "port/port.h"
-#include "session/session.h"
 
 static const struct hop *
 route_to(uint16_t vrf, uint8_t family, const uint8_t address[16])
@@ -26,16 +26,22 @@ route_to(uint16_t vrf, uint8_t family, const uint8_t address[16])
 	return hop_at(hop);
 }
 
+const struct subscribers *subscribers;
+
 static enum neighbor_target
-target_of_session(const struct packet *p, uint8_t family, const uint8_t address[16], const struct hop *hop)
+target_of_session(const struct packet *p, uint8_t family, const uint8_t address[16])
 {
+	struct subscriber about;
+	const struct hop *hop;
+
+	subscribers->about(p->session, &about);
+	hop = route_to(about.vrf, family, address);
 	if (hop->kind == HOP_LOCAL && hop->flags == 0)
 		return TARGET_OURS;
-	if (!(session_at(p->session)->flags & SESSION_PROXY_ARP) ||
-		(hop->kind == HOP_SESSION && hop->session == p->session))
+	if (!about.proxied || (hop->kind == HOP_SESSION && hop->session == p->session))
 		return TARGET_NOBODY;
 	// Its own address is the subscriber's to defend. One that may use any address owns none.
-	if (!(session_at(p->session)->flags & SESSION_ANY_SOURCE) && session_holds(p->session, family, address))
+	if (!about.any_source && subscribers->holds(p->session, family, address))
 		return TARGET_NOBODY;
 	return TARGET_PROXY;
 }
@@ -77,7 +83,7 @@ neighbor_target(const struct packet *p, uint8_t family, const uint8_t address[16
 												  : TARGET_NOBODY;
 	}
 	if (p->session != NO_SESSION)
-		return target_of_session(p, family, address, route_to(session_at(p->session)->vrf, family, address));
+		return target_of_session(p, family, address);
 	return target_of_interface(p, route_to(p->vrf, family, address));
 }
 

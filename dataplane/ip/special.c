@@ -9,8 +9,8 @@
 #include "ip/hop.h"
 #include "ip/icmp.h"
 #include "ip/neighbor.h"
+#include "ip/subscriber.h"
 #include "port/port.h"
-#include "session/session.h"
 
 DROP(drop_no_route, "no-route", "No route leads to the packet's destination.")
 DROP(drop_unreachable, "next-hop-gone", "The route's next hop is no longer on a network of ours.")
@@ -42,7 +42,7 @@ send_link_local(struct packet *p)
 	uint32_t glean;
 
 	if (p->session != NO_SESSION)
-		return session_down_node.id;
+		return packet_to_subscriber(p);
 	glean = p->interface == NO_INTERFACE ? 0 : connected_glean(p->interface, 6);
 	if (glean == 0)
 		return packet_drop(p, &drop_link_local);

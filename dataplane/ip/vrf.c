@@ -11,6 +11,7 @@
 #include "core/object_list.h"
 #include "core/packet.h"
 #include "core/rcu.h"
+#include "ether/interface.h"
 #include "ip.pb-c.h"
 #include "ip/connected.h"
 #include "ip/header.h"
@@ -158,6 +159,8 @@ vrf_start(void)
 	if (error)
 		return error;
 	connected_start();
+	ether_type_register(RTE_ETHER_TYPE_IPV4, &ip4_input_node);
+	ether_type_register(RTE_ETHER_TYPE_IPV6, &ip6_input_node);
 	return 0;
 }
 
@@ -197,6 +200,13 @@ vrf_name(uint16_t vrf)
 		if (vrf_of(object) == vrf)
 			return object->name;
 	return "?";
+}
+
+static const struct interface_routing routing = {
+	.vrf_need = vrf_need, .look_up4 = &ip4_lookup_node, .look_up6 = &ip6_lookup_node};
+RTE_INIT(register_routing)
+{
+	interface_routing_register(&routing);
 }
 
 static int

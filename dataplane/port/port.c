@@ -17,7 +17,6 @@
 #include "core/event.h"
 #include "core/loop.h"
 #include "core/start.h"
-#include "core/watch_api.h"
 #include "core/worker.h"
 #include "port.pb-c.h"
 #include "port/handover.h"
@@ -38,17 +37,17 @@ port_watch(struct port_watcher *watcher)
 	watchers = watcher;
 }
 
+const char *
+port_name(uint16_t port)
+{
+	return port < PORT_MAX && ports[port].object ? ports[port].object->name : "?";
+}
+
 static void
 tell(struct port *port)
 {
 	for (struct port_watcher *w = watchers; w; w = w->next)
 		w->changed(port);
-}
-
-void
-watch_port_name(uint16_t port, char *text, size_t size)
-{
-	snprintf(text, size, "port %s", port < PORT_MAX && ports[port].object ? ports[port].object->name : "?");
 }
 
 // "net_tap0,iface=x" is the device net_tap0.

@@ -36,6 +36,9 @@ port_of(const struct object *object)
 	return object->state;
 }
 
+// Its name, for people; "?" if there is none. Main thread.
+const char *port_name(uint16_t port);
+
 // Sends whole Ethernet frames out of the port in mbuf->port.
 extern struct node tx_node;
 

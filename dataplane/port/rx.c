@@ -9,7 +9,6 @@
 
 #include "core/rcu.h"
 #include "core/worker.h"
-#include "ether/circuit.h"
 
 struct queue {
 	uint16_t port, queue;
@@ -50,7 +49,7 @@ rx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 			continue;
 		take_in((struct rte_mbuf **)node->objs, got, q->list[i].port);
 		node->idx = got;
-		rte_node_next_stream_move(graph, node, ether_input_node.id);
+		rte_node_next_stream_move(graph, node, node_arrival);
 		total = (uint16_t)(total + got);
 	}
 	self->taken += total;

@@ -89,5 +89,11 @@ tx_describe(char *text, size_t size, const struct packet *p, const uint8_t *data
 	snprintf(text, size, "%s > %s type 0x%02x%02x", from, to, data[12], data[13]);
 }
 
-struct node tx_node = {.name = "tx", .process = tx_process, .describe = tx_describe};
+static void
+tx_departed(char *text, size_t size, uint16_t port)
+{
+	snprintf(text, size, "port %s", port_name(port));
+}
+
+struct node tx_node = {.name = "tx", .process = tx_process, .describe = tx_describe, .departed = tx_departed};
 NODE_REGISTER(tx_node)

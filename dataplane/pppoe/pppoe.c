@@ -1,13 +1,11 @@
 // PPPoE session packets (RFC 2516 section 6): whose they are, and what is in them. A padded frame is cut to the length that
 // PPPoE says; a bare one (there are tags, so it need not be 60 bytes) is as good.
-#include "core/burst.h"
-#include "pppoe/pppoe.h"
-
 #include <errno.h>
 #include <stdio.h>
 
 #include <rte_prefetch.h>
 
+#include "core/burst.h"
 #include "core/drop.h"
 #include "core/punt.h"
 #include "ip/hop.h"
@@ -23,22 +21,19 @@ DROP(drop_unknown, "pppoe-unknown-session", "No session has this PPPoE session i
 
 PUNT(punt_control, "ppp-control", CONTROL_A_SECOND, NULL)
 
-int
+static int
 pppoe_bind(const struct circuit *c, uint16_t pppoe_session, uint32_t session, struct fault *f)
 {
 	int error = pppoe_table_put(c, pppoe_session, session);
 
-	if (error == -EEXIST) {
-		const struct object *other = session_object(pppoe_find(c, pppoe_session));
-
+	if (error == -EEXIST)
 		return fault(f, EEXIST,
 			"access.pppoeSessionId: %u is Session \"%.64s\"'s on these VLANs; choose another",
-			pppoe_session, other ? other->name : "?");
-	}
+			pppoe_session, session_name(pppoe_find(c, pppoe_session)));
 	return error ? fault(f, -error, "access.pppoeSessionId: there is no memory for it") : 0;
 }
 
-void
+static void
 pppoe_unbind(const struct circuit *c, uint16_t pppoe_session)
 {
 	pppoe_table_delete(c, pppoe_session);
@@ -170,7 +165,7 @@ struct node pppoe_session_node = {
 	.name = "pppoe-session", .process = pppoe_session, .describe = pppoe_session_describe};
 NODE_REGISTER(pppoe_session_node)
 
-int
+static int
 pppoe_start(void)
 {
 	pppoe_sessions = map64_create();
@@ -179,4 +174,10 @@ pppoe_start(void)
 	ether_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe_session_node);
 	ether_type_register(RTE_ETHER_TYPE_PPPOE_DISCOVERY, &pppoe_discovery_node);
 	return 0;
+}
+
+static const struct session_access access = {.start = pppoe_start, .bind = pppoe_bind, .unbind = pppoe_unbind};
+RTE_INIT(register_pppoe)
+{
+	session_access_register(&access);
 }

@@ -25,6 +25,10 @@ struct pppoe_outer {
 
 extern struct pppoe_outer *_Atomic pppoe_ports[PORT_MAX];
 extern struct map64 *pppoe_sessions;
+
+// In: what follows Ethernet type 0x8864. Out: IP of a session, its header not checked yet, with the chain {session-up}.
+extern struct node pppoe_session_node;
+// In: what follows Ethernet type 0x8863. Out: what the agent shall have.
 extern struct node pppoe_discovery_node;
 
 // Key in the map: 56 bits. Never 0, except for session id 0, which is nobody's.

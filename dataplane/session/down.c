@@ -5,7 +5,6 @@
 #include <rte_memcpy.h>
 
 #include "core/burst.h"
-#include "core/watch_api.h"
 #include "ip/fragment.h"
 #include "ip/header.h"
 #include "ip/hop.h"
@@ -27,15 +26,6 @@ DROP(drop_session_mtu, "session-mtu",
 	"A packet for a subscriber is larger than the session's MTU and may not be fragmented.")
 DROP(drop_session_headroom, "session-no-headroom", "There was no room in the buffer for the header of the access side.")
 
-static inline void
-session_prefetch(const struct rte_mbuf *m, const struct session_counters *counters)
-{
-	uint32_t session = packet_of((struct rte_mbuf *)m)->session;
-
-	rte_prefetch0(&session_at(session)->down4);
-	rte_prefetch0(&counters[session]);
-}
-
 static void
 session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -43,7 +33,7 @@ session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 	uint16_t next[BURST];
 
 	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
-		session_prefetch(packets[i], counters);
+		session_prefetch(packets[i], DOWN, counters);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
@@ -51,7 +41,7 @@ session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 		struct session_counters *c = &counters[p->session];
 
 		if (i + AHEAD < count)
-			session_prefetch(packets[i + AHEAD], counters);
+			session_prefetch(packets[i + AHEAD], DOWN, counters);
 		p->counted = (uint16_t)m->pkt_len;
 		c->packets[DOWN]++;
 		c->bytes[DOWN] += m->pkt_len;
@@ -182,13 +172,12 @@ session_out_describe(char *text, size_t size, const struct packet *p, const uint
 {
 	const struct session *s = session_at(p->session);
 	const struct session_detail *detail = &session_details[p->session];
-	char mac[MAC_TEXT_SIZE] = "not known yet", port[128];
+	char mac[MAC_TEXT_SIZE] = "not known yet";
 	int n;
 
 	if (session_mac_known(s))
 		mac_text(mac, &s->seen);
-	watch_port_name(s->port, port, sizeof(port));
-	n = snprintf(text, size, "session %s: %s, VLAN %u.%u, ", session_name(p->session), port,
+	n = snprintf(text, size, "session %s: port %s, VLAN %u.%u, ", session_name(p->session), port_name(s->port),
 		detail->circuit.outer_vlan, detail->circuit.inner_vlan);
 	if (n < 0 || (size_t)n >= size)
 		return;

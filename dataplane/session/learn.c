@@ -4,6 +4,7 @@
 // `seen` then makes the header agree with it, and looks again, so that the last change of `seen` is what the header ends with.
 #include <string.h>
 
+#include "ip/subscriber.h"
 #include "session/header.h"
 #include "session/record.h"
 
@@ -59,6 +60,37 @@ session_learn(uint32_t index, const uint8_t mac[6])
 	word |= __atomic_load_n(&s->seen, __ATOMIC_RELAXED) & ~MAC_MASK;
 	if (session_observe(index, word) && worker_self()->index == worker_count)
 		session_resolved(index);
+}
+
+static void
+about(uint32_t index, struct subscriber *s)
+{
+	const struct session *record = session_at(index);
+
+	*s = (struct subscriber){
+		.vrf = record->vrf,
+		.any_source = record->flags & SESSION_ANY_SOURCE,
+		.proxied = record->flags & SESSION_PROXY_ARP,
+		.point_to_point = record->flags & SESSION_PPPOE,
+	};
+}
+
+static uint64_t
+chain_up(uint32_t index, uint8_t family)
+{
+	return family == 4 ? session_at(index)->up4 : session_at(index)->up6;
+}
+
+static const struct subscribers our_subscribers = {
+	.about = about,
+	.holds = session_holds,
+	.learn = session_learn,
+	.chain_up = chain_up,
+	.down = &session_down_node,
+};
+RTE_INIT(register_subscribers)
+{
+	subscribers = &our_subscribers;
 }
 
 unsigned

@@ -115,6 +115,7 @@ session_write_record(struct session *s, struct session_detail *d, const struct s
 		(uint8_t)((w->spec.any_source ? SESSION_ANY_SOURCE : 0) | (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) |
 			  (d->pppoe_session ? SESSION_PPPOE : 0) | (d->has_mac ? 0 : SESSION_LEARNS_MAC));
 
+	__atomic_store_n(&d->has_core, w->core_kind != NULL, __ATOMIC_RELEASE);
 	// The list before the record's own prefixes: an address that stays is always in one of them.
 	__atomic_store_n(&d->prefixes, w->prefixes, __ATOMIC_RELEASE);
 	write_sources(s, &w->spec);

@@ -1,6 +1,8 @@
 // What the files of this folder share about a session beside its record: the part that workers seldom or never read.
 #pragma once
 
+#include <rte_prefetch.h>
+
 #include "core/drop.h"
 #include "session/session.h"
 #include "session/spec.h"
@@ -31,6 +33,17 @@ struct session_detail {
 };
 
 extern struct session_detail *session_details; // by index
+
+// A packet's line of its session's record, and its counters, on their way from memory.
+static inline void
+session_prefetch(void *packet, enum direction direction, const struct session_counters *counters)
+{
+	uint32_t session = packet_of(packet)->session;
+	const struct session *s = session_at(session);
+
+	rte_prefetch0(direction == UP ? (const void *)s : &s->down4);
+	rte_prefetch0(&counters[session]);
+}
 
 static inline unsigned
 session_tags(const struct session_detail *detail)

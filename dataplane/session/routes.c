@@ -33,11 +33,10 @@ static int
 route_taken(uint16_t vrf, const struct session_prefix *prefix, unsigned number, const char *address, struct fault *f)
 {
 	uint32_t hop = route_find(vrf, prefix->family, prefix->address, prefix->length, ROUTE_SESSION);
-	const struct object *other = hop ? session_object(hop_at(hop)->session) : NULL;
 
 	return fault(f, EEXIST,
 		"addresses[%u]: \"%.48s\" is Session \"%.64s\"'s in this VRF; each prefix can be one session's", number,
-		address, other ? other->name : "?");
+		address, session_name(hop ? hop_at(hop)->session : NO_SESSION));
 }
 
 static void

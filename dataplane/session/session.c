@@ -13,7 +13,6 @@
 #include "ip/hop.h"
 #include "ip/vrf.h"
 #include "meter/meter.h"
-#include "pppoe/pppoe.h"
 #include "session/header.h"
 #include "session/record.h"
 
@@ -22,6 +21,13 @@ struct counters session_counters;
 struct session_detail *session_details;
 
 static struct session_core *cores;
+static const struct session_access *pppoe;
+
+void
+session_access_register(const struct session_access *access)
+{
+	pppoe = access;
+}
 
 void
 session_core_register(struct session_core *core)
@@ -53,12 +59,6 @@ session_name(uint32_t index)
 	return object ? object->name : "?";
 }
 
-const struct circuit *
-session_circuit(uint32_t index)
-{
-	return &session_details[index].circuit;
-}
-
 bool
 session_holds(uint32_t index, uint8_t family, const uint8_t *address)
 {
@@ -79,20 +79,18 @@ void
 session_totals(uint32_t index, struct session_totals *totals)
 {
 	struct session_counters entered;
+	struct drop_totals lost;
 	uint64_t seen = session_at(index)->seen;
 
 	*totals = (struct session_totals){0};
 	counters_sum(&session_counters, index, &entered);
+	drop_session_totals(index, &lost);
 	for (unsigned d = UP; d <= DOWN; d++) {
-		uint64_t packets, bytes;
-
 		// Workers count on while we read: never less than nothing.
-		drop_session_totals(index, d, &packets, &bytes);
-		totals->packets[d] = entered.packets[d] - RTE_MIN(packets, entered.packets[d]);
-		totals->bytes[d] = entered.bytes[d] - RTE_MIN(bytes, entered.bytes[d]);
+		totals->packets[d] = entered.packets[d] - RTE_MIN(lost.counted[d], entered.packets[d]);
+		totals->bytes[d] = entered.bytes[d] - RTE_MIN(lost.counted_bytes[d], entered.bytes[d]);
 	}
-	for (unsigned reason = 0; reason < drop_count(); reason++)
-		totals->drops += drop_of_session(index, (uint16_t)reason);
+	totals->drops = lost.packets;
 	totals->mac_known = session_mac_known(session_at(index));
 	memcpy(&totals->mac, &seen, sizeof(totals->mac));
 }
@@ -247,7 +245,6 @@ keep(struct session_detail *d, const struct session_wanted *w)
 	}
 	object_use(w->port);
 	d->core = w->core_kind;
-	d->has_core = w->core_kind != NULL;
 	d->wanted_mtu = w->spec.mtu;
 	d->hop = w->core_kind || w->spec.prefix_count == 0 ? 0 : w->hop;
 }
@@ -258,7 +255,7 @@ static int
 bind_circuit(const struct session_detail *d, uint32_t index, struct fault *f)
 {
 	if (d->pppoe_session)
-		return pppoe_bind(&d->circuit, d->pppoe_session, index, f);
+		return pppoe->bind(&d->circuit, d->pppoe_session, index, f);
 	return circuit_bind_session(&d->circuit, d->has_mac ? &d->mac : NULL, index, f);
 }
 
@@ -266,15 +263,41 @@ static void
 unbind_circuit(const struct session_detail *d)
 {
 	if (d->pppoe_session)
-		pppoe_unbind(&d->circuit, d->pppoe_session);
+		pppoe->unbind(&d->circuit, d->pppoe_session);
 	else
 		circuit_unbind_session(&d->circuit, d->has_mac ? &d->mac : NULL);
 }
 
 static int
-make_core(uint32_t index, const Sluice__V1__Session *spec, uint32_t old, struct session_wanted *w, struct fault *f)
+make_core(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 {
-	return w->core_kind ? w->core_kind->put(index, spec, old, &w->core, &w->encap, f) : 0;
+	return w->core_kind ? w->core_kind->put(index, spec, &w->core, &w->encap, f) : 0;
+}
+
+static int
+bind_core(uint32_t old, const struct session_wanted *w, struct fault *f)
+{
+	return w->core_kind ? w->core_kind->bind(w->core, old, f) : 0;
+}
+
+// All by which packets find a new session, whose record is whole. All or nothing.
+static int
+bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *spec, const struct session_wanted *w,
+	struct fault *f)
+{
+	int error = session_routes_add(d, w->vrf_index, spec, w, f);
+
+	if (error)
+		return error;
+	error = bind_circuit(d, index, f);
+	if (error == 0) {
+		error = bind_core(UINT32_MAX, w, f);
+		if (error)
+			unbind_circuit(d);
+	}
+	if (error)
+		session_routes_undo(d, w->vrf_index, w);
+	return error;
 }
 
 static int
@@ -308,18 +331,11 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	if (error)
 		goto out;
 	session_write_header(s, d, w);
-	error = make_core(index, spec, UINT32_MAX, w, f);
+	error = make_core(index, spec, w, f);
 	if (error)
 		goto out;
-	// Workers see the record from the first route or tunnel on.
 	session_write_record(s, d, w);
-	d->prefixes = w->prefixes;
-	error = session_routes_add(d, w->vrf_index, spec, w, f);
-	if (error == 0) {
-		error = bind_circuit(d, index, f);
-		if (error)
-			session_routes_undo(d, w->vrf_index, w);
-	}
+	error = bind(index, d, spec, w, f);
 	if (error) {
 		if (w->core_kind)
 			w->core_kind->remove(w->core);
@@ -338,16 +354,22 @@ out:
 	return 0;
 }
 
-// What the session had and the spec no longer wants.
+// The ways to the session that it had and the spec no longer wants.
 static void
-release(const struct session_detail *old, const struct session *was, const struct session_detail *now,
+unbind(const struct session_detail *old, const struct session *was, const struct session_detail *now,
 	const struct session_wanted *w)
 {
 	session_routes_release(old, was->vrf, now, w);
-	if (old->hop && old->hop != now->hop)
-		hop_retire(old->hop);
 	if (old->core)
 		old->core->remove(was->core);
+}
+
+// What else it had, once nothing leads to it any more.
+static void
+release(const struct session_detail *old, const struct session *was, const struct session_detail *now)
+{
+	if (old->hop && old->hop != now->hop)
+		hop_retire(old->hop);
 	if (old->meter[UP] && old->meter[UP] != now->meter[UP])
 		meter_retire(was->meter_up);
 	if (old->meter[DOWN] && old->meter[DOWN] != now->meter[DOWN])
@@ -380,7 +402,13 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		error = session_routes_add(d, s->vrf, spec, w, f);
 	if (error)
 		return error;
-	error = make_core(index, spec, d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
+	error = make_core(index, spec, w, f);
+	if (error == 0) {
+		// The record is whole as it is: packets that come by a new key are the session's as much as by an old one.
+		error = bind_core(d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
+		if (error)
+			w->core_kind->remove(w->core);
+	}
 	if (error) {
 		session_routes_undo(d, s->vrf, w);
 		return error;
@@ -389,7 +417,8 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	keep(d, w);
 	if (d->hop)
 		hop_at(d->hop)->mtu = w->mtu;
-	release(&old, &was, d, w);
+	unbind(&old, &was, d, w);
+	release(&old, &was, d);
 	return 0;
 }
 
@@ -412,13 +441,17 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 {
 	uint32_t index = session_of(object);
 	struct session_detail *d = &session_details[index], old = *d;
+	const struct session_detail gone = {
+		.used = true, .circuit = old.circuit, .mtu = old.mtu, .has_core = old.has_core};
 	struct session was = *session_at(index);
 	struct session_wanted nothing = {.core = UINT32_MAX};
 
 	unbind_circuit(d);
+	unbind(&old, &was, &gone, &nothing);
 	session_unresolvable(index);
-	*d = (struct session_detail){.used = true, .circuit = old.circuit, .mtu = old.mtu, .has_core = old.has_core};
-	release(&old, &was, d, &nothing);
+	*d = gone;
+	release(&old, &was, d);
+	drop_forget_session(index);
 	slab_give_later(&sessions, index);
 	return 0;
 }
@@ -468,12 +501,14 @@ session_start(void)
 		return -ENOMEM;
 	error = session_resolve_start();
 	if (error == 0)
-		error = pppoe_start();
+		error = pppoe->start();
 	for (const struct session_core *c = cores; c && error == 0; c = c->next)
 		error = c->start ? c->start() : 0;
-	if (error == 0)
-		port_watch(&watcher);
-	return error;
+	if (error)
+		return error;
+	circuit_sessions(&session_up4_node, &session_up6_node);
+	port_watch(&watcher);
+	return 0;
 }
 
 struct kind session_kind = {

@@ -10,8 +10,6 @@
 #include "core/worker.h"
 #include "ether/circuit.h"
 
-enum { SESSION_LIMIT = 1 << 22 };
-
 enum {
 	SESSION_ANY_SOURCE = 1 << 0,
 	SESSION_PPPOE = 1 << 1,
@@ -103,9 +101,6 @@ void session_learn(uint32_t index, const uint8_t mac[6]);
 // right-aligned at the end of `room`; its length is returned. `type` is the Ethernet type in host order.
 unsigned session_header(uint32_t index, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32]);
 
-// The circuit that the session is on. Main thread.
-const struct circuit *session_circuit(uint32_t index);
-
 // TPIDs in 16 bits that differ for any two pairs of 0x8100, 0x88a8, 0x9100 and 0 (network order).
 static inline uint16_t
 session_tpids(uint16_t outer, uint16_t inner)
@@ -167,15 +162,30 @@ extern struct node session_out_node;
 // A step of chains of sessions with an MSS.
 extern struct node mss_clamp_node;
 
+// An access encapsulation that tells the sessions of a circuit apart by an id of its own: PPPoE. Registered by its concept
+// (RTE_INIT).
+struct session_access {
+	// Once, before any worker runs.
+	int (*start)(void);
+	// Frames with this id on this circuit are the session's from then on. 0, -EEXIST, -ENOMEM.
+	int (*bind)(const struct circuit *c, uint16_t id, uint32_t session, struct fault *f);
+	void (*unbind)(const struct circuit *c, uint16_t id);
+};
+void session_access_register(const struct session_access *access);
+
 // A core encapsulation: how a session whose spec has this core leaves. Registered by its concept (RTE_INIT).
 struct session_core {
 	int which; // SLUICE__V1__SESSION__CORE_...
 	// Once, before any worker runs.
 	int (*start)(void);
-	// Make a core record from the spec: *core is its index, and *encap the last step of the session's up chains. It
-	// does not disturb the session's record so far, UINT32_MAX if there is none, which is removed afterwards.
-	int (*put)(uint32_t session, const void *spec, uint32_t old, uint32_t *core, const struct node **encap,
-		struct fault *f);
+	// Make a core record from the spec that no packet finds yet: *core is its index, and *encap the last step of the
+	// session's up chains. What another session has is refused here.
+	int (*put)(uint32_t session, const void *spec, uint32_t *core, const struct node **encap, struct fault *f);
+	// From now on packets find the session by this record's keys: the session's own record is whole. The session's core
+	// record so far, `old`, UINT32_MAX if there is none, is removed afterwards and leaves alone what the two share. Only
+	// memory can lack.
+	int (*bind)(uint32_t core, uint32_t old, struct fault *f);
+	// Its keys first, so that nothing finds the session by it any more.
 	void (*remove)(uint32_t core);
 	struct session_core *next;
 };

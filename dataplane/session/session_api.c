@@ -8,6 +8,7 @@
 #include "core/drop.h"
 #include "core/event.h"
 #include "core/object_list.h"
+#include "core/watch_api.h"
 #include "ether/interface.h"
 #include "port/mac.h"
 #include "session/session.h"
@@ -103,8 +104,9 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 	const Sluice__V1__DropCountersQuery *query = request->drop_counters;
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__DropCountersList answer = SLUICE__V1__DROP_COUNTERS_LIST__INIT;
-	Sluice__V1__DropCounters all[DROP_MAX], *list[DROP_MAX];
+	Sluice__V1__DropCounters all[DROP_MAX + 1], *list[DROP_MAX + 1];
 	const struct object *interface = NULL, *session = NULL;
+	struct drop_totals totals = {0};
 
 	if (query->interface[0] && (interface = object_find(&interface_kind, query->interface)) == NULL) {
 		refuse_missing(call, "interface", &interface_kind, query->interface);
@@ -114,6 +116,9 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 		refuse_missing(call, "session", &session_kind, query->session);
 		return;
 	}
+	// Before its parts, which workers count on.
+	if (session)
+		drop_session_totals(session_of(session), &totals);
 	for (uint16_t id = 0; id < drop_count(); id++) {
 		Sluice__V1__DropCounters *c = &all[answer.n_drops];
 		uint64_t packets = session     ? drop_of_session(session_of(session), id)
@@ -126,6 +131,16 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 		c->reason = (char *)drop_by_id(id)->name;
 		c->description = (char *)drop_by_id(id)->description;
 		c->packets = packets;
+		list[answer.n_drops++] = c;
+		totals.packets -= RTE_MIN(packets, totals.packets);
+	}
+	if (totals.packets > 0) {
+		Sluice__V1__DropCounters *c = &all[answer.n_drops];
+
+		sluice__v1__drop_counters__init(c);
+		c->reason = (char *)"other-reasons";
+		c->description = (char *)"Dropped for reasons that there was no room to count for this session.";
+		c->packets = totals.packets;
 		list[answer.n_drops++] = c;
 	}
 	answer.drops = list;
@@ -146,8 +161,17 @@ name_session(const struct packet *p, Sluice__V1__PacketIn *in)
 		in->session = object->name;
 }
 
+static uint32_t
+find_session(const char *name)
+{
+	const struct object *object = object_find(&session_kind, name);
+
+	return object ? session_of(object) : NO_SESSION;
+}
+
 static struct event_names names = {.name = name_session};
 RTE_INIT(register_session_names)
 {
 	event_names_register(&names);
+	watch_sessions(find_session);
 }

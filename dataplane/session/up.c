@@ -5,8 +5,6 @@
 // DHCP and neighbour discovery before there is an address, another Ethernet address.
 #include <stdio.h>
 
-#include <rte_prefetch.h>
-
 #include "core/burst.h"
 #include "ip/header.h"
 #include "ip/hop.h"
@@ -57,53 +55,6 @@ unusual4(struct rte_mbuf *m, struct packet *p, uint64_t seen)
 	return local ? ip_local_node.id : packet_step(p);
 }
 
-static inline void
-session_prefetch(const struct rte_mbuf *m, const struct session_counters *counters)
-{
-	uint32_t session = packet_of((struct rte_mbuf *)m)->session;
-
-	rte_prefetch0(session_at(session));
-	rte_prefetch0(&counters[session]);
-}
-
-static void
-session_up4_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
-{
-	struct session_counters *counters = counters_row(&session_counters);
-	uint16_t next[BURST];
-
-	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
-		session_prefetch(packets[i], counters);
-	for (uint16_t i = 0; i < count; i++) {
-		struct rte_mbuf *m = packets[i];
-		struct packet *p = packet_of(m);
-		const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
-		const struct session *s = session_at(p->session);
-		struct session_counters *c = &counters[p->session];
-		uint64_t seen = session_seen(
-			(const uint8_t *)ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
-		uint64_t odd = seen ^ s->seen;
-
-		if (i + AHEAD < count)
-			session_prefetch(packets[i + AHEAD], counters);
-		odd |= !session_first4(s, ip->source) | (*(const uint8_t *)&ip->destination >= IP4_MULTICAST);
-		p->counted = (uint16_t)m->pkt_len;
-		c->packets[UP]++;
-		c->bytes[UP] += m->pkt_len;
-		p->vrf = s->vrf;
-		p->direction = UP;
-		p->chain = s->up4;
-		next[i] = likely(odd == 0) ? packet_step(p) : unusual4(m, p, seen);
-	}
-	node_dispatch(graph, node, packets, next, count);
-}
-
-static uint16_t
-session_up4(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
-{
-	return by_burst(graph, node, packets, count, session_up4_burst);
-}
-
 // Between hosts of a link (RFC 4861, RFC 8415): neither source nor destination says who the subscriber is.
 static bool
 is_of_link(const struct ip6_header *ip, const uint8_t *icmp_type, bool unspecified)
@@ -140,37 +91,71 @@ unusual6(struct rte_mbuf *m, struct packet *p, uint64_t seen)
 	return local ? ip_local_node.id : packet_step(p);
 }
 
-static void
-session_up6_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+// Not 0: the addresses are not those of nearly every packet of the session.
+static inline uint64_t
+odd4(const struct session *s, const uint8_t *packet)
+{
+	const struct ip4_header *ip = (const struct ip4_header *)packet;
+
+	return !session_first4(s, ip->source) | (*(const uint8_t *)&ip->destination >= IP4_MULTICAST);
+}
+
+static inline uint64_t
+odd6(const struct session *s, const uint8_t *packet)
+{
+	const struct ip6_header *ip = (const struct ip6_header *)packet;
+
+	return !session_first6(s, ip->source) | (ip->destination[0] >= IP6_LINK_LOCAL) | (ip->source[0] == 0xfe) |
+	       (ip->source[0] == 0);
+}
+
+// `family`, 4 or 6, is a constant to whoever calls this.
+static __rte_always_inline void
+session_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, unsigned family)
 {
 	struct session_counters *counters = counters_row(&session_counters);
 	uint16_t next[BURST];
 
 	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
-		session_prefetch(packets[i], counters);
+		session_prefetch(packets[i], UP, counters);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
-		const struct ip6_header *ip = rte_pktmbuf_mtod(m, const struct ip6_header *);
+		const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
 		const struct session *s = session_at(p->session);
 		struct session_counters *c = &counters[p->session];
-		uint64_t seen = session_seen(
-			(const uint8_t *)ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
-		uint64_t odd = seen ^ s->seen;
+		uint64_t seen = session_seen(ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
+		uint64_t odd = (seen ^ s->seen) | (family == 4 ? odd4(s, ip) : odd6(s, ip));
 
 		if (i + AHEAD < count)
-			session_prefetch(packets[i + AHEAD], counters);
-		odd |= !session_first6(s, ip->source) | (ip->destination[0] >= IP6_LINK_LOCAL) |
-		       (ip->source[0] == 0xfe) | (ip->source[0] == 0);
+			session_prefetch(packets[i + AHEAD], UP, counters);
 		p->counted = (uint16_t)m->pkt_len;
 		c->packets[UP]++;
 		c->bytes[UP] += m->pkt_len;
 		p->vrf = s->vrf;
 		p->direction = UP;
-		p->chain = s->up6;
-		next[i] = likely(odd == 0) ? packet_step(p) : unusual6(m, p, seen);
+		p->chain = family == 4 ? s->up4 : s->up6;
+		next[i] = likely(odd == 0) ? packet_step(p) : family == 4 ? unusual4(m, p, seen) : unusual6(m, p, seen);
 	}
 	node_dispatch(graph, node, packets, next, count);
+}
+
+static void
+session_up4_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	session_up(graph, node, packets, count, 4);
+}
+
+static void
+session_up6_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	session_up(graph, node, packets, count, 6);
+}
+
+static uint16_t
+session_up4(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return by_burst(graph, node, packets, count, session_up4_burst);
 }
 
 static uint16_t

@@ -1,0 +1,42 @@
+// Rate limits for what we say and do because of a packet: ICMP errors, GTP-U's answers, packets for the main thread.
+//
+// The generic cell rate algorithm (ITU-T I.371 section A): tokens are counted in the time that they take to come. A limit is
+// full when its last token was spent a whole burst ago, and empty when its next token is still to come. So its state is one
+// moment, and it is never brought up to date but when it is asked.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_common.h>
+#include <rte_cycles.h>
+
+#include "core/worker.h"
+
+// What there is to spend, for a TSC of `hz`: `burst` at once, and `a_second` in the long run. 0 a second counts as 1.
+static inline bool
+rate_spend_at(uint64_t *spent, uint32_t a_second, uint32_t burst, uint64_t now, uint64_t hz)
+{
+	uint64_t each = hz / RTE_MAX(a_second, 1u), full = each * burst, from = *spent;
+
+	if (from + full < now)
+		from = now - full;
+	if (from + each > now)
+		return false;
+	*spent = from + each;
+	return true;
+}
+
+// By worker: the TSC until which its tokens are spent. All zero is a full limit.
+struct rate {
+	struct {
+		uint64_t spent;
+	} __rte_cache_aligned of[WORKER_MAX + 1];
+};
+
+// Whether this worker may, which takes a token if so: `a_second` of each worker, and as many at once.
+static inline bool
+rate_spend(struct rate *rate, uint32_t a_second)
+{
+	return rate_spend_at(&rate->of[worker_self()->index].spent, a_second, a_second, rte_rdtsc(), rte_get_tsc_hz());
+}
