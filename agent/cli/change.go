@@ -22,19 +22,25 @@ func (p *program) planCommand() *cobra.Command {
 
   + create    ~ update in place    -/+ replace: delete and create again    - delete, or take out of the data plane
 
-What has to wait for something is shown, too, with what it waits for.`,
+What has to wait for something is shown, too, with what it waits for; and what would cost packets: a brief interruption passes by
+itself, an outage lasts until something else is wanted. Written to a file with --out, the plan can be applied as it is:
+"sluice apply --plan FILE" does just that, or nothing if anything that matters has changed since.`,
 		Example: `  sluice plan -f examples/bng
+  sluice plan -f examples/bng --out tonight.plan && sluice apply --plan tonight.plan
   sluice get acl web -o yaml | sed s/443/8443/ | sluice plan -f -`,
 		Args: cobra.NoArgs,
 	}
 	files := filesFlag(c)
 	output := outputFlag(c, "table", "json", "yaml")
+	var s said
+	s.owned(c)
+	out := c.Flags().String("out", "", "write the plan to this file, too (it holds the objects; only its owner can read it)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		written, err := p.read(*files)
 		if err != nil {
 			return err
 		}
-		changes := &api.Changes{}
+		changes := s.changes()
 		if changes.Put, err = intents(written); err != nil {
 			return err
 		}
@@ -44,7 +50,12 @@ What has to wait for something is shown, too, with what it waits for.`,
 		}
 		planned, err := client.Plan(c.Context(), changes)
 		if err != nil {
-			return p.problems(err, written)
+			return p.refused(err, written)
+		}
+		if *out != "" {
+			if err := writePlan(*out, &api.PlanFile{Planned: planned, Changes: changes}); err != nil {
+				return err
+			}
 		}
 		if *output != "table" {
 			return p.write(*output, false, planJSON(planned))
@@ -61,6 +72,7 @@ type stepJSON struct {
 	Fields  []fieldJSON `json:"fields,omitempty"`
 	Why     string      `json:"why,omitempty"`
 	Waits   string      `json:"waitsFor,omitempty"`
+	Impact  string      `json:"impact,omitempty"`
 	State   string      `json:"state,omitempty"`
 	Message string      `json:"message,omitempty"`
 }
@@ -75,7 +87,7 @@ func planJSON(planned *api.Planned) []stepJSON {
 	all := []stepJSON{}
 	for _, s := range planned.GetSteps() {
 		step := stepJSON{Step: strings.ToLower(s.GetStep().String()), Kind: s.GetKind(), Name: s.GetName(),
-			Why: s.GetWhy(), Waits: s.GetWaitsFor()}
+			Why: s.GetWhy(), Waits: s.GetWaitsFor(), Impact: impacts[s.GetImpact()]}
 		for _, f := range s.GetFields() {
 			step.Fields = append(step.Fields, fieldJSON{f.GetField(), f.GetBefore(), f.GetAfter()})
 		}
@@ -83,6 +95,8 @@ func planJSON(planned *api.Planned) []stepJSON {
 	}
 	return all
 }
+
+var impacts = map[api.Impact]string{api.Impact_BRIEF_INTERRUPTION: "brief interruption", api.Impact_OUTAGE: "outage"}
 
 var marks = map[api.Step]string{api.Step_CREATE: "  +", api.Step_UPDATE: "  ~", api.Step_REPLACE: "-/+", api.Step_DELETE: "  -"}
 
@@ -106,20 +120,17 @@ func (p *program) printPlan(planned *api.Planned) error {
 			continue
 		}
 		fmt.Fprintf(&b, "%s %s %s", mark, s.GetKind(), s.GetName())
-		if why := reason(s); why != "" {
-			fmt.Fprintf(&b, "   (%s)", why)
-		}
-		b.WriteString("\n")
-		for _, f := range s.GetFields() {
-			switch {
-			case f.GetBefore() == "":
-				fmt.Fprintf(&b, "      %s: %s\n", f.GetField(), f.GetAfter())
-			case f.GetAfter() == "":
-				fmt.Fprintf(&b, "      %s: %s -> (left out)\n", f.GetField(), f.GetBefore())
-			default:
-				fmt.Fprintf(&b, "      %s: %s -> %s\n", f.GetField(), f.GetBefore(), f.GetAfter())
+		notes := []string{}
+		for _, note := range []string{reason(s), impacts[s.GetImpact()]} {
+			if note != "" {
+				notes = append(notes, note)
 			}
 		}
+		if len(notes) > 0 {
+			fmt.Fprintf(&b, "   (%s)", strings.Join(notes, "; "))
+		}
+		b.WriteString("\n")
+		printFields(&b, s.GetFields())
 	}
 	if len(planned.GetSteps()) == tally[api.Step_KEEP] {
 		b.WriteString("Nothing to change.\n")
@@ -136,6 +147,19 @@ func (p *program) printPlan(planned *api.Planned) error {
 	}
 	_, err := fmt.Fprint(p.out, b.String())
 	return err
+}
+
+func printFields(b *strings.Builder, fields []*api.FieldChange) {
+	for _, f := range fields {
+		switch {
+		case f.GetBefore() == "":
+			fmt.Fprintf(b, "      %s: %s\n", f.GetField(), f.GetAfter())
+		case f.GetAfter() == "":
+			fmt.Fprintf(b, "      %s: %s -> (left out)\n", f.GetField(), f.GetBefore())
+		default:
+			fmt.Fprintf(b, "      %s: %s -> %s\n", f.GetField(), f.GetBefore(), f.GetAfter())
+		}
+	}
 }
 
 // reason says why a step is done, and what it waits for.
@@ -158,24 +182,46 @@ func (p *program) applyCommand() *cobra.Command {
 		Long: `Create objects, or change them to what files say. Objects that are not in the files stay as they are.
 
 What an object needs may be applied later: it waits. What the data plane refuses is tried again, unless all or nothing is
-asked for.`,
+asked for. With --confirm, the change comes undone by itself unless somebody who can still reach the machine confirms it.`,
 		Example: `  sluice apply -f examples/bng
   sluice apply -f sessions.yaml --all-or-nothing
-  sluice apply -f examples/bng --wait 10s`,
+  sluice apply -f examples/bng --wait 10s
+  sluice apply -f core.yaml --confirm 5m && sluice confirm
+  sluice apply --plan tonight.plan`,
 		Args: cobra.NoArgs,
 	}
 	files := filesFlag(c)
 	output := outputFlag(c, "table", "json", "yaml")
-	all := c.Flags().Bool("all-or-nothing", false, "undo everything if the data plane refuses anything")
+	var s said
+	s.owned(c)
+	s.confirmed(c)
+	plan := c.Flags().String("plan", "", "do what this plan says, or nothing if anything that matters has changed since")
 	wait := c.Flags().Duration("wait", 0, "wait up to this long until every object is applied, and fail if one is not")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		written, err := p.read(*files)
-		if err != nil {
+		if err := s.check(); err != nil {
 			return err
 		}
-		changes := &api.Changes{AllOrNothing: *all}
-		if changes.Put, err = intents(written); err != nil {
-			return err
+		changes := s.changes()
+		var written []*object.Written
+		var err error
+		if *plan != "" {
+			if len(*files) > 0 || s.owner != "" || s.force {
+				return errors.New("--plan says already which objects and on whose behalf: leave out -f, --owner and --force")
+			}
+			planned, err := readPlan(*plan)
+			if err != nil {
+				return err
+			}
+			known := planned.GetChanges()
+			changes.Put, changes.Delete, changes.Owner, changes.Force, changes.Plan = known.GetPut(), known.GetDelete(), known.GetOwner(),
+				known.GetForce(), planned.GetPlanned()
+		} else {
+			if written, err = p.read(*files); err != nil {
+				return err
+			}
+			if changes.Put, err = intents(written); err != nil {
+				return err
+			}
 		}
 		client, err := p.client()
 		if err != nil {
@@ -183,7 +229,7 @@ asked for.`,
 		}
 		applied, err := client.Apply(c.Context(), changes)
 		if err != nil {
-			return p.problems(err, written)
+			return p.refused(err, written)
 		}
 		if *wait > 0 && !applied.GetUndone() {
 			if err := p.wait(c.Context(), client, applied, *wait); err != nil {
@@ -286,7 +332,11 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 		}
 	}
 	if output != "table" {
-		if err := p.write(output, false, map[string]any{"objects": steps, "undone": applied.GetUndone()}); err != nil {
+		told := map[string]any{"objects": steps, "undone": applied.GetUndone(), "revision": applied.GetRevision()}
+		if applied.GetConfirmBy() != 0 {
+			told["confirmBy"] = moment(applied.GetConfirmBy())
+		}
+		if err := p.write(output, false, told); err != nil {
 			return err
 		}
 	} else if !applied.GetUndone() {
@@ -304,6 +354,10 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 		}
 		if len(parts) > 0 {
 			fmt.Fprintf(&b, "%s.\n", strings.Join(parts, ", "))
+		}
+		if applied.GetConfirmBy() != 0 {
+			fmt.Fprintf(&b, "Revision %d is rolled back at %s, unless it is confirmed before: sluice confirm %d\n", applied.GetRevision(),
+				moment(applied.GetConfirmBy()), applied.GetRevision())
 		}
 		if len(waiting) > 0 && !ready {
 			fmt.Fprintf(&b, "%s not applied yet:\n  %s\n", plural(len(waiting), "object is", "objects are"), strings.Join(few(waiting), "\n  "))
@@ -353,8 +407,14 @@ the data plane, and wait until it is there again.`,
 	}
 	files := filesFlag(c)
 	output := outputFlag(c, "table", "json", "yaml")
+	var s said
+	s.owned(c)
+	s.confirmed(c)
 	c.RunE = func(c *cobra.Command, arguments []string) error {
-		changes := &api.Changes{}
+		if err := s.check(); err != nil {
+			return err
+		}
+		changes := s.changes()
 		var written []*object.Written
 		var err error
 		switch {
@@ -381,7 +441,7 @@ the data plane, and wait until it is there again.`,
 		}
 		applied, err := client.Apply(c.Context(), changes)
 		if err != nil {
-			return p.problems(err, written)
+			return p.refused(err, written)
 		}
 		var missing []string
 		if written == nil {

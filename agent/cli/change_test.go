@@ -196,8 +196,8 @@ func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
 				"\nPlan: 1 to create, 0 to update, 0 to replace, 0 to delete; 1 of these will wait.\n"},
 			[]string{`"step": "create"`, `"waitsFor": "Acl/nowhere, which is not there"`}, "\n1 created.\n"},
 		{"an object that cannot be as it was is taken out of the data plane, with what needs it", header + vrf,
-			[]string{"  - Interface core   (taken out of the data plane: waits for Vrf/internet, which is not there)\n",
-				"  - Route default   (taken out of the data plane: waits for Interface/core)\n",
+			[]string{"  - Interface core   (taken out of the data plane: waits for Vrf/internet, which is not there; outage)\n",
+				"  - Route default   (taken out of the data plane: waits for Interface/core; outage)\n",
 				"0 to delete, 2 taken out of the data plane.\n"},
 			[]string{`"step": "replace"`, `"waitsFor": "Vrf/internet, which is not there"`}, "\n2 taken out of the data plane.\n"},
 	} {

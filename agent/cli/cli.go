@@ -120,8 +120,8 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 	root.AddGroup(&cobra.Group{ID: "change", Title: "Say what is wanted:"},
 		&cobra.Group{ID: "look", Title: "See how it stands:"}, &cobra.Group{ID: "run", Title: "Run:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"change": {p.planCommand(), p.applyCommand(), p.deleteCommand()},
-		"look": {p.getCommand(), p.describeCommand(), p.topCommand(), p.traceCommand(), p.captureCommand(),
+		"change": {p.planCommand(), p.applyCommand(), p.deleteCommand(), p.confirmCommand(), p.rollbackCommand()},
+		"look": {p.getCommand(), p.describeCommand(), p.graphCommand(), p.historyCommand(), p.diffCommand(), p.topCommand(), p.traceCommand(), p.captureCommand(),
 			p.dropsCommand(), p.neighborsCommand()},
 		"run": {p.agentCommand(), p.versionCommand(), p.completionCommand()},
 	} {

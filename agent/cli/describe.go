@@ -71,6 +71,26 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 		fmt.Fprintf(&b, "  why       %s\n", s.GetMessage())
 	}
 	fmt.Fprintf(&b, "  owner     %s\n  labels    %s\n", orDash(o.GetOwner()), orDash(labelsText(i.GetLabels())))
+	for _, other := range o.GetOwners()[min(1, len(o.GetOwners())):] {
+		fmt.Fprintf(&b, "  also      %s says something of it since revision %d, with priority %d\n", other.GetOwner(), other.GetRevision(), other.GetPriority())
+	}
+	if s.GetGeneration() != 0 {
+		fmt.Fprintf(&b, "  version   %d since revision %d; the data plane has %s\n", s.GetGeneration(), s.GetRevision(), observed(s))
+	}
+	if len(s.GetConditions()) > 0 {
+		b.WriteString("\nConditions\n")
+		t := table{indent: "  ", heading: []string{"TYPE", "HOLDS", "REASON", "SINCE", "WHY"}}
+		for _, c := range s.GetConditions() {
+			since := "-"
+			if c.GetTime() != 0 {
+				since = moment(c.GetTime())
+			}
+			t.add(c.GetType(), strings.ToLower(holds(c)), c.GetReason(), since, c.GetMessage())
+		}
+		if err := t.write(&b); err != nil {
+			return err
+		}
+	}
 	if len(n.Content) > 0 {
 		var spec strings.Builder
 		e := yaml.NewEncoder(&spec)
@@ -110,6 +130,16 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 	}
 	_, err = io.WriteString(p.out, b.String())
 	return err
+}
+
+func observed(s *api.Status) string {
+	switch s.GetObservedGeneration() {
+	case 0:
+		return "none of ours"
+	case s.GetGeneration():
+		return "it"
+	}
+	return fmt.Sprintf("version %d", s.GetObservedGeneration())
 }
 
 // describeCounters knows the kinds that the data plane counts for.

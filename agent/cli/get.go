@@ -27,7 +27,7 @@ its plural or its short form. YAML can be changed and applied again.`,
   sluice get session alice bob -o yaml
   sluice get sessions -l city=bonn,tier!=test
   sluice get all -o json | jq '.[] | select(.status.state != "applied")'
-  sluice get sessions -w`,
+  sluice get sessions -w             # also while the agent is started again`,
 		ValidArgsFunction: p.completeNames(-1),
 		Args:              cobra.MinimumNArgs(1),
 	}
@@ -281,77 +281,4 @@ func labelsText(labels map[string]string) string {
 		all = append(all, l+"="+labels[l])
 	}
 	return strings.Join(all, ",")
-}
-
-// watch shows what is there and then every change.
-func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, output string) error {
-	if output == "yaml" {
-		return fmt.Errorf("-w goes with -o table, wide or json")
-	}
-	stream, err := client.Watch(ctx, query)
-	if err != nil {
-		return err
-	}
-	tables := map[string]*table{}
-	several := len(query.GetKinds()) != 1
-	write := func() error {
-		for _, kind := range slices.Sorted(maps.Keys(tables)) {
-			if len(tables[kind].rows) > 0 {
-				if err := tables[kind].write(p.out); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	complete := false
-	for {
-		change, err := stream.Recv()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
-		case change.GetChange() == api.ObjectChange_COMPLETE:
-			complete = true
-			if err := write(); err != nil {
-				return err
-			}
-			continue
-		}
-		o := change.GetObject()
-		if output == "json" {
-			n, err := p.node(o)
-			if err != nil {
-				return err
-			}
-			line := append(fmt.Appendf(nil, `{"change":%q,"object":`, strings.ToLower(change.GetChange().String())), object.JSON(n)...)
-			if _, err := p.out.Write(append(line, '}', '\n')); err != nil {
-				return err
-			}
-			continue
-		}
-		kind := p.registry.Kind(o.GetIntent().GetKind())
-		if kind == nil {
-			continue
-		}
-		t := tables[kind.Name]
-		if t == nil {
-			t = p.objectTable(kind, output == "wide", true)
-			tables[kind.Name] = t
-		}
-		row, err := p.row(kind, o, output == "wide", true)
-		if err != nil {
-			return err
-		}
-		if several {
-			row[0] = kind.Name + "/" + row[0]
-		}
-		t.add(row...)
-		if complete {
-			if err := write(); err != nil {
-				return err
-			}
-		}
-	}
 }

@@ -110,8 +110,46 @@ func (p *program) node(o *api.ObjectIntent) (*yaml.Node, error) {
 	if o.GetOwner() != "" {
 		pairs = append(pairs, "owner", text(o.GetOwner()))
 	}
+	if len(o.GetOwners()) > 1 {
+		owners := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, one := range o.GetOwners() {
+			owners.Content = append(owners.Content, object.Mapping("owner", text(one.GetOwner()), "priority", integer(one.GetPriority()),
+				"revision", integer(one.GetRevision())))
+		}
+		pairs = append(pairs, "owners", owners)
+	}
+	if s := o.GetStatus(); s.GetGeneration() != 0 {
+		pairs = append(pairs, "generation", integer(s.GetGeneration()), "observedGeneration", integer(s.GetObservedGeneration()),
+			"revision", integer(s.GetRevision()))
+	}
+	if all := o.GetStatus().GetConditions(); len(all) > 0 {
+		conditions := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, c := range all {
+			one := []any{"type", text(c.GetType()), "status", text(holds(c)), "reason", text(c.GetReason())}
+			if c.GetMessage() != "" {
+				one = append(one, "message", text(c.GetMessage()))
+			}
+			if c.GetTime() != 0 {
+				one = append(one, "lastTransitionTime", text(moment(c.GetTime())))
+			}
+			conditions.Content = append(conditions.Content, object.Mapping(one...))
+		}
+		pairs = append(pairs, "conditions", conditions)
+	}
 	n.Content = append(n.Content, object.Mapping("status", object.Mapping(pairs...)).Content...)
 	return n, nil
+}
+
+// holds is a condition as Kubernetes says it.
+func holds(c *api.Condition) string {
+	if c.GetHolds() {
+		return "True"
+	}
+	return "False"
+}
+
+func integer[N int32 | uint64](n N) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprint(n)}
 }
 
 func text(s string) *yaml.Node {

@@ -67,6 +67,12 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 	if err != nil {
 		return nil, err
 	}
+	if options.Plan != nil {
+		if err := d.other(options.Plan, p); err != nil {
+			p.takeBack()
+			return nil, err
+		}
+	}
 	if len(p.named) == len(x.Changes) {
 		return p, nil
 	}
@@ -147,6 +153,7 @@ func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, wo
 		}
 		if !revision.ConfirmBy.IsZero() && !out.Undone {
 			d.expect(revision.Number, revision.ConfirmBy)
+			out.ConfirmBy = revision.ConfirmBy
 		}
 	}
 	d.tell(out, p.named)

@@ -72,8 +72,8 @@ func (c condition) holds(labels map[string]string) bool {
 	return (there && (c.any || value == c.value)) != c.not
 }
 
-// named says whether the query is for objects of that kind and name.
-func (f *Filter) named(k object.Key) bool {
+// Named says whether the query is for objects of that kind and name.
+func (f *Filter) Named(k object.Key) bool {
 	return (len(f.query.Kinds) == 0 || slices.Contains(f.query.Kinds, k.Kind)) &&
 		(len(f.query.Names) == 0 || slices.Contains(f.query.Names, k.Name))
 }
@@ -81,7 +81,7 @@ func (f *Filter) named(k object.Key) bool {
 // Matches says whether the query is for an object. What is Gone never matches.
 func (f *Filter) Matches(s Status) bool {
 	switch {
-	case s.State == Gone, !f.named(s.Key), f.query.Owner != "" && f.query.Owner != s.Owner:
+	case s.State == Gone, !f.Named(s.Key), f.query.Owner != "" && f.query.Owner != s.Owner:
 		return false
 	case s.Object == nil:
 		// What is always there was put in by nobody.

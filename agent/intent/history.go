@@ -63,19 +63,15 @@ func (d *Desired) Diff(from, to uint64) ([]Difference, error) {
 	// Nothing may change between the two.
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	at := func(revision uint64) (map[object.Key]*Record, error) {
-		if revision == 0 {
-			return map[object.Key]*Record{}, nil
+	before, err := d.recordsAt(from)
+	if err != nil {
+		return nil, err
+	}
+	after := map[object.Key]*Record{}
+	if to != 0 {
+		if after, err = d.recordsAt(to); err != nil {
+			return nil, err
 		}
-		return d.recordsAt(revision)
-	}
-	before, err := at(from)
-	if err != nil {
-		return nil, err
-	}
-	after, err := at(to)
-	if err != nil {
-		return nil, err
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()

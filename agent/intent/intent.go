@@ -40,7 +40,8 @@ type Interface interface {
 
 	// History returns at most limit revisions before one (0: from the latest), the latest first.
 	History(before uint64, limit int) ([]Revision, error)
-	// Diff says how what was wanted at one revision differs from what was wanted at another (0: now). Secrets are left out.
+	// Diff says how what was wanted at one revision (0: nothing was) differs from what was wanted at another (0: now). Of secrets it only
+	// says that they differ. ErrNoRevision.
 	Diff(from, to uint64) ([]Difference, error)
 
 	// Get returns how it stands with an object, and whether anybody wants it or a data plane has it.
@@ -98,7 +99,8 @@ type Options struct {
 	Force bool
 	// Revisions that objects must have, or the error is *Moved; 0: nobody wants it.
 	Expect map[object.Key]uint64
-	// What was planned. If the objects that it touches, or those that they need, are no longer as they were then, the error is *Moved.
+	// What was planned. If the objects that it touches, or those that they need, are no longer as they were then, or if something else
+	// would be done, the error is *Moved.
 	Plan *Plan
 }
 
@@ -113,6 +115,8 @@ type Outcome struct {
 	Failures   []Failure
 	// Everything is wanted as it was before.
 	Undone bool
+	// If not zero: the revision is rolled back then unless it is confirmed before.
+	ConfirmBy time.Time
 }
 
 // Done is what was done about one object.
@@ -197,6 +201,8 @@ type (
 	Failure = reconcile.Failure
 	// Operation is one thing that a data plane is told, or would be.
 	Operation = reconcile.Operation
+	// Impact is what a change costs.
+	Impact = reconcile.Impact
 )
 
 // The states.

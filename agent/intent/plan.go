@@ -19,8 +19,10 @@ type Plan struct {
 	// That as a person thinks of it: one step for each object.
 	Steps []PlannedStep
 
+	// What it would cost: the worst of the operations.
+	Impact reconcile.Impact
 	// How the objects that it touches, and those that they need, were then.
-	basis map[object.Key]basis
+	Basis []Basis
 }
 
 // PlannedStep is one thing that would be done.
@@ -33,10 +35,15 @@ type PlannedStep struct {
 	// Not empty: it becomes wanted, but is not done before something else is: "Acl/web, which is not there". A Replace only takes the
 	// object out of the data plane until then.
 	WaitsFor string
+	// The worst of the operations for it.
+	Impact reconcile.Impact
 }
 
-type basis struct {
-	revision, observed uint64
+// Basis is how it stood with an object when something was planned.
+type Basis struct {
+	Key object.Key
+	// Of the latest change of what is wanted of it; and which generation of that the data plane had.
+	Revision, Observed uint64
 }
 
 // Plan implements Interface.
@@ -58,7 +65,12 @@ func (d *Desired) Plan(source Source, changes []object.Change, options Options) 
 		return nil, err
 	}
 	defer p.takeBack()
-	plan := &Plan{Revision: d.revision, basis: map[object.Key]basis{}}
+	return d.planOf(p), nil
+}
+
+// planOf says what a prepared change would do. d.mu is held.
+func (d *Desired) planOf(p *prepared) *Plan {
+	plan := &Plan{Revision: d.revision}
 	wants := make([]reconcile.Want, len(p.effective))
 	relabelled := map[object.Key][]object.FieldChange{}
 	for n, i := range p.effective {
@@ -76,33 +88,39 @@ func (d *Desired) Plan(source Source, changes []object.Change, options Options) 
 	}
 	plan.Operations, plan.Waiting = d.plane.Plan(wants)
 	plan.Steps = stepsOf(plan.Operations, plan.Waiting, relabelled)
+	worst := map[object.Key]reconcile.Impact{}
+	for _, o := range plan.Operations {
+		plan.Impact = max(plan.Impact, o.Impact)
+		worst[o.Key] = max(worst[o.Key], o.Impact)
+	}
+	looked := map[object.Key]struct{}{}
 	for _, e := range p.edits {
-		d.note(plan, e.Key)
+		looked[e.Key] = struct{}{}
 		for _, k := range e.facts.Needs {
-			d.note(plan, k)
+			looked[k] = struct{}{}
 		}
 	}
-	for _, s := range plan.Steps {
-		d.note(plan, s.Key)
+	for i := range plan.Steps {
+		s := &plan.Steps[i]
+		s.Impact = worst[s.Key]
+		looked[s.Key] = struct{}{}
 	}
-	return plan, nil
+	for _, k := range slices.SortedFunc(maps.Keys(looked), object.Key.Compare) {
+		plan.Basis = append(plan.Basis, d.basisOf(k))
+	}
+	return plan
 }
 
-// note takes down how it stands with an object. d.mu is held.
-func (d *Desired) note(p *Plan, k object.Key) {
-	p.basis[k] = d.basisOf(k)
-}
-
-func (d *Desired) basisOf(k object.Key) basis {
-	return basis{d.records[k].revision(), d.plane.Get(k).Observed}
+func (d *Desired) basisOf(k object.Key) Basis {
+	return Basis{k, d.records[k].revision(), d.plane.Get(k).Observed}
 }
 
 // moved says what is no longer as it was when a plan was made. d.mu is held.
 func (d *Desired) moved(p *Plan) error {
 	var moved []object.Key
-	for k, then := range p.basis {
-		if d.basisOf(k) != then {
-			moved = append(moved, k)
+	for _, then := range p.Basis {
+		if d.basisOf(then.Key) != then {
+			moved = append(moved, then.Key)
 		}
 	}
 	if len(moved) == 0 {
@@ -110,6 +128,37 @@ func (d *Desired) moved(p *Plan) error {
 	}
 	slices.SortFunc(moved, object.Key.Compare)
 	return &Moved{moved}
+}
+
+// other says what of a plan would not be done as it says, or would be done beside it. d.mu is held.
+func (d *Desired) other(then *Plan, p *prepared) error {
+	now := d.planOf(p)
+	moved := map[object.Key]struct{}{}
+	compare := func(a, b []Operation) {
+		for i := range max(len(a), len(b)) {
+			var x, y Operation
+			if i < len(a) {
+				x = a[i]
+			}
+			if i < len(b) {
+				y = b[i]
+			}
+			if x.Key == y.Key && x.Action == y.Action && x.Replacing == y.Replacing {
+				continue
+			}
+			for _, k := range []object.Key{x.Key, y.Key} {
+				if k != (object.Key{}) {
+					moved[k] = struct{}{}
+				}
+			}
+			return
+		}
+	}
+	compare(then.Operations, now.Operations)
+	if len(moved) == 0 {
+		return nil
+	}
+	return &Moved{slices.SortedFunc(maps.Keys(moved), object.Key.Compare)}
 }
 
 // stepsOf tells operations as a person thinks of them: a deletion and the creation that follows are one.

@@ -31,6 +31,16 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 		return st
 	}
 	st.Object, st.Owner, st.Revision, st.Generation = v.Object, v.Owner, v.Revision, v.Generation
+	if s.State == Applied {
+		if below, hindered, connected := d.plane.Hindrance(v); !connected {
+			st.Hindrance, st.HindranceReason = "the data plane is not connected", reconcile.NoDataplane.String()
+		} else if hindered {
+			st.Hindrance, st.HindranceReason = below.Key.String()+" is "+strings.ToLower(below.State.String()), reconcile.WaitsForObject.String()
+			if below.Message != "" {
+				st.Hindrance += ": " + below.Message
+			}
+		}
+	}
 	if r == nil || r.Generation != v.Generation {
 		return st
 	}
@@ -114,7 +124,7 @@ func (d *Desired) List(q Query) (*Page, error) {
 		from++
 	}
 	for _, k := range sorted[from:] {
-		if !f.named(k) {
+		if !f.Named(k) {
 			continue
 		}
 		s, there := d.Get(k)

@@ -25,6 +25,8 @@ type Status struct {
 	Accepted time.Time
 	// Everybody who says something about it, the one that counts most first.
 	Owners []Ownership
+	// Why it does not serve although it is Applied; both empty: it does.
+	Hindrance, HindranceReason string
 }
 
 // Ownership is who says what about an object.
@@ -52,5 +54,11 @@ func (s Status) Conditions() []Condition {
 	applied := Condition{Type: "Applied", Holds: s.State == Applied, Reason: s.Reason, Message: s.Message, Time: s.Since}
 	ready := applied
 	ready.Type = "Ready"
+	if s.State == Applied && s.Hindrance != "" {
+		ready.Holds, ready.Reason, ready.Message = false, s.HindranceReason, s.Hindrance
+	}
+	if s.Object == nil {
+		accepted.Holds, accepted.Reason, accepted.Time = false, "NotWanted", s.Since
+	}
 	return []Condition{accepted, applied, ready}
 }

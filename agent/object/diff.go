@@ -18,6 +18,8 @@ type FieldChange struct {
 	Before, After string
 	// The field cannot change in place: the object has to be deleted and created again.
 	Immutable bool
+	// The change in place interrupts traffic for a moment.
+	Interrupts bool
 }
 
 // diffLimit bounds what is told about one object: a list of a million rules may differ in each.
@@ -42,8 +44,8 @@ type diff struct {
 	immutable, mutable []FieldChange
 }
 
-func (d *diff) add(field, before, after string, immutable bool) {
-	c := FieldChange{field, before, after, immutable}
+func (d *diff) add(f *Field, field, before, after string, immutable bool) {
+	c := FieldChange{field, before, after, immutable, f.Notes.Interrupts}
 	if immutable && len(d.immutable) < diffLimit {
 		d.immutable = append(d.immutable, c)
 	} else if !immutable && len(d.immutable)+len(d.mutable) < diffLimit {
@@ -65,12 +67,12 @@ func (d *diff) message(fs *Fields, a, b protoreflect.Message, path string, immut
 			case hasA && hasB:
 				d.message(f.Fields, va.Message(), vb.Message(), at+".", immutable)
 			case hasA:
-				d.add(at, f.text(va), "", immutable || holdsImmutable(f.Fields, va.Message()))
+				d.add(f, at, f.text(va), "", immutable || holdsImmutable(f.Fields, va.Message()))
 			case hasB:
-				d.add(at, "", f.text(vb), immutable || holdsImmutable(f.Fields, vb.Message()))
+				d.add(f, at, "", f.text(vb), immutable || holdsImmutable(f.Fields, vb.Message()))
 			}
 		case !f.same(va, vb):
-			d.add(at, f.told(a, va), f.told(b, vb), immutable)
+			d.add(f, at, f.told(a, va), f.told(b, vb), immutable)
 		}
 	}
 }
@@ -90,7 +92,7 @@ func (d *diff) list(f *Field, a, b protoreflect.List, at string, immutable bool)
 			same = f.same(a.Get(i), b.Get(i))
 		}
 		if !same {
-			d.add(at, f.elements(a), f.elements(b), immutable)
+			d.add(f, at, f.elements(a), f.elements(b), immutable)
 		}
 		return
 	}
@@ -98,9 +100,9 @@ func (d *diff) list(f *Field, a, b protoreflect.List, at string, immutable bool)
 		each := at + "[" + strconv.Itoa(i) + "]"
 		switch {
 		case i >= b.Len():
-			d.add(each, f.text(a.Get(i)), "", immutable)
+			d.add(f, each, f.text(a.Get(i)), "", immutable)
 		case i >= a.Len():
-			d.add(each, "", f.text(b.Get(i)), immutable)
+			d.add(f, each, "", f.text(b.Get(i)), immutable)
 		default:
 			d.message(f.Fields, a.Get(i).Message(), b.Get(i).Message(), each+".", immutable)
 		}

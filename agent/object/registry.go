@@ -36,6 +36,9 @@ type Kind struct {
 	// Its place among the kinds: an object may need, without naming it, another of a lower rank, but none of a higher.
 	Rank int
 
+	// To delete one interrupts nobody by itself.
+	Passive bool
+
 	secret, looping bool
 	rules           rules
 }
@@ -109,7 +112,7 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 		}
 		k := &Kind{
 			Name: string(mt.Descriptor().Name()), Plural: notes.Plural, Short: notes.Short, Plane: notes.Plane,
-			Builtin: notes.Builtin, Message: mt,
+			Builtin: notes.Builtin, Message: mt, Passive: notes.Passive,
 		}
 		if twin := r.byName[k.Name]; twin != nil {
 			err = fmt.Errorf("kind %s: both %s and %s are called that", k.Name, mt.Descriptor().FullName(), twin.Message.Descriptor().FullName())

@@ -258,9 +258,9 @@ func TestDifferences(t *testing.T) {
 	}{
 		{"the same in other words", "{access: {port: p, mac: '02:00:00:00:00:0a'}, vrf: default}", "{access: {port: p, mac: '02:00:00:00:00:0A'}}", nil},
 		{"what forces a replacement comes first", "{access: {port: p}, vrf: a}", "{access: {port: q, proxyArp: true}}",
-			[]FieldChange{{"access.port", "p", "q", true}, {"access.proxyArp", "", "true", false}, {"vrf", "a", "", false}}},
+			[]FieldChange{{Field: "access.port", Before: "p", After: "q", Immutable: true}, {Field: "access.proxyArp", After: "true"}, {Field: "vrf", Before: "a"}}},
 		{"what appears and vanishes", "{access: {port: p}, policy: {mss: 1400}}", "{access: {port: p}, addresses: [10.0.0.0/8]}",
-			[]FieldChange{{"addresses", "", "10.0.0.0/8", false}, {"policy", "{mss: 1400}", "", false}}},
+			[]FieldChange{{Field: "addresses", After: "10.0.0.0/8"}, {Field: "policy", Before: "{mss: 1400}"}}},
 	} {
 		if got := k.Diff(spec(c.before), spec(c.after)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, not %v", c.sentence, got, c.want)

@@ -16,6 +16,40 @@ func (r *Reconciler) Get(k object.Key) Status {
 	return r.status(k)
 }
 
+// Hindrance returns what keeps a version from serving although the data plane has it: the first of what it needs, at any depth, that
+// is not as it is wanted; and whether the data plane answers.
+func (r *Reconciler) Hindrance(v *Version) (hindering Status, hindered, connected bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.graph.hindrance(v, 0)
+	if e == nil {
+		return Status{}, false, r.link != nil
+	}
+	return r.statusOf(e), true, r.link != nil
+}
+
+// No kind needs itself so deeply.
+const deepest = 32
+
+func (g *graph) hindrance(v *Version, depth int) *entry {
+	if v == nil || depth > deepest {
+		return nil
+	}
+	for _, k := range v.Needs {
+		e := g.entries[k]
+		if e == nil {
+			continue // builtin, or what it names is only known to the data plane
+		}
+		if e.state != Applied && (e.kind == nil || !e.kind.IsBuiltin(k.Name)) {
+			return e
+		}
+		if below := g.hindrance(e.want, depth+1); below != nil {
+			return below
+		}
+	}
+	return nil
+}
+
 // Unwanted returns what is Deleting, in no order, and a number that is another when more of it came. If the caller has that number
 // already, nothing is returned.
 func (r *Reconciler) Unwanted(known uint64) ([]object.Key, uint64) {

@@ -113,4 +113,20 @@ type Operation struct {
 	Replacing bool
 	// Of what is planned and cannot be done yet: "Acl/web, which is not there".
 	WaitsFor string
+	// Of what is planned: what it costs.
+	Impact Impact
 }
+
+// Impact is what a change costs those whose packets are on their way.
+type Impact int
+
+const (
+	// NoImpact: no packet is lost.
+	NoImpact Impact = iota
+	// BriefInterruption: packets are lost until the data plane is done with it.
+	BriefInterruption
+	// Outage: packets are lost until somebody wants something else.
+	Outage
+)
+
+func (i Impact) String() string { return [...]string{"none", "brief interruption", "outage"}[i] }

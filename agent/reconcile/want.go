@@ -2,6 +2,7 @@
 package reconcile
 
 import (
+	"slices"
 	"strings"
 
 	"sluice.dev/sluice/agent/object"
@@ -102,8 +103,26 @@ func (r *Reconciler) Plan(wants []Want) (planned, waiting []Operation) {
 			}
 		}
 		waiting = g.unfinished(planned, keys, before)
+		g.weigh(planned)
 	})
 	return planned, waiting
+}
+
+// weigh says what each operation costs. While simulating, behind all of them.
+func (g *graph) weigh(planned []Operation) {
+	for i := range planned {
+		op := &planned[i]
+		e, kind := g.entries[op.Key], g.registry.Kind(op.Key.Kind)
+		switch {
+		case op.Action == Update && slices.ContainsFunc(op.Fields, func(f object.FieldChange) bool { return f.Interrupts }):
+			op.Impact = BriefInterruption
+		case op.Action != Delete || kind != nil && kind.Passive:
+		case e == nil || e.have == nil:
+			op.Impact = Outage
+		default:
+			op.Impact = BriefInterruption
+		}
+	}
 }
 
 // unfinished returns what was to be done about the keys, and about what was taken out of the data plane, and could not be.

@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
-	"errors"
-	"maps"
+	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -37,40 +37,70 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	return all, mistakes.Or()
 }
 
-// source is whoever asks.
-func source() intent.Source { return intent.Source{Owner: Owner} }
-
-func options(c *api.Changes) intent.Options {
-	o := intent.Options{}
-	if c.GetAllOrNothing() {
-		o.Mode = intent.AllOrNothing
+// source is whoever asks, on somebody's behalf.
+func source(ctx context.Context, owner, why string) intent.Source {
+	if owner == "" {
+		owner = Owner
 	}
-	return o
+	return intent.Source{Owner: owner, Who: who(ctx), Why: why}
 }
 
-func (s *server) Plan(_ context.Context, c *api.Changes) (*api.Planned, error) {
+func mode(allOrNothing, noWait bool) intent.Mode {
+	switch {
+	case allOrNothing:
+		return intent.AllOrNothing
+	case noWait:
+		return intent.NoWait
+	}
+	return intent.BestEffort
+}
+
+// longestConfirmation bounds how long a revision may wait to be confirmed.
+const longestConfirmation = 7 * 24 * time.Hour
+
+func confirmWithin(nanoseconds int64) (time.Duration, error) {
+	d := time.Duration(nanoseconds)
+	if d < 0 || d > longestConfirmation {
+		return 0, &intent.BadQuery{Problem: fmt.Sprintf("confirm_within: %s; accepted: 0 to %s", d, longestConfirmation)}
+	}
+	return d, nil
+}
+
+func options(c *api.Changes) (intent.Options, error) {
+	if c.GetAllOrNothing() && c.GetNoWait() {
+		return intent.Options{}, &intent.BadQuery{Problem: "all_or_nothing, no_wait: one of both"}
+	}
+	o := intent.Options{Mode: mode(c.GetAllOrNothing(), c.GetNoWait()), Force: c.GetForce(), Complete: c.GetComplete()}
+	var err error
+	if o.ConfirmWithin, err = confirmWithin(c.GetConfirmWithin()); err != nil {
+		return o, err
+	}
+	for _, e := range c.GetExpect() {
+		if o.Expect == nil {
+			o.Expect = make(map[object.Key]uint64, len(c.GetExpect()))
+		}
+		o.Expect[object.Key{Kind: e.GetKind(), Name: e.GetName()}] = e.GetRevision()
+	}
+	if c.GetPlan() != nil {
+		o.Plan = planFrom(c.GetPlan())
+	}
+	return o, nil
+}
+
+func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error) {
 	changes, err := s.changes(c)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	plan, err := s.desired.Plan(source(), changes, intent.Options{})
+	options, err := options(c)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	planned := &api.Planned{}
-	for _, p := range plan.Steps {
-		planned.Steps = append(planned.Steps, &api.PlannedStep{Step: stepOf(p.Step), Kind: p.Key.Kind, Name: p.Key.Name,
-			Fields: fieldChanges(p.Fields), Why: p.Why, WaitsFor: p.WaitsFor})
+	plan, err := s.desired.Plan(source(ctx, c.GetOwner(), c.GetWhy()), changes, options)
+	if err != nil {
+		return nil, refusal(err)
 	}
-	return planned, nil
-}
-
-func fieldChanges(changes []object.FieldChange) []*api.FieldChange {
-	var all []*api.FieldChange
-	for _, c := range changes {
-		all = append(all, &api.FieldChange{Field: c.Field, Before: c.Before, After: c.After, Immutable: c.Immutable})
-	}
-	return all
+	return plannedOf(plan), nil
 }
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
@@ -78,62 +108,20 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if err != nil {
 		return nil, refusal(err)
 	}
-	outcome, err := s.desired.Apply(ctx, source(), changes, options(c))
+	options, err := options(c)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	applied := &api.Applied{Undone: outcome.Undone}
-	for _, o := range outcome.Objects {
-		applied.Objects = append(applied.Objects, &api.AppliedObject{Step: stepOf(o.Step), Kind: o.Status.Key.Kind,
-			Name: o.Status.Key.Name, Status: statusOf(o.Status)})
+	outcome, err := s.desired.Apply(ctx, source(ctx, c.GetOwner(), c.GetWhy()), changes, options)
+	if err != nil {
+		return nil, refusal(err)
 	}
-	return applied, nil
-}
-
-// Each conversion of a type of package intent into the contract's is here.
-
-func stepOf(s intent.Step) api.Step {
-	return map[intent.Step]api.Step{intent.Keep: api.Step_KEEP, intent.Create: api.Step_CREATE, intent.Update: api.Step_UPDATE,
-		intent.Replace: api.Step_REPLACE, intent.Delete: api.Step_DELETE}[s]
-}
-
-func stateOf(s intent.State) api.State {
-	switch s {
-	case intent.Applied:
-		return api.State_APPLIED
-	case intent.Failed:
-		return api.State_FAILED
-	case intent.Deleting:
-		return api.State_DELETING
-	case intent.Gone:
-		return api.State_GONE
-	}
-	return api.State_PENDING
-}
-
-func statusOf(s intent.Status) *api.Status {
-	told := &api.Status{State: stateOf(s.State), Message: s.Message}
-	if !s.Since.IsZero() {
-		told.Since = s.Since.UnixNano()
-	}
-	return told
-}
-
-func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
-	i := &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}
-	if st.Object != nil {
-		spec, err := object.Pack(s.registry.Redacted(st.Object).Spec)
-		if err != nil {
-			return nil, status.Errorf(codes.Internal, "%s: %v", st.Key, err)
-		}
-		i.Labels, i.Spec = st.Object.Labels, spec
-	}
-	return &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}, nil
+	return appliedOf(outcome), nil
 }
 
 func queryOf(q *api.ObjectsQuery) intent.Query {
 	return intent.Query{Kinds: q.GetKinds(), Names: q.GetNames(), Selector: q.GetSelector(), Limit: int(min(q.GetLimit(), intent.LargestPage)),
-		After: q.GetPage()}
+		After: q.GetPage(), Owner: q.GetOwner()}
 }
 
 func (s *server) Get(_ context.Context, q *api.ObjectsQuery) (*api.IntentPage, error) {
@@ -173,132 +161,6 @@ func (s *server) Describe(_ context.Context, n *api.ObjectName) (*api.Descriptio
 		d.NeededBy = append(d.NeededBy, relation(r))
 	}
 	return d, nil
-}
-
-func (s *server) Watch(q *api.ObjectsQuery, stream api.Agent_WatchServer) error {
-	ctx, cancel := s.until(stream.Context())
-	defer cancel()
-	w := &watcher{server: s, query: queryOf(q), stream: stream, told: map[object.Key]bool{}}
-	err := w.follow(ctx)
-	if s.ending.Err() != nil {
-		return status.Error(codes.Unavailable, "the agent is ending")
-	}
-	return refusal(err)
-}
-
-// until returns a context that ends with the agent, too.
-func (s *server) until(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.ending, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
-type watcher struct {
-	server *server
-	query  intent.Query
-	filter *intent.Filter
-	stream api.Agent_WatchServer
-	// What the client believes to be there.
-	told map[object.Key]bool
-}
-
-// follow tells everything, then what changes. It never ends without an error.
-func (w *watcher) follow(ctx context.Context) error {
-	var err error
-	if w.filter, err = intent.NewFilter(w.server.registry, w.query); err != nil {
-		return err
-	}
-	w.query.Limit = intent.LargestPage
-	cursor, err := w.all(api.ObjectChange_EXISTS)
-	if err != nil {
-		return err
-	}
-	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_COMPLETE}); err != nil {
-		return err
-	}
-	for {
-		if err := w.changes(ctx, cursor); !errors.Is(err, intent.ErrTooLate) {
-			return err
-		}
-		if cursor, err = w.all(api.ObjectChange_CHANGED); err != nil {
-			return err
-		}
-	}
-}
-
-// changes tells what happens after the cursor. It never ends without an error.
-func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
-	events, err := w.server.desired.Events(from)
-	if err != nil {
-		return err
-	}
-	for {
-		e, err := events.Next(ctx)
-		if err != nil {
-			return err
-		}
-		if err := w.one(e.Status, api.ObjectChange_CHANGED); err != nil {
-			return err
-		}
-	}
-}
-
-func (w *watcher) one(st intent.Status, change api.ObjectChange_Change) error {
-	if !w.filter.Matches(st) {
-		// A label may say so that the object no longer has because nobody wants it any more.
-		if st.State != intent.Deleting || !w.told[st.Key] {
-			return w.ended(st)
-		}
-	}
-	o, err := w.server.objectOf(st)
-	if err != nil {
-		return err
-	}
-	w.told[st.Key] = true
-	return w.stream.Send(&api.ObjectChange{Change: change, Object: o})
-}
-
-func (w *watcher) ended(st intent.Status) error {
-	if !w.told[st.Key] {
-		return nil
-	}
-	delete(w.told, st.Key)
-	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_ENDED, Object: &api.ObjectIntent{
-		Intent: &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}, Status: statusOf(st)}})
-}
-
-// all tells everything, and what of that which was told is not there any more. It returns from where to go on.
-func (w *watcher) all(change api.ObjectChange_Change) (intent.Cursor, error) {
-	there := map[object.Key]bool{}
-	var cursor intent.Cursor
-	query := w.query
-	for more := true; more; more = query.After != "" {
-		page, err := w.server.desired.List(query)
-		if err != nil {
-			return cursor, err
-		}
-		if cursor.IsZero() {
-			cursor = page.Cursor
-		}
-		for _, st := range page.Objects {
-			there[st.Key] = true
-			if err := w.one(st, change); err != nil {
-				return cursor, err
-			}
-		}
-		query.After = page.Next
-	}
-	for k := range maps.Clone(w.told) {
-		if !there[k] {
-			if err := w.ended(intent.Status{Key: k, State: intent.Gone}); err != nil {
-				return cursor, err
-			}
-		}
-	}
-	return cursor, nil
 }
 
 func (s *server) GetVersion(context.Context, *api.VersionQuery) (*api.Version, error) {

@@ -87,7 +87,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	s := &server{config: config, registry: config.Registry, desired: desired, dataplane: client, ending: running}
-	g := grpc.NewServer(
+	g := grpc.NewServer(grpc.Creds(peerCredentials{}),
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.UnaryInterceptor(unaryNoPanic(config.Log)), grpc.StreamInterceptor(streamNoPanic(config.Log)))
@@ -184,7 +184,11 @@ func refusal(err error) error {
 	var moved *intent.Moved
 	var bad *intent.BadQuery
 	switch {
-	case errors.As(err, &conflicts), errors.As(err, &moved):
+	case errors.Is(err, intent.ErrNoRevision):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.As(err, &moved):
+		return status.Error(codes.Aborted, err.Error())
+	case errors.As(err, &conflicts), errors.Is(err, intent.ErrNothingToConfirm):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.As(err, &bad):
 		return status.Error(codes.InvalidArgument, err.Error())

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// edit applies the example with words replaced.
+func (s *site) edit(arguments []string, pairs ...string) string {
+	s.t.Helper()
+	return s.feed(edited(s.t, pairs...), append([]string{"apply", "-f", "-"}, arguments...)...)
+}
+
+func TestHistorySaysWhoChangedWhatAndDiffSaysHow(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.edit([]string{"--why", "fewer bits"}, "innerVlan: 8", "innerVlan: 9")
+	s.ok("delete", "session", "alice")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	history := strings.ReplaceAll(s.ok("history"), me.Username, "ME")
+	golden(t, "history", history)
+	golden(t, "diff-latest", s.ok("diff"))
+	golden(t, "diff-since", s.ok("diff", "1"))
+	golden(t, "diff-two", s.ok("diff", "1", "2", "-o", "json"))
+	if got := s.ok("diff", "3"); got != "No difference.\n" {
+		t.Errorf("since the latest: %s", got)
+	}
+	var all []struct{ Revision int }
+	if err := json.Unmarshal([]byte(s.ok("history", "-o", "json", "--limit", "2", "--before", "3")), &all); err != nil || len(all) != 2 || all[0].Revision != 2 {
+		t.Errorf("history before revision 3: %v, %v", all, err)
+	}
+	if errs := s.fails("", "diff", "99"); !strings.Contains(errs, "revision 99: no such revision is kept") {
+		t.Error(errs)
+	}
+}
+
+func TestRollingBackWantsAgainWhatWasWanted(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	before := s.ok("get", "all", "-o", "wide")
+	s.edit(nil, "innerVlan: 8", "innerVlan: 9")
+	s.ok("delete", "session", "alice")
+	golden(t, "rollback", s.ok("rollback", "1"))
+	if after := s.ok("get", "all", "-o", "wide"); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	s.ok("rollback", "3")
+	if got := s.ok("get", "sessions"); strings.Contains(got, "alice") {
+		t.Errorf("rolling back was not rolled back:\n%s", got)
+	}
+	if errs := s.fails("", "rollback", "99"); !strings.Contains(errs, "no such revision") {
+		t.Error(errs)
+	}
+}
+
+func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	golden(t, "apply-confirm", s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 9"))
+	if got := s.ok("confirm"); got != "Confirmed.\n" {
+		t.Error(got)
+	}
+	if errs := s.fails("", "confirm"); !strings.Contains(errs, "no revision waits to be confirmed") {
+		t.Error(errs)
+	}
+	s.edit([]string{"--confirm", "1s"}, "innerVlan: 8", "innerVlan: 10")
+	if got := s.ok("get", "session", "bob", "-o", "yaml"); !strings.Contains(got, "innerVlan: 10") {
+		t.Error(got)
+	}
+	s.stop()
+	s.start()
+	eventually(t, "the change is undone", func() bool {
+		return strings.Contains(s.ok("get", "session", "bob", "-o", "yaml"), "innerVlan: 9")
+	})
+}
+
+func TestAPlanThatWasWrittenIsAppliedAsItIsOrNotAtAll(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	file := s.dir + "/tonight.plan"
+	s.feed(edited(t, "innerVlan: 8", "innerVlan: 9"), "plan", "-f", "-", "--out", file)
+	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", is, err)
+	}
+	if got := s.ok("apply", "--plan", file); !strings.Contains(got, "Session/bob replaced") {
+		t.Error(got)
+	}
+	if errs := s.fails("", "apply", "--plan", file); !strings.Contains(errs, "the plan does not hold any more") || !strings.Contains(errs, "Session/bob") {
+		t.Error(errs)
+	}
+	if errs := s.fails("", "apply", "--plan", "testdata/bng.yaml"); !strings.Contains(errs, "this is no plan") {
+		t.Error(errs)
+	}
+}
+
+func TestOwnersDoNotOverwriteOneAnotherUnlessTheyTakeOver(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	changed := edited(t, "innerVlan: 8", "innerVlan: 9")
+	errs := s.fails(changed, "apply", "-f", "-", "--owner", "night-shift")
+	golden(t, "conflict-owners", errs)
+	s.feed(changed, "apply", "-f", "-", "--owner", "night-shift", "--force")
+	got := s.ok("describe", "session", "bob")
+	if !strings.Contains(got, "owner     night-shift") || !strings.Contains(got, "also      api says something of it") {
+		t.Error(got)
+	}
+	s.feed(changed, "delete", "-f", "-", "--owner", "night-shift")
+	if got := s.ok("get", "session", "bob", "-o", "yaml"); !strings.Contains(got, "innerVlan: 8") || !strings.Contains(got, "owner: api") {
+		t.Errorf("the other's value did not come back:\n%s", got)
+	}
+}
+
+func TestAWatchGoesOnWhereItWasWhenTheAgentIsStartedAgain(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	end, out := s.background("get", "sessions", "-w", "-o", "json")
+	seen := make(chan string, 100)
+	go func() {
+		defer close(seen)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var told struct {
+				Change string
+				Object struct {
+					Metadata struct{ Name string }
+					Status   struct{ State string }
+				}
+			}
+			if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+				t.Error(err)
+			}
+			seen <- told.Change + " " + told.Object.Metadata.Name + " " + told.Object.Status.State
+		}
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	for _, want := range []string{"exists alice applied", "exists bob applied"} {
+		if got := <-seen; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	s.stop()
+	s.start()
+	s.ok("delete", "session", "alice")
+	s.edit(nil, "name: bob", "name: carol", "innerVlan: 7", "innerVlan: 17", "name: alice", "name: dave",
+		"100.64.0.7/32, \"2001:db8:7::/64\"", "100.64.0.17/32", "innerVlan: 8,", "innerVlan: 18,", "100.64.0.8/32", "100.64.0.18/32")
+	var all []string
+	for got := range seen {
+		if all = append(all, got); slices.Contains(all, "changed dave applied") && slices.Contains(all, "ended alice gone") {
+			break
+		}
+	}
+	ended := 0
+	for _, one := range all {
+		if strings.HasPrefix(one, "exists") {
+			t.Errorf("told again as if it were new: %s", one)
+		}
+		if one == "ended alice gone" {
+			ended++
+		}
+	}
+	if ended != 1 {
+		t.Errorf("told: %q", all)
+	}
+	if errs, code := end(); code != 0 || !strings.Contains(errs, "goes on when it does") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+func TestTheGraphShowsWhatNeedsWhatAndWhatIsWrong(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.feed(`{apiVersion: sluice.dev/v1, kind: Session, metadata: {name: eve}, spec: {access: {port: nowhere, outerVlan: 9}}}`, "apply", "-f", "-")
+	golden(t, "graph", s.ok("graph"))
+	golden(t, "graph-one", s.ok("graph", "acl/web"))
+	golden(t, "graph-dot", s.ok("graph", "-o", "dot"))
+	picture := s.ok("graph", "-o", "svg")
+	read := xml.NewDecoder(strings.NewReader(picture))
+	boxes := 0
+	for {
+		token, err := read.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "title" {
+			boxes++
+		}
+	}
+	if boxes != 10 || !strings.Contains(picture, "Session eve: pending: waits for Port/nowhere") || !strings.Contains(picture, "Port nowhere: not there") {
+		t.Errorf("%d objects in the picture:\n%s", boxes, picture)
+	}
+	if errs := s.fails("", "graph", "session/mallory"); !strings.Contains(errs, "there is no Session mallory") {
+		t.Error(errs)
+	}
+}
+
+func TestManyThatAreAlikeAreOneInTheGraph(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	var b strings.Builder
+	for _, name := range strings.Fields("a b c d e f g h") {
+		b.WriteString(`{apiVersion: sluice.dev/v1, kind: Acl, metadata: {name: ` + name + "}}\n---\n")
+	}
+	s.feed(b.String(), "apply", "-f", "-")
+	if got := s.ok("graph", "acls"); !strings.Contains(got, "Acl a and 7 more\n") || strings.Contains(got, "Acl b\n") {
+		t.Error(got)
+	}
+	if got := s.ok("graph", "acls", "--every"); !strings.Contains(got, "Acl h\n") {
+		t.Error(got)
+	}
+}

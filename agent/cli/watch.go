@@ -1,0 +1,180 @@
+// Following objects, for as long as somebody looks.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+// watch shows what is there and then every change. If the agent ends meanwhile, it goes on where it was when there is one again.
+func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, output string) error {
+	if output == "yaml" {
+		return fmt.Errorf("-w goes with -o table, wide or json")
+	}
+	w := &watcher{program: p, output: output, several: len(query.GetKinds()) != 1, tables: map[string]*table{}, shown: map[object.Key]*api.ObjectIntent{}}
+	for begun := false; ; begun = true {
+		err := w.follow(ctx, client, query)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case status.Code(err) != codes.Unavailable || !begun && !w.complete:
+			return err
+		}
+		if !w.told {
+			fmt.Fprintln(p.err, "The agent does not answer; this goes on when it does.")
+			w.told = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// watcher knows what was shown.
+type watcher struct {
+	*program
+	output  string
+	several bool
+	tables  map[string]*table
+	shown   map[object.Key]*api.ObjectIntent
+	// All that was there has been told once.
+	complete bool
+	// It was said that the agent does not answer.
+	told bool
+	// While everything is told again: what was told.
+	again map[object.Key]bool
+}
+
+// follow never ends without an error.
+func (w *watcher) follow(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery) error {
+	stream, err := client.Watch(ctx, query)
+	if err != nil {
+		return err
+	}
+	for {
+		change, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if w.told {
+			fmt.Fprintln(w.err, "The agent answers again.")
+			w.told = false
+		}
+		if err := w.show(change); err != nil {
+			return err
+		}
+		if change.GetCursor() != "" {
+			query.Cursor = change.GetCursor()
+		}
+	}
+}
+
+// show writes a change, unless it was shown already.
+func (w *watcher) show(change *api.ObjectChange) error {
+	o := change.GetObject()
+	k := object.Key{Kind: o.GetIntent().GetKind(), Name: o.GetIntent().GetName()}
+	switch change.GetChange() {
+	case api.ObjectChange_AGAIN:
+		w.again = map[object.Key]bool{}
+		return nil
+	case api.ObjectChange_COMPLETE:
+		again := w.again
+		w.again, w.complete = nil, true
+		if again != nil {
+			for _, k := range slices.SortedFunc(maps.Keys(w.shown), object.Key.Compare) {
+				if again[k] {
+					continue
+				}
+				gone := &api.ObjectIntent{Intent: &api.Intent{Kind: k.Kind, Name: k.Name}, Status: &api.Status{State: api.State_GONE}}
+				if err := w.one(k, gone, api.ObjectChange_ENDED); err != nil {
+					return err
+				}
+			}
+		}
+		return w.flush()
+	case api.ObjectChange_ENDED:
+		if w.shown[k] == nil {
+			return nil
+		}
+	default:
+		if w.again != nil {
+			w.again[k] = true
+			if proto.Equal(essence(w.shown[k]), essence(o)) {
+				return nil
+			}
+			return w.one(k, o, api.ObjectChange_CHANGED)
+		}
+	}
+	return w.one(k, o, change.GetChange())
+}
+
+// essence is what of an object is worth showing again: not since when it is so.
+func essence(o *api.ObjectIntent) *api.ObjectIntent {
+	if o == nil {
+		return nil
+	}
+	return &api.ObjectIntent{Intent: o.GetIntent(), Owner: o.GetOwner(),
+		Status: &api.Status{State: o.GetStatus().GetState(), Message: o.GetStatus().GetMessage(), Generation: o.GetStatus().GetGeneration()}}
+}
+
+func (w *watcher) one(k object.Key, o *api.ObjectIntent, change api.ObjectChange_Change) error {
+	if w.shown[k] = o; change == api.ObjectChange_ENDED {
+		delete(w.shown, k)
+	}
+	if w.output == "json" {
+		n, err := w.node(o)
+		if err != nil {
+			return err
+		}
+		line := append(fmt.Appendf(nil, `{"change":%q,"object":`, strings.ToLower(change.String())), object.JSON(n)...)
+		_, err = w.out.Write(append(line, '}', '\n'))
+		return err
+	}
+	kind := w.registry.Kind(k.Kind)
+	if kind == nil {
+		return nil
+	}
+	t := w.tables[kind.Name]
+	if t == nil {
+		t = w.objectTable(kind, w.output == "wide", true)
+		w.tables[kind.Name] = t
+	}
+	row, err := w.row(kind, o, w.output == "wide", true)
+	if err != nil {
+		return err
+	}
+	if w.several {
+		row[0] = kind.Name + "/" + row[0]
+	}
+	if t.add(row...); w.complete {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *watcher) flush() error {
+	if w.output == "json" {
+		return nil
+	}
+	for _, kind := range slices.Sorted(maps.Keys(w.tables)) {
+		if len(w.tables[kind].rows) > 0 {
+			if err := w.tables[kind].write(w.out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

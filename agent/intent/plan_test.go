@@ -1,0 +1,193 @@
+package intent_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func registry(t testing.TB) *object.Registry {
+	t.Helper()
+	r, err := object.NewRegistry()
+	must(t, err)
+	return r
+}
+
+// running is a Desired with a data plane, which runs until the test ends.
+func running(t testing.TB, c intent.Config) (*intent.Desired, *reconciletest.Plane, context.CancelFunc) {
+	t.Helper()
+	if c.Registry == nil {
+		c.Registry = registry(t)
+	}
+	c.Reconciler.MinBackoff, c.Reconciler.MaxBackoff = time.Millisecond, 5*time.Millisecond
+	d, err := intent.New(c)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { d.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	plane := reconciletest.NewPlane(c.Registry)
+	link, unlink := context.WithCancel(context.Background())
+	t.Cleanup(unlink)
+	d.Attach(link, plane)
+	return d, plane, unlink
+}
+
+func made(kind, name string, spec proto.Message) *object.Object {
+	return &object.Object{Kind: kind, Name: name, Spec: spec}
+}
+
+func port(name string) *object.Object {
+	return made("Port", name, &api.Port{Device: "net_null_" + name})
+}
+
+func acl(name string) *object.Object { return made("Acl", name, &api.Acl{}) }
+
+func session(name, port string, vlan uint32, acl string) *object.Object {
+	return made("Session", name, &api.Session{Access: &api.Access{Port: port, OuterVlan: vlan}, Policy: &api.Policy{AclUp: acl}})
+}
+
+func puts(objects ...*object.Object) []object.Change {
+	var changes []object.Change
+	for _, o := range objects {
+		changes = append(changes, object.Put(o))
+	}
+	return changes
+}
+
+func removes(objects ...*object.Object) []object.Change {
+	var changes []object.Change
+	for _, o := range objects {
+		changes = append(changes, object.Remove(o.Key()))
+	}
+	return changes
+}
+
+func as(owner string) intent.Source { return intent.Source{Owner: owner} }
+
+func apply(t testing.TB, d *intent.Desired, owner string, changes []object.Change, options intent.Options) *intent.Outcome {
+	t.Helper()
+	out, err := d.Apply(t.Context(), as(owner), changes, options)
+	must(t, err)
+	return out
+}
+
+func TestAPlanSaysWhatEachOperationCosts(t *testing.T) {
+	otherMTU := made("Port", "p", &api.Port{Device: "net_null_p", Mtu: 1400})
+	promiscuous := made("Port", "p", &api.Port{Device: "net_null_p", Promiscuous: true})
+	for _, c := range []struct {
+		sentence string
+		changes  []object.Change
+		want     []string
+		worst    intent.Impact
+	}{
+		{"what is new costs nothing", puts(session("s2", "p", 2, "")), []string{"create Session/s2: none"}, reconcile.NoImpact},
+		{"what changes in place costs nothing", puts(promiscuous), []string{"update Port/p: none"}, reconcile.NoImpact},
+		{"unless the device has to stop for it", puts(otherMTU), []string{"update Port/p: brief interruption"}, reconcile.BriefInterruption},
+		{"a replacement interrupts", puts(session("s", "p", 3, "a")), []string{"delete Session/s: brief interruption", "create Session/s: none"},
+			reconcile.BriefInterruption},
+		{"what is taken out and has to wait is out", removes(acl("a")), []string{"delete Session/s: outage", "delete Acl/a: none"}, reconcile.Outage},
+		{"what is deleted is gone", removes(session("s", "p", 1, "a")), []string{"delete Session/s: outage"}, reconcile.Outage},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			d, _, _ := running(t, intent.Config{})
+			apply(t, d, "test", puts(port("p"), acl("a"), session("s", "p", 1, "a")), intent.Options{})
+			plan, err := d.Plan(as("test"), c.changes, intent.Options{})
+			must(t, err)
+			var got []string
+			for _, o := range plan.Operations {
+				got = append(got, o.Action.String()+" "+o.Key.String()+": "+o.Impact.String())
+			}
+			if !slices.Equal(got, c.want) || plan.Impact != c.worst {
+				t.Errorf("planned %q, at worst %s", got, plan.Impact)
+			}
+		})
+	}
+}
+
+func TestAPlanIsDoneAsItSaysOrNotAtAll(t *testing.T) {
+	other := made("Port", "p", &api.Port{Device: "net_null_other"})
+	for _, c := range []struct {
+		sentence  string
+		meanwhile []object.Change
+		holds     bool
+	}{
+		{"nothing happened", nil, true},
+		{"something else changed", puts(acl("b"), port("q")), true},
+		{"what it changes was changed", puts(made("Port", "p", &api.Port{Device: "net_null_p", Promiscuous: true})), false},
+		{"something would be replaced that was not there", puts(session("new", "p", 7, "")), false},
+		{"what it creates is there", puts(session("late", "p", 9, "a")), false},
+		{"what it needs has changed", puts(made("Acl", "a", &api.Acl{Otherwise: api.AclAction_PERMIT})), false},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			d, _, _ := running(t, intent.Config{})
+			apply(t, d, "test", puts(port("p"), acl("a"), session("s", "p", 1, "a")), intent.Options{})
+			changes := puts(other, session("late", "p", 9, "a"))
+			plan, err := d.Plan(as("test"), changes, intent.Options{})
+			must(t, err)
+			// Only what it says is kept of it.
+			plan = &intent.Plan{Operations: plan.Operations, Basis: plan.Basis}
+			apply(t, d, "test", c.meanwhile, intent.Options{})
+			before := d.Revision()
+			_, err = d.Apply(t.Context(), as("test"), changes, intent.Options{Plan: plan})
+			var moved *intent.Moved
+			switch {
+			case c.holds && err != nil:
+				t.Error(err)
+			case !c.holds && (!errors.As(err, &moved) || len(moved.Objects) == 0):
+				t.Errorf("error %v", err)
+			case !c.holds && d.Revision() != before:
+				t.Error("something was changed")
+			}
+		})
+	}
+}
+
+func TestAnObjectIsReadyWhenAllThatItNeedsIsAndTheDataPlaneAnswers(t *testing.T) {
+	d, plane, unlink := running(t, intent.Config{})
+	s := session("s", "p", 1, "a")
+	apply(t, d, "test", puts(port("p"), acl("a"), s), intent.Options{})
+	conditions := func() string {
+		st, _ := d.Get(s.Key())
+		text := ""
+		for _, c := range st.Conditions() {
+			if c.Holds {
+				text += c.Type + " "
+			} else {
+				text += "not " + c.Type + " (" + c.Reason + ": " + c.Message + ") "
+			}
+		}
+		return text
+	}
+	if got := conditions(); got != "Accepted Applied Ready " {
+		t.Error(got)
+	}
+	plane.Lock()
+	plane.Never[acl("a").Key()] = true
+	plane.Unlock()
+	apply(t, d, "test", puts(made("Acl", "a", &api.Acl{Otherwise: api.AclAction_PERMIT})), intent.Options{})
+	if got := conditions(); got != "Accepted Applied not Ready (WaitsForObject: Acl/a is failed: Acl/a: no room) " {
+		t.Error(got)
+	}
+	unlink()
+	for conditions() != "Accepted Applied not Ready (NoDataplane: the data plane is not connected) " {
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,130 @@
+// Types of package intent as the contract's.
+package server
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+)
+
+func stepOf(s intent.Step) api.Step {
+	return map[intent.Step]api.Step{intent.Keep: api.Step_KEEP, intent.Create: api.Step_CREATE, intent.Update: api.Step_UPDATE,
+		intent.Replace: api.Step_REPLACE, intent.Delete: api.Step_DELETE}[s]
+}
+
+func stateOf(s intent.State) api.State {
+	switch s {
+	case intent.Applied:
+		return api.State_APPLIED
+	case intent.Failed:
+		return api.State_FAILED
+	case intent.Deleting:
+		return api.State_DELETING
+	case intent.Gone:
+		return api.State_GONE
+	}
+	return api.State_PENDING
+}
+
+func statusOf(s intent.Status) *api.Status {
+	told := &api.Status{State: stateOf(s.State), Message: s.Message, Since: nanoseconds(s.Since), Generation: s.Generation,
+		ObservedGeneration: s.Observed, Revision: s.Revision}
+	for _, c := range s.Conditions() {
+		told.Conditions = append(told.Conditions, &api.Condition{Type: c.Type, Holds: c.Holds, Reason: c.Reason, Message: c.Message,
+			Time: nanoseconds(c.Time)})
+	}
+	return told
+}
+
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
+	i := &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}
+	if st.Object != nil {
+		spec, err := object.Pack(s.registry.Redacted(st.Object).Spec)
+		if err != nil {
+			return nil, status.Errorf(codes.Internal, "%s: %v", st.Key, err)
+		}
+		i.Labels, i.Spec = st.Object.Labels, spec
+	}
+	told := &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}
+	for _, o := range st.Owners {
+		told.Owners = append(told.Owners, &api.Ownership{Owner: o.Owner, Priority: int32(o.Priority), Revision: o.Revision})
+	}
+	return told, nil
+}
+
+func fieldChanges(changes []object.FieldChange) []*api.FieldChange {
+	var all []*api.FieldChange
+	for _, c := range changes {
+		all = append(all, &api.FieldChange{Field: c.Field, Before: c.Before, After: c.After, Immutable: c.Immutable})
+	}
+	return all
+}
+
+func impactOf(i intent.Impact) api.Impact {
+	switch i {
+	case reconcile.Outage:
+		return api.Impact_OUTAGE
+	case reconcile.BriefInterruption:
+		return api.Impact_BRIEF_INTERRUPTION
+	}
+	return api.Impact_NO_IMPACT
+}
+
+var actions = map[reconcile.Action]api.Step{reconcile.Create: api.Step_CREATE, reconcile.Update: api.Step_UPDATE, reconcile.Delete: api.Step_DELETE}
+
+func plannedOf(plan *intent.Plan) *api.Planned {
+	planned := &api.Planned{Impact: impactOf(plan.Impact), Revision: plan.Revision}
+	for _, p := range plan.Steps {
+		planned.Steps = append(planned.Steps, &api.PlannedStep{Step: stepOf(p.Step), Kind: p.Key.Kind, Name: p.Key.Name,
+			Fields: fieldChanges(p.Fields), Why: p.Why, WaitsFor: p.WaitsFor, Impact: impactOf(p.Impact)})
+	}
+	for _, o := range plan.Operations {
+		planned.Operations = append(planned.Operations, &api.Operation{Action: actions[o.Action], Kind: o.Key.Kind, Name: o.Key.Name,
+			Why: o.Reason, Impact: impactOf(o.Impact), Replacing: o.Replacing})
+	}
+	for _, b := range plan.Basis {
+		planned.Basis = append(planned.Basis, &api.Basis{Kind: b.Key.Kind, Name: b.Key.Name, Revision: b.Revision, Observed: b.Observed})
+	}
+	return planned
+}
+
+// planFrom is what of a plan decides whether it still holds.
+func planFrom(planned *api.Planned) *intent.Plan {
+	plan := &intent.Plan{Revision: planned.GetRevision()}
+	for _, o := range planned.GetOperations() {
+		op := intent.Operation{Key: object.Key{Kind: o.GetKind(), Name: o.GetName()}, Replacing: o.GetReplacing()}
+		for action, step := range actions {
+			if step == o.GetAction() {
+				op.Action = action
+			}
+		}
+		plan.Operations = append(plan.Operations, op)
+	}
+	for _, b := range planned.GetBasis() {
+		plan.Basis = append(plan.Basis, intent.Basis{Key: object.Key{Kind: b.GetKind(), Name: b.GetName()}, Revision: b.GetRevision(),
+			Observed: b.GetObserved()})
+	}
+	return plan
+}
+
+func appliedOf(outcome *intent.Outcome) *api.Applied {
+	applied := &api.Applied{Undone: outcome.Undone, Revision: outcome.Revision, ConfirmBy: nanoseconds(outcome.ConfirmBy)}
+	for _, o := range outcome.Objects {
+		applied.Objects = append(applied.Objects, &api.AppliedObject{Step: stepOf(o.Step), Kind: o.Status.Key.Kind,
+			Name: o.Status.Key.Name, Status: statusOf(o.Status)})
+	}
+	return applied
+}

@@ -1,0 +1,65 @@
+// The chain of revisions.
+package server
+
+import (
+	"context"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+)
+
+const (
+	usualHistory   = 100
+	longestHistory = 1000
+)
+
+func (s *server) GetHistory(_ context.Context, q *api.HistoryQuery) (*api.History, error) {
+	limit := int(min(q.GetLimit(), longestHistory))
+	if limit == 0 {
+		limit = usualHistory
+	}
+	found, err := s.desired.History(q.GetBefore(), limit)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	history := &api.History{}
+	for _, r := range found {
+		history.Revisions = append(history.Revisions, &api.Revision{Number: r.Number, Time: nanoseconds(r.Time), Owner: r.Source.Owner,
+			Who: r.Source.Who, Why: r.Source.Why, AllOrNothing: r.Mode == intent.AllOrNothing, Changes: uint32(r.Changes),
+			RollbackTo: r.RollbackTo, ConfirmBy: nanoseconds(r.ConfirmBy)})
+	}
+	return history, nil
+}
+
+func (s *server) Compare(_ context.Context, c *api.Comparison) (*api.Differences, error) {
+	found, err := s.desired.Diff(c.GetFrom(), c.GetTo())
+	if err != nil {
+		return nil, refusal(err)
+	}
+	told := &api.Differences{}
+	for _, d := range found {
+		told.Objects = append(told.Objects, &api.Difference{Step: stepOf(d.Step), Kind: d.Key.Kind, Name: d.Key.Name,
+			Fields: fieldChanges(d.Fields), OwnerBefore: d.OwnerBefore, OwnerAfter: d.OwnerAfter})
+	}
+	return told, nil
+}
+
+func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.Applied, error) {
+	within, err := confirmWithin(r.GetConfirmWithin())
+	if err != nil {
+		return nil, refusal(err)
+	}
+	outcome, err := s.desired.Rollback(ctx, source(ctx, Owner, r.GetWhy()), r.GetRevision(),
+		intent.Options{Mode: mode(r.GetAllOrNothing(), r.GetNoWait()), ConfirmWithin: within})
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return appliedOf(outcome), nil
+}
+
+func (s *server) Confirm(ctx context.Context, c *api.Confirmation) (*api.Confirmed, error) {
+	if err := s.desired.Confirm(source(ctx, Owner, ""), c.GetRevision()); err != nil {
+		return nil, refusal(err)
+	}
+	return &api.Confirmed{}, nil
+}

@@ -1,0 +1,157 @@
+// Following what happens, from a cursor.
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+func (s *server) Watch(q *api.ObjectsQuery, stream api.Agent_WatchServer) error {
+	ctx, cancel := s.until(stream.Context())
+	defer cancel()
+	w := &watcher{server: s, query: queryOf(q), from: q.GetCursor(), stream: stream, told: map[object.Key]bool{}}
+	err := w.follow(ctx)
+	if s.ending.Err() != nil {
+		return status.Error(codes.Unavailable, "the agent is ending")
+	}
+	return refusal(err)
+}
+
+// until returns a context that ends with the agent, too.
+func (s *server) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+type watcher struct {
+	server *server
+	query  intent.Query
+	from   string
+	filter *intent.Filter
+	stream api.Agent_WatchServer
+	// What the client believes to be there; if it went on with a cursor, that is not known.
+	told    map[object.Key]bool
+	resumed bool
+}
+
+// follow tells everything, then what changes. It never ends without an error.
+func (w *watcher) follow(ctx context.Context) error {
+	var err error
+	if w.filter, err = intent.NewFilter(w.server.registry, w.query); err != nil {
+		return err
+	}
+	w.query.Limit = intent.LargestPage
+	cursor, err := intent.ParseCursor(w.from)
+	if err != nil {
+		return &intent.BadQuery{Problem: "cursor: " + err.Error()}
+	}
+	if !cursor.IsZero() {
+		w.resumed = true
+		if err := w.changes(ctx, cursor); !errors.Is(err, intent.ErrTooLate) {
+			return err
+		}
+		w.resumed = false
+		clear(w.told)
+		if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_AGAIN}); err != nil {
+			return err
+		}
+	}
+	if cursor, err = w.all(api.ObjectChange_EXISTS); err != nil {
+		return err
+	}
+	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_COMPLETE, Cursor: cursor.String()}); err != nil {
+		return err
+	}
+	for {
+		if err := w.changes(ctx, cursor); !errors.Is(err, intent.ErrTooLate) {
+			return err
+		}
+		if cursor, err = w.all(api.ObjectChange_CHANGED); err != nil {
+			return err
+		}
+	}
+}
+
+// changes tells what happens after the cursor. It never ends without an error.
+func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
+	events, err := w.server.desired.Events(from)
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.one(e.Status, api.ObjectChange_CHANGED, e.Cursor); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *watcher) one(st intent.Status, change api.ObjectChange_Change, cursor intent.Cursor) error {
+	if !w.filter.Matches(st) {
+		// A label may say so that the object no longer has because nobody wants it any more.
+		if st.State != intent.Deleting || !w.told[st.Key] {
+			return w.ended(st, cursor)
+		}
+	}
+	o, err := w.server.objectOf(st)
+	if err != nil {
+		return err
+	}
+	w.told[st.Key] = true
+	return w.stream.Send(&api.ObjectChange{Change: change, Object: o, Cursor: cursor.String()})
+}
+
+func (w *watcher) ended(st intent.Status, cursor intent.Cursor) error {
+	if !w.told[st.Key] && !(w.resumed && w.filter.Named(st.Key)) {
+		return nil
+	}
+	delete(w.told, st.Key)
+	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_ENDED, Object: &api.ObjectIntent{
+		Intent: &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}, Status: statusOf(st)}, Cursor: cursor.String()})
+}
+
+// all tells everything, and what of that which was told is not there any more. It returns from where to go on.
+func (w *watcher) all(change api.ObjectChange_Change) (intent.Cursor, error) {
+	there := map[object.Key]bool{}
+	var cursor intent.Cursor
+	query := w.query
+	for more := true; more; more = query.After != "" {
+		page, err := w.server.desired.List(query)
+		if err != nil {
+			return cursor, err
+		}
+		if cursor.IsZero() {
+			cursor = page.Cursor
+		}
+		for _, st := range page.Objects {
+			there[st.Key] = true
+			if err := w.one(st, change, intent.Cursor{}); err != nil {
+				return cursor, err
+			}
+		}
+		query.After = page.Next
+	}
+	for k := range maps.Clone(w.told) {
+		if !there[k] {
+			if err := w.ended(intent.Status{Key: k, State: intent.Gone}, intent.Cursor{}); err != nil {
+				return cursor, err
+			}
+		}
+	}
+	return cursor, nil
+}
