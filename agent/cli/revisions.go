@@ -64,7 +64,7 @@ func whatOf(r *api.Revision) string {
 		parts = append(parts, fmt.Sprintf("back to revision %d", r.GetRollbackTo()))
 	}
 	if r.GetConfirmBy() != 0 {
-		parts = append(parts, "to be confirmed by "+moment(r.GetConfirmBy()))
+		parts = append(parts, "was to be confirmed by "+moment(r.GetConfirmBy()))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -1,0 +1,186 @@
+"""What is wanted as a chain of revisions: who changed what, plans that hold or do nothing, and ways back."""
+
+import json
+import subprocess
+import time
+from xml.etree import ElementTree
+
+import pytest
+from contract import Connection, api, packed
+from lab import thing
+from lab.gateway import Refused, yaml
+from lab.laboratory import wait_until
+from pop import IPOE, PPPOE, Pop, session, udp_up
+
+
+@pytest.fixture(scope="module")
+def pop(lab):
+    made = Pop(lab, thing("Acl", "open", otherwise="permit"), session(IPOE, policy={"aclUp": "open"}), session(PPPOE))
+    made.learn(IPOE, PPPOE)
+    return made
+
+
+def latest(pop):
+    return pop.gateway.json("history", "--limit", 1)[0]["revision"]
+
+
+def written(pop, name, *objects):
+    path = pop.gateway.directory / name
+    path.write_text(yaml(objects))
+    return path
+
+
+def mss(pop, name="ipoe"):
+    return pop.gateway.json("get", "session", name)[0]["spec"].get("policy", {}).get("mss")
+
+
+def with_mss(value):
+    return session(IPOE, policy={"aclUp": "open", "mss": value})
+
+
+def test_history_and_diff_say_who_changed_what(pop):
+    before = latest(pop)
+    path = written(pop, "mss.yaml", with_mss(1300))
+    pop.gateway.sluice("apply", "-f", path, "--why", "smaller segments")
+    newest = pop.gateway.json("history")[0]
+    assert newest["revision"] == before + 1
+    assert newest["owner"] == "api"
+    assert newest["who"] == "root"
+    assert newest["why"] == "smaller segments"
+    assert newest["objects"] == 1
+    (found,) = pop.gateway.json("diff")
+    assert (found["kind"], found["name"], found["step"]) == ("Session", "ipoe", "update")
+    assert found["fields"] == [{"field": "policy.mss", "after": "1300"}]
+    assert "mss" in pop.gateway.sluice("diff", before).stdout
+
+
+def test_rolling_back_changes_the_data_plane_too(pop):
+    pop.apply(with_mss(1300))
+    before = latest(pop)
+    pop.apply(session(IPOE, policy={"aclUp": "open", "mss": 1200}), thing("Vrf", "new"))
+    pop.gateway.sluice("delete", "session", "pppoe")
+    assert "Vrf/new deleted" in pop.gateway.sluice("rollback", before).stdout
+    assert mss(pop) == 1300
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        there = {each.name: each.spec for each in connection.ask(list=api.List(kind="Session")).objects.objects}
+    assert there == {"ipoe": packed(with_mss(1300)).spec, "pppoe": packed(session(PPPOE)).spec}
+    pop.learn(PPPOE)
+
+
+def test_a_change_that_cuts_everybody_off_undoes_itself(pop):
+    path = written(pop, "closed.yaml", thing("Acl", "open", otherwise="deny"))
+    text = pop.gateway.sluice("apply", "-f", path, "--confirm", "3s").stdout
+    assert "sluice confirm" in text
+    pop.send_up(IPOE, udp_up(IPOE, payload=b"cut off"))
+    pop.not_at_core()
+
+    def passes():
+        pop.drain()
+        pop.send_up(IPOE, udp_up(IPOE, payload=b"back"))
+        try:
+            return pop.at_core(lambda packet: b"back" in bytes(packet), seconds=0.2)
+        except AssertionError:
+            return None
+
+    wait_until(passes)
+    assert "undone" in pop.gateway.json("history")[0]["why"]
+
+
+def test_a_change_that_was_confirmed_stands(pop):
+    path = written(pop, "mss.yaml", with_mss(1250))
+    pop.gateway.sluice("apply", "-f", path, "--confirm", "2s")
+    pop.gateway.sluice("confirm")
+    time.sleep(2.5)
+    assert mss(pop) == 1250
+    with pytest.raises(Refused, match="no revision waits"):
+        pop.gateway.sluice("confirm")
+
+
+def test_a_change_undoes_itself_also_when_the_agent_was_killed_meanwhile(pop):
+    pop.apply(with_mss(1300))
+    path = written(pop, "mss.yaml", with_mss(1100))
+    pop.gateway.sluice("apply", "-f", path, "--confirm", "2s")
+    pop.gateway.agent.kill()
+    time.sleep(2)
+    pop.gateway.start_agent()
+    wait_until(lambda: mss(pop) == 1300)
+
+
+def test_a_plan_is_applied_as_it_was_written_or_not_at_all(pop):
+    pop.apply(with_mss(1300))
+    path = written(pop, "moved.yaml", session(IPOE, {"innerVlan": 77}, policy={"aclUp": "open"}))
+    plan = pop.gateway.directory / "tonight.plan"
+    text = pop.gateway.sluice("plan", "-f", path, "--out", plan).stdout
+    assert "brief interruption" in text
+    assert plan.stat().st_mode & 0o777 == 0o600
+    operations = json.loads(plan.read_text())["planned"]["operations"]
+    assert [(each.get("action"), each["name"]) for each in operations] == [("DELETE", "ipoe"), ("CREATE", "ipoe")]
+    assert operations[0]["why"] == "access.innerVlan cannot change in place"
+    # Somebody else was faster.
+    pop.apply(with_mss(1299))
+    with pytest.raises(Refused, match="does not hold any more"):
+        pop.gateway.sluice("apply", "--plan", plan)
+    assert mss(pop) == 1299
+    pop.gateway.sluice("plan", "-f", path, "--out", plan)
+    # The agent's end does not invalidate a plan.
+    pop.gateway.agent.kill()
+    pop.gateway.start_agent()
+    wait_until(lambda: all(each["status"]["state"] == "applied" for each in pop.gateway.json("get", "all")))
+    assert "replaced" in pop.gateway.sluice("apply", "--plan", plan).stdout
+    assert pop.gateway.json("get", "session", "ipoe")[0]["spec"]["access"]["innerVlan"] == 77
+    pop.apply(session(IPOE, policy={"aclUp": "open"}))
+
+
+def test_an_owner_may_not_overwrite_another_unless_it_takes_over(pop):
+    pop.apply(with_mss(1300))
+    path = written(pop, "mss.yaml", with_mss(1200))
+    with pytest.raises(Refused, match="policy.mss belongs to api"):
+        pop.gateway.sluice("apply", "-f", path, "--owner", "night")
+    pop.gateway.sluice("apply", "-f", path, "--owner", "night", "--force")
+    (found,) = pop.gateway.json("get", "session", "ipoe")
+    assert found["status"]["owner"] == "night"
+    assert [each["owner"] for each in found["status"]["owners"]] == ["night", "api"]
+    pop.gateway.sluice("delete", "-f", path, "--owner", "night")
+    assert mss(pop) == 1300
+
+
+def test_an_object_says_which_generation_the_data_plane_has_and_why_it_is_not_ready(pop):
+    pop.apply(with_mss(1300))
+    (found,) = pop.gateway.json("get", "session", "ipoe")
+    status = found["status"]
+    assert status["generation"] == status["observedGeneration"]
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Accepted": "True",
+        "Applied": "True",
+        "Ready": "True",
+    }
+    pop.gateway.apply(thing("Session", "waiting", access={"port": "nowhere"}), check=False)
+    (found,) = pop.gateway.json("get", "session", "waiting")
+    applied = next(each for each in found["status"]["conditions"] if each["type"] == "Applied")
+    assert (applied["status"], applied["reason"]) == ("False", "WaitsForObject")
+    assert "Port/nowhere" in applied["message"]
+    assert "Port nowhere   NOT THERE" in pop.gateway.sluice("graph", "session/waiting").stdout
+    picture = ElementTree.fromstring(pop.gateway.sluice("graph", "-o", "svg").stdout)
+    titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert "Port access: applied" in titles
+    assert any(each.startswith("Session waiting: pending") for each in titles)
+    pop.gateway.delete("session", "waiting")
+
+
+def test_a_watch_goes_on_when_the_agent_was_killed(pop):
+    command = pop.gateway.command("get", "sessions", "-w", "-o", "json")
+    watch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        told = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        assert [each["change"] for each in told] == ["exists", "exists"]
+        pop.gateway.agent.kill()
+        pop.gateway.start_agent()
+        pop.apply(with_mss(1111))
+        while True:
+            one = json.loads(watch.stdout.readline())
+            assert one["change"] == "changed"
+            if one["object"]["spec"].get("policy", {}).get("mss") == 1111:
+                break
+    finally:
+        watch.terminate()
+        watch.wait()
