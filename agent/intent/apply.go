@@ -54,10 +54,7 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 		}
 	}
 	if options.Complete {
-		var err error
-		if x, err = d.registry.Examine(d.completed(source.Owner, x.Changes)); err != nil {
-			return nil, err
-		}
+		x = d.completed(source.Owner, x)
 	}
 	edits, err := d.edit(source, x, options)
 	if err != nil {
@@ -73,7 +70,7 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 			return nil, err
 		}
 	}
-	if len(p.named) == len(x.Changes) {
+	if len(p.named) == len(x.Keys) {
 		return p, nil
 	}
 	// Those that change nothing are told, too.
@@ -81,9 +78,9 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 	for _, n := range p.named {
 		steps[n.key] = n.step
 	}
-	p.named = make([]named, len(x.Changes))
-	for i, c := range x.Changes {
-		p.named[i] = named{c.Key, steps[c.Key]}
+	p.named = make([]named, len(x.Keys))
+	for i, k := range x.Keys {
+		p.named[i] = named{k, steps[k]}
 	}
 	return p, nil
 }
@@ -96,7 +93,7 @@ func (d *Desired) decided(edits []Edit, options Options) (*prepared, error) {
 	}
 	p.named = make([]named, len(edits))
 	for i, e := range edits {
-		p.named[i] = named{e.Key, d.step(e.Key, e.Before.object(), e.After.object())}
+		p.named[i] = named{e.Key, stepFrom(e.Before.kept(), e.After.kept())}
 	}
 	return p, nil
 }
@@ -107,7 +104,7 @@ type named struct {
 	step Step
 }
 
-func (d *Desired) step(k object.Key, before, after *object.Object) Step {
+func stepFrom(before, after *object.Kept) Step {
 	switch {
 	case before == nil && after == nil:
 		return Keep
@@ -115,9 +112,9 @@ func (d *Desired) step(k object.Key, before, after *object.Object) Step {
 		return Delete
 	case before == nil:
 		return Create
-	case before == after || before.Equal(after):
+	case before.Equal(after):
 		return Keep
-	case d.registry.Kind(k.Kind).Replaces(before.Spec, after.Spec):
+	case before.Replaces(after):
 		return Replace
 	}
 	return Update

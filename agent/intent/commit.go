@@ -22,19 +22,19 @@ type prepared struct {
 }
 
 // completed adds to the changes the deletion of whatever else the owner wants. d.mu is held.
-func (d *Desired) completed(owner string, changes []object.Change) []object.Change {
-	named := make(map[object.Key]struct{}, len(changes))
-	for _, c := range changes {
-		named[c.Key] = struct{}{}
+func (d *Desired) completed(owner string, x *object.Examined) *object.Examined {
+	named := make(map[object.Key]struct{}, len(x.Keys))
+	for _, k := range x.Keys {
+		named[k] = struct{}{}
 	}
-	var more []object.Change
+	var more []object.Key
 	for k, r := range d.records {
 		if _, there := named[k]; !there && r.layerOf(owner) != nil {
-			more = append(more, object.Remove(k))
+			more = append(more, k)
 		}
 	}
-	slices.SortFunc(more, func(a, b object.Change) int { return a.Key.Compare(b.Key) })
-	return slices.Concat(changes, more)
+	slices.SortFunc(more, object.Key.Compare)
+	return &object.Examined{Keys: slices.Concat(x.Keys, more), Kept: slices.Concat(x.Kept, make([]*object.Kept, len(more)))}
 }
 
 // edit works out what a source's changes do to what is kept, and leaves out what they do not change. d.mu is held.
@@ -42,38 +42,38 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 	var mistakes object.Errors
 	var conflicts []Conflict
 	var moved []object.Key
-	edits := make([]Edit, 0, len(x.Changes))
-	seen := make(map[object.Key]struct{}, len(x.Changes))
-	for i, c := range x.Changes {
-		if _, twice := seen[c.Key]; twice {
-			mistakes = append(mistakes, &object.Error{Object: c.Key, Problem: "there twice"})
+	edits := make([]Edit, 0, len(x.Keys))
+	seen := make(map[object.Key]struct{}, len(x.Keys))
+	for i, k := range x.Keys {
+		if _, twice := seen[k]; twice {
+			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice"})
 			continue
 		}
-		seen[c.Key] = struct{}{}
-		before := d.records[c.Key]
-		if want, told := options.Expect[c.Key]; told && want != before.revision() {
-			moved = append(moved, c.Key)
+		seen[k] = struct{}{}
+		before, kept := d.records[k], x.Kept[i]
+		if want, told := options.Expect[k]; told && want != before.revision() {
+			moved = append(moved, k)
 			continue
 		}
 		own := before.layerOf(source.Owner)
-		if c.Object == nil {
+		if kept == nil {
 			if own != nil {
-				edits = append(edits, Edit{Key: c.Key, Before: before, After: d.recordOf(before.without(source.Owner))})
+				edits = append(edits, Edit{Key: k, Before: before, After: d.recordOf(before.without(source.Owner))})
 			} else if before != nil {
-				conflicts = append(conflicts, Conflict{Key: c.Key, Owner: source.Owner, Holder: before.owner()})
+				conflicts = append(conflicts, Conflict{Key: k, Owner: source.Owner, Holder: before.owner()})
 			}
 			continue
 		}
-		if own != nil && own.Object.Equal(c.Object) && (!options.Force || before.owner() == source.Owner) {
+		if own != nil && own.Equal(kept) && (!options.Force || before.owner() == source.Owner) {
 			continue
 		}
-		layer := Layer{Owner: source.Owner, Object: c.Object}
+		layer := Layer{Owner: source.Owner, Kept: kept}
 		if own != nil {
 			layer.Taken = own.Taken
 		}
-		if holder, held := d.contested(before, source.Owner, c.Object, layer.Taken); held && !options.Force {
-			conflict := Conflict{Key: c.Key, Owner: source.Owner, Holder: holder}
-			if differ := d.fieldsOf(c.Key, before.layerOf(holder).Object, c.Object); len(differ) > 0 {
+		if holder, held := d.contested(before, source.Owner, kept, layer.Taken); held && !options.Force {
+			conflict := Conflict{Key: k, Owner: source.Owner, Holder: holder}
+			if differ := before.layerOf(holder).Diff(kept); len(differ) > 0 {
 				conflict.Field = differ[0].Field
 			}
 			conflicts = append(conflicts, conflict)
@@ -81,7 +81,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 		} else if held {
 			layer.Taken = d.revision + 1
 		}
-		edits = append(edits, Edit{Key: c.Key, Before: before, After: d.recordOf(append(before.without(source.Owner), layer)), facts: x.Facts[i]})
+		edits = append(edits, Edit{Key: k, Before: before, After: d.recordOf(append(before.without(source.Owner), layer))})
 	}
 	switch {
 	case len(mistakes) > 0:
@@ -95,12 +95,12 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 }
 
 // contested returns another owner of the same priority that says something else and has not been taken over from.
-func (d *Desired) contested(r *Record, owner string, o *object.Object, taken uint64) (string, bool) {
+func (d *Desired) contested(r *Record, owner string, kept *object.Kept, taken uint64) (string, bool) {
 	if r == nil {
 		return "", false
 	}
 	for _, l := range r.Layers {
-		if l.Owner != owner && l.Taken >= taken && d.config.Owners[l.Owner].Priority == d.config.Owners[owner].Priority && !l.Object.Equal(o) {
+		if l.Owner != owner && l.Taken >= taken && d.config.Owners[l.Owner].Priority == d.config.Owners[owner].Priority && !l.Equal(kept) {
 			return l.Owner, true
 		}
 	}
@@ -120,33 +120,23 @@ func (d *Desired) recordOf(layers []Layer) *Record {
 func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
 	p := &prepared{edits: edits}
 	x := &object.Examined{}
-	var unknown []object.Change
+	var unknown []*object.Kept
 	for i := range edits {
 		e := &edits[i]
 		if !e.effective() {
 			continue
 		}
 		p.effective = append(p.effective, i)
-		o := e.After.object()
-		x.Changes = append(x.Changes, object.Change{Key: e.Key, Object: o})
-		x.Facts = append(x.Facts, e.facts)
-		if o != nil && e.facts.Spec == nil {
-			unknown = append(unknown, object.Put(o))
+		kept := e.After.kept()
+		x.Keys = append(x.Keys, e.Key)
+		x.Kept = append(x.Kept, kept)
+		if kept != nil && !kept.Examined() {
+			unknown = append(unknown, kept)
 		}
 	}
-	if len(unknown) > 0 {
-		found, err := d.registry.Examine(unknown)
-		if err != nil {
-			return nil, err
-		}
-		n := 0
-		for i, c := range x.Changes {
-			if c.Object != nil && x.Facts[i].Spec == nil {
-				x.Facts[i] = found.Facts[n]
-				edits[p.effective[i]].facts = found.Facts[n]
-				n++
-			}
-		}
+	// What comes from history.
+	if err := d.registry.ExamineKept(unknown); err != nil {
+		return nil, err
 	}
 	var err error
 	if p.takeBack, err = d.set.ApplyExamined(x); err != nil {
@@ -164,13 +154,13 @@ func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
 // complete refuses changes that would have to wait for something that nobody wants.
 func (d *Desired) complete(x *object.Examined) error {
 	var mistakes object.Errors
-	for _, c := range x.Changes {
-		if c.Object == nil {
+	for i, kept := range x.Kept {
+		if kept == nil || !slices.ContainsFunc(kept.Needs, func(k object.Key) bool { return d.set.Get(k) == nil }) {
 			continue
 		}
-		for _, ref := range d.registry.References(c.Object) {
+		for _, ref := range d.registry.References(kept.Object()) {
 			if !ref.Builtin && d.set.Get(ref.To) == nil {
-				mistakes = append(mistakes, &object.Error{Object: c.Key, Field: ref.Field, Problem: "there is no " + ref.To.String(),
+				mistakes = append(mistakes, &object.Error{Object: x.Keys[i], Field: ref.Field, Problem: "there is no " + ref.To.String(),
 					Accepted: "an object that is there, where all or nothing is asked for"})
 			}
 		}
@@ -203,7 +193,7 @@ func (d *Desired) seal(p *prepared, revision uint64, at time.Time) {
 		if len(p.effective) == len(p.edits) || effective[i] {
 			e.After.Generation++
 			e.After.Accepted = at.UnixNano()
-			e.After.version = d.versionOf(e.After, e.facts)
+			e.After.version = versionOf(e.After)
 		}
 	}
 }

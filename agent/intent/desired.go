@@ -83,12 +83,12 @@ func New(config Config) (*Desired, error) {
 
 // load wants what was wanted when the program ended, but for what was not finished then.
 func (d *Desired) load() error {
-	var changes []object.Change
+	x := &object.Examined{}
 	latest, open, err := d.config.Store.Load(func(k object.Key, r *Record) error {
 		d.sortLayers(r.Layers)
 		d.records[k] = r
-		if o := r.object(); o != nil {
-			changes = append(changes, object.Change{Key: k, Object: o})
+		if kept := r.kept(); kept != nil {
+			x.Keys, x.Kept = append(x.Keys, k), append(x.Kept, kept)
 		}
 		return nil
 	})
@@ -96,18 +96,17 @@ func (d *Desired) load() error {
 		return err
 	}
 	d.revision = latest
-	x, err := d.registry.Examine(changes)
-	if err == nil {
+	if err = d.registry.ExamineKept(x.Kept); err == nil {
 		_, err = d.set.ApplyExamined(x)
 	}
 	if err != nil {
 		return err
 	}
-	wants := make([]reconcile.Want, len(changes))
-	for i, c := range changes {
-		r := d.records[c.Key]
-		r.version = d.versionOf(r, x.Facts[i])
-		wants[i] = reconcile.Want{Key: c.Key, Version: r.version}
+	wants := make([]reconcile.Want, len(x.Keys))
+	for i, k := range x.Keys {
+		r := d.records[k]
+		r.version = versionOf(r)
+		wants[i] = reconcile.Want{Key: k, Version: r.version}
 	}
 	d.index.add(slices.Collect(maps.Keys(d.records)))
 	d.plane.Want(wants, false).Close()
@@ -122,10 +121,8 @@ func (d *Desired) load() error {
 	return err
 }
 
-func (d *Desired) versionOf(r *Record, f object.Facts) *reconcile.Version {
-	v := reconcile.NewVersion(r.object(), f, r.Revision, r.Generation)
-	v.Owner = r.owner()
-	return v
+func versionOf(r *Record) *reconcile.Version {
+	return &reconcile.Version{Kept: r.kept(), Revision: r.Revision, Generation: r.Generation}
 }
 
 // Run makes the data plane be what is wanted until ctx ends. What waits to be confirmed then is undone by the next that is made from

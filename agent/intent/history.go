@@ -87,29 +87,14 @@ func (d *Desired) Diff(from, to uint64) ([]Difference, error) {
 	var all []Difference
 	for k, b := range before {
 		a := after[k]
-		was, is := b.object(), a.object()
-		diff := Difference{Key: k, Step: d.step(k, was, is), OwnerBefore: b.owner(), OwnerAfter: a.owner()}
+		was, is := b.kept(), a.kept()
+		diff := Difference{Key: k, Step: stepFrom(was, is), OwnerBefore: b.owner(), OwnerAfter: a.owner()}
 		if diff.Step == Keep && diff.OwnerBefore == diff.OwnerAfter {
 			continue
 		}
-		diff.Fields = d.fieldsOf(k, was, is)
+		diff.Fields = was.Diff(is)
 		all = append(all, diff)
 	}
 	slices.SortFunc(all, func(a, b Difference) int { return a.Key.Compare(b.Key) })
 	return all, nil
-}
-
-// fieldsOf says in which fields two objects, either of which may be nil, differ.
-func (d *Desired) fieldsOf(k object.Key, before, after *object.Object) []object.FieldChange {
-	kind := d.registry.Kind(k.Kind)
-	empty := kind.Message.New().Interface()
-	was, is := empty, empty
-	var labelsBefore, labelsAfter map[string]string
-	if before != nil {
-		was, labelsBefore = before.Spec, before.Labels
-	}
-	if after != nil {
-		is, labelsAfter = after.Spec, after.Labels
-	}
-	return append(kind.Diff(was, is), object.DiffLabels(labelsBefore, labelsAfter)...)
 }

@@ -76,12 +76,12 @@ func (d *Desired) planOf(p *prepared) *Plan {
 	for n, i := range p.effective {
 		e := &p.edits[i]
 		wants[n].Key = e.Key
-		before, after := e.Before.object(), e.After.object()
+		before, after := e.Before.kept(), e.After.kept()
 		if after != nil {
-			wants[n].Version = d.versionOf(e.After, e.facts)
+			wants[n].Version = versionOf(e.After)
 		}
 		if before != nil && after != nil {
-			if labels := object.DiffLabels(before.Labels, after.Labels); len(labels) > 0 {
+			if labels := object.DiffLabels(before.Labels(), after.Labels()); len(labels) > 0 {
 				relabelled[e.Key] = labels
 			}
 		}
@@ -96,8 +96,10 @@ func (d *Desired) planOf(p *prepared) *Plan {
 	looked := map[object.Key]struct{}{}
 	for _, e := range p.edits {
 		looked[e.Key] = struct{}{}
-		for _, k := range e.facts.Needs {
-			looked[k] = struct{}{}
+		if kept := e.After.kept(); kept != nil {
+			for _, k := range kept.Needs {
+				looked[k] = struct{}{}
+			}
 		}
 	}
 	for i := range plan.Steps {

@@ -30,7 +30,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	if v == nil {
 		return st
 	}
-	st.Object, st.Owner, st.Revision, st.Generation = v.Object, v.Owner, v.Revision, v.Generation
+	st.Object, st.Owner, st.Revision, st.Generation = v.Object(), r.owner(), v.Revision, v.Generation
 	if s.State == Applied {
 		if below, hindered, connected := d.plane.Hindrance(v); !connected {
 			st.Hindrance, st.HindranceReason = "the data plane is not connected", reconcile.NoDataplane.String()
@@ -44,8 +44,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	if r == nil || r.Generation != v.Generation {
 		return st
 	}
-	// Who wants the same may have changed since.
-	st.Owner, st.Accepted = r.owner(), time.Unix(0, r.Accepted)
+	st.Accepted = time.Unix(0, r.Accepted)
 	st.Owners = make([]Ownership, len(r.Layers))
 	for i, l := range r.Layers {
 		st.Owners[i] = Ownership{Owner: l.Owner, Priority: d.config.Owners[l.Owner].Priority, Revision: l.Revision}
@@ -158,18 +157,18 @@ func (d *Desired) Needs(k object.Key) []Relation {
 
 // NeededBy implements Interface. It looks at every object.
 func (d *Desired) NeededBy(k object.Key) []Relation {
-	var users []*object.Object
+	var users []*object.Kept
 	d.mu.RLock()
 	for _, r := range d.records {
 		if r.version != nil && slices.Contains(r.version.Needs, k) {
-			users = append(users, r.version.Object)
+			users = append(users, r.version.Kept)
 		}
 	}
 	d.mu.RUnlock()
-	slices.SortFunc(users, func(a, b *object.Object) int { return a.Key().Compare(b.Key()) })
+	slices.SortFunc(users, func(a, b *object.Kept) int { return a.Key().Compare(b.Key()) })
 	var by []Relation
 	for _, o := range users {
-		for _, ref := range d.registry.References(o) {
+		for _, ref := range d.registry.References(o.Object()) {
 			if ref.To == k {
 				s, _ := d.Get(o.Key())
 				by = append(by, Relation{ref.Field, s})

@@ -25,8 +25,8 @@ type Record struct {
 
 // Layer is what one owner says of an object.
 type Layer struct {
-	Owner  string
-	Object *object.Object
+	Owner string
+	*object.Kept
 	// Since when it says so; and when it took over from others of its priority, 0: it did not.
 	Revision, Taken uint64
 }
@@ -44,12 +44,12 @@ func (r *Record) layerOf(owner string) *Layer {
 	return nil
 }
 
-// object returns what counts, or nil.
-func (r *Record) object() *object.Object {
+// kept returns what counts, or nil.
+func (r *Record) kept() *object.Kept {
 	if r == nil || len(r.Layers) == 0 {
 		return nil
 	}
-	return r.Layers[0].Object
+	return r.Layers[0].Kept
 }
 
 // owner returns whose layer counts.
@@ -101,14 +101,11 @@ func (r *Record) without(owner string) []Layer {
 type Edit struct {
 	Key           object.Key
 	Before, After *Record
-
-	facts object.Facts
 }
 
 // effective says whether the change is one of what counts.
 func (e *Edit) effective() bool {
-	before, after := e.Before.object(), e.After.object()
-	return before != after && (before == nil || after == nil || !before.Equal(after))
+	return !e.Before.kept().Equal(e.After.kept())
 }
 
 // Commit is a revision as it is kept, whole or not at all.
@@ -136,7 +133,7 @@ type Open struct {
 
 // Store keeps what is wanted. Each method is one transaction: all of it is kept, or nothing.
 type Store interface {
-	// Load returns the number of the latest revision and what is open, and calls yield for each object.
+	// Load returns the number of the latest revision and what is open, and calls yield for each object. What is kept need not be examined.
 	Load(yield func(object.Key, *Record) error) (latest uint64, open []Open, err error)
 	Commit(c *Commit) error
 	// Settle replaces what is open of a revision; nil: it stands.

@@ -148,7 +148,7 @@ func (d *Desired) restored(now, was *Record) (layers []Layer, differ bool) {
 		for _, l := range now.Layers {
 			if d.config.Owners[l.Owner].Unrecorded {
 				layers = append(layers, l)
-			} else if then := was.layerOf(l.Owner); then != nil && then.Object.Equal(l.Object) && then.Taken == l.Taken {
+			} else if then := was.layerOf(l.Owner); then != nil && then.Equal(l.Kept) && then.Taken == l.Taken {
 				layers = append(layers, l)
 			} else {
 				differ = true
@@ -157,7 +157,7 @@ func (d *Desired) restored(now, was *Record) (layers []Layer, differ bool) {
 	}
 	if was != nil {
 		for _, l := range was.Layers {
-			if present := now.layerOf(l.Owner); !d.config.Owners[l.Owner].Unrecorded && (present == nil || !present.Object.Equal(l.Object) || present.Taken != l.Taken) {
+			if present := now.layerOf(l.Owner); !d.config.Owners[l.Owner].Unrecorded && (present == nil || !present.Equal(l.Kept) || present.Taken != l.Taken) {
 				l.Revision = 0
 				layers, differ = append(layers, l), true
 			}

@@ -3,33 +3,23 @@ package object
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 )
 
 // Examined are changes that are acceptable, each by itself.
 type Examined struct {
-	Changes []Change
-	// Of the changes, in the same order; zero where an object is deleted.
-	Facts []Facts
-}
-
-// Facts are what follows from one object.
-type Facts struct {
-	// As Pack makes it.
-	Spec []byte
-	// What it names, but for builtin objects; each once.
-	Needs  []Key
-	Claims []Claim
-
-	errs Errors
+	Keys []Key
+	// As they are to be; nil where an object is deleted.
+	Kept []*Kept
 }
 
 // Claims returns how many claims there are.
 func (x *Examined) Claims() int {
 	n := 0
-	for i := range x.Facts {
-		n += len(x.Facts[i].Claims)
+	for _, k := range x.Kept {
+		if k != nil {
+			n += len(k.Claims)
+		}
 	}
 	return n
 }
@@ -37,72 +27,53 @@ func (x *Examined) Claims() int {
 // Below this, to start goroutines costs more than they save.
 const examineAlone = 512
 
-// Examine checks each change by itself; Errors say what is wrong. The changes must not be changed as long as the result is used.
+// Examine checks each change by itself; Errors say what is wrong. The changes' objects are not looked at any more afterwards.
 func (r *Registry) Examine(changes []Change) (*Examined, error) {
-	x := &Examined{Changes: changes, Facts: make([]Facts, len(changes))}
-	part := len(changes)
-	if part > examineAlone {
-		part = max(examineAlone, (part+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
-	}
-	var all sync.WaitGroup
-	for from := part; from < len(changes); from += part {
-		all.Add(1)
+	x := &Examined{Keys: make([]Key, len(changes)), Kept: make([]*Kept, len(changes))}
+	parts := max(1, min(runtime.GOMAXPROCS(0), len(changes)/examineAlone))
+	wrong := make([]Errors, parts)
+	var others sync.WaitGroup
+	for i := range parts {
+		from, to := i*len(changes)/parts, (i+1)*len(changes)/parts
+		if i == parts-1 {
+			wrong[i] = r.examine(x, changes, from, to)
+			continue
+		}
+		others.Add(1)
 		go func() {
-			defer all.Done()
-			r.examine(x, from, min(from+part, len(changes)))
+			defer others.Done()
+			wrong[i] = r.examine(x, changes, from, to)
 		}()
 	}
-	r.examine(x, 0, part)
-	all.Wait()
+	others.Wait()
 	var errs Errors
-	for i := range x.Facts {
-		if errs = append(errs, x.Facts[i].errs...); len(errs) >= errorLimit {
-			break
-		}
+	for _, more := range wrong {
+		errs = append(errs, more...)
 	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	return x, nil
+	return x, errs.Or()
 }
 
 // examine stops at the limit of errors.
-func (r *Registry) examine(x *Examined, from, to int) {
+func (r *Registry) examine(x *Examined, changes []Change, from, to int) (errs Errors) {
 	c := newChecker(r)
 	var needs []Key
-	wrong := 0
-	for i := from; i < to && wrong < errorLimit; i++ {
-		o, f := x.Changes[i].Object, &x.Facts[i]
+	room := make([]byte, 0, 4096)
+	for i := from; i < to && len(errs) < errorLimit; i++ {
+		x.Keys[i] = changes[i].Key
+		o := changes[i].Object
 		if o == nil {
 			continue
 		}
-		if f.errs = c.check(o); len(f.errs) > 0 {
-			wrong += len(f.errs)
+		if wrong := c.check(o); len(wrong) > 0 {
+			errs = append(errs, wrong...)
 			continue
 		}
 		var err error
-		if f.Spec, err = Pack(o.Spec); err != nil {
-			f.errs = Errors{{Object: o.Key(), Problem: err.Error()}}
-			wrong++
+		if x.Kept[i], room, err = r.kept(o, room); err != nil {
+			errs = append(errs, &Error{Object: o.Key(), Problem: err.Error()})
 			continue
 		}
-		if k := r.byName[o.Kind]; k.Fields.refs {
-			needs = appendNeeds(needs[:0], k.Fields, o.Spec.ProtoReflect())
-			f.Needs = slices.Clone(needs)
-		}
-		f.Claims = r.Claims(o)
+		needs = r.explore(x.Kept[i], o, needs)
 	}
-}
-
-// FactsOf returns what follows from an object that need not be acceptable.
-func (r *Registry) FactsOf(o *Object) (Facts, error) {
-	spec, err := Pack(o.Spec)
-	if err != nil {
-		return Facts{}, err
-	}
-	f := Facts{Spec: spec, Claims: r.Claims(o)}
-	if k := r.byName[o.Kind]; k != nil && k.Fields.refs && k.describes(o.Spec) {
-		f.Needs = appendNeeds(nil, k.Fields, o.Spec.ProtoReflect())
-	}
-	return f, nil
+	return errs
 }

@@ -23,29 +23,20 @@ func Remove(k Key) Change { return Change{Key: k} }
 // several goroutines at once.
 type Set struct {
 	registry *Registry
-	objects  map[Key]*Object
+	objects  map[Key]*Kept
 	holdings *Holdings
 }
 
 // NewSet returns an empty set.
 func NewSet(r *Registry) *Set {
-	return &Set{registry: r, objects: map[Key]*Object{}, holdings: NewHoldings()}
+	return &Set{registry: r, objects: map[Key]*Kept{}, holdings: NewHoldings()}
 }
 
 // Get returns an object, or nil.
-func (s *Set) Get(k Key) *Object { return s.objects[k] }
+func (s *Set) Get(k Key) *Kept { return s.objects[k] }
 
 // Len returns how many objects there are.
 func (s *Set) Len() int { return len(s.objects) }
-
-// Each calls yield for every object, in no order, until it returns false.
-func (s *Set) Each(yield func(*Object) bool) {
-	for _, o := range s.objects {
-		if !yield(o) {
-			return
-		}
-	}
-}
 
 // Apply makes all the changes, or none of them if the outcome would not be acceptable: then the Errors say why. The changes
 // are checked as a whole: what one object gives up, another may take. `undo` makes all of them undone, as long as no other change
@@ -60,41 +51,40 @@ func (s *Set) Apply(changes []Change) (undo func(), err error) {
 
 // ApplyExamined is Apply for changes that were examined already.
 func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
-	changes := x.Changes
-	if more := len(changes); more > len(s.objects) && more > 1000 {
+	if more := len(x.Keys); more > len(s.objects) && more > 1000 {
 		// Room at once, instead of doubling it again and again.
-		larger := make(map[Key]*Object, len(s.objects)+more)
+		larger := make(map[Key]*Kept, len(s.objects)+more)
 		maps.Copy(larger, s.objects)
 		s.objects = larger
 	}
 	s.holdings.Reserve(x.Claims())
 
-	old := make([]*Object, len(changes))
-	for i, c := range changes {
-		old[i] = s.objects[c.Key]
-		s.remove(c.Key)
+	old := make([]*Kept, len(x.Keys))
+	for i, k := range x.Keys {
+		old[i] = s.objects[k]
+		s.remove(k)
 	}
 	var errs Errors
 	taken := 0
 	undo = func() {
-		for _, c := range changes[:taken] {
-			s.remove(c.Key)
+		for _, k := range x.Keys[:taken] {
+			s.remove(k)
 		}
 		for i, o := range old {
 			if o != nil {
-				s.add(changes[i].Key, o, s.registry.Claims(o))
+				s.add(x.Keys[i], o)
 			}
 		}
 	}
 	deleted := map[Key]bool{}
-	for i, c := range changes {
+	for i, k := range x.Keys {
 		switch {
-		case s.objects[c.Key] != nil || deleted[c.Key]:
-			errs = append(errs, &Error{Object: c.Key, Problem: "there twice"})
-		case c.Object == nil:
-			deleted[c.Key] = true
+		case s.objects[k] != nil || deleted[k]:
+			errs = append(errs, &Error{Object: k, Problem: "there twice"})
+		case x.Kept[i] == nil:
+			deleted[k] = true
 		default:
-			errs = append(errs, s.add(c.Key, c.Object, x.Facts[i].Claims)...)
+			errs = append(errs, s.add(k, x.Kept[i])...)
 		}
 		taken++
 		if len(errs) >= errorLimit {
@@ -102,7 +92,7 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 		}
 	}
 	if len(errs) == 0 {
-		errs = s.loops(changes)
+		errs = s.loops(x.Keys)
 	}
 	if len(errs) > 0 {
 		undo()
@@ -116,17 +106,17 @@ func (s *Set) remove(k Key) {
 	if o == nil {
 		return
 	}
-	for _, c := range s.registry.Claims(o) {
+	for _, c := range o.Claims {
 		s.holdings.Release(k, c)
 	}
 	delete(s.objects, k)
 }
 
 // add takes what the object claims as far as it is free.
-func (s *Set) add(k Key, o *Object, claims []Claim) Errors {
+func (s *Set) add(k Key, o *Kept) Errors {
 	var errs Errors
 	s.objects[k] = o
-	for _, c := range claims {
+	for _, c := range o.Claims {
 		if holder, taken := s.holdings.Holder(k, c); taken {
 			what := c.String()
 			if s.holdings.all[c.What] == holder {
@@ -141,7 +131,7 @@ func (s *Set) add(k Key, o *Object, claims []Claim) Errors {
 }
 
 // loops finds changed objects that need themselves.
-func (s *Set) loops(changes []Change) Errors {
+func (s *Set) loops(changed []Key) Errors {
 	var errs Errors
 	const open, done = 1, 2
 	state := map[Key]int{}
@@ -154,34 +144,44 @@ func (s *Set) loops(changes []Change) Errors {
 		}
 		state[k] = open
 		trail = append(trail, k)
-		for _, ref := range s.registry.References(o) {
-			if !s.registry.mayLoop(ref.To.Kind) {
+		for _, to := range o.Needs {
+			if !s.registry.mayLoop(to.Kind) {
 				continue
 			}
-			if state[ref.To] != open {
-				visit(ref.To)
+			if state[to] != open {
+				visit(to)
 				continue
 			}
 			from := len(trail) - 1
-			for trail[from] != ref.To {
+			for trail[from] != to {
 				from--
 			}
 			var names []string
 			for _, k := range trail[from:] {
 				names = append(names, k.String())
 			}
-			names = append(names, ref.To.String())
-			errs = append(errs, &Error{Object: k, Field: ref.Field, Problem: "objects need one another in a circle: " + strings.Join(names, ", ")})
+			names = append(names, to.String())
+			errs = append(errs, &Error{Object: k, Field: s.registry.fieldNaming(o, to), Problem: "objects need one another in a circle: " + strings.Join(names, ", ")})
 		}
 		trail = trail[:len(trail)-1]
 		state[k] = done
 	}
-	for _, c := range changes {
-		if s.registry.mayLoop(c.Key.Kind) && len(errs) < errorLimit {
-			visit(c.Key)
+	for _, k := range changed {
+		if s.registry.mayLoop(k.Kind) && len(errs) < errorLimit {
+			visit(k)
 		}
 	}
 	return errs
+}
+
+// fieldNaming returns the first field of an object that names another.
+func (r *Registry) fieldNaming(o *Kept, to Key) string {
+	for _, ref := range r.References(o.Object()) {
+		if ref.To == to {
+			return ref.Field
+		}
+	}
+	return ""
 }
 
 func (r *Registry) mayLoop(kind string) bool {

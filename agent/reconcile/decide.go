@@ -103,7 +103,7 @@ func (g *graph) overtaken(s *step) bool {
 	if s.put == nil {
 		return false
 	}
-	for _, k := range s.put.Needs {
+	for _, k := range s.put.needs() {
 		t := g.entries[k]
 		if t != nil && t.have != nil && !t.flying && !t.doomed() {
 			continue
@@ -197,9 +197,9 @@ func (g *graph) undermine(e *entry) {
 	if e.have == nil || e.want == nil || e.rebuild != nil {
 		return
 	}
-	for _, k := range e.want.Needs {
+	for _, k := range e.want.needs() {
 		t := g.entries[k]
-		if t == nil || !t.doomed() || !slices.Contains(e.have.Needs, k) {
+		if t == nil || !t.doomed() || !slices.Contains(e.have.needs(), k) {
 			continue
 		}
 		e.rebuild = &rebuild{why: k.String() + " is replaced"}
@@ -219,7 +219,7 @@ const (
 
 // held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
 func (g *graph) held(e *entry) bool {
-	for _, k := range e.want.Needs {
+	for _, k := range e.want.needs() {
 		t := g.entries[k]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
@@ -233,7 +233,7 @@ func (g *graph) held(e *entry) bool {
 		}
 		return true
 	}
-	for _, c := range e.want.Claims {
+	for _, c := range e.want.claims() {
 		k, taken := g.holdings.Holder(e.key, c)
 		if !taken {
 			continue
@@ -255,10 +255,10 @@ func (g *graph) held(e *entry) bool {
 }
 
 func (g *graph) differences(e *entry) []object.FieldChange {
-	if e.have == nil || e.have.Object == nil || e.want == nil {
+	if e.have == nil || e.have.Kept == nil || e.want == nil {
 		return nil
 	}
-	return e.kind.Diff(e.have.Object.Spec, e.want.Object.Spec)
+	return e.have.DiffSpec(e.want.Kept)
 }
 
 func (g *graph) newStep(e *entry, put *Version, op operation) *step {

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"time"
@@ -124,7 +123,7 @@ func (e *entry) busy() bool { return e.queued || e.flying }
 func (e *entry) open() bool { return e.busy() || e.refusal != nil }
 
 func (e *entry) inStep() bool {
-	return e.have != nil && e.want != nil && e.rebuild == nil && bytes.Equal(e.have.Spec, e.want.Spec)
+	return e.have != nil && e.want != nil && e.rebuild == nil && e.have.same(e.want)
 }
 
 // reserve makes room for so many more entries and claims, instead of doubling it again and again.
@@ -354,24 +353,24 @@ func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 
 // builtin is what an object says that is always there, when nobody says anything.
 func (g *graph) builtin(k object.Key) *Version {
-	o, err := g.registry.New(k.Kind, k.Name, nil, nil)
+	o, err := g.registry.Explore(k, nil)
 	if err != nil {
 		return nil
 	}
-	return &Version{Object: o, builtin: true}
+	return &Version{Kept: o, builtin: true}
 }
 
 // compare finds out whether what the data plane has can become what is wanted in place.
 func (g *graph) compare(e *entry) {
 	e.rebuild = nil
-	if e.have == nil || e.want == nil || bytes.Equal(e.have.Spec, e.want.Spec) {
+	if e.have == nil || e.want == nil || e.have.same(e.want) {
 		return
 	}
-	if e.have.Object == nil {
+	if e.have.Kept == nil {
 		e.rebuild = &rebuild{why: "what the data plane has cannot be read"}
 		return
 	}
-	fields := e.kind.Diff(e.have.Object.Spec, e.want.Object.Spec)
+	fields := e.have.DiffSpec(e.want.Kept)
 	if len(fields) > 0 && fields[0].Immutable {
 		e.rebuild = &rebuild{fields[0].Field + " cannot change in place", fields}
 	}
@@ -381,7 +380,7 @@ func (g *graph) compare(e *entry) {
 func (g *graph) setHave(e *entry, v *Version) {
 	g.remember(e)
 	if old := e.have; old != nil {
-		for _, k := range old.Needs {
+		for _, k := range old.needs() {
 			t := g.ensure(k)
 			delete(t.users, e)
 			if g.simulating {
@@ -394,7 +393,7 @@ func (g *graph) setHave(e *entry, v *Version) {
 				g.forget(t)
 			}
 		}
-		for _, c := range old.Claims {
+		for _, c := range old.claims() {
 			g.holdings.Release(e.key, c)
 			if g.simulating {
 				g.note(func() { g.holdings.Take(e.key, c) })
@@ -405,7 +404,7 @@ func (g *graph) setHave(e *entry, v *Version) {
 	if v == nil {
 		return
 	}
-	for _, k := range v.Needs {
+	for _, k := range v.needs() {
 		t := g.ensure(k)
 		g.remember(t)
 		if t.users == nil {
@@ -417,7 +416,7 @@ func (g *graph) setHave(e *entry, v *Version) {
 			g.note(func() { delete(users, e) })
 		}
 	}
-	for _, c := range v.Claims {
+	for _, c := range v.claims() {
 		if _, taken := g.holdings.Holder(e.key, c); taken {
 			continue // two objects in a data plane that we did not fill; each is dealt with by itself
 		}

@@ -35,7 +35,7 @@ func (g *graph) hindrance(v *Version, depth int) *entry {
 	if v == nil || depth > deepest {
 		return nil
 	}
-	for _, k := range v.Needs {
+	for _, k := range v.needs() {
 		e := g.entries[k]
 		if e == nil {
 			continue // builtin, or what it names is only known to the data plane

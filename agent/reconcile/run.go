@@ -202,7 +202,7 @@ func (r *Reconciler) send(ctx context.Context, l *link, batch []*step) error {
 	if batch[0].put != nil {
 		objects := make([]Object, len(batch))
 		for i, s := range batch {
-			objects[i] = Object{s.Key, s.put.Spec}
+			objects[i] = Object{s.Key, []byte(s.put.Spec())}
 		}
 		results, err = l.Put(ctx, objects)
 	} else {

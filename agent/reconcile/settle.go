@@ -2,8 +2,6 @@
 package reconcile
 
 import (
-	"bytes"
-
 	"sluice.dev/sluice/agent/object"
 )
 
@@ -86,8 +84,8 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 		}
 		e = g.ensure(k)
 		switch {
-		case e.have != nil && bytes.Equal(e.have.Spec, spec):
-		case e.want != nil && bytes.Equal(e.want.Spec, spec):
+		case e.have.says(spec):
+		case e.want.says(spec):
 			g.setHave(e, e.want)
 		default:
 			g.setHave(e, g.unpack(k, spec))
@@ -113,15 +111,11 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 	return different
 }
 
+// unpack returns what the data plane has, as far as that can be read.
 func (g *graph) unpack(k object.Key, spec []byte) *Version {
-	o, err := g.registry.New(k.Kind, k.Name, nil, spec)
+	o, err := g.registry.Explore(k, spec)
 	if err != nil {
-		return &Version{Spec: spec}
+		return &Version{}
 	}
-	f, err := g.registry.FactsOf(o)
-	if err != nil {
-		return &Version{Spec: spec}
-	}
-	f.Spec = spec
-	return NewVersion(o, f, 0, 0)
+	return &Version{Kept: o}
 }

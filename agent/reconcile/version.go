@@ -2,15 +2,10 @@ package reconcile
 
 import "sluice.dev/sluice/agent/object"
 
-// Version is what an object says at one time, and what follows from it. It never changes.
+// Version is what an object says at one time. It never changes.
 type Version struct {
-	Object *object.Object // nil: the data plane has something that cannot be read
-	Spec   []byte
-	// What it names, and what it takes for itself.
-	Needs  []object.Key
-	Claims []object.Claim
-	// Whose it is.
-	Owner string
+	// What it says; nil: the data plane has something that cannot be read.
+	*object.Kept
 	// The revision of all that is wanted since which it says so, and how many versions of the object there were by then. 0: it was
 	// found in the data plane.
 	Revision, Generation uint64
@@ -18,9 +13,28 @@ type Version struct {
 	builtin bool
 }
 
-// NewVersion returns what an object says, with the facts about it.
-func NewVersion(o *object.Object, f object.Facts, revision, generation uint64) *Version {
-	return &Version{Object: o, Spec: f.Spec, Needs: f.Needs, Claims: f.Claims, Revision: revision, Generation: generation}
+// same says whether two versions are the same for a data plane. What cannot be read is the same as nothing.
+func (v *Version) same(other *Version) bool {
+	return v.Kept != nil && other.Kept != nil && v.Spec() == other.Spec()
+}
+
+// says: nobody says nothing.
+func (v *Version) says(spec []byte) bool {
+	return v != nil && v.Kept != nil && v.Spec() == string(spec)
+}
+
+func (v *Version) needs() []object.Key {
+	if v.Kept == nil {
+		return nil
+	}
+	return v.Needs
+}
+
+func (v *Version) claims() []object.Claim {
+	if v.Kept == nil {
+		return nil
+	}
+	return v.Claims
 }
 
 // Want is what an object is wanted to say; nil: nobody wants it any more.

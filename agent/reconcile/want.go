@@ -21,7 +21,7 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	claims := 0
 	for _, w := range wants {
 		if w.Version != nil {
-			claims += len(w.Version.Claims)
+			claims += len(w.Version.claims())
 		}
 	}
 	r.mu.Lock()
@@ -155,7 +155,7 @@ func (g *graph) unfinished(done []Operation, keys []object.Key, before map[objec
 		case e.have != nil:
 			op.Action, op.Reason, op.Fields = Update, "the data plane keeps its old form until then", g.differences(e)
 		case old != nil:
-			op.Action, op.Reason, op.Fields = Update, "not in the data plane", e.kind.Diff(old.Object.Spec, e.want.Object.Spec)
+			op.Action, op.Reason, op.Fields = Update, "not in the data plane", old.DiffSpec(e.want.Kept)
 		default:
 			op.Action, op.Reason = Create, "wanted"
 		}

@@ -59,18 +59,15 @@ func pack(r *intent.Record) ([]byte, error) {
 	b = binary.AppendVarint(b, r.Accepted)
 	b = binary.AppendUvarint(b, uint64(len(r.Layers)))
 	for _, l := range r.Layers {
-		spec, err := object.Pack(l.Object.Spec)
-		if err != nil {
-			return nil, err
-		}
+		labels := l.Labels()
 		b = appendString(b, l.Owner)
 		b = binary.AppendUvarint(b, l.Revision)
 		b = binary.AppendUvarint(b, l.Taken)
-		b = binary.AppendUvarint(b, uint64(len(l.Object.Labels)))
-		for _, label := range slices.Sorted(maps.Keys(l.Object.Labels)) {
-			b = appendString(appendString(b, label), l.Object.Labels[label])
+		b = binary.AppendUvarint(b, uint64(len(labels)))
+		for _, label := range slices.Sorted(maps.Keys(labels)) {
+			b = appendString(appendString(b, label), labels[label])
 		}
-		b = appendString(b, string(spec))
+		b = appendString(b, l.Spec())
 	}
 	return sealed(b), nil
 }
@@ -99,7 +96,7 @@ func (s *Store) unpack(name, value []byte) (object.Key, *intent.Record, error) {
 				labels[label] = u.text()
 			}
 		}
-		if l.Object, err = s.registry.New(k.Kind, k.Name, labels, []byte(u.text())); err != nil {
+		if l.Kept, err = s.registry.Keep(k, labels, []byte(u.text())); err != nil {
 			return k, nil, err
 		}
 		r.Layers = append(r.Layers, l)

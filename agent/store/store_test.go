@@ -46,10 +46,21 @@ func key(name string) object.Key { return object.Key{Kind: "Acl", Name: name} }
 
 // record is what owners say of an ACL.
 func record(name string, revision uint64, owners ...string) *intent.Record {
+	reg, err := object.NewRegistry()
+	if err != nil {
+		panic(err)
+	}
 	r := &intent.Record{Revision: revision, Generation: revision + 7, Accepted: -5}
 	for i, owner := range owners {
-		r.Layers = append(r.Layers, intent.Layer{Owner: owner, Revision: revision, Taken: uint64(i), Object: &object.Object{Kind: "Acl", Name: name,
-			Labels: map[string]string{"city": "bonn", "owner": owner}, Spec: &api.Acl{Otherwise: api.AclAction_PERMIT}}})
+		spec, err := object.Pack(&api.Acl{Otherwise: api.AclAction_PERMIT})
+		if err != nil {
+			panic(err)
+		}
+		kept, err := reg.Keep(key(name), map[string]string{"city": "bonn", "owner": owner}, spec)
+		if err != nil {
+			panic(err)
+		}
+		r.Layers = append(r.Layers, intent.Layer{Owner: owner, Revision: revision, Taken: uint64(i), Kept: kept})
 	}
 	return r
 }
@@ -59,7 +70,7 @@ func same(a, b *intent.Record) bool {
 		return a == b
 	}
 	return slices.EqualFunc(a.Layers, b.Layers, func(a, b intent.Layer) bool {
-		return a.Owner == b.Owner && a.Revision == b.Revision && a.Taken == b.Taken && a.Object.Equal(b.Object)
+		return a.Owner == b.Owner && a.Revision == b.Revision && a.Taken == b.Taken && a.Equal(b.Kept)
 	})
 }
 
