@@ -2,6 +2,7 @@
 package object
 
 import (
+	"hash/maphash"
 	"maps"
 	"strings"
 
@@ -34,14 +35,55 @@ func (r *Registry) Claims(o *Object) []Claim {
 	if k == nil || !k.describes(o.Spec) {
 		return nil
 	}
+	return k.claims(o.Spec)
+}
+
+func (k *Kind) claims(spec proto.Message) []Claim {
 	var claims []Claim
 	if len(k.Unique) > 0 {
-		claims = appendUnique(claims, k, o.Spec)
+		claims = appendUnique(claims, k, spec)
 	}
 	if k.rules.claims != nil {
-		claims = append(claims, k.rules.claims(o.Spec)...)
+		claims = append(claims, k.rules.claims(spec)...)
 	}
 	return claims
+}
+
+// Mark is a claim in few bytes: two claims that exclude each other have marks that do. Two marks may do so by a chance that nobody
+// will live to see; so whoever finds that asks the objects (Kept.Disputed).
+type Mark struct {
+	what uint64
+	// 0: all of it.
+	part uint64
+}
+
+var seed = maphash.MakeSeed()
+
+// Mark returns the claim's mark, which is another in each process.
+func (c Claim) Mark() Mark {
+	m := Mark{what: maphash.String(seed, c.What)}
+	if c.Part != "" {
+		m.part = max(1, maphash.String(seed, c.Part))
+	}
+	return m
+}
+
+// Disputed returns the claim of k that a mark stands for, and whether the other object really claims the same.
+func (k *Kept) Disputed(m Mark, other *Kept) (Claim, bool) {
+	for _, c := range k.kind.claims(k.message()) {
+		if c.Mark() != m {
+			continue
+		}
+		for _, o := range other.kind.claims(other.message()) {
+			if o.What == c.What && (o.Part == "" || c.Part == "" || o.Part == c.Part) {
+				if o.Part == "" {
+					c.Part = ""
+				}
+				return c, true
+			}
+		}
+	}
+	return Claim{}, false
 }
 
 // appendUnique claims each combination of values at the kind's unique paths.
@@ -79,70 +121,72 @@ func appendUnique(claims []Claim, k *Kind, spec proto.Message) []Claim {
 }
 
 // Holdings says who has what.
-type Holdings struct {
-	all   map[string]Key
-	parts map[string]map[string]Key
+type Holdings[H comparable] struct {
+	all   map[uint64]H
+	parts map[uint64]map[uint64]H
+	order func(a, b H) int
 }
 
-// NewHoldings returns Holdings in which nobody has anything.
-func NewHoldings() *Holdings {
-	return &Holdings{all: map[string]Key{}, parts: map[string]map[string]Key{}}
+// NewHoldings returns Holdings in which nobody has anything. The order decides who is told of several holders.
+func NewHoldings[H comparable](order func(a, b H) int) *Holdings[H] {
+	return &Holdings[H]{all: map[uint64]H{}, parts: map[uint64]map[uint64]H{}, order: order}
 }
 
 // Reserve makes room for so many more.
-func (h *Holdings) Reserve(more int) {
+func (h *Holdings[H]) Reserve(more int) {
 	if more > len(h.all) && more > 1000 {
-		larger := make(map[string]Key, len(h.all)+more)
+		larger := make(map[uint64]H, len(h.all)+more)
 		maps.Copy(larger, h.all)
 		h.all = larger
 	}
 }
 
 // Holder returns somebody else who has something that the claim excludes.
-func (h *Holdings) Holder(claimant Key, c Claim) (Key, bool) {
-	if k, taken := h.all[c.What]; taken && k != claimant {
-		return k, true
+func (h *Holdings[H]) Holder(claimant H, m Mark) (H, bool) {
+	if holder, taken := h.all[m.what]; taken && holder != claimant {
+		return holder, true
 	}
-	if c.Part != "" {
-		k, taken := h.parts[c.What][c.Part]
-		return k, taken && k != claimant
+	if m.part != 0 {
+		holder, taken := h.parts[m.what][m.part]
+		return holder, taken && holder != claimant
 	}
-	var first Key
+	var first H
 	found := false
-	for _, k := range h.parts[c.What] {
-		if k != claimant && (!found || k.Compare(first) < 0) {
-			first, found = k, true
+	for _, holder := range h.parts[m.what] {
+		if holder != claimant && (!found || h.order(holder, first) < 0) {
+			first, found = holder, true
 		}
 	}
 	return first, found
 }
 
 // Take gives the claimant what it claims. Nobody else may have it.
-func (h *Holdings) Take(claimant Key, c Claim) {
-	if c.Part == "" {
-		h.all[c.What] = claimant
+func (h *Holdings[H]) Take(claimant H, m Mark) {
+	if m.part == 0 {
+		h.all[m.what] = claimant
 		return
 	}
-	parts := h.parts[c.What]
+	parts := h.parts[m.what]
 	if parts == nil {
-		parts = map[string]Key{}
-		h.parts[c.What] = parts
+		parts = map[uint64]H{}
+		h.parts[m.what] = parts
 	}
-	parts[c.Part] = claimant
+	parts[m.part] = claimant
 }
 
 // Release takes it away again, if the claimant has it.
-func (h *Holdings) Release(claimant Key, c Claim) {
-	if c.Part == "" {
-		if h.all[c.What] == claimant {
-			delete(h.all, c.What)
+func (h *Holdings[H]) Release(claimant H, m Mark) {
+	if m.part == 0 {
+		if holder, taken := h.all[m.what]; taken && holder == claimant {
+			delete(h.all, m.what)
 		}
 		return
 	}
-	if parts := h.parts[c.What]; parts[c.Part] == claimant {
-		delete(parts, c.Part)
+	parts := h.parts[m.what]
+	if holder, taken := parts[m.part]; taken && holder == claimant {
+		delete(parts, m.part)
 		if len(parts) == 0 {
-			delete(h.parts, c.What)
+			delete(h.parts, m.what)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (x *Examined) Claims() int {
 	n := 0
 	for _, k := range x.Kept {
 		if k != nil {
-			n += len(k.Claims)
+			n += len(k.Marks)
 		}
 	}
 	return n

@@ -12,8 +12,8 @@ import (
 // Kept is an object as it is kept: a tenth of the memory that its messages and maps take. It is never changed after it was examined.
 type Kept struct {
 	// What it names, but for builtin objects, each once; and what it takes for itself. Both are known once it was examined.
-	Needs  []Key
-	Claims []Claim
+	Needs []Key
+	Marks []Mark
 
 	kind *Kind
 	name string
@@ -175,7 +175,12 @@ func (r *Registry) explore(kept *Kept, o *Object, before []Key) []Key {
 			kept.Needs = before
 		}
 	}
-	kept.Claims = r.Claims(o)
+	if claims := kept.kind.claims(o.Spec); len(claims) > 0 {
+		kept.Marks = make([]Mark, len(claims))
+		for i, c := range claims {
+			kept.Marks[i] = c.Mark()
+		}
+	}
 	kept.examined = true
 	return before
 }
@@ -198,7 +203,7 @@ func (r *Registry) ExamineKept(all []*Kept) error {
 			return err
 		}
 		for i, k := range part {
-			k.Needs, k.Claims, k.examined = x.Kept[i].Needs, x.Kept[i].Claims, true
+			k.Needs, k.Marks, k.examined = x.Kept[i].Needs, x.Kept[i].Marks, true
 		}
 	}
 	return nil

@@ -24,12 +24,12 @@ func Remove(k Key) Change { return Change{Key: k} }
 type Set struct {
 	registry *Registry
 	objects  map[Key]*Kept
-	holdings *Holdings
+	holdings *Holdings[*Kept]
 }
 
 // NewSet returns an empty set.
 func NewSet(r *Registry) *Set {
-	return &Set{registry: r, objects: map[Key]*Kept{}, holdings: NewHoldings()}
+	return &Set{registry: r, objects: map[Key]*Kept{}, holdings: NewHoldings(func(a, b *Kept) int { return a.Key().Compare(b.Key()) })}
 }
 
 // Get returns an object, or nil.
@@ -106,8 +106,8 @@ func (s *Set) remove(k Key) {
 	if o == nil {
 		return
 	}
-	for _, c := range o.Claims {
-		s.holdings.Release(k, c)
+	for _, m := range o.Marks {
+		s.holdings.Release(o, m)
 	}
 	delete(s.objects, k)
 }
@@ -116,16 +116,13 @@ func (s *Set) remove(k Key) {
 func (s *Set) add(k Key, o *Kept) Errors {
 	var errs Errors
 	s.objects[k] = o
-	for _, c := range o.Claims {
-		if holder, taken := s.holdings.Holder(k, c); taken {
-			what := c.String()
-			if s.holdings.all[c.What] == holder {
-				what = c.What
-			}
-			errs = append(errs, &Error{Object: k, Field: c.Field, Problem: holder.String() + " already has " + what})
-			continue
+	for _, m := range o.Marks {
+		holder, taken := s.holdings.Holder(o, m)
+		if !taken {
+			s.holdings.Take(o, m)
+		} else if c, really := o.Disputed(m, holder); really {
+			errs = append(errs, &Error{Object: k, Field: c.Field, Problem: holder.Key().String() + " already has " + c.String()})
 		}
-		s.holdings.Take(k, c)
 	}
 	return errs
 }

@@ -233,22 +233,22 @@ func (g *graph) held(e *entry) bool {
 		}
 		return true
 	}
-	for _, c := range e.want.claims() {
-		k, taken := g.holdings.Holder(e.key, c)
-		if !taken {
-			continue
-		}
-		h := g.entries[k]
-		if h == nil || h.inStep() && !h.busy() {
+	for _, m := range e.want.marks() {
+		h, taken := g.holdings.Holder(e, m)
+		if !taken || h.have == nil || h.inStep() && !h.busy() {
 			continue // not ours to judge: the data plane will say
+		}
+		c, really := e.want.Disputed(m, h.have.Kept)
+		if !really {
+			continue
 		}
 		for next := h; next != nil && next.claiming; next = g.entries[next.waits.on] {
 			if g.entries[next.waits.on] == e && e.have != nil {
-				e.rebuild = &rebuild{k.String() + " and it exchange " + c.String(), g.differences(e)}
+				e.rebuild = &rebuild{h.key.String() + " and it exchange " + c.String(), g.differences(e)}
 				return false
 			}
 		}
-		g.wait(e, k, true, WaitsForClaim, waitsFor+k.String()+" to give up "+c.String())
+		g.wait(e, h.key, true, WaitsForClaim, waitsFor+h.key.String()+" to give up "+c.String())
 		return true
 	}
 	return false

@@ -23,7 +23,7 @@ type graph struct {
 	// Who waits for an object to become ready, or to give up what it has.
 	waiters map[object.Key]*waiters
 	// What the data plane's objects have for themselves.
-	holdings *object.Holdings
+	holdings *object.Holdings[*entry]
 	// What was started and is not settled.
 	wave []*step
 	// Room for steps: many are made at once.
@@ -102,7 +102,7 @@ type operation = Operation
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
 	return &graph{
 		registry: r, now: now, changed: changed, entries: map[object.Key]*entry{}, waiters: map[object.Key]*waiters{},
-		unwanted: map[object.Key]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(),
+		unwanted: map[object.Key]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(func(a, b *entry) int { return a.key.Compare(b.key) }),
 	}
 }
 
@@ -236,6 +236,7 @@ func (g *graph) enqueue(e *entry, cause *transaction) {
 func (g *graph) rest(e *entry) {
 	if !g.simulating && !e.open() {
 		e.cause.leave()
+		e.cause = nil
 	}
 }
 
@@ -393,10 +394,10 @@ func (g *graph) setHave(e *entry, v *Version) {
 				g.forget(t)
 			}
 		}
-		for _, c := range old.claims() {
-			g.holdings.Release(e.key, c)
+		for _, m := range old.marks() {
+			g.holdings.Release(e, m)
 			if g.simulating {
-				g.note(func() { g.holdings.Take(e.key, c) })
+				g.note(func() { g.holdings.Take(e, m) })
 			}
 		}
 	}
@@ -416,13 +417,13 @@ func (g *graph) setHave(e *entry, v *Version) {
 			g.note(func() { delete(users, e) })
 		}
 	}
-	for _, c := range v.claims() {
-		if _, taken := g.holdings.Holder(e.key, c); taken {
+	for _, m := range v.marks() {
+		if _, taken := g.holdings.Holder(e, m); taken {
 			continue // two objects in a data plane that we did not fill; each is dealt with by itself
 		}
-		g.holdings.Take(e.key, c)
+		g.holdings.Take(e, m)
 		if g.simulating {
-			g.note(func() { g.holdings.Release(e.key, c) })
+			g.note(func() { g.holdings.Release(e, m) })
 		}
 	}
 }

@@ -30,11 +30,11 @@ func (v *Version) needs() []object.Key {
 	return v.Needs
 }
 
-func (v *Version) claims() []object.Claim {
+func (v *Version) marks() []object.Mark {
 	if v.Kept == nil {
 		return nil
 	}
-	return v.Claims
+	return v.Marks
 }
 
 // Want is what an object is wanted to say; nil: nobody wants it any more.

@@ -21,7 +21,7 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	claims := 0
 	for _, w := range wants {
 		if w.Version != nil {
-			claims += len(w.Version.claims())
+			claims += len(w.Version.marks())
 		}
 	}
 	r.mu.Lock()
@@ -48,7 +48,10 @@ func (w *Work) Close() (done []Operation, failures []Failure, interrupted bool) 
 	defer w.reconciler.mu.Unlock()
 	delete(w.reconciler.transactions, w.transaction)
 	w.end()
-	return w.operations, w.failures, w.interrupted
+	done, failures = w.operations, w.failures
+	// Objects remember the transaction for as long as they are.
+	w.operations, w.failures = nil, nil
+	return done, failures, w.interrupted
 }
 
 // interrupt ends a transaction because nobody knows when the data plane comes back. r.mu is held.

@@ -33,7 +33,7 @@ type Plane struct {
 	objects  map[object.Key]*object.Object
 	specs    map[object.Key][]byte
 	users    map[object.Key]int
-	holdings *object.Holdings
+	holdings *object.Holdings[object.Key]
 	// What was done, in order.
 	log []string
 	// Chances in a thousand that an object is refused, and that a request ends with an error.
@@ -53,7 +53,7 @@ type Plane struct {
 func NewPlane(r *object.Registry) *Plane {
 	return &Plane{
 		registry: r, objects: map[object.Key]*object.Object{}, specs: map[object.Key][]byte{}, users: map[object.Key]int{},
-		holdings: object.NewHoldings(), Never: map[object.Key]bool{},
+		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{},
 	}
 }
 
@@ -117,7 +117,7 @@ func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 		return reconcile.Result{Code: noEntry, Message: k.String() + ": no " + needed.String()}
 	}
 	for _, c := range p.registry.Claims(o) {
-		if holder, taken := p.holdings.Holder(k, c); taken {
+		if holder, taken := p.holdings.Holder(k, c.Mark()); taken {
 			return reconcile.Result{Code: exists, Message: holder.String() + " has " + c.String()}
 		}
 	}
@@ -131,7 +131,7 @@ func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 		p.users[ref.To]++
 	}
 	for _, c := range p.registry.Claims(o) {
-		p.holdings.Take(k, c)
+		p.holdings.Take(k, c.Mark())
 	}
 	verb := "create"
 	if old != nil {
@@ -151,7 +151,7 @@ func (p *Plane) Forget(k object.Key) {
 		p.users[ref.To]--
 	}
 	for _, c := range p.registry.Claims(o) {
-		p.holdings.Release(k, c)
+		p.holdings.Release(k, c.Mark())
 	}
 	delete(p.objects, k)
 	delete(p.specs, k)
@@ -225,7 +225,7 @@ func (p *Plane) Restart() {
 	p.Lock()
 	defer p.Unlock()
 	p.objects, p.specs, p.users = map[object.Key]*object.Object{}, map[object.Key][]byte{}, map[object.Key]int{}
-	p.holdings = object.NewHoldings()
+	p.holdings = object.NewHoldings(object.Key.Compare)
 }
 
 // TakeLog returns what was done since it was called last.
