@@ -187,9 +187,9 @@ func (d *Desired) tell(out *Outcome, all []named) {
 	told := make(map[object.Key]struct{}, len(all))
 	for _, n := range all {
 		told[n.key] = struct{}{}
-		st, _ := d.Get(n.key)
+		st, wanted := d.look(n.key)
 		switch {
-		case st.Object == nil:
+		case wanted == nil:
 		case rebuilt[n.key], done[n.key] == Create:
 			n.step = done[n.key]
 		case n.step == Replace:
@@ -204,7 +204,7 @@ func (d *Desired) tell(out *Outcome, all []named) {
 			continue
 		}
 		told[o.Key] = struct{}{}
-		if st, there := d.Get(o.Key); there {
+		if st, _ := d.look(o.Key); st.State != Gone {
 			out.Objects = append(out.Objects, doneOf(done[o.Key], st, failures, out.Undone))
 		}
 	}

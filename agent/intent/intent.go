@@ -121,7 +121,8 @@ type Outcome struct {
 
 // Done is what was done about one object.
 type Done struct {
-	Step   Step
+	Step Step
+	// Without the object.
 	Status Status
 }
 

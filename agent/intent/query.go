@@ -21,16 +21,25 @@ func (d *Desired) statusOf(s reconcile.Status) Status {
 	d.mu.RLock()
 	r := d.records[s.Key]
 	d.mu.RUnlock()
-	return d.combined(s, r)
+	return d.combined(s, r).with(s.Wanted)
 }
 
+// with adds the object, which takes longer than all else.
+func (s Status) with(v *reconcile.Version) Status {
+	if v != nil {
+		s.Object = v.Object()
+	}
+	return s
+}
+
+// combined leaves the object itself to fill.
 func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	st := Status{Key: s.Key, State: s.State, Message: s.Message, Reason: s.Reason.String(), Since: s.Since, Observed: s.Observed}
 	v := s.Wanted
 	if v == nil {
 		return st
 	}
-	st.Object, st.Owner, st.Revision, st.Generation = v.Object(), r.owner(), v.Revision, v.Generation
+	st.Owner, st.Revision, st.Generation = r.owner(), v.Revision, v.Generation
 	if s.State == Applied {
 		if below, hindered, connected := d.plane.Hindrance(v); !connected {
 			st.Hindrance, st.HindranceReason = "the data plane is not connected", reconcile.NoDataplane.String()
@@ -54,10 +63,16 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 
 // Get implements Interface.
 func (d *Desired) Get(k object.Key) (Status, bool) {
+	s, v := d.look(k)
+	return s.with(v), s.State != Gone
+}
+
+// look is Get without the object; instead of it, what it is made of.
+func (d *Desired) look(k object.Key) (Status, *reconcile.Version) {
 	d.mu.RLock()
-	s := d.combined(d.plane.Get(k), d.records[k])
-	d.mu.RUnlock()
-	return s, s.State != Gone
+	defer d.mu.RUnlock()
+	s := d.plane.Get(k)
+	return d.combined(s, d.records[k]), s.Wanted
 }
 
 // index is the keys of what may be there, in order. Some of them may be gone.

@@ -57,7 +57,7 @@ func (s Status) Conditions() []Condition {
 	if s.State == Applied && s.Hindrance != "" {
 		ready.Holds, ready.Reason, ready.Message = false, s.HindranceReason, s.Hindrance
 	}
-	if s.Object == nil {
+	if s.Generation == 0 {
 		accepted.Holds, accepted.Reason, accepted.Time = false, "NotWanted", s.Since
 	}
 	return []Condition{accepted, applied, ready}

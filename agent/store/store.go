@@ -35,6 +35,9 @@ var ErrDamaged = errors.New("damaged")
 // lockTimeout is how long Open waits for another process to let go, as one that is being restarted does.
 const lockTimeout = 2 * time.Second
 
+// room is address space, not memory: while the file is smaller, nothing has to be moved when it grows.
+const room = 1 << 30
+
 // Forgetting a large revision is spread over the commits that follow: so many of what it changed go with each, and twice as many
 // as that commit changes.
 const forgetAtLeast = 1000
@@ -68,7 +71,7 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
-	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room})
 	if err != nil {
 		return nil, err
 	}
