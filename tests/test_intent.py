@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+import threading
 import time
+from random import Random
 from xml.etree import ElementTree
 
 import pytest
@@ -184,3 +186,44 @@ def test_a_watch_goes_on_when_the_agent_was_killed(pop):
     finally:
         watch.terminate()
         watch.wait()
+
+
+def test_an_agent_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing_half_done(pop):
+    """Each change gives five objects one number, all or nothing: afterwards no two may have different ones."""
+    names = [f"kill{i}" for i in range(5)]
+    random = Random(7)
+    acknowledged, attempted = 0, 0
+    path = pop.gateway.directory / "kill.yaml"
+
+    def numbers():
+        found = pop.gateway.json("get", "vrf")
+        return {each["spec"]["description"] for each in found if each["metadata"]["name"] in names}
+
+    for _ in range(12):
+        killer = threading.Timer(random.uniform(0.02, 0.4), pop.gateway.agent.kill)
+        killer.start()
+        try:
+            while True:
+                attempted += 1
+                path.write_text(yaml(thing("Vrf", name, description=str(attempted)) for name in names))
+                if pop.gateway.sluice("apply", "-f", path, "--all-or-nothing", check=False).returncode != 0:
+                    break
+                acknowledged = attempted
+        finally:
+            killer.join()
+        pop.gateway.start_agent()
+        wait_until(lambda: all(each["status"]["state"] == "applied" for each in pop.gateway.json("get", "all")))
+        there = numbers()
+        if acknowledged == 0 and not there:
+            continue
+        assert len(there) == 1, "half done"
+        assert acknowledged <= int(there.copy().pop()) <= attempted
+        with Connection(pop.gateway.dataplane_socket) as connection:
+            kept = connection.ask(list=api.List(kind="Vrf")).objects.objects
+        assert {each.spec for each in kept if each.name in names} == {
+            packed(thing("Vrf", "any", description=there.pop())).spec
+        }
+    assert acknowledged > 0
+    revisions = [each["revision"] for each in pop.gateway.json("history", "--limit", 1000)]
+    assert revisions == sorted(set(revisions), reverse=True)
+    pop.gateway.delete("vrf", *names)

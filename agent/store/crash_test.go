@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
+)
+
+var errKilled = errors.New("killed")
+
+// mortal is a store whose program is killed at one of its writes: just before it, or just after.
+type mortal struct {
+	*Store
+	writes, last int
+	after, dead  bool
+}
+
+func (m *mortal) write(f func() error) error {
+	if m.writes++; m.dead || m.writes < m.last {
+		if m.dead {
+			return errKilled
+		}
+		return f()
+	}
+	m.dead = true
+	if m.after {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return errKilled
+}
+
+func (m *mortal) Commit(c *intent.Commit) error {
+	return m.write(func() error { return m.Store.Commit(c) })
+}
+
+func (m *mortal) Settle(revision uint64, open *intent.Open) error {
+	return m.write(func() error { return m.Store.Settle(revision, open) })
+}
+
+// life is a program from its start to its end, killed or not.
+type life struct {
+	*program
+	mortal *mortal
+}
+
+func born(t *testing.T, path string, plane *reconciletest.Plane, last int, after bool) *life {
+	t.Helper()
+	s := opened(t, path)
+	m := &mortal{Store: s, last: last, after: after}
+	d, err := intent.New(intent.Config{Registry: s.registry, Store: m, Owners: map[string]intent.Owner{"pppoe": {Unrecorded: true}},
+		Reconciler: reconcile.Options{MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}})
+	must(t, err)
+	l := &life{&program{Desired: d, t: t, path: path, store: s}, m}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { d.Run(ctx); close(ended) }()
+	d.Attach(ctx, plane)
+	l.stop = func() {
+		cancel()
+		<-ended
+		must(t, s.Close())
+		l.stop = func() {}
+	}
+	return l
+}
+
+func acl(name string, otherwise api.AclAction) object.Change {
+	return object.Put(&object.Object{Kind: "Acl", Name: name, Spec: &api.Acl{Otherwise: otherwise}})
+}
+
+// states are what is wanted, in words.
+func (l *life) now() string {
+	page, err := l.List(intent.Query{})
+	must(l.t, err)
+	text := ""
+	for _, s := range page.Objects {
+		if s.Object != nil {
+			text += fmt.Sprintf("%s %v by %s; ", s.Key, s.Object.Spec, s.Owner)
+		}
+	}
+	return text
+}
+
+// What somebody does in the life of an agent: all that writes.
+func deeds() []func(l *life) error {
+	apply := func(owner string, o intent.Options, changes ...object.Change) func(l *life) error {
+		return func(l *life) error {
+			_, err := l.Apply(context.Background(), intent.Source{Owner: owner}, changes, o)
+			return err
+		}
+	}
+	all := intent.Options{Mode: intent.AllOrNothing}
+	return []func(l *life) error{
+		apply("api", intent.Options{}, vrf("a", "one"), vrf("b", "one")),
+		apply("api", all, vrf("a", "two"), vrf("b", "two"), gone("c")),
+		// The data plane refuses one of them.
+		apply("api", all, vrf("a", "three"), acl("never", api.AclAction_PERMIT), vrf("c", "three")),
+		apply("pppoe", intent.Options{}, vrf("d", "four")),
+		apply("api", intent.Options{Mode: intent.AllOrNothing, ConfirmWithin: time.Hour}, vrf("a", "five"), vrf("c", "five")),
+		func(l *life) error { return l.Confirm(intent.Source{Owner: "api"}, 0) },
+		apply("api", intent.Options{Complete: true}, vrf("b", "six")),
+		func(l *life) error {
+			_, err := l.Rollback(context.Background(), intent.Source{Owner: "api"}, 2, intent.Options{Mode: intent.AllOrNothing})
+			return err
+		},
+		apply("api", intent.Options{ConfirmWithin: time.Millisecond}, vrf("a", "seven")),
+		func(l *life) error {
+			for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !l.mortal.dead; time.Sleep(time.Millisecond) {
+				if h, err := l.History(0, 1); err != nil || h[0].RollbackTo != 0 && h[0].Source.Owner == "agent" {
+					return err
+				}
+			}
+			return errKilled
+		},
+	}
+}
+
+func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *testing.T) {
+	// What is wanted after each deed, if nobody is killed.
+	never := object.Key{Kind: "Acl", Name: "never"}
+	newPlane := func() *reconciletest.Plane {
+		plane := reconciletest.NewPlane(registry(t))
+		plane.Never[never] = true
+		return plane
+	}
+	undisturbed := born(t, filepath.Join(t.TempDir(), "intent.db"), newPlane(), 1<<30, false)
+	states := []string{""}
+	for i, deed := range deeds() {
+		must(t, deed(undisturbed))
+		if i == 8 {
+			// Before nobody confirmed it in time, or after: it is one of the two.
+			states = append(states, states[8])
+			continue
+		}
+		states = append(states, undisturbed.now())
+	}
+	writes := undisturbed.mortal.writes
+	undisturbed.stop()
+	if writes < 12 {
+		t.Fatalf("only %d writes", writes)
+	}
+	for n := 1; n <= writes; n++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d, after it: %v", n, after), func(t *testing.T) {
+				path, plane := filepath.Join(t.TempDir(), "intent.db"), newPlane()
+				l := born(t, path, plane, n, after)
+				done := 0
+				for _, deed := range deeds() {
+					if err := deed(l); err != nil || l.mortal.dead {
+						break
+					}
+					done++
+				}
+				if !l.mortal.dead {
+					t.Fatal("nobody was killed")
+				}
+				l.stop()
+
+				again := born(t, path, plane, 1<<30, false)
+				defer again.stop()
+				allowed := states[done:min(done+2, len(states))]
+				for end := time.Now().Add(10 * time.Second); !slices.Contains(allowed, again.now()) || !again.Settled(); time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("wanted is\n%s\nand should be one of\n%q", again.now(), allowed)
+					}
+				}
+				page, err := again.List(intent.Query{})
+				must(t, err)
+				wanted := map[object.Key]*object.Object{}
+				for _, s := range page.Objects {
+					wanted[s.Key] = s.Object
+				}
+				if differences := plane.Differences(wanted); len(differences) > 0 {
+					t.Errorf("the data plane differs: %q", differences)
+				}
+				// The chain goes on, with no link missing or twice.
+				before := again.Revision()
+				if made := again.apply("api", intent.Options{}, vrf("last", "of all")); made != before+1 {
+					t.Errorf("revision %d after %d", made, before)
+				}
+				history, err := again.History(0, 100)
+				must(t, err)
+				for i := 1; i < len(history); i++ {
+					if history[i].Number >= history[i-1].Number {
+						t.Errorf("revision %d before %d", history[i].Number, history[i-1].Number)
+					}
+				}
+			})
+		}
+	}
+}
