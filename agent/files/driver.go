@@ -229,13 +229,22 @@ func (w *watch) Close() {
 
 const statusSuffix = ".status"
 
+// makeStatusDirectory does not make the documents' directory, into which statuses may go, because an empty one means that nothing is
+// wanted.
+func (d *driver) makeStatusDirectory(path string) error {
+	if _, err := os.Stat(d.section.Directory); err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o755)
+}
+
 // Statuses implements keyed.Driver.
 func (d *driver) Statuses(context.Context) ([]string, error) {
 	root := d.section.StatusDirectory
 	if root == "" {
 		return nil, nil
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
+	if err := d.makeStatusDirectory(root); err != nil {
 		return nil, err
 	}
 	var keys []string
@@ -268,7 +277,7 @@ func (d *driver) Tell(_ context.Context, told []keyed.Told) error {
 			}
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := d.makeStatusDirectory(filepath.Dir(path)); err != nil {
 			return err
 		}
 		hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
