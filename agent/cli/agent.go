@@ -10,13 +10,20 @@ import (
 
 	"sluice.dev/sluice/agent/config"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/etcd"
+	"sluice.dev/sluice/agent/files"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/redis"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
 
 // The northbounds that there are.
-var northbounds = config.Types{}
+var northbounds = config.Types{
+	"etcd":  etcd.New,
+	"files": files.New,
+	"redis": redis.New,
+}
 
 // Where things are if nothing else is said.
 const (

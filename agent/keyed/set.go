@@ -1,0 +1,243 @@
+package keyed
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"sync"
+
+	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
+)
+
+// set is all documents, what they make be wanted, and what of it was accepted. One goroutine changes it; others read with mu held.
+type set struct {
+	northbound.Environment
+
+	mu        sync.Mutex
+	documents map[string]*document
+	// The document that an object is taken from, and others that have it, too, in the order in which they came.
+	holder map[object.Key]*document
+	rivals map[object.Key][]*document
+
+	// To be put in or taken out.
+	pending map[object.Key]struct{}
+	// As it was put in last.
+	accepted map[object.Key]*object.Object
+	// Why something could not be put in.
+	refused map[object.Key]*object.Error
+	// A revision against which, or against a later one, each of these was tried.
+	tried uint64
+
+	// All that is wanted is to be said, because something else may have been wanted before this program was started. That can be said
+	// when no document is unproven: what an unreadable one had then is not known.
+	complete bool
+	unproven int
+	listed   bool
+
+	// Documents whose status may be another.
+	dirty map[string]struct{}
+}
+
+func newSet(e northbound.Environment) *set {
+	return &set{Environment: e, documents: map[string]*document{}, holder: map[object.Key]*document{}, rivals: map[object.Key][]*document{},
+		pending: map[object.Key]struct{}{}, accepted: map[object.Key]*object.Object{}, refused: map[object.Key]*object.Error{},
+		dirty: map[string]struct{}{}}
+}
+
+func decimal(n int) string { return strconv.Itoa(n) }
+
+// replace takes documents for all that there are.
+func (s *set) replace(documents []Document) {
+	there := make(map[string]struct{}, len(documents))
+	for _, d := range documents {
+		there[d.Key] = struct{}{}
+	}
+	s.mu.Lock()
+	gone := make([]Document, 0, 8)
+	for key := range s.documents {
+		if _, still := there[key]; !still {
+			gone = append(gone, Document{Key: key, Deleted: true})
+		}
+	}
+	s.mu.Unlock()
+	// Of two documents with the same object, the first by key has it, and not whichever was listed first.
+	slices.SortFunc(documents, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
+	s.put(append(gone, documents...))
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.listed {
+		s.preferWanted()
+	}
+	s.listed, s.complete = true, true
+}
+
+// preferWanted lets those documents keep an object that had it when the program ended. s.mu is held.
+func (s *set) preferWanted() {
+	for k, others := range s.rivals {
+		now, _ := s.Intent.Get(k)
+		if now.Owner != s.Name || now.Object == nil || s.holder[k].objects[k].object.Equal(now.Object) {
+			continue
+		}
+		for i, d := range others {
+			if d.objects[k].object.Equal(now.Object) {
+				s.holder[k], others[i] = d, s.holder[k]
+				break
+			}
+		}
+	}
+}
+
+// put takes what changed.
+func (s *set) put(documents []Document) {
+	// The latest of each key.
+	latest := make(map[string]int, len(documents))
+	for i, d := range documents {
+		latest[d.Key] = i
+	}
+	if len(latest) < len(documents) {
+		kept := make([]Document, 0, len(latest))
+		for i, d := range documents {
+			if latest[d.Key] == i {
+				kept = append(kept, d)
+			}
+		}
+		documents = kept
+	}
+	all := parse(s.Registry, documents, func(key string) (sum [sha256.Size]byte, known bool) {
+		// Nobody else writes to it, and this goroutine waits.
+		d := s.documents[key]
+		if d == nil {
+			return sum, false
+		}
+		return d.sum, true
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// What goes away first, so that what it had can be taken.
+	for _, p := range all {
+		if p.deleted {
+			s.forget(p.key)
+		}
+	}
+	for _, p := range all {
+		if !p.deleted && !p.same {
+			s.take(p)
+		}
+	}
+}
+
+// forget is about a document that is gone. s.mu is held.
+func (s *set) forget(key string) {
+	s.dirty[key] = struct{}{}
+	d := s.documents[key]
+	if d == nil {
+		return
+	}
+	delete(s.documents, key)
+	if !d.proven {
+		s.unproven--
+	}
+	for k := range d.objects {
+		s.release(d, k)
+	}
+}
+
+// take is about a document that is another than before. s.mu is held.
+func (s *set) take(p parsed) {
+	s.dirty[p.key] = struct{}{}
+	d := s.documents[p.key]
+	if d == nil {
+		d = &document{key: p.key}
+		s.documents[p.key] = d
+		s.unproven++
+	}
+	before := d.proven
+	differ := d.over(p)
+	if d.proven && !before {
+		s.unproven--
+	}
+	for _, k := range differ {
+		if _, has := d.objects[k]; has {
+			s.claim(d, k)
+		} else {
+			s.release(d, k)
+		}
+	}
+	if len(d.mistakes) > 0 {
+		slices.SortStableFunc(d.mistakes, byLine)
+		s.Log.Warn("a document has mistakes; what was right before them stays", "key", d.key, "mistakes", len(d.mistakes), "first", d.mistakes[0])
+	}
+}
+
+// claim takes an object from a document, unless another has it. s.mu is held.
+func (s *set) claim(d *document, k object.Key) {
+	switch first := s.holder[k]; {
+	case first == nil || first == d:
+		s.holder[k] = d
+		s.pending[k] = struct{}{}
+		delete(s.refused, k)
+	case !slices.Contains(s.rivals[k], d):
+		s.rivals[k] = append(s.rivals[k], d)
+		s.Log.Warn("an object is in two documents; the one that had it first counts", "object", k, "key", d.key, "first", first.key)
+	}
+}
+
+// release gives an object that a document no longer has to the next, if there is one. s.mu is held.
+func (s *set) release(d *document, k object.Key) {
+	others := s.rivals[k]
+	if s.holder[k] != d {
+		others = slices.DeleteFunc(others, func(other *document) bool { return other == d })
+	} else {
+		delete(s.holder, k)
+		s.pending[k] = struct{}{}
+		delete(s.refused, k)
+		if len(others) > 0 {
+			s.holder[k], others = others[0], others[1:]
+			s.dirty[s.holder[k].key] = struct{}{}
+		}
+	}
+	if len(others) == 0 {
+		delete(s.rivals, k)
+	} else {
+		s.rivals[k] = others
+	}
+}
+
+// wanted is what an object should be; nil: it should not be. s.mu is held.
+func (s *set) wanted(k object.Key) *object.Object {
+	if d := s.holder[k]; d != nil {
+		return d.objects[k].object
+	}
+	return nil
+}
+
+// waiting says whether something has to be tried again.
+func (s *set) waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.refused) > 0 || len(s.pending) > 0
+}
+
+// retryRefused makes all that was refused be tried again, if something is wanted that was not wanted then.
+func (s *set) retryRefused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Intent.Revision()
+	if now == s.tried {
+		return
+	}
+	s.tried = now
+	for k := range s.refused {
+		s.pending[k] = struct{}{}
+	}
+}
+
+// touchAll makes all statuses be looked at. s.mu is held.
+func (s *set) touchAll() {
+	for key := range s.documents {
+		s.dirty[key] = struct{}{}
+	}
+}

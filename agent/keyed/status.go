@@ -1,0 +1,354 @@
+// How it stands with documents, told where they are.
+package keyed
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Status is how it stands with a document and its objects.
+type Status struct {
+	// "Invalid": not all of it is accepted; else "Failed", "Pending" or "Applied": all its objects are.
+	State string `json:"state"`
+	// Of the text that this is about, in hexadecimal digits.
+	SHA256 string    `json:"sha256"`
+	Time   time.Time `json:"time"`
+	// How many objects there are and, of these, how many are applied.
+	Objects int `json:"objects"`
+	Applied int `json:"applied"`
+	// Of each object; the most that is told is 100, with those first that are not applied.
+	Details []Detail `json:"details,omitempty"`
+	// The most that is told is 100.
+	Mistakes []Mistake `json:"mistakes,omitempty"`
+}
+
+// Detail is how it stands with one object.
+type Detail struct {
+	Object  string `json:"object"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Counts the changes of what is wanted; and which of them the data plane has, 0: none.
+	Generation uint64 `json:"generation,omitempty"`
+	Observed   uint64 `json:"observed,omitempty"`
+}
+
+// Mistake is why something is not accepted. All but the problem may be empty.
+type Mistake struct {
+	Line     int    `json:"line,omitempty"`
+	Object   string `json:"object,omitempty"`
+	Field    string `json:"field,omitempty"`
+	Problem  string `json:"problem"`
+	Found    string `json:"found,omitempty"`
+	Accepted string `json:"accepted,omitempty"`
+}
+
+// Most details and mistakes of one status, and most statuses at once.
+const (
+	mostTold  = 100
+	mostBatch = 1000
+)
+
+// JSON is the status as it is written.
+func (s *Status) JSON() []byte {
+	// Strings and numbers can always be written.
+	text, _ := json.Marshal(s)
+	return text
+}
+
+func mistakeOf(e *object.Error) Mistake {
+	m := Mistake{Line: e.Line, Field: e.Field, Problem: e.Problem, Found: e.Found, Accepted: e.Accepted}
+	if e.Object.Kind != "" && e.Object.Name != "" {
+		m.Object = e.Object.String()
+	} else {
+		m.Object = e.Object.Kind
+	}
+	return m
+}
+
+// status of a document; nil if there is none. s.mu is held.
+func (s *set) status(key string) *Status {
+	d := s.documents[key]
+	if d == nil {
+		return nil
+	}
+	st := &Status{State: intent.Applied.String(), SHA256: hex.EncodeToString(d.sum[:]), Objects: len(d.objects)}
+	mistakes := slices.Clone(d.mistakes)
+	failed := false
+	for k, w := range d.objects {
+		if first := s.holder[k]; first != d {
+			mistakes = append(mistakes, &object.Error{Line: w.line, Object: k, Problem: "is in " + first.key + " already",
+				Accepted: "an object that is in one document"})
+			st.Details = append(st.Details, Detail{Object: k.String(), State: "Refused", Reason: "InTwoDocuments"})
+			continue
+		}
+		detail := s.detail(k, w.object)
+		if e := s.refused[k]; e != nil {
+			mistakes = append(mistakes, e)
+		}
+		switch detail.State {
+		case intent.Applied.String():
+			st.Applied++
+		case intent.Failed.String():
+			failed = true
+		}
+		st.Details = append(st.Details, detail)
+	}
+	slices.SortFunc(st.Details, func(a, b Detail) int {
+		applied := func(d Detail) int {
+			if d.State == intent.Applied.String() {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(applied(a), applied(b)), cmp.Compare(a.Object, b.Object))
+	})
+	st.Details = st.Details[:min(len(st.Details), mostTold)]
+	slices.SortStableFunc(mistakes, byLine)
+	for _, e := range mistakes[:min(len(mistakes), mostTold)] {
+		st.Mistakes = append(st.Mistakes, mistakeOf(e))
+	}
+	switch {
+	case len(mistakes) > 0:
+		st.State = "Invalid"
+	case failed:
+		st.State = intent.Failed.String()
+	case st.Applied < st.Objects:
+		st.State = intent.Pending.String()
+	}
+	return st
+}
+
+// detail of an object that is taken from its document. s.mu is held.
+func (s *set) detail(k object.Key, o *object.Object) Detail {
+	detail := Detail{Object: k.String(), State: intent.Pending.String(), Reason: "WaitsForTurn"}
+	_, pending := s.pending[k]
+	switch {
+	case s.refused[k] != nil:
+		detail.State, detail.Reason, detail.Message = "Refused", "NotAcceptable", s.refused[k].Sentence()
+		return detail
+	case pending:
+		return detail
+	}
+	now, _ := s.Intent.Get(k)
+	detail.State, detail.Reason, detail.Message = now.State.String(), now.Reason, now.Message
+	detail.Generation, detail.Observed = now.Generation, now.Observed
+	if now.Object == nil {
+		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "TakenAway", "somebody took it out of what is wanted"
+	} else if now.Owner != s.Name && !now.Object.Equal(o) {
+		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "Overridden", "what "+now.Owner+" wants counts more"
+	}
+	return detail
+}
+
+// follow hears what happens to objects, until ctx ends.
+func (n *engine) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		events, err := n.Intent.Events(intent.Cursor{})
+		if err != nil {
+			n.Log.Warn("what happens to objects cannot be followed", "error", err)
+			pause(ctx, n.pace.most)
+			continue
+		}
+		// Events before these are lost.
+		n.mu.Lock()
+		n.touchAll()
+		n.mu.Unlock()
+		n.teller.wake()
+		for {
+			e, err := events.Next(ctx)
+			if err != nil {
+				if ctx.Err() == nil && !errors.Is(err, intent.ErrTooLate) {
+					n.Log.Warn("what happens to objects cannot be followed", "error", err)
+					pause(ctx, n.pace.least)
+				}
+				break
+			}
+			n.heard(e.Status.Key)
+		}
+	}
+}
+
+func (n *engine) heard(k object.Key) {
+	n.mu.Lock()
+	d, refused := n.holder[k], n.refused[k] != nil
+	if d != nil {
+		n.dirty[d.key] = struct{}{}
+	}
+	n.mu.Unlock()
+	if d != nil {
+		n.teller.wake()
+	}
+	if refused {
+		select {
+		case n.again <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// teller writes statuses.
+type teller struct {
+	northbound.Environment
+	driver Driver
+	set    *set
+	pace   pace
+	woken  chan struct{}
+
+	mu sync.Mutex
+	// Everything was listed once, and again since it was looked for statuses of documents that are gone.
+	ready, look bool
+	// Of what was told last, without the time.
+	last map[string][sha256.Size]byte
+}
+
+func newTeller(e northbound.Environment, d Driver, s *set, p pace) *teller {
+	return &teller{Environment: e, driver: d, set: s, pace: p, woken: make(chan struct{}, 1), last: map[string][sha256.Size]byte{}}
+}
+
+func (t *teller) wake() {
+	select {
+	case t.woken <- struct{}{}:
+	default:
+	}
+}
+
+// listed is called when it is known what documents there are, because the driver may have forgotten what it was told.
+func (t *teller) listed([]Document) {
+	t.set.mu.Lock()
+	t.set.touchAll()
+	t.set.mu.Unlock()
+	t.mu.Lock()
+	t.ready, t.look = true, true
+	clear(t.last)
+	t.mu.Unlock()
+	t.wake()
+}
+
+func (t *teller) run(ctx context.Context) {
+	wait, lost := t.pace.least, false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.woken:
+		}
+		more, err := t.tell(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !lost {
+				t.Log.Warn("statuses cannot be written; trying again", "error", err)
+			}
+			lost = true
+			pause(ctx, wait)
+			wait = min(2*wait, t.pace.most)
+			t.wake()
+		default:
+			wait, lost = t.pace.least, false
+			if more {
+				t.wake()
+			} else {
+				pause(ctx, t.pace.tell)
+			}
+		}
+	}
+}
+
+// tell writes some statuses, and says whether there are more.
+func (t *teller) tell(ctx context.Context) (bool, error) {
+	t.mu.Lock()
+	ready, look := t.ready, t.look
+	t.look = false
+	t.mu.Unlock()
+	if !ready {
+		return false, nil
+	}
+	if look {
+		if err := t.lookForOld(ctx); err != nil {
+			t.mu.Lock()
+			t.look = true
+			t.mu.Unlock()
+			return false, err
+		}
+	}
+	told, sums, more := t.next()
+	if len(told) == 0 {
+		return more, nil
+	}
+	if err := t.driver.Tell(ctx, told); err != nil {
+		t.set.mu.Lock()
+		for _, one := range told {
+			t.set.dirty[one.Key] = struct{}{}
+		}
+		t.set.mu.Unlock()
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, one := range told {
+		if one.Status == nil {
+			delete(t.last, one.Key)
+		} else {
+			t.last[one.Key] = sums[i]
+		}
+	}
+	return more, nil
+}
+
+// lookForOld finds statuses of documents that went away while nobody looked.
+func (t *teller) lookForOld(ctx context.Context) error {
+	keys, err := t.driver.Statuses(ctx)
+	if err != nil {
+		return err
+	}
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	for _, key := range keys {
+		if t.set.documents[key] == nil {
+			t.set.dirty[key] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// next returns statuses that are others than were told.
+func (t *teller) next() (told []Told, sums [][sha256.Size]byte, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	looked := 0
+	for key := range t.set.dirty {
+		if looked == mostBatch {
+			return told, sums, true
+		}
+		looked++
+		delete(t.set.dirty, key)
+		st := t.set.status(key)
+		if st == nil {
+			told, sums = append(told, Told{Key: key}), append(sums, [sha256.Size]byte{})
+			continue
+		}
+		sum := sha256.Sum256(st.JSON())
+		if old, there := t.last[key]; there && old == sum {
+			continue
+		}
+		st.Time = now
+		told, sums = append(told, Told{key, st}), append(sums, sum)
+	}
+	return told, sums, false
+}
