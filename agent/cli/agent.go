@@ -10,13 +10,18 @@ import (
 
 	"sluice.dev/sluice/agent/config"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/kafka"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/rabbitmq"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
 
 // The northbounds that there are.
-var northbounds = config.Types{}
+var northbounds = config.Types{
+	"kafka":    kafka.New,
+	"rabbitmq": rabbitmq.New,
+}
 
 // Where things are if nothing else is said.
 const (
