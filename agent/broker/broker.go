@@ -91,7 +91,7 @@ const memoryDirectory = "/var/lib/sluice"
 
 const (
 	minBackoff = 100 * time.Millisecond
-	maxBackoff = 10 * time.Second
+	maxBackoff = 5 * time.Second
 )
 
 type engine struct {

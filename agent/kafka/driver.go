@@ -35,13 +35,15 @@ const (
 type driver struct {
 	*Section
 	northbound.Environment
+	connections *connections
 }
 
 // client returns one that a broker has answered, with the topics made that were missing.
 func (d *driver) client(ctx context.Context, topics []topic, more ...kgo.Opt) (*kgo.Client, error) {
 	options := append([]kgo.Opt{
-		kgo.SeedBrokers(d.Brokers...), kgo.ClientID("sluice-" + d.Name), kgo.WithHooks(&connections{log: d.Log}),
-		kgo.ProducerBatchMaxBytes(recordLimit), kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.SeedBrokers(d.Brokers...), kgo.ClientID("sluice-" + d.Name), kgo.WithHooks(d.connections),
+		// Whoever reads it need not have any library.
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(recordLimit), kgo.MetadataMinAge(250 * time.Millisecond),
 	}, more...)
 	if d.TLS != nil {
 		config, err := d.TLS.Config()

@@ -89,5 +89,5 @@ func (s *Section) Open() northbound.Northbound { return way{s} }
 type way struct{ *Section }
 
 func (w way) Run(ctx context.Context, e northbound.Environment) error {
-	return broker.Run(ctx, e, &driver{w.Section, e}, broker.Settings{Memory: w.Memory})
+	return broker.Run(ctx, e, &driver{w.Section, e, &connections{log: e.Log}}, broker.Settings{Memory: w.Memory})
 }
