@@ -235,6 +235,54 @@ def test_what_went_while_the_agent_did_not_tell_is_told_to_be_gone(site):
     wait_until(lambda: site.told("vanishing")["state"] == "gone", 60, "gone is told")
 
 
+def test_what_is_too_long_for_the_dead_letters_leaves_its_reason_and_position_there(kafka_server):
+    with Lab() as lab:
+        driver = driver_of(kafka_server, "long")
+        site = Site(lab, kafka_server, driver)
+        driver.put("Meter/long", "#" + "x" * 1_048_400)
+        site.put(meter("short"))
+        site.becomes("short", 1_000_000)
+        wait_until(driver.dead_letters, 60, "the dead letter")
+        (letter,) = driver.dead_letters()
+        assert letter.body == ""
+        assert letter.headers["position"].startswith(f"{driver.topic}/")
+        driver.close()
+
+
+def test_nothing_is_lost_when_agents_share_a_group_and_one_of_them_dies(kafka_server):
+    with Lab() as lab:
+        driver = driver_of(kafka_server, "shared")
+        site = Site(lab, kafka_server, driver)
+        names = [f"shared-{n}" for n in range(100)]
+        rate = 0
+
+        def say():
+            nonlocal rate
+            rate += 1_000_000
+            driver.put_all({f"Meter/{name}": yaml([meter(name, rate)]) for name in names})
+
+        def heard(gateway):
+            found = gateway.json("get", "meters") or []
+            return {each["metadata"]["name"] for each in found if each["spec"]["committedRate"] == rate}
+
+        say()
+        wait_until(lambda: heard(site.gateway) == set(names), 60, "one agent hears everything")
+        way = driver.northbound(lab.directory, name="other", memory=str(lab.directory / "other.db"))
+        other = Gateway(lab, kafka_server.namespace, "other", northbounds=[way])
+
+        def both():
+            say()
+            time.sleep(1)
+            return heard(site.gateway) and heard(other)
+
+        wait_until(both, 60, "both hear something")
+        wait_until(lambda: heard(site.gateway) | heard(other) == set(names), 60, "both together hear everything")
+        other.agent.kill()
+        say()
+        wait_until(lambda: heard(site.gateway) == set(names), 60, "the other's part comes back")
+        driver.close()
+
+
 def test_it_works_over_tls_with_a_password(server):
     with Lab() as lab:
         driver = driver_of(server, "secure")

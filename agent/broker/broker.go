@@ -82,7 +82,7 @@ type Published struct {
 
 // Settings are what the drivers' configurations have in common.
 type Settings struct {
-	// File that remembers which message was the latest about each object; DIRECTORY/NAME.db if empty.
+	// File that remembers which message was the latest about each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string
 }
 
@@ -92,6 +92,10 @@ const memoryDirectory = "/var/lib/sluice"
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 5 * time.Second
+	// A connection that lasts so long is well, although nothing came.
+	settleTime = time.Second
+	// Of each batch.
+	loggedLetters = 10
 )
 
 type engine struct {
@@ -104,7 +108,7 @@ type engine struct {
 // Run serves until ctx ends. Its error means that it can never work.
 func Run(ctx context.Context, e northbound.Environment, d Driver, s Settings) error {
 	if s.Memory == "" {
-		s.Memory = filepath.Join(memoryDirectory, e.Name+".db")
+		s.Memory = filepath.Join(memoryDirectory, e.Name+".messages.db")
 	}
 	m, err := openMemory(s.Memory, time.Now())
 	if err != nil {
@@ -129,44 +133,69 @@ func (n *engine) run(ctx context.Context) {
 	both.Wait()
 }
 
-// again calls what must go on for ever until it returns nil or ctx ends. The time between grows as long as `working` is not called.
-func (n *engine) again(ctx context.Context, what string, do func(ctx context.Context, working func()) error) {
-	wait, lost := n.min, false
-	working := func() {
-		if lost {
-			n.Log.Info("the broker answers again", "for", what)
-		}
-		wait, lost = n.min, false
+// health is how it goes with one connection.
+type health struct {
+	engine *engine
+	what   string
+
+	mu   sync.Mutex
+	wait time.Duration
+	lost bool
+}
+
+// well is called when the broker serves.
+func (h *health) well() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost {
+		h.engine.Log.Info("the broker answers again", "for", h.what)
 	}
+	h.wait, h.lost = h.engine.min, false
+}
+
+// ill says how long to wait, which grows as long as nothing is well.
+func (h *health) ill(err error) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.lost {
+		h.engine.Log.Warn("the broker does not answer; trying again", "for", h.what, "error", err)
+	} else {
+		h.engine.Log.Debug("the broker does not answer", "for", h.what, "error", err, "again", h.wait)
+	}
+	wait := h.wait/2 + rand.N(h.wait/2+1)
+	h.wait, h.lost = min(2*h.wait, h.engine.max), true
+	return wait
+}
+
+// opened takes a connection for well that lasts; whoever calls it stops that when it ends.
+func (h *health) opened() *time.Timer { return time.AfterFunc(settleTime, h.well) }
+
+// again calls what must go on for ever until it returns nil or ctx ends.
+func (n *engine) again(ctx context.Context, what string, do func(ctx context.Context, h *health) error) {
+	h := &health{engine: n, what: what, wait: n.min}
 	for {
-		err := do(ctx, working)
+		err := do(ctx, h)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if !lost {
-			n.Log.Warn("the broker does not answer; trying again", "for", what, "error", err)
-		} else {
-			n.Log.Debug("the broker does not answer", "for", what, "error", err, "again", wait)
-		}
-		lost = true
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait/2 + rand.N(wait/2+1)):
+		case <-time.After(h.ill(err)):
 		}
-		wait = min(2*wait, n.max)
 	}
 }
 
 var errNothing = errors.New("a driver returned no messages")
 
 // receive opens the intake and serves it until something is wrong.
-func (n *engine) receive(ctx context.Context, working func()) error {
+func (n *engine) receive(ctx context.Context, h *health) error {
 	in, err := n.driver.Intake(ctx)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	defer h.opened().Stop()
 	for {
 		messages, err := in.Receive(ctx)
 		if err != nil {
@@ -175,7 +204,7 @@ func (n *engine) receive(ctx context.Context, working func()) error {
 		if len(messages) == 0 {
 			return errNothing
 		}
-		working()
+		h.well()
 		dead, err := n.take(ctx, messages)
 		if err != nil {
 			return err
@@ -184,7 +213,11 @@ func (n *engine) receive(ctx context.Context, working func()) error {
 			if err := in.DeadLetter(ctx, dead); err != nil {
 				return err
 			}
-			for _, d := range dead {
+			for i, d := range dead {
+				if i == loggedLetters {
+					n.Log.Warn("more messages cannot be accepted", "messages", len(dead)-i)
+					break
+				}
 				n.Log.Warn("a message cannot be accepted", "position", d.Message.Position, "object", d.Reason.Object, "error", d.Reason.Error)
 			}
 		}

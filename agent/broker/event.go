@@ -79,13 +79,13 @@ type teller struct {
 
 func newTeller(n *engine) *teller { return &teller{engine: n} }
 
-func (t *teller) tell(ctx context.Context, working func()) error {
+func (t *teller) tell(ctx context.Context, h *health) error {
 	out, err := t.driver.Outlet(ctx)
 	if out == nil || err != nil {
 		return err
 	}
 	defer out.Close()
-	working()
+	defer h.opened().Stop()
 	if t.told == nil {
 		if t.told, err = t.memory.told(); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (t *teller) tell(ctx context.Context, working func()) error {
 				return err
 			}
 		}
-		err := t.follow(ctx, out, working)
+		err := t.follow(ctx, out, h)
 		if !errors.Is(err, intent.ErrTooLate) {
 			return err
 		}
@@ -193,7 +193,7 @@ func (t *teller) send(ctx context.Context, out Outlet, events []Published) error
 }
 
 // follow publishes what happens after the cursor. It never ends without an error.
-func (t *teller) follow(ctx context.Context, out Outlet, working func()) error {
+func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
 	events, err := t.Intent.Events(t.cursor)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (t *teller) follow(ctx context.Context, out Outlet, working func()) error {
 			return problem
 		}
 		t.cursor = events.Cursor()
-		working()
+		h.well()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}

@@ -27,7 +27,7 @@ const (
 	// Most messages at once.
 	batch = 10_000
 	// How long the group waits for a member that was killed and does not come again.
-	sessionTimeout = 15 * time.Second
+	sessionTimeout = 10 * time.Second
 	// A broker takes a record of this size unless it is told otherwise (message.max.bytes).
 	recordLimit = 1_048_588
 )

@@ -29,7 +29,7 @@ type Section struct {
 	DeadLetter string `yaml:"deadLetter"`
 	// Where it is told how it stands with objects; nowhere if empty.
 	Events string `yaml:"events"`
-	// File that remembers what was the latest message about each object; /var/lib/sluice/NAME.db if empty.
+	// File that remembers what was the latest message about each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string `yaml:"memory"`
 	// If it is there, though empty, connections are encrypted.
 	TLS  *broker.TLS `yaml:"tls"`

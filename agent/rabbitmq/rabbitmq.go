@@ -31,7 +31,7 @@ type Section struct {
 	Events string `yaml:"events"`
 	// How many messages are on the way, or are kept at once; 1000 if 0.
 	Prefetch int `yaml:"prefetch"`
-	// File that remembers the latest revision of each object; /var/lib/sluice/NAME.db if empty.
+	// File that remembers the latest revision of each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string `yaml:"memory"`
 }
 
