@@ -17,7 +17,7 @@ SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 .PHONY: setup generate build run test unit-c unit-go e2e fuzz bench latency lint fmt docs test-debian13 clean
 
 setup: build/.setup
-build/.setup: tools/setup.sh requirements.txt
+build/.setup: tools/setup.sh requirements.txt tools/kafka/pom.xml
 	tools/setup.sh
 
 # Go code of the contract, made again when a .proto changes.

@@ -5,9 +5,14 @@ import sys
 
 import pytest
 from lab import Lab
+from lab.kafka import KafkaServer
+from lab.rabbitmq import RabbitmqServer
 from pop import Pop
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
+# They tell of every try to connect.
+for client in ("kafka", "pika"):
+    logging.getLogger(client).setLevel(logging.CRITICAL)
 
 
 def pytest_configure(config):
@@ -34,6 +39,23 @@ def pytest_runtest_protocol(item):
 def lab():
     with Lab() as made:
         yield made
+
+
+# Servers that are slow to start serve a whole run, in namespaces of their own, from the first test that asks for one.
+@pytest.fixture(scope="session")
+def kafka_server():
+    with Lab() as lab:
+        server = KafkaServer(lab, lab.namespace("kafka"))
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    with Lab() as lab:
+        server = RabbitmqServer(lab, lab.namespace("rabbitmq"))
+        server.start()
+        yield server
 
 
 @pytest.fixture(scope="module")

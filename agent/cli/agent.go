@@ -12,7 +12,9 @@ import (
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/etcd"
 	"sluice.dev/sluice/agent/files"
+	"sluice.dev/sluice/agent/kafka"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/rabbitmq"
 	"sluice.dev/sluice/agent/redis"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
@@ -20,9 +22,11 @@ import (
 
 // The northbounds that there are.
 var northbounds = config.Types{
-	"etcd":  etcd.New,
-	"files": files.New,
-	"redis": redis.New,
+	"etcd":     etcd.New,
+	"files":    files.New,
+	"redis":    redis.New,
+	"kafka":    kafka.New,
+	"rabbitmq": rabbitmq.New,
 }
 
 // Where things are if nothing else is said.

@@ -1,0 +1,255 @@
+// What a message says: documents that are wanted, or names of what is not wanted any more.
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// The headers that are looked at.
+const (
+	operationHeader = "operation"
+	revisionHeader  = "revision"
+)
+
+// Order is when something was said about an object.
+type Order struct {
+	// Given by whoever sent it: the higher is the later, whatever the way it came. 0: not given.
+	Revision uint64
+	// As the broker tells.
+	Stream string
+	Number uint64
+}
+
+// before says whether something older was said, as far as can be known.
+func (o Order) before(known Order) bool {
+	if o.Revision != 0 && known.Revision != 0 {
+		return o.Revision < known.Revision
+	}
+	return o.Stream != "" && o.Stream == known.Stream && o.Number < known.Number
+}
+
+// letter is a message that was read.
+type letter struct {
+	message *Message
+	changes []object.Change
+	order   Order
+	// Why it cannot be accepted.
+	dead *Reason
+}
+
+func (l *letter) refuse(r Reason) { l.dead = &r }
+
+func (m *Message) header(name string) string {
+	for _, h := range m.Headers {
+		if h.Name == name {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+// read says what a message means.
+func read(r *object.Registry, m *Message) *letter {
+	l := &letter{message: m, order: Order{Stream: m.Stream, Number: m.Number}}
+	if text := m.header(revisionHeader); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n == 0 {
+			l.refuse(Reason{Error: fmt.Sprintf("header %s: found %q; accepted: a number from 1", revisionHeader, short(text)), Field: revisionHeader,
+				Found: short(text), Accepted: "a number from 1"})
+			return l
+		}
+		l.order.Revision = n
+	}
+	var err error
+	switch operation := m.header(operationHeader); {
+	case m.Tombstone:
+		var k object.Key
+		if k, err = keyOf(r, m.Key); err == nil {
+			l.changes = []object.Change{object.Remove(k)}
+		}
+	case operation == "delete":
+		l.changes, err = removals(r, m.Body)
+	case operation == "" || operation == "put":
+		l.changes, err = puts(r, m.Body)
+	default:
+		l.refuse(Reason{Error: fmt.Sprintf("header %s: found %q; accepted: put, delete", operationHeader, short(operation)), Field: operationHeader,
+			Found: short(operation), Accepted: "put, delete"})
+		return l
+	}
+	if err == nil && len(l.changes) == 0 {
+		err = &object.Error{Problem: "there is no object in this message", Accepted: "documents with apiVersion, kind, metadata and spec"}
+	}
+	if err == nil {
+		err = twice(l.changes)
+	}
+	if err != nil {
+		l.refuse(mistakesOf(err).reason())
+	}
+	return l
+}
+
+func twice(changes []object.Change) error {
+	if len(changes) == 1 {
+		return nil
+	}
+	seen := make(map[object.Key]struct{}, len(changes))
+	for _, c := range changes {
+		if _, there := seen[c.Key]; there {
+			return &object.Error{Object: c.Key, Problem: "there twice in one message", Accepted: "each object once"}
+		}
+		seen[c.Key] = struct{}{}
+	}
+	return nil
+}
+
+func puts(r *object.Registry, body []byte) ([]object.Change, error) {
+	written, err := r.Decode(bytes.NewReader(body), "")
+	if err != nil {
+		return nil, err
+	}
+	changes := make([]object.Change, len(written))
+	for i, w := range written {
+		changes[i] = object.Put(w.Object)
+	}
+	return changes, nil
+}
+
+// removals needs the names alone, so that what is not acceptable any more can still be deleted.
+func removals(r *object.Registry, body []byte) ([]object.Change, error) {
+	var changes []object.Change
+	d := yaml.NewDecoder(bytes.NewReader(body))
+	for {
+		var head *struct {
+			Kind     string `yaml:"kind"`
+			Metadata struct {
+				Name string `yaml:"name"`
+			} `yaml:"metadata"`
+		}
+		err := d.Decode(&head)
+		if errors.Is(err, io.EOF) {
+			return changes, nil
+		}
+		if err != nil {
+			return nil, &object.Error{Problem: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: "), Accepted: "documents with kind and metadata.name"}
+		}
+		if head == nil {
+			continue
+		}
+		k := object.Key{Kind: head.Kind, Name: head.Metadata.Name}
+		if err := known(r, k); err != nil {
+			return nil, err
+		}
+		changes = append(changes, object.Remove(k))
+	}
+}
+
+func known(r *object.Registry, k object.Key) error {
+	switch {
+	case k.Kind == "":
+		return &object.Error{Object: k, Field: "kind", Problem: "is missing"}
+	case k.Name == "":
+		return &object.Error{Object: k, Field: "metadata.name", Problem: "is missing"}
+	case r.Kind(k.Kind) == nil:
+		_, err := r.Lookup(k.Kind)
+		if err == nil {
+			err = fmt.Errorf("there is no kind %q", short(k.Kind))
+		}
+		return &object.Error{Field: "kind", Problem: err.Error(), Found: short(k.Kind)}
+	}
+	return nil
+}
+
+func keyOf(r *object.Registry, text string) (object.Key, error) {
+	kind, name, ok := strings.Cut(text, "/")
+	k := object.Key{Kind: kind, Name: name}
+	if !ok || known(r, k) != nil {
+		return k, &object.Error{Field: "key", Problem: "a message without a body deletes what its key names", Found: fmt.Sprintf("%q", short(text)),
+			Accepted: "KIND/NAME"}
+	}
+	return k, nil
+}
+
+// Reason is why a message cannot be accepted.
+type Reason struct {
+	// All of it, a line for each mistake.
+	Error string
+	// Of the first mistake, where they are known.
+	Object, Field, Found, Accepted string
+	// Of a conflict: who asked, and who has it.
+	Owner, Holder string
+}
+
+// mistakes are all that is wrong with what a message says.
+type mistakes struct {
+	conflicts []intent.Conflict
+	errors    object.Errors
+}
+
+func mistakesOf(err error) *mistakes {
+	m := &mistakes{errors: object.AllErrors(err)}
+	var conflicts *intent.Conflicts
+	if errors.As(err, &conflicts) {
+		m.conflicts = conflicts.All
+	}
+	return m
+}
+
+func (m *mistakes) none() bool { return len(m.conflicts) == 0 && len(m.errors) == 0 }
+
+func (m *mistakes) reason() Reason {
+	var r Reason
+	var lines []string
+	for i, c := range m.conflicts {
+		if i == 0 {
+			r = Reason{Object: c.Key.String(), Field: c.Field, Owner: c.Owner, Holder: c.Holder,
+				Accepted: "the same as " + c.Holder + " says, or another object"}
+		}
+		lines = append(lines, c.String())
+	}
+	for i, e := range m.errors {
+		if i == 0 && len(m.conflicts) == 0 {
+			r = Reason{Field: e.Field, Found: e.Found, Accepted: e.Accepted}
+			if e.Object.Kind != "" && e.Object.Name != "" {
+				r.Object = e.Object.String()
+			}
+		}
+		lines = append(lines, e.Error())
+	}
+	r.Error = strings.Join(lines, "\n")
+	return r
+}
+
+// How long headers may be that tell of a hostile message.
+const headerLimit = 2048
+
+func short(text string) string {
+	if len(text) > headerLimit {
+		text = text[:headerLimit] + "..."
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+var reasonHeaders = []string{"error", "object", "field", "found", "accepted", "owner", "holder", "position"}
+
+// Headers are the message's own, and the reason.
+func (d Dead) Headers() []Header {
+	all := slices.DeleteFunc(slices.Clone(d.Message.Headers), func(h Header) bool { return slices.Contains(reasonHeaders, h.Name) })
+	r := d.Reason
+	for i, value := range []string{r.Error, r.Object, r.Field, r.Found, r.Accepted, r.Owner, r.Holder, d.Message.Position} {
+		if value != "" {
+			all = append(all, Header{reasonHeaders[i], short(value)})
+		}
+	}
+	return all
+}

@@ -1,0 +1,311 @@
+"""What is wanted comes in through brokers, and what became of it goes out: the same tests with each real one."""
+
+import time
+
+import pytest
+from lab import Gateway, Lab, thing, yaml
+from lab.gateway import Refused
+from lab.kafka import Kafka, KafkaServer
+from lab.laboratory import wait_until
+from lab.rabbitmq import Rabbitmq, RabbitmqServer
+
+KINDS = {"kafka": (KafkaServer, Kafka), "rabbitmq": (RabbitmqServer, Rabbitmq)}
+
+
+class Site:
+    """A gateway, and what says through a broker what it should be."""
+
+    def __init__(self, lab, server, driver, **options):
+        self.driver = driver
+        self.gateway = Gateway(
+            lab,
+            server.namespace,
+            driver.name,
+            northbounds=[driver.northbound(lab.directory, **options)],
+        )
+
+    def put(self, *objects, **headers):
+        key = f"{objects[0]['kind']}/{objects[0]['metadata']['name']}"
+        self.driver.put(key, yaml(objects), **headers)
+
+    def meter(self, name, **headers):
+        return wait_until(lambda: self.found(name), 60, f"meter {name}")
+
+    def found(self, name):
+        """The object, or None."""
+        found = self.gateway.json("get", "meters")
+        return next((each for each in found if each["metadata"]["name"] == name), None)
+
+    def rate(self, name):
+        found = self.found(name)
+        return found and found["spec"]["committedRate"]
+
+    def becomes(self, name, rate, seconds=60):
+        wait_until(lambda: self.rate(name) == rate, seconds, f"{name} at {rate}; it is at {self.rate(name)}")
+
+    def letter(self, mark):
+        """The dead letter with this in its body."""
+
+        def found():
+            return next((each for each in self.driver.dead_letters() if mark in each.body), None)
+
+        return wait_until(found, 60, f"a dead letter with {mark}")
+
+    def told(self, name):
+        """The last that was told of a meter."""
+        events = [each for each in self.driver.events() if (each["kind"], each["name"]) == ("Meter", name)]
+        return events[-1] if events else None
+
+
+def meter(name, rate=1_000_000, **spec):
+    return thing("Meter", name, algorithm="srtcm", committedRate=rate, committedBurst=65536, **spec)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def server(request):
+    return request.getfixturevalue(f"{request.param}_server")
+
+
+@pytest.fixture(scope="module")
+def site(lab, server):
+    driver = driver_of(server, "site")
+    yield Site(lab, server, driver)
+    driver.close()
+
+
+def driver_of(server, name):
+    driver = next(driver for kind, driver in KINDS.values() if isinstance(server, kind))
+    return driver(server, f"{driver.kind}-{name}")
+
+
+def test_an_object_is_created_updated_and_deleted(site):
+    site.put(meter("a", 1_000_000))
+    site.becomes("a", 1_000_000)
+    assert site.found("a")["status"]["owner"] == site.driver.kind
+    site.put(meter("a", 2_000_000))
+    site.becomes("a", 2_000_000)
+    site.driver.delete("Meter/a")
+    site.becomes("a", None)
+
+
+def test_one_message_holds_several_objects(site):
+    site.put(meter("several-1"), meter("several-2"))
+    site.becomes("several-1", 1_000_000)
+    site.becomes("several-2", 1_000_000)
+
+
+def test_a_bad_message_becomes_a_dead_letter_with_the_reason_and_disturbs_no_other(site):
+    site.put(meter("before-bad"))
+    site.put(meter("bad", -5))
+    site.put(meter("after-bad"))
+    site.becomes("before-bad", 1_000_000)
+    site.becomes("after-bad", 1_000_000)
+    letter = site.letter('"bad"')
+    assert letter.headers["object"] == "Meter/bad"
+    assert letter.headers["field"] == "committedRate"
+    assert "-5" in letter.headers["error"]
+    assert letter.headers["accepted"]
+    assert letter.headers["position"]
+    assert site.found("bad") is None
+
+
+@pytest.mark.parametrize("text", ["{{{ no YAML", b"\xff\xfe\x00", ""])
+def test_what_is_no_document_becomes_a_dead_letter(site, text):
+    known = len(site.driver.dead_letters())
+    site.driver.put("Meter/none", text)
+    wait_until(lambda: len(site.driver.dead_letters()) > known, 60, "a dead letter")
+    assert site.driver.dead_letters()[-1].headers["error"]
+
+
+def test_a_conflict_with_another_owner_becomes_a_dead_letter_with_both(site):
+    site.gateway.apply(meter("held", 1_000_000))
+    site.put(meter("held", 3_000_000))
+    letter = site.letter('"held"')
+    assert (letter.headers["owner"], letter.headers["holder"]) == (site.driver.kind, "api")
+    assert letter.headers["field"] == "committedRate"
+    assert site.rate("held") == 1_000_000
+    site.put(meter("ours", 1_000_000))
+    site.becomes("ours", 1_000_000)
+    with pytest.raises(Refused, match=site.driver.kind):
+        site.gateway.apply(meter("ours", 3_000_000))
+
+
+def test_an_older_message_does_not_win_over_a_newer_one(site):
+    site.put(meter("ordered", 3_000_000), revision=3)
+    site.becomes("ordered", 3_000_000)
+    site.put(meter("ordered", 2_000_000), revision=2)
+    site.put(meter("behind"))
+    site.becomes("behind", 1_000_000)
+    assert site.rate("ordered") == 3_000_000
+    site.driver.delete("Meter/ordered", revision=5)
+    site.becomes("ordered", None)
+    site.put(meter("ordered", 4_000_000), revision=4)
+    site.put(meter("behind", 2_000_000))
+    site.becomes("behind", 2_000_000)
+    assert site.rate("ordered") is None
+
+
+def test_a_message_that_comes_twice_changes_nothing(site):
+    site.put(meter("twice", 5_000_000), revision=1)
+    site.becomes("twice", 5_000_000)
+    since = site.found("twice")["status"]["since"]
+    site.put(meter("twice", 5_000_000), revision=1)
+    site.put(meter("after-twice"))
+    site.becomes("after-twice", 1_000_000)
+    assert site.found("twice")["status"]["since"] == since
+
+
+def test_it_is_told_how_it_stands_with_objects(site):
+    site.put(meter("told"))
+    wait_until(lambda: (site.told("told") or {}).get("state") == "applied", 60, "applied is told")
+    event = site.told("told")
+    assert event["owner"] == site.driver.kind
+    assert event["apiVersion"] == "sluice.dev/v1"
+    assert {each["type"]: each["status"] for each in event["conditions"]} == dict.fromkeys(
+        ("Accepted", "Applied", "Ready"), True
+    )
+    assert event["generation"] == event["observed"] == 1
+    site.driver.delete("Meter/told")
+    wait_until(lambda: site.told("told")["state"] == "gone", 60, "gone is told")
+
+
+def test_ten_thousand_messages_are_taken(site):
+    texts = {f"Meter/many-{n}": yaml([meter(f"many-{n}")]) for n in range(10_000)}
+    texts["Meter/worst"] = yaml([meter("worst", -1)])
+    begin = time.monotonic()
+    site.driver.put_all(texts)
+    sent = time.monotonic()
+
+    def count():
+        found = site.gateway.json("get", "meters")
+        return sum(each["metadata"]["name"].startswith("many-") for each in found) == 10_000
+
+    wait_until(count, 100, "10,000 meters")
+    print(f"sent in {sent - begin:.1f} s, there after {time.monotonic() - begin:.1f} s")
+    assert site.letter('"worst"').headers["object"] == "Meter/worst"
+
+
+def test_what_is_said_while_the_agent_is_away_is_heard_when_it_comes_back(site):
+    site.put(meter("away", 1_000_000))
+    site.becomes("away", 1_000_000)
+    site.gateway.agent.kill()
+    site.put(meter("away", 2_000_000))
+    site.put(meter("away-new"))
+    site.gateway.start_agent()
+    site.becomes("away", 2_000_000)
+    site.becomes("away-new", 1_000_000)
+
+
+def test_nothing_is_lost_when_the_agent_is_killed_in_the_middle(site):
+    for round in range(1, 4):
+        site.driver.put_all({f"Meter/kill-{n}": yaml([meter(f"kill-{n}", round * 1_000_000)]) for n in range(300)})
+        site.gateway.agent.kill()
+        site.gateway.start_agent()
+    for n in (0, 150, 299):
+        site.becomes(f"kill-{n}", 3_000_000)
+    rates = {
+        each["spec"]["committedRate"]
+        for each in site.gateway.json("get", "meters")
+        if each["metadata"]["name"].startswith("kill-")
+    }
+    assert rates == {3_000_000}
+
+
+def test_what_the_broker_keeps_when_it_is_killed_is_heard_and_told_when_it_comes_back(site):
+    site.put(meter("broker-1"))
+    site.becomes("broker-1", 1_000_000)
+    site.driver.kill()
+    site.gateway.apply(meter("meanwhile"))
+    site.driver.start()
+    site.put(meter("broker-2"))
+    site.becomes("broker-2", 1_000_000)
+    wait_until(lambda: (site.told("meanwhile") or {}).get("state") == "applied", 60, "what happened meanwhile is told")
+
+
+def test_what_went_while_the_agent_did_not_tell_is_told_to_be_gone(site):
+    site.gateway.apply(meter("vanishing"))
+    wait_until(lambda: (site.told("vanishing") or {}).get("state") == "applied", 60, "it is told")
+    northbounds, site.gateway.northbounds = site.gateway.northbounds, []
+    site.gateway.agent.kill()
+    site.gateway.start_agent()
+    site.gateway.delete("Meter", "vanishing")
+    site.gateway.northbounds = northbounds
+    site.gateway.agent.kill()
+    site.gateway.start_agent()
+    wait_until(lambda: site.told("vanishing")["state"] == "gone", 60, "gone is told")
+
+
+def test_what_is_too_long_for_the_dead_letters_leaves_its_reason_and_position_there(kafka_server):
+    with Lab() as lab:
+        driver = driver_of(kafka_server, "long")
+        site = Site(lab, kafka_server, driver)
+        driver.put("Meter/long", "#" + "x" * 1_048_400)
+        site.put(meter("short"))
+        site.becomes("short", 1_000_000)
+        wait_until(driver.dead_letters, 60, "the dead letter")
+        (letter,) = driver.dead_letters()
+        assert letter.body == ""
+        assert letter.headers["position"].startswith(f"{driver.topic}/")
+        driver.close()
+
+
+def test_nothing_is_lost_when_agents_share_a_group_and_one_of_them_dies(kafka_server):
+    with Lab() as lab:
+        driver = driver_of(kafka_server, "shared")
+        site = Site(lab, kafka_server, driver)
+        names = [f"shared-{n}" for n in range(100)]
+        rate = 0
+
+        def say():
+            nonlocal rate
+            rate += 1_000_000
+            driver.put_all({f"Meter/{name}": yaml([meter(name, rate)]) for name in names})
+
+        def heard(gateway):
+            found = gateway.json("get", "meters") or []
+            return {each["metadata"]["name"] for each in found if each["spec"]["committedRate"] == rate}
+
+        say()
+        wait_until(lambda: heard(site.gateway) == set(names), 60, "one agent hears everything")
+        way = driver.northbound(lab.directory, name="other", memory=str(lab.directory / "other.db"))
+        other = Gateway(lab, kafka_server.namespace, "other", northbounds=[way])
+
+        def both():
+            say()
+            time.sleep(1)
+            return heard(site.gateway) and heard(other)
+
+        wait_until(both, 60, "both hear something")
+        wait_until(lambda: heard(site.gateway) | heard(other) == set(names), 60, "both together hear everything")
+        other.agent.kill()
+        say()
+        wait_until(lambda: heard(site.gateway) == set(names), 60, "the other's part comes back")
+        driver.close()
+
+
+def test_it_works_over_tls_with_a_password(server):
+    with Lab() as lab:
+        driver = driver_of(server, "secure")
+        site = Site(lab, server, driver, secure=True)
+        site.put(meter("secret", 7_000_000))
+        site.becomes("secret", 7_000_000)
+        assert "a secret of" not in "".join(site.gateway.logs().values())
+        driver.close()
+
+
+def test_a_wrong_password_is_told_in_the_log_and_what_waits_is_heard_once_it_is_right(server):
+    with Lab() as lab:
+        driver = driver_of(server, "mistaken")
+        wrong = lab.directory / "password"
+        wrong.write_text("wrong\n")
+        driver.put("Meter/m", yaml([meter("m")]))
+        way = driver.northbound(lab.directory, secure=True)
+        where = way.get("sasl", way)
+        where["passwordFile"], right = str(wrong), where["passwordFile"]
+        gateway = Gateway(lab, server.namespace, driver.name, northbounds=[way])
+        wait_until(lambda: "the broker" in gateway.agent.log.read_text(), 60, "the log tells of it")
+        assert gateway.agent.alive()
+        with open(right) as text:
+            wrong.write_text(text.read())
+        wait_until(lambda: gateway.json("get", "meters"), 60, "the meter")
+        driver.close()
