@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/config"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/etcd"
@@ -16,6 +20,7 @@ import (
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/rabbitmq"
 	"sluice.dev/sluice/agent/redis"
+	"sluice.dev/sluice/agent/remote"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
@@ -25,6 +30,7 @@ var northbounds = config.Types{
 	"etcd":     etcd.New,
 	"files":    files.New,
 	"redis":    redis.New,
+	"grpc":     remote.New,
 	"kafka":    kafka.New,
 	"rabbitmq": rabbitmq.New,
 }
@@ -116,6 +122,17 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 	if said.Log.Format == "json" {
 		handler = slog.NewJSONHandler(p.err, &options)
 	}
+	log := slog.New(handler)
+	written, err := audit.Open(said.Audit.File, said.Audit.Sync, log)
+	if err != nil {
+		return err
+	}
+	defer written.Close()
+	defer onHangup(func() {
+		if err := written.Reopen(); err != nil {
+			log.Error("at SIGHUP", "error", err)
+		}
+	})()
 	kept, err := store.Open(said.Store, p.registry)
 	if err != nil {
 		return err
@@ -126,5 +143,22 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 		ways[n.Name] = n.Section.Open()
 	}
 	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: kept, Release: Release(),
-		Priorities: said.Priorities, Northbounds: ways, Log: slog.New(handler)}, nil)
+		Priorities: said.Priorities, Northbounds: ways, Log: log, Audit: written}, nil)
+}
+
+// onHangup calls f at each SIGHUP until the returned function is called.
+func onHangup(f func()) (stop func()) {
+	signals, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer close(ended)
+		for range signals {
+			f()
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-ended
+	}
 }

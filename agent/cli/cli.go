@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
@@ -49,6 +48,7 @@ type program struct {
 	out, err io.Writer
 	// Address of the agent.
 	agent    string
+	far      far
 	registry *object.Registry
 	// What tests fix.
 	now func() time.Time
@@ -113,7 +113,8 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 	if set := os.Getenv("SLUICE_AGENT"); set != "" {
 		agent = set
 	}
-	root.PersistentFlags().StringVar(&p.agent, "agent", agent, "where the agent listens; also in SLUICE_AGENT")
+	root.PersistentFlags().StringVar(&p.agent, "agent", agent, "where the agent listens: unix:///PATH or tcp://HOST:PORT; also in SLUICE_AGENT")
+	p.far.flags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())
 	})
@@ -123,7 +124,7 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 		"change": {p.planCommand(), p.applyCommand(), p.deleteCommand(), p.confirmCommand(), p.rollbackCommand()},
 		"look": {p.getCommand(), p.describeCommand(), p.graphCommand(), p.historyCommand(), p.diffCommand(), p.topCommand(), p.traceCommand(), p.captureCommand(),
 			p.dropsCommand(), p.neighborsCommand()},
-		"run": {p.agentCommand(), p.versionCommand(), p.completionCommand()},
+		"run": {p.agentCommand(), p.tokenCommand(), p.versionCommand(), p.completionCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -136,17 +137,17 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 // client returns the agent's client. It connects with the first request.
 func (p *program) client() (api.AgentClient, error) {
 	if p.connection == nil {
-		if !strings.HasPrefix(p.agent, "unix:///") {
-			return nil, fmt.Errorf("--agent %q: want unix:///PATH, as in %s", p.agent, DefaultAgent)
+		target, options, err := p.far.dial(p.agent)
+		if err != nil {
+			return nil, err
 		}
-		c, err := grpc.NewClient(p.agent, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithAuthority("sluice"),
+		c, err := grpc.NewClient(target, append(options,
 			// An agent that was started again is found again within a second or so.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 				MinConnectTimeout: time.Second,
 			}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MessageLimit), grpc.MaxCallSendMsgSize(server.MessageLimit)))
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MessageLimit), grpc.MaxCallSendMsgSize(server.MessageLimit)))...)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", p.agent, err)
 		}

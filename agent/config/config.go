@@ -23,6 +23,7 @@ type Config struct {
 	// File that keeps what is wanted.
 	Store      string      `yaml:"store"`
 	Log        Log         `yaml:"log"`
+	Audit      Audit       `yaml:"audit"`
 	Dataplanes []Dataplane `yaml:"dataplanes"`
 	// Priorities of owners where two want the same object; the higher counts, 0 if an owner is not here.
 	Priorities  map[string]int `yaml:"priorities"`
@@ -35,6 +36,14 @@ type Log struct {
 	Level string `yaml:"level"`
 	// text for people, json for programs.
 	Format string `yaml:"format"`
+}
+
+// Audit is where it is written down who changed what.
+type Audit struct {
+	// Empty: only in the log.
+	File string `yaml:"file"`
+	// Each line is on the disk before its request is answered.
+	Sync bool `yaml:"sync"`
 }
 
 // Dataplane is one that the agent connects to.

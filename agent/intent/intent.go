@@ -68,6 +68,8 @@ type Source struct {
 	Owner string
 	// Who asked: a user, a certificate's name, a file, a message's position. May be empty.
 	Who string
+	// Where they asked from: an address. May be empty; it is not kept with the revision.
+	From string
 	// Why, in the words of whoever asked. May be empty.
 	Why string
 }

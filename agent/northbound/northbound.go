@@ -10,6 +10,8 @@ import (
 	"context"
 	"log/slog"
 
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
@@ -17,10 +19,15 @@ import (
 // Environment is what a northbound is given.
 type Environment struct {
 	// Its name in the configuration, which is the owner of what it puts in.
-	Name     string
+	Name string
+	// Each change is written down in the audit log already.
 	Intent   intent.Interface
 	Registry *object.Registry
 	Log      *slog.Logger
+	// For what was refused before it became a change. It may be nil.
+	Audit *audit.Log
+	// What is served on the Unix socket. A request's context says who asks, if it came from elsewhere (package access).
+	Agent api.AgentServer
 }
 
 // Northbound is one way in.

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
@@ -39,10 +41,23 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 
 // source is whoever asks, on somebody's behalf.
 func source(ctx context.Context, owner, why string) intent.Source {
-	if owner == "" {
-		owner = Owner
+	s := intent.Source{Owner: owner, Why: why}
+	usual := Owner
+	if caller, remote := access.Of(ctx); remote {
+		usual, s.Who, s.From = caller.Owner, caller.Name, caller.From
+	} else {
+		s.Who, s.From = who(ctx), "unix"
 	}
-	return intent.Source{Owner: owner, Who: who(ctx), Why: why}
+	if owner == "" {
+		s.Owner = usual
+	}
+	return s
+}
+
+// refuse writes down a change that was refused before anybody looked at what is wanted.
+func (s *server) refuse(action string, from intent.Source, changes []object.Change, err error) error {
+	s.config.Audit.Refuse(action, from, changes, audit.Refused, err)
+	return refusal(err)
 }
 
 func mode(allOrNothing, noWait bool) intent.Mode {
@@ -104,15 +119,16 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 }
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
+	from := source(ctx, c.GetOwner(), c.GetWhy())
 	changes, err := s.changes(c)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, s.refuse("apply", from, changes, err)
 	}
 	options, err := options(c)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, s.refuse("apply", from, changes, err)
 	}
-	outcome, err := s.desired.Apply(ctx, source(ctx, c.GetOwner(), c.GetWhy()), changes, options)
+	outcome, err := s.desired.Apply(ctx, from, changes, options)
 	if err != nil {
 		return nil, refusal(err)
 	}

@@ -47,9 +47,9 @@ func (s *server) Compare(_ context.Context, c *api.Comparison) (*api.Differences
 func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.Applied, error) {
 	within, err := confirmWithin(r.GetConfirmWithin())
 	if err != nil {
-		return nil, refusal(err)
+		return nil, s.refuse("rollback", source(ctx, "", r.GetWhy()), nil, err)
 	}
-	outcome, err := s.desired.Rollback(ctx, source(ctx, Owner, r.GetWhy()), r.GetRevision(),
+	outcome, err := s.desired.Rollback(ctx, source(ctx, "", r.GetWhy()), r.GetRevision(),
 		intent.Options{Mode: mode(r.GetAllOrNothing(), r.GetNoWait()), ConfirmWithin: within})
 	if err != nil {
 		return nil, refusal(err)
@@ -58,7 +58,7 @@ func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.App
 }
 
 func (s *server) Confirm(ctx context.Context, c *api.Confirmation) (*api.Confirmed, error) {
-	if err := s.desired.Confirm(source(ctx, Owner, ""), c.GetRevision()); err != nil {
+	if err := s.desired.Confirm(source(ctx, "", ""), c.GetRevision()); err != nil {
 		return nil, refusal(err)
 	}
 	return &api.Confirmed{}, nil

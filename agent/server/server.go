@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
@@ -43,6 +44,8 @@ type Config struct {
 	Store   intent.Store
 	Release string
 	Log     *slog.Logger
+	// Where changes are written down; nil: nowhere.
+	Audit *audit.Log
 	// Priorities of owners.
 	Priorities map[string]int
 	// By name.
@@ -55,7 +58,7 @@ type server struct {
 	api.UnimplementedAgentServer
 	config    Config
 	registry  *object.Registry
-	desired   *intent.Desired
+	desired   intent.Interface
 	dataplane *dataplane.Client
 	// Ends with the process: streams, which would hold it up, end with it.
 	ending context.Context
@@ -86,11 +89,11 @@ func Run(ctx context.Context, config Config, ready func()) error {
 
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{config: config, registry: config.Registry, desired: desired, dataplane: client, ending: running}
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}),
+	s := &server{config: config, registry: config.Registry, desired: &audit.Intent{Interface: desired, Log: config.Audit},
+		dataplane: client, ending: running}
+	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}),
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
-		grpc.UnaryInterceptor(unaryNoPanic(config.Log)), grpc.StreamInterceptor(streamNoPanic(config.Log)))
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))...)
 	api.RegisterAgentServer(g, s)
 
 	var group sync.WaitGroup
@@ -111,7 +114,8 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	})
 	for name, n := range config.Northbounds {
 		start(func() {
-			e := northbound.Environment{Name: name, Intent: desired, Registry: config.Registry, Log: config.Log.With("northbound", name)}
+			e := northbound.Environment{Name: name, Intent: s.desired, Registry: config.Registry, Log: config.Log.With("northbound", name),
+				Audit: config.Audit, Agent: s}
 			if err := n.Run(running, e); err != nil && running.Err() == nil {
 				failed <- fmt.Errorf("northbound %s: %w", name, err)
 			}
@@ -133,6 +137,11 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	group.Wait()
 	config.Log.Info("ended")
 	return err
+}
+
+// NoPanic keeps a mistake in serving one request from ending the agent.
+func NoPanic(log *slog.Logger) []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unaryNoPanic(log)), grpc.ChainStreamInterceptor(streamNoPanic(log))}
 }
 
 func unaryNoPanic(log *slog.Logger) grpc.UnaryServerInterceptor {

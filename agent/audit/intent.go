@@ -1,0 +1,99 @@
+package audit
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Intent is an intent.Interface of which each change is written down.
+type Intent struct {
+	intent.Interface
+	Log *Log
+}
+
+// Apply implements intent.Interface.
+func (i *Intent) Apply(ctx context.Context, source intent.Source, changes []object.Change, options intent.Options) (*intent.Outcome, error) {
+	e := entry("apply", source)
+	outcome, err := i.Interface.Apply(ctx, source, changes, options)
+	i.Log.finish(e, changes, outcome, err)
+	return outcome, err
+}
+
+// Rollback implements intent.Interface.
+func (i *Intent) Rollback(ctx context.Context, source intent.Source, revision uint64, options intent.Options) (*intent.Outcome, error) {
+	e := entry("rollback", source)
+	e.To = revision
+	outcome, err := i.Interface.Rollback(ctx, source, revision, options)
+	i.Log.finish(e, nil, outcome, err)
+	return outcome, err
+}
+
+// Confirm implements intent.Interface.
+func (i *Intent) Confirm(source intent.Source, revision uint64) error {
+	e := entry("confirm", source)
+	e.Revision, e.Outcome = revision, Done
+	err := i.Interface.Confirm(source, revision)
+	if err != nil {
+		e.Outcome, e.Problem = Refused, err.Error()
+	}
+	i.Log.Write(e)
+	return err
+}
+
+// Refuse writes down what was refused before it could become a change.
+func (l *Log) Refuse(action string, source intent.Source, changes []object.Change, outcome Outcome, err error) {
+	e := entry(action, source)
+	e.Outcome, e.Problem = outcome, err.Error()
+	e.asked(changes)
+	l.Write(e)
+}
+
+func entry(action string, source intent.Source) Entry {
+	return Entry{Time: time.Now(), Action: action, Owner: source.Owner, Who: source.Who, From: source.From, Why: source.Why}
+}
+
+func (e *Entry) asked(changes []object.Change) {
+	e.Count = len(changes)
+	for _, c := range changes[:min(len(changes), mostObjects)] {
+		step := "put"
+		if c.Object == nil {
+			step = "delete"
+		}
+		e.Objects = append(e.Objects, Change{Kind: c.Key.Kind, Name: c.Key.Name, Step: step})
+	}
+}
+
+func (l *Log) finish(e Entry, changes []object.Change, outcome *intent.Outcome, err error) {
+	if err != nil {
+		e.Problem = err.Error()
+	}
+	if outcome == nil {
+		e.Outcome = Refused
+		e.asked(changes)
+		l.Write(e)
+		return
+	}
+	e.Revision, e.Outcome, e.Count = outcome.Revision, Unchanged, len(outcome.Objects)
+	for i, o := range outcome.Objects {
+		if o.Step != intent.Keep {
+			e.Outcome = Done
+		}
+		if i < mostObjects {
+			e.Objects = append(e.Objects, Change{Kind: o.Status.Key.Kind, Name: o.Status.Key.Name, Step: o.Step.String(), State: strings.ToLower(o.Status.State.String())})
+		}
+	}
+	switch {
+	case outcome.Undone:
+		e.Outcome = Undone
+		if e.Problem == "" && len(outcome.Failures) > 0 {
+			e.Problem = outcome.Failures[0].Key.String() + ": " + outcome.Failures[0].Message
+		}
+	case err != nil:
+		e.Outcome = Interrupted
+	}
+	l.Write(e)
+}

@@ -1,0 +1,200 @@
+// Package remote serves api/agent.proto over TCP: the same as on the Unix socket, to callers that package access knows.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"sluice.dev/sluice/agent/access"
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/audit"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/server"
+)
+
+// Section is the configuration of a northbound of the type "grpc".
+type Section struct {
+	access.Section `yaml:",inline"`
+}
+
+// New returns an empty section.
+func New() northbound.Section { return &Section{} }
+
+// Check implements northbound.Section.
+func (s *Section) Check() error {
+	if s.TLS.Certificate == "" {
+		return errors.New("tls: is missing; accepted: certificate and key")
+	}
+	return s.Section.Check()
+}
+
+// Open implements northbound.Section.
+func (s *Section) Open() northbound.Northbound { return &remote{section: *s} }
+
+type remote struct {
+	section Section
+	// For tests: called with where it listens.
+	ready func(net.Addr)
+}
+
+// Run implements northbound.Northbound.
+func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
+	guard, err := r.section.Section.Open(e.Name, e.Log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", r.section.Listen)
+	if err != nil {
+		return fmt.Errorf("listening at %s: %w", r.section.Listen, err)
+	}
+	d := &door{guard: guard, environment: e}
+	options := append(server.NoPanic(e.Log), grpc.Creds(credentials.NewTLS(guard.TLS())), grpc.InTapHandle(d.enter),
+		grpc.ChainUnaryInterceptor(d.unary), grpc.MaxRecvMsgSize(server.MessageLimit), grpc.MaxSendMsgSize(server.MessageLimit),
+		grpc.MaxConcurrentStreams(100), grpc.ConnectionTimeout(10*time.Second), grpc.MaxHeaderListSize(64<<10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))
+	g := grpc.NewServer(options...)
+	api.RegisterAgentServer(g, e.Agent)
+	well := health.NewServer()
+	well.SetServingStatus(api.Agent_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
+	grpc_health_v1.RegisterHealthServer(g, well)
+	reflection.Register(g)
+
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		well.Shutdown()
+		// What was asked for is finished, but nobody may hold up the end for long.
+		hurry := time.AfterFunc(5*time.Second, g.Stop)
+		g.GracefulStop()
+		hurry.Stop()
+	}()
+	e.Log.Info("listening", "address", listener.Addr().String())
+	if r.ready != nil {
+		r.ready(listener.Addr())
+	}
+	if err := g.Serve(listener); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serving %s: %w", r.section.Listen, err)
+	}
+	<-stopped
+	return nil
+}
+
+// needs is the role that each method needs. What is not here needs an admin.
+var needs = map[string]access.Role{
+	api.Agent_GetVersion_FullMethodName:           access.Read,
+	api.Agent_Plan_FullMethodName:                 access.Read,
+	api.Agent_Apply_FullMethodName:                access.Operate,
+	api.Agent_GetHistory_FullMethodName:           access.Read,
+	api.Agent_Compare_FullMethodName:              access.Read,
+	api.Agent_Rollback_FullMethodName:             access.Admin,
+	api.Agent_Confirm_FullMethodName:              access.Operate,
+	api.Agent_Get_FullMethodName:                  access.Read,
+	api.Agent_Describe_FullMethodName:             access.Read,
+	api.Agent_Watch_FullMethodName:                access.Read,
+	api.Agent_GetNodeCounters_FullMethodName:      access.Read,
+	api.Agent_GetPortCounters_FullMethodName:      access.Read,
+	api.Agent_GetInterfaceCounters_FullMethodName: access.Read,
+	api.Agent_GetSessionCounters_FullMethodName:   access.Read,
+	api.Agent_GetDropCounters_FullMethodName:      access.Read,
+	api.Agent_GetNeighborStates_FullMethodName:    access.Read,
+	api.Agent_FollowPackets_FullMethodName:        access.Operate,
+	api.Agent_CapturePackets_FullMethodName:       access.Admin,
+
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      access.Read,
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": access.Read,
+
+	grpc_health_v1.Health_Check_FullMethodName: access.Nobody,
+	grpc_health_v1.Health_List_FullMethodName:  access.Nobody,
+	grpc_health_v1.Health_Watch_FullMethodName: access.Nobody,
+}
+
+// actions are the methods that change what is wanted, as the audit log calls them.
+var actions = map[string]string{
+	api.Agent_Apply_FullMethodName: "apply", api.Agent_Rollback_FullMethodName: "rollback", api.Agent_Confirm_FullMethodName: "confirm",
+}
+
+type door struct {
+	guard       *access.Guard
+	environment northbound.Environment
+}
+
+// enter finds out who asks, and whether they may, before anything of the request is read.
+func (d *door) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
+	needed, known := needs[info.FullMethodName]
+	if !known {
+		needed = access.Admin
+	}
+	if needed == access.Nobody {
+		return ctx, nil
+	}
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, status.Error(codes.Internal, "there is nobody")
+	}
+	var caller access.Caller
+	tls, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return nil, status.Error(codes.Internal, "the connection is not secured")
+	}
+	caller, err := d.guard.Caller(&tls.State, info.Header.Get("authorization"), p.Addr.String())
+	if err != nil {
+		d.refuse(info.FullMethodName, caller, err)
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	if err := caller.May(needed, info.FullMethodName); err != nil {
+		d.refuse(info.FullMethodName, caller, err)
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return access.With(ctx, caller), nil
+}
+
+// refuse writes down who was turned away from a change.
+func (d *door) refuse(method string, c access.Caller, err error) {
+	if action := actions[method]; action != "" {
+		d.environment.Audit.Refuse(action, intent.Source{Owner: d.environment.Name, Who: c.Name, From: c.From}, nil, audit.Forbidden, err)
+		return
+	}
+	d.environment.Log.Debug("a request was refused", "method", method, "who", c.Name, "from", c.From, "error", err)
+}
+
+// unary looks at what a request says where that decides who may ask for it.
+func (d *door) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	changes, ok := request.(*api.Changes)
+	if !ok {
+		return handler(ctx, request)
+	}
+	caller, ok := access.Of(ctx)
+	if !ok {
+		return nil, status.Error(codes.Internal, "there is nobody")
+	}
+	var what string
+	switch {
+	case changes.GetOwner() != "" && changes.GetOwner() != caller.Owner:
+		what = "in the name of " + changes.GetOwner()
+	case changes.GetForce():
+		what = "to take over from another owner"
+	default:
+		return handler(ctx, request)
+	}
+	if err := caller.May(access.Admin, what); err != nil {
+		d.refuse(info.FullMethod, caller, err)
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	return handler(ctx, request)
+}
