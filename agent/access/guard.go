@@ -227,3 +227,6 @@ func (g *Guard) known() Tokens {
 	}
 	return tokens
 }
+
+// Certificates says whether clients may show one.
+func (g *Guard) Certificates() bool { return g.ca != nil }

@@ -21,6 +21,7 @@ import (
 	"sluice.dev/sluice/agent/rabbitmq"
 	"sluice.dev/sluice/agent/redis"
 	"sluice.dev/sluice/agent/remote"
+	"sluice.dev/sluice/agent/rest"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
@@ -33,6 +34,7 @@ var northbounds = config.Types{
 	"grpc":     remote.New,
 	"kafka":    kafka.New,
 	"rabbitmq": rabbitmq.New,
+	"rest":     rest.New,
 }
 
 // Where things are if nothing else is said.

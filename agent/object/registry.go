@@ -238,6 +238,9 @@ func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protorefle
 	return fs, nil
 }
 
+// Optional says whether the field may be left out, or be 0.
+func (f *Field) Optional() bool { return f.optional }
+
 // ByName returns a field by the name that people write ("outerVlan"), or nil.
 func (fs *Fields) ByName(name string) *Field { return fs.byName[name] }
 

@@ -1,0 +1,155 @@
+// JSON into nodes, and nodes into objects: for what comes over HTTP.
+package object
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// ParseJSON reads one JSON value (RFC 8259) as nodes such as Node makes. What comes in may be hostile: its depth is bounded, and its
+// length is the caller's to bound. Names that are there twice stay so, and Object tells of them.
+func ParseJSON(text []byte) (*yaml.Node, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	n, err := parseJSON(d, 0)
+	if err != nil {
+		return nil, badJSON(err, d.InputOffset())
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, badJSON(errors.New("something follows the value"), d.InputOffset())
+	}
+	return n, nil
+}
+
+func badJSON(err error, offset int64) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it ends too early")
+	}
+	return fmt.Errorf("not JSON: %w (byte %d)", err, offset)
+}
+
+// Deeper than anything that an object can be, and whatever is put around objects.
+const jsonDepth = depthLimit + 8
+
+func parseJSON(d *json.Decoder, depth int) (*yaml.Node, error) {
+	if depth > jsonDepth {
+		return nil, fmt.Errorf("more than %d levels", jsonDepth)
+	}
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := token.(type) {
+	case string:
+		return plain("!!str", v), nil
+	case bool:
+		return plain("!!bool", fmt.Sprint(v)), nil
+	case nil:
+		return plain("!!null", "null"), nil
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return plain("!!float", v.String()), nil
+		}
+		return plain("!!int", v.String()), nil
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		if v == '{' {
+			n = Mapping()
+		}
+		for d.More() {
+			// The decoder sees to it that names are strings.
+			element, err := parseJSON(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, element)
+		}
+		_, err := d.Token()
+		return n, err
+	}
+	return nil, fmt.Errorf("found %v", token)
+}
+
+// Object reads one object from nodes, as Decode reads one from text. Errors have no file and line.
+func (r *Registry) Object(n *yaml.Node) (*Object, Errors) {
+	d := decoder{registry: r, first: 1, room: aliasLimit + countNodes(n)}
+	o := d.object(n)
+	d.finish(o)
+	for _, e := range d.errs {
+		e.Line = 0
+	}
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	return o, nil
+}
+
+func countNodes(n *yaml.Node) int {
+	count := 1
+	for _, c := range n.Content {
+		count += countNodes(c)
+	}
+	return count
+}
+
+// Member returns what a mapping has under a name, or nil.
+func Member(n *yaml.Node, name string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// SetMember gives a mapping something under a name, in place of what it has there. A nil value takes that away.
+func SetMember(n *yaml.Node, name string, value *yaml.Node) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value != name {
+			continue
+		}
+		if value == nil {
+			n.Content = append(n.Content[:i:i], n.Content[i+2:]...)
+		} else {
+			n.Content[i+1] = value
+		}
+		return
+	}
+	if value != nil {
+		n.Content = append(n.Content, text(name), value)
+	}
+}
+
+// MergePatch applies a merge patch (RFC 7396 section 2) and returns the outcome. Both may be changed.
+func MergePatch(target, patch *yaml.Node) *yaml.Node {
+	if patch.Kind != yaml.MappingNode {
+		return patch
+	}
+	if target == nil || target.Kind != yaml.MappingNode {
+		target = Mapping()
+	}
+	for i := 0; i+1 < len(patch.Content); i += 2 {
+		name, value := patch.Content[i].Value, patch.Content[i+1]
+		if isNull(value) {
+			SetMember(target, name, nil)
+			continue
+		}
+		SetMember(target, name, MergePatch(Member(target, name), value))
+	}
+	return target
+}
+
+// Text returns a string as a node.
+func Text(s string) *yaml.Node { return text(s) }
+
+// IsMapping says whether a node is a mapping.
+func IsMapping(n *yaml.Node) bool { return n != nil && n.Kind == yaml.MappingNode }

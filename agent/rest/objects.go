@@ -1,0 +1,214 @@
+// Resources: the objects of a kind, and one of them.
+package rest
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+func (q *request) list(k *object.Kind) error {
+	page, err := q.environment.Intent.List(intent.Query{Kinds: []string{k.Name}, Selector: q.values["selector"], Owner: q.values["owner"],
+		Limit: int(q.number("limit")), After: q.values["page"]})
+	if err != nil {
+		return err
+	}
+	fields := strings.Split(q.values["fields"], ",")
+	items := make([]any, 0, len(page.Objects))
+	for _, st := range page.Objects {
+		v, err := q.viewOf(st)
+		if err != nil {
+			return err
+		}
+		var item any = v
+		if fields[0] != "" {
+			if item, err = pick(v, fields); err != nil {
+				return err
+			}
+		}
+		items = append(items, item)
+	}
+	return q.json(http.StatusOK, struct {
+		Items  []any  `json:"items"`
+		Next   string `json:"next,omitempty"`
+		Cursor string `json:"cursor"`
+	}{items, page.Next, page.Cursor.String()})
+}
+
+// find returns an object that somebody wants, or a data plane still has.
+func (q *request) find(k *object.Kind) (intent.Status, error) {
+	st, there := q.environment.Intent.Get(q.key(k))
+	if !there || st.Object == nil && k.IsBuiltin(st.Key.Name) {
+		return st, notFound("there is no " + k.Name + " " + q.values["name"])
+	}
+	return st, nil
+}
+
+// wanted returns an object that somebody wants.
+func (q *request) wanted(k *object.Kind) (intent.Status, error) {
+	st, err := q.find(k)
+	if err == nil && st.Object == nil {
+		err = notFound("nobody wants " + st.Key.String() + " any more")
+	}
+	return st, err
+}
+
+func (q *request) get(k *object.Kind) error {
+	st, err := q.find(k)
+	if err != nil {
+		return err
+	}
+	return q.object(http.StatusOK, st)
+}
+
+// expect reads If-Match and If-None-Match (RFC 9110 section 13.1).
+func (q *request) expect(k *object.Kind) (map[object.Key]uint64, error) {
+	match, none := q.values["If-Match"], q.values["If-None-Match"]
+	switch {
+	case match != "" && none != "":
+		return nil, badRequest("If-None-Match", "excludes If-Match, which is there, too", "", "one of both")
+	case none != "":
+		return map[object.Key]uint64{q.key(k): 0}, nil
+	case match == "*":
+		st, _ := q.environment.Intent.Get(q.key(k))
+		if st.Object == nil {
+			return nil, &intent.Moved{Objects: []object.Key{st.Key}}
+		}
+		return map[object.Key]uint64{q.key(k): st.Revision}, nil
+	case match != "":
+		revision, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
+		if err != nil {
+			return nil, badRequest("If-Match", "not an entity tag", match, `"REVISION"`)
+		}
+		if revision == 0 {
+			// 0 would mean that nobody wants it, and then nothing can match.
+			return nil, &intent.Moved{Objects: []object.Key{q.key(k)}}
+		}
+		return map[object.Key]uint64{q.key(k): revision}, nil
+	}
+	return nil, nil
+}
+
+func (q *request) put(k *object.Kind) error {
+	n, err := q.body()
+	if err != nil {
+		return q.refused(err)
+	}
+	if !object.IsMapping(n) {
+		return q.refused(badRequest("", "not an object", "", "a mapping with spec, and metadata if there are labels"))
+	}
+	// The path says already what names it.
+	complete := func(n *yaml.Node, name string, value *yaml.Node) {
+		if object.IsMapping(n) && object.Member(n, name) == nil {
+			object.SetMember(n, name, value)
+		}
+	}
+	complete(n, "apiVersion", object.Text(object.APIVersion))
+	complete(n, "kind", object.Text(k.Name))
+	complete(n, "metadata", object.Mapping())
+	complete(object.Member(n, "metadata"), "name", object.Text(q.values["name"]))
+	o, errs := q.environment.Registry.Object(n)
+	if err := q.named(k, o, errs); err != nil {
+		return q.refused(err)
+	}
+	expect, err := q.expect(k)
+	if err != nil {
+		return q.refused(err)
+	}
+	return q.one(k, object.Put(o), expect)
+}
+
+// named says what is wrong with an object that must be the path's.
+func (q *request) named(k *object.Kind, o *object.Object, errs object.Errors) error {
+	if len(errs) > 0 {
+		return errs
+	}
+	for _, part := range []struct{ field, found, accepted string }{{"kind", o.Kind, k.Name}, {"metadata.name", o.Name, q.values["name"]}} {
+		if part.found != part.accepted {
+			return &object.Error{Object: o.Key(), Field: part.field, Problem: "not what the path says", Found: strconv.Quote(part.found), Accepted: part.accepted}
+		}
+	}
+	return nil
+}
+
+// How often a patch is tried while others change the same object.
+const patchAttempts = 10
+
+func (q *request) patch(k *object.Kind) error {
+	patch, err := q.body()
+	if err != nil {
+		return q.refused(err)
+	}
+	if !object.IsMapping(patch) {
+		return q.refused(badRequest("", "not a merge patch", "", "an object"))
+	}
+	given, err := q.expect(k)
+	if err != nil {
+		return q.refused(err)
+	}
+	for attempt := 1; ; attempt++ {
+		st, err := q.wanted(k)
+		if err != nil {
+			return q.refused(err)
+		}
+		now, err := q.environment.Registry.Node(st.Object)
+		if err != nil {
+			return err
+		}
+		o, errs := q.environment.Registry.Object(object.MergePatch(now, patch))
+		if err := q.named(k, o, errs); err != nil {
+			return q.refused(err)
+		}
+		expect := given
+		if expect == nil {
+			expect = map[object.Key]uint64{st.Key: st.Revision}
+		}
+		err = q.one(k, object.Put(o), expect)
+		var moved *intent.Moved
+		if given != nil || attempt == patchAttempts || !errors.As(err, &moved) {
+			return err
+		}
+	}
+}
+
+// one carries out a change of one object and answers with it.
+func (q *request) one(k *object.Kind, c object.Change, expect map[object.Key]uint64) error {
+	outcome, status, err := q.change([]object.Change{c}, expect)
+	if err != nil {
+		return err
+	}
+	done := outcome.Objects[0]
+	if done.Step == intent.Create && status == http.StatusOK {
+		status = http.StatusCreated
+	}
+	return q.object(status, done.Status)
+}
+
+func (q *request) delete(k *object.Kind) error {
+	st, err := q.wanted(k)
+	if err != nil {
+		return q.refused(err)
+	}
+	expect, err := q.expect(k)
+	if err != nil {
+		return q.refused(err)
+	}
+	mine := st.Owner == q.environment.Name
+	for _, o := range st.Owners {
+		mine = mine || o.Owner == q.environment.Name
+	}
+	if !mine {
+		return q.refused(&intent.Conflicts{All: []intent.Conflict{{Key: st.Key, Owner: q.environment.Name, Holder: st.Owner}}})
+	}
+	outcome, status, err := q.change([]object.Change{object.Remove(st.Key)}, expect)
+	if err != nil {
+		return err
+	}
+	return q.json(status, appliedOf(outcome))
+}

@@ -1,0 +1,194 @@
+// Package rest serves what is wanted, and how it stands with it, as resources over HTTP (RFC 9110) in JSON.
+//
+// A table of operations (operations.go) says everything once: the router, the checks of what comes in, the role that is needed and the
+// OpenAPI document are made from it; the kinds and their fields are the registry's. Whoever asks is known to package access.
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"sluice.dev/sluice/agent/access"
+	"sluice.dev/sluice/agent/audit"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/northbound"
+)
+
+const (
+	// A request is read within readTime, carried out within workTime, and its answer taken within writeTime.
+	readTime  = time.Minute
+	workTime  = time.Minute
+	writeTime = time.Minute
+	// Some 100,000 sessions at once.
+	largestBody = 64 << 20
+)
+
+// Section is the configuration of a northbound of the type "rest".
+type Section struct {
+	access.Section `yaml:",inline"`
+}
+
+// New returns an empty section.
+func New() northbound.Section { return &Section{} }
+
+// Open implements northbound.Section.
+func (s *Section) Open() northbound.Northbound { return &rest{section: *s} }
+
+type rest struct {
+	section Section
+	// For tests: called with where it listens.
+	ready func(net.Addr)
+}
+
+// Run implements northbound.Northbound.
+func (r *rest) Run(ctx context.Context, e northbound.Environment) error {
+	guard, err := r.section.Section.Open(e.Name, e.Log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", r.section.Listen)
+	if err != nil {
+		return fmt.Errorf("listening at %s: %w", r.section.Listen, err)
+	}
+	s, err := newServer(e, guard, ctx)
+	if err != nil {
+		return err
+	}
+	h := &http.Server{Handler: s, TLSConfig: guard.TLS("h2", "http/1.1"), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: readTime,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug)}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		// What was asked for is finished, but nobody may hold up the end for long.
+		hurry, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if h.Shutdown(hurry) != nil {
+			h.Close()
+		}
+	}()
+	e.Log.Info("listening", "address", listener.Addr().String())
+	if r.ready != nil {
+		r.ready(listener.Addr())
+	}
+	if h.TLSConfig != nil {
+		err = h.ServeTLS(listener, "", "")
+	} else {
+		err = h.Serve(listener)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving %s: %w", r.section.Listen, err)
+	}
+	<-stopped
+	return nil
+}
+
+// server answers requests.
+type server struct {
+	environment northbound.Environment
+	guard       *access.Guard
+	operations  []*operation
+	// The OpenAPI document.
+	document []byte
+	// Ends with the agent: streams, which would hold it up, end with it.
+	ending context.Context
+}
+
+func newServer(e northbound.Environment, guard *access.Guard, ending context.Context) (*server, error) {
+	s := &server{environment: e, guard: guard, ending: ending}
+	s.operations = s.table()
+	var err error
+	s.document, err = s.openAPI()
+	return s, err
+}
+
+// request is one that is being answered.
+type request struct {
+	*server
+	http   *http.Request
+	out    http.ResponseWriter
+	op     *operation
+	caller access.Caller
+	// Parameters of the path, the query and the header that are there.
+	values map[string]string
+	ctx    context.Context
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := &request{server: s, http: r, out: w}
+	defer func() {
+		if p := recover(); p != nil {
+			s.environment.Log.Error("a request failed in a way it never should", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			q.problem(&problem{status: http.StatusInternalServerError, kind: "internal", detail: "it failed in a way it never should; the agent's log says more"})
+		}
+	}()
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	if err := q.serve(); err != nil {
+		p := problemOf(err)
+		if p.status == http.StatusInternalServerError {
+			s.environment.Log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		}
+		q.problem(p)
+	}
+}
+
+func (q *request) serve() error {
+	if err := q.route(); err != nil {
+		return err
+	}
+	deadline := http.NewResponseController(q.out)
+	// Not every connection has deadlines; those that are served here have.
+	_ = deadline.SetWriteDeadline(time.Now().Add(readTime + workTime + writeTime))
+	if q.op.role != access.Nobody {
+		if err := q.admit(q.op.role, q.op.id); err != nil {
+			return err
+		}
+	}
+	if err := q.parameters(); err != nil {
+		return q.refused(err)
+	}
+	var cancel context.CancelFunc
+	q.ctx, cancel = context.WithTimeout(q.http.Context(), workTime)
+	defer cancel()
+	if q.values["force"] == "true" {
+		if err := q.admit(access.Admin, "to take over from another owner"); err != nil {
+			return err
+		}
+	}
+	return q.op.serve(q)
+}
+
+// admit finds out who asks, and whether they may.
+func (q *request) admit(role access.Role, what string) error {
+	caller, err := q.guard.Caller(q.http.TLS, q.http.Header.Values("Authorization"), q.http.RemoteAddr)
+	q.caller = caller
+	if err == nil {
+		err = caller.May(role, what)
+	}
+	if err != nil && q.op.action != "" {
+		q.environment.Audit.Refuse(q.op.action, q.source(), nil, audit.Forbidden, err)
+	}
+	return err
+}
+
+// refused writes down that a change was refused before it was one.
+func (q *request) refused(err error) error {
+	if q.op.action != "" {
+		q.environment.Audit.Refuse(q.op.action, q.source(), nil, audit.Refused, err)
+	}
+	return err
+}
+
+func (q *request) source() intent.Source {
+	return intent.Source{Owner: q.environment.Name, Who: q.caller.Name, From: q.caller.From, Why: q.values["why"]}
+}
