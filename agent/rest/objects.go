@@ -187,7 +187,14 @@ func (q *request) one(k *object.Kind, c object.Change, expect map[object.Key]uin
 	if done.Step == intent.Create && status == http.StatusOK {
 		status = http.StatusCreated
 	}
-	return q.object(status, done.Status)
+	// An outcome leaves the objects themselves out.
+	now, _ := q.environment.Intent.Get(done.Status.Key)
+	if now.Revision == done.Status.Revision {
+		object := now.Object
+		now = done.Status
+		now.Object = object
+	}
+	return q.object(status, now)
 }
 
 func (q *request) delete(k *object.Kind) error {

@@ -1,0 +1,190 @@
+"""The agent's REST, and a driver that says through it what is wanted."""
+
+import hashlib
+import http.client
+import json
+import socket
+import ssl
+
+import yaml
+
+from .gateway import SLUICE
+from .namespace import run
+
+
+def token(directory, name, role):
+    """A new token in NAME.token, and the line that lets its bearer in."""
+    found = run(SLUICE, "token", name, "--role", role).stdout.splitlines()
+    text, line = (each.split(":", 1)[1].strip() for each in found)
+    (directory / f"{name}.token").write_text(text + "\n")
+    return text, line
+
+
+def tokens(directory, **roles):
+    """Tokens by name, and the file that lets their bearers in: tokens(where, alice="operate")."""
+    made = {name: token(directory, name, role) for name, role in roles.items()}
+    path = directory / "tokens"
+    path.write_text("".join(f"{line}\n" for _, line in made.values()))
+    return {name: text for name, (text, _) in made.items()}, path
+
+
+class Answer:
+    """What was answered: status, headers, and the body as text and JSON."""
+
+    def __init__(self, status, headers, text):
+        self.status, self.headers, self.text = status, headers, text
+
+    @property
+    def json(self):
+        return json.loads(self.text)
+
+    def __repr__(self):
+        return f"{self.status} {self.text[:2000]}"
+
+
+class Client:
+    """Asks from inside a namespace."""
+
+    def __init__(self, namespace, port, bearer=None, context=None):
+        self.namespace, self.port, self.bearer, self.context = namespace, port, bearer, context
+
+    def connect(self, timeout=60):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        stream = self.namespace.inside(socket.create_connection, ("127.0.0.1", self.port), timeout)
+        connection.sock = self.context.wrap_socket(stream, server_hostname="127.0.0.1") if self.context else stream
+        return connection
+
+    def send(self, connection, method, path, body=None, **headers):
+        if self.bearer:
+            headers.setdefault("Authorization", f"Bearer {self.bearer}")
+        if body is not None:
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            headers.setdefault("Content-Type", kind)
+            body = body if isinstance(body, str) else json.dumps(body)
+        named = {name.replace("_", "-"): value for name, value in headers.items() if value is not None}
+        connection.request(method, path, body, named)
+        return connection.getresponse()
+
+    def ask(self, method, path, body=None, **headers):
+        """One request: ask("PUT", "/v1/vrfs/red", {...}, If_Match='"7"')."""
+        connection = self.connect()
+        try:
+            reply = self.send(connection, method, path, body, **headers)
+            return Answer(reply.status, reply.headers, reply.read().decode())
+        finally:
+            connection.close()
+
+    def events(self, path="/v1/events", timeout=30, **headers):
+        """Events as (id, object), as they come."""
+        connection = self.connect(timeout)
+        try:
+            reply = self.send(connection, "GET", path, **headers)
+            assert reply.status == 200, reply.read()
+            last = None
+            for line in reply:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name == "id":
+                    last = value
+                elif name == "data":
+                    yield last, json.loads(value)
+        finally:
+            connection.close()
+
+
+class Rest:
+    """Says what is wanted through requests. REST has no documents, so this remembers which objects were in which."""
+
+    kind = "rest"
+    port = 8080
+
+    def __init__(self, lab, namespace, name="rest"):
+        self.name, self.directory = name, lab.directory / f"{name}-rest"
+        self.directory.mkdir()
+        self.tokens, self.file = tokens(self.directory, operator="operate")
+        self.client = Client(namespace, self.port, self.tokens["operator"])
+        self.documents, self.texts, self.refusals = {}, {}, {}
+
+    def northbound(self, _directory, **more):
+        """The agent's configuration."""
+        return {
+            "type": self.kind, "name": self.kind, "listen": f"127.0.0.1:{self.port}", "tokens": str(self.file),
+        } | more  # fmt: skip
+
+    def put(self, key, text):
+        self.put_all({key: text})
+
+    def put_all(self, texts):
+        """Texts by key."""
+        put, gone = [], set()
+        found = {}
+        for key, text in texts.items():
+            self.texts[key] = text
+            self.refusals.pop(key, None)
+            try:
+                found[key] = [each for each in yaml.safe_load_all(text) if each is not None]
+            except yaml.YAMLError as error:
+                self.refusals[key] = [{"problem": str(error)}]
+                continue
+            put += found[key]
+            gone |= {name for name in self.documents.get(key, ())}
+        now = {key: {(each["kind"], each["metadata"]["name"]) for each in all} for key, all in found.items()}
+        gone -= {name for names in now.values() for name in names}
+        self.apply(put, gone, now)
+
+    def apply(self, put, gone, now):
+        changes = {"put": put, "delete": [{"kind": kind, "name": name} for kind, name in sorted(gone)]}
+        answer = self.client.ask("POST", "/v1/apply", changes)
+        for key, names in now.items():
+            if answer.status < 300:
+                self.documents[key] = names
+            else:
+                self.refusals[key] = answer.json.get("errors") or [{"problem": answer.json["detail"]}]
+
+    def delete(self, key):
+        del self.texts[key]
+        self.refusals.pop(key, None)
+        self.apply([], self.documents.pop(key, set()), {})
+
+    def delete_all(self):
+        self.apply([], {name for names in self.documents.values() for name in names}, {})
+        self.documents, self.texts, self.refusals = {}, {}, {}
+
+    def status(self, key):
+        """What became of a document; None: there is no status."""
+        if key not in self.texts:
+            return None
+        told = {"sha256": hashlib.sha256(self.texts[key].encode()).hexdigest()}
+        if key in self.refusals:
+            return told | {"state": "Invalid", "mistakes": self.refusals[key]}
+        states = [self.state(kind, name) for kind, name in self.documents[key]]
+        for state in ("failed", "pending", "deleting", "gone"):
+            if state in states:
+                return told | {"state": "Failed" if state == "failed" else "Pending"}
+        return told | {"state": "Applied"}
+
+    def state(self, kind, name):
+        answer = self.client.ask("GET", f"/v1/{self.plurals()[kind]}/{name}")
+        return answer.json["status"]["state"] if answer.status == 200 else "gone"
+
+    def plurals(self):
+        """What many objects of each kind are called."""
+        if not hasattr(self, "known"):
+            paths = self.client.ask("GET", "/openapi.json").json["paths"]
+            lists = {path: methods["get"]["operationId"] for path, methods in paths.items() if "get" in methods}
+            self.known = {what[4:]: path[4:] for path, what in lists.items() if what.startswith("list")}
+        return self.known
+
+    def statuses(self):
+        """How many there are."""
+        return len(self.texts)
+
+    def close(self):
+        pass
+
+
+def trusting(directory, client=None):
+    """A TLS context for a client that trusts ca.crt, and shows NAME.crt."""
+    context = ssl.create_default_context(cafile=directory / "ca.crt")
+    if client:
+        context.load_cert_chain(directory / f"{client}.crt", directory / f"{client}.key")
+    return context
