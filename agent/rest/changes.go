@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -15,15 +16,12 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// longestConfirmation bounds how long a revision may wait to be confirmed.
-const longestConfirmation = 7 * 24 * time.Hour
-
 func (q *request) options() (intent.Options, error) {
 	o := intent.Options{Mode: modes[q.values["mode"]], Force: q.values["force"] == "true", Complete: q.values["complete"] == "true"}
 	if text := q.values["confirmWithin"]; text != "" {
 		var err error
-		if o.ConfirmWithin, err = time.ParseDuration(text); err != nil || o.ConfirmWithin > longestConfirmation {
-			return o, badRequest("confirmWithin", "out of range", text, "at most 168h")
+		if o.ConfirmWithin, err = time.ParseDuration(text); err != nil {
+			return o, badRequest("confirmWithin", "not a time", text, "at most 168h")
 		}
 	}
 	return o, nil
@@ -143,8 +141,9 @@ func (q *request) reference(field string, n *yaml.Node, revised bool) (object.Ke
 			k.Kind = value.Value
 		case name == "name" && value.Tag == "!!str" && k.Name == "":
 			k.Name = value.Value
-		case name == "revision" && revised && value.Tag == "!!int":
-			revision, err = strconv.ParseUint(value.Value, 10, 63)
+		case name == "revision" && revised && (value.Tag == "!!int" || value.Tag == "!!float"):
+			// To JSON Schema, 7.0 is a whole number.
+			revision, err = strconv.ParseUint(strings.TrimSuffix(value.Value, ".0"), 10, 63)
 			revised = false
 		default:
 			err = errors.New("not acceptable")

@@ -69,30 +69,24 @@ func (q *request) get(k *object.Kind) error {
 
 // expect reads If-Match and If-None-Match (RFC 9110 section 13.1).
 func (q *request) expect(k *object.Kind) (map[object.Key]uint64, error) {
-	match, none := q.values["If-Match"], q.values["If-None-Match"]
+	match, conditional := q.values["If-Match"]
+	none := q.values["If-None-Match"]
 	switch {
-	case match != "" && none != "":
-		return nil, badRequest("If-None-Match", "excludes If-Match, which is there, too", "", "one of both")
+	case conditional && none != "":
+		// It cannot both be there and not.
+		return nil, &intent.Moved{Objects: []object.Key{q.key(k)}}
 	case none != "":
 		return map[object.Key]uint64{q.key(k): 0}, nil
-	case match == "*":
-		st, _ := q.environment.Intent.Get(q.key(k))
-		if st.Object == nil {
-			return nil, &intent.Moved{Objects: []object.Key{st.Key}}
-		}
-		return map[object.Key]uint64{q.key(k): st.Revision}, nil
-	case match != "":
-		revision, err := strconv.ParseUint(strings.Trim(match, `"`), 10, 64)
-		if err != nil {
-			return nil, badRequest("If-Match", "not an entity tag", match, `"REVISION"`)
-		}
-		if revision == 0 {
-			// 0 would mean that nobody wants it, and then nothing can match.
-			return nil, &intent.Moved{Objects: []object.Key{q.key(k)}}
-		}
-		return map[object.Key]uint64{q.key(k): revision}, nil
+	case !conditional:
+		return nil, nil
 	}
-	return nil, nil
+	st, _ := q.environment.Intent.Get(q.key(k))
+	for _, tag := range strings.Split(match, ",") {
+		if tag = strings.TrimSpace(tag); st.Object != nil && (tag == "*" || tag == entityTag(st)) {
+			return map[object.Key]uint64{st.Key: st.Revision}, nil
+		}
+	}
+	return nil, &intent.Moved{Objects: []object.Key{st.Key}}
 }
 
 func (q *request) put(k *object.Kind) error {

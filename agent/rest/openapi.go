@@ -45,11 +45,15 @@ func (p *parameter) schema() schema {
 	case p.number:
 		return schema{"type": "integer", "minimum": p.least, "maximum": p.most}
 	}
-	s := schema{"type": "string", "maxLength": p.longest}
-	if p.pattern != nil {
-		s["pattern"] = p.pattern.String()
-	} else {
-		s["pattern"] = `^[^\x00-\x1f\x7f]*$`
+	if p.in == "header" && p.pattern == nil {
+		return textSchema
+	}
+	if p.pattern == nil {
+		return schema{"type": "string", "maxLength": p.longest, "pattern": `^[^\x00-\x1f\x7f]*$`}
+	}
+	s := schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1}
+	if p.in == "path" {
+		s["maxLength"] = p.longest
 	}
 	return s
 }

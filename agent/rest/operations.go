@@ -20,11 +20,10 @@ const (
 var (
 	nameShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:@-]*[A-Za-z0-9])?$`)
 	fieldsShape = regexp.MustCompile(`^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*(,[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*$`)
-	withinShape = regexp.MustCompile(`^[1-9][0-9]{0,5}(s|m|h)$`)
+	withinShape = regexp.MustCompile(`^([1-9][0-9]{0,4}s|[1-9][0-9]{0,3}m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h)$`)
 	cursorShape = regexp.MustCompile(`^[0-9a-f]{1,16}-[0-9a-f]{1,16}$`)
-	etagShape   = regexp.MustCompile(`^(\*|"(0|[1-9][0-9]{0,18})")$`)
-	starShape   = regexp.MustCompile(`^\*$`)
-	ownerShape  = regexp.MustCompile(`^[^/\s]+$`)
+	pageShape   = regexp.MustCompile(`^[A-Za-z0-9]+/[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
+	ownerShape  = regexp.MustCompile(`^[^/\x00-\x20\x7f]+$`)
 )
 
 func query(name, text string) parameter {
@@ -70,8 +69,8 @@ var force = flag("force", "Take over what another owner of the same priority wan
 
 // table returns the operations of all resources.
 func (s *server) table() []*operation {
-	ifMatch := parameter{in: "header", name: "If-Match", text: `Only if the object has this entity tag, "REVISION"; *: only if it is there.`, pattern: etagShape, longest: 22}
-	ifNoneMatch := parameter{in: "header", name: "If-None-Match", text: "*: only if nobody wants the object yet.", pattern: starShape, longest: 1}
+	ifMatch := parameter{in: "header", name: "If-Match", text: `Only if the object has this entity tag, or one of several with commas between; *: only if it is there.`, longest: 1000}
+	ifNoneMatch := parameter{in: "header", name: "If-None-Match", text: "*: only if nobody wants the object yet.", enum: []string{"*"}}
 	var all []*operation
 	add := func(op *operation) {
 		op.segments = strings.Split(strings.TrimPrefix(op.path, "/"), "/")
@@ -89,7 +88,7 @@ func (s *server) table() []*operation {
 				query("selector", "Labels: city=bonn,tier!=test,new,!old: all must hold."),
 				shaped(query("owner", "Only what counts as this owner's."), ownerShape),
 				counted("limit", "The most objects in the page; 1000 if it is left out.", 1, intent.LargestPage),
-				query("page", "The next of the page before."),
+				shaped(query("page", "The next of the page before."), pageShape),
 				shaped(query("fields", "Only these fields, with commas between, such as metadata.labels,spec.mtu,status.state. What names the object is always there."), fieldsShape),
 			},
 			replies: []reply{{status: 200, text: "A page.", media: jsonMedia, content: ref("List")}}, serve: func(q *request) error { return q.list(k) }})
