@@ -53,6 +53,8 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	if r == nil || r.Generation != v.Generation {
 		return st
 	}
+	// That is what Options.Expect asks for, also if only who wants it is another.
+	st.Revision = r.Revision
 	st.Accepted = time.Unix(0, r.Accepted)
 	st.Owners = make([]Ownership, len(r.Layers))
 	for i, l := range r.Layers {

@@ -31,8 +31,12 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	for _, w := range wants {
 		r.graph.setWant(w.Key, w.Version, t)
 	}
-	if r.link == nil {
+	switch {
+	case r.link == nil:
 		r.interrupt(t)
+	case t.open == 0:
+		// Nothing is another for the data plane: another owner wants the same, for instance.
+		t.end()
 	}
 	r.wakeUp()
 	return &Work{r, t}

@@ -79,8 +79,8 @@ class Remote:
         """The objects of a document that was accepted."""
         path = self.directory / "names.yaml"
         path.write_text(text)
-        found = json.loads(self.sluice("apply", "-f", path, "-o", "json", check=True).stdout or "[]")
-        return {(each["kind"], each["name"]) for each in found}
+        found = json.loads(self.sluice("apply", "-f", path, "-o", "json", check=True).stdout)
+        return {(each["kind"], each["name"]) for each in found["objects"]}
 
     def forget(self, gone):
         for kind, name in sorted(gone):
