@@ -138,7 +138,8 @@ def test_events_go_on_where_a_reader_was_cut_off(site):
             if told["status"]["state"] == "applied":
                 found.append((last, told["metadata"]["name"]))
             if len(found) == count:
-                return found
+                break
+        return found
 
     first = applied(2, Last_Event_ID=cursor)
     assert [name for _, name in first] == ["e1", "e2"]

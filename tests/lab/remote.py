@@ -43,7 +43,8 @@ class Remote:
         """The agent's configuration."""
         pair = {"certificate": str(self.directory / "agent.crt"), "key": str(self.directory / "agent.key")}
         return {
-            "type": self.kind, "name": self.kind, "listen": f"127.0.0.1:{self.port}", "tls": pair, "tokens": str(self.file),
+            "type": self.kind, "name": self.kind, "listen": f"127.0.0.1:{self.port}", "tls": pair,
+            "tokens": str(self.file),
         } | more  # fmt: skip
 
     def sluice(self, *arguments, token="operator", client=None, check=False, **options):
