@@ -10,13 +10,16 @@ import (
 
 	"sluice.dev/sluice/agent/config"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/metrics"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
 
 // The northbounds that there are.
-var northbounds = config.Types{}
+var northbounds = config.Types{
+	"metrics": func() northbound.Section { return &metrics.Section{} },
+}
 
 // Where things are if nothing else is said.
 const (
@@ -114,6 +117,6 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 	for _, n := range said.Northbounds {
 		ways[n.Name] = n.Section.Open()
 	}
-	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: kept, Release: Release(),
+	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, DataplaneName: plane.Name, Registry: p.registry, Store: kept, Release: Release(),
 		Priorities: said.Priorities, Northbounds: ways, Log: slog.New(handler)}, nil)
 }

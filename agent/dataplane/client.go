@@ -38,6 +38,8 @@ type Client struct {
 	mu   sync.Mutex
 	conn *conn
 	err  error
+	// How many there were.
+	connections uint64
 }
 
 // New returns a Client that connects when Run is called.
@@ -124,6 +126,16 @@ func (c *Client) set(conn *conn, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.err = conn, err
+	if conn != nil {
+		c.connections++
+	}
+}
+
+// Connections returns how many connections there were so far.
+func (c *Client) Connections() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.connections
 }
 
 func (c *Client) current() (*conn, error) {

@@ -3,6 +3,7 @@ package reconcile
 
 import (
 	"bytes"
+	"time"
 
 	"sluice.dev/sluice/agent/object"
 )
@@ -13,6 +14,9 @@ func (g *graph) settle(s *step, r Result) {
 	g.remember(e)
 	s.settled = true
 	e.flying = false
+	if !g.simulating {
+		g.measured.operation(s.Action, r)
+	}
 	switch {
 	case r.Code == 0:
 		g.succeeded++
@@ -21,6 +25,9 @@ func (g *graph) settle(s *step, r Result) {
 		g.setHave(e, s.put)
 		g.compare(e)
 		if e.inStep() {
+			if e.wantedAt != 0 && !g.simulating {
+				g.measured.took(g.now().Sub(time.Unix(0, e.wantedAt)))
+			}
 			g.arrived(e)
 		} else if s.put == nil && e.want == nil {
 			g.mark(e, Gone, NotWanted, "")
@@ -42,6 +49,9 @@ func (g *graph) settle(s *step, r Result) {
 
 // lost: nobody knows whether a step was done. The entry is decided about again after everything was listed.
 func (g *graph) lost(s *step) {
+	if !s.settled {
+		g.measured.operations[s.Action].Unknown++
+	}
 	s.settled = true
 	s.entry.flying = false
 	s.entry.again = true
