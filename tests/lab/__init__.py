@@ -1,6 +1,6 @@
 """Gateways, subscribers and cores made of namespaces, for the tests and the examples. Python's library alone."""
 
-from .gateway import Gateway, thing
+from .gateway import Gateway, thing, yaml
 from .home import Home, Line
 from .laboratory import Lab
 from .load import CoreHost, Load
@@ -8,4 +8,4 @@ from .namespace import Namespace
 from .upf import Upf
 from .wire import Wire
 
-__all__ = ["CoreHost", "Gateway", "Home", "Lab", "Line", "Load", "Namespace", "Upf", "Wire", "thing"]
+__all__ = ["CoreHost", "Gateway", "Home", "Lab", "Line", "Load", "Namespace", "Upf", "Wire", "thing", "yaml"]

@@ -31,7 +31,8 @@ class Refused(Exception):
 
 
 class Gateway:
-    """`supervised`: the data plane is started again when it dies, as systemd does it; `agent_too`: and the agent."""
+    """`supervised`: the data plane is started again when it dies, as systemd does it; `agent_too`: and the agent.
+    `northbounds`: those of the agent's configuration."""
 
     def __init__(
         self,
@@ -45,7 +46,9 @@ class Gateway:
         huge=False,
         agent_too=False,
         cores=None,
+        northbounds=(),
     ):
+        self.northbounds = list(northbounds)
         self.agent_too = agent_too
         self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
         self.workers, self.buffers, self.huge, self.cores = workers, buffers, huge, cores
@@ -90,6 +93,10 @@ class Gateway:
     def start_agent(self):
         arguments = ["--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
         arguments += ["--store", self.directory / "intent.db"]
+        if self.northbounds:
+            configuration = self.directory / "agent.yaml"
+            configuration.write_text(json.dumps({"northbounds": self.northbounds}))
+            arguments += ["--config", configuration]
         self.agent_socket.unlink(missing_ok=True)
         self.agent = self.process("agent", SLUICE, "agent", *arguments)
         self.wait_for_socket(self.agent_socket, self.agent)
