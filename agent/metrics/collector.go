@@ -59,7 +59,7 @@ func newCollector(e northbound.Environment) *collector {
 		lists:      counter("lists_total", "Times that everything that a data plane has was listed and compared."),
 		different:  counter("different_objects_total", "Objects that were not as they are wanted when everything was listed."),
 
-		northboundConnected: gauge("northbound_connected", "Whether a northbound has the connection that it needs.", "northbound"),
+		northboundConnected: gauge("northbound_connected", "Whether a northbound has the connection that it needs, if it needs one.", "northbound"),
 		northboundReceived:  counter("northbound_received_total", "Messages, requests, files or values that came in by a northbound.", "northbound"),
 		northboundErrors:    counter("northbound_errors_total", "What went wrong with a northbound's connection or with what came in by it.", "northbound"),
 		northboundChanges:   counter("northbound_changes_total", "Objects that a northbound put in or took out.", "northbound"),
@@ -71,7 +71,7 @@ func newCollector(e northbound.Environment) *collector {
 		info:        gauge("dataplane_info", "Always 1 while connected; the releases of the data plane and of DPDK are labels.", "dataplane", "release", "dpdk"),
 		workers:     gauge("dataplane_workers", "Threads that forward packets.", "dataplane"),
 		tsc:         gauge("dataplane_tsc_hertz", "TSC cycles in a second: what nodes' cycles are counted in.", "dataplane"),
-		failed:      counter("dataplane_unanswered_total", "Questions of this scrape's kind that a connected data plane did not answer.", "dataplane"),
+		failed:      counter("dataplane_unanswered_total", "Times that a connected data plane did not answer what a scrape asked.", "dataplane"),
 
 		portUp:      gauge("port_up", "Whether the port's link is up.", "dataplane", "port"),
 		portPackets: counter("port_packets_total", "Packets that a port received or transmitted.", "dataplane", "port", "direction"),
@@ -131,9 +131,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.reconciler(s)
 	for name, counters := range c.environment.Agent.Northbounds {
 		n := counters.Read()
-		if n.Connection != northbound.Connectionless {
-			s.tell(c.northboundConnected, truth(n.Connection == northbound.Connected), name)
-		}
+		s.tell(c.northboundConnected, truth(n.Connection != northbound.Disconnected), name)
 		s.tell(c.northboundReceived, float64(n.Received), name)
 		s.tell(c.northboundErrors, float64(n.Failed), name)
 		s.tell(c.northboundChanges, float64(n.Changes), name)
