@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -99,7 +100,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 func (c *Client) stay(ctx context.Context, conn *conn) error {
 	g := conn.greeting
 	c.config.Log.Info("connected to the data plane", "endpoint", c.config.Endpoint.String(), "release", g.GetRelease(),
-		"dpdk", g.GetDpdk(), "boot", g.GetBoot(), "workers", g.GetWorkers())
+		"dpdk", g.GetDpdk(), "boot", strconv.FormatUint(g.GetBoot(), 10), "workers", g.GetWorkers())
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.close(context.Cause(ctx)) })

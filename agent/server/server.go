@@ -127,7 +127,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 			}
 		})
 	}
-	config.Log.Info("listening", "socket", config.Listen)
+	config.Log.Info("listening", "address", config.Listen)
 	if ready != nil {
 		ready()
 	}
@@ -162,7 +162,7 @@ func streamNoPanic(log *slog.Logger) grpc.StreamServerInterceptor {
 // noPanic: a mistake in serving one request must not end the protocols that the agent runs.
 func noPanic(log *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
-		log.Error("a request failed in a way it never should", "method", method, "panic", p, "stack", string(debug.Stack()))
+		log.Error("a request failed in a way it never should", "method", method, "error", p, "stack", string(debug.Stack()))
 		*err = status.Errorf(codes.Internal, "%s failed in a way it never should; the agent's log says more", method)
 	}
 }
