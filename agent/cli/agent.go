@@ -13,6 +13,7 @@ import (
 	"sluice.dev/sluice/agent/etcd"
 	"sluice.dev/sluice/agent/files"
 	"sluice.dev/sluice/agent/kafka"
+	"sluice.dev/sluice/agent/metrics"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/rabbitmq"
 	"sluice.dev/sluice/agent/redis"
@@ -27,6 +28,7 @@ var northbounds = config.Types{
 	"redis":    redis.New,
 	"kafka":    kafka.New,
 	"rabbitmq": rabbitmq.New,
+	"metrics":  func() northbound.Section { return &metrics.Section{} },
 }
 
 // Where things are if nothing else is said.
@@ -125,6 +127,6 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 	for _, n := range said.Northbounds {
 		ways[n.Name] = n.Section.Open()
 	}
-	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: kept, Release: Release(),
+	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, DataplaneName: plane.Name, Registry: p.registry, Store: kept, Release: Release(),
 		Priorities: said.Priorities, Northbounds: ways, Log: slog.New(handler)}, nil)
 }

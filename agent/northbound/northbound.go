@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 
+	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
@@ -21,6 +22,18 @@ type Environment struct {
 	Intent   intent.Interface
 	Registry *object.Registry
 	Log      *slog.Logger
+	// What it counts of itself.
+	Counters *Counters
+	// What there is beside intent, for northbounds that tell about it.
+	Agent Agent
+}
+
+// Agent is the agent that a northbound is a part of.
+type Agent struct {
+	Release string
+	// By name.
+	Dataplanes  map[string]*dataplane.Client
+	Northbounds map[string]*Counters
 }
 
 // Northbound is one way in.
