@@ -14,6 +14,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,7 +149,7 @@ func (h *health) well() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost {
-		h.engine.Log.Info("the broker answers again", "for", h.what)
+		h.engine.Log.Info("the broker answers again", "why", h.what)
 	}
 	h.wait, h.lost = h.engine.min, false
 }
@@ -158,9 +159,9 @@ func (h *health) ill(err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.lost {
-		h.engine.Log.Warn("the broker does not answer; trying again", "for", h.what, "error", err)
+		h.engine.Log.Warn("the broker does not answer; trying again", "why", h.what, "error", err)
 	} else {
-		h.engine.Log.Debug("the broker does not answer", "for", h.what, "error", err, "again", h.wait)
+		h.engine.Log.Debug("the broker does not answer", "why", h.what, "error", err, "again", h.wait)
 	}
 	wait := h.wait/2 + rand.N(h.wait/2+1)
 	h.wait, h.lost = min(2*h.wait, h.engine.max), true
@@ -218,7 +219,7 @@ func (n *engine) receive(ctx context.Context, h *health) error {
 					n.Log.Warn("more messages cannot be accepted", "messages", len(dead)-i)
 					break
 				}
-				n.Log.Warn("a message cannot be accepted", "position", d.Message.Position, "object", d.Reason.Object, "error", d.Reason.Error)
+				n.Log.Warn("a message cannot be accepted", "position", d.Message.Position, "error", strings.TrimPrefix(d.Reason.Object+": "+d.Reason.Error, ": "))
 			}
 		}
 		if err := in.Acknowledge(ctx); err != nil {

@@ -93,7 +93,7 @@ func (d *driver) askForNotifications(ctx context.Context, c *goredis.Client) boo
 	if err != nil && !isLost(err) && !d.warned {
 		d.warned = true
 		d.log.Warn("Redis does not tell of changes, and may not be told to; everything is read again and again. Better: set "+setting+" to "+needed,
-			"every", d.section.Interval, "error", err)
+			"again", d.section.Interval, "error", err)
 	}
 	if err == nil {
 		d.warned = false
