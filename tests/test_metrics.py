@@ -6,7 +6,7 @@ import shlex
 import urllib.parse
 
 import pytest
-from lab import Line, thing
+from lab import Line, thing, yaml
 from lab.gateway import SLUICE
 from lab.laboratory import TREE, wait_until
 from lab.namespace import run
@@ -25,7 +25,10 @@ VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$dataplane": ".*"}
 
 @pytest.fixture(scope="module")
 def pop(lab):
-    made = Pop(lab, northbounds=[{"type": "metrics", "listen": ADDRESS}])
+    intent = lab.directory / "intent"
+    intent.mkdir()
+    northbounds = [{"type": "metrics", "listen": ADDRESS}, {"type": "files", "directory": str(intent)}]
+    made = Pop(lab, northbounds=northbounds)
     made.apply(session(IPOE), session(PPPOE))
     made.learn(IPOE, PPPOE)
     return made
@@ -95,6 +98,24 @@ def test_a_thousand_sessions_more_make_no_series_more_and_what_they_did_stays_co
     pop.gateway.delete("session", *(line.name for line in (*lines, one)))
     wait_until(lambda: told(pop)['sluice_objects{kind="Session",state="applied"}'] == 2)
     assert entered(pop) == passed
+
+
+def test_what_comes_in_by_a_northbound_is_told_by_its_name(pop, lab):
+    def of(what):
+        return told(pop)[f'sluice_northbound_{what}{{northbound="files"}}']
+
+    assert of("connected") == 1
+    before = {what: of(what) for what in ("received_total", "changes_total", "errors_total", "refused_total")}
+    document = lab.directory / "intent/red.yaml"
+    document.write_text(yaml([thing("Vrf", "red")]))
+    wait_until(lambda: of("changes_total") == before["changes_total"] + 1)
+    assert of("received_total") > before["received_total"]
+    assert of("errors_total") == before["errors_total"]
+    document.write_text(yaml([thing("Vrf", "red", nonsense=1)]))
+    wait_until(lambda: of("errors_total") == before["errors_total"] + 1)
+    document.unlink()
+    wait_until(lambda: of("changes_total") == before["changes_total"] + 2)
+    assert of("refused_total") == before["refused_total"]
 
 
 def test_the_agent_is_ready_with_its_data_plane_and_lives_without_it(pop):
@@ -185,7 +206,7 @@ def prometheus(pop, lab):
 def ask(pop, query):
     """What Prometheus answers; None if it does not yet."""
     url = f"{PROMETHEUS}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-    done = pop.inside.run("curl", "-s", url, check=False)
+    done = pop.inside.run("curl", "-sf", url, check=False)
     if done.returncode != 0:
         return None
     answer = json.loads(done.stdout)
@@ -258,7 +279,7 @@ def test_what_a_line_is_about_is_in_fields_of_their_own(log):
     assert (refused["kind"], refused["name"], refused["action"]) == ("Port", "refused", "create")
     assert refused["dataplane"] == "default"
     assert "nowhere" in refused["error"]
-    assert {line.get("northbound") for line in log} == {None, "metrics"}
+    assert {line.get("northbound") for line in log} >= {None, "metrics"}
     lost = next(line for line in log if line["msg"] == "no connection to the data plane")
     assert lost["dataplane"] == "default"
     assert lost["error"]

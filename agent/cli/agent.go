@@ -28,7 +28,7 @@ var northbounds = config.Types{
 	"redis":    redis.New,
 	"kafka":    kafka.New,
 	"rabbitmq": rabbitmq.New,
-	"metrics":  func() northbound.Section { return &metrics.Section{} },
+	"metrics":  metrics.New,
 }
 
 // Where things are if nothing else is said.

@@ -169,6 +169,7 @@ func (s *set) take(p parsed) {
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, byLine)
 		s.Log.Warn("a document has mistakes; what was right before them stays", "key", d.key, "mistakes", len(d.mistakes), "error", d.mistakes[0])
+		s.Counters.Failed()
 	}
 }
 

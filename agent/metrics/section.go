@@ -16,6 +16,9 @@ type Section struct {
 	Listen string `yaml:"listen"`
 }
 
+// New returns a Section to be filled in.
+func New() northbound.Section { return &Section{} }
+
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if s.Listen == "" {
