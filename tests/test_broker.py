@@ -8,8 +8,13 @@ from lab.gateway import Refused
 from lab.kafka import Kafka, KafkaServer
 from lab.laboratory import wait_until
 from lab.rabbitmq import Rabbitmq, RabbitmqServer
+from lab.redis import RedisServer, RedisStream
 
-KINDS = {"kafka": (KafkaServer, Kafka), "rabbitmq": (RabbitmqServer, Rabbitmq)}
+KINDS = {
+    "kafka": (KafkaServer, Kafka),
+    "rabbitmq": (RabbitmqServer, Rabbitmq),
+    "redis": (RedisServer, RedisStream),
+}
 
 
 class Site:

@@ -23,12 +23,13 @@ import (
 
 // The northbounds that there are.
 var northbounds = config.Types{
-	"etcd":     etcd.New,
-	"files":    files.New,
-	"redis":    redis.New,
-	"kafka":    kafka.New,
-	"rabbitmq": rabbitmq.New,
-	"metrics":  metrics.New,
+	"etcd":         etcd.New,
+	"files":        files.New,
+	"redis":        redis.New,
+	"redis-stream": redis.NewStream,
+	"kafka":        kafka.New,
+	"rabbitmq":     rabbitmq.New,
+	"metrics":      metrics.New,
 }
 
 // Where things are if nothing else is said.
