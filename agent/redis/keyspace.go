@@ -73,14 +73,14 @@ func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch,
 
 // askForNotifications makes Redis tell of changes, and says whether it does.
 func (d *driver) askForNotifications(ctx context.Context, c *goredis.Client) bool {
-	// K: by key; g, $: of deleting and renaming, and of strings; x, e: of what is deleted by Redis itself.
-	const setting, needed = "notify-keyspace-events", "Kg$xe"
+	// K: by key; A: of whatever happens to it, because a key may become one of a type that is none of a document.
+	const setting, needed = "notify-keyspace-events", "KA"
 	now, err := c.ConfigGet(ctx, setting).Result()
 	flags := now[setting]
 	if err == nil {
 		more := flags
 		for _, f := range needed {
-			if !strings.ContainsRune(more, f) && (f == 'K' || !strings.ContainsRune(more, 'A')) {
+			if !strings.ContainsRune(more, f) {
 				more += string(f)
 			}
 		}

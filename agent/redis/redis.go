@@ -65,7 +65,7 @@ func (s *Server) Check() error {
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if s.Prefix == "" || s.StatusPrefix == "" {
-		return errors.New("prefix, statusPrefix: found an empty one; accepted: a prefix such as " + defaultPrefix)
+		return fmt.Errorf("prefix, statusPrefix: found an empty one; accepted: a prefix such as %q", defaultPrefix)
 	}
 	if strings.HasPrefix(s.Prefix, s.StatusPrefix) || strings.HasPrefix(s.StatusPrefix, s.Prefix) {
 		return fmt.Errorf("statusPrefix: found %q; accepted: one of which prefix (%q) is no part, and that is no part of it", s.StatusPrefix, s.Prefix)
