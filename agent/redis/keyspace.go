@@ -142,6 +142,8 @@ func (w *watch) read(ctx context.Context, keys []string) ([]keyed.Document, erro
 		some := keys[from:min(from+batch, len(keys))]
 		answers := make([]*goredis.StringCmd, len(some))
 		_, err := w.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+			// The library takes the error of the first command, also that there is no such key, for one of all others.
+			p.Ping(ctx)
 			for i, k := range some {
 				answers[i] = p.Get(ctx, k)
 			}
