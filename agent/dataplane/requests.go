@@ -142,6 +142,12 @@ func (c *Client) SessionCounters(ctx context.Context, q *api.SessionCountersQuer
 	return orEmpty(reply.GetSessionCounters()), err
 }
 
+// SessionTotals returns what all sessions together did.
+func (c *Client) SessionTotals(ctx context.Context) (*api.SessionTotals, error) {
+	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_SessionTotals{SessionTotals: &api.SessionTotalsQuery{}}})
+	return orEmpty(reply.GetSessionTotals()), err
+}
+
 // DropCounters returns the reasons that occurred.
 func (c *Client) DropCounters(ctx context.Context, q *api.DropCountersQuery) (*api.DropCountersList, error) {
 	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_DropCounters{DropCounters: q}})

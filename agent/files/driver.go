@@ -51,7 +51,7 @@ func (d *driver) List(ctx context.Context) ([]keyed.Document, keyed.Watch, error
 	w := &watch{driver: d, watched: map[string]signature{}, told: map[string]signature{}, seen: map[string]sighting{}}
 	kernel, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.log.Warn("the kernel does not tell of changes; they are looked for", "every", d.pace.look, "error", err)
+		d.log.Warn("the kernel does not tell of changes; they are looked for", "again", d.pace.look, "error", err)
 	} else {
 		w.kernel = kernel
 	}

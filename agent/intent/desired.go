@@ -72,7 +72,9 @@ func New(config Config) (*Desired, error) {
 		unconfirmed: map[uint64]*time.Timer{}, log: newEventLog(config.Events),
 	}
 	options := config.Reconciler
-	options.Log = config.Log
+	if options.Log == nil {
+		options.Log = config.Log
+	}
 	options.Changed = d.log.publish
 	d.plane = reconcile.New(config.Registry, options)
 	if err := d.load(); err != nil {
@@ -156,3 +158,6 @@ func (d *Desired) Settled() bool { return d.plane.Settled() }
 
 // Count implements Interface.
 func (d *Desired) Count() map[State]int { return d.plane.Count() }
+
+// Measure implements Interface.
+func (d *Desired) Measure() Measurements { return d.plane.Measure() }

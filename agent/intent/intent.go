@@ -60,6 +60,8 @@ type Interface interface {
 	Revision() uint64
 	// Count returns how many objects are in each state.
 	Count() map[State]int
+	// Measure returns what there is to measure. It is quick, however many objects there are.
+	Measure() Measurements
 }
 
 // Source is where changes come from.
@@ -206,6 +208,8 @@ type (
 	Operation = reconcile.Operation
 	// Impact is what a change costs.
 	Impact = reconcile.Impact
+	// Measurements are numbers about what is done.
+	Measurements = reconcile.Measurements
 )
 
 // The states.

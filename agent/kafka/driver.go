@@ -134,9 +134,9 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	where := net.JoinHostPort(meta.Host, fmt.Sprint(meta.Port))
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled) && c.lost.CompareAndSwap(false, true):
-		c.log.Warn("the broker cannot be reached; trying again", "broker", where, "error", err)
+		c.log.Warn("the broker cannot be reached; trying again", "endpoint", where, "error", err)
 	case err == nil && c.lost.CompareAndSwap(true, false):
-		c.log.Info("the broker is reached again", "broker", where)
+		c.log.Info("the broker is reached again", "endpoint", where)
 	}
 }
 

@@ -106,16 +106,22 @@ func (n *engine) serve(ctx context.Context) {
 				n.Log.Info("it answers again", "documents", documents)
 			}
 			wait, lost = n.pace.least, false
+			n.Counters.Connected(true)
+			n.Counters.Received(documents)
 		})
 		if ctx.Err() != nil || errors.Is(err, ErrListAgain) {
 			continue
 		}
+		n.Counters.Connected(false)
+		n.Counters.Failed()
 		if !lost {
 			n.Log.Warn("it does not answer; what was wanted stays, and it is tried again", "error", err)
 		} else {
 			n.Log.Debug("it does not answer", "error", err, "again", wait)
 		}
 		lost = true
+		n.Counters.Connected(false)
+		n.Counters.Failed()
 		pause(ctx, wait/2+rand.N(wait/2+1))
 		wait = min(2*wait, n.pace.most)
 	}
@@ -179,7 +185,9 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 		case err := <-failed:
 			return err
 		case some := <-changes:
-			n.put(n.gather(ctx, some, changes))
+			some = n.gather(ctx, some, changes)
+			n.Counters.Received(len(some))
+			n.put(some)
 			retry.soon()
 		case <-n.again:
 			// Several things often happen at once.

@@ -144,6 +144,7 @@ type bed struct {
 	registry *object.Registry
 	desired  *intent.Desired
 	place    *place
+	counters *northbound.Counters
 	end      func()
 }
 
@@ -164,7 +165,7 @@ func newBed(t *testing.T) *bed {
 		d.Run(ctx)
 	}()
 	d.Attach(ctx, reconciletest.NewPlane(r))
-	b := &bed{T: t, registry: r, desired: d, place: newPlace(), end: func() {}}
+	b := &bed{T: t, registry: r, desired: d, place: newPlace(), counters: &northbound.Counters{}, end: func() {}}
 	t.Cleanup(func() {
 		b.end()
 		cancel()
@@ -176,7 +177,7 @@ func newBed(t *testing.T) *bed {
 func (b *bed) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	e := northbound.Environment{Name: "store", Intent: b.desired, Registry: b.registry, Log: slog.New(slog.DiscardHandler)}
+	e := northbound.Environment{Name: "store", Intent: b.desired, Registry: b.registry, Log: slog.New(slog.DiscardHandler), Counters: b.counters}
 	p := pace{least: time.Millisecond, most: 20 * time.Millisecond, linger: time.Millisecond, burst: 20 * time.Millisecond, tell: time.Millisecond}
 	n := newEngine(e, b.place, p)
 	go func() {
@@ -192,7 +193,7 @@ func (b *bed) start() {
 
 func (b *bed) until(what string, holds func() bool) {
 	b.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			for key := range b.place.documents {
 				if s := b.place.status(key); s != nil && s.State != "Applied" {
@@ -413,6 +414,9 @@ func TestNothingIsLostWhileThePlaceIsAway(t *testing.T) {
 	b.place.put("b", acl("dns", "53"))
 	b.start()
 	b.applied("a", "b")
+	if c := b.counters.Read(); c.Connection != northbound.Connected || c.Received != 2 || c.Failed != 0 {
+		t.Errorf("%+v", c)
+	}
 	b.place.leave()
 	b.place.put("a", acl("web", "81"))
 	b.place.put("b", "")
@@ -421,6 +425,7 @@ func TestNothingIsLostWhileThePlaceIsAway(t *testing.T) {
 	if b.port("dns") != "53" {
 		t.Error("what cannot be seen was taken for gone")
 	}
+	b.until("it is counted", func() bool { c := b.counters.Read(); return c.Connection == northbound.Disconnected && c.Failed > 0 })
 	b.place.come()
 	b.applied("a", "c")
 	b.ports("81", "web")

@@ -168,7 +168,8 @@ func (s *set) take(p parsed) {
 	}
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, byLine)
-		s.Log.Warn("a document has mistakes; what was right before them stays", "key", d.key, "mistakes", len(d.mistakes), "first", d.mistakes[0])
+		s.Log.Warn("a document has mistakes; what was right before them stays", "key", d.key, "mistakes", len(d.mistakes), "error", d.mistakes[0])
+		s.Counters.Failed()
 	}
 }
 
@@ -181,7 +182,7 @@ func (s *set) claim(d *document, k object.Key) {
 		delete(s.refused, k)
 	case !slices.Contains(s.rivals[k], d):
 		s.rivals[k] = append(s.rivals[k], d)
-		s.Log.Warn("an object is in two documents; the one that had it first counts", "object", k, "key", d.key, "first", first.key)
+		s.Log.Warn("an object is in two documents; the one that had it first counts", "kind", k.Kind, "name", k.Name, "key", d.key, "error", "it is in "+first.key+", too")
 	}
 }
 

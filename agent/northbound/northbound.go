@@ -12,6 +12,7 @@ import (
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/audit"
+	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
@@ -26,8 +27,20 @@ type Environment struct {
 	Log      *slog.Logger
 	// For what was refused before it became a change. It may be nil.
 	Audit *audit.Log
+	// What it counts of itself.
+	Counters *Counters
+	// What there is beside intent, for northbounds that tell about it.
+	Agent Agent
+}
+
+// Agent is the agent that a northbound is a part of.
+type Agent struct {
+	Release string
 	// What is served on the Unix socket. A request's context says who asks, if it came from elsewhere (package access).
-	Agent api.AgentServer
+	Service api.AgentServer
+	// By name.
+	Dataplanes  map[string]*dataplane.Client
+	Northbounds map[string]*Counters
 }
 
 // Northbound is one way in.

@@ -40,7 +40,11 @@ type Written struct {
 func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
 	var all []*Written
 	var errs Errors
-	documents := scanner{in: bufio.NewReaderSize(in, 64<<10)}
+	room := 64 << 10
+	if short, known := in.(interface{ Len() int }); known {
+		room = min(room, short.Len()) // one of many messages, say
+	}
+	documents := scanner{in: bufio.NewReaderSize(in, room)}
 	for {
 		text, line, err := documents.next()
 		if err == io.EOF {

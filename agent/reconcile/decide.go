@@ -179,7 +179,7 @@ func (g *graph) decideLocally(e *entry) *step {
 
 // arrived: the data plane has what is wanted.
 func (g *graph) arrived(e *entry) *step {
-	e.failures, e.replacing = 0, false
+	e.failures, e.replacing, e.wantedAt = 0, false, 0
 	if e.want.builtin {
 		e.want = nil
 		g.setHave(e, nil)

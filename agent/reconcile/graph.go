@@ -32,6 +32,7 @@ type graph struct {
 	refused   []*refusal
 	succeeded uint64
 	failures  []failure
+	measured  measured
 	// Told whenever the status of an entry changed.
 	changed func(*entry)
 	// While simulating: how to take everything back.
@@ -60,9 +61,11 @@ type entry struct {
 	message string
 	// Nanoseconds since the epoch of Unix: of the latest change of state; and when it is tried again.
 	since, retryAt int64
-	epoch          uint64
-	state          State
-	reason         Reason
+	// When what is wanted came to be so, until the data plane has it; 0: it has, or had it before.
+	wantedAt int64
+	epoch    uint64
+	state    State
+	reason   Reason
 	// Times that it failed in a row.
 	failures int32
 	// In the queue; started; decide again when settled.
@@ -73,6 +76,8 @@ type entry struct {
 	replacing bool
 	// What it waits for is a claim.
 	claiming bool
+	// As which it is counted: its state, unless it was forgotten. Gone is not counted.
+	counted State
 }
 
 type rebuild struct {
@@ -169,7 +174,7 @@ func (g *graph) simulate(f func()) {
 func (g *graph) ensure(k object.Key) *entry {
 	e := g.entries[k]
 	if e == nil {
-		e = &entry{key: k, kind: g.registry.Kind(k.Kind), state: Gone, epoch: g.epoch}
+		e = &entry{key: k, kind: g.registry.Kind(k.Kind), state: Gone, counted: Gone, epoch: g.epoch}
 		g.entries[k] = e
 		if g.simulating {
 			g.note(func() { delete(g.entries, k) })
@@ -183,6 +188,8 @@ func (g *graph) forget(e *entry) {
 		delete(g.entries, e.key)
 		if g.simulating {
 			g.note(func() { g.entries[e.key] = e })
+		} else {
+			g.recount(e, Gone)
 		}
 	}
 }
@@ -202,8 +209,15 @@ func (g *graph) mark(e *entry, s State, reason Reason, message string) {
 			delete(g.unwanted, e.key)
 		}
 		e.since = g.now().UnixNano()
+		g.recount(e, s)
 		g.changed(e)
 	}
+}
+
+// recount counts an entry as in a state.
+func (g *graph) recount(e *entry, s State) {
+	g.measured.moved(e.key.Kind, e.counted, s)
+	e.counted = s
 }
 
 // enqueue has an entry decided about. What is done in consequence is put down to the cause.
@@ -339,6 +353,10 @@ func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 	}
 	e.want, e.failures, e.warned = v, 0, false
 	g.compare(e)
+	e.wantedAt = 0
+	if v != nil && !v.builtin && !e.inStep() {
+		e.wantedAt = g.now().UnixNano()
+	}
 	g.enqueue(e, cause)
 	switch {
 	case v == nil && (e.have != nil || e.flying):

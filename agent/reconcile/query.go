@@ -85,18 +85,6 @@ func (r *Reconciler) statusOf(e *entry) Status {
 	return s
 }
 
-// Count returns how many objects are in each state.
-func (r *Reconciler) Count() map[State]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	counts := map[State]int{}
-	for _, e := range r.graph.entries {
-		counts[e.state]++
-	}
-	delete(counts, Gone)
-	return counts
-}
-
 // Settled says whether everything that is wanted is done, or waits for something that is not there.
 func (r *Reconciler) Settled() bool {
 	r.mu.Lock()

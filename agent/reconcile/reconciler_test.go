@@ -535,6 +535,16 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 				}
 				s.eventuallyAll(wanted)
 			}
+
+			// Through all of that, no object was counted twice or forgotten.
+			if got := s.Count(); got[intent.Applied]+got[intent.Pending] != len(wanted) {
+				t.Errorf("%v are counted where %d are wanted", got, len(wanted))
+			}
+			s.apply(removes(slices.Collect(maps.Values(wanted))...))
+			s.eventuallyAll(nil)
+			if got := s.Count(); len(got) != 0 {
+				t.Errorf("%v are counted where nothing is wanted", got)
+			}
 		})
 	}
 }

@@ -148,6 +148,8 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 		return nil
 	}
 	different := r.graph.observe(listed)
+	r.graph.measured.lists++
+	r.graph.measured.different += uint64(different)
 	r.retries = nil
 	r.inSync = true
 	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", different)
@@ -234,8 +236,8 @@ func (r *Reconciler) takeFailures() {
 		if !f.entry.busy() {
 			r.retries.add(f.entry, time.Now().Add(r.backoff(f.entry.failures-1)))
 		}
-		r.options.Log.Warn("the data plane refused an object", "action", f.action.String(), "object", f.entry.key.String(),
-			"code", f.result.Code, "message", f.result.Message)
+		r.options.Log.Warn("the data plane refused an object", "action", f.action.String(), "kind", f.entry.key.Kind, "name", f.entry.key.Name,
+			"code", f.result.Code, "error", f.result.Message)
 	}
 	r.graph.failures = nil
 }

@@ -2,6 +2,8 @@
 package reconcile
 
 import (
+	"time"
+
 	"sluice.dev/sluice/agent/object"
 )
 
@@ -11,6 +13,9 @@ func (g *graph) settle(s *step, r Result) {
 	g.remember(e)
 	s.settled = true
 	e.flying = false
+	if !g.simulating {
+		g.measured.operation(s.Action, r)
+	}
 	switch {
 	case r.Code == 0:
 		g.succeeded++
@@ -19,6 +24,9 @@ func (g *graph) settle(s *step, r Result) {
 		g.setHave(e, s.put)
 		g.compare(e)
 		if e.inStep() {
+			if e.wantedAt != 0 && !g.simulating {
+				g.measured.took(g.now().Sub(time.Unix(0, e.wantedAt)))
+			}
 			g.arrived(e)
 		} else if s.put == nil && e.want == nil {
 			g.mark(e, Gone, NotWanted, "")
@@ -40,6 +48,9 @@ func (g *graph) settle(s *step, r Result) {
 
 // lost: nobody knows whether a step was done. The entry is decided about again after everything was listed.
 func (g *graph) lost(s *step) {
+	if !s.settled {
+		g.measured.operations[s.Action].Unknown++
+	}
 	s.settled = true
 	s.entry.flying = false
 	s.entry.again = true

@@ -73,14 +73,14 @@ func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch,
 
 // askForNotifications makes Redis tell of changes, and says whether it does.
 func (d *driver) askForNotifications(ctx context.Context, c *goredis.Client) bool {
-	// K: by key; g, $: of deleting and renaming, and of strings; x, e: of what is deleted by Redis itself.
-	const setting, needed = "notify-keyspace-events", "Kg$xe"
+	// K: by key; A: of whatever happens to it, because a key may become one of a type that is none of a document.
+	const setting, needed = "notify-keyspace-events", "KA"
 	now, err := c.ConfigGet(ctx, setting).Result()
 	flags := now[setting]
 	if err == nil {
 		more := flags
 		for _, f := range needed {
-			if !strings.ContainsRune(more, f) && (f == 'K' || !strings.ContainsRune(more, 'A')) {
+			if !strings.ContainsRune(more, f) {
 				more += string(f)
 			}
 		}
@@ -93,7 +93,7 @@ func (d *driver) askForNotifications(ctx context.Context, c *goredis.Client) boo
 	if err != nil && !isLost(err) && !d.warned {
 		d.warned = true
 		d.log.Warn("Redis does not tell of changes, and may not be told to; everything is read again and again. Better: set "+setting+" to "+needed,
-			"every", d.section.Interval, "error", err)
+			"again", d.section.Interval, "error", err)
 	}
 	if err == nil {
 		d.warned = false
@@ -142,6 +142,8 @@ func (w *watch) read(ctx context.Context, keys []string) ([]keyed.Document, erro
 		some := keys[from:min(from+batch, len(keys))]
 		answers := make([]*goredis.StringCmd, len(some))
 		_, err := w.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+			// The library takes the error of the first command, also that there is no such key, for one of all others.
+			p.Ping(ctx)
 			for i, k := range some {
 				answers[i] = p.Get(ctx, k)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -64,7 +65,7 @@ func (s *Server) Check() error {
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if s.Prefix == "" || s.StatusPrefix == "" {
-		return errors.New("prefix, statusPrefix: found an empty one; accepted: a prefix such as " + defaultPrefix)
+		return fmt.Errorf("prefix, statusPrefix: found an empty one; accepted: a prefix such as %q", defaultPrefix)
 	}
 	if strings.HasPrefix(s.Prefix, s.StatusPrefix) || strings.HasPrefix(s.StatusPrefix, s.Prefix) {
 		return fmt.Errorf("statusPrefix: found %q; accepted: one of which prefix (%q) is no part, and that is no part of it", s.StatusPrefix, s.Prefix)
@@ -91,8 +92,17 @@ func (s *Section) Run(ctx context.Context, e northbound.Environment) error {
 // Of one request; and how long a connection may be silent until it is asked whether it lives.
 const patience = 5 * time.Second
 
+// silent is what the library logs to: what goes wrong comes back as an error, and is logged once.
+type silent struct{}
+
+// Printf is part of the library's interface.
+func (silent) Printf(context.Context, string, ...any) {}
+
+var silence = sync.OnceFunc(func() { goredis.SetLogger(silent{}) })
+
 // connect makes a client, which connects when it is used. The files that say who we are are read now.
 func (s *Server) connect() (*goredis.Client, error) {
+	silence()
 	encrypted, err := s.TLS.Config()
 	if err != nil {
 		return nil, err

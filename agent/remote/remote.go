@@ -68,7 +68,7 @@ func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
 		grpc.MaxConcurrentStreams(100), grpc.ConnectionTimeout(10*time.Second), grpc.MaxHeaderListSize(64<<10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))
 	g := grpc.NewServer(options...)
-	api.RegisterAgentServer(g, e.Agent)
+	api.RegisterAgentServer(g, e.Agent.Service)
 	well := health.NewServer()
 	well.SetServingStatus(api.Agent_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(g, well)

@@ -124,7 +124,7 @@ func serve(t *testing.T, s access.Section) (address, written string) {
 	r := &remote{section: Section{s}, ready: func(a net.Addr) { listening <- a }}
 	go func() {
 		defer close(ended)
-		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Agent: agent{}}); err != nil {
+		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Agent: northbound.Agent{Service: agent{}}}); err != nil {
 			t.Error(err)
 		}
 	}()

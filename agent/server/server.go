@@ -37,9 +37,11 @@ const Owner = "api"
 // Config of the agent.
 type Config struct {
 	// Path of the Unix socket.
-	Listen    string
-	Dataplane dataplane.Endpoint
-	Registry  *object.Registry
+	Listen string
+	// The data plane, and what it is called.
+	Dataplane     dataplane.Endpoint
+	DataplaneName string
+	Registry      *object.Registry
 	// Where what is wanted is kept.
 	Store   intent.Store
 	Release string
@@ -76,13 +78,14 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for name, priority := range config.Priorities {
 		owners[name] = intent.Owner{Priority: priority}
 	}
+	planeLog := config.Log.With("dataplane", config.DataplaneName)
 	desired, err := intent.New(intent.Config{Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
-		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
+		Reconciler: reconcile.Options{Log: planeLog, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	if err != nil {
 		return fmt.Errorf("reading what is wanted: %w", err)
 	}
 	client := dataplane.New(dataplane.Config{
-		Endpoint: config.Dataplane, Log: config.Log, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
+		Endpoint: config.Dataplane, Log: planeLog, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
 		Connected:    func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) { desired.Attach(ctx, &plane{c}) },
 		Disconnected: func(error) { desired.Detach() },
 	})
@@ -112,16 +115,22 @@ func Run(ctx context.Context, config Config, ready func()) error {
 			failed <- fmt.Errorf("serving %s: %w", config.Listen, err)
 		}
 	})
+	agent := northbound.Agent{Release: config.Release, Service: s, Dataplanes: map[string]*dataplane.Client{config.DataplaneName: client},
+		Northbounds: map[string]*northbound.Counters{}}
+	for name := range config.Northbounds {
+		agent.Northbounds[name] = &northbound.Counters{}
+	}
 	for name, n := range config.Northbounds {
 		start(func() {
-			e := northbound.Environment{Name: name, Intent: s.desired, Registry: config.Registry, Log: config.Log.With("northbound", name),
-				Audit: config.Audit, Agent: s}
+			counters := agent.Northbounds[name]
+			e := northbound.Environment{Name: name, Intent: northbound.Counting(s.desired, counters), Registry: config.Registry,
+				Log: config.Log.With("northbound", name), Audit: config.Audit, Counters: counters, Agent: agent}
 			if err := n.Run(running, e); err != nil && running.Err() == nil {
 				failed <- fmt.Errorf("northbound %s: %w", name, err)
 			}
 		})
 	}
-	config.Log.Info("listening", "socket", config.Listen)
+	config.Log.Info("listening", "address", config.Listen)
 	if ready != nil {
 		ready()
 	}
@@ -161,7 +170,7 @@ func streamNoPanic(log *slog.Logger) grpc.StreamServerInterceptor {
 // noPanic: a mistake in serving one request must not end the protocols that the agent runs.
 func noPanic(log *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
-		log.Error("a request failed in a way it never should", "method", method, "panic", p, "stack", string(debug.Stack()))
+		log.Error("a request failed in a way it never should", "method", method, "error", p, "stack", string(debug.Stack()))
 		*err = status.Errorf(codes.Internal, "%s failed in a way it never should; the agent's log says more", method)
 	}
 }

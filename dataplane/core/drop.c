@@ -93,6 +93,14 @@ count_pair(void *table, uint32_t session, uint16_t reason)
 	}
 }
 
+static inline void
+count_session(struct session_drops *s, const struct packet *p)
+{
+	s->all++;
+	s->counted[p->direction & 1] += p->counted != 0;
+	s->counted_bytes[p->direction & 1] += p->counted;
+}
+
 static void
 count(const struct packet *p)
 {
@@ -102,11 +110,10 @@ count(const struct packet *p)
 	if (p->interface < INTERFACE_LIMIT)
 		((uint64_t *)by_interface.rows[self])[(size_t)p->interface * DROP_MAX + p->drop]++;
 	if (p->session < SESSION_LIMIT) {
-		struct session_drops *s = &((struct session_drops *)by_session.rows[self])[p->session];
+		struct session_drops *drops = by_session.rows[self];
 
-		s->all++;
-		s->counted[p->direction & 1] += p->counted != 0;
-		s->counted_bytes[p->direction & 1] += p->counted;
+		count_session(&drops[p->session], p);
+		count_session(&drops[ALL_SESSIONS], p);
 		count_pair(pairs.rows[self], p->session, p->drop);
 	}
 }
@@ -157,7 +164,7 @@ drop_start(void)
 		return -ENOMEM;
 	error = counters_create(&by_interface, DROP_MAX * sizeof(uint64_t), INTERFACE_LIMIT);
 	if (error == 0)
-		error = counters_create(&by_session, sizeof(struct session_drops), SESSION_LIMIT);
+		error = counters_create(&by_session, sizeof(struct session_drops), SESSION_LIMIT + 1);
 	if (error == 0)
 		error = counters_create(&pairs, sizeof(struct pair), PAIRS);
 	return error;

@@ -45,6 +45,7 @@ struct drop_totals {
 	uint64_t packets;                      // dropped, whatever the reason
 	uint64_t counted[2], counted_bytes[2]; // by direction: what had been counted for the session before
 };
+// `session` may be ALL_SESSIONS.
 void drop_session_totals(uint32_t session, struct drop_totals *totals);
 // Forget what was counted for an interface or a session that is no more, or whose number goes to another.
 void drop_forget_interface(uint32_t interface);

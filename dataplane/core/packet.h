@@ -12,6 +12,8 @@ enum { NO_SESSION = UINT32_MAX, NO_INTERFACE = UINT32_MAX, NO_HOP = 0 };
 
 // There are fewer sessions and interfaces than these: what is kept by session or by interface is an array.
 enum { SESSION_LIMIT = 1 << 22, INTERFACE_LIMIT = 1 << 16 };
+// Where what is counted by session is counted for all together, those that are gone too.
+enum { ALL_SESSIONS = SESSION_LIMIT };
 
 enum direction { UP, DOWN };
 

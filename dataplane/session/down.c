@@ -31,6 +31,7 @@ session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 {
 	struct session_counters *counters = counters_row(&session_counters);
 	uint16_t next[BURST];
+	uint64_t bytes = 0;
 
 	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
 		session_prefetch(packets[i], DOWN, counters);
@@ -45,10 +46,12 @@ session_down_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 		p->counted = (uint16_t)m->pkt_len;
 		c->packets[DOWN]++;
 		c->bytes[DOWN] += m->pkt_len;
+		bytes += m->pkt_len;
 		p->direction = DOWN;
 		p->chain = p->family == 4 ? s->down4 : s->down6;
 		next[i] = packet_step(p);
 	}
+	session_count_all(counters, DOWN, count, bytes);
 	node_dispatch(graph, node, packets, next, count);
 }
 

@@ -493,7 +493,7 @@ session_start(void)
 	int error = slab_create(&sessions, sizeof(struct session), SESSION_LIMIT);
 
 	if (error == 0)
-		error = counters_create(&session_counters, sizeof(struct session_counters), SESSION_LIMIT);
+		error = counters_create(&session_counters, sizeof(struct session_counters), SESSION_LIMIT + 1);
 	if (error)
 		return error;
 	session_details = slab_reserve(sizeof(*session_details) * SESSION_LIMIT);

@@ -64,6 +64,14 @@ struct session_counters {
 };
 extern struct counters session_counters;
 
+// A burst of packets that entered sessions, for ALL_SESSIONS.
+static inline void
+session_count_all(struct session_counters *counters, enum direction direction, uint16_t packets, uint64_t bytes)
+{
+	counters[ALL_SESSIONS].packets[direction] += packets;
+	counters[ALL_SESSIONS].bytes[direction] += bytes;
+}
+
 static inline struct session *
 session_at(uint32_t index)
 {

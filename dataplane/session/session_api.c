@@ -90,6 +90,29 @@ serve_session_counters(struct api_call *call, const Sluice__V1__Request *request
 }
 
 static void
+serve_session_totals(struct api_call *call, const Sluice__V1__Request *request)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__SessionTotals answer = SLUICE__V1__SESSION_TOTALS__INIT;
+	struct session_counters entered;
+	struct drop_totals lost;
+
+	drop_session_totals(ALL_SESSIONS, &lost);
+	counters_sum(&session_counters, ALL_SESSIONS, &entered);
+	answer.up_packets = entered.packets[UP];
+	answer.up_bytes = entered.bytes[UP];
+	answer.up_dropped_packets = lost.counted[UP];
+	answer.up_dropped_bytes = lost.counted_bytes[UP];
+	answer.down_packets = entered.packets[DOWN];
+	answer.down_bytes = entered.bytes[DOWN];
+	answer.down_dropped_packets = lost.counted[DOWN];
+	answer.down_dropped_bytes = lost.counted_bytes[DOWN];
+	reply.session_totals = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SESSION_TOTALS;
+	api_reply(call, &reply, true);
+}
+
+static void
 refuse_missing(struct api_call *call, const char *field, const struct kind *kind, const char *name)
 {
 	struct fault f;
@@ -150,6 +173,7 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 }
 
 API_OPERATION(session_counters_operation, SLUICE__V1__REQUEST__OPERATION_SESSION_COUNTERS, serve_session_counters)
+API_OPERATION(session_totals_operation, SLUICE__V1__REQUEST__OPERATION_SESSION_TOTALS, serve_session_totals)
 API_OPERATION(drop_counters_operation, SLUICE__V1__REQUEST__OPERATION_DROP_COUNTERS, serve_drop_counters)
 
 static void

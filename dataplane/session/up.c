@@ -115,6 +115,7 @@ session_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 {
 	struct session_counters *counters = counters_row(&session_counters);
 	uint16_t next[BURST];
+	uint64_t bytes = 0;
 
 	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
 		session_prefetch(packets[i], UP, counters);
@@ -132,11 +133,13 @@ session_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 		p->counted = (uint16_t)m->pkt_len;
 		c->packets[UP]++;
 		c->bytes[UP] += m->pkt_len;
+		bytes += m->pkt_len;
 		p->vrf = s->vrf;
 		p->direction = UP;
 		p->chain = family == 4 ? s->up4 : s->up6;
 		next[i] = likely(odd == 0) ? packet_step(p) : family == 4 ? unusual4(m, p, seen) : unusual6(m, p, seen);
 	}
+	session_count_all(counters, UP, count, bytes);
 	node_dispatch(graph, node, packets, next, count);
 }
 

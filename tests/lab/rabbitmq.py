@@ -155,11 +155,14 @@ class Rabbitmq:
     def take(self, queue):
         connection = self.server.connect()
         channel = connection.channel()
-        while True:
-            method, properties, body = channel.basic_get(queue, auto_ack=True)
-            if not method:
-                break
-            yield properties, body
+        count = channel.queue_declare(queue, passive=True).method.message_count
+        if count:
+            for number, (method, properties, body) in enumerate(channel.consume(queue), 1):
+                yield properties, body
+                if number == count:
+                    channel.basic_ack(method.delivery_tag, multiple=True)
+                    break
+            channel.cancel()
         connection.close()
 
     def dead_letters(self):

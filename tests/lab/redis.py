@@ -4,9 +4,12 @@ import json
 import shutil
 import socket
 
+from .certificate import server_certificate
+from .kafka import Letter
 from .laboratory import Process, wait_until
 
-PORT = 6379
+PORT, TLS_PORT = 6379, 6380
+USER, PASSWORD = "sluice", "a-secret-of-Redis"
 
 
 class RedisServer:
@@ -16,7 +19,10 @@ class RedisServer:
         self.lab, self.namespace, self.settings = lab, namespace, settings
         self.directory = lab.directory / "redis"
         self.directory.mkdir()
-        self.process = self.stream = self.password = None
+        self.process = self.stream = None
+        server_certificate(self.directory)
+        self.password_file = self.directory / "password"
+        self.password_file.write_text(PASSWORD + "\n")
         lab.on_close(self.stop)
 
     def start(self):
@@ -25,6 +31,9 @@ class RedisServer:
         self.hang_up()
         command = [shutil.which("redis-server"), "--port", PORT, "--bind", "127.0.0.1", "--dir", self.directory]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", "", *self.settings]
+        command += ["--tls-port", TLS_PORT, "--tls-cert-file", "server.crt", "--tls-key-file", "server.key"]
+        command += ["--tls-ca-cert-file", "ca.crt", "--tls-auth-clients", "no"]
+        command += ["--user", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all"]
         self.process = Process(self.namespace, command, self.lab.directory / "redis.log")
         wait_until(self.answers, 60, "Redis answers")
 
@@ -46,8 +55,6 @@ class RedisServer:
                 connection = self.namespace.inside(socket.create_connection, ("127.0.0.1", PORT), 30)
                 self.stream = connection.makefile("rwb")
                 connection.close()
-                if self.password:
-                    self.ask("AUTH", self.password)
             for command in commands:
                 parts = [part if isinstance(part, bytes) else str(part).encode() for part in command]
                 self.stream.write(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
@@ -75,7 +82,7 @@ class RedisServer:
             case b":":
                 return int(rest)
             case b"$":
-                return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2].decode()
+                return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2].decode(errors="replace")
             case b"*":
                 return None if rest == b"-1" else [self.answer() for _ in range(int(rest))]
         raise ConnectionError(f"Redis said {line!r}")
@@ -99,6 +106,16 @@ class RedisServer:
         self.start()
 
 
+def access(server, secure):
+    """Where the server is, in the agent's configuration."""
+    if not secure:
+        return {"address": f"127.0.0.1:{PORT}"}
+    return {
+        "address": f"127.0.0.1:{TLS_PORT}", "tls": {"ca": str(server.directory / "ca.crt")},
+        "username": USER, "passwordFile": str(server.password_file),
+    }  # fmt: skip
+
+
 class Redis:
     """Says what is wanted through keys below this name, and reads what became of it."""
 
@@ -109,12 +126,11 @@ class Redis:
         self.prefix, self.status_prefix = f"{name}:intent:", f"{name}:status:"
         self.start, self.stop, self.kill, self.restart = server.start, server.stop, server.kill, server.restart
 
-    def northbound(self, _directory, **more):
+    def northbound(self, _directory, secure=False, **more):
         """The agent's configuration."""
         return {
-            "type": self.kind, "name": self.kind, "address": f"127.0.0.1:{PORT}",
-            "prefix": self.prefix, "statusPrefix": self.status_prefix,
-        } | more  # fmt: skip
+            "type": self.kind, "name": self.kind, "prefix": self.prefix, "statusPrefix": self.status_prefix,
+        } | access(self.server, secure) | more  # fmt: skip
 
     def put(self, key, text):
         self.server.ask("SET", self.prefix + key, text)
@@ -137,6 +153,59 @@ class Redis:
     def statuses(self):
         """How many there are."""
         return len(self.server.ask("KEYS", self.status_prefix + "*"))
+
+    def close(self):
+        pass
+
+
+class RedisStream:
+    """Says what is wanted through a stream of this name, and hears what became of it."""
+
+    kind = "redis-stream"
+
+    def __init__(self, server, name):
+        self.server, self.name = server, name
+        self.stream, self.dead, self.told = f"{name}.intent", f"{name}.dead", f"{name}.events"
+        self.start, self.stop, self.kill, self.restart = server.start, server.stop, server.kill, server.restart
+
+    def northbound(self, directory, secure=False, **more):
+        """The agent's configuration."""
+        return {
+            "type": self.kind, "name": self.kind, "stream": self.stream, "deadLetter": self.dead,
+            "events": self.told, "memory": str(directory / f"{self.name}-redis.db"),
+        } | access(self.server, secure) | more  # fmt: skip
+
+    def send(self, messages):
+        """Messages are (key, text or None, headers)."""
+        commands = []
+        for key, text, headers in messages:
+            fields = ["key", key, *([] if text is None else ["body", text])]
+            for name, value in headers.items():
+                fields += [name, value]
+            commands.append(("XADD", self.stream, "*", *fields))
+        self.server.ask_all(commands)
+
+    def put(self, key, text, **headers):
+        self.send([(key, text, headers)])
+
+    def put_all(self, texts):
+        """Texts by key, each a message of its own."""
+        self.send([(key, text, {}) for key, text in texts.items()])
+
+    def delete(self, key, **headers):
+        self.send([(key, None, headers)])
+
+    def read(self, stream):
+        """Fields of all entries."""
+        found = self.server.ask("XRANGE", stream, "-", "+")
+        return [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in found]
+
+    def dead_letters(self):
+        return [Letter(each.pop("body", ""), each) for each in self.read(self.dead)]
+
+    def events(self):
+        """All that was told, in order by object."""
+        return [json.loads(each["body"]) for each in self.read(self.told)]
 
     def close(self):
         pass

@@ -42,6 +42,7 @@ type Fake struct {
 	interfaces *api.InterfaceCountersList
 	sessions   *api.SessionCountersList
 	drops      *api.DropCountersList
+	totals     *api.SessionTotals
 	neighbors  *api.NeighborStates
 }
 
@@ -186,6 +187,8 @@ func (f *Fake) Count(lists ...proto.Message) {
 			f.drops = l
 		case *api.NeighborStates:
 			f.neighbors = l
+		case *api.SessionTotals:
+			f.totals = l
 		default:
 			panic(fmt.Sprintf("not counters: %T", list))
 		}
@@ -368,6 +371,8 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 		return &api.Reply{Answer: &api.Reply_SessionCounters{SessionCounters: f.sessionPage(o.SessionCounters)}}
 	case *api.Request_DropCounters:
 		return &api.Reply{Answer: &api.Reply_DropCounters{DropCounters: f.drops}}
+	case *api.Request_SessionTotals:
+		return &api.Reply{Answer: &api.Reply_SessionTotals{SessionTotals: f.totals}}
 	case *api.Request_NeighborStates:
 		return &api.Reply{Answer: &api.Reply_NeighborStates{NeighborStates: f.neighbors}}
 	}

@@ -1,0 +1,238 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/dataplane/dataplanetest"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
+)
+
+// scene is an agent's insides with a data plane that answers with counters, and one that takes objects.
+type scene struct {
+	t           testing.TB
+	desired     *intent.Desired
+	fake        *dataplanetest.Fake
+	client      *dataplane.Client
+	environment northbound.Environment
+	handler     http.Handler
+}
+
+func newScene(t testing.TB) *scene {
+	t.Helper()
+	registry, err := object.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired, err := intent.New(intent.Config{Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := dataplanetest.New(t)
+	endpoint, err := dataplane.ParseEndpoint("unix://"+fake.Path, dataplane.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dataplane.New(dataplane.Config{Endpoint: endpoint, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, CallTimeout: 200 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{}, 2)
+	go func() { desired.Run(ctx); ended <- struct{}{} }()
+	go func() { client.Run(ctx); ended <- struct{}{} }()
+	t.Cleanup(func() { cancel(); <-ended; <-ended })
+	counters := &northbound.Counters{}
+	s := &scene{t: t, desired: desired, fake: fake, client: client, environment: northbound.Environment{
+		Name: "metrics", Registry: registry, Log: slog.New(slog.DiscardHandler), Counters: counters, Intent: northbound.Counting(desired, counters),
+		Agent: northbound.Agent{Release: "1.0", Dataplanes: map[string]*dataplane.Client{"default": client},
+			Northbounds: map[string]*northbound.Counters{"metrics": counters}},
+	}}
+	s.handler = handler(s.environment)
+	s.until(func() bool { return client.Link().GetConnected() })
+	return s
+}
+
+func (s *scene) until(holds func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatal("not in twenty seconds")
+		}
+	}
+}
+
+func (s *scene) get(path string) (int, string) {
+	s.t.Helper()
+	recorder := httptest.NewRecorder()
+	s.handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	body, err := io.ReadAll(recorder.Result().Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return recorder.Code, string(body)
+}
+
+// series returns what a scrape tells of sluice, by the series.
+func (s *scene) series() map[string]string {
+	s.t.Helper()
+	code, text := s.get("/metrics")
+	if code != http.StatusOK {
+		s.t.Fatalf("%d: %s", code, text)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(name, "sluice_") {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+func (s *scene) tells(want map[string]string) {
+	s.t.Helper()
+	all := s.series()
+	for name, value := range want {
+		if all[name] != value {
+			s.t.Errorf("%s is %q, not %q", name, all[name], value)
+		}
+	}
+}
+
+func sessions(from, to int) []object.Change {
+	var changes []object.Change
+	for i := from; i < to; i++ {
+		changes = append(changes, object.Put(&object.Object{Kind: "Session", Name: fmt.Sprintf("line-%d", i), Spec: &api.Session{
+			Access: &api.Access{Port: "access", OuterVlan: uint32(1 + i/4000), InnerVlan: uint32(1 + i%4000)}}}))
+	}
+	return changes
+}
+
+func (s *scene) apply(changes ...object.Change) {
+	s.t.Helper()
+	if _, err := s.environment.Intent.Apply(s.t.Context(), intent.Source{Owner: "test"}, changes, intent.Options{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestTwoHundredThousandSessionsHaveAsManySeriesAsTen(t *testing.T) {
+	s := newScene(t)
+	s.apply(sessions(0, 10)...)
+	few := s.series()
+	s.apply(sessions(10, 200_000)...)
+	many := s.series()
+	if pending := many[`sluice_objects{kind="Session",state="pending"}`]; len(few) != len(many) || pending != "200000" {
+		t.Errorf("%d series with ten, %d with two hundred thousand, of which wait %s", len(few), len(many), pending)
+	}
+}
+
+func TestAScrapeTellsWhatTheDataPlaneCounts(t *testing.T) {
+	s := newScene(t)
+	s.fake.Count(
+		&api.PortCountersList{Ports: []*api.PortCounters{{Port: "access", LinkUp: true, RxPackets: 5, TxBytes: 7, RxNoBuffer: 2}, {Port: "access"}}},
+		&api.NodeCountersList{TscHz: 2_000_000_000, Nodes: []*api.NodeCounters{{Node: "rx", Calls: 1, Packets: 2, Cycles: 3}, {Node: "rx"}}},
+		&api.SessionTotals{UpPackets: 11, DownBytes: 12, UpDroppedPackets: 1, DownDroppedBytes: 2},
+		&api.DropCountersList{Drops: []*api.DropCounters{{Reason: "ttl-expired", Packets: 9}, {Reason: "ttl-expired"}}})
+	s.tells(map[string]string{
+		`sluice_port_up{dataplane="default",port="access"}`:                                     "1",
+		`sluice_port_packets_total{dataplane="default",direction="receive",port="access"}`:      "5",
+		`sluice_port_bytes_total{dataplane="default",direction="transmit",port="access"}`:       "7",
+		`sluice_port_errors_total{dataplane="default",error="receive-no-buffer",port="access"}`: "2",
+		`sluice_node_calls_total{dataplane="default",node="rx"}`:                                "1",
+		`sluice_node_packets_total{dataplane="default",node="rx"}`:                              "2",
+		`sluice_node_cycles_total{dataplane="default",node="rx"}`:                               "3",
+		`sluice_dataplane_tsc_hertz{dataplane="default"}`:                                       "2e+09",
+		`sluice_session_packets_total{dataplane="default",direction="up"}`:                      "11",
+		`sluice_session_bytes_total{dataplane="default",direction="down"}`:                      "12",
+		`sluice_session_dropped_packets_total{dataplane="default",direction="up"}`:              "1",
+		`sluice_session_dropped_bytes_total{dataplane="default",direction="down"}`:              "2",
+		`sluice_dropped_packets_total{dataplane="default",reason="ttl-expired"}`:                "9",
+		`sluice_dataplane_connected{dataplane="default"}`:                                       "1",
+		`sluice_dataplane_connections_total{dataplane="default"}`:                               "1",
+		`sluice_dataplane_unanswered_total{dataplane="default"}`:                                "0",
+		`sluice_build_info{release="1.0"}`:                                                      "1",
+	})
+}
+
+func TestADataPlaneThatDoesNotAnswerHoldsUpNoScrape(t *testing.T) {
+	s := newScene(t)
+	s.fake.Deafen(true)
+	all := s.series()
+	if all[`sluice_dataplane_unanswered_total{dataplane="default"}`] == "0" || all["sluice_revision"] != "0" {
+		t.Errorf("%v", all)
+	}
+}
+
+func TestWhatANorthboundPutsInIsCountedWithoutItsHelp(t *testing.T) {
+	s := newScene(t)
+	s.desired.Attach(t.Context(), reconciletest.Willing{})
+	s.apply(object.Put(&object.Object{Kind: "Port", Name: "access", Spec: &api.Port{Device: "net_null0"}}))
+	bad := object.Put(&object.Object{Kind: "Port", Name: "bad", Spec: &api.Port{}})
+	if _, err := s.environment.Intent.Apply(t.Context(), intent.Source{Owner: "test"}, []object.Change{bad}, intent.Options{}); err == nil {
+		t.Fatal("a port without a device is accepted")
+	}
+	s.tells(map[string]string{`sluice_northbound_connected{northbound="metrics"}`: "1"})
+	s.environment.Counters.Connected(false)
+	s.environment.Counters.Failed()
+	s.tells(map[string]string{
+		`sluice_northbound_changes_total{northbound="metrics"}`:  "1",
+		`sluice_northbound_refused_total{northbound="metrics"}`:  "1",
+		`sluice_northbound_errors_total{northbound="metrics"}`:   "1",
+		`sluice_northbound_connected{northbound="metrics"}`:      "0",
+		`sluice_northbound_received_total{northbound="metrics"}`: "2",
+		`sluice_operations_total{action="create",result="done"}`: "1",
+		`sluice_apply_delay_seconds_count`:                       "1",
+		`sluice_apply_delay_seconds_bucket{le="+Inf"}`:           "1",
+		`sluice_objects{kind="Port",state="applied"}`:            "1",
+		`sluice_revision`: "1",
+	})
+}
+
+func TestTheAgentIsReadyWhenItKnowsWhatItsDataPlaneHas(t *testing.T) {
+	s := newScene(t)
+	if code, text := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "being read") {
+		t.Errorf("before it was read: %d: %s", code, text)
+	}
+	s.desired.Attach(t.Context(), reconciletest.Willing{})
+	s.until(func() bool { code, _ := s.get("/readyz"); return code == http.StatusOK })
+	s.fake.Kill()
+	s.until(func() bool {
+		code, text := s.get("/readyz")
+		return code == http.StatusServiceUnavailable && strings.HasPrefix(text, "data plane default: not connected: ")
+	})
+	if code, _ := s.get("/healthz"); code != http.StatusOK {
+		t.Errorf("without a data plane the agent lives all the same: %d", code)
+	}
+	s.tells(map[string]string{`sluice_dataplane_connected{dataplane="default"}`: "0"})
+}
+
+func TestTheServerEndsWithItsContext(t *testing.T) {
+	s := newScene(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- (&Section{Listen: "127.0.0.1:0"}).Open().Run(ctx, s.environment) }()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := (&Section{Listen: "192.0.2.1:1"}).Open().Run(t.Context(), s.environment); err == nil {
+		t.Error("it serves at an address that is not ours")
+	}
+}
+
+func TestASectionSaysWhereToListen(t *testing.T) {
+	for listen, good := range map[string]bool{"127.0.0.1:9464": true, ":9464": true, "[::1]:9464": true, "": false, "9464": false, "localhost": false} {
+		if err := (&Section{Listen: listen}).Check(); (err == nil) != good {
+			t.Errorf("%q: %v", listen, err)
+		}
+	}
+}

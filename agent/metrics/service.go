@@ -1,0 +1,114 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"sluice.dev/sluice/agent/northbound"
+)
+
+// A scrape has so long.
+const patience = 8 * time.Second
+
+type service struct {
+	listen string
+}
+
+// Run implements northbound.Northbound.
+func (s *service) Run(ctx context.Context, e northbound.Environment) error {
+	listener, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	e.Log.Info("metrics are served", "address", listener.Addr().String())
+	return serve(ctx, listener, e)
+}
+
+// serve serves until the context ends, and closes the listener.
+func serve(ctx context.Context, listener net.Listener, e northbound.Environment) error {
+	server := &http.Server{
+		Handler: handler(e), ReadHeaderTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog:    slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		hurry, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(hurry) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(listener)
+	if stop() {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	<-ended
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func handler(e northbound.Environment) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newCollector(e))
+	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog: failures{e}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: patience + patience/4,
+	})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		e.Counters.Received(1)
+		scrape.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, ready(e)) })
+	return mux
+}
+
+// ready says why the agent cannot yet do what it is for: each data plane must be connected, and it must be known what it has.
+func ready(e northbound.Environment) error {
+	for _, name := range slices.Sorted(maps.Keys(e.Agent.Dataplanes)) {
+		if link := e.Agent.Dataplanes[name].Link(); !link.GetConnected() {
+			return fmt.Errorf("data plane %s: not connected: %s", name, link.GetError())
+		}
+	}
+	if !e.Intent.Measure().InSync {
+		return errors.New("what the data plane has is being read")
+	}
+	return nil
+}
+
+func answer(w http.ResponseWriter, why error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	text := "ok"
+	if why != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = why.Error()
+	}
+	// Who went away needs no answer.
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// failures takes what promhttp says about a scrape that could not be answered whole.
+type failures struct{ northbound.Environment }
+
+func (f failures) Println(what ...any) {
+	f.Counters.Failed()
+	f.Log.Warn("metrics could not be told", "error", fmt.Sprint(what...))
+}

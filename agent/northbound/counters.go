@@ -1,0 +1,99 @@
+package northbound
+
+import (
+	"context"
+	"sync/atomic"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Counters are what is counted of one northbound, for whoever measures the agent. What it puts in is counted without its help. All
+// methods may be called at any time, also of nil.
+type Counters struct {
+	link                               atomic.Int32
+	received, failed, changes, refused atomic.Uint64
+}
+
+// Connection is how it stands with what a northbound talks to.
+type Connection int32
+
+const (
+	// Connectionless: it talks to nothing that could be away.
+	Connectionless Connection = iota
+	Connected
+	Disconnected
+)
+
+// Counted is what Counters say.
+type Counted struct {
+	Connection Connection
+	// Messages, requests, files or values that came in; and what went wrong with them or with the connection.
+	Received, Failed uint64
+	// Objects that it put in or took out; and times that it was refused to.
+	Changes, Refused uint64
+}
+
+// Connected takes note of how it stands with the connection.
+func (c *Counters) Connected(yes bool) {
+	if c == nil {
+		return
+	}
+	if yes {
+		c.link.Store(int32(Connected))
+	} else {
+		c.link.Store(int32(Disconnected))
+	}
+}
+
+// Received takes note of messages, requests, files or values that came in.
+func (c *Counters) Received(n int) {
+	if c != nil && n > 0 {
+		c.received.Add(uint64(n))
+	}
+}
+
+// Failed takes note of something that went wrong: a connection lost, a message that cannot be read. What Intent refuses is counted
+// without that.
+func (c *Counters) Failed() {
+	if c != nil {
+		c.failed.Add(1)
+	}
+}
+
+// Read returns what was counted.
+func (c *Counters) Read() Counted {
+	if c == nil {
+		return Counted{}
+	}
+	return Counted{Connection: Connection(c.link.Load()), Received: c.received.Load(), Failed: c.failed.Load(),
+		Changes: c.changes.Load(), Refused: c.refused.Load()}
+}
+
+// Counting returns an Interface that counts what is put into it.
+func Counting(i intent.Interface, c *Counters) intent.Interface { return &counting{i, c} }
+
+type counting struct {
+	intent.Interface
+	counters *Counters
+}
+
+func (c *counting) Apply(ctx context.Context, source intent.Source, changes []object.Change, options intent.Options) (*intent.Outcome, error) {
+	out, err := c.Interface.Apply(ctx, source, changes, options)
+	if err != nil {
+		c.counters.refused.Add(1)
+	} else {
+		c.counters.changes.Add(uint64(len(changes)))
+	}
+	return out, err
+}
+
+func (c *counting) Rollback(ctx context.Context, source intent.Source, revision uint64, options intent.Options) (*intent.Outcome, error) {
+	out, err := c.Interface.Rollback(ctx, source, revision, options)
+	if err != nil {
+		c.counters.refused.Add(1)
+	} else {
+		c.counters.changes.Add(uint64(len(out.Objects)))
+	}
+	return out, err
+}
