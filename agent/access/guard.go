@@ -138,7 +138,7 @@ func (g *Guard) TLS(protocols ...string) *tls.Config {
 		pair, err := g.certificate()
 		if err != nil {
 			// While one of two files is replaced.
-			g.log.Warn("the certificate cannot be read", "certificate", g.section.TLS.Certificate, "error", err)
+			g.log.Warn("the certificate cannot be read", "file", g.section.TLS.Certificate, "error", err)
 			return nil, err
 		}
 		now.Certificates = []tls.Certificate{*pair}
@@ -146,7 +146,7 @@ func (g *Guard) TLS(protocols ...string) *tls.Config {
 			return now, nil
 		}
 		if now.ClientCAs, err = g.ca.get(); err != nil {
-			g.log.Warn("the CA of clients cannot be read", "clientCA", g.section.ClientCA, "error", err)
+			g.log.Warn("the CA of clients cannot be read", "file", g.section.ClientCA, "error", err)
 			return nil, err
 		}
 		// Who has a token needs no certificate.
@@ -223,7 +223,7 @@ func (g *Guard) known() Tokens {
 	g.said = said
 	g.mu.Unlock()
 	if !again && err != nil {
-		g.log.Error("the file of tokens has a mistake", "tokens", g.section.Tokens, "error", err)
+		g.log.Error("the file of tokens has a mistake", "file", g.section.Tokens, "error", err)
 	}
 	return tokens
 }

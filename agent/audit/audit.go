@@ -178,24 +178,30 @@ func short(s string) string {
 }
 
 func (l *Log) tell(e Entry) {
-	pairs := []any{"action", e.Action, "outcome", string(e.Outcome), "owner", e.Owner}
-	for _, p := range []struct{ name, value string }{{"who", e.Who}, {"from", e.From}, {"why", e.Why}, {"problem", e.Problem}} {
-		if p.value != "" {
-			pairs = append(pairs, p.name, p.value)
-		}
+	log := l.log.With("action", e.Action, "outcome", string(e.Outcome), "owner", e.Owner, "objects", e.Count)
+	if e.Who != "" {
+		log = log.With("who", e.Who)
+	}
+	if e.From != "" {
+		log = log.With("address", e.From)
+	}
+	if e.Why != "" {
+		log = log.With("why", e.Why)
+	}
+	if e.Problem != "" {
+		log = log.With("error", e.Problem)
 	}
 	if e.Revision != 0 {
-		pairs = append(pairs, "revision", e.Revision)
+		log = log.With("revision", e.Revision)
 	}
-	pairs = append(pairs, "objects", e.Count)
 	if len(e.Objects) > 0 {
-		pairs = append(pairs, "first", e.Objects[0].Kind+"/"+e.Objects[0].Name)
+		log = log.With("kind", e.Objects[0].Kind, "name", e.Objects[0].Name)
 	}
 	level := slog.LevelInfo
 	if e.Outcome == Forbidden {
 		level = slog.LevelWarn
 	}
-	l.log.Log(context.Background(), level, "change", pairs...)
+	log.Log(context.Background(), level, "change")
 }
 
 func (l *Log) append(line []byte) error {

@@ -170,7 +170,7 @@ func (d *door) refuse(method string, c access.Caller, err error) {
 		d.environment.Audit.Refuse(action, intent.Source{Owner: d.environment.Name, Who: c.Name, From: c.From}, nil, audit.Forbidden, err)
 		return
 	}
-	d.environment.Log.Debug("a request was refused", "method", method, "who", c.Name, "from", c.From, "error", err)
+	d.environment.Log.Debug("a request was refused", "method", method, "who", c.Name, "address", c.From, "error", err)
 }
 
 // unary looks at what a request says where that decides who may ask for it.

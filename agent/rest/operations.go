@@ -180,7 +180,7 @@ func (q *request) file(media string, text []byte) error {
 // gone: that a client went away is nobody's mistake, and there is nobody to tell.
 func (q *request) gone(err error) error {
 	if err != nil {
-		q.environment.Log.Debug("a client went away", "from", q.http.RemoteAddr, "error", err)
+		q.environment.Log.Debug("a client went away", "address", q.http.RemoteAddr, "error", err)
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{server: s, http: r, out: w}
 	defer func() {
 		if p := recover(); p != nil {
-			s.environment.Log.Error("a request failed in a way it never should", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			s.environment.Log.Error("a request failed in a way it never should", "method", r.Method, "path", r.URL.Path, "error", p, "stack", string(debug.Stack()))
 			q.problem(&problem{status: http.StatusInternalServerError, kind: "internal", detail: "it failed in a way it never should; the agent's log says more"})
 		}
 	}()
