@@ -3,6 +3,7 @@
 import errno
 import ipaddress
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from contract import Connection, acl_pb2, api, packed
@@ -223,7 +224,8 @@ def test_all_else_goes_on_while_a_large_list_is_made(pop, api_client):
             assert builder.receive().id == asked
             assert len(stored(other, "test")) == 1
             assert other.put(thing("Vrf", "beside"))[0].code == 0
-            assert vrfs(other) == {"beside"}
+            # The one behind the list does not need it.
+            assert vrfs(other) == {"behind", "beside"}
             host.send(bytes(Ether(src=HOST_MAC, dst="ff:ff:ff:ff:ff:ff") / ARP(psrc=HOST4, pdst=CORE4)))
             host.expect(lambda raw: raw[12:14] == b"\x08\x06" and ARP(raw[14:]).op == 2)
             assert len(stored(other, "test")) == 1
@@ -273,6 +275,60 @@ def test_several_lists_are_made_in_order_and_the_last_of_a_name_stays(pop, api_c
     delete(api_client, "Acl", "queued")
 
 
+def test_what_does_not_need_a_list_goes_past_it_and_is_answered_first(pop, api_client):
+    number = api_client.send(put=api.Put(objects=[packed(large("slow", seed=7))]))
+    beside = api_client.send(put=api.Put(objects=[packed(thing("Vrf", "past"))]))
+    gone = api_client.send(delete=api.Delete(names=[api.ObjectName(kind="Vrf", name="past")]))
+    same = api_client.send(delete=api.Delete(names=[api.ObjectName(kind="Acl", name="slow")]))
+    behind = api_client.send(put=api.Put(objects=[packed(thing("Vrf", "last"))]))
+    order = []
+    while len(order) < 5:
+        reply = api_client.receive()
+        if reply.last:
+            assert [each.code for each in reply.results.results] == [0]
+            order.append(reply.id)
+    assert order == [beside, gone, number, same, behind]
+    assert stored(api_client, "slow") is None
+    delete(api_client, "Vrf", "last")
+
+
+def test_lists_that_nobody_waits_for_any_more_take_nothing(pop, api_client):
+    """Each put is some megabytes; what was cancelled is not made, and what comes last is."""
+    small(api_client)
+    number = api_client.send(put=api.Put(objects=[packed(large(seed=8))]))
+    request = api.Put(objects=[packed(large("dropped", seed=9))])
+    with Connection(pop.gateway.dataplane_socket) as other:
+        for _ in range(100):
+            dropped = other.send(put=request)
+            other.send(cancel=api.Cancel(id=dropped))
+            ended = 0
+            while ended < 2:
+                ended += other.receive().last
+        assert other.put(thing("Acl", "kept", rules=[DENIED]))[0].code == 0
+    assert api_client.answer(number).results.results[0].code == 0
+    assert stored(api_client, "dropped") is None
+    assert len(stored(api_client, "kept")) == 1
+    delete(api_client, "Acl", "kept")
+
+
+def test_clients_that_send_more_than_there_is_room_for_are_all_answered(pop, api_client):
+    """Each in turn, or told to try again; nobody is cut off, and what waits already is done."""
+    small(api_client)
+    number = api_client.send(put=api.Put(objects=[packed(large(seed=10))]))
+    request = api.Put(objects=[api.Object(kind="Acl", name="noise", spec=b"\xff" * (8 << 20))])
+
+    def one(_):
+        with Connection(pop.gateway.dataplane_socket) as client:
+            replies = [client.answer(client.send(put=request)) for _ in range(2)]
+        return [each.result.code or each.results.results[0].code for each in replies]
+
+    with ThreadPoolExecutor(24) as clients:
+        for codes in clients.map(one, range(24)):
+            assert set(codes) <= {errno.EINVAL, errno.EAGAIN}
+    assert api_client.answer(number).results.results[0].code == 0
+    assert len(stored(api_client, "test")) == 60001
+
+
 def test_an_object_that_refers_to_a_list_sent_before_it_finds_it(pop, api_client):
     line = session(PPPOE, policy={"aclUp": "late"})
     number = api_client.send(put=api.Put(objects=[packed(large("late", seed=5))]))
@@ -288,13 +344,13 @@ def test_an_object_that_refers_to_a_list_sent_before_it_finds_it(pop, api_client
 def test_a_client_that_leaves_while_its_list_is_made_leaves_the_old_one(pop, api_client):
     small(api_client)
     with Connection(pop.gateway.dataplane_socket) as leaving:
-        leaving.send(put=api.Put(objects=[packed(large(seed=6)), packed(thing("Vrf", "never"))]))
+        leaving.send(put=api.Put(objects=[packed(large(seed=6)), packed(large("never", 1000))]))
         asked = leaving.send(drop_counters=api.DropCountersQuery())
         assert leaving.receive().id == asked
     # Made after the one that nobody waits for.
     assert api_client.put(thing("Acl", "after", rules=[DENIED]))[0].code == 0
     assert len(stored(api_client, "test")) == 1
-    assert "never" not in vrfs(api_client)
+    assert stored(api_client, "never") is None
     delete(api_client, "Acl", "after")
 
 

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -9,11 +10,18 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
+// The data plane takes no larger spec (api/dataplane.proto).
+const specMost = 8 << 20
+
 // A rule that could never match is a mistake of whoever wrote it.
 func checkAcl(spec proto.Message, add report) {
 	a, ok := spec.(*api.Acl)
 	if !ok {
 		return
+	}
+	if size := proto.Size(a); size > specMost {
+		add("rules", "too much for one list", fmt.Sprintf("%d rules of %d bytes together", len(a.Rules), size),
+			fmt.Sprintf("at most %d bytes: fewer rules", specMost))
 	}
 	for i, r := range a.Rules {
 		at := func(field string) string { return "rules[" + strconv.Itoa(i) + "]." + field }

@@ -157,6 +157,21 @@ func TestWhatAnObjectMayBeByItself(t *testing.T) {
 	}
 }
 
+func TestAListIsNoLargerThanTheDataPlaneTakes(t *testing.T) {
+	rule := &api.AclRule{Source: "2001:db8:1111:2222:3333:4444:5555:6666/128", Destination: "2001:db8:1111:2222:3333:4444:5555:7777/128", Protocol: "tcp"}
+	for _, c := range []struct {
+		rules   int
+		problem string
+	}{{80000, ""}, {100000, "rules: too much for one list"}, {200001, "rules: wrong number of elements"}} {
+		spec := &api.Acl{Rules: slices.Repeat([]*api.AclRule{rule}, c.rules)}
+		_, err := registry(t).Examine([]Change{Put(&Object{Kind: "Acl", Name: "large", Spec: spec})})
+		errs := AllErrors(err)
+		if c.problem == "" && len(errs) > 0 || c.problem != "" && (len(errs) == 0 || !strings.HasPrefix(errs[0].Sentence(), c.problem)) {
+			t.Errorf("%d rules: error %v\nnot %s", c.rules, err, c.problem)
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		format       api.Format

@@ -10,7 +10,7 @@
 struct slab acl_slots;
 
 static int
-prepare(const char *name, const void *spec, void **prepared, struct fault *f)
+prepare(const char *name, const void *spec, const atomic_bool *unwanted, void **prepared, struct fault *f)
 {
 	const Sluice__V1__Acl *acl = spec;
 	struct acl_list *list = NULL;
@@ -23,11 +23,13 @@ prepare(const char *name, const void *spec, void **prepared, struct fault *f)
 	rules = calloc(acl->n_rules + 1, sizeof(*rules));
 	if (!rules)
 		return fault(f, ENOMEM, "acl %.63s, rules: there is no memory left for %zu rules", name, acl->n_rules);
-	for (size_t i = 0; rc == 0 && i < acl->n_rules; i++)
+	for (size_t i = 0; rc == 0 && i < acl->n_rules && !(unwanted && atomic_load(unwanted)); i++)
 		rc = acl_rule_parse(name, i + 1, acl->rules[i], &rules[i], f);
+	if (rc == 0 && unwanted && atomic_load(unwanted))
+		rc = fault(f, ECANCELED, "acl %.63s, rules: nobody waits for them any more", name);
 	if (rc == 0)
-		rc = acl_list_create(
-			name, rules, acl->n_rules, acl->otherwise == SLUICE__V1__ACL_ACTION__PERMIT, &list, f);
+		rc = acl_list_create(name, rules, acl->n_rules, acl->otherwise == SLUICE__V1__ACL_ACTION__PERMIT,
+			unwanted, &list, f);
 	free(rules);
 	*prepared = list;
 	return rc;
@@ -44,12 +46,12 @@ put(struct object *object, const void *spec, const void *old, struct fault *f)
 {
 	struct acl_list *before;
 	struct acl_slot *slot;
-	uint32_t index = old ? acl_of(object) : slab_take(&acl_slots);
+	uint32_t index = object->state ? acl_of(object) : slab_take(&acl_slots);
 
-	if (index == UINT32_MAX)
+	if (index == NO_ACL)
 		return fault(
 			f, ENOSPC, "acl %.63s: there are %d access control lists already", object->name, ACL_LIMIT);
-	object->state = (void *)(uintptr_t)index;
+	object->state = (void *)((uintptr_t)index + 1);
 	slot = slab_at(&acl_slots, index);
 	before = atomic_exchange(&slot->list, (struct acl_list *)object->prepared);
 	object->prepared = NULL;

@@ -12,7 +12,8 @@ extern struct kind acl_kind;
 static inline uint32_t
 acl_of(const struct object *object)
 {
-	return object ? (uint32_t)(uintptr_t)object->state : NO_ACL;
+	// What is not there yet has state NULL.
+	return object ? (uint32_t)(uintptr_t)object->state - 1 : NO_ACL;
 }
 
 // Steps of chains. In: a checked IP packet, data at its header, packet->family set.

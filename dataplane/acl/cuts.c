@@ -39,6 +39,7 @@ struct cuts {
 	lanes *groups;
 	unsigned roots; // the first nodes: what they find is one list
 	uint32_t node_count, node_room, group_count, group_room;
+	uint64_t work;
 };
 
 // In `lanes`.
@@ -55,6 +56,8 @@ struct cutter {
 	uint32_t *lists; // rules of the cells from the root to here, one behind the other
 	size_t used, room;
 	uint32_t low[CUTS_MOST], high[CUTS_MOST]; // of the cell
+	const atomic_bool *unwanted;
+	uint64_t work;
 	int error;
 };
 
@@ -107,6 +110,7 @@ select_rules(struct cutter *c, size_t list, size_t count, unsigned dimension)
 		c->lists = lists;
 		c->room = room;
 	}
+	c->work += count;
 	for (size_t i = list; i < list + count; i++) {
 		const struct cuts_rule *rule = &c->rules[c->lists[i]];
 
@@ -134,7 +138,7 @@ struct cut {
 
 // Where a sample of the cell's rules is best divided: by the squares of what is left on each side. False: nowhere.
 static bool
-choose_cut(const struct cutter *c, size_t list, size_t count, struct cut *cut)
+choose_cut(struct cutter *c, size_t list, size_t count, struct cut *cut)
 {
 	size_t step = (count + SAMPLE - 1) / SAMPLE;
 	unsigned sample = (unsigned)((count + step - 1) / step);
@@ -156,6 +160,7 @@ choose_cut(const struct cutter *c, size_t list, size_t count, struct cut *cut)
 		if (found == 0)
 			continue;
 		qsort(ends, found, sizeof(ends[0]), by_value);
+		c->work += 8 * found;
 		for (unsigned quarter = 1; quarter <= 3; quarter++) {
 			uint32_t last = ends[found * quarter / 4];
 			uint64_t below = 0, above = 0, cost;
@@ -226,6 +231,10 @@ divide(struct cutter *c, uint32_t node, size_t list, size_t count, size_t budget
 	struct node *nodes;
 	struct cut cut;
 
+	if (!c->error && c->work > CUTS_WORK)
+		c->error = -E2BIG;
+	if (!c->error && c->unwanted && atomic_load_explicit(c->unwanted, memory_order_relaxed))
+		c->error = -ECANCELED;
 	if (c->error)
 		return;
 	if (count <= LANES || depth == DEPTH_MOST || !choose_cut(c, list, count, &cut)) {
@@ -292,10 +301,11 @@ plant(struct cutter *c, size_t count, bool all, bool apart, uint32_t root)
 }
 
 int
-cuts_create(const struct cuts_rule *rules, size_t count, unsigned dimensions, struct cuts **made)
+cuts_create(const struct cuts_rule *rules, size_t count, unsigned dimensions, const atomic_bool *unwanted,
+	struct cuts **made)
 {
 	struct cuts *cuts = calloc(1, sizeof(*cuts));
-	struct cutter c = {.cuts = cuts, .rules = rules, .room = 2 * count + 1};
+	struct cutter c = {.cuts = cuts, .rules = rules, .room = 2 * count + 1, .unwanted = unwanted};
 	size_t apart = 0;
 
 	if (!cuts)
@@ -313,11 +323,18 @@ cuts_create(const struct cuts_rule *rules, size_t count, unsigned dimensions, st
 	for (uint32_t root = 0; root < cuts->roots && !c.error; root++)
 		plant(&c, count, cuts->roots == 1, root == 1, root);
 	free(c.lists);
+	cuts->work = c.work;
 	if (c.error)
 		cuts_destroy(cuts);
 	else
 		*made = cuts;
 	return c.error;
+}
+
+uint64_t
+cuts_work(const struct cuts *cuts)
+{
+	return cuts->work;
 }
 
 void

@@ -7,6 +7,7 @@
 // looked at for too long. Made once, then only read.
 #pragma once
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@ enum {
 	CUTS_CELL = 2048, // rules of a cell at most
 };
 
+#define CUTS_WORK (UINT64_C(256) << 20) // at most
+
 // What a rule says of each dimension, both ends inclusive, and of the marks.
 struct cuts_rule {
 	uint32_t low[CUTS_MOST], high[CUTS_MOST];
@@ -26,8 +29,12 @@ struct cuts_rule {
 
 struct cuts;
 
-// `dimensions` is 6 or CUTS_MOST. 0, -ENOMEM, or -E2BIG: more than CUTS_CELL rules cannot be told apart.
-int cuts_create(const struct cuts_rule *rules, size_t count, unsigned dimensions, struct cuts **made);
+// `dimensions` is 6 or CUTS_MOST. 0, -ENOMEM, -ECANCELED if it was `unwanted` (may be NULL), or -E2BIG: more than CUTS_CELL rules
+// cannot be told apart, or not with that much work.
+int cuts_create(const struct cuts_rule *rules, size_t count, unsigned dimensions, const atomic_bool *unwanted,
+	struct cuts **made);
+// How much work it was to make: about so many rules were held against a cut.
+uint64_t cuts_work(const struct cuts *cuts);
 void cuts_destroy(struct cuts *cuts);
 
 // The verdicts of the first rules that match up to 256 keys; 0 where none does.

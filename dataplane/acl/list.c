@@ -13,13 +13,16 @@
 
 #include <rte_memory.h>
 
+#include "acl/crossing.h"
 #include "acl/list.h"
 
 enum {
 	TUPLES_MIN = 64,  // exact rules from which on a hash table pays
 	RULE_ROOM = 4096, // rules handed to rte_acl at once
-	// Rules that rte_acl can be trusted with, as it bounds neither time nor memory: any sort, or plain ones.
-	TREE_MOST = 256,
+	// Rules that rte_acl can be trusted with, as it bounds neither time nor memory: some that cross each other in few parts,
+	// or plain ones.
+	TREE_MOST = CROSSING_RULES,
+	PARTS_MOST = 16384,
 	PLAIN_MOST = 16384,
 };
 
@@ -319,9 +322,33 @@ cut_rule(struct cuts_rule *to, const struct acl_protocols *protocols, const stru
 	to->verdict = verdict;
 }
 
+// Whether rte_acl makes short work of them.
+static bool
+suits_tree(const struct cuts_rule *rules, const struct layout *layout, const struct selection *selection)
+{
+	unsigned order[CUTS_MOST], *next = order, words = layout->words;
+	unsigned first = selection->destination_first ? 2 + words : 2,
+		 second = selection->destination_first ? 2 : 2 + words;
+
+	if (selection->plain)
+		return selection->count <= PLAIN_MOST;
+	if (selection->count > TREE_MOST)
+		return false;
+	*next++ = 0;
+	*next++ = 1;
+	for (unsigned word = 0; word < words; word++)
+		*next++ = first + word;
+	for (unsigned word = 0; word < words; word++)
+		*next++ = second + word;
+	*next++ = 2 + 2 * words;
+	*next++ = 3 + 2 * words;
+	return crossing_parts(rules, selection->count, order, (unsigned)(next - order), PARTS_MOST) < PARTS_MOST;
+}
+
+// What rte_acl does not suit, or gives up on, is cut.
 static int
-create_cuts(struct cuts **made, const struct acl_protocols *protocols, const struct layout *layout,
-	const struct selection *selection)
+create_ordered(struct acl_part *part, const struct acl_protocols *protocols, const struct layout *layout,
+	const struct selection *selection, const atomic_bool *unwanted)
 {
 	struct cuts_rule *rules = calloc(selection->count, sizeof(*rules));
 	int rc;
@@ -334,14 +361,17 @@ create_cuts(struct cuts **made, const struct acl_protocols *protocols, const str
 
 		cut_rule(&rules[i], protocols, layout, rule, verdict_of(rule, index));
 	}
-	rc = cuts_create(rules, selection->count, 4 + 2 * layout->words, made);
+	if (suits_tree(rules, layout, selection) && create_tree(part, protocols, layout, selection) == 0)
+		rc = 0;
+	else
+		rc = cuts_create(rules, selection->count, 4 + 2 * layout->words, unwanted, &part->cuts);
 	free(rules);
 	return rc;
 }
 
 static int
 create_part(struct acl_part *part, const struct acl_list *list, const struct layout *layout,
-	const struct acl_rule *rules, size_t count, uint32_t *indexes)
+	const struct acl_rule *rules, size_t count, uint32_t *indexes, const atomic_bool *unwanted)
 {
 	struct selection selection = {.rules = rules, .indexes = indexes, .plain = true};
 	uint64_t source_bits = 0, destination_bits = 0;
@@ -380,16 +410,12 @@ create_part(struct acl_part *part, const struct acl_list *list, const struct lay
 	selection.destination_first = destination_bits > source_bits;
 	if (rc != 0 || selection.count == 0)
 		return rc;
-	// What rte_acl gives up on is cut, too.
-	if (selection.count > (selection.plain ? PLAIN_MOST : TREE_MOST) ||
-		create_tree(part, &list->protocols, layout, &selection) != 0)
-		rc = create_cuts(&part->cuts, &list->protocols, layout, &selection);
-	return rc;
+	return create_ordered(part, &list->protocols, layout, &selection, unwanted);
 }
 
 int
-acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise, struct acl_list **made,
-	struct fault *f)
+acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
+	const atomic_bool *unwanted, struct acl_list **made, struct fault *f)
 {
 	struct acl_list *list = calloc(1, sizeof(*list));
 	uint32_t *indexes = calloc(count + 1, sizeof(*indexes));
@@ -403,14 +429,16 @@ acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bo
 	rc = number_protocols(&list->protocols, name, rules, count, f);
 	if (rc != 0)
 		goto out;
-	rc = create_part(&list->v4, list, &layout4, rules, count, indexes);
+	rc = create_part(&list->v4, list, &layout4, rules, count, indexes, unwanted);
 	if (rc == 0)
-		rc = create_part(&list->v6, list, &layout6, rules, count, indexes);
+		rc = create_part(&list->v6, list, &layout6, rules, count, indexes, unwanted);
 	if (rc == -E2BIG)
 		fault(f, E2BIG,
 			"acl %.63s, rules: the %zu rules overlap in too many ways, so that more than %d would have to "
 			"be tried for some packets: make addresses or ports of some narrower, or take some out",
 			name, count, CUTS_CELL);
+	else if (rc == -ECANCELED)
+		fault(f, ECANCELED, "acl %.63s, rules: nobody waits for them any more", name);
 	else if (rc != 0)
 		fault(f, -rc, "acl %.63s, rules: there is no memory left for %zu rules: take some out", name, count);
 out:

@@ -1,7 +1,9 @@
 // A list of rules made ready for workers: exact 5-tuples in a hash table when there are many, all others in a tree of
-// DPDK's rte_acl when they are few, or else in a tree of cuts, for each family. Made aside, then only read.
+// DPDK's rte_acl when they are few and cross each other little, or else in a tree of cuts, for each family. Made aside, then only
+// read.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,9 +32,10 @@ struct acl_list {
 	struct acl_protocols protocols;
 };
 
-// 0, or a negative errno with the fault explained; `name` is for that. Needs the EAL.
+// 0, or a negative errno with the fault explained; `name` is for that. It ends early when it is `unwanted` (may be NULL). Needs the
+// EAL.
 int acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
-	struct acl_list **made, struct fault *f);
+	const atomic_bool *unwanted, struct acl_list **made, struct fault *f);
 void acl_list_destroy(struct acl_list *list);
 
 // Whether each of up to ACL_BURST keys is permitted.

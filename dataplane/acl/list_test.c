@@ -240,7 +240,7 @@ compare(const struct acl_rule *rules, size_t count, bool otherwise, unsigned rou
 	struct acl_list *list = NULL;
 	struct fault f = {0};
 
-	assert_int_equal(acl_list_create("test", rules, count, otherwise, &list, &f), 0);
+	assert_int_equal(acl_list_create("test", rules, count, otherwise, NULL, &list, &f), 0);
 	for (unsigned round = 0; round < rounds; round++) {
 		struct acl_key4 keys4[ACL_BURST];
 		struct acl_key6 keys6[ACL_BURST];
@@ -321,9 +321,9 @@ more_protocols_than_a_list_can_name_are_refused(void **state)
 			.protocol = (int16_t)(i + 1),
 			.source_high = UINT16_MAX,
 			.destination_high = UINT16_MAX};
-	assert_int_equal(acl_list_create("many", rules, 63, false, &list, &f), 0);
+	assert_int_equal(acl_list_create("many", rules, 63, false, NULL, &list, &f), 0);
 	acl_list_destroy(list);
-	assert_int_equal(acl_list_create("many", rules, 65, false, &list, &f), -E2BIG);
+	assert_int_equal(acl_list_create("many", rules, 65, false, NULL, &list, &f), -E2BIG);
 	assert_non_null(strstr(f.text, "acl many, rule 64, protocol"));
 }
 
@@ -381,10 +381,10 @@ rules_that_nothing_tells_apart_are_refused_in_words(void **state)
 			.dscp = (uint8_t)(i & 0x3f),
 			.source_high = UINT16_MAX,
 			.destination_high = UINT16_MAX};
-	assert_int_equal(acl_list_create("alike", rules, CUTS_CELL, false, &list, &f), 0);
+	assert_int_equal(acl_list_create("alike", rules, CUTS_CELL, false, NULL, &list, &f), 0);
 	acl_list_destroy(list);
 	list = NULL;
-	assert_int_equal(acl_list_create("alike", rules, RTE_DIM(rules), false, &list, &f), -E2BIG);
+	assert_int_equal(acl_list_create("alike", rules, RTE_DIM(rules), false, NULL, &list, &f), -E2BIG);
 	assert_null(list);
 	assert_string_equal(f.text, "acl alike, rules: the 2049 rules overlap in too many ways, so that more than 2048 "
 				    "would have to be tried "
@@ -414,10 +414,35 @@ rte_acl_uses_the_widest_vector_that_the_processor_has(void **state)
 #elif defined(RTE_ARCH_ARM)
 	widest = RTE_ACL_CLASSIFY_NEON;
 #endif
-	assert_int_equal(acl_list_create("one", &rule, 1, true, &list, &f), 0);
+	assert_int_equal(acl_list_create("one", &rule, 1, true, NULL, &list, &f), 0);
 	assert_non_null(list->v4.tree);
 	assert_int_equal(list->v4.algorithm, widest);
 	acl_list_destroy(list);
+}
+
+static void
+a_short_list_whose_ranges_cross_is_not_given_to_rte_acl(void **state)
+{
+	struct acl_rule rules[64];
+	struct acl_list *list = NULL;
+	struct fault f = {0};
+
+	for (unsigned i = 0; i < RTE_DIM(rules); i++)
+		rules[i] = (struct acl_rule){.permit = i % 2,
+			.protocol = -1,
+			.reads = RULE_READS_PORTS,
+			.dscp = (uint8_t)i,
+			.dscp_mask = 0x3f,
+			.source_low = (uint16_t)(i * 100),
+			.source_high = (uint16_t)(i * 100 + 30000),
+			.destination_low = (uint16_t)(i * 77),
+			.destination_high = (uint16_t)(i * 77 + 30000)};
+	assert_int_equal(acl_list_create("crossing", rules, RTE_DIM(rules), true, NULL, &list, &f), 0);
+	assert_null(list->v4.tree);
+	assert_non_null(list->v4.cuts);
+	assert_null(list->v6.tree);
+	acl_list_destroy(list);
+	compare(rules, RTE_DIM(rules), true, 20);
 }
 
 // A block list, which stays with rte_acl.
@@ -490,6 +515,7 @@ main(void)
 		cmocka_unit_test(tangled_rules_of_any_number_decide_as_a_walk_over_them_does),
 		cmocka_unit_test(rules_that_nothing_tells_apart_are_refused_in_words),
 		cmocka_unit_test(rte_acl_uses_the_widest_vector_that_the_processor_has),
+		cmocka_unit_test(a_short_list_whose_ranges_cross_is_not_given_to_rte_acl),
 		cmocka_unit_test(many_prefixes_decide_as_a_walk_over_them_does),
 		cmocka_unit_test(a_list_of_a_hundred_thousand_rules_decides_as_a_walk_over_them_does),
 	};

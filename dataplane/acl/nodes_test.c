@@ -27,7 +27,7 @@ enum { NOTHING, EVERYTHING, SOME, OTHERS, LISTS };
 static struct object lists[LISTS];
 
 static void
-put_list(unsigned which, Sluice__V1__AclAction action, unsigned rules, Sluice__V1__AclAction otherwise, const void *old)
+put_list(unsigned which, Sluice__V1__AclAction action, unsigned rules, Sluice__V1__AclAction otherwise)
 {
 	static Sluice__V1__AclRule storage[RULES];
 	static Sluice__V1__AclRule *pointers[RULES];
@@ -52,8 +52,8 @@ put_list(unsigned which, Sluice__V1__AclAction action, unsigned rules, Sluice__V
 	spec.otherwise = otherwise;
 	lists[which].name = (char *)"list";
 	lists[which].kind = &acl_kind;
-	if (acl_kind.prepare("list", &spec, &lists[which].prepared, &f) != 0 ||
-		acl_kind.put(&lists[which], &spec, old, &f) != 0)
+	if (acl_kind.prepare("list", &spec, NULL, &lists[which].prepared, &f) != 0 ||
+		acl_kind.put(&lists[which], NULL, NULL, &f) != 0)
 		fail_msg("%s", f.text);
 }
 
@@ -64,11 +64,11 @@ make_tables(void **state)
 		slab_create(&interfaces, sizeof(struct interface), SESSIONS) != 0 ||
 		slab_create(&hops, sizeof(struct hop), SESSIONS) != 0)
 		return 1;
-	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__DENY, NULL);
-	put_list(EVERYTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__PERMIT, NULL);
+	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__DENY);
+	put_list(EVERYTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__PERMIT);
 	// Half of the rules are of each family: more than enough for a table.
-	put_list(SOME, SLUICE__V1__ACL_ACTION__PERMIT, RULES, SLUICE__V1__ACL_ACTION__DENY, NULL);
-	put_list(OTHERS, SLUICE__V1__ACL_ACTION__DENY, RULES, SLUICE__V1__ACL_ACTION__PERMIT, NULL);
+	put_list(SOME, SLUICE__V1__ACL_ACTION__PERMIT, RULES, SLUICE__V1__ACL_ACTION__DENY);
+	put_list(OTHERS, SLUICE__V1__ACL_ACTION__DENY, RULES, SLUICE__V1__ACL_ACTION__PERMIT);
 	return 0;
 }
 
@@ -207,17 +207,16 @@ what_we_made_ourselves_is_held_against_no_list(void **state)
 static void
 a_list_that_is_replaced_keeps_its_index(void **state)
 {
-	Sluice__V1__Acl old = SLUICE__V1__ACL__INIT;
 	struct rte_mbuf *m = packet(4, 7, 28);
 	uint32_t index = acl_of(&lists[NOTHING]);
 	uint16_t edge;
 
 	session_at(1)->acl_up = index;
-	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, RULES, SLUICE__V1__ACL_ACTION__DENY, &old);
+	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, RULES, SLUICE__V1__ACL_ACTION__DENY);
 	assert_int_equal(acl_of(&lists[NOTHING]), index);
 	one_node_run(&acl_up_node, &m, 1, &edge);
 	assert_int_equal(edge, STEP);
-	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__DENY, &old);
+	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__DENY);
 	packet_of(m)->chain = STEP;
 	one_node_run(&acl_up_node, &m, 1, &edge);
 	assert_dropped(m, edge, "acl-denied");
@@ -235,7 +234,7 @@ a_list_with_a_wrong_rule_is_refused_and_the_one_before_stays(void **state)
 	spec.n_rules = 1;
 	spec.rules = rules;
 	rule.source_ports = (char *)"80-70";
-	assert_int_equal(acl_kind.prepare("list", &spec, &lists[EVERYTHING].prepared, &f), -EINVAL);
+	assert_int_equal(acl_kind.prepare("list", &spec, NULL, &lists[EVERYTHING].prepared, &f), -EINVAL);
 	assert_null(lists[EVERYTHING].prepared);
 	assert_string_equal(f.text,
 		"acl list, rule 1, sourcePorts: \"80-70\" is not a port or a range of ports such as 1024-65535");

@@ -10,14 +10,14 @@
 #include <rte_version.h>
 
 #include "core/api_stream.h"
+#include "core/budget.h"
 #include "core/object_list.h"
 #include "core/worker.h"
 
 enum {
 	CALLS_MOST = 256,
 	PAGE_MOST = FRAME_MOST / 4,
-	UNPACKED_MOST = 16, // bytes in memory for each byte of a request, beside
-	UNPACKED_LEAST = 64 << 10,
+	UNPACKED_BESIDE = 64 << 10,
 };
 
 struct api_client {
@@ -33,7 +33,7 @@ struct api_call {
 	bool kept, over;
 	bool serving;                 // its request is being looked at: freed after that
 	Sluice__V1__Request *request; // while serving; NULL: taken
-	size_t request_bytes;
+	size_t bytes;                 // of memory, of the request
 	void (*ended)(void *argument);
 	void *argument;
 	struct api_call *next;
@@ -125,7 +125,7 @@ api_take(struct api_call *call)
 size_t
 api_request_bytes(const struct api_call *call)
 {
-	return call->request_bytes;
+	return call->bytes;
 }
 
 struct api_client *
@@ -281,32 +281,6 @@ API_OPERATION(hello, SLUICE__V1__REQUEST__OPERATION_HELLO, serve_hello)
 API_OPERATION(list, SLUICE__V1__REQUEST__OPERATION_LIST, serve_list)
 API_OPERATION(cancel, SLUICE__V1__REQUEST__OPERATION_CANCEL, serve_cancel)
 
-// Memory for a request: a few bytes on the wire cannot ask for all there is.
-struct budget {
-	size_t left;
-	bool spent;
-};
-
-static void *
-budget_take(void *data, size_t size)
-{
-	struct budget *b = data;
-	size_t cost = size + 16;
-
-	if (cost > b->left) {
-		b->spent = true;
-		return NULL;
-	}
-	b->left -= cost;
-	return malloc(size);
-}
-
-static void
-budget_give(void *data, void *memory)
-{
-	free(memory);
-}
-
 // The id of a request that could not be unpacked, where it stands first as writers put it; else 0.
 static uint64_t
 id_of(const uint8_t *bytes, size_t length)
@@ -349,8 +323,9 @@ static bool
 frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 {
 	struct api_client *client = state;
-	struct budget budget = {.left = UNPACKED_MOST * length + UNPACKED_LEAST};
-	ProtobufCAllocator memory = {budget_take, budget_give, &budget};
+	struct budget budget = {.left = budget_for(length, UNPACKED_BESIDE)};
+	size_t all = budget.left;
+	ProtobufCAllocator memory = budget_allocator(&budget);
 	Sluice__V1__Request *request = sluice__v1__request__unpack(&memory, length, bytes);
 	const struct api_operation *o = operations;
 	struct api_call *call;
@@ -368,7 +343,7 @@ frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 		return false;
 	}
 	*call = (struct api_call){
-		.client = client, .id = request->id, .serving = true, .request = request, .request_bytes = length};
+		.client = client, .id = request->id, .serving = true, .request = request, .bytes = all - budget.left};
 	while (o && o->which != request->operation_case)
 		o = o->next;
 	if (!o)

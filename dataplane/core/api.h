@@ -37,7 +37,7 @@ void api_fail(struct api_call *call, int code, const char *message);
 void api_keep(struct api_call *call, void (*ended)(void *argument), void *argument);
 // The request, which is served now, is the caller's from now on, to be freed as one that was unpacked without an allocator.
 Sluice__V1__Request *api_take(struct api_call *call);
-// How large it was on the wire.
+// How much memory it takes.
 size_t api_request_bytes(const struct api_call *call);
 
 // Who calls. There until its last call has ended.

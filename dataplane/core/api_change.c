@@ -1,5 +1,6 @@
-// The API's Put and Delete. Those of one client are carried out one after the other, object by object; an object that is
-// being built beside the main thread holds up what comes behind it from the same client, and nothing else.
+// The API's Put and Delete. Those of one client are carried out one after the other, object by object; an object that takes long is
+// built beside the main thread, and holds up what concerns it and comes behind it from the same client: the same object, or one
+// that may refer to it, and all behind that.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,23 @@
 
 enum {
 	SPEC_MOST = FRAME_MOST / 2, // so that a reply can hold any object
-	WAITING_MOST = 64,          // of one client: then none of its requests is read
-	WAITING_BYTES = FRAME_MOST,
+	MAKING_MOST = 32,           // objects of one client that are built, or wait for that
+	WAITING_MOST = 64,          // requests of one client: then none of its requests is read
+	WAITING_BYTES = FRAME_MOST, // of memory
+	// Of all clients: then none of those that have some is read, and twice as many are never kept.
+	WAITING_ALL = 4 * WAITING_BYTES,
 };
 
 // So often a client hears that its request is being carried out.
 static const uint64_t STILL_AT_IT = UINT64_C(5) * 1000 * 1000 * 1000;
+
+// An object of a change that is being built.
+struct making {
+	struct change *change;
+	size_t at;
+	struct object_build *build;
+	struct making *next;
+};
 
 struct change {
 	struct api_call *call;
@@ -24,7 +36,7 @@ struct change {
 	Sluice__V1__Request *request;
 	size_t count, at; // of its objects
 	Sluice__V1__Result *results, **list;
-	struct object_build *build; // of object `at`
+	struct making *making;
 	bool kept;
 	struct change *next;
 };
@@ -32,6 +44,18 @@ struct change {
 static struct change *changes; // unfinished ones, oldest first
 
 static void built(void *argument, int error, const struct fault *f);
+
+static void
+abandon_all(struct change *c)
+{
+	while (c->making) {
+		struct making *m = c->making;
+
+		c->making = m->next;
+		object_build_abandon(m->build);
+		free(m);
+	}
+}
 
 static void
 change_free(struct change *c)
@@ -46,17 +70,28 @@ change_free(struct change *c)
 	free(c);
 }
 
+// The client's oldest change that is not wholly begun, or finished: the one to go on with.
 static struct change *
-first_of(const struct api_client *client)
+next_of(const struct api_client *client)
 {
 	struct change *c = changes;
 
-	while (c && c->client != client)
+	while (c && (c->client != client || (c->at == c->count && c->making)))
 		c = c->next;
 	return c;
 }
 
-// A client whose requests pile up is not read until some of them are done.
+static size_t
+bytes_of_all(void)
+{
+	size_t bytes = 0;
+
+	for (const struct change *c = changes; c; c = c->next)
+		bytes += api_request_bytes(c->call);
+	return bytes;
+}
+
+// A client whose requests pile up, or add to a pile, is not read until some of them are done.
 static void
 hold_or_not(struct api_client *client)
 {
@@ -68,7 +103,8 @@ hold_or_not(struct api_client *client)
 			bytes += api_request_bytes(c->call);
 		}
 	}
-	api_hold(client, waiting >= WAITING_MOST || bytes >= WAITING_BYTES);
+	api_hold(client,
+		waiting >= WAITING_MOST || bytes >= WAITING_BYTES || (waiting > 0 && bytes_of_all() >= WAITING_ALL));
 }
 
 static void
@@ -83,9 +119,9 @@ unlink_change(struct change *c)
 }
 
 static void
-note(struct change *c, int error, const struct fault *f)
+note(struct change *c, size_t at, int error, const struct fault *f)
 {
-	Sluice__V1__Result *result = &c->results[c->at++];
+	Sluice__V1__Result *result = &c->results[at];
 
 	if (!error)
 		return;
@@ -95,14 +131,31 @@ note(struct change *c, int error, const struct fault *f)
 		result->message = (char *)protobuf_c_empty_string;
 }
 
+static bool
+is_put(const struct change *c)
+{
+	return c->request->operation_case == SLUICE__V1__REQUEST__OPERATION_PUT;
+}
+
 static int
 put_one(struct change *c, struct fault *f)
 {
-	const Sluice__V1__Object *o = c->request->put->objects[c->at];
+	Sluice__V1__Object *o = c->request->put->objects[c->at];
+	struct making *m;
+	int error;
 
 	if (o->spec.len > SPEC_MOST)
 		return fault(f, E2BIG, "spec: at most %d bytes are accepted, not %zu", SPEC_MOST, o->spec.len);
-	return object_put_or_build(o->kind, o->name, o->spec.data, o->spec.len, built, c, &c->build, f);
+	m = malloc(sizeof(*m));
+	if (!m)
+		return fault(f, ENOMEM, "there is no memory for the object");
+	*m = (struct making){.change = c, .at = c->at, .next = c->making};
+	error = object_put_or_build(o->kind, o->name, &o->spec, built, m, &m->build, f);
+	if (m->build)
+		c->making = m;
+	else
+		free(m);
+	return error;
 }
 
 static int
@@ -113,22 +166,50 @@ delete_one(const struct change *c, struct fault *f)
 	return object_delete(o->kind, o->name, f);
 }
 
-// Go on until something has to be built. true: all is done, and answered.
+// Whether an object must wait for one of these, or because there are many.
+static bool
+concerned(const struct making *m, const char *kind, const char *name, const ProtobufCBinaryData *spec, unsigned *seen)
+{
+	for (; m; m = m->next)
+		if (++*seen == MAKING_MOST || object_build_concerns(m->build, kind, name, spec->data, spec->len))
+			return true;
+	return false;
+}
+
+// Whether the change's next object must wait for one of its client that is being built.
+static bool
+must_wait(const struct change *c)
+{
+	static const ProtobufCBinaryData none;
+	const Sluice__V1__Object *o = is_put(c) ? c->request->put->objects[c->at] : NULL;
+	const char *kind = o ? o->kind : c->request->delete_->names[c->at]->kind;
+	const char *name = o ? o->name : c->request->delete_->names[c->at]->name;
+	const ProtobufCBinaryData *spec = o ? &o->spec : &none;
+	unsigned seen = 0;
+
+	// It may not be among the changes yet; those behind it have not begun.
+	for (const struct change *other = changes; other && other != c; other = other->next)
+		if (other->client == c->client && concerned(other->making, kind, name, spec, &seen))
+			return true;
+	return concerned(c->making, kind, name, spec, &seen);
+}
+
+// Go on as far as nothing has to wait. false: it stops there. true: all is begun, and if none of it is being built, answered.
 static bool
 carry_out(struct change *c)
 {
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__Results results = SLUICE__V1__RESULTS__INIT;
-	bool puts = c->request->operation_case == SLUICE__V1__REQUEST__OPERATION_PUT;
 
-	while (c->at < c->count) {
+	for (; c->at < c->count; c->at++) {
 		struct fault f = {0};
-		int error = puts ? put_one(c, &f) : delete_one(c, &f);
 
-		if (c->build)
+		if (must_wait(c))
 			return false;
-		note(c, error, &f);
+		note(c, c->at, is_put(c) ? put_one(c, &f) : delete_one(c, &f), &f);
 	}
+	if (c->making)
+		return true;
 	results.results = c->list;
 	results.n_results = c->count;
 	reply.results = &results;
@@ -137,13 +218,13 @@ carry_out(struct change *c)
 	return true;
 }
 
-// An answer ends a change, and the next one is first.
+// An answer ends a change; the next one is begun when all before are.
 static void
 go_on(struct api_client *client)
 {
 	struct change *c;
 
-	while ((c = first_of(client)) != NULL && carry_out(c))
+	while ((c = next_of(client)) != NULL && carry_out(c))
 		;
 	hold_or_not(client);
 }
@@ -151,10 +232,14 @@ go_on(struct api_client *client)
 static void
 built(void *argument, int error, const struct fault *f)
 {
-	struct change *c = argument;
+	struct making *m = argument, **link = &m->change->making;
+	struct change *c = m->change;
 
-	c->build = NULL;
-	note(c, error, f);
+	while (*link != m)
+		link = &(*link)->next;
+	*link = m->next;
+	note(c, m->at, error, f);
+	free(m);
 	go_on(c->client);
 }
 
@@ -165,13 +250,12 @@ ended(void *argument)
 {
 	struct change *c = argument;
 	struct api_client *client = c->client;
-	bool held_up = c->build != NULL;
+	bool unfinished = c->making || c->at < c->count;
 
-	if (c->build)
-		object_build_abandon(c->build);
+	abandon_all(c);
 	unlink_change(c);
 	change_free(c);
-	if (held_up)
+	if (unfinished)
 		go_on(client);
 }
 
@@ -208,8 +292,14 @@ serve_change(struct api_call *call, const Sluice__V1__Request *request)
 		api_fail(call, ENOMEM, "there is no memory for so many results");
 		return;
 	}
-	if (!first_of(c->client) && carry_out(c)) {
+	if (!next_of(c->client) && carry_out(c) && !c->making) {
 		change_free(c);
+		return;
+	}
+	if (changes && bytes_of_all() + api_request_bytes(call) > 2 * (size_t)WAITING_ALL) {
+		abandon_all(c);
+		change_free(c);
+		api_fail(call, EAGAIN, "other changes wait already, as many as there is room for; send it again later");
 		return;
 	}
 	c->request = api_take(call);

@@ -24,6 +24,7 @@ struct queue {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static struct queue waiting = {.end = &waiting.first}, finished = {.end = &finished.first};
+static struct build *at_work;
 static bool stopping;
 
 static pthread_t thread;
@@ -63,10 +64,11 @@ build_all(void *unused)
 			pthread_cond_wait(&more, &lock);
 		if (stopping)
 			break;
-		build = take_first(&waiting);
+		build = at_work = take_first(&waiting);
 		pthread_mutex_unlock(&lock);
 		build->work(build);
 		pthread_mutex_lock(&lock);
+		at_work = NULL;
 		append(&finished, build);
 		eventfd_write(wake_fd, 1);
 	}
@@ -132,6 +134,27 @@ builder_add(struct build *build)
 	return 0;
 }
 
+bool
+builder_drop(struct build *build)
+{
+	struct build **link = &waiting.first;
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	while (*link && *link != build)
+		link = &(*link)->next;
+	found = *link != NULL;
+	if (found) {
+		*link = build->next;
+		if (waiting.end == &build->next)
+			waiting.end = link;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!found)
+		atomic_store(&build->unwanted, true);
+	return found;
+}
+
 void
 builder_stop(void)
 {
@@ -139,6 +162,8 @@ builder_stop(void)
 		return;
 	pthread_mutex_lock(&lock);
 	stopping = true;
+	if (at_work)
+		atomic_store(&at_work->unwanted, true);
 	pthread_cond_signal(&more);
 	pthread_mutex_unlock(&lock);
 	pthread_join(thread, NULL);

@@ -2,17 +2,20 @@
 #include "core/object.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/budget.h"
 #include "core/builder.h"
 #include "core/object_build.h"
 #include "core/object_list.h"
 #include "core/start.h"
 
-enum { NAME_MOST = 253 };
+enum {
+	NAME_MOST = 253,
+	UNPACKED_BESIDE = 64 << 20, // a few bytes can be a whole rule
+};
 
 static struct kind *registered;
 static struct kind *by_id[NAMES_KINDS];
@@ -169,7 +172,8 @@ says_the_same(const struct object *object, const uint8_t *spec, size_t length)
 	return object && object->spec_length == length && (length == 0 || memcmp(object->spec, spec, length) == 0);
 }
 
-// `message` is the spec unpacked. What was prepared for it is taken or discarded.
+// What a kind without `prepare` looks at: `message` is the spec unpacked, `old` the one before, NULL in a kind with it. What was
+// prepared is taken or discarded.
 static int
 put(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, const ProtobufCMessage *message,
 	void *prepared, struct fault *f)
@@ -180,12 +184,12 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 	uint8_t *copy;
 	int error;
 
-	if (object)
-		old = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
-	else
+	if (!object)
 		object = object_make(kind, name);
+	else if (!kind->prepare)
+		old = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
 	copy = malloc(length + 1);
-	if (!object || !copy || (!is_new && !old)) {
+	if (!object || !copy || (!is_new && !kind->prepare && !old)) {
 		error = fault(f, ENOMEM, "there is no memory for the object");
 		goto out;
 	}
@@ -214,35 +218,60 @@ out:
 	return error;
 }
 
-// The kind and the unpacked spec of what is to be put; no spec if the object says the same already.
+// Whether there can be such an object, and what its kind is.
 static int
-look_at(const char *kind_name, const char *name, const uint8_t *spec, size_t length, const struct kind **kind,
-	ProtobufCMessage **message, struct fault *f)
+look_at(const char *kind_name, const char *name, const struct kind **kind, struct fault *f)
 {
-	*message = NULL;
 	*kind = kind_by_name(kind_name);
 	if (!*kind)
 		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
 	if (!name_ok(name))
 		return fault(f, EINVAL, "name: one to %d characters without spaces are accepted", NAME_MOST);
-	if (says_the_same(object_find(*kind, name), spec, length))
+	return 0;
+}
+
+// On any thread. To be freed without an allocator.
+static int
+unpack(const struct kind *kind, const uint8_t *spec, size_t length, ProtobufCMessage **message, struct fault *f)
+{
+	struct budget budget = {.left = budget_for(length, UNPACKED_BESIDE)};
+	ProtobufCAllocator memory = budget_allocator(&budget);
+
+	*message = protobuf_c_message_unpack(kind->spec, &memory, length, spec);
+	if (*message)
 		return 0;
-	*message = protobuf_c_message_unpack((*kind)->spec, NULL, length, spec);
-	return *message ? 0 : fault(f, EINVAL, "the spec is not a packed %s", (*kind)->name);
+	if (budget.spent)
+		return fault(f, E2BIG, "the spec says too much in too few bytes");
+	return fault(f, EINVAL, "the spec is not a packed %s", kind->name);
+}
+
+static int
+prepare(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, const atomic_bool *unwanted,
+	void **prepared, struct fault *f)
+{
+	ProtobufCMessage *message;
+	int error = unpack(kind, spec, length, &message, f);
+
+	if (!error)
+		error = kind->prepare(name, message, unwanted, prepared, f);
+	protobuf_c_message_free_unpacked(message, NULL);
+	return error;
 }
 
 int
 object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t length, struct fault *f)
 {
 	const struct kind *kind;
-	ProtobufCMessage *message;
+	ProtobufCMessage *message = NULL;
 	void *prepared = NULL;
-	int error = look_at(kind_name, name, spec, length, &kind, &message, f);
+	int error = look_at(kind_name, name, &kind, f);
 
-	if (error || !message)
+	if (error || says_the_same(object_find(kind, name), spec, length))
 		return error;
 	if (kind->prepare)
-		error = kind->prepare(name, message, &prepared, f);
+		error = prepare(kind, name, spec, length, NULL, &prepared, f);
+	else
+		error = unpack(kind, spec, length, &message, f);
 	if (!error)
 		error = put(kind, name, spec, length, message, prepared, f);
 	protobuf_c_message_free_unpacked(message, NULL);
@@ -252,15 +281,11 @@ object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t 
 struct object_build {
 	struct build build;
 	const struct kind *kind;
-	const char *name;
-	const uint8_t *spec;
-	size_t length;
-	ProtobufCMessage *message;
-	char *name_copy; // for the builder, which may go on after its client went away
+	char *name;
+	ProtobufCBinaryData spec;
 	void *prepared;
 	int error;
 	struct fault fault;
-	_Atomic bool abandoned;
 	void (*done)(void *argument, int error, const struct fault *f);
 	void *argument;
 };
@@ -268,8 +293,10 @@ struct object_build {
 static void
 build_free(struct object_build *b)
 {
-	protobuf_c_message_free_unpacked(b->message, NULL);
-	free(b->name_copy);
+	if (b->prepared)
+		b->kind->discard(b->prepared);
+	free(b->spec.data);
+	free(b->name);
 	free(b);
 }
 
@@ -278,8 +305,7 @@ build_work(struct build *build)
 {
 	struct object_build *b = RTE_PTR_SUB(build, offsetof(struct object_build, build));
 
-	if (!atomic_load(&b->abandoned))
-		b->error = b->kind->prepare(b->name_copy, b->message, &b->prepared, &b->fault);
+	b->error = prepare(b->kind, b->name, b->spec.data, b->spec.len, &build->unwanted, &b->prepared, &b->fault);
 }
 
 static void
@@ -287,20 +313,18 @@ build_done(struct build *build)
 {
 	struct object_build *b = RTE_PTR_SUB(build, offsetof(struct object_build, build));
 
-	if (atomic_load(&b->abandoned)) {
-		if (b->prepared)
-			b->kind->discard(b->prepared);
-		build_free(b);
-		return;
+	if (!atomic_load(&build->unwanted)) {
+		if (!b->error) {
+			b->error = put(b->kind, b->name, b->spec.data, b->spec.len, NULL, b->prepared, &b->fault);
+			b->prepared = NULL;
+		}
+		b->done(b->argument, b->error, &b->fault);
 	}
-	if (!b->error)
-		b->error = put(b->kind, b->name, b->spec, b->length, b->message, b->prepared, &b->fault);
-	b->done(b->argument, b->error, &b->fault);
 	build_free(b);
 }
 
 int
-object_put_or_build(const char *kind_name, const char *name, const uint8_t *spec, size_t length,
+object_put_or_build(const char *kind_name, const char *name, ProtobufCBinaryData *spec,
 	void (*done)(void *argument, int error, const struct fault *f), void *argument, struct object_build **build,
 	struct fault *f)
 {
@@ -310,38 +334,51 @@ object_put_or_build(const char *kind_name, const char *name, const uint8_t *spec
 
 	*build = NULL;
 	if (!kind || !kind->prepare)
-		return object_put(kind_name, name, spec, length, f);
+		return object_put(kind_name, name, spec->data, spec->len, f);
+	error = look_at(kind_name, name, &kind, f);
+	if (error || says_the_same(object_find(kind, name), spec->data, spec->len))
+		return error;
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return fault(f, ENOMEM, "there is no memory for the object");
+	b->kind = kind;
 	b->build.work = build_work;
 	b->build.done = build_done;
-	b->name = name;
-	b->spec = spec;
-	b->length = length;
 	b->done = done;
 	b->argument = argument;
-	error = look_at(kind_name, name, spec, length, &b->kind, &b->message, f);
-	if (error || !b->message)
-		goto out;
-	b->name_copy = strdup(name);
-	error = b->name_copy ? builder_add(&b->build) : -ENOMEM;
-	if (error) {
-		fault(f, -error, "%s %.63s cannot be built beside the main thread: %s", kind->name, name,
-			strerror(-error));
-		goto out;
+	b->name = strdup(name);
+	error = b->name ? 0 : -ENOMEM;
+	if (!error) {
+		b->spec = *spec;
+		error = builder_add(&b->build);
 	}
+	if (error) {
+		b->spec = (ProtobufCBinaryData){0};
+		build_free(b);
+		return fault(f, -error, "%s %.63s cannot be built beside the main thread: %s", kind->name, name,
+			strerror(-error));
+	}
+	*spec = (ProtobufCBinaryData){0};
 	*build = b;
 	return 0;
-out:
-	build_free(b);
-	return error;
 }
 
 void
 object_build_abandon(struct object_build *b)
 {
-	atomic_store(&b->abandoned, true);
+	if (builder_drop(&b->build))
+		build_free(b);
+}
+
+bool
+object_build_concerns(
+	const struct object_build *b, const char *kind_name, const char *name, const uint8_t *spec, size_t length)
+{
+	const struct kind *kind = kind_by_name(kind_name);
+
+	if (kind == b->kind && strcmp(name, b->name) == 0)
+		return true;
+	return kind && !kind->prepare && length > 0 && memmem(spec, length, b->name, strlen(b->name)) != NULL;
 }
 
 int
@@ -349,7 +386,7 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 {
 	const struct kind *kind = kind_by_name(kind_name);
 	struct object *object;
-	ProtobufCMessage *message;
+	ProtobufCMessage *message = NULL;
 	int error;
 
 	if (!kind)
@@ -359,8 +396,9 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 		return 0;
 	if (object->users > 0)
 		return fault(f, EBUSY, "%u other objects still use it; delete or change them first", object->users);
-	message = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
-	if (!message)
+	if (!kind->prepare)
+		message = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
+	if (!kind->prepare && !message)
 		return fault(f, ENOMEM, "there is no memory to unpack the object");
 	error = kind->delete (object, message, f);
 	protobuf_c_message_free_unpacked(message, NULL);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,13 +34,17 @@ struct kind {
 	const ProtobufCMessageDescriptor *spec;
 	// Create what the spec says (`old` NULL; set object->state), or change what there is from `old` to `spec`. 0, or a
 	// negative errno with the fault explained, and then everything is as it was before. Specs are valid during the call.
+	// A kind with `prepare` gets neither: its `state` is NULL when it is created.
 	int (*put)(struct object *object, const void *spec, const void *old, struct fault *f);
 	// For specs that take long to make ready; may be NULL. Called before `put`, on another thread: it sees the spec
-	// and nothing else. 0, or a negative errno with the fault explained. `put` finds what it made in object->prepared,
-	// and sets that to NULL if it took it; `discard` frees what was not taken.
-	int (*prepare)(const char *name, const void *spec, void **prepared, struct fault *f);
+	// and nothing else, and ends early, with any error, when it is `unwanted` (NULL: it never is). 0, or a negative
+	// errno with the fault explained. `put` finds what it made in object->prepared, and sets that to NULL if it took
+	// it; `discard` frees what was not taken.
+	int (*prepare)(
+		const char *name, const void *spec, const atomic_bool *unwanted, void **prepared, struct fault *f);
 	void (*discard)(void *prepared);
-	// 0, or a negative errno with the fault explained and the object still there. `users` is 0 when it is called.
+	// 0, or a negative errno with the fault explained and the object still there. `users` is 0 when it is called. A kind
+	// with `prepare` gets no spec.
 	int (*delete)(struct object *object, const void *spec, struct fault *f);
 	// Called once at start, after the graph's ids are known and before any worker runs. May be NULL.
 	int (*start)(void);

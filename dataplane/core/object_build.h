@@ -6,10 +6,14 @@
 // A put that is under way.
 struct object_build;
 
-// As object_put(); or, with `*build` set, it is not done yet: `done` will be called with 0 or a negative errno. `kind`, `name`
-// and `spec` must stay until then, or until object_build_abandon().
-int object_put_or_build(const char *kind, const char *name, const uint8_t *spec, size_t length,
+// As object_put(); or, with `*build` set, it is not done yet: `spec` was taken, and left empty, and `done` will be called with 0 or a
+// negative errno. The spec is of malloc().
+int object_put_or_build(const char *kind, const char *name, ProtobufCBinaryData *spec,
 	void (*done)(void *argument, int error, const struct fault *f), void *argument, struct object_build **build,
 	struct fault *f);
 // Nobody waits for it any more: the object stays as it is, and `done` is not called.
 void object_build_abandon(struct object_build *build);
+// Whether what is said of this object must wait for the build: it is about the same one, or its packed spec may name it. What is
+// built refers to nothing itself.
+bool object_build_concerns(
+	const struct object_build *build, const char *kind, const char *name, const uint8_t *spec, size_t length);

@@ -139,7 +139,7 @@ a_spec_without_bytes_is_a_spec(void **state)
 static sem_t builders;
 
 static int
-house_prepare(const char *name, const void *spec, void **prepared, struct fault *f)
+house_prepare(const char *name, const void *spec, const atomic_bool *unwanted, void **prepared, struct fault *f)
 {
 	const Sluice__V1__Vrf *vrf = spec;
 
@@ -194,18 +194,16 @@ house_done(void *argument, int error, const struct fault *f)
 static struct object_build *
 build(const char *name, const char *text, struct outcome *outcome)
 {
-	static uint8_t bytes[8][64];
-	static unsigned used;
 	Sluice__V1__Vrf spec = SLUICE__V1__VRF__INIT;
-	uint8_t *room = bytes[used++ % 8];
+	ProtobufCBinaryData packed = {.data = malloc(64)};
 	struct object_build *b;
 	struct fault f;
 
 	*outcome = (struct outcome){0};
 	spec.description = (char *)text;
-	assert_int_equal(object_put_or_build(
-				 "House", name, room, sluice__v1__vrf__pack(&spec, room), house_done, outcome, &b, &f),
-		0);
+	packed.len = sluice__v1__vrf__pack(&spec, packed.data);
+	assert_int_equal(object_put_or_build("House", name, &packed, house_done, outcome, &b, &f), 0);
+	assert_null(packed.data);
 	return b;
 }
 
@@ -275,6 +273,46 @@ what_nobody_waits_for_any_more_is_not_put(void **state)
 }
 
 static void
+what_was_abandoned_before_it_was_begun_is_never_begun(void **state)
+{
+	struct outcome first, second, third;
+	struct object_build *straw;
+
+	assert_non_null(build("one", "oak", &first));
+	straw = build("one", "straw", &second);
+	assert_non_null(straw);
+	object_build_abandon(straw);
+	assert_non_null(build("two", "slate", &third));
+	// One for each that is left.
+	sem_post(&builders);
+	sem_post(&builders);
+	while (!first.known || !third.known)
+		loop_once(1);
+	assert_false(second.known);
+	assert_string_equal(house("one"), "oak");
+	assert_string_equal(house("two"), "slate");
+}
+
+static void
+what_is_built_concerns_its_object_and_those_that_may_name_it(void **state)
+{
+	struct outcome outcome;
+	struct object_build *b = build("one", "elm", &outcome);
+
+	assert_non_null(b);
+	assert_true(object_build_concerns(b, "House", "one", NULL, 0));
+	assert_false(object_build_concerns(b, "House", "two", NULL, 0));
+	// What is built itself refers to nothing.
+	assert_false(object_build_concerns(b, "House", "two", (const uint8_t *)"\012\003one", 5));
+	assert_false(object_build_concerns(b, "Note", "one", NULL, 0));
+	assert_false(object_build_concerns(b, "Note", "a", (const uint8_t *)"\012\003two", 5));
+	assert_true(object_build_concerns(b, "Note", "a", (const uint8_t *)"\012\003one", 5));
+	sem_post(&builders);
+	while (!outcome.known)
+		loop_once(1);
+}
+
+static void
 what_was_deleted_meanwhile_is_made_anew(void **state)
 {
 	struct outcome outcome;
@@ -319,6 +357,8 @@ main(void)
 		cmocka_unit_test(what_takes_long_is_built_aside_one_after_the_other),
 		cmocka_unit_test(what_is_there_holds_until_the_new_is_complete_and_if_it_fails),
 		cmocka_unit_test(what_nobody_waits_for_any_more_is_not_put),
+		cmocka_unit_test(what_was_abandoned_before_it_was_begun_is_never_begun),
+		cmocka_unit_test(what_is_built_concerns_its_object_and_those_that_may_name_it),
 		cmocka_unit_test(what_was_deleted_meanwhile_is_made_anew),
 	};
 
