@@ -121,8 +121,8 @@ class TunnelHost:
 class Load:
     """Sends at a steady rate for all lines in turn, IPv4 and IPv6 by turns, and counts what arrives.
 
-    Counters are keyed (line number, IP version). A line's frames count as received only in that line's encapsulation, and
-    only if they were sent since counting began anew: each packet says in which count it was sent.
+    Counters are keyed (line number, IP version). A line's frames count as received only in that line's encapsulation,
+    and only if they were sent since counting began anew: each packet says in which count it was sent.
     """
 
     def __init__(self, lines, wire, gateway_mac, core, rate, size=64):
@@ -277,9 +277,9 @@ class Load:
         """The streams that have not passed in both directions."""
         return [stream for stream in self.streams if not all(self.received[way][stream] for way in (UP, DOWN))]
 
-    def warm_up(self, seconds=60, patience=60):
+    def warm_up(self, seconds=60, patience=60, go_on=True):
         """Sends until every stream has passed in both directions, then counts anew; the streams that did not. It ends
-        earlier when for `patience` seconds no further stream has passed."""
+        earlier when for `patience` seconds no further stream has passed. Then sends again, if it is to go on."""
         self.start()
         now = time.monotonic()
         end, hope, before = now + seconds, now + patience, len(self.streams)
@@ -291,7 +291,8 @@ class Load:
         silent = self.silent()
         self.pause()
         self.forget()
-        self.sending.set()
+        if go_on:
+            self.sending.set()
         return silent
 
     def lost(self, way, lines=None):
