@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from lab import CoreHost, Gateway, Line, Load, Wire, frames, thing
 from lab.frames import Frame
-from lab.load import PORT, UP, marked, udp_payload
+from lab.load import DOWN, PORT, UP, marked, udp_payload
 from lab.upf import GPDU, Message, downlink_container
 from lab.upf import PORT as GTPU_PORT
 from scapy.all import IP, UDP, Ether, IPv6, Raw
@@ -159,6 +159,19 @@ class Pop:
     def load(self, lines, rate, size=64):
         """Steady traffic of these lines, seen on both wires."""
         return Load(lines, self.access, ACCESS_MAC, WireHost(self.core, lines), rate, size)
+
+    @contextlib.contextmanager
+    def losing_nothing(self, lines, rate):
+        """Steady traffic of these lines, of which nothing is lost by whatever is done inside."""
+        load = self.load(lines, rate)
+        try:
+            assert load.warm_up() == []
+            yield load
+            assert load.has_sent(100)
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+        finally:
+            load.close()
 
     def beside(self):
         """The same place through wires of their own, for looking at single packets while a load reads the others."""

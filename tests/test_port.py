@@ -8,7 +8,6 @@ import pytest
 from contract import Connection, api
 from lab import Gateway, Line, thing, yaml
 from lab.laboratory import wait_until
-from lab.load import DOWN, UP
 from lab.namespace import run
 from pop import IPOE, Pop, session, udp_down, udp_up
 from scapy.all import IP, UDP, Ether, Raw, wrpcap
@@ -267,18 +266,12 @@ def test_plan_and_apply_refuse_a_device_that_would_run_a_program(pop):
 
 
 def test_ports_come_and_go_under_traffic(pop, lab):
-    load = pop.load([IPOE], 500)
-    try:
-        assert load.warm_up() == []
+    with pop.losing_nothing([IPOE], 500):
         for number in range(5):
             pop.inside.link(f"x{number}", pop.outside, f"y{number}")
             with pop.having(*port_with_address("extra", f"net_af_packet{10 + number},iface=x{number}", MAC_A, HERE)):
                 pass
             pop.inside.ip("link", "delete", f"x{number}")
-        load.pause()
-        assert load.lost(UP) == load.lost(DOWN) == 0
-    finally:
-        load.close()
 
 
 def test_a_linux_interface_has_one_port(pop):
@@ -364,19 +357,13 @@ def test_a_port_s_mtu_and_mac_change_under_traffic_of_others(pop, lab):
     pop.inside.link("chg0", host, "eth0")
     pop.inside.silent("chg0")
     host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
-    load = pop.load([IPOE], 500)
-    try:
-        assert load.warm_up() == []
-        with pop.having(*port_with_address("changing", "net_af_packet22,iface=chg0", MAC_A, HERE)):
-            for mtu, mac in ((1400, MAC_A), (1400, MAC_C), (1800, MAC_B), (1280, MAC_A)):
-                pop.apply(thing("Port", "changing", device="net_af_packet22,iface=chg0", mtu=mtu, mac=mac))
-                host.ip("neigh", "flush", "dev", "eth0")
-                assert pings(host)
-                assert host.ip("neigh", "show", HERE).stdout.split()[4] == mac
-        load.pause()
-        assert load.lost(UP) == load.lost(DOWN) == 0
-    finally:
-        load.close()
+    port = port_with_address("changing", "net_af_packet22,iface=chg0", MAC_A, HERE)
+    with pop.losing_nothing([IPOE], 500), pop.having(*port):
+        for mtu, mac in ((1400, MAC_A), (1400, MAC_C), (1800, MAC_B), (1280, MAC_A)):
+            pop.apply(thing("Port", "changing", device="net_af_packet22,iface=chg0", mtu=mtu, mac=mac))
+            host.ip("neigh", "flush", "dev", "eth0")
+            assert pings(host)
+            assert host.ip("neigh", "show", HERE).stdout.split()[4] == mac
 
 
 def test_a_peer_that_does_not_read_makes_a_drop_with_a_name(pop, lab):
@@ -448,6 +435,41 @@ class TestTwin:
         port = {"mac": MAC_A, "mtu": 1400, "twin": {"name": "wan0", "namespace": twin[1].name}}
         pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
         assert "mtu 1400" in twin[1].ip("link", "show", "dev", "wan0").stdout
+
+    def test_what_cannot_pass_to_or_from_the_twin_is_dropped_by_name(self, pop, twin):
+        host, routing = twin
+        routing.ip("link", "set", "wan0", "mtu", "5000")
+        with pop.dropping("twin-frame-too-long"):
+            routing.run("ping", "-c", "1", "-W", "1", "-s", "4000", THERE, check=False)
+        routing.ip("link", "set", "wan0", "mtu", "1400")
+        routing.ip("link", "set", "wan0", "down")
+        with pop.dropping("twin-gone"):
+            host.run("curl", "-sS", "-m", "1", f"http://{HERE}:8088/", check=False)
+        routing.ip("link", "set", "wan0", "up")
+        assert pings(host)
+
+    def test_a_twin_that_somebody_moves_away_is_made_again_where_it_belongs(self, pop, twin, lab):
+        routing, elsewhere = twin[1], lab.namespace("elsewhere")
+        routing.ip("link", "set", "wan0", "netns", elsewhere.name)
+        # At once: a change of the port does not fail meanwhile.
+        port = {"mac": MAC_C, "mtu": 1500, "twin": {"name": "wan0", "namespace": routing.name}}
+        pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
+        wait_until(lambda: HERE in routing.run("ip", "-br", "address", "show", "dev", "wan0", check=False).stdout)
+        assert routing.mac("wan0") == MAC_C
+        assert "wan0" not in elsewhere.ip("-br", "link").stdout
+        port |= {"mac": MAC_A, "mtu": 1400}
+        pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
+        assert routing.mac("wan0") == MAC_A
+
+    def test_an_address_that_the_twins_namespace_refuses_is_told(self, pop, twin, lab):
+        strict = lab.namespace("strict")
+        for each in ("all", "default"):
+            strict.run("sysctl", "-qw", f"net.ipv6.conf.{each}.disable_ipv6=1")
+        strict_port = thing("Port", "strict", device="net_null40", twin={"name": "wan1", "namespace": strict.name})
+        interface = thing("Interface", "strict", port="strict", addresses=["2001:db8:44::1/64"])
+        with pop.having(strict_port, interface):
+            log = pop.gateway.logs()["gateway-dataplane.log"]
+            assert "the TAP wan1 does not take the address 2001:db8:44::1/64: Permission denied" in log
 
     def test_a_twin_that_somebody_deletes_is_told_and_made_again_as_it_was(self, pop, twin):
         host, routing = twin
