@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from contract import Connection, api
 from lab import Lab, Line, Wire, frames, thing
+from lab.gateway import DATAPLANE
 from lab.laboratory import wait_until
+from lab.namespace import run
 from pop import ACCESS_MAC, GATEWAY4, HOST_MAC, IPOE, PPPOE, Pop, base_of, session
 from scapy.all import IP, UDP
 
@@ -218,6 +220,15 @@ def test_all_four_queues_of_a_port_are_served(workers):
 
 
 @contextlib.contextmanager
+def test_a_data_plane_that_cannot_have_its_memory_leaves_nothing(lab):
+    prefix = f"{lab.prefix}-greedy"
+    command = [DATAPLANE, "--prefix", prefix, "--memory", 1 << 20, "--socket", lab.directory / "greedy.sock"]
+    done = run(*command, check=False)
+    assert done.returncode == 1
+    assert "--no-huge does without" in done.stderr
+    assert not Path(f"/var/run/dpdk/{prefix}").exists()
+
+
 def huge_pages(wanted):
     """At least so many free pages of 2 MiB, for as long as a test needs them."""
     before = int((PAGES / "nr_hugepages").read_text())
