@@ -42,6 +42,8 @@ main(int count, char **arguments)
 		fprintf(stderr, "sluice-dataplane cannot start: %s\n", strerror(-error));
 		return 1;
 	}
+	// Only now is it certain that no other data plane has the socket.
+	port_use_socket(o.socket);
 	loop_run();
 	api_stop();
 	port_stop_all();

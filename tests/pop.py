@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from lab import CoreHost, Gateway, Line, Load, Wire, frames, thing
 from lab.frames import Frame
-from lab.load import DOWN, PORT, UP, mark, marked, udp_payload
+from lab.load import DOWN, PORT, UP, marked, udp_payload
 from lab.upf import GPDU, Message, downlink_container
 from lab.upf import PORT as GTPU_PORT
 from scapy.all import IP, UDP, Ether, IPv6, Raw
@@ -76,19 +76,19 @@ class WireHost(CoreHost):
         self.wire, self.lines, self.addresses = wire, lines, {4: SERVER4, 6: SERVER6}
         self.made = {}
 
-    def frame(self, line, number, version, size):
+    def frame(self, line, version, payload):
         target = line.ip4 if version == 4 else line.ip6
-        packet = frames.udp(self.addresses[version], target, PORT, PORT, mark(DOWN, number, size))
+        packet = frames.udp(self.addresses[version], target, PORT, PORT, payload)
         if line.teid_down:
             message = Message(GPDU, line.teid_down, extensions=[downlink_container(9)], payload=packet)
             packet, version = frames.udp(HOST4, CORE4, GTPU_PORT, GTPU_PORT, message.pack()), 4
         ethertype = frames.IP4 if version == 4 else frames.IP6
         return Frame(frames.mac_bytes(CORE_MAC), frames.mac_bytes(HOST_MAC), (), ethertype, packet).pack()
 
-    def send(self, line, number, version, size):
-        key = number, version, size, line.teid_down
+    def send(self, line, version, payload):
+        key = line.name, version, payload, line.teid_down
         if key not in self.made:
-            self.made[key] = self.frame(line, number, version, size)
+            self.made[key] = self.frame(line, version, payload)
         self.wire.send(self.made[key])
         return True
 
@@ -105,10 +105,10 @@ class WireHost(CoreHost):
         if packet[0] >> 4 == 4 and packet[9] == 17 and int.from_bytes(packet[22:24]) == GTPU_PORT:
             message = Message.parse(packet[28 : 20 + int.from_bytes(packet[24:26])])
             packet, teid = message.payload, message.teid
-        number = marked(udp_payload(packet), UP)
-        if number is not None and self.lines[number].teid_up != teid:
-            number = None
-        return number, packet[0] >> 4
+        found = marked(udp_payload(packet), UP)
+        if found and self.lines[found[0]].teid_up != teid:
+            found = None
+        return found, packet[0] >> 4
 
     def close(self):
         pass
@@ -159,6 +159,19 @@ class Pop:
     def load(self, lines, rate, size=64):
         """Steady traffic of these lines, seen on both wires."""
         return Load(lines, self.access, ACCESS_MAC, WireHost(self.core, lines), rate, size)
+
+    @contextlib.contextmanager
+    def losing_nothing(self, lines, rate):
+        """Steady traffic of these lines, of which nothing is lost by whatever is done inside."""
+        load = self.load(lines, rate)
+        try:
+            assert load.warm_up() == []
+            yield load
+            assert load.has_sent(100)
+            load.pause()
+            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+        finally:
+            load.close()
 
     def beside(self):
         """The same place through wires of their own, for looking at single packets while a load reads the others."""

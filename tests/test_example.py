@@ -47,7 +47,23 @@ def test_every_session_of_the_example_passes_traffic_both_ways(role):
     for way in ("uplink", "downlink"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output
+    assert "tx-link-down" not in output
     assert left_behind(child.pid) == []
+
+
+def test_without_a_terminal_it_says_where_it_can_be_looked_at_and_how_it_goes():
+    child = start("bng", "--seconds", "7")
+    lines = [child.stdout.readline() for _ in range(4)]
+    place = lines[1].removeprefix("  export SLUICE_AGENT=").strip()
+    assert place == f"unix://{Path(place.removeprefix('unix://'))}" and Path(place.removeprefix("unix://")).is_socket()
+    assert lines[3] == "It ends by itself after 7 seconds.\n"
+    sessions = subprocess.run(
+        lines[2].split(), capture_output=True, text=True, env=os.environ | {"SLUICE_AGENT": place}
+    )
+    assert sessions.returncode == 0, sessions.stderr
+    output, _ = child.communicate(timeout=170)
+    assert child.returncode == 0, output
+    assert re.search(r"^after 5 s: [1-9]\d* packets uplink, [1-9]\d* downlink$", output, re.M), output
 
 
 @pytest.mark.parametrize(("role", "field"), [("bng", "aclUp"), ("agf", "aclDown")])

@@ -1,13 +1,13 @@
 """Ports: each kind of device, added and removed while running, and a port's Linux twin."""
 
 import os
+import re
 import signal
 
 import pytest
 from contract import Connection, api
-from lab import Gateway, Line, thing
+from lab import Gateway, Line, thing, yaml
 from lab.laboratory import wait_until
-from lab.load import DOWN, UP
 from lab.namespace import run
 from pop import IPOE, Pop, session, udp_down, udp_up
 from scapy.all import IP, UDP, Ether, Raw, wrpcap
@@ -142,10 +142,10 @@ def test_forwarding_goes_on_after_a_memif_peer_left(pop, lab):
 def test_memif_peers_that_come_and_go_under_traffic_do_no_harm(lab, role, theirs):
     """The gateway sends as fast as it can while its peer joins and leaves; each time the link comes up again."""
     memif = f"socket={lab.directory / role}.sock,socket-abstract=no"
-    source = lab.directory / "endless.pcap"
+    near = Gateway(lab, lab.namespace(f"near-{role}"), name=f"near-{role}", agent=False)
+    source = near.directory / "endless.pcap"
     packet = IP(src="192.0.2.9", dst=THERE) / UDP(dport=7) / Raw(bytes(64))
     wrpcap(str(source), [Ether(src=MAC_B, dst="02:00:00:00:0a:02") / packet] * 32)
-    near = Gateway(lab, lab.namespace(f"near-{role}"), name=f"near-{role}", agent=False)
     far = Gateway(lab, lab.namespace(f"far-{role}"), name=f"far-{role}", buffers=4096, agent=False)
     peer = thing("Port", "far", device=f"net_memif0,role={theirs},{memif}")
 
@@ -173,8 +173,8 @@ def test_memif_peers_that_come_and_go_under_traffic_do_no_harm(lab, role, theirs
     far.close()
 
 
-def test_frames_are_read_from_and_written_to_pcap_files(pop, lab):
-    source, sink = lab.directory / "in.pcap", lab.directory / "out.pcap"
+def test_frames_are_read_from_and_written_to_pcap_files(pop):
+    source, sink = pop.gateway.directory / "in.pcap", pop.gateway.directory / "out.pcap"
     frame = Ether(src=MAC_B, dst=MAC_A) / IP(src="203.0.113.9", dst="192.0.2.2") / UDP(dport=7) / Raw(b"from a file")
     wrpcap(str(source), [frame] * 5)
     port = port_with_address("file", f"net_pcap7,rx_pcap={source},tx_pcap={sink}", MAC_A, HERE)
@@ -190,28 +190,88 @@ def test_a_null_port_can_be_made(pop):
         assert "null" in pop.gateway.sluice("get", "ports").stdout
 
 
-@pytest.mark.parametrize("device", ["net_af_packet9,iface=nosuch0", "net_nonsense0", "0000:1f:1f.7"])
-def test_a_device_that_cannot_be_had_is_explained(pop, device):
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        ("net_af_packet9,iface=nosuch0", "there is no interface nosuch0 in the data plane's network namespace"),
+        ("0000:1f:1f.7", "DPDK cannot use 0000:1f:1f.7"),
+    ],
+)
+def test_a_device_that_cannot_be_had_is_explained(pop, device, why):
     done = pop.gateway.apply(thing("Port", "broken", device=device), check=False)
     assert "broken" in done.stdout + done.stderr
+    assert why in done.stdout + done.stderr
     assert done.returncode != 0
     pop.gateway.delete("port", "broken")
     assert pop.passes(IPOE)
 
 
+def refused_devices(directory):
+    """Device strings that DPDK takes, and what each would do."""
+    ran, captured, taken = (directory / name for name in ("ran", "captured", "taken.pcap"))
+    taken.mkdir(exist_ok=True)
+    return [
+        f"net_failsafe30,exec(touch${{IFS}}{ran};echo${{IFS}}net_null31)",  # runs a shell
+        f"eth_failsafe30,exec(touch${{IFS}}{ran})",
+        "net_failsafe30,dev(net_null31)",
+        "net_failsafe30,fd(0)",
+        "net_bonding30,mode=1,slave=net_null31",
+        "net_ring30,nodeaction=x",
+        "net_ring30,internal=0x1234",  # reads memory there
+        "crypto_null30",
+        "net_af_xdp30,iface=lo,xdp_prog=/tmp/x.o",  # loads code into the kernel
+        "net_tap30,remote=lo",
+        f"net_pcap30,tx_pcap={captured}",  # writes it
+        f"net_pcap30,tx_pcap={directory}/../captured.pcap",
+        f"net_pcap30,tx_pcap={taken}",
+        "net_pcap30,rx_pcap=/etc/passwd",
+        "net_pcap30,iface=any",
+        f"net_vhost30,iface={directory / 'kept'}",  # removes it when it cannot be made
+        "net_vhost30,iface=/bus=vdev,name=net_failsafe30",  # DPDK's other way to write a device
+        "net_null30,x=/bus=vdev",
+        "bus=vdev,name=net_failsafe30",
+        "vdev:net_null30",
+        "net_null30,size",
+        "net_null30,",
+        "net_null30,size=99999999999",
+        "net_null30" + ",size=64" * 500,
+        "0000:03:00.0,x=(touch)",
+    ]
+
+
+def test_a_device_that_would_run_read_or_write_anything_else_is_refused(pop):
+    directory = pop.gateway.directory
+    (directory / "kept").write_text("kept")
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        for device in refused_devices(directory):
+            answer = connection.put(thing("Port", "broken", device=device))[0]
+            assert answer.code != 0, device
+            assert "device: " in answer.message
+    assert (directory / "kept").read_text() == "kept"
+    assert not (directory / "ran").exists()
+    assert not (directory / "captured").exists()
+    assert pop.passes(IPOE)
+
+
+def test_plan_and_apply_refuse_a_device_that_would_run_a_program(pop):
+    device = refused_devices(pop.gateway.directory)[0]
+    path = pop.gateway.directory / "broken.yaml"
+    path.write_text(yaml([thing("Port", "broken", device=device)]))
+    for verb in ("plan", "apply"):
+        done = pop.gateway.sluice(verb, "-f", path, check=False)
+        assert done.returncode != 0
+        assert "device" in done.stderr, done.stderr
+        assert "net_af_packet" in done.stderr, done.stderr
+    assert "broken" not in pop.gateway.sluice("get", "ports").stdout
+
+
 def test_ports_come_and_go_under_traffic(pop, lab):
-    load = pop.load([IPOE], 500)
-    try:
-        assert load.warm_up() == []
+    with pop.losing_nothing([IPOE], 500):
         for number in range(5):
             pop.inside.link(f"x{number}", pop.outside, f"y{number}")
             with pop.having(*port_with_address("extra", f"net_af_packet{10 + number},iface=x{number}", MAC_A, HERE)):
                 pass
             pop.inside.ip("link", "delete", f"x{number}")
-        load.pause()
-        assert load.lost(UP) == load.lost(DOWN) == 0
-    finally:
-        load.close()
 
 
 def test_a_linux_interface_has_one_port(pop):
@@ -229,6 +289,60 @@ def test_a_linux_interface_has_one_port(pop):
     pop.inside.ip("link", "delete", "only0")
 
 
+def state(namespace, interface):
+    """What a port may change of a Linux interface."""
+    text = namespace.ip("-d", "link", "show", "dev", interface).stdout
+    return [re.search(rf"{name} (\S+)", text)[1] for name in ("mtu", "link/ether", "promiscuity")] + ["xdp" in text]
+
+
+@pytest.mark.parametrize("device", ["net_af_packet0,iface=own0", "net_af_xdp0,iface=own0"])
+def test_an_interface_is_as_it_was_when_its_port_goes_or_when_the_data_plane_comes_back_after_a_kill(lab, device):
+    name = device.split("0")[0].replace("_", "-") + "-own"
+    inside = lab.namespace(name)
+    inside.link("own0", lab.namespace(f"{name}-host"), "eth0", mtu=1400)
+    before = state(inside, "own0")
+    gateway = Gateway(lab, inside, name=name, agent=False, buffers=16384)
+    port = thing("Port", "own", device=device, mac=MAC_A, promiscuous=True)
+    for end in ("delete", "kill", "stop"):
+        with Connection(gateway.dataplane_socket) as connection:
+            # The kernel lets go of an AF_XDP socket a moment after it was closed.
+            wait_until(lambda using=connection: using.put(port)[0].code == 0)
+            given = state(inside, "own0")
+            assert given[0] == "1508"
+            assert given[2] == "1"
+            if end == "delete":
+                connection.ask(delete=api.Delete(names=[api.ObjectName(kind="Port", name="own")]))
+        if end == "kill":
+            gateway.dataplane.kill()
+            assert state(inside, "own0") == given
+            gateway.start_dataplane()
+        elif end == "stop":
+            gateway.dataplane.stop()
+        wait_until(lambda: state(inside, "own0") == before, 20, "the interface is as it was")
+    assert not list(gateway.directory.glob("*.interfaces"))
+    gateway.close()
+
+
+def test_what_somebody_else_changed_of_an_interface_is_left_when_its_port_goes(pop):
+    pop.inside.link("own0", pop.outside, "own1", mtu=1400)
+    with pop.having(thing("Port", "own", device="net_af_packet20,iface=own0", mac=MAC_A)):
+        pop.inside.ip("link", "set", "own0", "mtu", "1450", "address", MAC_C)
+    assert state(pop.inside, "own0")[:2] == ["1450", MAC_C]
+    pop.inside.ip("link", "delete", "own0")
+
+
+def test_a_port_s_link_is_up_as_soon_as_its_carrier_is(pop):
+    """Linux tells a link up to a second late; packets are sent at once."""
+    for _ in range(5):
+        pop.inside.link("quick0", pop.outside, "quick1")
+        with Connection(pop.gateway.dataplane_socket) as connection:
+            port = thing("Port", "quick", device="net_af_packet20,iface=quick0")
+            assert connection.put(port)[0].code == 0
+            assert counters(connection, "quick").link_up
+            connection.ask(delete=api.Delete(names=[api.ObjectName(kind="Port", name="quick")]))
+        pop.inside.ip("link", "delete", "quick0")
+
+
 def test_af_packet_shows_tpid_88a8_as_8100_and_answers_so(pop):
     """The subscriber is known by its VLANs all the same; who needs the TPID back uses another device."""
     line = Line(IPOE.name, IPOE.mac, IPOE.ip4, IPOE.ip6, IPOE.vlans, (0x88A8, 0x8100))
@@ -243,19 +357,13 @@ def test_a_port_s_mtu_and_mac_change_under_traffic_of_others(pop, lab):
     pop.inside.link("chg0", host, "eth0")
     pop.inside.silent("chg0")
     host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
-    load = pop.load([IPOE], 500)
-    try:
-        assert load.warm_up() == []
-        with pop.having(*port_with_address("changing", "net_af_packet22,iface=chg0", MAC_A, HERE)):
-            for mtu, mac in ((1400, MAC_A), (1400, MAC_C), (1800, MAC_B), (1280, MAC_A)):
-                pop.apply(thing("Port", "changing", device="net_af_packet22,iface=chg0", mtu=mtu, mac=mac))
-                host.ip("neigh", "flush", "dev", "eth0")
-                assert pings(host)
-                assert host.ip("neigh", "show", HERE).stdout.split()[4] == mac
-        load.pause()
-        assert load.lost(UP) == load.lost(DOWN) == 0
-    finally:
-        load.close()
+    port = port_with_address("changing", "net_af_packet22,iface=chg0", MAC_A, HERE)
+    with pop.losing_nothing([IPOE], 500), pop.having(*port):
+        for mtu, mac in ((1400, MAC_A), (1400, MAC_C), (1800, MAC_B), (1280, MAC_A)):
+            pop.apply(thing("Port", "changing", device="net_af_packet22,iface=chg0", mtu=mtu, mac=mac))
+            host.ip("neigh", "flush", "dev", "eth0")
+            assert pings(host)
+            assert host.ip("neigh", "show", HERE).stdout.split()[4] == mac
 
 
 def test_a_peer_that_does_not_read_makes_a_drop_with_a_name(pop, lab):
@@ -327,6 +435,41 @@ class TestTwin:
         port = {"mac": MAC_A, "mtu": 1400, "twin": {"name": "wan0", "namespace": twin[1].name}}
         pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
         assert "mtu 1400" in twin[1].ip("link", "show", "dev", "wan0").stdout
+
+    def test_what_cannot_pass_to_or_from_the_twin_is_dropped_by_name(self, pop, twin):
+        host, routing = twin
+        routing.ip("link", "set", "wan0", "mtu", "5000")
+        with pop.dropping("twin-frame-too-long"):
+            routing.run("ping", "-c", "1", "-W", "1", "-s", "4000", THERE, check=False)
+        routing.ip("link", "set", "wan0", "mtu", "1400")
+        routing.ip("link", "set", "wan0", "down")
+        with pop.dropping("twin-gone"):
+            host.run("curl", "-sS", "-m", "1", f"http://{HERE}:8088/", check=False)
+        routing.ip("link", "set", "wan0", "up")
+        assert pings(host)
+
+    def test_a_twin_that_somebody_moves_away_is_made_again_where_it_belongs(self, pop, twin, lab):
+        routing, elsewhere = twin[1], lab.namespace("elsewhere")
+        routing.ip("link", "set", "wan0", "netns", elsewhere.name)
+        # At once: a change of the port does not fail meanwhile.
+        port = {"mac": MAC_C, "mtu": 1500, "twin": {"name": "wan0", "namespace": routing.name}}
+        pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
+        wait_until(lambda: HERE in routing.run("ip", "-br", "address", "show", "dev", "wan0", check=False).stdout)
+        assert routing.mac("wan0") == MAC_C
+        assert "wan0" not in elsewhere.ip("-br", "link").stdout
+        port |= {"mac": MAC_A, "mtu": 1400}
+        pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
+        assert routing.mac("wan0") == MAC_A
+
+    def test_an_address_that_the_twins_namespace_refuses_is_told(self, pop, twin, lab):
+        strict = lab.namespace("strict")
+        for each in ("all", "default"):
+            strict.run("sysctl", "-qw", f"net.ipv6.conf.{each}.disable_ipv6=1")
+        strict_port = thing("Port", "strict", device="net_null40", twin={"name": "wan1", "namespace": strict.name})
+        interface = thing("Interface", "strict", port="strict", addresses=["2001:db8:44::1/64"])
+        with pop.having(strict_port, interface):
+            log = pop.gateway.logs()["gateway-dataplane.log"]
+            assert "the TAP wan1 does not take the address 2001:db8:44::1/64: Permission denied" in log
 
     def test_a_twin_that_somebody_deletes_is_told_and_made_again_as_it_was(self, pop, twin):
         host, routing = twin

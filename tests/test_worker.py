@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from contract import Connection, api
 from lab import Lab, Line, Wire, frames, thing
+from lab.gateway import DATAPLANE
 from lab.laboratory import wait_until
-from lab.load import DOWN, UP
+from lab.namespace import run
 from pop import ACCESS_MAC, GATEWAY4, HOST_MAC, IPOE, PPPOE, Pop, base_of, session
 from scapy.all import IP, UDP
 
@@ -29,18 +30,12 @@ class TestTwoWorkers:
         return Pop(lab, *(session(line) for line in LINES), base=base_of(), workers=2)
 
     def test_both_forward_and_lose_nothing_while_objects_change(self, pop):
-        load = pop.load(LINES, 1000)
-        try:
-            assert load.warm_up() == []
+        with pop.losing_nothing(LINES, 1000) as load:
             for mss in (1300, 1400):
                 pop.apply(*(session(line, policy={"mss": mss}) for line in LINES[:3]))
                 with pop.having(thing("Route", "other", prefix="203.0.113.0/24", action="blackhole")):
                     pass
             assert load.has_sent(1000)
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-        finally:
-            load.close()
 
     def test_their_counters_are_told_as_sums(self, pop):
         assert "2 workers" in pop.gateway.sluice("version").stdout
@@ -48,17 +43,10 @@ class TestTwoWorkers:
         assert counted >= 1000
 
     def test_ports_come_and_go_while_both_work(self, pop):
-        load = pop.load(LINES, 500)
-        try:
-            assert load.warm_up() == []
+        with pop.losing_nothing(LINES, 500):
             for number in range(3):
                 with pop.having(thing("Port", "extra", device=f"net_null{number}")):
                     pass
-            assert load.has_sent(100)
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-        finally:
-            load.close()
 
 
 class TestChurn:
@@ -86,27 +74,18 @@ class TestChurn:
         ]
 
     def test_sessions_routes_and_acls_come_and_go_and_others_lose_nothing(self, pop):
-        load = pop.load(LINES, 1000)
         rounds = 0
-        try:
-            assert load.warm_up() == []
-            with Connection(pop.gateway.dataplane_socket) as connection:
-                end = time.monotonic() + 5
-                while time.monotonic() < end:
-                    made = self.things(rounds)
-                    codes = [each.code for each in connection.put(*made)]
-                    assert codes == [0] * len(made)
-                    names = [
-                        api.ObjectName(kind=each["kind"], name=each["metadata"]["name"]) for each in reversed(made)
-                    ]
-                    codes = [each.code for each in connection.ask(delete=api.Delete(names=names)).results.results]
-                    assert codes == [0] * len(made)
-                    rounds += 1
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-            assert rounds > 10
-        finally:
-            load.close()
+        with pop.losing_nothing(LINES, 1000), Connection(pop.gateway.dataplane_socket) as connection:
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                made = self.things(rounds)
+                codes = [each.code for each in connection.put(*made)]
+                assert codes == [0] * len(made)
+                names = [api.ObjectName(kind=each["kind"], name=each["metadata"]["name"]) for each in reversed(made)]
+                codes = [each.code for each in connection.ask(delete=api.Delete(names=names)).results.results]
+                assert codes == [0] * len(made)
+                rounds += 1
+        assert rounds > 10
 
 
 class TestFewestBuffers:
@@ -136,14 +115,8 @@ class TestFewestBuffers:
             self.flood(pop)
         assert pop.passes(IPOE)
         assert pop.passes(PPPOE, 6)
-        load = pop.load([IPOE, PPPOE], 500)
-        try:
-            assert load.warm_up() == []
+        with pop.losing_nothing([IPOE, PPPOE], 500) as load:
             assert load.has_sent(1000)
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-        finally:
-            load.close()
 
     def test_packets_wait_again_once_there_are_buffers(self, pop):
         """What a neighbour that answers late was sent before it did arrives."""
@@ -192,16 +165,10 @@ class TestOneTransmitQueue:
             yield made
 
     def test_nothing_is_lost_either_way(self, pop):
-        load = pop.load(LINES, 1000)
-        try:
-            assert load.warm_up() == []
+        with pop.losing_nothing(LINES, 1000) as load:
             before = packets_of(pop, "tx-handover")
             assert load.has_sent(1000)
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-            assert packets_of(pop, "tx-handover") > before
-        finally:
-            load.close()
+        assert packets_of(pop, "tx-handover") > before
 
     @pytest.mark.parametrize("device", ["net_af_packet", "net_tap"])
     def test_each_flow_stays_in_order(self, pop, device):
@@ -221,38 +188,47 @@ class TestOneTransmitQueue:
         assert seen == {frames.ip_bytes(line.ip4): list(range(200)) for line in LINES}
         assert packets_of(pop, "tx-handover") > before
 
+    def test_a_trace_tells_who_was_handed_a_packet_to_send(self, pop):
+        with Connection(pop.gateway.dataplane_socket) as connection:
+            number = connection.send(trace=api.Trace(count=10000))
+            for _ in range(20):
+                for line in LINES:
+                    packet = frames.udp(line.ip4, "198.51.100.1", 1024, 7, b"followed")
+                    pop.access.send(line.frame(frames.mac_bytes(ACCESS_MAC), packet))
+            ends = set()
+            while len([end for end in ends if "port core" in end]) < 2:
+                ends.add(connection.receive().traced.end)
+            connection.send(cancel=api.Cancel(id=number))
+        assert ends >= {"port core", "port core, handed to worker 0 to send"}
+
     def test_a_port_with_one_transmit_queue_comes_and_goes_while_both_work(self, pop):
-        load = pop.load(LINES, 500)
-        try:
-            assert load.warm_up() == []
+        with pop.losing_nothing(LINES, 500):
             for number in range(3):
                 with pop.having(thing("Port", "extra", device=f"net_tap{number + 1},iface=extra{number}", rxQueues=1)):
                     pass
-            assert load.has_sent(100)
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-        finally:
-            load.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_all_four_queues_of_a_port_are_served(workers):
     with Lab() as own:
         pop = Pop(own, *(session(line) for line in LINES), base=base_of(4, 4), workers=workers)
-        load = pop.load(LINES, 1000)
-        try:
-            assert load.warm_up() == []
+        with pop.losing_nothing(LINES, 1000) as load:
             assert load.has_sent(1000)
-            load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
-        finally:
-            load.close()
         fewer = thing("Port", "fewer", device="net_af_packet3,iface=lo,qpairs=4", rxQueues=2)
         done = pop.gateway.apply(fewer, check=False)
         assert "all 4 queues" in done.stdout + done.stderr
 
 
 @contextlib.contextmanager
+def test_a_data_plane_that_cannot_have_its_memory_leaves_nothing(lab):
+    prefix = f"{lab.prefix}-greedy"
+    command = [DATAPLANE, "--prefix", prefix, "--memory", 1 << 20, "--socket", lab.directory / "greedy.sock"]
+    done = run(*command, check=False)
+    assert done.returncode == 1
+    assert "--no-huge does without" in done.stderr
+    assert not Path(f"/var/run/dpdk/{prefix}").exists()
+
+
 def huge_pages(wanted):
     """At least so many free pages of 2 MiB, for as long as a test needs them."""
     before = int((PAGES / "nr_hugepages").read_text())

@@ -17,7 +17,9 @@ import (
 const (
 	nameLimit   = 253
 	textLimit   = 1024
-	deviceLimit = 1024
+	deviceLimit = 1023
+	// RTE_ETH_NAME_MAX_LEN less its final zero byte.
+	deviceNameLimit = 63
 	// IFNAMSIZ less its final zero byte.
 	linuxNameLimit = 15
 	namespaceLimit = 200
@@ -26,8 +28,6 @@ const (
 var (
 	labelKeyShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 	labelValueShape = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$`)
-	pciShape        = regexp.MustCompile(`^([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
-	vdevShape       = regexp.MustCompile(`^[a-z][a-z0-9]*_[A-Za-z0-9_.-]+$`)
 )
 
 const (
@@ -77,7 +77,7 @@ func formatAccepted(f api.Format) string {
 	case api.Format_NAMESPACE:
 		return "at most 200 characters without / and white space"
 	case api.Format_DEVICE:
-		return "a PCI address or a DPDK virtual device, with its arguments behind commas"
+		return "a PCI address, or one of DPDK's net_af_packet, net_af_xdp, net_tap, net_memif, net_vhost, net_virtio_user, net_pcap and net_null, with arguments KEY=VALUE behind commas"
 	default:
 		return "text of at most 1024 bytes without control characters"
 	}
@@ -166,10 +166,8 @@ func canonical(f api.Format, s string) (string, error) {
 		}
 		return s, nil
 	case api.Format_DEVICE:
-		name, _, _ := strings.Cut(s, ",")
-		if len(s) > deviceLimit || !pciShape.MatchString(name) && !vdevShape.MatchString(name) ||
-			strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-			return "", fmt.Errorf("not a device")
+		if err := deviceError(s); err != nil {
+			return "", err
 		}
 		return s, nil
 	default:

@@ -189,7 +189,9 @@ func TestFormats(t *testing.T) {
 		{api.Format_ICMP_TYPE, []string{"0", "255/255"}, []string{"256", "1/", "/1", "1/2/3"}, "3/4", "3/4"},
 		{api.Format_NAMESPACE, []string{"routing", "site-1:routing-of-many-letters"}, []string{"a/b", "a b", "..", strings.Repeat("n", 201)}, "x", "x"},
 		{api.Format_LINUX_NAME, []string{"wan0", "123456789012345"}, []string{"1234567890123456", "a/b", "a b", "..", "a:b"}, "x", "x"},
-		{api.Format_DEVICE, []string{"03:00.0", "0000:03:00.0,x=1", "net_af_packet0,iface=eth1", "net_memif"}, []string{"eth0", "net tap", "net_tap0,iface=a b", "; rm"}, "net_null_a", "net_null_a"},
+		{api.Format_DEVICE, []string{"03:00.0", "0000:03:00.0,x=1", "net_af_packet0,iface=eth1", "net_memif"}, []string{"eth0", "net tap", "net_tap0,iface=a b", "; rm",
+			"net_failsafe0,exec(id)", "net_bonding0,mode=1,slave=net_null1", "net_ring0", "crypto_null0", "net_null0,", "net_null0,size",
+			"net_af_xdp0,iface=x,xdp_prog=/tmp/x.o", "net_tap0,remote=eth0", "net_null0,size=1=2", "net_memif0,socket=/x/bus/y", "03:00.0,x=(y)", "03:00.0,x=/y"}, "net_null_a", "net_null_a"},
 		{api.Format_TEXT, []string{"ünï"}, []string{"a\nb", "\x00", "\xff", strings.Repeat("x", 1025)}, "x", "x"},
 	} {
 		t.Run(c.format.String(), func(t *testing.T) {

@@ -23,8 +23,8 @@ struct node {
 	bool source;
 	// Frames come in here, whole: following and capturing begin with this node.
 	bool arrival;
-	// Frames leave here, whole: what became of a packet that leaves by this port. NULL for every other node.
-	void (*departed)(char *text, size_t size, uint16_t port);
+	// Frames leave here, whole: what became of a packet that this worker gave to this port. NULL for every other node.
+	void (*departed)(char *text, size_t size, uint16_t port, unsigned worker);
 
 	// Set when the graph is made.
 	uint16_t id;

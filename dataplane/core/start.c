@@ -210,6 +210,7 @@ environment_start(const struct options *o)
 	if (rte_eal_init(count, (char **)arguments) < 0) {
 		fprintf(stderr, "DPDK does not start: %s%s\n", rte_strerror(rte_errno),
 			o->huge ? "; are there huge pages (/proc/sys/vm/nr_hugepages)? --no-huge does without" : "");
+		rmdir(rte_eal_get_runtime_dir());
 		return -rte_errno;
 	}
 	// Without shared configuration nothing is kept in the directory that DPDK made: it is gone before we can be killed.

@@ -45,6 +45,7 @@ say(struct watch *w, struct rte_mbuf *m, uint16_t node, bool over, struct rte_mb
 	s->time = rte_rdtsc();
 	s->packet = *packet_of(m);
 	s->out_port = m->port;
+	s->worker = (uint16_t)worker_self()->index;
 	s->length = m->pkt_len;
 	s->held = (uint16_t)RTE_MIN(m->data_len, (uint16_t)SIGHT_BYTES);
 	memcpy(s->data, rte_pktmbuf_mtod(m, void *), s->held);

@@ -33,6 +33,7 @@ struct sight {
 	uint64_t time;   // TSC
 	struct packet packet;
 	uint16_t out_port; // the mbuf's port
+	uint16_t worker;   // who saw it
 	uint32_t length;   // of all the packet's data
 	uint16_t held;     // bytes here
 	uint8_t data[SIGHT_BYTES];

@@ -152,7 +152,7 @@ end_of(const struct sight *s, char *text, size_t size)
 		return s->over;
 	}
 	if (node->departed) {
-		node->departed(text, size, s->out_port);
+		node->departed(text, size, s->out_port, s->worker);
 		return true;
 	}
 	snprintf(text, size, "lost sight of it after %s", node->name);

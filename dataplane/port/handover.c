@@ -39,6 +39,12 @@ ring_new(void)
 	return ring;
 }
 
+unsigned
+handover_owner(const struct port *port, unsigned worker)
+{
+	return worker % port->tx_queues;
+}
+
 int
 handover_open(struct port *port)
 {
@@ -59,7 +65,7 @@ handover_open(struct port *port)
 	if (!port->handovers)
 		return -ENOMEM;
 	for (unsigned i = 0; i < count; i++) {
-		struct handover *h = &port->handovers[i], **first = &owned[(port->tx_queues + i) % port->tx_queues];
+		struct handover *h = &port->handovers[i], **first = &owned[handover_owner(port, port->tx_queues + i)];
 
 		h->next = *first;
 		__atomic_store_n(first, h, __ATOMIC_RELEASE);

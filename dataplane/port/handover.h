@@ -8,6 +8,8 @@ int handover_open(struct port *port);
 // No worker hands over to this port any more, or does so once this returns: what still waits is dropped.
 void handover_close(struct port *port);
 
+// The worker that sends for this one, whose index is not below port->tx_queues.
+unsigned handover_owner(const struct port *port, unsigned worker);
 // From a worker whose index is not below port->tx_queues: how many of the packets the owner of its queue will send.
 uint16_t handover_give(const struct port *port, struct rte_mbuf **packets, uint16_t count);
 

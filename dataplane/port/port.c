@@ -1,15 +1,12 @@
 // The kind Port: devices probed, configured, started and removed while everything else goes on.
 #include "port/port.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <net/if.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <rte_dev.h>
 #include <rte_ethdev.h>
@@ -19,6 +16,7 @@
 #include "core/start.h"
 #include "core/worker.h"
 #include "port.pb-c.h"
+#include "port/device.h"
 #include "port/handover.h"
 #include "port/memif.h"
 #include "port/rx.h"
@@ -48,43 +46,6 @@ tell(struct port *port)
 {
 	for (struct port_watcher *w = watchers; w; w = w->next)
 		w->changed(port);
-}
-
-// "net_tap0,iface=x" is the device net_tap0.
-static int
-device_name(const char *device, char *name, size_t size, struct fault *f)
-{
-	size_t length = strcspn(device, ",");
-
-	if (length == 0 || length >= size)
-		return fault(
-			f, EINVAL, "device: a PCI address or a DPDK device like net_af_packet0,iface=eth1 is accepted");
-	memcpy(name, device, length);
-	name[length] = '\0';
-	return 0;
-}
-
-// DPDK keeps an allow list of one PCI device that does not exist, so that it takes none by itself; what a Port names is
-// probed here.
-static int
-probe(const char *device, uint16_t *id, struct fault *f)
-{
-	char name[RTE_ETH_NAME_MAX_LEN];
-	int error = device_name(device, name, sizeof(name), f);
-
-	if (error)
-		return error;
-	if (rte_eth_dev_get_port_by_name(name, id) == 0)
-		return fault(f, EEXIST, "device: another port has %s already", name);
-	error = rte_dev_probe(device);
-	if (error)
-		return fault(f, error == -EEXIST ? EEXIST : ENODEV,
-			"device: DPDK cannot use %s (%s); does what it names exist?", device, strerror(-error));
-	if (rte_eth_dev_get_port_by_name(name, id))
-		return fault(f, ENODEV, "device: %s is no network device", name);
-	if (*id >= PORT_MAX)
-		return fault(f, ENOSPC, "device: there can be %d ports at most", PORT_MAX);
-	return 0;
 }
 
 // Devices whose receive queues their arguments count (qpairs, queue_count, queues, rx_pcap): packets come by each of them,
@@ -121,71 +82,8 @@ choose_queues(struct port *port, const struct rte_eth_dev_info *info, uint32_t w
 	return xdp_check_buffers(info, rx, f);
 }
 
-// Ask a Linux interface for its MTU. A socket for further requests, or a negative errno.
-static int
-ask_link(unsigned index, struct ifreq *request)
-{
-	int control, error;
-
-	*request = (struct ifreq){0};
-	if (!if_indextoname(index, request->ifr_name))
-		return -ENODEV;
-	control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (control < 0)
-		return -errno;
-	if (ioctl(control, SIOCGIFMTU, request) == 0)
-		return control;
-	error = -errno;
-	close(control);
-	return error;
-}
-
-// A device on top of a Linux interface (af_packet, af_xdp, tap) sends what that interface's MTU lets through: raised where it
-// is less, never lowered.
-static int
-raise_link_mtu(struct port *port, unsigned index, int mtu)
-{
-	struct ifreq request;
-	int control = ask_link(index, &request), before, error = 0;
-
-	if (control < 0)
-		return control == -ENODEV ? 0 : control;
-	before = request.ifr_mtu;
-	if (before < mtu) {
-		request.ifr_mtu = mtu;
-		if (ioctl(control, SIOCSIFMTU, &request))
-			error = -errno;
-		else if (before != port->link_mtu)
-			port->link_mtu_before = before;
-		if (!error)
-			port->link_mtu = mtu;
-	}
-	close(control);
-	return error;
-}
-
-// When the port goes, unless somebody else chose an MTU meanwhile.
 static void
-put_link_mtu_back(const struct port *port, unsigned index)
-{
-	struct ifreq request;
-	int control;
-
-	if (port->link_mtu == 0)
-		return;
-	control = ask_link(index, &request);
-	if (control < 0)
-		return;
-	if (request.ifr_mtu == port->link_mtu) {
-		request.ifr_mtu = port->link_mtu_before;
-		if (ioctl(control, SIOCSIFMTU, &request))
-			perror("port: cannot put back the MTU of the interface under a device");
-	}
-	close(control);
-}
-
-static void
-unprobe(const struct port *port)
+unprobe(struct port *port)
 {
 	struct rte_eth_dev_info info;
 
@@ -195,7 +93,7 @@ unprobe(const struct port *port)
 	rte_eth_dev_close(port->id);
 	rte_dev_remove(info.device);
 	xdp_close_sockets(port->id);
-	put_link_mtu_back(port, info.if_index);
+	link_give_back(&port->link);
 }
 
 // Let the device send and receive IP packets of this size with two tags around them.
@@ -210,7 +108,7 @@ set_mtu(struct port *port, uint16_t mtu)
 	if (rte_eth_dev_info_get(id, &info))
 		return -ENODEV;
 	if (info.if_index > 0)
-		return frame > ROOM ? -EINVAL : raise_link_mtu(port, info.if_index, mtu + TAGS);
+		return frame > ROOM ? -EINVAL : link_raise_mtu(&port->link, mtu + TAGS);
 	if (frame > info.max_rx_pktlen || mtu + TAGS > info.max_mtu)
 		error = rte_eth_dev_set_mtu(id, mtu);
 	else
@@ -221,7 +119,7 @@ set_mtu(struct port *port, uint16_t mtu)
 // The port's own address. A device that keeps its own (memif, af_xdp) is to receive everything instead: ether-input looks
 // at the destination anyway. `address` is what the port shall have, once nothing can fail any more.
 static int
-set_mac(const struct port *port, const char *mac, struct rte_ether_addr *address, struct fault *f)
+set_mac(struct port *port, const char *mac, struct rte_ether_addr *address, struct fault *f)
 {
 	struct rte_ether_addr own;
 	int error;
@@ -237,6 +135,7 @@ set_mac(const struct port *port, const char *mac, struct rte_ether_addr *address
 			f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
 	if (rte_is_same_ether_addr(address, &own))
 		return 0;
+	link_expect_mac(&port->link, address->addr_bytes);
 	error = rte_eth_dev_default_mac_addr_set(port->id, address);
 	return error && error != -ENOTSUP ? fault(f, -error, "mac: the device does not take it (%s)", strerror(-error))
 					  : 0;
@@ -260,11 +159,12 @@ check_interface(struct port *port, unsigned index, struct fault *f)
 {
 	char name[IF_NAMESIZE] = "?";
 
-	port->linux_interface = index;
 	for (unsigned i = 0; i < PORT_MAX && index > 0; i++)
-		if (ports[i].object && ports[i].linux_interface == index)
+		if (ports[i].object && ports[i].link.index == index)
 			return fault(f, EBUSY, "device: port %s has the Linux interface %s already",
 				ports[i].object->name, if_indextoname(index, name) ? name : "?");
+	if (index > 0)
+		link_hold(&port->link, index);
 	return 0;
 }
 
@@ -319,6 +219,8 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 		error = rte_eth_dev_start(port->id);
 	if (error)
 		return fault(f, -error, "device: it does not start (%s)", strerror(-error));
+	if (strcmp(info.driver_name, "net_af_xdp") == 0)
+		link_note_program(&port->link);
 	set_promiscuous(port, spec->promiscuous);
 	return 0;
 }
@@ -341,22 +243,15 @@ tell_link(struct port *port)
 static bool
 link_is_up(const struct port *port)
 {
-	static int control = -1;
 	struct rte_eth_dev_info info;
 	struct rte_eth_link link;
-	struct ifreq request = {0};
 
 	if (rte_eth_link_get_nowait(port->id, &link))
 		return port->up;
 	if (!link.link_status || rte_eth_dev_info_get(port->id, &info) || info.if_index == 0 ||
 		strncmp(info.driver_name, "net_af_", 7) != 0)
 		return link.link_status != 0;
-	if (control < 0)
-		control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	request.ifr_ifindex = (int)info.if_index;
-	if (control < 0 || ioctl(control, SIOCGIFNAME, &request) || ioctl(control, SIOCGIFFLAGS, &request))
-		return true;
-	return (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING);
+	return link_has_carrier(info.if_index);
 }
 
 static void
@@ -377,7 +272,7 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 {
 	struct port *port;
 	uint16_t id;
-	int error = probe(spec->device, &id, f);
+	int error = device_probe(spec->device, &id, f);
 
 	if (error)
 		return error;
@@ -421,8 +316,10 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 		error = set_mac(port, spec->mac, &mac, f);
 	if (!error && (mtu != port->mtu || !rte_is_same_ether_addr(&mac, &port->mac))) {
 		error = twin_follow(port, mtu, &mac, f);
-		if (error)
+		if (error) {
+			link_expect_mac(&port->link, port->mac.addr_bytes);
 			rte_eth_dev_default_mac_addr_set(port->id, &port->mac);
+		}
 	}
 	if (error) {
 		set_mtu(port, port->mtu);
@@ -501,6 +398,17 @@ name_port(const struct packet *p, Sluice__V1__PacketIn *in)
 }
 
 static struct event_names names = {.name = name_port};
+
+void
+port_use_socket(const char *path)
+{
+	char text[PATH_MAX];
+
+	if (snprintf(text, sizeof(text), "%s.interfaces", path) < (int)sizeof(text))
+		link_use_file(text);
+	snprintf(text, sizeof(text), "%s", path);
+	device_use_folder(dirname(text));
+}
 
 static int
 port_start(void)

@@ -5,6 +5,7 @@
 
 #include "core/node.h"
 #include "core/object.h"
+#include "port/link.h"
 
 enum { PORT_MAX = 256, NO_PORT = UINT16_MAX, PORT_DEFAULT_MTU = 1500 };
 
@@ -22,9 +23,7 @@ struct port {
 	bool sends;                 // workers may use its transmit queues
 	struct twin *twin;          // or NULL
 	struct handover *handovers; // of workers without a transmit queue, the first of them first
-	unsigned linux_interface;   // its index, of the interface under the device; or 0
-	// Of the Linux interface under the device: what it was raised to, and from what; 0 if it was not.
-	int link_mtu, link_mtu_before;
+	struct linux_link link;     // of the interface under the device, if there is one
 };
 
 extern struct port ports[PORT_MAX];
@@ -48,6 +47,10 @@ struct port_watcher {
 	struct port_watcher *next;
 };
 void port_watch(struct port_watcher *watcher);
+
+// Where the data plane's API listens: captures of net_pcap lie in that folder, and beside the socket is written what the
+// interfaces under devices were before; those that a process before this one left are given back.
+void port_use_socket(const char *path);
 
 // Close all of them, at the end, with the workers still running.
 void port_stop_all(void);

@@ -1,6 +1,7 @@
 // TAP interfaces in Linux namespaces (packet(7), netlink(7), rtnetlink(7)).
 #include "port/twin.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,6 +24,7 @@
 #include "core/event.h"
 #include "core/loop.h"
 #include "core/trace.h"
+#include "port/netlink.h"
 
 enum { FRAMES_AT_ONCE = 64, FRAME_MOST = 9728 };
 
@@ -85,7 +87,7 @@ tell(const struct twin *twin)
 	event.port_twin = &change;
 	event_send(&event);
 	fprintf(stderr, "twin: the TAP %s of port %s %s\n", twin->name, change.port,
-		change.there ? "is there again" : "was deleted; it will be made again");
+		change.there ? "is there again" : "was deleted or moved away; it will be made again");
 }
 
 // A TAP that was deleted would report itself for ever.
@@ -255,10 +257,12 @@ change_address(const struct twin *twin, bool add, const struct twin_address *a)
 		uint8_t address2[16];
 	} request = {0};
 	size_t size = a->family == 4 ? 4 : 16;
-	int home, netlink;
+	uint8_t answer[1024] __attribute__((aligned(8)));
+	char text[INET6_ADDRSTRLEN] = "?";
+	int home, error;
 
 	request.header.nlmsg_type = add ? RTM_NEWADDR : RTM_DELADDR;
-	request.header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | (add ? NLM_F_CREATE | NLM_F_REPLACE : 0));
+	request.header.nlmsg_flags = (uint16_t)(add ? NLM_F_CREATE | NLM_F_REPLACE : 0);
 	request.message.ifa_family = a->family == 4 ? AF_INET : AF_INET6;
 	request.message.ifa_prefixlen = a->length;
 	request.message.ifa_index = twin->index;
@@ -276,13 +280,14 @@ change_address(const struct twin *twin, bool add, const struct twin_address *a)
 		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + RTA_LENGTH(16));
 	}
 	home = enter(twin->namespace);
-	netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	error = twin->namespace >= 0 && home < 0 ? -EPERM : netlink_ask(&request.header, answer, sizeof(answer));
 	leave(home);
-	if (netlink < 0)
+	// What is to go may have gone by other hands.
+	if (error >= 0 || (!add && (error == -EADDRNOTAVAIL || error == -ENODEV)))
 		return;
-	if (send(netlink, &request, request.header.nlmsg_len, 0) < 0)
-		perror("twin: cannot change an address");
-	close(netlink);
+	inet_ntop(request.message.ifa_family, a->bytes, text, sizeof(text));
+	fprintf(stderr, "twin: the TAP %s does not %s the address %s/%u: %s\n", twin->name, add ? "take" : "give up",
+		text, a->length, strerror(-error));
 }
 
 // Whether the namespace of the twin's name is another one now.
@@ -298,6 +303,22 @@ namespace_changed(const struct twin *twin)
 	return stat(path, &named) == 0 && fstat(twin->namespace, &ours) == 0 && named.st_ino != ours.st_ino;
 }
 
+// Whether somebody moved the TAP into another namespace.
+static bool
+moved(const struct twin *twin)
+{
+	struct stat wanted, found;
+	int namespace = ioctl(twin->fd, TUNGETDEVNETNS);
+	bool known;
+
+	if (namespace < 0)
+		return false;
+	known = fstat(namespace, &found) == 0 &&
+		(twin->namespace < 0 ? stat("/proc/self/ns/net", &wanted) : fstat(twin->namespace, &wanted)) == 0;
+	close(namespace);
+	return known && wanted.st_ino != found.st_ino;
+}
+
 void
 twin_look(struct port *port)
 {
@@ -311,6 +332,8 @@ twin_look(struct port *port)
 		close(twin->namespace);
 		twin->namespace = -1;
 	}
+	if (twin->fd >= 0 && moved(twin))
+		forget_tap(twin);
 	if (twin->fd >= 0 || (twin->namespace < 0 && open_namespace(twin)) || make_tap(twin))
 		return;
 	for (size_t i = 0; i < twin->address_count; i++)
@@ -327,8 +350,8 @@ twin_follow(const struct port *port, uint16_t mtu, const struct rte_ether_addr *
 
 	if (!twin)
 		return 0;
-	// A TAP that somebody deleted gets both when it is made again.
-	if (twin->fd < 0)
+	// A TAP that somebody deleted or moved away gets both when it is made again.
+	if (twin->fd < 0 || moved(twin))
 		return 0;
 	home = enter(twin->namespace);
 	if (twin->namespace >= 0 && home < 0)

@@ -90,9 +90,15 @@ tx_describe(char *text, size_t size, const struct packet *p, const uint8_t *data
 }
 
 static void
-tx_departed(char *text, size_t size, uint16_t port)
+tx_departed(char *text, size_t size, uint16_t port, unsigned worker)
 {
-	snprintf(text, size, "port %s", port_name(port));
+	unsigned queues = port < PORT_MAX ? ports[port].tx_queues : 0;
+
+	if (queues > 0 && worker >= queues)
+		snprintf(text, size, "port %s, handed to worker %u to send", port_name(port),
+			handover_owner(&ports[port], worker));
+	else
+		snprintf(text, size, "port %s", port_name(port));
 }
 
 struct node tx_node = {.name = "tx", .process = tx_process, .describe = tx_describe, .departed = tx_departed};

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,12 +20,14 @@
 #include "core/start.h"
 #include "core/worker.h"
 #include "port.pb-c.h"
+#include "port/device.h"
 #include "port/handover.h"
 #include "port/port.h"
 
 enum { WORKERS = 2 };
 
 static struct fault f;
+static char folder[] = "/tmp/tx-test-XXXXXX", capture[64];
 static struct port *one, *null; // with one transmit queue, and with one for each worker
 
 static struct port *
@@ -100,13 +102,17 @@ walk(unsigned worker)
 static int
 start(void **state)
 {
-	char prefix[32], device[64];
+	char prefix[32], device[96];
 	struct options o = {.workers = WORKERS, .buffers = 8192, .log_level = "error", .prefix = prefix, .memory = 128};
 
 	snprintf(prefix, sizeof(prefix), "tx-test-%d", getpid());
 	if (core_start(&o))
 		return -1;
-	snprintf(device, sizeof(device), "net_pcap0,tx_pcap=/proc/self/fd/%d", memfd_create("sent", 0));
+	if (!mkdtemp(folder))
+		return -1;
+	device_use_folder(folder);
+	snprintf(capture, sizeof(capture), "%s/sent.pcap", folder);
+	snprintf(device, sizeof(device), "net_pcap0,tx_pcap=%s", capture);
 	one = put_port("one", device);
 	null = put_port("null", "net_null0,no-rx=1");
 	return one && null ? 0 : -1;
@@ -116,6 +122,8 @@ static int
 stop(void **state)
 {
 	port_stop_all();
+	unlink(capture);
+	rmdir(folder);
 	return rte_eal_cleanup();
 }
 

@@ -16,21 +16,22 @@ from . import frames
 from .frames import Frame
 
 MAGIC = b"sluice"
-MARK = struct.Struct("!6sBI")
+MARK = struct.Struct("!6sBII")
 UP, DOWN = 0, 1
 PORT = 7007
 
 
-def mark(direction, number, size):
-    return MARK.pack(MAGIC, direction, number).ljust(size, b".")
+def mark(direction, number, count, size):
+    """A payload of the line of this number, sent in this count."""
+    return MARK.pack(MAGIC, direction, number, count).ljust(size, b".")
 
 
 def marked(payload, direction):
-    """The number of the line that a payload belongs to, or None."""
+    """The number of the line that a payload belongs to, and the count that it was sent in; or None."""
     if len(payload) < MARK.size:
         return None
-    magic, way, number = MARK.unpack_from(payload)
-    return number if magic == MAGIC and way == direction else None
+    magic, way, number, count = MARK.unpack_from(payload)
+    return (number, count) if magic == MAGIC and way == direction else None
 
 
 def udp_payload(packet):
@@ -51,11 +52,11 @@ class CoreHost:
             self.sockets[version].bind((address, PORT))
             self.sockets[version].setblocking(False)
 
-    def send(self, line, number, version, size):
+    def send(self, line, version, payload):
         target = line.ip4 if version == 4 else line.ip6
         # An ICMP error that came back is told here, and is no reason to stop.
         with contextlib.suppress(OSError):
-            self.sockets[version].sendto(mark(DOWN, number, size), (target, PORT))
+            self.sockets[version].sendto(payload, (target, PORT))
             return True
         return False
 
@@ -63,6 +64,7 @@ class CoreHost:
         return list(self.sockets.values())
 
     def receive(self, source):
+        """None if nothing has come; else what the payload is marked with, or None, and the IP version."""
         with contextlib.suppress(OSError):
             return marked(source.recv(65536), UP), 4 if source is self.sockets[4] else 6
         return None
@@ -88,9 +90,9 @@ class TunnelHost:
         with contextlib.suppress(BlockingIOError):
             self.signal.send(b"!")
 
-    def send(self, line, number, version, size):
+    def send(self, line, version, payload):
         target = line.ip4 if version == 4 else line.ip6
-        packet = frames.udp(self.addresses[version], target, PORT, PORT, mark(DOWN, number, size))
+        packet = frames.udp(self.addresses[version], target, PORT, PORT, payload)
         with contextlib.suppress(BlockingIOError):
             self.upf.send(self.upf.gpdu(line, packet, self.qfi), self.gateway)
             return True
@@ -105,11 +107,10 @@ class TunnelHost:
                 source.recv(4096)
             return None
         message = self.pending.pop(0)
-        line = self.upf.by_teid.get(message.teid)
-        number = marked(udp_payload(message.payload), UP)
-        if number is None or line is None:
+        found = marked(udp_payload(message.payload), UP) if message.payload else None
+        if found is None or message.teid not in self.upf.by_teid:
             return None, 4
-        return number, message.payload[0] >> 4
+        return found, message.payload[0] >> 4
 
     def close(self):
         self.upf.taker = None
@@ -120,7 +121,8 @@ class TunnelHost:
 class Load:
     """Sends at a steady rate for all lines in turn, IPv4 and IPv6 by turns, and counts what arrives.
 
-    Counters are keyed (line number, IP version). A line's frames count as received only in that line's encapsulation.
+    Counters are keyed (line number, IP version). A line's frames count as received only in that line's encapsulation,
+    and only if they were sent since counting began anew: each packet says in which count it was sent.
     """
 
     def __init__(self, lines, wire, gateway_mac, core, rate, size=64):
@@ -137,15 +139,23 @@ class Load:
             for number, line in enumerate(lines)
             if (line.ip4 if version == 4 else line.ip6)
         ]
-        self.uplink = {stream: self.uplink_frame(*stream) for stream in self.streams}
+        self.count = 0
+        self.prepare()
+        # Sending a packet and counting it are one step, and so are looking at one and counting it.
+        self.counting = threading.Lock()
         self.sending = threading.Event()
         self.done = threading.Event()
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self.send, self.receive)]
 
+    def prepare(self):
+        """What is sent, of the present count."""
+        self.uplink = {stream: self.uplink_frame(*stream) for stream in self.streams}
+        self.downlink = [mark(DOWN, number, self.count, self.size) for number in range(len(self.lines))]
+
     def uplink_frame(self, number, version):
         line = self.lines[number]
         source = line.ip4 if version == 4 else line.ip6
-        packet = frames.udp(source, self.core.addresses[version], PORT, PORT, mark(UP, number, self.size))
+        packet = frames.udp(source, self.core.addresses[version], PORT, PORT, mark(UP, number, self.count, self.size))
         return line.frame(self.gateway_mac, packet)
 
     def start(self):
@@ -171,14 +181,18 @@ class Load:
                 time.sleep(0.002)
 
     def send_one(self, count):
-        stream = self.streams[count % len(self.streams)]
+        with self.counting:
+            if self.sending.is_set():
+                self.send_stream(self.streams[count % len(self.streams)])
+
+    def send_stream(self, stream):
         number, version = stream
         try:
             self.wire.send(self.uplink[stream])
         except OSError:
             return
         self.sent[UP][stream] += 1
-        if self.core.send(self.lines[number], number, version, self.size):
+        if self.core.send(self.lines[number], version, self.downlink[number]):
             self.sent[DOWN][stream] += 1
 
     def receive(self):
@@ -195,11 +209,14 @@ class Load:
                         found = self.core.receive(source)
                         if found is None:
                             break
-                        number, version = found
-                        if number is None:
-                            self.strangers[UP] += 1
-                        else:
-                            self.received[UP][number, version] += 1
+                        self.counted(UP, *found)
+
+    def counted(self, way, found, version):
+        with self.counting:
+            if found is None:
+                self.strangers[way] += 1
+            elif found[1] == self.count:
+                self.received[way][found[0], version] += 1
 
     def from_access(self, raw):
         frame = Frame.parse(raw)
@@ -217,16 +234,15 @@ class Load:
             if answer:
                 self.wire.send(answer)
             return
-        number = marked(udp_payload(packet), DOWN) if packet else None
-        if number is None or self.by_key.get((frame.tags, session, frame.destination)) != number:
-            self.strangers[DOWN] += 1
-            return
-        self.received[DOWN][number, packet[0] >> 4] += 1
+        found = marked(udp_payload(packet), DOWN) if packet else None
+        if found and self.by_key.get((frame.tags, session, frame.destination)) != found[0]:
+            found = None
+        self.counted(DOWN, found, packet[0] >> 4 if packet else 0)
 
     def pause(self, lines=None):
         """Stops sending and waits until everything (of these lines) has come, or nothing comes any more."""
-        self.sending.clear()
-        time.sleep(0.05)
+        with self.counting:
+            self.sending.clear()
         before, since = None, time.monotonic()
         while self.lost(UP, lines) > 0 or self.lost(DOWN, lines) > 0:
             now = self.total(self.received, UP) + self.total(self.received, DOWN)
@@ -244,10 +260,14 @@ class Load:
         return min(self.total(self.sent, way) for way in (UP, DOWN)) >= packets
 
     def forget(self):
-        for counters in (self.sent, self.received):
-            for each in counters.values():
-                each.clear()
-        self.strangers.clear()
+        """Counts anew: what was sent before and comes later does not count."""
+        with self.counting:
+            self.count += 1
+            self.prepare()
+            for counters in (self.sent, self.received):
+                for each in counters.values():
+                    each.clear()
+            self.strangers.clear()
 
     def everybody_received(self):
         """Whether each stream has passed traffic in both directions."""
@@ -257,9 +277,9 @@ class Load:
         """The streams that have not passed in both directions."""
         return [stream for stream in self.streams if not all(self.received[way][stream] for way in (UP, DOWN))]
 
-    def warm_up(self, seconds=60, patience=60):
+    def warm_up(self, seconds=60, patience=60, go_on=True):
         """Sends until every stream has passed in both directions, then counts anew; the streams that did not. It ends
-        earlier when for `patience` seconds no further stream has passed."""
+        earlier when for `patience` seconds no further stream has passed. Then sends again, if it is to go on."""
         self.start()
         now = time.monotonic()
         end, hope, before = now + seconds, now + patience, len(self.streams)
@@ -271,7 +291,8 @@ class Load:
         silent = self.silent()
         self.pause()
         self.forget()
-        self.sending.set()
+        if go_on:
+            self.sending.set()
         return silent
 
     def lost(self, way, lines=None):
