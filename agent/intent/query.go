@@ -27,7 +27,7 @@ func (d *Desired) statusOf(s reconcile.Status) Status {
 // with adds the object, which takes longer than all else.
 func (s Status) with(v *reconcile.Version) Status {
 	if v != nil {
-		s.Object = v.Object()
+		s.Object = v.Shown()
 	}
 	return s
 }
@@ -67,6 +67,17 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 func (d *Desired) Get(k object.Key) (Status, bool) {
 	s, v := d.look(k)
 	return s.with(v), s.State != Gone
+}
+
+// Reveal returns an object as it is wanted, with its secrets, or nil. It is for those who use them, such as a protocol; whatever is
+// shown comes from Get, List and Events.
+func (d *Desired) Reveal(k object.Key) *object.Object {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if kept := d.records[k].kept(); kept != nil {
+		return kept.Object()
+	}
+	return nil
 }
 
 // look is Get without the object; instead of it, what it is made of.

@@ -14,7 +14,7 @@ type Status struct {
 	// Why it is not Applied, in a sentence; and that in a word.
 	Message, Reason string
 	Since           time.Time
-	// As it is wanted: every owner's layer taken together. Nil while it is Deleting or Gone.
+	// As it is wanted: every owner's layer taken together, without what is secret. Nil while it is Deleting or Gone.
 	Object *object.Object
 	// Whose layer counts, and since which revision it says what it says.
 	Owner    string

@@ -91,7 +91,19 @@ func uvarint(s string) (v uint64, n int) {
 	}
 }
 
-// Object returns the object. It is made anew each time.
+// Secret says whether the kind has fields that are secret.
+func (k *Kept) Secret() bool { return k.kind.secret }
+
+// Shown returns the object without what is secret. It is made anew each time.
+func (k *Kept) Shown() *Object {
+	o := k.Object()
+	if k.kind.secret {
+		redact(k.kind.Fields, o.Spec.ProtoReflect())
+	}
+	return o
+}
+
+// Object returns the object, with its secrets. It is made anew each time.
 func (k *Kept) Object() *Object {
 	o := &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Spec: k.message()}
 	return o

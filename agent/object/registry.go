@@ -161,6 +161,9 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 			if err != nil {
 				return nil, fmt.Errorf("kind %s: unique: %w", k.Name, err)
 			}
+			if p.Field().Notes.Secret {
+				return nil, fmt.Errorf("kind %s: unique: %s is secret, and who has it already would be told", k.Name, text)
+			}
 			k.Unique = append(k.Unique, p)
 		}
 		for _, text := range notes.Columns {

@@ -52,7 +52,7 @@ func nanoseconds(t time.Time) int64 {
 func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
 	i := &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}
 	if st.Object != nil {
-		spec, err := object.Pack(s.registry.Redacted(st.Object).Spec)
+		spec, err := object.Pack(st.Object.Spec)
 		if err != nil {
 			return nil, status.Errorf(codes.Internal, "%s: %v", st.Key, err)
 		}

@@ -48,8 +48,14 @@ func decode(key, value []byte, v any) error {
 	return nil
 }
 
+// Before a spec stands in which form it is.
+const (
+	plain  = 0
+	secret = 1
+)
+
 // pack returns a record as it is written. Nil is written, too.
-func pack(r *intent.Record) ([]byte, error) {
+func (s *Store) pack(r *intent.Record) ([]byte, error) {
 	b := make([]byte, 4, 128)
 	if r == nil {
 		return sealed(b), nil
@@ -67,7 +73,15 @@ func pack(r *intent.Record) ([]byte, error) {
 		for _, label := range slices.Sorted(maps.Keys(labels)) {
 			b = appendString(appendString(b, label), labels[label])
 		}
-		b = appendString(b, l.Spec())
+		if !l.Secret() {
+			b = appendString(append(b, plain), l.Spec())
+			continue
+		}
+		hidden, err := s.encrypted(l.Key(), l.Owner, l.Spec())
+		if err != nil {
+			return nil, err
+		}
+		b = appendString(append(b, secret), string(hidden))
 	}
 	return sealed(b), nil
 }
@@ -96,7 +110,13 @@ func (s *Store) unpack(name, value []byte) (object.Key, *intent.Record, error) {
 				labels[label] = u.text()
 			}
 		}
-		if l.Kept, err = s.registry.Keep(k, labels, []byte(u.text())); err != nil {
+		form, spec := u.number(), []byte(u.text())
+		if form == secret {
+			if spec, err = s.decrypted(k, l.Owner, string(spec)); err != nil {
+				return k, nil, err
+			}
+		}
+		if l.Kept, err = s.registry.Keep(k, labels, spec); err != nil {
 			return k, nil, err
 		}
 		r.Layers = append(r.Layers, l)

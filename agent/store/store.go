@@ -3,12 +3,13 @@
 //
 // Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
 // was kept of an object before a revision changed it, by the revision's number and then "Kind/name"; "latest" the number of the
-// latest revision. Each value begins with its CRC-32C.
+// latest revision. Each value begins with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
 package store
 
 import (
 	"bytes"
 	"cmp"
+	"crypto/cipher"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ type Store struct {
 	path     string
 	registry *object.Registry
 	db       *bolt.DB
+	key      cipher.AEAD
 }
 
 // Open opens the database, or makes it.
@@ -73,6 +75,10 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	}
 	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room})
 	if err != nil {
+		return nil, err
+	}
+	// Under the lock, so that two that start at once do not make two keys.
+	if s.key, err = openKey(path); err != nil {
 		return nil, err
 	}
 	err = s.db.Update(func(tx *bolt.Tx) error {
@@ -168,7 +174,7 @@ func (s *Store) Commit(c *intent.Commit) error {
 			e := &edits[i]
 			name := []byte(e.Key.String())
 			if c.Recorded || c.Open != nil {
-				value, err := pack(e.Before)
+				value, err := s.pack(e.Before)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
@@ -182,7 +188,7 @@ func (s *Store) Commit(c *intent.Commit) error {
 				}
 				continue
 			}
-			value, err := pack(e.After)
+			value, err := s.pack(e.After)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

@@ -1,0 +1,67 @@
+// Package objecttest has kinds that the contract does not have (yet), for tests.
+package objecttest
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+func field(name string, number int32, notes *api.Field) *descriptorpb.FieldDescriptorProto {
+	f := &descriptorpb.FieldDescriptorProto{
+		Name: &name, Number: &number, Type: descriptorpb.FieldDescriptorProto_TYPE_STRING.Enum(),
+		Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(), Options: &descriptorpb.FieldOptions{},
+	}
+	proto.SetExtension(f.Options, api.E_Field, notes)
+	return f
+}
+
+// Secretive returns a registry of one kind that the data plane understands, with secrets: Peer {address, password, login {user, key}}.
+func Secretive(t testing.TB) *object.Registry {
+	t.Helper()
+	login := &descriptorpb.DescriptorProto{Name: proto.String("Login"), Field: []*descriptorpb.FieldDescriptorProto{
+		field("user", 1, &api.Field{}), field("key", 2, &api.Field{Secret: true})}}
+	below := field("login", 3, &api.Field{})
+	below.Type, below.TypeName = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), proto.String(".test.Login")
+	peer := &descriptorpb.DescriptorProto{Name: proto.String("Peer"), Options: &descriptorpb.MessageOptions{}, Field: []*descriptorpb.FieldDescriptorProto{
+		field("address", 1, &api.Field{}), field("password", 2, &api.Field{Secret: true}), below}}
+	proto.SetExtension(peer.Options, api.E_Kind, &api.Kind{Plural: "peers", Plane: api.Plane_DATAPLANE})
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("peer.proto"), Package: proto.String("test"), Syntax: proto.String("proto3"),
+		MessageType: []*descriptorpb.DescriptorProto{login, peer}, Dependency: []string{"schema.proto"},
+	}, protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types protoregistry.Types
+	for _, name := range []protoreflect.Name{"Login", "Peer"} {
+		if err := types.RegisterMessage(dynamicpb.NewMessageType(file.Messages().ByName(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := object.Discover(&types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Object reads one object from YAML.
+func Object(t testing.TB, r *object.Registry, kind, name, spec string) *object.Object {
+	t.Helper()
+	text := "{apiVersion: " + object.APIVersion + ", kind: " + kind + ", metadata: {name: " + name + "}, spec: " + spec + "}"
+	written, err := r.Decode(strings.NewReader(text), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written[0].Object
+}
