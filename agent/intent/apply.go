@@ -19,16 +19,16 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 		return nil, err
 	}
 	d.changing.Lock()
-	p, revision, work, err := d.commit(source, x, options)
+	p, revision, todo, err := d.commit(source, x, options)
 	d.changing.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p, revision, work, options)
+	return d.finish(ctx, p, revision, todo, options)
 }
 
 // commit checks, keeps and hands over. d.changing is held.
-func (d *Desired) commit(source Source, x *object.Examined, options Options) (*prepared, Revision, *reconcile.Work, error) {
+func (d *Desired) commit(source Source, x *object.Examined, options Options) (*prepared, Revision, work, error) {
 	d.mu.Lock()
 	p, err := d.check(source, x, options)
 	latest := Revision{Number: d.revision}
@@ -39,15 +39,12 @@ func (d *Desired) commit(source Source, x *object.Examined, options Options) (*p
 	if len(p.edits) == 0 {
 		return p, latest, nil, nil
 	}
-	work, revision, err := d.keep(p, source, options, 0, 0)
-	return p, revision, work, err
+	todo, revision, err := d.keep(p, source, options, 0, 0)
+	return p, revision, todo, err
 }
 
 // check prepares a source's changes. d.mu is held.
 func (d *Desired) check(source Source, x *object.Examined, options Options) (*prepared, error) {
-	if options.Mode == AllOrNothing && !d.plane.Connected() {
-		return nil, ErrDisconnected
-	}
 	if options.Plan != nil {
 		if err := d.moved(options.Plan); err != nil {
 			return nil, err
@@ -59,6 +56,9 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 	edits, err := d.edit(source, x, options)
 	if err != nil {
 		return nil, err
+	}
+	if options.Mode == AllOrNothing && !d.sites.connected(edits) {
+		return nil, ErrDisconnected
 	}
 	p, err := d.decided(edits, options)
 	if err != nil {
@@ -120,20 +120,20 @@ func stepFrom(before, after *object.Kept) Step {
 	return Update
 }
 
-// finish waits, takes back what was all or nothing and failed, and says what became of it. work is nil if nothing was to be done.
-func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, work *reconcile.Work, options Options) (*Outcome, error) {
+// finish waits, takes back what was all or nothing and failed, and says what became of it. todo is nil if nothing was to be done.
+func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, todo work, options Options) (*Outcome, error) {
 	out := &Outcome{Revision: revision.Number}
 	var err error
-	if work != nil {
+	if todo != nil {
 		if options.Mode != NoWait {
 			select {
-			case <-work.Done():
+			case <-todo.Done():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
 		}
 		var interrupted bool
-		out.Operations, out.Failures, interrupted = work.Close()
+		out.Operations, out.Failures, interrupted = todo.Close()
 		switch {
 		case options.Mode != AllOrNothing:
 		case err != nil || interrupted || len(out.Failures) > 0:

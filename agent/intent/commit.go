@@ -134,12 +134,21 @@ func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
 			unknown = append(unknown, kept)
 		}
 	}
+	var nowhere object.Errors
+	for _, kept := range x.Kept {
+		if kept != nil && d.sites.placesOf(kept) == 0 {
+			nowhere = append(nowhere, d.sites.unplaced(kept))
+		}
+	}
+	if len(nowhere) > 0 {
+		return nil, nowhere
+	}
 	// What comes from history.
 	if err := d.registry.ExamineKept(unknown); err != nil {
 		return nil, err
 	}
 	var err error
-	if p.takeBack, err = d.set.ApplyExamined(x); err != nil {
+	if p.takeBack, err = d.sites.apply(x); err != nil {
 		return nil, err
 	}
 	if mode == AllOrNothing {
@@ -155,11 +164,11 @@ func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
 func (d *Desired) complete(x *object.Examined) error {
 	var mistakes object.Errors
 	for i, kept := range x.Kept {
-		if kept == nil || !slices.ContainsFunc(kept.Needs, func(k object.Key) bool { return d.set.Get(k) == nil }) {
+		if kept == nil || !slices.ContainsFunc(kept.Needs, func(k object.Key) bool { return d.sites.lacks(kept, k) }) {
 			continue
 		}
 		for _, ref := range d.registry.References(kept.Object()) {
-			if !ref.Builtin && d.set.Get(ref.To) == nil {
+			if !ref.Builtin && d.sites.lacks(kept, ref.To) {
 				mistakes = append(mistakes, &object.Error{Object: x.Keys[i], Field: ref.Field, Problem: "there is no " + ref.To.String(),
 					Accepted: "an object that is there, where all or nothing is asked for"})
 			}
@@ -199,7 +208,7 @@ func (d *Desired) seal(p *prepared, revision uint64, at time.Time) {
 }
 
 // keep writes a prepared change down, and hands it over. d.changing is held, d.mu is not. Closes: see Commit.
-func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, closes uint64) (*reconcile.Work, Revision, error) {
+func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, closes uint64) (work, Revision, error) {
 	now := time.Now()
 	d.mu.Lock()
 	revision := Revision{Number: d.revision + 1, Time: now, Source: source, Mode: options.Mode, Changes: len(p.edits), RollbackTo: rollbackTo}
@@ -242,7 +251,7 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, 
 			wants[n].Version = after.version
 		}
 	}
-	return d.plane.Want(wants, options.Mode == AllOrNothing), revision, nil
+	return d.sites.want(wants, options.Mode == AllOrNothing), revision, nil
 }
 
 var errNoOwner = errors.New("a source without an owner")

@@ -24,6 +24,8 @@ type Config struct {
 	Owners map[string]Owner
 	// How many revisions (1,000) and events (65,536) are kept.
 	Revisions, Events int
+	// Those that there are (one, called "default").
+	Dataplanes []Dataplane
 	// Of the reconcilers.
 	Reconciler reconcile.Options
 }
@@ -32,14 +34,13 @@ type Config struct {
 type Desired struct {
 	config   Config
 	registry *object.Registry
-	plane    *reconcile.Reconciler
+	sites    sites
 	log      *eventLog
 
 	// Held from checking a change until it is wanted, so that revisions are kept in their order.
 	changing sync.Mutex
 
 	mu       sync.RWMutex
-	set      *object.Set
 	records  map[object.Key]*Record
 	revision uint64
 	// Revisions that are undone when their time is over.
@@ -68,15 +69,26 @@ func New(config Config) (*Desired, error) {
 		config.Events = 1 << 16
 	}
 	d := &Desired{
-		config: config, registry: config.Registry, set: object.NewSet(config.Registry), records: map[object.Key]*Record{},
+		config: config, registry: config.Registry, records: map[object.Key]*Record{},
 		unconfirmed: map[uint64]*time.Timer{}, log: newEventLog(config.Events),
 	}
-	options := config.Reconciler
-	if options.Log == nil {
-		options.Log = config.Log
+	if len(config.Dataplanes) == 0 {
+		config.Dataplanes = []Dataplane{{Name: "default"}}
 	}
-	options.Changed = d.log.publish
-	d.plane = reconcile.New(config.Registry, options)
+	if len(config.Dataplanes) > mostSites {
+		return nil, fmt.Errorf("%d data planes; accepted: at most %d", len(config.Dataplanes), mostSites)
+	}
+	for _, plane := range config.Dataplanes {
+		options := config.Reconciler
+		if options.Log == nil {
+			options.Log = config.Log
+		}
+		if len(config.Dataplanes) > 1 {
+			options.Log = options.Log.With("dataplane", plane.Name)
+		}
+		options.Changed = d.log.publish
+		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
+	}
 	if err := d.load(); err != nil {
 		return nil, fmt.Errorf("what was kept: %w", err)
 	}
@@ -99,7 +111,7 @@ func (d *Desired) load() error {
 	}
 	d.revision = latest
 	if err = d.registry.ExamineKept(x.Kept); err == nil {
-		_, err = d.set.ApplyExamined(x)
+		_, err = d.sites.apply(x)
 	}
 	if err != nil {
 		return err
@@ -111,7 +123,7 @@ func (d *Desired) load() error {
 		wants[i] = reconcile.Want{Key: k, Version: r.version}
 	}
 	d.index.add(slices.Collect(maps.Keys(d.records)))
-	d.plane.Want(wants, false).Close()
+	d.sites.want(wants, false).Close()
 	d.config.Log.Info("read what is wanted", "objects", len(wants), "revision", latest)
 	for _, o := range open {
 		if o.Unfinished {
@@ -130,7 +142,7 @@ func versionOf(r *Record) *reconcile.Version {
 // Run makes the data plane be what is wanted until ctx ends. What waits to be confirmed then is undone by the next that is made from
 // the same store.
 func (d *Desired) Run(ctx context.Context) {
-	d.plane.Run(ctx)
+	d.sites.run(ctx)
 	d.mu.Lock()
 	d.ended = true
 	for _, t := range d.unconfirmed {
@@ -140,11 +152,29 @@ func (d *Desired) Run(ctx context.Context) {
 	d.firing.Wait()
 }
 
-// Attach gives Desired a connection to the data plane, in place of any that it had. Nothing is asked of it after ctx ends.
-func (d *Desired) Attach(ctx context.Context, plane reconcile.Plane) { d.plane.Attach(ctx, plane) }
+// Attach gives Desired a connection to its first data plane, in place of any that it had. Nothing is asked of it after ctx ends.
+func (d *Desired) Attach(ctx context.Context, plane reconcile.Plane) {
+	d.sites[0].plane.Attach(ctx, plane)
+}
 
-// Detach tells that there is no connection any more.
-func (d *Desired) Detach() { d.plane.Detach() }
+// AttachTo is Attach for a data plane by its name.
+func (d *Desired) AttachTo(ctx context.Context, name string, plane reconcile.Plane) error {
+	s, err := d.sites.named(name)
+	if err == nil {
+		s.plane.Attach(ctx, plane)
+	}
+	return err
+}
+
+// Detach tells that there is no connection to the first data plane any more.
+func (d *Desired) Detach() { d.sites[0].plane.Detach() }
+
+// DetachFrom is Detach for a data plane by its name.
+func (d *Desired) DetachFrom(name string) {
+	if s, err := d.sites.named(name); err == nil {
+		s.plane.Detach()
+	}
+}
 
 // Revision implements Interface.
 func (d *Desired) Revision() uint64 {
@@ -154,10 +184,37 @@ func (d *Desired) Revision() uint64 {
 }
 
 // Settled says whether everything that is wanted is done, or waits for something that is not there. It looks at every object.
-func (d *Desired) Settled() bool { return d.plane.Settled() }
+func (d *Desired) Settled() bool {
+	return !slices.ContainsFunc(d.sites, func(s *site) bool { return !s.plane.Settled() })
+}
 
-// Count implements Interface.
-func (d *Desired) Count() map[State]int { return d.plane.Count() }
+// Count implements Interface. With several data planes it looks at every object.
+func (d *Desired) Count() map[State]int {
+	if len(d.sites) == 1 {
+		return d.sites[0].plane.Count()
+	}
+	d.mu.RLock()
+	keys := slices.Collect(maps.Keys(d.records))
+	d.mu.RUnlock()
+	unwanted, _ := d.sites.unwanted(nil)
+	counts := map[State]int{}
+	told := make(map[object.Key]struct{}, len(keys))
+	for _, k := range append(keys, unwanted...) {
+		if _, twice := told[k]; !twice {
+			told[k] = struct{}{}
+			s, _ := d.look(k)
+			counts[s.State]++
+		}
+	}
+	delete(counts, Gone)
+	return counts
+}
 
-// Measure implements Interface.
-func (d *Desired) Measure() Measurements { return d.plane.Measure() }
+// Measure implements Interface. An object counts once for each data plane that it goes to.
+func (d *Desired) Measure() Measurements {
+	sum := d.sites[0].plane.Measure()
+	for _, s := range d.sites[1:] {
+		sum.Add(s.plane.Measure())
+	}
+	return sum
+}

@@ -4,6 +4,7 @@ package intent
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
@@ -86,8 +87,8 @@ func (d *Desired) planOf(p *prepared) *Plan {
 			}
 		}
 	}
-	plan.Operations, plan.Waiting = d.plane.Plan(wants)
-	plan.Steps = stepsOf(plan.Operations, plan.Waiting, relabelled)
+	plan.Operations, plan.Waiting = d.sites.plan(wants)
+	plan.Steps = d.stepsIn(plan, relabelled)
 	worst := map[object.Key]reconcile.Impact{}
 	for _, o := range plan.Operations {
 		plan.Impact = max(plan.Impact, o.Impact)
@@ -114,7 +115,7 @@ func (d *Desired) planOf(p *prepared) *Plan {
 }
 
 func (d *Desired) basisOf(k object.Key) Basis {
-	return Basis{k, d.records[k].revision(), d.plane.Get(k).Observed}
+	return Basis{k, d.records[k].revision(), d.sites.get(k).Observed}
 }
 
 // moved says what is no longer as it was when a plan was made. d.mu is held.
@@ -145,7 +146,7 @@ func (d *Desired) other(then *Plan, p *prepared) error {
 			if i < len(b) {
 				y = b[i]
 			}
-			if x.Key == y.Key && x.Action == y.Action && x.Replacing == y.Replacing {
+			if x.Dataplane == y.Dataplane && x.Key == y.Key && x.Action == y.Action && x.Replacing == y.Replacing {
 				continue
 			}
 			for _, k := range []object.Key{x.Key, y.Key} {
@@ -161,6 +162,29 @@ func (d *Desired) other(then *Plan, p *prepared) error {
 		return nil
 	}
 	return &Moved{slices.SortedFunc(maps.Keys(moved), object.Key.Compare)}
+}
+
+// stepsIn tells of each data plane what is done there.
+func (d *Desired) stepsIn(p *Plan, relabelled map[object.Key][]object.FieldChange) []PlannedStep {
+	if len(d.sites) == 1 {
+		return stepsOf(p.Operations, p.Waiting, relabelled)
+	}
+	var steps []PlannedStep
+	for i, s := range d.sites {
+		here := func(all []Operation) []Operation {
+			return slices.DeleteFunc(slices.Clone(all), func(o Operation) bool { return o.Dataplane != s.Name })
+		}
+		labels := map[object.Key][]object.FieldChange{}
+		if i == len(d.sites)-1 {
+			labels = relabelled
+		}
+		for _, step := range stepsOf(here(p.Operations), here(p.Waiting), labels) {
+			step.Why = strings.TrimSuffix("in "+s.Name+": "+step.Why, ": ")
+			delete(relabelled, step.Key)
+			steps = append(steps, step)
+		}
+	}
+	return steps
 }
 
 // stepsOf tells operations as a person thinks of them: a deletion and the creation that follows are one.

@@ -18,6 +18,11 @@ const (
 
 // statusOf adds to how it stands with an object in a data plane who wants it.
 func (d *Desired) statusOf(s reconcile.Status) Status {
+	if len(d.sites) > 1 {
+		// In one of several data planes: what counts is how it stands with all of them.
+		all, wanted := d.look(s.Key)
+		return all.with(wanted)
+	}
 	d.mu.RLock()
 	r := d.records[s.Key]
 	d.mu.RUnlock()
@@ -41,14 +46,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	}
 	st.Owner, st.Revision, st.Generation = r.owner(), v.Revision, v.Generation
 	if s.State == Applied {
-		if below, hindered, connected := d.plane.Hindrance(v); !connected {
-			st.Hindrance, st.HindranceReason = "the data plane is not connected", reconcile.NoDataplane.String()
-		} else if hindered {
-			st.Hindrance, st.HindranceReason = below.Key.String()+" is "+strings.ToLower(below.State.String()), reconcile.WaitsForObject.String()
-			if below.Message != "" {
-				st.Hindrance += ": " + below.Message
-			}
-		}
+		st.HindranceReason, st.Hindrance = d.sites.hindrance(v)
 	}
 	if r == nil || r.Generation != v.Generation {
 		return st
@@ -84,14 +82,20 @@ func (d *Desired) Reveal(k object.Key) *object.Object {
 func (d *Desired) look(k object.Key) (Status, *reconcile.Version) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	s := d.plane.Get(k)
-	return d.combined(s, d.records[k]), s.Wanted
+	s, r := d.sites.get(k), d.records[k]
+	if s.State == Gone && r != nil && r.version != nil && d.sites.placesOf(r.kept()) == 0 {
+		// It was accepted when there were other data planes.
+		s = reconcile.Status{Key: k, State: Pending, Reason: reconcile.NoDataplane, Since: time.Unix(0, r.Accepted), Wanted: r.version,
+			Message: "waits for a data plane: none that there is may have it"}
+	}
+	return d.combined(s, r), s.Wanted
 }
 
 // index is the keys of what may be there, in order. Some of them may be gone.
 type index struct {
 	sorted, added []object.Key
-	unwanted      uint64
+	// What is known of what nobody wants, of each site.
+	unwanted []uint64
 }
 
 func (i *index) add(keys []object.Key) { i.added = append(i.added, keys...) }
@@ -138,10 +142,9 @@ func (d *Desired) List(q Query) (*Page, error) {
 	}
 	page := &Page{Cursor: d.log.end()}
 	d.mu.Lock()
-	if keys, at := d.plane.Unwanted(d.index.unwanted); at != d.index.unwanted {
-		d.index.unwanted = at
-		d.index.add(keys)
-	}
+	keys, at := d.sites.unwanted(d.index.unwanted)
+	d.index.unwanted = at
+	d.index.add(keys)
 	d.index.settle(len(d.records))
 	// It is not changed any more: others are put in its place.
 	sorted := d.index.sorted

@@ -8,45 +8,44 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/object"
-	"sluice.dev/sluice/agent/reconcile"
 )
 
 // undo makes everything be wanted as before a revision, except for what somebody changed since.
 func (d *Desired) undo(ctx context.Context, revision uint64, why string, wait bool) error {
 	d.changing.Lock()
 	edits, err := d.reversed(revision)
-	var work *reconcile.Work
+	var todo work
 	if err == nil {
-		work, err = d.keepUndone(edits, revision, why)
+		todo, err = d.keepUndone(edits, revision, why)
 	}
 	d.changing.Unlock()
 	if err != nil {
 		return fmt.Errorf("undoing revision %d: %w", revision, err)
 	}
 	d.config.Log.Warn("a revision was undone", "revision", revision, "why", why)
-	if work == nil {
+	if todo == nil {
 		return nil
 	}
 	if wait {
 		select {
-		case <-work.Done():
+		case <-todo.Done():
 		case <-ctx.Done():
 		}
 	}
-	work.Close()
+	todo.Close()
 	return nil
 }
 
 // keepUndone keeps the edits that undo a revision. d.changing is held.
-func (d *Desired) keepUndone(edits []Edit, revision uint64, why string) (*reconcile.Work, error) {
+func (d *Desired) keepUndone(edits []Edit, revision uint64, why string) (work, error) {
 	d.mu.Lock()
 	p, err := d.prepare(edits, NoWait)
 	d.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("others made changes since: %w", err)
 	}
-	work, _, err := d.keep(p, Source{Owner: "agent", Why: fmt.Sprintf("revision %d undone: %s", revision, why)}, Options{}, revision-1, revision)
-	return work, err
+	todo, _, err := d.keep(p, Source{Owner: "agent", Why: fmt.Sprintf("revision %d undone: %s", revision, why)}, Options{}, revision-1, revision)
+	return todo, err
 }
 
 // reversed returns what takes a revision back: layers that say what they say since then. d.changing is held.
@@ -111,15 +110,15 @@ func (d *Desired) Rollback(ctx context.Context, source Source, revision uint64, 
 		return nil, errNoOwner
 	}
 	d.changing.Lock()
-	p, made, work, err := d.rollback(source, revision, options)
+	p, made, todo, err := d.rollback(source, revision, options)
 	d.changing.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p, made, work, options)
+	return d.finish(ctx, p, made, todo, options)
 }
 
-func (d *Desired) rollback(source Source, revision uint64, options Options) (*prepared, Revision, *reconcile.Work, error) {
+func (d *Desired) rollback(source Source, revision uint64, options Options) (*prepared, Revision, work, error) {
 	then, err := d.recordsAt(revision)
 	if err != nil {
 		return nil, Revision{}, nil, err
@@ -138,8 +137,8 @@ func (d *Desired) rollback(source Source, revision uint64, options Options) (*pr
 	if err != nil || len(p.edits) == 0 {
 		return p, latest, nil, err
 	}
-	work, made, err := d.keep(p, source, options, revision, 0)
-	return p, made, work, err
+	todo, made, err := d.keep(p, source, options, revision, 0)
+	return p, made, todo, err
 }
 
 // restored returns the layers that there were, but for those of owners that have no history: of these, the present ones. d.mu is held.

@@ -103,6 +103,15 @@ func (k *Kept) Shown() *Object {
 	return o
 }
 
+// Label returns the value of a label, and whether there is one.
+func (k *Kept) Label(label string) (string, bool) {
+	if k.spec == 0 {
+		return "", false
+	}
+	value, there := k.Labels()[label]
+	return value, there
+}
+
 // Object returns the object, with its secrets. It is made anew each time.
 func (k *Kept) Object() *Object {
 	o := &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Spec: k.message()}

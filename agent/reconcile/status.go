@@ -115,6 +115,8 @@ type Operation struct {
 	WaitsFor string
 	// Of what is planned: what it costs.
 	Impact Impact
+	// Where, if there are several; a Reconciler knows only one.
+	Dataplane string
 }
 
 // Impact is what a change costs those whose packets are on their way.
