@@ -16,6 +16,7 @@ import (
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/etcd"
 	"sluice.dev/sluice/agent/files"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/kafka"
 	"sluice.dev/sluice/agent/metrics"
 	"sluice.dev/sluice/agent/northbound"
@@ -109,13 +110,13 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 	if !ok || !strings.HasPrefix(socket, "/") {
 		return fmt.Errorf("--listen %q: want unix:///PATH", said.Listen)
 	}
-	if len(said.Dataplanes) != 1 {
-		return fmt.Errorf("dataplanes: found %d; accepted: one", len(said.Dataplanes))
-	}
-	plane := said.Dataplanes[0]
-	endpoint, err := dataplane.ParseEndpoint(plane.Endpoint, dataplane.Credentials{Certificate: plane.TLS.Certificate, Key: plane.TLS.Key, CA: plane.TLS.CA})
-	if err != nil {
-		return err
+	var planes []server.Dataplane
+	for _, plane := range said.Dataplanes {
+		endpoint, err := dataplane.ParseEndpoint(plane.Endpoint, dataplane.Credentials{Certificate: plane.TLS.Certificate, Key: plane.TLS.Key, CA: plane.TLS.CA})
+		if err != nil {
+			return fmt.Errorf("data plane %s: %w", plane.Name, err)
+		}
+		planes = append(planes, server.Dataplane{Dataplane: intent.Dataplane{Name: plane.Name, Labels: plane.Labels}, Endpoint: endpoint})
 	}
 	var options slog.HandlerOptions
 	var level slog.Level
@@ -147,7 +148,7 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 	for _, n := range said.Northbounds {
 		ways[n.Name] = n.Section.Open()
 	}
-	return server.Run(ctx, server.Config{Listen: socket, Dataplane: endpoint, DataplaneName: plane.Name, Registry: p.registry, Store: kept, Release: Release(),
+	return server.Run(ctx, server.Config{Listen: socket, Dataplanes: planes, Registry: p.registry, Store: kept, Release: Release(),
 		Priorities: said.Priorities, Northbounds: ways, Log: log, Audit: written}, nil)
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
@@ -46,10 +47,10 @@ func Release() string {
 type program struct {
 	in       io.Reader
 	out, err io.Writer
-	// Address of the agent.
-	agent    string
-	far      far
-	registry *object.Registry
+	// Address of the agent, and which of its data planes is meant.
+	agent, at string
+	far       far
+	registry  *object.Registry
 	// What tests fix.
 	now func() time.Time
 
@@ -115,6 +116,7 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 	}
 	root.PersistentFlags().StringVar(&p.agent, "agent", agent, "where the agent listens: unix:///PATH or tcp://HOST:PORT; also in SLUICE_AGENT")
 	p.far.flags(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&p.at, "at", os.Getenv("SLUICE_AT"), "which data plane is looked at, if the agent has several; also in SLUICE_AT")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())
 	})
@@ -142,6 +144,7 @@ func (p *program) client() (api.AgentClient, error) {
 			return nil, err
 		}
 		c, err := grpc.NewClient(target, append(options,
+			grpc.WithUnaryInterceptor(p.unary), grpc.WithStreamInterceptor(p.stream),
 			// An agent that was started again is found again within a second or so.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
@@ -154,6 +157,22 @@ func (p *program) client() (api.AgentClient, error) {
 		p.connection = c
 	}
 	return api.NewAgentClient(p.connection), nil
+}
+
+// chosen adds to a request which data plane is meant.
+func (p *program) chosen(ctx context.Context) context.Context {
+	if p.at == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, server.DataplaneHeader, p.at)
+}
+
+func (p *program) unary(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	return call(p.chosen(ctx), method, request, reply, c, options...)
+}
+
+func (p *program) stream(ctx context.Context, desc *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	return open(p.chosen(ctx), desc, c, method, options...)
 }
 
 // explain returns what went wrong, for a person.

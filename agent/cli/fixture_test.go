@@ -74,7 +74,7 @@ func (s *site) start() {
 	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := server.Run(ctx, server.Config{Listen: s.dir + "/agent.sock", Dataplane: endpoint, Registry: registry, Store: intents,
+		err := server.Run(ctx, server.Config{Listen: s.dir + "/agent.sock", Dataplanes: []server.Dataplane{{Endpoint: endpoint}}, Registry: registry, Store: intents,
 			Release: "1.0", Log: slog.New(slog.NewTextHandler(logWriter{s.t}, nil)),
 			MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) })
 		if err != nil {

@@ -147,6 +147,7 @@ func (p *program) versionCommand() *cobra.Command {
 	output := outputFlag(c, "table", "json", "yaml")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		type dataplaneJSON struct {
+			Name      string `json:"name,omitempty"`
 			Endpoint  string `json:"endpoint"`
 			Connected bool   `json:"connected"`
 			Error     string `json:"error,omitempty"`
@@ -159,6 +160,8 @@ func (p *program) versionCommand() *cobra.Command {
 			Agent     string            `json:"agent,omitempty"`
 			Objects   map[string]uint32 `json:"objects,omitempty"`
 			Dataplane *dataplaneJSON    `json:"dataplane,omitempty"`
+			// If there are several.
+			Dataplanes []dataplaneJSON `json:"dataplanes,omitempty"`
 		}{Client: Release()}
 		client, err := p.client()
 		var v *api.Version
@@ -166,9 +169,15 @@ func (p *program) versionCommand() *cobra.Command {
 			v, err = client.GetVersion(c.Context(), &api.VersionQuery{})
 		}
 		if err == nil {
-			link, g := v.GetDataplane(), v.GetDataplane().GetGreeting()
 			told.Agent, told.Objects = v.GetRelease(), v.GetObjects()
-			told.Dataplane = &dataplaneJSON{link.GetEndpoint(), link.GetConnected(), link.GetError(), g.GetRelease(), g.GetDpdk(), g.GetWorkers()}
+			for _, link := range v.GetDataplanes() {
+				g := link.GetGreeting()
+				told.Dataplanes = append(told.Dataplanes, dataplaneJSON{link.GetName(), link.GetEndpoint(), link.GetConnected(), link.GetError(),
+					g.GetRelease(), g.GetDpdk(), g.GetWorkers()})
+			}
+			if told.Dataplane = &told.Dataplanes[0]; len(told.Dataplanes) == 1 {
+				told.Dataplane.Name, told.Dataplanes = "", nil
+			}
 		}
 		if *output != "table" {
 			if e := p.write(*output, false, told); e != nil {
@@ -181,10 +190,20 @@ func (p *program) versionCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(p.out, "agent       %s at %s\n", told.Agent, p.agent)
-		if d := told.Dataplane; d.Connected {
-			fmt.Fprintf(p.out, "data plane  %s at %s, DPDK %s, %s\n", d.Release, d.Endpoint, strings.TrimPrefix(d.DPDK, "DPDK "), plural(int(d.Workers), "worker", "workers"))
-		} else {
-			fmt.Fprintf(p.out, "data plane  not connected: %s\n", d.Error)
+		all := told.Dataplanes
+		if len(all) == 0 {
+			all = append(all, *told.Dataplane)
+		}
+		for _, d := range all {
+			name := ""
+			if d.Name != "" {
+				name = d.Name + ": "
+			}
+			if d.Connected {
+				fmt.Fprintf(p.out, "data plane  %s%s at %s, DPDK %s, %s\n", name, d.Release, d.Endpoint, strings.TrimPrefix(d.DPDK, "DPDK "), plural(int(d.Workers), "worker", "workers"))
+			} else {
+				fmt.Fprintf(p.out, "data plane  %snot connected: %s\n", name, d.Error)
+			}
 		}
 		return nil
 	}

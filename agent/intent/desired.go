@@ -83,9 +83,7 @@ func New(config Config) (*Desired, error) {
 		if options.Log == nil {
 			options.Log = config.Log
 		}
-		if len(config.Dataplanes) > 1 {
-			options.Log = options.Log.With("dataplane", plane.Name)
-		}
+		options.Log = options.Log.With("dataplane", plane.Name)
 		options.Changed = d.log.publish
 		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
 	}

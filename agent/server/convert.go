@@ -93,7 +93,7 @@ func plannedOf(plan *intent.Plan) *api.Planned {
 	}
 	for _, o := range plan.Operations {
 		planned.Operations = append(planned.Operations, &api.Operation{Action: actions[o.Action], Kind: o.Key.Kind, Name: o.Key.Name,
-			Why: o.Reason, Impact: impactOf(o.Impact), Replacing: o.Replacing})
+			Why: o.Reason, Impact: impactOf(o.Impact), Replacing: o.Replacing, Dataplane: o.Dataplane})
 	}
 	for _, b := range plan.Basis {
 		planned.Basis = append(planned.Basis, &api.Basis{Kind: b.Key.Kind, Name: b.Key.Name, Revision: b.Revision, Observed: b.Observed})
@@ -105,7 +105,7 @@ func plannedOf(plan *intent.Plan) *api.Planned {
 func planFrom(planned *api.Planned) *intent.Plan {
 	plan := &intent.Plan{Revision: planned.GetRevision()}
 	for _, o := range planned.GetOperations() {
-		op := intent.Operation{Key: object.Key{Kind: o.GetKind(), Name: o.GetName()}, Replacing: o.GetReplacing()}
+		op := intent.Operation{Key: object.Key{Kind: o.GetKind(), Name: o.GetName()}, Replacing: o.GetReplacing(), Dataplane: o.GetDataplane()}
 		for action, step := range actions {
 			if step == o.GetAction() {
 				op.Action = action

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,37 +17,35 @@ import (
 )
 
 func (s *server) GetNodeCounters(ctx context.Context, q *api.NodeCountersQuery) (*api.NodeCountersList, error) {
-	reply, err := s.dataplane.NodeCounters(ctx, q)
-	return reply, refusal(err)
+	return asked(ctx, s, q, (*dataplane.Client).NodeCounters)
 }
 
 func (s *server) GetPortCounters(ctx context.Context, q *api.PortCountersQuery) (*api.PortCountersList, error) {
-	reply, err := s.dataplane.PortCounters(ctx, q)
-	return reply, refusal(err)
+	return asked(ctx, s, q, (*dataplane.Client).PortCounters)
 }
 
 func (s *server) GetInterfaceCounters(ctx context.Context, q *api.InterfaceCountersQuery) (*api.InterfaceCountersList, error) {
-	reply, err := s.dataplane.InterfaceCounters(ctx, q)
-	return reply, refusal(err)
+	return asked(ctx, s, q, (*dataplane.Client).InterfaceCounters)
 }
 
 func (s *server) GetSessionCounters(ctx context.Context, q *api.SessionCountersQuery) (*api.SessionCountersList, error) {
-	reply, err := s.dataplane.SessionCounters(ctx, q)
-	return reply, refusal(err)
+	return asked(ctx, s, q, (*dataplane.Client).SessionCounters)
 }
 
 func (s *server) GetDropCounters(ctx context.Context, q *api.DropCountersQuery) (*api.DropCountersList, error) {
-	reply, err := s.dataplane.DropCounters(ctx, q)
-	return reply, refusal(err)
+	return asked(ctx, s, q, (*dataplane.Client).DropCounters)
 }
 
 func (s *server) GetNeighborStates(ctx context.Context, q *api.NeighborStatesQuery) (*api.NeighborStates, error) {
-	reply, err := s.dataplane.NeighborStates(ctx, q)
-	return reply, refusal(err)
+	return asked(ctx, s, q, (*dataplane.Client).NeighborStates)
 }
 
 func (s *server) FollowPackets(q *api.Trace, stream api.Agent_FollowPacketsServer) error {
-	packets, err := s.dataplane.Trace(stream.Context(), q)
+	plane, err := s.chosen(stream.Context())
+	if err != nil {
+		return err
+	}
+	packets, err := plane.Trace(stream.Context(), q)
 	return s.pass(stream, packets, err, func(reply *api.Reply) error {
 		if p := reply.GetTraced(); p != nil {
 			return stream.Send(p)
@@ -56,13 +55,47 @@ func (s *server) FollowPackets(q *api.Trace, stream api.Agent_FollowPacketsServe
 }
 
 func (s *server) CapturePackets(q *api.Capture, stream api.Agent_CapturePacketsServer) error {
-	packets, err := s.dataplane.Capture(stream.Context(), q)
+	plane, err := s.chosen(stream.Context())
+	if err != nil {
+		return err
+	}
+	packets, err := plane.Capture(stream.Context(), q)
 	return s.pass(stream, packets, err, func(reply *api.Reply) error {
 		if p := reply.GetCaptured(); p != nil {
 			return stream.Send(p)
 		}
 		return nil
 	})
+}
+
+// DataplaneHeader is the metadata of a request that says which of several data planes is meant.
+const DataplaneHeader = "sluice-dataplane"
+
+// chosen returns the data plane that a request is about.
+func (s *server) chosen(ctx context.Context) (*dataplane.Client, error) {
+	said := metadata.ValueFromIncomingContext(ctx, DataplaneHeader)
+	var names []string
+	for _, l := range s.links {
+		if len(said) == 0 && len(s.links) == 1 || len(said) > 0 && said[0] == l.name {
+			return l.client, nil
+		}
+		names = append(names, l.name)
+	}
+	if len(said) == 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "which data plane? There are %s", strings.Join(names, ", "))
+	}
+	return nil, status.Errorf(codes.NotFound, "there is no data plane %q; there are %s", said[0], strings.Join(names, ", "))
+}
+
+// asked asks the chosen data plane.
+func asked[Q, R any](ctx context.Context, s *server, q Q, ask func(*dataplane.Client, context.Context, Q) (R, error)) (R, error) {
+	plane, err := s.chosen(ctx)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	reply, err := ask(plane, ctx, q)
+	return reply, refusal(err)
 }
 
 // LostTrailer is the trailer that counts packets that a stream's reader was too slow for.

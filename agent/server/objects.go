@@ -184,5 +184,12 @@ func (s *server) GetVersion(context.Context, *api.VersionQuery) (*api.Version, e
 	for state, n := range s.desired.Count() {
 		counts[strings.ToLower(stateOf(state).String())] = uint32(n)
 	}
-	return &api.Version{Release: s.config.Release, Dataplane: s.dataplane.Link(), Objects: counts}, nil
+	v := &api.Version{Release: s.config.Release, Objects: counts}
+	for _, l := range s.links {
+		told := l.client.Link()
+		told.Name, told.Labels = l.name, l.labels
+		v.Dataplanes = append(v.Dataplanes, told)
+	}
+	v.Dataplane = v.Dataplanes[0]
+	return v, nil
 }

@@ -37,11 +37,9 @@ const Owner = "api"
 // Config of the agent.
 type Config struct {
 	// Path of the Unix socket.
-	Listen string
-	// The data plane, and what it is called.
-	Dataplane     dataplane.Endpoint
-	DataplaneName string
-	Registry      *object.Registry
+	Listen     string
+	Dataplanes []Dataplane
+	Registry   *object.Registry
 	// Where what is wanted is kept.
 	Store   intent.Store
 	Release string
@@ -56,12 +54,25 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 }
 
+// Dataplane is one that the agent drives.
+type Dataplane struct {
+	intent.Dataplane
+	Endpoint dataplane.Endpoint
+}
+
+// link is the connection to one.
+type link struct {
+	name   string
+	labels map[string]string
+	client *dataplane.Client
+}
+
 type server struct {
 	api.UnimplementedAgentServer
-	config    Config
-	registry  *object.Registry
-	desired   intent.Interface
-	dataplane *dataplane.Client
+	config   Config
+	registry *object.Registry
+	desired  intent.Interface
+	links    []link
 	// Ends with the process: streams, which would hold it up, end with it.
 	ending context.Context
 }
@@ -78,22 +89,22 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for name, priority := range config.Priorities {
 		owners[name] = intent.Owner{Priority: priority}
 	}
-	planeLog := config.Log.With("dataplane", config.DataplaneName)
-	desired, err := intent.New(intent.Config{Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
-		Reconciler: reconcile.Options{Log: planeLog, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
+	if len(config.Dataplanes) == 0 {
+		return errors.New("no data plane is configured")
+	}
+	var planes []intent.Dataplane
+	for _, p := range config.Dataplanes {
+		planes = append(planes, p.Dataplane)
+	}
+	desired, err := intent.New(intent.Config{Dataplanes: planes, Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
+		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	if err != nil {
 		return fmt.Errorf("reading what is wanted: %w", err)
 	}
-	client := dataplane.New(dataplane.Config{
-		Endpoint: config.Dataplane, Log: planeLog, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
-		Connected:    func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) { desired.Attach(ctx, &plane{c}) },
-		Disconnected: func(error) { desired.Detach() },
-	})
-
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	s := &server{config: config, registry: config.Registry, desired: &audit.Intent{Interface: desired, Log: config.Audit},
-		dataplane: client, ending: running}
+		links: linksOf(config, desired), ending: running}
 	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}),
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))...)
@@ -108,14 +119,20 @@ func Run(ctx context.Context, config Config, ready func()) error {
 		}()
 	}
 	start(func() { desired.Run(running) })
-	start(func() { client.Run(running) })
+	for _, l := range s.links {
+		start(func() { l.client.Run(running) })
+	}
 	failed := make(chan error, 1+len(config.Northbounds))
 	start(func() {
 		if err := g.Serve(listener); err != nil {
 			failed <- fmt.Errorf("serving %s: %w", config.Listen, err)
 		}
 	})
-	agent := northbound.Agent{Release: config.Release, Service: s, Dataplanes: map[string]*dataplane.Client{config.DataplaneName: client},
+	clients := map[string]*dataplane.Client{}
+	for _, l := range s.links {
+		clients[l.name] = l.client
+	}
+	agent := northbound.Agent{Release: config.Release, Service: s, Dataplanes: clients,
 		Northbounds: map[string]*northbound.Counters{}}
 	for name := range config.Northbounds {
 		agent.Northbounds[name] = &northbound.Counters{}
@@ -151,6 +168,23 @@ func Run(ctx context.Context, config Config, ready func()) error {
 // NoPanic keeps a mistake in serving one request from ending the agent.
 func NoPanic(log *slog.Logger) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unaryNoPanic(log)), grpc.ChainStreamInterceptor(streamNoPanic(log))}
+}
+
+func linksOf(config Config, desired *intent.Desired) []link {
+	var all []link
+	for _, p := range config.Dataplanes {
+		log := config.Log.With("dataplane", p.Name)
+		all = append(all, link{p.Name, p.Labels, dataplane.New(dataplane.Config{
+			Endpoint: p.Endpoint, Log: log, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
+			Connected: func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) {
+				if err := desired.AttachTo(ctx, p.Name, &plane{c}); err != nil {
+					log.Error("a data plane that nobody expects", "error", err)
+				}
+			},
+			Disconnected: func(error) { desired.DetachFrom(p.Name) },
+		})})
+	}
+	return all
 }
 
 func unaryNoPanic(log *slog.Logger) grpc.UnaryServerInterceptor {

@@ -51,7 +51,7 @@ func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
 	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := Run(ctx, Config{Listen: path, Dataplane: endpoint, Registry: registry, Release: "1.0",
+		if err := Run(ctx, Config{Listen: path, Dataplanes: []Dataplane{{Endpoint: endpoint}}, Registry: registry, Release: "1.0",
 			Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) }); err != nil {
 			t.Error(err)
 		}

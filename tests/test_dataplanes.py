@@ -1,0 +1,81 @@
+"""One agent with two data planes: labels say which objects go where, and one that is gone holds up nobody."""
+
+import json
+
+import pytest
+from contract import Connection, api
+from lab import Gateway, thing
+from lab.gateway import DATAPLANE, SLUICE, Refused
+from lab.laboratory import wait_until
+
+
+class Towns:
+    """The gateway's own data plane is called bonn; beside it there is one called ulm."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.gateway = Gateway(lab, lab.namespace("towns"), agent=False)
+        self.sockets = {"bonn": self.gateway.dataplane_socket, "ulm": self.gateway.directory / "ulm.sock"}
+        self.start_ulm()
+        config = self.gateway.directory / "agent.yaml"
+        planes = [
+            {"name": name, "endpoint": f"unix://{path}", "labels": {"town": name}}
+            for name, path in self.sockets.items()
+        ]
+        said = {"listen": f"unix://{self.gateway.agent_socket}", "store": str(self.gateway.directory / "intent.db")}
+        config.write_text(json.dumps(said | {"dataplanes": planes}))
+        self.gateway.agent = self.gateway.process("agent", SLUICE, "agent", "--config", config)
+        self.gateway.wait_for_socket(self.gateway.agent_socket, self.gateway.agent)
+
+    def start_ulm(self):
+        self.sockets["ulm"].unlink(missing_ok=True)
+        arguments = ["--socket", self.sockets["ulm"], "--workers", 1, "--buffers", 8192, "--no-huge"]
+        self.ulm = self.gateway.process("ulm", DATAPLANE, *arguments, "--prefix", f"{self.gateway.prefix}-ulm")
+        self.lab.on_close(self.ulm.stop)
+        self.gateway.wait_for_socket(self.sockets["ulm"], self.ulm)
+
+    def there(self, town):
+        with Connection(self.sockets[town]) as connection:
+            return {each.name for each in connection.ask(list=api.List(kind="Acl")).objects.objects}
+
+
+@pytest.fixture(scope="module")
+def towns(lab):
+    return Towns(lab)
+
+
+def test_both_are_connected_and_a_look_at_one_says_which(towns):
+    def connected():
+        return all(each["connected"] for each in towns.gateway.json("version")["dataplanes"])
+
+    wait_until(connected)
+    with pytest.raises(Refused, match="which data plane"):
+        towns.gateway.sluice("drops")
+    towns.gateway.sluice("--at", "ulm", "drops")
+    with pytest.raises(Refused, match="there is no data plane"):
+        towns.gateway.sluice("--at", "paris", "drops")
+
+
+def test_labels_say_where_objects_go(towns):
+    towns.gateway.apply(
+        thing("Acl", "both"), thing("Acl", "north", {"town": "bonn"}), thing("Acl", "south", {"dataplane": "ulm"})
+    )
+    assert towns.there("bonn") == {"both", "north"}
+    assert towns.there("ulm") == {"both", "south"}
+    towns.gateway.apply(thing("Acl", "north", {"town": "ulm"}))
+    assert towns.there("bonn") == {"both"}
+    assert towns.there("ulm") == {"both", "north", "south"}
+    with pytest.raises(Refused, match="there is no such data plane"):
+        towns.gateway.apply(thing("Acl", "lost", {"dataplane": "paris"}))
+
+
+def test_one_that_is_gone_holds_up_nobody_and_catches_up(towns):
+    towns.ulm.kill()
+    towns.gateway.apply(thing("Acl", "late"), wait=False)
+    wait_until(lambda: "late" in towns.there("bonn"))
+    (late,) = towns.gateway.json("get", "acl", "late")
+    assert late["status"]["state"] == "pending"
+    assert late["status"]["message"].startswith("ulm: ")
+    towns.start_ulm()
+    wait_until(lambda: towns.there("ulm") == {"both", "late", "north", "south"})
+    wait_until(lambda: towns.gateway.json("get", "acl", "late")[0]["status"]["state"] == "applied")
