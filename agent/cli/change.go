@@ -58,6 +58,9 @@ itself, an outage lasts until something else is wanted. Written to a file with -
 			}
 		}
 		if *output != "table" {
+			if away := planned.GetDataplaneAway(); away != "" {
+				fmt.Fprintln(p.err, awayText(away))
+			}
 			return p.write(*output, false, planJSON(planned))
 		}
 		return p.printPlan(planned)
@@ -145,8 +148,15 @@ func (p *program) printPlan(planned *api.Planned) error {
 		}
 		b.WriteString(".\n")
 	}
+	if away := planned.GetDataplaneAway(); away != "" {
+		b.WriteString(awayText(away) + "\n")
+	}
 	_, err := fmt.Fprint(p.out, b.String())
 	return err
+}
+
+func awayText(why string) string {
+	return fmt.Sprintf("The data plane is away (%s): this goes by what it had before, and is done when it is back.", why)
 }
 
 func printFields(b *strings.Builder, fields []*api.FieldChange) {
@@ -268,6 +278,15 @@ func (p *program) wait(ctx context.Context, client api.AgentClient, applied *api
 	if len(missing) == 0 {
 		return nil
 	}
+	// Nothing is told of objects that only wait for the data plane to come back.
+	if err := connected(ctx, client); err != nil {
+		select {
+		case <-over:
+			return nil
+		default:
+			return err
+		}
+	}
 	stream, err := client.Watch(ctx, query)
 	for err == nil && len(missing) > 0 {
 		var change *api.ObjectChange
@@ -288,6 +307,21 @@ func (p *program) wait(ctx context.Context, client api.AgentClient, applied *api
 		return nil
 	default:
 		return err
+	}
+}
+
+// connected returns when the agent has a data plane.
+func connected(ctx context.Context, client api.AgentClient) error {
+	for {
+		v, err := client.GetVersion(ctx, &api.VersionQuery{})
+		if err != nil || v.GetDataplane().GetConnected() {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
 
@@ -318,10 +352,10 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 		case api.State_FAILED:
 			failures = append(failures, fmt.Sprintf("%s: %s", where, s.GetMessage()))
 			continue
-		case api.State_PENDING, api.State_DELETING:
+		case api.State_PENDING, api.State_DELETING, api.State_UNKNOWN:
 			waiting = append(waiting, fmt.Sprintf("%s: %s", where, orElse(s.GetMessage(), "waits for its turn")))
 		}
-		if o.GetStep() == api.Step_REPLACE && s.GetState() != api.State_APPLIED {
+		if o.GetStep() == api.Step_REPLACE && s.GetState() != api.State_APPLIED && s.GetState() != api.State_UNKNOWN {
 			fmt.Fprintf(&b, "%s taken out of the data plane\n", key)
 			out++
 			continue

@@ -259,7 +259,7 @@ func TestADataPlaneThatIsStartedAgainGetsEverything(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	s.plane.Kill()
-	eventually(t, "the agent notices", func() bool { return strings.Contains(s.ok("version"), "not connected") })
+	eventually(t, "the agent notices", func() bool { return s.away() })
 	if out := s.fails("", "drops"); !strings.Contains(out, "the agent has no data plane") {
 		t.Errorf("without a data plane: %s", out)
 	}
@@ -273,6 +273,36 @@ func TestADataPlaneThatIsStartedAgainGetsEverything(t *testing.T) {
 	s.plane.Start(t)
 	want := append(slices.Clone(bngObjects), "Vrf red")
 	eventually(t, "everything is back", func() bool { return slices.Equal(s.plane.Objects(), want) })
+}
+
+func TestNothingIsCalledAppliedWhileTheDataPlaneIsAway(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.plane.Kill()
+	eventually(t, "the agent notices", func() bool { return s.away() })
+	const why = "was applied; the data plane is away since TIME"
+	if out := s.ok("get", "sessions"); strings.Contains(out, "   applied") || !strings.Contains(out, "unknown   "+why) {
+		t.Errorf("get: %s", out)
+	}
+	if out := s.ok("get", "all", "-o", "json"); strings.Contains(out, `"applied"`) || !strings.Contains(out, `"state": "unknown"`) {
+		t.Errorf("get: %s", out)
+	}
+	if out := s.ok("describe", "acl", "web"); !strings.Contains(out, "state     unknown") || !strings.Contains(out, "why       "+why) {
+		t.Errorf("describe: %s", out)
+	}
+	if out := s.ok("plan", "-f", bng); !strings.Contains(out, "Nothing to change.\nThe data plane is away (") {
+		t.Errorf("plan: %s", out)
+	}
+	if out := s.ok("apply", "-f", bng); !strings.Contains(out, "8 objects are not applied yet") {
+		t.Errorf("apply: %s", out)
+	}
+	if out := s.fails("", "apply", "-f", bng, "--wait", "10ms"); !strings.Contains(out, why) {
+		t.Errorf("apply --wait: %s", out)
+	}
+	s.plane.Start(t)
+	if out := s.ok("apply", "-f", bng, "--wait", "20s"); !strings.Contains(out, "8 unchanged") {
+		t.Errorf("apply --wait: %s", out)
+	}
 }
 
 func TestYAMLThatWasShownCanBeAppliedAgain(t *testing.T) {

@@ -96,9 +96,20 @@ func (s *site) start() {
 	case <-ended:
 		s.t.FailNow()
 	}
-	for !strings.Contains(s.ok("version"), "data plane  fake") {
+	for s.away() {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// away says whether the agent is without its data plane.
+func (s *site) away() bool {
+	s.t.Helper()
+	out, errs, code := s.try("", "version")
+	away := strings.Contains(out, "data plane  not connected: ")
+	if away != strings.Contains(errs, "the agent is not connected to the data plane") || away != (code != 0) {
+		s.t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	return away
 }
 
 // try runs a command and returns what it wrote, and its exit code.

@@ -20,8 +20,11 @@ func (p *program) getCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get KIND[,KIND...]|all [NAME...]",
 		Short: "Show objects in a table, or as JSON or YAML",
-		Long: `Show objects and how it stands with them: "applied" when the data plane has them as wanted. A kind is called by its name,
-its plural or its short form. YAML can be changed and applied again.`,
+		Long: `Show objects and how it stands with them: "applied" when the data plane has them as wanted, "pending" while they wait, "failed"
+when the data plane refused them (they are tried again), "deleting" while it still has what nobody wants, and "unknown" when
+they were applied and the data plane is away since. A kind is called by its name, its plural or its short form.
+
+YAML can be changed and applied again.`,
 		Example: `  sluice get sessions
   sluice get ports,interfaces -o wide
   sluice get session alice bob -o yaml

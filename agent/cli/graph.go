@@ -278,7 +278,8 @@ func (g *graph) text() string {
 // Of each state: of the line around an object, and of the ground in it.
 var colors = map[string][2]string{
 	stateText(api.State_APPLIED): {"#2e7d32", "#e8f5e9"}, stateText(api.State_PENDING): {"#b26a00", "#fff8e1"},
-	stateText(api.State_FAILED): {"#c62828", "#ffebee"}, stateText(api.State_DELETING): {"#616161", "#eeeeee"}, notThere: {"#616161", "#ffffff"},
+	stateText(api.State_UNKNOWN): {"#b26a00", "#fff8e1"},
+	stateText(api.State_FAILED):  {"#c62828", "#ffebee"}, stateText(api.State_DELETING): {"#616161", "#eeeeee"}, notThere: {"#616161", "#ffffff"},
 }
 
 func (g *graph) dot() string {

@@ -140,6 +140,8 @@ func (p *program) versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Show the versions of this program, the agent and the data plane",
+		Long: `Show the versions of this program, the agent and the data plane. It fails, with exit status 1, if the agent does not answer or
+is not connected to the data plane.`,
 		Example: `  sluice version
   sluice version -o json`,
 		Args: cobra.NoArgs,
@@ -179,11 +181,17 @@ func (p *program) versionCommand() *cobra.Command {
 				told.Dataplane.Name, told.Dataplanes = "", nil
 			}
 		}
+		away := func() error {
+			if err == nil && !told.Dataplane.Connected {
+				return errors.New("the agent is not connected to the data plane")
+			}
+			return err
+		}
 		if *output != "table" {
 			if e := p.write(*output, false, told); e != nil {
 				return e
 			}
-			return err
+			return away()
 		}
 		fmt.Fprintf(p.out, "sluice      %s\n", told.Client)
 		if err != nil {
@@ -205,7 +213,7 @@ func (p *program) versionCommand() *cobra.Command {
 				fmt.Fprintf(p.out, "data plane  %snot connected: %s\n", name, d.Error)
 			}
 		}
-		return nil
+		return away()
 	}
 	return c
 }

@@ -219,6 +219,7 @@ const (
 	Failed   = reconcile.Failed
 	Deleting = reconcile.Deleting
 	Gone     = reconcile.Gone
+	Unknown  = reconcile.Unknown
 )
 
 // Errors to be tested with errors.Is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,7 +188,7 @@ func TestAnObjectIsReadyWhenAllThatItNeedsIsAndTheDataPlaneAnswers(t *testing.T)
 		t.Error(got)
 	}
 	unlink()
-	for conditions() != "Accepted Applied not Ready (NoDataplane: the data plane is not connected) " {
+	for !strings.HasPrefix(conditions(), "Accepted not Applied (NoDataplane: was applied; the data plane is away since ") {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -101,6 +101,10 @@ func (r *Reconciler) Measure() Measurements {
 		for state, n := range counts {
 			out.Objects[kind][State(state)] = n
 		}
+		out.Objects[kind][Unknown] = 0
+		if k := r.registry.Kind(kind); r.link == nil && (k == nil || k.Plane == dataplane) {
+			out.Objects[kind][Applied], out.Objects[kind][Unknown] = 0, counts[Applied]
+		}
 	}
 	for action, results := range m.operations {
 		out.Operations[Action(action)] = results

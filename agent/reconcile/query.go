@@ -70,8 +70,8 @@ func (r *Reconciler) status(k object.Key) Status {
 
 func (r *Reconciler) statusOf(e *entry) Status {
 	s := Status{Key: e.key, State: e.state, Reason: e.reason, Message: e.message}
-	if r.link == nil && e.busy() && (e.state == Pending || e.state == Deleting) {
-		s.Reason, s.Message = NoDataplane, waitsFor+"the data plane: not connected"
+	if r.link == nil && e.state != Gone && (e.kind == nil || e.kind.Plane == dataplane) {
+		r.away(e, &s)
 	}
 	if e.since != 0 {
 		s.Since = time.Unix(0, e.since)
@@ -83,6 +83,22 @@ func (r *Reconciler) statusOf(e *entry) Status {
 		s.Observed = e.have.Generation
 	}
 	return s
+}
+
+// away: there is no data plane, and what it had is not known to be there any more. r.mu is held.
+func (r *Reconciler) away(e *entry, s *Status) {
+	since := "; the data plane is away"
+	if !r.lost.IsZero() {
+		since += " since " + r.lost.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case e.state == Applied:
+		s.State, s.Reason, s.Message = Unknown, NoDataplane, "was applied"+since
+	case e.state != Failed && e.busy():
+		s.Reason, s.Message = NoDataplane, waitsFor+"the data plane: not connected"
+	default:
+		s.Message += since
+	}
 }
 
 // Settled says whether everything that is wanted is done, or waits for something that is not there.

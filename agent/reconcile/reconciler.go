@@ -31,8 +31,9 @@ type Reconciler struct {
 
 	mu           sync.Mutex
 	graph        *graph
-	link         *link // nil: there is no connection
-	inSync       bool  // everything was listed on this connection, and nothing is unknown since
+	link         *link     // nil: there is no connection
+	lost         time.Time // the connection before, if there was one
+	inSync       bool      // everything was listed on this connection, and nothing is unknown since
 	transactions map[*transaction]struct{}
 	retries      retries
 

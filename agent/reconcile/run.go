@@ -37,6 +37,9 @@ func (r *Reconciler) detach(l *link) {
 		r.mu.Unlock()
 		return
 	}
+	if r.link != nil {
+		r.lost = time.Now()
+	}
 	r.link, r.inSync = nil, false
 	for t := range r.transactions {
 		r.interrupt(t)

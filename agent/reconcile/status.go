@@ -20,6 +20,8 @@ const (
 	Deleting
 	// Gone: nobody wants it and the data plane does not have it.
 	Gone
+	// Unknown: it was Applied, and the data plane is away since.
+	Unknown
 )
 
 func (s State) String() string {
@@ -32,6 +34,8 @@ func (s State) String() string {
 		return "Failed"
 	case Deleting:
 		return "Deleting"
+	case Unknown:
+		return "Unknown"
 	}
 	return "Gone"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,6 +95,38 @@ func TestWithoutADataPlaneEverythingWaitsForIt(t *testing.T) {
 				t.Errorf("it is %s: %s", st.State, st.Message)
 			}
 		})
+	}
+}
+
+func TestWhileTheDataPlaneIsAwayNothingIsSaidToBeApplied(t *testing.T) {
+	s := newScene(t, reconcile.Options{})
+	a, refused, waits := acl("a"), acl("refused"), session("s", "p", 1, "")
+	s.plane.Never[refused.Key()] = true
+	s.apply(puts(a, refused, waits))
+	s.Detach()
+	const away = "the data plane is away since "
+	for _, c := range []struct {
+		key     object.Key
+		state   intent.State
+		message string
+	}{
+		{a.Key(), intent.Unknown, "was applied; " + away},
+		{refused.Key(), intent.Failed, "no room; " + away},
+		{waits.Key(), intent.Pending, "waits for Port/p, which is not there; not in the data plane; " + away},
+	} {
+		if st, _ := s.Get(c.key); st.State != c.state || !strings.Contains(st.Message, c.message) {
+			t.Errorf("%s is %s: %s", c.key, st.State, st.Message)
+		}
+	}
+	if n := s.Count(); n[intent.Applied] != 0 || n[intent.Unknown] != 1 {
+		t.Errorf("counted %v", n)
+	}
+	s.connect()
+	for {
+		if st, _ := s.Get(a.Key()); st.State == intent.Applied {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -28,6 +28,8 @@ func stateOf(s intent.State) api.State {
 		return api.State_DELETING
 	case intent.Gone:
 		return api.State_GONE
+	case intent.Unknown:
+		return api.State_UNKNOWN
 	}
 	return api.State_PENDING
 }

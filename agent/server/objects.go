@@ -115,7 +115,11 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return plannedOf(plan), nil
+	planned := plannedOf(plan)
+	if link := s.dataplane.Link(); !link.GetConnected() {
+		planned.DataplaneAway = link.GetError()
+	}
+	return planned, nil
 }
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
