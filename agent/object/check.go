@@ -14,10 +14,12 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// rules are what a kind needs beyond its annotations. Both functions may be nil.
+// rules are what a kind needs beyond its annotations. Each function may be nil.
 type rules struct {
 	check  func(spec proto.Message, report report)
 	claims func(spec proto.Message) []Claim
+	// Networks that are somebody's, in which there may be no address of ours; and addresses of ours.
+	holds, owns func(spec proto.Message) []held
 }
 
 // report tells of a mistake in a field.
@@ -26,11 +28,11 @@ type report func(field, problem, found, accepted string)
 // rulesOf is the table of kinds that have rules of their own.
 var rulesOf = map[protoreflect.FullName]rules{
 	"sluice.v1.Acl":       {check: checkAcl},
-	"sluice.v1.Interface": {check: checkInterface, claims: claimInterface},
+	"sluice.v1.Interface": {check: checkInterface, claims: claimInterface, owns: ownInterface},
 	"sluice.v1.Meter":     {check: checkMeter},
 	"sluice.v1.Port":      {claims: claimPort},
-	"sluice.v1.Route":     {check: checkRoute},
-	"sluice.v1.Session":   {check: checkSession, claims: claimSession},
+	"sluice.v1.Route":     {check: checkRoute, claims: claimRoute},
+	"sluice.v1.Session":   {check: checkSession, claims: claimSession, holds: holdSession},
 }
 
 // Check says what is wrong with an object by itself. Errors have no file and line.

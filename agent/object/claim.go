@@ -76,9 +76,8 @@ func (k *Kept) Disputed(m Mark, other *Kept) (Claim, bool) {
 		}
 		for _, o := range other.kind.claims(other.message()) {
 			if o.What == c.What && (o.Part == "" || c.Part == "" || o.Part == c.Part) {
-				if o.Part == "" {
-					c.Part = ""
-				}
+				// Of two, what the other has.
+				c.Part = o.Part
 				return c, true
 			}
 		}
@@ -123,13 +122,33 @@ func appendUnique(claims []Claim, k *Kind, spec proto.Message) []Claim {
 // Holdings says who has what.
 type Holdings[H comparable] struct {
 	all   map[uint64]H
-	parts map[uint64]map[uint64]H
+	parts map[uint64]shared[H]
 	order func(a, b H) int
+}
+
+// shared is who has parts of something. Mostly that is one, which is kept without a map of its own.
+type shared[H comparable] struct {
+	part   uint64
+	holder H
+	// All of them, as soon as they are several.
+	several map[uint64]H
+}
+
+func (s shared[H]) of(part uint64) (H, bool) {
+	if s.several != nil {
+		holder, taken := s.several[part]
+		return holder, taken
+	}
+	if s.part == part {
+		return s.holder, true
+	}
+	var nobody H
+	return nobody, false
 }
 
 // NewHoldings returns Holdings in which nobody has anything. The order decides who is told of several holders.
 func NewHoldings[H comparable](order func(a, b H) int) *Holdings[H] {
-	return &Holdings[H]{all: map[uint64]H{}, parts: map[uint64]map[uint64]H{}, order: order}
+	return &Holdings[H]{all: map[uint64]H{}, parts: map[uint64]shared[H]{}, order: order}
 }
 
 // Reserve makes room for so many more.
@@ -146,13 +165,18 @@ func (h *Holdings[H]) Holder(claimant H, m Mark) (H, bool) {
 	if holder, taken := h.all[m.what]; taken && holder != claimant {
 		return holder, true
 	}
-	if m.part != 0 {
-		holder, taken := h.parts[m.what][m.part]
-		return holder, taken && holder != claimant
+	parts, there := h.parts[m.what]
+	if m.part != 0 || !there || parts.several == nil {
+		part := m.part
+		if part == 0 {
+			part = parts.part
+		}
+		holder, taken := parts.of(part)
+		return holder, there && taken && holder != claimant
 	}
 	var first H
 	found := false
-	for _, holder := range h.parts[m.what] {
+	for _, holder := range parts.several {
 		if holder != claimant && (!found || h.order(holder, first) < 0) {
 			first, found = holder, true
 		}
@@ -166,12 +190,17 @@ func (h *Holdings[H]) Take(claimant H, m Mark) {
 		h.all[m.what] = claimant
 		return
 	}
-	parts := h.parts[m.what]
-	if parts == nil {
-		parts = map[uint64]H{}
-		h.parts[m.what] = parts
+	parts, there := h.parts[m.what]
+	switch {
+	case parts.several != nil:
+		parts.several[m.part] = claimant
+		return
+	case there && parts.part != m.part:
+		parts.several = map[uint64]H{parts.part: parts.holder, m.part: claimant}
+	default:
+		parts.part, parts.holder = m.part, claimant
 	}
-	parts[m.part] = claimant
+	h.parts[m.what] = parts
 }
 
 // Release takes it away again, if the claimant has it.
@@ -182,11 +211,12 @@ func (h *Holdings[H]) Release(claimant H, m Mark) {
 		}
 		return
 	}
-	parts := h.parts[m.what]
-	if holder, taken := parts[m.part]; taken && holder == claimant {
-		delete(parts, m.part)
-		if len(parts) == 0 {
-			delete(h.parts, m.what)
-		}
+	parts, there := h.parts[m.what]
+	if holder, taken := parts.of(m.part); !there || !taken || holder != claimant {
+		return
+	}
+	delete(parts.several, m.part)
+	if len(parts.several) == 0 {
+		delete(h.parts, m.what)
 	}
 }

@@ -47,9 +47,23 @@ func claimInterface(spec proto.Message) []Claim {
 		if err != nil || p.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		claims = append(claims, Claim{
-			What: "VRF " + vrfName(i.Vrf) + ", address " + p.Addr().String(), Field: "addresses[" + strconv.Itoa(n) + "]",
-		})
+		claims = append(claims, Claim{What: destination(i.Vrf, netip.PrefixFrom(p.Addr(), p.Addr().BitLen())), Part: "as our own address",
+			Field: "addresses[" + strconv.Itoa(n) + "]"})
 	}
 	return claims
+}
+
+// ownInterface returns the interface's own addresses.
+func ownInterface(spec proto.Message) []held {
+	i, ok := spec.(*api.Interface)
+	if !ok {
+		return nil
+	}
+	var all []held
+	for n, a := range i.Addresses {
+		if p, err := netip.ParsePrefix(a); err == nil && !p.Addr().IsLinkLocalUnicast() {
+			all = append(all, held{vrfName(i.Vrf), netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), "addresses[" + strconv.Itoa(n) + "]"})
+		}
+	}
+	return all
 }

@@ -21,6 +21,8 @@ type Kept struct {
 	data     string
 	spec     uint32
 	examined bool
+	// It holds networks in which there may be no address of ours.
+	wide bool
 }
 
 // Keep makes a Kept of an object that was packed already. It is not examined.
@@ -202,6 +204,9 @@ func (r *Registry) explore(kept *Kept, o *Object, before []Key) []Key {
 			kept.Marks[i] = c.Mark()
 		}
 	}
+	if holds := kept.kind.rules.holds; holds != nil {
+		kept.wide = len(holds(o.Spec)) > 0
+	}
 	kept.examined = true
 	return before
 }
@@ -224,7 +229,7 @@ func (r *Registry) ExamineKept(all []*Kept) error {
 			return err
 		}
 		for i, k := range part {
-			k.Needs, k.Marks, k.examined = x.Kept[i].Needs, x.Kept[i].Marks, true
+			k.Needs, k.Marks, k.wide, k.examined = x.Kept[i].Needs, x.Kept[i].Marks, x.Kept[i].wide, true
 		}
 	}
 	return nil

@@ -8,6 +8,18 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
+func claimRoute(spec proto.Message) []Claim {
+	r, ok := spec.(*api.Route)
+	if !ok {
+		return nil
+	}
+	p, err := network(r.Prefix)
+	if err != nil {
+		return nil
+	}
+	return []Claim{{What: destination(r.Vrf, p), Part: "as a route", Field: "prefix"}}
+}
+
 func checkRoute(spec proto.Message, add report) {
 	r, ok := spec.(*api.Route)
 	if !ok {

@@ -26,6 +26,11 @@ func checkSession(spec proto.Message, add report) {
 			add("gtpu.remoteAddress", "the same as gtpu.localAddress", quote(remote), "the address of the UPF")
 		}
 	}
+	for i, a := range s.Addresses {
+		if p, err := network(a); err == nil && p.Bits() == 0 {
+			add("addresses["+strconv.Itoa(i)+"]", "everybody's addresses", quote(a), "the subscriber's own; policy.anySource lets other sources through")
+		}
+	}
 	if len(s.Addresses) < 2 {
 		return
 	}
@@ -69,18 +74,39 @@ func claimSession(spec proto.Message) []Claim {
 		return claims // nothing is routed by the addresses: users of different data networks may have the same
 	}
 	for i, written := range s.Addresses {
-		b := append(append(append(room[:0], "VRF "...), vrfName(s.Vrf)...), ", subscriber's prefix "...)
-		if p, err := network(written); err == nil {
-			b = p.AppendTo(b)
-		}
 		field := "addresses[0]"
 		if i > 0 {
 			field = "addresses[" + strconv.Itoa(i) + "]"
 		}
-		claims = append(claims, Claim{What: string(b), Field: field})
+		p, _ := network(written)
+		claims = append(claims, Claim{What: string(appendDestination(room[:0], s.Vrf, p)), Field: field})
 	}
 	return claims
 }
+
+// holdSession returns the networks that are the session's.
+func holdSession(spec proto.Message) []held {
+	s, ok := spec.(*api.Session)
+	if !ok || s.Core != nil {
+		return nil
+	}
+	var all []held
+	for i, written := range s.Addresses {
+		if p, err := network(written); err == nil && !p.IsSingleIP() {
+			all = append(all, held{vrfName(s.Vrf), p, "addresses[" + strconv.Itoa(i) + "]"})
+		}
+	}
+	return all
+}
+
+// appendDestination says which packets are meant by those for a prefix. Several may be for the same: a route and an address of ours
+// may, but a subscriber's may not.
+func appendDestination(b []byte, vrf string, p netip.Prefix) []byte {
+	b = append(append(append(b, "VRF "...), vrfName(vrf)...), ", "...)
+	return p.AppendTo(b)
+}
+
+func destination(vrf string, p netip.Prefix) string { return string(appendDestination(nil, vrf, p)) }
 
 // appendCircuit says where packets without PPPoE come from.
 func appendCircuit(b []byte, port string, outer, inner uint32) []byte {

@@ -25,11 +25,12 @@ type Set struct {
 	registry *Registry
 	objects  map[Key]*Kept
 	holdings *Holdings[*Kept]
+	owned    owned
 }
 
 // NewSet returns an empty set.
 func NewSet(r *Registry) *Set {
-	return &Set{registry: r, objects: map[Key]*Kept{}, holdings: NewHoldings(func(a, b *Kept) int { return a.Key().Compare(b.Key()) })}
+	return &Set{registry: r, objects: map[Key]*Kept{}, owned: owned{}, holdings: NewHoldings(func(a, b *Kept) int { return a.Key().Compare(b.Key()) })}
 }
 
 // Get returns an object, or nil.
@@ -109,6 +110,9 @@ func (s *Set) remove(k Key) {
 	for _, m := range o.Marks {
 		s.holdings.Release(o, m)
 	}
+	if o.kind.rules.owns != nil {
+		s.owned.release(o)
+	}
 	delete(s.objects, k)
 }
 
@@ -123,6 +127,13 @@ func (s *Set) add(k Key, o *Kept) Errors {
 		} else if c, really := o.Disputed(m, holder); really {
 			errs = append(errs, &Error{Object: k, Field: c.Field, Problem: holder.Key().String() + " already has " + c.String()})
 		}
+	}
+	if o.wide {
+		errs = append(errs, s.intruded(o)...)
+	}
+	if o.kind.rules.owns != nil {
+		errs = append(errs, s.intruding(o)...)
+		s.owned.take(o)
 	}
 	return errs
 }

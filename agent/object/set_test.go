@@ -67,18 +67,41 @@ func TestWhatObjectsMayBeTogether(t *testing.T) {
 			[]string{"Session c {access: {port: p, outerVlan: 5, pppoeSessionId: 1, mac: '02:00:00:00:00:0a'}}"}, "Session/c: access.pppoeSessionId: Session/b already has"},
 		{"many loopbacks", []string{"Interface a {addresses: [192.0.2.1/32]}"}, []string{"Interface b {addresses: [192.0.2.2/32]}"}, ""},
 		{"one address on two interfaces", []string{"Interface a {addresses: [192.0.2.1/32]}"},
-			[]string{"Interface b {addresses: [192.0.2.1/24], vrf: default}"}, "Interface/b: addresses[0]: Interface/a already has VRF default, address 192.0.2.1"},
+			[]string{"Interface b {addresses: [192.0.2.1/24], vrf: default}"}, "Interface/b: addresses[0]: Interface/a already has VRF default, 192.0.2.1/32, as our own address"},
 		{"one address in two VRFs", []string{"Interface a {addresses: [192.0.2.1/32]}"}, []string{"Interface b {addresses: [192.0.2.1/24], vrf: red}"}, ""},
 		{"a local TEID twice", []string{gtpu("a", 1, "")}, []string{gtpu("b", 2, ", vrf: default")},
 			"Session/b: gtpu.localTeid: Session/a already has VRF default, GTP-U at 2001:db8::1, TEID 7"},
 		{"a local TEID in two VRFs", []string{gtpu("a", 1, "")}, []string{gtpu("b", 2, ", vrf: red")}, ""},
 		{"a prefix of two sessions", []string{"Session a {access: {port: p}, addresses: [100.64.0.0/30]}"},
-			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/30]}"}, "Session/b: addresses[0]: Session/a already has VRF default, subscriber's prefix 100.64.0.0/30"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/30]}"}, "Session/b: addresses[0]: Session/a already has VRF default, 100.64.0.0/30"},
 		{"a prefix of two sessions that are not routed by it", []string{gtpu("a", 1, "") + " "},
 			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/30], gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1}}",
 				"Session c {access: {port: r}, addresses: [100.64.0.0/30]}"}, ""},
 		{"a route twice, written in two ways", []string{"Route a {prefix: '2001:db8::/32', action: blackhole}"},
-			[]string{"Route b {prefix: '2001:DB8::/32', action: prohibit, vrf: default}"}, "Route/b: prefix: Route/a already has Route vrf default, prefix 2001:db8::/32"},
+			[]string{"Route b {prefix: '2001:DB8::/32', action: prohibit, vrf: default}"}, "Route/b: prefix: Route/a already has VRF default, 2001:db8::/32, as a route"},
+		{"a subscriber's prefix that is a route's", []string{"Route a {prefix: 100.64.0.0/24, action: blackhole}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/24]}"}, "Session/b: addresses[0]: Route/a already has VRF default, 100.64.0.0/24, as a route"},
+		{"a route's prefix that is a subscriber's", []string{"Session b {access: {port: q}, addresses: [100.64.0.0/24]}"},
+			[]string{"Route a {prefix: 100.64.0.0/24, action: blackhole}"}, "Route/a: prefix: Session/b already has VRF default, 100.64.0.0/24"},
+		{"a subscriber's prefix in a route's", []string{"Route a {prefix: 100.64.0.0/10, action: blackhole}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/24]}"}, ""},
+		{"a subscriber's address that is ours", []string{"Interface i {addresses: [100.64.0.1/32]}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.1/32]}"}, "Session/b: addresses[0]: Interface/i already has VRF default, 100.64.0.1/32, as our own address"},
+		{"an address of ours that is a subscriber's", []string{"Session b {access: {port: q}, addresses: ['2001:db8::1/128']}"},
+			[]string{"Interface i {addresses: ['2001:db8::1/64']}"}, "Interface/i: addresses[0]: Session/b already has VRF default, 2001:db8::1/128"},
+		{"a subscriber's address that is ours in another VRF", []string{"Interface i {addresses: [100.64.0.1/32], vrf: red}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.1/32]}"}, ""},
+		{"a subscriber's address in the network of an interface", []string{"Interface i {addresses: [100.64.0.1/24]}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.2/32]}"}, ""},
+		{"a subscriber's prefix in which our address is", []string{"Interface h {addresses: [100.63.255.255/32]}", "Interface i {addresses: [100.64.0.1/24]}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/29]}"}, "Session/b: addresses[0]: Interface/i has 100.64.0.1, which is in it, as our own address in VRF default"},
+		{"an address of ours in a subscriber's prefix", []string{"Session b {access: {port: q}, addresses: ['2001:db8::/56']}"},
+			[]string{"Interface i {addresses: ['2001:db8:0:7::1/64']}"}, "Interface/i: addresses[0]: Session/b already has VRF default, 2001:db8::/56, which it is in"},
+		{"an address that we give up and a subscriber gets", []string{"Interface i {addresses: [100.64.0.1/24, 192.0.2.1/32]}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/24]}", "Interface i {addresses: [192.0.2.1/32]}"}, ""},
+		{"our address in the prefix of a subscriber who is not routed by it", []string{"Interface i {addresses: [100.64.0.1/32]}"},
+			[]string{"Session b {access: {port: q}, addresses: [100.64.0.0/24], gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1}}"}, ""},
+		{"a route to an address of ours", []string{"Interface i {addresses: [100.64.0.1/32]}"}, []string{"Route a {prefix: 100.64.0.1/32, action: blackhole}"}, ""},
 		{"a device twice, with other arguments", []string{"Port a {device: 'net_tap0,iface=x'}"}, []string{"Port b {device: 'net_tap0,iface=y'}"},
 			"Port/b: device: Port/a already has the DPDK device net_tap0"},
 		{"interfaces that need one another", []string{"Interface a {unnumbered: b}", "Interface b {unnumbered: c}"}, []string{"Interface c {unnumbered: a}"},
@@ -124,6 +147,7 @@ func TestWhatAnObjectMayBeByItself(t *testing.T) {
 		{"a GTP-U without TEID", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, remoteTeid: 1}}", "gtpu.localTeid: missing"},
 		{"QFI 0", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1, qfi: 0}}", ""},
 		{"a prefix twice", "Session", "{access: {port: p}, addresses: [100.64.0.1/32, 100.64.0.1/32]}", "addresses[1]: there twice"},
+		{"everybody's addresses", "Session", "{access: {port: p}, addresses: ['::/0']}", "addresses[0]: everybody's addresses: found \"::/0\"; accepted: the subscriber's own"},
 		{"a route to nowhere", "Route", "{prefix: 0.0.0.0/0}", "nextHops: missing"},
 		{"a next hop that leads nowhere", "Route", "{prefix: 0.0.0.0/0, nextHops: [{weight: 1}]}", "nextHops[0]: leads nowhere"},
 		{"a next hop of another family", "Route", "{prefix: 0.0.0.0/0, nextHops: [{interface: i}, {address: '2001:db8::1'}]}", "nextHops[1].address: not of the prefix's family"},
@@ -398,4 +422,35 @@ func BenchmarkDecode(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestWhoHasPartsOfSomethingIsFoundAgain(t *testing.T) {
+	h := NewHoldings(strings.Compare)
+	a, b, all := Mark{what: 1, part: 1}, Mark{what: 1, part: 2}, Mark{what: 1}
+	holder := func(claimant string, m Mark, want string) {
+		t.Helper()
+		if got, taken := h.Holder(claimant, m); taken != (want != "") || taken && got != want {
+			t.Errorf("%s finds %q %v, not %q", claimant, got, taken, want)
+		}
+	}
+	holder("x", a, "")
+	holder("x", all, "")
+	h.Take("x", a)
+	holder("x", a, "")
+	holder("y", a, "x")
+	holder("y", b, "")
+	holder("y", all, "x")
+	h.Take("y", b)
+	holder("z", all, "x")
+	holder("x", all, "y")
+	holder("x", b, "y")
+	h.Release("y", a) // which is not its own
+	holder("y", a, "x")
+	h.Release("x", a)
+	holder("z", all, "y")
+	holder("x", a, "")
+	h.Release("y", b)
+	holder("z", all, "")
+	h.Take("z", all)
+	holder("x", a, "z")
 }
