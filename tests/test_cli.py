@@ -88,8 +88,10 @@ def test_plan_says_what_would_change_and_changes_nothing(pop):
 
 def test_what_an_object_needs_may_come_later(pop):
     early = thing("Route", "early", vrf="later", prefix="0.0.0.0/0", action="blackhole")
-    done = pop.gateway.apply(early, wait=False)
+    done = pop.gateway.apply(early, wait=False, check=False)
+    assert done.returncode == 1
     assert "later" in done.stdout
+    assert "there is no Vrf later" in done.stderr
     assert "later" in pop.gateway.sluice("describe", "route", "early").stdout
     pop.apply(thing("Vrf", "later"))
     wait_until(lambda: pop.gateway.json("get", "route", "early")[0]["status"]["state"] == "applied")

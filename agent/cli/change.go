@@ -191,8 +191,10 @@ func (p *program) applyCommand() *cobra.Command {
 		Short: "Create objects, or change them to what files say",
 		Long: `Create objects, or change them to what files say. Objects that are not in the files stay as they are.
 
-What an object needs may be applied later: it waits. What the data plane refuses is tried again, unless all or nothing is
-asked for. With --confirm, the change comes undone by itself unless somebody who can still reach the machine confirms it.`,
+What an object needs may be applied later: it waits, and what the data plane has of it stays meanwhile. What the data plane
+refuses is tried again, unless all or nothing is asked for. In both cases the exit status is 1.
+
+With --confirm, the change comes undone by itself unless somebody who can still reach the machine confirms it.`,
 		Example: `  sluice apply -f examples/bng
   sluice apply -f sessions.yaml --all-or-nothing
   sluice apply -f examples/bng --wait 10s
@@ -227,7 +229,7 @@ asked for. With --confirm, the change comes undone by itself unless somebody who
 				known.GetForce(), planned.GetPlanned()
 		} else {
 			if written, err = p.read(*files); err != nil {
-				return err
+				return nothingApplied(err)
 			}
 			if changes.Put, err = intents(written); err != nil {
 				return err
@@ -239,16 +241,98 @@ asked for. With --confirm, the change comes undone by itself unless somebody who
 		}
 		applied, err := client.Apply(c.Context(), changes)
 		if err != nil {
-			return p.refused(err, written)
+			return nothingApplied(p.refused(err, written))
 		}
 		if *wait > 0 && !applied.GetUndone() {
 			if err := p.wait(c.Context(), client, applied, *wait); err != nil {
 				return err
 			}
 		}
-		return p.printApplied(applied, *output, written, *wait > 0)
+		dangling, err := p.dangling(c.Context(), client, changes, applied, written)
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.printApplied(applied, *output, written, *wait > 0), dangling)
 	}
 	return c
+}
+
+// nothingApplied adds to mistakes in objects what came of them.
+func nothingApplied(err error) error {
+	if object.AllErrors(err) == nil {
+		return err
+	}
+	return fmt.Errorf("%w\nnothing was applied: all the objects have to be acceptable", err)
+}
+
+// dangling returns an error for each field of an object that waits, because the field names what nobody wants.
+func (p *program) dangling(ctx context.Context, client api.AgentClient, changes *api.Changes, applied *api.Applied, written []*object.Written) (error, error) {
+	waits := map[object.Key]bool{}
+	for _, o := range applied.GetObjects() {
+		if o.GetStatus().GetState() == api.State_PENDING {
+			waits[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = true
+		}
+	}
+	if len(waits) == 0 || applied.GetUndone() {
+		return nil, nil
+	}
+	type named struct {
+		by object.Key
+		object.Reference
+	}
+	var all []named
+	query := &api.ObjectsQuery{}
+	for _, i := range changes.GetPut() {
+		key := object.Key{Kind: i.GetKind(), Name: i.GetName()}
+		o, err := p.registry.New(i.GetKind(), i.GetName(), nil, i.GetSpec())
+		if err != nil || !waits[key] {
+			continue // the agent has read it
+		}
+		for _, ref := range p.registry.References(o) {
+			if !ref.Builtin {
+				all = append(all, named{key, ref})
+				if !slices.Contains(query.Kinds, ref.To.Kind) {
+					query.Kinds = append(query.Kinds, ref.To.Kind)
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	found, err := p.all(ctx, client, query)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string][]string{}
+	wanted := map[object.Key]bool{}
+	for _, o := range found {
+		if i := o.GetIntent(); o.GetStatus().GetState() != api.State_DELETING {
+			names[i.GetKind()] = append(names[i.GetKind()], i.GetName())
+			wanted[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
+		}
+	}
+	var errs object.Errors
+	for _, one := range all {
+		if wanted[one.To] {
+			continue
+		}
+		e := &object.Error{Object: one.by, Field: one.Field, Problem: fmt.Sprintf("there is no %s %s", one.To.Kind, one.To.Name)}
+		candidates := append(slices.Clone(names[one.To.Kind]), p.registry.Kind(one.To.Kind).Builtin...)
+		if near := object.Nearest(one.To.Name, candidates); near != "" {
+			e.Problem += "; did you mean " + near + "?"
+		}
+		errs = append(errs, e)
+	}
+	if len(errs) == 0 {
+		return nil, nil
+	}
+	p.registry.Locate(written, errs)
+	lines := make([]string, len(errs))
+	for i, e := range errs {
+		lines[i] = e.Error()
+	}
+	return fmt.Errorf("%s for what nobody wants yet:\n%s", plural(len(errs), "field waits", "fields wait"), strings.Join(few(lines), "\n")), nil
 }
 
 // wait brings the statuses up to date until all are applied or the time is over.

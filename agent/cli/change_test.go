@@ -175,9 +175,30 @@ func TestWhatIsNeededMayComeLater(t *testing.T) {
 	if without == text {
 		t.Fatal("the example has no such port")
 	}
-	golden(t, "apply-waits", s.feed(without, "apply", "-f", "-"))
+	out, errs, code := s.try(without, "apply", "-f", "-")
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	golden(t, "apply-waits", out+errs)
 	s.feed(port, "apply", "-f", "-")
 	eventually(t, "the sessions were made", func() bool { return slices.Equal(s.plane.Objects(), bngObjects) })
+}
+
+func TestAMistypedReferenceIsToldWithItsMendAndLeavesTheDataPlaneAsItIs(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	out, errs, code := s.try(edited(t, "access: {port: access", "access: {port: acess"), "apply", "-f", "-")
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	golden(t, "apply-mistyped", out+errs)
+	if log := s.plane.Log(); len(log) != 0 || !slices.Equal(s.plane.Objects(), bngObjects) {
+		t.Errorf("the data plane was told %v", log)
+	}
+	s.ok("apply", "-f", bng)
+	if log := s.plane.Log(); len(log) != 0 {
+		t.Errorf("the data plane was told %v", log)
+	}
 }
 
 func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
@@ -192,14 +213,13 @@ func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
 		apply           string
 	}{
 		{"a new object that names something missing will wait", carol,
-			[]string{"  + Session carol   (will wait for Acl/nowhere, which is not there)\n",
+			[]string{"  + Session carol   (will wait for Acl/nowhere (policy.aclUp), which is not there)\n",
 				"\nPlan: 1 to create, 0 to update, 0 to replace, 0 to delete; 1 of these will wait.\n"},
-			[]string{`"step": "create"`, `"waitsFor": "Acl/nowhere, which is not there"`}, "\n1 created.\n"},
-		{"an object that cannot be as it was is taken out of the data plane, with what needs it", header + vrf,
-			[]string{"  - Interface core   (taken out of the data plane: waits for Vrf/internet, which is not there; outage)\n",
-				"  - Route default   (taken out of the data plane: waits for Interface/core; outage)\n",
-				"0 to delete, 2 taken out of the data plane.\n"},
-			[]string{`"step": "replace"`, `"waitsFor": "Vrf/internet, which is not there"`}, "\n2 taken out of the data plane.\n"},
+			[]string{`"step": "create"`, `"waitsFor": "Acl/nowhere (policy.aclUp), which is not there"`}, "\n1 created.\n"},
+		{"an object that cannot be changed in place stays as it was until what it names is there", header + vrf,
+			[]string{"  ~ Interface core   (will wait for Vrf/internet (vrf), which is not there; the data plane keeps its old form until then)\n",
+				"0 to delete; 1 of these will wait.\n"},
+			[]string{`"step": "update"`, `"waitsFor": "Vrf/internet (vrf), which is not there"`}, "\n1 updated.\n"},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			s := newSite(t)
@@ -210,7 +230,7 @@ func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
 			}{
 				{"plan", s.feed(c.input, "plan", "-f", "-"), c.plan},
 				{"plan -o json", s.feed(c.input, "plan", "-f", "-", "-o", "json"), c.json},
-				{"apply", s.feed(c.input, "apply", "-f", "-"), []string{c.apply}},
+				{"apply", s.partly(c.input, "apply", "-f", "-"), []string{c.apply}},
 				{"plan of what is applied", s.feed(c.input, "plan", "-f", "-"), []string{"Nothing to change.\n"}},
 			} {
 				for _, want := range o.want {

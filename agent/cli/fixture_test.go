@@ -132,6 +132,16 @@ func (s *site) feed(input string, arguments ...string) string {
 	return out
 }
 
+// partly is try for a command that does only a part of what it is told.
+func (s *site) partly(input string, arguments ...string) string {
+	s.t.Helper()
+	out, errs, code := s.try(input, arguments...)
+	if code != 1 || out == "" {
+		s.t.Fatalf("sluice %s: exit code %d\n%s%s", strings.Join(arguments, " "), code, out, errs)
+	}
+	return out
+}
+
 // fails is try for a command that must not succeed; it returns what it complained of.
 func (s *site) fails(input string, arguments ...string) string {
 	s.t.Helper()

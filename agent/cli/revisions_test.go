@@ -178,7 +178,7 @@ func TestAWatchGoesOnWhereItWasWhenTheAgentIsStartedAgain(t *testing.T) {
 func TestTheGraphShowsWhatNeedsWhatAndWhatIsWrong(t *testing.T) {
 	s := newSite(t)
 	s.written()
-	s.feed(`{apiVersion: sluice.dev/v1, kind: Session, metadata: {name: eve}, spec: {access: {port: nowhere, outerVlan: 9}}}`, "apply", "-f", "-")
+	s.partly(`{apiVersion: sluice.dev/v1, kind: Session, metadata: {name: eve}, spec: {access: {port: nowhere, outerVlan: 9}}}`, "apply", "-f", "-")
 	golden(t, "graph", s.ok("graph"))
 	golden(t, "graph-one", s.ok("graph", "acl/web"))
 	golden(t, "graph-dot", s.ok("graph", "-o", "dot"))

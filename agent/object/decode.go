@@ -439,7 +439,7 @@ func (d *decoder) metadata(parent, n *yaml.Node, o *Object) {
 
 func (d *decoder) unknown(key *yaml.Node, name, path string, known []string) {
 	problem := "there is no such field"
-	if near := nearest(name, known); near != "" {
+	if near := Nearest(name, known); near != "" {
 		problem += "; did you mean " + near + "?"
 		if d.meant == nil {
 			d.meant = map[string]bool{}

@@ -283,7 +283,7 @@ func (r *Registry) nearestKind(word string) *Kind {
 		words = append(words, w)
 	}
 	slices.Sort(words)
-	return r.words[nearest(strings.ToLower(word), words)]
+	return r.words[Nearest(strings.ToLower(word), words)]
 }
 
 // New unpacks a spec. The object is not checked.
@@ -365,8 +365,8 @@ func (p Path) each(m protoreflect.Message, steps []step, yield func(*Field, prot
 	}
 }
 
-// nearest returns the candidate that a typing mistake could have made into word, or "".
-func nearest(word string, candidates []string) string {
+// Nearest returns the candidate that a typing mistake could have made into word, or "".
+func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", max(1, len(word)/3)+1
 	if len(word) > 64 {
 		return ""

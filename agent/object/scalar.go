@@ -37,7 +37,7 @@ func (f *Field) scalar(n *yaml.Node) (protoreflect.Value, error) {
 				return protoreflect.ValueOfEnum(values.Get(i).Number()), nil
 			}
 		}
-		if near := nearest(n.Value, EnumNames(f.Desc.Enum())); near != "" {
+		if near := Nearest(n.Value, EnumNames(f.Desc.Enum())); near != "" {
 			return protoreflect.Value{}, errors.New("there is no such value; did you mean " + near + "?")
 		}
 		return protoreflect.Value{}, errors.New("there is no such value")

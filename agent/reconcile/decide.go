@@ -131,6 +131,9 @@ func (g *graph) decide(e *entry) *step {
 	}
 	// What made a rebuild necessary may have passed.
 	g.compare(e)
+	if e.kept = g.keeps(e); e.kept {
+		e.rebuild = nil
+	}
 	g.undermine(e)
 	if !e.doomed() {
 		if e.inStep() {
@@ -210,6 +213,30 @@ func (g *graph) undermine(e *entry) {
 	}
 }
 
+// keeps says whether what the data plane has stays although it would have to be deleted to be as wanted: because to create what is
+// wanted is not possible now, and nothing else has to make way for it. Make before break.
+func (g *graph) keeps(e *entry) bool {
+	if e.rebuild == nil || e.want == nil || e.have.Kept == nil {
+		return false
+	}
+	for _, k := range e.have.needs() {
+		if t := g.entries[k]; t != nil && t.doomed() {
+			return false
+		}
+	}
+	if all := g.waiters[e.key]; all != nil {
+		for w := all.first; w != nil; w = w.after {
+			if w.claiming {
+				return false
+			}
+		}
+	}
+	return slices.ContainsFunc(e.want.needs(), func(k object.Key) bool {
+		t := g.entries[k]
+		return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming)
+	})
+}
+
 // What a status says of an object that waits: what for, and what the data plane has meanwhile.
 const (
 	waitsFor   = "waits for "
@@ -223,7 +250,7 @@ func (g *graph) held(e *entry) bool {
 		t := g.entries[k]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
-			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+", which is not there")
+			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+g.namedBy(e, k)+", which is not there")
 		case t.have == nil && t.state == Failed:
 			g.wait(e, k, false, WaitsForFailed, waitsFor+k.String()+", which failed: "+t.message)
 		case t.have == nil || t.doomed() || t.busy():
@@ -248,10 +275,23 @@ func (g *graph) held(e *entry) bool {
 				return false
 			}
 		}
+		if h.kept {
+			g.enqueue(h, e.cause)
+		}
 		g.wait(e, h.key, true, WaitsForClaim, waitsFor+h.key.String()+" to give up "+c.String())
 		return true
 	}
 	return false
+}
+
+// namedBy says by which field a wanted object names another.
+func (g *graph) namedBy(e *entry, k object.Key) string {
+	for _, ref := range g.registry.References(e.want.Object()) {
+		if ref.To == k {
+			return " (" + ref.Field + ")"
+		}
+	}
+	return ""
 }
 
 func (g *graph) differences(e *entry) []object.FieldChange {

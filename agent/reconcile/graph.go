@@ -78,6 +78,8 @@ type entry struct {
 	claiming bool
 	// As which it is counted: its state, unless it was forgotten. Gone is not counted.
 	counted State
+	// It would have to be deleted to be as wanted, and stays as it is because what is wanted could not be created.
+	kept bool
 }
 
 type rebuild struct {

@@ -233,7 +233,7 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 func TestStatusSaysWhatAnObjectWaitsFor(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	out := s.apply(puts(session("s", "p", 1, "")))
-	if got := out.Objects[0].Status; got.State != intent.Pending || got.Message != "waits for Port/p, which is not there; not in the data plane" {
+	if got := out.Objects[0].Status; got.State != intent.Pending || got.Message != "waits for Port/p (access.port), which is not there; not in the data plane" {
 		t.Errorf("it is %s: %s", got.State, got.Message)
 	}
 	s.plane.Never[port("p").Key()] = true

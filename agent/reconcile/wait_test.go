@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
@@ -18,6 +19,10 @@ import (
 func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
 	a, b, p := acl("a"), acl("b"), port("p")
 	s := session("s", "p", 1, "a")
+	red := made("Vrf", "red", &api.Vrf{})
+	at := func(name, port, vrf string) *object.Object {
+		return made("Interface", name, &api.Interface{Port: port, Vrf: vrf})
+	}
 	const absent, asBefore = "; not in the data plane", "; the data plane still has it as it was before"
 	for _, c := range []struct {
 		sentence        string
@@ -27,18 +32,28 @@ func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
 		message string
 	}{
 		{"a new object that names something missing is created and waits", puts(p), puts(s),
-			[]string{"create Session/s: Acl/a, which is not there"}, "waits for Acl/a, which is not there" + absent},
+			[]string{"create Session/s: Acl/a (policy.aclUp), which is not there"}, "waits for Acl/a (policy.aclUp), which is not there" + absent},
 		{"a changed object that names something missing stays as it was before", puts(p, a, s), puts(session("s", "p", 1, "b")),
-			[]string{"update Session/s: Acl/b, which is not there"}, "waits for Acl/b, which is not there" + asBefore},
+			[]string{"update Session/s: Acl/b (policy.aclUp), which is not there"}, "waits for Acl/b (policy.aclUp), which is not there" + asBefore},
 		{"what is deleted waits for an object that stays as it was before", puts(p, a, s), both(puts(session("s", "p", 1, "b")), removes(a)),
-			[]string{"update Session/s: Acl/b, which is not there", "delete Acl/a: Session/s, which still uses it"},
-			"waits for Acl/b, which is not there" + asBefore},
-		{"an object that is replaced and names something missing is taken out", puts(p, a, s), puts(session("s", "q", 1, "a")),
-			[]string{"out Session/s: Port/q, which is not there"}, "waits for Port/q, which is not there" + absent},
+			[]string{"update Session/s: Acl/b (policy.aclUp), which is not there", "delete Acl/a: Session/s, which still uses it"},
+			"waits for Acl/b (policy.aclUp), which is not there" + asBefore},
+		{"an object that is replaced and names something missing stays as it was before", puts(p, a, s), puts(session("s", "q", 1, "a")),
+			[]string{"update Session/s: Port/q (access.port), which is not there"}, "waits for Port/q (access.port), which is not there" + asBefore},
+		{"an object that is replaced, and what it needs waits, stays as it was before", puts(p, red, at("core", "p", "")),
+			puts(at("core", "q", "red"), at("x", "y", "")),
+			[]string{"update Interface/core: Port/q (port), which is not there", "create Interface/x: Port/y (port), which is not there"},
+			"waits for Port/q (port), which is not there" + asBefore},
+		{"it is taken out if what it was on is deleted", puts(p, a, s), both(puts(session("s", "q", 1, "a")), removes(p)),
+			[]string{"out Session/s: Port/q (access.port), which is not there"}, "waits for Port/q (access.port), which is not there" + absent},
+		{"it is taken out if what it was on is replaced", puts(p, a, s), both(puts(session("s", "q", 1, "a"), made("Port", "p", &api.Port{Device: "net_null_x"}))),
+			[]string{"out Session/s: Port/q (access.port), which is not there"}, "waits for Port/q (access.port), which is not there" + absent},
+		{"it is taken out if another gets what it had", puts(p, a, s), puts(session("s", "q", 1, "a"), session("t", "p", 1, "a")),
+			[]string{"out Session/s: Port/q (access.port), which is not there"}, "waits for Port/q (access.port), which is not there" + absent},
 		{"an object whose need is deleted is taken out", puts(p, a, s), removes(a),
-			[]string{"out Session/s: Acl/a, which is not there"}, "waits for Acl/a, which is not there" + absent},
+			[]string{"out Session/s: Acl/a (policy.aclUp), which is not there"}, "waits for Acl/a (policy.aclUp), which is not there" + absent},
 		{"an object that waits and changes is updated and waits", puts(p, s), puts(session("s", "p", 2, "a")),
-			[]string{"update Session/s: Acl/a, which is not there"}, "waits for Acl/a, which is not there" + absent},
+			[]string{"update Session/s: Acl/a (policy.aclUp), which is not there"}, "waits for Acl/a (policy.aclUp), which is not there" + absent},
 		{"an object that waits and does not change is not told again", puts(p, s), puts(s), nil, ""},
 		{"what comes with all that it needs does not wait", puts(p), puts(b, session("s", "p", 1, "b")), nil, ""},
 	} {
@@ -112,7 +127,7 @@ func TestWhileTheDataPlaneIsAwayNothingIsSaidToBeApplied(t *testing.T) {
 	}{
 		{a.Key(), intent.Unknown, "was applied; " + away},
 		{refused.Key(), intent.Failed, "no room; " + away},
-		{waits.Key(), intent.Pending, "waits for Port/p, which is not there; not in the data plane; " + away},
+		{waits.Key(), intent.Pending, "waits for Port/p (access.port), which is not there; not in the data plane; " + away},
 	} {
 		if st, _ := s.Get(c.key); st.State != c.state || !strings.Contains(st.Message, c.message) {
 			t.Errorf("%s is %s: %s", c.key, st.State, st.Message)
