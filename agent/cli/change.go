@@ -52,6 +52,8 @@ itself, an outage lasts until something else is wanted. Written to a file with -
 		if err != nil {
 			return p.refused(err, written)
 		}
+		p.warn(planned.GetWarnings(), written)
+		planned.Warnings = nil
 		if *out != "" {
 			if err := writePlan(*out, &api.PlanFile{Planned: planned, Changes: changes}); err != nil {
 				return err
@@ -248,6 +250,7 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 				return err
 			}
 		}
+		p.warn(applied.GetWarnings(), written)
 		dangling, err := p.dangling(c.Context(), client, changes, applied, written)
 		if err != nil {
 			return err
@@ -263,6 +266,20 @@ func nothingApplied(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w\nnothing was applied: all the objects have to be acceptable", err)
+}
+
+// warn tells of what is acceptable and does not work as it is.
+func (p *program) warn(warnings []*api.Problem, written []*object.Written) {
+	if len(warnings) == 0 {
+		return
+	}
+	all := problemsOf(warnings)
+	p.registry.Locate(written, all)
+	lines := make([]string, len(all))
+	for i, e := range all {
+		lines[i] = e.Error()
+	}
+	fmt.Fprintf(p.err, "Warning:\n  %s\n", strings.Join(few(lines), "\n  "))
 }
 
 // dangling returns an error for each field of an object that waits, because the field names what nobody wants.

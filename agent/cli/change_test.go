@@ -201,6 +201,28 @@ func TestAMistypedReferenceIsToldWithItsMendAndLeavesTheDataPlaneAsItIs(t *testi
 	}
 }
 
+func TestATunnelThatEndsAtNoAddressOfOursIsWarnedOf(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	tunnel := func(local string) string {
+		return "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: ue}\nspec:\n  access: {port: access, outerVlan: 9}\n" +
+			"  gtpu:\n    localAddress: " + local + "\n    localTeid: 1\n    remoteAddress: 192.0.2.9\n    remoteTeid: 1\n"
+	}
+	const lo = "---\napiVersion: sluice.dev/v1\nkind: Interface\nmetadata: {name: lo}\nspec: {addresses: [203.0.113.7/32]}\n"
+	for _, c := range []struct {
+		input string
+		warn  bool
+	}{{tunnel("203.0.113.7"), true}, {tunnel("192.0.2.1"), false}, {tunnel("203.0.113.7") + lo, false}} {
+		for _, command := range []string{"plan", "apply"} {
+			_, errs, code := s.try(c.input, command, "-f", "-")
+			warned := strings.Contains(errs, `standard input:7: Session/ue: gtpu.localAddress: no interface has it in VRF default, so nothing comes from the tunnel until one does: found "203.0.113.7"`)
+			if code != 0 || warned != c.warn || !c.warn && errs != "" {
+				t.Errorf("%s: exit code %d, %s", command, code, errs)
+			}
+		}
+	}
+}
+
 func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
 	const (
 		header = "apiVersion: sluice.dev/v1\n"

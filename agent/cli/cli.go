@@ -198,6 +198,15 @@ func (p *program) explain(err error) string {
 	return s.Message()
 }
 
+func problemsOf(told []*api.Problem) object.Errors {
+	var all object.Errors
+	for _, one := range told {
+		all = append(all, &object.Error{Object: object.Key{Kind: one.GetKind(), Name: one.GetName()}, Field: one.GetField(),
+			Problem: one.GetProblem(), Found: one.GetFound(), Accepted: one.GetAccepted()})
+	}
+	return all
+}
+
 // problems returns the mistakes that the agent told, with the file and line where each stands.
 func (p *program) problems(err error, written []*object.Written) error {
 	for _, detail := range status.Convert(err).Details() {
@@ -205,11 +214,7 @@ func (p *program) problems(err error, written []*object.Written) error {
 		if !ok {
 			continue
 		}
-		var all object.Errors
-		for _, one := range told.GetProblems() {
-			all = append(all, &object.Error{Object: object.Key{Kind: one.GetKind(), Name: one.GetName()}, Field: one.GetField(),
-				Problem: one.GetProblem(), Found: one.GetFound(), Accepted: one.GetAccepted()})
-		}
+		all := problemsOf(told.GetProblems())
 		p.registry.Locate(written, all)
 		if len(all) > 0 {
 			return all

@@ -116,6 +116,9 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 		return nil, refusal(err)
 	}
 	planned := plannedOf(plan)
+	if planned.Warnings, err = s.warnings(changes); err != nil {
+		return nil, refusal(err)
+	}
 	if link := s.dataplane.Link(); !link.GetConnected() {
 		planned.DataplaneAway = link.GetError()
 	}
@@ -136,7 +139,11 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return appliedOf(outcome), nil
+	applied := appliedOf(outcome)
+	if applied.Warnings, err = s.warnings(changes); err != nil {
+		return nil, refusal(err)
+	}
+	return applied, nil
 }
 
 func queryOf(q *api.ObjectsQuery) intent.Query {

@@ -1,0 +1,97 @@
+// What is acceptable, and yet does not work before something else is wanted, too.
+package server
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Details travel in an answer that people read.
+const warningLimit = 500
+
+// owner is an address in a VRF.
+type owner struct {
+	vrf     string
+	address netip.Addr
+}
+
+func ownerOf(vrf string, address netip.Addr) owner {
+	if vrf == "" {
+		vrf = "default"
+	}
+	return owner{vrf, address}
+}
+
+// warnings tells of sessions whose tunnel ends at an address that no interface has. Packets to it are not ours.
+func (s *server) warnings(changes []object.Change) ([]*api.Problem, error) {
+	var all []*api.Problem
+	var owned map[owner]bool
+	for _, c := range changes {
+		if c.Object == nil {
+			continue
+		}
+		session, ok := c.Object.Spec.(*api.Session)
+		if !ok || session.GetGtpu() == nil {
+			continue
+		}
+		g := session.GetGtpu()
+		address, err := netip.ParseAddr(g.GetLocalAddress())
+		if err != nil {
+			continue // not acceptable, which is told elsewhere
+		}
+		if owned == nil {
+			if owned, err = s.ours(changes); err != nil {
+				return nil, err
+			}
+		}
+		if at := ownerOf(g.GetVrf(), address); !owned[at] && len(all) < warningLimit {
+			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: "gtpu.localAddress",
+				Problem: "no interface has it in VRF " + at.vrf + ", so nothing comes from the tunnel until one does", Found: strconv.Quote(g.GetLocalAddress())})
+		}
+	}
+	return all, nil
+}
+
+// ours are the addresses of all interfaces, as they are after the changes.
+func (s *server) ours(changes []object.Change) (map[owner]bool, error) {
+	owned, changed := map[owner]bool{}, map[object.Key]bool{}
+	add := func(o *object.Object) {
+		i, ok := o.Spec.(*api.Interface)
+		if !ok {
+			return
+		}
+		for _, written := range i.GetAddresses() {
+			// The length does not matter.
+			text, _, _ := strings.Cut(written, "/")
+			if address, err := netip.ParseAddr(text); err == nil {
+				owned[ownerOf(i.GetVrf(), address)] = true
+			}
+		}
+	}
+	for _, c := range changes {
+		if changed[c.Key] = true; c.Object != nil {
+			add(c.Object)
+		}
+	}
+	query := intent.Query{Kinds: []string{"Interface"}, Limit: intent.LargestPage}
+	for {
+		page, err := s.desired.List(query)
+		if err != nil {
+			return nil, err
+		}
+		for _, st := range page.Objects {
+			if st.Object != nil && !changed[st.Key] {
+				add(st.Object)
+			}
+		}
+		if page.Next == "" {
+			return owned, nil
+		}
+		query.After = page.Next
+	}
+}
