@@ -3,17 +3,23 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
+	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
 // Config is what the file says. Everything has a default: an empty file is well.
@@ -79,123 +85,145 @@ func (c *Config) Load(path string, types Types) error {
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	if err := c.Decode(bytes.NewReader(text), types); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	err = c.Decode(bytes.NewReader(text), types)
+	for _, e := range object.AllErrors(err) {
+		e.File = path
 	}
-	return nil
+	return err
 }
 
-// Decode is Load from a reader.
+// Decode is Load from a reader. Its error is object.Errors.
 func (c *Config) Decode(in io.Reader, types Types) error {
-	// The list's entries are decoded once their types are known.
-	file := struct {
-		*Config     `yaml:",inline"`
-		Northbounds []yaml.Node `yaml:"northbounds"`
-	}{Config: c}
-	d := yaml.NewDecoder(in)
-	d.KnownFields(true)
-	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return plain(err)
+	var document yaml.Node
+	if err := yaml.NewDecoder(in).Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return notYAML(err)
 	}
-	names := map[string]int{}
-	for i := range file.Northbounds {
-		n, err := decodeNorthbound(&file.Northbounds[i], types)
-		if err != nil {
-			return err
-		}
-		line := file.Northbounds[i].Line
-		if first, twice := names[n.Name]; twice {
-			return fmt.Errorf("line %d: northbounds: %q is the name of the one in line %d already; give one of them another name", line, n.Name, first)
-		}
-		names[n.Name] = line
-		c.Northbounds = append(c.Northbounds, n)
-	}
-	return c.check()
-}
-
-func decodeNorthbound(node *yaml.Node, types Types) (Northbound, error) {
-	var head struct {
-		Type string         `yaml:"type"`
-		Name string         `yaml:"name"`
-		Rest map[string]any `yaml:",inline"`
-	}
-	if err := node.Decode(&head); err != nil {
-		return Northbound{}, plain(err)
-	}
-	open, known := types[head.Type]
-	if !known {
-		return Northbound{}, fmt.Errorf("line %d: northbounds: type: found %q; accepted: %s", node.Line, head.Type,
-			strings.Join(slices.Sorted(maps.Keys(types)), ", "))
-	}
-	n := Northbound{Type: head.Type, Name: head.Name, Section: open()}
-	if n.Name == "" {
-		n.Name = n.Type
-	}
-	if strings.ContainsAny(n.Name, "/ \t\n") || n.Name == "builtin" {
-		return n, fmt.Errorf("line %d: northbounds: name: found %q; accepted: a word that is not \"builtin\"", node.Line, n.Name)
-	}
-	rest := *node
-	rest.Content = nil
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if k := node.Content[i].Value; k != "type" && k != "name" {
-			rest.Content = append(rest.Content, node.Content[i], node.Content[i+1])
-		}
-	}
-	// A node's own Decode does not refuse unknown fields.
-	text, err := yaml.Marshal(&rest)
-	if err != nil {
-		return n, fmt.Errorf("line %d: northbounds: %w", node.Line, err)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(n.Section); err != nil && !errors.Is(err, io.EOF) {
-		var several *yaml.TypeError
-		what := err.Error()
-		if errors.As(err, &several) {
-			// Its lines count from the section's start, and would mislead.
-			what = several.Errors[0]
-			if _, after, found := strings.Cut(what, ": "); found {
-				what = after
+	d := &decoder{lines: map[string]int{}}
+	if len(document.Content) > 0 {
+		switch top := resolve(document.Content[0]); {
+		case top.Kind == yaml.ScalarNode && top.Tag == "!!null":
+		case top.Kind != yaml.MappingNode:
+			names, _ := fieldsOf(reflect.TypeFor[Config]())
+			d.fail(top.Line, "", "not a configuration", found(top), "a mapping with "+strings.Join(append(names, "northbounds"), ", "))
+		default:
+			d.fields(top, reflect.ValueOf(c).Elem(), "", "northbounds")
+			for i := 0; i+1 < len(top.Content); i += 2 {
+				if top.Content[i].Value == "northbounds" {
+					d.northbounds(resolve(top.Content[i+1]), c, types)
+				}
 			}
 		}
-		return n, fmt.Errorf("line %d: northbounds: %s: %s", node.Line, n.Type, what)
 	}
-	if err := n.Section.Check(); err != nil {
-		return n, fmt.Errorf("line %d: northbounds: %s: %w", node.Line, n.Type, err)
-	}
-	return n, nil
+	c.check(d)
+	return d.result()
 }
 
-func (c *Config) check() error {
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+func notYAML(err error) error {
+	words := err.Error()
+	e := &object.Error{Problem: "not YAML: " + words}
+	if m := yamlLine.FindStringSubmatch(words); m != nil {
+		e.Problem = "not YAML: " + words[len(m[0]):]
+		e.Line, _ = strconv.Atoi(m[1])
+	}
+	return object.Errors{e}
+}
+
+func (d *decoder) northbounds(list *yaml.Node, c *Config, types Types) {
+	known := slices.Sorted(maps.Keys(types))
+	const entry = "a list, each element a mapping with type, name and what the type has"
+	if list.Kind != yaml.SequenceNode {
+		if list.Tag != "!!null" {
+			d.fail(list.Line, "northbounds", "not a list", found(list), entry)
+		}
+		return
+	}
+	names := map[string]int{}
+	for i, element := range list.Content {
+		n, path := resolve(element), "northbounds["+strconv.Itoa(i)+"]"
+		d.lines[path] = element.Line
+		if n.Kind != yaml.MappingNode {
+			d.fail(n.Line, path, "not a mapping", found(n), "a mapping with type, name and what the type has")
+			continue
+		}
+		var head struct {
+			Type string `yaml:"type"`
+			Name string `yaml:"name"`
+		}
+		for k := 0; k+1 < len(n.Content); k += 2 {
+			key, value := n.Content[k], resolve(n.Content[k+1])
+			if field := path + "." + key.Value; key.Value == "type" || key.Value == "name" {
+				d.lines[field] = key.Line
+				at := &head.Type
+				if key.Value == "name" {
+					at = &head.Name
+				}
+				d.value(value, reflect.ValueOf(at).Elem(), field)
+			}
+		}
+		open, there := types[head.Type]
+		if !there {
+			if head.Type == "" {
+				d.failAt(path+".type", "missing", "", strings.Join(known, ", "))
+			} else {
+				d.choice(path+".type", head.Type, known...)
+			}
+			continue
+		}
+		way := Northbound{Type: head.Type, Name: cmp.Or(head.Name, head.Type), Section: open()}
+		if strings.ContainsAny(way.Name, "/ \t\n") || way.Name == "builtin" {
+			d.failAt(path+".name", "not a name", strconv.Quote(way.Name), "a word that is not \"builtin\"")
+		}
+		if first, twice := names[way.Name]; twice {
+			d.failAt(path+".name", fmt.Sprintf("the northbound in line %d has this name already", first), strconv.Quote(way.Name), "another name")
+		}
+		names[way.Name] = element.Line
+		before := len(d.errs)
+		d.fields(n, reflect.ValueOf(way.Section).Elem(), path, "type", "name")
+		if len(d.errs) == before {
+			if err := way.Section.Check(); err != nil {
+				d.section(path, err)
+			}
+		}
+		c.Northbounds = append(c.Northbounds, way)
+	}
+}
+
+func (c *Config) check(d *decoder) {
+	unread := slices.ContainsFunc(d.errs, func(e *object.Error) bool { return strings.HasPrefix(e.Field, "dataplanes") })
 	if path, ok := strings.CutPrefix(c.Listen, "unix://"); !ok || !strings.HasPrefix(path, "/") {
-		return fmt.Errorf("listen: found %q; accepted: unix:///PATH", c.Listen)
+		d.failAt("listen", "not where an agent can listen", strconv.Quote(c.Listen), "unix:///PATH")
 	}
-	if levels := []string{"debug", "info", "warn", "error"}; !slices.Contains(levels, c.Log.Level) {
-		return fmt.Errorf("log.level: found %q; accepted: %s", c.Log.Level, strings.Join(levels, ", "))
+	if c.Store == "" {
+		d.failAt("store", "empty", "", "a file's path")
 	}
-	if formats := []string{"text", "json"}; !slices.Contains(formats, c.Log.Format) {
-		return fmt.Errorf("log.format: found %q; accepted: %s", c.Log.Format, strings.Join(formats, ", "))
+	d.choice("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	d.choice("log.format", c.Log.Format, "text", "json")
+	if unread {
+		return // what is missing is perhaps what could not be read
 	}
 	names := map[string]bool{}
-	for i, d := range c.Dataplanes {
+	for i, p := range c.Dataplanes {
+		path := "dataplanes[" + strconv.Itoa(i) + "]"
 		switch {
-		case d.Name == "":
-			return fmt.Errorf("dataplanes[%d].name: is missing", i)
-		case names[d.Name]:
-			return fmt.Errorf("dataplanes[%d].name: %q is another's already", i, d.Name)
-		case d.Endpoint == "":
-			return fmt.Errorf("dataplanes[%d].endpoint: is missing; accepted: unix:///PATH or tcp://HOST:PORT", i)
+		case p.Name == "":
+			d.failAt(path+".name", "missing", "", "a name of its own")
+		case names[p.Name]:
+			d.failAt(path+".name", "is another's already", strconv.Quote(p.Name), "a name of its own")
 		}
-		names[d.Name] = true
+		names[p.Name] = true
+		const accepted = "unix:///PATH, or tcp://HOST:PORT with tls"
+		network, ok := dataplane.Network(p.Endpoint)
+		switch tls := p.TLS; {
+		case p.Endpoint == "":
+			d.failAt(path+".endpoint", "missing", "", accepted)
+		case !ok:
+			d.failAt(path+".endpoint", "not where a data plane can listen", strconv.Quote(p.Endpoint), accepted)
+		case network == "tcp" && (tls.Certificate == "" || tls.Key == "" || tls.CA == ""):
+			d.failAt(path+".tls", "missing, or not all of it: over TCP both sides show certificates", "", "certificate, key and ca, each a file's path")
+		case network == "unix" && tls != TLS{}:
+			d.failAt(path+".tls", "of no use: a Unix socket is not encrypted", "", "no tls, or an endpoint tcp://HOST:PORT")
+		}
 	}
-	return nil
-}
-
-// plain leaves out what the YAML library says of itself.
-func plain(err error) error {
-	var several *yaml.TypeError
-	if errors.As(err, &several) {
-		return errors.New(strings.Join(several.Errors, "; "))
-	}
-	return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 }

@@ -3,6 +3,9 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,27 +71,65 @@ northbounds:
 	}
 }
 
-func TestAMistakeIsNamed(t *testing.T) {
-	for text, want := range map[string]string{
-		"listn: x\n":                    "listn",
-		"listen: tcp://1.2.3.4:5\n":     "accepted: unix:///PATH",
-		"log: {level: loud}\n":          `found "loud"; accepted: debug, info`,
-		"log: {format: xml}\n":          "accepted: text, json",
-		"dataplanes: [{name: a}]\n":     "dataplanes[0].endpoint: is missing",
-		"dataplanes: [{endpoint: a}]\n": "dataplanes[0].name: is missing",
-		"dataplanes: [{name: a, endpoint: x}, {name: a, endpoint: y}]\n":           "another's already",
-		"northbounds: [{type: carrier-pigeon}]\n":                                  `found "carrier-pigeon"; accepted: nothing`,
-		"northbounds: [{type: nothing}]\n":                                         "line 1: northbounds: nothing: where: is missing",
-		"northbounds: [{type: nothing, where: x, why: y}]\n":                       "field why not found",
-		"northbounds: [{type: nothing, where: x, often: never}]\n":                 "cannot unmarshal",
-		"northbounds:\n- {type: nothing, where: x}\n- {type: nothing, where: y}\n": `line 3: northbounds: "nothing" is the name of the one in line 2`,
-		"northbounds: [{type: nothing, name: builtin, where: x}]\n":                "a word",
-		"northbounds: 7\n": "cannot unmarshal",
-		"\tx: y\n":         "cannot start any token",
+func TestAMistakeIsNamedWithLineFieldAndMend(t *testing.T) {
+	const no = "there is no such field; did you mean "
+	for text, want := range map[string][]string{
+		"# first\nlistn: x\n":           {"line 2: listn: " + no + "listen?; accepted: northbounds, listen, store, log, dataplanes, priorities"},
+		"listen: tcp://1.2.3.4:5\n":     {`line 1: listen: not where an agent can listen: found "tcp://1.2.3.4:5"; accepted: unix:///PATH`},
+		"listen: [1]\n":                 {"line 1: listen: not what belongs here: found a list; accepted: a string"},
+		"listen: 7\n":                   {"line 1: listen: not what belongs here: found 7; accepted: a string"},
+		"store: ''\n":                   {"line 1: store: empty; accepted: a file's path"},
+		"log:\n  level: inf\n":          {`line 2: log.level: there is no such word; did you mean info?: found "inf"; accepted: debug, info, warn, error`},
+		"log: {format: xml}\n":          {`line 1: log.format: there is no such word: found "xml"; accepted: text, json`},
+		"log: high\n":                   {`line 1: log: not what belongs here: found "high"; accepted: a mapping with level, format`},
+		"log: {level: info}\nlog: {}\n": {"line 2: log: there twice; accepted: each field once"},
+		"priorities:\n  api: high\n":    {`line 2: priorities.api: not what belongs here: found "high"; accepted: a whole number`},
+		"priorities: [x]\n":             {"line 1: priorities: not what belongs here: found a list; accepted: a mapping of names to whole numbers"},
+		"dataplanes:\n- nme: default\n  endpoint: unix:///x\n": {"line 2: dataplanes[0].nme: " + no + "name?; accepted: name, labels, endpoint, tls"},
+		"dataplanes: [{name: a}]\n":                            {"line 1: dataplanes[0].endpoint: missing; accepted: unix:///PATH, or tcp://HOST:PORT with tls"},
+		"dataplanes: [{endpoint: a}]\n":                        {"line 1: dataplanes[0].name: missing", `line 1: dataplanes[0].endpoint: not where a data plane can listen: found "a"`},
+		"dataplanes:\n- {name: a, endpoint: \"unix:///x\"}\n- {name: a, endpoint: \"unix:///y\"}\n": {`line 3: dataplanes[1].name: is another's already: found "a"`},
+		"dataplanes:\n- {name: a, endpoint: \"tcp://h:1\", tls: {key: k}}\n":                        {"line 2: dataplanes[0].tls: missing, or not all of it"},
+		"dataplanes:\n- {name: a, endpoint: \"unix:///x\", tls: {key: k}}\n":                        {"line 2: dataplanes[0].tls: of no use"},
+		"northbounds:\n- type: nothin\n":                                                            {`line 2: northbounds[0].type: there is no such word; did you mean nothing?: found "nothin"; accepted: nothing`},
+		"northbounds: [{}]\n":                                                                       {"line 1: northbounds[0].type: missing; accepted: nothing"},
+		"northbounds: [x]\n":                                                                        {`line 1: northbounds[0]: not a mapping: found "x"; accepted: a mapping with type, name`},
+		"northbounds: [{type: nothing}]\n":                                                          {"line 1: northbounds[0].where: is missing"},
+		"northbounds:\n- type: nothing\n  where: x\n  ofen: 1\n":                                    {"line 4: northbounds[0].ofen: " + no + "often?; accepted: type, name, where, often"},
+		"northbounds:\n- type: nothing\n  where: x\n  often: never\n":                               {`line 4: northbounds[0].often: not what belongs here: found "never"; accepted: a whole number`},
+		"northbounds:\n- {type: nothing, where: x}\n- {type: nothing, where: y}\n":                  {"line 3: northbounds[1].name: the northbound in line 2 has this name already"},
+		"northbounds: [{type: nothing, name: builtin, where: x}]\n":                                 {"line 1: northbounds[0].name: not a name"},
+		"northbounds: 7\n":    {"line 1: northbounds: not a list: found 7"},
+		"- a\n":               {"line 1: not a configuration: found a list"},
+		"store: /s\n\tx: y\n": {"line 2: not YAML: "},
+		"lsten: x\nstor: y\n": {"line 1: lsten: ", "line 2: stor: "},
 	} {
 		err := start().Decode(strings.NewReader(text), types)
-		if err == nil || !strings.Contains(err.Error(), want) {
+		got := strings.Split(fmt.Sprint(err), "\n")
+		if len(got) != len(want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+			continue
+		}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) {
+				t.Errorf("%q: %s, want %s", text, got[i], want[i])
+			}
 		}
 	}
+}
+
+func TestAFileIsNamedInWhatIsWrongWithIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(path, []byte("\nlsten: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := start().Load(path, types); err == nil || !strings.HasPrefix(err.Error(), path+":2: lsten: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("log: {level: info}\nnorthbounds: [{type: nothing, where: x}]\n")
+	f.Add("a: &a [*a]\nlog: *a\n")
+	f.Fuzz(func(_ *testing.T, text string) { _ = start().Decode(strings.NewReader(text), types) })
 }

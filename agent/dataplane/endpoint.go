@@ -25,21 +25,36 @@ type Endpoint struct {
 
 // ParseEndpoint takes "unix:///run/sluice/dataplane.sock" or, with credentials, "tcp://192.0.2.1:7700".
 func ParseEndpoint(text string, c Credentials) (Endpoint, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return Endpoint{}, fmt.Errorf("data plane %q: %w", text, err)
-	}
-	switch {
-	case u.Scheme == "unix" && u.Host == "" && u.Path != "":
-		return Endpoint{network: "unix", address: u.Path, text: text}, nil
-	case u.Scheme == "tcp" && u.Port() != "" && u.Path == "":
+	network, u := parse(text)
+	switch network {
+	case "unix":
+		return Endpoint{network: network, address: u.Path, text: text}, nil
+	case "tcp":
 		config, err := c.config(u.Hostname())
 		if err != nil {
 			return Endpoint{}, fmt.Errorf("data plane %s: %w", text, err)
 		}
-		return Endpoint{network: "tcp", address: u.Host, text: text, tls: config}, nil
+		return Endpoint{network: network, address: u.Host, text: text, tls: config}, nil
 	}
 	return Endpoint{}, fmt.Errorf("data plane %q: want unix:///PATH or tcp://HOST:PORT", text)
+}
+
+// Network says how an endpoint is reached, "unix" or "tcp", if it is one.
+func Network(text string) (network string, ok bool) {
+	network, _ = parse(text)
+	return network, network != ""
+}
+
+func parse(text string) (network string, u *url.URL) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+	case u.Scheme == "unix" && u.Host == "" && u.Path != "":
+		return "unix", u
+	case u.Scheme == "tcp" && u.Port() != "" && u.Hostname() != "" && u.Path == "":
+		return "tcp", u
+	}
+	return "", nil
 }
 
 func (c Credentials) config(host string) (*tls.Config, error) {
