@@ -195,7 +195,7 @@ func (c *Config) check(d *decoder) {
 	if path, ok := strings.CutPrefix(c.Listen, "unix://"); !ok || !strings.HasPrefix(path, "/") {
 		d.failAt("listen", "not where an agent can listen", strconv.Quote(c.Listen), "unix:///PATH")
 	}
-	if c.Store == "" {
+	if c.Store == "" && d.lines["store"] > 0 {
 		d.failAt("store", "empty", "", "a file's path")
 	}
 	d.choice("log.level", c.Log.Level, "debug", "info", "warn", "error")
