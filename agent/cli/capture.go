@@ -32,12 +32,15 @@ they leave.
 	c.Flags().Uint64Var(&query.Count, "count", 0, "end after so many packets (0: when you end it)")
 	c.Flags().Uint32Var(&query.SnapLength, "snap-length", 0, "bytes of each packet (0: all)")
 	path := c.Flags().StringP("write", "w", "", "pcap file, or - for standard output")
-	if err := errors.Join(c.MarkFlagRequired("write"), c.MarkFlagFilename("write", "pcap")); err != nil {
+	if err := c.MarkFlagFilename("write", "pcap"); err != nil {
 		panic(err) // only if the flag of the line before does not exist
 	}
 	complete(c, "node", p.nodeNames)
 	complete(c, "session", p.namesOf("Session"))
 	c.RunE = func(c *cobra.Command, arguments []string) (err error) {
+		if *path == "" {
+			return errors.New("say where to: -w FILE, or -w - for standard output")
+		}
 		if query.GetNode() != "" && query.GetSession() != "" {
 			return errors.New("say either --node or --session")
 		}
@@ -54,7 +57,7 @@ they leave.
 			err = begun(c.Context(), stream)
 		}
 		if err != nil {
-			return err
+			return filtered(err, query.GetFilter())
 		}
 		out := p.out
 		if *path != "-" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -366,6 +367,19 @@ func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestAnAddressFromTheEnvironmentIsSaidToBe(t *testing.T) {
+	for set, want := range map[string]string{
+		"unix:///nowhere/agent.sock": "no agent answers at unix:///nowhere/agent.sock, which SLUICE_AGENT says (",
+		"unix:///x\n":                `SLUICE_AGENT "unix:///x\n": want unix:///PATH`,
+	} {
+		t.Setenv("SLUICE_AGENT", set)
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), []string{"get", "ports"}, strings.NewReader(""), &out, &errs); code != 1 || !strings.Contains(errs.String(), want) {
+			t.Errorf("exit code %d, %s", code, errs.String())
+		}
+	}
+}
+
 func TestUsageMistakesAreExplained(t *testing.T) {
 	s := newSite(t)
 	for _, test := range []struct {
@@ -384,7 +398,11 @@ func TestUsageMistakesAreExplained(t *testing.T) {
 		{[]string{"delete", "port"}, "say which port"},
 		{[]string{"delete", "port", "x", "-f", "y"}, "either by name or with -f"},
 		{[]string{"drops", "--session", "a", "--interface", "b"}, "either"},
-		{[]string{"capture"}, `required flag(s) "write" not set`},
+		{[]string{"apply", "-f", "nope.yaml"}, "sluice: nope.yaml: no such file or directory\n"},
+		{[]string{"get"}, "found nothing behind `sluice get`; accepted: sluice get KIND[,KIND...]|all [NAME...]; see `sluice get --help`"},
+		{[]string{"plan", "x"}, "found \"x\" behind `sluice plan`; accepted: sluice plan -f FILE|DIRECTORY|-"},
+		{[]string{"--agent", "unix:///x\n", "get", "ports"}, `--agent "unix:///x\n": want unix:///PATH`},
+		{[]string{"capture"}, "say where to: -w FILE"},
 		{[]string{"capture", "-w", s.dir + "/x", "--node", "a", "--session", "b"}, "either"},
 		{[]string{"trace", "nonsense"}, "syntax error"},
 		{[]string{"trace", "--count", "0"}, "want 1 to 10000"},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -103,15 +104,17 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
   sluice get sessions
   sluice top                         # rates, drops and cycles, live
   sluice trace 'vlan 100 and host 192.0.2.9'`,
+		Version:           Release(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	root.SetVersionTemplate("sluice {{.Version}}\n")
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
 	agent := DefaultAgent
-	if set := os.Getenv("SLUICE_AGENT"); set != "" {
+	if set := os.Getenv(agentVariable); set != "" {
 		agent = set
 	}
 	root.PersistentFlags().StringVar(&p.agent, "agent", agent, "where the agent listens: unix:///PATH or tcp://HOST:PORT; also in SLUICE_AGENT")
@@ -130,16 +133,44 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 	} {
 		for _, c := range commands {
 			c.GroupID = group
+			if c.Args != nil {
+				c.Args = explained(c.Args)
+			}
 			root.AddCommand(c)
 		}
 	}
 	return root, nil
 }
 
+// explained says what a command takes, in place of how many arguments.
+func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, arguments []string) error {
+		if check(c, arguments) == nil {
+			return nil
+		}
+		found := "nothing"
+		if len(arguments) > 0 {
+			found = strconv.Quote(strings.Join(arguments, " "))
+		}
+		return fmt.Errorf("found %s behind `%s`; accepted: sluice %s; see `%s --help`", found, c.CommandPath(), c.Use, c.CommandPath())
+	}
+}
+
+// agentVariable is where the agent's address may be said.
+const agentVariable = "SLUICE_AGENT"
+
+// said is what said the agent's address.
+func (p *program) said() string {
+	if p.agent == os.Getenv(agentVariable) {
+		return agentVariable
+	}
+	return "--agent"
+}
+
 // client returns the agent's client. It connects with the first request.
 func (p *program) client() (api.AgentClient, error) {
 	if p.connection == nil {
-		target, options, err := p.far.dial(p.agent)
+		target, options, err := p.far.dial(p.said(), p.agent)
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +222,11 @@ func (p *program) explain(err error) string {
 		if i := strings.LastIndex(why, ": "); i >= 0 {
 			why = strings.Trim(why[i+2:], `"`)
 		}
-		return fmt.Sprintf("no agent answers at %s (%s).\nStart one with `sluice agent`, or say with --agent where it listens.", p.agent, why)
+		said := ""
+		if p.said() == agentVariable {
+			said = ", which SLUICE_AGENT says"
+		}
+		return fmt.Sprintf("no agent answers at %s%s (%s).\nStart one with `sluice agent`, or say with --agent where it listens.", p.agent, said, why)
 	case s.Code() == codes.Canceled:
 		return "interrupted"
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
@@ -27,14 +28,14 @@ func (f *far) flags(set *pflag.FlagSet) {
 	set.StringVar(&f.token, "token-file", os.Getenv("SLUICE_TOKEN_FILE"), "for tcp: a file with our token (sluice token); also in SLUICE_TOKEN_FILE")
 }
 
-// dial returns where to connect to, and how.
-func (f *far) dial(agent string) (target string, options []grpc.DialOption, err error) {
-	if strings.HasPrefix(agent, "unix:///") {
+// dial returns where to connect to, and how. Errors name what said the address.
+func (f *far) dial(said, agent string) (target string, options []grpc.DialOption, err error) {
+	if strings.HasPrefix(agent, "unix:///") && !strings.ContainsFunc(agent, unicode.IsControl) {
 		return agent, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("sluice")}, nil
 	}
 	u, err := url.Parse(agent)
 	if err != nil || u.Scheme != "tcp" || u.Port() == "" || u.Path != "" {
-		return "", nil, fmt.Errorf("--agent %q: want unix:///PATH, as in %s, or tcp://HOST:PORT", agent, DefaultAgent)
+		return "", nil, fmt.Errorf("%s %q: want unix:///PATH, as in %s, or tcp://HOST:PORT", said, agent, DefaultAgent)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
 	if f.ca != "" {

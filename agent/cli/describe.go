@@ -13,40 +13,92 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
 )
 
 func (p *program) describeCommand() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show one object with its status, what it needs, and its counters",
 		Long: `Show one object: what it says, how it stands with it and why, what it needs and what needs it, and, for ports, interfaces
 and sessions, their counters and drops.`,
 		Example: `  sluice describe session alice
-  sluice describe if/core`,
+  sluice describe if/core
+  sluice describe session alice -o json | jq .counters.up.packets`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: p.completeNames(1),
-		RunE: func(c *cobra.Command, arguments []string) error {
-			names, err := p.names(arguments)
-			if err != nil {
-				return err
-			}
-			if len(names) != 1 {
-				return fmt.Errorf("say which: sluice describe %s NAME", arguments[0])
-			}
-			client, err := p.client()
-			if err != nil {
-				return err
-			}
-			d, err := client.Describe(c.Context(), names[0])
-			if builtin := p.builtin(names[0].GetKind(), names[0].GetName()); builtin != nil && status.Code(err) == codes.NotFound {
-				d, err = &api.Description{Object: builtin}, nil
-			}
-			if err != nil {
-				return err
-			}
-			return p.describe(c.Context(), client, d)
-		},
 	}
+	output := outputFlag(c, "table", "json", "yaml")
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		names, err := p.names(arguments)
+		if err != nil {
+			return err
+		}
+		if len(names) != 1 {
+			return fmt.Errorf("say which: sluice describe %s NAME", arguments[0])
+		}
+		client, err := p.client()
+		if err != nil {
+			return err
+		}
+		d, err := client.Describe(c.Context(), names[0])
+		if builtin := p.builtin(names[0].GetKind(), names[0].GetName()); builtin != nil && status.Code(err) == codes.NotFound {
+			d, err = &api.Description{Object: builtin}, nil
+		}
+		if err != nil {
+			return err
+		}
+		if *output != "table" {
+			return p.describeAs(c.Context(), client, d, *output)
+		}
+		return p.describe(c.Context(), client, d)
+	}
+	return c
+}
+
+// describeAs writes the object as get does, and beside it what describe adds.
+func (p *program) describeAs(ctx context.Context, client api.AgentClient, d *api.Description, output string) error {
+	n, err := p.node(d.GetObject())
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name      string
+		relations []*api.Relation
+	}{{"needs", d.GetNeeds()}, {"neededBy", d.GetNeededBy()}} {
+		list := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, r := range part.relations {
+			list.Content = append(list.Content, object.Mapping("kind", text(r.GetKind()), "name", text(r.GetName()), "field", text(r.GetField()),
+				"state", text(stateText(r.GetStatus().GetState()))))
+		}
+		n.Content = append(n.Content, object.Mapping(part.name, list).Content...)
+	}
+	counted, err := p.counted(ctx, client, d.GetObject().GetIntent().GetKind(), d.GetObject().GetIntent().GetName())
+	switch {
+	case err != nil:
+		n.Content = append(n.Content, object.Mapping("countersUnknown", text(p.explain(err))).Content...)
+	case counted != nil:
+		counters := &yaml.Node{Kind: yaml.MappingNode}
+		for _, c := range counted.counters {
+			one := object.Mapping("packets", integer(c.packets))
+			if c.inBytes {
+				one = object.Mapping("packets", integer(c.packets), "bytes", integer(c.bytes))
+			}
+			counters.Content = append(counters.Content, object.Mapping(c.name, one).Content...)
+		}
+		n.Content = append(n.Content, object.Mapping("counters", counters).Content...)
+		if counted.drops != nil {
+			drops := &yaml.Node{Kind: yaml.MappingNode}
+			for _, drop := range counted.drops.GetDrops() {
+				drops.Content = append(drops.Content, object.Mapping(drop.GetReason(), integer(drop.GetPackets())).Content...)
+			}
+			n.Content = append(n.Content, object.Mapping("drops", drops).Content...)
+		}
+	}
+	if output == "json" {
+		return p.writeJSON(false, object.JSON(n))
+	}
+	return p.writeYAML(n)
 }
 
 func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.Description) error {
@@ -142,77 +194,116 @@ func observed(s *api.Status) string {
 	return fmt.Sprintf("version %d", s.GetObservedGeneration())
 }
 
-// describeCounters knows the kinds that the data plane counts for.
-func (p *program) describeCounters(ctx context.Context, client api.AgentClient, b *strings.Builder, kind, name string) error {
-	t := table{indent: "  ", heading: []string{"", ">PACKETS", ">BYTES"}}
+// counted is what the data plane counts for an object.
+type counted struct {
+	about    string
+	counters []counter
+	// Nil: drops are not counted for the kind.
+	drops *api.DropCountersList
+}
+
+type counter struct {
+	// As a program calls it, and a person.
+	name, words    string
+	packets, bytes uint64
+	// Bytes are counted, too.
+	inBytes bool
+}
+
+// counted knows the kinds that the data plane counts for; nil: it does not, or does not know the object.
+func (p *program) counted(ctx context.Context, client api.AgentClient, kind, name string) (*counted, error) {
+	var found counted
 	var drops *api.DropCountersQuery
-	about := ""
+	both := func(name, words string, packets, bytes uint64) {
+		found.counters = append(found.counters, counter{name, words, packets, bytes, true})
+	}
+	only := func(name, words string, packets uint64) {
+		found.counters = append(found.counters, counter{name: name, words: words, packets: packets})
+	}
 	switch kind {
 	case "Session":
 		list, err := client.GetSessionCounters(ctx, &api.SessionCountersQuery{Sessions: []string{name}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, c := range list.GetSessions() {
-			t.add("up", count(c.GetUpPackets()), bytesText(c.GetUpBytes()))
-			t.add("down", count(c.GetDownPackets()), bytesText(c.GetDownBytes()))
-			t.add("dropped", count(c.GetDrops()), "")
+			both("up", "up", c.GetUpPackets(), c.GetUpBytes())
+			both("down", "down", c.GetDownPackets(), c.GetDownBytes())
+			only("dropped", "dropped", c.GetDrops())
 			if c.GetMac() != "" {
-				about = "subscriber at " + c.GetMac()
+				found.about = "subscriber at " + c.GetMac()
 			}
 		}
 		drops = &api.DropCountersQuery{Session: name}
 	case "Interface":
 		list, err := client.GetInterfaceCounters(ctx, &api.InterfaceCountersQuery{})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, c := range list.GetInterfaces() {
 			if c.GetInterface() == name {
-				t.add("received", count(c.GetRxPackets()), bytesText(c.GetRxBytes()))
-				t.add("sent", count(c.GetTxPackets()), bytesText(c.GetTxBytes()))
+				both("received", "received", c.GetRxPackets(), c.GetRxBytes())
+				both("sent", "sent", c.GetTxPackets(), c.GetTxBytes())
 			}
 		}
 		drops = &api.DropCountersQuery{Interface: name}
 	case "Port":
 		list, err := client.GetPortCounters(ctx, &api.PortCountersQuery{})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, c := range list.GetPorts() {
 			if c.GetPort() != name {
 				continue
 			}
-			t.add("received", count(c.GetRxPackets()), bytesText(c.GetRxBytes()))
-			t.add("sent", count(c.GetTxPackets()), bytesText(c.GetTxBytes()))
-			t.add("missed by the device", count(c.GetRxMissed()), "")
-			t.add("received damaged", count(c.GetRxErrors()), "")
-			t.add("no buffer", count(c.GetRxNoBuffer()), "")
-			t.add("not sent", count(c.GetTxErrors()), "")
-			about = "link " + linkText(c) + ", at " + orDash(c.GetMac())
+			both("received", "received", c.GetRxPackets(), c.GetRxBytes())
+			both("sent", "sent", c.GetTxPackets(), c.GetTxBytes())
+			only("missed", "missed by the device", c.GetRxMissed())
+			only("damaged", "received damaged", c.GetRxErrors())
+			only("noBuffer", "no buffer", c.GetRxNoBuffer())
+			only("notSent", "not sent", c.GetTxErrors())
+			found.about = "link " + linkText(c) + ", at " + orDash(c.GetMac())
 		}
-	default:
-		return nil
 	}
-	if len(t.rows) == 0 {
-		return nil
+	if len(found.counters) == 0 {
+		return nil, nil
+	}
+	if drops == nil {
+		return &found, nil
+	}
+	var err error
+	if found.drops, err = client.GetDropCounters(ctx, drops); err != nil {
+		return nil, err
+	}
+	sortDrops(found.drops)
+	return &found, nil
+}
+
+func (p *program) describeCounters(ctx context.Context, client api.AgentClient, b *strings.Builder, kind, name string) error {
+	counted, err := p.counted(ctx, client, kind, name)
+	if err != nil || counted == nil {
+		return err
 	}
 	b.WriteString("\nCounters\n")
-	if about != "" {
-		fmt.Fprintf(b, "  %s\n", about)
+	if counted.about != "" {
+		fmt.Fprintf(b, "  %s\n", counted.about)
+	}
+	t := table{indent: "  ", heading: []string{"", ">PACKETS", ">BYTES"}}
+	for _, c := range counted.counters {
+		bytes := ""
+		if c.inBytes {
+			bytes = exact(c.bytes)
+		}
+		t.add(c.words, exact(c.packets), bytes)
 	}
 	if err := t.write(b); err != nil {
 		return err
 	}
-	if drops == nil {
+	if len(counted.drops.GetDrops()) == 0 {
 		return nil
 	}
-	list, err := client.GetDropCounters(ctx, drops)
-	if err != nil || len(list.GetDrops()) == 0 {
-		return err
-	}
 	b.WriteString("\nDrops\n")
-	return dropTable("  ", list).write(b)
+	return dropTable("  ", counted.drops).write(b)
 }
 
 func linkText(c *api.PortCounters) string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -71,7 +72,7 @@ func filesAt(path string) ([]string, error) {
 	}
 	is, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	if !is.IsDir() {
 		return []string{path}, nil
@@ -79,7 +80,7 @@ func filesAt(path string) ([]string, error) {
 	var files []string
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	for _, e := range entries {
 		extension := strings.TrimPrefix(filepath.Ext(e.Name()), ".")
@@ -93,13 +94,22 @@ func filesAt(path string) ([]string, error) {
 	return files, nil
 }
 
+// unreadable leaves out which call it was.
+func unreadable(path string, err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 func (p *program) readFile(path string) ([]*object.Written, error) {
 	if path == "-" {
 		return p.registry.Decode(p.in, "standard input")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	defer f.Close()
 	return p.registry.Decode(f, path)

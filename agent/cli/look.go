@@ -73,7 +73,7 @@ func dropTable(indent string, list *api.DropCountersList) *table {
 	sortDrops(list)
 	t := &table{indent: indent, heading: []string{"DROP", ">PACKETS", "WHAT IT MEANS"}}
 	for _, d := range list.GetDrops() {
-		t.add(d.GetReason(), count(d.GetPackets()), d.GetDescription())
+		t.add(d.GetReason(), exact(d.GetPackets()), d.GetDescription())
 	}
 	return t
 }

@@ -59,6 +59,27 @@ func TestObjectsAreShownInTablesForPeople(t *testing.T) {
 	}
 }
 
+func TestADescriptionForProgramsHasEveryDigit(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.plane.Count(&api.SessionCountersList{Sessions: []*api.SessionCounters{{Session: "alice", UpPackets: 1234567, UpBytes: 98765432}}})
+	var told struct {
+		Metadata struct{ Name string }
+		Status   struct{ State string }
+		Needs    []struct{ Kind, Name, Field, State string }
+		Counters map[string]struct{ Packets, Bytes uint64 }
+	}
+	if err := json.Unmarshal([]byte(s.ok("describe", "session", "alice", "-o", "json")), &told); err != nil {
+		t.Fatal(err)
+	}
+	if up := told.Counters["up"]; told.Metadata.Name != "alice" || told.Status.State != "applied" || len(told.Needs) == 0 || up.Packets != 1234567 || up.Bytes != 98765432 {
+		t.Errorf("%+v", told)
+	}
+	if out := s.ok("describe", "session", "alice"); !strings.Contains(out, " 1234567   98765432\n") {
+		t.Errorf("%s", out)
+	}
+}
+
 func TestAWatchShowsWhatIsThereAndThenEveryChange(t *testing.T) {
 	s := newSite(t)
 	s.written()
@@ -126,7 +147,7 @@ func TestTraceShowsEachNodeAndTheEnd(t *testing.T) {
 
 func TestAFilterThatCannotBeCompiledIsAllThatIsComplainedOf(t *testing.T) {
 	s := newSite(t)
-	want := "sluice: filter: syntax error in \"nonsense\"\n"
+	want := "sluice: filter \"nonsense\": syntax error; see pcap-filter(7)\n"
 	if got := s.fails("", "trace", "nonsense"); got != want {
 		t.Errorf("trace: %s", got)
 	}

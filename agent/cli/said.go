@@ -72,7 +72,7 @@ func writePlan(path string, plan *api.PlanFile) error {
 func readPlan(path string) (*api.PlanFile, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	plan := &api.PlanFile{}
 	if err := protojson.Unmarshal(text, plan); err != nil || plan.GetPlanned() == nil || plan.GetChanges() == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -118,6 +119,9 @@ func human(n float64) string {
 	}
 	return strings.TrimSpace(fmt.Sprintf("%.*f%c", digits, n, units[unit]))
 }
+
+// exact is every digit, for those who compare.
+func exact(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func count(n uint64) string { return human(float64(n)) }
 

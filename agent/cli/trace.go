@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/server"
@@ -45,7 +47,7 @@ left or the name of the drop.
 			err = begun(c.Context(), stream)
 		}
 		if err != nil {
-			return err
+			return filtered(err, strings.Join(arguments, " "))
 		}
 		fmt.Fprintf(p.err, "Waiting for %s; Ctrl-C ends.\n", plural(int(*packets), "packet", "packets"))
 		n, err := receive(c.Context(), stream, func(packet *api.TracedPacket) error {
@@ -60,6 +62,16 @@ left or the name of the drop.
 		return err
 	}
 	return c
+}
+
+// filtered adds the filter to what is wrong with it.
+func filtered(err error, filter string) error {
+	why, about := strings.CutPrefix(status.Convert(err).Message(), "filter: ")
+	if status.Code(err) != codes.InvalidArgument || !about {
+		return err
+	}
+	why = strings.TrimPrefix(strings.TrimSuffix(why, fmt.Sprintf(" in %q", filter)), "can't parse filter expression: ")
+	return fmt.Errorf("filter %q: %s; see pcap-filter(7)", filter, why)
 }
 
 // begun waits until the data plane has begun with a stream, or refused it.

@@ -74,7 +74,7 @@ northbounds:
 func TestAMistakeIsNamedWithLineFieldAndMend(t *testing.T) {
 	const no = "there is no such field; did you mean "
 	for text, want := range map[string][]string{
-		"# first\nlistn: x\n":           {"line 2: listn: " + no + "listen?; accepted: northbounds, listen, store, log, dataplanes, priorities"},
+		"# first\nlistn: x\n":           {"line 2: listn: " + no + "listen?; accepted: northbounds, listen, store, log, audit, dataplanes, priorities"},
 		"listen: tcp://1.2.3.4:5\n":     {`line 1: listen: not where an agent can listen: found "tcp://1.2.3.4:5"; accepted: unix:///PATH`},
 		"listen: [1]\n":                 {"line 1: listen: not what belongs here: found a list; accepted: a string"},
 		"listen: 7\n":                   {"line 1: listen: not what belongs here: found 7; accepted: a string"},

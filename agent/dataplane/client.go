@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sluice.dev/sluice/agent/api"
@@ -164,8 +166,16 @@ func (c *Client) Link() *api.DataplaneLink {
 	return link
 }
 
-// Cause is what an error says, without the words of ErrDisconnected before it.
+// Cause is what an error says, without the words of ErrDisconnected before it, and without the names of system calls.
 func Cause(err error) string {
+	var op *net.OpError
+	var number syscall.Errno
+	if errors.As(err, &op) && errors.As(op.Err, &number) {
+		if op.Op == "dial" && op.Addr != nil {
+			return op.Addr.String() + ": " + number.Error()
+		}
+		return "the connection was lost: " + number.Error()
+	}
 	return strings.TrimPrefix(err.Error(), ErrDisconnected.Error()+": ")
 }
 

@@ -374,11 +374,11 @@ func (f *Field) text(v protoreflect.Value) string {
 	return FormatNumber(f.Notes.Unit, n)
 }
 
-// flow writes a message on one line: "{address: 192.0.2.1, weight: 2}".
+// flow writes a message on one line: "{address: 192.0.2.1, weight: 2}". A word is there although it is what leaving it out means.
 func flow(fs *Fields, m protoreflect.Message) string {
 	var parts []string
 	for _, f := range fs.List {
-		if !m.Has(f.Desc) {
+		if !m.Has(f.Desc) && (f.kind != protoreflect.EnumKind || f.list || f.Desc.HasPresence()) {
 			continue
 		}
 		v := m.Get(f.Desc)

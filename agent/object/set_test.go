@@ -454,3 +454,16 @@ func TestWhoHasPartsOfSomethingIsFoundAgain(t *testing.T) {
 	h.Take("z", all)
 	holder("x", a, "z")
 }
+
+func TestAListOfOneIsShownWithItsWords(t *testing.T) {
+	r := registry(t)
+	for spec, want := range map[string]string{
+		"{rules: [{source: 10.0.0.0/8}]}":                   "{action: deny, source: 10.0.0.0/8}",
+		"{rules: [{action: permit, source: 10.0.0.0/8}]}":   "{action: permit, source: 10.0.0.0/8}",
+		"{rules: [{action: permit}, {source: 10.0.0.0/8}]}": "2",
+	} {
+		if got := r.Kind("Acl").Columns[0].Column(objects(t, "Acl a " + spec)[0].Object.Spec); got != want {
+			t.Errorf("%s is shown as %s", spec, got)
+		}
+	}
+}
