@@ -462,7 +462,7 @@ func TestAListOfOneIsShownWithItsWords(t *testing.T) {
 		"{rules: [{action: permit, source: 10.0.0.0/8}]}":   "{action: permit, source: 10.0.0.0/8}",
 		"{rules: [{action: permit}, {source: 10.0.0.0/8}]}": "2",
 	} {
-		if got := r.Kind("Acl").Columns[0].Column(objects(t, "Acl a " + spec)[0].Object.Spec); got != want {
+		if got := r.Kind("Acl").Columns[0].Column(objects(t, "Acl a "+spec)[0].Object.Spec); got != want {
 			t.Errorf("%s is shown as %s", spec, got)
 		}
 	}
