@@ -12,7 +12,9 @@
 #include "core/punt_watch.h"
 #include "core/trace.h"
 
-DROP(drop_unwatched, "punt-not-watched", "A packet for the control plane, of a kind that no agent listens to.")
+DROP(drop_unwatched, "punt-not-watched",
+	"A packet for the control plane of a kind that no agent asks for: the agent that serves this protocol is not "
+	"connected, or does not serve it. A trace of the packet shows the kind.")
 DROP(drop_watcher_slow, "punt-watcher-slow", "A packet for the control plane that the agent did not take fast enough.")
 
 struct watcher {
@@ -71,6 +73,23 @@ punt_watched(const struct packet *p)
 	return false;
 }
 
+// The newest that asks for it and takes what it gets; if none does, the newest, which misses it then. NULL: nobody asks for it.
+static struct watcher *
+watcher_of(const struct punt *reason)
+{
+	struct watcher *newest = NULL;
+
+	for (struct watcher *w = watchers; w; w = w->next) {
+		if (!(w->punts & 1ul << reason->id))
+			continue;
+		if (api_ready(w->call))
+			return w;
+		if (!newest)
+			newest = w;
+	}
+	return newest;
+}
+
 static void
 packet_in(struct rte_mbuf *m, const struct punt *reason)
 {
@@ -78,10 +97,8 @@ packet_in(struct rte_mbuf *m, const struct punt *reason)
 	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
 	Sluice__V1__PacketIn in = SLUICE__V1__PACKET_IN__INIT;
 	struct packet *p = packet_of(m);
-	struct watcher *w = watchers;
+	struct watcher *w = watcher_of(reason);
 
-	while (w && !(w->punts & 1ul << reason->id))
-		w = w->next;
 	if (!w) {
 		drop_now(m, &drop_unwatched);
 		return;

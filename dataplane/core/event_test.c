@@ -17,6 +17,7 @@ enum { AT_ONCE = 200, FRAME = 1900, ROUNDS = 200 };
 
 PUNT(punt_wanted, "test-wanted", 100000000, NULL)
 
+static char socket_path[64];
 static int client;
 static uint8_t received[16 << 20];
 static size_t received_length;
@@ -35,8 +36,9 @@ ask(uint64_t id, Sluice__V1__Request *request)
 		loop_once(0);
 }
 
+// Another agent, which asks for the packets of the test.
 static int
-start(void **state)
+connect_client(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	Sluice__V1__Request request = SLUICE__V1__REQUEST__INIT;
@@ -44,11 +46,7 @@ start(void **state)
 	Sluice__V1__Watch watch = SLUICE__V1__WATCH__INIT;
 	char *punts[] = {"test-wanted"};
 
-	if (all_nodes_start(1, 4096, NULL, 0))
-		return -1;
-	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/sluice-event-test-%d.sock", getpid());
-	if (api_start(address.sun_path, NULL, NULL, NULL, NULL))
-		return -1;
+	memcpy(address.sun_path, socket_path, sizeof(socket_path));
 	client = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (client < 0 || connect(client, (struct sockaddr *)&address, sizeof(address)))
 		return -1;
@@ -62,6 +60,17 @@ start(void **state)
 	request.watch = &watch;
 	ask(2, &request);
 	return 0;
+}
+
+static int
+start(void **state)
+{
+	if (all_nodes_start(1, 4096, NULL, 0))
+		return -1;
+	snprintf(socket_path, sizeof(socket_path), "/tmp/sluice-event-test-%d.sock", getpid());
+	if (api_start(socket_path, NULL, NULL, NULL, NULL))
+		return -1;
+	return connect_client();
 }
 
 static int
@@ -144,11 +153,39 @@ an_agent_that_does_not_read_costs_named_drops_and_is_told_how_many_it_missed(voi
 	assert_int_equal(lost, slow);
 }
 
+static void
+what_one_agent_does_not_take_another_gets(void **state)
+{
+	uint64_t before = dropped("punt-watcher-slow"), packets, lost;
+	int first = client;
+
+	// The newest is asked first, and stops reading; the one before has the rest.
+	connect_client();
+	for (unsigned i = 0; i < ROUNDS / 2; i++) {
+		int newest = client;
+
+		punt_some(AT_ONCE);
+		client = first;
+		received_length = 0;
+		read_all();
+		client = newest;
+		if (received_length > 0)
+			break;
+	}
+	count_events(&packets, &lost);
+	assert_in_range(packets, 1, AT_ONCE);
+	assert_int_equal(lost, 0);
+	assert_int_equal(dropped("punt-watcher-slow"), before);
+	close(client);
+	client = first;
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_agent_that_does_not_read_costs_named_drops_and_is_told_how_many_it_missed),
+		cmocka_unit_test(what_one_agent_does_not_take_another_gets),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -62,8 +62,7 @@ punt_process(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(packets[i]);
-		// All workers together stay within the rate.
-		uint32_t rate = RTE_MAX(reasons[p->punt]->rate / worker_count, 1u);
+		uint32_t rate = rate_share(reasons[p->punt]->rate);
 
 		if (!rate_spend_at(&mine[p->punt], rate, rate, now, hz))
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_rate), packets[i]);

@@ -13,12 +13,17 @@
 
 #include "core/worker.h"
 
-// What there is to spend, for a TSC of `hz`: `burst` at once, and `a_second` in the long run. 0 a second counts as 1.
+// What there is to spend, for a TSC of `hz`: `burst` at once, and `a_second` in the long run. 0 of either is none
+// at all.
 static inline bool
 rate_spend_at(uint64_t *spent, uint32_t a_second, uint32_t burst, uint64_t now, uint64_t hz)
 {
-	uint64_t each = hz / RTE_MAX(a_second, 1u), full = each * burst, from = *spent;
+	uint64_t each, full, from = *spent;
 
+	if (a_second == 0)
+		return false;
+	each = hz / a_second;
+	full = each * burst;
 	if (from + full < now)
 		from = now - full;
 	if (from + each > now)
@@ -34,9 +39,18 @@ struct rate {
 	} __rte_cache_aligned of[WORKER_MAX + 1];
 };
 
-// Whether this worker may, which takes a token if so: `a_second` of each worker, and as many at once.
+// What one worker may of what all together may in a second: their equal parts, but at least one each.
+static inline uint32_t
+rate_share(uint32_t a_second)
+{
+	return a_second == 0 ? 0 : RTE_MAX(a_second / worker_count, 1u);
+}
+
+// Whether this worker may, which takes a token if so: `a_second` of all workers together, and as many at once.
 static inline bool
 rate_spend(struct rate *rate, uint32_t a_second)
 {
-	return rate_spend_at(&rate->of[worker_self()->index].spent, a_second, a_second, rte_rdtsc(), rte_get_tsc_hz());
+	uint32_t share = rate_share(a_second);
+
+	return rate_spend_at(&rate->of[worker_self()->index].spent, share, share, rte_rdtsc(), rte_get_tsc_hz());
 }

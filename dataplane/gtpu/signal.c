@@ -9,7 +9,7 @@
 #include "ip/hop.h"
 
 enum {
-	ANSWERS_A_SECOND = 100, // of a worker, and as many at once
+	ANSWERS_A_SECOND = 100, // of all workers, and as many at once
 	PUNTS_A_SECOND = 6400,  // never the narrower of the two
 };
 

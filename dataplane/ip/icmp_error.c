@@ -14,7 +14,7 @@
 #include "port/port.h"
 
 enum {
-	ERRORS_A_SECOND = 1000, // by worker, and as many at once
+	ERRORS_A_SECOND = 1000, // of all workers, and as many at once
 	TTL = 64,
 	ICMP_HEADER = 8,
 	IP4_MOST = 576, // bytes of an ICMP error (RFC 1812 section 4.3.2.3)
