@@ -219,16 +219,16 @@ def test_all_four_queues_of_a_port_are_served(workers):
         assert "all 4 queues" in done.stdout + done.stderr
 
 
-@contextlib.contextmanager
 def test_a_data_plane_that_cannot_have_its_memory_leaves_nothing(lab):
     prefix = f"{lab.prefix}-greedy"
-    command = [DATAPLANE, "--prefix", prefix, "--memory", 1 << 20, "--socket", lab.directory / "greedy.sock"]
+    command = [DATAPLANE, "--prefix", prefix, "--memory", str(1 << 20), "--socket", lab.directory / "greedy.sock"]
     done = run(*command, check=False)
     assert done.returncode == 1
     assert "--no-huge does without" in done.stderr
     assert not Path(f"/var/run/dpdk/{prefix}").exists()
 
 
+@contextlib.contextmanager
 def huge_pages(wanted):
     """At least so many free pages of 2 MiB, for as long as a test needs them."""
     before = int((PAGES / "nr_hugepages").read_text())
