@@ -119,8 +119,10 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 	if planned.Warnings, err = s.warnings(changes); err != nil {
 		return nil, refusal(err)
 	}
-	if link := s.dataplane.Link(); !link.GetConnected() {
-		planned.DataplaneAway = link.GetError()
+	for _, l := range s.links {
+		if link := l.client.Link(); !link.GetConnected() && planned.DataplaneAway == "" {
+			planned.DataplaneAway = link.GetError()
+		}
 	}
 	return planned, nil
 }
