@@ -141,7 +141,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Show the versions of this program, the agent and the data plane",
 		Long: `Show the versions of this program, the agent and the data plane. It fails, with exit status 1, if the agent does not answer or
-is not connected to the data plane.`,
+is not connected to all its data planes.`,
 		Example: `  sluice version
   sluice version -o json`,
 		Args: cobra.NoArgs,
@@ -182,10 +182,22 @@ is not connected to the data plane.`,
 			}
 		}
 		away := func() error {
-			if err == nil && !told.Dataplane.Connected {
+			if err != nil {
+				return err
+			}
+			if len(told.Dataplanes) == 0 && !told.Dataplane.Connected {
 				return errors.New("the agent is not connected to the data plane")
 			}
-			return err
+			var names []string
+			for _, d := range told.Dataplanes {
+				if !d.Connected {
+					names = append(names, d.Name)
+				}
+			}
+			if len(names) > 0 {
+				return fmt.Errorf("the agent is not connected to %s", strings.Join(names, ", "))
+			}
+			return nil
 		}
 		if *output != "table" {
 			if e := p.write(*output, false, told); e != nil {

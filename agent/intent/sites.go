@@ -228,7 +228,7 @@ func (all sites) plan(wants []reconcile.Want) (planned, waiting []Operation) {
 }
 
 // worse orders states by how much somebody should know of them.
-var worse = map[State]int{Gone: 0, Applied: 1, Deleting: 2, Pending: 3, Failed: 4}
+var worse = map[State]int{Gone: 0, Applied: 1, Unknown: 2, Deleting: 3, Pending: 4, Failed: 5}
 
 // get returns how it stands with an object in all data planes: where it stands worst.
 func (all sites) get(k object.Key) reconcile.Status {

@@ -150,3 +150,18 @@ func TestAFailureInOneDataPlaneUndoesAllOrNothingInAll(t *testing.T) {
 		}
 	}
 }
+
+func TestAnObjectIsNotAppliedWhileOneOfItsDataPlanesIsAway(t *testing.T) {
+	d, _, ulm := towns(t, nil)
+	a := acl("a")
+	apply(t, d, "test", puts(a), intent.Options{})
+	ctx, end := context.WithCancel(t.Context())
+	must(t, d.AttachTo(ctx, "ulm", ulm))
+	end()
+	for {
+		if st, _ := d.Get(a.Key()); st.State == intent.Unknown && strings.HasPrefix(st.Message, "ulm: was applied; the data plane is away since ") {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

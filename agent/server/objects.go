@@ -119,11 +119,17 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 	if planned.Warnings, err = s.warnings(changes); err != nil {
 		return nil, refusal(err)
 	}
+	var away []string
 	for _, l := range s.links {
-		if link := l.client.Link(); !link.GetConnected() && planned.DataplaneAway == "" {
-			planned.DataplaneAway = link.GetError()
+		if link := l.client.Link(); !link.GetConnected() {
+			why := link.GetError()
+			if len(s.links) > 1 {
+				why = l.name + ": " + why
+			}
+			away = append(away, why)
 		}
 	}
+	planned.DataplaneAway = strings.Join(away, "; ")
 	return planned, nil
 }
 
