@@ -97,6 +97,7 @@ func TestALabelMovesAnObjectToAnotherDataPlane(t *testing.T) {
 func TestASlowOrAbsentDataPlaneHoldsUpNoOther(t *testing.T) {
 	d, bonn, _ := towns(t, nil)
 	hang, free := make(chan struct{}), make(chan struct{})
+	bonn.Lock()
 	bonn.Before = func() {
 		select {
 		case hang <- struct{}{}:
@@ -104,6 +105,7 @@ func TestASlowOrAbsentDataPlaneHoldsUpNoOther(t *testing.T) {
 		}
 		<-free
 	}
+	bonn.Unlock()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

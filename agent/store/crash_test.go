@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,17 +23,18 @@ var errKilled = errors.New("killed")
 type mortal struct {
 	*Store
 	writes, last int
-	after, dead  bool
+	after        bool
+	dead         atomic.Bool
 }
 
 func (m *mortal) write(f func() error) error {
-	if m.writes++; m.dead || m.writes < m.last {
-		if m.dead {
+	if m.writes++; m.dead.Load() || m.writes < m.last {
+		if m.dead.Load() {
 			return errKilled
 		}
 		return f()
 	}
-	m.dead = true
+	m.dead.Store(true)
 	if m.after {
 		if err := f(); err != nil {
 			return err
@@ -117,7 +119,7 @@ func deeds() []func(l *life) error {
 		},
 		apply("api", intent.Options{ConfirmWithin: time.Millisecond}, vrf("a", "seven")),
 		func(l *life) error {
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !l.mortal.dead; time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !l.mortal.dead.Load(); time.Sleep(time.Millisecond) {
 				if h, err := l.History(0, 1); err != nil || h[0].RollbackTo != 0 && h[0].Source.Owner == "agent" {
 					return err
 				}
@@ -158,12 +160,12 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 				l := born(t, path, plane, n, after)
 				done := 0
 				for _, deed := range deeds() {
-					if err := deed(l); err != nil || l.mortal.dead {
+					if err := deed(l); err != nil || l.mortal.dead.Load() {
 						break
 					}
 					done++
 				}
-				if !l.mortal.dead {
+				if !l.mortal.dead.Load() {
 					t.Fatal("nobody was killed")
 				}
 				l.stop()

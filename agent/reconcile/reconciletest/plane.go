@@ -39,7 +39,7 @@ type Plane struct {
 	// Chances in a thousand that an object is refused, and that a request ends with an error.
 	Refuse, Drop int
 	Random       *rand.Rand
-	// Called before each request.
+	// Called before each request. Locked while it is set.
 	Before func()
 	// Objects that are always refused.
 	Never map[object.Key]bool
@@ -64,9 +64,10 @@ func (p *Plane) chance(thousandths int) bool {
 func (p *Plane) request(ctx context.Context) error {
 	p.Lock()
 	p.Requests++
+	before := p.Before
 	p.Unlock()
-	if p.Before != nil {
-		p.Before()
+	if before != nil {
+		before()
 	}
 	if err := ctx.Err(); err != nil {
 		return err
