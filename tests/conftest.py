@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from lab import Lab
+from lab.etcd import EtcdServer
 from lab.kafka import KafkaServer
 from lab.rabbitmq import RabbitmqServer
 from lab.redis import RedisServer
@@ -55,6 +56,14 @@ def kafka_server():
 def rabbitmq_server():
     with Lab() as lab:
         server = RabbitmqServer(lab, lab.namespace("rabbitmq"))
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def etcd_server():
+    with Lab() as lab:
+        server = EtcdServer(lab, lab.namespace("etcd"))
         server.start()
         yield server
 

@@ -5,6 +5,7 @@ import http.client
 import json
 import shutil
 import socket
+import threading
 
 from .laboratory import Process, wait_until
 
@@ -33,6 +34,7 @@ class EtcdServer:
         self.lab, self.namespace = lab, namespace
         self.directory = lab.directory / "etcd"
         self.process = self.connection = self.token = None
+        self.turn = threading.Lock()
         lab.on_close(self.stop)
 
     def start(self):
@@ -57,17 +59,18 @@ class EtcdServer:
         return True
 
     def ask(self, what, **body):
-        """A request to the API v3 as JSON."""
-        self.connection = self.connection or Connection(self.namespace)
-        try:
-            headers = {"Authorization": self.token} if self.token else {}
-            self.connection.request("POST", f"/v3/{what}", json.dumps(body), headers)
-            answer = self.connection.getresponse()
-            text = answer.read()
-        except (OSError, http.client.HTTPException):
-            self.connection.close()
-            self.connection = None
-            raise
+        """A request to the API v3 as JSON; threads take turns."""
+        with self.turn:
+            self.connection = self.connection or Connection(self.namespace)
+            try:
+                headers = {"Authorization": self.token} if self.token else {}
+                self.connection.request("POST", f"/v3/{what}", json.dumps(body), headers)
+                answer = self.connection.getresponse()
+                text = answer.read()
+            except (OSError, http.client.HTTPException):
+                self.connection.close()
+                self.connection = None
+                raise
         if answer.status != 200:
             raise RuntimeError(f"etcd: {what}: {answer.status} {text[:500]}")
         return json.loads(text)
@@ -79,10 +82,18 @@ class EtcdServer:
 
     def kill(self):
         self.process.kill()
+        self.hang_up()
 
     def stop(self):
         if self.process:
             self.process.stop()
+        self.hang_up()
+
+    def hang_up(self):
+        with self.turn:
+            if self.connection:
+                self.connection.close()
+            self.connection = None
 
     def restart(self):
         self.kill()

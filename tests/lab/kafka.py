@@ -164,6 +164,9 @@ class Kafka:
     def delete(self, key, **headers):
         self.send([(key, None, headers)])
 
+    def delete_all(self, keys):
+        self.send([(key, None, {}) for key in keys])
+
     def read(self, topic):
         """All records of a topic; only those that are new are fetched."""
         from kafka import KafkaConsumer, TopicPartition

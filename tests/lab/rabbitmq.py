@@ -133,6 +133,9 @@ class Rabbitmq:
 
         connection = self.server.connect()
         channel = connection.channel()
+        # One that was confirmed outlives the broker. Of many it would take long, one after the other.
+        if len(messages) < 1000:
+            channel.confirm_delivery()
         for key, text, headers in messages:
             texts = {name: str(value) for name, value in headers.items()}
             properties = pika.BasicProperties(delivery_mode=2, message_id=key, headers=texts)
@@ -148,9 +151,15 @@ class Rabbitmq:
         self.send([(key, text, {}) for key, text in texts.items()])
 
     def delete(self, key, **headers):
+        self.send([self.deletion(key, headers)])
+
+    def delete_all(self, keys):
+        self.send([self.deletion(key, {}) for key in keys])
+
+    def deletion(self, key, headers):
         kind, _, name = key.partition("/")
         body = json.dumps({"kind": kind, "metadata": {"name": name}})
-        self.send([(key, body, {"operation": "delete"} | headers)])
+        return key, body, {"operation": "delete"} | headers
 
     def take(self, queue):
         connection = self.server.connect()

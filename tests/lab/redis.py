@@ -195,6 +195,9 @@ class RedisStream:
     def delete(self, key, **headers):
         self.send([(key, None, headers)])
 
+    def delete_all(self, keys):
+        self.send([(key, None, {}) for key in keys])
+
     def read(self, stream):
         """Fields of all entries."""
         found = self.server.ask("XRANGE", stream, "-", "+")

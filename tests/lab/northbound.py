@@ -1,0 +1,189 @@
+"""Every way in as one thing: objects are said to be wanted, or no more, and it is told what became of each.
+
+Each object is a document, a message or a file of its own. What these do with several at once is in the drivers.
+"""
+
+import json
+from pathlib import Path
+
+from .etcd import Etcd
+from .files import Files
+from .gateway import Refused, yaml
+from .kafka import Kafka
+from .laboratory import wait_until
+from .rabbitmq import Rabbitmq
+from .redis import Redis, RedisStream
+
+
+def names(objects):
+    return [f"{each['kind']}/{each['metadata']['name']}" for each in objects]
+
+
+class Documents:
+    """Through a driver of documents under keys, each with a status."""
+
+    # A bad object among good ones is refused alone.
+    one_by_one = True
+    # Also of what others said.
+    tells_of_all = False
+
+    def __init__(self, driver):
+        self.driver, self.kind = driver, driver.kind
+        self.kill, self.start = driver.kill, driver.start
+
+    def configuration(self, directory):
+        return [self.driver.northbound(directory)]
+
+    def serve(self, gateway):
+        """Is told which gateway it leads to."""
+
+    def say(self, *objects):
+        self.driver.put_all({self.key(name): yaml([each]) for name, each in zip(names(objects), objects, strict=True)})
+
+    def unsay(self, *objects):
+        if len(objects) > 1000:
+            self.driver.delete_all()
+            return
+        for name in names(objects):
+            self.driver.delete(self.key(name))
+
+    def say_again(self):
+        """What was said while nobody heard; what keeps it needs no second time."""
+
+    def key(self, name):
+        return name.replace("/", "-")
+
+    def refusal(self, thing):
+        """All that is told of why this was refused, as text."""
+
+        def found():
+            return (self.driver.status(self.key(*names([thing]))) or {}).get("mistakes")
+
+        return json.dumps(wait_until(found, 60, f"the refusal of {thing}"))
+
+    def told(self, thing):
+        """What was told last of an object: "applied", "pending" ... or "gone"."""
+        status = self.driver.status(self.key(*names([thing])))
+        return status["state"].lower() if status else "gone"
+
+    def told_applied(self):
+        """How many were told to be applied, at least."""
+        return self.driver.statuses()
+
+    def close(self):
+        self.driver.close()
+
+
+class Messages:
+    """Through a broker's driver: what is bad becomes a dead letter, and events tell of everything."""
+
+    one_by_one = tells_of_all = True
+
+    def __init__(self, driver):
+        self.driver, self.kind = driver, driver.kind
+        self.kill, self.start = driver.kill, driver.start
+
+    def configuration(self, directory):
+        return [self.driver.northbound(directory)]
+
+    def serve(self, gateway):
+        """Is told which gateway it leads to."""
+
+    def say(self, *objects):
+        self.driver.put_all({name: yaml([each]) for name, each in zip(names(objects), objects, strict=True)})
+
+    def unsay(self, *objects):
+        self.driver.delete_all(names(objects))
+
+    def say_again(self):
+        """The broker keeps what nobody heard."""
+
+    def refusal(self, thing):
+        mark = f'"{thing["metadata"]["name"]}"'
+
+        def found():
+            return next((each for each in self.driver.dead_letters() if mark in each.body), None)
+
+        return json.dumps(wait_until(found, 60, f"the dead letter of {thing}").headers)
+
+    def told(self, thing):
+        (name,) = names([thing])
+        found = [each["state"] for each in self.driver.events() if f"{each['kind']}/{each['name']}" == name]
+        return found[-1] if found else None
+
+    def told_applied(self):
+        last = {(each["kind"], each["name"]): each["state"] for each in self.driver.events()}
+        return sum(state == "applied" for state in last.values())
+
+    def close(self):
+        self.driver.close()
+
+
+class CommandLine:
+    """Through the gRPC API, as people do it. Its server is the agent; what is refused is said again by who said it."""
+
+    kind = "api"
+    # All of a file is taken or nothing; and it is only told what is asked for.
+    one_by_one = tells_of_all = False
+
+    def __init__(self):
+        self.gateway, self.unheard, self.refusals = None, [], {}
+
+    def configuration(self, _directory):
+        return []
+
+    def serve(self, gateway):
+        self.gateway = gateway
+
+    def kill(self):
+        self.gateway.agent.kill()
+
+    def start(self):
+        if not self.gateway.agent.alive():
+            self.gateway.start_agent()
+
+    def attempt(self, command, objects):
+        if not self.gateway.agent.alive():
+            self.unheard.append((command, objects))
+        path = Path(self.gateway.directory / "said.yaml")
+        path.write_text(yaml(objects))
+        try:
+            self.gateway.sluice(command, "-f", path)
+        except Refused as refused:
+            self.refusals |= dict.fromkeys(names(objects), str(refused))
+
+    def say(self, *objects):
+        self.attempt("apply", objects)
+
+    def unsay(self, *objects):
+        self.attempt("delete", objects)
+
+    def say_again(self):
+        unheard, self.unheard = self.unheard, []
+        for command, objects in unheard:
+            self.attempt(command, objects)
+
+    def refusal(self, thing):
+        return self.refusals[names([thing])[0]]
+
+    def told(self, thing):
+        found = self.gateway.sluice("get", thing["kind"], thing["metadata"]["name"], "-o", "json", check=False)
+        return json.loads(found.stdout)[0]["status"]["state"] if found.returncode == 0 else "gone"
+
+    def told_applied(self):
+        return sum(each["status"]["state"] == "applied" for each in self.gateway.json("get", "all"))
+
+    def close(self):
+        """Nothing is open."""
+
+
+# By the name of its row: what gives the server, by the name of a fixture, and the driver.
+ROWS = {
+    "api": (None, lambda _server, _lab: CommandLine()),
+    "files": (None, lambda _server, lab: Documents(Files(lab, "rows"))),
+    "etcd": ("etcd_server", lambda server, _lab: Documents(Etcd(server, "rows"))),
+    "redis": ("redis_server", lambda server, _lab: Documents(Redis(server, "rows"))),
+    "redis-stream": ("redis_server", lambda server, _lab: Messages(RedisStream(server, "rows-stream"))),
+    "kafka": ("kafka_server", lambda server, _lab: Messages(Kafka(server, "rows"))),
+    "rabbitmq": ("rabbitmq_server", lambda server, _lab: Messages(Rabbitmq(server, "rows"))),
+}

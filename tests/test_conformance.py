@@ -1,0 +1,210 @@
+"""One behaviour, whichever way in: each case runs through every northbound, with its real server, agent and data plane.
+
+A case uses objects with names of its own. What only one promises is in a file beside: test_keyed, test_broker.
+"""
+
+import pytest
+from lab import Gateway, thing, yaml
+from lab.gateway import Refused
+from lab.laboratory import wait_until
+from lab.northbound import ROWS
+
+BULK = 10_000
+
+
+def meter(name, rate=1_000_000):
+    return thing("Meter", name, algorithm="srtcm", committedRate=rate, committedBurst=10_000)
+
+
+class Row:
+    """A gateway, and one way to say what it should be."""
+
+    def __init__(self, lab, namespace, way):
+        self.way = way
+        name = f"row-{way.kind}"
+        self.gateway = Gateway(lab, namespace, name, northbounds=way.configuration(lab.directory))
+        way.serve(self.gateway)
+
+    def rates(self, prefix):
+        """Of the meters whose names begin so. One that is being deleted has no spec."""
+        found = self.gateway.json("get", "meters") or []
+        rates = {each["metadata"]["name"]: int(each.get("spec", {}).get("committedRate", 0)) for each in found}
+        return {name: rate for name, rate in rates.items() if name.startswith(prefix)}
+
+    def becomes(self, prefix, wanted, seconds=60):
+        """Waits until there are these meters, and no others whose names begin so."""
+        wait_until(lambda: self.rates(prefix) == wanted, seconds, f"{prefix}: {list(wanted.items())[:3]}")
+
+    def is_told(self, thing, state):
+        wait_until(lambda: self.way.told(thing) == state, 60, f"{state}; told of {thing} is {self.way.told(thing)}")
+
+    def status(self, kind, name):
+        return self.gateway.json("get", kind, name)[0]["status"]
+
+    def revisions(self):
+        found = self.gateway.json("history", "--limit", "1")
+        return int(found[0]["revision"]) if found else 0
+
+    def other(self, thing, command="apply"):
+        """Another owner says something."""
+        path = self.gateway.directory / "other.yaml"
+        path.write_text(yaml([thing]))
+        return self.gateway.sluice(command, "-f", path, "--owner", "somebody")
+
+    def restart_agent(self):
+        self.gateway.agent.kill()
+        self.gateway.start_agent()
+
+
+@pytest.fixture(scope="module", params=ROWS)
+def row(request, lab):
+    fixture, way = ROWS[request.param]
+    server = request.getfixturevalue(fixture) if fixture else None
+    namespace = server.namespace if server else lab.namespace(request.param)
+    made = Row(lab, namespace, way(server, lab))
+    yield made
+    made.gateway.close()
+    made.way.close()
+
+
+@pytest.fixture(autouse=True)
+def all_runs_again(row):
+    """Also after a test that failed."""
+    yield
+    row.way.start()
+    if not row.gateway.agent.alive():
+        row.gateway.start_agent()
+
+
+def test_an_object_is_created_updated_and_deleted_and_this_is_told(row):
+    gold = meter("crud-gold")
+    row.way.say(gold, meter("crud-silver"))
+    row.becomes("crud-", {"crud-gold": 1_000_000, "crud-silver": 1_000_000})
+    assert row.status("meter", "crud-gold")["owner"] == row.way.kind
+    row.is_told(gold, "applied")
+    row.way.say(meter("crud-gold", 2_000_000))
+    row.becomes("crud-", {"crud-gold": 2_000_000, "crud-silver": 1_000_000})
+    row.way.unsay(gold)
+    row.becomes("crud-", {"crud-silver": 1_000_000})
+    row.is_told(gold, "gone")
+
+
+def test_a_bad_object_is_told_with_what_would_be_accepted_and_disturbs_no_other(row):
+    row.way.say(meter("bad-before"))
+    row.way.say(meter("bad-one", 17))
+    row.way.say(meter("bad-after"))
+    row.becomes("bad-", {"bad-before": 1_000_000, "bad-after": 1_000_000})
+    told = row.way.refusal(meter("bad-one", 17))
+    for part in ("Meter/bad-one", "committedRate", "17", "accepted"):
+        assert part in told
+    row.way.say(meter("bad-one", 3_000_000), meter("bad-before", 2_000_000))
+    row.becomes("bad-", {"bad-before": 2_000_000, "bad-one": 3_000_000, "bad-after": 1_000_000})
+
+
+def test_a_conflict_names_both_owners_to_each_and_ends_when_the_other_gives_up(row):
+    theirs, ours = meter("held-theirs", 9_000_000), meter("held-ours")
+    row.other(theirs)
+    row.way.say(meter("held-theirs"))
+    row.way.say(ours)
+    told = row.way.refusal(theirs)
+    for part in ("committedRate", "somebody", row.way.kind):
+        assert part in told
+    row.becomes("held-", {"held-theirs": 9_000_000, "held-ours": 1_000_000})
+    with pytest.raises(Refused, match=f"belongs to {row.way.kind}, and somebody wants something else"):
+        row.other(meter("held-ours", 9_000_000))
+    row.other(theirs, "delete")
+    row.way.say(meter("held-theirs"))
+    row.becomes("held-", {"held-theirs": 1_000_000, "held-ours": 1_000_000})
+
+
+def test_what_is_needed_may_come_later(row):
+    """A session waits for its meter, and says so."""
+    port = thing("Port", "later-port", device="net_null0")
+    access = {"port": "later-port", "outerVlan": 5}
+    session = thing(
+        "Session", "later-alice", access=access, addresses=["100.64.0.1/32"], policy={"meterUp": "later-gold"}
+    )
+    row.way.say(session)
+    row.is_told(session, "pending")
+    conditions = {each["type"]: each for each in row.status("session", "later-alice")["conditions"]}
+    assert conditions["Applied"]["reason"] == "WaitsForObject"
+    assert "later-" in conditions["Applied"]["message"]
+    row.way.say(meter("later-gold"))
+    row.way.say(port)
+    row.is_told(session, "applied")
+    row.way.unsay(port)
+    row.is_told(session, "pending")
+    row.way.unsay(session, meter("later-gold"))
+    row.becomes("later-", {})
+
+
+def test_the_last_of_many_changes_counts_and_saying_it_again_changes_nothing(row):
+    for i in range(30):
+        row.way.say(meter("twice-gold", 1_000_000 + i))
+    row.becomes("twice-", {"twice-gold": 1_000_029})
+    row.is_told(meter("twice-gold"), "applied")
+    before, since = row.revisions(), row.status("meter", "twice-gold")["since"]
+    for _ in range(10):
+        row.way.say(meter("twice-gold", 1_000_029))
+    row.way.say(meter("twice-silver"))
+    row.becomes("twice-", {"twice-gold": 1_000_029, "twice-silver": 1_000_000})
+    assert row.revisions() == before + 1
+    assert row.status("meter", "twice-gold")["since"] == since
+
+
+def test_what_is_said_while_the_agent_is_away_is_heard_when_it_is_back(row):
+    row.way.say(meter("away-gold"), meter("away-silver"))
+    row.becomes("away-", {"away-gold": 1_000_000, "away-silver": 1_000_000})
+    row.gateway.agent.kill()
+    row.way.say(meter("away-gold", 2_000_000), meter("away-bronze"))
+    row.way.unsay(meter("away-silver"))
+    row.gateway.start_agent()
+    row.way.say_again()
+    row.becomes("away-", {"away-gold": 2_000_000, "away-bronze": 1_000_000})
+    row.is_told(meter("away-silver"), "gone")
+
+
+def test_nothing_is_lost_when_the_agent_is_killed_in_the_middle(row):
+    for round in range(1, 4):
+        row.way.say(*(meter(f"kill-{i}", round * 1_000_000) for i in range(500)))
+        row.restart_agent()
+    row.becomes("kill-", {f"kill-{i}": 3_000_000 for i in range(500)})
+    row.way.say(meter("kill-0"))
+    row.is_told(meter("kill-0"), "applied")
+
+
+def test_nothing_is_lost_when_the_server_is_killed_in_the_middle(row):
+    before = {f"server-before-{i}": 1_000_000 + i for i in range(3)}
+    middle = {f"server-middle-{i}": 1_000_000 + i for i in range(50)}
+    row.way.say(*(meter(name, rate) for name, rate in before.items()))
+    row.becomes("server-", before)
+    row.way.say(*(meter(name, rate) for name, rate in middle.items()))
+    row.way.kill()
+    meanwhile = meter("meanwhile")
+    if row.gateway.agent.alive():
+        row.other(meanwhile)
+        assert row.rates("server-before-") == before
+    row.way.start()
+    row.becomes("server-", before | middle)
+    if row.way.tells_of_all:
+        row.is_told(meanwhile, "applied")
+    row.way.unsay(meter("server-middle-0"))
+    row.way.say(meter("server-middle-1", 7_000_000), meter("server-after"))
+    del middle["server-middle-0"]
+    row.becomes("server-", before | middle | {"server-middle-1": 7_000_000, "server-after": 1_000_000})
+    row.is_told(meter("server-middle-1"), "applied")
+
+
+def test_ten_thousand_objects_are_taken_in_few_revisions_and_given_back(row):
+    wanted = {f"many-{i}": 1_000_000 + i for i in range(BULK)}
+    objects = [meter(name, rate) for name, rate in wanted.items()]
+    worst = [meter("many-worst", 17)] if row.way.one_by_one else []
+    before = row.revisions()
+    row.way.say(*objects[: BULK // 2], *worst, *objects[BULK // 2 :])
+    row.becomes("many-", wanted, 120)
+    wait_until(lambda: row.way.told_applied() >= BULK, 60, f"told of {row.way.told_applied()}")
+    if worst:
+        assert "Meter/many-worst" in row.way.refusal(*worst)
+    row.way.unsay(*objects)
+    row.becomes("many-", {}, 120)
+    assert row.revisions() - before < BULK / 10
