@@ -25,6 +25,13 @@ slab_reserve(size_t bytes)
 	return memory;
 }
 
+void
+slab_unreserve(void *memory, size_t bytes)
+{
+	if (memory)
+		munmap(memory, bytes);
+}
+
 int
 slab_create(struct slab *slab, size_t record_size, uint32_t limit)
 {
@@ -36,8 +43,7 @@ slab_create(struct slab *slab, size_t record_size, uint32_t limit)
 void
 slab_destroy(struct slab *slab)
 {
-	if (slab->records)
-		munmap(slab->records, slab->size * slab->limit);
+	slab_unreserve(slab->records, slab->size * slab->limit);
 	free(slab->unused);
 	free(slab->resting);
 	*slab = (struct slab){0};

@@ -26,6 +26,8 @@ struct slab {
 
 // Reserved, zeroed memory that is backed when touched, with huge pages where the kernel has them. NULL: no address space.
 void *slab_reserve(size_t bytes);
+// Of so many bytes; NULL is well.
+void slab_unreserve(void *memory, size_t bytes);
 
 // 0 or -ENOMEM. A record of a cache line's size or a multiple of it starts on a cache line.
 int slab_create(struct slab *slab, size_t record_size, uint32_t limit);

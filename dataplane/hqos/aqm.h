@@ -1,0 +1,85 @@
+// Dropping before a queue is full: random early detection by colour (WRED; Floyd and Jacobson 1993), and CoDel (RFC 8289).
+#pragma once
+
+#include "hqos/scheduler.h"
+
+// A fast generator is enough to spread drops (xorshift, Marsaglia 2003).
+static inline uint32_t
+hqos_random(uint32_t *state)
+{
+	uint32_t x = *state;
+
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	return *state = x;
+}
+
+// Whether a packet of this colour (0 green, 1 yellow, 2 red) is to be dropped before it joins `waiting` others.
+static inline bool
+hqos_wred_drops(struct hqos_aqm *aqm, const struct hqos_class_profile *profile, uint32_t waiting, unsigned colour,
+	uint32_t *random)
+{
+	int64_t average = aqm->first_above, sample = (int64_t)waiting << 16;
+	uint32_t min = profile->wred_min[colour], max = profile->wred_max[colour];
+
+	average += (sample - average) >> profile->wred_shift;
+	// An empty queue has no past: else the first packets after a silence would pay for those before it.
+	if (waiting == 0)
+		average = 0;
+	aqm->first_above = (uint32_t)average;
+	if (average < (int64_t)min << 16)
+		return false;
+	if (average >= (int64_t)max << 16)
+		return true;
+	// From 0 at the minimum to wred_probability at the maximum.
+	return hqos_random(random) < (uint64_t)profile->wred_probability * (uint64_t)(average - ((int64_t)min << 16)) /
+					     ((uint64_t)(max - min) << 16);
+}
+
+// The square root by which CoDel's control law divides its interval, of a count of drops.
+static inline uint32_t
+hqos_codel_next(uint32_t from, uint32_t interval, uint32_t count)
+{
+	return from + (uint32_t)((float)interval / __builtin_sqrtf((float)(count ? count : 1)));
+}
+
+// Whether the packet at the head of a queue, having waited since `arrived`, is to be dropped (RFC 8289 section 5). `more`: others
+// wait behind it.
+static inline bool
+hqos_codel_drops(
+	struct hqos_aqm *aqm, const struct hqos_class_profile *profile, uint32_t arrived, uint32_t now, bool more)
+{
+	bool too_long = false;
+
+	if ((int32_t)(now - arrived) < (int32_t)profile->codel_target || !more) {
+		aqm->first_above = 0;
+	} else if (aqm->first_above == 0) {
+		aqm->first_above = (now + profile->codel_interval) | 1; // 0 says that there is none
+	} else {
+		too_long = (int32_t)(now - aqm->first_above) >= 0;
+	}
+	if (aqm->dropping) {
+		if (!too_long) {
+			aqm->dropping = false;
+			return false;
+		}
+		if ((int32_t)(now - aqm->drop_next) < 0)
+			return false;
+		aqm->count++;
+		aqm->drop_next = hqos_codel_next(aqm->drop_next, profile->codel_interval, aqm->count);
+		return true;
+	}
+	if (!too_long)
+		return false;
+	aqm->dropping = true;
+	// Soon after the last time, the rate of drops that was right then is a good start.
+	if (aqm->count - aqm->last_count > 1 &&
+		(int32_t)(now - aqm->drop_next) < (int32_t)(16 * profile->codel_interval))
+		aqm->count = aqm->count - aqm->last_count;
+	else
+		aqm->count = 1;
+	aqm->last_count = aqm->count;
+	aqm->drop_next = hqos_codel_next(now, profile->codel_interval, aqm->count);
+	return true;
+}
