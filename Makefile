@@ -14,7 +14,7 @@ PROTOS := $(sort $(wildcard api/*.proto))
 C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build run test unit-c unit-go e2e fuzz bench latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build run test unit-c unit-go e2e fuzz crash bench latency lint fmt docs test-debian13 clean
 
 setup: build/.setup-test
 # For building and running, and for everything.
@@ -43,6 +43,10 @@ test: build/.setup-test build
 	tools/test.sh
 unit-c unit-go e2e fuzz: build/.setup-test build
 	tools/test.sh $@
+
+# For five minutes, agent, data plane and store are killed at random under traffic.
+crash: build/.setup-test build
+	CRASH_SECONDS=300 .venv/bin/python -m pytest tests/test_crash.py -s
 
 bench: build
 	tools/bench.sh '$(ONLY)' '$(JSON)'

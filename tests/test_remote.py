@@ -91,7 +91,8 @@ def test_who_was_turned_away_from_a_change_is_in_the_log_and_no_token_is(remote)
     assert apply(remote, thing("Vrf", "red"), token="reader").returncode == 1
     log = remote.gateway.logs()["gateway-agent.log"]
     assert any(
-        "outcome=forbidden" in line and "who=reader" in line and "address=127.0.0.1" in line for line in log.splitlines()
+        "outcome=forbidden" in line and "who=reader" in line and "address=127.0.0.1" in line
+        for line in log.splitlines()
     )
     for name in ("reader", "operator", "admin"):
         assert (remote.directory / f"{name}.token").read_text().strip() not in log
