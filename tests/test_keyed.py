@@ -173,12 +173,8 @@ def test_an_object_in_two_documents_is_a_mistake_of_the_later_one(site):
     site.becomes({"gold": 3_000_000})
 
 
+@pytest.mark.parametrize("kind", ["etcd"], indirect=True, scope="module")
 class TestEtcdAlone:
-    @pytest.fixture(autouse=True)
-    def only_etcd(self, kind):
-        if kind != "etcd":
-            pytest.skip("is about etcd")
-
     def test_compaction_while_the_agent_cannot_see_etcd_loses_nothing(self, site):
         site.put("a", meter("gold"))
         site.put("b", meter("silver"))
@@ -195,12 +191,8 @@ class TestEtcdAlone:
         site.becomes({"gold": 2_000_049})
 
 
+@pytest.mark.parametrize("kind", ["redis"], indirect=True, scope="module")
 class TestRedisAlone:
-    @pytest.fixture(autouse=True)
-    def only_redis(self, kind):
-        if kind != "redis":
-            pytest.skip("is about Redis")
-
     def test_a_key_of_another_type_is_a_mistake(self, site):
         site.put("a", meter("gold"))
         site.told("a")
@@ -227,12 +219,8 @@ class TestRedisAlone:
         site.becomes({"gold": 1_000_000})
 
 
+@pytest.mark.parametrize("kind", ["files"], indirect=True, scope="module")
 class TestFilesAlone:
-    @pytest.fixture(autouse=True)
-    def only_files(self, kind):
-        if kind != "files":
-            pytest.skip("is about files")
-
     def test_a_half_written_file_does_no_harm(self, site):
         site.put("a", meter("gold"), meter("silver"))
         site.told("a")

@@ -19,12 +19,12 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 		return nil, err
 	}
 	d.changing.Lock()
-	p, revision, todo, err := d.commit(source, x, options)
+	p, revision, begun, err := d.commit(source, x, options)
 	d.changing.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p, revision, todo, options)
+	return d.finish(ctx, p, revision, begun, options)
 }
 
 // commit checks, keeps and hands over. d.changing is held.
@@ -39,8 +39,8 @@ func (d *Desired) commit(source Source, x *object.Examined, options Options) (*p
 	if len(p.edits) == 0 {
 		return p, latest, nil, nil
 	}
-	todo, revision, err := d.keep(p, source, options, 0, 0)
-	return p, revision, todo, err
+	begun, revision, err := d.keep(p, source, options, 0, 0)
+	return p, revision, begun, err
 }
 
 // check prepares a source's changes. d.mu is held.
@@ -120,20 +120,20 @@ func stepFrom(before, after *object.Kept) Step {
 	return Update
 }
 
-// finish waits, takes back what was all or nothing and failed, and says what became of it. todo is nil if nothing was to be done.
-func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, todo work, options Options) (*Outcome, error) {
+// finish waits, takes back what was all or nothing and failed, and says what became of it. begun is nil if nothing was to be done.
+func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, begun work, options Options) (*Outcome, error) {
 	out := &Outcome{Revision: revision.Number}
 	var err error
-	if todo != nil {
+	if begun != nil {
 		if options.Mode != NoWait {
 			select {
-			case <-todo.Done():
+			case <-begun.Done():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
 		}
 		var interrupted bool
-		out.Operations, out.Failures, interrupted = todo.Close()
+		out.Operations, out.Failures, interrupted = begun.Close()
 		switch {
 		case options.Mode != AllOrNothing:
 		case err != nil || interrupted || len(out.Failures) > 0:

@@ -14,25 +14,25 @@ import (
 func (d *Desired) undo(ctx context.Context, revision uint64, why string, wait bool) error {
 	d.changing.Lock()
 	edits, err := d.reversed(revision)
-	var todo work
+	var begun work
 	if err == nil {
-		todo, err = d.keepUndone(edits, revision, why)
+		begun, err = d.keepUndone(edits, revision, why)
 	}
 	d.changing.Unlock()
 	if err != nil {
 		return fmt.Errorf("undoing revision %d: %w", revision, err)
 	}
 	d.config.Log.Warn("a revision was undone", "revision", revision, "why", why)
-	if todo == nil {
+	if begun == nil {
 		return nil
 	}
 	if wait {
 		select {
-		case <-todo.Done():
+		case <-begun.Done():
 		case <-ctx.Done():
 		}
 	}
-	todo.Close()
+	begun.Close()
 	return nil
 }
 
@@ -44,8 +44,8 @@ func (d *Desired) keepUndone(edits []Edit, revision uint64, why string) (work, e
 	if err != nil {
 		return nil, fmt.Errorf("others made changes since: %w", err)
 	}
-	todo, _, err := d.keep(p, Source{Owner: "agent", Why: fmt.Sprintf("revision %d undone: %s", revision, why)}, Options{}, revision-1, revision)
-	return todo, err
+	begun, _, err := d.keep(p, Source{Owner: "agent", Why: fmt.Sprintf("revision %d undone: %s", revision, why)}, Options{}, revision-1, revision)
+	return begun, err
 }
 
 // reversed returns what takes a revision back: layers that say what they say since then. d.changing is held.
@@ -110,12 +110,12 @@ func (d *Desired) Rollback(ctx context.Context, source Source, revision uint64, 
 		return nil, errNoOwner
 	}
 	d.changing.Lock()
-	p, made, todo, err := d.rollback(source, revision, options)
+	p, made, begun, err := d.rollback(source, revision, options)
 	d.changing.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p, made, todo, options)
+	return d.finish(ctx, p, made, begun, options)
 }
 
 func (d *Desired) rollback(source Source, revision uint64, options Options) (*prepared, Revision, work, error) {
@@ -137,8 +137,8 @@ func (d *Desired) rollback(source Source, revision uint64, options Options) (*pr
 	if err != nil || len(p.edits) == 0 {
 		return p, latest, nil, err
 	}
-	todo, made, err := d.keep(p, source, options, revision, 0)
-	return p, made, todo, err
+	begun, made, err := d.keep(p, source, options, revision, 0)
+	return p, made, begun, err
 }
 
 // restored returns the layers that there were, but for those of owners that have no history: of these, the present ones. d.mu is held.

@@ -73,12 +73,12 @@ func (d *driver) client(ctx context.Context, topics []topic, more ...kgo.Opt) (*
 func (s *SASL) mechanism() sasl.Mechanism {
 	if s.Mechanism == "plain" {
 		return plain.Plain(func(context.Context) (plain.Auth, error) {
-			password, err := broker.Secret(s.PasswordFile)
+			password, err := northbound.Secret(s.PasswordFile)
 			return plain.Auth{User: s.User, Pass: password}, err
 		})
 	}
 	auth := func(context.Context) (scram.Auth, error) {
-		password, err := broker.Secret(s.PasswordFile)
+		password, err := northbound.Secret(s.PasswordFile)
 		return scram.Auth{User: s.User, Pass: password}, err
 	}
 	if s.Mechanism == "scram-sha-256" {

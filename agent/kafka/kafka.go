@@ -32,7 +32,7 @@ type Section struct {
 	// File that remembers what was the latest message about each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string `yaml:"memory"`
 	// If it is there, though empty, connections are encrypted.
-	TLS  *broker.TLS `yaml:"tls"`
+	TLS  *northbound.TLS `yaml:"tls"`
 	SASL *SASL       `yaml:"sasl"`
 }
 

@@ -63,7 +63,7 @@ func (d *driver) connect(ctx context.Context, returns int) (*connection, error) 
 	}
 	switch user := u.User.Username(); {
 	case user != "":
-		password, err := broker.Secret(d.PasswordFile)
+		password, err := northbound.Secret(d.PasswordFile)
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ type Section struct {
 	URL          string `yaml:"url"`
 	PasswordFile string `yaml:"passwordFile"`
 	// For amqps. With a certificate and no user in the URL, the certificate says who we are.
-	TLS broker.TLS `yaml:"tls"`
+	TLS northbound.TLS `yaml:"tls"`
 	// What is wanted is read from it.
 	Queue string `yaml:"queue"`
 	// Queue for messages that cannot be accepted; QUEUE.dead if empty.
@@ -57,7 +57,7 @@ func (s *Section) Check() error {
 		return errors.New("passwordFile: is of no use without a user in the url")
 	case s.PasswordFile == "" && u.User.Username() != "":
 		return errors.New("passwordFile: is missing")
-	case u.Scheme == "amqp" && s.TLS != broker.TLS{}:
+	case u.Scheme == "amqp" && s.TLS != northbound.TLS{}:
 		return errors.New("tls: the url is not amqps")
 	case s.Queue == "":
 		return errors.New("queue: is missing")
