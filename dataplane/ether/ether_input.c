@@ -16,7 +16,8 @@ enum { TPID_QINQ_OLD = 0x9100, VLAN_ID = 0x0fff, SMALLEST_TYPE = 0x0600 };
 
 DROP(drop_short, "frame-too-short", "The frame ended before its Ethernet header and tags did.")
 DROP(drop_other_mac, "not-our-mac", "The frame was for another Ethernet address.")
-DROP(drop_unknown_vlan, "unknown-circuit", "No interface and no session has this port and these VLANs.")
+DROP(drop_unknown_vlan, "unknown-circuit",
+	"No interface, and no session of this kind of frame (IP or PPPoE), has this port and these VLANs.")
 DROP(drop_unknown_type, "unknown-ether-type", "Nothing here takes frames of this Ethernet type.")
 DROP(drop_many_tags, "too-many-tags", "The frame had more than two VLAN tags.")
 DROP(drop_source_mac, "source-mac-multicast", "The frame came from a group address.")
