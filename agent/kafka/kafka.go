@@ -33,7 +33,7 @@ type Section struct {
 	Memory string `yaml:"memory"`
 	// If it is there, though empty, connections are encrypted.
 	TLS  *northbound.TLS `yaml:"tls"`
-	SASL *SASL       `yaml:"sasl"`
+	SASL *SASL           `yaml:"sasl"`
 }
 
 // SASL says who we are.
