@@ -61,10 +61,10 @@ class Hosts:
         (page / "index.html").write_text("a page of the internet\n" * 500)
         serve = ["python3", "-m", "http.server", "80", "--bind", "::", "--directory", str(page)]
         lab.process(self.core, *serve, log="http.log")
-        lab.process(self.core, "iperf3", "-s", log="iperf3.log")
-        wait_until(
-            lambda: self.core.run("ss", "-Hltn").stdout.count(":80 ") and "5201" in self.core.run("ss", "-Hltn").stdout
-        )
+        wait_until(lambda: self.listens(80))
+
+    def listens(self, port):
+        return f":{port} " in self.core.run("ss", "-Hltn").stdout
 
 
 @pytest.fixture(scope="module", params=["bng", "agf"])
@@ -113,9 +113,13 @@ def test_a_subscriber_loads_a_page(hosts, name, host):
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["up", "down"])
 @pytest.mark.parametrize("target", [SERVER4, SERVER6])
-def test_tcp_runs_in_both_directions(hosts, name, target, reverse):
+def test_tcp_runs_in_both_directions(hosts, lab, name, target, reverse):
+    # A server for one run: one that has served another may still be closing when the next client comes.
+    server = lab.process(hosts.core, "iperf3", "-s", "-1", log="iperf3.log")
+    wait_until(lambda: hosts.listens(5201))
     command = ["iperf3", "-J", "-c", target, "-n", "1M", *(["-R"] if reverse else [])]
     done = hosts.homes[name].run(*command, check=False)
+    server.child.wait(30)
     result = json.loads(done.stdout)
     assert "error" not in result, result["error"]
     assert result["end"]["sum_received"]["bytes"] > 100_000

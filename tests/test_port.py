@@ -1,8 +1,11 @@
 """Ports: each kind of device, added and removed while running, and a port's Linux twin."""
 
+import contextlib
+import json
 import os
 import re
 import signal
+import socket
 
 import pytest
 from contract import Connection, api
@@ -503,3 +506,16 @@ class TestTwin:
 def test_a_frame_for_another_mac_is_named(pop):
     with pop.dropping("not-our-mac"):
         pop.core.send(bytes(Ether(src=MAC_B, dst="02:00:00:00:77:77") / IP() / UDP()))
+
+
+def test_an_af_packet_port_is_made_though_another_process_has_its_fanout_group(pop, lab):
+    """DPDK numbers the group by process and interface, and two of each may give the same number."""
+    pop.inside.link("fan0", pop.outside, "fan")
+    index = json.loads(pop.inside.ip("-j", "link", "show", "fan0").stdout)[0]["ifindex"]
+    other = pop.inside.inside(socket.socket, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    pop.inside.inside(other.bind, ("acc0", 3))
+    sol_packet, packet_fanout, fanout_hash, defragment = 263, 18, 0, 0x8000
+    group = (pop.gateway.dataplane.pid ^ index) & 0xFFFF
+    other.setsockopt(sol_packet, packet_fanout, group | (fanout_hash | defragment) << 16)
+    with contextlib.closing(other), pop.having(thing("Port", "fan", device="net_af_packet9,iface=fan0,qpairs=2")):
+        pass

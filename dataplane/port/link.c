@@ -23,6 +23,7 @@
 
 #include "port/mac.h"
 #include "port/netlink.h"
+#include "port/presence.h"
 
 static struct linux_link *held;
 static char *file;
@@ -149,6 +150,7 @@ link_hold(struct linux_link *link, unsigned index)
 	link->mtu_before = mtu.ifr_mtu;
 	memcpy(link->mac_before, mac.ifr_hwaddr.sa_data, sizeof(link->mac_before));
 	link->promiscuous_before = flags.ifr_flags & IFF_PROMISC;
+	link->presence = presence_begin(index);
 	link->next = held;
 	held = link;
 	save();
@@ -210,6 +212,8 @@ restore(const struct linux_link *link)
 {
 	struct ifreq request = {0};
 
+	if (presence_of_others(link->index))
+		return;
 	if (link->mtu && ask(link->index, SIOCGIFMTU, &request) == 0 && request.ifr_mtu == link->mtu) {
 		request.ifr_mtu = link->mtu_before;
 		if (ioctl(control(), SIOCSIFMTU, &request))
@@ -237,6 +241,7 @@ link_give_back(struct linux_link *link)
 {
 	if (link->index == 0)
 		return;
+	presence_end(link->presence);
 	restore(link);
 	for (struct linux_link **l = &held; *l; l = &(*l)->next)
 		if (*l == link) {

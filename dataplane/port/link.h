@@ -13,6 +13,7 @@ struct linux_link {
 	uint8_t mac_before[6], mac[6];
 	bool promiscuous_before;
 	uint32_t program; // the id of an XDP program that came with the device
+	int presence;     // as presence_begin() gives it
 };
 
 // Begin to hold an interface: what it is like is written down, in memory and in the file.
@@ -23,7 +24,8 @@ int link_raise_mtu(struct linux_link *link, int mtu);
 void link_expect_mac(struct linux_link *link, const uint8_t *mac);
 // The device has been started: perhaps it put an XDP program there.
 void link_note_program(struct linux_link *link);
-// Put back what nobody else has changed meanwhile, and hold it no more.
+// Put back what nobody else has changed meanwhile, and hold it no more. While other processes have the interface, too, it stays as
+// it is.
 void link_give_back(struct linux_link *link);
 
 bool link_has_carrier(unsigned index);

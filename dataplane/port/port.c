@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <net/if.h>
 
 #include <rte_dev.h>
@@ -19,6 +20,7 @@
 #include "port/device.h"
 #include "port/handover.h"
 #include "port/memif.h"
+#include "port/presence.h"
 #include "port/rx.h"
 #include "port/twin.h"
 #include "port/xdp.h"
@@ -168,12 +170,35 @@ check_interface(struct port *port, unsigned index, struct fault *f)
 	return 0;
 }
 
+// Processes that put queues of the same interface to use at the same time would each load an XDP program, and the last would stay.
+static int
+set_up_queues(struct port *port, const struct rte_eth_dev_info *info, struct fault *f)
+{
+	uint16_t rx_descriptors = RX_DESCRIPTORS, tx_descriptors = TX_DESCRIPTORS;
+	bool xdp = strcmp(info->driver_name, "net_af_xdp") == 0;
+	int lock = xdp ? presence_lock(info->if_index) : 0, error = 0;
+
+	if (lock < 0)
+		return fault(f, EBUSY, "device: another process has been taking queues of the interface for too long");
+	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx_descriptors, &tx_descriptors);
+	for (uint16_t q = 0; q < port->rx_queues && !error; q++)
+		error = rte_eth_rx_queue_setup(port->id, q, rx_descriptors, SOCKET_ID_ANY, NULL, packet_pool);
+	for (uint16_t q = 0; q < port->tx_queues && !error; q++)
+		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
+	if (xdp)
+		close(lock);
+	if (error && xdp)
+		return fault(f, EBUSY,
+			"device: its queues cannot be set up; another socket has them, perhaps that of a port that has "
+			"just gone");
+	return error ? fault(f, -error, "device: its queues cannot be set up (%s)", strerror(-error)) : 0;
+}
+
 static int
 configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 {
 	struct rte_eth_conf conf = {0};
 	struct rte_eth_dev_info info;
-	uint16_t rx_descriptors = RX_DESCRIPTORS, tx_descriptors = TX_DESCRIPTORS;
 	int error = rte_eth_dev_info_get(port->id, &info);
 
 	if (error)
@@ -196,17 +221,9 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	if (error)
 		return fault(f, -error, "device: it cannot be configured with %u receive and %u transmit queues (%s)",
 			port->rx_queues, port->tx_queues, strerror(-error));
-	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx_descriptors, &tx_descriptors);
-	for (uint16_t q = 0; q < port->rx_queues && !error; q++)
-		error = rte_eth_rx_queue_setup(port->id, q, rx_descriptors, SOCKET_ID_ANY, NULL, packet_pool);
-	for (uint16_t q = 0; q < port->tx_queues && !error; q++)
-		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
-	if (error && strcmp(info.driver_name, "net_af_xdp") == 0)
-		return fault(f, EBUSY,
-			"device: its queues cannot be set up; another socket has them, perhaps that of a port that has "
-			"just gone");
+	error = set_up_queues(port, &info, f);
 	if (error)
-		return fault(f, -error, "device: its queues cannot be set up (%s)", strerror(-error));
+		return error;
 	error = set_mtu(port, port->mtu);
 	if (error)
 		return fault(f, EINVAL, "mtu: the device does not take %u", port->mtu);

@@ -64,10 +64,11 @@ class Namespace:
         """The kernel says nothing on this interface: no IPv6 address, no neighbour discovery, no multicast report."""
         self.run("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
 
-    def link(self, interface, other, other_interface, mtu=2000):
+    def link(self, interface, other, other_interface, mtu=2000, queues=1):
         """A veth pair. Checksums and segments are made in software: DPDK sees frames as they are in the queue."""
-        peer = ("peer", "name", other_interface, "netns", other.name)
-        self.ip("link", "add", interface, "mtu", str(mtu), "type", "veth", *peer)
+        count = ("numtxqueues", str(queues), "numrxqueues", str(queues))
+        peer = ("peer", "name", other_interface, "netns", other.name, *count)
+        self.ip("link", "add", interface, "mtu", str(mtu), *count, "type", "veth", *peer)
         other.ip("link", "set", other_interface, "mtu", str(mtu))
         for namespace, name in ((self, interface), (other, other_interface)):
             off = ("tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off", "txvlan", "off", "rxvlan", "off")
