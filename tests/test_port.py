@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 
 import pytest
 from contract import Connection, api
@@ -516,6 +517,6 @@ def test_an_af_packet_port_is_made_though_another_process_has_its_fanout_group(p
     pop.inside.inside(other.bind, ("acc0", 3))
     sol_packet, packet_fanout, fanout_hash, defragment = 263, 18, 0, 0x8000
     group = (pop.gateway.dataplane.pid ^ index) & 0xFFFF
-    other.setsockopt(sol_packet, packet_fanout, group | (fanout_hash | defragment) << 16)
+    other.setsockopt(sol_packet, packet_fanout, struct.pack("=HH", group, fanout_hash | defragment))
     with contextlib.closing(other), pop.having(thing("Port", "fan", device="net_af_packet9,iface=fan0,qpairs=2")):
         pass
