@@ -51,6 +51,9 @@ struct packet {
 	uint8_t family;   // 4 or 6 once an IP header was checked
 	uint32_t detail;  // for the next node alone: a punt's or an ICMP error's particulars
 	uint64_t arrived; // TSC, of packets that are followed
+
+	uint8_t class;    // traffic class: 0, what nobody classified, to 7; where it is shaped, the queue that it waits in
+	uint8_t priority; // of its tags towards a subscriber (IEEE 802.1p), 0 to 7
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct packet) == RTE_CACHE_LINE_SIZE, "a packet's state fills one cache line");
