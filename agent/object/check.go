@@ -27,12 +27,13 @@ type report func(field, problem, found, accepted string)
 
 // rulesOf is the table of kinds that have rules of their own.
 var rulesOf = map[protoreflect.FullName]rules{
-	"sluice.v1.Acl":       {check: checkAcl},
-	"sluice.v1.Interface": {check: checkInterface, claims: claimInterface, owns: ownInterface},
-	"sluice.v1.Meter":     {check: checkMeter},
-	"sluice.v1.Port":      {claims: claimPort},
-	"sluice.v1.Route":     {check: checkRoute, claims: claimRoute},
-	"sluice.v1.Session":   {check: checkSession, claims: claimSession, holds: holdSession},
+	"sluice.v1.Acl":         {check: checkAcl},
+	"sluice.v1.FlowProfile": {check: checkFlowProfile},
+	"sluice.v1.Interface":   {check: checkInterface, claims: claimInterface, owns: ownInterface},
+	"sluice.v1.Meter":       {check: checkMeter},
+	"sluice.v1.Port":        {claims: claimPort},
+	"sluice.v1.Route":       {check: checkRoute, claims: claimRoute},
+	"sluice.v1.Session":     {check: checkSession, claims: claimSession, holds: holdSession},
 }
 
 // Check says what is wrong with an object by itself. Errors have no file and line.

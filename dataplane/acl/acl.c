@@ -1,6 +1,7 @@
 // The kind Acl: parses a list and makes it ready beside the main thread, and then puts it in the place of the one before with one
 // store.
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "acl/acl.h"
@@ -15,6 +16,7 @@ prepare(const char *name, const void *spec, const atomic_bool *unwanted, void **
 	const Sluice__V1__Acl *acl = spec;
 	struct acl_list *list = NULL;
 	struct acl_rule *rules;
+	char whose[80];
 	int rc = 0;
 
 	if (acl->otherwise != SLUICE__V1__ACL_ACTION__PERMIT && acl->otherwise != SLUICE__V1__ACL_ACTION__DENY)
@@ -27,8 +29,9 @@ prepare(const char *name, const void *spec, const atomic_bool *unwanted, void **
 		rc = acl_rule_parse(name, i + 1, acl->rules[i], &rules[i], f);
 	if (rc == 0 && unwanted && atomic_load(unwanted))
 		rc = fault(f, ECANCELED, "acl %.63s, rules: nobody waits for them any more", name);
+	snprintf(whose, sizeof(whose), "acl %.63s", name);
 	if (rc == 0)
-		rc = acl_list_create(name, rules, acl->n_rules, acl->otherwise == SLUICE__V1__ACL_ACTION__PERMIT,
+		rc = acl_list_create(whose, rules, acl->n_rules, acl->otherwise == SLUICE__V1__ACL_ACTION__PERMIT,
 			unwanted, &list, f);
 	free(rules);
 	*prepared = list;

@@ -133,7 +133,8 @@ acl_key6_careful(const struct acl_protocols *protocols, const uint8_t *ip, unsig
 		.source_port = fields.source_port,
 		.destination_port = fields.destination_port,
 		.dscp = (uint8_t)((ip[0] << 2 & 0x3c) | ip[1] >> 6),
-		.flags = fields.flags};
+		.flags = fields.flags,
+		.label = acl_label(protocols, ip)};
 	memcpy(key->source, ip + 8, 16);
 	memcpy(key->destination, ip + 24, 16);
 	return true;

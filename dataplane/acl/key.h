@@ -20,7 +20,22 @@ struct acl_protocols {
 	uint8_t class_of[256];
 	bool read[256]; // some rule reads the transport header of this protocol
 	bool named;     // some rule names a protocol
+	// Flow labels that rules name, with the numbers that the list gave them: NULL if there is none. Placed by their low bits, the
+	// next place if that is taken, each with its number in the lowest byte; 0: free.
+	uint32_t *labels;
 };
+
+enum { LABELS_MOST = 255, LABEL_PLACES = 512, LABEL_MASK = 0xfffff };
+
+// The number of a flow label, or 0: no rule names it.
+static inline uint16_t
+label_number(const uint32_t *labels, uint32_t label)
+{
+	for (unsigned place = label % LABEL_PLACES; labels[place] != 0; place = (place + 1) % LABEL_PLACES)
+		if (labels[place] >> 8 == label)
+			return (uint8_t)labels[place];
+	return 0;
+}
 
 // All in network order. The first four words of a key4, the first eleven of a key6 are what an exact rule fixes, and more
 // only dscp and flags. For ICMP, type and code are where a source port would be.
@@ -37,12 +52,24 @@ struct acl_key6 {
 	uint8_t source[16], destination[16];
 	uint16_t source_port, destination_port;
 	uint8_t dscp, flags;
-	uint16_t zero;
+	uint16_t label; // its number
 };
 
 static_assert(sizeof(struct acl_key4) == 20 && sizeof(struct acl_key6) == 44, "keys have no holes");
 
 enum { EXACT_KEY4 = 16, EXACT_KEY6 = 40 }; // bytes that identify a 5-tuple
+
+// The number of an IPv6 packet's flow label, in network order as all of a key is.
+static inline uint16_t
+acl_label(const struct acl_protocols *protocols, const uint8_t *ip)
+{
+	uint32_t first;
+
+	if (likely(protocols->labels == NULL))
+		return 0;
+	memcpy(&first, ip, sizeof(first));
+	return rte_cpu_to_be_16(label_number(protocols->labels, rte_be_to_cpu_32(first) & LABEL_MASK));
+}
 
 // Headers of any shape. False: what the list would have to read is cut short, hidden behind too many extension headers, or
 // could be overwritten by an overlapping fragment (RFC 3128); such a packet must not pass.
@@ -87,7 +114,7 @@ acl_key6(const struct acl_protocols *protocols, const uint8_t *ip, unsigned leng
 			memcpy(key->source, ip + 8, 36);
 			key->dscp = (uint8_t)((ip[0] << 2 & 0x3c) | ip[1] >> 6);
 			key->flags = ip[53];
-			key->zero = 0;
+			key->label = acl_label(protocols, ip);
 			return true;
 		}
 	}

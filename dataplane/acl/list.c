@@ -54,7 +54,7 @@ static bool
 is_exact(const struct acl_rule *rule, const struct layout *layout)
 {
 	return rule->source_length == layout->words * 32 && rule->destination_length == layout->words * 32 &&
-	       rule->protocol >= 0 && rule->reads == RULE_READS_PORTS && rule->dscp_mask == 0 &&
+	       rule->protocol >= 0 && rule->reads == RULE_READS_PORTS && rule->dscp_mask == 0 && !rule->has_label &&
 	       rule->source_low == rule->source_high && rule->destination_low == rule->destination_high;
 }
 
@@ -84,7 +84,7 @@ number_protocols(
 				continue;
 			if (numbers == CLASS_NUMBER)
 				return fault(f, E2BIG,
-					"acl %.63s, rule %zu, protocol: %d is one more than the %d different protocols "
+					"%.80s, rule %zu, protocol: %d is one more than the %d different protocols "
 					"that "
 					"a list can name",
 					name, i + 1, protocol, CLASS_NUMBER);
@@ -96,6 +96,31 @@ number_protocols(
 				protocols->read[protocol] |= protocol_has_ports((uint8_t)protocol);
 			protocols->named = true;
 		}
+	}
+	return 0;
+}
+
+// Give each flow label that a rule names a number.
+static int
+number_labels(
+	struct acl_protocols *protocols, const char *name, const struct acl_rule *rules, size_t count, struct fault *f)
+{
+	unsigned numbers = 0, place;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!rules[i].has_label)
+			continue;
+		if (!protocols->labels &&
+			(protocols->labels = calloc(LABEL_PLACES, sizeof(*protocols->labels))) == NULL)
+			return fault(f, ENOMEM, "%.80s: there is no memory left for its flow labels", name);
+		if (label_number(protocols->labels, rules[i].label) != 0)
+			continue;
+		if (numbers == LABELS_MOST)
+			return fault(f, E2BIG, "%.80s: flow label %u is one more than the %d that a list can name",
+				name, rules[i].label, LABELS_MOST);
+		for (place = rules[i].label % LABEL_PLACES; protocols->labels[place] != 0;)
+			place = (place + 1) % LABEL_PLACES;
+		protocols->labels[place] = rules[i].label << 8 | ++numbers;
 	}
 	return 0;
 }
@@ -136,7 +161,7 @@ struct selection {
 	const uint32_t *indexes; // of those in the tree, ascending
 	size_t count;
 	bool destination_first;
-	bool marks; // DSCP or TCP flags count
+	bool marks; // DSCP, TCP flags or flow label count
 	bool plain; // each has one address and nothing else, all on the same side: no rule crosses another
 };
 
@@ -189,6 +214,9 @@ write_rule(struct rte_acl_rule *to, const struct acl_protocols *protocols, const
 	if (selection->marks) {
 		*field++ = (struct rte_acl_field){.value.u8 = rule->dscp, .mask_range.u8 = rule->dscp_mask};
 		*field++ = (struct rte_acl_field){.value.u8 = rule->flags, .mask_range.u8 = rule->flags_mask};
+		if (rule->has_label)
+			*field = (struct rte_acl_field){.value.u16 = label_number(protocols->labels, rule->label),
+				.mask_range.u16 = UINT16_MAX};
 	}
 }
 
@@ -293,12 +321,12 @@ address_range(const uint8_t *address, unsigned length, unsigned words, uint32_t 
 }
 
 static uint32_t
-marks_of(uint32_t class, uint32_t dscp, uint32_t flags)
+marks_of(uint32_t class, uint32_t dscp, uint32_t flags, uint32_t label)
 {
-	return class | dscp << 8 | flags << 16;
+	return class | dscp << 8 | flags << 16 | label << 24;
 }
 
-// The dimensions of cuts: the class's number and its two other bits, addresses, ports. Marks: class, DSCP and TCP flags.
+// The dimensions of cuts: the class's number and its two other bits, addresses, ports. Marks: class, DSCP, TCP flags and flow label.
 static void
 cut_rule(struct cuts_rule *to, const struct acl_protocols *protocols, const struct layout *layout,
 	const struct acl_rule *rule, uint32_t verdict)
@@ -317,8 +345,10 @@ cut_rule(struct cuts_rule *to, const struct acl_protocols *protocols, const stru
 	to->high[ports] = rule->source_high;
 	to->low[ports + 1] = rule->destination_low;
 	to->high[ports + 1] = rule->destination_high;
-	to->marks = marks_of(class.value.u8, rule->dscp, rule->flags);
-	to->marks_mask = marks_of(class.mask_range.u8, rule->dscp_mask, rule->flags_mask);
+	to->marks = marks_of(class.value.u8, rule->dscp, rule->flags,
+		rule->has_label ? label_number(protocols->labels, rule->label) : 0);
+	to->marks_mask =
+		marks_of(class.mask_range.u8, rule->dscp_mask, rule->flags_mask, rule->has_label ? UINT8_MAX : 0);
 	to->verdict = verdict;
 }
 
@@ -400,8 +430,8 @@ create_part(struct acl_part *part, const struct acl_list *list, const struct lay
 		indexes[mine++] = (uint32_t)i;
 		source_bits += rule->source_length;
 		destination_bits += rule->destination_length;
-		selection.plain &= rule->protocol < 0 && rule->reads == 0 && rule->dscp_mask == 0;
-		selection.marks |= rule->dscp_mask != 0 || rule->flags_mask != 0;
+		selection.plain &= rule->protocol < 0 && rule->reads == 0 && rule->dscp_mask == 0 && !rule->has_label;
+		selection.marks |= rule->dscp_mask != 0 || rule->flags_mask != 0 || rule->has_label;
 	}
 	selection.plain &= source_bits == 0 || destination_bits == 0;
 	rc = exact > 0 ? create_tuples(&part->tuples, &list->protocols, layout, rules, indexes, exact) : 0;
@@ -422,11 +452,13 @@ acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bo
 	int rc;
 
 	if (!list || !indexes) {
-		rc = fault(f, ENOMEM, "acl %.63s, rules: there is no memory left for %zu rules", name, count);
+		rc = fault(f, ENOMEM, "%.80s, rules: there is no memory left for %zu rules", name, count);
 		goto out;
 	}
 	list->otherwise = otherwise;
 	rc = number_protocols(&list->protocols, name, rules, count, f);
+	if (rc == 0)
+		rc = number_labels(&list->protocols, name, rules, count, f);
 	if (rc != 0)
 		goto out;
 	rc = create_part(&list->v4, list, &layout4, rules, count, indexes, unwanted);
@@ -434,13 +466,13 @@ acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bo
 		rc = create_part(&list->v6, list, &layout6, rules, count, indexes, unwanted);
 	if (rc == -E2BIG)
 		fault(f, E2BIG,
-			"acl %.63s, rules: the %zu rules overlap in too many ways, so that more than %d would have to "
+			"%.80s, rules: the %zu rules overlap in too many ways, so that more than %d would have to "
 			"be tried for some packets: make addresses or ports of some narrower, or take some out",
 			name, count, CUTS_CELL);
 	else if (rc == -ECANCELED)
-		fault(f, ECANCELED, "acl %.63s, rules: nobody waits for them any more", name);
+		fault(f, ECANCELED, "%.80s, rules: nobody waits for them any more", name);
 	else if (rc != 0)
-		fault(f, -rc, "acl %.63s, rules: there is no memory left for %zu rules: take some out", name, count);
+		fault(f, -rc, "%.80s, rules: there is no memory left for %zu rules: take some out", name, count);
 out:
 	free(indexes);
 	if (rc == 0)
@@ -461,6 +493,7 @@ acl_list_destroy(struct acl_list *list)
 	cuts_destroy(list->v6.cuts);
 	tuples_destroy(list->v4.tuples);
 	tuples_destroy(list->v6.tuples);
+	free(list->protocols.labels);
 	free(list);
 }
 
@@ -479,7 +512,7 @@ find_cut4(const struct cuts *cuts, const struct acl_key4 *keys, unsigned count, 
 		*to++ = rte_be_to_cpu_32(key->destination);
 		*to++ = rte_be_to_cpu_16(key->source_port);
 		*to++ = rte_be_to_cpu_16(key->destination_port);
-		*to = marks_of(key->class, key->dscp, key->flags);
+		*to = marks_of(key->class, key->dscp, key->flags, 0);
 	}
 	cuts_find(cuts, words, count, verdicts);
 }
@@ -500,16 +533,15 @@ find_cut6(const struct cuts *cuts, const struct acl_key6 *keys, unsigned count, 
 			*to++ = rte_be_to_cpu_32(addresses[word]);
 		*to++ = rte_be_to_cpu_16(key->source_port);
 		*to++ = rte_be_to_cpu_16(key->destination_port);
-		*to = marks_of(key->class, key->dscp, key->flags);
+		*to = marks_of(key->class, key->dscp, key->flags, rte_be_to_cpu_16(key->label));
 	}
 	cuts_find(cuts, words, count, verdicts);
 }
 
 static inline void
-decide(const struct acl_list *list, const struct acl_part *part, const void *keys, size_t stride, unsigned count,
-	bool *permitted)
+find(const struct acl_part *part, const void *keys, size_t stride, unsigned count, uint32_t *verdicts)
 {
-	uint32_t verdicts[ACL_BURST], exact[ACL_BURST];
+	uint32_t exact[ACL_BURST];
 	bool ordered = part->tree || part->cuts;
 
 	if (part->tree) {
@@ -525,30 +557,23 @@ decide(const struct acl_list *list, const struct acl_part *part, const void *key
 			find_cut6(part->cuts, keys, count, verdicts);
 	}
 	if (part->tuples) {
-		tuples_find(part->tuples, keys, stride, count, exact);
+		tuples_find(part->tuples, keys, stride, count, ordered ? exact : verdicts);
 		// One less turns "none" into the last.
 		for (unsigned i = 0; ordered && i < count; i++)
 			verdicts[i] = RTE_MIN(verdicts[i] - 1, exact[i] - 1) + 1;
 	}
-	if (!ordered && !part->tuples) {
-		memset(permitted, list->otherwise, count);
-		return;
-	}
-	for (unsigned i = 0; i < count; i++) {
-		uint32_t verdict = ordered ? verdicts[i] : exact[i];
-
-		permitted[i] = verdict != 0 ? verdict & 1 : list->otherwise;
-	}
+	if (!ordered && !part->tuples)
+		memset(verdicts, 0, count * sizeof(*verdicts));
 }
 
 void
-acl_list_decide4(const struct acl_list *list, const struct acl_key4 *keys, unsigned count, bool *permitted)
+acl_list_find4(const struct acl_list *list, const struct acl_key4 *keys, unsigned count, uint32_t *verdicts)
 {
-	decide(list, &list->v4, keys, sizeof(*keys), count, permitted);
+	find(&list->v4, keys, sizeof(*keys), count, verdicts);
 }
 
 void
-acl_list_decide6(const struct acl_list *list, const struct acl_key6 *keys, unsigned count, bool *permitted)
+acl_list_find6(const struct acl_list *list, const struct acl_key6 *keys, unsigned count, uint32_t *verdicts)
 {
-	decide(list, &list->v6, keys, sizeof(*keys), count, permitted);
+	find(&list->v6, keys, sizeof(*keys), count, verdicts);
 }

@@ -32,12 +32,19 @@ struct acl_list {
 	struct acl_protocols protocols;
 };
 
-// 0, or a negative errno with the fault explained; `name` is for that. It ends early when it is `unwanted` (may be NULL). Needs the
+// 0, or a negative errno with the fault explained; `name` ("acl home") is for that. It ends early when it is `unwanted` (may be NULL). Needs the
 // EAL.
 int acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
 	const atomic_bool *unwanted, struct acl_list **made, struct fault *f);
 void acl_list_destroy(struct acl_list *list);
 
-// Whether each of up to ACL_BURST keys is permitted.
-void acl_list_decide4(const struct acl_list *list, const struct acl_key4 *keys, unsigned count, bool *permitted);
-void acl_list_decide6(const struct acl_list *list, const struct acl_key6 *keys, unsigned count, bool *permitted);
+// The verdict of the first rule that matches each of up to ACL_BURST keys: twice its number (from 1), and one more if it permits.
+// 0: none does.
+void acl_list_find4(const struct acl_list *list, const struct acl_key4 *keys, unsigned count, uint32_t *verdicts);
+void acl_list_find6(const struct acl_list *list, const struct acl_key6 *keys, unsigned count, uint32_t *verdicts);
+
+static inline bool
+acl_permits(const struct acl_list *list, uint32_t verdict)
+{
+	return verdict != 0 ? verdict & 1 : list->otherwise;
+}

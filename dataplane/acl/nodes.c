@@ -1,5 +1,4 @@
-// Nodes that hold packets against lists. A burst's keys are gathered list by list and decided together, which is what rte_acl is
-// fast at; most bursts have one list.
+// Nodes that hold packets against lists.
 //
 // Rules that read ports, TCP flags or ICMP types do not match fragments but the first: those pass or not by the rules that
 // name addresses and protocol alone.
@@ -7,13 +6,12 @@
 #include <stdio.h>
 
 #include "acl/acl.h"
+#include "acl/gather.h"
 #include "acl/table.h"
 #include "core/drop.h"
 #include "ether/interface.h"
 #include "ip/hop.h"
 #include "session/session.h"
-
-static_assert((int)ACL_BURST >= (int)BURST, "a burst is decided at once");
 
 DROP(acl_denied, "acl-denied", "An access control list denies the packet.")
 DROP(acl_unreadable, "acl-unreadable",
@@ -21,65 +19,12 @@ DROP(acl_unreadable, "acl-unreadable",
 	"eight "
 	"extension headers, or is split over fragments.")
 
-// Keys of packets of one list and family, and the packets' places in the burst.
-struct gathered4 {
-	struct acl_key4 keys[BURST];
-	uint16_t places[BURST];
-	unsigned count;
-};
-
-struct gathered6 {
-	struct acl_key6 keys[BURST];
-	uint16_t places[BURST];
-	unsigned count;
-};
-
-static inline void
-settle(struct packet *p, bool permitted, uint16_t *next)
+static inline uint16_t
+settle(const struct acl_list *list, struct packet *p, uint32_t verdict)
 {
-	*next = likely(permitted) ? packet_step(p) : packet_drop(p, &acl_denied);
-}
-
-// Decide `count` packets of the burst, at these places, by one list.
-static inline void
-decide(const struct acl_list *list, void **packets, const uint16_t *places, unsigned count, uint16_t *next)
-{
-	struct gathered4 v4;
-	struct gathered6 v6;
-	bool permitted[BURST];
-
-	v4.count = 0;
-	v6.count = 0;
-	for (unsigned i = 0; i < count; i++) {
-		uint16_t place = places[i];
-		struct rte_mbuf *m = packets[place];
-		struct packet *p = packet_of(m);
-		const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
-		unsigned length = rte_pktmbuf_data_len(m);
-		bool readable;
-
-		if (likely(p->family == 4)) {
-			readable = acl_key4(&list->protocols, ip, length, &v4.keys[v4.count]);
-			v4.places[v4.count] = place;
-			v4.count += readable;
-		} else {
-			readable = acl_key6(&list->protocols, ip, length, &v6.keys[v6.count]);
-			v6.places[v6.count] = place;
-			v6.count += readable;
-		}
-		if (unlikely(!readable))
-			next[place] = packet_drop(p, &acl_unreadable);
-	}
-	if (v4.count > 0) {
-		acl_list_decide4(list, v4.keys, v4.count, permitted);
-		for (unsigned i = 0; i < v4.count; i++)
-			settle(packet_of(packets[v4.places[i]]), permitted[i], &next[v4.places[i]]);
-	}
-	if (v6.count > 0) {
-		acl_list_decide6(list, v6.keys, v6.count, permitted);
-		for (unsigned i = 0; i < v6.count; i++)
-			settle(packet_of(packets[v6.places[i]]), permitted[i], &next[v6.places[i]]);
-	}
+	if (unlikely(verdict == ACL_UNREADABLE))
+		return packet_drop(p, &acl_unreadable);
+	return likely(acl_permits(list, verdict)) ? packet_step(p) : packet_drop(p, &acl_denied);
 }
 
 static void
@@ -87,8 +32,12 @@ decide_by(uint32_t acl, void **packets, const uint16_t *places, unsigned count, 
 {
 	const struct acl_list *list = acl == NO_ACL ? NULL : acl_list_at(acl);
 
+	uint32_t verdicts[BURST];
+
 	if (likely(list != NULL)) {
-		decide(list, packets, places, count, next);
+		acl_find(list, packets, places, count, verdicts);
+		for (unsigned i = 0; i < count; i++)
+			next[places[i]] = settle(list, packet_of(packets[places[i]]), verdicts[places[i]]);
 		return;
 	}
 	// A list that went away while the packet was on its way to it.
@@ -141,19 +90,9 @@ filter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 	while (left > 0) {
 		uint32_t acl = acls[places[0]];
 		uint16_t same[BURST];
-		unsigned some = 0, others = 0;
+		unsigned some = take_same(acls, places, &left, same);
 
-		for (unsigned i = 0; i < left; i++) {
-			uint16_t place = places[i];
-			bool is_same = acls[place] == acl;
-
-			same[some] = place;
-			places[others] = place;
-			some += is_same;
-			others += !is_same;
-		}
 		decide_by(acl, packets, same, some, next);
-		left = others;
 	}
 	node_dispatch(graph, node, packets, next, count);
 }

@@ -9,18 +9,14 @@
 #include "acl/rule.h"
 #include "ip/dscp.h"
 
-// Where the text of an error comes from.
-struct place {
-	const char *list;
-	size_t number;
-	struct fault *f;
-};
-
 static int
-wrong(const struct place *at, const char *field, const char *text, const char *right)
+wrong(const struct acl_place *at, const char *field, const char *text, const char *right)
 {
-	return fault(at->f, EINVAL, "acl %.63s, rule %zu, %s: \"%.40s\" is not %s", at->list, at->number, field, text,
-		right);
+	if (at->filter != 0)
+		return fault(at->f, EINVAL, "%s %.63s, rule %zu, filter %zu, %s: \"%.40s\" is not %s", at->kind,
+			at->name, at->rule, at->filter, field, text, right);
+	return fault(at->f, EINVAL, "%s %.63s, rule %zu, %s: \"%.40s\" is not %s", at->kind, at->name, at->rule, field,
+		text, right);
 }
 
 // A decimal number up to `most` at the start of a text; -1 if there is none. `*end` is what follows it.
@@ -49,8 +45,8 @@ bits_behind(const uint8_t *address, unsigned length, unsigned bytes)
 }
 
 static int
-parse_prefix(const struct place *at, const char *field, const char *text, struct acl_rule *rule, uint8_t address[16],
-	uint8_t *length)
+parse_prefix(const struct acl_place *at, const char *field, const char *text, struct acl_rule *rule,
+	uint8_t address[16], uint8_t *length)
 {
 	const char *slash = strchr(text, '/'), *end = "";
 	char host[INET6_ADDRSTRLEN];
@@ -83,7 +79,7 @@ parse_prefix(const struct place *at, const char *field, const char *text, struct
 }
 
 static int
-parse_protocol(const struct place *at, const char *text, struct acl_rule *rule)
+parse_protocol(const struct acl_place *at, const char *text, struct acl_rule *rule)
 {
 	static const struct {
 		const char *name;
@@ -109,7 +105,7 @@ parse_protocol(const struct place *at, const char *text, struct acl_rule *rule)
 }
 
 static int
-parse_ports(const struct place *at, const char *field, const char *text, struct acl_rule *rule, uint16_t *low,
+parse_ports(const struct acl_place *at, const char *field, const char *text, struct acl_rule *rule, uint16_t *low,
 	uint16_t *high)
 {
 	const char *end = "";
@@ -133,7 +129,7 @@ parse_ports(const struct place *at, const char *field, const char *text, struct 
 }
 
 static int
-parse_flags(const struct place *at, const char *text, struct acl_rule *rule)
+parse_flags(const struct acl_place *at, const char *text, struct acl_rule *rule)
 {
 	static const char *const names[] = {"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"};
 	const char *rest = text;
@@ -169,7 +165,7 @@ parse_flags(const struct place *at, const char *text, struct acl_rule *rule)
 }
 
 static int
-parse_icmp(const struct place *at, const char *text, struct acl_rule *rule)
+parse_icmp(const struct acl_place *at, const char *text, struct acl_rule *rule)
 {
 	const char *end = "";
 	long type, code = -1;
@@ -202,37 +198,45 @@ protocol_has_ports(uint8_t protocol)
 }
 
 int
+acl_match_parse(const struct acl_place *at, const Sluice__V1__AclRule *spec, struct acl_rule *rule)
+{
+	int rc, dscp;
+
+	rc = parse_prefix(at, at->source, spec->source, rule, rule->source, &rule->source_length);
+	if (rc == 0)
+		rc = parse_prefix(
+			at, at->destination, spec->destination, rule, rule->destination, &rule->destination_length);
+	if (rc == 0)
+		rc = parse_protocol(at, spec->protocol, rule);
+	if (rc == 0)
+		rc = parse_ports(at, at->source_ports, spec->source_ports, rule, &rule->source_low, &rule->source_high);
+	if (rc == 0)
+		rc = parse_ports(at, at->destination_ports, spec->destination_ports, rule, &rule->destination_low,
+			&rule->destination_high);
+	if (rc == 0)
+		rc = parse_flags(at, spec->tcp_flags, rule);
+	if (rc == 0)
+		rc = parse_icmp(at, spec->icmp_type, rule);
+	if (rc != 0 || spec->dscp[0] == '\0')
+		return rc;
+	dscp = dscp_parse(spec->dscp);
+	if (dscp < 0)
+		return wrong(at, "dscp", spec->dscp, "a number below 64 or a name such as ef, af41 or cs6");
+	rule->dscp = (uint8_t)dscp;
+	rule->dscp_mask = 0x3f;
+	return 0;
+}
+
+int
 acl_rule_parse(
 	const char *list, size_t rule_number, const Sluice__V1__AclRule *spec, struct acl_rule *rule, struct fault *f)
 {
-	struct place at = {list, rule_number, f};
-	int rc, dscp;
+	const struct acl_place at = {
+		"acl", list, rule_number, 0, "source", "destination", "sourcePorts", "destinationPorts", f};
 
 	*rule = (struct acl_rule){.permit = spec->action == SLUICE__V1__ACL_ACTION__PERMIT};
 	if (spec->action != SLUICE__V1__ACL_ACTION__PERMIT && spec->action != SLUICE__V1__ACL_ACTION__DENY)
 		return fault(f, EINVAL, "acl %.63s, rule %zu, action: %d is neither permit nor deny", list, rule_number,
 			(int)spec->action);
-	rc = parse_prefix(&at, "source", spec->source, rule, rule->source, &rule->source_length);
-	if (rc == 0)
-		rc = parse_prefix(
-			&at, "destination", spec->destination, rule, rule->destination, &rule->destination_length);
-	if (rc == 0)
-		rc = parse_protocol(&at, spec->protocol, rule);
-	if (rc == 0)
-		rc = parse_ports(&at, "sourcePorts", spec->source_ports, rule, &rule->source_low, &rule->source_high);
-	if (rc == 0)
-		rc = parse_ports(&at, "destinationPorts", spec->destination_ports, rule, &rule->destination_low,
-			&rule->destination_high);
-	if (rc == 0)
-		rc = parse_flags(&at, spec->tcp_flags, rule);
-	if (rc == 0)
-		rc = parse_icmp(&at, spec->icmp_type, rule);
-	if (rc != 0 || spec->dscp[0] == '\0')
-		return rc;
-	dscp = dscp_parse(spec->dscp);
-	if (dscp < 0)
-		return wrong(&at, "dscp", spec->dscp, "a number below 64 or a name such as ef, af41 or cs6");
-	rule->dscp = (uint8_t)dscp;
-	rule->dscp_mask = 0x3f;
-	return 0;
+	return acl_match_parse(&at, spec, rule);
 }

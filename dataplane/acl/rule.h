@@ -20,6 +20,8 @@ struct acl_rule {
 	uint8_t reads;
 	uint8_t dscp, dscp_mask; // mask 0: any
 	uint8_t flags, flags_mask;
+	uint32_t label; // of an IPv6 flow (RFC 6437), which then `has_label`
+	bool has_label;
 	// The first and the second two bytes of the transport header, host order, inclusive: ports, or ICMP type and code.
 	uint16_t source_low, source_high;
 	uint16_t destination_low, destination_high;
@@ -27,6 +29,18 @@ struct acl_rule {
 
 // Protocols whose header starts with a source and a destination port.
 bool protocol_has_ports(uint8_t protocol);
+
+// Where what a rule says is written, for the text of a fault: "acl home, rule 3", or with a filter (from 1), "flow profile home,
+// rule 3, filter 2", and what the fields are called there.
+struct acl_place {
+	const char *kind, *name;
+	size_t rule, filter; // filter 0: there are none
+	const char *source, *destination, *source_ports, *destination_ports;
+	struct fault *f;
+};
+
+// What a rule matches, as a rule of an Acl words it, into a rule that says nothing of that yet. 0 or -EINVAL.
+int acl_match_parse(const struct acl_place *at, const Sluice__V1__AclRule *spec, struct acl_rule *rule);
 
 // 0, or -EINVAL with the fault saying which list, rule (from 1) and field, and what would be right.
 int acl_rule_parse(

@@ -1,12 +1,14 @@
 // What is measured: the objects of each scenario and the frames of its flows.
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <rte_ip.h>
 
 #include "acl.pb-c.h"
 #include "bench.h"
+#include "flow.pb-c.h"
 #include "interface.pb-c.h"
 #include "ip.pb-c.h"
 #include "meter.pb-c.h"
@@ -277,6 +279,7 @@ enum {
 	ACL_UP = 8,
 	ACL_DOWN = 16,
 	DOWN_STREAM = 32, // sessions are on the port "out"
+	FLOWS = 64,       // one of two flow profiles
 };
 
 static int
@@ -315,6 +318,8 @@ session(uint32_t flow, unsigned with)
 		policy.acl_up = "acl";
 	if (with & ACL_DOWN)
 		policy.acl_down = "acl";
+	if (with & FLOWS)
+		policy.flow_profile = flow % 2 ? "flows-1" : "flows-0";
 	if (with & GTPU) {
 		snprintf(remote, sizeof(remote), "192.0.2.%u", (with & DOWN_STREAM ? 16 : 129 + 16) + flow % NEIGHBORS);
 		gtpu.local_address = with & DOWN_STREAM ? "192.0.2.1" : "192.0.2.129";
@@ -387,7 +392,7 @@ block_list(void)
 	return bench_put("Acl", "acl", &acl);
 }
 
-enum { ALLOWED = 4000 };
+enum { ALLOWED = 4000, ALLOWED_MOST = 65536 };
 
 static uint32_t
 server_address(uint32_t flow)
@@ -397,13 +402,13 @@ server_address(uint32_t flow)
 
 // One 5-tuple for each flow to the subscribers.
 static int
-allow_list(void)
+allow_list(unsigned count)
 {
-	static Sluice__V1__AclRule rules[ALLOWED], *list[ALLOWED];
-	static char text[ALLOWED][2][24];
+	static Sluice__V1__AclRule rules[ALLOWED_MOST], *list[ALLOWED_MOST];
+	static char text[ALLOWED_MOST][2][24];
 	Sluice__V1__Acl acl = SLUICE__V1__ACL__INIT;
 
-	for (unsigned i = 0; i < ALLOWED; i++) {
+	for (unsigned i = 0; i < count; i++) {
 		uint32_t from = htonl(server_address(i)), to = htonl(subscriber_address(i));
 
 		sluice__v1__acl_rule__init(&rules[i]);
@@ -420,8 +425,90 @@ allow_list(void)
 		list[i] = &rules[i];
 	}
 	acl.rules = list;
-	acl.n_rules = ALLOWED;
+	acl.n_rules = count;
 	return bench_put("Acl", "acl", &acl);
+}
+
+// A rule of 15 filters that do not match, and one that does behind them.
+static int
+uplink_profile(const char *name)
+{
+	Sluice__V1__FlowProfile profile = SLUICE__V1__FLOW_PROFILE__INIT;
+	Sluice__V1__QosRule none = SLUICE__V1__QOS_RULE__INIT, all = SLUICE__V1__QOS_RULE__INIT,
+			    *rules[] = {&none, &all};
+	Sluice__V1__QosFlow flow = SLUICE__V1__QOS_FLOW__INIT, *flows[] = {&flow};
+	Sluice__V1__PacketFilter filters[15], *list[15];
+	char remotes[15][24], ports[15][16];
+
+	for (unsigned i = 0; i < RTE_DIM(filters); i++) {
+		sluice__v1__packet_filter__init(&filters[i]);
+		snprintf(remotes[i], sizeof(remotes[i]), "198.51.%u.0/24", i);
+		snprintf(ports[i], sizeof(ports[i]), "%u-%u", 1000 * i, 1000 * i + 500);
+		filters[i].direction = SLUICE__V1__FILTER_DIRECTION__UPLINK;
+		filters[i].protocol = i % 2 ? "udp" : "tcp";
+		filters[i].remote = remotes[i];
+		filters[i].remote_ports = ports[i];
+		list[i] = &filters[i];
+	}
+	none.precedence = 1;
+	none.qfi = 5;
+	none.filters = list;
+	none.n_filters = RTE_DIM(filters);
+	all.precedence = 255;
+	all.qfi = flow.qfi = 7;
+	flow.dscp = "ef";
+	profile.rules = rules;
+	profile.n_rules = 2;
+	profile.flows = flows;
+	profile.n_flows = 1;
+	return bench_put("FlowProfile", name, &profile);
+}
+
+// The 5-tuples of every other flow from the nth on: `count` of them, and as many as that `times` over that nobody has.
+static int
+downlink_profile(const char *name, unsigned n, unsigned count, unsigned times)
+{
+	Sluice__V1__FlowProfile profile = SLUICE__V1__FLOW_PROFILE__INIT;
+	Sluice__V1__QosRule rule = SLUICE__V1__QOS_RULE__INIT, *rules[] = {&rule};
+	Sluice__V1__QosFlow flow = SLUICE__V1__QOS_FLOW__INIT, *flows[] = {&flow};
+	Sluice__V1__PacketFilter *filters = calloc((size_t)count * times, sizeof(*filters)),
+				 **list = calloc((size_t)count * times, sizeof(*list));
+	char(*text)[3][24] = calloc((size_t)count * times, sizeof(*text));
+	int error = -1;
+
+	for (unsigned i = 0; filters && list && text && i < count * times; i++) {
+		uint32_t number = n + 2 * (i % count), from = htonl(server_address(number)),
+			 to = htonl(subscriber_address(number));
+
+		sluice__v1__packet_filter__init(&filters[i]);
+		inet_ntop(AF_INET, &from, text[i][0], 20);
+		strcat(text[i][0], "/32");
+		inet_ntop(AF_INET, &to, text[i][1], 20);
+		strcat(text[i][1], "/32");
+		snprintf(text[i][2], sizeof(text[i][2]), "%u", 5000 + i / count);
+		filters[i].direction = SLUICE__V1__FILTER_DIRECTION__DOWNLINK;
+		filters[i].protocol = "17";
+		filters[i].remote = text[i][0];
+		filters[i].local = text[i][1];
+		filters[i].remote_ports = "443";
+		filters[i].local_ports = text[i][2];
+		list[i] = &filters[i];
+	}
+	rule.qfi = flow.qfi = 7;
+	rule.filters = list;
+	rule.n_filters = (size_t)count * times;
+	flow.class_ = 3;
+	flow.priority = 5;
+	profile.rules = rules;
+	profile.n_rules = 1;
+	profile.flows = flows;
+	profile.n_flows = 1;
+	if (filters && list && text)
+		error = bench_put("FlowProfile", name, &profile);
+	free(filters);
+	free(list);
+	free(text);
+	return error;
 }
 
 // Frames of subscribers, and their surroundings: the route out for routed ones.
@@ -543,7 +630,27 @@ agf_up_pppoe(const struct scenario *s)
 static int
 agf_down(const struct scenario *s)
 {
-	return ground() || allow_list() || meter() || sessions(s, GTPU | METER | ACL_DOWN | DOWN_STREAM) ? -1 : 0;
+	return ground() || allow_list(s->flows) || meter() || sessions(s, GTPU | METER | ACL_DOWN | DOWN_STREAM) ? -1
+														 : 0;
+}
+
+static int
+flows_up(const struct scenario *s)
+{
+	return ground() || uplink_profile("flows-0") || uplink_profile("flows-1") || sessions(s, GTPU | FLOWS) ? -1 : 0;
+}
+
+static int
+flows_down(const struct scenario *s)
+{
+	// As many as an instance can have where there are many subscribers.
+	unsigned times = s->flows > ALLOWED ? 4 : 1;
+
+	return ground() || downlink_profile("flows-0", 0, s->flows / 2, times) ||
+			       downlink_profile("flows-1", 1, s->flows / 2, times) ||
+			       sessions(s, GTPU | FLOWS | DOWN_STREAM)
+		       ? -1
+		       : 0;
 }
 
 #define SIZES \
@@ -557,6 +664,11 @@ agf_down(const struct scenario *s)
 #define SIZES_TUNNEL \
 	{ \
 		128, 650, 1418 \
+	}
+
+#define SIZES_AGF \
+	{ \
+		128, 504 \
 	}
 
 const struct scenario scenarios[] = {
@@ -576,6 +688,11 @@ const struct scenario scenarios[] = {
 	{"meter-4k", 4096, SIZES, meter_up, up_frame, "in"},
 	{"agf-up-4k", 4096, SIZES, agf_up, up_frame, "in", .scaling = true},
 	{"agf-up-4k-pppoe", 4096, SIZES, agf_up_pppoe, up_frame, "in"},
+	{"agf-up-64k", 65536, SIZES_AGF, agf_up, up_frame, "in"},
+	{"agf-down-64k", 65000, SIZES_AGF, agf_down, gtpu_down_frame, "in"},
+	{"flows-up-4k", 4096, SIZES_AGF, flows_up, up_frame, "in"},
+	{"flows-down-4k", ALLOWED, SIZES_AGF, flows_down, gtpu_down_frame, "in"},
+	{"flows-down-64k", 65000, SIZES_AGF, flows_down, gtpu_down_frame, "in"},
 	{"agf-down-4k", ALLOWED, SIZES_TUNNEL, agf_down, gtpu_down_frame, "in", .scaling = true},
 };
 const unsigned scenario_count = RTE_DIM(scenarios);

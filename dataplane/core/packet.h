@@ -8,6 +8,7 @@
 
 #include <rte_mbuf.h>
 
+enum { NO_QFI = UINT8_MAX };
 enum { NO_SESSION = UINT32_MAX, NO_INTERFACE = UINT32_MAX, NO_HOP = 0 };
 
 // There are fewer sessions and interfaces than these: what is kept by session or by interface is an array.
@@ -23,7 +24,9 @@ enum {
 	PACKET_REFLECT_QOS = 1 << 2, // its PDU session container had the RQI set
 	PACKET_CAPTURED = 1 << 3,    // captures of its session have looked at it
 	PACKET_TUNNELLED =
-		1 << 4 // a subscriber's in a header of ours: ours as to ICMP errors, not as to what may leave
+		1 << 4,       // a subscriber's in a header of ours: ours as to ICMP errors, not as to what may leave
+	PACKET_FLOW = 1 << 5, // its session has a flow profile, and `qfi` is what the rules say, or NO_QFI
+	PACKET_FLOW_FIRM = 1 << 6, // and no derived rule of reflective QoS goes before the rule that said it
 };
 
 struct packet {
@@ -51,6 +54,9 @@ struct packet {
 	uint8_t family;   // 4 or 6 once an IP header was checked
 	uint32_t detail;  // for the next node alone: a punt's or an ICMP error's particulars
 	uint64_t arrived; // TSC, of packets that are followed
+
+	uint8_t class; // traffic class: 0, what nobody classified, to 7; where it is shaped, the queue that it waits in
+	uint8_t priority; // of its tags towards a subscriber (IEEE 802.1p), 0 to 7
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct packet) == RTE_CACHE_LINE_SIZE, "a packet's state fills one cache line");

@@ -16,6 +16,7 @@
 #include "core/start.h"
 #include "core/worker.h"
 #include "ether/circuit.h"
+#include "flow.pb-c.h"
 #include "interface.pb-c.h"
 #include "ip.pb-c.h"
 #include "meter.pb-c.h"
@@ -131,6 +132,42 @@ put_policies(void)
 	put("Meter", "meter", &meter);
 }
 
+// Every field of a filter, and a flow with every mark.
+static void
+put_flows(void)
+{
+	Sluice__V1__FlowProfile profile = SLUICE__V1__FLOW_PROFILE__INIT;
+	Sluice__V1__QosRule rules[2] = {SLUICE__V1__QOS_RULE__INIT, SLUICE__V1__QOS_RULE__INIT}, *list[2];
+	Sluice__V1__PacketFilter filters[4], *all[4];
+	Sluice__V1__QosFlow flow = SLUICE__V1__QOS_FLOW__INIT, *flows[] = {&flow};
+
+	for (unsigned i = 0; i < RTE_DIM(filters); i++) {
+		sluice__v1__packet_filter__init(&filters[i]);
+		all[i] = &filters[i];
+	}
+	filters[0].protocol = "udp";
+	filters[0].remote_ports = "443";
+	filters[1].spi = 7;
+	filters[2].flow_label = 0xabcde;
+	filters[3].dscp = "ef";
+	for (unsigned i = 0; i < RTE_DIM(rules); i++) {
+		rules[i].precedence = i * 100;
+		rules[i].qfi = 9 + i;
+		rules[i].filters = &all[i * 2];
+		rules[i].n_filters = 2;
+		list[i] = &rules[i];
+	}
+	flow.qfi = 9;
+	flow.dscp = "ef";
+	flow.class_ = 3;
+	flow.priority = 5;
+	profile.rules = list;
+	profile.n_rules = 2;
+	profile.flows = flows;
+	profile.n_flows = 1;
+	put("FlowProfile", "flows", &profile);
+}
+
 struct shape {
 	const char *name, *mac, *address4, *address6;
 	unsigned outer, inner, pppoe, teid;
@@ -154,6 +191,7 @@ put_session(const struct shape *s)
 	policy.acl_up = policy.acl_down = "acl";
 	policy.meter_up = policy.meter_down = "meter";
 	policy.mss = 1400;
+	policy.flow_profile = "flows";
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};
@@ -226,6 +264,7 @@ machine_start(void)
 		abort();
 	put_ports();
 	put_policies();
+	put_flows();
 	put_interface("core", "core", 0, "192.0.2.1/24", "2001:db8:c::1/64", "acl");
 	put_interface("lan", "access", 200, "198.51.100.1/24", "2001:db8:2::1/64", "");
 	put_interface("gateway", "", 0, "100.64.255.1/32", "2001:db8:1::1/128", "");

@@ -2,7 +2,7 @@
 // stored over it, and the outer packet is looked up in the tunnel's VRF (TS 29.281 section 4.4).
 //
 // UDP's source port is chosen by the inner flow (section 4.4.2.0 leaves it to the sender), so that routers between here and the
-// UPF can spread flows. The inner DSCP is copied outside; ECN is not (RFC 6040 section 4.3, compatibility mode).
+// UPF can spread flows. The inner DSCP is copied outside unless the packet's QoS flow has another; ECN is not (RFC 6040 section 4.3, compatibility mode).
 #include <stdio.h>
 
 #include <rte_ip.h>
@@ -11,6 +11,7 @@
 
 #include "core/burst.h"
 #include "core/drop.h"
+#include "flow/flow.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
 #include "ip/fragment.h"
@@ -92,20 +93,44 @@ inner_dscp(const uint8_t *ip, uint8_t family)
 	return (family == 4 ? ip[1] : (uint8_t)(ip[0] << 4 | ip[1] >> 4)) & DSCP_MASK;
 }
 
-// The QFI that a downlink packet of this flow asked for, if one did. Over the template's own.
-static void
-reflect(uint8_t *inner, size_t length, const struct gtpu_tunnel *t)
+// The QFI that a downlink packet of this flow asked for, or the one that it has if none did.
+static uint8_t
+reflect(const uint8_t *inner, size_t length, const struct gtpu_tunnel *t, uint8_t qfi)
 {
 	uint32_t now = reflect_now();
 	uint64_t flow;
-	int qfi;
+	int reflected;
 
 	if (now - __atomic_load_n(&t->reflecting, __ATOMIC_RELAXED) > REFLECT_SECONDS)
-		return;
+		return qfi;
 	flow = reflect_flow(t->session, inner, length, false);
-	qfi = flow ? reflect_find(flow, now) : REFLECT_NONE;
-	if (qfi != REFLECT_NONE)
-		inner[-QFI_BEFORE] = (uint8_t)qfi;
+	reflected = flow ? reflect_find(flow, now) : REFLECT_NONE;
+	return reflected == REFLECT_NONE ? qfi : (uint8_t)reflected;
+}
+
+static inline bool
+has_choice(const struct packet *p, const struct gtpu_tunnel *t)
+{
+	return (t->flags & TUNNEL_REFLECTIVE) | (p->flags & PACKET_FLOW);
+}
+
+// The QFI over the template's own, and the DSCP outside of it: what a signalled rule says, what a derived one does (which has its
+// place among them, TS 24.501 section 6.2.5.1.4), or the tunnel's.
+static uint8_t
+choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel *t, uint8_t dscp)
+{
+	uint8_t qfi = (p->flags & PACKET_FLOW) && p->qfi != NO_QFI ? p->qfi : t->qfi;
+	struct flow_mark mark;
+
+	if ((t->flags & TUNNEL_REFLECTIVE) && !(p->flags & PACKET_FLOW_FIRM))
+		qfi = reflect(inner, length, t, qfi);
+	if (t->flags & TUNNEL_CONTAINER)
+		inner[-QFI_BEFORE] = qfi;
+	if (!(p->flags & PACKET_FLOW))
+		return dscp;
+	mark = flow_mark_of(p->session, qfi);
+	p->class = mark.class;
+	return mark.dscp < 0 ? dscp : (uint8_t)(mark.dscp << 2);
 }
 
 static inline void
@@ -179,8 +204,8 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 		dscp = inner_dscp(ip, p->family);
 		flow = p->family == 4 ? flow4(ip, m->data_len) : flow6(ip, m->data_len);
 		rte_mov64(ip - RTE_CACHE_LINE_SIZE, (const uint8_t *)t);
-		if (unlikely(t->flags & TUNNEL_REFLECTIVE))
-			reflect(ip, m->data_len, t);
+		if (unlikely(has_choice(p, t)))
+			dscp = choose(ip, m->data_len, p, t, dscp);
 
 		sum = t->checksum + ((uint32_t)dscp << 8) + rte_cpu_to_be_16((uint16_t)total) + identity;
 		sum = (sum & 0xffff) + (sum >> 16);
@@ -264,9 +289,9 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 		dscp = inner_dscp(ip, p->family);
 		flow = p->family == 4 ? flow4(ip, m->data_len) : flow6(ip, m->data_len);
 		rte_mov64(ip - GTPU_ENCAP6, t->header6);
-		if (unlikely(t->flags & TUNNEL_REFLECTIVE)) {
+		if (unlikely(has_choice(p, t))) {
 			qfi = ip[-QFI_BEFORE];
-			reflect(ip, m->data_len, t);
+			dscp = choose(ip, m->data_len, p, t, dscp);
 			// The QFI is the first byte of its word, whose second is 0.
 			sum = checksum_fold((uint64_t)sum + ip[-QFI_BEFORE] + (uint16_t) ~(uint16_t)qfi);
 		}

@@ -72,6 +72,7 @@ write_tunnel(struct gtpu_tunnel *t, const Sluice__V1__Gtpu *spec, const struct g
 	t->family = ends->family;
 	t->flags = (uint8_t)((spec->pdu_session_container ? TUNNEL_CONTAINER : 0) |
 			     (spec->reflective_qos ? TUNNEL_REFLECTIVE : 0));
+	t->qfi = (uint8_t)spec->qfi;
 	t->length = (uint8_t)gtpu_write_header(
 		room, ends, spec->remote_teid, spec->pdu_session_container, (uint8_t)spec->qfi);
 	start = room + (four ? GTPU_ENCAP4 : GTPU_ENCAP6) - t->length;

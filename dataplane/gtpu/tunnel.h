@@ -22,7 +22,7 @@ struct gtpu_tunnel {
 	uint8_t length; // of the header
 	uint8_t family; // 4 or 6
 	uint8_t flags;
-	uint8_t spare;
+	uint8_t qfi;                  // of packets that nothing says another of
 	uint16_t path;                // of gtpu_path_mtu
 	uint8_t header4[GTPU_ENCAP4]; // right-aligned
 

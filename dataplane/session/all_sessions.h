@@ -19,6 +19,7 @@ struct subscriber {
 	uint32_t teid; // ours; the peer's is one more
 	unsigned mtu;
 	bool reflective, outer6;
+	const char *flows;
 };
 
 static inline int
@@ -35,6 +36,7 @@ put_session(const struct subscriber *s)
 	access.pppoe_session_id = s->pppoe;
 	access.mac = (char *)(s->mac ? s->mac : "");
 	policy.mtu = s->mtu;
+	policy.flow_profile = (char *)(s->flows ? s->flows : "");
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};

@@ -130,6 +130,17 @@ put_header(uint8_t *ip, const struct session *s, uint8_t family, uint32_t length
 	memcpy(ip - 4, &tail, sizeof(tail));
 }
 
+// IEEE 802.1Q section 9.6: the priority code point is the upper three bits of each tag.
+static void
+put_priority(uint8_t *frame, const struct session *s, uint8_t priority)
+{
+	enum { FIRST_TAG = 14, TAG = 4 };
+	unsigned behind = s->pppoe ? PPPOE_OVERHEAD : 0;
+
+	for (unsigned at = FIRST_TAG; at + behind < s->header_length; at += TAG)
+		frame[at] = (uint8_t)((frame[at] & 0x1f) | priority << 5);
+}
+
 static void
 session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -158,6 +169,8 @@ session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 		}
 		put_header(ip, s, p->family, m->pkt_len);
 		packet_advance(m, -s->header_length);
+		if (unlikely(p->priority != 0))
+			put_priority(rte_pktmbuf_mtod(m, uint8_t *), s, p->priority);
 		m->port = s->port;
 		next[i] = tx_node.id;
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "acl/acl.h"
+#include "flow/flow.h"
 #include "ip/hop.h"
 #include "meter/meter.h"
 #include "session/header.h"
@@ -14,11 +15,13 @@
 static uint64_t
 chain_up(const struct session_wanted *w, const struct node *look_up)
 {
-	const struct node *steps[4];
+	const struct node *steps[5];
 	unsigned count = 0;
 
 	if (w->acl[UP])
 		steps[count++] = &acl_up_node;
+	if (w->flows)
+		steps[count++] = &flow_up_node;
 	if (w->meter_profile[UP])
 		steps[count++] = &meter_up_node;
 	if (w->spec.mss)
@@ -30,11 +33,13 @@ chain_up(const struct session_wanted *w, const struct node *look_up)
 static uint64_t
 chain_down(const struct session_wanted *w)
 {
-	const struct node *steps[4];
+	const struct node *steps[5];
 	unsigned count = 0;
 
 	if (w->acl[DOWN])
 		steps[count++] = &acl_down_node;
+	if (w->flows)
+		steps[count++] = &flow_down_node;
 	if (w->meter_profile[DOWN])
 		steps[count++] = &meter_down_node;
 	if (w->spec.mss)
@@ -131,6 +136,8 @@ session_write_record(struct session *s, struct session_detail *d, const struct s
 		__atomic_store_n(&s->meter_up, w->meter[UP], __ATOMIC_RELEASE);
 	if (w->meter_profile[DOWN])
 		__atomic_store_n(&s->meter_down, w->meter[DOWN], __ATOMIC_RELEASE);
+	if (w->flows)
+		__atomic_store_n(&session_flows[s - session_at(0)], flow_of(w->flows), __ATOMIC_RELEASE);
 	if (w->core_kind)
 		__atomic_store_n(&s->core, w->core, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->vrf, w->vrf_index, __ATOMIC_RELEASE);

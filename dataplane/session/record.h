@@ -19,6 +19,7 @@ struct session_detail {
 	struct object *port;
 	struct object *vrf;               // NULL: default
 	struct object *acl[2], *meter[2]; // by enum direction
+	struct object *flows;
 	struct session_prefixes *prefixes;
 	const struct session_core *core;
 	uint32_t hop; // 0: none
@@ -54,7 +55,7 @@ session_tags(const struct session_detail *detail)
 // What a put has got hold of. `made` says which of it is new and is given back if the put fails.
 struct session_wanted {
 	struct session_spec spec;
-	struct object *port, *vrf, *acl[2], *meter_profile[2];
+	struct object *port, *vrf, *acl[2], *meter_profile[2], *flows;
 	uint16_t vrf_index;
 	uint16_t mtu;
 	uint32_t meter[2];

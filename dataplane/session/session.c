@@ -10,6 +10,7 @@
 
 #include "acl/acl.h"
 #include "core/rcu.h"
+#include "flow/flow.h"
 #include "ip/hop.h"
 #include "ip/vrf.h"
 #include "meter/meter.h"
@@ -111,6 +112,8 @@ need_policy(const Sluice__V1__Policy *policy, struct session_wanted *w, struct f
 		error = object_need(&meter_kind, policy->meter_up, "policy.meterUp", &w->meter_profile[UP], f);
 	if (error == 0)
 		error = object_need(&meter_kind, policy->meter_down, "policy.meterDown", &w->meter_profile[DOWN], f);
+	if (error == 0)
+		error = object_need(&flow_kind, policy->flow_profile, "policy.flowProfile", &w->flows, f);
 	return error;
 }
 
@@ -243,6 +246,8 @@ keep(struct session_detail *d, const struct session_wanted *w)
 		object_use(w->acl[i]);
 		object_use(w->meter_profile[i]);
 	}
+	d->flows = w->flows;
+	object_use(w->flows);
 	object_use(w->port);
 	d->core = w->core_kind;
 	d->wanted_mtu = w->spec.mtu;
@@ -378,6 +383,7 @@ release(const struct session_detail *old, const struct session *was, const struc
 		object_unuse(old->acl[i]);
 		object_unuse(old->meter[i]);
 	}
+	object_unuse(old->flows);
 	object_unuse(old->port);
 	object_unuse(old->vrf);
 	rcu_retire(free, old->prefixes);

@@ -1,0 +1,33 @@
+// Flow profiles (kind FlowProfile): packet filters that tell which QoS flow a session's packet is of, and how the packets of a flow
+// are marked (TS 23.501 section 5.7.1, TS 24.501 section 6.2.5).
+#pragma once
+
+#include "core/node.h"
+#include "core/object.h"
+
+enum { NO_FLOWS = UINT32_MAX };
+
+extern struct kind flow_kind;
+
+// How packets of a QoS flow are marked.
+struct flow_mark {
+	int8_t dscp; // of the outer header; less than 0: copied from the inner one
+	uint8_t class;
+	uint8_t priority;
+};
+
+// By session: its profile, as flow_of() gives it. Only what a session with a flow step in its chains has counts.
+extern uint32_t *session_flows;
+
+static inline uint32_t
+flow_of(const struct object *object)
+{
+	// What is not there yet has state NULL.
+	return object ? (uint32_t)(uintptr_t)object->state - 1 : NO_FLOWS;
+}
+
+// The marks of a QFI by a session's profile. Any thread.
+struct flow_mark flow_mark_of(uint32_t session, uint8_t qfi);
+
+// Steps of chains. In: a checked IP packet, data at its header. Out: packet->qfi, class and priority set.
+extern struct node flow_up_node, flow_down_node;

@@ -1,0 +1,50 @@
+// A flow profile ready for workers. Made beside the main thread, then only read.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "acl/list.h"
+#include "core/slab.h"
+#include "flow.pb-c.h"
+#include "flow/flow.h"
+
+enum {
+	FLOW_PROFILES = 1 << 20,
+	FLOW_RULES = 255,
+	FLOW_FILTERS = 1 << 18, // of a direction, over all profiles
+	QFIS = 64,
+	PRECEDENCE_DERIVED = 80, // TS 24.501 section 6.2.5.1.4.1
+};
+
+struct flow_rule {
+	uint8_t qfi;
+	bool firm; // before derived rules
+};
+
+struct flow_profile {
+	// By enum direction. NULL: no filter is of this direction.
+	struct acl_list *lists[2];
+	uint8_t *rule_of[2]; // by a filter's number in the list, from 1
+	size_t filters[2];
+	struct flow_rule rules[FLOW_RULES];
+	struct flow_mark marks[QFIS];
+};
+
+struct flow_slot {
+	struct flow_profile *_Atomic profile; // NULL: nothing here (any more)
+};
+
+extern struct slab flow_slots;
+
+static inline const struct flow_profile *
+flow_profile_at(uint32_t index)
+{
+	struct flow_slot *slot = slab_at(&flow_slots, index);
+
+	return atomic_load_explicit(&slot->profile, memory_order_acquire);
+}
+
+// 0, or a negative errno with the fault explained. `unwanted` as in acl_list_create().
+int flow_profile_create(const char *name, const Sluice__V1__FlowProfile *spec, const atomic_bool *unwanted,
+	struct flow_profile **made, struct fault *f);
+void flow_profile_destroy(struct flow_profile *profile);
