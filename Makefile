@@ -49,6 +49,7 @@ crash: build/.setup-test build
 	CRASH_SECONDS=300 .venv/bin/python -m pytest tests/test_crash.py -s
 
 bench: build
+	go build -p $(JOBS) -o build/reconcile-bench ./bench/reconcile
 	tools/bench.sh '$(ONLY)' '$(JSON)'
 
 latency: build
@@ -59,7 +60,7 @@ lint: build/.setup-test build/.generated build/reference.md
 	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
 	@tools/lint-includes.sh $(C_FILES)
 	@tools/lint-c.sh $(C_FILES)
-	test -z "$$(gofmt -l agent)" || { gofmt -d agent; exit 1; }
+	test -z "$$(gofmt -l agent bench)" || { gofmt -d agent bench; exit 1; }
 	go vet ./...
 	staticcheck ./...
 	.venv/bin/ruff check
@@ -69,7 +70,7 @@ lint: build/.setup-test build/.generated build/reference.md
 
 fmt: build/.setup-test
 	@clang-format -i $(C_FILES)
-	gofmt -w agent
+	gofmt -w agent bench
 	.venv/bin/ruff format
 	.venv/bin/ruff check --fix
 

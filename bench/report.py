@@ -5,6 +5,8 @@ import pathlib
 import platform
 import sys
 
+import control_plane
+
 # TSC cycles a packet of VPP 26 with its packet generator: full bursts of 256, headers warm in the cache, every node counted but
 # source, output and transmit; frame sizes with FCS. Least of many windows, on an AMD Zen 4 virtual machine with a TSC of 2.6 GHz.
 VPP = {
@@ -97,6 +99,7 @@ the last two rows, and what it saves is in the last column.
 
 A ping crosses the router twice. Veth's frames reach a data plane through the kernel's softirq, so these are not a NIC's latencies.
 
+{control}
 ## Where the cycles go
 
 By node, median, of the smallest frame size of each scenario:
@@ -209,8 +212,9 @@ def node_rows(results):
 
 def main():
     measured, latency = (json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:3])
-    results = [r for r in measured if r["workers"] == 1]
-    several = [r for r in measured if r["workers"] > 1]
+    control = [r for r in measured if r["scenario"].startswith("reconcile-")]
+    results = [r for r in measured if r.get("workers") == 1]
+    several = [r for r in measured if r.get("workers", 0) > 1]
     sys.stdout.write(
         TEXT.format(
             cpu=cpu(),
@@ -222,6 +226,7 @@ def main():
             scaling="\n".join(scaling_rows(several)),
             pings=min(r["pings"] for r in latency),
             latency="\n".join(latency_rows(latency)),
+            control=control_plane.text(control),
             nodes="\n".join(node_rows(results)),
         )
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the bench with huge pages, and gives them back: bench.sh ONLY-REGEX JSON-FILE (each may be empty). First every
-# scenario on one worker, then those that show how two get along.
+# scenario on one worker, then those that show how two get along, then the control plane's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pages=/proc/sys/vm/nr_hugepages
@@ -27,6 +27,7 @@ if [ "$(nproc)" -gt 1 ]; then
 else
 	echo "bench: one processor, so nothing on two workers" >&2
 fi
+build/reconcile-bench -huge ${only:+-only "$only"} -json "$results/3.json" || failed=1
 if [ -n "${2-}" ]; then
 	python3 - "$2" "$results"/*.json <<-'END'
 		import json, sys

@@ -170,35 +170,44 @@ func (d *Desired) tell(out *Outcome, all []named) {
 	for _, f := range out.Failures {
 		failures[f.Key] = f.Message
 	}
-	rebuilt, done := map[object.Key]bool{}, make(map[object.Key]Step, len(out.Operations))
+	done := make(map[object.Key]Step, len(out.Operations))
 	for _, o := range out.Operations {
-		if o.Action == reconcile.Delete {
-			rebuilt[o.Key] = true
-		}
-		switch {
-		case rebuilt[o.Key]:
+		switch before := done[o.Key]; {
+		case o.Action == reconcile.Delete, before == Replace:
 			done[o.Key] = Replace
 		case o.Action == reconcile.Create:
 			done[o.Key] = Create
-		case done[o.Key] == Keep:
+		case before == Keep:
 			done[o.Key] = Update
 		}
 	}
-	told := make(map[object.Key]struct{}, len(all))
+	out.Objects = make([]Done, 0, len(all))
+	// Of what was done, how much was named.
+	among := 0
 	for _, n := range all {
-		told[n.key] = struct{}{}
+		step, did := done[n.key]
+		if did {
+			among++
+		}
 		st, wanted := d.look(n.key)
 		switch {
 		case wanted == nil:
-		case rebuilt[n.key], done[n.key] == Create:
-			n.step = done[n.key]
+		case step == Replace, step == Create:
+			n.step = step
 		case n.step == Replace:
 			// The data plane did not have it before, or still does.
 			n.step = Update
 		}
 		out.Objects = append(out.Objects, doneOf(n.step, st, failures, out.Undone))
 	}
+	if among == len(done) {
+		return
+	}
 	// What was not named, but had to go because of what was, and perhaps came again.
+	told := make(map[object.Key]struct{}, len(all))
+	for _, n := range all {
+		told[n.key] = struct{}{}
+	}
 	for _, o := range out.Operations {
 		if _, twice := told[o.Key]; twice || out.Undone && failures[o.Key] == "" {
 			continue

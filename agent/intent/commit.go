@@ -4,6 +4,7 @@ package intent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -118,8 +119,8 @@ func (d *Desired) recordOf(layers []Layer) *Record {
 
 // prepare checks edits against all that is wanted. The set has them afterwards, until takeBack is called. d.mu is held.
 func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
-	p := &prepared{edits: edits}
-	x := &object.Examined{}
+	p := &prepared{edits: edits, effective: make([]int, 0, len(edits))}
+	x := &object.Examined{Keys: make([]object.Key, 0, len(edits)), Kept: make([]*object.Kept, 0, len(edits))}
 	var unknown []*object.Kept
 	for i := range edits {
 		e := &edits[i]
@@ -232,7 +233,13 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, 
 		return nil, Revision{}, fmt.Errorf("keeping what is wanted: %w", err)
 	}
 	d.revision = revision.Number
-	var fresh []object.Key
+	if len(p.edits) > len(d.records) && len(p.edits) > 1000 {
+		// Room at once, instead of doubling it again and again.
+		larger := make(map[object.Key]*Record, len(d.records)+len(p.edits))
+		maps.Copy(larger, d.records)
+		d.records = larger
+	}
+	fresh := make([]object.Key, 0, len(p.edits))
 	for _, e := range p.edits {
 		if e.After == nil {
 			delete(d.records, e.Key)

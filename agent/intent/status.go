@@ -49,7 +49,7 @@ type Condition struct {
 
 // Conditions are Accepted: it may be wanted; Applied: the data plane has it as it is wanted; Ready: and so it is with all that it
 // needs, and the data plane answers.
-func (s Status) Conditions() []Condition {
+func (s *Status) Conditions() [3]Condition {
 	accepted := Condition{Type: "Accepted", Holds: true, Reason: "Valid", Time: s.Accepted}
 	applied := Condition{Type: "Applied", Holds: s.State == Applied, Reason: s.Reason, Message: s.Message, Time: s.Since}
 	ready := applied
@@ -60,5 +60,5 @@ func (s Status) Conditions() []Condition {
 	if s.Generation == 0 {
 		accepted.Holds, accepted.Reason, accepted.Time = false, "NotWanted", s.Since
 	}
-	return []Condition{accepted, applied, ready}
+	return [3]Condition{accepted, applied, ready}
 }

@@ -3,6 +3,7 @@ package object
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -25,30 +26,39 @@ func (x *Examined) Claims() int {
 }
 
 // Below this, to start goroutines costs more than they save.
-const examineAlone = 512
+const alone = 512
+
+// InParts calls f for consecutive parts of so many things, on all processors at once if they are many, and returns when all are done.
+func InParts(count int, f func(from, to int)) {
+	parts := max(1, min(runtime.GOMAXPROCS(0), count/alone))
+	var others sync.WaitGroup
+	for i := range parts - 1 {
+		others.Go(func() { f(i*count/parts, (i+1)*count/parts) })
+	}
+	f((parts-1)*count/parts, count)
+	others.Wait()
+}
 
 // Examine checks each change by itself; Errors say what is wrong. The changes' objects are not looked at any more afterwards.
 func (r *Registry) Examine(changes []Change) (*Examined, error) {
 	x := &Examined{Keys: make([]Key, len(changes)), Kept: make([]*Kept, len(changes))}
-	parts := max(1, min(runtime.GOMAXPROCS(0), len(changes)/examineAlone))
-	wrong := make([]Errors, parts)
-	var others sync.WaitGroup
-	for i := range parts {
-		from, to := i*len(changes)/parts, (i+1)*len(changes)/parts
-		if i == parts-1 {
-			wrong[i] = r.examine(x, changes, from, to)
-			continue
-		}
-		others.Add(1)
-		go func() {
-			defer others.Done()
-			wrong[i] = r.examine(x, changes, from, to)
-		}()
+	type part struct {
+		from  int
+		wrong Errors
 	}
-	others.Wait()
+	var mu sync.Mutex
+	var parts []part
+	InParts(len(changes), func(from, to int) {
+		if wrong := r.examine(x, changes, from, to); len(wrong) > 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			parts = append(parts, part{from, wrong})
+		}
+	})
+	slices.SortFunc(parts, func(a, b part) int { return a.from - b.from })
 	var errs Errors
-	for _, more := range wrong {
-		errs = append(errs, more...)
+	for _, p := range parts {
+		errs = append(errs, p.wrong...)
 	}
 	return x, errs.Or()
 }

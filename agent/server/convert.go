@@ -14,7 +14,7 @@ import (
 )
 
 func stepOf(s intent.Step) api.Step {
-	return map[intent.Step]api.Step{intent.Keep: api.Step_KEEP, intent.Create: api.Step_CREATE, intent.Update: api.Step_UPDATE,
+	return [...]api.Step{intent.Keep: api.Step_KEEP, intent.Create: api.Step_CREATE, intent.Update: api.Step_UPDATE,
 		intent.Replace: api.Step_REPLACE, intent.Delete: api.Step_DELETE}[s]
 }
 
@@ -35,13 +35,24 @@ func stateOf(s intent.State) api.State {
 }
 
 func statusOf(s intent.Status) *api.Status {
-	told := &api.Status{State: stateOf(s.State), Message: s.Message, Since: nanoseconds(s.Since), Generation: s.Generation,
-		ObservedGeneration: s.Observed, Revision: s.Revision}
-	for _, c := range s.Conditions() {
-		told.Conditions = append(told.Conditions, &api.Condition{Type: c.Type, Holds: c.Holds, Reason: c.Reason, Message: c.Message,
-			Time: nanoseconds(c.Time)})
-	}
+	told := &api.Status{}
+	fillStatus(told, s, new([conditionCount]api.Condition))
 	return told
+}
+
+// conditionCount is how many there are of each object.
+const conditionCount = 3
+
+// fillStatus uses the room that it is given: of many objects, that is made at once.
+func fillStatus(told *api.Status, s intent.Status, room *[conditionCount]api.Condition) {
+	told.State, told.Message, told.Since, told.Revision = stateOf(s.State), s.Message, nanoseconds(s.Since), s.Revision
+	told.Generation, told.ObservedGeneration = s.Generation, s.Observed
+	told.Conditions = make([]*api.Condition, conditionCount)
+	for i, c := range s.Conditions() {
+		one := &room[i]
+		one.Type, one.Holds, one.Reason, one.Message, one.Time = c.Type, c.Holds, c.Reason, c.Message, nanoseconds(c.Time)
+		told.Conditions[i] = one
+	}
 }
 
 func nanoseconds(t time.Time) int64 {
@@ -124,9 +135,24 @@ func planFrom(planned *api.Planned) *intent.Plan {
 
 func appliedOf(outcome *intent.Outcome) *api.Applied {
 	applied := &api.Applied{Undone: outcome.Undone, Revision: outcome.Revision, ConfirmBy: nanoseconds(outcome.ConfirmBy)}
-	for _, o := range outcome.Objects {
-		applied.Objects = append(applied.Objects, &api.AppliedObject{Step: stepOf(o.Step), Kind: o.Status.Key.Kind,
-			Name: o.Status.Key.Name, Status: statusOf(o.Status)})
-	}
+	applied.Objects = make([]*api.AppliedObject, len(outcome.Objects))
+	object.InParts(len(outcome.Objects), func(from, to int) {
+		for from < to {
+			end := min(to, from+256)
+			rooms := make([]struct {
+				object     api.AppliedObject
+				status     api.Status
+				conditions [conditionCount]api.Condition
+			}, end-from)
+			for i, o := range outcome.Objects[from:end] {
+				room := &rooms[i]
+				told := &room.object
+				fillStatus(&room.status, o.Status, &room.conditions)
+				told.Step, told.Kind, told.Name, told.Status = stepOf(o.Step), o.Status.Key.Kind, o.Status.Key.Name, &room.status
+				applied.Objects[from+i] = told
+			}
+			from = end
+		}
+	})
 	return applied
 }

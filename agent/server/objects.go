@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,18 +17,24 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// changes unpacks what a client wants. Everything that is wrong is told at once.
+// changes unpacks what a client wants. Whether that is acceptable is not looked at, unless something else is wrong: then everything that
+// is wrong is told at once.
 func (s *server) changes(c *api.Changes) ([]object.Change, error) {
-	var all []object.Change
-	var mistakes object.Errors
-	for _, i := range c.GetPut() {
-		o, err := s.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
-		if err != nil {
-			mistakes = append(mistakes, &object.Error{Object: object.Key{Kind: i.GetKind(), Name: i.GetName()}, Problem: err.Error()})
-			continue
+	put := c.GetPut()
+	all, wrong := make([]object.Change, len(put), len(put)+len(c.GetDelete())), make([]error, len(put))
+	object.InParts(len(put), func(from, to int) {
+		for n, i := range put[from:to] {
+			o, err := s.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
+			if wrong[from+n] = err; err == nil {
+				all[from+n] = object.Put(o)
+			}
 		}
-		mistakes = append(mistakes, s.registry.Check(o)...)
-		all = append(all, object.Put(o))
+	})
+	var mistakes object.Errors
+	for n, err := range wrong {
+		if err != nil {
+			mistakes = append(mistakes, &object.Error{Object: object.Key{Kind: put[n].GetKind(), Name: put[n].GetName()}, Problem: err.Error()})
+		}
 	}
 	for _, n := range c.GetDelete() {
 		if s.registry.Kind(n.GetKind()) == nil {
@@ -35,6 +42,14 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 			continue
 		}
 		all = append(all, object.Remove(object.Key{Kind: n.GetKind(), Name: n.GetName()}))
+	}
+	if len(mistakes) > 0 {
+		all = slices.DeleteFunc(all, func(c object.Change) bool { return c.Key == object.Key{} })
+		for _, c := range all {
+			if c.Object != nil {
+				mistakes = append(mistakes, s.registry.Check(c.Object)...)
+			}
+		}
 	}
 	return all, mistakes.Or()
 }

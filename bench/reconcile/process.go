@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a program that is measured.
+type process struct {
+	*exec.Cmd
+	log bytes.Buffer
+	end chan error
+}
+
+// start returns when the program listens on its socket.
+func start(socket string, program string, arguments ...string) (*process, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	p := &process{Cmd: exec.Command(program, arguments...), end: make(chan error, 1)}
+	p.Stderr = &p.log
+	// Nothing is left behind, however this program ends.
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.end <- p.Wait() }()
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		select {
+		case err := <-p.end:
+			p.end <- err
+			return nil, fmt.Errorf("%s ended: %w\n%s", filepath.Base(program), err, p.log.String())
+		default:
+		}
+		if c, err := net.Dial("unix", socket); err == nil {
+			return p, c.Close()
+		}
+	}
+	p.kill()
+	return nil, fmt.Errorf("%s does not listen\n%s", filepath.Base(program), p.log.String())
+}
+
+// kill ends it without a warning.
+func (p *process) kill() {
+	if p == nil {
+		return
+	}
+	// It may have ended by itself.
+	_ = p.Process.Signal(syscall.SIGKILL)
+	p.end <- <-p.end
+}
+
+// processor is the time that threads of a process had, in seconds: all of them, or the main thread alone.
+func (p *process) processor(all bool) float64 {
+	path := fmt.Sprintf("/proc/%d/task/%d/stat", p.Process.Pid, p.Process.Pid)
+	if all {
+		path = fmt.Sprintf("/proc/%d/stat", p.Process.Pid)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	// The program's name, which may have spaces, ends with the last parenthesis.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / ticks
+}
+
+// ticks a second: what Linux counts in on every architecture of ours.
+const ticks = 100
+
+// resident is what the process has from the kernel, but for pages of files, in bytes.
+func (p *process) resident() float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, "RssAnon:"); found {
+			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kib * 1024
+		}
+	}
+	return 0
+}
+
+// peak watches what a process has until the returned function is called, which says the most that it had.
+func (p *process) peak() func() float64 {
+	stop, most := make(chan struct{}), make(chan float64)
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		highest := p.resident()
+		for {
+			select {
+			case <-tick.C:
+				highest = max(highest, p.resident())
+			case <-stop:
+				most <- max(highest, p.resident())
+				return
+			}
+		}
+	}()
+	return func() float64 { close(stop); return <-most }
+}

@@ -1,0 +1,415 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/server"
+)
+
+// programs are what is measured, and where.
+type programs struct {
+	agent, dataplane string
+	disk, memory     string
+	huge             bool
+	objects          int
+}
+
+// How many single changes there are for a percentile.
+const singles = 3000
+
+const patience = 2 * time.Minute
+
+// gateway is an agent and a data plane that run.
+type gateway struct {
+	programs
+	directory string
+	store     string
+	plane     *process
+	process   *process
+	wire      *grpc.ClientConn
+	client    api.AgentClient
+}
+
+// run measures with a real data plane.
+func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
+	names := []string{"bulk", "one-of", "resync"}
+	for i, name := range names {
+		names[i] = "reconcile-" + name + "-200k"
+	}
+	if !slices.ContainsFunc(names, chosen.MatchString) {
+		return nil
+	}
+	directory, err := os.MkdirTemp(p.disk, "reconcile-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(directory)
+	fast, err := os.MkdirTemp(p.memory, "reconcile-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fast)
+	g := &gateway{programs: p, directory: fast, store: filepath.Join(directory, "intent.db")}
+	defer g.close()
+	if err := g.startPlane(); err != nil {
+		return err
+	}
+	if err := g.startAgent(); err != nil {
+		return err
+	}
+	bulk, err := g.bulk()
+	if err != nil {
+		return fmt.Errorf("%s: %w", names[0], err)
+	}
+	tell := func(i int, r result) {
+		if r.Scenario = names[i] + r.Scenario; chosen.MatchString(r.Scenario) {
+			r.Objects = p.objects
+			say(r)
+		}
+	}
+	bulk.Store = "disk"
+	tell(0, bulk)
+	one := func(store, where string) error {
+		r, err := g.one()
+		if err != nil {
+			return err
+		}
+		r.Scenario, r.Store = "-"+store, store
+		if r.SyncP50, r.SyncP99, err = syncs(where); err != nil {
+			return err
+		}
+		tell(1, r)
+		return nil
+	}
+	if err := one("disk", directory); err != nil {
+		return fmt.Errorf("%s: %w", names[1], err)
+	}
+	for _, again := range []struct {
+		what string
+		f    func() (result, error)
+	}{{"-agent", g.resyncAgent}, {"-dataplane", g.resyncPlane}} {
+		r, err := again.f()
+		if err != nil {
+			return fmt.Errorf("%s%s: %w", names[2], again.what, err)
+		}
+		r.Scenario, r.Store = again.what, "disk"
+		tell(2, r)
+	}
+	if !chosen.MatchString(names[1] + "-memory") {
+		return nil
+	}
+	// The same agent with what it keeps in memory: what is left is not the disk's.
+	g.stopAgent()
+	if err := os.CopyFS(fast, os.DirFS(directory)); err != nil {
+		return err
+	}
+	if err := os.Chmod(filepath.Join(fast, "intent.db.key"), 0o600); err != nil {
+		return err
+	}
+	g.store = filepath.Join(fast, "intent.db")
+	if err := g.startAgent(); err != nil {
+		return err
+	}
+	if err := g.ready(); err != nil {
+		return err
+	}
+	if err := one("memory", fast); err != nil {
+		return fmt.Errorf("%s: %w", names[1], err)
+	}
+	return nil
+}
+
+func (g *gateway) socket(name string) string { return filepath.Join(g.directory, name+".sock") }
+
+func (g *gateway) startPlane() (err error) {
+	arguments := []string{"--socket", g.socket("dataplane"), "--workers", "1", "--buffers", "8192", "--prefix",
+		"sluice-bench-" + strconv.Itoa(os.Getpid())}
+	if !g.huge {
+		arguments = append(arguments, "--no-huge")
+	}
+	g.plane, err = start(g.socket("dataplane"), g.dataplane, arguments...)
+	return err
+}
+
+func (g *gateway) startAgent() (err error) {
+	g.process, err = start(g.socket("agent"), g.agent, "agent", "--dataplane", "unix://"+g.socket("dataplane"),
+		"--listen", "unix://"+g.socket("agent"), "--store", g.store)
+	if err != nil {
+		return err
+	}
+	g.wire, err = grpc.NewClient("unix://"+g.socket("agent"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("sluice"), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(server.MessageLimit), grpc.MaxCallSendMsgSize(server.MessageLimit)))
+	if err != nil {
+		return err
+	}
+	g.client = api.NewAgentClient(g.wire)
+	return g.until("the agent is connected to the data plane", func(v *api.Version) bool { return v.GetDataplane().GetConnected() })
+}
+
+func (g *gateway) stopAgent() {
+	if g.wire != nil {
+		g.wire.Close()
+		g.wire = nil
+	}
+	g.process.kill()
+	g.process = nil
+}
+
+func (g *gateway) close() {
+	g.stopAgent()
+	g.plane.kill()
+	g.plane = nil
+}
+
+func (g *gateway) until(what string, holds func(*api.Version) bool) error {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		v, err := g.client.GetVersion(context.Background(), &api.VersionQuery{})
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, g.process.log.String())
+		}
+		if holds(v) {
+			return nil
+		}
+	}
+	return fmt.Errorf("not in %s: %s", patience, what)
+}
+
+// ready waits until the agent says that everything is applied, and the data plane has the session that it is told of last.
+func (g *gateway) ready() error {
+	ctx, end := context.WithTimeout(context.Background(), patience)
+	defer end()
+	witness, stop, err := g.witness(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	names := make([]string, g.objects)
+	for i := range names {
+		names[i] = session(i, 0).Name
+	}
+	last := &api.SessionCountersQuery{Sessions: []string{slices.Max(names)}}
+	return g.until("everything is applied", func(v *api.Version) bool {
+		if !v.GetDataplane().GetConnected() || int(v.GetObjects()["applied"]) != g.objects+len(base()) || len(v.GetObjects()) != 1 {
+			return false
+		}
+		_, err := witness.SessionCounters(ctx, last)
+		return err == nil
+	})
+}
+
+// counted checks that the data plane has all sessions.
+func (g *gateway) counted() error {
+	ctx, end := context.WithTimeout(context.Background(), patience)
+	defer end()
+	witness, stop, err := g.witness(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	there, err := witness.List(ctx, "Session")
+	if err == nil && len(there) != g.objects {
+		err = fmt.Errorf("the data plane has %d sessions, not %d", len(there), g.objects)
+	}
+	return err
+}
+
+// witness is a connection of our own to the data plane, to ask it rather than the agent.
+func (g *gateway) witness(ctx context.Context) (*dataplane.Client, func(), error) {
+	endpoint, err := dataplane.ParseEndpoint("unix://"+g.socket("dataplane"), dataplane.Credentials{})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	connected := make(chan struct{}, 1)
+	c := dataplane.New(dataplane.Config{Endpoint: endpoint, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+		Connected: func(context.Context, *dataplane.Client, *api.Greeting) {
+			select {
+			case connected <- struct{}{}:
+			default:
+			}
+		}})
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.Run(ctx) }()
+	stop := func() { end(); <-ended }
+	select {
+	case <-connected:
+		return c, stop, nil
+	case <-ctx.Done():
+		stop()
+		return nil, nil, ctx.Err()
+	}
+}
+
+// bulk applies all sessions at once.
+func (g *gateway) bulk() (result, error) {
+	changes, err := intents(base())
+	if err != nil {
+		return result{}, err
+	}
+	if err := g.apply(changes); err != nil {
+		return result{}, err
+	}
+	objects := make([]*object.Object, g.objects)
+	for i := range objects {
+		objects[i] = session(i, 0)
+	}
+	if changes, err = intents(objects); err != nil {
+		return result{}, err
+	}
+	objects = nil
+	before, peak := g.process.resident(), g.process.peak()
+	r, err := g.timed(func() error {
+		if err := g.apply(changes); err != nil {
+			return err
+		}
+		return g.ready()
+	})
+	most := peak()
+	if err != nil {
+		return r, err
+	}
+	// What became of the request is not there any more a moment later.
+	time.Sleep(2 * time.Second)
+	if err := g.counted(); err != nil {
+		return r, err
+	}
+	r.Resident, r.Peak = (g.process.resident()-before)/float64(g.objects), (most-before)/float64(g.objects)
+	return r, nil
+}
+
+// one changes single sessions, one after the other.
+func (g *gateway) one() (result, error) {
+	random := rand.New(rand.NewPCG(1, 2))
+	took := make([]float64, singles)
+	r, err := g.timed(func() error {
+		for i := range took {
+			changes, err := intents([]*object.Object{session(random.IntN(g.objects), uint32(1000+i%400))})
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			if err := g.apply(changes); err != nil {
+				return err
+			}
+			took[i] = float64(time.Since(began).Nanoseconds()) / 1000
+		}
+		return nil
+	})
+	slices.Sort(took)
+	r.Changes, r.P50, r.P99 = singles, share(took, 0.5), share(took, 0.99)
+	return r, err
+}
+
+// share is the value that this part of all is not above.
+func share(ordered []float64, part float64) float64 {
+	return ordered[min(len(ordered)-1, int(part*float64(len(ordered))))]
+}
+
+// resyncAgent kills the agent and starts it again.
+func (g *gateway) resyncAgent() (result, error) {
+	g.stopAgent()
+	r := result{}
+	had, began := g.plane.processor(false), time.Now()
+	if err := g.startAgent(); err != nil {
+		return r, err
+	}
+	if err := g.ready(); err != nil {
+		return r, err
+	}
+	r.Seconds, r.AgentCPU, r.DataplaneCPU = time.Since(began).Seconds(), g.process.processor(true), g.plane.processor(false)-had
+	time.Sleep(2 * time.Second)
+	r.Resident = g.process.resident() / float64(g.objects)
+	return r, g.counted()
+}
+
+// resyncPlane kills the data plane and starts it again.
+func (g *gateway) resyncPlane() (result, error) {
+	g.plane.kill()
+	if err := g.until("the agent knows that the data plane is gone", func(v *api.Version) bool { return !v.GetDataplane().GetConnected() }); err != nil {
+		return result{}, err
+	}
+	r := result{}
+	had, began := g.process.processor(true), time.Now()
+	if err := g.startPlane(); err != nil {
+		return r, err
+	}
+	r.StartSeconds = time.Since(began).Seconds()
+	if err := g.ready(); err != nil {
+		return r, err
+	}
+	r.Seconds, r.AgentCPU, r.DataplaneCPU = time.Since(began).Seconds(), g.process.processor(true)-had, g.plane.processor(false)
+	return r, g.counted()
+}
+
+// timed measures what an agent and a data plane that stay the same do.
+func (g *gateway) timed(f func() error) (result, error) {
+	agent, plane, began := g.process.processor(true), g.plane.processor(false), time.Now()
+	err := f()
+	return result{Seconds: time.Since(began).Seconds(), AgentCPU: g.process.processor(true) - agent, DataplaneCPU: g.plane.processor(false) - plane}, err
+}
+
+func (g *gateway) apply(changes *api.Changes) error {
+	applied, err := g.client.Apply(context.Background(), changes)
+	if err != nil {
+		return err
+	}
+	for _, o := range applied.GetObjects() {
+		if s := o.GetStatus(); s.GetState() != api.State_APPLIED {
+			return fmt.Errorf("%s/%s is %s: %s", o.GetKind(), o.GetName(), s.GetState(), s.GetMessage())
+		}
+	}
+	return nil
+}
+
+func intents(objects []*object.Object) (*api.Changes, error) {
+	changes := &api.Changes{Put: make([]*api.Intent, len(objects))}
+	for i, o := range objects {
+		spec, err := object.Pack(o.Spec)
+		if err != nil {
+			return nil, err
+		}
+		changes.Put[i] = &api.Intent{Kind: o.Kind, Name: o.Name, Labels: o.Labels, Spec: spec}
+	}
+	return changes, nil
+}
+
+// syncs says what it takes to write a page and sync it, twice, as the store does for each revision.
+func syncs(directory string) (p50, p99 float64, err error) {
+	f, err := os.CreateTemp(directory, "sync-")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	page := make([]byte, 4096)
+	took := make([]float64, 500)
+	for i := range took {
+		began := time.Now()
+		for n := range 2 {
+			if _, err := f.WriteAt(page, int64(n*len(page))); err != nil {
+				return 0, 0, err
+			}
+			if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+				return 0, 0, err
+			}
+		}
+		took[i] = float64(time.Since(began).Nanoseconds()) / 1000
+	}
+	slices.Sort(took)
+	return share(took, 0.5), share(took, 0.99), nil
+}
