@@ -17,7 +17,7 @@ def remote(lab):
     driver = Remote(lab, namespace)
     certificates(driver.directory, "agent", "controller", "somebody", "other/stranger")
     _, driver.file = tokens(driver.directory, reader="read", operator="operate", admin="admin")
-    way = driver.northbound(lab.directory, clientCA=str(driver.directory / "ca.crt"), roles={"controller": "operate"})
+    way = driver.northbound(clientCA=str(driver.directory / "ca.crt"), roles={"controller": "operate"})
     driver.gateway = Gateway(lab, namespace, northbounds=[way])
     wait_until(lambda: driver.sluice("version").returncode == 0, 30, "the agent answers over TCP")
     return driver
