@@ -3,6 +3,9 @@
 A case uses objects with names of its own. What only one promises is in a file beside: test_keyed, test_broker.
 """
 
+import threading
+import time
+
 import pytest
 from lab import Gateway, thing, yaml
 from lab.gateway import Refused
@@ -61,7 +64,7 @@ def row(request, lab):
     fixture, way = ROWS[request.param]
     server = request.getfixturevalue(fixture) if fixture else None
     namespace = server.namespace if server else lab.namespace(request.param)
-    made = Row(lab, namespace, way(server, lab))
+    made = Row(lab, namespace, way(namespace, server, lab))
     yield made
     made.gateway.close()
     made.way.close()
@@ -166,8 +169,12 @@ def test_what_is_said_while_the_agent_is_away_is_heard_when_it_is_back(row):
 
 def test_nothing_is_lost_when_the_agent_is_killed_in_the_middle(row):
     for round in range(1, 4):
-        row.way.say(*(meter(f"kill-{i}", round * 1_000_000) for i in range(500)))
+        saying = threading.Thread(target=row.way.say, args=[meter(f"kill-{i}", round * 1_000_000) for i in range(500)])
+        saying.start()
+        time.sleep(0.05 * round)
         row.restart_agent()
+        saying.join()
+        row.way.say_again()
     row.becomes("kill-", {f"kill-{i}": 3_000_000 for i in range(500)})
     row.way.say(meter("kill-0"))
     row.is_told(meter("kill-0"), "applied")

@@ -17,7 +17,7 @@ def remote(lab):
     driver = Remote(lab, namespace)
     certificates(driver.directory, "agent", "controller", "somebody", "other/stranger")
     _, driver.file = tokens(driver.directory, reader="read", operator="operate", admin="admin")
-    way = driver.northbound(lab.directory, clientCA=str(driver.directory / "ca.crt"), roles={"controller": "operate"})
+    way = driver.northbound(clientCA=str(driver.directory / "ca.crt"), roles={"controller": "operate"})
     driver.gateway = Gateway(lab, namespace, northbounds=[way])
     wait_until(lambda: driver.sluice("version").returncode == 0, 30, "the agent answers over TCP")
     return driver
@@ -96,15 +96,3 @@ def test_who_was_turned_away_from_a_change_is_in_the_log_and_no_token_is(remote)
     )
     for name in ("reader", "operator", "admin"):
         assert (remote.directory / f"{name}.token").read_text().strip() not in log
-
-
-def test_the_driver_says_what_became_of_a_document(remote):
-    remote.put("a", yaml([thing("Vrf", "one"), thing("Vrf", "two")]))
-    wait_until(lambda: remote.status("a")["state"] == "Applied", 30, remote.status("a"))
-    remote.put("a", yaml([thing("Vrf", "one", colour="red")]))
-    assert remote.status("a")["state"] == "Invalid"
-    remote.put("a", yaml([thing("Vrf", "one")]))
-    assert remote.state("Vrf", "two") == "gone"
-    remote.delete("a")
-    assert remote.status("a") is None
-    assert remote.state("Vrf", "one") == "gone"

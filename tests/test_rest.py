@@ -41,14 +41,13 @@ class Site:
                     "log": {"format": "json"},
                     "audit": {"file": str(self.audit), "sync": True},
                     "dataplanes": [{"name": "default", "endpoint": f"unix://{self.gateway.dataplane_socket}"}],
-                    "northbounds": [self.driver.northbound(lab.directory) | {"tokens": str(file)}, secure],
+                    "northbounds": [self.driver.northbound(tokens=str(file)), secure],
                 }
             )
         )
         self.reader, self.operator, self.admin = (
             Client(self.namespace, 8080, self.tokens[name]) for name in ("reader", "operator", "admin")
         )
-        self.driver.client = self.operator
         self.start()
 
     def start(self):
@@ -228,20 +227,6 @@ def test_an_agent_that_was_killed_serves_what_was_put_before(site):
     # Its events are a new log: whoever followed the old one has to list again.
     assert site.reader.ask("GET", f"/v1/events?cursor={cursor}").status == 410
     assert site.operator.ask("DELETE", "/v1/vrfs/kept").status == 200
-
-
-def test_the_driver_says_what_became_of_a_document(site):
-    good = json.dumps(thing("Vrf", "document", description="a"))
-    site.driver.put("a", good)
-    wait_until(lambda: site.driver.status("a")["state"] == "Applied")
-    site.driver.put("a", json.dumps(thing("Vrf", "document", colour="red")))
-    assert site.driver.status("a")["state"] == "Invalid"
-    assert site.reader.ask("GET", "/v1/vrfs/document").json["spec"] == {"description": "a"}
-    site.driver.put("a", json.dumps(thing("Vrf", "another")))
-    assert site.reader.ask("GET", "/v1/vrfs/document").status == 404
-    site.driver.delete("a")
-    assert site.driver.status("a") is None
-    assert site.reader.ask("GET", "/v1/vrfs/another").status == 404
 
 
 def test_the_document_is_valid_openapi(site):

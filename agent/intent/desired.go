@@ -208,11 +208,11 @@ func (d *Desired) Count() map[State]int {
 	return counts
 }
 
-// Measure implements Interface. An object counts once for each data plane that it goes to.
-func (d *Desired) Measure() Measurements {
-	sum := d.sites[0].plane.Measure()
-	for _, s := range d.sites[1:] {
-		sum.Add(s.plane.Measure())
+// Measure implements Interface. An object counts at each data plane that it goes to.
+func (d *Desired) Measure() map[string]Measurements {
+	all := make(map[string]Measurements, len(d.sites))
+	for _, s := range d.sites {
+		all[s.Name] = s.plane.Measure()
 	}
-	return sum
+	return all
 }

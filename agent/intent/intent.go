@@ -60,8 +60,8 @@ type Interface interface {
 	Revision() uint64
 	// Count returns how many objects are in each state.
 	Count() map[State]int
-	// Measure returns what there is to measure. It is quick, however many objects there are.
-	Measure() Measurements
+	// Measure returns what there is to measure, by the name of the data plane. It is quick, however many objects there are.
+	Measure() map[string]Measurements
 }
 
 // Source is where changes come from.

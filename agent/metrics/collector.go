@@ -53,11 +53,11 @@ func newCollector(e northbound.Environment) *collector {
 
 		build:      gauge("build_info", "Always 1; the agent's release is the label.", "release"),
 		revision:   gauge("revision", "Number of the latest revision of what is wanted."),
-		objects:    gauge("objects", "Objects that are wanted or not yet gone, by kind and by how it stands with them.", "kind", "state"),
-		operations: counter("operations_total", "What data planes were told about one object each, by what became of it.", "action", "result"),
-		delay:      metric{description: prometheus.NewDesc("sluice_apply_delay_seconds", "From when an object was wanted, or wanted to change, to when the data plane had it so.", nil, nil)},
-		lists:      counter("lists_total", "Times that everything that a data plane has was listed and compared."),
-		different:  counter("different_objects_total", "Objects that were not as they are wanted when everything was listed."),
+		objects:    gauge("objects", "Objects that are wanted or not yet gone, by kind and by how it stands with them.", "dataplane", "kind", "state"),
+		operations: counter("operations_total", "What data planes were told about one object each, by what became of it.", "dataplane", "action", "result"),
+		delay:      metric{description: prometheus.NewDesc("sluice_apply_delay_seconds", "From when an object was wanted, or wanted to change, to when the data plane had it so.", []string{"dataplane"}, nil)},
+		lists:      counter("lists_total", "Times that everything that a data plane has was listed and compared.", "dataplane"),
+		different:  counter("different_objects_total", "Objects that were not as they are wanted when everything was listed.", "dataplane"),
 
 		northboundConnected: gauge("northbound_connected", "Whether a northbound has the connection that it needs, if it needs one.", "northbound"),
 		northboundReceived:  counter("northbound_received_total", "Messages, requests, files or values that came in by a northbound.", "northbound"),
@@ -143,32 +143,31 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (c *collector) reconciler(s scrape) {
-	m := c.environment.Intent.Measure()
 	s.tell(c.revision, float64(c.environment.Intent.Revision()))
-	for kind, states := range m.Objects {
-		for state, n := range states {
-			s.tell(c.objects, float64(n), kind, strings.ToLower(state.String()))
+	for plane, m := range c.environment.Intent.Measure() {
+		for kind, states := range m.Objects {
+			for state, n := range states {
+				s.tell(c.objects, float64(n), plane, kind, strings.ToLower(state.String()))
+			}
 		}
-	}
-	for action, results := range m.Operations {
-		s.tell(c.operations, float64(results.Done), action.String(), "done")
-		s.tell(c.operations, float64(results.Refused), action.String(), "refused")
-		s.tell(c.operations, float64(results.Unknown), action.String(), "unknown")
-	}
-	s.tell(c.lists, float64(m.Lists))
-	s.tell(c.different, float64(m.Different))
-	s.histogram(c.delay, m.Delays)
-	for name := range c.environment.Agent.Dataplanes {
-		s.tell(c.inSync, truth(m.InSync), name)
+		for action, results := range m.Operations {
+			s.tell(c.operations, float64(results.Done), plane, action.String(), "done")
+			s.tell(c.operations, float64(results.Refused), plane, action.String(), "refused")
+			s.tell(c.operations, float64(results.Unknown), plane, action.String(), "unknown")
+		}
+		s.tell(c.lists, float64(m.Lists), plane)
+		s.tell(c.different, float64(m.Different), plane)
+		s.histogram(c.delay, m.Delays, plane)
+		s.tell(c.inSync, truth(m.InSync), plane)
 	}
 }
 
-func (s scrape) histogram(m metric, h reconcile.Histogram) {
+func (s scrape) histogram(m metric, h reconcile.Histogram, labels ...string) {
 	buckets := make(map[float64]uint64, len(h.AtMost))
 	for d, n := range h.AtMost {
 		buckets[d.Seconds()] = n
 	}
-	s <- prometheus.MustNewConstHistogram(m.description, h.Count, h.Sum.Seconds(), buckets)
+	s <- prometheus.MustNewConstHistogram(m.description, h.Count, h.Sum.Seconds(), buckets, labels...)
 }
 
 func (c *collector) dataplane(s scrape, name string, client *dataplane.Client) {

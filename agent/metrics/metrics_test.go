@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
@@ -57,7 +60,7 @@ func newScene(t testing.TB) *scene {
 		Agent: northbound.Agent{Release: "1.0", Dataplanes: map[string]*dataplane.Client{"default": client},
 			Northbounds: map[string]*northbound.Counters{"metrics": counters}},
 	}}
-	s.handler = handler(s.environment)
+	s.handler = handler(s.environment, nil)
 	s.until(func() bool { return client.Link().GetConnected() })
 	return s
 }
@@ -130,7 +133,7 @@ func TestTwoHundredThousandSessionsHaveAsManySeriesAsTen(t *testing.T) {
 	few := s.series()
 	s.apply(sessions(10, 200_000)...)
 	many := s.series()
-	if pending := many[`sluice_objects{kind="Session",state="pending"}`]; len(few) != len(many) || pending != "200000" {
+	if pending := many[`sluice_objects{dataplane="default",kind="Session",state="pending"}`]; len(few) != len(many) || pending != "200000" {
 		t.Errorf("%d series with ten, %d with two hundred thousand, of which wait %s", len(few), len(many), pending)
 	}
 }
@@ -184,17 +187,59 @@ func TestWhatANorthboundPutsInIsCountedWithoutItsHelp(t *testing.T) {
 	s.environment.Counters.Connected(false)
 	s.environment.Counters.Failed()
 	s.tells(map[string]string{
-		`sluice_northbound_changes_total{northbound="metrics"}`:  "1",
-		`sluice_northbound_refused_total{northbound="metrics"}`:  "1",
-		`sluice_northbound_errors_total{northbound="metrics"}`:   "1",
-		`sluice_northbound_connected{northbound="metrics"}`:      "0",
-		`sluice_northbound_received_total{northbound="metrics"}`: "2",
-		`sluice_operations_total{action="create",result="done"}`: "1",
-		`sluice_apply_delay_seconds_count`:                       "1",
-		`sluice_apply_delay_seconds_bucket{le="+Inf"}`:           "1",
-		`sluice_objects{kind="Port",state="applied"}`:            "1",
+		`sluice_northbound_changes_total{northbound="metrics"}`:                      "1",
+		`sluice_northbound_refused_total{northbound="metrics"}`:                      "1",
+		`sluice_northbound_errors_total{northbound="metrics"}`:                       "1",
+		`sluice_northbound_connected{northbound="metrics"}`:                          "0",
+		`sluice_northbound_received_total{northbound="metrics"}`:                     "2",
+		`sluice_operations_total{action="create",dataplane="default",result="done"}`: "1",
+		`sluice_apply_delay_seconds_count{dataplane="default"}`:                      "1",
+		`sluice_apply_delay_seconds_bucket{dataplane="default",le="+Inf"}`:           "1",
+		`sluice_objects{dataplane="default",kind="Port",state="applied"}`:            "1",
 		`sluice_revision`: "1",
 	})
+}
+
+func TestEachDataPlaneIsToldByItself(t *testing.T) {
+	registry, err := object.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired, err := intent.New(intent.Config{Registry: registry, Dataplanes: []intent.Dataplane{{Name: "bonn"}, {Name: "ulm"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { desired.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	counters := &northbound.Counters{}
+	s := &scene{t: t, desired: desired, environment: northbound.Environment{Name: "metrics", Registry: registry, Log: slog.New(slog.DiscardHandler),
+		Counters: counters, Intent: desired, Agent: northbound.Agent{Northbounds: map[string]*northbound.Counters{"metrics": counters}}}}
+	s.handler = handler(s.environment, nil)
+	if err := desired.AttachTo(t.Context(), "bonn", reconciletest.Willing{}); err != nil {
+		t.Fatal(err)
+	}
+	acl := func(name string, labels map[string]string) object.Change {
+		return object.Put(&object.Object{Kind: "Acl", Name: name, Labels: labels, Spec: &api.Acl{}})
+	}
+	s.apply(acl("both", nil), acl("north", map[string]string{"dataplane": "bonn"}), acl("south", map[string]string{"dataplane": "ulm"}),
+		acl("souther", map[string]string{"dataplane": "ulm"}))
+	s.until(func() bool { return s.series()[`sluice_objects{dataplane="bonn",kind="Acl",state="applied"}`] == "2" })
+	s.tells(map[string]string{
+		`sluice_objects{dataplane="bonn",kind="Acl",state="pending"}`:             "0",
+		`sluice_objects{dataplane="ulm",kind="Acl",state="applied"}`:              "0",
+		`sluice_objects{dataplane="ulm",kind="Acl",state="pending"}`:              "3",
+		`sluice_operations_total{action="create",dataplane="bonn",result="done"}`: "2",
+		`sluice_operations_total{action="create",dataplane="ulm",result="done"}`:  "0",
+		`sluice_apply_delay_seconds_count{dataplane="bonn"}`:                      "2",
+		`sluice_apply_delay_seconds_count{dataplane="ulm"}`:                       "0",
+		`sluice_dataplane_in_sync{dataplane="bonn"}`:                              "1",
+		`sluice_dataplane_in_sync{dataplane="ulm"}`:                               "0",
+	})
+	if code, text := s.get("/readyz"); code != http.StatusServiceUnavailable || text != "data plane ulm: what it has is being read\n" {
+		t.Errorf("%d: %s", code, text)
+	}
 }
 
 func TestTheAgentIsReadyWhenItKnowsWhatItsDataPlaneHas(t *testing.T) {
@@ -215,24 +260,77 @@ func TestTheAgentIsReadyWhenItKnowsWhatItsDataPlaneHas(t *testing.T) {
 	s.tells(map[string]string{`sluice_dataplane_connected{dataplane="default"}`: "0"})
 }
 
+func at(listen string) *Section { return &Section{access.Section{Listen: listen}} }
+
 func TestTheServerEndsWithItsContext(t *testing.T) {
 	s := newScene(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- (&Section{Listen: "127.0.0.1:0"}).Open().Run(ctx, s.environment) }()
+	go func() { ended <- at("127.0.0.1:0").Open().Run(ctx, s.environment) }()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := (&Section{Listen: "192.0.2.1:1"}).Open().Run(t.Context(), s.environment); err == nil {
+	if err := at("192.0.2.1:1").Open().Run(t.Context(), s.environment); err == nil {
 		t.Error("it serves at an address that is not ours")
 	}
 }
 
-func TestASectionSaysWhereToListen(t *testing.T) {
+func TestASectionSaysWhereToListenAndWhoMayRead(t *testing.T) {
 	for listen, good := range map[string]bool{"127.0.0.1:9464": true, ":9464": true, "[::1]:9464": true, "": false, "9464": false, "localhost": false} {
-		if err := (&Section{Listen: listen}).Check(); (err == nil) != good {
+		if err := at(listen).Check(); (err == nil) != good {
 			t.Errorf("%q: %v", listen, err)
 		}
+	}
+	pair := access.TLS{Certificate: "c", Key: "k"}
+	for says, s := range map[string]access.Section{
+		"tls: certificate and key": {Listen: ":1", TLS: access.TLS{Key: "k"}},
+		"tls: is missing":          {Listen: ":1", Tokens: "t"},
+		"roles: they":              {Listen: ":1", TLS: pair, Tokens: "t", Roles: map[string]string{"a": "read"}},
+	} {
+		if err := (&Section{s}).Check(); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%q: %v", says, err)
+		}
+	}
+	for _, s := range []access.Section{{Listen: ":1", TLS: pair}, {Listen: ":1", TLS: pair, Tokens: "t"}, {Listen: "127.0.0.1:1", Tokens: "t"}} {
+		if err := (&Section{s}).Check(); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}
+
+func TestOnlyWhoHasATokenReadsMetricsAndEverybodyWhetherTheAgentLives(t *testing.T) {
+	s := newScene(t)
+	token, line, err := access.NewToken("prometheus", access.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guard, err := access.Section{Listen: "127.0.0.1:0", Tokens: file}.Open("metrics", s.environment.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := handler(s.environment, guard)
+	for _, test := range []struct {
+		path, authorization string
+		want                int
+	}{
+		{"/metrics", "", http.StatusUnauthorized}, {"/metrics", "Bearer " + token + "x", http.StatusUnauthorized},
+		{"/metrics", "Bearer " + token, http.StatusOK}, {"/healthz", "", http.StatusOK}, {"/readyz", "", http.StatusServiceUnavailable},
+	} {
+		request, answer := httptest.NewRequest(http.MethodGet, test.path, nil), httptest.NewRecorder()
+		if test.authorization != "" {
+			request.Header.Set("Authorization", test.authorization)
+		}
+		h.ServeHTTP(answer, request)
+		if answer.Code != test.want || (answer.Code == http.StatusUnauthorized) != (answer.Header().Get("WWW-Authenticate") != "") {
+			t.Errorf("%s %q: %d %v", test.path, test.authorization, answer.Code, answer.Header())
+		}
+	}
+	if n := s.environment.Counters.Read(); n.Received != 3 || n.Failed != 2 {
+		t.Errorf("%+v", n)
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"net"
 
+	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/northbound"
 )
 
-// Section is the configuration of a northbound of type "metrics".
+// Section is the configuration of a northbound of type "metrics". It serves /metrics, /healthz and /readyz. Where it names neither
+// tokens nor certificates of clients, whoever reaches the address reads everything.
 type Section struct {
-	// HOST:PORT to serve /metrics, /healthz and /readyz at. Without a host: at every address.
-	Listen string `yaml:"listen"`
+	access.Section `yaml:",inline"`
 }
 
 // New returns a Section to be filled in.
@@ -21,14 +22,21 @@ func New() northbound.Section { return &Section{} }
 
 // Check implements northbound.Section.
 func (s *Section) Check() error {
-	if s.Listen == "" {
+	switch _, _, err := net.SplitHostPort(s.Listen); {
+	case s.Listen == "":
 		return errors.New("listen: is missing; accepted: HOST:PORT")
-	}
-	if _, _, err := net.SplitHostPort(s.Listen); err != nil {
+	case err != nil:
 		return fmt.Errorf("listen: found %q; accepted: HOST:PORT", s.Listen)
+	case s.guarded():
+		return s.Section.Check()
+	case (s.TLS.Certificate == "") != (s.TLS.Key == ""):
+		return errors.New("tls: certificate and key need one another")
 	}
 	return nil
 }
 
+// guarded says whether only some may read.
+func (s *Section) guarded() bool { return s.Tokens != "" || s.ClientCA != "" || len(s.Roles) > 0 }
+
 // Open implements northbound.Section.
-func (s *Section) Open() northbound.Northbound { return &service{listen: s.Listen} }
+func (s *Section) Open() northbound.Northbound { return &service{section: *s} }

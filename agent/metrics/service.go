@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/northbound"
 )
 
@@ -23,23 +25,34 @@ import (
 const patience = 8 * time.Second
 
 type service struct {
-	listen string
+	section Section
 }
 
 // Run implements northbound.Northbound.
 func (s *service) Run(ctx context.Context, e northbound.Environment) error {
-	listener, err := net.Listen("tcp", s.listen)
+	guard, err := s.section.Section.Open(e.Name, e.Log)
+	if err != nil {
+		return err
+	}
+	encrypted := guard.TLS("h2", "http/1.1")
+	if !s.section.guarded() {
+		guard = nil
+	}
+	listener, err := net.Listen("tcp", s.section.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	if encrypted != nil {
+		listener = tls.NewListener(listener, encrypted)
+	}
 	e.Log.Info("metrics are served", "address", listener.Addr().String())
-	return serve(ctx, listener, e)
+	return serve(ctx, listener, e, guard)
 }
 
 // serve serves until the context ends, and closes the listener.
-func serve(ctx context.Context, listener net.Listener, e northbound.Environment) error {
+func serve(ctx context.Context, listener net.Listener, e northbound.Environment, guard *access.Guard) error {
 	server := &http.Server{
-		Handler: handler(e), ReadHeaderTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: handler(e, guard), ReadHeaderTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog:    slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
@@ -63,7 +76,8 @@ func serve(ctx context.Context, listener net.Listener, e northbound.Environment)
 	return err
 }
 
-func handler(e northbound.Environment) http.Handler {
+// handler answers. Only whom the guard lets in reads metrics; nil: everybody. Whether the agent lives and is ready is no secret.
+func handler(e northbound.Environment, guard *access.Guard) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newCollector(e))
@@ -73,6 +87,12 @@ func handler(e northbound.Environment) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		e.Counters.Received(1)
+		if err := admit(guard, r); err != nil {
+			e.Counters.Failed()
+			e.Log.Debug("a scrape was refused", "address", r.RemoteAddr, "error", err)
+			forbid(w, err)
+			return
+		}
 		scrape.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
@@ -87,10 +107,33 @@ func ready(e northbound.Environment) error {
 			return fmt.Errorf("data plane %s: not connected: %s", name, link.GetError())
 		}
 	}
-	if !e.Intent.Measure().InSync {
-		return errors.New("what the data plane has is being read")
+	measured := e.Intent.Measure()
+	for _, name := range slices.Sorted(maps.Keys(measured)) {
+		if !measured[name].InSync {
+			return fmt.Errorf("data plane %s: what it has is being read", name)
+		}
 	}
 	return nil
+}
+
+func admit(guard *access.Guard, r *http.Request) error {
+	if guard == nil {
+		return nil
+	}
+	caller, err := guard.Caller(r.TLS, r.Header.Values("Authorization"), r.RemoteAddr)
+	if err != nil {
+		return err
+	}
+	return caller.May(access.Read, "metrics")
+}
+
+func forbid(w http.ResponseWriter, err error) {
+	code := http.StatusForbidden
+	if !errors.Is(err, access.ErrForbidden) {
+		code = http.StatusUnauthorized
+		w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+	}
+	http.Error(w, err.Error(), code)
 }
 
 func answer(w http.ResponseWriter, why error) {

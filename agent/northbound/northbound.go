@@ -36,7 +36,8 @@ type Environment struct {
 // Agent is the agent that a northbound is a part of.
 type Agent struct {
 	Release string
-	// What is served on the Unix socket. A request's context says who asks, if it came from elsewhere (package access).
+	// What is served on the Unix socket, with this northbound's counters. A request's context says who asks, if it came from elsewhere
+	// (package access).
 	Service api.AgentServer
 	// By name.
 	Dataplanes  map[string]*dataplane.Client

@@ -118,30 +118,6 @@ func (r *Reconciler) Measure() Measurements {
 	return out
 }
 
-// Add adds what another Reconciler counted.
-func (m *Measurements) Add(other Measurements) {
-	for kind, states := range other.Objects {
-		if m.Objects[kind] == nil {
-			m.Objects[kind] = map[State]int{}
-		}
-		for state, n := range states {
-			m.Objects[kind][state] += n
-		}
-	}
-	for action, r := range other.Operations {
-		sum := m.Operations[action]
-		m.Operations[action] = Results{sum.Done + r.Done, sum.Refused + r.Refused, sum.Unknown + r.Unknown}
-	}
-	m.Delays.Count += other.Delays.Count
-	m.Delays.Sum += other.Delays.Sum
-	for bound, n := range other.Delays.AtMost {
-		m.Delays.AtMost[bound] += n
-	}
-	m.InSync = m.InSync && other.InSync
-	m.Lists += other.Lists
-	m.Different += other.Different
-}
-
 // Count returns how many objects are in each state.
 func (r *Reconciler) Count() map[State]int {
 	counts := map[State]int{}

@@ -17,7 +17,7 @@ func TestWhatIsDoneIsCountedByWhatBecameOfIt(t *testing.T) {
 	s.apply(puts(port("a"), port("b"), session("x", "a", 1, ""), acl("never"), session("y", "a", 2, "never")))
 	s.apply(puts(made("Port", "a", &api.Port{Device: "net_null_a", Mtu: 1400})))
 	s.apply(removes(port("b")))
-	got := s.Measure()
+	got := s.Measure()["default"]
 	for what, is := range map[string]bool{
 		"creations":       got.Operations[reconcile.Create] == reconcile.Results{Done: 3, Refused: 1},
 		"updates":         got.Operations[reconcile.Update] == reconcile.Results{Done: 1},
@@ -47,18 +47,18 @@ func until(t *testing.T, holds func() bool) {
 func TestWhatIsReadBackIsNoNewWish(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(port("a")))
-	before := s.Measure()
+	before := s.Measure()["default"]
 	s.link()
 	s.connect()
-	until(t, func() bool { return s.Measure().Lists > before.Lists && s.Settled() })
-	if after := s.Measure(); after.Delays.Count != before.Delays.Count || after.Different != before.Different {
+	until(t, func() bool { return s.Measure()["default"].Lists > before.Lists && s.Settled() })
+	if after := s.Measure()["default"]; after.Delays.Count != before.Delays.Count || after.Different != before.Different {
 		t.Errorf("%+v after %+v", after, before)
 	}
 	s.link()
 	s.plane.Restart()
 	s.connect()
-	until(t, func() bool { return s.Measure().Different == before.Different+1 && s.Settled() })
-	if after := s.Measure(); after.Delays.Count != before.Delays.Count {
+	until(t, func() bool { return s.Measure()["default"].Different == before.Different+1 && s.Settled() })
+	if after := s.Measure()["default"]; after.Delays.Count != before.Delays.Count {
 		t.Errorf("what came back counts as wanted anew: %+v", after)
 	}
 }

@@ -63,7 +63,9 @@ func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
 		return fmt.Errorf("listening at %s: %w", r.section.Listen, err)
 	}
 	d := &door{guard: guard, environment: e}
-	options := append(server.NoPanic(e.Log), grpc.Creds(credentials.NewTLS(guard.TLS())), grpc.InTapHandle(d.enter),
+	options := []grpc.ServerOption{grpc.ChainUnaryInterceptor(d.countUnary), grpc.ChainStreamInterceptor(d.countStream)}
+	options = append(options, server.NoPanic(e.Log)...)
+	options = append(options, grpc.Creds(credentials.NewTLS(guard.TLS())), grpc.InTapHandle(d.enter),
 		grpc.ChainUnaryInterceptor(d.unary), grpc.MaxRecvMsgSize(server.MessageLimit), grpc.MaxSendMsgSize(server.MessageLimit),
 		grpc.MaxConcurrentStreams(100), grpc.ConnectionTimeout(10*time.Second), grpc.MaxHeaderListSize(64<<10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))
@@ -143,6 +145,7 @@ func (d *door) enter(ctx context.Context, info *tap.Info) (context.Context, erro
 	if needed == access.Nobody {
 		return ctx, nil
 	}
+	d.environment.Counters.Received(1)
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil, status.Error(codes.Internal, "there is nobody")
@@ -166,11 +169,33 @@ func (d *door) enter(ctx context.Context, info *tap.Info) (context.Context, erro
 
 // refuse writes down who was turned away from a change.
 func (d *door) refuse(method string, c access.Caller, err error) {
+	d.environment.Counters.Failed()
 	if action := actions[method]; action != "" {
 		d.environment.Audit.Refuse(action, intent.Source{Owner: d.environment.Name, Who: c.Name, From: c.From}, nil, audit.Forbidden, err)
 		return
 	}
 	d.environment.Log.Debug("a request was refused", "method", method, "who", c.Name, "address", c.From, "error", err)
+}
+
+// count takes note of what went wrong so that somebody has to mend something: not that something is not there, is another's or is another
+// by now, and not that the caller went away.
+func (d *door) count(err error) {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.Unimplemented, codes.ResourceExhausted, codes.Internal, codes.Unknown, codes.DataLoss:
+		d.environment.Counters.Failed()
+	}
+}
+
+func (d *door) countUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	answer, err := handler(ctx, request)
+	d.count(err)
+	return answer, err
+}
+
+func (d *door) countStream(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	err := handler(service, stream)
+	d.count(err)
+	return err
 }
 
 // unary looks at what a request says where that decides who may ask for it.

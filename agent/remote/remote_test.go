@@ -112,7 +112,7 @@ func (agent) Watch(_ *api.ObjectsQuery, stream api.Agent_WatchServer) error {
 }
 
 // serve returns where an agent listens, and its audit log.
-func serve(t *testing.T, s access.Section) (address, written string) {
+func serve(t *testing.T, s access.Section, counters *northbound.Counters) (address, written string) {
 	t.Helper()
 	written = filepath.Join(t.TempDir(), "audit")
 	log, err := audit.Open(written, false, slog.New(slog.DiscardHandler))
@@ -124,7 +124,7 @@ func serve(t *testing.T, s access.Section) (address, written string) {
 	r := &remote{section: Section{s}, ready: func(a net.Addr) { listening <- a }}
 	go func() {
 		defer close(ended)
-		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Agent: northbound.Agent{Service: agent{}}}); err != nil {
+		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Counters: counters, Agent: northbound.Agent{Service: agent{}}}); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -195,8 +195,9 @@ func TestATokenIsLetInAsFarAsItsRoleGoes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	counters := &northbound.Counters{}
 	address, written := serve(t, access.Section{Listen: "127.0.0.1:0", Tokens: file,
-		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}})
+		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}}, counters)
 	client := api.NewAgentClient(a.connect(address))
 	for role, token := range tokens {
 		ctx := with(t, token)
@@ -248,6 +249,10 @@ func TestATokenIsLetInAsFarAsItsRoleGoes(t *testing.T) {
 	if n := strings.Count(string(text), `"outcome":"forbidden"`); n != 4+2+2+3 {
 		t.Errorf("%d were written down: %s", n, text)
 	}
+	// Seven of each role and three of strangers; what was forbidden, and the mistake.
+	if n := counters.Read(); n.Received != 3*7+3 || n.Failed != 4+2+2+3+1 {
+		t.Errorf("%+v", n)
+	}
 	for _, token := range tokens {
 		if strings.Contains(string(text), token) {
 			t.Error("a token was written down")
@@ -267,7 +272,7 @@ func TestHealthIsForEverybodyAndReflectionForReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, _ := serve(t, access.Section{Listen: "127.0.0.1:0", Tokens: file,
-		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}})
+		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}}, nil)
 	c := a.connect(address)
 	well, err := grpc_health_v1.NewHealthClient(c).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "sluice.v1.Agent"})
 	if err != nil || well.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
@@ -295,7 +300,7 @@ func TestAClientCertificateIsLetInByItsName(t *testing.T) {
 	a.sign("agent", false)
 	operator, somebody, stranger := a.sign("operator", false), a.sign("somebody", false), other.sign("operator", false)
 	address, _ := serve(t, access.Section{Listen: "127.0.0.1:0", ClientCA: filepath.Join(a.dir, "ca.crt"), Roles: map[string]string{"operator": "operate"},
-		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}})
+		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}}, nil)
 	apply := func(own ...tls.Certificate) error {
 		_, err := api.NewAgentClient(a.connect(address, own...)).Apply(t.Context(), &api.Changes{})
 		return err

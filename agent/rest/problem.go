@@ -129,6 +129,16 @@ func first(lines string) string {
 	return line
 }
 
+// mistaken says whether somebody has to mend something: not where the answer is that something is not there or is another's, or is
+// another by now.
+func (p *problem) mistaken() bool {
+	switch p.status {
+	case http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed:
+		return false
+	}
+	return true
+}
+
 func (q *request) problem(p *problem) {
 	header := q.out.Header()
 	header.Set("Content-Type", "application/problem+json")

@@ -135,6 +135,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	if err := q.serve(); err != nil {
 		p := problemOf(err)
+		if p.mistaken() {
+			s.environment.Counters.Failed()
+		}
 		if p.status == http.StatusInternalServerError {
 			s.environment.Log.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 		}
@@ -150,6 +153,7 @@ func (q *request) serve() error {
 	// Not every connection has deadlines; those that are served here have.
 	_ = deadline.SetWriteDeadline(time.Now().Add(readTime + workTime + writeTime))
 	if q.op.role != access.Nobody {
+		q.environment.Counters.Received(1)
 		if err := q.admit(q.op.role, q.op.id); err != nil {
 			return err
 		}

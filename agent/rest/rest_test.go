@@ -76,8 +76,8 @@ func newSite(t *testing.T) *site {
 		desired.Run(running)
 	}()
 	desired.Attach(running, reconciletest.NewPlane(registry))
-	s.server, err = newServer(northbound.Environment{Name: "rest", Intent: &audit.Intent{Interface: desired, Log: log}, Registry: registry, Log: quiet, Audit: log},
-		guard, running)
+	s.server, err = newServer(northbound.Environment{Name: "rest", Intent: &audit.Intent{Interface: desired, Log: log}, Registry: registry, Log: quiet, Audit: log,
+		Counters: &northbound.Counters{}}, guard, running)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,6 +389,20 @@ func TestARoleSaysWhatMayBeAsked(t *testing.T) {
 		if strings.Contains(string(text), token) {
 			t.Error("a token was written down")
 		}
+	}
+}
+
+func TestEveryRequestIsCountedAndThoseThatSomebodyHasToMend(t *testing.T) {
+	s := newSite(t)
+	s.want(200, s.ask("GET", "/health", ""))
+	s.want(200, s.ask("GET", "/", ""))
+	s.want(200, s.ask("GET", "/v1/vrfs", ""))
+	s.want(404, s.ask("GET", "/v1/vrfs/none", ""))
+	s.want(400, s.ask("GET", "/v1/vrfs?limit=none", ""))
+	s.want(401, s.ask("GET", "/v1/vrfs", "", "Authorization: Bearer x"))
+	s.want(422, s.ask("PUT", "/v1/vrfs/red", `{"spec": {"colour": "red"}}`, "Content-Type: application/json"))
+	if n := s.server.environment.Counters.Read(); n.Received != 5 || n.Failed != 3 {
+		t.Errorf("%+v", n)
 	}
 }
 

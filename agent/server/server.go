@@ -132,7 +132,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for _, l := range s.links {
 		clients[l.name] = l.client
 	}
-	agent := northbound.Agent{Release: config.Release, Service: s, Dataplanes: clients,
+	agent := northbound.Agent{Release: config.Release, Dataplanes: clients,
 		Northbounds: map[string]*northbound.Counters{}}
 	for name := range config.Northbounds {
 		agent.Northbounds[name] = &northbound.Counters{}
@@ -140,8 +140,11 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for name, n := range config.Northbounds {
 		start(func() {
 			counters := agent.Northbounds[name]
-			e := northbound.Environment{Name: name, Intent: northbound.Counting(s.desired, counters), Registry: config.Registry,
-				Log: config.Log.With("northbound", name), Audit: config.Audit, Counters: counters, Agent: agent}
+			own, counted := *s, agent
+			own.desired = northbound.Counting(s.desired, counters)
+			counted.Service = &own
+			e := northbound.Environment{Name: name, Intent: own.desired, Registry: config.Registry,
+				Log: config.Log.With("northbound", name), Audit: config.Audit, Counters: counters, Agent: counted}
 			if err := n.Run(running, e); err != nil && running.Err() == nil {
 				failed <- fmt.Errorf("northbound %s: %w", name, err)
 			}

@@ -3,6 +3,7 @@
 Each object is a document, a message or a file of its own. What these do with several at once is in the drivers.
 """
 
+import http.client
 import json
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from .kafka import Kafka
 from .laboratory import wait_until
 from .rabbitmq import Rabbitmq
 from .redis import Redis, RedisStream
+from .remote import Remote
+from .rest import Rest
 
 
 def names(objects):
@@ -119,11 +122,14 @@ class Messages:
         self.driver.close()
 
 
-class CommandLine:
-    """Through the gRPC API, as people do it. Its server is the agent; what is refused is said again by who said it."""
+class Unanswered(Exception):
+    """Nobody is there, or went away before the answer."""
 
-    kind = "api"
-    # All of a file is taken or nothing; and it is only told what is asked for.
+
+class Requests:
+    """Each is answered by the agent, which is the server. What is not heard is said again by who said it."""
+
+    # All of a request is taken or nothing; and it is only told what is asked for.
     one_by_one = tells_of_all = False
 
     def __init__(self):
@@ -141,14 +147,19 @@ class CommandLine:
     def start(self):
         if not self.gateway.agent.alive():
             self.gateway.start_agent()
+        wait_until(self.answers, 30, f"{self.kind} answers")
+
+    def answers(self):
+        """Whether there is somebody to ask."""
+        return True
 
     def attempt(self, command, objects):
-        if not self.gateway.agent.alive():
-            self.unheard.append((command, objects))
-        path = Path(self.gateway.directory / "said.yaml")
-        path.write_text(yaml(objects))
         try:
-            self.gateway.sluice(command, "-f", path)
+            if self.gateway.agent.alive():
+                wait_until(self.answers, 30, f"{self.kind} answers")
+            self.ask(command, objects)
+        except Unanswered:
+            self.unheard.append((command, objects))
         except Refused as refused:
             self.refusals |= dict.fromkeys(names(objects), str(refused))
 
@@ -166,24 +177,93 @@ class CommandLine:
     def refusal(self, thing):
         return self.refusals[names([thing])[0]]
 
-    def told(self, thing):
-        found = self.gateway.sluice("get", thing["kind"], thing["metadata"]["name"], "-o", "json", check=False)
-        return json.loads(found.stdout)[0]["status"]["state"] if found.returncode == 0 else "gone"
-
-    def told_applied(self):
-        return sum(each["status"]["state"] == "applied" for each in self.gateway.json("get", "all"))
-
     def close(self):
         """Nothing is open."""
 
 
+class CommandLine(Requests):
+    """Through the gRPC API on its Unix socket, as people do it."""
+
+    kind = "api"
+
+    def sluice(self, *arguments):
+        return self.gateway.sluice(*arguments, check=False)
+
+    def ask(self, command, objects):
+        path = Path(self.gateway.directory / "said.yaml")
+        path.write_text(yaml(objects))
+        done = self.sluice(command, "-f", path)
+        if done.returncode:
+            raise (Unanswered if "no agent answers" in done.stderr else Refused)(done.stderr)
+
+    def told(self, thing):
+        found = self.sluice("get", thing["kind"], thing["metadata"]["name"], "-o", "json")
+        return json.loads(found.stdout)[0]["status"]["state"] if found.returncode == 0 else "gone"
+
+    def told_applied(self):
+        found = json.loads(self.sluice("get", "all", "-o", "json").stdout)
+        return sum(each["status"]["state"] == "applied" for each in found)
+
+
+class RemoteCommandLine(CommandLine):
+    """Through the gRPC API over TLS, with a token."""
+
+    def __init__(self, driver):
+        super().__init__()
+        self.driver, self.kind, self.sluice = driver, driver.kind, driver.sluice
+
+    def configuration(self, _directory):
+        return [self.driver.northbound()]
+
+    def answers(self):
+        return self.sluice("version").returncode == 0
+
+
+class Resources(Requests):
+    """Through REST, with a token."""
+
+    def __init__(self, driver):
+        super().__init__()
+        self.driver, self.kind, self.client = driver, driver.kind, driver.client
+
+    def configuration(self, _directory):
+        return [self.driver.northbound()]
+
+    def answers(self):
+        try:
+            return self.client.ask("GET", "/health").status == 200
+        except OSError:
+            return False
+
+    def ask(self, command, objects):
+        if command == "delete":
+            changes = {"delete": [{"kind": each["kind"], "name": each["metadata"]["name"]} for each in objects]}
+        else:
+            changes = {"put": objects}
+        try:
+            answer = self.client.ask("POST", "/v1/apply", changes)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unanswered(error) from error
+        if answer.status >= 300:
+            raise Refused(answer.text)
+
+    def told(self, thing):
+        answer = self.client.ask("GET", f"/v1/{thing['kind'].lower()}s/{thing['metadata']['name']}")
+        return answer.json["status"]["state"] if answer.status == 200 else "gone"
+
+    def told_applied(self):
+        return self.client.ask("GET", "/v1/status").json["objects"]["applied"]
+
+
 # By the name of its row: what gives the server, by the name of a fixture, and the driver.
 ROWS = {
-    "api": (None, lambda _server, _lab: CommandLine()),
-    "files": (None, lambda _server, lab: Documents(Files(lab, "rows"))),
-    "etcd": ("etcd_server", lambda server, _lab: Documents(Etcd(server, "rows"))),
-    "redis": ("redis_server", lambda server, _lab: Documents(Redis(server, "rows"))),
-    "redis-stream": ("redis_server", lambda server, _lab: Messages(RedisStream(server, "rows-stream"))),
-    "kafka": ("kafka_server", lambda server, _lab: Messages(Kafka(server, "rows"))),
-    "rabbitmq": ("rabbitmq_server", lambda server, _lab: Messages(Rabbitmq(server, "rows"))),
+    "api": (None, lambda _namespace, _server, _lab: CommandLine()),
+    "grpc": (None, lambda namespace, _server, lab: RemoteCommandLine(Remote(lab, namespace))),
+    "rest": (None, lambda namespace, _server, lab: Resources(Rest(lab, namespace))),
+    "files": (None, lambda _namespace, _server, lab: Documents(Files(lab, "rows"))),
+    "etcd": ("etcd_server", lambda _namespace, server, _lab: Documents(Etcd(server, "rows"))),
+    "redis": ("redis_server", lambda _namespace, server, _lab: Documents(Redis(server, "rows"))),
+    "redis-stream": ("redis_server", lambda _namespace, server, _lab: Messages(RedisStream(server, "rows-stream"))),
+    "kafka": ("kafka_server", lambda _namespace, server, _lab: Messages(Kafka(server, "rows"))),
+    "rabbitmq": ("rabbitmq_server", lambda _namespace, server, _lab: Messages(Rabbitmq(server, "rows"))),
 }

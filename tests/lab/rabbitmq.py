@@ -1,5 +1,7 @@
 """RabbitMQ, an instance of its own; and a driver that says through it what is wanted."""
 
+import base64
+import hashlib
 import json
 import os
 import signal
@@ -12,6 +14,25 @@ from .namespace import run
 SCRIPT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 PORT, TLS_PORT = 5672, 5671
 USER, PASSWORD = "sluice", "a secret of RabbitMQ's"
+
+
+def user(name, password):
+    """As in a file of definitions. Its password is hashed behind four bytes of salt."""
+    salt = bytes(4)
+    hashed = base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+    return {
+        "name": name, "password_hash": hashed, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": [],
+    }  # fmt: skip
+
+
+# "guest" is whom each installation has.
+DEFINITIONS = {
+    "vhosts": [{"name": "/"}],
+    "users": [user(USER, PASSWORD), user("guest", "guest")],
+    "permissions": [
+        {"user": name, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"} for name in (USER, "guest")
+    ],
+}
 
 
 class RabbitmqServer:
@@ -32,12 +53,12 @@ listeners.ssl.1 = 127.0.0.1:{TLS_PORT}
 ssl_options.cacertfile = {self.directory}/ca.crt
 ssl_options.certfile = {self.directory}/server.crt
 ssl_options.keyfile = {self.directory}/server.key
-default_user = {USER}
-default_pass = {PASSWORD}
+load_definitions = {self.directory}/definitions.json
 disk_free_limit.absolute = 50MB
 log.console.level = warning
 """
         )
+        (self.directory / "definitions.json").write_text(json.dumps(DEFINITIONS))
         (self.directory / "plugins").write_text("[].\n")
         lab.on_close(self.stop)
 

@@ -1,7 +1,5 @@
-"""The agent's gRPC over TCP, and a driver that says through it, with the command line, what is wanted."""
+"""The agent's gRPC over TCP, and who may ask it."""
 
-import hashlib
-import json
 import subprocess
 
 from .gateway import SLUICE
@@ -27,19 +25,18 @@ def certificates(directory, *names):
 
 
 class Remote:
-    """Documents are files for `sluice apply`; what a document no longer has is deleted."""
+    """Its configuration, and the command line of those who may ask it."""
 
     kind = "grpc"
     port = 7701
 
-    def __init__(self, lab, namespace, name="grpc"):
-        self.name, self.namespace, self.directory = name, namespace, lab.directory / f"{name}-grpc"
+    def __init__(self, lab, namespace):
+        self.namespace, self.directory = namespace, lab.directory / self.kind
         self.directory.mkdir()
         certificates(self.directory, "agent")
         self.tokens, self.file = tokens(self.directory, operator="operate")
-        self.documents, self.texts, self.refusals = {}, {}, {}
 
-    def northbound(self, _directory, **more):
+    def northbound(self, **more):
         """The agent's configuration."""
         pair = {"certificate": str(self.directory / "agent.crt"), "key": str(self.directory / "agent.key")}
         return {
@@ -55,69 +52,3 @@ class Remote:
         if client:
             command += ["--cert", self.directory / f"{client}.crt", "--key", self.directory / f"{client}.key"]
         return self.namespace.run(*map(str, command), *map(str, arguments), check=check, **options)
-
-    def put(self, key, text):
-        self.put_all({key: text})
-
-    def put_all(self, texts):
-        """Texts by key."""
-        self.texts |= texts
-        path = self.directory / "apply.yaml"
-        path.write_text("".join(f"---\n{text}\n" for text in texts.values()))
-        done = self.sluice("apply", "-f", path, "-o", "json")
-        now = {}
-        for key, text in texts.items():
-            self.refusals.pop(key, None)
-            if done.returncode:
-                self.refusals[key] = done.stderr
-            else:
-                now[key] = self.names(text)
-        gone = {name for key in now for name in self.documents.get(key, ())}
-        self.documents |= now
-        self.forget(gone - {name for names in now.values() for name in names})
-
-    def names(self, text):
-        """The objects of a document that was accepted."""
-        path = self.directory / "names.yaml"
-        path.write_text(text)
-        found = json.loads(self.sluice("apply", "-f", path, "-o", "json", check=True).stdout)
-        return {(each["kind"], each["name"]) for each in found["objects"]}
-
-    def forget(self, gone):
-        for kind, name in sorted(gone):
-            self.sluice("delete", kind, name, check=True)
-
-    def delete(self, key):
-        del self.texts[key]
-        self.refusals.pop(key, None)
-        self.forget(self.documents.pop(key, set()))
-
-    def delete_all(self):
-        for key in list(self.texts):
-            self.delete(key)
-
-    def status(self, key):
-        """What became of a document; None: there is no status."""
-        if key not in self.texts:
-            return None
-        told = {"sha256": hashlib.sha256(self.texts[key].encode()).hexdigest()}
-        if key in self.refusals:
-            return told | {"state": "Invalid", "mistakes": [{"problem": self.refusals[key]}]}
-        states = [self.state(kind, name) for kind, name in self.documents[key]]
-        for state in ("failed", "pending", "deleting", "gone"):
-            if state in states:
-                return told | {"state": "Failed" if state == "failed" else "Pending"}
-        return told | {"state": "Applied"}
-
-    def state(self, kind, name):
-        done = self.sluice("get", kind, name, "-o", "json")
-        found = json.loads(done.stdout or "null") if done.returncode == 0 else None
-        found = found[0] if isinstance(found, list) and found else found
-        return found["status"]["state"] if found else "gone"
-
-    def statuses(self):
-        """How many there are."""
-        return len(self.texts)
-
-    def close(self):
-        pass

@@ -1,12 +1,9 @@
-"""The agent's REST, and a driver that says through it what is wanted."""
+"""The agent's REST, and who may ask it."""
 
-import hashlib
 import http.client
 import json
 import socket
 import ssl
-
-import yaml
 
 from .gateway import SLUICE
 from .namespace import run
@@ -92,94 +89,22 @@ class Client:
 
 
 class Rest:
-    """Says what is wanted through requests. REST has no documents, so this remembers which objects were in which."""
+    """Its configuration, and a client of an operator."""
 
     kind = "rest"
     port = 8080
 
-    def __init__(self, lab, namespace, name="rest"):
-        self.name, self.directory = name, lab.directory / f"{name}-rest"
+    def __init__(self, lab, namespace):
+        self.directory = lab.directory / self.kind
         self.directory.mkdir()
         self.tokens, self.file = tokens(self.directory, operator="operate")
         self.client = Client(namespace, self.port, self.tokens["operator"])
-        self.documents, self.texts, self.refusals = {}, {}, {}
 
-    def northbound(self, _directory, **more):
+    def northbound(self, **more):
         """The agent's configuration."""
         return {
             "type": self.kind, "name": self.kind, "listen": f"127.0.0.1:{self.port}", "tokens": str(self.file),
         } | more  # fmt: skip
-
-    def put(self, key, text):
-        self.put_all({key: text})
-
-    def put_all(self, texts):
-        """Texts by key."""
-        put, gone = [], set()
-        found = {}
-        for key, text in texts.items():
-            self.texts[key] = text
-            self.refusals.pop(key, None)
-            try:
-                found[key] = [each for each in yaml.safe_load_all(text) if each is not None]
-            except yaml.YAMLError as error:
-                self.refusals[key] = [{"problem": str(error)}]
-                continue
-            put += found[key]
-            gone |= {name for name in self.documents.get(key, ())}
-        now = {key: {(each["kind"], each["metadata"]["name"]) for each in all} for key, all in found.items()}
-        gone -= {name for names in now.values() for name in names}
-        self.apply(put, gone, now)
-
-    def apply(self, put, gone, now):
-        changes = {"put": put, "delete": [{"kind": kind, "name": name} for kind, name in sorted(gone)]}
-        answer = self.client.ask("POST", "/v1/apply", changes)
-        for key, names in now.items():
-            if answer.status < 300:
-                self.documents[key] = names
-            else:
-                self.refusals[key] = answer.json.get("errors") or [{"problem": answer.json["detail"]}]
-
-    def delete(self, key):
-        del self.texts[key]
-        self.refusals.pop(key, None)
-        self.apply([], self.documents.pop(key, set()), {})
-
-    def delete_all(self):
-        self.apply([], {name for names in self.documents.values() for name in names}, {})
-        self.documents, self.texts, self.refusals = {}, {}, {}
-
-    def status(self, key):
-        """What became of a document; None: there is no status."""
-        if key not in self.texts:
-            return None
-        told = {"sha256": hashlib.sha256(self.texts[key].encode()).hexdigest()}
-        if key in self.refusals:
-            return told | {"state": "Invalid", "mistakes": self.refusals[key]}
-        states = [self.state(kind, name) for kind, name in self.documents[key]]
-        for state in ("failed", "pending", "deleting", "gone"):
-            if state in states:
-                return told | {"state": "Failed" if state == "failed" else "Pending"}
-        return told | {"state": "Applied"}
-
-    def state(self, kind, name):
-        answer = self.client.ask("GET", f"/v1/{self.plurals()[kind]}/{name}")
-        return answer.json["status"]["state"] if answer.status == 200 else "gone"
-
-    def plurals(self):
-        """What many objects of each kind are called."""
-        if not hasattr(self, "known"):
-            paths = self.client.ask("GET", "/openapi.json").json["paths"]
-            lists = {path: methods["get"]["operationId"] for path, methods in paths.items() if "get" in methods}
-            self.known = {what[4:]: path[4:] for path, what in lists.items() if what.startswith("list")}
-        return self.known
-
-    def statuses(self):
-        """How many there are."""
-        return len(self.texts)
-
-    def close(self):
-        pass
 
 
 def trusting(directory, client=None):
