@@ -148,6 +148,44 @@ def test_each_session_has_buckets_of_its_own(pop):
         pop.gateway.delete("meter", "shared")
 
 
+def test_sessions_share_one_bucket_where_the_meter_is_global(pop):
+    meter = thing("Meter", "total", scope="global", algorithm="srtcm", committedRate=8000, committedBurst=2000)
+    policy = {"meterUp": "total", "meterDown": "total"}
+    pop.apply(meter, *(session(line, policy=policy) for line in (IPOE, PPPOE)))
+    try:
+        with pop.dropping("meter-red", 8):
+            for line, count in ((IPOE, 2), (PPPOE, 5)):
+                for packet in burst(line, count):
+                    pop.send_up(line, packet)
+            for number in range(5):
+                pop.send_down(udp_down(IPOE, payload=bytes([number]) * (SIZE - 28)))
+    finally:
+        pop.apply(session(IPOE), session(PPPOE))
+        pop.gateway.delete("meter", "total")
+
+
+def test_each_flow_has_buckets_of_its_own_where_the_meter_says_so(pop):
+    with metered(pop, scope="flow", flows=1024, algorithm="srtcm", committedRate=8000, committedBurst=1000):
+        packets = burst(IPOE, 12)
+        for number, packet in enumerate(packets):
+            packet[UDP].sport = 2000 + number % 3
+        assert set(passed_up(pop, IPOE, packets)) == set(range(6))
+
+
+def test_a_meters_scope_changes_by_making_it_again(pop):
+    small = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000}
+    with metered(pop, **small):
+        pop.apply(thing("Meter", "test", **small, scope="global"))
+        assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2
+
+
+def test_flows_without_their_scope_are_refused(pop):
+    spec = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "flows": 4096}
+    done = pop.gateway.apply(thing("Meter", "wrong", **spec), check=False)
+    assert done.returncode != 0
+    assert "leave it out, or scope flow" in done.stdout + done.stderr
+
+
 def test_a_meters_rate_changes_while_sessions_use_it(pop):
     with metered(pop, algorithm="srtcm", committedRate=8000, committedBurst=1000):
         assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2

@@ -61,6 +61,9 @@ func checkMeter(spec proto.Message, add report) {
 		}
 		unused("peakRate", m.PeakRate)
 	}
+	if m.Flows != 0 && m.Scope != api.MeterScope_FLOW {
+		add("flows", "of no use without scope flow", strconv.FormatUint(uint64(m.Flows), 10), "to leave it out, or scope flow")
+	}
 	for _, colour := range []struct {
 		name   string
 		action *api.MeterAction

@@ -50,7 +50,7 @@ ports_at(const uint8_t *packet, size_t offset, size_t length)
 	return ports;
 }
 
-uint32_t
+uint64_t
 flow_hash4(const uint8_t *packet, size_t length)
 {
 	const struct ip4_header *ip = (const struct ip4_header *)packet;
@@ -59,10 +59,10 @@ flow_hash4(const uint8_t *packet, size_t length)
 	uint64_t h = mix(((uint64_t)ip->source << 32 | ip->destination) ^ secrets[0],
 		((uint64_t)ports << 8 | ip->protocol) ^ secrets[1]);
 
-	return (uint32_t)(mix(h, secrets[1]) >> 32);
+	return mix(h, secrets[1]);
 }
 
-uint32_t
+uint64_t
 flow_hash6(const uint8_t *packet, size_t length)
 {
 	const struct ip6_header *ip = (const struct ip6_header *)packet;
@@ -85,7 +85,7 @@ flow_hash6(const uint8_t *packet, size_t length)
 		protocol = 0;
 	memcpy(words, ip->source, sizeof(words));
 	h = mix(words[0] ^ secrets[0], words[1] ^ secrets[1]) ^ mix(words[2] ^ secrets[1], words[3] ^ secrets[0]);
-	return (uint32_t)(mix(h ^ ((uint64_t)ports << 8 | protocol), secrets[1]) >> 32);
+	return mix(h ^ ((uint64_t)ports << 8 | protocol), secrets[1]);
 }
 
 unsigned
@@ -182,7 +182,7 @@ spread(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t 
 		struct packet *p = packet_of(m);
 		const struct hop *hop = hop_at(p->hop);
 		const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
-		uint32_t hash = p->family == 4 ? flow_hash4(ip, m->data_len) : flow_hash6(ip, m->data_len);
+		uint64_t hash = p->family == 4 ? flow_hash4(ip, m->data_len) : flow_hash6(ip, m->data_len);
 
 		p->hop =
 			atomic_load_explicit(&hop->spread[hash & ((1u << hop->spread_bits) - 1)], memory_order_acquire);

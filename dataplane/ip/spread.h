@@ -17,6 +17,6 @@ unsigned spread_bits(const uint8_t *weights, unsigned count);
 void spread_assign(uint8_t *owners, const uint8_t *homes, unsigned slots, const uint8_t *weights, unsigned count);
 
 // A hash of the flow, the same for all its packets: addresses, protocol, and ports where every packet of the flow has them
-// (fragments do not). `length` bytes are there from the IP header on.
-uint32_t flow_hash4(const uint8_t *packet, size_t length);
-uint32_t flow_hash6(const uint8_t *packet, size_t length);
+// (fragments do not). `length` bytes are there from the IP header on. All its bits are good ones, and secret.
+uint64_t flow_hash4(const uint8_t *packet, size_t length);
+uint64_t flow_hash6(const uint8_t *packet, size_t length);

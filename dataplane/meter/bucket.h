@@ -66,15 +66,13 @@ least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-// The colour of a packet of `bytes` that comes in now with a colour, and the state after it. A moment before the state's own,
-// as another worker may still have it, counts as the state's. After more than a year of silence at the highest rate, when
-// what flowed in no longer fits 64 bits, the buckets may be found less than full.
-static inline enum colour
-meter_colour(struct meter_state *state, const struct meter_contract *contract, const struct meter_moment *now,
-	uint32_t bytes, enum colour incoming)
+// What has flowed in until now is in the buckets. A moment before the state's own, as another worker may still have it, counts
+// as the state's. After more than a year of silence at the highest rate, when what flowed in no longer fits 64 bits, the
+// buckets may be found less than full.
+static inline void
+meter_fill(struct meter_state *state, const struct meter_contract *contract, const struct meter_moment *now)
 {
 	uint64_t committed = state->committed, excess = state->excess, kept;
-	bool enough, enough_excess, take, take_excess;
 
 	if (__builtin_expect(now->time > state->time, 1)) {
 		committed += now->committed_yield - meter_yield(contract->committed_rate, state->time);
@@ -83,13 +81,24 @@ meter_colour(struct meter_state *state, const struct meter_contract *contract, c
 	}
 	kept = least(committed, contract->committed_burst);
 	excess += (committed - kept) & contract->overflow;
-	excess = least(excess, contract->excess_burst);
+	state->committed = (uint32_t)kept;
+	state->excess = (uint32_t)least(excess, contract->excess_burst);
+}
+
+// The colour of a packet of `bytes` that comes in now with a colour, and the state after it.
+static inline enum colour
+meter_colour(struct meter_state *state, const struct meter_contract *contract, const struct meter_moment *now,
+	uint32_t bytes, enum colour incoming)
+{
+	bool enough, enough_excess, take, take_excess;
+
+	meter_fill(state, contract, now);
 	// Without branches: whether a packet conforms is not predictable.
-	enough = (incoming == GREEN) & (kept >= bytes);
-	enough_excess = (incoming != RED) & (excess >= bytes);
+	enough = (incoming == GREEN) & (state->committed >= bytes);
+	enough_excess = (incoming != RED) & (state->excess >= bytes);
 	take = enough & (enough_excess | !contract->both);
 	take_excess = enough_excess & (!enough | contract->both);
-	state->committed = (uint32_t)kept - (bytes & -(uint32_t)take);
-	state->excess = (uint32_t)excess - (bytes & -(uint32_t)take_excess);
+	state->committed -= bytes & -(uint32_t)take;
+	state->excess -= bytes & -(uint32_t)take_excess;
 	return take ? GREEN : take_excess ? YELLOW : RED;
 }

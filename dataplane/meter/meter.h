@@ -8,8 +8,8 @@ enum { NO_METER = UINT32_MAX };
 
 extern struct kind meter_kind;
 
-// Buckets of their own for one user of a profile, full; UINT32_MAX if there is no room. They follow the profile when it
-// changes, and keep what they hold.
+// Buckets for one user of a profile, NO_METER if there is no room: its own, full, or with the scopes global and flow those that
+// all its users share. They follow the profile when it changes, and keep what they hold.
 uint32_t meter_new(struct object *profile);
 void meter_retire(uint32_t meter);
 

@@ -9,12 +9,16 @@
 
 #include "core/drop.h"
 #include "core/worker.h"
+#include "ip/spread.h"
 #include "meter/meter.h"
 #include "meter/profile.h"
+#include "meter/shared.h"
 #include "session/session.h"
 
 DROP(meter_yellow, "meter-yellow", "The packet exceeds its meter's committed rate and burst, and yellow is dropped.")
 DROP(meter_red, "meter-red", "The packet exceeds all that its meter lets through, and red is dropped.")
+DROP(meter_flows_full, "meter-flows-full",
+	"A flow without buckets in a meter's table, whose places belong to other flows: red, and red is dropped.")
 
 // AFx1, AFx2 and AFx3 of RFC 2597 say their colour in the lowest bits but one.
 static inline enum colour
@@ -49,13 +53,14 @@ remark(uint8_t *ip, uint8_t family, uint8_t mark)
 	memcpy(ip + 10, &checksum, 2);
 }
 
-// Every packet but those that pass unchanged.
+// Every packet but those that pass unchanged. `reason` is what its drop would be called.
 static uint16_t
-act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, enum colour colour)
+act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, enum colour colour,
+	const struct drop *reason)
 {
 	switch (profile->verdict[colour]) {
 	case SLUICE__V1__METER_VERDICT__DROP:
-		return packet_drop(p, colour == RED ? &meter_red : &meter_yellow);
+		return packet_drop(p, reason);
 	case SLUICE__V1__METER_VERDICT__REMARK:
 		if (rte_pktmbuf_data_len(m) >= 20)
 			remark(rte_pktmbuf_mtod(m, uint8_t *), p->family, profile->mark[colour]);
@@ -66,21 +71,78 @@ act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, e
 	return packet_step(p);
 }
 
-// How far ahead of the packet it works on a node has the next meters brought.
-enum { AHEAD = 16 };
+// How far ahead of the packet it works on a node has the next meters brought, and how many shared meters it holds leases of.
+enum { AHEAD = 16, LEASES = 4 };
 
-// The meter of a packet. What we made ourselves is not held against a contract.
-static inline uint32_t
-meter_of(const struct packet *p, bool up)
+// What a packet is to be held against.
+struct subject {
+	uint32_t meter; // handle, or NO_METER
+	uint64_t flow;  // with scope flow: its hash
+};
+
+struct leases {
+	struct meter_lease of[LEASES];
+	uint32_t meter[LEASES];
+	unsigned count, next;
+};
+
+// What we made ourselves is not held against a contract.
+static inline struct subject
+subject_of(struct rte_mbuf *m, bool up)
 {
+	const struct packet *p = packet_of(m);
 	const struct session *session = session_at(p->session);
-	uint32_t index = up ? session->meter_up : session->meter_down;
+	uint32_t meter = up ? session->meter_up : session->meter_down;
+	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint64_t hash;
 
 	if (unlikely(p->flags & PACKET_OURS))
-		return NO_METER;
+		return (struct subject){.meter = NO_METER};
 	// Nothing is read at index NO_METER: a prefetch of an address that is none does nothing.
-	rte_prefetch0(meter_at(index));
-	return index;
+	rte_prefetch0(meter_at(meter));
+	if (likely(!(meter & METER_FLOWS) || meter == NO_METER))
+		return (struct subject){.meter = meter};
+	hash = p->family == 4 ? flow_hash4(ip, m->data_len) : flow_hash6(ip, m->data_len);
+	hash ^= p->session * UINT64_C(0x9e3779b97f4a7c15);
+	rte_prefetch0(meter_flow_set(&meter_profile_at(meter_at(meter)->profile)->flows, hash));
+	return (struct subject){meter, hash};
+}
+
+static void
+end_lease(struct leases *leases, unsigned which)
+{
+	struct meter *meter = meter_at(leases->meter[which]);
+
+	meter_lease_end(&leases->of[which], &meter->state, &meter_profile_at(meter->profile)->contract);
+}
+
+// The lease of a shared meter that this burst has, or a new and empty one.
+static inline struct meter_lease *
+lease_of(struct leases *leases, uint32_t meter)
+{
+	unsigned which;
+
+	for (which = 0; which < leases->count; which++)
+		if (leases->meter[which] == meter)
+			return &leases->of[which];
+	if (leases->count < LEASES) {
+		leases->count++;
+	} else {
+		which = leases->next++ % LEASES;
+		end_lease(leases, which);
+	}
+	leases->of[which] = (struct meter_lease){0};
+	leases->meter[which] = meter;
+	return &leases->of[which];
+}
+
+// `shared` is a constant where this is inlined.
+static __rte_always_inline enum colour
+ask(struct meter_state *state, const struct meter_contract *contract, const struct meter_moment *moment, uint32_t bytes,
+	enum colour incoming, bool shared)
+{
+	return shared ? meter_colour_shared(state, contract, moment, bytes, incoming)
+		      : meter_colour(state, contract, moment, bytes, incoming);
 }
 
 // `up` and `shared` are constants where this is inlined.
@@ -90,42 +152,58 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 	const struct meter_profile *profile = NULL;
 	uint32_t profile_index = UINT32_MAX;
 	struct meter_moment moment = {0};
-	uint32_t indexes[BURST + AHEAD];
+	struct subject subjects[BURST + AHEAD];
+	struct leases leases;
 	uint64_t now = rte_rdtsc();
 	uint16_t next[BURST];
 
+	leases.count = leases.next = 0;
 	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)AHEAD); i++)
-		indexes[i] = meter_of(packet_of(packets[i]), up);
+		subjects[i] = subject_of(packets[i], up);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
 		enum colour colour = GREEN;
+		struct meter_state *state;
 		struct meter *meter;
+		uint32_t handle = subjects[i].meter;
 
 		if (i + AHEAD < count)
-			indexes[i + AHEAD] = meter_of(packet_of(packets[i + AHEAD]), up);
-		if (unlikely(indexes[i] == NO_METER)) {
+			subjects[i + AHEAD] = subject_of(packets[i + AHEAD], up);
+		if (unlikely(handle == NO_METER)) {
 			next[i] = packet_step(p);
 			continue;
 		}
-		meter = meter_at(indexes[i]);
+		meter = meter_at(handle);
 		// Most users have the profile that the one before has.
 		if (meter->profile != profile_index) {
 			profile_index = meter->profile;
 			profile = meter_profile_at(profile_index);
 			moment = meter_moment(&profile->contract, now);
 		}
+		state = &meter->state;
+		if (unlikely(handle & METER_FLOWS)) {
+			state = meter_flow(&profile->flows, subjects[i].flow, &profile->contract, &moment);
+			if (unlikely(!state)) {
+				p->colour = RED;
+				next[i] = act(m, p, profile, RED, &meter_flows_full);
+				continue;
+			}
+		}
 		if (profile->contract.color_aware)
 			colour = colour_of(rte_pktmbuf_mtod(m, const uint8_t *), p->family);
-		if (shared)
-			colour = meter_colour_shared(
-				&meter->state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour);
+		if (shared && (handle & METER_GLOBAL))
+			colour = meter_colour_leased(lease_of(&leases, handle), state, &profile->contract, &moment,
+				rte_pktmbuf_pkt_len(m), colour, (unsigned)(count - i));
 		else
-			colour = meter_colour(
-				&meter->state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour);
+			colour = ask(state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour, shared);
 		p->colour = (uint8_t)colour;
-		next[i] = likely(colour == GREEN) ? packet_step(p) : act(m, p, profile, colour);
+		next[i] = likely(colour == GREEN)
+				  ? packet_step(p)
+				  : act(m, p, profile, colour, colour == RED ? &meter_red : &meter_yellow);
 	}
+	for (unsigned i = 0; shared && i < leases.count; i++)
+		end_lease(&leases, i);
 	node_dispatch(graph, node, packets, next, count);
 }
 
@@ -137,7 +215,7 @@ meter_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16
 	return count;
 }
 
-// With one worker nobody else touches a meter, and a plain store will do.
+// With one worker nobody else touches a meter, and plain stores will do.
 static uint16_t
 meter_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -160,6 +238,8 @@ describe(char *text, size_t size, const struct packet *packet, const uint8_t *da
 
 	if (index == NO_METER)
 		snprintf(text, size, "no meter");
+	else if (index & METER_FLOWS)
+		snprintf(text, size, "buckets of its flow");
 	else
 		snprintf(text, size, "buckets hold %u and %u bytes", meter_at(index)->state.committed,
 			meter_at(index)->state.excess);

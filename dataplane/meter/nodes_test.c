@@ -1,11 +1,15 @@
 // Meters as a session's packets meet them.
+#include <errno.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <rte_eal.h>
 #include <rte_ip.h>
 
 #include "core/drop.h"
@@ -23,7 +27,17 @@ static struct fault f;
 static int
 make_tables(void **state)
 {
-	return meter_kind.start() != 0 || slab_create(&sessions, sizeof(struct session), 16) != 0;
+	// For the TSC's rate.
+	char prefix[32], *arguments[] = {(char *)"test", (char *)"--no-huge", (char *)"--no-shconf", (char *)"--no-pci",
+				 (char *)"--no-telemetry", (char *)"--file-prefix", prefix, (char *)"-m", (char *)"16",
+				 (char *)"--log-level", (char *)"*:error"};
+
+	snprintf(prefix, sizeof(prefix), "sluice-test-%d", getpid());
+	if (rte_eal_init(RTE_DIM(arguments), arguments) < 0 || meter_kind.start() != 0 ||
+		slab_create(&sessions, sizeof(struct session), 16) != 0)
+		return -1;
+	object.state = (void *)(uintptr_t)slab_take(&meter_profiles);
+	return 0;
 }
 
 // Make the profile of the one object what the spec says, as if the TSC ran at 1 GHz.
@@ -41,7 +55,7 @@ set_profile(const Sluice__V1__Meter *spec)
 static int
 delete_profile(void **state)
 {
-	return meter_kind.delete(&object, NULL, &f);
+	return meter_kind.delete(&object, NULL, &f) || rte_eal_cleanup() || rmdir(rte_eal_get_runtime_dir());
 }
 
 // Room for two packets green and two yellow; afterwards as good as nothing comes in.
@@ -120,6 +134,147 @@ green_and_yellow_pass_and_red_is_dropped_by_name(void **state)
 			free(packets[i]);
 	}
 	worker_count = 1;
+}
+
+// A meter of its own for each test of a scope, made as the API would.
+static void
+put_meter(struct object *meter, enum _Sluice__V1__MeterScope scope, uint32_t flows)
+{
+	Sluice__V1__Meter spec = two_and_two();
+
+	spec.scope = scope;
+	spec.flows = flows;
+	*meter = (struct object){.kind = &meter_kind, .name = (char *)"shared"};
+	if (meter_kind.put(meter, &spec, NULL, &f))
+		fail_msg("%s", f.text);
+}
+
+static void
+sessions_share_the_buckets_of_a_global_meter_both_ways(void **state)
+{
+	for (worker_count = 1; worker_count <= 2; worker_count++) {
+		struct rte_mbuf *packets[6];
+		struct object meter;
+		uint16_t edges[6];
+
+		put_meter(&meter, SLUICE__V1__METER_SCOPE__GLOBAL, 0);
+		session_at(3)->meter_up = session_at(4)->meter_up = session_at(4)->meter_down = meter_new(&meter);
+		for (unsigned i = 0; i < 6; i++) {
+			packets[i] = packet(i % 2 ? 4 : 6, 0);
+			packet_of(packets[i])->session = 3 + i % 2;
+		}
+		one_node_run(&meter_up_node, packets, 3, edges);
+		one_node_run(&meter_down_node, packets + 3, 1, edges + 3);
+		one_node_run(&meter_up_node, packets + 4, 2, edges + 4);
+		for (unsigned i = 0; i < 4; i++) {
+			assert_int_equal(edges[i], STEP);
+			assert_int_equal(packet_of(packets[i])->colour, i < 2 ? GREEN : YELLOW);
+		}
+		assert_int_equal(edges[4], drop_node.id);
+		assert_int_equal(edges[5], drop_node.id);
+		for (unsigned i = 0; i < 6; i++)
+			free(packets[i]);
+		// To give back what is everybody's is to give back nothing.
+		meter_retire(session_at(3)->meter_up);
+		assert_int_equal(meter_kind.delete(&meter, NULL, &f), 0);
+	}
+	worker_count = 1;
+}
+
+static void
+a_burst_of_more_shared_meters_than_it_has_leases_is_metered_by_each(void **state)
+{
+	enum { METERS = 9 };
+	struct rte_mbuf *packets[5 * METERS];
+	struct object meters_of[METERS];
+	uint16_t edges[5 * METERS];
+
+	worker_count = 2;
+	for (unsigned i = 0; i < METERS; i++) {
+		put_meter(&meters_of[i], SLUICE__V1__METER_SCOPE__GLOBAL, 0);
+		session_at(i)->meter_up = meter_new(&meters_of[i]);
+	}
+	for (unsigned i = 0; i < 5 * METERS; i++) {
+		packets[i] = packet(4, 0);
+		packet_of(packets[i])->session = i % METERS;
+	}
+	one_node_run(&meter_up_node, packets, 5 * METERS, edges);
+	for (unsigned i = 0; i < 5 * METERS; i++) {
+		assert_int_equal(packet_of(packets[i])->colour, i / METERS < 2 ? GREEN : i / METERS < 4 ? YELLOW : RED);
+		free(packets[i]);
+	}
+	for (unsigned i = 0; i < METERS; i++)
+		meter_kind.delete(&meters_of[i], NULL, &f);
+	worker_count = 1;
+}
+
+static void
+each_flow_of_each_session_has_buckets_with_a_meter_of_that_scope(void **state)
+{
+	for (worker_count = 1; worker_count <= 2; worker_count++) {
+		// Five packets of each: their code point says which source address they have.
+		struct rte_mbuf *packets[30];
+		struct object meter;
+		uint16_t edges[30];
+
+		put_meter(&meter, SLUICE__V1__METER_SCOPE__FLOW, 1024);
+		session_at(3)->meter_up = session_at(4)->meter_up = meter_new(&meter);
+		for (unsigned i = 0; i < 30; i++) {
+			packets[i] = packet(4, (uint8_t)(i % 3));
+			packet_of(packets[i])->session = 3 + i % 2;
+		}
+		one_node_run(&meter_up_node, packets, 30, edges);
+		for (unsigned i = 0; i < 30; i++) {
+			enum colour expected = i / 6 < 2 ? GREEN : i / 6 < 4 ? YELLOW : RED;
+
+			assert_int_equal(packet_of(packets[i])->colour, expected);
+			assert_int_equal(edges[i], expected == RED ? drop_node.id : STEP);
+			free(packets[i]);
+		}
+		meter_kind.delete(&meter, NULL, &f);
+	}
+	worker_count = 1;
+}
+
+static void
+a_flow_that_finds_no_place_is_dropped_by_a_name_of_its_own(void **state)
+{
+	enum { FLOWS = 4 * BURST, RUNS = 4 };
+	static struct rte_mbuf *packets[FLOWS];
+	static uint16_t edges[FLOWS];
+	struct object meter;
+	unsigned passed = 0;
+
+	put_meter(&meter, SLUICE__V1__METER_SCOPE__FLOW, 1024);
+	session_at(3)->meter_up = meter_new(&meter);
+	for (uint32_t run = 0; run < RUNS; run++) {
+		for (uint32_t i = 0; i < FLOWS; i++) {
+			packets[i] = packet(4, 0);
+			rte_pktmbuf_mtod(packets[i], struct rte_ipv4_hdr *)->src_addr = run * FLOWS + i;
+		}
+		one_node_run(&meter_up_node, packets, FLOWS, edges);
+		for (uint32_t i = 0; i < FLOWS; i++) {
+			passed += edges[i] == STEP;
+			if (edges[i] != STEP)
+				assert_string_equal(drop_name(packets[i]), "meter-flows-full");
+			free(packets[i]);
+		}
+	}
+	assert_in_range(passed, 1024, 1536);
+	meter_kind.delete(&meter, NULL, &f);
+}
+
+static void
+a_meters_scope_does_not_change(void **state)
+{
+	Sluice__V1__Meter old = two_and_two(), spec = two_and_two();
+	struct object meter;
+
+	put_meter(&meter, SLUICE__V1__METER_SCOPE__SESSION, 0);
+	spec.scope = SLUICE__V1__METER_SCOPE__GLOBAL;
+	assert_int_equal(meter_kind.put(&meter, &spec, &old, &f), -EINVAL);
+	assert_non_null(strstr(f.text, "scope, flows"));
+	meter_kind.delete(&meter, NULL, &f);
 }
 
 static void
@@ -262,6 +417,11 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(green_and_yellow_pass_and_red_is_dropped_by_name),
+		cmocka_unit_test(sessions_share_the_buckets_of_a_global_meter_both_ways),
+		cmocka_unit_test(a_burst_of_more_shared_meters_than_it_has_leases_is_metered_by_each),
+		cmocka_unit_test(each_flow_of_each_session_has_buckets_with_a_meter_of_that_scope),
+		cmocka_unit_test(a_flow_that_finds_no_place_is_dropped_by_a_name_of_its_own),
+		cmocka_unit_test(a_meters_scope_does_not_change),
 		cmocka_unit_test(yellow_can_be_dropped_by_a_name_of_its_own),
 		cmocka_unit_test(a_remarked_packet_has_its_new_code_point_its_ecn_bits_and_a_right_checksum),
 		cmocka_unit_test(an_aware_meter_takes_the_colour_of_assured_forwarding),

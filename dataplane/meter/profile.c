@@ -5,6 +5,7 @@
 #include "ip/dscp.h"
 #include "meter/profile.h"
 
+static const uint32_t FLOWS_LEAST = 1024, FLOWS_MOST = 1 << 24;
 static const uint64_t RATE_LEAST = 8000, RATE_MOST = UINT64_C(4000000000000);
 
 // A rate that a field gives, in bit/s. 0 only where a rate may be left out.
@@ -110,6 +111,22 @@ check_rates(const char *name, const Sluice__V1__Meter *spec, uint64_t *excess, s
 	}
 }
 
+static int
+check_scope(const char *name, const Sluice__V1__Meter *spec, struct fault *f)
+{
+	bool flow = spec->scope == SLUICE__V1__METER_SCOPE__FLOW;
+
+	if (!flow && spec->scope != SLUICE__V1__METER_SCOPE__SESSION && spec->scope != SLUICE__V1__METER_SCOPE__GLOBAL)
+		return fault(
+			f, EINVAL, "meter %.63s, scope: %d is not session, global or flow", name, (int)spec->scope);
+	if (!flow && spec->flows != 0)
+		return fault(f, EINVAL, "meter %.63s, flows: only with the scope flow is there a table of them", name);
+	if (spec->flows != 0 && (spec->flows < FLOWS_LEAST || spec->flows > FLOWS_MOST))
+		return fault(f, EINVAL, "meter %.63s, flows: %u is not from %u to %u", name, spec->flows, FLOWS_LEAST,
+			FLOWS_MOST);
+	return 0;
+}
+
 // A bucket that can never hold a packet would colour nothing.
 static int
 check_bursts(const char *name, const Sluice__V1__Meter *spec, const struct meter_contract *contract, struct fault *f)
@@ -146,6 +163,8 @@ meter_profile_parse(const char *name, const Sluice__V1__Meter *spec, uint64_t ts
 			&contract.excess_burst, f);
 	if (rc == 0)
 		rc = check_bursts(name, spec, &contract, f);
+	if (rc == 0)
+		rc = check_scope(name, spec, f);
 	if (rc == 0)
 		rc = parse_action(name, "yellow", spec->yellow, &profile->verdict[YELLOW], &profile->mark[YELLOW], f);
 	if (rc == 0)

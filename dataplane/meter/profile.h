@@ -7,10 +7,12 @@
 #include "meter.pb-c.h"
 #include "core/object.h"
 #include "meter/bucket.h"
+#include "meter/flows.h"
 
-// Replaced as a whole when the object changes.
+// Replaced as a whole when the object changes, but for the flows, which it takes over.
 struct meter_profile {
 	struct meter_contract contract;
+	struct meter_flows flows;
 	uint8_t verdict[3]; // by enum colour: SLUICE__V1__METER_VERDICT__...
 	uint8_t mark[3];    // the code point to write, shifted to where the IPv4 header has it
 } __attribute__((aligned(64)));
@@ -19,7 +21,7 @@ struct meter_profile {
 int meter_profile_parse(const char *name, const Sluice__V1__Meter *spec, uint64_t tsc_hz, struct meter_profile *profile,
 	struct fault *f);
 
-// Buckets of one user: half a cache line.
+// Buckets of one user, or of all: half a cache line.
 struct meter {
 	struct meter_state state;
 	uint32_t profile;
@@ -28,6 +30,7 @@ struct meter {
 
 struct meter_slot {
 	struct meter_profile *_Atomic profile;
+	uint32_t shared; // scopes global and flow: the handle that all who name it have; 0: each has its own
 };
 
 enum { METER_LIMIT = 1 << 23, PROFILE_LIMIT = 1 << 16 };
@@ -35,10 +38,13 @@ enum { METER_LIMIT = 1 << 23, PROFILE_LIMIT = 1 << 16 };
 extern struct slab meters;         // struct meter
 extern struct slab meter_profiles; // struct meter_slot
 
+// A meter's handle, as sessions have it: its index, and whose packets share its buckets. NO_METER has all bits set.
+enum { METER_GLOBAL = 1 << 29, METER_FLOWS = 1 << 30, METER_INDEX = METER_GLOBAL - 1 };
+
 static inline struct meter *
-meter_at(uint32_t index)
+meter_at(uint32_t handle)
 {
-	return (struct meter *)meters.records + index;
+	return (struct meter *)meters.records + (handle & METER_INDEX);
 }
 
 static inline const struct meter_profile *
@@ -48,7 +54,3 @@ meter_profile_at(uint32_t index)
 
 	return atomic_load_explicit(&slot->profile, memory_order_acquire);
 }
-
-// Ask a meter that several workers share, all of which see each other's packets at once.
-enum colour meter_colour_shared(struct meter_state *state, const struct meter_contract *contract,
-	const struct meter_moment *now, uint32_t bytes, enum colour incoming);

@@ -181,6 +181,24 @@ a_code_point_goes_with_remark_and_with_nothing_else(void **state)
 	assert_refused(&spec, "yellow.verdict");
 }
 
+static void
+a_table_of_flows_goes_with_their_scope_and_within_its_bounds(void **state)
+{
+	Sluice__V1__Meter spec = srtcm();
+
+	spec.flows = 4096;
+	assert_refused(&spec, "flows: only with the scope flow");
+	spec.scope = SLUICE__V1__METER_SCOPE__FLOW;
+	assert_taken(&spec);
+	spec.flows = 1023;
+	assert_refused(&spec, "flows: 1023 is not from 1024 to 16777216");
+	spec.flows = (1 << 24) + 1;
+	assert_refused(&spec, "flows");
+	spec.flows = 0;
+	spec.scope = 3;
+	assert_refused(&spec, "scope: 3 is not session, global or flow");
+}
+
 int
 main(void)
 {
@@ -194,6 +212,7 @@ main(void)
 		cmocka_unit_test(a_rate_of_another_algorithm_is_refused),
 		cmocka_unit_test(either_rate_of_rfc_4115_may_be_left_out_but_not_both),
 		cmocka_unit_test(a_code_point_goes_with_remark_and_with_nothing_else),
+		cmocka_unit_test(a_table_of_flows_goes_with_their_scope_and_within_its_bounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
