@@ -2,7 +2,9 @@
 
 import errno
 import ipaddress
+import json
 import random
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -204,6 +206,40 @@ def test_twenty_thousand_rules_that_overlap_are_one_list(pop):
     assert pop.passes(IPOE)
     with pop.dropping("acl-denied"):
         pop.send_up(IPOE, up(4, UDP(dport=9999)))
+
+
+def test_what_does_not_need_a_large_list_is_ready_before_it(pop):
+    """All of it applied at once: a route, another list, and whoever needs that list."""
+    lists = [thing("Acl", "slow", otherwise="PERMIT", rules=[*tangled(20000, 11), DENIED]), thing("Acl", "quick")]
+    sessions = [session(IPOE, policy={"aclUp": "slow"}), session(PPPOE, policy={"aclUp": "quick"})]
+    hole = thing("Route", "beside", prefix="203.0.113.0/24", action="blackhole")
+    watched = pop.gateway.command("get", "acl,session,route", "-w", "-o", "json")
+    watch = subprocess.Popen(watched, stdout=subprocess.PIPE, text=True)
+    order = []
+    try:
+        for _ in range(5):
+            assert json.loads(watch.stdout.readline())["change"] == "exists"
+        pop.apply(*lists, *sessions, hole)
+        while "ipoe" not in order:
+            told = json.loads(watch.stdout.readline())["object"]
+            if told["status"]["state"] == "applied" and told["metadata"]["name"] in (
+                "slow",
+                "quick",
+                "ipoe",
+                "pppoe",
+                "beside",
+            ):
+                order.append(told["metadata"]["name"])
+    finally:
+        watch.terminate()
+        watch.wait()
+    assert set(order[:3]) == {"quick", "pppoe", "beside"}
+    assert order[3:] == ["slow", "ipoe"]
+    with pop.dropping("acl-denied"):
+        pop.send_up(IPOE, up(4, UDP(dport=9999)))
+    pop.apply(session(IPOE, policy={"aclUp": "test", "aclDown": "test"}), session(PPPOE))
+    pop.gateway.delete("route", "beside")
+    pop.gateway.delete("acl", "slow", "quick")
 
 
 def test_all_else_goes_on_while_a_large_list_is_made(pop, api_client):

@@ -22,8 +22,8 @@ type Config struct {
 	Log      *slog.Logger
 	// To connect and to be greeted (5 s).
 	DialTimeout time.Duration
-	// For one request where the caller's context ends later or never (30 s), counted anew when the data plane says that it
-	// is still at it. One that says nothing in that time is disconnected, because nobody knows what it has done.
+	// For one request (30 s), counted anew when the data plane says that it is still at it, as it does every 5 s. One that says nothing
+	// in that time is disconnected, because nobody knows what it has done.
 	CallTimeout time.Duration
 	// Between attempts to connect: at first (50 ms) and, doubling, at most (2 s).
 	MinBackoff, MaxBackoff time.Duration
@@ -185,16 +185,8 @@ func (c *Client) do(ctx context.Context, request *api.Request) (*api.Reply, erro
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithCancel(ctx)
-	defer cancel()
-	patience := time.AfterFunc(c.config.CallTimeout, cancel)
-	defer patience.Stop()
-	reply, err := conn.call(limited, request, func() { patience.Reset(c.config.CallTimeout) })
+	reply, err := conn.call(ctx, request)
 	if err != nil {
-		if ctx.Err() == nil && limited.Err() != nil {
-			conn.close(fmt.Errorf("no answer in %v", c.config.CallTimeout))
-			return nil, conn.failure()
-		}
 		return nil, err
 	}
 	if err := Refused(reply.GetResult()); err != nil {
@@ -205,10 +197,16 @@ func (c *Client) do(ctx context.Context, request *api.Request) (*api.Reply, erro
 
 // garbled closes the connection on which a reply came that makes no sense.
 func (c *Client) garbled(format string, args ...any) error {
-	err := fmt.Errorf("the data plane's answer makes no sense: "+format, args...)
-	if conn, e := c.current(); e == nil {
-		conn.close(err)
+	conn, err := c.current()
+	if err != nil {
+		return err
 	}
+	return garbled(conn, format, args...)
+}
+
+func garbled(conn *conn, format string, args ...any) error {
+	err := fmt.Errorf("the data plane's answer makes no sense: "+format, args...)
+	conn.close(err)
 	return err
 }
 

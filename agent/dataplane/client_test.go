@@ -76,6 +76,25 @@ func vrf(t *testing.T, name, description string) *api.Object {
 	return &api.Object{Kind: "Vrf", Name: name, Spec: spec}
 }
 
+// put waits for the results.
+func put(c *dataplane.Client, objects ...*api.Object) ([]*api.Result, error) {
+	return results(func(answered func([]*api.Result, error)) { c.Put(objects, answered) })
+}
+
+func remove(c *dataplane.Client, names []*api.ObjectName) ([]*api.Result, error) {
+	return results(func(answered func([]*api.Result, error)) { c.Delete(names, answered) })
+}
+
+func results(ask func(func([]*api.Result, error))) (results []*api.Result, err error) {
+	done := make(chan struct{})
+	ask(func(r []*api.Result, e error) {
+		results, err = r, e
+		close(done)
+	})
+	<-done
+	return results, err
+}
+
 func TestMoreObjectsThanFitOneRequestAreSplitAndEachGetsItsResult(t *testing.T) {
 	fake := dataplanetest.New(t)
 	client, up, _ := run(t, unix(t, fake.Path), nil)
@@ -95,7 +114,7 @@ func TestMoreObjectsThanFitOneRequestAreSplitAndEachGetsItsResult(t *testing.T) 
 	// These two together are more than a chunk, and alone one is more than a frame.
 	objects = append(objects, vrf(t, "long", strings.Repeat("x", 3<<20)), vrf(t, "longer", strings.Repeat("x", 3<<20)),
 		vrf(t, "too-long", strings.Repeat("x", dataplane.MaxFrame)), vrf(t, "after", ""))
-	results, err := client.Put(t.Context(), objects)
+	results, err := put(client, objects...)
 	if err != nil || len(results) != len(objects) {
 		t.Fatalf("%d results, %v", len(results), err)
 	}
@@ -119,7 +138,7 @@ func TestMoreObjectsThanFitOneRequestAreSplitAndEachGetsItsResult(t *testing.T) 
 		t.Errorf("listed as %v, put as %v", listed[0], objects[0])
 	}
 	fake.Refuse(nil)
-	results, err = client.Delete(t.Context(), names)
+	results, err = remove(client, names)
 	if err != nil || len(results) != len(names) {
 		t.Fatalf("%d results, %v", len(results), err)
 	}
@@ -133,7 +152,7 @@ func TestARefusalIsFoundByItsErrno(t *testing.T) {
 	client, up, _ := run(t, unix(t, fake.Path), nil)
 	<-up
 	spec, _ := proto.Marshal(&api.Route{Prefix: "192.0.2.0/24", Vrf: "red"})
-	results, err := client.Put(t.Context(), []*api.Object{{Kind: "Route", Name: "r", Spec: spec}})
+	results, err := put(client, &api.Object{Kind: "Route", Name: "r", Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +234,7 @@ func TestADataPlaneThatSaysItIsStillAtItIsWaitedFor(t *testing.T) {
 	}()
 	client, up, _ := run(t, endpoint, func(c *dataplane.Config) { c.CallTimeout = 400 * time.Millisecond })
 	<-up
-	results, err := client.Put(t.Context(), []*api.Object{{Kind: "Acl", Name: "large"}})
+	results, err := put(client, &api.Object{Kind: "Acl", Name: "large"})
 	close(ready)
 	if err != nil || len(results) != 1 {
 		t.Errorf("got %v, %v", results, err)
@@ -372,7 +391,7 @@ func TestAnswersThatMakeNoSenseAreErrorsAndEndTheConnection(t *testing.T) {
 		"too few results": {
 			replies: []*api.Reply{{Last: true}},
 			ask: func(ctx context.Context, c *dataplane.Client) error {
-				_, err := c.Put(ctx, []*api.Object{{Kind: "Vrf", Name: "red"}})
+				_, err := put(c, &api.Object{Kind: "Vrf", Name: "red"})
 				return err
 			},
 		},

@@ -54,22 +54,34 @@ func Refused(r *api.Result) error {
 
 // A call is a request that was sent and whose last reply has not come.
 type call struct {
-	// One reply, or those of a stream; closed when nothing more comes.
+	// Told the one reply, or why there is none: once, in the order in which replies come, mostly by what reads the connection, which
+	// it must not hold up.
+	answered func(*api.Reply, error)
+	// Runs out when the data plane says nothing about the request for too long. nil: somebody else sees to that.
+	silence *time.Timer
+	// Of a stream, in place of answered: its replies; closed when nothing more comes.
 	replies chan *api.Reply
-	stream  bool
-	// Called when the data plane says that it is still at it. May be nil.
-	alive func()
 	// Guarded by conn.mu.
 	abandoned bool
 	lost      uint64
 	end       error
 }
 
+func (w *call) stream() bool { return w.replies != nil }
+
+// finish is called once, when the call is not among the connection's any more.
+func (w *call) finish(reply *api.Reply, err error) {
+	if w.silence != nil {
+		w.silence.Stop()
+	}
+	w.answered(reply, err)
+}
+
 // conn is one connection. Requests may be made from any goroutine.
 type conn struct {
 	socket   net.Conn
 	greeting *api.Greeting
-	// How long a peer that does not read may hold up a writer.
+	// How long a peer that does not read may hold up a writer, and how long one may say nothing about a request.
 	patience time.Duration
 
 	write sync.Mutex
@@ -90,7 +102,7 @@ func handshake(ctx context.Context, socket net.Conn, patience time.Duration) (*c
 	c := &conn{socket: socket, patience: patience, calls: map[uint64]*call{}, closed: make(chan struct{}),
 		reader: make(chan struct{})}
 	go c.read()
-	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version}}}, nil)
+	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version}}})
 	if err == nil {
 		err = Refused(reply.GetResult())
 	}
@@ -113,18 +125,28 @@ func handshake(ctx context.Context, socket net.Conn, patience time.Duration) (*c
 // close ends the connection and every call on it. The first error is the one that counts.
 func (c *conn) close(err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.err != nil {
+		c.mu.Unlock()
 		return
 	}
-	c.err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	c.err = err
+	var unanswered []*call
 	for _, w := range c.calls {
-		w.end = c.err
-		close(w.replies)
+		if w.stream() {
+			w.end = err
+			close(w.replies)
+		} else {
+			unanswered = append(unanswered, w)
+		}
 	}
 	c.calls = nil
 	close(c.closed)
 	c.socket.Close()
+	c.mu.Unlock()
+	for _, w := range unanswered {
+		w.finish(nil, err)
+	}
 }
 
 func (c *conn) failure() error {
@@ -158,38 +180,51 @@ func (c *conn) read() {
 // deliver never blocks: whoever reads a stream too slowly loses replies, which are counted, and holds up nobody else.
 func (c *conn) deliver(reply *api.Reply) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	w := c.calls[reply.GetId()]
 	if w == nil {
+		c.mu.Unlock()
 		return
 	}
-	if !w.stream && !reply.GetLast() && reply.GetAnswer() == nil && reply.GetResult().GetCode() == 0 {
-		if w.alive != nil {
-			w.alive()
+	if w.stream() {
+		c.pass(w, reply)
+		c.mu.Unlock()
+		return
+	}
+	if !reply.GetLast() && reply.GetAnswer() == nil && reply.GetResult().GetCode() == 0 {
+		// It is still at it.
+		if w.silence != nil {
+			w.silence.Reset(c.patience)
 		}
+		c.mu.Unlock()
 		return
 	}
-	last := reply.GetLast() || !w.stream || reply.GetResult().GetCode() != 0
-	if !w.abandoned && (!w.stream || reply.GetAnswer() != nil) {
+	delete(c.calls, reply.GetId())
+	c.mu.Unlock()
+	w.finish(reply, nil)
+}
+
+// pass hands a reply to whoever reads the stream. c.mu is held.
+func (c *conn) pass(w *call, reply *api.Reply) {
+	if !w.abandoned && reply.GetAnswer() != nil {
 		select {
 		case w.replies <- reply:
 		default:
 			w.lost++
 		}
 	}
-	if last {
+	if reply.GetLast() || reply.GetResult().GetCode() != 0 {
 		delete(c.calls, reply.GetId())
 		w.end = Refused(reply.GetResult())
 		close(w.replies)
 	}
 }
 
-// start sends a request, whose id it sets.
-func (c *conn) start(request *api.Request, w *call) (*call, error) {
+// start sends a request, whose id it sets. After an error nothing more is heard of it.
+func (c *conn) start(request *api.Request, w *call) error {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
-		return nil, c.err
+		return c.err
 	}
 	c.next++
 	request.Id = c.next
@@ -197,11 +232,24 @@ func (c *conn) start(request *api.Request, w *call) (*call, error) {
 	c.mu.Unlock()
 	if err := c.send(request); err != nil {
 		c.mu.Lock()
+		mine := c.calls[request.Id] == w
 		delete(c.calls, request.Id)
 		c.mu.Unlock()
-		return nil, err
+		if mine || w.stream() {
+			return err
+		}
 	}
-	return w, nil
+	return nil
+}
+
+// ask sends a request that has one reply, and has that told. A refusal is in the reply. A data plane that says nothing for as long as
+// there is patience is disconnected, because nobody knows what it has done.
+func (c *conn) ask(request *api.Request, answered func(*api.Reply, error)) {
+	w := &call{answered: answered}
+	w.silence = time.AfterFunc(c.patience, func() { c.close(fmt.Errorf("no answer in %v", c.patience)) })
+	if err := c.start(request, w); err != nil {
+		w.finish(nil, err)
+	}
 }
 
 func (c *conn) send(request *api.Request) error {
@@ -226,22 +274,18 @@ func (c *conn) send(request *api.Request) error {
 	return nil
 }
 
-// call makes a request that has one reply. A refusal is in the reply. alive may be nil.
-func (c *conn) call(ctx context.Context, request *api.Request, alive func()) (*api.Reply, error) {
-	w, err := c.start(request, &call{replies: make(chan *api.Reply, 1), alive: alive})
-	if err != nil {
-		return nil, err
+// call is ask for one who waits. One that gives up before disturbs nobody.
+func (c *conn) call(ctx context.Context, request *api.Request) (*api.Reply, error) {
+	type answer struct {
+		reply *api.Reply
+		err   error
 	}
+	answers := make(chan answer, 1)
+	c.ask(request, func(reply *api.Reply, err error) { answers <- answer{reply, err} })
 	select {
-	case reply := <-w.replies:
-		if reply == nil {
-			return nil, w.end
-		}
-		return reply, nil
+	case a := <-answers:
+		return a.reply, a.err
 	case <-ctx.Done():
-		c.mu.Lock()
-		w.abandoned = true
-		c.mu.Unlock()
 		return nil, ctx.Err()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
+	"sync"
 	"syscall"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -21,37 +23,61 @@ const (
 	listPage      = 5000
 )
 
-// Put creates or replaces objects, in order. It returns a result for each of them; with an error, results only for those
-// whose answer came.
-func (c *Client) Put(ctx context.Context, objects []*api.Object) ([]*api.Result, error) {
-	return inChunks(objects, func(chunk []*api.Object) ([]*api.Result, error) {
-		return c.results(ctx, len(chunk), &api.Request{Operation: &api.Request_Put{Put: &api.Put{Objects: chunk}}})
-	})
+// Put sends objects to be created or replaced, in order, and has the results told: one for each of them, or an error, after which
+// nobody knows what was done. Puts and deletes may be under way together; answers are told in the order in which they come, which is
+// that of the requests but for those with an object that takes the data plane long. Who is told must not hold up the connection.
+func (c *Client) Put(objects []*api.Object, answered func([]*api.Result, error)) {
+	inChunks(c, objects, func(chunk []*api.Object) *api.Request {
+		return &api.Request{Operation: &api.Request_Put{Put: &api.Put{Objects: chunk}}}
+	}, answered)
 }
 
 // Delete is to ObjectNames what Put is to objects.
-func (c *Client) Delete(ctx context.Context, names []*api.ObjectName) ([]*api.Result, error) {
-	return inChunks(names, func(chunk []*api.ObjectName) ([]*api.Result, error) {
-		return c.results(ctx, len(chunk), &api.Request{Operation: &api.Request_Delete{Delete: &api.Delete{Names: chunk}}})
-	})
+func (c *Client) Delete(names []*api.ObjectName, answered func([]*api.Result, error)) {
+	inChunks(c, names, func(chunk []*api.ObjectName) *api.Request {
+		return &api.Request{Operation: &api.Request_Delete{Delete: &api.Delete{Names: chunk}}}
+	}, answered)
 }
 
-func (c *Client) results(ctx context.Context, count int, request *api.Request) ([]*api.Result, error) {
-	reply, err := c.do(ctx, request)
+// change is a put or delete, in one request or several.
+type change struct {
+	answered func([]*api.Result, error)
+
+	mu      sync.Mutex
+	results []*api.Result
+	err     error
+	// Requests that are not answered, and one for those that are not sent.
+	open int
+}
+
+// settle tells that a part is answered.
+func (g *change) settle(at int, results []*api.Result, err error) {
+	g.mu.Lock()
+	copy(g.results[at:], results)
+	if g.err == nil {
+		g.err = err
+	}
+	g.open--
+	ended := g.open == 0
+	g.mu.Unlock()
+	switch {
+	case !ended:
+	case g.err != nil:
+		g.answered(nil, g.err)
+	default:
+		g.answered(g.results, nil)
+	}
+}
+
+// inChunks sends consecutive parts of all. What can fit no frame gets its result here. One without anything is sent, too.
+func inChunks[M proto.Message](c *Client, all []M, request func([]M) *api.Request, answered func([]*api.Result, error)) {
+	conn, err := c.current()
 	if err != nil {
-		return nil, err
+		answered(nil, err)
+		return
 	}
-	results := reply.GetResults().GetResults()
-	if len(results) != count {
-		return nil, c.garbled("%d results for %d objects", len(results), count)
-	}
-	return results, nil
-}
-
-// inChunks calls each for consecutive parts of all. What can fit no frame gets its result here.
-func inChunks[M proto.Message](all []M, each func([]M) ([]*api.Result, error)) ([]*api.Result, error) {
-	results := make([]*api.Result, 0, len(all))
-	for start := 0; start < len(all); {
+	g := &change{answered: answered, results: make([]*api.Result, len(all)), open: 1}
+	for start := 0; start < len(all) || start == 0; {
 		bytes, end := 0, start
 		for end < len(all) && end-start < chunkObjects {
 			size := protowire.SizeBytes(proto.Size(all[end])) + 1
@@ -62,16 +88,36 @@ func inChunks[M proto.Message](all []M, each func([]M) ([]*api.Result, error)) (
 			end++
 		}
 		if end == start+1 && bytes+frameOverhead > MaxFrame {
-			results = append(results, &api.Result{Code: int32(syscall.EMSGSIZE),
-				Message: fmt.Sprintf("it has %d bytes; at most %d can be sent to the data plane", bytes, MaxFrame-frameOverhead)})
+			g.results[start] = &api.Result{Code: int32(syscall.EMSGSIZE),
+				Message: fmt.Sprintf("it has %d bytes; at most %d can be sent to the data plane", bytes, MaxFrame-frameOverhead)}
 		} else {
-			chunk, err := each(all[start:end])
-			if err != nil {
-				return results, err
-			}
-			results = append(results, chunk...)
+			g.mu.Lock()
+			g.open++
+			g.mu.Unlock()
+			at, count := start, end-start
+			conn.ask(request(all[start:end]), func(reply *api.Reply, err error) {
+				results, err := resultsOf(conn, reply, err, count)
+				g.settle(at, results, err)
+			})
 		}
-		start = end
+		if start = end; len(all) == 0 {
+			break
+		}
+	}
+	g.settle(len(all), nil, nil)
+}
+
+// resultsOf returns so many results. A request that was refused as a whole is as one of which each object was.
+func resultsOf(conn *conn, reply *api.Reply, err error, count int) ([]*api.Result, error) {
+	if err != nil {
+		return nil, err
+	}
+	if refused := reply.GetResult(); refused.GetCode() != 0 {
+		return slices.Repeat([]*api.Result{refused}, count), nil
+	}
+	results := reply.GetResults().GetResults()
+	if len(results) != count {
+		return nil, garbled(conn, "%d results for %d objects", len(results), count)
 	}
 	return results, nil
 }

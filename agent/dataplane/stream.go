@@ -50,19 +50,19 @@ func (s *Stream) Close() {
 		return
 	}
 	// Nobody waits for what comes back: if this fails, the connection is gone, and the stream with it.
-	_, _ = s.conn.start(&api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{Id: s.id}}},
-		&call{replies: make(chan *api.Reply, 1)})
+	_ = s.conn.start(&api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{Id: s.id}}},
+		&call{answered: func(*api.Reply, error) {}})
 }
 
 // stream returns when the data plane has begun with it: requests are carried out in order, so the answer to one that has
 // nothing to do says that the request before it was.
 func (c *conn) stream(ctx context.Context, request *api.Request) (*Stream, error) {
-	w, err := c.start(request, &call{replies: make(chan *api.Reply, streamDepth), stream: true})
-	if err != nil {
+	w := &call{replies: make(chan *api.Reply, streamDepth)}
+	if err := c.start(request, w); err != nil {
 		return nil, err
 	}
 	s := &Stream{conn: c, call: w, id: request.Id}
-	if _, err := c.call(ctx, &api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{}}}, nil); err != nil {
+	if _, err := c.call(ctx, &api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{}}}); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -12,8 +12,10 @@ import (
 
 // next returns what can be done now: first deletions, what needs much before what needs little; then, of what is to be created
 // or changed, the kind that needs the least, so that what its objects may need without naming it is there before them. All steps
-// have to be settled before it is called again. If it returns nothing, there is nothing to do.
+// have to be settled before it is called again, but for those that take so long that what does not name them goes past them. If it
+// returns nothing, there is nothing to do.
 func (g *graph) next() []*step {
+	g.aloft = slices.DeleteFunc(append(g.aloft, g.wave...), func(s *step) bool { return s.settled })
 	for {
 		g.collect()
 		if len(g.wave) > 0 {
@@ -48,6 +50,9 @@ type ordered struct {
 	name string
 	step *step
 }
+
+// hasMore says whether next has something to look at.
+func (g *graph) hasMore() bool { return len(g.refused) > 0 || g.anyQueued() }
 
 func (g *graph) anyQueued() bool {
 	return slices.ContainsFunc(g.queues, func(q []*entry) bool { return len(q) > 0 })

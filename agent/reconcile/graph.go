@@ -24,8 +24,8 @@ type graph struct {
 	waiters map[object.Key]*waiters
 	// What the data plane's objects have for themselves.
 	holdings *object.Holdings[*entry]
-	// What was started and is not settled.
-	wave []*step
+	// What was started last, and what before that is not settled.
+	wave, aloft []*step
 	// Room for steps: many are made at once.
 	steps []step
 	// What the data plane refused because of something else; see retry.go.
@@ -162,7 +162,7 @@ func (g *graph) simulate(f func()) {
 	for i, q := range queues {
 		queues[i] = slices.Clone(q)
 	}
-	wave, succeeded := g.wave, g.succeeded
+	wave, aloft, succeeded := g.wave, slices.Clone(g.aloft), g.succeeded
 	g.simulating = true
 	g.epoch++
 	f()
@@ -170,7 +170,7 @@ func (g *graph) simulate(f func()) {
 		g.journal[i]()
 	}
 	g.journal, g.simulating, g.queues, g.refused = nil, false, queues, refused
-	g.wave, g.succeeded = wave, succeeded
+	g.wave, g.aloft, g.succeeded = wave, aloft, succeeded
 }
 
 func (g *graph) ensure(k object.Key) *entry {

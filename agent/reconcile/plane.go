@@ -24,13 +24,17 @@ type Result struct {
 	Message string
 }
 
-// Plane is one connection to a data plane. Its methods are called one at a time. An error means that nobody knows what was done:
-// everything is listed and compared again.
+// Plane is one connection to a data plane. Its methods are called one at a time, but several puts and deletes may be under way.
+//
+// What was asked is carried out in that order, but for an object that takes long to make ready: what is asked after it and does not
+// concern it is done, and answered, first. Each answer is told once, in the order in which they come, by whatever reads them, which is
+// not held up. An error means that nobody knows what was done: everything is listed and compared again.
 type Plane interface {
-	// Put creates objects, or replaces what they say, in order, each by itself. One result for each.
-	Put(ctx context.Context, objects []Object) ([]Result, error)
+	// Put creates objects, or replaces what they say, in order, each by itself. One result for each. Of none: what was asked before is
+	// done when it is answered, or takes long.
+	Put(ctx context.Context, objects []Object, answered func([]Result, error))
 	// Delete deletes objects in order, each by itself. Deleting what is not there succeeds.
-	Delete(ctx context.Context, keys []object.Key) ([]Result, error)
+	Delete(ctx context.Context, keys []object.Key, answered func([]Result, error))
 	// List returns everything that is there, in pages. An error ends it.
 	List(ctx context.Context) iter.Seq2[[]Object, error]
 }

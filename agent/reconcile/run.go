@@ -10,17 +10,12 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// link is a connection to the data plane: nothing is asked of the plane after the context ends.
-type link struct {
-	Plane
-	context context.Context
-}
-
 // Attach gives the Reconciler a connection to the data plane, in place of any that it had; it lists what is there and repairs the
 // difference. Nothing is asked of it after ctx ends.
 func (r *Reconciler) Attach(ctx context.Context, plane Plane) {
-	l := &link{plane, ctx}
+	l := &link{Plane: plane, context: ctx}
 	r.mu.Lock()
+	r.drop(r.link)
 	r.link, r.inSync = l, false
 	r.mu.Unlock()
 	context.AfterFunc(ctx, func() { r.detach(l) })
@@ -40,6 +35,7 @@ func (r *Reconciler) detach(l *link) {
 	if r.link != nil {
 		r.lost = time.Now()
 	}
+	r.drop(r.link)
 	r.link, r.inSync = nil, false
 	for t := range r.transactions {
 		r.interrupt(t)
@@ -53,17 +49,17 @@ func (r *Reconciler) Run(ctx context.Context) {
 	failures := int32(0)
 	var notBefore time.Time
 	for ctx.Err() == nil {
-		l, inSync := r.connection()
+		l, toList := r.connection()
 		var err error
 		worked := false
 		if l != nil && !time.Now().Before(notBefore) {
 			both, cancel := context.WithCancel(l.context)
 			stop := context.AfterFunc(ctx, cancel)
-			if !inSync {
+			if toList {
 				err = r.repair(both, l)
 			}
 			if err == nil {
-				worked, err = r.work(both, l)
+				worked, err = r.work(l)
 			}
 			stop()
 			cancel()
@@ -71,7 +67,6 @@ func (r *Reconciler) Run(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.options.Log.Warn("the data plane does not answer as it should", "error", err)
-			r.disturbed(l)
 			notBefore = time.Now().Add(r.backoff(failures))
 			failures++
 		case l == nil:
@@ -88,22 +83,11 @@ func (r *Reconciler) Run(ctx context.Context) {
 	r.Detach()
 }
 
-func (r *Reconciler) connection() (*link, bool) {
+// connection returns the connection, and whether everything is to be listed there: not before what is under way is done.
+func (r *Reconciler) connection() (l *link, toList bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.link, r.inSync
-}
-
-// disturbed: what the plane has is not known any more.
-func (r *Reconciler) disturbed(l *link) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.link == l {
-		r.inSync = false
-	}
-	for t := range r.transactions {
-		r.interrupt(t)
-	}
+	return r.link, r.link != nil && !r.inSync && len(r.link.air) == 0
 }
 
 // pause waits until there may be something to do.
@@ -160,77 +144,92 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 }
 
 // work does what can be done now. It returns false if there was nothing.
-func (r *Reconciler) work(ctx context.Context, l *link) (bool, error) {
+func (r *Reconciler) work(l *link) (bool, error) {
+	arrived := l.arrivals()
 	r.mu.Lock()
-	if r.link != l || !r.inSync {
+	if r.link != l {
 		r.mu.Unlock()
 		return r.link != nil, nil
+	}
+	err := r.land(l, arrived)
+	if !r.inSync || err != nil {
+		r.mu.Unlock()
+		return len(arrived) > 0, err
 	}
 	for _, e := range r.retries.due(time.Now()) {
 		if r.graph.entries[e.key] == e {
 			r.graph.enqueue(e, nil)
 		}
 	}
-	wave := r.graph.next()
-	r.takeFailures()
+	if l.allSlow() {
+		l.take(r.graph.next())
+		r.takeFailures()
+	}
+	batches := l.load(r.options.Batch)
+	if len(batches) == 0 && !l.allSlow() && r.graph.hasMore() && !l.asked() {
+		batches = append(batches, l.probe())
+	}
 	r.mu.Unlock()
+	for _, b := range batches {
+		l.send(b, r.wakeUp)
+	}
+	return len(arrived) > 0 || len(batches) > 0, nil
+}
 
-	for done := 0; done < len(wave); {
-		end := done + 1
-		for end < len(wave) && end-done < r.options.Batch && sameBatch(wave[done], wave[end]) {
-			end++
+// land tells what became of what was asked. An error is one of the connection; what is under way beside it is waited for, and nothing
+// else begun. r.mu is held.
+func (r *Reconciler) land(l *link, arrived []*batch) error {
+	for _, b := range arrived {
+		if b.answered {
+			continue // it was dropped before
 		}
-		if err := r.send(ctx, l, wave[done:end]); err != nil {
-			r.mu.Lock()
-			for _, s := range wave[done:] {
-				r.graph.lost(s)
+		l.land(b)
+		if b.err != nil {
+			r.inSync = false
+			if l.broken == nil {
+				l.broken = b.err
 			}
-			r.mu.Unlock()
-			return true, err
+			r.lose(b.steps)
+			continue
 		}
-		done = end
-	}
-	return len(wave) > 0, nil
-}
-
-func sameBatch(a, b *step) bool {
-	return (a.put == nil) == (b.put == nil) && a.Key.Kind == b.Key.Kind
-}
-
-// send has the data plane do one batch.
-func (r *Reconciler) send(ctx context.Context, l *link, batch []*step) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	var results []Result
-	var err error
-	if batch[0].put != nil {
-		objects := make([]Object, len(batch))
-		for i, s := range batch {
-			objects[i] = Object{s.Key, []byte(s.put.Spec())}
+		for i, s := range b.steps {
+			s.entry.cause.executed(s.operation)
+			r.graph.settle(s, b.results[i])
 		}
-		results, err = l.Put(ctx, objects)
-	} else {
-		keys := make([]object.Key, len(batch))
-		for i, s := range batch {
-			keys[i] = s.Key
-		}
-		results, err = l.Delete(ctx, keys)
-	}
-	if err == nil && len(results) != len(batch) {
-		err = fmt.Errorf("%d results for %d objects", len(results), len(batch))
-	}
-	if err != nil {
-		return fmt.Errorf("%s of %d objects, the first %s: %w", batch[0].Action, len(batch), batch[0].Key, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, s := range batch {
-		s.entry.cause.executed(s.operation)
-		r.graph.settle(s, results[i])
 	}
 	r.takeFailures()
-	return nil
+	if l.broken == nil {
+		return nil
+	}
+	r.lose(l.unsent())
+	if len(l.air) > 0 {
+		return nil
+	}
+	err := l.broken
+	l.broken = nil
+	for t := range r.transactions {
+		r.interrupt(t)
+	}
+	return err
+}
+
+// drop: nobody knows what became of what was asked of a connection that is gone. r.mu is held.
+func (r *Reconciler) drop(l *link) {
+	if l == nil {
+		return
+	}
+	for _, b := range l.air {
+		b.answered = true
+		r.lose(b.steps)
+	}
+	l.air = nil
+	r.lose(l.unsent())
+}
+
+func (r *Reconciler) lose(steps []*step) {
+	for _, s := range steps {
+		r.graph.lost(s)
+	}
 }
 
 // takeFailures has what failed tried again after a while, unless it is decided about before. r.mu is held.

@@ -90,11 +90,12 @@ func (r *Reconciler) Plan(wants []Want) (planned, waiting []Operation) {
 	t := newTransaction(false)
 	g.simulate(func() {
 		// First what is under way, as if it went well.
-		for _, s := range g.wave {
+		for _, s := range slices.Concat(g.aloft, g.wave) {
 			if !s.settled {
 				g.settle(&step{entry: s.entry, put: s.put, operation: s.operation}, Result{})
 			}
 		}
+		g.aloft, g.wave = nil, nil
 		for wave := g.next(); len(wave) > 0; wave = g.next() {
 			for _, s := range wave {
 				g.settle(s, Result{})

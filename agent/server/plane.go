@@ -16,22 +16,20 @@ type plane struct {
 	client *dataplane.Client
 }
 
-func (p *plane) Put(ctx context.Context, objects []reconcile.Object) ([]reconcile.Result, error) {
+func (p *plane) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
 	all := make([]*api.Object, len(objects))
 	for i, o := range objects {
 		all[i] = &api.Object{Kind: o.Key.Kind, Name: o.Key.Name, Spec: o.Spec}
 	}
-	results, err := p.client.Put(ctx, all)
-	return converted(results), err
+	p.client.Put(all, func(results []*api.Result, err error) { answered(converted(results), err) })
 }
 
-func (p *plane) Delete(ctx context.Context, keys []object.Key) ([]reconcile.Result, error) {
+func (p *plane) Delete(_ context.Context, keys []object.Key, answered func([]reconcile.Result, error)) {
 	all := make([]*api.ObjectName, len(keys))
 	for i, k := range keys {
 		all[i] = &api.ObjectName{Kind: k.Kind, Name: k.Name}
 	}
-	results, err := p.client.Delete(ctx, all)
-	return converted(results), err
+	p.client.Delete(all, func(results []*api.Result, err error) { answered(converted(results), err) })
 }
 
 func converted(results []*api.Result) []reconcile.Result {

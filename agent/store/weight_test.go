@@ -39,8 +39,8 @@ func sessions(t testing.TB, r *object.Registry, n int) []object.Change {
 // forgetful takes everything and keeps nothing: what it keeps is not the agent's.
 type forgetful struct{ reconciletest.Willing }
 
-func (forgetful) Put(_ context.Context, objects []reconcile.Object) ([]reconcile.Result, error) {
-	return make([]reconcile.Result, len(objects)), nil
+func (forgetful) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
+	answered(make([]reconcile.Result, len(objects)), nil)
 }
 
 // BenchmarkMemoryOfSessions: what a session takes that a BNG has, with everything that is known about it, kept in a file.

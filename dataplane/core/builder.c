@@ -1,4 +1,4 @@
-// The builder's thread and its two queues: what is to do, and what was done.
+// The builder's threads and queues: what is to do, for each of them, and what was done.
 #include "core/builder.h"
 
 #include <errno.h>
@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <rte_common.h>
+
 #include "core/loop.h"
 
 // The main thread answers ARP while we build: with one processor for both, it comes first.
@@ -22,13 +24,21 @@ struct queue {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
-static struct queue waiting = {.end = &waiting.first}, finished = {.end = &finished.first};
-static struct build *at_work;
+static struct queue finished = {.end = &finished.first};
 static bool stopping;
 
-static pthread_t thread;
-static bool running;
+static struct site {
+	const char *name;
+	pthread_t thread;
+	pthread_cond_t more;
+	struct queue waiting;
+	struct build *at_work;
+	bool running;
+} sites[] = {
+	{.name = "builder", .more = PTHREAD_COND_INITIALIZER, .waiting.end = &sites[0].waiting.first},
+	{.name = "builder-small", .more = PTHREAD_COND_INITIALIZER, .waiting.end = &sites[1].waiting.first},
+};
+
 static int wake_fd = -1; // readable when something is finished
 
 static void
@@ -52,23 +62,24 @@ take_first(struct queue *queue)
 }
 
 static void *
-build_all(void *unused)
+build_all(void *argument)
 {
+	struct site *site = argument;
 	struct build *build;
 
 	// Of this thread alone, as Linux has it.
 	setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 	pthread_mutex_lock(&lock);
 	for (;;) {
-		while (!stopping && !waiting.first)
-			pthread_cond_wait(&more, &lock);
+		while (!stopping && !site->waiting.first)
+			pthread_cond_wait(&site->more, &lock);
 		if (stopping)
 			break;
-		build = at_work = take_first(&waiting);
+		build = site->at_work = take_first(&site->waiting);
 		pthread_mutex_unlock(&lock);
 		build->work(build);
 		pthread_mutex_lock(&lock);
-		at_work = NULL;
+		site->at_work = NULL;
 		append(&finished, build);
 		eventfd_write(wake_fd, 1);
 	}
@@ -93,43 +104,56 @@ finish(int fd, uint32_t events, void *unused)
 	}
 }
 
+// To be woken by the threads.
 static int
-start_thread(void)
+listen_to_them(void)
 {
-	sigset_t all, before;
 	int error;
 
-	if (wake_fd < 0)
-		wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (wake_fd >= 0)
+		return 0;
+	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (wake_fd < 0)
 		return -errno;
 	error = loop_add(wake_fd, EPOLLIN, finish, NULL);
+	if (error) {
+		close(wake_fd);
+		wake_fd = -1;
+	}
+	return error;
+}
+
+static int
+start_thread(struct site *site)
+{
+	sigset_t all, before;
+	int error = listen_to_them();
+
 	if (error)
 		return error;
 	// Signals are the main thread's.
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, NULL, build_all, NULL);
+	error = pthread_create(&site->thread, NULL, build_all, site);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error) {
-		loop_remove(wake_fd);
+	if (error)
 		return -error;
-	}
-	pthread_setname_np(thread, "builder");
-	running = true;
+	pthread_setname_np(site->thread, site->name);
+	site->running = true;
 	return 0;
 }
 
 int
 builder_add(struct build *build)
 {
-	int error = running ? 0 : start_thread();
+	struct site *site = &sites[build->small];
+	int error = site->running ? 0 : start_thread(site);
 
 	if (error)
 		return error;
 	pthread_mutex_lock(&lock);
-	append(&waiting, build);
-	pthread_cond_signal(&more);
+	append(&site->waiting, build);
+	pthread_cond_signal(&site->more);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -137,7 +161,8 @@ builder_add(struct build *build)
 bool
 builder_drop(struct build *build)
 {
-	struct build **link = &waiting.first;
+	struct queue *waiting = &sites[build->small].waiting;
+	struct build **link = &waiting->first;
 	bool found;
 
 	pthread_mutex_lock(&lock);
@@ -146,8 +171,8 @@ builder_drop(struct build *build)
 	found = *link != NULL;
 	if (found) {
 		*link = build->next;
-		if (waiting.end == &build->next)
-			waiting.end = link;
+		if (waiting->end == &build->next)
+			waiting->end = link;
 	}
 	pthread_mutex_unlock(&lock);
 	if (!found)
@@ -158,15 +183,19 @@ builder_drop(struct build *build)
 void
 builder_stop(void)
 {
-	if (!running)
-		return;
 	pthread_mutex_lock(&lock);
 	stopping = true;
-	if (at_work)
-		atomic_store(&at_work->unwanted, true);
-	pthread_cond_signal(&more);
+	for (unsigned i = 0; i < RTE_DIM(sites); i++) {
+		if (sites[i].at_work)
+			atomic_store(&sites[i].at_work->unwanted, true);
+		pthread_cond_signal(&sites[i].more);
+	}
 	pthread_mutex_unlock(&lock);
-	pthread_join(thread, NULL);
-	loop_remove(wake_fd);
-	running = false;
+	for (unsigned i = 0; i < RTE_DIM(sites); i++)
+		if (sites[i].running)
+			pthread_join(sites[i].thread, NULL);
+	if (wake_fd >= 0)
+		loop_remove(wake_fd);
+	for (unsigned i = 0; i < RTE_DIM(sites); i++)
+		sites[i].running = false;
 }

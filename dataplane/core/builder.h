@@ -1,4 +1,5 @@
-// Work that takes long, done beside the main thread: one thing after the other, on a thread of its own.
+// Work that takes long, done beside the main thread: one thing after the other, on a thread of its own; and what is small on another,
+// so that it does not wait for what is large.
 #pragma once
 
 #include <stdatomic.h>
@@ -6,12 +7,13 @@
 
 // Embedded in what the work is about. It belongs to the builder from builder_add() until `done` is called.
 struct build {
-	// On the builder's thread. It must not touch objects or tables; memory of the C library and of DPDK may be taken,
-	// the latter little at a time: this thread yields to others, also while it holds the lock of DPDK's heap.
+	// On a thread of the builder's. It must not touch objects or tables; memory of the C library and of DPDK may be taken,
+	// the latter little at a time: these threads yield to others, also while it holds the lock of DPDK's heap.
 	void (*work)(struct build *build);
 	// On the main thread, in its loop, after the work.
 	void (*done)(struct build *build);
 	atomic_bool unwanted; // work that looks at it now and then ends early
+	bool small;           // set by who adds it
 	struct build *next;
 };
 

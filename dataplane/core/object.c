@@ -15,6 +15,7 @@
 enum {
 	NAME_MOST = 253,
 	UNPACKED_BESIDE = 64 << 20, // a few bytes can be a whole rule
+	SPEC_SMALL = 16 << 10,      // ready in no time, beside others
 };
 
 static struct kind *registered;
@@ -344,6 +345,7 @@ object_put_or_build(const char *kind_name, const char *name, ProtobufCBinaryData
 	b->kind = kind;
 	b->build.work = build_work;
 	b->build.done = build_done;
+	b->build.small = spec->len < SPEC_SMALL;
 	b->done = done;
 	b->argument = argument;
 	b->name = strdup(name);
@@ -370,6 +372,21 @@ object_build_abandon(struct object_build *b)
 		build_free(b);
 }
 
+// Whether a field of a packed spec is this string: the length comes before it. Other bytes may look so, too.
+static bool
+may_say(const uint8_t *spec, size_t length, const char *name)
+{
+	size_t of_name = strlen(name);
+	uint8_t field[2 + NAME_MOST];
+	size_t before = 0;
+
+	if (of_name >= 0x80)
+		field[before++] = (uint8_t)(of_name | 0x80);
+	field[before++] = (uint8_t)(of_name >= 0x80 ? of_name >> 7 : of_name);
+	memcpy(field + before, name, of_name);
+	return length > 0 && memmem(spec, length, field, before + of_name) != NULL;
+}
+
 bool
 object_build_concerns(
 	const struct object_build *b, const char *kind_name, const char *name, const uint8_t *spec, size_t length)
@@ -378,7 +395,7 @@ object_build_concerns(
 
 	if (kind == b->kind && strcmp(name, b->name) == 0)
 		return true;
-	return kind && !kind->prepare && length > 0 && memmem(spec, length, b->name, strlen(b->name)) != NULL;
+	return kind && !kind->prepare && may_say(spec, length, b->name);
 }
 
 int

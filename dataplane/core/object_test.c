@@ -307,6 +307,8 @@ what_is_built_concerns_its_object_and_those_that_may_name_it(void **state)
 	assert_false(object_build_concerns(b, "Note", "one", NULL, 0));
 	assert_false(object_build_concerns(b, "Note", "a", (const uint8_t *)"\012\003two", 5));
 	assert_true(object_build_concerns(b, "Note", "a", (const uint8_t *)"\012\003one", 5));
+	// A longer name in which it is.
+	assert_false(object_build_concerns(b, "Note", "a", (const uint8_t *)"\012\005stone", 7));
 	sem_post(&builders);
 	while (!outcome.known)
 		loop_once(1);

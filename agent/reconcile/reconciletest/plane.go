@@ -43,6 +43,8 @@ type Plane struct {
 	Before func()
 	// Objects that are always refused.
 	Never map[object.Key]bool
+	// Objects that are not made, nor what was put with them, until something can be read here. Locked while it is changed.
+	Slow map[object.Key]<-chan struct{}
 	// What an object needs although it does not name it.
 	Needs map[object.Key]object.Key
 	// How many were refused, and the requests that were made.
@@ -54,6 +56,7 @@ func NewPlane(r *object.Registry) *Plane {
 	return &Plane{
 		registry: r, objects: map[object.Key]*object.Object{}, specs: map[object.Key][]byte{}, users: map[object.Key]int{},
 		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{},
+		Slow: map[object.Key]<-chan struct{}{},
 	}
 }
 
@@ -76,7 +79,26 @@ func (p *Plane) request(ctx context.Context) error {
 }
 
 // Put implements reconcile.Plane.
-func (p *Plane) Put(ctx context.Context, objects []reconcile.Object) ([]reconcile.Result, error) {
+func (p *Plane) Put(ctx context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
+	p.Lock()
+	var slow <-chan struct{}
+	for _, o := range objects {
+		if s := p.Slow[o.Key]; s != nil {
+			slow = s
+		}
+	}
+	p.Unlock()
+	if slow == nil {
+		answered(p.put(ctx, objects))
+		return
+	}
+	go func() {
+		<-slow
+		answered(p.put(ctx, objects))
+	}()
+}
+
+func (p *Plane) put(ctx context.Context, objects []reconcile.Object) ([]reconcile.Result, error) {
 	if err := p.request(ctx); err != nil {
 		return nil, err
 	}
@@ -159,7 +181,11 @@ func (p *Plane) Forget(k object.Key) {
 }
 
 // Delete implements reconcile.Plane.
-func (p *Plane) Delete(ctx context.Context, keys []object.Key) ([]reconcile.Result, error) {
+func (p *Plane) Delete(ctx context.Context, keys []object.Key, answered func([]reconcile.Result, error)) {
+	answered(p.delete(ctx, keys))
+}
+
+func (p *Plane) delete(ctx context.Context, keys []object.Key) ([]reconcile.Result, error) {
 	if err := p.request(ctx); err != nil {
 		return nil, err
 	}
@@ -292,19 +318,19 @@ func Describe(ops []reconcile.Operation) []string {
 type Willing map[object.Key][]byte
 
 // Part of reconcile.Plane.
-func (p Willing) Put(_ context.Context, objects []reconcile.Object) ([]reconcile.Result, error) {
+func (p Willing) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
 	for _, o := range objects {
 		p[o.Key] = o.Spec
 	}
-	return make([]reconcile.Result, len(objects)), nil
+	answered(make([]reconcile.Result, len(objects)), nil)
 }
 
 // Part of reconcile.Plane.
-func (p Willing) Delete(_ context.Context, keys []object.Key) ([]reconcile.Result, error) {
+func (p Willing) Delete(_ context.Context, keys []object.Key, answered func([]reconcile.Result, error)) {
 	for _, k := range keys {
 		delete(p, k)
 	}
-	return make([]reconcile.Result, len(keys)), nil
+	answered(make([]reconcile.Result, len(keys)), nil)
 }
 
 // Part of reconcile.Plane.

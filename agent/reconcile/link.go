@@ -1,0 +1,183 @@
+// What the data plane was told on one connection, and has not answered yet.
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+const (
+	// An object of so many bytes goes alone: it may take long, and others would have to wait for the answer.
+	large = 64 << 10
+	// A request has hardly more bytes, unless it is of one object.
+	batchBytes = 1 << 20
+	// So much is under way at once; of what is large, and of all the rest. It is less than what makes the data plane stop reading.
+	largeAloft, largeBytes = 8, 10 << 20
+	restAloft, restBytes   = 16, 4 << 20
+)
+
+// link is a connection to the data plane: nothing is asked of the plane after the context ends. But for what arrived it is the
+// Reconciler's, and guarded with it.
+type link struct {
+	Plane
+	context context.Context
+	// What is to be sent, in this order; what is large is sent in an order of its own, so that nothing waits for it here.
+	rest, large []*step
+	// What is not answered, in the order in which it was sent.
+	air []*batch
+	// An answer was an error: everything will be listed.
+	broken error
+
+	mu      sync.Mutex
+	arrived []*batch
+}
+
+// batch is one request. Without steps it is a probe: when it is answered, whatever was sent before it and is not takes long.
+type batch struct {
+	steps []*step
+	bytes int
+	large bool
+	// A later one was answered first.
+	slow     bool
+	answered bool
+	results  []Result
+	err      error
+}
+
+func (s *step) bytes() int {
+	if s.put == nil {
+		return len(s.Key.Name)
+	}
+	return len(s.put.Spec()) + len(s.Key.Name)
+}
+
+// take gets what is to be done.
+func (l *link) take(wave []*step) {
+	for _, s := range wave {
+		if s.bytes() >= large {
+			l.large = append(l.large, s)
+		} else {
+			l.rest = append(l.rest, s)
+		}
+	}
+}
+
+// allSlow says whether nothing is under way but what takes long.
+func (l *link) allSlow() bool {
+	return len(l.rest) == 0 && !slices.ContainsFunc(l.air, func(b *batch) bool { return !b.slow })
+}
+
+// asked says whether a probe is under way.
+func (l *link) asked() bool {
+	return slices.ContainsFunc(l.air, func(b *batch) bool { return len(b.steps) == 0 })
+}
+
+// unsent returns what was not sent, and forgets it.
+func (l *link) unsent() []*step {
+	steps := append(l.large, l.rest...)
+	l.large, l.rest = nil, nil
+	return steps
+}
+
+// load returns the requests that there is room for. They are under way then.
+func (l *link) load(most int) []*batch {
+	var load []*batch
+	aloft := map[bool]int{}
+	bytes := map[bool]int{}
+	for _, b := range l.air {
+		aloft[b.large]++
+		bytes[b.large] += b.bytes
+	}
+	for len(l.large) > 0 {
+		b := &batch{steps: l.large[:1:1], bytes: l.large[0].bytes(), large: true}
+		if aloft[true] > 0 && (aloft[true] >= largeAloft || bytes[true]+b.bytes > largeBytes) {
+			break
+		}
+		aloft[true]++
+		bytes[true] += b.bytes
+		l.large = l.large[1:]
+		load = append(load, b)
+	}
+	for len(l.rest) > 0 && aloft[false] < restAloft && bytes[false] < restBytes {
+		b := &batch{}
+		end := 0
+		for end < len(l.rest) && end < most && (end == 0 || b.bytes < batchBytes && sameBatch(l.rest[0], l.rest[end])) {
+			b.bytes += l.rest[end].bytes()
+			end++
+		}
+		b.steps, l.rest = l.rest[:end:end], l.rest[end:]
+		aloft[false]++
+		bytes[false] += b.bytes
+		load = append(load, b)
+	}
+	l.air = append(l.air, load...)
+	return load
+}
+
+func sameBatch(a, b *step) bool {
+	return (a.put == nil) == (b.put == nil) && a.Key.Kind == b.Key.Kind
+}
+
+// probe is under way when it is returned.
+func (l *link) probe() *batch {
+	b := &batch{}
+	l.air = append(l.air, b)
+	return b
+}
+
+// send asks the plane, and has told when there is an answer.
+func (l *link) send(b *batch, told func()) {
+	ctx := l.context
+	answered := func(results []Result, err error) {
+		if err == nil && len(results) != len(b.steps) {
+			err = fmt.Errorf("%d results for %d objects", len(results), len(b.steps))
+		}
+		if err != nil && len(b.steps) > 0 {
+			err = fmt.Errorf("%s of %d objects, the first %s: %w", b.steps[0].Action, len(b.steps), b.steps[0].Key, err)
+		}
+		b.results, b.err = results, err
+		l.mu.Lock()
+		l.arrived = append(l.arrived, b)
+		l.mu.Unlock()
+		told()
+	}
+	switch {
+	case ctx.Err() != nil:
+		answered(nil, ctx.Err())
+	case len(b.steps) > 0 && b.steps[0].put == nil:
+		keys := make([]object.Key, len(b.steps))
+		for i, s := range b.steps {
+			keys[i] = s.Key
+		}
+		l.Delete(ctx, keys, answered)
+	default:
+		objects := make([]Object, len(b.steps))
+		for i, s := range b.steps {
+			objects[i] = Object{s.Key, []byte(s.put.Spec())}
+		}
+		l.Put(ctx, objects, answered)
+	}
+}
+
+// arrivals returns the requests that were answered since it was called last, in that order.
+func (l *link) arrivals() []*batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	arrived := l.arrived
+	l.arrived = nil
+	return arrived
+}
+
+// land takes note of an answer.
+func (l *link) land(b *batch) {
+	at := slices.Index(l.air, b)
+	for _, before := range l.air[:at] {
+		before.slow = true
+	}
+	b.answered = true
+	l.air = slices.Delete(l.air, at, at+1)
+}
