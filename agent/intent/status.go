@@ -14,9 +14,9 @@ type Status struct {
 	// Why it is not Applied, in a sentence; and that in a word.
 	Message, Reason string
 	Since           time.Time
-	// As it is wanted: every owner's layer taken together, without what is secret. Nil while it is Deleting or Gone.
+	// As it is wanted: what all owners say, taken together, without what is secret. Nil while it is Deleting or Gone.
 	Object *object.Object
-	// Whose layer counts, and since which revision it says what it says.
+	// Who counts most, and the revision of the latest change of what anybody says.
 	Owner    string
 	Revision uint64
 	// Counts the changes of what is wanted; and which of them the data plane has, 0: none.
@@ -34,6 +34,8 @@ type Ownership struct {
 	Owner    string
 	Priority int
 	Revision uint64
+	// Only from Owners.
+	Fields []object.Said
 }
 
 // Condition is one thing that holds or does not.
