@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -183,7 +182,8 @@ type Query struct {
 	Kinds, Names []string
 	// "city=bonn,tier!=test,new,!old": all must hold.
 	Selector string
-	Owner    string
+	// Of those who say something about it.
+	Owner string
 	// At most 10,000; 0: 1,000.
 	Limit int
 	// From Page.Next.
@@ -250,14 +250,16 @@ type Conflict struct {
 	Field string
 	// Who asked, and who has it.
 	Owner, Holder string
-	// What the two say, as a person would write it.
+	// What the two say, as a person would write it. Both empty: not told.
 	Wanted, Held string
 }
 
-func (c Conflict) String() string { return c.Key.String() + ": " + c.Sentence() }
+func (c Conflict) String() string {
+	return c.Key.String() + ": " + strings.TrimPrefix(c.Field+" "+c.Problem(), " ")
+}
 
-// Sentence is String without the object.
-func (c Conflict) Sentence() string {
+// Problem is String without the object and the field.
+func (c Conflict) Problem() string {
 	if c.Field == "" {
 		return fmt.Sprintf("belongs to %s, and %s says nothing of it that could be taken back", c.Holder, c.Owner)
 	}
@@ -267,7 +269,10 @@ func (c Conflict) Sentence() string {
 		}
 		return shortened(text)
 	}
-	return fmt.Sprintf("%s belongs to %s (%s), and %s wants something else (%s)", c.Field, c.Holder, value(c.Held), c.Owner, value(c.Wanted))
+	if c.Held == "" && c.Wanted == "" {
+		return fmt.Sprintf("belongs to %s, and %s wants something else", c.Holder, c.Owner)
+	}
+	return fmt.Sprintf("belongs to %s (%s), and %s wants something else (%s)", c.Holder, value(c.Held), c.Owner, value(c.Wanted))
 }
 
 // shortened keeps a list of a thousand elements from filling the screen.
@@ -303,11 +308,6 @@ func (c *Conflicts) Error() string {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// CanBeForced says whether Options.Force would help: it takes over fields, but deletes nothing for others.
-func (c *Conflicts) CanBeForced() bool {
-	return !slices.ContainsFunc(c.All, func(one Conflict) bool { return one.Field == "" })
 }
 
 // Moved says what is no longer as the caller believed.

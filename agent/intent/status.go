@@ -2,6 +2,7 @@
 package intent
 
 import (
+	"slices"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -27,6 +28,11 @@ type Status struct {
 	Owners []Ownership
 	// Why it does not serve although it is Applied; both empty: it does.
 	Hindrance, HindranceReason string
+}
+
+// Of says whether an owner says something about the object.
+func (s *Status) Of(owner string) bool {
+	return s.Owner == owner || slices.ContainsFunc(s.Owners, func(o Ownership) bool { return o.Owner == owner })
 }
 
 // Ownership is who says what about an object.
