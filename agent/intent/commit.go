@@ -207,7 +207,7 @@ func attribute(m *object.Error, e *Edit) *object.Error {
 		for _, s := range said {
 			fields = append(fields, s.Field)
 		}
-		if slices.ContainsFunc(said, func(s object.Said) bool { return object.Within(m.Field, s.Field) }) {
+		if slices.ContainsFunc(said, func(s object.Said) bool { return !s.Overridden && object.Within(m.Field, s.Field) }) {
 			holders = append(holders, e.After.Layers[i].Owner)
 		}
 	}

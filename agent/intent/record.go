@@ -81,11 +81,11 @@ type Owner struct {
 }
 
 // sortLayers puts what counts most first: the highest priority, then who took over last. Who is left then says nothing that another of
-// them says differently, and those who were there first come first.
+// them says differently, and those who were there first come first; one that has no revision yet was there last.
 func (d *Desired) sortLayers(layers []Layer) {
 	slices.SortStableFunc(layers, func(a, b Layer) int {
 		return cmp.Or(cmp.Compare(d.config.Owners[b.Owner].Priority, d.config.Owners[a.Owner].Priority), cmp.Compare(b.Taken, a.Taken),
-			cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Owner, b.Owner))
+			cmp.Compare(a.Revision-1, b.Revision-1), cmp.Compare(a.Owner, b.Owner))
 	})
 }
 

@@ -275,6 +275,8 @@ func (f *Field) packed(m protoreflect.Message) string {
 // shown is what is said, as a person would write it.
 func (s *saying) shown() string {
 	switch {
+	case s.of == nil && s.text == "":
+		return `""`
 	case s.of == nil:
 		return s.text
 	case s.of.Notes.Secret:
