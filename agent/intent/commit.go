@@ -67,7 +67,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 				continue
 			}
 		} else {
-			same := own != nil && own.Says(kept)
+			same := own != nil && (own.Says(kept) || len(layers) == 0 && own.Restates(kept))
 			if same && !options.Force {
 				continue
 			}

@@ -33,7 +33,11 @@ func InParts(count int, f func(from, to int)) {
 	parts := max(1, min(runtime.GOMAXPROCS(0), count/alone))
 	var others sync.WaitGroup
 	for i := range parts - 1 {
-		others.Go(func() { f(i*count/parts, (i+1)*count/parts) })
+		others.Add(1)
+		go func() {
+			defer others.Done()
+			f(i*count/parts, (i+1)*count/parts)
+		}()
 	}
 	f((parts-1)*count/parts, count)
 	others.Wait()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // Kept is an object as it is kept: a tenth of the memory that its messages and maps take. It is never changed after it was examined.
@@ -180,6 +181,19 @@ func (k *Kept) Equal(other *Kept) bool {
 // Says is Equal, and the same is said to be empty, too.
 func (k *Kept) Says(other *Kept) bool {
 	return k == other || k != nil && other != nil && k.same(other)
+}
+
+// Restates is Says, but for words that are what leaving them out means: these are shown although nobody said them, so that they are said
+// when what was shown is said again.
+func (k *Kept) Restates(other *Kept) bool {
+	if !k.Equal(other) {
+		return false
+	}
+	word := func(field string) bool {
+		f, _ := k.kind.Fields.owned(field, nil)
+		return f != nil && f.kind == protoreflect.EnumKind && !f.list
+	}
+	return slices.Equal(slices.DeleteFunc(k.Empty(), word), slices.DeleteFunc(other.Empty(), word))
 }
 
 func (k *Kept) same(other *Kept) bool {

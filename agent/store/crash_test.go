@@ -133,7 +133,7 @@ func deeds() []func(l *life) error {
 		apply("api", intent.Options{ConfirmWithin: time.Millisecond}, vrf("a", "seven")),
 		func(l *life) error {
 			for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !l.mortal.dead.Load(); time.Sleep(time.Millisecond) {
-				if h, err := l.History(0, 1); err != nil || h[0].RollbackTo != 0 && h[0].Source.Owner == "agent" {
+				if h, err := l.History(0, 1); err != nil || h[0].RollbackTo != 0 && h[0].Source.Owner == "agent" && l.Revision() == h[0].Number {
 					return err
 				}
 			}
