@@ -113,11 +113,31 @@ def test_a_conflict_names_both_owners_to_each_and_ends_when_the_other_gives_up(r
     for part in ("committedRate", "somebody", row.way.kind):
         assert part in told
     row.becomes("held-", {"held-theirs": 9_000_000, "held-ours": 1_000_000})
-    with pytest.raises(Refused, match=f"belongs to {row.way.kind}, and somebody wants something else"):
+    told = rf"belongs to {row.way.kind} \(1M\), and somebody wants something else \(9M\)"
+    with pytest.raises(Refused, match=told):
         row.other(meter("held-ours", 9_000_000))
     row.other(theirs, "delete")
     row.way.say(meter("held-theirs"))
     row.becomes("held-", {"held-theirs": 1_000_000, "held-ours": 1_000_000})
+
+
+def test_another_owner_says_only_the_field_that_it_cares_for(row):
+    row.way.say(meter("shared-gold"))
+    row.becomes("shared-", {"shared-gold": 1_000_000})
+    theirs = thing("Meter", "shared-gold", colorAware=True)
+    row.other(theirs)
+    row.way.say(meter("shared-gold", 2_000_000))
+    row.becomes("shared-", {"shared-gold": 2_000_000})
+    row.is_told(meter("shared-gold"), "applied")
+    (found,) = row.gateway.json("get", "meter", "shared-gold", "--owners")
+    assert found["spec"]["colorAware"] is True
+    owned = {o["owner"]: {each["field"] for each in o["fields"]} for o in found["status"]["owners"]}
+    assert owned["somebody"] == {"colorAware"}
+    assert owned[row.way.kind] >= {"committedRate", "committedBurst"}
+    row.other(theirs, "delete")
+    assert "colorAware" not in row.gateway.json("get", "meter", "shared-gold")[0]["spec"]
+    row.way.unsay(meter("shared-gold"))
+    row.becomes("shared-", {})
 
 
 def test_what_is_needed_may_come_later(row):

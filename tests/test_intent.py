@@ -1,6 +1,7 @@
 """What is wanted as a chain of revisions: who changed what, plans that hold or do nothing, and ways back."""
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -144,6 +145,67 @@ def test_an_owner_may_not_overwrite_another_unless_it_takes_over(pop):
     assert [each["owner"] for each in found["status"]["owners"]] == ["night", "api"]
     pop.gateway.sluice("delete", "-f", path, "--owner", "night")
     assert mss(pop) == 1300
+
+
+def fields_of(pop):
+    """Who says what of the session: {"policy.mss": {"api": "1300"}}; what does not count has a - in front."""
+    owned = {}
+    (found,) = pop.gateway.json("get", "session", "ipoe", "--owners")
+    for owner in found["status"]["owners"]:
+        for each in owner["fields"]:
+            mark = "-" if each.get("overridden") else ""
+            owned.setdefault(each["field"], {})[owner["owner"]] = mark + each["value"]
+    return owned
+
+
+def test_owners_share_an_object_field_by_field(pop):
+    """What the data plane does is what all of them say together."""
+
+    def says(owner, *arguments, command="apply", **policy):
+        path = written(pop, f"{owner}.yaml", thing("Session", "ipoe", **({"policy": policy} if policy else {})))
+        return pop.gateway.sluice(command, "-f", path, "--owner", owner, *arguments)
+
+    def passes(payload):
+        """What comes from an address that is not the subscriber's."""
+        pop.drain()
+        pop.send_up(IPOE, udp_up(IPOE, payload=payload, src="203.0.113.77"))
+        pop.send_up(IPOE, udp_up(IPOE, payload=payload + b"!"))
+        found = pop.at_core(lambda packet: payload in bytes(packet))
+        return found["IP"].src == "203.0.113.77"
+
+    pop.apply(with_mss(1300))
+    assert not passes(b"one owner")
+    says("lab", anySource=True)
+    assert passes(b"two owners")
+    pop.apply(with_mss(1250))
+    assert passes(b"the other's stays")
+    both = latest(pop)
+    owned = fields_of(pop)
+    assert owned["policy.mss"] == {"api": "1250"}
+    assert owned["policy.anySource"] == {"lab": "true"}
+    with pytest.raises(Refused, match="(?s)ipoe: policy.mss belongs to api .1250., and lab wants .* .1200.*--force"):
+        says("lab", mss=1200, anySource=True)
+    says("lab", "--force", mss=1200)
+    assert not passes(b"given up")
+    assert fields_of(pop)["policy.mss"] == {"lab": "1200", "api": "-1250"}
+    described = pop.gateway.sluice("describe", "session", "ipoe").stdout
+    assert re.search(r"policy.mss +1200 +lab +0 +\d+ +yes\n", described)
+    assert re.search(r"policy.mss +1250 +api +0 +\d+ +no\n", described)
+    pop.gateway.sluice("rollback", both)
+    assert fields_of(pop) == owned
+    assert passes(b"rolled back")
+    pop.gateway.agent.kill()
+    pop.gateway.start_agent()
+    assert fields_of(pop) == owned
+    with pytest.raises(Refused, match="access: missing .only lab would still say something .*: policy.anySource"):
+        pop.gateway.sluice("delete", "session", "ipoe")
+    says("lab", command="delete")
+    assert not passes(b"one owner again")
+    with pytest.raises(Refused, match=r"belongs to api, and lab says nothing of it[^.]+.\s+Say with --owner"):
+        says("lab", command="delete")
+    with pytest.raises(Refused, match="lab.yaml:2: Session/nobody: access: missing"):
+        path = written(pop, "lab.yaml", thing("Session", "nobody", policy={"mss": 1200}))
+        pop.gateway.sluice("apply", "-f", path, "--owner", "lab")
 
 
 def test_an_object_says_which_generation_the_data_plane_has_and_why_it_is_not_ready(pop):

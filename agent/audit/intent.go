@@ -2,6 +2,8 @@ package audit
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,9 +49,22 @@ func (i *Intent) Confirm(source intent.Source, revision uint64) error {
 // Refuse writes down what was refused before it could become a change.
 func (l *Log) Refuse(action string, source intent.Source, changes []object.Change, outcome Outcome, err error) {
 	e := entry(action, source)
-	e.Outcome, e.Problem = outcome, err.Error()
+	e.Outcome, e.Problem = outcome, problem(err)
 	e.asked(changes)
 	l.Write(e)
+}
+
+// problem leaves out what others say: the log tells who did what, not what objects hold.
+func problem(err error) string {
+	var conflicts *intent.Conflicts
+	if !errors.As(err, &conflicts) {
+		return err.Error()
+	}
+	brief := &intent.Conflicts{All: slices.Clone(conflicts.All)}
+	for i := range brief.All {
+		brief.All[i].Wanted, brief.All[i].Held = "", ""
+	}
+	return brief.Error()
 }
 
 func entry(action string, source intent.Source) Entry {
@@ -69,7 +84,7 @@ func (e *Entry) asked(changes []object.Change) {
 
 func (l *Log) finish(e Entry, changes []object.Change, outcome *intent.Outcome, err error) {
 	if err != nil {
-		e.Problem = err.Error()
+		e.Problem = problem(err)
 	}
 	if outcome == nil {
 		e.Outcome = Refused

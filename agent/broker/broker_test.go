@@ -229,9 +229,9 @@ func TestABadMessageIsADeadLetterAndDisturbsNoOther(t *testing.T) {
 			Reason{Field: "kind", Found: "Teapot"}},
 		{"a VLAN that another has", []*Message{message(session("holder", 7))}, message(session("s", 7)), Reason{Object: "Session/s", Field: "access"}},
 		{"an object of another owner", nil, message(meter("theirs", "3M")),
-			Reason{Object: "Meter/theirs", Field: "committedRate", Owner: "broker", Holder: "api", Accepted: "the same as api says, or another object"}},
+			Reason{Object: "Meter/theirs", Field: "committedRate", Found: "3M", Owner: "broker", Holder: "api", Accepted: "what api wants, to leave it out, or to take over (force)"}},
 		{"the deletion of an object of another owner", nil, tombstone("Meter/theirs"),
-			Reason{Object: "Meter/theirs", Owner: "broker", Holder: "api", Accepted: "the same as api says, or another object"}},
+			Reason{Object: "Meter/theirs", Owner: "broker", Holder: "api", Accepted: "to delete it on behalf of api"}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			s := newScene(t)

@@ -210,12 +210,10 @@ func (m *mistakes) none() bool { return len(m.conflicts) == 0 && len(m.errors) =
 func (m *mistakes) reason() Reason {
 	var r Reason
 	var lines []string
-	for i, c := range m.conflicts {
-		if i == 0 {
-			r = Reason{Object: c.Key.String(), Field: c.Field, Owner: c.Owner, Holder: c.Holder,
-				Accepted: "the same as " + c.Holder + " says, or another object"}
-		}
-		lines = append(lines, c.String())
+	if len(m.conflicts) > 0 {
+		c := m.conflicts[0]
+		r = Reason{Object: c.Key.String(), Field: c.Field, Found: c.Wanted, Owner: c.Owner, Holder: c.Holder, Accepted: c.Mend()}
+		lines = append(lines, (&intent.Conflicts{All: m.conflicts}).Error())
 	}
 	for i, e := range m.errors {
 		if i == 0 && len(m.conflicts) == 0 {

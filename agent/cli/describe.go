@@ -122,10 +122,7 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 	if s.GetMessage() != "" {
 		fmt.Fprintf(&b, "  why       %s\n", s.GetMessage())
 	}
-	fmt.Fprintf(&b, "  owner     %s\n  labels    %s\n", orDash(o.GetOwner()), orDash(labelsText(i.GetLabels())))
-	for _, other := range o.GetOwners()[min(1, len(o.GetOwners())):] {
-		fmt.Fprintf(&b, "  also      %s says something of it since revision %d, with priority %d\n", other.GetOwner(), other.GetRevision(), other.GetPriority())
-	}
+	fmt.Fprintf(&b, "  owner     %s\n  labels    %s\n", orDash(ownersText(o)), orDash(labelsText(i.GetLabels())))
 	if s.GetGeneration() != 0 {
 		fmt.Fprintf(&b, "  version   %d since revision %d; the data plane has %s\n", s.GetGeneration(), s.GetRevision(), observed(s))
 	}
@@ -142,6 +139,9 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 		if err := t.write(&b); err != nil {
 			return err
 		}
+	}
+	if err := describeOwners(o.GetOwners(), &b); err != nil {
+		return err
 	}
 	if len(n.Content) > 0 {
 		var spec strings.Builder
@@ -304,6 +304,36 @@ func (p *program) describeCounters(ctx context.Context, client api.AgentClient, 
 	}
 	b.WriteString("\nDrops\n")
 	return dropTable("  ", counted.drops).write(b)
+}
+
+func ownersText(o *api.ObjectIntent) string {
+	if len(o.GetOwners()) < 2 {
+		return o.GetOwner()
+	}
+	names := make([]string, len(o.GetOwners()))
+	for i, one := range o.GetOwners() {
+		names[i] = one.GetOwner()
+	}
+	return strings.Join(names, ", ")
+}
+
+// describeOwners shows which owner says what of which field, if there are several.
+func describeOwners(owners []*api.Ownership, b *strings.Builder) error {
+	if len(owners) < 2 {
+		return nil
+	}
+	b.WriteString("\nOwners\n")
+	t := table{indent: "  ", heading: []string{"FIELD", "VALUE", "OWNER", "PRIORITY", "REVISION", "COUNTS"}}
+	for _, o := range owners {
+		for _, f := range o.GetFields() {
+			counts := "yes"
+			if f.GetOverridden() {
+				counts = "no"
+			}
+			t.add(f.GetField(), f.GetValue(), o.GetOwner(), fmt.Sprint(o.GetPriority()), fmt.Sprint(o.GetRevision()), counts)
+		}
+	}
+	return t.write(b)
 }
 
 func linkText(c *api.PortCounters) string {

@@ -123,7 +123,7 @@ func intents(written []*object.Written) ([]*api.Intent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %s: %w", w.File, w.Line, w.Key(), err)
 		}
-		all[i] = &api.Intent{Kind: w.Kind, Name: w.Name, Labels: w.Labels, Spec: spec}
+		all[i] = &api.Intent{Kind: w.Kind, Name: w.Name, Labels: w.Labels, Spec: spec, Empty: w.Empty}
 	}
 	return all, nil
 }

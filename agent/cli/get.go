@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -37,8 +38,13 @@ YAML can be changed and applied again.`,
 	output := outputFlag(c, "table", "wide", "json", "yaml")
 	selector := c.Flags().StringP("selector", "l", "", "only objects with these labels: a=b, a!=b, a, !a; commas between")
 	watch := c.Flags().BoolP("watch", "w", false, "go on and show every change")
+	owners := c.Flags().Bool("owners", false, "with -o yaml or json: which owner says what of which field, in status.owners")
+	owner := c.Flags().String("owner", "", "only objects that this owner says something of")
 	c.RunE = func(c *cobra.Command, arguments []string) error {
-		query := &api.ObjectsQuery{Names: arguments[1:], Selector: *selector}
+		query := &api.ObjectsQuery{Names: arguments[1:], Selector: *selector, Owner: *owner, OwnedFields: *owners}
+		if *owners && (*watch || *output != "yaml" && *output != "json") {
+			return errors.New("--owners is for -o yaml or -o json, without -w")
+		}
 		if !strings.EqualFold(arguments[0], "all") {
 			for _, word := range strings.Split(arguments[0], ",") {
 				kind, err := p.registry.Lookup(word)
@@ -96,8 +102,8 @@ func (p *program) builtin(kind, name string) *api.ObjectIntent {
 
 // withBuiltins adds the builtin objects that were asked for, by their kind or by name, and that nobody wrote down.
 func (p *program) withBuiltins(found []*api.ObjectIntent, query *api.ObjectsQuery) []*api.ObjectIntent {
-	if query.GetSelector() != "" {
-		return found // they have no labels
+	if query.GetSelector() != "" || query.GetOwner() != "" {
+		return found // they have no labels, and are nobody's
 	}
 	for _, kind := range query.GetKinds() {
 		for _, name := range p.registry.Kind(kind).Builtin {
@@ -133,6 +139,9 @@ func (p *program) missing(query *api.ObjectsQuery, found []*api.ObjectIntent) er
 	such := ""
 	if query.GetSelector() != "" {
 		such = " with such labels"
+	}
+	if query.GetOwner() != "" {
+		such += " of which " + query.GetOwner() + " says something"
 	}
 	return fmt.Errorf("there is no %s %s%s", kinds, strings.Join(missing, ", "), such)
 }

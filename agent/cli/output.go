@@ -110,13 +110,8 @@ func (p *program) node(o *api.ObjectIntent) (*yaml.Node, error) {
 	if o.GetOwner() != "" {
 		pairs = append(pairs, "owner", text(o.GetOwner()))
 	}
-	if len(o.GetOwners()) > 1 {
-		owners := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, one := range o.GetOwners() {
-			owners.Content = append(owners.Content, object.Mapping("owner", text(one.GetOwner()), "priority", integer(one.GetPriority()),
-				"revision", integer(one.GetRevision())))
-		}
-		pairs = append(pairs, "owners", owners)
+	if all := o.GetOwners(); len(all) > 1 || len(all) == 1 && len(all[0].GetFields()) > 0 {
+		pairs = append(pairs, "owners", ownersNode(all))
 	}
 	if s := o.GetStatus(); s.GetGeneration() != 0 {
 		pairs = append(pairs, "generation", integer(s.GetGeneration()), "observedGeneration", integer(s.GetObservedGeneration()),
@@ -138,6 +133,26 @@ func (p *program) node(o *api.ObjectIntent) (*yaml.Node, error) {
 	}
 	n.Content = append(n.Content, object.Mapping("status", object.Mapping(pairs...)).Content...)
 	return n, nil
+}
+
+func ownersNode(all []*api.Ownership) *yaml.Node {
+	owners := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, o := range all {
+		one := object.Mapping("owner", text(o.GetOwner()), "priority", integer(o.GetPriority()), "revision", integer(o.GetRevision()))
+		if len(o.GetFields()) > 0 {
+			fields := &yaml.Node{Kind: yaml.SequenceNode}
+			for _, f := range o.GetFields() {
+				pairs := []any{"field", text(f.GetField()), "value", text(f.GetValue())}
+				if f.GetOverridden() {
+					pairs = append(pairs, "overridden", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+				}
+				fields.Content = append(fields.Content, object.Mapping(pairs...))
+			}
+			one.Content = append(one.Content, object.Mapping("fields", fields).Content...)
+		}
+		owners.Content = append(owners.Content, one)
+	}
+	return owners
 }
 
 // holds is a condition as Kubernetes says it.

@@ -111,7 +111,7 @@ func TestOwnersDoNotOverwriteOneAnotherUnlessTheyTakeOver(t *testing.T) {
 	golden(t, "conflict-owners", errs)
 	s.feed(changed, "apply", "-f", "-", "--owner", "night-shift", "--force")
 	got := s.ok("describe", "session", "bob")
-	if !strings.Contains(got, "owner     night-shift") || !strings.Contains(got, "also      api says something of it") {
+	if !strings.Contains(got, "owner     night-shift, api") || !strings.Contains(got, "COUNTS") {
 		t.Error(got)
 	}
 	s.feed(changed, "delete", "-f", "-", "--owner", "night-shift")

@@ -4,6 +4,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,11 +51,22 @@ func (s *said) check() error {
 func (p *program) refused(err error, written []*object.Written) error {
 	switch status.Code(err) {
 	case codes.FailedPrecondition:
-		return fmt.Errorf("%s.\nTake over with --force, or say with --owner on whose behalf you speak", status.Convert(err).Message())
+		return fmt.Errorf("%s.\n%s", status.Convert(err).Message(), mendOf(err))
 	case codes.Aborted:
 		return fmt.Errorf("nothing was changed: the plan does not hold any more.\n%s", status.Convert(err).Message())
 	}
 	return p.problems(err, written)
+}
+
+// mendOf says what can be done about a conflict. What others want is not deleted by force.
+func mendOf(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		told, ok := detail.(*api.Problems)
+		if ok && slices.ContainsFunc(told.GetProblems(), func(p *api.Problem) bool { return p.GetField() == "" }) {
+			return "Say with --owner on whose behalf you speak"
+		}
+	}
+	return "Take over with --force, or say with --owner on whose behalf you speak"
 }
 
 // writePlan writes a plan for its owner alone: it holds whole objects.

@@ -70,6 +70,9 @@ func reference(packed []byte) ([]byte, error) {
 		return nil, err
 	}
 	written, err := registry.Decode(bytes.NewReader(examples), "examples.yaml")
+	if err == nil {
+		err = registry.Whole(written).Or()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 	if source.Owner == "" {
 		return nil, errNoOwner
 	}
-	x, err := d.registry.Examine(changes)
+	x, err := d.registry.ExamineSaid(changes)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -57,32 +58,40 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 			continue
 		}
 		own := before.layerOf(source.Owner)
+		layers := before.without(source.Owner)
 		if kept == nil {
-			if own != nil {
-				edits = append(edits, Edit{Key: k, Before: before, After: d.recordOf(before.without(source.Owner))})
-			} else if before != nil {
+			if own == nil && before != nil {
 				conflicts = append(conflicts, Conflict{Key: k, Owner: source.Owner, Holder: before.owner()})
 			}
-			continue
-		}
-		if own != nil && own.Equal(kept) && (!options.Force || before.owner() == source.Owner) {
-			continue
-		}
-		layer := Layer{Owner: source.Owner, Kept: kept}
-		if own != nil {
-			layer.Taken = own.Taken
-		}
-		if holder, held := d.contested(before, source.Owner, kept, layer.Taken); held && !options.Force {
-			conflict := Conflict{Key: k, Owner: source.Owner, Holder: holder}
-			if differ := before.layerOf(holder).Diff(kept); len(differ) > 0 {
-				conflict.Field = differ[0].Field
+			if own == nil {
+				continue
 			}
-			conflicts = append(conflicts, conflict)
-			continue
-		} else if held {
-			layer.Taken = d.revision + 1
+		} else {
+			same := own != nil && (own.Says(kept) || len(layers) == 0 && own.Restates(kept))
+			if same && !options.Force {
+				continue
+			}
+			layer := Layer{Owner: source.Owner, Kept: kept}
+			if own != nil {
+				layer.Taken = own.Taken
+			}
+			contested := d.contested(k, layers, own, layer)
+			switch {
+			case len(contested) == 0 && same:
+				continue
+			case len(contested) > 0 && !options.Force:
+				conflicts = append(conflicts, contested...)
+				continue
+			case len(contested) > 0:
+				layer.Taken = d.revision + 1
+			}
+			layers = append(layers, layer)
 		}
-		edits = append(edits, Edit{Key: k, Before: before, After: d.recordOf(append(before.without(source.Owner), layer))})
+		after, err := d.recordOf(layers)
+		if err != nil {
+			return nil, err
+		}
+		edits = append(edits, Edit{Key: k, Before: before, After: after})
 	}
 	switch {
 	case len(mistakes) > 0:
@@ -95,26 +104,36 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 	return edits, nil
 }
 
-// contested returns another owner of the same priority that says something else and has not been taken over from.
-func (d *Desired) contested(r *Record, owner string, kept *object.Kept, taken uint64) (string, bool) {
-	if r == nil {
-		return "", false
-	}
-	for _, l := range r.Layers {
-		if l.Owner != owner && l.Taken >= taken && d.config.Owners[l.Owner].Priority == d.config.Owners[owner].Priority && !l.Equal(kept) {
-			return l.Owner, true
+// contested returns what a new layer says differently from others of the same priority, and has not taken over from them. Own is what its
+// owner says until now, nil: nothing.
+func (d *Desired) contested(k object.Key, others []Layer, own *Layer, layer Layer) []Conflict {
+	var all []Conflict
+	for _, l := range others {
+		if d.config.Owners[l.Owner].Priority != d.config.Owners[layer.Owner].Priority {
+			continue
+		}
+		taken := map[string]struct{}{}
+		if own != nil && own.Taken > l.Taken {
+			for _, c := range own.Contradicts(l.Kept) {
+				taken[c.Path] = struct{}{}
+			}
+		}
+		for _, c := range layer.Contradicts(l.Kept) {
+			if _, already := taken[c.Path]; !already {
+				all = append(all, Conflict{Key: k, Field: c.Field, Owner: layer.Owner, Holder: l.Owner, Wanted: c.Mine, Held: c.Theirs})
+			}
 		}
 	}
-	return "", false
+	return all
 }
 
-// recordOf makes a record of layers, the new one last; nil if there are none.
-func (d *Desired) recordOf(layers []Layer) *Record {
+// recordOf makes a record of layers; nil if there are none.
+func (d *Desired) recordOf(layers []Layer) (*Record, error) {
 	if len(layers) == 0 {
-		return nil
+		return nil, nil
 	}
-	d.sortLayers(layers)
-	return &Record{Layers: layers}
+	r := &Record{Layers: layers}
+	return r, d.merge(r)
 }
 
 // prepare checks edits against all that is wanted. The set has them afterwards, until takeBack is called. d.mu is held.
@@ -144,13 +163,13 @@ func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
 	if len(nowhere) > 0 {
 		return nil, nowhere
 	}
-	// What comes from history.
+	// What comes from history, what several say together, and what is not acceptable unless others say more.
 	if err := d.registry.ExamineKept(unknown); err != nil {
-		return nil, err
+		return nil, attributed(err, edits)
 	}
 	var err error
 	if p.takeBack, err = d.sites.apply(x); err != nil {
-		return nil, err
+		return nil, attributed(err, edits)
 	}
 	if mode == AllOrNothing {
 		if err := d.complete(x); err != nil {
@@ -159,6 +178,51 @@ func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
 		}
 	}
 	return p, nil
+}
+
+// attributed says of mistakes in objects that several want, or wanted, whose they are.
+func attributed(err error, edits []Edit) error {
+	mistakes := object.AllErrors(err)
+	if mistakes == nil {
+		return err
+	}
+	about := make(map[object.Key]*Edit, len(edits))
+	for i := range edits {
+		about[edits[i].Key] = &edits[i]
+	}
+	all := make(object.Errors, len(mistakes))
+	for i, m := range mistakes {
+		all[i] = m
+		if e := about[m.Object]; e != nil && e.After != nil && (len(e.After.Layers) > 1 || e.Before.layerOf(e.After.owner()) != nil && len(e.Before.Layers) > 1) {
+			all[i] = attribute(m, e)
+		}
+	}
+	return all
+}
+
+func attribute(m *object.Error, e *Edit) *object.Error {
+	var owners, holders, fields []string
+	for i, said := range object.Layers(e.After.said()) {
+		owners = append(owners, e.After.Layers[i].Owner)
+		for _, s := range said {
+			fields = append(fields, s.Field)
+		}
+		if slices.ContainsFunc(said, func(s object.Said) bool { return !s.Overridden && object.Within(m.Field, s.Field) }) {
+			holders = append(holders, e.After.Layers[i].Owner)
+		}
+	}
+	told := *m
+	switch {
+	case len(holders) > 0:
+		told.Problem += " (said by " + strings.Join(holders, " and ") + ")"
+	case e.Before != nil && len(e.Before.Layers) > len(e.After.Layers):
+		told.Problem += fmt.Sprintf(" (only %s would still say something of the object: %s)", strings.Join(owners, " and "),
+			shortened(strings.Join(fields, ", ")))
+		told.Found, told.Accepted = "", "that "+strings.Join(owners, " and ")+" gives that up before"
+	default:
+		told.Problem += " (not said by " + strings.Join(owners, " or ") + ")"
+	}
+	return &told
 }
 
 // complete refuses changes that would have to wait for something that nobody wants.

@@ -97,7 +97,9 @@ func New(config Config) (*Desired, error) {
 func (d *Desired) load() error {
 	x := &object.Examined{}
 	latest, open, err := d.config.Store.Load(func(k object.Key, r *Record) error {
-		d.sortLayers(r.Layers)
+		if err := d.merge(r); err != nil {
+			return err
+		}
 		d.records[k] = r
 		if kept := r.kept(); kept != nil {
 			x.Keys, x.Kept = append(x.Keys, k), append(x.Kept, kept)

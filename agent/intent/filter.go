@@ -81,7 +81,7 @@ func (f *Filter) Named(k object.Key) bool {
 // Matches says whether the query is for an object. What is Gone never matches.
 func (f *Filter) Matches(s Status) bool {
 	switch {
-	case s.State == Gone, !f.Named(s.Key), f.query.Owner != "" && f.query.Owner != s.Owner:
+	case s.State == Gone, !f.Named(s.Key), f.query.Owner != "" && !s.Of(f.query.Owner):
 		return false
 	case s.Object == nil:
 		// What is always there was put in by nobody.

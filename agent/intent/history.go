@@ -33,7 +33,7 @@ func (d *Desired) recordsAt(revision uint64) (map[object.Key]*Record, error) {
 			// The older ones come later, and count.
 			err := d.config.Store.Before(r.Number, func(k object.Key, before *Record) error {
 				then[k] = before
-				return nil
+				return d.merge(before)
 			})
 			if err != nil {
 				return nil, fmt.Errorf("reading revision %d: %w", r.Number, err)

@@ -4,9 +4,12 @@
 // is wanted, kept with who, when and why, and then carried out by the data planes' reconcilers (package reconcile). Nothing else
 // changes what is wanted: rolling back, or taking back a transaction that failed, is a revision too.
 //
-// Several owners may want the same object. Each has a layer: what it says of the object. The layer of the highest priority counts;
-// when it goes away, the next one's comes back. Two owners of the same priority that say different things are in conflict, unless
-// one of them takes over.
+// Several owners may want the same object. Each has a layer: the fields that it says something of. What an owner applies is its whole
+// layer: a field that it said something of before and leaves out now is given up, and to delete the object is to give up all of them.
+// The object is what the layers say together, and has to be acceptable as such; it is gone when nobody says anything of it. Of a
+// field that several owners say something of, the value of the highest priority counts; when it is given up, the next one's comes back.
+// Two owners of the same priority that say different things of a field are in conflict, unless one of them takes over; of the same
+// value, both are owners.
 //
 // How it stands with an object are three conditions, each with a reason, a message and a time. Every change of them is an event in
 // a log with a cursor: a reader resumes where it was, or is told that it is too late and has to list everything again.
@@ -48,6 +51,10 @@ type Interface interface {
 	Get(k object.Key) (Status, bool)
 	// List returns a page of the objects that match, in order of kind and name.
 	List(q Query) (*Page, error)
+	// Owners returns everybody who says something of an object, the one who counts most first, and what each says of its fields.
+	Owners(k object.Key) []Ownership
+	// Said returns what an owner says of an object, with its secrets, or nil: for the owner, to say it again.
+	Said(owner string, k object.Key) *object.Object
 	// Needs returns what an object names, NeededBy what names it, builtin objects left out.
 	Needs(k object.Key) []Relation
 	NeededBy(k object.Key) []Relation
@@ -98,8 +105,8 @@ type Options struct {
 	ConfirmWithin time.Duration
 	// The changes are all that the owner wants: whatever else it wanted, it no longer does.
 	Complete bool
-	// Where another owner of the same priority says something else, take over. The other's value stays below, and comes back when this
-	// owner's goes away.
+	// Where another owner of the same priority says something else of a field, take over. The other's value stays below, and comes back
+	// when this owner's is given up.
 	Force bool
 	// Revisions that objects must have, or the error is *Moved; 0: nobody wants it.
 	Expect map[object.Key]uint64
@@ -175,7 +182,8 @@ type Query struct {
 	Kinds, Names []string
 	// "city=bonn,tier!=test,new,!old": all must hold.
 	Selector string
-	Owner    string
+	// Of those who say something about it.
+	Owner string
 	// At most 10,000; 0: 1,000.
 	Limit int
 	// From Page.Next.
@@ -234,30 +242,70 @@ var (
 	ErrNothingToConfirm = errors.New("no revision waits to be confirmed")
 )
 
-// Conflict is a value that two owners of the same priority say differently.
+// Conflict is a field that two owners of the same priority say something different of, or an object to be deleted of which the owner
+// says nothing.
 type Conflict struct {
 	Key object.Key
-	// The first that they say differently; empty: the object as a whole.
+	// Of a list or a message that is owned as a whole, the first place in it where they differ; empty: the object is to be deleted.
 	Field string
 	// Who asked, and who has it.
 	Owner, Holder string
+	// What the two say, as a person would write it. Both empty: not told.
+	Wanted, Held string
 }
 
 func (c Conflict) String() string {
-	what := c.Key.String()
-	if c.Field != "" {
-		what += ": " + c.Field
-	}
-	return fmt.Sprintf("%s belongs to %s, and %s wants something else", what, c.Holder, c.Owner)
+	return c.Key.String() + ": " + strings.TrimPrefix(c.Field+" "+c.Problem(), " ")
 }
 
-// Conflicts are why nothing was changed. Options.Force would take over.
+// Problem is String without the object and the field.
+func (c Conflict) Problem() string {
+	if c.Field == "" {
+		return fmt.Sprintf("belongs to %s, and %s says nothing of it that could be taken back", c.Holder, c.Owner)
+	}
+	value := func(text string) string {
+		if text == "" {
+			return "left out"
+		}
+		return shortened(text)
+	}
+	if c.Held == "" && c.Wanted == "" {
+		return fmt.Sprintf("belongs to %s, and %s wants something else", c.Holder, c.Owner)
+	}
+	return fmt.Sprintf("belongs to %s (%s), and %s wants something else (%s)", c.Holder, value(c.Held), c.Owner, value(c.Wanted))
+}
+
+// shortened keeps a list of a thousand elements from filling the screen.
+func shortened(text string) string {
+	const most = 80
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+// Mend says what whoever asked can do about it.
+func (c Conflict) Mend() string {
+	if c.Field == "" {
+		return "to delete it on behalf of " + c.Holder
+	}
+	return "what " + c.Holder + " wants, to leave it out, or to take over (force)"
+}
+
+// Conflicts are why nothing was changed. Options.Force would take over fields.
 type Conflicts struct{ All []Conflict }
 
+// MostConflicts is how many of them are told.
+const MostConflicts = 20
+
+// Error has a line for each, and one that counts those that are not told.
 func (c *Conflicts) Error() string {
-	lines := make([]string, len(c.All))
-	for i, one := range c.All {
-		lines[i] = one.String()
+	lines := make([]string, 0, MostConflicts+1)
+	for _, one := range c.All[:min(len(c.All), MostConflicts)] {
+		lines = append(lines, one.String())
+	}
+	if more := len(c.All) - len(lines); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -52,7 +52,7 @@ func (d *Desired) Plan(source Source, changes []object.Change, options Options) 
 	if source.Owner == "" {
 		return nil, errNoOwner
 	}
-	x, err := d.registry.Examine(changes)
+	x, err := d.registry.ExamineSaid(changes)
 	if err != nil {
 		return nil, err
 	}

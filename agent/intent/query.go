@@ -54,10 +54,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	// That is what Options.Expect asks for, also if only who wants it is another.
 	st.Revision = r.Revision
 	st.Accepted = time.Unix(0, r.Accepted)
-	st.Owners = make([]Ownership, len(r.Layers))
-	for i, l := range r.Layers {
-		st.Owners[i] = Ownership{Owner: l.Owner, Priority: d.config.Owners[l.Owner].Priority, Revision: l.Revision}
-	}
+	st.Owners = d.owners(r)
 	return st
 }
 
@@ -74,6 +71,40 @@ func (d *Desired) Reveal(k object.Key) *object.Object {
 	defer d.mu.RUnlock()
 	if kept := d.records[k].kept(); kept != nil {
 		return kept.Object()
+	}
+	return nil
+}
+
+// Owners implements Interface.
+func (d *Desired) Owners(k object.Key) []Ownership {
+	d.mu.RLock()
+	r := d.records[k]
+	d.mu.RUnlock()
+	if r == nil {
+		return nil
+	}
+	said := object.Layers(r.said())
+	all := d.owners(r)
+	for i := range all {
+		all[i].Fields = said[i]
+	}
+	return all
+}
+
+func (d *Desired) owners(r *Record) []Ownership {
+	all := make([]Ownership, len(r.Layers))
+	for i, l := range r.Layers {
+		all[i] = Ownership{Owner: l.Owner, Priority: d.config.Owners[l.Owner].Priority, Revision: l.Revision}
+	}
+	return all
+}
+
+// Said implements Interface.
+func (d *Desired) Said(owner string, k object.Key) *object.Object {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if l := d.records[k].layerOf(owner); l != nil {
+		return l.Object()
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ type Record struct {
 	// The one that counts most first.
 	Layers []Layer
 
+	// What they say together, if they are several.
+	merged  *object.Kept
 	version *reconcile.Version
 }
 
@@ -49,10 +51,13 @@ func (r *Record) kept() *object.Kept {
 	if r == nil || len(r.Layers) == 0 {
 		return nil
 	}
+	if len(r.Layers) > 1 {
+		return r.merged
+	}
 	return r.Layers[0].Kept
 }
 
-// owner returns whose layer counts.
+// owner returns who counts most.
 func (r *Record) owner() string {
 	if r == nil || len(r.Layers) == 0 {
 		return ""
@@ -69,18 +74,42 @@ func (r *Record) revision() uint64 {
 
 // Owner says how what an owner wants is treated.
 type Owner struct {
-	// Of several who want the same object, the highest counts. Usually 0.
+	// Of several who say something of the same field, the highest counts. Usually 0.
 	Priority int
 	// What it wants is kept, but is no part of history: it comes and goes with subscribers.
 	Unrecorded bool
 }
 
-// sortLayers puts what counts most first: the highest priority, then who took over last, then who was there first.
+// sortLayers puts what counts most first: the highest priority, then who took over last. Who is left then says nothing that another of
+// them says differently, and those who were there first come first; one that has no revision yet was there last.
 func (d *Desired) sortLayers(layers []Layer) {
 	slices.SortStableFunc(layers, func(a, b Layer) int {
 		return cmp.Or(cmp.Compare(d.config.Owners[b.Owner].Priority, d.config.Owners[a.Owner].Priority), cmp.Compare(b.Taken, a.Taken),
-			cmp.Compare(a.Revision, b.Revision))
+			cmp.Compare(a.Revision-1, b.Revision-1), cmp.Compare(a.Owner, b.Owner))
 	})
+}
+
+// merge sorts the layers, and finds what they say together.
+func (d *Desired) merge(r *Record) error {
+	if r == nil || len(r.Layers) < 2 {
+		return nil
+	}
+	d.sortLayers(r.Layers)
+	var err error
+	r.merged, err = object.Merge(r.said())
+	return err
+}
+
+// said returns what the layers say, the one that counts most first.
+func (r *Record) said() []*object.Kept {
+	if r == nil {
+		return nil
+	}
+	said := make([]*object.Kept, len(r.Layers))
+	for i, l := range r.Layers {
+		said[i] = l.Kept
+	}
+	return said
 }
 
 // without returns the layers but for an owner's.

@@ -96,10 +96,12 @@ func (d *Desired) reversed(revision uint64) ([]Edit, error) {
 				}
 			}
 		}
-		if changed {
-			edits = append(edits, Edit{Key: k, Before: now, After: d.recordOf(layers)})
+		if !changed {
+			return nil
 		}
-		return nil
+		after, err := d.recordOf(layers)
+		edits = append(edits, Edit{Key: k, Before: now, After: after})
+		return err
 	})
 	return edits, err
 }
@@ -124,14 +126,7 @@ func (d *Desired) rollback(source Source, revision uint64, options Options) (*pr
 		return nil, Revision{}, nil, err
 	}
 	d.mu.Lock()
-	var edits []Edit
-	for k, was := range then {
-		if layers, differ := d.restored(d.records[k], was); differ {
-			edits = append(edits, Edit{Key: k, Before: d.records[k], After: d.recordOf(layers)})
-		}
-	}
-	slices.SortFunc(edits, func(a, b Edit) int { return a.Key.Compare(b.Key) })
-	p, err := d.decided(edits, options)
+	p, err := d.returned(then, options)
 	latest := Revision{Number: d.revision}
 	d.mu.Unlock()
 	if err != nil || len(p.edits) == 0 {
@@ -141,13 +136,31 @@ func (d *Desired) rollback(source Source, revision uint64, options Options) (*pr
 	return p, made, begun, err
 }
 
+// returned prepares going back to records. d.mu is held.
+func (d *Desired) returned(then map[object.Key]*Record, options Options) (*prepared, error) {
+	var edits []Edit
+	for k, was := range then {
+		layers, differ := d.restored(d.records[k], was)
+		if !differ {
+			continue
+		}
+		after, err := d.recordOf(layers)
+		if err != nil {
+			return nil, err
+		}
+		edits = append(edits, Edit{Key: k, Before: d.records[k], After: after})
+	}
+	slices.SortFunc(edits, func(a, b Edit) int { return a.Key.Compare(b.Key) })
+	return d.decided(edits, options)
+}
+
 // restored returns the layers that there were, but for those of owners that have no history: of these, the present ones. d.mu is held.
 func (d *Desired) restored(now, was *Record) (layers []Layer, differ bool) {
 	if now != nil {
 		for _, l := range now.Layers {
 			if d.config.Owners[l.Owner].Unrecorded {
 				layers = append(layers, l)
-			} else if then := was.layerOf(l.Owner); then != nil && then.Equal(l.Kept) && then.Taken == l.Taken {
+			} else if then := was.layerOf(l.Owner); then != nil && then.Says(l.Kept) && then.Taken == l.Taken {
 				layers = append(layers, l)
 			} else {
 				differ = true
@@ -156,7 +169,7 @@ func (d *Desired) restored(now, was *Record) (layers []Layer, differ bool) {
 	}
 	if was != nil {
 		for _, l := range was.Layers {
-			if present := now.layerOf(l.Owner); !d.config.Owners[l.Owner].Unrecorded && (present == nil || !present.Equal(l.Kept) || present.Taken != l.Taken) {
+			if present := now.layerOf(l.Owner); !d.config.Owners[l.Owner].Unrecorded && (present == nil || !present.Says(l.Kept) || present.Taken != l.Taken) {
 				l.Revision = 0
 				layers, differ = append(layers, l), true
 			}

@@ -2,6 +2,7 @@
 package intent
 
 import (
+	"slices"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -14,9 +15,9 @@ type Status struct {
 	// Why it is not Applied, in a sentence; and that in a word.
 	Message, Reason string
 	Since           time.Time
-	// As it is wanted: every owner's layer taken together, without what is secret. Nil while it is Deleting or Gone.
+	// As it is wanted: what all owners say, taken together, without what is secret. Nil while it is Deleting or Gone.
 	Object *object.Object
-	// Whose layer counts, and since which revision it says what it says.
+	// Who counts most, and the revision of the latest change of what anybody says.
 	Owner    string
 	Revision uint64
 	// Counts the changes of what is wanted; and which of them the data plane has, 0: none.
@@ -29,11 +30,18 @@ type Status struct {
 	Hindrance, HindranceReason string
 }
 
+// Of says whether an owner says something about the object.
+func (s *Status) Of(owner string) bool {
+	return s.Owner == owner || slices.ContainsFunc(s.Owners, func(o Ownership) bool { return o.Owner == owner })
+}
+
 // Ownership is who says what about an object.
 type Ownership struct {
 	Owner    string
 	Priority int
 	Revision uint64
+	// Only from Owners.
+	Fields []object.Said
 }
 
 // Condition is one thing that holds or does not.

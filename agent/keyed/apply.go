@@ -84,8 +84,7 @@ func (s *set) source(changes []object.Change) intent.Source {
 	return source
 }
 
-// applyComplete says what all is that is wanted. False: it cannot be said now, because what is wrong is no single object, or because
-// what an object was before is not known.
+// applyComplete says what all is that is wanted. False: it cannot be said now, because what is wrong is no single object.
 func (s *set) applyComplete(ctx context.Context, changes []object.Change) (bool, error) {
 	refused := map[object.Key]*object.Error{}
 	for {
@@ -120,30 +119,12 @@ func (s *set) applyComplete(ctx context.Context, changes []object.Change) (bool,
 			}
 			refused[c.Key] = reason
 			// It stays as it was. To say that is no change, so that it cannot be refused.
-			before, known := s.before(c.Key)
-			if !known {
-				return false, nil
-			}
-			if before != nil {
+			if before := s.Intent.Said(s.Name, c.Key); before != nil {
 				rest = append(rest, object.Put(before))
 			}
 		}
 		changes = rest
 	}
-}
-
-// before returns what this northbound says about an object until now; nil: nothing.
-func (s *set) before(k object.Key) (o *object.Object, known bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o := s.accepted[k]; o != nil {
-		return o, true
-	}
-	now, _ := s.Intent.Get(k)
-	if now.Owner == s.Name {
-		return now.Object, true
-	}
-	return nil, !slices.ContainsFunc(now.Owners, func(o intent.Ownership) bool { return o.Owner == s.Name })
 }
 
 // applySome puts in changes but those that are refused.
@@ -186,8 +167,7 @@ func (s *set) blame(err error, changes []object.Change, refused map[object.Key]*
 	mistakes := object.AllErrors(err)
 	if errors.As(err, &conflicts) {
 		for _, c := range conflicts.All {
-			about[c.Key] = &object.Error{Object: c.Key, Field: c.Field, Problem: "belongs to " + c.Holder + ", and " + c.Owner + " wants something else",
-				Accepted: "the same as " + c.Holder + " wants, or nothing"}
+			about[c.Key] = &object.Error{Object: c.Key, Field: c.Field, Problem: c.Problem(), Found: c.Wanted, Accepted: c.Mend()}
 		}
 	} else if mistakes == nil {
 		return nil, false

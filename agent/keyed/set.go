@@ -77,12 +77,12 @@ func (s *set) replace(documents []Document) {
 // preferWanted lets those documents keep an object that had it when the program ended. s.mu is held.
 func (s *set) preferWanted() {
 	for k, others := range s.rivals {
-		now, _ := s.Intent.Get(k)
-		if now.Owner != s.Name || now.Object == nil || s.holder[k].objects[k].object.Equal(now.Object) {
+		said := s.Intent.Said(s.Name, k)
+		if said == nil || s.holder[k].objects[k].object.Equal(said) {
 			continue
 		}
 		for i, d := range others {
-			if d.objects[k].object.Equal(now.Object) {
+			if d.objects[k].object.Equal(said) {
 				s.holder[k], others[i] = d, s.holder[k]
 				break
 			}

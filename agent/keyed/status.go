@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,10 +147,36 @@ func (s *set) detail(k object.Key, o *object.Object) Detail {
 	detail.Generation, detail.Observed = now.Generation, now.Observed
 	if now.Object == nil {
 		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "TakenAway", "somebody took it out of what is wanted"
-	} else if now.Owner != s.Name && !now.Object.Equal(o) {
-		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "Overridden", "what "+now.Owner+" wants counts more"
+	} else if why := s.overridden(k, o, now); why != "" {
+		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "Overridden", why
 	}
 	return detail
+}
+
+// overridden says which fields of an object have other values than the document says, and whose; empty: none.
+func (s *set) overridden(k object.Key, o *object.Object, now intent.Status) string {
+	if !now.Of(s.Name) {
+		if now.Object.Equal(o) {
+			return ""
+		}
+		return "what " + now.Owner + " wants counts"
+	}
+	if len(now.Owners) < 2 {
+		return ""
+	}
+	var why []string
+	holder := map[string]string{}
+	for _, owner := range s.Intent.Owners(k) {
+		for _, f := range owner.Fields {
+			switch {
+			case holder[f.Field] == "":
+				holder[f.Field] = owner.Owner
+			case owner.Owner == s.Name && f.Overridden:
+				why = append(why, f.Field+" is as "+holder[f.Field]+" wants it")
+			}
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // follow hears what happens to objects, until ctx ends.

@@ -41,6 +41,13 @@ func (r *Registry) Check(o *Object) Errors {
 	return newChecker(r).check(o)
 }
 
+// CheckSaid is Check for what one owner says of an object: what it does not say may be said by another.
+func (r *Registry) CheckSaid(o *Object) Errors {
+	c := newChecker(r)
+	c.part = true
+	return c.check(o)
+}
+
 // checker checks one object after another.
 type checker struct {
 	registry *Registry
@@ -49,6 +56,13 @@ type checker struct {
 	// Where the field stands that is looked at: it becomes text only if there is something to tell.
 	trail []place
 	add   report
+
+	// What is checked need not be all that is said of the object; lacks: it is not all.
+	part, lacks bool
+	// Said of the object as a whole to be empty.
+	empty []string
+	// How many fields are around that are owned as a whole.
+	inside int
 }
 
 type place struct {
@@ -79,7 +93,7 @@ func (c *checker) check(o *Object) Errors {
 
 // fields checks each field by what its annotation says.
 func (c *checker) fields(o *Object) Errors {
-	c.object, c.errs = o.Key(), nil
+	c.object, c.errs, c.lacks, c.empty = o.Key(), nil, false, o.Empty
 	k := c.registry.byName[o.Kind]
 	if k == nil {
 		_, err := c.registry.Lookup(o.Kind)
@@ -96,15 +110,45 @@ func (c *checker) fields(o *Object) Errors {
 		return c.errs
 	}
 	c.message(k.Fields, o.Spec.ProtoReflect())
+	if len(o.Empty) > 0 {
+		c.saidEmpty(k, o)
+	}
 	return c.errs
+}
+
+func (c *checker) saidEmpty(k *Kind, o *Object) {
+	for i, field := range o.Empty {
+		f, m := k.Fields.owned(field, o.Spec.ProtoReflect())
+		switch {
+		case f == nil || f.Fields != nil && !f.list:
+			c.add(shortened(field), "there is no such field that can be said to be empty", "", strings.Join(k.Fields.Names(), ", "))
+		case m != nil && m.Has(f.Desc):
+			c.add(field, "said to be empty, and is not", f.text(m.Get(f.Desc)), "one of both")
+		case i > 0 && o.Empty[i-1] >= field:
+			c.add(field, "said to be empty twice, or not in order", "", "each once, in alphabetical order")
+		}
+	}
 }
 
 // together checks by the kind's own rules what annotations cannot say, of an object whose fields are acceptable.
 func (c *checker) together(o *Object) Errors {
 	c.object, c.errs = o.Key(), nil
-	if check := c.registry.byName[o.Kind].rules.check; check != nil {
-		check(o.Spec, c.add)
+	k := c.registry.byName[o.Kind]
+	if k.rules.check == nil {
+		return nil
 	}
+	add := c.add
+	if c.part {
+		add = func(field, problem, found, accepted string) {
+			// With what others say it may be right, unless it is about what belongs together anyway.
+			if k.Fields.isWhole(field) {
+				c.add(field, problem, found, accepted)
+			} else {
+				c.lacks = true
+			}
+		}
+	}
+	k.rules.check(o.Spec, add)
 	return c.errs
 }
 
@@ -158,7 +202,11 @@ func (c *checker) message(fs *Fields, m protoreflect.Message) {
 			continue
 		}
 		c.trail = append(c.trail, place{f, -1})
-		c.field(f, m)
+		if c.part && c.inside == 0 && !m.Has(f.Desc) && !slices.Contains(c.empty, c.at()) {
+			c.lacks = true
+		} else {
+			c.field(f, m)
+		}
 		c.trail = c.trail[:len(c.trail)-1]
 	}
 }
@@ -168,6 +216,7 @@ func (c *checker) field(f *Field, m protoreflect.Message) {
 	case f.list:
 		list := m.Get(f.Desc).List()
 		c.length(f, list.Len())
+		c.inside++
 		for i := range list.Len() {
 			c.trail[len(c.trail)-1].index = i
 			if v := list.Get(i); f.Fields != nil {
@@ -178,8 +227,13 @@ func (c *checker) field(f *Field, m protoreflect.Message) {
 				c.scalar(f, v)
 			}
 		}
+		c.inside--
 	case f.Fields != nil:
-		if m.Has(f.Desc) {
+		if m.Has(f.Desc) && f.whole {
+			c.inside++
+			c.message(f.Fields, m.Get(f.Desc).Message())
+			c.inside--
+		} else if m.Has(f.Desc) {
 			c.message(f.Fields, m.Get(f.Desc).Message())
 		} else if f.Notes.Required {
 			c.tell(missing, "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
@@ -193,6 +247,10 @@ func (c *checker) length(f *Field, n int) {
 	most, least := f.Notes.Max, f.Notes.Min
 	if f.Notes.Required {
 		least = max(least, 1)
+	}
+	if c.part && c.inside == 0 && !f.whole && int64(n) < least {
+		c.lacks = true
+		return
 	}
 	if int64(n) < least || most > 0 && int64(n) > most {
 		accepted := fmt.Sprintf("at least %d", least)

@@ -129,6 +129,9 @@ type decoder struct {
 	written  map[string]entry
 	room     int
 	broke    bool
+	// Fields that are said to be empty; and how many lists and messages are around that are owned as a whole.
+	empty  []string
+	inside int
 }
 
 func (d *decoder) fail(n *yaml.Node, field, problem, found, accepted string) {
@@ -159,7 +162,10 @@ func (d *decoder) finish(o *Object) {
 	if o == nil {
 		return
 	}
+	slices.Sort(o.Empty)
 	c := newChecker(d.registry)
+	// What is left out may be said by others.
+	c.part = true
 	alone := c.fields(o)
 	for _, e := range alone {
 		// A field that could not be read is not also missing; and what is below such a field is not known.
@@ -243,24 +249,48 @@ func (d *decoder) lineOf(field string) int {
 
 // LineOf returns the line on which a field is written, or that of what should hold it. Fields are named as in Error.
 func (w *Written) LineOf(r *Registry, field string) int {
-	var document yaml.Node
-	if yaml.Unmarshal(w.text, &document) != nil || len(document.Content) == 0 {
-		return w.Line
+	if d := w.again(r); d != nil {
+		return d.lineOf(field)
 	}
-	d := decoder{registry: r, file: w.File, first: w.first, room: aliasLimit + len(w.text)}
-	d.object(document.Content[0])
-	return d.lineOf(field)
+	return w.Line
 }
 
-// Locate gives errors about an object that was written in a file their file and line.
+// again reads the text once more, to know where everything is written.
+func (w *Written) again(r *Registry) *decoder {
+	var document yaml.Node
+	if yaml.Unmarshal(w.text, &document) != nil || len(document.Content) == 0 {
+		return nil
+	}
+	d := &decoder{registry: r, file: w.File, first: w.first, room: aliasLimit + len(w.text)}
+	d.object(document.Content[0])
+	return d
+}
+
+// Whole tells what is wrong with written objects of which nobody else says anything. Decode has told already what would be wrong
+// whatever others say.
+func (r *Registry) Whole(written []*Written) Errors {
+	var all Errors
+	for _, w := range written {
+		all = append(all, r.Check(w.Object)...)
+	}
+	r.Locate(written, all)
+	return all
+}
+
+// Locate gives errors about an object that was written in a file their file and line, and what was found there as it was written.
 func (r *Registry) Locate(written []*Written, errs Errors) {
 	byKey := make(map[Key]*Written, len(written))
 	for _, w := range written {
 		byKey[w.Key()] = w
 	}
 	for _, e := range errs {
-		if w := byKey[e.Object]; w != nil && e.File == "" {
-			e.File, e.Line = w.File, w.LineOf(r, e.Field)
+		w := byKey[e.Object]
+		if w == nil || e.File != "" {
+			continue
+		}
+		e.File, e.Line = w.File, w.Line
+		if d := w.again(r); d != nil {
+			d.complete(e)
 		}
 	}
 }
@@ -357,6 +387,7 @@ func (d *decoder) object(n *yaml.Node) *Object {
 	if spec := parts["spec"]; spec != nil {
 		if spec = d.follow(spec); spec != nil && !isNull(spec) {
 			d.message(k.Fields, m, spec, "", 0)
+			o.Empty = d.empty
 		}
 	}
 	if d.broke {
@@ -446,11 +477,15 @@ func (d *decoder) unknown(key *yaml.Node, name, path string, known []string) {
 		}
 		d.meant[path+near] = true
 	}
-	// Hostile names may be long; the path is for people.
+	d.fail(key, path+shortened(name), problem, "", strings.Join(known, ", "))
+}
+
+// shortened is for people: hostile names may be long.
+func shortened(name string) string {
 	if len(name) > 64 {
 		name = strings.ToValidUTF8(name[:64], "") + "..."
 	}
-	d.fail(key, path+name, problem, "", strings.Join(known, ", "))
+	return name
 }
 
 func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path string, depth int) {
@@ -486,13 +521,22 @@ func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path
 			chosen[one] = f
 		}
 		if !f.Desc.IsList() {
-			d.value(f, value, field, depth, func() protoreflect.Value { return m.NewField(f.Desc) }, func(v protoreflect.Value) { m.Set(f.Desc, v) })
+			d.value(f, value, field, depth, func() protoreflect.Value { return m.NewField(f.Desc) }, func(v protoreflect.Value) {
+				if m.Set(f.Desc, v); d.inside == 0 && !m.Has(f.Desc) {
+					d.empty = append(d.empty, field)
+				}
+			})
 			return
 		}
 		if value.Kind != yaml.SequenceNode {
 			d.fail(value, field, "not a list", describe(value), "a list, each element "+f.Accepted())
 			return
 		}
+		if d.inside == 0 && len(value.Content) == 0 {
+			d.empty = append(d.empty, field)
+		}
+		d.inside++
+		defer func() { d.inside-- }()
 		list := m.Mutable(f.Desc).List()
 		for i, element := range value.Content {
 			each := field + "[" + strconv.Itoa(i) + "]"
@@ -522,7 +566,13 @@ func namesOf(one protoreflect.OneofDescriptor) []string {
 func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh func() protoreflect.Value, set func(protoreflect.Value)) {
 	if f.Fields != nil {
 		v := fresh()
+		if f.whole {
+			d.inside++
+		}
 		d.message(f.Fields, v.Message(), n, field+".", depth+1)
+		if f.whole {
+			d.inside--
+		}
 		set(v)
 		return
 	}

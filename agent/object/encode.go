@@ -56,6 +56,19 @@ func (r *Registry) Node(o *Object) (*yaml.Node, error) {
 	if k == nil || o.Spec == nil {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
+	return envelope(o, messageNode(k.Fields, o.Spec.ProtoReflect(), plainNumber)), nil
+}
+
+// NodeSaid returns as YAML nodes what an owner says of an object: what it leaves out is not there, and what it says to be empty is.
+func (r *Registry) NodeSaid(o *Object) (*yaml.Node, error) {
+	k := r.byName[o.Kind]
+	if k == nil || o.Spec == nil {
+		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
+	}
+	return envelope(o, saidNode(k.Fields, o.Spec.ProtoReflect(), o.Empty, "")), nil
+}
+
+func envelope(o *Object, spec *yaml.Node) *yaml.Node {
 	metadata := Mapping("name", text(o.Name))
 	if len(o.Labels) > 0 {
 		labels := Mapping()
@@ -69,8 +82,7 @@ func (r *Registry) Node(o *Object) (*yaml.Node, error) {
 		}
 		metadata.Content = append(metadata.Content, text("labels"), labels)
 	}
-	return Mapping("apiVersion", text(APIVersion), "kind", text(k.Name), "metadata", metadata,
-		"spec", messageNode(k.Fields, o.Spec.ProtoReflect(), plainNumber)), nil
+	return Mapping("apiVersion", text(APIVersion), "kind", text(o.Kind), "metadata", metadata, "spec", spec)
 }
 
 // Spec returns an object's spec as YAML nodes for people: numbers have their units. Decode reads that, too.
@@ -126,16 +138,37 @@ func messageNode(fs *Fields, m protoreflect.Message, write number) *yaml.Node {
 		v := m.Get(f.Desc)
 		switch {
 		case f.Desc.IsList():
-			if v.List().Len() == 0 {
-				continue
+			if v.List().Len() > 0 {
+				n.Content = append(n.Content, text(f.Name), listNode(f, v.List(), write))
 			}
-			list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
-			for i := range v.List().Len() {
-				list.Content = append(list.Content, valueNode(f, v.List().Get(i), write))
-			}
-			n.Content = append(n.Content, text(f.Name), list)
 		case m.Has(f.Desc) || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
 			n.Content = append(n.Content, text(f.Name), valueNode(f, v, write))
+		}
+	}
+	return n
+}
+
+func listNode(f *Field, list protoreflect.List, write number) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	for i := range list.Len() {
+		n.Content = append(n.Content, valueNode(f, list.Get(i), write))
+	}
+	return n
+}
+
+// saidNode has in it what is said, and nothing else.
+func saidNode(fs *Fields, m protoreflect.Message, empty []string, path string) *yaml.Node {
+	n := Mapping()
+	for _, f := range fs.List {
+		at, v := path+f.Name, m.Get(f.Desc)
+		switch {
+		case !m.Has(f.Desc) && !slices.Contains(empty, at):
+		case f.list:
+			n.Content = append(n.Content, text(f.Name), listNode(f, v.List(), plainNumber))
+		case f.whole:
+			n.Content = append(n.Content, text(f.Name), valueNode(f, v, plainNumber))
+		default:
+			n.Content = append(n.Content, text(f.Name), saidNode(f.Fields, v.Message(), empty, at+"."))
 		}
 	}
 	return n

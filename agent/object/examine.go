@@ -44,7 +44,14 @@ func InParts(count int, f func(from, to int)) {
 }
 
 // Examine checks each change by itself; Errors say what is wrong. The changes' objects are not looked at any more afterwards.
-func (r *Registry) Examine(changes []Change) (*Examined, error) {
+func (r *Registry) Examine(changes []Change) (*Examined, error) { return r.examineAll(changes, false) }
+
+// ExamineSaid is Examine for what one owner says of objects. What is not acceptable unless others say more is not examined.
+func (r *Registry) ExamineSaid(changes []Change) (*Examined, error) {
+	return r.examineAll(changes, true)
+}
+
+func (r *Registry) examineAll(changes []Change, said bool) (*Examined, error) {
 	x := &Examined{Keys: make([]Key, len(changes)), Kept: make([]*Kept, len(changes))}
 	type part struct {
 		from  int
@@ -53,7 +60,7 @@ func (r *Registry) Examine(changes []Change) (*Examined, error) {
 	var mu sync.Mutex
 	var parts []part
 	InParts(len(changes), func(from, to int) {
-		if wrong := r.examine(x, changes, from, to); len(wrong) > 0 {
+		if wrong := r.examine(x, changes, from, to, said); len(wrong) > 0 {
 			mu.Lock()
 			defer mu.Unlock()
 			parts = append(parts, part{from, wrong})
@@ -68,8 +75,9 @@ func (r *Registry) Examine(changes []Change) (*Examined, error) {
 }
 
 // examine stops at the limit of errors.
-func (r *Registry) examine(x *Examined, changes []Change, from, to int) (errs Errors) {
+func (r *Registry) examine(x *Examined, changes []Change, from, to int, part bool) (errs Errors) {
 	c := newChecker(r)
+	c.part = part
 	var needs []Key
 	room := make([]byte, 0, 4096)
 	for i := from; i < to && len(errs) < errorLimit; i++ {
@@ -87,7 +95,9 @@ func (r *Registry) examine(x *Examined, changes []Change, from, to int) (errs Er
 			errs = append(errs, &Error{Object: o.Key(), Problem: err.Error()})
 			continue
 		}
-		needs = r.explore(x.Kept[i], o, needs)
+		if !c.lacks {
+			needs = r.explore(x.Kept[i], o, needs)
+		}
 	}
 	return errs
 }

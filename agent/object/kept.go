@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // Kept is an object as it is kept: a tenth of the memory that its messages and maps take. It is never changed after it was examined.
@@ -17,7 +18,8 @@ type Kept struct {
 
 	kind *Kind
 	name string
-	// Labels, each text behind its length, sorted; from `spec` on, the spec as Pack makes it.
+	// Each text behind its length: fields that are said to be empty, if there are any, between two empty texts; labels, sorted. From
+	// `spec` on, the spec as Pack makes it.
 	data     string
 	spec     uint32
 	examined bool
@@ -26,19 +28,26 @@ type Kept struct {
 }
 
 // Keep makes a Kept of an object that was packed already. It is not examined.
-func (r *Registry) Keep(k Key, labels map[string]string, spec []byte) (*Kept, error) {
+func (r *Registry) Keep(k Key, labels map[string]string, empty []string, spec []byte) (*Kept, error) {
 	kind := r.byName[k.Kind]
 	if kind == nil {
 		_, err := r.Lookup(k.Kind)
 		return nil, err
 	}
 	kept := &Kept{kind: kind, name: k.Name}
-	kept.fill(make([]byte, 0, 256), labels, spec)
+	kept.fill(make([]byte, 0, 256), labels, empty, spec)
 	return kept, nil
 }
 
 // fill uses the room that it is given.
-func (k *Kept) fill(room []byte, labels map[string]string, spec []byte) {
+func (k *Kept) fill(room []byte, labels map[string]string, empty []string, spec []byte) {
+	if len(empty) > 0 {
+		room = appendText(room, "")
+		for _, field := range empty {
+			room = appendText(room, field)
+		}
+		room = appendText(room, "")
+	}
 	if len(labels) > 0 {
 		for _, label := range slices.Sorted(maps.Keys(labels)) {
 			room = appendText(appendText(room, label), labels[label])
@@ -61,24 +70,54 @@ func (k *Kept) Key() Key { return Key{k.kind.Name, k.name} }
 // Spec returns the spec as Pack makes it.
 func (k *Kept) Spec() string { return k.data[k.spec:] }
 
+// Empty returns the fields that are said to be empty, nil if there are none.
+func (k *Kept) Empty() []string {
+	empty, _ := k.texts()
+	var fields []string
+	for empty != "" {
+		var field string
+		field, empty = cutText(empty)
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// texts returns what is said to be empty, and from where the rest begins.
+func (k *Kept) texts() (empty string, at int) {
+	if k.spec == 0 || k.data[0] != 0 {
+		return "", 0
+	}
+	rest := k.data[1:k.spec]
+	for {
+		field, more := cutText(rest)
+		rest = more
+		if field == "" {
+			at = int(k.spec) - len(rest)
+			return k.data[1 : at-1], at
+		}
+	}
+}
+
 // Labels returns the labels, nil if there are none.
 func (k *Kept) Labels() map[string]string {
-	rest := k.data[:k.spec]
+	_, at := k.texts()
+	rest := k.data[at:k.spec]
 	var labels map[string]string
-	text := func() string {
-		length, n := uvarint(rest)
-		s := rest[n : n+int(length)]
-		rest = rest[n+int(length):]
-		return s
-	}
 	for rest != "" {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		label := text()
-		labels[label] = text()
+		var label string
+		label, rest = cutText(rest)
+		labels[label], rest = cutText(rest)
 	}
 	return labels
+}
+
+// cutText is what appendText put first, and the rest.
+func cutText(s string) (text, rest string) {
+	length, n := uvarint(s)
+	return s[n : n+int(length)], s[n+int(length):]
 }
 
 // uvarint is binary.Uvarint of a string that AppendUvarint made.
@@ -116,8 +155,7 @@ func (k *Kept) Label(label string) (string, bool) {
 
 // Object returns the object, with its secrets. It is made anew each time.
 func (k *Kept) Object() *Object {
-	o := &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Spec: k.message()}
-	return o
+	return &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Spec: k.message(), Empty: k.Empty()}
 }
 
 // message returns the spec. What was packed can be unpacked; what Keep was given and could not be, Examine refused.
@@ -127,12 +165,39 @@ func (k *Kept) message() proto.Message {
 	return m
 }
 
-// Equal says whether two objects say the same. Either may be nil.
+// Equal says whether two objects are the same, whatever is said to be empty instead of left out. Either may be nil.
 func (k *Kept) Equal(other *Kept) bool {
 	if k == nil || other == nil {
 		return k == other
 	}
-	return k == other || k.kind.Name == other.kind.Name && k.name == other.name && k.spec == other.spec && k.data == other.data
+	if k == other || k.same(other) {
+		return true
+	}
+	_, a := k.texts()
+	_, b := other.texts()
+	return a+b > 0 && k.kind.Name == other.kind.Name && k.name == other.name && int(k.spec)-a == int(other.spec)-b && k.data[a:] == other.data[b:]
+}
+
+// Says is Equal, and the same is said to be empty, too.
+func (k *Kept) Says(other *Kept) bool {
+	return k == other || k != nil && other != nil && k.same(other)
+}
+
+// Restates is Says, but for words that are what leaving them out means: these are shown although nobody said them, so that they are said
+// when what was shown is said again.
+func (k *Kept) Restates(other *Kept) bool {
+	if !k.Equal(other) {
+		return false
+	}
+	word := func(field string) bool {
+		f, _ := k.kind.Fields.owned(field, nil)
+		return f != nil && f.kind == protoreflect.EnumKind && !f.list
+	}
+	return slices.Equal(slices.DeleteFunc(k.Empty(), word), slices.DeleteFunc(other.Empty(), word))
+}
+
+func (k *Kept) same(other *Kept) bool {
+	return k.kind.Name == other.kind.Name && k.name == other.name && k.spec == other.spec && k.data == other.data
 }
 
 // Diff says in which fields two objects of a kind differ, as Kind.Diff, and then in which labels. Either may be nil.
@@ -169,7 +234,7 @@ func (r *Registry) kept(o *Object, room []byte) (*Kept, []byte, error) {
 		return nil, room, err
 	}
 	at := len(spec)
-	k.fill(spec[at:], o.Labels, spec[:at])
+	k.fill(spec[at:], o.Labels, o.Empty, spec[:at])
 	return k, spec, nil
 }
 
@@ -179,7 +244,7 @@ func (r *Registry) Explore(k Key, spec []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := r.Keep(k, nil, spec)
+	kept, err := r.Keep(k, nil, nil, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -222,6 +287,7 @@ func (r *Registry) ExamineKept(all []*Kept) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", k.Key(), err)
 			}
+			o.Empty = k.Empty()
 			changes[i] = Put(o)
 		}
 		x, err := r.Examine(changes)

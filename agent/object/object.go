@@ -6,6 +6,7 @@ package object
 import (
 	"cmp"
 	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -36,6 +37,9 @@ type Object struct {
 	Labels map[string]string
 	// The message that the kind names.
 	Spec proto.Message
+	// Paths of fields that are said to be what leaving them out means, in order: "policy.anySource" is false, whatever an owner of a
+	// lower priority says. A Spec cannot tell that from saying nothing.
+	Empty []string
 }
 
 // Key returns the object's name.
@@ -43,7 +47,8 @@ func (o *Object) Key() Key { return Key{o.Kind, o.Name} }
 
 // Equal says whether two objects say the same.
 func (o *Object) Equal(other *Object) bool {
-	return o.Kind == other.Kind && o.Name == other.Name && maps.Equal(o.Labels, other.Labels) && proto.Equal(o.Spec, other.Spec)
+	return o.Kind == other.Kind && o.Name == other.Name && maps.Equal(o.Labels, other.Labels) && proto.Equal(o.Spec, other.Spec) &&
+		slices.Equal(o.Empty, other.Empty)
 }
 
 // Pack returns a spec as it is stored and sent: the same bytes for the same spec.

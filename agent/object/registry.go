@@ -80,6 +80,8 @@ type Field struct {
 	list bool
 	// It may be left out, or be 0.
 	optional bool
+	// One owner has all of it; else each field of the message, or each element of the list, has owners of its own.
+	whole bool
 }
 
 // Path leads from a kind's message to a field in it.
@@ -225,6 +227,9 @@ func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protorefle
 			return nil, fmt.Errorf("%s: kinds have no fields of type %s", fd.FullName(), fd.Kind())
 		}
 		f.kind, f.list = fd.Kind(), fd.IsList()
+		if err := f.share(); err != nil {
+			return nil, err
+		}
 		switch {
 		case f.Notes.Required:
 		case f.list:

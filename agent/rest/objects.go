@@ -22,6 +22,7 @@ func (q *request) list(k *object.Kind) error {
 	fields := strings.Split(q.values["fields"], ",")
 	items := make([]any, 0, len(page.Objects))
 	for _, st := range page.Objects {
+		q.owners(&st)
 		v, err := q.viewOf(st)
 		if err != nil {
 			return err
@@ -64,7 +65,15 @@ func (q *request) get(k *object.Kind) error {
 	if err != nil {
 		return err
 	}
+	q.owners(&st)
 	return q.object(http.StatusOK, st)
+}
+
+// owners adds what each owner says, where that was asked for.
+func (q *request) owners(st *intent.Status) {
+	if q.values["owners"] == "true" {
+		st.Owners = q.environment.Intent.Owners(st.Key)
+	}
 }
 
 // expect reads If-Match and If-None-Match (RFC 9110 section 13.1).
@@ -151,7 +160,12 @@ func (q *request) patch(k *object.Kind) error {
 		if err != nil {
 			return q.refused(err)
 		}
-		now, err := q.environment.Registry.Node(st.Object)
+		// What this northbound says of it, not what others do.
+		said := q.environment.Intent.Said(q.environment.Name, st.Key)
+		if said == nil {
+			said = &object.Object{Kind: st.Key.Kind, Name: st.Key.Name, Spec: k.Message.New().Interface()}
+		}
+		now, err := q.environment.Registry.NodeSaid(said)
 		if err != nil {
 			return err
 		}
@@ -200,11 +214,7 @@ func (q *request) delete(k *object.Kind) error {
 	if err != nil {
 		return q.refused(err)
 	}
-	mine := st.Owner == q.environment.Name
-	for _, o := range st.Owners {
-		mine = mine || o.Owner == q.environment.Name
-	}
-	if !mine {
+	if !st.Of(q.environment.Name) {
 		return q.refused(&intent.Conflicts{All: []intent.Conflict{{Key: st.Key, Owner: q.environment.Name, Holder: st.Owner}}})
 	}
 	outcome, status, err := q.change([]object.Change{object.Remove(st.Key)}, expect)

@@ -67,6 +67,8 @@ func changeParameters(more ...parameter) []parameter {
 
 var force = flag("force", "Take over what another owner of the same priority wants otherwise. Needs the role admin.")
 
+var owners = flag("owners", "Tell of each owner in status.owners which fields it owns.")
+
 // table returns the operations of all resources.
 func (s *server) table() []*operation {
 	ifMatch := parameter{in: "header", name: "If-Match", text: `Only if the object has this entity tag, or one of several with commas between; *: only if it is there.`, longest: 1000}
@@ -86,24 +88,27 @@ func (s *server) table() []*operation {
 			text: "In the order of their names, by pages.",
 			parameters: []parameter{
 				query("selector", "Labels: city=bonn,tier!=test,new,!old: all must hold."),
-				shaped(query("owner", "Only what counts as this owner's."), ownerShape),
+				shaped(query("owner", "Only what this owner says something of."), ownerShape), owners,
 				counted("limit", "The most objects in the page; 1000 if it is left out.", 1, intent.LargestPage),
 				shaped(query("page", "The next of the page before."), pageShape),
 				shaped(query("fields", "Only these fields, with commas between, such as metadata.labels,spec.mtu,status.state. What names the object is always there."), fieldsShape),
 			},
 			replies: []reply{{status: 200, text: "A page.", media: jsonMedia, content: ref("List")}}, serve: func(q *request) error { return q.list(k) }})
-		add(&operation{method: http.MethodGet, path: one, id: "get" + k.Name, tag: k.Name, role: access.Read, summary: "One " + k.Name, parameters: []parameter{name},
+		add(&operation{method: http.MethodGet, path: one, id: "get" + k.Name, tag: k.Name, role: access.Read, summary: "One " + k.Name, parameters: []parameter{name, owners},
 			replies: []reply{object}, serve: func(q *request) error { return q.get(k) }})
-		add(&operation{method: http.MethodPut, path: one, id: "put" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "Create or replace one " + k.Name,
-			text:       "What names it may be left out of the body.",
+		add(&operation{method: http.MethodPut, path: one, id: "put" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "Create one " + k.Name + ", or say what it is",
+			text: "What names it may be left out of the body. The body is all that this northbound says of the object: what it said before and leaves out now is given up, " +
+				"and what other owners say stays.",
 			parameters: changeParameters(force, name, ifMatch, ifNoneMatch), media: jsonMedia, body: ref(k.Name + "Input"),
 			replies: []reply{object, {status: 201, text: "It was created.", media: jsonMedia, content: ref(k.Name), etag: true}, accepted},
 			serve:   func(q *request) error { return q.put(k) }})
 		add(&operation{method: http.MethodPatch, path: one, id: "patch" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "Change fields of one " + k.Name,
-			text:       "A merge patch (RFC 7396): what it names is changed, null takes a field away, and lists are replaced as a whole.",
+			text: "A merge patch (RFC 7396) of what this northbound says of the object: what it names is changed, null gives a field up, and lists are replaced as a whole. " +
+				"What other owners say stays.",
 			parameters: changeParameters(force, name, ifMatch), media: mergeMedia, body: schema{"type": "object"},
 			replies: []reply{object, accepted}, serve: func(q *request) error { return q.patch(k) }})
 		add(&operation{method: http.MethodDelete, path: one, id: "delete" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "No longer want one " + k.Name,
+			text:       "What other owners say of it stays; it is gone when nobody says anything of it.",
 			parameters: changeParameters(name, ifMatch), replies: []reply{{status: 200, text: "What was done.", media: jsonMedia, content: ref("Applied")},
 				{status: 202, text: "Nobody wants it any more, and the data plane was not done with it in time.", media: jsonMedia, content: ref("Applied")}},
 			serve: func(q *request) error { return q.delete(k) }})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -90,9 +91,12 @@ func problemOf(err error) *problem {
 		all := object.AllErrors(err)
 		return invalid(mistakesOf(all, nil), all[0].Error())
 	case errors.As(err, &conflicts):
-		p := &problem{status: http.StatusConflict, kind: "conflict", detail: first(conflicts.Error())}
-		for _, c := range conflicts.All[:min(len(conflicts.All), mostMistakes)] {
-			p.errors = append(p.errors, mistake{Object: c.Key.String(), Field: c.Field, Problem: c.String(), Holder: c.Holder})
+		p := &problem{status: http.StatusConflict, kind: "conflict", detail: conflicts.All[0].String()}
+		for _, c := range conflicts.All[:min(len(conflicts.All), intent.MostConflicts)] {
+			p.errors = append(p.errors, mistake{Object: c.Key.String(), Field: c.Field, Problem: c.Problem(), Found: c.Wanted, Accepted: c.Mend(), Holder: c.Holder})
+		}
+		if more := len(conflicts.All) - 1; more > 0 {
+			p.detail += fmt.Sprintf(", and %d more", more)
 		}
 		return p
 	case errors.As(err, &moved):
@@ -119,14 +123,6 @@ func problemOf(err error) *problem {
 		return &problem{status: http.StatusServiceUnavailable, kind: "interrupted", detail: "the request was interrupted"}
 	}
 	return &problem{status: http.StatusInternalServerError, kind: "internal", detail: err.Error()}
-}
-
-func first(lines string) string {
-	line, rest, _ := strings.Cut(lines, "\n")
-	if rest != "" {
-		line += ", and more"
-	}
-	return line
 }
 
 // mistaken says whether somebody has to mend something: not where the answer is that something is not there or is another's, or is

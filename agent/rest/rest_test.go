@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"sluice.dev/sluice/agent/access"
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
@@ -278,11 +279,12 @@ func TestAnObjectOfAnotherOwnerIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Spec = &api.Vrf{Description: "theirs"}
 	if _, err := s.desired.Apply(t.Context(), intent.Source{Owner: "api"}, []object.Change{object.Put(o)}, intent.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	// To want the same is no conflict, and takes no data plane.
-	s.want(200, s.ask("PUT", "/v1/vrfs/red", "{}"))
+	s.want(200, s.ask("PUT", "/v1/vrfs/red", `{"spec":{"description":"theirs"}}`))
 	s.want(200, s.ask("DELETE", "/v1/vrfs/red", ""))
 	for _, a := range []answer{s.ask("PUT", "/v1/vrfs/red", `{"spec":{"description":"x"}}`), s.ask("PATCH", "/v1/vrfs/red", `{"spec":{"description":"x"}}`),
 		s.ask("DELETE", "/v1/vrfs/red", "")} {

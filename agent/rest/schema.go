@@ -261,7 +261,8 @@ func (s schemas) envelopes(r *object.Registry) {
 	impact := words(intent.Impact(0).String(), intent.Impact(1).String(), intent.Impact(2).String())
 	kind := words(kinds...)
 	s.all["Status"] = record(schema{"state": words(states...), "?message": textSchema, "?since": momentSchema, "?owner": textSchema,
-		"?owners":     array(record(schema{"owner": textSchema, "priority": schema{"type": "integer"}, "revision": countSchema})),
+		"?owners": array(record(schema{"owner": textSchema, "priority": schema{"type": "integer"}, "revision": countSchema,
+			"?fields": array(record(schema{"field": textSchema, "value": textSchema, "?overridden": flagSchema}))})),
 		"?generation": countSchema, "?observedGeneration": countSchema, "?revision": countSchema,
 		"?conditions": array(record(schema{"type": words("Accepted", "Applied", "Ready"), "status": words("True", "False"), "?reason": textSchema,
 			"?message": textSchema, "?lastTransitionTime": momentSchema}))})

@@ -39,9 +39,24 @@ type statusView struct {
 }
 
 type ownerView struct {
-	Owner    string `json:"owner"`
-	Priority int    `json:"priority"`
-	Revision uint64 `json:"revision"`
+	Owner    string         `json:"owner"`
+	Priority int            `json:"priority"`
+	Revision uint64         `json:"revision"`
+	Fields   []ownFieldView `json:"fields,omitempty"`
+}
+
+type ownFieldView struct {
+	Field      string `json:"field"`
+	Value      string `json:"value"`
+	Overridden bool   `json:"overridden,omitempty"`
+}
+
+func ownerOf(o intent.Ownership) ownerView {
+	v := ownerView{Owner: o.Owner, Priority: o.Priority, Revision: o.Revision}
+	for _, f := range o.Fields {
+		v.Fields = append(v.Fields, ownFieldView(f))
+	}
+	return v
 }
 
 type conditionView struct {
@@ -65,7 +80,7 @@ func statusOf(st intent.Status) statusView {
 	v := statusView{State: stateWord(st.State), Message: st.Message, Since: moment(st.Since), Owner: st.Owner, Generation: st.Generation,
 		ObservedGeneration: st.Observed, Revision: st.Revision}
 	for _, o := range st.Owners {
-		v.Owners = append(v.Owners, ownerView(o))
+		v.Owners = append(v.Owners, ownerOf(o))
 	}
 	for _, c := range st.Conditions() {
 		status := "False"

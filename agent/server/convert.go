@@ -73,7 +73,11 @@ func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
 	}
 	told := &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}
 	for _, o := range st.Owners {
-		told.Owners = append(told.Owners, &api.Ownership{Owner: o.Owner, Priority: int32(o.Priority), Revision: o.Revision})
+		one := &api.Ownership{Owner: o.Owner, Priority: int32(o.Priority), Revision: o.Revision}
+		for _, f := range o.Fields {
+			one.Fields = append(one.Fields, &api.OwnedField{Field: f.Field, Value: f.Value, Overridden: f.Overridden})
+		}
+		told.Owners = append(told.Owners, one)
 	}
 	return told, nil
 }

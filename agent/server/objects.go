@@ -26,6 +26,7 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 		for n, i := range put[from:to] {
 			o, err := s.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
 			if wrong[from+n] = err; err == nil {
+				o.Empty = slices.Sorted(slices.Values(i.GetEmpty()))
 				all[from+n] = object.Put(o)
 			}
 		}
@@ -47,7 +48,7 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 		all = slices.DeleteFunc(all, func(c object.Change) bool { return c.Key == object.Key{} })
 		for _, c := range all {
 			if c.Object != nil {
-				mistakes = append(mistakes, s.registry.Check(c.Object)...)
+				mistakes = append(mistakes, s.registry.CheckSaid(c.Object)...)
 			}
 		}
 	}
@@ -181,6 +182,9 @@ func (s *server) Get(_ context.Context, q *api.ObjectsQuery) (*api.IntentPage, e
 	}
 	page := &api.IntentPage{NextPage: found.Next}
 	for _, st := range found.Objects {
+		if q.GetOwnedFields() {
+			st.Owners = s.desired.Owners(st.Key)
+		}
 		o, err := s.objectOf(st)
 		if err != nil {
 			return nil, err
@@ -195,6 +199,9 @@ func (s *server) Describe(_ context.Context, n *api.ObjectName) (*api.Descriptio
 	st, there := s.desired.Get(k)
 	if kind := s.registry.Kind(k.Kind); kind == nil || !there || st.Object == nil && kind.IsBuiltin(k.Name) {
 		return nil, status.Errorf(codes.NotFound, "there is no %s %s", k.Kind, k.Name)
+	}
+	if len(st.Owners) > 1 {
+		st.Owners = s.desired.Owners(k)
 	}
 	o, err := s.objectOf(st)
 	if err != nil {

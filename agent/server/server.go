@@ -212,6 +212,20 @@ func noPanic(log *slog.Logger, method string, err *error) {
 	}
 }
 
+// contested is a refusal because of others.
+func contested(conflicts *intent.Conflicts) error {
+	told := &api.Problems{}
+	for _, c := range conflicts.All[:min(len(conflicts.All), intent.MostConflicts)] {
+		told.Problems = append(told.Problems, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: c.Field, Problem: c.Problem(),
+			Found: c.Wanted, Accepted: c.Mend(), Holder: c.Holder})
+	}
+	s, err := status.New(codes.FailedPrecondition, conflicts.Error()).WithDetails(told)
+	if err != nil {
+		return status.Error(codes.FailedPrecondition, conflicts.Error())
+	}
+	return s.Err()
+}
+
 // refusal turns an error into what a client is told.
 func refusal(err error) error {
 	if err == nil {
@@ -243,7 +257,9 @@ func refusal(err error) error {
 		return status.Error(codes.NotFound, err.Error())
 	case errors.As(err, &moved):
 		return status.Error(codes.Aborted, err.Error())
-	case errors.As(err, &conflicts), errors.Is(err, intent.ErrNothingToConfirm):
+	case errors.As(err, &conflicts):
+		return contested(conflicts)
+	case errors.Is(err, intent.ErrNothingToConfirm):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.As(err, &bad):
 		return status.Error(codes.InvalidArgument, err.Error())

@@ -48,10 +48,10 @@ func decode(key, value []byte, v any) error {
 	return nil
 }
 
-// Before a spec stands in which form it is.
+// Before a spec stands in which form it is: encrypted, and behind the paths of fields that are said to be empty.
 const (
-	plain  = 0
-	secret = 1
+	secret    = 1
+	saysEmpty = 2
 )
 
 // pack returns a record as it is written. Nil is written, too.
@@ -73,15 +73,25 @@ func (s *Store) pack(r *intent.Record) ([]byte, error) {
 		for _, label := range slices.Sorted(maps.Keys(labels)) {
 			b = appendString(appendString(b, label), labels[label])
 		}
-		if !l.Secret() {
-			b = appendString(append(b, plain), l.Spec())
-			continue
+		form, spec, empty := byte(0), l.Spec(), l.Empty()
+		if l.Secret() {
+			hidden, err := s.encrypted(l.Key(), l.Owner, spec)
+			if err != nil {
+				return nil, err
+			}
+			form, spec = form|secret, string(hidden)
 		}
-		hidden, err := s.encrypted(l.Key(), l.Owner, l.Spec())
-		if err != nil {
-			return nil, err
+		if len(empty) > 0 {
+			form |= saysEmpty
 		}
-		b = appendString(append(b, secret), string(hidden))
+		b = append(b, form)
+		if len(empty) > 0 {
+			b = binary.AppendUvarint(b, uint64(len(empty)))
+			for _, field := range empty {
+				b = appendString(b, field)
+			}
+		}
+		b = appendString(b, spec)
 	}
 	return sealed(b), nil
 }
@@ -110,13 +120,23 @@ func (s *Store) unpack(name, value []byte) (object.Key, *intent.Record, error) {
 				labels[label] = u.text()
 			}
 		}
-		form, spec := u.number(), []byte(u.text())
-		if form == secret {
+		form := u.number()
+		var empty []string
+		if form&saysEmpty != 0 {
+			for range u.count() {
+				empty = append(empty, u.text())
+			}
+		}
+		spec := []byte(u.text())
+		if form > secret|saysEmpty {
+			return k, nil, fmt.Errorf("%w: %s has a spec of form %d", ErrDamaged, name, form)
+		}
+		if form&secret != 0 {
 			if spec, err = s.decrypted(k, l.Owner, string(spec)); err != nil {
 				return k, nil, err
 			}
 		}
-		if l.Kept, err = s.registry.Keep(k, labels, spec); err != nil {
+		if l.Kept, err = s.registry.Keep(k, labels, empty, spec); err != nil {
 			return k, nil, err
 		}
 		r.Layers = append(r.Layers, l)

@@ -3,7 +3,7 @@
 //
 // Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
 // was kept of an object before a revision changed it, by the revision's number and then "Kind/name"; "latest" the number of the
-// latest revision. Each value begins with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
+// latest revision; "format" in which format all that is (format.go). Each value begins with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
 package store
 
 import (
@@ -82,6 +82,9 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 		return nil, err
 	}
 	err = s.db.Update(func(tx *bolt.Tx) error {
+		if err := s.reform(tx); err != nil {
+			return err
+		}
 		for _, name := range [][]byte{objectsBucket, revisionsBucket, beforeBucket, openBucket, latestBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err

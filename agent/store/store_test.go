@@ -56,7 +56,7 @@ func record(name string, revision uint64, owners ...string) *intent.Record {
 		if err != nil {
 			panic(err)
 		}
-		kept, err := reg.Keep(key(name), map[string]string{"city": "bonn", "owner": owner}, spec)
+		kept, err := reg.Keep(key(name), map[string]string{"city": "bonn", "owner": owner}, nil, spec)
 		if err != nil {
 			panic(err)
 		}

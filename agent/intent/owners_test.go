@@ -1,0 +1,262 @@
+package intent_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// said reads what an owner says of Session/s, or of another object: "Route r {action: blackhole}".
+func said(t testing.TB, text string) object.Change {
+	t.Helper()
+	if text[0] == '{' {
+		text = "Session s " + text
+	}
+	part := strings.SplitN(text, " ", 3)
+	if part[0] == "delete" {
+		kind, name, _ := strings.Cut(part[1], "/")
+		return object.Remove(object.Key{Kind: kind, Name: name})
+	}
+	written, err := registry(t).Decode(strings.NewReader(fmt.Sprintf("{apiVersion: sluice.dev/v1, kind: %s, metadata: {name: %s}, spec: %s}", part[0], part[1], part[2])), "")
+	must(t, err)
+	return object.Put(written[0].Object)
+}
+
+// Of each field that somebody says something of: "policy.mss: 1300 (lab)", with a - in front of what does not count.
+func owned(d *intent.Desired, k object.Key) string {
+	var all []string
+	for _, o := range d.Owners(k) {
+		for _, f := range o.Fields {
+			mark := ""
+			if f.Overridden {
+				mark = "-"
+			}
+			all = append(all, fmt.Sprintf("%s%s: %s (%s)", mark, f.Field, f.Value, o.Owner))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+var theSession = object.Key{Kind: "Session", Name: "s"}
+
+func TestFieldsHaveOwners(t *testing.T) {
+	whole := "{access: {port: p}, policy: {mss: 1300}}"
+	type step struct {
+		owner, says string
+		force       bool
+		refused     string // empty: it is accepted
+		owned       string
+	}
+	for _, c := range []struct {
+		sentence string
+		steps    []step
+	}{
+		{"another owner says only what it cares for", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"lab", "{policy: {anySource: true}}", false, "", "access: {port: p} (api); policy.anySource: true (lab); policy.mss: 1300 (api)"}}},
+		{"what an owner leaves out it gives up", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"}}},
+		{"but not what another has said, too", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 (api); policy.mss: 1300 (lab)"},
+			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api); policy.mss: 1300 (lab)"}}},
+		{"a conflict names the object, the field, both owners and both values", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"lab", "{policy: {mss: 1200}}", false, "Session/s: policy.mss belongs to api (1300), and lab wants something else (1200)",
+				"access: {port: p} (api); policy.mss: 1300 (api)"}}},
+		{"a value that is shared is changed by neither alone", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 (api); policy.mss: 1300 (lab)"},
+			{"api", "{access: {port: p}, policy: {mss: 1200}}", false, "policy.mss belongs to lab (1300), and api wants something else (1200)",
+				"access: {port: p} (api); policy.mss: 1300 (api); policy.mss: 1300 (lab)"}}},
+		{"what was taken over may be changed and given up, and nothing else was taken over", []step{
+			{"api", "{access: {port: p}, policy: {mss: 1300, aclUp: web}}", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 (api)"},
+			{"lab", "{policy: {mss: 1200}}", true, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1200 (lab)"},
+			{"lab", "{policy: {mss: 1100}}", false, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 (lab)"},
+			{"lab", "{policy: {mss: 1100, aclUp: lab}}", false, "policy.aclUp belongs to api (web)",
+				"-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 (lab)"},
+			{"api", "{access: {port: p}, policy: {mss: 1300}}", false, "policy.mss belongs to lab (1100)",
+				"-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 (lab)"},
+			{"lab", "delete Session/s", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 (api)"}}},
+		{"what was taken over can be taken back", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"lab", "{policy: {mss: 1200}}", true, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.mss: 1200 (lab)"},
+			{"api", whole, true, "", "-policy.mss: 1200 (lab); access: {port: p} (api); policy.mss: 1300 (api)"}}},
+		{"a higher priority counts without a conflict, and what is below comes back", []step{
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"night", "{policy: {mss: 1100}}", false, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.mss: 1100 (night)"},
+			{"api", "{access: {port: p}, policy: {mss: 1400}}", false, "", "-policy.mss: 1400 (api); access: {port: p} (api); policy.mss: 1100 (night)"},
+			{"night", "{policy: {aclUp: night}}", false, "", "access: {port: p} (api); policy.aclUp: night (night); policy.mss: 1400 (api)"},
+			{"night", "delete Session/s", false, "", "access: {port: p} (api); policy.mss: 1400 (api)"}}},
+		{"false counts over true", []step{
+			{"api", "{access: {port: p}, policy: {anySource: true}}", false, "", "access: {port: p} (api); policy.anySource: true (api)"},
+			{"lab", "{policy: {anySource: false}}", false, "policy.anySource belongs to api (true), and lab wants something else (false)",
+				"access: {port: p} (api); policy.anySource: true (api)"},
+			{"night", "{policy: {anySource: false}}", false, "", "-policy.anySource: true (api); access: {port: p} (api); policy.anySource: false (night)"}}},
+		{"what makes no object by itself is refused", []step{
+			{"lab", "{policy: {mss: 1300}}", false, "Session/s: access: missing", ""}}},
+		{"what does not go together is refused, and it is told whose it is", []step{
+			{"api", "Route r {prefix: 0.0.0.0/0, nextHops: [{interface: wan}]}", false, "", ""},
+			{"lab", "Route r {action: blackhole}", false, "nextHops: of no use: nothing is forwarded (said by api)", ""},
+			{"lab", "Route r {nextHops: []}", false, "nextHops belongs to api ([{interface: wan}]), and lab wants something else ([])", ""},
+			{"night", "Route r {nextHops: []}", false, "nextHops: missing (said by night)", ""}}},
+		{"who made an object cannot leave others with a part of it", []step{
+			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"},
+			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 (lab)"},
+			{"api", "delete Session/s", false, "access: missing (only lab would still say something of the object: policy.mss); accepted: that lab gives that up before",
+				"access: {port: p} (api); policy.mss: 1300 (lab)"},
+			{"lab", "delete Session/s", false, "", "access: {port: p} (api)"},
+			{"api", "delete Session/s", false, "", ""}}},
+		{"nobody deletes for others", []step{
+			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"},
+			{"lab", "delete Session/s", true, "Session/s: belongs to api, and lab says nothing of it that could be taken back", "access: {port: p} (api)"}}},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			d, _, _ := running(t, intent.Config{Owners: map[string]intent.Owner{"night": {Priority: 10}}})
+			for i, s := range c.steps {
+				_, err := d.Apply(t.Context(), intent.Source{Owner: s.owner}, []object.Change{said(t, s.says)}, intent.Options{Force: s.force, Mode: intent.NoWait})
+				if s.refused == "" && err != nil || s.refused != "" && (err == nil || !strings.Contains(err.Error(), s.refused)) {
+					t.Fatalf("step %d: error %v, not %q", i, err, s.refused)
+				}
+				if got := owned(d, theSession); got != s.owned {
+					t.Fatalf("step %d:\n%s\nnot\n%s", i, got, s.owned)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyTwentyConflictsAreToldAndTheRestIsCounted(t *testing.T) {
+	d, _, _ := running(t, intent.Config{})
+	var mine, theirs []object.Change
+	for i := range 30 {
+		mine = append(mine, said(t, fmt.Sprintf("Vrf v%02d {description: mine}", i)))
+		theirs = append(theirs, said(t, fmt.Sprintf("Vrf v%02d {description: theirs}", i)))
+	}
+	_, err := d.Apply(t.Context(), intent.Source{Owner: "api"}, theirs, intent.Options{Mode: intent.NoWait})
+	must(t, err)
+	_, err = d.Apply(t.Context(), intent.Source{Owner: "lab"}, mine, intent.Options{})
+	var conflicts *intent.Conflicts
+	if !errors.As(err, &conflicts) || len(conflicts.All) != 30 {
+		t.Fatal(err)
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 21 || lines[20] != "and 10 more" || !strings.HasPrefix(lines[19], "Vrf/v19: description") {
+		t.Errorf("%d lines: %s", len(lines), err)
+	}
+}
+
+func TestRollingBackBringsFieldsAndTheirOwnersBack(t *testing.T) {
+	d, _, _ := running(t, intent.Config{})
+	apply := func(owner, says string, options intent.Options) *intent.Outcome {
+		t.Helper()
+		out, err := d.Apply(t.Context(), intent.Source{Owner: owner}, []object.Change{said(t, says)}, options)
+		must(t, err)
+		return out
+	}
+	apply("api", "{access: {port: p}, policy: {mss: 1300, anySource: false}}", intent.Options{})
+	then := apply("lab", "{policy: {aclUp: lab}}", intent.Options{}).Revision
+	before := owned(d, theSession)
+	apply("lab", "{policy: {mss: 1200}}", intent.Options{Force: true})
+	apply("api", "{access: {port: p, outerVlan: 7}}", intent.Options{})
+	found, err := d.Diff(then, 0)
+	must(t, err)
+	if len(found) != 1 || len(found[0].Fields) != 3 {
+		t.Errorf("the difference is %+v", found)
+	}
+	if _, err = d.Rollback(t.Context(), intent.Source{Owner: "api"}, then, intent.Options{}); err != nil || owned(d, theSession) != before {
+		t.Errorf("%v: %s, not %s", err, owned(d, theSession), before)
+	}
+	if s, _ := d.Get(theSession); s.Object.Spec.(*api.Session).GetPolicy().GetMss() != 1300 || s.Object.Spec.(*api.Session).GetPolicy().GetAclUp() != "lab" {
+		t.Errorf("it is %v", s.Object.Spec)
+	}
+}
+
+// An owner's part of an interface, which any part of makes one.
+func part(b byte) string {
+	choice := func(of ...string) string {
+		n := int(b) % (len(of) + 1)
+		b /= byte(len(of) + 1)
+		if n == 0 {
+			return ""
+		}
+		return of[n-1]
+	}
+	return "Interface i {" + choice("mtu: 1400, ", "mtu: 1500, ", "mtu: 0, ") + choice("aclIn: a, ", "aclIn: b, ") + choice("proxyArp: true, ", "proxyArp: false, ") +
+		choice("addresses: [192.0.2.1/24], ", "addresses: [192.0.2.2/24, '2001:db8::1/64'], ") + "}"
+}
+
+// FuzzOwners: whatever owners of different priorities say in whatever order, only what each says last counts; and when one gives up what
+// it said, everything is as if it had never said anything.
+func FuzzOwners(f *testing.F) {
+	f.Add([]byte{0, 1, 1, 200, 2, 77, 0, 3, 3, 90})
+	f.Add([]byte{3, 255, 2, 254, 1, 253, 0, 252, 1, 0, 2, 1})
+	owners := map[string]intent.Owner{"o0": {Priority: 0}, "o1": {Priority: 1}, "o2": {Priority: 2}, "o3": {Priority: 3}}
+	k := object.Key{Kind: "Interface", Name: "i"}
+	shown := func(d *intent.Desired) string {
+		s, _ := d.Get(k)
+		if s.Object == nil {
+			return "nobody wants it"
+		}
+		return fmt.Sprint(must1(proto.MarshalOptions{Deterministic: true}.Marshal(s.Object.Spec))) + owned(d, k)
+	}
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		d := must1(intent.New(intent.Config{Registry: registry(t), Owners: owners}))
+		apply := func(d *intent.Desired, owner string, c object.Change) {
+			_, err := d.Apply(t.Context(), intent.Source{Owner: owner}, []object.Change{c}, intent.Options{Mode: intent.NoWait})
+			must(t, err)
+		}
+		last := map[string]byte{}
+		for i := 0; i+1 < len(ops) && i < 40; i += 2 {
+			owner := fmt.Sprintf("o%d", ops[i]%4)
+			_, there := last[owner]
+			if there && ops[i+1]%5 == 0 {
+				delete(last, owner)
+				apply(d, owner, object.Remove(k))
+				continue
+			}
+			last[owner] = ops[i+1]
+			apply(d, owner, said(t, part(ops[i+1])))
+		}
+		// The same, each once, in another order.
+		inOrder := func(without string) string {
+			fresh := must1(intent.New(intent.Config{Registry: registry(t), Owners: owners}))
+			names := []string{"o0", "o1", "o2", "o3"}
+			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(last[a]%7, last[b]%7) })
+			for _, owner := range names {
+				if b, there := last[owner]; there && owner != without {
+					apply(fresh, owner, said(t, part(b)))
+				}
+			}
+			return shown(fresh)
+		}
+		if got, want := shown(d), inOrder(""); got != want {
+			t.Fatalf("%v: %s\nin another order %s", last, got, want)
+		}
+		for owner := range last {
+			apply(d, owner, object.Remove(k))
+			if got, want := shown(d), inOrder(owner); got != want {
+				t.Fatalf("%v without %s: %s\nnot %s", last, owner, got, want)
+			}
+			break
+		}
+	})
+}
+
+func must1[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

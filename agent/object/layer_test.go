@@ -1,0 +1,244 @@
+package object
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layered reads what owners say of one object, "spec" or "labels | spec", of which none need be all.
+func layered(t testing.TB, kind string, texts ...string) []*Kept {
+	t.Helper()
+	r := registry(t)
+	var all []*Kept
+	for _, text := range texts {
+		labels, spec, both := strings.Cut(text, " | ")
+		if !both {
+			labels, spec = "{}", text
+		}
+		written, err := r.Decode(strings.NewReader(fmt.Sprintf("{apiVersion: sluice.dev/v1, kind: %s, metadata: {name: x, labels: %s}, spec: %s}", kind, labels, spec)), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := r.ExamineSaid([]Change{Put(written[0].Object)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x.Kept[0])
+	}
+	return all
+}
+
+// counted is what counts, in lines: "policy.mss: 1300".
+func counted(k *Kept) string {
+	var lines []string
+	for _, s := range Layers([]*Kept{k})[0] {
+		lines = append(lines, s.Field+": "+s.Value)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestOfWhatSeveralSayOfAFieldTheFirstCounts(t *testing.T) {
+	access := "access: {port: p, outerVlan: 7}"
+	for _, c := range []struct {
+		sentence, kind string
+		layers         []string
+		want           string
+	}{
+		{"fields of different owners are one object", "Session", []string{"{policy: {mss: 1300}}", "{" + access + ", policy: {aclUp: web}}"},
+			"access: {port: p, outerVlan: 7}\npolicy.aclUp: web\npolicy.mss: 1300"},
+		{"the first value counts", "Session", []string{"{policy: {mss: 1300}}", "{" + access + ", policy: {mss: 1400}}"},
+			"access: {port: p, outerVlan: 7}\npolicy.mss: 1300"},
+		{"what belongs together is taken from one", "Session", []string{"{access: {port: q}}", "{" + access + "}"}, "access: {port: q}"},
+		{"a list is taken as a whole", "Route", []string{"{nextHops: [{interface: a}]}", "{prefix: 0.0.0.0/0, nextHops: [{interface: b}, {interface: c}]}"},
+			"prefix: 0.0.0.0/0\nnextHops: [{interface: a}]"},
+		{"addresses are those of all", "Interface", []string{"{addresses: [192.0.2.9/24, '2001:DB8::1/64']}", "{mtu: 1500, addresses: ['2001:db8:0::1/64', 192.0.2.10/24]}"},
+			"addresses: 192.0.2.10/24, 192.0.2.9/24, 2001:db8::1/64\nmtu: 1500"},
+		{"the addresses of one stay in their order", "Interface", []string{"{mtu: 1500}", "{addresses: [192.0.2.9/24, 10.0.0.1/24]}"},
+			"addresses: 192.0.2.9/24, 10.0.0.1/24\nmtu: 1500"},
+		{"false counts where it is said", "Session", []string{"{policy: {anySource: false}}", "{" + access + ", policy: {anySource: true}}"}, "access: {port: p, outerVlan: 7}"},
+		{"and not where it is not", "Session", []string{"{policy: {mss: 1300}}", "{" + access + ", policy: {anySource: true}}"},
+			"access: {port: p, outerVlan: 7}\npolicy.mss: 1300\npolicy.anySource: true"},
+		{"so does a word that is what leaving it out means", "Acl", []string{"{otherwise: deny}", "{otherwise: permit}"}, ""},
+		{"and a list that is empty", "Acl", []string{"{rules: []}", "{rules: [{action: permit}], otherwise: permit}"}, "otherwise: permit"},
+		{"labels have owners, too", "Vrf", []string{"{city: bonn} | {}", "{city: ulm, tier: a} | {description: d}"},
+			"description: d\nmetadata.labels.city: bonn\nmetadata.labels.tier: a"},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			merged, err := Merge(layered(t, c.kind, c.layers...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := counted(merged); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			if len(merged.Empty()) > 0 {
+				t.Errorf("says %q to be empty", merged.Empty())
+			}
+		})
+	}
+}
+
+func TestWhatTwoSayDifferently(t *testing.T) {
+	for _, c := range []struct{ sentence, kind, mine, theirs, want string }{
+		{"different fields", "Session", "{policy: {mss: 1300}}", "{policy: {aclUp: a}}", ""},
+		{"the same value", "Session", "{policy: {mss: 1300}}", "{policy: {mss: 1300, aclUp: a}}", ""},
+		{"the same in another way", "Session", "{access: {port: p, mac: '02:00:00:00:00:0A'}}", "{access: {port: p, mac: '02:00:00:00:00:0a'}}", ""},
+		{"another value", "Session", "{policy: {mss: 1300}}", "{policy: {mss: 1400}}", "policy.mss 1300, not 1400"},
+		{"a part of what belongs together", "Session", "{access: {port: p, outerVlan: 8}}", "{access: {port: p, outerVlan: 9}}", "access.outerVlan 8, not 9"},
+		{"a rule of a list", "Acl", "{rules: [{protocol: tcp}, {protocol: udp}]}", "{rules: [{protocol: tcp}, {protocol: icmp}]}", "rules[1].protocol udp, not icmp"},
+		{"addresses", "Interface", "{addresses: [192.0.2.1/24]}", "{addresses: [192.0.2.2/24]}", ""},
+		{"nothing, and a value", "Session", "{policy: {anySource: false}}", "{policy: {anySource: true}}", "policy.anySource false, not true"},
+		{"a list, and none", "Acl", "{rules: [{protocol: udp}]}", "{rules: []}", "rules [{action: deny, protocol: udp}], not []"},
+		{"a label", "Vrf", "{city: ulm} | {}", "{city: bonn} | {}", "metadata.labels.city ulm, not bonn"},
+		{"an empty label", "Vrf", "{city: ''} | {}", "{city: bonn} | {}", "metadata.labels.city \"\", not bonn"},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			both := layered(t, c.kind, c.mine, c.theirs)
+			var all []string
+			for _, one := range both[0].Contradicts(both[1]) {
+				all = append(all, one.Field+" "+one.Mine+", not "+one.Theirs)
+			}
+			if got := strings.Join(all, "; "); got != c.want {
+				t.Errorf("got %q, not %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidToBeEmptyIsKeptAndNoDifference(t *testing.T) {
+	said := layered(t, "Session", "{city: bonn} | {access: {port: p, proxyArp: false}, policy: {anySource: false, mss: 0}, addresses: []}",
+		"{city: bonn} | {access: {port: p}, policy: {}}", "{access: {port: p}, policy: {}}")
+	if got := strings.Join(said[0].Empty(), " "); got != "addresses policy.anySource policy.mss" {
+		t.Errorf("says %s to be empty", got)
+	}
+	if !said[0].Equal(said[1]) || said[0].Says(said[1]) || said[0].Equal(said[2]) {
+		t.Error("it is no difference, or all is the same")
+	}
+	if got, is := said[0].Label("city"); got != "bonn" || !is || said[0].Spec() != said[1].Spec() {
+		t.Errorf("city %q, spec %q", got, said[0].Spec())
+	}
+	n, err := registry(t).NodeSaid(said[0].Object())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(JSON(Member(n, "spec"))), `{"access":{"port":"p"},"addresses":[],"policy":{"mss":0,"anySource":false}}`; got != want {
+		t.Errorf("written as %s, not %s", got, want)
+	}
+	for _, c := range []struct {
+		empty   []string
+		problem string
+	}{
+		{[]string{"policy.mss", "policy.anySource"}, "policy.anySource: said to be empty twice, or not in order"},
+		{[]string{"access.outerVlan"}, "access.outerVlan: there is no such field that can be said to be empty"},
+		{[]string{"policy"}, "policy: there is no such field that can be said to be empty"},
+		{[]string{"nothing"}, "nothing: there is no such field that can be said to be empty"},
+		{[]string{"vrf"}, "vrf: said to be empty, and is not: found a"},
+	} {
+		o := layered(t, "Session", "{access: {port: p}, vrf: a}")[0].Object()
+		o.Empty = c.empty
+		if errs := registry(t).CheckSaid(o); len(errs) != 1 || !strings.HasPrefix(errs[0].Sentence(), c.problem) {
+			t.Errorf("%q: %v", c.empty, errs)
+		}
+	}
+}
+
+// Numbers choose what is said of each field; the model is a map from field to value.
+func FuzzMerge(f *testing.F) {
+	f.Add([]byte{1, 2, 0, 1, 2, 0, 1, 2, 0}, []byte{2, 1, 0, 0, 1, 2, 2, 1, 1}, []byte{0, 0, 1, 1, 1, 1, 1, 1, 1})
+	f.Add([]byte{0, 0, 0, 0, 0, 3, 3, 3, 3}, []byte{}, []byte{3, 3, 3, 3, 1, 1, 1, 1, 1})
+	fields := []struct {
+		name   string
+		values []string // after nothing
+	}{
+		{"access", []string{"{port: p, outerVlan: 7}", "{port: q, mac: 02:00:00:00:00:01}"}},
+		{"vrf", []string{"red", "blue", `""`}},
+		{"gtpu", []string{"{localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 2}", "{localAddress: 192.0.2.3, localTeid: 1, remoteAddress: 192.0.2.4, remoteTeid: 2}"}},
+		{"policy.aclUp", []string{"a", "b", `""`}},
+		{"policy.mss", []string{"1300", "1400", "0"}},
+		{"policy.anySource", []string{"true", "false"}},
+		{"metadata.labels.city", []string{"bonn", "ulm"}},
+		{"addresses", []string{"192.0.2.1/32", "192.0.2.1/32, 2001:db8::/64"}},
+	}
+	empties := []string{`""`, "0", "false"}
+	f.Fuzz(func(t *testing.T, one, two, three []byte) {
+		var texts []string
+		var said []map[string]string
+		for _, chosen := range [][]byte{one, two, three} {
+			says := map[string]string{}
+			for i, field := range fields {
+				if i < len(chosen) && int(chosen[i])%(len(field.values)+1) > 0 {
+					says[field.name] = field.values[int(chosen[i])%(len(field.values)+1)-1]
+				}
+			}
+			said = append(said, says)
+			var labels, policy, spec []string
+			for _, name := range slices.Sorted(maps.Keys(says)) {
+				switch group, last, _ := strings.Cut(name, "."); {
+				case group == "metadata":
+					labels = append(labels, "city: "+says[name])
+				case group == "policy":
+					policy = append(policy, last+": "+says[name])
+				case name == "addresses":
+					spec = append(spec, "addresses: ["+says[name]+"]")
+				default:
+					spec = append(spec, name+": "+says[name])
+				}
+			}
+			if len(policy) > 0 {
+				spec = append(spec, "policy: {"+strings.Join(policy, ", ")+"}")
+			}
+			texts = append(texts, "{"+strings.Join(labels, ", ")+"} | {"+strings.Join(spec, ", ")+"}")
+		}
+		layers := layered(t, "Session", texts...)
+		merged, err := Merge(layers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		addresses := map[string]bool{}
+		for _, says := range slices.Backward(said) {
+			for name, value := range says {
+				want[name] = value
+				if name == "addresses" {
+					for _, a := range strings.Split(value, ", ") {
+						addresses[a] = true
+					}
+				}
+			}
+		}
+		if len(addresses) > 0 {
+			want["addresses"] = strings.Join(slices.Sorted(maps.Keys(addresses)), ", ")
+		}
+		maps.DeleteFunc(want, func(_, value string) bool { return slices.Contains(empties, value) })
+		got := map[string]string{}
+		for _, s := range Layers([]*Kept{merged})[0] {
+			got[s.Field] = s.Value
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("of\n%s\ncame\n%v\nnot\n%v", strings.Join(texts, "\n"), got, want)
+		}
+		// What counts of each layer is what is said of it, and what does not differs from that.
+		for i, all := range Layers(layers) {
+			for _, s := range all {
+				if s.Field == "addresses" {
+					continue
+				}
+				value, there := want[s.Field]
+				if !there && slices.Contains(empties, s.Value) {
+					value = s.Value
+				}
+				if (s.Value == value) == s.Overridden {
+					t.Fatalf("layer %d of\n%s\nsays %+v, and %q counts", i, strings.Join(texts, "\n"), s, value)
+				}
+			}
+		}
+		// To say it all again is no contradiction, and to merge twice is to merge once.
+		again, err := Merge([]*Kept{merged, layers[0], layers[1], layers[2]})
+		if err != nil || !again.Equal(merged) {
+			t.Fatalf("merged again: %v\n%s\nnot\n%s", err, counted(again), counted(merged))
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// formatted gives a file another format; 0: that of before files said which.
+func formatted(t *testing.T, path string, format int) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	must(t, err)
+	must(t, db.Update(func(tx *bolt.Tx) error {
+		if format == 0 {
+			return tx.DeleteBucket(formatBucket)
+		}
+		return put(tx.Bucket(formatBucket), formatKey, format)
+	}))
+	must(t, db.Close())
+}
+
+func TestWhatAnOlderReleaseWroteMeansWhatItMeant(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "intent.db")
+	p := started(t, path, nil)
+	p.apply("api", intent.Options{}, vrf("a", "one"))
+	p.apply("files", intent.Options{}, vrf("b", "one"))
+	p.apply("lab", intent.Options{Force: true}, vrf("a", "of lab"))
+	p.apply("lab", intent.Options{}, gone("a"))
+	last := p.apply("api", intent.Options{}, vrf("a", "two"))
+	p.apply("api", intent.Options{}, vrf("a", "three"))
+	p.stop()
+	formatted(t, path, 0)
+	p = p.restart(nil)
+	p.wants("a: three (api)", "b: one (files)")
+	// Two had been owners of one object before that.
+	history, err := p.History(0, 100)
+	must(t, err)
+	if len(history) != 2 || history[1].Number != last {
+		t.Errorf("history is %+v", history)
+	}
+	if _, err := p.Rollback(context.Background(), intent.Source{Owner: "api"}, 2, intent.Options{}); !errors.Is(err, intent.ErrNoRevision) {
+		t.Error(err)
+	}
+	if _, err := p.Rollback(context.Background(), intent.Source{Owner: "api"}, last, intent.Options{}); err != nil {
+		t.Error(err)
+	}
+	p.wants("a: two (api)", "b: one (files)")
+	p = p.restart(nil)
+	p.wants("a: two (api)", "b: one (files)")
+}
+
+func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
+	for _, c := range []struct {
+		sentence string
+		format   int
+		told     []string
+	}{
+		{"several owners of an object that counted as a whole", 0, []string{"Vrf/a has several: lab, api", "sluice delete Vrf a --owner OWNER", "move the file away"}},
+		{"a newer release", latestFormat + 1, []string{"it has format 3, and this one knows formats 1 to 2", "start the newer release again"}},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "intent.db")
+			p := started(t, path, nil)
+			p.apply("api", intent.Options{}, vrf("a", "one"))
+			p.apply("lab", intent.Options{Force: true}, vrf("a", "two"))
+			p.stop()
+			formatted(t, path, c.format)
+			for range 2 {
+				s, err := Open(path, registry(t))
+				if !errors.Is(err, ErrFormat) {
+					must(t, s.Close())
+					t.Fatalf("error %v", err)
+				}
+				for _, part := range append(c.told, path) {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%q is not told of in %q", part, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidToBeEmptyIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "intent.db")
+	owners := map[string]intent.Owner{"night": {Priority: 1}}
+	p := started(t, path, owners)
+	open := object.Put(&object.Object{Kind: "Acl", Name: "a", Spec: &api.Acl{Otherwise: api.AclAction_PERMIT}})
+	closed := object.Put(&object.Object{Kind: "Acl", Name: "a", Spec: &api.Acl{}, Empty: []string{"otherwise"}, Labels: map[string]string{"why": "maintenance"}})
+	isOpen := func() bool {
+		t.Helper()
+		s, _ := p.Get(object.Key{Kind: "Acl", Name: "a"})
+		return s.Object.Spec.(*api.Acl).Otherwise == api.AclAction_PERMIT
+	}
+	p.apply("api", intent.Options{}, open)
+	p.apply("night", intent.Options{}, closed)
+	if isOpen() {
+		t.Error("what night says does not count")
+	}
+	if p = p.restart(owners); isOpen() {
+		t.Error("what night said was lost")
+	}
+	p.apply("night", intent.Options{Complete: true})
+	if !isOpen() {
+		t.Error("what api says did not come back")
+	}
+}
