@@ -104,6 +104,8 @@ class WireHost(CoreHost):
         packet, teid = raw[14:], 0
         if packet[0] >> 4 == 4 and packet[9] == 17 and int.from_bytes(packet[22:24]) == GTPU_PORT:
             message = Message.parse(packet[28 : 20 + int.from_bytes(packet[24:26])])
+            if message.kind != GPDU:
+                return None, 4
             packet, teid = message.payload, message.teid
         found = marked(udp_payload(packet), UP)
         if found and self.lines[found[0]].teid_up != teid:

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from lab import Line, Upf
+from lab.laboratory import wait_until
 from lab.upf import (
     ECHO_REQUEST,
     ECHO_RESPONSE,
@@ -192,8 +193,8 @@ MALFORMED = {
 def test_a_malformed_message_is_a_named_drop(pop, upf, datagram):
     before = sum(pop.gateway.drops().values())
     upf.send(datagram, CORE4)
+    wait_until(lambda: sum(pop.gateway.drops().values()) > before, 20, "a drop")
     pop.access.expect_none(lambda raw: pop.from_line(PLAIN, raw) is not None)
-    assert sum(pop.gateway.drops().values()) > before
 
 
 def test_a_packet_that_is_too_large_for_the_tunnel_is_fragmented_or_reported(pop, upf):

@@ -128,7 +128,7 @@ Objects in YAML say what is wanted; the agent makes the data plane match.`,
 	for group, commands := range map[string][]*cobra.Command{
 		"change": {p.planCommand(), p.applyCommand(), p.deleteCommand(), p.confirmCommand(), p.rollbackCommand()},
 		"look": {p.getCommand(), p.describeCommand(), p.graphCommand(), p.historyCommand(), p.diffCommand(), p.topCommand(), p.traceCommand(), p.captureCommand(),
-			p.dropsCommand(), p.neighborsCommand()},
+			p.dropsCommand(), p.neighborsCommand(), p.pathsCommand()},
 		"run": {p.agentCommand(), p.tokenCommand(), p.versionCommand(), p.completionCommand()},
 	} {
 		for _, c := range commands {

@@ -206,6 +206,12 @@ func (c *Client) NeighborStates(ctx context.Context, q *api.NeighborStatesQuery)
 	return orEmpty(reply.GetNeighborStates()), err
 }
 
+// GtpuPaths returns one page.
+func (c *Client) GtpuPaths(ctx context.Context, q *api.GtpuPathsQuery) (*api.GtpuPaths, error) {
+	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_GtpuPaths{GtpuPaths: q}})
+	return orEmpty(reply.GetGtpuPaths()), err
+}
+
 // orEmpty: a data plane that has nothing to say may leave the answer out.
 func orEmpty[T any](answer *T) *T {
 	if answer == nil {

@@ -28,7 +28,7 @@ func counter(name, help string, labels ...string) metric {
 }
 
 // collector asks, when it is scraped, everybody who counts. Labels are names of kinds, states, nodes, reasons, ports, data planes
-// and northbounds: what a configuration has few of. No object's name but a port's is ever a label.
+// and northbounds: what a configuration has few of. No object's name but a port's is ever a label; of GTP-U paths, addresses are.
 type collector struct {
 	environment northbound.Environment
 	failures    map[string]*atomic.Uint64
@@ -45,6 +45,8 @@ type collector struct {
 
 	sessionPackets, sessionBytes, sessionDroppedPackets, sessionDroppedBytes metric
 	drops                                                                    metric
+
+	paths, pathUp, pathRequests, pathFailures, pathRestarts metric
 }
 
 func newCollector(e northbound.Environment) *collector {
@@ -86,6 +88,11 @@ func newCollector(e northbound.Environment) *collector {
 		sessionBytes:          counter("session_bytes_total", "Bytes of the IP packets that entered sessions, all together.", "dataplane", "direction"),
 		sessionDroppedPackets: counter("session_dropped_packets_total", "Packets that entered sessions and were dropped afterwards.", "dataplane", "direction"),
 		sessionDroppedBytes:   counter("session_dropped_bytes_total", "Bytes of the IP packets that entered sessions and were dropped afterwards.", "dataplane", "direction"),
+		paths:                 gauge("gtpu_paths", "GTP-U paths to user plane functions, by state.", "dataplane", "state"),
+		pathUp:                gauge("gtpu_path_up", "Whether the GTP-U path answers, of up to 1,000 that ever did.", "dataplane", "vrf", "local", "remote"),
+		pathRequests:          gauge("gtpu_echo_requests", "Echo requests that were sent on the paths that there are now.", "dataplane"),
+		pathFailures:          gauge("gtpu_path_failures", "Times that the paths that there are now had no answer.", "dataplane"),
+		pathRestarts:          gauge("gtpu_peer_restarts", "Times that peers on the paths that there are now counted another start.", "dataplane"),
 		drops:                 counter("dropped_packets_total", "Packets that were dropped, by reason.", "dataplane", "reason"),
 	}
 	for name := range e.Agent.Dataplanes {
@@ -100,7 +107,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		c.build, c.revision, c.objects, c.operations, c.delay, c.lists, c.different, c.northboundConnected, c.northboundReceived,
 		c.northboundErrors, c.northboundChanges, c.northboundRefused, c.connected, c.connections, c.inSync, c.info, c.workers, c.tsc, c.failed,
 		c.portUp, c.portPackets, c.portBytes, c.portErrors, c.nodeCalls, c.nodePackets, c.nodeCycles, c.sessionPackets, c.sessionBytes,
-		c.sessionDroppedPackets, c.sessionDroppedBytes, c.drops,
+		c.sessionDroppedPackets, c.sessionDroppedBytes, c.drops, c.paths, c.pathUp, c.pathRequests, c.pathFailures, c.pathRestarts,
 	} {
 		out <- m.description
 	}
@@ -179,7 +186,7 @@ func (c *collector) dataplane(s scrape, name string, client *dataplane.Client) {
 		s.tell(c.workers, float64(g.GetWorkers()), name)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		for _, ask := range []func(context.Context, scrape, string, *dataplane.Client) error{c.ports, c.nodes, c.sessions, c.dropped} {
+		for _, ask := range []func(context.Context, scrape, string, *dataplane.Client) error{c.ports, c.nodes, c.sessions, c.dropped, c.gtpuPaths} {
 			// Whatever else it answers is told all the same.
 			if ask(ctx, s, name, client) != nil {
 				c.failures[name].Add(1)
@@ -255,6 +262,45 @@ func (c *collector) dropped(ctx context.Context, s scrape, plane string, client 
 		}
 	}
 	return err
+}
+
+// Each path has an address of somebody's as a label, so only so many are told one by one.
+const pathsMost = 1000
+
+func (c *collector) gtpuPaths(ctx context.Context, s scrape, plane string, client *dataplane.Client) error {
+	states := map[string]int{"unknown": 0, "unanswered": 0, "up": 0, "down": 0}
+	type ends struct{ vrf, local, remote string }
+	told := map[ends]bool{}
+	var requests, failures, restarts uint64
+	query := &api.GtpuPathsQuery{Limit: 10000}
+	for {
+		page, err := client.GtpuPaths(ctx, query)
+		if err != nil {
+			return err
+		}
+		for _, p := range page.GetPaths() {
+			states[p.GetState()]++
+			requests += p.GetRequests()
+			failures += p.GetFailures()
+			restarts += p.GetRestarts()
+			e := ends{p.GetVrf(), p.GetLocalAddress(), p.GetRemoteAddress()}
+			if up := p.GetState() == "up"; (up || p.GetState() == "down") && len(told) < pathsMost && !told[e] {
+				told[e] = true
+				s.tell(c.pathUp, truth(up), plane, e.vrf, e.local, e.remote)
+			}
+		}
+		if page.GetNextPage() == "" || page.GetNextPage() == query.GetPage() {
+			break
+		}
+		query.Page = page.GetNextPage()
+	}
+	for state, n := range states {
+		s.tell(c.paths, float64(n), plane, state)
+	}
+	s.tell(c.pathRequests, float64(requests), plane)
+	s.tell(c.pathFailures, float64(failures), plane)
+	s.tell(c.pathRestarts, float64(restarts), plane)
+	return nil
 }
 
 var _ prometheus.Collector = (*collector)(nil)

@@ -29,6 +29,7 @@ type report func(field, problem, found, accepted string)
 var rulesOf = map[protoreflect.FullName]rules{
 	"sluice.v1.Acl":         {check: checkAcl},
 	"sluice.v1.FlowProfile": {check: checkFlowProfile},
+	"sluice.v1.GtpuPeer":    {check: checkGtpuPeer},
 	"sluice.v1.Interface":   {check: checkInterface, claims: claimInterface, owns: ownInterface},
 	"sluice.v1.Meter":       {check: checkMeter},
 	"sluice.v1.Port":        {claims: claimPort},

@@ -115,6 +115,7 @@ var needs = map[string]access.Role{
 	api.Agent_GetSessionCounters_FullMethodName:   access.Read,
 	api.Agent_GetDropCounters_FullMethodName:      access.Read,
 	api.Agent_GetNeighborStates_FullMethodName:    access.Read,
+	api.Agent_GetGtpuPaths_FullMethodName:         access.Read,
 	api.Agent_FollowPackets_FullMethodName:        access.Operate,
 	api.Agent_CapturePackets_FullMethodName:       access.Admin,
 

@@ -40,6 +40,10 @@ func (s *server) GetNeighborStates(ctx context.Context, q *api.NeighborStatesQue
 	return asked(ctx, s, q, (*dataplane.Client).NeighborStates)
 }
 
+func (s *server) GetGtpuPaths(ctx context.Context, q *api.GtpuPathsQuery) (*api.GtpuPaths, error) {
+	return asked(ctx, s, q, (*dataplane.Client).GtpuPaths)
+}
+
 func (s *server) FollowPackets(q *api.Trace, stream api.Agent_FollowPacketsServer) error {
 	plane, err := s.chosen(stream.Context())
 	if err != nil {

@@ -140,6 +140,7 @@ OBJECTS = [
      ' yellow { verdict: REMARK dscp: "af12" } red { verdict: DROP }'),
     ("FlowProfile", 'rules { precedence: 10 qfi: 5 filters { direction: UPLINK protocol: "udp" remote: "198.51.100.0/24" remote_ports: "5060" dscp: "ef" }'
      ' filters { flow_label: 99 local: "2001:db8::/32" } filters { spi: 77 } } rules { precedence: 255 qfi: 9 } flows { qfi: 5 dscp: "ef" class: 1 priority: 5 }'),
+    ("GtpuPeer", 'address: "192.0.2.2" echo_interval: 1000000000 response_time: 500000000 requests: 3'),
     ("Session", 'access { port: "access" outer_vlan: 101 inner_vlan: 9 mac: "02:01:00:00:00:99" pppoe_session_id: 9 }'
      ' addresses: "100.64.9.9/32" addresses: "2001:db8:9::/56" policy { acl_up: "acl" meter_down: "meter" mss: 1400 mtu: 1480 flow_profile: "flows" }'),
     ("Session", 'access { port: "access" outer_vlan: 102 } addresses: "100.64.9.10/32" gtpu { local_address: "192.0.2.1" local_teid: 99'
@@ -165,6 +166,7 @@ REQUESTS = [
     "session_counters { limit: 2 }",
     'drop_counters { session: "ipoe" }',
     "neighbor_states { limit: 5 }",
+    "gtpu_paths { limit: 5 }",
 ]
 
 

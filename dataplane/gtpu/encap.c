@@ -39,6 +39,7 @@ enum {
 };
 
 DROP(drop_headroom, "gtpu-no-headroom", "There was no room in the buffer for the tunnel's header.")
+DROP(drop_path, "gtpu-path-down", "The user plane function at the tunnel's far end no longer answers echo requests.")
 DROP(drop_large, "gtpu-too-large", "With the tunnel's header the packet would be larger than its way takes.")
 
 static inline void
@@ -150,6 +151,8 @@ consider(const struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t
 
 	if ((t->family == 4 ? &gtpu_encap_node : &gtpu_encap6_node) != self)
 		return t->family == 4 ? gtpu_encap_node.id : gtpu_encap6_node.id;
+	if (room == 0 && gtpu_path_is_down(t->path))
+		return packet_drop(p, &drop_path);
 	if (m->data_off < GTPU_ENCAP6)
 		return packet_drop(p, &drop_headroom);
 	if (m->pkt_len + t->length > MOST)

@@ -1,17 +1,12 @@
-// Numbering the ends of tunnels, and what the routes say of the way to the far ones.
+// Numbering the ends of tunnels.
 #include "gtpu/ends.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "core/loop.h"
 #include "core/map64.h"
 #include "core/slab.h"
-#include "ip/hop.h"
-#include "ip/vrf.h"
-
-enum { LOOK_EVERY_NS = 1000 * 1000 * 1000 };
 
 struct end {
 	uint8_t address[16]; // network order, IPv4 in the first four
@@ -27,8 +22,6 @@ static struct {
 
 static const char *const fields[2] = {"gtpu.localAddress", "gtpu.remoteAddress"};
 static uint64_t secret[2];
-
-uint16_t gtpu_path_mtu[ENDS_LIMIT];
 
 static struct end *
 end_at(enum gtpu_side side, uint32_t index)
@@ -59,52 +52,11 @@ is(const struct end *e, uint16_t vrf, uint8_t family, const uint8_t *address)
 }
 
 uint32_t
-gtpu_end_find(uint16_t vrf, uint8_t family, const uint8_t *address)
+gtpu_end_find(enum gtpu_side side, uint16_t vrf, uint8_t family, const uint8_t *address)
 {
-	uint32_t index = map64_get(sides[LOCAL_ENDS].numbers, key_of(vrf, family, address));
+	uint32_t index = map64_get(sides[side].numbers, key_of(vrf, family, address));
 
-	return index != MAP64_NONE && is(end_at(LOCAL_ENDS, index), vrf, family, address) ? index : NO_END;
-}
-
-static uint16_t
-mtu_of(uint32_t index)
-{
-	const struct hop *hop = hop_at(index);
-	uint16_t least = UINT16_MAX;
-
-	if (hop->kind == HOP_SPREAD) {
-		for (uint32_t i = 0; i < 1u << hop->spread_bits; i++) {
-			const struct hop *one = hop_at(hop->spread[i]);
-
-			if (one->mtu != 0)
-				least = RTE_MIN(least, one->mtu);
-		}
-		return least;
-	}
-	return (hop->kind == HOP_ADJACENCY || hop->kind == HOP_GLEAN || hop->kind == HOP_SESSION) && hop->mtu != 0
-		       ? hop->mtu
-		       : least;
-}
-
-static void
-look(uint32_t index)
-{
-	const struct end *e = end_at(REMOTE_ENDS, index);
-	uint32_t address4;
-	uint16_t mtu;
-
-	memcpy(&address4, e->address, sizeof(address4));
-	mtu = mtu_of(
-		e->family == 4 ? fib4_lookup(vrfs[e->vrf].fib4, address4) : fib6_lookup(vrfs[e->vrf].fib6, e->address));
-	__atomic_store_n(&gtpu_path_mtu[index], mtu, __ATOMIC_RELAXED);
-}
-
-static void
-look_all(void *unused)
-{
-	for (uint32_t i = 0; i < sides[REMOTE_ENDS].slab.used; i++)
-		if (end_at(REMOTE_ENDS, i)->tunnels > 0)
-			look(i);
+	return index != MAP64_NONE && is(end_at(side, index), vrf, family, address) ? index : NO_END;
 }
 
 int
@@ -127,8 +79,6 @@ gtpu_end_use(enum gtpu_side side, uint16_t vrf, uint8_t family, const uint8_t *a
 	e = end_at(side, *end);
 	*e = (struct end){.vrf = vrf, .family = family, .tunnels = 1};
 	memcpy(e->address, address, sizeof(e->address));
-	if (side == REMOTE_ENDS)
-		look(*end);
 	if (map64_put(sides[side].numbers, key, *end)) {
 		e->tunnels = 0;
 		slab_give(&sides[side].slab, *end);
@@ -162,6 +112,5 @@ gtpu_ends_start(void)
 	}
 	if (getentropy(secret, sizeof(secret)))
 		return -errno;
-	loop_every(LOOK_EVERY_NS, look_all, NULL);
 	return 0;
 }

@@ -1,4 +1,4 @@
-// The ends of tunnels: addresses in a VRF, numbered. Ours make a key with a TEID; the far ones have a path MTU.
+// The ends of tunnels: addresses in a VRF, numbered. Ours make a key with a TEID; one of ours and one of a peer's are a path.
 #pragma once
 
 #include <stdbool.h>
@@ -15,10 +15,7 @@ int gtpu_end_use(
 	enum gtpu_side side, uint16_t vrf, uint8_t family, const uint8_t *address, uint32_t *end, struct fault *f);
 void gtpu_end_unuse(enum gtpu_side side, uint32_t end);
 
-// The number of an end of ours, or NO_END. Any thread.
-uint32_t gtpu_end_find(uint16_t vrf, uint8_t family, const uint8_t *address);
-
-// By far end: the largest outer packet that leaves whole on the way that the routes say. Looked at every second.
-extern uint16_t gtpu_path_mtu[ENDS_LIMIT];
+// The number of an end, or NO_END. Any thread.
+uint32_t gtpu_end_find(enum gtpu_side side, uint16_t vrf, uint8_t family, const uint8_t *address);
 
 int gtpu_ends_start(void);

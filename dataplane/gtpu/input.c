@@ -31,7 +31,6 @@ DROP(drop_destination, "gtpu-wrong-destination",
 
 PUNT(punt_error_indication, "gtpu-error-indication", SIGNALS_A_SECOND, NULL)
 PUNT(punt_end_marker, "gtpu-end-marker", SIGNALS_A_SECOND, NULL)
-PUNT(punt_echo_response, "gtpu-echo-response", SIGNALS_A_SECOND, NULL)
 
 enum { G_PDU = UINT16_MAX }; // no edge yet: the TEID decides
 
@@ -65,7 +64,7 @@ end_of(const uint8_t *ip, uint16_t vrf, struct last_end *last)
 	last->vrf = vrf;
 	last->family = family;
 	memcpy(last->address, address, length);
-	last->number = gtpu_end_find(vrf, family, address);
+	last->number = gtpu_end_find(LOCAL_ENDS, vrf, family, address);
 	return last->number;
 }
 
@@ -124,7 +123,7 @@ unusual(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t length, str
 	case GTPU_ECHO_REQUEST:
 		return gtpu_echo(m, p, udp, packet->sequence);
 	case GTPU_ECHO_RESPONSE:
-		return packet_punt(p, &punt_echo_response);
+		return gtpu_path_answer(p);
 	case GTPU_ERROR_INDICATION:
 		return packet_punt(p, &punt_error_indication);
 	case GTPU_END_MARKER:

@@ -79,19 +79,38 @@ gtpu_echo(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t sequence)
 	return ends.family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;
 }
 
+bool
+gtpu_send(uint16_t vrf, const struct gtpu_ends *ends, uint8_t type, uint16_t sequence, const uint8_t *elements,
+	size_t length)
+{
+	uint8_t room[GTPU_MESSAGE_MAX];
+	struct rte_mbuf *m = packet_new();
+	unsigned size;
+
+	if (!m)
+		return false;
+	size = gtpu_write_message(room, ends, GTPU_PORT, type, sequence, elements, length);
+	packet_of(m)->vrf = vrf;
+	if (!fill(m, room, size, ends->family)) {
+		rte_pktmbuf_free(m);
+		return false;
+	}
+	inject(m, ends->family == 4 ? &ip4_lookup_node : &ip6_lookup_node);
+	return true;
+}
+
 // Main thread: answer the sender of this packet, then drop it by name.
 static void
 answer(struct rte_mbuf *m, uint8_t type, const struct drop *reason)
 {
 	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
-	uint8_t room[GTPU_MESSAGE_MAX], elements[32];
+	uint16_t length, vrf = packet_of(m)->vrf;
 	struct gtpu_packet packet;
 	struct gtpu_ends ends;
-	struct rte_mbuf *sent;
-	uint16_t length;
+	uint8_t elements[32];
 	unsigned udp = gtpu_find_udp(ip, m->data_len, m->pkt_len, &length), size;
 
-	if (udp == 0 || !(sent = packet_new())) {
+	if (udp == 0) {
 		drop_now(m, reason);
 		return;
 	}
@@ -99,13 +118,8 @@ answer(struct rte_mbuf *m, uint8_t type, const struct drop *reason)
 	gtpu_ends_of(ip, &ends);
 	size = type == GTPU_ERROR_INDICATION ? gtpu_error_indication(elements, packet.teid, &ends)
 					     : gtpu_supported_extensions(elements);
-	size = gtpu_write_message(room, &ends, GTPU_PORT, type, 0, elements, size);
-	packet_of(sent)->vrf = packet_of(m)->vrf;
 	drop_now(m, reason);
-	if (fill(sent, room, size, ends.family))
-		inject(sent, ends.family == 4 ? &ip4_lookup_node : &ip6_lookup_node);
-	else
-		rte_pktmbuf_free(sent);
+	gtpu_send(vrf, &ends, type, 0, elements, size);
 }
 
 static void

@@ -12,5 +12,9 @@ uint16_t gtpu_echo(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t 
 uint16_t gtpu_tell_unknown_teid(struct packet *p);
 uint16_t gtpu_tell_unknown_extension(struct packet *p);
 
+// Main thread: a message from us on its way. False: there was no buffer for it.
+bool gtpu_send(uint16_t vrf, const struct gtpu_ends *ends, uint8_t type, uint16_t sequence, const uint8_t *elements,
+	size_t length);
+
 // The packet's addresses, seen from here.
 void gtpu_ends_of(const uint8_t *ip, struct gtpu_ends *ends);

@@ -13,9 +13,9 @@
 // What only the main thread needs of a tunnel.
 struct tunnel_detail {
 	struct object *vrf;
-	uint64_t key;           // of gtpu_teids
-	uint32_t local, remote; // ends
-	bool bound;             // the key is there for this tunnel
+	uint64_t key;  // of gtpu_teids
+	uint32_t path; // or NO_END
+	bool bound;    // the key is there for this tunnel
 };
 
 struct slab gtpu_tunnels;
@@ -91,7 +91,7 @@ check_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct faul
 {
 	uint32_t holder;
 
-	d->key = gtpu_teid_key(d->local, teid);
+	d->key = gtpu_teid_key(gtpu_path_at(d->path)->local, teid);
 	holder = map64_get(gtpu_teids, d->key);
 	if (holder == MAP64_NONE || holder == session)
 		return 0;
@@ -99,28 +99,11 @@ check_teid(uint32_t session, uint32_t teid, struct tunnel_detail *d, struct faul
 		session_name(holder));
 }
 
-static int
-use_ends(uint16_t vrf, const struct gtpu_ends *ends, struct tunnel_detail *d, struct fault *f)
-{
-	int error = gtpu_end_use(LOCAL_ENDS, vrf, ends->family, ends->local, &d->local, f);
-
-	if (error) {
-		d->local = NO_END;
-		return error;
-	}
-	error = gtpu_end_use(REMOTE_ENDS, vrf, ends->family, ends->remote, &d->remote, f);
-	if (error)
-		d->remote = NO_END;
-	return error;
-}
-
 static void
 unuse(const struct tunnel_detail *d)
 {
-	if (d->local != NO_END)
-		gtpu_end_unuse(LOCAL_ENDS, d->local);
-	if (d->remote != NO_END)
-		gtpu_end_unuse(REMOTE_ENDS, d->remote);
+	if (d->path != NO_END)
+		gtpu_path_unuse(d->path);
 	object_unuse(d->vrf);
 }
 
@@ -128,7 +111,7 @@ static int
 gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct node **encap, struct fault *f)
 {
 	const Sluice__V1__Gtpu *spec = ((const Sluice__V1__Session *)message)->gtpu;
-	struct tunnel_detail d = {.local = NO_END, .remote = NO_END};
+	struct tunnel_detail d = {.path = NO_END};
 	struct gtpu_ends ends = {0};
 	struct gtpu_tunnel *t;
 	uint16_t vrf;
@@ -142,7 +125,7 @@ gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct nod
 	if (*core == UINT32_MAX)
 		error = fault(f, ENOSPC, "gtpu: %d tunnels are the most there can be", TUNNEL_LIMIT);
 	if (error == 0)
-		error = use_ends(vrf, &ends, &d, f);
+		error = gtpu_path_use(vrf, &ends, &d.path, f);
 	if (error == 0)
 		error = check_teid(session, spec->local_teid, &d, f);
 	if (error) {
@@ -154,7 +137,7 @@ gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct nod
 	t = tunnel_at(*core);
 	t->session = session;
 	t->vrf = vrf;
-	t->path = (uint16_t)d.remote;
+	t->path = (uint16_t)d.path;
 	write_tunnel(t, spec, &ends);
 	details[*core] = d;
 	*encap = ends.family == 4 ? &gtpu_encap_node : &gtpu_encap6_node;
@@ -192,7 +175,7 @@ gtpu_start(void)
 	int error = slab_create(&gtpu_tunnels, sizeof(struct gtpu_tunnel), TUNNEL_LIMIT);
 
 	if (error == 0)
-		error = gtpu_ends_start();
+		error = gtpu_paths_start();
 	if (error)
 		return error;
 	details = slab_reserve(sizeof(*details) * TUNNEL_LIMIT);

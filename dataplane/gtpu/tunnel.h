@@ -5,8 +5,8 @@
 
 #include "core/map64.h"
 #include "core/slab.h"
-#include "gtpu/ends.h"
 #include "gtpu/gtpu.h"
+#include "gtpu/path.h"
 #include "session/session.h"
 
 enum { TUNNEL_LIMIT = SESSION_LIMIT };

@@ -175,6 +175,9 @@ class Upf:
                 self.send(self.gpdu(line, packet, qfi), gateway)
 
     def close(self):
+        """As if it died. Once is enough."""
+        if not self.thread.is_alive():
+            return
         os.write(self.waker, b"x")
         self.thread.join(5)
         for fd in (self.tunnel, self.wake, self.waker):

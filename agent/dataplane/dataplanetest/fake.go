@@ -44,6 +44,7 @@ type Fake struct {
 	drops      *api.DropCountersList
 	totals     *api.SessionTotals
 	neighbors  *api.NeighborStates
+	paths      *api.GtpuPaths
 }
 
 // peer is one connection; mu serialises writing.
@@ -187,6 +188,8 @@ func (f *Fake) Count(lists ...proto.Message) {
 			f.drops = l
 		case *api.NeighborStates:
 			f.neighbors = l
+		case *api.GtpuPaths:
+			f.paths = l
 		case *api.SessionTotals:
 			f.totals = l
 		default:
@@ -375,6 +378,8 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 		return &api.Reply{Answer: &api.Reply_SessionTotals{SessionTotals: f.totals}}
 	case *api.Request_NeighborStates:
 		return &api.Reply{Answer: &api.Reply_NeighborStates{NeighborStates: f.neighbors}}
+	case *api.Request_GtpuPaths:
+		return &api.Reply{Answer: &api.Reply_GtpuPaths{GtpuPaths: f.paths}}
 	}
 	return &api.Reply{Result: &api.Result{Code: 22, Message: "no operation that is known"}}
 }

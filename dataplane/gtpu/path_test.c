@@ -1,0 +1,204 @@
+// Paths on a clock of the test's: when peers are asked, and what becomes of packets when they no longer answer.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "gtpu.pb-c.h"
+#include "gtpu/path.h"
+#include "session/all_sessions.h"
+
+enum { GTPU_AT = 14 + 20 + UDP };
+
+#define SECOND UINT64_C(1000000000)
+
+static const struct subscriber user = {
+	.name = "user", .mac = "02:01:00:00:00:09", .address4 = "100.64.0.2/32", .outer = 100, .inner = 2, .teid = 20};
+
+// Far ahead of the clock that the loop goes by.
+static uint64_t now = SECOND << 20;
+
+static int
+start(void **state)
+{
+	return all_sessions_start(1) || put_session(&user);
+}
+
+static const struct gtpu_path *
+path(void)
+{
+	uint32_t number = 0;
+
+	return gtpu_path_next(&number) ? gtpu_path_at(number) : NULL;
+}
+
+// So much later; how many echo requests were sent by then.
+static unsigned
+later(uint64_t nanoseconds)
+{
+	now += nanoseconds;
+	sent_count = 0;
+	gtpu_paths_turn(now);
+	walk();
+	for (unsigned i = 0; i < sent_count; i++)
+		assert_int_equal(sent[i].bytes[GTPU_AT + 1], GTPU_ECHO_REQUEST);
+	return sent_count;
+}
+
+static void
+answer(const char *from, uint16_t sequence, uint8_t recovery)
+{
+	const uint8_t message[] = {0x32, GTPU_ECHO_RESPONSE, 0, 6, 0, 0, 0, 0, (uint8_t)(sequence >> 8),
+		(uint8_t)sequence, 0, 0, IE_RECOVERY, recovery};
+	uint8_t frame[128], *at = write_core(frame, 0x0800);
+
+	at = write_udp(write_ip4(at, from, "192.0.2.1", UDP + sizeof(message)), 2152, 2152, sizeof(message));
+	memcpy(at, message, sizeof(message));
+	sent_count = 0;
+	receive("core", frame, (size_t)(at + sizeof(message) - frame));
+}
+
+static void
+put_peer(bool silent)
+{
+	Sluice__V1__GtpuPeer peer = SLUICE__V1__GTPU_PEER__INIT;
+
+	peer.address = (char *)"192.0.2.2";
+	peer.echo_interval = 10 * SECOND;
+	peer.response_time = SECOND;
+	peer.requests = 3;
+	peer.no_echo = silent;
+	assert_int_equal(put("GtpuPeer", "upf", &peer), 0);
+}
+
+static void
+a_path_is_asked_after_its_interval_and_a_repeated_request_has_the_same_number(void **state)
+{
+	uint16_t sequence;
+
+	assert_int_equal(path()->state, PATH_UNKNOWN);
+	later(0);
+	assert_int_equal(later(59 * SECOND), 0);
+	assert_int_equal(later(SECOND), 1);
+	assert_memory_equal(sent[0].bytes + 14 + 12, "\xc0\0\2\1\xc0\0\2\2", 8);
+	sequence = path()->sequence;
+	assert_int_equal(sent[0].bytes[GTPU_AT + 8] << 8 | sent[0].bytes[GTPU_AT + 9], sequence);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(later(3 * SECOND - 1), 0);
+		assert_int_equal(later(1), 1);
+		assert_int_equal(sent[0].bytes[GTPU_AT + 8] << 8 | sent[0].bytes[GTPU_AT + 9], sequence);
+	}
+	// It never answered, so it is used all the same.
+	assert_int_equal(later(3 * SECOND), 0);
+	assert_int_equal(path()->state, PATH_UNANSWERED);
+	assert_int_equal(path()->requests, 5);
+	assert_int_equal(path()->failures, 1);
+	send_up(100, 2, "100.64.0.2");
+	assert_int_equal(sent_to("core"), 1);
+}
+
+static void
+an_answer_counts_if_it_is_to_what_was_asked(void **state)
+{
+	uint64_t before = dropped("gtpu-echo-unexpected");
+
+	put_peer(false);
+	later(0);
+	assert_int_equal(later(10 * SECOND), 1);
+	answer("192.0.2.2", (uint16_t)(path()->sequence + 1), 0);
+	answer("192.0.2.9", path()->sequence, 0);
+	assert_int_equal(path()->state, PATH_UNANSWERED);
+	assert_int_equal(dropped("gtpu-echo-unexpected"), before + 2);
+	answer("192.0.2.2", path()->sequence, 0);
+	assert_int_equal(path()->state, PATH_UP);
+	assert_int_equal(path()->responses, 1);
+	// The same again is to nothing.
+	answer("192.0.2.2", path()->sequence, 0);
+	assert_int_equal(dropped("gtpu-echo-unexpected"), before + 3);
+	assert_int_equal(later(9 * SECOND), 0);
+	assert_int_equal(later(SECOND), 1);
+	answer("192.0.2.2", path()->sequence, 0);
+}
+
+static void
+a_path_that_no_longer_answers_is_down_until_it_does_again(void **state)
+{
+	uint64_t before = dropped("gtpu-path-down");
+
+	assert_int_equal(later(10 * SECOND), 1);
+	assert_int_equal(later(SECOND), 1);
+	assert_int_equal(later(SECOND), 1);
+	send_up(100, 2, "100.64.0.2");
+	assert_int_equal(sent_to("core"), 1);
+	assert_int_equal(later(SECOND), 0);
+	assert_int_equal(path()->state, PATH_DOWN);
+	send_up(100, 2, "100.64.0.2");
+	assert_int_equal(sent_to("core"), 0);
+	assert_int_equal(dropped("gtpu-path-down"), before + 1);
+	// What comes from there is taken.
+	send_tunnelled(20, "100.64.0.2");
+	assert_int_equal(sent_to("access"), 1);
+	assert_int_equal(later(7 * SECOND), 1);
+	answer("192.0.2.2", path()->sequence, 0);
+	assert_int_equal(path()->state, PATH_UP);
+	send_up(100, 2, "100.64.0.2");
+	assert_int_equal(sent_to("core"), 1);
+}
+
+static void
+a_peer_that_counts_another_start_is_told_of(void **state)
+{
+	assert_int_equal(path()->restarts, 0);
+	assert_int_equal(later(10 * SECOND), 1);
+	answer("192.0.2.2", path()->sequence, 7);
+	assert_int_equal(path()->restarts, 1);
+	assert_int_equal(path()->state, PATH_UP);
+}
+
+static void
+a_peer_that_is_not_asked_is_never_down(void **state)
+{
+	put_peer(true);
+	assert_int_equal(path()->state, PATH_UNKNOWN);
+	assert_int_equal(later(1000 * SECOND), 0);
+	assert_int_equal(object_delete("GtpuPeer", "upf", &fault_of_put), 0);
+	later(0);
+	assert_int_equal(later(60 * SECOND), 1);
+}
+
+static void
+a_path_is_there_for_its_tunnels(void **state)
+{
+	struct subscriber second = user;
+
+	second.name = "second";
+	second.address4 = "100.64.0.3/32";
+	second.inner = 3;
+	second.teid = 30;
+	assert_int_equal(put_session(&second), 0);
+	assert_int_equal(path()->tunnels, 2);
+	assert_int_equal(delete_session("user"), 0);
+	assert_int_equal(path()->tunnels, 1);
+	assert_int_equal(put_session(&second), 0);
+	assert_int_equal(path()->tunnels, 1);
+	assert_int_equal(delete_session("second"), 0);
+	assert_null(path());
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_path_is_asked_after_its_interval_and_a_repeated_request_has_the_same_number),
+		cmocka_unit_test(an_answer_counts_if_it_is_to_what_was_asked),
+		cmocka_unit_test(a_path_that_no_longer_answers_is_down_until_it_does_again),
+		cmocka_unit_test(a_peer_that_counts_another_start_is_told_of),
+		cmocka_unit_test(a_peer_that_is_not_asked_is_never_down),
+		cmocka_unit_test(a_path_is_there_for_its_tunnels),
+	};
+
+	return cmocka_run_group_tests(tests, start, all_nodes_stop);
+}
