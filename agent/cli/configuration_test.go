@@ -46,7 +46,7 @@ func page(t *testing.T, name string) string {
 func TestEveryFieldOfTheConfigurationIsInItsHowTo(t *testing.T) {
 	configure := page(t, "configure")
 	for _, name := range append(fieldsOf(reflect.TypeFor[config.Config]()), "northbounds") {
-		if !regexp.MustCompile(`\b` + name + `:`).MatchString(configure) && !regexp.MustCompile(`\b`+name+`\b`).MatchString(configure) {
+		if !regexp.MustCompile(`\b`+name+`:`).MatchString(configure) && !regexp.MustCompile(`\b`+name+`\b`).MatchString(configure) {
 			t.Errorf("how-to-configure.md does not say what %s is", name)
 		}
 	}
