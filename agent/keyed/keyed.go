@@ -185,7 +185,7 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 		}
 		held := n.holding()
 		if held {
-			look = time.After(n.pace.most)
+			look = time.After(10 * n.pace.least)
 		}
 		select {
 		case <-ctx.Done():
