@@ -138,7 +138,7 @@ def test_the_agent_is_ready_with_its_data_plane_and_lives_without_it(pop):
     pop.gateway.start_dataplane()
     wait_until(lambda: status(pop, "/readyz") == "200")
     assert told(pop)['sluice_dataplane_connections_total{dataplane="default"}'] == 2
-    wait_until(lambda: told(pop)['sluice_objects{kind="Session",state="applied"}'] == 2)
+    wait_until(lambda: told(pop)['sluice_objects{dataplane="default",kind="Session",state="applied"}'] == 2)
     pop.learn(IPOE, PPPOE)
 
 
