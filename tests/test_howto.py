@@ -1,4 +1,4 @@
-"""Each how-to is followed as it is written, on a machine where nothing is set up yet, with the servers that it asks for."""
+"""Each how-to is followed as it is written, where nothing is set up yet but the servers that it asks for."""
 
 import pytest
 from lab import Lab

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from lab import Gateway, Lab, thing, yaml
-from lab.etcd import Etcd
+from lab.etcd import Etcd, encoded
 from lab.files import Files
 from lab.laboratory import wait_until
 from lab.redis import Redis
@@ -173,8 +173,72 @@ def test_an_object_in_two_documents_is_a_mistake_of_the_later_one(site):
     site.becomes({"gold": 3_000_000})
 
 
+@pytest.mark.parametrize("kind", ["etcd", "redis"], indirect=True, scope="module")
+class TestStoresThatAreEmptied:
+    def held(self, site, objects):
+        status = site.driver.status(".held")
+        return (status and (status["state"], status["objects"])) == (objects and ("Held", objects))
+
+    def test_what_a_store_said_that_was_emptied_stays_until_it_is_there_again(self, site):
+        site.put("a", meter("gold"))
+        site.put("b", meter("silver"))
+        site.told("a"), site.told("b")
+        site.driver.flush()
+        wait_until(lambda: self.held(site, 2), 30, "it is told that two are kept")
+        assert site.rates() == {"gold": 1_000_000, "silver": 1_000_000}
+        site.gateway.agent.kill()
+        site.gateway.start_agent()
+        site.put("a", meter("gold", 2_000_000))
+        wait_until(lambda: self.held(site, 1), 30, "it is told that one is kept")
+        site.becomes({"gold": 2_000_000, "silver": 1_000_000})
+        site.put("b", meter("silver", 2_000_000))
+        wait_until(lambda: self.held(site, None), 30, "it is told that none is kept")
+        site.becomes({"gold": 2_000_000, "silver": 2_000_000})
+        site.driver.delete("a")
+        site.becomes({"silver": 2_000_000})
+
+    def test_what_a_store_said_that_was_emptied_goes_when_it_is_marked_again(self, site):
+        site.put("a", meter("gold"))
+        site.told("a")
+        site.driver.flush()
+        wait_until(lambda: self.held(site, 1), 30, "it is told that one is kept")
+        site.driver.mark()
+        site.becomes({})
+        wait_until(lambda: self.held(site, None), 30, "it is told that none is kept")
+
+
 @pytest.mark.parametrize("kind", ["etcd"], indirect=True, scope="module")
 class TestEtcdAlone:
+    def test_it_works_over_tls_with_a_password_and_no_more_rights_than_the_how_to_says(self, site):
+        with Lab() as lab:
+            password = lab.directory / "password"
+            password.write_text("wrong\n")
+            driver = Etcd(site.driver.server, "secret")
+            ask = driver.server.ask
+            grants = ((driver.prefix, "READ"), (driver.status_prefix, "READWRITE"))
+            for name in ("root", "gateway"):
+                ask("auth/user/add", name=name, password=f"a secret of {name}")
+                ask("auth/role/add", name=name)
+                ask("auth/user/grant", user=name, role=name)
+            for prefix, may in grants:
+                to = {"key": encoded(prefix), "range_end": encoded(prefix[:-1] + "0"), "permType": may}
+                ask("auth/role/grant", name="gateway", perm=to)
+            ask("auth/enable")
+            try:
+                driver.server.token = ask("auth/authenticate", name="root", password="a secret of root")["token"]
+                driver.put("a", yaml([meter("secret", 7_000_000)]))
+                who = {"username": "gateway", "passwordFile": str(password)}
+                way = driver.northbound(lab.directory, secure=True, **who)
+                gateway = Gateway(lab, site.gateway.namespace, "secret", northbounds=[way])
+                wait_until(lambda: "it does not answer" in gateway.agent.log.read_text(), 60, "the log tells of it")
+                password.write_text("a secret of gateway\n")
+                wait_until(lambda: (driver.status("a") or {}).get("state") == "Applied", 60, "it is applied")
+                assert gateway.json("get", "meter", "secret")[0]["status"]["owner"] == "etcd"
+                assert "a secret of" not in "".join(gateway.logs().values())
+            finally:
+                ask("auth/disable")
+                driver.server.token = None
+
     def test_compaction_while_the_agent_cannot_see_etcd_loses_nothing(self, site):
         site.put("a", meter("gold"))
         site.put("b", meter("silver"))
@@ -193,6 +257,33 @@ class TestEtcdAlone:
 
 @pytest.mark.parametrize("kind", ["redis"], indirect=True, scope="module")
 class TestRedisAlone:
+    def test_it_works_over_tls_for_a_user_who_may_not_make_it_tell_of_changes(self, site):
+        with Lab() as lab:
+            driver = Redis(site.driver.server, "secret")
+            may = ("~secret:*", "&*", "+@all", "-config")
+            driver.server.ask("ACL", "SETUSER", "gateway", "on", ">a secret of gateway", *may)
+            driver.server.ask("CONFIG", "SET", "notify-keyspace-events", "")
+            password = lab.directory / "password"
+            password.write_text("wrong\n")
+            who = {"username": "gateway", "passwordFile": str(password), "interval": "1s"}
+            way = driver.northbound(lab.directory, secure=True, **who)
+            gateway = Gateway(lab, site.gateway.namespace, "secret", northbounds=[way])
+            try:
+                wait_until(lambda: "it does not answer" in gateway.agent.log.read_text(), 60, "the log tells of it")
+                password.write_text("a secret of gateway\n")
+                wait_until(lambda: "may not be told to" in gateway.agent.log.read_text(), 60, "the log tells of that")
+
+                def rates():
+                    return [each["spec"]["committedRate"] for each in gateway.json("get", "meters")]
+
+                for rate in (7_000_000, 8_000_000):
+                    driver.put("a", yaml([meter("secret", rate)]))
+                    wait_until(lambda rate=rate: rates() == [rate], 30, f"it is {rate}")
+                assert "a secret of" not in "".join(gateway.logs().values())
+            finally:
+                # Who follows is told of changes again when it connects again.
+                driver.server.ask("CONFIG", "SET", "notify-keyspace-events", "KA")
+
     def test_a_key_of_another_type_is_a_mistake(self, site):
         site.put("a", meter("gold"))
         site.told("a")

@@ -15,6 +15,7 @@ import (
 type nothing struct {
 	Where string `yaml:"where"`
 	Often int    `yaml:"often"`
+	Most  int64  `yaml:"most"`
 }
 
 func (n *nothing) Check() error {
@@ -55,7 +56,7 @@ dataplanes:
 priorities: {people: 10}
 northbounds:
   - {type: nothing, where: here}
-  - {type: nothing, name: other, where: there, often: 3}
+  - {type: nothing, name: other, where: there, often: 3, most: 5000000000}
 `), types)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ northbounds:
 	if len(c.Northbounds) != 2 || c.Northbounds[0].Name != "nothing" || c.Northbounds[1].Name != "other" {
 		t.Fatalf("%+v", c.Northbounds)
 	}
-	if first, second := c.Northbounds[0].Section.(*nothing), c.Northbounds[1].Section.(*nothing); *first != (nothing{"here", 7}) || *second != (nothing{"there", 3}) {
+	if first, second := c.Northbounds[0].Section.(*nothing), c.Northbounds[1].Section.(*nothing); *first != (nothing{"here", 7, 0}) || *second != (nothing{"there", 3, 5_000_000_000}) {
 		t.Errorf("%+v %+v", first, second)
 	}
 	if c.Log != (Log{"info", "json"}) || c.Dataplanes[0].Labels["site"] != "bonn" || c.Priorities["people"] != 10 {
@@ -95,7 +96,7 @@ func TestAMistakeIsNamedWithLineFieldAndMend(t *testing.T) {
 		"northbounds: [{}]\n":                                                                       {"line 1: northbounds[0].type: missing; accepted: nothing"},
 		"northbounds: [x]\n":                                                                        {`line 1: northbounds[0]: not a mapping: found "x"; accepted: a mapping with type, name`},
 		"northbounds: [{type: nothing}]\n":                                                          {"line 1: northbounds[0].where: is missing"},
-		"northbounds:\n- type: nothing\n  where: x\n  ofen: 1\n":                                    {"line 4: northbounds[0].ofen: " + no + "often?; accepted: type, name, where, often"},
+		"northbounds:\n- type: nothing\n  where: x\n  ofen: 1\n":                                    {"line 4: northbounds[0].ofen: " + no + "often?; accepted: type, name, where, often, most"},
 		"northbounds:\n- type: nothing\n  where: x\n  often: never\n":                               {`line 4: northbounds[0].often: not what belongs here: found "never"; accepted: a whole number`},
 		"northbounds:\n- {type: nothing, where: x}\n- {type: nothing, where: y}\n":                  {"line 3: northbounds[1].name: the northbound in line 2 has this name already"},
 		"northbounds: [{type: nothing, name: builtin, where: x}]\n":                                 {"line 1: northbounds[0].name: not a name"},

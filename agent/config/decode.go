@@ -85,7 +85,7 @@ func accepted(t reflect.Type) string {
 		return "a list, each element " + accepted(t.Elem())
 	case t.Kind() == reflect.Bool:
 		return "true or false"
-	case t.Kind() == reflect.Int:
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
 		return "a whole number"
 	}
 	return "a string"
@@ -174,7 +174,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 			wrong()
 		}
 		v.SetInt(int64(duration))
-	case t.Kind() == reflect.String && n.Tag == "!!str", t.Kind() == reflect.Bool && n.Tag == "!!bool", t.Kind() == reflect.Int && n.Tag == "!!int":
+	case t.Kind() == reflect.String && n.Tag == "!!str", t.Kind() == reflect.Bool && n.Tag == "!!bool",
+		(t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && n.Tag == "!!int":
 		if n.Decode(v.Addr().Interface()) != nil {
 			wrong()
 		}

@@ -60,7 +60,7 @@ func (d *driver) List(ctx context.Context) ([]keyed.Document, keyed.Watch, error
 	}
 	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	w := c.Watch(watching, d.section.Prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1), clientv3.WithFragment())
-	return all, &watch{c, d.section.Prefix, w, cancel, revision}, nil
+	return all, &watch{c, d.section.Prefix, d.section.StatusPrefix + keyed.MarkKey, w, cancel, revision}, nil
 }
 
 // each calls yield for all keys below a prefix as they were at one revision, which it returns.
@@ -94,6 +94,7 @@ func (d *driver) each(ctx context.Context, c *clientv3.Client, prefix string, ke
 type watch struct {
 	client *clientv3.Client
 	prefix string
+	mark   string
 	some   clientv3.WatchChan
 	cancel context.CancelFunc
 	// The latest that was seen.
@@ -146,6 +147,29 @@ func (w *watch) Next(ctx context.Context) ([]keyed.Document, error) {
 		}
 	}
 }
+
+// Marked implements keyed.Marked.
+func (w *watch) Marked(ctx context.Context) (bool, error) {
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answer, err := w.client.Get(asking, w.mark, clientv3.WithCountOnly())
+	if err != nil {
+		return false, plain("reading "+w.mark, err)
+	}
+	return answer.Count > 0, nil
+}
+
+// Mark implements keyed.Marked.
+func (w *watch) Mark(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := w.client.Put(asking, w.mark, keyed.MarkText); err != nil {
+		return plain("writing "+w.mark, err)
+	}
+	return nil
+}
+
+var _ keyed.Marked = (*watch)(nil)
 
 // Close implements keyed.Watch.
 func (w *watch) Close() { w.cancel() }

@@ -18,7 +18,7 @@ func (s *set) apply(ctx context.Context) error {
 		// Before it is tried: what others do meanwhile is a reason to try again.
 		s.tried = s.Intent.Revision()
 	}
-	complete := s.complete && s.unproven == 0
+	complete := s.complete && s.unproven == 0 && s.held == 0
 	var changes []object.Change
 	if complete {
 		changes = make([]object.Change, 0, len(s.holder))

@@ -78,6 +78,8 @@ type engine struct {
 	teller *teller
 	// Something happened to an object that was refused.
 	again chan struct{}
+	// The place had the mark, or got it, when everything was listed last.
+	guarded bool
 }
 
 func newEngine(e northbound.Environment, d Driver, p pace) *engine {
@@ -143,7 +145,9 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 	defer watch.Close()
 	working(len(documents))
 	n.Log.Debug("listed", "documents", len(documents))
-	n.replace(documents)
+	if err := n.settle(ctx, watch, documents); err != nil {
+		return err
+	}
 	n.teller.listed(documents)
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -175,9 +179,13 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 			retry.soon()
 		}
 		n.teller.wake()
-		var later <-chan time.Time
+		var later, look <-chan time.Time
 		if n.waiting() {
 			later = time.After(retry.next())
+		}
+		held := n.holding()
+		if held {
+			look = time.After(10 * n.pace.least)
 		}
 		select {
 		case <-ctx.Done():
@@ -187,6 +195,11 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 		case some := <-changes:
 			some = n.gather(ctx, some, changes)
 			n.Counters.Received(len(some))
+			if emptied, err := n.emptied(ctx, watch, some); err != nil {
+				return err
+			} else if emptied || held {
+				return ErrListAgain
+			}
 			n.put(some)
 			retry.soon()
 		case <-n.again:
@@ -196,6 +209,12 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 			retry.soon()
 		case <-later:
 			n.retryRefused()
+		case <-look:
+			if marked, err := watch.(Marked).Marked(ctx); err != nil {
+				return err
+			} else if marked {
+				return ErrListAgain
+			}
 		}
 	}
 }

@@ -27,6 +27,8 @@ type place struct {
 	watches   map[*watch]bool
 	away      bool
 	listed    int
+	// It can be marked, and is.
+	markable, marked bool
 }
 
 func newPlace() *place {
@@ -54,6 +56,9 @@ func (p *place) List(context.Context) ([]Document, Watch, error) {
 	}
 	w := &watch{p, make(chan []Document, 100_000), make(chan struct{})}
 	p.watches[w] = true
+	if p.markable {
+		return all, markable{w}, nil
+	}
 	return all, w, nil
 }
 

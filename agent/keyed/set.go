@@ -35,6 +35,8 @@ type set struct {
 	complete bool
 	unproven int
 	listed   bool
+	// How many objects are kept that no document says, because the place was emptied as a whole; then what is complete is not said.
+	held int
 
 	// Documents whose status may be another.
 	dirty map[string]struct{}
@@ -47,6 +49,19 @@ func newSet(e northbound.Environment) *set {
 }
 
 func decimal(n int) string { return strconv.Itoa(n) }
+
+// take takes documents that are there, and forgets none.
+func (s *set) take(documents []Document) {
+	// Of two documents with the same object, the first by key has it, and not whichever was listed first.
+	slices.SortFunc(documents, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
+	s.put(documents)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.listed {
+		s.preferWanted()
+	}
+	s.listed, s.complete = true, true
+}
 
 // replace takes documents for all that there are.
 func (s *set) replace(documents []Document) {
@@ -62,16 +77,7 @@ func (s *set) replace(documents []Document) {
 		}
 	}
 	s.mu.Unlock()
-	// Of two documents with the same object, the first by key has it, and not whichever was listed first.
-	slices.SortFunc(documents, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
-	s.put(append(gone, documents...))
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.listed {
-		s.preferWanted()
-	}
-	s.listed, s.complete = true, true
+	s.take(append(gone, documents...))
 }
 
 // preferWanted lets those documents keep an object that had it when the program ended. s.mu is held.
@@ -106,6 +112,13 @@ func (s *set) put(documents []Document) {
 		}
 		documents = kept
 	}
+	documents = slices.DeleteFunc(documents, func(d Document) bool {
+		reserved := d.Key == MarkKey || d.Key == heldKey
+		if reserved && !d.Deleted {
+			s.Log.Warn("a document has a key that is kept for other things, and does not count", "key", d.Key)
+		}
+		return reserved
+	})
 	all := parse(s.Registry, documents, func(key string) (sum [sha256.Size]byte, known bool) {
 		// Nobody else writes to it, and this goroutine waits.
 		d := s.documents[key]
@@ -124,7 +137,7 @@ func (s *set) put(documents []Document) {
 	}
 	for _, p := range all {
 		if !p.deleted && !p.same {
-			s.take(p)
+			s.read(p)
 		}
 	}
 }
@@ -145,8 +158,8 @@ func (s *set) forget(key string) {
 	}
 }
 
-// take is about a document that is another than before. s.mu is held.
-func (s *set) take(p parsed) {
+// read is about a document that is another than before. s.mu is held.
+func (s *set) read(p parsed) {
 	s.dirty[p.key] = struct{}{}
 	d := s.documents[p.key]
 	if d == nil {

@@ -80,6 +80,9 @@ func mistakeOf(e *object.Error) Mistake {
 
 // status of a document; nil if there is none. s.mu is held.
 func (s *set) status(key string) *Status {
+	if key == heldKey {
+		return s.heldStatus()
+	}
 	d := s.documents[key]
 	if d == nil {
 		return nil
@@ -344,7 +347,7 @@ func (t *teller) lookForOld(ctx context.Context) error {
 	t.set.mu.Lock()
 	defer t.set.mu.Unlock()
 	for _, key := range keys {
-		if t.set.documents[key] == nil {
+		if t.set.documents[key] == nil && key != MarkKey {
 			t.set.dirty[key] = struct{}{}
 		}
 	}

@@ -36,7 +36,7 @@ type collector struct {
 	build, revision, objects, operations, lists, different metric
 	delay                                                  metric
 
-	northboundConnected, northboundReceived, northboundErrors, northboundChanges, northboundRefused metric
+	northboundConnected, northboundReceived, northboundErrors, northboundChanges, northboundRefused, northboundHeld metric
 
 	connected, connections, inSync, info, workers, tsc, failed metric
 
@@ -66,6 +66,8 @@ func newCollector(e northbound.Environment) *collector {
 		northboundErrors:    counter("northbound_errors_total", "What went wrong with a northbound's connection or with what came in by it.", "northbound"),
 		northboundChanges:   counter("northbound_changes_total", "Objects that a northbound put in or took out.", "northbound"),
 		northboundRefused:   counter("northbound_refused_total", "Times that what a northbound put in was not acceptable, or failed.", "northbound"),
+
+		northboundHeld: gauge("northbound_held_objects", "Objects that are kept though the northbound's store was emptied.", "northbound"),
 
 		connected:   gauge("dataplane_connected", "Whether the agent is connected to the data plane.", "dataplane"),
 		connections: counter("dataplane_connections_total", "Connections made to the data plane.", "dataplane"),
@@ -105,7 +107,7 @@ func newCollector(e northbound.Environment) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range []metric{
 		c.build, c.revision, c.objects, c.operations, c.delay, c.lists, c.different, c.northboundConnected, c.northboundReceived,
-		c.northboundErrors, c.northboundChanges, c.northboundRefused, c.connected, c.connections, c.inSync, c.info, c.workers, c.tsc, c.failed,
+		c.northboundErrors, c.northboundChanges, c.northboundRefused, c.northboundHeld, c.connected, c.connections, c.inSync, c.info, c.workers, c.tsc, c.failed,
 		c.portUp, c.portPackets, c.portBytes, c.portErrors, c.nodeCalls, c.nodePackets, c.nodeCycles, c.sessionPackets, c.sessionBytes,
 		c.sessionDroppedPackets, c.sessionDroppedBytes, c.drops, c.paths, c.pathUp, c.pathRequests, c.pathFailures, c.pathRestarts,
 	} {
@@ -143,6 +145,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.tell(c.northboundErrors, float64(n.Failed), name)
 		s.tell(c.northboundChanges, float64(n.Changes), name)
 		s.tell(c.northboundRefused, float64(n.Refused), name)
+		s.tell(c.northboundHeld, float64(n.Held), name)
 	}
 	for name, client := range c.environment.Agent.Dataplanes {
 		c.dataplane(s, name, client)

@@ -13,6 +13,7 @@ import (
 type Counters struct {
 	link                               atomic.Int32
 	received, failed, changes, refused atomic.Uint64
+	held                               atomic.Int64
 }
 
 // Connection is how it stands with what a northbound talks to.
@@ -32,6 +33,8 @@ type Counted struct {
 	Received, Failed uint64
 	// Objects that it put in or took out; and times that it was refused to.
 	Changes, Refused uint64
+	// Objects that it keeps though what it talks to has lost them.
+	Held int
 }
 
 // Connected takes note of how it stands with the connection.
@@ -61,13 +64,20 @@ func (c *Counters) Failed() {
 	}
 }
 
+// Held takes note of how many objects are kept though what said them was lost.
+func (c *Counters) Held(objects int) {
+	if c != nil {
+		c.held.Store(int64(objects))
+	}
+}
+
 // Read returns what was counted.
 func (c *Counters) Read() Counted {
 	if c == nil {
 		return Counted{}
 	}
 	return Counted{Connection: Connection(c.link.Load()), Received: c.received.Load(), Failed: c.failed.Load(),
-		Changes: c.changes.Load(), Refused: c.refused.Load()}
+		Changes: c.changes.Load(), Refused: c.refused.Load(), Held: int(c.held.Load())}
 }
 
 // Counting returns an Interface that counts what is put into it.

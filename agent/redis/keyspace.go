@@ -38,7 +38,7 @@ func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch,
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &watch{client: c, prefix: d.section.Prefix, interval: d.section.Interval}
+	w := &watch{client: c, prefix: d.section.Prefix, mark: d.section.StatusPrefix + keyed.MarkKey, interval: d.section.Interval}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -126,6 +126,7 @@ type watch struct {
 	client          *goredis.Client
 	events          *goredis.PubSub
 	prefix, channel string
+	mark            string
 	// Redis tells of changes; if not, it is asked in intervals.
 	told     bool
 	interval time.Duration
@@ -249,6 +250,25 @@ func (w *watch) pump(ctx context.Context) {
 		}
 	}
 }
+
+// Marked implements keyed.Marked.
+func (w *watch) Marked(ctx context.Context) (bool, error) {
+	n, err := w.client.Exists(ctx, w.mark).Result()
+	if err != nil {
+		return false, plain(err)
+	}
+	return n > 0, nil
+}
+
+// Mark implements keyed.Marked.
+func (w *watch) Mark(ctx context.Context) error {
+	if err := w.client.Set(ctx, w.mark, keyed.MarkText, 0).Err(); err != nil {
+		return plain(err)
+	}
+	return nil
+}
+
+var _ keyed.Marked = (*watch)(nil)
 
 // Close implements keyed.Watch.
 func (w *watch) Close() {

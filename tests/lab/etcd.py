@@ -7,9 +7,10 @@ import shutil
 import socket
 import threading
 
+from .certificate import server_certificate
 from .laboratory import Process, wait_until
 
-PORT = 2379
+PORT, TLS_PORT = 2379, 2378
 
 
 def encoded(text):
@@ -34,6 +35,9 @@ class EtcdServer:
         self.lab, self.namespace = lab, namespace
         self.directory = lab.directory / "etcd"
         self.process = self.connection = self.token = None
+        self.certificates = lab.directory / "etcd-tls"
+        self.certificates.mkdir()
+        server_certificate(self.certificates)
         self.turn = threading.Lock()
         lab.on_close(self.stop)
 
@@ -41,9 +45,11 @@ class EtcdServer:
         if self.process and self.process.alive():
             return
         client, peer = f"http://127.0.0.1:{PORT}", "http://127.0.0.1:2380"
+        both = f"{client},https://127.0.0.1:{TLS_PORT}"
         command = [
             shutil.which("etcd"), "--name", "one", "--data-dir", self.directory, "--log-level", "warn",
-            "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-client-urls", both, "--advertise-client-urls", client,
+            "--cert-file", self.certificates / "server.crt", "--key-file", self.certificates / "server.key",
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"one={peer}",
         ]  # fmt: skip
         self.process = Process(self.namespace, command, self.lab.directory / "etcd.log")
@@ -110,12 +116,16 @@ class Etcd:
         self.prefix, self.status_prefix = f"/{name}/intent/", f"/{name}/status/"
         self.start, self.stop, self.kill, self.restart = server.start, server.stop, server.kill, server.restart
 
-    def northbound(self, _directory, **more):
+    def northbound(self, _directory, secure=False, **more):
         """The agent's configuration."""
-        return {
+        way = {
             "type": self.kind, "name": self.kind, "endpoints": [f"http://127.0.0.1:{PORT}"],
             "prefix": self.prefix, "statusPrefix": self.status_prefix,
-        } | more  # fmt: skip
+        }  # fmt: skip
+        if secure:
+            way["endpoints"] = [f"https://127.0.0.1:{TLS_PORT}"]
+            way["tls"] = {"ca": str(self.server.certificates / "ca.crt")}
+        return way | more
 
     def put(self, key, text):
         self.server.ask("kv/put", key=encoded(self.prefix + key), value=encoded(text))
@@ -136,6 +146,13 @@ class Etcd:
     def delete_all(self):
         self.server.ask("kv/deleterange", key=encoded(self.prefix), range_end=encoded(self.prefix[:-1] + "0"))
 
+    def flush(self):
+        """Everything goes that is in the store."""
+        self.server.ask("kv/deleterange", key=encoded(b"\0"), range_end=encoded(b"\0"))
+
+    def mark(self):
+        self.server.ask("kv/put", key=encoded(self.status_prefix + ".store"), value=encoded("yes"))
+
     def status(self, key):
         """What became of a document; None: there is no status."""
         found = self.server.ask("kv/range", key=encoded(self.status_prefix + key)).get("kvs")
@@ -143,12 +160,10 @@ class Etcd:
 
     def statuses(self):
         """How many there are."""
-        end = self.status_prefix[:-1] + "0"
-        return int(
-            self.server.ask("kv/range", key=encoded(self.status_prefix), range_end=encoded(end), count_only=True).get(
-                "count", 0
-            )
-        )
+        # What begins with a dot, which is of no document, comes before.
+        begin, end = self.status_prefix + "/", self.status_prefix[:-1] + "0"
+        found = self.server.ask("kv/range", key=encoded(begin), range_end=encoded(end), count_only=True)
+        return int(found.get("count", 0))
 
     def close(self):
         pass

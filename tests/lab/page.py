@@ -1,7 +1,7 @@
-"""A page of the documentation as its reader follows it: what it says is typed is typed, what it says is seen is compared.
+"""A page of the documentation as its reader follows it: what it says to type is typed, what it shows is compared.
 
-A block marked sh is typed as it is. One marked console has commands behind "$ ", and below each what it shows. A block that cannot
-run has a comment before it: <!-- not run: why -->.
+A block marked sh is typed as it is. One marked console has commands behind "$ ", and below each what it shows. One
+that cannot run has a comment before it: <!-- not run: why -->.
 """
 
 import contextlib
@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from .gateway import DATAPLANE, SLUICE
 from .laboratory import TREE
 
-BLOCK = re.compile(r"(?:<!-- not run: (?P<why>[^\n]*?) -->\n)?```(?P<kind>[a-z]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<why>[^\n]*?) -->\n)?```(?P<kind>[a-z]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 # Who does not see yet what the page shows looks again. Such a command changes nothing.
 LOOKS = re.compile(
-    r"sluice (get|describe|history|version|graph|diff|drops) |sluice version|cat |curl -s(?!.* (-X|-d) )|etcdctl get |redis-cli (HGET|XRANGE|XREVRANGE) "
-    r"|kcat .*-C |promtool query |grep |ls "
+    r"sluice .*(get|describe|history|version|graph|diff|drops)\b|cat /|grep |curl -s(?!.* (-X|-d) )|promtool query "
+    r"|etcdctl get |redis-cli (HGET|XRANGE|XREVRANGE) |kcat .*-C "
 )
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 AGE = re.compile(r"\b(\d+(\.\d+)?(ms|s|m|h|d))+\b")
@@ -109,13 +111,16 @@ class Reader:
         above = self.directory / "above"
         above.mkdir(parents=True)
         self.count = 0
-        path = [os.path.dirname(program) for program in (SLUICE, DATAPLANE)] + [str(TREE / ".venv/bin"), os.environ["PATH"]]
+        path = [os.path.dirname(program) for program in (SLUICE, DATAPLANE)] + [
+            str(TREE / ".venv/bin"),
+            os.environ["PATH"],
+        ]
         unshared = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         shell = ["bash", "-c", "exec 3<&0 4>&1 </dev/null >/dev/null;" + SHELL, "reader", above, TREE]
         self.child = subprocess.Popen(
             ["ip", "netns", "exec", namespace.name, *unshared, *map(str, shell)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-            env={"PATH": ":".join(path), "HOME": str(self.directory), "USER": "root", "LANG": "C.UTF-8", "GOTRACEBACK": "all"},
+            env={"PATH": ":".join(path), "HOME": str(self.directory), "USER": "root", "LANG": "C.UTF-8"},
         )  # fmt: skip
         lab.on_close(self.close)
 
@@ -143,7 +148,9 @@ class Reader:
                     break
                 time.sleep(0.2)
             if not fine:
-                raise Wrong(f"{page.path.name} does not say that:\n$ {step.typed}{seen}(it ended with {status}){self.logs()}")
+                raise Wrong(
+                    f"{page.path.name} does not say that:\n$ {step.typed}{seen}(it ended with {status}){self.logs()}"
+                )
 
     def logs(self):
         """What programs in the background told, each in the file of the step that started it."""

@@ -145,6 +145,14 @@ class Redis:
     def delete_all(self):
         self.server.ask_all([("DEL", key) for key in self.server.ask("KEYS", self.prefix + "*")] or [("PING",)])
 
+    def flush(self):
+        """Everything goes that is in the store, which tells nobody; but its connections end."""
+        self.server.ask("FLUSHALL")
+        self.restart()
+
+    def mark(self):
+        self.server.ask("SET", self.status_prefix + ".store", "yes")
+
     def status(self, key):
         """What became of a document; None: there is no status."""
         found = self.server.ask("HGET", self.status_prefix + key, "status")
@@ -152,7 +160,7 @@ class Redis:
 
     def statuses(self):
         """How many there are."""
-        return len(self.server.ask("KEYS", self.status_prefix + "*"))
+        return len(self.server.ask("KEYS", self.status_prefix + "[^.]*"))
 
     def close(self):
         pass
