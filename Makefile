@@ -14,7 +14,7 @@ PROTOS := $(sort $(wildcard api/*.proto))
 C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build run test unit-c unit-go e2e fuzz crash bench latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build run test unit-c unit-go e2e fuzz crash bench bench-ndr bench-paper latency lint fmt docs test-debian13 clean
 
 setup: build/.setup-test
 # For building and running, and for everything.
@@ -48,9 +48,16 @@ unit-c unit-go e2e fuzz: build/.setup-test build
 crash: build/.setup-test build
 	CRASH_SECONDS=300 .venv/bin/python -m pytest tests/test_crash.py -s
 
+# Cycles a packet inside one process, and the control plane's times; rates without loss and latencies of whole gateways; all
+# of it beside the papers' tables.
 bench: build
 	go build -p $(JOBS) -o build/reconcile-bench ./bench/reconcile
-	tools/bench.sh '$(ONLY)' '$(JSON)'
+	tools/bench.sh all '$(ONLY)' '$(JSON)'
+bench-ndr: build
+	tools/bench.sh ndr '$(ONLY)' '$(JSON)'
+bench-paper: build
+	go build -p $(JOBS) -o build/reconcile-bench ./bench/reconcile
+	tools/bench.sh paper
 
 latency: build
 	.venv/bin/python bench/latency.py $(if $(JSON),--json '$(JSON)')

@@ -1,161 +1,152 @@
-"""Makes docs/performance.md of what was measured: report.py BENCH-JSON LATENCY-JSON > docs/performance.md."""
+#!/usr/bin/env python3
+"""Makes docs/performance.md and its drawings of what was measured: report.py RESULTS-FOLDER DOCS-FOLDER. The results are
+nodes.json of sluice-bench and reconcile-bench, ndr.json, latency.json, and run.json of the run as a whole."""
 
 import json
-import pathlib
+import os
 import platform
 import sys
+from pathlib import Path
 
 import control_plane
+import plots
+import yaml
 
-# TSC cycles a packet of VPP 26 with its packet generator: full bursts of 256, headers warm in the cache, every node counted but
-# source, output and transmit; frame sizes with FCS. Least of many windows, on an AMD Zen 4 virtual machine with a TSC of 2.6 GHz.
-VPP = {
-    "ip4-1": 43,
-    "ip4-10k": 61,
-    "ip4-100k": 219,
-    "ip4-1M": 199,
-    "ip6-1": 61,
-    "ip6-100k": 204,
-    "qinq-up-4k": 84,
-    "pppoe-up-64k": 156,
-    "pppoe-down-64k": 191,
-    "gtpu-encap-4k": 178,
-    "gtpu-decap-4k": 212,
-    "agf-up-4k": 1198,
-}
-# What a step adds to the scenario that it is measured in.
-ADDS = {"acl-150": ("ip4-1", "90 to 140"), "meter-4k": ("qinq-up-4k", "25")}
-# Cycles of one physical core a packet: cores x clock / packets a second, hyper-threads counted as half a core.
-PAPERS = [
-    ("vAGF, symmetric, 650 B both ways", 759, ["agf-up-4k", "agf-down-4k"], 650),
-    ("vAGF, symmetric, PPPoE uplink, 650 B", 759, ["agf-up-4k-pppoe", "agf-down-4k"], 650),
-    ("vBNG, 1,024 B, 192,000 subscribers, 150,000 routes", 1480, ["pppoe-up-64k", "pppoe-down-64k"], 1418),
-]
-
-TEXT = """# Performance
-
-Made by `make bench JSON=bench.json`, `make latency JSON=latency.json`, and then
-`python3 bench/report.py bench.json latency.json > docs/performance.md`. Figures are TSC cycles a packet on one core, source and sink taken off.
-
-A source node makes bursts of 256 frames from templates, their flows in random order; a port that throws frames away is the sink;
-between them is the graph that forwards, with its real tables, filled through the same objects that the API takes. *bare* is source to sink alone,
-least of the run; it is subtracted. Frame sizes count the FCS. Each row has 25 windows of 300 bursts. A shared machine's clock and cache
-are not ours alone: the least is what the code needs, the distance to the median is the neighbours'. Ratios within one run
-say more than figures of two runs. Where other programs run, too, `chrt -f 50 make bench` keeps them out of the windows.
-
-## Against VPP
-
-VPP 26 was measured with its packet generator on an AMD Zen 4 machine (TSC 2.6 GHz), least of many windows, everything but source, output and
-transmit node counted. The machine here is another ({cpu}), so a ratio near one would say little; these say enough.
-
-| scenario | bytes | flows | least | median | bare | VPP | least / VPP |
-|---|---|---|---|---|---|---|---|
-{rows}
-
-{verdict}
-
-The step's own cost, where VPP's figure is what it adds:
-
-| step | adds (least) | VPP adds |
-|---|---|---|
-{adds}
-
-`qinq-*`, `pppoe-*`, `gtpu-*`, `meter-4k` and `agf-*` are whole sessions: VLAN match, header checks, source check and accounting by session are in each of their
-figures. `gtpu-encap-4k` comes in by QinQ and `gtpu-decap-4k` leaves by it; VPP's have neither. `agf-up-4k` is QinQ, 150 block rules that do not match,
-a meter, the source check, GTP-U with a PDU session container, and the route; `agf-down-4k` is GTP-U off, 4,000 allow rules on 5-tuples of which each
-packet matches one, a meter, and QinQ. There is no scheduler yet.
-
-## Against the papers
-
-| paper | its cycles a packet and core | ours | ratio |
-|---|---|---|---|
-{papers}
-
-Ours is the mean of uplink and downlink, least, without a NIC's driver: the papers' figures have Ethernet devices and a hierarchical scheduler in them, and other
-processors; vBNG's sessions had at most 1,024 bytes. So these ratios are an upper bound of what is left for I/O and scheduling, not a claim.
-
-## Several workers
-
-A worker's cycles a packet while all workers forward at once (the mean of the workers), and the first one's while the others sleep; the windows of
-both alternate. *ratio* is their quotient: with 1.00, {workers} workers forward {workers} times what one does. *arithmetic* is the same quotient for a loop that only
-computes, in registers: where it is well above 1.00, two processors of this machine are one core, or a neighbour has a part of one, and no program scales.
-
-| scenario | bytes | workers | together, least | alone, least | ratio | together, median | alone, median | ratio | arithmetic |
-|---|---|---|---|---|---|---|---|---|---|
-{scaling}
-
-All workers look up in the same tables, sessions and meters, with flows in another order. A meter that several workers may use at once is changed by a
-compare and exchange, also while the others sleep, so a chain with a meter costs more here than on a data plane with one worker.
-
-## Latency
-
-Round trips of the kernel's ping between two namespaces through a router on veth (`net_af_packet`), {pings} pings a router in turns, one every 5 ms. A worker that
-finds nothing 256 times in a row sleeps 20 microseconds at a time, unless `--cores` gives it a processor of its own; what that costs is the difference of
-the last two rows, and what it saves is in the last column.
-
-| router | median, us | 99th percentile, us | of one processor |
-|---|---|---|---|
-{latency}
-
-A ping crosses the router twice. Veth's frames reach a data plane through the kernel's softirq, so these are not a NIC's latencies.
-
-{control}
-## Where the cycles go
-
-By node, median, of the smallest frame size of each scenario:
-
-| scenario | nodes |
-|---|---|
-{nodes}
-
-`ip4-input` looks bursts up itself where all of them go to `ip4-lookup` next, so that node shows up only behind others.
-
-## What was tried
-
-| what | effect | kept |
-|---|---|---|
-| move a burst on as a whole where all its packets take one edge, instead of one by one | 5.8 to 0.2 cycles a hop | yes |
-| direct tables by outer and inner VLAN instead of a hash | no key to build or compare; 14 to 16 cycles for the whole of `ether-input` | yes |
-| 16-8-8 trie with staged look-ups over the burst and vector gathers instead of `rte_fib` | 2.5 (10k) to 8 (1M) cycles a look-up, and adds in about a microsecond | yes |
-| our own hash of 64-bit keys in cache-line buckets instead of `rte_hash` | 7 cycles against 28 at 4k keys, 30 against 37 at 1M | yes |
-| wide loads in `ether-input`: MAC, type and tags in three words | 15.7 to 12 cycles | yes |
-| prefetching frames in `ether-input` | warm frames cost 2 cycles more; only the packet's own line is fetched ahead there, and the frame where it is received | moved |
-| adding IPv4's header checksum up in 64-bit words with carries | 11 to 8 cycles for `ip4-input` | yes |
-| one hop for the whole burst: no look at each packet's hop | 9.7 to 5.7 cycles for `ip4-lookup` | yes |
-| looking up in `ip4-input` while the header is at hand | 15.8 to 12.7 cycles for both | yes |
-| storing a header as 32 bytes at a fixed distance before the packet | touches the cache line before the frame's; two overlapping moves of the header's own size instead: 17 to 10 cycles for `ip4-rewrite` | no |
-| a hash for lists of exact 5-tuples in front of `rte_acl` | 4,000 allow rules: 36 cycles, built in 0.3 ms instead of 100 | yes |
-| `cmpxchg16b` for a meter that several workers share, a plain store with one worker | 37 against 18 cycles | both |
-"""
+HERE = Path(__file__).parent
 
 
-def least(results, scenario, size=None):
-    rows = [r for r in results if r["scenario"] == scenario and (size is None or r["packet_bytes"] == size)]
-    return min((r["cycles_per_packet"]["min"] for r in rows), default=None)
+class Results:
+    """What was measured, by scenario."""
+
+    def __init__(self, folder):
+        nodes = json.loads((folder / "nodes.json").read_text())
+        self.control = [row for row in nodes if row["scenario"].startswith("reconcile-")]
+        self.single = [row for row in nodes if row.get("workers") == 1]
+        self.several = [row for row in nodes if row.get("workers", 0) > 1]
+        self.ndr = {row["scenario"]: row for row in json.loads((folder / "ndr.json").read_text())}
+        self.latency = json.loads((folder / "latency.json").read_text())
+        self.run = json.loads((folder / "run.json").read_text())
+
+    def of(self, scenario, size=None):
+        return [r for r in self.single if r["scenario"] == scenario and size in (None, r["packet_bytes"])]
+
+    def figure(self, scenario, size=None, which="min", several=False):
+        """The least over frame sizes, or None; `several`: of a worker while all forward."""
+        rows = self.of(scenario, size)
+        if several:
+            rows = [r for r in self.several if r["scenario"] == scenario and size in (None, r["packet_bytes"])]
+        return min((r["cycles_per_packet"][which] for r in rows), default=None)
 
 
 def cpu():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":")[1].strip()
     return platform.processor()
 
 
-def table_rows(results):
-    for r in results:
-        c, vpp = r["cycles_per_packet"], VPP.get(r["scenario"])
-        ratio = f"{c['min'] / vpp:.2f}" if vpp else ""
+def share_of_packets(frames):
+    """Of each direction, from its part of the bytes."""
+    packets = {way: frame["share_of_bytes"] / frame["bytes"] for way, frame in frames.items()}
+    return {way: each / sum(packets.values()) for way, each in packets.items()}
+
+
+def their_cycles(paper, table):
+    """Cycles a packet and core; None if the paper has no number."""
+    if "gbit_per_second" not in table:
+        return None
+    mean = sum(share * table["frames"][way]["bytes"] for way, share in share_of_packets(table["frames"]).items())
+    packets = table["gbit_per_second"] * 1e9 / 8 / mean
+    return paper["cores"] * paper["ghz"] * 1e9 / packets
+
+
+def our_cycles(results, table, access, which="median", several=False):
+    """The mean of the directions, weighted by their packets; None if one was not measured."""
+    shares = share_of_packets(table["frames"])
+    found = {
+        way: results.figure(table["ours"][access][way], frame["bytes"], which, several)
+        for way, frame in table["frames"].items()
+    }
+    return None if None in found.values() else sum(shares[way] * cycles for way, cycles in found.items())
+
+
+def whole_cycles(results, table, access):
+    row = results.ndr.get(table["whole"].get(access))
+    return row["conditions"]["tsc_hz"] / row["ndr_pps"] if row and row["ndr_pps"] else None
+
+
+def compared(results, facts):
+    """(paper, table, access, theirs, ours, least of ours, whole) for each that was measured."""
+    for paper in facts["papers"]:
+        for table in paper["tables"]:
+            for access in table["ours"]:
+                ours = our_cycles(results, table, access)
+                if ours:
+                    least = our_cycles(results, table, access, "min")
+                    whole = whole_cycles(results, table, access)
+                    yield paper, table, access, their_cycles(paper, table), ours, least, whole
+
+
+def cell(value, form="{:.0f}"):
+    return "" if value is None else form.format(value)
+
+
+def ratio(ours, theirs):
+    return "" if ours is None or theirs is None else f"{ours / theirs:.2f}"
+
+
+def paper_tables(results, facts):
+    for paper in facts["papers"]:
+        yield f"### {paper['name']}\n\n{paper['title']}. Conditions: {paper['conditions']}.\n"
+        yield "| table | access | theirs | ours | least | ratio | two workers, each | whole | ratio |"
+        yield "|---|---|---|---|---|---|---|---|---|"
+        for of, table, access, theirs, ours, least, whole in compared(results, facts):
+            if of is paper:
+                two = our_cycles(results, table, access, several=True)
+                yield (
+                    f"| {table['name']}: {table['text']} | {access} | {cell(theirs, '{:,.0f}') or 'no figure'} | "
+                    f"{ours:.0f} | {least:.0f} | {ratio(ours, theirs)} | {cell(two)} | {cell(whole)} | {ratio(whole, theirs)} |"
+                )
+        yield ""
+
+
+def differences(facts):
+    for paper in facts["papers"]:
+        yield (
+            f"- {paper['name']}: {paper['hardware']}. Made comparable as {paper['cores']} cores x {paper['ghz']} GHz / "
+            "packets a second."
+        )
+    yield (
+        f"- Ours: {cpu()}, a virtual machine that shares its hardware, TSC cycles. In-process figures have no device; "
+        "whole ones have memif, which copies where a card would use DMA, and no virtual functions."
+    )
+
+
+def target_rows(results, facts):
+    for scenario, wanted in facts["targets"].items():
+        sizes = wanted if isinstance(wanted, dict) else {r["packet_bytes"]: wanted for r in results.of(scenario)}
+        for size, target in sizes.items():
+            median, least = (results.figure(scenario, size, which) for which in ("median", "min"))
+            if median is not None:
+                met = "yes" if round(median) <= target else "**no**"
+                yield f"| `{scenario}` | {size} | {target} | {median:.0f} | {least:.0f} | {met} |"
+
+
+def table_rows(results, facts):
+    for r in results.single:
+        c, vpp = r["cycles_per_packet"], facts["vpp"].get(r["scenario"])
+        quotient = f"{c['min'] / vpp:.2f}" if vpp else ""
         yield (
             f"| `{r['scenario']}` | {r['packet_bytes']} | {r['flows']:,} | {c['min']:.0f} | {c['median']:.0f} | "
-            f"{r['bare_loop']:.0f} | {vpp or ''} | {ratio} |"
+            f"{r['bare_loop']:.0f} | {vpp or ''} | {quotient} |"
         )
 
 
-def verdict(results):
+def verdict(results, facts):
     """What the least figures of a scenario say about four fifths of VPP's, its worst and best frame size."""
     met, missed = [], []
-    for scenario, vpp in VPP.items():
-        ratios = [r["cycles_per_packet"]["min"] / vpp for r in results if r["scenario"] == scenario]
+    for scenario, vpp in facts["vpp"].items():
+        ratios = [r["cycles_per_packet"]["min"] / vpp for r in results.of(scenario)]
         if ratios:
             text = f"`{scenario}` ({min(ratios):.2f} to {max(ratios):.2f})"
             (met if max(ratios) <= 0.8 else missed).append(text)
@@ -165,44 +156,65 @@ def verdict(results):
     return " ".join(lines)
 
 
-def added_rows(results):
-    for scenario, (base, vpp) in ADDS.items():
-        with_it, without = least(results, scenario), least(results, base)
+def added_rows(results, facts):
+    for scenario, (base, vpp) in facts["adds"].items():
+        with_it, without = results.figure(scenario), results.figure(base)
         if with_it and without:
             yield f"| `{scenario}` over `{base}` | {with_it - without:.0f} | {vpp} |"
 
 
+def gbit(row, rate):
+    """Of frames without what Ethernet puts around them."""
+    return rate * sum(row["share_of_packets"][way] * size for way, size in row["packet_bytes"].items()) * 8 / 1e9
+
+
+def ndr_rows(results):
+    for row in results.ndr.values():
+        ndr, cycles = row["ndr_pps"], row["mrr_gateway_cycles_per_packet"]
+        rates = " | ".join(cell(row[each] and row[each] / 1e6, "{:.2f}") for each in ("ndr_pps", "pdr_pps", "mrr_pps"))
+        sizes = " / ".join(str(row["packet_bytes"].get(way, "")) for way in ("up", "down"))
+        whole = row["conditions"]["tsc_hz"] / ndr if ndr else None
+        yield (
+            f"| `{row['scenario']}` | {sizes} | {row['flows']:,} | {rates} | {cell(ndr and gbit(row, ndr), '{:.1f}')} | "
+            f"{cycles['graph']:.0f} | {cycles['transmit']:.0f} | {cell(whole)} |"
+        )
+
+
+def ndr_latency_rows(results):
+    for row in results.ndr.values():
+        for load in row["at_load"]:
+            for way, ns in load["latency_ns"].items():
+                figures = " | ".join(f"{ns[each] / 1000:,.1f}" for each in ("min", "p50", "p90", "p99", "p99_9", "max"))
+                yield (
+                    f"| `{row['scenario']}` | {load['percent_of_ndr']} % | {way} | {figures} | "
+                    f"{load['lost']:,} of {load['offered']:,} |"
+                )
+
+
 def scaling_rows(results):
-    for r in results:
+    for r in results.several:
         together, alone = r["cycles_per_packet"], r["first_alone"]
+        gain = alone["median"] / together["median"] * r["compute_ratio"]
         yield (
             f"| `{r['scenario']}` | {r['packet_bytes']} | {r['workers']} | {together['min']:.0f} | {alone['min']:.0f} | "
             f"{together['min'] / alone['min']:.2f} | {together['median']:.0f} | {alone['median']:.0f} | "
-            f"{together['median'] / alone['median']:.2f} | {r['compute_ratio']:.2f} |"
+            f"{together['median'] / alone['median']:.2f} | {r['compute_ratio']:.2f} | {gain:.2f} |"
         )
 
 
 def latency_rows(results):
-    for r in results:
+    for r in results.latency:
         busy = "" if r["processor"] is None else f"{100 * r['processor']:.0f} %"
         yield f"| {r['router']} | {r['median_us']:.0f} | {r['p99_us']:.0f} | {busy} |"
 
 
-def paper_rows(results):
-    for name, theirs, scenarios, size in PAPERS:
-        ours = [least(results, s, size) for s in scenarios]
-        if all(ours):
-            mean = sum(ours) / len(ours)
-            yield f"| {name} | {theirs:,} | {mean:.0f} | {mean / theirs:.2f} |"
-
-
 def node_rows(results):
     seen = set()
-    for r in results:
+    for r in results.single:
         if r["scenario"] in seen:
             continue
         seen.add(r["scenario"])
-        nodes = {n: c for n, c in r["nodes"].items() if n not in ("bench-source", "tx", "rx", "inject")}
+        nodes = {n: c for n, c in r["nodes"].items() if n not in plots.NOT_OURS}
         yield (
             f"| `{r['scenario']}` | "
             + ", ".join(f"{n} {c:.0f}" for n, c in sorted(nodes.items(), key=lambda x: -x[1]))
@@ -210,26 +222,51 @@ def node_rows(results):
         )
 
 
+def page(results, facts):
+    conditions = next(iter(results.ndr.values()))["conditions"]
+    texts = {
+        "date": results.run["date"],
+        "took": results.run["seconds"],
+        "pages": results.run["huge_pages"],
+        "ghz": conditions["tsc_hz"] / 1e9,
+        "cpu": cpu(),
+        "processors": len(os.sched_getaffinity(0)),
+        "hqos": facts["scheduler"],
+        "verdict": verdict(results, facts),
+        "ring": f"{conditions['ring']:,}",
+        "trial": f"{conditions['trial_seconds'][0]:g} to {conditions['trial_seconds'][1]:g}",
+        "sum": conditions["duration_sum"],
+        "width": 100 * conditions["relative_width"],
+        "exceed": 100 * conditions["exceed_ratio"],
+        "mrr_trials": len(next(iter(results.ndr.values()))["mrr_pps_trials"]),
+        "workers": "two" if all(r["workers"] == 2 for r in results.several) else "several",
+        "control": control_plane.text(results.control),
+        "pings": min(r["pings"] for r in results.latency),
+    }
+    tables = {
+        "papers": paper_tables(results, facts),
+        "differences": differences(facts),
+        "targets": target_rows(results, facts),
+        "rows": table_rows(results, facts),
+        "adds": added_rows(results, facts),
+        "ndr": ndr_rows(results),
+        "ndr_latency": ndr_latency_rows(results),
+        "scaling": scaling_rows(results),
+        "latency": latency_rows(results),
+        "nodes": node_rows(results),
+    }
+    tables = {name: "\n".join(lines).rstrip() for name, lines in tables.items()}
+    return (HERE / "performance.md.in").read_text().format(**texts, **tables)
+
+
 def main():
-    measured, latency = (json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:3])
-    control = [r for r in measured if r["scenario"].startswith("reconcile-")]
-    results = [r for r in measured if r.get("workers") == 1]
-    several = [r for r in measured if r.get("workers", 0) > 1]
-    sys.stdout.write(
-        TEXT.format(
-            cpu=cpu(),
-            rows="\n".join(table_rows(results)),
-            verdict=verdict(results),
-            adds="\n".join(added_rows(results)),
-            papers="\n".join(paper_rows(results)),
-            workers="two" if all(r["workers"] == 2 for r in several) else "several",
-            scaling="\n".join(scaling_rows(several)),
-            pings=min(r["pings"] for r in latency),
-            latency="\n".join(latency_rows(latency)),
-            control=control_plane.text(control),
-            nodes="\n".join(node_rows(results)),
-        )
-    )
+    results, docs = Results(Path(sys.argv[1])), Path(sys.argv[2])
+    facts = yaml.safe_load((HERE / "papers.yaml").read_text())
+    (docs / "performance.md").write_text(page(results, facts))
+    folder = docs / "performance"
+    folder.mkdir(exist_ok=True)
+    for name, drawing in plots.drawings(results, facts, list(compared(results, facts))):
+        (folder / f"{name}.svg").write_text(drawing)
 
 
 if __name__ == "__main__":

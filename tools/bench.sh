@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the bench with huge pages, and gives them back: bench.sh ONLY-REGEX JSON-FILE (each may be empty). First every
-# scenario on one worker, then those that show how two get along, then the control plane's.
+# Runs the bench with huge pages, and gives them back: bench.sh all|ndr ONLY-REGEX JSON-FILE (each of the two may be empty).
+# all: every scenario inside one process, on one worker, then those that show how two get along, then the control plane's.
+# ndr: whole gateways with a traffic generator beside them. bench.sh paper: both, and docs/performance.md from them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pages=/proc/sys/vm/nr_hugepages
@@ -19,20 +20,54 @@ if [ "$(cat $pages)" -lt "$wanted" ]; then
 	echo "bench: only $(cat $pages) huge pages of $wanted could be had" >&2
 	exit 1
 fi
-only=${1-} failed=0
-bench() { build/dataplane/bench/sluice-bench ${only:+--only "$only"} "$@" || failed=1; }
-bench --json "$results/1.json"
-if [ "$(nproc)" -gt 1 ]; then
-	bench --workers 2 --scaling --json "$results/2.json"
-else
-	echo "bench: one processor, so nothing on two workers" >&2
-fi
-build/reconcile-bench -huge ${only:+-only "$only"} -json "$results/3.json" || failed=1
-if [ -n "${2-}" ]; then
-	python3 - "$2" "$results"/*.json <<-'END'
+kind=$1 only=${2-} json=${3-} failed=0
+
+nodes() {
+	local bench=build/dataplane/bench/sluice-bench
+	$bench ${only:+--only "$only"} --json "$results/1.json" || failed=1
+	if [ "$(nproc)" -gt 1 ]; then
+		$bench ${only:+--only "$only"} --workers 2 --scaling --json "$results/2.json" || failed=1
+	else
+		echo "bench: one processor, so nothing on two workers" >&2
+	fi
+}
+
+control() { build/reconcile-bench -huge ${only:+-only "$only"} -json "$results/3.json" || failed=1; }
+
+ndr() { .venv/bin/python bench/ndr.py ${only:+--only "$only"} ${1:+--json "$1"} || failed=1; }
+
+# The rows of all parts, in one file.
+together() {
+	[ -n "$1" ] || return 0
+	python3 - "$1" "$results"/*.json <<-'END'
 		import json, sys
 		rows = [row for file in sys.argv[2:] for row in json.load(open(file))]
 		json.dump(rows, open(sys.argv[1], "w"), indent=1)
 	END
-fi
+}
+
+case $kind in
+all)
+	nodes
+	control
+	together "$json"
+	;;
+ndr) ndr "$json" ;;
+paper)
+	mkdir -p build/bench
+	nodes
+	# Workers that never sleep, and programs that wait for others, do without a real-time priority.
+	chrt -o 0 build/reconcile-bench -huge -json "$results/3.json" || failed=1
+	together build/bench/nodes.json
+	only='symmetric|ip4|pppoe-4k|bng'
+	ndr build/bench/ndr.json
+	chrt -o 0 .venv/bin/python bench/latency.py --pings 200 --turns 3 --json build/bench/latency.json || failed=1
+	printf '{"date": "%s", "seconds": %s, "huge_pages": %s}\n' "$(date -u +%F)" "$SECONDS" "$wanted" >build/bench/run.json
+	.venv/bin/python bench/report.py build/bench docs
+	;;
+*)
+	echo "bench: accepted: all, ndr, paper, not $kind" >&2
+	exit 2
+	;;
+esac
 [ "$failed" -eq 0 ]

@@ -98,19 +98,13 @@ prefix4(uint32_t n, unsigned *length)
 }
 
 static int
-ip4_set_up(const struct scenario *s)
+routes4(uint32_t count)
 {
-	char prefix[32];
-	uint32_t routes = s->flows == 1024 ? 1 : s->flows;
+	char prefix[32], text[INET_ADDRSTRLEN];
 
-	if (ground())
-		return -1;
-	if (routes == 1)
-		return route(0, "0.0.0.0/0");
-	for (uint32_t i = 0; i < routes; i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		unsigned length;
 		uint32_t address = htonl(prefix4(i, &length));
-		char text[INET_ADDRSTRLEN];
 
 		inet_ntop(AF_INET, &address, text, sizeof(text));
 		snprintf(prefix, sizeof(prefix), "%s/%u", text, length);
@@ -118,6 +112,14 @@ ip4_set_up(const struct scenario *s)
 			return -1;
 	}
 	return 0;
+}
+
+static int
+ip4_set_up(const struct scenario *s)
+{
+	if (ground())
+		return -1;
+	return s->flows == 1024 ? route(0, "0.0.0.0/0") : routes4(s->flows);
 }
 
 static unsigned
@@ -513,9 +515,8 @@ downlink_profile(const char *name, unsigned n, unsigned count, unsigned times)
 
 // Frames of subscribers, and their surroundings: the route out for routed ones.
 static unsigned
-up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
+up_frame_to(uint32_t to, bool pppoe, uint32_t flow, uint16_t length, uint8_t *h)
 {
-	bool pppoe = strstr(s->name, "pppoe") != NULL;
 	uint8_t mac[6];
 	unsigned n;
 
@@ -531,7 +532,29 @@ up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
 		memcpy(h + n, pppoe_header, sizeof(pppoe_header));
 		n += sizeof(pppoe_header);
 	}
-	return n + ip4_udp(h + n, subscriber_address(flow), server_address(flow), 5000, 443, (uint16_t)(length - n));
+	return n + ip4_udp(h + n, subscriber_address(flow), to, 5000, 443, (uint16_t)(length - n));
+}
+
+static unsigned
+up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
+{
+	return up_frame_to(server_address(flow), strstr(s->name, "pppoe") != NULL, flow, length, h);
+}
+
+// The papers' gateways have more routes than one: 100,000 for 128,000 subscribers, and 150,000 for 192,000.
+static uint32_t
+bng_routes(const struct scenario *s)
+{
+	return s->flows / 128 * 100;
+}
+
+static unsigned
+bng_up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
+{
+	unsigned prefix_length;
+	uint32_t to = prefix4((uint32_t)(flow * 7919u % bng_routes(s)), &prefix_length);
+
+	return up_frame_to(to + 7, true, flow, length, h);
 }
 
 static unsigned
@@ -635,6 +658,26 @@ agf_down(const struct scenario *s)
 }
 
 static int
+agf_down_pppoe(const struct scenario *s)
+{
+	if (ground() || allow_list(s->flows) || meter())
+		return -1;
+	return sessions(s, PPPOE | GTPU | METER | ACL_DOWN | DOWN_STREAM);
+}
+
+static int
+bng_up(const struct scenario *s)
+{
+	return ground() || routes4(bng_routes(s)) || meter() || sessions(s, PPPOE | METER) ? -1 : 0;
+}
+
+static int
+bng_down(const struct scenario *s)
+{
+	return ground() || routes4(bng_routes(s)) || meter() || sessions(s, PPPOE | METER | DOWN_STREAM) ? -1 : 0;
+}
+
+static int
 flows_up(const struct scenario *s)
 {
 	return ground() || uplink_profile("flows-0") || uplink_profile("flows-1") || sessions(s, GTPU | FLOWS) ? -1 : 0;
@@ -666,9 +709,14 @@ flows_down(const struct scenario *s)
 		128, 650, 1418 \
 	}
 
+// The papers' vAGF: 128 bytes up and 504 down, or 650 both ways.
 #define SIZES_AGF \
 	{ \
-		128, 504 \
+		128, 504, 650 \
+	}
+#define SIZES_BNG \
+	{ \
+		256, 512, 1024 \
 	}
 
 const struct scenario scenarios[] = {
@@ -687,12 +735,17 @@ const struct scenario scenarios[] = {
 	{"acl-150", 1024, SIZES, acl_150, ip4_frame, "in"},
 	{"meter-4k", 4096, SIZES, meter_up, up_frame, "in"},
 	{"agf-up-4k", 4096, SIZES, agf_up, up_frame, "in", .scaling = true},
-	{"agf-up-4k-pppoe", 4096, SIZES, agf_up_pppoe, up_frame, "in"},
+	{"agf-up-4k-pppoe", 4096, SIZES, agf_up_pppoe, up_frame, "in", .scaling = true},
 	{"agf-up-64k", 65536, SIZES_AGF, agf_up, up_frame, "in"},
 	{"agf-down-64k", 65000, SIZES_AGF, agf_down, gtpu_down_frame, "in"},
 	{"flows-up-4k", 4096, SIZES_AGF, flows_up, up_frame, "in"},
 	{"flows-down-4k", ALLOWED, SIZES_AGF, flows_down, gtpu_down_frame, "in"},
 	{"flows-down-64k", 65000, SIZES_AGF, flows_down, gtpu_down_frame, "in"},
-	{"agf-down-4k", ALLOWED, SIZES_TUNNEL, agf_down, gtpu_down_frame, "in", .scaling = true},
+	{"agf-down-4k", ALLOWED, SIZES_AGF, agf_down, gtpu_down_frame, "in", .scaling = true},
+	{"agf-down-4k-pppoe", ALLOWED, SIZES_AGF, agf_down_pppoe, gtpu_down_frame, "in", .scaling = true},
+	{"bng-up-128k", 128000, SIZES_BNG, bng_up, bng_up_frame, "in"},
+	{"bng-down-128k", 128000, SIZES_BNG, bng_down, down_frame, "in"},
+	{"bng-up-192k", 192000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
+	{"bng-down-192k", 192000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
 };
 const unsigned scenario_count = RTE_DIM(scenarios);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <rte_byteorder.h>
 
@@ -64,31 +65,44 @@ struct gtpu_packet {
 // `bytes` are UDP's payload: `available` can be read, `total` are there.
 enum gtpu_verdict gtpu_parse(const uint8_t *bytes, size_t available, size_t total, struct gtpu_packet *packet);
 
+static inline uint32_t
+gtpu_read_32(const uint8_t *bytes)
+{
+	uint32_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return rte_be_to_cpu_32(value);
+}
+
 // What nearly every packet is: a G-PDU with nothing optional, or with one container that says no more than QFI and RQI.
 // False: gtpu_parse() has to look.
 static inline bool
 gtpu_parse_usual(const uint8_t *bytes, size_t available, size_t total, struct gtpu_packet *packet)
 {
-	const uint16_t length = (uint16_t)(bytes[2] << 8 | bytes[3]);
-	bool container = bytes[0] == (GTPU_VERSION_1 | GTPU_E);
+	const uint32_t usual = (GTPU_VERSION_1 << 8 | GTPU_G_PDU), first = gtpu_read_32(bytes);
+	const uint16_t length = (uint16_t)first;
+	bool container = first >> 16 == (usual | GTPU_E << 8);
 	unsigned offset = container ? GTPU_HEADER + GTPU_OPTIONAL + GTPU_CONTAINER : GTPU_HEADER;
 
-	if (bytes[1] != GTPU_G_PDU || (bytes[0] != GTPU_VERSION_1 && !container) || available < offset ||
-		(unsigned)length + GTPU_HEADER > total || (unsigned)length + GTPU_HEADER < offset)
+	if ((first >> 16 != usual && !container) || available < offset || (unsigned)length + GTPU_HEADER > total ||
+		(unsigned)length + GTPU_HEADER < offset)
 		return false;
 	packet->qfi = 0;
 	packet->reflect = false;
 	if (container) {
-		// Type, length 1, PDU type 0, and none of the flags that make it longer.
-		if (bytes[11] != EXTENSION_PDU_SESSION_CONTAINER || bytes[12] != 1 ||
-			(bytes[13] & 0xf0) != PDU_DOWNLINK << 4 || (bytes[14] & 0x80) || bytes[15] != EXTENSION_NONE)
+		// From byte 11 on: type, length 1, PDU type 0, none of the flags that make it longer, no further one.
+		const uint64_t plain =
+			(uint64_t)EXTENSION_PDU_SESSION_CONTAINER << 32 | 1 << 24 | PDU_DOWNLINK << 20 | EXTENSION_NONE;
+		const uint64_t optional = (uint64_t)gtpu_read_32(bytes + 8) << 32 | gtpu_read_32(bytes + 12);
+
+		if ((optional & 0xfffff080ff) != plain)
 			return false;
-		packet->qfi = bytes[14] & QFI_MAX;
-		packet->reflect = (bytes[14] & 0x40) != 0;
+		packet->qfi = (uint8_t)(optional >> 8) & QFI_MAX;
+		packet->reflect = (optional & 0x4000) != 0;
 	}
 	packet->container = container;
 	packet->type = GTPU_G_PDU;
-	packet->teid = (uint32_t)bytes[4] << 24 | (uint32_t)bytes[5] << 16 | (uint32_t)bytes[6] << 8 | bytes[7];
+	packet->teid = gtpu_read_32(bytes + 4);
 	packet->offset = (uint16_t)offset;
 	packet->length = (uint16_t)(length + GTPU_HEADER - offset);
 	packet->sequence = 0;

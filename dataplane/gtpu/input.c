@@ -69,7 +69,7 @@ end_of(const uint8_t *ip, uint16_t vrf, struct last_end *last)
 }
 
 // RFC 768, RFC 8200 section 8.1. No checksum is accepted over IPv6, too, as RFC 6935 allows for tunnels.
-static bool
+static __rte_noinline bool
 checksum_good(const struct rte_mbuf *m, unsigned udp, uint16_t udp_length)
 {
 	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
@@ -107,8 +107,8 @@ refuse(struct packet *p, enum gtpu_verdict verdict)
 	}
 }
 
-// Whatever is not a usual G-PDU.
-static uint16_t
+// Whatever is not a usual G-PDU. Apart, as are the other rare ways, so that the usual one has the registers to itself.
+static __rte_noinline uint16_t
 unusual(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t length, struct gtpu_packet *packet, uint32_t end)
 {
 	const uint8_t *bytes = rte_pktmbuf_mtod_offset(m, const uint8_t *, udp + UDP_HEADER);
@@ -169,10 +169,13 @@ look(struct rte_mbuf *m, struct packet *p, struct arrival *a, uint64_t *key, str
 		return packet_drop(p, &drop_short);
 	end = end_of(ip, p->vrf, last);
 	if (unlikely(!gtpu_parse_usual(udp + UDP_HEADER, m->data_len - at - UDP_HEADER, length, &packet))) {
-		uint16_t next = unusual(m, p, at, length, &packet, end);
+		// One of its own: what has an address lies in memory.
+		struct gtpu_packet other;
+		uint16_t next = unusual(m, p, at, length, &other, end);
 
 		if (next != G_PDU)
 			return next;
+		packet = other;
 	}
 	*key = gtpu_teid_key(end, packet.teid);
 	a->offset = (uint16_t)(at + UDP_HEADER + packet.offset);
@@ -200,7 +203,7 @@ for_session(uint32_t session, const struct session *s, const uint8_t *ip, uint8_
 	       ip6_is_link_local(to);
 }
 
-static void
+static __rte_noinline void
 learn(const struct session *s, uint32_t session, const uint8_t *ip, size_t length, uint8_t qfi)
 {
 	struct gtpu_tunnel *t = tunnel_at(__atomic_load_n(&s->core, __ATOMIC_ACQUIRE));

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""NDR, PDR and MRR, latency and loss of whole gateways (RFC 2544): ndr.py [--only REGEX] [--json FILE]. Needs root and
+the built programs.
+
+Gateway and traffic generator are processes of their own, each with one core, joined by two memif links. Packets are
+copied four times between them, and the generator takes part in every one, so a rate is that of this pair on this
+machine. What may be compared between runs are the gateway's cycles a packet, by its own counters, in the same trials.
+Where other programs run, too, `chrt -f 50` keeps them out of the trials; between these they get their turn, as the
+kernel takes a core from who polls without end at a real-time priority for 50 ms of every second.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TREE / "tests"))
+
+import contract  # noqa: E402
+from chains import CHAINS  # noqa: E402
+from generator import Generator, GeneratorError  # noqa: E402
+from lab import Gateway, Lab  # noqa: E402
+from throughput import PDR_LOSS_RATIO, Search, received_rate, search  # noqa: E402
+
+RING_LOG2, PUT_AT_ONCE = 11, 1000
+# Nodes that work for the device rather than for the packet.
+DEVICE_NODES = ("rx", "tx", "tx-handover")
+LOADS = (50, 90)
+
+
+def memif(directory, number, role):
+    ring = f",rsize={RING_LOG2}" if role == "client" else ""
+    return f"net_memif{number},role={role},socket={directory}/link-{number}.sock,socket-abstract=no,id={number}{ring}"
+
+
+def cores():
+    """The generator's and the gateway's worker's; the gateway's main thread, which sleeps, shares the former."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return allowed[0], allowed[-1]
+
+
+class Priority:
+    """While it is entered, threads have a real-time priority; 0 leaves them alone. Then all others have their turn."""
+
+    def __init__(self, threads, level):
+        self.threads, self.level = threads if level else [], level
+
+    def __enter__(self):
+        self.began = time.monotonic()
+        for thread in self.threads:
+            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(self.level))
+
+    def __exit__(self, *_):
+        for thread in self.threads:
+            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+        if self.threads:
+            time.sleep(0.1 * (time.monotonic() - self.began))
+
+
+def workers(pid):
+    """A data plane's threads that forward, by the name that DPDK gives them."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(task.name) for task in tasks if "worker" in (task / "comm").read_text()]
+
+
+class Bench:
+    """A gateway that forwards one chain, and the generator at both of its ports. To be closed. `priority`: of both
+    while a trial runs."""
+
+    def __init__(self, lab, chain, huge=True, own_cores=True, priority=0):
+        generator_core, worker_core = cores()
+        self.chain, self.link = chain, lab.directory
+        self.generator = Generator(
+            lab.directory, [memif(self.link, number, "server") for number in range(2)], generator_core, huge
+        )
+        lab.on_close(self.generator.close)
+        options = {"cores": f"{generator_core},{worker_core}"} if own_cores else {}
+        self.gateway = Gateway(
+            lab, lab.namespace("gateway"), agent=False, huge=huge, buffers=32768 if huge else 12288, **options
+        )
+        self.connection = contract.Connection(self.gateway.dataplane_socket)
+        self.put(chain.objects([memif(self.link, number, "client") for number in range(2)]))
+        self.priority = Priority([self.generator.child.pid, *workers(self.gateway.dataplane.pid)], priority)
+        for stream in chain.streams():
+            self.generator.add(stream)
+        self.generator.wait_for_links()
+        # The gateway's main thread has seen the links, too, when it lets traffic through.
+        end = time.monotonic() + 10
+        while self.trial(0.01, 1000).lost and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def put(self, things):
+        things = iter(things)
+        while some := list(itertools.islice(things, PUT_AT_ONCE)):
+            answers = self.connection.put(*some)
+            wrong = [answer.message for answer in answers if answer.code]
+            if wrong:
+                raise RuntimeError(f"{self.chain.name}: {wrong[0]}")
+
+    def trial(self, seconds, rate):
+        with self.priority:
+            return self.generator.trial(seconds, rate)
+
+    def node_counters(self):
+        answer = self.connection.ask(node_counters=contract.api.NodeCountersQuery()).node_counters
+        return {node.node: (node.packets, node.cycles) for node in answer.nodes}
+
+    def counted_trial(self, seconds, rate):
+        """A trial, and the gateway's cycles for each packet that came through, by node; one without any only polled."""
+        before = self.node_counters()
+        outcome = self.trial(seconds, rate)
+        after = self.node_counters()
+        received = outcome.total("received")
+        nodes = {
+            name: (after[name][1] - before[name][1]) / received
+            for name in after
+            if received and name in before and after[name][0] > before[name][0]
+        }
+        return outcome, {
+            "graph": sum(cycles for name, cycles in nodes.items() if name not in DEVICE_NODES),
+            "transmit": nodes.get("tx", 0.0),
+            "nodes": {name: cycles for name, cycles in nodes.items() if name != "rx" and cycles >= 0.05},
+        }
+
+    def close(self):
+        self.connection.close()
+
+
+def undisturbed(bench, rate, how):
+    """Of several trials the one in the middle, by what was lost and then by how late the last hundredth came."""
+    trials = [bench.counted_trial(how.trial_seconds, rate) for _ in range(how.mrr_trials)]
+
+    def order(trial):
+        return trial[0].lost, max(stream["latency_ns"]["p99"] for stream in trial[0].streams)
+
+    return sorted(trials, key=order)[len(trials) // 2]
+
+
+def at_load(bench, rate, percent, how):
+    outcome, cycles = undisturbed(bench, rate * percent / 100, how)
+    return {
+        "percent_of_ndr": percent,
+        "pps": rate * percent / 100,
+        "offered": outcome.total("offered"),
+        "lost": outcome.lost,
+        "reordered": outcome.total("reordered"),
+        "latency_ns": {stream["name"]: stream["latency_ns"] for stream in outcome.streams},
+        "gateway_cycles_per_packet": cycles,
+    }
+
+
+def greatest_rate(bench, how):
+    """MRR, the median of several trials: what comes through while more is sent than can be."""
+    trials = []
+    for _ in range(how.mrr_trials):
+        outcome, cycles = bench.counted_trial(how.trial_seconds, how.greatest_load)
+        seconds = outcome.seconds + outcome.stalled
+        trials.append((received_rate(outcome), outcome.total("offered") / seconds, cycles, outcome))
+    trials.sort(key=lambda trial: trial[0])
+    rate, offered, _, outcome = trials[len(trials) // 2]
+    return {
+        "mrr_pps": rate,
+        "mrr_pps_trials": [trial[0] for trial in trials],
+        "mrr_offered_pps": offered,
+        "mrr_received": {stream["name"]: stream["received"] for stream in outcome.streams},
+        "mrr_gateway_cycles_per_packet": min((trial[2] for trial in trials), key=lambda cycles: cycles["graph"]),
+    }
+
+
+def processor():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return "unknown"
+
+
+def measure(chain, how, priority):
+    with Lab() as lab, contextlib.closing(Bench(lab, chain, priority=priority)) as bench:
+        began = time.monotonic()
+        row = {
+            "scenario": f"ndr-{chain.name}",
+            "about": chain.about,
+            "flows": chain.flows,
+            "packet_bytes": {stream.name: stream.size for stream in bench.generator.streams},
+            "share_of_packets": {stream.name: stream.share for stream in bench.generator.streams},
+        }
+        row |= greatest_rate(bench, how)
+        row |= search(bench.trial, dataclasses.replace(how, greatest_load=2 * row["mrr_pps"]))
+        row["at_load"] = [at_load(bench, row["ndr_pps"], each, how) for each in LOADS if row["ndr_pps"]]
+        row["conditions"] = {
+            "trial_seconds": [how.first_trial_seconds, how.trial_seconds],
+            "duration_sum": how.duration_sum,
+            "exceed_ratio": how.exceed_ratio,
+            "relative_width": how.relative_width,
+            "pdr_loss_ratio": PDR_LOSS_RATIO,
+            "ring": 1 << RING_LOG2,
+            "real_time_priority": priority,
+            "generator_core": cores()[0],
+            "gateway_core": cores()[1],
+            "processor": processor(),
+            "tsc_hz": bench.generator.tsc_hz,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "seconds": time.monotonic() - began,
+        }
+        return row
+
+
+def rate_text(rate):
+    return "none" if rate is None else f"{rate / 1e6:.3f}"
+
+
+def print_row(row):
+    cycles = row["mrr_gateway_cycles_per_packet"]["graph"]
+    half = row["at_load"][0]["latency_ns"] if row["at_load"] else {}
+    latency = " ".join(f"{name} {each['p50'] / 1000:.1f}/{each['p99'] / 1000:.1f}" for name, each in half.items())
+    print(
+        f"{row['scenario']:<26}{row['flows']:>7}{rate_text(row['ndr_pps']):>9}{rate_text(row['pdr_pps']):>9}"
+        f"{rate_text(row['mrr_pps']):>9}{cycles:>9.0f}  {latency}{'  (late)' if row['late'] else ''}",
+        flush=True,
+    )
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="scenarios whose names have this regular expression in them")
+    parser.add_argument("--json", help="write the results into this file")
+    parser.add_argument("--list", action="store_true", help="name the scenarios")
+    for each in dataclasses.fields(Search):
+        name = "--" + each.name.replace("_", "-")
+        parser.add_argument(name, type=each.type, default=each.default, help="(%(default)s)")
+    return parser.parse_args()
+
+
+def main():
+    given = arguments()
+    how = Search(**{each.name: getattr(given, each.name) for each in dataclasses.fields(Search)})
+    chains = [chain for chain in CHAINS if re.search(given.only, f"ndr-{chain.name}")]
+    if given.list:
+        print("\n".join(f"ndr-{chain.name}" for chain in chains))
+        return 0
+    if len(set(cores())) < 2:
+        print("ndr: one processor, and generator and gateway need one each", file=sys.stderr)
+        return 1
+    rows, failed, priority = [], 0, 0
+    if os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
+        priority = os.sched_getparam(0).sched_priority
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    print(f"{'scenario':<26}{'flows':>7}{'NDR':>9}{'PDR':>9}{'MRR':>9}{'cycles':>9}  us at half of NDR, median/99th")
+    for chain in chains:
+        try:
+            rows.append(measure(chain, how, priority))
+        except (GeneratorError, RuntimeError, OSError) as error:
+            print(f"ndr-{chain.name}: {error}", file=sys.stderr)
+            failed = 1
+        else:
+            print_row(rows[-1])
+    if given.json:
+        Path(given.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""The bench's own tools count right: the traffic generator beside a real gateway, and the search for a rate."""
+
+import contextlib
+import sys
+
+import pytest
+from lab import Lab
+from lab.laboratory import TREE
+
+sys.path.insert(0, str(TREE / "bench"))
+
+from chains import Chain  # noqa: E402
+from contract import api  # noqa: E402
+from generator import GeneratorError, Outcome, Stream  # noqa: E402
+from ndr import Bench  # noqa: E402
+from throughput import Search, search  # noqa: E402
+
+FLOWS, SECONDS, RATE = 64, 0.25, 12800.0
+PACKETS = int(SECONDS * RATE)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    """An AGF without huge pages or a core of its own; asymmetric, so that the streams differ in all they can."""
+    chain = Chain("agf", FLOWS, up=128, down=504, down_bytes=504 / (504 + 128), agf=True, pppoe=True)
+    with Lab() as lab, contextlib.closing(Bench(lab, chain, huge=False, own_cores=False)) as made:
+        yield made
+
+
+def test_everything_sent_at_a_low_rate_comes_through_in_order_and_its_latency_is_measured(bench):
+    outcome = bench.trial(SECONDS, RATE)
+    assert [stream["name"] for stream in outcome.streams] == ["up", "down"]
+    for stream in outcome.streams:
+        assert stream["intended"] == stream["offered"] == stream["received"] == PACKETS / 2
+        assert (stream["refused"], stream["reordered"], stream["duplicates"]) == (0, 0, 0)
+        latency = stream["latency_ns"]
+        assert (
+            0
+            < latency["min"]
+            <= latency["p50"]
+            <= latency["p90"]
+            <= latency["p99"]
+            <= latency["p99_9"]
+            <= latency["max"]
+        )
+    # Uplink QinQ and PPPoE are replaced by GTP-U and its container, downlink the other way round.
+    assert [stream["received_bytes"] for stream in outcome.streams] == [
+        PACKETS / 2 * (size - 4) for size in (128 - 16 + 44, 504 - 44 + 16)
+    ]
+
+
+def test_what_the_gateway_drops_is_counted_as_lost_and_nothing_else(bench):
+    name = "session-5"
+    kept = bench.connection.ask(list=api.List(kind="Session", limit=10000)).objects.objects
+    kept = next(each for each in kept if each.name == name)
+    bench.connection.ask(delete=api.Delete(names=[api.ObjectName(kind="Session", name=name)]))
+    outcome = bench.trial(SECONDS, RATE)
+    # Each flow has an equal part of each direction.
+    assert [stream["offered"] - stream["received"] for stream in outcome.streams] == [PACKETS / 2 / FLOWS] * 2
+    assert outcome.total("refused") == outcome.total("reordered") == 0
+    bench.connection.ask(put=api.Put(objects=[kept]))
+    assert bench.trial(SECONDS, RATE).lost == 0
+
+
+def test_the_gateways_cycles_are_those_of_the_nodes_that_had_packets(bench):
+    outcome, cycles = bench.counted_trial(SECONDS, RATE)
+    assert outcome.lost == 0
+    assert {"gtpu-encap", "gtpu-input", "acl-up", "acl-down", "pppoe-session", "tx"} <= set(cycles["nodes"])
+    assert "drop" not in cycles["nodes"] and "rx" not in cycles["nodes"]
+    assert cycles["graph"] == pytest.approx(
+        sum(each for node, each in cycles["nodes"].items() if node not in ("tx", "tx-handover")), abs=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "header", "wrong"), [(64, 60, "no room"), (3000, 60, "takes FILE"), (100, 0, "whole number of headers")]
+)
+def test_a_stream_that_cannot_be_sent_is_refused(bench, size, header, wrong):
+    before = list(bench.generator.streams)
+    with pytest.raises(GeneratorError, match=wrong):
+        bench.generator.add(Stream("bad", 0, 1, size, [bytes(header)]))
+    assert bench.generator.streams == before
+
+
+def gateway_of(capacity, spoiled=()):
+    """Forwards so many packets a second and not one more; trials of these numbers lose a tenth, whatever the load."""
+    number = 0
+
+    def trial(seconds, load):
+        nonlocal number
+        number += 1
+        sent = int(seconds * load)
+        passed = min(sent, int(seconds * capacity(load)))
+        passed = int(passed * 0.9) if number in spoiled else passed
+        return Outcome(seconds, 0.0, 0, [{"intended": sent, "offered": sent, "received": passed}])
+
+    return trial
+
+
+def test_the_search_finds_the_rate_at_which_loss_begins():
+    found = search(gateway_of(lambda load: 1.234e6), Search())
+    assert found["ndr_pps"] == pytest.approx(1.234e6, rel=0.025)
+    assert found["pdr_pps"] == pytest.approx(1.234e6, rel=0.025)
+    assert not found["late"]
+
+
+def test_loss_of_less_than_half_a_percent_is_below_pdr_and_above_ndr():
+    found = search(gateway_of(lambda load: load if load < 1e6 else load * 0.996 if load < 2e6 else 1.9e6), Search())
+    assert found["ndr_pps"] == pytest.approx(1e6, rel=0.025)
+    assert found["pdr_pps"] == pytest.approx(2e6, rel=0.025)
+
+
+def test_a_trial_in_four_that_was_disturbed_does_not_change_what_is_found():
+    found = search(gateway_of(lambda load: 1.234e6, spoiled=range(3, 1000, 4)), Search())
+    assert found["ndr_pps"] == pytest.approx(1.234e6, rel=0.05)
+
+
+def test_a_gateway_that_forwards_nothing_has_no_rate():
+    found = search(gateway_of(lambda load: 0), Search())
+    assert (found["ndr_pps"], found["pdr_pps"]) == (None, None)
