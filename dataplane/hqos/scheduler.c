@@ -106,11 +106,11 @@ hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t grou
 
 	now = ticks_of(now);
 	if (!sub->used) {
-		uint8_t life = sub->life;
-
-		memset(sub, 0, sizeof(*sub));
 		memset(&s->codels[subscriber], 0, sizeof(s->codels[subscriber]));
-		sub->life = life;
+		memset(sub->ends, 0, sizeof(sub->ends));
+		memset(sub->queues, 0, sizeof(sub->queues));
+		sub->credit = 0;
+		sub->backlog = sub->flags = sub->turn = 0;
 		sub->used = true;
 		sub->group = group;
 		sub->place.chunk = NOT_WAITING;
@@ -171,14 +171,16 @@ fetch_last(const struct hqos_scheduler *s, uint32_t subscriber, uint8_t class)
 		rte_prefetch0(queue_chunk_at(s, queue->last));
 }
 
-static inline enum hqos_drop_policy
+enum { TAKEN = UINT8_MAX };
+
+static inline unsigned
 refusal(struct hqos_scheduler *s, struct hqos_queue *queue, const struct hqos_class_profile *class, unsigned colour)
 {
 	if (queue->count >= class->limit)
 		return HQOS_TAIL_DROP;
 	if (class->policy == HQOS_WRED && hqos_wred_drops(queue, class, colour, &s->random))
 		return HQOS_WRED;
-	return HQOS_CODEL; // which lets all in
+	return TAKEN;
 }
 
 unsigned
@@ -198,15 +200,15 @@ hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t
 		struct hqos_queue *queue = &sub->queues[classes[i]];
 		bool idle = sub->backlog == 0, fresh = queue->count == 0;
 		struct packet *p = packet_of(packets[i]);
-		enum hqos_drop_policy refuse;
+		unsigned refuse;
 
 		if (i + AHEAD_SUBSCRIBER < count)
 			fetch_subscriber(s, subscribers[i + AHEAD_SUBSCRIBER], classes[i + AHEAD_SUBSCRIBER]);
 		if (i + AHEAD_LAST < count)
 			fetch_last(s, subscribers[i + AHEAD_LAST], classes[i + AHEAD_LAST]);
-		refuse = likely(sub->used) ? refusal(s, queue, class, p->colour) : HQOS_TAIL_DROP;
-		if (unlikely(refuse != HQOS_CODEL)) {
-			queue->dropped++;
+		refuse = likely(sub->used) ? refusal(s, queue, class, p->colour) : HQOS_UNKNOWN;
+		if (unlikely(refuse != TAKEN)) {
+			queue->dropped += refuse != HQOS_UNKNOWN;
 			s->counters.dropped[refuse]++;
 			p->detail = refuse;
 			packets[refused++] = packets[i];

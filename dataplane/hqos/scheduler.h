@@ -28,6 +28,7 @@ enum {
 };
 
 enum hqos_drop_policy { HQOS_TAIL_DROP, HQOS_WRED, HQOS_CODEL };
+enum { HQOS_UNKNOWN = HQOS_CODEL + 1 }; // why a packet was not taken: there is no such subscriber
 
 // A class, in the machine's units. Classes are numbered by priority: the lower, the earlier.
 struct hqos_class_profile {
@@ -106,8 +107,11 @@ struct hqos_subscriber {
 	uint8_t turn; // the class that shares with its equals and is being served
 	uint8_t used; // it exists
 	uint8_t life; // goes on when it moves or goes, so that what still stands for it elsewhere is known to be stale
-	uint8_t spare;
 	uint8_t ends[HQOS_CLASSES]; // of its queues: places in the first and, times 16, in the last chunk
+	// Not the scheduler's own: what others want of it (shaped.c).
+	uint8_t listed, owner_life;
+	uint32_t before;
+	uint64_t wanted;
 
 	_Alignas(64) struct hqos_queue queues[HQOS_CLASSES];
 	struct hqos_class_state classes[HQOS_CLASSES];
@@ -136,7 +140,7 @@ struct hqos_group {
 // What was done since the start, and what waits. The owner counts, anybody may read.
 struct hqos_counters {
 	uint64_t sent_packets, sent_bytes;
-	uint64_t dropped[3]; // by enum hqos_drop_policy: queue full, WRED, CoDel
+	uint64_t dropped[4]; // by enum hqos_drop_policy: queue full, WRED, CoDel; and HQOS_UNKNOWN
 	uint64_t flushed;
 };
 
@@ -185,11 +189,11 @@ void hqos_free(struct hqos_scheduler *s);
 // group. False: it has moved so often that it has to stay for now; try again later.
 void hqos_set_group(struct hqos_scheduler *s, uint32_t group, uint16_t profile, uint64_t now);
 bool hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t group, uint16_t profile, uint64_t now);
-// Takes out at most `room` of its packets; gone when it returns less than that.
+// Takes out at most `room` of its packets; gone when it returns less than that, and `used` is false.
 unsigned hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_mbuf **packets, unsigned room);
 
 // One packet each of `subscribers` and `classes`. Returns how many were not taken; these are moved to the front of `packets`, and
-// the state's `detail` of each says why: an enum hqos_drop_policy.
+// the state's `detail` of each says why: HQOS_TAIL_DROP, HQOS_WRED or HQOS_UNKNOWN.
 unsigned hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t *subscribers,
 	const uint8_t *classes, unsigned count, uint64_t now);
 // At most `room` packets that are to be sent now. Those that CoDel dropped are in `dropped` then, for the caller to take.
