@@ -17,8 +17,7 @@ hqos_random(uint32_t *state)
 
 // Whether a packet of this colour (0 green, 1 yellow, 2 red) is to be dropped before it joins the others.
 static inline bool
-hqos_wred_drops(
-	struct hqos_queue *queue, const struct hqos_class_profile *profile, unsigned colour, uint32_t *random)
+hqos_wred_drops(struct hqos_queue *queue, const struct hqos_class_profile *profile, unsigned colour, uint32_t *random)
 {
 	int64_t average = queue->average, sample = (int64_t)queue->count << 16;
 	uint32_t min = profile->wred_min[colour], max = profile->wred_max[colour];

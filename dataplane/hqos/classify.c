@@ -49,6 +49,13 @@ class_of(const struct qos_profile *profile, const struct packet *p, const uint8_
 	return class == QOS_ANY_CLASS ? profile->last : class;
 }
 
+static inline void
+mark_qfi(struct packet *p, uint8_t qfi)
+{
+	p->qfi = qfi;
+	p->flags |= PACKET_QFI;
+}
+
 static void
 hqos_classify_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -71,7 +78,7 @@ hqos_classify_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 		if (unlikely(profile->vlan_priority[class] != 0))
 			p->priority = profile->vlan_priority[class];
 		if (unlikely(profile->qfi[class] != 0))
-			p->qfi = profile->qfi[class];
+			mark_qfi(p, profile->qfi[class]);
 		if (profile->marks_dscp && profile->dscp[class] >= 0)
 			dscp_write(ip, p->family, (uint8_t)profile->dscp[class]);
 		next[i] = packet_step(p);

@@ -69,7 +69,8 @@ put_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, st
 }
 
 static void
-hand_over(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, struct rte_mbuf **packets, uint16_t count)
+hand_over(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, struct rte_mbuf **packets,
+	uint16_t count)
 {
 	struct rte_ring *ring = shaped->rings[worker_self()->index];
 	unsigned given = rte_ring_sp_enqueue_burst(ring, (void **)packets, count, NULL);
@@ -112,8 +113,9 @@ hqos_enqueue_describe(char *text, size_t size, const struct packet *p, const uin
 	if (p->queue == NO_QUEUE)
 		snprintf(text, size, "of no session's queue");
 	else
-		snprintf(text, size, "port %s, subscriber %u, class %u", port_name((uint16_t)(p->queue >> QUEUE_PORT_SHIFT)),
-			p->queue & (HQOS_SUBSCRIBERS - 1), p->class);
+		snprintf(text, size, "port %s, subscriber %u, class %u",
+			port_name((uint16_t)(p->queue >> QUEUE_PORT_SHIFT)), p->queue & (HQOS_SUBSCRIBERS - 1),
+			p->class);
 }
 
 // ---- Out again.
@@ -138,8 +140,7 @@ take_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, u
 	}
 	count = shaped_catch_up(shaped, packets, BURST, now);
 	for (unsigned i = 0; i < count; i++)
-		rte_node_enqueue_x1(
-			graph, node, packet_drop(packet_of(packets[i]), &drop_qos_flushed), packets[i]);
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(packets[i]), &drop_qos_flushed), packets[i]);
 	return taken + count;
 }
 
@@ -203,10 +204,8 @@ hqos_tx_departed(char *text, size_t size, uint16_t port, unsigned worker)
 struct node hqos_enqueue_node = {
 	.name = "hqos-enqueue", .process = hqos_enqueue_process, .describe = hqos_enqueue_describe};
 static struct node hqos_dequeue_node = {.name = "hqos-dequeue", .process = hqos_dequeue_process, .source = true};
-static struct node hqos_tx_node = {.name = "hqos-tx",
-	.process = hqos_tx_process,
-	.describe = hqos_enqueue_describe,
-	.departed = hqos_tx_departed};
+static struct node hqos_tx_node = {
+	.name = "hqos-tx", .process = hqos_tx_process, .describe = hqos_enqueue_describe, .departed = hqos_tx_departed};
 NODE_REGISTER(hqos_enqueue_node)
 NODE_REGISTER(hqos_dequeue_node)
 NODE_REGISTER(hqos_tx_node)

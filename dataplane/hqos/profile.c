@@ -46,8 +46,8 @@ check_rates(const struct where *w, uint64_t committed, uint64_t peak, uint64_t l
 	if (error == 0)
 		error = check_rate(w, "peakRate", peak, least, f);
 	if (error == 0 && peak != 0 && peak < committed)
-		error = fault(f, EINVAL, "%s %.63s, %speakRate: it must not be less than committedRate", w->kind, w->name,
-			w->in);
+		error = fault(f, EINVAL, "%s %.63s, %speakRate: it must not be less than committedRate", w->kind,
+			w->name, w->in);
 	return error;
 }
 
@@ -61,7 +61,8 @@ check_shape(const struct where *w, int32_t overhead, uint64_t burst_time, uint32
 		return fault(f, EINVAL, "%s %.63s, burstTime: %" PRIu64 " ns are more than a second", w->kind, w->name,
 			burst_time);
 	if (weight > WEIGHT_MOST)
-		return fault(f, EINVAL, "%s %.63s, weight: %u is not from 1 to %d", w->kind, w->name, weight, WEIGHT_MOST);
+		return fault(
+			f, EINVAL, "%s %.63s, weight: %u is not from 1 to %d", w->kind, w->name, weight, WEIGHT_MOST);
 	return 0;
 }
 
@@ -104,8 +105,8 @@ qos_scheduler_parse(const char *name, const Sluice__V1__QosScheduler *spec, uint
 }
 
 int
-qos_group_parse(const char *name, const Sluice__V1__QosGroup *spec, uint64_t tsc_hz,
-	struct hqos_group_profile *profile, struct fault *f)
+qos_group_parse(const char *name, const Sluice__V1__QosGroup *spec, uint64_t tsc_hz, struct hqos_group_profile *profile,
+	struct fault *f)
 {
 	const struct where w = {"QosGroup", name, ""};
 	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, GROUP_RATE_LEAST, f);
@@ -185,8 +186,8 @@ parse_codel(const struct where *w, const Sluice__V1__Codel *spec, uint64_t tsc_h
 		return fault(f, EINVAL, "QosProfile %.63s, %scodel.target: it is not from 100us to 1s", w->name, w->in);
 	if (interval < 1000000 || interval > 10 * SECOND || interval < target)
 		return fault(f, EINVAL,
-			"QosProfile %.63s, %scodel.interval: it is not from 1ms to 10s, and at least the target", w->name,
-			w->in);
+			"QosProfile %.63s, %scodel.interval: it is not from 1ms to 10s, and at least the target",
+			w->name, w->in);
 	class->codel_target =
 		(uint32_t)(ticks_of((uint64_t)((unsigned __int128)target * tsc_hz / SECOND)) >> CODEL_SHIFT);
 	class->codel_interval =
@@ -199,7 +200,8 @@ parse_drop_policy(const struct where *w, const Sluice__V1__QosClass *spec, uint6
 	struct hqos_class_profile *class, struct fault *f)
 {
 	if (spec->wred && spec->drop_policy != SLUICE__V1__QOS_DROP_POLICY__WRED)
-		return fault(f, EINVAL, "QosProfile %.63s, %swred: only with dropPolicy wred is it used", w->name, w->in);
+		return fault(
+			f, EINVAL, "QosProfile %.63s, %swred: only with dropPolicy wred is it used", w->name, w->in);
 	if (spec->codel && spec->drop_policy != SLUICE__V1__QOS_DROP_POLICY__CODEL)
 		return fault(
 			f, EINVAL, "QosProfile %.63s, %scodel: only with dropPolicy codel is it used", w->name, w->in);
@@ -221,20 +223,22 @@ parse_drop_policy(const struct where *w, const Sluice__V1__QosClass *spec, uint6
 
 // A value that leads to a class: by it, once.
 static int
-claim(const struct where *w, const char *field, uint8_t *table, unsigned size, int value, uint8_t class, struct fault *f)
+claim(const struct where *w, const char *field, uint8_t *table, unsigned size, int value, uint8_t class,
+	struct fault *f)
 {
 	if (value < 0 || (unsigned)value >= size)
 		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is not from 0 to %u", w->name, w->in, field,
 			value, size - 1);
 	if (table[value] != QOS_ANY_CLASS)
-		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is there twice; a packet has one class", w->name,
-			w->in, field, value);
+		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is there twice; a packet has one class",
+			w->name, w->in, field, value);
 	table[value] = class;
 	return 0;
 }
 
 static int
-parse_match(const struct where *w, const Sluice__V1__QosMatch *spec, unsigned place, struct qos_profile *p, struct fault *f)
+parse_match(
+	const struct where *w, const Sluice__V1__QosMatch *spec, unsigned place, struct qos_profile *p, struct fault *f)
 {
 	uint8_t class = p->number_of[place];
 	int error = 0;
@@ -243,25 +247,28 @@ parse_match(const struct where *w, const Sluice__V1__QosMatch *spec, unsigned pl
 		return 0;
 	for (size_t i = 0; i < spec->n_qfis && error == 0; i++)
 		error = spec->qfis[i] == 0
-				? fault(f, EINVAL, "QosProfile %.63s, %smatch.qfis: 0 is no QFI; 1 to 63 are", w->name, w->in)
+				? fault(f, EINVAL, "QosProfile %.63s, %smatch.qfis: 0 is no QFI; 1 to 63 are", w->name,
+					  w->in)
 				: claim(w, "qfis", p->of_qfi, 64, (int)RTE_MIN(spec->qfis[i], 64u), class, f);
 	for (size_t i = 0; i < spec->n_dscp && error == 0; i++) {
 		int dscp = dscp_parse(spec->dscp[i]);
 
 		error = dscp < 0 ? fault(f, EINVAL,
-					   "QosProfile %.63s, %smatch.dscp: \"%.40s\" is not a number below 64 or a name such "
+					   "QosProfile %.63s, %smatch.dscp: \"%.40s\" is not a number below 64 or a "
+					   "name such "
 					   "as ef",
 					   w->name, w->in, spec->dscp[i])
 				 : claim(w, "dscp", p->of_dscp, 64, dscp, class, f);
 	}
 	for (size_t i = 0; i < spec->n_vlan_priorities && error == 0; i++)
-		error = claim(w, "vlanPriorities", p->of_vlan_priority, 8, (int)RTE_MIN(spec->vlan_priorities[i], 8u), class,
-			f);
+		error = claim(w, "vlanPriorities", p->of_vlan_priority, 8, (int)RTE_MIN(spec->vlan_priorities[i], 8u),
+			class, f);
 	return error;
 }
 
 static int
-parse_mark(const struct where *w, const Sluice__V1__QosMark *spec, uint8_t class, struct qos_profile *p, struct fault *f)
+parse_mark(
+	const struct where *w, const Sluice__V1__QosMark *spec, uint8_t class, struct qos_profile *p, struct fault *f)
 {
 	if (!spec)
 		return 0;
@@ -270,7 +277,8 @@ parse_mark(const struct where *w, const Sluice__V1__QosMark *spec, uint8_t class
 
 		if (dscp < 0)
 			return fault(f, EINVAL,
-				"QosProfile %.63s, %smark.dscp: \"%.40s\" is not a number below 64 or a name such as af31",
+				"QosProfile %.63s, %smark.dscp: \"%.40s\" is not a number below 64 or a name such as "
+				"af31",
 				w->name, w->in, spec->dscp);
 		p->dscp[class] = (int8_t)dscp;
 		p->marks_dscp = true;
@@ -279,7 +287,8 @@ parse_mark(const struct where *w, const Sluice__V1__QosMark *spec, uint8_t class
 		return fault(f, EINVAL, "QosProfile %.63s, %smark.vlanPriority: %u is not from 0 to 7", w->name, w->in,
 			spec->vlan_priority);
 	if (spec->qfi > 63)
-		return fault(f, EINVAL, "QosProfile %.63s, %smark.qfi: %u is not from 1 to 63", w->name, w->in, spec->qfi);
+		return fault(
+			f, EINVAL, "QosProfile %.63s, %smark.qfi: %u is not from 1 to 63", w->name, w->in, spec->qfi);
 	p->vlan_priority[class] = (uint8_t)spec->vlan_priority;
 	p->qfi[class] = (uint8_t)spec->qfi;
 	return 0;
@@ -298,7 +307,8 @@ parse_class(const char *name, const Sluice__V1__QosProfile *all, unsigned place,
 
 	snprintf(in, sizeof(in), "classes[%u].", place);
 	if (spec->name[0] == '\0' || strlen(spec->name) >= QOS_NAME)
-		return fault(f, EINVAL, "QosProfile %.63s, %sname: it has to have 1 to %d characters", name, in, QOS_NAME - 1);
+		return fault(f, EINVAL, "QosProfile %.63s, %sname: it has to have 1 to %d characters", name, in,
+			QOS_NAME - 1);
 	for (unsigned i = 0; i < place; i++)
 		if (strcmp(all->classes[i]->name, spec->name) == 0)
 			return fault(f, EINVAL, "QosProfile %.63s, %sname: classes[%u] is called %s, too", name, in, i,
@@ -332,21 +342,25 @@ number_classes(const char *name, const Sluice__V1__QosProfile *spec, struct qos_
 	if (spec->n_classes > HQOS_CLASSES)
 		return fault(f, EINVAL, "QosProfile %.63s, classes: %zu are too many; %d are accepted", name,
 			spec->n_classes, HQOS_CLASSES);
-	for (unsigned i = 0; i < spec->n_classes; i++) {
+	for (unsigned i = 0; i < spec->n_classes; i++)
 		if (spec->classes[i]->priority > PRIORITY_MOST)
-			return fault(f, EINVAL, "QosProfile %.63s, classes[%u].priority: %u is not from 0 to %d", name, i,
-				spec->classes[i]->priority, PRIORITY_MOST);
-		for (unsigned j = 0; j < spec->n_classes; j++)
-			p->number_of[i] = (uint8_t)(p->number_of[i] +
-						    (spec->classes[j]->priority < spec->classes[i]->priority ||
-							    (spec->classes[j]->priority == spec->classes[i]->priority && j < i)));
+			return fault(f, EINVAL, "QosProfile %.63s, classes[%u].priority: %u is not from 0 to %d", name,
+				i, spec->classes[i]->priority, PRIORITY_MOST);
+	for (unsigned i = 0; i < spec->n_classes; i++) {
+		uint8_t before = 0;
+
+		for (unsigned j = 0; j < i; j++)
+			before = (uint8_t)(before + (spec->classes[j]->priority <= spec->classes[i]->priority));
+		for (unsigned j = i + 1; j < spec->n_classes; j++)
+			before = (uint8_t)(before + (spec->classes[j]->priority < spec->classes[i]->priority));
+		p->number_of[i] = before;
 	}
 	return 0;
 }
 
 int
-qos_profile_parse(const char *name, const Sluice__V1__QosProfile *spec, uint64_t tsc_hz, struct qos_profile *p,
-	struct fault *f)
+qos_profile_parse(
+	const char *name, const Sluice__V1__QosProfile *spec, uint64_t tsc_hz, struct qos_profile *p, struct fault *f)
 {
 	const struct where w = {"QosProfile", name, ""};
 	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, RATE_LEAST, f);

@@ -14,7 +14,7 @@ struct qos_profile {
 	uint8_t last; // the configured last one, which takes what no other does
 	bool by_acl;
 	uint8_t number_of[HQOS_CLASSES];
-	uint32_t acl[HQOS_CLASSES]; // by configured place, or NO_ACL
+	uint32_t acl[HQOS_CLASSES];                           // by configured place, or NO_ACL
 	uint8_t of_qfi[64], of_dscp[64], of_vlan_priority[8]; // class, or QOS_ANY_CLASS
 	// Marks, by class.
 	bool marks_dscp;

@@ -90,7 +90,7 @@ struct hqos_class_state {
 
 // What CoDel remembers of a subscriber's queues and looks at only when it drops, or may soon.
 struct hqos_codel {
-	uint32_t next[HQOS_CLASSES];    // the moment of the next drop
+	uint32_t next[HQOS_CLASSES];   // the moment of the next drop
 	uint8_t episode[HQOS_CLASSES]; // drops the last time that it dropped
 };
 

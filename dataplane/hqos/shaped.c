@@ -56,7 +56,8 @@ want(struct shaped *shaped, uint32_t subscriber, uint64_t word)
 // Make him what is wanted. His packets are put into `packets` if he goes, or if another has his number now; false: not all of it is
 // done.
 static bool
-settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, unsigned room, unsigned *count, uint64_t now)
+settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, unsigned room, unsigned *count,
+	uint64_t now)
 {
 	struct hqos_scheduler *s = shaped->scheduler;
 	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
@@ -155,7 +156,8 @@ hqos_use(uint32_t queue, uint32_t session, enum direction direction, const struc
 	uint32_t subscriber = queue & (HQOS_SUBSCRIBERS - 1);
 	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
 	const struct qos_binding now = {.queue = queue, .profile = (uint16_t)qos_profile_of(profile)};
-	uint64_t wanted = 1ull << WANTED_THERE | (uint64_t)qos_group_of(group)->number << WANTED_GROUP | now.profile, word;
+	uint64_t wanted = 1ull << WANTED_THERE | (uint64_t)qos_group_of(group)->number << WANTED_GROUP | now.profile,
+		 word;
 
 	// Another life for another session.
 	if (sub->wanted >> WANTED_THERE & 1)
@@ -221,7 +223,8 @@ make(struct shaped *s)
 
 	rte_mempool_mem_iter(packet_pool, look_at_buffers, ends);
 	s->group_profiles = slab_reserve(groups);
-	if (!s->group_profiles || slab_create(&s->subscribers, 1, QOS_SUBSCRIBERS) || slab_create(&s->groups, 1, QOS_GROUPS))
+	if (!s->group_profiles || slab_create(&s->subscribers, 1, QOS_SUBSCRIBERS) ||
+		slab_create(&s->groups, 1, QOS_GROUPS))
 		return -ENOMEM;
 	for (unsigned i = 0; i < FIRST_SUBSCRIBER; i++)
 		slab_take(&s->subscribers);
@@ -229,8 +232,9 @@ make(struct shaped *s)
 		slab_take(&s->groups);
 	s->group_profiles[OWN_GROUP] = (struct hqos_group_profile *)&own_group;
 	s->group_profiles[OTHER_GROUP] = (struct hqos_group_profile *)&other_group;
-	s->scheduler = hqos_new(QOS_SUBSCRIBERS, QOS_GROUPS, packet_pool->size, (struct hqos_profile *const *)qos_profiles,
-		s->group_profiles, (void *)ends[0], (void *)ends[1], rte_rdtsc());
+	s->scheduler =
+		hqos_new(QOS_SUBSCRIBERS, QOS_GROUPS, packet_pool->size, (struct hqos_profile *const *)qos_profiles,
+			s->group_profiles, (void *)ends[0], (void *)ends[1], rte_rdtsc());
 	if (!s->scheduler)
 		return -ENOMEM;
 	for (unsigned w = 0; w < worker_count; w++)

@@ -144,4 +144,3 @@ hqos_wake_up(struct hqos_scheduler *s, uint64_t now)
 		n += count;
 	}
 }
-
