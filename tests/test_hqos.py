@@ -3,8 +3,9 @@
 import contextlib
 
 import pytest
-from lab import Lab, thing
+from lab import Lab, Line, thing
 from lab.laboratory import wait_until
+from lab.upf import Message
 from pop import IPOE, PPPOE, Pop, base_of, session, tunnel, udp_down, udp_up
 from scapy.all import IP, UDP, IPv6
 
@@ -189,7 +190,7 @@ def test_packets_are_classed_by(pop, match, fields):
 
 
 def test_packets_are_marked_as_their_class_says(pop):
-    classes = [{"name": "all", "mark": {"dscp": "af31"}}]
+    classes = [{"name": "all", "mark": {"dscp": "af31", "vlanPriority": 5}}]
     with shaping(pop, IPOE, **FAST, classes=classes):
         for version in (4, 6):
             send(pop, *packets(IPOE, [1], version, **({"tos": 3} if version == 4 else {"tc": 3})))
@@ -199,10 +200,13 @@ def test_packets_are_marked_as_their_class_says(pop):
                 found = got[IP].chksum
                 del got[IP].chksum
                 assert IP(bytes(got)).chksum == found
+        send(pop, *packets(IPOE, [2]))
+        frame = pop.access.expect(lambda raw: raw if raw[:6] == IPOE.raw_mac and raw[-1] == 2 else None, 20)
+        assert (frame[14] >> 5, frame[18] >> 5) == (5, 5)
 
 
 def test_a_5g_sessions_packets_are_classed_by_their_qfi(pop):
-    line = IPOE.__class__("agf", "02:00:00:00:01:03", "100.64.0.13", None, vlans=(100, 3), teid_up=33, teid_down=44)
+    line = Line("agf", "02:00:00:00:01:03", "100.64.0.13", vlans=(100, 3), teid_up=33, teid_down=44)
     classes = [{"name": "wanted", "match": {"qfis": [9]}}, {"name": "rest"}]
     with pop.having(session(line, gtpu=tunnel(line))):
         pop.learn(line)
@@ -217,6 +221,21 @@ def test_a_5g_sessions_packets_are_classed_by_their_qfi(pop):
                 assert found["wanted"]["sent"] > 0 and found["rest"]["sent"] == 0
             finally:
                 pop.apply(session(line, gtpu=tunnel(line)))
+
+
+def test_an_uplink_packet_has_the_qfi_of_its_class_outside(pop):
+    line = Line("marked", "02:00:00:00:01:04", "100.64.0.14", vlans=(100, 4), teid_up=55, teid_down=66)
+    gtpu = tunnel(line, pduSessionContainer=True, qfi=9)
+    classes = [{"name": "voice", "match": {"dscp": ["ef"]}, "mark": {"qfi": 5}}, {"name": "rest"}]
+    with pop.having(scheduler("core"), group("uplink", "core"), profile(**FAST, classes=classes)):
+        policy = {"qosProfileUp": "home", "qosGroupUp": "uplink"}
+        with pop.having(session(line, gtpu=gtpu, policy=policy)):
+            for tos, qfi in ((0, 9), (EF, 5)):
+                pop.core.drain()
+                pop.send_up(line, udp_up(line, tos=tos))
+                outer = pop.at_core(lambda packet: UDP in packet and packet[UDP].dport == 2152)
+                message = Message.parse(bytes(outer[UDP].payload))
+                assert message.teid == 55 and message.container[1] == qfi
 
 
 def test_the_way_up_waits_at_the_cores_port(pop):

@@ -41,7 +41,7 @@ class_of(const struct qos_profile *profile, const struct packet *p, const uint8_
 				return profile->number_of[i];
 	if (p->class != 0 && p->class < profile->class_count)
 		return profile->number_of[p->class];
-	class = profile->of_qfi[p->qfi & 63];
+	class = p->qfi == NO_QFI ? QOS_ANY_CLASS : profile->of_qfi[p->qfi & 63];
 	if (class == QOS_ANY_CLASS)
 		class = profile->of_dscp[dscp_of(ip, p->family)];
 	if (class == QOS_ANY_CLASS)
