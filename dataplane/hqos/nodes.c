@@ -153,6 +153,21 @@ soon(const struct hqos_scheduler *s, uint64_t now)
 	return s->packets > 0 && hqos_next(s, now) - now < rte_get_tsc_hz() / SOON;
 }
 
+// A burst of what may be sent now: how many packets are out of the scheduler.
+static uint16_t
+send_burst(struct rte_graph *graph, struct rte_node *node, struct hqos_scheduler *s, uint64_t now)
+{
+	uint16_t sent = (uint16_t)hqos_dequeue(s, (struct rte_mbuf **)node->objs, BURST, now);
+
+	for (unsigned i = 0; i < s->dropped_count; i++)
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(s->dropped[i]), &drop_codel), s->dropped[i]);
+	if (sent > 0) {
+		node->idx = sent;
+		rte_node_next_stream_move(graph, node, hqos_tx_node.id);
+	}
+	return sent;
+}
+
 static uint16_t
 hqos_dequeue_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -163,21 +178,18 @@ hqos_dequeue_process(struct rte_graph *graph, struct rte_node *node, void **pack
 		shaped = __atomic_load_n(&shaped->next, __ATOMIC_ACQUIRE)) {
 		struct hqos_scheduler *s = shaped->scheduler;
 		uint64_t now = rte_rdtsc();
-		uint16_t sent;
+		uint16_t sent = 0, all = 0;
 
 		self->taken += take_in(graph, node, shaped, now);
-		if (s->packets == 0)
-			continue;
-		sent = (uint16_t)hqos_dequeue(s, (struct rte_mbuf **)node->objs, BURST, now);
-		for (unsigned i = 0; i < s->dropped_count; i++)
-			rte_node_enqueue_x1(
-				graph, node, packet_drop(packet_of(s->dropped[i]), &drop_codel), s->dropped[i]);
-		if (sent > 0) {
-			node->idx = sent;
-			rte_node_next_stream_move(graph, node, hqos_tx_node.id);
+		// As many bursts as there may have come.
+		for (unsigned i = 0; i <= worker_count && s->packets > 0; i++) {
+			sent = send_burst(graph, node, s, now);
+			all = (uint16_t)(all + sent);
+			if (sent < BURST)
+				break;
 		}
-		total = (uint16_t)(total + sent);
-		self->taken += sent + s->dropped_count + (sent == 0 && soon(s, now));
+		total = (uint16_t)(total + all);
+		self->taken += all + (all == 0 && soon(s, now));
 	}
 	return total;
 }
