@@ -87,6 +87,14 @@ func (p *program) describeAs(ctx context.Context, client api.AgentClient, d *api
 			counters.Content = append(counters.Content, object.Mapping(c.name, one).Content...)
 		}
 		n.Content = append(n.Content, object.Mapping("counters", counters).Content...)
+		if len(counted.queues) > 0 {
+			queues := &yaml.Node{Kind: yaml.SequenceNode}
+			for _, q := range counted.queues {
+				queues.Content = append(queues.Content, object.Mapping("way", text(way(q)), "class", text(q.GetClass()),
+					"sent", integer(q.GetSentPackets()), "dropped", integer(q.GetDroppedPackets()), "queued", integer(uint64(q.GetQueuedPackets()))))
+			}
+			n.Content = append(n.Content, object.Mapping("queues", queues).Content...)
+		}
 		if counted.drops != nil {
 			drops := &yaml.Node{Kind: yaml.MappingNode}
 			for _, drop := range counted.drops.GetDrops() {
@@ -198,6 +206,8 @@ func observed(s *api.Status) string {
 type counted struct {
 	about    string
 	counters []counter
+	// Of a session that has them.
+	queues []*api.QueueCounters
 	// Nil: drops are not counted for the kind.
 	drops *api.DropCountersList
 }
@@ -235,6 +245,29 @@ func (p *program) counted(ctx context.Context, client api.AgentClient, kind, nam
 			}
 		}
 		drops = &api.DropCountersQuery{Session: name}
+		if len(found.counters) > 0 {
+			queues, err := client.GetQueueCounters(ctx, &api.QueueCountersQuery{Session: name})
+			if err != nil {
+				return nil, err
+			}
+			found.queues = queues.GetQueues()
+		}
+	case "QosScheduler":
+		list, err := client.GetSchedulerCounters(ctx, &api.SchedulerCountersQuery{})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range list.GetSchedulers() {
+			if c.GetScheduler() != name {
+				continue
+			}
+			both("sent", "sent", c.GetSentPackets(), c.GetSentBytes())
+			only("queued", "queued now", uint64(c.GetQueuedPackets()))
+			only("queueFull", "dropped, queue full", c.GetFullPackets())
+			only("wred", "dropped by WRED", c.GetWredPackets())
+			only("codel", "dropped by CoDel", c.GetCodelPackets())
+			only("flushed", "dropped, session gone", c.GetFlushedPackets())
+		}
 	case "Interface":
 		list, err := client.GetInterfaceCounters(ctx, &api.InterfaceCountersQuery{})
 		if err != nil {
@@ -299,6 +332,16 @@ func (p *program) describeCounters(ctx context.Context, client api.AgentClient, 
 	if err := t.write(b); err != nil {
 		return err
 	}
+	if len(counted.queues) > 0 {
+		b.WriteString("\nQueues\n")
+		t := table{indent: "  ", heading: []string{"WAY", "CLASS", ">SENT", ">DROPPED", ">QUEUED"}}
+		for _, q := range counted.queues {
+			t.add(way(q), q.GetClass(), exact(q.GetSentPackets()), exact(q.GetDroppedPackets()), exact(uint64(q.GetQueuedPackets())))
+		}
+		if err := t.write(b); err != nil {
+			return err
+		}
+	}
 	if len(counted.drops.GetDrops()) == 0 {
 		return nil
 	}
@@ -334,6 +377,13 @@ func describeOwners(owners []*api.Ownership, b *strings.Builder) error {
 		}
 	}
 	return t.write(b)
+}
+
+func way(q *api.QueueCounters) string {
+	if q.GetUp() {
+		return "up"
+	}
+	return "down"
 }
 
 func linkText(c *api.PortCounters) string {

@@ -194,6 +194,18 @@ func (c *Client) SessionTotals(ctx context.Context) (*api.SessionTotals, error) 
 	return orEmpty(reply.GetSessionTotals()), err
 }
 
+// QueueCounters returns those of a session.
+func (c *Client) QueueCounters(ctx context.Context, q *api.QueueCountersQuery) (*api.QueueCountersList, error) {
+	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_QueueCounters{QueueCounters: q}})
+	return orEmpty(reply.GetQueueCounters()), err
+}
+
+// SchedulerCounters returns what each scheduler did.
+func (c *Client) SchedulerCounters(ctx context.Context, q *api.SchedulerCountersQuery) (*api.SchedulerCountersList, error) {
+	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_SchedulerCounters{SchedulerCounters: q}})
+	return orEmpty(reply.GetSchedulerCounters()), err
+}
+
 // DropCounters returns the reasons that occurred.
 func (c *Client) DropCounters(ctx context.Context, q *api.DropCountersQuery) (*api.DropCountersList, error) {
 	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_DropCounters{DropCounters: q}})

@@ -44,6 +44,7 @@ type collector struct {
 	nodeCalls, nodePackets, nodeCycles         metric
 
 	sessionPackets, sessionBytes, sessionDroppedPackets, sessionDroppedBytes metric
+	queuePackets, queueBytes, queueDropped, queued                           metric
 	drops                                                                    metric
 
 	paths, pathUp, pathRequests, pathFailures, pathRestarts metric
@@ -89,6 +90,10 @@ func newCollector(e northbound.Environment) *collector {
 		sessionPackets:        counter("session_packets_total", "Packets that entered sessions, all together.", "dataplane", "direction"),
 		sessionBytes:          counter("session_bytes_total", "Bytes of the IP packets that entered sessions, all together.", "dataplane", "direction"),
 		sessionDroppedPackets: counter("session_dropped_packets_total", "Packets that entered sessions and were dropped afterwards.", "dataplane", "direction"),
+		queuePackets:          counter("qos_packets_total", "Packets that a scheduler let go, all queues together.", "dataplane", "scheduler"),
+		queueBytes:            counter("qos_bytes_total", "Bytes of the frames that a scheduler let go, all queues together.", "dataplane", "scheduler"),
+		queueDropped:          counter("qos_dropped_total", "Packets that a scheduler dropped, all queues together: queue-full, wred, codel, flushed.", "dataplane", "scheduler", "reason"),
+		queued:                gauge("qos_queued_packets", "Packets that wait in a scheduler.", "dataplane", "scheduler"),
 		sessionDroppedBytes:   counter("session_dropped_bytes_total", "Bytes of the IP packets that entered sessions and were dropped afterwards.", "dataplane", "direction"),
 		paths:                 gauge("gtpu_paths", "GTP-U paths to user plane functions, by state.", "dataplane", "state"),
 		pathUp:                gauge("gtpu_path_up", "Whether the GTP-U path answers, of up to 1,000 that ever did.", "dataplane", "vrf", "local", "remote"),
@@ -110,6 +115,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		c.northboundErrors, c.northboundChanges, c.northboundRefused, c.northboundHeld, c.connected, c.connections, c.inSync, c.info, c.workers, c.tsc, c.failed,
 		c.portUp, c.portPackets, c.portBytes, c.portErrors, c.nodeCalls, c.nodePackets, c.nodeCycles, c.sessionPackets, c.sessionBytes,
 		c.sessionDroppedPackets, c.sessionDroppedBytes, c.drops, c.paths, c.pathUp, c.pathRequests, c.pathFailures, c.pathRestarts,
+		c.queuePackets, c.queueBytes, c.queueDropped, c.queued,
 	} {
 		out <- m.description
 	}
@@ -189,7 +195,7 @@ func (c *collector) dataplane(s scrape, name string, client *dataplane.Client) {
 		s.tell(c.workers, float64(g.GetWorkers()), name)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		for _, ask := range []func(context.Context, scrape, string, *dataplane.Client) error{c.ports, c.nodes, c.sessions, c.dropped, c.gtpuPaths} {
+		for _, ask := range []func(context.Context, scrape, string, *dataplane.Client) error{c.ports, c.nodes, c.sessions, c.schedulers, c.dropped, c.gtpuPaths} {
 			// Whatever else it answers is told all the same.
 			if ask(ctx, s, name, client) != nil {
 				c.failures[name].Add(1)
@@ -253,6 +259,26 @@ func (c *collector) sessions(ctx context.Context, s scrape, plane string, client
 	s.tell(c.sessionDroppedBytes, float64(t.GetUpDroppedBytes()), plane, "up")
 	s.tell(c.sessionDroppedBytes, float64(t.GetDownDroppedBytes()), plane, "down")
 	return nil
+}
+
+func (c *collector) schedulers(ctx context.Context, s scrape, plane string, client *dataplane.Client) error {
+	list, err := client.SchedulerCounters(ctx, &api.SchedulerCountersQuery{})
+	told := map[string]bool{}
+	for _, q := range list.GetSchedulers() {
+		name := q.GetScheduler()
+		if told[name] {
+			continue
+		}
+		told[name] = true
+		s.tell(c.queuePackets, float64(q.GetSentPackets()), plane, name)
+		s.tell(c.queueBytes, float64(q.GetSentBytes()), plane, name)
+		s.tell(c.queueDropped, float64(q.GetFullPackets()), plane, name, "queue-full")
+		s.tell(c.queueDropped, float64(q.GetWredPackets()), plane, name, "wred")
+		s.tell(c.queueDropped, float64(q.GetCodelPackets()), plane, name, "codel")
+		s.tell(c.queueDropped, float64(q.GetFlushedPackets()), plane, name, "flushed")
+		s.tell(c.queued, float64(q.GetQueuedPackets()), plane, name)
+	}
+	return err
 }
 
 func (c *collector) dropped(ctx context.Context, s scrape, plane string, client *dataplane.Client) error {

@@ -33,6 +33,8 @@ var rulesOf = map[protoreflect.FullName]rules{
 	"sluice.v1.Interface":   {check: checkInterface, claims: claimInterface, owns: ownInterface},
 	"sluice.v1.Meter":       {check: checkMeter},
 	"sluice.v1.Port":        {claims: claimPort},
+	"sluice.v1.QosGroup":    {check: checkQosGroup},
+	"sluice.v1.QosProfile":  {check: checkQosProfile},
 	"sluice.v1.Route":       {check: checkRoute, claims: claimRoute},
 	"sluice.v1.Session":     {check: checkSession, claims: claimSession, holds: holdSession},
 }

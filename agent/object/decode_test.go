@@ -120,7 +120,7 @@ a: [b
 		`a.yaml:13: Session/alice: access.outerVlan: there twice; accepted: each field once`,
 		`a.yaml:14: Session/alice: addresses: not a list: found "100.64.0.7/32"; accepted: a list, each element an IPv4 or IPv6 network with its prefix length and no bit set after it, such as 100.64.0.7/32`,
 		`a.yaml:16: Session/alice: policy.mss: out of range: found 100; accepted: 536 to 9216 bytes, or with a suffix KB, MB, GB (powers of 1000), KiB, MiB or GiB (powers of 1024); or 0: unchanged`,
-		`a.yaml:20: kind: there is no such kind; did you mean Session?: found "sesion"; accepted: Acl, FlowProfile, GtpuPeer, Interface, Meter, Neighbor, Port, Route, Session, Vrf`,
+		`a.yaml:20: kind: there is no such kind; did you mean Session?: found "sesion"; accepted: Acl, FlowProfile, GtpuPeer, Interface, Meter, Neighbor, Port, QosGroup, QosProfile, QosScheduler, Route, Session, Vrf`,
 		`a.yaml:23: Route/-r-: apiVersion: missing; accepted: sluice.dev/v1`,
 		`a.yaml:24: Route/-r-: metadata.name: not a name: found "-r-"; accepted: at most 253 letters, digits and . _ : @ -, beginning and ending with a letter or digit`,
 		`a.yaml:26: Route/-r-: prefix: not a network: bits are set after its prefix; the network is 192.0.2.0/24: found "192.0.2.1/24"; accepted: an IPv4 or IPv6 network with its prefix length and no bit set after it, such as 2001:db8::/32`,

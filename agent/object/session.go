@@ -26,6 +26,8 @@ func checkSession(spec proto.Message, add report) {
 			add("gtpu.remoteAddress", "the same as gtpu.localAddress", quote(remote), "the address of the UPF")
 		}
 	}
+	checkQosPair(s.Policy.GetQosProfile(), s.Policy.GetQosGroup(), "", add)
+	checkQosPair(s.Policy.GetQosProfileUp(), s.Policy.GetQosGroupUp(), "Up", add)
 	for i, a := range s.Addresses {
 		if p, err := network(a); err == nil && p.Bits() == 0 {
 			add("addresses["+strconv.Itoa(i)+"]", "everybody's addresses", quote(a), "the subscriber's own; policy.anySource lets other sources through")

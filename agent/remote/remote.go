@@ -113,6 +113,8 @@ var needs = map[string]access.Role{
 	api.Agent_GetPortCounters_FullMethodName:      access.Read,
 	api.Agent_GetInterfaceCounters_FullMethodName: access.Read,
 	api.Agent_GetSessionCounters_FullMethodName:   access.Read,
+	api.Agent_GetQueueCounters_FullMethodName:     access.Read,
+	api.Agent_GetSchedulerCounters_FullMethodName: access.Read,
 	api.Agent_GetDropCounters_FullMethodName:      access.Read,
 	api.Agent_GetNeighborStates_FullMethodName:    access.Read,
 	api.Agent_GetGtpuPaths_FullMethodName:         access.Read,

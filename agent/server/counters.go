@@ -32,6 +32,14 @@ func (s *server) GetSessionCounters(ctx context.Context, q *api.SessionCountersQ
 	return asked(ctx, s, q, (*dataplane.Client).SessionCounters)
 }
 
+func (s *server) GetQueueCounters(ctx context.Context, q *api.QueueCountersQuery) (*api.QueueCountersList, error) {
+	return asked(ctx, s, q, (*dataplane.Client).QueueCounters)
+}
+
+func (s *server) GetSchedulerCounters(ctx context.Context, q *api.SchedulerCountersQuery) (*api.SchedulerCountersList, error) {
+	return asked(ctx, s, q, (*dataplane.Client).SchedulerCounters)
+}
+
 func (s *server) GetDropCounters(ctx context.Context, q *api.DropCountersQuery) (*api.DropCountersList, error) {
 	return asked(ctx, s, q, (*dataplane.Client).DropCounters)
 }

@@ -16,6 +16,9 @@ acl_of(const struct object *object)
 	return object ? (uint32_t)(uintptr_t)object->state - 1 : NO_ACL;
 }
 
+// Whether the list lets this packet through, of whose IP header on `length` bytes can be read. What the list cannot read it does not.
+bool acl_permits_packet(uint32_t acl, uint8_t family, const uint8_t *ip, unsigned length);
+
 // Steps of chains. In: a checked IP packet, data at its header, packet->family set.
 extern struct node acl_up_node;   // the session's acl_up
 extern struct node acl_down_node; // the session's acl_down

@@ -45,6 +45,23 @@ decide_by(uint32_t acl, void **packets, const uint16_t *places, unsigned count, 
 		next[places[i]] = packet_step(packet_of(packets[places[i]]));
 }
 
+bool
+acl_permits_packet(uint32_t acl, uint8_t family, const uint8_t *ip, unsigned length)
+{
+	const struct acl_list *list = acl == NO_ACL ? NULL : acl_list_at(acl);
+	uint32_t verdict;
+	struct acl_key4 key4;
+	struct acl_key6 key6;
+
+	if (list && family == 4 && acl_key4(&list->protocols, ip, length, &key4))
+		acl_list_find4(list, &key4, 1, &verdict);
+	else if (list && family == 6 && acl_key6(&list->protocols, ip, length, &key6))
+		acl_list_find6(list, &key6, 1, &verdict);
+	else
+		return false;
+	return acl_permits(list, verdict);
+}
+
 // Which list a packet is held against, by node.
 typedef uint32_t (*acl_choice)(const struct packet *p);
 

@@ -9,6 +9,8 @@
 
 enum { HEADER_MOST = 192, REPEATS = 25, SIZES_MOST = 4 };
 
+struct measured;
+
 struct scenario {
 	const char *name;
 	uint32_t flows;
@@ -19,6 +21,9 @@ struct scenario {
 	unsigned (*frame)(const struct scenario *scenario, uint32_t flow, uint16_t length, uint8_t header[HEADER_MOST]);
 	const char *port; // that frames come in by
 	bool scaling;     // one of those that show how several workers get along
+	// Instead of frames through the graph (measure_queues).
+	int (*measure)(const struct scenario *scenario, unsigned rounds, struct measured *m);
+	unsigned backlog; // packets that always wait, for each flow
 };
 
 extern const struct scenario scenarios[];
@@ -55,6 +60,9 @@ struct measured {
 
 // Measure on all workers at once and, if there are several, on the first alone, in turn.
 void measure(const struct templates *t, unsigned rounds, struct measured *m);
+
+// A scheduler by itself: "hqos-..." ours, else DPDK's. 0 or -1.
+int measure_queues(const struct scenario *s, unsigned rounds, struct measured *m);
 
 // Objects, as the API would put them.
 int bench_put(const char *kind, const char *name, const void *message);

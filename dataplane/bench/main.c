@@ -78,6 +78,19 @@ run_scenario(struct asked *a, const struct scenario *s)
 {
 	int lost = 0;
 
+	if (s->measure) {
+		struct measured m = {0};
+
+		if (a->workers > 1)
+			return 0;
+		if (s->measure(s, a->rounds, &m)) {
+			fprintf(stderr, "%s: it cannot be measured\n", s->name);
+			return -1;
+		}
+		print_row(a, s, s->sizes[0], &m);
+		write_json(a, s, s->sizes[0], &m);
+		return 0;
+	}
 	if (s->set_up(s)) {
 		bench_clear();
 		return -1;

@@ -8,6 +8,7 @@
 
 #include "acl.pb-c.h"
 #include "bench.h"
+#include "hqos.pb-c.h"
 #include "flow.pb-c.h"
 #include "interface.pb-c.h"
 #include "ip.pb-c.h"
@@ -282,6 +283,7 @@ enum {
 	ACL_DOWN = 16,
 	DOWN_STREAM = 32, // sessions are on the port "out"
 	FLOWS = 64,       // one of two flow profiles
+	SHAPED = 128,     // queues in a scheduler
 };
 
 static int
@@ -291,7 +293,7 @@ session(uint32_t flow, unsigned with)
 	Sluice__V1__Access access = SLUICE__V1__ACCESS__INIT;
 	Sluice__V1__Policy policy = SLUICE__V1__POLICY__INIT;
 	Sluice__V1__Gtpu gtpu = SLUICE__V1__GTPU__INIT;
-	char name[32], address[32], mac_text[32], remote[32];
+	char name[32], address[32], mac_text[32], remote[32], group[32];
 	uint32_t ip = htonl(subscriber_address(flow));
 	uint8_t mac[6];
 
@@ -320,6 +322,11 @@ session(uint32_t flow, unsigned with)
 		policy.acl_up = "acl";
 	if (with & ACL_DOWN)
 		policy.acl_down = "acl";
+	if (with & SHAPED) {
+		snprintf(group, sizeof(group), "olt-%u", flow / INNER_VLANS);
+		policy.qos_profile = "home";
+		policy.qos_group = group;
+	}
 	if (with & FLOWS)
 		policy.flow_profile = flow % 2 ? "flows-1" : "flows-0";
 	if (with & GTPU) {
@@ -657,6 +664,71 @@ agf_down(const struct scenario *s)
 														 : 0;
 }
 
+// A scheduler whose rates, at every level, are more than what comes: what is measured is the scheduling.
+static int
+schedulers(uint32_t flows)
+{
+	static const char *const dscps[] = {"ef", "af41", "af31"};
+	Sluice__V1__QosScheduler scheduler = SLUICE__V1__QOS_SCHEDULER__INIT;
+	Sluice__V1__QosProfile profile = SLUICE__V1__QOS_PROFILE__INIT;
+	Sluice__V1__QosClass classes[4], *list[4];
+	Sluice__V1__QosMatch matches[3];
+	char name[32], *dscp[3][1];
+
+	for (unsigned i = 0; i < 4; i++) {
+		static const char *const names[] = {"voice", "video", "critical", "data"};
+
+		sluice__v1__qos_class__init(&classes[i]);
+		classes[i].name = (char *)names[i];
+		classes[i].priority = i;
+		classes[i].queue_length = 256;
+		list[i] = &classes[i];
+		if (i == 3)
+			break;
+		sluice__v1__qos_match__init(&matches[i]);
+		dscp[i][0] = (char *)dscps[i];
+		matches[i].dscp = dscp[i];
+		matches[i].n_dscp = 1;
+		classes[i].match = &matches[i];
+	}
+	scheduler.port = "out";
+	scheduler.rate = 400000000000;
+	scheduler.overhead = 24;
+	profile.committed_rate = 10000000;
+	profile.peak_rate = 1000000000;
+	profile.overhead = 16;
+	profile.classes = list;
+	profile.n_classes = 4;
+	if (bench_put("QosScheduler", "out", &scheduler) || bench_put("QosProfile", "home", &profile))
+		return -1;
+	for (unsigned i = 0; i <= (flows - 1) / INNER_VLANS; i++) {
+		Sluice__V1__QosGroup group = SLUICE__V1__QOS_GROUP__INIT;
+
+		snprintf(name, sizeof(name), "olt-%u", i);
+		group.scheduler = "out";
+		group.committed_rate = 1000000000;
+		group.peak_rate = 400000000000;
+		group.overhead = 24;
+		if (bench_put("QosGroup", name, &group))
+			return -1;
+	}
+	return 0;
+}
+
+static int
+agf_down_hqos(const struct scenario *s)
+{
+	if (ground() || allow_list(s->flows) || meter() || schedulers(s->flows))
+		return -1;
+	return sessions(s, GTPU | METER | ACL_DOWN | SHAPED | DOWN_STREAM);
+}
+
+static int
+qinq_down_hqos(const struct scenario *s)
+{
+	return ground() || schedulers(s->flows) || sessions(s, SHAPED | DOWN_STREAM) ? -1 : 0;
+}
+
 static int
 agf_down_pppoe(const struct scenario *s)
 {
@@ -719,6 +791,11 @@ flows_down(const struct scenario *s)
 		256, 512, 1024 \
 	}
 
+#define QUEUES(title, subscribers, waiting) \
+	{ \
+		.name = title, .flows = subscribers, .sizes = {128}, .measure = measure_queues, .backlog = waiting \
+	}
+
 const struct scenario scenarios[] = {
 	{"ip4-1", 1024, SIZES, ip4_set_up, ip4_frame, "in"},
 	{"ip4-10k", 10000, SIZES, ip4_set_up, ip4_frame, "in", .scaling = true},
@@ -747,5 +824,16 @@ const struct scenario scenarios[] = {
 	{"bng-down-128k", 128000, SIZES_BNG, bng_down, down_frame, "in"},
 	{"bng-up-192k", 192000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
 	{"bng-down-192k", 192000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
+	{"agf-down-4k-hqos", ALLOWED, SIZES_AGF, agf_down_hqos, gtpu_down_frame, "in", .scaling = true},
+	{"agf-down-64k-hqos", 65000, SIZES_AGF, agf_down_hqos, gtpu_down_frame, "in"},
+	{"qinq-down-4k-hqos", 4096, SIZES, qinq_down_hqos, down_frame, "in"},
+	QUEUES("hqos-4k", 4096, 0),
+	QUEUES("rte-sched-4k", 4096, 0),
+	QUEUES("hqos-4k-backlog", 4096, 4),
+	QUEUES("rte-sched-4k-backlog", 4096, 4),
+	QUEUES("hqos-64k", 65536, 0),
+	QUEUES("hqos-64k-backlog", 65536, 4),
+	QUEUES("hqos-192k", 196608, 0),
+	QUEUES("hqos-192k-backlog", 196608, 4),
 };
 const unsigned scenario_count = RTE_DIM(scenarios);

@@ -162,9 +162,16 @@ node_cycles(const struct worker *self, double *cycles)
 }
 
 static uint64_t
+seen_by(const struct worker *self, const char *node)
+{
+	return rte_graph_node_get_by_name(self->graph->name, node)->total_objs;
+}
+
+// What waits in a scheduler comes to the sink later.
+static uint64_t
 arrived(const struct worker *self)
 {
-	return rte_graph_node_get_by_name(self->graph->name, tx_node.name)->total_objs;
+	return seen_by(self, tx_node.name) - seen_by(self, "hqos-enqueue") + seen_by(self, "hqos-tx");
 }
 
 // All workers' windows cover each other: who is done goes on with the same work until the last one is done, too.

@@ -27,6 +27,7 @@ enum {
 		1 << 4,       // a subscriber's in a header of ours: ours as to ICMP errors, not as to what may leave
 	PACKET_FLOW = 1 << 5, // its session has a flow profile, and `qfi` is what the rules say, or NO_QFI
 	PACKET_FLOW_FIRM = 1 << 6, // and no derived rule of reflective QoS goes before the rule that said it
+	PACKET_QFI = 1 << 7,       // its traffic class says its QFI, whatever rules do
 };
 
 struct packet {
@@ -56,7 +57,10 @@ struct packet {
 	uint64_t arrived; // TSC, of packets that are followed
 
 	uint8_t class; // traffic class: 0, what nobody classified, to 7; where it is shaped, the queue that it waits in
-	uint8_t priority; // of its tags towards a subscriber (IEEE 802.1p), 0 to 7
+	uint8_t priority;       // of its tags towards a subscriber (IEEE 802.1p), 0 to 7
+	uint8_t outer_priority; // 802.1p, of its outer tag as it came in
+	uint8_t spare;
+	uint32_t queue; // where it waits for its turn to be sent (hqos/hqos.h), 0: nobody said
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct packet) == RTE_CACHE_LINE_SIZE, "a packet's state fills one cache line");

@@ -88,6 +88,7 @@ tags(const uint8_t *frame, uint32_t length, struct packet *p, uint16_t *type, co
 	if (unlikely(length < 18))
 		return 0;
 	p->outer_vlan = read16(frame + 14) & VLAN_ID;
+	p->outer_priority = frame[14] >> 5;
 	memcpy(&p->outer_tpid, frame + 12, 2);
 	*type = read16(frame + 16);
 	header = 18;

@@ -112,7 +112,7 @@ reflect(const uint8_t *inner, size_t length, const struct gtpu_tunnel *t, uint8_
 static inline bool
 has_choice(const struct packet *p, const struct gtpu_tunnel *t)
 {
-	return (t->flags & TUNNEL_REFLECTIVE) | (p->flags & PACKET_FLOW);
+	return (t->flags & TUNNEL_REFLECTIVE) | (p->flags & (PACKET_FLOW | PACKET_QFI));
 }
 
 // The QFI over the template's own, and the DSCP outside of it: what a signalled rule says, what a derived one does (which has its
@@ -120,17 +120,19 @@ has_choice(const struct packet *p, const struct gtpu_tunnel *t)
 static uint8_t
 choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel *t, uint8_t dscp)
 {
-	uint8_t qfi = (p->flags & PACKET_FLOW) && p->qfi != NO_QFI ? p->qfi : t->qfi;
+	uint8_t qfi = (p->flags & (PACKET_FLOW | PACKET_QFI)) && p->qfi != NO_QFI ? p->qfi : t->qfi;
 	struct flow_mark mark;
 
-	if ((t->flags & TUNNEL_REFLECTIVE) && !(p->flags & PACKET_FLOW_FIRM))
+	if ((t->flags & TUNNEL_REFLECTIVE) && !(p->flags & (PACKET_FLOW_FIRM | PACKET_QFI)))
 		qfi = reflect(inner, length, t, qfi);
 	if (t->flags & TUNNEL_CONTAINER)
 		inner[-QFI_BEFORE] = qfi;
 	if (!(p->flags & PACKET_FLOW))
 		return dscp;
 	mark = flow_mark_of(p->session, qfi);
-	p->class = mark.class;
+	// Where it waits its class is known already.
+	if (p->queue == 0)
+		p->class = mark.class;
 	return mark.dscp < 0 ? dscp : (uint8_t)(mark.dscp << 2);
 }
 

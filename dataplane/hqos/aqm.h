@@ -15,19 +15,18 @@ hqos_random(uint32_t *state)
 	return *state = x;
 }
 
-// Whether a packet of this colour (0 green, 1 yellow, 2 red) is to be dropped before it joins `waiting` others.
+// Whether a packet of this colour (0 green, 1 yellow, 2 red) is to be dropped before it joins the others.
 static inline bool
-hqos_wred_drops(struct hqos_aqm *aqm, const struct hqos_class_profile *profile, uint32_t waiting, unsigned colour,
-	uint32_t *random)
+hqos_wred_drops(struct hqos_queue *queue, const struct hqos_class_profile *profile, unsigned colour, uint32_t *random)
 {
-	int64_t average = aqm->first_above, sample = (int64_t)waiting << 16;
+	int64_t average = queue->average, sample = (int64_t)queue->count << 16;
 	uint32_t min = profile->wred_min[colour], max = profile->wred_max[colour];
 
 	average += (sample - average) >> profile->wred_shift;
 	// An empty queue has no past: else the first packets after a silence would pay for those before it.
-	if (waiting == 0)
+	if (queue->count == 0)
 		average = 0;
-	aqm->first_above = (uint32_t)average;
+	queue->average = (uint32_t)average;
 	if (average < (int64_t)min << 16)
 		return false;
 	if (average >= (int64_t)max << 16)
@@ -44,42 +43,44 @@ hqos_codel_next(uint32_t from, uint32_t interval, uint32_t count)
 	return from + (uint32_t)((float)interval / __builtin_sqrtf((float)(count ? count : 1)));
 }
 
-// Whether the packet at the head of a queue, having waited since `arrived`, is to be dropped (RFC 8289 section 5). `more`: others
-// wait behind it.
+// Whether the packet at the head of a queue, having waited since `arrived`, is to be dropped (RFC 8289 section 5). What the RFC
+// keeps as the count at the start of the last episode is here the number of drops in it.
 static inline bool
-hqos_codel_drops(
-	struct hqos_aqm *aqm, const struct hqos_class_profile *profile, uint32_t arrived, uint32_t now, bool more)
+hqos_codel_drops(struct hqos_queue *queue, struct hqos_codel *codel, unsigned class,
+	const struct hqos_class_profile *profile, uint32_t arrived, uint32_t now)
 {
+	enum { COUNT_MOST = 0x7fff };
+	uint32_t *next = &codel->next[class], above = queue->average;
+	uint8_t *episode = &codel->episode[class];
 	bool too_long = false;
 
-	if ((int32_t)(now - arrived) < (int32_t)profile->codel_target || !more) {
-		aqm->first_above = 0;
-	} else if (aqm->first_above == 0) {
-		aqm->first_above = (now + profile->codel_interval) | 1; // 0 says that there is none
-	} else {
-		too_long = (int32_t)(now - aqm->first_above) >= 0;
-	}
-	if (aqm->dropping) {
+	if ((int32_t)(now - arrived) < (int32_t)profile->codel_target || queue->count == 0)
+		above = 0;
+	else if (above == 0)
+		above = (now + profile->codel_interval) | 1; // 0 says that there is none
+	else
+		too_long = (int32_t)(now - above) >= 0;
+	queue->average = above;
+	if (queue->codel_drops) {
 		if (!too_long) {
-			aqm->dropping = false;
+			queue->codel_drops = false;
 			return false;
 		}
-		if ((int32_t)(now - aqm->drop_next) < 0)
+		if ((int32_t)(now - *next) < 0)
 			return false;
-		aqm->count++;
-		aqm->drop_next = hqos_codel_next(aqm->drop_next, profile->codel_interval, aqm->count);
+		if (queue->codel_count < COUNT_MOST)
+			queue->codel_count++;
+		*episode = (uint8_t)RTE_MIN(*episode + 1, UINT8_MAX);
+		*next = hqos_codel_next(*next, profile->codel_interval, queue->codel_count);
 		return true;
 	}
 	if (!too_long)
 		return false;
-	aqm->dropping = true;
+	queue->codel_drops = true;
 	// Soon after the last time, the rate of drops that was right then is a good start.
-	if (aqm->count - aqm->last_count > 1 &&
-		(int32_t)(now - aqm->drop_next) < (int32_t)(16 * profile->codel_interval))
-		aqm->count = aqm->count - aqm->last_count;
-	else
-		aqm->count = 1;
-	aqm->last_count = aqm->count;
-	aqm->drop_next = hqos_codel_next(now, profile->codel_interval, aqm->count);
+	queue->codel_count =
+		*episode > 1 && (int32_t)(now - *next) < (int32_t)(16 * profile->codel_interval) ? *episode : 1;
+	*episode = 0;
+	*next = hqos_codel_next(now, profile->codel_interval, queue->codel_count);
 	return true;
 }

@@ -17,6 +17,7 @@ struct chunk {
 struct chunks {
 	struct chunk *all;
 	uint32_t free;
+	uint32_t fresh; // those from here on were never taken: their memory need not be there yet
 };
 
 static inline uint32_t
@@ -24,7 +25,10 @@ chunk_take(struct chunks *chunks)
 {
 	uint32_t taken = chunks->free;
 
-	chunks->free = chunks->all[taken].next;
+	if (taken == NO_CHUNK)
+		taken = chunks->fresh++;
+	else
+		chunks->free = chunks->all[taken].next;
 	chunks->all[taken].next = NO_CHUNK;
 	return taken;
 }

@@ -28,6 +28,7 @@ enum {
 };
 
 enum hqos_drop_policy { HQOS_TAIL_DROP, HQOS_WRED, HQOS_CODEL };
+enum { HQOS_UNKNOWN = HQOS_CODEL + 1 }; // why a packet was not taken: there is no such subscriber
 
 // A class, in the machine's units. Classes are numbered by priority: the lower, the earlier.
 struct hqos_class_profile {
@@ -70,28 +71,31 @@ enum {
 	HQOS_IN_OTHER = 1 << 1, // and in the one of the others
 };
 
-// Packets that wait, by their buffers' numbers (0: none), in the order in which they came.
+// Packets that wait in a class, in the order in which they came, in chunks (queue.h), and what was counted: 32 bytes.
 struct hqos_queue {
-	uint32_t head, tail;
-	int32_t credit; // bytes that it still may send in its turn
-	uint32_t count;
+	uint32_t first, last; // chunks; meaningless while it is empty
+	int32_t credit;       // bytes that it still may send in its turn
+	uint16_t count;
+	uint16_t codel_count : 15, codel_drops : 1; // CoDel: drops so far, and whether it is dropping
+	uint32_t average; // WRED: packets, 16.16. CoDel: when the delay will have been too long for an interval, or 0
+	uint32_t dropped; // packets, whatever the reason
+	uint64_t sent;    // packets
 };
+
+static_assert(sizeof(struct hqos_queue) == 32, "two queues are one cache line");
 
 struct hqos_class_state {
 	uint64_t peak_paid, committed_paid;
 };
 
-// What WRED and CoDel remember of a queue.
-struct hqos_aqm {
-	uint32_t
-		first_above; // CoDel: when the delay will have been too long for an interval, or 0. WRED: the average, 16.16
-	uint32_t drop_next;
-	uint32_t count : 31, dropping : 1;
-	uint32_t last_count;
+// What CoDel remembers of a subscriber's queues and looks at only when it drops, or may soon.
+struct hqos_codel {
+	uint32_t next[HQOS_CLASSES];   // the moment of the next drop
+	uint8_t episode[HQOS_CLASSES]; // drops the last time that it dropped
 };
 
-// 448 bytes. Sending a packet touches the first line, and of the queues the one of its class; the rates of classes and what CoDel
-// and WRED remember only if the profile uses them.
+// 448 bytes, and 40 of struct hqos_codel elsewhere. Sending a packet touches the first line, and of the queues the one of its
+// class; the rates of classes and what CoDel remembers only if the profile uses them.
 struct hqos_subscriber {
 	uint64_t peak_paid, committed_paid;
 	struct place place;
@@ -102,11 +106,15 @@ struct hqos_subscriber {
 	uint8_t flags;
 	uint8_t turn; // the class that shares with its equals and is being served
 	uint8_t used; // it exists
-	uint32_t packets;
+	uint8_t life; // goes on when it moves or goes, so that what still stands for it elsewhere is known to be stale
+	uint8_t ends[HQOS_CLASSES]; // of its queues: places in the first and, times 16, in the last chunk
+	// Not the scheduler's own: what others want of it (shaped.c).
+	uint8_t listed, owner_life;
+	uint32_t before;
+	uint64_t wanted;
 
 	_Alignas(64) struct hqos_queue queues[HQOS_CLASSES];
 	struct hqos_class_state classes[HQOS_CLASSES];
-	struct hqos_aqm aqm[HQOS_CLASSES];
 } __attribute__((aligned(64)));
 
 static_assert(sizeof(struct hqos_subscriber) == 448, "a subscriber's memory is what the documentation says");
@@ -129,6 +137,13 @@ struct hqos_group {
 	struct fifo green, others; // of subscribers
 } __attribute__((aligned(64)));
 
+// What was done since the start, and what waits. The owner counts, anybody may read.
+struct hqos_counters {
+	uint64_t sent_packets, sent_bytes;
+	uint64_t dropped[4]; // by enum hqos_drop_policy: queue full, WRED, CoDel; and HQOS_UNKNOWN
+	uint64_t flushed;
+};
+
 struct hqos_scheduler {
 	struct pace peak;
 	uint64_t paid;
@@ -138,14 +153,17 @@ struct hqos_scheduler {
 	struct fifo green, others; // of groups
 
 	struct hqos_subscriber *subscribers;
+	struct hqos_codel *codels; // by subscriber
 	struct hqos_group *groups;
-	struct hqos_profile *profiles;
-	struct hqos_group_profile *group_profiles;
+	struct hqos_profile *const *profiles;
+	struct hqos_group_profile *const *group_profiles;
 	uint32_t subscriber_limit, group_limit;
+	uint32_t stale; // entries of queues that stand for nobody any more
 	size_t chunk_limit;
 	uintptr_t buffers; // what buffers' numbers count from
 	struct chunks chunks;
 	uint32_t packets; // that wait
+	struct hqos_counters counters;
 
 	// Packets that were taken out because they waited too long, until the caller takes them.
 	struct rte_mbuf *dropped[HQOS_BURST];
@@ -154,31 +172,43 @@ struct hqos_scheduler {
 	struct wheel wheel;
 };
 
-// What is known of a packet that waits, in place of its chain, which it does not need any more.
-struct hqos_link {
-	uint32_t next;    // buffer number, 0: the last
-	uint32_t arrived; // in units of CODEL_SHIFT
-};
-
 enum { CODEL_SHIFT = 10 + TICK_SHIFT }; // 1,024 cycles
+enum { HQOS_SUBSCRIBERS = 1 << 24, HQOS_QUEUE_MOST = 32768, HQOS_FRAME_MOST = 16384 };
 
-// Space for so many subscribers and groups; the caller keeps the profiles. All packets' buffers are between the two addresses,
-// which are at most 256 GB apart. NULL: no memory. `now` in TSC cycles, here and below.
-struct hqos_scheduler *hqos_new(uint32_t subscribers, uint32_t groups, struct hqos_profile *profiles,
-	struct hqos_group_profile *group_profiles, const void *lowest, const void *highest, uint64_t now);
+// Space for so many subscribers (at most HQOS_SUBSCRIBERS), groups and waiting packets; the caller keeps the profiles, and may
+// replace one by another at any time if the old one stays readable until the owner's worker has begun a new round: what was
+// waiting by the old one's rates is looked at again within the wheel's reach. All packets' buffers are between the two
+// addresses, which are at most 256 GB apart. NULL: no memory. `now` in TSC cycles, here and below.
+struct hqos_scheduler *hqos_new(uint32_t subscribers, uint32_t groups, size_t packets,
+	struct hqos_profile *const *profiles, struct hqos_group_profile *const *group_profiles, const void *lowest,
+	const void *highest, uint64_t now);
 // All packets must have been taken out before.
 void hqos_free(struct hqos_scheduler *s);
 
-// The owner's worker only. A group or a subscriber that is there already gets another profile.
+// The owner's worker only. A group or a subscriber that is there already gets another profile, and a subscriber moves to the
+// group. False: it has moved so often that it has to stay for now; try again later.
 void hqos_set_group(struct hqos_scheduler *s, uint32_t group, uint16_t profile, uint64_t now);
-void hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t group, uint16_t profile, uint64_t now);
-// Takes out at most `room` of its packets; gone when it returns less than that.
+bool hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t group, uint16_t profile, uint64_t now);
+// Takes out at most `room` of its packets; gone when it returns less than that, and `used` is false.
 unsigned hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_mbuf **packets, unsigned room);
 
-// One packet each of `subscribers` and `classes`. Returns how many were not taken; these are moved to the front of `packets`.
+// One packet each of `subscribers` and `classes`. Returns how many were not taken; these are moved to the front of `packets`, and
+// the state's `detail` of each says why: HQOS_TAIL_DROP, HQOS_WRED or HQOS_UNKNOWN.
 unsigned hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t *subscribers,
 	const uint8_t *classes, unsigned count, uint64_t now);
-// At most `room` packets that are to be sent now. Those that were dropped are in `dropped` then, for the caller to take.
+// At most `room` packets that are to be sent now. Those that CoDel dropped are in `dropped` then, for the caller to take.
 unsigned hqos_dequeue(struct hqos_scheduler *s, struct rte_mbuf **packets, unsigned room, uint64_t now);
-// The moment, in TSC cycles, before which hqos_dequeue will find nothing; UINT64_MAX if nothing waits. For tests and for sleeping.
+// The moment, in TSC cycles, before which hqos_dequeue will find nothing; UINT64_MAX if nothing waits.
 uint64_t hqos_next(const struct hqos_scheduler *s, uint64_t now);
+
+static inline const struct hqos_profile *
+hqos_profile_of(const struct hqos_scheduler *s, const struct hqos_subscriber *sub)
+{
+	return __atomic_load_n(&s->profiles[sub->profile], __ATOMIC_ACQUIRE);
+}
+
+static inline const struct hqos_group_profile *
+hqos_group_profile_of(const struct hqos_scheduler *s, const struct hqos_group *g)
+{
+	return __atomic_load_n(&s->group_profiles[g->profile], __ATOMIC_ACQUIRE);
+}

@@ -28,6 +28,8 @@ static unsigned spare_count;
 
 static struct hqos_profile profiles[SUBSCRIBERS];
 static struct hqos_group_profile group_profiles[GROUPS];
+static struct hqos_profile *profile_slots[SUBSCRIBERS];
+static struct hqos_group_profile *group_profile_slots[GROUPS];
 static struct hqos_scheduler *s;
 static uint64_t now;
 static uint64_t seed;
@@ -60,7 +62,11 @@ start(void **state)
 	}
 	for (unsigned g = 0; g < GROUPS; g++)
 		group_profiles[g] = (struct hqos_group_profile){.committed = PACE_NEVER, .quantum = HQOS_QUANTUM};
-	s = hqos_new(SUBSCRIBERS, GROUPS, profiles, group_profiles, buffers, buffers + BUFFERS, now);
+	for (unsigned i = 0; i < SUBSCRIBERS; i++)
+		profile_slots[i] = &profiles[i];
+	for (unsigned g = 0; g < GROUPS; g++)
+		group_profile_slots[g] = &group_profiles[g];
+	s = hqos_new(SUBSCRIBERS, GROUPS, BUFFERS, profile_slots, group_profile_slots, buffers, buffers + BUFFERS, now);
 	return s == NULL;
 }
 
@@ -584,7 +590,7 @@ subscribers_come_and_go_under_traffic(void **state)
 			for (unsigned i = 0; i < count; i++)
 				spare[spare_count++] = packets[i];
 		} while (count == 16);
-		assert_int_equal(s->subscribers[subscriber].packets, 0);
+		assert_int_equal(s->subscribers[subscriber].backlog, 0);
 		assert_false(put(subscriber, 0, 100));
 		// The same number in another group.
 		hqos_set_subscriber(s, subscriber, round & 1, 0, now);

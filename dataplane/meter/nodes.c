@@ -1,5 +1,5 @@
 // Nodes that colour a session's packets and do what the profile says of each colour: pass, drop, or write another code point
-// (RFC 2474), with the IPv4 checksum mended as RFC 1624 has it.
+// (RFC 2474).
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 
 #include "core/drop.h"
 #include "core/worker.h"
+#include "ip/dscp.h"
 #include "ip/spread.h"
 #include "meter/meter.h"
 #include "meter/profile.h"
@@ -24,33 +25,10 @@ DROP(meter_flows_full, "meter-flows-full",
 static inline enum colour
 colour_of(const uint8_t *ip, uint8_t family)
 {
-	unsigned dscp = family == 4 ? ip[1] >> 2u : (ip[0] << 2u & 0x3c) | ip[1] >> 6u;
+	unsigned dscp = dscp_of(ip, family);
 	unsigned class = dscp >> 3, drop = dscp >> 1 & 3;
 
 	return class >= 1 && class <= 4 && drop != 0 && (dscp & 1) == 0 ? (enum colour)(drop - 1) : GREEN;
-}
-
-// `mark` is the code point in the upper six bits; the ECN bits stay.
-static inline void
-remark(uint8_t *ip, uint8_t family, uint8_t mark)
-{
-	uint16_t before, after, checksum;
-	uint32_t sum;
-
-	memcpy(&before, ip, 2);
-	if (family == 6) {
-		after = rte_cpu_to_be_16((uint16_t)((rte_be_to_cpu_16(before) & 0xf03f) | mark << 4));
-		memcpy(ip, &after, 2);
-		return;
-	}
-	after = rte_cpu_to_be_16((uint16_t)((rte_be_to_cpu_16(before) & 0xff03) | mark));
-	memcpy(&checksum, ip + 10, 2);
-	sum = (uint16_t)~checksum + (uint32_t)(uint16_t)~before + after;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	checksum = (uint16_t)~sum;
-	memcpy(ip, &after, 2);
-	memcpy(ip + 10, &checksum, 2);
 }
 
 // Every packet but those that pass unchanged. `reason` is what its drop would be called.
@@ -63,7 +41,7 @@ act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, e
 		return packet_drop(p, reason);
 	case SLUICE__V1__METER_VERDICT__REMARK:
 		if (rte_pktmbuf_data_len(m) >= 20)
-			remark(rte_pktmbuf_mtod(m, uint8_t *), p->family, profile->mark[colour]);
+			dscp_write(rte_pktmbuf_mtod(m, uint8_t *), p->family, profile->mark[colour]);
 		break;
 	default:
 		break;

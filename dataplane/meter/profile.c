@@ -65,7 +65,7 @@ parse_action(const char *name, const char *field, const Sluice__V1__MeterAction 
 			return fault(f, EINVAL,
 				"meter %.63s, %s.dscp: \"%.40s\" is not a number below 64 or a name such as af12", name,
 				field, action->dscp);
-		*mark = (uint8_t)(dscp << 2);
+		*mark = (uint8_t)dscp;
 		break;
 	default:
 		return fault(f, EINVAL, "meter %.63s, %s.verdict: %d is not pass, drop or remark", name, field,

@@ -14,7 +14,7 @@ struct meter_profile {
 	struct meter_contract contract;
 	struct meter_flows flows;
 	uint8_t verdict[3]; // by enum colour: SLUICE__V1__METER_VERDICT__...
-	uint8_t mark[3];    // the code point to write, shifted to where the IPv4 header has it
+	uint8_t mark[3];    // the code point to write
 } __attribute__((aligned(64)));
 
 // The profile that a spec means, or a negative errno with the fault explained. `name` is for that.

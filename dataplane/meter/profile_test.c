@@ -170,7 +170,7 @@ a_code_point_goes_with_remark_and_with_nothing_else(void **state)
 	action.dscp = (char *)"af12";
 	assert_refused(&spec, "yellow.dscp");
 	action.verdict = SLUICE__V1__METER_VERDICT__REMARK;
-	assert_int_equal(assert_taken(&spec).mark[YELLOW], 12 << 2);
+	assert_int_equal(assert_taken(&spec).mark[YELLOW], 12);
 	action.dscp = (char *)"af15";
 	assert_refused(&spec, "yellow.dscp: \"af15\"");
 	action.dscp = (char *)"64";

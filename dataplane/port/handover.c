@@ -23,8 +23,8 @@ struct handover {
 static struct handover *owned[WORKER_MAX];
 
 // What waits in a ring is a small part of the buffers.
-static struct rte_ring *
-ring_new(void)
+struct rte_ring *
+handover_ring(void)
 {
 	unsigned wanted = rte_align32prevpow2(packet_pool->size / 16);
 	unsigned size = RTE_MAX(RTE_MIN(wanted, (unsigned)RING_MOST), (unsigned)RING_LEAST);
@@ -54,7 +54,7 @@ handover_open(struct port *port)
 		return 0;
 	port->handovers = calloc(count, sizeof(port->handovers[0]));
 	for (unsigned i = 0; port->handovers && i < count; i++) {
-		port->handovers[i] = (struct handover){.port = port, .ring = ring_new()};
+		port->handovers[i] = (struct handover){.port = port, .ring = handover_ring()};
 		if (!port->handovers[i].ring) {
 			while (i > 0)
 				free(port->handovers[--i].ring);

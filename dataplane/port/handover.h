@@ -8,13 +8,13 @@ int handover_open(struct port *port);
 // No worker hands over to this port any more, or does so once this returns: what still waits is dropped.
 void handover_close(struct port *port);
 
+// A ring with one worker at each end, for handing over packets; NULL: no memory. Freed with free().
+struct rte_ring *handover_ring(void);
+
 // The worker that sends for this one, whose index is not below port->tx_queues.
 unsigned handover_owner(const struct port *port, unsigned worker);
 // From a worker whose index is not below port->tx_queues: how many of the packets the owner of its queue will send.
 uint16_t handover_give(const struct port *port, struct rte_mbuf **packets, uint16_t count);
 
-// From a worker with the port's queue of the same number: send, and pass what cannot be sent on to the drop node.
-void tx_send(
-	struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count);
 // Main thread: drop what can be sent no more.
 void tx_port_gone(struct rte_mbuf *m);

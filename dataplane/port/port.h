@@ -21,6 +21,7 @@ struct port {
 	bool up;
 	bool memif, memif_client;   // memif.h
 	bool sends;                 // workers may use its transmit queues
+	uint16_t before;            // the node that gets frames for the port instead of its device, or 0
 	struct twin *twin;          // or NULL
 	struct handover *handovers; // of workers without a transmit queue, the first of them first
 	struct linux_link link;     // of the interface under the device, if there is one
@@ -40,6 +41,12 @@ const char *port_name(uint16_t port);
 
 // Sends whole Ethernet frames out of the port in mbuf->port.
 extern struct node tx_node;
+// From now on whole frames for the port go to this node instead, which sees to it that the device gets them in the end; NULL: to the
+// device. Returns when no worker does otherwise any more. Main thread.
+void port_send_before(struct port *port, const struct node *before);
+// From a worker whose index is below port->tx_queues: give frames to the device, and pass what it does not take on to the drop node.
+void tx_send(
+	struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count);
 
 // Who wants to know that a port's MAC, MTU or link changed, or that it goes (object NULL then). Main thread.
 struct port_watcher {

@@ -2,6 +2,7 @@
 #include <rte_ethdev.h>
 
 #include "core/drop.h"
+#include "core/rcu.h"
 #include "core/worker.h"
 #include "port/handover.h"
 #include "port/mac.h"
@@ -47,6 +48,13 @@ tx_port_gone(struct rte_mbuf *m)
 	drop_now(m, &drop_tx_gone);
 }
 
+void
+port_send_before(struct port *port, const struct node *before)
+{
+	__atomic_store_n(&port->before, before ? before->id : 0, __ATOMIC_RELEASE);
+	rcu_wait();
+}
+
 static void
 hand_over(struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count)
 {
@@ -67,7 +75,9 @@ tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 
 		for (end = (uint16_t)(start + 1); end < count && m[end]->port == m[start]->port; end++)
 			;
-		if (likely(self < port->tx_queues))
+		if (unlikely(__atomic_load_n(&port->before, __ATOMIC_ACQUIRE) != 0))
+			rte_node_enqueue(graph, node, port->before, &packets[start], (uint16_t)(end - start));
+		else if (likely(self < port->tx_queues))
 			tx_send(graph, node, port, m + start, (uint16_t)(end - start));
 		else
 			hand_over(graph, node, port, m + start, (uint16_t)(end - start));

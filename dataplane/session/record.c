@@ -8,6 +8,7 @@
 
 #include "acl/acl.h"
 #include "flow/flow.h"
+#include "hqos/hqos.h"
 #include "ip/hop.h"
 #include "meter/meter.h"
 #include "session/header.h"
@@ -15,7 +16,7 @@
 static uint64_t
 chain_up(const struct session_wanted *w, const struct node *look_up)
 {
-	const struct node *steps[5];
+	const struct node *steps[6];
 	unsigned count = 0;
 
 	if (w->acl[UP])
@@ -26,6 +27,8 @@ chain_up(const struct session_wanted *w, const struct node *look_up)
 		steps[count++] = &meter_up_node;
 	if (w->spec.mss)
 		steps[count++] = &mss_clamp_node;
+	if (w->queue[UP] != NO_QUEUE)
+		steps[count++] = &hqos_classify_node;
 	steps[count++] = w->core_kind ? w->encap : look_up;
 	return chain_of(steps, count);
 }
@@ -33,7 +36,7 @@ chain_up(const struct session_wanted *w, const struct node *look_up)
 static uint64_t
 chain_down(const struct session_wanted *w)
 {
-	const struct node *steps[5];
+	const struct node *steps[6];
 	unsigned count = 0;
 
 	if (w->acl[DOWN])
@@ -44,6 +47,8 @@ chain_down(const struct session_wanted *w)
 		steps[count++] = &meter_down_node;
 	if (w->spec.mss)
 		steps[count++] = &mss_clamp_node;
+	if (w->queue[DOWN] != NO_QUEUE)
+		steps[count++] = &hqos_classify_node;
 	steps[count++] = &session_out_node;
 	return chain_of(steps, count);
 }

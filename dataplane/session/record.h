@@ -20,6 +20,8 @@ struct session_detail {
 	struct object *vrf;               // NULL: default
 	struct object *acl[2], *meter[2]; // by enum direction
 	struct object *flows;
+	struct object *qos_profile[2], *qos_group[2];
+	uint32_t queue[2]; // or NO_QUEUE
 	struct session_prefixes *prefixes;
 	const struct session_core *core;
 	uint32_t hop; // 0: none
@@ -55,11 +57,13 @@ session_tags(const struct session_detail *detail)
 // What a put has got hold of. `made` says which of it is new and is given back if the put fails.
 struct session_wanted {
 	struct session_spec spec;
-	struct object *port, *vrf, *acl[2], *meter_profile[2], *flows;
+	struct object *port, *vrf, *acl[2], *meter_profile[2], *flows, *qos_profile[2], *qos_group[2];
 	uint16_t vrf_index;
 	uint16_t mtu;
 	uint32_t meter[2];
 	bool made_meter[2];
+	uint32_t queue[2];
+	bool made_queue[2];
 	const struct session_core *core_kind;
 	uint32_t core;
 	const struct node *encap; // last step upwards of a session with a core

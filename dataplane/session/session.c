@@ -5,12 +5,14 @@
 #include "session/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "acl/acl.h"
 #include "core/rcu.h"
 #include "flow/flow.h"
+#include "hqos/hqos.h"
 #include "ip/hop.h"
 #include "ip/vrf.h"
 #include "meter/meter.h"
@@ -98,6 +100,23 @@ session_totals(uint32_t index, struct session_totals *totals)
 
 // ---- What a spec needs.
 
+// A profile and a group of queues: both or none.
+static int
+need_qos(const char *profile, const char *group, enum direction direction, struct session_wanted *w, struct fault *f)
+{
+	const char *up = direction == UP ? "Up" : "";
+	char field[32];
+	int error;
+
+	if (!profile[0] != !group[0])
+		return fault(f, EINVAL, "policy.qos%s%s: it needs policy.qos%s%s beside it",
+			profile[0] ? "Profile" : "Group", up, profile[0] ? "Group" : "Profile", up);
+	snprintf(field, sizeof(field), "policy.qosProfile%s", up);
+	error = object_need(&qos_profile_kind, profile, field, &w->qos_profile[direction], f);
+	snprintf(field, sizeof(field), "policy.qosGroup%s", up);
+	return error ? error : object_need(&qos_group_kind, group, field, &w->qos_group[direction], f);
+}
+
 static int
 need_policy(const Sluice__V1__Policy *policy, struct session_wanted *w, struct fault *f)
 {
@@ -114,7 +133,9 @@ need_policy(const Sluice__V1__Policy *policy, struct session_wanted *w, struct f
 		error = object_need(&meter_kind, policy->meter_down, "policy.meterDown", &w->meter_profile[DOWN], f);
 	if (error == 0)
 		error = object_need(&flow_kind, policy->flow_profile, "policy.flowProfile", &w->flows, f);
-	return error;
+	if (error == 0)
+		error = need_qos(policy->qos_profile, policy->qos_group, DOWN, w, f);
+	return error ? error : need_qos(policy->qos_profile_up, policy->qos_group_up, UP, w, f);
 }
 
 static int
@@ -188,6 +209,37 @@ make_meters(const struct session_detail *d, const struct session *s, struct sess
 }
 
 static int
+make_queues(const struct session_detail *d, struct session_wanted *w, struct fault *f)
+{
+	for (unsigned i = UP; i <= DOWN; i++) {
+		const struct object *group = w->qos_group[i];
+
+		if (!group)
+			continue;
+		w->queue[i] = d->queue[i];
+		if (hqos_same_scheduler(d->queue[i], group))
+			continue;
+		w->queue[i] = hqos_take(
+			group, i == DOWN ? w->port : NULL, i == UP ? "policy.qosGroupUp" : "policy.qosGroup", f);
+		if (w->queue[i] == NO_QUEUE)
+			return -EINVAL;
+		w->made_queue[i] = true;
+	}
+	return 0;
+}
+
+// Before the chains say that packets wait there.
+static void
+use_queues(uint32_t index, const struct session_wanted *w)
+{
+	for (unsigned i = UP; i <= DOWN; i++)
+		if (w->queue[i] != NO_QUEUE)
+			hqos_use(w->queue[i], index, (enum direction)i, w->qos_group[i], w->qos_profile[i]);
+		else
+			hqos_use_none(index, (enum direction)i);
+}
+
+static int
 make_prefixes(struct session_wanted *w, struct fault *f)
 {
 	size_t bytes = w->spec.prefix_count * sizeof(w->spec.prefixes[0]);
@@ -225,9 +277,12 @@ make_hop(uint32_t index, const struct session_detail *d, struct session_wanted *
 static void
 unmake(struct session_wanted *w)
 {
-	for (unsigned i = UP; i <= DOWN; i++)
+	for (unsigned i = UP; i <= DOWN; i++) {
 		if (w->made_meter[i])
 			meter_retire(w->meter[i]);
+		if (w->made_queue[i])
+			hqos_give_back(w->queue[i]);
+	}
 	if (w->made_hop)
 		hop_retire(w->hop);
 	free(w->prefixes);
@@ -245,6 +300,11 @@ keep(struct session_detail *d, const struct session_wanted *w)
 		d->meter[i] = w->meter_profile[i];
 		object_use(w->acl[i]);
 		object_use(w->meter_profile[i]);
+		d->qos_profile[i] = w->qos_profile[i];
+		d->qos_group[i] = w->qos_group[i];
+		d->queue[i] = w->queue[i];
+		object_use(w->qos_profile[i]);
+		object_use(w->qos_group[i]);
 	}
 	d->flows = w->flows;
 	object_use(w->flows);
@@ -330,6 +390,8 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	s->meter_up = s->meter_down = NO_METER;
 	error = make_meters(d, s, w, f);
 	if (error == 0)
+		error = make_queues(d, w, f);
+	if (error == 0)
 		error = make_prefixes(w, f);
 	if (error == 0)
 		error = make_hop(index, d, w, f);
@@ -339,6 +401,7 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	error = make_core(index, spec, w, f);
 	if (error)
 		goto out;
+	use_queues(index, w);
 	session_write_record(s, d, w);
 	error = bind(index, d, spec, w, f);
 	if (error) {
@@ -380,8 +443,12 @@ release(const struct session_detail *old, const struct session *was, const struc
 	if (old->meter[DOWN] && old->meter[DOWN] != now->meter[DOWN])
 		meter_retire(was->meter_down);
 	for (unsigned i = UP; i <= DOWN; i++) {
+		if (old->queue[i] != NO_QUEUE && old->queue[i] != now->queue[i])
+			hqos_give_back(old->queue[i]);
 		object_unuse(old->acl[i]);
 		object_unuse(old->meter[i]);
+		object_unuse(old->qos_profile[i]);
+		object_unuse(old->qos_group[i]);
 	}
 	object_unuse(old->flows);
 	object_unuse(old->port);
@@ -401,6 +468,8 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	if (error == 0)
 		error = make_meters(d, s, w, f);
 	if (error == 0)
+		error = make_queues(d, w, f);
+	if (error == 0)
 		error = make_prefixes(w, f);
 	if (error == 0)
 		error = make_hop(index, d, w, f);
@@ -419,6 +488,7 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		session_routes_undo(d, s->vrf, w);
 		return error;
 	}
+	use_queues(index, w);
 	session_write_record(s, d, w);
 	keep(d, w);
 	if (d->hop)
@@ -457,6 +527,7 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 	session_unresolvable(index);
 	*d = gone;
 	release(&old, &was, d);
+	use_queues(index, &nothing);
 	drop_forget_session(index);
 	slab_give_later(&sessions, index);
 	return 0;

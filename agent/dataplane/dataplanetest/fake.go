@@ -42,6 +42,8 @@ type Fake struct {
 	interfaces *api.InterfaceCountersList
 	sessions   *api.SessionCountersList
 	drops      *api.DropCountersList
+	queues     *api.QueueCountersList
+	schedulers *api.SchedulerCountersList
 	totals     *api.SessionTotals
 	neighbors  *api.NeighborStates
 	paths      *api.GtpuPaths
@@ -186,6 +188,10 @@ func (f *Fake) Count(lists ...proto.Message) {
 			f.sessions = l
 		case *api.DropCountersList:
 			f.drops = l
+		case *api.QueueCountersList:
+			f.queues = l
+		case *api.SchedulerCountersList:
+			f.schedulers = l
 		case *api.NeighborStates:
 			f.neighbors = l
 		case *api.GtpuPaths:
@@ -372,6 +378,10 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 		return &api.Reply{Answer: &api.Reply_InterfaceCounters{InterfaceCounters: f.interfaces}}
 	case *api.Request_SessionCounters:
 		return &api.Reply{Answer: &api.Reply_SessionCounters{SessionCounters: f.sessionPage(o.SessionCounters)}}
+	case *api.Request_QueueCounters:
+		return &api.Reply{Answer: &api.Reply_QueueCounters{QueueCounters: f.queues}}
+	case *api.Request_SchedulerCounters:
+		return &api.Reply{Answer: &api.Reply_SchedulerCounters{SchedulerCounters: f.schedulers}}
 	case *api.Request_DropCounters:
 		return &api.Reply{Answer: &api.Reply_DropCounters{DropCounters: f.drops}}
 	case *api.Request_SessionTotals:

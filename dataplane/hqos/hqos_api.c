@@ -1,0 +1,90 @@
+// The API's counters of queues and schedulers.
+#include <errno.h>
+
+#include "core/api.h"
+#include "hqos/shaped.h"
+#include "session/session.h"
+
+// The queues of a session one way, by the order of its profile.
+static void
+fill(const struct object *session, enum direction direction, Sluice__V1__QueueCounters *rows,
+	Sluice__V1__QueueCountersList *answer)
+{
+	const struct qos_binding binding = qos_bindings[direction][session_of(session)];
+	const struct qos_profile *profile = qos_profile_at(binding.profile);
+	const struct shaped *shaped = shaped_ports[binding.queue >> QUEUE_PORT_SHIFT];
+	const struct hqos_subscriber *sub;
+
+	if (binding.queue == NO_QUEUE || !shaped)
+		return;
+	sub = &shaped->scheduler->subscribers[binding.queue & (HQOS_SUBSCRIBERS - 1)];
+	for (unsigned i = 0; i < profile->class_count; i++) {
+		const struct hqos_queue *queue = &sub->queues[profile->number_of[i]];
+		Sluice__V1__QueueCounters *c = &rows[answer->n_queues];
+
+		sluice__v1__queue_counters__init(c);
+		c->up = direction == UP;
+		c->class_ = (char *)profile->names[i];
+		c->sent_packets = __atomic_load_n(&queue->sent, __ATOMIC_RELAXED);
+		c->dropped_packets = __atomic_load_n(&queue->dropped, __ATOMIC_RELAXED);
+		c->queued_packets = __atomic_load_n(&queue->count, __ATOMIC_RELAXED);
+		answer->queues[answer->n_queues++] = c;
+	}
+}
+
+static void
+serve_queue_counters(struct api_call *call, const Sluice__V1__Request *request)
+{
+	const struct object *session = object_find(&session_kind, request->queue_counters->session);
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__QueueCountersList answer = SLUICE__V1__QUEUE_COUNTERS_LIST__INIT;
+	Sluice__V1__QueueCounters rows[2 * HQOS_CLASSES], *list[2 * HQOS_CLASSES];
+
+	if (!session) {
+		struct fault f;
+
+		fault(&f, ENOENT, "session: there is no Session %s", request->queue_counters->session);
+		api_fail(call, ENOENT, f.text);
+		return;
+	}
+	answer.queues = list;
+	fill(session, DOWN, rows, &answer);
+	fill(session, UP, rows, &answer);
+	reply.queue_counters = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_QUEUE_COUNTERS;
+	api_reply(call, &reply, true);
+}
+
+static void
+serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *request)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__SchedulerCountersList answer = SLUICE__V1__SCHEDULER_COUNTERS_LIST__INIT;
+	Sluice__V1__SchedulerCounters rows[PORT_MAX], *list[PORT_MAX];
+
+	for (unsigned i = 0; i < PORT_MAX; i++) {
+		Sluice__V1__SchedulerCounters *c = &rows[answer.n_schedulers];
+		const struct hqos_scheduler *s;
+
+		if (!shaped_ports[i])
+			continue;
+		s = shaped_ports[i]->scheduler;
+		sluice__v1__scheduler_counters__init(c);
+		c->scheduler = shaped_ports[i]->object->name;
+		c->sent_packets = s->counters.sent_packets;
+		c->sent_bytes = s->counters.sent_bytes;
+		c->full_packets = s->counters.dropped[HQOS_TAIL_DROP];
+		c->wred_packets = s->counters.dropped[HQOS_WRED];
+		c->codel_packets = s->counters.dropped[HQOS_CODEL];
+		c->flushed_packets = s->counters.flushed;
+		c->queued_packets = s->packets;
+		list[answer.n_schedulers++] = c;
+	}
+	answer.schedulers = list;
+	reply.scheduler_counters = &answer;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SCHEDULER_COUNTERS;
+	api_reply(call, &reply, true);
+}
+
+API_OPERATION(queue_counters_operation, SLUICE__V1__REQUEST__OPERATION_QUEUE_COUNTERS, serve_queue_counters)
+API_OPERATION(scheduler_counters_operation, SLUICE__V1__REQUEST__OPERATION_SCHEDULER_COUNTERS, serve_scheduler_counters)

@@ -1,0 +1,223 @@
+// In and out of schedulers. hqos-enqueue has frames that were about to be sent by a port with a scheduler; the worker that owns it
+// puts them into their queues, others hand them to that one. hqos-dequeue takes out what may be sent, and hqos-tx gives it to the device.
+#include <stdio.h>
+
+#include <rte_cycles.h>
+#include <rte_ring.h>
+
+#include "core/burst.h"
+#include "core/drop.h"
+#include "core/worker.h"
+#include "hqos/nodes.h"
+#include "hqos/shaped.h"
+
+DROP(drop_full, "qos-queue-full", "The queue of the packet's class was full.")
+DROP(drop_wred, "qos-wred", "The queue of the packet's class had become long (WRED).")
+DROP(drop_codel, "qos-codel", "The packet had waited too long in the queue of its class (CoDel).")
+DROP(drop_handover, "qos-handover-full", "The worker that schedules the port could not keep up with the others.")
+struct drop drop_qos_flushed = {.name = "qos-flushed",
+	.description = "The packet waited in a queue of a session that was deleted, or of a port whose scheduler was."};
+RTE_INIT(register_flushed)
+{
+	drop_register(&drop_qos_flushed);
+}
+
+static uint16_t
+drop_refused(struct packet *p)
+{
+	return packet_drop(p, p->detail == HQOS_WRED ? &drop_wred : &drop_full);
+}
+
+// Which subscriber of this scheduler a packet is of. What comes to us from our own protocols is ours, and so is what is no IP packet.
+static inline uint32_t
+subscriber_of(const struct packet *p, const struct shaped *shaped)
+{
+	if (likely(p->queue >> QUEUE_PORT_SHIFT == shaped->port->id && p->queue != NO_QUEUE))
+		return p->queue & (HQOS_SUBSCRIBERS - 1);
+	if (p->family == 0 || (p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS)
+		return OWN_SUBSCRIBER;
+	return OTHER_SUBSCRIBER;
+}
+
+// Into the scheduler, on its owner.
+static void
+put_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, struct rte_mbuf **packets, uint16_t count,
+	uint64_t now)
+{
+	uint32_t subscribers[BURST];
+	uint8_t classes[BURST];
+	unsigned refused;
+
+	for (uint16_t i = 0; i < count; i++) {
+		const struct packet *p = packet_of(packets[i]);
+
+		subscribers[i] = subscriber_of(p, shaped);
+		classes[i] = subscribers[i] < FIRST_SUBSCRIBER ? 0 : p->class & (HQOS_CLASSES - 1);
+	}
+	refused = hqos_enqueue(shaped->scheduler, packets, subscribers, classes, count, now);
+	for (unsigned i = 0; i < refused; i++) {
+		struct packet *p = packet_of(packets[i]);
+		uint32_t subscriber = subscriber_of(p, shaped);
+		uint8_t class = p->class & (HQOS_CLASSES - 1);
+
+		// It came before the word that its subscriber is there.
+		if (unlikely(p->detail == HQOS_UNKNOWN) && shaped_admit(shaped, subscriber, now) &&
+			hqos_enqueue(shaped->scheduler, &packets[i], &subscriber, &class, 1, now) == 0)
+			continue;
+		rte_node_enqueue_x1(graph, node, drop_refused(p), packets[i]);
+	}
+}
+
+static void
+hand_over(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, struct rte_mbuf **packets,
+	uint16_t count)
+{
+	struct rte_ring *ring = shaped->rings[worker_self()->index];
+	unsigned given = rte_ring_sp_enqueue_burst(ring, (void **)packets, count, NULL);
+
+	for (unsigned i = given; i < count; i++)
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(packets[i]), &drop_handover), packets[i]);
+}
+
+static void
+hqos_enqueue_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct rte_mbuf **m = (struct rte_mbuf **)packets;
+	unsigned self = worker_self()->index;
+	uint64_t now = rte_rdtsc();
+
+	for (uint16_t start = 0, end; start < count; start = end) {
+		struct shaped *shaped = __atomic_load_n(&shaped_ports[m[start]->port % PORT_MAX], __ATOMIC_ACQUIRE);
+
+		for (end = (uint16_t)(start + 1); end < count && m[end]->port == m[start]->port; end++)
+			;
+		// The scheduler has just gone: then the port sends at once.
+		if (unlikely(!shaped))
+			rte_node_enqueue(graph, node, tx_node.id, &packets[start], (uint16_t)(end - start));
+		else if (likely(self == shaped->owner))
+			put_in(graph, node, shaped, m + start, (uint16_t)(end - start), now);
+		else
+			hand_over(graph, node, shaped, m + start, (uint16_t)(end - start));
+	}
+}
+
+static uint16_t
+hqos_enqueue_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return by_burst(graph, node, packets, count, hqos_enqueue_burst);
+}
+
+static void
+hqos_enqueue_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
+{
+	if (p->queue == NO_QUEUE)
+		snprintf(text, size, "of no session's queue");
+	else
+		snprintf(text, size, "port %s, subscriber %u, class %u",
+			port_name((uint16_t)(p->queue >> QUEUE_PORT_SHIFT)), p->queue & (HQOS_SUBSCRIBERS - 1),
+			p->class);
+}
+
+// ---- Out again.
+
+static struct node hqos_tx_node;
+
+// What other workers have for us, and what the main thread wants.
+static uint64_t
+take_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, uint64_t now)
+{
+	struct rte_mbuf *packets[BURST];
+	uint64_t taken = 0;
+	unsigned count;
+
+	for (unsigned w = 0; w < worker_count; w++) {
+		if (!shaped->rings[w])
+			continue;
+		count = rte_ring_sc_dequeue_burst(shaped->rings[w], (void **)packets, BURST, NULL);
+		if (count > 0)
+			put_in(graph, node, shaped, packets, (uint16_t)count, now);
+		taken += count;
+	}
+	count = shaped_catch_up(shaped, packets, BURST, now);
+	for (unsigned i = 0; i < count; i++)
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(packets[i]), &drop_qos_flushed), packets[i]);
+	return taken + count;
+}
+
+// A worker that rests is away for longer than it should be if something is to be sent soon.
+static inline bool
+soon(const struct hqos_scheduler *s, uint64_t now)
+{
+	enum { SOON = 30000 }; // a second's part: 33 microseconds
+
+	return s->packets > 0 && hqos_next(s, now) - now < rte_get_tsc_hz() / SOON;
+}
+
+// A burst of what may be sent now: how many packets are out of the scheduler.
+static uint16_t
+send_burst(struct rte_graph *graph, struct rte_node *node, struct hqos_scheduler *s, uint64_t now)
+{
+	uint16_t sent = (uint16_t)hqos_dequeue(s, (struct rte_mbuf **)node->objs, BURST, now);
+
+	for (unsigned i = 0; i < s->dropped_count; i++)
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(s->dropped[i]), &drop_codel), s->dropped[i]);
+	if (sent > 0) {
+		node->idx = sent;
+		rte_node_next_stream_move(graph, node, hqos_tx_node.id);
+	}
+	return sent;
+}
+
+static uint16_t
+hqos_dequeue_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct worker *self = worker_self();
+	uint16_t total = 0;
+
+	for (struct shaped *shaped = __atomic_load_n(&shaped_owned[self->index], __ATOMIC_ACQUIRE); shaped;
+		shaped = __atomic_load_n(&shaped->next, __ATOMIC_ACQUIRE)) {
+		struct hqos_scheduler *s = shaped->scheduler;
+		uint64_t now = rte_rdtsc();
+		uint16_t sent = 0, all = 0;
+
+		self->taken += take_in(graph, node, shaped, now);
+		// As many bursts as there may have come.
+		for (unsigned i = 0; i <= worker_count && s->packets > 0; i++) {
+			sent = send_burst(graph, node, s, now);
+			all = (uint16_t)(all + sent);
+			if (sent < BURST)
+				break;
+		}
+		total = (uint16_t)(total + all);
+		self->taken += all + (all == 0 && soon(s, now));
+	}
+	return total;
+}
+
+static uint16_t
+hqos_tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct rte_mbuf **m = (struct rte_mbuf **)packets;
+
+	for (uint16_t start = 0, end; start < count; start = end) {
+		for (end = (uint16_t)(start + 1); end < count && m[end]->port == m[start]->port; end++)
+			;
+		tx_send(graph, node, &ports[m[start]->port % PORT_MAX], m + start, (uint16_t)(end - start));
+	}
+	return count;
+}
+
+static void
+hqos_tx_departed(char *text, size_t size, uint16_t port, unsigned worker)
+{
+	snprintf(text, size, "port %s", port_name(port));
+}
+
+struct node hqos_enqueue_node = {
+	.name = "hqos-enqueue", .process = hqos_enqueue_process, .describe = hqos_enqueue_describe};
+static struct node hqos_dequeue_node = {.name = "hqos-dequeue", .process = hqos_dequeue_process, .source = true};
+static struct node hqos_tx_node = {
+	.name = "hqos-tx", .process = hqos_tx_process, .describe = hqos_enqueue_describe, .departed = hqos_tx_departed};
+NODE_REGISTER(hqos_enqueue_node)
+NODE_REGISTER(hqos_dequeue_node)
+NODE_REGISTER(hqos_tx_node)

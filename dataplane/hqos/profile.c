@@ -1,0 +1,390 @@
+// Reads the specs of api/hqos.proto.
+#include "hqos/profile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "acl/acl.h"
+#include "ip/dscp.h"
+
+enum {
+	OVERHEAD_LEAST = -64,
+	OVERHEAD_MOST = 256,
+	WEIGHT_MOST = 255,
+	QUEUE_LENGTH = 64, // where nothing is said
+	OPEN_QUEUE_LENGTH = 1024,
+	PRIORITY_MOST = 7,
+	TWO_FRAMES = 2 * 1538,
+	GROUP_QUANTUM = 8 * HQOS_QUANTUM, // a group's turn is worth several subscribers'
+};
+
+static const uint64_t RATE_MOST = UINT64_C(4000000000000), GROUP_RATE_LEAST = 64000, RATE_LEAST = 8000,
+		      SECOND = UINT64_C(1000000000), BURST_TIME = 500000;
+
+// Whose field is wrong: "QosProfile home".
+struct where {
+	const char *kind, *name;
+	const char *in; // "" or "classes[2]."
+};
+
+static int
+check_rate(const struct where *w, const char *field, uint64_t rate, uint64_t least, struct fault *f)
+{
+	if (rate == 0 || (rate >= least && rate <= RATE_MOST))
+		return 0;
+	return fault(f, EINVAL, "%s %.63s, %s%s: %" PRIu64 " bit/s is not from %" PRIu64 "K to 4T", w->kind, w->name,
+		w->in, field, rate, least / 1000);
+}
+
+static int
+check_rates(const struct where *w, uint64_t committed, uint64_t peak, uint64_t least, struct fault *f)
+{
+	int error = check_rate(w, "committedRate", committed, least, f);
+
+	if (error == 0)
+		error = check_rate(w, "peakRate", peak, least, f);
+	if (error == 0 && peak != 0 && peak < committed)
+		error = fault(f, EINVAL, "%s %.63s, %speakRate: it must not be less than committedRate", w->kind,
+			w->name, w->in);
+	return error;
+}
+
+static int
+check_shape(const struct where *w, int32_t overhead, uint64_t burst_time, uint32_t weight, struct fault *f)
+{
+	if (overhead < OVERHEAD_LEAST || overhead > OVERHEAD_MOST)
+		return fault(f, EINVAL, "%s %.63s, overhead: %d is not from %d to %d bytes", w->kind, w->name, overhead,
+			OVERHEAD_LEAST, OVERHEAD_MOST);
+	if (burst_time > SECOND)
+		return fault(f, EINVAL, "%s %.63s, burstTime: %" PRIu64 " ns are more than a second", w->kind, w->name,
+			burst_time);
+	if (weight > WEIGHT_MOST)
+		return fault(
+			f, EINVAL, "%s %.63s, weight: %u is not from 1 to %d", w->kind, w->name, weight, WEIGHT_MOST);
+	return 0;
+}
+
+// A rate that may be exceeded for so long.
+static struct pace
+pace_for(uint64_t rate, uint64_t burst_time, uint64_t tsc_hz)
+{
+	uint64_t time = burst_time ? burst_time : BURST_TIME;
+	uint64_t bytes = (uint64_t)((unsigned __int128)rate * time / (8 * SECOND));
+
+	return pace_of(rate, burst_time || bytes > TWO_FRAMES ? bytes : TWO_FRAMES, tsc_hz);
+}
+
+static struct pace
+committed_for(uint64_t rate, uint64_t burst_time, uint64_t tsc_hz)
+{
+	return rate ? pace_for(rate, burst_time, tsc_hz) : PACE_NEVER;
+}
+
+static uint32_t
+quantum_for(uint32_t weight, uint32_t unit)
+{
+	return (weight ? weight : 1) * unit;
+}
+
+int
+qos_scheduler_parse(const char *name, const Sluice__V1__QosScheduler *spec, uint64_t tsc_hz, struct pace *peak,
+	int16_t *overhead, struct fault *f)
+{
+	const struct where w = {"QosScheduler", name, ""};
+	int error = check_rate(&w, "rate", spec->rate, GROUP_RATE_LEAST, f);
+
+	if (error == 0)
+		error = check_shape(&w, spec->overhead, spec->burst_time, 0, f);
+	if (error)
+		return error;
+	*peak = pace_for(spec->rate, spec->burst_time, tsc_hz);
+	*overhead = (int16_t)spec->overhead;
+	return 0;
+}
+
+int
+qos_group_parse(const char *name, const Sluice__V1__QosGroup *spec, uint64_t tsc_hz, struct hqos_group_profile *profile,
+	struct fault *f)
+{
+	const struct where w = {"QosGroup", name, ""};
+	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, GROUP_RATE_LEAST, f);
+
+	if (error == 0)
+		error = check_shape(&w, spec->overhead, spec->burst_time, spec->weight, f);
+	if (error)
+		return error;
+	*profile = (struct hqos_group_profile){
+		.peak = pace_for(spec->peak_rate, spec->burst_time, tsc_hz),
+		.committed = committed_for(spec->committed_rate, spec->burst_time, tsc_hz),
+		.has_committed = spec->committed_rate != 0,
+		.quantum = quantum_for(spec->weight, GROUP_QUANTUM),
+		.overhead = (int16_t)spec->overhead,
+	};
+	return 0;
+}
+
+// ---- Classes.
+
+static void
+open_class(struct hqos_class_profile *class, unsigned number, uint32_t limit)
+{
+	*class = (struct hqos_class_profile){
+		.committed = PACE_NEVER, .quantum = HQOS_QUANTUM, .limit = limit, .equals = (uint8_t)(1u << number)};
+}
+
+void
+qos_profile_open(struct qos_profile *profile)
+{
+	*profile = (struct qos_profile){
+		.shape = {.committed = PACE_NEVER, .quantum = HQOS_QUANTUM}, .class_count = 1, .names = {"all"}};
+	// Also those that nothing is of any more may still have packets, from before the profile changed.
+	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
+		open_class(&profile->shape.classes[i], i, OPEN_QUEUE_LENGTH);
+		profile->acl[i] = NO_ACL;
+		profile->dscp[i] = -1;
+	}
+	memset(profile->of_qfi, QOS_ANY_CLASS, sizeof(profile->of_qfi));
+	memset(profile->of_dscp, QOS_ANY_CLASS, sizeof(profile->of_dscp));
+	memset(profile->of_vlan_priority, QOS_ANY_CLASS, sizeof(profile->of_vlan_priority));
+}
+
+static int
+parse_wred(const struct where *w, const Sluice__V1__Wred *spec, struct hqos_class_profile *class, struct fault *f)
+{
+	static const Sluice__V1__Wred nothing = SLUICE__V1__WRED__INIT;
+	uint32_t min, max, percent;
+
+	spec = spec ? spec : &nothing;
+	min = spec->min ? spec->min : RTE_MAX(class->limit / 4, 1u);
+	max = spec->max ? spec->max : RTE_MAX(class->limit * 3 / 4, min + 1);
+	percent = spec->percent ? spec->percent : 10;
+	if (max <= min || max > HQOS_QUEUE_MOST)
+		return fault(f, EINVAL, "QosProfile %.63s, %swred.max: %u is not from %u (min, and one more) to %d",
+			w->name, w->in, max, min + 1, HQOS_QUEUE_MOST);
+	if (percent > 100)
+		return fault(f, EINVAL, "QosProfile %.63s, %swred.percent: %u is not from 1 to 100", w->name, w->in,
+			percent);
+	class->wred_shift = 6;
+	class->wred_probability = (uint32_t)(UINT64_C(0xffffffff) * percent / 100);
+	for (unsigned colour = 0; colour < 3; colour++) {
+		class->wred_min[colour] = min * (3 - colour) / 3;
+		class->wred_max[colour] = RTE_MAX(max * (3 - colour) / 3, class->wred_min[colour] + 1);
+	}
+	return 0;
+}
+
+static int
+parse_codel(const struct where *w, const Sluice__V1__Codel *spec, uint64_t tsc_hz, struct hqos_class_profile *class,
+	struct fault *f)
+{
+	uint64_t target = spec && spec->target ? spec->target : 5000000;
+	uint64_t interval = spec && spec->interval ? spec->interval : 100000000;
+
+	if (target < 100000 || target > SECOND)
+		return fault(f, EINVAL, "QosProfile %.63s, %scodel.target: it is not from 100us to 1s", w->name, w->in);
+	if (interval < 1000000 || interval > 10 * SECOND || interval < target)
+		return fault(f, EINVAL,
+			"QosProfile %.63s, %scodel.interval: it is not from 1ms to 10s, and at least the target",
+			w->name, w->in);
+	class->codel_target =
+		(uint32_t)(ticks_of((uint64_t)((unsigned __int128)target * tsc_hz / SECOND)) >> CODEL_SHIFT);
+	class->codel_interval =
+		(uint32_t)(ticks_of((uint64_t)((unsigned __int128)interval * tsc_hz / SECOND)) >> CODEL_SHIFT);
+	return 0;
+}
+
+static int
+parse_drop_policy(const struct where *w, const Sluice__V1__QosClass *spec, uint64_t tsc_hz,
+	struct hqos_class_profile *class, struct fault *f)
+{
+	if (spec->wred && spec->drop_policy != SLUICE__V1__QOS_DROP_POLICY__WRED)
+		return fault(
+			f, EINVAL, "QosProfile %.63s, %swred: only with dropPolicy wred is it used", w->name, w->in);
+	if (spec->codel && spec->drop_policy != SLUICE__V1__QOS_DROP_POLICY__CODEL)
+		return fault(
+			f, EINVAL, "QosProfile %.63s, %scodel: only with dropPolicy codel is it used", w->name, w->in);
+	switch (spec->drop_policy) {
+	case SLUICE__V1__QOS_DROP_POLICY__TAIL:
+		class->policy = HQOS_TAIL_DROP;
+		return 0;
+	case SLUICE__V1__QOS_DROP_POLICY__WRED:
+		class->policy = HQOS_WRED;
+		return parse_wred(w, spec->wred, class, f);
+	case SLUICE__V1__QOS_DROP_POLICY__CODEL:
+		class->policy = HQOS_CODEL;
+		return parse_codel(w, spec->codel, tsc_hz, class, f);
+	default:
+		return fault(f, EINVAL, "QosProfile %.63s, %sdropPolicy: %d is not tail, wred or codel", w->name, w->in,
+			(int)spec->drop_policy);
+	}
+}
+
+// A value that leads to a class: by it, once.
+static int
+claim(const struct where *w, const char *field, uint8_t *table, unsigned size, int value, uint8_t class,
+	struct fault *f)
+{
+	if (value < 0 || (unsigned)value >= size)
+		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is not from 0 to %u", w->name, w->in, field,
+			value, size - 1);
+	if (table[value] != QOS_ANY_CLASS)
+		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is there twice; a packet has one class",
+			w->name, w->in, field, value);
+	table[value] = class;
+	return 0;
+}
+
+static int
+parse_match(
+	const struct where *w, const Sluice__V1__QosMatch *spec, unsigned place, struct qos_profile *p, struct fault *f)
+{
+	uint8_t class = p->number_of[place];
+	int error = 0;
+
+	if (!spec)
+		return 0;
+	for (size_t i = 0; i < spec->n_qfis && error == 0; i++)
+		error = spec->qfis[i] == 0
+				? fault(f, EINVAL, "QosProfile %.63s, %smatch.qfis: 0 is no QFI; 1 to 63 are", w->name,
+					  w->in)
+				: claim(w, "qfis", p->of_qfi, 64, (int)RTE_MIN(spec->qfis[i], 64u), class, f);
+	for (size_t i = 0; i < spec->n_dscp && error == 0; i++) {
+		int dscp = dscp_parse(spec->dscp[i]);
+
+		error = dscp < 0 ? fault(f, EINVAL,
+					   "QosProfile %.63s, %smatch.dscp: \"%.40s\" is not a number below 64 or a "
+					   "name such "
+					   "as ef",
+					   w->name, w->in, spec->dscp[i])
+				 : claim(w, "dscp", p->of_dscp, 64, dscp, class, f);
+	}
+	for (size_t i = 0; i < spec->n_vlan_priorities && error == 0; i++)
+		error = claim(w, "vlanPriorities", p->of_vlan_priority, 8, (int)RTE_MIN(spec->vlan_priorities[i], 8u),
+			class, f);
+	return error;
+}
+
+static int
+parse_mark(
+	const struct where *w, const Sluice__V1__QosMark *spec, uint8_t class, struct qos_profile *p, struct fault *f)
+{
+	if (!spec)
+		return 0;
+	if (spec->dscp[0]) {
+		int dscp = dscp_parse(spec->dscp);
+
+		if (dscp < 0)
+			return fault(f, EINVAL,
+				"QosProfile %.63s, %smark.dscp: \"%.40s\" is not a number below 64 or a name such as "
+				"af31",
+				w->name, w->in, spec->dscp);
+		p->dscp[class] = (int8_t)dscp;
+		p->marks_dscp = true;
+	}
+	if (spec->vlan_priority > 7)
+		return fault(f, EINVAL, "QosProfile %.63s, %smark.vlanPriority: %u is not from 0 to 7", w->name, w->in,
+			spec->vlan_priority);
+	if (spec->qfi > 63)
+		return fault(
+			f, EINVAL, "QosProfile %.63s, %smark.qfi: %u is not from 1 to 63", w->name, w->in, spec->qfi);
+	p->vlan_priority[class] = (uint8_t)spec->vlan_priority;
+	p->qfi[class] = (uint8_t)spec->qfi;
+	return 0;
+}
+
+static int
+parse_class(const char *name, const Sluice__V1__QosProfile *all, unsigned place, uint64_t tsc_hz, struct qos_profile *p,
+	struct fault *f)
+{
+	const Sluice__V1__QosClass *spec = all->classes[place];
+	uint8_t number = p->number_of[place];
+	struct hqos_class_profile *class = &p->shape.classes[number];
+	char in[32];
+	const struct where w = {"QosProfile", name, in};
+	int error;
+
+	snprintf(in, sizeof(in), "classes[%u].", place);
+	if (spec->name[0] == '\0' || strlen(spec->name) >= QOS_NAME)
+		return fault(f, EINVAL, "QosProfile %.63s, %sname: it has to have 1 to %d characters", name, in,
+			QOS_NAME - 1);
+	for (unsigned i = 0; i < place; i++)
+		if (strcmp(all->classes[i]->name, spec->name) == 0)
+			return fault(f, EINVAL, "QosProfile %.63s, %sname: classes[%u] is called %s, too", name, in, i,
+				spec->name);
+	if (spec->weight > WEIGHT_MOST)
+		return fault(f, EINVAL, "QosProfile %.63s, %sweight: %u is not from 1 to %d", name, in, spec->weight,
+			WEIGHT_MOST);
+	if (spec->queue_length > HQOS_QUEUE_MOST)
+		return fault(f, EINVAL, "QosProfile %.63s, %squeueLength: %u is not from 1 to %d", name, in,
+			spec->queue_length, HQOS_QUEUE_MOST);
+	error = check_rates(&w, spec->committed_rate, spec->peak_rate, RATE_LEAST, f);
+	if (error)
+		return error;
+	open_class(class, number, spec->queue_length ? spec->queue_length : QUEUE_LENGTH);
+	class->quantum = quantum_for(spec->weight, HQOS_QUANTUM);
+	class->peak = pace_for(spec->peak_rate, all->burst_time, tsc_hz);
+	class->committed = committed_for(spec->committed_rate, all->burst_time, tsc_hz);
+	p->shape.class_peaks |= (uint8_t)((spec->peak_rate != 0) << number);
+	p->shape.class_committed |= (uint8_t)((spec->committed_rate != 0) << number);
+	snprintf(p->names[place], QOS_NAME, "%s", spec->name);
+	error = parse_drop_policy(&w, spec, tsc_hz, class, f);
+	if (error == 0)
+		error = parse_match(&w, spec->match, place, p, f);
+	return error ? error : parse_mark(&w, spec->mark, number, p, f);
+}
+
+// The scheduler's number of each class: by priority, and in the order in which they are written.
+static int
+number_classes(const char *name, const Sluice__V1__QosProfile *spec, struct qos_profile *p, struct fault *f)
+{
+	if (spec->n_classes > HQOS_CLASSES)
+		return fault(f, EINVAL, "QosProfile %.63s, classes: %zu are too many; %d are accepted", name,
+			spec->n_classes, HQOS_CLASSES);
+	for (unsigned i = 0; i < spec->n_classes; i++)
+		if (spec->classes[i]->priority > PRIORITY_MOST)
+			return fault(f, EINVAL, "QosProfile %.63s, classes[%u].priority: %u is not from 0 to %d", name,
+				i, spec->classes[i]->priority, PRIORITY_MOST);
+	for (unsigned i = 0; i < spec->n_classes; i++) {
+		uint8_t before = 0;
+
+		for (unsigned j = 0; j < i; j++)
+			before = (uint8_t)(before + (spec->classes[j]->priority <= spec->classes[i]->priority));
+		for (unsigned j = i + 1; j < spec->n_classes; j++)
+			before = (uint8_t)(before + (spec->classes[j]->priority < spec->classes[i]->priority));
+		p->number_of[i] = before;
+	}
+	return 0;
+}
+
+int
+qos_profile_parse(
+	const char *name, const Sluice__V1__QosProfile *spec, uint64_t tsc_hz, struct qos_profile *p, struct fault *f)
+{
+	const struct where w = {"QosProfile", name, ""};
+	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, RATE_LEAST, f);
+
+	qos_profile_open(p);
+	if (error == 0)
+		error = check_shape(&w, spec->overhead, spec->burst_time, spec->weight, f);
+	if (error == 0)
+		error = number_classes(name, spec, p, f);
+	for (unsigned i = 0; i < spec->n_classes && error == 0; i++)
+		error = parse_class(name, spec, i, tsc_hz, p, f);
+	if (error)
+		return error;
+	for (unsigned i = 0; i < spec->n_classes; i++)
+		for (unsigned j = 0; j < spec->n_classes; j++)
+			if (spec->classes[i]->priority == spec->classes[j]->priority)
+				p->shape.classes[p->number_of[i]].equals |= (uint8_t)(1u << p->number_of[j]);
+	p->class_count = (uint8_t)RTE_MAX(spec->n_classes, 1u);
+	p->last = p->number_of[p->class_count - 1];
+	p->shape.peak = pace_for(spec->peak_rate, spec->burst_time, tsc_hz);
+	p->shape.committed = committed_for(spec->committed_rate, spec->burst_time, tsc_hz);
+	p->shape.has_committed = spec->committed_rate != 0;
+	p->shape.quantum = quantum_for(spec->weight, HQOS_QUANTUM);
+	p->shape.overhead = (int16_t)spec->overhead;
+	p->shape.cells = spec->atm_cells;
+	return 0;
+}

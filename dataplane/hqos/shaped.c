@@ -1,0 +1,326 @@
+// Ports with a scheduler: their beginning and end, and who has queues there.
+#include "hqos/shaped.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_mempool.h>
+
+#include "core/drop.h"
+#include "core/rcu.h"
+#include "core/start.h"
+#include "core/worker.h"
+#include "hqos/nodes.h"
+#include "port/handover.h"
+
+// struct hqos_subscriber's `wanted`.
+enum { WANTED_PROFILE = 0, WANTED_GROUP = 16, WANTED_LIFE = 40, WANTED_THERE = 63 };
+enum { CATCH_UP = 256 }; // most changes at a time
+
+struct shaped *shaped_ports[PORT_MAX];
+struct shaped *shaped_owned[WORKER_MAX];
+struct qos_binding *qos_bindings[2];
+
+static inline struct hqos_subscriber *
+subscriber_at(const struct shaped *shaped, uint32_t subscriber)
+{
+	return &shaped->scheduler->subscribers[subscriber];
+}
+
+// ---- What is wanted of subscribers.
+
+// Put one on the list unless he is on it. Main thread and owner.
+static void
+list(struct shaped *shaped, uint32_t subscriber)
+{
+	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
+	uint32_t last = __atomic_load_n(&shaped->changed, __ATOMIC_RELAXED);
+
+	if (__atomic_exchange_n(&sub->listed, 1, __ATOMIC_ACQ_REL))
+		return;
+	do
+		sub->before = last;
+	while (!__atomic_compare_exchange_n(
+		&shaped->changed, &last, subscriber, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+}
+
+static void
+want(struct shaped *shaped, uint32_t subscriber, uint64_t word)
+{
+	__atomic_store_n(&subscriber_at(shaped, subscriber)->wanted, word, __ATOMIC_RELEASE);
+	list(shaped, subscriber);
+}
+
+// Make him what is wanted. His packets are put into `packets` if he goes, or if another has his number now; false: not all of it is
+// done.
+static bool
+settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, unsigned room, unsigned *count,
+	uint64_t now)
+{
+	struct hqos_scheduler *s = shaped->scheduler;
+	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
+	uint64_t wanted = __atomic_load_n(&sub->wanted, __ATOMIC_ACQUIRE);
+	bool there = wanted >> WANTED_THERE & 1;
+	uint8_t life = (uint8_t)(wanted >> WANTED_LIFE);
+	uint32_t group = (uint32_t)(wanted >> WANTED_GROUP) & (HQOS_SUBSCRIBERS - 1);
+
+	if (sub->used && (!there || sub->owner_life != life)) {
+		unsigned left = room - *count, gone;
+
+		gone = left ? hqos_flush_subscriber(s, subscriber, packets + *count, left) : 0;
+		*count += RTE_MIN(gone, left);
+		if (sub->used)
+			return false;
+	}
+	if (!there)
+		return true;
+	sub->owner_life = life;
+	if (!s->groups[group].used)
+		hqos_set_group(s, group, (uint16_t)group, now);
+	return hqos_set_subscriber(s, subscriber, group, (uint16_t)(wanted >> WANTED_PROFILE), now);
+}
+
+bool
+shaped_admit(struct shaped *shaped, uint32_t subscriber, uint64_t now)
+{
+	unsigned none = 0;
+
+	return subscriber < shaped->scheduler->subscriber_limit && settle(shaped, subscriber, NULL, 0, &none, now) &&
+	       subscriber_at(shaped, subscriber)->used;
+}
+
+unsigned
+shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room, uint64_t now)
+{
+	struct shaped_rate *rate = __atomic_load_n(&shaped->rate, __ATOMIC_ACQUIRE);
+	unsigned count = 0;
+
+	if (unlikely(rate != shaped->has)) {
+		shaped->has = rate;
+		shaped->scheduler->peak = rate->peak;
+		shaped->scheduler->overhead = rate->overhead;
+	}
+	if (likely(shaped->todo == NO_ID)) {
+		if (likely(__atomic_load_n(&shaped->changed, __ATOMIC_RELAXED) == NO_ID))
+			return 0;
+		shaped->todo = __atomic_exchange_n(&shaped->changed, NO_ID, __ATOMIC_ACQUIRE);
+	}
+	for (unsigned i = 0; i < CATCH_UP && shaped->todo != NO_ID && count < room; i++) {
+		uint32_t subscriber = shaped->todo;
+		struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
+
+		shaped->todo = sub->before;
+		// Before what is wanted is read: who wants something else from now on puts him on the list again.
+		__atomic_exchange_n(&sub->listed, 0, __ATOMIC_ACQ_REL);
+		if (!settle(shaped, subscriber, packets, room, &count, now))
+			list(shaped, subscriber);
+	}
+	return count;
+}
+
+// ---- Sessions. Main thread.
+
+bool
+hqos_same_scheduler(uint32_t queue, const struct object *group)
+{
+	return queue != NO_QUEUE && shaped_ports[queue >> QUEUE_PORT_SHIFT] == qos_group_of(group)->shaped;
+}
+
+uint32_t
+hqos_take(const struct object *group, const struct object *port, const char *field, struct fault *f)
+{
+	struct shaped *shaped = qos_group_of(group)->shaped;
+	uint32_t number;
+
+	if (port && port_of(port) != shaped->port) {
+		fault(f, EINVAL, "%s: %.63s is a group of port %.63s; the session is on port %.63s", field, group->name,
+			shaped->port->object->name, port->name);
+		return NO_QUEUE;
+	}
+	number = slab_take(&shaped->subscribers);
+	if (number == UINT32_MAX) {
+		fault(f, ENOSPC, "%s: the scheduler %.63s has %d subscribers already", field, shaped->object->name,
+			QOS_SUBSCRIBERS);
+		return NO_QUEUE;
+	}
+	return (uint32_t)shaped->port->id << QUEUE_PORT_SHIFT | number;
+}
+
+void
+hqos_use(uint32_t queue, uint32_t session, enum direction direction, const struct object *group,
+	const struct object *profile)
+{
+	struct shaped *shaped = shaped_ports[queue >> QUEUE_PORT_SHIFT];
+	uint32_t subscriber = queue & (HQOS_SUBSCRIBERS - 1);
+	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
+	const struct qos_binding now = {.queue = queue, .profile = (uint16_t)qos_profile_of(profile)};
+	uint64_t wanted = 1ull << WANTED_THERE | (uint64_t)qos_group_of(group)->number << WANTED_GROUP | now.profile,
+		 word;
+
+	// Another life for another session.
+	if (sub->wanted >> WANTED_THERE & 1)
+		wanted |= sub->wanted & 0xffull << WANTED_LIFE;
+	else
+		wanted |= (sub->wanted + (1ull << WANTED_LIFE)) & 0xffull << WANTED_LIFE;
+	if (wanted != sub->wanted)
+		want(shaped, subscriber, wanted);
+	memcpy(&word, &now, sizeof(word));
+	__atomic_store_n((uint64_t *)(void *)&qos_bindings[direction][session], word, __ATOMIC_RELEASE);
+}
+
+void
+hqos_use_none(uint32_t session, enum direction direction)
+{
+	uint64_t *binding = (uint64_t *)(void *)&qos_bindings[direction][session];
+
+	if (*binding)
+		__atomic_store_n(binding, 0, __ATOMIC_RELEASE);
+}
+
+void
+hqos_give_back(uint32_t queue)
+{
+	struct shaped *shaped = shaped_ports[queue >> QUEUE_PORT_SHIFT];
+	uint32_t subscriber = queue & (HQOS_SUBSCRIBERS - 1);
+
+	want(shaped, subscriber, subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE);
+	slab_give_later(&shaped->subscribers, subscriber);
+}
+
+// ---- Beginning and end.
+
+static void
+look_at_buffers(struct rte_mempool *pool, void *range, struct rte_mempool_memhdr *memory, unsigned index)
+{
+	uintptr_t *ends = range, first = (uintptr_t)memory->addr, last = first + memory->len;
+
+	ends[0] = RTE_MIN(ends[0], first);
+	ends[1] = RTE_MAX(ends[1], last);
+}
+
+// What is there before any session's. Ours always is within its committed rate.
+static const struct hqos_group_profile own_group = {.quantum = 1 << 16, .has_committed = false},
+				       other_group = {.quantum = 8 * HQOS_QUANTUM, .committed = PACE_NEVER};
+
+void
+shaped_set_group(struct shaped *s, uint32_t group, struct hqos_group_profile *profile)
+{
+	struct hqos_group_profile *old = s->group_profiles[group];
+
+	__atomic_store_n(&s->group_profiles[group], profile ? profile : (struct hqos_group_profile *)&other_group,
+		__ATOMIC_RELEASE);
+	if (old && old != &other_group)
+		rcu_retire(free, old);
+}
+
+static int
+make(struct shaped *s)
+{
+	uintptr_t ends[2] = {UINTPTR_MAX, 0};
+	const size_t groups = QOS_GROUPS * sizeof(s->group_profiles[0]);
+
+	rte_mempool_mem_iter(packet_pool, look_at_buffers, ends);
+	s->group_profiles = slab_reserve(groups);
+	if (!s->group_profiles || slab_create(&s->subscribers, 1, QOS_SUBSCRIBERS) ||
+		slab_create(&s->groups, 1, QOS_GROUPS))
+		return -ENOMEM;
+	for (unsigned i = 0; i < FIRST_SUBSCRIBER; i++)
+		slab_take(&s->subscribers);
+	for (unsigned i = 0; i < FIRST_GROUP; i++)
+		slab_take(&s->groups);
+	s->group_profiles[OWN_GROUP] = (struct hqos_group_profile *)&own_group;
+	s->group_profiles[OTHER_GROUP] = (struct hqos_group_profile *)&other_group;
+	s->scheduler =
+		hqos_new(QOS_SUBSCRIBERS, QOS_GROUPS, packet_pool->size, (struct hqos_profile *const *)qos_profiles,
+			s->group_profiles, (void *)ends[0], (void *)ends[1], rte_rdtsc());
+	if (!s->scheduler)
+		return -ENOMEM;
+	for (unsigned w = 0; w < worker_count; w++)
+		if (w != s->owner && (s->rings[w] = handover_ring()) == NULL)
+			return -ENOMEM;
+	return 0;
+}
+
+static void
+unmake(struct shaped *s)
+{
+	for (unsigned w = 0; w < worker_count; w++)
+		free(s->rings[w]);
+	hqos_free(s->scheduler);
+	slab_destroy(&s->subscribers);
+	slab_destroy(&s->groups);
+	slab_unreserve(s->group_profiles, QOS_GROUPS * sizeof(s->group_profiles[0]));
+	free(s->rate);
+	free(s);
+}
+
+int
+shaped_change(struct shaped *s, const struct shaped_rate *rate)
+{
+	struct shaped_rate *fresh = malloc(sizeof(*fresh)), *old = s->rate;
+
+	if (!fresh)
+		return -ENOMEM;
+	*fresh = *rate;
+	__atomic_store_n(&s->rate, fresh, __ATOMIC_RELEASE);
+	if (old)
+		rcu_retire(free, old);
+	return 0;
+}
+
+int
+shaped_open(struct object *object, struct port *port, const struct shaped_rate *rate, struct fault *f)
+{
+	struct shaped *s = calloc(1, sizeof(*s));
+	uint64_t now = rte_rdtsc();
+
+	if (!s)
+		return fault(f, ENOMEM, "QosScheduler %.63s: there is no memory for it", object->name);
+	s->object = object;
+	s->port = port;
+	s->changed = s->todo = NO_ID;
+	s->owner = port->id % RTE_MIN((unsigned)port->tx_queues, worker_count);
+	if (shaped_change(s, rate) || make(s)) {
+		unmake(s);
+		return fault(f, ENOMEM, "QosScheduler %.63s: there is no memory for its queues", object->name);
+	}
+	hqos_set_group(s->scheduler, OWN_GROUP, OWN_GROUP, now);
+	hqos_set_group(s->scheduler, OTHER_GROUP, OTHER_GROUP, now);
+	hqos_set_subscriber(s->scheduler, OWN_SUBSCRIBER, OWN_GROUP, 0, now);
+	hqos_set_subscriber(s->scheduler, OTHER_SUBSCRIBER, OTHER_GROUP, 0, now);
+	s->next = shaped_owned[s->owner];
+	__atomic_store_n(&shaped_ports[port->id], s, __ATOMIC_RELEASE);
+	__atomic_store_n(&shaped_owned[s->owner], s, __ATOMIC_RELEASE);
+	object->state = s;
+	port_send_before(port, &hqos_enqueue_node);
+	return 0;
+}
+
+void
+shaped_close(struct shaped *s)
+{
+	struct rte_mbuf *m[HQOS_BURST];
+	unsigned count;
+
+	port_send_before(s->port, NULL);
+	__atomic_store_n(&shaped_ports[s->port->id], NULL, __ATOMIC_RELEASE);
+	for (struct shaped **at = &shaped_owned[s->owner]; *at; at = &(*at)->next)
+		if (*at == s) {
+			__atomic_store_n(at, s->next, __ATOMIC_RELEASE);
+			break;
+		}
+	rcu_wait();
+	// It is ours now.
+	for (unsigned w = 0; w < worker_count; w++)
+		while (s->rings[w] && rte_ring_sc_dequeue(s->rings[w], (void **)m) == 0)
+			drop_now(m[0], &drop_qos_flushed);
+	for (uint32_t i = 0; i < s->subscribers.used && s->scheduler->packets > 0; i++)
+		do {
+			count = hqos_flush_subscriber(s->scheduler, i, m, RTE_DIM(m));
+			for (unsigned n = 0; n < RTE_MIN(count, RTE_DIM(m)); n++)
+				drop_now(m[n], &drop_qos_flushed);
+		} while (s->scheduler->subscribers[i].backlog != 0);
+	unmake(s);
+}

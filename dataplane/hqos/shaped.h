@@ -1,0 +1,104 @@
+// Ports with a scheduler, and the worker that each belongs to. What the main thread wants of a subscriber is one word in his record; his
+// number on a list says that it changed, and the owner looks at that between two bursts.
+#pragma once
+
+#include <rte_ring.h>
+
+#include "core/slab.h"
+#include "core/worker.h"
+#include "hqos/hqos.h"
+#include "hqos/profile.h"
+#include "port/port.h"
+
+enum {
+	QOS_GROUPS = 1 << 16,
+	QOS_SUBSCRIBERS = 1 << 22,
+	// Everybody has these: ours goes before all others, and there is what is of no session.
+	OWN_SUBSCRIBER = 0,
+	OTHER_SUBSCRIBER,
+	FIRST_SUBSCRIBER,
+	OWN_GROUP = 0,
+	OTHER_GROUP,
+	FIRST_GROUP,
+};
+
+// What the port itself is allowed.
+struct shaped_rate {
+	struct pace peak;
+	int16_t overhead;
+};
+
+struct shaped {
+	struct shaped *next;   // of the same owner
+	struct object *object; // QosScheduler
+	struct port *port;
+	unsigned owner; // worker
+	struct hqos_scheduler *scheduler;
+	struct rte_ring *rings[WORKER_MAX]; // from each other worker to the owner
+
+	uint32_t changed;               // the last subscriber that changed, or NO_ID; each knows the one before
+	uint32_t todo;                  // the owner's: what is left of those it took
+	struct shaped_rate *rate, *has; // what is wanted, and what the scheduler has
+
+	// The main thread's.
+	struct slab subscribers, groups; // numbers in use
+	struct hqos_group_profile **group_profiles;
+};
+
+extern struct shaped *shaped_ports[PORT_MAX];
+extern struct qos_profile **qos_profiles; // by number; 0 is the open one
+
+static inline struct shaped *
+shaped_of(const struct object *scheduler)
+{
+	return scheduler->state;
+}
+
+// A QosGroup: its scheduler and its number there.
+struct qos_group {
+	struct shaped *shaped;
+	uint32_t number;
+};
+
+static inline const struct qos_group *
+qos_group_of(const struct object *group)
+{
+	return group->state;
+}
+
+static inline uint32_t
+qos_profile_of(const struct object *profile)
+{
+	return (uint32_t)(uintptr_t)profile->state;
+}
+
+static inline const struct qos_profile *
+qos_profile_at(uint32_t number)
+{
+	return __atomic_load_n(&qos_profiles[number], __ATOMIC_ACQUIRE);
+}
+
+// By session and way: where its packets wait, and the profile that says in which class.
+struct qos_binding {
+	uint32_t queue;
+	uint16_t profile;
+	uint16_t spare;
+};
+extern struct qos_binding *qos_bindings[2]; // by enum direction
+
+// Groups of a scheduler: the profile of one, which is replaced as a whole; NULL: there is none any more.
+void shaped_set_group(struct shaped *shaped, uint32_t group, struct hqos_group_profile *profile);
+
+// A QosScheduler begins and ends. 0 or a negative errno with the fault explained.
+int shaped_open(struct object *object, struct port *port, const struct shaped_rate *rate, struct fault *f);
+void shaped_close(struct shaped *shaped);
+// Its rate changes. -ENOMEM.
+int shaped_change(struct shaped *shaped, const struct shaped_rate *rate);
+
+// The owner's worker, between two bursts: does what is wanted. Packets of who went are put into `packets`; returns how many.
+unsigned shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room, uint64_t now);
+// The same for one subscriber: true if he is there now.
+bool shaped_admit(struct shaped *shaped, uint32_t subscriber, uint64_t now);
+
+// The first of those that the worker owns.
+extern struct shaped *shaped_owned[WORKER_MAX];

@@ -1,0 +1,59 @@
+// Who may send now, who has to wait until when, and where each stands meanwhile.
+#pragma once
+
+#include "hqos/scheduler.h"
+
+// An id in the wheel is a group's if this bit is set, else a subscriber's.
+#define GROUP_BIT (1u << 31)
+
+// An entry in a group's queue is a subscriber and his life: who has moved or gone since it was made has another life.
+enum { LIFE_SHIFT = 24 };
+static_assert(HQOS_SUBSCRIBERS == 1u << LIFE_SHIFT, "a subscriber's number and life fit into an entry");
+
+static inline bool
+has_something(const struct hqos_group *g)
+{
+	return g->green.count + g->others.count != 0 || g->turns.green != NO_ID || g->turns.other != NO_ID;
+}
+
+// The classes that may send now, within their committed rate if any is. If none may, `when` is the moment from which on one may.
+static inline uint8_t
+classes_ready(const struct hqos_subscriber *sub, const struct hqos_profile *profile, uint64_t now, uint64_t *when)
+{
+	uint8_t ready = sub->backlog, green = 0, waiting = 0;
+
+	for (unsigned m = ready & profile->class_peaks; m != 0; m &= m - 1) {
+		unsigned i = (unsigned)__builtin_ctz(m);
+
+		if (!pace_conforms(&profile->classes[i].peak, sub->classes[i].peak_paid, now))
+			waiting |= (uint8_t)(1u << i);
+	}
+	ready &= (uint8_t)~waiting;
+	if (ready == 0) {
+		int64_t least = INT64_MAX;
+
+		for (unsigned m = waiting; m != 0; m &= m - 1) {
+			unsigned i = (unsigned)__builtin_ctz(m);
+			int64_t wait = (int64_t)(pace_when(&profile->classes[i].peak, sub->classes[i].peak_paid) - now);
+
+			least = RTE_MIN(least, wait);
+		}
+		*when = now + (uint64_t)least;
+		return 0;
+	}
+	for (unsigned m = ready & profile->class_committed; m != 0; m &= m - 1) {
+		unsigned i = (unsigned)__builtin_ctz(m);
+
+		if (pace_conforms(&profile->classes[i].committed, sub->classes[i].committed_paid, now))
+			green |= (uint8_t)(1u << i);
+	}
+	return green != 0 ? green : ready;
+}
+
+// Something has to stand where it belongs after anything that may have changed that. Entries that are in a queue and should not be
+// are found out when their turn comes.
+void hqos_settle_group(struct hqos_scheduler *s, uint32_t group, uint64_t ticks);
+void hqos_settle_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint64_t ticks);
+void hqos_stop_waiting(struct hqos_scheduler *s, struct place *place);
+// Settle those whose moment in the wheel has come.
+void hqos_wake_up(struct hqos_scheduler *s, uint64_t ticks);
