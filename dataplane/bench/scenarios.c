@@ -747,5 +747,9 @@ const struct scenario scenarios[] = {
 	{"bng-down-128k", 128000, SIZES_BNG, bng_down, down_frame, "in"},
 	{"bng-up-192k", 192000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
 	{"bng-down-192k", 192000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
+	{"rate-1", 1, .rate = true, .scaling = true},
+	{"rate-100", 100, .rate = true, .scaling = true},
+	{"rate-10k", 10000, .rate = true, .scaling = true},
+	{"rate-100k", 100000, .rate = true, .scaling = true},
 };
 const unsigned scenario_count = RTE_DIM(scenarios);
