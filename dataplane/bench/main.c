@@ -45,7 +45,7 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, const struc
 		m->cycles[REPEATS - 1], m->bare);
 	if (a->workers > 1)
 		fprintf(a->json,
-			"   \"first_alone\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"compute_ratio\": "
+			"   \"alone\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"compute_ratio\": "
 			"%.3f,\n",
 			m->alone[0], m->alone[REPEATS / 2], m->alone[REPEATS - 1], m->compute_ratio);
 	if (s->rate)
