@@ -87,7 +87,7 @@ def scaling(results):
         # One frame size says it all.
         if r["scenario"] not in seen:
             seen.add(r["scenario"])
-            figures = [r["first_alone"]["median"], r["cycles_per_packet"]["median"]]
+            figures = [r["alone"]["median"], r["cycles_per_packet"]["median"]]
             rows.append((f"{r['scenario']}, {r['packet_bytes']} B", figures))
     return svg.bars("A worker's cycles a packet, median", ["alone", "while both workers forward"], rows, "cycles")
 

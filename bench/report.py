@@ -21,8 +21,11 @@ class Results:
     def __init__(self, folder):
         nodes = json.loads((folder / "nodes.json").read_text())
         self.control = [row for row in nodes if row["scenario"].startswith("reconcile-")]
-        self.single = [row for row in nodes if row.get("workers") == 1]
-        self.several = [row for row in nodes if row.get("workers", 0) > 1]
+        self.rates = [row for row in nodes if row["scenario"].startswith("rate-")]
+        self.shared = [row for row in nodes if row["scenario"].startswith("one-queue-")]
+        apart = {id(row) for row in self.rates + self.shared}
+        self.single = [row for row in nodes if row.get("workers") == 1 and id(row) not in apart]
+        self.several = [row for row in nodes if row.get("workers", 0) > 1 and id(row) not in apart]
         self.ndr = {row["scenario"]: row for row in json.loads((folder / "ndr.json").read_text())}
         self.latency = json.loads((folder / "latency.json").read_text())
         self.run = json.loads((folder / "run.json").read_text())
@@ -193,13 +196,33 @@ def ndr_latency_rows(results):
 
 def scaling_rows(results):
     for r in results.several:
-        together, alone = r["cycles_per_packet"], r["first_alone"]
+        together, alone = r["cycles_per_packet"], r["alone"]
         gain = alone["median"] / together["median"] * r["compute_ratio"]
         yield (
             f"| `{r['scenario']}` | {r['packet_bytes']} | {r['workers']} | {together['min']:.0f} | {alone['min']:.0f} | "
             f"{together['min'] / alone['min']:.2f} | {together['median']:.0f} | {alone['median']:.0f} | "
             f"{together['median'] / alone['median']:.2f} | {r['compute_ratio']:.2f} | {gain:.2f} |"
         )
+
+
+def shared_rows(results):
+    for r in results.shared:
+        together, alone = r["cycles_per_packet"]["median"], r["alone"]["median"]
+        yield (
+            f"| `{r['scenario']}` | {r['packet_bytes']} | {r['workers']} | {alone:.0f} | {together:.0f} | "
+            f"{alone / together:.2f} | {r['workers'] / r['compute_ratio']:.2f} |"
+        )
+
+
+def rate_rows(results):
+    """A row for each number of flows and workers, a column for each way to share buckets."""
+    cycles = {}
+    for r in results.rates:
+        way = r["scenario"].rsplit("-", 1)[1]
+        cycles.setdefault((r["flows"], r["workers"]), {})[way] = r["cycles_per_packet"]["median"]
+    for (flows, workers), of in sorted(cycles.items()):
+        ways = " | ".join(f"{of[way]:.0f}" for way in ("lock", "atomic", "lease", "queues"))
+        yield f"| {flows:,} | {workers} | {ways} |"
 
 
 def latency_rows(results):
@@ -252,6 +275,8 @@ def page(results, facts):
         "ndr": ndr_rows(results),
         "ndr_latency": ndr_latency_rows(results),
         "scaling": scaling_rows(results),
+        "shared": shared_rows(results),
+        "rates": rate_rows(results),
         "latency": latency_rows(results),
         "nodes": node_rows(results),
     }

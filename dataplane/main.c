@@ -8,6 +8,7 @@
 #include "core/api.h"
 #include "core/loop.h"
 #include "core/start.h"
+#include "dispatch/dispatch.h"
 #include "port/port.h"
 
 static void
@@ -25,6 +26,8 @@ main(int count, char **arguments)
 
 	options_parse(&o, count, arguments);
 	setvbuf(stderr, NULL, _IOLBF, 0);
+	if (o.event_device)
+		dispatch_use_device(o.event_device);
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
@@ -47,6 +50,7 @@ main(int count, char **arguments)
 	loop_run();
 	api_stop();
 	port_stop_all();
+	dispatch_close();
 	core_stop();
 	return 0;
 }

@@ -18,6 +18,7 @@ PAGES = {
     "grpc": None,
     "rest": None,
     "observe": None,
+    "rate": None,
 }
 READ = {name: Page(TREE / f"docs/how-to-{name}.md") for name in PAGES}
 OMITTED = {f"{name}: {why}": steps for name, page in READ.items() for why, steps in page.omitted}

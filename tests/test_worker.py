@@ -208,6 +208,86 @@ class TestOneTransmitQueue:
                     pass
 
 
+class TestSpreadByEvents:
+    """Ports with one queue each, whose frames two workers share by an event device."""
+
+    @pytest.fixture(scope="class")
+    def pop(self):
+        with Lab() as own:
+            made = Pop(own, *(session(line) for line in LINES), base=self.spread("atomic"), workers=2)
+            made.learn(*LINES)
+            yield made
+
+    @staticmethod
+    def spread(by, *names):
+        """All that the pop stands on, or those of it that are asked for, with the ports spread like this."""
+        things = [
+            thing(
+                each["kind"],
+                each["metadata"]["name"],
+                **each["spec"] | ({"spread": by} if each["kind"] == "Port" else {}),
+            )
+            for each in base_of(1, 1)
+        ]
+        return [each for each in things if not names or each["metadata"]["name"] in names]
+
+    def test_nothing_is_lost_and_both_workers_have_a_part(self, pop):
+        # Each port has one transmit queue: what is handed over was the second worker's.
+        with pop.losing_nothing(LINES, 1000) as load:
+            before = packets_of(pop, "tx-handover")
+            assert load.has_sent(1000)
+        assert packets_of(pop, "tx-handover") > before
+        assert packets_of(pop, "dispatch") >= 2000
+
+    def test_each_flow_stays_in_order(self, pop):
+        pop.core.drain()
+        for number in range(200):
+            for line in LINES:
+                packet = frames.udp(line.ip4, "198.51.100.1", 1024, 7, struct.pack("!I", number))
+                pop.access.send(line.frame(frames.mac_bytes(ACCESS_MAC), packet))
+        seen = defaultdict(list)
+        for raw in pop.core.burst():
+            if raw[12:14] == b"\x08\x00" and raw[23] == 17:
+                seen[raw[26:30]] += struct.unpack("!I", raw[42:46])
+        assert seen == {frames.ip_bytes(line.ip4): list(range(200)) for line in LINES}
+
+    def test_a_global_meter_limits_the_sum_of_what_both_workers_let_through(self, pop):
+        size, burst, rate = 1000, 100000, 8000
+        meter = thing("Meter", "total", scope="global", committedRate=rate, committedBurst=burst)
+        pop.apply(meter, *(session(line, policy={"meterUp": "total"}) for line in LINES))
+        pop.core.drain()
+        begin = time.monotonic()
+        for number in range(30):
+            for line in LINES:
+                packet = frames.udp(line.ip4, "198.51.100.1", 1024, 7, bytes([number]) * (size - 28))
+                pop.access.send(line.frame(frames.mac_bytes(ACCESS_MAC), packet))
+        passed = sum(size for raw in pop.core.burst() if raw[12:14] == b"\x08\x00" and raw[23] == 17)
+        assert burst <= passed <= burst + rate / 8 * (time.monotonic() - begin)
+        red = pop.gateway.drops()["meter-red"]
+        assert red * size + passed == 30 * len(LINES) * size
+        pop.apply(*(session(line) for line in LINES))
+
+    @pytest.mark.parametrize("by", ["unordered", "directed", "rss", "atomic"])
+    def test_the_way_of_spreading_changes_and_nothing_is_lost(self, pop, by):
+        with pop.losing_nothing(LINES, 1000) as load:
+            pop.apply(*self.spread(by, "access", "core"))
+            assert load.has_sent(300)
+
+    def test_ports_that_are_spread_come_and_go_with_frames_on_their_way(self, pop):
+        for number in range(5):
+            # It receives without end: more than the event device has room for.
+            device = f"net_null{number + 5},size=64"
+            with pop.having(thing("Port", "extra", device=device, spread="atomic", rxQueues=1)):
+                pop.gateway.dropped("dispatch-full", more_than=0)
+        with pop.losing_nothing(LINES, 500) as load:
+            assert load.has_sent(200)
+
+    def test_a_way_of_spreading_that_there_is_not_is_refused_with_those_there_are(self, pop):
+        done = pop.gateway.apply(*self.spread("sideways", "core"), check=False)
+        assert done.returncode != 0
+        assert "atomic" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_all_four_queues_of_a_port_are_served(workers):
     with Lab() as own:

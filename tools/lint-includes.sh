@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 [ "$#" -gt 0 ] || exit 0
 awk '
 BEGIN {
-	split("core 0 port 1 ether 2 ip 3 session 4 pppoe 5 gtpu 5 acl 5 meter 5 hqos 5 flow 6", order, " ")
+	split("core 0 port 1 ether 2 ip 3 dispatch 4 session 4 pppoe 5 gtpu 5 acl 5 meter 5 hqos 5 flow 6", order, " ")
 	for (i = 1; i in order; i += 2)
 		level[order[i]] = order[i + 1]
 	face["acl/acl.h"] = face["meter/meter.h"] = face["flow/flow.h"] = face["hqos/hqos.h"] = 1

@@ -20,6 +20,7 @@ struct scenario {
 	// Write the frame's first bytes for one flow: their number is returned. `length` is the frame's, without FCS.
 	unsigned (*frame)(const struct scenario *scenario, uint32_t flow, uint16_t length, uint8_t header[HEADER_MOST]);
 	const char *port; // that frames come in by
+	bool rate;        // not the graph, but token buckets alone, in each way to share them (rate.c)
 	bool scaling;     // one of those that show how several workers get along
 	// Instead of frames through the graph (measure_queues).
 	int (*measure)(const struct scenario *scenario, unsigned rounds, struct measured *m);
@@ -54,15 +55,23 @@ struct measured {
 	uint64_t arrived;       // packets that reached the sink, of
 	uint64_t sent;
 	// With several workers:
-	double alone[REPEATS]; // as `cycles`, of the first worker while the others sleep
+	double alone[REPEATS]; // as `cycles`, of each worker while the others sleep
+	double overspent;      // rate.c: percent of the tokens that came in by which more were spent
 	double compute_ratio;  // how many times longer a loop of arithmetic takes on all processors at once than on one
 };
 
-// Measure on all workers at once and, if there are several, on the first alone, in turn.
+// Measure on all workers at once and, if there are several, on each alone, in turn.
 void measure(const struct templates *t, unsigned rounds, struct measured *m);
 
 // A scheduler by itself: "hqos-..." ours, else DPDK's. 0 or -1.
 int measure_queues(const struct scenario *s, unsigned rounds, struct measured *m);
+
+// Arithmetic in registers: its cycles.
+uint64_t compute(void);
+
+// Token buckets that all workers share, with so many flows: lock, atomic, lease, queues. 0 or -1 after saying what is wrong.
+enum { RATE_WAYS = 4 };
+int rate_measure(uint32_t flows, unsigned rounds, struct measured of[RATE_WAYS]);
 
 // Objects, as the API would put them.
 int bench_put(const char *kind, const char *name, const void *message);

@@ -10,6 +10,7 @@
 #include "core/loop.h"
 #include "core/start.h"
 #include "core/worker.h"
+#include "dispatch/dispatch.h"
 #include "port/port.h"
 
 struct asked {
@@ -27,7 +28,7 @@ static const char usage[] =
 	"Usage: sluice-bench [--only REGEX] [--scaling] [--json FILE] [--workers N] [--rounds N]\n"
 	"                    [--nodes] [--no-huge] [--list]\n"
 	"Measures TSC cycles per packet of the graph, source and sink taken off. With several workers it is\n"
-	"each worker's cycles while all of them forward, and beside it the first one's while the others\n"
+	"each worker's cycles while all of them forward, and beside it each one's while the others\n"
 	"sleep. --scaling: only the scenarios for that.\n";
 
 static void
@@ -44,9 +45,11 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, const struc
 		m->cycles[REPEATS - 1], m->bare);
 	if (a->workers > 1)
 		fprintf(a->json,
-			"   \"first_alone\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"compute_ratio\": "
+			"   \"alone\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"compute_ratio\": "
 			"%.3f,\n",
 			m->alone[0], m->alone[REPEATS / 2], m->alone[REPEATS - 1], m->compute_ratio);
+	if (s->rate)
+		fprintf(a->json, "   \"overspent_percent\": %.5f,\n", m->overspent);
 	fprintf(a->json, "   \"sent\": %lu, \"arrived\": %lu,\n   \"nodes\": {", m->sent, m->arrived);
 	for (uint16_t n = 0; node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05) {
@@ -66,11 +69,34 @@ print_row(const struct asked *a, const struct scenario *s, uint16_t size, const 
 	if (a->workers > 1)
 		printf(" %8.1f %8.2f %8.2f", m->alone[REPEATS / 2], m->cycles[REPEATS / 2] / m->alone[REPEATS / 2],
 			m->compute_ratio);
+	if (s->rate)
+		printf(" %7.4f%% spent too much", m->overspent);
 	printf(" %s\n", m->arrived == m->sent ? "" : "PACKETS LOST");
 	for (uint16_t n = 0; a->nodes && node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05)
 			printf("%42s %8.1f\n", node_by_id(n)->name, m->nodes[n]);
 	fflush(stdout);
+}
+
+static int
+run_rate(struct asked *a, const struct scenario *s)
+{
+	static const char *const ways[RATE_WAYS] = {"lock", "atomic", "lease", "queues"};
+	static struct measured of[RATE_WAYS];
+	char name[32];
+
+	memset(of, 0, sizeof(of));
+	if (rate_measure(s->flows, a->rounds, of))
+		return -1;
+	for (unsigned w = 0; w < RATE_WAYS; w++) {
+		struct scenario row = *s;
+
+		snprintf(name, sizeof(name), "%s-%s", s->name, ways[w]);
+		row.name = name;
+		print_row(a, &row, 0, &of[w]);
+		write_json(a, &row, 0, &of[w]);
+	}
+	return 0;
 }
 
 static int
@@ -91,6 +117,8 @@ run_scenario(struct asked *a, const struct scenario *s)
 		write_json(a, s, s->sizes[0], &m);
 		return 0;
 	}
+	if (s->rate)
+		return run_rate(a, s);
 	if (s->set_up(s)) {
 		bench_clear();
 		return -1;
@@ -205,6 +233,7 @@ main(int count, char **arguments)
 		fprintf(a.json, "\n]\n");
 		fclose(a.json);
 	}
+	dispatch_close();
 	core_stop();
 	return failed ? 1 : 0;
 }

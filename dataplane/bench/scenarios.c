@@ -835,5 +835,9 @@ const struct scenario scenarios[] = {
 	QUEUES("hqos-64k-backlog", 65536, 4),
 	QUEUES("hqos-192k", 196608, 0),
 	QUEUES("hqos-192k-backlog", 196608, 4),
+	{"rate-1", 1, .rate = true, .scaling = true},
+	{"rate-100", 100, .rate = true, .scaling = true},
+	{"rate-10k", 10000, .rate = true, .scaling = true},
+	{"rate-100k", 100000, .rate = true, .scaling = true},
 };
 const unsigned scenario_count = RTE_DIM(scenarios);

@@ -126,7 +126,7 @@ templates_free(struct templates *t)
 struct run {
 	double full[REPEATS], bare[REPEATS];
 	double nodes[REPEATS][NODE_MAX];
-	double full_alone[REPEATS], bare_alone[REPEATS]; // the first worker, while the others sleep
+	double full_alone[REPEATS], bare_alone[REPEATS]; // while the others sleep
 	uint64_t compute[REPEATS], compute_alone[REPEATS];
 	uint64_t sent, arrived;
 };
@@ -239,7 +239,7 @@ accounted_window(struct worker *self, unsigned i)
 }
 
 // Arithmetic in registers that keeps a core's execution units busy: a second thread slows it down only if both share them.
-static uint64_t
+uint64_t
 compute(void)
 {
 	uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, start = rte_rdtsc();
@@ -257,18 +257,21 @@ compute(void)
 	return rte_rdtsc() - start;
 }
 
+// Each in turn: workers differ by the memory that they happened to get, so one of them is no measure for the others.
 static void
 alone(struct worker *self, unsigned i)
 {
 	struct run *r = &runs[self->index];
 
-	if (self->index == 0) {
-		compute();
-		r->compute_alone[i] = compute();
-		r->bare_alone[i] = bare_window(self);
-		r->full_alone[i] = full_window(self);
+	for (unsigned w = 0; w < active; w++) {
+		if (self->index == w) {
+			compute();
+			r->compute_alone[i] = compute();
+			r->bare_alone[i] = bare_window(self);
+			r->full_alone[i] = full_window(self);
+		}
+		pthread_barrier_wait(&together);
 	}
-	pthread_barrier_wait(&together);
 }
 
 static int
@@ -320,12 +323,12 @@ ascending(const void *a, const void *b)
 
 // Cycles of each repeat less the least bare loop, in ascending order: the mean of these workers. The bare loop is returned.
 static double
-spread(unsigned workers, bool first_alone, double cycles[REPEATS])
+spread(unsigned workers, bool alone, double cycles[REPEATS])
 {
 	double bare = 0;
 
 	for (unsigned w = 0; w < workers; w++) {
-		const double *of = first_alone ? runs[w].bare_alone : runs[w].bare;
+		const double *of = alone ? runs[w].bare_alone : runs[w].bare;
 		double least = of[0];
 
 		for (unsigned i = 1; i < REPEATS; i++)
@@ -335,7 +338,7 @@ spread(unsigned workers, bool first_alone, double cycles[REPEATS])
 	for (unsigned i = 0; i < REPEATS; i++) {
 		cycles[i] = -bare;
 		for (unsigned w = 0; w < workers; w++)
-			cycles[i] += (first_alone ? runs[w].full_alone : runs[w].full)[i] / workers;
+			cycles[i] += (alone ? runs[w].full_alone : runs[w].full)[i] / workers;
 	}
 	qsort(cycles, REPEATS, sizeof(cycles[0]), ascending);
 	return bare;
@@ -377,7 +380,7 @@ measure(const struct templates *t, unsigned rounds, struct measured *m)
 	sem_destroy(&finished);
 	m->bare = spread(active, false, m->cycles);
 	if (active > 1) {
-		spread(1, true, m->alone);
+		spread(active, true, m->alone);
 		m->compute_ratio = compute_ratio();
 	}
 	for (unsigned n = 0; n < NODE_MAX; n++) {

@@ -33,6 +33,7 @@ static const char usage[] =
 	"  --huge-dir DIR      a mount of hugetlbfs to use (default: none is needed)\n"
 	"  --memory MB         for buffers and tables of DPDK's (default: what the buffers need)\n"
 	"  --buffers N         packet buffers (default 32768)\n"
+	"  --event-device DEV  what spreads packets over workers: event_dsw0 (default) or a PCI address\n"
 	"  --prefix NAME       tells this data plane's DPDK files from another's\n"
 	"  --log-level LEVEL   error, warning, notice, info or debug (default warning)\n"
 	"  --version, --help\n";
@@ -66,7 +67,8 @@ options_parse(struct options *o, int count, char **arguments)
 		{"cert", 1, NULL, 'c'}, {"key", 1, NULL, 'k'}, {"ca", 1, NULL, 'a'}, {"workers", 1, NULL, 'w'},
 		{"cores", 1, NULL, 'C'}, {"no-huge", 0, NULL, 'n'}, {"huge-dir", 1, NULL, 'd'},
 		{"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'}, {"prefix", 1, NULL, 'p'},
-		{"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
+		{"event-device", 1, NULL, 'e'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'},
+		{"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
@@ -112,6 +114,9 @@ options_parse(struct options *o, int count, char **arguments)
 			break;
 		case 'p':
 			o->prefix = optarg;
+			break;
+		case 'e':
+			o->event_device = optarg;
 			break;
 		case 'L':
 			o->log_level = optarg;

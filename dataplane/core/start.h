@@ -10,9 +10,10 @@ struct options {
 	const char *certificate; // PEM files for it
 	const char *key;
 	const char *authority;
-	const char *cores;    // "0,2,3": the main thread's, then a worker's each; NULL: as many as there are
-	const char *huge_dir; // mount of hugetlbfs, or NULL
-	const char *prefix;   // names what DPDK keeps in /run/dpdk
+	const char *cores;        // "0,2,3": the main thread's, then a worker's each; NULL: as many as there are
+	const char *huge_dir;     // mount of hugetlbfs, or NULL
+	const char *event_device; // that spreads packets over workers where a port wants it, or NULL
+	const char *prefix;       // names what DPDK keeps in /run/dpdk
 	const char *log_level;
 	unsigned workers;
 	unsigned memory; // MiB; 0: by the number of buffers

@@ -61,12 +61,12 @@ struct subject {
 struct leases {
 	struct meter_lease of[LEASES];
 	uint32_t meter[LEASES];
-	unsigned count, next;
+	unsigned count;
 };
 
 // What we made ourselves is not held against a contract.
 static inline struct subject
-subject_of(struct rte_mbuf *m, bool up)
+subject_of(struct rte_mbuf *m, bool up, bool shared)
 {
 	const struct packet *p = packet_of(m);
 	const struct session *session = session_at(p->session);
@@ -77,7 +77,11 @@ subject_of(struct rte_mbuf *m, bool up)
 	if (unlikely(p->flags & PACKET_OURS))
 		return (struct subject){.meter = NO_METER};
 	// Nothing is read at index NO_METER: a prefetch of an address that is none does nothing.
-	rte_prefetch0(meter_at(meter));
+	// From a worker that wrote it last a line is better fetched for writing at once than a second time.
+	if (shared)
+		rte_prefetch0_write(meter_at(meter));
+	else
+		rte_prefetch0(meter_at(meter));
 	if (likely(!(meter & METER_FLOWS) || meter == NO_METER))
 		return (struct subject){.meter = meter};
 	hash = p->family == 4 ? flow_hash4(ip, m->data_len) : flow_hash6(ip, m->data_len);
@@ -94,7 +98,8 @@ end_lease(struct leases *leases, unsigned which)
 	meter_lease_end(&leases->of[which], &meter->state, &meter_profile_at(meter->profile)->contract);
 }
 
-// The lease of a shared meter that this burst has, or a new and empty one.
+// The lease of a shared meter that this burst has, or a new and empty one. NULL: there are as many as it may have, and a lease of
+// yet another meter, for the few packets of a burst that are its own, would cost more than it saves.
 static inline struct meter_lease *
 lease_of(struct leases *leases, uint32_t meter)
 {
@@ -103,12 +108,9 @@ lease_of(struct leases *leases, uint32_t meter)
 	for (which = 0; which < leases->count; which++)
 		if (leases->meter[which] == meter)
 			return &leases->of[which];
-	if (leases->count < LEASES) {
-		leases->count++;
-	} else {
-		which = leases->next++ % LEASES;
-		end_lease(leases, which);
-	}
+	if (which == LEASES)
+		return NULL;
+	leases->count++;
 	leases->of[which] = (struct meter_lease){0};
 	leases->meter[which] = meter;
 	return &leases->of[which];
@@ -135,19 +137,20 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 	uint64_t now = rte_rdtsc();
 	uint16_t next[BURST];
 
-	leases.count = leases.next = 0;
+	leases.count = 0;
 	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)AHEAD); i++)
-		subjects[i] = subject_of(packets[i], up);
+		subjects[i] = subject_of(packets[i], up, shared);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
 		enum colour colour = GREEN;
+		struct meter_lease *lease = NULL;
 		struct meter_state *state;
 		struct meter *meter;
 		uint32_t handle = subjects[i].meter;
 
 		if (i + AHEAD < count)
-			subjects[i + AHEAD] = subject_of(packets[i + AHEAD], up);
+			subjects[i + AHEAD] = subject_of(packets[i + AHEAD], up, shared);
 		if (unlikely(handle == NO_METER)) {
 			next[i] = packet_step(p);
 			continue;
@@ -171,8 +174,10 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 		if (profile->contract.color_aware)
 			colour = colour_of(rte_pktmbuf_mtod(m, const uint8_t *), p->family);
 		if (shared && (handle & METER_GLOBAL))
-			colour = meter_colour_leased(lease_of(&leases, handle), state, &profile->contract, &moment,
-				rte_pktmbuf_pkt_len(m), colour, (unsigned)(count - i));
+			lease = lease_of(&leases, handle);
+		if (lease)
+			colour = meter_colour_leased(lease, state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m),
+				colour, (unsigned)(count - i));
 		else
 			colour = ask(state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour, shared);
 		p->colour = (uint8_t)colour;

@@ -29,12 +29,19 @@ enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8, ROOM = 1900 };
 
 struct port ports[PORT_MAX];
 static struct port_watcher *watchers;
+static const struct port_spreader *spreader;
 
 void
 port_watch(struct port_watcher *watcher)
 {
 	watcher->next = watchers;
 	watchers = watcher;
+}
+
+void
+port_spreader_register(const struct port_spreader *s)
+{
+	spreader = s;
 }
 
 const char *
@@ -285,6 +292,19 @@ look_at_link(struct port *port)
 }
 
 static int
+set_spread(struct port *port, int spread, struct fault *f)
+{
+	uint16_t entry = 0;
+	int error = 0;
+
+	if (spread != SLUICE__V1__PORT_SPREAD__RSS)
+		error = spreader->open(port, spread, &entry, f);
+	if (!error)
+		__atomic_store_n(&port->entry, entry, __ATOMIC_RELEASE);
+	return error;
+}
+
+static int
 create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 {
 	struct port *port;
@@ -296,6 +316,8 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 	port = &ports[id];
 	*port = (struct port){.id = id, .mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU)};
 	error = configure(port, spec, f);
+	if (!error)
+		error = set_spread(port, (int)spec->spread, f);
 	if (!error && spec->twin)
 		error = twin_open(port, spec->twin->name, spec->twin->namespace_, f);
 	if (!error && (handover_open(port) || (!port->memif && rx_attach(port))))
@@ -329,7 +351,9 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 			f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
 	if (mtu != port->mtu && set_mtu(port, mtu))
 		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
-	if (strcmp(spec->mac, old->mac))
+	if (spec->spread != old->spread)
+		error = set_spread(port, (int)spec->spread, f);
+	if (!error && strcmp(spec->mac, old->mac))
 		error = set_mac(port, spec->mac, &mac, f);
 	if (!error && (mtu != port->mtu || !rte_is_same_ether_addr(&mac, &port->mac))) {
 		error = twin_follow(port, mtu, &mac, f);
@@ -363,6 +387,7 @@ static void
 close_port(struct port *port)
 {
 	rx_detach(port);
+	spreader->drain(port);
 	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
 	handover_close(port);
 	twin_close(port);

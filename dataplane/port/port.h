@@ -22,10 +22,20 @@ struct port {
 	bool memif, memif_client;   // memif.h
 	bool sends;                 // workers may use its transmit queues
 	uint16_t before;            // the node that gets frames for the port instead of its device, or 0
+	uint16_t entry;             // the node that its frames come to first; 0: where all frames come in
 	struct twin *twin;          // or NULL
 	struct handover *handovers; // of workers without a transmit queue, the first of them first
 	struct linux_link link;     // of the interface under the device, if there is one
 };
+
+// Who spreads a port's frames over workers other than by queues. Registered by its concept (RTE_INIT).
+struct port_spreader {
+	// *entry is the node that the port's frames go to from now on. `spread` is SLUICE__V1__PORT_SPREAD__..., but not RSS.
+	int (*open)(const struct port *port, int spread, uint16_t *entry, struct fault *f);
+	// Nobody gives frames of the port to `entry` any more; once this returns none is on its way.
+	void (*drain)(const struct port *port);
+};
+void port_spreader_register(const struct port_spreader *spreader);
 
 extern struct port ports[PORT_MAX];
 extern struct kind port_kind;

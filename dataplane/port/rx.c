@@ -39,7 +39,7 @@ rx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 {
 	struct worker *self = worker_self();
 	const struct queues *q = __atomic_load_n(&polled[self->index], __ATOMIC_ACQUIRE);
-	uint16_t total = 0;
+	uint16_t total = 0, entry;
 
 	for (unsigned i = 0; q && i < q->count; i++) {
 		uint16_t got =
@@ -49,7 +49,8 @@ rx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 			continue;
 		take_in((struct rte_mbuf **)node->objs, got, q->list[i].port);
 		node->idx = got;
-		rte_node_next_stream_move(graph, node, node_arrival);
+		entry = __atomic_load_n(&ports[q->list[i].port].entry, __ATOMIC_ACQUIRE);
+		rte_node_next_stream_move(graph, node, likely(entry == 0) ? node_arrival : entry);
 		total = (uint16_t)(total + got);
 	}
 	self->taken += total;

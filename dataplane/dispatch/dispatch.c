@@ -1,0 +1,174 @@
+// The nodes that give a port's frames to the event device and take them from it.
+//
+// A worker that receives gives each frame on by its flow; every worker takes what is its own, and what it took it has worked on
+// wholly before it asks again, which tells the device that it is done with it. So frames of one flow are never with two
+// workers (atomic), and keep their order as far as those that send are concerned.
+#include "dispatch/dispatch.h"
+
+#include <stdatomic.h>
+
+#include <rte_prefetch.h>
+
+#include "core/burst.h"
+#include "core/drop.h"
+#include "core/rcu.h"
+#include "core/worker.h"
+#include "dispatch/event.h"
+#include "dispatch/flow.h"
+#include "port.pb-c.h"
+#include "port/port.h"
+
+DROP(drop_dispatch_full, "dispatch-full", "The workers did not take the event device's packets fast enough.")
+
+enum { FLOW_BITS = 20, DRAIN_ROUNDS = 10000 };
+
+// By port: where its frames go.
+static struct dispatch_queue queues[PORT_MAX];
+
+// Frames by port, of each worker.
+static struct dispatched {
+	uint64_t given[PORT_MAX], taken[PORT_MAX];
+} __rte_cache_aligned dispatched[WORKER_MAX + 1];
+
+// How many of these frames the device has taken: the first ones.
+static inline uint16_t
+enqueue(const struct dispatch_device *d, const struct rte_event *events, uint16_t count)
+{
+	uint8_t port = (uint8_t)worker_self()->index;
+	uint16_t given = 0, got;
+
+	do {
+		uint16_t some = RTE_MIN((uint16_t)(count - given), d->enqueue_most);
+
+		got = rte_event_enqueue_new_burst(d->id, port, events + given, some);
+		given = (uint16_t)(given + got);
+	} while (got > 0 && given < count);
+	return given;
+}
+
+static void
+give(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	const struct dispatch_device *d = atomic_load_explicit(&dispatch_device, memory_order_acquire);
+	struct dispatched *counts = &dispatched[worker_self()->index];
+	const uint8_t behind = (uint8_t)((worker_self()->index + 1) % worker_count);
+	struct rte_event events[BURST];
+	uint16_t given;
+
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = packets[i];
+		const struct dispatch_queue queue = queues[packet_of(m)->port % PORT_MAX];
+		uint64_t flow = flow_of_frame(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+
+		events[i] = (struct rte_event){.flow_id = (uint32_t)(flow >> (64 - FLOW_BITS)) & 0xfffff,
+			.event_type = RTE_EVENT_TYPE_CPU,
+			.op = RTE_EVENT_OP_NEW,
+			.sched_type = queue.schedule & 3,
+			.queue_id = queue.queue == QUEUE_DIRECTED ? (uint8_t)(QUEUE_DIRECTED + behind) : queue.queue,
+			.priority = RTE_EVENT_DEV_PRIORITY_NORMAL,
+			.mbuf = m};
+		// Before it is given away: then it may have been taken already.
+		counts->given[packet_of(m)->port % PORT_MAX]++;
+	}
+	given = enqueue(d, events, count);
+	for (uint16_t i = given; i < count; i++) {
+		struct packet *p = packet_of(packets[i]);
+
+		counts->given[p->port % PORT_MAX]--;
+		rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_dispatch_full), packets[i]);
+	}
+}
+
+static uint16_t
+give_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return by_burst(graph, node, packets, count, give);
+}
+
+static struct node give_node = {.name = "dispatch", .process = give_all};
+NODE_REGISTER(give_node)
+
+// Once in a round and no more: to ask again is to say that what was taken before has been worked on.
+static inline uint16_t
+take_from(const struct dispatch_device *d, uint8_t port, struct rte_graph *graph, struct rte_node *node)
+{
+	struct dispatched *counts = &dispatched[worker_self()->index];
+	struct rte_event events[BURST];
+	uint16_t count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
+
+	if (count == 0)
+		return 0;
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = events[i].mbuf;
+
+		rte_prefetch0(m);
+		rte_prefetch0(packet_of(m));
+		node->objs[i] = m;
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		struct rte_mbuf *m = node->objs[i];
+
+		rte_prefetch0(rte_pktmbuf_mtod(m, void *));
+		counts->taken[packet_of(m)->port % PORT_MAX]++;
+	}
+	node->idx = count;
+	rte_node_next_stream_move(graph, node, node_arrival);
+	return count;
+}
+
+static uint16_t
+take(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	const struct dispatch_device *d = atomic_load_explicit(&dispatch_device, memory_order_acquire);
+	struct worker *self = worker_self();
+	uint16_t total;
+
+	if (likely(!d))
+		return 0;
+	total = take_from(d, (uint8_t)self->index, graph, node);
+	if (unlikely(d->directed))
+		total = (uint16_t)(total + take_from(d, (uint8_t)(d->directed + self->index), graph, node));
+	self->taken += total;
+	return total;
+}
+
+static struct node take_node = {.name = "dispatch-taken", .process = take, .source = true};
+NODE_REGISTER(take_node)
+
+static int
+open_port(const struct port *port, int spread, uint16_t *entry, struct fault *f)
+{
+	int error = dispatch_open(spread, &queues[port->id], f);
+
+	if (error == 0)
+		*entry = give_node.id;
+	return error;
+}
+
+static uint64_t
+on_their_way(const struct port *port)
+{
+	uint64_t given = 0, taken = 0;
+
+	for (unsigned w = 0; w < worker_count; w++)
+		taken += __atomic_load_n(&dispatched[w].taken[port->id], __ATOMIC_ACQUIRE);
+	for (unsigned w = 0; w < worker_count; w++)
+		given += __atomic_load_n(&dispatched[w].given[port->id], __ATOMIC_ACQUIRE);
+	return given - taken;
+}
+
+// Nobody gives any more. Workers ask the device in each round, so that a few rounds of all of them will do.
+static void
+drain(const struct port *port)
+{
+	for (unsigned i = 0; i < DRAIN_ROUNDS && on_their_way(port) != 0; i++)
+		rcu_wait();
+	rcu_wait();
+}
+
+static const struct port_spreader spreader = {open_port, drain};
+
+RTE_INIT(dispatch_register)
+{
+	port_spreader_register(&spreader);
+}
