@@ -41,7 +41,7 @@ const room = 1 << 30
 
 // Forgetting a large revision is spread over the commits that follow: so many of what it changed go with each, and twice as many
 // as that commit changes.
-const forgetAtLeast = 1000
+const forgetAtLeast = 64
 
 var (
 	objectsBucket   = []byte("objects")

@@ -207,8 +207,8 @@ func (g *gateway) ready() error {
 		if !v.GetDataplane().GetConnected() || int(v.GetObjects()["applied"]) != g.objects+len(base()) || len(v.GetObjects()) != 1 {
 			return false
 		}
-		_, err := witness.SessionCounters(ctx, last)
-		return err == nil
+		there, err := witness.SessionCounters(ctx, last)
+		return err == nil && len(there.GetSessions()) == 1
 	})
 }
 
