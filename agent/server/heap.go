@@ -1,11 +1,13 @@
 // How often garbage is collected. When very many objects are put in at once, or read when the agent starts, what it holds grows fast, and
-// each collection looks mostly at what the one before looked at; so meanwhile it is done seldom. Else it is done early, and after such a
-// time what was taken too much is given back, so that an agent with many objects stays small.
+// each collection looks mostly at what the one before looked at; so meanwhile there is room for that many. Else it is done early, and
+// after such a time what was taken too much is given back, so that an agent with many objects stays small.
 package server
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -14,47 +16,76 @@ import (
 )
 
 const (
-	// Percent of what is held that may be garbage before it is collected: with many objects under way, and else.
-	generous, thrifty = 300, 60
-	// So many objects are many.
-	many = 10_000
+	// Percent of what is held that may be garbage before it is collected; 100 is usual.
+	thrifty = 60
+	// So many objects are many; each takes about so many bytes on its way, and all of them get at most so many.
+	manyObjects = 10_000
+	bytesOnWay  = 3 << 10
+	mostRoom    = 512 << 20
+	// What is held at the least, for a percentage to make sense.
+	leastHeld = 4 << 20
 	// The answer is on its way for a while after the work is done.
-	after = time.Second
+	giveBackAfter = time.Second
 )
 
-// heap counts who has many objects under way.
+// heap counts the objects that are under way.
 type heap struct {
-	mu      sync.Mutex
-	growing int
-	before  int
-	giving  *time.Timer
-	ended   bool
+	mu     sync.Mutex
+	onWay  int
+	before int
+	giving *time.Timer
+	ended  bool
 }
 
 func newHeap() *heap { return &heap{before: debug.SetGCPercent(thrifty)} }
 
 // grow is called before something is done with so many objects, and what it returns, afterwards.
 func (h *heap) grow(objects int) (done func()) {
-	if objects < many {
+	if objects < manyObjects {
 		return func() {}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.growing++; h.growing == 1 && !h.ended {
-		debug.SetGCPercent(generous)
+	if h.onWay += objects; h.onWay == objects && !h.ended {
+		h.makeRoom()
+		h.watch()
 	}
-	return h.shrink
+	return func() { h.shrink(objects) }
 }
 
-func (h *heap) shrink() {
+// makeRoom allows as much garbage as the objects on their way will be. h.mu is held.
+func (h *heap) makeRoom() {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	held := uint64(leastHeld)
+	if sample[0].Value.Kind() == metrics.KindUint64 {
+		held = max(held, sample[0].Value.Uint64())
+	}
+	room := min(uint64(h.onWay)*bytesOnWay, mostRoom)
+	debug.SetGCPercent(int(max(thrifty, room*100/held)))
+}
+
+// watch has the room measured anew after each collection.
+func (h *heap) watch() {
+	runtime.AddCleanup(&struct{ of *heap }{h}, func(h *heap) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.onWay > 0 && !h.ended {
+			h.makeRoom()
+			h.watch()
+		}
+	}, h)
+}
+
+func (h *heap) shrink(objects int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.growing--; h.growing == 0 && !h.ended {
+	if h.onWay -= objects; h.onWay == 0 && !h.ended {
 		debug.SetGCPercent(thrifty)
 		if h.giving != nil {
 			h.giving.Stop()
 		}
-		h.giving = time.AfterFunc(after, debug.FreeOSMemory)
+		h.giving = time.AfterFunc(giveBackAfter, debug.FreeOSMemory)
 	}
 }
 
@@ -69,7 +100,7 @@ func (h *heap) end() {
 	debug.SetGCPercent(h.before)
 }
 
-// growing is an intent.Interface that says when it has many objects under way.
+// growing is an intent.Interface that says how many objects are under way.
 type growing struct {
 	intent.Interface
 	heap *heap

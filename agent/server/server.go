@@ -100,7 +100,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	heap := newHeap()
 	defer heap.end()
 	// What is kept may be much.
-	loaded := heap.grow(many)
+	loaded := heap.grow(mostRoom / bytesOnWay)
 	desired, err := intent.New(intent.Config{Dataplanes: planes, Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
 		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	loaded()
