@@ -51,7 +51,11 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 	for i, name := range names {
 		names[i] = "reconcile-" + name + "-200k"
 	}
-	if !slices.ContainsFunc(names, chosen.MatchString) {
+	ends := [][]string{{""}, {"-disk", "-memory"}, {"-agent", "-dataplane"}}
+	wanted := func(i int) bool {
+		return slices.ContainsFunc(ends[i], func(end string) bool { return chosen.MatchString(names[i] + end) })
+	}
+	if !wanted(0) && !wanted(1) && !wanted(2) {
 		return nil
 	}
 	directory, err := os.MkdirTemp(p.disk, "reconcile-")
@@ -84,7 +88,6 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 	}
 	bulk.Store = "disk"
 	tell(0, bulk)
-	wanted := func(i int) bool { return chosen.MatchString(names[i]) }
 	if wanted(1) {
 		if err := g.oneIn("disk", directory, tell); err != nil {
 			return fmt.Errorf("%s: %w", names[1], err)
