@@ -41,7 +41,8 @@ threads, and of the data plane's main thread. *resident* is anonymous memory of 
 {real}
 
 One change among 200,000, each an Apply of its own through the agent's socket, until the answer, which comes when the data plane has it: {changes} in a row.
-A durable commit is two writes with `fdatasync`, as Bolt does it: *sync* is what that alone takes on the same file system. *memory* is the same
+A durable commit writes some pages and then one more, each time with `fdatasync`, as Bolt does it: *sync* is what that alone takes in a file beside it, measured
+between the changes. *memory* is the same
 agent and data plane, with the file in a file system in memory: what is left is the agent, the data plane and the way between them.
 
 | file in | median, us | 99th percentile, us | sync: median | 99th percentile |

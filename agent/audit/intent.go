@@ -20,8 +20,10 @@ type Intent struct {
 // Apply implements intent.Interface.
 func (i *Intent) Apply(ctx context.Context, source intent.Source, changes []object.Change, options intent.Options) (*intent.Outcome, error) {
 	e := entry("apply", source)
+	asked := e
+	asked.asked(changes)
 	outcome, err := i.Interface.Apply(ctx, source, changes, options)
-	i.Log.finish(e, changes, outcome, err)
+	i.Log.finish(e, asked, outcome, err)
 	return outcome, err
 }
 
@@ -30,7 +32,7 @@ func (i *Intent) Rollback(ctx context.Context, source intent.Source, revision ui
 	e := entry("rollback", source)
 	e.To = revision
 	outcome, err := i.Interface.Rollback(ctx, source, revision, options)
-	i.Log.finish(e, nil, outcome, err)
+	i.Log.finish(e, e, outcome, err)
 	return outcome, err
 }
 
@@ -82,13 +84,16 @@ func (e *Entry) asked(changes []object.Change) {
 	}
 }
 
-func (l *Log) finish(e Entry, changes []object.Change, outcome *intent.Outcome, err error) {
+// finish writes down what became of it; or, if nothing did, what was asked for.
+func (l *Log) finish(e, asked Entry, outcome *intent.Outcome, err error) {
+	if outcome == nil {
+		e = asked
+		e.Outcome = Refused
+	}
 	if err != nil {
 		e.Problem = problem(err)
 	}
 	if outcome == nil {
-		e.Outcome = Refused
-		e.asked(changes)
 		l.Write(e)
 		return
 	}

@@ -24,7 +24,7 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p, revision, begun, options)
+	return d.finish(ctx, p.named, revision, begun, options)
 }
 
 // commit checks, keeps and hands over. d.changing is held.
@@ -121,7 +121,7 @@ func stepFrom(before, after *object.Kept) Step {
 }
 
 // finish waits, takes back what was all or nothing and failed, and says what became of it. begun is nil if nothing was to be done.
-func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, begun work, options Options) (*Outcome, error) {
+func (d *Desired) finish(ctx context.Context, all []named, revision Revision, begun work, options Options) (*Outcome, error) {
 	out := &Outcome{Revision: revision.Number}
 	var err error
 	if begun != nil {
@@ -153,7 +153,7 @@ func (d *Desired) finish(ctx context.Context, p *prepared, revision Revision, be
 			out.ConfirmBy = revision.ConfirmBy
 		}
 	}
-	d.tell(out, p.named)
+	d.tell(out, all)
 	return out, err
 }
 

@@ -117,7 +117,7 @@ func (d *Desired) Rollback(ctx context.Context, source Source, revision uint64, 
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p, made, begun, options)
+	return d.finish(ctx, p.named, made, begun, options)
 }
 
 func (d *Desired) rollback(source Source, revision uint64, options Options) (*prepared, Revision, work, error) {

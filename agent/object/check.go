@@ -17,7 +17,7 @@ import (
 // rules are what a kind needs beyond its annotations. Each function may be nil.
 type rules struct {
 	check  func(spec proto.Message, report report)
-	claims func(spec proto.Message) []Claim
+	claims func(spec proto.Message, c *claimer)
 	// Networks that are somebody's, in which there may be no address of ours; and addresses of ours.
 	holds, owns func(spec proto.Message) []held
 }
@@ -171,9 +171,9 @@ func checkMetadata(name string, labels map[string]string, add report) {
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		if len(key) > 63 || !labelKeyShape.MatchString(key) {
+		if !validLabelKey(key) {
 			add("metadata.labels", "not the key of a label", quote(key), labelAccepted)
-		} else if value := labels[key]; len(value) > 63 || !labelValueShape.MatchString(value) {
+		} else if value := labels[key]; !validLabelValue(value) {
 			add("metadata.labels."+key, "not the value of a label", quote(value), labelAccepted)
 		}
 	}

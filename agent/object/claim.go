@@ -4,6 +4,7 @@ package object
 import (
 	"hash/maphash"
 	"maps"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -39,14 +40,47 @@ func (r *Registry) Claims(o *Object) []Claim {
 }
 
 func (k *Kind) claims(spec proto.Message) []Claim {
-	var claims []Claim
+	c := claimer{words: true}
+	k.claim(spec, &c)
+	return c.claims
+}
+
+func (k *Kind) claim(spec proto.Message, c *claimer) {
 	if len(k.Unique) > 0 {
-		claims = appendUnique(claims, k, spec)
+		claimUnique(k, spec, c)
 	}
 	if k.rules.claims != nil {
-		claims = append(claims, k.rules.claims(spec)...)
+		k.rules.claims(spec, c)
 	}
-	return claims
+}
+
+// claimer takes down what an object claims: in words, or as marks alone, for which nothing is allocated.
+type claimer struct {
+	words  bool
+	claims []Claim
+	marks  []Mark
+	// To put words together in.
+	room []byte
+}
+
+// the is room that begins with some words.
+func (c *claimer) the(words string) []byte { return append(c.room[:0], words...) }
+
+// take is told what, which part of it, and by which field; of a list, by which element, or -1.
+func (c *claimer) take(what []byte, part, field string, element int) {
+	c.room = what
+	if !c.words {
+		m := Mark{what: maphash.Bytes(seed, what)}
+		if part != "" {
+			m.part = max(1, maphash.String(seed, part))
+		}
+		c.marks = append(c.marks, m)
+		return
+	}
+	if element >= 0 {
+		field += "[" + strconv.Itoa(element) + "]"
+	}
+	c.claims = append(c.claims, Claim{What: string(what), Part: part, Field: field})
 }
 
 // Mark is a claim in few bytes: two claims that exclude each other have marks that do. Two marks may do so by a chance that nobody
@@ -85,8 +119,8 @@ func (k *Kept) Disputed(m Mark, other *Kept) (Claim, bool) {
 	return Claim{}, false
 }
 
-// appendUnique claims each combination of values at the kind's unique paths.
-func appendUnique(claims []Claim, k *Kind, spec proto.Message) []Claim {
+// claimUnique claims each combination of values at the kind's unique paths.
+func claimUnique(k *Kind, spec proto.Message, c *claimer) {
 	whats := []string{""}
 	for _, p := range k.Unique {
 		var values []string
@@ -103,7 +137,7 @@ func appendUnique(claims []Claim, k *Kind, spec proto.Message) []Claim {
 			}
 		}
 		if len(values) == 0 {
-			return claims
+			return
 		}
 		var longer []string
 		for _, what := range whats {
@@ -114,9 +148,8 @@ func appendUnique(claims []Claim, k *Kind, spec proto.Message) []Claim {
 		whats = longer
 	}
 	for _, what := range whats {
-		claims = append(claims, Claim{What: k.Name + " " + what, Field: k.Unique[len(k.Unique)-1].Text})
+		c.take(append(append(c.the(k.Name), ' '), what...), "", k.Unique[len(k.Unique)-1].Text, -1)
 	}
-	return claims
 }
 
 // Holdings says who has what.

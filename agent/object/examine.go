@@ -79,6 +79,7 @@ func (r *Registry) examine(x *Examined, changes []Change, from, to int, part boo
 	c := newChecker(r)
 	c.part = part
 	var needs []Key
+	var claims claimer
 	room := make([]byte, 0, 4096)
 	for i := from; i < to && len(errs) < errorLimit; i++ {
 		x.Keys[i] = changes[i].Key
@@ -96,7 +97,7 @@ func (r *Registry) examine(x *Examined, changes []Change, from, to int, part boo
 			continue
 		}
 		if !c.lacks {
-			needs = r.explore(x.Kept[i], o, needs)
+			needs = r.explore(x.Kept[i], o, needs, &claims)
 		}
 	}
 	return errs

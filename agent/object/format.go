@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,6 +15,7 @@ import (
 
 const (
 	nameLimit   = 253
+	labelLimit  = 63
 	textLimit   = 1024
 	deviceLimit = 1023
 	// RTE_ETH_NAME_MAX_LEN less its final zero byte.
@@ -25,22 +25,24 @@ const (
 	namespaceLimit = 200
 )
 
-var (
-	labelKeyShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
-	labelValueShape = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$`)
-)
-
 const (
 	nameAccepted  = "at most 253 letters, digits and . _ : @ -, beginning and ending with a letter or digit"
 	labelAccepted = "at most 63 letters, digits and . _ - (in a key also /), beginning and ending with a letter or digit"
 )
 
-func validName(s string) bool {
-	if s == "" || len(s) > nameLimit || !letterOrDigit(s[0]) || !letterOrDigit(s[len(s)-1]) {
+func validName(s string) bool { return shaped(s, nameLimit, "._:@-") }
+
+func validLabelKey(s string) bool { return shaped(s, labelLimit, "._/-") }
+
+func validLabelValue(s string) bool { return s == "" || shaped(s, labelLimit, "._-") }
+
+// shaped says whether it is of letters, digits and some others, and begins and ends with a letter or digit.
+func shaped(s string, most int, others string) bool {
+	if s == "" || len(s) > most || !letterOrDigit(s[0]) || !letterOrDigit(s[len(s)-1]) {
 		return false
 	}
 	for i := range len(s) {
-		if !letterOrDigit(s[i]) && strings.IndexByte("._:@-", s[i]) < 0 {
+		if !letterOrDigit(s[i]) && strings.IndexByte(others, s[i]) < 0 {
 			return false
 		}
 	}

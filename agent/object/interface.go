@@ -31,26 +31,22 @@ func checkInterface(spec proto.Message, add report) {
 	}
 }
 
-func claimInterface(spec proto.Message) []Claim {
+func claimInterface(spec proto.Message, c *claimer) {
 	i, ok := spec.(*api.Interface)
 	if !ok {
-		return nil
+		return
 	}
-	var claims []Claim
 	if i.Port != "" {
 		// PPPoE sessions, and IPoE sessions that are known by their MAC, may be on the same VLAN.
-		on := appendCircuit(nil, i.Port, i.OuterVlan, i.InnerVlan)
-		claims = append(claims, Claim{What: string(on), Part: "packets without a session", Field: "port"})
+		c.take(appendCircuit(c.the(""), i.Port, i.OuterVlan, i.InnerVlan), "packets without a session", "port", -1)
 	}
 	for n, a := range i.Addresses {
 		p, err := netip.ParsePrefix(a)
 		if err != nil || p.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		claims = append(claims, Claim{What: destination(i.Vrf, netip.PrefixFrom(p.Addr(), p.Addr().BitLen())), Part: "as our own address",
-			Field: "addresses[" + strconv.Itoa(n) + "]"})
+		c.take(appendDestination(c.the(""), i.Vrf, netip.PrefixFrom(p.Addr(), p.Addr().BitLen())), "as our own address", "addresses", n)
 	}
-	return claims
 }
 
 // ownInterface returns the interface's own addresses.
@@ -62,7 +58,7 @@ func ownInterface(spec proto.Message) []held {
 	var all []held
 	for n, a := range i.Addresses {
 		if p, err := netip.ParsePrefix(a); err == nil && !p.Addr().IsLinkLocalUnicast() {
-			all = append(all, held{vrfName(i.Vrf), netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), "addresses[" + strconv.Itoa(n) + "]"})
+			all = append(all, held{vrfName(i.Vrf), netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), "addresses", n})
 		}
 	}
 	return all

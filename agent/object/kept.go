@@ -248,12 +248,12 @@ func (r *Registry) Explore(k Key, spec []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.explore(kept, o, nil)
+	r.explore(kept, o, nil, &claimer{})
 	return kept, nil
 }
 
 // explore finds out what it needs and claims. Needs that are the same as some before share their memory.
-func (r *Registry) explore(kept *Kept, o *Object, before []Key) []Key {
+func (r *Registry) explore(kept *Kept, o *Object, before []Key, c *claimer) []Key {
 	if kept.kind.Fields.refs {
 		var few [8]Key
 		if needs := appendNeeds(few[:0], kept.kind.Fields, o.Spec.ProtoReflect()); slices.Equal(needs, before) {
@@ -263,11 +263,9 @@ func (r *Registry) explore(kept *Kept, o *Object, before []Key) []Key {
 			kept.Needs = before
 		}
 	}
-	if claims := kept.kind.claims(o.Spec); len(claims) > 0 {
-		kept.Marks = make([]Mark, len(claims))
-		for i, c := range claims {
-			kept.Marks[i] = c.Mark()
-		}
+	c.marks = c.marks[:0]
+	if kept.kind.claim(o.Spec, c); len(c.marks) > 0 {
+		kept.Marks = slices.Clone(c.marks)
 	}
 	if holds := kept.kind.rules.holds; holds != nil {
 		kept.wide = len(holds(o.Spec)) > 0

@@ -5,15 +5,19 @@ package object
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 )
 
 // held is a network of a VRF, or an address in it.
 type held struct {
 	vrf    string
 	prefix netip.Prefix
-	// The field that says so.
-	field string
+	// The field that says so; of a list, which element.
+	field   string
+	element int
 }
+
+func (h held) said() string { return h.field + "[" + strconv.Itoa(h.element) + "]" }
 
 // owned are addresses of ours, of each VRF in order. There are few of them, and many networks to look them up in.
 type owned map[string][]own
@@ -45,12 +49,15 @@ func (o owned) release(k *Kept) {
 
 // intruded tells of addresses of ours in networks of k.
 func (s *Set) intruded(k *Kept) (errs Errors) {
+	if len(s.owned) == 0 {
+		return nil
+	}
 	for _, h := range k.kind.rules.holds(k.message()) {
 		all := s.owned[h.vrf]
 		// The first that is not below the network.
 		at, _ := s.owned.find(h.vrf, h.prefix.Addr())
 		if at < len(all) && h.prefix.Contains(all[at].address) {
-			errs = append(errs, &Error{Object: k.Key(), Field: h.field, Found: quote(h.prefix.String()),
+			errs = append(errs, &Error{Object: k.Key(), Field: h.said(), Found: quote(h.prefix.String()),
 				Problem:  all[at].of.Key().String() + " has " + all[at].address.String() + ", which is in it, as our own address in VRF " + h.vrf,
 				Accepted: "prefixes without it"})
 		}
@@ -73,7 +80,7 @@ func (s *Set) intruding(k *Kept) (errs Errors) {
 				continue
 			}
 			if slices.ContainsFunc(holder.kind.rules.holds(holder.message()), func(o held) bool { return o.vrf == h.vrf && o.prefix == around }) {
-				errs = append(errs, &Error{Object: k.Key(), Field: h.field, Problem: holder.Key().String() + " already has " + c.What + ", which it is in"})
+				errs = append(errs, &Error{Object: k.Key(), Field: h.said(), Problem: holder.Key().String() + " already has " + c.What + ", which it is in"})
 				break
 			}
 		}

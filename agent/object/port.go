@@ -9,19 +9,18 @@ import (
 )
 
 // DPDK knows a device by its name alone, whatever the arguments behind it.
-func claimPort(spec proto.Message) []Claim {
+func claimPort(spec proto.Message, c *claimer) {
 	p, ok := spec.(*api.Port)
 	if !ok {
-		return nil
+		return
 	}
 	name, _, _ := strings.Cut(p.Device, ",")
-	claims := []Claim{{What: "the DPDK device " + name, Field: "device"}}
+	c.take(c.the("the DPDK device "+name), "", "device", -1)
 	if t := p.Twin; t != nil {
 		where := "the data plane's network namespace"
 		if t.Namespace != "" {
 			where = "network namespace " + t.Namespace
 		}
-		claims = append(claims, Claim{What: "the Linux interface " + t.Name + " in " + where, Field: "twin.name"})
+		c.take(c.the("the Linux interface "+t.Name+" in "+where), "", "twin.name", -1)
 	}
-	return claims
 }

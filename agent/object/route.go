@@ -8,16 +8,14 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-func claimRoute(spec proto.Message) []Claim {
+func claimRoute(spec proto.Message, c *claimer) {
 	r, ok := spec.(*api.Route)
 	if !ok {
-		return nil
+		return
 	}
-	p, err := network(r.Prefix)
-	if err != nil {
-		return nil
+	if p, err := network(r.Prefix); err == nil {
+		c.take(appendDestination(c.the(""), r.Vrf, p), "as a route", "prefix", -1)
 	}
-	return []Claim{{What: destination(r.Vrf, p), Part: "as a route", Field: "prefix"}}
 }
 
 func checkRoute(spec proto.Message, add report) {

@@ -1,8 +1,8 @@
 package object
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -28,62 +28,53 @@ func checkSession(spec proto.Message, add report) {
 	}
 	checkQosPair(s.Policy.GetQosProfile(), s.Policy.GetQosGroup(), "", add)
 	checkQosPair(s.Policy.GetQosProfileUp(), s.Policy.GetQosGroupUp(), "Up", add)
+	var room [8]netip.Prefix
+	before := room[:0]
 	for i, a := range s.Addresses {
-		if p, err := network(a); err == nil && p.Bits() == 0 {
+		p, err := network(a)
+		if err != nil {
+			continue
+		}
+		if p.Bits() == 0 {
 			add("addresses["+strconv.Itoa(i)+"]", "everybody's addresses", quote(a), "the subscriber's own; policy.anySource lets other sources through")
 		}
-	}
-	if len(s.Addresses) < 2 {
-		return
-	}
-	seen := map[string]bool{}
-	for i, a := range s.Addresses {
-		c, _ := canonical(api.Format_PREFIX, a)
-		if seen[c] {
+		if slices.Contains(before, p) {
 			add("addresses["+strconv.Itoa(i)+"]", "there twice", quote(a), "each prefix once")
 		}
-		seen[c] = true
+		before = append(before, p)
 	}
 }
 
-func claimSession(spec proto.Message) []Claim {
+func claimSession(spec proto.Message, c *claimer) {
 	s, ok := spec.(*api.Session)
 	if !ok {
-		return nil
+		return
 	}
 	a := s.Access
-	var room [128]byte
-	on := appendCircuit(room[:0], a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
-	claims := make([]Claim, 0, 2+len(s.Addresses))
+	on := appendCircuit(c.the(""), a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
 	switch {
 	case a.GetPppoeSessionId() != 0:
 		// The id alone is the key: a data plane does not ask for the MAC before it knows the session.
 		on = strconv.AppendUint(append(on, ", PPPoE session "...), uint64(a.PppoeSessionId), 10)
-		claims = append(claims, Claim{What: string(on), Field: "access.pppoeSessionId"})
+		c.take(on, "", "access.pppoeSessionId", -1)
 	case a.GetMac() != "":
 		mac, _ := canonical(api.Format_MAC, a.Mac)
-		claims = append(claims, Claim{What: string(on), Part: "MAC " + mac, Field: "access.mac"})
+		c.take(on, "MAC "+mac, "access.mac", -1)
 	default:
-		claims = append(claims, Claim{What: string(on), Field: "access"})
+		c.take(on, "", "access", -1)
 	}
 	if g := s.GetGtpu(); g != nil {
 		local, _ := canonical(api.Format_IP, g.LocalAddress)
-		claims = append(claims, Claim{
-			What: fmt.Sprintf("VRF %s, GTP-U at %s, TEID %d", vrfName(g.Vrf), local, g.LocalTeid), Field: "gtpu.localTeid",
-		})
+		end := append(append(append(c.the("VRF "), vrfName(g.Vrf)...), ", GTP-U at "...), local...)
+		c.take(strconv.AppendUint(append(end, ", TEID "...), uint64(g.LocalTeid), 10), "", "gtpu.localTeid", -1)
 	}
 	if s.Core != nil {
-		return claims // nothing is routed by the addresses: users of different data networks may have the same
+		return // nothing is routed by the addresses: users of different data networks may have the same
 	}
 	for i, written := range s.Addresses {
-		field := "addresses[0]"
-		if i > 0 {
-			field = "addresses[" + strconv.Itoa(i) + "]"
-		}
 		p, _ := network(written)
-		claims = append(claims, Claim{What: string(appendDestination(room[:0], s.Vrf, p)), Field: field})
+		c.take(appendDestination(c.the(""), s.Vrf, p), "", "addresses", i)
 	}
-	return claims
 }
 
 // holdSession returns the networks that are the session's.
@@ -95,7 +86,7 @@ func holdSession(spec proto.Message) []held {
 	var all []held
 	for i, written := range s.Addresses {
 		if p, err := network(written); err == nil && !p.IsSingleIP() {
-			all = append(all, held{vrfName(s.Vrf), p, "addresses[" + strconv.Itoa(i) + "]"})
+			all = append(all, held{vrfName(s.Vrf), p, "addresses", i})
 		}
 	}
 	return all

@@ -132,7 +132,7 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 		return nil, refusal(err)
 	}
 	planned := plannedOf(plan)
-	if planned.Warnings, err = s.warnings(changes); err != nil {
+	if planned.Warnings, err = s.warnings(tunnelsIn(changes)); err != nil {
 		return nil, refusal(err)
 	}
 	var away []string
@@ -150,6 +150,7 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 }
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
+	defer s.heap.grow(len(c.GetPut()) + len(c.GetDelete()))()
 	from := source(ctx, c.GetOwner(), c.GetWhy())
 	changes, err := s.changes(c)
 	if err != nil {
@@ -159,12 +160,14 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if err != nil {
 		return nil, s.refuse("apply", from, changes, err)
 	}
+	// Of many objects, none is held on to while they are applied but those that may be warned of.
+	tunnels := tunnelsIn(changes)
 	outcome, err := s.desired.Apply(ctx, from, changes, options)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	applied := appliedOf(outcome)
-	if applied.Warnings, err = s.warnings(changes); err != nil {
+	if applied.Warnings, err = s.warnings(tunnels); err != nil {
 		return nil, refusal(err)
 	}
 	return applied, nil

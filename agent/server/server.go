@@ -73,6 +73,7 @@ type server struct {
 	registry *object.Registry
 	desired  intent.Interface
 	links    []link
+	heap     *heap
 	// Ends with the process: streams, which would hold it up, end with it.
 	ending context.Context
 }
@@ -96,15 +97,20 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for _, p := range config.Dataplanes {
 		planes = append(planes, p.Dataplane)
 	}
+	heap := newHeap()
+	defer heap.end()
+	// What is kept may be much.
+	loaded := heap.grow(mostRoom / bytesOnWay)
 	desired, err := intent.New(intent.Config{Dataplanes: planes, Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
 		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
+	loaded()
 	if err != nil {
 		return fmt.Errorf("reading what is wanted: %w", err)
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{config: config, registry: config.Registry, desired: &audit.Intent{Interface: desired, Log: config.Audit},
-		links: linksOf(config, desired), ending: running}
+	s := &server{config: config, registry: config.Registry, heap: heap,
+		desired: &audit.Intent{Interface: growing{desired, heap}, Log: config.Audit}, links: linksOf(config, desired), ending: running}
 	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}),
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))...)

@@ -27,6 +27,25 @@ func ownerOf(vrf string, address netip.Addr) owner {
 	return owner{vrf, address}
 }
 
+// tunnelsIn are changes of sessions with tunnels, and with them those of interfaces; none if there is no such session.
+func tunnelsIn(changes []object.Change) []object.Change {
+	var some []object.Change
+	tunnel := false
+	for _, c := range changes {
+		if c.Key.Kind == "Interface" {
+			some = append(some, c)
+		} else if c.Object != nil {
+			if session, ok := c.Object.Spec.(*api.Session); ok && session.GetGtpu() != nil {
+				some, tunnel = append(some, c), true
+			}
+		}
+	}
+	if !tunnel {
+		return nil
+	}
+	return some
+}
+
 // warnings tells of sessions whose tunnel ends at an address that no interface has. Packets to it are not ours.
 func (s *server) warnings(changes []object.Change) ([]*api.Problem, error) {
 	var all []*api.Problem

@@ -8,7 +8,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/cipher"
 	"encoding/binary"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -41,7 +39,13 @@ const room = 1 << 30
 
 // Forgetting a large revision is spread over the commits that follow: so many of what it changed go with each, and twice as many
 // as that commit changes.
-const forgetAtLeast = 1000
+const forgetAtLeast = 64
+
+// What is put behind all else, or is much at once, fills pages; else there is room between, as Bolt leaves it.
+const (
+	full = 0.95
+	bulk = 10_000
+)
 
 var (
 	objectsBucket   = []byte("objects")
@@ -164,15 +168,21 @@ func (s *Store) Commit(c *intent.Commit) error {
 	edits := c.Edits
 	if len(edits) > 1 {
 		// Pages are filled in order.
-		edits = slices.Clone(edits)
-		slices.SortFunc(edits, func(a, b intent.Edit) int {
-			return cmp.Or(strings.Compare(a.Key.Kind, b.Key.Kind), strings.Compare(a.Key.Name, b.Key.Name))
-		})
+		byKey := func(a, b intent.Edit) int { return a.Key.Compare(b.Key) }
+		if !slices.IsSortedFunc(edits, byKey) {
+			edits = slices.Clone(edits)
+			slices.SortFunc(edits, byKey)
+		}
 	}
 	number := revisionKey(c.Revision.Number)
 	return s.update(func(tx *bolt.Tx) error {
 		objects, before, open := tx.Bucket(objectsBucket), tx.Bucket(beforeBucket), tx.Bucket(openBucket)
-		before.FillPercent = 0.95
+		before.FillPercent = full
+		if len(edits) >= bulk {
+			objects.FillPercent = full
+		}
+		// Names of changes: all of them behind one another.
+		names := make([]byte, 0, len(edits)*(len(number)+32))
 		for i := range edits {
 			e := &edits[i]
 			name := []byte(e.Key.String())
@@ -181,7 +191,9 @@ func (s *Store) Commit(c *intent.Commit) error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				if err := before.Put(append(bytes.Clone(number), name...), value); err != nil {
+				from := len(names)
+				names = append(append(names, number...), name...)
+				if err := before.Put(names[from:len(names):len(names)], value); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 			}

@@ -25,12 +25,12 @@ var mockSizes = []struct {
 // willing takes everything, says yes at once and keeps nothing: what is measured is the agent's.
 type willing struct{}
 
-func (willing) Put(_ context.Context, objects []reconcile.Object) ([]reconcile.Result, error) {
-	return make([]reconcile.Result, len(objects)), nil
+func (willing) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
+	answered(make([]reconcile.Result, len(objects)), nil)
 }
 
-func (willing) Delete(_ context.Context, keys []object.Key) ([]reconcile.Result, error) {
-	return make([]reconcile.Result, len(keys)), nil
+func (willing) Delete(_ context.Context, keys []object.Key, answered func([]reconcile.Result, error)) {
+	answered(make([]reconcile.Result, len(keys)), nil)
 }
 
 func (willing) List(context.Context) iter.Seq2[[]reconcile.Object, error] {

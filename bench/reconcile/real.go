@@ -51,7 +51,11 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 	for i, name := range names {
 		names[i] = "reconcile-" + name + "-200k"
 	}
-	if !slices.ContainsFunc(names, chosen.MatchString) {
+	ends := [][]string{{""}, {"-disk", "-memory"}, {"-agent", "-dataplane"}}
+	wanted := func(i int) bool {
+		return slices.ContainsFunc(ends[i], func(end string) bool { return chosen.MatchString(names[i] + end) })
+	}
+	if !wanted(0) && !wanted(1) && !wanted(2) {
 		return nil
 	}
 	directory, err := os.MkdirTemp(p.disk, "reconcile-")
@@ -77,61 +81,68 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 		return fmt.Errorf("%s: %w", names[0], err)
 	}
 	tell := func(i int, r result) {
-		if r.Scenario = names[i] + r.Scenario; chosen.MatchString(r.Scenario) {
-			r.Objects = p.objects
+		r.Scenario, r.Objects = names[i]+r.Scenario, p.objects
+		if chosen.MatchString(r.Scenario) {
 			say(r)
 		}
 	}
 	bulk.Store = "disk"
 	tell(0, bulk)
-	one := func(store, where string) error {
-		r, err := g.one()
-		if err != nil {
+	if wanted(1) {
+		if err := g.oneIn("disk", directory, tell); err != nil {
+			return fmt.Errorf("%s: %w", names[1], err)
+		}
+	}
+	if wanted(2) {
+		for _, again := range []struct {
+			what string
+			f    func() (result, error)
+		}{{"-agent", g.resyncAgent}, {"-dataplane", g.resyncPlane}} {
+			r, err := again.f()
+			if err != nil {
+				return fmt.Errorf("%s%s: %w", names[2], again.what, err)
+			}
+			r.Scenario, r.Store = again.what, "disk"
+			tell(2, r)
+		}
+	}
+	if wanted(1) {
+		// The same agent with what it keeps in memory: what is left is not the disk's.
+		if err := g.move(directory, fast); err != nil {
 			return err
 		}
-		r.Scenario, r.Store = "-"+store, store
-		if r.SyncP50, r.SyncP99, err = syncs(where); err != nil {
-			return err
+		if err := g.oneIn("memory", fast, tell); err != nil {
+			return fmt.Errorf("%s: %w", names[1], err)
 		}
-		tell(1, r)
-		return nil
 	}
-	if err := one("disk", directory); err != nil {
-		return fmt.Errorf("%s: %w", names[1], err)
+	return nil
+}
+
+// oneIn measures single changes that are kept in a directory.
+func (g *gateway) oneIn(store, directory string, tell func(int, result)) error {
+	r, err := g.one(directory)
+	if err != nil {
+		return err
 	}
-	for _, again := range []struct {
-		what string
-		f    func() (result, error)
-	}{{"-agent", g.resyncAgent}, {"-dataplane", g.resyncPlane}} {
-		r, err := again.f()
-		if err != nil {
-			return fmt.Errorf("%s%s: %w", names[2], again.what, err)
-		}
-		r.Scenario, r.Store = again.what, "disk"
-		tell(2, r)
-	}
-	if !chosen.MatchString(names[1] + "-memory") {
-		return nil
-	}
-	// The same agent with what it keeps in memory: what is left is not the disk's.
+	r.Scenario, r.Store = "-"+store, store
+	tell(1, r)
+	return nil
+}
+
+// move starts the agent anew with its files in another directory.
+func (g *gateway) move(from, to string) error {
 	g.stopAgent()
-	if err := os.CopyFS(fast, os.DirFS(directory)); err != nil {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
 	}
-	if err := os.Chmod(filepath.Join(fast, "intent.db.key"), 0o600); err != nil {
+	if err := os.Chmod(filepath.Join(to, "intent.db.key"), 0o600); err != nil {
 		return err
 	}
-	g.store = filepath.Join(fast, "intent.db")
+	g.store = filepath.Join(to, "intent.db")
 	if err := g.startAgent(); err != nil {
 		return err
 	}
-	if err := g.ready(); err != nil {
-		return err
-	}
-	if err := one("memory", fast); err != nil {
-		return fmt.Errorf("%s: %w", names[1], err)
-	}
-	return nil
+	return g.ready()
 }
 
 func (g *gateway) socket(name string) string { return filepath.Join(g.directory, name+".sock") }
@@ -207,8 +218,8 @@ func (g *gateway) ready() error {
 		if !v.GetDataplane().GetConnected() || int(v.GetObjects()["applied"]) != g.objects+len(base()) || len(v.GetObjects()) != 1 {
 			return false
 		}
-		_, err := witness.SessionCounters(ctx, last)
-		return err == nil
+		there, err := witness.SessionCounters(ctx, last)
+		return err == nil && len(there.GetSessions()) == 1
 	})
 }
 
@@ -292,8 +303,13 @@ func (g *gateway) bulk() (result, error) {
 	return r, nil
 }
 
-// one changes single sessions, one after the other.
-func (g *gateway) one() (result, error) {
+// one changes single sessions, one after the other. Now and then it looks at what the disk alone takes: others may use it, too.
+func (g *gateway) one(directory string) (result, error) {
+	disk, err := newSyncs(directory)
+	if err != nil {
+		return result{}, err
+	}
+	defer disk.close()
 	random := rand.New(rand.NewPCG(1, 2))
 	took := make([]float64, singles)
 	r, err := g.timed(func() error {
@@ -307,11 +323,18 @@ func (g *gateway) one() (result, error) {
 				return err
 			}
 			took[i] = float64(time.Since(began).Nanoseconds()) / 1000
+			if i%4 == 0 {
+				if err := disk.sync(); err != nil {
+					return err
+				}
+			}
 		}
 		return nil
 	})
 	slices.Sort(took)
+	slices.Sort(disk.took)
 	r.Changes, r.P50, r.P99 = singles, share(took, 0.5), share(took, 0.99)
+	r.SyncP50, r.SyncP99 = share(disk.took, 0.5), share(disk.took, 0.99)
 	return r, err
 }
 
@@ -388,28 +411,44 @@ func intents(objects []*object.Object) (*api.Changes, error) {
 	return changes, nil
 }
 
-// syncs says what it takes to write a page and sync it, twice, as the store does for each revision.
-func syncs(directory string) (p50, p99 float64, err error) {
+// syncs measures what it takes to write some pages and sync them, and then one more, as the store does for each revision.
+type syncs struct {
+	file *os.File
+	took []float64
+}
+
+// A revision of one object changes about so many pages.
+const (
+	pageBytes = 4096
+	pages     = 6
+)
+
+func newSyncs(directory string) (*syncs, error) {
 	f, err := os.CreateTemp(directory, "sync-")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	page := make([]byte, 4096)
-	took := make([]float64, 500)
-	for i := range took {
-		began := time.Now()
-		for n := range 2 {
-			if _, err := f.WriteAt(page, int64(n*len(page))); err != nil {
-				return 0, 0, err
-			}
-			if err := syscall.Fdatasync(int(f.Fd())); err != nil {
-				return 0, 0, err
-			}
+	return &syncs{file: f}, err
+}
+
+func (s *syncs) close() {
+	s.file.Close()
+	os.Remove(s.file.Name())
+}
+
+func (s *syncs) sync() error {
+	page, began := make([]byte, pageBytes), time.Now()
+	for n := range pages {
+		// Twice in the same place, so that the file need not always grow.
+		at := pageBytes * (1 + len(s.took)/2*pages + n)
+		if _, err := s.file.WriteAt(page, int64(at)); err != nil {
+			return err
 		}
-		took[i] = float64(time.Since(began).Nanoseconds()) / 1000
 	}
-	slices.Sort(took)
-	return share(took, 0.5), share(took, 0.99), nil
+	if err := syscall.Fdatasync(int(s.file.Fd())); err != nil {
+		return err
+	}
+	if _, err := s.file.WriteAt(page, 0); err != nil {
+		return err
+	}
+	err := syscall.Fdatasync(int(s.file.Fd()))
+	s.took = append(s.took, float64(time.Since(began).Nanoseconds())/1000)
+	return err
 }
