@@ -24,7 +24,7 @@ func descriptors(t *testing.T) []byte {
 		protodesc.ToFileDescriptorProto(api.File_acl_proto), protodesc.ToFileDescriptorProto(api.File_flow_proto),
 		protodesc.ToFileDescriptorProto(api.File_gtpu_proto), protodesc.ToFileDescriptorProto(api.File_interface_proto),
 		protodesc.ToFileDescriptorProto(api.File_ip_proto), protodesc.ToFileDescriptorProto(api.File_meter_proto),
-		protodesc.ToFileDescriptorProto(api.File_hqos_proto), protodesc.ToFileDescriptorProto(api.File_flow_proto),
+		protodesc.ToFileDescriptorProto(api.File_hqos_proto),
 		protodesc.ToFileDescriptorProto(api.File_port_proto), protodesc.ToFileDescriptorProto(api.File_session_proto),
 	)
 	packed, err := proto.Marshal(set)
