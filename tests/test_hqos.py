@@ -44,11 +44,15 @@ def pop(lab):
     return made
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_before(pop):
+    pop.drain()
+
+
 @contextlib.contextmanager
 def shaping(pop, *lines, **spec):
     """These lines' sessions have this profile."""
     objects = [scheduler(), group(), profile(**spec)]
-    pop.drain()
     try:
         pop.apply(*objects, *(shaped(line) for line in lines))
         yield
