@@ -14,9 +14,9 @@ SIZE = 500
 CRAWL = {"peakRate": "8K"}
 FAST = {"peakRate": "100M"}
 CLASSES = [
+    {"name": "data", "priority": 2},
     {"name": "voice", "priority": 0, "match": {"dscp": ["ef"]}},
     {"name": "video", "priority": 1, "match": {"dscp": ["af41"]}},
-    {"name": "data", "priority": 2},
 ]
 EF, AF41 = 46 << 2, 34 << 2
 
@@ -44,11 +44,15 @@ def pop(lab):
     return made
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_before(pop):
+    pop.drain()
+
+
 @contextlib.contextmanager
 def shaping(pop, *lines, **spec):
     """These lines' sessions have this profile."""
     objects = [scheduler(), group(), profile(**spec)]
-    pop.drain()
     try:
         pop.apply(*objects, *(shaped(line) for line in lines))
         yield
@@ -181,7 +185,7 @@ def test_traffic_goes_on_when_a_port_gets_a_scheduler_and_when_it_loses_it(pop):
 )
 def test_packets_are_classed_by(pop, match, fields):
     acl = thing("Acl", "voice", rules=[{"action": "permit", "dscp": "af41"}])
-    classes = [{"name": "wanted", "match": match}, {"name": "rest"}]
+    classes = [{"name": "rest"}, {"name": "wanted", "match": match}]
     with pop.having(acl), shaping(pop, IPOE, **FAST, classes=classes):
         send(pop, *packets(IPOE, range(3), **fields), *packets(IPOE, range(3, 5)))
         arriving(pop, IPOE, 5)
@@ -207,7 +211,7 @@ def test_packets_are_marked_as_their_class_says(pop):
 
 def test_a_5g_sessions_packets_are_classed_by_their_qfi(pop):
     line = Line("agf", "02:00:00:00:01:03", "100.64.0.13", vlans=(100, 3), teid_up=33, teid_down=44)
-    classes = [{"name": "wanted", "match": {"qfis": [9]}}, {"name": "rest"}]
+    classes = [{"name": "rest"}, {"name": "wanted", "match": {"qfis": [9]}}]
     with pop.having(session(line, gtpu=tunnel(line))):
         pop.learn(line)
         with shaping(pop, **FAST, classes=classes):
@@ -226,7 +230,7 @@ def test_a_5g_sessions_packets_are_classed_by_their_qfi(pop):
 def test_an_uplink_packet_has_the_qfi_of_its_class_outside(pop):
     line = Line("marked", "02:00:00:00:01:04", "100.64.0.14", vlans=(100, 4), teid_up=55, teid_down=66)
     gtpu = tunnel(line, pduSessionContainer=True, qfi=9)
-    classes = [{"name": "voice", "match": {"dscp": ["ef"]}, "mark": {"qfi": 5}}, {"name": "rest"}]
+    classes = [{"name": "rest"}, {"name": "voice", "match": {"dscp": ["ef"]}, "mark": {"qfi": 5}}]
     with pop.having(scheduler("core"), group("uplink", "core"), profile(**FAST, classes=classes)):
         policy = {"qosProfileUp": "home", "qosGroupUp": "uplink"}
         with pop.having(session(line, gtpu=gtpu, policy=policy)):

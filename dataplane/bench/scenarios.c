@@ -676,20 +676,20 @@ schedulers(uint32_t flows)
 	char name[32], *dscp[3][1];
 
 	for (unsigned i = 0; i < 4; i++) {
-		static const char *const names[] = {"voice", "video", "critical", "data"};
+		static const char *const names[] = {"data", "voice", "video", "critical"};
 
 		sluice__v1__qos_class__init(&classes[i]);
 		classes[i].name = (char *)names[i];
-		classes[i].priority = i;
+		classes[i].priority = (i + 3) % 4;
 		classes[i].queue_length = 256;
 		list[i] = &classes[i];
-		if (i == 3)
-			break;
-		sluice__v1__qos_match__init(&matches[i]);
-		dscp[i][0] = (char *)dscps[i];
-		matches[i].dscp = dscp[i];
-		matches[i].n_dscp = 1;
-		classes[i].match = &matches[i];
+		if (i == 0)
+			continue;
+		sluice__v1__qos_match__init(&matches[i - 1]);
+		dscp[i - 1][0] = (char *)dscps[i - 1];
+		matches[i - 1].dscp = dscp[i - 1];
+		matches[i - 1].n_dscp = 1;
+		classes[i].match = &matches[i - 1];
 	}
 	scheduler.port = "out";
 	scheduler.rate = 400000000000;

@@ -17,6 +17,7 @@
 #include "core/worker.h"
 #include "ether/circuit.h"
 #include "flow.pb-c.h"
+#include "hqos.pb-c.h"
 #include "interface.pb-c.h"
 #include "ip.pb-c.h"
 #include "meter.pb-c.h"
@@ -168,6 +169,38 @@ put_flows(void)
 	put("FlowProfile", "flows", &profile);
 }
 
+// All that leaves by the access port waits, for as long as it takes to look.
+static void
+put_queues(void)
+{
+	Sluice__V1__QosScheduler scheduler = SLUICE__V1__QOS_SCHEDULER__INIT;
+	Sluice__V1__QosGroup group = SLUICE__V1__QOS_GROUP__INIT;
+	Sluice__V1__QosProfile profile = SLUICE__V1__QOS_PROFILE__INIT;
+	Sluice__V1__QosClass classes[2] = {SLUICE__V1__QOS_CLASS__INIT, SLUICE__V1__QOS_CLASS__INIT};
+	Sluice__V1__QosClass *list[] = {&classes[0], &classes[1]};
+	Sluice__V1__QosMatch match = SLUICE__V1__QOS_MATCH__INIT;
+	Sluice__V1__QosMark mark = SLUICE__V1__QOS_MARK__INIT;
+
+	scheduler.port = "access";
+	put("QosScheduler", "access", &scheduler);
+	group.scheduler = "access";
+	put("QosGroup", "olt", &group);
+	match.acl = "acl";
+	mark.dscp = "af31";
+	mark.vlan_priority = 5;
+	mark.qfi = 3;
+	classes[0].name = "rest";
+	classes[0].drop_policy = SLUICE__V1__QOS_DROP_POLICY__CODEL;
+	classes[1].name = "marked";
+	classes[1].drop_policy = SLUICE__V1__QOS_DROP_POLICY__WRED;
+	classes[1].match = &match;
+	classes[1].mark = &mark;
+	profile.classes = list;
+	profile.n_classes = 2;
+	profile.atm_cells = true;
+	put("QosProfile", "queues", &profile);
+}
+
 struct shape {
 	const char *name, *mac, *address4, *address6;
 	unsigned outer, inner, pppoe, teid;
@@ -192,6 +225,8 @@ put_session(const struct shape *s)
 	policy.meter_up = policy.meter_down = "meter";
 	policy.mss = 1400;
 	policy.flow_profile = "flows";
+	policy.qos_profile = "queues";
+	policy.qos_group = "olt";
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};
@@ -264,6 +299,7 @@ machine_start(void)
 		abort();
 	put_ports();
 	put_policies();
+	put_queues();
 	put_flows();
 	put_interface("core", "core", 0, "192.0.2.1/24", "2001:db8:c::1/64", "acl");
 	put_interface("lan", "access", 200, "198.51.100.1/24", "2001:db8:2::1/64", "");

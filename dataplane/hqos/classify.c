@@ -46,7 +46,7 @@ class_of(const struct qos_profile *profile, const struct packet *p, const uint8_
 		class = profile->of_dscp[dscp_of(ip, p->family)];
 	if (class == QOS_ANY_CLASS)
 		class = profile->of_vlan_priority[p->outer_priority & 7];
-	return class == QOS_ANY_CLASS ? profile->last : class;
+	return class == QOS_ANY_CLASS ? profile->rest : class;
 }
 
 static inline void

@@ -23,8 +23,8 @@ void hqos_use(uint32_t queue, uint32_t session, enum direction direction, const 
 	const struct object *profile);
 // Packets of the session that go this way have no queue.
 void hqos_use_none(uint32_t session, enum direction direction);
-// Nobody's packets get there any more; those that wait are dropped, with a name.
-void hqos_give_back(uint32_t queue);
+// Nobody's packets get there any more. Those that wait are dropped, with a name, or sent when it is their turn.
+void hqos_give_back(uint32_t queue, bool drop);
 // The scheduler that the queue is of: whether the group is of the same.
 bool hqos_same_scheduler(uint32_t queue, const struct object *group);
 

@@ -379,7 +379,7 @@ qos_profile_parse(
 			if (spec->classes[i]->priority == spec->classes[j]->priority)
 				p->shape.classes[p->number_of[i]].equals |= (uint8_t)(1u << p->number_of[j]);
 	p->class_count = (uint8_t)RTE_MAX(spec->n_classes, 1u);
-	p->last = p->number_of[p->class_count - 1];
+	p->rest = p->number_of[0];
 	p->shape.peak = pace_for(spec->peak_rate, spec->burst_time, tsc_hz);
 	p->shape.committed = committed_for(spec->committed_rate, spec->burst_time, tsc_hz);
 	p->shape.has_committed = spec->committed_rate != 0;

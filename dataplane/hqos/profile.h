@@ -11,7 +11,7 @@ struct qos_profile {
 	struct hqos_profile shape; // first: the scheduler knows this part
 	// Classes by number: the scheduler's, whose order is that of priorities. The configured order is in `number_of`.
 	uint8_t class_count;
-	uint8_t last; // the configured last one, which takes what no other does
+	uint8_t rest; // the configured first one, which takes what no other does
 	bool by_acl;
 	uint8_t number_of[HQOS_CLASSES];
 	uint32_t acl[HQOS_CLASSES];                           // by configured place, or NO_ACL

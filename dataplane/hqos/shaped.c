@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <rte_cycles.h>
 #include <rte_mempool.h>
@@ -16,8 +17,12 @@
 #include "port/handover.h"
 
 // struct hqos_subscriber's `wanted`.
-enum { WANTED_PROFILE = 0, WANTED_GROUP = 16, WANTED_LIFE = 40, WANTED_THERE = 63 };
-enum { CATCH_UP = 256 }; // most changes at a time
+enum { WANTED_PROFILE = 0, WANTED_GROUP = 16, WANTED_LIFE = 40, WANTED_REST = 62, WANTED_THERE = 63 };
+enum {
+	CATCH_UP = 256,     // most changes at a time
+	LAST_LOOKS = 20,    // at a scheduler that is to go, for the last packets,
+	LAST_LOOK = 500000, // so many nanoseconds apart
+};
 
 struct shaped *shaped_ports[PORT_MAX];
 struct shaped *shaped_owned[WORKER_MAX];
@@ -66,6 +71,9 @@ settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, un
 	uint8_t life = (uint8_t)(wanted >> WANTED_LIFE);
 	uint32_t group = (uint32_t)(wanted >> WANTED_GROUP) & (HQOS_SUBSCRIBERS - 1);
 
+	// What waits goes its way first.
+	if (!there && (wanted >> WANTED_REST & 1) && sub->used && sub->owner_life == life && sub->backlog != 0)
+		return false;
 	if (sub->used && (!there || sub->owner_life != life)) {
 		unsigned left = room - *count, gone;
 
@@ -180,12 +188,13 @@ hqos_use_none(uint32_t session, enum direction direction)
 }
 
 void
-hqos_give_back(uint32_t queue)
+hqos_give_back(uint32_t queue, bool drop)
 {
 	struct shaped *shaped = shaped_ports[queue >> QUEUE_PORT_SHIFT];
 	uint32_t subscriber = queue & (HQOS_SUBSCRIBERS - 1);
 
-	want(shaped, subscriber, subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE);
+	want(shaped, subscriber,
+		(subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE) | (uint64_t)!drop << WANTED_REST);
 	slab_give_later(&shaped->subscribers, subscriber);
 }
 
@@ -298,6 +307,15 @@ shaped_open(struct object *object, struct port *port, const struct shaped_rate *
 	return 0;
 }
 
+static bool
+waits(const struct shaped *s)
+{
+	for (unsigned w = 0; w < worker_count; w++)
+		if (s->rings[w] && !rte_ring_empty(s->rings[w]))
+			return true;
+	return __atomic_load_n(&s->scheduler->packets, __ATOMIC_RELAXED) > 0;
+}
+
 void
 shaped_close(struct shaped *s)
 {
@@ -305,6 +323,11 @@ shaped_close(struct shaped *s)
 	unsigned count;
 
 	port_send_before(s->port, NULL);
+	// What is on its way gets there, unless it has to wait for longer.
+	for (unsigned i = 0; i < LAST_LOOKS && waits(s); i++) {
+		nanosleep(&(struct timespec){.tv_nsec = LAST_LOOK}, NULL);
+		rcu_wait();
+	}
 	__atomic_store_n(&shaped_ports[s->port->id], NULL, __ATOMIC_RELEASE);
 	for (struct shaped **at = &shaped_owned[s->owner]; *at; at = &(*at)->next)
 		if (*at == s) {

@@ -281,7 +281,7 @@ unmake(struct session_wanted *w)
 		if (w->made_meter[i])
 			meter_retire(w->meter[i]);
 		if (w->made_queue[i])
-			hqos_give_back(w->queue[i]);
+			hqos_give_back(w->queue[i], true);
 	}
 	if (w->made_hop)
 		hop_retire(w->hop);
@@ -444,7 +444,7 @@ release(const struct session_detail *old, const struct session *was, const struc
 		meter_retire(was->meter_down);
 	for (unsigned i = UP; i <= DOWN; i++) {
 		if (old->queue[i] != NO_QUEUE && old->queue[i] != now->queue[i])
-			hqos_give_back(old->queue[i]);
+			hqos_give_back(old->queue[i], !now->port);
 		object_unuse(old->acl[i]);
 		object_unuse(old->meter[i]);
 		object_unuse(old->qos_profile[i]);
