@@ -163,6 +163,25 @@ def meter():
     return thing("Meter", "meter", algorithm="TRTCM", **rates)
 
 
+def group(flow):
+    """The OLT that a subscriber is behind: all of an outer VLAN."""
+    return f"olt-{flow // INNER_VLANS}"
+
+
+def schedulers(flows):
+    """Four levels, of which none is ever the limit: what is measured is the scheduling."""
+    matches = {"voice": "ef", "video": "af41", "critical": "af31"}
+    classes = [
+        {"name": name, "priority": priority, "queueLength": 256, "match": {"dscp": [dscp]}}
+        for priority, (name, dscp) in enumerate(matches.items())
+    ]
+    classes.append({"name": "data", "priority": len(classes), "queueLength": 256})
+    yield thing("QosScheduler", "access", port="access", rate=400 * 10**9, overhead=24)
+    yield thing("QosProfile", "home", committedRate=10**7, peakRate=10**9, overhead=16, classes=classes)
+    for name in sorted({group(flow) for flow in range(flows)}):
+        yield thing("QosGroup", name, scheduler="access", committedRate=10**9, peakRate=400 * 10**9, overhead=24)
+
+
 def session(flow, pppoe, gtpu, policy):
     outer, inner = tags(flow)
     access = {"port": "access", "outerVlan": outer, "innerVlan": inner, "mac": subscriber_mac(flow).hex(":")}
@@ -195,6 +214,7 @@ class Chain:
     pppoe: bool = False
     agf: bool = False
     metered: bool = False
+    hqos: bool = False
     routes: int = 0
     about: str = ""
     seed: int = field(default=1, repr=False)
@@ -211,8 +231,11 @@ class Chain:
         if self.agf:
             yield from (block_list(), allow_list(self.flows))
             policy |= {"aclUp": "block", "aclDown": "allow"}
+        if self.hqos:
+            yield from schedulers(self.flows)
         for flow in range(self.flows):
-            yield session(flow, self.pppoe, self.agf, policy)
+            queues = {"qosProfile": "home", "qosGroup": group(flow)} if self.hqos else {}
+            yield session(flow, self.pppoe, self.agf, policy | queues)
 
     def in_turn(self, frame):
         """A frame's start for each flow, in random order."""
@@ -246,9 +269,10 @@ class Chain:
 
 
 def agf(name, **options):
-    """With QinQ and with PPPoE."""
-    for pppoe in (False, True):
-        yield Chain(f"{name}-pppoe" if pppoe else name, 4000, agf=True, pppoe=pppoe, **options)
+    """With QinQ and with PPPoE; those with a downlink without and with the scheduler."""
+    for hqos, pppoe in itertools.product((False, True) if "down" in options else (False,), (False, True)):
+        whole = name + ("-hqos" if hqos else "") + ("-pppoe" if pppoe else "")
+        yield Chain(whole, 4000, agf=True, pppoe=pppoe, hqos=hqos, **options)
 
 
 CHAINS = list(

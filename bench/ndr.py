@@ -221,7 +221,7 @@ def print_row(row):
     half = row["at_load"][0]["latency_ns"] if row["at_load"] else {}
     latency = " ".join(f"{name} {each['p50'] / 1000:.1f}/{each['p99'] / 1000:.1f}" for name, each in half.items())
     print(
-        f"{row['scenario']:<26}{row['flows']:>7}{rate_text(row['ndr_pps']):>9}{rate_text(row['pdr_pps']):>9}"
+        f"{row['scenario']:<31}{row['flows']:>7}{rate_text(row['ndr_pps']):>9}{rate_text(row['pdr_pps']):>9}"
         f"{rate_text(row['mrr_pps']):>9}{cycles:>9.0f}  {latency}{'  (late)' if row['late'] else ''}",
         flush=True,
     )
@@ -252,7 +252,7 @@ def main():
     if os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
         priority = os.sched_getparam(0).sched_priority
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    print(f"{'scenario':<26}{'flows':>7}{'NDR':>9}{'PDR':>9}{'MRR':>9}{'cycles':>9}  us at half of NDR, median/99th")
+    print(f"{'scenario':<31}{'flows':>7}{'NDR':>9}{'PDR':>9}{'MRR':>9}{'cycles':>9}  us at half of NDR, median/99th")
     for chain in chains:
         try:
             rows.append(measure(chain, how, priority))

@@ -63,19 +63,32 @@ def their_cycles(paper, table):
     return paper["cores"] * paper["ghz"] * 1e9 / packets
 
 
+def first_measured(results, scenarios, *what):
+    """Of several scenarios the figure of the first that there is one of."""
+    for scenario in [scenarios] if isinstance(scenarios, str) else scenarios:
+        figure = results.figure(scenario, *what)
+        if figure is not None:
+            return figure
+    return None
+
+
 def our_cycles(results, table, access, which="median", several=False):
     """The mean of the directions, weighted by their packets; None if one was not measured."""
     shares = share_of_packets(table["frames"])
     found = {
-        way: results.figure(table["ours"][access][way], frame["bytes"], which, several)
+        way: first_measured(results, table["ours"][access][way], frame["bytes"], which, several)
         for way, frame in table["frames"].items()
     }
     return None if None in found.values() else sum(shares[way] * cycles for way, cycles in found.items())
 
 
 def whole_cycles(results, table, access):
-    row = results.ndr.get(table["whole"].get(access))
-    return row["conditions"]["tsc_hz"] / row["ndr_pps"] if row and row["ndr_pps"] else None
+    """Of the first of the whole gateways that was measured."""
+    for name in table["whole"].get(access, ()):
+        row = results.ndr.get(name)
+        if row and row["ndr_pps"]:
+            return row["conditions"]["tsc_hz"] / row["ndr_pps"]
+    return None
 
 
 def compared(results, facts):
@@ -111,6 +124,32 @@ def paper_tables(results, facts):
                     f"{ours:.0f} | {least:.0f} | {ratio(ours, theirs)} | {cell(two)} | {cell(whole)} | {ratio(whole, theirs)} |"
                 )
         yield ""
+
+
+def scheduler_rows(results):
+    """Ours beside DPDK's, where both were measured with as many subscribers."""
+    for r in results.single:
+        if r["scenario"].startswith("hqos-"):
+            theirs = results.figure(r["scenario"].replace("hqos", "rte-sched"), which="median")
+            c = r["cycles_per_packet"]
+            yield (
+                f"| `{r['scenario']}` | {r['flows']:,} | {c['min']:.0f} | {c['median']:.0f} | {cell(theirs)} | "
+                f"{ratio(c['median'], theirs)} |"
+            )
+
+
+SCHEDULER = """## The scheduler by itself
+
+Enqueue and dequeue together, median, random subscribers; *backlog*: four packets a subscriber always wait. `rte_sched` is DPDK's, in the same run.
+
+| scenario | subscribers | least | median | `rte_sched` | ratio |
+|---|---|---|---|---|---|
+"""
+
+
+def scheduler(results):
+    rows = "\n".join(scheduler_rows(results))
+    return f"{SCHEDULER}{rows}\n\n" if rows else ""
 
 
 def differences(facts):
@@ -254,7 +293,8 @@ def page(results, facts):
         "ghz": conditions["tsc_hz"] / 1e9,
         "cpu": cpu(),
         "processors": len(os.sched_getaffinity(0)),
-        "hqos": facts["scheduler"],
+        "hqos": facts["scheduler"]["with" if results.of("agf-down-4k-hqos") else "without"],
+        "scheduler": scheduler(results),
         "verdict": verdict(results, facts),
         "ring": f"{conditions['ring']:,}",
         "trial": f"{conditions['trial_seconds'][0]:g} to {conditions['trial_seconds'][1]:g}",

@@ -1,5 +1,6 @@
 """The data plane's own API (api/dataplane.proto), spoken directly: frames of a 32-bit length and a protobuf message."""
 
+import importlib
 import itertools
 import socket
 import ssl
@@ -26,13 +27,12 @@ sys.path.insert(0, str(GENERATED))
 import acl_pb2  # noqa: E402, F401
 import dataplane_pb2 as api  # noqa: E402
 import google.protobuf.json_format as json_format  # noqa: E402
-import interface_pb2  # noqa: E402, F401, I001
-import ip_pb2  # noqa: E402, F401
-import meter_pb2  # noqa: E402, F401
-import port_pb2  # noqa: E402, F401
-import session_pb2  # noqa: E402
 
-POOL = session_pb2.DESCRIPTOR.pool
+# Every kind's message is known once its module is there.
+for proto in (TREE / "api").glob("*.proto"):
+    importlib.import_module(f"{proto.stem}_pb2")
+
+POOL = api.DESCRIPTOR.pool
 
 
 def packed(thing):

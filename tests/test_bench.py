@@ -1,14 +1,18 @@
 """The bench's own tools count right: the traffic generator beside a real gateway, and the search for a rate."""
 
 import contextlib
+import json
 import sys
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 from lab import Lab
 from lab.laboratory import TREE
 
 sys.path.insert(0, str(TREE / "bench"))
 
+import report  # noqa: E402
 from chains import Chain  # noqa: E402
 from contract import api  # noqa: E402
 from generator import GeneratorError, Outcome, Stream  # noqa: E402
@@ -118,3 +122,83 @@ def test_a_trial_in_four_that_was_disturbed_does_not_change_what_is_found():
 def test_a_gateway_that_forwards_nothing_has_no_rate():
     found = search(gateway_of(lambda load: 0), Search())
     assert (found["ndr_pps"], found["pdr_pps"]) == (None, None)
+
+
+@pytest.fixture
+def facts():
+    return yaml.safe_load((TREE / "bench/papers.yaml").read_text())
+
+
+def test_the_papers_throughputs_become_cycles_of_a_core(facts):
+    cycles = [
+        round(report.their_cycles(paper, table))
+        for paper in facts["papers"]
+        for table in paper["tables"]
+        if "gbit_per_second" in table
+    ]
+    # 80 cores at 1.7 GHz: 931 Gbit/s of 650 B, and 682 Gbit/s of 381 B in the mean; 86 at 2.1 GHz: 1 Tbit/s of 1,024 B.
+    assert cycles == [760, 608, 1479]
+
+
+def measured(facts, median):
+    """A row of every scenario that the page speaks of, as the bench writes them, each with as many cycles."""
+    sizes = {}
+    for table in (table for paper in facts["papers"] for table in paper["tables"]):
+        for ways in table["ours"].values():
+            for way, names in ways.items():
+                for name in [names] if isinstance(names, str) else names:
+                    sizes.setdefault(name, set()).add(table["frames"][way]["bytes"])
+    for name in ("ip4-1", "acl-150", "qinq-up-4k", "meter-4k", "hqos-4k", "rte-sched-4k"):
+        sizes[name] = {128}
+    figures = {"min": median - 5, "median": median, "max": median + 50}
+    for name, of in sizes.items():
+        for size in of:
+            row = {"scenario": name, "packet_bytes": size, "flows": 4000, "cycles_per_packet": figures, "bare_loop": 40}
+            yield row | {"workers": 1, "nodes": {"ip4-input": 20.0, "tx": 9.0, "acl-up": median - 20.0}}
+            more = {"alone": figures, "compute_ratio": 1.0}
+            yield row | more | {"workers": 2, "nodes": {"ip4-input": 20.0}}
+
+
+def gateway_row(name):
+    ns = {"min": 900, "p50": 2000, "p90": 3000, "p99": 9000, "p99_9": 30000, "max": 2000000}
+    conditions = {"tsc_hz": 2e9, "ring": 2048, "trial_seconds": [0.1, 0.2], "duration_sum": 1.0}
+    return {
+        "scenario": name,
+        "flows": 4000,
+        "packet_bytes": {"up": 650, "down": 650},
+        "share_of_packets": {"up": 0.5, "down": 0.5},
+        "ndr_pps": 4e6,
+        "pdr_pps": 4.2e6,
+        "mrr_pps": 4.4e6,
+        "mrr_pps_trials": [4.4e6],
+        "mrr_gateway_cycles_per_packet": {"graph": 150.0, "transmit": 100.0, "nodes": {}},
+        "at_load": [{"percent_of_ndr": 50, "lost": 1, "offered": 10, "latency_ns": {"up": ns, "down": ns}}],
+        "conditions": conditions | {"exceed_ratio": 0.5, "relative_width": 0.02},
+    }
+
+
+def test_the_page_has_the_papers_tables_beside_ours_and_drawings_that_stand_alone(facts, tmp_path, monkeypatch):
+    results, docs = tmp_path / "results", tmp_path / "docs"
+    results.mkdir()
+    docs.mkdir()
+    router = {"router": "kernel", "pings": 10, "median_us": 4, "p99_us": 40, "processor": None}
+    for name, rows in {
+        "nodes": list(measured(facts, 152)),
+        "ndr": [gateway_row("ndr-agf-symmetric")],
+        "latency": [router],
+        "run": {"date": "2026-01-01", "seconds": 1, "huge_pages": 1},
+    }.items():
+        (results / f"{name}.json").write_text(json.dumps(rows))
+    monkeypatch.setattr(sys, "argv", ["report.py", str(results), str(docs)])
+    report.main()
+    page = (docs / "performance.md").read_text()
+    # 152 of 760; and the whole gateway's 2 GHz / 4 Mpps = 500.
+    assert "| symmetric: 650 B both ways | QinQ | 760 | 152 | 147 | 0.20 | 152 | 500 | 0.66 |" in page
+    assert "| `hqos-4k` | 4,000 | 147 | 152 | 152 | 1.00 |" in page
+    drawings = sorted((docs / "performance").glob("*.svg"))
+    assert {f"performance/{each.name}" for each in drawings} == {
+        part.split(")")[0] for part in page.split("](") if part.startswith("performance/")
+    }
+    for each in drawings:
+        root = ElementTree.parse(each).getroot()
+        assert root.tag.endswith("svg") and "prefers-color-scheme:dark" in each.read_text()

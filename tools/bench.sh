@@ -59,7 +59,7 @@ paper)
 	# Workers that never sleep, and programs that wait for others, do without a real-time priority.
 	chrt -o 0 build/reconcile-bench -huge -json "$results/3.json" || failed=1
 	together build/bench/nodes.json
-	only='symmetric|ip4|pppoe-4k|bng'
+	only='ip4|metric-hqos|symmetric$|bng-192k'
 	ndr build/bench/ndr.json
 	chrt -o 0 .venv/bin/python bench/latency.py --pings 200 --turns 3 --json build/bench/latency.json || failed=1
 	printf '{"date": "%s", "seconds": %s, "huge_pages": %s}\n' "$(date -u +%F)" "$SECONDS" "$wanted" >build/bench/run.json

@@ -724,6 +724,14 @@ agf_down_hqos(const struct scenario *s)
 }
 
 static int
+agf_down_hqos_pppoe(const struct scenario *s)
+{
+	if (ground() || allow_list(s->flows) || meter() || schedulers(s->flows))
+		return -1;
+	return sessions(s, PPPOE | GTPU | METER | ACL_DOWN | SHAPED | DOWN_STREAM);
+}
+
+static int
 qinq_down_hqos(const struct scenario *s)
 {
 	return ground() || schedulers(s->flows) || sessions(s, SHAPED | DOWN_STREAM) ? -1 : 0;
@@ -825,6 +833,7 @@ const struct scenario scenarios[] = {
 	{"bng-up-192k", 192000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
 	{"bng-down-192k", 192000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
 	{"agf-down-4k-hqos", ALLOWED, SIZES_AGF, agf_down_hqos, gtpu_down_frame, "in", .scaling = true},
+	{"agf-down-4k-hqos-pppoe", ALLOWED, SIZES_AGF, agf_down_hqos_pppoe, gtpu_down_frame, "in", .scaling = true},
 	{"agf-down-64k-hqos", 65000, SIZES_AGF, agf_down_hqos, gtpu_down_frame, "in"},
 	{"qinq-down-4k-hqos", 4096, SIZES, qinq_down_hqos, down_frame, "in"},
 	QUEUES("hqos-4k", 4096, 0),
