@@ -51,11 +51,7 @@ func (p *parameter) schema() schema {
 	if p.pattern == nil {
 		return schema{"type": "string", "maxLength": p.longest, "pattern": `^[^\x00-\x1f\x7f]*$`}
 	}
-	s := schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1}
-	if p.in == "path" {
-		s["maxLength"] = p.longest
-	}
-	return s
+	return schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1, "maxLength": p.longest}
 }
 
 func (s *server) openAPI() ([]byte, error) {
