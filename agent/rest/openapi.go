@@ -51,7 +51,11 @@ func (p *parameter) schema() schema {
 	if p.pattern == nil {
 		return schema{"type": "string", "maxLength": p.longest, "pattern": `^[^\x00-\x1f\x7f]*$`}
 	}
-	return schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1, "maxLength": p.longest}
+	s := schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1}
+	if p.in == "path" {
+		s["maxLength"] = p.longest
+	}
+	return s
 }
 
 func (s *server) openAPI() ([]byte, error) {
