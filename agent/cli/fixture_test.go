@@ -75,7 +75,7 @@ func (s *site) start() {
 	go func() {
 		defer close(ended)
 		err := server.Run(ctx, server.Config{Listen: s.dir + "/agent.sock", Dataplanes: []server.Dataplane{{Endpoint: endpoint}}, Registry: registry, Store: intents,
-			Release: "1.0", Log: slog.New(slog.NewTextHandler(logWriter{s.t}, nil)),
+			Release: "1.0", Priorities: map[string]int{"night": 10}, Log: slog.New(slog.NewTextHandler(logWriter{s.t}, nil)),
 			MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) })
 		if err != nil {
 			s.t.Error(err)

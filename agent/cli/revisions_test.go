@@ -120,6 +120,31 @@ func TestOwnersDoNotOverwriteOneAnotherUnlessTheyTakeOver(t *testing.T) {
 	}
 }
 
+func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	bob := func(mss string) string {
+		return "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: bob}\nspec:\n  policy: {mss: " + mss + "}\n"
+	}
+	s.feed(bob("1200"), "apply", "-f", "-", "--owner", "night")
+	out, errs, code := s.try(bob("1300"), "apply", "-f", "-", "--owner", "lab")
+	if want := "standard input:5: Session/bob: policy.mss: what night says (1200) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if got := s.ok("get", "sessions", "--owner", "lab"); !strings.Contains(got, "bob") || strings.Contains(got, "alice") {
+		t.Error(got)
+	}
+	if errs := s.fails("", "get", "session", "alice", "--owner", "lab"); !strings.Contains(errs, "there is no Session alice of which lab says something") {
+		t.Error(errs)
+	}
+	if errs := s.fails("", "get", "sessions", "--owners"); !strings.Contains(errs, "--owners is for -o yaml or -o json") {
+		t.Error(errs)
+	}
+	if got := s.ok("get", "session", "bob", "-o", "yaml", "--owners"); !strings.Contains(got, "overridden: true") {
+		t.Error(got)
+	}
+}
+
 func TestAWatchGoesOnWhereItWasWhenTheAgentIsStartedAgain(t *testing.T) {
 	s := newSite(t)
 	s.written()

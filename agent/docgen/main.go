@@ -142,6 +142,8 @@ func (p *page) introduction() {
 	p.line("  names an object that is not there waits for it.")
 	p.line("- *Needs* marks a field that names another object. *Fixed* marks a field that cannot change in place: the object is deleted")
 	p.line("  and created again, and so is what needs it.")
+	p.line("- Of several owners of an object each may say some of the fields ([how](how-to-change.md#several-who-want-the-same-object)). *Whole*")
+	p.line("  marks fields below which there is one owner, and *Shared* lists in which each element has owners.")
 	p.line("- Numbers with a unit may have a suffix: bit/s K, M, G, T; bytes KB, MB, GB (powers of 1000), KiB, MiB, GiB (powers of 1024);")
 	p.line("  time ns, us, ms, s, m, h. Without a suffix they are bit/s, bytes and nanoseconds.")
 	p.line("- Words for a choice may be written in either case.")
@@ -251,6 +253,12 @@ func (p *page) marks(f *object.Field, comment string) (string, error) {
 	}
 	if f.Notes.Immutable {
 		parts = append(parts, "*Fixed.*")
+	}
+	switch f.Notes.Share {
+	case api.Share_WHOLE:
+		parts = append(parts, "*Whole.*")
+	case api.Share_ELEMENTS:
+		parts = append(parts, "*Shared.*")
 	}
 	if f.Notes.Secret {
 		parts = append(parts, "Never shown again.")

@@ -58,19 +58,16 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 			continue
 		}
 		own := before.layerOf(source.Owner)
+		same := own != nil && kept != nil && (own.Says(kept) || len(before.Layers) == 1 && own.Restates(kept))
+		switch {
+		case same && (!options.Force || len(before.Layers) == 1), kept == nil && before == nil:
+			continue
+		case kept == nil && own == nil:
+			conflicts = append(conflicts, Conflict{Key: k, Owner: source.Owner, Holder: before.owner()})
+			continue
+		}
 		layers := before.without(source.Owner)
-		if kept == nil {
-			if own == nil && before != nil {
-				conflicts = append(conflicts, Conflict{Key: k, Owner: source.Owner, Holder: before.owner()})
-			}
-			if own == nil {
-				continue
-			}
-		} else {
-			same := own != nil && (own.Says(kept) || len(layers) == 0 && own.Restates(kept))
-			if same && !options.Force {
-				continue
-			}
+		if kept != nil {
 			layer := Layer{Owner: source.Owner, Kept: kept}
 			if own != nil {
 				layer.Taken = own.Taken

@@ -13,6 +13,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/object/objecttest"
 )
 
 // said reads what an owner says of Session/s, or of another object: "Route r {action: blackhole}".
@@ -154,6 +155,28 @@ func TestOnlyTwentyConflictsAreToldAndTheRestIsCounted(t *testing.T) {
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 21 || lines[20] != "and 10 more" || !strings.HasPrefix(lines[19], "Vrf/v19: description") {
 		t.Errorf("%d lines: %s", len(lines), err)
+	}
+}
+
+func TestASecretIsNotToldByAConflictNorToWhoAsksWhoseItIs(t *testing.T) {
+	r := objecttest.Secretive(t)
+	d, _, _ := running(t, intent.Config{Registry: r})
+	apply := func(owner, spec string) error {
+		_, err := d.Apply(t.Context(), intent.Source{Owner: owner}, []object.Change{object.Put(objecttest.Object(t, r, "Peer", "p", spec))}, intent.Options{Mode: intent.NoWait})
+		return err
+	}
+	must(t, apply("api", "{address: 192.0.2.1, password: hidden-1, login: {user: me, key: hidden-2}}"))
+	err := apply("lab", "{password: hidden-3, login: {key: hidden-4}}")
+	var conflicts *intent.Conflicts
+	if !errors.As(err, &conflicts) || len(conflicts.All) != 2 {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprintf("%v %+v %s", err, conflicts.All, owned(d, object.Key{Kind: "Peer", Name: "p"})); strings.Contains(text, "hidden") || !strings.Contains(text, "password belongs to api") {
+		t.Error(text)
+	}
+	must(t, apply("lab", "{login: {key: hidden-2}}"))
+	if got := d.Reveal(object.Key{Kind: "Peer", Name: "p"}); !strings.Contains(fmt.Sprint(got.Spec), "hidden-1") {
+		t.Errorf("what counts is %v", got.Spec)
 	}
 }
 

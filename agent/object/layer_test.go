@@ -6,6 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"sluice.dev/sluice/agent/api"
 )
 
 // layered reads what owners say of one object, "spec" or "labels | spec", of which none need be all.
@@ -141,6 +150,78 @@ func TestWhatIsSaidToBeEmptyIsKeptAndNoDifference(t *testing.T) {
 		o.Empty = c.empty
 		if errs := registry(t).CheckSaid(o); len(errs) != 1 || !strings.HasPrefix(errs[0].Sentence(), c.problem) {
 			t.Errorf("%q: %v", c.empty, errs)
+		}
+	}
+}
+
+// exclusive is a registry of the kind Thing {oneof core {Inner {left, right} inner, string word}}, whose inner is not owned as a whole.
+func exclusive(t *testing.T) *Registry {
+	t.Helper()
+	text := func(name string, number int32) *descriptorpb.FieldDescriptorProto {
+		return &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: descriptorpb.FieldDescriptorProto_TYPE_STRING.Enum(),
+			Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
+	}
+	inner := text("inner", 1)
+	inner.Type, inner.TypeName, inner.OneofIndex = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), proto.String(".test.Inner"), proto.Int32(0)
+	word := text("word", 2)
+	word.OneofIndex = proto.Int32(0)
+	thing := &descriptorpb.DescriptorProto{Name: proto.String("Thing"), Options: &descriptorpb.MessageOptions{},
+		Field: []*descriptorpb.FieldDescriptorProto{inner, word}, OneofDecl: []*descriptorpb.OneofDescriptorProto{{Name: proto.String("core")}}}
+	proto.SetExtension(thing.Options, api.E_Kind, &api.Kind{Plural: "things"})
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{Name: proto.String("thing.proto"), Package: proto.String("test"), Syntax: proto.String("proto3"),
+		MessageType: []*descriptorpb.DescriptorProto{thing, {Name: proto.String("Inner"), Field: []*descriptorpb.FieldDescriptorProto{text("left", 1), text("right", 2)}}},
+		Dependency:  []string{"schema.proto"}}, protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types protoregistry.Types
+	for _, name := range []protoreflect.Name{"Thing", "Inner"} {
+		if err := types.RegisterMessage(dynamicpb.NewMessageType(file.Messages().ByName(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Discover(&types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestFieldsThatExcludeEachOtherAreTakenFromOne(t *testing.T) {
+	r := exclusive(t)
+	for _, c := range []struct{ mine, theirs, want, differ string }{
+		{"{inner: {left: a}}", "{inner: {right: b}}", "inner.left: a\ninner.right: b", ""},
+		{"{inner: {left: a}}", "{inner: {left: c, right: b}}", "inner.left: a\ninner.right: b", "inner.left a, not c"},
+		{"{inner: {left: a}}", "{word: b}", "inner.left: a", "inner {left: a}, not word: b"},
+		{"{word: b}", "{inner: {left: a}}", "word: b", "word b, not inner: {left: a}"},
+		{"{}", "{inner: {}}", "", ""},
+		{"{word: a}", "{word: b}", "word: a", "word a, not b"},
+	} {
+		var both []*Kept
+		for _, text := range []string{c.mine, c.theirs} {
+			written, err := r.Decode(strings.NewReader("{apiVersion: sluice.dev/v1, kind: Thing, metadata: {name: x}, spec: "+text+"}"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := r.ExamineSaid([]Change{Put(written[0].Object)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			both = append(both, x.Kept[0])
+		}
+		merged, err := Merge(both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := counted(merged); got != c.want {
+			t.Errorf("%s over %s is\n%s\nnot\n%s", c.mine, c.theirs, got, c.want)
+		}
+		var differ []string
+		for _, one := range both[0].Contradicts(both[1]) {
+			differ = append(differ, one.Field+" "+one.Mine+", not "+one.Theirs)
+		}
+		if got := strings.Join(differ, "; "); got != c.differ {
+			t.Errorf("%s against %s differs in %q, not %q", c.mine, c.theirs, got, c.differ)
 		}
 	}
 }

@@ -30,8 +30,9 @@ func query(name, text string) parameter {
 	return parameter{in: "query", name: name, text: text, longest: 1000}
 }
 
+// shaped: a pattern bounds what may be said well enough for the document.
 func shaped(p parameter, shape *regexp.Regexp) parameter {
-	p.pattern = shape
+	p.pattern, p.longest = shape, 10_000
 	return p
 }
 

@@ -170,6 +170,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if applied.Warnings, err = s.warnings(tunnels); err != nil {
 		return nil, refusal(err)
 	}
+	applied.Warnings = append(applied.Warnings, s.overridden(from.Owner, outcome)...)
 	return applied, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
@@ -246,6 +247,53 @@ func TestAWatchForLabelsFollowsObjectsThatGetAndLoseThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	state("ENDED ")
+}
+
+func TestAClientSaysPartOfAnObjectAndIsToldWhoHasTheRest(t *testing.T) {
+	client, _, _ := serve(t)
+	apply := func(owner string, force bool, acl *api.Acl, empty ...string) error {
+		spec, err := proto.Marshal(acl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Apply(t.Context(), &api.Changes{Owner: owner, Force: force, NoWait: true, Put: []*api.Intent{{Kind: "Acl", Name: "web", Spec: spec, Empty: empty}}})
+		return err
+	}
+	if err := apply("", false, &api.Acl{Rules: []*api.AclRule{{Protocol: "tcp"}}, Otherwise: api.AclAction_PERMIT}); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply("lab", false, &api.Acl{}, "nowhere"); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "nowhere: there is no such field") {
+		t.Error(err)
+	}
+	err := apply("lab", false, &api.Acl{}, "otherwise")
+	details := status.Convert(err).Details()
+	if status.Code(err) != codes.FailedPrecondition || len(details) != 1 {
+		t.Fatal(err)
+	}
+	if p := details[0].(*api.Problems).GetProblems(); len(p) != 1 || p[0].GetField() != "otherwise" || p[0].GetHolder() != "api" || p[0].GetFound() != "deny" {
+		t.Errorf("%v", p)
+	}
+	if err := apply("lab", true, &api.Acl{}, "otherwise"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := client.Get(t.Context(), &api.ObjectsQuery{Owner: "api", OwnedFields: true})
+	if err != nil || len(page.GetObjects()) != 1 {
+		t.Fatal(page, err)
+	}
+	found := page.GetObjects()[0]
+	var said []string
+	for _, o := range found.GetOwners() {
+		for _, f := range o.GetFields() {
+			said = append(said, fmt.Sprintf("%s %s %s %v", o.GetOwner(), f.GetField(), f.GetValue(), f.GetOverridden()))
+		}
+	}
+	if got, want := strings.Join(said, "; "), "lab otherwise deny false; api rules [{action: deny, protocol: tcp}] false; api otherwise permit true"; got != want {
+		t.Errorf("got %s, not %s", got, want)
+	}
+	counts := &api.Acl{}
+	if err := proto.Unmarshal(found.GetIntent().GetSpec(), counts); err != nil || counts.GetOtherwise() != api.AclAction_DENY || len(counts.GetRules()) != 1 {
+		t.Error(counts, err)
+	}
 }
 
 func TestTheSocketIsForItsOwnerAlone(t *testing.T) {

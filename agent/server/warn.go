@@ -2,6 +2,7 @@
 package server
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -74,6 +75,33 @@ func (s *server) warnings(changes []object.Change) ([]*api.Problem, error) {
 		}
 	}
 	return all, nil
+}
+
+// overridden tells of fields that an owner has just said and that another's value counts for.
+func (s *server) overridden(owner string, outcome *intent.Outcome) []*api.Problem {
+	var all []*api.Problem
+	for _, o := range outcome.Objects {
+		if len(o.Status.Owners) < 2 || outcome.Undone {
+			continue
+		}
+		counts := map[string]intent.Ownership{}
+		values := map[string]string{}
+		for _, other := range s.desired.Owners(o.Status.Key) {
+			for _, f := range other.Fields {
+				switch {
+				case !f.Overridden:
+					counts[f.Field], values[f.Field] = other, f.Value
+				case other.Owner == owner && len(all) < warningLimit:
+					problem := "it does not count: another owner says something that excludes it"
+					if first, there := counts[f.Field]; there {
+						problem = fmt.Sprintf("what %s says (%s) counts, with priority %d", first.Owner, values[f.Field], first.Priority)
+					}
+					all = append(all, &api.Problem{Kind: o.Status.Key.Kind, Name: o.Status.Key.Name, Field: f.Field, Found: f.Value, Problem: problem})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // ours are the addresses of all interfaces, as they are after the changes.
