@@ -129,15 +129,15 @@ func TestADisturbedDataPlaneIsListedWhenNothingIsUnderWay(t *testing.T) {
 	s.plane.Drop = 1000
 	s.plane.Random = rand.New(rand.NewPCG(1, 1))
 	s.plane.Unlock()
-	lists := s.Measure().Lists
+	lists := s.Measure()["default"].Lists
 	s.applyWithoutWaiting(puts(acl("b")))
-	for s.Measure().InSync {
+	for s.Measure()["default"].InSync {
 		time.Sleep(time.Millisecond)
 	}
 	s.plane.Lock()
 	s.plane.Drop = 0
 	s.plane.Unlock()
-	if again := s.Measure().Lists; again != lists {
+	if again := s.Measure()["default"].Lists; again != lists {
 		t.Error("it was listed while a put was under way")
 	}
 	done()
