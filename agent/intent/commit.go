@@ -47,12 +47,16 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 	edits := make([]Edit, 0, len(x.Keys))
 	seen := make(map[object.Key]struct{}, len(x.Keys))
 	for i, k := range x.Keys {
-		if _, twice := seen[k]; twice {
+		already := len(seen)
+		if seen[k] = struct{}{}; len(seen) == already {
 			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice"})
 			continue
 		}
-		seen[k] = struct{}{}
 		before, kept := d.records[k], x.Kept[i]
+		if before == nil && kept != nil && options.Expect == nil {
+			edits = append(edits, Edit{Key: k, After: alone(Layer{Owner: source.Owner, Kept: kept})})
+			continue
+		}
 		if want, told := options.Expect[k]; told && want != before.revision() {
 			moved = append(moved, k)
 			continue
@@ -128,6 +132,9 @@ func (d *Desired) contested(k object.Key, others []Layer, own *Layer, layer Laye
 func (d *Desired) recordOf(layers []Layer) (*Record, error) {
 	if len(layers) == 0 {
 		return nil, nil
+	}
+	if len(layers) == 1 {
+		return alone(layers[0]), nil
 	}
 	r := &Record{Layers: layers}
 	return r, d.merge(r)

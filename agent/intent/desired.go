@@ -135,8 +135,10 @@ func (d *Desired) load() error {
 	return err
 }
 
+// versionOf makes what a reconciler is told of a record. It is part of the record.
 func versionOf(r *Record) *reconcile.Version {
-	return &reconcile.Version{Kept: r.kept(), Revision: r.Revision, Generation: r.Generation}
+	r.own = reconcile.Version{Kept: r.kept(), Revision: r.Revision, Generation: r.Generation}
+	return &r.own
 }
 
 // Run makes the data plane be what is wanted until ctx ends. What waits to be confirmed then is undone by the next that is made from

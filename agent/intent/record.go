@@ -21,8 +21,19 @@ type Record struct {
 	Layers []Layer
 
 	// What they say together, if they are several.
-	merged  *object.Kept
+	merged *object.Kept
+	// What the reconciler is told: that of this record or, if what counts is not another, of one before.
 	version *reconcile.Version
+	own     reconcile.Version
+	// The layers, where there is one: nearly always.
+	one [1]Layer
+}
+
+// alone makes a record of one layer.
+func alone(l Layer) *Record {
+	r := &Record{one: [1]Layer{l}}
+	r.Layers = r.one[:]
+	return r
 }
 
 // Layer is what one owner says of an object.

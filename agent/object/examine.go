@@ -53,14 +53,20 @@ func (r *Registry) ExamineSaid(changes []Change) (*Examined, error) {
 
 func (r *Registry) examineAll(changes []Change, said bool) (*Examined, error) {
 	x := &Examined{Keys: make([]Key, len(changes)), Kept: make([]*Kept, len(changes))}
+	errs := examineInParts(len(changes), func(from, to int) Errors { return r.examine(x, changes, from, to, said) })
+	return x, errs.Or()
+}
+
+// examineInParts returns what is wrong with each part, in their order.
+func examineInParts(count int, examine func(from, to int) Errors) Errors {
 	type part struct {
 		from  int
 		wrong Errors
 	}
 	var mu sync.Mutex
 	var parts []part
-	InParts(len(changes), func(from, to int) {
-		if wrong := r.examine(x, changes, from, to, said); len(wrong) > 0 {
+	InParts(count, func(from, to int) {
+		if wrong := examine(from, to); len(wrong) > 0 {
 			mu.Lock()
 			defer mu.Unlock()
 			parts = append(parts, part{from, wrong})
@@ -71,7 +77,7 @@ func (r *Registry) examineAll(changes []Change, said bool) (*Examined, error) {
 	for _, p := range parts {
 		errs = append(errs, p.wrong...)
 	}
-	return x, errs.Or()
+	return errs
 }
 
 // examine stops at the limit of errors.

@@ -2,7 +2,6 @@ package object
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -276,27 +275,23 @@ func (r *Registry) explore(kept *Kept, o *Object, before []Key, c *claimer) []Ke
 
 // ExamineKept examines what was kept and not examined since, as the objects of a file are.
 func (r *Registry) ExamineKept(all []*Kept) error {
-	for len(all) > 0 {
-		part := all[:min(len(all), 64<<10)]
-		all = all[len(part):]
-		changes := make([]Change, len(part))
-		for i, k := range part {
-			o, err := r.New(k.kind.Name, k.name, k.Labels(), []byte(k.Spec()))
-			if err != nil {
-				return fmt.Errorf("%s: %w", k.Key(), err)
+	return examineInParts(len(all), func(from, to int) (errs Errors) {
+		c := newChecker(r)
+		var needs []Key
+		var claims claimer
+		for i := from; i < to && len(errs) < errorLimit; i++ {
+			k := all[i]
+			o := &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Empty: k.Empty(), Spec: k.kind.Message.New().Interface()}
+			if err := proto.Unmarshal([]byte(k.Spec()), o.Spec); err != nil {
+				errs = append(errs, &Error{Object: k.Key(), Problem: "the spec cannot be read: " + err.Error()})
+			} else if wrong := c.check(o); len(wrong) > 0 {
+				errs = append(errs, wrong...)
+			} else {
+				needs = r.explore(k, o, needs, &claims)
 			}
-			o.Empty = k.Empty()
-			changes[i] = Put(o)
 		}
-		x, err := r.Examine(changes)
-		if err != nil {
-			return err
-		}
-		for i, k := range part {
-			k.Needs, k.Marks, k.wide, k.examined = x.Kept[i].Needs, x.Kept[i].Marks, x.Kept[i].wide, true
-		}
-	}
-	return nil
+		return errs
+	}).Or()
 }
 
 // String keeps what it says out of logs.

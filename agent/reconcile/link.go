@@ -114,6 +114,13 @@ func (l *link) load(most int) []*batch {
 		bytes[false] += b.bytes
 		load = append(load, b)
 	}
+	// What was sent is not held on to.
+	if len(l.rest) == 0 {
+		l.rest = nil
+	}
+	if len(l.large) == 0 {
+		l.large = nil
+	}
 	l.air = append(l.air, load...)
 	return load
 }
