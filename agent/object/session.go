@@ -28,6 +28,9 @@ func checkSession(spec proto.Message, add report) {
 	}
 	checkQosPair(s.Policy.GetQosProfile(), s.Policy.GetQosGroup(), "", add)
 	checkQosPair(s.Policy.GetQosProfileUp(), s.Policy.GetQosGroupUp(), "Up", add)
+	if s.Access.GetPduSessionId() != 0 && s.Policy.GetAnySource() {
+		add("policy.anySource", "sessions with an access.pduSessionId are told apart by their source", "true", "one of the two without the other")
+	}
 	var room [8]netip.Prefix
 	before := room[:0]
 	for i, a := range s.Addresses {
@@ -52,16 +55,25 @@ func claimSession(spec proto.Message, c *claimer) {
 	}
 	a := s.Access
 	on := appendCircuit(c.the(""), a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
+	// Of one access there may be several sessions that differ in their number.
+	pdu := ""
+	if n := a.GetPduSessionId(); n != 0 {
+		pdu = "PDU session " + strconv.FormatUint(uint64(n), 10)
+	}
 	switch {
 	case a.GetPppoeSessionId() != 0:
 		// The id alone is the key: a data plane does not ask for the MAC before it knows the session.
 		on = strconv.AppendUint(append(on, ", PPPoE session "...), uint64(a.PppoeSessionId), 10)
-		c.take(on, "", "access.pppoeSessionId", -1)
+		c.take(on, pdu, "access.pppoeSessionId", -1)
 	case a.GetMac() != "":
 		mac, _ := canonical(api.Format_MAC, a.Mac)
-		c.take(on, "MAC "+mac, "access.mac", -1)
+		part := "MAC " + mac
+		if pdu != "" {
+			part += ", " + pdu
+		}
+		c.take(on, part, "access.mac", -1)
 	default:
-		c.take(on, "", "access", -1)
+		c.take(on, pdu, "access", -1)
 	}
 	if g := s.GetGtpu(); g != nil {
 		local, _ := canonical(api.Format_IP, g.LocalAddress)

@@ -142,8 +142,8 @@ circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, 
 	if (!mac) {
 		if (bound_to(*slot) != BOUND_NONE)
 			return fault(f, EEXIST,
-				"access: another session or interface has these VLANs already; with a mac, sessions "
-				"can share them");
+				"access: another session or interface has these VLANs already; with a mac or a "
+				"pduSessionId, sessions can share them");
 		set(slot, bound(BOUND_SESSION, session));
 		return 0;
 	}
@@ -201,4 +201,40 @@ circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac
 		shared->sessions--;
 		unshare_circuit(slot, shared);
 	}
+}
+
+static uint64_t
+key_of(uint32_t slot, const struct rte_ether_addr *mac)
+{
+	uint8_t padded[8] = {0};
+
+	memcpy(padded, mac, sizeof(*mac));
+	return shared_key(bound_index(slot), mac_bits(padded));
+}
+
+uint32_t
+circuit_session(const struct circuit *c, const struct rte_ether_addr *mac)
+{
+	const uint32_t *slot = slot_of(c);
+	uint32_t session;
+
+	if (!slot)
+		return NO_SESSION;
+	if (!mac)
+		return bound_to(*slot) == BOUND_SESSION ? bound_index(*slot) : NO_SESSION;
+	if (bound_to(*slot) != BOUND_SHARED)
+		return NO_SESSION;
+	session = map64_get(shared_sessions, key_of(*slot, mac));
+	return session == MAP64_NONE ? NO_SESSION : session;
+}
+
+void
+circuit_rebind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session)
+{
+	uint32_t *slot = slot_of(c);
+
+	if (!mac)
+		set(slot, bound(BOUND_SESSION, session));
+	else
+		map64_put(shared_sessions, key_of(*slot, mac), session); // the key is there: this takes no memory
 }

@@ -23,6 +23,9 @@ int circuit_check_interface(const struct circuit *c, struct fault *f);
 int circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f);
 void circuit_unbind_interface(const struct circuit *c);
 void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac);
+// The session that this is bound to, or NO_SESSION; and bind it to another, by one store.
+uint32_t circuit_session(const struct circuit *c, const struct rte_ether_addr *mac);
+void circuit_rebind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session);
 
 // The node that takes frames of an Ethernet type (host order), with the data at what follows the type. Called at start.
 void ether_type_register(uint16_t type, const struct node *node);

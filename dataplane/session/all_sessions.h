@@ -20,6 +20,7 @@ struct subscriber {
 	unsigned mtu;
 	bool reflective, outer6;
 	const char *flows;
+	unsigned pdu_session;
 };
 
 static inline int
@@ -34,6 +35,7 @@ put_session(const struct subscriber *s)
 	access.outer_vlan = s->outer;
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
+	access.pdu_session_id = s->pdu_session;
 	access.mac = (char *)(s->mac ? s->mac : "");
 	policy.mtu = s->mtu;
 	policy.flow_profile = (char *)(s->flows ? s->flows : "");

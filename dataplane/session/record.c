@@ -121,9 +121,9 @@ session_write_mtu(struct session *s, struct session_detail *d, uint16_t mtu)
 void
 session_write_record(struct session *s, struct session_detail *d, const struct session_wanted *w)
 {
-	uint8_t flags =
-		(uint8_t)((w->spec.any_source ? SESSION_ANY_SOURCE : 0) | (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) |
-			  (d->pppoe_session ? SESSION_PPPOE : 0) | (d->has_mac ? 0 : SESSION_LEARNS_MAC));
+	uint8_t flags = (uint8_t)((s->flags & SESSION_SHARES) | (w->spec.any_source ? SESSION_ANY_SOURCE : 0) |
+				  (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) | (d->pppoe_session ? SESSION_PPPOE : 0) |
+				  (d->has_mac ? 0 : SESSION_LEARNS_MAC));
 
 	__atomic_store_n(&d->has_core, w->core_kind != NULL, __ATOMIC_RELEASE);
 	// The list before the record's own prefixes: an address that stays is always in one of them.

@@ -15,6 +15,7 @@ enum {
 	SESSION_PPPOE = 1 << 1,
 	SESSION_LEARNS_MAC = 1 << 2, // no MAC configured: the last one seen with a valid source
 	SESSION_PROXY_ARP = 1 << 3,
+	SESSION_SHARES = 1 << 4, // its access has further sessions, and leads to this one
 };
 
 struct session {
@@ -178,8 +179,14 @@ struct session_access {
 	// Frames with this id on this circuit are the session's from then on. 0, -EEXIST, -ENOMEM.
 	int (*bind)(const struct circuit *c, uint16_t id, uint32_t session, struct fault *f);
 	void (*unbind)(const struct circuit *c, uint16_t id);
+	// The session, or NO_SESSION.
+	uint32_t (*find)(const struct circuit *c, uint16_t id);
+	// What is bound is another session's from then on.
+	void (*rebind)(const struct circuit *c, uint16_t id, uint32_t session);
 };
 void session_access_register(const struct session_access *access);
+// NULL before it is registered.
+extern const struct session_access *session_pppoe;
 
 // A core encapsulation: how a session whose spec has this core leaves. Registered by its concept (RTE_INIT).
 struct session_core {

@@ -148,6 +148,10 @@ parse_access(const Sluice__V1__Access *access, struct session_spec *parsed, stru
 	if (access->pppoe_session_id > PPPOE_SESSION_MAX)
 		return fault(f, EINVAL, "access.pppoeSessionId: %u is not from 1 to %d (or 0, IPoE)",
 			access->pppoe_session_id, PPPOE_SESSION_MAX);
+	if (access->pdu_session_id > PDU_SESSION_MAX)
+		return fault(f, EINVAL, "access.pduSessionId: %u is not from 1 to %d (or 0, the only session)",
+			access->pdu_session_id, PDU_SESSION_MAX);
+	parsed->pdu_session = (uint8_t)access->pdu_session_id;
 	parsed->circuit.outer_vlan = (uint16_t)access->outer_vlan;
 	parsed->circuit.inner_vlan = (uint16_t)access->inner_vlan;
 	parsed->pppoe_session = (uint16_t)access->pppoe_session_id;
@@ -169,6 +173,11 @@ parse_policy(const Sluice__V1__Policy *policy, struct session_spec *parsed, stru
 	parsed->mss = (uint16_t)policy->mss;
 	parsed->mtu = (uint16_t)policy->mtu;
 	parsed->any_source = policy->any_source;
+	if (parsed->any_source && parsed->pdu_session)
+		return fault(f, EINVAL,
+			"policy.anySource: sessions with an access.pduSessionId are told apart by their source; leave "
+			"one "
+			"of the two out");
 	return 0;
 }
 
