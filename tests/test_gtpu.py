@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from lab import Line, Upf
+from lab.frames import Frame
 from lab.laboratory import wait_until
 from lab.upf import (
     ECHO_REQUEST,
@@ -230,6 +231,43 @@ def test_packets_of_a_subscriber_with_several_pdu_sessions_find_theirs(pop, upf,
         assert "addresses[0]" in done.stdout + done.stderr + shown
         assert "on the same access" in done.stdout + done.stderr + shown
         pop.gateway.delete("Session", f"{line.name}-4")
+
+
+FRAMES = Line("frames", "02:00:00:00:02:07", "", vlans=(300, 7), teid_up=2007, teid_down=1007)
+STRANGER = bytes.fromhex("020909090909")
+CARRIED = {
+    "ARP": Frame(b"\xff" * 6, FRAMES.raw_mac, (), 0x0806, bytes(46)),
+    "IPv4 to somebody else": Frame(STRANGER, FRAMES.raw_mac, (), 0x0800, bytes(udp_up(PLAIN))),
+    "a tag of the subscriber's own": Frame(STRANGER, FRAMES.raw_mac, ((0x8100, 77),), 0x0800, bytes(udp_up(PLAIN))),
+    "LLDP": Frame(bytes.fromhex("0180c200000e"), FRAMES.raw_mac, (), 0x88CC, bytes(60)),
+    "no IP at all": Frame(STRANGER, FRAMES.raw_mac, (), 0x9000, b"sluice" * 10),
+}
+
+
+@pytest.fixture(scope="module")
+def frames_session(pop):
+    ends = tunnel(FRAMES, pduSessionContainer=True, qfi=3, ethernet=True)
+    made = session(FRAMES, gtpu=ends)
+    made["spec"]["addresses"] = []
+    with pop.having(made):
+        yield made
+
+
+@pytest.mark.parametrize("frame", CARRIED.values(), ids=CARRIED.keys())
+def test_frames_of_an_ethernet_pdu_session_pass_whole_without_the_tags_of_the_access(pop, upf, frames_session, frame):
+    pop.access.send(frame._replace(tags=FRAMES.tags + frame.tags).pack())
+    message = upf.expect(lambda message: message.kind == GPDU)
+    assert (message.teid, message.container, message.payload) == (2007, (1, 3), frame.pack())
+    upf.send(Message(GPDU, FRAMES.teid_down, extensions=[downlink_container(3)], payload=frame.pack()), CORE4)
+    back = frame._replace(tags=FRAMES.tags + frame.tags).pack()
+    assert pop.access.expect(lambda raw: raw if raw == back else None, 20)
+
+
+def test_what_an_ethernet_pdu_session_has_none_of_is_refused_by_field(pop):
+    wrong = session(replace(FRAMES, name="wrong", vlans=(300, 8), ip4="100.64.1.8"), gtpu=tunnel(FRAMES, ethernet=True))
+    done = pop.gateway.apply(wrong, check=False)
+    assert done.returncode != 0
+    assert "Session/wrong: addresses: a session of type Ethernet has none" in done.stdout + done.stderr
 
 
 MALFORMED = {

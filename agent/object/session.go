@@ -28,6 +28,9 @@ func checkSession(spec proto.Message, add report) {
 	}
 	checkQosPair(s.Policy.GetQosProfile(), s.Policy.GetQosGroup(), "", add)
 	checkQosPair(s.Policy.GetQosProfileUp(), s.Policy.GetQosGroupUp(), "Up", add)
+	if s.GetGtpu().GetEthernet() {
+		checkFrames(s, add)
+	}
 	if s.Access.GetPduSessionId() != 0 && s.Policy.GetAnySource() {
 		add("policy.anySource", "sessions with an access.pduSessionId are told apart by their source", "true", "one of the two without the other")
 	}
@@ -45,6 +48,24 @@ func checkSession(spec proto.Message, add report) {
 			add("addresses["+strconv.Itoa(i)+"]", "there twice", quote(a), "each prefix once")
 		}
 		before = append(before, p)
+	}
+}
+
+// checkFrames: what is about IP has no place in a session of type Ethernet.
+func checkFrames(s *api.Session, add report) {
+	for _, of := range []struct {
+		field string
+		there bool
+	}{
+		{"addresses", len(s.Addresses) > 0}, {"access.pppoeSessionId", s.Access.GetPppoeSessionId() != 0},
+		{"access.pduSessionId", s.Access.GetPduSessionId() != 0}, {"access.proxyArp", s.Access.GetProxyArp()},
+		{"policy.aclUp", s.Policy.GetAclUp() != ""}, {"policy.aclDown", s.Policy.GetAclDown() != ""},
+		{"policy.flowProfile", s.Policy.GetFlowProfile() != ""}, {"policy.mss", s.Policy.GetMss() != 0},
+		{"policy.anySource", s.Policy.GetAnySource()}, {"gtpu.reflectiveQos", s.GetGtpu().ReflectiveQos},
+	} {
+		if of.there {
+			add(of.field, "a session of type Ethernet has none", "", "to leave it or gtpu.ethernet out")
+		}
 	}
 }
 

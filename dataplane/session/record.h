@@ -27,6 +27,7 @@ struct session_detail {
 	uint32_t hop; // 0: none
 	uint16_t pppoe_session;
 	uint8_t pdu_session; // 0: no other session shares the access
+	bool frames;         // it is of type Ethernet
 	uint32_t sibling;    // the next session of the same access, or NO_SESSION
 	uint16_t mtu;        // in force
 	uint16_t wanted_mtu; // as configured, 0: by the port

@@ -181,6 +181,8 @@ check_unchanged(const struct session_detail *d, const struct session_wanted *w, 
 		field = "pppoeSessionId";
 	else if (d->pdu_session != spec->pdu_session)
 		field = "pduSessionId";
+	if (d->frames != spec->frames)
+		return fault(f, EINVAL, "gtpu.ethernet: cannot change; delete the session and create it again");
 	if (field)
 		return fault(f, EINVAL, "access.%s: cannot change; delete the session and create it again", field);
 	return 0;
@@ -369,6 +371,7 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	*d = (struct session_detail){.used = true,
 		.pppoe_session = w->spec.pppoe_session,
 		.pdu_session = w->spec.pdu_session,
+		.frames = w->spec.frames,
 		.sibling = NO_SESSION,
 		.circuit = w->spec.circuit,
 		.mac = w->spec.mac,
@@ -578,7 +581,7 @@ session_start(void)
 		error = c->start ? c->start() : 0;
 	if (error)
 		return error;
-	circuit_sessions(&session_up4_node, &session_up6_node);
+	circuit_sessions(&session_up4_node, &session_up6_node, &session_frames_up_node);
 	port_watch(&watcher);
 	return 0;
 }

@@ -120,7 +120,7 @@ session_bind(uint32_t index, struct fault *f)
 	if (head == NO_SESSION || session_details[head].pdu_session == 0) {
 		if (d->pppoe_session)
 			return session_pppoe->bind(&d->circuit, d->pppoe_session, index, f);
-		return circuit_bind_session(&d->circuit, mac_of(d), index, f);
+		return circuit_bind_session(&d->circuit, mac_of(d), d->frames, index, f);
 	}
 	// It is the same equipment, as far as is known.
 	if (session_mac_known(session_at(head)))

@@ -23,6 +23,7 @@ struct session_spec {
 	bool any_source;
 	uint16_t pppoe_session; // 0: IPoE
 	uint8_t pdu_session;    // 0: the only one of its access
+	bool frames;            // PDU session type Ethernet
 	uint16_t mss;
 	uint16_t mtu; // 0: by the port
 	unsigned prefix_count;
