@@ -1,9 +1,11 @@
 """GTP-U sessions (TS 29.281) with PDU session containers (TS 38.415), against a peer on the kernel's UDP."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from lab import Line, Upf
+from lab.frames import Frame
 from lab.laboratory import wait_until
 from lab.upf import (
     ECHO_REQUEST,
@@ -173,6 +175,99 @@ def test_reflective_qos_is_ignored_where_it_is_not_asked_for(pop, upf):
     upf.send(upf.gpdu(QOS, bytes(udp_down(QOS)), 33, reflective=True), CORE4)
     pop.send_up(QOS, udp_up(QOS))
     assert upf.expect(lambda message: message.teid == QOS.teid_up).container == (1, 9)
+
+
+# One subscriber's sessions: IPv4, IPv6, and both with another address, told apart by the source.
+MANY = Line("many", "02:00:00:00:02:05", "100.64.1.5", "2001:db8:2:5::1", (300, 5))
+MANY_PPPOE = Line("many-pppoe", "02:00:00:00:02:06", "100.64.1.6", "2001:db8:2:6::1", (300, 6), pppoe=6)
+
+
+def pdu_session(line, number, *addresses):
+    ends = tunnel(line, pduSessionContainer=True, qfi=number) | {
+        "localTeid": 9000 + number,
+        "remoteTeid": 8000 + number,
+    }
+    made = session(line, {"pduSessionId": number}, gtpu=ends)
+    made["metadata"]["name"] = f"{line.name}-{number}"
+    made["spec"]["addresses"] = list(addresses)
+    return made
+
+
+@pytest.mark.parametrize("line", [MANY, MANY_PPPOE], ids=lambda line: line.name)
+def test_packets_of_a_subscriber_with_several_pdu_sessions_find_theirs(pop, upf, line):
+    other = replace(line, ip4=line.ip4.replace("100.64.1.", "100.64.2."), ip6=line.ip6.replace(":2:", ":3:"))
+    sessions = [
+        pdu_session(line, 1, f"{line.ip4}/32"),
+        pdu_session(line, 2, line.ip6.replace("::1", "::/64")),
+        pdu_session(line, 3, f"{other.ip4}/32", other.ip6.replace("::1", "::/64")),
+    ]
+    cases = [(line, 4, 1), (line, 6, 2), (other, 4, 3), (other, 6, 3)]
+
+    def all_pass(cases):
+        for source, version, number in cases:
+            packet = bytes(udp_up(source, version))
+            pop.send_up(line, packet)
+            message = upf.expect(lambda message: message.kind == GPDU and message.teid > 8000)
+            assert (message.teid, message.container, message.payload) == (8000 + number, (1, number), packet)
+            down = udp_down(source, version)
+            upf.send(Message(GPDU, 9000 + number, payload=bytes(down)), CORE4)
+            assert bytes(pop.at_line(line, lambda packet: UDP in packet)) == bytes(down)
+
+    with pop.having(*sessions):
+        all_pass(cases)
+        all_pass(cases)
+        with pop.dropping("gtpu-wrong-destination"):
+            upf.send(Message(GPDU, 9001, payload=bytes(udp_down(other))), CORE4)
+        with pop.dropping("session-source"):
+            pop.send_up(line, udp_up(replace(line, ip4="100.64.9.9")))
+        # The one that frames lead to goes; the others stay.
+        pop.gateway.delete("Session", f"{line.name}-1")
+        all_pass(cases[1:])
+        pop.apply(sessions[0])
+        all_pass(cases)
+        taken = pdu_session(line, 4, "100.64.0.0/16")
+        done = pop.gateway.apply(taken, check=False)
+        shown = pop.gateway.sluice("describe", "session", f"{line.name}-4").stdout
+        assert "addresses[0]" in done.stdout + done.stderr + shown
+        assert "on the same access" in done.stdout + done.stderr + shown
+        pop.gateway.delete("Session", f"{line.name}-4")
+
+
+FRAMES = Line("frames", "02:00:00:00:02:07", "", vlans=(300, 7), teid_up=2007, teid_down=1007)
+STRANGER = bytes.fromhex("020909090909")
+CARRIED = {
+    "ARP": Frame(b"\xff" * 6, FRAMES.raw_mac, (), 0x0806, bytes(46)),
+    "IPv4 to somebody else": Frame(STRANGER, FRAMES.raw_mac, (), 0x0800, bytes(udp_up(PLAIN))),
+    "a tag of the subscriber's own": Frame(STRANGER, FRAMES.raw_mac, ((0x8100, 77),), 0x0800, bytes(udp_up(PLAIN))),
+    "LLDP": Frame(bytes.fromhex("0180c200000e"), FRAMES.raw_mac, (), 0x88CC, bytes(60)),
+    "no IP at all": Frame(STRANGER, FRAMES.raw_mac, (), 0x9000, b"sluice" * 10),
+}
+
+
+@pytest.fixture(scope="module")
+def frames_session(pop):
+    ends = tunnel(FRAMES, pduSessionContainer=True, qfi=3, ethernet=True)
+    made = session(FRAMES, gtpu=ends)
+    made["spec"]["addresses"] = []
+    with pop.having(made):
+        yield made
+
+
+@pytest.mark.parametrize("frame", CARRIED.values(), ids=CARRIED.keys())
+def test_frames_of_an_ethernet_pdu_session_pass_whole_without_the_tags_of_the_access(pop, upf, frames_session, frame):
+    pop.access.send(frame._replace(tags=FRAMES.tags + frame.tags).pack())
+    message = upf.expect(lambda message: message.kind == GPDU)
+    assert (message.teid, message.container, message.payload) == (2007, (1, 3), frame.pack())
+    upf.send(Message(GPDU, FRAMES.teid_down, extensions=[downlink_container(3)], payload=frame.pack()), CORE4)
+    back = frame._replace(tags=FRAMES.tags + frame.tags).pack()
+    assert pop.access.expect(lambda raw: raw if raw == back else None, 20)
+
+
+def test_what_an_ethernet_pdu_session_has_none_of_is_refused_by_field(pop):
+    wrong = session(replace(FRAMES, name="wrong", vlans=(300, 8), ip4="100.64.1.8"), gtpu=tunnel(FRAMES, ethernet=True))
+    done = pop.gateway.apply(wrong, check=False)
+    assert done.returncode != 0
+    assert "Session/wrong: addresses: a session of type Ethernet has none" in done.stdout + done.stderr
 
 
 MALFORMED = {

@@ -28,6 +28,12 @@ func checkSession(spec proto.Message, add report) {
 	}
 	checkQosPair(s.Policy.GetQosProfile(), s.Policy.GetQosGroup(), "", add)
 	checkQosPair(s.Policy.GetQosProfileUp(), s.Policy.GetQosGroupUp(), "Up", add)
+	if s.GetGtpu().GetEthernet() {
+		checkFrames(s, add)
+	}
+	if s.Access.GetPduSessionId() != 0 && s.Policy.GetAnySource() {
+		add("policy.anySource", "sessions with an access.pduSessionId are told apart by their source", "true", "one of the two without the other")
+	}
 	var room [8]netip.Prefix
 	before := room[:0]
 	for i, a := range s.Addresses {
@@ -45,6 +51,24 @@ func checkSession(spec proto.Message, add report) {
 	}
 }
 
+// checkFrames: what is about IP has no place in a session of type Ethernet.
+func checkFrames(s *api.Session, add report) {
+	for _, of := range []struct {
+		field string
+		there bool
+	}{
+		{"addresses", len(s.Addresses) > 0}, {"access.pppoeSessionId", s.Access.GetPppoeSessionId() != 0},
+		{"access.pduSessionId", s.Access.GetPduSessionId() != 0}, {"access.proxyArp", s.Access.GetProxyArp()},
+		{"policy.aclUp", s.Policy.GetAclUp() != ""}, {"policy.aclDown", s.Policy.GetAclDown() != ""},
+		{"policy.flowProfile", s.Policy.GetFlowProfile() != ""}, {"policy.mss", s.Policy.GetMss() != 0},
+		{"policy.anySource", s.Policy.GetAnySource()}, {"gtpu.reflectiveQos", s.GetGtpu().ReflectiveQos},
+	} {
+		if of.there {
+			add(of.field, "a session of type Ethernet has none", "", "to leave it or gtpu.ethernet out")
+		}
+	}
+}
+
 func claimSession(spec proto.Message, c *claimer) {
 	s, ok := spec.(*api.Session)
 	if !ok {
@@ -52,16 +76,25 @@ func claimSession(spec proto.Message, c *claimer) {
 	}
 	a := s.Access
 	on := appendCircuit(c.the(""), a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
+	// Of one access there may be several sessions that differ in their number.
+	pdu := ""
+	if n := a.GetPduSessionId(); n != 0 {
+		pdu = "PDU session " + strconv.FormatUint(uint64(n), 10)
+	}
 	switch {
 	case a.GetPppoeSessionId() != 0:
 		// The id alone is the key: a data plane does not ask for the MAC before it knows the session.
 		on = strconv.AppendUint(append(on, ", PPPoE session "...), uint64(a.PppoeSessionId), 10)
-		c.take(on, "", "access.pppoeSessionId", -1)
+		c.take(on, pdu, "access.pppoeSessionId", -1)
 	case a.GetMac() != "":
 		mac, _ := canonical(api.Format_MAC, a.Mac)
-		c.take(on, "MAC "+mac, "access.mac", -1)
+		part := "MAC " + mac
+		if pdu != "" {
+			part += ", " + pdu
+		}
+		c.take(on, part, "access.mac", -1)
 	default:
-		c.take(on, "", "access", -1)
+		c.take(on, pdu, "access", -1)
 	}
 	if g := s.GetGtpu(); g != nil {
 		local, _ := canonical(api.Format_IP, g.LocalAddress)

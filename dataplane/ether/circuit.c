@@ -76,16 +76,33 @@ share_circuit(const struct circuit *c, uint32_t *slot, struct fault *f)
 	return 0;
 }
 
-// A shared circuit without sessions is an interface's again, or nobody's.
+// A shared circuit without sessions is an interface's again, or nobody's; one whose every frame is a session's stays as it is.
 static void
 unshare_circuit(uint32_t *slot, struct shared_circuit *shared)
 {
 	uint32_t index = bound_index(*slot);
 
-	if (shared->sessions > 0)
+	if (shared->sessions > 0 || bound_to(shared->rest) == BOUND_FRAMES)
 		return;
 	set(slot, shared->rest);
 	slab_give_later(&shared_circuits, index);
+}
+
+static uint64_t
+key_of(uint32_t slot, const struct rte_ether_addr *mac)
+{
+	uint8_t padded[8] = {0};
+
+	memcpy(padded, mac, sizeof(*mac));
+	return shared_key(bound_index(slot), mac_bits(padded));
+}
+
+static void
+count_frames(const struct circuit *c, int more)
+{
+	struct circuits *circuits = port_circuits[c->port];
+
+	__atomic_store_n(&circuits->frames, circuits->frames + (uint32_t)more, __ATOMIC_RELEASE);
 }
 
 // The place for an interface's binding: the circuit's slot, or the rest of those who share it.
@@ -125,13 +142,69 @@ circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault
 	return error;
 }
 
+static int
+whole_taken(struct fault *f)
+{
+	return fault(f, EEXIST,
+		"access: another session or interface has these VLANs already; with a mac or a pduSessionId, sessions "
+		"can "
+		"share them");
+}
+
+// A circuit without a MAC.
+static int
+bind_whole(const struct circuit *c, uint32_t *slot, bool frames, uint32_t session, struct fault *f)
+{
+	struct shared_circuit *shared;
+	int error;
+
+	if (!frames) {
+		if (bound_to(*slot) != BOUND_NONE)
+			return whole_taken(f);
+		set(slot, bound(BOUND_SESSION, session));
+		return 0;
+	}
+	if (bound_to(*slot) == BOUND_NONE && (error = share_circuit(c, slot, f)) != 0)
+		return error;
+	if (bound_to(*slot) != BOUND_SHARED)
+		return whole_taken(f);
+	shared = slab_at(&shared_circuits, bound_index(*slot));
+	if (shared->rest != 0)
+		return whole_taken(f);
+	set(&shared->rest, bound(BOUND_FRAMES, session));
+	return 0;
+}
+
+static int
+bind_mac(const struct circuit *c, uint32_t *slot, const struct rte_ether_addr *mac, uint32_t value, struct fault *f)
+{
+	struct shared_circuit *shared;
+	uint64_t key;
+	int error;
+
+	if (bound_to(*slot) == BOUND_SESSION)
+		return fault(f, EEXIST, "access: a session without a mac has these VLANs whole");
+	if (bound_to(*slot) != BOUND_SHARED && (error = share_circuit(c, slot, f)) != 0)
+		return error;
+	shared = slab_at(&shared_circuits, bound_index(*slot));
+	key = key_of(*slot, mac);
+	if (map64_get(shared_sessions, key) != MAP64_NONE) {
+		unshare_circuit(slot, shared);
+		return fault(f, EEXIST, "access.mac: another session has it on these VLANs already");
+	}
+	if (map64_put(shared_sessions, key, value)) {
+		unshare_circuit(slot, shared);
+		return fault(f, ENOMEM, "there is no memory for the session's mac");
+	}
+	shared->sessions++;
+	return 0;
+}
+
 int
-circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f)
+circuit_bind_session(
+	const struct circuit *c, const struct rte_ether_addr *mac, bool frames, uint32_t session, struct fault *f)
 {
 	uint32_t *slot;
-	struct shared_circuit *shared;
-	uint8_t padded[8] = {0};
-	uint64_t key;
 	int error = check(c, f);
 
 	if (error)
@@ -139,31 +212,13 @@ circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, 
 	slot = slot_of(c);
 	if (!slot)
 		return fault(f, ENOMEM, "there is no memory for the VLAN's table");
-	if (!mac) {
-		if (bound_to(*slot) != BOUND_NONE)
-			return fault(f, EEXIST,
-				"access: another session or interface has these VLANs already; with a mac, sessions "
-				"can share them");
-		set(slot, bound(BOUND_SESSION, session));
-		return 0;
-	}
-	if (bound_to(*slot) == BOUND_SESSION)
-		return fault(f, EEXIST, "access: a session without a mac has these VLANs whole");
-	if (bound_to(*slot) != BOUND_SHARED && (error = share_circuit(c, slot, f)) != 0)
-		return error;
-	shared = slab_at(&shared_circuits, bound_index(*slot));
-	memcpy(padded, mac, sizeof(*mac));
-	key = shared_key(bound_index(*slot), mac_bits(padded));
-	if (map64_get(shared_sessions, key) != MAP64_NONE) {
-		unshare_circuit(slot, shared);
-		return fault(f, EEXIST, "access.mac: another session has it on these VLANs already");
-	}
-	if (map64_put(shared_sessions, key, session)) {
-		unshare_circuit(slot, shared);
-		return fault(f, ENOMEM, "there is no memory for the session's mac");
-	}
-	shared->sessions++;
-	return 0;
+	if (mac)
+		error = bind_mac(c, slot, mac, session | (frames ? SHARED_FRAMES : 0), f);
+	else
+		error = bind_whole(c, slot, frames, session, f);
+	if (error == 0 && frames)
+		count_frames(c, 1);
+	return error;
 }
 
 void
@@ -182,23 +237,56 @@ circuit_unbind_interface(const struct circuit *c)
 void
 circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac)
 {
-	uint32_t *slot = slot_of(c);
+	uint32_t *slot = slot_of(c), value;
 	struct shared_circuit *shared;
-	uint8_t padded[8] = {0};
 
 	if (!slot)
 		return;
-	if (!mac) {
-		if (bound_to(*slot) == BOUND_SESSION)
-			set(slot, 0);
-		return;
-	}
+	if (!mac && bound_to(*slot) == BOUND_SESSION)
+		set(slot, 0);
 	if (bound_to(*slot) != BOUND_SHARED)
 		return;
 	shared = slab_at(&shared_circuits, bound_index(*slot));
-	memcpy(padded, mac, sizeof(*mac));
-	if (map64_delete(shared_sessions, shared_key(bound_index(*slot), mac_bits(padded))) == 0) {
+	if (!mac) {
+		if (bound_to(shared->rest) != BOUND_FRAMES)
+			return;
+		set(&shared->rest, 0);
+		count_frames(c, -1);
+	} else {
+		value = map64_get(shared_sessions, key_of(*slot, mac));
+		if (value == MAP64_NONE)
+			return;
+		map64_delete(shared_sessions, key_of(*slot, mac));
 		shared->sessions--;
-		unshare_circuit(slot, shared);
+		if (value & SHARED_FRAMES)
+			count_frames(c, -1);
 	}
+	unshare_circuit(slot, shared);
+}
+
+uint32_t
+circuit_session(const struct circuit *c, const struct rte_ether_addr *mac)
+{
+	const uint32_t *slot = slot_of(c);
+	uint32_t session;
+
+	if (!slot)
+		return NO_SESSION;
+	if (!mac)
+		return bound_to(*slot) == BOUND_SESSION ? bound_index(*slot) : NO_SESSION;
+	if (bound_to(*slot) != BOUND_SHARED)
+		return NO_SESSION;
+	session = map64_get(shared_sessions, key_of(*slot, mac));
+	return session == MAP64_NONE ? NO_SESSION : session & ~(uint32_t)SHARED_FRAMES;
+}
+
+void
+circuit_rebind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session)
+{
+	uint32_t *slot = slot_of(c);
+
+	if (!mac)
+		set(slot, bound(BOUND_SESSION, session));
+	else
+		map64_put(shared_sessions, key_of(*slot, mac), session); // the key is there: this takes no memory
 }

@@ -20,15 +20,21 @@ struct circuit {
 int circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f);
 // Whether that would do: 0, and then it does.
 int circuit_check_interface(const struct circuit *c, struct fault *f);
-int circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session, struct fault *f);
+// `frames`: every frame is the session's, whatever it holds, and whatever is inside of further tags.
+int circuit_bind_session(
+	const struct circuit *c, const struct rte_ether_addr *mac, bool frames, uint32_t session, struct fault *f);
 void circuit_unbind_interface(const struct circuit *c);
 void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac);
+// The session that this is bound to, or NO_SESSION; and bind it to another, by one store.
+uint32_t circuit_session(const struct circuit *c, const struct rte_ether_addr *mac);
+void circuit_rebind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session);
 
 // The node that takes frames of an Ethernet type (host order), with the data at what follows the type. Called at start.
 void ether_type_register(uint16_t type, const struct node *node);
 
-// The steps of IPv4 and IPv6 packets of circuits' sessions, once their header is checked. Called at start.
-void circuit_sessions(const struct node *up4, const struct node *up6);
+// The steps of IPv4 and IPv6 packets of circuits' sessions, once their header is checked, and the node that takes the whole frames of
+// those whose every frame it is. In: the frame, packet->l2_length of its header with the tags of the circuit. Called at start.
+void circuit_sessions(const struct node *up4, const struct node *up6, const struct node *frames);
 
 // Parses frames. In: whole frames as a port received them. Out: by Ethernet type, the data behind it, and in the packet:
 // port, VLANs, TPIDs, l2_length, interface or session, vrf, chain.

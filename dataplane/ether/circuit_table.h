@@ -6,8 +6,10 @@
 
 enum { VLANS = 4096 };
 
-// What a circuit leads to: the upper two bits say which table the lower thirty are an index of.
-enum binding { BOUND_NONE = 0, BOUND_INTERFACE = 1, BOUND_SESSION = 2, BOUND_SHARED = 3 };
+// What a circuit leads to: the upper two bits say which table the lower thirty are an index of. Where sharers were looked up, the last
+// says that the session has every frame; so does the bit SHARED_FRAMES of a value in the map of those who share.
+enum binding { BOUND_NONE = 0, BOUND_INTERFACE = 1, BOUND_SESSION = 2, BOUND_SHARED = 3, BOUND_FRAMES = 3 };
+enum { SHARED_FRAMES = 1 << 29 };
 
 static inline uint32_t
 bound(enum binding to, uint32_t index)
@@ -32,11 +34,12 @@ struct circuits {
 	uint32_t untagged;
 	uint32_t single[VLANS];
 	uint32_t *pairs[VLANS];
+	uint32_t frames; // sessions that have every frame
 };
 
 // A circuit whose packets are told apart by their source MAC, or that has an interface beside its sessions.
 struct shared_circuit {
-	uint32_t rest; // of those whose MAC no session has: an interface's binding, or 0
+	uint32_t rest; // of those whose MAC no session has: an interface's binding, a session's of every frame, or 0
 	uint32_t sessions;
 	struct circuit circuit;
 };

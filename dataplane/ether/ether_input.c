@@ -24,6 +24,7 @@ DROP(drop_source_mac, "source-mac-multicast", "The frame came from a group addre
 
 static uint8_t by_type[1 << 16];         // the node that takes an Ethernet type, 0 (drop): nobody
 static uint8_t session_up4, session_up6; // the chains of sessions' packets
+static uint8_t session_frames;           // the node of whole frames
 
 void
 ether_type_register(uint16_t type, const struct node *node)
@@ -32,8 +33,9 @@ ether_type_register(uint16_t type, const struct node *node)
 }
 
 void
-circuit_sessions(const struct node *up4, const struct node *up6)
+circuit_sessions(const struct node *up4, const struct node *up6, const struct node *frames)
 {
+	session_frames = (uint8_t)frames->id;
 	session_up4 = (uint8_t)up4->id;
 	session_up6 = (uint8_t)up6->id;
 }
@@ -126,7 +128,7 @@ ingress_of(struct ingress *in, uint16_t port)
 	in->circuits = __atomic_load_n(&port_circuits[port], __ATOMIC_ACQUIRE);
 }
 
-// Whose packet it is, told by its circuit: its interface or its session.
+// Whose packet it is, told by its circuit: its interface or its session, or BOUND_FRAMES and a session that has every frame.
 static inline uint32_t
 owner(const struct circuits *circuits, uint16_t outer, uint16_t inner, uint64_t source)
 {
@@ -138,7 +140,10 @@ owner(const struct circuits *circuits, uint16_t outer, uint16_t inner, uint64_t 
 		return slot;
 	shared = slab_at(&shared_circuits, bound_index(slot));
 	session = map64_get(shared_sessions, shared_key(bound_index(slot), source));
-	return session != MAP64_NONE ? bound(BOUND_SESSION, session) : __atomic_load_n(&shared->rest, __ATOMIC_RELAXED);
+	if (session == MAP64_NONE)
+		return __atomic_load_n(&shared->rest, __ATOMIC_RELAXED);
+	return session & SHARED_FRAMES ? bound(BOUND_FRAMES, session & ~(uint32_t)SHARED_FRAMES)
+				       : bound(BOUND_SESSION, session);
 }
 
 // Give the packet to its owner. `family` 4 or 6 chooses the chain.
@@ -162,6 +167,39 @@ give(struct packet *p, uint32_t slot, unsigned family, uint32_t bytes, struct ta
 	return true;
 }
 
+// Frames of sessions that have every one. Tags of the subscriber's own may be behind those of its circuit, so the nearest circuit
+// counts that somebody has. False: it is not such a session's.
+static bool
+is_frame_of_session(const uint8_t *frame, uint32_t length, struct packet *p, const struct circuits *circuits)
+{
+	uint16_t vlans[2] = {0}, tpids[2] = {0};
+	unsigned count = 0;
+	uint32_t slot;
+
+	while (count < 2 && length >= RTE_ETHER_HDR_LEN + 4 * (count + 1) && is_tpid(read16(frame + 12 + 4 * count))) {
+		memcpy(&tpids[count], frame + 12 + 4 * count, 2);
+		vlans[count] = read16(frame + 14 + 4 * count) & VLAN_ID;
+		// VLAN 0 is a priority, and no circuit.
+		if (vlans[count] == 0)
+			break;
+		count++;
+	}
+	for (;; count--) {
+		slot = owner(circuits, count > 0 ? vlans[0] : 0, count > 1 ? vlans[1] : 0, mac_bits(frame + 6));
+		if (slot != 0 || count == 0)
+			break;
+	}
+	if (bound_to(slot) != BOUND_FRAMES)
+		return false;
+	p->session = bound_index(slot);
+	p->outer_vlan = count > 0 ? vlans[0] : 0;
+	p->inner_vlan = count > 1 ? vlans[1] : 0;
+	p->outer_tpid = count > 0 ? tpids[0] : 0;
+	p->inner_tpid = count > 1 ? tpids[1] : 0;
+	p->l2_length = (uint8_t)(RTE_ETHER_HDR_LEN + 4 * count);
+	return true;
+}
+
 // Any frame.
 static __rte_noinline uint16_t
 classify(struct rte_mbuf *m, struct packet *p, const struct ingress *in, struct tally *t)
@@ -173,6 +211,9 @@ classify(struct rte_mbuf *m, struct packet *p, const struct ingress *in, struct 
 
 	if (m->data_len < RTE_ETHER_HDR_LEN)
 		return packet_drop(p, &drop_short);
+	if (unlikely(in->circuits && in->circuits->frames > 0) && !(frame[6] & 1) &&
+		is_frame_of_session(frame, m->data_len, p, in->circuits))
+		return session_frames;
 	header = tags(frame, m->data_len, p, &type, &reason);
 	if (header == 0)
 		return packet_drop(p, reason);

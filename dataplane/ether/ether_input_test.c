@@ -31,7 +31,7 @@ set_up(void **state)
 	ip6_input_node.id = IP6;
 	session_up4_node.id = UP4;
 	session_up6_node.id = UP6;
-	circuit_sessions(&session_up4_node, &session_up6_node);
+	circuit_sessions(&session_up4_node, &session_up6_node, &session_frames_up_node);
 	ether_type_register(RTE_ETHER_TYPE_IPV4, &ip4_input_node);
 	ether_type_register(RTE_ETHER_TYPE_IPV6, &ip6_input_node);
 	ether_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe);
@@ -42,9 +42,10 @@ set_up(void **state)
 		return -1;
 	slab_take(&interfaces);
 	*interface_at(INTERFACE) = (struct interface){.chain4 = LOOKUP, .chain6 = LOOKUP, .vrf = 3};
-	return circuit_bind_interface(&untagged, INTERFACE, &f) || circuit_bind_session(&pair, NULL, SESSION, &f) ||
-	       circuit_bind_session(&single, NULL, SESSION, &f) ||
-	       circuit_bind_session(&shared, &subscriber, SHARED_SESSION, &f);
+	return circuit_bind_interface(&untagged, INTERFACE, &f) ||
+	       circuit_bind_session(&pair, NULL, false, SESSION, &f) ||
+	       circuit_bind_session(&single, NULL, false, SESSION, &f) ||
+	       circuit_bind_session(&shared, &subscriber, false, SHARED_SESSION, &f);
 }
 
 struct tag {

@@ -205,6 +205,8 @@ struct shape {
 	const char *name, *mac, *address4, *address6;
 	unsigned outer, inner, pppoe, teid;
 	bool outer6;
+	unsigned pdu_session;
+	bool ethernet;
 };
 
 static void
@@ -220,17 +222,20 @@ put_session(const struct shape *s)
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
 	access.mac = (char *)s->mac;
-	access.proxy_arp = s->teid != 0;
-	policy.acl_up = policy.acl_down = "acl";
+	access.proxy_arp = s->teid != 0 && !s->ethernet;
+	access.pdu_session_id = s->pdu_session;
 	policy.meter_up = policy.meter_down = "meter";
-	policy.mss = 1400;
-	policy.flow_profile = "flows";
+	if (!s->ethernet) {
+		policy.acl_up = policy.acl_down = "acl";
+		policy.mss = 1400;
+		policy.flow_profile = "flows";
+	}
 	policy.qos_profile = "queues";
 	policy.qos_group = "olt";
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};
-	session.n_addresses = 2;
+	session.n_addresses = s->ethernet ? 0 : 2;
 	if (s->teid) {
 		gtpu.local_address = s->outer6 ? "2001:db8:c::1" : "192.0.2.1";
 		gtpu.remote_address = s->outer6 ? "2001:db8:c::2" : "192.0.2.2";
@@ -238,7 +243,8 @@ put_session(const struct shape *s)
 		gtpu.remote_teid = s->teid + 1;
 		gtpu.pdu_session_container = true;
 		gtpu.qfi = 9;
-		gtpu.reflective_qos = true;
+		gtpu.reflective_qos = !s->ethernet;
+		gtpu.ethernet = s->ethernet;
 		session.gtpu = &gtpu;
 		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;
 	}
@@ -287,6 +293,10 @@ machine_start(void)
 		{"pppoe", "02:01:00:00:00:03", "100.64.0.3/32", "2001:db8:1:3::/64", 100, 3, 3, 0, false},
 		{"ipoe-gtpu", "02:01:00:00:00:04", "100.64.0.4/32", "2001:db8:1:4::/64", 100, 4, 0, 4, false},
 		{"pppoe-gtpu", "02:01:00:00:00:05", "100.64.0.5/32", "2001:db8:1:5::/64", 100, 5, 5, 6, true},
+		{"pdu-1", "", "100.64.0.6/32", "2001:db8:1:6::/64", 100, 6, 0, 8, false, 1},
+		{"pdu-2", "", "100.64.0.7/32", "2001:db8:1:7::/64", 100, 6, 0, 9, true, 2},
+		{"frames", "", "", "", 100, 8, 0, 10, false, 0, true},
+		{"frames-single", "", "", "", 300, 0, 0, 11, true, 0, true},
 	};
 	char prefix[32];
 	struct options o = {.workers = 1, .buffers = BUFFERS, .log_level = "error", .prefix = prefix, .memory = 256};

@@ -112,6 +112,13 @@ def packets():
         bytes.fromhex("361a001000000000" "00000000" "1000000005" "850004c0000201")))
     yield "gtpu-unknown-extension", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=2152, dport=2152) / Raw(
         bytes.fromhex("34ff002400000004" "000000c0" "01ffff00")) / downlink)
+    yield "pdu-1", ACCESS, qinq(6) / from_subscriber(6) / UDP(sport=5000, dport=443) / payload
+    yield "pdu-2", ACCESS, qinq(6) / from_subscriber6(7) / UDP(sport=5000, dport=443) / payload
+    yield "frame-arp", ACCESS, qinq(8, to="ff:ff:ff:ff:ff:ff") / ARP(psrc="10.0.0.1", pdst="10.0.0.2")
+    yield "frame-tagged", ACCESS, qinq(9, outer=300, to="02:09:09:09:09:09") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP() / payload
+    yield "frame-down", CORE, tunnel(Ether(src=cpe(8), dst="02:09:09:09:09:09") / Dot1Q(vlan=5) / ARP(), 10)
+    yield "frame-down6", CORE, tunnel(
+        Ether(src=cpe(8), dst=cpe(9)) / IP() / UDP() / payload, 11, IPv6(src="2001:db8:c::2", dst="2001:db8:c::1"))
     yield "ping-core", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / ICMP() / payload)
     yield "fragment-first", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1", id=7, flags="MF") / ICMP() / Raw(bytes(32)))
     yield "fragment-last", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1", id=7, frag=5, proto=1) / Raw(bytes(24)))
@@ -145,6 +152,9 @@ OBJECTS = [
      ' addresses: "100.64.9.9/32" addresses: "2001:db8:9::/56" policy { acl_up: "acl" meter_down: "meter" mss: 1400 mtu: 1480 flow_profile: "flows" }'),
     ("Session", 'access { port: "access" outer_vlan: 102 } addresses: "100.64.9.10/32" gtpu { local_address: "192.0.2.1" local_teid: 99'
      ' remote_address: "192.0.2.2" remote_teid: 98 pdu_session_container: true qfi: 5 reflective_qos: true }'),
+    ("Session", 'access { port: "access" outer_vlan: 103 } gtpu { local_address: "192.0.2.1" local_teid: 199'
+     ' remote_address: "192.0.2.2" remote_teid: 198 ethernet: true }'),
+    ("Session", 'access { port: "access" outer_vlan: 100 inner_vlan: 6 pdu_session_id: 3 } addresses: "100.64.0.60/32"'),
 ]
 REQUESTS = [
     "hello { version: 1 }",

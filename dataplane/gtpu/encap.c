@@ -88,10 +88,30 @@ flow6(const uint8_t *ip, size_t length)
 		(uint64_t)ip6->next_header << 32 | ports);
 }
 
-static inline uint8_t
-inner_dscp(const uint8_t *ip, uint8_t family)
+// Of a frame: its addresses and type.
+static inline uint32_t
+flow_frame(const uint8_t *frame, size_t length)
 {
-	return (family == 4 ? ip[1] : (uint8_t)(ip[0] << 4 | ip[1] >> 4)) & DSCP_MASK;
+	uint64_t words[2] = {0};
+
+	memcpy(words, frame, RTE_MIN(length, (size_t)RTE_ETHER_HDR_LEN));
+	return spread(words[0], words[1]);
+}
+
+// What the outer header has of the inner packet, or frame (family 0): the number of its flow, and its DSCP.
+static inline uint32_t
+inner_flow(const uint8_t *inner, size_t length, uint8_t family, uint8_t *dscp)
+{
+	if (likely(family == 4)) {
+		*dscp = inner[1] & DSCP_MASK;
+		return flow4(inner, length);
+	}
+	if (likely(family == 6)) {
+		*dscp = (uint8_t)(inner[0] << 4 | inner[1] >> 4) & DSCP_MASK;
+		return flow6(inner, length);
+	}
+	*dscp = 0;
+	return flow_frame(inner, length);
 }
 
 // The QFI that a downlink packet of this flow asked for, or the one that it has if none did.
@@ -160,7 +180,8 @@ consider(const struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t
 	if (m->pkt_len + t->length > MOST)
 		return packet_drop(p, &drop_large);
 	room = room > t->length ? room - t->length : 0;
-	if (m->pkt_len <= room || room < (p->family == 4 ? IP4_LEAST : IP6_LEAST) || (p->flags & PACKET_OURS))
+	if (p->family == 0 || m->pkt_len <= room || room < (p->family == 4 ? IP4_LEAST : IP6_LEAST) ||
+		(p->flags & PACKET_OURS))
 		return WRAP;
 	if (p->family != 4)
 		return packet_icmp_error(p, ICMP6_TOO_BIG, 0, (uint16_t)room, &drop_large);
@@ -206,8 +227,7 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 			if (next[i] != WRAP)
 				continue;
 		}
-		dscp = inner_dscp(ip, p->family);
-		flow = p->family == 4 ? flow4(ip, m->data_len) : flow6(ip, m->data_len);
+		flow = inner_flow(ip, m->data_len, p->family, &dscp);
 		rte_mov64(ip - RTE_CACHE_LINE_SIZE, (const uint8_t *)t);
 		if (unlikely(has_choice(p, t)))
 			dscp = choose(ip, m->data_len, p, t, dscp);
@@ -291,8 +311,7 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 			next[i] = packet_drop(p, &drop_large);
 			continue;
 		}
-		dscp = inner_dscp(ip, p->family);
-		flow = p->family == 4 ? flow4(ip, m->data_len) : flow6(ip, m->data_len);
+		flow = inner_flow(ip, m->data_len, p->family, &dscp);
 		rte_mov64(ip - GTPU_ENCAP6, t->header6);
 		if (unlikely(has_choice(p, t))) {
 			qfi = ip[-QFI_BEFORE];

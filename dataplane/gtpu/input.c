@@ -26,6 +26,7 @@ DROP(drop_bad_extension, "gtpu-extension-malformed",
 	"A GTP-U packet with an extension header that has no length or no sense.")
 DROP(drop_type, "gtpu-message-type", "A GTP-U message of a type that nothing here takes.")
 DROP(drop_inner, "gtpu-inner-not-ip", "What was in the tunnel is neither IPv4 nor IPv6.")
+DROP(drop_frame, "gtpu-inner-not-ethernet", "What was in the tunnel of a session of type Ethernet is no frame.")
 DROP(drop_destination, "gtpu-wrong-destination",
 	"A packet in a tunnel for an address that is not one of the session's.")
 
@@ -232,6 +233,14 @@ trim(struct rte_mbuf *m, uint32_t length)
 		rte_pktmbuf_trim(m, (uint16_t)(m->pkt_len - length));
 }
 
+static __rte_noinline uint16_t
+deliver_frame(struct rte_mbuf *m, struct packet *p, uint8_t qfi)
+{
+	p->flags &= (uint8_t)~PACKET_ROUTED;
+	p->qfi = qfi;
+	return m->data_len < RTE_ETHER_HDR_LEN ? packet_drop(p, &drop_frame) : session_frames_down_node.id;
+}
+
 // The second look: the session is known.
 static inline uint16_t
 deliver(struct rte_mbuf *m, struct packet *p, uint32_t session, const struct arrival *a, uint64_t chain)
@@ -244,9 +253,11 @@ deliver(struct rte_mbuf *m, struct packet *p, uint32_t session, const struct arr
 	p->direction = DOWN;
 	packet_advance(m, a->offset);
 	trim(m, a->length);
+	p->l2_length = 0;
+	if (unlikely(s->flags & SESSION_FRAMES))
+		return deliver_frame(m, p, a->qfi);
 	ip = rte_pktmbuf_mtod(m, const uint8_t *);
 	family = m->data_len > 0 ? ip[0] >> 4 : 0;
-	p->l2_length = 0;
 	p->flags &= (uint8_t)~PACKET_ROUTED;
 	p->qfi = a->qfi;
 	p->chain = chain;

@@ -138,8 +138,11 @@ on_session(struct rte_mbuf *m, struct packet *p, const struct arp_message *arp)
 	bool probe = is_probe(arp);
 
 	if (!probe) {
-		if (!subscribers->holds(p->session, 4, arp->sender))
+		uint32_t session = subscribers->whose(p->session, 4, arp->sender);
+
+		if (session == NO_SESSION)
 			return packet_drop(p, &drop_sender);
+		p->session = session;
 		subscribers->learn(p->session, arp->sender_mac.addr_bytes);
 	}
 	if (arp->operation != RTE_BE16(ARP_REQUEST))

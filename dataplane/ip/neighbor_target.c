@@ -41,7 +41,7 @@ target_of_session(const struct packet *p, uint8_t family, const uint8_t address[
 	if (!about.proxied || (hop->kind == HOP_SESSION && hop->session == p->session))
 		return TARGET_NOBODY;
 	// Its own address is the subscriber's to defend. One that may use any address owns none.
-	if (!about.any_source && subscribers->holds(p->session, family, address))
+	if (!about.any_source && subscribers->whose(p->session, family, address) != NO_SESSION)
 		return TARGET_NOBODY;
 	return TARGET_PROXY;
 }

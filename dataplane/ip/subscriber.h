@@ -14,8 +14,9 @@ struct subscriber {
 
 struct subscribers {
 	void (*about)(uint32_t session, struct subscriber *about);
-	// Whether the subscriber may use this address (network order, 4 or 16 bytes).
-	bool (*holds)(uint32_t session, uint8_t family, const uint8_t *address);
+	// That of the subscriber's sessions on the access of this one which may use the address (network order, 4 or 16 bytes), or
+	// NO_SESSION.
+	uint32_t (*whose)(uint32_t session, uint8_t family, const uint8_t *address);
 	// ARP or ND told the subscriber's Ethernet address.
 	void (*learn)(uint32_t session, const uint8_t mac[6]);
 	// The chain of its packets behind the source check.

@@ -40,7 +40,8 @@ act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, e
 	case SLUICE__V1__METER_VERDICT__DROP:
 		return packet_drop(p, reason);
 	case SLUICE__V1__METER_VERDICT__REMARK:
-		if (rte_pktmbuf_data_len(m) >= 20)
+		// Whole frames have no code point.
+		if (p->family != 0 && rte_pktmbuf_data_len(m) >= 20)
 			dscp_write(rte_pktmbuf_mtod(m, uint8_t *), p->family, profile->mark[colour]);
 		break;
 	default:
@@ -84,7 +85,8 @@ subject_of(struct rte_mbuf *m, bool up, bool shared)
 		rte_prefetch0(meter_at(meter));
 	if (likely(!(meter & METER_FLOWS) || meter == NO_METER))
 		return (struct subject){.meter = meter};
-	hash = p->family == 4 ? flow_hash4(ip, m->data_len) : flow_hash6(ip, m->data_len);
+	// The whole frames of a session are one flow.
+	hash = p->family == 4 ? flow_hash4(ip, m->data_len) : p->family == 6 ? flow_hash6(ip, m->data_len) : 0;
 	hash ^= p->session * UINT64_C(0x9e3779b97f4a7c15);
 	rte_prefetch0(meter_flow_set(&meter_profile_at(meter_at(meter)->profile)->flows, hash));
 	return (struct subject){meter, hash};
@@ -171,7 +173,7 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 				continue;
 			}
 		}
-		if (profile->contract.color_aware)
+		if (profile->contract.color_aware && p->family != 0)
 			colour = colour_of(rte_pktmbuf_mtod(m, const uint8_t *), p->family);
 		if (shared && (handle & METER_GLOBAL))
 			lease = lease_of(&leases, handle);

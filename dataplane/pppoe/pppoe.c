@@ -176,7 +176,11 @@ pppoe_start(void)
 	return 0;
 }
 
-static const struct session_access access = {.start = pppoe_start, .bind = pppoe_bind, .unbind = pppoe_unbind};
+static const struct session_access access = {.start = pppoe_start,
+	.bind = pppoe_bind,
+	.unbind = pppoe_unbind,
+	.find = pppoe_find,
+	.rebind = pppoe_table_replace};
 RTE_INIT(register_pppoe)
 {
 	session_access_register(&access);

@@ -89,6 +89,17 @@ pppoe_table_put(const struct circuit *c, uint16_t pppoe_session, uint32_t sessio
 }
 
 void
+pppoe_table_replace(const struct circuit *c, uint16_t pppoe_session, uint32_t session)
+{
+	_Atomic uint64_t *slot = slot_of(c);
+
+	if (atomic_load(slot) & PPPOE_ONE)
+		atomic_store(slot, PPPOE_ONE | (uint64_t)session << 16 | pppoe_session);
+	else
+		map64_put(pppoe_sessions, key_of(c, pppoe_session), session); // the key is there: this takes no memory
+}
+
+void
 pppoe_table_delete(const struct circuit *c, uint16_t pppoe_session)
 {
 	_Atomic uint64_t *slot = slot_of(c);

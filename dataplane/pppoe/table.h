@@ -63,4 +63,6 @@ uint32_t pppoe_find(const struct circuit *c, uint16_t pppoe_session);
 
 // 0, -EEXIST, -ENOMEM.
 int pppoe_table_put(const struct circuit *c, uint16_t pppoe_session, uint32_t session);
+// Of an id that is there: it is another session's.
+void pppoe_table_replace(const struct circuit *c, uint16_t pppoe_session, uint32_t session);
 void pppoe_table_delete(const struct circuit *c, uint16_t pppoe_session);

@@ -20,6 +20,8 @@ struct subscriber {
 	unsigned mtu;
 	bool reflective, outer6;
 	const char *flows;
+	unsigned pdu_session;
+	bool ethernet;
 };
 
 static inline int
@@ -34,13 +36,14 @@ put_session(const struct subscriber *s)
 	access.outer_vlan = s->outer;
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
+	access.pdu_session_id = s->pdu_session;
 	access.mac = (char *)(s->mac ? s->mac : "");
 	policy.mtu = s->mtu;
 	policy.flow_profile = (char *)(s->flows ? s->flows : "");
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};
-	session.n_addresses = s->address6 ? 2 : 1;
+	session.n_addresses = (s->address4 != NULL) + (s->address6 != NULL);
 	if (s->teid) {
 		gtpu.local_address = s->outer6 ? "2001:db8:c::1" : "192.0.2.1";
 		gtpu.remote_address = s->outer6 ? "2001:db8:c::2" : "192.0.2.2";
@@ -49,6 +52,7 @@ put_session(const struct subscriber *s)
 		gtpu.pdu_session_container = true;
 		gtpu.qfi = 9;
 		gtpu.reflective_qos = s->reflective;
+		gtpu.ethernet = s->ethernet;
 		session.gtpu = &gtpu;
 		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;
 	}

@@ -83,7 +83,7 @@ chain_up(uint32_t index, uint8_t family)
 
 static const struct subscribers our_subscribers = {
 	.about = about,
-	.holds = session_holds,
+	.whose = session_whose,
 	.learn = session_learn,
 	.chain_up = chain_up,
 	.down = &session_down_node,

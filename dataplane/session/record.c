@@ -49,7 +49,7 @@ chain_down(const struct session_wanted *w)
 		steps[count++] = &mss_clamp_node;
 	if (w->queue[DOWN] != NO_QUEUE)
 		steps[count++] = &hqos_classify_node;
-	steps[count++] = &session_out_node;
+	steps[count++] = w->spec.frames ? &session_frames_out_node : &session_out_node;
 	return chain_of(steps, count);
 }
 
@@ -121,9 +121,9 @@ session_write_mtu(struct session *s, struct session_detail *d, uint16_t mtu)
 void
 session_write_record(struct session *s, struct session_detail *d, const struct session_wanted *w)
 {
-	uint8_t flags =
-		(uint8_t)((w->spec.any_source ? SESSION_ANY_SOURCE : 0) | (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) |
-			  (d->pppoe_session ? SESSION_PPPOE : 0) | (d->has_mac ? 0 : SESSION_LEARNS_MAC));
+	uint8_t flags = (uint8_t)((s->flags & SESSION_SHARES) | (w->spec.any_source ? SESSION_ANY_SOURCE : 0) |
+				  (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) | (d->pppoe_session ? SESSION_PPPOE : 0) |
+				  (d->has_mac ? 0 : SESSION_LEARNS_MAC) | (d->frames ? SESSION_FRAMES : 0));
 
 	__atomic_store_n(&d->has_core, w->core_kind != NULL, __ATOMIC_RELEASE);
 	// The list before the record's own prefixes: an address that stays is always in one of them.

@@ -26,6 +26,9 @@ struct session_detail {
 	const struct session_core *core;
 	uint32_t hop; // 0: none
 	uint16_t pppoe_session;
+	uint8_t pdu_session; // 0: no other session shares the access
+	bool frames;         // it is of type Ethernet
+	uint32_t sibling;    // the next session of the same access, or NO_SESSION
 	uint16_t mtu;        // in force
 	uint16_t wanted_mtu; // as configured, 0: by the port
 	struct circuit circuit;
@@ -87,6 +90,15 @@ void session_routes_undo(const struct session_detail *detail, uint16_t old_vrf, 
 // Remove those that the session had and that are no longer wanted.
 void session_routes_release(const struct session_detail *old, uint16_t old_vrf, const struct session_detail *now,
 	const struct session_wanted *w);
+
+// Sessions of one access (siblings.c). Main thread: lead frames of the access to a new session, whose record is whole, too; or no
+// longer.
+int session_bind(uint32_t index, struct fault *f);
+void session_unbind(uint32_t index);
+// Whether none of them has an address in common with these prefixes; `index` is left out.
+int session_apart(uint32_t index, const Sluice__V1__Session *spec, const struct session_spec *parsed, struct fault *f);
+// Any thread: that of the sessions of `head`'s access which may use the address, or NO_SESSION.
+uint32_t session_whose(uint32_t head, uint8_t family, const uint8_t *address);
 
 // Keep what a packet with a valid source showed: MAC (if the session learns) and TPIDs, packed by session_seen(). False if
 // the session has another MAC configured. Any thread.

@@ -24,12 +24,12 @@ struct counters session_counters;
 struct session_detail *session_details;
 
 static struct session_core *cores;
-static const struct session_access *pppoe;
+const struct session_access *session_pppoe;
 
 void
 session_access_register(const struct session_access *access)
 {
-	pppoe = access;
+	session_pppoe = access;
 }
 
 void
@@ -179,6 +179,10 @@ check_unchanged(const struct session_detail *d, const struct session_wanted *w, 
 		field = "mac";
 	else if (d->pppoe_session != spec->pppoe_session)
 		field = "pppoeSessionId";
+	else if (d->pdu_session != spec->pdu_session)
+		field = "pduSessionId";
+	if (d->frames != spec->frames)
+		return fault(f, EINVAL, "gtpu.ethernet: cannot change; delete the session and create it again");
 	if (field)
 		return fault(f, EINVAL, "access.%s: cannot change; delete the session and create it again", field);
 	return 0;
@@ -317,23 +321,6 @@ keep(struct session_detail *d, const struct session_wanted *w)
 // ---- Creating, changing, deleting.
 
 static int
-bind_circuit(const struct session_detail *d, uint32_t index, struct fault *f)
-{
-	if (d->pppoe_session)
-		return pppoe->bind(&d->circuit, d->pppoe_session, index, f);
-	return circuit_bind_session(&d->circuit, d->has_mac ? &d->mac : NULL, index, f);
-}
-
-static void
-unbind_circuit(const struct session_detail *d)
-{
-	if (d->pppoe_session)
-		pppoe->unbind(&d->circuit, d->pppoe_session);
-	else
-		circuit_unbind_session(&d->circuit, d->has_mac ? &d->mac : NULL);
-}
-
-static int
 make_core(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 {
 	return w->core_kind ? w->core_kind->put(index, spec, &w->core, &w->encap, f) : 0;
@@ -354,11 +341,11 @@ bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *
 
 	if (error)
 		return error;
-	error = bind_circuit(d, index, f);
+	error = session_bind(index, f);
 	if (error == 0) {
 		error = bind_core(UINT32_MAX, w, f);
 		if (error)
-			unbind_circuit(d);
+			session_unbind(index);
 	}
 	if (error)
 		session_routes_undo(d, w->vrf_index, w);
@@ -383,12 +370,18 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	}
 	*d = (struct session_detail){.used = true,
 		.pppoe_session = w->spec.pppoe_session,
+		.pdu_session = w->spec.pdu_session,
+		.frames = w->spec.frames,
+		.sibling = NO_SESSION,
 		.circuit = w->spec.circuit,
 		.mac = w->spec.mac,
 		.has_mac = w->spec.has_mac};
+	s->flags = 0;
 	s->acl_up = s->acl_down = NO_ACL;
 	s->meter_up = s->meter_down = NO_METER;
-	error = make_meters(d, s, w, f);
+	error = session_apart(index, spec, &w->spec, f);
+	if (error == 0)
+		error = make_meters(d, s, w, f);
 	if (error == 0)
 		error = make_queues(d, w, f);
 	if (error == 0)
@@ -466,6 +459,8 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	int error = check_unchanged(d, w, f);
 
 	if (error == 0)
+		error = session_apart(index, spec, &w->spec, f);
+	if (error == 0)
 		error = make_meters(d, s, w, f);
 	if (error == 0)
 		error = make_queues(d, w, f);
@@ -517,12 +512,15 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 {
 	uint32_t index = session_of(object);
 	struct session_detail *d = &session_details[index], old = *d;
-	const struct session_detail gone = {
-		.used = true, .circuit = old.circuit, .mtu = old.mtu, .has_core = old.has_core};
+	const struct session_detail gone = {.used = true,
+		.circuit = old.circuit,
+		.sibling = old.sibling, // for packets that are on their way along the list
+		.mtu = old.mtu,
+		.has_core = old.has_core};
 	struct session was = *session_at(index);
 	struct session_wanted nothing = {.core = UINT32_MAX};
 
-	unbind_circuit(d);
+	session_unbind(index);
 	unbind(&old, &was, &gone, &nothing);
 	session_unresolvable(index);
 	*d = gone;
@@ -578,12 +576,12 @@ session_start(void)
 		return -ENOMEM;
 	error = session_resolve_start();
 	if (error == 0)
-		error = pppoe->start();
+		error = session_pppoe->start();
 	for (const struct session_core *c = cores; c && error == 0; c = c->next)
 		error = c->start ? c->start() : 0;
 	if (error)
 		return error;
-	circuit_sessions(&session_up4_node, &session_up6_node);
+	circuit_sessions(&session_up4_node, &session_up6_node, &session_frames_up_node);
 	port_watch(&watcher);
 	return 0;
 }

@@ -15,6 +15,8 @@ enum {
 	SESSION_PPPOE = 1 << 1,
 	SESSION_LEARNS_MAC = 1 << 2, // no MAC configured: the last one seen with a valid source
 	SESSION_PROXY_ARP = 1 << 3,
+	SESSION_FRAMES = 1 << 5, // of type Ethernet
+	SESSION_SHARES = 1 << 4, // its access has further sessions, and leads to this one
 };
 
 struct session {
@@ -167,6 +169,8 @@ extern struct node session_up4_node, session_up6_node;
 extern struct node session_down_node;
 // Last step of a down chain: MTU, TTL if routed, header of the access side. Out: tx.
 extern struct node session_out_node;
+// The same for sessions of type Ethernet: whole frames, from the access with its tags, for the access without.
+extern struct node session_frames_up_node, session_frames_down_node, session_frames_out_node;
 // A step of chains of sessions with an MSS.
 extern struct node mss_clamp_node;
 
@@ -178,8 +182,14 @@ struct session_access {
 	// Frames with this id on this circuit are the session's from then on. 0, -EEXIST, -ENOMEM.
 	int (*bind)(const struct circuit *c, uint16_t id, uint32_t session, struct fault *f);
 	void (*unbind)(const struct circuit *c, uint16_t id);
+	// The session, or NO_SESSION.
+	uint32_t (*find)(const struct circuit *c, uint16_t id);
+	// What is bound is another session's from then on.
+	void (*rebind)(const struct circuit *c, uint16_t id, uint32_t session);
 };
 void session_access_register(const struct session_access *access);
+// NULL before it is registered.
+extern const struct session_access *session_pppoe;
 
 // A core encapsulation: how a session whose spec has this core leaves. Registered by its concept (RTE_INIT).
 struct session_core {

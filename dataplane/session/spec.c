@@ -148,6 +148,10 @@ parse_access(const Sluice__V1__Access *access, struct session_spec *parsed, stru
 	if (access->pppoe_session_id > PPPOE_SESSION_MAX)
 		return fault(f, EINVAL, "access.pppoeSessionId: %u is not from 1 to %d (or 0, IPoE)",
 			access->pppoe_session_id, PPPOE_SESSION_MAX);
+	if (access->pdu_session_id > PDU_SESSION_MAX)
+		return fault(f, EINVAL, "access.pduSessionId: %u is not from 1 to %d (or 0, the only session)",
+			access->pdu_session_id, PDU_SESSION_MAX);
+	parsed->pdu_session = (uint8_t)access->pdu_session_id;
 	parsed->circuit.outer_vlan = (uint16_t)access->outer_vlan;
 	parsed->circuit.inner_vlan = (uint16_t)access->inner_vlan;
 	parsed->pppoe_session = (uint16_t)access->pppoe_session_id;
@@ -169,7 +173,46 @@ parse_policy(const Sluice__V1__Policy *policy, struct session_spec *parsed, stru
 	parsed->mss = (uint16_t)policy->mss;
 	parsed->mtu = (uint16_t)policy->mtu;
 	parsed->any_source = policy->any_source;
+	if (parsed->any_source && parsed->pdu_session)
+		return fault(f, EINVAL,
+			"policy.anySource: sessions with an access.pduSessionId are told apart by their source; leave "
+			"one "
+			"of the two out");
 	return 0;
+}
+
+// What there is of a session of frames.
+static int
+parse_frames(const Sluice__V1__Session *spec, struct session_spec *parsed, struct fault *f)
+{
+	const Sluice__V1__Policy *policy = spec->policy;
+	const char *field = NULL;
+
+	parsed->frames = spec->core_case == SLUICE__V1__SESSION__CORE_GTPU && spec->gtpu->ethernet;
+	if (!parsed->frames)
+		return 0;
+	if (spec->n_addresses > 0)
+		field = "addresses";
+	else if (parsed->pppoe_session)
+		field = "access.pppoeSessionId";
+	else if (parsed->pdu_session)
+		field = "access.pduSessionId";
+	else if (parsed->proxy_arp)
+		field = "access.proxyArp";
+	else if (policy && policy->acl_up[0])
+		field = "policy.aclUp";
+	else if (policy && policy->acl_down[0])
+		field = "policy.aclDown";
+	else if (policy && policy->flow_profile[0])
+		field = "policy.flowProfile";
+	else if (parsed->mss)
+		field = "policy.mss";
+	else if (parsed->any_source)
+		field = "policy.anySource";
+	return field ? fault(f, EINVAL,
+			       "%s: a session of type Ethernet (gtpu.ethernet) has none; leave one of the two out",
+			       field)
+		     : 0;
 }
 
 int
@@ -183,6 +226,8 @@ session_spec_parse(const Sluice__V1__Session *spec, struct session_spec *parsed,
 		error = parse_addresses(spec, parsed, f);
 	if (error == 0)
 		error = parse_policy(spec->policy, parsed, f);
+	if (error == 0)
+		error = parse_frames(spec, parsed, f);
 	return error;
 }
 

@@ -7,7 +7,7 @@
 #include "ether/circuit.h"
 #include "session.pb-c.h"
 
-enum { SESSION_PREFIXES = 64, PPPOE_OVERHEAD = 8, PPPOE_SESSION_MAX = 65534, VLAN_MAX = 4094 };
+enum { SESSION_PREFIXES = 64, PPPOE_OVERHEAD = 8, PPPOE_SESSION_MAX = 65534, VLAN_MAX = 4094, PDU_SESSION_MAX = 15 };
 
 struct session_prefix {
 	uint8_t address[16]; // network order; IPv4 in the first four
@@ -22,6 +22,8 @@ struct session_spec {
 	bool proxy_arp;
 	bool any_source;
 	uint16_t pppoe_session; // 0: IPoE
+	uint8_t pdu_session;    // 0: the only one of its access
+	bool frames;            // PDU session type Ethernet
 	uint16_t mss;
 	uint16_t mtu; // 0: by the port
 	unsigned prefix_count;

@@ -109,6 +109,18 @@ odd6(const struct session *s, const uint8_t *packet)
 	       (ip->source[0] == 0);
 }
 
+// The session of the access that has the source, if one does.
+static __rte_noinline void
+choose_sibling(struct packet *p, const uint8_t *ip, unsigned family)
+{
+	const uint8_t *source =
+		ip + (family == 4 ? offsetof(struct ip4_header, source) : offsetof(struct ip6_header, source));
+	uint32_t session = session_whose(p->session, (uint8_t)family, source);
+
+	if (session != NO_SESSION)
+		p->session = session;
+}
+
 // `family`, 4 or 6, is a constant to whoever calls this.
 static __rte_always_inline void
 session_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, unsigned family)
@@ -128,6 +140,12 @@ session_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 		uint64_t seen = session_seen(ip - p->l2_length + RTE_ETHER_ADDR_LEN, p->outer_tpid, p->inner_tpid);
 		uint64_t odd = (seen ^ s->seen) | (family == 4 ? odd4(s, ip) : odd6(s, ip));
 
+		if (unlikely(odd != 0) && (s->flags & SESSION_SHARES)) {
+			choose_sibling(p, ip, family);
+			s = session_at(p->session);
+			c = &counters[p->session];
+			odd = (seen ^ s->seen) | (family == 4 ? odd4(s, ip) : odd6(s, ip));
+		}
 		if (i + AHEAD < count)
 			session_prefetch(packets[i + AHEAD], UP, counters);
 		p->counted = (uint16_t)m->pkt_len;
