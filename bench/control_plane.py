@@ -1,4 +1,10 @@
-"""The control plane's part of docs/performance.md, from the rows of `make bench` that are called reconcile."""
+"""The control plane's part of docs/performance.md, from the rows of `make bench` that are called reconcile.
+
+report.py writes it with all the rest; `control_plane.py BENCH-JSON` writes it alone."""
+
+import json
+import pathlib
+import sys
 
 # Seconds that Ligato's KVScheduler takes for so many independent values, against a mock.
 LIGATO = {
@@ -49,7 +55,7 @@ agent and data plane, with the file in a file system in memory: what is left is 
 |---|---|---|---|---|
 {ones}
 
-What was to be reached:
+How it came to be so fast, and what was thrown away, is in [a decision](decisions/bulk.md). What was to be reached:
 
 | what | at most | in this run | |
 |---|---|---|---|
@@ -115,3 +121,8 @@ def text(results):
         start=f"{restarted['start_seconds']:.2f}" if restarted else "?",
         changes=f"{max((r.get('changes', 0) for r in results), default=0):,}",
     )
+
+
+if __name__ == "__main__":
+    rows = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    print(text([r for r in rows if r["scenario"].startswith("reconcile-")]), end="")

@@ -150,7 +150,7 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 }
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
-	defer s.heap.grow(len(c.GetPut()) + len(c.GetDelete()))()
+	defer s.heap.Grow(len(c.GetPut()) + len(c.GetDelete()))()
 	from := source(ctx, c.GetOwner(), c.GetWhy())
 	changes, err := s.changes(c)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/heap"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/object"
@@ -73,7 +74,7 @@ type server struct {
 	registry *object.Registry
 	desired  intent.Interface
 	links    []link
-	heap     *heap
+	heap     *heap.Heap
 	// Ends with the process: streams, which would hold it up, end with it.
 	ending context.Context
 }
@@ -97,10 +98,10 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for _, p := range config.Dataplanes {
 		planes = append(planes, p.Dataplane)
 	}
-	heap := newHeap()
-	defer heap.end()
+	memory := heap.New()
+	defer memory.End()
 	// What is kept may be much.
-	loaded := heap.grow(mostRoom / bytesOnWay)
+	loaded := memory.Grow(heap.Unknown)
 	desired, err := intent.New(intent.Config{Dataplanes: planes, Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
 		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	loaded()
@@ -109,8 +110,8 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &server{config: config, registry: config.Registry, heap: heap,
-		desired: &audit.Intent{Interface: growing{desired, heap}, Log: config.Audit}, links: linksOf(config, desired), ending: running}
+	s := &server{config: config, registry: config.Registry, heap: memory,
+		desired: &audit.Intent{Interface: growing{desired, memory}, Log: config.Audit}, links: linksOf(config, desired), ending: running}
 	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}),
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))...)

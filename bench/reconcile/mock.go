@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice.dev/sluice/agent/heap"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
@@ -87,11 +88,16 @@ func mock(registry *object.Registry, count int) (result, error) {
 	changes := puts(objects)
 	// What a run before left behind is not this run's to collect.
 	debug.FreeOSMemory()
+	// As the agent does it.
+	memory := heap.New()
+	defer memory.End()
 	began, had := time.Now(), processor()
+	done := memory.Grow(count)
 	out, err := d.Apply(ctx, source, changes, intent.Options{})
 	if err != nil {
 		return result{}, err
 	}
+	done()
 	r := result{Seconds: time.Since(began).Seconds(), AgentCPU: processor() - had}
 	if n := d.Count()[intent.Applied]; n != count+len(base()) || len(out.Failures) > 0 {
 		return r, fmt.Errorf("%d objects are applied, not %d", n, count+len(base()))

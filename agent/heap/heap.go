@@ -1,35 +1,34 @@
-// How often garbage is collected. When very many objects are put in at once, or read when the agent starts, what it holds grows fast, and
-// each collection looks mostly at what the one before looked at; so meanwhile there is room for that many. Else it is done early, and
-// after such a time what was taken too much is given back, so that an agent with many objects stays small.
-package server
+// Package heap says how often garbage is collected. When very many objects are put in at once, or read when the agent starts, what it
+// holds grows fast, and each collection looks mostly at what the one before looked at; so meanwhile there is room for that many. Else it is
+// done early, and after such a time what was taken too much is given back, so that an agent with many objects stays small.
+package heap
 
 import (
-	"context"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
 	"time"
-
-	"sluice.dev/sluice/agent/intent"
-	"sluice.dev/sluice/agent/object"
 )
 
 const (
-	// Percent of what is held that may be garbage before it is collected; 100 is usual.
-	thrifty = 60
+	// Percent of what is held that may be garbage before it is collected: usually, and at least while there are objects on their way.
+	thrifty, generous = 60, 100
 	// So many objects are many; each takes about so many bytes on its way, and all of them get at most so many.
 	manyObjects = 10_000
 	bytesOnWay  = 3 << 10
-	mostRoom    = 512 << 20
+	mostRoom    = 1 << 30
 	// What is held at the least, for a percentage to make sense.
 	leastHeld = 4 << 20
 	// The answer is on its way for a while after the work is done.
 	giveBackAfter = time.Second
 )
 
-// heap counts the objects that are under way.
-type heap struct {
+// Unknown is a number of objects that is not known yet. Room that is not needed costs nothing.
+const Unknown = mostRoom / bytesOnWay
+
+// Heap counts the objects that are under way.
+type Heap struct {
 	mu     sync.Mutex
 	onWay  int
 	before int
@@ -37,10 +36,11 @@ type heap struct {
 	ended  bool
 }
 
-func newHeap() *heap { return &heap{before: debug.SetGCPercent(thrifty)} }
+// New takes over. There is one heap, and so one Heap.
+func New() *Heap { return &Heap{before: debug.SetGCPercent(thrifty)} }
 
-// grow is called before something is done with so many objects, and what it returns, afterwards.
-func (h *heap) grow(objects int) (done func()) {
+// Grow is called before something is done with so many objects, and what it returns, afterwards.
+func (h *Heap) Grow(objects int) (done func()) {
 	if objects < manyObjects {
 		return func() {}
 	}
@@ -54,7 +54,7 @@ func (h *heap) grow(objects int) (done func()) {
 }
 
 // makeRoom allows as much garbage as the objects on their way will be. h.mu is held.
-func (h *heap) makeRoom() {
+func (h *Heap) makeRoom() {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	held := uint64(leastHeld)
@@ -62,12 +62,12 @@ func (h *heap) makeRoom() {
 		held = max(held, sample[0].Value.Uint64())
 	}
 	room := min(uint64(h.onWay)*bytesOnWay, mostRoom)
-	debug.SetGCPercent(int(max(thrifty, room*100/held)))
+	debug.SetGCPercent(int(max(generous, room*100/held)))
 }
 
 // watch has the room measured anew after each collection.
-func (h *heap) watch() {
-	runtime.AddCleanup(&struct{ of *heap }{h}, func(h *heap) {
+func (h *Heap) watch() {
+	runtime.AddCleanup(&struct{ of *Heap }{h}, func(h *Heap) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.onWay > 0 && !h.ended {
@@ -77,7 +77,7 @@ func (h *heap) watch() {
 	}, h)
 }
 
-func (h *heap) shrink(objects int) {
+func (h *Heap) shrink(objects int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.onWay -= objects; h.onWay == 0 && !h.ended {
@@ -89,8 +89,8 @@ func (h *heap) shrink(objects int) {
 	}
 }
 
-// end makes everything be as it was before.
-func (h *heap) end() {
+// End makes everything be as it was before.
+func (h *Heap) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = true
@@ -98,16 +98,4 @@ func (h *heap) end() {
 		h.giving.Stop()
 	}
 	debug.SetGCPercent(h.before)
-}
-
-// growing is an intent.Interface that says how many objects are under way.
-type growing struct {
-	intent.Interface
-	heap *heap
-}
-
-// Apply implements intent.Interface.
-func (g growing) Apply(ctx context.Context, source intent.Source, changes []object.Change, options intent.Options) (*intent.Outcome, error) {
-	defer g.heap.grow(len(changes))()
-	return g.Interface.Apply(ctx, source, changes, options)
 }
