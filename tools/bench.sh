@@ -32,7 +32,8 @@ nodes() {
 	fi
 }
 
-control() { build/reconcile-bench -huge ${only:+-only "$only"} -json "$results/3.json" || failed=1; }
+# Workers that never sleep, and programs that wait for others, do without a real-time priority.
+control() { chrt -o 0 build/reconcile-bench -huge ${only:+-only "$only"} -json "$results/3.json" || failed=1; }
 
 ndr() { .venv/bin/python bench/ndr.py ${only:+--only "$only"} ${1:+--json "$1"} || failed=1; }
 
@@ -56,8 +57,7 @@ ndr) ndr "$json" ;;
 paper)
 	mkdir -p build/bench
 	nodes
-	# Workers that never sleep, and programs that wait for others, do without a real-time priority.
-	chrt -o 0 build/reconcile-bench -huge -json "$results/3.json" || failed=1
+	control
 	together build/bench/nodes.json
 	only='ip4|metric-hqos|symmetric$|bng-192k'
 	ndr build/bench/ndr.json
