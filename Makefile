@@ -84,7 +84,7 @@ fmt: build/.setup-test
 # The reference of objects, from the comments and annotations in api/. `make lint` checks that it is up to date.
 docs: build/reference.md
 	cp build/reference.md docs/reference.md
-build/reference.md: build/.generated $(wildcard agent/docgen/* agent/object/*.go)
+build/reference.md: build/.generated $(wildcard agent/docgen/* agent/example/* agent/object/*.go)
 	protoc -Iapi --include_imports --include_source_info --descriptor_set_out=build/api.binpb $(PROTOS)
 	go run ./agent/docgen build/api.binpb > $@.new
 	mv $@.new $@

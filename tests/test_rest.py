@@ -93,6 +93,9 @@ def test_what_the_data_plane_refuses_is_said_of_the_object_and_all_or_nothing_un
     assert answer.status == 201, answer
     assert answer.json["status"]["state"] == "failed"
     assert answer.json["status"]["message"]
+    # It is there all the same.
+    assert site.operator.ask("PATCH", "/v1/ports/nowhere", {"metadata": {"labels": {"town": "bonn"}}}).status == 200
+    assert site.operator.ask("PUT", "/v1/ports/nowhere", port).status == 200
     assert site.operator.ask("DELETE", "/v1/ports/nowhere").status == 200
     answer = site.operator.ask("PUT", "/v1/ports/nowhere?mode=all-or-nothing", port)
     assert answer.status == 422, answer

@@ -21,13 +21,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/example"
 	"sluice.dev/sluice/agent/object"
 )
-
-// An object of each kind, as a person would write it.
-//
-//go:embed examples.yaml
-var examples []byte
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -69,10 +65,7 @@ func reference(packed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	written, err := registry.Decode(bytes.NewReader(examples), "examples.yaml")
-	if err == nil {
-		err = registry.Whole(written).Or()
-	}
+	written, err := example.Objects(registry)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +94,7 @@ func reference(packed []byte) ([]byte, error) {
 
 // exampleOf returns the example as it is written, with its units and comments.
 func exampleOf(w *object.Written) (string, error) {
-	lines := strings.SplitAfter(string(examples), "\n")
+	lines := strings.SplitAfter(example.Text(), "\n")
 	if w.Line < 1 || w.Line > len(lines) {
 		return "", fmt.Errorf("%s: line %d of examples.yaml", w.Key(), w.Line)
 	}

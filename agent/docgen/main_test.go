@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/example"
 	"sluice.dev/sluice/agent/object"
 )
 
@@ -72,7 +72,7 @@ func TestTheExamplesAreAcceptableTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := r.Decode(bytes.NewReader(examples), "examples.yaml")
+	written, err := example.Objects(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,12 +187,14 @@ func (q *request) patch(k *object.Kind) error {
 
 // one carries out a change of one object and answers with it.
 func (q *request) one(k *object.Kind, c object.Change, expect map[object.Key]uint64) error {
+	before, _ := q.environment.Intent.Get(c.Key)
 	outcome, status, err := q.change([]object.Change{c}, expect)
 	if err != nil {
 		return err
 	}
 	done := outcome.Objects[0]
-	if done.Step == intent.Create && status == http.StatusOK {
+	// To a data plane that refused it before it is created, too.
+	if before.Object == nil && done.Step == intent.Create && status == http.StatusOK {
 		status = http.StatusCreated
 	}
 	// An outcome leaves the objects themselves out.

@@ -2,12 +2,15 @@
 package rest
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"sluice.dev/sluice/agent/access"
+	"sluice.dev/sluice/agent/example"
 )
 
 func sorted(all []string) []string {
@@ -51,11 +54,31 @@ func (p *parameter) schema() schema {
 	if p.pattern == nil {
 		return schema{"type": "string", "maxLength": p.longest, "pattern": `^[^\x00-\x1f\x7f]*$`}
 	}
-	s := schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1}
-	if p.in == "path" {
-		s["maxLength"] = p.longest
+	return schema{"type": "string", "pattern": p.pattern.String(), "minLength": 1, "maxLength": p.longest}
+}
+
+// examples returns the first example of each kind, as JSON.
+func (s *server) examples() (map[string]schema, error) {
+	written, err := example.Objects(s.environment.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("examples: %w", err)
 	}
-	return s
+	all := map[string]schema{}
+	for _, w := range written {
+		if all[w.Kind] != nil {
+			continue
+		}
+		text, err := s.environment.Registry.JSON(w.Object)
+		if err != nil {
+			return nil, fmt.Errorf("examples: %w", err)
+		}
+		one := schema{}
+		if err := json.Unmarshal(text, &one); err != nil {
+			return nil, fmt.Errorf("examples: %s: %w", w.Key(), err)
+		}
+		all[w.Kind] = one
+	}
+	return all, nil
 }
 
 func (s *server) openAPI() ([]byte, error) {
@@ -114,7 +137,7 @@ func (op *operation) document() schema {
 		d["parameters"] = parameters
 	}
 	if op.media != "" {
-		d["requestBody"] = schema{"required": true, "content": schema{op.media: schema{"schema": op.body}}}
+		d["requestBody"] = schema{"required": true, "content": schema{op.media: schema{"schema": op.body, "example": op.example}}}
 	}
 	replies := schema{}
 	for _, r := range op.replies {

@@ -70,8 +70,8 @@ var force = flag("force", "Take over what another owner of the same priority wan
 
 var owners = flag("owners", "Tell of each owner in status.owners which fields it owns.")
 
-// table returns the operations of all resources.
-func (s *server) table() []*operation {
+// table returns the operations of all resources. Examples are objects by kind.
+func (s *server) table(examples map[string]schema) []*operation {
 	ifMatch := parameter{in: "header", name: "If-Match", text: `Only if the object has this entity tag, or one of several with commas between; *: only if it is there.`, longest: 1000}
 	ifNoneMatch := parameter{in: "header", name: "If-None-Match", text: "*: only if nobody wants the object yet.", enum: []string{"*"}}
 	var all []*operation
@@ -100,13 +100,13 @@ func (s *server) table() []*operation {
 		add(&operation{method: http.MethodPut, path: one, id: "put" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "Create one " + k.Name + ", or say what it is",
 			text: "What names it may be left out of the body. The body is all that this northbound says of the object: what it said before and leaves out now is given up, " +
 				"and what other owners say stays.",
-			parameters: changeParameters(force, name, ifMatch, ifNoneMatch), media: jsonMedia, body: ref(k.Name + "Input"),
+			parameters: changeParameters(force, name, ifMatch, ifNoneMatch), media: jsonMedia, body: ref(k.Name + "Input"), example: schema{"spec": examples[k.Name]["spec"]},
 			replies: []reply{object, {status: 201, text: "It was created.", media: jsonMedia, content: ref(k.Name), etag: true}, accepted},
 			serve:   func(q *request) error { return q.put(k) }})
 		add(&operation{method: http.MethodPatch, path: one, id: "patch" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "Change fields of one " + k.Name,
 			text: "A merge patch (RFC 7396) of what this northbound says of the object: what it names is changed, null gives a field up, and lists are replaced as a whole. " +
 				"What other owners say stays.",
-			parameters: changeParameters(force, name, ifMatch), media: mergeMedia, body: schema{"type": "object"},
+			parameters: changeParameters(force, name, ifMatch), media: mergeMedia, body: schema{"type": "object"}, example: schema{"metadata": schema{"labels": schema{"city": "bonn"}}},
 			replies: []reply{object, accepted}, serve: func(q *request) error { return q.patch(k) }})
 		add(&operation{method: http.MethodDelete, path: one, id: "delete" + k.Name, tag: k.Name, role: access.Operate, action: "apply", summary: "No longer want one " + k.Name,
 			text:       "What other owners say of it stays; it is gone when nobody says anything of it.",
@@ -117,11 +117,11 @@ func (s *server) table() []*operation {
 	complete := flag("complete", "The changes are all that this northbound wants: whatever else it wanted, it no longer does.")
 	add(&operation{method: http.MethodPost, path: "/v1/apply", id: "apply", tag: "Many at once", role: access.Operate, action: "apply", summary: "Change many objects",
 		text:       "They are checked as a whole: what one gives up, another may take. If one is not acceptable, nothing is changed.",
-		parameters: changeParameters(force, complete), media: jsonMedia, body: ref("Changes"),
+		parameters: changeParameters(force, complete), media: jsonMedia, body: ref("Changes"), example: schema{"put": []schema{examples["Vrf"]}, "delete": []schema{{"kind": "Vrf", "name": "old"}}},
 		replies: []reply{{status: 200, text: "What was done.", media: jsonMedia, content: ref("Applied")},
 			{status: 202, text: "It is wanted now, and the data plane was not done with it in time.", media: jsonMedia, content: ref("Applied")}}, serve: (*request).apply})
 	add(&operation{method: http.MethodPost, path: "/v1/plan", id: "plan", tag: "Many at once", role: access.Read, summary: "What applying these changes would do",
-		text: "A dry run: nothing is changed.", parameters: []parameter{force, complete}, media: jsonMedia, body: ref("Changes"),
+		text: "A dry run: nothing is changed.", parameters: []parameter{force, complete}, media: jsonMedia, body: ref("Changes"), example: schema{"put": []schema{examples["Vrf"]}, "delete": []schema{{"kind": "Vrf", "name": "old"}}},
 		replies: []reply{{status: 200, text: "The plan.", media: jsonMedia, content: ref("Plan")}}, serve: (*request).plan})
 	add(&operation{method: http.MethodGet, path: "/v1/history", id: "history", tag: "Revisions", role: access.Read, summary: "The revisions of what is wanted, the latest first",
 		parameters: []parameter{counted("before", "Only revisions before this one.", 1, 1<<62), counted("limit", "The most revisions; 100 if it is left out.", 1, 1000)},
@@ -160,6 +160,7 @@ func (s *server) table() []*operation {
 	}{
 		{"/", "page", "This document as a page to browse and try", "text/html", pageHTML},
 		{"/page.js", "pageScript", "The page's script", "text/javascript", pageJS}, {"/page.css", "pageStyle", "The page's style", "text/css", pageCSS},
+		{"/icon.svg", "pageIcon", "The page's icon", "image/svg+xml", pageIcon},
 	} {
 		add(&operation{method: http.MethodGet, path: f.path, id: f.id, tag: "About", role: access.Nobody, summary: f.summary,
 			replies: []reply{{status: 200, text: "It.", media: f.media, content: schema{"type": "string"}}},
@@ -175,6 +176,8 @@ var (
 	pageJS []byte
 	//go:embed page/page.css
 	pageCSS []byte
+	//go:embed page/icon.svg
+	pageIcon []byte
 )
 
 func (q *request) file(media string, text []byte) error {

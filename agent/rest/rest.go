@@ -102,8 +102,11 @@ type server struct {
 
 func newServer(e northbound.Environment, guard *access.Guard, ending context.Context) (*server, error) {
 	s := &server{environment: e, guard: guard, ending: ending}
-	s.operations = s.table()
-	var err error
+	examples, err := s.examples()
+	if err != nil {
+		return nil, err
+	}
+	s.operations = s.table(examples)
 	s.document, err = s.openAPI()
 	return s, err
 }

@@ -29,8 +29,10 @@ type operation struct {
 	action     string
 	parameters []parameter
 	// The media type and schema of what is sent; empty: nothing is.
-	media   string
-	body    schema
+	media string
+	body  schema
+	// Something that could be sent.
+	example any
 	replies []reply
 	serve   func(*request) error
 

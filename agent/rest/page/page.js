@@ -39,26 +39,6 @@ function fields(schema) {
   return make('table', {}, make('tr', {}, ...['field (* required)', 'holds', 'accepted'].map((text) => make('th', {}, text))), ...rows);
 }
 
-// An example to begin with: what is required, and what has examples.
-function example(schema, depth = 0) {
-  if (schema.$ref) return example(documentOf.components.schemas[named(schema.$ref)], depth);
-  if (schema.examples) return schema.examples[0];
-  if ('const' in schema) return schema.const;
-  if (schema.enum) return schema.enum[0];
-  const choices = schema.oneOf || schema.anyOf || schema.allOf;
-  if (choices) return example(choices[0], depth);
-  if (schema.type === 'array') return depth > 4 ? [] : [example(schema.items, depth + 1)];
-  if (schema.properties) {
-    const one = {};
-    for (const [name, field] of Object.entries(schema.properties)) {
-      if (name !== 'status' && ((schema.required || []).includes(name) || field.examples || name === 'spec')) one[name] = example(field, depth + 1);
-    }
-    return one;
-  }
-  const type = [].concat(schema.type)[0];
-  return type === 'integer' ? schema.minimum ?? 0 : type === 'boolean' ? false : type === 'string' ? 'name' : {};
-}
-
 function tryIt(method, path, operation) {
   const box = make('div');
   const inputs = (operation.parameters || []).map((parameter) => {
@@ -74,8 +54,9 @@ function tryIt(method, path, operation) {
   const media = operation.requestBody && Object.keys(operation.requestBody.content)[0];
   let body;
   if (media) {
-    const schema = operation.requestBody.content[media].schema;
-    body = make('textarea', { spellcheck: false, value: JSON.stringify(example(schema), null, 2) });
+    const { schema, example } = operation.requestBody.content[media];
+    const text = JSON.stringify(example, null, 2);
+    body = make('textarea', { spellcheck: false, value: text, rows: text.split('\n').length + 1 });
     box.append(make('p', {}, 'Sent: ', links(schema), ` as ${media}`), body);
   }
   const answer = make('pre', { hidden: true });
@@ -128,13 +109,14 @@ async function main() {
   document.getElementById('about').textContent = documentOf.info.description;
   const operations = document.getElementById('operations');
   for (const tag of documentOf.tags) {
-    operations.append(make('h2', {}, tag.name));
+    const group = make('section', {}, make('h2', {}, tag.name));
+    operations.append(group);
     for (const [path, methods] of Object.entries(documentOf.paths)) {
       for (const [lower, operation] of Object.entries(methods)) {
         if (!operation.tags.includes(tag.name)) continue;
         const method = lower.toUpperCase();
-        const details = make('details', { className: 'entry' }, make('summary', {}, make('span', { className: `method ${method}` }, method),
-          make('code', {}, path), ` ${operation.summary}`));
+        const details = make('details', { className: 'entry', id: operation.operationId }, make('summary', {},
+          make('span', { className: `method ${method}` }, method), make('code', {}, path), make('span', { className: 'dim' }, operation.summary)));
         details.dataset.text = `${method} ${path} ${operation.summary}`.toLowerCase();
         details.addEventListener('toggle', () => {
           if (details.children.length > 1) return;
@@ -145,7 +127,7 @@ async function main() {
           details.append(make('div', {}, make('p', {}, operation.description || ''), tryIt(method, path, operation),
             make('table', {}, make('tr', {}, ...['answer', '', ''].map((text) => make('th', {}, text))), ...replies)));
         });
-        operations.append(details);
+        group.append(details);
       }
     }
   }
@@ -162,6 +144,7 @@ async function main() {
   document.getElementById('filter').oninput = (event) => {
     const word = event.target.value.trim().toLowerCase();
     for (const entry of document.querySelectorAll('.entry')) entry.hidden = !entry.dataset.text.includes(word);
+    for (const group of document.querySelectorAll('section')) group.hidden = !group.querySelector('.entry:not([hidden])');
   };
 }
 
