@@ -7,9 +7,9 @@
 #include "hqos/standing.h"
 
 enum {
-	AHEAD_RECORD = 12, // entries of a queue ahead for which the record is fetched,
+	AHEAD_RECORD = 13, // entries of a queue ahead for which the record is fetched,
 	AHEAD_QUEUE = 8,   // the queue that is first,
-	AHEAD_PACKETS = 4, // and what it holds
+	AHEAD_PACKETS = 3, // and what it holds
 	LOOKS = 1024,      // most entries of queues that are looked at, at a time
 };
 

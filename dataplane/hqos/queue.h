@@ -76,6 +76,8 @@ queue_take(struct hqos_scheduler *s, struct hqos_subscriber *sub, unsigned class
 		chunk_give(&s->chunks, index);
 		sub->backlog &= (uint8_t) ~(1u << class);
 		queue->credit = RTE_MIN(queue->credit, 0);
+		if (sub->backlog != 0)
+			rte_prefetch0(queue_chunk_at(s, sub->queues[__builtin_ctz(sub->backlog)].first));
 	} else if (at + 1 == QUEUE_CHUNK_PACKETS) {
 		queue->first = chunk->next;
 		sub->ends[class] &= 0xf0;

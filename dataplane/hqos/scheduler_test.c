@@ -570,6 +570,92 @@ a_profile_changes_under_traffic(void **state)
 }
 
 static void
+what_waits_moves_with_its_subscriber(void **state)
+{
+	struct rte_mbuf *packets[64];
+	uint32_t order = 0, stale;
+
+	(void)state;
+	group_profiles[0].peak = pace_of(100000, 1000, HZ);
+	hqos_set_group(s, 0, 0, now);
+	hqos_set_group(s, 1, 1, now);
+	hqos_set_subscriber(s, 0, 0, 0, now);
+	hqos_set_subscriber(s, 1, 0, 1, now);
+	for (unsigned i = 0; i < 40; i++)
+		assert_true(put(i % 2, 0, 1000));
+	assert_true(get(packets, 64) < 10);
+	for (unsigned i = 0; i < 40; i++) {
+		// There and back again, and there.
+		assert_true(hqos_set_subscriber(s, 0, 1, 0, now));
+		assert_true(hqos_set_subscriber(s, 0, 0, 0, now));
+	}
+	assert_true(hqos_set_subscriber(s, 0, 1, 0, now));
+	stale = s->stale;
+	assert_true(stale > 0);
+	for (unsigned count; s->subscribers[0].backlog != 0; now += STEP) {
+		count = get(packets, 64);
+		for (unsigned i = 0; i < count; i++)
+			order += packet_of(packets[i])->session == 0;
+	}
+	assert_in_range(order, 15, 20);
+	assert_true(s->subscribers[1].backlog != 0);
+	// What stood for him in the old group's queue is found out in time.
+	while (s->packets + s->stale + s->wheel.waiting != 0) {
+		get(packets, 64);
+		now += 50 * STEP;
+	}
+	assert_int_equal(s->stale, 0);
+	assert_int_equal(s->wheel.waiting, 0);
+}
+
+static void
+rates_hold_although_the_worker_is_late(void **state)
+{
+	enum { TICKS = 4000, TENTH = 1000 }; // of 100 microseconds
+	static uint64_t total[3][TICKS + 1];
+	const double rates[3] = {
+		50e6 / 8, 120e6 / 8, 200e6 / 8}; // a subscriber's, a group's, the port's: bytes a second
+
+	(void)state;
+	s->peak = pace_of(200000000, 6250, HZ);
+	for (unsigned g = 0; g < 2; g++) {
+		group_profiles[g].peak = pace_of(120000000, 6250, HZ);
+		hqos_set_group(s, g, (uint16_t)g, now);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		profiles[i].peak = pace_of(50000000, 3125, HZ);
+		hqos_set_subscriber(s, i, i % 2, (uint16_t)i, now);
+	}
+	for (unsigned t = 0; t < TICKS; t++) {
+		memset(sent, 0, sizeof(sent));
+		// The worker does not come on time.
+		for (unsigned steps = 0; steps < 10; steps++) {
+			struct rte_mbuf *packets[64];
+			unsigned count;
+
+			for (uint32_t i = 0; i < 6; i++)
+				while (s->subscribers[i].queues[0].count < 32)
+					put(i, 0, 500);
+			now += STEP / 2 + chance(STEP);
+			while ((count = get(packets, 64)) != 0)
+				for (unsigned i = 0; i < count; i++)
+					sent[packet_of(packets[i])->session][0] += packets[i]->pkt_len;
+		}
+		total[0][t + 1] = total[0][t] + of(0);
+		total[1][t + 1] = total[1][t] + of(0) + of(2) + of(4);
+		total[2][t + 1] = total[2][t];
+		for (unsigned i = 0; i < 6; i++)
+			total[2][t + 1] += of(i);
+	}
+	// Nobody more, from any moment on; a subscriber's share is what his group leaves him.
+	for (unsigned t = TENTH; t + TENTH <= TICKS; t++)
+		for (unsigned level = 0; level < 3; level++)
+			assert_true((double)(total[level][t + TENTH] - total[level][t]) < rates[level] / 10 * 1.02);
+	for (unsigned t = TENTH; t + TENTH <= TICKS; t++)
+		assert_near(total[2][t + TENTH] - total[2][t], rates[2] / 10, 0.02);
+}
+
+static void
 subscribers_come_and_go_under_traffic(void **state)
 {
 	(void)state;
@@ -690,6 +776,8 @@ main(void)
 		T(a_packet_of_a_free_class_does_not_wait_for_a_limited_one),
 		T(a_full_queue_refuses_and_recovers),
 		T(a_profile_changes_under_traffic),
+		T(what_waits_moves_with_its_subscriber),
+		T(rates_hold_although_the_worker_is_late),
 		T(subscribers_come_and_go_under_traffic),
 		T(codel_keeps_the_delay_of_a_greedy_queue_short),
 		T(wred_drops_red_before_green),
