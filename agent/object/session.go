@@ -60,7 +60,8 @@ func checkFrames(s *api.Session, add report) {
 		{"addresses", len(s.Addresses) > 0}, {"access.pppoeSessionId", s.Access.GetPppoeSessionId() != 0},
 		{"access.pduSessionId", s.Access.GetPduSessionId() != 0}, {"access.proxyArp", s.Access.GetProxyArp()},
 		{"policy.aclUp", s.Policy.GetAclUp() != ""}, {"policy.aclDown", s.Policy.GetAclDown() != ""},
-		{"policy.flowProfile", s.Policy.GetFlowProfile() != ""}, {"policy.mss", s.Policy.GetMss() != 0},
+		{"policy.flowProfile", s.Policy.GetFlowProfile() != ""}, {"policy.qosProfile", s.Policy.GetQosProfile() != ""},
+		{"policy.qosProfileUp", s.Policy.GetQosProfileUp() != ""}, {"policy.mss", s.Policy.GetMss() != 0},
 		{"policy.anySource", s.Policy.GetAnySource()}, {"gtpu.reflectiveQos", s.GetGtpu().ReflectiveQos},
 	} {
 		if of.there {

@@ -205,6 +205,10 @@ parse_frames(const Sluice__V1__Session *spec, struct session_spec *parsed, struc
 		field = "policy.aclDown";
 	else if (policy && policy->flow_profile[0])
 		field = "policy.flowProfile";
+	else if (policy && policy->qos_profile[0])
+		field = "policy.qosProfile";
+	else if (policy && policy->qos_profile_up[0])
+		field = "policy.qosProfileUp";
 	else if (parsed->mss)
 		field = "policy.mss";
 	else if (parsed->any_source)
