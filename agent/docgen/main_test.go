@@ -21,7 +21,7 @@ func descriptors(t *testing.T) []byte {
 	set.File = append(set.File, protodesc.ToFileDescriptorProto(files.Get(0).FileDescriptor.Imports().Get(0).FileDescriptor))
 	set.File = append(set.File, protodesc.ToFileDescriptorProto(api.File_schema_proto))
 	set.File = append(set.File,
-		protodesc.ToFileDescriptorProto(api.File_acl_proto),
+		protodesc.ToFileDescriptorProto(api.File_acl_proto), protodesc.ToFileDescriptorProto(api.File_flow_proto),
 		protodesc.ToFileDescriptorProto(api.File_gtpu_proto), protodesc.ToFileDescriptorProto(api.File_interface_proto),
 		protodesc.ToFileDescriptorProto(api.File_ip_proto), protodesc.ToFileDescriptorProto(api.File_meter_proto),
 		protodesc.ToFileDescriptorProto(api.File_hqos_proto),
