@@ -20,11 +20,10 @@ type Record struct {
 	// The one that counts most first.
 	Layers []Layer
 
-	// What they say together, if they are several.
-	merged *object.Kept
 	// What the reconciler is told: that of this record or, if what counts is not another, of one before.
 	version *reconcile.Version
-	own     reconcile.Version
+	// What several layers say together is in here from the beginning.
+	own reconcile.Version
 	// The layers, where there is one: nearly always.
 	one [1]Layer
 }
@@ -63,7 +62,7 @@ func (r *Record) kept() *object.Kept {
 		return nil
 	}
 	if len(r.Layers) > 1 {
-		return r.merged
+		return r.own.Kept
 	}
 	return r.Layers[0].Kept
 }
@@ -107,7 +106,7 @@ func (d *Desired) merge(r *Record) error {
 	}
 	d.sortLayers(r.Layers)
 	var err error
-	r.merged, err = object.Merge(r.said())
+	r.own.Kept, err = object.Merge(r.said())
 	return err
 }
 
