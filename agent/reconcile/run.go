@@ -235,7 +235,7 @@ func (r *Reconciler) lose(steps []*step) {
 // takeFailures has what failed tried again after a while, unless it is decided about before. r.mu is held.
 func (r *Reconciler) takeFailures() {
 	for _, f := range r.graph.failures {
-		if !f.entry.busy() {
+		if !f.entry.busy() && !final(f.result.Code) {
 			r.retries.add(f.entry, time.Now().Add(r.backoff(f.entry.failures-1)))
 		}
 		r.options.Log.Warn("the data plane refused an object", "action", f.action.String(), "kind", f.entry.key.Kind, "name", f.entry.key.Name,

@@ -41,8 +41,9 @@ type Plane struct {
 	Random       *rand.Rand
 	// Called before each request. Locked while it is set.
 	Before func()
-	// Objects that are always refused.
+	// Objects that are always refused, and with which error (ENOSPC).
 	Never map[object.Key]bool
+	Code  int32
 	// Objects that are not made, nor what was put with them, until something can be read here. Locked while it is changed.
 	Slow map[object.Key]<-chan struct{}
 	// What an object needs although it does not name it.
@@ -55,7 +56,7 @@ type Plane struct {
 func NewPlane(r *object.Registry) *Plane {
 	return &Plane{
 		registry: r, objects: map[object.Key]*object.Object{}, specs: map[object.Key][]byte{}, users: map[object.Key]int{},
-		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{},
+		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{}, Code: noSpace,
 		Slow: map[object.Key]<-chan struct{}{},
 	}
 }
@@ -129,7 +130,7 @@ func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 		return reconcile.Result{Code: 22, Message: err.Error()}
 	}
 	if p.Never[k] || p.chance(p.Refuse) {
-		return reconcile.Result{Code: noSpace, Message: k.String() + ": no room"}
+		return reconcile.Result{Code: p.Code, Message: k.String() + ": no room"}
 	}
 	for _, ref := range p.registry.References(o) {
 		if p.objects[ref.To] == nil && !ref.Builtin {
