@@ -170,7 +170,8 @@ def large(name="test", count=60000, seed=1):
 
 @pytest.fixture
 def api_client(pop):
-    with Connection(pop.gateway.dataplane_socket) as connection:
+    """Past the agent, which would put right what is done so."""
+    with pop.gateway.without_agent(), Connection(pop.gateway.dataplane_socket) as connection:
         yield connection
 
 
@@ -188,7 +189,7 @@ def stored(connection, name):
 
 
 def small(connection):
-    """The list of the sessions, as short as it can be. Past the agent, as all that the tests below do."""
+    """The list of the sessions, as short as it can be."""
     assert connection.put(thing("Acl", "test", otherwise="PERMIT", rules=[DENIED]))[0].code == 0
 
 

@@ -60,7 +60,7 @@ def test_a_full_table_refuses_by_name_and_disturbs_nobody_and_has_room_again(loa
     names = [api.ObjectName(kind=table.kind, name=each.name) for each in objects]
     load.forget()
     assert load.warm_up() == []
-    with Connection(load.gateway.dataplane_socket) as connection:
+    with load.gateway.without_agent(), Connection(load.gateway.dataplane_socket) as connection:
         connection.socket.settimeout(30)
 
         def put(some):

@@ -289,3 +289,34 @@ def test_an_agent_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing
     revisions = [each["revision"] for each in pop.gateway.json("history", "--limit", 1000)]
     assert revisions == sorted(set(revisions), reverse=True)
     pop.gateway.delete("vrf", *names)
+
+
+def test_what_somebody_else_does_to_the_data_plane_is_put_right_at_once_and_reported(pop):
+    def there():
+        with Connection(pop.gateway.dataplane_socket) as connection:
+            kept = connection.ask(list=api.List(kind="Acl")).objects.objects
+        return {each.name: each.spec for each in kept}
+
+    wanted = there()
+    command = pop.gateway.command("get", "acl", "-w", "-o", "json")
+    watch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        for _ in wanted:
+            assert json.loads(watch.stdout.readline())["change"] == "exists"
+        with Connection(pop.gateway.dataplane_socket) as connection:
+            results = connection.put(thing("Acl", "open", otherwise="DENY"), thing("Acl", "stray"))
+            assert [each.code for each in results] == [0, 0]
+        told = []
+        while not told or told[-1] != "InStep":
+            one = json.loads(watch.stdout.readline())["object"]
+            if one["metadata"]["name"] == "open":
+                conditions = {each["type"]: each["reason"] for each in one["status"]["conditions"]}
+                told.append(conditions["Applied"])
+        assert told[0] == "Drifted"
+    finally:
+        watch.terminate()
+        watch.wait()
+    wait_until(lambda: there() == wanted)
+    pop.learn(IPOE)
+    log = (pop.lab.directory / "gateway-agent.log").read_text()
+    assert "another client changed an object in the data plane" in log

@@ -339,7 +339,7 @@ def test_a_port_s_link_is_up_as_soon_as_its_carrier_is(pop):
     """Linux tells a link up to a second late; packets are sent at once."""
     for _ in range(5):
         pop.inside.link("quick0", pop.outside, "quick1")
-        with Connection(pop.gateway.dataplane_socket) as connection:
+        with pop.gateway.without_agent(), Connection(pop.gateway.dataplane_socket) as connection:
             port = thing("Port", "quick", device="net_af_packet20,iface=quick0")
             assert connection.put(port)[0].code == 0
             assert counters(connection, "quick").link_up

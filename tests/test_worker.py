@@ -75,7 +75,8 @@ class TestChurn:
 
     def test_sessions_routes_and_acls_come_and_go_and_others_lose_nothing(self, pop):
         rounds = 0
-        with pop.losing_nothing(LINES, 1000), Connection(pop.gateway.dataplane_socket) as connection:
+        alone, connected = pop.gateway.without_agent(), Connection(pop.gateway.dataplane_socket)
+        with pop.losing_nothing(LINES, 1000), alone, connected as connection:
             end = time.monotonic() + 5
             while time.monotonic() < end:
                 made = self.things(rounds)

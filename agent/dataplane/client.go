@@ -20,6 +20,8 @@ import (
 type Config struct {
 	Endpoint Endpoint
 	Log      *slog.Logger
+	// Who we are, for other clients of the data plane.
+	Name string
 	// To connect and to be greeted (5 s).
 	DialTimeout time.Duration
 	// For one request (30 s), counted anew when the data plane says that it is still at it, as it does every 5 s. One that says nothing
@@ -95,7 +97,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
-	return handshake(ctx, socket, c.config.CallTimeout)
+	return handshake(ctx, socket, c.config.Name, c.config.CallTimeout)
 }
 
 // stay returns when the connection is lost, and why.

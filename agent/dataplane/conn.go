@@ -59,6 +59,8 @@ type call struct {
 	answered func(*api.Reply, error)
 	// Runs out when the data plane says nothing about the request for too long. nil: somebody else sees to that.
 	silence *time.Timer
+	// Of a watch of changes: told each event, as answered is.
+	each func(*api.Event)
 	// Of a stream, in place of answered: its replies; closed when nothing more comes.
 	replies chan *api.Reply
 	// Guarded by conn.mu.
@@ -91,6 +93,8 @@ type conn struct {
 	next  uint64
 	calls map[uint64]*call
 	err   error
+	// Whoever watches changes.
+	changes func(*api.Event)
 	// Closed when the connection is.
 	closed chan struct{}
 	// Closed when nothing reads any more.
@@ -98,11 +102,11 @@ type conn struct {
 }
 
 // handshake takes over the socket, also if it fails.
-func handshake(ctx context.Context, socket net.Conn, patience time.Duration) (*conn, error) {
+func handshake(ctx context.Context, socket net.Conn, name string, patience time.Duration) (*conn, error) {
 	c := &conn{socket: socket, patience: patience, calls: map[uint64]*call{}, closed: make(chan struct{}),
 		reader: make(chan struct{})}
 	go c.read()
-	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version}}})
+	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version, Name: name}}})
 	if err == nil {
 		err = Refused(reply.GetResult())
 	}
@@ -190,6 +194,11 @@ func (c *conn) deliver(reply *api.Reply) {
 		c.mu.Unlock()
 		return
 	}
+	if event := reply.GetEvent(); event != nil && w.each != nil {
+		c.mu.Unlock()
+		w.each(event)
+		return
+	}
 	if !reply.GetLast() && reply.GetAnswer() == nil && reply.GetResult().GetCode() == 0 {
 		// It is still at it.
 		if w.silence != nil {
@@ -199,8 +208,12 @@ func (c *conn) deliver(reply *api.Reply) {
 		return
 	}
 	delete(c.calls, reply.GetId())
+	watch := c.changes
 	c.mu.Unlock()
 	w.finish(reply, nil)
+	if generation := reply.GetResults().GetGeneration(); watch != nil && generation != 0 {
+		watch(&api.Event{Event: &api.Event_Changed{Changed: &api.Changed{Generation: generation}}})
+	}
 }
 
 // pass hands a reply to whoever reads the stream. c.mu is held.

@@ -85,7 +85,7 @@ func FuzzAnyBytesFromThePeerEndInAReplyOrAnError(f *testing.F) {
 			_, _ = theirs.Write(sent)
 			theirs.Close()
 		}()
-		c, err := handshake(t.Context(), ours, time.Minute)
+		c, err := handshake(t.Context(), ours, "test", time.Minute)
 		if err == nil {
 			s, err := c.stream(t.Context(), &api.Request{Operation: &api.Request_Trace{Trace: &api.Trace{}}})
 			for err == nil {

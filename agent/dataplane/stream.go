@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"sluice.dev/sluice/agent/api"
@@ -72,4 +73,51 @@ func (c *conn) stream(ctx context.Context, request *api.Request) (*Stream, error
 		return nil, w.end
 	}
 	return s, nil
+}
+
+// Changes has events told of what other clients do to objects, as Put has answers told, and in one order with them; and, without an
+// object, the generation behind each answer. It returns when the data plane has begun with it, with its boot number and the generation
+// then.
+func (c *Client) Changes(ctx context.Context, told func(*api.Event)) (boot, generation uint64, err error) {
+	conn, err := c.current()
+	if err != nil {
+		return 0, 0, err
+	}
+	conn.mu.Lock()
+	conn.changes = told
+	conn.mu.Unlock()
+	first := make(chan uint64, 1)
+	refused := make(chan error, 1)
+	w := &call{
+		each: func(e *api.Event) {
+			if changed := e.GetChanged(); changed != nil && changed.GetObject() == nil && changed.GetDeleted() == nil {
+				select {
+				case first <- changed.GetGeneration():
+				default:
+				}
+			}
+			told(e)
+		},
+		answered: func(reply *api.Reply, err error) {
+			if err == nil {
+				err = Refused(reply.GetResult())
+			}
+			refused <- err
+		},
+	}
+	if err := conn.start(&api.Request{Operation: &api.Request_Watch{Watch: &api.Watch{Changes: true}}}, w); err != nil {
+		return 0, 0, err
+	}
+	// As with a stream: when this is answered, the watch was, too.
+	if _, err := conn.call(ctx, &api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{}}}); err != nil {
+		return 0, 0, err
+	}
+	select {
+	case generation := <-first:
+		return conn.greeting.GetBoot(), generation, nil
+	case err := <-refused:
+		return 0, 0, fmt.Errorf("watching what others change: %w", err)
+	default:
+		return 0, 0, garbled(conn, "a watch of changes does not say with which generation it begins")
+	}
 }

@@ -166,9 +166,9 @@ func (d *Desired) settle(revision uint64, open *Open) error {
 
 // tell says of each object what was done and how it stands with it.
 func (d *Desired) tell(out *Outcome, all []named) {
-	failures := make(map[object.Key]string, len(out.Failures))
+	failures := make(map[object.Key]Failure, len(out.Failures))
 	for _, f := range out.Failures {
-		failures[f.Key] = f.Message
+		failures[f.Key] = f
 	}
 	done := make(map[object.Key]Step, len(out.Operations))
 	for _, o := range out.Operations {
@@ -209,7 +209,7 @@ func (d *Desired) tell(out *Outcome, all []named) {
 		told[n.key] = struct{}{}
 	}
 	for _, o := range out.Operations {
-		if _, twice := told[o.Key]; twice || out.Undone && failures[o.Key] == "" {
+		if _, twice := told[o.Key]; twice || out.Undone && failures[o.Key] == (Failure{}) {
 			continue
 		}
 		told[o.Key] = struct{}{}
@@ -219,10 +219,10 @@ func (d *Desired) tell(out *Outcome, all []named) {
 	}
 }
 
-func doneOf(step Step, st Status, failures map[object.Key]string, undone bool) Done {
+func doneOf(step Step, st Status, failures map[object.Key]Failure, undone bool) Done {
 	// It may be under way again already, and what was tried first is what counts.
-	if message, failed := failures[st.Key]; failed && (undone || st.State != Applied && st.State != Gone) {
-		st.State, st.Message, st.Reason = Failed, message, reconcile.Refused.String()
+	if f, failed := failures[st.Key]; failed && (undone || st.State != Applied && st.State != Gone) {
+		st.State, st.Message, st.Reason = Failed, f.Message, f.Reason.String()
 	}
 	return Done{step, st}
 }

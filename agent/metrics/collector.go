@@ -33,8 +33,8 @@ type collector struct {
 	environment northbound.Environment
 	failures    map[string]*atomic.Uint64
 
-	build, revision, objects, operations, lists, different metric
-	delay                                                  metric
+	build, revision, objects, operations, lists, different, drifted metric
+	delay                                                           metric
 
 	northboundConnected, northboundReceived, northboundErrors, northboundChanges, northboundRefused, northboundHeld metric
 
@@ -60,6 +60,7 @@ func newCollector(e northbound.Environment) *collector {
 		operations: counter("operations_total", "What data planes were told about one object each, by what became of it.", "dataplane", "action", "result"),
 		delay:      metric{description: prometheus.NewDesc("sluice_apply_delay_seconds", "From when an object was wanted, or wanted to change, to when the data plane had it so.", []string{"dataplane"}, nil)},
 		lists:      counter("lists_total", "Times that everything that a data plane has was listed and compared.", "dataplane"),
+		drifted:    counter("drifted_objects_total", "Times that another client of a data plane changed an object there, and it was put right.", "dataplane"),
 		different:  counter("different_objects_total", "Objects that were not as they are wanted when everything was listed.", "dataplane"),
 
 		northboundConnected: gauge("northbound_connected", "Whether a northbound has the connection that it needs, if it needs one.", "northbound"),
@@ -111,7 +112,7 @@ func newCollector(e northbound.Environment) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		c.build, c.revision, c.objects, c.operations, c.delay, c.lists, c.different, c.northboundConnected, c.northboundReceived,
+		c.build, c.revision, c.objects, c.operations, c.delay, c.lists, c.different, c.drifted, c.northboundConnected, c.northboundReceived,
 		c.northboundErrors, c.northboundChanges, c.northboundRefused, c.northboundHeld, c.connected, c.connections, c.inSync, c.info, c.workers, c.tsc, c.failed,
 		c.portUp, c.portPackets, c.portBytes, c.portErrors, c.nodeCalls, c.nodePackets, c.nodeCycles, c.sessionPackets, c.sessionBytes,
 		c.sessionDroppedPackets, c.sessionDroppedBytes, c.drops, c.paths, c.pathUp, c.pathRequests, c.pathFailures, c.pathRestarts,
@@ -173,6 +174,7 @@ func (c *collector) reconciler(s scrape) {
 		}
 		s.tell(c.lists, float64(m.Lists), plane)
 		s.tell(c.different, float64(m.Different), plane)
+		s.tell(c.drifted, float64(m.Drifted), plane)
 		s.histogram(c.delay, m.Delays, plane)
 		s.tell(c.inSync, truth(m.InSync), plane)
 	}

@@ -29,7 +29,9 @@ type graph struct {
 	// Room for steps: many are made at once.
 	steps []step
 	// What the data plane refused because of something else; see retry.go.
-	refused   []*refusal
+	refused []*refusal
+	// What it will refuse until what they name is another, by that.
+	condemned map[object.Key]map[*entry]struct{}
 	succeeded uint64
 	failures  []failure
 	measured  measured
@@ -109,7 +111,7 @@ type operation = Operation
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
 	return &graph{
 		registry: r, now: now, changed: changed, entries: map[object.Key]*entry{}, waiters: map[object.Key]*waiters{},
-		unwanted: map[object.Key]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(func(a, b *entry) int { return a.key.Compare(b.key) }),
+		unwanted: map[object.Key]struct{}{}, condemned: map[object.Key]map[*entry]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(func(a, b *entry) int { return a.key.Compare(b.key) }),
 	}
 }
 
@@ -239,6 +241,7 @@ func (g *graph) enqueue(e *entry, cause *transaction) {
 	if e.queued {
 		return
 	}
+	g.pardon(e)
 	wasOpen := e.refusal != nil
 	e.queued, e.refusal = true, nil
 	rank := g.rank(e)
@@ -353,6 +356,7 @@ func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 	if v == nil && e.have != nil && e.kind != nil && e.kind.IsBuiltin(k.Name) {
 		v = g.builtin(k)
 	}
+	g.pardon(e)
 	e.want, e.failures, e.warned = v, 0, false
 	g.compare(e)
 	e.wantedAt = 0

@@ -31,10 +31,22 @@ type link struct {
 	air []*batch
 	// An answer was an error: everything will be listed.
 	broken error
+	// What others change is told.
+	watched bool
 
 	mu      sync.Mutex
-	arrived []*batch
+	arrived []arrival
+	missed  bool
 }
+
+// arrival is an answer to a batch, or what another client did.
+type arrival struct {
+	batch  *batch
+	change Change
+}
+
+// So many changes may wait to be looked at.
+const mostArrivals = 1 << 14
 
 // batch is one request. Without steps it is a probe: when it is answered, whatever was sent before it and is not takes long.
 type batch struct {
@@ -44,8 +56,10 @@ type batch struct {
 	// A later one was answered first.
 	slow     bool
 	answered bool
-	results  []Result
-	err      error
+	// Another client changed one of several objects meanwhile: nobody knows who was the last.
+	meddled bool
+	results []Result
+	err     error
 }
 
 func (s *step) bytes() int {
@@ -148,7 +162,7 @@ func (l *link) send(b *batch, told func()) {
 		}
 		b.results, b.err = results, err
 		l.mu.Lock()
-		l.arrived = append(l.arrived, b)
+		l.arrived = append(l.arrived, arrival{batch: b})
 		l.mu.Unlock()
 		told()
 	}
@@ -170,13 +184,38 @@ func (l *link) send(b *batch, told func()) {
 	}
 }
 
-// arrivals returns the requests that were answered since it was called last, in that order.
-func (l *link) arrivals() []*batch {
+// watch has changes arrive.
+func (l *link) watch(ctx context.Context, told func()) (Mark, error) {
+	return l.Watch(ctx, func(c Change) {
+		l.mu.Lock()
+		if l.missed = l.missed || len(l.arrived) >= mostArrivals; !l.missed {
+			l.arrived = append(l.arrived, arrival{change: c})
+		}
+		l.mu.Unlock()
+		told()
+	})
+}
+
+// arrivals returns what arrived since it was called last, in that order.
+func (l *link) arrivals() []arrival {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	arrived := l.arrived
-	l.arrived = nil
+	if l.missed {
+		arrived = append(arrived, arrival{change: Change{Lost: true}})
+	}
+	l.arrived, l.missed = nil, false
 	return arrived
+}
+
+// carrying returns the request under way that an entry is in.
+func (l *link) carrying(e *entry) *batch {
+	for _, b := range l.air {
+		if slices.ContainsFunc(b.steps, func(s *step) bool { return s.entry == e }) {
+			return b
+		}
+	}
+	return nil
 }
 
 // land takes note of an answer.

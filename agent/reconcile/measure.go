@@ -18,6 +18,8 @@ type Measurements struct {
 	InSync bool
 	// How often everything that the data plane has was listed, and how many objects were then not as they are wanted.
 	Lists, Different uint64
+	// How often another client changed an object of the data plane so that it was not as it is wanted.
+	Drifted uint64
 }
 
 // Results count what became of operations.
@@ -48,7 +50,7 @@ type measured struct {
 	delays     [len(delayBounds) + 1]uint64
 	delay      time.Duration
 
-	lists, different uint64
+	lists, different, drifted uint64
 }
 
 // moved: an object is in another state.
@@ -94,7 +96,7 @@ func (r *Reconciler) Measure() Measurements {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &r.graph.measured
-	out := Measurements{Objects: map[string]map[State]int{}, Operations: map[Action]Results{}, InSync: r.inSync, Lists: m.lists, Different: m.different,
+	out := Measurements{Objects: map[string]map[State]int{}, Operations: map[Action]Results{}, InSync: r.inSync, Lists: m.lists, Different: m.different, Drifted: m.drifted,
 		Delays: Histogram{Sum: m.delay, AtMost: map[time.Duration]uint64{}}}
 	for kind, counts := range m.objects {
 		out.Objects[kind] = map[State]int{}

@@ -48,8 +48,7 @@ func TestWhatIsReadBackIsNoNewWish(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(port("a")))
 	before := s.Measure()["default"]
-	s.link()
-	s.connect()
+	s.plane.Meddle(reconcile.Change{Lost: true})
 	until(t, func() bool { return s.Measure()["default"].Lists > before.Lists && s.Settled() })
 	if after := s.Measure()["default"]; after.Delays.Count != before.Delays.Count || after.Different != before.Different {
 		t.Errorf("%+v after %+v", after, before)

@@ -35,6 +35,26 @@ type Plane interface {
 	Put(ctx context.Context, objects []Object, answered func([]Result, error))
 	// Delete deletes objects in order, each by itself. Deleting what is not there succeeds.
 	Delete(ctx context.Context, keys []object.Key, answered func([]Result, error))
+	// Watch is called first, and returns how the data plane stands. From then on it is told what other clients change, in one order with
+	// answers, and as these; and, without a key, how many changes there were by then.
+	Watch(ctx context.Context, told func(Change)) (Mark, error)
 	// List returns everything that is there, in pages. An error ends it.
 	List(ctx context.Context) iter.Seq2[[]Object, error]
+}
+
+// Mark is a moment of a data plane: which of its lives, and how many changes of objects there were in it. If it is the same again, so are
+// the objects. Generation 0: that is not known.
+type Mark struct{ Boot, Generation uint64 }
+
+// Change is what another client did to an object.
+type Change struct {
+	// How many changes there were then.
+	Generation uint64
+	// Who did it; empty: that is not known.
+	By      string
+	Key     object.Key
+	Spec    []byte
+	Deleted bool
+	// Changes are missing: everything has to be listed.
+	Lost bool
 }

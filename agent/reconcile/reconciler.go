@@ -29,11 +29,16 @@ type Reconciler struct {
 	registry *object.Registry
 	options  Options
 
-	mu           sync.Mutex
-	graph        *graph
-	link         *link     // nil: there is no connection
-	lost         time.Time // the connection before, if there was one
-	inSync       bool      // everything was listed on this connection, and nothing is unknown since
+	mu     sync.Mutex
+	graph  *graph
+	link   *link     // nil: there is no connection
+	lost   time.Time // the connection before, if there was one
+	inSync bool      // everything was listed on this connection, and nothing is unknown since
+	// How the data plane stood when it was last heard of; and whether everything that it had then is known.
+	known     Mark
+	resumable bool
+	// What others changed lately.
+	drifts       map[object.Key]drift
 	transactions map[*transaction]struct{}
 	retries      retries
 
@@ -55,7 +60,7 @@ func New(registry *object.Registry, options Options) *Reconciler {
 		options.MaxBackoff = 30 * time.Second
 	}
 	r := &Reconciler{
-		registry: registry, options: options, transactions: map[*transaction]struct{}{}, kick: make(chan struct{}, 1),
+		registry: registry, options: options, drifts: map[object.Key]drift{}, transactions: map[*transaction]struct{}{}, kick: make(chan struct{}, 1),
 	}
 	r.graph = newGraph(registry, time.Now, r.changed)
 	return r

@@ -5,14 +5,21 @@ import "fmt"
 
 // Linux's numbers, which the contract uses (api/dataplane.proto).
 const (
-	enoent = 2
-	ebusy  = 16
-	eexist = 17
+	enoent   = 2
+	e2big    = 7
+	ebusy    = 16
+	eexist   = 17
+	einval   = 22
+	emsgsize = 90
 )
 
 // passing says whether a refusal may pass when something else is done: what it needs is not there yet, something still uses
 // it, or another has what it takes. References tell most of that before; but a route finds its interface by an address.
 func passing(code int32) bool { return code == enoent || code == ebusy || code == eexist }
+
+// final says whether a refusal will be the same until the object, or one that it names, is another: a value is not acceptable, or it
+// is more than can be taken.
+func final(code int32) bool { return code == einval || code == e2big || code == emsgsize }
 
 // refusal is a step that is done again as soon as any other succeeded.
 type refusal struct {
@@ -71,18 +78,54 @@ func (g *graph) reconsider() bool {
 	return len(refused) > 0
 }
 
-// fail: there is nothing better to do than to wait and try again.
+// fail: there is nothing better to do than to wait and try again; or, if that would be no use, until something is another.
 func (g *graph) fail(e *entry, action Action, result Result) {
 	e.failures++
-	message := messageOf(result)
+	message, reason := messageOf(result), Refused
+	if final(result.Code) {
+		reason = Unacceptable
+		g.condemn(e)
+	}
 	if e.want == nil {
-		g.mark(e, Deleting, Refused, message)
+		g.mark(e, Deleting, reason, message)
 	} else {
-		g.mark(e, Failed, Refused, message)
+		g.mark(e, Failed, reason, message)
 	}
 	if !g.simulating {
-		e.cause.failed(e.key, message)
+		e.cause.failed(Failure{e.key, message, reason})
 		g.failures = append(g.failures, failure{e, action, result})
+	}
+}
+
+// condemn has an entry be decided about again when the data plane has another version of what it names.
+func (g *graph) condemn(e *entry) {
+	if e.want == nil || g.simulating {
+		return
+	}
+	for _, k := range e.want.needs() {
+		if g.condemned[k] == nil {
+			g.condemned[k] = map[*entry]struct{}{}
+		}
+		g.condemned[k][e] = struct{}{}
+	}
+}
+
+// pardon is the end of that.
+func (g *graph) pardon(e *entry) {
+	if e.want == nil || g.simulating || len(g.condemned) == 0 {
+		return
+	}
+	for _, k := range e.want.needs() {
+		if delete(g.condemned[k], e); len(g.condemned[k]) == 0 {
+			delete(g.condemned, k)
+		}
+	}
+}
+
+// appeal: the data plane has another version of what the condemned name.
+func (g *graph) appeal(e *entry) {
+	for _, c := range sorted(g.condemned[e.key]) {
+		g.enqueue(c, e.cause)
 	}
 }
 

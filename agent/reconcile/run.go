@@ -56,7 +56,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 			both, cancel := context.WithCancel(l.context)
 			stop := context.AfterFunc(ctx, cancel)
 			if toList {
-				err = r.repair(both, l)
+				err = r.begin(both, l)
 			}
 			if err == nil {
 				worked, err = r.work(l)
@@ -113,6 +113,29 @@ func (r *Reconciler) pause(ctx context.Context, l *link, notBefore time.Time) {
 	case <-r.kick:
 	case <-timer:
 	}
+}
+
+// begin finds out what the data plane has. Where it is as it was when the connection before was lost, that is known.
+func (r *Reconciler) begin(ctx context.Context, l *link) error {
+	if !l.watched {
+		mark, err := l.watch(ctx, r.wakeUp)
+		if err != nil {
+			return err
+		}
+		l.watched = true
+		r.mu.Lock()
+		same := r.link == l && r.resumable && mark.Generation != 0 && mark == r.known
+		r.known, r.resumable = mark, false
+		if same {
+			r.inSync = true
+		}
+		r.mu.Unlock()
+		if same {
+			r.options.Log.Info("the data plane has what it had before")
+			return nil
+		}
+	}
+	return r.repair(ctx, l)
 }
 
 // repair lists everything that the data plane has.
@@ -176,33 +199,21 @@ func (r *Reconciler) work(l *link) (bool, error) {
 	return len(arrived) > 0 || len(batches) > 0, nil
 }
 
-// land tells what became of what was asked. An error is one of the connection; what is under way beside it is waited for, and nothing
-// else begun. r.mu is held.
-func (r *Reconciler) land(l *link, arrived []*batch) error {
-	for _, b := range arrived {
-		if b.answered {
-			continue // it was dropped before
-		}
-		l.land(b)
-		if b.err != nil {
-			r.inSync = false
-			if l.broken == nil {
-				l.broken = b.err
-			}
-			r.lose(b.steps)
-			continue
-		}
-		for i, s := range b.steps {
-			s.entry.cause.executed(s.operation)
-			r.graph.settle(s, b.results[i])
+// land tells what became of what was asked, and what others changed. An error is one of the connection; what is under way beside it is
+// waited for, and nothing else begun. r.mu is held.
+func (r *Reconciler) land(l *link, arrived []arrival) error {
+	for _, a := range arrived {
+		if a.batch == nil {
+			r.meddled(l, a.change)
+		} else if !a.batch.answered { // nor dropped before
+			r.answered(l, a.batch)
 		}
 	}
 	r.takeFailures()
-	if l.broken == nil {
-		return nil
+	if !r.inSync {
+		r.lose(l.unsent())
 	}
-	r.lose(l.unsent())
-	if len(l.air) > 0 {
+	if l.broken == nil || len(l.air) > 0 {
 		return nil
 	}
 	err := l.broken
@@ -213,13 +224,37 @@ func (r *Reconciler) land(l *link, arrived []*batch) error {
 	return err
 }
 
-// drop: nobody knows what became of what was asked of a connection that is gone. r.mu is held.
+func (r *Reconciler) answered(l *link, b *batch) {
+	l.land(b)
+	if b.err != nil {
+		r.inSync = false
+		if l.broken == nil {
+			l.broken = b.err
+		}
+		r.lose(b.steps)
+		return
+	}
+	for i, s := range b.steps {
+		s.entry.cause.executed(s.operation)
+		r.graph.settle(s, b.results[i])
+	}
+	if b.meddled {
+		r.inSync = false
+	}
+}
+
+// drop: nobody knows what became of what was asked of a connection that is gone, unless the data plane says that it changed nothing since
+// it was heard of last. r.mu is held.
 func (r *Reconciler) drop(l *link) {
 	if l == nil {
 		return
 	}
+	r.resumable = r.inSync
 	for _, b := range l.air {
 		b.answered = true
+		if b.slow || b.meddled {
+			r.resumable = false // what was answered after it says nothing about it
+		}
 		r.lose(b.steps)
 	}
 	l.air = nil
@@ -235,7 +270,7 @@ func (r *Reconciler) lose(steps []*step) {
 // takeFailures has what failed tried again after a while, unless it is decided about before. r.mu is held.
 func (r *Reconciler) takeFailures() {
 	for _, f := range r.graph.failures {
-		if !f.entry.busy() {
+		if !f.entry.busy() && !final(f.result.Code) {
 			r.retries.add(f.entry, time.Now().Add(r.backoff(f.entry.failures-1)))
 		}
 		r.options.Log.Warn("the data plane refused an object", "action", f.action.String(), "kind", f.entry.key.Kind, "name", f.entry.key.Name,

@@ -23,6 +23,9 @@ func (g *graph) settle(s *step, r Result) {
 		e.replacing = s.put == nil && e.want != nil
 		g.setHave(e, s.put)
 		g.compare(e)
+		if len(g.condemned) > 0 {
+			g.appeal(e)
+		}
 		if e.inStep() {
 			if e.wantedAt != 0 && !g.simulating {
 				g.measured.took(g.now().Sub(time.Unix(0, e.wantedAt)))

@@ -14,7 +14,7 @@ const (
 	Pending State = iota
 	// Applied: the data plane has it as it is wanted.
 	Applied
-	// Failed: the data plane refused it; it is tried again.
+	// Failed: the data plane refused it; it is tried again, unless that would be no use.
 	Failed
 	// Deleting: nobody wants it any more, but the data plane still has it.
 	Deleting
@@ -63,13 +63,18 @@ const (
 	// The data plane refused it; because of something else, so that it is tried again soon.
 	Refused
 	TriedAgain
+	// The data plane refused it, and would again: it is tried again when it, or what it names, is another.
+	Unacceptable
+	// Somebody else changed it in the data plane; it is put right.
+	Drifted
 	// There is no data plane.
 	NoDataplane
 )
 
 func (r Reason) String() string {
 	return [...]string{"Unknown", "InStep", "NotWanted", "WaitsForTurn", "InProgress", "BeingReplaced", "WaitsForObject", "WaitsForFailed",
-		"WaitsForClaim", "InUse", "Refused", "TriedAgain", "NoDataplane"}[r]
+		"WaitsForClaim", "InUse", "Refused", "TriedAgain", "Unacceptable", "Drifted",
+		"NoDataplane"}[r]
 }
 
 // Status is how it stands with one object in a data plane.

@@ -24,6 +24,8 @@ type transaction struct {
 type Failure struct {
 	Key     object.Key
 	Message string
+	// Refused, or Unacceptable.
+	Reason Reason
 }
 
 func newTransaction(strict bool) *transaction {
@@ -52,11 +54,11 @@ func (t *transaction) end() {
 	}
 }
 
-func (t *transaction) failed(k object.Key, message string) {
+func (t *transaction) failed(f Failure) {
 	if t == nil || t.ended {
 		return
 	}
-	t.failures = append(t.failures, Failure{k, message})
+	t.failures = append(t.failures, f)
 	if t.strict {
 		t.end()
 	}

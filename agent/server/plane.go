@@ -40,6 +40,24 @@ func converted(results []*api.Result) []reconcile.Result {
 	return all
 }
 
+// Watch implements reconcile.Plane.
+func (p *plane) Watch(ctx context.Context, told func(reconcile.Change)) (reconcile.Mark, error) {
+	boot, generation, err := p.client.Changes(ctx, func(e *api.Event) {
+		c := e.GetChanged()
+		change := reconcile.Change{Generation: c.GetGeneration(), By: c.GetBy(), Lost: e.GetLost() > 0}
+		switch o, d := c.GetObject(), c.GetDeleted(); {
+		case o != nil:
+			change.Key, change.Spec = object.Key{Kind: o.GetKind(), Name: o.GetName()}, o.GetSpec()
+		case d != nil:
+			change.Key, change.Deleted = object.Key{Kind: d.GetKind(), Name: d.GetName()}, true
+		case c == nil && !change.Lost:
+			return
+		}
+		told(change)
+	})
+	return reconcile.Mark{Boot: boot, Generation: generation}, err
+}
+
 func (p *plane) List(ctx context.Context) iter.Seq2[[]reconcile.Object, error] {
 	return func(yield func([]reconcile.Object, error) bool) {
 		for page, err := range p.client.Pages(ctx, "") {

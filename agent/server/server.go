@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -180,12 +181,21 @@ func NoPanic(log *slog.Logger) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unaryNoPanic(log)), grpc.ChainStreamInterceptor(streamNoPanic(log))}
 }
 
+// clientName is how another client of a data plane knows us.
+func clientName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return fmt.Sprintf("sluice agent, process %d on %s", os.Getpid(), host)
+}
+
 func linksOf(config Config, desired *intent.Desired) []link {
 	var all []link
 	for _, p := range config.Dataplanes {
 		log := config.Log.With("dataplane", p.Name)
 		all = append(all, link{p.Name, p.Labels, dataplane.New(dataplane.Config{
-			Endpoint: p.Endpoint, Log: log, MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
+			Endpoint: p.Endpoint, Log: log, Name: clientName(), MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
 			Connected: func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) {
 				if err := desired.AttachTo(ctx, p.Name, &plane{c}); err != nil {
 					log.Error("a data plane that nobody expects", "error", err)

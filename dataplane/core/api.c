@@ -11,11 +11,13 @@
 
 #include "core/api_stream.h"
 #include "core/budget.h"
+#include "core/event.h"
 #include "core/object_list.h"
 #include "core/worker.h"
 
 enum {
 	CALLS_MOST = 256,
+	CLIENT_NAME = 64, // bytes that are kept
 	PAGE_MOST = FRAME_MOST / 4,
 	UNPACKED_BESIDE = 64 << 10,
 };
@@ -25,6 +27,7 @@ struct api_client {
 	struct api_call *calls; // that go on
 	unsigned call_count;
 	bool greeted;
+	char name[CLIENT_NAME + 1];
 };
 
 struct api_call {
@@ -134,6 +137,12 @@ api_client(const struct api_call *call)
 	return call->client;
 }
 
+const char *
+api_client_name(const struct api_client *client)
+{
+	return client->name;
+}
+
 void
 api_hold(struct api_client *client, bool hold)
 {
@@ -165,6 +174,19 @@ api_limit(uint32_t limit)
 	return limit == 0 ? 1000 : RTE_MIN(limit, 10000u);
 }
 
+// No character is cut in half: others get the name in a string of UTF-8.
+static void
+keep_name(struct api_client *client, const char *name)
+{
+	size_t length = strnlen(name, CLIENT_NAME + 1);
+
+	if (length > CLIENT_NAME)
+		for (length = CLIENT_NAME; length > 0 && ((unsigned char)name[length] & 0xc0) == 0x80; length--)
+			;
+	memcpy(client->name, name, length);
+	client->name[length] = '\0';
+}
+
 static void
 serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 {
@@ -176,6 +198,7 @@ serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 		return;
 	}
 	call->client->greeted = true;
+	keep_name(call->client, request->hello->name);
 	greeting.version = 1;
 	greeting.release = SLUICE_RELEASE;
 	greeting.dpdk = (char *)rte_version();
@@ -381,6 +404,7 @@ api_start(const char *socket_path, const char *listen, const char *certificate, 
 
 	boot = rte_rand() | 1;
 	api_change_start();
+	event_start();
 	if (socket_path)
 		error = stream_listen_unix(socket_path, &user);
 	if (!error && listen)

@@ -42,6 +42,8 @@ size_t api_request_bytes(const struct api_call *call);
 
 // Who calls. There until its last call has ended.
 struct api_client *api_client(const struct api_call *call);
+// What it calls itself; empty: nothing. As long as it is there.
+const char *api_client_name(const struct api_client *client);
 // Read nothing from this client, until it is said again with false.
 void api_hold(struct api_client *client, bool hold);
 

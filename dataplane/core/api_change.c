@@ -7,8 +7,10 @@
 
 #include "core/api.h"
 #include "core/api_stream.h"
+#include "core/event.h"
 #include "core/loop.h"
 #include "core/object_build.h"
+#include "core/object_list.h"
 
 enum {
 	SPEC_MOST = FRAME_MOST / 2, // so that a reply can hold any object
@@ -166,6 +168,26 @@ delete_one(const struct change *c, struct fault *f)
 	return object_delete(o->kind, o->name, f);
 }
 
+// Whoever else watches changes is told of one. Of what was built the request has no spec any more, but the object has.
+static void
+tell(const struct change *c, size_t at)
+{
+	Sluice__V1__Object now;
+	const struct object *object;
+
+	if (!is_put(c)) {
+		event_changed(c->client, NULL, c->request->delete_->names[at]);
+		return;
+	}
+	now = *c->request->put->objects[at];
+	object = object_find(kind_by_name(now.kind), now.name);
+	if (!object)
+		return;
+	now.spec.data = object->spec;
+	now.spec.len = object->spec_length;
+	event_changed(c->client, &now, NULL);
+}
+
 // Whether an object must wait for one of these, or because there are many.
 static bool
 concerned(const struct making *m, const char *kind, const char *name, const ProtobufCBinaryData *spec, unsigned *seen)
@@ -202,16 +224,20 @@ carry_out(struct change *c)
 	Sluice__V1__Results results = SLUICE__V1__RESULTS__INIT;
 
 	for (; c->at < c->count; c->at++) {
+		uint64_t before = object_generation();
 		struct fault f = {0};
 
 		if (must_wait(c))
 			return false;
 		note(c, c->at, is_put(c) ? put_one(c, &f) : delete_one(c, &f), &f);
+		if (object_generation() != before)
+			tell(c, c->at);
 	}
 	if (c->making)
 		return true;
 	results.results = c->list;
 	results.n_results = c->count;
+	results.generation = object_generation();
 	reply.results = &results;
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_RESULTS;
 	api_reply(c->call, &reply, true);
@@ -239,6 +265,8 @@ built(void *argument, int error, const struct fault *f)
 		link = &(*link)->next;
 	*link = m->next;
 	note(c, m->at, error, f);
+	if (!error)
+		tell(c, m->at);
 	free(m);
 	go_on(c->client);
 }

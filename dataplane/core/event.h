@@ -5,6 +5,12 @@
 
 void event_send(const Sluice__V1__Event *event);
 
+// A client changed an object: whoever else watches changes is told. One of the two is NULL.
+struct api_client;
+void event_changed(const struct api_client *by, Sluice__V1__Object *object, Sluice__V1__ObjectName *deleted);
+// Once, before there is a client.
+void event_start(void);
+
 // How a punted packet is described: the names of its port, interface and session. Registered by those concepts; each fills
 // in what it knows. Strings live until the packet is freed.
 struct packet;

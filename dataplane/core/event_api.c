@@ -9,6 +9,7 @@
 
 #include "core/api.h"
 #include "core/drop.h"
+#include "core/loop.h"
 #include "core/punt_watch.h"
 #include "core/trace.h"
 
@@ -20,6 +21,7 @@ DROP(drop_watcher_slow, "punt-watcher-slow", "A packet for the control plane tha
 struct watcher {
 	struct api_call *call;
 	uint64_t punts; // by reason's id
+	bool changes;
 	uint64_t lost;
 	struct watcher *next;
 };
@@ -34,27 +36,76 @@ event_names_register(struct event_names *names)
 	namers = names;
 }
 
+static void
+send_lost(struct watcher *w)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__Event lost = SLUICE__V1__EVENT__INIT;
+
+	if (w->lost == 0)
+		return;
+	lost.event_case = SLUICE__V1__EVENT__EVENT_LOST;
+	lost.lost = w->lost;
+	w->lost = 0;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_EVENT;
+	reply.event = &lost;
+	api_reply(w->call, &reply, false);
+}
+
 static bool
 send(struct watcher *w, const Sluice__V1__Event *event)
 {
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
-	Sluice__V1__Event lost = SLUICE__V1__EVENT__INIT;
 
 	if (!api_ready(w->call)) {
 		w->lost++;
 		return false;
 	}
+	send_lost(w);
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_EVENT;
-	if (w->lost > 0) {
-		lost.event_case = SLUICE__V1__EVENT__EVENT_LOST;
-		lost.lost = w->lost;
-		w->lost = 0;
-		reply.event = &lost;
-		api_reply(w->call, &reply, false);
-	}
 	reply.event = (Sluice__V1__Event *)event;
 	api_reply(w->call, &reply, false);
 	return true;
+}
+
+// What was missed of changes is said as soon as it can be: perhaps nothing else is ever changed.
+static void
+look_at_lost(void *unused)
+{
+	for (struct watcher *w = watchers; w; w = w->next)
+		if (w->changes && api_ready(w->call))
+			send_lost(w);
+}
+
+void
+event_start(void)
+{
+	loop_every(1000000000, look_at_lost, NULL);
+}
+
+static void
+send_changed(
+	struct watcher *w, const struct api_client *by, Sluice__V1__Object *object, Sluice__V1__ObjectName *deleted)
+{
+	Sluice__V1__Event event = SLUICE__V1__EVENT__INIT;
+	Sluice__V1__Changed changed = SLUICE__V1__CHANGED__INIT;
+
+	changed.generation = object_generation();
+	if (by)
+		changed.by = (char *)api_client_name(by);
+	changed.object = object;
+	changed.deleted = deleted;
+	event.event_case = SLUICE__V1__EVENT__EVENT_CHANGED;
+	event.changed = &changed;
+	send(w, &event);
+}
+
+void
+event_changed(const struct api_client *by, Sluice__V1__Object *object, Sluice__V1__ObjectName *deleted)
+{
+	for (struct watcher *w = watchers; w; w = w->next)
+		if (w->changes && api_client(w->call) != by)
+			send_changed(w, by, object, deleted);
 }
 
 void
@@ -150,10 +201,13 @@ serve_watch(struct api_call *call, const Sluice__V1__Request *request)
 		}
 		w->punts |= 1ul << reason->id;
 	}
+	w->changes = request->watch->changes;
 	w->call = call;
 	w->next = watchers;
 	watchers = w;
 	api_keep(call, ended, w);
+	if (w->changes)
+		send_changed(w, NULL, NULL, NULL);
 }
 
 API_OPERATION(watch, SLUICE__V1__REQUEST__OPERATION_WATCH, serve_watch)

@@ -22,6 +22,13 @@ static struct kind *registered;
 static struct kind *by_id[NAMES_KINDS];
 static unsigned kind_count;
 static struct names *names;
+static uint64_t generation;
+
+uint64_t
+object_generation(void)
+{
+	return generation;
+}
 
 void
 kind_register(struct kind *kind)
@@ -204,10 +211,12 @@ put(const struct kind *kind, const char *name, const uint8_t *spec, size_t lengt
 	if (error)
 		goto out;
 	error = keep(object, is_new, copy, length, f);
-	if (error)
+	if (error) {
 		kind->delete (object, message, f);
-	else
+	} else {
 		copy = NULL;
+		generation++;
+	}
 out:
 	free(copy);
 	if (prepared)
@@ -423,5 +432,6 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 		return error;
 	names_delete(names, kind->id, name);
 	object_free(object);
+	generation++;
 	return 0;
 }

@@ -80,6 +80,9 @@ object_unuse(struct object *object)
 		object->users--;
 }
 
+// How many changes of objects there were (api/dataplane.proto: Changed).
+uint64_t object_generation(void);
+
 // 0 or a negative errno and the fault explained.
 int object_put(const char *kind, const char *name, const uint8_t *spec, size_t length, struct fault *f);
 int object_delete(const char *kind, const char *name, struct fault *f);

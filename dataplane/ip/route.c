@@ -73,7 +73,7 @@ parse_next_hop(const Sluice__V1__NextHop *spec, const struct route *route, struc
 	if (spec->address[0] == '\0')
 		return 0;
 	if (route_find(route->vrf, family, n->address, family == 4 ? 32 : 128, ROUTE_LOCAL) != 0)
-		return fault(f, EINVAL, "nextHops.address: %s is an address of ours", spec->address);
+		return fault(f, EEXIST, "nextHops.address: %s is an address of ours", spec->address);
 	return 0;
 }
 

@@ -1,9 +1,18 @@
 // Which DPDK devices a Port may name, and having them probed.
 #pragma once
 
+#include <errno.h>
 #include <stdint.h>
 
 #include "core/object.h"
+
+// The errno of a refusal because of what a driver or the kernel said. Their EINVAL is no judgement about a value that somebody wrote:
+// it may be another the next time.
+static inline int
+device_errno(int error)
+{
+	return error == -EINVAL || error == -E2BIG ? EIO : -error;
+}
 
 // Probe the device, if it is one of those accepted. Its port id; or a negative errno, explained.
 int device_probe(const char *device, uint16_t *id, struct fault *f);

@@ -146,8 +146,9 @@ set_mac(struct port *port, const char *mac, struct rte_ether_addr *address, stru
 		return 0;
 	link_expect_mac(&port->link, address->addr_bytes);
 	error = rte_eth_dev_default_mac_addr_set(port->id, address);
-	return error && error != -ENOTSUP ? fault(f, -error, "mac: the device does not take it (%s)", strerror(-error))
-					  : 0;
+	return error && error != -ENOTSUP
+		       ? fault(f, device_errno(error), "mac: the device does not take it (%s)", strerror(-error))
+		       : 0;
 }
 
 static void
@@ -198,7 +199,7 @@ set_up_queues(struct port *port, const struct rte_eth_dev_info *info, struct fau
 		return fault(f, EBUSY,
 			"device: its queues cannot be set up; another socket has them, perhaps that of a port that has "
 			"just gone");
-	return error ? fault(f, -error, "device: its queues cannot be set up (%s)", strerror(-error)) : 0;
+	return error ? fault(f, device_errno(error), "device: its queues cannot be set up (%s)", strerror(-error)) : 0;
 }
 
 static int
@@ -209,7 +210,7 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	int error = rte_eth_dev_info_get(port->id, &info);
 
 	if (error)
-		return fault(f, -error, "device: it does not say what it can");
+		return fault(f, device_errno(error), "device: it does not say what it can");
 	error = check_interface(port, info.if_index, f);
 	if (error)
 		return error;
@@ -226,8 +227,9 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	error = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
 	if (error)
-		return fault(f, -error, "device: it cannot be configured with %u receive and %u transmit queues (%s)",
-			port->rx_queues, port->tx_queues, strerror(-error));
+		return fault(f, device_errno(error),
+			"device: it cannot be configured with %u receive and %u transmit queues (%s)", port->rx_queues,
+			port->tx_queues, strerror(-error));
 	error = set_up_queues(port, &info, f);
 	if (error)
 		return error;
@@ -242,7 +244,7 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	else
 		error = rte_eth_dev_start(port->id);
 	if (error)
-		return fault(f, -error, "device: it does not start (%s)", strerror(-error));
+		return fault(f, device_errno(error), "device: it does not start (%s)", strerror(-error));
 	if (strcmp(info.driver_name, "net_af_xdp") == 0)
 		link_note_program(&port->link);
 	set_promiscuous(port, spec->promiscuous);

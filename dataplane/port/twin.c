@@ -24,6 +24,7 @@
 #include "core/event.h"
 #include "core/loop.h"
 #include "core/trace.h"
+#include "port/device.h"
 #include "port/netlink.h"
 
 enum { FRAMES_AT_ONCE = 64, FRAME_MOST = 9728 };
@@ -240,7 +241,7 @@ twin_open(struct port *port, const char *name, const char *namespace, struct fau
 	error = make_tap(twin);
 	if (error) {
 		twin_close(port);
-		return fault(f, -error, "twin: the TAP %s cannot be made (%s)", name, strerror(-error));
+		return fault(f, device_errno(error), "twin: the TAP %s cannot be made (%s)", name, strerror(-error));
 	}
 	return 0;
 }
@@ -367,7 +368,8 @@ twin_follow(const struct port *port, uint16_t mtu, const struct rte_ether_addr *
 	if (control >= 0)
 		close(control);
 	leave(home);
-	return error ? fault(f, -error, "twin: its TAP does not take the port's mtu and mac (%s)", strerror(-error))
+	return error ? fault(f, device_errno(error), "twin: its TAP does not take the port's mtu and mac (%s)",
+			       strerror(-error))
 		     : 0;
 }
 

@@ -30,12 +30,14 @@ type Fake struct {
 	running  sync.WaitGroup
 	conns    map[*peer]bool
 	boot     uint64
-	objects  map[key]*held
-	namedBy  map[key]map[key]bool
-	made     int
-	log      []string
-	refuse   func(op, kind, name string) *api.Result
-	deaf     bool
+	// How many changes of objects there were.
+	generation uint64
+	objects    map[key]*held
+	namedBy    map[key]map[key]bool
+	made       int
+	log        []string
+	refuse     func(op, kind, name string) *api.Result
+	deaf       bool
 
 	nodes      *api.NodeCountersList
 	ports      *api.PortCountersList
@@ -85,6 +87,7 @@ func (f *Fake) Start(t testing.TB) {
 	f.listener, f.conns = l, map[*peer]bool{}
 	f.objects, f.namedBy = map[key]*held{}, map[key]map[key]bool{}
 	f.boot++
+	f.generation = 1
 	f.running.Add(1)
 	go f.accept(l)
 }
@@ -204,7 +207,7 @@ func (f *Fake) Count(lists ...proto.Message) {
 	}
 }
 
-// Streams returns the requests of the streams that are open.
+// Streams returns the requests of the streams that are open, but for the watch of changes that every agent has.
 func (f *Fake) Streams() []*api.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,7 +215,9 @@ func (f *Fake) Streams() []*api.Request {
 	for p := range f.conns {
 		p.mu.Lock()
 		for _, r := range p.streams {
-			open = append(open, r)
+			if !r.GetWatch().GetChanges() {
+				open = append(open, r)
+			}
 		}
 		p.mu.Unlock()
 	}
@@ -239,7 +244,7 @@ func (f *Fake) Emit(answer proto.Message, last bool) {
 				}
 				reply.Answer = &api.Reply_Captured{Captured: a}
 			case *api.Event:
-				if r.GetWatch() == nil {
+				if r.GetWatch() == nil || r.GetWatch().GetChanges() != (a.GetChanged() != nil) {
 					continue
 				}
 				reply.Answer = &api.Reply_Event{Event: a}
@@ -339,12 +344,14 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 			Boot: f.boot, Workers: 1}}}
 	case *api.Request_Put:
 		results := &api.Results{}
+		defer func() { results.Generation = f.generation }()
 		for _, object := range o.Put.Objects {
 			results.Results = append(results.Results, f.put(object))
 		}
 		return &api.Reply{Answer: &api.Reply_Results{Results: results}}
 	case *api.Request_Delete:
 		results := &api.Results{}
+		defer func() { results.Generation = f.generation }()
 		for _, name := range o.Delete.Names {
 			results.Results = append(results.Results, f.delete(name.Kind, name.Name))
 		}
@@ -357,6 +364,10 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 		}
 		p.mu.Lock()
 		p.streams[request.Id] = request
+		if request.GetWatch().GetChanges() {
+			p.send(&api.Reply{Id: request.Id, Answer: &api.Reply_Event{Event: &api.Event{Event: &api.Event_Changed{
+				Changed: &api.Changed{Generation: f.generation}}}}})
+		}
 		p.mu.Unlock()
 		return nil
 	case *api.Request_Cancel:

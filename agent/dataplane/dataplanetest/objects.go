@@ -40,6 +40,7 @@ func (f *Fake) keep(o *api.Object, h *held) {
 	}
 	h.object = o
 	f.objects[k] = h
+	f.generation++
 	for other := range h.naming {
 		if f.namedBy[other] == nil {
 			f.namedBy[other] = map[key]bool{}
@@ -57,6 +58,7 @@ func (f *Fake) forget(k key) {
 		delete(f.namedBy[other], k)
 	}
 	delete(f.objects, k)
+	f.generation++
 }
 
 func (f *Fake) inOrder() []*held {

@@ -41,22 +41,27 @@ type Plane struct {
 	Random       *rand.Rand
 	// Called before each request. Locked while it is set.
 	Before func()
-	// Objects that are always refused.
+	// Objects that are always refused, and with which error (ENOSPC).
 	Never map[object.Key]bool
+	Code  int32
 	// Objects that are not made, nor what was put with them, until something can be read here. Locked while it is changed.
 	Slow map[object.Key]<-chan struct{}
 	// What an object needs although it does not name it.
 	Needs map[object.Key]object.Key
 	// How many were refused, and the requests that were made.
 	Refused, Requests int
+
+	// Changed by whatever client, and whom the latest connection has told of what others do.
+	mark reconcile.Mark
+	told func(reconcile.Change)
 }
 
 // NewPlane returns an empty data plane.
 func NewPlane(r *object.Registry) *Plane {
 	return &Plane{
 		registry: r, objects: map[object.Key]*object.Object{}, specs: map[object.Key][]byte{}, users: map[object.Key]int{},
-		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{},
-		Slow: map[object.Key]<-chan struct{}{},
+		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{}, Code: noSpace,
+		Slow: map[object.Key]<-chan struct{}{}, mark: reconcile.Mark{Boot: 1, Generation: 1},
 	}
 }
 
@@ -90,11 +95,13 @@ func (p *Plane) Put(ctx context.Context, objects []reconcile.Object, answered fu
 	p.Unlock()
 	if slow == nil {
 		answered(p.put(ctx, objects))
+		p.tell()
 		return
 	}
 	go func() {
 		<-slow
 		answered(p.put(ctx, objects))
+		p.tell()
 	}()
 }
 
@@ -129,7 +136,7 @@ func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 		return reconcile.Result{Code: 22, Message: err.Error()}
 	}
 	if p.Never[k] || p.chance(p.Refuse) {
-		return reconcile.Result{Code: noSpace, Message: k.String() + ": no room"}
+		return reconcile.Result{Code: p.Code, Message: k.String() + ": no room"}
 	}
 	for _, ref := range p.registry.References(o) {
 		if p.objects[ref.To] == nil && !ref.Builtin {
@@ -149,6 +156,7 @@ func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 		return reconcile.Result{Code: 22, Message: k.String() + ": cannot change in place"}
 	}
 	p.Forget(k)
+	p.mark.Generation++
 	p.objects[k], p.specs[k] = o, packed.Spec
 	for _, ref := range p.registry.References(o) {
 		p.users[ref.To]++
@@ -176,13 +184,55 @@ func (p *Plane) Forget(k object.Key) {
 	for _, c := range p.registry.Claims(o) {
 		p.holdings.Release(k, c.Mark())
 	}
+	p.mark.Generation++
 	delete(p.objects, k)
 	delete(p.specs, k)
+}
+
+// Watch implements reconcile.Plane.
+func (p *Plane) Watch(ctx context.Context, told func(reconcile.Change)) (reconcile.Mark, error) {
+	if err := p.request(ctx); err != nil {
+		return reconcile.Mark{}, err
+	}
+	p.Lock()
+	defer p.Unlock()
+	p.told = told
+	return p.mark, nil
+}
+
+// tell says how many changes there were, after an answer.
+func (p *Plane) tell() {
+	p.Lock()
+	defer p.Unlock()
+	if p.told != nil {
+		p.told(reconcile.Change{Generation: p.mark.Generation})
+	}
+}
+
+// Meddle does as another client what these changes say, whether that is acceptable or not, and has it told.
+func (p *Plane) Meddle(changes ...reconcile.Change) {
+	p.Lock()
+	defer p.Unlock()
+	for _, c := range changes {
+		if c.Lost {
+			p.told(c)
+			continue
+		}
+		p.Forget(c.Key)
+		if !c.Deleted {
+			if r := p.Set(reconcile.Object{Key: c.Key, Spec: c.Spec}); r.Code != 0 {
+				panic(r.Message)
+			}
+		}
+		c.Generation = p.mark.Generation
+		p.told(c)
+	}
 }
 
 // Delete implements reconcile.Plane.
 func (p *Plane) Delete(ctx context.Context, keys []object.Key, answered func([]reconcile.Result, error)) {
 	answered(p.delete(ctx, keys))
+	p.tell()
 }
 
 func (p *Plane) delete(ctx context.Context, keys []object.Key) ([]reconcile.Result, error) {
@@ -253,6 +303,7 @@ func (p *Plane) Restart() {
 	defer p.Unlock()
 	p.objects, p.specs, p.users = map[object.Key]*object.Object{}, map[object.Key][]byte{}, map[object.Key]int{}
 	p.holdings = object.NewHoldings(object.Key.Compare)
+	p.mark = reconcile.Mark{Boot: p.mark.Boot + 1, Generation: 1}
 }
 
 // TakeLog returns what was done since it was called last.
@@ -331,6 +382,11 @@ func (p Willing) Delete(_ context.Context, keys []object.Key, answered func([]re
 		delete(p, k)
 	}
 	answered(make([]reconcile.Result, len(keys)), nil)
+}
+
+// Part of reconcile.Plane.
+func (p Willing) Watch(context.Context, func(reconcile.Change)) (reconcile.Mark, error) {
+	return reconcile.Mark{}, nil
 }
 
 // Part of reconcile.Plane.
