@@ -21,6 +21,7 @@ struct scenario {
 	unsigned (*frame)(const struct scenario *scenario, uint32_t flow, uint16_t length, uint8_t header[HEADER_MOST]);
 	const char *port; // that frames come in by
 	bool rate;        // not the graph, but token buckets alone, in each way to share them (rate.c)
+	bool one_queue;   // one worker receives, all work: by the port's event device
 	bool scaling;     // one of those that show how several workers get along
 	// Instead of frames through the graph (measure_queues).
 	int (*measure)(const struct scenario *scenario, unsigned rounds, struct measured *m);
@@ -65,6 +66,9 @@ void measure(const struct templates *t, unsigned rounds, struct measured *m);
 
 // A scheduler by itself: "hqos-..." ours, else DPDK's. 0 or -1.
 int measure_queues(const struct scenario *s, unsigned rounds, struct measured *m);
+// The same for frames that one worker receives and all work on: `cycles` is the time a packet takes with all of them, source and
+// sink not taken off, and `alone` with the first.
+void measure_shared(const struct templates *t, unsigned rounds, struct measured *m);
 
 // Arithmetic in registers: its cycles.
 uint64_t compute(void);

@@ -134,7 +134,10 @@ run_scenario(struct asked *a, const struct scenario *s)
 			fprintf(stderr, "%s: its frames cannot be made\n", s->name);
 			return -1;
 		}
-		measure(&t, a->rounds, &m);
+		if (s->one_queue)
+			measure_shared(&t, a->rounds, &m);
+		else
+			measure(&t, a->rounds, &m);
 		print_row(a, s, s->sizes[i], &m);
 		write_json(a, s, s->sizes[i], &m);
 		lost |= m.arrived != m.sent;
@@ -147,7 +150,8 @@ run_scenario(struct asked *a, const struct scenario *s)
 static bool
 is_asked(const struct asked *a, const struct scenario *s)
 {
-	return (!a->scaling || s->scaling) && (!a->some || regexec(&a->only, s->name, 0, NULL, 0) == 0);
+	return (!a->scaling || s->scaling) && (!s->one_queue || a->workers > 1) &&
+	       (!a->some || regexec(&a->only, s->name, 0, NULL, 0) == 0);
 }
 
 int

@@ -20,6 +20,9 @@ enum { NEIGHBORS = 16, SUBSCRIBER_TEID = 0x10000, UPF_TEID = 0x20000, INNER_VLAN
 
 static const uint8_t in_mac[6] = {2, 0, 0, 0, 0, 1}, peer_mac[6] = {2, 0, 0, 0, 1, 0};
 
+// How frames come from the ports' queues to workers.
+static Sluice__V1__PortSpread spread;
+
 // Ports, interfaces and neighbours that every scenario has. Frames come in by "in" and leave by "out"; downlink scenarios
 // have the sessions on "out".
 static int
@@ -36,6 +39,7 @@ ground(void)
 		snprintf(mac, sizeof(mac), "02:00:00:00:00:0%u", i + 1);
 		port.device = device;
 		port.mac = mac;
+		port.spread = spread;
 		error = bench_put("Port", names[i], &port);
 	}
 	for (unsigned i = 0; i < 2 && !error; i++) {
@@ -652,6 +656,17 @@ agf_up(const struct scenario *s)
 }
 
 static int
+agf_up_one_queue(const struct scenario *s)
+{
+	int error;
+
+	spread = SLUICE__V1__PORT_SPREAD__ATOMIC;
+	error = agf_up(s);
+	spread = SLUICE__V1__PORT_SPREAD__RSS;
+	return error;
+}
+
+static int
 agf_up_pppoe(const struct scenario *s)
 {
 	return ground() || block_list() || meter() || sessions(s, PPPOE | GTPU | METER | ACL_UP) ? -1 : 0;
@@ -844,6 +859,7 @@ const struct scenario scenarios[] = {
 	QUEUES("hqos-64k-backlog", 65536, 4),
 	QUEUES("hqos-192k", 196608, 0),
 	QUEUES("hqos-192k-backlog", 196608, 4),
+	{"one-queue-agf-up-4k", 4096, SIZES, agf_up_one_queue, up_frame, "in", .one_queue = true, .scaling = true},
 	{"rate-1", 1, .rate = true, .scaling = true},
 	{"rate-100", 100, .rate = true, .scaling = true},
 	{"rate-10k", 10000, .rate = true, .scaling = true},

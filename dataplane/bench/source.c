@@ -313,6 +313,75 @@ run(void *argument)
 	return 0;
 }
 
+// One queue, which the first worker polls: all of its frames through the whole graph on that worker, and in turn shared with the
+// others by the port's event device.
+static uint64_t shared_deadline;
+static bool shared_done;
+
+static uint64_t
+all_arrived(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned w = 0; w < active; w++)
+		sum += __atomic_load_n(&rte_graph_node_get_by_name(workers[w].graph->name, tx_node.name)->total_objs,
+			__ATOMIC_RELAXED);
+	return sum;
+}
+
+// Cycles from the first frame to the last for each of them. No more are on their way than the device has room for.
+static double
+shared_window(struct worker *self)
+{
+	enum { ON_THEIR_WAY = 2048 };
+	struct generator *g = &generators[self->index];
+	uint64_t before = all_arrived(), sent = g->sent, wanted = (uint64_t)rounds_asked * BURST, start = rte_rdtsc();
+
+	g->edge = ports[current->port].entry;
+	while (g->sent - sent < wanted && rte_rdtsc() < shared_deadline) {
+		g->templates = g->sent - sent - (all_arrived() - before) < ON_THEIR_WAY ? current : NULL;
+		rte_graph_walk(self->graph);
+	}
+	g->templates = NULL;
+	while (all_arrived() - before < wanted && rte_rdtsc() < shared_deadline)
+		rte_graph_walk(self->graph);
+	runs[0].sent += wanted;
+	runs[0].arrived += all_arrived() - before;
+	return (double)(rte_rdtsc() - start) / (double)wanted;
+}
+
+static int
+run_shared(void *argument)
+{
+	struct worker *self = argument;
+	struct run *r = &runs[self->index];
+	struct generator *g = &generators[self->index];
+
+	RTE_PER_LCORE(worker) = self;
+	*g = (struct generator){.edge = ether_input_node.id};
+	for (unsigned i = 0; i < REPEATS; i++) {
+		pthread_barrier_wait(&together);
+		if (self->index == 0) {
+			r->compute_alone[i] = compute();
+			g->templates = current;
+			r->full_alone[i] = full_window(self);
+			g->templates = NULL;
+			shared_done = false;
+		}
+		pthread_barrier_wait(&together);
+		r->compute[i] = compute();
+		pthread_barrier_wait(&together);
+		if (self->index == 0) {
+			r->full[i] = shared_window(self);
+			__atomic_store_n(&shared_done, true, __ATOMIC_RELEASE);
+		}
+		while (!__atomic_load_n(&shared_done, __ATOMIC_ACQUIRE))
+			rte_graph_walk(self->graph);
+	}
+	sem_post(&finished);
+	return 0;
+}
+
 static int
 ascending(const void *a, const void *b)
 {
@@ -359,17 +428,13 @@ compute_ratio(void)
 	return with[REPEATS / 2] / without[REPEATS / 2];
 }
 
-void
-measure(const struct templates *t, unsigned rounds, struct measured *m)
+static void
+launch(lcore_function_t *what)
 {
-	current = t;
-	active = worker_count;
-	rounds_asked = rounds;
-	memset(runs, 0, sizeof(runs));
 	sem_init(&finished, 0, 0);
 	pthread_barrier_init(&together, NULL, active);
 	for (unsigned w = 0; w < active; w++)
-		rte_eal_remote_launch(run, &workers[w], workers[w].lcore);
+		rte_eal_remote_launch(what, &workers[w], workers[w].lcore);
 	// rte_eal_wait_lcore spins, on a processor that a worker may need.
 	for (unsigned w = 0; w < active; w++)
 		while (sem_wait(&finished))
@@ -378,6 +443,39 @@ measure(const struct templates *t, unsigned rounds, struct measured *m)
 		rte_eal_wait_lcore(workers[w].lcore);
 	pthread_barrier_destroy(&together);
 	sem_destroy(&finished);
+}
+
+static void
+begin(const struct templates *t, unsigned rounds)
+{
+	current = t;
+	active = worker_count;
+	rounds_asked = rounds;
+	memset(runs, 0, sizeof(runs));
+}
+
+void
+measure_shared(const struct templates *t, unsigned rounds, struct measured *m)
+{
+	enum { SECONDS_MOST = 60 };
+
+	begin(t, rounds);
+	shared_deadline = rte_rdtsc() + SECONDS_MOST * rte_get_tsc_hz();
+	launch(run_shared);
+	memcpy(m->cycles, runs[0].full, sizeof(m->cycles));
+	memcpy(m->alone, runs[0].full_alone, sizeof(m->alone));
+	qsort(m->cycles, REPEATS, sizeof(m->cycles[0]), ascending);
+	qsort(m->alone, REPEATS, sizeof(m->alone[0]), ascending);
+	m->compute_ratio = compute_ratio();
+	m->sent = runs[0].sent;
+	m->arrived = runs[0].arrived;
+}
+
+void
+measure(const struct templates *t, unsigned rounds, struct measured *m)
+{
+	begin(t, rounds);
+	launch(run);
 	m->bare = spread(active, false, m->cycles);
 	if (active > 1) {
 		spread(active, true, m->alone);

@@ -1,4 +1,5 @@
 // libFuzzer over the real nodes. An input is a row of frames, each behind three bytes: its side and split, and its length.
+#include "dispatch/flow.h"
 #include "machine.h"
 
 enum { FRAMES_MOST = 8 };
@@ -23,6 +24,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		bytes += 3;
 		length -= 3;
 		size = size < length ? size : length;
+		flow_of_frame(bytes, size);
 		machine_frame(side, bytes, size, split);
 		bytes += size;
 		length -= size;

@@ -238,7 +238,8 @@ gtpu_write_message(uint8_t room[GTPU_MESSAGE_MAX], const struct gtpu_ends *ends,
 	at = put16(at, (uint16_t)(GTPU_OPTIONAL + length));
 	at = put32(at, 0);
 	at = put16(put16(at, sequence), 0);
-	memcpy(at, elements, length);
+	if (length > 0)
+		memcpy(at, elements, length);
 	at += length;
 	close_message(room, (size_t)(at - room), ends);
 	return (unsigned)(at - room);
