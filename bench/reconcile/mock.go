@@ -34,6 +34,10 @@ func (willing) Delete(_ context.Context, keys []object.Key, answered func([]reco
 	answered(make([]reconcile.Result, len(keys)), nil)
 }
 
+func (willing) Watch(context.Context, func(reconcile.Change)) (reconcile.Mark, error) {
+	return reconcile.Mark{}, nil
+}
+
 func (willing) List(context.Context) iter.Seq2[[]reconcile.Object, error] {
 	return func(func([]reconcile.Object, error) bool) {}
 }

@@ -225,10 +225,10 @@ put_session(const struct shape *s)
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
 	access.mac = (char *)s->mac;
-<<<<<<< HEAD
 	access.proxy_arp = s->teid != 0 && !s->ethernet;
 	access.pdu_session_id = s->pdu_session;
-	policy.meter_up = policy.meter_down = "meter";
+	policy.meter_up = "meter";
+	policy.meter_down = "by-flow";
 	if (!s->ethernet) {
 		policy.acl_up = policy.acl_down = "acl";
 		policy.mss = 1400;
@@ -236,14 +236,6 @@ put_session(const struct shape *s)
 	}
 	policy.qos_profile = "queues";
 	policy.qos_group = "olt";
-=======
-	access.proxy_arp = s->teid != 0;
-	policy.acl_up = policy.acl_down = "acl";
-	policy.meter_up = "meter";
-	policy.meter_down = "by-flow";
-	policy.mss = 1400;
-	policy.flow_profile = "flows";
->>>>>>> 887d2ed (fuzz: the flow of any frame, and a meter by flow)
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};

@@ -346,7 +346,7 @@ wrong_routes_are_refused_with_the_field_named(void **state)
 		{"203.0.113.0/24", 0, {0}, 1, -EINVAL, "nextHops"},
 		{"203.0.113.0/24", 0, {"198.51.100"}, 1, -EINVAL, "nextHops.address"},
 		{"203.0.113.0/24", 0, {"2001:db8:2::2"}, 1, -EINVAL, "nextHops.address"},
-		{"203.0.113.0/24", 0, {"198.51.100.1"}, 1, -EINVAL, "nextHops.address"},
+		{"203.0.113.0/24", 0, {"198.51.100.1"}, 1, -EEXIST, "nextHops.address"},
 		{"203.0.113.0/24", 0, {"198.51.100.2", "gone"}, 1, -ENOENT, "nextHops.interface"},
 		{"203.0.113.0/24", 0, {"198.51.100.2", "out", 256}, 1, -EINVAL, "nextHops.weight"},
 		{"2001:db8:f::/48", 0, {"fe80::1"}, 1, -EINVAL, "nextHops.interface"},
