@@ -137,7 +137,7 @@ func (op *operation) document() schema {
 		d["parameters"] = parameters
 	}
 	if op.media != "" {
-		d["requestBody"] = schema{"required": true, "content": schema{op.media: schema{"schema": op.body, "example": op.example}}}
+		d["requestBody"] = schema{"required": true, "content": schema{op.media: schema{"schema": op.body, "x-example": op.example}}}
 	}
 	replies := schema{}
 	for _, r := range op.replies {

@@ -18,12 +18,13 @@ const (
 )
 
 var (
-	nameShape   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:@-]*[A-Za-z0-9])?$`)
-	fieldsShape = regexp.MustCompile(`^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*(,[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*$`)
-	withinShape = regexp.MustCompile(`^([1-9][0-9]{0,4}s|[1-9][0-9]{0,3}m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h)$`)
-	cursorShape = regexp.MustCompile(`^[0-9a-f]{1,16}-[0-9a-f]{1,16}$`)
-	pageShape   = regexp.MustCompile(`^[A-Za-z0-9]+/[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
-	ownerShape  = regexp.MustCompile(`^[^/\x00-\x20\x7f]+$`)
+	nameShape     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:@-]*[A-Za-z0-9])?$`)
+	fieldsShape   = regexp.MustCompile(`^[A-Za-z0-9]+(\.[A-Za-z0-9]+)*(,[A-Za-z0-9]+(\.[A-Za-z0-9]+)*)*$`)
+	withinShape   = regexp.MustCompile(`^([1-9][0-9]{0,4}s|[1-9][0-9]{0,3}m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h)$`)
+	cursorShape   = regexp.MustCompile(`^[0-9a-f]{1,16}-[0-9a-f]{1,16}$`)
+	pageShape     = regexp.MustCompile(`^[A-Za-z0-9]+/[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
+	selectorShape = regexp.MustCompile(`^(!?[A-Za-z0-9._/-]+|[A-Za-z0-9._/-]+(==?|!=)[A-Za-z0-9._-]*)(,(!?[A-Za-z0-9._/-]+|[A-Za-z0-9._/-]+(==?|!=)[A-Za-z0-9._-]*))*$`)
+	ownerShape    = regexp.MustCompile(`^[^/\x00-\x20\x7f]+$`)
 )
 
 func query(name, text string) parameter {
@@ -88,7 +89,7 @@ func (s *server) table(examples map[string]schema) []*operation {
 		add(&operation{method: http.MethodGet, path: many, id: "list" + k.Name, tag: k.Name, role: access.Read, summary: "The objects of the kind " + k.Name,
 			text: "In the order of their names, by pages.",
 			parameters: []parameter{
-				query("selector", "Labels: city=bonn,tier!=test,new,!old: all must hold."),
+				shaped(query("selector", "Labels: city=bonn,tier!=test,new,!old: all must hold."), selectorShape),
 				shaped(query("owner", "Only what this owner says something of."), ownerShape), owners,
 				counted("limit", "The most objects in the page; 1000 if it is left out.", 1, intent.LargestPage),
 				shaped(query("page", "The next of the page before."), pageShape),

@@ -61,7 +61,7 @@ func (r *rest) Run(ctx context.Context, e northbound.Environment) error {
 		return err
 	}
 	h := &http.Server{Handler: s, TLSConfig: guard.TLS("h2", "http/1.1"), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: readTime,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug)}
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20, ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug)}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

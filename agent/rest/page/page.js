@@ -54,7 +54,7 @@ function tryIt(method, path, operation) {
   const media = operation.requestBody && Object.keys(operation.requestBody.content)[0];
   let body;
   if (media) {
-    const { schema, example } = operation.requestBody.content[media];
+    const { schema, 'x-example': example } = operation.requestBody.content[media];
     const text = JSON.stringify(example, null, 2);
     body = make('textarea', { spellcheck: false, value: text, rows: text.split('\n').length + 1 });
     box.append(make('p', {}, 'Sent: ', links(schema), ` as ${media}`), body);
