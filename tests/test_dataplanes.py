@@ -69,6 +69,43 @@ def test_labels_say_where_objects_go(towns):
         towns.gateway.apply(thing("Acl", "lost", {"dataplane": "paris"}))
 
 
+def test_whoever_watches_is_told_once_that_one_went_away_and_is_back(towns):
+    objects = [thing("Acl", f"watched{i}", {"dataplane": "ulm"}) for i in range(20)]
+    towns.gateway.apply(*objects)
+    watching = {
+        "json": towns.gateway.process("watch-json", *towns.gateway.command("get", "acl", "-w", "-o", "json")),
+        "table": towns.gateway.process("watch-table", *towns.gateway.command("get", "acl", "-w")),
+    }
+    told = {name: process.log for name, process in watching.items()}
+    try:
+        for log in told.values():
+            wait_until(lambda log=log: "watched9" in log.read_text())
+        before = len(told["json"].read_text().splitlines())
+        towns.ulm.kill()
+        for log in told.values():
+            wait_until(lambda log=log: "away" in log.read_text())
+        (first,) = [json.loads(line) for line in told["json"].read_text().splitlines()[before:]]
+        assert first["change"] == "dataplane"
+        assert (first["object"]["name"], first["object"]["state"]) == ("ulm", "away")
+        (late,) = towns.gateway.json("get", "acl", "watched3")
+        assert late["status"]["state"] == "unknown"
+        towns.start_ulm()
+        for log in told.values():
+            wait_until(
+                lambda log=log: "The data plane ulm is there" in log.read_text() or '"connected"' in log.read_text()
+            )
+        # It was empty, and what is made anew is told by itself.
+        wait_until(lambda: towns.there("ulm") >= {f"watched{i}" for i in range(20)})
+        changes = [json.loads(line) for line in told["json"].read_text().splitlines()[before:]]
+        planes = [c["object"] for c in changes if c["change"] == "dataplane"]
+        assert [(p["name"], p["state"]) for p in planes] == [("ulm", "away"), ("ulm", "connected")]
+        assert "The data plane ulm is away since " in told["table"].read_text()
+    finally:
+        for process in watching.values():
+            process.stop()
+    towns.gateway.sluice("delete", "acl", *[f"watched{i}" for i in range(20)])
+
+
 def test_one_that_is_gone_holds_up_nobody_and_catches_up(towns):
     towns.ulm.kill()
     towns.gateway.apply(thing("Acl", "late"), wait=False)

@@ -68,6 +68,15 @@ func published(s intent.Status, at time.Time, cursor intent.Cursor, listed bool)
 	return Published{Key: s.Key, Body: body, Gone: s.State == intent.Gone}, err
 }
 
+// publishedDataplane tells that a data plane is there, or away.
+func publishedDataplane(c *intent.DataplaneChange, at time.Time, cursor intent.Cursor, listed bool) (Published, error) {
+	body, err := c.JSON(at, cursor, listed)
+	return Published{Key: object.Key{Kind: intent.DataplaneKind, Name: c.Name}, Body: body}, err
+}
+
+// errAgain: what was listed while a data plane was away is another now.
+var errAgain = errors.New("everything has to be listed again")
+
 // teller publishes events. Where it was is kept as long as the log of events is, which is as long as the program runs; what it told
 // of is kept for good, so that nobody goes on believing in what has gone meanwhile.
 type teller struct {
@@ -75,6 +84,8 @@ type teller struct {
 	// Behind the latest that was published; zero: everything has to be listed.
 	cursor intent.Cursor
 	told   map[object.Key]struct{}
+	// Something was listed as Unknown.
+	unknown bool
 }
 
 func newTeller(n *engine) *teller { return &teller{engine: n} }
@@ -98,7 +109,7 @@ func (t *teller) tell(ctx context.Context, h *health) error {
 			}
 		}
 		err := t.follow(ctx, out, h)
-		if !errors.Is(err, intent.ErrTooLate) {
+		if !errors.Is(err, intent.ErrTooLate) && !errors.Is(err, errAgain) {
 			return err
 		}
 		t.cursor = intent.Cursor{}
@@ -110,6 +121,7 @@ func (t *teller) list(ctx context.Context, out Outlet) error {
 	var from intent.Cursor
 	there := map[object.Key]struct{}{}
 	q := intent.Query{Limit: eventBatch}
+	t.unknown = false
 	for more := true; more; more = q.After != "" {
 		page, err := t.Intent.List(q)
 		if err != nil {
@@ -117,9 +129,13 @@ func (t *teller) list(ctx context.Context, out Outlet) error {
 		}
 		if from.IsZero() {
 			from = page.Cursor
+			if err := t.dataplanes(ctx, out, from); err != nil {
+				return err
+			}
 		}
 		for _, s := range page.Objects {
 			there[s.Key] = struct{}{}
+			t.unknown = t.unknown || s.State == intent.Unknown
 		}
 		if err := t.publish(ctx, out, page.Objects, page.Cursor); err != nil {
 			return err
@@ -143,6 +159,20 @@ func (t *teller) list(ctx context.Context, out Outlet) error {
 	return nil
 }
 
+// dataplanes publishes which data planes are there.
+func (t *teller) dataplanes(ctx context.Context, out Outlet, cursor intent.Cursor) error {
+	now := time.Now()
+	var all []Published
+	for name, m := range t.Intent.Measure() {
+		p, err := publishedDataplane(&intent.DataplaneChange{Name: name, Connected: m.Connected}, now, cursor, true)
+		if err != nil {
+			return err
+		}
+		all = append(all, p)
+	}
+	return t.send(ctx, out, all)
+}
+
 func (t *teller) publish(ctx context.Context, out Outlet, all []intent.Status, cursor intent.Cursor) error {
 	now := time.Now()
 	events := make([]Published, len(all))
@@ -163,6 +193,9 @@ func (t *teller) send(ctx context.Context, out Outlet, events []Published) error
 	gone := map[object.Key]bool{}
 	var fresh, over []object.Key
 	for _, e := range events {
+		if e.Key.Kind == intent.DataplaneKind {
+			continue
+		}
 		if _, told := t.told[e.Key]; !told {
 			t.told[e.Key] = struct{}{}
 			fresh = append(fresh, e.Key)
@@ -207,8 +240,16 @@ func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
 			return err
 		}
 		var batch []Published
+		again := false
 		for err == nil {
-			p, problem := published(e.Status, e.Time, e.Cursor, false)
+			var p Published
+			var problem error
+			if e.Dataplane != nil {
+				again = again || e.Dataplane.Connected && t.unknown
+				p, problem = publishedDataplane(e.Dataplane, e.Time, e.Cursor, false)
+			} else {
+				p, problem = published(e.Status, e.Time, e.Cursor, false)
+			}
 			if problem != nil {
 				return problem
 			}
@@ -222,6 +263,9 @@ func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
 		}
 		t.cursor = events.Cursor()
 		h.well()
+		if again {
+			return errAgain
+		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
 
@@ -90,6 +91,8 @@ func (w *watcher) show(change *api.ObjectChange) error {
 	case api.ObjectChange_AGAIN:
 		w.again = map[object.Key]bool{}
 		return nil
+	case api.ObjectChange_DATAPLANE:
+		return w.dataplane(change.GetDataplane())
 	case api.ObjectChange_COMPLETE:
 		again := w.again
 		w.again, w.complete = nil, true
@@ -119,6 +122,24 @@ func (w *watcher) show(change *api.ObjectChange) error {
 		}
 	}
 	return w.one(k, o, change.GetChange())
+}
+
+// dataplane says in a line that one went away or is back.
+func (w *watcher) dataplane(d *api.DataplaneChange) error {
+	at := time.Unix(0, d.GetTime())
+	var err error
+	switch {
+	case w.output == "json":
+		var line []byte
+		if line, err = (&intent.DataplaneChange{Name: d.GetName(), Connected: d.GetConnected()}).JSON(at, intent.Cursor{}, false); err == nil {
+			_, err = fmt.Fprintf(w.out, `{"change":"dataplane","object":%s}`+"\n", line)
+		}
+	case d.GetConnected():
+		_, err = fmt.Fprintf(w.out, "The data plane %s is there since %s; what it has is known.\n", d.GetName(), at.UTC().Format(time.RFC3339))
+	default:
+		_, err = fmt.Fprintf(w.out, "The data plane %s is away since %s; what was applied in it is unknown.\n", d.GetName(), at.UTC().Format(time.RFC3339))
+	}
+	return err
 }
 
 // essence is what of an object is worth showing again: not since when it is so.

@@ -84,7 +84,8 @@ func New(config Config) (*Desired, error) {
 			options.Log = config.Log
 		}
 		options.Log = options.Log.With("dataplane", plane.Name)
-		options.Changed = d.log.publish
+		options.Changed = func(s reconcile.Status) { d.log.publish(s, nil) }
+		options.Connected = func(is bool) { d.log.publish(reconcile.Status{}, &DataplaneChange{plane.Name, is}) }
 		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
 	}
 	if err := d.load(); err != nil {

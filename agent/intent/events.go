@@ -2,20 +2,50 @@ package intent
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// Event is a change of how it stands with an object.
+// Event is a change of how it stands with an object, or with a data plane.
 type Event struct {
 	// To go on from after it.
 	Cursor Cursor
 	Time   time.Time
 	Status Status
+	// In place of a Status: what was Applied in it is Unknown, or is not any more, though no event says so of each object.
+	Dataplane *DataplaneChange
 }
+
+// DataplaneChange is that a data plane is there, and what it has is known; or that it is away.
+type DataplaneChange struct {
+	Name      string
+	Connected bool
+}
+
+// JSON is how northbounds tell of it; listed: it is no event, but how it stood.
+func (c *DataplaneChange) JSON(at time.Time, cursor Cursor, listed bool) ([]byte, error) {
+	state := "away"
+	if c.Connected {
+		state = "connected"
+	}
+	return json.Marshal(struct {
+		APIVersion string    `json:"apiVersion"`
+		Kind       string    `json:"kind"`
+		Name       string    `json:"name"`
+		State      string    `json:"state"`
+		Time       time.Time `json:"time"`
+		Cursor     string    `json:"cursor,omitempty"`
+		Listed     bool      `json:"listed,omitempty"`
+	}{object.APIVersion, DataplaneKind, c.Name, state, at.UTC(), cursor.String(), listed})
+}
+
+// DataplaneKind stands where an event has the kind of its object. No object is of that kind.
+const DataplaneKind = "Dataplane"
 
 // eventLog keeps the latest events in a ring.
 type eventLog struct {
@@ -32,15 +62,16 @@ type eventLog struct {
 type logged struct {
 	time   int64
 	status reconcile.Status
+	plane  *DataplaneChange
 }
 
 func newEventLog(most int) *eventLog { return &eventLog{id: rand.Uint64() | 1, most: most} }
 
 // publish never blocks.
-func (l *eventLog) publish(s reconcile.Status) {
+func (l *eventLog) publish(s reconcile.Status, plane *DataplaneChange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := logged{time.Now().UnixNano(), s}
+	e := logged{time.Now().UnixNano(), s, plane}
 	if len(l.ring) < l.most {
 		l.ring = append(l.ring, e)
 	} else {
@@ -102,7 +133,11 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 		}
 		if more == nil {
 			e.cursor.number++
-			return Event{e.cursor, time.Unix(0, next.time), e.desired.statusOf(next.status)}, nil
+			event := Event{Cursor: e.cursor, Time: time.Unix(0, next.time), Dataplane: next.plane}
+			if next.plane == nil {
+				event.Status = e.desired.statusOf(next.status)
+			}
+			return event, nil
 		}
 		select {
 		case <-more:

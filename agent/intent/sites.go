@@ -270,10 +270,12 @@ func (all sites) hindrance(v *reconcile.Version) (reason, message string) {
 		if !p.has(i) {
 			continue
 		}
-		below, hindered, connected := s.plane.Hindrance(v)
+		below, hindered, absence := s.plane.Hindrance(v)
 		switch {
-		case !connected:
-			reason, message = reconcile.NoDataplane.String(), "the data plane is not connected"
+		case absence == reconcile.NoDataplane:
+			reason, message = absence.String(), "the data plane is not connected"
+		case absence != reconcile.NoReason:
+			reason, message = absence.String(), "what the data plane has is being read"
 		case hindered:
 			reason, message = reconcile.WaitsForObject.String(), below.Key.String()+" is "+strings.ToLower(below.State.String())
 			if below.Message != "" {

@@ -205,7 +205,15 @@ func (n *engine) follow(ctx context.Context) {
 				}
 				break
 			}
-			n.heard(e.Status.Key)
+			if e.Dataplane == nil {
+				n.heard(e.Status.Key)
+			} else if e.Dataplane.Connected {
+				// What was written while it was away is written again, if it is another now.
+				n.mu.Lock()
+				n.touchAll()
+				n.mu.Unlock()
+				n.teller.wake()
+			}
 		}
 	}
 }

@@ -33,6 +33,8 @@ type link struct {
 	broken error
 	// What others change is told.
 	watched bool
+	// What the data plane has is known, or was once.
+	compared bool
 
 	mu      sync.Mutex
 	arrived []arrival

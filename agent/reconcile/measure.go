@@ -14,8 +14,8 @@ type Measurements struct {
 	Operations map[Action]Results
 	// From when something was wanted to when the data plane had it, of what was created or updated.
 	Delays Histogram
-	// There is a connection, and what the data plane has is known.
-	InSync bool
+	// What Options.Connected was told last; and whether what the data plane has is known at this moment.
+	Connected, InSync bool
 	// How often everything that the data plane has was listed, and how many objects were then not as they are wanted.
 	Lists, Different uint64
 	// How often another client changed an object of the data plane so that it was not as it is wanted.
@@ -96,15 +96,15 @@ func (r *Reconciler) Measure() Measurements {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &r.graph.measured
-	out := Measurements{Objects: map[string]map[State]int{}, Operations: map[Action]Results{}, InSync: r.inSync, Lists: m.lists, Different: m.different, Drifted: m.drifted,
-		Delays: Histogram{Sum: m.delay, AtMost: map[time.Duration]uint64{}}}
+	out := Measurements{Objects: map[string]map[State]int{}, Operations: map[Action]Results{}, Connected: r.absence() == NoReason, InSync: r.inSync,
+		Lists: m.lists, Different: m.different, Drifted: m.drifted, Delays: Histogram{Sum: m.delay, AtMost: map[time.Duration]uint64{}}}
 	for kind, counts := range m.objects {
 		out.Objects[kind] = map[State]int{}
 		for state, n := range counts {
 			out.Objects[kind][State(state)] = n
 		}
 		out.Objects[kind][Unknown] = 0
-		if k := r.registry.Kind(kind); r.link == nil && (k == nil || k.Plane == dataplane) {
+		if k := r.registry.Kind(kind); r.absence() != NoReason && (k == nil || k.Plane == dataplane) {
 			out.Objects[kind][Applied], out.Objects[kind][Unknown] = 0, counts[Applied]
 		}
 	}

@@ -17,15 +17,26 @@ func (r *Reconciler) Get(k object.Key) Status {
 }
 
 // Hindrance returns what keeps a version from serving although the data plane has it: the first of what it needs, at any depth, that
-// is not as it is wanted; and whether the data plane answers.
-func (r *Reconciler) Hindrance(v *Version) (hindering Status, hindered, connected bool) {
+// is not as it is wanted; and why nothing is known of the data plane: NoDataplane, NotCompared or NoReason.
+func (r *Reconciler) Hindrance(v *Version) (hindering Status, hindered bool, absence Reason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.graph.hindrance(v, 0)
 	if e == nil {
-		return Status{}, false, r.link != nil
+		return Status{}, false, r.absence()
 	}
-	return r.statusOf(e), true, r.link != nil
+	return r.statusOf(e), true, r.absence()
+}
+
+// absence says why nothing is known of the data plane, if so. r.mu is held.
+func (r *Reconciler) absence() Reason {
+	switch {
+	case r.link == nil:
+		return NoDataplane
+	case !r.link.compared:
+		return NotCompared
+	}
+	return NoReason
 }
 
 // No kind needs itself so deeply.
@@ -70,7 +81,7 @@ func (r *Reconciler) status(k object.Key) Status {
 
 func (r *Reconciler) statusOf(e *entry) Status {
 	s := Status{Key: e.key, State: e.state, Reason: e.reason, Message: e.message}
-	if r.link == nil && e.state != Gone && (e.kind == nil || e.kind.Plane == dataplane) {
+	if r.absence() != NoReason && e.state != Gone && (e.kind == nil || e.kind.Plane == dataplane) {
 		r.away(e, &s)
 	}
 	if e.since != 0 {
@@ -85,17 +96,19 @@ func (r *Reconciler) statusOf(e *entry) Status {
 	return s
 }
 
-// away: there is no data plane, and what it had is not known to be there any more. r.mu is held.
+// away: there is no data plane, or what it has was not compared yet, and what it had is not known to be there any more. r.mu is held.
 func (r *Reconciler) away(e *entry, s *Status) {
-	since := "; the data plane is away"
-	if !r.lost.IsZero() {
+	since, waits := "; the data plane is away", "not connected"
+	if r.link != nil {
+		since, waits = "; what the data plane has is being read", "what it has is being read"
+	} else if !r.lost.IsZero() {
 		since += " since " + r.lost.UTC().Format(time.RFC3339)
 	}
 	switch {
 	case e.state == Applied:
-		s.State, s.Reason, s.Message = Unknown, NoDataplane, "was applied"+since
+		s.State, s.Reason, s.Message = Unknown, r.absence(), "was applied"+since
 	case e.state != Failed && e.busy():
-		s.Reason, s.Message = NoDataplane, waitsFor+"the data plane: not connected"
+		s.Reason, s.Message = r.absence(), waitsFor+"the data plane: "+waits
 	default:
 		s.Message += since
 	}

@@ -14,6 +14,8 @@ type Options struct {
 	Log *slog.Logger
 	// Told whenever how it stands with an object changed (nobody). It must be quick, and must not call the Reconciler.
 	Changed func(Status)
+	// Told when the data plane is there and what it has is known, and when it is away again (nobody); like Changed.
+	Connected func(bool)
 	// The most objects in one request (1,024).
 	Batch int
 	// Before what failed is tried again: at first (100 ms) and, doubling, at most (30 s).

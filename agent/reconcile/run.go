@@ -128,6 +128,7 @@ func (r *Reconciler) begin(ctx context.Context, l *link) error {
 		r.known, r.resumable = mark, false
 		if same {
 			r.inSync = true
+			r.compared(l)
 		}
 		r.mu.Unlock()
 		if same {
@@ -157,6 +158,7 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 	if r.link != l {
 		return nil
 	}
+	r.compared(l)
 	different := r.graph.observe(listed)
 	r.graph.measured.lists++
 	r.graph.measured.different += uint64(different)
@@ -164,6 +166,14 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 	r.inSync = true
 	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", different)
 	return nil
+}
+
+// compared: it is known what the data plane has. r.mu is held.
+func (r *Reconciler) compared(l *link) {
+	if !l.compared && r.options.Connected != nil {
+		r.options.Connected(true)
+	}
+	l.compared = true
 }
 
 // work does what can be done now. It returns false if there was nothing.
@@ -248,6 +258,9 @@ func (r *Reconciler) answered(l *link, b *batch) {
 func (r *Reconciler) drop(l *link) {
 	if l == nil {
 		return
+	}
+	if l.compared && r.options.Connected != nil {
+		r.options.Connected(false)
 	}
 	r.resumable = r.inSync
 	for _, b := range l.air {

@@ -20,7 +20,7 @@ const (
 	Deleting
 	// Gone: nobody wants it and the data plane does not have it.
 	Gone
-	// Unknown: it was Applied, and the data plane is away since.
+	// Unknown: it was Applied, and the data plane is away since, or is back and not compared yet.
 	Unknown
 )
 
@@ -69,12 +69,14 @@ const (
 	Drifted
 	// There is no data plane.
 	NoDataplane
+	// There is one, and what it has is not known yet.
+	NotCompared
 )
 
 func (r Reason) String() string {
 	return [...]string{"Unknown", "InStep", "NotWanted", "WaitsForTurn", "InProgress", "BeingReplaced", "WaitsForObject", "WaitsForFailed",
 		"WaitsForClaim", "InUse", "Refused", "TriedAgain", "Unacceptable", "Drifted",
-		"NoDataplane"}[r]
+		"NoDataplane", "NotCompared"}[r]
 }
 
 // Status is how it stands with one object in a data plane.

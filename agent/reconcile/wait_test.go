@@ -145,6 +145,81 @@ func TestWhileTheDataPlaneIsAwayNothingIsSaidToBeApplied(t *testing.T) {
 	}
 }
 
+func TestUntilADataPlaneThatIsBackWasComparedNothingIsSaidToBeApplied(t *testing.T) {
+	s := newScene(t, reconcile.Options{})
+	a, b, waits := acl("a"), acl("b"), session("s", "p", 1, "")
+	s.apply(puts(a, waits))
+	s.Detach()
+	s.plane.Restart()
+	reading := make(chan struct{})
+	s.plane.Lock()
+	s.plane.Before = func() { <-reading }
+	s.plane.Unlock()
+	s.connect()
+	s.applyWithoutWaiting(puts(b))
+	for _, c := range []struct {
+		key             object.Key
+		state           intent.State
+		reason, message string
+	}{
+		{a.Key(), intent.Unknown, "NotCompared", "was applied; what the data plane has is being read"},
+		{b.Key(), intent.Pending, "NotCompared", "waits for the data plane: what it has is being read"},
+		{waits.Key(), intent.Pending, "WaitsForObject", "waits for Port/p (access.port), which is not there; not in the data plane; what the data plane has is being read"},
+	} {
+		if st, _ := s.Get(c.key); st.State != c.state || st.Reason != c.reason || st.Message != c.message {
+			t.Errorf("%s is %s: %s: %s", c.key, st.State, st.Reason, st.Message)
+		}
+	}
+	if n := s.Count(); n[intent.Applied] != 0 || n[intent.Unknown] != 1 {
+		t.Errorf("counted %v", n)
+	}
+	close(reading)
+	s.becomes(a, intent.Applied)
+	s.becomes(b, intent.Applied)
+}
+
+func TestThatADataPlaneWentAwayAndIsBackIsOneEventEach(t *testing.T) {
+	s := newScene(t, reconcile.Options{})
+	var all []*object.Object
+	for i := range 100 {
+		all = append(all, acl(fmt.Sprint("a", i)))
+	}
+	s.apply(puts(all...))
+	events, err := s.Events(intent.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() intent.Event {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		e, err := events.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	for _, back := range []func(){func() {}, s.plane.Restart} {
+		s.link()
+		if e := next(); e.Dataplane == nil || *e.Dataplane != (intent.DataplaneChange{Name: "default"}) {
+			t.Fatalf("told of %+v", e)
+		}
+		if st, _ := s.Get(all[0].Key()); st.State != intent.Unknown {
+			t.Errorf("while it is away %s is %s", st.Key, st.State)
+		}
+		back()
+		s.connect()
+		if e := next(); e.Dataplane == nil || *e.Dataplane != (intent.DataplaneChange{Name: "default", Connected: true}) {
+			t.Fatalf("told of %+v", e)
+		}
+	}
+	// The second is empty, and what is made anew is told object by object.
+	if e := next(); e.Dataplane != nil || e.Status.Key.Kind != "Acl" {
+		t.Errorf("told of %+v", e)
+	}
+	s.eventually(all...)
+}
+
 func TestADeleteDoesNotReportTheFailureOfARetryInFlight(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	a := acl("a")

@@ -62,6 +62,8 @@ func (q *request) events() error {
 			return q.gone(q.send("event: too-late\ndata: " + err.Error() + "\n\n"))
 		case err != nil:
 			return q.gone(err)
+		case e.Dataplane != nil:
+			err = q.tellDataplane(e)
 		case filter.Named(e.Status.Key):
 			err = q.tell(e)
 		}
@@ -83,6 +85,15 @@ func (q *request) tell(e intent.Event) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "id: %s\nevent: object\ndata: %s\n\n", e.Cursor, text)
 	return q.send(b.String())
+}
+
+// tellDataplane is told whatever kinds are wanted: what is known of their objects is another.
+func (q *request) tellDataplane(e intent.Event) error {
+	text, err := e.Dataplane.JSON(e.Time, e.Cursor, false)
+	if err != nil {
+		return err
+	}
+	return q.send(fmt.Sprintf("id: %s\nevent: dataplane\ndata: %s\n\n", e.Cursor, text))
 }
 
 // send gives a client that does not read no more than its time.

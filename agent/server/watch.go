@@ -17,7 +17,7 @@ import (
 func (s *server) Watch(q *api.ObjectsQuery, stream api.Agent_WatchServer) error {
 	ctx, cancel := s.until(stream.Context())
 	defer cancel()
-	w := &watcher{server: s, query: queryOf(q), from: q.GetCursor(), stream: stream, told: map[object.Key]bool{}}
+	w := &watcher{server: s, query: queryOf(q), from: q.GetCursor(), stream: stream, told: map[object.Key]intent.State{}}
 	err := w.follow(ctx)
 	if s.ending.Err() != nil {
 		return status.Error(codes.Unavailable, "the agent is ending")
@@ -42,7 +42,7 @@ type watcher struct {
 	filter *intent.Filter
 	stream api.Agent_WatchServer
 	// What the client believes to be there; if it went on with a cursor, that is not known.
-	told    map[object.Key]bool
+	told    map[object.Key]intent.State
 	resumed bool
 }
 
@@ -95,16 +95,58 @@ func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
 		if err != nil {
 			return err
 		}
-		if err := w.one(e.Status, api.ObjectChange_CHANGED, e.Cursor); err != nil {
+		if e.Dataplane == nil {
+			err = w.one(e.Status, api.ObjectChange_CHANGED, e.Cursor)
+		} else {
+			err = w.dataplane(e)
+		}
+		if err != nil {
 			return err
 		}
 	}
 }
 
+// dataplane tells that one went away or is back. What was told while it was away is told again; to a client that went on with a cursor,
+// everything.
+func (w *watcher) dataplane(e intent.Event) error {
+	change := &api.DataplaneChange{Name: e.Dataplane.Name, Connected: e.Dataplane.Connected, Time: e.Time.UnixNano()}
+	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_DATAPLANE, Dataplane: change, Cursor: e.Cursor.String()}); err != nil {
+		return err
+	}
+	if !e.Dataplane.Connected {
+		return nil
+	}
+	if w.resumed {
+		return w.again(e.Cursor)
+	}
+	for k, state := range maps.Clone(w.told) {
+		if state == intent.Unknown {
+			st, _ := w.server.desired.Get(k)
+			if err := w.one(st, api.ObjectChange_CHANGED, e.Cursor); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// again tells everything as if the watch began; what follows is what happened after the cursor.
+func (w *watcher) again(from intent.Cursor) error {
+	w.resumed = false
+	clear(w.told)
+	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_AGAIN}); err != nil {
+		return err
+	}
+	if _, err := w.all(api.ObjectChange_EXISTS); err != nil {
+		return err
+	}
+	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_COMPLETE, Cursor: from.String()})
+}
+
 func (w *watcher) one(st intent.Status, change api.ObjectChange_Change, cursor intent.Cursor) error {
 	if !w.filter.Matches(st) {
 		// A label may say so that the object no longer has because nobody wants it any more.
-		if st.State != intent.Deleting || !w.told[st.Key] {
+		if _, told := w.told[st.Key]; st.State != intent.Deleting || !told {
 			return w.ended(st, cursor)
 		}
 	}
@@ -112,12 +154,12 @@ func (w *watcher) one(st intent.Status, change api.ObjectChange_Change, cursor i
 	if err != nil {
 		return err
 	}
-	w.told[st.Key] = true
+	w.told[st.Key] = st.State
 	return w.stream.Send(&api.ObjectChange{Change: change, Object: o, Cursor: cursor.String()})
 }
 
 func (w *watcher) ended(st intent.Status, cursor intent.Cursor) error {
-	if !w.told[st.Key] && !(w.resumed && w.filter.Named(st.Key)) {
+	if _, told := w.told[st.Key]; !told && !(w.resumed && w.filter.Named(st.Key)) {
 		return nil
 	}
 	delete(w.told, st.Key)
