@@ -233,9 +233,9 @@ put_session(const struct shape *s)
 		policy.acl_up = policy.acl_down = "acl";
 		policy.mss = 1400;
 		policy.flow_profile = "flows";
+		policy.qos_profile = "queues";
+		policy.qos_group = "olt";
 	}
-	policy.qos_profile = "queues";
-	policy.qos_group = "olt";
 	session.access = &access;
 	session.policy = &policy;
 	session.addresses = (char *[]){(char *)s->address4, (char *)s->address6};
