@@ -114,8 +114,6 @@ func (n *engine) serve(ctx context.Context) {
 		if ctx.Err() != nil || errors.Is(err, ErrListAgain) {
 			continue
 		}
-		n.Counters.Connected(false)
-		n.Counters.Failed()
 		if !lost {
 			n.Log.Warn("it does not answer; what was wanted stays, and it is tried again", "error", err)
 		} else {

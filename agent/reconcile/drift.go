@@ -65,14 +65,16 @@ func (r *Reconciler) drifted(k object.Key) int32 {
 	if len(r.drifts) >= driftsKept {
 		maps.DeleteFunc(r.drifts, old)
 	}
-	d := r.drifts[k]
+	d, known := r.drifts[k]
+	if !known && len(r.drifts) >= driftsKept {
+		// So many at once are not somebody's mistake: nothing more is put right at once.
+		return driftsAtOnce + 1
+	}
 	if old(k, d) {
 		d.count = 0
 	}
 	d = drift{d.count + 1, now}
-	if len(r.drifts) < driftsKept || d.count > 1 {
-		r.drifts[k] = d
-	}
+	r.drifts[k] = d
 	return d.count
 }
 

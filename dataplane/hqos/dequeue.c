@@ -186,8 +186,9 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 		if (group_green)
 			pace_pay(&group_profile->committed, &g->committed_paid, now, bytes);
 		pace_pay(&port, &paid, now, (uint32_t)((int32_t)frame + port_overhead));
-		more = (backlog != 0) & (own > 0) & (groups > 0) & (sent < room) & pace_conforms(&peak, peak_paid, now) &
-		       pace_conforms(&group_peak, group_paid, now) & pace_conforms(&port, paid, now) &
+		more = (backlog != 0) & (own > 0) & (groups > 0) & (sent < room) &
+		       pace_conforms(&peak, peak_paid, now) & pace_conforms(&group_peak, group_paid, now) &
+		       pace_conforms(&port, paid, now) &
 		       (!green || pace_conforms(&profile->committed, sub->committed_paid, now)) &
 		       (!group_green || pace_conforms(&group_profile->committed, g->committed_paid, now));
 	} while (more);

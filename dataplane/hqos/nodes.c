@@ -28,13 +28,13 @@ drop_refused(struct packet *p)
 	return packet_drop(p, p->detail == HQOS_WRED ? &drop_wred : &drop_full);
 }
 
-// Which subscriber of this scheduler a packet is of. What comes to us from our own protocols is ours, and so is what is no IP packet.
+// Which subscriber of this scheduler a packet is of. What our own protocols send is ours.
 static inline uint32_t
 subscriber_of(const struct packet *p, const struct shaped *shaped)
 {
 	if (likely(p->queue >> QUEUE_PORT_SHIFT == shaped->port->id && p->queue != NO_QUEUE))
 		return p->queue & (HQOS_SUBSCRIBERS - 1);
-	if (p->family == 0 || (p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS)
+	if ((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS)
 		return OWN_SUBSCRIBER;
 	return OTHER_SUBSCRIBER;
 }

@@ -143,7 +143,7 @@ hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_
 	}
 	s->counters.flushed += count;
 	if (count == room || !leave_group(s, subscriber))
-		return room;
+		return count;
 	if (sub->place.chunk != NOT_WAITING)
 		hqos_stop_waiting(s, &sub->place);
 	sub->used = false;

@@ -265,6 +265,12 @@ unmake(struct shaped *s)
 	free(s);
 }
 
+static void
+unmake_retired(void *memory)
+{
+	unmake(memory);
+}
+
 int
 shaped_change(struct shaped *s, const struct shaped_rate *rate)
 {
@@ -345,5 +351,6 @@ shaped_close(struct shaped *s)
 			for (unsigned n = 0; n < RTE_MIN(count, RTE_DIM(m)); n++)
 				drop_now(m[n], &drop_qos_flushed);
 		} while (s->scheduler->subscribers[i].backlog != 0);
-	unmake(s);
+	// Numbers of groups and subscribers that are on their way back to it come before.
+	rcu_retire(unmake_retired, s);
 }

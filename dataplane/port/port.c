@@ -365,7 +365,12 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 		}
 	}
 	if (error) {
+		struct fault first = *f;
+
+		if (spec->spread != old->spread)
+			set_spread(port, (int)old->spread, f);
 		set_mtu(port, port->mtu);
+		*f = first;
 		return error;
 	}
 	port->mtu = mtu;
