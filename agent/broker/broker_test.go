@@ -27,7 +27,8 @@ type scene struct {
 	registry *object.Registry
 	desired  *intent.Desired
 	memory   string
-	stop     func()
+	// Of its northbound, and of all.
+	hush, stop func()
 }
 
 func newScene(t *testing.T) *scene {
@@ -58,9 +59,9 @@ func (s *scene) agent() {
 		desired.Run(ctx)
 	}()
 	desired.Attach(ctx, reconciletest.NewPlane(s.registry))
-	stop := s.northbound()
+	s.hush = s.northbound()
 	s.stop = func() {
-		stop()
+		s.hush()
 		cancel()
 		running.Wait()
 	}
@@ -380,6 +381,33 @@ func TestItIsToldHowItStandsWithObjects(t *testing.T) {
 	s.tells("Session/s", "pending")
 	s.sent(tombstone("Meter/a"))
 	s.tells("Meter/a", "gone")
+}
+
+func TestThatADataPlaneWentAwayAndIsBackIsToldAndWhatWasUnknownIsToldAgain(t *testing.T) {
+	s := newScene(t)
+	plane := reconciletest.NewPlane(s.registry)
+	ctx, away := context.WithCancel(t.Context())
+	s.desired.Attach(ctx, plane)
+	s.sent(message(meter("a", "1M")))
+	s.tells("Meter/a", "applied")
+	s.tells("Dataplane/default", "connected")
+	s.Lock()
+	before := len(s.events)
+	s.Unlock()
+	away()
+	s.tells("Dataplane/default", "away")
+	s.Lock()
+	if more := s.events[before:]; len(more) != 1 {
+		t.Errorf("told %d events", len(more))
+	}
+	s.Unlock()
+	// Who begins now hears that it is unknown.
+	s.hush()
+	s.hush = s.northbound()
+	s.tells("Meter/a", "unknown")
+	s.desired.Attach(t.Context(), plane)
+	s.tells("Dataplane/default", "connected")
+	s.tells("Meter/a", "applied")
 }
 
 func TestWhatWentWhileNobodyToldIsToldToBeGone(t *testing.T) {

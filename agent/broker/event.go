@@ -20,7 +20,7 @@ type event struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Name       string `json:"name"`
-	// pending, applied, failed, deleting or gone; why it is not applied, in a word and in a sentence; since when.
+	// pending, applied, failed, unknown, deleting or gone; why it is not applied, in a word and in a sentence; since when.
 	State   string     `json:"state"`
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/api"
@@ -507,6 +508,42 @@ func TestEventsGoOnWhereAReaderWas(t *testing.T) {
 	if names, _ := read(1, "Last-Event-ID", ids[0]); fmt.Sprint(names) != "[blue]" {
 		t.Errorf("%v", names)
 	}
+}
+
+func TestThatADataPlaneWentAwayIsAnEventWhateverKindsAreAskedFor(t *testing.T) {
+	s := newSite(t)
+	for range 1000 {
+		if s.desired.Measure()["default"].Connected {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/events?kinds=Vrf", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.tokens[access.Read])
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	s.desired.Detach()
+	lines, event := bufio.NewScanner(reply.Body), ""
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		if name == "event" {
+			event = value
+		} else if name == "data" {
+			var told struct{ Kind, Name, State, Cursor string }
+			if err := json.Unmarshal([]byte(value), &told); err != nil || event != "dataplane" || told.Kind != "Dataplane" || told.Name != "default" ||
+				told.State != "away" || told.Cursor == "" {
+				t.Errorf("%s: %s (%v)", event, value, err)
+			}
+			return
+		}
+	}
+	t.Error("nothing was told")
 }
 
 func TestStreamsEndWithTheAgent(t *testing.T) {
