@@ -33,6 +33,8 @@ func (f *file[T]) get() (T, error) {
 		return f.value, f.err
 	}
 	var text []byte
+	var none T
+	f.value = none
 	if now.Size() > largestFile {
 		err = fmt.Errorf("%s: has %d bytes; accepted: at most %d", f.path, now.Size(), largestFile)
 	} else if text, err = os.ReadFile(f.path); err == nil {

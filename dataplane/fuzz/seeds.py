@@ -148,6 +148,14 @@ OBJECTS = [
     ("FlowProfile", 'rules { precedence: 10 qfi: 5 filters { direction: UPLINK protocol: "udp" remote: "198.51.100.0/24" remote_ports: "5060" dscp: "ef" }'
      ' filters { flow_label: 99 local: "2001:db8::/32" } filters { spi: 77 } } rules { precedence: 255 qfi: 9 } flows { qfi: 5 dscp: "ef" class: 1 priority: 5 }'),
     ("GtpuPeer", 'address: "192.0.2.2" echo_interval: 1000000000 response_time: 500000000 requests: 3'),
+    ("Meter", 'committed_rate: 1000000 committed_burst: 9000 scope: FLOW flows: 1024'),
+    ("Port", 'device: "net_null8" spread: ATOMIC'),
+    ("QosScheduler", 'port: "core" rate: 1000000000 overhead: 24 burst_time: 1000000'),
+    ("QosGroup", 'scheduler: "queues" committed_rate: 1000000 peak_rate: 2000000 weight: 3 overhead: 24'),
+    ("QosProfile", 'committed_rate: 1000000 peak_rate: 9000000 overhead: 16 atm_cells: true classes { name: "voice" peak_rate: 64000'
+     ' match { dscp: "ef" qfis: 1 vlan_priorities: 5 acl: "acl" } mark { dscp: "cs5" vlan_priority: 5 qfi: 1 } }'
+     ' classes { name: "data" priority: 1 queue_length: 32 drop_policy: WRED wred { min: 8 max: 24 percent: 50 } }'
+     ' classes { name: "rest" priority: 1 weight: 2 drop_policy: CODEL codel { target: 5000000 interval: 100000000 } }'),
     ("Session", 'access { port: "access" outer_vlan: 101 inner_vlan: 9 mac: "02:01:00:00:00:99" pppoe_session_id: 9 }'
      ' addresses: "100.64.9.9/32" addresses: "2001:db8:9::/56" policy { acl_up: "acl" meter_down: "meter" mss: 1400 mtu: 1480 flow_profile: "flows" }'),
     ("Session", 'access { port: "access" outer_vlan: 102 } addresses: "100.64.9.10/32" gtpu { local_address: "192.0.2.1" local_teid: 99'
@@ -177,6 +185,15 @@ REQUESTS = [
     'drop_counters { session: "ipoe" }',
     "neighbor_states { limit: 5 }",
     "gtpu_paths { limit: 5 }",
+    "queue_counters {}",
+    "scheduler_counters {}",
+]
+# What is there for one request and gone in the next.
+BRIEF = [
+    [("Port", "p", 'device: "net_null9,no-rx=1"'), ("QosScheduler", "s", 'port: "p"'), ("QosGroup", "g", 'scheduler: "s"')],
+    [("FlowProfile", "f", "rules { qfi: 9 }"), ("Session", "e", 'access { port: "access" outer_vlan: 104 } addresses: "100.64.9.11/32"'
+      ' policy { flow_profile: "f" }')],
+    [("Port", "d", 'device: "net_null9" spread: ATOMIC')],
 ]
 
 
@@ -185,10 +202,26 @@ def encode(message, text):
     return subprocess.run(command, input=text.encode(), check=True, capture_output=True).stdout
 
 
+def object_of(kind, name, text):
+    spec = "".join(f"\\{byte:03o}" for byte in encode(kind, text))
+    return f'objects {{ kind: "{kind}" name: "{name}" spec: "{spec}" }}'
+
+
+def frames_of(*requests):
+    return b"".join(struct.pack("!I", len(each)) + each for each in requests)
+
+
+def brief():
+    """Whole frames: all put at once, and all deleted at once."""
+    for objects in BRIEF:
+        put = " ".join(object_of(*each) for each in objects)
+        names = " ".join(f'names {{ kind: "{kind}" name: "{name}" }}' for kind, name, _ in reversed(objects))
+        yield frames_of(encode("Request", f"id: 5 put {{ {put} }}"), encode("Request", f"id: 6 delete {{ {names} }}"))
+
+
 def requests():
     for number, (kind, text) in enumerate(OBJECTS):
-        spec = "".join(f"\\{byte:03o}" for byte in encode(kind, text))
-        yield encode("Request", f'id: {number} put {{ objects {{ kind: "{kind}" name: "new-{number}" spec: "{spec}" }} }}')
+        yield encode("Request", f"id: {number} put {{ {object_of(kind, f'new-{number}', text)} }}")
     for number, text in enumerate(REQUESTS):
         yield encode("Request", f"id: {100 + number} {text}")
 
@@ -203,6 +236,8 @@ def main():
     for number, request in enumerate(requests()):
         # Said hello, and a whole frame around the request.
         (directory / "requests" / f"{number}").write_bytes(b"\3" + request)
+    for number, sequence in enumerate(brief()):
+        (directory / "requests" / f"brief-{number}").write_bytes(b"\1" + sequence)
 
 
 if __name__ == "__main__":
