@@ -159,6 +159,7 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 		uint32_t frame = chunk->lengths[at], bytes = line_bytes(profile, frame), next = chunk->next;
 		unsigned left = queue->count - 1u;
 		bool done = (left == 0) | (at + 1 == QUEUE_CHUNK_PACKETS);
+		uint32_t finished = -(uint32_t)done; // all ones or none: the compiler would make branches of conditions
 
 		if (unlikely(!is_plain(profile, class, backlog)))
 			break;
@@ -168,11 +169,11 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 
 		queue->count = (uint16_t)left;
 		queue->sent++;
-		queue->credit = RTE_MIN(queue->credit, left == 0 ? 0 : INT32_MAX);
-		queue->first = done ? next : index;
-		sub->ends[class] = (uint8_t)(done ? ends & 0xf0 : ends + 1);
-		chunk->next = done ? unused : next;
-		unused = done ? index : unused;
+		queue->credit = RTE_MIN(queue->credit, (int32_t)((uint32_t)INT32_MAX & -(uint32_t)(left != 0)));
+		queue->first = index ^ ((index ^ next) & finished);
+		sub->ends[class] = (uint8_t)((ends + !done) & ~(finished & 15));
+		chunk->next = next ^ ((next ^ unused) & finished);
+		unused ^= (unused ^ index) & finished;
 		backlog &= (uint8_t) ~((left == 0) << class);
 
 		all += frame;
@@ -216,12 +217,6 @@ static inline struct hqos_subscriber *
 subscriber_at(const struct hqos_scheduler *s, uint32_t entry)
 {
 	return &s->subscribers[entry & (HQOS_SUBSCRIBERS - 1)];
-}
-
-static inline unsigned
-first_class(const struct hqos_subscriber *sub)
-{
-	return (unsigned)__builtin_ctz(sub->backlog | 1u << HQOS_CLASSES) & (HQOS_CLASSES - 1);
 }
 
 // What is read when an entry's turn comes is fetched in three steps, as each says where the next is.

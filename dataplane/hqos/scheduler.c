@@ -167,8 +167,10 @@ fetch_last(const struct hqos_scheduler *s, uint32_t subscriber, uint8_t class)
 {
 	const struct hqos_queue *queue = &s->subscribers[subscriber].queues[class];
 
-	if (queue->count != 0)
-		rte_prefetch0(queue_chunk_at(s, queue->last));
+	// By a mask: the compiler would make a branch of a condition, and it is a toss of a coin.
+	uintptr_t waiting = -(uintptr_t)(queue->count != 0), chunk = (uintptr_t)queue_chunk_at(s, queue->last);
+
+	rte_prefetch0((const void *)((uintptr_t)queue ^ (((uintptr_t)queue ^ chunk) & waiting)));
 }
 
 enum { TAKEN = UINT8_MAX };

@@ -264,6 +264,23 @@ classes_of_one_priority_share_by_weight(void **state)
 }
 
 static void
+a_class_that_was_alone_owes_its_equals_nothing(void **state)
+{
+	(void)state;
+	profiles[0].peak = pace_of(100000000, 3000, HZ);
+	for (unsigned c = 1; c < 3; c++)
+		profiles[0].classes[c].equals = 0x06;
+	one_group(1);
+	memset(sent, 0, sizeof(sent));
+	run(1, 0x02, 1000, 1000, sent);
+	assert_near(sent[0][1], 100e6 / 8, 0.02);
+	memset(sent, 0, sizeof(sent));
+	run(1, 0x06, 1000, 500, sent);
+	assert_near(sent[0][1], 100e6 / 8 / 4, 0.02);
+	assert_near(sent[0][2], 100e6 / 8 / 4, 0.02);
+}
+
+static void
 subscribers_and_groups_share_by_weight(void **state)
 {
 	(void)state;
@@ -765,6 +782,7 @@ main(void)
 		T(the_lines_overhead_and_cells_count),
 		T(a_lower_class_waits_for_a_higher_one),
 		T(classes_of_one_priority_share_by_weight),
+		T(a_class_that_was_alone_owes_its_equals_nothing),
 		T(subscribers_and_groups_share_by_weight),
 		T(a_committed_rate_holds_against_any_weight),
 		T(a_groups_committed_rate_holds),
