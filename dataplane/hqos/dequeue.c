@@ -187,11 +187,13 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 		if (group_green)
 			pace_pay(&group_profile->committed, &g->committed_paid, now, bytes);
 		pace_pay(&port, &paid, now, (uint32_t)((int32_t)frame + port_overhead));
-		more = (backlog != 0) & (own > 0) & (groups > 0) & (sent < room) &
-		       pace_conforms(&peak, peak_paid, now) & pace_conforms(&group_peak, group_paid, now) &
-		       pace_conforms(&port, paid, now) &
-		       (!green || pace_conforms(&profile->committed, sub->committed_paid, now)) &
-		       (!group_green || pace_conforms(&group_profile->committed, g->committed_paid, now));
+		// Numbers, so that the compiler makes no branches of them.
+		more = ((int)(backlog != 0) & (own > 0) & (groups > 0) & (sent < room) &
+			       (int)pace_conforms(&peak, peak_paid, now) &
+			       (int)pace_conforms(&group_peak, group_paid, now) & (int)pace_conforms(&port, paid, now) &
+			       (int)(!green || pace_conforms(&profile->committed, sub->committed_paid, now)) &
+			       (int)(!group_green ||
+				       pace_conforms(&group_profile->committed, g->committed_paid, now))) != 0;
 	} while (more);
 	t->sent += sent;
 	s->chunks.free = unused;
@@ -392,8 +394,12 @@ hqos_next(const struct hqos_scheduler *s, uint64_t cycles)
 		return pace_conforms(&s->peak, s->paid, now) ? cycles : pace_when(&s->peak, s->paid) >> TICK_SHIFT;
 	if (s->wheel.waiting == 0)
 		return UINT64_MAX;
-	for (uint64_t slot = s->wheel.now; slot < s->wheel.now + WHEEL_SLOTS; slot++)
-		if (s->wheel.occupied[slot % WHEEL_SLOTS / 64] >> slot % 64 & 1)
-			return RTE_MAX(cycles, slot << (WHEEL_SLOT_SHIFT - TICK_SHIFT));
+	for (uint64_t slot = s->wheel.now; slot < s->wheel.now + WHEEL_SLOTS; slot = (slot | 63) + 1) {
+		uint64_t word = s->wheel.occupied[slot % WHEEL_SLOTS / 64] >> slot % 64;
+
+		if (word != 0)
+			return RTE_MAX(
+				cycles, (slot + (unsigned)__builtin_ctzll(word)) << (WHEEL_SLOT_SHIFT - TICK_SHIFT));
+	}
 	return UINT64_MAX;
 }

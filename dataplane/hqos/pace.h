@@ -54,6 +54,16 @@ pace_pay(const struct pace *pace, uint64_t *paid, uint64_t now, uint32_t bytes)
 	*paid = from + pace_cost(pace, bytes);
 }
 
+// Who got a faster pace owes at most what so many bytes cost by it.
+static inline void
+pace_forgive(const struct pace *pace, uint64_t *paid, uint64_t now, uint32_t bytes)
+{
+	uint64_t most = (uint64_t)pace->burst + pace_cost(pace, bytes);
+
+	if (__builtin_expect((int64_t)(*paid - now) > (int64_t)most, 0))
+		*paid = now + most;
+}
+
 // A rate in bit/s (0: no limit) that may be exceeded by so many bytes, for a TSC of that many Hz.
 static inline struct pace
 pace_of(uint64_t bits_per_second, uint64_t burst_bytes, uint64_t tsc_hz)

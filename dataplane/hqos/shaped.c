@@ -105,10 +105,13 @@ shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room,
 	struct shaped_rate *rate = __atomic_load_n(&shaped->rate, __ATOMIC_ACQUIRE);
 	unsigned count = 0;
 
-	if (unlikely(rate != shaped->has)) {
-		shaped->has = rate;
-		shaped->scheduler->peak = rate->peak;
-		shaped->scheduler->overhead = rate->overhead;
+	if (unlikely(rate->number != shaped->has)) {
+		struct hqos_scheduler *s = shaped->scheduler;
+
+		shaped->has = rate->number;
+		s->peak = rate->peak;
+		s->overhead = rate->overhead;
+		pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MOST);
 	}
 	if (likely(shaped->todo == NO_ID)) {
 		if (likely(__atomic_load_n(&shaped->changed, __ATOMIC_RELAXED) == NO_ID))
@@ -274,11 +277,13 @@ unmake_retired(void *memory)
 int
 shaped_change(struct shaped *s, const struct shaped_rate *rate)
 {
+	static uint64_t numbers;
 	struct shaped_rate *fresh = malloc(sizeof(*fresh)), *old = s->rate;
 
 	if (!fresh)
 		return -ENOMEM;
 	*fresh = *rate;
+	fresh->number = ++numbers;
 	__atomic_store_n(&s->rate, fresh, __ATOMIC_RELEASE);
 	if (old)
 		rcu_retire(free, old);

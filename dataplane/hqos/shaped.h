@@ -26,6 +26,7 @@ enum {
 struct shaped_rate {
 	struct pace peak;
 	int16_t overhead;
+	uint64_t number; // each has another
 };
 
 struct shaped {
@@ -36,9 +37,10 @@ struct shaped {
 	struct hqos_scheduler *scheduler;
 	struct rte_ring *rings[WORKER_MAX]; // from each other worker to the owner
 
-	uint32_t changed;               // the last subscriber that changed, or NO_ID; each knows the one before
-	uint32_t todo;                  // the owner's: what is left of those it took
-	struct shaped_rate *rate, *has; // what is wanted, and what the scheduler has
+	uint32_t changed;         // the last subscriber that changed, or NO_ID; each knows the one before
+	uint32_t todo;            // the owner's: what is left of those it took
+	struct shaped_rate *rate; // what is wanted
+	uint64_t has;             // the number of what the scheduler has
 
 	// The main thread's.
 	struct slab subscribers, groups; // numbers in use

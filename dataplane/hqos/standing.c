@@ -50,14 +50,11 @@ line_up(struct hqos_scheduler *s, uint8_t *flags, bool is_green, struct fifo *gr
 	fifo_push(is_green ? green : others, &s->chunks, id);
 }
 
-// When a pace will let something through again. Who got a faster one still owes at most what the largest frame costs by it.
+// When a pace will let something through again.
 static inline uint64_t
 due(const struct pace *pace, uint64_t *paid, uint64_t now)
 {
-	uint64_t most = (uint64_t)pace->burst + pace_cost(pace, 2 * HQOS_FRAME_MOST);
-
-	if (unlikely(*paid - now > most))
-		*paid = now + most;
+	pace_forgive(pace, paid, now, 2 * HQOS_FRAME_MOST);
 	return pace_when(pace, *paid);
 }
 
