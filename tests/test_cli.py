@@ -116,7 +116,11 @@ def test_objects_of_one_file_come_and_go_in_the_order_that_they_need(pop):
 
 def test_what_is_missing_again_is_waited_for(pop):
     """Who deletes what others need is told of them; they are still wanted, and come back with it."""
-    done = pop.gateway.sluice("delete", "acl", "used")
+    for how in ([], ["--in-use", "--all-or-nothing"]):
+        refused = pop.gateway.sluice("delete", "acl", "used", *how, check=False)
+        assert refused.returncode == 1 and "Session/ipoe" in refused.stderr, refused.stderr
+    assert pop.passes(IPOE)
+    done = pop.gateway.sluice("delete", "acl", "used", "--in-use")
     assert "Session/ipoe" in done.stdout
     assert pop.gateway.json("get", "session", "ipoe")[0]["status"]["state"] == "pending"
     assert pop.passes(PPPOE)

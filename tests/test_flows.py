@@ -143,7 +143,7 @@ def test_a_profile_changes_under_traffic_and_nothing_is_lost(pop):
 
 
 def test_a_session_can_do_without_its_profile_and_waits_for_one_that_is_gone(pop):
-    deleted = pop.gateway.sluice("delete", "flowprofile", "home")
+    deleted = pop.gateway.sluice("delete", "flowprofile", "home", "--in-use")
     assert "waits for FlowProfile/home (policy.flowProfile)" in deleted.stdout
     pop.apply(PROFILE)
     assert sent_up(pop, IPOE, udp_up(IPOE, tos=32 << 2)) == (GAMES, 32)

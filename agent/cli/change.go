@@ -529,14 +529,36 @@ func few(lines []string) []string {
 	return append(lines[:most:most], fmt.Sprintf("... and %d more", len(lines)-most))
 }
 
+// stranded is an error if others would have to leave the data plane because of deletions.
+func stranded(ctx context.Context, client api.AgentClient, changes *api.Changes) error {
+	planned, err := client.Plan(ctx, changes)
+	if err != nil {
+		return nil // the agent says the same of the change itself
+	}
+	var users []string
+	for _, s := range planned.GetSteps() {
+		named := slices.ContainsFunc(changes.Delete, func(d *api.ObjectName) bool {
+			return d.GetKind() == s.GetKind() && d.GetName() == s.GetName()
+		})
+		if !named && s.GetWaitsFor() != "" {
+			users = append(users, fmt.Sprintf("%s/%s would wait for %s", s.GetKind(), s.GetName(), s.GetWaitsFor()))
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing was deleted: others need it.\n%s\nDelete these, too, or say --in-use", strings.Join(few(users), "\n"))
+}
+
 func (p *program) deleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete KIND NAME... | -f FILE|DIRECTORY|-",
 		Short: "Delete objects",
-		Long: `Delete objects by name, or all those that are in files. Objects that need a deleted one are still wanted: they are taken out of
-the data plane, and wait until it is there again.`,
+		Long: `Delete objects by name, or all those that are in files. What others need is not deleted, unless you say --in-use: they are still
+wanted then, but are taken out of the data plane, and wait until it is there again.`,
 		Example: `  sluice delete session alice bob
   sluice delete acl/web meter/gold
+  sluice delete qosprofile home-100 --in-use --confirm 5m
   sluice delete -f examples/bng`,
 		ValidArgsFunction: p.completeNames(-1),
 	}
@@ -545,6 +567,7 @@ the data plane, and wait until it is there again.`,
 	var s said
 	s.owned(c)
 	s.confirmed(c)
+	inUse := c.Flags().Bool("in-use", false, "also what others need: they leave the data plane until it is there again")
 	c.RunE = func(c *cobra.Command, arguments []string) error {
 		if err := s.check(); err != nil {
 			return err
@@ -573,6 +596,11 @@ the data plane, and wait until it is there again.`,
 		client, err := p.client()
 		if err != nil {
 			return err
+		}
+		if !*inUse {
+			if err := stranded(c.Context(), client, changes); err != nil {
+				return err
+			}
 		}
 		applied, err := client.Apply(c.Context(), changes)
 		if err != nil {

@@ -243,7 +243,46 @@ func (d *Desired) complete(x *object.Examined) error {
 			}
 		}
 	}
-	return mistakes.Or()
+	return append(mistakes, d.stranded(x)...).Or()
+}
+
+// stranded says which deletions would leave others without what they need.
+func (d *Desired) stranded(x *object.Examined) object.Errors {
+	edited, users := make(map[object.Key]bool, len(x.Keys)), map[object.Key][]object.Key{}
+	for i, k := range x.Keys {
+		edited[k] = true
+		if x.Kept[i] == nil {
+			users[k] = nil
+		}
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	for k, r := range d.records {
+		if r.version == nil || edited[k] {
+			continue
+		}
+		for _, needed := range r.version.Needs {
+			if _, gone := users[needed]; gone && d.sites.lacks(r.version.Kept, needed) {
+				users[needed] = append(users[needed], k)
+			}
+		}
+	}
+	var mistakes object.Errors
+	for _, k := range x.Keys {
+		by := users[k]
+		if len(by) == 0 {
+			continue
+		}
+		slices.SortFunc(by, object.Key.Compare)
+		problem := by[0].String() + " needs it"
+		if more := len(by) - 1; more > 0 {
+			problem = fmt.Sprintf("%s and %d more need it", by[0], more)
+		}
+		mistakes = append(mistakes, &object.Error{Object: k, Problem: problem,
+			Accepted: "a deletion of what nobody needs, where all or nothing is asked for"})
+	}
+	return mistakes
 }
 
 // seal gives the edits the number of a revision. d.mu is held.

@@ -145,7 +145,7 @@ class Gateway:
         return self.sluice("apply", "-f", path, *waiting, check=check, timeout=80)
 
     def delete(self, kind, *names):
-        return self.sluice("delete", kind, *names)
+        return self.sluice("delete", kind, *names, "--in-use")
 
     def drops(self, *arguments):
         """Drops by name."""
