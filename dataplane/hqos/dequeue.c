@@ -141,7 +141,10 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 	const int32_t group_overhead = group_profile->overhead, port_overhead = s->overhead;
 	const bool green = pace_conforms(&profile->committed, sub->committed_paid, now),
 		   group_green = pace_conforms(&group_profile->committed, g->committed_paid, now);
-	uint64_t peak_paid = sub->peak_paid, group_paid = g->peak_paid, paid = s->paid, all = 0;
+	// How far each has paid ahead: a moment in the past is as good as now.
+	int64_t peak_ahead = RTE_MAX((int64_t)(sub->peak_paid - now), 0),
+		group_ahead = RTE_MAX((int64_t)(g->peak_paid - now), 0), ahead = RTE_MAX((int64_t)(s->paid - now), 0);
+	uint64_t all = 0;
 	struct rte_mbuf **packets = t->packets + t->sent;
 	const unsigned room = t->room - t->sent;
 	int32_t own = *credit, groups = *t->credit;
@@ -178,19 +181,18 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 
 		all += frame;
 		own -= (int32_t)bytes;
-		pace_pay(&peak, &peak_paid, now, bytes);
+		peak_ahead += (int64_t)pace_cost(&peak, bytes);
 		if (green)
 			pace_pay(&profile->committed, &sub->committed_paid, now, bytes);
 		bytes = (uint32_t)((int32_t)frame + group_overhead);
 		groups -= (int32_t)bytes;
-		pace_pay(&group_peak, &group_paid, now, bytes);
+		group_ahead += (int64_t)pace_cost(&group_peak, bytes);
 		if (group_green)
 			pace_pay(&group_profile->committed, &g->committed_paid, now, bytes);
-		pace_pay(&port, &paid, now, (uint32_t)((int32_t)frame + port_overhead));
+		ahead += (int64_t)pace_cost(&port, (uint32_t)((int32_t)frame + port_overhead));
 		// Numbers, so that the compiler makes no branches of them.
-		more = ((int)(backlog != 0) & (own > 0) & (groups > 0) & (sent < room) &
-			       (int)pace_conforms(&peak, peak_paid, now) &
-			       (int)pace_conforms(&group_peak, group_paid, now) & (int)pace_conforms(&port, paid, now) &
+		more = ((int)(backlog != 0) & (own > 0) & (groups > 0) & (sent < room) & (peak_ahead <= peak.burst) &
+			       (group_ahead <= group_peak.burst) & (ahead <= port.burst) &
 			       (int)(!green || pace_conforms(&profile->committed, sub->committed_paid, now)) &
 			       (int)(!group_green ||
 				       pace_conforms(&group_profile->committed, g->committed_paid, now))) != 0;
@@ -200,10 +202,10 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 	s->packets -= sent;
 	s->counters.sent_packets += sent;
 	s->counters.sent_bytes += all;
-	s->paid = paid;
-	g->peak_paid = group_paid;
+	s->paid = now + (uint64_t)ahead;
+	g->peak_paid = now + (uint64_t)group_ahead;
 	*t->credit = groups;
-	sub->peak_paid = peak_paid;
+	sub->peak_paid = now + (uint64_t)peak_ahead;
 	sub->backlog = backlog;
 	*credit = own;
 }
