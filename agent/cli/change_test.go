@@ -86,7 +86,8 @@ func TestAChangeThatCannotBeMadeInPlaceReplacesTheObjectAndWhatNeedsIt(t *testin
 func TestWhatNeedsADeletedObjectWaitsUntilItIsBack(t *testing.T) {
 	s := newSite(t)
 	s.written()
-	golden(t, "delete-needed", s.ok("delete", "port", "core"))
+	golden(t, "delete-needed-refused", s.fails("", "delete", "port", "core"))
+	golden(t, "delete-needed", s.ok("delete", "port", "core", "--in-use"))
 	if got := s.plane.Objects(); !slices.Equal(got, []string{"Acl web", "Meter gold", "Port access", "Session alice", "Session bob"}) {
 		t.Errorf("the data plane has %v", got)
 	}

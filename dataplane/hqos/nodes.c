@@ -110,12 +110,24 @@ hqos_enqueue_process(struct rte_graph *graph, struct rte_node *node, void **pack
 static void
 hqos_enqueue_describe(char *text, size_t size, const struct packet *p, const uint8_t *data, size_t length)
 {
-	if (p->queue == NO_QUEUE)
+	const struct shaped *shaped;
+	const struct qos_profile *profile = NULL;
+	uint32_t subscriber = p->queue & (HQOS_SUBSCRIBERS - 1);
+	const char *class = "of a profile that is not there yet";
+
+	if (p->queue == NO_QUEUE) {
 		snprintf(text, size, "of no session's queue");
-	else
-		snprintf(text, size, "port %s, subscriber %u, class %u",
-			port_name((uint16_t)(p->queue >> QUEUE_PORT_SHIFT)), p->queue & (HQOS_SUBSCRIBERS - 1),
-			p->class);
+		return;
+	}
+	shaped = __atomic_load_n(&shaped_ports[p->queue >> QUEUE_PORT_SHIFT], __ATOMIC_ACQUIRE);
+	if (shaped && subscriber < shaped->scheduler->subscriber_limit &&
+		shaped->scheduler->subscribers[subscriber].used)
+		profile = __atomic_load_n(
+			&qos_profiles[shaped->scheduler->subscribers[subscriber].profile], __ATOMIC_ACQUIRE);
+	for (unsigned i = 0; profile && i < profile->class_count; i++)
+		if (profile->number_of[i] == p->class)
+			class = profile->names[i];
+	snprintf(text, size, "port %s, class %s", port_name((uint16_t)(p->queue >> QUEUE_PORT_SHIFT)), class);
 }
 
 // ---- Out again.
