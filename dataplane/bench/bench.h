@@ -23,6 +23,7 @@ struct scenario {
 	bool rate;        // not the graph, but token buckets alone, in each way to share them (rate.c)
 	bool one_queue;   // one worker receives, all work: by the port's event device
 	bool scaling;     // one of those that show how several workers get along
+	bool one_owner;   // all frames leave through one worker: what several bring may be more than it takes
 	// Instead of frames through the graph (measure_queues).
 	int (*measure)(const struct scenario *scenario, unsigned rounds, struct measured *m);
 	unsigned backlog; // packets that always wait, for each flow

@@ -140,7 +140,7 @@ run_scenario(struct asked *a, const struct scenario *s)
 			measure(&t, a->rounds, &m);
 		print_row(a, s, s->sizes[i], &m);
 		write_json(a, s, s->sizes[i], &m);
-		lost |= m.arrived != m.sent;
+		lost |= m.arrived != m.sent && !(s->one_owner && a->workers > 1);
 		templates_free(&t);
 	}
 	bench_clear();
