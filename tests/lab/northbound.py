@@ -192,7 +192,9 @@ class CommandLine(Requests):
     def ask(self, command, objects):
         path = Path(self.gateway.directory / "said.yaml")
         path.write_text(yaml(objects))
-        done = self.sluice(command, "-f", path)
+        # As every other way in: what others need goes, too.
+        how = ["--in-use"] if command == "delete" else []
+        done = self.sluice(command, "-f", path, *how)
         if done.returncode:
             raise (Unanswered if "no agent answers" in done.stderr else Refused)(done.stderr)
 
