@@ -12,9 +12,10 @@ ROLE ?= bng
 RELEASE := $(shell awk -F"'" '/version:/ {print $$6; exit}' dataplane/meson.build)
 PROTOS := $(sort $(wildcard api/*.proto))
 C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
+BUILD_AGENT = go build -p $(JOBS) -ldflags '-X sluice.dev/sluice/agent/cli.release=$(RELEASE)' -o build/sluice ./agent/cmd/sluice
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build run test unit-c unit-go e2e fuzz crash bench bench-ndr bench-paper latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build levels run test unit-c unit-go e2e fuzz fluent-bit crash bench bench-ndr bench-paper latency lint fmt docs test-debian13 clean
 
 setup: build/.setup-test
 # For building and running, and for everything.
@@ -34,7 +35,16 @@ build/.generated: build/.setup $(PROTOS)
 build: build/.generated
 	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
 	ninja -C build/dataplane -j$(JOBS)
-	go build -p $(JOBS) -ldflags '-X sluice.dev/sluice/agent/cli.release=$(RELEASE)' -o build/sluice ./agent/cmd/sluice
+	$(BUILD_AGENT)
+
+# For other machines than this one: in build/levels a data plane for each level of x86-64, and one that becomes the best that
+# the machine runs.
+LEVELS ?= x86-64-v2,x86-64-v3,x86-64-v4
+levels: build/.generated
+	[ -f build/levels/build.ninja ] || meson setup build/levels dataplane -Dbuildtype=release
+	meson configure build/levels -Dlevels=$(LEVELS)
+	ninja -C build/levels -j$(JOBS)
+	$(BUILD_AGENT)
 
 run: build
 	exec .venv/bin/python examples/run $(ROLE)
@@ -43,6 +53,11 @@ test: build/.setup-test build
 	tools/test.sh
 unit-c unit-go e2e fuzz: build/.setup-test build
 	tools/test.sh $@
+
+# Fluent Bit for tests/test_logs.py, if the machine has none.
+fluent-bit: build/fluent-bit/fluent-bit
+build/fluent-bit/fluent-bit: tools/fluent-bit.sh
+	tools/fluent-bit.sh
 
 # For five minutes, agent, data plane and store are killed at random under traffic.
 crash: build/.setup-test build

@@ -37,7 +37,8 @@ of several runs. *CPU* is of all processors: more than the time, because two of 
 
 Ligato's KVScheduler was measured with independent values on the same kind of machine; it grows faster than its load.
 
-Through the real programs: the agent with its store on disk, one data plane with one worker, and a client that speaks gRPC to the agent's socket. *bulk* is
+Through the real programs: the agent with its store on disk, one data plane with one worker, whose port brings no packets
+(a worker that always has some keeps a processor to itself), and a client that speaks gRPC to the agent's socket. *bulk* is
 one request with all sessions, until everything is Applied and the data plane has the last of them. *agent* and *data plane* in the name of a resync are
 what was killed and started again; the time is from its start until everything is Applied again, the start of DPDK ({start} s) included. CPU is of the agent's
 threads, and of the data plane's main thread. *resident* is anonymous memory of the agent two seconds later, *peak* the most until then.

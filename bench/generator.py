@@ -105,6 +105,10 @@ class Generator:
         ]
         return Outcome(said["seconds"], said["stalled"], said["strangers"], streams)
 
+    def speed(self, processor):
+        """Cycles that arithmetic takes on the generator's processor, and at the same time on that one."""
+        return self.ask(f"speed {processor}")["speed"]
+
     def close(self):
         self.child.stdin.close()
         try:

@@ -24,6 +24,8 @@ class Results:
         self.rates = [row for row in nodes if row["scenario"].startswith("rate-")]
         self.shared = [row for row in nodes if row["scenario"].startswith("one-queue-")]
         apart = {id(row) for row in self.rates + self.shared}
+        self.ways = [row for row in nodes if row["scenario"].startswith("ways-") and row["workers"] == 1]
+        apart |= {id(row) for row in self.ways}
         self.single = [row for row in nodes if row.get("workers") == 1 and id(row) not in apart]
         self.several = [row for row in nodes if row.get("workers", 0) > 1 and id(row) not in apart]
         self.ndr = {row["scenario"]: row for row in json.loads((folder / "ndr.json").read_text())}
@@ -66,7 +68,8 @@ def their_cycles(paper, table):
 def first_measured(results, scenarios, *what):
     """Of several scenarios the figure of the first that there is one of."""
     for scenario in [scenarios] if isinstance(scenarios, str) else scenarios:
-        figure = results.figure(scenario, *what)
+        # A worker that gets what its own port sends is what an instance of the papers' is.
+        figure = results.figure(f"{scenario}-steered", *what) or results.figure(scenario, *what)
         if figure is not None:
             return figure
     return None
@@ -173,6 +176,29 @@ def target_rows(results, facts):
                 met = "yes" if round(median) <= target else "**no**"
                 yield f"| `{scenario}` | {size} | {target} | {median:.0f} | {least:.0f} | {met} |"
 
+    for scenario, (other, part) in facts["parts"].items():
+        ours, least, theirs = (
+            results.figure(name, None, which)
+            for name, which in ((scenario, "median"), (scenario, "min"), (other, "median"))
+        )
+        if ours is not None and theirs is not None:
+            met = "yes" if ours <= part * theirs else "**no**"
+            yield f"| `{scenario}` | 128 | {part:g} of `{other}`: {part * theirs:.0f} | {ours:.0f} | {least:.0f} | {met} |"
+
+
+def gain(row):
+    """What a row's workers forward of what as many times one would, as a part of what arithmetic gains."""
+    return row["alone"]["median"] / row["cycles_per_packet"]["median"] * row["compute_ratio"]
+
+
+def gain_rows(results, facts):
+    by_scenario = {}
+    for row in results.several:
+        by_scenario.setdefault(row["scenario"], []).append(gain(row))
+    for scenario, gains in by_scenario.items():
+        met = "yes" if round(min(gains), 2) >= facts["gain"] else "**no**"
+        yield f"| `{scenario}` | {facts['gain']:g} | {min(gains):.2f} to {max(gains):.2f} | {met} |"
+
 
 def table_rows(results, facts):
     for r in results.single:
@@ -210,15 +236,23 @@ def gbit(row, rate):
     return rate * sum(row["share_of_packets"][way] * size for way, size in row["packet_bytes"].items()) * 8 / 1e9
 
 
+def rate_cell(row, rate):
+    """In Mpps, and from the least to the most of several."""
+    several = sorted(each for each in row.get(f"{rate}_searches", row.get(f"{rate}_trials", ())) if each)
+    spread = f" ({several[0] / 1e6:.2f} to {several[-1] / 1e6:.2f})" if len(several) > 1 else ""
+    return cell(row[rate] and row[rate] / 1e6, "{:.2f}") + spread
+
+
 def ndr_rows(results):
     for row in results.ndr.values():
         ndr, cycles = row["ndr_pps"], row["mrr_gateway_cycles_per_packet"]
-        rates = " | ".join(cell(row[each] and row[each] / 1e6, "{:.2f}") for each in ("ndr_pps", "pdr_pps", "mrr_pps"))
+        rates = " | ".join(rate_cell(row, each) for each in ("ndr_pps", "pdr_pps", "mrr_pps"))
         sizes = " / ".join(str(row["packet_bytes"].get(way, "")) for way in ("up", "down"))
         whole = row["conditions"]["tsc_hz"] / ndr if ndr else None
         yield (
             f"| `{row['scenario']}` | {sizes} | {row['flows']:,} | {rates} | {cell(ndr and gbit(row, ndr), '{:.1f}')} | "
-            f"{cycles['graph']:.0f} | {cycles['transmit']:.0f} | {cell(whole)} |"
+            f"{cycles['graph']:.0f} | {cycles['transmit']:.0f} | {cell(whole)} | "
+            f"{row['slowness']['median']:.2f} / {row['slowness']['most']:.2f} |"
         )
 
 
@@ -236,11 +270,10 @@ def ndr_latency_rows(results):
 def scaling_rows(results):
     for r in results.several:
         together, alone = r["cycles_per_packet"], r["alone"]
-        gain = alone["median"] / together["median"] * r["compute_ratio"]
         yield (
             f"| `{r['scenario']}` | {r['packet_bytes']} | {r['workers']} | {together['min']:.0f} | {alone['min']:.0f} | "
             f"{together['min'] / alone['min']:.2f} | {together['median']:.0f} | {alone['median']:.0f} | "
-            f"{together['median'] / alone['median']:.2f} | {r['compute_ratio']:.2f} | {gain:.2f} |"
+            f"{together['median'] / alone['median']:.2f} | {r['compute_ratio']:.2f} | {gain(r):.2f} |"
         )
 
 
@@ -255,13 +288,53 @@ def shared_rows(results):
 
 def rate_rows(results):
     """A row for each number of flows and workers, a column for each way to share buckets."""
+    for (flows, workers), of in sorted(rate_cycles(results).items()):
+        ways = " | ".join(f"{of[way]:.0f}" for way in ("lock", "atomic", "lease", "queues", "ordered"))
+        yield f"| {flows:,} | {workers} | {ways} |"
+
+
+def rate_cycles(results):
+    """By flows and workers, cycles of each way to share buckets."""
     cycles = {}
     for r in results.rates:
         way = r["scenario"].rsplit("-", 1)[1]
         cycles.setdefault((r["flows"], r["workers"]), {})[way] = r["cycles_per_packet"]["median"]
-    for (flows, workers), of in sorted(cycles.items()):
-        ways = " | ".join(f"{of[way]:.0f}" for way in ("lock", "atomic", "lease", "queues"))
-        yield f"| {flows:,} | {workers} | {ways} |"
+    return cycles
+
+
+def ucpe_rows(results):
+    """What two workers forward of what one does alone, of each way."""
+    cycles = rate_cycles(results)
+    for flows in sorted({flows for flows, _ in cycles}):
+        one, two = cycles.get((flows, 1)), cycles.get((flows, 2))
+        if one and two:
+            gains = " | ".join(f"{2 * one[way] / two[way]:.2f}" for way in ("lock", "queues", "atomic", "lease"))
+            fastest = min(two, key=two.get)
+            yield f"| {flows:,} | {gains} | {two['lock']:.0f} | {two['queues']:.0f} | {two[fastest]:.0f}, {WAY_NAMES[fastest]} |"
+
+
+WAY_NAMES = {
+    "lock": "lock",
+    "atomic": "compare and exchange",
+    "lease": "lease",
+    "queues": "atomic queues",
+    "ordered": "ordered queues",
+}
+
+
+def way_rows(results):
+    """A row for each table that is looked up in several ways."""
+    by_scenario = {}
+    for r in results.ways:
+        name, way = r["scenario"].rsplit("-", 1)
+        by_scenario.setdefault(name.removeprefix("ways-"), {})[way] = r["cycles_per_packet"]
+    for name, ways in by_scenario.items():
+        fastest = min(ways, key=lambda way: ways[way]["median"])
+        figures = ", ".join(
+            f"{'**' if way == fastest else ''}{way} {c['median']:.0f}{'**' if way == fastest else ''} ({c['min']:.0f})"
+            for way, c in ways.items()
+        )
+        yield f"| `{name}` | {figures} |"
 
 
 def latency_rows(results):
@@ -295,12 +368,15 @@ def page(results, facts):
         "processors": len(os.sched_getaffinity(0)),
         "hqos": facts["scheduler"]["with" if results.of("agf-down-4k-hqos") else "without"],
         "scheduler": scheduler(results),
+        "ucpe_title": facts["ucpe"]["title"],
+        "ucpe_hardware": facts["ucpe"]["hardware"],
         "verdict": verdict(results, facts),
         "ring": f"{conditions['ring']:,}",
         "trial": f"{conditions['trial_seconds'][0]:g} to {conditions['trial_seconds'][1]:g}",
         "sum": conditions["duration_sum"],
         "width": 100 * conditions["relative_width"],
         "exceed": 100 * conditions["exceed_ratio"],
+        "searches": conditions["searches"],
         "mrr_trials": len(next(iter(results.ndr.values()))["mrr_pps_trials"]),
         "workers": "two" if all(r["workers"] == 2 for r in results.several) else "several",
         "control": control_plane.text(results.control),
@@ -310,6 +386,9 @@ def page(results, facts):
         "papers": paper_tables(results, facts),
         "differences": differences(facts),
         "targets": target_rows(results, facts),
+        "gains": gain_rows(results, facts),
+        "ucpe": ucpe_rows(results),
+        "ways": way_rows(results),
         "rows": table_rows(results, facts),
         "adds": added_rows(results, facts),
         "ndr": ndr_rows(results),

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import socket
 import ssl
 import stat
 import struct
@@ -331,3 +332,15 @@ class TestTls:
     def test_any_other_client_is_not(self, server, keys, name):
         with pytest.raises((ssl.SSLError, EOFError, ConnectionError)):
             self.connect(server, keys, name)
+
+    def test_those_who_connect_and_say_nothing_keep_nobody_out(self, server, keys):
+        def silent():
+            return [socket.create_connection(("127.0.0.1", 7700)) for _ in range(400)]
+
+        held = server.inside(silent)
+        try:
+            with self.connect(server, keys, "client") as connection:
+                assert connection.greeting.version == 1
+        finally:
+            for each in held:
+                each.close()

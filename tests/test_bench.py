@@ -16,8 +16,8 @@ import report  # noqa: E402
 from chains import Chain  # noqa: E402
 from contract import api  # noqa: E402
 from generator import GeneratorError, Outcome, Stream  # noqa: E402
-from ndr import Bench  # noqa: E402
-from throughput import Search, search  # noqa: E402
+from ndr import Bench, Speed  # noqa: E402
+from throughput import Search, search, searches  # noqa: E402
 
 FLOWS, SECONDS, RATE = 64, 0.25, 12800.0
 PACKETS = int(SECONDS * RATE)
@@ -119,6 +119,40 @@ def test_a_trial_in_four_that_was_disturbed_does_not_change_what_is_found():
     assert found["ndr_pps"] == pytest.approx(1.234e6, rel=0.05)
 
 
+def test_of_several_searches_the_middle_one_counts_and_all_are_told():
+    found = searches(gateway_of(lambda load: 1.234e6), Search(searches=3))
+    assert found["ndr_pps"] == found["ndr_pps_searches"][1] == pytest.approx(1.234e6, rel=0.025)
+    assert len(found["pdr_pps_searches"]) == 3
+
+
+@pytest.fixture
+def speed(monkeypatch):
+    """Of two cores that take 100 cycles at best, and 200 or more while there are numbers left in `slow`."""
+    slow = []
+    monkeypatch.setattr(Speed, "least", {})
+    monkeypatch.setattr(Speed, "REST", 0)
+    made = Speed(lambda: [100, slow.pop(0) if slow else 100])
+    made.slow = slow
+    return made
+
+
+def test_a_trial_whose_cores_had_their_whole_speed_is_done_once(speed):
+    assert speed.undisturbed(iter("abc").__next__) == "a"
+    assert (speed.kept, speed.again) == ([1.0], 0)
+
+
+def test_a_trial_whose_cores_were_slow_before_or_after_is_done_again(speed):
+    speed.slow += [200, 100, 100, 200]
+    assert speed.undisturbed(iter("abcd").__next__) == "c"
+    assert (speed.kept, speed.again) == ([1.0], 2)
+
+
+def test_where_all_trials_are_disturbed_the_least_disturbed_counts(speed):
+    speed.slow += [300, 300, 250, 250, 200, 200, 400, 400]
+    assert speed.undisturbed(iter("abcde").__next__) == "c"
+    assert (speed.kept, speed.again) == ([2.0], 3)
+
+
 def test_a_gateway_that_forwards_nothing_has_no_rate():
     found = search(gateway_of(lambda load: 0), Search())
     assert (found["ndr_pps"], found["pdr_pps"]) == (None, None)
@@ -170,10 +204,13 @@ def gateway_row(name):
         "ndr_pps": 4e6,
         "pdr_pps": 4.2e6,
         "mrr_pps": 4.4e6,
-        "mrr_pps_trials": [4.4e6],
+        "mrr_pps_trials": [4.3e6, 4.4e6, 4.5e6],
+        "ndr_pps_searches": [3.9e6, 4e6, 4.1e6],
+        "pdr_pps_searches": [4.2e6, 4.2e6, 4.2e6],
+        "slowness": {"median": 1.01, "most": 1.1, "again": 2},
         "mrr_gateway_cycles_per_packet": {"graph": 150.0, "transmit": 100.0, "nodes": {}},
         "at_load": [{"percent_of_ndr": 50, "lost": 1, "offered": 10, "latency_ns": {"up": ns, "down": ns}}],
-        "conditions": conditions | {"exceed_ratio": 0.5, "relative_width": 0.02},
+        "conditions": conditions | {"exceed_ratio": 0.5, "relative_width": 0.02, "searches": 3},
     }
 
 

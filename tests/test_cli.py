@@ -5,7 +5,7 @@ import json
 import pytest
 from lab import thing
 from lab.laboratory import wait_until
-from pop import IPOE, PPPOE, Pop, session, udp_down, udp_up
+from pop import CORE4, CORE6, IPOE, PPPOE, Pop, session, udp_down, udp_up
 from scapy.all import UDP, PPPoE, Raw, rdpcap
 
 COMMANDS = [
@@ -74,14 +74,16 @@ def test_labels_select(pop):
 def test_plan_says_what_would_change_and_changes_nothing(pop):
     path = pop.gateway.directory / "plan.yaml"
     policy = {"aclUp": "used", "mss": 1300}
-    changed = [session(IPOE, policy=policy), session(PPPOE, {"innerVlan": 77}), thing("Vrf", "new")]
+    core = thing("Interface", "core", port="core", outerVlan=5, addresses=[f"{CORE4}/24", f"{CORE6}/64"])
+    changed = [session(IPOE, policy=policy), session(PPPOE, {"innerVlan": 77}), core, thing("Vrf", "new")]
     path.write_text("".join("---\n" + json.dumps(each) + "\n" for each in changed))
     text = pop.gateway.sluice("plan", "-f", path).stdout
     assert "~ Session ipoe" in text
-    assert "-/+ Session pppoe" in text
+    assert "~ Session pppoe" in text
+    assert "-/+ Interface core" in text
     assert "+ Vrf new" in text
     assert "mss: 1300" in text
-    assert "1 to create, 1 to update, 1 to replace, 0 to delete" in text
+    assert "1 to create, 2 to update, 3 to replace, 0 to delete" in text
     assert "new" not in pop.gateway.sluice("get", "vrfs").stdout
     assert pop.passes(PPPOE)
 
@@ -93,6 +95,10 @@ def test_what_an_object_needs_may_come_later(pop):
     assert "later" in done.stdout
     assert "there is no Vrf later" in done.stderr
     assert "later" in pop.gateway.sluice("describe", "route", "early").stdout
+    slip = thing("Interface", "slip", port="acess", addresses=["10.77.0.1/24"])
+    planned = pop.gateway.sluice("plan", "-f", "-", input=json.dumps(slip))
+    assert "will wait for Port/acess" in planned.stdout
+    assert "Interface/slip: port: there is no Port acess; did you mean access?" in planned.stderr
     pop.apply(thing("Vrf", "later"))
     wait_until(lambda: pop.gateway.json("get", "route", "early")[0]["status"]["state"] == "applied")
     pop.gateway.sluice("delete", "route/early", "vrf/later")

@@ -146,7 +146,8 @@ class Scene:
         time.sleep(self.random.uniform(0, 1.5))
         self.store.start()
         if "data plane" not in victims:
-            wait_until(self.pop.gateway.agent.alive, 30, "the agent is started again")
+            # Another process than the one that was killed.
+            wait_until(lambda: self.pop.gateway.agent.alive(), 30, "the agent is started again")
             assert self.pop.gateway.dataplane is before
             self.load.pause()
             lost = self.load.lost(UP), self.load.lost(DOWN)

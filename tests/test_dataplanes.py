@@ -106,9 +106,55 @@ def test_whoever_watches_is_told_once_that_one_went_away_and_is_back(towns):
     towns.gateway.sluice("delete", "acl", *[f"watched{i}" for i in range(20)])
 
 
+def session(name, vlan, **labels):
+    port = {"port": "west" if labels["dataplane"] == "bonn" else "east", "outerVlan": vlan}
+    return thing("Session", name, labels, access=port, addresses=[f"100.64.7.{vlan}/32"])
+
+
+def test_what_is_in_one_data_plane_alone_is_looked_at_there_without_saying_so(towns):
+    ports = [
+        thing("Port", name, {"dataplane": town}, device=f"net_null{n}")
+        for n, (name, town) in enumerate([("west", "bonn"), ("east", "ulm")])
+    ]
+    towns.gateway.apply(*ports, session("carol", 7, dataplane="ulm"))
+    described = towns.gateway.sluice("describe", "session", "carol").stdout
+    assert "not known" not in described
+    assert "Counters" in described
+    assert "link" in towns.gateway.sluice("describe", "port", "east").stdout
+    assert towns.gateway.sluice("drops", "--session", "carol").returncode == 0
+    with pytest.raises(Refused, match="say one with --at"):
+        towns.gateway.sluice("drops")
+
+
+def test_what_waits_for_an_object_of_another_data_plane_says_so(towns):
+    wrong = session("dave", 8, dataplane="bonn")
+    wrong["spec"]["access"]["port"] = "east"
+    planned = towns.gateway.sluice("plan", "-f", "-", input=json.dumps(wrong)).stdout
+    assert "Port/east (access.port), which is only in ulm" in planned
+    done = towns.gateway.apply(wrong, wait=False, check=False)
+    assert done.returncode == 3
+    (dave,) = towns.gateway.json("get", "session", "dave")
+    assert dave["status"]["message"].startswith("bonn: waits for Port/east (access.port), which is only in ulm")
+    towns.gateway.delete("session", "dave")
+
+
+def test_a_move_from_one_to_another_is_a_brief_interruption_where_it_leaves_and_nothing_where_it_comes(towns):
+    moved = session("carol", 7, dataplane="bonn")
+    planned = towns.gateway.sluice("plan", "-f", "-", input=json.dumps(moved)).stdout
+    came, left = [line for line in planned.splitlines() if "Session carol" in line]
+    assert "in ulm" in left
+    assert "brief interruption" in left
+    assert "in bonn" in came
+    assert "outage" not in planned
+    assert "interruption" not in came
+    towns.gateway.apply(moved)
+    towns.gateway.delete("session", "carol")
+    towns.gateway.delete("port", "east", "west")
+
+
 def test_one_that_is_gone_holds_up_nobody_and_catches_up(towns):
     towns.ulm.kill()
-    towns.gateway.apply(thing("Acl", "late"), wait=False)
+    assert towns.gateway.apply(thing("Acl", "late"), wait=False, check=False).returncode == 3
     wait_until(lambda: "late" in towns.there("bonn"))
     (late,) = towns.gateway.json("get", "acl", "late")
     assert late["status"]["state"] == "pending"

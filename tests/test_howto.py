@@ -19,6 +19,10 @@ PAGES = {
     "rest": None,
     "observe": None,
     "rate": None,
+    "bng": None,
+    "agf": None,
+    "hqos": None,
+    "instances": None,
 }
 READ = {name: Page(TREE / f"docs/how-to-{name}.md") for name in PAGES}
 OMITTED = {f"{name}: {why}": steps for name, page in READ.items() for why, steps in page.omitted}

@@ -3,10 +3,11 @@
 import contextlib
 
 import pytest
-from lab import Lab, Line, thing
+from lab import Lab, Line, frames, thing
+from lab.frames import Frame
 from lab.laboratory import wait_until
-from lab.upf import Message
-from pop import IPOE, PPPOE, Pop, base_of, session, tunnel, udp_down, udp_up
+from lab.upf import GPDU, Message, downlink_container
+from pop import CORE4, CORE_MAC, HOST4, HOST_MAC, IPOE, PPPOE, Pop, base_of, session, tunnel, udp_down, udp_up
 from scapy.all import IP, UDP, IPv6
 
 SIZE = 500
@@ -19,6 +20,7 @@ CLASSES = [
     {"name": "video", "priority": 1, "match": {"dscp": ["af41"]}},
 ]
 EF, AF41 = 46 << 2, 34 << 2
+STRANGER = bytes.fromhex("020909090909")
 
 
 def scheduler(port="access", **spec):
@@ -150,6 +152,10 @@ def test_a_full_queue_drops_and_counts_what_it_drops(pop):
         assert pop.gateway.drops("--session", IPOE.name)["qos-queue-full"] - before == found["dropped"]
         described = pop.gateway.json("describe", "qosscheduler", "access")["counters"]
         assert described["queueFull"]["packets"] == found["dropped"]
+        described = pop.gateway.json("describe", "qosgroup", "olt")["counters"]
+        assert described["dropped"]["packets"] == found["dropped"]
+        assert described["dropped"]["bytes"] >= found["dropped"] * SIZE
+        assert described["sent"]["packets"] >= found["sent"]
 
 
 def test_what_waits_is_dropped_with_a_name_when_the_session_goes(pop):
@@ -228,6 +234,48 @@ def test_a_5g_sessions_packets_are_classed_by_their_qfi(pop):
                 assert found["wanted"]["sent"] > 0 and found["rest"]["sent"] == 0
             finally:
                 pop.apply(session(line, gtpu=tunnel(line)))
+
+
+@pytest.mark.parametrize(
+    "frame,found,priority",
+    [
+        (lambda line: Frame(STRANGER, line.raw_mac, (), 0x0800, bytes(udp_down(IPOE, 4, b"x", tos=EF))), "voice", 5),
+        (
+            lambda line: Frame(STRANGER, line.raw_mac, ((0x8100, 77),), 0x86DD, bytes(IPv6(tc=AF41) / UDP())),
+            "video",
+            0,
+        ),
+        (lambda line: Frame(STRANGER, line.raw_mac, ((0x8100, 6 << 13 | 77),), 0x9000, bytes(50)), "control", 0),
+        (lambda line: Frame(STRANGER, line.raw_mac, (), 0x0806, bytes(46)), "data", 0),
+        (lambda line: Frame(STRANGER, line.raw_mac, (), 0x0800, b"\x45\xb8"), "data", 0),
+    ],
+    ids=["IPv4 by DSCP", "IPv6 behind a tag of its own by DSCP", "no IP by its own tag", "no IP, no tag", "cut short"],
+)
+def test_frames_of_an_ethernet_pdu_session_are_shaped_and_classed(pop, frame, found, priority):
+    line = Line("frames", "02:00:00:00:01:05", "", vlans=(100, 5), teid_up=77, teid_down=88)
+    classes = [
+        *CLASSES[:1],
+        CLASSES[1] | {"mark": {"vlanPriority": 5}},
+        CLASSES[2],
+        {"name": "control", "priority": 3, "match": {"vlanPriorities": [6]}},
+    ]
+    plain = session(line, gtpu=tunnel(line, ethernet=True))
+    plain["spec"]["addresses"] = []
+    policy = {"qosProfile": "home", "qosGroup": "olt"}
+    with pop.having(plain), shaping(pop, **FAST, classes=classes):
+        wanted = plain | {"spec": plain["spec"] | {"policy": policy}}
+        pop.apply(wanted)
+        try:
+            sent = frame(line)
+            message = Message(GPDU, line.teid_down, extensions=[downlink_container(9)], payload=sent.pack())
+            outer = frames.udp(HOST4, CORE4, 2152, 2152, message.pack())
+            pop.core.send(Frame(frames.mac_bytes(CORE_MAC), frames.mac_bytes(HOST_MAC), (), frames.IP4, outer).pack())
+            back = pop.access.expect(lambda raw: raw if raw[:6] == STRANGER else None, 20)
+            tags = tuple((tpid, priority << 13 | vlan) for tpid, vlan in line.tags)
+            assert back == sent._replace(tags=tags + sent.tags).pack()
+            assert {name for name, queue in queues(pop, line).items() if queue["sent"]} == {found}
+        finally:
+            pop.apply(plain)
 
 
 def test_an_uplink_packet_has_the_qfi_of_its_class_outside(pop):

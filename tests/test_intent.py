@@ -1,16 +1,20 @@
 """What is wanted as a chain of revisions: who changed what, plans that hold or do nothing, and ways back."""
 
+import base64
+import contextlib
 import json
 import re
+import signal
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from random import Random
 from xml.etree import ElementTree
 
 import pytest
 from contract import Connection, api, packed
-from lab import thing
+from lab import Line, thing
 from lab.gateway import Refused, yaml
 from lab.laboratory import wait_until
 from pop import IPOE, PPPOE, Pop, session, udp_up
@@ -109,16 +113,75 @@ def test_a_change_undoes_itself_also_when_the_agent_was_killed_meanwhile(pop):
     wait_until(lambda: mss(pop) == 1300)
 
 
+def test_of_two_changes_that_nobody_confirms_nothing_is_left(pop):
+    pop.apply(with_mss(1300))
+    for value, within in ((1200, "1s"), (1100, "2s")):
+        path = written(pop, "mss.yaml", with_mss(value))
+        last = pop.gateway.json("apply", "-f", path, "--confirm", within)["revision"]
+    wait_until(lambda: pop.gateway.json("history")[0].get("why", "").startswith(f"revision {last} undone"))
+    assert mss(pop) == 1300
+
+
+@contextlib.contextmanager
+def hung(pop):
+    """Meanwhile, the data plane is connected and does not answer."""
+    pop.gateway.dataplane.child.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        pop.gateway.dataplane.child.send_signal(signal.SIGCONT)
+
+
+def test_the_time_to_confirm_runs_while_a_data_plane_hangs(pop):
+    pop.apply(with_mss(1300))
+    path = written(pop, "mss.yaml", with_mss(1200))
+    with hung(pop), pytest.raises(Refused, match="nobody confirmed it in time"):
+        pop.gateway.sluice("apply", "-f", path, "--confirm", "1s")
+    assert mss(pop) == 1300
+
+
+def test_an_agent_starts_though_somebody_took_what_an_unfinished_change_gave_up(pop):
+    pop.apply(thing("Port", "a", device="net_null0"), thing("Vrf", "red", description="one"))
+    before = latest(pop)
+    change = written(pop, "change.yaml", thing("Port", "a", device="net_null1"), thing("Vrf", "red", description="two"))
+    other = written(pop, "other.yaml", thing("Port", "b", device="net_null0"))
+    asking = []
+    with hung(pop):
+        for arguments in (("-f", change, "--all-or-nothing"), ("-f", other)):
+            before += 1
+            asking.append(subprocess.Popen(pop.gateway.command("apply", *arguments), stdout=subprocess.DEVNULL))
+            wait_until(lambda number=before: latest(pop) == number)
+        pop.gateway.agent.kill()
+    for each in asking:
+        each.wait()
+    pop.gateway.start_agent()
+
+    def port(name):
+        return pop.gateway.json("get", "port", name)[0]
+
+    # What can be undone is, and what cannot says so, until nobody is in the way any more.
+    assert pop.gateway.json("get", "vrf", "red")[0]["spec"]["description"] == "one"
+    assert port("a")["spec"]["device"] == "net_null1"
+    why = pop.gateway.json("history")[0]["why"]
+    assert why.startswith(f"revision {before - 1} undone in part: ")
+    assert "Port/a (device: Port/b already has" in why
+    accepted = port("a")["status"]["conditions"][0]
+    assert (accepted["type"], accepted["reason"]) == ("Accepted", "NotUndone")
+    pop.gateway.delete("port", "b")
+    wait_until(lambda: port("a")["spec"]["device"] == "net_null0")
+    pop.gateway.delete("port", "a")
+    pop.gateway.delete("vrf", "red")
+
+
 def test_a_plan_is_applied_as_it_was_written_or_not_at_all(pop):
     pop.apply(with_mss(1300))
     path = written(pop, "moved.yaml", session(IPOE, {"innerVlan": 77}, policy={"aclUp": "open"}))
     plan = pop.gateway.directory / "tonight.plan"
     text = pop.gateway.sluice("plan", "-f", path, "--out", plan).stdout
-    assert "brief interruption" in text
+    assert "interruption" not in text
     assert plan.stat().st_mode & 0o777 == 0o600
     operations = json.loads(plan.read_text())["planned"]["operations"]
-    assert [(each.get("action"), each["name"]) for each in operations] == [("DELETE", "ipoe"), ("CREATE", "ipoe")]
-    assert operations[0]["why"] == "access.innerVlan cannot change in place"
+    assert [(each.get("action"), each["name"]) for each in operations] == [("UPDATE", "ipoe")]
     # Somebody else was faster.
     pop.apply(with_mss(1299))
     with pytest.raises(Refused, match="does not hold any more"):
@@ -129,9 +192,35 @@ def test_a_plan_is_applied_as_it_was_written_or_not_at_all(pop):
     pop.gateway.agent.kill()
     pop.gateway.start_agent()
     wait_until(lambda: all(each["status"]["state"] == "applied" for each in pop.gateway.json("get", "all")))
-    assert "replaced" in pop.gateway.sluice("apply", "--plan", plan).stdout
+    assert "updated" in pop.gateway.sluice("apply", "--plan", plan).stdout
     assert pop.gateway.json("get", "session", "ipoe")[0]["spec"]["access"]["innerVlan"] == 77
     pop.apply(session(IPOE, policy={"aclUp": "open"}))
+
+
+def test_a_plan_file_that_says_something_else_than_was_planned_is_refused(pop):
+    pop.apply(with_mss(1300))
+    plan = pop.gateway.directory / "tonight.plan"
+    pop.gateway.sluice("plan", "-f", written(pop, "mss.yaml", with_mss(1301)), "--out", plan)
+    asked = json.loads(plan.read_text())
+    asked["changes"]["put"][0]["spec"] = base64.b64encode(packed(with_mss(1302)).spec).decode()
+    plan.write_text(json.dumps(asked))
+    with pytest.raises(Refused, match="not as the plan says: Session/ipoe"):
+        pop.gateway.sluice("apply", "--plan", plan)
+    assert mss(pop) == 1300
+
+
+def test_of_two_sessions_that_exchange_what_they_are_known_by_one_is_replaced(pop):
+    first, second = (Line(f"x{n}", f"02:00:00:00:09:0{n}", f"100.64.9.{n}", vlans=(109, n)) for n in (1, 2))
+    with pop.having(session(first), session(second)):
+        assert pop.passes(first) and pop.passes(second)
+        first, second = replace(first, vlans=second.vlans), replace(second, vlans=first.vlans)
+        both = [session(first), session(second)]
+        path = written(pop, "exchanged.yaml", *both)
+        text = pop.gateway.sluice("plan", "-f", path).stdout
+        assert "~ Session x1" in text
+        assert "-/+ Session x2   (Session/x1 and it exchange port access, VLAN 109.1; brief interruption)" in text
+        pop.apply(*both)
+        assert pop.passes(first) and pop.passes(second)
 
 
 def test_an_owner_may_not_overwrite_another_unless_it_takes_over(pop):

@@ -173,7 +173,7 @@ def test_an_object_in_two_documents_is_a_mistake_of_the_later_one(site):
     site.becomes({"gold": 3_000_000})
 
 
-@pytest.mark.parametrize("kind", ["etcd", "redis"], indirect=True, scope="module")
+@pytest.mark.parametrize("kind", ["etcd", "redis", "files"], indirect=True, scope="module")
 class TestStoresThatAreEmptied:
     def held(self, site, objects):
         status = site.driver.status(".held")

@@ -1,5 +1,7 @@
 """GTP-U path management (TS 29.281 section 7.2): two user plane functions, of which one dies under traffic."""
 
+import json
+
 import pytest
 from lab import Line, Load, Upf, thing
 from lab.laboratory import wait_until
@@ -44,6 +46,12 @@ def until(pop, address, state):
     wait_until(lambda: path_to(pop, address)["state"] == state, 20, f"path to {address} is {state}")
 
 
+def ready(pop, name):
+    (one,) = pop.gateway.json("get", "session", name)
+    (condition,) = [each for each in one["status"]["conditions"] if each["type"] == "Ready"]
+    return condition | {"holds": condition["status"] == "True"}
+
+
 def test_the_paths_to_peers_that_answer_are_up(pop, upfs):
     for address in upfs:
         until(pop, address, "up")
@@ -64,6 +72,7 @@ def test_when_one_peer_dies_sessions_on_the_other_lose_nothing(lab, pop, upfs):
         assert load.warm_up() == []
         upfs[HOST4].close()
         until(pop, HOST4, "down")
+        wait_until(lambda: not ready(pop, "dies")["holds"], 5, "the session on it is not ready")
         beside = pop.beside()
         with pop.dropping("gtpu-path-down"):
             beside.send_up(DIES, udp_up(DIES))
@@ -73,6 +82,14 @@ def test_when_one_peer_dies_sessions_on_the_other_lose_nothing(lab, pop, upfs):
         load.pause()
         assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
         assert path_to(pop, OTHER4)["state"] == "up"
+        not_ready = ready(pop, "dies")
+        assert not_ready["reason"] == "PathDown"
+        assert f"GtpuPeer/upf-{HOST4[-1]} ({HOST4})" in not_ready["message"]
+        assert ready(pop, "lives")["holds"]
+        described = pop.gateway.sluice("describe", "session", "dies").stdout
+        assert "PathDown" in described
+        rows = [line for line in pop.gateway.sluice("get", "sessions").stdout.splitlines() if "not ready" in line]
+        assert [row.split()[0] for row in rows] == ["dies"]
     finally:
         load.close()
 
@@ -84,18 +101,49 @@ def test_a_peer_that_is_back_is_used_again(lab, pop, upfs):
     pop.send_up(DIES, udp_up(DIES))
     assert upfs[HOST4].expect(lambda message: message.teid == DIES.teid_up).payload == bytes(udp_up(DIES))
     assert path_to(pop, HOST4)["failures"] > 0
+    wait_until(lambda: ready(pop, "dies")["holds"], 5, "the session on it is ready again")
 
 
-def test_a_peer_that_never_answered_is_used_all_the_same(pop, upfs):
-    silent = "192.0.2.4"
-    line = Line("silent", "02:00:00:00:04:03", "100.64.4.3", vlans=(500, 3), teid_up=6003, teid_down=5003)
-    neighbor = thing("Neighbor", "silent", interface="core", address=silent, mac="02:00:00:00:cc:04")
-    peer = thing("GtpuPeer", "silent", address=silent, **QUICKLY)
-    with pop.having(neighbor, peer, session(line, gtpu=tunnel(line) | {"remoteAddress": silent})):
-        until(pop, silent, "unanswered")
-        pop.core.drain()
-        pop.send_up(line, udp_up(line))
-        pop.at_core(lambda packet: packet.dst == silent and packet["UDP"].len > 30)
+def test_that_a_path_goes_down_and_comes_back_is_one_event_each_however_many_sessions_are_on_it(lab, pop, upfs):
+    until(pop, HOST4, "up")
+    others = [
+        session(
+            Line(
+                f"s{n}",
+                f"02:00:00:00:05:{n:02x}",
+                f"100.64.5.{n}",
+                vlans=(501, n),
+                teid_up=7000 + n,
+                teid_down=8000 + n,
+            )
+        )
+        for n in range(1, 21)
+    ]
+    for n, one in enumerate(others, 1):
+        one["spec"]["gtpu"] = tunnel(DIES) | {"localTeid": 7000 + n, "remoteTeid": 8000 + n}
+    with pop.having(*others):
+        watch = pop.gateway.process("watch", *pop.gateway.command("get", "sessions", "-w", "-o", "json"))
+
+        def told():
+            return [json.loads(line) for line in watch.log.read_text().splitlines()]
+
+        try:
+            wait_until(lambda: len(told()) >= 22)
+            before = len(told())
+            upfs[HOST4].close()
+            until(pop, HOST4, "down")
+            wait_until(lambda: len(told()) == before + 1)
+            assert not any(ready(pop, f"s{n}")["holds"] for n in (1, 20))
+            upfs[HOST4] = Upf(lab, pop.outside, HOST4, "n6d")
+            until(pop, HOST4, "up")
+            wait_until(lambda: len(told()) >= before + 2)
+            assert ready(pop, "s1")["holds"]
+        finally:
+            watch.stop()
+    assert [each["change"] for each in told()[before:]] == ["path", "path"]
+    down, up = [each["object"] for each in told()[before:]]
+    assert (down["state"], up["state"]) == ("down", "up")
+    assert (down["remoteAddress"], down["peer"]) == (HOST4, f"upf-{HOST4[-1]}")
 
 
 REFUSED = {

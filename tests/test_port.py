@@ -269,6 +269,23 @@ def test_plan_and_apply_refuse_a_device_that_would_run_a_program(pop):
     assert "broken" not in pop.gateway.sluice("get", "ports").stdout
 
 
+def test_a_device_without_flow_rules_says_what_to_do_instead_and_goes_on(pop):
+    pop.inside.link("shared0", pop.outside, "shared1")
+    shared = {"device": "net_af_packet25,iface=shared0"}
+    steered = thing("Port", "shared", **shared, steering=[{"outerVlans": "100-199"}, {"etherType": 2054}])
+    done = pop.gateway.apply(steered, check=False)
+    assert "net_af_packet has no flow rules" in done.stdout + done.stderr
+    assert "macvlan or queues" in done.stdout + done.stderr
+    pop.gateway.delete("port", "shared")
+    with pop.having(thing("Port", "shared", **shared)), pop.losing_nothing([IPOE], 300):
+        done = pop.gateway.apply(steered, check=False)
+        assert "net_af_packet has no flow rules" in done.stdout + done.stderr
+    wrong = thing("Port", "shared", **shared, steering=[{"outerVlans": "100-4095"}])
+    done = pop.gateway.apply(wrong, check=False)
+    assert "steering[0].outerVlans" in done.stdout + done.stderr
+    pop.inside.ip("link", "delete", "shared0")
+
+
 def test_ports_come_and_go_under_traffic(pop, lab):
     with pop.losing_nothing([IPOE], 500):
         for number in range(5):

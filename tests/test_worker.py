@@ -240,11 +240,15 @@ class TestSpreadByEvents:
         assert packets_of(pop, "tx-handover") > before
         assert packets_of(pop, "dispatch") >= 2000
 
-    def test_each_flow_stays_in_order(self, pop):
+    @pytest.mark.parametrize("by", ["atomic", "ordered"])
+    def test_each_flow_stays_in_order_even_with_uneven_work(self, pop, by):
+        pop.apply(*self.spread(by, "access", "core"))
         pop.core.drain()
         for number in range(200):
             for line in LINES:
-                packet = frames.udp(line.ip4, "198.51.100.1", 1024, 7, struct.pack("!I", number))
+                packet = frames.udp(
+                    line.ip4, "198.51.100.1", 1024, 7, struct.pack("!I", number) + bytes(number % 7 * 200)
+                )
                 pop.access.send(line.frame(frames.mac_bytes(ACCESS_MAC), packet))
         seen = defaultdict(list)
         for raw in pop.core.burst():
@@ -268,7 +272,7 @@ class TestSpreadByEvents:
         assert red * size + passed == 30 * len(LINES) * size
         pop.apply(*(session(line) for line in LINES))
 
-    @pytest.mark.parametrize("by", ["unordered", "directed", "rss", "atomic"])
+    @pytest.mark.parametrize("by", ["unordered", "ordered", "directed", "rss", "ordered", "atomic"])
     def test_the_way_of_spreading_changes_and_nothing_is_lost(self, pop, by):
         with pop.losing_nothing(LINES, 1000) as load:
             pop.apply(*self.spread(by, "access", "core"))
@@ -283,10 +287,23 @@ class TestSpreadByEvents:
         with pop.losing_nothing(LINES, 500) as load:
             assert load.has_sent(200)
 
+    def test_ports_are_spread_in_different_ways_at_once(self, pop):
+        for access, core in (("ordered", "atomic"), ("rss", "ordered")):
+            with pop.losing_nothing(LINES, 500) as load:
+                pop.apply(*self.spread(access, "access"), *self.spread(core, "core"))
+                assert load.has_sent(300)
+
     def test_a_way_of_spreading_that_there_is_not_is_refused_with_those_there_are(self, pop):
         done = pop.gateway.apply(*self.spread("sideways", "core"), check=False)
         assert done.returncode != 0
         assert "atomic" in done.stdout + done.stderr
+
+
+def test_one_worker_alone_puts_in_order_what_it_works_on():
+    with Lab() as own:
+        pop = Pop(own, *(session(line) for line in LINES), base=TestSpreadByEvents.spread("ordered"), workers=1)
+        with pop.losing_nothing(LINES, 1000) as load:
+            assert load.has_sent(500)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -13,7 +13,7 @@ packages=(
 run_packages=(ethtool iproute2 iputils-ping procps tcpdump)
 test_packages=(
 	amqp-tools clang clang-format cppcheck curl etcd-client git iperf3 kcat libclang-rt-14-dev llvm-14 maven openssl
-	redis-tools shellcheck
+	qemu-user redis-tools shellcheck
 )
 # Servers for the tests, which start their own: no service of theirs may run because of us.
 server_packages=(default-jre-headless erlang-base etcd-server prometheus rabbitmq-server redis-server)

@@ -24,8 +24,10 @@ const (
 	Done Outcome = "done"
 	// Unchanged: it was wanted already.
 	Unchanged Outcome = "unchanged"
-	// Undone: data planes refused some of it, and everything is wanted as before.
+	// Undone: data planes refused some of it, or nobody confirmed it in time, and everything is wanted as before.
 	Undone Outcome = "undone"
+	// InPart: some of it is wanted as before, and the rest is tried again. Problem names that.
+	InPart Outcome = "in part"
 	// Refused: nothing was changed.
 	Refused Outcome = "refused"
 	// Forbidden: whoever asked may not do that. Nothing was changed.
@@ -37,7 +39,7 @@ const (
 // Entry is a line. Its names are stable.
 type Entry struct {
 	Time time.Time `json:"time"`
-	// "apply", "rollback" or "confirm".
+	// "apply", "rollback" or "confirm"; "undo" is what the agent does by itself about a revision that does not stand.
 	Action string `json:"action"`
 	// On whose behalf, who asked, from where, and why; all but the first may be empty.
 	Owner string `json:"owner"`
@@ -48,8 +50,9 @@ type Entry struct {
 	Outcome  Outcome `json:"outcome"`
 	Problem  string  `json:"problem,omitempty"`
 	Revision uint64  `json:"revision,omitempty"`
-	// Of a rollback: the revision that was gone back to.
-	To uint64 `json:"to,omitempty"`
+	// Of a rollback: the revision that was gone back to. Of an undo: the one that does not stand.
+	To     uint64 `json:"to,omitempty"`
+	Undoes uint64 `json:"undoes,omitempty"`
 	// The first of the objects, and how many there are.
 	Objects []Change `json:"objects,omitempty"`
 	Count   int      `json:"count"`

@@ -117,6 +117,29 @@ func TestEachChangeIsWrittenDownAlsoARefusedOne(t *testing.T) {
 	}
 }
 
+func TestWhatTheAgentUndoesByItselfIsWrittenDown(t *testing.T) {
+	i, path, _ := what(t)
+	red := object.Key{Kind: "Vrf", Name: "red"}
+	undoing := intent.Undoing{Source: intent.Source{Owner: "agent", Why: "revision 7 undone: nobody confirmed it in time"}, Revision: 7, Made: 8,
+		Objects: []intent.Done{{Step: intent.Update, Status: intent.Status{Key: red}}}}
+	i.Log.Undone(undoing)
+	undoing.Left = []intent.Left{{Key: red, Problem: "Vrf/blue has that"}}
+	i.Log.Undone(undoing)
+	i.Log.Undone(intent.Undoing{Source: undoing.Source, Revision: 7, Problem: errors.New("no space left on device")})
+	got := lines(t, path)
+	for n, want := range []Entry{
+		{Outcome: Done, Revision: 8, Count: 1},
+		{Outcome: InPart, Revision: 8, Count: 1, Problem: "revision 7 is undone only in part; left as it is: Vrf/red (Vrf/blue has that)"},
+		{Outcome: Refused, Problem: "no space left on device"},
+	} {
+		e := got[n]
+		if e.Action != "undo" || e.Owner != "agent" || e.Why != undoing.Source.Why || e.Undoes != 7 || e.Outcome != want.Outcome ||
+			e.Revision != want.Revision || e.Count != want.Count || e.Problem != want.Problem {
+			t.Errorf("wrote %+v", e)
+		}
+	}
+}
+
 func TestAFileThatWasMovedAwayIsBegunAnew(t *testing.T) {
 	i, path, _ := what(t)
 	write := func() { i.Log.Write(Entry{Action: "apply", Owner: "x", Outcome: Done}) }

@@ -84,6 +84,27 @@ func (e *Entry) asked(changes []object.Change) {
 	}
 }
 
+func (e *Entry) did(objects []intent.Done) {
+	e.Count = len(objects)
+	for _, o := range objects[:min(len(objects), mostObjects)] {
+		e.Objects = append(e.Objects, Change{Kind: o.Status.Key.Kind, Name: o.Status.Key.Name, Step: o.Step.String(), State: strings.ToLower(o.Status.State.String())})
+	}
+}
+
+// Undone writes down what the agent did by itself about a revision that does not stand.
+func (l *Log) Undone(u intent.Undoing) {
+	e := entry("undo", u.Source)
+	e.Undoes, e.Revision, e.Outcome = u.Revision, u.Made, Done
+	e.did(u.Objects)
+	switch {
+	case u.Problem != nil:
+		e.Outcome, e.Problem = Refused, u.Problem.Error()
+	case len(u.Left) > 0:
+		e.Outcome, e.Problem = InPart, (&intent.NotUndone{Revision: u.Revision, Left: u.Left}).Error()
+	}
+	l.Write(e)
+}
+
 // finish writes down what became of it; or, if nothing did, what was asked for.
 func (l *Log) finish(e, asked Entry, outcome *intent.Outcome, err error) {
 	if outcome == nil {
@@ -97,15 +118,11 @@ func (l *Log) finish(e, asked Entry, outcome *intent.Outcome, err error) {
 		l.Write(e)
 		return
 	}
-	e.Revision, e.Outcome, e.Count = outcome.Revision, Unchanged, len(outcome.Objects)
-	for i, o := range outcome.Objects {
-		if o.Step != intent.Keep {
-			e.Outcome = Done
-		}
-		if i < mostObjects {
-			e.Objects = append(e.Objects, Change{Kind: o.Status.Key.Kind, Name: o.Status.Key.Name, Step: o.Step.String(), State: strings.ToLower(o.Status.State.String())})
-		}
+	e.Revision, e.Outcome = outcome.Revision, Unchanged
+	if slices.ContainsFunc(outcome.Objects, func(o intent.Done) bool { return o.Step != intent.Keep }) {
+		e.Outcome = Done
 	}
+	e.did(outcome.Objects)
 	switch {
 	case outcome.Undone:
 		e.Outcome = Undone

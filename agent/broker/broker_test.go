@@ -207,6 +207,8 @@ func TestAnOlderMessageThatComesAgainChangesNothing(t *testing.T) {
 	}
 }
 
+const anyName = "at most 253 letters, digits and . _ : @ -, beginning and ending with a letter or digit"
+
 func TestABadMessageIsADeadLetterAndDisturbsNoOther(t *testing.T) {
 	well := map[string]string{"first": "1M", "last": "2M"}
 	for _, c := range []struct {
@@ -228,6 +230,10 @@ func TestABadMessageIsADeadLetterAndDisturbsNoOther(t *testing.T) {
 		{"a key that is none", nil, tombstone("alice"), Reason{Field: "key", Found: `"alice"`, Accepted: "KIND/NAME"}},
 		{"the deletion of a kind that is none", nil, message("kind: Teapot\nmetadata: {name: a}", "operation", "delete"),
 			Reason{Field: "kind", Found: "Teapot"}},
+		{"the deletion of what can have no such name, with a body", nil, message("kind: Vrf\nmetadata: {name: "+strings.Repeat("x", 40000)+"}", "operation", "delete"),
+			Reason{Field: "metadata.name", Found: `"` + strings.Repeat("x", 80) + `..."`, Accepted: anyName}},
+		{"the deletion of what can have no such name, without", nil, tombstone("Vrf/" + strings.Repeat("x", 40000)),
+			Reason{Field: "key", Found: `"Vrf/` + strings.Repeat("x", headerLimit-4) + `..."`, Accepted: "KIND/NAME"}},
 		{"a VLAN that another has", []*Message{message(session("holder", 7))}, message(session("s", 7)), Reason{Object: "Session/s", Field: "access"}},
 		{"an object of another owner", nil, message(meter("theirs", "3M")),
 			Reason{Object: "Meter/theirs", Field: "committedRate", Found: "3M", Owner: "broker", Holder: "api", Accepted: "what api wants, to leave it out, or to take over (force)"}},
@@ -330,8 +336,11 @@ func TestNothingIsLostWhenTheConnectionIs(t *testing.T) {
 	s.send(message("{{{"))
 	until(t, "all acknowledged", s.allAcknowledged)
 	s.hasRates(want)
-	if len(s.dead) == 0 || s.opened < 2 {
-		t.Errorf("%d dead letters, %d connections", len(s.dead), s.opened)
+	s.Lock()
+	dead, opened := len(s.dead), s.opened
+	s.Unlock()
+	if dead == 0 || opened < 2 {
+		t.Errorf("%d dead letters, %d connections", dead, opened)
 	}
 	until(t, "the last state of each is told", func() bool {
 		s.Lock()

@@ -193,7 +193,7 @@ func (t *teller) send(ctx context.Context, out Outlet, events []Published) error
 	gone := map[object.Key]bool{}
 	var fresh, over []object.Key
 	for _, e := range events {
-		if e.Key.Kind == intent.DataplaneKind {
+		if e.Key.Kind == intent.DataplaneKind || e.Key.Kind == intent.PathKind {
 			continue
 		}
 		if _, told := t.told[e.Key]; !told {
@@ -244,10 +244,14 @@ func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
 		for err == nil {
 			var p Published
 			var problem error
-			if e.Dataplane != nil {
+			switch {
+			case e.Dataplane != nil:
 				again = again || e.Dataplane.Connected && t.unknown
 				p, problem = publishedDataplane(e.Dataplane, e.Time, e.Cursor, false)
-			} else {
+			case e.Path != nil:
+				p.Key = object.Key{Kind: intent.PathKind, Name: e.Path.Remote}
+				p.Body, problem = e.Path.JSON(e.Time, e.Cursor)
+			default:
 				p, problem = published(e.Status, e.Time, e.Cursor, false)
 			}
 			if problem != nil {

@@ -158,14 +158,15 @@ func known(r *object.Registry, k object.Key) error {
 	switch {
 	case k.Kind == "":
 		return &object.Error{Object: k, Field: "kind", Problem: "is missing"}
-	case k.Name == "":
-		return &object.Error{Object: k, Field: "metadata.name", Problem: "is missing"}
 	case r.Kind(k.Kind) == nil:
 		_, err := r.Lookup(k.Kind)
 		if err == nil {
 			err = fmt.Errorf("there is no kind %q", short(k.Kind))
 		}
 		return &object.Error{Field: "kind", Problem: err.Error(), Found: short(k.Kind)}
+	}
+	if e := object.CheckName(k); e != nil {
+		return e
 	}
 	return nil
 }

@@ -54,6 +54,17 @@ itself, an outage lasts until something else is wanted. Written to a file with -
 		}
 		p.warn(planned.GetWarnings(), written)
 		planned.Warnings = nil
+		waits := map[object.Key]bool{}
+		for _, s := range planned.GetSteps() {
+			if s.GetWaitsFor() != "" {
+				waits[object.Key{Kind: s.GetKind(), Name: s.GetName()}] = true
+			}
+		}
+		if dangling, err := p.dangling(c.Context(), client, changes, waits, written); err != nil {
+			return err
+		} else if dangling != nil {
+			fmt.Fprintf(p.err, "Warning:\n  %s\n", strings.ReplaceAll(dangling.Error(), "\n", "\n  "))
+		}
 		if *out != "" {
 			if err := writePlan(*out, &api.PlanFile{Planned: planned, Changes: changes}); err != nil {
 				return err
@@ -194,7 +205,12 @@ func (p *program) applyCommand() *cobra.Command {
 		Long: `Create objects, or change them to what files say. Objects that are not in the files stay as they are.
 
 What an object needs may be applied later: it waits, and what the data plane has of it stays meanwhile. What the data plane
-refuses is tried again, unless all or nothing is asked for. In both cases the exit status is 1.
+refuses is tried again, unless all or nothing is asked for. While the data plane is away, what is accepted is kept, and done
+when it is back.
+
+The exit status is 0 when every object is applied; 3 when all are accepted and kept, and not all are applied yet; and 1 when
+nothing was accepted, the data plane refused something, or something waits for what nobody wants. With --no-wait it is 0 once
+all are accepted and kept. --wait waits for 0.
 
 With --confirm, the change comes undone by itself unless somebody who can still reach the machine confirms it.`,
 		Example: `  sluice apply -f examples/bng
@@ -251,11 +267,17 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 			}
 		}
 		p.warn(applied.GetWarnings(), written)
-		dangling, err := p.dangling(c.Context(), client, changes, applied, written)
+		waits := map[object.Key]bool{}
+		for _, o := range applied.GetObjects() {
+			if o.GetStatus().GetState() == api.State_PENDING && !applied.GetUndone() {
+				waits[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = true
+			}
+		}
+		dangling, err := p.dangling(c.Context(), client, changes, waits, written)
 		if err != nil {
 			return err
 		}
-		return errors.Join(p.printApplied(applied, *output, written, *wait > 0), dangling)
+		return worse(p.printApplied(applied, *output, expected{written: written, waited: *wait > 0, accepted: s.noWait}), dangling)
 	}
 	return c
 }
@@ -283,14 +305,8 @@ func (p *program) warn(warnings []*api.Problem, written []*object.Written) {
 }
 
 // dangling returns an error for each field of an object that waits, because the field names what nobody wants.
-func (p *program) dangling(ctx context.Context, client api.AgentClient, changes *api.Changes, applied *api.Applied, written []*object.Written) (error, error) {
-	waits := map[object.Key]bool{}
-	for _, o := range applied.GetObjects() {
-		if o.GetStatus().GetState() == api.State_PENDING {
-			waits[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = true
-		}
-	}
-	if len(waits) == 0 || applied.GetUndone() {
+func (p *program) dangling(ctx context.Context, client api.AgentClient, changes *api.Changes, waits map[object.Key]bool, written []*object.Written) (error, error) {
+	if len(waits) == 0 {
 		return nil, nil
 	}
 	type named struct {
@@ -330,6 +346,11 @@ func (p *program) dangling(ctx context.Context, client api.AgentClient, changes 
 		}
 	}
 	var errs object.Errors
+	// Those that are only planned, too.
+	for _, i := range changes.GetPut() {
+		names[i.GetKind()] = append(names[i.GetKind()], i.GetName())
+		wanted[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
+	}
 	for _, one := range all {
 		if wanted[one.To] {
 			continue
@@ -429,14 +450,38 @@ func connected(ctx context.Context, client api.AgentClient) error {
 var done = map[api.Step]string{api.Step_KEEP: "unchanged", api.Step_CREATE: "created", api.Step_UPDATE: "updated",
 	api.Step_REPLACE: "replaced", api.Step_DELETE: "deleted"}
 
-// printApplied tells what happened, and returns an error if something failed or, where that matters, is not applied.
-func (p *program) printApplied(applied *api.Applied, output string, written []*object.Written, ready bool) error {
+// unfinished is the error of what is accepted and kept, and not applied yet.
+type unfinished struct{ why string }
+
+func (u *unfinished) Error() string { return u.why }
+
+// worse adds to what became of a change what is wrong besides; of what is, it is not worth telling that it is not done yet.
+func worse(err, wrong error) error {
+	var later *unfinished
+	switch {
+	case wrong == nil:
+		return err
+	case errors.As(err, &later):
+		return wrong
+	}
+	return errors.Join(err, wrong)
+}
+
+// expected is what is to have come of a change.
+type expected struct {
+	written []*object.Written
+	// It was waited for that all are applied; it is enough that they are accepted; it is enough that those are gone that were named.
+	waited, accepted, deleted bool
+}
+
+// printApplied tells what happened. It returns an error if something failed, or is *unfinished.
+func (p *program) printApplied(applied *api.Applied, output string, e expected) error {
 	at := map[object.Key]*object.Written{}
-	for _, w := range written {
+	for _, w := range e.written {
 		at[w.Key()] = w
 	}
 	tally := map[api.Step]int{}
-	out := 0
+	out, unready := 0, 0
 	var failures, waiting []string
 	var steps []stepJSON
 	var b strings.Builder
@@ -455,6 +500,9 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 			continue
 		case api.State_PENDING, api.State_DELETING, api.State_UNKNOWN:
 			waiting = append(waiting, fmt.Sprintf("%s: %s", where, orElse(s.GetMessage(), "waits for its turn")))
+			if !e.deleted || o.GetStep() == api.Step_DELETE {
+				unready++
+			}
 		}
 		if o.GetStep() == api.Step_REPLACE && s.GetState() != api.State_APPLIED && s.GetState() != api.State_UNKNOWN {
 			fmt.Fprintf(&b, "%s taken out of the data plane\n", key)
@@ -494,21 +542,28 @@ func (p *program) printApplied(applied *api.Applied, output string, written []*o
 			fmt.Fprintf(&b, "Revision %d is rolled back at %s, unless it is confirmed before: sluice confirm %d\n", applied.GetRevision(),
 				moment(applied.GetConfirmBy()), applied.GetRevision())
 		}
-		if len(waiting) > 0 && !ready {
+		if len(waiting) > 0 && !e.waited {
 			fmt.Fprintf(&b, "%s not applied yet:\n  %s\n", plural(len(waiting), "object is", "objects are"), strings.Join(few(waiting), "\n  "))
 		}
 		if _, err := fmt.Fprint(p.out, b.String()); err != nil {
 			return err
 		}
 	}
-	if ready {
+	failed := len(failures) > 0
+	if e.waited {
 		failures = append(failures, waiting...)
 	}
 	switch {
 	case applied.GetUndone():
 		return fmt.Errorf("nothing was changed, because the data plane refused:\n%s", strings.Join(few(failures), "\n"))
 	case len(failures) > 0:
-		return fmt.Errorf("%s not as wanted:\n%s", plural(len(failures), "object is", "objects are"), strings.Join(few(failures), "\n"))
+		why := fmt.Sprintf("%s not as wanted:\n%s", plural(len(failures), "object is", "objects are"), strings.Join(few(failures), "\n"))
+		if failed {
+			return errors.New(why)
+		}
+		return &unfinished{why}
+	case unready > 0 && !e.accepted:
+		return &unfinished{fmt.Sprintf("accepted and kept; %s not done yet", plural(unready, "object is", "objects are"))}
 	}
 	return nil
 }
@@ -616,9 +671,9 @@ wanted then, but are taken out of the data plane, and wait until it is there aga
 				return gone
 			})
 		}
-		err = p.printApplied(applied, *output, written, false)
+		err = p.printApplied(applied, *output, expected{written: written, accepted: s.noWait, deleted: true})
 		if len(missing) > 0 {
-			err = errors.Join(err, errors.New(strings.Join(few(missing), "\n")))
+			return worse(err, errors.New(strings.Join(few(missing), "\n")))
 		}
 		return err
 	}

@@ -307,9 +307,12 @@ func TestADataPlaneThatIsStartedAgainGetsEverything(t *testing.T) {
 	if out := s.fails("", "drops"); !strings.Contains(out, "the agent has no data plane") {
 		t.Errorf("without a data plane: %s", out)
 	}
-	out := s.feed("apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: red}\n", "apply", "-f", "-")
+	out := s.later("apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: red}\n", "apply", "-f", "-")
 	if !strings.Contains(out, "1 created") || !strings.Contains(out, "1 object is not applied yet") {
 		t.Errorf("without a data plane: %s", out)
+	}
+	if out := s.feed("apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: red}\n", "apply", "-f", "-", "--no-wait"); !strings.Contains(out, "1 unchanged") {
+		t.Errorf("without a data plane, and nobody waits for it: %s", out)
 	}
 	if out := s.fails("kind: Vrf\napiVersion: sluice.dev/v1\nmetadata: {name: blue}\n", "apply", "--all-or-nothing", "-f", "-"); !strings.Contains(out, "all or nothing was asked for") {
 		t.Errorf("all or nothing without a data plane: %s", out)
@@ -337,12 +340,16 @@ func TestNothingIsCalledAppliedWhileTheDataPlaneIsAway(t *testing.T) {
 	if out := s.ok("plan", "-f", bng); !strings.Contains(out, "Nothing to change.\nThe data plane is away (") {
 		t.Errorf("plan: %s", out)
 	}
-	if out := s.ok("apply", "-f", bng); !strings.Contains(out, "8 objects are not applied yet") {
+	if out := s.later("", "apply", "-f", bng); !strings.Contains(out, "8 objects are not applied yet") {
 		t.Errorf("apply: %s", out)
 	}
-	if out := s.fails("", "apply", "-f", bng, "--wait", "10ms"); !strings.Contains(out, why) {
+	if out := s.later("", "apply", "-f", bng, "--wait", "10ms"); !strings.Contains(out, why) {
 		t.Errorf("apply --wait: %s", out)
 	}
+	if out := s.later("", "delete", "session", "alice"); !strings.Contains(out, "1 object is not done yet") {
+		t.Errorf("delete: %s", out)
+	}
+	s.later("", "apply", "-f", bng)
 	s.plane.Start(t)
 	if out := s.ok("apply", "-f", bng, "--wait", "20s"); !strings.Contains(out, "8 unchanged") {
 		t.Errorf("apply --wait: %s", out)

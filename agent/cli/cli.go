@@ -69,9 +69,12 @@ func Main() int {
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
+// exitUnfinished is the exit status where what was asked for is accepted and kept, and not done yet. Any other failure is 1.
+const exitUnfinished = 3
+
 // Run is Main with its surroundings given.
-func Run(ctx context.Context, arguments []string, in io.Reader, out, errors io.Writer) int {
-	p := &program{in: in, out: out, err: errors, now: time.Now}
+func Run(ctx context.Context, arguments []string, in io.Reader, out, told io.Writer) int {
+	p := &program{in: in, out: out, err: told, now: time.Now}
 	root, err := p.root()
 	if err == nil {
 		root.SetArgs(arguments)
@@ -81,7 +84,11 @@ func Run(ctx context.Context, arguments []string, in io.Reader, out, errors io.W
 		p.connection.Close()
 	}
 	if err != nil {
-		fmt.Fprintf(errors, "sluice: %s\n", strings.ReplaceAll(p.explain(err), "\n", "\n        "))
+		fmt.Fprintf(told, "sluice: %s\n", strings.ReplaceAll(p.explain(err), "\n", "\n        "))
+		var later *unfinished
+		if errors.As(err, &later) {
+			return exitUnfinished
+		}
 		return 1
 	}
 	return 0
@@ -229,6 +236,8 @@ func (p *program) explain(err error) string {
 		return fmt.Sprintf("no agent answers at %s%s (%s).\nStart one with `sluice agent`, or say with --agent where it listens.", p.agent, said, why)
 	case s.Code() == codes.Canceled:
 		return "interrupted"
+	case s.Code() == codes.InvalidArgument && strings.HasPrefix(s.Message(), server.WhichDataplane):
+		return s.Message() + ": say one with --at"
 	}
 	return s.Message()
 }

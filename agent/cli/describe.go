@@ -48,6 +48,10 @@ and sessions, their counters and drops.`,
 		if err != nil {
 			return err
 		}
+		if p.at == "" && len(d.GetDataplanes()) == 1 {
+			// Nobody needs to say where an object is that is in one alone.
+			p.at = d.GetDataplanes()[0]
+		}
 		if *output != "table" {
 			return p.describeAs(c.Context(), client, d, *output)
 		}
@@ -127,8 +131,8 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 		fmt.Fprintf(&b, " for %s, since %s", p.since(s), time.Unix(0, s.GetSince()).UTC().Format(time.RFC3339))
 	}
 	b.WriteString("\n")
-	if s.GetMessage() != "" {
-		fmt.Fprintf(&b, "  why       %s\n", s.GetMessage())
+	if why := whyOf(s); why != "" {
+		fmt.Fprintf(&b, "  why       %s\n", why)
 	}
 	fmt.Fprintf(&b, "  owner     %s\n  labels    %s\n", orDash(ownersText(o)), orDash(labelsText(i.GetLabels())))
 	if s.GetGeneration() != 0 {
@@ -267,6 +271,15 @@ func (p *program) counted(ctx context.Context, client api.AgentClient, kind, nam
 			only("wred", "dropped by WRED", c.GetWredPackets())
 			only("codel", "dropped by CoDel", c.GetCodelPackets())
 			only("flushed", "dropped, session gone", c.GetFlushedPackets())
+		}
+	case "QosGroup":
+		list, err := client.GetSchedulerCounters(ctx, &api.SchedulerCountersQuery{Group: name})
+		if err != nil {
+			return nil, err
+		}
+		if c := list.GetGroup(); c != nil {
+			both("sent", "sent", c.GetSentPackets(), c.GetSentBytes())
+			both("dropped", "dropped", c.GetDroppedPackets(), c.GetDroppedBytes())
 		}
 	case "Interface":
 		list, err := client.GetInterfaceCounters(ctx, &api.InterfaceCountersQuery{})

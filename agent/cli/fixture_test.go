@@ -132,6 +132,16 @@ func (s *site) feed(input string, arguments ...string) string {
 	return out
 }
 
+// later is try for a command whose change is accepted and not done yet.
+func (s *site) later(input string, arguments ...string) string {
+	s.t.Helper()
+	out, errs, code := s.try(input, arguments...)
+	if code != exitUnfinished {
+		s.t.Fatalf("sluice %s: exit code %d\n%s%s", strings.Join(arguments, " "), code, out, errs)
+	}
+	return out + errs
+}
+
 // partly is try for a command that does only a part of what it is told.
 func (s *site) partly(input string, arguments ...string) string {
 	s.t.Helper()

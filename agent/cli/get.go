@@ -204,7 +204,7 @@ func (p *program) show(found []*api.ObjectIntent, kinds []string, output string)
 			p.shown = true
 			fmt.Fprintf(p.out, "%s\n", strings.ToUpper(kind.Plural))
 		}
-		why := output == "wide" || slices.ContainsFunc(objects, func(o *api.ObjectIntent) bool { return o.GetStatus().GetMessage() != "" })
+		why := output == "wide" || slices.ContainsFunc(objects, func(o *api.ObjectIntent) bool { return whyOf(o.GetStatus()) != "" })
 		t := p.objectTable(kind, output == "wide", why)
 		for _, o := range objects {
 			row, err := p.row(kind, o, output == "wide", why)
@@ -275,9 +275,22 @@ func (p *program) row(kind *object.Kind, o *api.ObjectIntent, wide, why bool) ([
 		row = append(row, p.since(o.GetStatus()), orDash(o.GetOwner()), orDash(labelsText(i.GetLabels())))
 	}
 	if why {
-		row = append(row, o.GetStatus().GetMessage())
+		row = append(row, whyOf(o.GetStatus()))
 	}
 	return row, nil
+}
+
+// whyOf says why an object is not applied; or, if it is, why it does not serve all the same.
+func whyOf(s *api.Status) string {
+	if s.GetMessage() != "" {
+		return s.GetMessage()
+	}
+	for _, c := range s.GetConditions() {
+		if c.GetType() == "Ready" && !c.GetHolds() && c.GetMessage() != "" {
+			return "not ready: " + c.GetMessage()
+		}
+	}
+	return ""
 }
 
 func (p *program) since(s *api.Status) string {

@@ -156,6 +156,9 @@ is not connected to all its data planes.`,
 			Release   string `json:"release,omitempty"`
 			DPDK      string `json:"dpdk,omitempty"`
 			Workers   uint32 `json:"workers,omitempty"`
+			// What kind of CPU it is built for.
+			CPU     string       `json:"cpu,omitempty"`
+			LookUps []lookUpJSON `json:"lookUps,omitempty"`
 		}
 		told := struct {
 			Client    string            `json:"client"`
@@ -175,7 +178,7 @@ is not connected to all its data planes.`,
 			for _, link := range v.GetDataplanes() {
 				g := link.GetGreeting()
 				told.Dataplanes = append(told.Dataplanes, dataplaneJSON{link.GetName(), link.GetEndpoint(), link.GetConnected(), link.GetError(),
-					g.GetRelease(), g.GetDpdk(), g.GetWorkers()})
+					g.GetRelease(), g.GetDpdk(), g.GetWorkers(), g.GetCpu(), lookUps(g)})
 			}
 			if told.Dataplane = &told.Dataplanes[0]; len(told.Dataplanes) == 1 {
 				told.Dataplane.Name, told.Dataplanes = "", nil
@@ -220,7 +223,11 @@ is not connected to all its data planes.`,
 				name = d.Name + ": "
 			}
 			if d.Connected {
-				fmt.Fprintf(p.out, "data plane  %s%s at %s, DPDK %s, %s\n", name, d.Release, d.Endpoint, strings.TrimPrefix(d.DPDK, "DPDK "), plural(int(d.Workers), "worker", "workers"))
+				fmt.Fprintf(p.out, "data plane  %s%s at %s, DPDK %s, %s, built for %s\n", name, d.Release, d.Endpoint, strings.TrimPrefix(d.DPDK, "DPDK "),
+					plural(int(d.Workers), "worker", "workers"), d.CPU)
+				if len(d.LookUps) > 0 {
+					fmt.Fprintf(p.out, "            looks up %s\n", lookUpsText(d.LookUps))
+				}
 			} else {
 				fmt.Fprintf(p.out, "data plane  %snot connected: %s\n", name, d.Error)
 			}

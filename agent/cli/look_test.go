@@ -131,8 +131,8 @@ func TestTraceShowsEachNodeAndTheEnd(t *testing.T) {
 		{Node: "rx", Saw: "port access, 98 bytes"}, {Node: "ip4-hop-limit", Saw: "192.0.2.9 > 198.51.100.1, TTL 1", At: 12345}}}
 	for _, format := range []string{"table", "json"} {
 		_, out := s.background("trace", "--count", "2", "-o", format, "vlan", "100")
-		eventually(t, "the data plane traces", func() bool { return len(s.plane.Streams()) == 1 })
-		if q := s.plane.Streams()[0].GetTrace(); q.GetFilter() != "vlan 100" || q.GetCount() != 2 {
+		eventually(t, "the data plane traces", func() bool { return len(s.looking()) == 1 })
+		if q := s.looking()[0].GetTrace(); q.GetFilter() != "vlan 100" || q.GetCount() != 2 {
 			t.Errorf("the data plane was asked for %v", q)
 		}
 		s.plane.Emit(packet, false)
@@ -162,19 +162,19 @@ func TestAFilterThatCannotBeCompiledIsAllThatIsComplainedOf(t *testing.T) {
 func TestATraceThatIsInterruptedEndsInTheDataPlaneToo(t *testing.T) {
 	s := newSite(t)
 	end, _ := s.background("trace")
-	eventually(t, "the data plane traces", func() bool { return len(s.plane.Streams()) == 1 })
+	eventually(t, "the data plane traces", func() bool { return len(s.looking()) == 1 })
 	if errs, code := end(); code != 0 || !strings.Contains(errs, "No packet matched.") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	eventually(t, "the data plane ended the trace", func() bool { return len(s.plane.Streams()) == 0 })
+	eventually(t, "the data plane ended the trace", func() bool { return len(s.looking()) == 0 })
 }
 
 func TestACaptureIsAPcapFile(t *testing.T) {
 	s := newSite(t)
 	path := s.dir + "/x.pcap"
 	end, _ := s.background("capture", "--session", "alice", "-w", path, "--count", "2", "--snap-length", "60", "udp")
-	eventually(t, "the data plane captures", func() bool { return len(s.plane.Streams()) == 1 })
-	if q := s.plane.Streams()[0].GetCapture(); q.GetSession() != "alice" || q.GetFilter() != "udp" || q.GetCount() != 2 || q.GetSnapLength() != 60 {
+	eventually(t, "the data plane captures", func() bool { return len(s.looking()) == 1 })
+	if q := s.looking()[0].GetCapture(); q.GetSession() != "alice" || q.GetFilter() != "udp" || q.GetCount() != 2 || q.GetSnapLength() != 60 {
 		t.Errorf("the data plane was asked for %v", q)
 	}
 	frame := bytes.Repeat([]byte{0xab}, 60)
@@ -380,7 +380,7 @@ func TestEveryCommandHasAnExampleInItsHelp(t *testing.T) {
 
 func TestVersionTellsOfAllThreePrograms(t *testing.T) {
 	s := newSite(t)
-	want := fmt.Sprintf("sluice      %s\nagent       1.0 at unix://DIR/agent.sock\ndata plane  fake at unix://DATAPLANE, DPDK none, 1 worker\n", Release())
+	want := fmt.Sprintf("sluice      %s\nagent       1.0 at unix://DIR/agent.sock\ndata plane  fake at unix://DATAPLANE, DPDK none, 1 worker, built for x86-64-v2\n", Release())
 	if got := s.ok("version"); got != want {
 		t.Errorf("got %s", got)
 	}
@@ -390,4 +390,9 @@ func TestVersionTellsOfAllThreePrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ok("version", "-o", "json")), &told); err != nil || !told.Dataplane.Connected {
 		t.Errorf("got %+v, %v", told, err)
 	}
+}
+
+// looking are streams of the data plane that somebody asked for, which the agent did not.
+func (s *site) looking() []*api.Request {
+	return slices.DeleteFunc(s.plane.Streams(), func(r *api.Request) bool { return r.GetWatch() != nil })
 }

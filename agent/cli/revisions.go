@@ -223,11 +223,12 @@ Sessions that protocols brought up stay. "sluice diff REVISION" shows beforehand
 		if err != nil {
 			return err
 		}
-		applied, err := client.Rollback(c.Context(), &api.RollbackRequest{Revision: revision, AllOrNothing: s.all, Why: s.why, ConfirmWithin: int64(s.confirm)})
+		applied, err := client.Rollback(c.Context(), &api.RollbackRequest{Revision: revision, AllOrNothing: s.all, Why: s.why, ConfirmWithin: int64(s.confirm),
+			NoWait: s.noWait})
 		if err != nil {
 			return p.problems(err, nil)
 		}
-		return p.printApplied(applied, *output, nil, false)
+		return p.printApplied(applied, *output, expected{accepted: s.noWait})
 	}
 	return c
 }
@@ -253,11 +254,15 @@ func (p *program) confirmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Confirm(c.Context(), asked); err != nil {
+			confirmed, err := client.Confirm(c.Context(), asked)
+			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(p.out, "Confirmed.")
-			return err
+			fmt.Fprintf(p.out, "Revision %d is confirmed.\n", confirmed.GetRevision())
+			for _, r := range confirmed.GetWaiting() {
+				fmt.Fprintf(p.out, "Revision %d still waits to be confirmed: sluice confirm %d\n", r, r)
+			}
+			return nil
 		},
 	}
 }

@@ -67,7 +67,7 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	s := newSite(t)
 	s.written()
 	golden(t, "apply-confirm", s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 9"))
-	if got := s.ok("confirm"); got != "Confirmed.\n" {
+	if got := s.ok("confirm"); !strings.HasPrefix(got, "Revision ") || !strings.HasSuffix(got, " is confirmed.\n") {
 		t.Error(got)
 	}
 	if errs := s.fails("", "confirm"); !strings.Contains(errs, "no revision waits to be confirmed") {
@@ -92,7 +92,7 @@ func TestAPlanThatWasWrittenIsAppliedAsItIsOrNotAtAll(t *testing.T) {
 	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", is, err)
 	}
-	if got := s.ok("apply", "--plan", file); !strings.Contains(got, "Session/bob replaced") {
+	if got := s.ok("apply", "--plan", file); !strings.Contains(got, "Session/bob updated") {
 		t.Error(got)
 	}
 	if errs := s.fails("", "apply", "--plan", file); !strings.Contains(errs, "the plan does not hold any more") || !strings.Contains(errs, "Session/bob") {

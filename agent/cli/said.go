@@ -20,6 +20,7 @@ import (
 type said struct {
 	owner, why string
 	all, force bool
+	noWait     bool
 	confirm    time.Duration
 }
 
@@ -32,12 +33,14 @@ func (s *said) owned(c *cobra.Command) {
 // confirmed adds what makes a change come undone, and why it is made.
 func (s *said) confirmed(c *cobra.Command) {
 	c.Flags().BoolVar(&s.all, "all-or-nothing", false, "undo everything if the data plane refuses anything")
+	c.Flags().BoolVar(&s.noWait, "no-wait", false, "do not wait for data planes: it is done once it is accepted and kept")
+	c.MarkFlagsMutuallyExclusive("no-wait", "all-or-nothing")
 	c.Flags().DurationVar(&s.confirm, "confirm", 0, "roll back by itself after this time, unless 'sluice confirm' comes before")
 	c.Flags().StringVar(&s.why, "why", "", "for the history: why")
 }
 
 func (s *said) changes() *api.Changes {
-	return &api.Changes{Owner: s.owner, Why: s.why, AllOrNothing: s.all, Force: s.force, ConfirmWithin: int64(s.confirm)}
+	return &api.Changes{Owner: s.owner, Why: s.why, AllOrNothing: s.all, NoWait: s.noWait, Force: s.force, ConfirmWithin: int64(s.confirm)}
 }
 
 func (s *said) check() error {

@@ -93,6 +93,8 @@ func (w *watcher) show(change *api.ObjectChange) error {
 		return nil
 	case api.ObjectChange_DATAPLANE:
 		return w.dataplane(change.GetDataplane())
+	case api.ObjectChange_PATH:
+		return w.path(change.GetPath())
 	case api.ObjectChange_COMPLETE:
 		again := w.again
 		w.again, w.complete = nil, true
@@ -139,6 +141,33 @@ func (w *watcher) dataplane(d *api.DataplaneChange) error {
 	default:
 		_, err = fmt.Fprintf(w.out, "The data plane %s is away since %s; what was applied in it is unknown.\n", d.GetName(), at.UTC().Format(time.RFC3339))
 	}
+	return err
+}
+
+// path says in a line that one went down, or is down no longer.
+func (w *watcher) path(c *api.PathChange) error {
+	at := time.Unix(0, c.GetTime())
+	if w.output == "json" {
+		told := &intent.PathChange{Dataplane: c.GetDataplane(), VRF: c.GetVrf(), Local: c.GetLocalAddress(), Remote: c.GetRemoteAddress(),
+			Peer: c.GetPeer(), State: c.GetState()}
+		line, err := told.JSON(at, intent.Cursor{})
+		if err == nil {
+			_, err = fmt.Fprintf(w.out, `{"change":"path","object":%s}`+"\n", line)
+		}
+		return err
+	}
+	who := c.GetRemoteAddress()
+	if c.GetPeer() != "" {
+		who = "GtpuPeer/" + c.GetPeer() + " (" + who + ")"
+	}
+	state := "is " + c.GetState() + " since"
+	switch c.GetState() {
+	case "down":
+		state = "is down, and sessions on it are not ready, since"
+	case "gone":
+		state = "is used by no session any more since"
+	}
+	_, err := fmt.Fprintf(w.out, "The path from %s in %s to %s %s %s.\n", c.GetLocalAddress(), c.GetDataplane(), who, state, at.UTC().Format(time.RFC3339))
 	return err
 }
 

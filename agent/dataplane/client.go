@@ -27,7 +27,8 @@ type Config struct {
 	// For one request (30 s), counted anew when the data plane says that it is still at it, as it does every 5 s. One that says nothing
 	// in that time is disconnected, because nobody knows what it has done.
 	CallTimeout time.Duration
-	// Between attempts to connect: at first (50 ms) and, doubling, at most (2 s).
+	// Between attempts to connect: at first (50 ms) and, doubling, at most (2 s; 100 ms on this machine, where to look costs next to
+	// nothing, and a data plane that was started again has no session until it is found).
 	MinBackoff, MaxBackoff time.Duration
 
 	// Called by Run, one at a time, when a connection was made and when it was lost. Connected is called again, with
@@ -57,6 +58,9 @@ func New(config Config) *Client {
 	orElse(&config.DialTimeout, 5*time.Second)
 	orElse(&config.CallTimeout, 30*time.Second)
 	orElse(&config.MinBackoff, 50*time.Millisecond)
+	if config.Endpoint.network == "unix" {
+		orElse(&config.MaxBackoff, 100*time.Millisecond)
+	}
 	orElse(&config.MaxBackoff, 2*time.Second)
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)

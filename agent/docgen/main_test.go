@@ -57,7 +57,8 @@ func TestEveryKindAndFieldIsInTheReference(t *testing.T) {
 		}
 	}
 	for _, row := range []string{
-		"| `access.outerVlan` | 0 to 4094 | untagged | *Fixed.* |",
+		"| `access.outerVlan` | 0 to 4094 | untagged |  |",
+		"| `gtpu.ethernet` | true or false | `false` | *Fixed.* |",
 		"| `committedBurstTime` | time, 0 to 10s; `10ms` | 0 |  |",
 		"| `nextHops[].interface` | the name of an Interface | the one whose network holds the address | *Needs* this [Interface](#interface). |",
 	} {

@@ -213,12 +213,12 @@ func (d *driver) Tell(ctx context.Context, told []keyed.Told) error {
 		o := clientv3.OpDelete(key)
 		if t.Status != nil {
 			text := t.Status.JSON()
-			if len(operations) > 0 && size+len(text) > bytesMost {
+			if len(operations) > 0 && size+len(key)+len(text) > bytesMost {
 				if err := send(); err != nil {
 					return err
 				}
 			}
-			size += len(text)
+			size += len(key) + len(text)
 			o = clientv3.OpPut(key, string(text))
 		}
 		if operations = append(operations, o); len(operations) == operationMost {

@@ -21,7 +21,10 @@ type driver struct {
 	pace    pace
 }
 
-var _ keyed.Driver = (*driver)(nil)
+var (
+	_ keyed.Driver = (*driver)(nil)
+	_ keyed.Marked = (*watch)(nil)
+)
 
 var errBeingWritten = errors.New("it is still being written")
 
@@ -181,7 +184,7 @@ func (w *watch) look() []keyed.Document {
 			continue
 		}
 		text, err := read(filepath.Join(w.section.Directory, path))
-		if info, e := os.Stat(filepath.Join(w.section.Directory, path)); e != nil || signatureOf(info) != is {
+		if signatureAt(filepath.Join(w.section.Directory, path)) != is {
 			// It changed while it was read.
 			continue
 		}
@@ -225,6 +228,24 @@ func (w *watch) Close() {
 	if w.kernel != nil {
 		w.kernel.Close()
 	}
+}
+
+// Marked implements keyed.Marked. The mark is in the directory itself: it is not there when another is in its place, such as the one
+// that a file system was mounted on.
+func (w *watch) Marked(context.Context) (bool, error) {
+	if _, err := os.Stat(w.section.Directory); err != nil {
+		return false, err
+	}
+	_, err := os.Stat(filepath.Join(w.section.Directory, keyed.MarkKey))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Mark implements keyed.Marked.
+func (w *watch) Mark(context.Context) error {
+	return os.WriteFile(filepath.Join(w.section.Directory, keyed.MarkKey), []byte(keyed.MarkText+"\n"), 0o644)
 }
 
 const statusSuffix = ".status"

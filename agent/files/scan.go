@@ -27,6 +27,17 @@ type signature struct {
 	changed, meta time.Time
 }
 
+// unseen is what cannot be looked at.
+var unseen = signature{size: -1}
+
+func signatureAt(path string) signature {
+	info, err := os.Stat(path)
+	if err != nil {
+		return unseen
+	}
+	return signatureOf(info)
+}
+
 func signatureOf(i fs.FileInfo) signature {
 	s := signature{size: i.Size(), changed: i.ModTime()}
 	if st, ok := i.Sys().(*syscall.Stat_t); ok {
@@ -85,12 +96,14 @@ func (f *found) directory(root, below string, info fs.FileInfo, deep bool, above
 		if maybe := e.IsDir() || e.Type()&fs.ModeSymlink != 0; ignored(e.Name()) && (!deep || !maybe || strings.HasPrefix(e.Name(), ".")) {
 			continue
 		}
-		// As what a link leads to.
+		// As what a link leads to. Of one that leads to nothing there is no document; what cannot be looked at is one that cannot be read,
+		// and keeps nobody from the others.
 		info, err := os.Stat(filepath.Join(root, path))
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENOTDIR):
+		case err != nil && !ignored(e.Name()):
+			f.files[path] = unseen
 		case err != nil:
-			return err
 		case info.IsDir() && deep:
 			if err := f.directory(root, path, info, deep, above); err != nil {
 				return err

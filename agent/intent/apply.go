@@ -24,7 +24,7 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p.named, revision, begun, options)
+	return d.finish(ctx, p.asked, p.opened, revision, begun, options)
 }
 
 // commit checks, keeps and hands over. d.changing is held.
@@ -39,7 +39,7 @@ func (d *Desired) commit(source Source, x *object.Examined, options Options) (*p
 	if len(p.edits) == 0 {
 		return p, latest, nil, nil
 	}
-	begun, revision, err := d.keep(p, source, options, 0, 0)
+	begun, revision, err := d.keep(p, source, options, 0, nil)
 	return p, revision, begun, err
 }
 
@@ -53,14 +53,14 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 	if options.Complete {
 		x = d.completed(source.Owner, x)
 	}
-	edits, err := d.edit(source, x, options)
+	edits, asked, err := d.edit(source, x, options)
 	if err != nil {
 		return nil, err
 	}
 	if options.Mode == AllOrNothing && !d.sites.connected(edits) {
 		return nil, ErrDisconnected
 	}
-	p, err := d.decided(edits, options)
+	p, err := d.decided(edits, asked, options)
 	if err != nil {
 		return nil, err
 	}
@@ -70,39 +70,59 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 			return nil, err
 		}
 	}
-	if len(p.named) == len(x.Keys) {
-		return p, nil
-	}
-	// Those that change nothing are told, too.
-	steps := make(map[object.Key]Step, len(p.named))
-	for _, n := range p.named {
-		steps[n.key] = n.step
-	}
-	p.named = make([]named, len(x.Keys))
-	for i, k := range x.Keys {
-		p.named[i] = named{k, steps[k]}
-	}
 	return p, nil
 }
 
-// decided prepares edits. d.mu is held.
-func (d *Desired) decided(edits []Edit, options Options) (*prepared, error) {
+// decided prepares edits, which do what was asked for. d.mu is held.
+func (d *Desired) decided(edits []Edit, asked *asked, options Options) (*prepared, error) {
 	p, err := d.prepare(edits, options.Mode)
 	if err != nil {
 		return nil, err
 	}
-	p.named = make([]named, len(edits))
-	for i, e := range edits {
-		p.named[i] = named{e.Key, stepFrom(e.Before.kept(), e.After.kept())}
+	p.asked = asked
+	for i := range edits {
+		e := &edits[i]
+		n := &asked.all[i]
+		if n.key != e.Key {
+			n = asked.find(e.Key) // some change nothing
+		}
+		n.step = stepFrom(e.Before.kept(), e.After.kept())
 	}
 	return p, nil
 }
 
-// named is an object that a caller named, and what that does to it.
-type named struct {
-	key  object.Key
-	step Step
+// asked is what a caller named, in that order, each once.
+type asked struct {
+	all   []named
+	byKey object.Table[*named]
 }
+
+// named is an object that a caller named, what its change does to what is wanted of it, and what data planes did then.
+type named struct {
+	key        object.Key
+	step, done Step
+	did        bool
+}
+
+// Key makes what is named be found by its key.
+func (n *named) Key() object.Key { return n.key }
+
+// newAsked keeps the first where one is named twice.
+func newAsked(keys []object.Key) *asked {
+	a := &asked{all: make([]named, len(keys))}
+	a.byKey.Reserve(len(keys))
+	for i, k := range keys {
+		n := &a.all[i]
+		n.key = k
+		if first := a.byKey.Put(n); first != nil {
+			a.byKey.Put(first)
+		}
+	}
+	return a
+}
+
+// find returns nil for what was not named.
+func (a *asked) find(k object.Key) *named { return a.byKey.Get(k) }
 
 func stepFrom(before, after *object.Kept) Step {
 	switch {
@@ -121,13 +141,19 @@ func stepFrom(before, after *object.Kept) Step {
 }
 
 // finish waits, takes back what was all or nothing and failed, and says what became of it. begun is nil if nothing was to be done.
-func (d *Desired) finish(ctx context.Context, all []named, revision Revision, begun work, options Options) (*Outcome, error) {
+func (d *Desired) finish(ctx context.Context, asked *asked, o *opened, revision Revision, begun work, options Options) (*Outcome, error) {
 	out := &Outcome{Revision: revision.Number}
 	var err error
 	if begun != nil {
+		// Of none that is not open.
+		var undone <-chan struct{}
+		if o != nil {
+			undone = o.undone
+		}
 		if options.Mode != NoWait {
 			select {
 			case <-begun.Done():
+			case <-undone:
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
@@ -140,87 +166,93 @@ func (d *Desired) finish(ctx context.Context, all []named, revision Revision, be
 			if interrupted && err == nil {
 				err = ErrDisconnected
 			}
-			undoErr := d.undo(ctx, revision.Number, "not all of it could be done", true)
-			out.Undone = undoErr == nil
-			err = errors.Join(err, undoErr)
-		case revision.ConfirmBy.IsZero():
-			err = d.settle(revision.Number, nil)
+			err = errors.Join(err, d.undo(ctx, o, unfinished, true))
+			out.Undone = o.isUndone()
 		default:
-			err = d.settle(revision.Number, &Open{Revision: revision.Number, ConfirmBy: revision.ConfirmBy})
+			err = d.done(o)
 		}
-		if !revision.ConfirmBy.IsZero() && !out.Undone {
-			d.expect(revision.Number, revision.ConfirmBy)
-			out.ConfirmBy = revision.ConfirmBy
+		switch {
+		case revision.ConfirmBy.IsZero(), out.Undone:
+		case o.isUndone():
+			out.Undone, err = true, errors.Join(err, fmt.Errorf("revision %d: %w", revision.Number, ErrUnconfirmed))
+		default:
+			var waits error
+			if out.ConfirmBy, waits = d.confirmBy(o); err == nil {
+				err = waits
+			}
 		}
 	}
-	d.tell(out, all)
+	d.tell(out, asked)
 	return out, err
 }
 
-func (d *Desired) settle(revision uint64, open *Open) error {
-	if err := d.config.Store.Settle(revision, open); err != nil {
-		return fmt.Errorf("keeping that revision %d stands: %w", revision, err)
-	}
-	return nil
-}
-
 // tell says of each object what was done and how it stands with it.
-func (d *Desired) tell(out *Outcome, all []named) {
+func (d *Desired) tell(out *Outcome, asked *asked) {
 	failures := make(map[object.Key]Failure, len(out.Failures))
 	for _, f := range out.Failures {
 		failures[f.Key] = f
 	}
-	done := make(map[object.Key]Step, len(out.Operations))
-	for _, o := range out.Operations {
-		switch before := done[o.Key]; {
-		case o.Action == reconcile.Delete, before == Replace:
-			done[o.Key] = Replace
-		case o.Action == reconcile.Create:
-			done[o.Key] = Create
-		case before == Keep:
-			done[o.Key] = Update
-		}
-	}
-	out.Objects = make([]Done, 0, len(all))
-	// Of what was done, how much was named.
-	among := 0
-	for _, n := range all {
-		step, did := done[n.key]
-		if did {
-			among++
-		}
-		st, wanted := d.look(n.key)
-		switch {
-		case wanted == nil:
-		case step == Replace, step == Create:
-			n.step = step
-		case n.step == Replace:
-			// The data plane did not have it before, or still does.
-			n.step = Update
-		}
-		out.Objects = append(out.Objects, doneOf(n.step, st, failures, out.Undone))
-	}
-	if among == len(done) {
-		return
-	}
 	// What was not named, but had to go because of what was, and perhaps came again.
-	told := make(map[object.Key]struct{}, len(all))
-	for _, n := range all {
-		told[n.key] = struct{}{}
+	var beside []*named
+	besides := map[object.Key]*named{}
+	for i := range out.Operations {
+		o := &out.Operations[i]
+		n := asked.find(o.Key)
+		if n == nil {
+			if n = besides[o.Key]; n == nil {
+				n = &named{key: o.Key}
+				besides[o.Key], beside = n, append(beside, n)
+			}
+		}
+		n.did = true
+		switch {
+		case o.Action == reconcile.Delete, n.done == Replace:
+			n.done = Replace
+		case o.Action == reconcile.Create:
+			n.done = Create
+		case n.done == Keep:
+			n.done = Update
+		}
 	}
-	for _, o := range out.Operations {
-		if _, twice := told[o.Key]; twice || out.Undone && failures[o.Key] == (Failure{}) {
+	out.Objects = make([]Done, 0, len(asked.all))
+	// One each, mostly.
+	owners := make([]Ownership, len(asked.all))
+	for from := 0; from < len(asked.all); from += tellAtOnce {
+		end := min(from+tellAtOnce, len(asked.all))
+		d.mu.RLock()
+		for i := from; i < end; i++ {
+			n := &asked.all[i]
+			st, wanted := d.lookInto(n.key, owners[i:i:i+1])
+			switch {
+			case wanted == nil:
+			case n.did && (n.done == Replace || n.done == Create):
+				n.step = n.done
+			case n.step == Replace:
+				// The data plane did not have it before, or still does.
+				n.step = Update
+			}
+			out.Objects = append(out.Objects, doneOf(n.step, st, failures, out.Undone))
+		}
+		d.mu.RUnlock()
+	}
+	for _, n := range beside {
+		if out.Undone && failures[n.key] == (Failure{}) {
 			continue
 		}
-		told[o.Key] = struct{}{}
-		if st, _ := d.look(o.Key); st.State != Gone {
-			out.Objects = append(out.Objects, doneOf(done[o.Key], st, failures, out.Undone))
+		if st, _ := d.look(n.key); st.State != Gone {
+			out.Objects = append(out.Objects, doneOf(n.done, st, failures, out.Undone))
 		}
 	}
 }
 
+// tellAtOnce: others who want something do not wait until all is told.
+const tellAtOnce = 256
+
 func doneOf(step Step, st Status, failures map[object.Key]Failure, undone bool) Done {
 	// It may be under way again already, and what was tried first is what counts.
+	if len(failures) == 0 {
+		return Done{step, st}
+	}
 	if f, failed := failures[st.Key]; failed && (undone || st.State != Applied && st.State != Gone) {
 		st.State, st.Message, st.Reason = Failed, f.Message, f.Reason.String()
 	}

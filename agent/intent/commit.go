@@ -4,7 +4,6 @@ package intent
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +18,20 @@ type prepared struct {
 	// Those of edits that change what counts.
 	effective []int
 	takeBack  func()
-	// What the caller named, in that order.
-	named []named
+	asked     *asked
+	// The revision that it became, if that is open.
+	opened *opened
+}
+
+// undoing is what is kept with the edits that undo an open revision, or some of it.
+type undoing struct {
+	closes uint64
+	// What is left open of it; nil: nothing.
+	leaves *Open
+	// What undoing it and others brings back from then on.
+	revised []Undo
+	// Called when that is kept, before anybody is told of the edits. d.mu is held.
+	kept func()
 }
 
 // completed adds to the changes the deletion of whatever else the owner wants. d.mu is held.
@@ -30,7 +41,8 @@ func (d *Desired) completed(owner string, x *object.Examined) *object.Examined {
 		named[k] = struct{}{}
 	}
 	var more []object.Key
-	for k, r := range d.records {
+	for r := range d.records.All() {
+		k := r.Key()
 		if _, there := named[k]; !there && r.layerOf(owner) != nil {
 			more = append(more, k)
 		}
@@ -40,19 +52,18 @@ func (d *Desired) completed(owner string, x *object.Examined) *object.Examined {
 }
 
 // edit works out what a source's changes do to what is kept, and leaves out what they do not change. d.mu is held.
-func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Edit, error) {
+func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Edit, *asked, error) {
 	var mistakes object.Errors
 	var conflicts []Conflict
 	var moved []object.Key
 	edits := make([]Edit, 0, len(x.Keys))
-	seen := make(map[object.Key]struct{}, len(x.Keys))
+	asked := newAsked(x.Keys)
 	for i, k := range x.Keys {
-		already := len(seen)
-		if seen[k] = struct{}{}; len(seen) == already {
+		if asked.find(k) != &asked.all[i] {
 			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice"})
 			continue
 		}
-		before, kept := d.records[k], x.Kept[i]
+		before, kept := d.records.Get(k), x.Kept[i]
 		if before == nil && kept != nil && options.Expect == nil {
 			edits = append(edits, Edit{Key: k, After: alone(Layer{Owner: source.Owner, Kept: kept})})
 			continue
@@ -90,19 +101,19 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 		}
 		after, err := d.recordOf(layers)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		edits = append(edits, Edit{Key: k, Before: before, After: after})
 	}
 	switch {
 	case len(mistakes) > 0:
-		return nil, mistakes
+		return nil, nil, mistakes
 	case len(moved) > 0:
-		return nil, &Moved{moved}
+		return nil, nil, &Moved{Objects: moved}
 	case len(conflicts) > 0:
-		return nil, &Conflicts{conflicts}
+		return nil, nil, &Conflicts{conflicts}
 	}
-	return edits, nil
+	return edits, asked, nil
 }
 
 // contested returns what a new layer says differently from others of the same priority, and has not taken over from them. Own is what its
@@ -258,7 +269,8 @@ func (d *Desired) stranded(x *object.Examined) object.Errors {
 	if len(users) == 0 {
 		return nil
 	}
-	for k, r := range d.records {
+	for r := range d.records.All() {
+		k := r.Key()
 		if r.version == nil || edited[k] {
 			continue
 		}
@@ -315,8 +327,8 @@ func (d *Desired) seal(p *prepared, revision uint64, at time.Time) {
 	}
 }
 
-// keep writes a prepared change down, and hands it over. d.changing is held, d.mu is not. Closes: see Commit.
-func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, closes uint64) (work, Revision, error) {
+// keep writes a prepared change down, and hands it over; u: it undoes another, nil: it does not. d.changing is held, d.mu is not.
+func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo uint64, u *undoing) (work, Revision, error) {
 	now := time.Now()
 	d.mu.Lock()
 	revision := Revision{Number: d.revision + 1, Time: now, Source: source, Mode: options.Mode, Changes: len(p.edits), RollbackTo: rollbackTo}
@@ -326,12 +338,21 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, 
 	d.seal(p, revision.Number, now)
 	d.mu.Unlock()
 
-	c := &Commit{Revision: revision, Edits: p.edits, Recorded: !d.config.Owners[source.Owner].Unrecorded, Closes: closes,
-		Oldest: revision.Number - min(revision.Number, uint64(d.config.Revisions)) + 1}
+	c := &Commit{Revision: revision, Edits: p.edits, Recorded: !d.config.Owners[source.Owner].Unrecorded,
+		Oldest: oldest(revision.Number, uint64(d.config.Revisions))}
 	if options.Mode == AllOrNothing || options.ConfirmWithin > 0 {
 		c.Open = &Open{Revision: revision.Number, Unfinished: options.Mode == AllOrNothing, ConfirmBy: revision.ConfirmBy}
 	}
-	err := d.config.Store.Commit(c)
+	if u != nil {
+		c.Closes, c.Leaves, c.Revised = u.closes, u.leaves, u.revised
+	}
+	var err error
+	if len(d.open) > 0 {
+		c.Revised, err = d.overtaken(c, u == nil && c.Open == nil)
+	}
+	if err == nil {
+		err = d.config.Store.Commit(c)
+	}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -340,22 +361,24 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, 
 		return nil, Revision{}, fmt.Errorf("keeping what is wanted: %w", err)
 	}
 	d.revision = revision.Number
-	if len(p.edits) > len(d.records) && len(p.edits) > 1000 {
-		// Room at once, instead of doubling it again and again.
-		larger := make(map[object.Key]*Record, len(d.records)+len(p.edits))
-		maps.Copy(larger, d.records)
-		d.records = larger
+	d.revise(c.Revised)
+	if u != nil {
+		u.kept()
 	}
+	if c.Open != nil {
+		p.opened = d.begin(*c.Open)
+	}
+	d.records.Reserve(len(p.edits))
 	fresh := make([]object.Key, 0, len(p.edits))
 	for _, e := range p.edits {
 		if e.After == nil {
-			delete(d.records, e.Key)
+			d.records.Delete(e.Key)
 			continue
 		}
 		if e.Before == nil {
 			fresh = append(fresh, e.Key)
 		}
-		d.records[e.Key] = e.After
+		d.records.Put(e.After)
 	}
 	d.index.add(fresh)
 	wants := make([]reconcile.Want, len(p.effective))
@@ -366,6 +389,15 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo, 
 		}
 	}
 	return d.sites.want(wants, options.Mode == AllOrNothing), revision, nil
+}
+
+// oldest is the first revision of history when there is this one. Old ones are forgotten some together, which is less work than each alone
+// with the one that takes its place; until then it is 0.
+func oldest(revision, kept uint64) uint64 {
+	if revision <= kept || revision%max(1, kept/32) != 0 {
+		return 0
+	}
+	return revision - kept + 1
 }
 
 var errNoOwner = errors.New("a source without an owner")

@@ -2,12 +2,11 @@ package intent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -22,12 +21,19 @@ type Config struct {
 	Log   *slog.Logger
 	// Those that are not like the others.
 	Owners map[string]Owner
-	// How many revisions (1,000) and events (65,536) are kept.
+	// How many revisions (1,000; up to a thirtieth more) and events (65,536) are kept.
 	Revisions, Events int
 	// Those that there are (one, called "default").
 	Dataplanes []Dataplane
 	// Of the reconcilers.
 	Reconciler reconcile.Options
+	// Nil, or says why an object does not serve in a data plane that has it as it is wanted: a word and a sentence, both empty if it
+	// does. It must be quick, and not ask Desired.
+	Hindrance func(dataplane string, kept *object.Kept) (reason, message string)
+	// How long to wait before what could not be undone is tried again for the first time (a second).
+	UndoAgain time.Duration
+	// If not nil, called with what was undone without anybody asking for it.
+	Undone func(Undoing)
 }
 
 // Desired is what is wanted, and who makes it so. It implements Interface.
@@ -41,12 +47,14 @@ type Desired struct {
 	changing sync.Mutex
 
 	mu       sync.RWMutex
-	records  map[object.Key]*Record
+	records  object.Table[*Record]
 	revision uint64
-	// Revisions that are undone when their time is over.
-	unconfirmed map[uint64]*time.Timer
+	// Revisions of which it is not known yet whether they stand.
+	open map[uint64]*opened
 
 	index index
+	// Why objects are not as they should be because they could not be undone. Nil: there are none.
+	left atomic.Pointer[map[object.Key]string]
 	// Timers that have fired.
 	firing sync.WaitGroup
 	ended  bool
@@ -65,12 +73,15 @@ func New(config Config) (*Desired, error) {
 	if config.Revisions <= 0 {
 		config.Revisions = 1000
 	}
+	if config.UndoAgain <= 0 {
+		config.UndoAgain = time.Second
+	}
 	if config.Events <= 0 {
 		config.Events = 1 << 16
 	}
 	d := &Desired{
-		config: config, registry: config.Registry, records: map[object.Key]*Record{},
-		unconfirmed: map[uint64]*time.Timer{}, log: newEventLog(config.Events),
+		config: config, registry: config.Registry,
+		open: map[uint64]*opened{}, log: newEventLog(config.Events),
 	}
 	if len(config.Dataplanes) == 0 {
 		config.Dataplanes = []Dataplane{{Name: "default"}}
@@ -84,8 +95,8 @@ func New(config Config) (*Desired, error) {
 			options.Log = config.Log
 		}
 		options.Log = options.Log.With("dataplane", plane.Name)
-		options.Changed = func(s reconcile.Status) { d.log.publish(s, nil) }
-		options.Connected = func(is bool) { d.log.publish(reconcile.Status{}, &DataplaneChange{plane.Name, is}) }
+		options.Changed = func(s reconcile.Status) { d.log.publish(s, nil, nil) }
+		options.Connected = func(is bool) { d.log.publish(reconcile.Status{}, &DataplaneChange{plane.Name, is}, nil) }
 		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
 	}
 	if err := d.load(); err != nil {
@@ -101,9 +112,9 @@ func (d *Desired) load() error {
 		if err := d.merge(r); err != nil {
 			return err
 		}
-		d.records[k] = r
+		d.records.Put(r)
 		if kept := r.kept(); kept != nil {
-			x.Keys, x.Kept = append(x.Keys, k), append(x.Kept, kept)
+			x.Keys, x.Kept = append(x.Keys, kept.Key()), append(x.Kept, kept)
 		}
 		return nil
 	})
@@ -119,21 +130,37 @@ func (d *Desired) load() error {
 	}
 	wants := make([]reconcile.Want, len(x.Keys))
 	for i, k := range x.Keys {
-		r := d.records[k]
+		r := d.records.Get(k)
 		r.version = versionOf(r)
 		wants[i] = reconcile.Want{Key: k, Version: r.version}
 	}
-	d.index.add(slices.Collect(maps.Keys(d.records)))
+	d.index.add(d.known())
 	d.sites.want(wants, false).Close()
 	d.config.Log.Info("read what is wanted", "objects", len(wants), "revision", latest)
+	d.mu.Lock()
 	for _, o := range open {
+		d.begin(o)
+	}
+	d.mu.Unlock()
+	// What cannot be undone now keeps nobody from starting: it is tried again.
+	for _, o := range slices.Backward(open) {
 		if o.Unfinished {
-			err = errors.Join(err, d.undo(context.Background(), o.Revision, "the agent ended before all of it was done", false))
-		} else {
-			d.expect(o.Revision, o.ConfirmBy)
+			d.mu.RLock()
+			cut := d.open[o.Revision]
+			d.mu.RUnlock()
+			d.overdue(cut, cutOff)
 		}
 	}
-	return err
+	return nil
+}
+
+// known returns the keys of all records, in no order. d.mu is held.
+func (d *Desired) known() []object.Key {
+	keys := make([]object.Key, 0, d.records.Len())
+	for r := range d.records.All() {
+		keys = append(keys, r.Key())
+	}
+	return keys
 }
 
 // versionOf makes what a reconciler is told of a record. It is part of the record.
@@ -148,8 +175,10 @@ func (d *Desired) Run(ctx context.Context) {
 	d.sites.run(ctx)
 	d.mu.Lock()
 	d.ended = true
-	for _, t := range d.unconfirmed {
-		t.Stop()
+	for _, o := range d.open {
+		if o.timer != nil {
+			o.timer.Stop()
+		}
 	}
 	d.mu.Unlock()
 	d.firing.Wait()
@@ -197,7 +226,7 @@ func (d *Desired) Count() map[State]int {
 		return d.sites[0].plane.Count()
 	}
 	d.mu.RLock()
-	keys := slices.Collect(maps.Keys(d.records))
+	keys := d.known()
 	d.mu.RUnlock()
 	unwanted, _ := d.sites.unwanted(nil)
 	counts := map[State]int{}

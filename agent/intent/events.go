@@ -19,7 +19,41 @@ type Event struct {
 	Status Status
 	// In place of a Status: what was Applied in it is Unknown, or is not any more, though no event says so of each object.
 	Dataplane *DataplaneChange
+	// In place of a Status: sessions whose tunnels use it are Ready, or not, though no event says so of each.
+	Path *PathChange
 }
+
+// PathChange is that a path to a user plane function went down, or is down no longer.
+type PathChange struct {
+	Dataplane string
+	// Where from and where to, and the name of the GtpuPeer, if there is one.
+	VRF, Local, Remote, Peer string
+	// "down", or what it is now: "up", or "gone" when no tunnel uses it any more.
+	State string
+}
+
+// JSON is how northbounds tell of it.
+func (c *PathChange) JSON(at time.Time, cursor Cursor) ([]byte, error) {
+	return json.Marshal(struct {
+		APIVersion string    `json:"apiVersion"`
+		Kind       string    `json:"kind"`
+		Name       string    `json:"name"`
+		State      string    `json:"state"`
+		Dataplane  string    `json:"dataplane"`
+		VRF        string    `json:"vrf"`
+		Local      string    `json:"localAddress"`
+		Remote     string    `json:"remoteAddress"`
+		Peer       string    `json:"peer,omitempty"`
+		Time       time.Time `json:"time"`
+		Cursor     string    `json:"cursor,omitempty"`
+	}{object.APIVersion, PathKind, c.Remote, c.State, c.Dataplane, c.VRF, c.Local, c.Remote, c.Peer, at.UTC(), cursor.String()})
+}
+
+// PathChanged tells whoever follows events.
+func (d *Desired) PathChanged(c *PathChange) { d.log.publish(reconcile.Status{}, nil, c) }
+
+// PathKind stands where an event of a path has the kind of its object. No object is of that kind.
+const PathKind = "GtpuPath"
 
 // DataplaneChange is that a data plane is there, and what it has is known; or that it is away.
 type DataplaneChange struct {
@@ -63,16 +97,20 @@ type logged struct {
 	time   int64
 	status reconcile.Status
 	plane  *DataplaneChange
+	path   *PathChange
 }
 
 func newEventLog(most int) *eventLog { return &eventLog{id: rand.Uint64() | 1, most: most} }
 
 // publish never blocks.
-func (l *eventLog) publish(s reconcile.Status, plane *DataplaneChange) {
+func (l *eventLog) publish(s reconcile.Status, plane *DataplaneChange, path *PathChange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := logged{time.Now().UnixNano(), s, plane}
+	e := logged{time.Now().UnixNano(), s, plane, path}
 	if len(l.ring) < l.most {
+		if len(l.ring) == cap(l.ring) {
+			l.ring = append(make([]logged, 0, min(l.most, max(256, 8*len(l.ring)))), l.ring...)
+		}
 		l.ring = append(l.ring, e)
 	} else {
 		l.ring[l.count%uint64(l.most)] = e
@@ -133,8 +171,8 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 		}
 		if more == nil {
 			e.cursor.number++
-			event := Event{Cursor: e.cursor, Time: time.Unix(0, next.time), Dataplane: next.plane}
-			if next.plane == nil {
+			event := Event{Cursor: e.cursor, Time: time.Unix(0, next.time), Dataplane: next.plane, Path: next.path}
+			if next.plane == nil && next.path == nil {
 				event.Status = e.desired.statusOf(next.status)
 			}
 			return event, nil

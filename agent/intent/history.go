@@ -78,7 +78,7 @@ func (d *Desired) Diff(from, to uint64) ([]Difference, error) {
 	fill := func(into, other map[object.Key]*Record) {
 		for k := range other {
 			if _, there := into[k]; !there {
-				into[k] = d.records[k]
+				into[k] = d.records.Get(k)
 			}
 		}
 	}

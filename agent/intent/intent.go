@@ -30,7 +30,7 @@ import (
 // slow or away; only Apply and Rollback wait for data planes. *Desired is the implementation.
 type Interface interface {
 	// Apply makes the source's owner want the changes, and waits as options say. Errors: object.Errors (not acceptable), *Conflicts,
-	// *Moved, ErrDisconnected (all or nothing without a data plane), ctx's; after an error without an Outcome nothing was changed.
+	// *Moved, ErrDisconnected (all or nothing without a data plane), ErrUnconfirmed, *NotUndone, ctx's; after an error without an Outcome nothing was changed.
 	// The changes and their objects must not be changed afterwards.
 	Apply(ctx context.Context, source Source, changes []object.Change, options Options) (*Outcome, error)
 	// Plan says what Apply would do, and changes nothing. Errors as Apply's.
@@ -38,8 +38,11 @@ type Interface interface {
 	// Rollback makes everything be wanted that was wanted at a revision, except what owners without history put in. It is a new
 	// revision. ErrNoRevision: that is not kept (any more).
 	Rollback(ctx context.Context, source Source, revision uint64, options Options) (*Outcome, error)
-	// Confirm makes a revision stand that was applied with Options.ConfirmWithin; 0: whichever there is. ErrNothingToConfirm.
+	// Confirm makes a revision stand that was applied with Options.ConfirmWithin, or that could not be undone; 0: the latest of those.
+	// What it changed is kept also when older ones that wait are undone. ErrNothingToConfirm.
 	Confirm(source Source, revision uint64) error
+	// Unconfirmed returns the revisions that wait to be confirmed, or to be undone, the oldest first.
+	Unconfirmed() []Unconfirmed
 
 	// History returns at most limit revisions before one (0: from the latest), the latest first.
 	History(before uint64, limit int) ([]Revision, error)
@@ -62,6 +65,9 @@ type Interface interface {
 	// Events returns a reader of what happens after the cursor; the zero Cursor: from now on. To follow everything: List, then Events
 	// from the first Page.Cursor. ErrTooLate: list again.
 	Events(from Cursor) (*Events, error)
+
+	// Places returns the names of the data planes that an object which is wanted goes to.
+	Places(k object.Key) []string
 
 	// Revision is the number of the latest revision.
 	Revision() uint64
@@ -111,7 +117,7 @@ type Options struct {
 	// Revisions that objects must have, or the error is *Moved; 0: nobody wants it.
 	Expect map[object.Key]uint64
 	// What was planned. If the objects that it touches, or those that they need, are no longer as they were then, or if something else
-	// would be done, the error is *Moved.
+	// would be said or done, or at another cost, the error is *Moved.
 	Plan *Plan
 }
 
@@ -311,7 +317,11 @@ func (c *Conflicts) Error() string {
 }
 
 // Moved says what is no longer as the caller believed.
-type Moved struct{ Objects []object.Key }
+type Moved struct {
+	Objects []object.Key
+	// Nothing changed, but what is asked for is not what the plan says. There may be no Objects then.
+	Unplanned bool
+}
 
 func (m *Moved) Error() string {
 	names := make([]string, 0, 4)
@@ -322,5 +332,11 @@ func (m *Moved) Error() string {
 		}
 		names = append(names, k.String())
 	}
-	return "changed meanwhile: " + strings.Join(names, ", ")
+	switch {
+	case !m.Unplanned:
+		return "changed meanwhile: " + strings.Join(names, ", ")
+	case len(names) == 0:
+		return "not as the plan says: what it costs"
+	}
+	return "not as the plan says: " + strings.Join(names, ", ")
 }

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -12,16 +13,19 @@ type memory struct {
 	mu      sync.Mutex
 	commits []*Commit // the oldest first
 	open    map[uint64]Open
+	undoes  map[uint64]map[object.Key]Undo
 }
 
-func newMemory() *memory { return &memory{open: map[uint64]Open{}} }
+func newMemory() *memory {
+	return &memory{open: map[uint64]Open{}, undoes: map[uint64]map[object.Key]Undo{}}
+}
 
 func (m *memory) Load(func(object.Key, *Record) error) (uint64, []Open, error) { return 0, nil, nil }
 
 func (m *memory) Commit(c *Commit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.open, c.Closes)
+	m.settle(c.Closes, c.Leaves, c.Revised)
 	if c.Open != nil {
 		m.open[c.Revision.Number] = *c.Open
 	}
@@ -34,11 +38,36 @@ func (m *memory) forgettable(c *Commit, oldest uint64) bool {
 	return !open && (!c.Recorded || c.Revision.Number < oldest)
 }
 
-func (m *memory) Settle(revision uint64, open *Open) error {
+func (m *memory) Settle(revision uint64, open *Open, revised []Undo) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if delete(m.open, revision); open != nil {
+	m.settle(revision, open, revised)
+	return nil
+}
+
+func (m *memory) settle(revision uint64, open *Open, revised []Undo) {
+	for _, u := range revised {
+		if m.undoes[u.Revision] == nil {
+			m.undoes[u.Revision] = map[object.Key]Undo{}
+		}
+		m.undoes[u.Revision][u.Key] = u
+	}
+	if open != nil {
 		m.open[revision] = *open
+		return
+	}
+	delete(m.open, revision)
+	delete(m.undoes, revision)
+}
+
+func (m *memory) Undoes(revision uint64, yield func(Undo) error) error {
+	m.mu.Lock()
+	found := slices.Collect(maps.Values(m.undoes[revision]))
+	m.mu.Unlock()
+	for _, u := range found {
+		if err := yield(u); err != nil {
+			return err
+		}
 	}
 	return nil
 }

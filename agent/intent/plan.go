@@ -2,8 +2,13 @@
 package intent
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluice.dev/sluice/agent/object"
@@ -36,8 +41,10 @@ type PlannedStep struct {
 	// Not empty: it becomes wanted, but is not done before something else is: "Acl/web, which is not there". A Replace only takes the
 	// object out of the data plane until then.
 	WaitsFor string
-	// The worst of the operations for it.
+	// The worst of the operations for it, in that data plane.
 	Impact reconcile.Impact
+
+	dataplane string
 }
 
 // Basis is how it stood with an object when something was planned.
@@ -45,6 +52,8 @@ type Basis struct {
 	Key object.Key
 	// Of the latest change of what is wanted of it; and which generation of that the data plane had.
 	Revision, Observed uint64
+	// A digest of what the source says of it now that it did not say before, secrets too; empty: nothing.
+	Said string
 }
 
 // Plan implements Interface.
@@ -89,14 +98,20 @@ func (d *Desired) planOf(p *prepared) *Plan {
 	}
 	plan.Operations, plan.Waiting = d.sites.plan(wants)
 	plan.Steps = d.stepsIn(plan, relabelled)
-	worst := map[object.Key]reconcile.Impact{}
+	type there struct {
+		dataplane string
+		key       object.Key
+	}
+	worst := map[there]reconcile.Impact{}
 	for _, o := range plan.Operations {
 		plan.Impact = max(plan.Impact, o.Impact)
-		worst[o.Key] = max(worst[o.Key], o.Impact)
+		at := there{o.Dataplane, o.Key}
+		worst[at] = max(worst[at], o.Impact)
 	}
-	looked := map[object.Key]struct{}{}
-	for _, e := range p.edits {
-		looked[e.Key] = struct{}{}
+	looked, said := map[object.Key]struct{}{}, make(map[object.Key]string, len(p.edits))
+	for i := range p.edits {
+		e := &p.edits[i]
+		looked[e.Key], said[e.Key] = struct{}{}, e.said()
 		if kept := e.After.kept(); kept != nil {
 			for _, k := range kept.Needs {
 				looked[k] = struct{}{}
@@ -105,24 +120,61 @@ func (d *Desired) planOf(p *prepared) *Plan {
 	}
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
-		s.Impact = worst[s.Key]
+		s.Impact = worst[there{s.dataplane, s.Key}]
 		looked[s.Key] = struct{}{}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(looked), object.Key.Compare) {
-		plan.Basis = append(plan.Basis, d.basisOf(k))
+		basis := d.basisOf(k)
+		basis.Said = said[k]
+		plan.Basis = append(plan.Basis, basis)
 	}
 	return plan
 }
 
 func (d *Desired) basisOf(k object.Key) Basis {
-	return Basis{k, d.records[k].revision(), d.sites.get(k).Observed}
+	return Basis{Key: k, Revision: d.records.Get(k).revision(), Observed: d.sites.get(k).Observed}
+}
+
+// said is a digest of what owners say other than before. The edit is not sealed yet.
+func (e *Edit) said() string {
+	h := sha256.New()
+	write := func(text string) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
+		io.WriteString(h, text)
+	}
+	if e.After != nil {
+		for _, l := range e.After.Layers {
+			if l.Revision != 0 {
+				continue
+			}
+			labels := l.Labels()
+			write("says " + l.Owner)
+			write(l.Spec())
+			write(strconv.Itoa(len(labels)))
+			for _, label := range slices.Sorted(maps.Keys(labels)) {
+				write(label)
+				write(labels[label])
+			}
+			for _, field := range l.Empty() {
+				write(field)
+			}
+		}
+	}
+	if e.Before != nil {
+		for _, l := range e.Before.Layers {
+			if e.After.layerOf(l.Owner) == nil {
+				write("takes back " + l.Owner)
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // moved says what is no longer as it was when a plan was made. d.mu is held.
 func (d *Desired) moved(p *Plan) error {
 	var moved []object.Key
 	for _, then := range p.Basis {
-		if d.basisOf(then.Key) != then {
+		if now := d.basisOf(then.Key); now.Revision != then.Revision || now.Observed != then.Observed {
 			moved = append(moved, then.Key)
 		}
 	}
@@ -130,38 +182,59 @@ func (d *Desired) moved(p *Plan) error {
 		return nil
 	}
 	slices.SortFunc(moved, object.Key.Compare)
-	return &Moved{moved}
+	return &Moved{Objects: moved}
 }
 
 // other says what of a plan would not be done as it says, or would be done beside it. d.mu is held.
 func (d *Desired) other(then *Plan, p *prepared) error {
 	now := d.planOf(p)
-	moved := map[object.Key]struct{}{}
-	compare := func(a, b []Operation) {
-		for i := range max(len(a), len(b)) {
-			var x, y Operation
-			if i < len(a) {
-				x = a[i]
-			}
-			if i < len(b) {
-				y = b[i]
-			}
-			if x.Dataplane == y.Dataplane && x.Key == y.Key && x.Action == y.Action && x.Replacing == y.Replacing {
-				continue
-			}
-			for _, k := range []object.Key{x.Key, y.Key} {
-				if k != (object.Key{}) {
-					moved[k] = struct{}{}
-				}
-			}
-			return
+	unlike := map[object.Key]struct{}{}
+	said := make(map[object.Key]string, len(then.Basis))
+	for _, b := range then.Basis {
+		said[b.Key] = b.Said
+	}
+	for _, b := range now.Basis {
+		if b.Said != said[b.Key] {
+			unlike[b.Key] = struct{}{}
+		}
+		delete(said, b.Key)
+	}
+	for k, digest := range said {
+		if digest != "" {
+			unlike[k] = struct{}{}
 		}
 	}
-	compare(then.Operations, now.Operations)
-	if len(moved) == 0 {
+	firstUnlike(then.Operations, now.Operations, unlike, func(o Operation) object.Key { return o.Key }, func(a, b Operation) bool {
+		return a.Dataplane == b.Dataplane && a.Key == b.Key && a.Action == b.Action && a.Replacing == b.Replacing && a.Impact == b.Impact
+	})
+	firstUnlike(then.Steps, now.Steps, unlike, func(s PlannedStep) object.Key { return s.Key }, func(a, b PlannedStep) bool {
+		return a.Step == b.Step && a.Key == b.Key && a.Why == b.Why && a.WaitsFor == b.WaitsFor && a.Impact == b.Impact &&
+			slices.EqualFunc(a.Fields, b.Fields, func(a, b object.FieldChange) bool {
+				// What it costs is said of the step.
+				a.Interrupts, b.Interrupts = false, false
+				return a == b
+			})
+	})
+	if len(unlike) == 0 && then.Impact == now.Impact {
 		return nil
 	}
-	return &Moved{slices.SortedFunc(maps.Keys(moved), object.Key.Compare)}
+	return &Moved{Objects: slices.SortedFunc(maps.Keys(unlike), object.Key.Compare), Unplanned: true}
+}
+
+// firstUnlike adds the first of which two plans differ.
+func firstUnlike[T any](a, b []T, into map[object.Key]struct{}, key func(T) object.Key, same func(a, b T) bool) {
+	for i := range max(len(a), len(b)) {
+		if i < len(a) && i < len(b) && same(a[i], b[i]) {
+			continue
+		}
+		if i < len(a) {
+			into[key(a[i])] = struct{}{}
+		}
+		if i < len(b) {
+			into[key(b[i])] = struct{}{}
+		}
+		return
+	}
 }
 
 // stepsIn tells of each data plane what is done there.
@@ -179,7 +252,7 @@ func (d *Desired) stepsIn(p *Plan, relabelled map[object.Key][]object.FieldChang
 			labels = relabelled
 		}
 		for _, step := range stepsOf(here(p.Operations), here(p.Waiting), labels) {
-			step.Why = strings.TrimSuffix("in "+s.Name+": "+step.Why, ": ")
+			step.Why, step.dataplane = strings.TrimSuffix("in "+s.Name+": "+step.Why, ": "), s.Name
 			delete(relabelled, step.Key)
 			steps = append(steps, step)
 		}

@@ -92,6 +92,7 @@ func apply(t testing.TB, d *intent.Desired, owner string, changes []object.Chang
 
 func TestAPlanSaysWhatEachOperationCosts(t *testing.T) {
 	otherMTU := made("Port", "p", &api.Port{Device: "net_null_p", Mtu: 1400})
+	otherDevice := made("Port", "p", &api.Port{Device: "net_null_q"})
 	promiscuous := made("Port", "p", &api.Port{Device: "net_null_p", Promiscuous: true})
 	for _, c := range []struct {
 		sentence string
@@ -102,14 +103,20 @@ func TestAPlanSaysWhatEachOperationCosts(t *testing.T) {
 		{"what is new costs nothing", puts(session("s2", "p", 2, "")), []string{"create Session/s2: none"}, reconcile.NoImpact},
 		{"what changes in place costs nothing", puts(promiscuous), []string{"update Port/p: none"}, reconcile.NoImpact},
 		{"unless the device has to stop for it", puts(otherMTU), []string{"update Port/p: brief interruption"}, reconcile.BriefInterruption},
-		{"a replacement interrupts", puts(session("s", "p", 3, "a")), []string{"delete Session/s: brief interruption", "create Session/s: none"},
-			reconcile.BriefInterruption},
+		{"nor does what a session is known by", puts(session("s", "p", 3, "a")), []string{"update Session/s: none"}, reconcile.NoImpact},
+		{"a replacement interrupts", puts(otherDevice), []string{"delete Session/s: brief interruption", "delete Port/p: brief interruption",
+			"create Port/p: none", "create Session/s: none"}, reconcile.BriefInterruption},
+		{"and so do two that exchange what they are known by, one of them", puts(session("s", "p", 9, "a"), session("t", "p", 1, "a")),
+			[]string{"delete Session/t: brief interruption", "update Session/s: none", "create Session/t: none"}, reconcile.BriefInterruption},
 		{"what is taken out and has to wait is out", removes(acl("a")), []string{"delete Session/s: outage", "delete Acl/a: none"}, reconcile.Outage},
 		{"what is deleted is gone", removes(session("s", "p", 1, "a")), []string{"delete Session/s: outage"}, reconcile.Outage},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			d, _, _ := running(t, intent.Config{})
 			apply(t, d, "test", puts(port("p"), acl("a"), session("s", "p", 1, "a")), intent.Options{})
+			if c.worst == reconcile.BriefInterruption && len(c.changes) == 2 {
+				apply(t, d, "test", puts(session("t", "p", 9, "a")), intent.Options{})
+			}
 			plan, err := d.Plan(as("test"), c.changes, intent.Options{})
 			must(t, err)
 			var got []string
@@ -144,7 +151,7 @@ func TestAPlanIsDoneAsItSaysOrNotAtAll(t *testing.T) {
 			plan, err := d.Plan(as("test"), changes, intent.Options{})
 			must(t, err)
 			// Only what it says is kept of it.
-			plan = &intent.Plan{Operations: plan.Operations, Basis: plan.Basis}
+			plan = &intent.Plan{Operations: plan.Operations, Steps: plan.Steps, Impact: plan.Impact, Basis: plan.Basis}
 			apply(t, d, "test", c.meanwhile, intent.Options{})
 			before := d.Revision()
 			_, err = d.Apply(t.Context(), as("test"), changes, intent.Options{Plan: plan})
@@ -190,5 +197,50 @@ func TestAnObjectIsReadyWhenAllThatItNeedsIsAndTheDataPlaneAnswers(t *testing.T)
 	unlink()
 	for !strings.HasPrefix(conditions(), "Accepted not Applied (NoDataplane: was applied; the data plane is away since ") {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestAPlanIsRefusedIfItIsOfOtherChangesOrSaysSomethingElse(t *testing.T) {
+	other := made("Port", "p", &api.Port{Device: "net_null_other"})
+	planned := puts(other, session("late", "p", 9, "a"), acl("a"), session("waits", "later", 1, ""))
+	for _, c := range []struct {
+		sentence string
+		changes  []object.Change
+		edit     func(p *intent.Plan)
+	}{
+		{"another value", append(puts(made("Port", "p", &api.Port{Device: "net_null_evil"})), planned[1:]...), nil},
+		{"a value where nothing was to change", append(puts(other, session("late", "p", 9, "a"), in(acl("a"), "new", "label")), planned[3:]...), nil},
+		{"a value that is there already", append(puts(port("p")), planned[1:]...), nil},
+		{"one object more", append(puts(acl("more")), planned...), nil},
+		{"one less", planned[1:], nil},
+		{"said to cost less", planned, func(p *intent.Plan) { p.Operations[0].Impact = reconcile.NoImpact }},
+		{"said to cost less as a whole", planned, func(p *intent.Plan) { p.Impact = reconcile.NoImpact }},
+		{"said to wait for nothing", planned, func(p *intent.Plan) { p.Steps[len(p.Steps)-1].WaitsFor = "" }},
+		{"said to change something else", planned, func(p *intent.Plan) { p.Steps[0].Fields = nil }},
+		{"without a step", planned, func(p *intent.Plan) { p.Steps = p.Steps[1:] }},
+		{"without digests", planned, func(p *intent.Plan) {
+			for i := range p.Basis {
+				p.Basis[i].Said = ""
+			}
+		}},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			d, _, _ := running(t, intent.Config{})
+			apply(t, d, "test", puts(port("p"), acl("a"), session("s", "p", 1, "a")), intent.Options{})
+			plan, err := d.Plan(as("test"), planned, intent.Options{})
+			must(t, err)
+			if plan.Impact == reconcile.NoImpact || plan.Steps[len(plan.Steps)-1].WaitsFor == "" {
+				t.Fatalf("planned %+v", plan.Steps)
+			}
+			before := d.Revision()
+			if c.edit != nil {
+				c.edit(plan)
+			}
+			_, err = d.Apply(t.Context(), as("test"), c.changes, intent.Options{Plan: plan})
+			var moved *intent.Moved
+			if !errors.As(err, &moved) || !moved.Unplanned || d.Revision() != before {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }

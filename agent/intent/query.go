@@ -24,9 +24,9 @@ func (d *Desired) statusOf(s reconcile.Status) Status {
 		return all.with(wanted)
 	}
 	d.mu.RLock()
-	r := d.records[s.Key]
+	r := d.records.Get(s.Key)
 	d.mu.RUnlock()
-	return d.combined(s, r).with(s.Wanted)
+	return d.combined(s, r, nil).with(s.Wanted)
 }
 
 // with adds the object, which takes longer than all else.
@@ -37,16 +37,19 @@ func (s Status) with(v *reconcile.Version) Status {
 	return s
 }
 
-// combined leaves the object itself to fill.
-func (d *Desired) combined(s reconcile.Status, r *Record) Status {
+// combined leaves the object itself to fill, and uses the room for owners that it is given.
+func (d *Desired) combined(s reconcile.Status, r *Record, room []Ownership) Status {
 	st := Status{Key: s.Key, State: s.State, Message: s.Message, Reason: s.Reason.String(), Since: s.Since, Observed: s.Observed}
+	if left := d.left.Load(); left != nil {
+		st.NotUndone = (*left)[s.Key]
+	}
 	v := s.Wanted
 	if v == nil {
 		return st
 	}
 	st.Owner, st.Revision, st.Generation = r.owner(), v.Revision, v.Generation
 	if s.State == Applied {
-		st.HindranceReason, st.Hindrance = d.sites.hindrance(v)
+		st.HindranceReason, st.Hindrance = d.sites.hindrance(v, d.config.Hindrance)
 	}
 	if r == nil || r.Generation != v.Generation {
 		return st
@@ -54,7 +57,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record) Status {
 	// That is what Options.Expect asks for, also if only who wants it is another.
 	st.Revision = r.Revision
 	st.Accepted = time.Unix(0, r.Accepted)
-	st.Owners = d.owners(r)
+	st.Owners = d.owners(r, room)
 	return st
 }
 
@@ -69,7 +72,7 @@ func (d *Desired) Get(k object.Key) (Status, bool) {
 func (d *Desired) Reveal(k object.Key) *object.Object {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if kept := d.records[k].kept(); kept != nil {
+	if kept := d.records.Get(k).kept(); kept != nil {
 		return kept.Object()
 	}
 	return nil
@@ -78,23 +81,27 @@ func (d *Desired) Reveal(k object.Key) *object.Object {
 // Owners implements Interface.
 func (d *Desired) Owners(k object.Key) []Ownership {
 	d.mu.RLock()
-	r := d.records[k]
+	r := d.records.Get(k)
 	d.mu.RUnlock()
 	if r == nil {
 		return nil
 	}
 	said := object.Layers(r.said())
-	all := d.owners(r)
+	all := d.owners(r, nil)
 	for i := range all {
 		all[i].Fields = said[i]
 	}
 	return all
 }
 
-func (d *Desired) owners(r *Record) []Ownership {
-	all := make([]Ownership, len(r.Layers))
-	for i, l := range r.Layers {
-		all[i] = Ownership{Owner: l.Owner, Priority: d.config.Owners[l.Owner].Priority, Revision: l.Revision}
+func (d *Desired) owners(r *Record, room []Ownership) []Ownership {
+	all := slices.Grow(room, len(r.Layers))
+	for i := range r.Layers {
+		l := &r.Layers[i]
+		all = append(all, Ownership{Owner: l.Owner, Revision: l.Revision})
+		if len(d.config.Owners) > 0 {
+			all[i].Priority = d.config.Owners[l.Owner].Priority
+		}
 	}
 	return all
 }
@@ -103,7 +110,7 @@ func (d *Desired) owners(r *Record) []Ownership {
 func (d *Desired) Said(owner string, k object.Key) *object.Object {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if l := d.records[k].layerOf(owner); l != nil {
+	if l := d.records.Get(k).layerOf(owner); l != nil {
 		return l.Object()
 	}
 	return nil
@@ -113,13 +120,32 @@ func (d *Desired) Said(owner string, k object.Key) *object.Object {
 func (d *Desired) look(k object.Key) (Status, *reconcile.Version) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	s, r := d.sites.get(k), d.records[k]
+	return d.lookInto(k, nil)
+}
+
+// lookInto uses the room for owners that it is given. d.mu is held.
+func (d *Desired) lookInto(k object.Key, room []Ownership) (Status, *reconcile.Version) {
+	s, r := d.sites.get(k), d.records.Get(k)
 	if s.State == Gone && r != nil && r.version != nil && d.sites.placesOf(r.kept()) == 0 {
 		// It was accepted when there were other data planes.
 		s = reconcile.Status{Key: k, State: Pending, Reason: reconcile.NoDataplane, Since: time.Unix(0, r.Accepted), Wanted: r.version,
 			Message: "waits for a data plane: none that there is may have it"}
 	}
-	return d.combined(s, r), s.Wanted
+	return d.combined(s, r, room), s.Wanted
+}
+
+// Places implements Interface.
+func (d *Desired) Places(k object.Key) []string {
+	d.mu.RLock()
+	p := d.sites.placesOf(d.records.Get(k).kept())
+	d.mu.RUnlock()
+	var names []string
+	for i, s := range d.sites {
+		if p.has(i) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // index is the keys of what may be there, in order. Some of them may be gone.
@@ -129,7 +155,14 @@ type index struct {
 	unwanted []uint64
 }
 
-func (i *index) add(keys []object.Key) { i.added = append(i.added, keys...) }
+// add may keep the keys.
+func (i *index) add(keys []object.Key) {
+	if len(i.added) == 0 {
+		i.added = keys
+	} else {
+		i.added = append(i.added, keys...)
+	}
+}
 
 // settle puts what was added in its place.
 func (i *index) settle(live int) {
@@ -176,7 +209,7 @@ func (d *Desired) List(q Query) (*Page, error) {
 	keys, at := d.sites.unwanted(d.index.unwanted)
 	d.index.unwanted = at
 	d.index.add(keys)
-	d.index.settle(len(d.records))
+	d.index.settle(d.records.Len())
 	// It is not changed any more: others are put in its place.
 	sorted := d.index.sorted
 	d.mu.Unlock()
@@ -221,7 +254,7 @@ func (d *Desired) Needs(k object.Key) []Relation {
 func (d *Desired) NeededBy(k object.Key) []Relation {
 	var users []*object.Kept
 	d.mu.RLock()
-	for _, r := range d.records {
+	for r := range d.records.All() {
 		if r.version != nil && slices.Contains(r.version.Needs, k) {
 			users = append(users, r.version.Kept)
 		}

@@ -35,6 +35,9 @@ func alone(l Layer) *Record {
 	return r
 }
 
+// Key makes records be found by their keys.
+func (r *Record) Key() object.Key { return r.Layers[0].Key() }
+
 // Layer is what one owner says of an object.
 type Layer struct {
 	Owner string
@@ -153,11 +156,13 @@ type Commit struct {
 	Edits    []Edit
 	// It is part of history.
 	Recorded bool
-	// If not nil, it is not known yet whether it stands: Load returns this until Store.Settle is called.
+	// If not nil, it is not known yet whether it stands: Load returns this until another takes its place, or it is closed.
 	Open *Open
-	// An open revision that this one undoes, or 0.
-	Closes uint64
-	// Revisions of history before this one are forgotten, but for what is open.
+	// Of an open revision that this one undoes: what is open of it now. Nil: nothing, it is closed; Closes is its number, or 0.
+	Closes  uint64
+	Leaves  *Open
+	Revised []Undo
+	// Revisions of history before this one are forgotten, but for what is open. 0: not now.
 	Oldest uint64
 }
 
@@ -168,6 +173,20 @@ type Open struct {
 	Unfinished bool
 	// If not zero: it is undone then.
 	ConfirmBy time.Time
+	// It was undone but for what others stood in the way of, and history says so.
+	InPart bool
+}
+
+// Undo is what undoing an open revision brings back of one object. Where none is kept it is what was there before the revision, of those
+// who said something else then; one is kept as soon as a later revision changes the object.
+type Undo struct {
+	Revision uint64
+	Key      object.Key
+	// Whose layers come to be as in Before again; who is not in there says nothing then. None: nothing of the object is undone.
+	Owners []string
+	Before *Record
+
+	kept bool
 }
 
 // Store keeps what is wanted. Each method is one transaction: all of it is kept, or nothing.
@@ -175,8 +194,11 @@ type Store interface {
 	// Load returns the number of the latest revision and what is open, and calls yield for each object. What is kept need not be examined.
 	Load(yield func(object.Key, *Record) error) (latest uint64, open []Open, err error)
 	Commit(c *Commit) error
-	// Settle replaces what is open of a revision; nil: it stands.
-	Settle(revision uint64, open *Open) error
+	// Settle replaces what is open of a revision; nil: it stands. With that, undoing other revisions may bring back something else.
+	Settle(revision uint64, open *Open, revised []Undo) error
+	// Undoes calls yield with what was kept of what undoing an open revision brings back. Without a Commit or Settle that said so there is
+	// none.
+	Undoes(revision uint64, yield func(Undo) error) error
 	// History returns at most limit revisions before one, the latest first.
 	History(before uint64, limit int) ([]Revision, error)
 	// Before calls yield with what was kept of each object that a revision changed, before it did. Nothing is known of revisions that

@@ -208,6 +208,14 @@ func (w *works) Close() (done []Operation, failures []Failure, interrupted bool)
 }
 
 func (all sites) plan(wants []reconcile.Want) (planned, waiting []Operation) {
+	wanted := map[object.Key]*object.Kept{}
+	if len(all) > 1 {
+		for _, w := range wants {
+			if w.Version != nil {
+				wanted[w.Key] = w.Version.Kept
+			}
+		}
+	}
 	for i, s := range all {
 		here := all.share(i, wants)
 		if len(here) == 0 {
@@ -220,11 +228,53 @@ func (all sites) plan(wants []reconcile.Want) (planned, waiting []Operation) {
 			}
 			for n := range w {
 				w[n].Dataplane = s.Name
+				if kept := wanted[w[n].Key]; kept != nil {
+					w[n].WaitsFor = all.elsewhere(i, kept, w[n].WaitsFor)
+				}
 			}
 		}
 		planned, waiting = append(planned, p...), append(waiting, w...)
 	}
+	moved(planned)
 	return planned, waiting
+}
+
+// moved: what leaves one data plane for another is not out for as long as somebody wants it so, but until it is there.
+func moved(planned []Operation) {
+	made := map[object.Key]string{}
+	for _, o := range planned {
+		if o.Action == reconcile.Create && !o.Replacing {
+			made[o.Key] = o.Dataplane
+		}
+	}
+	for i := range planned {
+		o := &planned[i]
+		if to, there := made[o.Key]; there && o.Action == reconcile.Delete && to != o.Dataplane {
+			o.Impact = min(o.Impact, reconcile.BriefInterruption)
+		}
+	}
+}
+
+// elsewhere adds to what an object waits for in one data plane that it is in another.
+func (all sites) elsewhere(at int, kept *object.Kept, waits string) string {
+	for _, k := range kept.Needs {
+		before, after, names := strings.Cut(waits, k.String()+" ")
+		_, after, absent := strings.Cut(after, ", which is not there")
+		if !names || !absent || all[at].set.Get(k) != nil {
+			continue
+		}
+		var others []string
+		for i, s := range all {
+			if i != at && s.set.Get(k) != nil {
+				others = append(others, s.Name)
+			}
+		}
+		if len(others) > 0 {
+			field, _, _ := strings.Cut(strings.TrimPrefix(waits, before+k.String()), ", which is not there")
+			return before + k.String() + field + ", which is only in " + strings.Join(others, ", ") + after
+		}
+	}
+	return waits
 }
 
 // worse orders states by how much somebody should know of them.
@@ -236,10 +286,13 @@ func (all sites) get(k object.Key) reconcile.Status {
 		return all[0].plane.Get(k)
 	}
 	sum := reconcile.Status{Key: k, State: Gone}
-	for _, s := range all {
+	for i, s := range all {
 		one := s.plane.Get(k)
 		if one.State == Gone {
 			continue
+		}
+		if one.Reason == reconcile.WaitsForObject && one.Wanted != nil {
+			one.Message = all.elsewhere(i, one.Wanted.Kept, one.Message)
 		}
 		if one.Message != "" {
 			one.Message = s.Name + ": " + one.Message
@@ -263,11 +316,15 @@ func (all sites) get(k object.Key) reconcile.Status {
 	return sum
 }
 
-// hindrance says why an object does not serve that all data planes have where it goes.
-func (all sites) hindrance(v *reconcile.Version) (reason, message string) {
-	p := all.placesOf(v.Kept)
+// hindrance says why an object does not serve that all data planes have where it goes. What is found in it, beside what it needs, the
+// caller may know.
+func (all sites) hindrance(v *reconcile.Version, within func(dataplane string, kept *object.Kept) (reason, message string)) (reason, message string) {
+	var p places
+	if len(all) > 1 {
+		p = all.placesOf(v.Kept)
+	}
 	for i, s := range all {
-		if !p.has(i) {
+		if len(all) > 1 && !p.has(i) {
 			continue
 		}
 		below, hindered, absence := s.plane.Hindrance(v)
@@ -280,6 +337,10 @@ func (all sites) hindrance(v *reconcile.Version) (reason, message string) {
 			reason, message = reconcile.WaitsForObject.String(), below.Key.String()+" is "+strings.ToLower(below.State.String())
 			if below.Message != "" {
 				message += ": " + below.Message
+			}
+		case within != nil:
+			if reason, message = within(s.Name, v.Kept); reason == "" {
+				continue
 			}
 		default:
 			continue

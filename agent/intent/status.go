@@ -28,6 +28,8 @@ type Status struct {
 	Owners []Ownership
 	// Why it does not serve although it is Applied; both empty: it does.
 	Hindrance, HindranceReason string
+	// Why it is wanted like this although a revision should have been undone; empty: it is not so.
+	NotUndone string
 }
 
 // Of says whether an owner says something about the object.
@@ -64,6 +66,9 @@ func (s *Status) Conditions() [3]Condition {
 	ready.Type = "Ready"
 	if s.State == Applied && s.Hindrance != "" {
 		ready.Holds, ready.Reason, ready.Message = false, s.HindranceReason, s.Hindrance
+	}
+	if s.NotUndone != "" {
+		accepted.Reason, accepted.Message = "NotUndone", s.NotUndone
 	}
 	if s.Generation == 0 {
 		accepted.Holds, accepted.Reason, accepted.Time = false, "NotWanted", s.Since

@@ -217,7 +217,7 @@ func (s *set) accept(changes []object.Change, refused map[object.Key]*object.Err
 		told := *e
 		told.File, told.Line = d.key, d.objects[k].line
 		if old := s.refused[k]; old == nil || *old != told {
-			s.Log.Warn("an object cannot be accepted", "key", d.key, "error", &told)
+			s.Log.Warn("an object cannot be accepted", "key", shown(d.key), "error", &told)
 		}
 		s.refused[k] = &told
 		s.dirty[d.key] = struct{}{}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"runtime"
+	"strings"
 	"sync"
 
 	"sluice.dev/sluice/agent/object"
@@ -21,6 +22,15 @@ type document struct {
 	mistakes object.Errors
 	// Since this program runs, a text without mistakes was there: all that it ever had is known.
 	proven bool
+}
+
+// shown is a key as it is told to people: whoever writes to a store may choose one that fills every message.
+func shown(key string) string {
+	const most = 200
+	if len(key) <= most {
+		return key
+	}
+	return strings.ToValidUTF8(key[:most], "") + "..."
 }
 
 // written is an object and the line that it begins on; 0: in a text before this one.
@@ -65,7 +75,7 @@ func parseOne(r *object.Registry, d Document, before func(key string) ([sha256.S
 	if d.Err != nil {
 		// Unlike any text's.
 		p.sum = sha256.Sum256([]byte("\x00cannot be read: " + d.Err.Error()))
-		p.mistakes = object.Errors{{File: d.Key, Problem: "cannot be read: " + d.Err.Error()}}
+		p.mistakes = object.Errors{{File: shown(d.Key), Problem: "cannot be read: " + d.Err.Error()}}
 		return p
 	}
 	p.sum = sha256.Sum256(d.Text)
@@ -73,12 +83,12 @@ func parseOne(r *object.Registry, d Document, before func(key string) ([sha256.S
 		p.same = true
 		return p
 	}
-	all, err := r.Decode(bytes.NewReader(d.Text), d.Key)
+	all, err := r.Decode(bytes.NewReader(d.Text), shown(d.Key))
 	p.mistakes = object.AllErrors(err)
 	p.objects = make(map[object.Key]written, len(all))
 	for _, w := range all {
 		if first, twice := p.objects[w.Key()]; twice {
-			p.mistakes = append(p.mistakes, &object.Error{File: d.Key, Line: w.Line, Object: w.Key(), Problem: "there twice",
+			p.mistakes = append(p.mistakes, &object.Error{File: shown(d.Key), Line: w.Line, Object: w.Key(), Problem: "there twice",
 				Accepted: "one document for each object; the first is in line " + decimal(first.line)})
 			continue
 		}

@@ -25,7 +25,7 @@ const (
 )
 
 // MarkText is what the mark says to people.
-const MarkText = "Sluice knows this store by this key. While it is missing, objects that are in no document are kept."
+const MarkText = "Sluice knows this store by this mark. While it is missing, objects that are in no document are kept."
 
 // settle takes documents for all that there are. Without the mark, what they lack is kept if any of it is wanted.
 func (n *engine) settle(ctx context.Context, watch Watch, documents []Document) error {
@@ -114,7 +114,7 @@ func (s *set) heldStatus() *Status {
 	}
 	return &Status{State: "Held", Objects: s.held, Applied: s.held, Mistakes: []Mistake{{
 		Problem:  fmt.Sprintf("the store has lost its mark, and %d objects that came from it, which are kept", s.held),
-		Accepted: "their documents; or a key " + MarkKey + " beside this one, and then they go away",
+		Accepted: "their documents; or the mark, " + MarkKey + ", and then they go away",
 	}}}
 }
 

@@ -60,12 +60,12 @@ type pace struct {
 	least, most time.Duration
 	// A burst of changes is one revision if they come within linger of each other, and for no longer than burst.
 	linger, burst time.Duration
-	// Between writing statuses.
-	tell time.Duration
+	// Between writing statuses; and how long a data plane is away before it is told of each document that what was applied is unknown.
+	tell, unknown time.Duration
 }
 
 var usual = pace{least: 100 * time.Millisecond, most: 5 * time.Second, linger: 10 * time.Millisecond, burst: 200 * time.Millisecond,
-	tell: 100 * time.Millisecond}
+	tell: 100 * time.Millisecond, unknown: 5 * time.Second}
 
 // Run serves until ctx ends.
 func Run(ctx context.Context, e northbound.Environment, d Driver) { newEngine(e, d, usual).run(ctx) }

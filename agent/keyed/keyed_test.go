@@ -27,6 +27,8 @@ type place struct {
 	watches   map[*watch]bool
 	away      bool
 	listed    int
+	// Statuses that were written, and the most at once.
+	told, most int
 	// It can be marked, and is.
 	markable, marked bool
 }
@@ -94,6 +96,8 @@ func (p *place) Tell(_ context.Context, told []Told) error {
 	if p.away {
 		return errAway
 	}
+	p.told += len(told)
+	p.most = max(p.most, len(told))
 	for _, t := range told {
 		if t.Status == nil {
 			delete(p.statuses, t.Key)
@@ -150,6 +154,8 @@ type bed struct {
 	desired  *intent.Desired
 	place    *place
 	counters *northbound.Counters
+	unknown  time.Duration
+	attach   func()
 	end      func()
 }
 
@@ -169,8 +175,10 @@ func newBed(t *testing.T) *bed {
 		defer close(ended)
 		d.Run(ctx)
 	}()
-	d.Attach(ctx, reconciletest.NewPlane(r))
-	b := &bed{T: t, registry: r, desired: d, place: newPlace(), counters: &northbound.Counters{}, end: func() {}}
+	plane := reconciletest.NewPlane(r)
+	b := &bed{T: t, registry: r, desired: d, place: newPlace(), counters: &northbound.Counters{}, unknown: time.Hour, end: func() {},
+		attach: func() { d.Attach(ctx, plane) }}
+	b.attach()
 	t.Cleanup(func() {
 		b.end()
 		cancel()
@@ -183,7 +191,8 @@ func (b *bed) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	e := northbound.Environment{Name: "store", Intent: b.desired, Registry: b.registry, Log: slog.New(slog.DiscardHandler), Counters: b.counters}
-	p := pace{least: time.Millisecond, most: 20 * time.Millisecond, linger: time.Millisecond, burst: 20 * time.Millisecond, tell: time.Millisecond}
+	p := pace{least: time.Millisecond, most: 20 * time.Millisecond, linger: time.Millisecond, burst: 20 * time.Millisecond, tell: time.Millisecond,
+		unknown: b.unknown}
 	n := newEngine(e, b.place, p)
 	go func() {
 		defer close(ended)
@@ -340,6 +349,22 @@ func TestAnObjectInTwoDocumentsBelongsToTheFirst(t *testing.T) {
 	b.place.put("b", "")
 	b.applied("a")
 	b.ports("81", "web")
+}
+
+func TestAKeyThatIsABookFillsNoStatus(t *testing.T) {
+	b := newBed(t)
+	b.start()
+	long := strings.Repeat("b", 100_000)
+	b.place.put(long, acl("web", "80"))
+	b.applied(long)
+	b.place.put("a", acl("web", "81"))
+	if s := b.state("a", "Invalid"); len(s.JSON()) > 2000 || !strings.Contains(s.Mistakes[0].Problem, "is in bbb") {
+		t.Errorf("%d bytes", len(s.JSON()))
+	}
+	b.place.put("c"+long, "{{{")
+	if s := b.state("c"+long, "Invalid"); len(s.JSON()) > 2000 {
+		t.Errorf("%d bytes", len(s.JSON()))
+	}
 }
 
 func TestTheSameObjectTwiceInADocumentIsAMistake(t *testing.T) {
@@ -511,6 +536,65 @@ func TestAReplayAndADuplicateChangeNothing(t *testing.T) {
 	if b.desired.Revision() != before+1 {
 		t.Errorf("%d revisions", b.desired.Revision()-before)
 	}
+}
+
+func (p *place) writes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told
+}
+
+func TestWhatWasAppliedIsUnknownWhileTheDataPlaneIsAwayAndAppliedWhenItIsBack(t *testing.T) {
+	b := newBed(t)
+	b.unknown = 10 * time.Millisecond
+	const documents = 3000
+	for i := range documents {
+		b.place.put(fmt.Sprintf("k%04d", i), acl(fmt.Sprintf("n%04d", i), "1"))
+	}
+	b.start()
+	b.until("all are applied", func() bool { return b.allAre("Applied", documents) })
+	b.desired.Detach()
+	b.until("all are unknown", func() bool { return b.allAre("Unknown", documents) })
+	if detail := b.place.status("k0000").Details[0]; detail.State != "Unknown" || !strings.Contains(detail.Message, "away") {
+		t.Errorf("%+v", detail)
+	}
+	b.attach()
+	b.until("all are applied again", func() bool { return b.allAre("Applied", documents) })
+	if b.place.most > mostBatch {
+		t.Errorf("%d at once", b.place.most)
+	}
+}
+
+func TestADataPlaneThatIsBackSoonCostsNoWriting(t *testing.T) {
+	b := newBed(t)
+	b.place.put("a", acl("web", "80"))
+	b.start()
+	b.applied("a")
+	before := b.place.writes()
+	for range 5 {
+		b.desired.Detach()
+		b.attach()
+		b.until("it is compared", func() bool {
+			s, _ := b.desired.Get(object.Key{Kind: "Acl", Name: "web"})
+			return s.State == intent.Applied
+		})
+	}
+	b.place.put("b", acl("dns", "53"))
+	b.applied("b")
+	if writes := b.place.writes() - before; writes > 2 {
+		t.Errorf("%d were written", writes)
+	}
+}
+
+func (b *bed) allAre(state string, documents int) bool {
+	b.place.mu.Lock()
+	defer b.place.mu.Unlock()
+	for _, s := range b.place.statuses {
+		if s.State != state {
+			return false
+		}
+	}
+	return len(b.place.statuses) == documents
 }
 
 func sumOf(p *place, key string) string {

@@ -115,7 +115,7 @@ func (s *set) put(documents []Document) {
 	documents = slices.DeleteFunc(documents, func(d Document) bool {
 		reserved := d.Key == MarkKey || d.Key == heldKey
 		if reserved && !d.Deleted {
-			s.Log.Warn("a document has a key that is kept for other things, and does not count", "key", d.Key)
+			s.Log.Warn("a document has a key that is kept for other things, and does not count", "key", shown(d.Key))
 		}
 		return reserved
 	})
@@ -181,7 +181,7 @@ func (s *set) read(p parsed) {
 	}
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, byLine)
-		s.Log.Warn("a document has mistakes; what was right before them stays", "key", d.key, "mistakes", len(d.mistakes), "error", d.mistakes[0])
+		s.Log.Warn("a document has mistakes; what was right before them stays", "key", shown(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
 		s.Counters.Failed()
 	}
 }
@@ -195,7 +195,7 @@ func (s *set) claim(d *document, k object.Key) {
 		delete(s.refused, k)
 	case !slices.Contains(s.rivals[k], d):
 		s.rivals[k] = append(s.rivals[k], d)
-		s.Log.Warn("an object is in two documents; the one that had it first counts", "kind", k.Kind, "name", k.Name, "key", d.key, "error", "it is in "+first.key+", too")
+		s.Log.Warn("an object is in two documents; the one that had it first counts", "kind", k.Kind, "name", k.Name, "key", shown(d.key), "error", "it is in "+shown(first.key)+", too")
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 
 // Status is how it stands with a document and its objects.
 type Status struct {
-	// "Invalid": not all of it is accepted; else "Failed", "Pending" or "Applied": all its objects are.
+	// "Invalid": not all of it is accepted; else "Failed", "Pending", "Unknown": what was applied is in a data plane that is away; or
+	// "Applied": all its objects are.
 	State string `json:"state"`
 	// Of the text that this is about, in hexadecimal digits.
 	SHA256 string    `json:"sha256"`
@@ -89,10 +90,10 @@ func (s *set) status(key string) *Status {
 	}
 	st := &Status{State: intent.Applied.String(), SHA256: hex.EncodeToString(d.sum[:]), Objects: len(d.objects)}
 	mistakes := slices.Clone(d.mistakes)
-	failed := false
+	failed, unknown := false, 0
 	for k, w := range d.objects {
 		if first := s.holder[k]; first != d {
-			mistakes = append(mistakes, &object.Error{Line: w.line, Object: k, Problem: "is in " + first.key + " already",
+			mistakes = append(mistakes, &object.Error{Line: w.line, Object: k, Problem: "is in " + shown(first.key) + " already",
 				Accepted: "an object that is in one document"})
 			st.Details = append(st.Details, Detail{Object: k.String(), State: "Refused", Reason: "InTwoDocuments"})
 			continue
@@ -106,6 +107,8 @@ func (s *set) status(key string) *Status {
 			st.Applied++
 		case intent.Failed.String():
 			failed = true
+		case intent.Unknown.String():
+			unknown++
 		}
 		st.Details = append(st.Details, detail)
 	}
@@ -128,6 +131,8 @@ func (s *set) status(key string) *Status {
 		st.State = "Invalid"
 	case failed:
 		st.State = intent.Failed.String()
+	case unknown > 0 && st.Applied+unknown == st.Objects:
+		st.State = intent.Unknown.String()
 	case st.Applied < st.Objects:
 		st.State = intent.Pending.String()
 	}
@@ -182,8 +187,20 @@ func (s *set) overridden(k object.Key, o *object.Object, now intent.Status) stri
 	return strings.Join(why, "; ")
 }
 
+// lookAtAll has all statuses written that are others than were told.
+func (n *engine) lookAtAll() {
+	n.mu.Lock()
+	n.touchAll()
+	n.mu.Unlock()
+	n.teller.wake()
+}
+
 // follow hears what happens to objects, until ctx ends.
 func (n *engine) follow(ctx context.Context) {
+	// What was applied is unknown, and that is told, when a data plane is away for longer.
+	away := time.AfterFunc(time.Hour, n.lookAtAll)
+	away.Stop()
+	defer away.Stop()
 	for ctx.Err() == nil {
 		events, err := n.Intent.Events(intent.Cursor{})
 		if err != nil {
@@ -192,10 +209,7 @@ func (n *engine) follow(ctx context.Context) {
 			continue
 		}
 		// Events before these are lost.
-		n.mu.Lock()
-		n.touchAll()
-		n.mu.Unlock()
-		n.teller.wake()
+		n.lookAtAll()
 		for {
 			e, err := events.Next(ctx)
 			if err != nil {
@@ -205,14 +219,14 @@ func (n *engine) follow(ctx context.Context) {
 				}
 				break
 			}
-			if e.Dataplane == nil {
+			switch {
+			case e.Dataplane != nil && e.Dataplane.Connected:
+				n.lookAtAll()
+			case e.Dataplane != nil:
+				// One that is back soon costs no writing.
+				away.Reset(n.pace.unknown)
+			case e.Path == nil:
 				n.heard(e.Status.Key)
-			} else if e.Dataplane.Connected {
-				// What was written while it was away is written again, if it is another now.
-				n.mu.Lock()
-				n.touchAll()
-				n.mu.Unlock()
-				n.teller.wake()
 			}
 		}
 	}

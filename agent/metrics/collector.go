@@ -33,8 +33,8 @@ type collector struct {
 	environment northbound.Environment
 	failures    map[string]*atomic.Uint64
 
-	build, revision, objects, operations, lists, different, drifted metric
-	delay                                                           metric
+	build, revision, unconfirmed, overdue, notUndone, objects, operations, lists, different, drifted metric
+	delay                                                                                            metric
 
 	northboundConnected, northboundReceived, northboundErrors, northboundChanges, northboundRefused, northboundHeld metric
 
@@ -54,14 +54,17 @@ func newCollector(e northbound.Environment) *collector {
 	c := &collector{
 		environment: e, failures: map[string]*atomic.Uint64{},
 
-		build:      gauge("build_info", "Always 1; the agent's release is the label.", "release"),
-		revision:   gauge("revision", "Number of the latest revision of what is wanted."),
-		objects:    gauge("objects", "Objects that are wanted or not yet gone, by kind and by how it stands with them.", "dataplane", "kind", "state"),
-		operations: counter("operations_total", "What data planes were told about one object each, by what became of it.", "dataplane", "action", "result"),
-		delay:      metric{description: prometheus.NewDesc("sluice_apply_delay_seconds", "From when an object was wanted, or wanted to change, to when the data plane had it so.", []string{"dataplane"}, nil)},
-		lists:      counter("lists_total", "Times that everything that a data plane has was listed and compared.", "dataplane"),
-		drifted:    counter("drifted_objects_total", "Times that another client of a data plane changed an object there, and it was put right.", "dataplane"),
-		different:  counter("different_objects_total", "Objects that were not as they are wanted when everything was listed.", "dataplane"),
+		build:       gauge("build_info", "Always 1; the agent's release is the label.", "release"),
+		revision:    gauge("revision", "Number of the latest revision of what is wanted."),
+		unconfirmed: gauge("unconfirmed_revisions", "Revisions that are undone unless somebody confirms them in time."),
+		overdue:     gauge("overdue_revisions", "Revisions that should have been undone, and are not, or only in part."),
+		notUndone:   gauge("not_undone_objects", "Objects that others stand in the way of undoing, of all revisions that are overdue."),
+		objects:     gauge("objects", "Objects that are wanted or not yet gone, by kind and by how it stands with them.", "dataplane", "kind", "state"),
+		operations:  counter("operations_total", "What data planes were told about one object each, by what became of it.", "dataplane", "action", "result"),
+		delay:       metric{description: prometheus.NewDesc("sluice_apply_delay_seconds", "From when an object was wanted, or wanted to change, to when the data plane had it so.", []string{"dataplane"}, nil)},
+		lists:       counter("lists_total", "Times that everything that a data plane has was listed and compared.", "dataplane"),
+		drifted:     counter("drifted_objects_total", "Times that another client of a data plane changed an object there, and it was put right.", "dataplane"),
+		different:   counter("different_objects_total", "Objects that were not as they are wanted when everything was listed.", "dataplane"),
 
 		northboundConnected: gauge("northbound_connected", "Whether a northbound has the connection that it needs, if it needs one.", "northbound"),
 		northboundReceived:  counter("northbound_received_total", "Messages, requests, files or values that came in by a northbound.", "northbound"),
@@ -112,7 +115,7 @@ func newCollector(e northbound.Environment) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range []metric{
-		c.build, c.revision, c.objects, c.operations, c.delay, c.lists, c.different, c.drifted, c.northboundConnected, c.northboundReceived,
+		c.build, c.revision, c.unconfirmed, c.overdue, c.notUndone, c.objects, c.operations, c.delay, c.lists, c.different, c.drifted, c.northboundConnected, c.northboundReceived,
 		c.northboundErrors, c.northboundChanges, c.northboundRefused, c.northboundHeld, c.connected, c.connections, c.inSync, c.info, c.workers, c.tsc, c.failed,
 		c.portUp, c.portPackets, c.portBytes, c.portErrors, c.nodeCalls, c.nodePackets, c.nodeCycles, c.sessionPackets, c.sessionBytes,
 		c.sessionDroppedPackets, c.sessionDroppedBytes, c.drops, c.paths, c.pathUp, c.pathRequests, c.pathFailures, c.pathRestarts,
@@ -161,6 +164,18 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 func (c *collector) reconciler(s scrape) {
 	s.tell(c.revision, float64(c.environment.Intent.Revision()))
+	var waits, overdue, left int
+	for _, u := range c.environment.Intent.Unconfirmed() {
+		if !u.Overdue {
+			waits++
+			continue
+		}
+		overdue++
+		left += len(u.Left)
+	}
+	s.tell(c.unconfirmed, float64(waits))
+	s.tell(c.overdue, float64(overdue))
+	s.tell(c.notUndone, float64(left))
 	for plane, m := range c.environment.Intent.Measure() {
 		for kind, states := range m.Objects {
 			for state, n := range states {

@@ -122,7 +122,12 @@ func sessions(from, to int) []object.Change {
 
 func (s *scene) apply(changes ...object.Change) {
 	s.t.Helper()
-	if _, err := s.environment.Intent.Apply(s.t.Context(), intent.Source{Owner: "test"}, changes, intent.Options{}); err != nil {
+	s.applyWith(intent.Options{}, changes...)
+}
+
+func (s *scene) applyWith(options intent.Options, changes ...object.Change) {
+	s.t.Helper()
+	if _, err := s.environment.Intent.Apply(s.t.Context(), intent.Source{Owner: "test"}, changes, options); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -204,8 +209,13 @@ func TestWhatANorthboundPutsInIsCountedWithoutItsHelp(t *testing.T) {
 		`sluice_apply_delay_seconds_count{dataplane="default"}`:                      "1",
 		`sluice_apply_delay_seconds_bucket{dataplane="default",le="+Inf"}`:           "1",
 		`sluice_objects{dataplane="default",kind="Port",state="applied"}`:            "1",
-		`sluice_revision`: "1",
+		`sluice_revision`:              "1",
+		`sluice_unconfirmed_revisions`: "0",
+		`sluice_overdue_revisions`:     "0",
+		`sluice_not_undone_objects`:    "0",
 	})
+	s.applyWith(intent.Options{ConfirmWithin: time.Hour}, object.Remove(object.Key{Kind: "Port", Name: "access"}))
+	s.tells(map[string]string{`sluice_unconfirmed_revisions`: "1", `sluice_overdue_revisions`: "0"})
 }
 
 func TestEachDataPlaneIsToldByItself(t *testing.T) {

@@ -20,6 +20,8 @@ type rules struct {
 	claims func(spec proto.Message, c *claimer)
 	// Networks that are somebody's, in which there may be no address of ours; and addresses of ours.
 	holds, owns func(spec proto.Message) []held
+	// What it has only a part of, and networks that have nothing in common with those of the others who have a part of that.
+	apart func(spec proto.Message) (of string, networks []held)
 }
 
 // report tells of a mistake in a field.
@@ -36,7 +38,7 @@ var rulesOf = map[protoreflect.FullName]rules{
 	"sluice.v1.QosGroup":    {check: checkQosGroup},
 	"sluice.v1.QosProfile":  {check: checkQosProfile},
 	"sluice.v1.Route":       {check: checkRoute, claims: claimRoute},
-	"sluice.v1.Session":     {check: checkSession, claims: claimSession, holds: holdSession},
+	"sluice.v1.Session":     {check: checkSession, claims: claimSession, holds: holdSession, apart: apartSession},
 }
 
 // Check says what is wrong with an object by itself. Errors have no file and line.
@@ -58,7 +60,10 @@ type checker struct {
 	errs     Errors
 	// Where the field stands that is looked at: it becomes text only if there is something to tell.
 	trail []place
-	add   report
+	// addPart is add for what may be said by others.
+	add, addPart report
+	// What it names, but for builtin objects, each once.
+	needs []Key
 
 	// What is checked need not be all that is said of the object; lacks: it is not all.
 	part, lacks bool
@@ -77,8 +82,16 @@ type place struct {
 func newChecker(r *Registry) *checker {
 	c := &checker{registry: r, trail: make([]place, 0, 8)}
 	c.add = func(field, problem, found, accepted string) {
-		if len(c.errs) < errorLimit {
+		if len(c.errs) < MistakesMost {
 			c.errs = append(c.errs, &Error{Object: c.object, Field: field, Problem: problem, Found: found, Accepted: accepted})
+		}
+	}
+	c.addPart = func(field, problem, found, accepted string) {
+		// With what others say it may be right, unless it is about what belongs together anyway.
+		if r.byName[c.object.Kind].Fields.isWhole(field) {
+			c.add(field, problem, found, accepted)
+		} else {
+			c.lacks = true
 		}
 	}
 	return c
@@ -94,9 +107,32 @@ func (c *checker) check(o *Object) Errors {
 	return c.together(o)
 }
 
-// fields checks each field by what its annotation says.
+// kept is check for an object that is packed, unless it is of no kind of ours.
+func (c *checker) kept(o *Object, kept *Kept) Errors {
+	if kept == nil {
+		return c.check(o)
+	}
+	if errs := c.packedFields(o, kept.Spec()); len(errs) > 0 {
+		return errs
+	}
+	return c.together(o)
+}
+
+// fields is packedFields for an object that is not packed.
 func (c *checker) fields(o *Object) Errors {
-	c.object, c.errs, c.lacks, c.empty = o.Key(), nil, false, o.Empty
+	var spec []byte
+	if k := c.registry.byName[o.Kind]; k != nil && k.describes(o.Spec) {
+		var err error
+		if spec, err = Pack(o.Spec); err != nil {
+			return Errors{{Object: o.Key(), Problem: err.Error()}}
+		}
+	}
+	return c.packedFields(o, string(spec))
+}
+
+// packedFields checks each field by what its annotation says. The spec is what Pack makes of the object's.
+func (c *checker) packedFields(o *Object, spec string) Errors {
+	c.object, c.errs, c.lacks, c.empty, c.needs = o.Key(), nil, false, o.Empty, c.needs[:0]
 	k := c.registry.byName[o.Kind]
 	if k == nil {
 		_, err := c.registry.Lookup(o.Kind)
@@ -112,7 +148,7 @@ func (c *checker) fields(o *Object) Errors {
 		c.add("", "the spec is not a "+k.Name, "", "")
 		return c.errs
 	}
-	c.message(k.Fields, o.Spec.ProtoReflect())
+	c.message(k.Fields, spec)
 	if len(o.Empty) > 0 {
 		c.saidEmpty(k, o)
 	}
@@ -140,37 +176,34 @@ func (c *checker) together(o *Object) Errors {
 	if k.rules.check == nil {
 		return nil
 	}
-	add := c.add
 	if c.part {
-		add = func(field, problem, found, accepted string) {
-			// With what others say it may be right, unless it is about what belongs together anyway.
-			if k.Fields.isWhole(field) {
-				c.add(field, problem, found, accepted)
-			} else {
-				c.lacks = true
-			}
-		}
+		k.rules.check(o.Spec, c.addPart)
+	} else {
+		k.rules.check(o.Spec, c.add)
 	}
-	k.rules.check(o.Spec, add)
 	return c.errs
 }
 
-func checkMetadata(name string, labels map[string]string, add report) {
+// CheckName tells what is wrong with an object's name, if anything is. No object can have such a name.
+func CheckName(k Key) *Error {
 	switch {
-	case name == "":
-		add("metadata.name", missing, "", nameAccepted)
-	case !validName(name):
-		add("metadata.name", "not a name", quote(name), nameAccepted)
+	case k.Name == "":
+		return &Error{Object: k, Field: "metadata.name", Problem: missing, Accepted: nameAccepted}
+	case !validName(k.Name):
+		return &Error{Field: "metadata.name", Problem: "not a name", Found: quote(k.Name), Accepted: nameAccepted}
+	}
+	return nil
+}
+
+func checkMetadata(name string, labels map[string]string, add report) {
+	if e := CheckName(Key{Name: name}); e != nil {
+		add(e.Field, e.Problem, e.Found, e.Accepted)
 	}
 	if len(labels) == 0 {
 		return
 	}
-	keys := make([]string, 0, len(labels))
-	for key := range labels {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	var few [8]string
+	for _, key := range sortedKeys(labels, few[:0]) {
 		if !validLabelKey(key) {
 			add("metadata.labels", "not the key of a label", quote(key), labelAccepted)
 		} else if value := labels[key]; !validLabelValue(value) {
@@ -196,54 +229,88 @@ func (c *checker) at() string {
 
 func (c *checker) tell(problem, found, accepted string) { c.add(c.at(), problem, found, accepted) }
 
-func (c *checker) message(fs *Fields, m protoreflect.Message) {
-	if len(m.GetUnknown()) > 0 {
-		c.tell("has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
-	}
+// message checks what is said, in the order of the fields' numbers.
+func (c *checker) message(fs *Fields, spec string) {
+	p := packed{inOrder(spec)}
+	r, more := p.next()
+	unknown := false
 	for _, f := range fs.List {
-		if f.optional && !m.Has(f.Desc) {
+		for ; more && r.field < f.number; r, more = p.next() {
+			unknown = true
+		}
+		there := more && f.in(r)
+		if !there && f.optional {
 			continue
 		}
 		c.trail = append(c.trail, place{f, -1})
-		if c.part && c.inside == 0 && !m.Has(f.Desc) && !slices.Contains(c.empty, c.at()) {
+		switch {
+		case !there && c.part && c.inside == 0 && !slices.Contains(c.empty, c.at()):
 			c.lacks = true
-		} else {
-			c.field(f, m)
+		case !there:
+			c.absent(f)
+		case f.list:
+			r, more = c.list(f, r, &p)
+		case f.Fields == nil:
+			c.scalar(f, f.value(r))
+			r, more = p.next()
+		default:
+			c.below(f, r.text)
+			r, more = p.next()
 		}
 		c.trail = c.trail[:len(c.trail)-1]
 	}
+	if unknown || more || p.rest != "" {
+		c.tell("has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
+	}
 }
 
-func (c *checker) field(f *Field, m protoreflect.Message) {
+// below checks a message in a field that is not a list.
+func (c *checker) below(f *Field, spec string) {
+	if f.whole {
+		c.inside++
+		defer func() { c.inside-- }()
+	}
+	c.message(f.Fields, spec)
+}
+
+func (c *checker) absent(f *Field) {
 	switch {
 	case f.list:
-		list := m.Get(f.Desc).List()
-		c.length(f, list.Len())
-		c.inside++
-		for i := range list.Len() {
-			c.trail[len(c.trail)-1].index = i
-			if v := list.Get(i); f.Fields != nil {
-				c.message(f.Fields, v.Message())
-			} else if f.kind == protoreflect.StringKind && v.String() == "" {
-				c.tell("empty", `""`, f.Accepted())
-			} else {
-				c.scalar(f, v)
-			}
-		}
-		c.inside--
-	case f.Fields != nil:
-		if m.Has(f.Desc) && f.whole {
-			c.inside++
-			c.message(f.Fields, m.Get(f.Desc).Message())
-			c.inside--
-		} else if m.Has(f.Desc) {
-			c.message(f.Fields, m.Get(f.Desc).Message())
-		} else if f.Notes.Required {
-			c.tell(missing, "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
-		}
-	default:
-		c.scalar(f, m.Get(f.Desc))
+		c.length(f, 0)
+	case f.Fields == nil:
+		c.scalar(f, f.Desc.Default())
+	case f.Notes.Required:
+		c.tell(missing, "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
 	}
+}
+
+// list checks a list, of which the first record was taken, and returns the first behind it.
+func (c *checker) list(f *Field, r record, p *packed) (behind record, more bool) {
+	count := 0
+	ahead := *p
+	for one, more := r, true; more && f.in(one); one, more = ahead.next() {
+		f.each(one, func(record) { count++ })
+	}
+	c.length(f, count)
+	c.inside++
+	defer func() { c.inside-- }()
+	element := func(r record) {
+		c.trail[len(c.trail)-1].index++
+		switch {
+		case f.Fields != nil:
+			c.message(f.Fields, r.text)
+		case f.kind == protoreflect.StringKind && r.text == "":
+			c.tell("empty", `""`, f.Accepted())
+		default:
+			c.scalar(f, f.value(r))
+		}
+	}
+	for more = true; more && f.in(r); r, more = p.next() {
+		if !f.each(r, element) {
+			c.tell("cannot be read", "", f.Accepted())
+		}
+	}
+	return r, more
 }
 
 func (c *checker) length(f *Field, n int) {
@@ -287,6 +354,7 @@ func (c *checker) scalar(f *Field, v protoreflect.Value) {
 			if !validName(s) {
 				c.tell("not the name of "+an(f.Ref.Name), show(quote(s)), nameAccepted)
 			}
+			c.needs = f.appendNeed(c.needs, s)
 			return
 		}
 		if err := acceptable(f.Notes.Format, s); err != nil {

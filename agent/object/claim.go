@@ -4,6 +4,7 @@ package object
 import (
 	"hash/maphash"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,6 +60,8 @@ type claimer struct {
 	words  bool
 	claims []Claim
 	marks  []Mark
+	// Among it are networks in which there may be no address of ours; of others who share something with it none may have any part.
+	wide, apart bool
 	// To put words together in.
 	room []byte
 }
@@ -152,9 +155,9 @@ func claimUnique(k *Kind, spec proto.Message, c *claimer) {
 	}
 }
 
-// Holdings says who has what.
+// Holdings says who has what. The zero H is nobody.
 type Holdings[H comparable] struct {
-	all   map[uint64]H
+	all   holders[H]
 	parts map[uint64]shared[H]
 	order func(a, b H) int
 }
@@ -181,22 +184,19 @@ func (s shared[H]) of(part uint64) (H, bool) {
 
 // NewHoldings returns Holdings in which nobody has anything. The order decides who is told of several holders.
 func NewHoldings[H comparable](order func(a, b H) int) *Holdings[H] {
-	return &Holdings[H]{all: map[uint64]H{}, parts: map[uint64]shared[H]{}, order: order}
+	return &Holdings[H]{parts: map[uint64]shared[H]{}, order: order}
 }
 
 // Reserve makes room for so many more.
-func (h *Holdings[H]) Reserve(more int) {
-	if more > len(h.all) && more > 1000 {
-		larger := make(map[uint64]H, len(h.all)+more)
-		maps.Copy(larger, h.all)
-		h.all = larger
-	}
-}
+func (h *Holdings[H]) Reserve(more int) { h.all.reserve(more) }
 
 // Holder returns somebody else who has something that the claim excludes.
 func (h *Holdings[H]) Holder(claimant H, m Mark) (H, bool) {
-	if holder, taken := h.all[m.what]; taken && holder != claimant {
+	if holder, taken := h.all.get(m.what); taken && holder != claimant {
 		return holder, true
+	}
+	if len(h.parts) == 0 {
+		return h.nobody()
 	}
 	parts, there := h.parts[m.what]
 	if m.part != 0 || !there || parts.several == nil {
@@ -217,10 +217,24 @@ func (h *Holdings[H]) Holder(claimant H, m Mark) (H, bool) {
 	return first, found
 }
 
+func (h *Holdings[H]) nobody() (nobody H, taken bool) { return nobody, false }
+
+// Sharers returns who has parts of something.
+func (h *Holdings[H]) Sharers(m Mark) []H {
+	parts, there := h.parts[m.what]
+	switch {
+	case !there:
+		return nil
+	case parts.several == nil:
+		return []H{parts.holder}
+	}
+	return slices.SortedFunc(maps.Values(parts.several), h.order)
+}
+
 // Take gives the claimant what it claims. Nobody else may have it.
 func (h *Holdings[H]) Take(claimant H, m Mark) {
 	if m.part == 0 {
-		h.all[m.what] = claimant
+		h.all.put(m.what, claimant)
 		return
 	}
 	parts, there := h.parts[m.what]
@@ -239,9 +253,7 @@ func (h *Holdings[H]) Take(claimant H, m Mark) {
 // Release takes it away again, if the claimant has it.
 func (h *Holdings[H]) Release(claimant H, m Mark) {
 	if m.part == 0 {
-		if holder, taken := h.all[m.what]; taken && holder == claimant {
-			delete(h.all, m.what)
-		}
+		h.all.delete(m.what, claimant)
 		return
 	}
 	parts, there := h.parts[m.what]

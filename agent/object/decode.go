@@ -59,8 +59,8 @@ func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
 			all = append(all, w)
 		}
 		errs = append(errs, problems...)
-		if len(errs) >= errorLimit {
-			errs = append(errs[:errorLimit:errorLimit], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
+		if len(errs) >= MistakesMost {
+			errs = append(errs[:MistakesMost:MistakesMost], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
 			return all, errs
 		}
 	}
@@ -144,7 +144,7 @@ func (d *decoder) fail(n *yaml.Node, field, problem, found, accepted string) {
 
 // tell is fail for a field that was read all the same.
 func (d *decoder) tell(n *yaml.Node, field, problem, found, accepted string) {
-	if len(d.errs) < errorLimit {
+	if len(d.errs) < MistakesMost {
 		d.errs = append(d.errs, &Error{
 			File: d.file, Line: d.line(n), Object: d.key, Field: field, Problem: problem, Found: found, Accepted: accepted,
 		})

@@ -217,7 +217,7 @@ func TestHostileInputIsBounded(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %.300v", err)
 			}
-			if errs := AllErrors(err); len(errs) > errorLimit+1 || len(err.Error()) > 1<<20 {
+			if errs := AllErrors(err); len(errs) > MistakesMost+1 || len(err.Error()) > 1<<20 {
 				t.Errorf("%d errors, %d bytes", len(errs), len(err.Error()))
 			}
 		})

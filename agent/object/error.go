@@ -62,8 +62,8 @@ func (e *Error) Sentence() string {
 	return b.String()
 }
 
-// errorLimit keeps a hostile or hopeless input from filling the memory with complaints about it.
-const errorLimit = 1000
+// MistakesMost are as many as are told at once. It keeps a hostile or hopeless input from filling the memory with complaints about it.
+const MistakesMost = 1000
 
 // Errors are all the mistakes that were found, in the order in which they were written.
 type Errors []*Error

@@ -86,24 +86,29 @@ func (r *Registry) examine(x *Examined, changes []Change, from, to int, part boo
 	c.part = part
 	var needs []Key
 	var claims claimer
-	room := make([]byte, 0, 4096)
-	for i := from; i < to && len(errs) < errorLimit; i++ {
+	room := make([]byte, 0, 512)
+	for i := from; i < to && len(errs) < MistakesMost; i++ {
 		x.Keys[i] = changes[i].Key
 		o := changes[i].Object
 		if o == nil {
 			continue
 		}
-		if wrong := c.check(o); len(wrong) > 0 {
+		var kept *Kept
+		if k := r.byName[o.Kind]; k != nil && k.describes(o.Spec) {
+			var err error
+			if kept, room, err = r.kept(o, room); err != nil {
+				errs = append(errs, &Error{Object: o.Key(), Problem: err.Error()})
+				continue
+			}
+		}
+		if wrong := c.kept(o, kept); len(wrong) > 0 {
 			errs = append(errs, wrong...)
 			continue
 		}
-		var err error
-		if x.Kept[i], room, err = r.kept(o, room); err != nil {
-			errs = append(errs, &Error{Object: o.Key(), Problem: err.Error()})
-			continue
-		}
+		// The name of a kind is the kind's own: not one for each of a client's objects.
+		x.Keys[i], x.Kept[i] = kept.Key(), kept
 		if !c.lacks {
-			needs = r.explore(x.Kept[i], o, needs, &claims)
+			needs = r.explore(kept, o, c.needs, needs, &claims)
 		}
 	}
 	return errs

@@ -66,6 +66,8 @@ func formatAccepted(f api.Format) string {
 		return "a unicast Ethernet address: six pairs of hexadecimal digits with colons between"
 	case api.Format_PORT_RANGE:
 		return "a port, or the first and the last of a range with - between, 0 to 65535"
+	case api.Format_VLAN_RANGE:
+		return "a VLAN, or the first and the last of a range with - between, 1 to 4094"
 	case api.Format_IP_PROTOCOL:
 		return "tcp, udp, icmp, icmp6 or a number, 0 to 255"
 	case api.Format_DSCP:
@@ -83,6 +85,29 @@ func formatAccepted(f api.Format) string {
 	default:
 		return "text of at most 1024 bytes without control characters"
 	}
+}
+
+// numberRange reads a number, or the first and the last of a range.
+func numberRange(s string, least, most int) (string, error) {
+	first, last, isRange := strings.Cut(s, "-")
+	from, err := decimal(first, most)
+	if err != nil {
+		return "", err
+	}
+	if from < least {
+		return "", fmt.Errorf("less than %d", least)
+	}
+	if !isRange {
+		return strconv.Itoa(from), nil
+	}
+	to, err := decimal(last, most)
+	if err != nil {
+		return "", err
+	}
+	if from > to {
+		return "", fmt.Errorf("a range that ends before it begins")
+	}
+	return fmt.Sprintf("%d-%d", from, to), nil
 }
 
 // canonical returns the one way to write what s says, so that two writings can be compared; or what is wrong with it.
@@ -116,22 +141,9 @@ func canonical(f api.Format, s string) (string, error) {
 		}
 		return mac.String(), nil
 	case api.Format_PORT_RANGE:
-		first, last, isRange := strings.Cut(s, "-")
-		from, err := decimal(first, 65535)
-		if err != nil {
-			return "", err
-		}
-		if !isRange {
-			return strconv.Itoa(from), nil
-		}
-		to, err := decimal(last, 65535)
-		if err != nil {
-			return "", err
-		}
-		if from > to {
-			return "", fmt.Errorf("a range that ends before it begins")
-		}
-		return fmt.Sprintf("%d-%d", from, to), nil
+		return numberRange(s, 0, 65535)
+	case api.Format_VLAN_RANGE:
+		return numberRange(s, 1, 4094)
 	case api.Format_IP_PROTOCOL:
 		if n, ok := protocols[strings.ToLower(s)]; ok {
 			return strconv.Itoa(n), nil

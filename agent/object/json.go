@@ -12,38 +12,130 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// ParseJSON reads one JSON value (RFC 8259) as nodes such as Node makes. What comes in may be hostile: its depth is bounded, and its
-// length is the caller's to bound. Names that are there twice stay so, and Object tells of them.
+// ParseJSON reads one JSON value (RFC 8259) as nodes such as Node makes. What comes in may be hostile: its depth and the number of its
+// values are bounded, and its length is the caller's to bound. Names that are there twice stay so, and Object tells of them.
 func ParseJSON(text []byte) (*yaml.Node, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	n, err := parseJSON(d, 0)
+	p := newJSONParser(text)
+	n, err := p.value(0)
 	if err != nil {
-		return nil, badJSON(err, d.InputOffset())
+		return nil, p.bad(err)
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, badJSON(errors.New("something follows the value"), d.InputOffset())
-	}
-	return n, nil
+	return n, p.end()
 }
 
-func badJSON(err error, offset int64) error {
+// MembersOfJSON reads one JSON object whose members are lists, and hands over each element when it was read, so that no more than one of
+// them is in memory: `at` is its place in the list. At -1 are the beginning of a list, as nil, and a member that is none. An error of
+// `each` ends it. What is no object at all is handed over as the member "" at -1.
+func MembersOfJSON(text []byte, each func(member string, at int, n *yaml.Node) error) error {
+	p := newJSONParser(text)
+	token, err := p.Token()
+	if err != nil {
+		return p.bad(err)
+	}
+	if token != json.Delim('{') {
+		n, err := p.rest(token, 0)
+		if err != nil {
+			return p.bad(err)
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		return each("", -1, n)
+	}
+	for p.More() {
+		name, err := p.Token()
+		if err != nil {
+			return p.bad(err)
+		}
+		// The decoder sees to it that names are strings.
+		if err := p.member(name.(string), each); err != nil {
+			return err
+		}
+	}
+	if _, err := p.Token(); err != nil {
+		return p.bad(err)
+	}
+	return p.end()
+}
+
+const (
+	// Deeper than anything that an object can be, and whatever is put around objects.
+	jsonDepth = depthLimit + 8
+	// More than the largest object has. Each takes some 200 bytes.
+	jsonValues = 2 << 20
+)
+
+type jsonParser struct {
+	*json.Decoder
+	left int
+}
+
+func newJSONParser(text []byte) *jsonParser {
+	p := &jsonParser{json.NewDecoder(bytes.NewReader(text)), jsonValues}
+	p.UseNumber()
+	return p
+}
+
+func (p *jsonParser) bad(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ends too early")
 	}
-	return fmt.Errorf("not JSON: %w (byte %d)", err, offset)
+	return fmt.Errorf("not JSON: %w (byte %d)", err, p.InputOffset())
 }
 
-// Deeper than anything that an object can be, and whatever is put around objects.
-const jsonDepth = depthLimit + 8
+func (p *jsonParser) end() error {
+	if _, err := p.Token(); err != io.EOF {
+		return p.bad(errors.New("something follows the value"))
+	}
+	return nil
+}
 
-func parseJSON(d *json.Decoder, depth int) (*yaml.Node, error) {
+func (p *jsonParser) member(name string, each func(member string, at int, n *yaml.Node) error) error {
+	token, err := p.Token()
+	if err != nil {
+		return p.bad(err)
+	}
+	if token != json.Delim('[') {
+		n, err := p.rest(token, 1)
+		if err != nil {
+			return p.bad(err)
+		}
+		return each(name, -1, n)
+	}
+	if err := each(name, -1, nil); err != nil {
+		return err
+	}
+	for at := 0; p.More(); at++ {
+		p.left = jsonValues
+		n, err := p.value(2)
+		if err != nil {
+			return p.bad(err)
+		}
+		if err := each(name, at, n); err != nil {
+			return err
+		}
+	}
+	if _, err := p.Token(); err != nil {
+		return p.bad(err)
+	}
+	return nil
+}
+
+func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 	if depth > jsonDepth {
 		return nil, fmt.Errorf("more than %d levels", jsonDepth)
 	}
-	token, err := d.Token()
+	token, err := p.Token()
 	if err != nil {
 		return nil, err
+	}
+	return p.rest(token, depth)
+}
+
+// rest reads what follows a value's first token.
+func (p *jsonParser) rest(token json.Token, depth int) (*yaml.Node, error) {
+	if p.left--; p.left < 0 {
+		return nil, fmt.Errorf("more than %d values", jsonValues)
 	}
 	switch v := token.(type) {
 	case string:
@@ -62,15 +154,14 @@ func parseJSON(d *json.Decoder, depth int) (*yaml.Node, error) {
 		if v == '{' {
 			n = Mapping()
 		}
-		for d.More() {
-			// The decoder sees to it that names are strings.
-			element, err := parseJSON(d, depth+1)
+		for p.More() {
+			element, err := p.value(depth + 1)
 			if err != nil {
 				return nil, err
 			}
 			n.Content = append(n.Content, element)
 		}
-		_, err := d.Token()
+		_, err := p.Token()
 		return n, err
 	}
 	return nil, fmt.Errorf("found %v", token)

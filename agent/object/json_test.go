@@ -1,8 +1,12 @@
 package object
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
 
 func TestJSONIsReadAsItWasWritten(t *testing.T) {
@@ -32,6 +36,59 @@ func TestWhatIsNotOneJSONValueIsRefused(t *testing.T) {
 	} {
 		if n, err := ParseJSON([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), "not JSON: ") {
 			t.Errorf("%s: %v, %v", name, n, err)
+		}
+	}
+}
+
+func TestElementsOfListsAreHandedOverAsTheyAreRead(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"put": [1, {"a": [2]}], "delete": [], "put": ["b"]}`: "put[-1] put[0]=1 put[1]=map delete[-1] put[-1] put[0]=b",
+		`{"put": {"a": 1}, "": 3}`:                             "put[-1]=map [-1]=3",
+		`{}`:                                                   "",
+		`[1, 2]`:                                               "[-1]=list",
+		`7`:                                                    "[-1]=7",
+		`{"put": [1, 2`:                                        "put[-1] put[0]=1 put[1]=2 not JSON",
+		`{"put": [1, }`:                                        "put[-1] put[0]=1 not JSON",
+		`{"put": [1]} 3`:                                       "put[-1] put[0]=1 not JSON",
+		`{"put": [1]`:                                          "put[-1] put[0]=1 not JSON",
+		`{"put"`:                                               "not JSON",
+		``:                                                     "not JSON",
+		`{"put": [` + strings.Repeat("[", 1000):                "put[-1] not JSON",
+		`{"put": [1, "stop", 2]}`:                              "put[-1] put[0]=1 stopped",
+	} {
+		var got []string
+		err := MembersOfJSON([]byte(text), func(member string, at int, n *yaml.Node) error {
+			value := ""
+			switch {
+			case n == nil:
+			case IsMapping(n):
+				value = "=map"
+			case n.Kind == yaml.SequenceNode:
+				value = "=list"
+			case n.Value == "stop":
+				return errors.New("stopped")
+			default:
+				value = "=" + n.Value
+			}
+			got = append(got, fmt.Sprintf("%s[%d]%s", member, at, value))
+			return nil
+		})
+		if err != nil {
+			what, _, _ := strings.Cut(err.Error(), ":")
+			got = append(got, what)
+		}
+		if found := strings.Join(got, " "); found != want {
+			t.Errorf("%s: %s; want %s", text, found, want)
+		}
+	}
+}
+
+func TestTheNumberOfValuesIsBounded(t *testing.T) {
+	for text, well := range map[string]bool{`[1, 2, {"a": 3}]`: true, `[1, 2, {"a": 3, "b": 4}]`: false, `[[[[[[`: false} {
+		p := newJSONParser([]byte(text))
+		p.left = 6
+		if _, err := p.value(0); (err == nil) != well {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

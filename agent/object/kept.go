@@ -2,7 +2,6 @@ package object
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -24,6 +23,8 @@ type Kept struct {
 	examined bool
 	// It holds networks in which there may be no address of ours.
 	wide bool
+	// It has a part of something, and networks that others with a part of that may not have.
+	apart bool
 }
 
 // Keep makes a Kept of an object that was packed already. It is not examined.
@@ -48,12 +49,22 @@ func (k *Kept) fill(room []byte, labels map[string]string, empty []string, spec 
 		room = appendText(room, "")
 	}
 	if len(labels) > 0 {
-		for _, label := range slices.Sorted(maps.Keys(labels)) {
+		var few [8]string
+		for _, label := range sortedKeys(labels, few[:0]) {
 			room = appendText(appendText(room, label), labels[label])
 		}
 	}
 	k.spec = uint32(len(room))
 	k.data = string(append(room, spec...))
+}
+
+// sortedKeys uses the room that it is given.
+func sortedKeys(labels map[string]string, room []string) []string {
+	for label := range labels {
+		room = append(room, label)
+	}
+	slices.Sort(room)
+	return room
 }
 
 func appendText(b []byte, s string) []byte {
@@ -145,11 +156,16 @@ func (k *Kept) Shown() *Object {
 
 // Label returns the value of a label, and whether there is one.
 func (k *Kept) Label(label string) (string, bool) {
-	if k.spec == 0 {
-		return "", false
+	_, at := k.texts()
+	for rest := k.data[at:k.spec]; rest != ""; {
+		var name, value string
+		name, rest = cutText(rest)
+		value, rest = cutText(rest)
+		if name == label {
+			return value, true
+		}
 	}
-	value, there := k.Labels()[label]
-	return value, there
+	return "", false
 }
 
 // Object returns the object, with its secrets. It is made anew each time.
@@ -247,28 +263,23 @@ func (r *Registry) Explore(k Key, spec []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.explore(kept, o, nil, &claimer{})
+	r.explore(kept, o, appendNeeds(nil, kept.kind.Fields, o.Spec.ProtoReflect()), nil, &claimer{})
 	return kept, nil
 }
 
-// explore finds out what it needs and claims. Needs that are the same as some before share their memory.
-func (r *Registry) explore(kept *Kept, o *Object, before []Key, c *claimer) []Key {
-	if kept.kind.Fields.refs {
-		var few [8]Key
-		if needs := appendNeeds(few[:0], kept.kind.Fields, o.Spec.ProtoReflect()); slices.Equal(needs, before) {
-			kept.Needs = before
-		} else {
+// explore takes note of what it needs, and finds out what it claims. Needs that are the same as some before share their memory.
+func (r *Registry) explore(kept *Kept, o *Object, needs, before []Key, c *claimer) []Key {
+	if len(needs) > 0 {
+		if !slices.Equal(needs, before) {
 			before = slices.Clone(needs)
-			kept.Needs = before
 		}
+		kept.Needs = before
 	}
-	c.marks = c.marks[:0]
+	c.marks, c.wide, c.apart = c.marks[:0], false, false
 	if kept.kind.claim(o.Spec, c); len(c.marks) > 0 {
 		kept.Marks = slices.Clone(c.marks)
 	}
-	if holds := kept.kind.rules.holds; holds != nil {
-		kept.wide = len(holds(o.Spec)) > 0
-	}
+	kept.wide, kept.apart = c.wide, c.apart
 	kept.examined = true
 	return before
 }
@@ -279,15 +290,15 @@ func (r *Registry) ExamineKept(all []*Kept) error {
 		c := newChecker(r)
 		var needs []Key
 		var claims claimer
-		for i := from; i < to && len(errs) < errorLimit; i++ {
+		for i := from; i < to && len(errs) < MistakesMost; i++ {
 			k := all[i]
 			o := &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Empty: k.Empty(), Spec: k.kind.Message.New().Interface()}
 			if err := proto.Unmarshal([]byte(k.Spec()), o.Spec); err != nil {
 				errs = append(errs, &Error{Object: k.Key(), Problem: "the spec cannot be read: " + err.Error()})
-			} else if wrong := c.check(o); len(wrong) > 0 {
+			} else if wrong := c.kept(o, k); len(wrong) > 0 {
 				errs = append(errs, wrong...)
 			} else {
-				needs = r.explore(k, o, needs, &claims)
+				needs = r.explore(k, o, c.needs, needs, &claims)
 			}
 		}
 		return errs

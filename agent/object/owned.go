@@ -87,3 +87,26 @@ func (s *Set) intruding(k *Kept) (errs Errors) {
 	}
 	return errs
 }
+
+// overlapping tells of networks of k that others have, too, who have a part of the same.
+func (s *Set) overlapping(k *Kept) (errs Errors) {
+	of, mine := k.kind.rules.apart(k.message())
+	for _, other := range s.holdings.Sharers(Claim{What: of}.Mark()) {
+		if other == k || other.kind.rules.apart == nil {
+			continue
+		}
+		theirOf, theirs := other.kind.rules.apart(other.message())
+		if theirOf != of {
+			continue
+		}
+		for _, h := range mine {
+			if i := slices.IndexFunc(theirs, func(o held) bool { return o.prefix.Overlaps(h.prefix) }); i >= 0 {
+				errs = append(errs, &Error{Object: k.Key(), Field: h.said(), Found: quote(h.prefix.String()),
+					Problem:  other.Key().String() + " has " + theirs[i].prefix.String() + " on the same access, and packets are told apart by it",
+					Accepted: "what no other PDU session of the subscriber has"})
+				break
+			}
+		}
+	}
+	return errs
+}

@@ -75,9 +75,11 @@ type Field struct {
 	// The kind that it names; nil if it names none.
 	Ref *Kind
 
-	// Of Desc, which takes longer to answer.
-	kind protoreflect.Kind
-	list bool
+	// Of Desc, which takes longer to answer; and the wire type of a value by itself.
+	number protoreflect.FieldNumber
+	kind   protoreflect.Kind
+	list   bool
+	wire   uint8
 	// It may be left out, or be 0.
 	optional bool
 	// One owner has all of it; else each field of the message, or each element of the list, has owners of its own.
@@ -226,7 +228,7 @@ func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protorefle
 		case protoreflect.GroupKind, protoreflect.FloatKind, protoreflect.DoubleKind, protoreflect.BytesKind:
 			return nil, fmt.Errorf("%s: kinds have no fields of type %s", fd.FullName(), fd.Kind())
 		}
-		f.kind, f.list = fd.Kind(), fd.IsList()
+		f.number, f.kind, f.list, f.wire = fd.Number(), fd.Kind(), fd.IsList(), wireOf(fd.Kind())
 		if err := f.share(); err != nil {
 			return nil, err
 		}

@@ -60,8 +60,7 @@ func checkFrames(s *api.Session, add report) {
 		{"addresses", len(s.Addresses) > 0}, {"access.pppoeSessionId", s.Access.GetPppoeSessionId() != 0},
 		{"access.pduSessionId", s.Access.GetPduSessionId() != 0}, {"access.proxyArp", s.Access.GetProxyArp()},
 		{"policy.aclUp", s.Policy.GetAclUp() != ""}, {"policy.aclDown", s.Policy.GetAclDown() != ""},
-		{"policy.flowProfile", s.Policy.GetFlowProfile() != ""}, {"policy.qosProfile", s.Policy.GetQosProfile() != ""},
-		{"policy.qosProfileUp", s.Policy.GetQosProfileUp() != ""}, {"policy.mss", s.Policy.GetMss() != 0},
+		{"policy.mss", s.Policy.GetMss() != 0},
 		{"policy.anySource", s.Policy.GetAnySource()}, {"gtpu.reflectiveQos", s.GetGtpu().ReflectiveQos},
 	} {
 		if of.there {
@@ -76,26 +75,28 @@ func claimSession(spec proto.Message, c *claimer) {
 		return
 	}
 	a := s.Access
-	on := appendCircuit(c.the(""), a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
-	// Of one access there may be several sessions that differ in their number.
 	pdu := ""
 	if n := a.GetPduSessionId(); n != 0 {
 		pdu = "PDU session " + strconv.FormatUint(uint64(n), 10)
+		c.apart = true
 	}
-	switch {
-	case a.GetPppoeSessionId() != 0:
-		// The id alone is the key: a data plane does not ask for the MAC before it knows the session.
-		on = strconv.AppendUint(append(on, ", PPPoE session "...), uint64(a.PppoeSessionId), 10)
-		c.take(on, pdu, "access.pppoeSessionId", -1)
-	case a.GetMac() != "":
+	if a.GetMac() == "" || a.GetPppoeSessionId() != 0 || pdu != "" {
+		field := "access"
+		switch {
+		case a.GetPppoeSessionId() != 0:
+			field = "access.pppoeSessionId"
+		case a.GetMac() != "":
+			field = "access.pduSessionId"
+		}
+		c.take(appendAccess(c.the(""), a), pdu, field, -1)
+	}
+	if a.GetMac() != "" && a.GetPppoeSessionId() == 0 {
 		mac, _ := canonical(api.Format_MAC, a.Mac)
 		part := "MAC " + mac
 		if pdu != "" {
 			part += ", " + pdu
 		}
-		c.take(on, part, "access.mac", -1)
-	default:
-		c.take(on, pdu, "access", -1)
+		c.take(appendCircuit(c.the(""), a.Port, a.OuterVlan, a.InnerVlan), part, "access.mac", -1)
 	}
 	if g := s.GetGtpu(); g != nil {
 		local, _ := canonical(api.Format_IP, g.LocalAddress)
@@ -108,7 +109,36 @@ func claimSession(spec proto.Message, c *claimer) {
 	for i, written := range s.Addresses {
 		p, _ := network(written)
 		c.take(appendDestination(c.the(""), s.Vrf, p), "", "addresses", i)
+		c.wide = c.wide || !p.IsSingleIP()
 	}
+}
+
+// appendAccess says where packets of one subscriber come from. Of it there may be several sessions that differ in their PDU session id.
+func appendAccess(b []byte, a *api.Access) []byte {
+	b = appendCircuit(b, a.GetPort(), a.GetOuterVlan(), a.GetInnerVlan())
+	if a.GetPppoeSessionId() != 0 {
+		// The id alone is the key: a data plane does not ask for the MAC before it knows the session.
+		return strconv.AppendUint(append(b, ", PPPoE session "...), uint64(a.PppoeSessionId), 10)
+	}
+	if a.GetMac() != "" {
+		mac, _ := canonical(api.Format_MAC, a.Mac)
+		b = append(append(b, ", MAC "...), mac...)
+	}
+	return b
+}
+
+// apartSession returns the access and the networks of one of a subscriber's PDU sessions.
+func apartSession(spec proto.Message) (of string, networks []held) {
+	s, ok := spec.(*api.Session)
+	if !ok || s.Access.GetPduSessionId() == 0 {
+		return "", nil
+	}
+	for i, written := range s.Addresses {
+		if p, err := network(written); err == nil {
+			networks = append(networks, held{"", p, "addresses", i})
+		}
+	}
+	return string(appendAccess(nil, s.Access)), networks
 }
 
 // holdSession returns the networks that are the session's.

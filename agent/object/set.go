@@ -2,7 +2,6 @@
 package object
 
 import (
-	"maps"
 	"strings"
 )
 
@@ -23,21 +22,21 @@ func Remove(k Key) Change { return Change{Key: k} }
 // several goroutines at once.
 type Set struct {
 	registry *Registry
-	objects  map[Key]*Kept
+	objects  Table[*Kept]
 	holdings *Holdings[*Kept]
 	owned    owned
 }
 
 // NewSet returns an empty set.
 func NewSet(r *Registry) *Set {
-	return &Set{registry: r, objects: map[Key]*Kept{}, owned: owned{}, holdings: NewHoldings(func(a, b *Kept) int { return a.Key().Compare(b.Key()) })}
+	return &Set{registry: r, owned: owned{}, holdings: NewHoldings(func(a, b *Kept) int { return a.Key().Compare(b.Key()) })}
 }
 
 // Get returns an object, or nil.
-func (s *Set) Get(k Key) *Kept { return s.objects[k] }
+func (s *Set) Get(k Key) *Kept { return s.objects.Get(k) }
 
 // Len returns how many objects there are.
-func (s *Set) Len() int { return len(s.objects) }
+func (s *Set) Len() int { return s.objects.Len() }
 
 // Apply makes all the changes, or none of them if the outcome would not be acceptable: then the Errors say why. The changes
 // are checked as a whole: what one object gives up, another may take. `undo` makes all of them undone, as long as no other change
@@ -52,43 +51,43 @@ func (s *Set) Apply(changes []Change) (undo func(), err error) {
 
 // ApplyExamined is Apply for changes that were examined already.
 func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
-	if more := len(x.Keys); more > len(s.objects) && more > 1000 {
-		// Room at once, instead of doubling it again and again.
-		larger := make(map[Key]*Kept, len(s.objects)+more)
-		maps.Copy(larger, s.objects)
-		s.objects = larger
-	}
+	s.objects.Reserve(len(x.Keys))
 	s.holdings.Reserve(x.Claims())
 
 	old := make([]*Kept, len(x.Keys))
-	for i, k := range x.Keys {
-		old[i] = s.objects[k]
-		s.remove(k)
+	if s.objects.Len() > 0 {
+		for i, k := range x.Keys {
+			if old[i] = s.objects.Get(k); old[i] != nil {
+				s.remove(old[i])
+			}
+		}
 	}
 	var errs Errors
 	taken := 0
 	undo = func() {
 		for _, k := range x.Keys[:taken] {
-			s.remove(k)
+			if o := s.objects.Get(k); o != nil {
+				s.remove(o)
+			}
 		}
-		for i, o := range old {
+		for _, o := range old {
 			if o != nil {
-				s.add(x.Keys[i], o)
+				s.add(o)
 			}
 		}
 	}
 	deleted := map[Key]bool{}
 	for i, k := range x.Keys {
-		switch {
-		case s.objects[k] != nil || deleted[k]:
+		switch o := x.Kept[i]; {
+		case len(deleted) > 0 && deleted[k], o == nil && s.objects.Get(k) != nil:
 			errs = append(errs, &Error{Object: k, Problem: "there twice"})
-		case x.Kept[i] == nil:
+		case o == nil:
 			deleted[k] = true
 		default:
-			errs = append(errs, s.add(k, x.Kept[i])...)
+			errs = append(errs, s.add(o)...)
 		}
 		taken++
-		if len(errs) >= errorLimit {
+		if len(errs) >= MistakesMost {
 			break
 		}
 	}
@@ -102,31 +101,36 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 	return undo, nil
 }
 
-func (s *Set) remove(k Key) {
-	o := s.objects[k]
-	if o == nil {
-		return
-	}
+func (s *Set) remove(o *Kept) {
 	for _, m := range o.Marks {
 		s.holdings.Release(o, m)
 	}
 	if o.kind.rules.owns != nil {
 		s.owned.release(o)
 	}
-	delete(s.objects, k)
+	s.objects.Delete(o.Key())
 }
 
 // add takes what the object claims as far as it is free.
-func (s *Set) add(k Key, o *Kept) Errors {
-	var errs Errors
-	s.objects[k] = o
+func (s *Set) add(o *Kept) (errs Errors) {
+	if before := s.objects.Put(o); before != nil {
+		s.objects.Put(before)
+		return Errors{{Object: o.Key(), Problem: "there twice"}}
+	}
+	var told *Kept
 	for _, m := range o.Marks {
 		holder, taken := s.holdings.Holder(o, m)
 		if !taken {
 			s.holdings.Take(o, m)
+		} else if holder == told && o.apart {
+			continue
 		} else if c, really := o.Disputed(m, holder); really {
-			errs = append(errs, &Error{Object: k, Field: c.Field, Problem: holder.Key().String() + " already has " + c.String()})
+			errs = append(errs, &Error{Object: o.Key(), Field: c.Field, Problem: holder.Key().String() + " already has " + c.String()})
+			told = holder
 		}
+	}
+	if o.apart {
+		errs = append(errs, s.overlapping(o)...)
 	}
 	if o.wide {
 		errs = append(errs, s.intruded(o)...)
@@ -146,7 +150,7 @@ func (s *Set) loops(changed []Key) Errors {
 	var trail []Key
 	var visit func(k Key)
 	visit = func(k Key) {
-		o := s.objects[k]
+		o := s.objects.Get(k)
 		if o == nil || state[k] == done {
 			return
 		}
@@ -175,7 +179,7 @@ func (s *Set) loops(changed []Key) Errors {
 		state[k] = done
 	}
 	for _, k := range changed {
-		if s.registry.mayLoop(k.Kind) && len(errs) < errorLimit {
+		if s.registry.mayLoop(k.Kind) && len(errs) < MistakesMost {
 			visit(k)
 		}
 	}

@@ -40,6 +40,7 @@ func TestWhatObjectsMayBeTogether(t *testing.T) {
 	gtpu := func(name string, vlan int, more string) string {
 		return fmt.Sprintf("Session %s {access: {port: p, outerVlan: %d}, gtpu: {localAddress: '2001:db8::1', localTeid: 7, remoteAddress: '2001:db8::2', remoteTeid: %d%s}}", name, vlan, vlan, more)
 	}
+	const tunnel = "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, remoteTeid: 1"
 	for _, c := range []struct {
 		sentence      string
 		there, change []string
@@ -54,6 +55,21 @@ func TestWhatObjectsMayBeTogether(t *testing.T) {
 			[]string{"Session b {access: {port: p, outerVlan: 1, pduSessionId: 1}}"}, "Session/b: access: Session/a already has port p, VLAN 1, PDU session 1"},
 		{"a PDU session beside one that is the only one", []string{"Session a {access: {port: p, outerVlan: 1}}"},
 			[]string{"Session b {access: {port: p, outerVlan: 1, pduSessionId: 1}}"}, "Session/b: access: Session/a already has port p, VLAN 1"},
+		{"two PDU sessions with the same address", []string{"Session a {access: {port: p, outerVlan: 1, pduSessionId: 1}, addresses: [10.0.0.1/32], gtpu: " + tunnel + ", localTeid: 1}}"},
+			[]string{"Session b {access: {port: p, outerVlan: 1, pduSessionId: 2}, addresses: [10.1.0.0/16, 10.0.0.0/8], gtpu: " + tunnel + ", localTeid: 2}}"},
+			"Session/b: addresses[1]: Session/a has 10.0.0.1/32 on the same access, and packets are told apart by it: found \"10.0.0.0/8\"; accepted: what no other PDU session of the subscriber has"},
+		{"of one MAC, too", []string{"Session a {access: {port: p, outerVlan: 1, mac: '02:00:00:00:00:0a', pduSessionId: 1}, addresses: ['2001:db8::/56'], gtpu: " + tunnel + ", localTeid: 1}}"},
+			[]string{"Session b {access: {port: p, outerVlan: 1, mac: '02:00:00:00:00:0A', pduSessionId: 2}, addresses: ['2001:db8:0:1::/64'], gtpu: " + tunnel + ", localTeid: 2}}"},
+			"Session/b: addresses[0]: Session/a has 2001:db8::/56 on the same access, and packets are told apart by it: found \"2001:db8:0:1::/64\"; accepted: what no other PDU session of the subscriber has"},
+		{"PDU sessions of two subscribers with the same address", []string{"Session a {access: {port: p, outerVlan: 1, mac: '02:00:00:00:00:0a', pduSessionId: 1}, addresses: [10.0.0.1/32], gtpu: " + tunnel + ", localTeid: 1}}"},
+			[]string{"Session b {access: {port: p, outerVlan: 1, mac: '02:00:00:00:00:0b', pduSessionId: 2}, addresses: [10.0.0.1/32], gtpu: " + tunnel + ", localTeid: 2}}"}, ""},
+		{"PDU sessions that change what they have", []string{"Session a {access: {port: p, outerVlan: 1, pduSessionId: 1}, addresses: [10.0.0.1/32], gtpu: " + tunnel + ", localTeid: 1}}",
+			"Session b {access: {port: p, outerVlan: 1, pduSessionId: 2}, addresses: [10.0.0.2/32], gtpu: " + tunnel + ", localTeid: 2}}"},
+			[]string{"Session a {access: {port: p, outerVlan: 1, pduSessionId: 1}, addresses: [10.0.0.2/32], gtpu: " + tunnel + ", localTeid: 1}}",
+				"Session b {access: {port: p, outerVlan: 1, pduSessionId: 2}, addresses: [10.0.0.1/32], gtpu: " + tunnel + ", localTeid: 2}}"}, ""},
+		{"one PDU session of one MAC twice", []string{"Session a {access: {port: p, outerVlan: 1, mac: '02:00:00:00:00:0a', pduSessionId: 1}}"},
+			[]string{"Session b {access: {port: p, outerVlan: 1, mac: '02:00:00:00:00:0a', pduSessionId: 1}}"},
+			"Session/b: access.pduSessionId: Session/a already has port p, VLAN 1, MAC 02:00:00:00:00:0a, PDU session 1"},
 		{"two PDU sessions in one of PPPoE", []string{"Session a {access: {port: p, pppoeSessionId: 5, pduSessionId: 1}}"},
 			[]string{"Session b {access: {port: p, pppoeSessionId: 5, pduSessionId: 2}}"}, ""},
 		{"a single tag and two tags are different", []string{"Session a {access: {port: p, outerVlan: 1, innerVlan: 2}}"},
@@ -235,6 +251,7 @@ func TestFormats(t *testing.T) {
 		{api.Format_IP_PREFIX, []string{"192.0.2.1/24", "2001:db8::1/64"}, []string{"0.0.0.0/0", "224.0.0.1/4", "192.0.2.1"}, "2001:DB8::1/64", "2001:db8::1/64"},
 		{api.Format_MAC, []string{"02:00:00:00:00:01"}, []string{"02-00-00-00-00-01", "0200.0000.0001", "01:00:5e:00:00:01", "00:00:00:00:00:00", "02:00:00:00:00:01:02:03"}, "02:00:00:00:00:AB", "02:00:00:00:00:ab"},
 		{api.Format_PORT_RANGE, []string{"0", "65535", "0-65535"}, []string{"65536", "2-1", "-1", "1-", "08", "+1", "a"}, "1-2", "1-2"},
+		{api.Format_VLAN_RANGE, []string{"1", "4094", "1-4094", "7-7"}, []string{"0", "4095", "1-4095", "0-9", "2-1", "1-", "08", "a"}, "100-199", "100-199"},
 		{api.Format_IP_PROTOCOL, []string{"0", "255"}, []string{"256", "ospf", ""}, "UDP", "17"},
 		{api.Format_DSCP, []string{"63", "va", "cs0", "af43"}, []string{"64", "af14", "af51", "cs8", "cs", "-1"}, "EF", "46"},
 		{api.Format_TCP_FLAGS, []string{"syn", "!fin,cwr"}, []string{"syn,", "syn,!syn", "xyz", "!"}, "!ACK, syn", "syn,!ack"},
@@ -321,13 +338,14 @@ func TestNumbersWithUnitsForPeopleAreReadAgain(t *testing.T) {
 func TestDifferences(t *testing.T) {
 	spec := func(text string) proto.Message { return objects(t, "Session s "+text)[0].Object.Spec }
 	k := registry(t).Kind("Session")
+	const tunnel = "{localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1"
 	for _, c := range []struct {
 		sentence, before, after string
 		want                    []FieldChange
 	}{
 		{"the same in other words", "{access: {port: p, mac: '02:00:00:00:00:0a'}, vrf: default}", "{access: {port: p, mac: '02:00:00:00:00:0A'}}", nil},
-		{"what forces a replacement comes first", "{access: {port: p}, vrf: a}", "{access: {port: q, proxyArp: true}}",
-			[]FieldChange{{Field: "access.port", Before: "p", After: "q", Immutable: true}, {Field: "access.proxyArp", After: "true"}, {Field: "vrf", Before: "a"}}},
+		{"what forces a replacement comes first", "{access: {port: p}, vrf: a, gtpu: " + tunnel + "}}", "{access: {port: q}, gtpu: " + tunnel + ", ethernet: true}}",
+			[]FieldChange{{Field: "gtpu.ethernet", After: "true", Immutable: true}, {Field: "access.port", Before: "p", After: "q"}, {Field: "vrf", Before: "a"}}},
 		{"what appears and vanishes", "{access: {port: p}, policy: {mss: 1400}}", "{access: {port: p}, addresses: [10.0.0.0/8]}",
 			[]FieldChange{{Field: "addresses", After: "10.0.0.0/8"}, {Field: "policy", Before: "{mss: 1400}"}}},
 	} {

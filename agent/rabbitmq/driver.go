@@ -312,6 +312,9 @@ func (d *driver) Outlet(ctx context.Context) (broker.Outlet, error) {
 	return &outlet{c, d.Events}, nil
 }
 
+// A routing key is a short string (AMQP 0-9-1, 4.2.5.3). Of a very long name its end is not there; the body has all of it.
+const keyMost = 255
+
 type outlet struct {
 	*connection
 	to string
@@ -320,7 +323,8 @@ type outlet struct {
 func (o *outlet) Publish(ctx context.Context, events []broker.Published) error {
 	all := make([]outgoing, len(events))
 	for i, e := range events {
-		all[i] = outgoing{exchange: o.to, key: e.Key.Kind + "." + e.Key.Name,
+		key := e.Key.Kind + "." + e.Key.Name
+		all[i] = outgoing{exchange: o.to, key: key[:min(len(key), keyMost)],
 			message: amqp.Publishing{ContentType: "application/json", Body: e.Body, Type: "status"}}
 	}
 	if err := o.publish(ctx, all); err != nil {

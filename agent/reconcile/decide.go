@@ -2,10 +2,8 @@
 package reconcile
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"sluice.dev/sluice/agent/object"
 )
@@ -25,30 +23,8 @@ func (g *graph) next() []*step {
 			return nil
 		}
 	}
-	order := make([]ordered, len(g.wave))
-	for i, s := range g.wave {
-		order[i] = ordered{g.rank(s.entry), s.Key.Name, s}
-		if s.put == nil {
-			order[i].rank = -1 - order[i].rank
-		}
-	}
-	slices.SortFunc(order, func(a, b ordered) int {
-		if a.rank != b.rank {
-			return a.rank - b.rank
-		}
-		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.step.Key.Kind, b.step.Key.Kind))
-	})
-	for i := range order {
-		g.wave[i] = order[i].step
-	}
+	g.sortWave()
 	return g.wave
-}
-
-// ordered has beside a step what it is sorted by.
-type ordered struct {
-	rank int
-	name string
-	step *step
 }
 
 // hasMore says whether next has something to look at.
@@ -108,8 +84,7 @@ func (g *graph) overtaken(s *step) bool {
 	if s.put == nil {
 		return false
 	}
-	for _, k := range s.put.needs() {
-		t := g.entries[k]
+	for _, t := range g.resolve(s.put.needs()) {
 		if t != nil && t.have != nil && !t.flying && !t.doomed() {
 			continue
 		}
@@ -144,14 +119,14 @@ func (g *graph) decide(e *entry) *step {
 		if e.inStep() {
 			return g.arrived(e)
 		}
-		if g.held(e) {
+		if g.held(e) && !g.letsGo(e) {
 			return nil
 		}
 	}
 	if !e.doomed() {
 		return g.put(e)
 	}
-	if len(e.users) > 0 {
+	if e.users.count() > 0 {
 		return g.warn(e)
 	}
 	op := operation{Action: Delete, Key: e.key, Reason: "no longer wanted"}
@@ -172,7 +147,7 @@ func (g *graph) decide(e *entry) *step {
 // decideLocally: only the agent understands the kind, and to want an object is to have it.
 func (g *graph) decideLocally(e *entry) *step {
 	e.rebuild = nil
-	if e.want == nil && len(e.users) > 0 {
+	if e.want == nil && e.users.count() > 0 {
 		return g.warn(e)
 	}
 	g.setHave(e, e.want)
@@ -205,8 +180,9 @@ func (g *graph) undermine(e *entry) {
 	if e.have == nil || e.want == nil || e.rebuild != nil {
 		return
 	}
-	for _, k := range e.want.needs() {
-		t := g.entries[k]
+	needs := e.want.needs()
+	for i, t := range g.resolve(needs) {
+		k := needs[i]
 		if t == nil || !t.doomed() || !slices.Contains(e.have.needs(), k) {
 			continue
 		}
@@ -224,22 +200,15 @@ func (g *graph) keeps(e *entry) bool {
 	if e.rebuild == nil || e.want == nil || e.have.Kept == nil {
 		return false
 	}
-	for _, k := range e.have.needs() {
-		if t := g.entries[k]; t != nil && t.doomed() {
+	for _, t := range g.resolve(e.have.needs()) {
+		if t != nil && t.doomed() {
 			return false
 		}
 	}
-	if all := g.waiters[e.key]; all != nil {
-		for w := all.first; w != nil; w = w.after {
-			if w.claiming {
-				return false
-			}
-		}
+	if g.claimant(e) != nil {
+		return false
 	}
-	return slices.ContainsFunc(e.want.needs(), func(k object.Key) bool {
-		t := g.entries[k]
-		return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming)
-	})
+	return slices.ContainsFunc(g.resolve(e.want.needs()), g.absent)
 }
 
 // What a status says of an object that waits: what for, and what the data plane has meanwhile.
@@ -251,8 +220,9 @@ const (
 
 // held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
 func (g *graph) held(e *entry) bool {
-	for _, k := range e.want.needs() {
-		t := g.entries[k]
+	needs := e.want.needs()
+	for i, t := range g.resolve(needs) {
+		k := needs[i]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
 			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+g.namedBy(e, k)+", which is not there")
@@ -274,19 +244,92 @@ func (g *graph) held(e *entry) bool {
 		if !really {
 			continue
 		}
-		for next := h; next != nil && next.claiming; next = g.entries[next.waits.on] {
-			if g.entries[next.waits.on] == e && e.have != nil {
+		for next := h; next != nil && next.claiming; next = g.entries.Get(next.waits.on) {
+			if g.entries.Get(next.waits.on) == e && e.have != nil {
 				e.rebuild = &rebuild{h.key.String() + " and it exchange " + c.String(), g.differences(e)}
 				return false
 			}
 		}
-		if h.kept {
+		g.wait(e, h.key, true, WaitsForClaim, waitsFor+h.key.String()+" to give up "+c.String())
+		if h.kept || g.stuck(h) {
 			g.enqueue(h, e.cause)
 		}
-		g.wait(e, h.key, true, WaitsForClaim, waitsFor+h.key.String()+" to give up "+c.String())
+		if h.doomed() && h.users.count() > 0 {
+			for _, u := range inOrder(h.users.live(h)) {
+				if g.stuck(u) {
+					g.enqueue(u, e.cause)
+				}
+			}
+		}
 		return true
 	}
 	return false
+}
+
+// letsGo says whether an entry that has to wait goes meanwhile: what the data plane has of it is in somebody's way, and what it waits for
+// does not come by itself.
+func (g *graph) letsGo(e *entry) bool {
+	if e.have == nil || g.moves(e) {
+		return false
+	}
+	why := ""
+	for _, t := range g.resolve(e.have.needs()) {
+		if t == nil || !t.doomed() {
+			continue
+		}
+		// What nobody wants any more can stay as long as it is needed, unless others want what it has.
+		if t.want != nil {
+			why = t.key.String() + " is replaced"
+		} else if g.claimant(t) != nil {
+			why = t.key.String() + " is deleted"
+		}
+	}
+	if w := g.claimant(e); w != nil && g.stuck(e) {
+		why = w.key.String() + " takes what it has"
+	}
+	if why == "" {
+		return false
+	}
+	g.unwait(e)
+	e.rebuild = &rebuild{why, g.differences(e)}
+	return true
+}
+
+// moves says whether what an entry waits for, or what that waits to be given up, is being decided about or done.
+func (g *graph) moves(e *entry) bool {
+	on := g.entries.Get(e.waits.on)
+	for range 100 {
+		if on == nil || on.busy() {
+			return on != nil
+		}
+		if on == e || !on.claiming {
+			return false
+		}
+		on = g.entries.Get(on.waits.on)
+	}
+	return false
+}
+
+// stuck says whether an entry that the data plane has waits for something that does not come by itself.
+func (g *graph) stuck(e *entry) bool {
+	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming && g.absent(g.entries.Get(e.waits.on))
+}
+
+// absent says whether something is not there and does not come unless something else is wanted.
+func (g *graph) absent(t *entry) bool {
+	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming)
+}
+
+// claimant returns somebody who waits for what the entry has, or nil.
+func (g *graph) claimant(e *entry) *entry {
+	if all := g.waiters[e.key]; all != nil {
+		for w := all.first; w != nil; w = w.after {
+			if w.claiming {
+				return w
+			}
+		}
+	}
+	return nil
 }
 
 // namedBy says by which field a wanted object names another.
@@ -330,22 +373,19 @@ func (g *graph) put(e *entry) *step {
 // warn: those who use a doomed entry have to let go of it first.
 func (g *graph) warn(e *entry) *step {
 	var one *entry
-	for u := range e.users {
-		if one == nil || !e.warned && u.key.Compare(one.key) < 0 {
-			one = u
-		}
-		if e.warned {
-			break
-		}
-	}
-	if !e.warned {
+	if e.warned {
+		one = e.users.any(e)
+	} else {
 		e.warned = true
-		for _, u := range sorted(e.users) {
+		for _, u := range inOrder(e.users.live(e)) {
+			if one == nil {
+				one = u
+			}
 			g.enqueue(u, e.cause)
 		}
 	}
 	message := fmt.Sprintf("%s%s, which still uses it", waitsFor, one.key)
-	if more := len(e.users) - 1; more > 0 {
+	if more := e.users.count() - 1; more > 0 {
 		message = fmt.Sprintf("%s%s and %d more, which still use it", waitsFor, one.key, more)
 	}
 	if e.want == nil {

@@ -32,7 +32,7 @@ func (r *Reconciler) meddled(l *link, c Change) {
 	if c.Key == (object.Key{}) || !r.inSync {
 		return // everything is going to be listed
 	}
-	if e := r.graph.entries[c.Key]; e != nil && e.flying {
+	if e := r.graph.entries.Get(c.Key); e != nil && e.flying {
 		switch b := l.carrying(e); {
 		case b == nil:
 			r.inSync = false // it was decided about, and is not sent yet
@@ -80,7 +80,7 @@ func (r *Reconciler) drifted(k object.Key) int32 {
 
 // meddled takes note of what the data plane has because of somebody else. It returns the entry if that is not what is wanted.
 func (g *graph) meddled(c Change, by string) *entry {
-	k, e := c.Key, g.entries[c.Key]
+	k, e := c.Key, g.entries.Get(c.Key)
 	kind := g.registry.Kind(k.Kind)
 	builtin := kind != nil && kind.IsBuiltin(k.Name)
 	if e == nil && (c.Deleted || builtin && len(c.Spec) == 0) {

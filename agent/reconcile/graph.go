@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -13,7 +12,10 @@ import (
 type graph struct {
 	registry *object.Registry
 	now      func() time.Time
-	entries  map[object.Key]*entry
+	// Nanoseconds since the epoch of Unix: when whatever is being done began.
+	at      int64
+	entries object.Table[*entry]
+	named   resolved
 	// Entries to decide about, by the rank of their kinds.
 	queues [][]*entry
 	// What is Deleting.
@@ -49,8 +51,8 @@ type entry struct {
 	kind *object.Kind // nil: not a kind of ours
 	want *Version     // nil: nobody wants it
 	have *Version     // nil: the data plane does not have it
-	// Entries that, as the data plane has them, name this one.
-	users map[*entry]struct{}
+	// Who names it as the data plane has them; nil: never anybody.
+	users *users
 	// Must be deleted before it can be as wanted; nil: it need not.
 	rebuild *rebuild
 	// Whom it waits for, and its neighbors among those who wait for the same.
@@ -84,6 +86,9 @@ type entry struct {
 	kept bool
 }
 
+// Key makes entries be found by their keys.
+func (e *entry) Key() object.Key { return e.key }
+
 type rebuild struct {
 	why    string
 	fields []object.FieldChange
@@ -110,7 +115,7 @@ type operation = Operation
 
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
 	return &graph{
-		registry: r, now: now, changed: changed, entries: map[object.Key]*entry{}, waiters: map[object.Key]*waiters{},
+		registry: r, now: now, at: now().UnixNano(), changed: changed, waiters: map[object.Key]*waiters{},
 		unwanted: map[object.Key]struct{}{}, condemned: map[object.Key]map[*entry]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(func(a, b *entry) int { return a.key.Compare(b.key) }),
 	}
 }
@@ -138,13 +143,11 @@ func (e *entry) inStep() bool {
 // reserve makes room for so many more entries and claims, instead of doubling it again and again.
 func (g *graph) reserve(more, claims int) {
 	g.holdings.Reserve(claims)
-	if more <= len(g.entries) || more < 1000 {
-		return
-	}
-	larger := make(map[object.Key]*entry, len(g.entries)+more)
-	maps.Copy(larger, g.entries)
-	g.entries = larger
+	g.entries.Reserve(more)
 }
+
+// tick is called before anything is done.
+func (g *graph) tick() { g.at = g.now().UnixNano() }
 
 // remember takes note of an entry before it is changed, so that a simulation can be taken back.
 func (g *graph) remember(e *entry) {
@@ -176,22 +179,22 @@ func (g *graph) simulate(f func()) {
 }
 
 func (g *graph) ensure(k object.Key) *entry {
-	e := g.entries[k]
+	e := g.entries.Get(k)
 	if e == nil {
 		e = &entry{key: k, kind: g.registry.Kind(k.Kind), state: Gone, counted: Gone, epoch: g.epoch}
-		g.entries[k] = e
+		g.add(e)
 		if g.simulating {
-			g.note(func() { delete(g.entries, k) })
+			g.note(func() { g.remove(k) })
 		}
 	}
 	return e
 }
 
 func (g *graph) forget(e *entry) {
-	if g.entries[e.key] == e && len(e.users) == 0 {
-		delete(g.entries, e.key)
+	if e.users.count() == 0 && g.entries.Get(e.key) == e {
+		g.remove(e.key)
 		if g.simulating {
-			g.note(func() { g.entries[e.key] = e })
+			g.note(func() { g.add(e) })
 		} else {
 			g.recount(e, Gone)
 		}
@@ -212,7 +215,7 @@ func (g *graph) mark(e *entry, s State, reason Reason, message string) {
 		case before == Deleting:
 			delete(g.unwanted, e.key)
 		}
-		e.since = g.now().UnixNano()
+		e.since = g.at
 		g.recount(e, s)
 		g.changed(e)
 	}
@@ -259,10 +262,23 @@ func (g *graph) rest(e *entry) {
 	}
 }
 
-// wake has those who wait for the entry decided about again.
+// wake has those who wait for the entry decided about again; while it waits itself, not those who wait for it to give something up: so all
+// of a ring come to wait, and the last sees it.
 func (g *graph) wake(e *entry) {
 	all := g.waiters[e.key]
 	if all == nil {
+		return
+	}
+	if e.waits != nil {
+		for w := all.first; w != nil; {
+			next := w.after
+			if !w.claiming {
+				g.remember(w)
+				g.unwait(w)
+				g.enqueue(w, e.cause)
+			}
+			w = next
+		}
 		return
 	}
 	delete(g.waiters, e.key)
@@ -281,14 +297,10 @@ func (g *graph) wake(e *entry) {
 	}
 }
 
-// sorted: as with waiters.
-func sorted(set map[*entry]struct{}) []*entry {
-	all := make([]*entry, 0, len(set))
-	for e := range set {
-		all = append(all, e)
-	}
+// inOrder: as with waiters. Each is there once.
+func inOrder(all []*entry) []*entry {
 	slices.SortFunc(all, func(a, b *entry) int { return a.key.Compare(b.key) })
-	return all
+	return slices.Compact(all)
 }
 
 func (g *graph) wait(e *entry, on object.Key, claiming bool, reason Reason, message string) {
@@ -361,7 +373,7 @@ func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 	g.compare(e)
 	e.wantedAt = 0
 	if v != nil && !v.builtin && !e.inStep() {
-		e.wantedAt = g.now().UnixNano()
+		e.wantedAt = g.at
 	}
 	g.enqueue(e, cause)
 	switch {
@@ -407,14 +419,11 @@ func (g *graph) setHave(e *entry, v *Version) {
 	if old := e.have; old != nil {
 		for _, k := range old.needs() {
 			t := g.ensure(k)
-			delete(t.users, e)
-			if g.simulating {
-				g.note(func() { t.users[e] = struct{}{} })
-			}
-			if len(t.users) == 0 && t.doomed() {
+			g.unuse(e, t)
+			if t.users.count() == 0 && t.doomed() {
 				g.enqueue(t, e.cause)
 			}
-			if len(t.users) == 0 && t.have == nil && t.want == nil {
+			if t.users.count() == 0 && t.have == nil && t.want == nil {
 				g.forget(t)
 			}
 		}
@@ -429,17 +438,12 @@ func (g *graph) setHave(e *entry, v *Version) {
 	if v == nil {
 		return
 	}
-	for _, k := range v.needs() {
-		t := g.ensure(k)
-		g.remember(t)
-		if t.users == nil {
-			t.users = map[*entry]struct{}{}
+	needs := v.needs()
+	for i, t := range g.resolve(needs) {
+		if t == nil {
+			t = g.ensure(needs[i])
 		}
-		users := t.users
-		users[e] = struct{}{}
-		if g.simulating {
-			g.note(func() { delete(users, e) })
-		}
+		g.use(e, t)
 	}
 	for _, m := range v.marks() {
 		if _, taken := g.holdings.Holder(e, m); taken {

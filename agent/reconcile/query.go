@@ -46,12 +46,13 @@ func (g *graph) hindrance(v *Version, depth int) *entry {
 	if v == nil || depth > deepest {
 		return nil
 	}
-	for _, k := range v.needs() {
-		e := g.entries[k]
+	needs := v.needs()
+	for i := range needs {
+		e := g.resolve(needs)[i]
 		if e == nil {
 			continue // builtin, or what it names is only known to the data plane
 		}
-		if e.state != Applied && (e.kind == nil || !e.kind.IsBuiltin(k.Name)) {
+		if e.state != Applied && (e.kind == nil || !e.kind.IsBuiltin(e.key.Name)) {
 			return e
 		}
 		if below := g.hindrance(e.want, depth+1); below != nil {
@@ -73,7 +74,7 @@ func (r *Reconciler) Unwanted(known uint64) ([]object.Key, uint64) {
 }
 
 func (r *Reconciler) status(k object.Key) Status {
-	if e := r.graph.entries[k]; e != nil {
+	if e := r.graph.entries.Get(k); e != nil {
 		return r.statusOf(e)
 	}
 	return Status{Key: k, State: Gone}
@@ -118,7 +119,7 @@ func (r *Reconciler) away(e *entry, s *Status) {
 func (r *Reconciler) Settled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.graph.entries {
+	for e := range r.graph.entries.All() {
 		if e.open() || e.failures > 0 {
 			return false
 		}

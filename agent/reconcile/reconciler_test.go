@@ -168,6 +168,12 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 	a, b, p := acl("a"), acl("b"), port("p")
 	s1, s2 := session("s1", "p", 1, "a"), session("s2", "p", 2, "a")
 	moved := made("Port", "p", &api.Port{Device: "net_null_other"})
+	port2 := func(name, device string) *object.Object {
+		return made("Port", name, &api.Port{Device: "net_null_" + device})
+	}
+	drop := func(name, prefix string) *object.Object {
+		return made("Route", name, &api.Route{Prefix: prefix, Action: api.RouteAction_BLACKHOLE})
+	}
 	swap1, swap2 := loopback("x", "192.0.2.1/32"), loopback("y", "192.0.2.2/32")
 	for _, c := range []struct {
 		sentence string
@@ -182,8 +188,22 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 		{"what waits for something that is not there is not done", nil, puts(s1, p), []string{"create Port/p"}},
 		{"what waited is done as soon as it can be", puts(s1, p), puts(a), []string{"create Acl/a", "create Session/s1"}},
 		{"a change that can be made in place is an update", puts(p, a, b, s1), puts(session("s1", "p", 1, "b")), []string{"update Session/s1"}},
-		{"a change that cannot be made in place is a replacement", puts(p, a, s1), puts(session("s1", "p", 9, "a")),
-			[]string{"delete Session/s1", "create Session/s1"}},
+		{"what a session is known by changes in place", puts(p, a, s1), puts(session("s1", "p", 9, "a")), []string{"update Session/s1"}},
+		{"also to another port, before the one that it leaves goes", puts(p, a, s1), both(removes(p), puts(port("q"), session("s1", "q", 1, "a"))),
+			[]string{"create Port/q", "update Session/s1", "delete Port/p"}},
+		{"it stays on the port that it leaves until the other is there", puts(p, a, s1), both(removes(p), puts(session("s1", "q", 1, "a"))), nil},
+		{"unless that is taken by others", puts(p, a, s1), both(removes(p), puts(port2("r", "p"), session("s1", "q", 1, "a"))),
+			[]string{"delete Session/s1", "delete Port/p", "create Port/r"}},
+		{"or what it is known by is", puts(p, a, s1), puts(session("s1", "q", 1, "a"), session("s2", "p", 1, "a")),
+			[]string{"delete Session/s1", "create Session/s2"}},
+		{"nor for one that waits for what the port has", puts(p, a, s1), both(removes(p), puts(port2("q", "p"), session("s1", "q", 1, "a"))),
+			[]string{"delete Session/s1", "delete Port/p", "create Port/q", "create Session/s1"}},
+		{"two that exchange what they are known by: one of them is replaced", puts(p, a, s1, s2), puts(session("s1", "p", 2, "a"), session("s2", "p", 1, "a")),
+			[]string{"delete Session/s2", "update Session/s1", "create Session/s2"}},
+		{"three in a ring, too", puts(p, a, s1, s2, session("s3", "p", 3, "a")), puts(session("s1", "p", 2, "a"), session("s2", "p", 3, "a"), session("s3", "p", 1, "a")),
+			[]string{"delete Session/s3", "update Session/s2", "update Session/s1", "create Session/s3"}},
+		{"a change that cannot be made in place is a replacement", puts(drop("r", "198.51.100.0/24")), puts(drop("r", "198.51.101.0/24")),
+			[]string{"delete Route/r", "create Route/r"}},
 		{"a replacement rebuilds those who need it", puts(p, a, s1, s2), puts(moved),
 			[]string{"delete Session/s1", "delete Session/s2", "delete Port/p", "create Port/p", "create Session/s1", "create Session/s2"}},
 		{"those who need something that is deleted go first and wait", puts(p, a, s1), removes(p), []string{"delete Session/s1", "delete Port/p"}},

@@ -1,7 +1,11 @@
 // What the data plane refused.
 package reconcile
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Linux's numbers, which the contract uses (api/dataplane.proto).
 const (
@@ -124,7 +128,7 @@ func (g *graph) pardon(e *entry) {
 
 // appeal: the data plane has another version of what the condemned name.
 func (g *graph) appeal(e *entry) {
-	for _, c := range sorted(g.condemned[e.key]) {
+	for _, c := range inOrder(slices.Collect(maps.Keys(g.condemned[e.key]))) {
 		g.enqueue(c, e.cause)
 	}
 }

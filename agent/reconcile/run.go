@@ -159,6 +159,7 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 		return nil
 	}
 	r.compared(l)
+	r.graph.tick()
 	different := r.graph.observe(listed)
 	r.graph.measured.lists++
 	r.graph.measured.different += uint64(different)
@@ -181,16 +182,18 @@ func (r *Reconciler) work(l *link) (bool, error) {
 	arrived := l.arrivals()
 	r.mu.Lock()
 	if r.link != l {
+		another := r.link != nil
 		r.mu.Unlock()
-		return r.link != nil, nil
+		return another, nil
 	}
+	r.graph.tick()
 	err := r.land(l, arrived)
 	if !r.inSync || err != nil {
 		r.mu.Unlock()
 		return len(arrived) > 0, err
 	}
 	for _, e := range r.retries.due(time.Now()) {
-		if r.graph.entries[e.key] == e {
+		if r.graph.entries.Get(e.key) == e {
 			r.graph.enqueue(e, nil)
 		}
 	}
@@ -259,6 +262,7 @@ func (r *Reconciler) drop(l *link) {
 	if l == nil {
 		return
 	}
+	r.graph.tick()
 	if l.compared && r.options.Connected != nil {
 		r.options.Connected(false)
 	}

@@ -2,6 +2,7 @@
 package reconcile
 
 import (
+	"slices"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -28,7 +29,7 @@ func (g *graph) settle(s *step, r Result) {
 		}
 		if e.inStep() {
 			if e.wantedAt != 0 && !g.simulating {
-				g.measured.took(g.now().Sub(time.Unix(0, e.wantedAt)))
+				g.measured.took(time.Duration(g.at - e.wantedAt))
 			}
 			g.arrived(e)
 		} else if s.put == nil && e.want == nil {
@@ -78,7 +79,7 @@ func (g *graph) settled(e *entry) {
 // observe takes note of everything that the data plane has. It returns in how many objects that differs from what is wanted.
 func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 	var gone []*entry
-	for _, e := range g.entries {
+	for e := range g.entries.All() {
 		if _, there := listed[e.key]; !there && e.have != nil && (e.kind == nil || e.kind.Plane == dataplane) {
 			gone = append(gone, e)
 		}
@@ -88,7 +89,7 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 	}
 	g.reserve(len(listed), 2*len(listed))
 	for k, spec := range listed {
-		e := g.entries[k]
+		e := g.entries.Get(k)
 		builtin := false
 		if kind := g.registry.Kind(k.Kind); kind != nil {
 			builtin = kind.IsBuiltin(k.Name)
@@ -108,10 +109,7 @@ func (g *graph) observe(listed map[object.Key][]byte) (different int) {
 			e.want = g.builtin(k)
 		}
 	}
-	all := make([]*entry, 0, len(g.entries))
-	for _, e := range g.entries {
-		all = append(all, e)
-	}
+	all := slices.AppendSeq(make([]*entry, 0, g.entries.Len()), g.entries.All())
 	for _, e := range all {
 		e.failures, e.warned, e.replacing = 0, false, false
 		g.compare(e)

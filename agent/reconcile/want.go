@@ -26,6 +26,7 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.graph.tick()
 	r.transactions[t] = struct{}{}
 	r.graph.reserve(len(wants), claims)
 	for _, w := range wants {
@@ -83,7 +84,7 @@ func (r *Reconciler) Plan(wants []Want) (planned, waiting []Operation) {
 	before := map[object.Key]*Version{}
 	for i, w := range wants {
 		keys[i] = w.Key
-		if e := g.entries[w.Key]; e != nil && e.want != nil && !e.want.builtin {
+		if e := g.entries.Get(w.Key); e != nil && e.want != nil && !e.want.builtin {
 			before[w.Key] = e.want
 		}
 	}
@@ -120,7 +121,7 @@ func (r *Reconciler) Plan(wants []Want) (planned, waiting []Operation) {
 func (g *graph) weigh(planned []Operation) {
 	for i := range planned {
 		op := &planned[i]
-		e, kind := g.entries[op.Key], g.registry.Kind(op.Key.Kind)
+		e, kind := g.entries.Get(op.Key), g.registry.Kind(op.Key.Kind)
 		switch {
 		case op.Action == Update && slices.ContainsFunc(op.Fields, func(f object.FieldChange) bool { return f.Interrupts }):
 			op.Impact = BriefInterruption
@@ -145,7 +146,7 @@ func (g *graph) unfinished(done []Operation, keys []object.Key, before map[objec
 	var all []Operation
 	told := map[object.Key]bool{}
 	for _, k := range keys {
-		e := g.entries[k]
+		e := g.entries.Get(k)
 		if e == nil || told[k] || e.inStep() || e.have == nil && e.want == nil {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,6 +47,13 @@ func (s *Section) Check() error {
 // Open implements northbound.Section.
 func (s *Section) Open() northbound.Northbound { return &remote{section: *s} }
 
+const (
+	// Of a request, in bytes: some 200,000 sessions at once.
+	longest = 64 << 20
+	// Requests with changes in them that are read or worked on for one caller at a time: nobody fills the memory, or takes others' turn.
+	changesAtOnce = 4
+)
+
 type remote struct {
 	section Section
 	// For tests: called with where it listens.
@@ -66,7 +74,7 @@ func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
 	options := []grpc.ServerOption{grpc.ChainUnaryInterceptor(d.countUnary), grpc.ChainStreamInterceptor(d.countStream)}
 	options = append(options, server.NoPanic(e.Log)...)
 	options = append(options, grpc.Creds(credentials.NewTLS(guard.TLS())), grpc.InTapHandle(d.enter),
-		grpc.ChainUnaryInterceptor(d.unary), grpc.MaxRecvMsgSize(server.MessageLimit), grpc.MaxSendMsgSize(server.MessageLimit),
+		grpc.ChainUnaryInterceptor(d.unary), server.Bounded(), grpc.MaxRecvMsgSize(longest), grpc.MaxSendMsgSize(server.MessageLimit),
 		grpc.MaxConcurrentStreams(100), grpc.ConnectionTimeout(10*time.Second), grpc.MaxHeaderListSize(64<<10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))
 	g := grpc.NewServer(options...)
@@ -137,6 +145,31 @@ var actions = map[string]string{
 type door struct {
 	guard       *access.Guard
 	environment northbound.Environment
+	// How many requests with changes are under way, by caller.
+	mu      sync.Mutex
+	changes map[string]int
+}
+
+// begin counts one more request with changes of a caller. False: there are as many as may be.
+func (d *door) begin(caller string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.changes[caller] == changesAtOnce {
+		return false
+	}
+	if d.changes == nil {
+		d.changes = map[string]int{}
+	}
+	d.changes[caller]++
+	return true
+}
+
+func (d *door) end(caller string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.changes[caller]--; d.changes[caller] == 0 {
+		delete(d.changes, caller)
+	}
 }
 
 // enter finds out who asks, and whether they may, before anything of the request is read.
@@ -166,6 +199,13 @@ func (d *door) enter(ctx context.Context, info *tap.Info) (context.Context, erro
 	if err := caller.May(needed, info.FullMethodName); err != nil {
 		d.refuse(info.FullMethodName, caller, err)
 		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	if m := info.FullMethodName; m == api.Agent_Apply_FullMethodName || m == api.Agent_Plan_FullMethodName {
+		if !d.begin(caller.Name) {
+			return nil, status.Errorf(codes.ResourceExhausted, "%d requests with changes of %s are under way; try again when one of them has its answer", changesAtOnce, caller.Name)
+		}
+		// The context is the request's own, and ends with it.
+		context.AfterFunc(ctx, func() { d.end(caller.Name) })
 	}
 	return access.With(ctx, caller), nil
 }

@@ -90,9 +90,20 @@ func (a *authority) sign(name string, ca bool) tls.Certificate {
 	return pair
 }
 
-// agent tells who asked.
+// agent tells who asked, and goes on with a plan when it is let.
 type agent struct {
 	api.UnimplementedAgentServer
+	planning, goOn chan struct{}
+}
+
+func (a agent) Plan(ctx context.Context, _ *api.Changes) (*api.Planned, error) {
+	a.planning <- struct{}{}
+	select {
+	case <-a.goOn:
+		return &api.Planned{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (agent) GetVersion(ctx context.Context, _ *api.VersionQuery) (*api.Version, error) {
@@ -114,6 +125,11 @@ func (agent) Watch(_ *api.ObjectsQuery, stream api.Agent_WatchServer) error {
 // serve returns where an agent listens, and its audit log.
 func serve(t *testing.T, s access.Section, counters *northbound.Counters) (address, written string) {
 	t.Helper()
+	return serveAgent(t, s, counters, agent{})
+}
+
+func serveAgent(t *testing.T, s access.Section, counters *northbound.Counters, a agent) (address, written string) {
+	t.Helper()
 	written = filepath.Join(t.TempDir(), "audit")
 	log, err := audit.Open(written, false, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -124,7 +140,7 @@ func serve(t *testing.T, s access.Section, counters *northbound.Counters) (addre
 	r := &remote{section: Section{s}, ready: func(a net.Addr) { listening <- a }}
 	go func() {
 		defer close(ended)
-		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Counters: counters, Agent: northbound.Agent{Service: agent{}}}); err != nil {
+		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Counters: counters, Agent: northbound.Agent{Service: a}}); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -336,5 +352,67 @@ func TestAClientCertificateIsLetInByItsName(t *testing.T) {
 func TestASectionWithoutACertificateIsRefused(t *testing.T) {
 	if err := (&Section{access.Section{Listen: "127.0.0.1:1", Tokens: "t"}}).Check(); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
 		t.Error(err)
+	}
+}
+
+func TestOfEachCallerSomeRequestsWithChangesAreWorkedOnAtATime(t *testing.T) {
+	a := newAuthority(t)
+	a.sign("agent", false)
+	token, line, err := access.NewToken("reader", access.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another, second, err := access.NewToken("operator", access.Operate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(a.dir, "tokens")
+	if err := os.WriteFile(file, []byte(line+"\n"+second), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slow := agent{planning: make(chan struct{}), goOn: make(chan struct{})}
+	address, _ := serveAgent(t, access.Section{Listen: "127.0.0.1:0", Tokens: file,
+		TLS: access.TLS{Certificate: filepath.Join(a.dir, "agent.crt"), Key: filepath.Join(a.dir, "agent.key")}}, &northbound.Counters{}, slow)
+	client := api.NewAgentClient(a.connect(address))
+	answers := make(chan error, changesAtOnce)
+	for range changesAtOnce {
+		go func() {
+			_, err := client.Plan(with(t, token), &api.Changes{})
+			answers <- err
+		}()
+		<-slow.planning
+	}
+	if _, err := client.Plan(with(t, token), &api.Changes{}); status.Code(err) != codes.ResourceExhausted {
+		t.Error("one more:", err)
+	}
+	if _, err := client.GetVersion(with(t, token), &api.VersionQuery{}); err != nil {
+		t.Error("another request:", err)
+	}
+	if _, err := client.Apply(with(t, another), &api.Changes{}); err != nil {
+		t.Error("another caller:", err)
+	}
+	close(slow.goOn)
+	for range changesAtOnce {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := client.Plan(with(t, token), &api.Changes{})
+			answer <- err
+		}()
+		select {
+		case <-slow.planning:
+			err = <-answer
+		case err = <-answer:
+		}
+		if err == nil || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
+		t.Error("when they have their answers:", err)
 	}
 }

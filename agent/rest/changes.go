@@ -62,64 +62,79 @@ func finished(outcome *intent.Outcome, err error) (*intent.Outcome, int, error) 
 	return outcome, http.StatusOK, nil
 }
 
+// changes are what is to be changed, and all that is wrong with it.
+type changes struct {
+	*request
+	all      []object.Change
+	expect   map[object.Key]uint64
+	mistakes []mistake
+	seen     map[string]bool
+}
+
 // sent reads what is to be changed. Everything that is wrong is told at once.
 func (q *request) sent() ([]object.Change, map[object.Key]uint64, error) {
-	n, err := q.body()
+	text, err := q.text()
 	if err != nil {
 		return nil, nil, err
 	}
-	if !object.IsMapping(n) {
-		return nil, nil, badRequest("", "not changes", "", "an object with put, delete and expect")
+	c := changes{request: q, seen: map[string]bool{}}
+	if err := object.MembersOfJSON(text, c.take); err != nil {
+		var p *problem
+		if errors.As(err, &p) || q.ctx.Err() != nil {
+			return nil, nil, err
+		}
+		return nil, nil, badRequest("", err.Error(), "", "JSON")
 	}
-	var changes []object.Change
-	var mistakes []mistake
-	var expect map[object.Key]uint64
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name, list := n.Content[i].Value, n.Content[i+1]
-		if seen[name] {
-			return nil, nil, badRequest(name, "there twice", "", "each field once")
-		}
-		seen[name] = true
-		if name != "put" && name != "delete" && name != "expect" {
-			return nil, nil, badRequest(name[:min(len(name), 80)], "there is no such field", "", "put, delete, expect")
-		}
-		if list.Kind != yaml.SequenceNode {
-			return nil, nil, badRequest(name, "not a list", "", "a list")
-		}
-		for at, one := range list.Content {
-			if len(mistakes) >= mostMistakes {
-				break
-			}
-			if name == "put" {
-				o, errs := q.environment.Registry.Object(one)
-				if len(errs) > 0 {
-					mistakes = append(mistakes, mistakesOf(errs, &at)...)
-				} else {
-					changes = append(changes, object.Put(o))
-				}
-				continue
-			}
-			k, revision, err := q.reference(fmt.Sprintf("%s[%d]", name, at), one, name == "expect")
-			if err != nil {
-				return nil, nil, err
-			}
-			if name == "delete" {
-				changes = append(changes, object.Remove(k))
-				continue
-			}
-			if expect == nil {
-				expect = map[object.Key]uint64{}
-			}
-			expect[k] = revision
-		}
-	}
-	if len(mistakes) > 0 {
-		m := mistakes[0]
+	if len(c.mistakes) > 0 {
+		m := c.mistakes[0]
 		e := object.Error{Field: m.Field, Problem: m.Problem, Found: m.Found, Accepted: m.Accepted}
-		return nil, nil, invalid(mistakes, m.Object+": "+e.Sentence())
+		return nil, nil, invalid(c.mistakes, m.Object+": "+e.Sentence())
 	}
-	return changes, expect, nil
+	return c.all, c.expect, nil
+}
+
+// take implements what object.MembersOfJSON calls.
+func (c *changes) take(name string, at int, n *yaml.Node) error {
+	switch {
+	case at >= 0 && len(c.mistakes) >= mostMistakes:
+		return c.ctx.Err()
+	case at >= 0 && name == "put":
+		o, errs := c.environment.Registry.Object(n)
+		if len(errs) > 0 {
+			c.mistakes = append(c.mistakes, mistakesOf(errs, &at)...)
+		} else {
+			c.all = append(c.all, object.Put(o))
+		}
+		return c.ctx.Err()
+	case at >= 0:
+		return c.named(name, at, n)
+	case name == "" && n != nil && !object.IsMapping(n):
+		return badRequest("", "not changes", "", "an object with put, delete and expect")
+	case c.seen[name]:
+		return badRequest(name, "there twice", "", "each field once")
+	case name != "put" && name != "delete" && name != "expect":
+		return badRequest(name[:min(len(name), 80)], "there is no such field", "", "put, delete, expect")
+	case n != nil:
+		return badRequest(name, "not a list", "", "a list")
+	}
+	c.seen[name] = true
+	return nil
+}
+
+// named takes what names an object.
+func (c *changes) named(member string, at int, n *yaml.Node) error {
+	k, revision, err := c.reference(fmt.Sprintf("%s[%d]", member, at), n, member == "expect")
+	switch {
+	case err != nil:
+		return err
+	case member == "delete":
+		c.all = append(c.all, object.Remove(k))
+	case c.expect == nil:
+		c.expect = map[object.Key]uint64{k: revision}
+	default:
+		c.expect[k] = revision
+	}
+	return nil
 }
 
 // reference reads what names an object, with or without a revision.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,9 +64,11 @@ func (q *request) events() error {
 		case err != nil:
 			return q.gone(err)
 		case e.Dataplane != nil:
-			err = q.tellDataplane(e)
+			err = q.tellDataplane(e, wanted)
+		case e.Path != nil:
+			err = q.tellPath(e)
 		case filter.Named(e.Status.Key):
-			err = q.tell(e)
+			err = q.tell(e.Status, e.Cursor.String())
 		}
 		if err != nil {
 			return q.gone(err)
@@ -73,8 +76,9 @@ func (q *request) events() error {
 	}
 }
 
-func (q *request) tell(e intent.Event) error {
-	v, err := q.viewOf(e.Status)
+// tell tells how it stands with an object. Without a cursor, a client that is cut off goes on from before.
+func (q *request) tell(st intent.Status, cursor string) error {
+	v, err := q.viewOf(st)
 	if err != nil {
 		return err
 	}
@@ -83,17 +87,50 @@ func (q *request) tell(e intent.Event) error {
 		return err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "id: %s\nevent: object\ndata: %s\n\n", e.Cursor, text)
+	if cursor != "" {
+		fmt.Fprintf(&b, "id: %s\n", cursor)
+	}
+	fmt.Fprintf(&b, "event: object\ndata: %s\n\n", text)
 	return q.send(b.String())
 }
 
-// tellDataplane is told whatever kinds are wanted: what is known of their objects is another.
-func (q *request) tellDataplane(e intent.Event) error {
+// tellDataplane is told whatever kinds are wanted: what is known of their objects is another. When it is back, they are told as they are
+// now, so that nobody needs to list them; the id comes behind them, so that who is cut off meanwhile is told all of it again.
+func (q *request) tellDataplane(e intent.Event, wanted intent.Query) error {
 	text, err := e.Dataplane.JSON(e.Time, e.Cursor, false)
 	if err != nil {
 		return err
 	}
-	return q.send(fmt.Sprintf("id: %s\nevent: dataplane\ndata: %s\n\n", e.Cursor, text))
+	if err := q.send(fmt.Sprintf("event: dataplane\ndata: %s\n\n", text)); err != nil {
+		return err
+	}
+	wanted.Limit = 1000
+	for e.Dataplane.Connected {
+		page, err := q.environment.Intent.List(wanted)
+		if err != nil {
+			return err
+		}
+		for _, st := range page.Objects {
+			if slices.Contains(q.environment.Intent.Places(st.Key), e.Dataplane.Name) {
+				if err := q.tell(st, ""); err != nil {
+					return err
+				}
+			}
+		}
+		if wanted.After = page.Next; wanted.After == "" {
+			break
+		}
+	}
+	return q.send(fmt.Sprintf("id: %s\n\n", e.Cursor))
+}
+
+// tellPath is told whatever kinds are wanted, too.
+func (q *request) tellPath(e intent.Event) error {
+	text, err := e.Path.JSON(e.Time, e.Cursor)
+	if err != nil {
+		return err
+	}
+	return q.send(fmt.Sprintf("id: %s\nevent: path\ndata: %s\n\n", e.Cursor, text))
 }
 
 // send gives a client that does not read no more than its time.

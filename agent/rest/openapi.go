@@ -31,7 +31,7 @@ func (op *operation) problems() []int {
 		all = append(all, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 	}
 	if op.media != "" {
-		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
 	}
 	if op.id == "events" {
 		all = append(all, http.StatusGone)

@@ -140,7 +140,7 @@ func (s *server) table(examples map[string]schema) []*operation {
 		summary: "Let a revision stand that would be rolled back by itself", parameters: []parameter{revision},
 		replies: []reply{{status: 204, text: "It stands."}}, serve: (*request).confirm})
 	add(&operation{method: http.MethodGet, path: "/v1/events", id: "events", tag: "How it stands", role: access.Read, summary: "What happens, as it happens",
-		text: "Server-sent events: each has the cursor to go on from as its id, and an object as a GET returns it as its data. A client that was cut off goes on where it was with Last-Event-ID. To follow everything: list, then follow from the list's cursor.",
+		text: "Server-sent events: each has the cursor to go on from as its id, and an object as a GET returns it as its data. A client that was cut off goes on where it was with Last-Event-ID. To follow everything: list, then follow from the list's cursor. When a data plane is back, its objects are told as they are then.",
 		parameters: []parameter{
 			shaped(query("cursor", "Go on after this; if neither it nor Last-Event-ID is there: from now on."), cursorShape),
 			shaped(query("kinds", "Only objects of these kinds, with commas between."), regexp.MustCompile(`^[A-Za-z0-9]+(,[A-Za-z0-9]+)*$`)),

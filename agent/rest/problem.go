@@ -78,6 +78,7 @@ func problemOf(err error) *problem {
 	var unknown *access.Unknown
 	var conflicts *intent.Conflicts
 	var moved *intent.Moved
+	var left *intent.NotUndone
 	var bad *intent.BadQuery
 	var long *http.MaxBytesError
 	switch {
@@ -101,8 +102,12 @@ func problemOf(err error) *problem {
 		return p
 	case errors.As(err, &moved):
 		p := &problem{status: http.StatusPreconditionFailed, kind: "moved", detail: moved.Error()}
+		changed := "changed meanwhile"
+		if moved.Unplanned {
+			changed = "not as the plan says"
+		}
 		for _, k := range moved.Objects[:min(len(moved.Objects), mostMistakes)] {
-			p.errors = append(p.errors, mistake{Object: k.String(), Problem: "changed meanwhile"})
+			p.errors = append(p.errors, mistake{Object: k.String(), Problem: changed})
 		}
 		return p
 	case errors.As(err, &bad):
@@ -113,6 +118,10 @@ func problemOf(err error) *problem {
 		return notFound(err.Error())
 	case errors.Is(err, intent.ErrNothingToConfirm):
 		return &problem{status: http.StatusConflict, kind: "nothing-to-confirm", detail: err.Error()}
+	case errors.Is(err, intent.ErrUnconfirmed):
+		return &problem{status: http.StatusConflict, kind: "not-confirmed", detail: err.Error()}
+	case errors.As(err, &left):
+		return &problem{status: http.StatusConflict, kind: "not-undone", detail: left.Error()}
 	case errors.Is(err, intent.ErrTooLate):
 		return &problem{status: http.StatusGone, kind: "too-late", detail: err.Error()}
 	case errors.Is(err, intent.ErrDisconnected):

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"sluice.dev/sluice/agent/access"
@@ -27,6 +28,10 @@ const (
 	writeTime = time.Minute
 	// Some 100,000 sessions at once.
 	largestBody = 64 << 20
+	// Of longer ones, one at a time is worked on.
+	longBody = 1 << 20
+	// Of all that one caller sends at a time.
+	largestTogether = 2 * largestBody
 )
 
 // Section is the configuration of a northbound of the type "rest".
@@ -98,10 +103,15 @@ type server struct {
 	document []byte
 	// Ends with the agent: streams, which would hold it up, end with it.
 	ending context.Context
+	// Holds whoever works on a long body.
+	long chan struct{}
+	// Bytes of what is being read or worked on, by caller.
+	mu   sync.Mutex
+	held map[string]int
 }
 
 func newServer(e northbound.Environment, guard *access.Guard, ending context.Context) (*server, error) {
-	s := &server{environment: e, guard: guard, ending: ending}
+	s := &server{environment: e, guard: guard, ending: ending, long: make(chan struct{}, 1), held: map[string]int{}}
 	examples, err := s.examples()
 	if err != nil {
 		return nil, err
@@ -121,11 +131,21 @@ type request struct {
 	// Parameters of the path, the query and the header that are there.
 	values map[string]string
 	ctx    context.Context
+	// It is in server.long.
+	isLong bool
+	// Of server.held.
+	holds int
 }
 
 // ServeHTTP implements http.Handler.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{server: s, http: r, out: w}
+	defer func() {
+		if q.isLong {
+			<-s.long
+		}
+		q.letGo()
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			s.environment.Log.Error("a request failed in a way it never should", "method", r.Method, "path", r.URL.Path, "error", p, "stack", string(debug.Stack()))

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +36,8 @@ type site struct {
 	desired *intent.Desired
 	tokens  map[access.Role]string
 	written string
-	// Ends the agent.
-	end func()
+	// Ends the agent; and lets the data plane come back.
+	end, attach func()
 }
 
 func newSite(t *testing.T) *site {
@@ -77,7 +79,9 @@ func newSite(t *testing.T) *site {
 		defer close(done)
 		desired.Run(running)
 	}()
-	desired.Attach(running, reconciletest.NewPlane(registry))
+	plane := reconciletest.NewPlane(registry)
+	s.attach = func() { desired.Attach(running, plane) }
+	s.attach()
 	s.server, err = newServer(northbound.Environment{Name: "rest", Intent: &audit.Intent{Interface: desired, Log: log}, Registry: registry, Log: quiet, Audit: log,
 		Counters: &northbound.Counters{}}, guard, running)
 	if err != nil {
@@ -546,6 +550,38 @@ func TestThatADataPlaneWentAwayIsAnEventWhateverKindsAreAskedFor(t *testing.T) {
 	t.Error("nothing was told")
 }
 
+func TestObjectsAreToldAgainWhenADataPlaneIsBackThoughNothingHappenedToThem(t *testing.T) {
+	s := newSite(t)
+	s.want(201, s.ask("PUT", "/v1/vrfs/red", "{}"))
+	for range 1000 {
+		if s.desired.Measure()["default"].Connected {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/events?kinds=Vrf", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.tokens[access.Read])
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	s.desired.Detach()
+	s.attach()
+	var events []string
+	for lines := bufio.NewScanner(reply.Body); lines.Scan() && len(events) < 3; {
+		if name, value, _ := strings.Cut(lines.Text(), ": "); name == "event" {
+			events = append(events, value)
+		}
+	}
+	if want := []string{"dataplane", "dataplane", "object"}; !slices.Equal(events, want) {
+		t.Errorf("%v; want %v", events, want)
+	}
+}
+
 func TestStreamsEndWithTheAgent(t *testing.T) {
 	s := newSite(t)
 	r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/events", nil)
@@ -569,6 +605,46 @@ func TestABodyThatIsTooLongIsNotRead(t *testing.T) {
 	long := append([]byte(`{"put":["`), bytes.Repeat([]byte("x"), largestBody)...)
 	s.want(413, s.ask("POST", "/v1/apply", string(long)))
 }
+
+func TestOfVeryManyMistakesSomeAreTold(t *testing.T) {
+	s := newSite(t)
+	// Twice: those who are done hold up nobody.
+	for range 2 {
+		a := s.want(422, s.ask("POST", "/v1/plan", `{"put":[0`+strings.Repeat(",0", 2*mostMistakes)+strings.Repeat(" ", longBody)+`]}`))
+		if errors, _ := a.body["errors"].([]any); len(errors) != mostMistakes {
+			t.Errorf("%d mistakes", len(errors))
+		}
+	}
+}
+
+func TestWhatOneCallerSendsAtATimeIsBounded(t *testing.T) {
+	s := &server{held: map[string]int{}}
+	first, second := &request{server: s, caller: access.Caller{Name: "one"}}, &request{server: s, caller: access.Caller{Name: "one"}}
+	other := &request{server: s, caller: access.Caller{Name: "other"}}
+	body := func(q *request, size int) error {
+		_, err := io.Copy(io.Discard, &counting{q, io.LimitReader(zeros{}, int64(size))})
+		return err
+	}
+	if err := errors.Join(body(first, largestBody), body(second, largestBody), body(other, largestBody)); err != nil {
+		t.Error(err)
+	}
+	if err := body(second, 1); err == nil || problemOf(err).status != 429 {
+		t.Error("more:", err)
+	}
+	first.letGo()
+	second.letGo()
+	if err := body(&request{server: s, caller: access.Caller{Name: "one"}}, largestBody); err != nil {
+		t.Error("when there are answers:", err)
+	}
+	other.letGo()
+	if len(s.held) != 1 {
+		t.Error(s.held)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAMistakeOfOursIsAnAnswerToo(t *testing.T) {
 	s := newSite(t)

@@ -197,20 +197,73 @@ func (q *request) number(name string) uint64 {
 	return n
 }
 
-// body reads what was sent.
-func (q *request) body() (*yaml.Node, error) {
+// counting is a body that is counted as it comes.
+type counting struct {
+	q    *request
+	body io.Reader
+}
+
+// Read implements io.Reader.
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.body.Read(p)
+	if !c.q.hold(n) {
+		return n, &problem{status: http.StatusTooManyRequests, kind: "too-much", detail: fmt.Sprintf("what %s sends at a time has more than %d MiB together; send it again when there are answers",
+			c.q.caller.Name, largestTogether>>20)}
+	}
+	return n, err
+}
+
+// hold counts bytes of a body; false: they are too many.
+func (q *request) hold(n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.holds += n
+	q.held[q.caller.Name] += n
+	return q.held[q.caller.Name] <= largestTogether
+}
+
+func (q *request) letGo() {
+	if q.holds == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held[q.caller.Name] -= q.holds; q.held[q.caller.Name] == 0 {
+		delete(q.held, q.caller.Name)
+	}
+}
+
+// text reads what was sent. One long text at a time is worked on, because what is made of it takes many times its length.
+func (q *request) text() ([]byte, error) {
 	media, parameters, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
 	charset := strings.ToLower(parameters["charset"])
 	if err != nil || media != q.op.media || charset != "" && charset != "utf-8" || q.http.Header.Get("Content-Encoding") != "" {
 		return nil, &problem{status: http.StatusUnsupportedMediaType, kind: "unsupported-media-type", detail: "Content-Type: accepted: " + q.op.media,
 			accept: q.op.media}
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(q.out, q.http.Body, largestBody))
+	text, err := io.ReadAll(&counting{q, http.MaxBytesReader(q.out, q.http.Body, largestBody)})
 	if err != nil {
 		if p := problemOf(err); p.status != http.StatusInternalServerError {
 			return nil, err
 		}
 		return nil, badRequest("", "what was sent could not be read: "+err.Error(), "", "")
+	}
+	if len(text) > longBody {
+		select {
+		case q.long <- struct{}{}:
+			q.isLong = true
+		case <-q.ctx.Done():
+			return nil, q.ctx.Err()
+		}
+	}
+	return text, nil
+}
+
+// body reads the one value that was sent.
+func (q *request) body() (*yaml.Node, error) {
+	text, err := q.text()
+	if err != nil {
+		return nil, err
 	}
 	n, err := object.ParseJSON(text)
 	if err != nil {

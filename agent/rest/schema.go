@@ -51,12 +51,17 @@ const (
 	labelPattern = `^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$`
 	ip4Pattern   = `((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
 	ip6Pattern   = `[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*`
+	vlanPattern  = `(409[0-4]|40[0-8][0-9]|[1-3][0-9]{3}|[1-9][0-9]{0,2})`
 	portPattern  = `(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3}|0)`
 	bytePattern  = `(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
 	flagPattern  = `!?([Ff][Ii][Nn]|[Ss][Yy][Nn]|[Rr][Ss][Tt]|[Pp][Ss][Hh]|[Aa][Cc][Kk]|[Uu][Rr][Gg]|[Ee][Cc][Ee]|[Cc][Ww][Rr])`
 )
 
-func numbers(most int) schema { return schema{"type": "integer", "minimum": 0, "maximum": most} }
+func numbers(most int) schema { return numbersFrom(0, most) }
+
+func numbersFrom(least, most int) schema {
+	return schema{"type": "integer", "minimum": least, "maximum": most}
+}
 
 func pattern(text string) schema { return schema{"type": "string", "pattern": text} }
 
@@ -73,6 +78,8 @@ func formatSchema(f api.Format) schema {
 		return pattern(`^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$`)
 	case api.Format_PORT_RANGE:
 		return either(pattern("^"+portPattern+"(-"+portPattern+")?$"), numbers(65535))
+	case api.Format_VLAN_RANGE:
+		return either(pattern("^"+vlanPattern+"(-"+vlanPattern+")?$"), numbersFrom(1, 4094))
 	case api.Format_IP_PROTOCOL:
 		return either(pattern(`^([Tt][Cc][Pp]|[Uu][Dd][Pp]|[Ii][Cc][Mm][Pp]6?|`+bytePattern+`)$`), numbers(255))
 	case api.Format_DSCP:

@@ -100,6 +100,11 @@ func impactOf(i intent.Impact) api.Impact {
 	return api.Impact_NO_IMPACT
 }
 
+var impacts = map[api.Impact]intent.Impact{api.Impact_OUTAGE: reconcile.Outage, api.Impact_BRIEF_INTERRUPTION: reconcile.BriefInterruption}
+
+var steps = map[api.Step]intent.Step{api.Step_CREATE: intent.Create, api.Step_UPDATE: intent.Update, api.Step_REPLACE: intent.Replace,
+	api.Step_DELETE: intent.Delete}
+
 var actions = map[reconcile.Action]api.Step{reconcile.Create: api.Step_CREATE, reconcile.Update: api.Step_UPDATE, reconcile.Delete: api.Step_DELETE}
 
 func plannedOf(plan *intent.Plan) *api.Planned {
@@ -113,16 +118,25 @@ func plannedOf(plan *intent.Plan) *api.Planned {
 			Why: o.Reason, Impact: impactOf(o.Impact), Replacing: o.Replacing, Dataplane: o.Dataplane})
 	}
 	for _, b := range plan.Basis {
-		planned.Basis = append(planned.Basis, &api.Basis{Kind: b.Key.Kind, Name: b.Key.Name, Revision: b.Revision, Observed: b.Observed})
+		planned.Basis = append(planned.Basis, &api.Basis{Kind: b.Key.Kind, Name: b.Key.Name, Revision: b.Revision, Observed: b.Observed, Said: b.Said})
 	}
 	return planned
 }
 
 // planFrom is what of a plan decides whether it still holds.
 func planFrom(planned *api.Planned) *intent.Plan {
-	plan := &intent.Plan{Revision: planned.GetRevision()}
+	plan := &intent.Plan{Revision: planned.GetRevision(), Impact: impacts[planned.GetImpact()]}
+	for _, s := range planned.GetSteps() {
+		step := intent.PlannedStep{Step: steps[s.GetStep()], Key: object.Key{Kind: s.GetKind(), Name: s.GetName()}, Why: s.GetWhy(),
+			WaitsFor: s.GetWaitsFor(), Impact: impacts[s.GetImpact()]}
+		for _, f := range s.GetFields() {
+			step.Fields = append(step.Fields, object.FieldChange{Field: f.GetField(), Before: f.GetBefore(), After: f.GetAfter(), Immutable: f.GetImmutable()})
+		}
+		plan.Steps = append(plan.Steps, step)
+	}
 	for _, o := range planned.GetOperations() {
-		op := intent.Operation{Key: object.Key{Kind: o.GetKind(), Name: o.GetName()}, Replacing: o.GetReplacing(), Dataplane: o.GetDataplane()}
+		op := intent.Operation{Key: object.Key{Kind: o.GetKind(), Name: o.GetName()}, Replacing: o.GetReplacing(), Dataplane: o.GetDataplane(),
+			Impact: impacts[o.GetImpact()]}
 		for action, step := range actions {
 			if step == o.GetAction() {
 				op.Action = action
@@ -132,7 +146,7 @@ func planFrom(planned *api.Planned) *intent.Plan {
 	}
 	for _, b := range planned.GetBasis() {
 		plan.Basis = append(plan.Basis, intent.Basis{Key: object.Key{Kind: b.GetKind(), Name: b.GetName()}, Revision: b.GetRevision(),
-			Observed: b.GetObserved()})
+			Observed: b.GetObserved(), Said: b.GetSaid()})
 	}
 	return plan
 }

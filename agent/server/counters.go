@@ -14,6 +14,7 @@ import (
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/object"
 )
 
 func (s *server) GetNodeCounters(ctx context.Context, q *api.NodeCountersQuery) (*api.NodeCountersList, error) {
@@ -29,19 +30,20 @@ func (s *server) GetInterfaceCounters(ctx context.Context, q *api.InterfaceCount
 }
 
 func (s *server) GetSessionCounters(ctx context.Context, q *api.SessionCountersQuery) (*api.SessionCountersList, error) {
-	return asked(ctx, s, q, (*dataplane.Client).SessionCounters)
+	return asked(ctx, s, q, (*dataplane.Client).SessionCounters, named("Session", q.GetSessions()...)...)
 }
 
 func (s *server) GetQueueCounters(ctx context.Context, q *api.QueueCountersQuery) (*api.QueueCountersList, error) {
-	return asked(ctx, s, q, (*dataplane.Client).QueueCounters)
+	return asked(ctx, s, q, (*dataplane.Client).QueueCounters, named("Session", q.GetSession())...)
 }
 
 func (s *server) GetSchedulerCounters(ctx context.Context, q *api.SchedulerCountersQuery) (*api.SchedulerCountersList, error) {
-	return asked(ctx, s, q, (*dataplane.Client).SchedulerCounters)
+	return asked(ctx, s, q, (*dataplane.Client).SchedulerCounters, named("QosGroup", q.GetGroup())...)
 }
 
 func (s *server) GetDropCounters(ctx context.Context, q *api.DropCountersQuery) (*api.DropCountersList, error) {
-	return asked(ctx, s, q, (*dataplane.Client).DropCounters)
+	return asked(ctx, s, q, (*dataplane.Client).DropCounters,
+		append(named("Session", q.GetSession()), named("Interface", q.GetInterface())...)...)
 }
 
 func (s *server) GetNeighborStates(ctx context.Context, q *api.NeighborStatesQuery) (*api.NeighborStates, error) {
@@ -57,7 +59,7 @@ func (s *server) FollowPackets(q *api.Trace, stream api.Agent_FollowPacketsServe
 	if err != nil {
 		return err
 	}
-	packets, err := plane.Trace(stream.Context(), q)
+	packets, err := plane.client.Trace(stream.Context(), q)
 	return s.pass(stream, packets, err, func(reply *api.Reply) error {
 		if p := reply.GetTraced(); p != nil {
 			return stream.Send(p)
@@ -67,11 +69,11 @@ func (s *server) FollowPackets(q *api.Trace, stream api.Agent_FollowPacketsServe
 }
 
 func (s *server) CapturePackets(q *api.Capture, stream api.Agent_CapturePacketsServer) error {
-	plane, err := s.chosen(stream.Context())
+	plane, err := s.chosen(stream.Context(), named("Session", q.GetSession())...)
 	if err != nil {
 		return err
 	}
-	packets, err := plane.Capture(stream.Context(), q)
+	packets, err := plane.client.Capture(stream.Context(), q)
 	return s.pass(stream, packets, err, func(reply *api.Reply) error {
 		if p := reply.GetCaptured(); p != nil {
 			return stream.Send(p)
@@ -83,31 +85,62 @@ func (s *server) CapturePackets(q *api.Capture, stream api.Agent_CapturePacketsS
 // DataplaneHeader is the metadata of a request that says which of several data planes is meant.
 const DataplaneHeader = "sluice-dataplane"
 
-// chosen returns the data plane that a request is about.
-func (s *server) chosen(ctx context.Context) (*dataplane.Client, error) {
+// WhichDataplane begins the message of a request that does not say which of several it is about.
+const WhichDataplane = "which data plane?"
+
+// chosen returns the data plane that a request is about. If that is not said, it is the one that an object goes to which the request
+// is about.
+func (s *server) chosen(ctx context.Context, about ...object.Key) (*link, error) {
 	said := metadata.ValueFromIncomingContext(ctx, DataplaneHeader)
+	var places []string
+	for _, k := range about {
+		if places = s.desired.Places(k); len(said) == 0 && len(places) == 1 {
+			said = places
+		}
+	}
 	var names []string
-	for _, l := range s.links {
+	for i := range s.links {
+		l := &s.links[i]
 		if len(said) == 0 && len(s.links) == 1 || len(said) > 0 && said[0] == l.name {
-			return l.client, nil
+			return l, nil
 		}
 		names = append(names, l.name)
 	}
-	if len(said) == 0 {
-		return nil, status.Errorf(codes.InvalidArgument, "which data plane? There are %s", strings.Join(names, ", "))
+	if len(said) > 0 {
+		return nil, status.Errorf(codes.NotFound, "there is no data plane %q; there are %s", said[0], strings.Join(names, ", "))
 	}
-	return nil, status.Errorf(codes.NotFound, "there is no data plane %q; there are %s", said[0], strings.Join(names, ", "))
+	if len(places) > 1 {
+		return nil, status.Errorf(codes.InvalidArgument, "%s %s is in %s", WhichDataplane, about[0], strings.Join(places, ", "))
+	}
+	return nil, status.Errorf(codes.InvalidArgument, "%s There are %s", WhichDataplane, strings.Join(names, ", "))
 }
 
 // asked asks the chosen data plane.
-func asked[Q, R any](ctx context.Context, s *server, q Q, ask func(*dataplane.Client, context.Context, Q) (R, error)) (R, error) {
-	plane, err := s.chosen(ctx)
+func asked[Q, R any](ctx context.Context, s *server, q Q, ask func(*dataplane.Client, context.Context, Q) (R, error), about ...object.Key) (R, error) {
+	var none R
+	plane, err := s.chosen(ctx, about...)
 	if err != nil {
-		var none R
 		return none, err
 	}
-	reply, err := ask(plane, ctx, q)
+	asking, cancel := context.WithTimeout(ctx, s.config.Patience)
+	defer cancel()
+	reply, err := ask(plane.client, asking, q)
+	which := ""
+	if len(s.links) > 1 {
+		which = " " + plane.name
+	}
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		return none, status.Errorf(codes.DeadlineExceeded, "the data plane%s is connected, and has not answered for %s: it is busy or stuck", which, s.config.Patience)
+	}
 	return reply, refusal(err)
+}
+
+// named is the one object of a kind that a question is about; none: it is about others, too.
+func named(kind string, names ...string) []object.Key {
+	if len(names) != 1 || names[0] == "" {
+		return nil
+	}
+	return []object.Key{{Kind: kind, Name: names[0]}}
 }
 
 // LostTrailer is the trailer that counts packets that a stream's reader was too slow for.

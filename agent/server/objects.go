@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,12 +36,15 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	})
 	var mistakes object.Errors
 	for n, err := range wrong {
-		if err != nil {
+		if err != nil && len(mistakes) < object.MistakesMost {
 			mistakes = append(mistakes, &object.Error{Object: object.Key{Kind: put[n].GetKind(), Name: put[n].GetName()}, Problem: err.Error()})
 		}
 	}
 	for _, n := range c.GetDelete() {
 		if s.registry.Kind(n.GetKind()) == nil {
+			if len(mistakes) == object.MistakesMost {
+				break
+			}
 			mistakes = append(mistakes, &object.Error{Object: object.Key{Kind: n.GetKind(), Name: n.GetName()}, Problem: "there is no such kind"})
 			continue
 		}
@@ -47,7 +53,7 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	if len(mistakes) > 0 {
 		all = slices.DeleteFunc(all, func(c object.Change) bool { return c.Key == object.Key{} })
 		for _, c := range all {
-			if c.Object != nil {
+			if c.Object != nil && len(mistakes) < object.MistakesMost {
 				mistakes = append(mistakes, s.registry.CheckSaid(c.Object)...)
 			}
 		}
@@ -68,6 +74,24 @@ func source(ctx context.Context, owner, why string) intent.Source {
 		s.Owner = usual
 	}
 	return s
+}
+
+// said looks at what a caller says in its own words: it is kept for ever, and shown at terminals.
+func said(owner, why string) error {
+	for _, c := range []struct {
+		field, text string
+		most        int
+		plain       func(rune) bool
+	}{
+		{"owner", owner, 253, func(r rune) bool { return r > ' ' && r != '/' && unicode.IsPrint(r) }},
+		{"why", why, 1000, unicode.IsPrint},
+	} {
+		if len(c.text) > c.most || !utf8.ValidString(c.text) || strings.IndexFunc(c.text, func(r rune) bool { return !c.plain(r) }) >= 0 {
+			return &object.Error{Field: c.field, Problem: "not acceptable", Found: strconv.QuoteToASCII(c.text[:min(len(c.text), 80)]),
+				Accepted: fmt.Sprintf("at most %d bytes on one line%s", c.most, map[bool]string{true: ", without spaces and /"}[c.field == "owner"])}
+		}
+	}
+	return nil
 }
 
 // refuse writes down a change that was refused before anybody looked at what is wanted.
@@ -119,6 +143,9 @@ func options(c *api.Changes) (intent.Options, error) {
 }
 
 func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error) {
+	if err := said(c.GetOwner(), c.GetWhy()); err != nil {
+		return nil, refusal(err)
+	}
 	changes, err := s.changes(c)
 	if err != nil {
 		return nil, refusal(err)
@@ -151,6 +178,9 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
 	defer s.heap.Grow(len(c.GetPut()) + len(c.GetDelete()))()
+	if err := said(c.GetOwner(), c.GetWhy()); err != nil {
+		return nil, s.refuse("apply", source(ctx, "", ""), nil, err)
+	}
 	from := source(ctx, c.GetOwner(), c.GetWhy())
 	changes, err := s.changes(c)
 	if err != nil {
@@ -211,7 +241,7 @@ func (s *server) Describe(_ context.Context, n *api.ObjectName) (*api.Descriptio
 	if err != nil {
 		return nil, err
 	}
-	d := &api.Description{Object: o}
+	d := &api.Description{Object: o, Dataplanes: s.desired.Places(k)}
 	relation := func(r intent.Relation) *api.Relation {
 		return &api.Relation{Kind: r.Status.Key.Kind, Name: r.Status.Key.Name, Field: r.Field, Status: statusOf(r.Status)}
 	}

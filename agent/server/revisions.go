@@ -45,6 +45,9 @@ func (s *server) Compare(_ context.Context, c *api.Comparison) (*api.Differences
 }
 
 func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.Applied, error) {
+	if err := said("", r.GetWhy()); err != nil {
+		return nil, s.refuse("rollback", source(ctx, "", ""), nil, err)
+	}
 	within, err := confirmWithin(r.GetConfirmWithin())
 	if err != nil {
 		return nil, s.refuse("rollback", source(ctx, "", r.GetWhy()), nil, err)
@@ -58,8 +61,15 @@ func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.App
 }
 
 func (s *server) Confirm(ctx context.Context, c *api.Confirmation) (*api.Confirmed, error) {
-	if err := s.desired.Confirm(source(ctx, "", ""), c.GetRevision()); err != nil {
+	confirmed := &api.Confirmed{Revision: c.GetRevision()}
+	if waiting := s.desired.Unconfirmed(); confirmed.Revision == 0 && len(waiting) > 0 {
+		confirmed.Revision = waiting[len(waiting)-1].Revision
+	}
+	if err := s.desired.Confirm(source(ctx, "", ""), confirmed.Revision); err != nil {
 		return nil, refusal(err)
 	}
-	return &api.Confirmed{}, nil
+	for _, u := range s.desired.Unconfirmed() {
+		confirmed.Waiting = append(confirmed.Waiting, u.Revision)
+	}
+	return confirmed, nil
 }

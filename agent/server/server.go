@@ -20,6 +20,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/gtpu"
 	"sluice.dev/sluice/agent/heap"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
@@ -54,6 +55,8 @@ type Config struct {
 	Northbounds map[string]northbound.Northbound
 	// Of reconnecting and of trying again; zero for the usual.
 	MinBackoff, MaxBackoff time.Duration
+	// How long somebody who looks waits for a data plane (10 s).
+	Patience time.Duration
 }
 
 // Dataplane is one that the agent drives.
@@ -92,6 +95,9 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	for name, priority := range config.Priorities {
 		owners[name] = intent.Owner{Priority: priority}
 	}
+	if config.Patience == 0 {
+		config.Patience = 10 * time.Second
+	}
 	if len(config.Dataplanes) == 0 {
 		return errors.New("no data plane is configured")
 	}
@@ -103,7 +109,9 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	defer memory.End()
 	// What is kept may be much.
 	loaded := memory.Grow(heap.Unknown)
+	paths := gtpu.New()
 	desired, err := intent.New(intent.Config{Dataplanes: planes, Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
+		Hindrance: paths.Hindrance, Undone: config.Audit.Undone,
 		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	loaded()
 	if err != nil {
@@ -111,9 +119,10 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
+	followed := &following{paths: paths}
 	s := &server{config: config, registry: config.Registry, heap: memory,
-		desired: &audit.Intent{Interface: growing{desired, memory}, Log: config.Audit}, links: linksOf(config, desired), ending: running}
-	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}),
+		desired: &audit.Intent{Interface: growing{desired, memory}, Log: config.Audit}, links: linksOf(config, desired, followed), ending: running}
+	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}), Bounded(),
 		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))...)
 	api.RegisterAgentServer(g, s)
@@ -172,6 +181,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	g.GracefulStop()
 	hurry.Stop()
 	group.Wait()
+	followed.group.Wait()
 	config.Log.Info("ended")
 	return err
 }
@@ -190,13 +200,28 @@ func clientName() string {
 	return fmt.Sprintf("sluice agent, process %d on %s", os.Getpid(), host)
 }
 
-func linksOf(config Config, desired *intent.Desired) []link {
+// following is what is known of paths, and who is about to learn more.
+type following struct {
+	paths *gtpu.Paths
+	group sync.WaitGroup
+}
+
+func linksOf(config Config, desired *intent.Desired, f *following) []link {
 	var all []link
 	for _, p := range config.Dataplanes {
 		log := config.Log.With("dataplane", p.Name)
+		// Held by whoever follows the paths on one connection; the next one waits.
+		var one sync.Mutex
 		all = append(all, link{p.Name, p.Labels, dataplane.New(dataplane.Config{
 			Endpoint: p.Endpoint, Log: log, Name: clientName(), MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
 			Connected: func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) {
+				f.group.Add(1)
+				go func() {
+					defer f.group.Done()
+					one.Lock()
+					defer one.Unlock()
+					f.paths.Follow(ctx, gtpu.Link{Name: p.Name, Client: c, Intent: desired, Log: log})
+				}()
 				if err := desired.AttachTo(ctx, p.Name, &plane{c}); err != nil {
 					log.Error("a data plane that nobody expects", "error", err)
 				}
@@ -268,6 +293,7 @@ func refusal(err error) error {
 	var refused *dataplane.Error
 	var conflicts *intent.Conflicts
 	var moved *intent.Moved
+	var left *intent.NotUndone
 	var bad *intent.BadQuery
 	switch {
 	case errors.Is(err, intent.ErrNoRevision):
@@ -278,6 +304,10 @@ func refusal(err error) error {
 		return contested(conflicts)
 	case errors.Is(err, intent.ErrNothingToConfirm):
 		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, intent.ErrUnconfirmed):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	case errors.As(err, &left):
+		return status.Error(codes.Internal, err.Error())
 	case errors.As(err, &bad):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.As(err, &refused):

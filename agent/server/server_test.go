@@ -53,7 +53,7 @@ func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
 	go func() {
 		defer close(ended)
 		if err := Run(ctx, Config{Listen: path, Dataplanes: []Dataplane{{Endpoint: endpoint}}, Registry: registry, Release: "1.0",
-			Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) }); err != nil {
+			Patience: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) }); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -165,6 +165,18 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 			_, err := client.Apply(t.Context(), &api.Changes{Delete: []*api.ObjectName{{Kind: "Prot", Name: "x"}}})
 			return err
 		},
+		"a reason that paints on terminals": func() error {
+			_, err := client.Apply(t.Context(), &api.Changes{Why: "well\x1b[2J\n7  api  nothing"})
+			return err
+		},
+		"a reason that is a book": func() error {
+			_, err := client.Rollback(t.Context(), &api.RollbackRequest{Revision: 1, Why: strings.Repeat("x", 1001)})
+			return err
+		},
+		"an owner with a line end": func() error {
+			_, err := client.Plan(t.Context(), &api.Changes{Owner: "a\nb"})
+			return err
+		},
 		"a filter that is none": func() error {
 			stream, err := client.FollowPackets(t.Context(), &api.Trace{Filter: "nonsense"})
 			if err == nil {
@@ -185,6 +197,24 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
+func TestWhoLooksAtADataPlaneThatIsStuckIsToldSoon(t *testing.T) {
+	client, fake, _ := serve(t)
+	fake.Deafen(true)
+	for name, ask := range map[string]func() error{
+		"drops": func() error { _, err := client.GetDropCounters(t.Context(), &api.DropCountersQuery{}); return err },
+		"paths": func() error { _, err := client.GetGtpuPaths(t.Context(), &api.GtpuPathsQuery{}); return err },
+	} {
+		err := ask()
+		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(status.Convert(err).Message(), "has not answered for 300ms") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	fake.Deafen(false)
+	if _, err := client.GetDropCounters(t.Context(), &api.DropCountersQuery{}); err != nil {
+		t.Errorf("when it answers again: %v", err)
+	}
+}
+
 func TestStreamsEndWithTheAgent(t *testing.T) {
 	client, fake, end := serve(t)
 	watch, err := client.Watch(t.Context(), &api.ObjectsQuery{})
@@ -198,7 +228,9 @@ func TestStreamsEndWithTheAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := capture.Header(); err != nil || len(fake.Streams()) != 1 {
+	// Beside the agent's own, which hears of events.
+	captures := func(r *api.Request) bool { return r.GetCapture() != nil }
+	if _, err := capture.Header(); err != nil || !slices.ContainsFunc(fake.Streams(), captures) {
 		t.Fatalf("%v; the data plane's streams: %v", err, fake.Streams())
 	}
 	end()

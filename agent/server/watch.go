@@ -95,10 +95,13 @@ func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
 		if err != nil {
 			return err
 		}
-		if e.Dataplane == nil {
-			err = w.one(e.Status, api.ObjectChange_CHANGED, e.Cursor)
-		} else {
+		switch {
+		case e.Dataplane != nil:
 			err = w.dataplane(e)
+		case e.Path != nil:
+			err = w.path(e)
+		default:
+			err = w.one(e.Status, api.ObjectChange_CHANGED, e.Cursor)
 		}
 		if err != nil {
 			return err
@@ -128,6 +131,13 @@ func (w *watcher) dataplane(e intent.Event) error {
 		}
 	}
 	return nil
+}
+
+// path tells that one went down, or is down no longer.
+func (w *watcher) path(e intent.Event) error {
+	c := e.Path
+	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_PATH, Cursor: e.Cursor.String(), Path: &api.PathChange{Dataplane: c.Dataplane,
+		Vrf: c.VRF, LocalAddress: c.Local, RemoteAddress: c.Remote, Peer: c.Peer, State: c.State, Time: e.Time.UnixNano()}})
 }
 
 // again tells everything as if the watch began; what follows is what happened after the cursor.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,8 +48,8 @@ func (m *mortal) Commit(c *intent.Commit) error {
 	return m.write(func() error { return m.Store.Commit(c) })
 }
 
-func (m *mortal) Settle(revision uint64, open *intent.Open) error {
-	return m.write(func() error { return m.Store.Settle(revision, open) })
+func (m *mortal) Settle(revision uint64, open *intent.Open, revised []intent.Undo) error {
+	return m.write(func() error { return m.Store.Settle(revision, open, revised) })
 }
 
 // life is a program from its start to its end, killed or not.
@@ -61,7 +62,7 @@ func born(t *testing.T, path string, plane *reconciletest.Plane, last int, after
 	t.Helper()
 	s := opened(t, path)
 	m := &mortal{Store: s, last: last, after: after}
-	d, err := intent.New(intent.Config{Registry: s.registry, Store: m, Owners: map[string]intent.Owner{"pppoe": {Unrecorded: true}},
+	d, err := intent.New(intent.Config{Registry: s.registry, Store: m, Owners: map[string]intent.Owner{"pppoe": {Unrecorded: true}}, UndoAgain: time.Millisecond,
 		Reconciler: reconcile.Options{MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}})
 	must(t, err)
 	l := &life{&program{Desired: d, t: t, path: path, store: s}, m}
@@ -213,6 +214,94 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 					}
 				}
 			})
+		}
+	}
+}
+
+func at(name, device string) object.Change {
+	return object.Put(&object.Object{Kind: "Port", Name: name, Spec: &api.Port{Device: device}})
+}
+
+// overdue makes the time of revisions be over before the agent starts.
+func overdue(t *testing.T, path string, revisions ...uint64) {
+	t.Helper()
+	s := opened(t, path)
+	for _, r := range revisions {
+		must(t, s.Settle(r, &intent.Open{Revision: r, ConfirmBy: time.Now().Add(-time.Second)}, nil))
+	}
+	must(t, s.Close())
+}
+
+// Two changes of the same objects are undone, one of them only in part until somebody makes way.
+func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
+	b := object.Key{Kind: "Port", Name: "b"}
+	prepare := func(path string, plane *reconciletest.Plane) {
+		l := born(t, path, plane, 1<<30, false)
+		hour := intent.Options{ConfirmWithin: time.Hour}
+		l.apply("api", intent.Options{}, at("a", "net_null0"), vrf("q", "one"))
+		second := l.apply("api", hour, at("a", "net_null1"), vrf("q", "two"))
+		third := l.apply("api", hour, vrf("q", "three"), vrf("r", "three"))
+		l.apply("api", intent.Options{}, at("b", "net_null0"))
+		l.stop()
+		overdue(t, path, second, third)
+	}
+	// What is left then is port a, whose device is b's.
+	inPart := func(l *life) bool {
+		waits := l.Unconfirmed()
+		return len(waits) == 1 && waits[0].Overdue && len(waits[0].Left) == 1 && waits[0].Left[0].Key.Name == "a"
+	}
+	until := func(l *life, what string, holds func() bool) {
+		for end := time.Now().Add(10 * time.Second); !holds() && !l.mortal.dead.Load(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("never: %s; waits %+v, wanted is %s", what, l.Unconfirmed(), l.now())
+			}
+		}
+	}
+	makeWay := func(l *life) {
+		// It may have been killed behind that write.
+		if _, there := l.Get(b); there {
+			_, _ = l.Apply(context.Background(), intent.Source{Owner: "api"}, []object.Change{object.Remove(b)}, intent.Options{})
+		}
+		until(l, "all undone", func() bool { return len(l.Unconfirmed()) == 0 && l.Settled() })
+	}
+	const want = `Port/a device:"net_null0" map[] by api [{device net_null0 false}]; Vrf/q description:"one" map[] by api [{description one false}]; `
+	killed := 0
+	for n := 1; ; n++ {
+		for _, after := range []bool{false, true} {
+			path, plane := filepath.Join(t.TempDir(), "intent.db"), reconciletest.NewPlane(registry(t))
+			prepare(path, plane)
+			l := born(t, path, plane, n, after)
+			until(l, "undone in part", func() bool { return inPart(l) })
+			if !l.mortal.dead.Load() {
+				makeWay(l)
+			}
+			dead := l.mortal.dead.Load()
+			l.stop()
+			if !dead {
+				if killed < 8 {
+					t.Errorf("killed only %d times", killed)
+				}
+				return
+			}
+			killed++
+			again := born(t, path, plane, 1<<30, false)
+			if _, there := again.Get(b); there {
+				until(again, "undone in part", func() bool { return inPart(again) })
+			}
+			makeWay(again)
+			if got := strings.ReplaceAll(again.now(), "  ", " "); got != want {
+				t.Errorf("killed at write %d, after it %v: wanted is %s", n, after, got)
+			}
+			page, err := again.List(intent.Query{})
+			must(t, err)
+			wanted := map[object.Key]*object.Object{}
+			for _, s := range page.Objects {
+				wanted[s.Key] = s.Object
+			}
+			if differences := plane.Differences(wanted); len(differences) > 0 {
+				t.Errorf("killed at write %d, after it %v: the data plane differs: %q", n, after, differences)
+			}
+			again.stop()
 		}
 	}
 }

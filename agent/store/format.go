@@ -13,10 +13,11 @@ import (
 )
 
 // Formats. The first did not say so: of several layers of an object, one counted as a whole. Since the second they are taken together
-// field by field, and a layer may say of fields that they are empty.
+// field by field, and a layer may say of fields that they are empty. Since the third, much of what was before a revision is in one value.
 const (
 	wholeObjects = 1
-	latestFormat = 2
+	singleValues = 2
+	latestFormat = 3
 )
 
 // ErrFormat is returned if the file was written by another release, and cannot be read as that meant it.
@@ -44,6 +45,11 @@ func (s *Store) reform(tx *bolt.Tx) error {
 	}
 	if format == wholeObjects {
 		if err := s.fromWholeObjects(tx); err != nil {
+			return err
+		}
+	}
+	if format <= singleValues {
+		if err := bundleAll(tx); err != nil {
 			return err
 		}
 	}

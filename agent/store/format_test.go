@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,12 +21,74 @@ func formatted(t *testing.T, path string, format int) {
 	db, err := bolt.Open(path, 0o600, nil)
 	must(t, err)
 	must(t, db.Update(func(tx *bolt.Tx) error {
+		if format <= singleValues {
+			if err := unbundleAll(tx); err != nil {
+				return err
+			}
+		}
 		if format == 0 {
 			return tx.DeleteBucket(formatBucket)
 		}
 		return put(tx.Bucket(formatBucket), formatKey, format)
 	}))
 	must(t, db.Close())
+}
+
+// unbundleAll writes what was before revisions as the first two formats had it.
+func unbundleAll(tx *bolt.Tx) error {
+	single := map[string][]byte{}
+	before := tx.Bucket(beforeBucket)
+	err := before.ForEach(func(key, value []byte) error {
+		return unbundled(key, value, func(name, record []byte) error {
+			single[string(key[:8])+string(name)] = sealed(append(make([]byte, 4), record...))
+			return nil
+		})
+	})
+	if err == nil {
+		err = tx.DeleteBucket(beforeBucket)
+	}
+	if err != nil {
+		return err
+	}
+	if before, err = tx.CreateBucket(beforeBucket); err != nil {
+		return err
+	}
+	for key, value := range single {
+		if err := before.Put([]byte(key), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestHistoryThatAnOlderReleaseWroteIsKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "intent.db")
+	p := started(t, path, nil)
+	var many []object.Change
+	for i := range 500 {
+		many = append(many, vrf(fmt.Sprintf("v%03d", i), "one"))
+	}
+	first := p.apply("api", intent.Options{}, many[:200]...)
+	second := p.apply("api", intent.Options{}, many...)
+	p.apply("api", intent.Options{}, gone("v000"), vrf("v001", "two"))
+	p.stop()
+	formatted(t, path, singleValues)
+	p = p.restart(nil)
+	if at := p.Revision(); at != second+1 {
+		t.Errorf("the latest revision is %d", at)
+	}
+	for _, back := range []struct {
+		to      uint64
+		objects int
+	}{{second, 500}, {first, 200}} {
+		if _, err := p.Rollback(context.Background(), intent.Source{Owner: "api"}, back.to, intent.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if page, err := p.List(intent.Query{}); err != nil || len(page.Objects) != back.objects {
+			t.Errorf("at %d there are %d objects, error %v", back.to, len(page.Objects), err)
+		}
+		p = p.restart(nil)
+	}
 }
 
 func TestWhatAnOlderReleaseWroteMeansWhatItMeant(t *testing.T) {
@@ -65,7 +128,7 @@ func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
 		told     []string
 	}{
 		{"several owners of an object that counted as a whole", 0, []string{"Vrf/a has several: lab, api", "sluice delete Vrf a --owner OWNER", "move the file away"}},
-		{"a newer release", latestFormat + 1, []string{"it has format 3, and this one knows formats 1 to 2", "start the newer release again"}},
+		{"a newer release", latestFormat + 1, []string{"it has format 4, and this one knows formats 1 to 3", "start the newer release again"}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "intent.db")

@@ -54,11 +54,19 @@ const (
 	saysEmpty = 2
 )
 
-// pack returns a record as it is written. Nil is written, too.
+// pack returns a record as it is written by itself.
 func (s *Store) pack(r *intent.Record) ([]byte, error) {
-	b := make([]byte, 4, 128)
+	b, err := s.appendRecord(make([]byte, 4, 256), r)
+	if err != nil {
+		return nil, err
+	}
+	return sealed(b), nil
+}
+
+// appendRecord appends nothing for nil.
+func (s *Store) appendRecord(b []byte, r *intent.Record) ([]byte, error) {
 	if r == nil {
-		return sealed(b), nil
+		return b, nil
 	}
 	b = binary.AppendUvarint(b, r.Revision)
 	b = binary.AppendUvarint(b, r.Generation)
@@ -93,20 +101,59 @@ func (s *Store) pack(r *intent.Record) ([]byte, error) {
 		}
 		b = appendString(b, spec)
 	}
-	return sealed(b), nil
+	return b, nil
 }
 
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// unpack reads a record that is called "Kind/name".
+// packUndo puts before a record whose layers of it are meant.
+func (s *Store) packUndo(u intent.Undo) ([]byte, error) {
+	record, err := s.pack(u.Before)
+	if err != nil {
+		return nil, err
+	}
+	b := binary.AppendUvarint(make([]byte, 4, len(record)+64), uint64(len(u.Owners)))
+	for _, owner := range u.Owners {
+		b = appendString(b, owner)
+	}
+	return sealed(appendString(b, string(record))), nil
+}
+
+func (s *Store) unpackUndo(revision uint64, name, value []byte) (intent.Undo, error) {
+	text, err := unsealed(name, value)
+	if err != nil {
+		return intent.Undo{}, err
+	}
+	u := &unpacker{rest: text}
+	undo := intent.Undo{Revision: revision}
+	for range u.count() {
+		undo.Owners = append(undo.Owners, u.text())
+	}
+	record := u.text()
+	if u.short || len(u.rest) > 0 {
+		return intent.Undo{}, fmt.Errorf("%w: what undoes %s has %d bytes that make no sense", ErrDamaged, name, len(text))
+	}
+	undo.Key, undo.Before, err = s.unpack(name, []byte(record))
+	return undo, err
+}
+
+// unpack reads a record that was written by itself.
 func (s *Store) unpack(name, value []byte) (object.Key, *intent.Record, error) {
+	text, err := unsealed(name, value)
+	if err != nil {
+		return object.Key{}, nil, err
+	}
+	return s.record(name, text)
+}
+
+// record reads a record that is called "Kind/name"; of nothing, it is nil.
+func (s *Store) record(name, text []byte) (_ object.Key, _ *intent.Record, err error) {
 	kind, rest, _ := strings.Cut(string(name), "/")
 	k := object.Key{Kind: kind, Name: rest}
-	text, err := unsealed(name, value)
-	if err != nil || len(text) == 0 {
-		return k, nil, err
+	if len(text) == 0 {
+		return k, nil, nil
 	}
 	u := &unpacker{rest: text}
 	r := &intent.Record{Revision: u.number(), Generation: u.number(), Accepted: u.signed()}
@@ -141,7 +188,7 @@ func (s *Store) unpack(name, value []byte) (object.Key, *intent.Record, error) {
 		}
 		r.Layers = append(r.Layers, l)
 	}
-	if u.short || len(u.rest) > 0 {
+	if u.short || len(u.rest) > 0 || len(r.Layers) == 0 {
 		return k, nil, fmt.Errorf("%w: %s has %d bytes that make no sense", ErrDamaged, name, len(text))
 	}
 	return k, r, nil
@@ -183,9 +230,11 @@ func (u *unpacker) count() int {
 	return int(n)
 }
 
-func (u *unpacker) text() string {
+func (u *unpacker) text() string { return string(u.bytes()) }
+
+func (u *unpacker) bytes() []byte {
 	n := u.count()
-	s := string(u.rest[:n])
+	b := u.rest[:n]
 	u.rest = u.rest[n:]
-	return s
+	return b
 }

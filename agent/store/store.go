@@ -2,12 +2,15 @@
 // or not at all, whenever the process or the machine ends.
 //
 // Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
-// was kept of an object before a revision changed it, by the revision's number and then "Kind/name"; "latest" the number of the
-// latest revision; "format" in which format all that is (format.go). Each value begins with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
+// was kept of the objects that a revision changed before it did, many in one value, by the revision's number and then a count; "undo", by
+// the revision's number and then "Kind/name", what undoing an open revision brings back where that is something else; "latest" the number of
+// the latest revision; "format" in which format all that is (format.go). Each value begins with its CRC-32C. What kinds with secrets say is
+// encrypted (secret.go).
 package store
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/cipher"
 	"encoding/binary"
 	"errors"
@@ -37,8 +40,8 @@ const lockTimeout = 2 * time.Second
 // room is address space, not memory: while the file is smaller, nothing has to be moved when it grows.
 const room = 1 << 30
 
-// Forgetting a large revision is spread over the commits that follow: so many of what it changed go with each, and twice as many
-// as that commit changes.
+// Forgetting a large revision is spread over the commits that follow: so many values with what it changed go with each that forgets, and
+// as many for each that it adds itself: there may be some thirty commits between two that forget.
 const forgetAtLeast = 64
 
 // What is put behind all else, or is much at once, fills pages; else there is room between, as Bolt leaves it.
@@ -52,6 +55,7 @@ var (
 	revisionsBucket = []byte("revisions")
 	beforeBucket    = []byte("before")
 	openBucket      = []byte("open")
+	undoBucket      = []byte("undo")
 	latestBucket    = []byte("latest")
 	latestKey       = []byte("revision")
 )
@@ -77,7 +81,7 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
-	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room})
+	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +93,7 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 		if err := s.reform(tx); err != nil {
 			return err
 		}
-		for _, name := range [][]byte{objectsBucket, revisionsBucket, beforeBucket, openBucket, latestBucket} {
+		for _, name := range [][]byte{objectsBucket, revisionsBucket, beforeBucket, openBucket, undoBucket, latestBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
@@ -181,19 +185,16 @@ func (s *Store) Commit(c *intent.Commit) error {
 		if len(edits) >= bulk {
 			objects.FillPercent = full
 		}
-		// Names of changes: all of them behind one another.
-		names := make([]byte, 0, len(edits)*(len(number)+32))
+		changed := bundles{bucket: before, revision: number}
 		for i := range edits {
 			e := &edits[i]
 			name := []byte(e.Key.String())
 			if c.Recorded || c.Open != nil {
-				value, err := s.pack(e.Before)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+				record, err := s.appendRecord(nil, e.Before)
+				if err == nil {
+					err = changed.add(name, record)
 				}
-				from := len(names)
-				names = append(append(names, number...), name...)
-				if err := before.Put(names[from:len(names):len(names)], value); err != nil {
+				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
@@ -211,6 +212,9 @@ func (s *Store) Commit(c *intent.Commit) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
+		if err := changed.end(); err != nil {
+			return err
+		}
 		if c.Recorded {
 			if err := put(tx.Bucket(revisionsBucket), number, c.Revision); err != nil {
 				return err
@@ -221,21 +225,22 @@ func (s *Store) Commit(c *intent.Commit) error {
 				return err
 			}
 		}
-		if c.Closes != 0 {
-			if err := open.Delete(revisionKey(c.Closes)); err != nil {
-				return err
-			}
+		if err := s.settle(tx, c.Closes, c.Leaves, c.Revised); err != nil {
+			return err
 		}
 		if err := put(tx.Bucket(latestBucket), latestKey, c.Revision.Number); err != nil {
 			return err
 		}
-		return forget(tx, c.Oldest, forgetAtLeast+2*len(edits))
+		return forget(tx, c.Oldest, forgetAtLeast*(1+int(changed.count)))
 	})
 }
 
 // forget deletes what is known of revisions before the oldest, and of those that are no part of history, but for what is open.
 func forget(tx *bolt.Tx, oldest uint64, most int) error {
 	open, revisions := tx.Bucket(openBucket), tx.Bucket(revisionsBucket)
+	if oldest == 0 {
+		return forgetChanges(tx.Bucket(undoBucket), open, nil, most)
+	}
 	var old [][]byte
 	cursor := revisions.Cursor()
 	for key, _ := cursor.First(); key != nil && bytes.Compare(key, revisionKey(oldest)) < 0; key, _ = cursor.Next() {
@@ -248,19 +253,31 @@ func forget(tx *bolt.Tx, oldest uint64, most int) error {
 			return err
 		}
 	}
-	before := tx.Bucket(beforeBucket)
-	old = old[:0]
-	cursor = before.Cursor()
-	for key, _ := cursor.First(); key != nil && len(old) < most && bytes.Compare(key, revisionKey(oldest)) < 0; key, _ = cursor.Next() {
+	if err := forgetChanges(tx.Bucket(beforeBucket), open, revisionKey(oldest), most); err != nil {
+		return err
+	}
+	return forgetChanges(tx.Bucket(undoBucket), open, nil, most)
+}
+
+// forgetChanges deletes changes of revisions before one (nil: of all) that are not open.
+func forgetChanges(changes, open *bolt.Bucket, before []byte, most int) error {
+	var old [][]byte
+	cursor := changes.Cursor()
+	for key, _ := cursor.First(); key != nil && len(old) < most && (before == nil || bytes.Compare(key, before) < 0); {
 		if len(key) < 8 {
 			return fmt.Errorf("%w: a change is called %q", ErrDamaged, key)
 		}
-		if open.Get(key[:8]) == nil {
-			old = append(old, bytes.Clone(key))
+		if open.Get(key[:8]) != nil {
+			// All of that revision stays.
+			next := binary.BigEndian.Uint64(key) + 1
+			key, _ = cursor.Seek(revisionKey(next))
+			continue
 		}
+		old = append(old, bytes.Clone(key))
+		key, _ = cursor.Next()
 	}
 	for _, key := range old {
-		if err := before.Delete(key); err != nil {
+		if err := changes.Delete(key); err != nil {
 			return err
 		}
 	}
@@ -268,12 +285,49 @@ func forget(tx *bolt.Tx, oldest uint64, most int) error {
 }
 
 // Settle implements intent.Store.
-func (s *Store) Settle(revision uint64, open *intent.Open) error {
-	return s.update(func(tx *bolt.Tx) error {
-		if open != nil {
-			return put(tx.Bucket(openBucket), revisionKey(revision), open)
+func (s *Store) Settle(revision uint64, open *intent.Open, revised []intent.Undo) error {
+	return s.update(func(tx *bolt.Tx) error { return s.settle(tx, revision, open, revised) })
+}
+
+func (s *Store) settle(tx *bolt.Tx, revision uint64, open *intent.Open, revised []intent.Undo) error {
+	// A page is not split before the end: what comes in order is put behind all else in it.
+	revised = slices.SortedFunc(slices.Values(revised), func(a, b intent.Undo) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.Key.Compare(b.Key))
+	})
+	tx.Bucket(undoBucket).FillPercent = full
+	for _, u := range revised {
+		value, err := s.packUndo(u)
+		if err == nil {
+			err = tx.Bucket(undoBucket).Put(append(revisionKey(u.Revision), u.Key.String()...), value)
 		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", u.Key, err)
+		}
+	}
+	switch {
+	case open != nil:
+		return put(tx.Bucket(openBucket), revisionKey(revision), open)
+	case revision != 0:
 		return tx.Bucket(openBucket).Delete(revisionKey(revision))
+	}
+	return nil
+}
+
+// Undoes implements intent.Store.
+func (s *Store) Undoes(revision uint64, yield func(intent.Undo) error) error {
+	return s.view(func(tx *bolt.Tx) error {
+		prefix := revisionKey(revision)
+		cursor := tx.Bucket(undoBucket).Cursor()
+		for key, value := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+			u, err := s.unpackUndo(revision, key[8:], value)
+			if err == nil {
+				err = yield(u)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -307,11 +361,14 @@ func (s *Store) Before(revision uint64, yield func(object.Key, *intent.Record) e
 		prefix := revisionKey(revision)
 		cursor := tx.Bucket(beforeBucket).Cursor()
 		for key, value := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
-			k, r, err := s.unpack(key[8:], value)
+			err := unbundled(key, value, func(name, record []byte) error {
+				k, r, err := s.record(name, record)
+				if err != nil {
+					return err
+				}
+				return yield(k, r)
+			})
 			if err != nil {
-				return err
-			}
-			if err := yield(k, r); err != nil {
 				return err
 			}
 		}

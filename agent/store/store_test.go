@@ -149,8 +149,8 @@ func TestARevisionThatWasSettledIsNoLongerOpen(t *testing.T) {
 		c.Open = &intent.Open{Revision: number + 1, Unfinished: true}
 		must(t, s.Commit(c))
 	}
-	must(t, s.Settle(1, nil))
-	must(t, s.Settle(2, &intent.Open{Revision: 2}))
+	must(t, s.Settle(1, nil, nil))
+	must(t, s.Settle(2, &intent.Open{Revision: 2}, nil))
 	c := commit(4)
 	c.Closes = 3
 	must(t, s.Commit(c))

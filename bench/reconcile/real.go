@@ -39,10 +39,14 @@ type gateway struct {
 	programs
 	directory string
 	store     string
-	plane     *process
-	process   *process
-	wire      *grpc.ClientConn
-	client    api.AgentClient
+	// The session that the data plane is told of last: they go by name.
+	last    string
+	plane   *process
+	process *process
+	wire    *grpc.ClientConn
+	client  api.AgentClient
+	// How often single changes were measured.
+	turns int
 }
 
 // run measures with a real data plane.
@@ -69,6 +73,9 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 	}
 	defer os.RemoveAll(fast)
 	g := &gateway{programs: p, directory: fast, store: filepath.Join(directory, "intent.db")}
+	for i := range p.objects {
+		g.last = max(g.last, sessionName(i))
+	}
 	defer g.close()
 	if err := g.startPlane(); err != nil {
 		return err
@@ -188,7 +195,7 @@ func (g *gateway) close() {
 }
 
 func (g *gateway) until(what string, holds func(*api.Version) bool) error {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		v, err := g.client.GetVersion(context.Background(), &api.VersionQuery{})
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, g.process.log.String())
@@ -209,11 +216,7 @@ func (g *gateway) ready() error {
 		return err
 	}
 	defer stop()
-	names := make([]string, g.objects)
-	for i := range names {
-		names[i] = session(i, 0).Name
-	}
-	last := &api.SessionCountersQuery{Sessions: []string{slices.Max(names)}}
+	last := &api.SessionCountersQuery{Sessions: []string{g.last}}
 	return g.until("everything is applied", func(v *api.Version) bool {
 		if !v.GetDataplane().GetConnected() || int(v.GetObjects()["applied"]) != g.objects+len(base()) || len(v.GetObjects()) != 1 {
 			return false
@@ -310,11 +313,14 @@ func (g *gateway) one(directory string) (result, error) {
 		return result{}, err
 	}
 	defer disk.close()
-	random := rand.New(rand.NewPCG(1, 2))
+	// Never what another change made of it, there or where the file was before.
+	least := uint32(1000 + g.turns*(singles+1))
+	g.turns++
+	random := rand.New(rand.NewPCG(1, uint64(g.turns)))
 	took := make([]float64, singles)
 	r, err := g.timed(func() error {
 		for i := range took {
-			changes, err := intents([]*object.Object{session(random.IntN(g.objects), uint32(1000+i%400))})
+			changes, err := intents([]*object.Object{session(random.IntN(g.objects), least+uint32(i))})
 			if err != nil {
 				return err
 			}
@@ -386,6 +392,7 @@ func (g *gateway) timed(f func() error) (result, error) {
 	return result{Seconds: time.Since(began).Seconds(), AgentCPU: g.process.processor(true) - agent, DataplaneCPU: g.plane.processor(false) - plane}, err
 }
 
+// apply has all of the changes be applied, each of them one.
 func (g *gateway) apply(changes *api.Changes) error {
 	applied, err := g.client.Apply(context.Background(), changes)
 	if err != nil {
@@ -394,6 +401,9 @@ func (g *gateway) apply(changes *api.Changes) error {
 	for _, o := range applied.GetObjects() {
 		if s := o.GetStatus(); s.GetState() != api.State_APPLIED {
 			return fmt.Errorf("%s/%s is %s: %s", o.GetKind(), o.GetName(), s.GetState(), s.GetMessage())
+		}
+		if o.GetStep() == api.Step_KEEP {
+			return fmt.Errorf("%s/%s was so already", o.GetKind(), o.GetName())
 		}
 	}
 	return nil

@@ -28,6 +28,8 @@ enum {
 
 static_assert(ACL_BURST == 256, "as many keys as tuples_find takes");
 
+enum rte_acl_classify_alg acl_algorithm = RTE_ACL_CLASSIFY_SCALAR;
+
 // How one family's keys are laid out.
 struct layout {
 	uint8_t family;
@@ -248,8 +250,6 @@ create_tree(struct acl_part *part, const struct acl_protocols *protocols, const 
 {
 	// Two contexts of one name would be one context.
 	static atomic_uint_fast64_t serial;
-	static const enum rte_acl_classify_alg widest[] = {RTE_ACL_CLASSIFY_AVX512X32, RTE_ACL_CLASSIFY_AVX512X16,
-		RTE_ACL_CLASSIFY_AVX2, RTE_ACL_CLASSIFY_SSE, RTE_ACL_CLASSIFY_NEON, RTE_ACL_CLASSIFY_SCALAR};
 	struct rte_acl_config config = {0};
 	unsigned fields = define_fields(&config, layout, selection);
 	char name[RTE_ACL_NAMESIZE];
@@ -270,11 +270,6 @@ create_tree(struct acl_part *part, const struct acl_protocols *protocols, const 
 	if (rc != 0) {
 		rte_acl_free(tree);
 		return rc;
-	}
-	for (unsigned i = 0; i < RTE_DIM(widest); i++) {
-		part->algorithm = widest[i];
-		if (rte_acl_set_ctx_classify(tree, widest[i]) == 0)
-			break;
 	}
 	part->tree = tree;
 	return 0;
@@ -549,7 +544,7 @@ find(const struct acl_part *part, const void *keys, size_t stride, unsigned coun
 
 		for (unsigned i = 0; i < count; i++)
 			data[i] = (const uint8_t *)keys + i * stride;
-		rte_acl_classify(part->tree, data, verdicts, count, 1);
+		rte_acl_classify_alg(part->tree, data, verdicts, count, 1, acl_algorithm);
 	} else if (part->cuts) {
 		if (stride == sizeof(struct acl_key4))
 			find_cut4(part->cuts, keys, count, verdicts);

@@ -21,7 +21,6 @@ enum { ACL_BURST = 256 };
 // more if it permits; the least of two verdicts is the first rule's.
 struct acl_part {
 	struct rte_acl_ctx *tree;
-	enum rte_acl_classify_alg algorithm; // of the tree
 	struct cuts *cuts;
 	struct tuples *tuples;
 };
@@ -31,6 +30,9 @@ struct acl_list {
 	bool otherwise; // permit what no rule matches
 	struct acl_protocols protocols;
 };
+
+// How all trees are searched, each way as right as any other (choice.c). One that any CPU has, until one is chosen.
+extern enum rte_acl_classify_alg acl_algorithm;
 
 // 0, or a negative errno with the fault explained; `name` ("acl home") is for that. It ends early when it is `unwanted` (may be NULL). Needs the
 // EAL.

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <rte_cpuflags.h>
 #include <rte_eal.h>
 
 #include "acl/list.h"
+#include "core/fastest.h"
 
 // What a test knows of a packet that it wrote.
 struct flow {
@@ -418,32 +418,27 @@ rules_that_nothing_tells_apart_are_refused_in_words(void **state)
 }
 
 static void
-rte_acl_uses_the_widest_vector_that_the_processor_has(void **state)
+all_of_rte_acls_algorithms_decide_as_a_walk_over_the_rules_does(void **state)
 {
-	struct acl_rule rule = {.family = 4, .protocol = 17, .source_high = UINT16_MAX, .destination_high = UINT16_MAX};
-	enum rte_acl_classify_alg widest = RTE_ACL_CLASSIFY_SCALAR;
-	struct acl_list *list = NULL;
-	struct fault f = {0};
+	enum rte_acl_classify_alg before = acl_algorithm;
+	struct fastest *f = fastest_first();
 
-#ifdef RTE_ARCH_X86
-	static const enum rte_cpu_flag_t avx512[] = {
-		RTE_CPUFLAG_AVX512F, RTE_CPUFLAG_AVX512VL, RTE_CPUFLAG_AVX512CD, RTE_CPUFLAG_AVX512BW};
-	bool all = true;
+	while (strcmp(f->name, "acl") != 0)
+		f = f->next;
+	for (unsigned way = 0; way < FASTEST_WAYS; way++) {
+		struct acl_rule rules[64];
 
-	for (unsigned i = 0; i < RTE_DIM(avx512); i++)
-		all &= rte_cpu_get_flag_enabled(avx512[i]) == 1;
-	widest = RTE_ACL_CLASSIFY_SSE;
-	if (rte_cpu_get_flag_enabled(RTE_CPUFLAG_AVX2) == 1)
-		widest = RTE_ACL_CLASSIFY_AVX2;
-	if (all)
-		widest = RTE_ACL_CLASSIFY_AVX512X32;
-#elif defined(RTE_ARCH_ARM)
-	widest = RTE_ACL_CLASSIFY_NEON;
-#endif
-	assert_int_equal(acl_list_create("one", &rule, 1, true, NULL, &list, &f), 0);
-	assert_non_null(list->v4.tree);
-	assert_int_equal(list->v4.algorithm, widest);
-	acl_list_destroy(list);
+		if (!fastest_has(f, way))
+			continue;
+		fastest_use(f, way);
+		assert_int_not_equal(acl_algorithm, before);
+		for (unsigned i = 0; i < 100; i++) {
+			for (size_t r = 0; r < RTE_DIM(rules); r++)
+				random_rule(&rules[r]);
+			compare(rules, RTE_DIM(rules), chance(2), 4);
+		}
+	}
+	acl_algorithm = before;
 }
 
 static void
@@ -540,7 +535,7 @@ main(void)
 		cmocka_unit_test(long_lists_decide_as_a_walk_over_their_rules_does),
 		cmocka_unit_test(tangled_rules_of_any_number_decide_as_a_walk_over_them_does),
 		cmocka_unit_test(rules_that_nothing_tells_apart_are_refused_in_words),
-		cmocka_unit_test(rte_acl_uses_the_widest_vector_that_the_processor_has),
+		cmocka_unit_test(all_of_rte_acls_algorithms_decide_as_a_walk_over_the_rules_does),
 		cmocka_unit_test(a_short_list_whose_ranges_cross_is_not_given_to_rte_acl),
 		cmocka_unit_test(many_prefixes_decide_as_a_walk_over_them_does),
 		cmocka_unit_test(a_list_of_a_hundred_thousand_rules_decides_as_a_walk_over_them_does),

@@ -19,18 +19,20 @@ struct scenario {
 	int (*set_up)(const struct scenario *scenario);
 	// Write the frame's first bytes for one flow: their number is returned. `length` is the frame's, without FCS.
 	unsigned (*frame)(const struct scenario *scenario, uint32_t flow, uint16_t length, uint8_t header[HEADER_MOST]);
-	const char *port; // that frames come in by
-	bool rate;        // not the graph, but token buckets alone, in each way to share them (rate.c)
-	bool one_queue;   // one worker receives, all work: by the port's event device
-	bool scaling;     // one of those that show how several workers get along
-	bool one_owner;   // all frames leave through one worker: what several bring may be more than it takes
+	const char *port;    // that frames come in by
+	bool rate;           // not the graph, but token buckets alone, in each way to share them (rate.c)
+	bool one_queue;      // one worker receives, all work: by the port's event device
+	bool scaling;        // one of those that show how several workers get along
+	unsigned schedulers; // ports that have one, and flows in turn: several workers hand packets to their owners,
+	bool steered;        // unless each of them gets those of its own port
 	// Instead of frames through the graph (measure_queues).
 	int (*measure)(const struct scenario *scenario, unsigned rounds, struct measured *m);
-	unsigned backlog; // packets that always wait, for each flow
+	unsigned backlog;    // packets that always wait, for each flow
+	const char *look_up; // in each way that there is for this look-up (core/fastest.h)
 };
 
-extern const struct scenario scenarios[];
-extern const unsigned scenario_count;
+// The one of this number, or NULL.
+const struct scenario *scenario_at(unsigned index);
 
 // Templates of a scenario's frames: what all flows share, and the bytes in which they differ, in random order.
 struct templates {
@@ -70,12 +72,12 @@ int measure_queues(const struct scenario *s, unsigned rounds, struct measured *m
 // The same for frames that one worker receives and all work on: `cycles` is the time a packet takes with all of them, source and
 // sink not taken off, and `alone` with the first.
 void measure_shared(const struct templates *t, unsigned rounds, struct measured *m);
+// The same for frames that go through the scenario's schedulers: `alone` is the mean of the workers that own one, each with that
+// port's frames. 0, or -1: not every worker owns one.
+int measure_delivered(const struct templates *t, const struct scenario *s, unsigned rounds, struct measured *m);
 
-// Arithmetic in registers: its cycles.
-uint64_t compute(void);
-
-// Token buckets that all workers share, with so many flows: lock, atomic, lease, queues. 0 or -1 after saying what is wrong.
-enum { RATE_WAYS = 4 };
+// Token buckets that all workers share, with so many flows: lock, atomic, lease, queues, ordered. 0 or -1 after saying what is wrong.
+enum { RATE_WAYS = 5 };
 int rate_measure(uint32_t flows, unsigned rounds, struct measured of[RATE_WAYS]);
 
 // Objects, as the API would put them.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "core/fastest.h"
 #include "core/loop.h"
 #include "core/start.h"
 #include "core/worker.h"
@@ -26,7 +27,7 @@ struct asked {
 
 static const char usage[] =
 	"Usage: sluice-bench [--only REGEX] [--scaling] [--json FILE] [--workers N] [--rounds N]\n"
-	"                    [--nodes] [--no-huge] [--list]\n"
+	"                    [--look-up NAME=WAY]... [--nodes] [--no-huge] [--list]\n"
 	"Measures TSC cycles per packet of the graph, source and sink taken off. With several workers it is\n"
 	"each worker's cycles while all of them forward, and beside it each one's while the others\n"
 	"sleep. --scaling: only the scenarios for that.\n";
@@ -64,7 +65,7 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, const struc
 static void
 print_row(const struct asked *a, const struct scenario *s, uint16_t size, const struct measured *m)
 {
-	printf("%-18s %6u %8u %7u %8.1f %8.1f %8.1f %8.1f", s->name, size, s->flows, a->workers, m->cycles[0],
+	printf("%-24s %6u %8u %7u %8.1f %8.1f %8.1f %8.1f", s->name, size, s->flows, a->workers, m->cycles[0],
 		m->cycles[REPEATS / 2], m->cycles[REPEATS - 1], m->bare);
 	if (a->workers > 1)
 		printf(" %8.1f %8.2f %8.2f", m->alone[REPEATS / 2], m->cycles[REPEATS / 2] / m->alone[REPEATS / 2],
@@ -74,14 +75,14 @@ print_row(const struct asked *a, const struct scenario *s, uint16_t size, const 
 	printf(" %s\n", m->arrived == m->sent ? "" : "PACKETS LOST");
 	for (uint16_t n = 0; a->nodes && node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05)
-			printf("%42s %8.1f\n", node_by_id(n)->name, m->nodes[n]);
+			printf("%48s %8.1f\n", node_by_id(n)->name, m->nodes[n]);
 	fflush(stdout);
 }
 
 static int
 run_rate(struct asked *a, const struct scenario *s)
 {
-	static const char *const ways[RATE_WAYS] = {"lock", "atomic", "lease", "queues"};
+	static const char *const ways[RATE_WAYS] = {"lock", "atomic", "lease", "queues", "ordered"};
 	static struct measured of[RATE_WAYS];
 	char name[32];
 
@@ -97,6 +98,38 @@ run_rate(struct asked *a, const struct scenario *s)
 		write_json(a, &row, 0, &of[w]);
 	}
 	return 0;
+}
+
+// What is measured with each way to look up has rows for each.
+static int
+run_ways(struct asked *a, const struct scenario *s, const struct templates *t, struct measured *m)
+{
+	struct fastest *f = fastest_first();
+	unsigned chosen;
+	int lost = 0;
+
+	while (f && strcmp(f->name, s->look_up) != 0)
+		f = f->next;
+	if (!f)
+		return -1;
+	chosen = f->way;
+	for (unsigned way = 0; way < FASTEST_WAYS; way++) {
+		struct scenario row = *s;
+		char name[64];
+
+		if (!fastest_has(f, way))
+			continue;
+		snprintf(name, sizeof(name), "%s-%s", s->name, f->ways[way].name);
+		row.name = name;
+		fastest_use(f, way);
+		*m = (struct measured){0};
+		measure(t, a->rounds, m);
+		print_row(a, &row, s->sizes[0], m);
+		write_json(a, &row, s->sizes[0], m);
+		lost |= m->arrived != m->sent;
+	}
+	fastest_use(f, chosen);
+	return lost;
 }
 
 static int
@@ -134,13 +167,20 @@ run_scenario(struct asked *a, const struct scenario *s)
 			fprintf(stderr, "%s: its frames cannot be made\n", s->name);
 			return -1;
 		}
+		if (s->look_up) {
+			lost |= run_ways(a, s, &t, &m);
+			templates_free(&t);
+			continue;
+		}
 		if (s->one_queue)
 			measure_shared(&t, a->rounds, &m);
+		else if (s->schedulers && a->workers > 1)
+			lost |= measure_delivered(&t, s, a->rounds, &m) != 0;
 		else
 			measure(&t, a->rounds, &m);
 		print_row(a, s, s->sizes[i], &m);
 		write_json(a, s, s->sizes[i], &m);
-		lost |= m.arrived != m.sent && !(s->one_owner && a->workers > 1);
+		lost |= m.arrived != m.sent;
 		templates_free(&t);
 	}
 	bench_clear();
@@ -150,7 +190,7 @@ run_scenario(struct asked *a, const struct scenario *s)
 static bool
 is_asked(const struct asked *a, const struct scenario *s)
 {
-	return (!a->scaling || s->scaling) && (!s->one_queue || a->workers > 1) &&
+	return (!a->scaling || s->scaling) && ((!s->one_queue && s->schedulers < 2) || a->workers > 1) &&
 	       (!a->some || regexec(&a->only, s->name, 0, NULL, 0) == 0);
 }
 
@@ -159,7 +199,7 @@ main(int count, char **arguments)
 {
 	static const struct option known[] = {{"only", 1, NULL, 'o'}, {"json", 1, NULL, 'j'}, {"workers", 1, NULL, 'w'},
 		{"rounds", 1, NULL, 'r'}, {"scaling", 0, NULL, 's'}, {"nodes", 0, NULL, 'n'}, {"no-huge", 0, NULL, 'H'},
-		{"list", 0, NULL, 'l'}, {"help", 0, NULL, 'h'}, {0}};
+		{"look-up", 1, NULL, 'u'}, {"list", 0, NULL, 'l'}, {"help", 0, NULL, 'h'}, {0}};
 	struct asked a = {.rounds = 300, .workers = 1, .first = true};
 	char prefix[32], cores[128] = "0", *no_arguments[] = {arguments[0], NULL};
 	struct options o;
@@ -196,20 +236,24 @@ main(int count, char **arguments)
 		case 'n':
 			a.nodes = true;
 			break;
+		case 'u':
+			if (fastest_ask(optarg))
+				return 2;
+			break;
 		case 'H':
 			o.huge = false;
 			break;
 		case 'l':
-			for (unsigned i = 0; i < scenario_count; i++)
-				puts(scenarios[i].name);
+			for (unsigned i = 0; scenario_at(i); i++)
+				puts(scenario_at(i)->name);
 			return 0;
 		default:
 			fputs(usage, c == 'h' ? stdout : stderr);
 			return c == 'h' ? 0 : 2;
 		}
 	}
-	for (unsigned i = 0; i < scenario_count; i++)
-		some |= is_asked(&a, &scenarios[i]);
+	for (unsigned i = 0; scenario_at(i); i++)
+		some |= is_asked(&a, scenario_at(i));
 	if (!some) {
 		if (a.json)
 			fputs("[]\n", a.json);
@@ -226,13 +270,13 @@ main(int count, char **arguments)
 	o.cores = cores;
 	if (core_start(&o))
 		return 1;
-	printf("%-18s %6s %8s %7s %8s %8s %8s %8s%s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max",
+	printf("%-24s %6s %8s %7s %8s %8s %8s %8s%s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max",
 		"bare", a.workers > 1 ? "    alone    ratio  compute" : "");
 	if (a.json)
 		fprintf(a.json, "[");
-	for (unsigned i = 0; i < scenario_count; i++)
-		if (is_asked(&a, &scenarios[i]))
-			failed |= run_scenario(&a, &scenarios[i]);
+	for (unsigned i = 0; scenario_at(i); i++)
+		if (is_asked(&a, scenario_at(i)))
+			failed |= run_scenario(&a, scenario_at(i));
 	if (a.json) {
 		fprintf(a.json, "\n]\n");
 		fclose(a.json);

@@ -62,6 +62,7 @@ make_hqos(struct test *t)
 	for (unsigned c = 0; c < HQOS_CLASSES; c++)
 		profile.classes[c] = (struct hqos_class_profile){
 			.committed = PACE_NEVER, .quantum = HQOS_QUANTUM, .limit = 64, .equals = (uint8_t)(1u << c)};
+	hqos_profile_finish(&profile, CLASSES);
 	group_profile = (struct hqos_group_profile){.peak = pace_of(400000000000, 1 << 20, hz),
 		.committed = PACE_NEVER,
 		.quantum = 8 * HQOS_QUANTUM,

@@ -1,10 +1,11 @@
-// Rate limiting by several workers: four ways to keep token buckets that all of them use, next to each other.
+// Rate limiting by several workers: five ways to keep token buckets that all of them use, next to each other.
 //
 //   lock    a spinlock in each bucket
 //   atomic  a compare and exchange for each packet
 //   lease   tokens taken from the bucket for the rest of a burst, and what is left put back; of the first four buckets that a
 //           burst meets, and for the others as before
 //   queues  an event device's atomic queues: a bucket is one worker's at a time, and has neither lock nor atomics
+//   ordered an event device's ordered queue: as "atomic", by any worker, and then in order through the device once more
 //
 // Every packet is of a random flow, and every flow has a bucket. With one flow that is one bucket for all; with many, a bucket
 // for each subscriber or flow. Which worker gets a packet has nothing to do with its flow, but for the queues.
@@ -20,6 +21,7 @@
 #include <rte_spinlock.h>
 
 #include "bench.h"
+#include "bench/compute.h"
 #include "core/worker.h"
 #include "dispatch/event.h"
 #include "meter/shared.h"
@@ -27,7 +29,7 @@
 
 enum { PACKETS = 1 << 16, AHEAD = 16, LEASES = 4, BYTES = 650, SECONDS_MOST = 30 };
 
-enum way { BARE, LOCK, ATOMIC, LEASE, QUEUES };
+enum way { BARE, LOCK, ATOMIC, LEASE, QUEUES, ORDERED };
 
 struct bucket {
 	struct meter_state state;
@@ -122,7 +124,7 @@ meter_burst(struct seen *s, const uint32_t *flows, unsigned count, enum way how)
 			colour = locked(b, &now);
 		else if (lease)
 			colour = meter_colour_leased(lease, &b->state, &contract, &now, BYTES, GREEN, count - i);
-		else if (how == ATOMIC || how == LEASE)
+		else if (how == ATOMIC || how == LEASE || how == ORDERED)
 			colour = meter_colour_shared(&b->state, &contract, &now, BYTES, GREEN);
 		else if (how == QUEUES)
 			colour = meter_colour(&b->state, &contract, &now, BYTES, GREEN);
@@ -154,6 +156,9 @@ meter_by(struct seen *s, const uint32_t *flows, unsigned count)
 	case QUEUES:
 		meter_burst(s, flows, count, QUEUES);
 		break;
+	case ORDERED:
+		meter_burst(s, flows, count, ORDERED);
+		break;
 	}
 }
 
@@ -166,14 +171,48 @@ next_burst(struct seen *s)
 	return flows;
 }
 
+// The queue that events are given to, of the device.
+static struct dispatch_queue queue;
+static const struct dispatch_device *d;
+
+// As order.c has it: what came from the ordered queue is worked on and given back, in order; what comes out then has arrived.
+static unsigned
+take_ordered(struct seen *s, uint8_t port)
+{
+	struct rte_event events[BURST];
+	uint32_t flows[BURST];
+	unsigned count, given = 0, worked_on = 0;
+
+	dispatch_schedule(d);
+	count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
+	for (unsigned i = 0; i < count; i++) {
+		bool leaves = events[i].queue_id == d->leaving;
+
+		if (!leaves)
+			flows[worked_on++] = (uint32_t)events[i].u64;
+		events[i].op = leaves ? RTE_EVENT_OP_RELEASE : RTE_EVENT_OP_FORWARD;
+		events[i].queue_id = d->leaving;
+		events[i].sched_type = RTE_SCHED_TYPE_ATOMIC;
+	}
+	if (worked_on > 0)
+		meter_by(s, flows, worked_on);
+	while (given < count && rte_rdtsc() < deadline)
+		given += rte_event_enqueue_burst(d->id, port, events + given, (uint16_t)(count - given));
+	if (count > worked_on)
+		__atomic_add_fetch(&worked, count - worked_on, __ATOMIC_RELAXED);
+	return count;
+}
+
 static unsigned
 take_events(struct seen *s, uint8_t port)
 {
-	const struct dispatch_device *d = dispatch_device;
 	struct rte_event events[BURST];
 	uint32_t flows[BURST];
-	unsigned count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
+	unsigned count;
 
+	if (way == ORDERED)
+		return take_ordered(s, port);
+	count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
 	for (unsigned i = 0; i < count; i++)
 		flows[i] = (uint32_t)events[i].u64;
 	if (count > 0) {
@@ -186,15 +225,14 @@ take_events(struct seen *s, uint8_t port)
 static void
 give_events(struct seen *s, uint8_t port, const uint32_t *flows)
 {
-	const struct dispatch_device *d = dispatch_device;
 	struct rte_event events[BURST];
 	unsigned given = 0;
 
 	for (unsigned i = 0; i < BURST; i++)
 		events[i] = (struct rte_event){.flow_id = (flows[i] * 0x9e3779b1u) >> 12,
 			.op = RTE_EVENT_OP_NEW,
-			.sched_type = RTE_SCHED_TYPE_ATOMIC,
-			.queue_id = 0,
+			.sched_type = queue.schedule & 3,
+			.queue_id = queue.queue,
 			.u64 = flows[i]};
 	while (given < BURST && rte_rdtsc() < deadline) {
 		unsigned some = RTE_MIN(BURST - given, (unsigned)d->enqueue_most);
@@ -215,14 +253,14 @@ window(struct seen *s, uint8_t port, unsigned workers)
 	for (unsigned i = 0; i < rounds; i++) {
 		const uint32_t *flows = next_burst(s);
 
-		if (way != QUEUES) {
+		if (way < QUEUES) {
 			meter_by(s, flows, BURST);
 			continue;
 		}
 		give_events(s, port, flows);
 		take_events(s, port);
 	}
-	while (way == QUEUES && rte_rdtsc() < deadline)
+	while (way >= QUEUES && rte_rdtsc() < deadline)
 		if (take_events(s, port) == 0 && __atomic_load_n(&worked, __ATOMIC_RELAXED) >= due)
 			break;
 	return (double)(rte_rdtsc() - begin) / ((double)rounds * BURST);
@@ -260,7 +298,7 @@ run(void *argument)
 		if (active > 1 && index == 0) {
 			s->compute_alone[i] = compute();
 			s->alone[i] = window(s, index, 1);
-		} else if (active > 1 && way == QUEUES) {
+		} else if (active > 1 && way >= QUEUES) {
 			serve(s, index);
 		}
 		wait_for_all(true);
@@ -299,6 +337,7 @@ run_way(enum way how, uint32_t flows, struct measured *m)
 	double came;
 
 	way = how;
+	d = way < QUEUES ? NULL : dispatch_devices[queue.device];
 	deadline = begin + SECONDS_MOST * rte_get_tsc_hz();
 	memset(seen, 0, sizeof(seen));
 	for (uint32_t f = 0; f < flows; f++)
@@ -344,16 +383,11 @@ int
 rate_measure(uint32_t flows, unsigned asked, struct measured of[RATE_WAYS])
 {
 	struct measured bare = {0};
-	struct dispatch_queue queue;
 	struct fault f = {0};
 	uint64_t state = 42;
 
 	active = worker_count;
 	rounds = asked;
-	if (dispatch_open(SLUICE__V1__PORT_SPREAD__ATOMIC, &queue, &f)) {
-		fprintf(stderr, "rate: %s\n", f.text);
-		return -1;
-	}
 	buckets = aligned_alloc(64, RTE_ALIGN_CEIL((size_t)flows * sizeof(buckets[0]), 64));
 	flows_of = malloc(PACKETS * sizeof(flows_of[0]));
 	if (!buckets || !flows_of)
@@ -365,6 +399,12 @@ rate_measure(uint32_t flows, unsigned asked, struct measured of[RATE_WAYS])
 		.committed_rate = ((UINT64_C(1) << RATE_SHIFT) / flows) * BYTES / 60, .committed_burst = UINT32_MAX};
 	run_way(BARE, flows, &bare);
 	for (unsigned w = 0; w < RATE_WAYS; w++) {
+		if (dispatch_open(
+			    LOCK + w == ORDERED ? SLUICE__V1__PORT_SPREAD__ORDERED : SLUICE__V1__PORT_SPREAD__ATOMIC,
+			    &queue, &f)) {
+			fprintf(stderr, "rate: %s\n", f.text);
+			return -1;
+		}
 		run_way(LOCK + w, flows, &of[w]);
 		of[w].bare = bare.cycles[0];
 		for (unsigned i = 0; i < REPEATS; i++) {

@@ -12,14 +12,19 @@
 #include "core/api_stream.h"
 #include "core/budget.h"
 #include "core/event.h"
+#include "core/fastest_api.h"
 #include "core/object_list.h"
 #include "core/worker.h"
+#include "cpu/cpu.h"
 
 enum {
 	CALLS_MOST = 256,
 	CLIENT_NAME = 64, // bytes that are kept
 	PAGE_MOST = FRAME_MOST / 4,
 	UNPACKED_BESIDE = 64 << 10,
+	// Bytes that a request is unpacked into: twice what it has on the wire, and some beside; what is more comes from malloc().
+	SCRATCH_BESIDE = 4 << 10,
+	SCRATCH_MOST = 1 << 20,
 };
 
 struct api_client {
@@ -34,9 +39,12 @@ struct api_call {
 	struct api_client *client;
 	uint64_t id;
 	bool kept, over;
-	bool serving;                 // its request is being looked at: freed after that
-	Sluice__V1__Request *request; // while serving; NULL: taken
-	size_t bytes;                 // of memory, of the request
+	bool serving; // its request is being looked at: freed after that
+	Sluice__V1__Request *request;
+	bool keeps_request; // until its end; else it is there while serving
+	struct budget budget;
+	struct scratch scratch;
+	size_t bytes; // of memory, of the request
 	void (*ended)(void *argument);
 	void *argument;
 	struct api_call *next;
@@ -50,6 +58,47 @@ api_operation_register(struct api_operation *operation)
 {
 	operation->next = operations;
 	operations = operation;
+}
+
+// Memory for the next request: the cache has it.
+static struct scratch spare;
+
+static struct scratch
+scratch_take(size_t length)
+{
+	size_t size = RTE_MIN(2 * length + SCRATCH_BESIDE, (size_t)SCRATCH_MOST);
+	struct scratch taken = spare;
+
+	if (taken.size >= size) {
+		spare = (struct scratch){0};
+		return taken;
+	}
+	taken = (struct scratch){.bytes = malloc(size), .size = size};
+	if (!taken.bytes)
+		taken.size = 0;
+	return taken;
+}
+
+static void
+scratch_give(struct scratch *s)
+{
+	if (s->size > spare.size) {
+		free(spare.bytes);
+		spare = *s;
+		spare.used = 0;
+	} else {
+		free(s->bytes);
+	}
+	*s = (struct scratch){0};
+}
+
+static void
+free_call(struct api_call *call)
+{
+	if (call->request)
+		budget_free(&call->budget, &call->request->base);
+	scratch_give(&call->scratch);
+	free(call);
 }
 
 static void
@@ -67,7 +116,7 @@ forget(struct api_call *call)
 		call->ended(call->argument);
 	call->over = true;
 	if (!call->serving)
-		free(call);
+		free_call(call);
 }
 
 static void
@@ -116,13 +165,10 @@ api_keep(struct api_call *call, void (*ended)(void *argument), void *argument)
 	call->client->call_count++;
 }
 
-Sluice__V1__Request *
-api_take(struct api_call *call)
+void
+api_keep_request(struct api_call *call)
 {
-	Sluice__V1__Request *request = call->request;
-
-	call->request = NULL;
-	return request;
+	call->keeps_request = true;
 }
 
 size_t
@@ -204,6 +250,8 @@ serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 	greeting.dpdk = (char *)rte_version();
 	greeting.boot = boot;
 	greeting.workers = worker_count;
+	greeting.cpu = (char *)cpu_built_for;
+	fastest_tell(&greeting);
 	reply.greeting = &greeting;
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_GREETING;
 	api_reply(call, &reply, true);
@@ -346,27 +394,31 @@ static bool
 frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 {
 	struct api_client *client = state;
-	struct budget budget = {.left = budget_for(length, UNPACKED_BESIDE)};
-	size_t all = budget.left;
-	ProtobufCAllocator memory = budget_allocator(&budget);
-	Sluice__V1__Request *request = sluice__v1__request__unpack(&memory, length, bytes);
 	const struct api_operation *o = operations;
-	struct api_call *call;
+	struct api_call *call = calloc(1, sizeof(*call));
+	size_t all = budget_for(length, UNPACKED_BESIDE);
+	Sluice__V1__Request *request;
+	ProtobufCAllocator memory;
 
-	if (!request && budget.spent) {
-		refuse_large(client, id_of(bytes, length));
-		return true;
-	}
-	// Frames of something that is not this protocol: there is no id to answer to.
-	if (!request)
+	if (!call)
 		return false;
-	call = calloc(1, sizeof(*call));
-	if (!call) {
-		sluice__v1__request__free_unpacked(request, &memory);
-		return false;
+	call->client = client;
+	call->scratch = scratch_take(length);
+	call->budget = (struct budget){.left = all, .scratch = &call->scratch};
+	memory = budget_allocator(&call->budget);
+	request = call->request = sluice__v1__request__unpack(&memory, length, bytes);
+	if (!request) {
+		bool large = call->budget.spent;
+
+		free_call(call);
+		if (large)
+			refuse_large(client, id_of(bytes, length));
+		// Else it is a frame of something that is not this protocol: there is no id to answer to.
+		return large;
 	}
-	*call = (struct api_call){
-		.client = client, .id = request->id, .serving = true, .request = request, .bytes = all - budget.left};
+	call->id = request->id;
+	call->serving = true;
+	call->bytes = all - call->budget.left;
 	while (o && o->which != request->operation_case)
 		o = o->next;
 	if (!o)
@@ -378,10 +430,13 @@ frame(struct stream *stream, void *state, const uint8_t *bytes, size_t length)
 	else
 		o->serve(call, request);
 	call->serving = false;
-	sluice__v1__request__free_unpacked(call->request, &memory);
-	call->request = NULL;
-	if (!call->kept || call->over)
-		free(call);
+	if (!call->kept || call->over) {
+		free_call(call);
+	} else if (!call->keeps_request) {
+		budget_free(&call->budget, &request->base);
+		call->request = NULL;
+		scratch_give(&call->scratch);
+	}
 	return true;
 }
 

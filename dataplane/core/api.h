@@ -12,8 +12,8 @@ struct api_client;
 
 struct api_operation {
 	Sluice__V1__Request__OperationCase which;
-	// Answers with api_reply(), once, or keeps the call (api_keep) and answers again later. Strings and bytes of the
-	// request are valid during the call only.
+	// Answers with api_reply(), once, or keeps the call (api_keep) and answers again later. The request is
+	// valid during the call only, unless it is kept (api_keep_request).
 	void (*serve)(struct api_call *call, const Sluice__V1__Request *request);
 	struct api_operation *next;
 };
@@ -35,8 +35,8 @@ void api_fail(struct api_call *call, int code, const char *message);
 // A call that answers more than once. `ended` is called when the client cancels it or goes away, or with api_reply(last);
 // the call must not be used after that.
 void api_keep(struct api_call *call, void (*ended)(void *argument), void *argument);
-// The request, which is served now, is the caller's from now on, to be freed as one that was unpacked without an allocator.
-Sluice__V1__Request *api_take(struct api_call *call);
+// The request, which is served now, is valid until `ended` has returned.
+void api_keep_request(struct api_call *call);
 // How much memory it takes.
 size_t api_request_bytes(const struct api_call *call);
 

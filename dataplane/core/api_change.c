@@ -35,11 +35,10 @@ struct making {
 struct change {
 	struct api_call *call;
 	struct api_client *client;
-	Sluice__V1__Request *request;
+	const Sluice__V1__Request *request;
 	size_t count, at; // of its objects
 	Sluice__V1__Result *results, **list;
 	struct making *making;
-	bool kept;
 	struct change *next;
 };
 
@@ -67,8 +66,6 @@ change_free(struct change *c)
 			free(c->results[i].message);
 	free(c->results);
 	free(c->list);
-	if (c->kept)
-		sluice__v1__request__free_unpacked(c->request, NULL);
 	free(c);
 }
 
@@ -142,21 +139,23 @@ is_put(const struct change *c)
 static int
 put_one(struct change *c, struct fault *f)
 {
+	// Kept for the next object where nothing is built, as of nearly all.
+	static struct making *m;
 	Sluice__V1__Object *o = c->request->put->objects[c->at];
-	struct making *m;
 	int error;
 
 	if (o->spec.len > SPEC_MOST)
 		return fault(f, E2BIG, "spec: at most %d bytes are accepted, not %zu", SPEC_MOST, o->spec.len);
-	m = malloc(sizeof(*m));
+	if (!m)
+		m = malloc(sizeof(*m));
 	if (!m)
 		return fault(f, ENOMEM, "there is no memory for the object");
 	*m = (struct making){.change = c, .at = c->at, .next = c->making};
 	error = object_put_or_build(o->kind, o->name, &o->spec, built, m, &m->build, f);
-	if (m->build)
+	if (m->build) {
 		c->making = m;
-	else
-		free(m);
+		m = NULL;
+	}
 	return error;
 }
 
@@ -175,6 +174,8 @@ tell(const struct change *c, size_t at)
 	Sluice__V1__Object now;
 	const struct object *object;
 
+	if (!event_changes_watched(c->client))
+		return;
 	if (!is_put(c)) {
 		event_changed(c->client, NULL, c->request->delete_->names[at]);
 		return;
@@ -312,7 +313,7 @@ serve_change(struct api_call *call, const Sluice__V1__Request *request)
 	}
 	c->call = call;
 	c->client = api_client(call);
-	c->request = (Sluice__V1__Request *)request;
+	c->request = request;
 	c->count = request->operation_case == SLUICE__V1__REQUEST__OPERATION_PUT ? request->put->n_objects
 										 : request->delete_->n_names;
 	if (make_results(c)) {
@@ -330,8 +331,7 @@ serve_change(struct api_call *call, const Sluice__V1__Request *request)
 		api_fail(call, EAGAIN, "other changes wait already, as many as there is room for; send it again later");
 		return;
 	}
-	c->request = api_take(call);
-	c->kept = true;
+	api_keep_request(call);
 	while (*end)
 		end = &(*end)->next;
 	*end = c;

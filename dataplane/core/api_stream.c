@@ -16,10 +16,19 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <rte_random.h>
 
 #include "core/loop.h"
 
-enum { HANDSHAKE_SECONDS = 5 };
+enum {
+	HANDSHAKE_SECONDS = 5,
+	// Peers that nobody knows yet: beyond these one of them makes room for the next.
+	SHAKING_MOST = 256,
+	// Accepted in one turn of the loop.
+	WELCOME_MOST = 16,
+	READ_ROOM = 256 << 10, // bytes
+	READ_TURN = 1 << 20,   // then others have theirs
+};
 
 struct buffer {
 	uint8_t *bytes;
@@ -46,6 +55,7 @@ struct listener {
 	SSL_CTX *tls;
 	const struct stream_user *user;
 	unsigned streams; // of its own: the ones of TCP leave room for those of the Unix socket
+	unsigned shaking; // that are in their TLS handshake; not among `streams`
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
@@ -103,9 +113,13 @@ cut(struct stream *s)
 	while (*link != s)
 		link = &(*link)->next;
 	*link = s->next;
-	s->listener->streams--;
+	if (s->shaken)
+		s->listener->streams--;
+	else
+		s->listener->shaking--;
 	loop_remove(s->fd);
-	s->user->closed(s, s->state);
+	if (s->state)
+		s->user->closed(s, s->state);
 	if (s->tls)
 		SSL_free(s->tls);
 	close(s->fd);
@@ -240,10 +254,10 @@ take_frames(struct stream *s)
 static void
 receive(struct stream *s)
 {
-	for (unsigned rounds = 0; rounds < 16 && !s->broken && reads(s); rounds++) {
-		ssize_t n;
+	ssize_t n;
 
-		if (room_for(&s->in, 256 << 10)) {
+	for (size_t all = 0; all < READ_TURN && !s->broken && reads(s); all += (size_t)n) {
+		if (room_for(&s->in, READ_ROOM)) {
 			s->broken = true;
 			return;
 		}
@@ -257,13 +271,30 @@ receive(struct stream *s)
 	}
 }
 
+// A peer that is known is given one of the places. False: there is none.
+static bool
+admit(struct stream *s)
+{
+	if (s->listener->streams == STREAMS_MOST)
+		return false;
+	s->state = s->user->opened(s);
+	if (!s->state)
+		return false;
+	s->shaken = true;
+	s->listener->streams++;
+	return true;
+}
+
 static void
 shake(struct stream *s)
 {
 	int done = SSL_accept(s->tls);
 
 	if (done == 1) {
-		s->shaken = true;
+		if (admit(s))
+			s->listener->shaking--;
+		else
+			s->broken = true;
 		return;
 	}
 	switch (SSL_get_error(s->tls, done)) {
@@ -300,21 +331,31 @@ ready(int fd, uint32_t events, void *argument)
 	watch_for(s);
 }
 
+// Of those that do not (yet) show who they are, any one may have to go: to choose the oldest would let whoever opens many at once
+// push out all who need more than a moment.
 static void
-welcome(int fd, uint32_t events, void *argument)
+make_room(struct listener *l)
 {
-	struct listener *l = argument;
-	int peer = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	struct stream *s;
+	unsigned nth = (unsigned)rte_rand_max(l->shaking);
 
-	if (peer < 0)
-		return;
-	s = l->streams < STREAMS_MOST ? calloc(1, sizeof(*s)) : NULL;
+	for (struct stream *s = streams; s; s = s->next) {
+		if (s->listener == l && !s->shaken && nth-- == 0) {
+			cut(s);
+			return;
+		}
+	}
+}
+
+static void
+begin(struct listener *l, int peer)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
 	if (!s) {
 		close(peer);
 		return;
 	}
-	*s = (struct stream){.fd = peer, .user = l->user, .events = EPOLLIN, .shaken = !l->tls, .listener = l};
+	*s = (struct stream){.fd = peer, .user = l->user, .events = EPOLLIN, .listener = l};
 	if (l->tls) {
 		setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 		s->tls = SSL_new(l->tls);
@@ -322,22 +363,36 @@ welcome(int fd, uint32_t events, void *argument)
 			goto refuse;
 		SSL_set_mode(s->tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	}
-	s->state = l->user->opened(s);
-	if (!s->state)
+	if (loop_add(peer, EPOLLIN, ready, s))
 		goto refuse;
-	if (loop_add(peer, EPOLLIN, ready, s)) {
-		l->user->closed(s, s->state);
+	if (l->tls) {
+		if (l->shaking == SHAKING_MOST)
+			make_room(l);
+		l->shaking++;
+	} else if (!admit(s)) {
+		loop_remove(peer);
 		goto refuse;
 	}
 	s->next = streams;
 	streams = s;
-	l->streams++;
 	return;
 refuse:
 	if (s->tls)
 		SSL_free(s->tls);
 	close(peer);
 	free(s);
+}
+
+static void
+welcome(int fd, uint32_t events, void *argument)
+{
+	for (unsigned i = 0; i < WELCOME_MOST; i++) {
+		int peer = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (peer < 0)
+			return;
+		begin(argument, peer);
+	}
 }
 
 // A peer that does not shake hands in time keeps others out.
@@ -358,7 +413,7 @@ serve(int fd, const struct stream_user *user, SSL_CTX *tls, const char *path)
 
 	*l = (struct listener){.fd = fd, .tls = tls, .user = user};
 	snprintf(l->path, sizeof(l->path), "%s", path);
-	if (listen(fd, 16))
+	if (listen(fd, SHAKING_MOST))
 		return -errno;
 	if (tls)
 		loop_every(1000000000, look_at_handshakes, NULL);

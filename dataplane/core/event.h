@@ -1,6 +1,8 @@
 // Events for whoever watches over the API.
 #pragma once
 
+#include <stdbool.h>
+
 #include "dataplane.pb-c.h"
 
 void event_send(const Sluice__V1__Event *event);
@@ -8,6 +10,8 @@ void event_send(const Sluice__V1__Event *event);
 // A client changed an object: whoever else watches changes is told. One of the two is NULL.
 struct api_client;
 void event_changed(const struct api_client *by, Sluice__V1__Object *object, Sluice__V1__ObjectName *deleted);
+// Whether there is anybody else.
+bool event_changes_watched(const struct api_client *by);
 // Once, before there is a client.
 void event_start(void);
 

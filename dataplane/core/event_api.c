@@ -100,6 +100,16 @@ send_changed(
 	send(w, &event);
 }
 
+bool
+event_changes_watched(const struct api_client *by)
+{
+	const struct watcher *w = watchers;
+
+	while (w && (!w->changes || api_client(w->call) == by))
+		w = w->next;
+	return w != NULL;
+}
+
 void
 event_changed(const struct api_client *by, Sluice__V1__Object *object, Sluice__V1__ObjectName *deleted)
 {

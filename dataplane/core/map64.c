@@ -5,12 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 
+#include "core/huge.h"
 #include "core/rcu.h"
-
-static const size_t HUGE_PAGE = (size_t)2 << 20;
 
 enum { FIRST_SHIFT = 2, LAST_SHIFT = 28, FULL_OVERFLOW = UINT16_MAX };
 
@@ -19,14 +17,10 @@ table_create(uint32_t shift, const uint64_t secret[2])
 {
 	size_t buckets = (size_t)1 << shift;
 	size_t bytes = sizeof(struct map64_table) + buckets * sizeof(struct map64_bucket);
-	bool huge = bytes >= HUGE_PAGE;
-	struct map64_table *table = aligned_alloc(huge ? HUGE_PAGE : 64, bytes);
+	struct map64_table *table = huge_zeroed(bytes);
 
 	if (table == NULL)
 		return NULL;
-	if (huge)
-		madvise(table, bytes, MADV_HUGEPAGE);
-	memset(table, 0, bytes);
 	table->secret[0] = secret[0];
 	table->secret[1] = secret[1] | 1;
 	table->mask = (uint32_t)buckets - 1;

@@ -9,13 +9,20 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/huge.h"
+
 struct entry {
 	uint64_t serial;
-	uint64_t hash;
 	void *value;
 	unsigned kind;
 	uint32_t bytes;
 	char name[];
+};
+
+// An entry that is not the one looked for, or that moves to a larger table, is not touched: each is a cache miss.
+struct slot {
+	uint64_t hash;
+	struct entry *entry; // NULL when free
 };
 
 struct place {
@@ -29,7 +36,7 @@ struct order {
 };
 
 struct names {
-	struct entry **slots; // a power of two of them, NULL when free
+	struct slot *slots; // a power of two of them
 	size_t mask, count, entry_bytes;
 	uint64_t serial;
 	uint64_t secret[2];
@@ -68,8 +75,8 @@ find(const struct names *names, uint64_t hash, unsigned kind, const char *name)
 	size_t slot = hash & names->mask;
 	const struct entry *entry;
 
-	for (; (entry = names->slots[slot]) != NULL; slot = (slot + 1) & names->mask)
-		if (entry->hash == hash && entry->kind == kind && strcmp(entry->name, name) == 0)
+	for (; (entry = names->slots[slot].entry) != NULL; slot = (slot + 1) & names->mask)
+		if (names->slots[slot].hash == hash && entry->kind == kind && strcmp(entry->name, name) == 0)
 			break;
 	return slot;
 }
@@ -77,20 +84,18 @@ find(const struct names *names, uint64_t hash, unsigned kind, const char *name)
 static int
 resize(struct names *names, size_t slots)
 {
-	struct entry **fresh = calloc(slots, sizeof(*fresh));
+	struct slot *fresh = huge_zeroed(slots * sizeof(*fresh));
 
 	if (fresh == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i <= names->mask; i++) {
-		struct entry *entry = names->slots[i];
-		size_t slot;
+		size_t slot = names->slots[i].hash & (slots - 1);
 
-		if (entry == NULL)
+		if (names->slots[i].entry == NULL)
 			continue;
-		slot = entry->hash & (slots - 1);
-		while (fresh[slot] != NULL)
+		while (fresh[slot].entry != NULL)
 			slot = (slot + 1) & (slots - 1);
-		fresh[slot] = entry;
+		fresh[slot] = names->slots[i];
 	}
 	free(names->slots);
 	names->slots = fresh;
@@ -102,15 +107,15 @@ resize(struct names *names, size_t slots)
 static void
 close_gap(struct names *names, size_t gap)
 {
-	for (size_t next = (gap + 1) & names->mask; names->slots[next] != NULL; next = (next + 1) & names->mask) {
-		size_t home = names->slots[next]->hash & names->mask;
+	for (size_t next = (gap + 1) & names->mask; names->slots[next].entry != NULL; next = (next + 1) & names->mask) {
+		size_t home = names->slots[next].hash & names->mask;
 
 		if (((next - home) & names->mask) >= ((next - gap) & names->mask)) {
 			names->slots[gap] = names->slots[next];
 			gap = next;
 		}
 	}
-	names->slots[gap] = NULL;
+	names->slots[gap].entry = NULL;
 }
 
 static void
@@ -173,7 +178,7 @@ names_create(void)
 
 	if (names == NULL)
 		return NULL;
-	names->slots = calloc(FIRST_SLOTS, sizeof(struct entry *));
+	names->slots = calloc(FIRST_SLOTS, sizeof(names->slots[0]));
 	if (names->slots == NULL || getentropy(names->secret, sizeof(names->secret)) != 0) {
 		free(names->slots);
 		free(names);
@@ -190,7 +195,7 @@ names_destroy(struct names *names)
 	if (names == NULL)
 		return;
 	for (size_t i = 0; i <= names->mask; i++)
-		free(names->slots[i]);
+		free(names->slots[i].entry);
 	for (unsigned kind = 0; kind < NAMES_KINDS; kind++)
 		free(names->orders[kind].places);
 	free(names->slots);
@@ -208,8 +213,8 @@ names_put(struct names *names, unsigned kind, const char *name, void *value)
 		return -EINVAL;
 	hash = hash_of(names, kind, name, length);
 	slot = find(names, hash, kind, name);
-	if (names->slots[slot] != NULL) {
-		names->slots[slot]->value = value;
+	if (names->slots[slot].entry != NULL) {
+		names->slots[slot].entry->value = value;
 		return 0;
 	}
 	if ((names->count + 1) * 3 > (names->mask + 1) * 2) {
@@ -221,7 +226,6 @@ names_put(struct names *names, unsigned kind, const char *name, void *value)
 	if (entry == NULL)
 		return -ENOMEM;
 	entry->serial = names->serial + 1;
-	entry->hash = hash;
 	entry->value = value;
 	entry->kind = kind;
 	entry->bytes = (uint32_t)(sizeof(*entry) + length + 1);
@@ -231,7 +235,7 @@ names_put(struct names *names, unsigned kind, const char *name, void *value)
 		return -ENOMEM;
 	}
 	names->serial++;
-	names->slots[slot] = entry;
+	names->slots[slot] = (struct slot){hash, entry};
 	names->count++;
 	names->entry_bytes += entry->bytes;
 	return 0;
@@ -240,7 +244,8 @@ names_put(struct names *names, unsigned kind, const char *name, void *value)
 void *
 names_get(const struct names *names, unsigned kind, const char *name)
 {
-	const struct entry *entry = names->slots[find(names, hash_of(names, kind, name, strlen(name)), kind, name)];
+	const struct entry *entry =
+		names->slots[find(names, hash_of(names, kind, name, strlen(name)), kind, name)].entry;
 
 	return entry == NULL ? NULL : entry->value;
 }
@@ -249,7 +254,7 @@ void *
 names_delete(struct names *names, unsigned kind, const char *name)
 {
 	size_t slot = find(names, hash_of(names, kind, name, strlen(name)), kind, name);
-	struct entry *entry = names->slots[slot];
+	struct entry *entry = names->slots[slot].entry;
 	struct order *order;
 	void *value;
 
@@ -301,7 +306,7 @@ names_count(const struct names *names, unsigned kind)
 size_t
 names_memory(const struct names *names)
 {
-	size_t bytes = sizeof(*names) + (names->mask + 1) * sizeof(struct entry *) + names->entry_bytes;
+	size_t bytes = sizeof(*names) + (names->mask + 1) * sizeof(names->slots[0]) + names->entry_bytes;
 
 	for (unsigned kind = 0; kind < NAMES_KINDS; kind++)
 		bytes += names->orders[kind].room * sizeof(struct place);

@@ -15,6 +15,7 @@
 enum {
 	NAME_MOST = 253,
 	UNPACKED_BESIDE = 64 << 20, // a few bytes can be a whole rule
+	SCRATCH = 64 << 10,         // far more than what is unpacked of a session
 	SPEC_SMALL = 16 << 10,      // ready in no time, beside others
 };
 
@@ -23,6 +24,9 @@ static struct kind *by_id[NAMES_KINDS];
 static unsigned kind_count;
 static struct names *names;
 static uint64_t generation;
+
+static uint8_t scratch_bytes[SCRATCH] __rte_aligned(16);
+static struct scratch scratch = {.bytes = scratch_bytes, .size = sizeof(scratch_bytes)}; // of the main thread
 
 uint64_t
 object_generation(void)
@@ -51,9 +55,14 @@ fault(struct fault *f, int code, const char *format, ...)
 struct kind *
 kind_by_name(const char *name)
 {
+	// Mostly it is the one of the object before.
+	static struct kind *last;
+
+	if (last && strcmp(last->name, name) == 0)
+		return last;
 	for (unsigned i = 0; i < kind_count; i++)
 		if (strcmp(by_id[i]->name, name) == 0)
-			return by_id[i];
+			return last = by_id[i];
 	return NULL;
 }
 
@@ -141,7 +150,6 @@ name_ok(const char *name)
 static void
 object_free(struct object *object)
 {
-	free(object->name);
 	free(object->spec);
 	free(object);
 }
@@ -149,16 +157,13 @@ object_free(struct object *object)
 static struct object *
 object_make(const struct kind *kind, const char *name)
 {
-	struct object *object = calloc(1, sizeof(*object));
+	size_t of_name = strlen(name) + 1;
+	struct object *object = malloc(sizeof(*object) + of_name);
 
 	if (!object)
 		return NULL;
-	object->kind = kind;
-	object->name = strdup(name);
-	if (!object->name) {
-		free(object);
-		return NULL;
-	}
+	*object = (struct object){.kind = kind, .name = (char *)(object + 1)};
+	memcpy(object->name, name, of_name);
 	return object;
 }
 
@@ -180,24 +185,52 @@ says_the_same(const struct object *object, const uint8_t *spec, size_t length)
 	return object && object->spec_length == length && (length == 0 || memcmp(object->spec, spec, length) == 0);
 }
 
-// What a kind without `prepare` looks at: `message` is the spec unpacked, `old` the one before, NULL in a kind with it. What was
-// prepared is taken or discarded.
+// Whether there can be such an object, what its kind is, and what there is of it; that is NULL if there is none.
 static int
-put(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, const ProtobufCMessage *message,
-	void *prepared, struct fault *f)
+look_at(const char *kind_name, const char *name, const struct kind **kind, struct object **object, struct fault *f)
 {
-	struct object *object = object_find(kind, name);
+	*kind = kind_by_name(kind_name);
+	if (!*kind)
+		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
+	if (!name_ok(name))
+		return fault(f, EINVAL, "name: one to %d characters without spaces are accepted", NAME_MOST);
+	*object = object_find(*kind, name);
+	return 0;
+}
+
+// On any thread. To be freed with the budget.
+static int
+unpack(const struct kind *kind, const uint8_t *spec, size_t length, struct budget *budget, ProtobufCMessage **message,
+	struct fault *f)
+{
+	ProtobufCAllocator memory = budget_allocator(budget);
+
+	budget->left = budget_for(length, UNPACKED_BESIDE);
+	*message = protobuf_c_message_unpack(kind->spec, &memory, length, spec);
+	if (*message)
+		return 0;
+	if (budget->spent)
+		return fault(f, E2BIG, "the spec says too much in too few bytes");
+	return fault(f, EINVAL, "the spec is not a packed %s", kind->name);
+}
+
+// What a kind without `prepare` looks at: `message` is the spec unpacked, `old` the one before, NULL in a kind with it. What was
+// prepared is taken or discarded. `object` is NULL if it is new.
+static int
+put(const struct kind *kind, struct object *object, const char *name, const uint8_t *spec, size_t length,
+	const ProtobufCMessage *message, void *prepared, struct fault *f)
+{
+	struct budget budget = {.scratch = &scratch};
 	bool is_new = !object;
 	ProtobufCMessage *old = NULL;
-	uint8_t *copy;
-	int error;
+	uint8_t *copy = malloc(length + 1);
+	int error = 0;
 
-	if (!object)
+	if (is_new)
 		object = object_make(kind, name);
-	else if (!kind->prepare)
-		old = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
-	copy = malloc(length + 1);
-	if (!object || !copy || (!is_new && !kind->prepare && !old)) {
+	else if (!kind->prepare && unpack(kind, object->spec, object->spec_length, &budget, &old, f))
+		error = -ENOMEM;
+	if (!object || !copy || error) {
 		error = fault(f, ENOMEM, "there is no memory for the object");
 		goto out;
 	}
@@ -223,68 +256,45 @@ out:
 		kind->discard(prepared);
 	if (error && is_new && object)
 		object_free(object);
-	if (old)
-		protobuf_c_message_free_unpacked(old, NULL);
+	budget_free(&budget, old);
 	return error;
-}
-
-// Whether there can be such an object, and what its kind is.
-static int
-look_at(const char *kind_name, const char *name, const struct kind **kind, struct fault *f)
-{
-	*kind = kind_by_name(kind_name);
-	if (!*kind)
-		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
-	if (!name_ok(name))
-		return fault(f, EINVAL, "name: one to %d characters without spaces are accepted", NAME_MOST);
-	return 0;
-}
-
-// On any thread. To be freed without an allocator.
-static int
-unpack(const struct kind *kind, const uint8_t *spec, size_t length, ProtobufCMessage **message, struct fault *f)
-{
-	struct budget budget = {.left = budget_for(length, UNPACKED_BESIDE)};
-	ProtobufCAllocator memory = budget_allocator(&budget);
-
-	*message = protobuf_c_message_unpack(kind->spec, &memory, length, spec);
-	if (*message)
-		return 0;
-	if (budget.spent)
-		return fault(f, E2BIG, "the spec says too much in too few bytes");
-	return fault(f, EINVAL, "the spec is not a packed %s", kind->name);
 }
 
 static int
 prepare(const struct kind *kind, const char *name, const uint8_t *spec, size_t length, const atomic_bool *unwanted,
 	void **prepared, struct fault *f)
 {
+	struct budget budget = {0};
 	ProtobufCMessage *message;
-	int error = unpack(kind, spec, length, &message, f);
+	int error = unpack(kind, spec, length, &budget, &message, f);
 
 	if (!error)
 		error = kind->prepare(name, message, unwanted, prepared, f);
-	protobuf_c_message_free_unpacked(message, NULL);
+	budget_free(&budget, message);
 	return error;
 }
 
 int
 object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t length, struct fault *f)
 {
+	struct budget budget = {.scratch = &scratch};
+	size_t before = scratch.used;
 	const struct kind *kind;
+	struct object *object;
 	ProtobufCMessage *message = NULL;
 	void *prepared = NULL;
-	int error = look_at(kind_name, name, &kind, f);
+	int error = look_at(kind_name, name, &kind, &object, f);
 
-	if (error || says_the_same(object_find(kind, name), spec, length))
+	if (error || says_the_same(object, spec, length))
 		return error;
 	if (kind->prepare)
 		error = prepare(kind, name, spec, length, NULL, &prepared, f);
 	else
-		error = unpack(kind, spec, length, &message, f);
+		error = unpack(kind, spec, length, &budget, &message, f);
 	if (!error)
-		error = put(kind, name, spec, length, message, prepared, f);
-	protobuf_c_message_free_unpacked(message, NULL);
+		error = put(kind, object, name, spec, length, message, prepared, f);
+	budget_free(&budget, message);
+	scratch.used = before;
 	return error;
 }
 
@@ -325,7 +335,8 @@ build_done(struct build *build)
 
 	if (!atomic_load(&build->unwanted)) {
 		if (!b->error) {
-			b->error = put(b->kind, b->name, b->spec.data, b->spec.len, NULL, b->prepared, &b->fault);
+			b->error = put(b->kind, object_find(b->kind, b->name), b->name, b->spec.data, b->spec.len, NULL,
+				b->prepared, &b->fault);
 			b->prepared = NULL;
 		}
 		b->done(b->argument, b->error, &b->fault);
@@ -339,14 +350,15 @@ object_put_or_build(const char *kind_name, const char *name, ProtobufCBinaryData
 	struct fault *f)
 {
 	const struct kind *kind = kind_by_name(kind_name);
+	struct object *object;
 	struct object_build *b;
 	int error;
 
 	*build = NULL;
 	if (!kind || !kind->prepare)
 		return object_put(kind_name, name, spec->data, spec->len, f);
-	error = look_at(kind_name, name, &kind, f);
-	if (error || says_the_same(object_find(kind, name), spec->data, spec->len))
+	error = look_at(kind_name, name, &kind, &object, f);
+	if (error || says_the_same(object, spec->data, spec->len))
 		return error;
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -355,21 +367,17 @@ object_put_or_build(const char *kind_name, const char *name, ProtobufCBinaryData
 	b->build.work = build_work;
 	b->build.done = build_done;
 	b->build.small = spec->len < SPEC_SMALL;
+	b->spec.len = spec->len;
 	b->done = done;
 	b->argument = argument;
 	b->name = strdup(name);
-	error = b->name ? 0 : -ENOMEM;
-	if (!error) {
-		b->spec = *spec;
-		error = builder_add(&b->build);
-	}
+	b->spec.data = budget_keep(spec);
+	error = b->name && b->spec.data ? builder_add(&b->build) : -ENOMEM;
 	if (error) {
-		b->spec = (ProtobufCBinaryData){0};
 		build_free(b);
 		return fault(f, -error, "%s %.63s cannot be built beside the main thread: %s", kind->name, name,
 			strerror(-error));
 	}
-	*spec = (ProtobufCBinaryData){0};
 	*build = b;
 	return 0;
 }
@@ -412,8 +420,10 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 {
 	const struct kind *kind = kind_by_name(kind_name);
 	struct object *object;
+	struct budget budget = {.scratch = &scratch};
+	size_t before = scratch.used;
 	ProtobufCMessage *message = NULL;
-	int error;
+	int error = 0;
 
 	if (!kind)
 		return fault(f, EINVAL, "this data plane knows no kind \"%.64s\"", kind_name);
@@ -422,12 +432,12 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 		return 0;
 	if (object->users > 0)
 		return fault(f, EBUSY, "%u other objects still use it; delete or change them first", object->users);
-	if (!kind->prepare)
-		message = protobuf_c_message_unpack(kind->spec, NULL, object->spec_length, object->spec);
-	if (!kind->prepare && !message)
-		return fault(f, ENOMEM, "there is no memory to unpack the object");
-	error = kind->delete (object, message, f);
-	protobuf_c_message_free_unpacked(message, NULL);
+	if (!kind->prepare && unpack(kind, object->spec, object->spec_length, &budget, &message, f))
+		error = fault(f, ENOMEM, "there is no memory to unpack the object");
+	else
+		error = kind->delete (object, message, f);
+	budget_free(&budget, message);
+	scratch.used = before;
 	if (error)
 		return error;
 	names_delete(names, kind->id, name);

@@ -6,8 +6,8 @@
 // A put that is under way.
 struct object_build;
 
-// As object_put(); or, with `*build` set, it is not done yet: `spec` was taken, and left empty, and `done` will be called with 0 or a
-// negative errno. The spec is of malloc().
+// As object_put(); or, with `*build` set, it is not done yet: `done` will be called with 0 or a negative errno. The spec was unpacked
+// with a budget, and may be empty afterwards.
 int object_put_or_build(const char *kind, const char *name, ProtobufCBinaryData *spec,
 	void (*done)(void *argument, int error, const struct fault *f), void *argument, struct object_build **build,
 	struct fault *f);

@@ -59,7 +59,7 @@ struct packet {
 	uint8_t class; // traffic class: 0, what nobody classified, to 7; where it is shaped, the queue that it waits in
 	uint8_t priority;       // of its tags towards a subscriber (IEEE 802.1p), 0 to 7
 	uint8_t outer_priority; // 802.1p, of its outer tag as it came in
-	uint8_t spare;
+	uint8_t order; // where frames leave in the order of arrival: which of a worker's it is, from 1 (dispatch/order.h)
 	uint32_t queue; // where it waits for its turn to be sent (hqos/hqos.h), 0: nobody said
 } __rte_cache_aligned;
 

@@ -118,6 +118,8 @@ inject(struct rte_mbuf *m, const struct node *node)
 	unsigned worker = (p->session != NO_SESSION ? p->session : m->port) % worker_count;
 
 	p->chain = p->chain << 8 | node->id;
+	// Whoever kept its place for it has stopped to.
+	p->order = 0;
 	if (rte_ring_enqueue(down[worker], m))
 		drop_now(m, &drop_inject_full);
 }

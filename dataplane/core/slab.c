@@ -8,9 +8,8 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "core/huge.h"
 #include "core/rcu.h"
-
-enum { HUGE_PAGE = 2 << 20 };
 
 void *
 slab_reserve(size_t bytes)

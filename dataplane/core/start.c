@@ -13,11 +13,13 @@
 #include <rte_mbuf.h>
 
 #include "core/builder.h"
+#include "core/fastest.h"
 #include "core/packet.h"
 #include "core/punt.h"
 #include "core/watch.h"
 #include "core/watch_api.h"
 #include "core/worker.h"
+#include "cpu/cpu.h"
 
 enum { HEADROOM_AND_DATA = RTE_PKTMBUF_HEADROOM + 2304 };
 
@@ -27,13 +29,18 @@ static const char usage[] =
 	"\n"
 	"  --socket PATH       the API's Unix socket (default /run/sluice/dataplane.sock)\n"
 	"  --listen ADDR:PORT  the API on TCP, with mutual TLS by --cert, --key and --ca (PEM files)\n"
+	"  --cpu LEVEL         the program for this kind of CPU instead of the best that runs here: x86-64-v2,\n"
+	"                      x86-64-v3, x86-64-v4\n"
+	"  --look-up NAME=WAY  look up in this way instead of the one that is fastest when it is tried at the start: "
+	"ip4,\n"
+	"                      ip6 or acl; any number of times\n"
 	"  --workers N         threads that forward (default 1)\n"
 	"  --cores LIST        the main thread's core, then one for each worker: 0,2,3\n"
 	"  --no-huge           no huge pages: for a laptop or a test\n"
 	"  --huge-dir DIR      a mount of hugetlbfs to use (default: none is needed)\n"
 	"  --memory MB         for buffers and tables of DPDK's (default: what the buffers need)\n"
 	"  --buffers N         packet buffers (default 32768)\n"
-	"  --event-device DEV  what spreads packets over workers: event_dsw0 (default) or a PCI address\n"
+	"  --event-device DEV  what spreads packets over workers: event_dsw0 (default), event_sw0 or a PCI address\n"
 	"  --prefix NAME       tells this data plane's DPDK files from another's\n"
 	"  --log-level LEVEL   error, warning, notice, info or debug (default warning)\n"
 	"  --version, --help\n";
@@ -67,8 +74,8 @@ options_parse(struct options *o, int count, char **arguments)
 		{"cert", 1, NULL, 'c'}, {"key", 1, NULL, 'k'}, {"ca", 1, NULL, 'a'}, {"workers", 1, NULL, 'w'},
 		{"cores", 1, NULL, 'C'}, {"no-huge", 0, NULL, 'n'}, {"huge-dir", 1, NULL, 'd'},
 		{"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'}, {"prefix", 1, NULL, 'p'},
-		{"event-device", 1, NULL, 'e'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'},
-		{"help", 0, NULL, 'h'}, {0}};
+		{"event-device", 1, NULL, 'e'}, {"cpu", 1, NULL, 'P'}, {"look-up", 1, NULL, 'u'},
+		{"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
@@ -93,6 +100,15 @@ options_parse(struct options *o, int count, char **arguments)
 			break;
 		case 'a':
 			o->authority = optarg;
+			break;
+		case 'P':
+			// What stands before this program chose it by that (cpu/choose.c), if there are several.
+			if (strcmp(optarg, cpu_built_for) != 0)
+				refuse("--cpu", optarg, cpu_built_for);
+			break;
+		case 'u':
+			if (fastest_ask(optarg))
+				exit(2);
 			break;
 		case 'w':
 			o->workers = number("--workers", optarg, 1, WORKER_MAX);
@@ -122,7 +138,7 @@ options_parse(struct options *o, int count, char **arguments)
 			o->log_level = optarg;
 			break;
 		case 'v':
-			printf("sluice-dataplane %s\n", SLUICE_RELEASE);
+			printf("sluice-dataplane %s for %s\n", SLUICE_RELEASE, cpu_built_for);
 			exit(0);
 		case 'h':
 			fputs(usage, stdout);
@@ -237,8 +253,8 @@ core_start(const struct options *o)
 	static const struct {
 		const char *what;
 		int (*start)(void);
-	} parts[] = {{"rcu", rcu_start}, {"drops", drop_start}, {"nodes", node_start}, {"punts", punt_start},
-		{"objects", object_start}, {"workers", worker_start}, {"watching", watch_start}};
+	} parts[] = {{"rcu", rcu_start}, {"look-ups", fastest_start}, {"drops", drop_start}, {"nodes", node_start},
+		{"punts", punt_start}, {"objects", object_start}, {"workers", worker_start}, {"watching", watch_start}};
 	int error;
 
 	worker_count = o->workers;

@@ -16,7 +16,8 @@ struct worker {
 	unsigned index; // 0 to worker_count - 1
 	unsigned lcore;
 	struct rte_graph *graph;
-	bool watched;   // somebody looks at packets at each node: none may be skipped
+	bool watched;  // somebody looks at packets at each node: none may be skipped
+	bool ordering; // frames that it works on leave in the order of their arrival, once it has worked on all of them
 	uint64_t taken; // packets that source nodes took in; after rounds without any the worker rests
 } __rte_cache_aligned;
 

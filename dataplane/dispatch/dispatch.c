@@ -2,7 +2,8 @@
 //
 // A worker that receives gives each frame on by its flow; every worker takes what is its own, and what it took it has worked on
 // wholly before it asks again, which tells the device that it is done with it. So frames of one flow are never with two
-// workers (atomic), and keep their order as far as those that send are concerned.
+// workers (atomic), and keep their order as far as those that send are concerned; or they are with any (ordered), and are put in order
+// again before they are sent.
 #include "dispatch/dispatch.h"
 
 #include <stdatomic.h>
@@ -15,6 +16,7 @@
 #include "core/worker.h"
 #include "dispatch/event.h"
 #include "dispatch/flow.h"
+#include "dispatch/order.h"
 #include "port.pb-c.h"
 #include "port/port.h"
 
@@ -23,12 +25,9 @@ DROP(drop_dispatch_full, "dispatch-full", "The workers did not take the event de
 enum { FLOW_BITS = 20, DRAIN_ROUNDS = 10000 };
 
 // By port: where its frames go.
-static struct dispatch_queue queues[PORT_MAX];
+static _Atomic struct dispatch_queue queues[PORT_MAX];
 
-// Frames by port, of each worker.
-static struct dispatched {
-	uint64_t given[PORT_MAX], taken[PORT_MAX];
-} __rte_cache_aligned dispatched[WORKER_MAX + 1];
+struct dispatched dispatched[WORKER_MAX + 1];
 
 // How many of these frames the device has taken: the first ones.
 static inline uint16_t
@@ -46,21 +45,38 @@ enqueue(const struct dispatch_device *d, const struct rte_event *events, uint16_
 	return given;
 }
 
+// Frames for one of the devices. What it does not take is dropped.
+static void
+give_device(
+	struct rte_graph *graph, struct rte_node *node, unsigned device, const struct rte_event *events, uint16_t count)
+{
+	const struct dispatch_device *d = atomic_load_explicit(&dispatch_devices[device], memory_order_acquire);
+	uint16_t given = enqueue(d, events, count);
+
+	for (uint16_t i = given; i < count; i++) {
+		struct packet *p = packet_of(events[i].mbuf);
+
+		dispatched[worker_self()->index].given[p->port % PORT_MAX]--;
+		rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_dispatch_full), events[i].mbuf);
+	}
+}
+
 static void
 give(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	const struct dispatch_device *d = atomic_load_explicit(&dispatch_device, memory_order_acquire);
 	struct dispatched *counts = &dispatched[worker_self()->index];
 	const uint8_t behind = (uint8_t)((worker_self()->index + 1) % worker_count);
-	struct rte_event events[BURST];
-	uint16_t given;
+	struct rte_event events[DISPATCH_DEVICES][BURST];
+	uint16_t counted[DISPATCH_DEVICES] = {0};
 
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
-		const struct dispatch_queue queue = queues[packet_of(m)->port % PORT_MAX];
+		const struct dispatch_queue queue =
+			atomic_load_explicit(&queues[packet_of(m)->port % PORT_MAX], memory_order_acquire);
 		uint64_t flow = flow_of_frame(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
 
-		events[i] = (struct rte_event){.flow_id = (uint32_t)(flow >> (64 - FLOW_BITS)) & 0xfffff,
+		events[queue.device][counted[queue.device]++] = (struct rte_event){
+			.flow_id = (uint32_t)(flow >> (64 - FLOW_BITS)) & 0xfffff,
 			.event_type = RTE_EVENT_TYPE_CPU,
 			.op = RTE_EVENT_OP_NEW,
 			.sched_type = queue.schedule & 3,
@@ -70,13 +86,9 @@ give(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t co
 		// Before it is given away: then it may have been taken already.
 		counts->given[packet_of(m)->port % PORT_MAX]++;
 	}
-	given = enqueue(d, events, count);
-	for (uint16_t i = given; i < count; i++) {
-		struct packet *p = packet_of(packets[i]);
-
-		counts->given[p->port % PORT_MAX]--;
-		rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_dispatch_full), packets[i]);
-	}
+	for (unsigned d = 0; d < DISPATCH_DEVICES; d++)
+		if (counted[d] > 0)
+			give_device(graph, node, d, events[d], counted[d]);
 }
 
 static uint16_t
@@ -119,15 +131,20 @@ take_from(const struct dispatch_device *d, uint8_t port, struct rte_graph *graph
 static uint16_t
 take(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	const struct dispatch_device *d = atomic_load_explicit(&dispatch_device, memory_order_acquire);
 	struct worker *self = worker_self();
-	uint16_t total;
+	const struct dispatch_device *d;
+	uint16_t total = 0;
 
-	if (likely(!d))
-		return 0;
-	total = take_from(d, (uint8_t)self->index, graph, node);
-	if (unlikely(d->directed))
-		total = (uint16_t)(total + take_from(d, (uint8_t)(d->directed + self->index), graph, node));
+	for (unsigned i = 0; i < DISPATCH_DEVICES; i++) {
+		d = atomic_load_explicit(&dispatch_devices[i], memory_order_acquire);
+		if (likely(!d))
+			continue;
+		dispatch_schedule(d);
+		total = (uint16_t)(total + (d->orders ? order_take(d, graph, node)
+						      : take_from(d, (uint8_t)self->index, graph, node)));
+		if (unlikely(d->directed))
+			total = (uint16_t)(total + take_from(d, (uint8_t)(d->directed + self->index), graph, node));
+	}
 	self->taken += total;
 	return total;
 }
@@ -138,11 +155,14 @@ NODE_REGISTER(take_node)
 static int
 open_port(const struct port *port, int spread, uint16_t *entry, struct fault *f)
 {
-	int error = dispatch_open(spread, &queues[port->id], f);
+	struct dispatch_queue queue;
+	int error = dispatch_open(spread, &queue, f);
 
-	if (error == 0)
-		*entry = give_node.id;
-	return error;
+	if (error)
+		return error;
+	atomic_store(&queues[port->id], queue);
+	*entry = give_node.id;
+	return 0;
 }
 
 static uint64_t
@@ -166,7 +186,7 @@ drain(const struct port *port)
 	rcu_wait();
 }
 
-static const struct port_spreader spreader = {open_port, drain};
+static const struct port_spreader spreader = {open_port, drain, order_keep};
 
 RTE_INIT(dispatch_register)
 {

@@ -121,10 +121,6 @@ a_device_that_there_is_not_is_told_of_and_the_port_goes_on_as_it_was(void **stat
 	assert_non_null(strstr(fault_of_put.text, "event_nothing0"));
 	assert_non_null(strstr(fault_of_put.text, "--event-device"));
 	assert_int_equal(port_of(object_find(&port_kind, "in"))->entry, 0);
-	// One that needs somebody else to schedule.
-	dispatch_use_device("event_sw0");
-	assert_true(put("Port", "in", &port) != 0);
-	assert_non_null(strstr(fault_of_put.text, "a core of its own"));
 	dispatch_use_device("event_dsw0");
 }
 

@@ -1,4 +1,4 @@
-// The event device, opened when a port is first spread by it, and kept until the end.
+// The event devices, each opened when a port is first spread by it, and kept until the end.
 #include "dispatch/event.h"
 
 #include <errno.h>
@@ -11,26 +11,32 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 #include <rte_mempool.h>
+#include <rte_service.h>
 
 #include "core/rcu.h"
 #include "core/start.h"
 #include "core/worker.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/order.h"
 #include "port.pb-c.h"
 
 // DPDK ends the process where an event device of software finds no memory. None needs more than this.
-enum { MEMORY_NEEDED = 24 << 20 };
+enum { MEMORY_NEEDED = 40 << 20 };
 
 enum { QUEUE_ATOMIC, QUEUE_UNORDERED, EVENTS_LEAST = 512, EVENTS_MOST = 4096 };
+// Frames of ordered queues that workers may be at together; as many as the hardware has.
+enum { ORDER_SEQUENCES = 1024 };
 
-static const char *device_string = "event_dsw0";
-static struct dispatch_device opened;
-const struct dispatch_device *_Atomic dispatch_device;
+// In the order in which they are tried.
+static const char *device_strings[DISPATCH_DEVICES] = {"event_dsw0", "event_sw0"};
+static struct dispatch_device devices[DISPATCH_DEVICES];
+static bool cannot_order[DISPATCH_DEVICES]; // known since one was opened for nothing
+const struct dispatch_device *_Atomic dispatch_devices[DISPATCH_DEVICES];
 
 void
 dispatch_use_device(const char *device)
 {
-	device_string = device;
+	device_strings[0] = device;
 }
 
 static bool
@@ -43,7 +49,7 @@ has_memory(void)
 }
 
 static int
-probe(uint8_t *id, struct fault *f)
+probe(const char *device_string, uint8_t *id, struct fault *f)
 {
 	char name[64];
 	size_t length = strcspn(device_string, ",");
@@ -77,41 +83,43 @@ events_most(const struct rte_event_dev_info *info)
 	return info->max_num_events > 0 ? (int32_t)RTE_MIN(part, (uint32_t)info->max_num_events) : (int32_t)part;
 }
 
-static int
-check(const struct rte_event_dev_info *info, unsigned ports, struct fault *f)
+// Queues that the device needs; the ordered ones are behind the others.
+static unsigned
+queue_count(const struct dispatch_device *d)
 {
-	if (!(info->event_dev_cap & RTE_EVENT_DEV_CAP_DISTRIBUTED_SCHED))
-		return fault(f, ENOTSUP,
-			"spread: %s needs a core of its own that schedules, which no worker is; event_dsw0 does not",
-			device_string);
-	if (ports > info->max_event_ports || QUEUE_DIRECTED + worker_count > info->max_event_queues)
-		return fault(f, ENOSPC, "spread: %s has %u ports and %u queues, too few for %u workers", device_string,
-			info->max_event_ports, info->max_event_queues, worker_count);
-	return 0;
+	return QUEUE_DIRECTED + worker_count + (d->orders ? 2 : 0);
 }
 
 static int
-set_up_queues(uint8_t id)
+set_up_queue(const struct dispatch_device *d, unsigned number)
 {
-	int error = 0;
+	struct rte_event_queue_conf conf;
+	int error = rte_event_queue_default_conf_get(d->id, (uint8_t)number, &conf);
 
-	for (unsigned q = 0; q < QUEUE_DIRECTED + worker_count && !error; q++) {
-		struct rte_event_queue_conf conf;
-
-		error = rte_event_queue_default_conf_get(id, (uint8_t)q, &conf);
-		conf.event_queue_cfg = q >= QUEUE_DIRECTED ? RTE_EVENT_QUEUE_CFG_SINGLE_LINK : 0;
-		conf.schedule_type = q == QUEUE_UNORDERED ? RTE_SCHED_TYPE_PARALLEL : RTE_SCHED_TYPE_ATOMIC;
-		if (!error)
-			error = rte_event_queue_setup(id, (uint8_t)q, &conf);
+	if (error)
+		return error;
+	conf.event_queue_cfg = 0;
+	conf.schedule_type = RTE_SCHED_TYPE_ATOMIC;
+	if (d->orders && number == d->ordered) {
+		// A device that cannot order has no sequence numbers to do it with.
+		if (conf.nb_atomic_order_sequences == 0)
+			return -ENOTSUP;
+		conf.nb_atomic_order_sequences = ORDER_SEQUENCES;
+		conf.schedule_type = RTE_SCHED_TYPE_ORDERED;
+	} else if (number == QUEUE_UNORDERED) {
+		conf.schedule_type = RTE_SCHED_TYPE_PARALLEL;
+	} else if (d->directed && number >= QUEUE_DIRECTED && number < QUEUE_DIRECTED + worker_count) {
+		conf.event_queue_cfg = RTE_EVENT_QUEUE_CFG_SINGLE_LINK;
 	}
-	return error;
+	return rte_event_queue_setup(d->id, (uint8_t)number, &conf);
 }
 
 // A worker's port takes from the queues that all share, and from its own directed one unless that has a port for itself.
 static int
 set_up_port(struct dispatch_device *d, unsigned port, int32_t events)
 {
-	const uint8_t all[] = {QUEUE_ATOMIC, QUEUE_UNORDERED};
+	const uint8_t all[] = {QUEUE_ATOMIC, QUEUE_UNORDERED, d->ordered, d->leaving};
+	const uint16_t shared = d->orders ? 4 : 2;
 	const uint8_t own = (uint8_t)(QUEUE_DIRECTED + port % worker_count);
 	bool single = port >= worker_count;
 	struct rte_event_port_conf conf;
@@ -124,24 +132,24 @@ set_up_port(struct dispatch_device *d, unsigned port, int32_t events)
 	conf.dequeue_depth = d->dequeue_most;
 	conf.event_port_cfg = single ? RTE_EVENT_PORT_CFG_SINGLE_LINK : 0;
 	error = rte_event_port_setup(d->id, (uint8_t)port, &conf);
-	if (!error && !single && rte_event_port_link(d->id, (uint8_t)port, all, NULL, 2) != 2)
+	if (!error && !single && rte_event_port_link(d->id, (uint8_t)port, all, NULL, shared) != shared)
 		error = -rte_errno;
 	if (!error && (single || !d->directed) && rte_event_port_link(d->id, (uint8_t)port, &own, NULL, 1) != 1)
 		error = -rte_errno;
 	return error;
 }
 
+// Its queues. -ENOTSUP: it has none that are ordered.
 static int
-set_up(struct dispatch_device *d, const struct rte_event_dev_info *info)
+configure(struct dispatch_device *d, const struct rte_event_dev_info *info)
 {
-	unsigned ports = worker_count + d->directed;
 	struct rte_event_dev_config conf = {
 		.dequeue_timeout_ns = info->min_dequeue_timeout_ns,
 		.nb_events_limit = events_most(info),
-		.nb_event_queues = (uint8_t)(QUEUE_DIRECTED + worker_count),
-		.nb_event_ports = (uint8_t)ports,
+		.nb_event_queues = (uint8_t)queue_count(d),
+		.nb_event_ports = (uint8_t)(worker_count + d->directed),
 		.nb_event_queue_flows = info->max_event_queue_flows,
-		.nb_event_port_dequeue_depth = RTE_MIN(info->max_event_port_dequeue_depth, (uint32_t)BURST),
+		.nb_event_port_dequeue_depth = RTE_MIN(info->max_event_port_dequeue_depth, (uint32_t)ORDER_MOST),
 		.nb_event_port_enqueue_depth = RTE_MIN(info->max_event_port_enqueue_depth, (uint32_t)BURST),
 		.nb_single_link_event_port_queues = d->directed,
 	};
@@ -149,77 +157,162 @@ set_up(struct dispatch_device *d, const struct rte_event_dev_info *info)
 
 	d->enqueue_most = (uint16_t)conf.nb_event_port_enqueue_depth;
 	d->dequeue_most = (uint16_t)conf.nb_event_port_dequeue_depth;
-	if (!error)
-		error = set_up_queues(d->id);
-	for (unsigned port = 0; port < ports && !error; port++)
-		error = set_up_port(d, port, conf.nb_events_limit);
-	return error ? error : rte_event_dev_start(d->id);
+	if (!error && d->orders && set_up_queue(d, d->ordered))
+		return -ENOTSUP;
+	for (unsigned q = 0; q < queue_count(d) && !error; q++)
+		if (!d->orders || q != d->ordered)
+			error = set_up_queue(d, q);
+	return error;
 }
 
+// What schedules for it, if it does not by itself: to be run by the workers rather than on a core of its own.
 static int
-use(const struct rte_event_dev_info *info, struct fault *f)
+find_service(
+	struct dispatch_device *d, const struct rte_event_dev_info *info, const char *device_string, struct fault *f)
 {
+	uint32_t service;
+
+	d->service = -1;
+	if (info->event_dev_cap & RTE_EVENT_DEV_CAP_DISTRIBUTED_SCHED || rte_event_dev_service_id_get(d->id, &service))
+		return 0;
+	if (rte_service_set_runstate_mapped_check(service, 0) || rte_service_runstate_set(service, 1))
+		return fault(f, ENOTSUP, "spread: %s schedules by a service that workers cannot run", device_string);
+	d->service = service;
+	return 0;
+}
+
+// Which way of spreading needs ordered queues shows in a device only when one is set up.
+static int
+set_up(struct dispatch_device *d, const struct rte_event_dev_info *info, const char *device_string, struct fault *f)
+{
+	unsigned ports;
 	int error;
 
-	opened.directed = info->max_single_link_event_port_queue_pairs >= worker_count ? (uint8_t)worker_count : 0;
-	error = check(info, worker_count + opened.directed, f);
-	if (error)
-		return error;
-	error = set_up(&opened, info);
+	d->directed = info->max_single_link_event_port_queue_pairs >= worker_count ? (uint8_t)worker_count : 0;
+	d->ordered = (uint8_t)(QUEUE_DIRECTED + worker_count);
+	d->leaving = (uint8_t)(d->ordered + 1);
+	d->keeps_flow = info->event_dev_cap & RTE_EVENT_DEV_CAP_CARRY_FLOW_ID;
+	d->orders = d->leaving < info->max_event_queues;
+	ports = worker_count + d->directed;
+	if (ports > info->max_event_ports || QUEUE_DIRECTED + worker_count > info->max_event_queues)
+		return fault(f, ENOSPC, "spread: %s has %u ports and %u queues, too few for %u workers", device_string,
+			info->max_event_ports, info->max_event_queues, worker_count);
+	error = configure(d, info);
+	if (error == -ENOTSUP && d->orders) {
+		d->orders = false;
+		error = configure(d, info);
+	}
+	for (unsigned port = 0; port < ports && !error; port++)
+		error = set_up_port(d, port, events_most(info));
+	if (!error && find_service(d, info, device_string, f))
+		return -ENOTSUP;
+	if (!error)
+		error = rte_event_dev_start(d->id);
 	return error ? fault(f, -error, "spread: the event device %s cannot be set up for %u workers (%s)",
 			       device_string, worker_count, strerror(-error))
 		     : 0;
 }
 
-static int
-open_device(struct fault *f)
+static void
+close_device(unsigned number)
 {
 	struct rte_event_dev_info info;
-	int error = probe(&opened.id, f);
+	bool known = rte_event_dev_info_get(devices[number].id, &info) == 0;
+
+	rte_event_dev_stop(devices[number].id);
+	rte_event_dev_close(devices[number].id);
+	if (known)
+		rte_dev_remove(info.dev);
+}
+
+static int
+open_device(unsigned number, struct fault *f)
+{
+	struct dispatch_device *d = &devices[number];
+	struct rte_event_dev_info info;
+	int error = probe(device_strings[number], &d->id, f);
 
 	if (error)
 		return error;
-	error = rte_event_dev_info_get(opened.id, &info);
+	error = rte_event_dev_info_get(d->id, &info);
 	if (error)
-		return fault(f, -error, "spread: %s does not say what it can", device_string);
-	error = use(&info, f);
+		return fault(f, -error, "spread: %s does not say what it can", device_strings[number]);
+	error = set_up(d, &info, device_strings[number], f);
 	if (error) {
-		rte_event_dev_close(opened.id);
+		rte_event_dev_close(d->id);
 		rte_dev_remove(info.dev);
 		return error;
 	}
-	atomic_store(&dispatch_device, &opened);
 	return 0;
+}
+
+void
+dispatch_schedule(const struct dispatch_device *d)
+{
+	if (d->service >= 0)
+		rte_service_run_iter_on_app_lcore((uint32_t)d->service, 1);
 }
 
 void
 dispatch_close(void)
 {
-	if (!atomic_exchange(&dispatch_device, NULL))
-		return;
-	rcu_wait();
-	rte_event_dev_stop(opened.id);
-	rte_event_dev_close(opened.id);
+	for (unsigned i = 0; i < DISPATCH_DEVICES; i++) {
+		if (!atomic_exchange(&dispatch_devices[i], NULL))
+			continue;
+		rcu_wait();
+		close_device(i);
+	}
+}
+
+static int
+queue_of(int spread, struct dispatch_queue *queue, struct fault *f)
+{
+	switch (spread) {
+	case SLUICE__V1__PORT_SPREAD__ATOMIC:
+		*queue = (struct dispatch_queue){.queue = QUEUE_ATOMIC, .schedule = RTE_SCHED_TYPE_ATOMIC};
+		return 0;
+	case SLUICE__V1__PORT_SPREAD__UNORDERED:
+		*queue = (struct dispatch_queue){.queue = QUEUE_UNORDERED, .schedule = RTE_SCHED_TYPE_PARALLEL};
+		return 0;
+	case SLUICE__V1__PORT_SPREAD__DIRECTED:
+		*queue = (struct dispatch_queue){.queue = QUEUE_DIRECTED, .schedule = RTE_SCHED_TYPE_ATOMIC};
+		return 0;
+	case SLUICE__V1__PORT_SPREAD__ORDERED:
+		*queue = (struct dispatch_queue){.schedule = RTE_SCHED_TYPE_ORDERED};
+		return 0;
+	default:
+		return fault(f, EINVAL, "spread: %d is not rss, atomic, unordered, directed or ordered", spread);
+	}
 }
 
 int
 dispatch_open(int spread, struct dispatch_queue *queue, struct fault *f)
 {
-	int error = atomic_load(&dispatch_device) ? 0 : open_device(f);
+	bool ordered = spread == SLUICE__V1__PORT_SPREAD__ORDERED;
+	struct dispatch_queue wanted;
+	int error = queue_of(spread, &wanted, f);
 
 	if (error)
 		return error;
-	switch (spread) {
-	case SLUICE__V1__PORT_SPREAD__ATOMIC:
-		*queue = (struct dispatch_queue){QUEUE_ATOMIC, RTE_SCHED_TYPE_ATOMIC};
+	for (unsigned i = 0; i < DISPATCH_DEVICES; i++) {
+		bool open = atomic_load(&dispatch_devices[i]);
+
+		if (ordered && cannot_order[i])
+			continue;
+		error = open ? 0 : open_device(i, f);
+		if (error)
+			return error;
+		cannot_order[i] = !devices[i].orders;
+		if (ordered && cannot_order[i]) {
+			if (!open)
+				close_device(i);
+			continue;
+		}
+		atomic_store(&dispatch_devices[i], &devices[i]);
+		wanted.device = (uint8_t)i;
+		wanted.queue = ordered ? devices[i].ordered : wanted.queue;
+		*queue = wanted;
 		return 0;
-	case SLUICE__V1__PORT_SPREAD__UNORDERED:
-		*queue = (struct dispatch_queue){QUEUE_UNORDERED, RTE_SCHED_TYPE_PARALLEL};
-		return 0;
-	case SLUICE__V1__PORT_SPREAD__DIRECTED:
-		*queue = (struct dispatch_queue){QUEUE_DIRECTED, RTE_SCHED_TYPE_ATOMIC};
-		return 0;
-	default:
-		return fault(f, EINVAL, "spread: %d is not rss, atomic, unordered or directed", spread);
 	}
+	return fault(f, ENOTSUP, "spread: no event device here has ordered queues; see --event-device");
 }

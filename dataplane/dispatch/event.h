@@ -1,31 +1,44 @@
-// The event device (rte_event) that hands packets from the worker that receives them to the one that works on them: a hardware
-// load balancer (DLB2) where the data plane was told of one, else DPDK's distributed software scheduler.
+// The event devices (rte_event) that hand packets from the worker that receives them to the one that works on them: a hardware
+// load balancer (DLB2) where the data plane was told of one, else DPDK's distributed software scheduler; and for what that one cannot
+// do, DPDK's other software scheduler, which is a service that the workers run in turn.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_eventdev.h>
 
 #include "core/object.h"
 
-// A queue of the device, and how its events are scheduled.
+enum { DISPATCH_DEVICES = 2 };
+
+// A queue of a device, and how its events are scheduled.
 struct dispatch_queue {
-	uint8_t queue, schedule;
+	uint8_t device, queue, schedule, spare;
 };
 
 struct dispatch_device {
 	uint8_t id;
 	// A worker's port is its number; if the device wants ports of their own for directed queues, those are this far on. 0: no.
 	uint8_t directed;
+	// It has ordered queues. What a worker took from its port is then given back event by event, in order (order.h): ordered
+	// ones to the queue `leaving`.
+	bool orders;
+	bool keeps_flow; // events come out with the flow that they went in with
+	uint8_t ordered, leaving;
+	int64_t service; // that schedules, and has to be run; less than 0: it schedules by itself
 	uint16_t enqueue_most, dequeue_most;
 };
 
-// Open: NULL as long as no port is spread by events. Workers read it.
-extern const struct dispatch_device *_Atomic dispatch_device;
+// By number; NULL: not open. Workers read it.
+extern const struct dispatch_device *_Atomic dispatch_devices[DISPATCH_DEVICES];
 
 // The first of the queues that lead to one worker each.
 enum { QUEUE_DIRECTED = 2 };
 
-// The queue for a way of spreading (SLUICE__V1__PORT_SPREAD__...), with the device opened if that is the first; for directed
+// The queue for a way of spreading (SLUICE__V1__PORT_SPREAD__...), of the first device that has such, opened if need be; for directed
 // ones, that to worker 0. Main thread. 0 or a negative errno, explained.
 int dispatch_open(int spread, struct dispatch_queue *queue, struct fault *f);
+
+// Let the device schedule, if it does not by itself. Whoever comes while another worker does so goes on at once.
+void dispatch_schedule(const struct dispatch_device *device);

@@ -153,11 +153,18 @@ whole_taken(struct fault *f)
 
 // A circuit without a MAC.
 static int
-bind_whole(const struct circuit *c, uint32_t *slot, bool frames, uint32_t session, struct fault *f)
+bind_whole(const struct circuit *c, uint32_t *slot, bool frames, uint32_t session, bool alone, struct fault *f)
 {
 	struct shared_circuit *shared;
 	int error;
 
+	if (!frames && bound_to(*slot) == BOUND_SHARED && alone) {
+		shared = slab_at(&shared_circuits, bound_index(*slot));
+		if (shared->rest != 0 || shared->sessions > 1)
+			return whole_taken(f);
+		set(&shared->rest, bound(BOUND_SESSION, session));
+		return 0;
+	}
 	if (!frames) {
 		if (bound_to(*slot) != BOUND_NONE)
 			return whole_taken(f);
@@ -176,13 +183,14 @@ bind_whole(const struct circuit *c, uint32_t *slot, bool frames, uint32_t sessio
 }
 
 static int
-bind_mac(const struct circuit *c, uint32_t *slot, const struct rte_ether_addr *mac, uint32_t value, struct fault *f)
+bind_mac(const struct circuit *c, uint32_t *slot, const struct rte_ether_addr *mac, uint32_t value, bool alone,
+	struct fault *f)
 {
 	struct shared_circuit *shared;
 	uint64_t key;
 	int error;
 
-	if (bound_to(*slot) == BOUND_SESSION)
+	if (bound_to(*slot) == BOUND_SESSION && !alone)
 		return fault(f, EEXIST, "access: a session without a mac has these VLANs whole");
 	if (bound_to(*slot) != BOUND_SHARED && (error = share_circuit(c, slot, f)) != 0)
 		return error;
@@ -201,8 +209,8 @@ bind_mac(const struct circuit *c, uint32_t *slot, const struct rte_ether_addr *m
 }
 
 int
-circuit_bind_session(
-	const struct circuit *c, const struct rte_ether_addr *mac, bool frames, uint32_t session, struct fault *f)
+circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, bool frames, uint32_t session,
+	bool alone, struct fault *f)
 {
 	uint32_t *slot;
 	int error = check(c, f);
@@ -213,9 +221,9 @@ circuit_bind_session(
 	if (!slot)
 		return fault(f, ENOMEM, "there is no memory for the VLAN's table");
 	if (mac)
-		error = bind_mac(c, slot, mac, session | (frames ? SHARED_FRAMES : 0), f);
+		error = bind_mac(c, slot, mac, session | (frames ? SHARED_FRAMES : 0), alone, f);
 	else
-		error = bind_whole(c, slot, frames, session, f);
+		error = bind_whole(c, slot, frames, session, alone, f);
 	if (error == 0 && frames)
 		count_frames(c, 1);
 	return error;
@@ -248,10 +256,11 @@ circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac
 		return;
 	shared = slab_at(&shared_circuits, bound_index(*slot));
 	if (!mac) {
-		if (bound_to(shared->rest) != BOUND_FRAMES)
+		if (bound_to(shared->rest) != BOUND_FRAMES && bound_to(shared->rest) != BOUND_SESSION)
 			return;
+		if (bound_to(shared->rest) == BOUND_FRAMES)
+			count_frames(c, -1);
 		set(&shared->rest, 0);
-		count_frames(c, -1);
 	} else {
 		value = map64_get(shared_sessions, key_of(*slot, mac));
 		if (value == MAP64_NONE)
@@ -264,6 +273,15 @@ circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac
 	unshare_circuit(slot, shared);
 }
 
+// The session that has the circuit but for those with a MAC, or NO_SESSION.
+static uint32_t
+whole_session(uint32_t slot)
+{
+	if (bound_to(slot) == BOUND_SHARED)
+		slot = ((const struct shared_circuit *)slab_at(&shared_circuits, bound_index(slot)))->rest;
+	return bound_to(slot) == BOUND_SESSION || bound_to(slot) == BOUND_FRAMES ? bound_index(slot) : NO_SESSION;
+}
+
 uint32_t
 circuit_session(const struct circuit *c, const struct rte_ether_addr *mac)
 {
@@ -273,11 +291,20 @@ circuit_session(const struct circuit *c, const struct rte_ether_addr *mac)
 	if (!slot)
 		return NO_SESSION;
 	if (!mac)
-		return bound_to(*slot) == BOUND_SESSION ? bound_index(*slot) : NO_SESSION;
+		return whole_session(*slot);
 	if (bound_to(*slot) != BOUND_SHARED)
 		return NO_SESSION;
 	session = map64_get(shared_sessions, key_of(*slot, mac));
 	return session == MAP64_NONE ? NO_SESSION : session & ~(uint32_t)SHARED_FRAMES;
+}
+
+uint32_t
+circuit_taker(const struct circuit *c, const struct rte_ether_addr *mac)
+{
+	const uint32_t *slot = slot_of(c);
+	uint32_t session = mac ? circuit_session(c, mac) : NO_SESSION;
+
+	return session != NO_SESSION || !slot ? session : whole_session(*slot);
 }
 
 void

@@ -20,13 +20,16 @@ struct circuit {
 int circuit_bind_interface(const struct circuit *c, uint32_t interface, struct fault *f);
 // Whether that would do: 0, and then it does.
 int circuit_check_interface(const struct circuit *c, struct fault *f);
-// `frames`: every frame is the session's, whatever it holds, and whatever is inside of further tags.
-int circuit_bind_session(
-	const struct circuit *c, const struct rte_ether_addr *mac, bool frames, uint32_t session, struct fault *f);
+// `frames`: every frame is the session's, whatever it holds, and whatever is inside of further tags. `alone`: the session has the circuit
+// already, by another MAC or whole, and is the only one there; then it has it both ways until one of them is unbound.
+int circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, bool frames, uint32_t session,
+	bool alone, struct fault *f);
 void circuit_unbind_interface(const struct circuit *c);
 void circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac);
 // The session that this is bound to, or NO_SESSION; and bind it to another, by one store.
 uint32_t circuit_session(const struct circuit *c, const struct rte_ether_addr *mac);
+// The session that keeps others from binding this, or NO_SESSION: that is an interface, or sessions with a MAC each.
+uint32_t circuit_taker(const struct circuit *c, const struct rte_ether_addr *mac);
 void circuit_rebind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session);
 
 // The node that takes frames of an Ethernet type (host order), with the data at what follows the type. Called at start.

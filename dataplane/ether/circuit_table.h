@@ -39,7 +39,9 @@ struct circuits {
 
 // A circuit whose packets are told apart by their source MAC, or that has an interface beside its sessions.
 struct shared_circuit {
-	uint32_t rest; // of those whose MAC no session has: an interface's binding, a session's of every frame, or 0
+	// Of those whose MAC no session has: an interface's binding, a session's of every frame, or 0. And a session's while it gets a
+	// MAC or loses it.
+	uint32_t rest;
 	uint32_t sessions;
 	struct circuit circuit;
 };

@@ -33,9 +33,9 @@ a_circuit_is_found_by_its_port_and_both_its_vlans(void **state)
 {
 	const struct circuit untagged = {1, 0, 0}, single = {1, 100, 0}, pair = {1, 100, 7}, other = {2, 100, 7};
 
-	assert_int_equal(circuit_bind_session(&untagged, NULL, false, 11, &f), 0);
-	assert_int_equal(circuit_bind_session(&single, NULL, false, 12, &f), 0);
-	assert_int_equal(circuit_bind_session(&pair, NULL, false, 13, &f), 0);
+	assert_int_equal(circuit_bind_session(&untagged, NULL, false, 11, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&single, NULL, false, 12, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&pair, NULL, false, 13, false, &f), 0);
 	assert_int_equal(circuit_bind_interface(&other, 14, &f), 0);
 	assert_int_equal(slot(&untagged), bound(BOUND_SESSION, 11));
 	assert_int_equal(slot(&single), bound(BOUND_SESSION, 12));
@@ -53,10 +53,10 @@ two_whole_circuits_on_the_same_vlans_are_refused(void **state)
 {
 	const struct circuit c = {3, 200, 9};
 
-	assert_int_equal(circuit_bind_session(&c, NULL, false, 1, &f), 0);
-	assert_int_equal(circuit_bind_session(&c, NULL, false, 2, &f), -EEXIST);
+	assert_int_equal(circuit_bind_session(&c, NULL, false, 1, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&c, NULL, false, 2, false, &f), -EEXIST);
 	assert_int_equal(circuit_bind_interface(&c, 3, &f), -EEXIST);
-	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 4, &f), -EEXIST);
+	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 4, false, &f), -EEXIST);
 	assert_int_equal(slot(&c), bound(BOUND_SESSION, 1));
 	circuit_unbind_session(&c, NULL);
 }
@@ -68,9 +68,9 @@ sessions_with_a_mac_share_a_vlan_with_each_other_and_an_interface(void **state)
 	struct shared_circuit *shared;
 
 	assert_int_equal(circuit_bind_interface(&c, 5, &f), 0);
-	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 21, &f), 0);
-	assert_int_equal(circuit_bind_session(&c, &mac_b, false, 22, &f), 0);
-	assert_int_equal(circuit_bind_session(&c, &mac_b, false, 23, &f), -EEXIST);
+	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 21, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&c, &mac_b, false, 22, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&c, &mac_b, false, 23, false, &f), -EEXIST);
 	assert_int_equal(bound_to(slot(&c)), BOUND_SHARED);
 	assert_int_equal(session_of_mac(&c, &mac_a), 21);
 	assert_int_equal(session_of_mac(&c, &mac_b), 22);
@@ -90,8 +90,8 @@ vlans_that_do_not_exist_are_refused(void **state)
 {
 	const struct circuit high = {5, 4095, 0}, inner_alone = {5, 0, 7}, inner_high = {5, 7, 4095};
 
-	assert_int_equal(circuit_bind_session(&high, NULL, false, 1, &f), -EINVAL);
-	assert_int_equal(circuit_bind_session(&inner_alone, NULL, false, 1, &f), -EINVAL);
+	assert_int_equal(circuit_bind_session(&high, NULL, false, 1, false, &f), -EINVAL);
+	assert_int_equal(circuit_bind_session(&inner_alone, NULL, false, 1, false, &f), -EINVAL);
 	assert_int_equal(circuit_bind_interface(&inner_high, 1, &f), -EINVAL);
 }
 

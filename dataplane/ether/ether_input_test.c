@@ -43,9 +43,9 @@ set_up(void **state)
 	slab_take(&interfaces);
 	*interface_at(INTERFACE) = (struct interface){.chain4 = LOOKUP, .chain6 = LOOKUP, .vrf = 3};
 	return circuit_bind_interface(&untagged, INTERFACE, &f) ||
-	       circuit_bind_session(&pair, NULL, false, SESSION, &f) ||
-	       circuit_bind_session(&single, NULL, false, SESSION, &f) ||
-	       circuit_bind_session(&shared, &subscriber, false, SHARED_SESSION, &f);
+	       circuit_bind_session(&pair, NULL, false, SESSION, false, &f) ||
+	       circuit_bind_session(&single, NULL, false, SESSION, false, &f) ||
+	       circuit_bind_session(&shared, &subscriber, false, SHARED_SESSION, false, &f);
 }
 
 struct tag {

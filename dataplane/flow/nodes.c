@@ -21,13 +21,12 @@ mark(struct packet *p, const struct flow_profile *profile, uint8_t qfi)
 	p->priority = profile->marks[qfi].priority;
 }
 
-// `verdict` 0: no filter matches.
+// `rule` NULL: no filter matches.
 static inline void
-settle(struct packet *p, const struct flow_profile *profile, uint32_t verdict, enum direction direction)
+settle(struct packet *p, const struct flow_profile *profile, const struct flow_rule *rule, enum direction direction)
 {
-	const struct flow_rule *rule;
-
-	if (verdict == 0 || verdict == ACL_UNREADABLE) {
+	p->flags = (uint8_t)((p->flags & ~PACKET_FLOW_FIRM) | PACKET_FLOW);
+	if (!rule) {
 		// What the QFI is then, the session's core knows, and marks it so.
 		if (direction == UP)
 			p->qfi = NO_QFI;
@@ -35,16 +34,40 @@ settle(struct packet *p, const struct flow_profile *profile, uint32_t verdict, e
 			mark(p, profile, p->qfi % QFIS);
 		return;
 	}
-	rule = &profile->rules[profile->rule_of[direction][verdict >> 1]];
 	p->qfi = rule->qfi;
 	if (rule->firm)
 		p->flags |= PACKET_FLOW_FIRM;
 	mark(p, profile, rule->qfi);
 }
 
+static __rte_noinline void
+settle_frame(struct rte_mbuf *m, const struct flow_profile *profile, enum direction direction)
+{
+	int rule = frame_filters_find(profile->frames[direction], profile->frame_count[direction],
+		rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
+
+	settle(packet_of(m), profile, rule < 0 ? NULL : &profile->rules[rule], direction);
+}
+
+// Frames are looked at by themselves. How many packets there are besides, moved to the front.
+static inline unsigned
+sort_frames(
+	const struct flow_profile *profile, void **packets, uint16_t *places, unsigned count, enum direction direction)
+{
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (unlikely(packet_of(packets[places[i]])->family == 0))
+			settle_frame(packets[places[i]], profile, direction);
+		else
+			places[left++] = places[i];
+	}
+	return left;
+}
+
 // Packets of one profile.
 static inline void
-sort(uint32_t index, void **packets, const uint16_t *places, unsigned count, enum direction direction)
+sort(uint32_t index, void **packets, uint16_t *places, unsigned count, enum direction direction)
 {
 	const struct flow_profile *profile = flow_profile_at(index);
 	uint32_t verdicts[BURST];
@@ -52,13 +75,16 @@ sort(uint32_t index, void **packets, const uint16_t *places, unsigned count, enu
 	// It went away while the packets were on their way to it.
 	if (unlikely(!profile))
 		return;
+	count = sort_frames(profile, packets, places, count, direction);
 	if (profile->lists[direction])
 		acl_find(profile->lists[direction], packets, places, count, verdicts);
 	for (unsigned i = 0; i < count; i++) {
-		struct packet *p = packet_of(packets[places[i]]);
+		uint32_t verdict = profile->lists[direction] ? verdicts[places[i]] : 0;
+		const struct flow_rule *rule = NULL;
 
-		p->flags = (uint8_t)((p->flags & ~PACKET_FLOW_FIRM) | PACKET_FLOW);
-		settle(p, profile, profile->lists[direction] ? verdicts[places[i]] : 0, direction);
+		if (verdict != 0 && verdict != ACL_UNREADABLE)
+			rule = &profile->rules[profile->rule_of[direction][verdict >> 1]];
+		settle(packet_of(packets[places[i]]), profile, rule, direction);
 	}
 }
 

@@ -105,6 +105,21 @@ add_filter(struct making *m, enum direction direction, const struct acl_rule *fi
 	m->profile->rule_of[direction][number + 1] = (uint8_t)rule;
 }
 
+// The same of frames; what it says of the packet in it is in `packet`.
+static int
+add_frame_filter(struct making *m, const Sluice__V1__PacketFilter *filter, size_t rule, size_t number,
+	enum direction direction, const struct acl_rule *packet)
+{
+	struct frame_filter *to = &m->profile->frames[direction][m->profile->frame_count[direction]++];
+	char where[128];
+
+	snprintf(where, sizeof(where), "flow profile %.63s, rule %zu, filter %zu", m->name, rule + 1, number);
+	*to = (struct frame_filter){.rule = (uint8_t)rule, .packet = *packet};
+	to->reads_packet = filter->protocol[0] || filter->remote[0] || filter->local[0] || filter->remote_ports[0] ||
+			   filter->local_ports[0] || filter->dscp[0] || filter->flow_label || filter->spi;
+	return frame_filter_parse(filter, direction, where, to, m->f);
+}
+
 // The rule of this index, and its filters.
 static int
 add_rule(struct making *m, size_t index)
@@ -115,8 +130,12 @@ add_rule(struct making *m, size_t index)
 
 	m->profile->rules[index] =
 		(struct flow_rule){.qfi = (uint8_t)rule->qfi, .firm = rule->precedence < PRECEDENCE_DERIVED};
-	if (rule->n_filters == 0)
+	if (rule->n_filters == 0) {
+		static const Sluice__V1__PacketFilter nothing = SLUICE__V1__PACKET_FILTER__INIT;
+
 		add_filter(m, UP, &any, index);
+		add_frame_filter(m, &nothing, index, 1, UP, &any);
+	}
 	for (size_t i = 0; i < rule->n_filters; i++) {
 		int error = check_filter(m, rule->filters[i], index + 1, i + 1);
 
@@ -126,7 +145,9 @@ add_rule(struct making *m, size_t index)
 			if (!is_of(rule->filters[i], d))
 				continue;
 			error = parse_filter(m, rule->filters[i], index + 1, i + 1, d, &filter);
-			if (error == 0)
+			if (error == 0 && frame_filter_is(rule->filters[i]))
+				error = add_frame_filter(m, rule->filters[i], index, i + 1, d, &filter);
+			else if (error == 0)
 				add_filter(m, d, &filter, index);
 		}
 		if (error)
@@ -204,8 +225,9 @@ set_marks(struct making *m)
 	return 0;
 }
 
+// Filters of packets, or of frames.
 static size_t
-count_filters(const Sluice__V1__FlowProfile *spec, enum direction direction)
+count_filters(const Sluice__V1__FlowProfile *spec, enum direction direction, bool frames)
 {
 	size_t count = 0;
 
@@ -214,7 +236,7 @@ count_filters(const Sluice__V1__FlowProfile *spec, enum direction direction)
 
 		count += rule->n_filters == 0 && direction == UP;
 		for (size_t j = 0; j < rule->n_filters; j++)
-			count += is_of(rule->filters[j], direction);
+			count += is_of(rule->filters[j], direction) && frame_filter_is(rule->filters[j]) == frames;
 	}
 	return count;
 }
@@ -223,15 +245,20 @@ static int
 make_room(struct making *m)
 {
 	for (enum direction d = UP; d <= DOWN; d++) {
-		size_t count = count_filters(m->spec, d);
+		size_t count = count_filters(m->spec, d, false), frames = count_filters(m->spec, d, true);
 
 		if (count > FLOW_FILTERS)
 			return fault(m->f, ENOSPC,
 				"flow profile %.63s, rules: %zu filters of a direction are more than %d", m->name,
 				count, FLOW_FILTERS);
+		if (frames > FRAME_FILTERS)
+			return fault(m->f, ENOSPC,
+				"flow profile %.63s, rules: %zu filters of frames of a direction are more than %d",
+				m->name, frames, FRAME_FILTERS);
+		m->profile->frames[d] = calloc(frames + 1, sizeof(*m->profile->frames[d]));
 		m->filters[d] = calloc(count + 1, sizeof(*m->filters[d]));
 		m->profile->rule_of[d] = calloc(count + 1, sizeof(*m->profile->rule_of[d]));
-		if (!m->filters[d] || !m->profile->rule_of[d])
+		if (!m->filters[d] || !m->profile->rule_of[d] || !m->profile->frames[d])
 			return fault(m->f, ENOMEM, "flow profile %.63s, rules: there is no memory left for %zu filters",
 				m->name, count);
 	}
@@ -292,6 +319,7 @@ flow_profile_destroy(struct flow_profile *profile)
 	for (enum direction d = UP; d <= DOWN; d++) {
 		acl_list_destroy(profile->lists[d]);
 		free(profile->rule_of[d]);
+		free(profile->frames[d]);
 	}
 	free(profile);
 }

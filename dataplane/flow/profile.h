@@ -7,6 +7,7 @@
 #include "core/slab.h"
 #include "flow.pb-c.h"
 #include "flow/flow.h"
+#include "flow/frames.h"
 
 enum {
 	FLOW_PROFILES = 1 << 20,
@@ -26,6 +27,8 @@ struct flow_profile {
 	struct acl_list *lists[2];
 	uint8_t *rule_of[2]; // by a filter's number in the list, from 1
 	size_t filters[2];
+	struct frame_filter *frames[2]; // of frames, in order
+	unsigned frame_count[2];
 	struct flow_rule rules[FLOW_RULES];
 	struct flow_mark marks[QFIS];
 };

@@ -142,7 +142,8 @@ put_flows(void)
 {
 	Sluice__V1__FlowProfile profile = SLUICE__V1__FLOW_PROFILE__INIT;
 	Sluice__V1__QosRule rules[2] = {SLUICE__V1__QOS_RULE__INIT, SLUICE__V1__QOS_RULE__INIT}, *list[2];
-	Sluice__V1__PacketFilter filters[4], *all[4];
+	Sluice__V1__PacketFilter filters[6], *all[6];
+	const uint32_t priorities[] = {3};
 	Sluice__V1__QosFlow flow = SLUICE__V1__QOS_FLOW__INIT, *flows[] = {&flow};
 
 	for (unsigned i = 0; i < RTE_DIM(filters); i++) {
@@ -154,11 +155,18 @@ put_flows(void)
 	filters[1].spi = 7;
 	filters[2].flow_label = 0xabcde;
 	filters[3].dscp = "ef";
+	// Of frames, and of the packets in them.
+	filters[4].s_vlan = 9;
+	filters[4].c_priorities = (uint32_t *)priorities;
+	filters[4].n_c_priorities = 1;
+	filters[5].ether_type = 0x0800;
+	filters[5].remote = "203.0.113.0/24";
+	filters[5].local_ports = "1-4000";
 	for (unsigned i = 0; i < RTE_DIM(rules); i++) {
 		rules[i].precedence = i * 100;
 		rules[i].qfi = 9 + i;
-		rules[i].filters = &all[i * 2];
-		rules[i].n_filters = 2;
+		rules[i].filters = &all[i * 3];
+		rules[i].n_filters = 3;
 		list[i] = &rules[i];
 	}
 	flow.qfi = 9;
@@ -229,10 +237,10 @@ put_session(const struct shape *s)
 	access.pdu_session_id = s->pdu_session;
 	policy.meter_up = "meter";
 	policy.meter_down = "by-flow";
+	policy.flow_profile = "flows";
 	if (!s->ethernet) {
 		policy.acl_up = policy.acl_down = "acl";
 		policy.mss = 1400;
-		policy.flow_profile = "flows";
 		policy.qos_profile = "queues";
 		policy.qos_group = "olt";
 	}

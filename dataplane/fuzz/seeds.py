@@ -187,6 +187,7 @@ REQUESTS = [
     "gtpu_paths { limit: 5 }",
     "queue_counters {}",
     "scheduler_counters {}",
+    'scheduler_counters { group: "g" }',
 ]
 # What is there for one request and gone in the next.
 BRIEF = [
@@ -228,7 +229,7 @@ def requests():
 
 def main():
     directory = pathlib.Path(sys.argv[1])
-    for part in ("frames", "requests"):
+    for part in ("frames", "keys", "requests"):
         (directory / part).mkdir(parents=True, exist_ok=True)
     for name, side, packet in packets():
         frame = bytes(packet)
@@ -236,6 +237,10 @@ def main():
     for number, request in enumerate(requests()):
         # Said hello, and a whole frame around the request.
         (directory / "requests" / f"{number}").write_bytes(b"\3" + request)
+    # Sessions that are put, put elsewhere, asked after, and deleted: three bytes for each step (keys.c).
+    for number, what in enumerate((0, 5, 25, 30)):
+        steps = [(session + what, 27 * session + step, step % 2) for step in range(4) for session in range(5)]
+        (directory / "keys" / f"{number}").write_bytes(bytes(byte for step in steps for byte in step))
     for number, sequence in enumerate(brief()):
         (directory / "requests" / f"brief-{number}").write_bytes(b"\1" + sequence)
 

@@ -1,6 +1,8 @@
 // Path management (TS 29.281 section 7.2, TS 23.007 section 20.3.1): each path in use is sent an echo request now and then, which is
 // repeated until it is answered or N3-REQUESTS were sent. A path that had answered before is down then, until it answers again.
 //
+// However many paths are made in one moment, they are not asked in one: each has its own place in the interval, told by its number.
+//
 // Main thread; workers see of it one number for each path, the largest packet that it takes, which is none while it is down.
 #include "gtpu/path.h"
 
@@ -19,7 +21,14 @@
 #include "ip/hop.h"
 #include "ip/vrf.h"
 
-enum { LOOK_EVERY_NS = 1000 * 1000 * 1000, TURN_EVERY_NS = 100 * 1000 * 1000, ANSWERS_A_SECOND = 10000 };
+enum {
+	LOOKS = 10, // each path's way is looked at once in so many turns
+	TURN_EVERY_NS = 100 * 1000 * 1000,
+	ANSWERS_A_SECOND = 10000,
+	TURNS = 1024, // what is due later than that is looked at once more each time round
+	NEW = TURNS,  // the place of those that have no time yet
+	NOWHERE,
+};
 
 DROP(drop_unexpected, "gtpu-echo-unexpected", "A GTP-U echo response that answers no request of ours.")
 
@@ -28,6 +37,13 @@ uint16_t gtpu_path_mtu[PATHS_LIMIT];
 static struct slab paths;      // struct gtpu_path
 static struct map64 *numbers;  // of paths, by their ends'
 static bool down[PATHS_LIMIT]; // for workers
+
+// A ring of turns: the first and last of the paths that something may be due for in each, or NO_END.
+static struct {
+	uint32_t first, last;
+} turns[TURNS + 1];
+static uint64_t turned; // the turn up to which all has been done; turn 0 is the clock's 0
+static uint32_t looked; // the path whose way is looked at next
 
 static struct gtpu_path *
 at(uint32_t path)
@@ -105,11 +121,64 @@ look(uint32_t index)
 	__atomic_store_n(&gtpu_path_mtu[index], mtu, __ATOMIC_RELAXED);
 }
 
+// A part of them.
 static void
-look_all(void *unused)
+look_some(void)
 {
-	for (uint32_t path = 0; gtpu_path_next(&path); path++)
-		look(path);
+	for (uint32_t some = 0; some < paths.used / LOOKS + 1; some++) {
+		if (looked >= paths.used)
+			looked = 0;
+		if (looked < paths.used && at(looked)->tunnels > 0)
+			look(looked);
+		looked++;
+	}
+}
+
+// ---- When something is to be done for a path.
+
+static void
+leave_turn(uint32_t path)
+{
+	struct gtpu_path *p = at(path);
+
+	if (p->place == NOWHERE)
+		return;
+	if (p->previous != NO_END)
+		at(p->previous)->next = p->next;
+	else
+		turns[p->place].first = p->next;
+	if (p->next != NO_END)
+		at(p->next)->previous = p->previous;
+	else
+		turns[p->place].last = p->previous;
+	p->place = NOWHERE;
+}
+
+// By what it is due, and in the next turn if that is past.
+static void
+join_turn(uint32_t path)
+{
+	struct gtpu_path *p = at(path);
+	uint64_t turn = RTE_MAX((p->due + TURN_EVERY_NS - 1) / TURN_EVERY_NS, turned + 1);
+	uint16_t place = (uint16_t)(p->due == 0 ? NEW : turn % TURNS);
+
+	leave_turn(path);
+	p->place = place;
+	p->previous = turns[place].last;
+	p->next = NO_END;
+	if (p->previous != NO_END)
+		at(p->previous)->next = path;
+	else
+		turns[place].first = path;
+	turns[place].last = path;
+}
+
+// A path's own part of a time: of paths whose numbers follow each other those of neighbours are far apart, and all together are
+// spread evenly (multiples of the golden ratio).
+static uint64_t
+part_of(uint64_t time, uint32_t path)
+{
+	return (uint64_t)((unsigned __int128)time * (path * UINT64_C(0x9e3779b97f4a7c15)) >> 64);
 }
 
 // ---- Whether the peer is alive.
@@ -171,9 +240,9 @@ turn(uint32_t path, uint64_t now)
 
 	if (p->watch.silent)
 		return;
-	// A new path waits as long as one that has just answered: requests are rare.
+	// A new path waits at least as long as one that has just answered: a path that comes and goes is not asked each time.
 	if (p->due == 0)
-		p->due = now + p->watch.interval;
+		p->due = now + p->watch.interval + part_of(p->watch.interval, path);
 	if (now < p->due)
 		return;
 	if (p->tries == 0) {
@@ -191,11 +260,44 @@ turn(uint32_t path, uint64_t now)
 	}
 }
 
+// Paths of one turn, at most `most`. How many there were.
+static unsigned
+turn_some(uint16_t place, uint64_t now, unsigned most)
+{
+	uint32_t last = turns[place].last;
+	unsigned count = 0;
+
+	// Those that come back to the same place come behind the last one.
+	while (count < most && turns[place].first != NO_END) {
+		uint32_t path = turns[place].first;
+
+		leave_turn(path);
+		turn(path, now);
+		if (!at(path)->watch.silent)
+			join_turn(path);
+		count++;
+		if (path == last)
+			break;
+	}
+	return count;
+}
+
 void
 gtpu_paths_turn(uint64_t now)
 {
-	for (uint32_t path = 0; gtpu_path_next(&path); path++)
-		turn(path, now);
+	uint64_t current = now / TURN_EVERY_NS;
+	unsigned done = turn_some(NEW, now, PATHS_A_TURN);
+
+	// A clock that has stood still, or the first one: each place once.
+	if (current > turned + TURNS)
+		turned = current - TURNS;
+	while (turned < current && done < PATHS_A_TURN) {
+		uint16_t place = (uint16_t)((turned + 1) % TURNS);
+
+		done += turn_some(place, now, PATHS_A_TURN - done);
+		if (done < PATHS_A_TURN || turns[place].first == NO_END)
+			turned++;
+	}
 }
 
 static void
@@ -205,6 +307,7 @@ turn_all(void *unused)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	gtpu_paths_turn((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
+	look_some();
 }
 
 // The restart counter. It has no use (section 8.2), but some peers count all the same; a change is told, and nothing else done.
@@ -236,7 +339,7 @@ path_of(uint16_t vrf, const struct gtpu_ends *ends)
 	return path == MAP64_NONE ? NO_END : path;
 }
 
-// Whether it answered what is asked.
+// Whether it answered what is asked, or what was asked last and given up: who answers late, as to a busy machine, is there all the same.
 static bool
 answered(struct rte_mbuf *m)
 {
@@ -260,11 +363,12 @@ answered(struct rte_mbuf *m)
 	if (path == NO_END)
 		return false;
 	p = at(path);
-	if (p->tries == 0 || packet.sequence != p->sequence)
+	if (packet.sequence != p->sequence || (p->tries == 0 && (p->state == PATH_UP || p->requests == 0)))
 		return false;
 	p->tries = 0;
 	p->responses++;
 	p->due = p->began + p->watch.interval;
+	join_turn(path);
 	take_recovery(p, bytes + packet.offset,
 		packet.offset < available ? RTE_MIN((size_t)packet.length, available - packet.offset) : 0);
 	set_state(path, PATH_UP);
@@ -307,6 +411,7 @@ set_watch(uint16_t vrf, uint8_t family, const uint8_t *address)
 		p->watch = gtpu_peer_watch(vrf, family, address);
 		p->tries = 0;
 		p->due = 0;
+		join_turn(path);
 		if (p->watch.silent)
 			set_state(path, PATH_UNKNOWN);
 	}
@@ -323,6 +428,7 @@ create(uint16_t vrf, const struct gtpu_ends *ends, uint32_t local, uint32_t remo
 		.local = local,
 		.remote = remote,
 		.tunnels = 1,
+		.place = NOWHERE,
 		.changed = wall_clock(),
 		.watch = gtpu_peer_watch(vrf, ends->family, ends->remote)};
 	down[*path] = false;
@@ -332,6 +438,7 @@ create(uint16_t vrf, const struct gtpu_ends *ends, uint32_t local, uint32_t remo
 		slab_give(&paths, *path);
 		return fault(f, ENOMEM, "gtpu.remoteAddress: there is no memory for its path");
 	}
+	join_turn(*path);
 	return 0;
 }
 
@@ -373,6 +480,7 @@ gtpu_path_unuse(uint32_t path)
 
 	if (--p->tunnels > 0)
 		return;
+	leave_turn(path);
 	map64_delete(numbers, key_of(p->local, p->remote));
 	gtpu_end_unuse(LOCAL_ENDS, p->local);
 	gtpu_end_unuse(REMOTE_ENDS, p->remote);
@@ -391,8 +499,9 @@ gtpu_paths_start(void)
 	numbers = map64_create();
 	if (!numbers)
 		return -ENOMEM;
+	for (unsigned i = 0; i < RTE_DIM(turns); i++)
+		turns[i].first = turns[i].last = NO_END;
 	gtpu_peer_watcher(set_watch);
-	loop_every(LOOK_EVERY_NS, look_all, NULL);
 	loop_every(TURN_EVERY_NS, turn_all, NULL);
 	return 0;
 }

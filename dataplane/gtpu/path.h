@@ -32,8 +32,10 @@ struct gtpu_path {
 	uint32_t tunnels;       // 0: nobody's
 	enum path_state state;
 	struct path_watch watch;
-	uint64_t began, due; // when the last request was first sent, and when something is to be done
-	uint64_t changed;    // when the state did, nanoseconds since 1970
+	uint64_t began, due;     // when the last request was first sent, and when something is to be done
+	uint32_t next, previous; // of those that are looked at in the same turn
+	uint16_t place;          // in the ring of turns
+	uint64_t changed;        // when the state did, nanoseconds since 1970
 	uint16_t sequence;
 	uint8_t tries; // 0: nothing is waited for
 	uint8_t recovery;
@@ -57,7 +59,9 @@ const char *gtpu_path_state(const struct gtpu_path *p);
 // Any thread.
 bool gtpu_path_is_down(uint32_t path);
 
-// Do what is due at this moment, nanoseconds of any clock that only goes on. The loop does, ten times a second.
+// Do what is due at this moment, nanoseconds of any clock that only goes on, but for PATHS_A_TURN paths at most: what is left is done in
+// the next turn. The loop does, ten times a second.
+enum { PATHS_A_TURN = 1000 };
 void gtpu_paths_turn(uint64_t now);
 
 // The edge for an echo response.

@@ -141,6 +141,11 @@ a_path_that_no_longer_answers_is_down_until_it_does_again(void **state)
 	// What comes from there is taken.
 	send_tunnelled(20, "100.64.0.2");
 	assert_int_equal(sent_to("access"), 1);
+	// It answers, though late, and another time in time.
+	answer("192.0.2.2", (uint16_t)(path()->sequence - 1), 0);
+	assert_int_equal(path()->state, PATH_DOWN);
+	answer("192.0.2.2", path()->sequence, 0);
+	assert_int_equal(path()->state, PATH_UP);
 	assert_int_equal(later(7 * SECOND), 1);
 	answer("192.0.2.2", path()->sequence, 0);
 	assert_int_equal(path()->state, PATH_UP);
@@ -188,6 +193,96 @@ a_path_is_there_for_its_tunnels(void **state)
 	assert_null(path());
 }
 
+enum { PEERS = 10000, TURNS_A_SECOND = 10 };
+
+static uint32_t crowd[PEERS];
+
+// Paths to so many peers, all in this moment.
+static void
+use_crowd(void)
+{
+	for (unsigned i = 0; i < PEERS; i++) {
+		struct gtpu_ends ends = {
+			.family = 4, .local = {192, 0, 2, 1}, .remote = {10, 0, (uint8_t)(i >> 8), (uint8_t)i}};
+
+		assert_int_equal(gtpu_path_use(0, &ends, &crowd[i], &fault_of_put), 0);
+	}
+	gtpu_paths_turn(now);
+}
+
+// One turn later; how many requests the crowd was sent in it. There is no way to where these are, so no packet is kept. The loop has no
+// part in it: its clock is another.
+static unsigned
+turn_crowd(void)
+{
+	uint64_t before = 0, after = 0;
+
+	for (unsigned i = 0; i < PEERS; i++)
+		before += gtpu_path_at(crowd[i])->requests;
+	now += SECOND / TURNS_A_SECOND;
+	gtpu_paths_turn(now);
+	walk_workers(2);
+	for (unsigned i = 0; i < PEERS; i++)
+		after += gtpu_path_at(crowd[i])->requests;
+	return (unsigned)(after - before);
+}
+
+static void
+ten_thousand_peers_of_one_moment_are_asked_evenly_and_each_by_its_own_timers(void **state)
+{
+	enum { EVEN = PEERS / 60 / TURNS_A_SECOND, TRIES = 5, T3_TURNS = 3 * TURNS_A_SECOND, TURNS = 1400 };
+	static uint16_t first[PEERS], asked[PEERS];
+	unsigned most = 0;
+
+	use_crowd();
+	for (unsigned t = 1; t <= TURNS; t++) {
+		most = RTE_MAX(most, turn_crowd());
+		for (unsigned i = 0; i < PEERS; i++) {
+			const struct gtpu_path *p = gtpu_path_at(crowd[i]);
+
+			if (p->requests == asked[i] || asked[i] == TRIES)
+				continue;
+			assert_int_equal(p->requests, asked[i] + 1);
+			if (asked[i]++ == 0)
+				first[i] = (uint16_t)t;
+			// T3-RESPONSE between two requests.
+			assert_int_equal(t - first[i], (asked[i] - 1) * T3_TURNS);
+		}
+	}
+	// Nobody answers, so that each is asked N3-REQUESTS times; a few more than the average are in the fullest turn.
+	assert_in_range(most, EVEN, TRIES * (EVEN + 4));
+	for (unsigned i = 0; i < PEERS; i++) {
+		assert_in_range(first[i], 60 * TURNS_A_SECOND, 120 * TURNS_A_SECOND + PEERS / PATHS_A_TURN);
+		assert_int_equal(asked[i], TRIES);
+		assert_int_equal(gtpu_path_at(crowd[i])->state, PATH_UNANSWERED);
+	}
+}
+
+static void
+what_is_due_after_a_standstill_is_done_in_parts_and_nobody_is_left_out(void **state)
+{
+	uint64_t before[PEERS];
+	unsigned most = 0;
+
+	for (unsigned i = 0; i < PEERS; i++)
+		before[i] = gtpu_path_at(crowd[i])->requests;
+	now += 500 * SECOND;
+	for (unsigned t = 0; t < 2 * PEERS / PATHS_A_TURN; t++)
+		most = RTE_MAX(most, turn_crowd());
+	assert_in_range(most, 1, PATHS_A_TURN);
+	for (unsigned i = 0; i < PEERS; i++)
+		assert_true(gtpu_path_at(crowd[i])->requests > before[i] || gtpu_path_at(crowd[i])->tries == 0);
+	for (unsigned t = 0; t < 15 * TURNS_A_SECOND; t++)
+		turn_crowd();
+	for (unsigned i = 0; i < PEERS; i++) {
+		assert_true(gtpu_path_at(crowd[i])->requests > before[i]);
+		gtpu_path_unuse(crowd[i]);
+	}
+	// Nothing is asked of paths that are gone.
+	assert_int_equal(later(SECOND), 0);
+	assert_null(path());
+}
+
 int
 main(void)
 {
@@ -198,6 +293,8 @@ main(void)
 		cmocka_unit_test(a_peer_that_counts_another_start_is_told_of),
 		cmocka_unit_test(a_peer_that_is_not_asked_is_never_down),
 		cmocka_unit_test(a_path_is_there_for_its_tunnels),
+		cmocka_unit_test(ten_thousand_peers_of_one_moment_are_asked_evenly_and_each_by_its_own_timers),
+		cmocka_unit_test(what_is_due_after_a_standstill_is_done_in_parts_and_nobody_is_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, start, all_nodes_stop);

@@ -53,6 +53,8 @@ reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink)
 		protocol = ip6->next_header;
 		header = sizeof(*ip6);
 	}
+	if (protocol == PROTOCOL_ESP)
+		return 0;
 	if (first && (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP) && length >= header + sizeof(ports)) {
 		memcpy(&ports, ip + header, sizeof(ports));
 		if (downlink)

@@ -24,6 +24,10 @@ reflect_now(void)
 
 // A digest of the session and the uplink flow of an IP packet, of which `length` bytes can be read: addresses, protocol and, of
 // TCP and UDP, ports. `downlink`: the packet goes the other way. 0: it is no IP packet that this can be told of.
+//
+// Of ESP there is none. The derived rule would have the SPI of the uplink security association that belongs to the downlink packet's
+// (TS 24.501 section 6.2.5.1.4.2), and only where one is known: each direction has an SPI of its own, and which two belong together
+// is known to their ends, of which this is none. A rule without would put all associations of two hosts into the QoS flow of one.
 uint64_t reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink);
 
 void reflect_learn(uint64_t flow, uint8_t qfi, uint32_t now);

@@ -106,6 +106,24 @@ fragments_and_truncations_are_told_without_ports_or_not_at_all(void **state)
 	assert_true(reflect_flow(9, fragment, sizeof(fragment), false) == reflect_flow(9, fragment, 20, false));
 }
 
+// Its SPI is another in each direction, and nobody but its ends knows which two belong together.
+static void
+esp_makes_no_rule_so_that_no_association_gets_the_flow_of_another(void **state)
+{
+	uint8_t esp4[24], esp6[44];
+
+	memcpy(esp4, down4, sizeof(esp4));
+	memcpy(esp6, down6, sizeof(esp6));
+	esp4[9] = PROTOCOL_ESP;
+	esp6[6] = PROTOCOL_ESP;
+	for (int downlink = 0; downlink <= 1; downlink++) {
+		assert_true(reflect_flow(3, esp4, sizeof(esp4), downlink) == 0);
+		assert_true(reflect_flow(3, esp6, sizeof(esp6), downlink) == 0);
+	}
+	// In UDP (RFC 3948) it is a flow like another, told by its ports.
+	assert_true(reflect_flow(3, down4, sizeof(down4), true) != 0);
+}
+
 int
 main(void)
 {
@@ -114,6 +132,7 @@ main(void)
 		cmocka_unit_test(other_flows_and_other_sessions_find_nothing),
 		cmocka_unit_test(a_rule_ends_with_its_timer_unless_it_is_made_again),
 		cmocka_unit_test(more_flows_than_there_is_room_for_push_out_the_oldest),
+		cmocka_unit_test(esp_makes_no_rule_so_that_no_association_gets_the_flow_of_another),
 		cmocka_unit_test(fragments_and_truncations_are_told_without_ports_or_not_at_all),
 	};
 

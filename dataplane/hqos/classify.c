@@ -1,6 +1,9 @@
-// A step of sessions' chains: which class a packet is of, and how it is marked as it leaves (RFC 2474; IEEE 802.1Q; TS 38.415).
+// A step of sessions' chains: which class a packet is of, and how it is marked as it leaves (RFC 2474; IEEE 802.1Q; TS 38.415). Frames
+// of sessions of type Ethernet are classed by the IP packet in them, if there is one, and by their own tag.
 #include <stdio.h>
 
+#include <rte_ether.h>
+#include <rte_ip.h>
 #include <rte_prefetch.h>
 
 #include "acl/acl.h"
@@ -30,22 +33,63 @@ fetch(void *packet)
 	rte_prefetch0(&qos_bindings[p->direction & 1][p->session]);
 }
 
+// What a class is told by: an IP header, if there is one, and the priority of a tag.
+struct seen {
+	uint8_t *ip;
+	unsigned length;  // from there on
+	uint8_t family;   // 0: no IP
+	uint8_t priority; // 802.1p
+};
+
+// A frame of a session of type Ethernet: the priority of its own tag, and the IP header behind it, or behind a second one.
+static struct seen
+look_into_frame(const struct packet *p, uint8_t *frame, unsigned length)
+{
+	enum { TAG_OLD = 0x9100, TAGS = 2 };
+	unsigned at = 2 * RTE_ETHER_ADDR_LEN;
+	struct seen seen = {.priority = p->outer_priority};
+
+	for (unsigned tags = 0; tags <= TAGS && at + 2 <= length; tags++) {
+		unsigned type = (unsigned)frame[at] << 8 | frame[at + 1];
+
+		if (type == RTE_ETHER_TYPE_IPV4 && at + 2 + sizeof(struct rte_ipv4_hdr) <= length &&
+			frame[at + 2] >> 4 == 4)
+			seen.family = 4;
+		else if (type == RTE_ETHER_TYPE_IPV6 && at + 2 + sizeof(struct rte_ipv6_hdr) <= length &&
+			 frame[at + 2] >> 4 == 6)
+			seen.family = 6;
+		if (seen.family != 0) {
+			seen.ip = frame + at + 2;
+			seen.length = length - at - 2;
+			break;
+		}
+		if ((type != RTE_ETHER_TYPE_VLAN && type != RTE_ETHER_TYPE_QINQ && type != TAG_OLD) || tags == TAGS ||
+			at + 4 > length)
+			break;
+		if (tags == 0)
+			seen.priority = frame[at + 2] >> 5;
+		at += 4;
+	}
+	return seen;
+}
+
 static inline unsigned
-class_of(const struct qos_profile *profile, const struct packet *p, const uint8_t *ip, unsigned length)
+class_of(const struct qos_profile *profile, const struct packet *p, const struct seen *seen)
 {
 	unsigned class;
 
-	if (unlikely(profile->by_acl))
+	if (unlikely(profile->by_acl) && seen->family != 0)
 		for (unsigned i = 0; i < profile->class_count; i++)
-			if (profile->acl[i] != NO_ACL && acl_permits_packet(profile->acl[i], p->family, ip, length))
+			if (profile->acl[i] != NO_ACL &&
+				acl_permits_packet(profile->acl[i], seen->family, seen->ip, seen->length))
 				return profile->number_of[i];
 	if (p->class != 0 && p->class < profile->class_count)
 		return profile->number_of[p->class];
 	class = p->qfi == NO_QFI ? QOS_ANY_CLASS : profile->of_qfi[p->qfi & 63];
+	if (class == QOS_ANY_CLASS && likely(seen->family != 0))
+		class = profile->of_dscp[dscp_of(seen->ip, seen->family)];
 	if (class == QOS_ANY_CLASS)
-		class = profile->of_dscp[dscp_of(ip, p->family)];
-	if (class == QOS_ANY_CLASS)
-		class = profile->of_vlan_priority[p->outer_priority & 7];
+		class = profile->of_vlan_priority[seen->priority & 7];
 	return class == QOS_ANY_CLASS ? profile->rest : class;
 }
 
@@ -68,9 +112,12 @@ hqos_classify_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 		struct packet *p = packet_of(m);
 		struct qos_binding binding = binding_of(p);
 		const struct qos_profile *profile = qos_profile_at(binding.profile);
-		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *);
-		unsigned class = class_of(profile, p, ip, rte_pktmbuf_data_len(m));
+		uint8_t *data = rte_pktmbuf_mtod(m, uint8_t *);
+		unsigned length = rte_pktmbuf_data_len(m), class;
+		struct seen seen = likely(p->family != 0) ? (struct seen){data, length, p->family, p->outer_priority}
+							  : look_into_frame(p, data, length);
 
+		class = class_of(profile, p, &seen);
 		if (i + AHEAD < count)
 			fetch(packets[i + AHEAD]);
 		p->queue = binding.queue;
@@ -79,8 +126,8 @@ hqos_classify_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 			p->priority = profile->vlan_priority[class];
 		if (unlikely(profile->qfi[class] != 0))
 			mark_qfi(p, profile->qfi[class]);
-		if (profile->marks_dscp && profile->dscp[class] >= 0)
-			dscp_write(ip, p->family, (uint8_t)profile->dscp[class]);
+		if (profile->marks_dscp && profile->dscp[class] >= 0 && seen.family != 0)
+			dscp_write(seen.ip, seen.family, (uint8_t)profile->dscp[class]);
 		next[i] = packet_step(p);
 	}
 	node_dispatch(graph, node, packets, next, count);

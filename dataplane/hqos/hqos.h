@@ -28,5 +28,5 @@ void hqos_give_back(uint32_t queue, bool drop);
 // The scheduler that the queue is of: whether the group is of the same.
 bool hqos_same_scheduler(uint32_t queue, const struct object *group);
 
-// A step of chains, both ways. In: a checked IP packet, data at its header, packet->family set.
+// A step of chains, both ways. In: a checked IP packet, data at its header, packet->family set; or, family 0, a frame.
 extern struct node hqos_classify_node;

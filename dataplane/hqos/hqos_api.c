@@ -1,4 +1,4 @@
-// The API's counters of queues and schedulers.
+// The API's counters of queues, groups and schedulers.
 #include <errno.h>
 
 #include "core/api.h"
@@ -19,15 +19,15 @@ fill(const struct object *session, enum direction direction, Sluice__V1__QueueCo
 		return;
 	sub = &shaped->scheduler->subscribers[binding.queue & (HQOS_SUBSCRIBERS - 1)];
 	for (unsigned i = 0; i < profile->class_count; i++) {
-		const struct hqos_queue *queue = &sub->queues[profile->number_of[i]];
+		const unsigned class = profile->number_of[i];
 		Sluice__V1__QueueCounters *c = &rows[answer->n_queues];
 
 		sluice__v1__queue_counters__init(c);
 		c->up = direction == UP;
 		c->class_ = (char *)profile->names[i];
-		c->sent_packets = __atomic_load_n(&queue->sent, __ATOMIC_RELAXED);
-		c->dropped_packets = __atomic_load_n(&queue->dropped, __ATOMIC_RELAXED);
-		c->queued_packets = __atomic_load_n(&queue->count, __ATOMIC_RELAXED);
+		c->sent_packets = hqos_sent(sub, class);
+		c->dropped_packets = __atomic_load_n(&sub->queues[class].dropped, __ATOMIC_RELAXED);
+		c->queued_packets = hqos_waiting(sub, class);
 		answer->queues[answer->n_queues++] = c;
 	}
 }
@@ -56,11 +56,24 @@ serve_queue_counters(struct api_call *call, const Sluice__V1__Request *request)
 }
 
 static void
+fill_group(const struct qos_group *group, Sluice__V1__GroupCounters *c)
+{
+	const struct hqos_group_counters *now = &group->shaped->scheduler->groups[group->number].counters;
+
+	c->sent_packets = now->sent_packets - group->before.sent_packets;
+	c->sent_bytes = now->sent_bytes - group->before.sent_bytes;
+	c->dropped_packets = now->dropped_packets - group->before.dropped_packets;
+	c->dropped_bytes = now->dropped_bytes - group->before.dropped_bytes;
+}
+
+static void
 serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *request)
 {
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__SchedulerCountersList answer = SLUICE__V1__SCHEDULER_COUNTERS_LIST__INIT;
 	Sluice__V1__SchedulerCounters rows[PORT_MAX], *list[PORT_MAX];
+	Sluice__V1__GroupCounters of_group = SLUICE__V1__GROUP_COUNTERS__INIT;
+	const struct object *group = object_find(&qos_group_kind, request->scheduler_counters->group);
 
 	for (unsigned i = 0; i < PORT_MAX; i++) {
 		Sluice__V1__SchedulerCounters *c = &rows[answer.n_schedulers];
@@ -81,6 +94,10 @@ serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *reque
 		list[answer.n_schedulers++] = c;
 	}
 	answer.schedulers = list;
+	if (group) {
+		fill_group(qos_group_of(group), &of_group);
+		answer.group = &of_group;
+	}
 	reply.scheduler_counters = &answer;
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SCHEDULER_COUNTERS;
 	api_reply(call, &reply, true);

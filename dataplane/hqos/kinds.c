@@ -86,13 +86,15 @@ put_group(struct object *object, const void *spec_, const void *old, struct faul
 	}
 	*profile = parsed;
 	if (!old) {
-		*group = (struct qos_group){shaped_of(scheduler), slab_take(&shaped_of(scheduler)->groups)};
+		*group = (struct qos_group){
+			.shaped = shaped_of(scheduler), .number = slab_take(&shaped_of(scheduler)->groups)};
 		if (group->number == UINT32_MAX) {
 			free(profile);
 			free(group);
 			return fault(f, ENOSPC, "QosGroup %.63s: its scheduler has %d groups already", object->name,
 				QOS_GROUPS - FIRST_GROUP);
 		}
+		group->before = group->shaped->scheduler->groups[group->number].counters;
 		object->state = group;
 		object_use(scheduler);
 	}

@@ -143,6 +143,7 @@ model_dequeue(struct model *m, unsigned *subscriber, unsigned *class)
 	pay(&m->groups[best->group], bytes);
 	pay(&m->port, bytes);
 	best->sent += bytes;
+	from->sent += bytes;
 	*subscriber = (unsigned)(best - m->subscribers);
 	*class = (unsigned)(from - best->classes);
 	return bytes;

@@ -26,6 +26,7 @@ struct model_class {
 	unsigned priority; // the lower, the earlier
 	unsigned bytes[MODEL_QUEUE];
 	unsigned head, count;
+	double sent; // bytes
 };
 
 struct model_subscriber {

@@ -12,6 +12,8 @@
 #include "hqos/shaped.h"
 
 DROP(drop_full, "qos-queue-full", "The queue of the packet's class was full.")
+DROP(drop_gone, "qos-no-subscriber",
+	"The packet's session no longer has a place in the port's scheduler, or has none yet.")
 DROP(drop_wred, "qos-wred", "The queue of the packet's class had become long (WRED).")
 DROP(drop_codel, "qos-codel", "The packet had waited too long in the queue of its class (CoDel).")
 DROP(drop_handover, "qos-handover-full", "The worker that schedules the port could not keep up with the others.")
@@ -25,7 +27,9 @@ RTE_INIT(register_flushed)
 static uint16_t
 drop_refused(struct packet *p)
 {
-	return packet_drop(p, p->detail == HQOS_WRED ? &drop_wred : &drop_full);
+	return packet_drop(p, p->detail == HQOS_WRED      ? &drop_wred
+			      : p->detail == HQOS_UNKNOWN ? &drop_gone
+							  : &drop_full);
 }
 
 // Which subscriber of this scheduler a packet is of. What our own protocols send is ours.
@@ -37,6 +41,21 @@ subscriber_of(const struct packet *p, const struct shaped *shaped)
 	if ((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS)
 		return OWN_SUBSCRIBER;
 	return OTHER_SUBSCRIBER;
+}
+
+static struct node hqos_tx_node;
+
+// What may be sent now goes on, at most a burst: how many packets are out of the scheduler.
+static uint16_t
+send_burst(struct rte_graph *graph, struct rte_node *node, struct hqos_scheduler *s, uint64_t now)
+{
+	struct rte_mbuf **to = (struct rte_mbuf **)rte_node_next_stream_get(graph, node, hqos_tx_node.id, BURST);
+	uint16_t sent = (uint16_t)hqos_dequeue(s, to, BURST, now);
+
+	rte_node_next_stream_put(graph, node, hqos_tx_node.id, sent);
+	for (unsigned i = 0; i < s->dropped_count; i++)
+		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(s->dropped[i]), &drop_codel), s->dropped[i]);
+	return sent;
 }
 
 // Into the scheduler, on its owner.
@@ -104,7 +123,16 @@ hqos_enqueue_burst(struct rte_graph *graph, struct rte_node *node, void **packet
 static uint16_t
 hqos_enqueue_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	return by_burst(graph, node, packets, count, hqos_enqueue_burst);
+	uint64_t now;
+
+	by_burst(graph, node, packets, count, hqos_enqueue_burst);
+	// At once, while they are in the cache; and their buffers are free for the next burst.
+	now = rte_rdtsc();
+	for (struct shaped *shaped = __atomic_load_n(&shaped_owned[worker_self()->index], __ATOMIC_ACQUIRE); shaped;
+		shaped = __atomic_load_n(&shaped->next, __ATOMIC_ACQUIRE))
+		if (shaped->scheduler->packets > 0)
+			send_burst(graph, node, shaped->scheduler, now);
+	return count;
 }
 
 static void
@@ -131,8 +159,6 @@ hqos_enqueue_describe(char *text, size_t size, const struct packet *p, const uin
 }
 
 // ---- Out again.
-
-static struct node hqos_tx_node;
 
 // What other workers have for us, and what the main thread wants.
 static uint64_t
@@ -163,21 +189,6 @@ soon(const struct hqos_scheduler *s, uint64_t now)
 	enum { SOON = 30000 }; // a second's part: 33 microseconds
 
 	return s->packets > 0 && hqos_next(s, now) - now < rte_get_tsc_hz() / SOON;
-}
-
-// A burst of what may be sent now: how many packets are out of the scheduler.
-static uint16_t
-send_burst(struct rte_graph *graph, struct rte_node *node, struct hqos_scheduler *s, uint64_t now)
-{
-	uint16_t sent = (uint16_t)hqos_dequeue(s, (struct rte_mbuf **)node->objs, BURST, now);
-
-	for (unsigned i = 0; i < s->dropped_count; i++)
-		rte_node_enqueue_x1(graph, node, packet_drop(packet_of(s->dropped[i]), &drop_codel), s->dropped[i]);
-	if (sent > 0) {
-		node->idx = sent;
-		rte_node_next_stream_move(graph, node, hqos_tx_node.id);
-	}
-	return sent;
 }
 
 static uint16_t

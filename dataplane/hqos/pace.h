@@ -54,13 +54,13 @@ pace_pay(const struct pace *pace, uint64_t *paid, uint64_t now, uint32_t bytes)
 	*paid = from + pace_cost(pace, bytes);
 }
 
-// Who got a faster pace owes at most what so many bytes cost by it.
+// Who got a faster pace owes at most what so many bytes cost by it. To a rate of nobody there is nothing to owe.
 static inline void
 pace_forgive(const struct pace *pace, uint64_t *paid, uint64_t now, uint32_t bytes)
 {
 	uint64_t most = (uint64_t)pace->burst + pace_cost(pace, bytes);
 
-	if (__builtin_expect((int64_t)(*paid - now) > (int64_t)most, 0))
+	if (__builtin_expect(pace->burst >= 0 && (int64_t)(*paid - now) > (int64_t)most, 0))
 		*paid = now + most;
 }
 

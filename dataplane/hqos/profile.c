@@ -148,6 +148,7 @@ qos_profile_open(struct qos_profile *profile)
 	memset(profile->of_qfi, QOS_ANY_CLASS, sizeof(profile->of_qfi));
 	memset(profile->of_dscp, QOS_ANY_CLASS, sizeof(profile->of_dscp));
 	memset(profile->of_vlan_priority, QOS_ANY_CLASS, sizeof(profile->of_vlan_priority));
+	hqos_profile_finish(&profile->shape, profile->class_count);
 }
 
 static int
@@ -386,5 +387,6 @@ qos_profile_parse(
 	p->shape.quantum = quantum_for(spec->weight, HQOS_QUANTUM);
 	p->shape.overhead = (int16_t)spec->overhead;
 	p->shape.cells = spec->atm_cells;
+	hqos_profile_finish(&p->shape, p->class_count);
 	return 0;
 }

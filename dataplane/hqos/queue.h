@@ -1,13 +1,15 @@
-// The packets of a class: their buffers' numbers, lengths and times in chunks of one cache line. Who takes a packet out reads
-// nothing of the packet itself, and sees six packets at the price of one miss.
+// Packets that wait: their buffers' numbers, lengths and times in chunks of one cache line. Who takes a packet out reads nothing of
+// the packet itself, and sees six packets at the price of one miss. A subscriber's first few are together in up to three
+// chunks, in the order in which they came, and a word says the places of each class: its lowest bit is who is next. With one more,
+// each of his classes has a list of chunks of its own.
 #pragma once
 
 #include "hqos/scheduler.h"
 
-enum { QUEUE_CHUNK_PACKETS = 6 };
+enum { QUEUE_CHUNK_PACKETS = 6, FEW_CHUNKS = 3 };
 
 struct queue_chunk {
-	uint32_t next;
+	uint32_t next; // or, of a few, the one before
 	uint32_t numbers[QUEUE_CHUNK_PACKETS];
 	uint32_t arrived[QUEUE_CHUNK_PACKETS]; // in units of CODEL_SHIFT
 	uint16_t lengths[QUEUE_CHUNK_PACKETS];
@@ -33,9 +35,15 @@ queue_chunk_at(const struct hqos_scheduler *s, uint32_t index)
 	return (struct queue_chunk *)(void *)&s->chunks.all[index];
 }
 
+static inline uint32_t
+number_of(const struct hqos_scheduler *s, const struct rte_mbuf *m)
+{
+	return (uint32_t)(((uintptr_t)m - s->buffers) >> 6);
+}
+
 static inline void
-queue_append(
-	struct hqos_scheduler *s, struct hqos_subscriber *sub, unsigned class, struct rte_mbuf *m, uint32_t arrived)
+queue_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, unsigned class, uint32_t number, uint16_t length,
+	uint32_t arrived)
 {
 	struct hqos_queue *queue = &sub->queues[class];
 	unsigned end = sub->ends[class] >> 4, first = sub->ends[class] & 15;
@@ -53,14 +61,96 @@ queue_append(
 		end = 0;
 	}
 	chunk = queue_chunk_at(s, queue->last);
-	chunk->numbers[end] = (uint32_t)(((uintptr_t)m - s->buffers) >> 6);
+	chunk->numbers[end] = number;
 	chunk->arrived[end] = arrived;
-	chunk->lengths[end] = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)HQOS_FRAME_MOST);
+	chunk->lengths[end] = length;
 	sub->ends[class] = (uint8_t)(first | (end + 1) << 4);
-	s->packets++;
 }
 
-// The class must have a packet.
+// The chunks of a few, and the number of those that are in use: how many times six places were filled before the last.
+static inline void
+few_chunks(const struct hqos_scheduler *s, const struct hqos_subscriber *sub, struct queue_chunk *chunks[FEW_CHUNKS])
+{
+	unsigned before = ((sub->filled - 1u) & 15) / QUEUE_CHUNK_PACKETS;
+	struct queue_chunk *last = queue_chunk_at(s, sub->chunk);
+	uint32_t index = before > 0 ? last->next : sub->chunk;
+	struct queue_chunk *middle = queue_chunk_at(s, index);
+
+	chunks[0] = queue_chunk_at(s, before > 1 ? middle->next : index);
+	chunks[1] = before > 1 ? middle : last;
+	chunks[2] = last;
+}
+
+// The queues count what was sent of the few.
+void few_count(struct hqos_subscriber *sub);
+
+// There are no more of them: the chunks hang together already.
+static inline void
+few_give_back(struct hqos_scheduler *s, struct hqos_subscriber *sub, struct queue_chunk *first)
+{
+	first->next = s->chunks.free;
+	s->chunks.free = sub->chunk;
+	sub->flags &= (uint8_t)~HQOS_FEW;
+}
+
+// One more of a few. False: it does not fit in.
+static inline bool
+few_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct hqos_profile *profile, unsigned class,
+	uint32_t number, uint16_t length, uint32_t arrived)
+{
+	struct queue_chunk *chunk;
+	unsigned at = sub->filled, in = at % QUEUE_CHUNK_PACKETS;
+
+	// The profile may have become another.
+	if (unlikely(!(sub->flags & HQOS_NARROW) == profile->narrow)) {
+		if (sub->backlog != 0)
+			return false;
+		few_count(sub);
+		sub->flags ^= HQOS_NARROW;
+	}
+	if (sub->backlog == 0) {
+		sub->chunk = chunk_take(&s->chunks);
+		sub->places = 0;
+		sub->flags |= HQOS_FEW;
+		at = in = 0;
+	} else if (at == (sub->flags & HQOS_NARROW ? 8 : 0)) {
+		return false;
+	} else if (in == 0) {
+		uint32_t more = chunk_take(&s->chunks);
+
+		queue_chunk_at(s, more)->next = sub->chunk;
+		sub->chunk = more;
+	}
+	sub->filled = (at + 1) & 15;
+	chunk = queue_chunk_at(s, sub->chunk);
+	chunk->numbers[in] = number;
+	chunk->arrived[in] = arrived;
+	chunk->lengths[in] = length;
+	sub->places |= 1ull << ((class << hqos_width(sub)) + at);
+	sub->backlog |= (uint8_t)(1u << class);
+	return true;
+}
+
+// A few are many, or something is to be done that only queues know: each class gets its own.
+void queue_spread(struct hqos_scheduler *s, struct hqos_subscriber *sub);
+
+static inline void
+frames_sent(struct hqos_scheduler *s, struct hqos_group *g, uint32_t packets, uint64_t bytes)
+{
+	s->counters.sent_packets += packets;
+	s->counters.sent_bytes += bytes;
+	g->counters.sent_packets += packets;
+	g->counters.sent_bytes += bytes;
+}
+
+static inline void
+group_dropped(struct hqos_group *g, uint32_t bytes)
+{
+	g->counters.dropped_packets++;
+	g->counters.dropped_bytes += bytes;
+}
+
+// The class must have a packet in its own queue.
 static inline struct queued
 queue_take(struct hqos_scheduler *s, struct hqos_subscriber *sub, unsigned class)
 {

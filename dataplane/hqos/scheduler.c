@@ -15,6 +15,29 @@
 // Entries that may stand for nobody any more because their subscribers moved.
 enum { STALE_MOST = 1 << 16 };
 
+void
+hqos_profile_finish(struct hqos_profile *profile, unsigned classes)
+{
+	unsigned most;
+
+	profile->few = profile->codel = 0;
+	profile->codel_least = UINT32_MAX >> 1;
+	profile->narrow = classes > HQOS_WIDE;
+	most = profile->narrow ? 8 : 16;
+	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
+		const struct hqos_class_profile *class = &profile->classes[i];
+		uint8_t bit = (uint8_t)(1u << i);
+
+		if (((profile->class_peaks | profile->class_committed) & bit) == 0 && (class->equals & ~bit) == 0 &&
+			class->policy != HQOS_WRED && class->limit >= most && (profile->narrow || i < HQOS_WIDE))
+			profile->few |= bit;
+		if (class->policy == HQOS_CODEL) {
+			profile->codel |= bit;
+			profile->codel_least = RTE_MIN(profile->codel_least, class->codel_target);
+		}
+	}
+}
+
 struct hqos_scheduler *
 hqos_new(uint32_t subscribers, uint32_t groups, size_t packets, struct hqos_profile *const *profiles,
 	struct hqos_group_profile *const *group_profiles, const void *lowest, const void *highest, uint64_t now)
@@ -22,7 +45,8 @@ hqos_new(uint32_t subscribers, uint32_t groups, size_t packets, struct hqos_prof
 	// Each may stand in two queues and in the wheel, and a packet may have a chunk of its own. All other chunks but the ends of
 	// each list are full.
 	size_t entries = 3 * ((size_t)subscribers + groups) + STALE_MOST;
-	size_t chunks = entries / CHUNK_IDS + 1 + 4 * ((size_t)groups + 1) + WHEEL_SLOTS + 1 + packets;
+	size_t chunks = entries / CHUNK_IDS + 1 + 4 * ((size_t)groups + 1) + WHEEL_SLOTS + 1 + packets +
+			FEW_CHUNKS * QUEUE_CHUNK_PACKETS;
 	struct hqos_scheduler *s = NULL;
 
 	if (posix_memalign((void **)&s, 64, sizeof(*s)) != 0)
@@ -37,7 +61,7 @@ hqos_new(uint32_t subscribers, uint32_t groups, size_t packets, struct hqos_prof
 	s->groups = slab_reserve(groups * sizeof(*s->groups));
 	s->chunks.all = slab_reserve(chunks * sizeof(struct chunk));
 	if (!s->subscribers || !s->codels || !s->groups || !s->chunks.all || subscribers > HQOS_SUBSCRIBERS ||
-		((uintptr_t)highest - s->buffers) >> 6 > UINT32_MAX) {
+		groups > HQOS_GROUPS || chunks >= 1u << 28 || ((uintptr_t)highest - s->buffers) >> 6 > UINT32_MAX) {
 		hqos_free(s);
 		return NULL;
 	}
@@ -85,13 +109,13 @@ leave_group(struct hqos_scheduler *s, uint32_t subscriber)
 {
 	struct hqos_subscriber *sub = &s->subscribers[subscriber];
 	struct hqos_group *g = &s->groups[sub->group];
-	unsigned entries = (unsigned)__builtin_popcount(sub->flags);
+	unsigned entries = (unsigned)__builtin_popcount(sub->flags & (HQOS_IN_GREEN | HQOS_IN_OTHER));
 
 	if (s->stale + entries > STALE_MOST)
 		return false;
 	s->stale += entries;
 	sub->life++;
-	sub->flags = 0;
+	sub->flags &= (uint8_t) ~(HQOS_IN_GREEN | HQOS_IN_OTHER);
 	if (g->turns.green == subscriber)
 		g->turns.green = NO_ID;
 	if (g->turns.other == subscriber)
@@ -107,12 +131,12 @@ hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t grou
 	now = ticks_of(now);
 	if (!sub->used) {
 		memset(&s->codels[subscriber], 0, sizeof(s->codels[subscriber]));
-		memset(sub->ends, 0, sizeof(sub->ends));
 		memset(sub->queues, 0, sizeof(sub->queues));
 		sub->credit = 0;
+		sub->places = sub->sent = 0;
 		sub->backlog = sub->flags = sub->turn = 0;
 		sub->used = true;
-		sub->group = group;
+		sub->group = (uint16_t)group;
 		sub->place.chunk = NOT_WAITING;
 		sub->peak_paid = sub->committed_paid = now;
 		for (unsigned i = 0; i < HQOS_CLASSES; i++)
@@ -120,7 +144,7 @@ hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t grou
 	} else if (sub->group != group) {
 		if (!leave_group(s, subscriber))
 			return false;
-		sub->group = group;
+		sub->group = (uint16_t)group;
 	}
 	sub->profile = profile;
 	hqos_settle_subscriber(s, subscriber, now);
@@ -135,11 +159,16 @@ hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_
 
 	if (!sub->used)
 		return 0;
+	if (sub->flags & HQOS_FEW)
+		queue_spread(s, sub);
 	while (sub->backlog != 0 && count < room) {
 		unsigned class = (unsigned)__builtin_ctz(sub->backlog);
 
-		packets[count++] = queue_take(s, sub, class).m;
+		struct queued taken = queue_take(s, sub, class);
+
+		packets[count++] = taken.m;
 		sub->queues[class].dropped++;
+		group_dropped(&s->groups[sub->group], taken.length);
 	}
 	s->counters.flushed += count;
 	if (count == room || !leave_group(s, subscriber))
@@ -150,27 +179,53 @@ hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_
 	return count;
 }
 
-// How the loads of a burst's packets are spread out: so many packets ahead.
-enum { AHEAD_SUBSCRIBER = 24, AHEAD_LAST = 10 };
-
-static inline void
-fetch_subscriber(const struct hqos_scheduler *s, uint32_t subscriber, uint8_t class)
+void
+few_count(struct hqos_subscriber *sub)
 {
-	const struct hqos_subscriber *sub = &s->subscribers[subscriber];
+	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
+		uint64_t sent = hqos_sent(sub, i);
 
-	rte_prefetch0(sub);
-	rte_prefetch0(&sub->queues[class]);
+		if (sent != sub->queues[i].sent)
+			sub->queues[i].sent = sent;
+	}
+	sub->sent = 0;
 }
 
-static inline void
-fetch_last(const struct hqos_scheduler *s, uint32_t subscriber, uint8_t class)
+void
+queue_spread(struct hqos_scheduler *s, struct hqos_subscriber *sub)
 {
-	const struct hqos_queue *queue = &s->subscribers[subscriber].queues[class];
+	struct queue_chunk *chunks[FEW_CHUNKS], few[FEW_CHUNKS];
+	const unsigned width = hqos_width(sub), mask = (1u << width) - 1;
+	uint64_t places = sub->places;
 
-	// By a mask: the compiler would make a branch of a condition, and it is a toss of a coin.
-	uintptr_t waiting = -(uintptr_t)(queue->count != 0), chunk = (uintptr_t)queue_chunk_at(s, queue->last);
+	few_chunks(s, sub, chunks);
+	for (unsigned i = 0; i < FEW_CHUNKS; i++)
+		few[i] = *chunks[i];
+	few_give_back(s, sub, chunks[0]);
+	sub->places = 0;
+	for (; places != 0; places &= places - 1) {
+		unsigned place = (unsigned)__builtin_ctzll(places), at = (place & mask) % QUEUE_CHUNK_PACKETS;
+		const struct queue_chunk *chunk = &few[(place & mask) / QUEUE_CHUNK_PACKETS];
 
-	rte_prefetch0((const void *)((uintptr_t)queue ^ (((uintptr_t)queue ^ chunk) & waiting)));
+		queue_append(s, sub, place >> width, chunk->numbers[at], chunk->lengths[at], chunk->arrived[at]);
+	}
+}
+
+// How the loads of a burst's packets are spread out: so many packets ahead.
+enum { AHEAD_SUBSCRIBER = 24, AHEAD_QUEUE = 12 };
+
+// Where the next packet goes to. The queue's line only of who has queues: it is another line of memory, for nothing.
+static inline void
+fetch_queue(const struct hqos_scheduler *s, uint32_t subscriber, uint8_t class)
+{
+	const struct hqos_subscriber *sub = &s->subscribers[subscriber];
+	uintptr_t queue = offsetof(struct hqos_subscriber, queues[class]),
+		  many = -(uintptr_t)((sub->flags & HQOS_FEW) == 0 && sub->backlog != 0);
+
+	// All ones or none, out of the compiler's sight: it would make a branch of it, and it may be a toss of a coin.
+	__asm__("" : "+r"(many), "+r"(queue));
+	rte_prefetch0(queue_chunk_at(s, sub->chunk));
+	rte_prefetch0((const uint8_t *)sub + (queue & many));
 }
 
 enum { TAKEN = UINT8_MAX };
@@ -185,41 +240,68 @@ refusal(struct hqos_scheduler *s, struct hqos_queue *queue, const struct hqos_cl
 	return TAKEN;
 }
 
+// Into the queue of its class. Why not, or TAKEN.
+static unsigned
+put_in_queue(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct hqos_profile *profile, unsigned class,
+	struct rte_mbuf *m, uint16_t length, uint32_t arrived)
+{
+	unsigned refuse;
+
+	if (sub->flags & HQOS_FEW)
+		queue_spread(s, sub);
+	refuse = refusal(s, &sub->queues[class], &profile->classes[class], packet_of(m)->colour);
+	if (refuse == TAKEN) {
+		queue_append(s, sub, class, number_of(s, m), length, arrived);
+		sub->chunk = sub->queues[class].last;
+	}
+	return refuse;
+}
+
 unsigned
 hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t *subscribers, const uint8_t *classes,
 	unsigned count, uint64_t cycles)
 {
 	uint64_t now = ticks_of(cycles);
+	const uint32_t arrived = (uint32_t)(now >> CODEL_SHIFT);
 	unsigned refused = 0;
 
 	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)AHEAD_SUBSCRIBER); i++)
-		fetch_subscriber(s, subscribers[i], classes[i]);
-	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)AHEAD_LAST); i++)
-		fetch_last(s, subscribers[i], classes[i]);
+		rte_prefetch0(&s->subscribers[subscribers[i]]);
+	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)AHEAD_QUEUE); i++)
+		fetch_queue(s, subscribers[i], classes[i]);
 	for (unsigned i = 0; i < count; i++) {
 		struct hqos_subscriber *sub = &s->subscribers[subscribers[i]];
-		const struct hqos_class_profile *class = &hqos_profile_of(s, sub)->classes[classes[i]];
-		struct hqos_queue *queue = &sub->queues[classes[i]];
-		bool idle = sub->backlog == 0, fresh = queue->count == 0;
-		struct packet *p = packet_of(packets[i]);
-		unsigned refuse;
+		const struct hqos_profile *profile = hqos_profile_of(s, sub);
+		unsigned class = classes[i], refuse = TAKEN;
+		bool idle = sub->backlog == 0, fresh = !(sub->backlog >> class & 1);
+		struct rte_mbuf *m = packets[i];
+		uint16_t length = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)HQOS_FRAME_MOST);
 
 		if (i + AHEAD_SUBSCRIBER < count)
-			fetch_subscriber(s, subscribers[i + AHEAD_SUBSCRIBER], classes[i + AHEAD_SUBSCRIBER]);
-		if (i + AHEAD_LAST < count)
-			fetch_last(s, subscribers[i + AHEAD_LAST], classes[i + AHEAD_LAST]);
-		refuse = likely(sub->used) ? refusal(s, queue, class, p->colour) : HQOS_UNKNOWN;
+			rte_prefetch0(&s->subscribers[subscribers[i + AHEAD_SUBSCRIBER]]);
+		if (i + AHEAD_QUEUE < count)
+			fetch_queue(s, subscribers[i + AHEAD_QUEUE], classes[i + AHEAD_QUEUE]);
+		if (unlikely(!sub->used))
+			refuse = HQOS_UNKNOWN;
+		else if (!((idle || (sub->flags & HQOS_FEW)) && (profile->few >> class & 1) &&
+				 few_append(s, sub, profile, class, number_of(s, m), length, arrived)))
+			refuse = put_in_queue(s, sub, profile, class, m, length, arrived);
 		if (unlikely(refuse != TAKEN)) {
-			queue->dropped += refuse != HQOS_UNKNOWN;
+			if (refuse != HQOS_UNKNOWN) {
+				sub->queues[class].dropped++;
+				group_dropped(&s->groups[sub->group], length);
+			}
 			s->counters.dropped[refuse]++;
-			p->detail = refuse;
-			packets[refused++] = packets[i];
+			packet_of(m)->detail = refuse;
+			packets[refused++] = m;
 			continue;
 		}
-		queue_append(s, sub, classes[i], packets[i], (uint32_t)(now >> CODEL_SHIFT));
 		// A class that had nothing may be allowed to send while the others have to wait.
-		if (idle || (fresh && sub->place.chunk != NOT_WAITING))
+		if (idle)
+			settle_first(s, sub, subscribers[i], profile, now);
+		else if (unlikely(sub->place.chunk != NOT_WAITING) && fresh)
 			hqos_settle_subscriber(s, subscribers[i], now);
 	}
+	s->packets += count - refused;
 	return refused;
 }

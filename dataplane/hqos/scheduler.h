@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <rte_mbuf.h>
@@ -21,6 +22,7 @@
 
 enum {
 	HQOS_CLASSES = 8,
+	HQOS_WIDE = 4,
 	// What one may send at a turn, in bytes for each unit of weight. More than a usual frame, so that a turn with the least
 	// weight is worth the cost of taking it.
 	HQOS_QUANTUM = 2048,
@@ -55,6 +57,11 @@ struct hqos_profile {
 	bool has_committed;
 	uint8_t class_peaks;     // a bit for each class that has a peak rate
 	uint8_t class_committed; // and a committed one
+	// hqos_profile_finish() fills these in:
+	bool narrow;          // more than HQOS_WIDE classes
+	uint8_t few;          // a bit for each class whose packets may be among a few,
+	uint8_t codel;        // and for each that CoDel watches;
+	uint32_t codel_least; // the least target of those
 	struct hqos_class_profile classes[HQOS_CLASSES];
 };
 
@@ -69,6 +76,8 @@ struct hqos_group_profile {
 enum {
 	HQOS_IN_GREEN = 1 << 0, // an entry stands in the queue of those within their committed rate
 	HQOS_IN_OTHER = 1 << 1, // and in the one of the others
+	HQOS_FEW = 1 << 2,      // its packets are few, and the queues of its classes are empty
+	HQOS_NARROW = 1 << 3,   // the few are of up to eight classes, else of up to HQOS_WIDE
 };
 
 // Packets that wait in a class, in the order in which they came, in chunks (queue.h), and what was counted: 32 bytes.
@@ -94,23 +103,33 @@ struct hqos_codel {
 	uint8_t episode[HQOS_CLASSES]; // drops the last time that it dropped
 };
 
-// 448 bytes, and 40 of struct hqos_codel elsewhere. Sending a packet touches the first line, and of the queues the one of its
-// class; the rates of classes and what CoDel remembers only if the profile uses them.
+// 448 bytes, and 40 of struct hqos_codel elsewhere. Who has a few packets waiting has them in chunks of a cache line,
+// whatever their classes (queue.h): what comes and goes then touches the first line here and a chunk, and nothing else. With more of
+// them, the queues of their classes; the rates of classes and what CoDel remembers only if the profile uses them.
 struct hqos_subscriber {
 	uint64_t peak_paid, committed_paid;
 	struct place place;
-	uint32_t group;
+	uint8_t life; // goes on when it moves or goes, so that what still stands for it elsewhere is known to be stale
 	int32_t credit;
+	uint32_t chunk; // of the few, the last; else where the last packet went to, as the next may do so, too
+	union {
+		// Of the few: their places, eight bits for each class if they are narrow, else sixteen.
+		uint64_t places;
+		// Of the queues: places in the first and, times 16, in the last chunk.
+		uint8_t ends[HQOS_CLASSES];
+	};
+	uint32_t sent; // packets that the queues do not count yet, half as many bits for each class
+	uint16_t group;
 	uint16_t profile;
 	uint8_t backlog; // a bit for each class that has packets
 	uint8_t flags;
-	uint8_t turn; // the class that shares with its equals and is being served
-	uint8_t used; // it exists
-	uint8_t life; // goes on when it moves or goes, so that what still stands for it elsewhere is known to be stale
-	uint8_t ends[HQOS_CLASSES]; // of its queues: places in the first and, times 16, in the last chunk
+	uint8_t used : 1;   // it exists
+	uint8_t turn : 3;   // the class that shares with its equals and is being served
+	uint8_t filled : 4; // of the few: places that were filled, in the order in which they came; 0: all 16
 	// Not the scheduler's own: what others want of it (shaped.c).
-	uint8_t listed, owner_life;
-	uint32_t before;
+	uint8_t owner_life;
+	uint8_t listed;
+	uint8_t before[3];
 	uint64_t wanted;
 
 	_Alignas(64) struct hqos_queue queues[HQOS_CLASSES];
@@ -118,12 +137,46 @@ struct hqos_subscriber {
 } __attribute__((aligned(64)));
 
 static_assert(sizeof(struct hqos_subscriber) == 448, "a subscriber's memory is what the documentation says");
+static_assert(offsetof(struct hqos_subscriber, queues) == 64, "what a packet always touches is one cache line");
+
+// Of the few: bits for each class, as a power of two.
+static inline unsigned
+hqos_width(const struct hqos_subscriber *sub)
+{
+	return sub->flags & HQOS_NARROW ? 3 : 4;
+}
+
+// Packets of a class that wait, and that were sent. Anybody may ask.
+static inline unsigned
+hqos_waiting(const struct hqos_subscriber *sub, unsigned class)
+{
+	unsigned width = hqos_width(sub), at = class << width;
+
+	if (!(sub->flags & HQOS_FEW))
+		return sub->queues[class].count;
+	return at < 64 ? (unsigned)__builtin_popcountll(sub->places >> at & ((1u << (1u << width)) - 1)) : 0;
+}
+
+static inline uint64_t
+hqos_sent(const struct hqos_subscriber *sub, unsigned class)
+{
+	unsigned width = hqos_width(sub) - 1, at = class << width;
+
+	return __atomic_load_n(&sub->queues[class].sent, __ATOMIC_RELAXED) +
+	       (at < 32 ? sub->sent >> at & ((1u << (1u << width)) - 1) : 0);
+}
 
 // Whose turn has begun below: of those within their committed rate, which go first and end others' turns for a while, and of the
 // others. What the first send does not count as their share of the rest.
 struct hqos_turns {
 	uint32_t green, other; // or NO_ID
 	int32_t green_credit;  // bytes
+};
+
+// What a group's subscribers sent and what of theirs was dropped, whatever the reason. The owner counts, anybody may read.
+struct hqos_group_counters {
+	uint64_t sent_packets, sent_bytes; // bytes of frames, without FCS
+	uint64_t dropped_packets, dropped_bytes;
 };
 
 struct hqos_group {
@@ -135,7 +188,10 @@ struct hqos_group {
 	uint8_t used;
 	struct hqos_turns turns;   // of subscribers
 	struct fifo green, others; // of subscribers
+	struct hqos_group_counters counters;
 } __attribute__((aligned(64)));
+
+static_assert(sizeof(struct hqos_group) == 128, "what is counted lies in lines that sending touches anyway");
 
 // What was done since the start, and what waits. The owner counts, anybody may read.
 struct hqos_counters {
@@ -173,9 +229,12 @@ struct hqos_scheduler {
 };
 
 enum { CODEL_SHIFT = 10 + TICK_SHIFT }; // 1,024 cycles
-enum { HQOS_SUBSCRIBERS = 1 << 24, HQOS_QUEUE_MOST = 32768, HQOS_FRAME_MOST = 16384 };
+enum { HQOS_SUBSCRIBERS = 1 << 24, HQOS_GROUPS = 1 << 16, HQOS_QUEUE_MOST = 32768, HQOS_FRAME_MOST = 16384 };
 
-// Space for so many subscribers (at most HQOS_SUBSCRIBERS), groups and waiting packets; the caller keeps the profiles, and may
+// Fills in what follows from the rest of a profile, which uses so many classes.
+void hqos_profile_finish(struct hqos_profile *profile, unsigned classes);
+
+// Space for so many subscribers (at most HQOS_SUBSCRIBERS), groups (at most HQOS_GROUPS) and waiting packets; the caller keeps the profiles, and may
 // replace one by another at any time if the old one stays readable until the owner's worker has begun a new round: what was
 // waiting by the old one's rates is looked at again within the wheel's reach. All packets' buffers are between the two
 // addresses, which are at most 256 GB apart. NULL: no memory. `now` in TSC cycles, here and below.

@@ -36,6 +36,22 @@ subscriber_at(const struct shaped *shaped, uint32_t subscriber)
 
 // ---- What is wanted of subscribers.
 
+// Of who is before him on the list.
+static inline void
+set_before(struct hqos_subscriber *sub, uint32_t before)
+{
+	for (unsigned i = 0; i < sizeof(sub->before); i++)
+		sub->before[i] = (uint8_t)(before >> 8 * i);
+}
+
+static inline uint32_t
+before_of(const struct hqos_subscriber *sub)
+{
+	uint32_t before = sub->before[0] | (uint32_t)sub->before[1] << 8 | (uint32_t)sub->before[2] << 16;
+
+	return before == (NO_ID & 0xffffff) ? NO_ID : before;
+}
+
 // Put one on the list unless he is on it. Main thread and owner.
 static void
 list(struct shaped *shaped, uint32_t subscriber)
@@ -46,7 +62,7 @@ list(struct shaped *shaped, uint32_t subscriber)
 	if (__atomic_exchange_n(&sub->listed, 1, __ATOMIC_ACQ_REL))
 		return;
 	do
-		sub->before = last;
+		set_before(sub, last);
 	while (!__atomic_compare_exchange_n(
 		&shaped->changed, &last, subscriber, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
@@ -122,7 +138,7 @@ shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room,
 		uint32_t subscriber = shaped->todo;
 		struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
 
-		shaped->todo = sub->before;
+		shaped->todo = before_of(sub);
 		// Before what is wanted is read: who wants something else from now on puts him on the list again.
 		__atomic_exchange_n(&sub->listed, 0, __ATOMIC_ACQ_REL);
 		if (!settle(shaped, subscriber, packets, room, &count, now))

@@ -60,6 +60,7 @@ shaped_of(const struct object *scheduler)
 struct qos_group {
 	struct shaped *shaped;
 	uint32_t number;
+	struct hqos_group_counters before; // what a group of this number had counted before this one came
 };
 
 static inline const struct qos_group *

@@ -38,26 +38,6 @@ wait_until(struct hqos_scheduler *s, uint32_t id, struct place *place, uint64_t 
 	wheel_insert(&s->wheel, id, place, slot);
 }
 
-// Put an entry into the queue of those within their committed rate, or else of the others, unless one stands there.
-static inline void
-line_up(struct hqos_scheduler *s, uint8_t *flags, bool is_green, struct fifo *green, struct fifo *others, uint32_t id)
-{
-	uint8_t flag = is_green ? HQOS_IN_GREEN : HQOS_IN_OTHER;
-
-	if (*flags & flag)
-		return;
-	*flags |= flag;
-	fifo_push(is_green ? green : others, &s->chunks, id);
-}
-
-// When a pace will let something through again.
-static inline uint64_t
-due(const struct pace *pace, uint64_t *paid, uint64_t now)
-{
-	pace_forgive(pace, paid, now, 2 * HQOS_FRAME_MOST);
-	return pace_when(pace, *paid);
-}
-
 void
 hqos_settle_group(struct hqos_scheduler *s, uint32_t index, uint64_t now)
 {
@@ -70,11 +50,11 @@ hqos_settle_group(struct hqos_scheduler *s, uint32_t index, uint64_t now)
 			hqos_stop_waiting(s, &g->place);
 		return;
 	}
-	if (!pace_conforms(&profile->peak, g->peak_paid, now)) {
-		wait_until(s, index | GROUP_BIT, &g->place, due(&profile->peak, &g->peak_paid, now));
+	if (!may_send(&profile->peak, &g->peak_paid, now)) {
+		wait_until(s, index | GROUP_BIT, &g->place, pace_when(&profile->peak, g->peak_paid));
 		return;
 	}
-	green = pace_conforms(&profile->committed, g->committed_paid, now);
+	green = may_send(&profile->committed, &g->committed_paid, now);
 	if (!green && profile->has_committed)
 		wait_until(s, index | GROUP_BIT, &g->place, pace_when(&profile->committed, g->committed_paid));
 	else if (g->place.chunk != NOT_WAITING)
@@ -96,15 +76,15 @@ hqos_settle_subscriber(struct hqos_scheduler *s, uint32_t index, uint64_t now)
 			hqos_stop_waiting(s, &sub->place);
 		return;
 	}
-	if (!pace_conforms(&profile->peak, sub->peak_paid, now)) {
-		wait_until(s, index, &sub->place, due(&profile->peak, &sub->peak_paid, now));
+	if (!may_send(&profile->peak, &sub->peak_paid, now)) {
+		wait_until(s, index, &sub->place, pace_when(&profile->peak, sub->peak_paid));
 		return;
 	}
 	if (profile->class_peaks && classes_ready(sub, profile, now, &when) == 0) {
 		wait_until(s, index, &sub->place, when);
 		return;
 	}
-	green = pace_conforms(&profile->committed, sub->committed_paid, now);
+	green = may_send(&profile->committed, &sub->committed_paid, now);
 	if (!green && profile->has_committed)
 		wait_until(s, index, &sub->place, pace_when(&profile->committed, sub->committed_paid));
 	else if (sub->place.chunk != NOT_WAITING)

@@ -16,16 +16,26 @@ has_something(const struct hqos_group *g)
 	return g->green.count + g->others.count != 0 || g->turns.green != NO_ID || g->turns.other != NO_ID;
 }
 
+// Whether a pace lets something through now. If not, and it became faster meanwhile, at least it soon will.
+static inline bool
+may_send(const struct pace *pace, uint64_t *paid, uint64_t now)
+{
+	if (pace_conforms(pace, *paid, now))
+		return true;
+	pace_forgive(pace, paid, now, 2 * HQOS_FRAME_MOST);
+	return false;
+}
+
 // The classes that may send now, within their committed rate if any is. If none may, `when` is the moment from which on one may.
 static inline uint8_t
-classes_ready(const struct hqos_subscriber *sub, const struct hqos_profile *profile, uint64_t now, uint64_t *when)
+classes_ready(struct hqos_subscriber *sub, const struct hqos_profile *profile, uint64_t now, uint64_t *when)
 {
 	uint8_t ready = sub->backlog, green = 0, waiting = 0;
 
 	for (unsigned m = ready & profile->class_peaks; m != 0; m &= m - 1) {
 		unsigned i = (unsigned)__builtin_ctz(m);
 
-		if (!pace_conforms(&profile->classes[i].peak, sub->classes[i].peak_paid, now))
+		if (!may_send(&profile->classes[i].peak, &sub->classes[i].peak_paid, now))
 			waiting |= (uint8_t)(1u << i);
 	}
 	ready &= (uint8_t)~waiting;
@@ -44,7 +54,7 @@ classes_ready(const struct hqos_subscriber *sub, const struct hqos_profile *prof
 	for (unsigned m = ready & profile->class_committed; m != 0; m &= m - 1) {
 		unsigned i = (unsigned)__builtin_ctz(m);
 
-		if (pace_conforms(&profile->classes[i].committed, sub->classes[i].committed_paid, now))
+		if (may_send(&profile->classes[i].committed, &sub->classes[i].committed_paid, now))
 			green |= (uint8_t)(1u << i);
 	}
 	return green != 0 ? green : ready;
@@ -57,3 +67,32 @@ void hqos_settle_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint6
 void hqos_stop_waiting(struct hqos_scheduler *s, struct place *place);
 // Settle those whose moment in the wheel has come.
 void hqos_wake_up(struct hqos_scheduler *s, uint64_t ticks);
+
+// Put an entry into the queue of those within their committed rate, or else of the others, unless one stands there.
+static inline void
+line_up(struct hqos_scheduler *s, uint8_t *flags, bool is_green, struct fifo *green, struct fifo *others, uint32_t id)
+{
+	uint8_t flag = is_green ? HQOS_IN_GREEN : HQOS_IN_OTHER;
+
+	if (*flags & flag)
+		return;
+	*flags |= flag;
+	fifo_push(is_green ? green : others, &s->chunks, id);
+}
+
+// The same as hqos_settle_subscriber() of who had nothing until now, in few steps if he may send at once.
+static inline void
+settle_first(struct hqos_scheduler *s, struct hqos_subscriber *sub, uint32_t index, const struct hqos_profile *profile,
+	uint64_t now)
+{
+	struct hqos_group *g = &s->groups[sub->group];
+	bool green = pace_conforms(&profile->committed, sub->committed_paid, now);
+
+	if (unlikely((profile->class_peaks != 0) | (!green & profile->has_committed) |
+		     (sub->place.chunk != NOT_WAITING) | !pace_conforms(&profile->peak, sub->peak_paid, now) |
+		     (g->green.count + g->others.count == 0))) {
+		hqos_settle_subscriber(s, index, now);
+		return;
+	}
+	line_up(s, &sub->flags, green, &g->green, &g->others, index | (uint32_t)sub->life << LIFE_SHIFT);
+}

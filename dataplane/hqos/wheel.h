@@ -25,12 +25,12 @@ struct wheel {
 	} slots[WHEEL_SLOTS];
 };
 
-// Where an id waits: its slot and which of the ids in it, counted from the bottom. Kept by who waits.
+// Where an id waits: its slot and which of the ids in it, counted from the bottom. Kept by who waits, without a byte to spare.
 struct place {
 	uint32_t chunk; // or NOT_WAITING
 	uint16_t slot;
 	uint8_t at;
-};
+} __attribute__((packed));
 
 static inline unsigned
 wheel_slot_of(const struct wheel *wheel, uint64_t when)

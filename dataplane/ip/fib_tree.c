@@ -14,6 +14,12 @@
 #include "ip/arena.h"
 #include "ip/fib.h"
 
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && \
+	!defined(__SANITIZE_THREAD__)
+#define FIB_AVX512 1
+#include <immintrin.h>
+#endif
+
 enum {
 	PLY = 256,
 	ROOT = 65536,

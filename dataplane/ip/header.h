@@ -7,6 +7,8 @@
 
 #include <rte_byteorder.h>
 
+#include "core/address.h"
+
 struct ip4_header {
 	uint8_t version_ihl;
 	uint8_t tos;
@@ -40,6 +42,7 @@ enum {
 	PROTOCOL_UDP = 17,
 	PROTOCOL_ROUTING = 43,
 	PROTOCOL_FRAGMENT = 44,
+	PROTOCOL_ESP = 50,
 	PROTOCOL_ICMP6 = 58,
 	PROTOCOL_NONE = 59,
 	PROTOCOL_DESTINATION_OPTIONS = 60,
@@ -79,15 +82,6 @@ ip6_is_loopback(const uint8_t *address)
 
 	memcpy(words, address, sizeof(words));
 	return words[0] == 0 && words[1] == rte_cpu_to_be_64(1);
-}
-
-// Byte `i` of the mask that keeps the first `length` bits of an address.
-static inline uint8_t
-prefix_mask(unsigned length, unsigned i)
-{
-	unsigned bits = length > 8 * i ? length - 8 * i : 0;
-
-	return bits >= 8 ? 0xff : (uint8_t)(0xff00 >> bits);
 }
 
 // The Internet checksum's sum of whole 16-bit words as they lie (RFC 1071), not folded. An odd last byte counts as the

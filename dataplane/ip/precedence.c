@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/huge.h"
+
 enum { SMALLEST = 64 };
 
 static uint32_t
@@ -68,7 +70,7 @@ static int
 grow(struct precedence *p)
 {
 	uint32_t size = p->slots ? 2 * (p->mask + 1) : SMALLEST;
-	struct precedence next = {.slots = calloc(size, sizeof(p->slots[0])), .mask = size - 1};
+	struct precedence next = {.slots = huge_zeroed(size * sizeof(p->slots[0])), .mask = size - 1};
 
 	if (!next.slots)
 		return -ENOMEM;

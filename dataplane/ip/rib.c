@@ -6,10 +6,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 
-static const size_t HUGE_PAGE = (size_t)2 << 20;
+#include "core/huge.h"
 
 enum { FIRST_SLOTS = 4 };
 
@@ -57,12 +56,9 @@ resize(const struct rib *rib, struct rib_length *table, unsigned words, uint32_t
 	struct rib_length fresh = {.count = table->count, .mask = slots - 1};
 	size_t slot_bytes = (words + 1) * sizeof(uint32_t), bytes = slots * slot_bytes;
 
-	fresh.slots = aligned_alloc(bytes >= HUGE_PAGE ? HUGE_PAGE : 64, (bytes + 63) / 64 * 64);
+	fresh.slots = huge_zeroed(bytes);
 	if (fresh.slots == NULL)
 		return false;
-	if (bytes >= HUGE_PAGE)
-		madvise(fresh.slots, bytes, MADV_HUGEPAGE);
-	memset(fresh.slots, 0, bytes);
 	for (uint32_t i = 0; table->slots != NULL && i <= table->mask; i++) {
 		const uint32_t *slot = slot_at(table, words, i);
 

@@ -1,6 +1,7 @@
 // VRFs: a routing table for each family (kind Vrf). "default" is always there and has index 0.
 #pragma once
 
+#include "core/address.h"
 #include "core/object.h"
 #include "ip/fib.h"
 
@@ -55,8 +56,3 @@ int vrf_own_address(uint16_t vrf, uint8_t family, const uint8_t *near, uint8_t a
 int vrf_own_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uint8_t *near, uint8_t address[16]);
 // The interface whose network holds the address, or NO_INTERFACE.
 uint32_t vrf_connected(uint16_t vrf, uint8_t family, const uint8_t *address);
-
-// "192.0.2.1" or "192.0.2.0/24", "2001:db8::1" or "2001:db8::/32": 16 bytes, IPv4 in the first four and the rest zero. 0 or
-// -EINVAL: not an address, a length past the family's, or (prefix) bits set past the length.
-int address_parse(const char *text, uint8_t address[16], uint8_t *family);
-int prefix_parse(const char *text, uint8_t address[16], uint8_t *family, uint8_t *length);

@@ -22,6 +22,7 @@
 #include "port/memif.h"
 #include "port/presence.h"
 #include "port/rx.h"
+#include "port/steering.h"
 #include "port/twin.h"
 #include "port/xdp.h"
 
@@ -29,7 +30,7 @@ enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8, ROOM = 1900 };
 
 struct port ports[PORT_MAX];
 static struct port_watcher *watchers;
-static const struct port_spreader *spreader;
+const struct port_spreader *port_spreader;
 
 void
 port_watch(struct port_watcher *watcher)
@@ -41,7 +42,7 @@ port_watch(struct port_watcher *watcher)
 void
 port_spreader_register(const struct port_spreader *s)
 {
-	spreader = s;
+	port_spreader = s;
 }
 
 const char *
@@ -96,6 +97,7 @@ unprobe(struct port *port)
 {
 	struct rte_eth_dev_info info;
 
+	steering_close(port);
 	if (rte_eth_dev_info_get(port->id, &info))
 		return;
 	rte_eth_dev_stop(port->id);
@@ -225,6 +227,9 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	}
 	conf.rxmode.offloads = info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_SCATTER);
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	error = steering_open(port, spec, f);
+	if (error)
+		return error;
 	error = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
 	if (error)
 		return fault(f, device_errno(error),
@@ -248,7 +253,7 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 	if (strcmp(info.driver_name, "net_af_xdp") == 0)
 		link_note_program(&port->link);
 	set_promiscuous(port, spec->promiscuous);
-	return 0;
+	return steering_put(port, spec, f);
 }
 
 static void
@@ -300,7 +305,7 @@ set_spread(struct port *port, int spread, struct fault *f)
 	int error = 0;
 
 	if (spread != SLUICE__V1__PORT_SPREAD__RSS)
-		error = spreader->open(port, spread, &entry, f);
+		error = port_spreader->open(port, spread, &entry, f);
 	if (!error)
 		__atomic_store_n(&port->entry, entry, __ATOMIC_RELEASE);
 	return error;
@@ -355,6 +360,8 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
 	if (spec->spread != old->spread)
 		error = set_spread(port, (int)spec->spread, f);
+	if (!error)
+		error = steering_put(port, spec, f);
 	if (!error && strcmp(spec->mac, old->mac))
 		error = set_mac(port, spec->mac, &mac, f);
 	if (!error && (mtu != port->mtu || !rte_is_same_ether_addr(&mac, &port->mac))) {
@@ -369,6 +376,7 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 
 		if (spec->spread != old->spread)
 			set_spread(port, (int)old->spread, f);
+		steering_put(port, old, f);
 		set_mtu(port, port->mtu);
 		*f = first;
 		return error;
@@ -394,7 +402,7 @@ static void
 close_port(struct port *port)
 {
 	rx_detach(port);
-	spreader->drain(port);
+	port_spreader->drain(port);
 	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
 	handover_close(port);
 	twin_close(port);

@@ -25,6 +25,7 @@ struct port {
 	uint16_t entry;             // the node that its frames come to first; 0: where all frames come in
 	struct twin *twin;          // or NULL
 	struct handover *handovers; // of workers without a transmit queue, the first of them first
+	struct steering *steering;  // the device's rules, or NULL: there are none (steering.h)
 	struct linux_link link;     // of the interface under the device, if there is one
 };
 
@@ -34,8 +35,12 @@ struct port_spreader {
 	int (*open)(const struct port *port, int spread, uint16_t *entry, struct fault *f);
 	// Nobody gives frames of the port to `entry` any more; once this returns none is on its way.
 	void (*drain)(const struct port *port);
+	// A worker that is `ordering` has frames to send: keep those that leave in the order of arrival, for tx_send_all() later.
+	// How many are left, moved to the front.
+	uint16_t (*keep)(struct rte_mbuf **frames, uint16_t count);
 };
 void port_spreader_register(const struct port_spreader *spreader);
+extern const struct port_spreader *port_spreader;
 
 extern struct port ports[PORT_MAX];
 extern struct kind port_kind;
@@ -54,6 +59,8 @@ extern struct node tx_node;
 // From now on whole frames for the port go to this node instead, which sees to it that the device gets them in the end; NULL: to the
 // device. Returns when no worker does otherwise any more. Main thread.
 void port_send_before(struct port *port, const struct node *before);
+// From a worker: whole frames, each for the port in its mbuf->port.
+void tx_send_all(struct rte_graph *graph, struct rte_node *node, struct rte_mbuf **frames, uint16_t count);
 // From a worker whose index is below port->tx_queues: give frames to the device, and pass what it does not take on to the drop node.
 void tx_send(
 	struct rte_graph *graph, struct rte_node *node, struct port *port, struct rte_mbuf **packets, uint16_t count);

@@ -64,10 +64,9 @@ hand_over(struct rte_graph *graph, struct rte_node *node, struct port *port, str
 	drop_rest(graph, node, packets + given, (uint16_t)(count - given), reason ? reason : &drop_tx_full);
 }
 
-static uint16_t
-tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+void
+tx_send_all(struct rte_graph *graph, struct rte_node *node, struct rte_mbuf **m, uint16_t count)
 {
-	struct rte_mbuf **m = (struct rte_mbuf **)packets;
 	unsigned self = worker_self()->index;
 
 	for (uint16_t start = 0, end; start < count; start = end) {
@@ -76,12 +75,20 @@ tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 		for (end = (uint16_t)(start + 1); end < count && m[end]->port == m[start]->port; end++)
 			;
 		if (unlikely(__atomic_load_n(&port->before, __ATOMIC_ACQUIRE) != 0))
-			rte_node_enqueue(graph, node, port->before, &packets[start], (uint16_t)(end - start));
+			rte_node_enqueue(graph, node, port->before, (void **)&m[start], (uint16_t)(end - start));
 		else if (likely(self < port->tx_queues))
 			tx_send(graph, node, port, m + start, (uint16_t)(end - start));
 		else
 			hand_over(graph, node, port, m + start, (uint16_t)(end - start));
 	}
+}
+
+static uint16_t
+tx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	struct rte_mbuf **frames = (struct rte_mbuf **)packets;
+
+	tx_send_all(graph, node, frames, likely(!worker_self()->ordering) ? count : port_spreader->keep(frames, count));
 	return count;
 }
 

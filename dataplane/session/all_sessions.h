@@ -12,9 +12,9 @@
 
 enum { QINQ = 22, UDP = 8, PPPOE_AND_PPP = 8, PAYLOAD = 24 };
 
-// A session on port "access"; no TEID: routed.
+// A session, on port "access" unless it says another; no TEID: routed.
 struct subscriber {
-	const char *name, *mac, *address4, *address6;
+	const char *name, *port, *mac, *address4, *address6;
 	uint16_t outer, inner, pppoe;
 	uint32_t teid; // ours; the peer's is one more
 	unsigned mtu;
@@ -32,7 +32,7 @@ put_session(const struct subscriber *s)
 	Sluice__V1__Policy policy = SLUICE__V1__POLICY__INIT;
 	Sluice__V1__Gtpu gtpu = SLUICE__V1__GTPU__INIT;
 
-	access.port = "access";
+	access.port = (char *)(s->port ? s->port : "access");
 	access.outer_vlan = s->outer;
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
@@ -65,17 +65,17 @@ delete_session(const char *name)
 	return object_delete("Session", name, &fault_of_put);
 }
 
-// The ports "access" and "core"; on the core side we are 192.0.2.1 and 2001:db8:c::1, and everything is behind ...2.
+// The ports "access", "core" and "other"; on the core side we are 192.0.2.1 and 2001:db8:c::1, and everything is behind ...2.
 static inline int
 all_sessions_start(unsigned workers)
 {
-	static const char *const names[] = {"access", "core"};
+	static const char *const names[] = {"access", "core", "other"};
 	Sluice__V1__Interface interface = SLUICE__V1__INTERFACE__INIT;
 	Sluice__V1__Neighbor neighbor = SLUICE__V1__NEIGHBOR__INIT;
 	Sluice__V1__NextHop hop = SLUICE__V1__NEXT_HOP__INIT, *hops[] = {&hop};
 	Sluice__V1__Route route = SLUICE__V1__ROUTE__INIT;
 
-	if (all_nodes_start(workers, 4096, names, 2))
+	if (all_nodes_start(workers, 4096, names, 3))
 		return -1;
 	interface.port = "core";
 	interface.addresses = (char *[]){"192.0.2.1/24", "2001:db8:c::1/64"};

@@ -67,7 +67,7 @@ session_down_describe(char *text, size_t size, const struct packet *p, const uin
 	snprintf(text, size, "for session %s", session_name(p->session));
 }
 
-// What cannot simply be sent: larger than the MTU, or nobody knows yet to which Ethernet address.
+// What cannot be sent: larger than the MTU, or nobody knows yet to which Ethernet address.
 static uint16_t
 unsendable(struct rte_mbuf *m, struct packet *p)
 {
@@ -77,7 +77,7 @@ unsendable(struct rte_mbuf *m, struct packet *p)
 
 	if (m->data_off < SESSION_HEADER_ROOM)
 		return packet_drop(p, &drop_session_headroom);
-	// The record may have become sendable since it was looked at; whoever waits for a MAC is sent then, too.
+	// Whoever waits for a MAC is sent, too, if it has become known since.
 	if (!session_mac_known(s) || m->pkt_len <= mtu)
 		return session_resolve(p);
 	if ((p->family == 4 && !(ip->fragment & RTE_BE16(IP4_DF))) || (p->flags & PACKET_OURS))
@@ -141,6 +141,46 @@ put_priority(uint8_t *frame, const struct session *s, uint8_t priority)
 		frame[at] = (uint8_t)((frame[at] & 0x1f) | priority << 5);
 }
 
+// The record by which a packet leaves that does not by the session's own as that was: of a session that is on its way to another access,
+// or that has arrived there since. NULL: there is none.
+static const struct session *
+record_of(const struct rte_mbuf *m, const struct packet *p)
+{
+	const struct session *s = session_at(p->session);
+	const struct session_detail *detail = &session_details[p->session];
+	const struct session_move *move = session_leaving(detail);
+
+	if (m->data_off < SESSION_HEADER_ROOM || !session_mac_known(s) || m->pkt_len > detail->mtu)
+		return NULL;
+	if (move)
+		return session_mac_known(&move->record) ? &move->record : NULL;
+	return m->pkt_len <= __atomic_load_n(&s->mtu, __ATOMIC_ACQUIRE) ? s : NULL;
+}
+
+static inline uint16_t
+leave(struct rte_mbuf *m, struct packet *p, const struct session *s)
+{
+	uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *);
+
+	if ((p->flags & PACKET_ROUTED) && unlikely(!age(ip, p->family)))
+		return packet_icmp_error(
+			p, p->family == 4 ? ICMP4_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED, 0, 0, &drop_session_ttl);
+	put_header(ip, s, p->family, m->pkt_len);
+	packet_advance(m, -s->header_length);
+	if (unlikely(p->priority != 0))
+		put_priority(rte_pktmbuf_mtod(m, uint8_t *), s, p->priority);
+	m->port = s->port;
+	return tx_node.id;
+}
+
+static __rte_noinline uint16_t
+leave_otherwise(struct rte_mbuf *m, struct packet *p)
+{
+	const struct session *s = record_of(m, p);
+
+	return s ? leave(m, p, s) : unsendable(m, p);
+}
+
 static void
 session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -150,7 +190,6 @@ session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
 		const struct session *s = session_at(p->session);
-		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *);
 
 		if (i + SOON < count) {
 			struct rte_mbuf *later = packets[i + SOON];
@@ -158,21 +197,12 @@ session_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 			rte_prefetch0(&session_at(packet_of(later)->session)->down4);
 			rte_prefetch0(rte_pktmbuf_mtod(later, uint8_t *) - SESSION_HEADER_ROOM);
 		}
-		if (unlikely(m->pkt_len > s->mtu || m->data_off < SESSION_HEADER_ROOM)) {
-			next[i] = unsendable(m, p);
-			continue;
-		}
-		if ((p->flags & PACKET_ROUTED) && unlikely(!age(ip, p->family))) {
-			next[i] = packet_icmp_error(
-				p, p->family == 4 ? ICMP4_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED, 0, 0, &drop_session_ttl);
-			continue;
-		}
-		put_header(ip, s, p->family, m->pkt_len);
-		packet_advance(m, -s->header_length);
-		if (unlikely(p->priority != 0))
-			put_priority(rte_pktmbuf_mtod(m, uint8_t *), s, p->priority);
-		m->port = s->port;
-		next[i] = tx_node.id;
+		// What is read of the record behind its MTU is whole if that is not 0.
+		if (unlikely(m->pkt_len > __atomic_load_n(&s->mtu, __ATOMIC_ACQUIRE) ||
+			     m->data_off < SESSION_HEADER_ROOM))
+			next[i] = leave_otherwise(m, p);
+		else
+			next[i] = leave(m, p, s);
 	}
 	node_dispatch(graph, node, packets, next, count);
 }
@@ -194,11 +224,11 @@ session_out_describe(char *text, size_t size, const struct packet *p, const uint
 	if (session_mac_known(s))
 		mac_text(mac, &s->seen);
 	n = snprintf(text, size, "session %s: port %s, VLAN %u.%u, ", session_name(p->session), port_name(s->port),
-		detail->circuit.outer_vlan, detail->circuit.inner_vlan);
+		detail->key.circuit.outer_vlan, detail->key.circuit.inner_vlan);
 	if (n < 0 || (size_t)n >= size)
 		return;
 	if (s->pppoe)
-		snprintf(text + n, size - (size_t)n, "PPPoE session %u, to %s", detail->pppoe_session, mac);
+		snprintf(text + n, size - (size_t)n, "PPPoE session %u, to %s", detail->key.pppoe_session, mac);
 	else
 		snprintf(text + n, size - (size_t)n, "IPoE, to %s", mac);
 }

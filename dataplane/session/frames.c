@@ -89,14 +89,37 @@ is_tagged(const uint8_t *frame)
 	return type == RTE_ETHER_TYPE_VLAN || type == RTE_ETHER_TYPE_QINQ || type == TPID_QINQ_OLD;
 }
 
+// Of a session that is on its way to another access, or has arrived there since its header was looked at.
+static __rte_noinline const struct session *
+record_of(uint32_t session)
+{
+	const struct session_move *move = session_leaving(&session_details[session]);
+
+	return move ? &move->record : session_at(session);
+}
+
+// IEEE 802.1Q section 9.6: the priority code point is the upper three bits of each tag of the access.
+static void
+put_priority(uint8_t *tag, unsigned bytes, uint8_t priority)
+{
+	for (unsigned at = 0; at < bytes; at += TAG)
+		tag[at] = (uint8_t)((tag[at] & 0x1f) | priority << 5);
+}
+
 // The tags of the access go between the addresses and what follows them.
 static uint16_t
 frame_out(struct rte_mbuf *m, struct packet *p)
 {
 	const struct session *s = session_at(p->session);
-	unsigned tags = (unsigned)s->header_length - RTE_ETHER_HDR_LEN, room = session_details[p->session].mtu;
+	unsigned length = __atomic_load_n(&s->header_length, __ATOMIC_ACQUIRE);
+	unsigned tags, room = session_details[p->session].mtu;
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 
+	if (unlikely(length == 0)) {
+		s = record_of(p->session);
+		length = s->header_length;
+	}
+	tags = length - RTE_ETHER_HDR_LEN;
 	if (unlikely(p->family != 0))
 		return packet_drop(p, &drop_frames_packet);
 	if (unlikely(m->data_len < RTE_ETHER_HDR_LEN))
@@ -106,8 +129,10 @@ frame_out(struct rte_mbuf *m, struct packet *p)
 	if (unlikely(m->data_off < tags))
 		return packet_drop(p, &drop_frames_headroom);
 	memmove(frame - tags, frame, ADDRESSES);
-	memcpy(frame - tags + ADDRESSES, s->header + SESSION_HEADER_ROOM - s->header_length + ADDRESSES, tags);
+	memcpy(frame - tags + ADDRESSES, s->header + SESSION_HEADER_ROOM - length + ADDRESSES, tags);
 	packet_advance(m, -(int)tags);
+	if (unlikely(p->priority != 0))
+		put_priority(frame - tags + RTE_ETHER_HDR_LEN, tags, p->priority);
 	m->port = s->port;
 	return tx_node.id;
 }

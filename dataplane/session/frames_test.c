@@ -183,7 +183,7 @@ what_a_session_of_frames_cannot_be_is_refused(void **state)
 
 	s.name = "wrong";
 	s.teid = 90;
-	assert_refused(s, EEXIST, "access: another session or interface has these VLANs");
+	assert_refused(s, EEXIST, "access: Session \"single\" has these VLANs");
 	s.inner = 9;
 	s.address4 = "100.64.0.9/32";
 	assert_refused(s, EINVAL, "addresses: a session of type Ethernet");

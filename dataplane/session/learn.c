@@ -10,17 +10,22 @@
 
 static const uint64_t MAC_MASK = (1ull << SESSION_MAC_BITS) - 1;
 
-static void
-header_follow(struct session *s, const struct session_detail *detail)
+void
+session_header_follow(uint32_t index)
 {
+	struct session *s = session_at(index);
+	const struct session_detail *detail = &session_details[index];
+	uint16_t length = __atomic_load_n(&s->header_length, __ATOMIC_SEQ_CST), mtu;
 	uint64_t seen;
-	uint16_t mtu;
 
+	// A session of frames is shut because it gets another header: whoever gives it that follows what was seen.
+	if (length == 0)
+		return;
 	do {
 		seen = __atomic_load_n(&s->seen, __ATOMIC_SEQ_CST);
-		session_header_destination(s->header, s->header_length, (const uint8_t *)&seen);
+		session_header_destination(s->header, length, (const uint8_t *)&seen);
 		session_header_tpids(
-			s->header, session_tags(detail), s->header_length, (uint16_t)(seen >> SESSION_MAC_BITS));
+			s->header, session_tags(&detail->key), length, (uint16_t)(seen >> SESSION_MAC_BITS));
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	} while (seen != __atomic_load_n(&s->seen, __ATOMIC_SEQ_CST));
 	if ((seen & MAC_MASK) == 0)
@@ -31,6 +36,13 @@ header_follow(struct session *s, const struct session_detail *detail)
 	} while (mtu != __atomic_load_n(&detail->mtu, __ATOMIC_SEQ_CST));
 }
 
+// Packets with either of its Ethernet addresses are on their way while a session gets another.
+static bool
+may_have(const struct session_move *move, uint64_t mac)
+{
+	return move && (mac == move->macs[0] || mac == move->macs[1]);
+}
+
 bool
 session_observe(uint32_t index, uint64_t seen)
 {
@@ -39,12 +51,15 @@ session_observe(uint32_t index, uint64_t seen)
 	uint64_t known = __atomic_load_n(&s->seen, __ATOMIC_SEQ_CST);
 
 	do {
-		if (!(s->flags & SESSION_LEARNS_MAC) && ((seen ^ known) & MAC_MASK) != 0)
-			return false;
+		if (!(__atomic_load_n(&s->flags, __ATOMIC_ACQUIRE) & SESSION_LEARNS_MAC) &&
+			((seen ^ known) & MAC_MASK) != 0)
+			return may_have(__atomic_load_n(&detail->moving, __ATOMIC_ACQUIRE), seen & MAC_MASK);
 		if (seen == known)
 			return true;
 	} while (!__atomic_compare_exchange_n(&s->seen, &known, seen, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-	header_follow(s, detail);
+	// Whoever ends the move looks at `seen` after that.
+	if (!__atomic_load_n(&detail->moving, __ATOMIC_SEQ_CST))
+		session_header_follow(index);
 	return true;
 }
 
@@ -96,14 +111,16 @@ RTE_INIT(register_subscribers)
 unsigned
 session_header(uint32_t index, const struct rte_ether_addr *destination, uint16_t type, uint8_t room[32])
 {
-	const struct session *s = session_at(index);
 	const struct session_detail *detail = &session_details[index];
+	const struct session_move *move = session_leaving(detail);
+	const struct session *s = move ? &move->record : session_at(index);
+	const struct session_key *key = move ? &move->key : &detail->key;
 	struct session_header header = {
 		.destination = *destination,
 		.outer_tpid = RTE_BE16(0x8100),
 		.inner_tpid = RTE_BE16(0x8100),
-		.outer_vlan = detail->circuit.outer_vlan,
-		.inner_vlan = detail->circuit.inner_vlan,
+		.outer_vlan = key->circuit.outer_vlan,
+		.inner_vlan = key->circuit.inner_vlan,
 		.type = type,
 	};
 	unsigned length;
@@ -111,6 +128,6 @@ session_header(uint32_t index, const struct rte_ether_addr *destination, uint16_
 	memcpy(&header.source, s->header + SESSION_HEADER_ROOM - s->header_length + RTE_ETHER_ADDR_LEN,
 		RTE_ETHER_ADDR_LEN);
 	length = session_header_write(&header, room);
-	session_header_tpids(room, session_tags(detail), length, (uint16_t)(s->seen >> SESSION_MAC_BITS));
+	session_header_tpids(room, session_tags(key), length, (uint16_t)(s->seen >> SESSION_MAC_BITS));
 	return length;
 }

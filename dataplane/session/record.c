@@ -87,26 +87,35 @@ write_sources(struct session *s, const struct session_spec *spec)
 	__atomic_store_n(&s->length6, none.length6, __ATOMIC_RELEASE);
 }
 
+uint16_t
+session_usual_tpids(const struct session_key *key)
+{
+	uint16_t tpid = RTE_BE16(RTE_ETHER_TYPE_VLAN);
+
+	return session_tpids(key->circuit.outer_vlan ? tpid : 0, key->circuit.inner_vlan ? tpid : 0);
+}
+
 void
-session_write_header(struct session *s, const struct session_detail *d, const struct session_wanted *w)
+session_write_header(
+	struct session *s, const struct session_key *key, const struct rte_ether_addr *source, uint16_t tpids)
 {
 	struct session_header header = {
-		.destination = w->spec.mac,
-		.source = port_of(w->port)->mac,
+		.destination = key->mac,
+		.source = *source,
 		.outer_tpid = RTE_BE16(RTE_ETHER_TYPE_VLAN),
 		.inner_tpid = RTE_BE16(RTE_ETHER_TYPE_VLAN),
-		.outer_vlan = d->circuit.outer_vlan,
-		.inner_vlan = d->circuit.inner_vlan,
-		.pppoe_session = d->pppoe_session,
+		.outer_vlan = key->circuit.outer_vlan,
+		.inner_vlan = key->circuit.inner_vlan,
+		.pppoe_session = key->pppoe_session,
 	};
-	uint8_t mac[8] = {0};
+	uint64_t mac = 0;
 
-	memcpy(mac, &w->spec.mac, sizeof(w->spec.mac));
+	memcpy(&mac, &key->mac, sizeof(key->mac));
 	s->header_length = (uint8_t)session_header_write(&header, s->header);
-	s->pppoe = d->pppoe_session != 0;
-	s->port = d->circuit.port;
-	s->seen = session_seen(
-		mac, d->circuit.outer_vlan ? header.outer_tpid : 0, d->circuit.inner_vlan ? header.inner_tpid : 0);
+	session_header_tpids(s->header, session_tags(key), s->header_length, tpids);
+	s->pppoe = key->pppoe_session != 0;
+	s->port = key->circuit.port;
+	s->seen = mac | (uint64_t)tpids << SESSION_MAC_BITS;
 }
 
 void
@@ -114,7 +123,7 @@ session_write_mtu(struct session *s, struct session_detail *d, uint16_t mtu)
 {
 	__atomic_store_n(&d->mtu, mtu, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (session_mac_known(s))
+	if (session_mac_known(s) && !d->moving)
 		__atomic_store_n(&s->mtu, mtu, __ATOMIC_SEQ_CST);
 }
 
@@ -122,8 +131,9 @@ void
 session_write_record(struct session *s, struct session_detail *d, const struct session_wanted *w)
 {
 	uint8_t flags = (uint8_t)((s->flags & SESSION_SHARES) | (w->spec.any_source ? SESSION_ANY_SOURCE : 0) |
-				  (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) | (d->pppoe_session ? SESSION_PPPOE : 0) |
-				  (d->has_mac ? 0 : SESSION_LEARNS_MAC) | (d->frames ? SESSION_FRAMES : 0));
+				  (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) |
+				  (w->spec.key.pppoe_session ? SESSION_PPPOE : 0) |
+				  (w->spec.key.has_mac ? 0 : SESSION_LEARNS_MAC) | (d->frames ? SESSION_FRAMES : 0));
 
 	__atomic_store_n(&d->has_core, w->core_kind != NULL, __ATOMIC_RELEASE);
 	// The list before the record's own prefixes: an address that stays is always in one of them.

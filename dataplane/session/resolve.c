@@ -57,7 +57,7 @@ static void
 ask_for(uint32_t session, uint8_t family, const uint8_t *address)
 {
 	const struct session *s = session_at(session);
-	const struct link link = {.header = session_header, .index = session, .port = s->port};
+	const struct link link = {.header = session_header, .index = session, .port = session_port(session)};
 	uint8_t near[16] = {0}, own[16] = {0};
 
 	if (family != 4) {

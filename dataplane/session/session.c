@@ -108,6 +108,8 @@ need_qos(const char *profile, const char *group, enum direction direction, struc
 	char field[32];
 	int error;
 
+	if (!profile[0] && !group[0])
+		return 0;
 	if (!profile[0] != !group[0])
 		return fault(f, EINVAL, "policy.qos%s%s: it needs policy.qos%s%s beside it",
 			profile[0] ? "Profile" : "Group", up, profile[0] ? "Group" : "Profile", up);
@@ -149,7 +151,7 @@ need(const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 		error = need_policy(spec->policy, w, f);
 	if (error)
 		return error;
-	w->spec.circuit.port = port_of(w->port)->id;
+	w->spec.key.circuit.port = port_of(w->port)->id;
 	error = session_mtu(&w->spec, port_of(w->port)->mtu, f);
 	if (error < 0)
 		return error;
@@ -160,32 +162,6 @@ need(const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 			return fault(f, EINVAL, "core: this data plane does not have number %d", (int)spec->core_case);
 	}
 	return vrf_need(spec->vrf, "vrf", &w->vrf_index, &w->vrf, f);
-}
-
-// What binds a session to its packets does not change in place.
-static int
-check_unchanged(const struct session_detail *d, const struct session_wanted *w, struct fault *f)
-{
-	const struct session_spec *spec = &w->spec;
-	const char *field = NULL;
-
-	if (d->port != w->port)
-		field = "port";
-	else if (d->circuit.outer_vlan != spec->circuit.outer_vlan)
-		field = "outerVlan";
-	else if (d->circuit.inner_vlan != spec->circuit.inner_vlan)
-		field = "innerVlan";
-	else if (d->has_mac != spec->has_mac || memcmp(&d->mac, &spec->mac, sizeof(d->mac)) != 0)
-		field = "mac";
-	else if (d->pppoe_session != spec->pppoe_session)
-		field = "pppoeSessionId";
-	else if (d->pdu_session != spec->pdu_session)
-		field = "pduSessionId";
-	if (d->frames != spec->frames)
-		return fault(f, EINVAL, "gtpu.ethernet: cannot change; delete the session and create it again");
-	if (field)
-		return fault(f, EINVAL, "access.%s: cannot change; delete the session and create it again", field);
-	return 0;
 }
 
 // ---- Things to have and to give back.
@@ -221,7 +197,7 @@ make_queues(const struct session_detail *d, struct session_wanted *w, struct fau
 		if (!group)
 			continue;
 		w->queue[i] = d->queue[i];
-		if (hqos_same_scheduler(d->queue[i], group))
+		if (hqos_same_scheduler(d->queue[i], group) && (i == UP || d->port == w->port))
 			continue;
 		w->queue[i] = hqos_take(
 			group, i == DOWN ? w->port : NULL, i == UP ? "policy.qosGroupUp" : "policy.qosGroup", f);
@@ -271,7 +247,7 @@ make_hop(uint32_t index, const struct session_detail *d, struct session_wanted *
 	}
 	hop = hop_at(w->hop);
 	hop->session = index;
-	hop->port = w->spec.circuit.port;
+	hop->port = w->spec.key.circuit.port;
 	hop->mtu = w->mtu;
 	hop->chain = chain_of((const struct node *const[]){&session_down_node}, 1);
 	w->made_hop = true;
@@ -341,11 +317,11 @@ bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *
 
 	if (error)
 		return error;
-	error = session_bind(index, f);
+	error = session_bind(index, &d->key, NULL, f);
 	if (error == 0) {
 		error = bind_core(UINT32_MAX, w, f);
 		if (error)
-			session_unbind(index);
+			session_unbind(index, &d->key);
 	}
 	if (error)
 		session_routes_undo(d, w->vrf_index, w);
@@ -368,14 +344,7 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		counters_clear(&session_counters, index);
 		drop_forget_session(index);
 	}
-	*d = (struct session_detail){.used = true,
-		.pppoe_session = w->spec.pppoe_session,
-		.pdu_session = w->spec.pdu_session,
-		.frames = w->spec.frames,
-		.sibling = NO_SESSION,
-		.circuit = w->spec.circuit,
-		.mac = w->spec.mac,
-		.has_mac = w->spec.has_mac};
+	*d = (struct session_detail){.used = true, .frames = w->spec.frames, .sibling = NO_SESSION, .key = w->spec.key};
 	s->flags = 0;
 	s->acl_up = s->acl_down = NO_ACL;
 	s->meter_up = s->meter_down = NO_METER;
@@ -390,7 +359,7 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		error = make_hop(index, d, w, f);
 	if (error)
 		goto out;
-	session_write_header(s, d, w);
+	session_write_header(s, &d->key, &port_of(w->port)->mac, session_usual_tpids(&d->key));
 	error = make_core(index, spec, w, f);
 	if (error)
 		goto out;
@@ -449,17 +418,65 @@ release(const struct session_detail *old, const struct session *was, const struc
 	rcu_retire(free, old->prefixes);
 }
 
+// The packets that find the session by what is new are its own as much as the others are: its record is whole as it is. All or nothing.
+static int
+bind_more(uint32_t index, const struct session_wanted *w, bool elsewhere, struct fault *f)
+{
+	const struct session_detail *d = &session_details[index];
+	int error = elsewhere ? session_bind(index, &w->spec.key, &d->key, f) : 0;
+
+	if (error)
+		return error;
+	error = bind_core(d->core == w->core_kind && d->core ? session_at(index)->core : UINT32_MAX, w, f);
+	if (error && elsewhere)
+		session_unbind(index, &w->spec.key);
+	return error;
+}
+
+// To another access key, if it is another, and another core.
+static int
+rebind(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct session_move **move,
+	struct fault *f)
+{
+	const struct session_key *old = &session_details[index].key;
+	bool elsewhere = !session_same_access(old, &w->spec.key);
+	int error = make_core(index, spec, w, f);
+
+	if (error)
+		return error;
+	if (elsewhere || old->pdu_session != w->spec.key.pdu_session || old->has_mac != w->spec.key.has_mac ||
+		!rte_is_same_ether_addr(&old->mac, &w->spec.key.mac)) {
+		*move = session_move_new(index, w);
+		if (!*move)
+			error = fault(f, ENOMEM, "access: there is no memory to change it");
+		else
+			(*move)->apart = elsewhere;
+	}
+	if (error == 0)
+		error = bind_more(index, w, elsewhere, f);
+	if (error && *move)
+		session_move_abandon(*move);
+	if (error && w->core_kind)
+		w->core_kind->remove(w->core);
+	return error;
+}
+
 static int
 change(struct object *object, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 {
 	uint32_t index = session_of(object);
 	struct session *s = session_at(index);
-	struct session_detail *d = &session_details[index], old = *d;
-	struct session was = *s;
-	int error = check_unchanged(d, w, f);
+	struct session_detail *d = &session_details[index], old;
+	struct session_move *move = NULL;
+	struct session was;
+	int error = 0;
 
-	if (error == 0)
-		error = session_apart(index, spec, &w->spec, f);
+	session_settle(index);
+	old = *d;
+	was = *s;
+	if (d->frames != w->spec.frames)
+		return fault(f, EINVAL, "gtpu.ethernet: cannot change; delete the session and create it again");
+	error = session_apart(index, spec, &w->spec, f);
 	if (error == 0)
 		error = make_meters(d, s, w, f);
 	if (error == 0)
@@ -472,13 +489,7 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		error = session_routes_add(d, s->vrf, spec, w, f);
 	if (error)
 		return error;
-	error = make_core(index, spec, w, f);
-	if (error == 0) {
-		// The record is whole as it is: packets that come by a new key are the session's as much as by an old one.
-		error = bind_core(d->core == w->core_kind && d->core ? s->core : UINT32_MAX, w, f);
-		if (error)
-			w->core_kind->remove(w->core);
-	}
+	error = rebind(index, spec, w, &move, f);
 	if (error) {
 		session_routes_undo(d, s->vrf, w);
 		return error;
@@ -486,10 +497,19 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	use_queues(index, w);
 	session_write_record(s, d, w);
 	keep(d, w);
-	if (d->hop)
+	if (d->hop) {
 		hop_at(d->hop)->mtu = w->mtu;
+		hop_at(d->hop)->port = w->spec.key.circuit.port;
+	}
+	if (move) {
+		session_move_start(move);
+		if (move->apart)
+			session_unbind(index, &old.key);
+	}
 	unbind(&old, &was, d, w);
 	release(&old, &was, d);
+	if (move)
+		rcu_retire(session_move_end, move);
 	return 0;
 }
 
@@ -511,16 +531,19 @@ static int
 session_delete(struct object *object, const void *spec, struct fault *f)
 {
 	uint32_t index = session_of(object);
-	struct session_detail *d = &session_details[index], old = *d;
-	const struct session_detail gone = {.used = true,
-		.circuit = old.circuit,
+	struct session_detail *d = &session_details[index], old, gone;
+	struct session was;
+	struct session_wanted nothing = {.core = UINT32_MAX};
+
+	session_settle(index);
+	old = *d;
+	was = *session_at(index);
+	gone = (struct session_detail){.used = true,
+		.key = old.key,
 		.sibling = old.sibling, // for packets that are on their way along the list
 		.mtu = old.mtu,
 		.has_core = old.has_core};
-	struct session was = *session_at(index);
-	struct session_wanted nothing = {.core = UINT32_MAX};
-
-	session_unbind(index);
+	session_unbind(index, &old.key);
 	unbind(&old, &was, &gone, &nothing);
 	session_unresolvable(index);
 	*d = gone;
@@ -549,10 +572,12 @@ port_changed(struct port *port)
 	for (uint32_t index = 0; index < sessions.used; index++) {
 		struct session_detail *d = &session_details[index];
 		struct session *s = session_at(index);
-		uint16_t most = (uint16_t)(port->mtu - (d->pppoe_session ? PPPOE_OVERHEAD : 0));
+		uint16_t most;
 
 		if (!d->object || d->port != port->object)
 			continue;
+		session_settle(index);
+		most = (uint16_t)(port->mtu - (d->key.pppoe_session ? PPPOE_OVERHEAD : 0));
 		session_header_source(s->header, s->header_length, port->mac.addr_bytes);
 		session_write_mtu(s, d, d->wanted_mtu ? RTE_MIN(d->wanted_mtu, most) : most);
 		if (d->hop)

@@ -32,26 +32,49 @@ set_shares(uint32_t index, bool shares)
 }
 
 static const struct rte_ether_addr *
-mac_of(const struct session_detail *d)
+mac_of(const struct session_key *key)
 {
-	return d->has_mac ? &d->mac : NULL;
+	return key->has_mac ? &key->mac : NULL;
 }
 
-// The session that frames of this one's access lead to, or NO_SESSION.
-static uint32_t
-head_of(const struct session_detail *d)
+static bool
+same_circuit(const struct circuit *a, const struct circuit *b)
 {
-	return d->pppoe_session ? session_pppoe->find(&d->circuit, d->pppoe_session)
-				: circuit_session(&d->circuit, mac_of(d));
+	return a->port == b->port && a->outer_vlan == b->outer_vlan && a->inner_vlan == b->inner_vlan;
+}
+
+// Of a PPPoE session the MAC is no part of what it is found by.
+bool
+session_same_access(const struct session_key *a, const struct session_key *b)
+{
+	return same_circuit(&a->circuit, &b->circuit) && a->pppoe_session == b->pppoe_session &&
+	       (a->pppoe_session ||
+		       (a->has_mac == b->has_mac && (!a->has_mac || rte_is_same_ether_addr(&a->mac, &b->mac))));
+}
+
+// The session that frames of the access lead to, or NO_SESSION.
+static uint32_t
+head_of(const struct session_key *key)
+{
+	return key->pppoe_session ? session_pppoe->find(&key->circuit, key->pppoe_session)
+				  : circuit_session(&key->circuit, mac_of(key));
 }
 
 static void
-lead_to(const struct session_detail *d, uint32_t index)
+lead_to(const struct session_key *key, uint32_t index)
 {
-	if (d->pppoe_session)
-		session_pppoe->rebind(&d->circuit, d->pppoe_session, index);
+	if (key->pppoe_session)
+		session_pppoe->rebind(&key->circuit, key->pppoe_session, index);
 	else
-		circuit_rebind_session(&d->circuit, mac_of(d), index);
+		circuit_rebind_session(&key->circuit, mac_of(key), index);
+}
+
+// Whoever is on his way to or from the access arrives before others are put beside him.
+static void
+settle_all(uint32_t head)
+{
+	for (; head != NO_SESSION; head = next_of(head))
+		session_settle(head);
 }
 
 uint32_t
@@ -83,9 +106,9 @@ check(const Sluice__V1__Session *spec, const struct session_spec *parsed, uint32
 {
 	const struct session_detail *o = &session_details[other];
 
-	if (o->pdu_session == parsed->pdu_session)
+	if (o->key.pdu_session == parsed->key.pdu_session)
 		return fault(f, EEXIST, "access.pduSessionId: %u is Session \"%.64s\"'s on this access; choose another",
-			parsed->pdu_session, session_name(other));
+			parsed->key.pdu_session, session_name(other));
 	for (unsigned i = 0; i < parsed->prefix_count; i++)
 		for (unsigned j = 0; o->prefixes && j < o->prefixes->count; j++)
 			if (overlap(&parsed->prefixes[i], &o->prefixes->list[j]))
@@ -100,10 +123,21 @@ check(const Sluice__V1__Session *spec, const struct session_spec *parsed, uint32
 int
 session_apart(uint32_t index, const Sluice__V1__Session *spec, const struct session_spec *parsed, struct fault *f)
 {
-	uint32_t other = parsed->pdu_session ? head_of(&session_details[index]) : NO_SESSION;
+	const struct session_detail *d = &session_details[index];
+	uint32_t other = parsed->key.pdu_session ? head_of(&parsed->key) : NO_SESSION;
 	int error = 0;
 
-	if (other != NO_SESSION && session_details[other].pdu_session == 0)
+	if (parsed->key.pdu_session == 0 && d->object && d->key.pdu_session &&
+		session_same_access(&d->key, &parsed->key)) {
+		other = head_of(&d->key) == index ? next_of(index) : head_of(&d->key);
+		return other == NO_SESSION ? 0
+					   : fault(f, EEXIST,
+						     "access.pduSessionId: Session \"%.64s\" is on this access, too; "
+						     "choose a number",
+						     session_name(other));
+	}
+	settle_all(other);
+	if (other != NO_SESSION && session_details[other].key.pdu_session == 0)
 		return 0; // is refused when it is bound
 	for (; other != NO_SESSION && error == 0; other = next_of(other))
 		if (other != index)
@@ -111,31 +145,57 @@ session_apart(uint32_t index, const Sluice__V1__Session *spec, const struct sess
 	return error;
 }
 
-int
-session_bind(uint32_t index, struct fault *f)
+// Names the session that has what was refused, if it is one.
+static int
+taken(int error, const struct session_key *key, uint32_t index, struct fault *f)
+{
+	uint32_t other = error == -EEXIST ? circuit_taker(&key->circuit, mac_of(key)) : NO_SESSION;
+
+	if (other == NO_SESSION || other == index)
+		return error;
+	if (session_details[other].key.has_mac)
+		return fault(
+			f, EEXIST, "access.mac: Session \"%.64s\" has it on these VLANs already", session_name(other));
+	return fault(f, EEXIST,
+		"access: Session \"%.64s\" has these VLANs already; with a mac or a pduSessionId, sessions can share "
+		"them",
+		session_name(other));
+}
+
+static int
+bind_alone(uint32_t index, const struct session_key *key, const struct session_key *old, struct fault *f)
 {
 	const struct session_detail *d = &session_details[index];
-	uint32_t head = d->pdu_session ? head_of(d) : NO_SESSION;
+	bool alone = old && !old->pppoe_session && same_circuit(&old->circuit, &key->circuit) &&
+		     head_of(old) == index && next_of(index) == NO_SESSION;
 
-	if (head == NO_SESSION || session_details[head].pdu_session == 0) {
-		if (d->pppoe_session)
-			return session_pppoe->bind(&d->circuit, d->pppoe_session, index, f);
-		return circuit_bind_session(&d->circuit, mac_of(d), d->frames, index, f);
-	}
+	if (key->pppoe_session)
+		return session_pppoe->bind(&key->circuit, key->pppoe_session, index, f);
+	return taken(circuit_bind_session(&key->circuit, mac_of(key), d->frames, index, alone, f), key, index, f);
+}
+
+int
+session_bind(uint32_t index, const struct session_key *key, const struct session_key *old, struct fault *f)
+{
+	uint32_t head = key->pdu_session ? head_of(key) : NO_SESSION, last;
+
+	if (head == NO_SESSION || session_details[head].key.pdu_session == 0)
+		return bind_alone(index, key, old, f);
 	// It is the same equipment, as far as is known.
-	if (session_mac_known(session_at(head)))
+	if (!old && session_mac_known(session_at(head)))
 		session_observe(index, session_at(head)->seen);
-	set_next(index, next_of(head));
-	set_next(head, index);
+	// As the last, so that it may still lead on to those whom it leaves.
+	for (last = head; next_of(last) != NO_SESSION;)
+		last = next_of(last);
+	set_next(last, index);
 	set_shares(head, true);
 	return 0;
 }
 
 void
-session_unbind(uint32_t index)
+session_unbind(uint32_t index, const struct session_key *key)
 {
-	const struct session_detail *d = &session_details[index];
-	uint32_t head = d->pdu_session ? head_of(d) : index, before;
+	uint32_t head = key->pdu_session ? head_of(key) : index, before;
 
 	if (head != index) {
 		for (before = head; next_of(before) != index;)
@@ -144,10 +204,17 @@ session_unbind(uint32_t index)
 		set_shares(head, next_of(head) != NO_SESSION);
 	} else if (next_of(index) != NO_SESSION) {
 		set_shares(next_of(index), next_of(next_of(index)) != NO_SESSION);
-		lead_to(d, next_of(index));
-	} else if (d->pppoe_session) {
-		session_pppoe->unbind(&d->circuit, d->pppoe_session);
+		lead_to(key, next_of(index));
+	} else if (key->pppoe_session) {
+		session_pppoe->unbind(&key->circuit, key->pppoe_session);
 	} else {
-		circuit_unbind_session(&d->circuit, mac_of(d));
+		circuit_unbind_session(&key->circuit, mac_of(key));
 	}
+}
+
+void
+session_apart_ended(uint32_t index)
+{
+	set_next(index, NO_SESSION);
+	set_shares(index, false);
 }

@@ -37,11 +37,11 @@ clear_host(struct session_prefix *prefix)
 {
 	bool any = false;
 
-	for (unsigned bit = prefix->length; bit < bits_of(prefix->family); bit++) {
-		uint8_t mask = (uint8_t)(0x80 >> bit % 8);
+	for (unsigned at = prefix->length / 8; at < bits_of(prefix->family) / 8; at++) {
+		uint8_t mask = at == prefix->length / 8u ? (uint8_t)(0xff >> prefix->length % 8) : 0xff;
 
-		any |= (prefix->address[bit / 8] & mask) != 0;
-		prefix->address[bit / 8] &= (uint8_t)~mask;
+		any |= (prefix->address[at] & mask) != 0;
+		prefix->address[at] &= (uint8_t)~mask;
 	}
 	return any;
 }
@@ -101,16 +101,17 @@ parse_addresses(const Sluice__V1__Session *spec, struct session_spec *parsed, st
 	for (size_t i = 0; i < spec->n_addresses; i++) {
 		struct session_prefix *prefix = &parsed->prefixes[i];
 		char field[32];
-		int error;
 
-		snprintf(field, sizeof(field), "addresses[%zu]", i);
-		error = session_prefix_parse(spec->addresses[i], field, prefix, f);
-		if (error)
-			return error;
+		// Its name is made for those that are wrong only: it takes longer than all the rest.
+		if (session_prefix_parse(spec->addresses[i], "", prefix, f)) {
+			snprintf(field, sizeof(field), "addresses[%zu]", i);
+			return session_prefix_parse(spec->addresses[i], field, prefix, f);
+		}
 		for (size_t j = 0; j < i; j++)
 			if (memcmp(prefix, &parsed->prefixes[j], sizeof(*prefix)) == 0)
-				return fault(f, EINVAL, "%s: \"%.64s\" is already in addresses[%zu]; leave one out",
-					field, spec->addresses[i], j);
+				return fault(f, EINVAL,
+					"addresses[%zu]: \"%.64s\" is already in addresses[%zu]; leave one out", i,
+					spec->addresses[i], j);
 	}
 	parsed->prefix_count = (unsigned)spec->n_addresses;
 	return 0;
@@ -119,10 +120,10 @@ parse_addresses(const Sluice__V1__Session *spec, struct session_spec *parsed, st
 static int
 parse_mac(const char *text, struct session_spec *parsed, struct fault *f)
 {
-	parsed->has_mac = text[0] != '\0';
-	if (!parsed->has_mac)
+	parsed->key.has_mac = text[0] != '\0';
+	if (!parsed->key.has_mac)
 		return 0;
-	if (rte_ether_unformat_addr(text, &parsed->mac) != 0 || !rte_is_valid_assigned_ether_addr(&parsed->mac))
+	if (rte_ether_unformat_addr(text, &parsed->key.mac) != 0 || !rte_is_valid_assigned_ether_addr(&parsed->key.mac))
 		return fault(f, EINVAL,
 			"access.mac: \"%.64s\" is not a unicast Ethernet address; \"02:00:00:00:00:01\" would be",
 			text);
@@ -151,10 +152,10 @@ parse_access(const Sluice__V1__Access *access, struct session_spec *parsed, stru
 	if (access->pdu_session_id > PDU_SESSION_MAX)
 		return fault(f, EINVAL, "access.pduSessionId: %u is not from 1 to %d (or 0, the only session)",
 			access->pdu_session_id, PDU_SESSION_MAX);
-	parsed->pdu_session = (uint8_t)access->pdu_session_id;
-	parsed->circuit.outer_vlan = (uint16_t)access->outer_vlan;
-	parsed->circuit.inner_vlan = (uint16_t)access->inner_vlan;
-	parsed->pppoe_session = (uint16_t)access->pppoe_session_id;
+	parsed->key.pdu_session = (uint8_t)access->pdu_session_id;
+	parsed->key.circuit.outer_vlan = (uint16_t)access->outer_vlan;
+	parsed->key.circuit.inner_vlan = (uint16_t)access->inner_vlan;
+	parsed->key.pppoe_session = (uint16_t)access->pppoe_session_id;
 	parsed->proxy_arp = access->proxy_arp;
 	return parse_mac(access->mac, parsed, f);
 }
@@ -173,7 +174,7 @@ parse_policy(const Sluice__V1__Policy *policy, struct session_spec *parsed, stru
 	parsed->mss = (uint16_t)policy->mss;
 	parsed->mtu = (uint16_t)policy->mtu;
 	parsed->any_source = policy->any_source;
-	if (parsed->any_source && parsed->pdu_session)
+	if (parsed->any_source && parsed->key.pdu_session)
 		return fault(f, EINVAL,
 			"policy.anySource: sessions with an access.pduSessionId are told apart by their source; leave "
 			"one "
@@ -193,9 +194,9 @@ parse_frames(const Sluice__V1__Session *spec, struct session_spec *parsed, struc
 		return 0;
 	if (spec->n_addresses > 0)
 		field = "addresses";
-	else if (parsed->pppoe_session)
+	else if (parsed->key.pppoe_session)
 		field = "access.pppoeSessionId";
-	else if (parsed->pdu_session)
+	else if (parsed->key.pdu_session)
 		field = "access.pduSessionId";
 	else if (parsed->proxy_arp)
 		field = "access.proxyArp";
@@ -203,12 +204,6 @@ parse_frames(const Sluice__V1__Session *spec, struct session_spec *parsed, struc
 		field = "policy.aclUp";
 	else if (policy && policy->acl_down[0])
 		field = "policy.aclDown";
-	else if (policy && policy->flow_profile[0])
-		field = "policy.flowProfile";
-	else if (policy && policy->qos_profile[0])
-		field = "policy.qosProfile";
-	else if (policy && policy->qos_profile_up[0])
-		field = "policy.qosProfileUp";
 	else if (parsed->mss)
 		field = "policy.mss";
 	else if (parsed->any_source)
@@ -239,10 +234,10 @@ int
 session_mtu(const struct session_spec *spec, uint16_t port_mtu, struct fault *f)
 {
 	// PPPoE and PPP headers are part of what the port counts as the packet (RFC 4638).
-	uint16_t most = (uint16_t)(port_mtu - (spec->pppoe_session ? PPPOE_OVERHEAD : 0));
+	uint16_t most = (uint16_t)(port_mtu - (spec->key.pppoe_session ? PPPOE_OVERHEAD : 0));
 
 	if (spec->mtu > most)
 		return fault(f, EINVAL, "policy.mtu: %u does not fit into the port's %u%s; at most %u would", spec->mtu,
-			port_mtu, spec->pppoe_session ? " with PPPoE" : "", most);
+			port_mtu, spec->key.pppoe_session ? " with PPPoE" : "", most);
 	return spec->mtu ? spec->mtu : most;
 }

@@ -15,15 +15,20 @@ struct session_prefix {
 	uint8_t length;      // in bits
 };
 
-struct session_spec {
-	struct circuit circuit; // without the port
-	struct rte_ether_addr mac;
+// By what frames of a session are found on the access side.
+struct session_key {
+	struct circuit circuit;
+	struct rte_ether_addr mac; // all 0 if there is none
 	bool has_mac;
+	uint8_t pdu_session;    // 0: the only one of its access
+	uint16_t pppoe_session; // 0: IPoE
+};
+
+struct session_spec {
+	struct session_key key; // without the port
 	bool proxy_arp;
 	bool any_source;
-	uint16_t pppoe_session; // 0: IPoE
-	uint8_t pdu_session;    // 0: the only one of its access
-	bool frames;            // PDU session type Ethernet
+	bool frames; // PDU session type Ethernet
 	uint16_t mss;
 	uint16_t mtu; // 0: by the port
 	unsigned prefix_count;

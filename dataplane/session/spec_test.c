@@ -53,10 +53,10 @@ a_valid_spec_is_taken_as_it_is(void **state)
 	access_.mac = "02:00:00:00:00:01";
 	policy.mss = 1400;
 	assert_int_equal(session_spec_parse(&spec, &parsed, &f), 0);
-	assert_int_equal(parsed.circuit.outer_vlan, 100);
-	assert_int_equal(parsed.circuit.inner_vlan, 7);
-	assert_true(parsed.has_mac);
-	assert_int_equal(parsed.mac.addr_bytes[5], 1);
+	assert_int_equal(parsed.key.circuit.outer_vlan, 100);
+	assert_int_equal(parsed.key.circuit.inner_vlan, 7);
+	assert_true(parsed.key.has_mac);
+	assert_int_equal(parsed.key.mac.addr_bytes[5], 1);
 	assert_int_equal(parsed.mss, 1400);
 	assert_int_equal(parsed.prefix_count, 2);
 	assert_int_equal(parsed.prefixes[0].family, 4);
@@ -133,7 +133,7 @@ an_mtu_fits_into_the_port_with_its_encapsulation(void **state)
 
 	assert_int_equal(session_spec_parse(&spec, &parsed, &f), 0);
 	assert_int_equal(session_mtu(&parsed, 1500, &f), 1500);
-	parsed.pppoe_session = 1;
+	parsed.key.pppoe_session = 1;
 	assert_int_equal(session_mtu(&parsed, 1500, &f), 1492);
 	assert_int_equal(session_mtu(&parsed, 9000, &f), 8992);
 	parsed.mtu = 1492;

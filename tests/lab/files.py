@@ -59,10 +59,21 @@ class Files:
         for path in self.directory.glob("*.yaml"):
             path.unlink()
 
+    def flush(self):
+        """An empty directory is in its place, as where a file system is not mounted."""
+        shutil.rmtree(self.aside, ignore_errors=True)
+        os.rename(self.directory, self.aside)
+        self.directory.mkdir()
+        shutil.rmtree(self.aside)
+
+    def mark(self):
+        (self.directory / ".store").touch()
+
     def status(self, key):
         """What became of a document; None: there is no status."""
+        name = key if key.startswith(".") else f"{key}.yaml"
         try:
-            return json.loads((self.status_directory / f"{key}.yaml.status").read_text())
+            return json.loads((self.status_directory / f"{name}.status").read_text())
         except FileNotFoundError:
             return None
 

@@ -32,7 +32,7 @@ class Refused(Exception):
 
 class Gateway:
     """`supervised`: the data plane is started again when it dies, as systemd does it; `agent_too`: and the agent.
-    `northbounds`: those of the agent's configuration."""
+    `northbounds`: those of the agent's configuration. `program`: the data plane; `options`: what else it is told."""
 
     def __init__(
         self,
@@ -47,7 +47,10 @@ class Gateway:
         agent_too=False,
         cores=None,
         northbounds=(),
+        program=DATAPLANE,
+        options=(),
     ):
+        self.program, self.options = program, list(options)
         self.northbounds = list(northbounds)
         self.agent_too = agent_too
         self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
@@ -74,7 +77,7 @@ class Gateway:
         arguments = ["--socket", self.dataplane_socket, "--workers", self.workers, "--buffers", self.buffers]
         arguments += ["--prefix", self.prefix, *([] if self.huge else ["--no-huge"])]
         arguments += ["--cores", self.cores] if self.cores else []
-        self.dataplane = self.process("dataplane", DATAPLANE, *arguments)
+        self.dataplane = self.process("dataplane", self.program, *arguments, *self.options)
         self.wait_for_socket(self.dataplane_socket, self.dataplane)
         if self.supervised and not self.guard:
             self.guard = threading.Thread(target=self.supervise, daemon=True)

@@ -11,6 +11,7 @@ from .laboratory import TREE, Process, wait_until
 HOME = TREE / "build/kafka"
 PORT, TLS_PORT = 9092, 9093
 USER, PASSWORD = "sluice", "a secret of Kafka's"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass
@@ -46,9 +47,10 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 ssl.keystore.type=PEM
 ssl.keystore.location={self.directory}/server.pem
-sasl.enabled.mechanisms=PLAIN
+sasl.enabled.mechanisms=PLAIN,{",".join(SCRAM)}
 listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
   user_{USER}="{PASSWORD}";
+{self.scram_settings()}
 log.dirs={self.directory}/log
 num.partitions=2
 offsets.topic.num.partitions=1
@@ -66,6 +68,11 @@ log.cleaner.dedupe.buffer.size=2097152
         )
         lab.on_close(self.stop)
 
+    @staticmethod
+    def scram_settings():
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return "\n".join(f"listener.name.sasl_ssl.{each.lower()}.sasl.jaas.config={module}" for each in SCRAM)
+
     def java(self, *arguments):
         return [
             shutil.which("java"), "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
@@ -78,6 +85,8 @@ log.cleaner.dedupe.buffer.size=2097152
         if not (self.directory / "log").exists():
             cluster = uuid.uuid4().hex[:22]
             options = ["format", "--cluster-id", cluster, "--config", self.settings]
+            for each in SCRAM:
+                options += ["--add-scram", f'{each}=[name={USER},password="{PASSWORD}"]']
             self.namespace.run(*map(str, self.java("kafka.tools.StorageTool", *options)), timeout=120)
         command = ["nice", "-n", "5", *self.java("kafka.Kafka", self.settings)]
         self.process = Process(self.namespace, command, self.lab.directory / "kafka.log")
@@ -117,6 +126,8 @@ class Kafka:
     """Says what is wanted through topics of this name, and hears what became of it."""
 
     kind = "kafka"
+    # What northbound(secure=...) takes.
+    secure = ("plain", "scram-sha-256", "scram-sha-512")
 
     def __init__(self, server, name):
         self.server, self.name = server, name
@@ -133,7 +144,8 @@ class Kafka:
         }  # fmt: skip
         if secure:
             way["tls"] = {"ca": str(self.server.directory / "ca.crt")}
-            way["sasl"] = {"mechanism": "plain", "user": USER, "passwordFile": str(self.server.password_file)}
+            mechanism = secure if secure in self.secure else self.secure[-1]
+            way["sasl"] = {"mechanism": mechanism, "user": USER, "passwordFile": str(self.server.password_file)}
         return way | more
 
     def send(self, messages):

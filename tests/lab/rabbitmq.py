@@ -121,6 +121,7 @@ class Rabbitmq:
     """Says what is wanted through a queue of this name, and hears what became of it."""
 
     kind = "rabbitmq"
+    secure = ("password",)
 
     def __init__(self, server, name):
         self.server, self.name = server, name

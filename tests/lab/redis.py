@@ -170,6 +170,7 @@ class RedisStream:
     """Says what is wanted through a stream of this name, and hears what became of it."""
 
     kind = "redis-stream"
+    secure = ("password",)
 
     def __init__(self, server, name):
         self.server, self.name = server, name

@@ -340,7 +340,7 @@ func WriteReply(w io.Writer, reply *api.Reply) {
 func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 	switch o := request.Operation.(type) {
 	case *api.Request_Hello:
-		return &api.Reply{Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Release: "fake", Dpdk: "none",
+		return &api.Reply{Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Release: "fake", Dpdk: "none", Cpu: "x86-64-v2",
 			Boot: f.boot, Workers: 1}}}
 	case *api.Request_Put:
 		results := &api.Results{}

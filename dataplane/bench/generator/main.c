@@ -7,10 +7,12 @@
 //     links                                which ports have a link
 //     trial SECONDS DRAIN RATE...          all streams for SECONDS, each at its RATE in packets a second; then at most DRAIN
 //                                          seconds for what is under way
+//     speed PROCESSOR                      cycles that arithmetic takes here, and at the same time on that processor
 //
 // It ends with its standard input.
 #include <errno.h>
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
+#include "speed.h"
 #include "trial.h"
 
 enum { PORT_MOST = 4, BUFFERS = 16384, RING = 1024 };
@@ -196,6 +199,24 @@ command_trial(const char *line)
 }
 
 static void
+command_speed(const char *line)
+{
+	unsigned processor;
+	uint64_t cycles[2];
+	int error;
+
+	if (sscanf(line, "speed %u", &processor) != 1 || processor >= CPU_SETSIZE) {
+		failed("speed takes PROCESSOR");
+		return;
+	}
+	error = speed_measure(processor, cycles);
+	if (error)
+		failed(strerror(-error));
+	else
+		printf("{\"speed\": [%lu, %lu]}\n", cycles[0], cycles[1]);
+}
+
+static void
 serve(void)
 {
 	char line[4096];
@@ -209,8 +230,10 @@ serve(void)
 			command_links();
 		else if (strncmp(line, "trial ", 6) == 0)
 			command_trial(line);
+		else if (strncmp(line, "speed ", 6) == 0)
+			command_speed(line);
 		else
-			failed("accepted: stream, links, trial");
+			failed("accepted: stream, links, trial, speed");
 		fflush(stdout);
 	}
 }

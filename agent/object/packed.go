@@ -1,0 +1,179 @@
+// What a packed message says, field by field, without unpacking it: the encoding of Protocol Buffers (protobuf.dev/programming-guides/encoding).
+package object
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// The wire types that kinds have.
+const (
+	varintWire = 0
+	eightWire  = 1
+	textWire   = 2
+	fourWire   = 5
+)
+
+// record is a field's number and what is said of it: a number, or text, which may be a message or several numbers.
+type record struct {
+	field  protoreflect.FieldNumber
+	wire   uint8
+	number uint64
+	text   string
+}
+
+// packed is what is left of a message.
+type packed struct{ rest string }
+
+// next takes the first record off; false: there is none, or none that can be read, and then the rest is not empty.
+func (p *packed) next() (r record, more bool) {
+	if p.rest == "" {
+		return r, false
+	}
+	rest := p.rest
+	tag, rest, ok := cutVarint(rest)
+	if !ok || tag>>3 == 0 || tag>>3 > 1<<29-1 {
+		return r, false
+	}
+	r.field, r.wire = protoreflect.FieldNumber(tag>>3), uint8(tag&7)
+	if r, rest, ok = cutValue(r, rest); ok {
+		p.rest = rest
+	}
+	return r, ok
+}
+
+// inOrder returns a message with what it says in the order of the fields' numbers, as it nearly always is already: of a oneof, it may be
+// behind all else.
+func inOrder(spec string) string {
+	before := protoreflect.FieldNumber(0)
+	for p := (packed{spec}); ; {
+		r, more := p.next()
+		if !more {
+			return spec
+		}
+		if r.field < before {
+			break
+		}
+		before = r.field
+	}
+	type part struct {
+		field protoreflect.FieldNumber
+		text  string
+	}
+	var parts []part
+	p := packed{spec}
+	for rest := spec; ; rest = p.rest {
+		r, more := p.next()
+		if !more {
+			break
+		}
+		parts = append(parts, part{r.field, rest[:len(rest)-len(p.rest)]})
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return int(a.field - b.field) })
+	ordered := make([]byte, 0, len(spec))
+	for _, part := range parts {
+		ordered = append(ordered, part.text...)
+	}
+	return string(append(ordered, p.rest...))
+}
+
+func cutValue(r record, rest string) (record, string, bool) {
+	var ok bool
+	switch r.wire {
+	case varintWire:
+		r.number, rest, ok = cutVarint(rest)
+	case eightWire:
+		r.number, rest, ok = cutFixed(rest, 8)
+	case fourWire:
+		r.number, rest, ok = cutFixed(rest, 4)
+	case textWire:
+		var length uint64
+		if length, rest, ok = cutVarint(rest); ok && length <= uint64(len(rest)) {
+			r.text, rest = rest[:length], rest[length:]
+		} else {
+			ok = false
+		}
+	}
+	return r, rest, ok
+}
+
+func cutVarint(s string) (v uint64, rest string, ok bool) {
+	for i := 0; i < len(s) && i < 10; i++ {
+		v |= uint64(s[i]&0x7f) << (7 * i)
+		if s[i] < 0x80 {
+			return v, s[i+1:], true
+		}
+	}
+	return 0, s, false
+}
+
+func cutFixed(s string, bytes int) (v uint64, rest string, ok bool) {
+	if len(s) < bytes {
+		return 0, s, false
+	}
+	for i := range bytes {
+		v |= uint64(s[i]) << (8 * i)
+	}
+	return v, s[bytes:], true
+}
+
+// wireOf is the wire type of a field's values, each by itself.
+func wireOf(kind protoreflect.Kind) uint8 {
+	switch kind {
+	case protoreflect.StringKind, protoreflect.MessageKind:
+		return textWire
+	case protoreflect.Fixed32Kind, protoreflect.Sfixed32Kind:
+		return fourWire
+	case protoreflect.Fixed64Kind, protoreflect.Sfixed64Kind:
+		return eightWire
+	}
+	return varintWire
+}
+
+// in says whether a record is about the field, in a form that it has.
+func (f *Field) in(r record) bool {
+	return r.field == f.number && (r.wire == f.wire || f.list && r.wire == textWire)
+}
+
+// each calls yield with each element that a record of a list holds; false: something cannot be read.
+func (f *Field) each(r record, yield func(record)) bool {
+	if r.wire == f.wire {
+		yield(r)
+		return true
+	}
+	one := record{field: r.field, wire: f.wire}
+	for rest := r.text; rest != ""; {
+		var ok bool
+		if one, rest, ok = cutValue(one, rest); !ok {
+			return false
+		}
+		yield(one)
+	}
+	return true
+}
+
+// value is what a record says of a field that holds no message.
+func (f *Field) value(r record) protoreflect.Value {
+	switch f.kind {
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(r.text)
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(r.number != 0)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(int32(r.number)))
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return protoreflect.ValueOfUint32(uint32(r.number))
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return protoreflect.ValueOfUint64(r.number)
+	case protoreflect.Int32Kind, protoreflect.Sfixed32Kind:
+		return protoreflect.ValueOfInt32(int32(r.number))
+	case protoreflect.Sint32Kind, protoreflect.Sint64Kind:
+		n := int64(r.number>>1) ^ -int64(r.number&1)
+		if f.kind == protoreflect.Sint32Kind {
+			return protoreflect.ValueOfInt32(int32(n))
+		}
+		return protoreflect.ValueOfInt64(n)
+	}
+	return protoreflect.ValueOfInt64(int64(r.number))
+}

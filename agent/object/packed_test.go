@@ -1,0 +1,93 @@
+package object
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"sluice.dev/sluice/agent/api"
+)
+
+// said returns what a packed message says of its fields, each as text; false: it has more than that.
+func said(fs *Fields, spec string) (all []string, known bool) {
+	p := packed{inOrder(spec)}
+	known = true
+	for r, more := p.next(); more; r, more = p.next() {
+		at := slices.IndexFunc(fs.List, func(f *Field) bool { return f.in(r) })
+		if at < 0 {
+			known = false
+			continue
+		}
+		f := fs.List[at]
+		known = f.each(r, func(r record) {
+			if f.Fields == nil {
+				all = append(all, f.Name+"="+f.value(r).String())
+				return
+			}
+			below, whole := said(f.Fields, r.text)
+			all = append(all, f.Name+"{"+strings.Join(below, " ")+"}")
+			known = known && whole
+		}) && known
+	}
+	return all, known && p.rest == ""
+}
+
+// unpacked is the same of a message.
+func unpacked(fs *Fields, m protoreflect.Message) (all []string) {
+	for _, f := range fs.List {
+		one := func(v protoreflect.Value) {
+			if f.Fields == nil {
+				all = append(all, f.Name+"="+v.String())
+			} else {
+				all = append(all, f.Name+"{"+strings.Join(unpacked(f.Fields, v.Message()), " ")+"}")
+			}
+		}
+		switch v := m.Get(f.Desc); {
+		case f.list:
+			for i := range v.List().Len() {
+				one(v.List().Get(i))
+			}
+		case m.Has(f.Desc):
+			one(v)
+		}
+	}
+	return all
+}
+
+func FuzzAPackedMessageSaysWhatItsUnpackedFormSays(f *testing.F) {
+	r, err := NewRegistry()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i, m := range []proto.Message{
+		&api.Session{Access: &api.Access{Port: "access", OuterVlan: 7}, Addresses: []string{"10.0.0.1/32", "2001:db8::/64"}, Policy: &api.Policy{Mss: 1400}},
+		&api.Acl{Rules: []*api.AclRule{{Action: api.AclAction_PERMIT, Protocol: "tcp"}, {}}, Otherwise: api.AclAction_PERMIT},
+		&api.Meter{CommittedRate: 1 << 60, CommittedBurst: 1},
+	} {
+		spec, err := Pack(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(i), spec)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, spec []byte) {
+		k := r.Kinds()[int(which)%len(r.Kinds())]
+		// Whatever it is, it is read to its end.
+		said(k.Fields, string(spec))
+		m := k.Message.New()
+		if proto.Unmarshal(spec, m.Interface()) != nil {
+			return
+		}
+		again, err := Pack(m.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, known := said(k.Fields, string(again))
+		if want := unpacked(k.Fields, m); known && !slices.Equal(got, want) {
+			t.Errorf("%s: %q, not %q", k.Name, got, want)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package object
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+type thing struct{ key Key }
+
+func (t *thing) Key() Key { return t.key }
+
+func TestATableHoldsWhatAMapDoes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var table Table[*thing]
+	same := map[Key]*thing{}
+	for i := range 200_000 {
+		k := Key{[]string{"Acl", "Port", "Session"}[random.IntN(3)], fmt.Sprint("n-", random.IntN(500+i/100))}
+		switch random.IntN(5) {
+		case 0, 1:
+			if table.Get(k) != same[k] {
+				t.Fatalf("%s is another", k)
+			}
+		case 2, 3:
+			one := &thing{k}
+			if before := table.Put(one); before != same[k] {
+				t.Fatalf("%s was another", k)
+			}
+			same[k] = one
+		case 4:
+			table.Delete(k)
+			delete(same, k)
+		}
+		if i == 1000 {
+			table.Reserve(100_000)
+		}
+		if table.Len() != len(same) {
+			t.Fatalf("there are %d, not %d", table.Len(), len(same))
+		}
+	}
+	all := map[Key]*thing{}
+	for one := range table.All() {
+		all[one.key] = one
+	}
+	if !maps.Equal(all, same) {
+		t.Error("not all of them are ranged over")
+	}
+}
+
+func TestHoldingsAreWhoseTheyWereTakenBy(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	h := NewHoldings(func(a, b *thing) int { return a.key.Compare(b.key) })
+	things := []*thing{{Key{"A", "a"}}, {Key{"A", "b"}}, {Key{"A", "c"}}}
+	same := map[Mark]*thing{}
+	for range 200_000 {
+		// Few homes, so that many stand where another's place would be.
+		m := Mark{what: uint64(random.IntN(300)) * 7 << uint(random.IntN(2)*20)}
+		claimant := things[random.IntN(len(things))]
+		holder, taken := h.Holder(claimant, m)
+		if before := same[m]; taken != (before != nil && before != claimant) || taken && holder != before {
+			t.Fatalf("%v is another's", m)
+		}
+		switch {
+		case random.IntN(2) == 0:
+			h.Release(claimant, m)
+			if same[m] == claimant {
+				delete(same, m)
+			}
+		case !taken:
+			h.Take(claimant, m)
+			same[m] = claimant
+		}
+	}
+	if len(same) != h.all.count {
+		t.Errorf("%d are taken, not %d", h.all.count, len(same))
+	}
+}
+
+func TestNamesOfOneKindSpreadOverATable(t *testing.T) {
+	var table Table[*thing]
+	for i := range 100_000 {
+		table.Put(&thing{Key{"Session", fmt.Sprint("subscriber-", i)}})
+	}
+	var far []int
+	for i, hash := range table.hashes {
+		if hash != 0 {
+			far = append(far, (i-int(hash))&(len(table.hashes)-1))
+		}
+	}
+	slices.Sort(far)
+	if middle := far[len(far)/2]; middle > 8 {
+		t.Errorf("half of them are more than %d places from home", middle)
+	}
+}

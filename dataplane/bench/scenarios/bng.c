@@ -1,0 +1,45 @@
+// The broadband network gateway's chains: PPPoE, meters, many routes.
+#include "bench/scenarios/all.h"
+#include "bench/scenarios/frames.h"
+#include "bench/scenarios/ground.h"
+#include "bench/scenarios/subscribers.h"
+
+// The papers' gateways have more routes than one: 100,000 for 128,000 subscribers, and 150,000 for 192,000.
+static uint32_t
+bng_routes(const struct scenario *s)
+{
+	return s->flows / 128 * 100;
+}
+
+static unsigned
+bng_up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
+{
+	unsigned prefix_length;
+	uint32_t to = prefix4((uint32_t)(flow * 7919u % bng_routes(s)), &prefix_length);
+
+	return up_frame_to(to + 7, true, flow, length, h);
+}
+
+static int
+bng_up(const struct scenario *s)
+{
+	if (make_ground() || make_routes4(bng_routes(s)) || make_meter())
+		return -1;
+	return make_sessions(s->flows, PPPOE | METER);
+}
+
+static int
+bng_down(const struct scenario *s)
+{
+	if (make_ground() || make_routes4(bng_routes(s)) || make_meter())
+		return -1;
+	return make_sessions(s->flows, PPPOE | METER | DOWN_STREAM);
+}
+
+const struct scenario bng_scenarios[] = {
+	{"bng-up-128k", 128000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
+	{"bng-down-128k", 128000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
+	{"bng-up-192k", 192000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
+	{"bng-down-192k", 192000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
+	{0},
+};

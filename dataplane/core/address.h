@@ -1,0 +1,18 @@
+// IP addresses and prefixes as people write them.
+#pragma once
+
+#include <stdint.h>
+
+// "192.0.2.1" or "192.0.2.0/24", "2001:db8::1" or "2001:db8::/32": 16 bytes, IPv4 in the first four and the rest zero. 0 or
+// -EINVAL: not an address, a length past the family's, or (prefix) bits set past the length.
+int address_parse(const char *text, uint8_t address[16], uint8_t *family);
+int prefix_parse(const char *text, uint8_t address[16], uint8_t *family, uint8_t *length);
+
+// Byte `i` of the mask that keeps the first `length` bits of an address.
+static inline uint8_t
+prefix_mask(unsigned length, unsigned i)
+{
+	unsigned bits = length > 8 * i ? length - 8 * i : 0;
+
+	return bits >= 8 ? 0xff : (uint8_t)(0xff00 >> bits);
+}

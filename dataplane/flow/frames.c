@@ -1,0 +1,273 @@
+// Reads filters of frames, and holds frames against them.
+#include "flow/frames.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_ether.h>
+
+#include "ip/dscp.h"
+#include "ip/header.h"
+
+enum {
+	VLAN_LAST = 4094,
+	PRIORITY_LAST = 7,
+	TYPE_LEAST = 0x600,
+	TAGS_MOST = 2,
+	TPID_QINQ_OLD = 0x9100,
+	// Of the last word but one, behind the source address, and of the last: the tags.
+	HAS_C_TAG = 1 << 0,
+	HAS_S_TAG = 1 << 1,
+	C_DEI = 1 << 2,
+	S_DEI = 1 << 3,
+};
+
+// The words, as they are filled.
+struct shown {
+	uint8_t destination[6];
+	uint16_t type;
+	uint8_t source[6];
+	uint8_t tags, zero;
+	uint16_t c_vlan, s_vlan;
+	uint8_t c_priority, s_priority, zeros[2];
+};
+
+static_assert(sizeof(struct shown) == sizeof(struct frame_key), "what a frame shows fills its key");
+
+bool
+frame_filter_is(const Sluice__V1__PacketFilter *f)
+{
+	return f->remote_mac[0] || f->local_mac[0] || f->ether_type || f->c_vlan || f->s_vlan || f->n_c_priorities ||
+	       f->n_s_priorities || f->c_drop_eligible || f->s_drop_eligible;
+}
+
+static int
+parse_mac(const char *text, const char *field, const char *where, uint8_t to[6], uint8_t mask[6], struct fault *f)
+{
+	struct rte_ether_addr address;
+
+	if (!text[0])
+		return 0;
+	if (rte_ether_unformat_addr(text, &address))
+		return fault(f, EINVAL, "%s, %s: an Ethernet address like 02:00:00:00:00:01 is accepted, not %.40s",
+			where, field, text);
+	memcpy(to, address.addr_bytes, 6);
+	memset(mask, 0xff, 6);
+	return 0;
+}
+
+// One of the two tags.
+struct tag {
+	const char *vlan_field, *priorities_field, *dei_field;
+	uint32_t vlan;
+	size_t n_priorities;
+	const uint32_t *priorities;
+	Sluice__V1__DropEligible dei;
+	uint8_t there, drop_eligible;
+};
+
+static int
+parse_tag(const struct tag *tag, const char *where, struct shown *value, struct shown *mask, uint16_t *vlan,
+	uint16_t *vlan_mask, uint8_t *priorities, struct fault *f)
+{
+	if (tag->vlan > VLAN_LAST)
+		return fault(f, EINVAL, "%s, %s: %u is not from 1 to %d", where, tag->vlan_field, tag->vlan, VLAN_LAST);
+	if (tag->dei > SLUICE__V1__DROP_ELIGIBLE__SET)
+		return fault(
+			f, EINVAL, "%s, %s: %d is none of either, clear and set", where, tag->dei_field, (int)tag->dei);
+	for (size_t i = 0; i < tag->n_priorities; i++) {
+		if (tag->priorities[i] > PRIORITY_LAST)
+			return fault(f, EINVAL, "%s, %s: %u is not from 0 to %d", where, tag->priorities_field,
+				tag->priorities[i], PRIORITY_LAST);
+		*priorities |= (uint8_t)(1u << tag->priorities[i]);
+	}
+	if (!tag->vlan && !tag->n_priorities && !tag->dei)
+		return 0;
+	value->tags |= tag->there;
+	mask->tags |= tag->there;
+	*vlan = (uint16_t)tag->vlan;
+	*vlan_mask = tag->vlan ? UINT16_MAX : 0;
+	if (tag->dei != SLUICE__V1__DROP_ELIGIBLE__EITHER) {
+		value->tags |= tag->dei == SLUICE__V1__DROP_ELIGIBLE__SET ? tag->drop_eligible : 0;
+		mask->tags |= tag->drop_eligible;
+	}
+	return 0;
+}
+
+int
+frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direction, const char *where,
+	struct frame_filter *to, struct fault *f)
+{
+	const struct tag c = {"cVlan", "cPriorities", "cDropEligible", filter->c_vlan, filter->n_c_priorities,
+				 filter->c_priorities, filter->c_drop_eligible, HAS_C_TAG, C_DEI},
+			 s = {"sVlan", "sPriorities", "sDropEligible", filter->s_vlan, filter->n_s_priorities,
+				 filter->s_priorities, filter->s_drop_eligible, HAS_S_TAG, S_DEI};
+	struct shown value = {0}, mask = {0};
+	bool up = direction == UP;
+	int error;
+
+	if (filter->ether_type && (filter->ether_type < TYPE_LEAST || filter->ether_type > UINT16_MAX))
+		return fault(f, EINVAL, "%s, etherType: %u is not from %d to %d", where, filter->ether_type, TYPE_LEAST,
+			UINT16_MAX);
+	value.type = (uint16_t)filter->ether_type;
+	mask.type = filter->ether_type ? UINT16_MAX : 0;
+	error = parse_mac(filter->remote_mac, "remoteMac", where, up ? value.destination : value.source,
+		up ? mask.destination : mask.source, f);
+	if (!error)
+		error = parse_mac(filter->local_mac, "localMac", where, up ? value.source : value.destination,
+			up ? mask.source : mask.destination, f);
+	if (!error)
+		error = parse_tag(&c, where, &value, &mask, &value.c_vlan, &mask.c_vlan, &to->c_priorities, f);
+	if (!error)
+		error = parse_tag(&s, where, &value, &mask, &value.s_vlan, &mask.s_vlan, &to->s_priorities, f);
+	memcpy(&to->value, &value, sizeof(value));
+	memcpy(&to->mask, &mask, sizeof(mask));
+	return error;
+}
+
+static inline uint16_t
+read16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+// Where what is behind the tags begins. Two tags of the same kind are those of the outer one.
+static size_t
+show(const uint8_t *frame, size_t length, struct shown *to)
+{
+	size_t at = RTE_ETHER_HDR_LEN;
+	uint16_t type = read16(frame + 12);
+
+	*to = (struct shown){0};
+	memcpy(to->destination, frame, 6);
+	memcpy(to->source, frame + 6, 6);
+	for (unsigned i = 0; i < TAGS_MOST && length >= at + 4; i++) {
+		uint16_t tci = read16(frame + at);
+
+		if (type == RTE_ETHER_TYPE_VLAN && !(to->tags & HAS_C_TAG)) {
+			to->tags |= (uint8_t)(HAS_C_TAG | (tci & 0x1000 ? C_DEI : 0));
+			to->c_vlan = tci & 0xfff;
+			to->c_priority = (uint8_t)(tci >> 13);
+		} else if ((type == RTE_ETHER_TYPE_QINQ || type == TPID_QINQ_OLD) && to->tags == 0) {
+			to->tags |= (uint8_t)(HAS_S_TAG | (tci & 0x1000 ? S_DEI : 0));
+			to->s_vlan = tci & 0xfff;
+			to->s_priority = (uint8_t)(tci >> 13);
+		} else {
+			break;
+		}
+		type = read16(frame + at + 2);
+		at += 4;
+	}
+	to->type = type;
+	return at;
+}
+
+// ---- The packet in it.
+
+struct packet_shown {
+	uint8_t family, protocol, dscp;
+	bool has_ports;
+	uint16_t first, second; // ports, or what of a transport header is in their place
+	uint32_t label;
+	const uint8_t *source, *destination;
+};
+
+static void
+show_packet(const uint8_t *ip, size_t length, uint16_t type, struct packet_shown *to)
+{
+	size_t header;
+
+	to->family = 0;
+	if (type == RTE_ETHER_TYPE_IPV4 && length >= sizeof(struct ip4_header) && ip[0] >> 4 == 4) {
+		const struct ip4_header *ip4 = (const struct ip4_header *)ip;
+
+		header = ip4_header_length(ip4);
+		*to = (struct packet_shown){.family = 4,
+			.protocol = ip4->protocol,
+			.source = (const uint8_t *)&ip4->source,
+			.destination = (const uint8_t *)&ip4->destination,
+			.has_ports = (ip4->fragment & RTE_BE16(IP4_OFFSET)) == 0 && header >= sizeof(*ip4)};
+	} else if (type == RTE_ETHER_TYPE_IPV6 && length >= sizeof(struct ip6_header) && ip[0] >> 4 == 6) {
+		const struct ip6_header *ip6 = (const struct ip6_header *)ip;
+
+		header = sizeof(*ip6);
+		*to = (struct packet_shown){.family = 6,
+			.protocol = ip6->next_header,
+			.source = ip6->source,
+			.destination = ip6->destination,
+			.has_ports = true,
+			.label = (uint32_t)(ip[1] & 0xf) << 16 | read16(ip + 2)};
+	} else {
+		return;
+	}
+	to->dscp = dscp_of(ip, to->family);
+	to->has_ports = to->has_ports && length >= header + 4;
+	if (to->has_ports) {
+		to->first = read16(ip + header);
+		to->second = read16(ip + header + 2);
+	}
+}
+
+static bool
+is_in(const uint8_t *address, const uint8_t *network, unsigned length, uint8_t family)
+{
+	uint8_t differs = 0;
+
+	for (unsigned i = 0; i < (family == 4 ? 4 : 16); i++)
+		differs |= (address[i] ^ network[i]) & prefix_mask(length, i);
+	return differs == 0;
+}
+
+static bool
+packet_matches(const struct acl_rule *r, const struct packet_shown *p)
+{
+	if (p->family == 0 || (r->family != 0 && r->family != p->family) ||
+		(r->protocol >= 0 && r->protocol != p->protocol) || ((p->dscp ^ r->dscp) & r->dscp_mask) ||
+		(r->has_label && (p->family != 6 || p->label != r->label)))
+		return false;
+	if (r->family != 0 && (!is_in(p->source, r->source, r->source_length, r->family) ||
+				      !is_in(p->destination, r->destination, r->destination_length, r->family)))
+		return false;
+	if (!(r->reads & RULE_READS_PORTS))
+		return true;
+	return p->has_ports && (r->protocol >= 0 || protocol_has_ports(p->protocol)) && p->first >= r->source_low &&
+	       p->first <= r->source_high && p->second >= r->destination_low && p->second <= r->destination_high;
+}
+
+static inline bool
+frame_matches(const struct frame_filter *f, const struct frame_key *key, const struct shown *shown)
+{
+	if (((key->words[0] ^ f->value.words[0]) & f->mask.words[0]) |
+		((key->words[1] ^ f->value.words[1]) & f->mask.words[1]) |
+		((key->words[2] ^ f->value.words[2]) & f->mask.words[2]))
+		return false;
+	return (f->c_priorities == 0 || f->c_priorities >> shown->c_priority & 1) &&
+	       (f->s_priorities == 0 || f->s_priorities >> shown->s_priority & 1);
+}
+
+int
+frame_filters_find(const struct frame_filter *filters, unsigned count, const uint8_t *frame, size_t length)
+{
+	struct packet_shown packet;
+	struct shown shown;
+	struct frame_key key;
+	size_t at;
+	bool looked = false;
+
+	if (length < RTE_ETHER_HDR_LEN)
+		return -1;
+	at = show(frame, length, &shown);
+	memcpy(&key, &shown, sizeof(key));
+	for (unsigned i = 0; i < count; i++) {
+		if (!frame_matches(&filters[i], &key, &shown))
+			continue;
+		if (!filters[i].reads_packet)
+			return filters[i].rule;
+		if (!looked)
+			show_packet(frame + at, length - at, shown.type, &packet);
+		looked = true;
+		if (packet_matches(&filters[i].packet, &packet))
+			return filters[i].rule;
+	}
+	return -1;
+}

@@ -1,0 +1,34 @@
+// Packet filters of PDU sessions of type Ethernet (TS 24.501 section 9.11.4.13): what a frame shows without the tags of its access.
+#pragma once
+
+#include "acl/rule.h"
+#include "core/node.h"
+#include "flow.pb-c.h"
+
+// Few enough to be gone through for each frame.
+enum { FRAME_FILTERS = 256 };
+
+// What a frame shows, and which bits of it a filter reads: two addresses, the type behind its tags, which tags there are and what they
+// say.
+struct frame_key {
+	uint64_t words[3];
+};
+
+struct frame_filter {
+	struct frame_key value, mask;
+	uint8_t c_priorities, s_priorities; // by bit; 0: any
+	uint8_t rule;
+	bool reads_packet;
+	struct acl_rule packet; // of the IP packet in the frame
+};
+
+// Whether it says anything of the frame, so that it is no filter of packets.
+bool frame_filter_is(const Sluice__V1__PacketFilter *filter);
+
+// What it says of the frame in this direction; `packet` and `reads_packet` are the caller's. 0 or -EINVAL, with the fault saying what of
+// which field, behind `where`.
+int frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direction, const char *where,
+	struct frame_filter *to, struct fault *f);
+
+// The rule of the first that matches, or -1. `frame`: as it is in the tunnel, `length` bytes of it can be read.
+int frame_filters_find(const struct frame_filter *filters, unsigned count, const uint8_t *frame, size_t length);
