@@ -262,7 +262,7 @@ func (d *Desired) stand(o *opened) error {
 	gone := o.left
 	d.close(o)
 	d.mu.Unlock()
-	d.leave(gone)
+	d.tellLeft(gone)
 	return nil
 }
 
@@ -280,6 +280,9 @@ func (d *Desired) close(o *opened) {
 	delete(d.open, o.Revision)
 	if o.timer != nil {
 		o.timer.Stop()
+	}
+	if len(o.left) > 0 {
+		d.listLeft()
 	}
 }
 

@@ -116,11 +116,11 @@ func (d *Desired) takeBack(o *opened, why string) (begun work, told *Undoing, er
 		// As it was when it was tried before, perhaps before the agent was started again.
 		d.mu.Lock()
 		o.why = why
-		changed := !slices.Equal(o.left, left)
+		gone := o.left
 		d.putOff(o, left, "")
 		d.mu.Unlock()
-		if changed {
-			d.leave(left)
+		if !slices.Equal(gone, left) {
+			d.tellLeft(slices.Concat(gone, left))
 		}
 		return nil, nil, &NotUndone{Revision: o.Revision, Left: left}
 	}
@@ -147,7 +147,7 @@ func (d *Desired) takeBack(o *opened, why string) (begun work, told *Undoing, er
 		st, _ := d.look(e.Key)
 		told.Objects = append(told.Objects, Done{stepFrom(e.Before.kept(), e.After.kept()), st})
 	}
-	d.leave(gone)
+	d.tellLeft(gone)
 	if len(left) == 0 {
 		return begun, told, nil
 	}
@@ -171,6 +171,7 @@ func (d *Desired) notNow(o *opened, told *Undoing, why string, err error, first 
 // putOff has a revision undone later. d.mu is held.
 func (d *Desired) putOff(o *opened, left []Left, problem string) {
 	o.left, o.problem = left, cmp.Or(problem, listed(left))
+	d.listLeft()
 	o.backoff = min(max(2*o.backoff, d.config.UndoAgain), undoneAgainWithin)
 	d.later(o, o.backoff)
 }
@@ -186,26 +187,25 @@ func (d *Desired) tellUndone(o *opened, told *Undoing, err error) {
 	if err != nil {
 		d.config.Log.Error("a revision that does not stand is still there; it is tried again", "revision", o.Revision, "error", err)
 	}
-	d.leave(told.Left)
+	d.tellLeft(told.Left)
 	if d.config.Undone != nil {
 		d.config.Undone(*told)
 	}
 }
 
-// leave tells of objects that could not be undone, or are not in the way any more.
-func (d *Desired) leave(objects []Left) {
-	if len(objects) == 0 {
-		return
-	}
-	d.mu.RLock()
+// listLeft has each object say what keeps it from being undone. d.mu is held, so that it says so when, and as long as, the revision does.
+func (d *Desired) listLeft() {
 	left := map[object.Key]string{}
 	for _, o := range d.open {
 		for _, l := range o.left {
 			left[l.Key] = fmt.Sprintf("revision %d is to be undone, but %s", o.Revision, l.Problem)
 		}
 	}
-	d.mu.RUnlock()
 	d.left.Store(&left)
+}
+
+// tellLeft tells of objects that could not be undone, or are not in the way any more.
+func (d *Desired) tellLeft(objects []Left) {
 	for _, l := range objects {
 		if s := d.sites.get(l.Key); s.State != Gone {
 			d.log.publish(s, nil, nil)

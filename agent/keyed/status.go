@@ -197,10 +197,7 @@ func (n *engine) lookAtAll() {
 
 // follow hears what happens to objects, until ctx ends.
 func (n *engine) follow(ctx context.Context) {
-	// What was applied is unknown, and that is told, when a data plane is away for longer.
-	away := time.AfterFunc(time.Hour, n.lookAtAll)
-	away.Stop()
-	defer away.Stop()
+	defer n.teller.back()
 	for ctx.Err() == nil {
 		events, err := n.Intent.Events(intent.Cursor{})
 		if err != nil {
@@ -221,10 +218,10 @@ func (n *engine) follow(ctx context.Context) {
 			}
 			switch {
 			case e.Dataplane != nil && e.Dataplane.Connected:
+				n.teller.back()
 				n.lookAtAll()
 			case e.Dataplane != nil:
-				// One that is back soon costs no writing.
-				away.Reset(n.pace.unknown)
+				n.lookAtAll()
 			case e.Path == nil:
 				n.heard(e.Status.Key)
 			}
@@ -263,6 +260,10 @@ type teller struct {
 	ready, look bool
 	// Of what was told last, without the time.
 	last map[string][sha256.Size]byte
+	// A data plane that is back soon costs no writing: until it is away for long, what was applied is not said to be unknown.
+	// nil: none is known to be away.
+	away *time.Timer
+	long bool
 }
 
 func newTeller(e northbound.Environment, d Driver, s *set, p pace) *teller {
@@ -360,6 +361,27 @@ func (t *teller) tell(ctx context.Context) (bool, error) {
 	return more, nil
 }
 
+// isLong is called when a data plane is away for long.
+func (t *teller) isLong() {
+	t.mu.Lock()
+	t.long = t.away != nil
+	t.mu.Unlock()
+	t.set.mu.Lock()
+	t.set.touchAll()
+	t.set.mu.Unlock()
+	t.wake()
+}
+
+// back is called when a data plane is there again, or when nobody follows any more.
+func (t *teller) back() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.away != nil {
+		t.away.Stop()
+	}
+	t.away, t.long = nil, false
+}
+
 // lookForOld finds statuses of documents that went away while nobody looked.
 func (t *teller) lookForOld(ctx context.Context) error {
 	keys, err := t.driver.Statuses(ctx)
@@ -396,7 +418,14 @@ func (t *teller) next() (told []Told, sums [][sha256.Size]byte, more bool) {
 			continue
 		}
 		sum := sha256.Sum256(st.JSON())
-		if old, there := t.last[key]; there && old == sum {
+		old, there := t.last[key]
+		if there && old == sum {
+			continue
+		}
+		if there && st.State == intent.Unknown.String() && !t.long {
+			if t.away == nil {
+				t.away = time.AfterFunc(t.pace.unknown, t.isLong)
+			}
 			continue
 		}
 		st.Time = now
