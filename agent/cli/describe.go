@@ -62,7 +62,7 @@ and sessions, their counters and drops.`,
 
 // describeAs writes the object as get does, and beside it what describe adds.
 func (p *program) describeAs(ctx context.Context, client api.AgentClient, d *api.Description, output string) error {
-	n, err := p.node(d.GetObject())
+	n, err := p.node(d.GetObject(), output == "yaml")
 	if err != nil {
 		return err
 	}

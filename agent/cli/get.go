@@ -25,7 +25,8 @@ func (p *program) getCommand() *cobra.Command {
 when the data plane refused them (they are tried again), "deleting" while it still has what nobody wants, and "unknown" when
 they were applied and the data plane is away since. A kind is called by its name, its plural or its short form.
 
-YAML can be changed and applied again.`,
+YAML and JSON can be changed and applied again. In YAML, rates, sizes and times are as people write them (100M, 64KB, 10ms);
+in JSON they are plain numbers of bit/s, bytes and nanoseconds.`,
 		Example: `  sluice get sessions
   sluice get ports,interfaces -o wide
   sluice get session alice bob -o yaml
@@ -151,7 +152,7 @@ func (p *program) show(found []*api.ObjectIntent, kinds []string, output string)
 	case "json":
 		all := []byte{'['}
 		for i, o := range found {
-			n, err := p.node(o)
+			n, err := p.node(o, false)
 			if err != nil {
 				return err
 			}
@@ -163,7 +164,7 @@ func (p *program) show(found []*api.ObjectIntent, kinds []string, output string)
 		return p.writeJSON(false, append(all, ']'))
 	case "yaml":
 		for i, o := range found {
-			n, err := p.node(o)
+			n, err := p.node(o, true)
 			if err != nil {
 				return err
 			}

@@ -89,14 +89,14 @@ func blockStyle(n *yaml.Node) {
 	}
 }
 
-// node returns an object with how it stands with it, as YAML nodes. Applied again, its status is not looked at.
-func (p *program) node(o *api.ObjectIntent) (*yaml.Node, error) {
+// node returns an object with how it stands with it, as YAML nodes for people or for programs. Applied again, its status is not looked at.
+func (p *program) node(o *api.ObjectIntent, people bool) (*yaml.Node, error) {
 	i := o.GetIntent()
 	known, err := p.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
 	if err != nil {
 		return nil, fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
 	}
-	n, err := p.registry.Node(known)
+	n, err := p.registry.Node(known, people)
 	if err != nil {
 		return nil, err
 	}

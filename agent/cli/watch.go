@@ -185,7 +185,7 @@ func (w *watcher) one(k object.Key, o *api.ObjectIntent, change api.ObjectChange
 		delete(w.shown, k)
 	}
 	if w.output == "json" {
-		n, err := w.node(o)
+		n, err := w.node(o, false)
 		if err != nil {
 			return err
 		}

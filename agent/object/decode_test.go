@@ -258,6 +258,26 @@ func roundTrip(t testing.TB, r *Registry, written []*Written) {
 	}
 }
 
+func TestYAMLIsForPeopleAndJSONForPrograms(t *testing.T) {
+	r := registry(t)
+	for _, o := range []struct{ text, yaml, json string }{
+		{"Meter m {algorithm: srtcm, committedRate: 100000000, committedBurst: 64000}",
+			"committedRate: 100M\n  committedBurst: 64KB\n", `"committedRate":100000000,"committedBurst":64000`},
+		{"Meter m {algorithm: srtcm, committedRate: 100000001, committedBurstTime: 10ms}",
+			"committedRate: 100000001\n  committedBurstTime: 10ms\n", `"committedRate":100000001,"committedBurstTime":10000000`},
+		{"Port p {device: net_null0, mtu: 9000}", "mtu: 9000\n", `"mtu":9000`},
+	} {
+		written := objects(t, o.text)[0].Object
+		var b bytes.Buffer
+		if err := r.YAML(&b, written); err != nil || !strings.Contains(b.String(), o.yaml) {
+			t.Errorf("%s, %v", &b, err)
+		}
+		if j, err := r.JSON(written); err != nil || !strings.Contains(string(j), o.json) {
+			t.Errorf("%s, %v", j, err)
+		}
+	}
+}
+
 var examples = []string{`apiVersion: sluice.dev/v1
 kind: Session
 metadata: {name: "1", labels: {a: "yes", b: ""}}

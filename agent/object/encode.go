@@ -1,4 +1,5 @@
-// Objects into YAML and JSON: what Decode reads. Numbers are plain, enums in lower case, and what is left out stays out.
+// Objects into YAML and JSON: what Decode reads. Numbers are as people write them in YAML and plain in JSON, enums in lower case, and what
+// is left out stays out.
 package object
 
 import (
@@ -25,7 +26,7 @@ func (r *Registry) YAML(w io.Writer, objects ...*Object) error {
 				return err
 			}
 		}
-		n, err := r.Node(o)
+		n, err := r.Node(o, true)
 		if err != nil {
 			return err
 		}
@@ -43,20 +44,24 @@ func (r *Registry) YAML(w io.Writer, objects ...*Object) error {
 
 // JSON returns an object as JSON.
 func (r *Registry) JSON(o *Object) ([]byte, error) {
-	n, err := r.Node(o)
+	n, err := r.Node(o, false)
 	if err != nil {
 		return nil, err
 	}
 	return JSON(n), nil
 }
 
-// Node returns an object as YAML nodes, to which a caller may add what it knows beside it.
-func (r *Registry) Node(o *Object) (*yaml.Node, error) {
+// Node returns an object as YAML nodes, to which a caller may add what it knows beside it; for people: numbers as they write them ("100M").
+func (r *Registry) Node(o *Object, people bool) (*yaml.Node, error) {
 	k := r.byName[o.Kind]
 	if k == nil || o.Spec == nil {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
-	return envelope(o, messageNode(k.Fields, o.Spec.ProtoReflect(), plainNumber)), nil
+	write := plainNumber
+	if people {
+		write = unitNumber(FormatNumber)
+	}
+	return envelope(o, messageNode(k.Fields, o.Spec.ProtoReflect(), write)), nil
 }
 
 // NodeSaid returns as YAML nodes what an owner says of an object: what it leaves out is not there, and what it says to be empty is.
@@ -85,18 +90,25 @@ func envelope(o *Object, spec *yaml.Node) *yaml.Node {
 	return Mapping("apiVersion", text(APIVersion), "kind", text(o.Kind), "metadata", metadata, "spec", spec)
 }
 
-// Spec returns an object's spec as YAML nodes for people: numbers have their units. Decode reads that, too.
+// Spec returns an object's spec as YAML nodes for people: numbers have their units in full. Decode reads that, too.
 func (r *Registry) Spec(o *Object) (*yaml.Node, error) {
 	k := r.byName[o.Kind]
 	if k == nil || !k.describes(o.Spec) {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
-	return messageNode(k.Fields, o.Spec.ProtoReflect(), func(f *Field, negative bool, n uint64) *yaml.Node {
-		if negative || f.Notes.Unit == api.Unit_NONE {
-			return plainNumber(f, negative, n)
+	return messageNode(k.Fields, o.Spec.ProtoReflect(), unitNumber(formatUnit)), nil
+}
+
+// unitNumber writes numbers that have a unit in a form of their own.
+func unitNumber(form func(api.Unit, uint64) string) number {
+	return func(f *Field, negative bool, n uint64) *yaml.Node {
+		if !negative && f.Notes.Unit != api.Unit_NONE {
+			if s := form(f.Notes.Unit, n); !allDigits(s) {
+				return text(s)
+			}
 		}
-		return text(formatUnit(f.Notes.Unit, n))
-	}), nil
+		return plainNumber(f, negative, n)
+	}
 }
 
 func plainNumber(_ *Field, negative bool, n uint64) *yaml.Node {

@@ -294,9 +294,15 @@ func TestNumbersWithUnits(t *testing.T) {
 		{api.Unit_BITS_PER_SECOND, "9bps", 9, "9"},
 		{api.Unit_BYTES, "64KB", 64_000, "64KB"},
 		{api.Unit_BYTES, "64KiB", 65536, "64KiB"},
+		{api.Unit_BYTES, "128KB", 128_000, "128KB"},
+		{api.Unit_BYTES, "125 KiB", 128_000, "128KB"},
+		{api.Unit_BYTES, "64MiB", 64 << 20, "64MiB"},
 		{api.Unit_BYTES, "1500B", 1500, "1500"},
+		{api.Unit_BYTES, "9K", 9000, "9000"},
 		{api.Unit_NANOSECONDS, "1.5ms", 1_500_000, "1500us"},
 		{api.Unit_NANOSECONDS, "10µs", 10_000, "10us"},
+		{api.Unit_NANOSECONDS, "1h", 3600e9, "3600s"},
+		{api.Unit_NANOSECONDS, "1000001", 1_000_001, "1000001"},
 		{api.Unit_NONE, "18446744073709551615", 1<<64 - 1, "18446744073709551615"},
 	} {
 		n, err := parseNumber(c.unit, c.written)
@@ -316,6 +322,23 @@ func TestNumbersWithUnits(t *testing.T) {
 			t.Errorf("%q is accepted as %d", s, n)
 		}
 	}
+}
+
+func FuzzANumberWithItsUnitIsReadAgain(f *testing.F) {
+	for _, n := range []uint64{0, 1, 999, 1000, 1024, 9999, 10_000, 10_240, 1_024_000, 1 << 40, 1e12, 1<<64 - 1} {
+		f.Add(n, uint64(1))
+		f.Add(n%1e6, uint64(1e6))
+	}
+	f.Fuzz(func(t *testing.T, n, times uint64) {
+		n *= times
+		for _, u := range []api.Unit{api.Unit_NONE, api.Unit_BITS_PER_SECOND, api.Unit_BYTES, api.Unit_NANOSECONDS} {
+			for _, text := range []string{FormatNumber(u, n), strings.TrimSpace(formatUnit(u, n))} {
+				if again, err := parseNumber(u, text); err != nil || again != n {
+					t.Errorf("%d %s is written %q, read as %d, %v", n, u, text, again, err)
+				}
+			}
+		}
+	})
 }
 
 func TestNumbersWithUnitsForPeopleAreReadAgain(t *testing.T) {

@@ -15,14 +15,14 @@ type suffix struct {
 	times uint64
 }
 
-// suffixes of a unit. The first of each size is how we write it; what follows is also accepted.
+// suffixes of a unit. The first of each size is how we write it; what follows is also accepted. So is a power of 1000 rather than of 1024.
 func suffixes(u api.Unit) []suffix {
 	switch u {
 	case api.Unit_BITS_PER_SECOND:
 		return []suffix{{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"", 1}}
 	case api.Unit_BYTES:
 		return []suffix{
-			{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"kB", 1e3},
+			{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"kB", 1e3},
 			{"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"B", 1}, {"", 1},
 		}
 	case api.Unit_NANOSECONDS:
@@ -91,7 +91,7 @@ func allDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// FormatNumber writes a number with the largest suffix that leaves it whole: "100M", "64KiB", "10ms".
+// FormatNumber writes a number as a person would: "100M", "64KiB", "10ms". parseNumber reads just that number again.
 func FormatNumber(u api.Unit, n uint64) string {
 	n, suffix := shortest(u, n)
 	return strconv.FormatUint(n, 10) + suffix
@@ -114,13 +114,21 @@ func formatUnit(u api.Unit, n uint64) string {
 	return strconv.FormatUint(n, 10) + " " + suffix
 }
 
-// shortest returns a number as the count of the largest unit that leaves it whole.
+// Fewer bytes are the size of a frame, which nobody counts in thousands.
+const leastThousands = 10_000
+
+// shortest returns a number as a count of the unit that leaves it whole with the fewest digits.
 func shortest(u api.Unit, n uint64) (uint64, string) {
+	if n == 0 || u == api.Unit_BYTES && n < leastThousands {
+		return n, ""
+	}
 	best := suffix{"", 1}
 	for _, one := range suffixes(u) {
-		if n != 0 && n%one.times == 0 && one.times > best.times && (u != api.Unit_NANOSECONDS || one.times <= 1e9) {
+		if n%one.times == 0 && digits(n/one.times) < digits(n/best.times) && (u != api.Unit_NANOSECONDS || one.times <= 1e9) {
 			best = one
 		}
 	}
 	return n / best.times, best.text
 }
+
+func digits(n uint64) int { return len(strconv.FormatUint(n, 10)) }

@@ -97,7 +97,7 @@ func (s *server) viewOf(st intent.Status) (*view, error) {
 	if st.Object == nil {
 		return v, nil
 	}
-	n, err := s.environment.Registry.Node(s.environment.Registry.Redacted(st.Object))
+	n, err := s.environment.Registry.Node(s.environment.Registry.Redacted(st.Object), false)
 	if err != nil {
 		return nil, err
 	}
