@@ -60,7 +60,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 	asked := newAsked(x.Keys)
 	for i, k := range x.Keys {
 		if asked.find(k) != &asked.all[i] {
-			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice"})
+			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice", Accepted: "each object once"})
 			continue
 		}
 		before, kept := d.records.Get(k), x.Kept[i]
