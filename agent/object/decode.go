@@ -66,6 +66,8 @@ func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
 	}
 }
 
+const aliasToNothing = "an alias to nothing"
+
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written, Errors) {
@@ -78,6 +80,10 @@ func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written
 			if n, err := strconv.Atoi(m[1]); err == nil {
 				line += n - 1
 			}
+		}
+		if strings.HasPrefix(message, "unknown anchor") {
+			// It names what may be a secret that begins with *.
+			message = aliasToNothing
 		}
 		return nil, Errors{{File: file, Line: line, Problem: "not YAML: " + message, Accepted: acceptedYAML(text, message)}}
 	}
@@ -102,6 +108,8 @@ func acceptedYAML(text []byte, message string) string {
 		return "the fields of one mapping, or the elements of one list, each on a line and all beginning in the same column"
 	case strings.Contains(message, "did not find expected ',' or"):
 		return "a } for each { and a ] for each ["
+	case message == aliasToNothing:
+		return "an anchor before its aliases; quotes around text that begins with *"
 	case strings.Contains(message, "UTF-8"), strings.Contains(message, "control characters"):
 		return "text in UTF-8"
 	}
@@ -494,7 +502,7 @@ func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path
 		at = "spec"
 	}
 	if n.Kind != yaml.MappingNode {
-		d.fail(n, at, "not a mapping", describe(n), "a mapping with "+strings.Join(fs.Names(), ", "))
+		d.fail(n, at, "not a mapping", found(n, holdsSecret(fs, map[*Fields]bool{})), "a mapping with "+strings.Join(fs.Names(), ", "))
 		return
 	}
 	if depth > depthLimit {
@@ -529,7 +537,8 @@ func (d *decoder) message(fs *Fields, m protoreflect.Message, n *yaml.Node, path
 			return
 		}
 		if value.Kind != yaml.SequenceNode {
-			d.fail(value, field, "not a list", describe(value), "a list, each element "+f.Accepted())
+			secret := f.Notes.Secret || f.Fields != nil && holdsSecret(f.Fields, map[*Fields]bool{})
+			d.fail(value, field, "not a list", found(value, secret), "a list, each element "+f.Accepted())
 			return
 		}
 		if d.inside == 0 && len(value.Content) == 0 {
@@ -562,6 +571,14 @@ func namesOf(one protoreflect.OneofDescriptor) []string {
 	return names
 }
 
+// found says what stands where something else is accepted, unless that may be a secret.
+func found(n *yaml.Node, secret bool) string {
+	if secret {
+		return ""
+	}
+	return describe(n)
+}
+
 // value reads one value, which is not a list, and hands it to set if it can be read.
 func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh func() protoreflect.Value, set func(protoreflect.Value)) {
 	if f.Fields != nil {
@@ -578,11 +595,7 @@ func (d *decoder) value(f *Field, n *yaml.Node, field string, depth int, fresh f
 	}
 	v, err := f.scalar(n)
 	if err != nil {
-		found := describe(n)
-		if f.Notes.Secret {
-			found = ""
-		}
-		d.fail(n, field, err.Error(), found, f.Accepted())
+		d.fail(n, field, err.Error(), found(n, f.Notes.Secret), f.Accepted())
 		return
 	}
 	if !f.Notes.Secret {

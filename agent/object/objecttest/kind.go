@@ -25,15 +25,18 @@ func field(name string, number int32, notes *api.Field) *descriptorpb.FieldDescr
 	return f
 }
 
-// Secretive returns a registry of one kind that the data plane understands, with secrets: Peer {address, password, login {user, key}}.
+// Secretive returns a registry of one kind that the data plane understands, with secrets: Peer {address, password, login {user, key},
+// old}, where key, password and the list old are secret.
 func Secretive(t testing.TB) *object.Registry {
 	t.Helper()
 	login := &descriptorpb.DescriptorProto{Name: proto.String("Login"), Field: []*descriptorpb.FieldDescriptorProto{
 		field("user", 1, &api.Field{}), field("key", 2, &api.Field{Secret: true})}}
 	below := field("login", 3, &api.Field{})
 	below.Type, below.TypeName = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), proto.String(".test.Login")
+	old := field("old", 4, &api.Field{Secret: true})
+	old.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
 	peer := &descriptorpb.DescriptorProto{Name: proto.String("Peer"), Options: &descriptorpb.MessageOptions{}, Field: []*descriptorpb.FieldDescriptorProto{
-		field("address", 1, &api.Field{}), field("password", 2, &api.Field{Secret: true}), below}}
+		field("address", 1, &api.Field{}), field("password", 2, &api.Field{Secret: true}), below, old}}
 	proto.SetExtension(peer.Options, api.E_Kind, &api.Kind{Plural: "peers", Plane: api.Plane_DATAPLANE})
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
 		Name: proto.String("peer.proto"), Package: proto.String("test"), Syntax: proto.String("proto3"),
