@@ -22,10 +22,10 @@ type stream struct {
 
 type sentEvent struct{ id, event, data string }
 
-// follow opens a stream of events, which ends with the test: "&cursor=" and where to go on, and headers as of ask.
+// follow opens a stream of events, which ends with the test: with parameters, and headers as of ask.
 func (s *site) follow(query string, headers ...string) *stream {
 	s.Helper()
-	r, err := http.NewRequestWithContext(s.Context(), "GET", s.url+"/v1/events?kinds=Vrf"+query, nil)
+	r, err := http.NewRequestWithContext(s.Context(), "GET", s.url+"/v1/events?"+query, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -97,11 +97,11 @@ func TestEventsGoOnWhereAReaderWas(t *testing.T) {
 		return names, ids
 	}
 	cursor, _ := list.body["cursor"].(string)
-	names, ids := read(2, s.follow("&cursor="+cursor))
+	names, ids := read(2, s.follow("kinds=Vrf&cursor="+cursor))
 	if fmt.Sprint(names) != "[red blue]" {
 		t.Fatalf("%v", names)
 	}
-	if names, _ := read(1, s.follow("", "Last-Event-ID: "+ids[0])); fmt.Sprint(names) != "[blue]" {
+	if names, _ := read(1, s.follow("kinds=Vrf", "Last-Event-ID: "+ids[0])); fmt.Sprint(names) != "[blue]" {
 		t.Errorf("%v", names)
 	}
 }
@@ -109,7 +109,7 @@ func TestEventsGoOnWhereAReaderWas(t *testing.T) {
 func TestThatADataPlaneWentAwayIsAnEventWhateverKindsAreAskedFor(t *testing.T) {
 	s := newSite(t)
 	s.connected()
-	r := s.follow("")
+	r := s.follow("kinds=Vrf")
 	s.desired.Detach()
 	e, more := r.next()
 	if !more {
@@ -126,7 +126,7 @@ func TestObjectsAreToldAgainWhenADataPlaneIsBackThoughNothingHappenedToThem(t *t
 	s := newSite(t)
 	s.want(201, s.ask("PUT", "/v1/vrfs/red", "{}"))
 	s.connected()
-	r := s.follow("")
+	r := s.follow("kinds=Vrf")
 	s.desired.Detach()
 	s.attach()
 	var events []string
@@ -144,7 +144,7 @@ func TestObjectsAreToldAgainWhenADataPlaneIsBackThoughNothingHappenedToThem(t *t
 
 func TestStreamsEndWithTheAgent(t *testing.T) {
 	s := newSite(t)
-	r := s.follow("")
+	r := s.follow("kinds=Vrf")
 	s.end()
 	for more := true; more; {
 		_, more = r.next()

@@ -25,8 +25,8 @@ func field(name string, number int32, notes *api.Field) *descriptorpb.FieldDescr
 	return f
 }
 
-// Secretive returns a registry of one kind that the data plane understands, with secrets: Peer {address, password, login {user, key},
-// old}, where key, password and the list old are secret.
+// Secretive returns a registry of the contract's kinds and one more that the data plane understands: Peer {address, password, login {user,
+// key}, old}, where password, key and the list old are secret.
 func Secretive(t testing.TB) *object.Registry {
 	t.Helper()
 	login := &descriptorpb.DescriptorProto{Name: proto.String("Login"), Field: []*descriptorpb.FieldDescriptorProto{
@@ -50,6 +50,15 @@ func Secretive(t testing.TB) *object.Registry {
 		if err := types.RegisterMessage(dynamicpb.NewMessageType(file.Messages().ByName(name))); err != nil {
 			t.Fatal(err)
 		}
+	}
+	protoregistry.GlobalTypes.RangeMessages(func(m protoreflect.MessageType) bool {
+		if proto.HasExtension(m.Descriptor().Options(), api.E_Kind) {
+			err = types.RegisterMessage(m)
+		}
+		return err == nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	r, err := object.Discover(&types)
 	if err != nil {
