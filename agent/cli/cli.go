@@ -74,7 +74,10 @@ const exitUnfinished = 3
 
 // Run is Main with its surroundings given.
 func Run(ctx context.Context, arguments []string, in io.Reader, out, told io.Writer) int {
-	p := &program{in: in, out: out, err: told, now: time.Now}
+	return (&program{in: in, out: out, err: told, now: time.Now}).run(ctx, arguments)
+}
+
+func (p *program) run(ctx context.Context, arguments []string) int {
 	root, err := p.root()
 	if err == nil {
 		root.SetArgs(arguments)
@@ -84,7 +87,7 @@ func Run(ctx context.Context, arguments []string, in io.Reader, out, told io.Wri
 		p.connection.Close()
 	}
 	if err != nil {
-		fmt.Fprintf(told, "sluice: %s\n", strings.ReplaceAll(p.explain(err), "\n", "\n        "))
+		fmt.Fprintf(p.err, "sluice: %s\n", strings.ReplaceAll(p.explain(err), "\n", "\n        "))
 		var later *unfinished
 		if errors.As(err, &later) {
 			return exitUnfinished
@@ -95,9 +98,12 @@ func Run(ctx context.Context, arguments []string, in io.Reader, out, told io.Wri
 }
 
 func (p *program) root() (*cobra.Command, error) {
-	var err error
-	if p.registry, err = object.NewRegistry(); err != nil {
-		return nil, fmt.Errorf("reading the contract: %w", err)
+	if p.registry == nil {
+		registry, err := object.NewRegistry()
+		if err != nil {
+			return nil, fmt.Errorf("reading the contract: %w", err)
+		}
+		p.registry = registry
 	}
 	root := &cobra.Command{
 		Use:   "sluice",
