@@ -27,6 +27,7 @@ type scene struct {
 	registry *object.Registry
 	desired  *intent.Desired
 	memory   string
+	log      *slog.Logger
 	// Of its northbound, and of all.
 	hush, stop func()
 }
@@ -37,7 +38,13 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{T: t, carrier: newCarrier(), registry: r, memory: filepath.Join(t.TempDir(), "memory.db")}
+	return newSceneOf(t, r, slog.DiscardHandler)
+}
+
+// newSceneOf is newScene with kinds, and whom the log is told.
+func newSceneOf(t *testing.T, r *object.Registry, log slog.Handler) *scene {
+	t.Helper()
+	s := &scene{T: t, carrier: newCarrier(), registry: r, memory: filepath.Join(t.TempDir(), "memory.db"), log: slog.New(log)}
 	s.agent()
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -46,7 +53,7 @@ func newScene(t *testing.T) *scene {
 // agent starts one that wants nothing yet.
 func (s *scene) agent() {
 	s.Helper()
-	desired, err := intent.New(intent.Config{Registry: s.registry, Reconciler: reconcile.Options{MinBackoff: time.Millisecond}})
+	desired, err := intent.New(intent.Config{Registry: s.registry, Log: s.log, Reconciler: reconcile.Options{MinBackoff: time.Millisecond}})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -74,7 +81,7 @@ func (s *scene) northbound() func() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	n := &engine{Environment: northbound.Environment{Name: "broker", Intent: s.desired, Registry: s.registry, Log: slog.New(slog.DiscardHandler)},
+	n := &engine{Environment: northbound.Environment{Name: "broker", Intent: s.desired, Registry: s.registry, Log: s.log},
 		driver: s.carrier, memory: m, min: time.Microsecond, max: time.Millisecond}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

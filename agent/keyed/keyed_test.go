@@ -155,6 +155,7 @@ type bed struct {
 	*testing.T
 	registry *object.Registry
 	desired  *intent.Desired
+	log      *slog.Logger
 	place    *place
 	counters *northbound.Counters
 	unknown  time.Duration
@@ -168,7 +169,13 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := intent.New(intent.Config{Registry: r, Owners: map[string]intent.Owner{"chief": {Priority: 10}}})
+	return newBedOf(t, r, slog.DiscardHandler)
+}
+
+// newBedOf is newBed with kinds, and whom the log is told.
+func newBedOf(t *testing.T, r *object.Registry, log slog.Handler) *bed {
+	t.Helper()
+	d, err := intent.New(intent.Config{Registry: r, Log: slog.New(log), Owners: map[string]intent.Owner{"chief": {Priority: 10}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +186,7 @@ func newBed(t *testing.T) *bed {
 		d.Run(ctx)
 	}()
 	plane := reconciletest.NewPlane(r)
-	b := &bed{T: t, registry: r, desired: d, place: newPlace(), counters: &northbound.Counters{}, unknown: time.Hour, end: func() {},
+	b := &bed{T: t, registry: r, desired: d, log: slog.New(log), place: newPlace(), counters: &northbound.Counters{}, unknown: time.Hour, end: func() {},
 		attach: func() { d.Attach(ctx, plane) }}
 	b.attach()
 	t.Cleanup(func() {
@@ -193,7 +200,7 @@ func newBed(t *testing.T) *bed {
 func (b *bed) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	e := northbound.Environment{Name: "store", Intent: b.desired, Registry: b.registry, Log: slog.New(slog.DiscardHandler), Counters: b.counters}
+	e := northbound.Environment{Name: "store", Intent: b.desired, Registry: b.registry, Log: b.log, Counters: b.counters}
 	p := pace{least: time.Millisecond, most: 20 * time.Millisecond, linger: time.Millisecond, burst: 20 * time.Millisecond, tell: time.Millisecond,
 		unknown: b.unknown}
 	n := newEngine(e, b.place, p)
