@@ -203,6 +203,17 @@ func (p *program) client() (api.AgentClient, error) {
 	return api.NewAgentClient(p.connection), nil
 }
 
+// everyPage has a list got page by page: get returns what the page after it is called, "" if there is none.
+func everyPage(get func(page string) (next string, err error)) error {
+	for page := ""; ; {
+		next, err := get(page)
+		if err != nil || next == "" || next == page {
+			return err
+		}
+		page = next
+	}
+}
+
 // chosen adds to a request which data plane is meant.
 func (p *program) chosen(ctx context.Context) context.Context {
 	if p.at == "" {

@@ -79,17 +79,13 @@ in JSON they are plain numbers of bit/s, bytes and nanoseconds.`,
 func (p *program) all(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery) ([]*api.ObjectIntent, error) {
 	var found []*api.ObjectIntent
 	query.Limit = 5000
-	for {
-		page, err := client.Get(ctx, query)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, page.GetObjects()...)
-		if page.GetNextPage() == "" {
-			return found, nil
-		}
-		query.Page = page.GetNextPage()
-	}
+	err := everyPage(func(page string) (string, error) {
+		query.Page = page
+		some, err := client.Get(ctx, query)
+		found = append(found, some.GetObjects()...)
+		return some.GetNextPage(), err
+	})
+	return found, err
 }
 
 // builtin is an object that is always there, as long as nobody wrote it down; nil: it is none.

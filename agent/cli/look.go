@@ -104,21 +104,17 @@ those that Neighbor objects configure (` + "`sluice get neighbors`" + ` shows on
 			return err
 		}
 		all := []neighborJSON{}
-		query := &api.NeighborStatesQuery{Limit: 5000}
-		for {
-			page, err := client.GetNeighborStates(c.Context(), query)
-			if err != nil {
-				return err
-			}
-			for _, n := range page.GetNeighbors() {
+		err = everyPage(func(page string) (string, error) {
+			found, err := client.GetNeighborStates(c.Context(), &api.NeighborStatesQuery{Limit: 5000, Page: page})
+			for _, n := range found.GetNeighbors() {
 				if *only == "" || n.GetInterface() == *only {
 					all = append(all, neighborJSON{n.GetInterface(), n.GetAddress(), n.GetMac(), n.GetState()})
 				}
 			}
-			if page.GetNextPage() == "" || page.GetNextPage() == query.GetPage() {
-				break
-			}
-			query.Page = page.GetNextPage()
+			return found.GetNextPage(), err
+		})
+		if err != nil {
+			return err
 		}
 		if *output != "table" {
 			return p.write(*output, false, all)

@@ -41,21 +41,17 @@ and does no longer: what sessions send into it is dropped.`,
 			return err
 		}
 		all := []pathJSON{}
-		query := &api.GtpuPathsQuery{Limit: 5000}
-		for {
-			page, err := client.GetGtpuPaths(c.Context(), query)
-			if err != nil {
-				return err
-			}
-			for _, path := range page.GetPaths() {
+		err = everyPage(func(page string) (string, error) {
+			found, err := client.GetGtpuPaths(c.Context(), &api.GtpuPathsQuery{Limit: 5000, Page: page})
+			for _, path := range found.GetPaths() {
 				all = append(all, pathJSON{path.GetVrf(), path.GetLocalAddress(), path.GetRemoteAddress(), path.GetState(),
 					time.Unix(0, int64(path.GetChanged())).UTC(), path.GetTunnels(), path.GetRequests(), path.GetResponses(),
 					path.GetFailures(), path.GetRestarts()})
 			}
-			if page.GetNextPage() == "" || page.GetNextPage() == query.GetPage() {
-				break
-			}
-			query.Page = page.GetNextPage()
+			return found.GetNextPage(), err
+		})
+		if err != nil {
+			return err
 		}
 		if *output != "table" {
 			return p.write(*output, false, all)

@@ -26,19 +26,15 @@ func takeSample(ctx context.Context, client api.AgentClient, now func() time.Tim
 	}
 	s := &sample{boot: version.GetDataplane().GetGreeting().GetBoot(), sessions: map[string]*api.SessionCounters{},
 		ports: map[string]*api.PortCounters{}, drops: map[string]*api.DropCounters{}, nodes: map[string]*api.NodeCounters{}}
-	query := &api.SessionCountersQuery{Limit: 10000}
-	for {
-		page, err := client.GetSessionCounters(ctx, query)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range page.GetSessions() {
+	err = everyPage(func(page string) (string, error) {
+		found, err := client.GetSessionCounters(ctx, &api.SessionCountersQuery{Limit: 10000, Page: page})
+		for _, c := range found.GetSessions() {
 			s.sessions[c.GetSession()] = c
 		}
-		if page.GetNextPage() == "" || page.GetNextPage() == query.GetPage() {
-			break
-		}
-		query.Page = page.GetNextPage()
+		return found.GetNextPage(), err
+	})
+	if err != nil {
+		return nil, err
 	}
 	ports, err := client.GetPortCounters(ctx, &api.PortCountersQuery{})
 	if err != nil {

@@ -179,6 +179,25 @@ func TestAScrapeTellsWhatTheDataPlaneCounts(t *testing.T) {
 	})
 }
 
+func TestOfVeryManyPathsAThousandAreToldOneByOneAndAllAreCounted(t *testing.T) {
+	s := newScene(t)
+	paths := &api.GtpuPaths{}
+	for i := range 3000 {
+		paths.Paths = append(paths.Paths, &api.GtpuPath{Vrf: "n3", LocalAddress: "192.0.2.1", RemoteAddress: fmt.Sprintf("198.18.%d.%d", i/250, 1+i%250), State: "up"})
+	}
+	s.fake.Count(paths)
+	told := 0
+	for name := range s.series() {
+		if strings.HasPrefix(name, "sluice_gtpu_path_up{") {
+			told++
+		}
+	}
+	if told != pathsMost {
+		t.Errorf("%d paths are told", told)
+	}
+	s.tells(map[string]string{`sluice_gtpu_paths{dataplane="default",state="up"}`: "3000"})
+}
+
 func TestADataPlaneThatDoesNotAnswerHoldsUpNoScrape(t *testing.T) {
 	s := newScene(t)
 	s.fake.Deafen(true)
