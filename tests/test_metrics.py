@@ -39,7 +39,7 @@ def pop(lab):
     }  # fmt: skip
     northbounds = [{"type": "metrics", "listen": ADDRESS}, {"type": "files", "directory": str(intent)}, secure]
     made = Pop(lab, northbounds=northbounds)
-    made.apply(session(IPOE), session(PPPOE))
+    made.apply(session(IPOE), session(PPPOE), thing("QosScheduler", "access", port="access", rate="1G"))
     made.learn(IPOE, PPPOE)
     return made
 
@@ -248,7 +248,7 @@ def ask(pop, query):
 
 def test_prometheus_scrapes_the_agent_and_answers(pop, prometheus):
     (one,) = ask(pop, 'sum(sluice_objects{job="sluice",state="applied"})')
-    assert one["value"][1] == "10"
+    assert one["value"][1] == "11"
 
 
 def test_prometheus_understands_every_query_of_the_dashboard(pop, prometheus):
