@@ -244,7 +244,7 @@ func attribute(m *object.Error, e *Edit) *object.Error {
 func (d *Desired) complete(x *object.Examined) error {
 	var mistakes object.Errors
 	for i, kept := range x.Kept {
-		if kept == nil || !slices.ContainsFunc(kept.Needs, func(k object.Key) bool { return d.sites.lacks(kept, k) }) {
+		if kept == nil || !d.sites.lacksAny(kept) {
 			continue
 		}
 		for _, ref := range d.registry.References(kept.Object()) {
@@ -274,7 +274,7 @@ func (d *Desired) stranded(x *object.Examined) object.Errors {
 		if r.version == nil || edited[k] {
 			continue
 		}
-		for _, needed := range r.version.Needs {
+		for needed := range r.version.Needs() {
 			if _, gone := users[needed]; gone && d.sites.lacks(r.version.Kept, needed) {
 				users[needed] = append(users[needed], k)
 			}

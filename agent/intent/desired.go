@@ -114,7 +114,7 @@ func (d *Desired) load() error {
 		}
 		d.records.Put(r)
 		if kept := r.kept(); kept != nil {
-			x.Keys, x.Kept = append(x.Keys, kept.Key()), append(x.Kept, kept)
+			x.Kept = append(x.Kept, kept)
 		}
 		return nil
 	})
@@ -122,10 +122,14 @@ func (d *Desired) load() error {
 		return err
 	}
 	d.revision = latest
-	if err = d.registry.ExamineKept(x.Kept); err == nil {
-		_, err = d.sites.apply(x)
+	if err = d.registry.ExamineKept(x.Kept); err != nil {
+		return err
 	}
-	if err != nil {
+	x.Keys = make([]object.Key, len(x.Kept))
+	for i, kept := range x.Kept {
+		x.Keys[i] = kept.Key()
+	}
+	if _, err = d.sites.apply(x); err != nil {
 		return err
 	}
 	wants := make([]reconcile.Want, len(x.Keys))

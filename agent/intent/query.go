@@ -255,7 +255,7 @@ func (d *Desired) NeededBy(k object.Key) []Relation {
 	var users []*object.Kept
 	d.mu.RLock()
 	for r := range d.records.All() {
-		if r.version != nil && slices.Contains(r.version.Needs, k) {
+		if r.version != nil && r.version.Names(k) {
 			users = append(users, r.version.Kept)
 		}
 	}

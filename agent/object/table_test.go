@@ -25,7 +25,7 @@ func TestATableHoldsWhatAMapDoes(t *testing.T) {
 			}
 		case 2, 3:
 			one := &thing{k}
-			if before := table.Put(one); before != same[k] {
+			if before, _ := table.Put(one); before != same[k] {
 				t.Fatalf("%s was another", k)
 			}
 			same[k] = one
@@ -84,9 +84,9 @@ func TestNamesOfOneKindSpreadOverATable(t *testing.T) {
 		table.Put(&thing{Key{"Session", fmt.Sprint("subscriber-", i)}})
 	}
 	var far []int
-	for i, hash := range table.hashes {
-		if hash != 0 {
-			far = append(far, (i-int(hash))&(len(table.hashes)-1))
+	for i, p := range table.places {
+		if p.number != 0 {
+			far = append(far, (i-int(p.hash))&(len(table.places)-1))
 		}
 	}
 	slices.Sort(far)

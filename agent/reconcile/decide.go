@@ -84,7 +84,7 @@ func (g *graph) overtaken(s *step) bool {
 	if s.put == nil {
 		return false
 	}
-	for _, t := range g.resolve(s.put.needs()) {
+	for _, t := range g.resolve(s.put).entries {
 		if t != nil && t.have != nil && !t.flying && !t.doomed() {
 			continue
 		}
@@ -180,10 +180,10 @@ func (g *graph) undermine(e *entry) {
 	if e.have == nil || e.want == nil || e.rebuild != nil {
 		return
 	}
-	needs := e.want.needs()
-	for i, t := range g.resolve(needs) {
-		k := needs[i]
-		if t == nil || !t.doomed() || !slices.Contains(e.have.needs(), k) {
+	needs := g.resolve(e.want)
+	for i, t := range needs.entries {
+		k := needs.keys[i]
+		if t == nil || !t.doomed() || !e.have.names(k) {
 			continue
 		}
 		e.rebuild = &rebuild{why: k.String() + " is replaced"}
@@ -200,7 +200,7 @@ func (g *graph) keeps(e *entry) bool {
 	if e.rebuild == nil || e.want == nil || e.have.Kept == nil {
 		return false
 	}
-	for _, t := range g.resolve(e.have.needs()) {
+	for _, t := range g.resolve(e.have).entries {
 		if t != nil && t.doomed() {
 			return false
 		}
@@ -208,7 +208,7 @@ func (g *graph) keeps(e *entry) bool {
 	if g.claimant(e) != nil {
 		return false
 	}
-	return slices.ContainsFunc(g.resolve(e.want.needs()), g.absent)
+	return slices.ContainsFunc(g.resolve(e.want).entries, g.absent)
 }
 
 // What a status says of an object that waits: what for, and what the data plane has meanwhile.
@@ -220,9 +220,9 @@ const (
 
 // held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
 func (g *graph) held(e *entry) bool {
-	needs := e.want.needs()
-	for i, t := range g.resolve(needs) {
-		k := needs[i]
+	needs := g.resolve(e.want)
+	for i, t := range needs.entries {
+		k := needs.keys[i]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
 			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+g.namedBy(e, k)+", which is not there")
@@ -235,17 +235,21 @@ func (g *graph) held(e *entry) bool {
 		}
 		return true
 	}
-	for _, m := range e.want.marks() {
-		h, taken := g.holdings.Holder(e, m)
-		if !taken || h.have == nil || h.inStep() && !h.busy() {
+	for m := range e.want.marks() {
+		holder, taken := g.holdings.Holder(e.number, m)
+		if !taken {
+			continue
+		}
+		h := g.entries.At(holder)
+		if h.have == nil || h.inStep() && !h.busy() {
 			continue // not ours to judge: the data plane will say
 		}
 		c, really := e.want.Disputed(m, h.have.Kept)
 		if !really {
 			continue
 		}
-		for next := h; next != nil && next.claiming; next = g.entries.Get(next.waits.on) {
-			if g.entries.Get(next.waits.on) == e && e.have != nil {
+		for next := h; next != nil && next.claiming(); next = g.entries.Get(next.waits.all.on) {
+			if g.entries.Get(next.waits.all.on) == e && e.have != nil {
 				e.rebuild = &rebuild{h.key.String() + " and it exchange " + c.String(), g.differences(e)}
 				return false
 			}
@@ -273,7 +277,7 @@ func (g *graph) letsGo(e *entry) bool {
 		return false
 	}
 	why := ""
-	for _, t := range g.resolve(e.have.needs()) {
+	for _, t := range g.resolve(e.have).entries {
 		if t == nil || !t.doomed() {
 			continue
 		}
@@ -297,35 +301,35 @@ func (g *graph) letsGo(e *entry) bool {
 
 // moves says whether what an entry waits for, or what that waits to be given up, is being decided about or done.
 func (g *graph) moves(e *entry) bool {
-	on := g.entries.Get(e.waits.on)
+	on := g.entries.Get(e.waits.all.on)
 	for range 100 {
 		if on == nil || on.busy() {
 			return on != nil
 		}
-		if on == e || !on.claiming {
+		if on == e || !on.claiming() {
 			return false
 		}
-		on = g.entries.Get(on.waits.on)
+		on = g.entries.Get(on.waits.all.on)
 	}
 	return false
 }
 
 // stuck says whether an entry that the data plane has waits for something that does not come by itself.
 func (g *graph) stuck(e *entry) bool {
-	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming && g.absent(g.entries.Get(e.waits.on))
+	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming() && g.absent(g.entries.Get(e.waits.all.on))
 }
 
 // absent says whether something is not there and does not come unless something else is wanted.
 func (g *graph) absent(t *entry) bool {
-	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming)
+	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming())
 }
 
 // claimant returns somebody who waits for what the entry has, or nil.
 func (g *graph) claimant(e *entry) *entry {
 	if all := g.waiters[e.key]; all != nil {
 		for w := all.first; w != nil; w = w.after {
-			if w.claiming {
-				return w
+			if w.claim {
+				return w.entry
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func (u *users) count() int {
 	return u.named
 }
 
-func (e *entry) names(t *entry) bool { return e.have != nil && slices.Contains(e.have.needs(), t.key) }
+func (e *entry) names(t *entry) bool { return e.have.names(t.key) }
 
 // live returns who names the entry whose users they are; some may be there twice.
 func (u *users) live(t *entry) []*entry {
@@ -71,30 +71,31 @@ func (g *graph) unuse(e, t *entry) {
 	}
 }
 
-// resolved remembers which entries were looked for last: objects that are alike name the same ones.
+// resolved is what a version names, and the entries of that: nil where there is none.
 type resolved struct {
-	needs   []object.Key
+	named   string
+	keys    []object.Key
 	entries []*entry
 }
 
-// resolve returns the entries of keys, nil where there is none, until it is called again or there are other entries.
-func (g *graph) resolve(needs []object.Key) []*entry {
-	r := &g.named
-	if len(needs) == 0 {
-		return nil
+// resolve returns that, until there are other entries. Objects that are alike name the same ones: what was looked for last is remembered.
+func (g *graph) resolve(v *Version) resolved {
+	named := v.named()
+	if named == "" {
+		return resolved{}
 	}
-	if len(needs) == len(r.needs) && &needs[0] == &r.needs[0] {
-		return r.entries
+	if named != g.named.named {
+		r := resolved{named: named}
+		for k := range v.needs() {
+			r.keys, r.entries = append(r.keys, k), append(r.entries, g.entries.Get(k))
+		}
+		g.named = r
 	}
-	r.needs, r.entries = needs, r.entries[:0]
-	for _, k := range needs {
-		r.entries = append(r.entries, g.entries.Get(k))
-	}
-	return r.entries
+	return g.named
 }
 
 func (g *graph) add(e *entry) {
-	g.entries.Put(e)
+	_, e.number = g.entries.Put(e)
 	g.named = resolved{}
 }
 
