@@ -369,18 +369,16 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 		p.opened = d.begin(*c.Open)
 	}
 	d.records.Reserve(len(p.edits))
-	fresh := make([]object.Key, 0, len(p.edits))
 	for _, e := range p.edits {
 		if e.After == nil {
 			d.records.Delete(e.Key)
 			continue
 		}
 		if e.Before == nil {
-			fresh = append(fresh, e.Key)
+			d.index.add(e.Key)
 		}
 		d.records.Put(e.After)
 	}
-	d.index.add(fresh)
 	wants := make([]reconcile.Want, len(p.effective))
 	for n, i := range p.effective {
 		wants[n].Key = p.edits[i].Key

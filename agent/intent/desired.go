@@ -95,8 +95,8 @@ func New(config Config) (*Desired, error) {
 			options.Log = config.Log
 		}
 		options.Log = options.Log.With("dataplane", plane.Name)
-		options.Changed = func(s reconcile.Status) { d.log.publish(s, nil, nil) }
-		options.Connected = func(is bool) { d.log.publish(reconcile.Status{}, &DataplaneChange{plane.Name, is}, nil) }
+		options.Changed = func(s reconcile.Status) { d.log.publish(logStatus(s)) }
+		options.Connected = func(is bool) { d.log.publish(logged{rare: &rare{plane: &DataplaneChange{plane.Name, is}}}) }
 		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
 	}
 	if err := d.load(); err != nil {
@@ -138,7 +138,9 @@ func (d *Desired) load() error {
 		r.version = versionOf(r)
 		wants[i] = reconcile.Want{Key: k, Version: r.version}
 	}
-	d.index.add(d.known())
+	for _, k := range d.known() {
+		d.index.add(k)
+	}
 	d.sites.want(wants, false).Close()
 	d.config.Log.Info("read what is wanted", "objects", len(wants), "revision", latest)
 	d.mu.Lock()

@@ -208,7 +208,7 @@ func (d *Desired) leave(objects []Left) {
 	d.left.Store(&left)
 	for _, l := range objects {
 		if s := d.sites.get(l.Key); s.State != Gone {
-			d.log.publish(s, nil, nil)
+			d.log.publish(logStatus(s))
 		}
 	}
 }

@@ -259,7 +259,7 @@ func (g *graph) held(e *entry) bool {
 			g.enqueue(h, e.cause)
 		}
 		if h.doomed() && h.users.count() > 0 {
-			for _, u := range inOrder(h.users.live(h)) {
+			for _, u := range inOrder(g.usersOf(h)) {
 				if g.stuck(u) {
 					g.enqueue(u, e.cause)
 				}
@@ -378,10 +378,10 @@ func (g *graph) put(e *entry) *step {
 func (g *graph) warn(e *entry) *step {
 	var one *entry
 	if e.warned {
-		one = e.users.any(e)
+		one = g.userOf(e)
 	} else {
 		e.warned = true
-		for _, u := range inOrder(e.users.live(e)) {
+		for _, u := range inOrder(g.usersOf(e)) {
 			if one == nil {
 				one = u
 			}

@@ -2,15 +2,13 @@
 package reconcile
 
 import (
-	"slices"
-
 	"sluice.dev/sluice/agent/object"
 )
 
 // users are entries that, as the data plane has them, name another.
 type users struct {
-	// Some are there although they do not name it any more, or twice: to find one, all would have to be looked at.
-	all []*entry
+	// By their numbers. Some are there although they do not name it any more, or twice: to find one, all would have to be looked at.
+	all []object.Number
 	// How many do.
 	named int
 }
@@ -24,23 +22,28 @@ func (u *users) count() int {
 
 func (e *entry) names(t *entry) bool { return e.have.names(t.key) }
 
-// live returns who names the entry whose users they are; some may be there twice.
-func (u *users) live(t *entry) []*entry {
-	if u == nil {
+// usersOf returns who names an entry; some may be there twice.
+func (g *graph) usersOf(t *entry) []*entry {
+	if t.users == nil {
 		return nil
 	}
-	live := make([]*entry, 0, u.named)
-	for _, e := range u.all {
-		if e.names(t) {
-			live = append(live, e)
+	all := make([]*entry, 0, t.users.named)
+	for _, n := range t.users.all {
+		if e := g.entries.At(n); e != nil && e.names(t) {
+			all = append(all, e)
 		}
 	}
-	return live
+	return all
 }
 
-// any returns one of them; there has to be one.
-func (u *users) any(t *entry) *entry {
-	return u.all[slices.IndexFunc(u.all, func(e *entry) bool { return e.names(t) })]
+// userOf returns one of them; there has to be one.
+func (g *graph) userOf(t *entry) *entry {
+	for _, n := range t.users.all {
+		if e := g.entries.At(n); e != nil && e.names(t) {
+			return e
+		}
+	}
+	return nil
 }
 
 // use: e names t from now on.
@@ -50,7 +53,7 @@ func (g *graph) use(e, t *entry) {
 		t.users = &users{}
 	}
 	u := t.users
-	u.all = append(u.all, e)
+	u.all = append(u.all, e.number)
 	u.named++
 	if g.simulating {
 		g.note(func() { u.all, u.named = u.all[:len(u.all)-1], u.named-1 })
@@ -67,7 +70,13 @@ func (g *graph) unuse(e, t *entry) {
 	}
 	// What is gone is not held on to.
 	if len(u.all) > 2*u.named+16 {
-		u.all = inOrder(slices.DeleteFunc(u.live(t), func(other *entry) bool { return other == e }))
+		live := inOrder(g.usersOf(t))
+		u.all = u.all[:0]
+		for _, other := range live {
+			if other != e {
+				u.all = append(u.all, other.number)
+			}
+		}
 	}
 }
 
