@@ -166,9 +166,11 @@ func (k *Kept) Object() *Object {
 }
 
 // message returns the spec. What was packed can be unpacked; what Keep was given and could not be, Examine refused.
-func (k *Kept) message() proto.Message {
+func (k *Kept) message() proto.Message { return k.unpack([]byte(k.Spec())) }
+
+func (k *Kept) unpack(spec []byte) proto.Message {
 	m := k.kind.Message.New().Interface()
-	_ = proto.Unmarshal([]byte(k.Spec()), m)
+	_ = proto.Unmarshal(spec, m)
 	return m
 }
 
@@ -225,12 +227,18 @@ func (k *Kept) DiffSpec(other *Kept) []FieldChange {
 	if k.Spec() == other.Spec() {
 		return nil
 	}
-	return k.kind.Diff(k.message(), other.message())
+	return k.kind.Diff(k.differing(other))
+}
+
+// differing returns of two specs of a kind what one says otherwise than the other.
+func (k *Kept) differing(other *Kept) (mine, theirs proto.Message) {
+	a, b := differing(inOrder(k.Spec()), inOrder(other.Spec()))
+	return k.unpack(a), k.unpack(b)
 }
 
 // Replaces says whether the change from one to the other cannot be made in place.
 func (k *Kept) Replaces(other *Kept) bool {
-	return k.Spec() != other.Spec() && k.kind.Replaces(k.message(), other.message())
+	return k.Spec() != other.Spec() && k.kind.Replaces(k.differing(other))
 }
 
 // kept makes a Kept of an object that was checked, in room that may be used again.

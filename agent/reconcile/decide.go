@@ -40,7 +40,7 @@ func (g *graph) collect() {
 	g.wave = nil
 	// The rank of what is put.
 	lowest := len(g.queues)
-	later := make([][]*entry, len(g.queues))
+	var later []*entry
 	g.steps = nil
 	for more := true; more; {
 		more = false
@@ -49,7 +49,7 @@ func (g *graph) collect() {
 			g.queues[rank] = nil
 			for _, e := range queue {
 				if rank > lowest && e.have == nil && e.want != nil && e.kind.Plane == dataplane {
-					later[rank] = append(later[rank], e)
+					later = append(later, e)
 					continue
 				}
 				more = true
@@ -62,7 +62,7 @@ func (g *graph) collect() {
 					g.rest(e)
 				case s.put != nil && rank > lowest:
 					e.queued = true
-					later[rank] = append(later[rank], e)
+					later = append(later, e)
 				default:
 					e.flying = true
 					g.wave = append(g.wave, s)
@@ -74,8 +74,20 @@ func (g *graph) collect() {
 		}
 		g.wave = slices.DeleteFunc(g.wave, g.overtaken)
 	}
-	for rank, entries := range later {
-		g.queues[rank] = append(entries, g.queues[rank]...)
+	g.requeue(later)
+}
+
+// requeue puts entries back before what came into their queues meanwhile. Of one rank they are in order.
+func (g *graph) requeue(entries []*entry) {
+	if len(entries) == 0 {
+		return
+	}
+	before := make([][]*entry, len(g.queues))
+	for _, e := range entries {
+		before[g.rank(e)] = append(before[g.rank(e)], e)
+	}
+	for rank, some := range before {
+		g.queues[rank] = append(some, g.queues[rank]...)
 	}
 }
 
@@ -346,11 +358,20 @@ func (g *graph) namedBy(e *entry, k object.Key) string {
 	return ""
 }
 
+// difference remembers how what the data plane has differs from what is wanted: it is asked for several times in a row.
+type difference struct {
+	have, want *Version
+	fields     []object.FieldChange
+}
+
 func (g *graph) differences(e *entry) []object.FieldChange {
 	if e.have == nil || e.have.Kept == nil || e.want == nil {
 		return nil
 	}
-	return e.have.DiffSpec(e.want.Kept)
+	if g.told.have != e.have || g.told.want != e.want {
+		g.told = difference{e.have, e.want, e.have.DiffSpec(e.want.Kept)}
+	}
+	return g.told.fields
 }
 
 func (g *graph) newStep(e *entry, put *Version, op operation) *step {

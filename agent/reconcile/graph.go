@@ -17,6 +17,7 @@ type graph struct {
 	at      int64
 	entries object.Table[*entry]
 	named   resolved
+	told    difference
 	// Entries to decide about, by the rank of their kinds.
 	queues [][]*entry
 	// What is Deleting.
@@ -427,7 +428,7 @@ func (g *graph) compare(e *entry) {
 		e.rebuild = &rebuild{why: "what the data plane has cannot be read"}
 		return
 	}
-	fields := e.have.DiffSpec(e.want.Kept)
+	fields := g.differences(e)
 	if len(fields) > 0 && fields[0].Immutable {
 		e.rebuild = &rebuild{fields[0].Field + " cannot change in place", fields}
 	}
