@@ -40,6 +40,11 @@ func TestATableHoldsWhatAMapDoes(t *testing.T) {
 			t.Fatalf("there are %d, not %d", table.Len(), len(same))
 		}
 	}
+	for k, one := range same {
+		if table.At(table.Number(k)) != one {
+			t.Errorf("%s has another's number", k)
+		}
+	}
 	all := map[Key]*thing{}
 	for one := range table.All() {
 		all[one.key] = one
@@ -92,5 +97,21 @@ func TestNamesOfOneKindSpreadOverATable(t *testing.T) {
 	slices.Sort(far)
 	if middle := far[len(far)/2]; middle > 8 {
 		t.Errorf("half of them are more than %d places from home", middle)
+	}
+}
+
+func TestAThingKeepsItsNumberWhateverElseComesAndGoes(t *testing.T) {
+	var table Table[*thing]
+	k := Key{"Acl", "stays"}
+	_, number := table.Put(&thing{k})
+	for i := range 10_000 {
+		table.Put(&thing{Key{"Acl", fmt.Sprint(i)}})
+		table.Delete(Key{"Acl", fmt.Sprint(i - 100)})
+	}
+	if before, same := table.Put(&thing{k}); before == nil || same != number || table.Number(k) != number || table.At(number).key != k {
+		t.Errorf("it has number %d, not %d", table.Number(k), number)
+	}
+	if len(table.things) > 200 {
+		t.Errorf("%d numbers were given out for 101 things", len(table.things))
 	}
 }
