@@ -13,7 +13,7 @@ import (
 
 const (
 	// Percent of what is held that may be garbage before it is collected: usually, and at least while there are objects on their way.
-	thrifty, generous = 60, 100
+	thrifty, generous = 90, 100
 	// So many objects are many; each takes about so many bytes on its way, and all of them get at most so many.
 	manyObjects = 10_000
 	bytesOnWay  = 3 << 10

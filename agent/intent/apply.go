@@ -114,7 +114,7 @@ func newAsked(keys []object.Key) *asked {
 	for i, k := range keys {
 		n := &a.all[i]
 		n.key = k
-		if first := a.byKey.Put(n); first != nil {
+		if first, _ := a.byKey.Put(n); first != nil {
 			a.byKey.Put(first)
 		}
 	}

@@ -244,7 +244,7 @@ func attribute(m *object.Error, e *Edit) *object.Error {
 func (d *Desired) complete(x *object.Examined) error {
 	var mistakes object.Errors
 	for i, kept := range x.Kept {
-		if kept == nil || !slices.ContainsFunc(kept.Needs, func(k object.Key) bool { return d.sites.lacks(kept, k) }) {
+		if kept == nil || !d.sites.lacksAny(kept) {
 			continue
 		}
 		for _, ref := range d.registry.References(kept.Object()) {
@@ -274,7 +274,7 @@ func (d *Desired) stranded(x *object.Examined) object.Errors {
 		if r.version == nil || edited[k] {
 			continue
 		}
-		for _, needed := range r.version.Needs {
+		for needed := range r.version.Needs() {
 			if _, gone := users[needed]; gone && d.sites.lacks(r.version.Kept, needed) {
 				users[needed] = append(users[needed], k)
 			}
@@ -369,18 +369,16 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 		p.opened = d.begin(*c.Open)
 	}
 	d.records.Reserve(len(p.edits))
-	fresh := make([]object.Key, 0, len(p.edits))
 	for _, e := range p.edits {
 		if e.After == nil {
 			d.records.Delete(e.Key)
 			continue
 		}
 		if e.Before == nil {
-			fresh = append(fresh, e.Key)
+			d.index.add(e.Key)
 		}
 		d.records.Put(e.After)
 	}
-	d.index.add(fresh)
 	wants := make([]reconcile.Want, len(p.effective))
 	for n, i := range p.effective {
 		wants[n].Key = p.edits[i].Key

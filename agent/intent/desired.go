@@ -95,8 +95,8 @@ func New(config Config) (*Desired, error) {
 			options.Log = config.Log
 		}
 		options.Log = options.Log.With("dataplane", plane.Name)
-		options.Changed = func(s reconcile.Status) { d.log.publish(s, nil, nil) }
-		options.Connected = func(is bool) { d.log.publish(reconcile.Status{}, &DataplaneChange{plane.Name, is}, nil) }
+		options.Changed = func(s reconcile.Status) { d.log.publish(logStatus(s)) }
+		options.Connected = func(is bool) { d.log.publish(logged{rare: &rare{plane: &DataplaneChange{plane.Name, is}}}) }
 		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
 	}
 	if err := d.load(); err != nil {
@@ -114,7 +114,7 @@ func (d *Desired) load() error {
 		}
 		d.records.Put(r)
 		if kept := r.kept(); kept != nil {
-			x.Keys, x.Kept = append(x.Keys, kept.Key()), append(x.Kept, kept)
+			x.Kept = append(x.Kept, kept)
 		}
 		return nil
 	})
@@ -122,10 +122,14 @@ func (d *Desired) load() error {
 		return err
 	}
 	d.revision = latest
-	if err = d.registry.ExamineKept(x.Kept); err == nil {
-		_, err = d.sites.apply(x)
+	if err = d.registry.ExamineKept(x.Kept); err != nil {
+		return err
 	}
-	if err != nil {
+	x.Keys = make([]object.Key, len(x.Kept))
+	for i, kept := range x.Kept {
+		x.Keys[i] = kept.Key()
+	}
+	if _, err = d.sites.apply(x); err != nil {
 		return err
 	}
 	wants := make([]reconcile.Want, len(x.Keys))
@@ -134,7 +138,9 @@ func (d *Desired) load() error {
 		r.version = versionOf(r)
 		wants[i] = reconcile.Want{Key: k, Version: r.version}
 	}
-	d.index.add(d.known())
+	for _, k := range d.known() {
+		d.index.add(k)
+	}
 	d.sites.want(wants, false).Close()
 	d.config.Log.Info("read what is wanted", "objects", len(wants), "revision", latest)
 	d.mu.Lock()

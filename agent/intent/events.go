@@ -50,7 +50,7 @@ func (c *PathChange) JSON(at time.Time, cursor Cursor) ([]byte, error) {
 }
 
 // PathChanged tells whoever follows events.
-func (d *Desired) PathChanged(c *PathChange) { d.log.publish(reconcile.Status{}, nil, c) }
+func (d *Desired) PathChanged(c *PathChange) { d.log.publish(logged{rare: &rare{path: c}}) }
 
 // PathKind stands where an event of a path has the kind of its object. No object is of that kind.
 const PathKind = "GtpuPath"
@@ -93,20 +93,57 @@ type eventLog struct {
 	more chan struct{}
 }
 
+// logged is an event as it is kept: there are very many.
 type logged struct {
-	time   int64
-	status reconcile.Status
-	plane  *DataplaneChange
-	path   *PathChange
+	// Nanoseconds since the epoch of Unix.
+	time, since int64
+	observed    uint64
+	wanted      *reconcile.Version
+	message     string
+	// Nil if all is said without.
+	rare   *rare
+	state  State
+	reason reconcile.Reason
+}
+
+// rare is what few events have: the key of what nobody wants, or what is no status of an object.
+type rare struct {
+	key   object.Key
+	plane *DataplaneChange
+	path  *PathChange
+}
+
+func logStatus(s reconcile.Status) logged {
+	e := logged{observed: s.Observed, wanted: s.Wanted, message: s.Message, state: s.State, reason: s.Reason}
+	if !s.Since.IsZero() {
+		e.since = s.Since.UnixNano()
+	}
+	if s.Wanted == nil {
+		e.rare = &rare{key: s.Key}
+	}
+	return e
+}
+
+func (e *logged) status() reconcile.Status {
+	s := reconcile.Status{State: e.state, Reason: e.reason, Message: e.message, Wanted: e.wanted, Observed: e.observed}
+	if e.wanted != nil {
+		s.Key = e.wanted.Key()
+	} else {
+		s.Key = e.rare.key
+	}
+	if e.since != 0 {
+		s.Since = time.Unix(0, e.since)
+	}
+	return s
 }
 
 func newEventLog(most int) *eventLog { return &eventLog{id: rand.Uint64() | 1, most: most} }
 
 // publish never blocks.
-func (l *eventLog) publish(s reconcile.Status, plane *DataplaneChange, path *PathChange) {
+func (l *eventLog) publish(e logged) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := logged{time.Now().UnixNano(), s, plane, path}
+	e.time = time.Now().UnixNano()
 	if len(l.ring) < l.most {
 		if len(l.ring) == cap(l.ring) {
 			l.ring = append(make([]logged, 0, min(l.most, max(256, 8*len(l.ring)))), l.ring...)
@@ -171,9 +208,12 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 		}
 		if more == nil {
 			e.cursor.number++
-			event := Event{Cursor: e.cursor, Time: time.Unix(0, next.time), Dataplane: next.plane, Path: next.path}
-			if next.plane == nil && next.path == nil {
-				event.Status = e.desired.statusOf(next.status)
+			event := Event{Cursor: e.cursor, Time: time.Unix(0, next.time)}
+			if next.rare != nil {
+				event.Dataplane, event.Path = next.rare.plane, next.rare.path
+			}
+			if event.Dataplane == nil && event.Path == nil {
+				event.Status = e.desired.statusOf(next.status())
 			}
 			return event, nil
 		}

@@ -113,7 +113,7 @@ func (d *Desired) planOf(p *prepared) *Plan {
 		e := &p.edits[i]
 		looked[e.Key], said[e.Key] = struct{}{}, e.said()
 		if kept := e.After.kept(); kept != nil {
-			for _, k := range kept.Needs {
+			for k := range kept.Needs() {
 				looked[k] = struct{}{}
 			}
 		}

@@ -148,44 +148,6 @@ func (d *Desired) Places(k object.Key) []string {
 	return names
 }
 
-// index is the keys of what may be there, in order. Some of them may be gone.
-type index struct {
-	sorted, added []object.Key
-	// What is known of what nobody wants, of each site.
-	unwanted []uint64
-}
-
-// add may keep the keys.
-func (i *index) add(keys []object.Key) {
-	if len(i.added) == 0 {
-		i.added = keys
-	} else {
-		i.added = append(i.added, keys...)
-	}
-}
-
-// settle puts what was added in its place.
-func (i *index) settle(live int) {
-	if len(i.added) == 0 {
-		return
-	}
-	slices.SortFunc(i.added, object.Key.Compare)
-	merged := make([]object.Key, 0, min(len(i.sorted)+len(i.added), live+len(i.added)))
-	a, b := i.sorted, i.added
-	for len(a) > 0 || len(b) > 0 {
-		var next object.Key
-		if len(b) == 0 || len(a) > 0 && a[0].Compare(b[0]) <= 0 {
-			next, a = a[0], a[1:]
-		} else {
-			next, b = b[0], b[1:]
-		}
-		if len(merged) == 0 || merged[len(merged)-1] != next {
-			merged = append(merged, next)
-		}
-	}
-	i.sorted, i.added = merged, nil
-}
-
 // List implements Interface.
 func (d *Desired) List(q Query) (*Page, error) {
 	f, err := NewFilter(d.registry, q)
@@ -206,18 +168,15 @@ func (d *Desired) List(q Query) (*Page, error) {
 	}
 	page := &Page{Cursor: d.log.end()}
 	d.mu.Lock()
-	keys, at := d.sites.unwanted(d.index.unwanted)
+	unwanted, at := d.sites.unwanted(d.index.unwanted)
 	d.index.unwanted = at
-	d.index.add(keys)
-	d.index.settle(d.records.Len())
-	// It is not changed any more: others are put in its place.
+	for _, k := range unwanted {
+		d.index.add(k)
+	}
+	d.index.settle()
 	sorted := d.index.sorted
 	d.mu.Unlock()
-	from, found := slices.BinarySearchFunc(sorted, after, object.Key.Compare)
-	if found {
-		from++
-	}
-	for _, k := range sorted[from:] {
+	for k := range sorted.after(after) {
 		if !f.Named(k) {
 			continue
 		}
@@ -255,7 +214,7 @@ func (d *Desired) NeededBy(k object.Key) []Relation {
 	var users []*object.Kept
 	d.mu.RLock()
 	for r := range d.records.All() {
-		if r.version != nil && slices.Contains(r.version.Needs, k) {
+		if r.version != nil && r.version.Names(k) {
 			users = append(users, r.version.Kept)
 		}
 	}

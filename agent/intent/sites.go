@@ -130,6 +130,16 @@ func (all sites) lacks(kept *object.Kept, needed object.Key) bool {
 	return false
 }
 
+// lacksAny says whether there is something that an object needs and lacks.
+func (all sites) lacksAny(kept *object.Kept) bool {
+	for k := range kept.Needs() {
+		if all.lacks(kept, k) {
+			return true
+		}
+	}
+	return false
+}
+
 // share is what of the wants concerns a site.
 func (all sites) share(i int, wants []reconcile.Want) []reconcile.Want {
 	if len(all) == 1 {
@@ -257,7 +267,7 @@ func moved(planned []Operation) {
 
 // elsewhere adds to what an object waits for in one data plane that it is in another.
 func (all sites) elsewhere(at int, kept *object.Kept, waits string) string {
-	for _, k := range kept.Needs {
+	for k := range kept.Needs() {
 		before, after, names := strings.Cut(waits, k.String()+" ")
 		_, after, absent := strings.Cut(after, ", which is not there")
 		if !names || !absent || all[at].set.Get(k) != nil {

@@ -208,7 +208,7 @@ func (d *Desired) listLeft() {
 func (d *Desired) tellLeft(objects []Left) {
 	for _, l := range objects {
 		if s := d.sites.get(l.Key); s.State != Gone {
-			d.log.publish(s, nil, nil)
+			d.log.publish(logStatus(s))
 		}
 	}
 }

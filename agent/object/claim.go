@@ -3,8 +3,6 @@ package object
 
 import (
 	"hash/maphash"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -73,11 +71,7 @@ func (c *claimer) the(words string) []byte { return append(c.room[:0], words...)
 func (c *claimer) take(what []byte, part, field string, element int) {
 	c.room = what
 	if !c.words {
-		m := Mark{what: maphash.Bytes(seed, what)}
-		if part != "" {
-			m.part = max(1, maphash.String(seed, part))
-		}
-		c.marks = append(c.marks, m)
+		c.marks = append(c.marks, Mark{maphash.Bytes(seed, what) >> 1, markOfPart(part)})
 		return
 	}
 	if element >= 0 {
@@ -89,6 +83,7 @@ func (c *claimer) take(what []byte, part, field string, element int) {
 // Mark is a claim in few bytes: two claims that exclude each other have marks that do. Two marks may do so by a chance that nobody
 // will live to see; so whoever finds that asks the objects (Kept.Disputed).
 type Mark struct {
+	// One bit is free.
 	what uint64
 	// 0: all of it.
 	part uint64
@@ -98,11 +93,14 @@ var seed = maphash.MakeSeed()
 
 // Mark returns the claim's mark, which is another in each process.
 func (c Claim) Mark() Mark {
-	m := Mark{what: maphash.String(seed, c.What)}
-	if c.Part != "" {
-		m.part = max(1, maphash.String(seed, c.Part))
+	return Mark{maphash.String(seed, c.What) >> 1, markOfPart(c.Part)}
+}
+
+func markOfPart(part string) uint64 {
+	if part == "" {
+		return 0
 	}
-	return m
+	return max(1, maphash.String(seed, part))
 }
 
 // Disputed returns the claim of k that a mark stands for, and whether the other object really claims the same.
@@ -152,116 +150,5 @@ func claimUnique(k *Kind, spec proto.Message, c *claimer) {
 	}
 	for _, what := range whats {
 		c.take(append(append(c.the(k.Name), ' '), what...), "", k.Unique[len(k.Unique)-1].Text, -1)
-	}
-}
-
-// Holdings says who has what. The zero H is nobody.
-type Holdings[H comparable] struct {
-	all   holders[H]
-	parts map[uint64]shared[H]
-	order func(a, b H) int
-}
-
-// shared is who has parts of something. Mostly that is one, which is kept without a map of its own.
-type shared[H comparable] struct {
-	part   uint64
-	holder H
-	// All of them, as soon as they are several.
-	several map[uint64]H
-}
-
-func (s shared[H]) of(part uint64) (H, bool) {
-	if s.several != nil {
-		holder, taken := s.several[part]
-		return holder, taken
-	}
-	if s.part == part {
-		return s.holder, true
-	}
-	var nobody H
-	return nobody, false
-}
-
-// NewHoldings returns Holdings in which nobody has anything. The order decides who is told of several holders.
-func NewHoldings[H comparable](order func(a, b H) int) *Holdings[H] {
-	return &Holdings[H]{parts: map[uint64]shared[H]{}, order: order}
-}
-
-// Reserve makes room for so many more.
-func (h *Holdings[H]) Reserve(more int) { h.all.reserve(more) }
-
-// Holder returns somebody else who has something that the claim excludes.
-func (h *Holdings[H]) Holder(claimant H, m Mark) (H, bool) {
-	if holder, taken := h.all.get(m.what); taken && holder != claimant {
-		return holder, true
-	}
-	if len(h.parts) == 0 {
-		return h.nobody()
-	}
-	parts, there := h.parts[m.what]
-	if m.part != 0 || !there || parts.several == nil {
-		part := m.part
-		if part == 0 {
-			part = parts.part
-		}
-		holder, taken := parts.of(part)
-		return holder, there && taken && holder != claimant
-	}
-	var first H
-	found := false
-	for _, holder := range parts.several {
-		if holder != claimant && (!found || h.order(holder, first) < 0) {
-			first, found = holder, true
-		}
-	}
-	return first, found
-}
-
-func (h *Holdings[H]) nobody() (nobody H, taken bool) { return nobody, false }
-
-// Sharers returns who has parts of something.
-func (h *Holdings[H]) Sharers(m Mark) []H {
-	parts, there := h.parts[m.what]
-	switch {
-	case !there:
-		return nil
-	case parts.several == nil:
-		return []H{parts.holder}
-	}
-	return slices.SortedFunc(maps.Values(parts.several), h.order)
-}
-
-// Take gives the claimant what it claims. Nobody else may have it.
-func (h *Holdings[H]) Take(claimant H, m Mark) {
-	if m.part == 0 {
-		h.all.put(m.what, claimant)
-		return
-	}
-	parts, there := h.parts[m.what]
-	switch {
-	case parts.several != nil:
-		parts.several[m.part] = claimant
-		return
-	case there && parts.part != m.part:
-		parts.several = map[uint64]H{parts.part: parts.holder, m.part: claimant}
-	default:
-		parts.part, parts.holder = m.part, claimant
-	}
-	h.parts[m.what] = parts
-}
-
-// Release takes it away again, if the claimant has it.
-func (h *Holdings[H]) Release(claimant H, m Mark) {
-	if m.part == 0 {
-		h.all.delete(m.what, claimant)
-		return
-	}
-	parts, there := h.parts[m.what]
-	if holder, taken := parts.of(m.part); !there || !taken || holder != claimant {
-		return
-	}
-	delete(parts.several, m.part)
-	if len(parts.several) == 0 {
-		delete(h.parts, m.what)
 	}
 }

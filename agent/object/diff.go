@@ -55,6 +55,9 @@ func (d *diff) add(f *Field, field, before, after string, immutable bool) {
 
 func (d *diff) message(fs *Fields, a, b protoreflect.Message, path string, immutable bool) {
 	for _, f := range fs.List {
+		if !a.Has(f.Desc) && !b.Has(f.Desc) {
+			continue
+		}
 		at := path + f.Name
 		immutable := immutable || f.Notes.Immutable
 		va, vb := a.Get(f.Desc), b.Get(f.Desc)

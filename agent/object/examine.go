@@ -19,7 +19,7 @@ func (x *Examined) Claims() int {
 	n := 0
 	for _, k := range x.Kept {
 		if k != nil {
-			n += len(k.Marks)
+			n += k.Claims()
 		}
 	}
 	return n
@@ -84,7 +84,6 @@ func examineInParts(count int, examine func(from, to int) Errors) Errors {
 func (r *Registry) examine(x *Examined, changes []Change, from, to int, part bool) (errs Errors) {
 	c := newChecker(r)
 	c.part = part
-	var needs []Key
 	var claims claimer
 	room := make([]byte, 0, 512)
 	for i := from; i < to && len(errs) < MistakesMost; i++ {
@@ -105,11 +104,11 @@ func (r *Registry) examine(x *Examined, changes []Change, from, to int, part boo
 			errs = append(errs, wrong...)
 			continue
 		}
-		// The name of a kind is the kind's own: not one for each of a client's objects.
-		x.Keys[i], x.Kept[i] = kept.Key(), kept
 		if !c.lacks {
-			needs = r.explore(kept, o, c.needs, needs, &claims)
+			kept.explore(o, c.needs, &claims)
 		}
+		// Its words are what is kept: not others for each of a client's objects.
+		x.Keys[i], x.Kept[i] = kept.Key(), kept
 	}
 	return errs
 }

@@ -8,23 +8,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Kept is an object as it is kept: a tenth of the memory that its messages and maps take. It is never changed after it was examined.
+// Kept is an object as it is kept: a tenth of the memory that its messages and maps take, and hardly a pointer for the garbage collector
+// to follow. It is never changed after it was examined.
 type Kept struct {
-	// What it names, but for builtin objects, each once; and what it takes for itself. Both are known once it was examined.
-	Needs []Key
-	Marks []Mark
-
 	kind *Kind
-	name string
-	// Each text behind its length: fields that are said to be empty, if there are any, between two empty texts; labels, sorted. From
-	// `spec` on, the spec as Pack makes it.
-	data     string
-	spec     uint32
-	examined bool
-	// It holds networks in which there may be no address of ours.
-	wide bool
-	// It has a part of something, and networks that others with a part of that may not have.
-	apart bool
+	// Each word of it behind its length: the name; fields that are said to be empty, if there are any, between two empty words; labels,
+	// sorted. From `spec` on, the spec as Pack makes it; from `found` on, what follows from all that (found.go).
+	text        string
+	spec, found uint32
 }
 
 // Keep makes a Kept of an object that was packed already. It is not examined.
@@ -34,28 +25,28 @@ func (r *Registry) Keep(k Key, labels map[string]string, empty []string, spec []
 		_, err := r.Lookup(k.Kind)
 		return nil, err
 	}
-	kept := &Kept{kind: kind, name: k.Name}
-	kept.fill(make([]byte, 0, 256), labels, empty, spec)
-	return kept, nil
+	return newKept(make([]byte, 0, 256), kind, k.Name, labels, empty, spec), nil
 }
 
-// fill uses the room that it is given.
-func (k *Kept) fill(room []byte, labels map[string]string, empty []string, spec []byte) {
+// newKept uses the room that it is given.
+func newKept(room []byte, kind *Kind, name string, labels map[string]string, empty []string, spec []byte) *Kept {
+	room = appendWord(room, name)
 	if len(empty) > 0 {
-		room = appendText(room, "")
+		room = appendWord(room, "")
 		for _, field := range empty {
-			room = appendText(room, field)
+			room = appendWord(room, field)
 		}
-		room = appendText(room, "")
+		room = appendWord(room, "")
 	}
 	if len(labels) > 0 {
 		var few [8]string
 		for _, label := range sortedKeys(labels, few[:0]) {
-			room = appendText(appendText(room, label), labels[label])
+			room = appendWord(appendWord(room, label), labels[label])
 		}
 	}
-	k.spec = uint32(len(room))
-	k.data = string(append(room, spec...))
+	k := &Kept{kind: kind, spec: uint32(len(room)), found: uint32(len(room) + len(spec))}
+	k.text = string(append(room, spec...))
+	return k
 }
 
 // sortedKeys uses the room that it is given.
@@ -67,65 +58,66 @@ func sortedKeys(labels map[string]string, room []string) []string {
 	return room
 }
 
-func appendText(b []byte, s string) []byte {
+func appendWord(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Examined says whether it is known what it needs and claims.
-func (k *Kept) Examined() bool { return k.examined }
-
 // Key returns the object's name.
-func (k *Kept) Key() Key { return Key{k.kind.Name, k.name} }
+func (k *Kept) Key() Key { return Key{k.kind.Name, k.name()} }
+
+func (k *Kept) name() string {
+	name, _ := cutWord(k.text)
+	return name
+}
 
 // Spec returns the spec as Pack makes it.
-func (k *Kept) Spec() string { return k.data[k.spec:] }
+func (k *Kept) Spec() string { return k.text[k.spec:k.found] }
 
 // Empty returns the fields that are said to be empty, nil if there are none.
 func (k *Kept) Empty() []string {
-	empty, _ := k.texts()
+	empty, _ := k.said()
 	var fields []string
 	for empty != "" {
 		var field string
-		field, empty = cutText(empty)
+		field, empty = cutWord(empty)
 		fields = append(fields, field)
 	}
 	return fields
 }
 
-// texts returns what is said to be empty, and from where the rest begins.
-func (k *Kept) texts() (empty string, at int) {
-	if k.spec == 0 || k.data[0] != 0 {
-		return "", 0
+// said returns which fields are said to be empty, and the labels.
+func (k *Kept) said() (empty, labels string) {
+	_, rest := cutWord(k.text[:k.spec])
+	if rest == "" || rest[0] != 0 {
+		return "", rest
 	}
-	rest := k.data[1:k.spec]
-	for {
-		field, more := cutText(rest)
-		rest = more
+	all := rest[1:]
+	for rest = all; ; {
+		field, more := cutWord(rest)
 		if field == "" {
-			at = int(k.spec) - len(rest)
-			return k.data[1 : at-1], at
+			return all[:len(all)-len(rest)], more
 		}
+		rest = more
 	}
 }
 
 // Labels returns the labels, nil if there are none.
 func (k *Kept) Labels() map[string]string {
-	_, at := k.texts()
-	rest := k.data[at:k.spec]
+	_, rest := k.said()
 	var labels map[string]string
 	for rest != "" {
 		if labels == nil {
 			labels = map[string]string{}
 		}
 		var label string
-		label, rest = cutText(rest)
-		labels[label], rest = cutText(rest)
+		label, rest = cutWord(rest)
+		labels[label], rest = cutWord(rest)
 	}
 	return labels
 }
 
-// cutText is what appendText put first, and the rest.
-func cutText(s string) (text, rest string) {
+// cutWord is what appendWord put first, and the rest.
+func cutWord(s string) (word, rest string) {
 	length, n := uvarint(s)
 	return s[n : n+int(length)], s[n+int(length):]
 }
@@ -156,11 +148,11 @@ func (k *Kept) Shown() *Object {
 
 // Label returns the value of a label, and whether there is one.
 func (k *Kept) Label(label string) (string, bool) {
-	_, at := k.texts()
-	for rest := k.data[at:k.spec]; rest != ""; {
+	_, rest := k.said()
+	for rest != "" {
 		var name, value string
-		name, rest = cutText(rest)
-		value, rest = cutText(rest)
+		name, rest = cutWord(rest)
+		value, rest = cutWord(rest)
 		if name == label {
 			return value, true
 		}
@@ -170,13 +162,15 @@ func (k *Kept) Label(label string) (string, bool) {
 
 // Object returns the object, with its secrets. It is made anew each time.
 func (k *Kept) Object() *Object {
-	return &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Spec: k.message(), Empty: k.Empty()}
+	return &Object{Kind: k.kind.Name, Name: k.name(), Labels: k.Labels(), Spec: k.message(), Empty: k.Empty()}
 }
 
 // message returns the spec. What was packed can be unpacked; what Keep was given and could not be, Examine refused.
-func (k *Kept) message() proto.Message {
+func (k *Kept) message() proto.Message { return k.unpack([]byte(k.Spec())) }
+
+func (k *Kept) unpack(spec []byte) proto.Message {
 	m := k.kind.Message.New().Interface()
-	_ = proto.Unmarshal([]byte(k.Spec()), m)
+	_ = proto.Unmarshal(spec, m)
 	return m
 }
 
@@ -188,9 +182,9 @@ func (k *Kept) Equal(other *Kept) bool {
 	if k == other || k.same(other) {
 		return true
 	}
-	_, a := k.texts()
-	_, b := other.texts()
-	return a+b > 0 && k.kind.Name == other.kind.Name && k.name == other.name && int(k.spec)-a == int(other.spec)-b && k.data[a:] == other.data[b:]
+	_, mine := k.said()
+	_, theirs := other.said()
+	return k.kind.Name == other.kind.Name && k.name() == other.name() && mine == theirs && k.Spec() == other.Spec()
 }
 
 // Says is Equal, and the same is said to be empty, too.
@@ -212,7 +206,7 @@ func (k *Kept) Restates(other *Kept) bool {
 }
 
 func (k *Kept) same(other *Kept) bool {
-	return k.kind.Name == other.kind.Name && k.name == other.name && k.spec == other.spec && k.data == other.data
+	return k.kind.Name == other.kind.Name && k.spec == other.spec && k.text[:k.found] == other.text[:other.found]
 }
 
 // Diff says in which fields two objects of a kind differ, as Kind.Diff, and then in which labels. Either may be nil.
@@ -233,24 +227,28 @@ func (k *Kept) DiffSpec(other *Kept) []FieldChange {
 	if k.Spec() == other.Spec() {
 		return nil
 	}
-	return k.kind.Diff(k.message(), other.message())
+	return k.kind.Diff(k.differing(other))
+}
+
+// differing returns of two specs of a kind what one says otherwise than the other.
+func (k *Kept) differing(other *Kept) (mine, theirs proto.Message) {
+	a, b := differing(inOrder(k.Spec()), inOrder(other.Spec()))
+	return k.unpack(a), k.unpack(b)
 }
 
 // Replaces says whether the change from one to the other cannot be made in place.
 func (k *Kept) Replaces(other *Kept) bool {
-	return k.Spec() != other.Spec() && k.kind.Replaces(k.message(), other.message())
+	return k.Spec() != other.Spec() && k.kind.Replaces(k.differing(other))
 }
 
 // kept makes a Kept of an object that was checked, in room that may be used again.
 func (r *Registry) kept(o *Object, room []byte) (*Kept, []byte, error) {
-	k := &Kept{kind: r.byName[o.Kind], name: o.Name}
 	spec, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(room[:0], o.Spec)
 	if err != nil {
 		return nil, room, err
 	}
 	at := len(spec)
-	k.fill(spec[at:], o.Labels, o.Empty, spec[:at])
-	return k, spec, nil
+	return newKept(spec[at:], r.byName[o.Kind], o.Name, o.Labels, o.Empty, spec[:at]), spec, nil
 }
 
 // Explore returns an object that need not be acceptable as it is kept, with what it needs and claims. It must be readable.
@@ -263,42 +261,24 @@ func (r *Registry) Explore(k Key, spec []byte) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.explore(kept, o, appendNeeds(nil, kept.kind.Fields, o.Spec.ProtoReflect()), nil, &claimer{})
+	kept.explore(o, appendNeeds(nil, kept.kind.Fields, o.Spec.ProtoReflect()), &claimer{})
 	return kept, nil
-}
-
-// explore takes note of what it needs, and finds out what it claims. Needs that are the same as some before share their memory.
-func (r *Registry) explore(kept *Kept, o *Object, needs, before []Key, c *claimer) []Key {
-	if len(needs) > 0 {
-		if !slices.Equal(needs, before) {
-			before = slices.Clone(needs)
-		}
-		kept.Needs = before
-	}
-	c.marks, c.wide, c.apart = c.marks[:0], false, false
-	if kept.kind.claim(o.Spec, c); len(c.marks) > 0 {
-		kept.Marks = slices.Clone(c.marks)
-	}
-	kept.wide, kept.apart = c.wide, c.apart
-	kept.examined = true
-	return before
 }
 
 // ExamineKept examines what was kept and not examined since, as the objects of a file are.
 func (r *Registry) ExamineKept(all []*Kept) error {
 	return examineInParts(len(all), func(from, to int) (errs Errors) {
 		c := newChecker(r)
-		var needs []Key
 		var claims claimer
 		for i := from; i < to && len(errs) < MistakesMost; i++ {
 			k := all[i]
-			o := &Object{Kind: k.kind.Name, Name: k.name, Labels: k.Labels(), Empty: k.Empty(), Spec: k.kind.Message.New().Interface()}
+			o := &Object{Kind: k.kind.Name, Name: k.name(), Labels: k.Labels(), Empty: k.Empty(), Spec: k.kind.Message.New().Interface()}
 			if err := proto.Unmarshal([]byte(k.Spec()), o.Spec); err != nil {
 				errs = append(errs, &Error{Object: k.Key(), Problem: "the spec cannot be read: " + err.Error()})
 			} else if wrong := c.kept(o, k); len(wrong) > 0 {
 				errs = append(errs, wrong...)
 			} else {
-				needs = r.explore(k, o, c.needs, needs, &claims)
+				k.explore(o, c.needs, &claims)
 			}
 		}
 		return errs

@@ -119,9 +119,7 @@ func Merge(layers []*Kept) (*Kept, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", first.Key(), err)
 	}
-	merged := &Kept{kind: first.kind, name: first.name}
-	merged.fill(nil, labels, nil, packed)
-	return merged, nil
+	return newKept(nil, first.kind, first.name(), labels, nil, packed), nil
 }
 
 func merge(fs *Fields, into protoreflect.Message, layers []layer, path string) {

@@ -38,7 +38,7 @@ func (r *Registry) order() {
 		return cmp.Or(cmp.Compare(reach[a], reach[b]), strings.Compare(a.Name, b.Name))
 	})
 	for rank, k := range ordered {
-		k.Rank = rank
+		k.Rank, k.ordered = rank, ordered
 	}
 }
 

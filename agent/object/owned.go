@@ -65,8 +65,8 @@ func (s *Set) intruded(k *Kept) (errs Errors) {
 	return errs
 }
 
-// intruding tells of addresses of k in networks of others.
-func (s *Set) intruding(k *Kept) (errs Errors) {
+// intruding tells of addresses of k, whose number is told, in networks of others.
+func (s *Set) intruding(k *Kept, number Number) (errs Errors) {
 	for _, h := range k.kind.rules.owns(k.message()) {
 		for bits := h.prefix.Bits() - 1; bits > 0; bits-- {
 			around, err := h.prefix.Addr().Prefix(bits)
@@ -75,8 +75,12 @@ func (s *Set) intruding(k *Kept) (errs Errors) {
 			}
 			// Of a part that nobody has, so that only he is found who has all.
 			c := Claim{What: destination(h.vrf, around), Part: "what is in it"}
-			holder, taken := s.holdings.Holder(k, c.Mark())
-			if !taken || holder.kind.rules.holds == nil {
+			has, taken := s.holdings.Holder(number, c.Mark())
+			if !taken {
+				continue
+			}
+			holder := s.objects.At(has)
+			if holder.kind.rules.holds == nil {
 				continue
 			}
 			if slices.ContainsFunc(holder.kind.rules.holds(holder.message()), func(o held) bool { return o.vrf == h.vrf && o.prefix == around }) {
@@ -88,11 +92,12 @@ func (s *Set) intruding(k *Kept) (errs Errors) {
 	return errs
 }
 
-// overlapping tells of networks of k that others have, too, who have a part of the same.
-func (s *Set) overlapping(k *Kept) (errs Errors) {
+// overlapping tells of networks of k, whose number is told, that others have, too, who have a part of the same.
+func (s *Set) overlapping(k *Kept, number Number) (errs Errors) {
 	of, mine := k.kind.rules.apart(k.message())
-	for _, other := range s.holdings.Sharers(Claim{What: of}.Mark()) {
-		if other == k || other.kind.rules.apart == nil {
+	for _, sharer := range s.holdings.Sharers(Claim{What: of}.Mark()) {
+		other := s.objects.At(sharer)
+		if sharer == number || other.kind.rules.apart == nil {
 			continue
 		}
 		theirOf, theirs := other.kind.rules.apart(other.message())

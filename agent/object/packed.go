@@ -78,6 +78,48 @@ func inOrder(spec string) string {
 	return string(append(ordered, p.rest...))
 }
 
+// differing returns of two messages, in which fields are in order, the fields that are not the same in both. What cannot be read is left.
+func differing(a, b string) (ofA, ofB []byte) {
+	ofA, ofB = make([]byte, 0, len(a)), make([]byte, 0, len(b))
+	mine, theirs := packed{a}, packed{b}
+	for {
+		f, restA := mine.field()
+		g, restB := theirs.field()
+		switch {
+		case f == 0 && g == 0:
+			return append(ofA, mine.rest...), append(ofB, theirs.rest...)
+		case g == 0, f != 0 && f < g:
+			ofA = append(ofA, mine.cut(restA)...)
+		case f == 0, g < f:
+			ofB = append(ofB, theirs.cut(restB)...)
+		default:
+			if x, y := mine.cut(restA), theirs.cut(restB); x != y {
+				ofA, ofB = append(ofA, x...), append(ofB, y...)
+			}
+		}
+	}
+}
+
+// field returns the next field's number, or 0, and what is left behind all that is said of it.
+func (p *packed) field() (f protoreflect.FieldNumber, rest string) {
+	ahead := *p
+	r, more := ahead.next()
+	if !more {
+		return 0, p.rest
+	}
+	for rest = ahead.rest; ; rest = ahead.rest {
+		if next, more := ahead.next(); !more || next.field != r.field {
+			return r.field, rest
+		}
+	}
+}
+
+// cut takes off what is before the rest.
+func (p *packed) cut(rest string) (before string) {
+	before, p.rest = p.rest[:len(p.rest)-len(rest)], rest
+	return before
+}
+
 func cutValue(r record, rest string) (record, string, bool) {
 	var ok bool
 	switch r.wire {

@@ -91,3 +91,39 @@ func FuzzAPackedMessageSaysWhatItsUnpackedFormSays(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatDiffersInPartsDiffersInTheWhole(t *testing.T) {
+	r, err := NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := func(vlan uint32) *api.Access { return &api.Access{Port: "access", OuterVlan: vlan} }
+	specs := []proto.Message{
+		&api.Session{},
+		&api.Session{Access: access(1), Addresses: []string{"192.0.2.1/32", "2001:db8::/64"}, Policy: &api.Policy{Mss: 1400}},
+		&api.Session{Access: access(1), Addresses: []string{"192.0.2.1/32"}, Policy: &api.Policy{Mss: 1400, AclUp: "web"}},
+		&api.Session{Access: access(2), Addresses: []string{"192.0.2.1/32", "2001:db8::/64"}},
+		&api.Session{Addresses: []string{"2001:db8::/64", "192.0.2.1/32"}, Policy: &api.Policy{Mss: 1400}},
+	}
+	k := r.Kind("Session")
+	for i, a := range specs {
+		for j, b := range specs {
+			var kept [2]*Kept
+			for n, spec := range []proto.Message{a, b} {
+				packed, err := Pack(spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if kept[n], err = r.Keep(k.Key("s"), nil, nil, packed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if whole, parts := k.Diff(a, b), kept[0].DiffSpec(kept[1]); !slices.Equal(whole, parts) {
+				t.Errorf("%d and %d: %v, not %v", i, j, parts, whole)
+			}
+			if whole, parts := k.Replaces(a, b), kept[0].Replaces(kept[1]); whole != parts {
+				t.Errorf("%d and %d: %v, not %v", i, j, parts, whole)
+			}
+		}
+	}
+}

@@ -41,6 +41,8 @@ type Kind struct {
 
 	secret, looping bool
 	rules           rules
+	// All kinds, by rank.
+	ordered []*Kind
 }
 
 // Key returns the key of an object of this kind.

@@ -23,13 +23,16 @@ func Remove(k Key) Change { return Change{Key: k} }
 type Set struct {
 	registry *Registry
 	objects  Table[*Kept]
-	holdings *Holdings[*Kept]
+	// By the numbers of objects.
+	holdings *Holdings[Number]
 	owned    owned
 }
 
 // NewSet returns an empty set.
 func NewSet(r *Registry) *Set {
-	return &Set{registry: r, owned: owned{}, holdings: NewHoldings(func(a, b *Kept) int { return a.Key().Compare(b.Key()) })}
+	s := &Set{registry: r, owned: owned{}}
+	s.holdings = NewHoldings(s.objects.Compare)
+	return s
 }
 
 // Get returns an object, or nil.
@@ -102,8 +105,9 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 }
 
 func (s *Set) remove(o *Kept) {
-	for _, m := range o.Marks {
-		s.holdings.Release(o, m)
+	number := s.objects.Number(o.Key())
+	for m := range o.Marks() {
+		s.holdings.Release(number, m)
 	}
 	if o.kind.rules.owns != nil {
 		s.owned.release(o)
@@ -113,30 +117,35 @@ func (s *Set) remove(o *Kept) {
 
 // add takes what the object claims as far as it is free.
 func (s *Set) add(o *Kept) (errs Errors) {
-	if before := s.objects.Put(o); before != nil {
+	before, number := s.objects.Put(o)
+	if before != nil {
 		s.objects.Put(before)
 		return Errors{{Object: o.Key(), Problem: "there twice"}}
 	}
-	var told *Kept
-	for _, m := range o.Marks {
-		holder, taken := s.holdings.Holder(o, m)
+	var told Number
+	for m := range o.Marks() {
+		has, taken := s.holdings.Holder(number, m)
 		if !taken {
-			s.holdings.Take(o, m)
-		} else if holder == told && o.apart {
+			s.holdings.Take(number, m)
 			continue
-		} else if c, really := o.Disputed(m, holder); really {
+		}
+		if has == told && o.finds(apart) {
+			continue
+		}
+		holder := s.objects.At(has)
+		if c, really := o.Disputed(m, holder); really {
 			errs = append(errs, &Error{Object: o.Key(), Field: c.Field, Problem: holder.Key().String() + " already has " + c.String()})
-			told = holder
+			told = has
 		}
 	}
-	if o.apart {
-		errs = append(errs, s.overlapping(o)...)
+	if o.finds(apart) {
+		errs = append(errs, s.overlapping(o, number)...)
 	}
-	if o.wide {
+	if o.finds(wide) {
 		errs = append(errs, s.intruded(o)...)
 	}
 	if o.kind.rules.owns != nil {
-		errs = append(errs, s.intruding(o)...)
+		errs = append(errs, s.intruding(o, number)...)
 		s.owned.take(o)
 	}
 	return errs
@@ -156,7 +165,7 @@ func (s *Set) loops(changed []Key) Errors {
 		}
 		state[k] = open
 		trail = append(trail, k)
-		for _, to := range o.Needs {
+		for to := range o.Needs() {
 			if !s.registry.mayLoop(to.Kind) {
 				continue
 			}

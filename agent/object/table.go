@@ -1,10 +1,11 @@
-// Where very many things are found by what they are called, or by what they claim: flat tables with open addressing. A map takes three
-// times the memory, nearly all of it for keys that the things have anyway, and the garbage collector looks through all of it.
+// Where very many things are found by what they are called: a flat table with open addressing. A map takes three times the memory, nearly
+// all of it for keys that the things have anyway, and the garbage collector looks through all of it.
 package object
 
 import (
 	"hash/maphash"
 	"iter"
+	"slices"
 )
 
 // Table finds things by their keys. The zero Table is empty. It is not for several goroutines at once, and may not be changed while it
@@ -13,12 +14,20 @@ type Table[T interface {
 	comparable
 	Key() Key
 }] struct {
-	// Of each place a part of the key's hash, 0 if it is free; and what is there. A thing is at the first place from hash modulo size on
-	// that was free.
-	hashes []uint32
+	places []slot
+	// By their numbers less one. Those that are free are given to others, the last that became so first.
 	things []T
-	count  int
+	free   []Number
 }
+
+// slot is where a thing is found: the first from its hash modulo the size on that was free. Number 0: it is free.
+type slot struct {
+	hash   uint32
+	number Number
+}
+
+// Number stands for a thing as long as it is in a table, and so does what takes the place of the thing there. 0 stands for none.
+type Number uint32
 
 // leastPlaces of a table with anything in it; of all places, at most 13 of 16 are taken.
 const leastPlaces = 8
@@ -31,66 +40,83 @@ func (k Key) hash() uint32 {
 	if n := len(k.Kind); n > 0 {
 		h ^= uint32(k.Kind[0]) << 8 * uint32(n)
 	}
-	return max(1, h)
+	return h
 }
 
 // Len returns how many things there are.
-func (t *Table[T]) Len() int { return t.count }
+func (t *Table[T]) Len() int { return len(t.things) - len(t.free) }
+
+// At returns the thing that a number stands for.
+func (t *Table[T]) At(n Number) T { return t.things[n-1] }
+
+// Compare orders numbers by the keys of what they stand for.
+func (t *Table[T]) Compare(a, b Number) int { return t.At(a).Key().Compare(t.At(b).Key()) }
 
 // place is where something is, or would be put.
 func (t *Table[T]) place(k Key, hash uint32) (at int, there bool) {
-	last := len(t.hashes) - 1
-	for at = int(hash) & last; t.hashes[at] != 0; at = (at + 1) & last {
-		if t.hashes[at] == hash && t.things[at].Key() == k {
+	last := len(t.places) - 1
+	for at = int(hash) & last; t.places[at].number != 0; at = (at + 1) & last {
+		if t.places[at].hash == hash && t.At(t.places[at].number).Key() == k {
 			return at, true
 		}
 	}
 	return at, false
 }
 
+// Number returns the number of what has a key, or 0.
+func (t *Table[T]) Number(k Key) Number {
+	if t.Len() == 0 {
+		return 0
+	}
+	at, _ := t.place(k, k.hash())
+	return t.places[at].number
+}
+
 // Get returns what has a key, or the zero T.
 func (t *Table[T]) Get(k Key) (found T) {
-	if t.count == 0 {
-		return found
-	}
-	if at, there := t.place(k, k.hash()); there {
-		found = t.things[at]
+	if n := t.Number(k); n != 0 {
+		found = t.At(n)
 	}
 	return found
 }
 
-// Put puts something in, in place of what has the same key, and returns that, or the zero T.
-func (t *Table[T]) Put(thing T) (before T) {
+// Put puts something in, in place of what has the same key, and returns that, or the zero T; and its number.
+func (t *Table[T]) Put(thing T) (before T, n Number) {
 	t.grow(1)
 	k := thing.Key()
 	hash := k.hash()
 	at, there := t.place(k, hash)
 	if there {
-		before = t.things[at]
-	} else {
-		t.hashes[at] = hash
-		t.count++
+		n = t.places[at].number
+		before, t.things[n-1] = t.At(n), thing
+		return before, n
 	}
-	t.things[at] = thing
-	return before
+	if last := len(t.free) - 1; last >= 0 {
+		n, t.free = t.free[last], t.free[:last]
+		t.things[n-1] = thing
+	} else {
+		t.things = append(t.things, thing)
+		n = Number(len(t.things))
+	}
+	t.places[at] = slot{hash, n}
+	return before, n
 }
 
 // Delete takes something out, if it is there.
 func (t *Table[T]) Delete(k Key) {
-	if t.count == 0 {
+	if t.Len() == 0 {
 		return
 	}
 	at, there := t.place(k, k.hash())
 	if !there {
 		return
 	}
-	t.count--
-	vacate(at, len(t.hashes), func(i int) (home int, taken bool) { return int(t.hashes[i]), t.hashes[i] != 0 },
-		func(to, from int) { t.hashes[to], t.things[to] = t.hashes[from], t.things[from] },
-		func(i int) {
-			var nothing T
-			t.hashes[i], t.things[i] = 0, nothing
-		})
+	var nothing T
+	n := t.places[at].number
+	t.things[n-1] = nothing
+	t.free = append(t.free, n)
+	vacate(at, len(t.places), func(i int) (home int, taken bool) { return int(t.places[i].hash), t.places[i].number != 0 },
+		func(to, from int) { t.places[to] = t.places[from] }, func(i int) { t.places[i] = slot{} })
 }
 
 // vacate frees a place, and has what follows move up where it would not be found any more.
@@ -111,123 +137,46 @@ func vacate(free, places int, look func(int) (home int, taken bool), move func(t
 
 // Reserve is called before so many are put in that may be others than those that are there, so that it need not grow again and again.
 func (t *Table[T]) Reserve(more int) {
-	if more > t.count {
-		t.grow(more)
+	if more <= t.Len() {
+		return
+	}
+	t.grow(more)
+	if fresh := more - len(t.free); fresh > 0 {
+		t.things = slices.Grow(t.things, fresh)
 	}
 }
 
 // grow makes room for so many more.
 func (t *Table[T]) grow(more int) {
-	places := max(leastPlaces, len(t.hashes))
-	for crowded(t.count+more, places) {
-		places *= 2
+	count := max(leastPlaces, len(t.places))
+	for crowded(t.Len()+more, count) {
+		count *= 2
 	}
-	if places == len(t.hashes) {
+	if count == len(t.places) {
 		return
 	}
-	hashes, things := t.hashes, t.things
-	t.hashes, t.things = make([]uint32, places), make([]T, places)
-	for i, hash := range hashes {
-		if hash == 0 {
+	before := t.places
+	t.places = make([]slot, count)
+	for _, p := range before {
+		if p.number == 0 {
 			continue
 		}
-		at := int(hash) & (places - 1)
-		for t.hashes[at] != 0 {
-			at = (at + 1) & (places - 1)
+		at := int(p.hash) & (count - 1)
+		for t.places[at].number != 0 {
+			at = (at + 1) & (count - 1)
 		}
-		t.hashes[at], t.things[at] = hash, things[i]
+		t.places[at] = p
 	}
 }
 
 // All ranges over what is there, in no order.
 func (t *Table[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for i, hash := range t.hashes {
-			if hash != 0 && !yield(t.things[i]) {
+		var nothing T
+		for _, thing := range t.things {
+			if thing != nothing && !yield(thing) {
 				return
 			}
 		}
-	}
-}
-
-// holders finds who has something by its hash; the zero H is nobody.
-type holders[H comparable] struct {
-	places []holding[H]
-	count  int
-}
-
-type holding[H comparable] struct {
-	what   uint64
-	holder H
-}
-
-func (h *holders[H]) place(what uint64) (at int, there bool) {
-	var nobody H
-	last := len(h.places) - 1
-	for at = int(what) & last; h.places[at].holder != nobody; at = (at + 1) & last {
-		if h.places[at].what == what {
-			return at, true
-		}
-	}
-	return at, false
-}
-
-func (h *holders[H]) get(what uint64) (holder H, taken bool) {
-	if h.count == 0 {
-		return holder, false
-	}
-	if at, there := h.place(what); there {
-		return h.places[at].holder, true
-	}
-	return holder, false
-}
-
-func (h *holders[H]) put(what uint64, holder H) {
-	h.grow(1)
-	at, there := h.place(what)
-	if !there {
-		h.count++
-	}
-	h.places[at] = holding[H]{what, holder}
-}
-
-// delete takes it from a holder, from nobody else.
-func (h *holders[H]) delete(what uint64, holder H) {
-	if h.count == 0 {
-		return
-	}
-	at, there := h.place(what)
-	if !there || h.places[at].holder != holder {
-		return
-	}
-	h.count--
-	var nobody H
-	vacate(at, len(h.places), func(i int) (home int, taken bool) { return int(h.places[i].what), h.places[i].holder != nobody },
-		func(to, from int) { h.places[to] = h.places[from] }, func(i int) { h.places[i] = holding[H]{} })
-}
-
-func (h *holders[H]) reserve(more int) {
-	if more > h.count {
-		h.grow(more)
-	}
-}
-
-func (h *holders[H]) grow(more int) {
-	places := max(leastPlaces, len(h.places))
-	for crowded(h.count+more, places) {
-		places *= 2
-	}
-	if places == len(h.places) {
-		return
-	}
-	var nobody H
-	before := h.places
-	h.places = make([]holding[H], places)
-	for _, p := range before {
-		if p.holder == nobody {
-			continue
-		}
-		at, _ := h.place(p.what)
-		h.places[at] = p
 	}
 }

@@ -25,7 +25,7 @@ func TestATableHoldsWhatAMapDoes(t *testing.T) {
 			}
 		case 2, 3:
 			one := &thing{k}
-			if before := table.Put(one); before != same[k] {
+			if before, _ := table.Put(one); before != same[k] {
 				t.Fatalf("%s was another", k)
 			}
 			same[k] = one
@@ -38,6 +38,11 @@ func TestATableHoldsWhatAMapDoes(t *testing.T) {
 		}
 		if table.Len() != len(same) {
 			t.Fatalf("there are %d, not %d", table.Len(), len(same))
+		}
+	}
+	for k, one := range same {
+		if table.At(table.Number(k)) != one {
+			t.Errorf("%s has another's number", k)
 		}
 	}
 	all := map[Key]*thing{}
@@ -84,13 +89,29 @@ func TestNamesOfOneKindSpreadOverATable(t *testing.T) {
 		table.Put(&thing{Key{"Session", fmt.Sprint("subscriber-", i)}})
 	}
 	var far []int
-	for i, hash := range table.hashes {
-		if hash != 0 {
-			far = append(far, (i-int(hash))&(len(table.hashes)-1))
+	for i, p := range table.places {
+		if p.number != 0 {
+			far = append(far, (i-int(p.hash))&(len(table.places)-1))
 		}
 	}
 	slices.Sort(far)
 	if middle := far[len(far)/2]; middle > 8 {
 		t.Errorf("half of them are more than %d places from home", middle)
+	}
+}
+
+func TestAThingKeepsItsNumberWhateverElseComesAndGoes(t *testing.T) {
+	var table Table[*thing]
+	k := Key{"Acl", "stays"}
+	_, number := table.Put(&thing{k})
+	for i := range 10_000 {
+		table.Put(&thing{Key{"Acl", fmt.Sprint(i)}})
+		table.Delete(Key{"Acl", fmt.Sprint(i - 100)})
+	}
+	if before, same := table.Put(&thing{k}); before == nil || same != number || table.Number(k) != number || table.At(number).key != k {
+		t.Errorf("it has number %d, not %d", table.Number(k), number)
+	}
+	if len(table.things) > 200 {
+		t.Errorf("%d numbers were given out for 101 things", len(table.things))
 	}
 }

@@ -15,21 +15,24 @@ type suffix struct {
 	times uint64
 }
 
-// suffixes of a unit. The first of each size is how we write it; what follows is also accepted. So is a power of 1000 rather than of 1024.
-func suffixes(u api.Unit) []suffix {
-	switch u {
-	case api.Unit_BITS_PER_SECOND:
-		return []suffix{{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"", 1}}
-	case api.Unit_BYTES:
-		return []suffix{
-			{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"kB", 1e3},
-			{"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"B", 1}, {"", 1},
-		}
-	case api.Unit_NANOSECONDS:
-		return []suffix{{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"", 1}}
-	}
-	return []suffix{{"", 1}}
+// suffixes of units. The first of each size is how we write it; what follows is also accepted; powers of 1000 come first.
+var suffixes = map[api.Unit][]suffix{
+	api.Unit_BITS_PER_SECOND: {{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"", 1}},
+	api.Unit_BYTES: {
+		{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"kB", 1e3},
+		{"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"B", 1}, {"", 1},
+	},
+	api.Unit_NANOSECONDS: {{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"", 1}},
 }
+
+func suffixesOf(u api.Unit) []suffix {
+	if all, has := suffixes[u]; has {
+		return all
+	}
+	return unitless
+}
+
+var unitless = []suffix{{"", 1}}
 
 // unitAccepted says how a number with the unit may be written, for errors and for the documentation.
 func unitAccepted(u api.Unit) string {
@@ -57,7 +60,7 @@ func parseNumber(u api.Unit, s string) (uint64, error) {
 		}
 	}
 	times := uint64(0)
-	for _, one := range suffixes(u) {
+	for _, one := range suffixesOf(u) {
 		if one.text == tail {
 			times = one.times
 			break
@@ -123,7 +126,7 @@ func shortest(u api.Unit, n uint64) (uint64, string) {
 		return n, ""
 	}
 	best := suffix{"", 1}
-	for _, one := range suffixes(u) {
+	for _, one := range suffixesOf(u) {
 		if n%one.times == 0 && digits(n/one.times) < digits(n/best.times) && (u != api.Unit_NANOSECONDS || one.times <= 1e9) {
 			best = one
 		}

@@ -40,7 +40,7 @@ func (g *graph) collect() {
 	g.wave = nil
 	// The rank of what is put.
 	lowest := len(g.queues)
-	later := make([][]*entry, len(g.queues))
+	var later []*entry
 	g.steps = nil
 	for more := true; more; {
 		more = false
@@ -49,7 +49,7 @@ func (g *graph) collect() {
 			g.queues[rank] = nil
 			for _, e := range queue {
 				if rank > lowest && e.have == nil && e.want != nil && e.kind.Plane == dataplane {
-					later[rank] = append(later[rank], e)
+					later = append(later, e)
 					continue
 				}
 				more = true
@@ -62,7 +62,7 @@ func (g *graph) collect() {
 					g.rest(e)
 				case s.put != nil && rank > lowest:
 					e.queued = true
-					later[rank] = append(later[rank], e)
+					later = append(later, e)
 				default:
 					e.flying = true
 					g.wave = append(g.wave, s)
@@ -74,8 +74,20 @@ func (g *graph) collect() {
 		}
 		g.wave = slices.DeleteFunc(g.wave, g.overtaken)
 	}
-	for rank, entries := range later {
-		g.queues[rank] = append(entries, g.queues[rank]...)
+	g.requeue(later)
+}
+
+// requeue puts entries back before what came into their queues meanwhile. Of one rank they are in order.
+func (g *graph) requeue(entries []*entry) {
+	if len(entries) == 0 {
+		return
+	}
+	before := make([][]*entry, len(g.queues))
+	for _, e := range entries {
+		before[g.rank(e)] = append(before[g.rank(e)], e)
+	}
+	for rank, some := range before {
+		g.queues[rank] = append(some, g.queues[rank]...)
 	}
 }
 
@@ -84,7 +96,7 @@ func (g *graph) overtaken(s *step) bool {
 	if s.put == nil {
 		return false
 	}
-	for _, t := range g.resolve(s.put.needs()) {
+	for _, t := range g.resolve(s.put).entries {
 		if t != nil && t.have != nil && !t.flying && !t.doomed() {
 			continue
 		}
@@ -180,10 +192,10 @@ func (g *graph) undermine(e *entry) {
 	if e.have == nil || e.want == nil || e.rebuild != nil {
 		return
 	}
-	needs := e.want.needs()
-	for i, t := range g.resolve(needs) {
-		k := needs[i]
-		if t == nil || !t.doomed() || !slices.Contains(e.have.needs(), k) {
+	needs := g.resolve(e.want)
+	for i, t := range needs.entries {
+		k := needs.keys[i]
+		if t == nil || !t.doomed() || !e.have.names(k) {
 			continue
 		}
 		e.rebuild = &rebuild{why: k.String() + " is replaced"}
@@ -200,7 +212,7 @@ func (g *graph) keeps(e *entry) bool {
 	if e.rebuild == nil || e.want == nil || e.have.Kept == nil {
 		return false
 	}
-	for _, t := range g.resolve(e.have.needs()) {
+	for _, t := range g.resolve(e.have).entries {
 		if t != nil && t.doomed() {
 			return false
 		}
@@ -208,7 +220,7 @@ func (g *graph) keeps(e *entry) bool {
 	if g.claimant(e) != nil {
 		return false
 	}
-	return slices.ContainsFunc(g.resolve(e.want.needs()), g.absent)
+	return slices.ContainsFunc(g.resolve(e.want).entries, g.absent)
 }
 
 // What a status says of an object that waits: what for, and what the data plane has meanwhile.
@@ -220,9 +232,9 @@ const (
 
 // held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
 func (g *graph) held(e *entry) bool {
-	needs := e.want.needs()
-	for i, t := range g.resolve(needs) {
-		k := needs[i]
+	needs := g.resolve(e.want)
+	for i, t := range needs.entries {
+		k := needs.keys[i]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
 			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+g.namedBy(e, k)+", which is not there")
@@ -235,17 +247,21 @@ func (g *graph) held(e *entry) bool {
 		}
 		return true
 	}
-	for _, m := range e.want.marks() {
-		h, taken := g.holdings.Holder(e, m)
-		if !taken || h.have == nil || h.inStep() && !h.busy() {
+	for m := range e.want.marks() {
+		holder, taken := g.holdings.Holder(e.number, m)
+		if !taken {
+			continue
+		}
+		h := g.entries.At(holder)
+		if h.have == nil || h.inStep() && !h.busy() {
 			continue // not ours to judge: the data plane will say
 		}
 		c, really := e.want.Disputed(m, h.have.Kept)
 		if !really {
 			continue
 		}
-		for next := h; next != nil && next.claiming; next = g.entries.Get(next.waits.on) {
-			if g.entries.Get(next.waits.on) == e && e.have != nil {
+		for next := h; next != nil && next.claiming(); next = g.entries.Get(next.waits.all.on) {
+			if g.entries.Get(next.waits.all.on) == e && e.have != nil {
 				e.rebuild = &rebuild{h.key.String() + " and it exchange " + c.String(), g.differences(e)}
 				return false
 			}
@@ -255,7 +271,7 @@ func (g *graph) held(e *entry) bool {
 			g.enqueue(h, e.cause)
 		}
 		if h.doomed() && h.users.count() > 0 {
-			for _, u := range inOrder(h.users.live(h)) {
+			for _, u := range inOrder(g.usersOf(h)) {
 				if g.stuck(u) {
 					g.enqueue(u, e.cause)
 				}
@@ -273,7 +289,7 @@ func (g *graph) letsGo(e *entry) bool {
 		return false
 	}
 	why := ""
-	for _, t := range g.resolve(e.have.needs()) {
+	for _, t := range g.resolve(e.have).entries {
 		if t == nil || !t.doomed() {
 			continue
 		}
@@ -297,35 +313,35 @@ func (g *graph) letsGo(e *entry) bool {
 
 // moves says whether what an entry waits for, or what that waits to be given up, is being decided about or done.
 func (g *graph) moves(e *entry) bool {
-	on := g.entries.Get(e.waits.on)
+	on := g.entries.Get(e.waits.all.on)
 	for range 100 {
 		if on == nil || on.busy() {
 			return on != nil
 		}
-		if on == e || !on.claiming {
+		if on == e || !on.claiming() {
 			return false
 		}
-		on = g.entries.Get(on.waits.on)
+		on = g.entries.Get(on.waits.all.on)
 	}
 	return false
 }
 
 // stuck says whether an entry that the data plane has waits for something that does not come by itself.
 func (g *graph) stuck(e *entry) bool {
-	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming && g.absent(g.entries.Get(e.waits.on))
+	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming() && g.absent(g.entries.Get(e.waits.all.on))
 }
 
 // absent says whether something is not there and does not come unless something else is wanted.
 func (g *graph) absent(t *entry) bool {
-	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming)
+	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming())
 }
 
 // claimant returns somebody who waits for what the entry has, or nil.
 func (g *graph) claimant(e *entry) *entry {
 	if all := g.waiters[e.key]; all != nil {
 		for w := all.first; w != nil; w = w.after {
-			if w.claiming {
-				return w
+			if w.claim {
+				return w.entry
 			}
 		}
 	}
@@ -342,11 +358,20 @@ func (g *graph) namedBy(e *entry, k object.Key) string {
 	return ""
 }
 
+// difference remembers how what the data plane has differs from what is wanted: it is asked for several times in a row.
+type difference struct {
+	have, want *Version
+	fields     []object.FieldChange
+}
+
 func (g *graph) differences(e *entry) []object.FieldChange {
 	if e.have == nil || e.have.Kept == nil || e.want == nil {
 		return nil
 	}
-	return e.have.DiffSpec(e.want.Kept)
+	if g.told.have != e.have || g.told.want != e.want {
+		g.told = difference{e.have, e.want, e.have.DiffSpec(e.want.Kept)}
+	}
+	return g.told.fields
 }
 
 func (g *graph) newStep(e *entry, put *Version, op operation) *step {
@@ -374,10 +399,10 @@ func (g *graph) put(e *entry) *step {
 func (g *graph) warn(e *entry) *step {
 	var one *entry
 	if e.warned {
-		one = e.users.any(e)
+		one = g.userOf(e)
 	} else {
 		e.warned = true
-		for _, u := range inOrder(e.users.live(e)) {
+		for _, u := range inOrder(g.usersOf(e)) {
 			if one == nil {
 				one = u
 			}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -16,6 +17,7 @@ type graph struct {
 	at      int64
 	entries object.Table[*entry]
 	named   resolved
+	told    difference
 	// Entries to decide about, by the rank of their kinds.
 	queues [][]*entry
 	// What is Deleting.
@@ -24,8 +26,8 @@ type graph struct {
 	deletions uint64
 	// Who waits for an object to become ready, or to give up what it has.
 	waiters map[object.Key]*waiters
-	// What the data plane's objects have for themselves.
-	holdings *object.Holdings[*entry]
+	// What the data plane's objects have for themselves, by the numbers of entries.
+	holdings *object.Holdings[object.Number]
 	// What was started last, and what before that is not settled.
 	wave, aloft []*step
 	// Room for steps: many are made at once.
@@ -42,10 +44,11 @@ type graph struct {
 	// While simulating: how to take everything back.
 	journal    []func()
 	simulating bool
-	epoch      uint64
+	epoch      uint32
 }
 
-// entry is one object.
+// entry is one object. There are as many as objects, and each collection of garbage looks through all of them: what few of them have is
+// behind pointers.
 type entry struct {
 	key  object.Key
 	kind *object.Kind // nil: not a kind of ours
@@ -55,9 +58,8 @@ type entry struct {
 	users *users
 	// Must be deleted before it can be as wanted; nil: it need not.
 	rebuild *rebuild
-	// Whom it waits for, and its neighbors among those who wait for the same.
-	waits         *waiters
-	before, after *entry
+	// Nil: it waits for nobody.
+	waits *waiting
 	// It was refused because of something else, and is tried again once something else was done.
 	refusal *refusal
 
@@ -67,21 +69,21 @@ type entry struct {
 	since, retryAt int64
 	// When what is wanted came to be so, until the data plane has it; 0: it has, or had it before.
 	wantedAt int64
-	epoch    uint64
-	state    State
-	reason   Reason
+	// Of the latest simulation that took note of it.
+	epoch  uint32
+	number object.Number
 	// Times that it failed in a row.
 	failures int32
+	state    State
+	reason   Reason
+	// As which it is counted: its state, unless it was forgotten. Gone is not counted.
+	counted State
 	// In the queue; started; decide again when settled.
 	queued, flying, again bool
 	// Its users know that it has to go.
 	warned bool
 	// Was just deleted to be created again.
 	replacing bool
-	// What it waits for is a claim.
-	claiming bool
-	// As which it is counted: its state, unless it was forgotten. Gone is not counted.
-	counted State
 	// It would have to be deleted to be as wanted, and stays as it is because what is wanted could not be created.
 	kept bool
 }
@@ -98,8 +100,20 @@ type rebuild struct {
 // would not tell the truth.
 type waiters struct {
 	on          object.Key
-	first, last *entry
+	first, last *waiting
 }
+
+// waiting is an entry among those who wait for the same.
+type waiting struct {
+	*entry
+	all           *waiters
+	before, after *waiting
+	// What it waits for is a claim.
+	claim bool
+}
+
+// claiming says whether the entry waits for something to be given up.
+func (e *entry) claiming() bool { return e.waits != nil && e.waits.claim }
 
 // step is an operation on an entry.
 type step struct {
@@ -114,10 +128,12 @@ type step struct {
 type operation = Operation
 
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
-	return &graph{
-		registry: r, now: now, at: now().UnixNano(), changed: changed, waiters: map[object.Key]*waiters{},
-		unwanted: map[object.Key]struct{}{}, condemned: map[object.Key]map[*entry]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1), holdings: object.NewHoldings(func(a, b *entry) int { return a.key.Compare(b.key) }),
+	g := &graph{
+		registry: r, now: now, at: now().UnixNano(), changed: changed, waiters: map[object.Key]*waiters{}, unwanted: map[object.Key]struct{}{},
+		condemned: map[object.Key]map[*entry]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1),
 	}
+	g.holdings = object.NewHoldings(g.entries.Compare)
+	return g
 }
 
 // rank orders entries by kind; those that are of no kind of ours come last.
@@ -154,7 +170,11 @@ func (g *graph) remember(e *entry) {
 	if g.simulating && e.epoch != g.epoch {
 		e.epoch = g.epoch
 		before := *e
-		g.journal = append(g.journal, func() { *e = before })
+		g.note(func() { *e = before })
+		if w := e.waits; w != nil {
+			before := *w
+			g.note(func() { *w = before })
+		}
 	}
 }
 
@@ -270,14 +290,12 @@ func (g *graph) wake(e *entry) {
 		return
 	}
 	if e.waits != nil {
-		for w := all.first; w != nil; {
-			next := w.after
-			if !w.claiming {
-				g.remember(w)
-				g.unwait(w)
-				g.enqueue(w, e.cause)
+		for w := all.first; w != nil; w = w.after {
+			if !w.claim {
+				g.remember(w.entry)
+				g.unwait(w.entry)
+				g.enqueue(w.entry, e.cause)
 			}
-			w = next
 		}
 		return
 	}
@@ -288,12 +306,10 @@ func (g *graph) wake(e *entry) {
 	}
 	w := all.first
 	all.first, all.last = nil, nil
-	for w != nil {
-		next := w.after
-		g.remember(w)
-		w.waits, w.before, w.after, w.claiming = nil, nil, nil, false
-		g.enqueue(w, e.cause)
-		w = next
+	for ; w != nil; w = w.after {
+		g.remember(w.entry)
+		w.waits = nil
+		g.enqueue(w.entry, e.cause)
 	}
 }
 
@@ -316,14 +332,15 @@ func (g *graph) wait(e *entry, on object.Key, claiming bool, reason Reason, mess
 		before := *all
 		g.note(func() { *all = before })
 	}
-	e.waits, e.before, e.claiming, e.failures = all, all.last, claiming, 0
+	w := &waiting{entry: e, all: all, before: all.last, claim: claiming}
+	e.waits, e.failures = w, 0
 	if all.last == nil {
-		all.first = e
+		all.first = w
 	} else {
-		g.remember(all.last)
-		all.last.after = e
+		g.remember(all.last.entry)
+		all.last.after = w
 	}
-	all.last = e
+	all.last = w
 	if e.have == nil {
 		g.mark(e, Pending, reason, message+isAbsent)
 	} else {
@@ -332,25 +349,26 @@ func (g *graph) wait(e *entry, on object.Key, claiming bool, reason Reason, mess
 }
 
 func (g *graph) unwait(e *entry) {
-	all := e.waits
-	if all == nil {
+	w := e.waits
+	if w == nil {
 		return
 	}
+	all := w.all
 	if g.simulating {
 		before := *all
 		g.note(func() { *all = before })
 	}
-	if e.before == nil {
-		all.first = e.after
+	if w.before == nil {
+		all.first = w.after
 	} else {
-		g.remember(e.before)
-		e.before.after = e.after
+		g.remember(w.before.entry)
+		w.before.after = w.after
 	}
-	if e.after == nil {
-		all.last = e.before
+	if w.after == nil {
+		all.last = w.before
 	} else {
-		g.remember(e.after)
-		e.after.before = e.before
+		g.remember(w.after.entry)
+		w.after.before = w.before
 	}
 	if all.first == nil {
 		delete(g.waiters, all.on)
@@ -358,13 +376,16 @@ func (g *graph) unwait(e *entry) {
 			g.note(func() { g.waiters[all.on] = all })
 		}
 	}
-	e.waits, e.before, e.after, e.claiming = nil, nil, nil, false
+	e.waits = nil
 }
 
 // setWant changes what is wanted. nil: nobody wants the object any more.
 func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 	e := g.ensure(k)
 	g.remember(e)
+	if v != nil {
+		e.key = v.Key() // and what was said before is not held on to
+	}
 	if v == nil && e.have != nil && e.kind != nil && e.kind.IsBuiltin(k.Name) {
 		v = g.builtin(k)
 	}
@@ -407,7 +428,7 @@ func (g *graph) compare(e *entry) {
 		e.rebuild = &rebuild{why: "what the data plane has cannot be read"}
 		return
 	}
-	fields := e.have.DiffSpec(e.want.Kept)
+	fields := g.differences(e)
 	if len(fields) > 0 && fields[0].Immutable {
 		e.rebuild = &rebuild{fields[0].Field + " cannot change in place", fields}
 	}
@@ -417,7 +438,7 @@ func (g *graph) compare(e *entry) {
 func (g *graph) setHave(e *entry, v *Version) {
 	g.remember(e)
 	if old := e.have; old != nil {
-		for _, k := range old.needs() {
+		for k := range old.needs() {
 			t := g.ensure(k)
 			g.unuse(e, t)
 			if t.users.count() == 0 && t.doomed() {
@@ -427,10 +448,10 @@ func (g *graph) setHave(e *entry, v *Version) {
 				g.forget(t)
 			}
 		}
-		for _, m := range old.marks() {
-			g.holdings.Release(e, m)
+		for m := range old.marks() {
+			g.holdings.Release(e.number, m)
 			if g.simulating {
-				g.note(func() { g.holdings.Take(e, m) })
+				g.note(func() { g.holdings.Take(e.number, m) })
 			}
 		}
 	}
@@ -438,20 +459,22 @@ func (g *graph) setHave(e *entry, v *Version) {
 	if v == nil {
 		return
 	}
-	needs := v.needs()
-	for i, t := range g.resolve(needs) {
+	needs := g.resolve(v)
+	for i, t := range needs.entries {
 		if t == nil {
-			t = g.ensure(needs[i])
+			k := needs.keys[i]
+			k.Name = strings.Clone(k.Name) // it is part of what this version says
+			t = g.ensure(k)
 		}
 		g.use(e, t)
 	}
-	for _, m := range v.marks() {
-		if _, taken := g.holdings.Holder(e, m); taken {
+	for m := range v.marks() {
+		if _, taken := g.holdings.Holder(e.number, m); taken {
 			continue // two objects in a data plane that we did not fill; each is dealt with by itself
 		}
-		g.holdings.Take(e, m)
+		g.holdings.Take(e.number, m)
 		if g.simulating {
-			g.note(func() { g.holdings.Release(e, m) })
+			g.note(func() { g.holdings.Release(e.number, m) })
 		}
 	}
 }

@@ -46,9 +46,7 @@ func (g *graph) hindrance(v *Version, depth int) *entry {
 	if v == nil || depth > deepest {
 		return nil
 	}
-	needs := v.needs()
-	for i := range needs {
-		e := g.resolve(needs)[i]
+	for _, e := range g.resolve(v).entries {
 		if e == nil {
 			continue // builtin, or what it names is only known to the data plane
 		}

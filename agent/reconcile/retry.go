@@ -106,7 +106,7 @@ func (g *graph) condemn(e *entry) {
 	if e.want == nil || g.simulating {
 		return
 	}
-	for _, k := range e.want.needs() {
+	for k := range e.want.needs() {
 		if g.condemned[k] == nil {
 			g.condemned[k] = map[*entry]struct{}{}
 		}
@@ -119,7 +119,7 @@ func (g *graph) pardon(e *entry) {
 	if e.want == nil || g.simulating || len(g.condemned) == 0 {
 		return
 	}
-	for _, k := range e.want.needs() {
+	for k := range e.want.needs() {
 		if delete(g.condemned[k], e); len(g.condemned[k]) == 0 {
 			delete(g.condemned, k)
 		}

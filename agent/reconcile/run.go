@@ -53,16 +53,16 @@ func (r *Reconciler) Run(ctx context.Context) {
 		var err error
 		worked := false
 		if l != nil && !time.Now().Before(notBefore) {
-			both, cancel := context.WithCancel(l.context)
-			stop := context.AfterFunc(ctx, cancel)
 			if toList {
+				both, cancel := context.WithCancel(l.context)
+				stop := context.AfterFunc(ctx, cancel)
 				err = r.begin(both, l)
+				stop()
+				cancel()
 			}
 			if err == nil {
 				worked, err = r.work(l)
 			}
-			stop()
-			cancel()
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:

@@ -2,15 +2,13 @@
 package reconcile
 
 import (
-	"slices"
-
 	"sluice.dev/sluice/agent/object"
 )
 
 // users are entries that, as the data plane has them, name another.
 type users struct {
-	// Some are there although they do not name it any more, or twice: to find one, all would have to be looked at.
-	all []*entry
+	// By their numbers. Some are there although they do not name it any more, or twice: to find one, all would have to be looked at.
+	all []object.Number
 	// How many do.
 	named int
 }
@@ -22,25 +20,30 @@ func (u *users) count() int {
 	return u.named
 }
 
-func (e *entry) names(t *entry) bool { return e.have != nil && slices.Contains(e.have.needs(), t.key) }
+func (e *entry) names(t *entry) bool { return e.have.names(t.key) }
 
-// live returns who names the entry whose users they are; some may be there twice.
-func (u *users) live(t *entry) []*entry {
-	if u == nil {
+// usersOf returns who names an entry; some may be there twice.
+func (g *graph) usersOf(t *entry) []*entry {
+	if t.users == nil {
 		return nil
 	}
-	live := make([]*entry, 0, u.named)
-	for _, e := range u.all {
-		if e.names(t) {
-			live = append(live, e)
+	all := make([]*entry, 0, t.users.named)
+	for _, n := range t.users.all {
+		if e := g.entries.At(n); e != nil && e.names(t) {
+			all = append(all, e)
 		}
 	}
-	return live
+	return all
 }
 
-// any returns one of them; there has to be one.
-func (u *users) any(t *entry) *entry {
-	return u.all[slices.IndexFunc(u.all, func(e *entry) bool { return e.names(t) })]
+// userOf returns one of them; there has to be one.
+func (g *graph) userOf(t *entry) *entry {
+	for _, n := range t.users.all {
+		if e := g.entries.At(n); e != nil && e.names(t) {
+			return e
+		}
+	}
+	return nil
 }
 
 // use: e names t from now on.
@@ -50,7 +53,7 @@ func (g *graph) use(e, t *entry) {
 		t.users = &users{}
 	}
 	u := t.users
-	u.all = append(u.all, e)
+	u.all = append(u.all, e.number)
 	u.named++
 	if g.simulating {
 		g.note(func() { u.all, u.named = u.all[:len(u.all)-1], u.named-1 })
@@ -67,34 +70,41 @@ func (g *graph) unuse(e, t *entry) {
 	}
 	// What is gone is not held on to.
 	if len(u.all) > 2*u.named+16 {
-		u.all = inOrder(slices.DeleteFunc(u.live(t), func(other *entry) bool { return other == e }))
+		live := inOrder(g.usersOf(t))
+		u.all = u.all[:0]
+		for _, other := range live {
+			if other != e {
+				u.all = append(u.all, other.number)
+			}
+		}
 	}
 }
 
-// resolved remembers which entries were looked for last: objects that are alike name the same ones.
+// resolved is what a version names, and the entries of that: nil where there is none.
 type resolved struct {
-	needs   []object.Key
+	named   string
+	keys    []object.Key
 	entries []*entry
 }
 
-// resolve returns the entries of keys, nil where there is none, until it is called again or there are other entries.
-func (g *graph) resolve(needs []object.Key) []*entry {
-	r := &g.named
-	if len(needs) == 0 {
-		return nil
+// resolve returns that, until there are other entries. Objects that are alike name the same ones: what was looked for last is remembered.
+func (g *graph) resolve(v *Version) resolved {
+	named := v.named()
+	if named == "" {
+		return resolved{}
 	}
-	if len(needs) == len(r.needs) && &needs[0] == &r.needs[0] {
-		return r.entries
+	if named != g.named.named {
+		r := resolved{named: named}
+		for k := range v.needs() {
+			r.keys, r.entries = append(r.keys, k), append(r.entries, g.entries.Get(k))
+		}
+		g.named = r
 	}
-	r.needs, r.entries = needs, r.entries[:0]
-	for _, k := range needs {
-		r.entries = append(r.entries, g.entries.Get(k))
-	}
-	return r.entries
+	return g.named
 }
 
 func (g *graph) add(e *entry) {
-	g.entries.Put(e)
+	_, e.number = g.entries.Put(e)
 	g.named = resolved{}
 }
 

@@ -1,6 +1,10 @@
 package reconcile
 
-import "sluice.dev/sluice/agent/object"
+import (
+	"iter"
+
+	"sluice.dev/sluice/agent/object"
+)
 
 // Version is what an object says at one time. It never changes.
 type Version struct {
@@ -23,18 +27,28 @@ func (v *Version) says(spec []byte) bool {
 	return v != nil && v.Kept != nil && v.Spec() == string(spec)
 }
 
-func (v *Version) needs() []object.Key {
+func (v *Version) needs() iter.Seq[object.Key] {
 	if v.Kept == nil {
-		return nil
+		return func(func(object.Key) bool) {}
 	}
-	return v.Needs
+	return v.Needs()
 }
 
-func (v *Version) marks() []object.Mark {
+// named is the same for versions that need the same.
+func (v *Version) named() string {
 	if v.Kept == nil {
-		return nil
+		return ""
 	}
-	return v.Marks
+	return v.Named()
+}
+
+func (v *Version) names(k object.Key) bool { return v != nil && v.Kept != nil && v.Names(k) }
+
+func (v *Version) marks() iter.Seq[object.Mark] {
+	if v.Kept == nil {
+		return func(func(object.Mark) bool) {}
+	}
+	return v.Marks()
 }
 
 // Want is what an object is wanted to say; nil: nobody wants it any more.

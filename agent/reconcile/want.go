@@ -20,8 +20,8 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	t := newTransaction(strict)
 	claims := 0
 	for _, w := range wants {
-		if w.Version != nil {
-			claims += len(w.Version.marks())
+		if w.Version != nil && w.Version.Kept != nil {
+			claims += w.Version.Claims()
 		}
 	}
 	r.mu.Lock()
