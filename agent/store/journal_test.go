@@ -22,10 +22,21 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
+// place is where a store can be, in memory where there is such a place: thousands of syncs tell nothing of a process that is killed.
+func place(t testing.TB) string {
+	t.Helper()
+	directory, err := os.MkdirTemp("/dev/shm", "store-test-")
+	if err != nil {
+		return filepath.Join(t.TempDir(), "intent.db")
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	return filepath.Join(directory, "intent.db")
+}
+
 // copied copies a store's files as they are, and returns where the copy is.
 func copied(t testing.TB, path string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "intent.db")
+	to := place(t)
 	for _, end := range []string{"", ".key", ".journal"} {
 		from, err := os.Open(path + end)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -162,12 +173,12 @@ func TestWhatWasWrittenIsThereWhereverTheProcessIsKilled(t *testing.T) {
 	for _, pages := range []int64{1, 5, 500} {
 		t.Run(fmt.Sprintf("%d pages in each half", pages), func(t *testing.T) {
 			b := somebody{random: rand.New(rand.NewPCG(1, uint64(pages))), records: map[string]*intent.Record{}}
-			plain := opened(t, filepath.Join(t.TempDir(), "plain.db"))
+			plain := opened(t, place(t))
 			defer func() { must(t, plain.Close()) }()
 			plain.journal.size = 0 // all goes to the trees
-			s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+			s := opened(t, place(t))
 			s.journal.size = pages * journalPage
-			for i := range 150 {
+			for i := range 100 {
 				d := b.next()
 				must(t, d(plain))
 				must(t, d(s))
@@ -216,7 +227,7 @@ func latest(t testing.TB, s *Store) uint64 {
 }
 
 func TestWhileOneHalfIsFoldedTheOtherIsWritten(t *testing.T) {
-	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+	s := opened(t, place(t))
 	s.journal.size = 2 * journalPage
 	s.folding.Lock()
 	for i := range uint64(4) {
@@ -241,7 +252,7 @@ func TestWhileOneHalfIsFoldedTheOtherIsWritten(t *testing.T) {
 }
 
 func TestASmallCommitLeavesTheTreesAlone(t *testing.T) {
-	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+	s := opened(t, place(t))
 	before := s.db.Stats().TxStats
 	for i := range uint64(100) {
 		must(t, s.Commit(numbered(i+1, 1)))
@@ -270,7 +281,7 @@ func changed(t testing.TB, path string, change func(b []byte) []byte) string {
 }
 
 func TestAnEntryThatIsNotWholeWasNotKept(t *testing.T) {
-	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+	s := opened(t, place(t))
 	defer func() { must(t, s.Close()) }()
 	for i := range uint64(3) {
 		must(t, s.Commit(numbered(i+1, 1)))
@@ -300,7 +311,7 @@ func TestAnEntryThatIsNotWholeWasNotKept(t *testing.T) {
 		must(t, third.Close())
 		must(t, again.Close())
 	}
-	for at := from; at < to; at += 197 {
+	for at := from; at < to; at += 397 {
 		n := uint64(3)
 		if at >= end {
 			n = 4
@@ -316,7 +327,7 @@ func TestAnEntryThatIsNotWholeWasNotKept(t *testing.T) {
 }
 
 func TestADamagedJournalIsRefused(t *testing.T) {
-	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+	s := opened(t, place(t))
 	defer func() { must(t, s.Close()) }()
 	for i := range uint64(4) {
 		must(t, s.Commit(numbered(i+1, 1)))
@@ -347,7 +358,7 @@ func TestADamagedJournalIsRefused(t *testing.T) {
 }
 
 func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
-	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+	s := opened(t, place(t))
 	must(t, s.Commit(numbered(1, 1)))
 	must(t, s.Close())
 	early := copied(t, s.path)
@@ -384,7 +395,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 	refused(early, "goes with another store", "move this file away")
 	must(t, os.Remove(journalPath(early)))
 	is(early, 1)
-	fresh := filepath.Join(t.TempDir(), "intent.db")
+	fresh := place(t)
 	must(t, os.WriteFile(journalPath(fresh), journal, 0o600))
 	refused(fresh, "goes with another store")
 
@@ -450,7 +461,7 @@ func TestACommitThatCannotBeWrittenIsRefusedAndTheNextIsKept(t *testing.T) {
 		writes, syncs, wipes error
 	}{{"no room", full, nil, nil}, {"not synced", nil, syscall.EIO, nil}, {"no room at all", full, nil, full}, {"not synced, nor taken back", nil, syscall.EIO, full}} {
 		t.Run(c.sentence, func(t *testing.T) {
-			s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+			s := opened(t, place(t))
 			f := &failing{journalFile: s.journal.file}
 			s.journal.file = f
 			must(t, s.Commit(numbered(1, 1)))
@@ -540,7 +551,7 @@ func TestAFullDiskKeepsNothingHalfAndLetsAllBeRead(t *testing.T) {
 }
 
 func TestHistoryIsReadWhileItIsMade(t *testing.T) {
-	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
+	s := opened(t, place(t))
 	s.journal.size = 3 * journalPage
 	ended := make(chan struct{})
 	var readers sync.WaitGroup
