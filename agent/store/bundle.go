@@ -15,7 +15,7 @@ const bundleBytes = 1800
 
 // bundles are the values of one revision.
 type bundles struct {
-	bucket   *bolt.Bucket
+	writer   writer
 	revision []byte
 	// Behind the place for the checksum, each behind its length, names and records.
 	value []byte
@@ -37,14 +37,14 @@ func (b *bundles) add(name, record []byte) error {
 
 // end writes what is not written yet.
 func (b *bundles) end() error {
-	if len(b.value) == 0 {
+	if len(b.value) <= 4 {
 		return nil
 	}
 	key := binary.BigEndian.AppendUint32(bytes.Clone(b.revision), b.count)
-	if err := b.bucket.Put(key, sealed(b.value)); err != nil {
+	if err := b.writer.put(beforeTree, key, sealed(b.value)); err != nil {
 		return err
 	}
-	b.value, b.count = nil, b.count+1
+	b.value, b.count = b.value[:4], b.count+1
 	return nil
 }
 
@@ -95,14 +95,15 @@ func bundleAll(tx *bolt.Tx) error {
 	if err != nil {
 		return err
 	}
+	t := &trees{beforeTree: before}
 	before.FillPercent = full
-	b := &bundles{bucket: before}
+	b := &bundles{writer: t}
 	for _, c := range all {
 		if !bytes.Equal(b.revision, c.revision) {
 			if err := b.end(); err != nil {
 				return err
 			}
-			b = &bundles{bucket: before, revision: c.revision}
+			b.revision, b.count = c.revision, 0
 		}
 		if err := b.add(c.name, c.record); err != nil {
 			return err

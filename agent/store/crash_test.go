@@ -58,9 +58,13 @@ type life struct {
 	mortal *mortal
 }
 
-func born(t *testing.T, path string, plane *reconciletest.Plane, last int, after bool) *life {
+// born with room for so many pages in each half of the journal; 0: as usual.
+func born(t *testing.T, path string, plane *reconciletest.Plane, last int, after bool, pages int64) *life {
 	t.Helper()
 	s := opened(t, path)
+	if pages > 0 {
+		s.journal.size = pages * journalPage
+	}
 	m := &mortal{Store: s, last: last, after: after}
 	d, err := intent.New(intent.Config{Registry: s.registry, Store: m, Owners: map[string]intent.Owner{"pppoe": {Unrecorded: true}}, UndoAgain: time.Millisecond,
 		Reconciler: reconcile.Options{MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}})
@@ -73,7 +77,11 @@ func born(t *testing.T, path string, plane *reconciletest.Plane, last int, after
 	l.stop = func() {
 		cancel()
 		<-ended
-		must(t, s.Close())
+		if m.dead.Load() {
+			must(t, s.let())
+		} else {
+			must(t, s.Close())
+		}
 		l.stop = func() {}
 	}
 	return l
@@ -151,7 +159,7 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 		plane.Never[never] = true
 		return plane
 	}
-	undisturbed := born(t, filepath.Join(t.TempDir(), "intent.db"), newPlane(), 1<<30, false)
+	undisturbed := born(t, filepath.Join(t.TempDir(), "intent.db"), newPlane(), 1<<30, false, 0)
 	states := []string{""}
 	for i, deed := range deeds() {
 		must(t, deed(undisturbed))
@@ -167,54 +175,54 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 	if writes < 12 {
 		t.Fatalf("only %d writes", writes)
 	}
-	for n := 1; n <= writes; n++ {
-		for _, after := range []bool{false, true} {
-			t.Run(fmt.Sprintf("write %d, after it: %v", n, after), func(t *testing.T) {
-				path, plane := filepath.Join(t.TempDir(), "intent.db"), newPlane()
-				l := born(t, path, plane, n, after)
-				done := 0
-				for _, deed := range deeds() {
-					if err := deed(l); err != nil || l.mortal.dead.Load() {
-						break
-					}
-					done++
+	for n := 1; n <= 6*writes; n++ {
+		// All in the journal; and folded each time, or nearly.
+		n, after, pages := 1+(n-1)/6, n%2 == 0, []int64{0, 1, 3}[n%3]
+		t.Run(fmt.Sprintf("write %d, after it: %v, with %d pages", n, after, pages), func(t *testing.T) {
+			path, plane := filepath.Join(t.TempDir(), "intent.db"), newPlane()
+			l := born(t, path, plane, n, after, pages)
+			done := 0
+			for _, deed := range deeds() {
+				if err := deed(l); err != nil || l.mortal.dead.Load() {
+					break
 				}
-				if !l.mortal.dead.Load() {
-					t.Fatal("nobody was killed")
-				}
-				l.stop()
+				done++
+			}
+			if !l.mortal.dead.Load() {
+				t.Fatal("nobody was killed")
+			}
+			l.stop()
 
-				again := born(t, path, plane, 1<<30, false)
-				defer again.stop()
-				allowed := states[done:min(done+2, len(states))]
-				for end := time.Now().Add(10 * time.Second); !slices.Contains(allowed, again.now()) || !again.Settled(); time.Sleep(time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatalf("wanted is\n%s\nand should be one of\n%q", again.now(), allowed)
-					}
+			again := born(t, path, plane, 1<<30, false, pages)
+			defer again.stop()
+			allowed := states[done:min(done+2, len(states))]
+			for end := time.Now().Add(10 * time.Second); !slices.Contains(allowed, again.now()) || !again.Settled(); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("wanted is\n%s\nand should be one of\n%q", again.now(), allowed)
 				}
-				page, err := again.List(intent.Query{})
-				must(t, err)
-				wanted := map[object.Key]*object.Object{}
-				for _, s := range page.Objects {
-					wanted[s.Key] = s.Object
+			}
+			page, err := again.List(intent.Query{})
+			must(t, err)
+			wanted := map[object.Key]*object.Object{}
+			for _, s := range page.Objects {
+				wanted[s.Key] = s.Object
+			}
+			if differences := plane.Differences(wanted); len(differences) > 0 {
+				t.Errorf("the data plane differs: %q", differences)
+			}
+			// The chain goes on, with no link missing or twice.
+			before := again.Revision()
+			if made := again.apply("api", intent.Options{}, vrf("last", "of all")); made != before+1 {
+				t.Errorf("revision %d after %d", made, before)
+			}
+			history, err := again.History(0, 100)
+			must(t, err)
+			for i := 1; i < len(history); i++ {
+				if history[i].Number >= history[i-1].Number {
+					t.Errorf("revision %d before %d", history[i].Number, history[i-1].Number)
 				}
-				if differences := plane.Differences(wanted); len(differences) > 0 {
-					t.Errorf("the data plane differs: %q", differences)
-				}
-				// The chain goes on, with no link missing or twice.
-				before := again.Revision()
-				if made := again.apply("api", intent.Options{}, vrf("last", "of all")); made != before+1 {
-					t.Errorf("revision %d after %d", made, before)
-				}
-				history, err := again.History(0, 100)
-				must(t, err)
-				for i := 1; i < len(history); i++ {
-					if history[i].Number >= history[i-1].Number {
-						t.Errorf("revision %d before %d", history[i].Number, history[i-1].Number)
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -236,7 +244,7 @@ func overdue(t *testing.T, path string, revisions ...uint64) {
 func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 	b := object.Key{Kind: "Port", Name: "b"}
 	prepare := func(path string, plane *reconciletest.Plane) {
-		l := born(t, path, plane, 1<<30, false)
+		l := born(t, path, plane, 1<<30, false, 0)
 		hour := intent.Options{ConfirmWithin: time.Hour}
 		l.apply("api", intent.Options{}, at("a", "net_null0"), vrf("q", "one"))
 		second := l.apply("api", hour, at("a", "net_null1"), vrf("q", "two"))
@@ -267,10 +275,11 @@ func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 	const want = `Port/a device:"net_null0" map[] by api [{device net_null0 false}]; Vrf/q description:"one" map[] by api [{description one false}]; `
 	killed := 0
 	for n := 1; ; n++ {
-		for _, after := range []bool{false, true} {
+		for i := range 6 {
+			after, pages := i%2 == 0, []int64{0, 1, 3}[i%3]
 			path, plane := filepath.Join(t.TempDir(), "intent.db"), reconciletest.NewPlane(registry(t))
 			prepare(path, plane)
-			l := born(t, path, plane, n, after)
+			l := born(t, path, plane, n, after, pages)
 			until(l, "undone in part", func() bool { return inPart(l) })
 			if !l.mortal.dead.Load() {
 				makeWay(l)
@@ -278,13 +287,13 @@ func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 			dead := l.mortal.dead.Load()
 			l.stop()
 			if !dead {
-				if killed < 8 {
+				if killed < 24 {
 					t.Errorf("killed only %d times", killed)
 				}
 				return
 			}
 			killed++
-			again := born(t, path, plane, 1<<30, false)
+			again := born(t, path, plane, 1<<30, false, pages)
 			if _, there := again.Get(b); there {
 				until(again, "undone in part", func() bool { return inPart(again) })
 			}

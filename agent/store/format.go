@@ -13,11 +13,12 @@ import (
 )
 
 // Formats. The first did not say so: of several layers of an object, one counted as a whole. Since the second they are taken together
-// field by field, and a layer may say of fields that they are empty. Since the third, much of what was before a revision is in one value.
+// field by field, and a layer may say of fields that they are empty. Since the third, much of what was before a revision is in one value; since
+// the fourth there is a journal beside the file, and it is not whole without that.
 const (
 	wholeObjects = 1
 	singleValues = 2
-	latestFormat = 3
+	latestFormat = 4
 )
 
 // ErrFormat is returned if the file was written by another release, and cannot be read as that meant it.
@@ -57,7 +58,11 @@ func (s *Store) reform(tx *bolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return put(b, formatKey, latestFormat)
+	value, err := encode(latestFormat)
+	if err != nil {
+		return err
+	}
+	return b.Put(formatKey, value)
 }
 
 // fromWholeObjects: what one owner says means what it meant. What several say would mean something else: present objects of several are

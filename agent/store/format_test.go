@@ -29,7 +29,9 @@ func formatted(t *testing.T, path string, format int) {
 		if format == 0 {
 			return tx.DeleteBucket(formatBucket)
 		}
-		return put(tx.Bucket(formatBucket), formatKey, format)
+		value, err := encode(format)
+		must(t, err)
+		return tx.Bucket(formatBucket).Put(formatKey, value)
 	}))
 	must(t, db.Close())
 }
@@ -128,7 +130,7 @@ func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
 		told     []string
 	}{
 		{"several owners of an object that counted as a whole", 0, []string{"Vrf/a has several: lab, api", "sluice delete Vrf a --owner OWNER", "move the file away"}},
-		{"a newer release", latestFormat + 1, []string{"it has format 4, and this one knows formats 1 to 3", "start the newer release again"}},
+		{"a newer release", latestFormat + 1, []string{"it has format 5, and this one knows formats 1 to 4", "start the newer release again"}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "intent.db")

@@ -89,10 +89,15 @@ func TestSecretsReachTheDataPlaneAndNobodyElse(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	must(t, s.Close())
-
-	file, err := os.ReadFile(path)
+	file, err := os.ReadFile(journalPath(path))
 	must(t, err)
+	if !bytes.Contains(file, []byte("Peer/p")) {
+		t.Error("nothing is in the journal")
+	}
+	must(t, s.Close())
+	trees, err := os.ReadFile(path)
+	must(t, err)
+	file = append(file, trees...)
 	for _, secret := range []string{first, second, third} {
 		if strings.Contains(told, secret) {
 			t.Errorf("%s was told:\n%s", secret, told)

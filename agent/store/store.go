@@ -1,11 +1,11 @@
 // Package store keeps what is wanted, and how that came to be, in a Bolt database: one file, in which a revision is written whole
-// or not at all, whenever the process or the machine ends.
+// or not at all, whenever the process or the machine ends. What little a small one changes is written beside it first (journal.go).
 //
 // Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
 // was kept of the objects that a revision changed before it did, many in one value, by the revision's number and then a count; "undo", by
 // the revision's number and then "Kind/name", what undoing an open revision brings back where that is something else; "latest" the number of
-// the latest revision; "format" in which format all that is (format.go). Each value begins with its CRC-32C. What kinds with secrets say is
-// encrypted (secret.go).
+// the latest revision; "journal" up to where the journal is in here; "format" in which format all that is (format.go). Each value begins
+// with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
 package store
 
 import (
@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -50,6 +51,22 @@ const (
 	bulk = 10_000
 )
 
+// small is up to how many objects a commit goes by way of the journal.
+const small = 64
+
+// tree is a bucket, by its number in the journal.
+type tree byte
+
+const (
+	objectsTree tree = iota
+	revisionsTree
+	beforeTree
+	openTree
+	undoTree
+	latestTree
+	treeCount
+)
+
 var (
 	objectsBucket   = []byte("objects")
 	revisionsBucket = []byte("revisions")
@@ -60,18 +77,44 @@ var (
 	latestKey       = []byte("revision")
 )
 
+// buckets are those of the trees.
+var buckets = [treeCount][]byte{objectsBucket, revisionsBucket, beforeBucket, openBucket, undoBucket, latestBucket}
+
 // Store is an open database.
 type Store struct {
 	path     string
 	registry *object.Registry
 	db       *bolt.DB
 	key      cipher.AEAD
+
+	// One commit is written at a time; it has these.
+	writing sync.Mutex
+	entry   entry
+	scratch []byte
+	// Of the last entry it is not known whether it is there.
+	doubtful bool
+
+	// Entries are folded one segment at a time. Locked behind writing.
+	folding    sync.Mutex
+	background sync.WaitGroup
+
+	// Locked behind all else.
+	mu      sync.Mutex
+	journal journal
+	// What is being folded, or nil; and the room of what was.
+	sealed *segment
+	spare  []byte
+	// The number of the last entry that the trees have.
+	folded uint64
 }
 
 // Open opens the database, or makes it.
 func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	s := &Store{path: path, registry: registry}
 	defer func() {
+		if err != nil && s.journal.file != nil {
+			err = errors.Join(err, s.journal.file.Close())
+		}
 		if err != nil && s.db != nil {
 			err = errors.Join(err, s.db.Close())
 		}
@@ -93,13 +136,16 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 		if err := s.reform(tx); err != nil {
 			return err
 		}
-		for _, name := range [][]byte{objectsBucket, revisionsBucket, beforeBucket, openBucket, undoBucket, latestBucket} {
+		for _, name := range buckets {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
-		return nil
+		return s.openJournal(tx)
 	})
+	if err == nil {
+		err = s.clearJournal()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +177,20 @@ func faulty() func() {
 
 // Close closes the database.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
+	s.background.Wait()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	err := s.foldAll()
+	if err == nil {
+		err = s.closeJournal()
+	}
+	return errors.Join(err, s.let())
+}
+
+// let lets go of the files as they are.
+func (s *Store) let() error {
+	s.background.Wait()
+	if err := errors.Join(s.journal.file.Close(), s.db.Close()); err != nil {
 		return fmt.Errorf("closing %s: %w", s.path, err)
 	}
 	return nil
@@ -167,8 +226,51 @@ func (s *Store) Load(yield func(object.Key, *intent.Record) error) (latest uint6
 	return latest, open, err
 }
 
+// writer is what a commit is written to: the journal, or the trees themselves. Keys and values are copied.
+type writer interface {
+	put(tree tree, key, value []byte) error
+	delete(tree tree, key []byte) error
+	// Of what is old, forget as many values of each tree at most.
+	forget(oldest uint64, most int) error
+}
+
 // Commit implements intent.Store.
 func (s *Store) Commit(c *intent.Commit) error {
+	return s.keep(len(c.Edits), func(w writer) error { return s.commit(w, c) })
+}
+
+// Settle implements intent.Store.
+func (s *Store) Settle(revision uint64, open *intent.Open, revised []intent.Undo) error {
+	return s.keep(len(revised), func(w writer) error { return s.settle(w, revision, open, revised) })
+}
+
+// keep writes something of so many objects, all of it or nothing.
+func (s *Store) keep(objects int, write func(w writer) error) (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if objects <= small {
+		s.entry.begin()
+		if err := write(&s.entry); err != nil {
+			return fmt.Errorf("writing %s: %w", s.path, err)
+		}
+		if n := s.entry.pages(); n <= longestEntry && n <= s.journal.size {
+			return s.write(&s.entry)
+		}
+	}
+	s.entry.b, s.scratch = nil, nil
+	if err := s.foldAll(); err != nil {
+		return err
+	}
+	return s.update(func(tx *bolt.Tx) error {
+		t := newTrees(tx)
+		if objects >= bulk {
+			t[objectsTree].FillPercent = full
+		}
+		return write(&t)
+	})
+}
+
+func (s *Store) commit(w writer, c *intent.Commit) error {
 	edits := c.Edits
 	if len(edits) > 1 {
 		// Pages are filled in order.
@@ -178,68 +280,83 @@ func (s *Store) Commit(c *intent.Commit) error {
 			slices.SortFunc(edits, byKey)
 		}
 	}
+	var room [64]byte
 	number := revisionKey(c.Revision.Number)
-	return s.update(func(tx *bolt.Tx) error {
-		objects, before, open := tx.Bucket(objectsBucket), tx.Bucket(beforeBucket), tx.Bucket(openBucket)
-		before.FillPercent = full
-		if len(edits) >= bulk {
-			objects.FillPercent = full
-		}
-		changed := bundles{bucket: before, revision: number}
-		for i := range edits {
-			e := &edits[i]
-			name := []byte(e.Key.String())
-			if c.Recorded || c.Open != nil {
-				record, err := s.appendRecord(nil, e.Before)
-				if err == nil {
-					err = changed.add(name, record)
-				}
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
+	changed := bundles{writer: w, revision: number}
+	for i := range edits {
+		e := &edits[i]
+		name := append(append(append(room[:0], e.Key.Kind...), '/'), e.Key.Name...)
+		if c.Recorded || c.Open != nil {
+			record, err := s.appendRecord(s.scratch[:0], e.Before)
+			if err == nil {
+				s.scratch = record
+				err = changed.add(name, record)
 			}
-			if e.After == nil {
-				if err := objects.Delete(name); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				continue
-			}
-			value, err := s.pack(e.After)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if err := objects.Put(name, value); err != nil {
+		}
+		if e.After == nil {
+			if err := w.delete(objectsTree, name); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+			continue
 		}
-		if err := changed.end(); err != nil {
+		value, err := s.appendRecord(append(s.scratch[:0], 0, 0, 0, 0), e.After)
+		if err == nil {
+			s.scratch = value
+			err = w.put(objectsTree, name, sealed(value))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := changed.end(); err != nil {
+		return err
+	}
+	if c.Recorded {
+		if err := put(w, revisionsTree, number, c.Revision); err != nil {
 			return err
 		}
-		if c.Recorded {
-			if err := put(tx.Bucket(revisionsBucket), number, c.Revision); err != nil {
-				return err
-			}
-		}
-		if c.Open != nil {
-			if err := put(open, number, c.Open); err != nil {
-				return err
-			}
-		}
-		if err := s.settle(tx, c.Closes, c.Leaves, c.Revised); err != nil {
+	}
+	if c.Open != nil {
+		if err := put(w, openTree, number, c.Open); err != nil {
 			return err
 		}
-		if err := put(tx.Bucket(latestBucket), latestKey, c.Revision.Number); err != nil {
-			return err
-		}
-		return forget(tx, c.Oldest, forgetAtLeast*(1+int(changed.count)))
-	})
+	}
+	if err := s.settle(w, c.Closes, c.Leaves, c.Revised); err != nil {
+		return err
+	}
+	if err := put(w, latestTree, latestKey, c.Revision.Number); err != nil {
+		return err
+	}
+	return w.forget(c.Oldest, forgetAtLeast*(1+int(changed.count)))
 }
 
+// trees are the buckets of a transaction.
+type trees [treeCount]*bolt.Bucket
+
+func newTrees(tx *bolt.Tx) (t trees) {
+	for i, name := range buckets {
+		t[i] = tx.Bucket(name)
+	}
+	// A page is not split before the end: what comes in order is put behind all else in it.
+	t[beforeTree].FillPercent = full
+	t[undoTree].FillPercent = full
+	return t
+}
+
+func (t *trees) put(tree tree, key, value []byte) error {
+	return t[tree].Put(key, bytes.Clone(value))
+}
+
+func (t *trees) delete(tree tree, key []byte) error { return t[tree].Delete(key) }
+
 // forget deletes what is known of revisions before the oldest, and of those that are no part of history, but for what is open.
-func forget(tx *bolt.Tx, oldest uint64, most int) error {
-	open, revisions := tx.Bucket(openBucket), tx.Bucket(revisionsBucket)
+func (t *trees) forget(oldest uint64, most int) error {
+	open, revisions := t[openTree], t[revisionsTree]
 	if oldest == 0 {
-		return forgetChanges(tx.Bucket(undoBucket), open, nil, most)
+		return forgetChanges(t[undoTree], open, nil, most)
 	}
 	var old [][]byte
 	cursor := revisions.Cursor()
@@ -253,10 +370,10 @@ func forget(tx *bolt.Tx, oldest uint64, most int) error {
 			return err
 		}
 	}
-	if err := forgetChanges(tx.Bucket(beforeBucket), open, revisionKey(oldest), most); err != nil {
+	if err := forgetChanges(t[beforeTree], open, revisionKey(oldest), most); err != nil {
 		return err
 	}
-	return forgetChanges(tx.Bucket(undoBucket), open, nil, most)
+	return forgetChanges(t[undoTree], open, nil, most)
 }
 
 // forgetChanges deletes changes of revisions before one (nil: of all) that are not open.
@@ -284,21 +401,17 @@ func forgetChanges(changes, open *bolt.Bucket, before []byte, most int) error {
 	return nil
 }
 
-// Settle implements intent.Store.
-func (s *Store) Settle(revision uint64, open *intent.Open, revised []intent.Undo) error {
-	return s.update(func(tx *bolt.Tx) error { return s.settle(tx, revision, open, revised) })
-}
-
-func (s *Store) settle(tx *bolt.Tx, revision uint64, open *intent.Open, revised []intent.Undo) error {
-	// A page is not split before the end: what comes in order is put behind all else in it.
-	revised = slices.SortedFunc(slices.Values(revised), func(a, b intent.Undo) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.Key.Compare(b.Key))
-	})
-	tx.Bucket(undoBucket).FillPercent = full
+func (s *Store) settle(w writer, revision uint64, open *intent.Open, revised []intent.Undo) error {
+	if len(revised) > 1 {
+		// In order, as newTrees has it.
+		revised = slices.SortedFunc(slices.Values(revised), func(a, b intent.Undo) int {
+			return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.Key.Compare(b.Key))
+		})
+	}
 	for _, u := range revised {
 		value, err := s.packUndo(u)
 		if err == nil {
-			err = tx.Bucket(undoBucket).Put(append(revisionKey(u.Revision), u.Key.String()...), value)
+			err = w.put(undoTree, append(revisionKey(u.Revision), u.Key.String()...), value)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", u.Key, err)
@@ -306,9 +419,9 @@ func (s *Store) settle(tx *bolt.Tx, revision uint64, open *intent.Open, revised 
 	}
 	switch {
 	case open != nil:
-		return put(tx.Bucket(openBucket), revisionKey(revision), open)
+		return put(w, openTree, revisionKey(revision), open)
 	case revision != 0:
-		return tx.Bucket(openBucket).Delete(revisionKey(revision))
+		return w.delete(openTree, revisionKey(revision))
 	}
 	return nil
 }
@@ -379,7 +492,21 @@ func (s *Store) Before(revision uint64, yield func(object.Key, *intent.Record) e
 func (s *Store) view(f func(tx *bolt.Tx) error) (err error) {
 	defer s.explain("reading", &err)
 	defer faulty()()
-	return s.db.View(f)
+	if err := s.foldAll(); err == nil {
+		return s.db.View(f)
+	}
+	// There may be no room for it; to read it is not kept.
+	s.folding.Lock()
+	defer s.folding.Unlock()
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	if err := fold(tx, s.unfolded()); err != nil {
+		return err
+	}
+	return f(tx)
 }
 
 func (s *Store) update(f func(tx *bolt.Tx) error) (err error) {
@@ -388,12 +515,12 @@ func (s *Store) update(f func(tx *bolt.Tx) error) (err error) {
 	return s.db.Update(f)
 }
 
-func put(b *bolt.Bucket, key []byte, v any) error {
+func put(w writer, tree tree, key []byte, v any) error {
 	value, err := encode(v)
 	if err != nil {
 		return err
 	}
-	return b.Put(key, value)
+	return w.put(tree, key, value)
 }
 
 func revisionKey(revision uint64) []byte {

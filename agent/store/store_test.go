@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,11 +20,7 @@ var _ intent.Store = (*Store)(nil)
 
 func registry(t testing.TB) *object.Registry {
 	t.Helper()
-	r, err := object.NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return kinds()
 }
 
 func opened(t testing.TB, path string) *Store {
@@ -44,19 +41,24 @@ func must(t testing.TB, err error) {
 
 func key(name string) object.Key { return object.Key{Kind: "Acl", Name: name} }
 
-// record is what owners say of an ACL.
-func record(name string, revision uint64, owners ...string) *intent.Record {
-	reg, err := object.NewRegistry()
+// kinds are all there are.
+var kinds = sync.OnceValue(func() *object.Registry {
+	r, err := object.NewRegistry()
 	if err != nil {
 		panic(err)
 	}
+	return r
+})
+
+// record is what owners say of an ACL.
+func record(name string, revision uint64, owners ...string) *intent.Record {
 	r := &intent.Record{Revision: revision, Generation: revision + 7, Accepted: -5}
 	for i, owner := range owners {
 		spec, err := object.Pack(&api.Acl{Otherwise: api.AclAction_PERMIT})
 		if err != nil {
 			panic(err)
 		}
-		kept, err := reg.Keep(key(name), map[string]string{"city": "bonn", "owner": owner}, nil, spec)
+		kept, err := kinds().Keep(key(name), map[string]string{"city": "bonn", "owner": owner}, nil, spec)
 		if err != nil {
 			panic(err)
 		}

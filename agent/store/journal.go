@@ -1,0 +1,490 @@
+// The journal: what small commits write, one behind the other, in a file of its own, before the trees have it. A commit is an entry there,
+// written and synced once; many together are folded into the trees, in one transaction, while others are written.
+//
+// The file has two halves. While what is in one is folded, the other is written. An entry begins a page, so that writing it, whole or not,
+// hurts no other. It says which time of being open it is of (its epoch), its number from 1 on, how long it is, its CRC-32C, and that of all
+// this. Nothing is erased: an entry whose number is not above the one that the trees have (bucket "journal") is old. One that is not whole
+// was not written to its end, and nobody was told that it was kept, if it is the last; else the file is damaged.
+package store
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// ErrJournal is returned if the journal is not the one that goes with the database.
+var ErrJournal = errors.New("not this one's journal")
+
+const (
+	journalPage = 4096
+	journalHalf = 2 << 20
+	// The file grows by so much at once: to grow takes longer to sync than to write what is there.
+	journalAhead = 512 << 10
+	// What is longer is written to the trees.
+	longestEntry = 256 << 10
+
+	epochLength = 16
+	headLength  = epochLength + 8 + 4 + 4 + 4
+)
+
+type epoch [epochLength]byte
+
+var (
+	journalBucket = []byte("journal")
+	journalKey    = []byte("state")
+	noEpoch       epoch
+	zeros         [64 << 10]byte
+)
+
+// journalPath of a database.
+func journalPath(path string) string { return path + ".journal" }
+
+// journalFile is a file, but in tests.
+type journalFile interface {
+	WriteAt(b []byte, at int64) (int, error)
+	Sync() error
+	Close() error
+}
+
+// dataFile syncs what is written, and how long the file is; nothing else about it.
+type dataFile struct{ *os.File }
+
+func (f dataFile) Sync() error {
+	for {
+		if err := syscall.Fdatasync(int(f.Fd())); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// journal is where the next entry goes, and what the trees do not have yet of the half that it goes to.
+type journal struct {
+	file  journalFile
+	epoch epoch
+	// Of a half.
+	size int64
+	// The number of the last entry.
+	last uint64
+	half int
+	// In the half, where the next one goes.
+	at int64
+	// Up to where there is something in each half.
+	filled [2]int64
+	// What it says of the entries from the last that was folded on, one behind the other.
+	pending []byte
+}
+
+// fits says whether there is room for an entry.
+func (j *journal) fits(e *entry) bool {
+	return j.at+e.pages() <= j.size
+}
+
+// append writes an entry. After an error it may be there or not.
+func (j *journal) append(e *entry) error {
+	j.last++
+	b := e.finish(j.epoch, j.last)
+	base, end := int64(j.half)*j.size, j.at+int64(len(b))
+	if end > j.filled[j.half] {
+		if err := j.fill(min(j.size, (end+journalAhead-1)/journalAhead*journalAhead)); err != nil {
+			return err
+		}
+	}
+	_, err := j.file.WriteAt(b, base+j.at)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		// Who asked for it is told that it was not kept.
+		_, _ = j.file.WriteAt(zeros[:headLength], base+j.at)
+		return err
+	}
+	j.at += int64(len(b))
+	j.pending = append(j.pending, e.says()...)
+	return nil
+}
+
+// fill has the half be that long.
+func (j *journal) fill(until int64) error {
+	for filled := &j.filled[j.half]; *filled < until; {
+		n, err := j.file.WriteAt(zeros[:min(until-*filled, int64(len(zeros)))], int64(j.half)*j.size+*filled)
+		if err != nil {
+			return err
+		}
+		*filled += int64(n)
+	}
+	return nil
+}
+
+// entry is one as it is written.
+type entry struct{ b []byte }
+
+func (e *entry) begin() { e.b = append(e.b[:0], zeros[:headLength]...) }
+
+func (e *entry) says() []byte {
+	return e.b[headLength : headLength+int(binary.BigEndian.Uint32(e.b[epochLength+8:]))]
+}
+
+func (e *entry) pages() int64 { return int64((len(e.b) + journalPage - 1) / journalPage * journalPage) }
+
+func (e *entry) finish(of epoch, number uint64) []byte {
+	text := e.b[headLength:]
+	copy(e.b, of[:])
+	binary.BigEndian.PutUint64(e.b[epochLength:], number)
+	binary.BigEndian.PutUint32(e.b[epochLength+8:], uint32(len(text)))
+	binary.BigEndian.PutUint32(e.b[epochLength+12:], crc32.Checksum(text, castagnoli))
+	binary.BigEndian.PutUint32(e.b[epochLength+16:], crc32.Checksum(e.b[:epochLength+16], castagnoli))
+	if rest := len(e.b) % journalPage; rest > 0 {
+		e.b = append(e.b, zeros[:journalPage-rest]...)
+	}
+	return e.b
+}
+
+// journalState is what the database knows of its journal.
+type journalState struct {
+	// Of the journal that is written; noEpoch: none, it was closed.
+	epoch epoch
+	// Of the one before, which may not be gone yet.
+	before epoch
+	// Up to which entry the trees have it.
+	folded uint64
+}
+
+func readState(tx *bolt.Tx) (s journalState, err error) {
+	b := tx.Bucket(journalBucket)
+	if b == nil {
+		return s, nil
+	}
+	text, err := unsealed(journalKey, b.Get(journalKey))
+	if err == nil && len(text) != 2*epochLength+8 {
+		err = fmt.Errorf("%w: %q has %d bytes", ErrDamaged, journalKey, len(text))
+	}
+	if err != nil {
+		return s, err
+	}
+	copy(s.epoch[:], text)
+	copy(s.before[:], text[epochLength:])
+	s.folded = binary.BigEndian.Uint64(text[2*epochLength:])
+	return s, nil
+}
+
+func (s journalState) write(tx *bolt.Tx) error {
+	b, err := tx.CreateBucketIfNotExists(journalBucket)
+	if err != nil {
+		return err
+	}
+	value := make([]byte, 4, 4+2*epochLength+8)
+	value = append(append(value, s.epoch[:]...), s.before[:]...)
+	return b.Put(journalKey, sealed(binary.BigEndian.AppendUint64(value, s.folded)))
+}
+
+// unfolded returns what entries say that the trees do not have, one behind the other, and whether all there is is old.
+func (s journalState) unfolded(path string, content []byte) (all []byte, old bool, err error) {
+	old = true
+	damaged := func(number uint64) error {
+		return fmt.Errorf("%w: entry %d of %s is not as it was written; move both files away to begin anew", ErrDamaged, number, path)
+	}
+	whole, torn, last := map[uint64][]byte{}, uint64(0), s.folded
+	for at := 0; at+headLength <= len(content); {
+		head := content[at : at+headLength]
+		at += journalPage
+		if crc32.Checksum(head[:epochLength+16], castagnoli) != binary.BigEndian.Uint32(head[epochLength+16:]) {
+			continue
+		}
+		of, number := epoch(head[:epochLength]), binary.BigEndian.Uint64(head[epochLength:])
+		length, sum := int(binary.BigEndian.Uint32(head[epochLength+8:])), binary.BigEndian.Uint32(head[epochLength+12:])
+		switch {
+		case of == s.before:
+			continue
+		case of != s.epoch || of == noEpoch:
+			return nil, false, fmt.Errorf("%w: %s goes with another store, or with a later copy of this one; put that back, or move this file away", ErrJournal, path)
+		}
+		if old = false; number <= s.folded {
+			continue
+		}
+		text := content[at-journalPage+headLength:]
+		if length > len(text) || crc32.Checksum(text[:length], castagnoli) != sum {
+			torn = max(torn, number)
+			continue
+		}
+		whole[number], last = text[:length], max(last, number)
+		at += (headLength+length+journalPage-1)/journalPage*journalPage - journalPage
+	}
+	for number := s.folded + 1; number <= last; number++ {
+		text, there := whole[number]
+		if !there {
+			return nil, false, damaged(number)
+		}
+		all = append(all, text...)
+	}
+	if torn > last+1 {
+		return nil, false, damaged(last + 1)
+	}
+	return all, old, nil
+}
+
+// openJournal folds what a journal has that was not closed, and begins another.
+func (s *Store) openJournal(tx *bolt.Tx) error {
+	state, err := readState(tx)
+	if err != nil {
+		return err
+	}
+	path := journalPath(s.path)
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && state.epoch != noEpoch:
+		return fmt.Errorf("%w: the latest changes are in %s, which is missing; put it back, or make an empty file of that name to go on without them", ErrJournal, path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	all, old, err := state.unfolded(path, content)
+	if err == nil {
+		err = fold(tx, all)
+	}
+	if err != nil {
+		return err
+	}
+	// It must be there before the database says so.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	s.journal = journal{file: dataFile{file}, size: journalHalf}
+	if old {
+		// The next time it would be of an epoch that nobody remembers.
+		if err := s.clearJournal(); err != nil {
+			return err
+		}
+	}
+	if err := syncDirectory(path); err != nil {
+		return err
+	}
+	if _, err := rand.Read(s.journal.epoch[:]); err != nil {
+		return err
+	}
+	before := state.epoch
+	if before == noEpoch {
+		before = state.before
+	}
+	return journalState{epoch: s.journal.epoch, before: before}.write(tx)
+}
+
+// clearJournal leaves nothing of the one before. So there are never entries of two epochs.
+func (s *Store) clearJournal() error {
+	file := s.journal.file.(dataFile)
+	is, err := file.Stat()
+	if err == nil && is.Size() > 0 {
+		err = errors.Join(file.Truncate(0), file.File.Sync())
+	}
+	return err
+}
+
+// closeJournal leaves none: everything is in the trees.
+func (s *Store) closeJournal() error {
+	err := s.update(func(tx *bolt.Tx) error {
+		return journalState{before: s.journal.epoch}.write(tx)
+	})
+	if err != nil {
+		return err
+	}
+	return os.Remove(journalPath(s.path))
+}
+
+func syncDirectory(path string) error {
+	directory, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
+
+// segment is what is to be folded together.
+type segment struct {
+	says []byte
+	last uint64
+}
+
+// seal has all entries that there are be folded next, and those that come be written into the other half; false: that has some itself yet.
+// s.mu is held.
+func (s *Store) seal() bool {
+	j := &s.journal
+	if s.sealed != nil {
+		return false
+	}
+	s.sealed = &segment{j.pending, j.last}
+	j.pending, s.spare = s.spare[:0], nil
+	j.half, j.at = 1-j.half, 0
+	return true
+}
+
+// write keeps an entry. s.writing is held.
+func (s *Store) write(e *entry) error {
+	if s.doubtful {
+		// The number of the one that failed is passed over before there is another.
+		if err := s.foldAll(); err != nil {
+			return err
+		}
+		s.doubtful = false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.journal.fits(e) {
+		if s.seal() {
+			s.background.Add(1)
+			go func() {
+				defer s.background.Done()
+				// What cannot be folded now is tried again when there is no room.
+				_ = s.foldSealed()
+			}()
+			continue
+		}
+		s.mu.Unlock()
+		err := s.foldSealed()
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.journal.append(e); err != nil {
+		s.doubtful = true
+		return fmt.Errorf("writing %s: %w", journalPath(s.path), err)
+	}
+	return nil
+}
+
+// foldAll folds what was written before.
+func (s *Store) foldAll() error {
+	if err := s.foldSealed(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.sealed == nil && s.journal.last > s.folded {
+		s.seal()
+	}
+	s.mu.Unlock()
+	return s.foldSealed()
+}
+
+func (s *Store) foldSealed() error {
+	s.folding.Lock()
+	defer s.folding.Unlock()
+	s.mu.Lock()
+	segment := s.sealed
+	s.mu.Unlock()
+	if segment == nil {
+		return nil
+	}
+	err := s.update(func(tx *bolt.Tx) error {
+		state, err := readState(tx)
+		if err == nil {
+			err = fold(tx, segment.says)
+		}
+		if err != nil {
+			return err
+		}
+		state.folded = segment.last
+		return state.write(tx)
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.sealed, s.spare, s.folded = nil, segment.says[:0], segment.last
+	s.mu.Unlock()
+	return nil
+}
+
+// What an entry says, one behind the other: which tree, a key, and a value; or that a key has none any more; or what is forgotten.
+const (
+	saysPut = iota
+	saysDelete
+	saysForget
+)
+
+func (e *entry) put(tree tree, key, value []byte) error {
+	e.b = append(e.b, saysPut, byte(tree))
+	e.b = append(binary.AppendUvarint(e.b, uint64(len(key))), key...)
+	e.b = append(binary.AppendUvarint(e.b, uint64(len(value))), value...)
+	return nil
+}
+
+func (e *entry) delete(tree tree, key []byte) error {
+	e.b = append(e.b, saysDelete, byte(tree))
+	e.b = append(binary.AppendUvarint(e.b, uint64(len(key))), key...)
+	return nil
+}
+
+func (e *entry) forget(oldest uint64, most int) error {
+	e.b = append(e.b, saysForget)
+	e.b = binary.AppendUvarint(binary.AppendUvarint(e.b, oldest), uint64(most))
+	return nil
+}
+
+// fold does what entries say. All values stay where they are until the transaction ends.
+func fold(tx *bolt.Tx, says []byte) error {
+	t := newTrees(tx)
+	u := &unpacker{rest: says}
+	var latest []byte
+	var oldest, most uint64
+	for len(u.rest) > 0 {
+		what := u.number()
+		if what == saysForget {
+			oldest, most = max(oldest, u.number()), most+u.number()
+			continue
+		}
+		which := tree(u.number())
+		key := u.bytes()
+		if u.short || which >= treeCount {
+			return fmt.Errorf("%w: an entry of the journal makes no sense", ErrDamaged)
+		}
+		var err error
+		switch what {
+		case saysPut:
+			value := u.bytes()
+			if which == latestTree {
+				latest = value
+				continue
+			}
+			err = t[which].Put(key, value)
+		case saysDelete:
+			err = t[which].Delete(key)
+		default:
+			err = ErrDamaged
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", key, err)
+		}
+	}
+	if u.short {
+		return fmt.Errorf("%w: the journal ends within an entry", ErrDamaged)
+	}
+	if latest != nil {
+		if err := t[latestTree].Put(latestKey, latest); err != nil {
+			return err
+		}
+	}
+	if most == 0 {
+		return nil
+	}
+	return t.forget(oldest, int(most))
+}
+
+// unfolded returns what the trees do not have. s.folding is held.
+func (s *Store) unfolded() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []byte
+	if s.sealed != nil {
+		all = bytes.Clone(s.sealed.says)
+	}
+	return append(all, s.journal.pending...)
+}

@@ -1,0 +1,593 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+)
+
+// place is where a store can be, in memory where there is such a place: thousands of syncs tell nothing of a process that is killed.
+func place(t testing.TB) string {
+	t.Helper()
+	directory, err := os.MkdirTemp("/dev/shm", "store-test-")
+	if err != nil {
+		return filepath.Join(t.TempDir(), "intent.db")
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	return filepath.Join(directory, "intent.db")
+}
+
+// copied copies a store's files as they are, and returns where the copy is.
+func copied(t testing.TB, path string) string {
+	t.Helper()
+	to := place(t)
+	for _, end := range []string{"", ".key", ".journal"} {
+		from, err := os.Open(path + end)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		must(t, err)
+		copy, err := os.OpenFile(to+end, os.O_WRONLY|os.O_CREATE, 0o600)
+		must(t, err)
+		// Most of it may be a hole.
+		part := make([]byte, len(zeros))
+		for at := int64(0); ; {
+			n, err := from.Read(part)
+			if err == io.EOF {
+				must(t, copy.Truncate(at))
+				break
+			}
+			must(t, err)
+			if !bytes.Equal(part[:n], zeros[:n]) {
+				_, err = copy.WriteAt(part[:n], at)
+				must(t, err)
+			}
+			at += int64(n)
+		}
+		must(t, errors.Join(from.Close(), copy.Close()))
+	}
+	return to
+}
+
+// told is all that a store tells.
+func told(t testing.TB, s *Store) string {
+	t.Helper()
+	all := &strings.Builder{}
+	says := func(what string, k object.Key, r *intent.Record) error {
+		fmt.Fprintf(all, "%s %s", what, k)
+		if r != nil {
+			fmt.Fprintf(all, " %d %d %d", r.Revision, r.Generation, r.Accepted)
+			for _, l := range r.Layers {
+				fmt.Fprintf(all, " %s %d %d %v %q", l.Owner, l.Revision, l.Taken, l.Labels(), l.Spec())
+			}
+		}
+		fmt.Fprintln(all)
+		return nil
+	}
+	latest, open, err := s.Load(func(k object.Key, r *intent.Record) error { return says("is", k, r) })
+	must(t, err)
+	history, err := s.History(0, 1<<30)
+	must(t, err)
+	fmt.Fprintln(all, latest, open, history)
+	of := func(revision uint64) {
+		must(t, s.Before(revision, func(k object.Key, r *intent.Record) error { return says(fmt.Sprint("before ", revision), k, r) }))
+	}
+	for _, r := range history {
+		of(r.Number)
+	}
+	for _, o := range open {
+		of(o.Revision)
+		must(t, s.Undoes(o.Revision, func(u intent.Undo) error { return says(fmt.Sprint("undoes ", u.Revision, u.Owners), u.Key, u.Before) }))
+	}
+	return all.String()
+}
+
+// reopened opens a copy of a store's files, and tells what is in it.
+func reopened(t testing.TB, path string) string {
+	t.Helper()
+	s := opened(t, copied(t, path))
+	defer func() { must(t, s.let()) }()
+	return told(t, s)
+}
+
+// somebody makes up deeds of all kinds, one after the other.
+type somebody struct {
+	random  *rand.Rand
+	records map[string]*intent.Record
+	latest  uint64
+	open    []uint64
+}
+
+// next returns what they write next.
+func (b *somebody) next() func(s *Store) error {
+	undo := func() []intent.Undo {
+		var all []intent.Undo
+		for _, r := range b.open {
+			all = append(all, intent.Undo{Revision: r, Key: key("o1"), Owners: []string{"test"}, Before: record("o1", r, "test")})
+		}
+		return all
+	}
+	if len(b.open) > 0 && b.random.IntN(8) == 0 {
+		r := b.open[0]
+		if b.random.IntN(3) == 0 {
+			return func(s *Store) error { return s.Settle(r, &intent.Open{Revision: r, InPart: true}, undo()) }
+		}
+		b.open = b.open[1:]
+		revised := undo()
+		return func(s *Store) error { return s.Settle(r, nil, revised) }
+	}
+	b.latest++
+	count, words := 1+b.random.IntN(3), b.random.IntN(9)
+	if b.random.IntN(20) == 0 {
+		words = 1000
+	}
+	switch b.random.IntN(20) {
+	case 0:
+		count = 0
+	case 1:
+		count = small + 1
+	case 2:
+		count = small
+	}
+	c := commit(b.latest)
+	for _, i := range b.random.Perm(80)[:count] {
+		name := fmt.Sprint("o", i)
+		e := edit(name, b.records[name], nil)
+		if e.Before == nil || b.random.IntN(3) > 0 {
+			e.After = record(name, b.latest, "test", strings.Repeat("word ", words))
+		}
+		b.records[name] = e.After
+		c.Edits = append(c.Edits, e)
+	}
+	c.Recorded = b.random.IntN(5) > 0
+	if b.random.IntN(6) == 0 {
+		c.Open = &intent.Open{Revision: b.latest, ConfirmBy: time.Unix(17, 0)}
+		b.open = append(b.open, b.latest)
+	} else if len(b.open) > 1 && b.random.IntN(4) == 0 {
+		c.Closes, b.open = b.open[0], b.open[1:]
+		c.Revised = undo()
+	}
+	if b.latest > 20 && b.latest%5 == 0 {
+		c.Oldest = b.latest - 20
+	}
+	return func(s *Store) error { return s.Commit(c) }
+}
+
+func TestWhatWasWrittenIsThereWhereverTheProcessIsKilled(t *testing.T) {
+	for _, pages := range []int64{1, 5, 500} {
+		t.Run(fmt.Sprintf("%d pages in each half", pages), func(t *testing.T) {
+			b := somebody{random: rand.New(rand.NewPCG(1, uint64(pages))), records: map[string]*intent.Record{}}
+			plain := opened(t, place(t))
+			defer func() { must(t, plain.Close()) }()
+			plain.journal.size = 0 // all goes to the trees
+			s := opened(t, place(t))
+			s.journal.size = pages * journalPage
+			for i := range 100 {
+				d := b.next()
+				must(t, d(plain))
+				must(t, d(s))
+				s.background.Wait()
+				if got, want := reopened(t, s.path), told(t, plain); got != want {
+					t.Fatalf("deed %d: a copy tells\n%s\nnot\n%s", i, got, want)
+				}
+				switch b.random.IntN(20) {
+				case 0:
+					if got, want := told(t, s), told(t, plain); got != want {
+						t.Fatalf("deed %d: it tells\n%s\nnot\n%s", i, got, want)
+					}
+				case 1:
+					must(t, s.let())
+					s = opened(t, s.path)
+					s.journal.size = pages * journalPage
+				case 2:
+					must(t, s.Close())
+					if _, err := os.Stat(journalPath(s.path)); !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("a closed store has a journal: %v", err)
+					}
+					s = opened(t, s.path)
+					s.journal.size = pages * journalPage
+				}
+			}
+			must(t, s.Close())
+			if got, want := reopened(t, s.path), told(t, plain); got != want {
+				t.Errorf("closed, it tells\n%s\nnot\n%s", got, want)
+			}
+		})
+	}
+}
+
+// numbered commits a small change of one object, which takes so many pages.
+func numbered(number uint64, pages int) *intent.Commit {
+	return commit(number, edit("a", nil, record("a", number, "test", strings.Repeat("x", 40+(pages-1)*journalPage/2))))
+}
+
+func latest(t testing.TB, s *Store) uint64 {
+	t.Helper()
+	all, latest, _ := loaded(t, s)
+	if latest > 0 && (all["a"] == nil || all["a"].Revision != latest) {
+		t.Errorf("at revision %d there is %+v", latest, all["a"])
+	}
+	return latest
+}
+
+func TestWhileOneHalfIsFoldedTheOtherIsWritten(t *testing.T) {
+	s := opened(t, place(t))
+	s.journal.size = 2 * journalPage
+	s.folding.Lock()
+	for i := range uint64(4) {
+		must(t, s.Commit(numbered(i+1, 1)))
+	}
+	if s.sealed == nil || s.journal.at != s.journal.size {
+		t.Fatalf("at %d of a half, and %v", s.journal.at, s.sealed)
+	}
+	again := opened(t, copied(t, s.path))
+	if n := latest(t, again); n != 4 {
+		t.Errorf("killed, it was at revision %d", n)
+	}
+	must(t, again.Close())
+	kept := make(chan error)
+	go func() { kept <- s.Commit(numbered(5, 1)) }()
+	s.folding.Unlock()
+	must(t, <-kept)
+	if n := latest(t, s); n != 5 {
+		t.Errorf("it is at revision %d", n)
+	}
+	must(t, s.Close())
+}
+
+func TestASmallCommitLeavesTheTreesAlone(t *testing.T) {
+	s := opened(t, place(t))
+	before := s.db.Stats().TxStats
+	for i := range uint64(100) {
+		must(t, s.Commit(numbered(i+1, 1)))
+	}
+	after := s.db.Stats().TxStats
+	if n := after.GetWrite() - before.GetWrite(); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	if is, err := os.Stat(journalPath(s.path)); err != nil || is.Size() > 2*journalHalf || is.Mode().Perm() != 0o600 {
+		t.Errorf("the journal is %+v, %v", is, err)
+	}
+	if n := latest(t, s); n != 100 {
+		t.Errorf("at revision %d", n)
+	}
+	must(t, s.Close())
+}
+
+// changed returns a copy of a store whose journal is changed.
+func changed(t testing.TB, path string, change func(b []byte) []byte) string {
+	t.Helper()
+	to := copied(t, path)
+	content, err := os.ReadFile(journalPath(to))
+	must(t, err)
+	must(t, os.WriteFile(journalPath(to), change(content), 0o600))
+	return to
+}
+
+func TestAnEntryThatIsNotWholeWasNotKept(t *testing.T) {
+	s := opened(t, place(t))
+	defer func() { must(t, s.Close()) }()
+	for i := range uint64(3) {
+		must(t, s.Commit(numbered(i+1, 1)))
+	}
+	from, pending := int(s.journal.at), len(s.journal.pending)
+	old := copied(t, s.path)
+	must(t, s.Commit(numbered(4, 3)))
+	to, end := int(s.journal.at), from+headLength+len(s.journal.pending)-pending
+	if to-from < 3*journalPage {
+		t.Fatalf("the entry has only %d bytes", to-from)
+	}
+	before, err := os.ReadFile(journalPath(old))
+	must(t, err)
+	check := func(what string, change func(b []byte) []byte, allowed ...uint64) {
+		t.Helper()
+		again := opened(t, changed(t, s.path, change))
+		n := latest(t, again)
+		if !slices.Contains(allowed, n) {
+			t.Errorf("%s: at revision %d", what, n)
+		}
+		// It goes on, and is killed once more.
+		must(t, again.Commit(numbered(n+1, 2)))
+		third := opened(t, copied(t, again.path))
+		if m := latest(t, third); m != n+1 {
+			t.Errorf("%s: then at revision %d after %d", what, m, n)
+		}
+		must(t, third.Close())
+		must(t, again.Close())
+	}
+	for at := from; at < to; at += 397 {
+		n := uint64(3)
+		if at >= end {
+			n = 4
+		}
+		check(fmt.Sprintf("written up to byte %d", at-from), func(b []byte) []byte { copy(b[at:to], before[at:to]); return b }, 3, n)
+		check(fmt.Sprintf("written from byte %d on", at-from), func(b []byte) []byte { copy(b[from:at], before[from:at]); return b }, 3, 4)
+		check(fmt.Sprintf("cut off at byte %d", at-from), func(b []byte) []byte { return b[:at] }, 3, n)
+	}
+	for i := range 3 {
+		at := from + i*journalPage
+		check(fmt.Sprintf("all but page %d", i), func(b []byte) []byte { clear(b[at : at+journalPage]); return b }, 3)
+	}
+}
+
+func TestADamagedJournalIsRefused(t *testing.T) {
+	s := opened(t, place(t))
+	defer func() { must(t, s.Close()) }()
+	for i := range uint64(4) {
+		must(t, s.Commit(numbered(i+1, 1)))
+	}
+	for i := range int(s.journal.at/journalPage) - 1 {
+		for _, at := range []int{0, epochLength, epochLength + 7, epochLength + 8, epochLength + 12, headLength - 1, headLength + 9, headLength + 200} {
+			path := changed(t, s.path, func(b []byte) []byte { b[i*journalPage+at] ^= 4; return b })
+			for range 2 {
+				if _, err := Open(path, registry(t)); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), journalPath(path)) {
+					t.Errorf("byte %d of entry %d: %v", at, i+1, err)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		sentence string
+		damage   func(b []byte) []byte
+	}{
+		{"a changed letter", func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("bonn"), []byte("bohn")) }},
+		{"a page of zeros", func(b []byte) []byte { clear(b[journalPage : 2*journalPage]); return b }},
+		{"pages exchanged for one another", func(b []byte) []byte { copy(b[journalPage:], b[2*journalPage:3*journalPage]); return b }},
+	} {
+		path := changed(t, s.path, c.damage)
+		if _, err := Open(path, registry(t)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", c.sentence, err)
+		}
+	}
+}
+
+func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
+	s := opened(t, place(t))
+	must(t, s.Commit(numbered(1, 1)))
+	must(t, s.Close())
+	early := copied(t, s.path)
+	s = opened(t, s.path)
+	must(t, s.Commit(numbered(2, 1)))
+	must(t, s.let())
+	journal, err := os.ReadFile(journalPath(s.path))
+	must(t, err)
+
+	refused := func(path string, parts ...string) {
+		t.Helper()
+		for range 2 {
+			_, err := Open(path, registry(t))
+			if !errors.Is(err, ErrJournal) {
+				t.Fatal(err)
+			}
+			for _, part := range append(parts, journalPath(path)) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is not in %q", part, err)
+				}
+			}
+		}
+	}
+	is := func(path string, n uint64) {
+		t.Helper()
+		s := opened(t, path)
+		if m := latest(t, s); m != n {
+			t.Errorf("at revision %d, not %d", m, n)
+		}
+		must(t, s.Close())
+	}
+	// An earlier copy, and nothing at all, with the journal of what came later.
+	must(t, os.WriteFile(journalPath(early), journal, 0o600))
+	refused(early, "goes with another store", "move this file away")
+	must(t, os.Remove(journalPath(early)))
+	is(early, 1)
+	fresh := place(t)
+	must(t, os.WriteFile(journalPath(fresh), journal, 0o600))
+	refused(fresh, "goes with another store")
+
+	// Without it.
+	alone := copied(t, s.path)
+	must(t, os.Remove(journalPath(alone)))
+	refused(alone, "is missing", "make an empty file")
+	must(t, os.WriteFile(journalPath(alone), nil, 0o600))
+	is(alone, 1)
+
+	// Killed just before what is in the trees already was taken out of it: when it was opened, and when it was closed.
+	s = opened(t, s.path)
+	must(t, os.WriteFile(journalPath(s.path), journal, 0o600))
+	is(copied(t, s.path), 2)
+	must(t, s.let())
+	must(t, os.WriteFile(journalPath(s.path), journal, 0o600))
+	for range 3 {
+		killed := &Store{path: s.path, registry: s.registry}
+		killed.db, err = bolt.Open(s.path, 0o600, nil)
+		must(t, err)
+		must(t, killed.db.Update(killed.openJournal))
+		must(t, killed.let())
+	}
+	is(copied(t, s.path), 2)
+	s = opened(t, s.path)
+	must(t, s.Commit(numbered(3, 1)))
+	journal, err = os.ReadFile(journalPath(s.path))
+	must(t, err)
+	must(t, s.Close())
+	must(t, os.WriteFile(journalPath(s.path), journal, 0o600))
+	is(s.path, 3)
+}
+
+// failing is a file that fails.
+type failing struct {
+	journalFile
+	writes, syncs, wipes error
+}
+
+func (f *failing) WriteAt(b []byte, at int64) (int, error) {
+	if f.wipes != nil && len(b) == headLength {
+		return 0, f.wipes
+	}
+	if f.writes != nil && len(b) != headLength {
+		// Some of it was.
+		_, _ = f.journalFile.WriteAt(b[:len(b)/2], at)
+		return len(b) / 2, f.writes
+	}
+	return f.journalFile.WriteAt(b, at)
+}
+
+func (f *failing) Sync() error {
+	if f.syncs != nil {
+		return f.syncs
+	}
+	return f.journalFile.Sync()
+}
+
+func TestACommitThatCannotBeWrittenIsRefusedAndTheNextIsKept(t *testing.T) {
+	full := syscall.ENOSPC
+	for _, c := range []struct {
+		sentence             string
+		writes, syncs, wipes error
+	}{{"no room", full, nil, nil}, {"not synced", nil, syscall.EIO, nil}, {"no room at all", full, nil, full}, {"not synced, nor taken back", nil, syscall.EIO, full}} {
+		t.Run(c.sentence, func(t *testing.T) {
+			s := opened(t, place(t))
+			f := &failing{journalFile: s.journal.file}
+			s.journal.file = f
+			must(t, s.Commit(numbered(1, 1)))
+			for n := range uint64(4) {
+				f.writes, f.syncs, f.wipes = c.writes, c.syncs, c.wipes
+				err := s.Commit(numbered(n+2, 2))
+				if !errors.Is(err, full) && !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), journalPath(s.path)) {
+					t.Fatalf("error %v", err)
+				}
+				f.writes, f.syncs, f.wipes = nil, nil, nil
+				// Killed now, it may only be there if it could not be taken back.
+				again := opened(t, copied(t, s.path))
+				if m := latest(t, again); m != n+1 && (m != n+2 || c.wipes == nil) {
+					t.Errorf("killed, it was at revision %d", m)
+				}
+				must(t, again.Close())
+				if n == 2 {
+					if m := latest(t, s); m != n+1 {
+						t.Errorf("it is at revision %d", m)
+					}
+				}
+				must(t, s.Commit(numbered(n+2, 1)))
+				again = opened(t, copied(t, s.path))
+				if m := latest(t, again); m != n+2 {
+					t.Errorf("killed after the next, it was at revision %d, not %d", m, n+2)
+				}
+				must(t, again.Close())
+			}
+			if m := latest(t, s); m != 5 {
+				t.Errorf("it is at revision %d", m)
+			}
+			must(t, s.Close())
+		})
+	}
+}
+
+func TestAFullDiskKeepsNothingHalfAndLetsAllBeRead(t *testing.T) {
+	directory := t.TempDir()
+	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	defer func() { must(t, syscall.Unmount(directory, syscall.MNT_DETACH)) }()
+	s := opened(t, filepath.Join(directory, "intent.db"))
+	s.journal.size = 20 * journalPage
+	var n uint64
+	next := func(pages int) error {
+		c := numbered(n+1, pages)
+		c.Edits[0].Before = record("a", n, "test", strings.Repeat("before ", 2000))
+		return s.Commit(c)
+	}
+	// There may be room again when more was folded.
+	for refused := 0; refused < 5; {
+		if err := next(3); err == nil {
+			n, refused = n+1, 0
+			continue
+		} else if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("after %d: %v", n, err)
+		}
+		refused++
+		if m := latest(t, s); m != n {
+			t.Errorf("at revision %d of %d", m, n)
+		}
+		if history, err := s.History(0, 1000); err != nil || len(history) != int(n) {
+			t.Errorf("%d revisions of history, not %d, error %v", len(history), n, err)
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d", n)
+	}
+	s.background.Wait()
+	again := opened(t, copied(t, s.path))
+	if m := latest(t, again); m != n {
+		t.Errorf("killed, it was at revision %d of %d", m, n)
+	}
+	must(t, again.Close())
+	// It is not closed properly, for which there is no room either; and goes on as soon as there is some.
+	if err := s.Close(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
+	must(t, syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size=20m"))
+	s = opened(t, s.path)
+	if m := latest(t, s); m != n {
+		t.Errorf("with room again it was at revision %d of %d", m, n)
+	}
+	must(t, next(3))
+	must(t, s.Close())
+}
+
+func TestHistoryIsReadWhileItIsMade(t *testing.T) {
+	s := opened(t, place(t))
+	s.journal.size = 3 * journalPage
+	ended := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			for last := uint64(0); ; {
+				found, err := s.History(0, 1)
+				if err != nil || len(found) > 0 && found[0].Number < last {
+					t.Errorf("after revision %d: %+v, error %v", last, found, err)
+					return
+				}
+				if len(found) > 0 {
+					last = found[0].Number
+					before := 0
+					err := s.Before(last, func(object.Key, *intent.Record) error { before++; return nil })
+					if err != nil || before != 1 {
+						t.Errorf("revision %d changed %d objects, error %v", last, before, err)
+					}
+				}
+				select {
+				case <-ended:
+					return
+				default:
+				}
+			}
+		}()
+	}
+	for i := range uint64(500) {
+		must(t, s.Commit(numbered(i+1, 1+int(i%2))))
+		if found, err := s.History(0, 1); i%50 == 0 && (err != nil || found[0].Number != i+1) {
+			t.Errorf("at revision %d: %+v, error %v", i+1, found, err)
+		}
+	}
+	close(ended)
+	readers.Wait()
+	must(t, s.Close())
+}
