@@ -16,8 +16,8 @@ from lab.upf import (
     Message,
     downlink_container,
 )
-from pop import CORE4, CORE6, HOST4, HOST6, Pop, session, tunnel, udp_down, udp_up
-from scapy.all import IP, UDP, IPv6
+from pop import CORE4, CORE6, HOST4, HOST6, SERVER4, Pop, session, tunnel, udp_down, udp_up
+from scapy.all import ESP, IP, UDP, IPv6
 
 PLAIN = Line("plain", "02:00:00:00:02:01", "100.64.1.1", "2001:db8:2:1::1", (300, 1), teid_up=2001, teid_down=1001)
 QOS = Line("qos", "02:00:00:00:02:02", "100.64.1.2", "2001:db8:2:2::1", (300, 2), pppoe=5, teid_up=2002, teid_down=1002)
@@ -177,6 +177,22 @@ def test_reflective_qos_is_ignored_where_it_is_not_asked_for(pop, upf):
     assert upf.expect(lambda message: message.teid == QOS.teid_up).container == (1, 9)
 
 
+def esp(source, destination, spi):
+    return IP(src=source, dst=destination) / ESP(spi=spi, seq=1, data=b"sluice" * 4)
+
+
+def test_reflective_qos_tells_esp_by_its_spi(pop, upf):
+    def uplink_qfi(spi):
+        pop.send_up(REFLECT, esp(REFLECT.ip4, SERVER4, spi))
+        return upf.expect(lambda message: message.teid == REFLECT.teid_up).container[1]
+
+    upf.send(upf.gpdu(REFLECT, bytes(esp(SERVER4, REFLECT.ip4, 0x01020304)), 34, reflective=True), CORE4)
+    pop.at_line(REFLECT, lambda packet: IP in packet and packet[IP].proto == 50)
+    assert uplink_qfi(0x01020304) == 34
+    assert uplink_qfi(0x01020305) == 1
+    assert uplink_qfi(0x03040102) == 1
+
+
 # One subscriber's sessions: IPv4, IPv6, and both with another address, told apart by the source.
 MANY = Line("many", "02:00:00:00:02:05", "100.64.1.5", "2001:db8:2:5::1", (300, 5))
 MANY_PPPOE = Line("many-pppoe", "02:00:00:00:02:06", "100.64.1.6", "2001:db8:2:6::1", (300, 6), pppoe=6)
@@ -301,6 +317,107 @@ def test_frames_are_of_the_flow_that_filters_of_frames_say(pop, upf, frames_sess
     tags = tuple((tpid, 6 << 13 | vlan) for tpid, vlan in FRAMES.tags)
     back = frame._replace(tags=tags + frame.tags).pack()
     assert pop.access.expect(lambda raw: raw if raw == back else None, 20)
+
+
+LEARNS = Line("learns", "02:00:00:00:02:0a", "", vlans=(300, 10), teid_up=2010, teid_down=1010)
+
+
+@pytest.fixture
+def learns_session(pop):
+    made = session(LEARNS, gtpu=tunnel(LEARNS, pduSessionContainer=True, qfi=3, ethernet=True, reflectiveQos=True))
+    made["spec"]["addresses"] = []
+    with pop.having(made):
+        yield made
+
+
+def sent_down(pop, upf, frame, qfi, tags=LEARNS.tags, reflective=True):
+    upf.send(upf.gpdu(LEARNS, frame.pack(), qfi, reflective), CORE4)
+    back = frame._replace(tags=tags + frame.tags).pack()
+    assert pop.access.expect(lambda raw: raw if raw == back else None, 20)
+
+
+def uplink_qfi(pop, upf, frame):
+    pop.access.send(frame._replace(tags=LEARNS.tags + frame.tags).pack())
+    message = upf.expect(lambda message: message.teid == LEARNS.teid_up)
+    assert message.payload == frame.pack()
+    return message.container[1]
+
+
+def other_port(packet):
+    packet[UDP].sport += 1
+    return packet
+
+
+C_TAG, S_TAG = (0x8100, 5 << 13 | 77), (0x88A8, 2 << 13 | 9)
+# What a frame downlink holds, one uplink of the same flow, and one of another.
+ANSWERED = {
+    "no IP at all": ((), 0x9000, b"down" * 12, b"up  " * 12, None),
+    "LLC": ((), 38, bytes(46), b"\1" * 46, None),
+    "UDP": ((), 0x0800, udp_down(PLAIN), udp_up(PLAIN), other_port(udp_up(PLAIN))),
+    "UDP over IPv6": ((), 0x86DD, udp_down(PLAIN, 6), udp_up(PLAIN, 6), other_port(udp_up(PLAIN, 6))),
+    "UDP in the subscriber's own tag": ((C_TAG,), 0x0800, udp_down(PLAIN), udp_up(PLAIN), other_port(udp_up(PLAIN))),
+    "two tags of the subscriber's own": ((S_TAG, C_TAG), 0x9000, bytes(46), b"\1" * 46, None),
+    "ESP": ((), 0x0800, esp(SERVER4, PLAIN.ip4, 7), esp(PLAIN.ip4, SERVER4, 7), esp(PLAIN.ip4, SERVER4, 8)),
+}
+
+
+@pytest.mark.parametrize(("tags", "kind", "down", "up", "other"), ANSWERED.values(), ids=ANSWERED.keys())
+def test_reflective_qos_of_an_ethernet_pdu_session_is_by_the_frame(
+    pop, upf, learns_session, tags, kind, down, up, other
+):
+    frame = Frame(STRANGER, LEARNS.raw_mac, tags, kind, bytes(up))
+    answered = frame._replace(destination=LEARNS.raw_mac, source=STRANGER, payload=bytes(down))
+    sent_down(pop, upf, answered, 32, reflective=False)
+    assert uplink_qfi(pop, upf, frame) == 3
+    sent_down(pop, upf, answered, 33)
+    assert uplink_qfi(pop, upf, frame) == 33
+    sent_down(pop, upf, answered, 34)
+    assert uplink_qfi(pop, upf, frame) == 34
+    for changed in (
+        {"destination": bytes.fromhex("020909090908")},
+        {"source": bytes.fromhex("020909090908")},
+        {"ethertype": 0x9001},
+        {"tags": ((0x8100, 5 << 13 | 78),)},
+        {"tags": ((0x8100, 4 << 13 | 77),)},
+        {"tags": ((0x88A8, 5 << 13 | 77),)},
+    ):
+        assert uplink_qfi(pop, upf, frame._replace(**changed)) == 3
+    if other:
+        assert uplink_qfi(pop, upf, frame._replace(payload=bytes(other))) == 3
+
+
+def test_what_a_downlink_frame_asks_for_stands_between_the_rules_of_a_profile(pop, upf, learns_session):
+    frame = Frame(STRANGER, LEARNS.raw_mac, (C_TAG,), 0x0800, bytes(udp_up(PLAIN)))
+    answered = frame._replace(destination=LEARNS.raw_mac, source=STRANGER, payload=bytes(udp_down(PLAIN)))
+    learns_session["spec"].setdefault("policy", {})["flowProfile"] = "between"
+    for precedence, qfi in ((81, 33), (79, 5)):
+        rule = {"precedence": precedence, "qfi": 5, "filters": [{"cVlan": 77, "direction": "uplink"}]}
+        pop.apply(thing("FlowProfile", "between", rules=[rule]), learns_session)
+        sent_down(pop, upf, answered, 33)
+        assert uplink_qfi(pop, upf, frame) == qfi
+
+
+CUT = {
+    "a group": Frame(b"\xff" * 6, STRANGER, (), 0x0806, bytes(46)),
+    "half a tag": Frame(LEARNS.raw_mac, STRANGER, (), 0x8100, b"\0"),
+    "a tag and half another": Frame(LEARNS.raw_mac, STRANGER, (S_TAG,), 0x8100, b"\0\7"),
+    "two tags and nothing": Frame(LEARNS.raw_mac, STRANGER, (S_TAG, C_TAG), 0x0800, b""),
+    "three tags": Frame(LEARNS.raw_mac, STRANGER, (S_TAG, C_TAG, C_TAG), 0x0800, bytes(udp_down(PLAIN))),
+    "half an IPv4 header": Frame(LEARNS.raw_mac, STRANGER, (), 0x0800, bytes(udp_down(PLAIN))[:10]),
+    "an IPv4 header of no length": Frame(LEARNS.raw_mac, STRANGER, (), 0x0800, b"\x40" + bytes(40)),
+    "an IPv4 header without ports": Frame(LEARNS.raw_mac, STRANGER, (), 0x0800, bytes(udp_down(PLAIN))[:20]),
+    "IPv6 where IPv4 is said": Frame(LEARNS.raw_mac, STRANGER, (), 0x0800, bytes(udp_down(PLAIN, 6))),
+    "half an IPv6 header": Frame(LEARNS.raw_mac, STRANGER, (), 0x86DD, bytes(udp_down(PLAIN, 6))[:39]),
+    "ESP without an SPI": Frame(LEARNS.raw_mac, STRANGER, (), 0x0800, bytes(esp(SERVER4, PLAIN.ip4, 7))[:22]),
+}
+
+
+@pytest.mark.parametrize("frame", CUT.values(), ids=CUT.keys())
+def test_a_frame_that_is_cut_asks_for_nothing_of_whole_ones(pop, upf, learns_session, frame):
+    sent_down(pop, upf, frame, 33)
+    for kind, up in ((0x0800, udp_up(PLAIN)), (0x86DD, udp_up(PLAIN, 6)), (0x0800, esp(PLAIN.ip4, SERVER4, 7))):
+        for tags in ((), (C_TAG,), (S_TAG, C_TAG)):
+            assert uplink_qfi(pop, upf, Frame(STRANGER, LEARNS.raw_mac, tags, kind, bytes(up))) == 3
 
 
 def test_what_an_ethernet_pdu_session_has_none_of_is_refused_by_field(pop):

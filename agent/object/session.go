@@ -61,7 +61,7 @@ func checkFrames(s *api.Session, add report) {
 		{"access.pduSessionId", s.Access.GetPduSessionId() != 0}, {"access.proxyArp", s.Access.GetProxyArp()},
 		{"policy.aclUp", s.Policy.GetAclUp() != ""}, {"policy.aclDown", s.Policy.GetAclDown() != ""},
 		{"policy.mss", s.Policy.GetMss() != 0},
-		{"policy.anySource", s.Policy.GetAnySource()}, {"gtpu.reflectiveQos", s.GetGtpu().ReflectiveQos},
+		{"policy.anySource", s.Policy.GetAnySource()},
 	} {
 		if of.there {
 			add(of.field, "a session of type Ethernet has none", "", "to leave it or gtpu.ethernet out")

@@ -169,6 +169,7 @@ func TestWhatAnObjectMayBeByItself(t *testing.T) {
 		{"a GTP-U of two families", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: '2001:db8::1', remoteTeid: 1}}",
 			"gtpu.remoteAddress: not of the family of gtpu.localAddress"},
 		{"a session of frames", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1, ethernet: true}}", ""},
+		{"a session of frames with reflective QoS", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1, ethernet: true, pduSessionContainer: true, reflectiveQos: true}}", ""},
 		{"a session of frames with an address", "Session", "{access: {port: p}, addresses: [10.0.0.1/32], gtpu: {localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 1, ethernet: true}}", "addresses: a session of type Ethernet has none"},
 		{"any source of a PDU session", "Session", "{access: {port: p, pduSessionId: 1}, policy: {anySource: true}}", "policy.anySource: sessions with an access.pduSessionId are told apart by their source"},
 		{"a PDU session that there is not", "Session", "{access: {port: p, pduSessionId: 16}}", "access.pduSessionId: out of range"},

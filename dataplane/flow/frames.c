@@ -12,27 +12,7 @@
 enum {
 	VLAN_LAST = 4094,
 	PRIORITY_LAST = 7,
-	TYPE_LEAST = 0x600,
-	TAGS_MOST = 2,
-	TPID_QINQ_OLD = 0x9100,
-	// Of the last word but one, behind the source address, and of the last: the tags.
-	HAS_C_TAG = 1 << 0,
-	HAS_S_TAG = 1 << 1,
-	C_DEI = 1 << 2,
-	S_DEI = 1 << 3,
 };
-
-// The words, as they are filled.
-struct shown {
-	uint8_t destination[6];
-	uint16_t type;
-	uint8_t source[6];
-	uint8_t tags, zero;
-	uint16_t c_vlan, s_vlan;
-	uint8_t c_priority, s_priority, zeros[2];
-};
-
-static_assert(sizeof(struct shown) == sizeof(struct frame_key), "what a frame shows fills its key");
 
 bool
 frame_filter_is(const Sluice__V1__PacketFilter *f)
@@ -67,7 +47,7 @@ struct tag {
 };
 
 static int
-parse_tag(const struct tag *tag, const char *where, struct shown *value, struct shown *mask, uint16_t *vlan,
+parse_tag(const struct tag *tag, const char *where, struct frame_shown *value, struct frame_shown *mask, uint16_t *vlan,
 	uint16_t *vlan_mask, uint8_t *priorities, struct fault *f)
 {
 	if (tag->vlan > VLAN_LAST)
@@ -99,16 +79,16 @@ frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direct
 	struct frame_filter *to, struct fault *f)
 {
 	const struct tag c = {"cVlan", "cPriorities", "cDropEligible", filter->c_vlan, filter->n_c_priorities,
-				 filter->c_priorities, filter->c_drop_eligible, HAS_C_TAG, C_DEI},
+				 filter->c_priorities, filter->c_drop_eligible, FRAME_C_TAG, FRAME_C_DEI},
 			 s = {"sVlan", "sPriorities", "sDropEligible", filter->s_vlan, filter->n_s_priorities,
-				 filter->s_priorities, filter->s_drop_eligible, HAS_S_TAG, S_DEI};
-	struct shown value = {0}, mask = {0};
+				 filter->s_priorities, filter->s_drop_eligible, FRAME_S_TAG, FRAME_S_DEI};
+	struct frame_shown value = {0}, mask = {0};
 	bool up = direction == UP;
 	int error;
 
-	if (filter->ether_type && (filter->ether_type < TYPE_LEAST || filter->ether_type > UINT16_MAX))
-		return fault(f, EINVAL, "%s, etherType: %u is not from %d to %d", where, filter->ether_type, TYPE_LEAST,
-			UINT16_MAX);
+	if (filter->ether_type && (filter->ether_type < ETHER_TYPE_LEAST || filter->ether_type > UINT16_MAX))
+		return fault(f, EINVAL, "%s, etherType: %u is not from %d to %d", where, filter->ether_type,
+			ETHER_TYPE_LEAST, UINT16_MAX);
 	value.type = (uint16_t)filter->ether_type;
 	mask.type = filter->ether_type ? UINT16_MAX : 0;
 	error = parse_mac(filter->remote_mac, "remoteMac", where, up ? value.destination : value.source,
@@ -123,43 +103,6 @@ frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direct
 	memcpy(&to->value, &value, sizeof(value));
 	memcpy(&to->mask, &mask, sizeof(mask));
 	return error;
-}
-
-static inline uint16_t
-read16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
-// Where what is behind the tags begins. Two tags of the same kind are those of the outer one.
-static size_t
-show(const uint8_t *frame, size_t length, struct shown *to)
-{
-	size_t at = RTE_ETHER_HDR_LEN;
-	uint16_t type = read16(frame + 12);
-
-	*to = (struct shown){0};
-	memcpy(to->destination, frame, 6);
-	memcpy(to->source, frame + 6, 6);
-	for (unsigned i = 0; i < TAGS_MOST && length >= at + 4; i++) {
-		uint16_t tci = read16(frame + at);
-
-		if (type == RTE_ETHER_TYPE_VLAN && !(to->tags & HAS_C_TAG)) {
-			to->tags |= (uint8_t)(HAS_C_TAG | (tci & 0x1000 ? C_DEI : 0));
-			to->c_vlan = tci & 0xfff;
-			to->c_priority = (uint8_t)(tci >> 13);
-		} else if ((type == RTE_ETHER_TYPE_QINQ || type == TPID_QINQ_OLD) && to->tags == 0) {
-			to->tags |= (uint8_t)(HAS_S_TAG | (tci & 0x1000 ? S_DEI : 0));
-			to->s_vlan = tci & 0xfff;
-			to->s_priority = (uint8_t)(tci >> 13);
-		} else {
-			break;
-		}
-		type = read16(frame + at + 2);
-		at += 4;
-	}
-	to->type = type;
-	return at;
 }
 
 // ---- The packet in it.
@@ -196,15 +139,15 @@ show_packet(const uint8_t *ip, size_t length, uint16_t type, struct packet_shown
 			.source = ip6->source,
 			.destination = ip6->destination,
 			.has_ports = true,
-			.label = (uint32_t)(ip[1] & 0xf) << 16 | read16(ip + 2)};
+			.label = (uint32_t)(ip[1] & 0xf) << 16 | frame_word(ip + 2)};
 	} else {
 		return;
 	}
 	to->dscp = dscp_of(ip, to->family);
 	to->has_ports = to->has_ports && length >= header + 4;
 	if (to->has_ports) {
-		to->first = read16(ip + header);
-		to->second = read16(ip + header + 2);
+		to->first = frame_word(ip + header);
+		to->second = frame_word(ip + header + 2);
 	}
 }
 
@@ -235,7 +178,7 @@ packet_matches(const struct acl_rule *r, const struct packet_shown *p)
 }
 
 static inline bool
-frame_matches(const struct frame_filter *f, const struct frame_key *key, const struct shown *shown)
+frame_matches(const struct frame_filter *f, const struct frame_key *key, const struct frame_shown *shown)
 {
 	if (((key->words[0] ^ f->value.words[0]) & f->mask.words[0]) |
 		((key->words[1] ^ f->value.words[1]) & f->mask.words[1]) |
@@ -249,14 +192,14 @@ int
 frame_filters_find(const struct frame_filter *filters, unsigned count, const uint8_t *frame, size_t length)
 {
 	struct packet_shown packet;
-	struct shown shown;
+	struct frame_shown shown;
 	struct frame_key key;
 	size_t at;
 	bool looked = false;
 
 	if (length < RTE_ETHER_HDR_LEN)
 		return -1;
-	at = show(frame, length, &shown);
+	at = frame_show(frame, length, &shown);
 	memcpy(&key, &shown, sizeof(key));
 	for (unsigned i = 0; i < count; i++) {
 		if (!frame_matches(&filters[i], &key, &shown))

@@ -3,16 +3,18 @@
 
 #include "acl/rule.h"
 #include "core/node.h"
+#include "ether/frame.h"
 #include "flow.pb-c.h"
 
 // Few enough to be gone through for each frame.
 enum { FRAME_FILTERS = 256 };
 
-// What a frame shows, and which bits of it a filter reads: two addresses, the type behind its tags, which tags there are and what they
-// say.
+// What a frame shows (ether/frame.h), and which bits of it a filter reads.
 struct frame_key {
 	uint64_t words[3];
 };
+
+static_assert(sizeof(struct frame_shown) == sizeof(struct frame_key), "what a frame shows fills its key");
 
 struct frame_filter {
 	struct frame_key value, mask;

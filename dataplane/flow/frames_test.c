@@ -14,7 +14,7 @@
 enum { QFI_AT = 14 + 20 + UDP + 14, MOST = 8 };
 
 static const struct subscriber user = {
-	.name = "user", .outer = 100, .inner = 1, .teid = 20, .ethernet = true, .flows = "lan"};
+	.name = "user", .outer = 100, .inner = 1, .teid = 20, .ethernet = true, .reflective = true, .flows = "lan"};
 
 typedef Sluice__V1__PacketFilter filter_t;
 
@@ -173,14 +173,32 @@ a_filter_may_look_into_the_packet_in_the_frame_too(void **state)
 	assert_int_equal(uplink_qfi(tags, 1, 0x0800), NONE);
 }
 
+enum { RQI = 0x40 };
+
+// A frame in the session's tunnel, its container with this QFI and perhaps the RQI.
+static void
+send_down_frame(const uint8_t *frame, size_t length, uint8_t qfi)
+{
+	enum { GTPU = 16 };
+	const uint8_t container[8] = {0, 0, 0, 0x85, 1, 0, qfi, 0};
+	uint8_t outer[512], *at = write_core(outer, 0x0800);
+
+	at = write_udp(write_ip4(at, "192.0.2.2", "192.0.2.1", (unsigned)(UDP + GTPU + length)), 40000, 2152,
+		(unsigned)(GTPU + length));
+	at = write_word(write_word(at, 0x34ff), (uint16_t)(length + 8));
+	at = write_word(write_word(at, 0), 20);
+	memcpy(at, container, sizeof(container));
+	memcpy(at + sizeof(container), frame, length);
+	sent_count = 0;
+	receive("core", outer, (size_t)(at + sizeof(container) + length - outer));
+}
+
 static void
 downlink_frames_are_marked_in_the_tags_of_the_access_alone(void **state)
 {
-	enum { GTPU = 16 };
 	const uint32_t own[] = {C | 7};
 	filter_t filters[2] = {filter(), filter()};
-	uint8_t outer[512], frame[256], *at = write_core(outer, 0x0800);
-	const uint8_t container[8] = {0, 0, 0, 0x85, 1, 0, 2, 0};
+	uint8_t frame[256];
 	size_t length = write_frame(frame, own, 1, 0x0800);
 
 	// Downlink the destination is the subscriber's end.
@@ -188,15 +206,7 @@ downlink_frames_are_marked_in_the_tags_of_the_access_alone(void **state)
 	filters[1].remote_mac = (char *)"02:00:00:00:00:01";
 	assert_int_equal(put_filters(filters, 2), 0);
 	for (unsigned round = 0; round < 2; round++) {
-		at = write_core(outer, 0x0800);
-		at = write_udp(write_ip4(at, "192.0.2.2", "192.0.2.1", (unsigned)(UDP + GTPU + length)), 40000, 2152,
-			(unsigned)(GTPU + length));
-		at = write_word(write_word(at, 0x34ff), (uint16_t)(length + 8));
-		at = write_word(write_word(at, 0), 20);
-		memcpy(at, container, sizeof(container));
-		memcpy(at + sizeof(container), frame, length);
-		sent_count = 0;
-		receive("core", outer, (size_t)(at + sizeof(container) + length - outer));
+		send_down_frame(frame, length, 2);
 		assert_int_equal(sent_to("access"), 1);
 		// By the filter; and, where none matches, by the QFI that it came with.
 		assert_int_equal(sent[0].bytes[14] >> 5, round == 0 ? 1 : 2);
@@ -205,6 +215,76 @@ downlink_frames_are_marked_in_the_tags_of_the_access_alone(void **state)
 		assert_memory_equal(sent[0].bytes + 20, frame + 12, 4);
 		filters[0].local_mac = (char *)"02:00:00:00:00:77";
 		assert_int_equal(put_filters(filters, 2), 0);
+	}
+}
+
+// What write_frame() writes, the other way. Its length.
+static size_t
+write_answer(uint8_t *frame, const uint32_t *tags, unsigned count)
+{
+	size_t length = write_frame(frame, tags, count, 0x0800), ip = 14 + 4 * count;
+
+	memcpy(frame, "\2\0\0\0\0\2\2\0\0\0\0\1", 12);
+	write_udp(write_ip4(frame + ip, "203.0.113.9", "100.64.0.2", UDP + 8), 5000, 4000, 8);
+	return length;
+}
+
+static void
+derived_rules_for_frames_stand_between_signalled_ones_of_lower_and_of_higher_precedence(void **state)
+{
+	const uint32_t own[] = {C | 3 * PCP | 7}, other[] = {C | 2 * PCP | 7};
+	Sluice__V1__FlowProfile profile = SLUICE__V1__FLOW_PROFILE__INIT;
+	Sluice__V1__QosRule rule = SLUICE__V1__QOS_RULE__INIT, *rules[] = {&rule};
+	filter_t one = filter(), *filters[] = {&one};
+	uint8_t frame[256];
+	size_t length = write_answer(frame, own, 1);
+
+	one.local_mac = (char *)"02:00:00:00:00:02";
+	one.direction = SLUICE__V1__FILTER_DIRECTION__UPLINK;
+	rule.filters = filters;
+	rule.n_filters = 1;
+	rule.qfi = 5;
+	rule.precedence = 81;
+	profile.rules = rules;
+	profile.n_rules = 1;
+	assert_int_equal(put("FlowProfile", "lan", &profile), 0);
+	assert_int_equal(uplink_qfi(own, 1, 0x0800), 5);
+	send_down_frame(frame, length, 32);
+	assert_int_equal(sent_to("access"), 1);
+	assert_int_equal(uplink_qfi(own, 1, 0x0800), 5);
+	send_down_frame(frame, length, RQI | 33);
+	assert_int_equal(sent_to("access"), 1);
+	assert_int_equal(uplink_qfi(own, 1, 0x0800), 33);
+	assert_int_equal(uplink_qfi(other, 1, 0x0800), 5);
+	assert_int_equal(uplink_qfi(own, 1, 0x86dd), 5);
+	assert_int_equal(uplink_qfi(NULL, 0, 0x0800), 5);
+	rule.precedence = 79;
+	assert_int_equal(put("FlowProfile", "lan", &profile), 0);
+	assert_int_equal(uplink_qfi(own, 1, 0x0800), 5);
+	profile.n_rules = 0;
+	assert_int_equal(put("FlowProfile", "lan", &profile), 0);
+	assert_int_equal(uplink_qfi(own, 1, 0x0800), 33);
+	assert_int_equal(uplink_qfi(other, 1, 0x0800), NONE);
+	// The later rule takes the place of the earlier.
+	send_down_frame(frame, length, RQI | 34);
+	assert_int_equal(uplink_qfi(own, 1, 0x0800), 34);
+}
+
+// Each is delivered as it is, or dropped where it is no frame at all.
+static void
+a_downlink_frame_that_asks_for_a_rule_may_be_cut_anywhere(void **state)
+{
+	const uint32_t own[] = {S | 9, C | 7};
+	uint8_t frame[256];
+
+	for (unsigned count = 0; count <= 2; count++) {
+		size_t length = write_answer(frame, own, count);
+
+		for (size_t cut = 0; cut <= length; cut++) {
+			send_down_frame(frame, cut, RQI | 11);
+			assert_int_equal(sent_to("access"), cut >= 14);
+		}
+		assert_int_equal(uplink_qfi(own, count, 0x0800), 11);
 	}
 }
 
@@ -299,6 +379,9 @@ main(void)
 		cmocka_unit_test(each_field_of_a_frame_is_matched_alone),
 		cmocka_unit_test(a_filter_may_look_into_the_packet_in_the_frame_too),
 		cmocka_unit_test(downlink_frames_are_marked_in_the_tags_of_the_access_alone),
+		cmocka_unit_test(
+			derived_rules_for_frames_stand_between_signalled_ones_of_lower_and_of_higher_precedence),
+		cmocka_unit_test(a_downlink_frame_that_asks_for_a_rule_may_be_cut_anywhere),
 		cmocka_unit_test(what_a_filter_may_not_say_of_frames_is_refused_in_words),
 		cmocka_unit_test(more_filters_of_frames_than_can_be_gone_through_are_refused),
 		cmocka_unit_test(a_frame_may_be_cut_anywhere),

@@ -255,7 +255,7 @@ put_session(const struct shape *s)
 		gtpu.remote_teid = s->teid + 1;
 		gtpu.pdu_session_container = true;
 		gtpu.qfi = 9;
-		gtpu.reflective_qos = !s->ethernet;
+		gtpu.reflective_qos = true;
 		gtpu.ethernet = s->ethernet;
 		session.gtpu = &gtpu;
 		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;

@@ -21,6 +21,7 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrFragment,
     IPv6ExtHdrHopByHop,
 )
+from scapy.layers.ipsec import ESP
 from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
 from scapy.layers.ppp import PPP, PPPoE, PPPoED
 from scapy.packet import Raw
@@ -130,6 +131,27 @@ def packets():
     yield "port-unreachable", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(dport=9) / payload)
 
 
+def reflected():
+    """A frame in the tunnel of a session of type Ethernet that asks for a rule, and the subscriber's of the same flow behind it."""
+    payload, secret = Raw(b"sluice" * 4), ESP(spi=7, data=b"x" * 16)
+    there, here = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "dst": "10.0.0.1"}
+    there6, here6 = {"src": "2001:db8::1", "dst": "2001:db8::2"}, {"src": "2001:db8::2", "dst": "2001:db8::1"}
+    both = Dot1AD(vlan=9, prio=2) / Dot1Q(vlan=7, prio=5)
+    flows = {
+        "udp": (both, IP(**there) / UDP(sport=7, dport=1024) / payload, IP(**here) / UDP(sport=1024, dport=7) / payload),
+        "tcp6": (Dot1Q(vlan=7), IPv6(**there6) / TCP(sport=7, dport=1024), IPv6(**here6) / TCP(sport=1024, dport=7)),
+        "esp": (Dot1AD(vlan=9), IP(**there) / secret, IP(**here) / secret),
+        "cut": (Dot1Q(vlan=7, type=0x0800), Raw(bytes(IP(**there, proto=17))[:19]), IP(**here) / UDP()),
+        "twice": (Dot1Q(vlan=7) / Dot1Q(vlan=8), ARP(), ARP()),
+    }
+    for name, (tags, down, up) in flows.items():
+        far = "02:09:09:09:09:09"
+        yield f"reflected-{name}", (
+            (CORE, tunnel(Ether(src=far, dst=cpe(8)) / tags / down, 10)),
+            (ACCESS, qinq(8, to=far) / tags / up),
+        )
+
+
 API = pathlib.Path(__file__).resolve().parents[2] / "api"
 
 # Specs in protobuf's text form.
@@ -231,9 +253,11 @@ def main():
     directory = pathlib.Path(sys.argv[1])
     for part in ("frames", "keys", "requests"):
         (directory / part).mkdir(parents=True, exist_ok=True)
-    for name, side, packet in packets():
-        frame = bytes(packet)
-        (directory / "frames" / name).write_bytes(struct.pack("!BH", side, len(frame)) + frame)
+    rows = [(name, [(side, packet)]) for name, side, packet in packets()]
+    for name, row in (*rows, *reflected()):
+        frames = [(side, bytes(packet)) for side, packet in row]
+        made = b"".join(struct.pack("!BH", side, len(frame)) + frame for side, frame in frames)
+        (directory / "frames" / name).write_bytes(made)
     for number, request in enumerate(requests()):
         # Said hello, and a whole frame around the request.
         (directory / "requests" / f"{number}").write_bytes(b"\3" + request)

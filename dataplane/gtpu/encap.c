@@ -114,9 +114,9 @@ inner_flow(const uint8_t *inner, size_t length, uint8_t family, uint8_t *dscp)
 	return flow_frame(inner, length);
 }
 
-// The QFI that a downlink packet of this flow asked for, or the one that it has if none did.
+// The QFI that a downlink packet, or frame (family 0), of this flow asked for, or the one that it has if none did.
 static uint8_t
-reflect(const uint8_t *inner, size_t length, const struct gtpu_tunnel *t, uint8_t qfi)
+reflect(const uint8_t *inner, size_t length, uint8_t family, const struct gtpu_tunnel *t, uint8_t qfi)
 {
 	uint32_t now = reflect_now();
 	uint64_t flow;
@@ -124,7 +124,8 @@ reflect(const uint8_t *inner, size_t length, const struct gtpu_tunnel *t, uint8_
 
 	if (now - __atomic_load_n(&t->reflecting, __ATOMIC_RELAXED) > REFLECT_SECONDS)
 		return qfi;
-	flow = reflect_flow(t->session, inner, length, false);
+	flow = family == 0 ? reflect_frame(t->session, inner, length, false)
+			   : reflect_flow(t->session, inner, length, false);
 	reflected = flow ? reflect_find(flow, now) : REFLECT_NONE;
 	return reflected == REFLECT_NONE ? qfi : (uint8_t)reflected;
 }
@@ -144,7 +145,7 @@ choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel
 	struct flow_mark mark;
 
 	if ((t->flags & TUNNEL_REFLECTIVE) && !(p->flags & (PACKET_FLOW_FIRM | PACKET_QFI)))
-		qfi = reflect(inner, length, t, qfi);
+		qfi = reflect(inner, length, p->family, t, qfi);
 	if (t->flags & TUNNEL_CONTAINER)
 		inner[-QFI_BEFORE] = qfi;
 	if (!(p->flags & PACKET_FLOW))

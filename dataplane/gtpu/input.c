@@ -205,13 +205,17 @@ for_session(uint32_t session, const struct session *s, const uint8_t *ip, uint8_
 }
 
 static __rte_noinline void
-learn(const struct session *s, uint32_t session, const uint8_t *ip, size_t length, uint8_t qfi)
+learn(const struct session *s, uint32_t session, const uint8_t *inner, size_t length, uint8_t qfi)
 {
 	struct gtpu_tunnel *t = tunnel_at(__atomic_load_n(&s->core, __ATOMIC_ACQUIRE));
 	uint64_t flow;
 	uint32_t now;
 
-	if (!(t->flags & TUNNEL_REFLECTIVE) || (flow = reflect_flow(session, ip, length, true)) == 0)
+	if (!(t->flags & TUNNEL_REFLECTIVE))
+		return;
+	flow = s->flags & SESSION_FRAMES ? reflect_frame(session, inner, length, true)
+					 : reflect_flow(session, inner, length, true);
+	if (flow == 0)
 		return;
 	now = reflect_now();
 	reflect_learn(flow, qfi, now);
@@ -234,11 +238,15 @@ trim(struct rte_mbuf *m, uint32_t length)
 }
 
 static __rte_noinline uint16_t
-deliver_frame(struct rte_mbuf *m, struct packet *p, uint8_t qfi)
+deliver_frame(struct rte_mbuf *m, struct packet *p, const struct session *s, const struct arrival *a)
 {
 	p->flags &= (uint8_t)~PACKET_ROUTED;
-	p->qfi = qfi;
-	return m->data_len < RTE_ETHER_HDR_LEN ? packet_drop(p, &drop_frame) : session_frames_down_node.id;
+	p->qfi = a->qfi;
+	if (m->data_len < RTE_ETHER_HDR_LEN)
+		return packet_drop(p, &drop_frame);
+	if (a->reflect)
+		learn(s, p->session, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, a->qfi);
+	return session_frames_down_node.id;
 }
 
 // The second look: the session is known.
@@ -255,7 +263,7 @@ deliver(struct rte_mbuf *m, struct packet *p, uint32_t session, const struct arr
 	trim(m, a->length);
 	p->l2_length = 0;
 	if (unlikely(s->flags & SESSION_FRAMES))
-		return deliver_frame(m, p, a->qfi);
+		return deliver_frame(m, p, s, a);
 	ip = rte_pktmbuf_mtod(m, const uint8_t *);
 	family = m->data_len > 0 ? ip[0] >> 4 : 0;
 	p->flags &= (uint8_t)~PACKET_ROUTED;

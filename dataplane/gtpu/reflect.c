@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "core/slab.h"
+#include "ether/frame.h"
 #include "ip/header.h"
 
 enum { SETS = 1 << 15, WAYS = 8, QFI_BITS = 6, TIME_BITS = 18 };
@@ -24,11 +25,12 @@ mix(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-uint64_t
-reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink)
+// Of a packet that is told apart from others like it by `within`.
+static uint64_t
+flow_of(uint64_t within, const uint8_t *ip, size_t length, bool downlink)
 {
 	uint64_t from[2] = {0}, to[2] = {0}, flow;
-	uint32_t ports = 0;
+	uint32_t ports = 0; // or the SPI
 	uint8_t protocol;
 	size_t header;
 	bool first = true;
@@ -53,17 +55,56 @@ reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink)
 		protocol = ip6->next_header;
 		header = sizeof(*ip6);
 	}
-	if (protocol == PROTOCOL_ESP)
-		return 0;
-	if (first && (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP) && length >= header + sizeof(ports)) {
+	if (first && (protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_ESP) &&
+		length >= header + sizeof(ports)) {
 		memcpy(&ports, ip + header, sizeof(ports));
-		if (downlink)
+		if (downlink && protocol != PROTOCOL_ESP)
 			ports = ports << 16 | ports >> 16;
+	} else if (protocol == PROTOCOL_ESP) {
+		// Without the SPI it would be a rule for all associations of two hosts.
+		return 0;
 	}
 	flow = mix(downlink ? to[0] : from[0], downlink ? to[1] : from[1]);
 	flow = mix(flow ^ (downlink ? from[0] : to[0]), secret[2] ^ (downlink ? from[1] : to[1]));
-	flow = mix(flow ^ session, (uint64_t)protocol << 32 | ports);
+	flow = mix(flow ^ within, (uint64_t)protocol << 32 | ports);
 	return flow | 1ull << 63;
+}
+
+uint64_t
+reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink)
+{
+	return flow_of(session, ip, length, downlink);
+}
+
+uint64_t
+reflect_frame(uint32_t session, const uint8_t *frame, size_t length, bool downlink)
+{
+	struct frame_shown shown;
+	uint64_t words[3], flow;
+	uint8_t source[6];
+	unsigned family;
+	size_t at;
+
+	if (length < RTE_ETHER_HDR_LEN)
+		return 0;
+	// The rule would be for frames from a group, of which there are none.
+	if (downlink && (frame[0] & 1))
+		return 0;
+	at = frame_show(frame, length, &shown);
+	family = shown.type == RTE_ETHER_TYPE_IPV4 ? 4 : shown.type == RTE_ETHER_TYPE_IPV6 ? 6 : 0;
+	if (family != 0 && (at == length || frame[at] >> 4 != family))
+		return 0;
+	if (shown.type < ETHER_TYPE_LEAST)
+		shown.type = 0;
+	if (downlink) {
+		memcpy(source, shown.source, sizeof(source));
+		memcpy(shown.source, shown.destination, sizeof(source));
+		memcpy(shown.destination, source, sizeof(source));
+	}
+	memcpy(words, &shown, sizeof(words));
+	flow = mix(words[0] ^ session, words[1]);
+	flow = mix(flow, words[2]);
+	return family != 0 ? flow_of(flow, frame + at, length - at, downlink) : flow | 1ull << 63;
 }
 
 static uint64_t *

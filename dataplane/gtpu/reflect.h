@@ -22,13 +22,15 @@ reflect_now(void)
 	return (uint32_t)(rte_rdtsc() / rte_get_tsc_hz()) + 1;
 }
 
-// A digest of the session and the uplink flow of an IP packet, of which `length` bytes can be read: addresses, protocol and, of
-// TCP and UDP, ports. `downlink`: the packet goes the other way. 0: it is no IP packet that this can be told of.
+// A digest of the session and the uplink flow of a packet, of which `length` bytes can be read: what the derived rule's packet filter says
+// (TS 24.501 section 6.2.5.1.4.2). `downlink`: the packet goes the other way, and is the one that the rule is derived from. 0: there is no
+// rule for it.
 //
-// Of ESP there is none. The derived rule would have the SPI of the uplink security association that belongs to the downlink packet's
-// (TS 24.501 section 6.2.5.1.4.2), and only where one is known: each direction has an SPI of its own, and which two belong together
-// is known to their ends, of which this is none. A rule without would put all associations of two hosts into the QoS flow of one.
+// Of an IP packet: addresses, protocol, ports of TCP and UDP, and the SPI of ESP. The rule should have the SPI of the uplink association that
+// belongs to the downlink packet's; which that is only their ends know, unless both have the same SPI. So no other one gets it.
 uint64_t reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink);
+// Of a frame of a session of type Ethernet: addresses, EtherType, the outermost C-TAG and S-TAG, and of IPv4 and IPv6 all of the above.
+uint64_t reflect_frame(uint32_t session, const uint8_t *frame, size_t length, bool downlink);
 
 void reflect_learn(uint64_t flow, uint8_t qfi, uint32_t now);
 // The QFI, or REFLECT_NONE.

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <rte_ether.h>
+
 #include "gtpu/reflect.h"
 #include "ip/header.h"
 
@@ -106,22 +108,218 @@ fragments_and_truncations_are_told_without_ports_or_not_at_all(void **state)
 	assert_true(reflect_flow(9, fragment, sizeof(fragment), false) == reflect_flow(9, fragment, 20, false));
 }
 
-// Its SPI is another in each direction, and nobody but its ends knows which two belong together.
+// Its SPI is no port: it is not another one the other way.
 static void
-esp_makes_no_rule_so_that_no_association_gets_the_flow_of_another(void **state)
+esp_is_told_by_its_spi_and_makes_no_rule_without(void **state)
 {
-	uint8_t esp4[24], esp6[44];
+	uint8_t down[24], up[24], down_six[44], up_six[44], fragment[24];
+	uint64_t flow;
 
-	memcpy(esp4, down4, sizeof(esp4));
-	memcpy(esp6, down6, sizeof(esp6));
-	esp4[9] = PROTOCOL_ESP;
-	esp6[6] = PROTOCOL_ESP;
-	for (int downlink = 0; downlink <= 1; downlink++) {
-		assert_true(reflect_flow(3, esp4, sizeof(esp4), downlink) == 0);
-		assert_true(reflect_flow(3, esp6, sizeof(esp6), downlink) == 0);
+	memcpy(down, down4, sizeof(down));
+	memcpy(up, up4, sizeof(up));
+	memcpy(down_six, down6, sizeof(down_six));
+	memcpy(up_six, up6, sizeof(up_six));
+	down[9] = up[9] = down_six[6] = up_six[6] = PROTOCOL_ESP;
+	assert_true(reflect_flow(3, down, 24, true) != reflect_flow(3, up, 24, false));
+	memcpy(up + 20, down + 20, 4);
+	memcpy(up_six + 40, down_six + 40, 4);
+	flow = reflect_flow(3, down, 24, true);
+	assert_true(flow != 0 && flow == reflect_flow(3, up, 24, false));
+	assert_true(flow != reflect_flow(3, down4, 24, true));
+	flow = reflect_flow(3, down_six, 44, true);
+	assert_true(flow != 0 && flow == reflect_flow(3, up_six, 44, false));
+	for (unsigned i = 20; i < 24; i++) {
+		up[i] ^= 1;
+		assert_true(reflect_flow(3, down, 24, true) != reflect_flow(3, up, 24, false));
+		up[i] ^= 1;
 	}
-	// In UDP (RFC 3948) it is a flow like another, told by its ports.
-	assert_true(reflect_flow(3, down4, sizeof(down4), true) != 0);
+	// It would be a rule for all associations of two hosts.
+	for (size_t length = 0; length < 24; length++)
+		assert_true(reflect_flow(3, down, length, true) == 0);
+	for (size_t length = 0; length < 44; length++)
+		assert_true(reflect_flow(3, down_six, length, true) == 0);
+	memcpy(fragment, down, sizeof(fragment));
+	fragment[6] = 0x20;
+	assert_true(reflect_flow(3, fragment, 24, true) == 0);
+	fragment[6] = 0;
+	fragment[7] = 5;
+	assert_true(reflect_flow(3, fragment, 24, true) == 0);
+}
+
+// ---- Frames.
+
+enum { MOST = 14 + 3 * 4 + 44 };
+
+static const struct {
+	const char *bytes;
+	unsigned count;
+} tagged[] = {
+	{"", 0},
+	{"\x81\0\x20\7", 1},
+	{"\x88\xa8\x90\11", 1},
+	{"\x88\xa8\0\11\x81\0\x30\7", 2},
+	{"\x91\0\0\11\x81\0\x30\7", 2},
+	{"\x81\0\0\7\x81\0\0\10", 2},
+	{"\x88\xa8\0\11\x81\0\0\7\x81\0\0\10", 3},
+};
+// From these on, the tags are more than one of a kind.
+enum { OPAQUE = 5 };
+
+// Between ...:07 of the subscriber's and ...:09.
+static size_t
+write_frame(uint8_t *frame, bool downlink, unsigned tags, uint16_t type, const uint8_t *payload, size_t length)
+{
+	uint8_t *at = frame + 12;
+
+	memcpy(frame, downlink ? "\2\0\0\0\0\7\2\0\0\0\0\11" : "\2\0\0\0\0\11\2\0\0\0\0\7", 12);
+	memcpy(at, tagged[tags].bytes, (size_t)4 * tagged[tags].count);
+	at += 4 * tagged[tags].count;
+	at[0] = (uint8_t)(type >> 8);
+	at[1] = (uint8_t)type;
+	memcpy(at + 2, payload, length);
+	return (size_t)(at + 2 + length - frame);
+}
+
+struct carried {
+	uint16_t type;
+	const uint8_t *down, *up;
+	size_t length;
+	size_t least; // of its bytes, for there to be a rule
+};
+
+static const uint8_t others[2][20] = {{1, 2, 3}, {4, 5, 6}};
+
+static const struct carried carried[] = {
+	{RTE_ETHER_TYPE_IPV4, down4, up4, sizeof(down4), 20}, {RTE_ETHER_TYPE_IPV6, down6, up6, sizeof(down6), 40},
+	{RTE_ETHER_TYPE_ARP, others[0], others[1], sizeof(others[0]), 0},
+	{20, others[0], others[1], sizeof(others[0]), 0}, // LLC
+};
+
+static void
+uplink_frames_of_a_flow_find_what_its_downlink_frames_asked_for(void **state)
+{
+	uint8_t down[MOST], up[MOST];
+	uint64_t flows[RTE_DIM(carried) * RTE_DIM(tagged)];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < RTE_DIM(carried); i++)
+		for (unsigned tags = 0; tags < RTE_DIM(tagged); tags++) {
+			const struct carried *c = &carried[i];
+			size_t length = write_frame(down, true, tags, c->type, c->down, c->length);
+			uint64_t flow = reflect_frame(3, down, length, true);
+
+			write_frame(up, false, tags, c->type, c->up, c->length);
+			assert_true(flow != 0 && flow == reflect_frame(3, up, length, false));
+			assert_true(flow != reflect_frame(4, down, length, true));
+			assert_true(flow != reflect_frame(3, down, length, false));
+			assert_true(flow != reflect_flow(3, c->down, c->length, true));
+			reflect_learn(flow, (uint8_t)(9 + tags), 1000);
+			assert_int_equal(reflect_find(reflect_frame(3, up, length, false), 1000), 9 + tags);
+			flows[count++] = flow;
+		}
+	// 0x9100 is an S-TAG like 0x88a8, and what is behind a second tag of one kind is not looked at.
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned j = 0; j < i; j++) {
+			unsigned a = j % RTE_DIM(tagged), b = i % RTE_DIM(tagged);
+			bool same_frame = i / RTE_DIM(tagged) == j / RTE_DIM(tagged) && a == 3 && b == 4;
+			bool not_looked_at = a == b && a >= OPAQUE;
+
+			assert_true((flows[i] == flows[j]) == (same_frame || not_looked_at));
+		}
+}
+
+static void
+frames_that_differ_in_what_a_filter_says_are_of_other_flows(void **state)
+{
+	uint8_t down[MOST], up[MOST];
+	size_t length = write_frame(down, true, 3, RTE_ETHER_TYPE_IPV4, down4, sizeof(down4)), ip = 14 + 8;
+	uint64_t flow = reflect_frame(5, down, length, true);
+
+	write_frame(up, false, 3, RTE_ETHER_TYPE_IPV4, up4, sizeof(up4));
+	for (size_t i = 0; i < length; i++) {
+		bool says = i < ip || i == ip + 9 || i >= ip + 12;
+
+		// What else stands in an IP header says nothing of the flow; its length and the fragment's place are looked at.
+		if (i == ip || i == ip + 6 || i == ip + 7)
+			continue;
+		up[i] ^= 4;
+		assert_true((flow != reflect_frame(5, up, length, false)) == says);
+		up[i] ^= 4;
+	}
+	for (unsigned tci = 0; tci < 16; tci++) {
+		up[14 + 4] ^= (uint8_t)(tci << 4);
+		assert_true((flow == reflect_frame(5, up, length, false)) == (tci == 0));
+		up[14 + 4] ^= (uint8_t)(tci << 4);
+	}
+}
+
+// Nobody sends from such an address.
+static void
+frames_to_a_group_make_no_rule(void **state)
+{
+	uint8_t frame[MOST];
+	size_t length = write_frame(frame, true, 0, RTE_ETHER_TYPE_ARP, others[0], sizeof(others[0]));
+
+	frame[0] |= 1;
+	assert_true(reflect_frame(3, frame, length, true) == 0);
+	// To a group an uplink frame may be.
+	assert_true(reflect_frame(3, frame, length, false) != 0);
+}
+
+// In memory that ends where the frame does.
+static void
+a_frame_that_is_cut_is_told_as_what_is_left_or_not_at_all(void **state)
+{
+	uint8_t frame[MOST];
+
+	for (unsigned i = 0; i < RTE_DIM(carried); i++)
+		for (unsigned tags = 0; tags < RTE_DIM(tagged); tags++) {
+			const struct carried *c = &carried[i];
+			size_t length = write_frame(frame, true, tags, c->type, c->down, c->length),
+			       header = length - c->length;
+			bool opaque = tags >= OPAQUE;
+
+			for (size_t cut = 0; cut <= length; cut++) {
+				uint8_t *exact = malloc(cut + 1);
+				bool told = cut >= RTE_ETHER_HDR_LEN &&
+					    (cut < header || opaque || cut >= header + c->least);
+
+				memcpy(exact + 1, frame, cut);
+				assert_int_equal(reflect_frame(9, exact + 1, cut, true) != 0, told);
+				assert_int_equal(reflect_frame(9, exact + 1, cut, false) != 0, told);
+				free(exact);
+			}
+		}
+}
+
+static void
+a_frame_whose_packet_is_not_what_its_type_says_makes_no_rule(void **state)
+{
+	uint8_t frame[MOST];
+
+	for (unsigned version = 0; version < 16; version++) {
+		size_t length = write_frame(frame, true, 0, RTE_ETHER_TYPE_IPV4, down4, sizeof(down4));
+
+		frame[14] = (uint8_t)(version << 4 | 5);
+		assert_int_equal(reflect_frame(3, frame, length, true) != 0, version == 4);
+		length = write_frame(frame, true, 0, RTE_ETHER_TYPE_IPV6, down6, sizeof(down6));
+		frame[14] = (uint8_t)(version << 4);
+		assert_int_equal(reflect_frame(3, frame, length, true) != 0, version == 6);
+	}
+}
+
+static void
+esp_in_a_frame_is_told_by_its_spi(void **state)
+{
+	uint8_t frame[MOST];
+	size_t length = write_frame(frame, true, 1, RTE_ETHER_TYPE_IPV4, down4, sizeof(down4));
+	uint64_t flow;
+
+	frame[14 + 4 + 9] = PROTOCOL_ESP;
+	flow = reflect_frame(3, frame, length, true);
+	frame[length - 1] ^= 1;
+	assert_true(flow != 0 && flow != reflect_frame(3, frame, length, true));
+	assert_true(reflect_frame(3, frame, length - 1, true) == 0);
 }
 
 int
@@ -132,8 +330,14 @@ main(void)
 		cmocka_unit_test(other_flows_and_other_sessions_find_nothing),
 		cmocka_unit_test(a_rule_ends_with_its_timer_unless_it_is_made_again),
 		cmocka_unit_test(more_flows_than_there_is_room_for_push_out_the_oldest),
-		cmocka_unit_test(esp_makes_no_rule_so_that_no_association_gets_the_flow_of_another),
 		cmocka_unit_test(fragments_and_truncations_are_told_without_ports_or_not_at_all),
+		cmocka_unit_test(esp_is_told_by_its_spi_and_makes_no_rule_without),
+		cmocka_unit_test(uplink_frames_of_a_flow_find_what_its_downlink_frames_asked_for),
+		cmocka_unit_test(frames_that_differ_in_what_a_filter_says_are_of_other_flows),
+		cmocka_unit_test(frames_to_a_group_make_no_rule),
+		cmocka_unit_test(a_frame_that_is_cut_is_told_as_what_is_left_or_not_at_all),
+		cmocka_unit_test(a_frame_whose_packet_is_not_what_its_type_says_makes_no_rule),
+		cmocka_unit_test(esp_in_a_frame_is_told_by_its_spi),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);

@@ -57,8 +57,6 @@ parse(const Sluice__V1__Gtpu *spec, struct gtpu_ends *ends, struct fault *f)
 		return fault(f, EINVAL, "gtpu.remoteTeid: must be from 1 to 4294967295");
 	if (spec->qfi > QFI_MAX)
 		return fault(f, EINVAL, "gtpu.qfi: %u is not from 0 to %d", spec->qfi, QFI_MAX);
-	if (spec->reflective_qos && spec->ethernet)
-		return fault(f, EINVAL, "gtpu.reflectiveQos: is for IP packets; leave it or gtpu.ethernet out");
 	if (spec->reflective_qos && !spec->pdu_session_container)
 		return fault(f, EINVAL, "gtpu.reflectiveQos: needs gtpu.pduSessionContainer, which carries the QFI");
 	return 0;

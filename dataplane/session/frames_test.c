@@ -191,8 +191,6 @@ what_a_session_of_frames_cannot_be_is_refused(void **state)
 	s.pppoe = 5;
 	assert_refused(s, EINVAL, "access.pppoeSessionId: a session of type Ethernet");
 	s.pppoe = 0;
-	s.reflective = true;
-	assert_refused(s, EINVAL, "gtpu.reflectiveQos");
 	s = single;
 	s.ethernet = false;
 	assert_refused(s, EINVAL, "gtpu.ethernet: cannot change");
