@@ -106,7 +106,7 @@ send(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int32_t 
 	if (profile->class_committed >> class & 1 &&
 		pace_conforms(&profile->classes[class].committed, sub->classes[class].committed_paid, now))
 		pace_pay(&profile->classes[class].committed, &sub->classes[class].committed_paid, now, bytes);
-	else if (shares)
+	if (shares)
 		queue->credit -= (int32_t)bytes;
 	*credit -= (int32_t)bytes;
 	pace_pay(&profile->peak, &sub->peak_paid, now, bytes);
@@ -596,8 +596,8 @@ next_subscriber(struct turn *t, uint32_t group, bool green)
 		sub->flags &= (uint8_t) ~(green ? HQOS_IN_GREEN : HQOS_IN_OTHER);
 		if (sub->backlog == 0)
 			continue;
-		// It may have been promoted or relegated since it stood here.
-		if (green != pace_conforms(&profile->committed, sub->committed_paid, t->now) ||
+		// It may have been relegated since it stood here. If it was promoted, its turn begins all the same.
+		if ((green && !pace_conforms(&profile->committed, sub->committed_paid, t->now)) ||
 			!pace_conforms(&profile->peak, sub->peak_paid, t->now)) {
 			hqos_settle_subscriber(s, id, t->now);
 			continue;
@@ -624,6 +624,13 @@ serve_subscriber(struct turn *t, struct hqos_group *g, uint32_t *turn, bool gree
 	const struct hqos_profile *profile = hqos_profile_of(s, sub);
 	int32_t *credit = green ? &g->turns.green_credit : &sub->credit;
 
+	// What he sends within his committed rate is not of his share of the rest.
+	if (!green && sub->backlog != 0 && *credit > 0 &&
+		pace_conforms(&profile->committed, sub->committed_paid, t->now)) {
+		hqos_settle_subscriber(s, id, t->now);
+		if (g->green.count != 0)
+			return;
+	}
 	if (sub->backlog != 0 && *credit > 0 && pace_conforms(&profile->peak, sub->peak_paid, t->now) &&
 		(!green || pace_conforms(&profile->committed, sub->committed_paid, t->now))) {
 		if (likely(sub->flags & HQOS_FEW)) {
@@ -648,7 +655,7 @@ serve_subscriber(struct turn *t, struct hqos_group *g, uint32_t *turn, bool gree
 		hqos_settle_subscriber(s, id, t->now);
 }
 
-// A group's turn: the same. Returns whether it is over.
+// A group's turn: all the same. Returns whether it is over.
 static bool
 serve_group(struct turn *t, uint32_t index, bool green)
 {
@@ -661,6 +668,8 @@ serve_group(struct turn *t, uint32_t index, bool green)
 		if (*credit <= 0 || !pace_conforms(&profile->peak, g->peak_paid, t->now) ||
 			(green && !pace_conforms(&profile->committed, g->committed_paid, t->now)))
 			return true;
+		if (!green && pace_conforms(&profile->committed, g->committed_paid, t->now))
+			hqos_settle_group(s, index, t->now);
 		if (!green && s->green.count != 0)
 			return false;
 		t->credit = credit;
@@ -694,7 +703,7 @@ next_group(struct turn *t, bool green)
 		g->flags &= (uint8_t) ~(green ? HQOS_IN_GREEN : HQOS_IN_OTHER);
 		if (!has_something(g))
 			continue;
-		if (green != pace_conforms(&profile->committed, g->committed_paid, t->now) ||
+		if ((green && !pace_conforms(&profile->committed, g->committed_paid, t->now)) ||
 			!pace_conforms(&profile->peak, g->peak_paid, t->now)) {
 			hqos_settle_group(s, id, t->now);
 			continue;

@@ -82,6 +82,14 @@ pay(struct model_node *node, unsigned bytes)
 	}
 }
 
+static bool
+before(const struct model_node *a, const struct model_node *b)
+{
+	if (green(a) != green(b))
+		return green(a);
+	return green(a) ? a->green_service < b->green_service : a->service < b->service;
+}
+
 // The class that a subscriber would send from, or NULL.
 static struct model_class *
 class_of(struct model_subscriber *sub)
@@ -98,19 +106,10 @@ class_of(struct model_subscriber *sub)
 		if (!best || green(&class->node) > green(&best->node) ||
 			(green(&class->node) == green(&best->node) &&
 				(class->priority < best->priority ||
-					(class->priority == best->priority &&
-						class->node.service < best->node.service))))
+					(class->priority == best->priority && before(&class->node, &best->node)))))
 			best = class;
 	}
 	return best;
-}
-
-static bool
-before(const struct model_node *a, const struct model_node *b)
-{
-	if (green(a) != green(b))
-		return green(a);
-	return green(a) ? a->green_service < b->green_service : a->service < b->service;
 }
 
 unsigned
