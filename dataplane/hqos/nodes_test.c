@@ -88,7 +88,7 @@ open_scheduler(struct shaped *s, unsigned port, unsigned owner)
 	uint64_t now = rte_rdtsc();
 
 	*s = (struct shaped){.object = &scheduler_object, .port = &ports[port], .owner = owner};
-	s->changed = s->todo = NO_ID;
+	s->changed = s->unsettled = NO_ID;
 	s->rate = calloc(1, sizeof(*s->rate));
 	s->scheduler = hqos_new(SUBSCRIBERS, GROUPS, PACKETS, (struct hqos_profile *const *)qos_profiles,
 		group_profiles, buffers, buffers + PACKETS, now);

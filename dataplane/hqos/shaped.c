@@ -129,16 +129,16 @@ shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room,
 		s->overhead = rate->overhead;
 		pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MOST);
 	}
-	if (likely(shaped->todo == NO_ID)) {
+	if (likely(shaped->unsettled == NO_ID)) {
 		if (likely(__atomic_load_n(&shaped->changed, __ATOMIC_RELAXED) == NO_ID))
 			return 0;
-		shaped->todo = __atomic_exchange_n(&shaped->changed, NO_ID, __ATOMIC_ACQUIRE);
+		shaped->unsettled = __atomic_exchange_n(&shaped->changed, NO_ID, __ATOMIC_ACQUIRE);
 	}
-	for (unsigned i = 0; i < CATCH_UP && shaped->todo != NO_ID && count < room; i++) {
-		uint32_t subscriber = shaped->todo;
+	for (unsigned i = 0; i < CATCH_UP && shaped->unsettled != NO_ID && count < room; i++) {
+		uint32_t subscriber = shaped->unsettled;
 		struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
 
-		shaped->todo = before_of(sub);
+		shaped->unsettled = before_of(sub);
 		// Before what is wanted is read: who wants something else from now on puts him on the list again.
 		__atomic_exchange_n(&sub->listed, 0, __ATOMIC_ACQ_REL);
 		if (!settle(shaped, subscriber, packets, room, &count, now))
@@ -316,7 +316,7 @@ shaped_open(struct object *object, struct port *port, const struct shaped_rate *
 		return fault(f, ENOMEM, "QosScheduler %.63s: there is no memory for it", object->name);
 	s->object = object;
 	s->port = port;
-	s->changed = s->todo = NO_ID;
+	s->changed = s->unsettled = NO_ID;
 	s->owner = port->id % RTE_MIN((unsigned)port->tx_queues, worker_count);
 	if (shaped_change(s, rate) || make(s)) {
 		unmake(s);

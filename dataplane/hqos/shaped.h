@@ -38,7 +38,7 @@ struct shaped {
 	struct rte_ring *rings[WORKER_MAX]; // from each other worker to the owner
 
 	uint32_t changed;         // the last subscriber that changed, or NO_ID; each knows the one before
-	uint32_t todo;            // the owner's: what is left of those it took
+	uint32_t unsettled;       // the owner's: the last of those it took that are not yet what is wanted, or NO_ID
 	struct shaped_rate *rate; // what is wanted
 	uint64_t has;             // the number of what the scheduler has
 

@@ -128,7 +128,8 @@ int
 rte_flow_isolate(uint16_t port, int set, struct rte_flow_error *error)
 {
 	if (!card.has_rules || !card.isolates)
-		return rte_flow_error_set(error, ENOSYS, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL, "not implemented");
+		return rte_flow_error_set(error, ENOSYS, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
+			"the device cannot be told to take nothing but what rules say");
 	card.isolated = set;
 	return 0;
 }
@@ -140,7 +141,8 @@ rte_flow_validate(uint16_t port, const struct rte_flow_attr *attributes, const s
 	char text[TEXT];
 
 	if (!card.has_rules)
-		return rte_flow_error_set(error, ENOSYS, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL, "not implemented");
+		return rte_flow_error_set(
+			error, ENOSYS, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL, "the device takes no rules");
 	print_flow(text, attributes, items, actions);
 	if (card.refuses && strstr(text, card.refuses))
 		return rte_flow_error_set(
