@@ -119,7 +119,7 @@ send(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int32_t 
 	if (pace_conforms(&group_profile->committed, g->committed_paid, now))
 		pace_pay(&group_profile->committed, &g->committed_paid, now, bytes);
 	pace_pay(&s->peak, &s->paid, now, on_line(frame, 1, s->overhead));
-	queue->sent++;
+	queue->sent += 2;
 	frames_sent(s, g, 1, frame);
 	t->packets[t->sent++] = taken.m;
 	return true;
@@ -243,7 +243,7 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 		packets[r.sent++] = m;
 
 		queue->count = (uint16_t)left;
-		queue->sent++;
+		queue->sent += 2;
 		queue->credit = RTE_MIN(queue->credit, (int32_t)((uint32_t)INT32_MAX & -(uint32_t)(left != 0)));
 		queue->first = index ^ ((index ^ next) & finished);
 		sub->ends[class] = (uint8_t)((ends + !done) & ~(finished & 15));
@@ -257,17 +257,30 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 	run_end(&r, t, sub, g, credit);
 }
 
-// A packet more is sent than the queue counts.
+// A packet more of a class in struct hqos_subscriber's `sent`, which the caller stores.
 static inline uint32_t
 count_sent(struct hqos_subscriber *sub, uint32_t counted, unsigned class, unsigned width)
 {
-	uint32_t most = (1u << (1u << (width - 1))) - 1;
+	const uint32_t most = few_counted_most(sub);
 	unsigned at = class << (width - 1);
 
 	if (likely((counted >> at & most) != most))
 		return counted + (1u << at);
-	sub->queues[class].sent += most + 1;
-	return counted & ~(most << at);
+	queue_counts(&sub->queues[class], most + 1);
+	return (counted & ~(most << at)) ^ (most + 1) << at;
+}
+
+// And so many of each. A class has at most as many as are counted before its queue counts them.
+static inline uint32_t
+count_sent_of_each(struct hqos_subscriber *sub, uint32_t more)
+{
+	const uint32_t highest = sub->flags & HQOS_NARROW ? 0x88888888 : 0x80808080, before = sub->sent,
+		       counted = ((before & ~highest) + more) ^ (before & highest);
+
+	for (uint32_t changed = (before ^ counted) & highest; unlikely(changed != 0); changed &= changed - 1)
+		queue_counts(&sub->queues[(unsigned)__builtin_ctz(changed) >> (hqos_width(sub) - 1)],
+			few_counted_most(sub) + 1);
+	return counted;
 }
 
 // How many places of each class, as struct hqos_subscriber's `sent` counts.
@@ -296,7 +309,6 @@ send_all(struct turn *t, struct hqos_subscriber *sub, const struct hqos_profile 
 	const unsigned width = hqos_width(sub), mask = (1u << width) - 1,
 		       count = (unsigned)__builtin_popcountll(sub->places);
 	const uint64_t now = t->now;
-	const uint32_t full = sub->flags & HQOS_NARROW ? 0x88888888 : 0x80808080;
 	struct rte_mbuf **to = t->packets + t->sent;
 	int64_t ahead, group_ahead, port_ahead, committed_ahead, group_committed_ahead;
 	bool green, group_green;
@@ -340,9 +352,8 @@ send_all(struct turn *t, struct hqos_subscriber *sub, const struct hqos_profile 
 		    (green & (committed_ahead > profile->committed.burst)) |
 		    (group_green & (group_committed_ahead > group_profile->committed.burst))) != 0)
 		return false;
-	if (unlikely(sub->sent & full))
-		few_count(sub);
-	sub->sent += count_places(sub->places, sub->flags & HQOS_NARROW);
+	__atomic_store_n(&sub->sent, count_sent_of_each(sub, count_places(sub->places, sub->flags & HQOS_NARROW)),
+		__ATOMIC_RELEASE);
 	sub->places = 0;
 	sub->backlog = 0;
 	few_give_back(s, sub, chunks[0]);
@@ -404,7 +415,7 @@ send_few(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 		rest &= ~(mask << (class << width));
 	}
 	sub->places = places;
-	sub->sent = counted;
+	__atomic_store_n(&sub->sent, counted, __ATOMIC_RELEASE);
 	sub->backlog = backlog;
 	if (places == 0)
 		few_give_back(s, sub, chunks[0]);
@@ -533,7 +544,7 @@ send_onlies(struct turn *t, struct hqos_group *g, struct fifo *fifo, bool green,
 		// Whoever sends it needs it soon.
 		rte_prefetch0(m);
 		packets[sent++] = m;
-		sub->sent = count_sent(sub, sub->sent, place >> width, width);
+		__atomic_store_n(&sub->sent, count_sent(sub, sub->sent, place >> width, width), __ATOMIC_RELEASE);
 		sub->places = 0;
 		sub->backlog = 0;
 		few_give_back(s, sub, chunks[0]);

@@ -13,11 +13,14 @@ fill(const struct object *session, enum direction direction, Sluice__V1__QueueCo
 	const struct qos_binding binding = qos_bindings[direction][session_of(session)];
 	const struct qos_profile *profile = qos_profile_at(binding.profile);
 	const struct shaped *shaped = shaped_ports[binding.queue >> QUEUE_PORT_SHIFT];
+	const uint32_t number = binding.queue & (HQOS_SUBSCRIBERS - 1);
 	const struct hqos_subscriber *sub;
+	bool settled;
 
 	if (binding.queue == NO_QUEUE || !shaped)
 		return;
-	sub = &shaped->scheduler->subscribers[binding.queue & (HQOS_SUBSCRIBERS - 1)];
+	sub = &shaped->scheduler->subscribers[number];
+	settled = shaped_has_settled(shaped, number);
 	for (unsigned i = 0; i < profile->class_count; i++) {
 		const unsigned class = profile->number_of[i];
 		Sluice__V1__QueueCounters *c = &rows[answer->n_queues];
@@ -25,9 +28,11 @@ fill(const struct object *session, enum direction direction, Sluice__V1__QueueCo
 		sluice__v1__queue_counters__init(c);
 		c->up = direction == UP;
 		c->class_ = (char *)profile->names[i];
-		c->sent_packets = hqos_sent(sub, class);
-		c->dropped_packets = __atomic_load_n(&sub->queues[class].dropped, __ATOMIC_RELAXED);
-		c->queued_packets = hqos_waiting(sub, class);
+		if (settled) {
+			c->sent_packets = hqos_sent(sub, class);
+			c->dropped_packets = __atomic_load_n(&sub->queues[class].dropped, __ATOMIC_RELAXED);
+			c->queued_packets = hqos_waiting(sub, class);
+		}
 		answer->queues[answer->n_queues++] = c;
 	}
 }
@@ -73,8 +78,16 @@ serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *reque
 	Sluice__V1__SchedulerCountersList answer = SLUICE__V1__SCHEDULER_COUNTERS_LIST__INIT;
 	Sluice__V1__SchedulerCounters rows[PORT_MAX], *list[PORT_MAX];
 	Sluice__V1__GroupCounters of_group = SLUICE__V1__GROUP_COUNTERS__INIT;
-	const struct object *group = object_find(&qos_group_kind, request->scheduler_counters->group);
+	const char *name = request->scheduler_counters->group;
+	const struct object *group = object_find(&qos_group_kind, name);
 
+	if (!group && name[0] != '\0') {
+		struct fault f;
+
+		fault(&f, ENOENT, "group: there is no QosGroup %s", name);
+		api_fail(call, ENOENT, f.text);
+		return;
+	}
 	for (unsigned i = 0; i < PORT_MAX; i++) {
 		Sluice__V1__SchedulerCounters *c = &rows[answer.n_schedulers];
 		const struct hqos_scheduler *s;

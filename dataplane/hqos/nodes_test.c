@@ -521,10 +521,15 @@ what_waits_for_a_session_is_not_another_s_that_has_its_number_now(void **state)
 	dequeue(0);
 	hold();
 	run_as(0, &hqos_enqueue_node, 0, 10);
+	assert_true(shaped_has_settled(&shaped, SUBSCRIBER));
 	hqos_give_back(QUEUE, true);
 	use();
+	// What is counted there is not his own until then.
+	assert_false(shaped_has_settled(&shaped, SUBSCRIBER));
 	dequeue(10);
+	assert_true(shaped_has_settled(&shaped, SUBSCRIBER));
 	assert_dropped("qos-flushed", 0, 10);
+	assert_int_equal(shaped.scheduler->subscribers[SUBSCRIBER].queues[DATA].dropped, 0);
 	let_go();
 	run_as(0, &hqos_enqueue_node, 10, 1);
 	assert_int_equal(edges[10], to_device);

@@ -81,8 +81,22 @@ few_chunks(const struct hqos_scheduler *s, const struct hqos_subscriber *sub, st
 	chunks[2] = last;
 }
 
-// The queues count what was sent of the few.
-void few_count(struct hqos_subscriber *sub);
+// Half as many classes with twice as many places and bits each, or the other way round. There must be no few.
+void few_change_width(struct hqos_subscriber *sub);
+
+// Packets of the few that are counted for each class before its queue counts them, less one: the bits below the highest.
+static inline uint32_t
+few_counted_most(const struct hqos_subscriber *sub)
+{
+	return sub->flags & HQOS_NARROW ? 0x7 : 0x7f;
+}
+
+// A queue counts packets of the few. Stored before they are gone from the subscriber's `sent`.
+static inline void
+queue_counts(struct hqos_queue *queue, uint32_t packets)
+{
+	__atomic_store_n(&queue->sent, (queue->sent + 2 * packets) ^ 1, __ATOMIC_RELEASE);
+}
 
 // There are no more of them: the chunks hang together already.
 static inline void
@@ -105,8 +119,7 @@ few_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct h
 	if (unlikely(!(sub->flags & HQOS_NARROW) == profile->narrow)) {
 		if (sub->backlog != 0)
 			return false;
-		few_count(sub);
-		sub->flags ^= HQOS_NARROW;
+		few_change_width(sub);
 	}
 	if (sub->backlog == 0) {
 		sub->chunk = chunk_take(&s->chunks);

@@ -1,6 +1,7 @@
 // The scheduler itself: its memory, what is in it, and what comes in.
 #include "hqos/scheduler.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,12 +136,14 @@ hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t grou
 		sub->credit = 0;
 		sub->places = sub->sent = 0;
 		sub->backlog = sub->flags = sub->turn = 0;
-		sub->used = true;
 		sub->group = (uint16_t)group;
 		sub->place.chunk = NOT_WAITING;
 		sub->peak_paid = sub->committed_paid = now;
 		for (unsigned i = 0; i < HQOS_CLASSES; i++)
 			sub->classes[i] = (struct hqos_class_state){now, now};
+		// Who asks what was sent does not see what another sent.
+		__atomic_thread_fence(__ATOMIC_RELEASE);
+		sub->used = true;
 	} else if (sub->group != group) {
 		if (!leave_group(s, subscriber))
 			return false;
@@ -179,16 +182,54 @@ hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_
 	return count;
 }
 
-void
-few_count(struct hqos_subscriber *sub)
+// What a queue and its subscriber count together.
+static uint64_t
+sent_of_class(uint64_t of_queue, uint32_t few, bool narrow, unsigned class)
 {
-	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
-		uint64_t sent = hqos_sent(sub, i);
+	unsigned bits = narrow ? 4 : 8, at = class * bits;
+	uint32_t counted = at < 32 ? few >> at & ((1u << bits) - 1) : 0, highest = 1u << (bits - 1);
+	uint64_t sent = of_queue / 2 + (counted & (highest - 1));
 
-		if (sent != sub->queues[i].sent)
-			sub->queues[i].sent = sent;
+	return (of_queue & 1) == (counted >= highest) ? sent : sent - highest;
+}
+
+uint64_t
+hqos_sent(const struct hqos_subscriber *sub, unsigned class)
+{
+	enum { COUNTED_HOW = HQOS_NARROW | HQOS_RECOUNT };
+	const struct hqos_queue *queue = &sub->queues[class];
+	uint64_t of_queue;
+	uint32_t few;
+	uint8_t how;
+
+	for (;; sched_yield()) {
+		how = __atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW;
+		of_queue = __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE);
+		few = __atomic_load_n(&sub->sent, __ATOMIC_ACQUIRE);
+		if (!(how & HQOS_RECOUNT) && of_queue == __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE) &&
+			how == (__atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW))
+			break;
 	}
-	sub->sent = 0;
+	return sent_of_class(of_queue, few, how & HQOS_NARROW, class);
+}
+
+void
+few_change_width(struct hqos_subscriber *sub)
+{
+	uint8_t flags = sub->flags;
+
+	__atomic_store_n(&sub->flags, flags | HQOS_RECOUNT, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
+		struct hqos_queue *queue = &sub->queues[i];
+		uint64_t sent = 2 * sent_of_class(queue->sent, sub->sent, flags & HQOS_NARROW, i);
+
+		// Most have sent nothing: their memory need not be there yet.
+		if (sent != queue->sent)
+			__atomic_store_n(&queue->sent, sent, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&sub->sent, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&sub->flags, flags ^ HQOS_NARROW, __ATOMIC_RELEASE);
 }
 
 void

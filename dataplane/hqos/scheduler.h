@@ -78,6 +78,7 @@ enum {
 	HQOS_IN_OTHER = 1 << 1, // and in the one of the others
 	HQOS_FEW = 1 << 2,      // its packets are few, and the queues of its classes are empty
 	HQOS_NARROW = 1 << 3,   // the few are of up to eight classes, else of up to HQOS_WIDE
+	HQOS_RECOUNT = 1 << 4,  // what was sent is being counted anew
 };
 
 // Packets that wait in a class, in the order in which they came, in chunks (queue.h), and what was counted: 32 bytes.
@@ -88,7 +89,7 @@ struct hqos_queue {
 	uint16_t codel_count : 15, codel_drops : 1; // CoDel: drops so far, and whether it is dropping
 	uint32_t average; // WRED: packets, 16.16. CoDel: when the delay will have been too long for an interval, or 0
 	uint32_t dropped; // packets, whatever the reason
-	uint64_t sent;    // packets
+	uint64_t sent;    // packets, times 2, but those that the subscriber counts; bit 0: see there
 };
 
 static_assert(sizeof(struct hqos_queue) == 32, "two queues are one cache line");
@@ -118,7 +119,10 @@ struct hqos_subscriber {
 		// Of the queues: places in the first and, times 16, in the last chunk.
 		uint8_t ends[HQOS_CLASSES];
 	};
-	uint32_t sent; // packets that the queues do not count yet, half as many bits for each class
+	// Packets that the queues do not count yet, half as many bits for each class: all but the highest count, and when they begin
+	// again the highest changes. Before that the queue counts them, and its bit 0 changes: who reads in between sees that the two
+	// bits are not the same, and does not count them twice.
+	uint32_t sent;
 	uint16_t group;
 	uint16_t profile;
 	uint8_t backlog; // a bit for each class that has packets
@@ -146,7 +150,7 @@ hqos_width(const struct hqos_subscriber *sub)
 	return sub->flags & HQOS_NARROW ? 3 : 4;
 }
 
-// Packets of a class that wait, and that were sent. Anybody may ask.
+// Packets of a class that wait. Anybody may ask.
 static inline unsigned
 hqos_waiting(const struct hqos_subscriber *sub, unsigned class)
 {
@@ -157,14 +161,8 @@ hqos_waiting(const struct hqos_subscriber *sub, unsigned class)
 	return at < 64 ? (unsigned)__builtin_popcountll(sub->places >> at & ((1u << (1u << width)) - 1)) : 0;
 }
 
-static inline uint64_t
-hqos_sent(const struct hqos_subscriber *sub, unsigned class)
-{
-	unsigned width = hqos_width(sub) - 1, at = class << width;
-
-	return __atomic_load_n(&sub->queues[class].sent, __ATOMIC_RELAXED) +
-	       (at < 32 ? sub->sent >> at & ((1u << (1u << width)) - 1) : 0);
-}
+// Packets of a class that were sent. Anybody may ask, and who asks again never gets less.
+uint64_t hqos_sent(const struct hqos_subscriber *sub, unsigned class);
 
 // Whose turn has begun below: of those within their committed rate, which go first and end others' turns for a while, and of the
 // others. What the first send does not count as their share of the rest.

@@ -100,10 +100,19 @@ settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, un
 	}
 	if (!there)
 		return true;
-	sub->owner_life = life;
+	__atomic_store_n(&sub->owner_life, life, __ATOMIC_RELEASE);
 	if (!s->groups[group].used)
 		hqos_set_group(s, group, (uint16_t)group, now);
 	return hqos_set_subscriber(s, subscriber, group, (uint16_t)(wanted >> WANTED_PROFILE), now);
+}
+
+bool
+shaped_has_settled(const struct shaped *shaped, uint32_t subscriber)
+{
+	const struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
+	uint8_t life = __atomic_load_n(&sub->owner_life, __ATOMIC_ACQUIRE);
+
+	return life == (uint8_t)(sub->wanted >> WANTED_LIFE) && sub->used;
 }
 
 bool

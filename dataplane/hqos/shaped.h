@@ -98,6 +98,9 @@ void shaped_close(struct shaped *shaped);
 // Its rate changes. -ENOMEM.
 int shaped_change(struct shaped *shaped, const struct shaped_rate *rate);
 
+// Main thread: whether the owner has seen who has this number now. Before, what is counted there is of who had it.
+bool shaped_has_settled(const struct shaped *shaped, uint32_t subscriber);
+
 // The owner's worker, between two bursts: does what is wanted. Packets of who went are put into `packets`; returns how many.
 unsigned shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room, uint64_t now);
 // The same for one subscriber: true if he is there now.
