@@ -1,8 +1,10 @@
 """Hierarchical QoS as its users see it. Rates are so low that what waits is still there when a test looks."""
 
 import contextlib
+import errno
 
 import pytest
+from contract import Connection, api
 from lab import Lab, Line, frames, thing
 from lab.frames import Frame
 from lab.laboratory import wait_until
@@ -156,6 +158,20 @@ def test_a_full_queue_drops_and_counts_what_it_drops(pop):
         assert described["dropped"]["packets"] == found["dropped"]
         assert described["dropped"]["bytes"] >= found["dropped"] * SIZE
         assert described["sent"]["packets"] >= found["sent"]
+
+
+def test_a_group_that_the_data_plane_does_not_have_has_no_counters(pop):
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        reply = connection.ask(scheduler_counters=api.SchedulerCountersQuery(group="nowhere"))
+        assert (reply.result.code, reply.result.message) == (errno.ENOENT, "group: there is no QosGroup nowhere")
+        assert connection.ask(scheduler_counters=api.SchedulerCountersQuery()).result.code == 0
+    # Nor is it a fault that a person would have to read about.
+    pop.gateway.apply(group("early"), wait=False)
+    try:
+        described = pop.gateway.json("describe", "qosgroup", "early")
+        assert "counters" not in described and "countersUnknown" not in described
+    finally:
+        pop.gateway.delete("qosgroup", "early")
 
 
 def test_what_waits_is_dropped_with_a_name_when_the_session_goes(pop):

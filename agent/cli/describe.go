@@ -274,6 +274,9 @@ func (p *program) counted(ctx context.Context, client api.AgentClient, kind, nam
 		}
 	case "QosGroup":
 		list, err := client.GetSchedulerCounters(ctx, &api.SchedulerCountersQuery{Group: name})
+		if status.Code(err) == codes.InvalidArgument { // the data plane does not have it
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
