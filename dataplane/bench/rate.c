@@ -10,7 +10,6 @@
 // Every packet is of a random flow, and every flow has a bucket. With one flow that is one bucket for all; with many, a bucket
 // for each subscriber or flow. Which worker gets a packet has nothing to do with its flow, but for the queues.
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +25,7 @@
 #include "dispatch/event.h"
 #include "meter/shared.h"
 #include "port.pb-c.h"
+#include "windows.h"
 
 enum { PACKETS = 1 << 16, AHEAD = 16, LEASES = 4, BYTES = 650, SECONDS_MOST = 30 };
 
@@ -41,7 +41,7 @@ static struct bucket *buckets;
 static uint32_t *flows_of; // of the packets, in order
 static struct meter_contract contract;
 static enum way way;
-static unsigned active, rounds;
+static unsigned rounds;
 
 // What one worker saw.
 static struct seen {
@@ -51,8 +51,6 @@ static struct seen {
 	volatile uint64_t sum;
 } __rte_cache_aligned seen[WORKER_MAX];
 
-static pthread_barrier_t together;
-static sem_t finished;
 static uint64_t deadline; // TSC: nobody waits for another worker any longer
 static uint64_t worked;   // packets that came out of the event device, over all workers
 
@@ -306,16 +304,8 @@ run(void *argument)
 		wait_for_all(true);
 		s->together[i] = window(s, index, active);
 	}
-	sem_post(&finished);
+	end_here();
 	return 0;
-}
-
-static int
-ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 static double
@@ -342,17 +332,7 @@ run_way(enum way how, uint32_t flows, struct measured *m)
 	memset(seen, 0, sizeof(seen));
 	for (uint32_t f = 0; f < flows; f++)
 		buckets[f] = (struct bucket){.state = {.time = begin}};
-	sem_init(&finished, 0, 0);
-	pthread_barrier_init(&together, NULL, active);
-	for (unsigned w = 0; w < active; w++)
-		rte_eal_remote_launch(run, &workers[w], workers[w].lcore);
-	for (unsigned w = 0; w < active; w++)
-		while (sem_wait(&finished))
-			;
-	for (unsigned w = 0; w < active; w++)
-		rte_eal_wait_lcore(workers[w].lcore);
-	pthread_barrier_destroy(&together);
-	sem_destroy(&finished);
+	launch(run);
 	end = rte_rdtsc();
 	// In rounds; what the event device kept beyond the deadline has not arrived.
 	m->sent = rounds;

@@ -16,23 +16,62 @@ static uint8_t six[LOOK_UPS][16];
 static const uint8_t *six_at[LOOK_UPS];
 static uint32_t hops[FIB_BURST];
 
-// Prefixes of the internet's lengths, scattered by a multiplication; the same each time.
+// Routes whose prefixes and lengths `route` says, of a number. The same each time.
 static int
-prepare4(void)
+fill(enum fib_family family, uint8_t (*route)(uint32_t number, const uint8_t **prefix))
 {
-	static const uint8_t lengths[8] = {24, 24, 22, 24, 23, 24, 26, 21};
-
-	fib = fib_create(FIB_IP4);
+	fib = fib_create(family);
 	if (!fib)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < ROUTES; i++) {
-		uint32_t prefix = __builtin_bswap32((1u << 24) + ((i * 0x9e3779b1u & 0xfffff) << 11));
+		const uint8_t *prefix;
+		uint8_t length = route(i, &prefix);
 
-		if (fib_put(fib, (const uint8_t *)&prefix, lengths[i % 8], i + 1))
+		if (fib_put(fib, prefix, length, i + 1))
 			return -ENOMEM;
-		four[i * 2654435761u % LOOK_UPS] = prefix;
 	}
 	return LOOK_UPS;
+}
+
+// Of the internet's lengths, scattered by a multiplication, as are the places at which they are looked up.
+static uint8_t
+route4(uint32_t number, const uint8_t **prefix)
+{
+	static const uint8_t lengths[8] = {24, 24, 22, 24, 23, 24, 26, 21};
+	uint32_t *address = &four[number * 2654435761u % LOOK_UPS];
+
+	*address = __builtin_bswap32((1u << 24) + ((number * 0x9e3779b1u & 0xfffff) << 11));
+	*prefix = (const uint8_t *)address;
+	return lengths[number % 8];
+}
+
+static uint8_t
+route6(uint32_t number, const uint8_t **prefix)
+{
+	static const uint8_t lengths[8] = {48, 48, 32, 48, 40, 44, 48, 64};
+	uint32_t mixed = number * 0x9e3779b1u, at = number * 2654435761u % LOOK_UPS;
+	uint8_t *address = six[at], length = lengths[number % 8];
+
+	address[0] = (uint8_t)(0x24 + number % 8);
+	address[1] = (uint8_t)(mixed >> 24);
+	address[2] = (uint8_t)(mixed >> 16);
+	address[3] = (uint8_t)(mixed >> 8);
+	address[4] = length >= 44 ? (uint8_t)(mixed & 0xf0) : 0;
+	address[5] = length >= 48 ? (uint8_t)(number >> 3) : 0;
+	*prefix = six_at[at] = address;
+	return length;
+}
+
+static int
+prepare4(void)
+{
+	return fill(FIB_IP4, route4);
+}
+
+static int
+prepare6(void)
+{
+	return fill(FIB_IP6, route6);
 }
 
 static void
@@ -46,31 +85,6 @@ static void
 use4(unsigned way)
 {
 	fib4_lookup_bulk = fib4_ways[way].find;
-}
-
-static int
-prepare6(void)
-{
-	static const uint8_t lengths[8] = {48, 48, 32, 48, 40, 44, 48, 64};
-
-	fib = fib_create(FIB_IP6);
-	if (!fib)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < ROUTES; i++) {
-		uint32_t mixed = i * 0x9e3779b1u, at = i * 2654435761u % LOOK_UPS;
-		uint8_t *prefix = six[at];
-
-		prefix[0] = (uint8_t)(0x24 + i % 8);
-		prefix[1] = (uint8_t)(mixed >> 24);
-		prefix[2] = (uint8_t)(mixed >> 16);
-		prefix[3] = (uint8_t)(mixed >> 8);
-		prefix[4] = lengths[i % 8] >= 44 ? (uint8_t)(mixed & 0xf0) : 0;
-		prefix[5] = lengths[i % 8] >= 48 ? (uint8_t)(i >> 3) : 0;
-		six_at[at] = prefix;
-		if (fib_put(fib, prefix, lengths[i % 8], i + 1))
-			return -ENOMEM;
-	}
-	return LOOK_UPS;
 }
 
 static void
