@@ -13,7 +13,7 @@
 
 #include <rte_eal.h>
 
-#include "core/drop.h"
+#include "core/dropped.h"
 #include "core/loop.h"
 #include "core/punt.h"
 #include "core/start.h"
@@ -266,16 +266,6 @@ two_frames_of_one_leave_behind_each_other(void **state)
 		if (left[i].copy)
 			assert_true(i > 0);
 	assert_in_order(FLOWS, 50);
-}
-
-static uint64_t
-dropped(const char *name)
-{
-	for (uint16_t id = 0; id < drop_count(); id++)
-		if (strcmp(drop_by_id(id)->name, name) == 0)
-			return drop_total(id);
-	fail_msg("no drop is called %s", name);
-	return 0;
 }
 
 static void

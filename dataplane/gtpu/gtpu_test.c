@@ -4,27 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
+#include "core/cut.h"
 #include "gtpu/gtpu.h"
 #include "ip/header.h"
 
 static const struct gtpu_ends ends4 = {.family = 4, .local = {192, 0, 2, 1}, .remote = {192, 0, 2, 2}};
 static const struct gtpu_ends ends6 = {
 	.family = 6, .local = {0x20, 1, 0xd, 0xb8, [15] = 1}, .remote = {0x20, 1, 0xd, 0xb8, [15] = 2}};
-
-// In memory that ends where the packet does, so that a sanitizer sees each byte too far.
-static uint8_t *
-cut(const uint8_t *packet, size_t length)
-{
-	uint8_t *copy = malloc(length ? length : 1);
-
-	assert_non_null(copy);
-	memcpy(copy, packet, length);
-	return copy;
-}
 
 static void
 a_header_over_ipv4_has_the_bytes_of_the_specification(void **state)

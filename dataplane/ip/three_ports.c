@@ -12,7 +12,6 @@
 
 #include <rte_eal.h>
 
-#include "core/drop.h"
 #include "core/loop.h"
 #include "core/punt.h"
 #include "core/start.h"
@@ -190,16 +189,6 @@ receive6(const char *to, uint8_t hop_limit)
 
 	sent_count = 0;
 	receive("in", (uint8_t *)&p, ETHER + 60);
-}
-
-uint64_t
-dropped(const char *name)
-{
-	for (uint16_t id = 0; id < drop_count(); id++)
-		if (strcmp(drop_by_id(id)->name, name) == 0)
-			return drop_total(id);
-	fail_msg("no drop is called %s", name);
-	return 0;
 }
 
 void

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/dropped.h"
 #include "core/object.h"
 #include "ip.pb-c.h"
 #include "ip/header.h"
@@ -62,6 +63,3 @@ struct packet6 udp6(const char *from, const char *to, uint8_t hop_limit, unsigne
 // From neighbour 9 on "in"; nothing counts as sent before it.
 void receive4(const char *to, uint8_t ttl);
 void receive6(const char *to, uint8_t hop_limit);
-
-// Drops of a name so far.
-uint64_t dropped(const char *name);

@@ -14,7 +14,7 @@
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 
-#include "core/drop.h"
+#include "core/dropped.h"
 #include "core/loop.h"
 #include "core/punt.h"
 #include "core/start.h"
@@ -45,16 +45,6 @@ put_port(const char *name, const char *device)
 		return NULL;
 	}
 	return port_of(object_find(&port_kind, name));
-}
-
-static uint64_t
-dropped(const char *name)
-{
-	for (uint16_t id = 0; id < drop_count(); id++)
-		if (strcmp(drop_by_id(id)->name, name) == 0)
-			return drop_total(id);
-	fail_msg("no drop is called %s", name);
-	return 0;
 }
 
 static uint64_t

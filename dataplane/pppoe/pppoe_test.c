@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "core/cut.h"
 #include "pppoe/header.h"
 
 // Session 0x1234: LCP echo request.
@@ -18,17 +19,6 @@ static const uint8_t padi[] = {0x11, 0x09, 0x00, 0x00, 0x00, 0x04, 0x01, 0x01, 0
 // PADR: Service-Name "isp", Host-Uniq of four bytes.
 static const uint8_t padr[] = {
 	0x11, 0x19, 0, 0, 0, 15, 0x01, 0x01, 0, 3, 'i', 's', 'p', 0x01, 0x03, 0, 4, 0xde, 0xad, 0xbe, 0xef};
-
-// In memory that ends where the packet does, so that a sanitizer sees each byte too far.
-static uint8_t *
-cut(const uint8_t *packet, size_t length)
-{
-	uint8_t *copy = malloc(length ? length : 1);
-
-	assert_non_null(copy);
-	memcpy(copy, packet, length);
-	return copy;
-}
 
 static void
 a_session_packet_is_read_padded_or_not(void **state)

@@ -328,6 +328,25 @@ bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *
 	return error;
 }
 
+// All that is a session's own beside its record and its keys.
+static int
+make_parts(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+{
+	struct session *s = session_at(index);
+	struct session_detail *d = &session_details[index];
+	int error = session_apart(index, spec, &w->spec, f);
+
+	if (error == 0)
+		error = make_meters(d, s, w, f);
+	if (error == 0)
+		error = make_queues(d, w, f);
+	if (error == 0)
+		error = make_prefixes(w, f);
+	if (error == 0)
+		error = make_hop(index, d, w, f);
+	return error;
+}
+
 static int
 create(struct object *object, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
 {
@@ -348,15 +367,7 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	s->flags = 0;
 	s->acl_up = s->acl_down = NO_ACL;
 	s->meter_up = s->meter_down = NO_METER;
-	error = session_apart(index, spec, &w->spec, f);
-	if (error == 0)
-		error = make_meters(d, s, w, f);
-	if (error == 0)
-		error = make_queues(d, w, f);
-	if (error == 0)
-		error = make_prefixes(w, f);
-	if (error == 0)
-		error = make_hop(index, d, w, f);
+	error = make_parts(index, spec, w, f);
 	if (error)
 		goto out;
 	session_write_header(s, &d->key, &port_of(w->port)->mac, session_usual_tpids(&d->key));
@@ -476,15 +487,7 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	was = *s;
 	if (d->frames != w->spec.frames)
 		return fault(f, EINVAL, "gtpu.ethernet: cannot change; delete the session and create it again");
-	error = session_apart(index, spec, &w->spec, f);
-	if (error == 0)
-		error = make_meters(d, s, w, f);
-	if (error == 0)
-		error = make_queues(d, w, f);
-	if (error == 0)
-		error = make_prefixes(w, f);
-	if (error == 0)
-		error = make_hop(index, d, w, f);
+	error = make_parts(index, spec, w, f);
 	if (error == 0)
 		error = session_routes_add(d, s->vrf, spec, w, f);
 	if (error)
