@@ -166,7 +166,7 @@ def test_a_group_that_the_data_plane_does_not_have_has_no_counters(pop):
         assert (reply.result.code, reply.result.message) == (errno.ENOENT, "group: there is no QosGroup nowhere")
         assert connection.ask(scheduler_counters=api.SchedulerCountersQuery()).result.code == 0
     # Nor is it a fault that a person would have to read about.
-    pop.gateway.apply(group("early"), wait=False)
+    assert pop.gateway.apply(group("early"), wait=False, check=False).returncode == 1
     try:
         described = pop.gateway.json("describe", "qosgroup", "early")
         assert "counters" not in described and "countersUnknown" not in described

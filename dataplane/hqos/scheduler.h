@@ -232,9 +232,9 @@ enum { HQOS_SUBSCRIBERS = 1 << 24, HQOS_GROUPS = 1 << 16, HQOS_QUEUE_MOST = 3276
 // Fills in what follows from the rest of a profile, which uses so many classes.
 void hqos_profile_finish(struct hqos_profile *profile, unsigned classes);
 
-// Space for so many subscribers (at most HQOS_SUBSCRIBERS), groups (at most HQOS_GROUPS) and waiting packets; the caller keeps the profiles, and may
-// replace one by another at any time if the old one stays readable until the owner's worker has begun a new round: what was
-// waiting by the old one's rates is looked at again within the wheel's reach. All packets' buffers are between the two
+// Space for so many subscribers (at most HQOS_SUBSCRIBERS), groups (at most HQOS_GROUPS) and waiting packets; the caller keeps the
+// profiles, and may replace one by another at any time if the old one stays readable until the owner's worker has begun a new round:
+// what was waiting by the old one's rates is looked at again within the wheel's reach. All packets' buffers are between the two
 // addresses, which are at most 256 GB apart. NULL: no memory. `now` in TSC cycles, here and below.
 struct hqos_scheduler *hqos_new(uint32_t subscribers, uint32_t groups, size_t packets,
 	struct hqos_profile *const *profiles, struct hqos_group_profile *const *group_profiles, const void *lowest,
