@@ -3,6 +3,7 @@ import os
 import signal
 import sys
 
+import contract  # noqa: F401
 import pytest
 from lab import Lab
 from lab.etcd import EtcdServer
@@ -22,6 +23,28 @@ def pytest_configure(config):
         sys.exit("the end-to-end tests make network namespaces, which needs root")
     # So that a terminated run ends through its fixtures, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+# Tests in several processes at once (pytest -n 2). The first of them, which has no tests, has made build/python by
+# importing it above. What is slow to start starts once: all who ask for it are in one process.
+SERVERS = ("kafka", "rabbitmq", "etcd", "redis")
+
+
+def group(nodeid):
+    """What these tests run beside, one after the other in one process: a server, or else their file."""
+    parameters = nodeid.partition("[")[2]
+    return next((server for server in SERVERS if parameters.startswith(server)), nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.hookimpl(hookwrapper=True)
