@@ -48,8 +48,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item):
-    """No test takes longer than this, whatever it waits for."""
+def pytest_runtest_call():
+    """No test takes longer than this, whatever it waits for. What it failed with is written down without haste."""
 
     def late(*_):
         raise TimeoutError("the test took too long")
@@ -58,6 +58,9 @@ def pytest_runtest_protocol(item):
     signal.alarm(180)
     yield
     signal.alarm(0)
+
+
+pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
 
 @pytest.fixture(scope="module")
