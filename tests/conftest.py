@@ -28,6 +28,13 @@ def pytest_configure(config):
 # Tests in several processes at once (pytest -n 2). The first of them, which has no tests, has made build/python by
 # importing it above. What is slow to start starts once: all who ask for it are in one process.
 SERVERS = ("kafka", "rabbitmq", "etcd", "redis")
+# The longest first, so that all processes end at about the same time.
+LONG = (
+    "kafka", "rabbitmq", "tests/test_conformance.py", "tests/test_rest.py", "redis", "tests/test_port.py",
+    "tests/test_worker.py", "etcd", "tests/test_change.py", "tests/test_acl.py", "tests/test_metrics.py",
+    "tests/test_example.py", "tests/test_crash.py", "tests/test_hqos.py", "tests/test_intent.py",
+    "tests/test_scale.py", "tests/test_restart.py", "tests/test_howto.py", "tests/test_neighbor.py",
+)  # fmt: skip
 
 
 def group(nodeid):
@@ -36,9 +43,17 @@ def group(nodeid):
     return next((server for server in SERVERS if parameters.startswith(server)), nodeid.partition("::")[0])
 
 
+def pytest_collection_modifyitems(items):
+    order = {each: number for number, each in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(group(item.nodeid), len(LONG)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
+
+    # Else by the number of tests.
+    config.option.loadscopereorder = False
 
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid):
