@@ -15,13 +15,13 @@ C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
 BUILD_AGENT = go build -p $(JOBS) -ldflags '-X sluice.dev/sluice/agent/cli.release=$(RELEASE)' -o build/sluice ./agent/cmd/sluice
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build levels run test unit-c unit-go e2e fuzz fluent-bit crash bench bench-ndr bench-paper latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build levels run test unit-c unit-go e2e fuzz crash bench bench-ndr bench-paper latency lint fmt docs test-debian13 clean
 
 setup: build/.setup-test
 # For building and running, and for everything.
 build/.setup: tools/setup.sh requirements.txt
 	tools/setup.sh run
-build/.setup-test: tools/setup.sh requirements.txt tools/kafka/pom.xml
+build/.setup-test: tools/setup.sh requirements.txt tools/kafka/pom.xml tools/fluent-bit.sh
 	tools/setup.sh
 
 # Go code of the contract, made again when a .proto changes.
@@ -53,11 +53,6 @@ test: build/.setup-test build
 	tools/test.sh
 unit-c unit-go e2e fuzz: build/.setup-test build
 	tools/test.sh $@
-
-# Fluent Bit for tests/test_logs.py, if the machine has none.
-fluent-bit: build/fluent-bit/fluent-bit
-build/fluent-bit/fluent-bit: tools/fluent-bit.sh
-	tools/fluent-bit.sh
 
 # For five minutes, agent, data plane and store are killed at random under traffic.
 crash: build/.setup-test build

@@ -3,6 +3,7 @@ import os
 import signal
 import sys
 
+import contract  # noqa: F401
 import pytest
 from lab import Lab
 from lab.etcd import EtcdServer
@@ -24,9 +25,46 @@ def pytest_configure(config):
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
+# Tests in several processes at once (pytest -n 2). The first of them, which has no tests, has made build/python by
+# importing it above. What is slow to start starts once: all who ask for it are in one process.
+SERVERS = ("kafka", "rabbitmq", "etcd", "redis")
+# The longest first, so that all processes end at about the same time.
+LONG = (
+    "kafka", "rabbitmq", "tests/test_conformance.py", "tests/test_rest.py", "redis", "tests/test_port.py",
+    "tests/test_worker.py", "etcd", "tests/test_change.py", "tests/test_acl.py", "tests/test_metrics.py",
+    "tests/test_example.py", "tests/test_crash.py", "tests/test_hqos.py", "tests/test_intent.py",
+    "tests/test_scale.py", "tests/test_restart.py", "tests/test_howto.py", "tests/test_neighbor.py",
+)  # fmt: skip
+
+
+def group(nodeid):
+    """What these tests run beside, one after the other in one process: a server, or else their file."""
+    parameters = nodeid.partition("[")[2]
+    return next((server for server in SERVERS if parameters.startswith(server)), nodeid.partition("::")[0])
+
+
+def pytest_collection_modifyitems(items):
+    order = {each: number for number, each in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(group(item.nodeid), len(LONG)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    # Else by the number of tests.
+    config.option.loadscopereorder = False
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group(nodeid)
+
+    return ByGroup(config, log)
+
+
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item):
-    """No test takes longer than this, whatever it waits for."""
+def pytest_runtest_call():
+    """No test takes longer than this, whatever it waits for. What it failed with is written down without haste."""
 
     def late(*_):
         raise TimeoutError("the test took too long")
@@ -35,6 +73,9 @@ def pytest_runtest_protocol(item):
     signal.alarm(180)
     yield
     signal.alarm(0)
+
+
+pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
 
 @pytest.fixture(scope="module")

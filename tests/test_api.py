@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import ssl
 import stat
@@ -12,7 +13,7 @@ import subprocess
 
 import pytest
 from contract import Connection, api
-from lab import thing
+from lab import Wire, thing
 from lab.gateway import DATAPLANE, SLUICE
 from lab.laboratory import wait_until
 from lab.load import DOWN, UP
@@ -200,13 +201,27 @@ def test_a_watcher_that_does_not_read_hears_how_much_it_lost(pop):
 
 
 def test_punts_are_limited_by_reason(pop):
-    with Connection(pop.gateway.dataplane_socket) as watcher:
+    """More than a second's come at once: they wait in a port's ring while the data plane stands still."""
+    pop.inside.link("flood0", pop.outside, "flood1")
+    pop.inside.silent("flood0")
+    pop.outside.silent("flood1")
+    flood = thing("Port", "flood", device="net_af_packet5,iface=flood0,framecnt=16384", mac="02:00:00:00:aa:05")
+    frame = bytes(Ether(src=IPOE.mac, dst="ff:ff:ff:ff:ff:ff", type=0x8863))
+    frame += bytes.fromhex("11090000" + "0004" + "01010000") + bytes(38)
+    with pop.having(flood), Connection(pop.gateway.dataplane_socket) as watcher:
         watcher.send(watch=api.Watch(punts=["pppoe-discovery"]))
-        frame = bytes(Ether(src=IPOE.mac, dst="ff:ff:ff:ff:ff:ff", type=0x8100))
-        frame += bytes.fromhex("006481000001" + "8863" + "11090000" + "0004" + "01010000")
+        # Requests are carried out in order: with this answer the watch has begun.
+        watcher.ask(cancel=api.Cancel())
+        wire = Wire(pop.outside, "flood1")
         with pop.dropping("punt-rate-limited"):
-            for _ in range(12000):
-                pop.access.send(frame)
+            pop.gateway.dataplane.child.send_signal(signal.SIGSTOP)
+            try:
+                for _ in range(12000):
+                    wire.send(frame)
+            finally:
+                pop.gateway.dataplane.child.send_signal(signal.SIGCONT)
+        wire.close()
+    pop.inside.ip("link", "delete", "flood0")
 
 
 def test_a_punt_that_nobody_watches_is_a_named_drop(pop):

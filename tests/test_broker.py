@@ -167,10 +167,11 @@ def test_what_went_while_the_agent_did_not_tell_is_told_to_be_gone(site):
     wait_until(lambda: site.told("vanishing")["state"] == "gone", 60, "gone is told")
 
 
-def test_what_is_too_long_for_the_dead_letters_leaves_its_reason_and_position_there(kafka_server):
+@pytest.mark.parametrize("server", ["kafka"], indirect=True, scope="module")
+def test_what_is_too_long_for_the_dead_letters_leaves_its_reason_and_position_there(server):
     with Lab() as lab:
-        driver = driver_of(kafka_server, "long")
-        site = Site(lab, kafka_server, driver)
+        driver = driver_of(server, "long")
+        site = Site(lab, server, driver)
         driver.put("Meter/long", "#" + "x" * 1_048_400)
         site.put(meter("short"))
         site.becomes("short", 1_000_000)
@@ -181,10 +182,11 @@ def test_what_is_too_long_for_the_dead_letters_leaves_its_reason_and_position_th
         driver.close()
 
 
-def test_nothing_is_lost_when_agents_share_a_group_and_one_of_them_dies(kafka_server):
+@pytest.mark.parametrize("server", ["kafka"], indirect=True, scope="module")
+def test_nothing_is_lost_when_agents_share_a_group_and_one_of_them_dies(server):
     with Lab() as lab:
-        driver = driver_of(kafka_server, "shared")
-        site = Site(lab, kafka_server, driver)
+        driver = driver_of(server, "shared")
+        site = Site(lab, server, driver)
         names = [f"shared-{n}" for n in range(100)]
         rate = 0
 
@@ -200,7 +202,7 @@ def test_nothing_is_lost_when_agents_share_a_group_and_one_of_them_dies(kafka_se
         say()
         wait_until(lambda: heard(site.gateway) == set(names), 60, "one agent hears everything")
         way = driver.northbound(lab.directory, name="other", memory=str(lab.directory / "other.db"))
-        other = Gateway(lab, kafka_server.namespace, "other", northbounds=[way])
+        other = Gateway(lab, server.namespace, "other", northbounds=[way])
 
         def both():
             say()

@@ -116,6 +116,7 @@ def two_gateways(pop, lab, name, ours, theirs, first="theirs"):
     with pop.having(*port_with_address("near", ours, MAC_A, HERE)):
         assert provoke(pop)[IP].src == THERE
         assert ping_between(pop.gateway, other)
+    other.close()
 
 
 def test_two_data_planes_are_connected_by_memif(pop, lab):
@@ -140,6 +141,7 @@ def test_forwarding_goes_on_after_a_memif_peer_left(pop, lab):
         assert pop.passes(IPOE)
         assert pop.gateway.dataplane.pid == pid
         assert pop.gateway.dataplane.alive()
+    other.close()
 
 
 @pytest.mark.parametrize(("role", "theirs"), [("server", "client"), ("client", "server")])

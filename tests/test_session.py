@@ -216,7 +216,8 @@ class TestTpids:
         for name in ("acc", "core"):
             inside.silent(name)
             inside.ip("link", "set", name, "up", "mtu", "2000")
-        return Wire(inside, "acc"), Wire(inside, "core")
+        yield Wire(inside, "acc"), Wire(inside, "core")
+        gateway.close()
 
     @pytest.mark.parametrize("tpids", TPIDS, ids=lambda pair: f"{pair[0]:04x}-{pair[1]:04x}")
     @pytest.mark.parametrize("line", [IPOE, PPPOE], ids=lambda line: line.name)

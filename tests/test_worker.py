@@ -26,8 +26,9 @@ PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 
 class TestTwoWorkers:
     @pytest.fixture(scope="class")
-    def pop(self, lab):
-        return Pop(lab, *(session(line) for line in LINES), base=base_of(), workers=2)
+    def pop(self):
+        with Lab() as own:
+            yield Pop(own, *(session(line) for line in LINES), base=base_of(), workers=2)
 
     def test_both_forward_and_lose_nothing_while_objects_change(self, pop):
         with pop.losing_nothing(LINES, 1000) as load:

@@ -1,27 +1,16 @@
 #!/usr/bin/env bash
-# Builds Fluent Bit into build/fluent-bit, as far as deploy/fluent-bit needs it: Debian has no package of it. Its source is in a package
-# of npm's, without the regular expression engine (Onigmo, for which Debian's Oniguruma stands in: no parser of ours has any).
+# Builds Fluent Bit for the tests into build/fluent-bit, as far as deploy/fluent-bit needs it: Debian has no package of it. Its source
+# is in a package of npm's, without the regular expression engine (Onigmo, for which Debian's Oniguruma stands in: no parser of ours
+# has any). tools/setup.sh runs this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 package=fluent-bit@0.0.3
 checksum=6a986a6007566c0efccc138967c30c4e188c1912901c5a0f97df3c20dae26519d33d8aebcb2c8f946f1cb02dd964e7bfc406206ee059e2663de22f91c8344615
-needed=(bison cmake flex libonig-dev libssl-dev)
 plugins=' IN_TAIL IN_EMITTER IN_STORAGE_BACKLOG FILTER_MODIFY OUT_ES '
 without=(LUAJIT EXAMPLES SHARED_LIB HTTP_SERVER BACKTRACE STREAM_PROCESSOR JEMALLOC PROXY_GO CUSTOM_CALYPTIA)
 
 say() { printf 'fluent-bit: %s\n' "$*" >&2; }
-
-missing=()
-for each in "${needed[@]}"; do
-	dpkg-query -W -f '${db:Status-Status}' "$each" 2>/dev/null | grep -qx installed || missing+=("$each")
-done
-if [ "${#missing[@]}" -gt 0 ]; then
-	say "installing ${missing[*]}"
-	apt-get update -q >&2
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
-fi
-command -v npm >/dev/null || { say 'npm is missing, which fetches the source (Debian: npm)'; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -49,3 +38,4 @@ fi
 mkdir -p build/fluent-bit
 cp "$work/build/bin/fluent-bit" build/fluent-bit/
 build/fluent-bit/fluent-bit --version >&2
+cp tools/fluent-bit.sh build/fluent-bit/

@@ -14,7 +14,10 @@ run_packages=(ethtool iproute2 iputils-ping procps tcpdump)
 test_packages=(
 	amqp-tools clang clang-format cppcheck curl etcd-client git iperf3 kcat libclang-rt-14-dev llvm-14 maven openssl
 	qemu-user redis-tools shellcheck
+	# Fluent Bit is built of them.
+	bison cmake flex libonig-dev
 )
+command -v npm >/dev/null || test_packages+=(npm)
 # Servers for the tests, which start their own: no service of theirs may run because of us.
 server_packages=(default-jre-headless erlang-base etcd-server prometheus rabbitmq-server redis-server)
 # One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
@@ -84,6 +87,12 @@ install_kafka() {
 	cp tools/kafka/pom.xml build/kafka/
 }
 
+# Leaves Fluent Bit in build/fluent-bit.
+install_fluent_bit() {
+	if [ "$purpose" != test ] || cmp -s tools/fluent-bit.sh build/fluent-bit/fluent-bit.sh; then return; fi
+	tools/fluent-bit.sh
+}
+
 install_python() {
 	local base=/usr/bin/python3
 	[ -x "$base" ] || base=$(command -v python3)
@@ -133,9 +142,13 @@ mkdir -p build/tools
 exec 9>build/tools/.lock
 flock 9
 install_debian
+# It compiles while others fetch.
+install_fluent_bit &
+fluent_bit=$!
 install_python
 install_go
 install_kafka
+wait "$fluent_bit"
 # What the Makefile looks at.
 touch build/.setup
 [ "$purpose" != test ] || touch build/.setup-test
