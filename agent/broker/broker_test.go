@@ -27,7 +27,7 @@ type scene struct {
 	registry *object.Registry
 	desired  *intent.Desired
 	memory   string
-	log      *slog.Logger
+	logger   *slog.Logger
 	// Of its northbound, and of all.
 	hush, stop func()
 }
@@ -44,7 +44,7 @@ func newScene(t *testing.T) *scene {
 // newSceneOf is newScene with kinds, and whom the log is told.
 func newSceneOf(t *testing.T, r *object.Registry, log slog.Handler) *scene {
 	t.Helper()
-	s := &scene{T: t, carrier: newCarrier(), registry: r, memory: filepath.Join(t.TempDir(), "memory.db"), log: slog.New(log)}
+	s := &scene{T: t, carrier: newCarrier(), registry: r, memory: filepath.Join(t.TempDir(), "memory.db"), logger: slog.New(log)}
 	s.agent()
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -53,7 +53,7 @@ func newSceneOf(t *testing.T, r *object.Registry, log slog.Handler) *scene {
 // agent starts one that wants nothing yet.
 func (s *scene) agent() {
 	s.Helper()
-	desired, err := intent.New(intent.Config{Registry: s.registry, Log: s.log, Reconciler: reconcile.Options{MinBackoff: time.Millisecond}})
+	desired, err := intent.New(intent.Config{Registry: s.registry, Log: s.logger, Reconciler: reconcile.Options{MinBackoff: time.Millisecond}})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (s *scene) northbound() func() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	n := &engine{Environment: northbound.Environment{Name: "broker", Intent: s.desired, Registry: s.registry, Log: s.log},
+	n := &engine{Environment: northbound.Environment{Name: "broker", Intent: s.desired, Registry: s.registry, Log: s.logger},
 		driver: s.carrier, memory: m, min: time.Microsecond, max: time.Millisecond}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -217,7 +217,7 @@ func (b *bed) start() {
 
 func (b *bed) until(what string, holds func() bool) {
 	b.Helper()
-	for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			for key := range b.place.documents {
 				if s := b.place.status(key); s != nil && s.State != "Applied" {
