@@ -374,7 +374,8 @@ rate_measure(uint32_t flows, unsigned asked, struct measured of[RATE_WAYS])
 		return -1;
 	for (uint32_t i = 0; i < PACKETS; i++)
 		flows_of[i] = (uint32_t)(random_next(&state) % flows);
-	// Of all together, a packet every 60 cycles, of those that all workers bring together some pass and some do not. Buckets hold as much as they can.
+	// Of all together, a packet every 60 cycles, of those that all workers bring together some pass and some do not. Buckets hold as
+	// much as they can.
 	contract = (struct meter_contract){
 		.committed_rate = ((UINT64_C(1) << RATE_SHIFT) / flows) * BYTES / 60, .committed_burst = UINT32_MAX};
 	run_way(BARE, flows, &bare);
