@@ -34,11 +34,13 @@ sent_capture(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 {
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
-		struct sent *to = &sent[sent_count++ % SENT_MOST];
+		struct sent *to = &sent[sent_count % SENT_MOST];
 
 		to->port = m->port;
 		to->length = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)SENT_BYTES);
 		memcpy(to->bytes, rte_pktmbuf_read(m, 0, to->length, to->bytes), to->length);
+		// Whole before it counts, for a test that looks while a worker runs.
+		__atomic_store_n(&sent_count, sent_count + 1, __ATOMIC_RELEASE);
 		rte_pktmbuf_free(m);
 	}
 	return count;
