@@ -163,6 +163,7 @@ func (s *site) fails(input string, arguments ...string) string {
 }
 
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+var gaps = regexp.MustCompile(` +(\d+[smhd]\b)?`)
 var ages = regexp.MustCompile(`\bfor \d+[smhd]\b`)
 
 // anonymous takes out what differs from run to run.
