@@ -11,6 +11,7 @@ from lab.laboratory import TREE, Process, wait_until
 
 CONFIGURATION = TREE / "deploy/fluent-bit/fluent-bit.conf"
 FLUENT_BIT = TREE / "build/fluent-bit/fluent-bit"
+pytestmark = pytest.mark.skipif(not FLUENT_BIT.exists(), reason="set-up could not build Fluent Bit")
 # What the configuration calls otherwise than the agent does.
 RENAMED = {"msg": "message", "level": "log.level", "error": "error.message"}
 

@@ -148,7 +148,7 @@ fluent_bit=$!
 install_python
 install_go
 install_kafka
-wait "$fluent_bit"
+wait "$fluent_bit" || say "there is no Fluent Bit; tests/test_logs.py will be skipped"
 # What the Makefile looks at.
 touch build/.setup
 [ "$purpose" != test ] || touch build/.setup-test
