@@ -32,6 +32,8 @@ type place struct {
 	most int
 	// It can be marked, and is.
 	markable, marked bool
+	// What changed while it was listed: the texts before.
+	before map[string]string
 }
 
 func newPlace() *place {
@@ -54,8 +56,10 @@ func (p *place) List(context.Context) ([]Document, Watch, error) {
 	}
 	p.listed++
 	var all []Document
-	for k, text := range p.documents {
-		all = append(all, Document{Key: k, Text: []byte(text)})
+	for _, texts := range []map[string]string{p.before, p.documents} {
+		for k, text := range texts {
+			all = append(all, Document{Key: k, Text: []byte(text)})
+		}
 	}
 	w := &watch{p, make(chan []Document, 100_000), make(chan struct{})}
 	p.watches[w] = true
@@ -303,6 +307,25 @@ func TestDocumentsAreAppliedUpdatedAndDeleted(t *testing.T) {
 	b.ports("", "web")
 	b.ports("22", "ssh")
 	b.until("its status goes away", func() bool { return b.place.status("a") == nil })
+}
+
+func TestOfADocumentThatChangedWhileItWasListedTheLaterTextCounts(t *testing.T) {
+	b := newBed(t)
+	b.place.before = map[string]string{}
+	var names []string
+	for i := range 100 {
+		name := fmt.Sprintf("a%d", i)
+		names = append(names, name)
+		b.place.before[name] = acl(name, "80")
+		b.place.put(name, acl(name, "8080"))
+	}
+	b.start()
+	for _, name := range names {
+		b.until(name+" is there", func() bool { return b.port(name) != "" })
+		if port := b.port(name); port != "8080" {
+			t.Errorf("%s has port %q", name, port)
+		}
+	}
 }
 
 func TestABadDocumentKeepsWhatWasGoodAndDisturbsNoOther(t *testing.T) {

@@ -52,8 +52,9 @@ func decimal(n int) string { return strconv.Itoa(n) }
 
 // take takes documents that are there, and forgets none.
 func (s *set) take(documents []Document) {
-	// Of two documents with the same object, the first by key has it, and not whichever was listed first.
-	slices.SortFunc(documents, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
+	// Of two documents with the same object, the first by key has it, and not whichever was listed first. Of one that is listed twice,
+	// because it changed meanwhile, the later text stays the later one.
+	slices.SortStableFunc(documents, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
 	s.put(documents)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +181,7 @@ func (s *set) read(p parsed) {
 		}
 	}
 	if len(d.mistakes) > 0 {
-		slices.SortStableFunc(d.mistakes, byLine)
+		slices.SortFunc(d.mistakes, byLine)
 		s.Log.Warn("a document has mistakes; what was right before them stays", "key", shown(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
 		s.Counters.Failed()
 	}
