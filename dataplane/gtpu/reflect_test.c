@@ -10,6 +10,7 @@
 
 #include <rte_ether.h>
 
+#include "core/cut.h"
 #include "gtpu/reflect.h"
 #include "ip/header.h"
 
@@ -90,16 +91,14 @@ fragments_and_truncations_are_told_without_ports_or_not_at_all(void **state)
 	uint8_t fragment[24];
 
 	for (size_t length = 0; length <= sizeof(up4); length++) {
-		uint8_t *bytes = malloc(length ? length : 1);
+		uint8_t *bytes = cut(up4, length);
 
-		memcpy(bytes, up4, length);
 		assert_int_equal(reflect_flow(9, bytes, length, false) == 0, length < 20);
 		free(bytes);
 	}
 	for (size_t length = 0; length <= sizeof(up6); length++) {
-		uint8_t *bytes = malloc(length ? length : 1);
+		uint8_t *bytes = cut(up6, length);
 
-		memcpy(bytes, up6, length);
 		assert_int_equal(reflect_flow(9, bytes, length, false) == 0, length < 40);
 		free(bytes);
 	}
@@ -279,14 +278,13 @@ a_frame_that_is_cut_is_told_as_what_is_left_or_not_at_all(void **state)
 			       header = length - c->length;
 			bool opaque = tags >= OPAQUE;
 
-			for (size_t cut = 0; cut <= length; cut++) {
-				uint8_t *exact = malloc(cut + 1);
-				bool told = cut >= RTE_ETHER_HDR_LEN &&
-					    (cut < header || opaque || cut >= header + c->least);
+			for (size_t left = 0; left <= length; left++) {
+				uint8_t *exact = cut(frame, left);
+				bool told = left >= RTE_ETHER_HDR_LEN &&
+					    (left < header || opaque || left >= header + c->least);
 
-				memcpy(exact + 1, frame, cut);
-				assert_int_equal(reflect_frame(9, exact + 1, cut, true) != 0, told);
-				assert_int_equal(reflect_frame(9, exact + 1, cut, false) != 0, told);
+				assert_int_equal(reflect_frame(9, exact, left, true) != 0, told);
+				assert_int_equal(reflect_frame(9, exact, left, false) != 0, told);
 				free(exact);
 			}
 		}
