@@ -181,7 +181,7 @@ func (s *set) read(p parsed) {
 		}
 	}
 	if len(d.mistakes) > 0 {
-		slices.SortFunc(d.mistakes, byLine)
+		slices.SortStableFunc(d.mistakes, byLine)
 		s.Log.Warn("a document has mistakes; what was right before them stays", "key", shown(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
 		s.Counters.Failed()
 	}
