@@ -375,7 +375,7 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 			continue
 		}
 		if e.Before == nil {
-			d.index.add(e.Key)
+			d.index.added.add(e.Key)
 		}
 		d.records.Put(e.After)
 	}

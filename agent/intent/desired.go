@@ -139,7 +139,7 @@ func (d *Desired) load() error {
 		wants[i] = reconcile.Want{Key: k, Version: r.version}
 	}
 	for _, k := range d.known() {
-		d.index.add(k)
+		d.index.added.add(k)
 	}
 	d.sites.want(wants, false).Close()
 	d.config.Log.Info("read what is wanted", "objects", len(wants), "revision", latest)

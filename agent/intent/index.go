@@ -6,46 +6,110 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"sync"
 
 	"sluice.dev/sluice/agent/object"
 )
 
 // index is the keys of what may be there, in order. Some of them may be gone.
 type index struct {
-	// It is not changed any more: others are put in its place.
-	sorted *keys
-	// In no order.
+	// Guarded by Desired.mu. In no order.
 	added keys
+
+	// Whoever puts in order what was added, has it. It may be held for long, Desired.mu may not.
+	settling sync.Mutex
+	order    order
 	// What is known of what nobody wants, of each site.
 	unwanted []uint64
 }
 
-// add takes note of a key.
-func (i *index) add(k object.Key) { i.added.add(k) }
+// order is keys in order. It is not changed any more.
+type order struct {
+	// Nearly all; and what came later, so that one more does not cost looking at all of them.
+	most *keys
+	late []object.Key
+}
 
-// settle puts what was added in its place.
-func (i *index) settle() {
-	added := slices.SortedFunc(i.added.after(object.Key{}), object.Key.Compare)
-	if i.sorted != nil && len(added) == 0 {
-		return
+// So much of all may have come later.
+const (
+	latePart  = 16
+	leastLate = 1024
+)
+
+// with returns the order with keys that were added, in no order. Where it is made anew, those that are gone are left out, if there are
+// more of them than live, of which there are so many.
+func (o order) with(added *keys, live int, gone func(object.Key) bool) order {
+	if added.count == 0 && o.most != nil {
+		return o
 	}
-	merged := &keys{}
-	put := func(k object.Key) {
-		if merged.count == 0 || k.Kind != merged.kind || k.Name != string(merged.name) {
-			merged.add(k)
+	late := slices.Concat(o.late, slices.Collect(added.after(object.Key{})))
+	slices.SortFunc(late, object.Key.Compare)
+	o.late = slices.Compact(late)
+	if o.most != nil && len(o.late) <= max(leastLate, o.most.count/latePart) {
+		return o
+	}
+	if o.most != nil && o.most.count+len(o.late) <= 2*live+leastLate {
+		gone = func(object.Key) bool { return false }
+	}
+	most := &keys{}
+	for k := range o.after(object.Key{}) {
+		if !gone(k) {
+			most.add(k)
 		}
 	}
-	for k := range i.sorted.after(object.Key{}) {
-		for len(added) > 0 && added[0].Compare(k) < 0 {
-			put(added[0])
-			added = added[1:]
+	return order{most: most}
+}
+
+// after ranges over the keys that come after one, or over all.
+func (o order) after(k object.Key) iter.Seq[object.Key] {
+	return func(yield func(object.Key) bool) {
+		late := o.late
+		if at, found := slices.BinarySearchFunc(late, k, object.Key.Compare); found {
+			late = late[at+1:]
+		} else {
+			late = late[at:]
 		}
-		put(k)
+		for k := range o.most.after(k) {
+			for len(late) > 0 && late[0].Compare(k) < 0 {
+				if !yield(late[0]) {
+					return
+				}
+				late = late[1:]
+			}
+			if len(late) > 0 && late[0] == k {
+				late = late[1:]
+			}
+			if !yield(k) {
+				return
+			}
+		}
+		for _, k := range late {
+			if !yield(k) {
+				return
+			}
+		}
 	}
-	for _, k := range added {
-		put(k)
+}
+
+// ordered returns the keys of what may be there.
+func (d *Desired) ordered() order {
+	i := &d.index
+	i.settling.Lock()
+	defer i.settling.Unlock()
+	unwanted, at := d.sites.unwanted(i.unwanted)
+	i.unwanted = at
+	d.mu.Lock()
+	added, live := i.added, d.records.Len()
+	i.added = keys{}
+	d.mu.Unlock()
+	for _, k := range unwanted {
+		added.add(k)
 	}
-	i.sorted, i.added = merged, keys{}
+	i.order = i.order.with(&added, live, func(k object.Key) bool {
+		st, _ := d.look(k)
+		return st.State == Gone
+	})
+	return i.order
 }
 
 // keys is a list of keys.

@@ -134,13 +134,18 @@ func (d *Desired) undoesOf(o *opened) (map[object.Key]Undo, error) {
 	if o.undoes != nil {
 		return o.undoes, nil
 	}
+	// To read may take the store some time, which nobody else has to wait.
 	all := map[object.Key]Undo{}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
 	err := d.config.Store.Before(o.Revision, func(k object.Key, before *Record) error {
-		all[k] = Undo{Revision: o.Revision, Key: k, Owners: changedBy(o.Revision, before, d.records.Get(k)), Before: before}
+		all[k] = Undo{Revision: o.Revision, Key: k, Before: before}
 		return nil
 	})
+	d.mu.RLock()
+	for k, u := range all {
+		u.Owners = changedBy(o.Revision, u.Before, d.records.Get(k))
+		all[k] = u
+	}
+	d.mu.RUnlock()
 	if err == nil {
 		err = d.config.Store.Undoes(o.Revision, func(u Undo) error {
 			u.kept = true

@@ -167,16 +167,7 @@ func (d *Desired) List(q Query) (*Page, error) {
 		after = object.Key{Kind: kind, Name: name}
 	}
 	page := &Page{Cursor: d.log.end()}
-	d.mu.Lock()
-	unwanted, at := d.sites.unwanted(d.index.unwanted)
-	d.index.unwanted = at
-	for _, k := range unwanted {
-		d.index.add(k)
-	}
-	d.index.settle()
-	sorted := d.index.sorted
-	d.mu.Unlock()
-	for k := range sorted.after(after) {
+	for k := range d.ordered().after(after) {
 		if !f.Named(k) {
 			continue
 		}

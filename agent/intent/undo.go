@@ -196,7 +196,8 @@ func (d *Desired) tellUndone(o *opened, told *Undoing, err error) {
 // listLeft has each object say what keeps it from being undone. d.mu is held, so that it says so when, and as long as, the revision does.
 func (d *Desired) listLeft() {
 	left := map[object.Key]string{}
-	for _, o := range d.open {
+	// Of several, the oldest.
+	for _, o := range slices.Backward(d.openOnes()) {
 		for _, l := range o.left {
 			left[l.Key] = fmt.Sprintf("revision %d is to be undone, but %s", o.Revision, l.Problem)
 		}

@@ -635,3 +635,23 @@ func sumOf(p *place, key string) string {
 	defer p.mu.Unlock()
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(p.documents[key])))
 }
+
+func TestADataPlaneThatComesAndGoesDoesNotHideThatAnotherIsAway(t *testing.T) {
+	teller := newTeller(northbound.Environment{}, nil, newSet(northbound.Environment{}), pace{unknown: time.Hour})
+	waits := func() bool {
+		teller.mu.Lock()
+		defer teller.mu.Unlock()
+		return teller.timer != nil
+	}
+	teller.gone("a")
+	for range 3 {
+		teller.gone("b")
+		teller.back("b")
+		if !waits() {
+			t.Fatal("that a is away is not told")
+		}
+	}
+	if teller.back("a"); waits() {
+		t.Error("something is told although none is away")
+	}
+}

@@ -197,7 +197,7 @@ func (n *engine) lookAtAll() {
 
 // follow hears what happens to objects, until ctx ends.
 func (n *engine) follow(ctx context.Context) {
-	defer n.teller.back()
+	defer n.teller.forgetAway()
 	for ctx.Err() == nil {
 		events, err := n.Intent.Events(intent.Cursor{})
 		if err != nil {
@@ -206,6 +206,7 @@ func (n *engine) follow(ctx context.Context) {
 			continue
 		}
 		// Events before these are lost.
+		n.teller.forgetAway()
 		n.lookAtAll()
 		for {
 			e, err := events.Next(ctx)
@@ -218,9 +219,10 @@ func (n *engine) follow(ctx context.Context) {
 			}
 			switch {
 			case e.Dataplane != nil && e.Dataplane.Connected:
-				n.teller.back()
+				n.teller.back(e.Dataplane.Name)
 				n.lookAtAll()
 			case e.Dataplane != nil:
+				n.teller.gone(e.Dataplane.Name)
 				n.lookAtAll()
 			case e.Path == nil:
 				n.heard(e.Status.Key)
@@ -260,14 +262,15 @@ type teller struct {
 	ready, look bool
 	// Of what was told last, without the time.
 	last map[string][sha256.Size]byte
-	// A data plane that is back soon costs no writing: until it is away for long, what was applied is not said to be unknown.
-	// nil: none is known to be away.
-	away *time.Timer
-	long bool
+	// Which data planes are known to be away. One that is back soon costs no writing: what was applied is not said to be unknown until
+	// some are away for long, which the timer tells.
+	away  map[string]bool
+	timer *time.Timer
+	long  bool
 }
 
 func newTeller(e northbound.Environment, d Driver, s *set, p pace) *teller {
-	return &teller{Environment: e, driver: d, set: s, pace: p, woken: make(chan struct{}, 1), last: map[string][sha256.Size]byte{}}
+	return &teller{Environment: e, driver: d, set: s, pace: p, woken: make(chan struct{}, 1), last: map[string][sha256.Size]byte{}, away: map[string]bool{}}
 }
 
 func (t *teller) wake() {
@@ -361,25 +364,54 @@ func (t *teller) tell(ctx context.Context) (bool, error) {
 	return more, nil
 }
 
-// isLong is called when a data plane is away for long.
-func (t *teller) isLong() {
-	t.mu.Lock()
-	t.long = t.away != nil
-	t.mu.Unlock()
-	t.set.mu.Lock()
-	t.set.touchAll()
-	t.set.mu.Unlock()
-	t.wake()
+// startTimer starts it if it does not run. t.mu is held.
+func (t *teller) startTimer() {
+	if t.timer != nil {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(t.pace.unknown, func() {
+		t.mu.Lock()
+		t.long = t.long || t.timer == timer
+		t.mu.Unlock()
+		t.set.mu.Lock()
+		t.set.touchAll()
+		t.set.mu.Unlock()
+		t.wake()
+	})
+	t.timer = timer
 }
 
-// back is called when a data plane is there again, or when nobody follows any more.
-func (t *teller) back() {
+// gone is called when a data plane is away.
+func (t *teller) gone(dataplane string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.away != nil {
-		t.away.Stop()
+	t.away[dataplane] = true
+	t.startTimer()
+}
+
+// back is called when a data plane is there again.
+func (t *teller) back(dataplane string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if delete(t.away, dataplane); len(t.away) == 0 {
+		t.stopTimer()
 	}
-	t.away, t.long = nil, false
+}
+
+// forgetAway is called when it is not known any more which are away, and when nobody follows that.
+func (t *teller) forgetAway() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.away)
+	t.stopTimer()
+}
+
+func (t *teller) stopTimer() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.timer, t.long = nil, false
 }
 
 // lookForOld finds statuses of documents that went away while nobody looked.
@@ -423,9 +455,8 @@ func (t *teller) next() (told []Told, sums [][sha256.Size]byte, more bool) {
 			continue
 		}
 		if there && st.State == intent.Unknown.String() && !t.long {
-			if t.away == nil {
-				t.away = time.AfterFunc(t.pace.unknown, t.isLong)
-			}
+			// It may be away before that is heard.
+			t.startTimer()
 			continue
 		}
 		st.Time = now

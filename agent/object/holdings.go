@@ -101,20 +101,20 @@ func (h *Holdings[H]) Take(claimant H, m Mark) {
 	h.parts[m.what] = parts
 }
 
-// Release takes it away again, if the claimant has it.
-func (h *Holdings[H]) Release(claimant H, m Mark) {
+// Release takes it away again, if the claimant has it, and says whether it had.
+func (h *Holdings[H]) Release(claimant H, m Mark) bool {
 	if m.part == 0 {
-		h.all.delete(m.what, claimant)
-		return
+		return h.all.delete(m.what, claimant)
 	}
 	parts, there := h.parts[m.what]
 	if holder, taken := parts.of(m.part); !there || !taken || holder != claimant {
-		return
+		return false
 	}
 	delete(parts.several, m.part)
 	if len(parts.several) == 0 {
 		delete(h.parts, m.what)
 	}
+	return true
 }
 
 // holders finds who has something by its hash; the zero H is nobody.
@@ -162,18 +162,19 @@ func (h *holders[H]) put(what uint64, holder H) {
 }
 
 // delete takes it from a holder, from nobody else.
-func (h *holders[H]) delete(what uint64, holder H) {
+func (h *holders[H]) delete(what uint64, holder H) bool {
 	if h.count == 0 {
-		return
+		return false
 	}
 	at, there := h.place(what)
 	if !there || h.places[at].holder != holder {
-		return
+		return false
 	}
 	h.count--
 	var nobody H
 	vacate(at, len(h.places), func(i int) (home int, taken bool) { return int(h.places[i].hash()), h.places[i].holder != nobody },
 		func(to, from int) { h.places[to] = h.places[from] }, func(i int) { h.places[i] = holding[H]{} })
+	return true
 }
 
 func (h *holders[H]) reserve(more int) {

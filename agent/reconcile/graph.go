@@ -449,8 +449,7 @@ func (g *graph) setHave(e *entry, v *Version) {
 			}
 		}
 		for m := range old.marks() {
-			g.holdings.Release(e.number, m)
-			if g.simulating {
+			if released := g.holdings.Release(e.number, m); released && g.simulating {
 				g.note(func() { g.holdings.Take(e.number, m) })
 			}
 		}
