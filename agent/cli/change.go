@@ -228,7 +228,7 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 	plan := c.Flags().String("plan", "", "do what this plan says, or nothing if anything that matters has changed since")
 	wait := c.Flags().Duration("wait", 0, "wait up to this long until every object is applied, and fail if one is not")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := s.check(); err != nil {
+		if err := s.check(c); err != nil {
 			return err
 		}
 		changes := s.changes()
@@ -624,7 +624,7 @@ wanted then, but are taken out of the data plane, and wait until it is there aga
 	s.confirmed(c)
 	inUse := c.Flags().Bool("in-use", false, "also what others need: they leave the data plane until it is there again")
 	c.RunE = func(c *cobra.Command, arguments []string) error {
-		if err := s.check(); err != nil {
+		if err := s.check(c); err != nil {
 			return err
 		}
 		changes := s.changes()

@@ -67,6 +67,9 @@ in JSON they are plain numbers of bit/s, bytes and nanoseconds.`,
 			return err
 		}
 		found = p.withBuiltins(found, query)
+		if len(found) == 0 && len(query.GetNames()) > 0 && *output != "json" {
+			return p.missing(query, found)
+		}
 		if err := p.show(found, query.GetKinds(), *output); err != nil {
 			return err
 		}

@@ -214,7 +214,7 @@ Sessions that protocols brought up stay. "sluice diff REVISION" shows beforehand
 	c.RunE = func(c *cobra.Command, arguments []string) error {
 		revision, err := revisionOf(arguments[0])
 		if err == nil {
-			err = s.check()
+			err = s.check(c)
 		}
 		if err != nil {
 			return err

@@ -69,6 +69,12 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	s := newSite(t)
 	s.written()
 	golden(t, "apply-confirm", s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 9"))
+	if errs := s.fails("", "confirm", "99"); !strings.Contains(errs, "no revision waits to be confirmed as number 99; those that wait: 2\n") {
+		t.Error(errs)
+	}
+	if errs := s.fails("", "rollback", "1", "--confirm", "0s"); !strings.Contains(errs, "--confirm 0s: want a time of at least 1s, such as 5m") {
+		t.Error(errs)
+	}
 	if got := s.ok("confirm"); got != "Revision 2 is confirmed.\n" {
 		t.Error(got)
 	}
@@ -244,5 +250,13 @@ func TestManyThatAreAlikeAreOneInTheGraph(t *testing.T) {
 	}
 	if got := s.ok("graph", "acls", "--every"); !strings.Contains(got, "Acl h\n") {
 		t.Error(got)
+	}
+}
+
+func TestWhoAsksForANameThatNothingHasIsToldJustThat(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	if errs := s.fails("", "get", "session", "nobody"); errs != "sluice: there is no Session nobody\n" {
+		t.Errorf("%q", errs)
 	}
 }

@@ -43,8 +43,8 @@ func (s *said) changes() *api.Changes {
 	return &api.Changes{Owner: s.owner, Why: s.why, AllOrNothing: s.all, NoWait: s.noWait, Force: s.force, ConfirmWithin: int64(s.confirm)}
 }
 
-func (s *said) check() error {
-	if s.confirm < 0 || s.confirm > 0 && s.confirm < time.Second {
+func (s *said) check(c *cobra.Command) error {
+	if c.Flags().Changed("confirm") && s.confirm < time.Second {
 		return fmt.Errorf("--confirm %s: want a time of at least 1s, such as 5m", s.confirm)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -340,7 +342,7 @@ func (d *Desired) Confirm(source Source, revision uint64) error {
 	waits := o != nil && o.confirmable()
 	d.mu.RUnlock()
 	if !waits {
-		return ErrNothingToConfirm
+		return d.nothingToConfirm(revision)
 	}
 	var err error
 	if o.Unfinished && !o.overdue() {
@@ -360,4 +362,16 @@ func (d *Desired) Confirm(source Source, revision uint64) error {
 	}
 	d.config.Log.Info("a revision was confirmed", "revision", revision, "owner", source.Owner, "who", source.Who)
 	return nil
+}
+
+// nothingToConfirm says which others wait.
+func (d *Desired) nothingToConfirm(revision uint64) error {
+	var others []string
+	for _, u := range d.Unconfirmed() {
+		others = append(others, strconv.FormatUint(u.Revision, 10))
+	}
+	if len(others) == 0 {
+		return ErrNothingToConfirm
+	}
+	return fmt.Errorf("%w as number %d; those that wait: %s", ErrNothingToConfirm, revision, strings.Join(others, ", "))
 }

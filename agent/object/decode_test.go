@@ -150,6 +150,8 @@ func TestOnlyTheCauseIsToldAndAsItWasWritten(t *testing.T) {
 		{"a needed string that is empty", "Session", `{access: {port: ""}}`, `access.port: empty: found ""; accepted: the name of a Port`},
 		{"a size with a unit", "Session", "{access: {port: p}, policy: {mss: 10KB}}",
 			`policy.mss: out of range: found "10KB"; accepted: 536 to 9216 bytes, or with a suffix KB, MB, GB (powers of 1000), KiB, MiB or GiB (powers of 1024); or 0: unchanged`},
+		{"bytes instead of bits", "Meter", "{committedRate: 100MB, committedBurst: 10KB}",
+			`committedRate: bytes, where bits a second are meant: found "100MB"; accepted: 8000 to 4000000000000 bit/s, or with a suffix K, M, G or T (powers of 1000); or 0: nothing is green (RFC 4115 alone), such as 100M`},
 		{"a rate that the algorithm has no use for", "Meter", "{committedRate: 1M, committedBurst: 10KB, peakRate: 1.5 Gbit/s}",
 			`peakRate: not used by this algorithm: found "1.5 Gbit/s"; accepted: to leave it out`},
 		{"a mistake of one rule does not hide that of another", "Acl", "{rules: [{action: no}, {action: permit, sourcePorts: 1}]}",

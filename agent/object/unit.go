@@ -66,6 +66,9 @@ func parseNumber(u api.Unit, s string) (uint64, error) {
 			break
 		}
 	}
+	if times == 0 && u == api.Unit_BITS_PER_SECOND && digits != "" && strings.HasSuffix(tail, "B") {
+		return 0, fmt.Errorf("bytes, where bits a second are meant")
+	}
 	if times == 0 || digits == "" {
 		return 0, fmt.Errorf("not a number")
 	}
