@@ -195,6 +195,8 @@ func (s journalState) unfolded(path string, content []byte) (all []byte, old boo
 	}
 	whole, torn, last := map[uint64][]byte{}, uint64(0), s.folded
 	for at := 0; at+headLength <= len(content); {
+		// No text goes on there: what looks like a head is one. Elsewhere it may be what somebody wrote into an object.
+		begins := at%journalHalf == 0
 		head := content[at : at+headLength]
 		at += journalPage
 		if crc32.Checksum(head[:epochLength+16], castagnoli) != binary.BigEndian.Uint32(head[epochLength+16:]) {
@@ -206,6 +208,9 @@ func (s journalState) unfolded(path string, content []byte) (all []byte, old boo
 		case of == s.before:
 			continue
 		case of != s.epoch || of == noEpoch:
+			if !begins {
+				continue
+			}
 			return nil, false, fmt.Errorf("%w: %s goes with another store, or with a later copy of this one; put that back, or move this file away", ErrJournal, path)
 		}
 		if old = false; number <= s.folded {
