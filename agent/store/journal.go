@@ -95,7 +95,9 @@ func (j *journal) append(e *entry) error {
 	b := e.finish(j.epoch, j.last)
 	base, end := int64(j.half)*j.size, j.at+int64(len(b))
 	if end > j.filled[j.half] {
-		if err := j.fill(min(j.size, (end+journalAhead-1)/journalAhead*journalAhead)); err != nil {
+		// With less room than that, at least this one may fit.
+		err := j.fill(min(j.size, (end+journalAhead-1)/journalAhead*journalAhead))
+		if err != nil && !(errors.Is(err, syscall.ENOSPC) && j.filled[j.half] >= end) {
 			return err
 		}
 	}
@@ -117,10 +119,10 @@ func (j *journal) append(e *entry) error {
 func (j *journal) fill(until int64) error {
 	for filled := &j.filled[j.half]; *filled < until; {
 		n, err := j.file.WriteAt(zeros[:min(until-*filled, int64(len(zeros)))], int64(j.half)*j.size+*filled)
+		*filled += int64(n)
 		if err != nil {
 			return err
 		}
-		*filled += int64(n)
 	}
 	return nil
 }

@@ -582,6 +582,50 @@ func TestACommitThatCannotBeWrittenIsRefusedAndTheNextIsKept(t *testing.T) {
 	}
 }
 
+// cramped is a file for which there is only so much room.
+type cramped struct {
+	journalFile
+	room int64
+}
+
+func (f *cramped) WriteAt(b []byte, at int64) (int, error) {
+	if n := max(f.room-at, 0); n < int64(len(b)) {
+		n, err := f.journalFile.WriteAt(b[:n], at)
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	return f.journalFile.WriteAt(b, at)
+}
+
+func TestWhatFitsIsKeptThoughThereIsNoRoomAhead(t *testing.T) {
+	for _, room := range []int64{1, 3*journalPage - 1, 3 * journalPage, 3*journalPage + 1, 20 * journalPage} {
+		t.Run(fmt.Sprintf("%d bytes", room), func(t *testing.T) {
+			s := opened(t, place(t))
+			f := &cramped{s.journal.file, room}
+			s.journal.file = f
+			for n := range uint64(room / journalPage) {
+				must(t, s.Commit(numbered(n+1, 1)))
+			}
+			kept := uint64(room / journalPage)
+			if err := s.Commit(numbered(kept+1, 1)); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("error %v", err)
+			}
+			is := func(n uint64) {
+				t.Helper()
+				again := opened(t, copied(t, s.path))
+				if m := latest(t, again); m != n {
+					t.Errorf("killed, it was at revision %d, not %d", m, n)
+				}
+				must(t, again.Close())
+			}
+			is(kept)
+			f.room = 1 << 40
+			must(t, s.Commit(numbered(kept+1, 1)))
+			is(kept + 1)
+			must(t, s.Close())
+		})
+	}
+}
+
 func TestAFullDiskKeepsNothingHalfAndLetsAllBeRead(t *testing.T) {
 	directory := t.TempDir()
 	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=1m"); err != nil {
