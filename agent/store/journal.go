@@ -108,6 +108,7 @@ func (j *journal) append(e *entry) error {
 	if err != nil {
 		// Who asked for it is told that it was not kept.
 		_, _ = j.file.WriteAt(zeros[:headLength], base+j.at)
+		_ = j.file.Sync()
 		return err
 	}
 	j.at += int64(len(b))

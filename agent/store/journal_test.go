@@ -626,6 +626,38 @@ func TestWhatFitsIsKeptThoughThereIsNoRoomAhead(t *testing.T) {
 	}
 }
 
+// noting notes what is done with a file, and fails to sync it once.
+type noting struct {
+	journalFile
+	did []string
+}
+
+func (f *noting) WriteAt(b []byte, at int64) (int, error) {
+	f.did = append(f.did, fmt.Sprintf("write %d at %d", len(b), at))
+	return f.journalFile.WriteAt(b, at)
+}
+
+func (f *noting) Sync() error {
+	if f.did = append(f.did, "sync"); !slices.Contains(f.did[:len(f.did)-1], "sync") {
+		return syscall.EIO
+	}
+	return f.journalFile.Sync()
+}
+
+func TestWhatIsTakenBackIsSynced(t *testing.T) {
+	s := opened(t, place(t))
+	must(t, s.Commit(numbered(1, 1)))
+	f := &noting{journalFile: s.journal.file}
+	s.journal.file = f
+	if err := s.Commit(numbered(2, 1)); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("error %v", err)
+	}
+	if want := []string{"write 4096 at 4096", "sync", "write 36 at 4096", "sync"}; !slices.Equal(f.did, want) {
+		t.Errorf("it did %q", f.did)
+	}
+	must(t, s.Close())
+}
+
 func TestAFullDiskKeepsNothingHalfAndLetsAllBeRead(t *testing.T) {
 	directory := t.TempDir()
 	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=1m"); err != nil {
