@@ -18,12 +18,18 @@ type Kept struct {
 	spec, found uint32
 }
 
-// Keep makes a Kept of an object that was packed already. It is not examined.
+// Keep makes a Kept of an object that was packed already. It is not examined, but that each label has a key and each field a name.
 func (r *Registry) Keep(k Key, labels map[string]string, empty []string, spec []byte) (*Kept, error) {
 	kind := r.byName[k.Kind]
 	if kind == nil {
 		_, err := r.Lookup(k.Kind)
 		return nil, err
+	}
+	if value, there := labels[""]; there {
+		return nil, &Error{Object: k, Field: "metadata.labels", Problem: "a label without a key", Found: quote(value), Accepted: labelAccepted}
+	}
+	if slices.Contains(empty, "") {
+		return nil, &Error{Object: k, Problem: "a field without a name is said to be empty", Accepted: "fields of the kind"}
 	}
 	return newKept(make([]byte, 0, 256), kind, k.Name, labels, empty, spec), nil
 }

@@ -187,6 +187,28 @@ func exclusive(t *testing.T) *Registry {
 	return r
 }
 
+func TestWhatHasNoNameIsNotKept(t *testing.T) {
+	r := registry(t)
+	for _, c := range []struct {
+		labels  map[string]string
+		empty   []string
+		problem string
+	}{
+		{map[string]string{"": "x"}, nil, `Vrf/a: metadata.labels: a label without a key: found "x"; accepted: ` + labelAccepted},
+		{map[string]string{"": "", "b": "y"}, nil, `Vrf/a: metadata.labels: a label without a key: found ""; accepted: ` + labelAccepted},
+		{nil, []string{""}, "Vrf/a: a field without a name is said to be empty; accepted: fields of the kind"},
+		{map[string]string{"b": ""}, []string{"description"}, "<nil>"},
+	} {
+		k, err := r.Keep(Key{"Vrf", "a"}, c.labels, c.empty, nil)
+		if fmt.Sprint(err) != c.problem {
+			t.Errorf("error %v\nnot   %s", err, c.problem)
+		}
+		if err == nil && (!maps.Equal(k.Labels(), c.labels) || !slices.Equal(k.Empty(), c.empty)) {
+			t.Errorf("labels %v, empty %v", k.Labels(), k.Empty())
+		}
+	}
+}
+
 func TestFieldsThatExcludeEachOtherAreTakenFromOne(t *testing.T) {
 	r := exclusive(t)
 	for _, c := range []struct{ mine, theirs, want, differ string }{

@@ -83,7 +83,7 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 	for i, k := range x.Keys {
 		switch o := x.Kept[i]; {
 		case len(deleted) > 0 && deleted[k], o == nil && s.objects.Get(k) != nil:
-			errs = append(errs, &Error{Object: k, Problem: "there twice"})
+			errs = append(errs, &Error{Object: k, Problem: "there twice", Accepted: "each object once"})
 		case o == nil:
 			deleted[k] = true
 		default:
@@ -120,7 +120,7 @@ func (s *Set) add(o *Kept) (errs Errors) {
 	before, number := s.objects.Put(o)
 	if before != nil {
 		s.objects.Put(before)
-		return Errors{{Object: o.Key(), Problem: "there twice"}}
+		return Errors{{Object: o.Key(), Problem: "there twice", Accepted: "each object once"}}
 	}
 	var told Number
 	for m := range o.Marks() {

@@ -95,7 +95,9 @@ func (j *journal) append(e *entry) error {
 	b := e.finish(j.epoch, j.last)
 	base, end := int64(j.half)*j.size, j.at+int64(len(b))
 	if end > j.filled[j.half] {
-		if err := j.fill(min(j.size, (end+journalAhead-1)/journalAhead*journalAhead)); err != nil {
+		// With less room than that, at least this one may fit.
+		err := j.fill(min(j.size, (end+journalAhead-1)/journalAhead*journalAhead))
+		if err != nil && !(errors.Is(err, syscall.ENOSPC) && j.filled[j.half] >= end) {
 			return err
 		}
 	}
@@ -106,6 +108,7 @@ func (j *journal) append(e *entry) error {
 	if err != nil {
 		// Who asked for it is told that it was not kept.
 		_, _ = j.file.WriteAt(zeros[:headLength], base+j.at)
+		_ = j.file.Sync()
 		return err
 	}
 	j.at += int64(len(b))
@@ -117,10 +120,10 @@ func (j *journal) append(e *entry) error {
 func (j *journal) fill(until int64) error {
 	for filled := &j.filled[j.half]; *filled < until; {
 		n, err := j.file.WriteAt(zeros[:min(until-*filled, int64(len(zeros)))], int64(j.half)*j.size+*filled)
+		*filled += int64(n)
 		if err != nil {
 			return err
 		}
-		*filled += int64(n)
 	}
 	return nil
 }
@@ -195,6 +198,8 @@ func (s journalState) unfolded(path string, content []byte) (all []byte, old boo
 	}
 	whole, torn, last := map[uint64][]byte{}, uint64(0), s.folded
 	for at := 0; at+headLength <= len(content); {
+		// No text goes on there: what looks like a head is one. Elsewhere it may be what somebody wrote into an object.
+		begins := at%journalHalf == 0
 		head := content[at : at+headLength]
 		at += journalPage
 		if crc32.Checksum(head[:epochLength+16], castagnoli) != binary.BigEndian.Uint32(head[epochLength+16:]) {
@@ -206,6 +211,9 @@ func (s journalState) unfolded(path string, content []byte) (all []byte, old boo
 		case of == s.before:
 			continue
 		case of != s.epoch || of == noEpoch:
+			if !begins {
+				continue
+			}
 			return nil, false, fmt.Errorf("%w: %s goes with another store, or with a later copy of this one; put that back, or move this file away", ErrJournal, path)
 		}
 		if old = false; number <= s.folded {

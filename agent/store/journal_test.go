@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -365,6 +367,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 	s = opened(t, s.path)
 	must(t, s.Commit(numbered(2, 1)))
 	must(t, s.let())
+	later := s.path
 	journal, err := os.ReadFile(journalPath(s.path))
 	must(t, err)
 
@@ -398,16 +401,37 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 	fresh := place(t)
 	must(t, os.WriteFile(journalPath(fresh), journal, 0o600))
 	refused(fresh, "goes with another store")
+	must(t, os.Remove(journalPath(fresh)))
+	is(fresh, 0)
+
+	// The first could not be written, so that what there is is in the second half.
+	s = opened(t, copied(t, early))
+	f := &failing{journalFile: s.journal.file, syncs: syscall.EIO}
+	s.journal.file = f
+	if err := s.Commit(numbered(2, 1)); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	f.syncs = nil
+	must(t, s.Commit(numbered(2, 1)))
+	must(t, s.let())
+	second, err := os.ReadFile(journalPath(s.path))
+	must(t, err)
+	if !bytes.Equal(second[:headLength], zeros[:headLength]) || len(second) <= journalHalf {
+		t.Errorf("%d bytes, the first of which are %x", len(second), second[:headLength])
+	}
+	must(t, os.WriteFile(journalPath(fresh), second, 0o600))
+	refused(fresh, "goes with another store")
+	is(s.path, 2)
 
 	// Without it.
-	alone := copied(t, s.path)
+	alone := copied(t, later)
 	must(t, os.Remove(journalPath(alone)))
 	refused(alone, "is missing", "make an empty file")
 	must(t, os.WriteFile(journalPath(alone), nil, 0o600))
 	is(alone, 1)
 
 	// Killed just before what is in the trees already was taken out of it: when it was opened, and when it was closed.
-	s = opened(t, s.path)
+	s = opened(t, later)
 	must(t, os.WriteFile(journalPath(s.path), journal, 0o600))
 	is(copied(t, s.path), 2)
 	must(t, s.let())
@@ -427,6 +451,66 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 	must(t, s.Close())
 	must(t, os.WriteFile(journalPath(s.path), journal, 0o600))
 	is(s.path, 3)
+}
+
+func TestAnObjectThatLooksLikeAnEntryIsNone(t *testing.T) {
+	// Valid as the value of a label, and as the head of an entry of an epoch that nobody knows.
+	const head = "fbcaaaaaAAAAAAAAAAAAAAAAAAAAAAAAwXjW"
+	if len(head) != headLength || crc32.Checksum([]byte(head[:headLength-4]), castagnoli) != binary.BigEndian.Uint32([]byte(head[headLength-4:])) {
+		t.Fatal("that is no head")
+	}
+	looks := func(number uint64, padding int) *intent.Commit {
+		labels := map[string]string{"a": strings.Repeat("x", padding)}
+		for i := range 400 {
+			labels[fmt.Sprintf("l%03d", i)] = head
+		}
+		kept, err := kinds().Keep(key("a"), labels, nil, nil)
+		must(t, err)
+		r := &intent.Record{Revision: number, Layers: []intent.Layer{{Owner: "test", Revision: number, Kept: kept}}}
+		return commit(number, edit("a", nil, r))
+	}
+	is := func(what, path string, n uint64) {
+		t.Helper()
+		for range 2 {
+			s, err := Open(path, registry(t))
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if m := latest(t, s); m != n {
+				t.Errorf("%s: at revision %d, not %d", what, m, n)
+			}
+			must(t, s.let())
+		}
+	}
+	aligned := 0
+	for padding := range 42 {
+		s := opened(t, place(t))
+		must(t, s.Commit(looks(1, padding)))
+		end := int(s.journal.at)
+		content, err := os.ReadFile(journalPath(s.path))
+		must(t, err)
+		for at := journalPage; at < end; at += journalPage {
+			if bytes.HasPrefix(content[at:], []byte(head)) {
+				aligned++
+			}
+		}
+		is("the last", copied(t, s.path), 1)
+		is("torn", changed(t, s.path, func(b []byte) []byte { b[headLength+9] ^= 4; return b }), 0)
+		is("its head not written", changed(t, s.path, func(b []byte) []byte { clear(b[:journalPage]); return b }), 0)
+		_, err = s.History(0, 1)
+		must(t, err)
+		is("folded", copied(t, s.path), 1)
+		must(t, s.Commit(numbered(2, 1)))
+		is("folded, and another behind it", copied(t, s.path), 2)
+		_, err = s.History(0, 1)
+		must(t, err)
+		must(t, s.Commit(numbered(3, 1)))
+		is("overwritten in part", copied(t, s.path), 3)
+		must(t, s.Close())
+	}
+	if aligned == 0 {
+		t.Error("none was at the begin of a page")
+	}
 }
 
 // failing is a file that fails.
@@ -496,6 +580,82 @@ func TestACommitThatCannotBeWrittenIsRefusedAndTheNextIsKept(t *testing.T) {
 			must(t, s.Close())
 		})
 	}
+}
+
+// cramped is a file for which there is only so much room.
+type cramped struct {
+	journalFile
+	room int64
+}
+
+func (f *cramped) WriteAt(b []byte, at int64) (int, error) {
+	if n := max(f.room-at, 0); n < int64(len(b)) {
+		n, err := f.journalFile.WriteAt(b[:n], at)
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	return f.journalFile.WriteAt(b, at)
+}
+
+func TestWhatFitsIsKeptThoughThereIsNoRoomAhead(t *testing.T) {
+	for _, room := range []int64{1, 3*journalPage - 1, 3 * journalPage, 3*journalPage + 1, 20 * journalPage} {
+		t.Run(fmt.Sprintf("%d bytes", room), func(t *testing.T) {
+			s := opened(t, place(t))
+			f := &cramped{s.journal.file, room}
+			s.journal.file = f
+			for n := range uint64(room / journalPage) {
+				must(t, s.Commit(numbered(n+1, 1)))
+			}
+			kept := uint64(room / journalPage)
+			if err := s.Commit(numbered(kept+1, 1)); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("error %v", err)
+			}
+			is := func(n uint64) {
+				t.Helper()
+				again := opened(t, copied(t, s.path))
+				if m := latest(t, again); m != n {
+					t.Errorf("killed, it was at revision %d, not %d", m, n)
+				}
+				must(t, again.Close())
+			}
+			is(kept)
+			f.room = 1 << 40
+			must(t, s.Commit(numbered(kept+1, 1)))
+			is(kept + 1)
+			must(t, s.Close())
+		})
+	}
+}
+
+// noting notes what is done with a file, and fails to sync it once.
+type noting struct {
+	journalFile
+	did []string
+}
+
+func (f *noting) WriteAt(b []byte, at int64) (int, error) {
+	f.did = append(f.did, fmt.Sprintf("write %d at %d", len(b), at))
+	return f.journalFile.WriteAt(b, at)
+}
+
+func (f *noting) Sync() error {
+	if f.did = append(f.did, "sync"); !slices.Contains(f.did[:len(f.did)-1], "sync") {
+		return syscall.EIO
+	}
+	return f.journalFile.Sync()
+}
+
+func TestWhatIsTakenBackIsSynced(t *testing.T) {
+	s := opened(t, place(t))
+	must(t, s.Commit(numbered(1, 1)))
+	f := &noting{journalFile: s.journal.file}
+	s.journal.file = f
+	if err := s.Commit(numbered(2, 1)); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("error %v", err)
+	}
+	if want := []string{"write 4096 at 4096", "sync", "write 36 at 4096", "sync"}; !slices.Equal(f.did, want) {
+		t.Errorf("it did %q", f.did)
+	}
+	must(t, s.Close())
 }
 
 func TestAFullDiskKeepsNothingHalfAndLetsAllBeRead(t *testing.T) {

@@ -183,6 +183,9 @@ func (s *Store) record(name, text []byte) (_ object.Key, _ *intent.Record, err e
 				return k, nil, err
 			}
 		}
+		if u.short {
+			break
+		}
 		if l.Kept, err = s.registry.Keep(k, labels, empty, spec); err != nil {
 			return k, nil, err
 		}
