@@ -207,6 +207,67 @@ a_packet_too_large_for_its_way_with_the_header_is_a_named_drop_and_its_sender_is
 	assert_int_equal(sent[0].bytes[QINQ + 26] << 8 | sent[0].bytes[QINQ + 27], 1500 - GTPU_ENCAP4);
 }
 
+// ---- Derived rules.
+
+enum {
+	CONTAINER_AT = 14 + OUTER + GTPU_HEADER + 4,
+	CONTAINER = 8,
+	BEFORE_INNER = GTPU_HEADER + CONTAINER,
+	ASKED_FOR = 33
+};
+
+static const struct subscriber derives = {.name = "derives",
+	.mac = "02:01:00:00:00:09",
+	.address4 = "100.64.0.4/32",
+	.outer = 100,
+	.inner = 4,
+	.teid = 60,
+	.reflective = true};
+
+// With a PDU session container that has the RQI set. The packet is to the same port that the subscriber's are from, or to another.
+static void
+send_reflective(bool same)
+{
+	uint8_t frame[256], *at = write_core(frame, 0x0800), *udp;
+
+	at = write_udp(write_ip4(at, "192.0.2.2", "192.0.2.1", UDP + BEFORE_INNER + INNER), 40000, GTPU_PORT,
+		BEFORE_INNER + INNER);
+	memcpy(at,
+		(uint8_t[]){
+			0x34, GTPU_G_PDU, 0, INNER + CONTAINER, 0, 0, 0, 60, 0, 0, 0, 0x85, 1, 0, 0x40 | ASKED_FOR, 0},
+		BEFORE_INNER);
+	at = write_packet4(at + BEFORE_INNER, "203.0.113.9", "100.64.0.4", PAYLOAD);
+	udp = at - PAYLOAD - UDP;
+	write_word(write_word(udp, 5000), same ? 4000 : 4001);
+	sent_count = 0;
+	receive("core", frame, (size_t)(at - frame));
+	assert_int_equal(sent_to("access"), 1);
+}
+
+// The QFI of a packet of the subscriber's.
+static uint8_t
+qfi_up(void)
+{
+	send_up(100, 4, "100.64.0.4");
+	assert_int_equal(sent_to("core"), 1);
+	return sent[0].bytes[CONTAINER_AT + 2] & 0x3f;
+}
+
+static void
+a_session_that_is_changed_keeps_its_derived_rules(void **state)
+{
+	struct subscriber changed = derives;
+
+	assert_int_equal(put_session(&derives), 0);
+	assert_int_equal(qfi_up(), 9);
+	send_reflective(true);
+	assert_int_equal(qfi_up(), ASKED_FOR);
+	changed.mtu = 1400;
+	assert_int_equal(put_session(&changed), 0);
+	assert_int_equal(qfi_up(), ASKED_FOR);
+	assert_int_equal(delete_session("derives"), 0);
+}
+
 int
 main(void)
 {
@@ -215,6 +276,7 @@ main(void)
 		cmocka_unit_test(unknown_teids_at_the_same_moment_are_all_answered),
 		cmocka_unit_test(an_echo_request_is_answered_and_one_without_room_for_the_answer_is_a_named_drop),
 		cmocka_unit_test(a_packet_without_room_for_the_tunnel_s_header_is_a_named_drop),
+		cmocka_unit_test(a_session_that_is_changed_keeps_its_derived_rules),
 		cmocka_unit_test(a_packet_too_large_for_its_way_with_the_header_is_a_named_drop_and_its_sender_is_told),
 	};
 

@@ -5,14 +5,18 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/loop.h"
 #include "core/slab.h"
 #include "ether/frame.h"
 #include "ip/header.h"
 
-enum { SETS = 1 << 15, WAYS = 8, QFI_BITS = 6, TIME_BITS = 18 };
+enum { SETS = 1 << 15, WAYS = 8, QFI_BITS = 6, TIME_BITS = 18, SWEEP_EVERY_NS = 1000 * 1000 * 1000 };
 
 static const uint64_t TIME_MASK = (1u << TIME_BITS) - 1;
 static const uint64_t TAG_MASK = ~0ull << (QFI_BITS + TIME_BITS);
+
+// Each rule is looked at often enough that none gets half as old as a stamp can say.
+static_assert(REFLECT_SWEEPS < 1 << (TIME_BITS - 2) && SETS % REFLECT_SWEEPS == 0, "all sets are swept in time");
 
 static uint64_t (*sets)[WAYS];
 static uint64_t secret[3];
@@ -156,11 +160,43 @@ reflect_find(uint64_t flow, uint32_t now)
 	return REFLECT_NONE;
 }
 
+// What is older than a rule gets, before its age begins anew. A stamp half the time away is of a worker whose second began sooner.
+static void
+sweep(uint64_t *set, uint32_t now)
+{
+	for (unsigned i = 0; i < WAYS; i++) {
+		uint64_t rule = __atomic_load_n(&set[i], __ATOMIC_RELAXED), age = age_of(rule, now);
+
+		// A worker may make it again at the same moment: then it stays.
+		if (rule != 0 && age > REFLECT_SECONDS && age <= TIME_MASK / 2)
+			__atomic_compare_exchange_n(&set[i], &rule, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	}
+}
+
+void
+reflect_sweep(uint32_t now)
+{
+	static unsigned next;
+
+	for (unsigned i = 0; i < SETS / REFLECT_SWEEPS; i++, next = (next + 1) % SETS)
+		sweep(sets[next], now);
+}
+
+static void
+sweep_some(void *nothing)
+{
+	(void)nothing;
+	reflect_sweep(reflect_now());
+}
+
 int
 reflect_start(void)
 {
 	sets = slab_reserve(SETS * sizeof(sets[0]));
 	if (!sets)
 		return -ENOMEM;
-	return getentropy(secret, sizeof(secret)) ? -errno : 0;
+	if (getentropy(secret, sizeof(secret)))
+		return -errno;
+	loop_every(SWEEP_EVERY_NS, sweep_some, NULL);
+	return 0;
 }

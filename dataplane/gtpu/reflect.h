@@ -13,6 +13,8 @@
 
 // The RQ timer where nothing else is signalled, in seconds.
 enum { REFLECT_SECONDS = 60, REFLECT_NONE = -1 };
+// Calls of reflect_sweep() for all rules.
+enum { REFLECT_SWEEPS = 512 };
 
 int reflect_start(void);
 
@@ -35,3 +37,5 @@ uint64_t reflect_frame(uint32_t session, const uint8_t *frame, size_t length, bo
 void reflect_learn(uint64_t flow, uint8_t qfi, uint32_t now);
 // The QFI, or REFLECT_NONE.
 int reflect_find(uint64_t flow, uint32_t now);
+// Remove some of the rules that have ended. Main thread, each second.
+void reflect_sweep(uint32_t now);

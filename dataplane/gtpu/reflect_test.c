@@ -71,6 +71,29 @@ a_rule_ends_with_its_timer_unless_it_is_made_again(void **state)
 	assert_int_equal(reflect_find(flow, 1001 + 2 * REFLECT_SECONDS), 5);
 }
 
+// Its age is counted modulo 2^18 seconds.
+static void
+a_rule_that_has_ended_does_not_come_back(void **state)
+{
+	enum { AROUND = 1 << 18, LATER = 1000 + REFLECT_SECONDS };
+	uint64_t ended = reflect_flow(10, down4, sizeof(down4), true), fresh = ended ^ 1ull << 40,
+		 ahead = ended ^ 1ull << 41;
+
+	reflect_learn(ended, 5, 1000);
+	for (unsigned i = 0; i < REFLECT_SWEEPS; i++)
+		reflect_sweep(LATER);
+	assert_int_equal(reflect_find(ended, LATER), 5);
+	reflect_learn(fresh, 6, LATER);
+	// Another worker's second began sooner.
+	reflect_learn(ahead, 7, LATER + 2);
+	for (unsigned i = 0; i < REFLECT_SWEEPS; i++)
+		reflect_sweep(LATER + 1);
+	for (unsigned i = 0; i <= REFLECT_SECONDS; i++)
+		assert_int_equal(reflect_find(ended, 1000 + AROUND + i), REFLECT_NONE);
+	assert_int_equal(reflect_find(fresh, LATER + 2), 6);
+	assert_int_equal(reflect_find(ahead, LATER + 2), 7);
+}
+
 static void
 more_flows_than_there_is_room_for_push_out_the_oldest(void **state)
 {
@@ -327,6 +350,7 @@ main(void)
 		cmocka_unit_test(uplink_packets_of_a_flow_find_what_its_downlink_packets_asked_for),
 		cmocka_unit_test(other_flows_and_other_sessions_find_nothing),
 		cmocka_unit_test(a_rule_ends_with_its_timer_unless_it_is_made_again),
+		cmocka_unit_test(a_rule_that_has_ended_does_not_come_back),
 		cmocka_unit_test(more_flows_than_there_is_room_for_push_out_the_oldest),
 		cmocka_unit_test(fragments_and_truncations_are_told_without_ports_or_not_at_all),
 		cmocka_unit_test(esp_is_told_by_its_spi_and_makes_no_rule_without),

@@ -144,6 +144,16 @@ gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct nod
 	return 0;
 }
 
+// A session that is changed keeps the rules that were derived.
+static void
+keep_rules(uint32_t core, uint32_t old)
+{
+	struct gtpu_tunnel *t = tunnel_at(core), *was = tunnel_at(old);
+
+	if (t->flags & was->flags & TUNNEL_REFLECTIVE)
+		t->reflecting = __atomic_load_n(&was->reflecting, __ATOMIC_RELAXED);
+}
+
 static int
 gtpu_bind(uint32_t core, uint32_t old, struct fault *f)
 {
@@ -152,6 +162,8 @@ gtpu_bind(uint32_t core, uint32_t old, struct fault *f)
 	if (map64_put(gtpu_teids, d->key, tunnel_at(core)->session))
 		return fault(f, ENOMEM, "gtpu.localTeid: there is no memory for it");
 	d->bound = true;
+	if (old != UINT32_MAX)
+		keep_rules(core, old);
 	// The session's tunnel so far may have had the same TEID: the entry is this one's now.
 	if (old != UINT32_MAX && details[old].key == d->key)
 		details[old].bound = false;

@@ -82,12 +82,68 @@ who_asks_what_was_sent_never_gets_less_than_before(void **state)
 	assert_int_equal(spare_count, BUFFERS);
 }
 
+// A worker that stands still in the midst of it.
+static void
+who_asks_what_was_sent_is_answered_even_if_it_is_never_done_being_counted(void **state)
+{
+	(void)state;
+	hqos_profile_finish(&profiles[ALL], HQOS_CLASSES);
+	one_group(1);
+	s->subscribers[0].flags |= HQOS_RECOUNT;
+	assert_int_equal(hqos_sent(&s->subscribers[0], 1), 0);
+	s->subscribers[0].flags &= (uint8_t)~HQOS_RECOUNT;
+}
+
+// Packets of a queue's own, as fast as they can be counted: between any two loads there are some.
+static void *
+count_in_queue(void *nothing)
+{
+	struct hqos_queue *queue = &s->subscribers[0].queues[1];
+
+	(void)nothing;
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
+		__atomic_store_n(&queue->sent, queue->sent + 2, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void
+who_asks_for_a_class_that_always_sends_is_answered(void **state)
+{
+	uint64_t last = 0;
+	pthread_t worker;
+
+	(void)state;
+	hqos_profile_finish(&profiles[FOUR], HQOS_WIDE);
+	one_group(1);
+	hqos_set_subscriber(s, 0, 0, FOUR, now);
+	// So many of the few, counted once anew.
+	s->subscribers[0].sent = 0x8500;
+	s->subscribers[0].queues[1].sent = 2 * 128 + 1;
+	over = false;
+	assert_int_equal(pthread_create(&worker, NULL, count_in_queue, NULL), 0);
+	for (unsigned i = 0; i < SWEEPS; i++) {
+		uint64_t least = __atomic_load_n(&s->subscribers[0].queues[1].sent, __ATOMIC_ACQUIRE) / 2 + 5,
+			 sent = hqos_sent(&s->subscribers[0], 1);
+
+		assert_true(sent >= least && sent >= last);
+		assert_true(sent <= __atomic_load_n(&s->subscribers[0].queues[1].sent, __ATOMIC_ACQUIRE) / 2 + 5);
+		last = sent;
+	}
+	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
+	pthread_join(worker, NULL);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest all[] = {
 		cmocka_unit_test_setup_teardown(
 			who_asks_what_was_sent_never_gets_less_than_before, start_with_none, end),
+		cmocka_unit_test_setup_teardown(
+			who_asks_what_was_sent_is_answered_even_if_it_is_never_done_being_counted, start_with_none,
+			end),
+		cmocka_unit_test_setup_teardown(
+			who_asks_for_a_class_that_always_sends_is_answered, start_with_none, end),
 	};
 
 	return cmocka_run_group_tests(all, NULL, NULL);

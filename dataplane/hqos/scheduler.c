@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <rte_common.h>
 #include <rte_prefetch.h>
@@ -15,6 +16,8 @@
 
 // Entries that may stand for nobody any more because their subscribers moved.
 enum { STALE_MOST = 1 << 16 };
+// Looks at what is being counted, before a worker that does not go on is no longer waited for.
+enum { TRIES_MOST = 1000, TRIES_SOON = 16, TRIES_APART_NS = 200 * 1000 };
 
 void
 hqos_profile_finish(struct hqos_profile *profile, unsigned classes)
@@ -193,23 +196,38 @@ sent_of_class(uint64_t of_queue, uint32_t few, bool narrow, unsigned class)
 	return (of_queue & 1) == (counted >= highest) ? sent : sent - highest;
 }
 
+// Between two loads of a queue's count the few did not begin anew. Packets of its own do not touch bit 0; twice anew, which leaves it as it
+// was, is twice what the few count.
+static bool
+few_went_on(uint64_t before, uint64_t after, bool narrow)
+{
+	return ((before ^ after) & 1) == 0 && after - before < 4u << (narrow ? 3 : 7);
+}
+
 uint64_t
 hqos_sent(const struct hqos_subscriber *sub, unsigned class)
 {
 	enum { COUNTED_HOW = HQOS_NARROW | HQOS_RECOUNT };
+	const struct timespec apart = {.tv_nsec = TRIES_APART_NS};
 	const struct hqos_queue *queue = &sub->queues[class];
-	uint64_t of_queue;
+	uint64_t of_queue, later;
 	uint32_t few;
 	uint8_t how;
 
-	for (;; sched_yield()) {
+	for (unsigned tries = 0; tries < TRIES_MOST; tries++) {
+		if (tries >= TRIES_SOON)
+			nanosleep(&apart, NULL);
+		else if (tries > 0)
+			sched_yield();
 		how = __atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW;
 		of_queue = __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE);
 		few = __atomic_load_n(&sub->sent, __ATOMIC_ACQUIRE);
-		if (!(how & HQOS_RECOUNT) && of_queue == __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE) &&
+		later = __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE);
+		if (!(how & HQOS_RECOUNT) && few_went_on(of_queue, later, how & HQOS_NARROW) &&
 			how == (__atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW))
 			break;
 	}
+	// Where the tries ran out it is what was seen last, which may be wrong by as many as the few count.
 	return sent_of_class(of_queue, few, how & HQOS_NARROW, class);
 }
 
