@@ -124,8 +124,8 @@ reflect(const uint8_t *inner, size_t length, uint8_t family, const struct gtpu_t
 
 	if (now - __atomic_load_n(&t->reflecting, __ATOMIC_RELAXED) > REFLECT_SECONDS)
 		return qfi;
-	flow = family == 0 ? reflect_frame(t->session, inner, length, false)
-			   : reflect_flow(t->session, inner, length, false);
+	flow = family == 0 ? reflect_frame(t->rules, inner, length, false)
+			   : reflect_flow(t->rules, inner, length, false);
 	reflected = flow ? reflect_find(flow, now) : REFLECT_NONE;
 	return reflected == REFLECT_NONE ? qfi : (uint8_t)reflected;
 }

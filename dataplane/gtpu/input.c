@@ -205,7 +205,7 @@ for_session(uint32_t session, const struct session *s, const uint8_t *ip, uint8_
 }
 
 static __rte_noinline void
-learn(const struct session *s, uint32_t session, const uint8_t *inner, size_t length, uint8_t qfi)
+learn(const struct session *s, const uint8_t *inner, size_t length, uint8_t qfi)
 {
 	struct gtpu_tunnel *t = tunnel_at(__atomic_load_n(&s->core, __ATOMIC_ACQUIRE));
 	uint64_t flow;
@@ -213,8 +213,8 @@ learn(const struct session *s, uint32_t session, const uint8_t *inner, size_t le
 
 	if (!(t->flags & TUNNEL_REFLECTIVE))
 		return;
-	flow = s->flags & SESSION_FRAMES ? reflect_frame(session, inner, length, true)
-					 : reflect_flow(session, inner, length, true);
+	flow = s->flags & SESSION_FRAMES ? reflect_frame(t->rules, inner, length, true)
+					 : reflect_flow(t->rules, inner, length, true);
 	if (flow == 0)
 		return;
 	now = reflect_now();
@@ -245,7 +245,7 @@ deliver_frame(struct rte_mbuf *m, struct packet *p, const struct session *s, con
 	if (m->data_len < RTE_ETHER_HDR_LEN)
 		return packet_drop(p, &drop_frame);
 	if (a->reflect)
-		learn(s, p->session, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, a->qfi);
+		learn(s, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, a->qfi);
 	return session_frames_down_node.id;
 }
 
@@ -276,7 +276,7 @@ deliver(struct rte_mbuf *m, struct packet *p, uint32_t session, const struct arr
 		if (unlikely(!for_session(session, s, ip, family)))
 			return packet_drop(p, &drop_destination);
 		if (unlikely(a->reflect))
-			learn(s, session, ip, m->data_len, a->qfi);
+			learn(s, ip, m->data_len, a->qfi);
 	}
 	return family == 4 ? ip4_input_node.id : ip6_input_node.id;
 }

@@ -268,6 +268,42 @@ a_session_that_is_changed_keeps_its_derived_rules(void **state)
 	assert_int_equal(delete_session("derives"), 0);
 }
 
+static void
+a_session_that_stops_deriving_rules_or_ends_leaves_none_to_who_has_its_number_after(void **state)
+{
+	struct subscriber without = derives;
+	uint32_t index;
+
+	without.reflective = false;
+	assert_int_equal(put_session(&derives), 0);
+	index = session_of(object_find(&session_kind, "derives"));
+	assert_int_equal(qfi_up(), 9);
+	send_reflective(true);
+	assert_int_equal(qfi_up(), ASKED_FOR);
+	assert_int_equal(put_session(&without), 0);
+	assert_int_equal(qfi_up(), 9);
+	assert_int_equal(put_session(&derives), 0);
+	send_reflective(false);
+	assert_int_equal(qfi_up(), 9);
+	send_reflective(true);
+	assert_int_equal(delete_session("derives"), 0);
+	assert_int_equal(put_session(&derives), 0);
+	while (session_of(object_find(&session_kind, "derives")) != index) {
+		assert_int_equal(delete_session("derives"), 0);
+		walk();
+		// The numbers have rested.
+		for (uint32_t i = 0; i < sessions.resting_room; i++)
+			sessions.resting[i].since = 0;
+		assert_int_equal(put_session(&derives), 0);
+	}
+	assert_int_equal(qfi_up(), 9);
+	send_reflective(false);
+	assert_int_equal(qfi_up(), 9);
+	send_reflective(true);
+	assert_int_equal(qfi_up(), ASKED_FOR);
+	assert_int_equal(delete_session("derives"), 0);
+}
+
 int
 main(void)
 {
@@ -277,6 +313,7 @@ main(void)
 		cmocka_unit_test(an_echo_request_is_answered_and_one_without_room_for_the_answer_is_a_named_drop),
 		cmocka_unit_test(a_packet_without_room_for_the_tunnel_s_header_is_a_named_drop),
 		cmocka_unit_test(a_session_that_is_changed_keeps_its_derived_rules),
+		cmocka_unit_test(a_session_that_stops_deriving_rules_or_ends_leaves_none_to_who_has_its_number_after),
 		cmocka_unit_test(a_packet_too_large_for_its_way_with_the_header_is_a_named_drop_and_its_sender_is_told),
 	};
 

@@ -75,13 +75,13 @@ flow_of(uint64_t within, const uint8_t *ip, size_t length, bool downlink)
 }
 
 uint64_t
-reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink)
+reflect_flow(uint32_t whose, const uint8_t *ip, size_t length, bool downlink)
 {
-	return flow_of(session, ip, length, downlink);
+	return flow_of(whose, ip, length, downlink);
 }
 
 uint64_t
-reflect_frame(uint32_t session, const uint8_t *frame, size_t length, bool downlink)
+reflect_frame(uint32_t whose, const uint8_t *frame, size_t length, bool downlink)
 {
 	struct frame_shown shown;
 	uint64_t words[3], flow;
@@ -106,7 +106,7 @@ reflect_frame(uint32_t session, const uint8_t *frame, size_t length, bool downli
 		memcpy(shown.destination, source, sizeof(source));
 	}
 	memcpy(words, &shown, sizeof(words));
-	flow = mix(words[0] ^ session, words[1]);
+	flow = mix(words[0] ^ whose, words[1]);
 	flow = mix(flow, words[2]);
 	return family != 0 ? flow_of(flow, frame + at, length - at, downlink) : flow | 1ull << 63;
 }

@@ -1,8 +1,8 @@
 // Reflective QoS (TS 23.501 section 5.7.5): a downlink packet with the RQI set makes a rule for its flow, and uplink packets
 // of that flow get its QFI for as long as the rule is kept alive.
 //
-// Rules are in one table of a fixed size that all workers share. A rule is a single word: a digest of session and flow, the
-// QFI, and the second it was last made. A set of eight is a cache line; a new rule takes the place of the oldest.
+// Rules are in one table of a fixed size that all workers share. A rule is a single word: a digest of whose it is and of its
+// flow, the QFI, and the second it was last made. A set of eight is a cache line; a new rule takes the place of the oldest.
 #pragma once
 
 #include <stdbool.h>
@@ -24,15 +24,15 @@ reflect_now(void)
 	return (uint32_t)(rte_rdtsc() / rte_get_tsc_hz()) + 1;
 }
 
-// A digest of the session and the uplink flow of a packet, of which `length` bytes can be read: what the derived rule's packet filter says
-// (TS 24.501 section 6.2.5.1.4.2). `downlink`: the packet goes the other way, and is the one that the rule is derived from. 0: there is no
-// rule for it.
+// A digest of whose rules these are (struct gtpu_tunnel) and the uplink flow of a packet, of which `length` bytes can be read: what
+// the derived rule's packet filter says (TS 24.501 section 6.2.5.1.4.2). `downlink`: the packet goes the other way, and is the one that
+// the rule is derived from. 0: there is no rule for it.
 //
 // Of an IP packet: addresses, protocol, ports of TCP and UDP, and the SPI of ESP. The rule should have the SPI of the uplink association that
 // belongs to the downlink packet's; which that is only their ends know, unless both have the same SPI. So no other one gets it.
-uint64_t reflect_flow(uint32_t session, const uint8_t *ip, size_t length, bool downlink);
+uint64_t reflect_flow(uint32_t whose, const uint8_t *ip, size_t length, bool downlink);
 // Of a frame of a session of type Ethernet: addresses, EtherType, the outermost C-TAG and S-TAG, and of IPv4 and IPv6 all of the above.
-uint64_t reflect_frame(uint32_t session, const uint8_t *frame, size_t length, bool downlink);
+uint64_t reflect_frame(uint32_t whose, const uint8_t *frame, size_t length, bool downlink);
 
 void reflect_learn(uint64_t flow, uint8_t qfi, uint32_t now);
 // The QFI, or REFLECT_NONE.

@@ -13,7 +13,8 @@
 // What only the main thread needs of a tunnel.
 struct tunnel_detail {
 	struct object *vrf;
-	uint64_t key;  // of gtpu_teids
+	uint64_t key; // of gtpu_teids
+	uint32_t session;
 	uint32_t path; // or NO_END
 	bool bound;    // the key is there for this tunnel
 };
@@ -22,6 +23,13 @@ struct slab gtpu_tunnels;
 struct map64 *gtpu_teids;
 
 static struct tunnel_detail *details;
+static uint32_t last_rules;
+
+uint32_t
+gtpu_session_of(uint32_t tunnel)
+{
+	return details[tunnel].session;
+}
 
 static int
 parse_end(const char *text, const char *field, uint8_t *family, uint8_t address[16], struct fault *f)
@@ -111,7 +119,7 @@ static int
 gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct node **encap, struct fault *f)
 {
 	const Sluice__V1__Gtpu *spec = ((const Sluice__V1__Session *)message)->gtpu;
-	struct tunnel_detail d = {.path = NO_END};
+	struct tunnel_detail d = {.session = session, .path = NO_END};
 	struct gtpu_ends ends = {0};
 	struct gtpu_tunnel *t;
 	uint16_t vrf;
@@ -135,7 +143,7 @@ gtpu_put(uint32_t session, const void *message, uint32_t *core, const struct nod
 		return error;
 	}
 	t = tunnel_at(*core);
-	t->session = session;
+	t->rules = ++last_rules;
 	t->vrf = vrf;
 	t->path = (uint16_t)d.path;
 	write_tunnel(t, spec, &ends);
@@ -150,8 +158,10 @@ keep_rules(uint32_t core, uint32_t old)
 {
 	struct gtpu_tunnel *t = tunnel_at(core), *was = tunnel_at(old);
 
-	if (t->flags & was->flags & TUNNEL_REFLECTIVE)
-		t->reflecting = __atomic_load_n(&was->reflecting, __ATOMIC_RELAXED);
+	if (!(t->flags & was->flags & TUNNEL_REFLECTIVE))
+		return;
+	t->rules = was->rules;
+	t->reflecting = __atomic_load_n(&was->reflecting, __ATOMIC_RELAXED);
 }
 
 static int
@@ -159,7 +169,7 @@ gtpu_bind(uint32_t core, uint32_t old, struct fault *f)
 {
 	struct tunnel_detail *d = &details[core];
 
-	if (map64_put(gtpu_teids, d->key, tunnel_at(core)->session))
+	if (map64_put(gtpu_teids, d->key, d->session))
 		return fault(f, ENOMEM, "gtpu.localTeid: there is no memory for it");
 	d->bound = true;
 	if (old != UINT32_MAX)

@@ -16,7 +16,7 @@ enum { TUNNEL_CONTAINER = 1 << 0, TUNNEL_REFLECTIVE = 1 << 1 };
 // With IPv4 outside all of it is in one cache line, which is copied before the packet as it is: the header is its end.
 struct gtpu_tunnel {
 	uint32_t checksum; // of the header so far, a sum of its words: IPv4's own, IPv6: of UDP
-	uint32_t session;
+	uint32_t rules; // whose the derived rules are (reflect.h): a number that no other session has, before or after
 	uint32_t reflecting; // seconds (reflect.h) of the last rule that a downlink packet made, 0: never
 	uint16_t vrf;
 	uint8_t length; // of the header
@@ -39,6 +39,9 @@ tunnel_at(uint32_t index)
 {
 	return (struct gtpu_tunnel *)gtpu_tunnels.records + index;
 }
+
+// Main thread.
+uint32_t gtpu_session_of(uint32_t tunnel);
 
 // From gtpu_teid_key() to the session.
 extern struct map64 *gtpu_teids;

@@ -55,7 +55,7 @@ observe_bind(uint32_t core, uint32_t old, struct fault *f)
 		send_tunnelled(20, "100.64.0.2");
 		assert_int_equal(sent_to("access"), 0);
 	}
-	assert_whole(tunnel_at(core)->session);
+	assert_whole(gtpu_session_of(core));
 	bound++;
 	return observer.next->bind(core, old, f);
 }
@@ -63,7 +63,7 @@ observe_bind(uint32_t core, uint32_t old, struct fault *f)
 static void
 observe_remove(uint32_t core)
 {
-	assert_whole(tunnel_at(core)->session);
+	assert_whole(gtpu_session_of(core));
 	removed++;
 	observer.next->remove(core);
 }
