@@ -53,7 +53,7 @@ class Connection:
             self.socket = socket.create_connection(address, timeout=5)
             if context:
                 self.socket = context.wrap_socket(self.socket)
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
         self.numbers = itertools.count(1)
         if hello:
             self.greeting = self.ask(hello=api.Hello(version=1)).greeting
@@ -87,9 +87,7 @@ class Connection:
     def answer(self, number):
         """The last reply to the oldest request; others say that the data plane is still at it, or at one behind it."""
         while True:
-            self.socket.settimeout(60)
             reply = self.receive()
-            self.socket.settimeout(5)
             if reply.last:
                 assert reply.id == number
                 return reply
@@ -99,6 +97,7 @@ class Connection:
 
     def ended(self):
         """Whether the other side closes."""
+        self.socket.settimeout(5)
         try:
             while self.socket.recv(65536):
                 pass

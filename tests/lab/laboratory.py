@@ -89,9 +89,12 @@ def wait_until(condition, seconds=30, what=""):
     """Waits for something to become true, and gives what the condition gave."""
     end = time.monotonic() + seconds
     while True:
+        looked = time.monotonic()
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise TimeoutError(f"after {seconds} s: {what or condition}")
-        time.sleep(0.02)
+        # What takes long to look at has the machine for as long before it is looked at again.
+        time.sleep(max(0.02, now - looked))
