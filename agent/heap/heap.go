@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,8 +21,10 @@ const (
 	mostRoom    = 1 << 30
 	// What is held at the least, for a percentage to make sense.
 	leastHeld = 4 << 20
-	// The answer is on its way for a while after the work is done.
+	// The answer is on its way for a while after the work is done. To give back holds others up, so it waits until nothing was done for as
+	// long again; but not for ever.
 	giveBackAfter = time.Second
+	giveBackUntil = time.Minute
 )
 
 // Unknown is a number of objects that is not known yet. Room that is not needed costs nothing.
@@ -33,14 +36,21 @@ type Heap struct {
 	onWay  int
 	before int
 	giving *time.Timer
-	ended  bool
+	// When there were many objects on their way last.
+	many  time.Time
+	ended bool
+	// When something was done with any, in nanoseconds since 1970.
+	used atomic.Int64
+	// What gives back; another one in tests.
+	giveBack func()
 }
 
 // New takes over. There is one heap, and so one Heap.
-func New() *Heap { return &Heap{before: debug.SetGCPercent(thrifty)} }
+func New() *Heap { return &Heap{before: debug.SetGCPercent(thrifty), giveBack: debug.FreeOSMemory} }
 
 // Grow is called before something is done with so many objects, and what it returns, afterwards.
 func (h *Heap) Grow(objects int) (done func()) {
+	h.used.Store(time.Now().UnixNano())
 	if objects < manyObjects {
 		return func() {}
 	}
@@ -85,8 +95,25 @@ func (h *Heap) shrink(objects int) {
 		if h.giving != nil {
 			h.giving.Stop()
 		}
-		h.giving = time.AfterFunc(giveBackAfter, debug.FreeOSMemory)
+		h.many = time.Now()
+		h.giving = time.AfterFunc(giveBackAfter, h.quiet)
 	}
+}
+
+// quiet gives back what was taken too much, if nothing is going on.
+func (h *Heap) quiet() {
+	h.mu.Lock()
+	if h.onWay > 0 || h.ended {
+		h.mu.Unlock()
+		return
+	}
+	if now := time.Now(); now.Sub(time.Unix(0, h.used.Load())) < giveBackAfter && now.Sub(h.many) < giveBackUntil {
+		h.giving.Reset(giveBackAfter)
+		h.mu.Unlock()
+		return
+	}
+	h.mu.Unlock()
+	h.giveBack()
 }
 
 // End makes everything be as it was before.

@@ -31,6 +31,9 @@ import (
 // MessageLimit is the longest message, in bytes, between agent and client: some 100,000 sessions at once.
 const MessageLimit = 256 << 20
 
+// workers serve requests one after the other, with stacks that have grown; what comes while none is free is served all the same.
+const workers = 4
+
 // DataplaneGone begins the message of a request that needed the data plane and could not have it.
 const DataplaneGone = "the agent has no data plane"
 
@@ -123,7 +126,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	s := &server{config: config, registry: config.Registry, heap: memory,
 		desired: &audit.Intent{Interface: growing{desired, memory}, Log: config.Audit}, links: linksOf(config, desired, followed), ending: running}
 	g := grpc.NewServer(append(NoPanic(config.Log), grpc.Creds(peerCredentials{}), Bounded(),
-		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit),
+		grpc.MaxRecvMsgSize(MessageLimit), grpc.MaxSendMsgSize(MessageLimit), grpc.NumStreamWorkers(workers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))...)
 	api.RegisterAgentServer(g, s)
 

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -30,6 +31,9 @@ const (
 	journalHalf = 2 << 20
 	// The file grows by so much at once: to grow takes longer to sync than to write what is there.
 	journalAhead = 512 << 10
+	// In the background, so many values are folded at once, which takes less than a change, before others have their turn for so long.
+	foldAtOnce = 16
+	foldRest   = 500 * time.Microsecond
 	// What is longer is written to the trees.
 	longestEntry = 256 << 10
 
@@ -256,7 +260,7 @@ func (s *Store) openJournal(tx *bolt.Tx) error {
 	}
 	all, old, err := state.unfolded(path, content)
 	if err == nil {
-		err = fold(tx, all)
+		err = fold(tx, all, nil)
 	}
 	if err != nil {
 		return err
@@ -351,7 +355,7 @@ func (s *Store) write(e *entry) error {
 			go func() {
 				defer s.background.Done()
 				// What cannot be folded now is tried again when there is no room.
-				_ = s.foldSealed()
+				_ = s.foldNow(s.rest)
 			}()
 			continue
 		}
@@ -382,7 +386,22 @@ func (s *Store) foldAll() error {
 	return s.foldSealed()
 }
 
+// foldSealed folds what is sealed. Somebody waits for it, so what goes on in the background hurries.
 func (s *Store) foldSealed() error {
+	s.hurried.Add(1)
+	defer s.hurried.Add(-1)
+	return s.foldNow(nil)
+}
+
+// rest gives way to changes that go on beside, unless somebody waits.
+func (s *Store) rest() {
+	if s.hurried.Load() == 0 {
+		time.Sleep(foldRest)
+	}
+}
+
+// foldNow folds what is sealed, and rests now and then; nil: never.
+func (s *Store) foldNow(rest func()) error {
 	s.folding.Lock()
 	defer s.folding.Unlock()
 	s.mu.Lock()
@@ -394,7 +413,7 @@ func (s *Store) foldSealed() error {
 	err := s.update(func(tx *bolt.Tx) error {
 		state, err := readState(tx)
 		if err == nil {
-			err = fold(tx, segment.says)
+			err = fold(tx, segment.says, rest)
 		}
 		if err != nil {
 			return err
@@ -437,13 +456,16 @@ func (e *entry) forget(oldest uint64, most int) error {
 	return nil
 }
 
-// fold does what entries say. All values stay where they are until the transaction ends.
-func fold(tx *bolt.Tx, says []byte) error {
+// fold does what entries say, and rests now and then; nil: never. All values stay where they are until the transaction ends.
+func fold(tx *bolt.Tx, says []byte, rest func()) error {
 	t := newTrees(tx)
 	u := &unpacker{rest: says}
 	var latest []byte
 	var oldest, most uint64
-	for len(u.rest) > 0 {
+	for done := 1; len(u.rest) > 0; done++ {
+		if rest != nil && done%foldAtOnce == 0 {
+			rest()
+		}
 		what := u.number()
 		if what == saysForget {
 			oldest, most = max(oldest, u.number()), most+u.number()

@@ -20,6 +20,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -97,6 +98,8 @@ type Store struct {
 	// Entries are folded one segment at a time. Locked behind writing.
 	folding    sync.Mutex
 	background sync.WaitGroup
+	// How many wait for that.
+	hurried atomic.Int32
 
 	// Locked behind all else.
 	mu      sync.Mutex
@@ -177,7 +180,6 @@ func faulty() func() {
 
 // Close closes the database.
 func (s *Store) Close() error {
-	s.background.Wait()
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err := s.foldAll()
@@ -503,7 +505,7 @@ func (s *Store) view(f func(tx *bolt.Tx) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, tx.Rollback()) }()
-	if err := fold(tx, s.unfolded()); err != nil {
+	if err := fold(tx, s.unfolded(), nil); err != nil {
 		return err
 	}
 	return f(tx)

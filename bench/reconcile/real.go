@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"syscall"
@@ -30,9 +31,13 @@ type programs struct {
 }
 
 // How many single changes there are for a percentile.
-const singles = 3000
+const singles = 4000
 
-const patience = 2 * time.Minute
+const (
+	patience = 2 * time.Minute
+	// How long after many objects the agent has given back what it does not need any more.
+	settled = 3 * time.Second
+)
 
 // gateway is an agent and a data plane that run.
 type gateway struct {
@@ -298,7 +303,7 @@ func (g *gateway) bulk() (result, error) {
 		return r, err
 	}
 	// What became of the request is not there any more a moment later.
-	time.Sleep(2 * time.Second)
+	time.Sleep(settled)
 	if err := g.counted(); err != nil {
 		return r, err
 	}
@@ -313,6 +318,10 @@ func (g *gateway) one(directory string) (result, error) {
 		return result{}, err
 	}
 	defer disk.close()
+	// What becomes of many objects at once is not there any more a moment later; and this program's own garbage is none of the agent's.
+	time.Sleep(settled)
+	debug.FreeOSMemory()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	// Never what another change made of it, there or where the file was before.
 	least := uint32(1000 + g.turns*(singles+1))
 	g.turns++
@@ -361,7 +370,7 @@ func (g *gateway) resyncAgent() (result, error) {
 		return r, err
 	}
 	r.Seconds, r.AgentCPU, r.DataplaneCPU = time.Since(began).Seconds(), g.process.processor(true), g.plane.processor(false)-had
-	time.Sleep(2 * time.Second)
+	time.Sleep(settled)
 	r.Resident = g.process.resident() / float64(g.objects)
 	return r, g.counted()
 }

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_eal.h>
 #include <rte_launch.h>
@@ -20,7 +21,7 @@
 #include "core/trace.h"
 #include "core/worker_rcu.h"
 
-enum { EMPTY_BEFORE_SLEEP = 256, IDLE_SLEEP = 20000 /* ns */ };
+enum { EMPTY_BEFORE_SLEEP = 256, SHORTEST_SLEEP = 20000, LONGEST_SLEEP = 250000 /* ns */, IDLE_SHARE = 100 };
 
 unsigned worker_count;
 bool worker_has_core;
@@ -89,23 +90,34 @@ worker_start(void)
 	return 0;
 }
 
-// Nothing came `empty` times in a row. The kernel may need this core to bring us packets (a veth's softirq), so an idle worker
-// lets others run; one that shares its core sleeps after a while, for short enough that no queue fills: those who only yield
-// keep others from ever starting on some kernels.
-static void
-rest(unsigned empty)
+uint64_t
+worker_nap(uint64_t idle)
 {
-	if (worker_has_core || empty < EMPTY_BEFORE_SLEEP)
+	return RTE_MIN(RTE_MAX(idle / IDLE_SHARE, (uint64_t)SHORTEST_SLEEP), (uint64_t)LONGEST_SLEEP);
+}
+
+// Nothing came `empty` times in a row, since `since` (TSC). The kernel may need this core to bring us packets (a veth's softirq),
+// so an idle worker lets others run; one that shares its core sleeps after a while: those who only yield keep others from ever
+// starting on some kernels. Nobody waits for one that sleeps.
+static void
+rest(const struct worker *self, unsigned empty, uint64_t since)
+{
+	if (worker_has_core || empty < EMPTY_BEFORE_SLEEP) {
 		sched_yield();
-	else
-		nanosleep(&(struct timespec){.tv_nsec = IDLE_SLEEP}, NULL);
+		return;
+	}
+	uint64_t idle = (uint64_t)((double)(rte_rdtsc() - since) * 1e9 / (double)rte_get_tsc_hz());
+
+	rte_rcu_qsbr_thread_offline(worker_rcu, self->index);
+	nanosleep(&(struct timespec){.tv_nsec = (long)worker_nap(idle)}, NULL);
+	rte_rcu_qsbr_thread_online(worker_rcu, self->index);
 }
 
 static int
 work(void *argument)
 {
 	struct worker *self = argument;
-	uint64_t taken;
+	uint64_t taken, since = 0;
 	unsigned empty = 0;
 
 	// Else a sleep takes 50 us longer.
@@ -119,10 +131,14 @@ work(void *argument)
 		taken = self->taken;
 		rte_graph_walk(self->graph);
 		rte_rcu_qsbr_quiescent(worker_rcu, self->index);
-		if (self->taken != taken)
+		if (self->taken != taken) {
 			empty = 0;
-		else
-			rest(empty++);
+			continue;
+		}
+		if (empty == 0)
+			since = rte_rdtsc();
+		rest(self, empty, since);
+		empty += empty < EMPTY_BEFORE_SLEEP;
 	}
 	rte_rcu_qsbr_thread_offline(worker_rcu, self->index);
 	rte_rcu_qsbr_thread_unregister(worker_rcu, self->index);

@@ -35,6 +35,10 @@ worker_self(void)
 	return RTE_PER_LCORE(worker);
 }
 
+// How long a worker that shares its core sleeps when nothing came for `idle`, both in nanoseconds: a hundredth of it, so that
+// what comes then waits hardly longer than it was waited for; and never long.
+uint64_t worker_nap(uint64_t idle);
+
 // Counters by worker and index: each worker adds to its own row and whoever reads sums them. Rows are reserved, not filled.
 struct counters {
 	void *rows[WORKER_MAX + 1];
