@@ -181,30 +181,25 @@ func short(s string) string {
 }
 
 func (l *Log) tell(e Entry) {
-	log := l.log.With("action", e.Action, "outcome", string(e.Outcome), "owner", e.Owner, "objects", e.Count)
-	if e.Who != "" {
-		log = log.With("who", e.Who)
-	}
-	if e.From != "" {
-		log = log.With("address", e.From)
-	}
-	if e.Why != "" {
-		log = log.With("why", e.Why)
-	}
-	if e.Problem != "" {
-		log = log.With("error", e.Problem)
+	var room [11]slog.Attr
+	all := append(room[:0], slog.String("action", e.Action), slog.String("outcome", string(e.Outcome)), slog.String("owner", e.Owner),
+		slog.Int("objects", e.Count))
+	for _, said := range []struct{ name, text string }{{"who", e.Who}, {"address", e.From}, {"why", e.Why}, {"error", e.Problem}} {
+		if said.text != "" {
+			all = append(all, slog.String(said.name, said.text))
+		}
 	}
 	if e.Revision != 0 {
-		log = log.With("revision", e.Revision)
+		all = append(all, slog.Uint64("revision", e.Revision))
 	}
 	if len(e.Objects) > 0 {
-		log = log.With("kind", e.Objects[0].Kind, "name", e.Objects[0].Name)
+		all = append(all, slog.String("kind", e.Objects[0].Kind), slog.String("name", e.Objects[0].Name))
 	}
 	level := slog.LevelInfo
 	if e.Outcome == Forbidden {
 		level = slog.LevelWarn
 	}
-	log.Log(context.Background(), level, "change")
+	l.log.LogAttrs(context.Background(), level, "change", all...)
 }
 
 func (l *Log) append(line []byte) error {

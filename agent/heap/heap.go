@@ -41,16 +41,19 @@ type Heap struct {
 	ended bool
 	// When something was done with any, in nanoseconds since 1970.
 	used atomic.Int64
-	// What gives back; another one in tests.
+	// What gives back, and what time it is; others in tests.
 	giveBack func()
+	now      func() time.Time
 }
 
 // New takes over. There is one heap, and so one Heap.
-func New() *Heap { return &Heap{before: debug.SetGCPercent(thrifty), giveBack: debug.FreeOSMemory} }
+func New() *Heap {
+	return &Heap{before: debug.SetGCPercent(thrifty), giveBack: debug.FreeOSMemory, now: time.Now}
+}
 
 // Grow is called before something is done with so many objects, and what it returns, afterwards.
 func (h *Heap) Grow(objects int) (done func()) {
-	h.used.Store(time.Now().UnixNano())
+	h.used.Store(h.now().UnixNano())
 	if objects < manyObjects {
 		return func() {}
 	}
@@ -95,7 +98,7 @@ func (h *Heap) shrink(objects int) {
 		if h.giving != nil {
 			h.giving.Stop()
 		}
-		h.many = time.Now()
+		h.many = h.now()
 		h.giving = time.AfterFunc(giveBackAfter, h.quiet)
 	}
 }
@@ -107,7 +110,7 @@ func (h *Heap) quiet() {
 		h.mu.Unlock()
 		return
 	}
-	if now := time.Now(); now.Sub(time.Unix(0, h.used.Load())) < giveBackAfter && now.Sub(h.many) < giveBackUntil {
+	if now := h.now(); now.Sub(time.Unix(0, h.used.Load())) < giveBackAfter && now.Sub(h.many) < giveBackUntil {
 		h.giving.Reset(giveBackAfter)
 		h.mu.Unlock()
 		return

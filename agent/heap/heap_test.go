@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+	"time"
 )
 
 // percent reads what is set.
@@ -36,4 +37,42 @@ func TestThereIsRoomForManyObjectsUntilAllAreDoneAndAfterwardsAllIsAsBefore(t *t
 	is("when all are done", percent() == thrifty)
 	h.End()
 	is("at the end", percent() == before)
+}
+
+func TestMemoryIsGivenBackInAQuietMomentAndElseAfterALongTime(t *testing.T) {
+	h := New()
+	defer h.End()
+	now, given := time.Unix(1e9, 0), 0
+	h.now, h.giveBack = func() time.Time { return now }, func() { given++ }
+	after := func(d time.Duration) int {
+		now = now.Add(d)
+		h.quiet()
+		return given
+	}
+	h.Grow(manyObjects)()
+	for range 5 {
+		now = now.Add(giveBackAfter / 2)
+		h.Grow(1)()
+		if after(giveBackAfter/2) != 0 {
+			t.Fatal("it was given back while there were changes")
+		}
+	}
+	if after(giveBackAfter) != 1 {
+		t.Error("it was not given back in a quiet moment")
+	}
+	h.Grow(manyObjects)()
+	now = now.Add(giveBackUntil - giveBackAfter)
+	h.Grow(1)()
+	if after(giveBackAfter/2) != 1 {
+		t.Error("it was given back again while there were changes")
+	}
+	h.Grow(1)()
+	if after(giveBackAfter/2) != 2 {
+		t.Error("it was not given back after a long time with changes")
+	}
+	done := h.Grow(manyObjects)
+	if after(2*giveBackUntil) != 2 {
+		t.Error("it was given back while many objects are on their way")
+	}
+	done()
 }

@@ -115,7 +115,9 @@ func TestWhatFitsIsKeptThoughThereIsNoRoomAhead(t *testing.T) {
 				must(t, again.Close())
 			}
 			is(kept)
+			s.mu.Lock()
 			f.room = 1 << 40
+			s.mu.Unlock()
 			must(t, s.Commit(numbered(kept+1, 1)))
 			is(kept + 1)
 			must(t, s.Close())

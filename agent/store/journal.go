@@ -8,7 +8,6 @@
 package store
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -28,7 +28,7 @@ var ErrJournal = errors.New("not this one's journal")
 
 const (
 	journalPage = 4096
-	journalHalf = 2 << 20
+	journalHalf = 8 << 20
 	// The file grows by so much at once: to grow takes longer to sync than to write what is there.
 	journalAhead = 512 << 10
 	// In the background, so many values are folded at once, which takes less than a change, before others have their turn for so long.
@@ -84,8 +84,31 @@ type journal struct {
 	at int64
 	// Up to where there is something in each half.
 	filled [2]int64
-	// What it says of the entries from the last that was folded on, one behind the other.
-	pending []byte
+	// What the entries say from the last that was folded on; and pieces for more of it.
+	pending said
+	spare   said
+}
+
+// said is what entries say, one behind the other, in pieces. None is cut, or moved when there is more.
+type said [][]byte
+
+const saidPiece = 64 << 10
+
+// add keeps what an entry says, in a spare piece where there is one.
+func (j *journal) add(says []byte) {
+	last := len(j.pending) - 1
+	if last < 0 || len(j.pending[last])+len(says) > cap(j.pending[last]) {
+		var piece []byte
+		if n := len(j.spare); n > 0 {
+			piece, j.spare = j.spare[n-1][:0], j.spare[:n-1]
+		}
+		if cap(piece) < len(says) {
+			piece = make([]byte, 0, max(saidPiece, len(says)))
+		}
+		j.pending = append(j.pending, piece)
+		last++
+	}
+	j.pending[last] = append(j.pending[last], says...)
 }
 
 // fits says whether there is room for an entry.
@@ -100,7 +123,7 @@ func (j *journal) append(e *entry) error {
 	base, end := int64(j.half)*j.size, j.at+int64(len(b))
 	if end > j.filled[j.half] {
 		// With less room than that, at least this one may fit.
-		err := j.fill(min(j.size, (end+journalAhead-1)/journalAhead*journalAhead))
+		err := j.fill(j.half, min(j.size, (end+journalAhead-1)/journalAhead*journalAhead))
 		if err != nil && !(errors.Is(err, syscall.ENOSPC) && j.filled[j.half] >= end) {
 			return err
 		}
@@ -116,20 +139,35 @@ func (j *journal) append(e *entry) error {
 		return err
 	}
 	j.at += int64(len(b))
-	j.pending = append(j.pending, e.says()...)
+	j.add(e.says())
 	return nil
 }
 
-// fill has the half be that long.
-func (j *journal) fill(until int64) error {
-	for filled := &j.filled[j.half]; *filled < until; {
-		n, err := j.file.WriteAt(zeros[:min(until-*filled, int64(len(zeros)))], int64(j.half)*j.size+*filled)
+// fill has a half be that long.
+func (j *journal) fill(half int, until int64) error {
+	for filled := &j.filled[half]; *filled < until; {
+		n, err := j.file.WriteAt(zeros[:min(until-*filled, int64(len(zeros)))], int64(half)*j.size+*filled)
 		*filled += int64(n)
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// short returns the half that soon has to be longer, and how long then: the one that is written, or the other when that one is full. 0: none.
+func (j *journal) short() (half int, until int64) {
+	half, at := j.half, j.at
+	if j.filled[half] == j.size {
+		half, at = 1-half, 0
+		if j.size-j.at > journalAhead {
+			return 0, 0
+		}
+	}
+	if j.filled[half]-at >= journalAhead/2 || j.filled[half] == j.size {
+		return 0, 0
+	}
+	return half, min(j.size, j.filled[half]+journalAhead)
 }
 
 // entry is one as it is written.
@@ -260,7 +298,7 @@ func (s *Store) openJournal(tx *bolt.Tx) error {
 	}
 	all, old, err := state.unfolded(path, content)
 	if err == nil {
-		err = fold(tx, all, nil)
+		err = fold(tx, said{all}, nil)
 	}
 	if err != nil {
 		return err
@@ -321,7 +359,7 @@ func syncDirectory(path string) error {
 
 // segment is what is to be folded together.
 type segment struct {
-	says []byte
+	says said
 	last uint64
 }
 
@@ -333,7 +371,7 @@ func (s *Store) seal() bool {
 		return false
 	}
 	s.sealed = &segment{j.pending, j.last}
-	j.pending, s.spare = s.spare[:0], nil
+	j.pending = nil
 	j.half, j.at = 1-j.half, 0
 	return true
 }
@@ -370,7 +408,28 @@ func (s *Store) write(e *entry) error {
 		s.doubtful = true
 		return fmt.Errorf("writing %s: %w", journalPath(s.path), err)
 	}
+	if half, until := s.journal.short(); until > 0 && !s.filling {
+		s.filling = true
+		s.background.Add(1)
+		go func() {
+			defer s.background.Done()
+			s.fillAhead(half, until)
+		}()
+	}
 	return nil
+}
+
+// fillAhead has a half be that long, in parts, so that no change has to wait for it. If that fails, the change that needs it is told.
+func (s *Store) fillAhead(half int, until int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for filled := s.journal.filled[half]; filled < until && s.journal.fill(half, min(until, filled+int64(len(zeros)))) == nil; {
+		filled = s.journal.filled[half]
+		s.mu.Unlock()
+		s.rest()
+		s.mu.Lock()
+	}
+	s.filling = false
 }
 
 // foldAll folds what was written before.
@@ -425,7 +484,7 @@ func (s *Store) foldNow(rest func()) error {
 		return err
 	}
 	s.mu.Lock()
-	s.sealed, s.spare, s.folded = nil, segment.says[:0], segment.last
+	s.sealed, s.journal.spare, s.folded = nil, segment.says, segment.last
 	s.mu.Unlock()
 	return nil
 }
@@ -457,12 +516,18 @@ func (e *entry) forget(oldest uint64, most int) error {
 }
 
 // fold does what entries say, and rests now and then; nil: never. All values stay where they are until the transaction ends.
-func fold(tx *bolt.Tx, says []byte, rest func()) error {
+func fold(tx *bolt.Tx, all said, rest func()) error {
 	t := newTrees(tx)
-	u := &unpacker{rest: says}
+	u := &unpacker{}
 	var latest []byte
 	var oldest, most uint64
-	for done := 1; len(u.rest) > 0; done++ {
+	for done := 1; ; done++ {
+		for len(u.rest) == 0 && len(all) > 0 && !u.short {
+			u.rest, all = all[0], all[1:]
+		}
+		if len(u.rest) == 0 {
+			break
+		}
 		if rest != nil && done%foldAtOnce == 0 {
 			rest()
 		}
@@ -508,13 +573,12 @@ func fold(tx *bolt.Tx, says []byte, rest func()) error {
 	return t.forget(oldest, int(most))
 }
 
-// unfolded returns what the trees do not have. s.folding is held.
-func (s *Store) unfolded() []byte {
+// unfolded returns what the trees do not have. s.folding is held: until it is not, nothing of this is written over.
+func (s *Store) unfolded() said {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []byte
-	if s.sealed != nil {
-		all = bytes.Clone(s.sealed.says)
+	if s.sealed == nil {
+		return slices.Clone(s.journal.pending)
 	}
-	return append(all, s.journal.pending...)
+	return slices.Concat(s.sealed.says, s.journal.pending)
 }

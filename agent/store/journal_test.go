@@ -272,6 +272,87 @@ func TestASmallCommitLeavesTheTreesAlone(t *testing.T) {
 	must(t, s.Close())
 }
 
+func TestWhatManySmallCommitsSayIsThereAfterBothHalvesWereFoldedAndAfterAKill(t *testing.T) {
+	s := opened(t, place(t))
+	const all = 5*journalHalf/journalPage/2 + 10
+	for n := range uint64(all) {
+		must(t, s.Commit(numbered(n+1, 1)))
+	}
+	again := opened(t, copied(t, s.path))
+	if n := latest(t, again); n != all {
+		t.Errorf("killed, it was at revision %d, not %d", n, all)
+	}
+	must(t, again.Close())
+	if is, err := os.Stat(journalPath(s.path)); err != nil || is.Size() != 2*journalHalf {
+		t.Errorf("the journal is %+v, %v", is, err)
+	}
+	must(t, s.Close())
+	again = opened(t, s.path)
+	if n := latest(t, again); n != all {
+		t.Errorf("closed, it was at revision %d, not %d", n, all)
+	}
+	must(t, again.Close())
+}
+
+func TestWhatLongAndShortEntriesSayIsKeptInOrder(t *testing.T) {
+	s := opened(t, place(t))
+	said := 0
+	for n := range uint64(200) {
+		pages := 1
+		if n%3 == 1 {
+			pages = 1 + int(n)/4
+		}
+		must(t, s.Commit(numbered(n+1, pages)))
+		if said = len(slices.Concat(s.journal.pending...)); len(s.journal.pending) > said/saidPiece*2+2 {
+			t.Fatalf("%d pieces for %d bytes", len(s.journal.pending), said)
+		}
+	}
+	if said < 10*saidPiece {
+		t.Fatalf("only %d bytes", said)
+	}
+	if n := latest(t, s); n != 200 {
+		t.Errorf("it is at revision %d", n)
+	}
+	// The pieces are written again.
+	for n := range uint64(200) {
+		must(t, s.Commit(numbered(n+201, 1+int(n)/4)))
+	}
+	if n := latest(t, s); n != 400 {
+		t.Errorf("it is at revision %d", n)
+	}
+	must(t, s.Close())
+}
+
+func TestTheFileIsLongerBeforeACommitNeedsIt(t *testing.T) {
+	s := opened(t, place(t))
+	length := func() int64 {
+		s.background.Wait()
+		is, err := os.Stat(journalPath(s.path))
+		must(t, err)
+		return is.Size()
+	}
+	must(t, s.Commit(numbered(1, 1)))
+	if n := length(); n != journalAhead {
+		t.Errorf("at first it has %d bytes", n)
+	}
+	n := uint64(1)
+	for ; journalAhead-s.journal.at >= journalAhead/2; n++ {
+		must(t, s.Commit(numbered(n+1, 1)))
+	}
+	if n := length(); n != 2*journalAhead {
+		t.Errorf("when half of that is written it has %d bytes", n)
+	}
+	for ; journalHalf-s.journal.at > journalAhead; n++ {
+		must(t, s.Commit(numbered(n+1, 1)))
+		s.background.Wait()
+	}
+	must(t, s.Commit(numbered(n+1, 1)))
+	if n := length(); n != journalHalf+journalAhead {
+		t.Errorf("before the other half is begun it has %d bytes", n)
+	}
+	must(t, s.Close())
+}
+
 // changed returns a copy of a store whose journal is changed.
 func changed(t testing.TB, path string, change func(b []byte) []byte) string {
 	t.Helper()
@@ -288,10 +369,10 @@ func TestAnEntryThatIsNotWholeWasNotKept(t *testing.T) {
 	for i := range uint64(3) {
 		must(t, s.Commit(numbered(i+1, 1)))
 	}
-	from, pending := int(s.journal.at), len(s.journal.pending)
+	from, pending := int(s.journal.at), len(slices.Concat(s.journal.pending...))
 	old := copied(t, s.path)
 	must(t, s.Commit(numbered(4, 3)))
-	to, end := int(s.journal.at), from+headLength+len(s.journal.pending)-pending
+	to, end := int(s.journal.at), from+headLength+len(slices.Concat(s.journal.pending...))-pending
 	if to-from < 3*journalPage {
 		t.Fatalf("the entry has only %d bytes", to-from)
 	}

@@ -104,9 +104,10 @@ type Store struct {
 	// Locked behind all else.
 	mu      sync.Mutex
 	journal journal
-	// What is being folded, or nil; and the room of what was.
+	// What is being folded, or nil.
 	sealed *segment
-	spare  []byte
+	// The file is made longer.
+	filling bool
 	// The number of the last entry that the trees have.
 	folded uint64
 }
