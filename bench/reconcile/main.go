@@ -34,8 +34,7 @@ type result struct {
 	Peak     float64 `json:"peak_bytes_per_object,omitempty"`
 	// Where what is wanted is kept: "disk" or "memory".
 	Store string `json:"store,omitempty"`
-	// The 50th and 99th percentile of writing some pages to that place and syncing them, and then one more: what a durable commit costs
-	// at least.
+	// The 50th and 99th percentile of writing a page to that place and syncing it: what a durable commit costs at least.
 	SyncP50 float64 `json:"sync_p50_us,omitempty"`
 	SyncP99 float64 `json:"sync_p99_us,omitempty"`
 }

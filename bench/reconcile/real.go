@@ -437,21 +437,30 @@ func intents(objects []*object.Object) (*api.Changes, error) {
 	return changes, nil
 }
 
-// syncs measures what it takes to write some pages and sync them, and then one more, as the store does for each revision.
+// syncs measures what it takes to write a page and sync it, as the store does for each small revision.
 type syncs struct {
 	file *os.File
+	page []byte
 	took []float64
 }
 
-// A revision of one object changes about so many pages.
-const (
-	pageBytes = 4096
-	pages     = 6
-)
+const pageBytes = 4096
 
+// newSyncs makes a file that is as long as it will ever be: to grow takes longer.
 func newSyncs(directory string) (*syncs, error) {
 	f, err := os.CreateTemp(directory, "sync-")
-	return &syncs{file: f}, err
+	if err != nil {
+		return nil, err
+	}
+	s := &syncs{file: f, page: make([]byte, pageBytes)}
+	if _, err = f.Write(make([]byte, (warming+singles)*pageBytes)); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *syncs) close() {
@@ -460,18 +469,8 @@ func (s *syncs) close() {
 }
 
 func (s *syncs) sync() error {
-	page, began := make([]byte, pageBytes), time.Now()
-	for n := range pages {
-		// Twice in the same place, so that the file need not always grow.
-		at := pageBytes * (1 + len(s.took)/2*pages + n)
-		if _, err := s.file.WriteAt(page, int64(at)); err != nil {
-			return err
-		}
-	}
-	if err := syscall.Fdatasync(int(s.file.Fd())); err != nil {
-		return err
-	}
-	if _, err := s.file.WriteAt(page, 0); err != nil {
+	began := time.Now()
+	if _, err := s.file.WriteAt(s.page, int64(len(s.took)*pageBytes)); err != nil {
 		return err
 	}
 	err := syscall.Fdatasync(int(s.file.Fd()))
