@@ -44,12 +44,17 @@ func TestMemoryIsGivenBackInAQuietMomentAndElseAfterALongTime(t *testing.T) {
 	defer h.End()
 	now, given := time.Unix(1e9, 0), 0
 	h.now, h.giveBack = func() time.Time { return now }, func() { given++ }
+	many := func() {
+		h.Grow(manyObjects)()
+		h.giving.Stop()
+	}
 	after := func(d time.Duration) int {
 		now = now.Add(d)
 		h.quiet()
+		h.giving.Stop()
 		return given
 	}
-	h.Grow(manyObjects)()
+	many()
 	for range 5 {
 		now = now.Add(giveBackAfter / 2)
 		h.Grow(1)()
@@ -60,7 +65,7 @@ func TestMemoryIsGivenBackInAQuietMomentAndElseAfterALongTime(t *testing.T) {
 	if after(giveBackAfter) != 1 {
 		t.Error("it was not given back in a quiet moment")
 	}
-	h.Grow(manyObjects)()
+	many()
 	now = now.Add(giveBackUntil - giveBackAfter)
 	h.Grow(1)()
 	if after(giveBackAfter/2) != 1 {
