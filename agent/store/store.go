@@ -499,6 +499,8 @@ func (s *Store) view(f func(tx *bolt.Tx) error) (err error) {
 		return s.db.View(f)
 	}
 	// There may be no room for it; to read it is not kept.
+	s.hurried.Add(1)
+	defer s.hurried.Add(-1)
 	s.folding.Lock()
 	defer s.folding.Unlock()
 	tx, err := s.db.Begin(true)

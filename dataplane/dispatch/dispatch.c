@@ -7,6 +7,7 @@
 #include "dispatch/dispatch.h"
 
 #include <stdatomic.h>
+#include <time.h>
 
 #include <rte_prefetch.h>
 
@@ -22,7 +23,7 @@
 
 DROP(drop_dispatch_full, "dispatch-full", "The workers did not take the event device's packets fast enough.")
 
-enum { FLOW_BITS = 20, DRAIN_ROUNDS = 10000 };
+enum { FLOW_BITS = 20, DRAIN_LOOKS = 2000, DRAIN_LOOK = 50000 /* ns */ };
 
 // By port: where its frames go.
 static _Atomic struct dispatch_queue queues[PORT_MAX];
@@ -177,12 +178,15 @@ on_their_way(const struct port *port)
 	return given - taken;
 }
 
-// Nobody gives any more. Workers ask the device in each round, so that a few rounds of all of them will do.
+// Nobody gives any more. Workers ask the device in each round, so that a few rounds of all of them will do; but rcu_wait() does not
+// wait for the next round of one that sleeps.
 static void
 drain(const struct port *port)
 {
-	for (unsigned i = 0; i < DRAIN_ROUNDS && on_their_way(port) != 0; i++)
+	for (unsigned i = 0; i < DRAIN_LOOKS && on_their_way(port) != 0; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = DRAIN_LOOK}, NULL);
 		rcu_wait();
+	}
 	rcu_wait();
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -101,6 +102,18 @@ send_flows(unsigned each)
 	walk_workers(100);
 }
 
+static bool workers_sleep;
+
+// Workers that sleep wake while the main thread does.
+int
+nanosleep(const struct timespec *time, struct timespec *left)
+{
+	if (!workers_sleep)
+		return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
+	walk_workers(1);
+	return 0;
+}
+
 static int
 stop(void **state)
 {
@@ -191,6 +204,22 @@ a_port_that_is_spread_by_queues_again_gives_nothing_to_the_device(void **state)
 }
 
 static void
+frames_that_sleeping_workers_have_not_taken_arrive_before_their_port_goes(void **state)
+{
+	struct fault f = {0};
+
+	spread(SLUICE__V1__PORT_SPREAD__DIRECTED);
+	for (uint16_t flow = 0; flow < FLOWS; flow++)
+		frame(flow, 0);
+	walk_worker(0);
+	assert_int_equal(arrived_count, 0);
+	workers_sleep = true;
+	assert_int_equal(object_delete("Port", "in", &f), 0);
+	workers_sleep = false;
+	assert_int_equal(arrived_count, FLOWS);
+}
+
+static void
 a_way_of_spreading_that_there_is_not_is_refused(void **state)
 {
 	Sluice__V1__Port port = SLUICE__V1__PORT__INIT;
@@ -213,6 +242,7 @@ main(void)
 		cmocka_unit_test(frames_that_nobody_takes_are_dropped_by_name_and_the_rest_arrives),
 		cmocka_unit_test(a_port_that_is_spread_by_queues_again_gives_nothing_to_the_device),
 		cmocka_unit_test(a_way_of_spreading_that_there_is_not_is_refused),
+		cmocka_unit_test(frames_that_sleeping_workers_have_not_taken_arrive_before_their_port_goes),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -3,7 +3,7 @@
 // When a peer leaves, DPDK's interrupt thread clears the flag "connected" and at once unmaps the rings and buffers, while a
 // worker may be between its look at the flag and its last access to them: the process dies of SIGSEGV. There is no callback in
 // between. So munmap(2), which the driver calls as everybody does, is ours: on that thread it waits until every worker has
-// been through its graph once, and with the flag cleared none comes back to the memory.
+// been through its graph once or sleeps, and with the flag cleared none comes back to the memory.
 //
 // When a peer joins, a worker may have looked at the ring's address before it was known and at the flag after it was set. So
 // the port is polled, and sent by, only from when the main thread saw its link come up.
