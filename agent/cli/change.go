@@ -226,7 +226,8 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 	s.owned(c)
 	s.confirmed(c)
 	plan := c.Flags().String("plan", "", "do what this plan says, or nothing if anything that matters has changed since")
-	wait := c.Flags().Duration("wait", 0, "wait up to this long until every object is applied, and fail if one is not")
+	var wait time.Duration
+	spanFlag(c, &wait, "wait", 0, "wait up to this long until every object is applied, and fail if one is not")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(c); err != nil {
 			return err
@@ -261,8 +262,8 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		if err != nil {
 			return nothingApplied(p.refused(err, written))
 		}
-		if *wait > 0 && !applied.GetUndone() {
-			if err := p.wait(c.Context(), client, applied, *wait); err != nil {
+		if wait > 0 && !applied.GetUndone() {
+			if err := p.wait(c.Context(), client, applied, wait); err != nil {
 				return err
 			}
 		}
@@ -277,7 +278,7 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		if err != nil {
 			return err
 		}
-		return worse(p.printApplied(applied, *output, expected{written: written, waited: *wait > 0, accepted: s.noWait}), dangling)
+		return worse(p.printApplied(applied, *output, expected{written: written, waited: wait > 0, accepted: s.noWait}), dangling)
 	}
 	return c
 }

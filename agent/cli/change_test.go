@@ -416,6 +416,10 @@ func TestUsageMistakesAreExplained(t *testing.T) {
 		{[]string{"trace", "--count", "0"}, "want 1 to 10000"},
 		{[]string{"top", "--interval", "0s"}, "at least 10ms"},
 		{[]string{"--agent", "tcp://x", "get", "ports"}, "want unix:///PATH"},
+		{[]string{"apply", "-f", bng, "--confirm", "1"}, `invalid argument "1" for "--confirm" flag: want a number and its unit, such as 5m, 90s or 1h; see`},
+		{[]string{"rollback", "1", "--confirm", "5 m"}, "want a number and its unit"},
+		{[]string{"apply", "-f", bng, "--wait", "1"}, `for "--wait" flag: want a number and its unit`},
+		{[]string{"top", "--interval", "x"}, `for "--interval" flag: want a number and its unit`},
 		{[]string{"nonsense"}, "unknown command"},
 	} {
 		if out := s.fails("", test.arguments...); !strings.Contains(out, test.want) {
