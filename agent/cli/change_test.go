@@ -365,6 +365,30 @@ func TestYAMLThatWasShownCanBeAppliedAgain(t *testing.T) {
 	}
 }
 
+func TestJSONThatWasShownCanBeAppliedAgain(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	file := s.dir + "/all.json"
+	if err := os.WriteFile(file, []byte(s.ok("get", "all", "-o", "json")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.ok("plan", "-f", file); out != "Nothing to change.\n" {
+		t.Errorf("planned: %s", out)
+	}
+	if out := s.ok("apply", "-f", file); out != "8 unchanged.\n" {
+		t.Errorf("applied again: %s", out)
+	}
+	if out := s.feed(s.ok("get", "session", "alice", "-o", "json"), "delete", "-f", "-"); !strings.Contains(out, "Session/alice deleted") {
+		t.Errorf("deleted: %s", out)
+	}
+	if out := s.ok("apply", "-f", file); !strings.Contains(out, "Session/alice created") || !strings.Contains(out, "1 created, 7 unchanged.") {
+		t.Errorf("applied once more: %s", out)
+	}
+	if errs := s.fails(s.ok("get", "acls", "-l", "no=such", "-o", "json"), "apply", "-f", "-"); !strings.Contains(errs, "there are no objects in -") {
+		t.Error(errs)
+	}
+}
+
 func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
 	s := newSite(t)
 	s.stop()
