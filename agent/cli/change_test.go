@@ -389,6 +389,26 @@ func TestJSONThatWasShownCanBeAppliedAgain(t *testing.T) {
 	}
 }
 
+func TestAPlanInPlaceOfObjectsIsSaidToBeOne(t *testing.T) {
+	s := newSite(t)
+	file := s.dir + "/tonight.plan"
+	shown := s.ok("plan", "-f", bng, "-o", "json", "--out", file)
+	const written = "sluice: DIR/tonight.plan: this is a plan, not objects; to do what it says: sluice apply --plan FILE\n"
+	for _, command := range []string{"apply", "plan", "delete"} {
+		if errs := s.fails("", command, "-f", file); errs != written {
+			t.Errorf("%s: %s", command, errs)
+		}
+	}
+	for _, text := range []string{shown, s.ok("plan", "-f", bng, "-o", "yaml")} {
+		if errs := s.fails(text, "apply", "-f", "-"); !strings.HasPrefix(errs, "sluice: standard input: this is a plan as it is shown, not objects;") {
+			t.Error(errs)
+		}
+	}
+	if out := s.ok("apply", "--plan", file); !strings.Contains(out, "8 created") {
+		t.Error(out)
+	}
+}
+
 func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
 	s := newSite(t)
 	s.stop()
