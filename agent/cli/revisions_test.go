@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sluice.dev/sluice/agent/api"
 )
 
 // edit applies the example with words replaced.
@@ -89,6 +91,44 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	eventually(t, "the change is undone", func() bool {
 		return strings.Contains(s.ok("get", "session", "bob", "-o", "yaml"), "innerVlan: 9")
 	})
+}
+
+func TestHistoryTellsWhatWaitsFromWhatWasConfirmedOrUndone(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.edit([]string{"--confirm", "1h", "--why", "a try"}, "innerVlan: 8", "innerVlan: 9")
+	s.ok("confirm")
+	s.edit([]string{"--confirm", "1s"}, "innerVlan: 8", "innerVlan: 10")
+	eventually(t, "the change is undone", func() bool {
+		return strings.Contains(s.ok("get", "session", "bob", "-o", "yaml"), "innerVlan: 9")
+	})
+	s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 11")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "history-standing", strings.ReplaceAll(s.ok("history"), me.Username, "ME"))
+	golden(t, "history-standing-json", strings.ReplaceAll(s.ok("history", "-o", "json"), me.Username, "ME"))
+	if got := s.ok("history", "--before", "4"); !strings.Contains(got, "undone by revision 4") {
+		t.Error(got)
+	}
+}
+
+func TestWhatIsUndoneInPartIsSaidToBe(t *testing.T) {
+	for _, one := range []struct {
+		revision       *api.Revision
+		words, inAWord string
+	}{
+		{&api.Revision{}, "", ""},
+		{&api.Revision{ConfirmBy: 1, Waits: true, Overdue: true}, "is to be undone, which is tried again", "overdue"},
+		{&api.Revision{Waits: true, Overdue: true, UndoneBy: 4, UndoneInPart: true}, "undone in part by revision 4, the rest is tried again", "overdue"},
+		{&api.Revision{UndoneBy: 4, UndoneInPart: true}, "undone in part by revision 4, the rest was confirmed", "confirmed"},
+		{&api.Revision{UndoneBy: 4}, "undone by revision 4", "undone"},
+	} {
+		if words, word := standingOf(one.revision), standing(one.revision); words != one.words || word != one.inAWord {
+			t.Errorf("%v: %q, %q", one.revision, words, word)
+		}
+	}
 }
 
 func TestAPlanThatWasWrittenIsAppliedAsItIsOrNotAtAll(t *testing.T) {

@@ -172,6 +172,18 @@ type Revision struct {
 	RollbackTo uint64
 	// If not zero: it is rolled back then unless it is confirmed before.
 	ConfirmBy time.Time
+
+	// Interface.History says it; it is not kept.
+	Standing Standing
+}
+
+// Standing is what became of a revision that could be undone.
+type Standing struct {
+	// It waits to be confirmed, or to be undone. Then it is overdue: that could not be done yet, or not whole.
+	Waits, Overdue bool
+	// The latest revision that undid it, 0: none; and that left some of it.
+	UndoneBy uint64
+	InPart   bool
 }
 
 // Difference is how one object differs between two revisions.
