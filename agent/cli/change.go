@@ -576,13 +576,14 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
+const fewMost = 20
+
 // few shortens a long list.
 func few(lines []string) []string {
-	const most = 20
-	if len(lines) <= most {
+	if len(lines) <= fewMost {
 		return lines
 	}
-	return append(lines[:most:most], fmt.Sprintf("... and %d more", len(lines)-most))
+	return append(lines[:fewMost:fewMost], fmt.Sprintf("... and %d more", len(lines)-fewMost))
 }
 
 // stranded is an error if others would have to leave the data plane because of deletions.
@@ -667,7 +668,7 @@ wanted then, but are taken out of the data plane, and wait until it is there aga
 			applied.Objects = slices.DeleteFunc(applied.Objects, func(o *api.AppliedObject) bool {
 				gone := o.GetStep() == api.Step_KEEP && o.GetStatus().GetState() == api.State_GONE
 				if gone {
-					missing = append(missing, fmt.Sprintf("there is no %s %s", o.GetKind(), o.GetName()))
+					missing = append(missing, absent(c.Context(), client, o.GetKind(), o.GetName(), len(missing) < fewMost))
 				}
 				return gone
 			})

@@ -300,3 +300,27 @@ func TestWhoAsksForANameThatNothingHasIsToldJustThat(t *testing.T) {
 		t.Errorf("%q", errs)
 	}
 }
+
+func TestWhoMistypesANameIsToldWhichWasMeant(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	const meant = "there is no Session alcie; did you mean alice?\n"
+	for _, command := range []string{"get", "describe", "delete"} {
+		if errs := s.fails("", command, "session", "alcie"); errs != "sluice: "+meant {
+			t.Errorf("%s: %q", command, errs)
+		}
+	}
+	errs := s.fails("", "delete", "session", "alcie", "nobody", "bib")
+	if want := "sluice: there is no Session alcie; did you mean alice?\n        there is no Session nobody\n        there is no Session bib; did you mean bob?\n"; errs != want {
+		t.Errorf("%q", errs)
+	}
+	if errs := s.fails("", "get", "vrf", "defautl"); errs != "sluice: there is no Vrf defautl; did you mean default?\n" {
+		t.Errorf("%q", errs)
+	}
+	if errs := s.fails("", "get", "session", "alcie", "-l", "a=b"); errs != "sluice: there is no Session alcie with such labels\n" {
+		t.Errorf("%q", errs)
+	}
+	if got := s.ok("get", "sessions"); !strings.Contains(got, "alice") || !strings.Contains(got, "bob") {
+		t.Error(got)
+	}
+}

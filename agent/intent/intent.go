@@ -52,6 +52,8 @@ type Interface interface {
 
 	// Get returns how it stands with an object, and whether anybody wants it or a data plane has it.
 	Get(k object.Key) (Status, bool)
+	// Near returns the name of the one object of the kind whose name is much like one that no object has; empty: there is none, or several.
+	Near(k object.Key) string
 	// List returns a page of the objects that match, in order of kind and name.
 	List(q Query) (*Page, error)
 	// Owners returns everybody who says something of an object, the one who counts most first, and what each says of its fields.
