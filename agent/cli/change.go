@@ -71,6 +71,9 @@ itself, an outage lasts until something else is wanted. Written to a file with -
 			}
 		}
 		if *output != "table" {
+			if joined := planned.GetJoined(); joined != nil {
+				fmt.Fprintln(p.err, joinedText(joined, true))
+			}
 			if away := planned.GetDataplaneAway(); away != "" {
 				fmt.Fprintln(p.err, awayText(away))
 			}
@@ -161,6 +164,9 @@ func (p *program) printPlan(planned *api.Planned) error {
 		}
 		b.WriteString(".\n")
 	}
+	if joined := planned.GetJoined(); joined != nil {
+		b.WriteString(joinedText(joined, true) + "\n")
+	}
 	if away := planned.GetDataplaneAway(); away != "" {
 		b.WriteString(awayText(away) + "\n")
 	}
@@ -170,6 +176,15 @@ func (p *program) printPlan(planned *api.Planned) error {
 
 func awayText(why string) string {
 	return fmt.Sprintf("The data plane is away (%s): this goes by what it had before, and is done when it is back.", why)
+}
+
+// joinedText says who has, or would have, a part in objects of others.
+func joinedText(j *api.Joined, planned bool) string {
+	objects, now := plural(int(j.GetObjects()), "object is", "objects are"), " now"
+	if planned {
+		objects, now = plural(int(j.GetObjects()), "object", "objects")+" would be", ""
+	}
+	return fmt.Sprintf("%s wanted by %s too%s, besides %s.", objects, j.GetOwner(), now, strings.Join(j.GetBesides(), " and "))
 }
 
 func printFields(b *strings.Builder, fields []*api.FieldChange) {
@@ -520,6 +535,9 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		if applied.GetConfirmBy() != 0 {
 			told["confirmBy"] = moment(applied.GetConfirmBy())
 		}
+		if joined := applied.GetJoined(); joined != nil {
+			told["joined"] = map[string]any{"owner": joined.GetOwner(), "objects": joined.GetObjects(), "besides": joined.GetBesides()}
+		}
 		if err := p.write(output, false, told); err != nil {
 			return err
 		}
@@ -538,6 +556,9 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		}
 		if len(parts) > 0 {
 			fmt.Fprintf(&b, "%s.\n", strings.Join(parts, ", "))
+		}
+		if joined := applied.GetJoined(); joined != nil {
+			b.WriteString(joinedText(joined, false) + "\n")
 		}
 		if applied.GetConfirmBy() != 0 {
 			fmt.Fprintf(&b, "Revision %d is rolled back at %s, unless it is confirmed before: sluice confirm %d\n", applied.GetRevision(),

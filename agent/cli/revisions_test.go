@@ -167,6 +167,57 @@ func TestOwnersDoNotOverwriteOneAnotherUnlessTheyTakeOver(t *testing.T) {
 	}
 }
 
+func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
+	s := newSite(t)
+	s.ok("apply", "-f", bng, "--owner", "lab")
+	export := s.ok("get", "all", "-o", "yaml")
+	const would, is = "8 objects would be wanted by api too, besides lab.\n", "8 objects are wanted by api too now, besides lab.\n"
+	if got := s.feed(export, "plan", "-f", "-"); got != "Nothing to change.\n"+would {
+		t.Error(got)
+	}
+	if out, errs, code := s.try(export, "plan", "-f", "-", "-o", "json"); code != 0 || out != "[]\n" || errs != would {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n"+is {
+		t.Error(got)
+	}
+	// It wants them already.
+	if got := s.feed(export, "plan", "-f", "-"); got != "Nothing to change.\n" {
+		t.Error(got)
+	}
+	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n" {
+		t.Error(got)
+	}
+	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n" {
+		t.Error(got)
+	}
+	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); got != "[]\n" {
+		t.Errorf("not given up: %s", got)
+	}
+	s.feed(export, "apply", "-f", "-")
+	acl := s.ok("get", "acl", "web", "-o", "json")
+	if got := s.feed(acl, "delete", "-f", "-"); !strings.Contains(got, "1 unchanged.") || strings.Contains(got, "wanted by") {
+		t.Error(got)
+	}
+	var told struct {
+		Joined struct {
+			Owner   string
+			Objects int
+			Besides []string
+		}
+	}
+	s.feed(acl, "apply", "-f", "-")
+	got := s.feed(acl, "apply", "-f", "-", "--owner", "third", "-o", "json")
+	if err := json.Unmarshal([]byte(got), &told); err != nil || told.Joined.Owner != "third" || told.Joined.Objects != 1 || !slices.Equal(told.Joined.Besides, []string{"api", "lab"}) {
+		t.Errorf("%v, %s", err, got)
+	}
+	// What it changes, too.
+	mss := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: bob}\nspec:\n  policy: {mss: 1200}\n"
+	if got := s.feed(mss, "apply", "-f", "-", "--owner", "third"); got != "Session/bob updated\n1 updated.\n1 object is wanted by third too now, besides api and lab.\n" {
+		t.Error(got)
+	}
+}
+
 func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
 	s := newSite(t)
 	s.written()

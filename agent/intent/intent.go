@@ -136,6 +136,14 @@ type Outcome struct {
 	Undone bool
 	// If not zero: the revision is rolled back then unless it is confirmed before.
 	ConfirmBy time.Time
+	Joined    Joined
+}
+
+// Joined is how many objects an owner wants besides others, who wanted them before, and who these are, in order.
+type Joined struct {
+	Owner   string
+	Objects int
+	Besides []string
 }
 
 // Done is what was done about one object.
