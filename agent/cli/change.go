@@ -71,6 +71,9 @@ itself, an outage lasts until something else is wanted. Written to a file with -
 			}
 		}
 		if *output != "table" {
+			if joined := planned.GetJoined(); joined != nil {
+				fmt.Fprintln(p.err, joinedText(joined, true))
+			}
 			if away := planned.GetDataplaneAway(); away != "" {
 				fmt.Fprintln(p.err, awayText(away))
 			}
@@ -161,6 +164,9 @@ func (p *program) printPlan(planned *api.Planned) error {
 		}
 		b.WriteString(".\n")
 	}
+	if joined := planned.GetJoined(); joined != nil {
+		b.WriteString(joinedText(joined, true) + "\n")
+	}
 	if away := planned.GetDataplaneAway(); away != "" {
 		b.WriteString(awayText(away) + "\n")
 	}
@@ -170,6 +176,15 @@ func (p *program) printPlan(planned *api.Planned) error {
 
 func awayText(why string) string {
 	return fmt.Sprintf("The data plane is away (%s): this goes by what it had before, and is done when it is back.", why)
+}
+
+// joinedText says who has, or would have, a part in objects of others.
+func joinedText(j *api.Joined, planned bool) string {
+	objects, now := plural(int(j.GetObjects()), "object is", "objects are"), " now"
+	if planned {
+		objects, now = plural(int(j.GetObjects()), "object", "objects")+" would be", ""
+	}
+	return fmt.Sprintf("%s wanted by %s too%s, besides %s.", objects, j.GetOwner(), now, strings.Join(j.GetBesides(), " and "))
 }
 
 func printFields(b *strings.Builder, fields []*api.FieldChange) {
@@ -226,7 +241,8 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 	s.owned(c)
 	s.confirmed(c)
 	plan := c.Flags().String("plan", "", "do what this plan says, or nothing if anything that matters has changed since")
-	wait := c.Flags().Duration("wait", 0, "wait up to this long until every object is applied, and fail if one is not")
+	var wait time.Duration
+	spanFlag(c, &wait, "wait", 0, "wait up to this long until every object is applied, and fail if one is not")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(c); err != nil {
 			return err
@@ -261,8 +277,8 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		if err != nil {
 			return nothingApplied(p.refused(err, written))
 		}
-		if *wait > 0 && !applied.GetUndone() {
-			if err := p.wait(c.Context(), client, applied, *wait); err != nil {
+		if wait > 0 && !applied.GetUndone() {
+			if err := p.wait(c.Context(), client, applied, wait); err != nil {
 				return err
 			}
 		}
@@ -277,7 +293,7 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		if err != nil {
 			return err
 		}
-		return worse(p.printApplied(applied, *output, expected{written: written, waited: *wait > 0, accepted: s.noWait}), dangling)
+		return worse(p.printApplied(applied, *output, expected{written: written, waited: wait > 0, accepted: s.noWait}), dangling)
 	}
 	return c
 }
@@ -519,6 +535,9 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		if applied.GetConfirmBy() != 0 {
 			told["confirmBy"] = moment(applied.GetConfirmBy())
 		}
+		if joined := applied.GetJoined(); joined != nil {
+			told["joined"] = map[string]any{"owner": joined.GetOwner(), "objects": joined.GetObjects(), "besides": joined.GetBesides()}
+		}
 		if err := p.write(output, false, told); err != nil {
 			return err
 		}
@@ -537,6 +556,9 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		}
 		if len(parts) > 0 {
 			fmt.Fprintf(&b, "%s.\n", strings.Join(parts, ", "))
+		}
+		if joined := applied.GetJoined(); joined != nil {
+			b.WriteString(joinedText(joined, false) + "\n")
 		}
 		if applied.GetConfirmBy() != 0 {
 			fmt.Fprintf(&b, "Revision %d is rolled back at %s, unless it is confirmed before: sluice confirm %d\n", applied.GetRevision(),
@@ -575,13 +597,14 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
+const fewMost = 20
+
 // few shortens a long list.
 func few(lines []string) []string {
-	const most = 20
-	if len(lines) <= most {
+	if len(lines) <= fewMost {
 		return lines
 	}
-	return append(lines[:most:most], fmt.Sprintf("... and %d more", len(lines)-most))
+	return append(lines[:fewMost:fewMost], fmt.Sprintf("... and %d more", len(lines)-fewMost))
 }
 
 // stranded is an error if others would have to leave the data plane because of deletions.
@@ -666,7 +689,7 @@ wanted then, but are taken out of the data plane, and wait until it is there aga
 			applied.Objects = slices.DeleteFunc(applied.Objects, func(o *api.AppliedObject) bool {
 				gone := o.GetStep() == api.Step_KEEP && o.GetStatus().GetState() == api.State_GONE
 				if gone {
-					missing = append(missing, fmt.Sprintf("there is no %s %s", o.GetKind(), o.GetName()))
+					missing = append(missing, absent(c.Context(), client, o.GetKind(), o.GetName(), len(missing) < fewMost))
 				}
 				return gone
 			})

@@ -365,6 +365,50 @@ func TestYAMLThatWasShownCanBeAppliedAgain(t *testing.T) {
 	}
 }
 
+func TestJSONThatWasShownCanBeAppliedAgain(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	file := s.dir + "/all.json"
+	if err := os.WriteFile(file, []byte(s.ok("get", "all", "-o", "json")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.ok("plan", "-f", file); out != "Nothing to change.\n" {
+		t.Errorf("planned: %s", out)
+	}
+	if out := s.ok("apply", "-f", file); out != "8 unchanged.\n" {
+		t.Errorf("applied again: %s", out)
+	}
+	if out := s.feed(s.ok("get", "session", "alice", "-o", "json"), "delete", "-f", "-"); !strings.Contains(out, "Session/alice deleted") {
+		t.Errorf("deleted: %s", out)
+	}
+	if out := s.ok("apply", "-f", file); !strings.Contains(out, "Session/alice created") || !strings.Contains(out, "1 created, 7 unchanged.") {
+		t.Errorf("applied once more: %s", out)
+	}
+	if errs := s.fails(s.ok("get", "acls", "-l", "no=such", "-o", "json"), "apply", "-f", "-"); !strings.Contains(errs, "there are no objects in -") {
+		t.Error(errs)
+	}
+}
+
+func TestAPlanInPlaceOfObjectsIsSaidToBeOne(t *testing.T) {
+	s := newSite(t)
+	file := s.dir + "/tonight.plan"
+	shown := s.ok("plan", "-f", bng, "-o", "json", "--out", file)
+	const written = "sluice: DIR/tonight.plan: this is a plan, not objects; to do what it says: sluice apply --plan FILE\n"
+	for _, command := range []string{"apply", "plan", "delete"} {
+		if errs := s.fails("", command, "-f", file); errs != written {
+			t.Errorf("%s: %s", command, errs)
+		}
+	}
+	for _, text := range []string{shown, s.ok("plan", "-f", bng, "-o", "yaml")} {
+		if errs := s.fails(text, "apply", "-f", "-"); !strings.HasPrefix(errs, "sluice: standard input: this is a plan as it is shown, not objects;") {
+			t.Error(errs)
+		}
+	}
+	if out := s.ok("apply", "--plan", file); !strings.Contains(out, "8 created") {
+		t.Error(out)
+	}
+}
+
 func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
 	s := newSite(t)
 	s.stop()
@@ -416,6 +460,10 @@ func TestUsageMistakesAreExplained(t *testing.T) {
 		{[]string{"trace", "--count", "0"}, "want 1 to 10000"},
 		{[]string{"top", "--interval", "0s"}, "at least 10ms"},
 		{[]string{"--agent", "tcp://x", "get", "ports"}, "want unix:///PATH"},
+		{[]string{"apply", "-f", bng, "--confirm", "1"}, `invalid argument "1" for "--confirm" flag: want a number and its unit, such as 5m, 90s or 1h; see`},
+		{[]string{"rollback", "1", "--confirm", "5 m"}, "want a number and its unit"},
+		{[]string{"apply", "-f", bng, "--wait", "1"}, `for "--wait" flag: want a number and its unit`},
+		{[]string{"top", "--interval", "x"}, `for "--interval" flag: want a number and its unit`},
 		{[]string{"nonsense"}, "unknown command"},
 	} {
 		if out := s.fails("", test.arguments...); !strings.Contains(out, test.want) {

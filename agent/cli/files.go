@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -104,15 +106,38 @@ func unreadable(path string, err error) error {
 }
 
 func (p *program) readFile(path string) ([]*object.Written, error) {
-	if path == "-" {
-		return p.registry.Decode(p.in, "standard input")
+	in, name := p.in, "standard input"
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, unreadable(path, err)
+		}
+		defer f.Close()
+		in, name = f, path
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, unreadable(path, err)
+	text := bufio.NewReaderSize(in, 64<<10)
+	if err := planned(text, name); err != nil {
+		return nil, err
 	}
-	defer f.Close()
-	return p.registry.Decode(f, path)
+	return p.registry.Decode(text, name)
+}
+
+// What begins as a plan that `sluice plan --out` wrote, and as one that it showed.
+var (
+	planBegins  = regexp.MustCompile(`^\s*\{\s*"planned"\s*:`)
+	stepsBegins = regexp.MustCompile(`^(\s*\[\s*\{\s*"step"\s*:|(---)?\s*- step:)`)
+)
+
+// planned is an error if a text is a plan in place of objects.
+func planned(text *bufio.Reader, name string) error {
+	begin, _ := text.Peek(256) // who reads it is told of errors
+	switch {
+	case planBegins.Match(begin):
+		return fmt.Errorf("%s: this is a plan, not objects; to do what it says: sluice apply --plan FILE", name)
+	case stepsBegins.Match(begin):
+		return fmt.Errorf("%s: this is a plan as it is shown, not objects; `sluice plan --out FILE` writes one for `sluice apply --plan FILE`", name)
+	}
+	return nil
 }
 
 // intents packs objects for the agent.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
@@ -68,12 +70,12 @@ in JSON they are plain numbers of bit/s, bytes and nanoseconds.`,
 		}
 		found = p.withBuiltins(found, query)
 		if len(found) == 0 && len(query.GetNames()) > 0 && *output != "json" {
-			return p.missing(query, found)
+			return p.missing(c.Context(), client, query, found)
 		}
 		if err := p.show(found, query.GetKinds(), *output); err != nil {
 			return err
 		}
-		return p.missing(query, found)
+		return p.missing(c.Context(), client, query, found)
 	}
 	return c
 }
@@ -121,8 +123,19 @@ func (p *program) withBuiltins(found []*api.ObjectIntent, query *api.ObjectsQuer
 	return found
 }
 
+// absent says that nothing has a name and, if the agent is to be asked for it, what has one much like it.
+func absent(ctx context.Context, client api.AgentClient, kind, name string, ask bool) string {
+	if ask {
+		if _, err := client.Describe(ctx, &api.ObjectName{Kind: kind, Name: name}); status.Code(err) == codes.NotFound {
+			return status.Convert(err).Message()
+		}
+	}
+	return fmt.Sprintf("there is no %s %s", kind, name)
+}
+
 // missing complains about names that nothing has.
-func (p *program) missing(query *api.ObjectsQuery, found []*api.ObjectIntent) error {
+func (p *program) missing(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery,
+	found []*api.ObjectIntent) error {
 	var missing []string
 	for _, name := range query.GetNames() {
 		if !slices.ContainsFunc(found, func(o *api.ObjectIntent) bool { return o.GetIntent().GetName() == name }) {
@@ -131,6 +144,9 @@ func (p *program) missing(query *api.ObjectsQuery, found []*api.ObjectIntent) er
 	}
 	if len(missing) == 0 {
 		return nil
+	}
+	if len(missing) == 1 && len(query.GetKinds()) == 1 && query.GetSelector() == "" && query.GetOwner() == "" {
+		return errors.New(absent(ctx, client, query.GetKinds()[0], missing[0], true))
 	}
 	kinds := "object"
 	if len(query.GetKinds()) > 0 {

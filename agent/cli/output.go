@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,34 @@ func (c *choice) Set(word string) error {
 		return fmt.Errorf("want one of %s", strings.Join(c.of, ", "))
 	}
 	c.value = word
+	return nil
+}
+
+// A span is a flag that takes a time: a number and its unit.
+type span struct{ value *time.Duration }
+
+// spanFlag adds a flag that takes a time.
+func spanFlag(c *cobra.Command, into *time.Duration, name string, usual time.Duration, usage string) {
+	*into = usual
+	c.Flags().Var(span{into}, name, usage)
+}
+
+func (s span) Type() string { return "duration" }
+
+// String is empty for no time at all, so that help does not show it as what is usual.
+func (s span) String() string {
+	if s.value == nil || *s.value == 0 {
+		return ""
+	}
+	return s.value.String()
+}
+
+func (s span) Set(word string) error {
+	d, err := time.ParseDuration(word)
+	if err != nil {
+		return errors.New("want a number and its unit, such as 5m, 90s or 1h")
+	}
+	*s.value = d
 	return nil
 }
 

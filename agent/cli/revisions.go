@@ -17,7 +17,8 @@ func (p *program) historyCommand() *cobra.Command {
 		Use:   "history",
 		Short: "Show who changed what is wanted, when and why",
 		Long: `Show the revisions of what is wanted, the latest first. Each is there whole: "sluice diff" compares two, and
-"sluice rollback" goes back to one. Sessions that protocols bring up and take down are no part of it.`,
+"sluice rollback" goes back to one. Of one that was applied with --confirm it says whether it waits, was confirmed or was undone.
+Sessions that protocols bring up and take down are no part of it.`,
 		Example: `  sluice history
   sluice history --limit 5 -o json`,
 		Args: cobra.NoArgs,
@@ -63,10 +64,45 @@ func whatOf(r *api.Revision) string {
 	if r.GetRollbackTo() != 0 && !strings.Contains(r.GetWhy(), "undone") {
 		parts = append(parts, fmt.Sprintf("back to revision %d", r.GetRollbackTo()))
 	}
-	if r.GetConfirmBy() != 0 {
-		parts = append(parts, "was to be confirmed by "+moment(r.GetConfirmBy()))
+	if standing := standingOf(r); standing != "" {
+		parts = append(parts, standing)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// standingOf says what became of a revision that had to be confirmed or was undone.
+func standingOf(r *api.Revision) string {
+	by := fmt.Sprintf(" by revision %d", r.GetUndoneBy())
+	switch {
+	case r.GetUndoneBy() != 0 && !r.GetUndoneInPart():
+		return "undone" + by
+	case r.GetOverdue() && r.GetUndoneInPart():
+		return "undone in part" + by + ", the rest is tried again"
+	case r.GetOverdue():
+		return "is to be undone, which is tried again"
+	case r.GetWaits():
+		return "waits to be confirmed until " + moment(r.GetConfirmBy())
+	case r.GetUndoneInPart():
+		return "undone in part" + by + ", the rest was confirmed"
+	case r.GetConfirmBy() != 0:
+		return "confirmed"
+	}
+	return ""
+}
+
+// standing is standingOf in a word, for programs.
+func standing(r *api.Revision) string {
+	switch {
+	case r.GetUndoneBy() != 0 && !r.GetUndoneInPart():
+		return "undone"
+	case r.GetOverdue():
+		return "overdue"
+	case r.GetWaits():
+		return "waiting"
+	case r.GetConfirmBy() != 0 || r.GetUndoneInPart():
+		return "confirmed"
+	}
+	return ""
 }
 
 func moment(nanoseconds int64) string { return time.Unix(0, nanoseconds).UTC().Format(time.RFC3339) }
@@ -81,13 +117,16 @@ type revisionJSON struct {
 	AllOrNothing bool   `json:"allOrNothing,omitempty"`
 	RollbackTo   uint64 `json:"rollbackTo,omitempty"`
 	ConfirmBy    string `json:"confirmBy,omitempty"`
+	Standing     string `json:"standing,omitempty"`
+	UndoneBy     uint64 `json:"undoneBy,omitempty"`
 }
 
 func historyJSON(history *api.History) []revisionJSON {
 	all := []revisionJSON{}
 	for _, r := range history.GetRevisions() {
 		one := revisionJSON{Revision: r.GetNumber(), Time: moment(r.GetTime()), Owner: r.GetOwner(), Who: r.GetWho(), Why: r.GetWhy(),
-			Objects: r.GetChanges(), AllOrNothing: r.GetAllOrNothing(), RollbackTo: r.GetRollbackTo()}
+			Objects: r.GetChanges(), AllOrNothing: r.GetAllOrNothing(), RollbackTo: r.GetRollbackTo(),
+			Standing: standing(r), UndoneBy: r.GetUndoneBy()}
 		if r.GetConfirmBy() != 0 {
 			one.ConfirmBy = moment(r.GetConfirmBy())
 		}

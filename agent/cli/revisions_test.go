@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sluice.dev/sluice/agent/api"
 )
 
 // edit applies the example with words replaced.
@@ -91,6 +93,44 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	})
 }
 
+func TestHistoryTellsWhatWaitsFromWhatWasConfirmedOrUndone(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.edit([]string{"--confirm", "1h", "--why", "a try"}, "innerVlan: 8", "innerVlan: 9")
+	s.ok("confirm")
+	s.edit([]string{"--confirm", "1s"}, "innerVlan: 8", "innerVlan: 10")
+	eventually(t, "the change is undone", func() bool {
+		return strings.Contains(s.ok("get", "session", "bob", "-o", "yaml"), "innerVlan: 9")
+	})
+	s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 11")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "history-standing", strings.ReplaceAll(s.ok("history"), me.Username, "ME"))
+	golden(t, "history-standing-json", strings.ReplaceAll(s.ok("history", "-o", "json"), me.Username, "ME"))
+	if got := s.ok("history", "--before", "4"); !strings.Contains(got, "undone by revision 4") {
+		t.Error(got)
+	}
+}
+
+func TestWhatIsUndoneInPartIsSaidToBe(t *testing.T) {
+	for _, one := range []struct {
+		revision       *api.Revision
+		words, inAWord string
+	}{
+		{&api.Revision{}, "", ""},
+		{&api.Revision{ConfirmBy: 1, Waits: true, Overdue: true}, "is to be undone, which is tried again", "overdue"},
+		{&api.Revision{Waits: true, Overdue: true, UndoneBy: 4, UndoneInPart: true}, "undone in part by revision 4, the rest is tried again", "overdue"},
+		{&api.Revision{UndoneBy: 4, UndoneInPart: true}, "undone in part by revision 4, the rest was confirmed", "confirmed"},
+		{&api.Revision{UndoneBy: 4}, "undone by revision 4", "undone"},
+	} {
+		if words, word := standingOf(one.revision), standing(one.revision); words != one.words || word != one.inAWord {
+			t.Errorf("%v: %q, %q", one.revision, words, word)
+		}
+	}
+}
+
 func TestAPlanThatWasWrittenIsAppliedAsItIsOrNotAtAll(t *testing.T) {
 	s := newSite(t)
 	s.written()
@@ -124,6 +164,57 @@ func TestOwnersDoNotOverwriteOneAnotherUnlessTheyTakeOver(t *testing.T) {
 	s.feed(changed, "delete", "-f", "-", "--owner", "night-shift")
 	if got := s.ok("get", "session", "bob", "-o", "yaml"); !strings.Contains(got, "innerVlan: 8") || !strings.Contains(got, "owner: api") {
 		t.Errorf("the other's value did not come back:\n%s", got)
+	}
+}
+
+func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
+	s := newSite(t)
+	s.ok("apply", "-f", bng, "--owner", "lab")
+	export := s.ok("get", "all", "-o", "yaml")
+	const would, is = "8 objects would be wanted by api too, besides lab.\n", "8 objects are wanted by api too now, besides lab.\n"
+	if got := s.feed(export, "plan", "-f", "-"); got != "Nothing to change.\n"+would {
+		t.Error(got)
+	}
+	if out, errs, code := s.try(export, "plan", "-f", "-", "-o", "json"); code != 0 || out != "[]\n" || errs != would {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n"+is {
+		t.Error(got)
+	}
+	// It wants them already.
+	if got := s.feed(export, "plan", "-f", "-"); got != "Nothing to change.\n" {
+		t.Error(got)
+	}
+	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n" {
+		t.Error(got)
+	}
+	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n" {
+		t.Error(got)
+	}
+	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); got != "[]\n" {
+		t.Errorf("not given up: %s", got)
+	}
+	s.feed(export, "apply", "-f", "-")
+	acl := s.ok("get", "acl", "web", "-o", "json")
+	if got := s.feed(acl, "delete", "-f", "-"); !strings.Contains(got, "1 unchanged.") || strings.Contains(got, "wanted by") {
+		t.Error(got)
+	}
+	var told struct {
+		Joined struct {
+			Owner   string
+			Objects int
+			Besides []string
+		}
+	}
+	s.feed(acl, "apply", "-f", "-")
+	got := s.feed(acl, "apply", "-f", "-", "--owner", "third", "-o", "json")
+	if err := json.Unmarshal([]byte(got), &told); err != nil || told.Joined.Owner != "third" || told.Joined.Objects != 1 || !slices.Equal(told.Joined.Besides, []string{"api", "lab"}) {
+		t.Errorf("%v, %s", err, got)
+	}
+	// What it changes, too.
+	mss := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: bob}\nspec:\n  policy: {mss: 1200}\n"
+	if got := s.feed(mss, "apply", "-f", "-", "--owner", "third"); got != "Session/bob updated\n1 updated.\n1 object is wanted by third too now, besides api and lab.\n" {
+		t.Error(got)
 	}
 }
 
@@ -258,5 +349,29 @@ func TestWhoAsksForANameThatNothingHasIsToldJustThat(t *testing.T) {
 	s.written()
 	if errs := s.fails("", "get", "session", "nobody"); errs != "sluice: there is no Session nobody\n" {
 		t.Errorf("%q", errs)
+	}
+}
+
+func TestWhoMistypesANameIsToldWhichWasMeant(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	const meant = "there is no Session alcie; did you mean alice?\n"
+	for _, command := range []string{"get", "describe", "delete"} {
+		if errs := s.fails("", command, "session", "alcie"); errs != "sluice: "+meant {
+			t.Errorf("%s: %q", command, errs)
+		}
+	}
+	errs := s.fails("", "delete", "session", "alcie", "nobody", "bib")
+	if want := "sluice: there is no Session alcie; did you mean alice?\n        there is no Session nobody\n        there is no Session bib; did you mean bob?\n"; errs != want {
+		t.Errorf("%q", errs)
+	}
+	if errs := s.fails("", "get", "vrf", "defautl"); errs != "sluice: there is no Vrf defautl; did you mean default?\n" {
+		t.Errorf("%q", errs)
+	}
+	if errs := s.fails("", "get", "session", "alcie", "-l", "a=b"); errs != "sluice: there is no Session alcie with such labels\n" {
+		t.Errorf("%q", errs)
+	}
+	if got := s.ok("get", "sessions"); !strings.Contains(got, "alice") || !strings.Contains(got, "bob") {
+		t.Error(got)
 	}
 }

@@ -35,7 +35,7 @@ func (s *said) confirmed(c *cobra.Command) {
 	c.Flags().BoolVar(&s.all, "all-or-nothing", false, "undo everything if the data plane refuses anything")
 	c.Flags().BoolVar(&s.noWait, "no-wait", false, "do not wait for data planes: it is done once it is accepted and kept")
 	c.MarkFlagsMutuallyExclusive("no-wait", "all-or-nothing")
-	c.Flags().DurationVar(&s.confirm, "confirm", 0, "roll back by itself after this time, unless 'sluice confirm' comes before")
+	spanFlag(c, &s.confirm, "confirm", 0, "roll back by itself after this time, unless 'sluice confirm' comes before")
 	c.Flags().StringVar(&s.why, "why", "", "for the history: why")
 }
 

@@ -27,13 +27,14 @@ drawn again until Ctrl-C, with as many of each as there is room for; elsewhere e
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c, "table", "json")
-	interval := c.Flags().Duration("interval", time.Second, "time between two looks, over which rates are")
+	var interval time.Duration
+	spanFlag(c, &interval, "interval", time.Second, "time between two looks, over which rates are")
 	times := c.Flags().Int("count", 0, "end after so many looks (0: when you end it)")
 	once := c.Flags().Bool("once", false, "look once: the same as --count 1")
 	rows := c.Flags().Int("sessions", 0, "sessions shown (0: what fits the terminal, else 20)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if *interval < 10*time.Millisecond {
-			return fmt.Errorf("--interval %v: want at least 10ms", *interval)
+		if interval < 10*time.Millisecond {
+			return fmt.Errorf("--interval %v: want at least 10ms", interval)
 		}
 		if *once {
 			*times = 1
@@ -42,7 +43,7 @@ drawn again until Ctrl-C, with as many of each as there is room for; elsewhere e
 		if err != nil {
 			return err
 		}
-		return p.top(c.Context(), client, topOptions{*interval, *times, *rows, *output == "json", *times > 0})
+		return p.top(c.Context(), client, topOptions{interval, *times, *rows, *output == "json", *times > 0})
 	}
 	return c
 }

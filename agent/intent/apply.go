@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
@@ -24,7 +25,11 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 	if err != nil {
 		return nil, err
 	}
-	return d.finish(ctx, p.asked, p.opened, revision, begun, options)
+	out, err := d.finish(ctx, p.asked, p.opened, revision, begun, options)
+	if !out.Undone {
+		out.Joined = p.joined
+	}
+	return out, err
 }
 
 // commit checks, keeps and hands over. d.changing is held.
@@ -64,6 +69,7 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 	if err != nil {
 		return nil, err
 	}
+	p.joined = joinedBy(source.Owner, edits)
 	if options.Plan != nil {
 		if err := d.other(options.Plan, p); err != nil {
 			p.takeBack()
@@ -71,6 +77,25 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 		}
 	}
 	return p, nil
+}
+
+// joinedBy says which objects an owner comes to want that others want already.
+func joinedBy(owner string, edits []Edit) Joined {
+	j := Joined{Owner: owner}
+	for i := range edits {
+		e := &edits[i]
+		if e.Before == nil || e.Before.layerOf(owner) != nil || e.After.layerOf(owner) == nil {
+			continue
+		}
+		j.Objects++
+		for _, l := range e.Before.Layers {
+			if !slices.Contains(j.Besides, l.Owner) {
+				j.Besides = append(j.Besides, l.Owner)
+			}
+		}
+	}
+	slices.Sort(j.Besides)
+	return j
 }
 
 // decided prepares edits, which do what was asked for. d.mu is held.

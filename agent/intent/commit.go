@@ -21,6 +21,7 @@ type prepared struct {
 	asked     *asked
 	// The revision that it became, if that is open.
 	opened *opened
+	joined Joined
 }
 
 // undoing is what is kept with the edits that undo an open revision, or some of it.

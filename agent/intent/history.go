@@ -2,6 +2,7 @@ package intent
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"sluice.dev/sluice/agent/object"
@@ -9,6 +10,68 @@ import (
 
 // History implements Interface.
 func (d *Desired) History(before uint64, limit int) ([]Revision, error) {
+	// One that comes to be settled meanwhile waited when it was asked.
+	waiting, _ := d.waiting()
+	found, err := d.revisions(before, limit)
+	if err != nil || len(found) == 0 {
+		return found, err
+	}
+	later, latest := d.waiting()
+	maps.Copy(waiting, later)
+	undoes := map[uint64]Standing{}
+	note := func(page []Revision) {
+		for _, r := range page {
+			undone, inPart := r.undoes()
+			if _, known := undoes[undone]; undone != 0 && !known {
+				undoes[undone] = Standing{UndoneBy: r.Number, InPart: inPart}
+			}
+		}
+	}
+	// The later ones come first, and count.
+	const most = 1000
+	for next, end := uint64(0), before == 0; !end; {
+		page, err := d.revisions(next, most)
+		if err != nil {
+			return nil, err
+		}
+		note(page)
+		end = len(page) < most || page[len(page)-1].Number <= before
+		if !end {
+			next = page[len(page)-1].Number
+		}
+	}
+	note(found)
+	for i := range found {
+		r := &found[i]
+		r.Standing = undoes[r.Number]
+		overdue, waits := waiting[r.Number]
+		switch {
+		case r.Standing.UndoneBy != 0 && !r.Standing.InPart:
+		case waits:
+			r.Standing.Waits, r.Standing.Overdue = true, overdue
+		case r.Number > latest:
+			// It is kept already, and not said to be yet.
+			r.Standing.Waits = !r.ConfirmBy.IsZero()
+		}
+	}
+	return found, nil
+}
+
+// waiting returns which revisions can be confirmed and whether they are overdue, and the latest revision.
+func (d *Desired) waiting() (map[uint64]bool, uint64) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	all := map[uint64]bool{}
+	for _, o := range d.open {
+		if o.confirmable() {
+			all[o.Revision] = o.overdue()
+		}
+	}
+	return all, d.revision
+}
+
+// revisions returns them as they are kept.
+func (d *Desired) revisions(before uint64, limit int) ([]Revision, error) {
 	found, err := d.config.Store.History(before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading history: %w", err)
@@ -21,7 +84,7 @@ func (d *Desired) recordsAt(revision uint64) (map[object.Key]*Record, error) {
 	then := map[object.Key]*Record{}
 	oldest, before := uint64(0), uint64(0)
 	for {
-		page, err := d.History(before, 100)
+		page, err := d.revisions(before, 100)
 		if err != nil {
 			return nil, err
 		}

@@ -52,6 +52,8 @@ type Interface interface {
 
 	// Get returns how it stands with an object, and whether anybody wants it or a data plane has it.
 	Get(k object.Key) (Status, bool)
+	// Near returns the name of the one object of the kind whose name is much like one that no object has; empty: there is none, or several.
+	Near(k object.Key) string
 	// List returns a page of the objects that match, in order of kind and name.
 	List(q Query) (*Page, error)
 	// Owners returns everybody who says something of an object, the one who counts most first, and what each says of its fields.
@@ -134,6 +136,14 @@ type Outcome struct {
 	Undone bool
 	// If not zero: the revision is rolled back then unless it is confirmed before.
 	ConfirmBy time.Time
+	Joined    Joined
+}
+
+// Joined is how many objects an owner wants besides others, who wanted them before, and who these are, in order.
+type Joined struct {
+	Owner   string
+	Objects int
+	Besides []string
 }
 
 // Done is what was done about one object.
@@ -172,6 +182,18 @@ type Revision struct {
 	RollbackTo uint64
 	// If not zero: it is rolled back then unless it is confirmed before.
 	ConfirmBy time.Time
+
+	// Interface.History says it; it is not kept.
+	Standing Standing
+}
+
+// Standing is what became of a revision that could be undone.
+type Standing struct {
+	// It waits to be confirmed, or to be undone. Then it is overdue: that could not be done yet, or not whole.
+	Waits, Overdue bool
+	// The latest revision that undid it, 0: none; and that left some of it.
+	UndoneBy uint64
+	InPart   bool
 }
 
 // Difference is how one object differs between two revisions.

@@ -28,7 +28,8 @@ type Plan struct {
 	// What it would cost: the worst of the operations.
 	Impact reconcile.Impact
 	// How the objects that it touches, and those that they need, were then.
-	Basis []Basis
+	Basis  []Basis
+	Joined Joined
 }
 
 // PlannedStep is one thing that would be done.
@@ -80,7 +81,7 @@ func (d *Desired) Plan(source Source, changes []object.Change, options Options) 
 
 // planOf says what a prepared change would do. d.mu is held.
 func (d *Desired) planOf(p *prepared) *Plan {
-	plan := &Plan{Revision: d.revision}
+	plan := &Plan{Revision: d.revision, Joined: p.joined}
 	wants := make([]reconcile.Want, len(p.effective))
 	relabelled := map[object.Key][]object.FieldChange{}
 	for n, i := range p.effective {

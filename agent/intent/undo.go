@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,24 @@ const (
 	unfinished  = "not all of it could be done"
 	cutOff      = "the agent ended before all of it was done"
 )
+
+// What a revision is called that undoes another.
+const (
+	undoneWhole  = "undone"
+	undoneInPart = "undone in part"
+)
+
+// undoes returns which revision it undoes, 0: none, and whether it leaves some of that. That is kept in its words alone.
+func (r *Revision) undoes() (revision uint64, inPart bool) {
+	words, ours := strings.CutPrefix(r.Source.Why, "revision ")
+	number, words, _ := strings.Cut(words, " ")
+	how, _, _ := strings.Cut(words, ":")
+	revision, err := strconv.ParseUint(number, 10, 64)
+	if !ours || err != nil || r.Source.Owner != agentOwner || revision != r.RollbackTo+1 || how != undoneWhole && how != undoneInPart {
+		return 0, false
+	}
+	return revision, how == undoneInPart
+}
 
 // What could not be undone is tried again, later each time, but at least so often.
 const undoneAgainWithin = time.Minute
@@ -124,9 +143,9 @@ func (d *Desired) takeBack(o *opened, why string) (begun work, told *Undoing, er
 		}
 		return nil, nil, &NotUndone{Revision: o.Revision, Left: left}
 	}
-	told.Source.Why = fmt.Sprintf("revision %d undone: %s", o.Revision, why)
+	told.Source.Why = fmt.Sprintf("revision %d %s: %s", o.Revision, undoneWhole, why)
 	if len(left) > 0 {
-		told.Source.Why = fmt.Sprintf("revision %d undone in part: %s; left as it is: %s", o.Revision, why, listed(left))
+		told.Source.Why = fmt.Sprintf("revision %d %s: %s; left as it is: %s", o.Revision, undoneInPart, why, listed(left))
 	}
 	u, gone := d.undoing(o, back, left), o.left
 	u.kept = func() {

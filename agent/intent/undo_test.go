@@ -246,6 +246,45 @@ func TestWhatStandsInTheWayOfUndoingKeepsNothingElseFromIt(t *testing.T) {
 	}
 }
 
+func TestHistorySaysWhatBecameOfWhatHadToBeConfirmed(t *testing.T) {
+	l := born(t, filepath.Join(t.TempDir(), "intent.db"))
+	l.Expire(l.put(anHour, vrf("first", "one")))
+	l.put(intent.Options{}, at("a", "net_null0"), vrf("red", "one"))
+	must(t, l.Confirm(as("api"), l.put(anHour, vrf("red", "two"))))
+	changed := l.put(anHour, at("a", "net_null1"), vrf("red", "three"))
+	l.put(intent.Options{}, at("b", "net_null0"))
+	l.Expire(changed)
+	l.put(anHour, vrf("blue", "one"))
+	_, err := l.Apply(t.Context(), intent.Source{Owner: "agent", Why: "revision 4 undone: so they say"}, puts(vrf("green", "one")), intent.Options{})
+	must(t, err)
+
+	inPart := intent.Standing{Waits: true, Overdue: true, UndoneBy: 7, InPart: true}
+	want := map[uint64]intent.Standing{1: {UndoneBy: 2}, 5: inPart, 8: {Waits: true}}
+	check := func() {
+		t.Helper()
+		for before := range uint64(11) {
+			for _, limit := range []int{1, 100} {
+				found, err := l.History(before, limit)
+				must(t, err)
+				if before != 1 && len(found) == 0 {
+					t.Errorf("no revision before %d", before)
+				}
+				for _, r := range found {
+					if r.Standing != want[r.Number] {
+						t.Errorf("before %d, %d: %+v", before, r.Number, r.Standing)
+					}
+				}
+			}
+		}
+	}
+	check()
+	l = l.again()
+	check()
+	must(t, l.Confirm(as("api"), changed))
+	want[5] = intent.Standing{UndoneBy: 7, InPart: true}
+	check()
+}
+
 // Two ports that change places can only do so together.
 func TestWhatIsAcceptableTogetherIsUndoneTogether(t *testing.T) {
 	l := born(t, filepath.Join(t.TempDir(), "intent.db"))

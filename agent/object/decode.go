@@ -1,4 +1,4 @@
-// YAML as people write it, into objects: a stream of documents, each an object. Everything that is wrong is told at once.
+// YAML as people write it, into objects: a stream of documents, each an object or a JSON array of objects. Everything that is wrong is told at once.
 // What comes in may be hostile: its size, its depth and what its aliases make of it are bounded.
 package object
 
@@ -54,14 +54,16 @@ func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
 			errs = append(errs, &Error{File: file, Line: line, Problem: err.Error()})
 			return all, errs
 		}
-		w, problems := r.decodeDocument(text, file, line)
-		if w != nil && len(problems) == 0 {
-			all = append(all, w)
-		}
-		errs = append(errs, problems...)
-		if len(errs) >= MistakesMost {
-			errs = append(errs[:MistakesMost:MistakesMost], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
-			return all, errs
+		for text, line := range elements(text, line) {
+			w, problems := r.decodeDocument(text, file, line)
+			if w != nil && len(problems) == 0 {
+				all = append(all, w)
+			}
+			errs = append(errs, problems...)
+			if len(errs) >= MistakesMost {
+				errs = append(errs[:MistakesMost:MistakesMost], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
+				return all, errs
+			}
 		}
 	}
 }
@@ -350,7 +352,7 @@ func (d *decoder) object(n *yaml.Node) *Object {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.fail(n, "", "not an object", describe(n), "a mapping with apiVersion, kind, metadata and spec")
+		d.fail(n, "", "not an object", describe(n), "a mapping with apiVersion, kind, metadata and spec; or a JSON array of such")
 		return nil
 	}
 	parts := map[string]*yaml.Node{}

@@ -3,6 +3,7 @@ package object
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,6 +135,58 @@ a: [b
 	}
 	if rest := got[min(len(want), len(got)):]; len(rest) != 2 || !strings.Contains(rest[0], "not YAML") || !strings.HasPrefix(rest[1], "a.yaml:31: not an object: found a list") {
 		t.Errorf("the rest is %q", rest)
+	}
+}
+
+func TestAJSONArrayHoldsObjects(t *testing.T) {
+	written, err := decode(t, `[ ]
+---
+{"apiVersion": "sluice.dev/v1", "kind": "Vrf", "metadata": {"name": "alone"}}
+---
+
+[
+  {
+    "apiVersion": "sluice.dev/v1", "kind": "Vrf",
+    "metadata": {"name": "red"},
+    "spec": {
+      "description": "ünïcode, \"[\u00fc]\""
+    }
+  }, {"apiVersion": "sluice.dev/v1", "kind": "Vrf", "metadata": {"name": "blue"},
+    "spec": {"descriptio": "x"}},
+  7, [{}],
+  {"apiVersion": "sluice.dev/v1", "kind": "Port", "metadata": {"name": "p"},
+    "spec": {
+      "device": "net_null0", "mtu": 9000}}
+]
+---
+[{kind: Vrf}]
+`)
+	var names []string
+	for _, w := range written {
+		names = append(names, w.Key().String())
+	}
+	if !slices.Equal(names, []string{"Vrf/alone", "Vrf/red", "Port/p"}) {
+		t.Fatalf("objects: %v", names)
+	}
+	red, port := written[1], written[2]
+	if got := red.Spec.(*api.Vrf).Description; got != `ünïcode, "[ü]"` {
+		t.Errorf("description %q", got)
+	}
+	if at := red.LineOf(registry(t), "description"); red.Line != 7 || at != 11 {
+		t.Errorf("lines %d and %d", red.Line, at)
+	}
+	if at := port.LineOf(registry(t), "mtu"); port.Line != 16 || at != 18 {
+		t.Errorf("lines %d and %d", port.Line, at)
+	}
+	const accepted = "; accepted: a mapping with apiVersion, kind, metadata and spec; or a JSON array of such"
+	want := []string{
+		"a.yaml:14: Vrf/blue: descriptio: there is no such field; did you mean description?; accepted: description",
+		"a.yaml:15: not an object: found 7" + accepted,
+		"a.yaml:15: not an object: found a list" + accepted,
+		"a.yaml:21: not an object: found a list" + accepted,
+	}
+	if got := strings.Split(fmt.Sprint(err), "\n"); !slices.Equal(got, want) {
+		t.Errorf("mistakes:\n%s", strings.Join(got, "\n"))
 	}
 }
 
@@ -315,6 +368,7 @@ func FuzzDecode(f *testing.F) {
 	for _, text := range examples {
 		f.Add(text)
 	}
+	f.Add(`[{"apiVersion": "sluice.dev/v1", "kind": "Vrf", "metadata": {"name": "v"}}, 7, [{}]]`)
 	f.Add("a: &a [*a]\n---\n%YAML 1.1\n--- |\n x\n...\n")
 	r := registry(f)
 	f.Fuzz(func(t *testing.T, text string) {

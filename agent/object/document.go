@@ -3,8 +3,10 @@ package object
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 )
 
@@ -57,6 +59,32 @@ func markerOf(line []byte) string {
 		}
 	}
 	return ""
+}
+
+// elements are those of a document that is a JSON array (RFC 8259 section 5), each with the line that it begins on; of any other, it is
+// the document itself.
+func elements(text []byte, first int) iter.Seq2[[]byte, int] {
+	return func(yield func([]byte, int) bool) {
+		if text[len(text)-len(bytes.TrimLeft(text, " \t\r\n"))] != '[' || !json.Valid(text) {
+			yield(text, first)
+			return
+		}
+		array := json.NewDecoder(bytes.NewReader(text))
+		_, err := array.Token()
+		for line, behind := first, int64(0); err == nil && array.More(); {
+			var element json.RawMessage
+			if err = array.Decode(&element); err != nil {
+				return // no: it is valid
+			}
+			end := array.InputOffset()
+			begin := end - int64(len(element))
+			line += bytes.Count(text[behind:begin], []byte("\n"))
+			if !yield(text[begin:end:end], line) {
+				return
+			}
+			line, behind = line+bytes.Count(element, []byte("\n")), end
+		}
+	}
 }
 
 func (s *scanner) readLine(room int) ([]byte, error) {

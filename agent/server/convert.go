@@ -107,8 +107,15 @@ var steps = map[api.Step]intent.Step{api.Step_CREATE: intent.Create, api.Step_UP
 
 var actions = map[reconcile.Action]api.Step{reconcile.Create: api.Step_CREATE, reconcile.Update: api.Step_UPDATE, reconcile.Delete: api.Step_DELETE}
 
+func joinedOf(j intent.Joined) *api.Joined {
+	if j.Objects == 0 {
+		return nil
+	}
+	return &api.Joined{Owner: j.Owner, Objects: uint32(j.Objects), Besides: j.Besides}
+}
+
 func plannedOf(plan *intent.Plan) *api.Planned {
-	planned := &api.Planned{Impact: impactOf(plan.Impact), Revision: plan.Revision}
+	planned := &api.Planned{Impact: impactOf(plan.Impact), Revision: plan.Revision, Joined: joinedOf(plan.Joined)}
 	for _, p := range plan.Steps {
 		planned.Steps = append(planned.Steps, &api.PlannedStep{Step: stepOf(p.Step), Kind: p.Key.Kind, Name: p.Key.Name,
 			Fields: fieldChanges(p.Fields), Why: p.Why, WaitsFor: p.WaitsFor, Impact: impactOf(p.Impact)})
@@ -152,7 +159,8 @@ func planFrom(planned *api.Planned) *intent.Plan {
 }
 
 func appliedOf(outcome *intent.Outcome) *api.Applied {
-	applied := &api.Applied{Undone: outcome.Undone, Revision: outcome.Revision, ConfirmBy: nanoseconds(outcome.ConfirmBy)}
+	applied := &api.Applied{Undone: outcome.Undone, Revision: outcome.Revision, ConfirmBy: nanoseconds(outcome.ConfirmBy),
+		Joined: joinedOf(outcome.Joined)}
 	applied.Objects = make([]*api.AppliedObject, len(outcome.Objects))
 	object.InParts(len(outcome.Objects), func(from, to int) {
 		for from < to {

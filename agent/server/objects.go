@@ -232,7 +232,11 @@ func (s *server) Describe(_ context.Context, n *api.ObjectName) (*api.Descriptio
 	k := object.Key{Kind: n.GetKind(), Name: n.GetName()}
 	st, there := s.desired.Get(k)
 	if kind := s.registry.Kind(k.Kind); kind == nil || !there || st.Object == nil && kind.IsBuiltin(k.Name) {
-		return nil, status.Errorf(codes.NotFound, "there is no %s %s", k.Kind, k.Name)
+		meant := ""
+		if near := s.desired.Near(k); near != "" {
+			meant = "; did you mean " + near + "?"
+		}
+		return nil, status.Errorf(codes.NotFound, "there is no %s %s%s", k.Kind, k.Name, meant)
 	}
 	if len(st.Owners) > 1 {
 		st.Owners = s.desired.Owners(k)

@@ -26,7 +26,8 @@ func (s *server) GetHistory(_ context.Context, q *api.HistoryQuery) (*api.Histor
 	for _, r := range found {
 		history.Revisions = append(history.Revisions, &api.Revision{Number: r.Number, Time: nanoseconds(r.Time), Owner: r.Source.Owner,
 			Who: r.Source.Who, Why: r.Source.Why, AllOrNothing: r.Mode == intent.AllOrNothing, Changes: uint32(r.Changes),
-			RollbackTo: r.RollbackTo, ConfirmBy: nanoseconds(r.ConfirmBy)})
+			RollbackTo: r.RollbackTo, ConfirmBy: nanoseconds(r.ConfirmBy), Waits: r.Standing.Waits, Overdue: r.Standing.Overdue,
+			UndoneBy: r.Standing.UndoneBy, UndoneInPart: r.Standing.InPart})
 	}
 	return history, nil
 }
