@@ -177,9 +177,24 @@ func (q *request) reference(field string, n *yaml.Node, revised bool) (object.Ke
 }
 
 type appliedView struct {
-	Revision  uint64     `json:"revision"`
-	ConfirmBy string     `json:"confirmBy,omitempty"`
-	Objects   []doneView `json:"objects"`
+	Revision  uint64      `json:"revision"`
+	ConfirmBy string      `json:"confirmBy,omitempty"`
+	Objects   []doneView  `json:"objects"`
+	Joined    *joinedView `json:"joined,omitempty"`
+}
+
+// joinedView is of objects that an owner wants besides others.
+type joinedView struct {
+	Owner   string   `json:"owner"`
+	Objects int      `json:"objects"`
+	Besides []string `json:"besides"`
+}
+
+func joinedOf(j intent.Joined) *joinedView {
+	if j.Objects == 0 {
+		return nil
+	}
+	return &joinedView{j.Owner, j.Objects, j.Besides}
 }
 
 type doneView struct {
@@ -190,7 +205,7 @@ type doneView struct {
 }
 
 func appliedOf(outcome *intent.Outcome) *appliedView {
-	v := &appliedView{Revision: outcome.Revision, ConfirmBy: moment(outcome.ConfirmBy), Objects: []doneView{}}
+	v := &appliedView{Revision: outcome.Revision, ConfirmBy: moment(outcome.ConfirmBy), Objects: []doneView{}, Joined: joinedOf(outcome.Joined)}
 	for _, o := range outcome.Objects {
 		v.Objects = append(v.Objects, doneView{o.Step.String(), o.Status.Key.Kind, o.Status.Key.Name, statusOf(o.Status)})
 	}
@@ -252,10 +267,11 @@ func (q *request) plan() error {
 		steps = append(steps, stepView{s.Step.String(), s.Key.Kind, s.Key.Name, fieldsOf(s.Fields), s.Why, s.WaitsFor, s.Impact.String()})
 	}
 	return q.json(http.StatusOK, struct {
-		Revision uint64     `json:"revision"`
-		Impact   string     `json:"impact"`
-		Steps    []stepView `json:"steps"`
-	}{plan.Revision, plan.Impact.String(), steps})
+		Revision uint64      `json:"revision"`
+		Impact   string      `json:"impact"`
+		Steps    []stepView  `json:"steps"`
+		Joined   *joinedView `json:"joined,omitempty"`
+	}{plan.Revision, plan.Impact.String(), steps, joinedOf(plan.Joined)})
 }
 
 func (q *request) history() error {
@@ -276,12 +292,38 @@ func (q *request) history() error {
 		Changes    int    `json:"changes"`
 		RollbackTo uint64 `json:"rollbackTo,omitempty"`
 		ConfirmBy  string `json:"confirmBy,omitempty"`
+		Standing   string `json:"standing,omitempty"`
+		UndoneBy   uint64 `json:"undoneBy,omitempty"`
 	}
 	revisions := []revisionView{}
 	for _, r := range found {
-		revisions = append(revisions, revisionView{r.Number, moment(r.Time), r.Source.Owner, r.Source.Who, r.Source.Why, r.Changes, r.RollbackTo, moment(r.ConfirmBy)})
+		revisions = append(revisions, revisionView{r.Number, moment(r.Time), r.Source.Owner, r.Source.Who, r.Source.Why, r.Changes, r.RollbackTo, moment(r.ConfirmBy),
+			standing(r), r.Standing.UndoneBy})
 	}
 	return q.json(http.StatusOK, map[string]any{"revisions": revisions})
+}
+
+// What became of a revision that had to be confirmed or was undone.
+const (
+	undone    = "undone"
+	overdue   = "overdue"
+	waiting   = "waiting"
+	confirmed = "confirmed"
+)
+
+// standing is one of these; empty for others.
+func standing(r intent.Revision) string {
+	switch {
+	case r.Standing.UndoneBy != 0 && !r.Standing.InPart:
+		return undone
+	case r.Standing.Overdue:
+		return overdue
+	case r.Standing.Waits:
+		return waiting
+	case !r.ConfirmBy.IsZero() || r.Standing.InPart:
+		return confirmed
+	}
+	return ""
 }
 
 func (q *request) diff() error {

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
 )
 
 func TestAnObjectIsCreatedReadChangedAndDeleted(t *testing.T) {
@@ -94,7 +98,33 @@ func TestManyChangeAtOnceOrNone(t *testing.T) {
 	s.want(404, s.ask("GET", "/v1/diff?from=99", ""))
 	s.want(409, s.ask("POST", "/v1/history/1/confirm", ""))
 	s.want(200, s.ask("PUT", "/v1/vrfs/a?confirmWithin=5m", `{"spec":{"description":"x"}}`))
+	stands := func(want string) {
+		t.Helper()
+		if a := s.want(200, s.ask("GET", "/v1/history?limit=1", "")); !strings.Contains(a.text, want) {
+			t.Errorf("no %s in %s", want, a.text)
+		}
+	}
+	stands(`"standing":"waiting"`)
 	s.want(204, s.ask("POST", "/v1/history/4/confirm", ""))
+	stands(`"standing":"confirmed"`)
+}
+
+func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
+	s := newSite(t)
+	const green = `{"put":[{"apiVersion":"sluice.dev/v1","kind":"Vrf","metadata":{"name":"green"}}]}`
+	o := &object.Object{Kind: "Vrf", Name: "green", Spec: &api.Vrf{}}
+	if _, err := s.desired.Apply(t.Context(), intent.Source{Owner: "lab"}, []object.Change{object.Put(o)}, intent.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const joined = `"joined":{"owner":"rest","objects":1,"besides":["lab"]}`
+	for _, path := range []string{"/v1/plan", "/v1/apply"} {
+		if a := s.want(200, s.ask("POST", path, green)); !strings.Contains(a.text, joined) {
+			t.Errorf("%s: %s", path, a.text)
+		}
+		if a := s.want(200, s.ask("POST", path, strings.ReplaceAll(green, "green", "blue"))); strings.Contains(a.text, "joined") {
+			t.Errorf("%s: %s", path, a.text)
+		}
+	}
 }
 
 func TestPagesTogetherHoldEveryObjectOnce(t *testing.T) {

@@ -278,13 +278,15 @@ func (s schemas) envelopes(r *object.Registry) {
 	named := schema{"kind": kind, "name": schema{"type": "string", "pattern": namePattern, "maxLength": 253}}
 	s.all["Changes"] = record(schema{"?put": array(ref("AnyObject")), "?delete": array(record(named)),
 		"?expect": array(record(schema{"kind": named["kind"], "name": named["name"], "revision": schema{"type": "integer", "minimum": 0, "maximum": int64(1<<63 - 1)}}))})
-	s.all["Applied"] = record(schema{"revision": countSchema, "?confirmBy": momentSchema,
+	joined := record(schema{"owner": textSchema, "objects": countSchema, "besides": array(textSchema)})
+	s.all["Applied"] = record(schema{"revision": countSchema, "?confirmBy": momentSchema, "?joined": joined,
 		"objects": array(record(schema{"step": step, "kind": kind, "name": textSchema, "status": ref("Status")}))})
 	field := record(schema{"field": textSchema, "?before": textSchema, "?after": textSchema, "?immutable": flagSchema})
-	s.all["Plan"] = record(schema{"revision": countSchema, "impact": impact, "steps": array(record(schema{"step": step, "kind": kind, "name": textSchema,
+	s.all["Plan"] = record(schema{"revision": countSchema, "impact": impact, "?joined": joined, "steps": array(record(schema{"step": step, "kind": kind, "name": textSchema,
 		"?fields": array(field), "?why": textSchema, "?waitsFor": textSchema, "impact": impact}))})
 	s.all["History"] = record(schema{"revisions": array(record(schema{"number": countSchema, "time": momentSchema, "owner": textSchema, "?who": textSchema,
-		"?why": textSchema, "changes": countSchema, "?rollbackTo": countSchema, "?confirmBy": momentSchema}))})
+		"?why": textSchema, "changes": countSchema, "?rollbackTo": countSchema, "?confirmBy": momentSchema,
+		"?standing": words(undone, overdue, waiting, confirmed), "?undoneBy": countSchema}))})
 	s.all["Differences"] = record(schema{"objects": array(record(schema{"step": step, "kind": kind, "name": textSchema, "?fields": array(field),
 		"?ownerBefore": textSchema, "?ownerAfter": textSchema}))})
 	s.all["Counts"] = record(schema{"revision": countSchema, "objects": schema{"type": "object", "propertyNames": words(states...), "additionalProperties": countSchema}})
