@@ -125,6 +125,7 @@ func (p *program) node(o *api.ObjectIntent, people bool) (*yaml.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
 	}
+	known.Empty = i.GetEmpty()
 	n, err := p.registry.Node(known, people)
 	if err != nil {
 		return nil, err

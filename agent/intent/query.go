@@ -64,7 +64,24 @@ func (d *Desired) combined(s reconcile.Status, r *Record, room []Ownership) Stat
 // Get implements Interface.
 func (d *Desired) Get(k object.Key) (Status, bool) {
 	s, v := d.look(k)
-	return s.with(v), s.State != Gone
+	if s = s.with(v); s.Object != nil {
+		s.Object.Empty = d.saidEmpty(k)
+	}
+	return s, s.State != Gone
+}
+
+// saidEmpty returns the fields of an object of which it counts that they are said to be empty. Put in again, the object says that, too.
+func (d *Desired) saidEmpty(k object.Key) []string {
+	d.mu.RLock()
+	r := d.records.Get(k)
+	d.mu.RUnlock()
+	switch {
+	case r == nil:
+		return nil
+	case len(r.Layers) == 1:
+		return r.Layers[0].Empty()
+	}
+	return object.Empty(r.said())
 }
 
 // Reveal returns an object as it is wanted, with its secrets, or nil. It is for those who use them, such as a protocol; whatever is

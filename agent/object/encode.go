@@ -61,7 +61,7 @@ func (r *Registry) Node(o *Object, people bool) (*yaml.Node, error) {
 	if people {
 		write = unitNumber(FormatNumber)
 	}
-	return envelope(o, messageNode(k.Fields, o.Spec.ProtoReflect(), write)), nil
+	return envelope(o, messageNode(k.Fields, o.Spec.ProtoReflect(), write, o.Empty, "")), nil
 }
 
 // NodeSaid returns as YAML nodes what an owner says of an object: what it leaves out is not there, and what it says to be empty is.
@@ -96,7 +96,7 @@ func (r *Registry) Spec(o *Object) (*yaml.Node, error) {
 	if k == nil || !k.describes(o.Spec) {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
-	return messageNode(k.Fields, o.Spec.ProtoReflect(), unitNumber(formatUnit)), nil
+	return messageNode(k.Fields, o.Spec.ProtoReflect(), unitNumber(formatUnit), nil, ""), nil
 }
 
 // unitNumber writes numbers that have a unit in a form of their own.
@@ -144,16 +144,19 @@ func plain(tag, s string) *yaml.Node {
 // number writes a number of a field's.
 type number func(f *Field, negative bool, magnitude uint64) *yaml.Node
 
-func messageNode(fs *Fields, m protoreflect.Message, write number) *yaml.Node {
+func messageNode(fs *Fields, m protoreflect.Message, write number, empty []string, path string) *yaml.Node {
 	n := Mapping()
 	for _, f := range fs.List {
-		v := m.Get(f.Desc)
+		at, v := path+f.Name, m.Get(f.Desc)
+		said := !f.Notes.Secret && slices.Contains(empty, at)
 		switch {
 		case f.Desc.IsList():
-			if v.List().Len() > 0 {
+			if v.List().Len() > 0 || said {
 				n.Content = append(n.Content, text(f.Name), listNode(f, v.List(), write))
 			}
-		case m.Has(f.Desc) || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
+		case m.Has(f.Desc) && f.Desc.Kind() == protoreflect.MessageKind && !f.whole:
+			n.Content = append(n.Content, text(f.Name), messageNode(f.Fields, v.Message(), write, empty, at+"."))
+		case m.Has(f.Desc) || said || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
 			n.Content = append(n.Content, text(f.Name), valueNode(f, v, write))
 		}
 	}
@@ -189,7 +192,7 @@ func saidNode(fs *Fields, m protoreflect.Message, empty []string, path string) *
 func valueNode(f *Field, v protoreflect.Value, write number) *yaml.Node {
 	switch f.Desc.Kind() {
 	case protoreflect.MessageKind:
-		return messageNode(f.Fields, v.Message(), write)
+		return messageNode(f.Fields, v.Message(), write, nil, "")
 	case protoreflect.StringKind:
 		return text(v.String())
 	case protoreflect.BoolKind:

@@ -102,10 +102,27 @@ func (k *Kept) layer() layer {
 // Merge returns an object as it counts. Of the layers, at least one, each of the same object, the first counts most. What it returns
 // is not examined, and says nothing to be empty.
 func Merge(layers []*Kept) (*Kept, error) {
+	spec, labels, _ := merged(layers)
+	first := layers[0]
+	packed, err := Pack(spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", first.Key(), err)
+	}
+	return newKept(nil, first.kind, first.name(), labels, nil, packed), nil
+}
+
+// Empty returns the fields of which it counts that they are said to be empty, sorted. Layers are as for Merge.
+func Empty(layers []*Kept) []string {
+	_, _, empty := merged(layers)
+	slices.Sort(empty)
+	return empty
+}
+
+func merged(layers []*Kept) (message proto.Message, labels map[string]string, empty []string) {
 	first := layers[0]
 	spec := first.kind.Message.New()
 	below := make([]layer, len(layers))
-	labels := map[string]string{}
+	labels = map[string]string{}
 	for i, l := range layers {
 		below[i] = l.layer()
 		for label, value := range l.Labels() {
@@ -114,15 +131,12 @@ func Merge(layers []*Kept) (*Kept, error) {
 			}
 		}
 	}
-	merge(first.kind.Fields, spec, below, "")
-	packed, err := Pack(spec.Interface())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", first.Key(), err)
-	}
-	return newKept(nil, first.kind, first.name(), labels, nil, packed), nil
+	empty = merge(first.kind.Fields, spec, below, "", nil)
+	return spec.Interface(), labels, empty
 }
 
-func merge(fs *Fields, into protoreflect.Message, layers []layer, path string) {
+// merge adds what is said to be empty to what it is given of that.
+func merge(fs *Fields, into protoreflect.Message, layers []layer, path string, empty []string) []string {
 	for _, f := range fs.List {
 		of, at := layers, path+f.Name
 		if one := oneofOf(f); one != nil {
@@ -141,6 +155,8 @@ func merge(fs *Fields, into protoreflect.Message, layers []layer, path string) {
 		case f.whole:
 			if of[0].message.Has(f.Desc) {
 				into.Set(f.Desc, of[0].message.Get(f.Desc))
+			} else {
+				empty = append(empty, at)
 			}
 		case f.list:
 			f.unite(into, of)
@@ -149,9 +165,10 @@ func merge(fs *Fields, into protoreflect.Message, layers []layer, path string) {
 			for i, l := range of {
 				below[i] = layer{l.message.Get(f.Desc).Message(), l.empty}
 			}
-			merge(f.Fields, into.Mutable(f.Desc).Message(), below, at+".")
+			empty = merge(f.Fields, into.Mutable(f.Desc).Message(), below, at+".", empty)
 		}
 	}
+	return empty
 }
 
 // unite puts into a list what any layer has in it: in the layer's order if it is one, else in an order that does not depend on theirs.

@@ -162,3 +162,27 @@ func TestPagesTogetherHoldEveryObjectOnce(t *testing.T) {
 		t.Errorf("%s; want %s", a.text, want)
 	}
 }
+
+func TestWhatIsSaidToBeEmptyIsReadAndSaidAgain(t *testing.T) {
+	s := newSite(t)
+	o := &object.Object{Kind: "Meter", Name: "m", Spec: &api.Meter{CommittedRate: 1e8, CommittedBurst: 64000, ExcessBurst: 5000}}
+	if _, err := s.desired.Apply(t.Context(), intent.Source{Owner: "lab"}, []object.Change{object.Put(o)}, intent.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const none = `"excessBurst":0`
+	if a := s.want(200, s.ask("GET", "/v1/meters/m", "")); strings.Contains(a.text, none) {
+		t.Errorf("%s", a.text)
+	}
+	s.want(200, s.ask("PUT", "/v1/meters/m?force=true", `{"spec":{"excessBurst":0}}`))
+	got := s.want(200, s.ask("GET", "/v1/meters/m", ""))
+	if !strings.Contains(got.text, none) {
+		t.Errorf("%s", got.text)
+	}
+	// What is read is what is wanted: put in again by whoever, nothing comes to be another.
+	for _, path := range []string{"/v1/meters/m", "/v1/meters/m"} {
+		s.want(200, s.ask("PUT", path, got.text))
+		if again := s.want(200, s.ask("GET", path, "")); !strings.Contains(again.text, none) {
+			t.Errorf("%s", again.text)
+		}
+	}
+}

@@ -69,7 +69,7 @@ func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
 		if err != nil {
 			return nil, status.Errorf(codes.Internal, "%s: %v", st.Key, err)
 		}
-		i.Labels, i.Spec = st.Object.Labels, spec
+		i.Labels, i.Spec, i.Empty = st.Object.Labels, spec, st.Object.Empty
 	}
 	told := &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}
 	for _, o := range st.Owners {
