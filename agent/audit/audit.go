@@ -184,10 +184,17 @@ func (l *Log) tell(e Entry) {
 	var room [11]slog.Attr
 	all := append(room[:0], slog.String("action", e.Action), slog.String("outcome", string(e.Outcome)), slog.String("owner", e.Owner),
 		slog.Int("objects", e.Count))
-	for _, said := range []struct{ name, text string }{{"who", e.Who}, {"address", e.From}, {"why", e.Why}, {"error", e.Problem}} {
-		if said.text != "" {
-			all = append(all, slog.String(said.name, said.text))
-		}
+	if e.Who != "" {
+		all = append(all, slog.String("who", e.Who))
+	}
+	if e.From != "" {
+		all = append(all, slog.String("address", e.From))
+	}
+	if e.Why != "" {
+		all = append(all, slog.String("why", e.Why))
+	}
+	if e.Problem != "" {
+		all = append(all, slog.String("error", e.Problem))
 	}
 	if e.Revision != 0 {
 		all = append(all, slog.Uint64("revision", e.Revision))

@@ -225,7 +225,7 @@ when it is back.
 
 The exit status is 0 when every object is applied; 3 when all are accepted and kept, and not all are applied yet; and 1 when
 nothing was accepted, the data plane refused something, or something waits for what nobody wants. With --no-wait it is 0 once
-all are accepted and kept. --wait waits for 0.
+all are accepted and kept, unless something waits for what nobody wants. --wait waits for 0.
 
 With --confirm, the change comes undone by itself unless somebody who can still reach the machine confirms it.`,
 		Example: `  sluice apply -f examples/bng

@@ -250,6 +250,9 @@ func (p *program) explain(err error) string {
 		if p.said() == agentVariable {
 			said = ", which SLUICE_AGENT says"
 		}
+		if strings.Contains(why, "permission denied") {
+			return fmt.Sprintf("%s%s: permission denied. Only who may write to the agent's socket may ask it: root, or whom its owner lets.", p.agent, said)
+		}
 		return fmt.Sprintf("no agent answers at %s%s (%s).\nStart one with `sluice agent`, or say with --agent where it listens.", p.agent, said, why)
 	case s.Code() == codes.Canceled:
 		return "interrupted"

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,38 @@ func TestRollingBackWantsAgainWhatWasWanted(t *testing.T) {
 	}
 	if errs := s.fails("", "rollback", "99"); !strings.Contains(errs, "no such revision") {
 		t.Error(errs)
+	}
+	now := s.ok("get", "all", "-o", "yaml")
+	if errs := s.fails("", "rollback", "0"); !strings.Contains(errs, "0 is before anything was wanted; accepted: a revision's number") {
+		t.Error(errs)
+	}
+	if after := s.ok("get", "all", "-o", "yaml"); after != now {
+		t.Errorf("going back to 0 made of\n%s\n%s", now, after)
+	}
+}
+
+func TestWhatIsSaidToBeEmptyIsInAnExport(t *testing.T) {
+	s := newSite(t)
+	file := filepath.Join(t.TempDir(), "meter.yaml")
+	text := "apiVersion: sluice.dev/v1\nkind: Meter\nmetadata: {name: m}\nspec: {committedRate: 1M, committedBurst: 10KB, excessBurst: 0}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.ok("apply", "-f", file)
+	for _, format := range []string{"yaml", "json"} {
+		export := s.ok("get", "all", "-o", format)
+		if !strings.Contains(strings.ReplaceAll(export, `"`, ""), "excessBurst: 0") {
+			t.Errorf("%s", export)
+		}
+		if err := os.WriteFile(file, []byte(export), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := s.ok("apply", "-f", file); out != "1 unchanged.\n" {
+			t.Error(out)
+		}
+	}
+	if out := s.ok("get", "qosprofiles"); !strings.Contains(out, "No") {
+		t.Error(out)
 	}
 }
 

@@ -58,6 +58,12 @@ func logged(files *token.FileSet, path string) ([]use, error) {
 		}
 		var arguments []ast.Expr
 		switch method.Sel.Name {
+		case "String", "Int", "Int64", "Uint64", "Bool", "Duration", "Time", "Any":
+			// slog.String("name", value), wherever it goes.
+			if of, ok := method.X.(*ast.Ident); ok && of.Name == "slog" && len(call.Args) == 2 {
+				uses = append(uses, use{files.Position(call.Pos()), literal(call.Args[0])})
+			}
+			return true
 		case "Debug", "Info", "Warn", "Error":
 			arguments = call.Args[min(1, len(call.Args)):]
 		case "DebugContext", "InfoContext", "WarnContext", "ErrorContext":
@@ -67,15 +73,17 @@ func logged(files *token.FileSet, path string) ([]use, error) {
 		case "With":
 			arguments = call.Args
 		}
+		if call.Ellipsis.IsValid() && len(arguments) > 0 {
+			// They were made by calls that are looked at by themselves.
+			arguments = arguments[:len(arguments)-1]
+		}
 		for i := 0; i < len(arguments); i += 2 {
-			name := ""
-			if made, ok := arguments[i].(*ast.CallExpr); ok && len(made.Args) > 0 {
-				// slog.String("name", value) is both.
-				name = literal(made.Args[0])
+			if _, made := arguments[i].(*ast.CallExpr); made {
+				// slog.String("name", value) is both, and found by itself.
 				i--
-			} else {
-				name = literal(arguments[i])
+				continue
 			}
+			name := literal(arguments[i])
 			uses = append(uses, use{files.Position(arguments[max(i, 0)].Pos()), name})
 		}
 		return true

@@ -135,7 +135,7 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 	slices.SortFunc(r.kinds, func(a, b *Kind) int { return strings.Compare(a.Name, b.Name) })
 	known := map[protoreflect.FullName]*Fields{}
 	for _, k := range r.kinds {
-		for _, word := range []string{k.Name, k.Plural, k.Short} {
+		for _, word := range []string{k.Name, k.Plural, k.Short, strings.ReplaceAll(k.Plural, "-", "")} {
 			word = strings.ToLower(word)
 			if other := r.words[word]; other != nil && other != k {
 				return nil, fmt.Errorf("kind %s: %q already means %s", k.Name, word, other.Name)

@@ -91,6 +91,16 @@ type entry struct {
 // Key makes entries be found by their keys.
 func (e *entry) Key() object.Key { return e.key }
 
+// wantsAny says whether anything is wanted but what is always there.
+func (g *graph) wantsAny() bool {
+	for e := range g.entries.All() {
+		if e.want != nil && !e.want.builtin {
+			return true
+		}
+	}
+	return false
+}
+
 type rebuild struct {
 	why    string
 	fields []object.FieldChange

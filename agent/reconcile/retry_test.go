@@ -187,3 +187,33 @@ func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestWhoWantsNothingIsWarnedOfWhatGoes(t *testing.T) {
+	reg := registry(t)
+	for _, wants := range []bool{false, true} {
+		plane := reconciletest.NewPlane(reg)
+		plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: nil})
+		var log bytes.Buffer
+		d := desired(t, intent.Config{Registry: reg, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if wants {
+			if _, err := d.Apply(t.Context(), as("test"), puts(acl("a")), intent.Options{Mode: intent.NoWait}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { d.Run(ctx); close(ended) }()
+		d.Attach(ctx, plane)
+		for range 3000 {
+			if slices.Contains(plane.TakeLog(), "delete Acl/stray") {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+		<-ended
+		if warned := strings.Contains(log.String(), "nothing is wanted"); warned == wants {
+			t.Errorf("something is wanted: %t; the log says\n%s", wants, &log)
+		}
+	}
+}

@@ -166,6 +166,9 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 	r.retries = nil
 	r.inSync = true
 	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", different)
+	if different > 0 && !r.graph.wantsAny() {
+		r.options.Log.Warn("nothing is wanted, so all that the data plane has is deleted", "objects", len(listed))
+	}
 	return nil
 }
 

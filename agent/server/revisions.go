@@ -45,9 +45,15 @@ func (s *server) Compare(_ context.Context, c *api.Comparison) (*api.Differences
 	return told, nil
 }
 
+// Before the first revision nothing was wanted. Whoever left the number out did not mean that.
+var errNothing = &intent.BadQuery{Problem: "revision: 0 is before anything was wanted; accepted: a revision's number (to want nothing, delete what is wanted)"}
+
 func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.Applied, error) {
 	if err := said("", r.GetWhy()); err != nil {
 		return nil, s.refuse("rollback", source(ctx, "", ""), nil, err)
+	}
+	if r.GetRevision() == 0 {
+		return nil, s.refuse("rollback", source(ctx, "", r.GetWhy()), nil, errNothing)
 	}
 	within, err := confirmWithin(r.GetConfirmWithin())
 	if err != nil {
