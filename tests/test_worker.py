@@ -22,7 +22,7 @@ LINES = [
 
 
 def numbers_seen(pop, wire, server, more=lambda number: b""):
-    """What came of 200 numbered packets of each line, by its address. At most 200 are on their way: any queue holds them."""
+    """What came of 200 numbered packets of each line, by its address. At most 200 are on their way, in any queue."""
     wire.drain()
     seen = defaultdict(list)
 
