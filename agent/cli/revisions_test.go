@@ -95,8 +95,12 @@ func TestWhatIsSaidToBeEmptyIsInAnExport(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	if out := s.ok("get", "qosprofiles"); !strings.Contains(out, "No") {
-		t.Error(out)
+}
+
+func TestKindsAreNamedAsPeopleWriteThem(t *testing.T) {
+	s := newSite(t)
+	for _, word := range []string{"QosProfile", "qosprofile", "qos-profiles", "qosprofiles"} {
+		s.ok("get", word)
 	}
 }
 
