@@ -65,7 +65,7 @@ func markerOf(line []byte) string {
 // the document itself.
 func elements(text []byte, first int) iter.Seq2[[]byte, int] {
 	return func(yield func([]byte, int) bool) {
-		if text[len(text)-len(bytes.TrimLeft(text, " \t\r\n"))] != '[' || !json.Valid(text) {
+		if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) || !json.Valid(text) {
 			yield(text, first)
 			return
 		}
