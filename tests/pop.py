@@ -168,10 +168,15 @@ class Pop:
         load = self.load(lines, rate)
         try:
             assert load.warm_up() == []
+            before = self.gateway.drops()
             yield load
             assert load.has_sent(100)
             load.pause()
-            assert (load.lost(UP), load.lost(DOWN)) == (0, 0)
+            lost = load.lost(UP), load.lost(DOWN)
+            dropped = {
+                name: n - before.get(name, 0) for name, n in self.gateway.drops().items() if n != before.get(name, 0)
+            }
+            assert lost == (0, 0), f"lost up and down: {lost}; the gateway dropped {dropped}"
         finally:
             load.close()
 

@@ -25,7 +25,7 @@ static size_t first, count, room;
 static void
 release_ready(void *unused)
 {
-	while (count > 0 && (!worker_rcu || rte_rcu_qsbr_check(worker_rcu, queue[first].token, false) == 1)) {
+	while (count > 0 && rte_rcu_qsbr_check(worker_rcu, queue[first].token, false) == 1) {
 		struct retired r = queue[first];
 
 		first = (first + 1) % room;
@@ -37,6 +37,11 @@ release_ready(void *unused)
 void
 rcu_retire(void (*release)(void *), void *memory)
 {
+	// Without workers nobody reads.
+	if (!worker_rcu) {
+		release(memory);
+		return;
+	}
 	if (count == room) {
 		size_t grown = room ? 2 * room : 1024;
 		struct retired *q = malloc(grown * sizeof(*q));
@@ -54,8 +59,7 @@ rcu_retire(void (*release)(void *), void *memory)
 		first = 0;
 		room = grown;
 	}
-	queue[(first + count) % room] =
-		(struct retired){worker_rcu ? rte_rcu_qsbr_start(worker_rcu) : 0, release, memory};
+	queue[(first + count) % room] = (struct retired){rte_rcu_qsbr_start(worker_rcu), release, memory};
 	count++;
 }
 

@@ -16,12 +16,15 @@
 #include <rte_launch.h>
 #include <rte_rcu_qsbr.h>
 
+#include "core/rcu.h"
 #include "core/slab.h"
 #include "core/start.h"
 #include "core/trace.h"
 #include "core/worker_rcu.h"
 
 enum { EMPTY_BEFORE_SLEEP = 256, SHORTEST_SLEEP = 20000, LONGEST_SLEEP = 250000 /* ns */, IDLE_SHARE = 100 };
+// For what ends: how long the main thread sleeps between two looks (ns), how many at most, and the walks that are enough.
+enum { LOOK = 200000, LOOKS = 10000, ENOUGH_WALKS = 20 };
 
 unsigned worker_count;
 bool worker_has_core;
@@ -130,6 +133,7 @@ work(void *argument)
 		trace_switch(self);
 		taken = self->taken;
 		rte_graph_walk(self->graph);
+		__atomic_store_n(&self->walks, self->walks + 1, __ATOMIC_RELAXED);
 		rte_rcu_qsbr_quiescent(worker_rcu, self->index);
 		if (self->taken != taken) {
 			empty = 0;
@@ -143,6 +147,38 @@ work(void *argument)
 	rte_rcu_qsbr_thread_offline(worker_rcu, self->index);
 	rte_rcu_qsbr_thread_unregister(worker_rcu, self->index);
 	return 0;
+}
+
+// Whether each has walked often enough since it had walked so often.
+static bool
+have_walked(const uint64_t *since)
+{
+	for (unsigned w = 0; w < worker_count; w++) {
+		uint64_t walks = __atomic_load_n(&workers[w].walks, __ATOMIC_RELAXED);
+
+		if (walks > 0 && walks - since[w] < ENOUGH_WALKS)
+			return false;
+	}
+	return true;
+}
+
+void
+worker_finish(bool (*waits)(const void *what), const void *what, uint64_t least)
+{
+	uint64_t since[WORKER_MAX];
+
+	for (unsigned w = 0; w < worker_count; w++)
+		since[w] = __atomic_load_n(&workers[w].walks, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < LOOKS && ((uint64_t)i * LOOK < least || !have_walked(since)); i++) {
+		if (!waits(what)) {
+			// What a worker has just taken may wait elsewhere.
+			rcu_wait();
+			if (!waits(what))
+				return;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = LOOK}, NULL);
+	}
+	rcu_wait();
 }
 
 int

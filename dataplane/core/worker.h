@@ -19,6 +19,7 @@ struct worker {
 	bool watched;  // somebody looks at packets at each node: none may be skipped
 	bool ordering; // frames that it works on leave in the order of their arrival, once it has worked on all of them
 	uint64_t taken; // packets that source nodes took in; after rounds without any the worker rests
+	uint64_t walks; // of the graph; 0: it does not run yet
 } __rte_cache_aligned;
 
 extern unsigned worker_count;
@@ -38,6 +39,11 @@ worker_self(void)
 // How long a worker that shares its core sleeps when nothing came for `idle`, both in nanoseconds: a hundredth of it, so that
 // what comes then waits hardly longer than it was waited for; and never long.
 uint64_t worker_nap(uint64_t idle);
+
+// Main thread, when something ends: waits while `waits(what)`. What waits is what workers are about to take, so that it lasts until
+// all have walked their graphs some times more and `least` nanoseconds have passed. A worker that sleeps, or whose core others have,
+// does not walk and is waited for, for two seconds at most: rcu_wait() does not wait for one that sleeps.
+void worker_finish(bool (*waits)(const void *what), const void *what, uint64_t least);
 
 // Counters by worker and index: each worker adds to its own row and whoever reads sums them. Rows are reserved, not filled.
 struct counters {

@@ -1,8 +1,10 @@
-// How long a worker that shares its core sleeps.
+// How long a worker that shares its core sleeps, and how long is waited for one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <threads.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -29,12 +31,78 @@ a_sleep_is_neither_too_short_to_be_one_nor_long(void **state)
 	assert_int_equal(worker_nap(UINT64_MAX), 250 * US);
 }
 
+// A worker that has not had a core for `away`, and takes what waits in its walk number `takes`.
+struct late {
+	long away;
+	unsigned takes;
+	unsigned waiting;
+	bool stop;
+};
+
+static bool
+is_waiting(const void *what)
+{
+	return __atomic_load_n(&((const struct late *)what)->waiting, __ATOMIC_ACQUIRE) > 0;
+}
+
+static int
+walk(void *argument)
+{
+	struct late *late = argument;
+
+	thrd_sleep(&(struct timespec){.tv_nsec = late->away}, NULL);
+	for (unsigned n = 1; !__atomic_load_n(&late->stop, __ATOMIC_ACQUIRE); n++) {
+		if (n == late->takes)
+			__atomic_store_n(&late->waiting, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&workers[0].walks, workers[0].walks + 1, __ATOMIC_RELAXED);
+		thrd_sleep(&(struct timespec){.tv_nsec = 100 * US}, NULL);
+	}
+	return 0;
+}
+
+static bool
+is_taken(long away, unsigned takes)
+{
+	struct late late = {.away = away, .takes = takes, .waiting = 1};
+	thrd_t thread;
+	bool taken;
+
+	worker_count = 1;
+	workers[0].walks = 1;
+	assert_int_equal(thrd_create(&thread, walk, &late), thrd_success);
+	worker_finish(is_waiting, &late, 1 * MS);
+	taken = !is_waiting(&late);
+	__atomic_store_n(&late.stop, true, __ATOMIC_RELEASE);
+	thrd_join(thread, NULL);
+	return taken;
+}
+
+static void
+what_waits_for_a_worker_without_a_core_is_waited_for(void **state)
+{
+	assert_true(is_taken(0, 1));
+	assert_true(is_taken(100 * MS, 10));
+}
+
+static void
+what_nobody_takes_is_not_waited_for(void **state)
+{
+	struct late late = {.waiting = 1};
+
+	assert_false(is_taken(0, UINT32_MAX));
+	// Nor is a worker that does not run.
+	workers[0].walks = 0;
+	worker_finish(is_waiting, &late, 1 * MS);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_comes_after_a_pause_waits_a_hundredth_of_it),
 		cmocka_unit_test(a_sleep_is_neither_too_short_to_be_one_nor_long),
+		cmocka_unit_test(what_waits_for_a_worker_without_a_core_is_waited_for),
+		cmocka_unit_test(what_nobody_takes_is_not_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

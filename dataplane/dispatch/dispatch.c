@@ -7,7 +7,6 @@
 #include "dispatch/dispatch.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include <rte_prefetch.h>
 
@@ -23,7 +22,7 @@
 
 DROP(drop_dispatch_full, "dispatch-full", "The workers did not take the event device's packets fast enough.")
 
-enum { FLOW_BITS = 20, DRAIN_LOOKS = 2000, DRAIN_LOOK = 50000 /* ns */ };
+enum { FLOW_BITS = 20, DRAIN_LEAST = 100000000 /* ns */ };
 
 // By port: where its frames go.
 static _Atomic struct dispatch_queue queues[PORT_MAX];
@@ -166,28 +165,24 @@ open_port(const struct port *port, int spread, uint16_t *entry, struct fault *f)
 	return 0;
 }
 
-static uint64_t
-on_their_way(const struct port *port)
+static bool
+are_on_their_way(const void *of)
 {
+	const struct port *port = of;
 	uint64_t given = 0, taken = 0;
 
 	for (unsigned w = 0; w < worker_count; w++)
 		taken += __atomic_load_n(&dispatched[w].taken[port->id], __ATOMIC_ACQUIRE);
 	for (unsigned w = 0; w < worker_count; w++)
 		given += __atomic_load_n(&dispatched[w].given[port->id], __ATOMIC_ACQUIRE);
-	return given - taken;
+	return given != taken;
 }
 
-// Nobody gives any more. Workers ask the device in each round, so that a few rounds of all of them will do; but rcu_wait() does not
-// wait for the next round of one that sleeps.
+// Nobody gives any more.
 static void
 drain(const struct port *port)
 {
-	for (unsigned i = 0; i < DRAIN_LOOKS && on_their_way(port) != 0; i++) {
-		nanosleep(&(struct timespec){.tv_nsec = DRAIN_LOOK}, NULL);
-		rcu_wait();
-	}
-	rcu_wait();
+	worker_finish(are_on_their_way, port, DRAIN_LEAST);
 }
 
 static const struct port_spreader spreader = {open_port, drain, order_keep};

@@ -18,8 +18,8 @@
 #include "hqos/nodes.h"
 #include "hqos/shaped.h"
 
-enum { PORT = 7, OTHER_PORT = 8, BARE_PORT = 9 }; // with a scheduler of worker 0, with one of worker 1, with none
-enum { PACKETS = 1024, BYTES = 1000, RING = 64 }; // a ring has room for one less
+enum { PORT = 7, OTHER_PORT = 8, BARE_PORT = 9 };  // with a scheduler of worker 0, with one of worker 1, with none
+enum { PACKETS = 1024, BYTES = 1000, RING = 512 }; // a ring has room for one less
 enum { SUBSCRIBERS = 16, GROUPS = 4, SESSION = 1, SUBSCRIBER = 5, QUEUE = PORT << QUEUE_PORT_SHIFT | SUBSCRIBER };
 enum { PROFILE = 1, VOICE = 0, DATA = 1 }; // classes as the scheduler numbers them
 
@@ -307,18 +307,23 @@ what_our_protocols_send_has_a_queue_of_its_own_and_what_is_of_no_session_of_the_
 static void
 another_worker_hands_packets_to_the_owner_and_what_its_ring_has_no_room_for_is_a_named_drop(void **state)
 {
-	enum { MANY = 100 };
+	enum { MANY = RING + 36 };
 	uint64_t taken = workers[0].taken;
 
 	(void)state;
+	classes[0].queue_length = RING;
+	put_profile();
 	use();
 	dequeue(0);
 	run_as(1, &hqos_enqueue_node, 0, MANY);
 	assert_all(UINT16_MAX, 0, RING - 1);
 	assert_dropped("qos-handover-full", RING - 1, MANY);
 	assert_int_equal(shaped.scheduler->packets, 0);
+	// A burst in each round.
 	dequeue(RING - 1);
-	assert_all(to_device, 0, RING - 1);
+	assert_all(to_device, 0, BURST);
+	dequeue(RING - 1);
+	assert_all(to_device, BURST, RING - 1);
 	assert_int_equal(sent_of(&shaped, SUBSCRIBER, DATA), RING - 1);
 	// The owner did something in this round, so it does not rest after it.
 	assert_true(workers[0].taken > taken);
@@ -514,6 +519,27 @@ what_waits_for_a_session_that_moves_elsewhere_is_sent_in_its_turn(void **state)
 }
 
 static void
+what_another_worker_gave_for_a_session_before_it_moved_elsewhere_is_sent(void **state)
+{
+	enum { MORE = BURST + 44 };
+
+	(void)state;
+	use();
+	dequeue(0);
+	// Behind a burst of nobody's.
+	for (unsigned i = 0; i < BURST; i++)
+		packet_of(packets[i])->queue = NO_QUEUE;
+	run_as(1, &hqos_enqueue_node, 0, MORE);
+	hqos_give_back(QUEUE, false);
+	dequeue(MORE);
+	assert_true(shaped.scheduler->subscribers[SUBSCRIBER].used);
+	dequeue(MORE);
+	assert_all(to_device, BURST, MORE);
+	dequeue(0);
+	assert_false(shaped.scheduler->subscribers[SUBSCRIBER].used);
+}
+
+static void
 what_waits_for_a_session_is_not_another_s_that_has_its_number_now(void **state)
 {
 	(void)state;
@@ -602,6 +628,8 @@ main(void)
 			more_than_a_burst_that_waits_for_a_session_that_goes_is_flushed_burst_by_burst, fresh, end),
 		cmocka_unit_test_setup_teardown(
 			what_waits_for_a_session_that_moves_elsewhere_is_sent_in_its_turn, fresh, end),
+		cmocka_unit_test_setup_teardown(
+			what_another_worker_gave_for_a_session_before_it_moved_elsewhere_is_sent, fresh, end),
 		cmocka_unit_test_setup_teardown(
 			what_waits_for_a_session_is_not_another_s_that_has_its_number_now, fresh, end),
 		cmocka_unit_test_setup_teardown(who_follows_a_packet_reads_its_port_and_its_class_by_name, fresh, end),

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <rte_cycles.h>
 #include <rte_mempool.h>
@@ -19,9 +18,8 @@
 // struct hqos_subscriber's `wanted`.
 enum { WANTED_PROFILE = 0, WANTED_GROUP = 16, WANTED_LIFE = 40, WANTED_REST = 62, WANTED_THERE = 63 };
 enum {
-	CATCH_UP = 256,     // most changes at a time
-	LAST_LOOKS = 20,    // at a scheduler that is to go, for the last packets,
-	LAST_LOOK = 500000, // so many nanoseconds apart
+	CATCH_UP = 256,        // most changes at a time
+	LAST_LEAST = 10000000, // nanoseconds for the last packets of a scheduler that is to go
 };
 
 struct shaped *shaped_ports[PORT_MAX];
@@ -142,7 +140,15 @@ shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room,
 		if (likely(__atomic_load_n(&shaped->changed, __ATOMIC_RELAXED) == NO_ID))
 			return 0;
 		shaped->unsettled = __atomic_exchange_n(&shaped->changed, NO_ID, __ATOMIC_ACQUIRE);
+		for (unsigned w = 0; w < worker_count; w++)
+			if (shaped->rings[w])
+				shaped->before_them = RTE_MAX(shaped->before_them, rte_ring_count(shaped->rings[w]));
+	} else {
+		// One of each ring since.
+		shaped->before_them -= RTE_MIN(shaped->before_them, (uint32_t)BURST);
 	}
+	if (unlikely(shaped->before_them > 0))
+		return 0;
 	for (unsigned i = 0; i < CATCH_UP && shaped->unsettled != NO_ID && count < room; i++) {
 		uint32_t subscriber = shaped->unsettled;
 		struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
@@ -215,14 +221,55 @@ hqos_use_none(uint32_t session, enum direction direction)
 		__atomic_store_n(binding, 0, __ATOMIC_RELEASE);
 }
 
+// Nobody's any more.
+static void
+go(struct shaped *shaped, uint32_t subscriber, bool drop)
+{
+	want(shaped, subscriber,
+		(subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE) | (uint64_t)!drop << WANTED_REST);
+}
+
+// Who goes when no worker has a packet for him in its hands any more.
+struct going {
+	struct shaped *shaped;
+	uint32_t subscriber;
+};
+
+static void
+go_now(void *memory)
+{
+	const struct going *going = memory;
+
+	go(going->shaped, going->subscriber, false);
+	slab_give_later(&going->shaped->subscribers, going->subscriber);
+	free(memory);
+}
+
+static void
+go_later(struct shaped *shaped, uint32_t subscriber)
+{
+	struct going *going = malloc(sizeof(*going));
+
+	if (!going) {
+		go(shaped, subscriber, false);
+		slab_give_later(&shaped->subscribers, subscriber);
+		return;
+	}
+	*going = (struct going){shaped, subscriber};
+	rcu_retire(go_now, going);
+}
+
 void
 hqos_give_back(uint32_t queue, bool drop)
 {
 	struct shaped *shaped = shaped_ports[queue >> QUEUE_PORT_SHIFT];
 	uint32_t subscriber = queue & (HQOS_SUBSCRIBERS - 1);
 
-	want(shaped, subscriber,
-		(subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE) | (uint64_t)!drop << WANTED_REST);
+	if (!drop) {
+		go_later(shaped, subscriber);
+		return;
+	}
+	go(shaped, subscriber, true);
 	slab_give_later(&shaped->subscribers, subscriber);
 }
 
@@ -299,6 +346,12 @@ unmake_retired(void *memory)
 	unmake(memory);
 }
 
+static void
+unmake_later(void *memory)
+{
+	rcu_retire(unmake_retired, memory);
+}
+
 int
 shaped_change(struct shaped *s, const struct shaped_rate *rate)
 {
@@ -344,8 +397,10 @@ shaped_open(struct object *object, struct port *port, const struct shaped_rate *
 }
 
 static bool
-waits(const struct shaped *s)
+has_packets(const void *shaped)
 {
+	const struct shaped *s = shaped;
+
 	for (unsigned w = 0; w < worker_count; w++)
 		if (s->rings[w] && !rte_ring_empty(s->rings[w]))
 			return true;
@@ -360,10 +415,7 @@ shaped_close(struct shaped *s)
 
 	port_send_before(s->port, NULL);
 	// What is on its way gets there, unless it has to wait for longer.
-	for (unsigned i = 0; i < LAST_LOOKS && waits(s); i++) {
-		nanosleep(&(struct timespec){.tv_nsec = LAST_LOOK}, NULL);
-		rcu_wait();
-	}
+	worker_finish(has_packets, s, LAST_LEAST);
 	__atomic_store_n(&shaped_ports[s->port->id], NULL, __ATOMIC_RELEASE);
 	for (struct shaped **at = &shaped_owned[s->owner]; *at; at = &(*at)->next)
 		if (*at == s) {
@@ -381,6 +433,6 @@ shaped_close(struct shaped *s)
 			for (unsigned n = 0; n < RTE_MIN(count, RTE_DIM(m)); n++)
 				drop_now(m[n], &drop_qos_flushed);
 		} while (s->scheduler->subscribers[i].backlog != 0);
-	// Numbers of groups and subscribers that are on their way back to it come before.
-	rcu_retire(unmake_retired, s);
+	// Numbers of groups and subscribers that are on their way back to it come before, also those that take two steps.
+	rcu_retire(unmake_later, s);
 }

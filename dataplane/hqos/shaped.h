@@ -39,6 +39,7 @@ struct shaped {
 
 	uint32_t changed;         // the last subscriber that changed, or NO_ID; each knows the one before
 	uint32_t unsettled;       // the owner's: the last of those it took that are not yet what is wanted, or NO_ID
+	uint32_t before_them;     // packets that may have come before them and are still in the rings, in the fullest
 	struct shaped_rate *rate; // what is wanted
 	uint64_t has;             // the number of what the scheduler has
 
