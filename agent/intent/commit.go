@@ -348,8 +348,16 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 		c.Closes, c.Leaves, c.Revised = u.closes, u.leaves, u.revised
 	}
 	var err error
+	var begun work
 	if len(d.open) > 0 {
 		c.Revised, err = d.overtaken(c, u == nil && c.Open == nil)
+	} else if u == nil && c.Open == nil {
+		// Data planes do it while the disk makes it last. Whoever asked is told when both are done.
+		c.Written = func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			begun = d.handOver(p, revision.Number, false)
+		}
 	}
 	if err == nil {
 		err = d.config.Store.Commit(c)
@@ -358,10 +366,13 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
+		if begun != nil {
+			begun.Close()
+			d.handBack(p, revision.Number-1)
+		}
 		p.takeBack()
 		return nil, Revision{}, fmt.Errorf("keeping what is wanted: %w", err)
 	}
-	d.revision = revision.Number
 	d.revise(c.Revised)
 	if u != nil {
 		u.kept()
@@ -369,25 +380,54 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 	if c.Open != nil {
 		p.opened = d.begin(*c.Open)
 	}
+	if begun == nil {
+		begun = d.handOver(p, revision.Number, options.Mode == AllOrNothing)
+	}
+	return begun, revision, nil
+}
+
+// handOver has a sealed change be what is wanted. d.mu is held.
+func (d *Desired) handOver(p *prepared, revision uint64, strict bool) work {
+	d.revision = revision
 	d.records.Reserve(len(p.edits))
-	for _, e := range p.edits {
-		if e.After == nil {
-			d.records.Delete(e.Key)
-			continue
-		}
-		if e.Before == nil {
+	for i := range p.edits {
+		e := &p.edits[i]
+		if e.After != nil && e.Before == nil {
 			d.index.added.add(e.Key)
 		}
-		d.records.Put(e.After)
+		d.record(e.Key, e.After)
 	}
+	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
+}
+
+// handBack is the end of a change that was handed over and is not kept. d.mu is held.
+func (d *Desired) handBack(p *prepared, revision uint64) {
+	d.revision = revision
+	for i := range p.edits {
+		d.record(p.edits[i].Key, p.edits[i].Before)
+	}
+	d.sites.want(p.wants(func(e *Edit) *Record { return e.Before }), false).Close()
+}
+
+// record has what is wanted of an object be this; nil: nothing. d.mu is held.
+func (d *Desired) record(k object.Key, r *Record) {
+	if r == nil {
+		d.records.Delete(k)
+		return
+	}
+	d.records.Put(r)
+}
+
+// wants is what a reconciler is told of the records on one side of the edits.
+func (p *prepared) wants(side func(*Edit) *Record) []reconcile.Want {
 	wants := make([]reconcile.Want, len(p.effective))
 	for n, i := range p.effective {
 		wants[n].Key = p.edits[i].Key
-		if after := p.edits[i].After; after != nil {
-			wants[n].Version = after.version
+		if r := side(&p.edits[i]); r != nil {
+			wants[n].Version = r.version
 		}
 	}
-	return d.sites.want(wants, options.Mode == AllOrNothing), revision, nil
+	return wants
 }
 
 // oldest is the first revision of history when there is this one. Old ones are forgotten some together, which is less work than each alone

@@ -164,6 +164,9 @@ type Commit struct {
 	Revised []Undo
 	// Revisions of history before this one are forgotten, but for what is open. 0: not now.
 	Oldest uint64
+	// If not nil, a store that takes longer to make this outlast the machine than the process calls it, once, when it outlasts the
+	// process, with which it would be found again. Commit may still return an error then: it will not be found, and must be taken back.
+	Written func()
 }
 
 // Open is a revision that may still have to be undone.

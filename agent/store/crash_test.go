@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,12 +21,30 @@ import (
 
 var errKilled = errors.New("killed")
 
-// mortal is a store whose program is killed at one of its writes: just before it, or just after.
+// mortal is a store whose program is killed at one of its writes.
 type mortal struct {
 	*Store
 	writes, last int
-	after        bool
+	when         moment
 	dead         atomic.Bool
+	program      *intent.Desired
+}
+
+// moment is when somebody is killed.
+type moment int
+
+const (
+	// Just before a write.
+	before moment = iota
+	// Just after it.
+	after
+	// When the data plane was told, with the machine, whose disk has nothing of it.
+	between
+	moments
+)
+
+func (m moment) String() string {
+	return [moments]string{"before it", "after it", "before it is on the disk"}[m]
 }
 
 func (m *mortal) write(f func() error) error {
@@ -36,7 +55,7 @@ func (m *mortal) write(f func() error) error {
 		return f()
 	}
 	m.dead.Store(true)
-	if m.after {
+	if m.when == after {
 		if err := f(); err != nil {
 			return err
 		}
@@ -45,6 +64,13 @@ func (m *mortal) write(f func() error) error {
 }
 
 func (m *mortal) Commit(c *intent.Commit) error {
+	if m.when == between && m.writes+1 == m.last && c.Written != nil {
+		c.Written()
+		for end := time.Now().Add(10 * time.Second); !m.program.Settled() && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		m.program.Detach()
+	}
 	return m.write(func() error { return m.Store.Commit(c) })
 }
 
@@ -59,16 +85,17 @@ type life struct {
 }
 
 // born with room for so many pages in each half of the journal; 0: as usual.
-func born(t *testing.T, path string, plane *reconciletest.Plane, last int, after bool, pages int64) *life {
+func born(t *testing.T, path string, plane *reconciletest.Plane, last int, when moment, pages int64) *life {
 	t.Helper()
 	s := opened(t, path)
 	if pages > 0 {
 		s.journal.size = pages * journalPage
 	}
-	m := &mortal{Store: s, last: last, after: after}
+	m := &mortal{Store: s, last: last, when: when}
 	d, err := intent.New(intent.Config{Registry: s.registry, Store: m, Owners: map[string]intent.Owner{"pppoe": {Unrecorded: true}}, UndoAgain: time.Millisecond,
 		Reconciler: reconcile.Options{MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}})
 	must(t, err)
+	m.program = d
 	l := &life{&program{Desired: d, t: t, path: path, store: s}, m}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -159,7 +186,7 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 		plane.Never[never] = true
 		return plane
 	}
-	undisturbed := born(t, filepath.Join(t.TempDir(), "intent.db"), newPlane(), 1<<30, false, 0)
+	undisturbed := born(t, filepath.Join(t.TempDir(), "intent.db"), newPlane(), 1<<30, before, 0)
 	states := []string{""}
 	for i, deed := range deeds() {
 		must(t, deed(undisturbed))
@@ -175,12 +202,12 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 	if writes < 12 {
 		t.Fatalf("only %d writes", writes)
 	}
-	for n := 1; n <= 6*writes; n++ {
+	for n := range 9 * writes {
 		// All in the journal; and folded each time, or nearly.
-		n, after, pages := 1+(n-1)/6, n%2 == 0, []int64{0, 1, 3}[n%3]
-		t.Run(fmt.Sprintf("write %d, after it: %v, with %d pages", n, after, pages), func(t *testing.T) {
+		n, when, pages := 1+n/9, moment(n%3), []int64{0, 1, 3}[n/3%3]
+		t.Run(fmt.Sprintf("write %d, %v, with %d pages", n, when, pages), func(t *testing.T) {
 			path, plane := filepath.Join(t.TempDir(), "intent.db"), newPlane()
-			l := born(t, path, plane, n, after, pages)
+			l := born(t, path, plane, n, when, pages)
 			done := 0
 			for _, deed := range deeds() {
 				if err := deed(l); err != nil || l.mortal.dead.Load() {
@@ -193,7 +220,7 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 			}
 			l.stop()
 
-			again := born(t, path, plane, 1<<30, false, pages)
+			again := born(t, path, plane, 1<<30, before, pages)
 			defer again.stop()
 			allowed := states[done:min(done+2, len(states))]
 			for end := time.Now().Add(10 * time.Second); !slices.Contains(allowed, again.now()) || !again.Settled(); time.Sleep(time.Millisecond) {
@@ -201,19 +228,11 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 					t.Fatalf("wanted is\n%s\nand should be one of\n%q", again.now(), allowed)
 				}
 			}
-			page, err := again.List(intent.Query{})
-			must(t, err)
-			wanted := map[object.Key]*object.Object{}
-			for _, s := range page.Objects {
-				wanted[s.Key] = s.Object
-			}
-			if differences := plane.Differences(wanted); len(differences) > 0 {
-				t.Errorf("the data plane differs: %q", differences)
-			}
+			again.agrees(plane)
 			// The chain goes on, with no link missing or twice.
-			before := again.Revision()
-			if made := again.apply("api", intent.Options{}, vrf("last", "of all")); made != before+1 {
-				t.Errorf("revision %d after %d", made, before)
+			latest := again.Revision()
+			if made := again.apply("api", intent.Options{}, vrf("last", "of all")); made != latest+1 {
+				t.Errorf("revision %d after %d", made, latest)
 			}
 			history, err := again.History(0, 100)
 			must(t, err)
@@ -223,6 +242,61 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 				}
 			}
 		})
+	}
+}
+
+// The data plane may have been told already.
+func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
+	plane := reconciletest.NewPlane(registry(t))
+	l := born(t, filepath.Join(t.TempDir(), "intent.db"), plane, 1<<30, before, 0)
+	defer l.stop()
+	f := &failing{journalFile: l.store.journal.file}
+	l.store.journal.file = f
+	first := l.apply("api", intent.Options{}, vrf("a", "one"), vrf("b", "one"))
+	was := l.now()
+	f.syncs = syscall.EIO
+	told := 0
+	f.syncing = func() {
+		for end := time.Now().Add(10 * time.Second); told < 3 && time.Now().Before(end); told += len(plane.TakeLog()) {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	for range 2 {
+		plane.TakeLog()
+		_, err := l.Apply(context.Background(), intent.Source{Owner: "api"}, []object.Change{vrf("a", "two"), gone("b"), vrf("c", "two")}, intent.Options{})
+		if !errors.Is(err, syscall.EIO) {
+			t.Fatalf("error %v", err)
+		}
+		if is := l.now(); is != was || l.Revision() != first {
+			t.Errorf("wanted is\n%s\nof revision %d, not\n%s\nof revision %d", is, l.Revision(), was, first)
+		}
+		for end := time.Now().Add(10 * time.Second); !l.Settled() && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		l.agrees(plane)
+		if told != 3 {
+			t.Errorf("the data plane was told %d things meanwhile", told)
+		}
+		told = 0
+	}
+	f.syncs, f.syncing = nil, nil
+	if made := l.apply("api", intent.Options{}, vrf("a", "three")); made != first+1 {
+		t.Errorf("revision %d after %d", made, first)
+	}
+	l.agrees(plane)
+}
+
+// agrees: the data plane has what is wanted.
+func (l *life) agrees(plane *reconciletest.Plane) {
+	l.t.Helper()
+	page, err := l.List(intent.Query{})
+	must(l.t, err)
+	wanted := map[object.Key]*object.Object{}
+	for _, s := range page.Objects {
+		wanted[s.Key] = s.Object
+	}
+	if differences := plane.Differences(wanted); len(differences) > 0 {
+		l.t.Errorf("the data plane differs: %q", differences)
 	}
 }
 
@@ -244,7 +318,7 @@ func overdue(t *testing.T, path string, revisions ...uint64) {
 func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 	b := object.Key{Kind: "Port", Name: "b"}
 	prepare := func(path string, plane *reconciletest.Plane) {
-		l := born(t, path, plane, 1<<30, false, 0)
+		l := born(t, path, plane, 1<<30, before, 0)
 		hour := intent.Options{ConfirmWithin: time.Hour}
 		l.apply("api", intent.Options{}, at("a", "net_null0"), vrf("q", "one"))
 		second := l.apply("api", hour, at("a", "net_null1"), vrf("q", "two"))
@@ -276,10 +350,10 @@ func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 	killed := 0
 	for n := 1; ; n++ {
 		for i := range 6 {
-			after, pages := i%2 == 0, []int64{0, 1, 3}[i%3]
+			when, pages := moment(i%2), []int64{0, 1, 3}[i%3]
 			path, plane := filepath.Join(t.TempDir(), "intent.db"), reconciletest.NewPlane(registry(t))
 			prepare(path, plane)
-			l := born(t, path, plane, n, after, pages)
+			l := born(t, path, plane, n, when, pages)
 			until(l, "undone in part", func() bool { return inPart(l) })
 			if !l.mortal.dead.Load() {
 				makeWay(l)
@@ -293,23 +367,16 @@ func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 				return
 			}
 			killed++
-			again := born(t, path, plane, 1<<30, false, pages)
+			again := born(t, path, plane, 1<<30, before, pages)
 			if _, there := again.Get(b); there {
 				until(again, "undone in part", func() bool { return inPart(again) })
 			}
 			makeWay(again)
+			t.Logf("killed at write %d, %v", n, when)
 			if got := strings.ReplaceAll(again.now(), "  ", " "); got != want {
-				t.Errorf("killed at write %d, after it %v: wanted is %s", n, after, got)
+				t.Errorf("wanted is %s", got)
 			}
-			page, err := again.List(intent.Query{})
-			must(t, err)
-			wanted := map[object.Key]*object.Object{}
-			for _, s := range page.Objects {
-				wanted[s.Key] = s.Object
-			}
-			if differences := plane.Differences(wanted); len(differences) > 0 {
-				t.Errorf("killed at write %d, after it %v: the data plane differs: %q", n, after, differences)
-			}
+			again.agrees(plane)
 			again.stop()
 		}
 	}

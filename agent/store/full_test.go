@@ -14,6 +14,8 @@ import (
 type failing struct {
 	journalFile
 	writes, syncs, wipes error
+	// Before it fails.
+	syncing func()
 }
 
 func (f *failing) WriteAt(b []byte, at int64) (int, error) {
@@ -30,6 +32,9 @@ func (f *failing) WriteAt(b []byte, at int64) (int, error) {
 
 func (f *failing) Sync() error {
 	if f.syncs != nil {
+		if f.syncing != nil {
+			f.syncing()
+		}
 		return f.syncs
 	}
 	return f.journalFile.Sync()

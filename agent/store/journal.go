@@ -116,8 +116,8 @@ func (j *journal) fits(e *entry) bool {
 	return j.at+e.pages() <= j.size
 }
 
-// append writes an entry. After an error it may be there or not.
-func (j *journal) append(e *entry) error {
+// append writes an entry; written, if not nil, is called when the kernel has it, which syncs it then. After an error it may be there or not.
+func (j *journal) append(e *entry, written func()) error {
 	j.last++
 	b := e.finish(j.epoch, j.last)
 	base, end := int64(j.half)*j.size, j.at+int64(len(b))
@@ -130,6 +130,9 @@ func (j *journal) append(e *entry) error {
 	}
 	_, err := j.file.WriteAt(b, base+j.at)
 	if err == nil {
+		if written != nil {
+			written()
+		}
 		err = j.file.Sync()
 	}
 	if err != nil {
@@ -376,8 +379,8 @@ func (s *Store) seal() bool {
 	return true
 }
 
-// write keeps an entry. s.writing is held.
-func (s *Store) write(e *entry) error {
+// write keeps an entry; written is as with append. s.writing is held.
+func (s *Store) write(e *entry, written func()) error {
 	if s.doubtful {
 		// The number of the one that failed is passed over before there is another.
 		if err := s.foldAll(); err != nil {
@@ -404,7 +407,7 @@ func (s *Store) write(e *entry) error {
 			return err
 		}
 	}
-	if err := s.journal.append(e); err != nil {
+	if err := s.journal.append(e, written); err != nil {
 		s.doubtful = true
 		return fmt.Errorf("writing %s: %w", journalPath(s.path), err)
 	}

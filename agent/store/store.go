@@ -239,16 +239,16 @@ type writer interface {
 
 // Commit implements intent.Store.
 func (s *Store) Commit(c *intent.Commit) error {
-	return s.keep(len(c.Edits), func(w writer) error { return s.commit(w, c) })
+	return s.keep(len(c.Edits), c.Written, func(w writer) error { return s.commit(w, c) })
 }
 
 // Settle implements intent.Store.
 func (s *Store) Settle(revision uint64, open *intent.Open, revised []intent.Undo) error {
-	return s.keep(len(revised), func(w writer) error { return s.settle(w, revision, open, revised) })
+	return s.keep(len(revised), nil, func(w writer) error { return s.settle(w, revision, open, revised) })
 }
 
-// keep writes something of so many objects, all of it or nothing.
-func (s *Store) keep(objects int, write func(w writer) error) (err error) {
+// keep writes something of so many objects, all of it or nothing; written is as in intent.Commit.
+func (s *Store) keep(objects int, written func(), write func(w writer) error) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if objects <= small {
@@ -257,7 +257,7 @@ func (s *Store) keep(objects int, write func(w writer) error) (err error) {
 			return fmt.Errorf("writing %s: %w", s.path, err)
 		}
 		if n := s.entry.pages(); n <= longestEntry && n <= s.journal.size {
-			return s.write(&s.entry)
+			return s.write(&s.entry, written)
 		}
 	}
 	s.entry.b, s.scratch = nil, nil
