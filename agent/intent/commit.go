@@ -96,7 +96,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 				conflicts = append(conflicts, contested...)
 				continue
 			case len(contested) > 0:
-				layer.Taken = d.revision + 1
+				layer.Taken = d.next()
 			}
 			layers = append(layers, layer)
 		}
@@ -332,7 +332,8 @@ func (d *Desired) seal(p *prepared, revision uint64, at time.Time) {
 func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo uint64, u *undoing) (work, Revision, error) {
 	now := time.Now()
 	d.mu.Lock()
-	revision := Revision{Number: d.revision + 1, Time: now, Source: source, Mode: options.Mode, Changes: len(p.edits), RollbackTo: rollbackTo}
+	latest := d.revision
+	revision := Revision{Number: d.next(), Time: now, Source: source, Mode: options.Mode, Changes: len(p.edits), RollbackTo: rollbackTo}
 	if options.ConfirmWithin > 0 {
 		revision.ConfirmBy = now.Add(options.ConfirmWithin)
 	}
@@ -368,7 +369,7 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 	if err != nil {
 		if begun != nil {
 			begun.Close()
-			d.handBack(p, revision.Number-1)
+			d.handBack(p, latest)
 		}
 		p.takeBack()
 		return nil, Revision{}, fmt.Errorf("keeping what is wanted: %w", err)
@@ -386,6 +387,9 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 	return begun, revision, nil
 }
 
+// next is the number of the next revision. d.mu is held.
+func (d *Desired) next() uint64 { return max(d.revision, d.passed) + 1 }
+
 // handOver has a sealed change be what is wanted. d.mu is held.
 func (d *Desired) handOver(p *prepared, revision uint64, strict bool) work {
 	d.revision = revision
@@ -400,11 +404,16 @@ func (d *Desired) handOver(p *prepared, revision uint64, strict bool) work {
 	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
 }
 
-// handBack is the end of a change that was handed over and is not kept. d.mu is held.
-func (d *Desired) handBack(p *prepared, revision uint64) {
-	d.revision = revision
+// handBack is the end of a change that was handed over and is not kept; latest: the revision before. d.mu is held.
+func (d *Desired) handBack(p *prepared, latest uint64) {
+	// Somebody may have seen it: no other gets its number.
+	d.passed, d.revision = d.revision, latest
 	for i := range p.edits {
-		d.record(p.edits[i].Key, p.edits[i].Before)
+		e := &p.edits[i]
+		if e.After == nil && e.Before != nil {
+			d.index.added.add(e.Key)
+		}
+		d.record(e.Key, e.Before)
 	}
 	d.sites.want(p.wants(func(e *Edit) *Record { return e.Before }), false).Close()
 }

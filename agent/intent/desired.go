@@ -49,6 +49,8 @@ type Desired struct {
 	mu       sync.RWMutex
 	records  object.Table[*Record]
 	revision uint64
+	// The number of the latest that was wanted for a moment and not kept.
+	passed uint64
 	// Revisions of which it is not known yet whether they stand.
 	open map[uint64]*opened
 

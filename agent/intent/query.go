@@ -51,7 +51,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record, room []Ownership) Stat
 	if s.State == Applied {
 		st.HindranceReason, st.Hindrance = d.sites.hindrance(v, d.config.Hindrance)
 	}
-	if r == nil || r.Generation != v.Generation {
+	if r == nil || r.version != v {
 		return st
 	}
 	// That is what Options.Expect asks for, also if only who wants it is another.

@@ -280,10 +280,69 @@ func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
 		told = 0
 	}
 	f.syncs, f.syncing = nil, nil
-	if made := l.apply("api", intent.Options{}, vrf("a", "three")); made != first+1 {
+	// Numbers that somebody may have seen are not of another.
+	if made := l.apply("api", intent.Options{}, vrf("a", "three")); made != first+3 {
 		t.Errorf("revision %d after %d", made, first)
 	}
 	l.agrees(plane)
+}
+
+// Who looked meanwhile saw what is not kept.
+func TestWhoSawAChangeThatTheDiskDidNotKeepDoesNotTakeAnotherForIt(t *testing.T) {
+	plane := reconciletest.NewPlane(registry(t))
+	l := born(t, filepath.Join(t.TempDir(), "intent.db"), plane, 1<<30, before, 0)
+	defer l.stop()
+	f := &failing{journalFile: l.store.journal.file}
+	l.store.journal.file = f
+	a := object.Key{Kind: "Vrf", Name: "a"}
+	first := l.apply("api", intent.Options{}, vrf("a", "one"), vrf("b", "one"))
+	events, err := l.Events(intent.Cursor{})
+	must(t, err)
+	var seen intent.Status
+	var listed string
+	f.syncs = syscall.EIO
+	f.syncing = func() {
+		if seen.Object != nil {
+			return
+		}
+		for end := time.Now().Add(10 * time.Second); !l.Settled() && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		seen, _ = l.Get(a)
+		listed = l.now()
+	}
+	two := []object.Change{vrf("a", "two"), gone("b")}
+	if _, err := l.Apply(context.Background(), intent.Source{Owner: "api"}, two, intent.Options{}); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("error %v", err)
+	}
+	f.syncs, f.syncing = nil, nil
+	if seen.Object == nil || seen.Object.Spec.(*api.Vrf).Description != "two" || strings.Contains(listed, "Vrf/b") {
+		t.Fatalf("seen meanwhile: %+v, and\n%s", seen, listed)
+	}
+	if !strings.Contains(l.now(), "Vrf/b") {
+		t.Errorf("what was not deleted is not listed:\n%s", l.now())
+	}
+	if l.Revision() != first {
+		t.Errorf("revision %d, not %d", l.Revision(), first)
+	}
+	three := l.apply("api", intent.Options{}, vrf("a", "three"))
+	var moved *intent.Moved
+	expect := intent.Options{Expect: map[object.Key]uint64{a: seen.Revision}}
+	if _, err := l.Apply(context.Background(), intent.Source{Owner: "api"}, []object.Change{vrf("a", "four")}, expect); !errors.As(err, &moved) {
+		t.Errorf("what was made of revision %d replaced revision %d: error %v", seen.Revision, three, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for said := ""; said != "three"; {
+		e, err := events.Next(ctx)
+		must(t, err)
+		if e.Status.Key != a || e.Status.Object == nil {
+			continue
+		}
+		if said = e.Status.Object.Spec.(*api.Vrf).Description; said != "three" && e.Status.Revision == three {
+			t.Errorf("%q is said to be of revision %d", said, three)
+		}
+	}
 }
 
 // agrees: the data plane has what is wanted.
