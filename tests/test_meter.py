@@ -1,9 +1,10 @@
 """Meters: RFC 2697, RFC 2698 and RFC 4115 by what passes. Rates are so low that no bucket fills while a test runs."""
 
 import pytest
-from lab import thing
-from pop import IPOE, PPPOE, Pop, session, udp_down, udp_up
-from scapy.all import IP, UDP, IPv6
+from lab import frames, thing
+from lab.laboratory import wait_until
+from pop import ACCESS_MAC, CORE_MAC, HOST_MAC, IPOE, PPPOE, Pop, session, udp_down, udp_up
+from scapy.all import IP, UDP, Ether, IPv6
 
 # One IP packet of 500 bytes is a half of 1,000 bytes of burst; 8 kbit/s fill 1 byte in a millisecond.
 SIZE = 500
@@ -17,23 +18,51 @@ def pop(lab):
     return made
 
 
-def passed_up(pop, line, packets):
-    """Which of these packets leave by the core, by the number in their payload; with their DSCPs."""
-    pop.core.drain()
-    for packet in packets:
-        pop.send_up(line, packet)
-    got = {}
-    for raw in pop.core.frames(0.4):
-        packet = pop.from_core(raw)
-        if packet is not None and UDP in packet:
-            dscp = packet[IP].tos >> 2 if IP in packet else packet[IPv6].tc >> 2
-            got[bytes(packet[UDP].payload)[0]] = dscp
+def at_once(pop, line, packets):
+    """Sends them with nothing in between that takes time, in which buckets would fill."""
+    mac = frames.mac_bytes(ACCESS_MAC)
+    for frame in [line.frame(mac, bytes(packet)) for packet in packets]:
+        pop.access.send(frame)
+
+
+def metered_away(pop):
+    return sum(count for reason, count in pop.gateway.drops().items() if reason.startswith("meter-"))
+
+
+def passed(pop, wire, parse, packets, send):
+    """Which of these packets come out at a wire, by number, with their DSCPs. Meters dropped the others."""
+    wire.drain()
+    before, got = metered_away(pop), {}
+    send()
+
+    def are_told():
+        while (raw := wire.read()) is not None:
+            packet = parse(raw)
+            if packet is not None and UDP in packet:
+                dscp = packet[IP].tos >> 2 if IP in packet else packet[IPv6].tc >> 2
+                got[bytes(packet[UDP].payload)[0]] = dscp
+        return len(got) == len(packets) or len(got) + metered_away(pop) - before == len(packets)
+
+    wait_until(are_told, what=f"{len(packets)} packets; of these came {got}")
     return got
+
+
+def passed_up(pop, line, packets):
+    return passed(pop, pop.core, pop.from_core, packets, lambda: at_once(pop, line, packets))
 
 
 def burst(line, count, version=4, **fields):
     size = SIZE - (28 if version == 4 else 48)
     return [udp_up(line, version, bytes([number]) * size, **fields) for number in range(count)]
+
+
+def burst_down(count):
+    return [udp_down(IPOE, payload=bytes([number]) * (SIZE - 28)) for number in range(count)]
+
+
+def down_at_once(pop, packets):
+    for frame in [bytes(Ether(src=HOST_MAC, dst=CORE_MAC) / packet) for packet in packets]:
+        pop.core.send(frame)
 
 
 class metered:
@@ -130,10 +159,9 @@ def test_a_burst_given_as_a_time_is_what_the_rate_fills_in_it(pop):
 
 def test_the_way_down_is_metered_by_itself(pop):
     with metered(pop, "meterDown", algorithm="srtcm", committedRate=8000, committedBurst=1000):
-        for number in range(6):
-            pop.send_down(udp_down(IPOE, payload=bytes([number]) * (SIZE - 28)))
-        got = [packet for raw in pop.access.frames(0.4) if (packet := pop.from_line(IPOE, raw)) is not None]
-        assert len([packet for packet in got if UDP in packet]) == 2
+        packets = burst_down(6)
+        got = passed(pop, pop.access, lambda raw: pop.from_line(IPOE, raw), packets, lambda: down_at_once(pop, packets))
+        assert len(got) == 2
         assert len(passed_up(pop, IPOE, burst(IPOE, 6))) == 6
 
 
@@ -155,10 +183,8 @@ def test_sessions_share_one_bucket_where_the_meter_is_global(pop):
     try:
         with pop.dropping("meter-red", 8):
             for line, count in ((IPOE, 2), (PPPOE, 5)):
-                for packet in burst(line, count):
-                    pop.send_up(line, packet)
-            for number in range(5):
-                pop.send_down(udp_down(IPOE, payload=bytes([number]) * (SIZE - 28)))
+                at_once(pop, line, burst(line, count))
+            down_at_once(pop, burst_down(5))
     finally:
         pop.apply(session(IPOE), session(PPPOE))
         pop.gateway.delete("meter", "total")
