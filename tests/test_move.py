@@ -10,6 +10,7 @@ from contract import Connection, api
 from lab import Line, frames, thing
 from lab.frames import Frame
 from lab.gateway import yaml
+from lab.laboratory import wait_until
 from pop import ACCESS_MAC, SERVER4, Pop, WireHost, session, tunnel
 
 PORT, BEGIN = 9, b"moving "
@@ -64,7 +65,7 @@ class Traffic:
                 self.send(b"%s%8d" % (BEGIN, self.sent))
             self.receive()
             time.sleep(0.0003)
-        end = time.monotonic() + 1
+        end = time.monotonic() + 20
         while time.monotonic() < end and (len(self.up) < self.sent or len(self.down) < self.sent):
             self.receive()
 
@@ -74,6 +75,11 @@ class Traffic:
             self.access.send(line.frame(frames.mac_bytes(ACCESS_MAC), packet))
         self.core.send(self.host.frame(self.lines[-1], 4, payload))
         self.sent += 1
+
+    def arrived(self, count):
+        """Whether the first so many have come, both ways."""
+        keys = [b"%s%8d" % (BEGIN, each) for each in range(count)]
+        return all(each in self.up and each in self.down for each in keys)
 
     def receive(self):
         while (raw := self.core.read()) is not None:
@@ -133,7 +139,9 @@ def test_no_packet_is_lost_either_way_whatever_a_session_is_known_by_from_now_on
             assert "updated" in pop.apply(object_of(now, told)).stdout, name
             traffic.lines = [now]
             line = now
-            time.sleep(0.05)
+            # What was on its way, and some more.
+            count = traffic.sent + 50
+            wait_until(lambda count=count: traffic.sent >= count and traffic.arrived(count), what=f"all of it: {name}")
             traffic.known = [line]
             after = counters(pop, line)
             assert after.up_packets > before.up_packets, name
