@@ -316,7 +316,7 @@ class Flows:
         now, self.rounds = {}, self.rounds + 1
         for frame in self.packets.values():
             self.pop.access.send(frame)
-        for raw in self.pop.core.frames(1, quiet=0.2):
+        for raw in self.pop.core.frames(20, quiet=1):
             if (found := by_flow(raw)) and found[0] in self.packets:
                 now[found[0]] = found[1]
                 self.went[found[0]].append(found[1])
