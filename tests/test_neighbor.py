@@ -108,7 +108,7 @@ class TestResolving:
     def test_a_neighbour_that_never_answers_is_a_named_drop_and_reported(self, pop):
         with pop.dropping("neighbor-unresolved"):
             pop.send_up(IPOE, udp_up(IPOE, dst="192.0.2.99"))
-            got = pop.at_line(IPOE, lambda packet: IP in packet and packet[IP].proto == 1, 6)
+            got = pop.at_line(IPOE, lambda packet: IP in packet and packet[IP].proto == 1)
             assert (got["ICMP"].type, got["ICMP"].code) == (3, 1)
 
     def test_too_many_waiting_packets_are_a_named_drop(self, pop):
@@ -118,7 +118,7 @@ class TestResolving:
 
     def test_the_states_of_neighbours_can_be_seen(self, pop):
         pop.core.send(frames.arp_request(frames.mac_bytes(ROUTER_MAC), ROUTER4, CORE4, ()))
-        wait_until(lambda: ROUTER_MAC in pop.gateway.sluice("neighbors").stdout, 3)
+        wait_until(lambda: ROUTER_MAC in pop.gateway.sluice("neighbors").stdout)
         table = pop.gateway.sluice("neighbors").stdout
         assert "static" in table
 
@@ -141,7 +141,7 @@ class TestResolving:
             pop.send_up(IPOE, udp_up(IPOE, dst="192.0.2.42"))
             return any(raw[:6] == moved and pop.from_core(raw) is not None for raw in pop.core.frames(0.2))
 
-        assert wait_until(goes_there, 3)
+        assert wait_until(goes_there)
 
     @pytest.mark.parametrize("version", [4, 6])
     def test_a_neighbour_that_was_not_heard_for_a_while_is_asked_alone_and_given_up_if_it_is_silent(self, pop, version):

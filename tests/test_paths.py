@@ -72,7 +72,7 @@ def test_when_one_peer_dies_sessions_on_the_other_lose_nothing(lab, pop, upfs):
         assert load.warm_up() == []
         upfs[HOST4].close()
         until(pop, HOST4, "down")
-        wait_until(lambda: not ready(pop, "dies")["holds"], 5, "the session on it is not ready")
+        wait_until(lambda: not ready(pop, "dies")["holds"], 20, "the session on it is not ready")
         beside = pop.beside()
         with pop.dropping("gtpu-path-down"):
             beside.send_up(DIES, udp_up(DIES))
@@ -101,7 +101,7 @@ def test_a_peer_that_is_back_is_used_again(lab, pop, upfs):
     pop.send_up(DIES, udp_up(DIES))
     assert upfs[HOST4].expect(lambda message: message.teid == DIES.teid_up).payload == bytes(udp_up(DIES))
     assert path_to(pop, HOST4)["failures"] > 0
-    wait_until(lambda: ready(pop, "dies")["holds"], 5, "the session on it is ready again")
+    wait_until(lambda: ready(pop, "dies")["holds"], 20, "the session on it is ready again")
 
 
 def test_that_a_path_goes_down_and_comes_back_is_one_event_each_however_many_sessions_are_on_it(lab, pop, upfs):
