@@ -12,7 +12,7 @@ from lab.upf import GPDU, Message, downlink_container
 from pop import CORE4, CORE_MAC, HOST4, HOST_MAC, IPOE, PPPOE, Pop, base_of, session, tunnel, udp_down, udp_up
 from scapy.all import IP, UDP, IPv6
 
-SIZE = 500
+SIZE = 1400
 # A frame takes longer than a second, but for the first few.
 CRAWL = {"peakRate": "8K"}
 FAST = {"peakRate": "100M"}
