@@ -224,15 +224,15 @@ func TestADataPlaneThatSaysItIsStillAtItIsWaitedFor(t *testing.T) {
 		dataplanetest.WriteReply(socket, &api.Reply{Id: 1, Last: true,
 			Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Boot: 1}}})
 		dataplanetest.ReadRequest(socket)
-		for range 12 {
-			time.Sleep(50 * time.Millisecond)
+		for range 25 {
+			time.Sleep(100 * time.Millisecond)
 			dataplanetest.WriteReply(socket, &api.Reply{Id: 2})
 		}
 		dataplanetest.WriteReply(socket, &api.Reply{Id: 2, Last: true,
 			Answer: &api.Reply_Results{Results: &api.Results{Results: []*api.Result{{}}}}})
 		<-ready
 	}()
-	client, up, _ := run(t, endpoint, func(c *dataplane.Config) { c.CallTimeout = 400 * time.Millisecond })
+	client, up, _ := run(t, endpoint, func(c *dataplane.Config) { c.CallTimeout = 2 * time.Second })
 	<-up
 	results, err := put(client, &api.Object{Kind: "Acl", Name: "large"})
 	close(ready)
