@@ -1,5 +1,6 @@
 """Killing and starting again each process while subscribers' packets flow, of a BNG and of an AGF."""
 
+import json
 import time
 
 import pytest
@@ -73,6 +74,61 @@ def test_nothing_is_lost_while_the_agent_is_killed_and_started_again(pop, load):
     time.sleep(0.5)
     assert loses_nothing(load)
     assert boot(pop) == booted
+
+
+def kept(connection, kind=None):
+    """Names of what the data plane has."""
+    found = connection.ask(list=api.List(limit=10000)).objects.objects
+    return [each.name for each in found if kind in (None, each.kind)]
+
+
+def lose_the_store(pop):
+    for each in pop.gateway.directory.glob("intent.db*"):
+        each.unlink()
+
+
+def link(pop):
+    """Of the agent to the data plane. While there is none, the command fails."""
+    return json.loads(pop.gateway.sluice("version", "-o", "json", check=False).stdout)["dataplane"]
+
+
+def test_an_agent_that_lost_its_store_changes_nothing_until_all_that_is_there_is_wanted_again(pop, load):
+    assert load.warm_up() == []
+    everything = pop.gateway.directory / "everything.yaml"
+    everything.write_text(pop.gateway.sluice("get", "all", "-o", "yaml").stdout)
+    pop.gateway.agent.kill()
+    lose_the_store(pop)
+    pop.gateway.start_agent()
+    said = wait_until(lambda: "--begin-anew" in link(pop).get("error", "") and link(pop)["error"], 30, "a refusal")
+    assert "data plane default has" in said and "nobody wants" in said
+    assert not link(pop)["connected"]
+    # Some of it is wanted: the rest is still nobody's.
+    part = pop.gateway.apply(*pop.base, wait=False, check=False)
+    assert part.returncode == 3, part.stderr
+    time.sleep(3)
+    assert not link(pop)["connected"]
+    pop.gateway.sluice("apply", "-f", everything, check=False)
+    wait_until(lambda: link(pop)["connected"], 30, "the data plane is known")
+    wait_until(lambda: all(each["status"]["state"] == "applied" for each in pop.gateway.json("get", "all")))
+    assert loses_nothing(load)
+    # It knows it from now on.
+    pop.gateway.agent.kill()
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        connection.ask(put=api.Put(objects=[packed(thing("Vrf", "stray"))]))
+        pop.gateway.start_agent()
+        wait_until(lambda: "stray" not in kept(connection))
+
+
+def test_an_agent_that_is_to_begin_anew_deletes_what_nobody_wants(pop, lines):
+    everything = pop.gateway.directory / "everything.yaml"
+    everything.write_text(pop.gateway.sluice("get", "all", "-o", "yaml").stdout)
+    pop.gateway.agent.kill()
+    lose_the_store(pop)
+    pop.gateway.start_agent("--begin-anew")
+    with Connection(pop.gateway.dataplane_socket) as connection:
+        wait_until(lambda: not kept(connection, "Session"), 30, "the data plane has no session")
+    pop.gateway.sluice("apply", "-f", everything, "--wait", "30s")
+    pop.learn(*lines)
 
 
 def test_the_agent_repairs_only_the_difference(pop, load, lines):

@@ -68,6 +68,7 @@ plane has and repairs only the difference. It writes its log to standard error a
 	where := f.String("dataplane", defaultDataplane, "the data plane: unix:///PATH, or tcp://HOST:PORT with mutual TLS")
 	f.StringVar(&flags.Listen, "listen", said.Listen, "where to serve the other commands: unix:///PATH")
 	f.StringVar(&flags.Store, "store", said.Store, "file that keeps what is wanted")
+	anew := f.Bool("begin-anew", false, "delete what a data plane has and nobody wants even if the store does not know that data plane")
 	var credentials dataplane.Credentials
 	f.StringVar(&credentials.Certificate, "cert", "", "our certificate (PEM), for TCP")
 	f.StringVar(&credentials.Key, "key", "", "its key (PEM)")
@@ -100,12 +101,12 @@ plane has and repairs only the difference. It writes its log to standard error a
 			said.Dataplanes = []config.Dataplane{{Name: "default", Endpoint: *where,
 				TLS: config.TLS{Certificate: credentials.Certificate, Key: credentials.Key, CA: credentials.CA}}}
 		}
-		return p.runAgent(c.Context(), said)
+		return p.runAgent(c.Context(), said, *anew)
 	}
 	return c
 }
 
-func (p *program) runAgent(ctx context.Context, said config.Config) error {
+func (p *program) runAgent(ctx context.Context, said config.Config, anew bool) error {
 	socket, ok := strings.CutPrefix(said.Listen, "unix://")
 	if !ok || !strings.HasPrefix(socket, "/") {
 		return fmt.Errorf("--listen %q: want unix:///PATH", said.Listen)
@@ -149,7 +150,7 @@ func (p *program) runAgent(ctx context.Context, said config.Config) error {
 		ways[n.Name] = n.Section.Open()
 	}
 	return server.Run(ctx, server.Config{Listen: socket, Dataplanes: planes, Registry: p.registry, Store: kept, Release: Release(),
-		Priorities: said.Priorities, Northbounds: ways, Log: log, Audit: written}, nil)
+		Priorities: said.Priorities, Northbounds: ways, Log: log, Audit: written, BeginAnew: anew}, nil)
 }
 
 // onHangup calls f at each SIGHUP until the returned function is called.

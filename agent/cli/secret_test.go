@@ -68,7 +68,7 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 	go func() {
 		p := &program{err: told, registry: registry}
 		ended <- p.runAgent(ctx, config.Config{Listen: address, Store: filepath.Join(dir, "intent.db"), Log: config.Log{Level: "debug", Format: "json"},
-			Audit: config.Audit{File: filepath.Join(dir, "audit")}, Dataplanes: []config.Dataplane{{Name: "default", Endpoint: "unix://" + plane.Path}}})
+			Audit: config.Audit{File: filepath.Join(dir, "audit")}, Dataplanes: []config.Dataplane{{Name: "default", Endpoint: "unix://" + plane.Path}}}, false)
 	}()
 	stop := sync.OnceFunc(func() {
 		cancel()

@@ -31,6 +31,9 @@ type Config struct {
 	// nothing, and a data plane that was started again has no session until it is found).
 	MinBackoff, MaxBackoff time.Duration
 
+	// If not nil, called by Run with each new connection, and a Client for that alone, before there is one for others. An error ends it, is what Link says, and is looked at again
+	// every two seconds: the data plane answers, but is not to be touched.
+	Accept func(ctx context.Context, client *Client) error
 	// Called by Run, one at a time, when a connection was made and when it was lost. Connected is called again, with
 	// another boot number, if the data plane was started again. Its context ends with the connection.
 	Connected    func(ctx context.Context, client *Client, greeting *api.Greeting)
@@ -68,15 +71,24 @@ func New(config Config) *Client {
 	return &Client{config: config, err: errors.New("not tried yet")}
 }
 
+// Unaccepted is the error of a connection that was not accepted.
+type Unaccepted struct{ error }
+
+const acceptAgain = 2 * time.Second
+
 // Run keeps the Client connected until the context ends.
 func (c *Client) Run(ctx context.Context) {
 	backoff := c.config.MinBackoff
 	reported := ""
 	for ctx.Err() == nil {
+		var unaccepted Unaccepted
 		conn, err := c.connect(ctx)
 		if err == nil {
-			backoff, reported = c.config.MinBackoff, ""
 			err = c.stay(ctx, conn)
+			backoff = c.config.MinBackoff
+			if !errors.As(err, &unaccepted) {
+				reported = ""
+			}
 		}
 		if ctx.Err() != nil {
 			return
@@ -86,8 +98,12 @@ func (c *Client) Run(ctx context.Context) {
 			c.config.Log.Warn("no connection to the data plane", "endpoint", c.config.Endpoint.String(), "error", Cause(err))
 			reported = err.Error()
 		}
+		wait := backoff/2 + rand.N(backoff/2+1)
+		if unaccepted.error != nil {
+			wait = acceptAgain
+		}
 		select {
-		case <-time.After(backoff/2 + rand.N(backoff/2+1)):
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 		backoff = min(2*backoff, c.config.MaxBackoff)
@@ -106,9 +122,6 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 
 // stay returns when the connection is lost, and why.
 func (c *Client) stay(ctx context.Context, conn *conn) error {
-	g := conn.greeting
-	c.config.Log.Info("connected to the data plane", "endpoint", c.config.Endpoint.String(), "release", g.GetRelease(),
-		"dpdk", g.GetDpdk(), "boot", strconv.FormatUint(g.GetBoot(), 10), "workers", g.GetWorkers())
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.close(context.Cause(ctx)) })
@@ -117,6 +130,17 @@ func (c *Client) stay(ctx context.Context, conn *conn) error {
 		<-conn.closed
 		cancel()
 	}()
+	if c.config.Accept != nil {
+		if err := c.config.Accept(during, &Client{config: c.config, conn: conn}); err != nil {
+			conn.close(err)
+			<-conn.closed
+			<-conn.reader
+			return Unaccepted{err}
+		}
+	}
+	g := conn.greeting
+	c.config.Log.Info("connected to the data plane", "endpoint", c.config.Endpoint.String(), "release", g.GetRelease(),
+		"dpdk", g.GetDpdk(), "boot", strconv.FormatUint(g.GetBoot(), 10), "workers", g.GetWorkers())
 	c.set(conn, nil)
 	if c.config.Connected != nil {
 		c.config.Connected(during, c, g)

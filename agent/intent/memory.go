@@ -22,6 +22,10 @@ func newMemory() *memory {
 
 func (m *memory) Load(func(object.Key, *Record) error) (uint64, []Open, error) { return 0, nil, nil }
 
+func (m *memory) Knows(string) (bool, error) { return true, nil }
+
+func (m *memory) Meet(string) error { return nil }
+
 func (m *memory) Commit(c *Commit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

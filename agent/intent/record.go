@@ -207,4 +207,7 @@ type Store interface {
 	// Before calls yield with what was kept of each object that a revision changed, before it did. Nothing is known of revisions that
 	// are no part of history, nor open.
 	Before(revision uint64, yield func(object.Key, *Record) error) error
+	// Knows says whether Meet was called with the name of a data plane, or with "".
+	Knows(dataplane string) (bool, error)
+	Meet(dataplane string) error
 }

@@ -58,6 +58,8 @@ type Config struct {
 	Northbounds map[string]northbound.Northbound
 	// Of reconnecting and of trying again; zero for the usual.
 	MinBackoff, MaxBackoff time.Duration
+	// What a data plane has that the store does not know may be deleted if nobody wants it.
+	BeginAnew bool
 	// How long somebody who looks waits for a data plane (10 s).
 	Patience time.Duration
 }
@@ -217,6 +219,9 @@ func linksOf(config Config, desired *intent.Desired, f *following) []link {
 		var one sync.Mutex
 		all = append(all, link{p.Name, p.Labels, dataplane.New(dataplane.Config{
 			Endpoint: p.Endpoint, Log: log, Name: clientName(), MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff,
+			Accept: func(ctx context.Context, c *dataplane.Client) error {
+				return desired.Meet(ctx, p.Name, config.BeginAnew, (&plane{c}).List(ctx))
+			},
 			Connected: func(ctx context.Context, c *dataplane.Client, _ *api.Greeting) {
 				f.group.Add(1)
 				go func() {

@@ -41,7 +41,7 @@ func (s *Store) reform(tx *bolt.Tx) error {
 		format = latestFormat // a new one
 	}
 	if format < wholeObjects || format > latestFormat {
-		return fmt.Errorf("%w: it has format %d, and this one knows formats %d to %d; start the newer release again, or move the file away to begin anew",
+		return fmt.Errorf("%w: it has format %d, and this one knows formats %d to %d; start the newer release again, or move the file and its .key away to begin anew",
 			ErrFormat, format, wholeObjects, latestFormat)
 	}
 	if format == wholeObjects {
@@ -74,7 +74,7 @@ func (s *Store) fromWholeObjects(tx *bolt.Tx) error {
 			owners[i] = l.Owner
 		}
 		return fmt.Errorf("%w, in which only one of an object's owners counted; now each of its fields has owners, and %s has several: %s. Start the older release again "+
-			"and let all but one of them give it up (sluice delete %s --owner OWNER), or move the file away to begin anew",
+			"and let all but one of them give it up (sluice delete %s --owner OWNER), or move the file and its .key away to begin anew",
 			ErrFormat, name, strings.Join(owners, ", "), bytes.Replace(name, []byte("/"), []byte(" "), 1))
 	}
 	err := tx.Bucket(objectsBucket).ForEach(func(name, value []byte) error {

@@ -129,7 +129,7 @@ func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
 		format   int
 		told     []string
 	}{
-		{"several owners of an object that counted as a whole", 0, []string{"Vrf/a has several: lab, api", "sluice delete Vrf a --owner OWNER", "move the file away"}},
+		{"several owners of an object that counted as a whole", 0, []string{"Vrf/a has several: lab, api", "sluice delete Vrf a --owner OWNER", "move the file and its .key away"}},
 		{"a newer release", latestFormat + 1, []string{"it has format 5, and this one knows formats 1 to 4", "start the newer release again"}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {

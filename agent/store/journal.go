@@ -239,7 +239,7 @@ func (s journalState) write(tx *bolt.Tx) error {
 func (s journalState) unfolded(path string, content []byte) (all []byte, old bool, err error) {
 	old = true
 	damaged := func(number uint64) error {
-		return fmt.Errorf("%w: entry %d of %s is not as it was written; move both files away to begin anew", ErrDamaged, number, path)
+		return fmt.Errorf("%w: entry %d of %s is not as it was written; move both files and the .key away to begin anew", ErrDamaged, number, path)
 	}
 	whole, torn, last := map[uint64][]byte{}, uint64(0), s.folded
 	for at := 0; at+headLength <= len(content); {

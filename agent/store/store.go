@@ -4,7 +4,7 @@
 // Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
 // was kept of the objects that a revision changed before it did, many in one value, by the revision's number and then a count; "undo", by
 // the revision's number and then "Kind/name", what undoing an open revision brings back where that is something else; "latest" the number of
-// the latest revision; "journal" up to where the journal is in here; "format" in which format all that is (format.go). Each value begins
+// the latest revision; "dataplanes" the names of those that were met ("": all that there were); "journal" up to where the journal is in here; "format" in which format all that is (format.go). Each value begins
 // with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
 package store
 
@@ -75,6 +75,7 @@ var (
 	openBucket      = []byte("open")
 	undoBucket      = []byte("undo")
 	latestBucket    = []byte("latest")
+	metBucket       = []byte("dataplanes")
 	latestKey       = []byte("revision")
 )
 
@@ -128,6 +129,9 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
+	if err := missing(path); err != nil {
+		return nil, err
+	}
 	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, err
@@ -145,7 +149,10 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 				return err
 			}
 		}
-		return s.openJournal(tx)
+		if err := s.openJournal(tx); err != nil {
+			return err
+		}
+		return beginMeeting(tx)
 	})
 	if err == nil {
 		err = s.clearJournal()
@@ -160,7 +167,7 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 // to read beyond its end.
 func (s *Store) explain(doing string, err *error) {
 	if crash := recover(); crash != nil {
-		*err = fmt.Errorf("%w (%v); move it away to begin anew", ErrDamaged, crash)
+		*err = fmt.Errorf("%w (%v); move it, its .journal and its .key away to begin anew", ErrDamaged, crash)
 	}
 	switch {
 	case *err == nil:
@@ -168,7 +175,7 @@ func (s *Store) explain(doing string, err *error) {
 	case errors.Is(*err, bolterrors.ErrTimeout):
 		*err = ErrLocked
 	case errors.Is(*err, bolterrors.ErrInvalid), errors.Is(*err, bolterrors.ErrChecksum), errors.Is(*err, bolterrors.ErrVersionMismatch):
-		*err = fmt.Errorf("%w (%w); move it away to begin anew", ErrDamaged, *err)
+		*err = fmt.Errorf("%w (%w); move it, its .journal and its .key away to begin anew", ErrDamaged, *err)
 	}
 	*err = fmt.Errorf("%s %s: %w", doing, s.path, *err)
 }

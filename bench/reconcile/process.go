@@ -17,7 +17,8 @@ import (
 // process is a program that is measured.
 type process struct {
 	*exec.Cmd
-	log bytes.Buffer
+	// What it says goes to a file, as elsewhere: it costs the one who measures nothing.
+	log *os.File
 	end chan error
 }
 
@@ -26,8 +27,12 @@ func start(socket string, program string, arguments ...string) (*process, error)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	p := &process{Cmd: exec.Command(program, arguments...), end: make(chan error, 1)}
-	p.Stderr = &p.log
+	log, err := os.Create(socket + ".log")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{Cmd: exec.Command(program, arguments...), log: log, end: make(chan error, 1)}
+	p.Stderr = log
 	// Nothing is left behind, however this program ends.
 	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.Start(); err != nil {
@@ -38,7 +43,7 @@ func start(socket string, program string, arguments ...string) (*process, error)
 		select {
 		case err := <-p.end:
 			p.end <- err
-			return nil, fmt.Errorf("%s ended: %w\n%s", filepath.Base(program), err, p.log.String())
+			return nil, fmt.Errorf("%s ended: %w\n%s", filepath.Base(program), err, p.said())
 		default:
 		}
 		if c, err := net.Dial("unix", socket); err == nil {
@@ -46,7 +51,16 @@ func start(socket string, program string, arguments ...string) (*process, error)
 		}
 	}
 	p.kill()
-	return nil, fmt.Errorf("%s does not listen\n%s", filepath.Base(program), p.log.String())
+	return nil, fmt.Errorf("%s does not listen\n%s", filepath.Base(program), p.said())
+}
+
+// said is what it wrote to its log.
+func (p *process) said() string {
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // kill ends it without a warning.
@@ -57,6 +71,7 @@ func (p *process) kill() {
 	// It may have ended by itself.
 	_ = p.Process.Signal(syscall.SIGKILL)
 	p.end <- <-p.end
+	p.log.Close()
 }
 
 // processor is the time that threads of a process had, in seconds: all of them, or the main thread alone.

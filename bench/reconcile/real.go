@@ -204,7 +204,7 @@ func (g *gateway) until(what string, holds func(*api.Version) bool) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		v, err := g.client.GetVersion(context.Background(), &api.VersionQuery{})
 		if err != nil {
-			return fmt.Errorf("%w\n%s", err, g.process.log.String())
+			return fmt.Errorf("%w\n%s", err, g.process.said())
 		}
 		if holds(v) {
 			return nil

@@ -93,8 +93,8 @@ class Gateway:
                 with contextlib.suppress(RuntimeError):
                     self.start_agent()
 
-    def start_agent(self):
-        arguments = ["--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
+    def start_agent(self, *more):
+        arguments = [*more, "--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
         arguments += ["--store", self.directory / "intent.db"]
         if self.northbounds:
             configuration = self.directory / "agent.yaml"

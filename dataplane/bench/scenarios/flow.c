@@ -1,4 +1,4 @@
-// QoS flows: packet filters up, and 5-tuples down, of up to as many as an instance can have.
+// QoS flows: packet filters up, and 5-tuples down, of up to as many as an instance can have; and rules that downlink packets make.
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,12 @@
 #include "bench/scenarios/frames.h"
 #include "bench/scenarios/ground.h"
 #include "bench/scenarios/subscribers.h"
+#include "core/object.h"
 #include "flow.pb-c.h"
+#include "gtpu/reflect.h"
+#include "gtpu/tunnel.h"
 
-enum { MOST_SUBSCRIBERS = 64000 };
+enum { MOST_SUBSCRIBERS = 64000, REFLECTED_QFI = 7 };
 
 // A rule of 15 filters that do not match, and one that does behind them.
 static int
@@ -134,10 +137,57 @@ flows_down_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8
 	return n;
 }
 
+static int
+reflect_down(const struct scenario *s)
+{
+	return make_ground() ? -1 : make_sessions(s->flows, GTPU | REFLECTIVE | DOWN_STREAM);
+}
+
+// With the RQI.
+static unsigned
+reflect_down_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
+{
+	unsigned n = gtpu_down_frame(s, flow, length, h);
+
+	h[n - 28 - 2] = 1 << 6 | REFLECTED_QFI;
+	return n;
+}
+
+// Each flow has a rule, as a downlink packet of it would have made just now.
+static int
+reflect_up(const struct scenario *s)
+{
+	uint32_t now = reflect_now();
+	uint8_t frame[256];
+	char name[32];
+
+	if (make_ground() || make_sessions(s->flows, GTPU | REFLECTIVE))
+		return -1;
+	for (uint32_t flow = 0; flow < s->flows; flow++) {
+		unsigned n = up_frame(s, flow, sizeof(frame), frame);
+		const uint8_t *ip = frame + n - 28;
+		struct gtpu_tunnel *t;
+		uint64_t rule;
+
+		snprintf(name, sizeof(name), "session-%u", flow);
+		t = tunnel_at(session_at(session_of(object_find(&session_kind, name)))->core);
+		rule = reflect_flow(t->rules, ip, 28, false);
+		reflect_learn(rule, REFLECTED_QFI, now);
+		t->reflecting = now;
+		if (reflect_find(rule, now) != REFLECTED_QFI) {
+			fprintf(stderr, "bench: %s has no rule for its flow\n", name);
+			return -1;
+		}
+	}
+	return 0;
+}
+
 const struct scenario flow_scenarios[] = {
 	{"flows-up-4k", 4096, SIZES_AGF, flows_up, up_frame, "in"},
 	{"flows-down-4k", ALLOWED, SIZES_AGF, flows_down, flows_down_frame, "in"},
 	{"flows-down-64k", 64000, SIZES_AGF, flows_down, flows_down_frame, "in"},
 	{"flows-down-256k", 256000, SIZES_AGF, flows_down, flows_down_frame, "in"},
+	{"reflect-up-4k", 4096, SIZES_AGF, reflect_up, up_frame, "in"},
+	{"reflect-down-4k", 4096, SIZES_AGF, reflect_down, reflect_down_frame, "in"},
 	{0},
 };

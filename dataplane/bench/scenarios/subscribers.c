@@ -91,6 +91,7 @@ make_session(uint32_t flow, unsigned with)
 		gtpu.remote_teid = UPF_TEID + flow;
 		gtpu.pdu_session_container = true;
 		gtpu.qfi = 9;
+		gtpu.reflective_qos = (with & REFLECTIVE) != 0;
 		session.gtpu = &gtpu;
 		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;
 	}

@@ -18,6 +18,7 @@ enum {
 	FLOWS = 64,       // one of two flow profiles
 	SHAPED = 128,     // queues in a scheduler
 	TWO_PORTS = 256,  // every other session is on the port "out2"
+	REFLECTIVE = 512, // uplink packets have the QFI that downlink ones of their flow asked for
 };
 
 // Of the subscriber of a flow.
