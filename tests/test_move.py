@@ -76,10 +76,13 @@ class Traffic:
         self.core.send(self.host.frame(self.lines[-1], 4, payload))
         self.sent += 1
 
-    def arrived(self, count):
-        """Whether the first so many have come, both ways."""
+    def reaches(self, count):
+        """Waits until so many were sent and have come, both ways."""
         keys = [b"%s%8d" % (BEGIN, each) for each in range(count)]
-        return all(each in self.up and each in self.down for each in keys)
+        wait_until(
+            lambda: self.sent >= count and all(each in self.up and each in self.down for each in keys),
+            what=f"{count} packets have come, both ways",
+        )
 
     def receive(self):
         while (raw := self.core.read()) is not None:
@@ -133,15 +136,14 @@ def test_no_packet_is_lost_either_way_whatever_a_session_is_known_by_from_now_on
             # By both from before the change to behind it: at any instant one of them is right.
             traffic.known = [line, now]
             traffic.lines = [line, now]
-            time.sleep(0.03)
+            traffic.reaches(traffic.sent + 30)
             planned = pop.gateway.sluice("plan", "-f", "-", input=yaml([object_of(now, told)])).stdout
             assert "1 to update" in planned and "interruption" not in planned and "outage" not in planned, name
             assert "updated" in pop.apply(object_of(now, told)).stdout, name
             traffic.lines = [now]
             line = now
             # What was on its way, and some more.
-            count = traffic.sent + 50
-            wait_until(lambda count=count: traffic.sent >= count and traffic.arrived(count), what=f"all of it: {name}")
+            traffic.reaches(traffic.sent + 50)
             traffic.known = [line]
             after = counters(pop, line)
             assert after.up_packets > before.up_packets, name
