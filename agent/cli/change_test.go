@@ -131,6 +131,24 @@ func TestAMeterThatLetsNoLongPacketPassIsWarnedOf(t *testing.T) {
 	}
 }
 
+func TestADescriptionAndAPlanShowNumbersInOneWayThatIsRead(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	const shown = "100 Mbit/s"
+	if got := s.ok("describe", "meter", "gold"); !strings.Contains(got, "committedRate: "+shown+"\n") {
+		t.Error(got)
+	}
+	changed := edited(t, "committedRate: 100M", "committedRate: "+shown, "peakRate: 150M", "peakRate: 200M", "excessBurst: 128KB", "excessBurst: 2000B")
+	const want = "  ~ Meter gold\n      peakRate: 150 Mbit/s -> 200 Mbit/s\n      excessBurst: 128 KB -> 2000 B\n"
+	if got := s.feed(changed, "plan", "-f", "-"); !strings.HasPrefix(got, want) {
+		t.Error(got)
+	}
+	s.feed(changed, "apply", "-f", "-")
+	if got := s.ok("diff"); got != want {
+		t.Error(got)
+	}
+}
+
 func TestMistakesAreToldWithFileLineObjectFieldAndMendBeforeAnythingIsDone(t *testing.T) {
 	s := newSite(t)
 	for name, files := range map[string]map[string]string{

@@ -263,7 +263,7 @@ func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
 	}
 	s.feed(bob("1200"), "apply", "-f", "-", "--owner", "night")
 	out, errs, code := s.try(bob("1300"), "apply", "-f", "-", "--owner", "lab")
-	if want := "standard input:5: Session/bob: policy.mss: what night says (1200) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
+	if want := "standard input:5: Session/bob: policy.mss: what night says (1200 B) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 	if got := s.ok("get", "sessions", "--owner", "lab"); !strings.Contains(got, "bob") || strings.Contains(got, "alice") {

@@ -374,7 +374,7 @@ func FuzzANumberWithItsUnitIsReadAgain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n, times uint64) {
 		n *= times
 		for _, u := range []api.Unit{api.Unit_NONE, api.Unit_BITS_PER_SECOND, api.Unit_BYTES, api.Unit_NANOSECONDS} {
-			for _, text := range []string{FormatNumber(u, n), strings.TrimSpace(formatUnit(u, n))} {
+			for _, text := range []string{FormatNumber(u, n), formatUnit(u, n)} {
 				if again, err := parseNumber(u, text); err != nil || again != n {
 					t.Errorf("%d %s is written %q, read as %d, %v", n, u, text, again, err)
 				}
@@ -400,6 +400,31 @@ func TestNumbersWithUnitsForPeopleAreReadAgain(t *testing.T) {
 	}
 }
 
+func TestWhatADifferenceShowsIsReadAsTheSame(t *testing.T) {
+	for _, c := range []struct{ kind, before, after, shown string }{
+		{"Meter", "{committedRate: 8000, committedBurst: 1500}", "{committedRate: 100M, committedBurstTime: 1500us}",
+			"committedRate: 8 kbit/s -> 100 Mbit/s; committedBurst: 1500 B -> ; committedBurstTime:  -> 1500 us"},
+		{"QosProfile", "{classes: [{name: a}]}", "{classes: [{name: a, peakRate: 1M, codel: {target: 1ms}, dropPolicy: codel}]}",
+			"classes[0].peakRate:  -> 1 Mbit/s; classes[0].dropPolicy: tail -> codel; classes[0].codel:  -> {target: 1 ms}"},
+		{"Session", "{access: {port: p}}", "{access: {port: p}, policy: {mss: 1300}}", "policy:  -> {mss: 1300 B}"},
+	} {
+		k := registry(t).Kind(c.kind)
+		spec := func(text string) proto.Message { return objects(t, c.kind+" x "+text)[0].Object.Spec }
+		before, after := spec(c.before), spec(c.after)
+		var shown []string
+		for _, d := range k.Diff(before, after) {
+			shown = append(shown, d.Field+": "+d.Before+" -> "+d.After)
+		}
+		if got := strings.Join(shown, "; "); got != c.shown {
+			t.Errorf("got %s\nnot %s", got, c.shown)
+		}
+		// As the whole of it is shown.
+		if again := spec(flow(k.Fields, after.ProtoReflect())); !proto.Equal(again, after) {
+			t.Errorf("%s is read as %v", flow(k.Fields, after.ProtoReflect()), again)
+		}
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	spec := func(text string) proto.Message { return objects(t, "Session s "+text)[0].Object.Spec }
 	k := registry(t).Kind("Session")
@@ -412,7 +437,7 @@ func TestDifferences(t *testing.T) {
 		{"what forces a replacement comes first", "{access: {port: p}, vrf: a, gtpu: " + tunnel + "}}", "{access: {port: q}, gtpu: " + tunnel + ", ethernet: true}}",
 			[]FieldChange{{Field: "gtpu.ethernet", After: "true", Immutable: true}, {Field: "access.port", Before: "p", After: "q"}, {Field: "vrf", Before: "a"}}},
 		{"what appears and vanishes", "{access: {port: p}, policy: {mss: 1400}}", "{access: {port: p}, addresses: [10.0.0.0/8]}",
-			[]FieldChange{{Field: "addresses", After: "10.0.0.0/8"}, {Field: "policy", Before: "{mss: 1400}"}}},
+			[]FieldChange{{Field: "addresses", After: "10.0.0.0/8"}, {Field: "policy", Before: "{mss: 1400 B}"}}},
 	} {
 		if got := k.Diff(spec(c.before), spec(c.after)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, not %v", c.sentence, got, c.want)
