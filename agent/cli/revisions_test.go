@@ -108,9 +108,14 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	s := newSite(t)
 	s.written()
 	golden(t, "apply-confirm", s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 9"))
-	if errs := s.fails("", "confirm", "99"); !strings.Contains(errs, "no revision waits to be confirmed as number 99; those that wait: 2\n") {
-		t.Error(errs)
+	refused := func(revision, why string) {
+		t.Helper()
+		if errs := s.fails("", "confirm", revision); errs != "sluice: "+why+"\n" {
+			t.Error(errs)
+		}
 	}
+	refused("99", "there is no revision 99; the latest is 2; those that wait to be confirmed: 2")
+	refused("1", "revision 1 stands, and did not have to be confirmed; those that wait to be confirmed: 2")
 	if errs := s.fails("", "rollback", "1", "--confirm", "0s"); !strings.Contains(errs, "--confirm 0s: want a time of at least 1s, such as 5m") {
 		t.Error(errs)
 	}
@@ -120,6 +125,8 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	if errs := s.fails("", "confirm"); !strings.Contains(errs, "no revision waits to be confirmed") {
 		t.Error(errs)
 	}
+	refused("2", "revision 2 was confirmed already")
+	refused("18446744073709551615", "there is no revision 18446744073709551615; the latest is 2")
 	if got := s.edit([]string{"--confirm", "1s"}, "innerVlan: 8", "innerVlan: 10"); !strings.HasPrefix(got, "Session/bob updated\n") {
 		t.Error(got)
 	}
@@ -128,6 +135,7 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	eventually(t, "the change is undone", func() bool {
 		return strings.Contains(s.ok("get", "session", "bob", "-o", "yaml"), "innerVlan: 9")
 	})
+	refused("3", "revision 3 was undone already, by revision 4")
 }
 
 func TestHistoryTellsWhatWaitsFromWhatWasConfirmedOrUndone(t *testing.T) {
