@@ -233,7 +233,7 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n" {
 		t.Error(got)
 	}
-	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n" {
+	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n8 objects are still wanted by lab.\n" {
 		t.Error(got)
 	}
 	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); got != "[]\n" {
@@ -241,7 +241,7 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	}
 	s.feed(export, "apply", "-f", "-")
 	acl := s.ok("get", "acl", "web", "-o", "json")
-	if got := s.feed(acl, "delete", "-f", "-"); !strings.Contains(got, "1 unchanged.") || strings.Contains(got, "wanted by") {
+	if got := s.feed(acl, "delete", "-f", "-"); got != "1 unchanged.\n1 object is still wanted by lab.\n" {
 		t.Error(got)
 	}
 	var told struct {
@@ -259,6 +259,28 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	// What it changes, too.
 	mss := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: bob}\nspec:\n  policy: {mss: 1200}\n"
 	if got := s.feed(mss, "apply", "-f", "-", "--owner", "third"); got != "Session/bob updated\n1 updated.\n1 object is wanted by third too now, besides api and lab.\n" {
+		t.Error(got)
+	}
+}
+
+func TestWhoCannotGiveUpWhatHeNeverWantedIsToldWhoWantsIt(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	errs := s.fails("", "delete", "-f", bng, "--owner", "lab")
+	golden(t, "delete-of-another", errs)
+	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); strings.Count(got, `"apiVersion"`) != 8 {
+		t.Errorf("something was given up: %s", got)
+	}
+	s.ok("apply", "-f", bng, "--owner", "night")
+	s.ok("apply", "-f", bng, "--owner", "lab")
+	if got := s.ok("delete", "-f", bng, "--owner", "lab"); got != "8 unchanged.\n8 objects are still wanted by api and night.\n" {
+		t.Error(got)
+	}
+	s.ok("delete", "-f", bng, "--owner", "night")
+	if got := s.ok("delete", "-f", bng); !strings.HasSuffix(got, "\n8 deleted.\n") {
+		t.Error(got)
+	}
+	if got := s.ok("delete", "-f", bng); got != "8 not there.\n" {
 		t.Error(got)
 	}
 }
