@@ -273,7 +273,7 @@ def test_owners_share_an_object_field_by_field(pop):
     owned = fields_of(pop)
     assert owned["policy.mss"] == {"api": "1250 B"}
     assert owned["policy.anySource"] == {"lab": "true"}
-    with pytest.raises(Refused, match="(?s)ipoe: policy.mss belongs to api .1250 B., and lab wants .* .1200 B.*--force"):
+    with pytest.raises(Refused, match="(?s)ipoe: policy.mss belongs to api .1250 B., and lab wants .*1200 B.*--force"):
         says("lab", mss=1200, anySource=True)
     says("lab", "--force", mss=1200)
     assert not passes(b"given up")
