@@ -113,7 +113,7 @@ def test_a_conflict_names_both_owners_to_each_and_ends_when_the_other_gives_up(r
     for part in ("committedRate", "somebody", row.way.kind):
         assert part in told
     row.becomes("held-", {"held-theirs": 9_000_000, "held-ours": 1_000_000})
-    told = rf"belongs to {row.way.kind} \(1M\), and somebody wants something else \(9M\)"
+    told = rf"belongs to {row.way.kind} \(1 Mbit/s\), and somebody wants something else \(9 Mbit/s\)"
     with pytest.raises(Refused, match=told):
         row.other(meter("held-ours", 9_000_000))
     row.other(theirs, "delete")

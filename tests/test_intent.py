@@ -57,7 +57,7 @@ def test_history_and_diff_say_who_changed_what(pop):
     assert newest["objects"] == 1
     (found,) = pop.gateway.json("diff")
     assert (found["kind"], found["name"], found["step"]) == ("Session", "ipoe", "update")
-    assert found["fields"] == [{"field": "policy.mss", "after": "1300"}]
+    assert found["fields"] == [{"field": "policy.mss", "after": "1300 B"}]
     assert "mss" in pop.gateway.sluice("diff", before).stdout
 
 
@@ -238,7 +238,7 @@ def test_an_owner_may_not_overwrite_another_unless_it_takes_over(pop):
 
 
 def fields_of(pop):
-    """Who says what of the session: {"policy.mss": {"api": "1300"}}; what does not count has a - in front."""
+    """Who says what of the session: {"policy.mss": {"api": "1300 B"}}; what does not count has a - in front."""
     owned = {}
     (found,) = pop.gateway.json("get", "session", "ipoe", "--owners")
     for owner in found["status"]["owners"]:
@@ -271,16 +271,16 @@ def test_owners_share_an_object_field_by_field(pop):
     assert passes(b"the other's stays")
     both = latest(pop)
     owned = fields_of(pop)
-    assert owned["policy.mss"] == {"api": "1250"}
+    assert owned["policy.mss"] == {"api": "1250 B"}
     assert owned["policy.anySource"] == {"lab": "true"}
-    with pytest.raises(Refused, match="(?s)ipoe: policy.mss belongs to api .1250., and lab wants .* .1200.*--force"):
+    with pytest.raises(Refused, match="(?s)ipoe: policy.mss belongs to api .1250 B., and lab wants .*1200 B.*--force"):
         says("lab", mss=1200, anySource=True)
     says("lab", "--force", mss=1200)
     assert not passes(b"given up")
-    assert fields_of(pop)["policy.mss"] == {"lab": "1200", "api": "-1250"}
+    assert fields_of(pop)["policy.mss"] == {"lab": "1200 B", "api": "-1250 B"}
     described = pop.gateway.sluice("describe", "session", "ipoe").stdout
-    assert re.search(r"policy.mss +1200 +lab +0 +\d+ +yes\n", described)
-    assert re.search(r"policy.mss +1250 +api +0 +\d+ +no\n", described)
+    assert re.search(r"policy.mss +1200 B +lab +0 +\d+ +yes\n", described)
+    assert re.search(r"policy.mss +1250 B +api +0 +\d+ +no\n", described)
     pop.gateway.sluice("rollback", both)
     assert fields_of(pop) == owned
     assert passes(b"rolled back")

@@ -243,7 +243,7 @@ func TestABadMessageIsADeadLetterAndDisturbsNoOther(t *testing.T) {
 			Reason{Field: "key", Found: `"Vrf/` + strings.Repeat("x", headerLimit-4) + `..."`, Accepted: "KIND/NAME"}},
 		{"a VLAN that another has", []*Message{message(session("holder", 7))}, message(session("s", 7)), Reason{Object: "Session/s", Field: "access"}},
 		{"an object of another owner", nil, message(meter("theirs", "3M")),
-			Reason{Object: "Meter/theirs", Field: "committedRate", Found: "3M", Owner: "broker", Holder: "api", Accepted: "what api wants, to leave it out, or to take over (force)"}},
+			Reason{Object: "Meter/theirs", Field: "committedRate", Found: "3 Mbit/s", Owner: "broker", Holder: "api", Accepted: "what api wants, to leave it out, or to take over (force)"}},
 		{"the deletion of an object of another owner", nil, tombstone("Meter/theirs"),
 			Reason{Object: "Meter/theirs", Owner: "broker", Holder: "api", Accepted: "to delete it on behalf of api"}},
 	} {

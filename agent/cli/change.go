@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -298,7 +299,7 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		at[w.Key()] = w
 	}
 	tally := map[api.Step]int{}
-	out, unready := 0, 0
+	out, unready, absent := 0, 0, 0
 	var failures, waiting []string
 	var steps []stepJSON
 	var b strings.Builder
@@ -326,6 +327,10 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 			out++
 			continue
 		}
+		if e.deleted && o.GetStep() == api.Step_KEEP && s.GetState() == api.State_GONE {
+			absent++
+			continue
+		}
 		tally[o.GetStep()]++
 		if o.GetStep() != api.Step_KEEP {
 			fmt.Fprintf(&b, "%s %s\n", key, done[o.GetStep()])
@@ -348,6 +353,9 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 			if tally[s] > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s", tally[s], done[s]))
 			}
+		}
+		if absent > 0 {
+			parts = append(parts, fmt.Sprintf("%d not there", absent))
 		}
 		if out > 0 {
 			parts = append(parts, fmt.Sprintf("%d taken out of the data plane", out))
@@ -429,12 +437,48 @@ func stranded(ctx context.Context, client api.AgentClient, changes *api.Changes)
 	return fmt.Errorf("nothing was deleted: others need it.\n%s\nDelete these, too, or say --in-use", strings.Join(few(users), "\n"))
 }
 
+// printWanted says who wants objects that were given up and stay as they are.
+func (p *program) printWanted(ctx context.Context, client api.AgentClient, applied *api.Applied) {
+	stays := map[object.Key]bool{}
+	query := &api.ObjectsQuery{}
+	for _, o := range applied.GetObjects() {
+		if o.GetStep() != api.Step_KEEP || o.GetStatus().GetState() == api.State_GONE || o.GetStatus().GetState() == api.State_DELETING {
+			continue
+		}
+		stays[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = true
+		query.Kinds, query.Names = append(query.Kinds, o.GetKind()), append(query.Names, o.GetName())
+	}
+	if len(stays) == 0 || applied.GetUndone() {
+		return
+	}
+	slices.Sort(query.Kinds)
+	query.Kinds = slices.Compact(query.Kinds)
+	by := map[string]bool{}
+	err := p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
+		for _, o := range page {
+			for _, one := range o.GetOwners() {
+				by[one.GetOwner()] = by[one.GetOwner()] || stays[keyOf(o)]
+			}
+		}
+		return nil
+	})
+	maps.DeleteFunc(by, func(_ string, stays bool) bool { return !stays })
+	who := strings.Join(slices.Sorted(maps.Keys(by)), " and ")
+	if err != nil || who == "" {
+		who = "others"
+	}
+	fmt.Fprintf(p.out, "%s still wanted by %s.\n", plural(len(stays), "object is", "objects are"), who)
+}
+
 func (p *program) deleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete KIND NAME... | -f FILE|DIRECTORY|-",
 		Short: "Delete objects",
 		Long: `Delete objects by name, or all those that are in files. What others need is not deleted, unless you say --in-use: they are still
-wanted then, but are taken out of the data plane, and wait until it is there again.`,
+wanted then, but are taken out of the data plane, and wait until it is there again.
+
+An object that several owners want is deleted when the last of them gives it up. What an owner never wanted it cannot give up;
+"sluice get all --owner NAME" shows what it wants.`,
 		Example: `  sluice delete session alice bob
   sluice delete acl/web meter/gold
   sluice delete qosprofile home-100 --in-use --confirm 5m
@@ -496,6 +540,9 @@ wanted then, but are taken out of the data plane, and wait until it is there aga
 			})
 		}
 		err = p.printApplied(applied, *output, expected{written: written, accepted: s.noWait, deleted: true})
+		if *output == "table" {
+			p.printWanted(c.Context(), client, applied)
+		}
 		if len(missing) > 0 {
 			return worse(err, errors.New(strings.Join(few(missing), "\n")))
 		}

@@ -108,6 +108,47 @@ func TestObjectsAreDeletedByNameAndByFile(t *testing.T) {
 	}
 }
 
+func TestAMeterThatLetsNoLongPacketPassIsWarnedOf(t *testing.T) {
+	s := newSite(t)
+	meter := func(burst string) string {
+		return "apiVersion: sluice.dev/v1\nkind: Meter\nmetadata: {name: small}\nspec:\n  committedRate: 8K\n  " + burst + "\n"
+	}
+	for burst, found := range map[string]string{"committedBurst: 1499": "found 1499; accepted: the longest packet or more, such as 1500B",
+		"committedBurstTime: 1499ms": `found "1499ms"; accepted: the time of the longest packet or more, such as 1500ms for 1500 bytes`} {
+		field, _, _ := strings.Cut(burst, ":")
+		want := "Warning:\n  standard input:6: Meter/small: " + field + ": no packet of more than 1499 bytes ever passes, and most links take 1500: " + found + "\n"
+		for _, command := range []string{"plan", "apply"} {
+			if _, errs, code := s.try(meter(burst), command, "-f", "-"); code != 0 || errs != want {
+				t.Errorf("%s: exit code %d\n%s\nnot %s", command, code, errs, want)
+			}
+		}
+	}
+	if _, errs, code := s.try(meter("committedBurst: 1500"), "apply", "-f", "-"); code != 0 || errs != "" {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+	if errs := s.fails(meter("committedBurst: 40"), "apply", "-f", "-"); !strings.Contains(errs, "standard input:6: Meter/small: committedBurst: no packet of 64 bytes ever passes") {
+		t.Error(errs)
+	}
+}
+
+func TestADescriptionAndAPlanShowNumbersInOneWayThatIsRead(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	const shown = "100 Mbit/s"
+	if got := s.ok("describe", "meter", "gold"); !strings.Contains(got, "committedRate: "+shown+"\n") {
+		t.Error(got)
+	}
+	changed := edited(t, "committedRate: 100M", "committedRate: "+shown, "peakRate: 150M", "peakRate: 200M", "excessBurst: 128KB", "excessBurst: 2000B")
+	const want = "  ~ Meter gold\n      peakRate: 150 Mbit/s -> 200 Mbit/s\n      excessBurst: 128 KB -> 2000 B\n"
+	if got := s.feed(changed, "plan", "-f", "-"); !strings.HasPrefix(got, want) {
+		t.Error(got)
+	}
+	s.feed(changed, "apply", "-f", "-")
+	if got := s.ok("diff"); got != want {
+		t.Error(got)
+	}
+}
+
 func TestMistakesAreToldWithFileLineObjectFieldAndMendBeforeAnythingIsDone(t *testing.T) {
 	s := newSite(t)
 	for name, files := range map[string]map[string]string{

@@ -1,8 +1,9 @@
 package cli
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,31 +65,74 @@ in JSON they are plain numbers of bit/s, bytes and nanoseconds.`,
 		if *watch {
 			return p.watch(c.Context(), client, query, *output)
 		}
-		found, err := p.all(c.Context(), client, query)
-		if err != nil {
+		l := &listing{program: p, query: query, output: *output, named: map[string]bool{}}
+		if err := p.each(c.Context(), client, query, l.show); err != nil {
 			return err
 		}
-		found = p.withBuiltins(found, query)
-		if len(found) == 0 && len(query.GetNames()) > 0 && *output != "json" {
-			return p.missing(c.Context(), client, query, found)
-		}
-		if err := p.show(found, query.GetKinds(), *output); err != nil {
+		if err := l.end(); err != nil {
 			return err
 		}
-		return p.missing(c.Context(), client, query, found)
+		return p.missing(c.Context(), client, query, l.named)
 	}
 	return c
+}
+
+// each calls show with every object, in the order of their kinds and names, as pages come; and with the builtin objects that were asked for,
+// by their kind or by name, and that nobody wrote down.
+func (p *program) each(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, show func(*api.ObjectIntent) error) error {
+	builtins := p.builtins(query)
+	err := p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
+		for _, o := range page {
+			for len(builtins) > 0 && keyOf(builtins[0]).Compare(keyOf(o)) <= 0 {
+				if keyOf(builtins[0]) != keyOf(o) {
+					if err := show(builtins[0]); err != nil {
+						return err
+					}
+				}
+				builtins = builtins[1:]
+			}
+			if err := show(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, o := range builtins {
+		if err == nil {
+			err = show(o)
+		}
+	}
+	return err
+}
+
+func keyOf(o *api.ObjectIntent) object.Key {
+	return object.Key{Kind: o.GetIntent().GetKind(), Name: o.GetIntent().GetName()}
+}
+
+// pages gets every page, of which none is kept.
+func (p *program) pages(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, show func([]*api.ObjectIntent) error) error {
+	query.Limit = 1000
+	return everyPage(func(page string) (string, error) {
+		query.Page = page
+		some, err := client.Get(ctx, query)
+		for status.Code(err) == codes.ResourceExhausted && query.Limit > 1 {
+			// Objects so large that one message does not hold that many.
+			query.Limit /= 2
+			some, err = client.Get(ctx, query)
+		}
+		if err != nil {
+			return "", err
+		}
+		return some.GetNextPage(), show(some.GetObjects())
+	})
 }
 
 // all gets every page.
 func (p *program) all(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery) ([]*api.ObjectIntent, error) {
 	var found []*api.ObjectIntent
-	query.Limit = 5000
-	err := everyPage(func(page string) (string, error) {
-		query.Page = page
-		some, err := client.Get(ctx, query)
-		found = append(found, some.GetObjects()...)
-		return some.GetNextPage(), err
+	err := p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
+		found = append(found, page...)
+		return nil
 	})
 	return found, err
 }
@@ -102,25 +146,21 @@ func (p *program) builtin(kind, name string) *api.ObjectIntent {
 	return &api.ObjectIntent{Intent: &api.Intent{Kind: kind, Name: name}, Status: &api.Status{State: api.State_APPLIED}, Owner: "builtin"}
 }
 
-// withBuiltins adds the builtin objects that were asked for, by their kind or by name, and that nobody wrote down.
-func (p *program) withBuiltins(found []*api.ObjectIntent, query *api.ObjectsQuery) []*api.ObjectIntent {
+// builtins are the builtin objects that are asked for, in order.
+func (p *program) builtins(query *api.ObjectsQuery) []*api.ObjectIntent {
 	if query.GetSelector() != "" || query.GetOwner() != "" {
-		return found // they have no labels, and are nobody's
+		return nil // they have no labels, and are nobody's
 	}
+	var all []*api.ObjectIntent
 	for _, kind := range query.GetKinds() {
 		for _, name := range p.registry.Kind(kind).Builtin {
-			same := func(o *api.ObjectIntent) bool {
-				return o.GetIntent().GetKind() == kind && o.GetIntent().GetName() == name
-			}
-			if !slices.ContainsFunc(found, same) && (len(query.GetNames()) == 0 || slices.Contains(query.GetNames(), name)) {
-				found = append(found, p.builtin(kind, name))
+			if len(query.GetNames()) == 0 || slices.Contains(query.GetNames(), name) {
+				all = append(all, p.builtin(kind, name))
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *api.ObjectIntent) int {
-		return cmp.Or(strings.Compare(a.GetIntent().GetKind(), b.GetIntent().GetKind()), strings.Compare(a.GetIntent().GetName(), b.GetIntent().GetName()))
-	})
-	return found
+	slices.SortFunc(all, func(a, b *api.ObjectIntent) int { return keyOf(a).Compare(keyOf(b)) })
+	return slices.CompactFunc(all, func(a, b *api.ObjectIntent) bool { return keyOf(a) == keyOf(b) })
 }
 
 // absent says that nothing has a name and, if the agent is to be asked for it, what has one much like it.
@@ -134,11 +174,10 @@ func absent(ctx context.Context, client api.AgentClient, kind, name string, ask 
 }
 
 // missing complains about names that nothing has.
-func (p *program) missing(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery,
-	found []*api.ObjectIntent) error {
+func (p *program) missing(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, found map[string]bool) error {
 	var missing []string
 	for _, name := range query.GetNames() {
-		if !slices.ContainsFunc(found, func(o *api.ObjectIntent) bool { return o.GetIntent().GetName() == name }) {
+		if !found[name] {
 			missing = append(missing, name)
 		}
 	}
@@ -152,6 +191,11 @@ func (p *program) missing(ctx context.Context, client api.AgentClient, query *ap
 	if len(query.GetKinds()) > 0 {
 		kinds = strings.Join(query.GetKinds(), " or ")
 	}
+	return fmt.Errorf("there is no %s %s%s", kinds, strings.Join(missing, ", "), such(query))
+}
+
+// such says which objects are asked for, beside their kinds and names.
+func such(query *api.ObjectsQuery) string {
 	such := ""
 	if query.GetSelector() != "" {
 		such = " with such labels"
@@ -159,41 +203,81 @@ func (p *program) missing(ctx context.Context, client api.AgentClient, query *ap
 	if query.GetOwner() != "" {
 		such += " of which " + query.GetOwner() + " says something"
 	}
-	return fmt.Errorf("there is no %s %s%s", kinds, strings.Join(missing, ", "), such)
+	return such
 }
 
-func (p *program) show(found []*api.ObjectIntent, kinds []string, output string) error {
-	switch output {
-	case "json":
-		all := []byte{'['}
-		for i, o := range found {
-			n, err := p.node(o, false)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				all = append(all, ',')
-			}
-			all = append(all, object.JSON(n)...)
-		}
-		return p.writeJSON(false, append(all, ']'))
-	case "yaml":
-		for i, o := range found {
-			n, err := p.node(o, true)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				if _, err := io.WriteString(p.out, "---\n"); err != nil {
-					return err
-				}
-			}
-			if err := p.writeYAML(n); err != nil {
-				return err
-			}
-		}
+// listing writes objects. Of JSON and YAML, each is written when it comes; a table is as wide as its widest cell.
+type listing struct {
+	*program
+	query  *api.ObjectsQuery
+	output string
+	count  int
+	// Which of the names that were asked for something has.
+	named map[string]bool
+	// Of a table.
+	found []*api.ObjectIntent
+}
+
+func (l *listing) show(o *api.ObjectIntent) error {
+	if len(l.query.GetNames()) > 0 {
+		l.named[o.GetIntent().GetName()] = true
+	}
+	l.count++
+	if l.output != "json" && l.output != "yaml" {
+		l.found = append(l.found, o)
 		return nil
 	}
+	n, err := l.node(o, l.output == "yaml")
+	if err != nil {
+		return err
+	}
+	if l.output == "json" {
+		const indent = "  "
+		b := bytes.NewBufferString(",\n" + indent)
+		if l.count == 1 {
+			b = bytes.NewBufferString("[\n" + indent)
+		}
+		if err := json.Indent(b, object.JSON(n), indent, indent); err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		_, err := l.out.Write(b.Bytes())
+		return err
+	}
+	if l.count > 1 {
+		if _, err := io.WriteString(l.out, "---\n"); err != nil {
+			return err
+		}
+	}
+	return l.writeYAML(n)
+}
+
+// end is called when everything was shown.
+func (l *listing) end() error {
+	switch {
+	case l.output == "json" && l.count == 0:
+		_, err := io.WriteString(l.out, "[]\n")
+		return err
+	case l.output == "json":
+		_, err := io.WriteString(l.out, "\n]\n")
+		return err
+	case l.count > 0:
+		return l.table(l.found, l.query.GetKinds(), l.output)
+	case len(l.query.GetNames()) == 0:
+		what := "objects"
+		if kinds := l.query.GetKinds(); len(kinds) > 0 {
+			words := make([]string, len(kinds))
+			for i, name := range kinds {
+				words[i] = l.registry.Kind(name).Plural
+			}
+			what = strings.Join(words, ", no ")
+		}
+		fmt.Fprintf(l.err, "No %s%s.\n", what, such(l.query))
+	}
+	return nil
+}
+
+// table has one part for each kind, if there are several.
+func (p *program) table(found []*api.ObjectIntent, kinds []string, output string) error {
 	byKind := map[string][]*api.ObjectIntent{}
 	for _, o := range found {
 		byKind[o.GetIntent().GetKind()] = append(byKind[o.GetIntent().GetKind()], o)
@@ -206,11 +290,7 @@ func (p *program) show(found []*api.ObjectIntent, kinds []string, output string)
 	for i, name := range order {
 		kind := p.registry.Kind(name)
 		objects := byKind[name]
-		if kind == nil || len(objects) == 0 && several {
-			continue
-		}
-		if len(objects) == 0 {
-			fmt.Fprintf(p.err, "No %s.\n", kind.Plural)
+		if kind == nil || len(objects) == 0 {
 			continue
 		}
 		if several {
@@ -232,9 +312,6 @@ func (p *program) show(found []*api.ObjectIntent, kinds []string, output string)
 		if err := t.write(p.out); err != nil {
 			return err
 		}
-	}
-	if len(found) == 0 && several {
-		fmt.Fprintln(p.err, "No objects.")
 	}
 	return nil
 }

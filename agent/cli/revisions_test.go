@@ -108,9 +108,14 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	s := newSite(t)
 	s.written()
 	golden(t, "apply-confirm", s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 9"))
-	if errs := s.fails("", "confirm", "99"); !strings.Contains(errs, "no revision waits to be confirmed as number 99; those that wait: 2\n") {
-		t.Error(errs)
+	refused := func(revision, why string) {
+		t.Helper()
+		if errs := s.fails("", "confirm", revision); errs != "sluice: "+why+"\n" {
+			t.Error(errs)
+		}
 	}
+	refused("99", "there is no revision 99; the latest is 2; those that wait to be confirmed: 2")
+	refused("1", "revision 1 stands, and did not have to be confirmed; those that wait to be confirmed: 2")
 	if errs := s.fails("", "rollback", "1", "--confirm", "0s"); !strings.Contains(errs, "--confirm 0s: want a time of at least 1s, such as 5m") {
 		t.Error(errs)
 	}
@@ -120,6 +125,8 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	if errs := s.fails("", "confirm"); !strings.Contains(errs, "no revision waits to be confirmed") {
 		t.Error(errs)
 	}
+	refused("2", "revision 2 was confirmed already")
+	refused("18446744073709551615", "there is no revision 18446744073709551615; the latest is 2")
 	if got := s.edit([]string{"--confirm", "1s"}, "innerVlan: 8", "innerVlan: 10"); !strings.HasPrefix(got, "Session/bob updated\n") {
 		t.Error(got)
 	}
@@ -128,6 +135,7 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	eventually(t, "the change is undone", func() bool {
 		return strings.Contains(s.ok("get", "session", "bob", "-o", "yaml"), "innerVlan: 9")
 	})
+	refused("3", "revision 3 was undone already, by revision 4")
 }
 
 func TestHistoryTellsWhatWaitsFromWhatWasConfirmedOrUndone(t *testing.T) {
@@ -225,7 +233,7 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n" {
 		t.Error(got)
 	}
-	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n" {
+	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n8 objects are still wanted by lab.\n" {
 		t.Error(got)
 	}
 	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); got != "[]\n" {
@@ -233,7 +241,7 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	}
 	s.feed(export, "apply", "-f", "-")
 	acl := s.ok("get", "acl", "web", "-o", "json")
-	if got := s.feed(acl, "delete", "-f", "-"); !strings.Contains(got, "1 unchanged.") || strings.Contains(got, "wanted by") {
+	if got := s.feed(acl, "delete", "-f", "-"); got != "1 unchanged.\n1 object is still wanted by lab.\n" {
 		t.Error(got)
 	}
 	var told struct {
@@ -255,6 +263,28 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	}
 }
 
+func TestWhoCannotGiveUpWhatHeNeverWantedIsToldWhoWantsIt(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	errs := s.fails("", "delete", "-f", bng, "--owner", "lab")
+	golden(t, "delete-of-another", errs)
+	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); strings.Count(got, `"apiVersion"`) != 8 {
+		t.Errorf("something was given up: %s", got)
+	}
+	s.ok("apply", "-f", bng, "--owner", "night")
+	s.ok("apply", "-f", bng, "--owner", "lab")
+	if got := s.ok("delete", "-f", bng, "--owner", "lab"); got != "8 unchanged.\n8 objects are still wanted by api and night.\n" {
+		t.Error(got)
+	}
+	s.ok("delete", "-f", bng, "--owner", "night")
+	if got := s.ok("delete", "-f", bng); !strings.HasSuffix(got, "\n8 deleted.\n") {
+		t.Error(got)
+	}
+	if got := s.ok("delete", "-f", bng); got != "8 not there.\n" {
+		t.Error(got)
+	}
+}
+
 func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
 	s := newSite(t)
 	s.written()
@@ -263,7 +293,7 @@ func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
 	}
 	s.feed(bob("1200"), "apply", "-f", "-", "--owner", "night")
 	out, errs, code := s.try(bob("1300"), "apply", "-f", "-", "--owner", "lab")
-	if want := "standard input:5: Session/bob: policy.mss: what night says (1200) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
+	if want := "standard input:5: Session/bob: policy.mss: what night says (1200 B) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 	if got := s.ok("get", "sessions", "--owner", "lab"); !strings.Contains(got, "bob") || strings.Contains(got, "alice") {

@@ -364,14 +364,50 @@ func (d *Desired) Confirm(source Source, revision uint64) error {
 	return nil
 }
 
-// nothingToConfirm says which others wait.
+// nothingToConfirm says what became of a revision that does not wait, 0: of none, and which others wait.
 func (d *Desired) nothingToConfirm(revision uint64) error {
+	if revision == 0 {
+		return ErrNothingToConfirm
+	}
+	says, err := d.became(revision)
+	if err != nil {
+		return err
+	}
 	var others []string
 	for _, u := range d.Unconfirmed() {
 		others = append(others, strconv.FormatUint(u.Revision, 10))
 	}
-	if len(others) == 0 {
-		return ErrNothingToConfirm
+	if len(others) > 0 {
+		says += "; those that wait to be confirmed: " + strings.Join(others, ", ")
 	}
-	return fmt.Errorf("%w as number %d; those that wait: %s", ErrNothingToConfirm, revision, strings.Join(others, ", "))
+	return &settled{says}
+}
+
+// settled is an ErrNothingToConfirm that says why.
+type settled struct{ says string }
+
+func (s *settled) Error() string { return s.says }
+func (s *settled) Unwrap() error { return ErrNothingToConfirm }
+
+// became says why a revision does not wait to be confirmed.
+func (d *Desired) became(revision uint64) (string, error) {
+	found, err := d.History(revision+1, 1)
+	if err != nil {
+		return "", err
+	}
+	if latest := d.Revision(); revision > latest {
+		return fmt.Sprintf("there is no revision %d; the latest is %d", revision, latest), nil
+	}
+	if len(found) == 0 || found[0].Number != revision {
+		return fmt.Sprintf("revision %d is not kept any more", revision), nil
+	}
+	switch r := found[0]; {
+	case r.Standing.UndoneBy != 0 && r.Standing.InPart:
+		return fmt.Sprintf("revision %d was undone in part already, by revision %d, and the rest confirmed", revision, r.Standing.UndoneBy), nil
+	case r.Standing.UndoneBy != 0:
+		return fmt.Sprintf("revision %d was undone already, by revision %d", revision, r.Standing.UndoneBy), nil
+	case !r.ConfirmBy.IsZero():
+		return fmt.Sprintf("revision %d was confirmed already", revision), nil
+	}
+	return fmt.Sprintf("revision %d stands, and did not have to be confirmed", revision), nil
 }

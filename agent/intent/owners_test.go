@@ -32,7 +32,7 @@ func said(t testing.TB, text string) object.Change {
 	return object.Put(written[0].Object)
 }
 
-// Of each field that somebody says something of: "policy.mss: 1300 (lab)", with a - in front of what does not count.
+// Of each field that somebody says something of: "policy.mss: 1300 B (lab)", with a - in front of what does not count.
 func owned(d *intent.Desired, k object.Key) string {
 	var all []string
 	for _, o := range d.Owners(k) {
@@ -63,43 +63,43 @@ func TestFieldsHaveOwners(t *testing.T) {
 		steps    []step
 	}{
 		{"another owner says only what it cares for", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
-			{"lab", "{policy: {anySource: true}}", false, "", "access: {port: p} (api); policy.anySource: true (lab); policy.mss: 1300 (api)"}}},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
+			{"lab", "{policy: {anySource: true}}", false, "", "access: {port: p} (api); policy.anySource: true (lab); policy.mss: 1300 B (api)"}}},
 		{"what an owner leaves out it gives up", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
 			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"}}},
 		{"but not what another has said, too", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
-			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 (api); policy.mss: 1300 (lab)"},
-			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api); policy.mss: 1300 (lab)"}}},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
+			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (api); policy.mss: 1300 B (lab)"},
+			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (lab)"}}},
 		{"a conflict names the object, the field, both owners and both values", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
-			{"lab", "{policy: {mss: 1200}}", false, "Session/s: policy.mss belongs to api (1300), and lab wants something else (1200)",
-				"access: {port: p} (api); policy.mss: 1300 (api)"}}},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
+			{"lab", "{policy: {mss: 1200}}", false, "Session/s: policy.mss belongs to api (1300 B), and lab wants something else (1200 B)",
+				"access: {port: p} (api); policy.mss: 1300 B (api)"}}},
 		{"a value that is shared is changed by neither alone", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
-			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 (api); policy.mss: 1300 (lab)"},
-			{"api", "{access: {port: p}, policy: {mss: 1200}}", false, "policy.mss belongs to lab (1300), and api wants something else (1200)",
-				"access: {port: p} (api); policy.mss: 1300 (api); policy.mss: 1300 (lab)"}}},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
+			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (api); policy.mss: 1300 B (lab)"},
+			{"api", "{access: {port: p}, policy: {mss: 1200}}", false, "policy.mss belongs to lab (1300 B), and api wants something else (1200 B)",
+				"access: {port: p} (api); policy.mss: 1300 B (api); policy.mss: 1300 B (lab)"}}},
 		{"what was taken over may be changed and given up, and nothing else was taken over", []step{
-			{"api", "{access: {port: p}, policy: {mss: 1300, aclUp: web}}", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 (api)"},
-			{"lab", "{policy: {mss: 1200}}", true, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1200 (lab)"},
-			{"lab", "{policy: {mss: 1100}}", false, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 (lab)"},
+			{"api", "{access: {port: p}, policy: {mss: 1300, aclUp: web}}", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 B (api)"},
+			{"lab", "{policy: {mss: 1200}}", true, "", "-policy.mss: 1300 B (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1200 B (lab)"},
+			{"lab", "{policy: {mss: 1100}}", false, "", "-policy.mss: 1300 B (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 B (lab)"},
 			{"lab", "{policy: {mss: 1100, aclUp: lab}}", false, "policy.aclUp belongs to api (web)",
-				"-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 (lab)"},
-			{"api", "{access: {port: p}, policy: {mss: 1300}}", false, "policy.mss belongs to lab (1100)",
-				"-policy.mss: 1300 (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 (lab)"},
-			{"lab", "delete Session/s", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 (api)"}}},
+				"-policy.mss: 1300 B (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 B (lab)"},
+			{"api", "{access: {port: p}, policy: {mss: 1300}}", false, "policy.mss belongs to lab (1100 B)",
+				"-policy.mss: 1300 B (api); access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1100 B (lab)"},
+			{"lab", "delete Session/s", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 B (api)"}}},
 		{"what was taken over can be taken back", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
-			{"lab", "{policy: {mss: 1200}}", true, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.mss: 1200 (lab)"},
-			{"api", whole, true, "", "-policy.mss: 1200 (lab); access: {port: p} (api); policy.mss: 1300 (api)"}}},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
+			{"lab", "{policy: {mss: 1200}}", true, "", "-policy.mss: 1300 B (api); access: {port: p} (api); policy.mss: 1200 B (lab)"},
+			{"api", whole, true, "", "-policy.mss: 1200 B (lab); access: {port: p} (api); policy.mss: 1300 B (api)"}}},
 		{"a higher priority counts without a conflict, and what is below comes back", []step{
-			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 (api)"},
-			{"night", "{policy: {mss: 1100}}", false, "", "-policy.mss: 1300 (api); access: {port: p} (api); policy.mss: 1100 (night)"},
-			{"api", "{access: {port: p}, policy: {mss: 1400}}", false, "", "-policy.mss: 1400 (api); access: {port: p} (api); policy.mss: 1100 (night)"},
-			{"night", "{policy: {aclUp: night}}", false, "", "access: {port: p} (api); policy.aclUp: night (night); policy.mss: 1400 (api)"},
-			{"night", "delete Session/s", false, "", "access: {port: p} (api); policy.mss: 1400 (api)"}}},
+			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
+			{"night", "{policy: {mss: 1100}}", false, "", "-policy.mss: 1300 B (api); access: {port: p} (api); policy.mss: 1100 B (night)"},
+			{"api", "{access: {port: p}, policy: {mss: 1400}}", false, "", "-policy.mss: 1400 B (api); access: {port: p} (api); policy.mss: 1100 B (night)"},
+			{"night", "{policy: {aclUp: night}}", false, "", "access: {port: p} (api); policy.aclUp: night (night); policy.mss: 1400 B (api)"},
+			{"night", "delete Session/s", false, "", "access: {port: p} (api); policy.mss: 1400 B (api)"}}},
 		{"false counts over true", []step{
 			{"api", "{access: {port: p}, policy: {anySource: true}}", false, "", "access: {port: p} (api); policy.anySource: true (api)"},
 			{"lab", "{policy: {anySource: false}}", false, "policy.anySource belongs to api (true), and lab wants something else (false)",
@@ -114,9 +114,9 @@ func TestFieldsHaveOwners(t *testing.T) {
 			{"night", "Route r {nextHops: []}", false, "nextHops: missing (said by night)", ""}}},
 		{"who made an object cannot leave others with a part of it", []step{
 			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"},
-			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 (lab)"},
+			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (lab)"},
 			{"api", "delete Session/s", false, "access: missing (only lab would still say something of the object: policy.mss); accepted: that lab gives that up before",
-				"access: {port: p} (api); policy.mss: 1300 (lab)"},
+				"access: {port: p} (api); policy.mss: 1300 B (lab)"},
 			{"lab", "delete Session/s", false, "", "access: {port: p} (api)"},
 			{"api", "delete Session/s", false, "", ""}}},
 		{"nobody deletes for others", []step{

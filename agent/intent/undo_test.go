@@ -241,7 +241,8 @@ func TestWhatStandsInTheWayOfUndoingKeepsNothingElseFromIt(t *testing.T) {
 	if l.device("a") != "net_null1" || len(l.Unconfirmed()) != 0 {
 		t.Errorf("wanted is %q", l.wanted())
 	}
-	if err := l.Confirm(as("api"), changed); !errors.Is(err, intent.ErrNothingToConfirm) {
+	in := fmt.Sprintf("revision %d was undone in part already, by revision %d, and the rest confirmed", changed, changed+2)
+	if err := l.Confirm(as("api"), changed); !errors.Is(err, intent.ErrNothingToConfirm) || err.Error() != in {
 		t.Errorf("confirmed twice: %v", err)
 	}
 }

@@ -479,8 +479,11 @@ func EnumNames(e protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-// text is a value as a person would write it.
-func (f *Field) text(v protoreflect.Value) string {
+// text is a value as a person would write it, with its unit in full. Written in a file, it is read as just the same.
+func (f *Field) text(v protoreflect.Value) string { return f.written(v, formatUnit) }
+
+// written is text with numbers in a form of their own.
+func (f *Field) written(v protoreflect.Value, form func(api.Unit, uint64) string) string {
 	if f.Notes.Secret {
 		return "(secret)"
 	}
@@ -501,7 +504,7 @@ func (f *Field) text(v protoreflect.Value) string {
 	if negative {
 		return signed(negative, n)
 	}
-	return FormatNumber(f.Notes.Unit, n)
+	return form(f.Notes.Unit, n)
 }
 
 // flow writes a message on one line: "{address: 192.0.2.1, weight: 2}". A word is there although it is what leaving it out means.

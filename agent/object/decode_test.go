@@ -114,18 +114,18 @@ a: [b
 `)
 	want := []string{
 		`a.yaml:5: Session/alice: metadata.owner: there is no such field; accepted: name, labels`,
-		`a.yaml:7: Session/alice: acess: there is no such field; did you mean access?; accepted: access, addresses, vrf, policy, gtpu`,
+		`a.yaml:7: Session/alice: acess: there is no such field; did you mean access? Accepted: access, addresses, vrf, policy, gtpu`,
 		`a.yaml:10: Session/alice: access.outerVlan: out of range: found 5000; accepted: 0 to 4094; 0: untagged`,
 		`a.yaml:11: Session/alice: access.innerVlan: not a number: found "seven"; accepted: 0 to 4094; 0: a single tag`,
 		`a.yaml:12: Session/alice: access.mac: a multicast Ethernet address: found "03:00:00:00:00:01"; accepted: a unicast Ethernet address: six pairs of hexadecimal digits with colons between, such as 02:00:00:00:00:01`,
 		`a.yaml:13: Session/alice: access.outerVlan: there twice; accepted: each field once`,
 		`a.yaml:14: Session/alice: addresses: not a list: found "100.64.0.7/32"; accepted: a list, each element an IPv4 or IPv6 network with its prefix length and no bit set after it, such as 100.64.0.7/32`,
 		`a.yaml:16: Session/alice: policy.mss: out of range: found 100; accepted: 536 to 9216 bytes, or with a suffix KB, MB, GB (powers of 1000), KiB, MiB or GiB (powers of 1024); or 0: unchanged`,
-		`a.yaml:20: kind: there is no such kind; did you mean Session?: found "sesion"; accepted: Acl, FlowProfile, GtpuPeer, Interface, Meter, Neighbor, Port, QosGroup, QosProfile, QosScheduler, Route, Session, Vrf`,
+		`a.yaml:20: kind: there is no such kind; did you mean Session? Found "sesion"; accepted: Acl, FlowProfile, GtpuPeer, Interface, Meter, Neighbor, Port, QosGroup, QosProfile, QosScheduler, Route, Session, Vrf`,
 		`a.yaml:23: Route/-r-: apiVersion: missing; accepted: sluice.dev/v1`,
 		`a.yaml:24: Route/-r-: metadata.name: not a name: found "-r-"; accepted: at most 253 letters, digits and . _ : @ -, beginning and ending with a letter or digit`,
 		`a.yaml:26: Route/-r-: prefix: not a network: bits are set after its prefix; the network is 192.0.2.0/24: found "192.0.2.1/24"; accepted: an IPv4 or IPv6 network with its prefix length and no bit set after it, such as 2001:db8::/32`,
-		`a.yaml:27: Route/-r-: action: there is no such value; did you mean forward?: found "forwrd"; accepted: forward, blackhole, prohibit`,
+		`a.yaml:27: Route/-r-: action: there is no such value; did you mean forward? Found "forwrd"; accepted: forward, blackhole, prohibit`,
 	}
 	got := strings.Split(fmt.Sprint(err), "\n")
 	for i, line := range want {
@@ -180,7 +180,7 @@ func TestAJSONArrayHoldsObjects(t *testing.T) {
 	}
 	const accepted = "; accepted: a mapping with apiVersion, kind, metadata and spec; or a JSON array of such"
 	want := []string{
-		"a.yaml:14: Vrf/blue: descriptio: there is no such field; did you mean description?; accepted: description",
+		"a.yaml:14: Vrf/blue: descriptio: there is no such field; did you mean description? Accepted: description",
 		"a.yaml:15: not an object: found 7" + accepted,
 		"a.yaml:15: not an object: found a list" + accepted,
 		"a.yaml:21: not an object: found a list" + accepted,
@@ -195,9 +195,9 @@ func TestOnlyTheCauseIsToldAndAsItWasWritten(t *testing.T) {
 		{"a VLAN without the one outside it, which is mistyped", "Session", "{access: {port: p, outerVlan: many, innerVlan: 5}}",
 			`access.outerVlan: not a number: found "many"; accepted: 0 to 4094; 0: untagged`},
 		{"the same, whose name is mistyped", "Session", "{access: {port: p, outerVlam: 5, innerVlan: 5}}",
-			"access.outerVlam: there is no such field; did you mean outerVlan?; accepted: port, outerVlan, innerVlan, mac, pppoeSessionId, proxyArp, pduSessionId"},
+			"access.outerVlam: there is no such field; did you mean outerVlan? Accepted: port, outerVlan, innerVlan, mac, pppoeSessionId, proxyArp, pduSessionId"},
 		{"a needed field whose name is mistyped", "Session", "{access: {prot: p}}",
-			"access.prot: there is no such field; did you mean port?; accepted: port, outerVlan, innerVlan, mac, pppoeSessionId, proxyArp, pduSessionId"},
+			"access.prot: there is no such field; did you mean port? Accepted: port, outerVlan, innerVlan, mac, pppoeSessionId, proxyArp, pduSessionId"},
 		{"a needed number that is 0", "Session", "{access: {port: p}, gtpu: {localAddress: 192.0.2.1, localTeid: 0, remoteAddress: 192.0.2.2, remoteTeid: 1}}",
 			"gtpu.localTeid: out of range: found 0; accepted: 1 to 4294967295"},
 		{"a needed string that is empty", "Session", `{access: {port: ""}}`, `access.port: empty: found ""; accepted: the name of a Port`},
@@ -227,8 +227,8 @@ func TestWhatIsNotYAMLIsExplained(t *testing.T) {
 		{"a program", "\x7fELF\x02\x01", "text in UTF-8"},
 		{"another encoding", object + "  vrf: \xe4\n", "text in UTF-8"},
 		{"capitals", "apiVersion: sluice.dev/v1\nKind: Vrf\nMetadata: {name: a}\n",
-			"a.yaml:2: Kind: there is no such field; did you mean kind?; accepted: apiVersion, kind, metadata, spec\n" +
-				"a.yaml:3: Metadata: there is no such field; did you mean metadata?; accepted: apiVersion, kind, metadata, spec"},
+			"a.yaml:2: Kind: there is no such field; did you mean kind? Accepted: apiVersion, kind, metadata, spec\n" +
+				"a.yaml:3: Metadata: there is no such field; did you mean metadata? Accepted: apiVersion, kind, metadata, spec"},
 		{"a hexadecimal number", object + "  access: {port: p, outerVlan: 0x10}\n", "not a decimal number: found 0x10"},
 	} {
 		if _, err := decode(t, c.text); !strings.Contains(fmt.Sprint(err), c.want) || c.sentence == "capitals" && err.Error() != c.want {

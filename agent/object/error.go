@@ -53,11 +53,19 @@ func (e *Error) Sentence() string {
 		b.WriteString(e.Field + ": ")
 	}
 	b.WriteString(e.Problem)
+	found, accepted := ": found ", "; accepted: "
+	if strings.HasSuffix(e.Problem, "?") {
+		// After "did you mean Port?" a sentence begins.
+		found = " Found "
+		if e.Found == "" {
+			accepted = " Accepted: "
+		}
+	}
 	if e.Found != "" {
-		b.WriteString(": found " + e.Found)
+		b.WriteString(found + e.Found)
 	}
 	if e.Accepted != "" {
-		b.WriteString("; accepted: " + e.Accepted)
+		b.WriteString(accepted + e.Accepted)
 	}
 	return b.String()
 }

@@ -57,19 +57,19 @@ func TestOfWhatSeveralSayOfAFieldTheFirstCounts(t *testing.T) {
 		want           string
 	}{
 		{"fields of different owners are one object", "Session", []string{"{policy: {mss: 1300}}", "{" + access + ", policy: {aclUp: web}}"},
-			"access: {port: p, outerVlan: 7}\npolicy.aclUp: web\npolicy.mss: 1300"},
+			"access: {port: p, outerVlan: 7}\npolicy.aclUp: web\npolicy.mss: 1300 B"},
 		{"the first value counts", "Session", []string{"{policy: {mss: 1300}}", "{" + access + ", policy: {mss: 1400}}"},
-			"access: {port: p, outerVlan: 7}\npolicy.mss: 1300"},
+			"access: {port: p, outerVlan: 7}\npolicy.mss: 1300 B"},
 		{"what belongs together is taken from one", "Session", []string{"{access: {port: q}}", "{" + access + "}"}, "access: {port: q}"},
 		{"a list is taken as a whole", "Route", []string{"{nextHops: [{interface: a}]}", "{prefix: 0.0.0.0/0, nextHops: [{interface: b}, {interface: c}]}"},
 			"prefix: 0.0.0.0/0\nnextHops: [{interface: a}]"},
 		{"addresses are those of all", "Interface", []string{"{addresses: [192.0.2.9/24, '2001:DB8::1/64']}", "{mtu: 1500, addresses: ['2001:db8:0::1/64', 192.0.2.10/24]}"},
-			"addresses: 192.0.2.10/24, 192.0.2.9/24, 2001:db8::1/64\nmtu: 1500"},
+			"addresses: 192.0.2.10/24, 192.0.2.9/24, 2001:db8::1/64\nmtu: 1500 B"},
 		{"the addresses of one stay in their order", "Interface", []string{"{mtu: 1500}", "{addresses: [192.0.2.9/24, 10.0.0.1/24]}"},
-			"addresses: 192.0.2.9/24, 10.0.0.1/24\nmtu: 1500"},
+			"addresses: 192.0.2.9/24, 10.0.0.1/24\nmtu: 1500 B"},
 		{"false counts where it is said", "Session", []string{"{policy: {anySource: false}}", "{" + access + ", policy: {anySource: true}}"}, "access: {port: p, outerVlan: 7}"},
 		{"and not where it is not", "Session", []string{"{policy: {mss: 1300}}", "{" + access + ", policy: {anySource: true}}"},
-			"access: {port: p, outerVlan: 7}\npolicy.mss: 1300\npolicy.anySource: true"},
+			"access: {port: p, outerVlan: 7}\npolicy.mss: 1300 B\npolicy.anySource: true"},
 		{"so does a word that is what leaving it out means", "Acl", []string{"{otherwise: deny}", "{otherwise: permit}"}, ""},
 		{"and a list that is empty", "Acl", []string{"{rules: []}", "{rules: [{action: permit}], otherwise: permit}"}, "otherwise: permit"},
 		{"labels have owners, too", "Vrf", []string{"{city: bonn} | {}", "{city: ulm, tier: a} | {description: d}"},
@@ -95,7 +95,7 @@ func TestWhatTwoSayDifferently(t *testing.T) {
 		{"different fields", "Session", "{policy: {mss: 1300}}", "{policy: {aclUp: a}}", ""},
 		{"the same value", "Session", "{policy: {mss: 1300}}", "{policy: {mss: 1300, aclUp: a}}", ""},
 		{"the same in another way", "Session", "{access: {port: p, mac: '02:00:00:00:00:0A'}}", "{access: {port: p, mac: '02:00:00:00:00:0a'}}", ""},
-		{"another value", "Session", "{policy: {mss: 1300}}", "{policy: {mss: 1400}}", "policy.mss 1300, not 1400"},
+		{"another value", "Session", "{policy: {mss: 1300}}", "{policy: {mss: 1400}}", "policy.mss 1300 B, not 1400 B"},
 		{"a part of what belongs together", "Session", "{access: {port: p, outerVlan: 8}}", "{access: {port: p, outerVlan: 9}}", "access.outerVlan 8, not 9"},
 		{"a rule of a list", "Acl", "{rules: [{protocol: tcp}, {protocol: udp}]}", "{rules: [{protocol: tcp}, {protocol: icmp}]}", "rules[1].protocol udp, not icmp"},
 		{"addresses", "Interface", "{addresses: [192.0.2.1/24]}", "{addresses: [192.0.2.2/24]}", ""},
@@ -260,12 +260,12 @@ func FuzzMerge(f *testing.F) {
 		{"vrf", []string{"red", "blue", `""`}},
 		{"gtpu", []string{"{localAddress: 192.0.2.1, localTeid: 1, remoteAddress: 192.0.2.2, remoteTeid: 2}", "{localAddress: 192.0.2.3, localTeid: 1, remoteAddress: 192.0.2.4, remoteTeid: 2}"}},
 		{"policy.aclUp", []string{"a", "b", `""`}},
-		{"policy.mss", []string{"1300", "1400", "0"}},
+		{"policy.mss", []string{"1300 B", "1400 B", "0 B"}},
 		{"policy.anySource", []string{"true", "false"}},
 		{"metadata.labels.city", []string{"bonn", "ulm"}},
 		{"addresses", []string{"192.0.2.1/32", "192.0.2.1/32, 2001:db8::/64"}},
 	}
-	empties := []string{`""`, "0", "false"}
+	empties := []string{`""`, "0 B", "false"}
 	f.Fuzz(func(t *testing.T, one, two, three []byte) {
 		var texts []string
 		var said []map[string]string

@@ -1,6 +1,8 @@
 package object
 
 import (
+	"fmt"
+	"math/bits"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -61,6 +63,9 @@ func checkMeter(spec proto.Message, add report) {
 		}
 		unused("peakRate", m.PeakRate)
 	}
+	if longest, of := MeterPasses(m); of != nil && longest < leastPacket {
+		add(of.Field, fmt.Sprintf("no packet of %d bytes ever passes", leastPacket), of.Found, of.Accepted)
+	}
 	if m.Flows != 0 && m.Scope != api.MeterScope_FLOW {
 		add("flows", "of no use without scope flow", strconv.FormatUint(uint64(m.Flows), 10), "to leave it out, or scope flow")
 	}
@@ -76,4 +81,70 @@ func checkMeter(spec proto.Message, add report) {
 			add(colour.name+".dscp", "of no use without verdict remark", quote(colour.action.Dscp), "to leave it out, or verdict remark")
 		}
 	}
+}
+
+const (
+	// Of IP. The shortest frames of Ethernet have that much, with what is around the packet.
+	leastPacket = 64
+	// UsualPacket is how long packets get on most links, in bytes of IP (RFC 894).
+	UsualPacket = 1500
+)
+
+// MeterPasses returns how many bytes of IP the longest packet has that a meter ever lets pass, and which field bounds that: as an error that
+// has the field, what it says and what would be enough for usual packets. Nil: nothing bounds it, or what does is not said.
+func MeterPasses(m *api.Meter) (longest uint64, of *Error) {
+	if m.Red != nil && m.Red.Verdict != api.MeterVerdict_DROP {
+		return 0, nil
+	}
+	committed := bucket{"committedBurst", m.CommittedBurst, m.CommittedBurstTime, m.CommittedRate}
+	excess := bucket{"excessBurst", m.ExcessBurst, m.ExcessBurstTime, m.CommittedRate}
+	least := committed
+	switch m.Algorithm {
+	case api.MeterAlgorithm_TRTCM:
+		// Green and yellow are within the peak burst, both.
+		excess.rate = m.PeakRate
+		least = excess
+		if m.Yellow.GetVerdict() == api.MeterVerdict_DROP && committed.holds() < excess.holds() {
+			least = committed
+		}
+	case api.MeterAlgorithm_RFC4115:
+		excess.rate = m.ExcessRate
+		fallthrough
+	default:
+		if m.Yellow.GetVerdict() != api.MeterVerdict_DROP && excess.holds() > committed.holds() {
+			least = excess
+		}
+	}
+	if least.rate == 0 || least.bytes|least.time == 0 {
+		return 0, nil
+	}
+	of = &Error{Field: least.field, Found: formatUnit(api.Unit_BYTES, least.bytes), Accepted: fmt.Sprintf("the longest packet or more, such as %dB", UsualPacket)}
+	if least.time != 0 {
+		const ms = 1e6
+		of.Field += "Time"
+		of.Found = formatUnit(api.Unit_NANOSECONDS, least.time)
+		enough := (UsualPacket*8e9 + least.rate*ms - 1) / (least.rate * ms) * ms
+		of.Accepted = fmt.Sprintf("the time of the longest packet or more, such as %s for %d bytes", FormatNumber(api.Unit_NANOSECONDS, enough), UsualPacket)
+	}
+	return least.holds(), of
+}
+
+// bucket is a meter's; one that nothing flows into stays empty.
+type bucket struct {
+	field             string
+	bytes, time, rate uint64
+}
+
+// holds is in bytes.
+func (b *bucket) holds() uint64 {
+	if b.rate == 0 || b.time == 0 {
+		return b.bytes * min(b.rate, 1)
+	}
+	const nanobytes = 8e9
+	over, low := bits.Mul64(b.rate, b.time)
+	if over >= nanobytes {
+		return 1<<64 - 1
+	}
+	bytes, _ := bits.Div64(over, low, nanobytes)
+	return bytes
 }

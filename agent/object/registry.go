@@ -342,12 +342,12 @@ func (k *Kind) Path(text string) (Path, error) {
 // Field returns the field that the path ends at.
 func (p Path) Field() *Field { return p.steps[len(p.steps)-1].field }
 
-// Strings returns what stands at the path, as a person would write it: one for each element of a list, none for what is
+// Strings returns what stands at the path, as short as a person would write it: one for each element of a list, none for what is
 // left out.
 func (p Path) Strings(spec proto.Message) []string {
 	var found []string
 	p.each(spec.ProtoReflect(), p.steps, func(f *Field, v protoreflect.Value) {
-		found = append(found, f.text(v))
+		found = append(found, f.written(v, FormatNumber))
 	})
 	return found
 }

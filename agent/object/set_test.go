@@ -208,6 +208,10 @@ func TestWhatAnObjectMayBeByItself(t *testing.T) {
 		{"no rate at all", "Meter", "{algorithm: rfc4115}", "committedRate: missing"},
 		{"a rate below the least", "Meter", "{committedRate: 7999, committedBurst: 10KB}", "committedRate: out of range"},
 		{"remarking to nothing", "Meter", "{committedRate: 1M, committedBurst: 10KB, red: {verdict: remark}}", "red.dscp: missing"},
+		{"a bucket for no packet", "Meter", "{committedRate: 1M, committedBurst: 63B}", "committedBurst: no packet of 64 bytes ever passes: found \"63B\"; accepted: the longest packet or more, such as 1500B"},
+		{"a bucket for small packets", "Meter", "{committedRate: 1M, committedBurst: 64B}", ""},
+		{"a time for no packet", "Meter", "{committedRate: 8K, committedBurstTime: 63ms}", "committedBurstTime: no packet of 64 bytes ever passes: found \"63ms\"; accepted: the time of the longest packet or more, such as 1500ms for 1500 bytes"},
+		{"a bucket for no packet, and red passes", "Meter", "{committedRate: 1M, committedBurst: 63B, red: {verdict: pass}}", ""},
 		{"ports of a protocol without ports", "Acl", "{rules: [{protocol: icmp, destinationPorts: 1}]}", "rules[0].destinationPorts: ports of a protocol without ports"},
 		{"two families in one rule", "Acl", "{rules: [{source: 10.0.0.0/8, destination: '::/0'}]}", "rules[0].destination: not of the family of source"},
 		{"more prefixes than fit", "Session", "{access: {port: p}, addresses: [" + strings.Repeat("10.0.0.0/8,", 65) + "]}", "addresses: wrong number of elements"},
@@ -224,6 +228,42 @@ func TestWhatAnObjectMayBeByItself(t *testing.T) {
 				t.Errorf("error %v\nnot %s", err, c.problem)
 			}
 		})
+	}
+}
+
+func TestTheLongestPacketThatAMeterLetsPass(t *testing.T) {
+	pass, drop := &api.MeterAction{}, &api.MeterAction{Verdict: api.MeterVerdict_DROP}
+	const two, one, other = api.MeterAlgorithm_TRTCM, api.MeterAlgorithm_SRTCM, api.MeterAlgorithm_RFC4115
+	for _, c := range []struct {
+		sentence string
+		meter    *api.Meter
+		field    string
+		longest  uint64
+	}{
+		{"one bucket", &api.Meter{Algorithm: one, CommittedRate: 8000, CommittedBurst: 1000}, "committedBurst", 1000},
+		{"yellow ones are longer", &api.Meter{Algorithm: one, CommittedRate: 8000, CommittedBurst: 1000, ExcessBurst: 1500}, "excessBurst", 1500},
+		{"yellow is dropped", &api.Meter{Algorithm: one, CommittedRate: 8000, CommittedBurst: 1000, ExcessBurst: 1500, Yellow: drop}, "committedBurst", 1000},
+		{"red passes", &api.Meter{Algorithm: one, CommittedRate: 8000, CommittedBurst: 1000, Red: pass}, "", 0},
+		{"red is dropped", &api.Meter{Algorithm: one, CommittedRate: 8000, CommittedBurst: 1000, Red: drop}, "committedBurst", 1000},
+		{"a peak burst bounds all", &api.Meter{Algorithm: two, CommittedRate: 8000, CommittedBurst: 9000, PeakRate: 8000, ExcessBurst: 700}, "excessBurst", 700},
+		{"what exceeds a small committed burst is yellow", &api.Meter{Algorithm: two, CommittedRate: 8000, CommittedBurst: 100, PeakRate: 8000, ExcessBurst: 700}, "excessBurst", 700},
+		{"and dropped", &api.Meter{Algorithm: two, CommittedRate: 8000, CommittedBurst: 100, PeakRate: 8000, ExcessBurst: 700, Yellow: drop}, "committedBurst", 100},
+		{"only an excess rate", &api.Meter{Algorithm: other, ExcessRate: 8000, ExcessBurst: 700}, "excessBurst", 700},
+		{"a bucket that nothing flows into", &api.Meter{Algorithm: other, ExcessRate: 8000, ExcessBurst: 700, CommittedBurst: 9000}, "excessBurst", 700},
+		{"a burst as a time", &api.Meter{Algorithm: one, CommittedRate: 8e6, CommittedBurstTime: 1e6}, "committedBurstTime", 1000},
+		{"of the peak rate", &api.Meter{Algorithm: two, CommittedRate: 8000, CommittedBurst: 9000, PeakRate: 8e6, ExcessBurstTime: 1e6}, "excessBurstTime", 1000},
+		{"a long time of a high rate", &api.Meter{Algorithm: one, CommittedRate: 4e12, CommittedBurstTime: 1e10}, "committedBurstTime", 5e12},
+		{"a burst without its rate, which another may say", &api.Meter{Algorithm: one, CommittedBurst: 10}, "", 0},
+		{"a rate without its burst", &api.Meter{Algorithm: one, CommittedRate: 8000}, "", 0},
+	} {
+		field := ""
+		longest, of := MeterPasses(c.meter)
+		if of != nil {
+			field = of.Field
+		}
+		if longest != c.longest || field != c.field {
+			t.Errorf("%s: %d bytes, because of %q; want %d, %q", c.sentence, longest, field, c.longest, c.field)
+		}
 	}
 }
 
@@ -334,7 +374,7 @@ func FuzzANumberWithItsUnitIsReadAgain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n, times uint64) {
 		n *= times
 		for _, u := range []api.Unit{api.Unit_NONE, api.Unit_BITS_PER_SECOND, api.Unit_BYTES, api.Unit_NANOSECONDS} {
-			for _, text := range []string{FormatNumber(u, n), strings.TrimSpace(formatUnit(u, n))} {
+			for _, text := range []string{FormatNumber(u, n), formatUnit(u, n)} {
 				if again, err := parseNumber(u, text); err != nil || again != n {
 					t.Errorf("%d %s is written %q, read as %d, %v", n, u, text, again, err)
 				}
@@ -360,6 +400,31 @@ func TestNumbersWithUnitsForPeopleAreReadAgain(t *testing.T) {
 	}
 }
 
+func TestWhatADifferenceShowsIsReadAsTheSame(t *testing.T) {
+	for _, c := range []struct{ kind, before, after, shown string }{
+		{"Meter", "{committedRate: 8000, committedBurst: 1500}", "{committedRate: 100M, committedBurstTime: 1500us}",
+			"committedRate: 8 kbit/s -> 100 Mbit/s; committedBurst: 1500 B -> ; committedBurstTime:  -> 1500 us"},
+		{"QosProfile", "{classes: [{name: a}]}", "{classes: [{name: a, peakRate: 1M, codel: {target: 1ms}, dropPolicy: codel}]}",
+			"classes[0].peakRate:  -> 1 Mbit/s; classes[0].dropPolicy: tail -> codel; classes[0].codel:  -> {target: 1 ms}"},
+		{"Session", "{access: {port: p}}", "{access: {port: p}, policy: {mss: 1300}}", "policy:  -> {mss: 1300 B}"},
+	} {
+		k := registry(t).Kind(c.kind)
+		spec := func(text string) proto.Message { return objects(t, c.kind+" x "+text)[0].Object.Spec }
+		before, after := spec(c.before), spec(c.after)
+		var shown []string
+		for _, d := range k.Diff(before, after) {
+			shown = append(shown, d.Field+": "+d.Before+" -> "+d.After)
+		}
+		if got := strings.Join(shown, "; "); got != c.shown {
+			t.Errorf("got %s\nnot %s", got, c.shown)
+		}
+		// As the whole of it is shown.
+		if again := spec(flow(k.Fields, after.ProtoReflect())); !proto.Equal(again, after) {
+			t.Errorf("%s is read as %v", flow(k.Fields, after.ProtoReflect()), again)
+		}
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	spec := func(text string) proto.Message { return objects(t, "Session s "+text)[0].Object.Spec }
 	k := registry(t).Kind("Session")
@@ -372,7 +437,7 @@ func TestDifferences(t *testing.T) {
 		{"what forces a replacement comes first", "{access: {port: p}, vrf: a, gtpu: " + tunnel + "}}", "{access: {port: q}, gtpu: " + tunnel + ", ethernet: true}}",
 			[]FieldChange{{Field: "gtpu.ethernet", After: "true", Immutable: true}, {Field: "access.port", Before: "p", After: "q"}, {Field: "vrf", Before: "a"}}},
 		{"what appears and vanishes", "{access: {port: p}, policy: {mss: 1400}}", "{access: {port: p}, addresses: [10.0.0.0/8]}",
-			[]FieldChange{{Field: "addresses", After: "10.0.0.0/8"}, {Field: "policy", Before: "{mss: 1400}"}}},
+			[]FieldChange{{Field: "addresses", After: "10.0.0.0/8"}, {Field: "policy", Before: "{mss: 1400 B}"}}},
 	} {
 		if got := k.Diff(spec(c.before), spec(c.after)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, not %v", c.sentence, got, c.want)

@@ -117,7 +117,7 @@ func formatUnit(u api.Unit, n uint64) string {
 	case u == api.Unit_NANOSECONDS && suffix == "":
 		suffix = "ns"
 	}
-	return strconv.FormatUint(n, 10) + " " + suffix
+	return strings.TrimSpace(strconv.FormatUint(n, 10) + " " + suffix)
 }
 
 // Fewer bytes are the size of a frame, which nobody counts in thousands.

@@ -162,6 +162,7 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 	if planned.Warnings, err = s.warnings(tunnelsIn(changes)); err != nil {
 		return nil, refusal(err)
 	}
+	planned.Warnings = append(planned.Warnings, narrow(changes)...)
 	var away []string
 	for _, l := range s.links {
 		if link := l.client.Link(); !link.GetConnected() {
@@ -191,7 +192,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 		return nil, s.refuse("apply", from, changes, err)
 	}
 	// Of many objects, none is held on to while they are applied but those that may be warned of.
-	tunnels := tunnelsIn(changes)
+	tunnels, narrow := tunnelsIn(changes), narrow(changes)
 	outcome, err := s.desired.Apply(ctx, from, changes, options)
 	if err != nil {
 		return nil, refusal(err)
@@ -200,6 +201,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if applied.Warnings, err = s.warnings(tunnels); err != nil {
 		return nil, refusal(err)
 	}
+	applied.Warnings = append(applied.Warnings, narrow...)
 	applied.Warnings = append(applied.Warnings, s.overridden(from.Owner, outcome)...)
 	return applied, nil
 }

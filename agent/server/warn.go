@@ -77,6 +77,25 @@ func (s *server) warnings(changes []object.Change) ([]*api.Problem, error) {
 	return all, nil
 }
 
+// narrow tells of meters that never let a packet pass that is as long as links take.
+func narrow(changes []object.Change) []*api.Problem {
+	var all []*api.Problem
+	for _, c := range changes {
+		if c.Object == nil || len(all) == warningLimit {
+			continue
+		}
+		meter, ok := c.Object.Spec.(*api.Meter)
+		if !ok {
+			continue
+		}
+		if longest, of := object.MeterPasses(meter); of != nil && longest < object.UsualPacket {
+			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: of.Field, Found: of.Found, Accepted: of.Accepted,
+				Problem: fmt.Sprintf("no packet of more than %d bytes ever passes, and most links take %d", longest, object.UsualPacket)})
+		}
+	}
+	return all
+}
+
 // overridden tells of fields that an owner has just said and that another's value counts for.
 func (s *server) overridden(owner string, outcome *intent.Outcome) []*api.Problem {
 	var all []*api.Problem
