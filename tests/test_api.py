@@ -329,6 +329,7 @@ class TestTls:
         with self.connect(server, keys, "client") as connection:
             assert connection.greeting.version == 1
             assert connection.put(thing("Vrf", "red"))[0].code == 0
+            connection.ask(delete=api.Delete(names=[api.ObjectName(kind="Vrf", name="red")]))
 
     def test_an_agent_programs_a_data_plane_over_tcp(self, lab, server, keys):
         listen = f"unix://{keys}/agent.sock"

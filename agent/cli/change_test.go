@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
@@ -457,6 +459,33 @@ func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
 		if out := s.fails("", arguments...); !strings.Contains(out, "no agent answers at unix://DIR/agent.sock") || !strings.Contains(out, "sluice agent") {
 			t.Errorf("%v: %s", arguments, out)
 		}
+	}
+}
+
+// An agent that ends in the middle of the first request.
+func TestWhoWasNotAnsweredIsToldThatNobodyKnows(t *testing.T) {
+	for _, arguments := range [][]string{{"apply", "-f", bng}, {"rollback", "1"}, {"confirm", "1"}, {"get", "ports"}} {
+		path := filepath.Join(t.TempDir(), "agent.sock")
+		listener, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g *grpc.Server
+		g = grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			go g.Stop()
+			<-stream.Context().Done()
+			return nil
+		}))
+		ended := make(chan error, 1)
+		go func() { ended <- g.Serve(listener) }()
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), append([]string{"--agent", "unix://" + path}, arguments...), strings.NewReader(""), &out, &errs)
+		change := arguments[0] != "get"
+		if unknown := code == exitUnanswered && strings.Contains(errs.String(), "may have been kept, or not"); unknown != change {
+			t.Errorf("%v: exit code %d, %s", arguments, code, errs.String())
+		}
+		g.Stop()
+		<-ended
 	}
 }
 

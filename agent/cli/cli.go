@@ -69,8 +69,17 @@ func Main() int {
 	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// exitUnfinished is the exit status where what was asked for is accepted and kept, and not done yet. Any other failure is 1.
-const exitUnfinished = 3
+const (
+	// exitUnfinished is the exit status where what was asked for is accepted and kept, and not done yet. Any other failure is 1.
+	exitUnfinished = 3
+	// exitUnanswered is where nobody knows whether it was accepted.
+	exitUnanswered = 4
+)
+
+// unanswered is the error of a request for a change that was sent, and that nobody answered.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error { return u.error }
 
 // Run is Main with its surroundings given.
 func Run(ctx context.Context, arguments []string, in io.Reader, out, told io.Writer) int {
@@ -91,6 +100,9 @@ func (p *program) run(ctx context.Context, arguments []string) int {
 		var later *unfinished
 		if errors.As(err, &later) {
 			return exitUnfinished
+		}
+		if errors.As(err, &unanswered{}) {
+			return exitUnanswered
 		}
 		return 1
 	}
@@ -223,7 +235,15 @@ func (p *program) chosen(ctx context.Context) context.Context {
 }
 
 func (p *program) unary(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	return call(p.chosen(ctx), method, request, reply, c, options...)
+	err := call(p.chosen(ctx), method, request, reply, c, options...)
+	switch method {
+	case api.Agent_Apply_FullMethodName, api.Agent_Rollback_FullMethodName, api.Agent_Confirm_FullMethodName:
+		// gRPC says "connection error" of what it could not send.
+		if s := status.Convert(err); s.Code() == codes.Unavailable && !strings.Contains(s.Message(), "connection error: ") && !strings.HasPrefix(s.Message(), server.DataplaneGone) {
+			return unanswered{err}
+		}
+	}
+	return err
 }
 
 func (p *program) stream(ctx context.Context, desc *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -241,6 +261,8 @@ func (p *program) explain(err error) string {
 	}
 	s := coded.GRPCStatus()
 	switch {
+	case errors.As(err, &unanswered{}):
+		return "the agent went away before it answered: what was asked for may have been kept, or not. Ask for it again: what is kept already is not changed."
 	case s.Code() == codes.Unavailable && !strings.HasPrefix(s.Message(), server.DataplaneGone):
 		why := s.Message()
 		if i := strings.LastIndex(why, ": "); i >= 0 {
@@ -249,6 +271,9 @@ func (p *program) explain(err error) string {
 		said := ""
 		if p.said() == agentVariable {
 			said = ", which SLUICE_AGENT says"
+		}
+		if _, rest, found := strings.Cut(s.Message(), "authentication handshake failed: "); found {
+			return fmt.Sprintf("%s%s: somebody answers, and cannot be believed, or does not believe us: %s.\nSee --ca, --cert and --key.", p.agent, said, strings.Trim(rest, `"`))
 		}
 		if strings.Contains(why, "permission denied") {
 			return fmt.Sprintf("%s%s: permission denied. Only who may write to the agent's socket may ask it: root, or whom its owner lets.", p.agent, said)
