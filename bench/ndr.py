@@ -35,6 +35,8 @@ RING_LOG2, PUT_AT_ONCE = 11, 1000
 # Nodes that work for the device rather than for the packet.
 DEVICE_NODES = ("rx", "tx", "tx-handover")
 LOADS = (50, 90)
+# An NDR at nine tenths of which more is lost was a lucky one.
+HOLDS_LOSS_RATIO = 0.001
 
 
 def memif(directory, number, role):
@@ -244,8 +246,12 @@ def measure(chain, how, priority):
             "share_of_packets": {stream.name: stream.share for stream in bench.generator.streams},
         }
         row |= greatest_rate(bench, how)
-        row |= searches(bench.trial, dataclasses.replace(how, greatest_load=2 * row["mrr_pps"]))
-        row["at_load"] = [at_load(bench, row["ndr_pps"], each, how) for each in LOADS if row["ndr_pps"]]
+        for _ in range(2):
+            row |= searches(bench.trial, dataclasses.replace(how, greatest_load=2 * row["mrr_pps"]))
+            row["at_load"] = [at_load(bench, row["ndr_pps"], each, how) for each in LOADS if row["ndr_pps"]]
+            row["holds"] = all(each["lost"] <= HOLDS_LOSS_RATIO * each["offered"] for each in row["at_load"])
+            if row["holds"]:
+                break
         row["slowness"] = {
             "median": statistics.median(bench.speed.kept),
             "most": max(bench.speed.kept),
@@ -281,7 +287,7 @@ def print_row(row):
     print(
         f"{row['scenario']:<31}{row['flows']:>7}{rate_text(row['ndr_pps']):>9}{rate_text(row['pdr_pps']):>9}"
         f"{rate_text(row['mrr_pps']):>9}{cycles:>9.0f}{row['slowness']['most']:>7.2f}  {latency}"
-        f"{'  (late)' if row['late'] else ''}",
+        f"{'  (late)' if row['late'] else ''}{'' if row['holds'] else '  (loses below it)'}",
         flush=True,
     )
 

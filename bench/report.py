@@ -247,6 +247,8 @@ def ndr_rows(results):
     for row in results.ndr.values():
         ndr, cycles = row["ndr_pps"], row["mrr_gateway_cycles_per_packet"]
         rates = " | ".join(rate_cell(row, each) for each in ("ndr_pps", "pdr_pps", "mrr_pps"))
+        if not row["holds"]:
+            rates = "does not hold: " + rates
         sizes = " / ".join(str(row["packet_bytes"].get(way, "")) for way in ("up", "down"))
         whole = row["conditions"]["tsc_hz"] / ndr if ndr else None
         yield (

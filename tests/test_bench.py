@@ -210,6 +210,7 @@ def gateway_row(name):
         "slowness": {"median": 1.01, "most": 1.1, "again": 2},
         "mrr_gateway_cycles_per_packet": {"graph": 150.0, "transmit": 100.0, "nodes": {}},
         "at_load": [{"percent_of_ndr": 50, "lost": 1, "offered": 10, "latency_ns": {"up": ns, "down": ns}}],
+        "holds": False,
         "conditions": conditions | {"exceed_ratio": 0.5, "relative_width": 0.02, "searches": 3},
     }
 
@@ -232,6 +233,7 @@ def test_the_page_has_the_papers_tables_beside_ours_and_drawings_that_stand_alon
     # 152 of 760; and the whole gateway's 2 GHz / 4 Mpps = 500.
     assert "| symmetric: 650 B both ways | QinQ | 760 | 152 | 147 | 0.20 | 152 | 500 | 0.66 |" in page
     assert "| `hqos-4k` | 4,000 | 147 | 152 | 152 | 1.00 |" in page
+    assert "| `ndr-agf-symmetric` | 650 / 650 | 4,000 | does not hold: 4.00 (3.90 to 4.10) |" in page
     drawings = sorted((docs / "performance").glob("*.svg"))
     assert {f"performance/{each.name}" for each in drawings} == {
         part.split(")")[0] for part in page.split("](") if part.startswith("performance/")
