@@ -222,3 +222,21 @@ def test_a_subscriber_moves_to_another_instance_with_its_label(site):
     wait_until(lambda: site.ping(line, 5) == 5)
     assert site.carried(new) == {each.name for each in (*new.lines, line)}
     assert line.name not in site.carried(old)
+
+
+@pytest.mark.parametrize("site", [Queues], indirect=True)
+def test_a_queue_that_cannot_be_had_or_is_given_up_takes_nobody_s_packets(site):
+    one, *others = site.instances
+    lines = [line for each in others for line in each.lines]
+    with Connection(one.socket) as connection:
+        for device in ("iface=acc0,start_queue=2", "iface=core0,start_queue=77"):
+            (refused,) = connection.put(thing("Port", "more", device=f"net_af_xdp7,{device},queue_count=1"))
+            assert refused.code != 0, device
+    for line in (*one.lines, *lines):
+        wait_until(lambda line=line: site.ping(line, 5) == 5)
+    site.gateway.delete("session", *(line.name for line in one.lines))
+    site.gateway.delete("port", f"access-{one.number}")
+    assert min(site.ping(line, 5) for line in lines) == 5
+    site.gateway.apply(*one.objects())
+    for line in (*one.lines, *lines):
+        wait_until(lambda line=line: site.ping(line, 5) == 5)

@@ -150,6 +150,8 @@ link_hold(struct linux_link *link, unsigned index)
 	link->mtu_before = mtu.ifr_mtu;
 	memcpy(link->mac_before, mac.ifr_hwaddr.sa_data, sizeof(link->mac_before));
 	link->promiscuous_before = flags.ifr_flags & IFF_PROMISC;
+	if (!presence_of_others(index))
+		link->foreign = program_on(index);
 	link->presence = presence_begin(index);
 	link->next = held;
 	held = link;
@@ -198,6 +200,8 @@ link_note_program(struct linux_link *link)
 	if (link->index == 0)
 		return;
 	link->program = program_on(link->index);
+	if (link->program == link->foreign)
+		link->program = 0;
 	save();
 }
 
@@ -208,12 +212,10 @@ complain(const char *what)
 }
 
 static void
-restore(const struct linux_link *link)
+restore_alone(const struct linux_link *link)
 {
 	struct ifreq request = {0};
 
-	if (presence_of_others(link->index))
-		return;
 	if (link->mtu && ask(link->index, SIOCGIFMTU, &request) == 0 && request.ifr_mtu == link->mtu) {
 		request.ifr_mtu = link->mtu_before;
 		if (ioctl(control(), SIOCSIFMTU, &request))
@@ -234,6 +236,21 @@ restore(const struct linux_link *link)
 	}
 	if (link->program && program_on(link->index) == link->program && remove_program(link->index) < 0)
 		fprintf(stderr, "port: cannot remove the XDP program of %s\n", link->name);
+}
+
+// Nobody begins to use its XDP program meanwhile.
+static void
+restore(const struct linux_link *link)
+{
+	int lock = presence_lock(link->index);
+
+	if (lock < 0) {
+		fprintf(stderr, "port: %s is not given back as it was: another process holds it\n", link->name);
+		return;
+	}
+	if (!presence_of_others(link->index))
+		restore_alone(link);
+	close(lock);
 }
 
 void

@@ -13,6 +13,7 @@ struct linux_link {
 	uint8_t mac_before[6], mac[6];
 	bool promiscuous_before;
 	uint32_t program; // the id of an XDP program that came with the device
+	uint32_t foreign; // of one that was there before any data plane came
 	int presence;     // as presence_begin() gives it
 };
 
@@ -22,7 +23,7 @@ void link_hold(struct linux_link *link, unsigned index);
 int link_raise_mtu(struct linux_link *link, int mtu);
 // The device is about to give it this address.
 void link_expect_mac(struct linux_link *link, const uint8_t *mac);
-// The device has been started: perhaps it put an XDP program there.
+// The device's queues have been set up, or could not be: perhaps there is an XDP program for them now.
 void link_note_program(struct linux_link *link);
 // Put back what nobody else has changed meanwhile, and hold it no more. While other processes have the interface, too, it stays as
 // it is.

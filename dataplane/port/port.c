@@ -195,8 +195,10 @@ set_up_queues(struct port *port, const struct rte_eth_dev_info *info, struct fau
 		error = rte_eth_rx_queue_setup(port->id, q, rx_descriptors, SOCKET_ID_ANY, NULL, packet_pool);
 	for (uint16_t q = 0; q < port->tx_queues && !error; q++)
 		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
-	if (xdp)
+	if (xdp) {
+		link_note_program(&port->link);
 		close(lock);
+	}
 	if (error && xdp)
 		return fault(f, EBUSY,
 			"device: its queues cannot be set up; another socket has them, perhaps that of a port that has "
@@ -250,8 +252,6 @@ configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 		error = rte_eth_dev_start(port->id);
 	if (error)
 		return fault(f, device_errno(error), "device: it does not start (%s)", strerror(-error));
-	if (strcmp(info.driver_name, "net_af_xdp") == 0)
-		link_note_program(&port->link);
 	set_promiscuous(port, spec->promiscuous);
 	return steering_put(port, spec, f);
 }

@@ -1,6 +1,9 @@
-// What DPDK's net_af_xdp of 22.11 leaves behind (drivers/net/af_xdp, with libxdp 1.3): a closed device's socket stays open and
-// bound to its queue, so that the next bind(2) says EBUSY, and the buffers in its fill ring are lost. The sockets are closed
-// here. The buffers cannot be had back, so no device may take so many that packets can no longer wait for a neighbour.
+// What DPDK's net_af_xdp of 22.11 takes away and leaves behind. A device that is closed, or that could not be set up, takes the XDP
+// program off its interface, whoever else gets packets by it: it is kept from that here, and link.c does it for the last one.
+//
+// It leaves behind (drivers/net/af_xdp, with libxdp 1.3): a closed device's socket stays open and bound to its queue, so that the next
+// bind(2) says EBUSY, and the buffers in its fill ring are lost. The sockets are closed here. The buffers cannot be had back, so no
+// device may take so many that packets can no longer wait for a neighbour.
 #include "port/xdp.h"
 
 #include <dirent.h>
@@ -17,6 +20,18 @@
 enum { FILL_RING = 2048, FD_MOST = 65536 };
 
 static uint16_t owner[FD_MOST]; // port + 1, by file descriptor
+
+// In place of libbpf's, which net_af_xdp calls.
+int bpf_xdp_detach(int ifindex, uint32_t flags, const void *options);
+
+int
+bpf_xdp_detach(int ifindex, uint32_t flags, const void *options)
+{
+	(void)ifindex;
+	(void)flags;
+	(void)options;
+	return 0;
+}
 
 int
 xdp_check_buffers(const struct rte_eth_dev_info *info, unsigned queues, struct fault *f)
