@@ -41,11 +41,11 @@ shared_window(struct worker *self)
 	g->edge = ports[current->port].entry;
 	while (g->sent - sent < wanted && rte_rdtsc() < shared_deadline) {
 		g->templates = g->sent - sent - (all_arrived() - before) < ON_THEIR_WAY ? current : NULL;
-		rte_graph_walk(self->graph);
+		worker_walk(self);
 	}
 	g->templates = NULL;
 	while (all_arrived() - before < wanted && rte_rdtsc() < shared_deadline)
-		rte_graph_walk(self->graph);
+		worker_walk(self);
 	runs[0].sent += wanted;
 	runs[0].arrived += all_arrived() - before;
 	return (double)(rte_rdtsc() - start) / (double)wanted;
@@ -77,7 +77,7 @@ run_shared(void *argument)
 			__atomic_store_n(&shared_done, true, __ATOMIC_RELEASE);
 		}
 		while (!__atomic_load_n(&shared_done, __ATOMIC_ACQUIRE))
-			rte_graph_walk(self->graph);
+			worker_walk(self);
 	}
 	end_here();
 	return 0;
@@ -143,7 +143,7 @@ delivered_window(struct worker *self, unsigned workers_at_it)
 
 	while ((done = sum_arrived() - arrived_before) < wanted && rte_rdtsc() < shared_deadline) {
 		g->templates = sum_sent() - sent_before - done < ON_THEIR_WAY ? current : NULL;
-		rte_graph_walk(self->graph);
+		worker_walk(self);
 	}
 	took = rte_rdtsc() - start;
 	g->templates = NULL;
@@ -152,7 +152,7 @@ delivered_window(struct worker *self, unsigned workers_at_it)
 	while ((__atomic_load_n(&sending, __ATOMIC_SEQ_CST) > 0 ||
 		       sum_arrived() - arrived_before != sum_sent() - sent_before) &&
 		rte_rdtsc() - start < rte_get_tsc_hz() / LAST)
-		rte_graph_walk(self->graph);
+		worker_walk(self);
 	return took;
 }
 

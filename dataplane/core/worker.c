@@ -132,8 +132,7 @@ work(void *argument)
 	while (!stopped) {
 		trace_switch(self);
 		taken = self->taken;
-		rte_graph_walk(self->graph);
-		__atomic_store_n(&self->walks, self->walks + 1, __ATOMIC_RELAXED);
+		worker_walk(self);
 		rte_rcu_qsbr_quiescent(worker_rcu, self->index);
 		if (self->taken != taken) {
 			empty = 0;

@@ -5,6 +5,8 @@
 #include <stdint.h>
 
 #include <rte_common.h>
+#include <rte_cycles.h>
+#include <rte_graph_worker.h>
 #include <rte_lcore.h>
 #include <rte_per_lcore.h>
 
@@ -18,8 +20,10 @@ struct worker {
 	struct rte_graph *graph;
 	bool watched;  // somebody looks at packets at each node: none may be skipped
 	bool ordering; // frames that it works on leave in the order of their arrival, once it has worked on all of them
-	uint64_t taken; // packets that source nodes took in; after rounds without any the worker rests
-	uint64_t walks; // of the graph; 0: it does not run yet
+	uint64_t taken;  // packets that source nodes took in; after rounds without any the worker rests
+	uint64_t walks;  // of the graph; 0: it does not run yet
+	uint64_t dated;  // the walk in which it looked at the clock last,
+	uint32_t second; // and what that said
 } __rte_cache_aligned;
 
 extern unsigned worker_count;
@@ -34,6 +38,26 @@ static inline struct worker *
 worker_self(void)
 {
 	return RTE_PER_LCORE(worker);
+}
+
+static inline void
+worker_walk(struct worker *self)
+{
+	rte_graph_walk(self->graph);
+	__atomic_store_n(&self->walks, self->walks + 1, __ATOMIC_RELAXED);
+}
+
+// Seconds of the TSC, from 1 on. A worker looks at the clock once in a walk, others each time.
+static inline uint32_t
+worker_second(void)
+{
+	struct worker *self = worker_self();
+
+	if (unlikely(self->dated != self->walks || self->walks == 0)) {
+		self->second = (uint32_t)(rte_rdtsc() / rte_get_tsc_hz()) + 1;
+		self->dated = self->walks;
+	}
+	return self->second;
 }
 
 // How long a worker that shares its core sleeps when nothing came for `idle`, both in nanoseconds: a hundredth of it, so that

@@ -11,6 +11,7 @@
 
 #include "core/burst.h"
 #include "core/drop.h"
+#include "core/worker.h"
 #include "flow/flow.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
@@ -118,7 +119,7 @@ inner_flow(const uint8_t *inner, size_t length, uint8_t family, uint8_t *dscp)
 static uint8_t
 reflect(const uint8_t *inner, size_t length, uint8_t family, const struct gtpu_tunnel *t, uint8_t qfi)
 {
-	uint32_t now = reflect_now();
+	uint32_t now = worker_second();
 	uint64_t flow;
 	int reflected;
 

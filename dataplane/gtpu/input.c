@@ -11,6 +11,7 @@
 #include "core/burst.h"
 #include "core/drop.h"
 #include "core/punt.h"
+#include "core/worker.h"
 #include "gtpu/reflect.h"
 #include "gtpu/signal.h"
 #include "gtpu/tunnel.h"
@@ -217,7 +218,7 @@ learn(const struct session *s, const uint8_t *inner, size_t length, uint8_t qfi)
 					 : reflect_flow(t->rules, inner, length, true);
 	if (flow == 0)
 		return;
-	now = reflect_now();
+	now = worker_second();
 	reflect_learn(flow, qfi, now);
 	if (__atomic_load_n(&t->reflecting, __ATOMIC_RELAXED) != now)
 		__atomic_store_n(&t->reflecting, now, __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 
 #include "core/loop.h"
 #include "core/slab.h"
+#include "core/worker.h"
 #include "ether/frame.h"
 #include "ip/header.h"
 
@@ -186,7 +187,7 @@ static void
 sweep_some(void *nothing)
 {
 	(void)nothing;
-	reflect_sweep(reflect_now());
+	reflect_sweep(worker_second());
 }
 
 int

@@ -9,20 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <rte_cycles.h>
-
 // The RQ timer where nothing else is signalled, in seconds.
 enum { REFLECT_SECONDS = 60, REFLECT_NONE = -1 };
 // Calls of reflect_sweep() for all rules.
 enum { REFLECT_SWEEPS = 512 };
 
 int reflect_start(void);
-
-static inline uint32_t
-reflect_now(void)
-{
-	return (uint32_t)(rte_rdtsc() / rte_get_tsc_hz()) + 1;
-}
 
 // A digest of whose rules these are (struct gtpu_tunnel) and the uplink flow of a packet, of which `length` bytes can be read: what
 // the derived rule's packet filter says (TS 24.501 section 6.2.5.1.4.2). `downlink`: the packet goes the other way, and is the one that

@@ -17,7 +17,7 @@ enum { TUNNEL_CONTAINER = 1 << 0, TUNNEL_REFLECTIVE = 1 << 1 };
 struct gtpu_tunnel {
 	uint32_t checksum; // of the header so far, a sum of its words: IPv4's own, IPv6: of UDP
 	uint32_t rules; // whose the derived rules are (reflect.h): a number that no other session has, before or after
-	uint32_t reflecting; // seconds (reflect.h) of the last rule that a downlink packet made, 0: never
+	uint32_t reflecting; // worker_second() of the last rule that a downlink packet made, 0: never
 	uint16_t vrf;
 	uint8_t length; // of the header
 	uint8_t family; // 4 or 6

@@ -9,6 +9,7 @@
 #include "bench/scenarios/ground.h"
 #include "bench/scenarios/subscribers.h"
 #include "core/object.h"
+#include "core/worker.h"
 #include "flow.pb-c.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
@@ -157,7 +158,7 @@ reflect_down_frame(const struct scenario *s, uint32_t flow, uint16_t length, uin
 static int
 reflect_up(const struct scenario *s)
 {
-	uint32_t now = reflect_now();
+	uint32_t now = worker_second();
 	uint8_t frame[256];
 	char name[32];
 
