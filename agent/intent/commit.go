@@ -362,6 +362,8 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 	}
 	if err == nil {
 		err = d.config.Store.Commit(c)
+		// Who holds on to the commit does not hold on to all this.
+		c.Written = nil
 	}
 
 	d.mu.Lock()
