@@ -250,6 +250,7 @@ func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
 	plane := reconciletest.NewPlane(registry(t))
 	l := born(t, filepath.Join(t.TempDir(), "intent.db"), plane, 1<<30, before, 0)
 	defer l.stop()
+	l.store.closing.Store(true) // nothing is written beside
 	f := &failing{journalFile: l.store.journal.file}
 	l.store.journal.file = f
 	first := l.apply("api", intent.Options{}, vrf("a", "one"), vrf("b", "one"))
@@ -292,6 +293,7 @@ func TestWhoSawAChangeThatTheDiskDidNotKeepDoesNotTakeAnotherForIt(t *testing.T)
 	plane := reconciletest.NewPlane(registry(t))
 	l := born(t, filepath.Join(t.TempDir(), "intent.db"), plane, 1<<30, before, 0)
 	defer l.stop()
+	l.store.closing.Store(true) // nothing is written beside
 	f := &failing{journalFile: l.store.journal.file}
 	l.store.journal.file = f
 	a := object.Key{Kind: "Vrf", Name: "a"}

@@ -48,6 +48,7 @@ func TestACommitThatCannotBeWrittenIsRefusedAndTheNextIsKept(t *testing.T) {
 	}{{"no room", full, nil, nil}, {"not synced", nil, syscall.EIO, nil}, {"no room at all", full, nil, full}, {"not synced, nor taken back", nil, syscall.EIO, full}} {
 		t.Run(c.sentence, func(t *testing.T) {
 			s := opened(t, place(t))
+			s.closing.Store(true) // nothing is written beside
 			f := &failing{journalFile: s.journal.file}
 			s.journal.file = f
 			must(t, s.Commit(numbered(1, 1)))
@@ -150,6 +151,7 @@ func (f *noting) Sync() error {
 
 func TestWhatIsTakenBackIsSynced(t *testing.T) {
 	s := opened(t, place(t))
+	s.closing.Store(true) // nothing is written beside
 	must(t, s.Commit(numbered(1, 1)))
 	f := &noting{journalFile: s.journal.file}
 	s.journal.file = f

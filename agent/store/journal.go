@@ -29,7 +29,8 @@ var ErrJournal = errors.New("not this one's journal")
 const (
 	journalPage = 4096
 	journalHalf = 8 << 20
-	// The file grows by so much at once: to grow takes longer to sync than to write what is there.
+	// The file grows by so much for a change that cannot wait, and is synced so often while it grows in the background: to grow takes longer to
+	// sync than to write what is there.
 	journalAhead = 512 << 10
 	// In the background, so many values are folded at once, which takes less than a change, before others have their turn for so long.
 	foldAtOnce = 16
@@ -158,19 +159,16 @@ func (j *journal) fill(half int, until int64) error {
 	return nil
 }
 
-// short returns the half that soon has to be longer, and how long then: the one that is written, or the other when that one is full. 0: none.
+// short returns the half that is to be longer, and how long then: the one that is written, or else the other. 0: none.
 func (j *journal) short() (half int, until int64) {
-	half, at := j.half, j.at
+	half = j.half
 	if j.filled[half] == j.size {
-		half, at = 1-half, 0
-		if j.size-j.at > journalAhead {
-			return 0, 0
-		}
+		half = 1 - half
 	}
-	if j.filled[half]-at >= journalAhead/2 || j.filled[half] == j.size {
+	if j.filled[half] == j.size {
 		return 0, 0
 	}
-	return half, min(j.size, j.filled[half]+journalAhead)
+	return half, j.size
 }
 
 // entry is one as it is written.
@@ -426,13 +424,25 @@ func (s *Store) write(e *entry, written func()) error {
 func (s *Store) fillAhead(half int, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for filled := s.journal.filled[half]; filled < until && s.journal.fill(half, min(until, filled+int64(len(zeros)))) == nil; {
+	for filled := s.journal.filled[half]; filled < until && !s.closing.Load() && s.journal.fill(half, min(until, filled+int64(len(zeros)))) == nil; {
 		filled = s.journal.filled[half]
 		s.mu.Unlock()
+		if filled%journalAhead == 0 || filled == until {
+			syncAside(journalPath(s.path))
+		}
 		s.rest()
 		s.mu.Lock()
 	}
 	s.filling = false
+}
+
+// syncAside syncs what there is, so that who syncs what comes does not have to. An error is also told to who syncs after it by a
+// descriptor of his own.
+func syncAside(path string) {
+	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+		_ = dataFile{f}.Sync()
+		_ = f.Close()
+	}
 }
 
 // foldAll folds what was written before.

@@ -323,7 +323,7 @@ func TestWhatLongAndShortEntriesSayIsKeptInOrder(t *testing.T) {
 	must(t, s.Close())
 }
 
-func TestTheFileIsLongerBeforeACommitNeedsIt(t *testing.T) {
+func TestTheFileIsAsLongAsItGetsBeforeCommitsNeedIt(t *testing.T) {
 	s := opened(t, place(t))
 	length := func() int64 {
 		s.background.Wait()
@@ -331,24 +331,33 @@ func TestTheFileIsLongerBeforeACommitNeedsIt(t *testing.T) {
 		must(t, err)
 		return is.Size()
 	}
+	if n := length(); n != 0 {
+		t.Errorf("before anything is kept it has %d bytes", n)
+	}
+	for n, want := range []int64{journalHalf, 2 * journalHalf, 2 * journalHalf} {
+		must(t, s.Commit(numbered(uint64(n)+1, 1)))
+		if is := length(); is != want {
+			t.Errorf("after commit %d it has %d bytes, not %d", n+1, is, want)
+		}
+	}
+	must(t, s.Close())
+}
+
+// Whoever ends does not wait until it is that long.
+func TestACloseDoesNotWaitForALongerFile(t *testing.T) {
+	s := opened(t, place(t))
+	s.closing.Store(true)
 	must(t, s.Commit(numbered(1, 1)))
-	if n := length(); n != journalAhead {
-		t.Errorf("at first it has %d bytes", n)
+	s.background.Wait()
+	is, err := os.Stat(journalPath(s.path))
+	must(t, err)
+	if is.Size() != journalAhead {
+		t.Errorf("it has %d bytes", is.Size())
 	}
-	n := uint64(1)
-	for ; journalAhead-s.journal.at >= journalAhead/2; n++ {
-		must(t, s.Commit(numbered(n+1, 1)))
-	}
-	if n := length(); n != 2*journalAhead {
-		t.Errorf("when half of that is written it has %d bytes", n)
-	}
-	for ; journalHalf-s.journal.at > journalAhead; n++ {
-		must(t, s.Commit(numbered(n+1, 1)))
-		s.background.Wait()
-	}
-	must(t, s.Commit(numbered(n+1, 1)))
-	if n := length(); n != journalHalf+journalAhead {
-		t.Errorf("before the other half is begun it has %d bytes", n)
+	must(t, s.Close())
+	s = opened(t, s.path)
+	if n := latest(t, s); n != 1 {
+		t.Errorf("it is at revision %d", n)
 	}
 	must(t, s.Close())
 }
@@ -487,6 +496,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 
 	// The first could not be written, so that what there is is in the second half.
 	s = opened(t, copied(t, early))
+	s.closing.Store(true) // nothing is written beside
 	f := &failing{journalFile: s.journal.file, syncs: syscall.EIO}
 	s.journal.file = f
 	if err := s.Commit(numbered(2, 1)); !errors.Is(err, syscall.EIO) {

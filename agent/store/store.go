@@ -101,6 +101,7 @@ type Store struct {
 	background sync.WaitGroup
 	// How many wait for that.
 	hurried atomic.Int32
+	closing atomic.Bool
 
 	// Locked behind all else.
 	mu      sync.Mutex
@@ -188,6 +189,7 @@ func faulty() func() {
 
 // Close closes the database.
 func (s *Store) Close() error {
+	s.closing.Store(true)
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err := s.foldAll()
@@ -199,6 +201,7 @@ func (s *Store) Close() error {
 
 // let lets go of the files as they are.
 func (s *Store) let() error {
+	s.closing.Store(true)
 	s.background.Wait()
 	if err := errors.Join(s.journal.file.Close(), s.db.Close()); err != nil {
 		return fmt.Errorf("closing %s: %w", s.path, err)
