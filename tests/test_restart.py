@@ -127,7 +127,8 @@ def test_an_agent_that_is_to_begin_anew_deletes_what_nobody_wants(pop, lines):
     pop.gateway.start_agent("--begin-anew")
     with Connection(pop.gateway.dataplane_socket) as connection:
         wait_until(lambda: not kept(connection, "Session"), 30, "the data plane has no session")
-    pop.gateway.sluice("apply", "-f", everything, "--wait", "30s")
+        pop.gateway.sluice("apply", "-f", everything, "--wait", "30s")
+        assert sorted(kept(connection, "Session")) == sorted(line.name for line in lines)
     pop.learn(*lines)
 
 

@@ -31,8 +31,8 @@ type Config struct {
 	// nothing, and a data plane that was started again has no session until it is found).
 	MinBackoff, MaxBackoff time.Duration
 
-	// If not nil, called by Run with each new connection, and a Client for that alone, before there is one for others. An error ends it, is what Link says, and is looked at again
-	// every two seconds: the data plane answers, but is not to be touched.
+	// If not nil, called by Run with each new connection, and a Client for that alone, before there is one for others. An error ends it and is
+	// what Link says; it is asked again every two seconds. The data plane answers then, but is not to be touched.
 	Accept func(ctx context.Context, client *Client) error
 	// Called by Run, one at a time, when a connection was made and when it was lost. Connected is called again, with
 	// another boot number, if the data plane was started again. Its context ends with the connection.

@@ -245,14 +245,21 @@ func TestAProgramThatIsKilledAtAnyWriteHasLostNothingAndLeftNothingHalfDone(t *t
 	}
 }
 
-// The data plane may have been told already.
-func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
-	plane := reconciletest.NewPlane(registry(t))
+// bornFailing has a journal that can be told to fail.
+func bornFailing(t *testing.T, plane *reconciletest.Plane) (*life, *failing) {
+	t.Helper()
 	l := born(t, filepath.Join(t.TempDir(), "intent.db"), plane, 1<<30, before, 0)
-	defer l.stop()
 	l.store.closing.Store(true) // nothing is written beside
 	f := &failing{journalFile: l.store.journal.file}
 	l.store.journal.file = f
+	return l, f
+}
+
+// The data plane may have been told already.
+func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
+	plane := reconciletest.NewPlane(registry(t))
+	l, f := bornFailing(t, plane)
+	defer l.stop()
 	first := l.apply("api", intent.Options{}, vrf("a", "one"), vrf("b", "one"))
 	was := l.now()
 	f.syncs = syscall.EIO
@@ -291,11 +298,8 @@ func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
 // Who looked meanwhile saw what is not kept.
 func TestWhoSawAChangeThatTheDiskDidNotKeepDoesNotTakeAnotherForIt(t *testing.T) {
 	plane := reconciletest.NewPlane(registry(t))
-	l := born(t, filepath.Join(t.TempDir(), "intent.db"), plane, 1<<30, before, 0)
+	l, f := bornFailing(t, plane)
 	defer l.stop()
-	l.store.closing.Store(true) // nothing is written beside
-	f := &failing{journalFile: l.store.journal.file}
-	l.store.journal.file = f
 	a := object.Key{Kind: "Vrf", Name: "a"}
 	first := l.apply("api", intent.Options{}, vrf("a", "one"), vrf("b", "one"))
 	events, err := l.Events(intent.Cursor{})

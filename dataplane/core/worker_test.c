@@ -1,12 +1,15 @@
-// How long a worker that shares its core sleeps, and how long is waited for one.
+// How long a worker that shares its core sleeps, how long is waited for one, and when it looks at the clock.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <threads.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+#include <rte_eal.h>
 
 #include "core/worker.h"
 
@@ -95,6 +98,38 @@ what_nobody_takes_is_not_waited_for(void **state)
 	worker_finish(is_waiting, &late, 1 * MS);
 }
 
+static void
+the_clock_is_looked_at_once_a_walk_and_by_who_does_not_walk_each_time(void **state)
+{
+	enum { EARLIER = 1 };
+	uint32_t now;
+
+	workers[0].walks = 0;
+	now = worker_second();
+	assert_true(now > EARLIER);
+	workers[0].second = EARLIER;
+	assert_true(worker_second() >= now);
+	workers[0].walks = 7;
+	assert_true(worker_second() >= now);
+	workers[0].second = EARLIER;
+	assert_int_equal(worker_second(), EARLIER);
+	workers[0].walks = 8;
+	assert_true(worker_second() >= now);
+	workers[0].walks = 0;
+}
+
+// For the TSC's rate.
+static int
+begin(void **state)
+{
+	char prefix[32], *arguments[] = {(char *)"test", (char *)"--no-huge", (char *)"--no-shconf", (char *)"--no-pci",
+				 (char *)"--no-telemetry", (char *)"--file-prefix", prefix, (char *)"-m", (char *)"16",
+				 (char *)"--log-level", (char *)"*:error"};
+
+	snprintf(prefix, sizeof(prefix), "sluice-test-%d", getpid());
+	return rte_eal_init(RTE_DIM(arguments), arguments) < 0 ? -1 : 0;
+}
+
 int
 main(void)
 {
@@ -103,7 +138,8 @@ main(void)
 		cmocka_unit_test(a_sleep_is_neither_too_short_to_be_one_nor_long),
 		cmocka_unit_test(what_waits_for_a_worker_without_a_core_is_waited_for),
 		cmocka_unit_test(what_nobody_takes_is_not_waited_for),
+		cmocka_unit_test(the_clock_is_looked_at_once_a_walk_and_by_who_does_not_walk_each_time),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, begin, NULL);
 }
