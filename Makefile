@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Everything that people do with the tree. Each target installs first what it needs and is missing (tools/setup.sh).
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -5,37 +6,63 @@ SHELL := bash
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export GOTOOLCHAIN := local
 export GOFLAGS := -buildvcs=false
+# With these, ccache (where there is one) takes precompiled headers.
+export CCACHE_SLOPPINESS := pch_defines,time_macros
 
 JOBS ?= 2
 ROLE ?= bng
 # Both programs are of one release; it is written down in the data plane's build file.
 RELEASE := $(shell awk -F"'" '/version:/ {print $$6; exit}' dataplane/meson.build)
 PROTOS := $(sort $(wildcard api/*.proto))
+CONTRACT := agent/reference/contract.binpb
 C_FILES = $(shell git ls-files -co --exclude-standard -- 'dataplane/*.[ch]')
-BUILD_AGENT = go build -p $(JOBS) -ldflags '-X sluice.dev/sluice/agent/cli.release=$(RELEASE)' -o build/sluice ./agent/cmd/sluice
+SCTP_FILES = $(wildcard agent/sctp/process/*.[ch])
+# A step of a build shows one line; with V=1 all of its output.
+BUILD_AGENT = @tools/step.sh agent packages go build -v -p $(JOBS) -ldflags '-X sluice.dev/sluice/agent/cli.release=$(RELEASE)' \
+	-o build/sluice ./agent/cmd/sluice
+# Subscribers that dial in, for examples, tests and the bench.
+BUILD_DIAL = go build -p $(JOBS) -o build/sluice-dial ./bench/dial
+# SCTP associations without a gateway, for tests in a guest: it needs no library.
+BUILD_ASSOCIATE = CGO_ENABLED=0 go build -p $(JOBS) -o build/sluice-associate ./bench/associate
+BUILD_DATAPLANE = @tools/step.sh 'data plane' files ninja -C build/dataplane -j$(JOBS)
+# SCTP in a process of its own.
+BUILD_SCTP = @mkdir -p build && $(CC) -std=c17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o build/sluice-sctp $(filter %.c,$(SCTP_FILES)) -lusrsctp -lpthread
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build levels run test unit-c unit-go e2e fuzz crash bench bench-ndr bench-paper latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build levels run test unit-c unit-go e2e replay fuzz soak crash bench bench-ndr bench-paper bench-setup bench-ike latency lint fmt docs test-debian13 clean
 
 setup: build/.setup-test
-# For building and running, and for everything.
+# For building and running, for running with FreeRADIUS, for measuring, and for everything.
 build/.setup: tools/setup.sh requirements.txt
 	tools/setup.sh run
-build/.setup-test: tools/setup.sh requirements.txt tools/kafka/pom.xml tools/fluent-bit.sh
+build/.setup-radius: tools/setup.sh requirements.txt
+	tools/setup.sh radius
+build/.setup-bench: tools/setup.sh requirements.txt
+	tools/setup.sh bench
+build/.setup-test: tools/setup.sh tools/guest.sh requirements.txt tools/kafka/pom.xml tools/fluent-bit.sh
 	tools/setup.sh
 
 # Go code of the contract, made again when a .proto changes.
 generate: build/.generated
-build/.generated: build/.setup $(PROTOS)
-	mkdir -p agent/api
-	protoc -Iapi --go_out=agent/api --go_opt=module=sluice.dev/sluice/agent/api \
+build/.generated: build/.setup $(PROTOS) $(CONTRACT)
+	@mkdir -p agent/api
+	@protoc -Iapi --go_out=agent/api --go_opt=module=sluice.dev/sluice/agent/api \
 		--go-grpc_out=agent/api --go-grpc_opt=module=sluice.dev/sluice/agent/api $(PROTOS)
-	touch $@
+	@touch $@
 
-build: build/.generated
-	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
-	ninja -C build/dataplane -j$(JOBS)
+# With their comments, for `sluice explain` and the reference.
+$(CONTRACT): $(PROTOS) | build/.setup
+	@protoc -Iapi --include_imports --include_source_info --descriptor_set_out=$@ $(PROTOS)
+
+build/dataplane/build.ninja: | build/.setup
+	@meson setup build/dataplane dataplane -Dbuildtype=release >build/meson.log || { cat build/meson.log; exit 1; }
+
+build: build/.generated build/dataplane/build.ninja
+	$(BUILD_DATAPLANE) programs
 	$(BUILD_AGENT)
+	@$(BUILD_DIAL)
+	@$(BUILD_ASSOCIATE)
+	$(BUILD_SCTP)
 
 # For other machines than this one: in build/levels a data plane for each level of x86-64, and one that becomes the best that
 # the machine runs.
@@ -43,40 +70,56 @@ LEVELS ?= x86-64-v2,x86-64-v3,x86-64-v4
 levels: build/.generated
 	[ -f build/levels/build.ninja ] || meson setup build/levels dataplane -Dbuildtype=release
 	meson configure build/levels -Dlevels=$(LEVELS)
-	ninja -C build/levels -j$(JOBS)
+	@tools/step.sh 'CPU levels' files ninja -C build/levels -j$(JOBS)
 	$(BUILD_AGENT)
+	$(BUILD_SCTP)
 
-run: build
-	exec .venv/bin/python examples/run $(ROLE)
+# Without generator and tests: the first run is short.
+run: build/.generated build/dataplane/build.ninja $(if $(RADIUS),build/.setup-radius) $(if $(filter agf n3iwf,$(ROLE)),build/.setup-test)
+	$(BUILD_DATAPLANE) sluice-dataplane bench/sluice-bench
+	$(BUILD_AGENT)
+	@$(BUILD_DIAL)
+	$(BUILD_SCTP)
+	@exec $(if $(filter agf n3iwf,$(ROLE)),.venv/bin/python,$(firstword $(wildcard /usr/bin/python3) python3)) examples/run $(ROLE) $(if $(RADIUS),--radius)
 
 test: build/.setup-test build
 	tools/test.sh
-unit-c unit-go e2e fuzz: build/.setup-test build
+unit-c unit-go e2e replay fuzz soak: build/.setup-test build
 	tools/test.sh $@
 
+# `make soak` does what takes long: this, subscribers, UEs and lines of a 5G core that come and go at random, 8,000 sessions, 10,000 objects by each northbound, and each fuzzer for a minute.
 # For five minutes, agent, data plane and store are killed at random under traffic.
 crash: build/.setup-test build
 	CRASH_SECONDS=300 .venv/bin/python -m pytest tests/test_crash.py -s
 
 # Cycles a packet inside one process, and the control plane's times; rates without loss and latencies of whole gateways; all
 # of it beside the papers' tables.
-bench: build
+bench: build/.setup-bench build
 	go build -p $(JOBS) -o build/reconcile-bench ./bench/reconcile
 	tools/bench.sh all '$(ONLY)' '$(JSON)'
-bench-ndr: build
-	tools/bench.sh ndr '$(ONLY)' '$(JSON)'
-bench-paper: build
+bench-ndr: build/.setup-bench build
+	SOAK='$(SOAK)' tools/bench.sh ndr '$(ONLY)' '$(JSON)'
+bench-paper: build/.setup-bench build
 	go build -p $(JOBS) -o build/reconcile-bench ./bench/reconcile
 	tools/bench.sh paper
 
-latency: build
+# Set-ups of PPPoE subscribers with RADIUS, and a restart of the agent with all of them.
+bench-setup: build/.setup-bench build
+	.venv/bin/python bench/setup.py $(if $(SESSIONS),--sessions $(SESSIONS)) $(if $(JSON),--json '$(JSON)')
+
+# Needs strongSwan, the other responder.
+bench-ike: build/.setup-test build
+	go build -p $(JOBS) -o build/ike-load ./bench/ike
+	.venv/bin/python bench/ike.py $(if $(COUNT),--count $(COUNT)) $(if $(JSON),--json '$(JSON)')
+
+latency: build/.setup-bench build
 	.venv/bin/python bench/latency.py $(if $(JSON),--json '$(JSON)')
 
-lint: build/.setup-test build/.generated build/reference.md
-	@clang-format --dry-run -Werror $(C_FILES)
-	[ -f build/dataplane/build.ninja ] || meson setup build/dataplane dataplane -Dbuildtype=release
+lint: build/.setup-test build/.generated build/dataplane/build.ninja build/reference.md
+	@clang-format --dry-run -Werror $(C_FILES) $(SCTP_FILES)
 	@tools/lint-includes.sh $(C_FILES)
 	@tools/lint-c.sh $(C_FILES)
+	@tools/lint-license.sh $$(git ls-files -co --exclude-standard)
 	test -z "$$(gofmt -l agent bench)" || { gofmt -d agent bench; exit 1; }
 	go vet ./...
 	staticcheck ./...
@@ -86,7 +129,7 @@ lint: build/.setup-test build/.generated build/reference.md
 	diff -u docs/reference.md build/reference.md || { echo 'api/ says something else: make docs'; exit 1; }
 
 fmt: build/.setup-test
-	@clang-format -i $(C_FILES)
+	@clang-format -i $(C_FILES) $(SCTP_FILES)
 	gofmt -w agent bench
 	.venv/bin/ruff format
 	.venv/bin/ruff check --fix
@@ -94,9 +137,8 @@ fmt: build/.setup-test
 # The reference of objects, from the comments and annotations in api/. `make lint` checks that it is up to date.
 docs: build/reference.md
 	cp build/reference.md docs/reference.md
-build/reference.md: build/.generated $(wildcard agent/docgen/* agent/example/* agent/object/*.go)
-	protoc -Iapi --include_imports --include_source_info --descriptor_set_out=build/api.binpb $(PROTOS)
-	go run ./agent/docgen build/api.binpb > $@.new
+build/reference.md: build/.generated $(wildcard agent/docgen/* agent/example/* agent/object/*.go agent/reference/*.go)
+	go run ./agent/docgen > $@.new
 	mv $@.new $@
 
 test-debian13: build/.setup-test

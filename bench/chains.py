@@ -1,4 +1,5 @@
-"""What the gateway and the generator are told for each chain that is measured between two processes.
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the gateway and streams of the generator for each chain that two processes measure.
 
     generator port 0 == access | gateway | core == generator port 1
 
@@ -158,7 +159,7 @@ def allow_list(flows):
 
 
 def meter():
-    """Generous enough that everything passes: what is measured is the metering."""
+    """Rates are high, so that all packets pass: the bench measures metering."""
     rates = {"committedRate": 10**12, "committedBurst": 1 << 30, "peakRate": 2 * 10**12, "excessBurst": 1 << 30}
     return thing("Meter", "meter", algorithm="TRTCM", **rates)
 
@@ -169,7 +170,7 @@ def group(flow):
 
 
 def schedulers(flows):
-    """Four levels, of which none is ever the limit: what is measured is the scheduling."""
+    """Four levels without a limit that is reached: the bench measures scheduling."""
     matches = {"voice": "ef", "video": "af41", "critical": "af31"}
     classes = [
         {"name": name, "priority": priority, "queueLength": 256, "match": {"dscp": [dscp]}}
@@ -216,6 +217,8 @@ class Chain:
     metered: bool = False
     hqos: bool = False
     routes: int = 0
+    # The agent configures the gateway.
+    agent: bool = False
     about: str = ""
     seed: int = field(default=1, repr=False)
 

@@ -1,4 +1,5 @@
-"""The control plane's part of docs/performance.md, from the rows of `make bench` that are called reconcile.
+# SPDX-License-Identifier: Apache-2.0
+"""The control plane's part of docs/performance.md, from the rows of `make bench` that are called reconcile or services.
 
 report.py writes it with all the rest; `control_plane.py BENCH-JSON` writes it alone."""
 
@@ -13,11 +14,12 @@ LIGATO = {
     "reconcile-mock-16k": "17",
     "reconcile-mock-64k": "4.1 without its text log",
 }
-# What was to be reached: a field, at most, and how it is said.
+# Targets: a field, its maximum, and its description.
 TARGETS = {
     "reconcile-mock-64k": ("seconds", 0.5, "64,000 objects against a mock, seconds"),
     "reconcile-mock-1M": ("seconds", 10, "1,000,000 objects against a mock, seconds"),
     "reconcile-bulk-200k": ("seconds", 5, "200,000 sessions through agent and data plane, seconds"),
+    "reconcile-group-1M": ("p99_us", 1000, "one change of a next hop group of 1,000,000 routes, 99th percentile, us"),
     "reconcile-one-of-200k-memory": ("p99_us", 1000, "one change among 200,000, kept in memory, 99th percentile, us"),
     "reconcile-one-of-200k-disk": ("p99_us", 1000, "one change among 200,000, kept on disk, 99th percentile, us"),
 }
@@ -62,6 +64,49 @@ How it came to be so fast, and what was thrown away, is in [a decision](decision
 |---|---|---|---|
 {targets}
 """
+
+SERVICES = """
+### What services make
+
+Made by `make bench ONLY=services`: two services in the agent make 1,000,000 routes and 192,000 sessions, which are volatile objects. 30,000 of the
+sessions come 3,000 a second: alone, and in new processes beside the routes. The time of a session is from the service's Put to the data plane's answer.
+*killed*: the agent is killed and started again, and the services make everything again, as it was.
+
+| what | at most | in this run | |
+|---|---|---|---|
+{rows}
+"""
+
+# A scenario, what of it, at most, and how it is said.
+SERVICE_TARGETS = (
+    (
+        "services-routes-1M",
+        lambda r: 1e6 * r["agent_cpu_seconds"] / r["objects"],
+        4,
+        "CPU of the agent for a route, us",
+    ),
+    (
+        "services-sessions",
+        lambda r: 1e6 * r["agent_cpu_seconds"] / r["objects"],
+        40,
+        "CPU of the agent for a session, us",
+    ),
+    ("services-sessions", lambda r: r["p99_us"] / 1e3, 20, "a session in the data plane, 99th percentile, ms"),
+    (
+        "services-sessions-beside-routes",
+        lambda r: r["p99_us"] / 1e3,
+        20,
+        "the same beside the routes, 99th percentile, ms",
+    ),
+    (
+        "services-memory",
+        lambda r: r["resident_bytes_per_object"] * r["objects"] / (1 << 30),
+        1.2,
+        "memory of the agent with all of them, GiB",
+    ),
+    ("services-agent-killed", lambda r: r["seconds"], 10, "killed: until everything is as it was, s"),
+    ("services-agent-killed", lambda r: r["agent_cpu_seconds"], None, "CPU of the agent for that, s"),
+)
 
 
 def named(results, name):
@@ -109,10 +154,28 @@ def target_rows(results):
         yield row("bytes an object, resident", WEIGHT, r["resident_bytes_per_object"])
 
 
+def service_rows(results):
+    for scenario, value, most, what in SERVICE_TARGETS:
+        if r := named(results, scenario):
+            found = value(r)
+            verdict = "" if most is None else "reached" if found <= most else "not reached"
+            yield f"| {what} | {'' if most is None else most} | {found:,.{2 if found < 10 else 1}f} | {verdict} |"
+
+
+def services(results):
+    """What services make; empty without any."""
+    rows = "\n".join(service_rows(results))
+    return SERVICES.format(rows=rows) if rows else ""
+
+
 def text(results):
     """The section, from all rows of the bench's JSON that are the control plane's; empty without any."""
     if not results:
         return ""
+    return control_plane(results) + services(results)
+
+
+def control_plane(results):
     restarted = named(results, "reconcile-resync-200k-dataplane")
     return TEXT.format(
         mocks="\n".join(mock_rows(results)),
@@ -126,4 +189,4 @@ def text(results):
 
 if __name__ == "__main__":
     rows = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    print(text([r for r in rows if r["scenario"].startswith("reconcile-")]), end="")
+    print(text([r for r in rows if r["scenario"].startswith(("reconcile-", "services-"))]), end="")

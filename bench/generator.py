@@ -1,4 +1,5 @@
-"""The traffic generator's process (dataplane/bench/generator), and what its trials say."""
+# SPDX-License-Identifier: Apache-2.0
+"""The traffic generator's process (dataplane/bench/generator), and results of its trials."""
 
 import json
 import subprocess
@@ -11,7 +12,7 @@ GENERATOR = TREE / "build/dataplane/bench/generator/sluice-generator"
 
 
 class GeneratorError(RuntimeError):
-    """The generator refused something, or ended."""
+    """The generator refused a command, or ended."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial came to, over all streams; `streams` has each of them as the generator said it."""
+    """The result of a trial over all streams; `streams` has the generator's result of each."""
 
     seconds: float
     stalled: float
@@ -49,6 +50,8 @@ class Generator:
 
     def __init__(self, directory, devices, core=0, huge=True):
         self.directory, self.streams = Path(directory), []
+        # Names of the streams that trials send; None: all.
+        self.only = None
         command = [str(GENERATOR), "--core", str(core), *([] if huge else ["--no-huge"])]
         for device in devices:
             command += ["--port", device]
@@ -97,8 +100,8 @@ class Generator:
 
     def trial(self, seconds, rate, drain=0.5):
         """Sends `rate` packets a second in all, spread over the streams by their shares."""
-        whole = sum(stream.share for stream in self.streams)
-        rates = " ".join(f"{rate * stream.share / whole:.6f}" for stream in self.streams)
+        shares = [stream.share if self.only is None or stream.name in self.only else 0.0 for stream in self.streams]
+        rates = " ".join(f"{rate * share / sum(shares):.6f}" for share in shares)
         said = self.ask(f"trial {seconds:.6f} {drain:.3f} {rates}")
         streams = [
             {"name": stream.name, **counted} for stream, counted in zip(self.streams, said["streams"], strict=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a worker's idle sleep costs in latency: latency.py [--json FILE]. Needs root and the built programs.
+# SPDX-License-Identifier: Apache-2.0
+"""The latency that a worker's idle sleep adds: latency.py [--json FILE]. Needs root and the built programs.
 
      near host == router == far host
 

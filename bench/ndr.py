@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """NDR, PDR and MRR, latency and loss of whole gateways (RFC 2544): ndr.py [--only REGEX] [--json FILE]. Needs root and
 the built programs.
 
@@ -29,7 +30,9 @@ import contract  # noqa: E402
 from chains import CHAINS  # noqa: E402
 from generator import Generator, GeneratorError  # noqa: E402
 from lab import Gateway, Lab  # noqa: E402
-from throughput import PDR_LOSS_RATIO, Search, received_rate, searches  # noqa: E402
+from plr import TARGET, Soak, Soaking, soak  # noqa: E402
+from throughput import PDR_LOSS_RATIO, Search, middle_search, received_rate, search, searches  # noqa: E402
+from tunnels import KEYS, TUNNELS, Tunnels  # noqa: E402
 
 RING_LOG2, PUT_AT_ONCE = 11, 1000
 # Nodes that work for the device rather than for the packet.
@@ -37,6 +40,8 @@ DEVICE_NODES = ("rx", "tx", "tx-handover")
 LOADS = (50, 90)
 # An NDR at nine tenths of which more is lost was a lucky one.
 HOLDS_LOSS_RATIO = 0.001
+# Pairs of trials, of which each gives a ratio.
+PAIRS = 15
 
 
 def memif(directory, number, role):
@@ -127,10 +132,17 @@ class Bench:
         lab.on_close(self.generator.close)
         options = {"cores": f"{generator_core},{worker_core}"} if own_cores else {}
         self.gateway = Gateway(
-            lab, lab.namespace("gateway"), agent=False, huge=huge, buffers=32768 if huge else 12288, **options
+            lab, lab.namespace("gateway"), agent=chain.agent, huge=huge, buffers=32768 if huge else 12288, **options
         )
         self.connection = contract.Connection(self.gateway.dataplane_socket)
-        self.put(chain.objects([memif(self.link, number, "client") for number in range(2)]))
+        devices = [memif(self.link, number, "client") for number in range(2)]
+        if chain.agent:
+            # A link of the gateway with itself. DPDK keeps what it knows of a socket by the name, so it has two.
+            near = memif(f"{self.link}/.", 2, "client").replace("memif2", "memif3")
+            devices += [near, memif(self.link, 2, "server")]
+            chain.configure(self.gateway, devices)
+        else:
+            self.put(chain.objects(devices))
         self.priority = Priority([self.generator.child.pid, *workers(self.gateway.dataplane.pid)], priority)
         for stream in chain.streams():
             self.generator.add(stream)
@@ -188,7 +200,7 @@ class Bench:
 
 
 def middle_trial(bench, rate, how):
-    """Of several trials the one in the middle, by what was lost and then by how late the last hundredth came."""
+    """The median of several trials, by loss and then by the 99th percentile of latency."""
     trials = [bench.counted_trial(how.trial_seconds, rate) for _ in range(how.mrr_trials)]
 
     def order(trial):
@@ -211,13 +223,19 @@ def at_load(bench, rate, percent, how):
 
 
 def greatest_rate(bench, how):
-    """MRR, the median of several trials: what comes through while more is sent than can be."""
-    trials = []
-    for _ in range(how.mrr_trials):
-        outcome, cycles = bench.counted_trial(how.trial_seconds, how.greatest_load)
-        seconds = outcome.seconds + outcome.stalled
-        trials.append((received_rate(outcome), outcome.total("offered") / seconds, cycles, outcome))
-    trials.sort(key=lambda trial: trial[0])
+    """MRR, the median of several trials: the rate that comes through under overload."""
+    return middle_rate([overload(bench, how) for _ in range(how.mrr_trials)])
+
+
+def overload(bench, how):
+    """A trial under overload: the rate that comes through, the one that was offered, cycles, and the outcome."""
+    outcome, cycles = bench.counted_trial(how.trial_seconds, how.greatest_load)
+    seconds = outcome.seconds + outcome.stalled
+    return received_rate(outcome), outcome.total("offered") / seconds, cycles, outcome
+
+
+def middle_rate(trials):
+    trials = sorted(trials, key=lambda trial: trial[0])
     rate, offered, _, outcome = trials[len(trials) // 2]
     return {
         "mrr_pps": rate,
@@ -235,7 +253,98 @@ def processor():
     return "unknown"
 
 
-def measure(chain, how, priority):
+def conditions(bench, how, priority, began):
+    """How a row was measured."""
+    return {
+        "slowness": {
+            "median": statistics.median(bench.speed.kept),
+            "most": max(bench.speed.kept),
+            "again": bench.speed.again,
+        },
+        "conditions": {
+            "trial_seconds": [how.first_trial_seconds, how.trial_seconds],
+            "duration_sum": how.duration_sum,
+            "searches": how.searches,
+            "exceed_ratio": how.exceed_ratio,
+            "relative_width": how.relative_width,
+            "pdr_loss_ratio": PDR_LOSS_RATIO,
+            "plr_loss_ratio": TARGET,
+            "ring": 1 << RING_LOG2,
+            "real_time_priority": priority,
+            "generator_core": cores()[0],
+            "gateway_core": cores()[1],
+            "processor": processor(),
+            "tsc_hz": bench.generator.tsc_hz,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "seconds": time.monotonic() - began,
+        },
+    }
+
+
+def in_turn(bench, turns, call):
+    """Calls for each stream alone, as often as there are turns, the one of them first and then the other. Results by
+    the stream's name."""
+    found = {name: [] for name in KEYS}
+    try:
+        for turn in range(turns):
+            for name in KEYS if turn % 2 == 0 else reversed(KEYS):
+                bench.generator.only = {name}
+                found[name].append(call())
+    finally:
+        bench.generator.only = None
+    return found
+
+
+def ratios(found, figure):
+    """Of each pair of results, IKE's divided by the other, in their order."""
+    static, ike = (found[name] for name in KEYS)
+    return sorted(figure(two) / figure(one) for one, two in zip(static, ike, strict=True))
+
+
+def soak_in_turn(bench, soaking, greatest):
+    """PLRsearch of both streams, by a trial of each in turn."""
+    soaks = {name: Soaking(bench.trial, soaking, greatest[name]) for name in KEYS}
+    going = True
+    try:
+        while going:
+            going = False
+            for name, one in soaks.items():
+                bench.generator.only = {name}
+                going |= one.step()
+    finally:
+        bench.generator.only = None
+    return {name: one.found() for name, one in soaks.items()}
+
+
+def measure_pair(chain, how, priority, soaking):
+    """A row for each sort of tunnel. What both have was measured in turn, trial by trial."""
+    with Lab() as lab, contextlib.closing(Bench(lab, chain, priority=priority)) as bench:
+        began = time.monotonic()
+        trials = in_turn(bench, PAIRS, lambda: overload(bench, how))
+        pairs = {
+            "mrr_pps": ratios(trials, lambda trial: trial[0]),
+            "graph": ratios(trials, lambda trial: trial[2]["graph"]),
+        }
+        rows = {name: middle_rate(trials[name]) for name in KEYS}
+        greatest = max(row["mrr_pps"] for row in rows.values())
+        limited = dataclasses.replace(how, greatest_load=2 * greatest)
+        searched = in_turn(bench, how.searches, lambda: search(bench.trial, limited))
+        soaked = soak_in_turn(bench, soaking, {name: rows[name]["mrr_pps"] for name in KEYS}) if soaking.seconds else {}
+        for name, row in rows.items():
+            row |= middle_search(searched[name]) | soaked.get(name, {})
+            bench.generator.only = {name}
+            row["at_load"] = [at_load(bench, row["ndr_pps"], each, how) for each in LOADS if row["ndr_pps"]]
+            row["holds"] = all(each["lost"] <= HOLDS_LOSS_RATIO * each["offered"] for each in row["at_load"])
+        bench.generator.only = None
+        both = {"flows": chain.flows, "packet_bytes": {"up": chain.up}, "ratios": pairs, "about": chain.about}
+        both |= conditions(bench, how, priority, began)
+        names = {name: {"scenario": f"ndr-ipsec-{name}-{chain.count}"} for name in KEYS}
+        return [names[name] | both | rows[name] for name in KEYS]
+
+
+def measure(chain, how, priority, soaking):
+    if isinstance(chain, Tunnels):
+        return measure_pair(chain, how, priority, soaking)
     with Lab() as lab, contextlib.closing(Bench(lab, chain, priority=priority)) as bench:
         began = time.monotonic()
         row = {
@@ -252,28 +361,9 @@ def measure(chain, how, priority):
             row["holds"] = all(each["lost"] <= HOLDS_LOSS_RATIO * each["offered"] for each in row["at_load"])
             if row["holds"]:
                 break
-        row["slowness"] = {
-            "median": statistics.median(bench.speed.kept),
-            "most": max(bench.speed.kept),
-            "again": bench.speed.again,
-        }
-        row["conditions"] = {
-            "trial_seconds": [how.first_trial_seconds, how.trial_seconds],
-            "duration_sum": how.duration_sum,
-            "searches": how.searches,
-            "exceed_ratio": how.exceed_ratio,
-            "relative_width": how.relative_width,
-            "pdr_loss_ratio": PDR_LOSS_RATIO,
-            "ring": 1 << RING_LOG2,
-            "real_time_priority": priority,
-            "generator_core": cores()[0],
-            "gateway_core": cores()[1],
-            "processor": processor(),
-            "tsc_hz": bench.generator.tsc_hz,
-            "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "seconds": time.monotonic() - began,
-        }
-        return row
+        if soaking.seconds:
+            row |= soak(bench.trial, soaking, row["mrr_pps"])
+        return [row | conditions(bench, how, priority, began)]
 
 
 def rate_text(rate):
@@ -287,9 +377,17 @@ def print_row(row):
     print(
         f"{row['scenario']:<31}{row['flows']:>7}{rate_text(row['ndr_pps']):>9}{rate_text(row['pdr_pps']):>9}"
         f"{rate_text(row['mrr_pps']):>9}{cycles:>9.0f}{row['slowness']['most']:>7.2f}  {latency}"
-        f"{'  (late)' if row['late'] else ''}{'' if row['holds'] else '  (loses below it)'}",
+        f"{'  (late)' if row['late'] else ''}{'' if row['holds'] else '  (loses below it)'}"
+        f"{'  PLR ' + rate_text(row['plr_pps']) if 'plr_pps' in row else ''}",
         flush=True,
     )
+
+
+def print_ratios(found):
+    """Of pairs of trials, IKE's divided by the other."""
+    for figure, each in found.items():
+        spread = f"{each[0]:.3f} to {each[-1]:.3f} in {len(each)} pairs"
+        print(f"    ratio of {figure}: {statistics.median(each):.3f}, {spread}")
 
 
 def arguments():
@@ -297,6 +395,9 @@ def arguments():
     parser.add_argument("--only", default="", help="scenarios whose names have this regular expression in them")
     parser.add_argument("--json", help="write the results into this file")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
+    parser.add_argument(
+        "--soak", type=float, default=0, help="seconds of PLRsearch, which finds the rate of one loss in ten million"
+    )
     for each in dataclasses.fields(Search):
         name = "--" + each.name.replace("_", "-")
         parser.add_argument(name, type=each.type, default=each.default, help="(%(default)s)")
@@ -306,7 +407,7 @@ def arguments():
 def main():
     given = arguments()
     how = Search(**{each.name: getattr(given, each.name) for each in dataclasses.fields(Search)})
-    chains = [chain for chain in CHAINS if re.search(given.only, f"ndr-{chain.name}")]
+    chains = [chain for chain in [*CHAINS, *TUNNELS] if re.search(given.only, f"ndr-{chain.name}")]
     if given.list:
         print("\n".join(f"ndr-{chain.name}" for chain in chains))
         return 0
@@ -322,12 +423,16 @@ def main():
     )
     for chain in chains:
         try:
-            rows.append(measure(chain, how, priority))
+            measured = measure(chain, how, priority, Soak(seconds=given.soak))
         except (GeneratorError, RuntimeError, OSError) as error:
             print(f"ndr-{chain.name}: {error}", file=sys.stderr)
             failed = 1
         else:
-            print_row(rows[-1])
+            rows += measured
+            for row in measured:
+                print_row(row)
+            if "ratios" in measured[0]:
+                print_ratios(measured[0]["ratios"])
     if given.json:
         Path(given.json).write_text(json.dumps(rows, indent=1) + "\n")
     return failed

@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """The drawings of docs/performance.md."""
 
+import n3iwf
 import svg
 
 # Nodes that the bench brings along, or that stand for a device.
@@ -84,7 +86,7 @@ def latency(results):
 def scaling(results):
     rows, seen = [], set()
     for r in results.several:
-        # One frame size says it all.
+        # One frame size represents the others.
         if r["scenario"] not in seen:
             seen.add(r["scenario"])
             figures = [r["alone"]["median"], r["cycles_per_packet"]["median"]]
@@ -100,3 +102,6 @@ def drawings(results, facts, compared):
     yield "rates", rates(results)
     yield "latency", latency(results)
     yield "scaling", scaling(results)
+    hertz = next(iter(results.ndr.values()))["conditions"]["tsc_hz"]
+    if drawn := n3iwf.drawing(results, hertz):
+        yield "n3iwf", drawn

@@ -1,35 +1,51 @@
 #!/usr/bin/env python3
-"""Makes docs/performance.md and its drawings of what was measured: report.py RESULTS-FOLDER DOCS-FOLDER. The results are
-nodes.json of sluice-bench and reconcile-bench, ndr.json, latency.json, and run.json of the run as a whole."""
+# SPDX-License-Identifier: Apache-2.0
+"""Makes docs/performance.md and its drawings from results: report.py RESULTS-FOLDER DOCS-FOLDER. The results are
+nodes.json of sluice-bench and reconcile-bench, ndr.json, tunnels.json, latency.json, setup.json, and run.json of the
+run as a whole."""
 
 import json
 import os
 import platform
+import statistics
 import sys
 from pathlib import Path
 
 import control_plane
+import esp
+import n3iwf
 import plots
+import subscribers
 import yaml
 
 HERE = Path(__file__).parent
 
 
 class Results:
-    """What was measured, by scenario."""
+    """Results by scenario."""
 
     def __init__(self, folder):
         nodes = json.loads((folder / "nodes.json").read_text())
-        self.control = [row for row in nodes if row["scenario"].startswith("reconcile-")]
+        self.control = [row for row in nodes if row["scenario"].startswith(("reconcile-", "services-"))]
         self.rates = [row for row in nodes if row["scenario"].startswith("rate-")]
         self.shared = [row for row in nodes if row["scenario"].startswith("one-queue-")]
         apart = {id(row) for row in self.rates + self.shared}
         self.ways = [row for row in nodes if row["scenario"].startswith("ways-") and row["workers"] == 1]
-        apart |= {id(row) for row in self.ways}
+        self.ciphers = [row for row in nodes if row["scenario"].startswith("cipher-")]
+        apart |= {id(row) for row in self.ways + self.ciphers}
         self.single = [row for row in nodes if row.get("workers") == 1 and id(row) not in apart]
         self.several = [row for row in nodes if row.get("workers", 0) > 1 and id(row) not in apart]
         self.ndr = {row["scenario"]: row for row in json.loads((folder / "ndr.json").read_text())}
+        tunnels = folder / "tunnels.json"
+        rows = json.loads(tunnels.read_text()) if tunnels.exists() else []
+        self.tunnels = {row["scenario"]: row for row in rows}
         self.latency = json.loads((folder / "latency.json").read_text())
+        self.setup = [
+            row
+            for name in ("setup.json", "setup-planes.json")
+            if (folder / name).exists()
+            for row in json.loads((folder / name).read_text())
+        ]
         self.run = json.loads((folder / "run.json").read_text())
 
     def of(self, scenario, size=None):
@@ -68,7 +84,7 @@ def their_cycles(paper, table):
 def first_measured(results, scenarios, *what):
     """Of several scenarios the figure of the first that there is one of."""
     for scenario in [scenarios] if isinstance(scenarios, str) else scenarios:
-        # A worker that gets what its own port sends is what an instance of the papers' is.
+        # A worker that receives the traffic of its own port is the equivalent of the papers' instance.
         figure = results.figure(f"{scenario}-steered", *what) or results.figure(scenario, *what)
         if figure is not None:
             return figure
@@ -155,6 +171,83 @@ def scheduler(results):
     return f"{SCHEDULER}{rows}\n\n" if rows else ""
 
 
+# What the bench calls a mix of sizes (SIZE_IMIX).
+IMIX = 1
+CIPHER_SIZES = (64, 650, 1418, 1518, IMIX)
+
+CIPHERS = """## Ciphers by themselves
+
+The crypto engine's call alone, over the bytes that ESP in tunnel mode encrypts for frames of these sizes, four security associations in turn, by the engine
+that was the fastest when the bench started: cycles a packet, median and, in brackets, least. IMIX: of twelve packets seven of 64, four of 570 and one of 1,518 bytes.
+
+| scenario | 64 | 650 | 1418 | 1518 | IMIX |
+|---|---|---|---|---|---|
+"""
+
+
+def cipher_rows(results):
+    by_scenario = {}
+    for r in results.ciphers:
+        by_scenario.setdefault(r["scenario"], {})[r["packet_bytes"]] = r["cycles_per_packet"]
+    for scenario, sizes in by_scenario.items():
+        cells = (sizes.get(size) for size in CIPHER_SIZES)
+        yield (
+            f"| `{scenario}` | " + " | ".join(f"{c['median']:.0f} ({c['min']:.0f})" if c else "" for c in cells) + " |"
+        )
+
+
+def ciphers(results):
+    rows = "\n".join(cipher_rows(results))
+    return f"{CIPHERS}{rows}\n\n" if rows else ""
+
+
+TUNNELS = """## Tunnels of IKE beside configured ones
+
+AES-256-GCM in tunnel mode, {size} bytes: the gateway encrypts each packet, and decrypts it at the other end of the tunnel. *configured*: the keys are in
+SecurityAssociation objects. *IKE*: the agent negotiates them; each tunnel has an IKE SA of its own. NDR, PDR and MRR as [below](#whole-gateways). PLR is the
+rate of one lost packet in ten million, by PLRsearch (draft-vpolak-bmwg-plrsearch) in {soak:.0f} s of trials, with its standard deviation. Mpps; *graph* is in
+cycles a packet. Both sorts of tunnels are in one gateway, and trials through the one and the other alternate; the ratios of MRR and graph are the median, and in
+brackets the range, of the ratios of neighbouring trials.
+
+| tunnels | figure | configured | IKE | ratio |
+|---|---|---|---|---|
+"""
+
+
+def pair_ratio(pair, found):
+    """The median of the ratios of pairs of trials and their range, if there are any; else of the two figures."""
+    if not found:
+        return f"{pair[1] / pair[0]:.3f}"
+    return f"{statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f})"
+
+
+def tunnel_rows(results):
+    """Each figure of a pair of scenarios."""
+    for name, static in results.tunnels.items():
+        ike = results.tunnels.get(name.replace("-static-", "-ike-"))
+        if "-static-" not in name or ike is None:
+            continue
+        count = f"{int(name.rsplit('-', 1)[1]):,}"
+        ratios = ike.get("ratios", {})
+        for figure in ("ndr_pps", "pdr_pps", "mrr_pps", "plr_pps"):
+            pair = [row.get(figure) for row in (static, ike)]
+            if not all(pair):
+                continue
+            more = [f" ± {row['plr_stdev_pps'] / 1e6:.3f}" if figure == "plr_pps" else "" for row in (static, ike)]
+            cells = " | ".join(f"{each / 1e6:.3f}{spread}" for each, spread in zip(pair, more, strict=True))
+            yield f"| {count} | {figure[:3].upper()} | {cells} | {pair_ratio(pair, ratios.get(figure))} |"
+        pair = [row["mrr_gateway_cycles_per_packet"]["graph"] for row in (static, ike)]
+        yield f"| {count} | graph | {pair[0]:.0f} | {pair[1]:.0f} | {pair_ratio(pair, ratios.get('graph'))} |"
+
+
+def tunnels(results):
+    rows = "\n".join(tunnel_rows(results))
+    if not rows:
+        return ""
+    first = next(iter(results.tunnels.values()))
+    return TUNNELS.format(size=first["packet_bytes"]["up"], soak=first.get("plr_seconds", 0)) + rows + "\n\n"
+
+
 def differences(facts):
     for paper in facts["papers"]:
         yield (
@@ -211,7 +304,7 @@ def table_rows(results, facts):
 
 
 def verdict(results, facts):
-    """What the least figures of a scenario say about four fifths of VPP's, its worst and best frame size."""
+    """Compares the lowest figures of a scenario with four fifths of VPP's, at its worst and best frame size."""
     met, missed = [], []
     for scenario, vpp in facts["vpp"].items():
         ratios = [r["cycles_per_packet"]["min"] / vpp for r in results.of(scenario)]
@@ -232,7 +325,7 @@ def added_rows(results, facts):
 
 
 def gbit(row, rate):
-    """Of frames without what Ethernet puts around them."""
+    """Of frames without preamble and gap."""
     return rate * sum(row["share_of_packets"][way] * size for way, size in row["packet_bytes"].items()) * 8 / 1e9
 
 
@@ -305,7 +398,7 @@ def rate_cycles(results):
 
 
 def ucpe_rows(results):
-    """What two workers forward of what one does alone, of each way."""
+    """The throughput of two workers relative to one, for each way."""
     cycles = rate_cycles(results)
     for flows in sorted({flows for flows, _ in cycles}):
         one, two = cycles.get((flows, 1)), cycles.get((flows, 2))
@@ -370,6 +463,10 @@ def page(results, facts):
         "processors": len(os.sched_getaffinity(0)),
         "hqos": facts["scheduler"]["with" if results.of("agf-down-4k-hqos") else "without"],
         "scheduler": scheduler(results),
+        "ciphers": ciphers(results),
+        "esp": esp.section(results),
+        "tunnels": tunnels(results),
+        "n3iwf": n3iwf.section(results, conditions["tsc_hz"]),
         "ucpe_title": facts["ucpe"]["title"],
         "ucpe_hardware": facts["ucpe"]["hardware"],
         "verdict": verdict(results, facts),
@@ -382,6 +479,7 @@ def page(results, facts):
         "mrr_trials": len(next(iter(results.ndr.values()))["mrr_pps_trials"]),
         "workers": "two" if all(r["workers"] == 2 for r in results.several) else "several",
         "control": control_plane.text(results.control),
+        "subscribers": subscribers.text(results.setup),
         "pings": min(r["pings"] for r in results.latency),
     }
     tables = {

@@ -1,11 +1,12 @@
-"""Drawings as SVG, of bars and of points: whole files that need nothing else, readable whether who looks at them
-prefers light or dark, as they bring their ground along."""
+# SPDX-License-Identifier: Apache-2.0
+"""Drawings of bars and points as complete SVG files, with a background of their own, so that they are readable in light
+and dark themes."""
 
 import math
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
-# Of series, for light and for dark ground: told apart by those who see few colours, too, in their lightness.
+# Of series, for light and for dark ground: they differ in lightness, for colour-blind readers.
 COLOURS = [
     ("#1f5fa8", "#79b8ff"),
     ("#c2571a", "#ffab70"),
@@ -24,7 +25,7 @@ def style():
     def rules(which):
         fills = [f".{name}{{fill:{pair[which]}}}" for name, pair in STYLE.items() if name != "line"]
         fills += [f".s{n}{{fill:{pair[which]}}}.l{n}{{stroke:{pair[which]}}}" for n, pair in enumerate(COLOURS)]
-        # What is written on a bar.
+        # Labels on bars.
         fills.append(f".on{{fill:{STYLE['ground'][which]}}}")
         return "".join(fills) + f".line{{stroke:{STYLE['line'][which]}}}"
 
@@ -33,7 +34,7 @@ def style():
 
 
 def width_of(text, size=FONT):
-    """About what a text takes."""
+    """Approximate width of a text."""
     return len(text) * size * 0.58
 
 
@@ -63,7 +64,7 @@ class Drawing:
         )
 
     def legend(self, names, y):
-        """Below y; what is below that is returned."""
+        """Below y; returns the y below it."""
         x = MARGIN
         for series, name in enumerate(names):
             needed = 18 + width_of(name) + 12

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NDR, PDR and MRR by FD.io's MLRsearch (draft-ietf-bmwg-mlrsearch), of anything that can measure a trial."""
 
 from dataclasses import dataclass
@@ -82,7 +83,10 @@ def search(trial, how):
 def searches(trial, how):
     """As `search`, of several searches the middle of each rate, and under "..._searches" what each of them found: a
     loss that has nothing to do with the load makes a search end elsewhere."""
-    found = [search(trial, how) for _ in range(how.searches)]
+    return middle_search([search(trial, how) for _ in range(how.searches)])
+
+
+def middle_search(found):
     middle = {"late": any(each["late"] for each in found), "trials": sum(each["trials"] for each in found)}
     for rate in ("ndr_pps", "pdr_pps"):
         rates = sorted((each[rate] for each in found), key=lambda each: each or 0.0)
@@ -91,7 +95,7 @@ def searches(trial, how):
 
 
 def lower_bound(searching, goal):
-    """Packets a second: what came through at the greatest load that is known to be good; None if none is."""
+    """Packets a second: the forwarded rate at the greatest load that is known to be good; None if none is."""
     target = searching.scaling.goal_to_final_target[goal]
     throughput = GoalResult.from_bounds(searching.database.get_relevant_bounds(target=target)).conditional_throughput
     return None if throughput is None else float(throughput)

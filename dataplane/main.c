@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data plane's process.
 #include <signal.h>
 #include <stdio.h>
@@ -5,11 +6,12 @@
 #include <sys/signalfd.h>
 #include <sys/epoll.h>
 
-#include "core/api.h"
 #include "core/loop.h"
 #include "core/start.h"
+#include "crypto/crypto.h"
 #include "dispatch/dispatch.h"
 #include "port/port.h"
+#include "server/api.h"
 
 static void
 stop(int fd, uint32_t events, void *argument)
@@ -28,6 +30,8 @@ main(int count, char **arguments)
 	setvbuf(stderr, NULL, _IOLBF, 0);
 	if (o.event_device)
 		dispatch_use_device(o.event_device);
+	for (unsigned i = 0; i < CRYPTO_DEVICES_MAX && o.crypto_devices[i]; i++)
+		crypto_use_device(o.crypto_devices[i]);
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
@@ -40,7 +44,7 @@ main(int count, char **arguments)
 	if (!error)
 		error = core_run();
 	if (!error)
-		error = api_start(o.socket, o.listen, o.certificate, o.key, o.authority);
+		error = api_start(o.socket, o.listen, o.certificate, o.key, o.authority, o.client_names);
 	if (error) {
 		fprintf(stderr, "sluice-dataplane cannot start: %s\n", strerror(-error));
 		return 1;

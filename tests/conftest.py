@@ -1,19 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import json
 import logging
 import os
 import signal
 import sys
+from collections import Counter
 
 import contract  # noqa: F401
 import pytest
 from lab import Lab
 from lab.etcd import EtcdServer
 from lab.kafka import KafkaServer
+from lab.laboratory import TREE
 from lab.rabbitmq import RabbitmqServer
 from lab.redis import RedisServer
 from pop import Pop
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
-# They tell of every try to connect.
+# They log every attempt to connect.
 for client in ("kafka", "pika"):
     logging.getLogger(client).setLevel(logging.CRITICAL)
 
@@ -26,26 +31,55 @@ def pytest_configure(config):
 
 
 # Tests in several processes at once (pytest -n 2). The first of them, which has no tests, has made build/python by
-# importing it above. What is slow to start starts once: all who ask for it are in one process.
+# importing it above. A slow server starts once: all tests that need it are in one process.
 SERVERS = ("kafka", "rabbitmq", "etcd", "redis")
-# The longest first, so that all processes end at about the same time.
+# The longest first, so that all processes end at about the same time: as the last run was, or else these.
 LONG = (
-    "kafka", "rabbitmq", "tests/test_conformance.py", "tests/test_rest.py", "redis", "tests/test_port.py",
-    "tests/test_worker.py", "etcd", "tests/test_change.py", "tests/test_acl.py", "tests/test_metrics.py",
-    "tests/test_example.py", "tests/test_crash.py", "tests/test_hqos.py", "tests/test_intent.py",
-    "tests/test_scale.py", "tests/test_restart.py", "tests/test_howto.py", "tests/test_neighbor.py",
+    "tests/test_rest.py", "tests/test_acl.py", "tests/test_scale.py", "tests/test_ip.py", "tests/test_example.py",
+    "tests/test_conformance.py", "tests/test_howto.py", "tests/test_port.py", "tests/test_worker.py",
+    "tests/test_change.py", "tests/test_hqos.py", "kafka", "tests/test_module.py", "tests/test_pppoe_guest.py",
+    "redis", "tests/test_ipsec.py", "rabbitmq", "tests/test_ipoe.py", "tests/test_instances.py",
+    "tests/test_dhcp_relay.py", "tests/test_n2.py", "etcd", "tests/test_cpe.py", "tests/test_intent.py",
 )  # fmt: skip
 
 
 def group(nodeid):
-    """What these tests run beside, one after the other in one process: a server, or else their file."""
+    """The group of tests that run one after the other in one process: that of a server, or else of a file."""
     parameters = nodeid.partition("[")[2]
     return next((server for server in SERVERS if parameters.startswith(server)), nodeid.partition("::")[0])
 
 
+DURATIONS = TREE / "build/test-durations.json"
+# Of this run, in the process that the others report to.
+seconds = Counter()
+
+
+def longest_first():
+    with contextlib.suppress(OSError, ValueError):
+        durations = json.loads(DURATIONS.read_text())
+        return sorted(durations, key=durations.get, reverse=True)
+    return LONG
+
+
 def pytest_collection_modifyitems(items):
-    order = {each: number for number, each in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(group(item.nodeid), len(LONG)))
+    groups = longest_first()
+    order = {each: number for number, each in enumerate(groups)}
+    items.sort(key=lambda item: order.get(group(item.nodeid), len(groups)))
+
+
+def pytest_runtest_logreport(report):
+    seconds[group(report.nodeid)] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Where the time went. A run of some of the tests changes the figures of these alone."""
+    before = {}
+    with contextlib.suppress(OSError, ValueError):
+        before = json.loads(DURATIONS.read_text())
+    DURATIONS.write_text(json.dumps(before | {name: round(of, 1) for name, of in seconds.items()}, indent=1))
+    if len(seconds) > 5:
+        slowest = ", ".join(f"{name.removeprefix('tests/')} {of:.0f} s" for name, of in seconds.most_common(8))
+        terminalreporter.write_line(f"the slowest groups of {len(seconds)}: {slowest}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -63,14 +97,14 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call():
-    """No test takes longer than this, whatever it waits for. What it failed with is written down without haste."""
+def pytest_runtest_call(item):
+    """A test ends after TEST_SECONDS plus the SECONDS of its module, even if it waits."""
 
     def late(*_):
         raise TimeoutError("the test took too long")
 
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(180)
+    signal.alarm(int(os.environ.get("TEST_SECONDS", "180")) + int(getattr(item.module, "SECONDS", 0)))
     yield
     signal.alarm(0)
 

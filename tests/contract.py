@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data plane's own API (api/dataplane.proto), spoken directly: frames of a 32-bit length and a protobuf message."""
 
 import importlib

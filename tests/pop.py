@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A point of presence for tests that look at single packets: a gateway, a raw wire on each side, and scapy.
 
 access wire == port "access" [gateway] port "core" == core wire, whose host is 192.0.2.2 / 2001:db8:0:2::2
@@ -41,7 +42,7 @@ def session(line, access=None, **spec):
 
 
 def tunnel(line, version=4, **more):
-    """What a session object says of the line's GTP-U tunnel to the core host."""
+    """The session's GTP-U tunnel to the core host."""
     ours, theirs = (CORE4, HOST4) if version == 4 else (CORE6, HOST6)
     ends = {"localAddress": ours, "localTeid": line.teid_down, "remoteAddress": theirs, "remoteTeid": line.teid_up}
     return ends | more
@@ -164,7 +165,7 @@ class Pop:
 
     @contextlib.contextmanager
     def losing_nothing(self, lines, rate):
-        """Steady traffic of these lines, of which nothing is lost by whatever is done inside."""
+        """Steady traffic of these lines, none of which is lost during the block."""
         load = self.load(lines, rate)
         try:
             assert load.warm_up() == []
@@ -232,6 +233,14 @@ class Pop:
 
         return self.core.expect(match, seconds)
 
+    def gpdu_at_core(self):
+        """The next packet in a GTP-U tunnel, with its outer headers, and no echo request of the gateway."""
+
+        def wanted(packet):
+            return UDP in packet and packet[UDP].dport == GTPU_PORT and bytes(packet[UDP].payload)[1] == GPDU
+
+        return self.at_core(wanted)
+
     def not_at_core(self, wanted=lambda packet: UDP in packet, seconds=0.3):
         def match(raw):
             packet = self.from_core(raw)
@@ -242,11 +251,11 @@ class Pop:
     # Both.
 
     @contextlib.contextmanager
-    def dropping(self, reason, count=1):
-        """What is done inside makes at least this many drops of this name."""
-        before = self.gateway.drops().get(reason, 0)
+    def dropping(self, reason, count=1, *arguments):
+        """The block inside causes at least this many drops of this name."""
+        before = self.gateway.drops(*arguments).get(reason, 0)
         yield
-        self.gateway.dropped(reason, more_than=before + count - 1)
+        self.gateway.dropped(reason, 20, before + count - 1, *arguments)
 
     def learn(self, *lines):
         """Each line sends a packet, so that the gateway knows its MAC and tags."""

@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bench's own tools count right: the traffic generator beside a real gateway, and the search for a rate."""
 
 import contextlib
 import json
 import sys
+from typing import ClassVar
 from xml.etree import ElementTree
 
 import pytest
@@ -12,12 +14,15 @@ from lab.laboratory import TREE
 
 sys.path.insert(0, str(TREE / "bench"))
 
+import esp  # noqa: E402
 import report  # noqa: E402
 from chains import Chain  # noqa: E402
 from contract import api  # noqa: E402
 from generator import GeneratorError, Outcome, Stream  # noqa: E402
-from ndr import Bench, Speed  # noqa: E402
+from ndr import Bench, Speed, in_turn, ratios  # noqa: E402
+from plr import Soak, soak  # noqa: E402
 from throughput import Search, search, searches  # noqa: E402
+from tunnels import KEYS, Tunnels  # noqa: E402
 
 FLOWS, SECONDS, RATE = 64, 0.25, 12800.0
 PACKETS = int(SECONDS * RATE)
@@ -53,7 +58,7 @@ def test_everything_sent_at_a_low_rate_comes_through_in_order_and_its_latency_is
     ]
 
 
-def test_what_the_gateway_drops_is_counted_as_lost_and_nothing_else(bench):
+def test_only_packets_that_the_gateway_drops_count_as_lost(bench):
     name = "session-5"
     kept = bench.connection.ask(list=api.List(kind="Session", limit=10000)).objects.objects
     kept = next(each for each in kept if each.name == name)
@@ -64,6 +69,26 @@ def test_what_the_gateway_drops_is_counted_as_lost_and_nothing_else(bench):
     assert outcome.total("refused") == outcome.total("reordered") == 0
     bench.connection.ask(put=api.Put(objects=[kept]))
     assert bench.trial(SECONDS, RATE).lost == 0
+
+
+def test_packets_pass_in_turn_through_tunnels_with_configured_keys_and_through_those_of_ike():
+    chain = Tunnels("tunnels", FLOWS, up=650, agent=True, count=4)
+    with Lab() as lab, contextlib.closing(Bench(lab, chain, huge=False, own_cores=False)) as made:
+        found = in_turn(made, 2, lambda: made.counted_trial(SECONDS, RATE))
+        assert made.generator.only is None
+        for number, name in enumerate(KEYS):
+            for outcome, cycles in found[name]:
+                assert (outcome.lost, outcome.total("received"), outcome.total("duplicates")) == (0, PACKETS, 0)
+                assert [stream["offered"] for stream in outcome.streams] == [PACKETS * (n == number) for n in (0, 1)]
+                assert {"esp-encrypt", "esp-decrypt"} <= set(cycles["nodes"])
+        associations = made.gateway.json("get", "securityassociations")
+        assert len(associations) == 8 + 16
+        assert {each["spec"]["encryption"] for each in associations} <= {"aes_gcm"}
+
+
+def test_a_ratio_is_of_neighbouring_trials():
+    found = {"static": [1.0, 2.0, 4.0], "ike": [1.1, 2.0, 3.6]}
+    assert ratios(found, lambda rate: rate) == pytest.approx([0.9, 1.0, 1.1])
 
 
 def test_the_gateways_cycles_are_those_of_the_nodes_that_had_packets(bench):
@@ -114,15 +139,32 @@ def test_loss_of_less_than_half_a_percent_is_below_pdr_and_above_ndr():
     assert found["pdr_pps"] == pytest.approx(2e6, rel=0.025)
 
 
-def test_a_trial_in_four_that_was_disturbed_does_not_change_what_is_found():
+def test_a_disturbed_trial_in_four_does_not_change_the_result():
     found = search(gateway_of(lambda load: 1.234e6, spoiled=range(3, 1000, 4)), Search())
     assert found["ndr_pps"] == pytest.approx(1.234e6, rel=0.05)
 
 
-def test_of_several_searches_the_middle_one_counts_and_all_are_told():
+def test_of_several_searches_the_middle_one_counts_and_all_are_reported():
     found = searches(gateway_of(lambda load: 1.234e6), Search(searches=3))
     assert found["ndr_pps"] == found["ndr_pps_searches"][1] == pytest.approx(1.234e6, rel=0.025)
     assert len(found["pdr_pps_searches"]) == 3
+
+
+def soaked(trial):
+    return soak(trial, Soak(seconds=8, first_trial_seconds=0.2, trial_growth=0.005), 1.3e6)
+
+
+def test_a_soak_finds_the_load_at_which_loss_begins():
+    found = soaked(gateway_of(lambda load: 1.234e6))
+    assert found["plr_pps"] == pytest.approx(1.234e6, rel=0.03)
+    assert found["plr_stdev_pps"] < 0.03 * 1.234e6
+    assert found["plr_trials"] > 10 and found["plr_seconds"] >= 8
+
+
+def test_a_soak_finds_less_where_a_little_is_lost_below_the_greatest_rate():
+    sharp = soaked(gateway_of(lambda load: 1.2e6))
+    gradual = soaked(gateway_of(lambda load: load * (1 - 1e-3 * max(0, load / 1.2e6 - 0.6) ** 2)))
+    assert gradual["plr_pps"] < 0.9 * sharp["plr_pps"]
 
 
 @pytest.fixture
@@ -191,6 +233,15 @@ def measured(facts, median):
             yield row | {"workers": 1, "nodes": {"ip4-input": 20.0, "tx": 9.0, "acl-up": median - 20.0}}
             more = {"alone": figures, "compute_ratio": 1.0}
             yield row | more | {"workers": 2, "nodes": {"ip4-input": 20.0}}
+    for name, frames, cycles in (("down", 62, 500), ("up-both", 46, 900), ("up-ue", 46, 300)):
+        for size in (64, 1400):
+            figures = {"min": cycles + size / 2, "median": cycles, "max": cycles}
+            row = {"scenario": f"n3iwf-{name}", "packet_bytes": size + frames, "flows": 4000, "bare_loop": 40}
+            yield row | {"workers": 1, "cycles_per_packet": figures, "nodes": {"esp-encrypt": 300.0}}
+    for direction in ("enc", "dec"):
+        for size, cycles in ((1, 50), (64, 100), (1518, 827)):
+            figures = {"min": cycles, "median": cycles, "max": cycles}
+            yield {"scenario": f"cipher-gcm128-{direction}", "packet_bytes": size, "cycles_per_packet": figures}
 
 
 def gateway_row(name):
@@ -233,6 +284,9 @@ def test_the_page_has_the_papers_tables_beside_ours_and_drawings_that_stand_alon
     # 152 of 760; and the whole gateway's 2 GHz / 4 Mpps = 500.
     assert "| symmetric: 650 B both ways | QinQ | 760 | 152 | 147 | 0.20 | 152 | 500 | 0.66 |" in page
     assert "| `hqos-4k` | 4,000 | 147 | 152 | 152 | 1.00 |" in page
+    # The cipher is half a cycle a byte behind 64 of the frame, with 46 around the packet. 160 cycles at 35.
+    assert "| 64 | 600 | 477 | 532 | 409 | 1.7 | 1.9 |\n| 1400 | 600 | -191 | 1200 | 409 | 37.3 | 18.7 |" in page
+    assert "so 672 where it takes\n147 as" in page
     assert "| `ndr-agf-symmetric` | 650 / 650 | 4,000 | does not hold: 4.00 (3.90 to 4.10) |" in page
     drawings = sorted((docs / "performance").glob("*.svg"))
     assert {f"performance/{each.name}" for each in drawings} == {
@@ -241,3 +295,70 @@ def test_the_page_has_the_papers_tables_beside_ours_and_drawings_that_stand_alon
     for each in drawings:
         root = ElementTree.parse(each).getroot()
         assert root.tag.endswith("svg") and "prefers-color-scheme:dark" in each.read_text()
+
+
+def test_ciphers_have_a_row_each_with_their_sizes_in_order():
+    def row(size, cycles):
+        return {
+            "scenario": "cipher-x-enc",
+            "packet_bytes": size,
+            "cycles_per_packet": {"min": cycles - 1, "median": cycles},
+        }
+
+    class Given:
+        ciphers = [row(report.IMIX, 300), row(1518, 900), row(64, 100)]
+
+    assert list(report.cipher_rows(Given)) == ["| `cipher-x-enc` | 100 (99) |  |  | 900 (899) | 300 (299) |"]
+
+
+def test_esp_stands_beside_its_cipher_and_its_targets():
+    def row(scenario, size, median):
+        return {"scenario": scenario, "packet_bytes": size, "cycles_per_packet": {"min": median - 10, "median": median}}
+
+    class Given:
+        single: ClassVar[list] = [
+            row("esp-gcm256-enc", 64, 249),
+            row("esp-gcm256-enc-10k", 64, 400),
+            row("esp-gcm256-enc-40", report.IMIX, 300),
+            row("esp-gcm256-enc", 1518, 600),
+            row("esp-sm4gcm-enc", 64, 373),
+            row("esp-sm4cbc-sm3-enc", 1418, 13000),
+        ]
+        ciphers: ClassVar[list] = [row("cipher-gcm256-enc", 64, 100)]
+
+        def figure(self, scenario):
+            return 70 if scenario == "ip4-1" else None
+
+    page = esp.section(Given())
+    # `ip4-1` takes 70, so targets in cycles count twice: 100 + 2 x 75.
+    assert "| `esp-gcm256-enc` | 64 | 100 (90) | 249 (239) |  |  | 400 (390) |" in page
+    assert "| `esp-gcm256-enc` | 1518 |  | 600 (590) |  |  |  |" in page
+    assert "| `esp-gcm256-enc` | IMIX |  |  | 300 (290) |  |  |" in page
+    assert "| `esp-gcm256-enc` | 64 | cipher + 75 | 250 | 249 | yes |" in page
+    assert "| `esp-gcm256-enc-10k` | 64 | 1.25 of 4 tunnels | 311 | 400 | **no**: 1.29 times |" in page
+    assert "| `esp-sm4gcm-enc` | 64 | 1.5 of AES-256-GCM | 374 | 373 | yes |" in page
+    assert "| `esp-sm4cbc-sm3-enc` | 1418 | 6000 | 12000 | 13000 | **no**: 1.08 times |" in page
+    Given.single = []
+    assert esp.section(Given()) == ""
+
+
+def test_tunnels_of_ike_stand_beside_configured_ones():
+    def row(ndr, graph):
+        rates = {"ndr_pps": ndr, "pdr_pps": None, "mrr_pps": 2 * ndr, "plr_pps": ndr, "plr_stdev_pps": 1e4}
+        cycles = {"graph": graph, "transmit": 1.0, "nodes": {}}
+        return rates | {"mrr_gateway_cycles_per_packet": cycles, "packet_bytes": {"up": 650}, "plr_seconds": 120.4}
+
+    class Given:
+        tunnels: ClassVar[dict] = {"ndr-ipsec-static-1000": row(1e6, 800.0), "ndr-ipsec-ike-1000": row(0.99e6, 808.0)}
+
+    Given.tunnels["ndr-ipsec-ike-1000"]["ratios"] = {"mrr_pps": [0.98, 0.995, 1.01], "graph": [1.0, 1.002, 1.003]}
+
+    assert list(report.tunnel_rows(Given)) == [
+        "| 1,000 | NDR | 1.000 | 0.990 | 0.990 |",
+        "| 1,000 | MRR | 2.000 | 1.980 | 0.995 (0.980 to 1.010) |",
+        "| 1,000 | PLR | 1.000 ± 0.010 | 0.990 ± 0.010 | 0.990 |",
+        "| 1,000 | graph | 800 | 808 | 1.002 (1.000 to 1.003) |",
+    ]
+    assert "650 bytes" in report.tunnels(Given) and "in 120 s of trials" in report.tunnels(Given)
+    Given.tunnels = {}
+    assert report.tunnels(Given) == ""

@@ -1,5 +1,6 @@
-"""What is wanted comes in through brokers, and what became of it goes out: what brokers have of their own, beside what
-every northbound has (test_conformance)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of brokers configure a gateway, and status messages go out: behaviour of brokers beyond that of every
+northbound (test_conformance)."""
 
 import time
 
@@ -18,7 +19,7 @@ KINDS = {
 
 
 class Site:
-    """A gateway, and what says through a broker what it should be."""
+    """A gateway, and a driver that configures it through a broker."""
 
     def __init__(self, lab, server, driver, **options):
         self.driver = driver
@@ -43,7 +44,7 @@ class Site:
 
     def rate(self, name):
         found = self.found(name)
-        # What is being deleted says nothing any more.
+        # An object that is being deleted does not count any more.
         return found and found["spec"].get("committedRate")
 
     def becomes(self, name, rate, seconds=60):
@@ -58,7 +59,7 @@ class Site:
         return wait_until(found, 60, f"a dead letter with {mark}")
 
     def told(self, name):
-        """The last that was told of a meter."""
+        """The last status of a meter."""
         events = [each for each in self.driver.events() if (each["kind"], each["name"]) == ("Meter", name)]
         return events[-1] if events else None
 
@@ -94,7 +95,7 @@ def test_one_message_holds_several_objects(site):
     site.becomes("several-2", 1_000_000)
 
 
-def test_the_headers_of_a_dead_letter_say_what_was_bad_where(site):
+def test_the_headers_of_a_dead_letter_have_the_error_and_its_place(site):
     site.put(meter("bad", -5))
     letter = site.letter('"bad"')
     assert letter.headers["object"] == "Meter/bad"
@@ -104,7 +105,7 @@ def test_the_headers_of_a_dead_letter_say_what_was_bad_where(site):
     assert letter.headers["position"]
 
 
-def test_the_headers_of_a_dead_letter_say_who_holds_an_object(site):
+def test_the_headers_of_a_dead_letter_name_the_holder_of_an_object(site):
     site.gateway.apply(meter("held", 1_000_000))
     site.put(meter("held", 3_000_000))
     letter = site.letter('"held"')
@@ -113,7 +114,7 @@ def test_the_headers_of_a_dead_letter_say_who_holds_an_object(site):
 
 
 @pytest.mark.parametrize("text", ["{{{ no YAML", b"\xff\xfe\x00", ""])
-def test_what_is_no_document_becomes_a_dead_letter(site, text):
+def test_an_invalid_message_becomes_a_dead_letter(site, text):
     known = len(site.driver.dead_letters())
     site.driver.put("Meter/none", text)
     wait_until(lambda: len(site.driver.dead_letters()) > known, 60, "a dead letter")
@@ -140,7 +141,7 @@ def test_an_older_message_does_not_win_over_a_newer_one_and_the_same_again_chang
     assert site.rate("ordered") is None
 
 
-def test_it_is_told_how_it_stands_with_objects(site):
+def test_the_status_of_objects_is_published(site):
     site.put(meter("told"))
     wait_until(lambda: (site.told("told") or {}).get("state") == "applied", 60, "applied is told")
     event = site.told("told")
@@ -154,7 +155,7 @@ def test_it_is_told_how_it_stands_with_objects(site):
     wait_until(lambda: site.told("told")["state"] == "gone", 60, "gone is told")
 
 
-def test_what_went_while_the_agent_did_not_tell_is_told_to_be_gone(site):
+def test_objects_deleted_while_the_northbound_was_off_are_reported_as_gone(site):
     site.gateway.apply(meter("vanishing"))
     wait_until(lambda: (site.told("vanishing") or {}).get("state") == "applied", 60, "it is told")
     northbounds, site.gateway.northbounds = site.gateway.northbounds, []
@@ -168,7 +169,7 @@ def test_what_went_while_the_agent_did_not_tell_is_told_to_be_gone(site):
 
 
 @pytest.mark.parametrize("server", ["kafka"], indirect=True, scope="module")
-def test_what_is_too_long_for_the_dead_letters_leaves_its_reason_and_position_there(server):
+def test_a_message_too_long_for_the_dead_letters_leaves_reason_and_position(server):
     with Lab() as lab:
         driver = driver_of(server, "long")
         site = Site(lab, server, driver)
@@ -228,7 +229,7 @@ def test_it_works_over_tls_with_a_password_however_that_is_shown(server):
             driver.close()
 
 
-def test_a_wrong_password_is_told_in_the_log_and_what_waits_is_heard_once_it_is_right(server):
+def test_a_wrong_password_is_logged_and_waiting_messages_arrive_once_it_is_right(server):
     with Lab() as lab:
         driver = driver_of(server, "mistaken")
         wrong = lab.directory / "password"

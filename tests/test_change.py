@@ -1,4 +1,5 @@
-"""Changing objects of each kind that packets are just using: nobody else loses one, and a peer sees the change.
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of objects of each kind under traffic: no other session loses a packet, and a peer sees the change.
 
 All sessions have an access list and meters, and share both ports, the core interface and its neighbours; two are in
 GTP-U. A third port, `spare`, leads to a wire of its own.
@@ -15,11 +16,12 @@ from contract import Connection, api
 from lab import Line, Wire, frames, thing
 from lab.frames import Frame
 from lab.load import DOWN, MAGIC, UP
-from lab.upf import Message
+from lab.upf import GPDU, Message
+from lab.upf import PORT as GTPU_PORT
 from pop import CORE4, CORE6, CORE_MAC, GATEWAY4, GATEWAY6, HOST4, HOST_MAC, Pop, session, tunnel, udp_down, udp_up
-from scapy.all import ICMP, IP, TCP, UDP
+from scapy.all import ICMP, IP, TCP, UDP, IPv6
 
-# What is changed is seen by packets of this line, which is one of those under load.
+# Packets of this line, one of those under load, observe the change.
 PROBE = Line("probe", "02:00:00:00:07:01", "100.64.7.1", "2001:db8:7:1::1", (700, 1))
 TUNNEL = Line("tunnel", "02:00:00:00:07:02", "100.64.7.2", "2001:db8:7:2::1", (700, 2), teid_up=72, teid_down=71)
 LINES = [
@@ -37,7 +39,7 @@ POLICY = {"aclUp": "filter", "aclDown": "filter", "meterUp": "wide", "meterDown"
 
 
 def subscriber(line, policy=None, **spec):
-    """A line's session with the policy that all have, but for what is given."""
+    """A line's session with the common policy, except the given fields."""
     core = {"gtpu": tunnel(line, pduSessionContainer=True, qfi=9)} if line.teid_down else {}
     policy = {field: name for field, name in (POLICY | (policy or {})).items() if name}
     return session(line, **({"policy": policy} | core | spec))
@@ -89,7 +91,7 @@ def no_mail(port=9):
     return {"protocol": "udp", "destinationPorts": str(port)}
 
 
-# ---- What a peer sees: each sends a packet and tells what becomes of it.
+# ---- Observations of a peer: each function sends a packet and returns its fate.
 
 
 class Fate(NamedTuple):
@@ -100,8 +102,23 @@ class Fate(NamedTuple):
     packet: object = None
 
 
+def at_core(eye, raw):
+    """The IP packet in a frame at the core; None: the load's, neighbour discovery, a GTP-U echo request."""
+    packet = eye.from_core(raw) if MAGIC not in raw else None
+    if packet is None or (IPv6 in packet and packet[IPv6].hlim == 255):
+        return None
+    if UDP in packet and packet[UDP].dport == GTPU_PORT and Message.parse(bytes(packet[UDP].payload)).kind != GPDU:
+        return None
+    return packet
+
+
+def at_line(eye, raw):
+    packet = eye.from_line(PROBE, raw) if MAGIC not in raw else None
+    return None if packet is None or (IPv6 in packet and packet[IPv6].hlim == 255) else packet
+
+
 def fate(eye, send, drop=None):
-    """The first IP packet that is not the load's, on any wire, or else the drop of this name."""
+    """The first packet of a test on any wire, or else the drop of this name."""
     before = eye.gateway.drops().get(drop, 0) if drop else 0
     for wire in (eye.access, eye.core, eye.spare):
         wire.drain()
@@ -109,13 +126,12 @@ def fate(eye, send, drop=None):
     end, look = time.monotonic() + 20, time.monotonic() + 0.1
     while time.monotonic() < end:
         for where, wire, parse in (
-            ("line", eye.access, lambda raw: eye.from_line(PROBE, raw)),
-            ("core", eye.core, eye.from_core),
-            ("spare", eye.spare, eye.from_core),
+            ("line", eye.access, at_line),
+            ("core", eye.core, at_core),
+            ("spare", eye.spare, at_core),
         ):
             while (raw := wire.read()) is not None:
-                packet = parse(raw) if MAGIC not in raw else None
-                if packet is not None:
+                if packet := parse(eye, raw):
                     return Fate(where, Frame.parse(raw), packet)
         if drop and time.monotonic() > look:
             if eye.gateway.drops().get(drop, 0) > before:
@@ -134,7 +150,7 @@ def down(eye, packet, drop=None):
 
 
 def mtu_of_core(eye):
-    """What the subscriber is told of a packet of 1,450 bytes, or 0 if it passes."""
+    """The MTU in the ICMP error for a packet of 1,450 bytes, or 0 if it passes."""
     packet = up(eye, udp_up(PROBE, payload=bytes(1422), flags="DF")).packet
     return packet[ICMP].nexthopmtu if ICMP in packet else 0
 
@@ -167,7 +183,7 @@ def share_of_second(eye):
         eye.send_up(PROBE, packet)
     seen = Counter()
     for raw in eye.core.frames(20):
-        if MAGIC not in raw and eye.from_core(raw) is not None:
+        if at_core(eye, raw):
             seen[frames.mac_text(raw[:6])] += 1
         if seen.total() == 100:
             break
@@ -195,7 +211,7 @@ def limited(eye):
     for raw in eye.core.frames(20):
         if b"behind" in raw:
             return passed < 20
-        passed += MAGIC not in raw and eye.from_core(raw) is not None
+        passed += at_core(eye, raw) is not None
     raise AssertionError(f"{passed} of 20 packets passed, and none behind them")
 
 
@@ -244,7 +260,7 @@ def from_another_vlan(eye):
 
 
 class Change(NamedTuple):
-    """From objects to others and back; what a peer sees of each; lines whose own packets may be lost."""
+    """From objects to others and back; the observations of a peer; lines whose own packets may be lost."""
 
     before: list
     after: list
@@ -381,8 +397,10 @@ CHANGES = {
 }
 
 
+# The core host answers no echo request, so that requests are on the wire among the packets of each test.
+ECHO = thing("GtpuPeer", "host", address=HOST4, echoInterval="100ms", responseTime="50ms", requests=1)
 BASE = {(each["kind"], each["metadata"]["name"]): each for each in [
-    *Pop.base, acl(), wide(), *(subscriber(line) for line in LINES)]}  # fmt: skip
+    *Pop.base, ECHO, acl(), wide(), *(subscriber(line) for line in LINES)]}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -421,7 +439,7 @@ def losing_nothing(load, disturbed=()):
 
 
 def put_back(pop, change):
-    """Everything as it was before the test, in whatever state it ended."""
+    """Restores the state before the test, in whatever state it ended."""
     touched = dict.fromkeys((each["kind"], each["metadata"]["name"]) for each in (*change.before, *change.after))
     if base := [BASE[key] for key in touched if key in BASE]:
         pop.apply(*base)
@@ -430,7 +448,7 @@ def put_back(pop, change):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_peer_sees_the_change_and_nobody_else_loses_a_packet(pop, load, eye, name):
+def test_a_peer_sees_the_change_and_no_other_loses_a_packet(pop, load, eye, name):
     change = CHANGES[name]
     before, after = change.sees
     try:
@@ -473,7 +491,7 @@ def test_an_object_comes_and_goes_without_a_lost_packet_of_another(pop, load, na
 
 
 def test_changes_in_quick_succession_lose_nothing(pop, load):
-    """What disturbs nobody, over and over by the data plane's own API; then the agent puts it right again."""
+    """Harmless changes, over and over by the data plane's own API; then the agent restores its state."""
     calm = [each for each in CHANGES.values() if not each.disturbs and named(each.before).isdisjoint(named(spare()))]
     with Connection(pop.gateway.dataplane_socket) as connection:
         states = []

@@ -1,6 +1,9 @@
-"""The command line as people use it, and what it says when a file is wrong."""
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as operators use it, and its messages about wrong files."""
 
 import json
+import os
+import re
 
 import pytest
 from lab import thing
@@ -71,7 +74,7 @@ def test_labels_select(pop):
         assert [each["metadata"]["name"] for each in pop.gateway.json("get", "vrfs", "-l", "city=bonn")] == ["bonn"]
 
 
-def test_plan_says_what_would_change_and_changes_nothing(pop):
+def test_plan_shows_the_changes_and_changes_nothing(pop):
     path = pop.gateway.directory / "plan.yaml"
     policy = {"aclUp": "used", "mss": 1300}
     core = thing("Interface", "core", port="core", outerVlan=5, addresses=[f"{CORE4}/24", f"{CORE6}/64"])
@@ -83,12 +86,12 @@ def test_plan_says_what_would_change_and_changes_nothing(pop):
     assert "-/+ Interface core" in text
     assert "+ Vrf new" in text
     assert "mss: 1300" in text
-    assert "1 to create, 2 to update, 3 to replace, 0 to delete" in text
+    assert "1 to create, 2 to update, 5 to replace, 0 to delete" in text
     assert "new" not in pop.gateway.sluice("get", "vrfs").stdout
     assert pop.passes(PPPOE)
 
 
-def test_what_an_object_needs_may_come_later(pop):
+def test_a_referenced_object_may_come_later(pop):
     early = thing("Route", "early", vrf="later", prefix="0.0.0.0/0", action="blackhole")
     done = pop.gateway.apply(early, wait=False, check=False)
     assert done.returncode == 1
@@ -120,8 +123,8 @@ def test_objects_of_one_file_come_and_go_in_the_order_that_they_need(pop):
     assert "order" not in pop.gateway.sluice("get", "vrfs").stdout
 
 
-def test_what_is_missing_again_is_waited_for(pop):
-    """Who deletes what others need is told of them; they are still wanted, and come back with it."""
+def test_objects_wait_for_a_reference_that_is_missing_again(pop):
+    """A deletion names the objects that refer to the object; they become pending, and return with it."""
     for how in ([], ["--in-use", "--all-or-nothing"]):
         refused = pop.gateway.sluice("delete", "acl", "used", *how, check=False)
         assert refused.returncode == 1 and "Session/ipoe" in refused.stderr, refused.stderr
@@ -162,7 +165,7 @@ def test_top_shows_sessions_ports_and_cycles(pop):
     assert view["totals"]["activeSessions"] == 2
     assert view["totals"]["upPacketRate"] > 10
     assert {port["name"] for port in view["ports"]} == {"access", "core"}
-    assert all(node["cyclesPerPacket"] > 0 for node in view["nodes"])
+    assert view["nodes"] and all(node["cyclesPerPacket"] > 0 for node in view["nodes"])
     for part in ("SESSION", "PORT", "NODE", "CYCLES/PACKET", "ipoe"):
         assert part in text
 
@@ -182,17 +185,19 @@ def test_drops_show_reason_and_meaning_by_session(pop):
         ["drops", "--interface", "nobody"],
         ["capture", "--session", "nobody", "-w", "/dev/null"],
         ["capture", "--node", "nobody", "-w", "/dev/null"],
+        ["trace", "--session", "nobody"],
+        ["neighbors", "--interface", "nobody"],
         ["describe", "session", "nobody"],
         ["get", "session", "nobody"],
     ],
 )
-def test_what_is_not_there_is_named(pop, arguments):
+def test_missing_objects_are_named(pop, arguments):
     done = pop.gateway.sluice(*arguments, check=False)
     assert done.returncode != 0
     assert "nobody" in done.stderr
 
 
-def test_what_is_always_there_is_shown(pop):
+def test_builtin_objects_are_shown(pop):
     assert "default" in pop.gateway.sluice("get", "vrfs").stdout
     assert "builtin" in pop.gateway.sluice("describe", "vrf", "default").stdout
 
@@ -210,7 +215,7 @@ def test_describe_shows_numbers_with_their_units(pop):
 
 class TestTrace:
     def follow(self, pop, filter, packets, *arguments):
-        """What trace prints about packets that are sent once it waits."""
+        """Output of trace for packets that are sent after it has started."""
         process = pop.lab.process(pop.inside, *pop.gateway.command("trace", *arguments, filter), log="trace.log")
         process.log.write_text("")
         wait_until(lambda: "Waiting" in process.log.read_text())
@@ -227,6 +232,22 @@ class TestTrace:
         assert IPOE.ip4 in text
         assert "core" in text.strip().splitlines()[-1]
 
+    def test_packets_follow_the_edges_that_the_graph_of_the_data_plane_shows(self, pop):
+        lines = pop.gateway.sluice("graph", "dataplane", "-o", "dot").stdout.splitlines()
+        edges = {tuple(re.findall(r'"([^"]*)"', line)) for line in lines if "->" in line}
+        chain = "steps of the chain"
+        for filter, send, packet in (
+            (f"src host {IPOE.ip4}", lambda packet: pop.send_up(IPOE, packet), udp_up(IPOE)),
+            (f"src host {PPPOE.ip4}", lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE)),
+            (f"dst host {IPOE.ip4}", pop.send_down, udp_down(IPOE)),
+            (f"dst host {PPPOE.ip4}", pop.send_down, udp_down(PPPOE)),
+        ):
+            followed = json.loads(self.follow(pop, filter, [(send, packet)], "--count", "1", "-o", "json"))
+            nodes = [step["node"] for step in followed["steps"]]
+            assert len(nodes) > 3
+            for pair in zip(nodes, nodes[1:], strict=False):
+                assert pair in edges or {(pair[0], chain), (chain, pair[1])} <= edges, pair
+
     def test_a_packet_is_followed_to_the_drop_by_its_name(self, pop):
         up = [(lambda packet: pop.send_up(IPOE, packet), udp_up(PPPOE))]
         found = json.loads(self.follow(pop, "vlan 100 and vlan 1", up, "--count", "1", "-o", "json"))
@@ -240,12 +261,31 @@ class TestTrace:
         assert "for session pppoe" in text
         assert "session pppoe: port access" in text
 
-    def test_only_what_the_filter_matches_is_followed(self, pop):
+    def test_only_packets_that_match_the_filter_are_followed(self, pop):
         packets = [(lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE))] * 5
         packets += [(pop.send_down, udp_down(IPOE))]
         text = self.follow(pop, f"host {IPOE.ip4}", packets, "--count", "1")
         assert "session-down" in text
         assert "pppoe" not in text
+
+    def test_a_filter_looks_behind_tags_and_pppoe(self, pop):
+        for line in (IPOE, PPPOE):
+            packets = [(lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE, payload=b"other"))] * (line is IPOE)
+            packets += [(lambda packet, line=line: pop.send_up(line, packet), udp_up(line))]
+            text = self.follow(pop, f"src host {line.ip4} and udp", packets, "--count", "1")
+            assert f"session {line.name}" in text, text
+
+    def test_a_session_is_followed_in_both_directions_from_where_its_packets_come_in(self, pop):
+        packets = [
+            (lambda packet: pop.send_up(IPOE, packet), udp_up(IPOE)),
+            (lambda packet: pop.send_up(PPPOE, packet), udp_up(PPPOE)),
+            (pop.send_down, udp_down(IPOE)),
+            (pop.send_down, udp_down(PPPOE)),
+        ]
+        text = self.follow(pop, "udp", packets, "--session", "pppoe", "--count", "2")
+        assert text.count("ether-input") == 2
+        assert "session-up4" in text and "session-down" in text
+        assert IPOE.ip4 not in text
 
     def test_a_wrong_filter_is_explained(self, pop):
         done = pop.gateway.sluice("trace", "port port", check=False)
@@ -296,8 +336,9 @@ class TestCapture:
 
     def test_a_filter_chooses(self, pop):
         sends = [lambda: pop.send_up(IPOE, udp_up(IPOE)), lambda: pop.send_up(PPPOE, udp_up(PPPOE))]
-        packets = self.capture(pop, ["--count", "1", "vlan 100 and vlan 2"], sends)
-        assert PPPOE.mac in packets[0].src
+        for filter in ("vlan 100 and vlan 2", f"src host {PPPOE.ip4} and udp"):
+            packets = self.capture(pop, ["--count", "1", filter], sends)
+            assert PPPOE.mac in packets[0].src
 
     def test_packets_are_whole_frames(self, pop):
         packets = self.capture(pop, ["--count", "1", "ip host 198.51.100.1"], [lambda: pop.send_down(udp_down(IPOE))])
@@ -335,7 +376,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_mistake_is_told_with_file_line_object_field_and_what_was_found(pop, name):
+def test_an_error_names_file_line_object_field_and_found_value(pop, name):
     spec, words = WRONG[name]
     text = f"# A comment.\napiVersion: sluice.dev/v1\nkind: Session\nmetadata: {{name: wrong}}\nspec:\n{spec}\n"
     path = pop.gateway.directory / "wrong.yaml"
@@ -369,7 +410,7 @@ def test_a_file_that_holds_no_object_is_explained(pop, text, words):
         assert word in done.stderr
 
 
-def test_every_mistake_of_a_file_is_told_at_once(pop):
+def test_all_errors_of_a_file_are_reported_together(pop):
     path = pop.gateway.directory / "two.yaml"
     path.write_text(
         "apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: a}\nspec: {descriptoin: x}\n---\n"
@@ -380,6 +421,19 @@ def test_every_mistake_of_a_file_is_told_at_once(pop):
     assert "two.yaml:9" in message
 
 
-def test_without_an_agent_the_command_says_how_to_start_one(pop):
+def test_an_object_is_edited_found_by_a_field_and_printed_by_a_template(pop):
+    sluice = pop.gateway.sluice
+    pop.gateway.apply(thing("Vrf", "blue", description="before"), thing("Vrf", "green", description="other"))
+    editor = pop.gateway.directory / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/before/after/ "$1"\n')
+    editor.chmod(0o755)
+    assert "Vrf/blue" in sluice("edit", "vrf", "blue", env=os.environ | {"VISUAL": str(editor)}).stdout
+    assert sluice("get", "vrfs", "--field-selector", "description=after", "-o", "name").stdout == "vrf/blue\n"
+    assert sluice("get", "vrf", "blue", "-o", "jsonpath={.spec.description}").stdout == "after\n"
+    assert "A routing table of its own" in sluice("explain", "vrf").stdout
+    pop.gateway.delete("vrf", "blue", "green")
+
+
+def test_without_an_agent_the_command_names_the_mend(pop):
     done = pop.gateway.sluice("get", "sessions", "--agent", "unix:///nonexistent.sock", check=False)
     assert done.returncode != 0

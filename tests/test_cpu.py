@@ -1,5 +1,6 @@
-"""The data plane built for several kinds of CPU: the best is chosen, each forwards, and what this one lacks is said in
-words. Other CPUs than the one at hand are those that QEMU's user mode imitates."""
+# SPDX-License-Identifier: Apache-2.0
+"""The data plane built for several levels of CPU: the best one is chosen, each forwards, and a message names missing
+features. QEMU's user mode emulates other CPUs."""
 
 import json
 import re
@@ -11,13 +12,9 @@ from lab.laboratory import TREE
 from pop import IPOE, PPPOE, Pop, session
 
 PROGRAM = TREE / "build/levels/sluice-dataplane"
-# Those that were built.
-LEVELS = [
-    level
-    for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-    if PROGRAM.with_name(f"sluice-dataplane-{level}").exists()
-]
-# What each level is run with, so that each way to look something up forwards once, where the CPU has it.
+# The tests build those that this CPU runs, and the second.
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+# The options of each level, so that each look-up way forwards once, where the CPU has it.
 WAYS = {
     "x86-64-v2": {"acl": "sse", "ip4": "scalar", "ip6": "scalar"},
     "x86-64-v3": {"acl": "avx2", "ip4": "avx2", "ip6": "scalar"},
@@ -39,7 +36,7 @@ def runs_here(level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_program_of_each_level_forwards_or_says_what_this_cpu_lacks(level):
+def test_the_program_of_each_level_forwards_or_names_missing_features(level):
     if not runs_here(level):
         said = start("--cpu", level)[2]
         assert re.fullmatch(f"sluice-dataplane: --cpu {level}: this CPU has no .+; the best that it runs is .+", said)
@@ -57,13 +54,13 @@ def test_the_program_of_each_level_forwards_or_says_what_this_cpu_lacks(level):
         assert f"ip4 by {WAYS[level]['ip4']} (as asked)" in text
 
 
-def test_without_being_told_it_becomes_the_best_that_this_cpu_runs():
+def test_by_default_it_runs_the_best_program_of_this_cpu():
     best = [level for level in LEVELS if runs_here(level)][-1]
     assert start() == (0, start("--cpu", best)[1], "") and start()[1].endswith(f" for {best}")
 
 
 @pytest.mark.parametrize(("cpu", "best"), [("Nehalem", "x86-64-v2"), ("Haswell", "x86-64-v3")])
-def test_on_another_cpu_it_becomes_what_that_runs(cpu, best):
+def test_on_another_cpu_it_runs_the_program_of_that_cpu(cpu, best):
     assert start(cpu=cpu)[1].endswith(f" for {best}")
 
 
@@ -75,7 +72,7 @@ def test_a_level_that_the_cpu_lacks_is_refused_in_a_sentence():
     )
 
 
-def test_a_cpu_for_which_there_is_no_program_is_told_what_it_lacks():
+def test_a_cpu_without_a_program_gets_an_error_with_the_missing_features():
     assert start(cpu="core2duo") == (
         1,
         "",
@@ -83,7 +80,7 @@ def test_a_cpu_for_which_there_is_no_program_is_told_what_it_lacks():
     )
 
 
-def test_a_program_that_is_started_on_a_cpu_that_it_is_not_for_says_so_before_anything_else():
+def test_a_program_for_another_cpu_reports_it_before_anything_else():
     program = PROGRAM.with_name("sluice-dataplane-x86-64-v3")
     assert start(cpu="Nehalem", program=program) == (
         1,
@@ -99,17 +96,22 @@ def test_a_program_that_is_started_on_a_cpu_that_it_is_not_for_says_so_before_an
         (["--look-up", "ip4"], '--look-up takes NAME=WAY, of these names: acl, ip4, ip6; not "ip4"'),
         (["--look-up", "ip5=scalar"], '--look-up takes NAME=WAY, of these names: acl, ip4, ip6; not "ip5=scalar"'),
         (["--look-up", "ip6=sse"], "--look-up ip6 takes scalar"),
+        (["--crypto", "ip4=scalar"], "--crypto takes NAME=WAY, of these names: aes-cbc-sha1, "),
+        (["--crypto", "aes-gcm=fast"], "--crypto aes-gcm takes cryptodev, ipsec-mb, "),
     ],
 )
-def test_what_there_is_not_is_refused_with_what_there_is(arguments, answer):
+def test_invalid_options_are_refused_with_the_accepted_ones(arguments, answer):
     code, _, said = start(*arguments)
     assert code == 2 and said.startswith(f"sluice-dataplane: {answer}")
 
 
-def test_what_was_tried_at_the_start_is_told_with_its_cycles_and_the_fastest_is_used():
+def test_measured_ways_are_shown_with_their_cycles_and_the_fastest_is_used():
     with Lab() as lab:
         pop = Pop(lab)
-        for each in json.loads(pop.gateway.sluice("version", "-o", "json").stdout)["dataplane"]["lookUps"]:
-            assert all(cycles > 0 for cycles in each["cycles"].values())
-            # Up to what is too near to tell.
+        told = json.loads(pop.gateway.sluice("version", "-o", "json").stdout)["dataplane"]
+        assert "sm4-gcm" in [each["name"] for each in told["ciphers"]]
+        assert "aes-gcm" in pop.gateway.sluice("version").stdout
+        for each in told["lookUps"] + told["ciphers"]:
+            assert each["cycles"] and all(cycles > 0 for cycles in each["cycles"].values())
+            # Within the noise.
             assert each["cycles"][each["way"]] <= min(each["cycles"].values()) * 1.05

@@ -1,12 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agent, data plane and store are killed at random instants under traffic, for CRASH_SECONDS (20; `make crash`: 300).
 
-CRASH_SEED repeats the choices of another run. What is wanted is in etcd. Some subscribers' sessions stay as they are:
-of these no packet is lost unless the data plane itself dies. Others come, change and go at random meanwhile.
+CRASH_SEED repeats the choices of another run. The configuration is in etcd. Some subscribers' sessions do not change:
+they lose no packet unless the data plane itself dies. Others come, change and go at random meanwhile.
 """
 
 import http.client
 import os
-import signal
 import threading
 import time
 from random import Random
@@ -40,7 +40,7 @@ def subscriber(line):
 
 
 class Changes:
-    """What is wanted of the others, a document each, changed by a thread that repeats what the store missed."""
+    """The other objects, one document each, changed by a thread that repeats failed writes."""
 
     def __init__(self, driver, random):
         self.driver, self.random = driver, random
@@ -51,7 +51,7 @@ class Changes:
         self.thread.start()
 
     def objects(self, number):
-        """A session and its meter; also its place, so that it has to be replaced, and what it is may change."""
+        """A session and its meter; its place, so that it has to be replaced, and its type may change."""
         chosen = self.random
         meter = thing(
             "Meter",
@@ -117,7 +117,7 @@ class Scene:
         self.changes = Changes(self.driver, Random(random.random()))
 
     def holds(self):
-        """What the data plane has, by kind and name."""
+        """Objects of the data plane, by kind and name."""
         with Connection(self.pop.gateway.dataplane_socket) as connection:
             found = connection.ask(list=api.List(limit=10000)).objects.objects
         return {(each.kind, each.name): each.spec for each in found}
@@ -174,7 +174,6 @@ def scene(lab):
 
 
 def test_crashes_lose_no_packet_of_others_and_end_where_no_crash_would(scene):
-    signal.alarm(SECONDS + 240)
     end = time.monotonic() + SECONDS
     assert scene.load.warm_up() == []
     rounds = packets = 0

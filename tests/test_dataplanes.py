@@ -1,4 +1,5 @@
-"""One agent with two data planes: labels say which objects go where, and one that is gone holds up nobody."""
+# SPDX-License-Identifier: Apache-2.0
+"""One agent with two data planes: labels place objects, and a data plane that is gone does not delay the other."""
 
 import json
 
@@ -44,7 +45,7 @@ def towns(lab):
     return Towns(lab)
 
 
-def test_both_are_connected_and_a_look_at_one_says_which(towns):
+def test_both_are_connected_and_reading_one_needs_its_name(towns):
     def connected():
         return towns.gateway.sluice("version", check=False).returncode == 0
 
@@ -54,9 +55,13 @@ def test_both_are_connected_and_a_look_at_one_says_which(towns):
     towns.gateway.sluice("--at", "ulm", "drops")
     with pytest.raises(Refused, match="there is no data plane"):
         towns.gateway.sluice("--at", "paris", "drops")
+    # Also where it makes no difference, and in a command that follows.
+    for command in (["get", "all"], ["history"], ["describe", "vrf", "default"], ["get", "ports", "-w"]):
+        with pytest.raises(Refused, match='there is no data plane "paris"'):
+            towns.gateway.sluice("--at", "paris", *command)
 
 
-def test_labels_say_where_objects_go(towns):
+def test_labels_decide_the_data_plane_of_objects(towns):
     towns.gateway.apply(
         thing("Acl", "both"), thing("Acl", "north", {"town": "bonn"}), thing("Acl", "south", {"dataplane": "ulm"})
     )
@@ -69,7 +74,7 @@ def test_labels_say_where_objects_go(towns):
         towns.gateway.apply(thing("Acl", "lost", {"dataplane": "paris"}))
 
 
-def test_whoever_watches_is_told_once_that_one_went_away_and_is_back(towns):
+def test_a_watch_reports_loss_and_return_of_a_data_plane_once(towns):
     objects = [thing("Acl", f"watched{i}", {"dataplane": "ulm"}) for i in range(20)]
     towns.gateway.apply(*objects)
     watching = {
@@ -92,9 +97,9 @@ def test_whoever_watches_is_told_once_that_one_went_away_and_is_back(towns):
         towns.start_ulm()
         for log in told.values():
             wait_until(
-                lambda log=log: "The data plane ulm is there" in log.read_text() or '"connected"' in log.read_text()
+                lambda log=log: "The data plane ulm is back" in log.read_text() or '"connected"' in log.read_text()
             )
-        # It was empty, and what is made anew is told by itself.
+        # It was empty, and each new object is reported by itself.
         wait_until(lambda: towns.there("ulm") >= {f"watched{i}" for i in range(20)})
         changes = [json.loads(line) for line in told["json"].read_text().splitlines()[before:]]
         planes = [c["object"] for c in changes if c["change"] == "dataplane"]
@@ -111,7 +116,7 @@ def session(name, vlan, **labels):
     return thing("Session", name, labels, access=port, addresses=[f"100.64.7.{vlan}/32"])
 
 
-def test_what_is_in_one_data_plane_alone_is_looked_at_there_without_saying_so(towns):
+def test_state_of_an_object_in_one_data_plane_needs_no_name_of_it(towns):
     ports = [
         thing("Port", name, {"dataplane": town}, device=f"net_null{n}")
         for n, (name, town) in enumerate([("west", "bonn"), ("east", "ulm")])
@@ -122,11 +127,11 @@ def test_what_is_in_one_data_plane_alone_is_looked_at_there_without_saying_so(to
     assert "Counters" in described
     assert "link" in towns.gateway.sluice("describe", "port", "east").stdout
     assert towns.gateway.sluice("drops", "--session", "carol").returncode == 0
-    with pytest.raises(Refused, match="say one with --at"):
+    with pytest.raises(Refused, match="choose one with --at"):
         towns.gateway.sluice("drops")
 
 
-def test_what_waits_for_an_object_of_another_data_plane_says_so(towns):
+def test_waiting_for_an_object_of_another_data_plane_is_reported(towns):
     wrong = session("dave", 8, dataplane="bonn")
     wrong["spec"]["access"]["port"] = "east"
     planned = towns.gateway.sluice("plan", "-f", "-", input=json.dumps(wrong)).stdout
@@ -152,7 +157,7 @@ def test_a_move_from_one_to_another_is_a_brief_interruption_where_it_leaves_and_
     towns.gateway.delete("port", "east", "west")
 
 
-def test_one_that_is_gone_holds_up_nobody_and_catches_up(towns):
+def test_one_that_is_gone_delays_no_other_and_catches_up(towns):
     towns.ulm.kill()
     assert towns.gateway.apply(thing("Acl", "late"), wait=False, check=False).returncode == 3
     wait_until(lambda: "late" in towns.there("bonn"))

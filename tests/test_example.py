@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make run` with both roles, as a program: its summary, its exit code, and that nothing is left behind."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -14,13 +16,15 @@ import time
 from pathlib import Path
 
 import pytest
+from lab.core import Amf
+from lab.gateway import SLUICE
 from lab.laboratory import TREE, wait_until
 
 RUN = [sys.executable, str(TREE / "examples/run")]
 
 
 def left_behind(pid):
-    """What a run with this process id would have named after itself."""
+    """Names of namespaces and files of a run with this process id."""
     prefix = f"sluice-{pid}-"
     places = ("/run/netns", "/tmp", "/var/run/dpdk", "/dev/hugepages", "/dev/shm")
     found = [str(path) for place in places for path in Path(place).glob(f"*{prefix}*")]
@@ -38,20 +42,80 @@ def start(*arguments):
     return subprocess.Popen([*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-@pytest.mark.parametrize("role", ["bng", "agf"])
-def test_every_session_of_the_example_passes_traffic_both_ways(role):
-    child = start(role, "--seconds", "3")
+EXAMPLES = {
+    "bng": (("bng",), 400, "qinq-up-4k"),
+    "bng with FreeRADIUS": (("bng", "--radius"), 400, "qinq-up-4k"),
+    "agf": (("agf", "--lines", "40"), 40, "agf-up-4k"),
+    "gtpu": (("gtpu",), 40, "agf-up-4k"),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_session_of_the_example_passes_traffic_both_ways(example):
+    arguments, sessions, burst = EXAMPLES[example]
+    child = start(*arguments, "--seconds", "3")
     output, _ = child.communicate(timeout=170)
     assert child.returncode == 0, output
-    assert re.search(r"^sessions +40$", output, re.M), output
+    assert re.search(rf"^sessions +{sessions}$", output, re.M), output
+    assert example == "gtpu" or re.search(rf"^{sessions} subscribers dialed in within .* s, ", output, re.M), output
+    # A line that hung up after a time-out has had two.
+    registered = r"^registered +40 lines at the AMF, [4-9]\d PDU sessions, [1-9]\d* NAS messages from lines$"
+    assert example != "agf" or re.search(registered, output, re.M), output
+    assert "--radius" not in arguments or re.search(r"^accounting +400 Start records in FreeRADIUS$", output, re.M), (
+        output
+    )
     for way in ("uplink", "downlink"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output
     assert "tx-link-down" not in output
+    assert re.search(r"^cycles +[1-9]\d* of the TSC a packet, [1-9]\d*\.\d packets at a time", output, re.M), output
+    assert re.search(rf"^in bursts +\d+ \({burst}\), \d+ \(.*\): cycles a packet, 256 at a time", output, re.M), output
     assert left_behind(child.pid) == []
 
 
-def test_without_a_terminal_it_says_where_it_can_be_looked_at_and_how_it_goes():
+def test_the_example_waits_for_a_tunnel_that_comes_after_the_address_of_its_line(tmp_path):
+    class LateAmf(Amf):
+        def __init__(self):
+            self.log, self.since, self.reads = tmp_path / "amf.log", 0, 0
+            self.log.write_text('{"event": "address", "address": "100.64.4.1", "teid": 7, "ue": 39, "session": 1}\n')
+
+        def events(self, *arguments, **wanted):
+            self.reads += 1
+            if self.reads == 5:
+                with open(self.log, "a") as log:
+                    log.write('{"event": "tunnel", "teid": 8, "ue": 39, "session": 1}\n')
+            return super().events(*arguments, **wanted)
+
+    amf = LateAmf()
+    assert amf.tunnels(["100.64.4.1"]) == {"100.64.4.1": (7, 8)}
+    assert amf.reads > 5
+
+
+def test_every_tunnel_of_the_vpn_example_and_its_remote_user_pass_traffic_both_ways():
+    child = start("vpn", "--seconds", "3", "--rate", "500")
+    output, _ = child.communicate(timeout=170)
+    assert child.returncode == 0, output
+    for way in ("west to east", "east to west"):
+        sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
+        assert sent == received > 100, output
+    assert len(re.findall(r"^site-\d\d ", output, re.M)) == 20, output
+    assert re.search(r"^alice 10\.9\.0\.\d+ .* [1-9]\d* +[1-9]\d* +0$", output, re.M), output
+    assert left_behind(child.pid) == []
+
+
+def test_every_phone_of_the_n3iwf_example_reaches_the_server():
+    child = start("n3iwf", "--seconds", "3")
+    output, _ = child.communicate(timeout=170)
+    assert child.returncode == 0, output
+    assert re.search(r"^50 phones have a PDU session after .* s$", output, re.M), output
+    for way in ("uplink", "downlink"):
+        sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
+        assert sent == received > 100, output
+    assert re.search(r"^voice +[1-9]\d* packets reached the UPF as QoS flow 1$", output, re.M), output
+    assert left_behind(child.pid) == []
+
+
+def test_without_a_terminal_it_prints_its_address_and_its_progress():
     child = start("bng", "--seconds", "7")
     lines = [child.stdout.readline() for _ in range(4)]
     place = lines[1].removeprefix("  export SLUICE_AGENT=").strip()
@@ -66,21 +130,52 @@ def test_without_a_terminal_it_says_where_it_can_be_looked_at_and_how_it_goes():
     assert re.search(r"^after 5 s: [1-9]\d* packets uplink, [1-9]\d* downlink$", output, re.M), output
 
 
-@pytest.mark.parametrize(("role", "field"), [("bng", "aclUp"), ("agf", "aclDown")])
-def test_a_session_that_passes_nothing_one_way_is_named_and_makes_it_fail(tmp_path, role, field):
+@pytest.mark.parametrize("role", ["bng", "agf"])
+def test_traffic_follows_a_subscriber_that_dials_in_again(role):
+    child = start(role, "--lines", "4", "--seconds", "30", "--rate", "200")
+    lines = [child.stdout.readline() for _ in range(4)]
+    environment = os.environ | {"SLUICE_AGENT": lines[1].removeprefix("  export SLUICE_AGENT=").strip()}
+
+    def sluice(*arguments):
+        return subprocess.run([SLUICE, *arguments], capture_output=True, text=True, env=environment).stdout
+
+    def busy():
+        """Sessions of the subscriber that carry its packets in both directions."""
+        found = json.loads(sluice("top", "--once", "-o", "json") or "{}").get("sessions", [])
+        ours = (each for each in found if each.get("username") == "pppoe-001")
+        return {each["name"] for each in ours if min(each["upPackets"], each["downPackets"]) > 20}
+
+    before = wait_until(busy, 60, "packets of the subscriber")
+    assert "1 " in sluice("subscriber", "disconnect", "--username", "pppoe-001")
+    wait_until(lambda: busy() - before, 30, "packets in the new session")
+    output, _ = child.communicate(timeout=170)
+    assert child.returncode == 0, output
+    assert left_behind(child.pid) == []
+
+
+def mute(objects, role):
+    """pppoe-007 may not send, or pppoe-07 not receive."""
+    if role == "bng":
+        file, user = objects / "users.yaml", re.compile(r"(username: pppoe-007, password: secret-007)")
+        muted, count = user.subn(r"\1, policy: {aclUp: nothing}", file.read_text(), count=1)
+    else:
+        file, policy = objects / "sessions.yaml", re.compile(r"(name: pppoe-07,.*?policy: \{)", re.S)
+        muted, count = policy.subn(r"\1aclDown: nothing, ", file.read_text(), count=1)
+    assert count == 1
+    file.write_text(muted)
+
+
+@pytest.mark.parametrize(("role", "name"), [("bng", "pppoe-007"), ("gtpu", "pppoe-07")])
+def test_a_session_that_passes_nothing_one_way_is_named_and_makes_it_fail(tmp_path, role, name):
     objects = tmp_path / role
     shutil.copytree(TREE / "examples" / role, objects)
     with open(objects / "policy.yaml", "a") as more:
         more.write("---\napiVersion: sluice.dev/v1\nkind: Acl\nmetadata: {name: nothing}\nspec: {otherwise: deny}\n")
-    sessions = (objects / "sessions.yaml").read_text()
-    policy = re.compile(r"(name: pppoe-07,.*?policy: \{)(aclUp: home, )?", re.S)
-    muted, count = policy.subn(rf"\1{field}: nothing, ", sessions, count=1)
-    assert count == 1
-    (objects / "sessions.yaml").write_text(muted)
+    mute(objects, role)
     child = start(role, "--objects", str(objects), "--seconds", "1")
     output, _ = child.communicate(timeout=170)
     assert child.returncode == 1, output
-    assert re.search(r"^FAILED +no traffic in some direction: pppoe-07$", output, re.M), output
+    assert re.search(rf"^FAILED +no traffic in some direction: {name}$", output, re.M), output
     assert re.search(r"^drops .*acl-denied", output, re.M), output
     assert left_behind(child.pid) == []
 
@@ -119,9 +214,9 @@ def test_on_a_terminal_a_live_table_is_shown_until_ctrl_c():
             try:
                 piece = terminal.read(65536)
             except OSError:
-                break  # nobody has the other side open any more
+                break  # the other side is closed
             shown += piece
-            if not asked and all(word in shown for word in (b"SESSION", b"ipoe-01", b"PORT", b"CYCLES/PACKET")):
+            if not asked and all(word in shown for word in (b"SESSION", b"pppoe-", b"PORT", b"CYCLES/PACKET")):
                 os.killpg(child.pid, signal.SIGINT)
                 asked = True
         child.wait(60)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow profiles: packet filters to QFI (TS 24.501 section 6.2.5), DSCP outside, and 802.1p towards subscribers."""
 
 import pytest
@@ -62,9 +63,9 @@ def pop(lab):
 
 
 def sent_up(pop, line, packet):
-    """What a line's packet leaves as: QFI and the outer DSCP."""
+    """QFI and outer DSCP of a line's packet at the core."""
     pop.send_up(line, bytes(packet))
-    outer = pop.at_core(lambda packet: UDP in packet and packet[UDP].dport == GTPU_PORT)
+    outer = pop.gpdu_at_core()
     message = Message.parse(bytes(outer[UDP].payload))
     assert (message.teid, message.payload) == (line.teid_up, bytes(packet))
     return message.container[1], outer[IP].tos >> 2
@@ -166,7 +167,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "field"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_a_profile_may_not_say_is_refused_by_object_and_field(pop, spec, field):
+def test_an_invalid_profile_is_refused_by_object_and_field(pop, spec, field):
     done = pop.gateway.apply(thing("FlowProfile", "wrong", **spec), check=False)
     assert done.returncode != 0
     assert "FlowProfile/wrong" in done.stdout + done.stderr

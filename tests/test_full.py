@@ -1,4 +1,5 @@
-"""Tables that are really filled: what has no room is refused by name, all else goes on, and room comes back."""
+# SPDX-License-Identifier: Apache-2.0
+"""Full tables: an object without room is refused by name, the others stay, and room returns."""
 
 import errno
 from typing import NamedTuple
@@ -44,7 +45,7 @@ TABLES = {
 @pytest.fixture(scope="module")
 def load(lab):
     made = Pop(lab, session(IPOE), session(PPPOE), session(AGF, gtpu=tunnel(AGF)))
-    # What is put here behind its back would not last long.
+    # An object that the agent does not know would be deleted soon.
     made.gateway.agent.kill()
     load = made.load([IPOE, PPPOE, AGF], 500)
     load.gateway = made.gateway
@@ -53,7 +54,7 @@ def load(lab):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_full_table_refuses_by_name_and_disturbs_nobody_and_has_room_again(load, name):
+def test_a_full_table_refuses_by_name_and_affects_no_other_and_has_room_again(load, name):
     table = TABLES[name]
     room = table.limit - table.there
     objects = [api.Object(kind=table.kind, name=f"x{i}", spec=table.spec(i)) for i in range(room + 1)]

@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """GTP-U sessions (TS 29.281) with PDU session containers (TS 38.415), against a peer on the kernel's UDP."""
 
+import socket
 import struct
 from dataclasses import replace
 
@@ -83,9 +85,9 @@ class TestTunnels:
             assert bytes(got) == bytes(packet)
 
 
-def test_an_outer_header_says_who_sends_to_whom(pop, upf):
+def test_an_outer_header_has_the_addresses_of_the_path(pop, upf):
     pop.send_up(PLAIN, udp_up(PLAIN))
-    outer = pop.at_core(lambda packet: UDP in packet and packet[UDP].dport == 2152)
+    outer = pop.gpdu_at_core()
     assert (outer[IP].src, outer[IP].dst) == (CORE4, HOST4)
     assert outer[UDP].len == outer[IP].len - 20
 
@@ -129,6 +131,53 @@ def test_an_error_indication_is_not_answered(upf):
     upf.send(Message(ERROR_INDICATION, 0, sequence=0, payload=payload), CORE4)
     with pytest.raises(AssertionError, match="not seen"):
         upf.expect(lambda message: message.kind in (ERROR_INDICATION, ECHO_RESPONSE), 0.4)
+
+
+STRANGER4 = "192.0.2.77"
+ROUTED = Line("routed", "02:00:00:00:02:0b", "100.64.1.11", "2001:db8:2:11::1", (300, 11))
+
+
+def test_a_packet_from_another_host_of_the_core_passes_only_if_the_session_accepts_its_source(lab, pop, upf):
+    pop.outside.ip("address", "add", f"{STRANGER4}/24", "dev", "uplink")
+    stranger = Upf(lab, pop.outside, STRANGER4, "n6s")
+    packet = udp_down(PLAIN)
+    pop.send_up(PLAIN, udp_up(PLAIN))
+    with pop.dropping("gtpu-wrong-peer"):
+        stranger.send(stranger.gpdu(PLAIN, bytes(packet)), CORE4)
+    pop.apply(session(PLAIN, gtpu=tunnel(PLAIN) | {"acceptedSources": ["192.0.2.64/26"]}))
+    for sender in (stranger, upf):
+        sender.send(sender.gpdu(PLAIN, bytes(packet)), CORE4)
+        assert bytes(pop.at_line(PLAIN, lambda packet: UDP in packet)) == bytes(packet)
+    pop.apply(session(PLAIN, gtpu=tunnel(PLAIN)))
+    with pop.dropping("gtpu-wrong-peer"):
+        stranger.send(stranger.gpdu(PLAIN, bytes(packet)), CORE4)
+
+
+def test_a_routed_subscriber_sends_nothing_into_a_tunnel_for_any_accepted_source(pop, upf):
+    message = Message(GPDU, QOS.teid_down, payload=bytes(udp_down(QOS)))
+    packet = IP(src=ROUTED.ip4, dst=CORE4) / UDP(sport=2152, dport=2152) / message.pack()
+    with pop.having(session(ROUTED)):
+        pop.apply(session(QOS, gtpu=SESSIONS[QOS.name] | {"acceptedSources": ["0.0.0.0/0"]}))
+        with pop.dropping("gtpu-from-subscriber"):
+            pop.send_up(ROUTED, packet)
+        pop.access.expect_none(lambda raw: pop.from_line(QOS, raw) is not None)
+        pop.apply(session(QOS, gtpu=SESSIONS[QOS.name]))
+
+
+def test_a_congestion_mark_of_the_core_reaches_the_subscriber(pop, upf):
+    pop.send_up(PLAIN, udp_up(PLAIN, tos=2))
+    outer = pop.gpdu_at_core()
+    assert outer[IP].tos == 2
+    upf.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3)
+    try:
+        for tos in (2, 1, 3):
+            upf.send(upf.gpdu(PLAIN, bytes(udp_down(PLAIN, tos=tos))), CORE4)
+            got = pop.at_line(PLAIN, lambda packet: UDP in packet)
+            assert bytes(got) == bytes(udp_down(PLAIN, tos=3))
+        with pop.dropping("gtpu-ecn-illegal"):
+            upf.send(upf.gpdu(PLAIN, bytes(udp_down(PLAIN))), CORE4)
+    finally:
+        upf.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0)
 
 
 def test_an_end_marker_is_taken_and_the_session_goes_on(pop, upf):
@@ -193,7 +242,7 @@ def test_reflective_qos_tells_esp_by_its_spi(pop, upf):
     assert uplink_qfi(0x03040102) == 1
 
 
-# One subscriber's sessions: IPv4, IPv6, and both with another address, told apart by the source.
+# One subscriber's sessions: IPv4, IPv6, and both with another address, selected by the source.
 MANY = Line("many", "02:00:00:00:02:05", "100.64.1.5", "2001:db8:2:5::1", (300, 5))
 MANY_PPPOE = Line("many-pppoe", "02:00:00:00:02:06", "100.64.1.6", "2001:db8:2:6::1", (300, 6), pppoe=6)
 
@@ -349,7 +398,7 @@ def other_port(packet):
 
 
 C_TAG, S_TAG = (0x8100, 5 << 13 | 77), (0x88A8, 2 << 13 | 9)
-# What a frame downlink holds, one uplink of the same flow, and one of another.
+# A downlink frame, an uplink frame of the same flow, and one of another.
 ANSWERED = {
     "no IP at all": ((), 0x9000, b"down" * 12, b"up  " * 12, None),
     "LLC": ((), 38, bytes(46), b"\1" * 46, None),
@@ -386,7 +435,7 @@ def test_reflective_qos_of_an_ethernet_pdu_session_is_by_the_frame(
         assert uplink_qfi(pop, upf, frame._replace(payload=bytes(other))) == 3
 
 
-def test_what_a_downlink_frame_asks_for_stands_between_the_rules_of_a_profile(pop, upf, learns_session):
+def test_a_rule_of_reflective_qos_is_between_the_rules_of_a_profile(pop, upf, learns_session):
     frame = Frame(STRANGER, LEARNS.raw_mac, (C_TAG,), 0x0800, bytes(udp_up(PLAIN)))
     answered = frame._replace(destination=LEARNS.raw_mac, source=STRANGER, payload=bytes(udp_down(PLAIN)))
     learns_session["spec"].setdefault("policy", {})["flowProfile"] = "between"
@@ -420,11 +469,11 @@ def test_a_frame_that_is_cut_asks_for_nothing_of_whole_ones(pop, upf, learns_ses
             assert uplink_qfi(pop, upf, Frame(STRANGER, LEARNS.raw_mac, tags, kind, bytes(up))) == 3
 
 
-def test_what_an_ethernet_pdu_session_has_none_of_is_refused_by_field(pop):
+def test_fields_of_ip_are_refused_in_an_ethernet_pdu_session(pop):
     wrong = session(replace(FRAMES, name="wrong", vlans=(300, 8), ip4="100.64.1.8"), gtpu=tunnel(FRAMES, ethernet=True))
     done = pop.gateway.apply(wrong, check=False)
     assert done.returncode != 0
-    assert "Session/wrong: addresses: a session of type Ethernet has none" in done.stdout + done.stderr
+    assert "Session/wrong: addresses: not used by sessions of type Ethernet" in done.stdout + done.stderr
 
 
 MALFORMED = {
@@ -450,7 +499,7 @@ def test_a_malformed_message_is_a_named_drop(pop, upf, datagram):
 
 
 def test_a_packet_that_is_too_large_for_the_tunnel_is_fragmented_or_reported(pop, upf):
-    """1,500 bytes within GTP-U are more than the core's MTU: DF is the subscriber's, so the subscriber is told."""
+    """1,500 bytes within GTP-U exceed the core's MTU: the subscriber set DF, so it gets the ICMP error."""
     pop.send_up(PLAIN, udp_up(PLAIN, payload=bytes(1472), flags="DF"))
     report = pop.at_line(PLAIN, lambda packet: IP in packet and packet[IP].proto == 1)
     assert (report["ICMP"].type, report["ICMP"].code) == (3, 4)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each how-to is followed as it is written, where nothing is set up yet but the servers that it asks for."""
 
 import pytest
@@ -5,7 +6,7 @@ from lab import Lab
 from lab.laboratory import TREE
 from lab.page import Page, Reader, checked
 
-# Those that say what is typed from beginning to end, and the server that each asks for, by the name of its fixture.
+# Pages whose commands run from beginning to end, and the server that each needs, by the name of its fixture.
 PAGES = {
     "start": None,
     "configure": None,
@@ -22,14 +23,23 @@ PAGES = {
     "bng": None,
     "agf": None,
     "hqos": None,
+    "qos-profiles": None,
     "instances": None,
+    "radius": None,
+    "walled-garden": None,
+    "ipoe": None,
+    "subscribers": None,
+    "pppoe": None,
+    "ipsec": None,
+    "ipsec-ike": None,
+    "n3iwf": None,
 }
 READ = {name: Page(TREE / f"docs/how-to-{name}.md") for name in PAGES}
 OMITTED = {f"{name}: {why}": steps for name, page in READ.items() for why, steps in page.omitted}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_says_is_so(request, name):
+def test_the_commands_of_a_page_have_the_shown_output(request, name):
     server = PAGES[name] and request.getfixturevalue(PAGES[name])
     with Lab() as lab:
         namespace = server.namespace if server else lab.namespace("reader")
@@ -38,6 +48,6 @@ def test_what_a_page_says_is_so(request, name):
 
 
 @pytest.mark.parametrize("why", OMITTED)
-def test_what_cannot_run_here_is_at_least_what_a_shell_can_read(why):
+def test_commands_that_cannot_run_here_are_valid_shell(why):
     for step in OMITTED[why]:
         assert not checked(step.typed)

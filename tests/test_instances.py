@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four gateways share an access port and a core port, each a process of its own. Either each has a function of the port
-to itself, as with the virtual functions of a network card (here macvlan tells them apart by Ethernet address), or each
-has one of the port's queues, and the card sends it what is its own (here a program in the kernel does). One agent
-drives all of them, and a session's label says which of them carries it."""
+to itself, as with the virtual functions of a network card (here macvlan divides frames by Ethernet address), or each
+has one of the port's queues, and the card steers its packets there (here a program in the kernel does). One agent
+drives all of them, and the label of a session chooses its gateway."""
 
 import json
 import shutil
@@ -142,7 +143,7 @@ class Site:
         config.write_text(json.dumps(said | {"dataplanes": planes}))
         self.gateway.agent = self.gateway.process("agent", SLUICE, "agent", "--config", config)
         self.gateway.wait_for_socket(self.gateway.agent_socket, self.gateway.agent)
-        # What has no label is the same in all of them.
+        # Objects without a label are the same in all of them.
         self.gateway.apply(
             thing("Interface", "gateway", addresses=[f"{GATEWAY4}/32", f"{GATEWAY6}/128"]),
             *[made for each in self.instances for made in each.objects()],
@@ -198,7 +199,7 @@ def test_each_instance_carries_the_subscribers_that_are_placed_there(site):
         assert site.carried(each) == {line.name for line in each.lines}
 
 
-def test_one_that_dies_takes_nobody_with_it_and_comes_back_by_itself(site):
+def test_one_that_dies_affects_no_other_and_comes_back_by_itself(site):
     dying, *others = reversed(site.instances)
     pings = [site.pinging(line, 60) for each in others for line in each.lines]
     dying.process.kill()
@@ -209,7 +210,7 @@ def test_one_that_dies_takes_nobody_with_it_and_comes_back_by_itself(site):
         wait_until(lambda line=line: site.ping(line, 1) == 1)
 
 
-# Where queues are shared, the card has to be told, too.
+# Where queues are shared, the card needs rules, too.
 @pytest.mark.parametrize("site", [Functions], indirect=True)
 def test_a_subscriber_moves_to_another_instance_with_its_label(site):
     old, new = site.instances[:2]
@@ -225,7 +226,7 @@ def test_a_subscriber_moves_to_another_instance_with_its_label(site):
 
 
 @pytest.mark.parametrize("site", [Queues], indirect=True)
-def test_a_queue_that_cannot_be_had_or_is_given_up_takes_nobody_s_packets(site):
+def test_an_unavailable_or_removed_queue_takes_no_packets(site):
     one, *others = site.instances
     lines = [line for each in others for line in each.lines]
     with Connection(one.socket) as connection:

@@ -1,4 +1,5 @@
-"""What is wanted as a chain of revisions: who changed what, plans that hold or do nothing, and ways back."""
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration as a sequence of revisions: history, plans that hold or change nothing, and rollback."""
 
 import base64
 import contextlib
@@ -45,7 +46,7 @@ def with_mss(value):
     return session(IPOE, policy={"aclUp": "open", "mss": value})
 
 
-def test_history_and_diff_say_who_changed_what(pop):
+def test_history_and_diff_show_callers_and_changes(pop):
     before = latest(pop)
     path = written(pop, "mss.yaml", with_mss(1300))
     pop.gateway.sluice("apply", "-f", path, "--why", "smaller segments")
@@ -114,13 +115,21 @@ def test_a_change_undoes_itself_also_when_the_agent_was_killed_meanwhile(pop):
     wait_until(lambda: mss(pop) == 1300)
 
 
-def test_of_two_changes_that_nobody_confirms_nothing_is_left(pop):
+def test_a_second_change_that_is_to_be_confirmed_is_refused_and_named(pop):
     pop.apply(with_mss(1300))
-    for value, within in ((1200, "1s"), (1100, "2s")):
-        path = written(pop, "mss.yaml", with_mss(value))
-        last = pop.gateway.json("apply", "-f", path, "--confirm", within)["revision"]
-    wait_until(lambda: pop.gateway.json("history")[0].get("why", "").startswith(f"revision {last} undone"))
+    path = written(pop, "mss.yaml", with_mss(1200))
+    first = pop.gateway.json("apply", "-f", path, "--confirm", "1m")["revision"]
+    second = written(pop, "mss.yaml", with_mss(1100))
+    for option in (["--confirm", "1m"], ["--all-or-nothing"]):
+        with pytest.raises(
+            Refused, match=rf"revision {first} waits to be confirmed: confirm it \(sluice confirm {first}\)"
+        ):
+            pop.gateway.sluice("apply", "-f", second, *option)
+    pop.gateway.sluice("rollback", str(first - 1))
     assert mss(pop) == 1300
+    pop.gateway.sluice("apply", "-f", second, "--confirm", "1m")
+    pop.gateway.sluice("confirm")
+    assert mss(pop) == 1100
 
 
 @contextlib.contextmanager
@@ -136,12 +145,12 @@ def hung(pop):
 def test_the_time_to_confirm_runs_while_a_data_plane_hangs(pop):
     pop.apply(with_mss(1300))
     path = written(pop, "mss.yaml", with_mss(1200))
-    with hung(pop), pytest.raises(Refused, match="nobody confirmed it in time"):
+    with hung(pop), pytest.raises(Refused, match="not confirmed in time"):
         pop.gateway.sluice("apply", "-f", path, "--confirm", "1s")
     assert mss(pop) == 1300
 
 
-def test_an_agent_starts_though_somebody_took_what_an_unfinished_change_gave_up(pop):
+def test_an_agent_starts_after_another_owner_took_what_an_unfinished_change_released(pop):
     pop.apply(thing("Port", "a", device="net_null0"), thing("Vrf", "red", description="one"))
     before = latest(pop)
     change = written(pop, "change.yaml", thing("Port", "a", device="net_null1"), thing("Vrf", "red", description="two"))
@@ -160,7 +169,7 @@ def test_an_agent_starts_though_somebody_took_what_an_unfinished_change_gave_up(
     def port(name):
         return pop.gateway.json("get", "port", name)[0]
 
-    # What can be undone is, and what cannot says so, until nobody is in the way any more.
+    # Objects are undone where possible; the others report the conflict, until it is gone.
     assert pop.gateway.json("get", "vrf", "red")[0]["spec"]["description"] == "one"
     assert port("a")["spec"]["device"] == "net_null1"
     why = pop.gateway.json("history")[0]["why"]
@@ -183,9 +192,9 @@ def test_a_plan_is_applied_as_it_was_written_or_not_at_all(pop):
     assert plan.stat().st_mode & 0o777 == 0o600
     operations = json.loads(plan.read_text())["planned"]["operations"]
     assert [(each.get("action"), each["name"]) for each in operations] == [("UPDATE", "ipoe")]
-    # Somebody else was faster.
+    # Another owner was faster.
     pop.apply(with_mss(1299))
-    with pytest.raises(Refused, match="does not hold any more"):
+    with pytest.raises(Refused, match="the plan is outdated"):
         pop.gateway.sluice("apply", "--plan", plan)
     assert mss(pop) == 1299
     pop.gateway.sluice("plan", "-f", path, "--out", plan)
@@ -198,19 +207,19 @@ def test_a_plan_is_applied_as_it_was_written_or_not_at_all(pop):
     pop.apply(session(IPOE, policy={"aclUp": "open"}))
 
 
-def test_a_plan_file_that_says_something_else_than_was_planned_is_refused(pop):
+def test_a_changed_plan_file_is_refused(pop):
     pop.apply(with_mss(1300))
     plan = pop.gateway.directory / "tonight.plan"
     pop.gateway.sluice("plan", "-f", written(pop, "mss.yaml", with_mss(1301)), "--out", plan)
     asked = json.loads(plan.read_text())
     asked["changes"]["put"][0]["spec"] = base64.b64encode(packed(with_mss(1302)).spec).decode()
     plan.write_text(json.dumps(asked))
-    with pytest.raises(Refused, match="not as the plan says: Session/ipoe"):
+    with pytest.raises(Refused, match="differs from the plan: Session/ipoe"):
         pop.gateway.sluice("apply", "--plan", plan)
     assert mss(pop) == 1300
 
 
-def test_of_two_sessions_that_exchange_what_they_are_known_by_one_is_replaced(pop):
+def test_of_two_sessions_that_exchange_their_keys_one_is_replaced(pop):
     first, second = (Line(f"x{n}", f"02:00:00:00:09:0{n}", f"100.64.9.{n}", vlans=(109, n)) for n in (1, 2))
     with pop.having(session(first), session(second)):
         assert pop.passes(first) and pop.passes(second)
@@ -238,7 +247,7 @@ def test_an_owner_may_not_overwrite_another_unless_it_takes_over(pop):
 
 
 def fields_of(pop):
-    """Who says what of the session: {"policy.mss": {"api": "1300 B"}}; what does not count has a - in front."""
+    """Owners of the session's fields: {"policy.mss": {"api": "1300 B"}}; a value without effect has a - in front."""
     owned = {}
     (found,) = pop.gateway.json("get", "session", "ipoe", "--owners")
     for owner in found["status"]["owners"]:
@@ -249,14 +258,14 @@ def fields_of(pop):
 
 
 def test_owners_share_an_object_field_by_field(pop):
-    """What the data plane does is what all of them say together."""
+    """The data plane has the fields of all owners."""
 
     def says(owner, *arguments, command="apply", **policy):
         path = written(pop, f"{owner}.yaml", thing("Session", "ipoe", **({"policy": policy} if policy else {})))
         return pop.gateway.sluice(command, "-f", path, "--owner", owner, *arguments)
 
     def passes(payload):
-        """What comes from an address that is not the subscriber's."""
+        """A packet from an address that is not the subscriber's."""
         pop.drain()
         pop.send_up(IPOE, udp_up(IPOE, payload=payload, src="203.0.113.77"))
         pop.send_up(IPOE, udp_up(IPOE, payload=payload + b"!"))
@@ -273,7 +282,9 @@ def test_owners_share_an_object_field_by_field(pop):
     owned = fields_of(pop)
     assert owned["policy.mss"] == {"api": "1250 B"}
     assert owned["policy.anySource"] == {"lab": "true"}
-    with pytest.raises(Refused, match="(?s)ipoe: policy.mss belongs to api .1250 B., and lab wants .*1200 B.*--force"):
+    with pytest.raises(
+        Refused, match="(?s)ipoe: policy.mss belongs to api .1250 B., and lab sets another value .1200 B.*--force"
+    ):
         says("lab", mss=1200, anySource=True)
     says("lab", "--force", mss=1200)
     assert not passes(b"given up")
@@ -287,18 +298,20 @@ def test_owners_share_an_object_field_by_field(pop):
     pop.gateway.agent.kill()
     pop.gateway.start_agent()
     assert fields_of(pop) == owned
-    with pytest.raises(Refused, match="access: missing .only lab would still say something .*: policy.anySource"):
+    with pytest.raises(Refused, match="access: missing .the object would only have fields of lab: policy.anySource"):
         pop.gateway.sluice("delete", "session", "ipoe")
     says("lab", command="delete")
     assert not passes(b"one owner again")
-    with pytest.raises(Refused, match=r"belongs to api, and lab says nothing of it[^.]+.\s+Say with --owner"):
+    with pytest.raises(
+        Refused, match=r"belongs to api, and lab has no fields of it[^.]*.\s+Choose the owner with --owner"
+    ):
         says("lab", command="delete")
     with pytest.raises(Refused, match="lab.yaml:2: Session/nobody: access: missing"):
         path = written(pop, "lab.yaml", thing("Session", "nobody", policy={"mss": 1200}))
         pop.gateway.sluice("apply", "-f", path, "--owner", "lab")
 
 
-def test_an_object_says_which_generation_the_data_plane_has_and_why_it_is_not_ready(pop):
+def test_an_object_shows_its_observed_generation_and_why_it_is_not_ready(pop):
     pop.apply(with_mss(1300))
     (found,) = pop.gateway.json("get", "session", "ipoe")
     status = found["status"]
@@ -353,7 +366,6 @@ def test_an_agent_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing
 
     for _ in range(12):
         killer = threading.Timer(random.uniform(0.02, 0.4), pop.gateway.agent.kill)
-        killer.start()
         try:
             while True:
                 attempted += 1
@@ -361,6 +373,8 @@ def test_an_agent_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing
                 if pop.gateway.sluice("apply", "-f", path, "--all-or-nothing", check=False).returncode != 0:
                     break
                 acknowledged = attempted
+                if killer.ident is None:
+                    killer.start()
         finally:
             killer.join()
         pop.gateway.start_agent()
@@ -381,7 +395,7 @@ def test_an_agent_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing
     pop.gateway.delete("vrf", *names)
 
 
-def test_what_somebody_else_does_to_the_data_plane_is_put_right_at_once_and_reported(pop):
+def test_drift_is_repaired_at_once_and_reported(pop):
     def there():
         with Connection(pop.gateway.dataplane_socket) as connection:
             kept = connection.ask(list=api.List(kind="Acl")).objects.objects

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forwarding (RFC 1812, RFC 8200): checks, ICMP, routes, VRFs, fragments."""
 
 from collections import Counter, defaultdict
@@ -104,9 +105,10 @@ def test_a_bad_ipv6_packet_is_a_named_drop(pop, reason):
     pop.not_at_core()
 
 
-def test_a_packet_with_record_route_is_forwarded(pop):
+def test_a_packet_with_record_route_is_forwarded_with_our_address_in_it(pop):
     pop.send_up(IPOE, ip4(options=[IPOption_RR(routers=["0.0.0.0"] * 2)]))
-    assert pop.at_core(lambda packet: UDP in packet)[IP].options
+    recorded = pop.at_core(lambda packet: UDP in packet)[IP].options[0]
+    assert (recorded.pointer, recorded.routers) == (8, [CORE4, "0.0.0.0"])
 
 
 def test_ethernet_padding_does_not_become_part_of_the_packet(pop):
@@ -166,7 +168,7 @@ class TestIcmp:
         got = pop.at_line(IPOE, lambda packet: ICMPv6DestUnreach in packet)
         assert got[ICMPv6DestUnreach].code == 4
 
-    def test_a_protocol_that_nobody_here_speaks_is_reported(self, pop):
+    def test_an_unknown_protocol_is_reported(self, pop):
         pop.send_up(IPOE, IP(src=IPOE.ip4, dst=GATEWAY4, proto=200) / Raw(b"x" * 20))
         got = pop.at_line(IPOE, lambda packet: ICMP in packet)
         assert (got[ICMP].type, got[ICMP].code) == (3, 2)
@@ -208,14 +210,14 @@ class TestRoute:
         ]
         with pop.having(*routes):
             pop.send_up(IPOE, udp_up(IPOE, dst="203.0.113.8"))
-            pop.at_core(lambda packet: UDP in packet)
+            assert pop.at_core(lambda packet: UDP in packet)[IP].dst == "203.0.113.8"
             with pop.dropping("blackhole", 2):
                 pop.send_up(IPOE, udp_up(IPOE, dst="203.0.113.9"))
                 pop.send_up(IPOE, udp_up(IPOE, dst="203.0.1.1"))
             pop.not_at_core()
 
     @pytest.mark.parametrize("version", [4, 6])
-    def test_a_blackhole_says_nothing(self, pop, version):
+    def test_a_blackhole_sends_no_error(self, pop, version):
         prefix, target = ("203.0.113.0/24", "203.0.113.1") if version == 4 else ("2001:db8:b::/48", "2001:db8:b::1")
         with pop.having(thing("Route", "hole", prefix=prefix, action="blackhole")):
             with pop.dropping("blackhole"):
@@ -235,7 +237,7 @@ class TestRoute:
             got = pop.at_line(IPOE, lambda packet: ICMPv6DestUnreach in packet)
             assert got[ICMPv6DestUnreach].code == 1
 
-    def test_without_a_route_the_sender_is_told(self, pop):
+    def test_without_a_route_the_sender_gets_an_error(self, pop):
         pop.gateway.delete("route", "default4", "default6")
         try:
             with pop.dropping("no-route", 2):
@@ -273,6 +275,31 @@ class TestRoute:
             assert sum(share.values()) == 200
             assert share[hops[0][2]] > 1.5 * share[hops[1][2]] > 0
 
+    def test_a_route_goes_with_the_interface_of_its_next_hop_and_comes_back_with_it(self, pop):
+        def status():
+            return pop.gateway.sluice("describe", "route", "away").stdout
+
+        branch = thing("Interface", "leaving", port="core", outerVlan=31, addresses=["192.0.4.1/24"])
+        away = thing("Route", "away", prefix="203.0.113.0/24", nextHops=[{"address": "192.0.4.2"}])
+        with pop.having(branch, away):
+            assert "applied" in status().lower()
+            pop.gateway.delete("Interface", "leaving")
+            assert "an interface whose network holds 192.0.4.2 (nextHops[0].address)" in status()
+            # The default route takes its packets.
+            pop.send_up(IPOE, udp_up(IPOE, dst="203.0.113.1"))
+            assert pop.at_core(lambda packet: UDP in packet)[IP].dst == "203.0.113.1"
+            pop.apply(branch)
+            assert "applied" in status().lower()
+
+    def test_an_interface_that_has_anothers_network_or_no_hosts_address_is_refused_before_it_is_applied(self, pop):
+        second = thing("Interface", "second", port="core", outerVlan=32, addresses=["192.0.2.77/24"])
+        refused = pop.gateway.apply(second, check=False)
+        assert refused.returncode == 1
+        assert "addresses[0]: Interface/core already has VRF default, 192.0.2.0/24" in refused.stderr
+        refused = pop.gateway.apply(second | {"spec": second["spec"] | {"addresses": ["192.0.5.0/24"]}}, check=False)
+        assert refused.returncode == 1
+        assert "the network's own address" in refused.stderr
+
     def test_a_directly_connected_destination_needs_no_route(self, pop):
         pop.send_up(IPOE, udp_up(IPOE, dst=HOST4))
         assert pop.at_core(lambda packet: UDP in packet)[IP].dst == HOST4
@@ -301,7 +328,7 @@ def by_flow(raw):
 
 
 class Flows:
-    """Flows that send one packet each, round after round, while something changes."""
+    """Flows that send one packet each, round after round, during a change."""
 
     def __init__(self, pop, *targets, flows=FLOWS):
         self.pop, self.rounds, self.went = pop, 0, defaultdict(list)
@@ -359,6 +386,27 @@ class TestChange:
         flows.during(lambda: pop.apply(towards("192.0.2.31", "192.0.3.33")))
         assert set(flows.round().values()) == {"31", "33"}
         assert flows.arrived()
+
+    def test_routes_follow_their_next_hop_group_without_a_packet_lost(self, pop):
+        def group(*hops):
+            return thing("NextHopGroup", "shared", nextHops=[{"address": hop} for hop in hops])
+
+        targets = ["203.0.113.1", "198.18.0.1"]
+        routes = [
+            thing("Route", f"by-group-{i}", prefix=f"{t}/32", nextHopGroup="shared") for i, t in enumerate(targets)
+        ]
+        with pop.having(group(*WAYS), *routes):
+            pop.drain()
+            flows = Flows(pop, *targets)
+            first = flows.round()
+            assert set(first.values()) == {"31", "32", "33"}
+            stay = [flow for flow in FLOWS if first[flow] != "32"]
+            flows.during(lambda: pop.apply(group("192.0.3.33", "192.0.2.31")))
+            assert set(flows.round().values()) == {"31", "33"}
+            assert flows.arrived()
+            assert flows.unharmed(stay)
+            # The routes are as they were.
+            assert "applied" in pop.gateway.sluice("describe", "route", "by-group-0").stdout.lower()
 
     def test_a_next_hop_that_answers_no_more_leaves_its_flows_to_the_others_and_gets_them_back(self, pop, flows):
         first = flows.round()
@@ -503,7 +551,9 @@ class TestReassembly:
         packet = IPv6(src=IPOE.ip6, dst=GATEWAY6) / IPv6ExtHdrFragment(id=5) / ICMPv6EchoRequest(data=question)
         for piece in fragment6(packet, 900):
             pop.send_up(IPOE, piece)
-        pop.at_line(IPOE, lambda packet: IPv6 in packet and packet[IPv6].src == GATEWAY6)
+        got = pop.at_line(IPOE, lambda packet: IPv6 in packet and packet[IPv6].src == GATEWAY6)
+        assert got[IPv6].dst == IPOE.ip6
+        assert b"\x81\x00" in bytes(got[IPv6].payload)[:10], "an echo reply, in the first fragment"
 
     def test_overlapping_fragments_are_a_named_drop(self, pop):
         first = IPv6(src=IPOE.ip6, dst=GATEWAY6) / IPv6ExtHdrFragment(id=6, m=1, nh=58) / Raw(bytes(64))

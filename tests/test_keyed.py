@@ -1,5 +1,6 @@
-"""Documents under keys say what is wanted, and what became of each is told there: what places of keys have of their
-own, beside what every northbound has (test_conformance)."""
+# SPDX-License-Identifier: Apache-2.0
+"""Documents under keys configure a gateway, and their status is beside them: behaviour of key-value stores beyond that
+of every northbound (test_conformance)."""
 
 import hashlib
 import signal
@@ -25,7 +26,7 @@ def bad(name):
 
 
 class Site:
-    """A gateway, and where what it should be is written down."""
+    """A gateway, and the store with its documents."""
 
     def __init__(self, lab, namespace, driver):
         self.driver = driver
@@ -108,7 +109,7 @@ def test_a_document_holds_several_objects_and_its_status_tells_of_each(site):
     wait_until(lambda: site.driver.status("a") is None, 30, "its status goes away")
 
 
-def test_a_status_says_what_an_object_waits_for(site):
+def test_a_status_names_the_object_that_another_waits_for(site):
     access = {"port": "access", "outerVlan": 5}
     site.put("a", thing("Session", "alice", access=access, addresses=["100.64.0.1/32"]))
 
@@ -119,7 +120,7 @@ def test_a_status_says_what_an_object_waits_for(site):
     assert "Port/access" in wait_until(waits, 30, "it says what it waits for")
 
 
-def test_a_bad_object_is_told_with_its_line_and_disturbs_no_other(site):
+def test_an_invalid_object_is_reported_with_its_line_and_affects_no_other(site):
     site.put("good", meter("gold"))
     site.put("mixed", meter("silver"))
     site.told("good"), site.told("mixed")
@@ -135,7 +136,7 @@ def test_a_bad_object_is_told_with_its_line_and_disturbs_no_other(site):
     site.becomes({"gold": 2_000_000, "silver": 1_000_000, "bronze": 1_000_000})
 
 
-def test_a_bad_document_keeps_what_it_had_when_the_agent_is_started_again(site):
+def test_an_invalid_document_keeps_its_objects_over_a_restart_of_the_agent(site):
     site.put("a", meter("gold"))
     site.told("a")
     site.put("a", text="{ half of a")
@@ -150,7 +151,7 @@ def test_a_bad_document_keeps_what_it_had_when_the_agent_is_started_again(site):
     site.becomes({"bronze": 1_000_000, "silver": 1_000_000})
 
 
-def test_a_conflict_with_the_command_line_is_told_and_tried_again(site):
+def test_a_conflict_with_the_command_line_is_reported_and_tried_again(site):
     site.gateway.apply(meter("gold", 9_000_000))
     site.put("a", meter("gold"), meter("silver"))
     mistakes = site.told("a", "Invalid")["mistakes"]
@@ -179,7 +180,7 @@ class TestStoresThatAreEmptied:
         status = site.driver.status(".held")
         return (status and (status["state"], status["objects"])) == (objects and ("Held", objects))
 
-    def test_what_a_store_said_that_was_emptied_stays_until_it_is_there_again(self, site):
+    def test_objects_of_an_emptied_store_are_held_until_they_are_back(self, site):
         site.put("a", meter("gold"))
         site.put("b", meter("silver"))
         site.told("a"), site.told("b")
@@ -197,7 +198,7 @@ class TestStoresThatAreEmptied:
         site.driver.delete("a")
         site.becomes({"silver": 2_000_000})
 
-    def test_what_a_store_said_that_was_emptied_goes_when_it_is_marked_again(self, site):
+    def test_objects_of_an_emptied_store_are_deleted_when_its_mark_is_back(self, site):
         site.put("a", meter("gold"))
         site.told("a")
         site.driver.flush()
@@ -209,7 +210,7 @@ class TestStoresThatAreEmptied:
 
 @pytest.mark.parametrize("kind", ["etcd"], indirect=True, scope="module")
 class TestEtcdAlone:
-    def test_it_works_over_tls_with_a_password_and_no_more_rights_than_the_how_to_says(self, site):
+    def test_it_works_over_tls_with_a_password_and_the_rights_of_the_how_to(self, site):
         with Lab() as lab:
             password = lab.directory / "password"
             password.write_text("wrong\n")
@@ -243,7 +244,7 @@ class TestEtcdAlone:
         site.put("a", meter("gold"))
         site.put("b", meter("silver"))
         site.told("a"), site.told("b")
-        # The agent does not follow, and what it was not told is forgotten when it asks.
+        # The agent does not follow, and the events are compacted away when it asks.
         site.gateway.agent.child.send_signal(signal.SIGSTOP)
         site.driver.restart()
         for i in range(50):
@@ -257,7 +258,7 @@ class TestEtcdAlone:
 
 @pytest.mark.parametrize("kind", ["redis"], indirect=True, scope="module")
 class TestRedisAlone:
-    def test_it_works_over_tls_for_a_user_who_may_not_make_it_tell_of_changes(self, site):
+    def test_it_works_over_tls_for_a_user_who_may_not_enable_events(self, site):
         with Lab() as lab:
             driver = Redis(site.driver.server, "secret")
             may = ("~secret:*", "&*", "+@all", "-config")
@@ -271,7 +272,7 @@ class TestRedisAlone:
             try:
                 wait_until(lambda: "it does not answer" in gateway.agent.log.read_text(), 60, "the log tells of it")
                 password.write_text("a secret of gateway\n")
-                wait_until(lambda: "may not be told to" in gateway.agent.log.read_text(), 60, "the log tells of that")
+                wait_until(lambda: "Redis sends no events" in gateway.agent.log.read_text(), 60, "it says so")
 
                 def rates():
                     return [each["spec"]["committedRate"] for each in gateway.json("get", "meters")]
@@ -281,7 +282,7 @@ class TestRedisAlone:
                     wait_until(lambda rate=rate: rates() == [rate], 30, f"it is {rate}")
                 assert "a secret of" not in "".join(gateway.logs().values())
             finally:
-                # Who follows is told of changes again when it connects again.
+                # A follower gets events again when it connects again.
                 driver.server.ask("CONFIG", "SET", "notify-keyspace-events", "KA")
 
     def test_a_key_of_another_type_is_a_mistake(self, site):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traffic that other tests count (lab/load.py): its counting is exact."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's log, shipped to Elasticsearch by Fluent Bit with the configuration under deploy/."""
 
 import json
@@ -12,7 +13,7 @@ from lab.laboratory import TREE, Process, wait_until
 CONFIGURATION = TREE / "deploy/fluent-bit/fluent-bit.conf"
 FLUENT_BIT = TREE / "build/fluent-bit/fluent-bit"
 pytestmark = pytest.mark.skipif(not FLUENT_BIT.exists(), reason="set-up could not build Fluent Bit")
-# What the configuration calls otherwise than the agent does.
+# Fields that the configuration renames.
 RENAMED = {"msg": "message", "level": "log.level", "error": "error.message"}
 
 
@@ -54,7 +55,7 @@ class Site:
         self.lab.on_close(self.shipper.stop)
 
     def lines(self):
-        """What the agent wrote: whole lines."""
+        """Complete lines of the agent's log."""
         return [line for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def has(self, count):
@@ -69,15 +70,21 @@ def site(lab):
 def test_each_line_is_a_document_with_the_names_that_dashboards_expect_and_its_own_time(site):
     site.gateway.apply(thing("Port", "nowhere", device="net_af_packet9,iface=nowhere"), check=False)
     site.ship()
-    wait_until(lambda: site.has(len(site.lines())), 30, "every line is a document")
+
+    def all_of_now():
+        # The agent may write more meanwhile.
+        lines, found = site.lines(), site.store.found()
+        return (lines, found) if len(lines) == len(found) else None
+
+    lines, found = wait_until(all_of_now, 30, "every line is a document")
     shipped = {}
-    for (index, _), document in site.store.found().items():
+    for (index, _), document in found.items():
         assert re.fullmatch(r"sluice-\d{4}\.\d\d\.\d\d", index)
         assert document.pop("service.name") == "sluice"
         time = document.pop("@timestamp")
         assert index == "sluice-" + time[:10].replace("-", ".")
         shipped[time] = document
-    for line in site.lines():
+    for line in lines:
         said = json.loads(line)
         whole, _, part = said.pop("time").rstrip("Z").partition(".")
         time = f"{whole}.{part:0<9}Z"
@@ -92,7 +99,7 @@ def test_each_line_is_a_document_with_the_names_that_dashboards_expect_and_its_o
 def test_a_shipper_that_was_killed_goes_on_where_it_was(site):
     wait_until(lambda: site.has(len(site.lines())), 30)
     site.shipper.kill()
-    # What it may have sent without remembering it comes again, and is the same document.
+    # An event that was sent but not stored as sent comes again, and is the same document.
     for _ in range(3):
         site.gateway.apply(thing("Port", "nowhere", device="net_af_packet8,iface=nowhere"), check=False)
         site.gateway.delete("port", "nowhere")

@@ -1,4 +1,6 @@
-"""Meters: RFC 2697, RFC 2698 and RFC 4115 by what passes. Rates are so low that no bucket fills while a test runs."""
+# SPDX-License-Identifier: Apache-2.0
+"""Meters: RFC 2697, RFC 2698 and RFC 4115 by the forwarded packets. Rates are so low that no bucket fills while a test
+runs."""
 
 import pytest
 from lab import frames, thing
@@ -6,8 +8,8 @@ from lab.laboratory import wait_until
 from pop import ACCESS_MAC, CORE_MAC, HOST_MAC, IPOE, PPPOE, Pop, session, udp_down, udp_up
 from scapy.all import IP, UDP, Ether, IPv6
 
-# One IP packet of 500 bytes is a half of 1,000 bytes of burst; 8 kbit/s fill 1 byte in a millisecond.
-SIZE = 500
+# Of an IP packet, in bytes. A burst takes two; 8 kbit/s, the lowest rate, fill 1 byte in a millisecond.
+SIZE = 1400
 AF11, AF12, AF13 = 10, 12, 14
 
 
@@ -81,20 +83,20 @@ class metered:
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_single_rate_meter_passes_green_and_yellow_and_drops_red(pop, version):
-    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "excessBurst": 1000}
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 2 * SIZE, "excessBurst": 2 * SIZE}
     with metered(pop, **meter), pop.dropping("meter-red"):
         assert set(passed_up(pop, IPOE, burst(IPOE, 8, version))) == {0, 1, 2, 3}
 
 
-def test_yellow_packets_are_remarked_where_the_meter_says_so(pop):
-    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "excessBurst": 1000}
+def test_yellow_packets_are_remarked_if_configured(pop):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 2 * SIZE, "excessBurst": 2 * SIZE}
     with metered(pop, **meter, yellow={"verdict": "remark", "dscp": "af12"}):
         got = passed_up(pop, IPOE, burst(IPOE, 8, tos=AF11 << 2))
         assert got == {0: AF11, 1: AF11, 2: AF12, 3: AF12}
 
 
-def test_red_packets_are_remarked_where_the_meter_says_so_and_their_checksums_hold(pop):
-    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000}
+def test_red_packets_are_remarked_if_configured_and_their_checksums_hold(pop):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 2 * SIZE}
     with metered(pop, **meter, red={"verdict": "remark", "dscp": "cs1"}):
         got = passed_up(pop, IPOE, burst(IPOE, 4, tos=AF11 << 2))
         assert got == {0: AF11, 1: AF11, 2: 8, 3: 8}
@@ -105,8 +107,8 @@ def test_red_packets_are_remarked_where_the_meter_says_so_and_their_checksums_ho
         assert IP(bytes(packet)).chksum == found
 
 
-def test_yellow_packets_are_dropped_where_the_meter_says_so(pop):
-    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "excessBurst": 1000}
+def test_yellow_packets_are_dropped_if_configured(pop):
+    meter = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 2 * SIZE, "excessBurst": 2 * SIZE}
     with metered(pop, **meter, yellow={"verdict": "drop"}), pop.dropping("meter-yellow", 2):
         assert set(passed_up(pop, IPOE, burst(IPOE, 8))) == {0, 1}
 
@@ -116,8 +118,8 @@ def test_a_two_rate_meter_passes_up_to_its_peak_burst(pop):
         "algorithm": "trtcm",
         "committedRate": 8000,
         "peakRate": 16000,
-        "committedBurst": 1000,
-        "excessBurst": 2000,
+        "committedBurst": 2 * SIZE,
+        "excessBurst": 4 * SIZE,
     }
     with metered(pop, **meter, yellow={"verdict": "remark", "dscp": "af12"}):
         got = passed_up(pop, IPOE, burst(IPOE, 8, tos=AF11 << 2))
@@ -129,8 +131,8 @@ def test_an_rfc_4115_meter_passes_committed_and_excess_burst(pop):
         "algorithm": "rfc4115",
         "committedRate": 8000,
         "excessRate": 8000,
-        "committedBurst": 1000,
-        "excessBurst": 1500,
+        "committedBurst": 2 * SIZE,
+        "excessBurst": 3 * SIZE,
     }
     with metered(pop, **meter, yellow={"verdict": "remark", "dscp": "af12"}):
         got = passed_up(pop, IPOE, burst(IPOE, 8, tos=AF11 << 2))
@@ -142,8 +144,8 @@ def test_a_colour_aware_meter_never_makes_a_packet_greener(pop):
         "algorithm": "trtcm",
         "committedRate": 8000,
         "peakRate": 16000,
-        "committedBurst": 1000,
-        "excessBurst": 2000,
+        "committedBurst": 2 * SIZE,
+        "excessBurst": 4 * SIZE,
     }
     with metered(pop, **meter, colorAware=True), pop.dropping("meter-red"):
         packets = burst(IPOE, 4, tos=AF12 << 2)
@@ -151,14 +153,14 @@ def test_a_colour_aware_meter_never_makes_a_packet_greener(pop):
         assert set(passed_up(pop, IPOE, packets)) == {1, 2, 3}
 
 
-def test_a_burst_given_as_a_time_is_what_the_rate_fills_in_it(pop):
-    # 8 kbit/s for one second: 1,000 bytes.
-    with metered(pop, algorithm="srtcm", committedRate="8K", committedBurstTime="1s"):
+def test_a_burst_given_as_a_time_is_the_rate_times_that_time(pop):
+    # 8 kbit/s for 2.8 seconds: 2,800 bytes, or two packets.
+    with metered(pop, algorithm="srtcm", committedRate="8K", committedBurstTime="2800ms"):
         assert set(passed_up(pop, IPOE, burst(IPOE, 6))) == {0, 1}
 
 
 def test_the_way_down_is_metered_by_itself(pop):
-    with metered(pop, "meterDown", algorithm="srtcm", committedRate=8000, committedBurst=1000):
+    with metered(pop, "meterDown", algorithm="srtcm", committedRate=8000, committedBurst=2 * SIZE):
         packets = burst_down(6)
         got = passed(pop, pop.access, lambda raw: pop.from_line(IPOE, raw), packets, lambda: down_at_once(pop, packets))
         assert len(got) == 2
@@ -166,7 +168,7 @@ def test_the_way_down_is_metered_by_itself(pop):
 
 
 def test_each_session_has_buckets_of_its_own(pop):
-    meter = thing("Meter", "shared", algorithm="srtcm", committedRate=8000, committedBurst=1000)
+    meter = thing("Meter", "shared", algorithm="srtcm", committedRate=8000, committedBurst=2 * SIZE)
     pop.apply(meter, *(session(line, policy={"meterUp": "shared"}) for line in (IPOE, PPPOE)))
     try:
         assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2
@@ -177,21 +179,22 @@ def test_each_session_has_buckets_of_its_own(pop):
 
 
 def test_sessions_share_one_bucket_where_the_meter_is_global(pop):
-    meter = thing("Meter", "total", scope="global", algorithm="srtcm", committedRate=8000, committedBurst=2000)
+    meter = thing("Meter", "total", scope="global", algorithm="srtcm", committedRate=8000, committedBurst=4 * SIZE)
     policy = {"meterUp": "total", "meterDown": "total"}
     pop.apply(meter, *(session(line, policy=policy) for line in (IPOE, PPPOE)))
     try:
+        up, down = [(line, burst(line, count)) for line, count in ((IPOE, 2), (PPPOE, 5))], burst_down(5)
         with pop.dropping("meter-red", 8):
-            for line, count in ((IPOE, 2), (PPPOE, 5)):
-                at_once(pop, line, burst(line, count))
-            down_at_once(pop, burst_down(5))
+            for line, packets in up:
+                at_once(pop, line, packets)
+            down_at_once(pop, down)
     finally:
         pop.apply(session(IPOE), session(PPPOE))
         pop.gateway.delete("meter", "total")
 
 
-def test_each_flow_has_buckets_of_its_own_where_the_meter_says_so(pop):
-    with metered(pop, scope="flow", flows=1024, algorithm="srtcm", committedRate=8000, committedBurst=1000):
+def test_each_flow_has_buckets_of_its_own_if_the_meter_is_by_flow(pop):
+    with metered(pop, scope="flow", flows=1024, algorithm="srtcm", committedRate=8000, committedBurst=2 * SIZE):
         packets = burst(IPOE, 12)
         for number, packet in enumerate(packets):
             packet[UDP].sport = 2000 + number % 3
@@ -199,21 +202,21 @@ def test_each_flow_has_buckets_of_its_own_where_the_meter_says_so(pop):
 
 
 def test_a_meters_scope_changes_by_making_it_again(pop):
-    small = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000}
+    small = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 2 * SIZE}
     with metered(pop, **small):
         pop.apply(thing("Meter", "test", **small, scope="global"))
         assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2
 
 
 def test_flows_without_their_scope_are_refused(pop):
-    spec = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 1000, "flows": 4096}
+    spec = {"algorithm": "srtcm", "committedRate": 8000, "committedBurst": 2 * SIZE, "flows": 4096}
     done = pop.gateway.apply(thing("Meter", "wrong", **spec), check=False)
     assert done.returncode != 0
-    assert "leave it out, or scope flow" in done.stdout + done.stderr
+    assert "no value, or scope flow" in done.stdout + done.stderr
 
 
 def test_a_meters_rate_changes_while_sessions_use_it(pop):
-    with metered(pop, algorithm="srtcm", committedRate=8000, committedBurst=1000):
+    with metered(pop, algorithm="srtcm", committedRate=8000, committedBurst=2 * SIZE):
         assert len(passed_up(pop, IPOE, burst(IPOE, 5))) == 2
         pop.apply(thing("Meter", "test", algorithm="srtcm", committedRate="1G", committedBurst="64KB"))
         assert len(passed_up(pop, IPOE, burst(IPOE, 20))) == 20

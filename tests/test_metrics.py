@@ -1,4 +1,5 @@
-"""What is told to Prometheus and to whoever reads the log, and the dashboard and alerts that build on it."""
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics for Prometheus, fields of the log, and the dashboard and alerts that use them."""
 
 import json
 import re
@@ -22,7 +23,7 @@ RULES = TREE / "deploy/prometheus/sluice.rules.yml"
 DASHBOARD = TREE / "deploy/grafana/sluice.json"
 # Of metrics, as they stand in queries.
 NAMES = re.compile(r"\b(?:sluice|go|process)_[a-z0-9_]+")
-# What Grafana puts in place of its variables.
+# Grafana's values of its variables.
 VARIABLES = {"$__rate_interval": "1m", "$instance": ".*", "$dataplane": ".*"}
 
 
@@ -53,7 +54,7 @@ def status(pop, path):
 
 
 def told(pop):
-    """What a scrape tells: series and their values."""
+    """Series of a scrape and their values."""
     lines = (line.rsplit(" ", 1) for line in get(pop, "/metrics").splitlines() if not line.startswith("#"))
     return {series: float(value) for series, value in lines}
 
@@ -66,7 +67,7 @@ def test_promtool_finds_nothing_wrong_with_a_scrape(pop):
     pop.inside.run("promtool", "check", "metrics", input=get(pop, "/metrics"))
 
 
-def test_a_packet_through_a_session_is_told_of_all_sessions_its_nodes_and_its_ports(pop):
+def test_a_packet_through_a_session_counts_for_the_totals_its_nodes_and_its_ports(pop):
     before = told(pop)
     assert pop.passes(IPOE)
     assert pop.passes(PPPOE)
@@ -83,7 +84,7 @@ def test_a_packet_through_a_session_is_told_of_all_sessions_its_nodes_and_its_po
         assert after[series] - before[series] == more, series
 
 
-def test_drops_are_told_by_reason_and_taken_from_what_entered_sessions(pop):
+def test_drops_are_counted_by_reason_and_are_not_forwarded_packets(pop):
     dropped = 'sluice_session_dropped_packets_total{dataplane="default",direction="up"}'
     before = told(pop)
     with pop.dropping("session-source"):
@@ -94,7 +95,7 @@ def test_drops_are_told_by_reason_and_taken_from_what_entered_sessions(pop):
     assert after[dropped] - before[dropped] == 1
 
 
-def test_a_thousand_sessions_more_make_no_series_more_and_what_they_did_stays_counted_when_they_go(pop):
+def test_a_thousand_sessions_add_no_series_and_their_counts_stay_when_they_go(pop):
     lines = [Line(f"line-{i}", f"02:00:00:03:{i >> 8:02x}:{i & 255:02x}", "", "", (1000, 1 + i)) for i in range(1000)]
     one = Line("one", "02:00:00:04:00:01", "100.64.1.1", "", (1001, 1))
     before = told(pop)
@@ -110,7 +111,7 @@ def test_a_thousand_sessions_more_make_no_series_more_and_what_they_did_stays_co
     assert entered(pop) == passed
 
 
-def test_what_comes_in_by_a_northbound_is_told_by_its_name(pop, lab):
+def test_metrics_of_a_northbound_have_its_name(pop, lab):
     def of(what):
         return told(pop)[f'sluice_northbound_{what}{{northbound="files"}}']
 
@@ -171,23 +172,29 @@ def queries():
         yield query
 
 
-def test_every_metric_of_the_dashboard_and_the_alerts_is_told(pop):
+def test_every_metric_of_the_dashboard_and_the_alerts_exists(pop):
     with pop.dropping("session-source"):
         pop.send_up(IPOE, udp_up(IPOE, src="203.0.113.1"))
     there = {each.split("{")[0].removesuffix("_bucket") for each in told(pop)}
     text = DASHBOARD.read_text() + RULES.read_text()
     asked = {name.removesuffix("_bucket") for name in NAMES.findall(text)}
     assert len(asked) > 25
-    # A path is told once it has answered, and nobody is there who could.
+    # A path is reported after its first answer, and there is no peer that could answer.
     there.add("sluice_gtpu_path_up")
+    # There are no subscribers and no RadiusServer: these metrics come with the first one.
+    for service in ("pppoe", "radius", "subscriber"):
+        for source in (TREE / "agent" / service).glob("*.go"):
+            there |= set(re.findall(rf'"(sluice_{service}_\w+)"', source.read_text()))
     assert asked <= there, asked - there
 
 
-def test_every_metric_that_is_told_is_in_the_how_to(pop):
+def test_every_metric_is_in_the_how_to(pop):
     there = {each.split("{")[0] for each in told(pop) if each.startswith("sluice_")}
     there = {re.sub("_(bucket|sum|count)$", "", name) for name in there}
     in_text = set(NAMES.findall(HOW_TO.read_text()))
     assert there <= in_text, there - in_text
+    rows = re.findall(r"^\| `(sluice_[a-z0-9_]+)`", HOW_TO.read_text(), re.MULTILINE)
+    assert len(rows) == len(set(rows)), sorted(rows)
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap_and_each_has_its_own_number():
@@ -204,7 +211,7 @@ def test_the_panels_of_the_dashboard_do_not_overlap_and_each_has_its_own_number(
 
 @pytest.fixture(scope="module")
 def prometheus(pop, lab):
-    """The how-to's server. It also looks at what is served over TLS for who has a token, as the how-to says."""
+    """The how-to's server. It also scrapes over TLS with a token, as in the how-to."""
     command = re.search(r"^prometheus .*(?= &$)", HOW_TO.read_text(), re.MULTILINE)[0]
     said = re.search(r"```yaml\n(scrape_configs:\n.*?)```", HOW_TO.read_text(), re.DOTALL)[1]
     (job,) = yaml.safe_load(said.replace("/etc/prometheus/sluice-ca.crt", str(lab.directory / "tls/ca.crt")))[
@@ -223,8 +230,8 @@ def prometheus(pop, lab):
     wait_until(lambda: ask(pop, 'up{job="sluice"} == 1'), 60, "Prometheus has scraped the agent")
 
 
-def test_over_tls_only_who_has_a_token_reads(pop, lab):
-    """Before Prometheus looks, which has an alert of those who were refused."""
+def test_over_tls_reading_needs_a_token(pop, lab):
+    """Before Prometheus scrapes: an alert fires on refused requests."""
 
     def code(*options):
         ca = ("--cacert", lab.directory / "tls/ca.crt", "-o", "/dev/null", "-w", "%{http_code}")
@@ -241,7 +248,7 @@ def test_prometheus_reads_over_tls_with_a_token(pop, prometheus):
 
 
 def ask(pop, query):
-    """What Prometheus answers; None if it does not yet."""
+    """The answer of Prometheus; None if there is none yet."""
     url = f"{PROMETHEUS}/api/v1/query?" + urllib.parse.urlencode({"query": query})
     done = pop.inside.run("curl", "-sf", url, check=False)
     if done.returncode != 0:
@@ -273,7 +280,7 @@ def test_prometheus_has_the_alerts_and_none_of_them_fires(pop, prometheus):
 
 @pytest.fixture(scope="module")
 def log(pop, lab):
-    """What an agent writes in JSON while objects are refused and its data plane comes and goes."""
+    """The JSON log of an agent while objects are refused and its data plane comes and goes."""
     gateway = pop.gateway
     gateway.agent.stop()
     arguments = ["--dataplane", f"unix://{gateway.dataplane_socket}", "--listen", f"unix://{gateway.agent_socket}"]
@@ -292,7 +299,7 @@ def log(pop, lab):
 
 
 def fields():
-    _, table = HOW_TO.read_text().split("| field | what it is |")
+    _, table = HOW_TO.read_text().split("| field | meaning |")
     return set(re.findall(r"^\| `([a-z]+)` \|", table.split("\n\n")[0], re.MULTILINE))
 
 
@@ -302,7 +309,7 @@ def test_every_line_of_the_log_is_json_with_fields_of_the_table(log):
         assert {"time", "level", "msg"} <= set(line) <= fields()
 
 
-def test_what_a_line_is_about_is_in_fields_of_their_own(log):
+def test_log_lines_name_their_objects_in_fields(log):
     refused = next(line for line in log if "code" in line)
     assert refused["level"] == "WARN"
     assert (refused["kind"], refused["name"], refused["action"]) == ("Port", "refused", "create")

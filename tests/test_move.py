@@ -1,4 +1,5 @@
-"""A session changes what it is known by while its packets pass, both ways: none is lost, and its counts go on."""
+# SPDX-License-Identifier: Apache-2.0
+"""A session changes its access key under traffic in both directions: no packet is lost, and its counters stay."""
 
 import threading
 import time
@@ -22,7 +23,7 @@ POLICIES = [
     thing("Acl", "open", otherwise="permit"),
     thing("Meter", "wide", algorithm="srtcm", committedRate="1G", committedBurst="1MB"),
 ]
-# From each to the next; the MAC is told where it is a part of it.
+# From each to the next; the object has the MAC where it is a part of the key.
 CHANGES = {
     "the inner VLAN": {"vlans": (108, 9)},
     "both VLANs": {"vlans": (109, 10)},
@@ -123,7 +124,7 @@ def counters(pop, line):
 
 
 @pytest.mark.parametrize("line", [ROUTED, TUNNELLED], ids=["routed", "through GTP-U"])
-def test_no_packet_is_lost_either_way_whatever_a_session_is_known_by_from_now_on(pop, line):
+def test_no_packet_is_lost_either_way_for_any_new_key_of_a_session(pop, line):
     pop.apply(object_of(line, False))
     pop.learn(line)
     told, before = False, counters(pop, line)
@@ -142,7 +143,7 @@ def test_no_packet_is_lost_either_way_whatever_a_session_is_known_by_from_now_on
             assert "updated" in pop.apply(object_of(now, told)).stdout, name
             traffic.lines = [now]
             line = now
-            # What was on its way, and some more.
+            # Packets under way, and some more.
             traffic.reaches(traffic.sent + 50)
             traffic.known = [line]
             after = counters(pop, line)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ARP (RFC 826) and neighbour discovery (RFC 4861): answering, resolving, ageing, proxying."""
 
 import pytest
@@ -5,7 +6,19 @@ from lab import Line, frames, thing
 from lab.frames import Frame
 from lab.laboratory import wait_until
 from pop import ACCESS_MAC, CORE4, CORE6, CORE_MAC, GATEWAY4, GATEWAY6, IPOE, Pop, session, udp_down, udp_up
-from scapy.all import IP, UDP, Ether, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr, IPv6
+from scapy.all import (
+    IP,
+    UDP,
+    Ether,
+    ICMPv6ND_NA,
+    ICMPv6ND_NS,
+    ICMPv6ND_RA,
+    ICMPv6ND_Redirect,
+    ICMPv6NDOptDstLLAddr,
+    ICMPv6NDOptPrefixInfo,
+    ICMPv6NDOptSrcLLAddr,
+    IPv6,
+)
 
 ROUTER4, ROUTER6, ROUTER_MAC = "192.0.2.40", "2001:db8:0:2::40", "02:00:00:00:cc:40"
 SILENT = Line("silent", "02:00:00:00:01:21", "100.64.0.31", "2001:db8:1:21::1", vlans=(100, 31))
@@ -60,18 +73,27 @@ class TestAnswering:
         assert answer[ICMPv6NDOptDstLLAddr].lladdr == ACCESS_MAC
         assert answer[IPv6].hlim == 255
 
-    def test_a_core_host_finds_us(self, pop):
-        mac = frames.mac_bytes(ROUTER_MAC)
-        pop.core.send(frames.arp_request(mac, ROUTER4, CORE4, ()))
-        answer = pop.core.expect(lambda raw: arp(raw) if raw[:6] == mac else None)
-        assert answer.payload[8:14].hex(":") == CORE_MAC
-        pop.core.send(frames.solicitation(mac, ROUTER6, CORE6, ()))
-        assert pop.at_core(lambda packet: ICMPv6ND_NA in packet)[ICMPv6ND_NA].tgt == CORE6
+    @pytest.mark.parametrize("version", [4, 6])
+    def test_a_core_host_finds_us_and_its_first_packet_need_not_wait(self, pop, version):
+        mac, host = b"\2\0\0\0\xcc\x45", ("192.0.2.45" if version == 4 else "2001:db8:0:2::45")
+        if version == 4:
+            pop.core.send(frames.arp_request(mac, host, CORE4, ()))
+            answer = pop.core.expect(lambda raw: arp(raw) if raw[:6] == mac else None)
+            assert answer.payload[8:14].hex(":") == CORE_MAC
+        else:
+            pop.core.send(frames.solicitation(mac, host, CORE6, ()))
+            assert pop.at_core(lambda packet: ICMPv6ND_NA in packet)[ICMPv6ND_NA].tgt == CORE6
+        assert wait_until(lambda: host in pop.gateway.sluice("neighbors").stdout)
+        pop.send_up(IPOE, udp_up(IPOE, version, dst=host))
+        asks = (request_for if version == 4 else solicitation_for)(host)
+        got = pop.core.expect(lambda raw: raw if asks(raw) or raw[:6] == mac and pop.from_core(raw) else None)
+        assert got[:6] == mac
 
-    def test_nobody_is_told_of_an_address_that_is_not_ours(self, pop):
-        with pop.dropping("arp-not-for-us"):
+    def test_requests_for_a_foreign_address_are_not_answered(self, pop):
+        with pop.dropping("arp-not-for-us", 1, "--consumed"):
             pop.core.send(frames.arp_request(frames.mac_bytes(ROUTER_MAC), ROUTER4, "192.0.2.77", ()))
         pop.core.expect_none(lambda raw: arp(raw) and raw[:6].hex(":") == ROUTER_MAC)
+        assert "arp-not-for-us" not in pop.gateway.drops()
 
     def test_a_solicitation_from_farther_than_the_link_is_a_named_drop(self, pop):
         packet = IPv6(src=ROUTER6, dst=CORE6, hlim=254) / ICMPv6ND_NS(tgt=CORE6)
@@ -103,7 +125,8 @@ class TestResolving:
             pop.send_up(IPOE, udp_up(IPOE, dst="203.0.113.9"))
             asked = pop.core.expect(request_for("192.0.2.41"))
             pop.core.send(frames.arp_reply(asked, b"\2\0\0\0\xcc\x41"))
-            pop.core.expect(lambda raw: raw[:6] == b"\2\0\0\0\xcc\x41" and pop.from_core(raw) is not None)
+            got = pop.core.expect(lambda raw: pop.from_core(raw) if raw[:6] == b"\2\0\0\0\xcc\x41" else None)
+            assert (got[IP].src, got[IP].dst, got[IP].ttl) == (IPOE.ip4, "203.0.113.9", 63)
 
     def test_a_neighbour_that_never_answers_is_a_named_drop_and_reported(self, pop):
         with pop.dropping("neighbor-unresolved"):
@@ -124,7 +147,7 @@ class TestResolving:
 
     def test_a_configured_neighbour_is_not_asked_for(self, pop):
         pop.send_up(IPOE, udp_up(IPOE))
-        pop.at_core(lambda packet: UDP in packet)
+        assert pop.at_core(lambda packet: UDP in packet)[IP].src == IPOE.ip4
         pop.core.expect_none(request_for("192.0.2.2"))
 
     def test_a_neighbours_new_address_is_used(self, pop):
@@ -151,7 +174,7 @@ class TestResolving:
         for address, mac in macs.items():
             pop.send_up(IPOE, udp_up(IPOE, version, dst=address))
             pop.core.expect(match(address))
-            # It tells its Ethernet address of its own accord, which does not show that it hears us.
+            # It announces its Ethernet address unasked, which does not show that it receives our packets.
             ask = frames.arp_request if version == 4 else frames.solicitation
             pop.core.send(ask(mac, address, CORE4 if version == 4 else CORE6, ()))
             pop.core.expect(lambda raw, mac=mac: raw[:6] == mac and pop.from_core(raw) is not None)
@@ -164,7 +187,7 @@ class TestResolving:
         asked = pop.core.expect(lambda raw: raw[:6] == macs[alive] and match(alive)(raw))
         pop.core.send((frames.arp_reply if version == 4 else frames.advertisement)(asked, macs[alive]))
         assert wait_until(lambda: states() == {alive: "reachable", silent: "failed"}, 20)
-        # Whoever sends to it again sets off the search for it again.
+        # A packet to it starts the resolution again.
         pop.core.drain()
         pop.send_up(IPOE, udp_up(IPOE, version, dst=silent))
         assert pop.core.expect(match(silent)).destination[0] & 1
@@ -185,6 +208,84 @@ class TestResolving:
             assert asked.tags == line.tags
             pop.access.send((frames.arp_reply if version == 4 else frames.advertisement)(asked, line.raw_mac))
             assert UDP in pop.at_line(line, lambda packet: UDP in packet)
+
+
+class TestASubscriberSpeaksForItselfAlone:
+    """On a VLAN that subscribers share, distinguished by their MACs."""
+
+    @pytest.fixture(scope="class")
+    def line(self, pop):
+        line = Line("shared", "02:00:00:00:01:51", "100.64.0.51", "2001:db8:1:51::1", vlans=(100, 51))
+        other = Line("victim", "02:00:00:00:01:52", "100.64.0.52", "2001:db8:1:52::1", vlans=(100, 51))
+        with pop.having(*(session(each, {"mac": each.mac, "proxyArp": True}) for each in (line, other))):
+            pop.learn(line, other)
+            yield line
+
+    def forged(self, line, raw):
+        """The frame comes from the line all the same: its session is the line's."""
+        return raw[:6] + line.raw_mac + raw[12:]
+
+    @pytest.mark.parametrize("kind", ["request", "reply", "probe"])
+    def test_arp_for_an_address_or_a_mac_of_another_is_a_named_drop(self, pop, line, kind):
+        victim, mac = "100.64.0.52", frames.mac_bytes("02:00:00:00:01:52")
+
+        def said(sender, address):
+            if kind == "reply":
+                asked = Frame(line.raw_mac, b"\2\0\0\0\xaa\1", line.tags, frames.ARP, bytes(14))
+                body = bytes.fromhex("0001080006040001") + asked.source + bytes([100, 64, 0, 1]) + bytes(6)
+                asked = asked._replace(payload=body + frames.ip_bytes(address))
+                return self.forged(line, frames.arp_reply(asked, sender))
+            source = "0.0.0.0" if kind == "probe" else address
+            return self.forged(line, frames.arp_request(sender, source, GATEWAY4, line.tags))
+
+        with pop.dropping("arp-mac"):
+            pop.access.send(said(mac, line.ip4))
+            pop.access.expect_none(lambda raw: arp(raw) and raw[:6] == mac)
+        if kind != "probe":
+            with pop.dropping("arp-sender"):
+                pop.access.send(said(line.raw_mac, victim))
+        # Its own announcements are accepted.
+        before = pop.gateway.drops()
+        pop.access.send(said(line.raw_mac, line.ip4))
+        assert pop.passes(line)
+        assert pop.gateway.drops().get("arp-mac") == before.get("arp-mac")
+
+    def test_neighbour_discovery_for_an_address_or_a_mac_of_another_is_a_named_drop(self, pop, line):
+        mac = "02:00:00:00:01:52"
+
+        def advertises(target, told):
+            packet = IPv6(src=line.ip6, dst="ff02::1", hlim=255) / ICMPv6ND_NA(tgt=target, R=0, S=0, O=1)
+            pop.send_up(line, packet / ICMPv6NDOptDstLLAddr(lladdr=told), destination="33:33:00:00:00:01")
+
+        with pop.dropping("nd-target"):
+            advertises("2001:db8:1:52::1", line.mac)
+        with pop.dropping("nd-mac"):
+            advertises(line.ip6, mac)
+        with pop.dropping("nd-mac"):
+            asked = frames.solicitation(frames.mac_bytes(mac), line.ip6, GATEWAY6, line.tags)
+            pop.access.send(self.forged(line, asked))
+            pop.access.expect_none(lambda raw: raw[:6] == frames.mac_bytes(mac))
+        before = pop.gateway.drops()
+        advertises(line.ip6, line.mac)
+        pop.access.send(frames.solicitation(line.raw_mac, line.ip6, GATEWAY6, line.tags))
+        assert pop.at_line(line, lambda packet: ICMPv6ND_NA in packet)[ICMPv6ND_NA].tgt == GATEWAY6
+        after = pop.gateway.drops()
+        assert all(after.get(name) == before.get(name) for name in ("nd-mac", "nd-target"))
+
+    def test_messages_of_routers_are_named_drops_and_reach_no_neighbour(self, pop, line):
+        router, victim = "fe80::51", frames.mac_bytes("02:00:00:00:01:52")
+        advertisement = ICMPv6ND_RA(routerlifetime=1800) / ICMPv6NDOptSrcLLAddr(lladdr=line.mac)
+        advertisement /= ICMPv6NDOptPrefixInfo(prefix="2001:db8:bad::", prefixlen=64)
+        redirect = ICMPv6ND_Redirect(tgt=router, dst=CORE6) / ICMPv6NDOptDstLLAddr(lladdr=line.mac)
+        for drop, message in (("router-advertisement", advertisement), ("redirect", redirect)):
+            # To all, as a home gateway with its ports exchanged sends it, and to the gateway.
+            for target, mac in (("ff02::1", "33:33:00:00:00:01"), (GATEWAY6, ACCESS_MAC)):
+                with pop.dropping(drop):
+                    pop.send_up(line, IPv6(src=router, dst=target, hlim=255) / message, destination=mac)
+            # By the neighbour's own address.
+            pop.send_up(line, IPv6(src=router, dst="2001:db8:1:52::1", hlim=255) / message)
+            pop.access.expect_none(lambda raw: raw[:6] in (victim, b"\x33\x33\0\0\0\1"))
+        assert pop.passes(line, 6)
 
 
 class TestProxy:
@@ -208,7 +309,7 @@ class TestProxy:
         pop.access.expect_none(lambda raw: arp(raw) and raw[:6] == IPOE.raw_mac)
         pop.apply(session(IPOE))
 
-    def test_an_interface_with_proxy_arp_answers_for_what_it_would_forward_elsewhere(self, pop):
+    def test_an_interface_with_proxy_arp_answers_for_addresses_behind_other_interfaces(self, pop):
         core = thing("Interface", "core", port="core", addresses=[f"{CORE4}/24", f"{CORE6}/64"], proxyArp=True)
         pop.apply(core)
         mac = frames.mac_bytes(ROUTER_MAC)

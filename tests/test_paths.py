@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GTP-U path management (TS 29.281 section 7.2): two user plane functions, of which one dies under traffic."""
 
 import json
@@ -155,7 +156,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "field"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_a_peer_may_not_say_is_refused_by_object_and_field(pop, spec, field):
+def test_an_invalid_peer_is_refused_by_object_and_field(pop, spec, field):
     done = pop.gateway.apply(thing("GtpuPeer", "wrong", **spec), check=False)
     assert done.returncode != 0
     assert "GtpuPeer/wrong" in done.stdout + done.stderr

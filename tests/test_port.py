@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports: each kind of device, added and removed while running, and a port's Linux twin."""
 
 import contextlib
@@ -13,8 +14,8 @@ from contract import Connection, api
 from lab import Gateway, Line, thing, yaml
 from lab.laboratory import wait_until
 from lab.namespace import run
-from pop import IPOE, Pop, session, udp_down, udp_up
-from scapy.all import IP, UDP, Ether, Raw, wrpcap
+from pop import IPOE, Pop, same, session, udp_down, udp_up
+from scapy.all import IP, UDP, Ether, Raw, fragment, wrpcap
 
 MAC_A, MAC_B, MAC_C = "02:00:00:00:0a:01", "02:00:00:00:0b:01", "02:00:00:00:0c:01"
 HERE, THERE = "203.0.113.1", "203.0.113.2"
@@ -213,7 +214,7 @@ def test_a_device_that_cannot_be_had_is_explained(pop, device, why):
 
 
 def refused_devices(directory):
-    """Device strings that DPDK takes, and what each would do."""
+    """Device strings that DPDK accepts, and their harm."""
     ran, captured, taken = (directory / name for name in ("ran", "captured", "taken.pcap"))
     taken.mkdir(exist_ok=True)
     return [
@@ -271,7 +272,7 @@ def test_plan_and_apply_refuse_a_device_that_would_run_a_program(pop):
     assert "broken" not in pop.gateway.sluice("get", "ports").stdout
 
 
-def test_a_device_without_flow_rules_says_what_to_do_instead_and_goes_on(pop):
+def test_a_device_without_flow_rules_is_reported_with_the_mend_and_works(pop):
     pop.inside.link("shared0", pop.outside, "shared1")
     shared = {"device": "net_af_packet25,iface=shared0"}
     steered = thing("Port", "shared", **shared, steering=[{"outerVlans": "100-199"}, {"etherType": 2054}])
@@ -313,7 +314,7 @@ def test_a_linux_interface_has_one_port(pop):
 
 
 def state(namespace, interface):
-    """What a port may change of a Linux interface."""
+    """Settings of a Linux interface that a port may change."""
     text = namespace.ip("-d", "link", "show", "dev", interface).stdout
     return [re.search(rf"{name} (\S+)", text)[1] for name in ("mtu", "link/ether", "promiscuity")] + ["xdp" in text]
 
@@ -346,7 +347,7 @@ def test_an_interface_is_as_it_was_when_its_port_goes_or_when_the_data_plane_com
     gateway.close()
 
 
-def test_what_somebody_else_changed_of_an_interface_is_left_when_its_port_goes(pop):
+def test_foreign_changes_of_an_interface_stay_when_its_port_goes(pop):
     pop.inside.link("own0", pop.outside, "own1", mtu=1400)
     with pop.having(thing("Port", "own", device="net_af_packet20,iface=own0", mac=MAC_A)):
         pop.inside.ip("link", "set", "own0", "mtu", "1450", "address", MAC_C)
@@ -355,7 +356,7 @@ def test_what_somebody_else_changed_of_an_interface_is_left_when_its_port_goes(p
 
 
 def test_a_port_s_link_is_up_as_soon_as_its_carrier_is(pop):
-    """Linux tells a link up to a second late; packets are sent at once."""
+    """Linux reports a link up to a second late; packets are sent at once."""
     for _ in range(5):
         pop.inside.link("quick0", pop.outside, "quick1")
         with pop.gateway.without_agent(), Connection(pop.gateway.dataplane_socket) as connection:
@@ -367,7 +368,7 @@ def test_a_port_s_link_is_up_as_soon_as_its_carrier_is(pop):
 
 
 def test_af_packet_shows_tpid_88a8_as_8100_and_answers_so(pop):
-    """The subscriber is known by its VLANs all the same; who needs the TPID back uses another device."""
+    """The subscriber is found by its VLANs all the same; a link that needs the TPID back uses another device."""
     line = Line(IPOE.name, IPOE.mac, IPOE.ip4, IPOE.ip6, IPOE.vlans, (0x88A8, 0x8100))
     pop.send_up(line, udp_up(line))
     assert pop.at_core(lambda packet: UDP in packet)
@@ -459,7 +460,7 @@ class TestTwin:
         pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
         assert "mtu 1400" in twin[1].ip("link", "show", "dev", "wan0").stdout
 
-    def test_what_cannot_pass_to_or_from_the_twin_is_dropped_by_name(self, pop, twin):
+    def test_frames_that_cannot_pass_to_or_from_the_twin_are_named_drops(self, pop, twin):
         host, routing = twin
         routing.ip("link", "set", "wan0", "mtu", "5000")
         with pop.dropping("twin-frame-too-long"):
@@ -471,7 +472,7 @@ class TestTwin:
         routing.ip("link", "set", "wan0", "up")
         assert pings(host)
 
-    def test_a_twin_that_somebody_moves_away_is_made_again_where_it_belongs(self, pop, twin, lab):
+    def test_a_twin_that_moved_to_another_namespace_is_made_again(self, pop, twin, lab):
         routing, elsewhere = twin[1], lab.namespace("elsewhere")
         routing.ip("link", "set", "wan0", "netns", elsewhere.name)
         # At once: a change of the port does not fail meanwhile.
@@ -484,7 +485,7 @@ class TestTwin:
         pop.apply(port_with_address("twinned", "net_af_packet8,iface=tw0", address=HERE, **port)[0])
         assert routing.mac("wan0") == MAC_A
 
-    def test_an_address_that_the_twins_namespace_refuses_is_told(self, pop, twin, lab):
+    def test_an_address_that_the_twins_namespace_refuses_is_reported(self, pop, twin, lab):
         strict = lab.namespace("strict")
         for each in ("all", "default"):
             strict.run("sysctl", "-qw", f"net.ipv6.conf.{each}.disable_ipv6=1")
@@ -494,7 +495,7 @@ class TestTwin:
             log = pop.gateway.logs()["gateway-dataplane.log"]
             assert "the TAP wan1 does not take the address 2001:db8:44::1/64: Permission denied" in log
 
-    def test_a_twin_that_somebody_deletes_is_told_and_made_again_as_it_was(self, pop, twin):
+    def test_a_deleted_twin_is_reported_and_made_again_as_it_was(self, pop, twin):
         host, routing = twin
         with Connection(pop.gateway.dataplane_socket) as connection:
             connection.send(watch=api.Watch())
@@ -539,3 +540,185 @@ def test_an_af_packet_port_is_made_though_another_process_has_its_fanout_group(p
     other.setsockopt(sol_packet, packet_fanout, struct.pack("=HH", group, fanout_hash | defragment))
     with contextlib.closing(other), pop.having(thing("Port", "fan", device="net_af_packet9,iface=fan0,qpairs=2")):
         pass
+
+
+UNTAGGED = Line("untagged", "02:00:00:00:01:77", "100.64.0.77")
+
+
+@pytest.mark.parametrize("size", [1972, 60000])
+@pytest.mark.parametrize("flags", ["", "DF"])
+def test_untagged_ipv4_fragments_pass_af_packet_ports_one_by_one(pop, size, flags):
+    """Both ways and without tags, where the kernel could reassemble them: each leaves as it came."""
+    payload = bytes(range(250)) * (size // 250) + bytes(size % 250)
+    with pop.having(session(UNTAGGED)):
+        pop.learn(UNTAGGED)
+        down = fragment(udp_down(UNTAGGED, payload=payload, id=77), 1480)
+        up = fragment(udp_up(UNTAGGED, payload=payload, id=78), 1480)
+        for piece in down + up:
+            piece.flags = f"{piece.flags}{'+' if piece.flags and flags else ''}{flags}"
+        assert len(down) == len(up) == size // 1480 + 1
+        for piece in down:
+            pop.send_down(piece)
+        for piece in down:
+            same(piece, pop.at_line(UNTAGGED, lambda packet: IP in packet and packet[IP].id == 77))
+        for piece in up:
+            pop.send_up(UNTAGGED, piece)
+        for piece in up:
+            same(piece, pop.at_core(lambda packet: IP in packet and packet[IP].id == 78))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_fragment_passes_af_packet_ports_without_the_others_of_its_datagram(pop, number):
+    with pop.having(session(UNTAGGED)):
+        pop.learn(UNTAGGED)
+        down = fragment(udp_down(UNTAGGED, payload=bytes(2500), id=79), 1000)[number]
+        pop.send_down(down)
+        same(down, pop.at_line(UNTAGGED, lambda packet: IP in packet and packet[IP].id == 79))
+        up = fragment(udp_up(UNTAGGED, payload=bytes(2500), id=80), 1000)[number]
+        pop.send_up(UNTAGGED, up)
+        same(up, pop.at_core(lambda packet: IP in packet and packet[IP].id == 80))
+
+
+def follow_link(watcher, name, wanted):
+    """The next event of the port's link for which `wanted` is true."""
+    while True:
+        event = watcher.receive().event
+        if event.HasField("port_link") and event.port_link.port == name and wanted(event.port_link):
+            return event.port_link
+
+
+@pytest.mark.parametrize("driver", ["net_af_packet", "net_af_xdp"])
+def test_a_port_attaches_again_to_an_interface_that_is_deleted_and_made_again(lab, driver):
+    """Meanwhile its link state, an event and the log show it."""
+    name = driver.replace("_", "-") + "-again"
+    inside, host = lab.namespace(name), lab.namespace(f"{name}-host")
+    gateway = Gateway(lab, inside, name=name, buffers=32768)
+
+    def make():
+        inside.link("dev0", host, "eth0", mtu=1400)
+        inside.silent("dev0")
+        host.ip("address", "add", f"{THERE}/24", "dev", "eth0")
+
+    make()
+    gateway.apply(*port_with_address("dev", f"{driver}7,iface=dev0", MAC_A, HERE, mtu=1600))
+    assert pings(host)
+    with Connection(gateway.dataplane_socket) as connection, Connection(gateway.dataplane_socket) as watcher:
+        watcher.send(watch=api.Watch())
+        watcher.ask(cancel=api.Cancel())
+        for _ in range(2):
+            received = counters(connection, "dev").rx_packets
+            inside.ip("link", "delete", "dev0")
+            gone = follow_link(watcher, "dev", lambda link: "attaches" in link.why)
+            assert not gone.up
+            assert "the Linux interface dev0 is gone" in gone.why
+            now = counters(connection, "dev")
+            assert (now.link_up, now.link_why) == (False, gone.why)
+            assert now.rx_packets >= received
+            # Changes while there is no interface apply to the next one.
+            gateway.apply(thing("Port", "dev", device=f"{driver}7,iface=dev0", mac=MAC_A, mtu=1700))
+            make()
+            assert follow_link(watcher, "dev", lambda link: link.up).why == ""
+            assert pings(host)
+            assert "mtu 1708" in inside.ip("link", "show", "dev", "dev0").stdout
+            assert counters(connection, "dev").rx_packets > received
+    log = gateway.logs()[f"{name}-dataplane.log"]
+    assert log.count("port dev: link down: the Linux interface dev0 is gone; the port attaches") == 2
+    assert log.count("port dev: link up") >= 3
+    gateway.delete("interface", "dev")
+    gateway.delete("port", "dev")
+    assert "mtu 1400" in inside.ip("link", "show", "dev", "dev0").stdout
+    gateway.close()
+
+
+def test_a_tap_port_makes_its_interface_again(pop):
+    with pop.having(*port_with_address("tap", "net_tap8,iface=tap8", MAC_A, HERE)):
+        with Connection(pop.gateway.dataplane_socket) as watcher:
+            watcher.send(watch=api.Watch())
+            watcher.ask(cancel=api.Cancel())
+            pop.inside.ip("link", "delete", "tap8")
+            follow_link(watcher, "tap", lambda link: "the Linux interface tap8 is gone" in link.why)
+            assert follow_link(watcher, "tap", lambda link: link.up)
+        pop.inside.ip("address", "add", f"{THERE}/24", "dev", "tap8")
+        pop.inside.ip("link", "set", "tap8", "address", MAC_B, "up")
+        assert pings(pop.inside)
+
+
+def test_ports_keep_their_places_when_one_of_them_attaches_again(pop, lab):
+    """Its device may get another number than before; packets of others, and its own, still go where they should."""
+    hosts = [lab.namespace(f"place{number}") for number in range(3)]
+    with Connection(pop.gateway.dataplane_socket) as watcher:
+        ports = []
+        for number, host in enumerate(hosts):
+            pop.inside.link(f"pl{number}", host, "eth0")
+            pop.inside.silent(f"pl{number}")
+            host.ip("address", "add", f"203.0.{113 + number}.2/24", "dev", "eth0")
+            device = f"net_af_packet{30 + number},iface=pl{number}"
+            ports += port_with_address(f"pl{number}", device, f"02:00:00:00:0d:0{number}", f"203.0.{113 + number}.1")
+        with pop.having(*ports):
+            watcher.send(watch=api.Watch())
+            watcher.ask(cancel=api.Cancel())
+            # The first goes for good, so that the last one's new device gets the first one's number.
+            pop.gateway.delete("interface", "pl0")
+            pop.gateway.delete("port", "pl0")
+            pop.inside.ip("link", "delete", "pl2")
+            follow_link(watcher, "pl2", lambda link: not link.up)
+            with pop.dropping("tx-link-down"):
+                pop.send_up(IPOE, IP(src=IPOE.ip4, dst="203.0.115.2") / UDP(dport=7))
+            pop.inside.link("pl2", hosts[2], "eth0")
+            pop.inside.silent("pl2")
+            hosts[2].ip("address", "add", "203.0.115.2/24", "dev", "eth0")
+            follow_link(watcher, "pl2", lambda link: link.up)
+            assert pings(hosts[1], "203.0.114.1")
+            assert pings(hosts[2], "203.0.115.1")
+            assert pop.passes(IPOE)
+            # A new port gets a place and a number that are free.
+            pop.apply(*ports[:2])
+            assert pings(hosts[0], "203.0.113.1")
+            assert pings(hosts[2], "203.0.115.1")
+    for number in range(3):
+        pop.inside.ip("link", "delete", f"pl{number}")
+
+
+def test_a_port_whose_link_goes_down_is_applied_and_not_ready_and_get_ports_shows_it(pop, lab):
+    watch = lab.process(pop.inside, *pop.gateway.command("get", "ports", "-w"), log="watched-ports.log")
+    pop.inside.link("lnk0", pop.outside, "lnk1")
+
+    def row():
+        lines = pop.gateway.sluice("get", "ports").stdout.splitlines()
+        cells = next(each for each in lines if each.startswith("lnk ")).split(maxsplit=5)
+        return dict(zip(lines[0].split(), cells, strict=False))
+
+    def shown(link):
+        """The table does, and the watch."""
+        wait_until(lambda: row()["LINK"] == link)
+        wait_until(
+            lambda: re.findall(r"^lnk .* (up|down) +applied", watch.log.read_text(), re.MULTILINE)[-1:] == [link]
+        )
+        return row()
+
+    def ready():
+        (status,) = [each["status"] for each in pop.gateway.json("get", "ports", "lnk")]
+        (one,) = [each for each in status["conditions"] if each["type"] == "Ready"]
+        return status["state"], one["status"], one["reason"]
+
+    with pop.having(thing("Port", "lnk", device="net_af_packet27,iface=lnk0")):
+        shown("up")
+        pop.outside.ip("link", "set", "lnk1", "down")
+        down = shown("down")
+        assert down["STATE"] == "applied"
+        assert "the Linux interface lnk0 has no carrier" in down["WHY"]
+        assert ready() == ("applied", "False", "LinkDown")
+        assert "the Linux interface lnk0 has no carrier" in pop.gateway.sluice("describe", "port", "lnk").stdout
+        pop.outside.ip("link", "set", "lnk1", "up")
+        shown("up")
+        assert ready()[:2] == ("applied", "True")
+        pop.inside.ip("link", "delete", "lnk0")
+        wait_until(lambda: "the Linux interface lnk0 is gone; the port attaches" in row().get("WHY", ""))
+        shown("down")
+        pop.inside.link("lnk0", pop.outside, "lnk1")
+        shown("up")
+    log = pop.gateway.logs()["gateway-agent.log"]
+    assert re.search('"the link of a port is down".* port=lnk why="the Linux interface lnk0 has no carrier"', log)
+    assert re.search('"the link of a port is up again".* port=lnk', log)
+    watch.stop()
+    pop.inside.ip("link", "delete", "lnk0")

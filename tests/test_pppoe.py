@@ -1,4 +1,5 @@
-"""PPPoE sessions (RFC 2516, RFC 4638) and what of PPP the data plane sees."""
+# SPDX-License-Identifier: Apache-2.0
+"""PPPoE sessions (RFC 2516, RFC 4638), and PPP in the data plane."""
 
 import struct
 
@@ -31,7 +32,7 @@ def test_several_sessions_share_a_vlan_by_session_id(pop, line, version):
     assert pop.passes(line, version)
 
 
-def test_the_length_field_of_what_we_send_is_right(pop):
+def test_the_length_field_of_sent_packets_is_right(pop):
     pop.send_down(udp_down(PPPOE, payload=b"12345"))
     raw = pop.access.expect(lambda raw: raw if Frame.parse(raw).ethertype == frames.PPPOE_SESSION else None)
     version, code, session_id, length, protocol = struct.unpack_from("!BBHHH", Frame.parse(raw).payload)

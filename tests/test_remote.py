@@ -1,4 +1,5 @@
-"""gRPC over TCP: the command line from another place, to whom certificates and tokens open the door."""
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC over TCP: the command line from another host, with certificates and tokens."""
 
 import json
 
@@ -29,7 +30,7 @@ def apply(remote, *objects, **options):
     return remote.sluice("apply", "-f", path, **options)
 
 
-def test_what_is_applied_from_afar_is_there_and_belongs_to_this_way_in(remote):
+def test_objects_applied_over_tcp_belong_to_that_northbound(remote):
     done = apply(remote, thing("Meter", "home", **METER))
     assert done.returncode == 0, done.stderr
     found = remote.gateway.json("get", "meter", "home")
@@ -41,13 +42,13 @@ def test_what_is_applied_from_afar_is_there_and_belongs_to_this_way_in(remote):
     assert remote.sluice("delete", "meter", "home").returncode == 0
 
 
-def test_a_mistake_is_told_as_it_is_from_near(remote):
+def test_an_error_over_tcp_is_the_same_as_over_the_socket(remote):
     done = apply(remote, thing("Session", "alice", access={"port": "p", "outerVlan": 5000}))
     assert done.returncode == 1
     assert "access.outerVlan: out of range: found 5000" in done.stderr
 
 
-def test_each_may_what_its_role_says(remote):
+def test_each_role_limits_the_commands(remote):
     vrf = thing("Vrf", "red")
     assert remote.sluice("get", "vrfs", token="reader").returncode == 0
     assert remote.sluice("plan", "-f", "-", token="reader", input=yaml([vrf])).returncode == 0
@@ -66,8 +67,8 @@ def test_a_certificate_lets_in_by_its_name(remote):
     assert apply(remote, thing("Vrf", "red"), token=None, client="controller").returncode == 0
     assert remote.sluice("delete", "vrf", "red", token=None, client="controller").returncode == 0
     assert "somebody has the role nobody" in remote.sluice("get", "vrfs", token=None, client="somebody").stderr
-    assert "it is not known who asks" in remote.sluice("get", "vrfs", token=None, client="stranger").stderr
-    assert "it is not known who asks" in remote.sluice("get", "vrfs", token=None).stderr
+    assert "unknown caller" in remote.sluice("get", "vrfs", token=None, client="stranger").stderr
+    assert "unknown caller" in remote.sluice("get", "vrfs", token=None).stderr
 
 
 def test_an_agent_of_another_authority_is_not_trusted(remote):
@@ -87,7 +88,7 @@ def test_a_token_that_is_taken_out_of_the_file_is_locked_out_at_once(remote):
     assert remote.sluice("get", "vrfs", token="reader").returncode == 0
 
 
-def test_who_was_turned_away_from_a_change_is_in_the_log_and_no_token_is(remote):
+def test_refused_callers_are_audited_without_their_tokens(remote):
     assert apply(remote, thing("Vrf", "red"), token="reader").returncode == 1
     log = remote.gateway.logs()["gateway-agent.log"]
     assert any(

@@ -1,4 +1,5 @@
-"""REST: what a program sees that asks the agent over HTTP, with a real data plane behind it."""
+# SPDX-License-Identifier: Apache-2.0
+"""REST as a client sees it over HTTP, with a real data plane behind the agent."""
 
 import json
 import os
@@ -65,7 +66,7 @@ class Site:
             return False
 
     def lines(self):
-        """What the audit log has."""
+        """Entries of the audit log."""
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
 
 
@@ -74,7 +75,7 @@ def site(lab):
     return Site(lab)
 
 
-def test_what_is_put_is_in_the_data_plane_and_on_the_command_line(site):
+def test_an_applied_object_is_in_the_data_plane_and_on_the_command_line(site):
     answer = site.operator.ask("PUT", "/v1/meters/home?why=a%20test", {"spec": METER})
     assert answer.status == 201, answer
     assert answer.json["spec"]["committedRate"] == 100_000_000
@@ -89,7 +90,7 @@ def test_what_is_put_is_in_the_data_plane_and_on_the_command_line(site):
     assert site.reader.ask("GET", "/v1/meters/home").status == 404
 
 
-def test_what_the_data_plane_refuses_is_said_of_the_object_and_all_or_nothing_undoes_it(site):
+def test_a_refusal_of_the_data_plane_is_in_the_objects_status_and_all_or_nothing_undoes_it(site):
     port = {"spec": {"device": "0000:7f:1f.7"}}
     answer = site.operator.ask("PUT", "/v1/ports/nowhere", port)
     assert answer.status == 201, answer
@@ -106,7 +107,7 @@ def test_what_the_data_plane_refuses_is_said_of_the_object_and_all_or_nothing_un
     assert site.reader.ask("GET", "/v1/ports/nowhere").status == 404
 
 
-def test_a_mistake_names_object_field_what_was_found_and_what_is_accepted(site):
+def test_an_error_names_object_field_found_and_accepted_values(site):
     changes = {"put": [thing("Session", "alice", access={"port": "access", "outerVlan": 5000})]}
     answer = site.operator.ask("POST", "/v1/apply", changes)
     assert answer.status == 422
@@ -152,7 +153,7 @@ def test_events_go_on_where_a_reader_was_cut_off(site):
         assert site.operator.ask("DELETE", f"/v1/vrfs/{name}").status == 200
 
 
-def test_who_follows_events_is_told_how_it_stands_with_all_when_a_data_plane_is_back(site):
+def test_a_follower_of_events_gets_all_states_when_a_data_plane_is_back(site):
     for name in ("w1", "w2"):
         assert site.operator.ask("PUT", f"/v1/vrfs/{name}", {}).status == 201
     site.gateway.dataplane.kill()
@@ -201,7 +202,7 @@ def test_over_tls_a_certificate_or_a_token_lets_in(site):
         Client(site.namespace, 8443, context=trusting(site.where, "stranger")).ask("GET", "/v1/status")
 
 
-def test_who_changed_what_is_written_down_and_no_secret_is(site):
+def test_changes_are_audited_without_secrets(site):
     before = len(site.lines())
     assert site.operator.ask("PUT", "/v1/vrfs/audited?why=because", {"spec": {"description": "unseen"}}).status == 201
     assert site.reader.ask("DELETE", "/v1/vrfs/audited").status == 403
@@ -212,12 +213,12 @@ def test_who_changed_what_is_written_down_and_no_secret_is(site):
     told = [(line["action"], line["owner"], line.get("who"), line["outcome"]) for line in site.lines()[before:]]
     assert told[:4] == [
         ("apply", "rest", "operator", "done"),
-        ("apply", "rest", "reader", "forbidden"),
+        ("delete", "rest", "reader", "forbidden"),
         ("apply", "rest", "operator", "refused"),
-        ("apply", "rest", None, "forbidden"),
+        ("delete", "rest", None, "forbidden"),
     ]
-    assert told[4][:3] == ("apply", "api", "root")
-    assert told[-1] == ("apply", "rest", "operator", "done")
+    assert told[4][:3] == ("delete", "api", "root")
+    assert told[-1] == ("delete", "rest", "operator", "done")
     first = site.lines()[before]
     assert first["from"].startswith("127.0.0.1:")
     assert first["why"] == "because"
@@ -240,13 +241,13 @@ def test_an_audit_log_that_is_moved_away_or_after_sighup_begins_anew(site):
     assert site.gateway.agent.alive()
 
 
-def test_an_agent_that_was_killed_serves_what_was_put_before(site):
+def test_a_killed_agent_serves_its_stored_configuration(site):
     assert site.operator.ask("PUT", "/v1/vrfs/kept", {"spec": {"description": "kept"}}).status == 201
     cursor = site.reader.ask("GET", "/v1/vrfs").json["cursor"]
     site.gateway.agent.kill()
     site.start()
     wait_until(lambda: site.reader.ask("GET", "/v1/vrfs/kept").json["status"]["state"] == "applied")
-    # Its events are a new log: whoever followed the old one has to list again.
+    # Its events are a new log: followers of the old one have to list again.
     assert site.reader.ask("GET", f"/v1/events?cursor={cursor}").status == 410
     assert site.operator.ask("DELETE", "/v1/vrfs/kept").status == 200
 
@@ -259,12 +260,18 @@ def test_the_document_is_valid_openapi(site):
     assert "page.js" in page.text
 
 
-# So that no test comes near the time that one has, whatever else the machine does.
-PARTS = 12
+# Each part takes the program's start and the reading of the document, and has more time than other tests.
+PARTS = 4
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_schemathesis_finds_nothing_that_the_document_does_not_say(site, part):
+    signal.alarm(600)
+    rules = (TREE / "tests/schemathesis.toml").read_text()
+    if os.environ.get("REST_KINDS") == "all":
+        rules = rules.replace("^put(?!(", "^put(?!(.*|")
+    configuration = site.lab.directory / "schemathesis.toml"
+    configuration.write_text(rules)
     document = site.reader.ask("GET", "/openapi.json")
     path = site.lab.directory / "openapi.json"
     path.write_text(document.text)
@@ -273,12 +280,12 @@ def test_schemathesis_finds_nothing_that_the_document_does_not_say(site, part):
     assert all(len(each["tags"]) == 1 for each in operations)
     tags = sorted({each["tags"][0] for each in operations})[part::PARTS]
     command = [
-        TREE / ".venv/bin/schemathesis", "--config-file", TREE / "tests/schemathesis.toml", "run", path,
+        TREE / ".venv/bin/schemathesis", "--config-file", configuration, "run", path,
         "--url", "http://127.0.0.1:8080", "--header", f"Authorization: Bearer {site.tokens['admin']}",
         *(word for tag in tags for word in ("--include-tag", tag)),
     ]  # fmt: skip
     began = time.monotonic()
-    done = site.namespace.run(*map(str, command), timeout=170, check=False, cwd=site.lab.directory)
+    done = site.namespace.run(*map(str, command), timeout=1500, check=False, cwd=site.lab.directory)
     print(done.stdout[-20_000:], done.stderr[-2000:], tags, f"{time.monotonic() - began:.0f} s")
     assert done.returncode == 0
     assert site.gateway.agent.alive()

@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Killing and starting again each process while subscribers' packets flow, of a BNG and of an AGF."""
 
 import json
+import shutil
 import time
 
 import pytest
@@ -77,14 +79,17 @@ def test_nothing_is_lost_while_the_agent_is_killed_and_started_again(pop, load):
 
 
 def kept(connection, kind=None):
-    """Names of what the data plane has."""
+    """Names of the data plane's objects."""
     found = connection.ask(list=api.List(limit=10000)).objects.objects
     return [each.name for each in found if kind in (None, each.kind)]
 
 
 def lose_the_store(pop):
     for each in pop.gateway.directory.glob("intent.db*"):
-        each.unlink()
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def link(pop):
@@ -92,7 +97,7 @@ def link(pop):
     return json.loads(pop.gateway.sluice("version", "-o", "json", check=False).stdout)["dataplane"]
 
 
-def test_an_agent_that_lost_its_store_changes_nothing_until_all_that_is_there_is_wanted_again(pop, load):
+def test_an_agent_that_lost_its_store_changes_nothing_until_all_objects_are_configured_again(pop, load):
     assert load.warm_up() == []
     everything = pop.gateway.directory / "everything.yaml"
     everything.write_text(pop.gateway.sluice("get", "all", "-o", "yaml").stdout)
@@ -100,9 +105,9 @@ def test_an_agent_that_lost_its_store_changes_nothing_until_all_that_is_there_is
     lose_the_store(pop)
     pop.gateway.start_agent()
     said = wait_until(lambda: "--begin-anew" in link(pop).get("error", "") and link(pop)["error"], 30, "a refusal")
-    assert "data plane default has" in said and "nobody wants" in said
+    assert "data plane default has" in said and "not in the configuration" in said
     assert not link(pop)["connected"]
-    # Some of it is wanted: the rest is still nobody's.
+    # A part of the objects is configured: the rest still has no owner.
     part = pop.gateway.apply(*pop.base, wait=False, check=False)
     assert part.returncode == 3, part.stderr
     time.sleep(3)
@@ -119,7 +124,7 @@ def test_an_agent_that_lost_its_store_changes_nothing_until_all_that_is_there_is
         wait_until(lambda: "stray" not in kept(connection))
 
 
-def test_an_agent_that_is_to_begin_anew_deletes_what_nobody_wants(pop, lines):
+def test_an_agent_that_begins_anew_deletes_objects_without_an_owner(pop, lines):
     everything = pop.gateway.directory / "everything.yaml"
     everything.write_text(pop.gateway.sluice("get", "all", "-o", "yaml").stdout)
     pop.gateway.agent.kill()

@@ -1,4 +1,5 @@
-"""Sessions: how access frames are told apart, what a session may send, and changes while packets flow."""
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: matching of access frames, permitted sources, and changes under traffic."""
 
 import pytest
 from lab import Gateway, Line, Wire, frames, thing
@@ -29,7 +30,7 @@ def test_a_packet_passes_up_and_down_in_its_own_encapsulation(pop, line, version
     assert pop.passes(line, version)
 
 
-def test_two_subscribers_of_one_vlan_are_told_apart_by_mac(pop):
+def test_two_subscribers_of_one_vlan_are_distinguished_by_mac(pop):
     pop.learn(SHARED_A, SHARED_B)
     pop.send_down(udp_down(SHARED_B))
     assert pop.at_line(SHARED_B)[IP].dst == SHARED_B.ip4
@@ -55,11 +56,13 @@ def test_a_third_tag_is_a_named_drop(pop):
     inside = Frame.parse(IPOE.frame(frames.mac_bytes(ACCESS_MAC), bytes(udp_up(IPOE))))
     with pop.dropping("too-many-tags"):
         pop.access.send(inside._replace(tags=(*inside.tags, (0x8100, 3))).pack())
+        pop.not_at_core()
 
 
 def test_a_frame_for_another_mac_is_a_named_drop(pop):
     with pop.dropping("not-our-mac"):
         pop.send_up(IPOE, udp_up(IPOE), destination="02:00:00:00:ff:ff")
+        pop.not_at_core()
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -69,7 +72,7 @@ def test_a_source_that_is_not_the_sessions_is_a_named_drop(pop, version):
         pop.not_at_core()
 
 
-def test_any_source_passes_where_the_policy_says_so(pop):
+def test_any_source_passes_if_the_policy_allows_it(pop):
     pop.apply(session(UNTAGGED, policy={"anySource": True}))
     packet = udp_up(UNTAGGED, src="203.0.113.77")
     pop.send_up(UNTAGGED, packet)
@@ -173,7 +176,7 @@ def test_a_removed_session_forwards_nothing_and_others_go_on(pop):
     assert pop.passes(SINGLE)
 
 
-def test_a_sessions_counters_tell_what_passed_and_what_did_not(pop):
+def test_a_sessions_counters_have_forwarded_and_dropped_packets(pop):
     line = Line("counted", "02:00:00:00:01:0a", "100.64.0.20", vlans=(100, 10))
     with pop.having(session(line)):
         for _ in range(3):

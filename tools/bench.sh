@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the bench with huge pages, and gives them back: bench.sh all|ndr ONLY-REGEX JSON-FILE (each of the two may be empty).
 # all: every scenario inside one process, on one worker, then those that show how two get along, then the control plane's.
 # ndr: whole gateways with a traffic generator beside them. bench.sh paper: both, and docs/performance.md from them.
@@ -38,7 +39,8 @@ nodes() {
 # Workers that never sleep, and programs that wait for others, do without a real-time priority.
 control() { chrt -o 0 build/reconcile-bench -huge ${only:+-only "$only"} -json "$results/3.json" || failed=1; }
 
-ndr() { .venv/bin/python bench/ndr.py ${only:+--only "$only"} ${1:+--json "$1"} || failed=1; }
+# ndr JSON-FILE SECONDS-OF-PLRSEARCH (each may be empty).
+ndr() { .venv/bin/python bench/ndr.py ${only:+--only "$only"} ${1:+--json "$1"} ${2:+--soak "$2"} || failed=1; }
 
 # The rows of all parts, in one file.
 together() {
@@ -56,14 +58,18 @@ all)
 	control
 	together "$json"
 	;;
-ndr) ndr "$json" ;;
+ndr) ndr "$json" "${SOAK-}" ;;
 paper)
 	mkdir -p build/bench
 	nodes
 	control
 	together build/bench/nodes.json
 	only='ip4|metric-hqos|symmetric$|bng-192k'
-	ndr build/bench/ndr.json
+	ndr build/bench/ndr.json "${SOAK-}"
+	only='ndr-ipsec-'
+	ndr build/bench/tunnels.json "${SOAK:-120}"
+	chrt -o 0 .venv/bin/python bench/setup.py --json build/bench/setup.json || failed=1
+	chrt -o 0 .venv/bin/python bench/setup.py --planes 2 --json build/bench/setup-planes.json || failed=1
 	chrt -o 0 .venv/bin/python bench/latency.py --pings 200 --turns 3 --json build/bench/latency.json || failed=1
 	printf '{"date": "%s", "seconds": %s, "huge_pages": %s}\n' "$(date -u +%F)" "$SECONDS" "$wanted" >build/bench/run.json
 	if [ "$failed" -eq 0 ]; then

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds Fluent Bit for the tests into build/fluent-bit, as far as deploy/fluent-bit needs it: Debian has no package of it. Its source
 # is in a package of npm's, without the regular expression engine (Onigmo, for which Debian's Oniguruma stands in: no parser of ours
 # has any). tools/setup.sh runs this.

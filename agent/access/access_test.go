@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package access
 
 import (
@@ -87,7 +89,7 @@ func TestAChangedFileOfTokensCountsAtOnce(t *testing.T) {
 	}
 }
 
-func TestAMistakeInTheFileOfTokensIsToldWithoutWhatWasFound(t *testing.T) {
+func TestAnErrorInTheTokenFileDoesNotShowTheLine(t *testing.T) {
 	token, line := newToken(t, "alice", Admin)
 	words := strings.Fields(line)
 	for name, text := range map[string]string{
@@ -104,7 +106,7 @@ func TestAMistakeInTheFileOfTokensIsToldWithoutWhatWasFound(t *testing.T) {
 	}
 }
 
-func TestACertificatesNameSaysItsRole(t *testing.T) {
+func TestACertificatesNameDecidesItsRole(t *testing.T) {
 	g := &Guard{section: Section{Roles: map[string]string{"controller.example": "operate", "*": "read"}}, owner: "grpc", ca: &file[*x509.CertPool]{}}
 	connection := func(common string, names ...string) *tls.ConnectionState {
 		return &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: common}, DNSNames: names}}}}
@@ -134,17 +136,36 @@ func TestACertificatesNameSaysItsRole(t *testing.T) {
 	}
 }
 
-func TestASectionThatWouldLetAnybodyInOrNobodyIsRefused(t *testing.T) {
+func TestOnlyACertificateOfOneOfTheNamesLetsIn(t *testing.T) {
+	g := &Guard{section: Section{Roles: map[string]string{"*": "read"}, ClientNames: []string{"agent-*", "*.example"}}, owner: "grpc", ca: &file[*x509.CertPool]{}}
+	connection := func(common string, names ...string) *tls.ConnectionState {
+		return &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: common}, DNSNames: names}}}}
+	}
+	for _, c := range []*tls.ConnectionState{connection("agent-7"), connection("other", "controller.example")} {
+		if caller, err := g.Caller(c, nil, ""); err != nil || caller.Role != Read {
+			t.Errorf("%v, %v", caller, err)
+		}
+	}
+	var unknown *Unknown
+	if _, err := g.Caller(connection("printer", "printer.lan"), nil, ""); !errors.As(err, &unknown) ||
+		unknown.Problem != "clientNames: no name of the certificate (printer, printer.lan) is accepted; accepted: agent-*, *.example" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestASectionThatAdmitsAllCallersOrNoneIsRefused(t *testing.T) {
 	pair := TLS{Certificate: "c", Key: "k"}
 	for field, s := range map[string]Section{
-		"listen":           {Listen: "8080", Tokens: "t"},
-		"tls: is missing":  {Listen: "0.0.0.0:1", Tokens: "t"},
-		"tls: certificate": {Listen: "127.0.0.1:1", Tokens: "t", TLS: TLS{Key: "k"}},
-		"tokens":           {Listen: "127.0.0.1:1"},
-		"clientCA":         {Listen: "127.0.0.1:1", ClientCA: "ca"},
-		"roles: is":        {Listen: "0.0.0.0:1", TLS: pair, ClientCA: "ca"},
-		"roles: they":      {Listen: "0.0.0.0:1", TLS: pair, Tokens: "t", Roles: map[string]string{"a": "read"}},
-		"roles.a":          {Listen: "0.0.0.0:1", TLS: pair, ClientCA: "ca", Roles: map[string]string{"a": "root"}},
+		"listen":             {Listen: "8080", Tokens: "t"},
+		"tls: missing":       {Listen: "0.0.0.0:1", Tokens: "t"},
+		"tls: certificate":   {Listen: "127.0.0.1:1", Tokens: "t", TLS: TLS{Key: "k"}},
+		"tokens":             {Listen: "127.0.0.1:1"},
+		"clientCA":           {Listen: "127.0.0.1:1", ClientCA: "ca"},
+		"roles: missing":     {Listen: "0.0.0.0:1", TLS: pair, ClientCA: "ca"},
+		"roles: roles of":    {Listen: "0.0.0.0:1", TLS: pair, Tokens: "t", Roles: map[string]string{"a": "read"}},
+		"clientNames: names": {Listen: "0.0.0.0:1", TLS: pair, Tokens: "t", ClientNames: []string{"a"}},
+		"clientNames[1]":     {Listen: "0.0.0.0:1", TLS: pair, ClientCA: "ca", Tokens: "t", ClientNames: []string{"a", ""}},
+		"roles.a":            {Listen: "0.0.0.0:1", TLS: pair, ClientCA: "ca", Roles: map[string]string{"a": "root"}},
 	} {
 		if err := s.Check(); err == nil || !strings.HasPrefix(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
@@ -160,9 +181,9 @@ func TestASectionThatWouldLetAnybodyInOrNobodyIsRefused(t *testing.T) {
 	}
 }
 
-func TestEachRoleMayWhatThoseBeforeItMay(t *testing.T) {
-	for _, has := range []Role{Nobody, Read, Operate, Admin} {
-		for _, needs := range []Role{Nobody, Read, Operate, Admin} {
+func TestEachRoleIncludesThoseBeforeIt(t *testing.T) {
+	for _, has := range []Role{NoRole, Read, Operate, Admin} {
+		for _, needs := range []Role{NoRole, Read, Operate, Admin} {
 			err := Caller{Name: "x", Role: has}.May(needs, "apply")
 			if (err == nil) != (has >= needs) || err != nil && !errors.Is(err, ErrForbidden) {
 				t.Errorf("%s may do what needs %s: %v", has, needs, err)

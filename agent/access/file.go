@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package access
 
 import (
@@ -6,7 +8,7 @@ import (
 	"sync"
 )
 
-// file is what a file says, read again when it changes.
+// file is the parsed content of a file, read again when the file changes.
 type file[T any] struct {
 	path string
 	read func(text []byte) (T, error)
@@ -19,7 +21,7 @@ type file[T any] struct {
 
 const largestFile = 16 << 20
 
-// get returns what the file says now.
+// get returns the current content of the file.
 func (f *file[T]) get() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

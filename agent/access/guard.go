@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package access
 
 import (
@@ -8,17 +10,23 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+
+	"sluice.dev/sluice/agent/certificate"
+	"sluice.dev/sluice/agent/object"
 )
 
-// Section is what of a northbound's configuration says where it listens and whom it lets in.
+// Section is the part of a northbound's configuration with its address and its clients.
 type Section struct {
 	// HOST:PORT.
 	Listen string `yaml:"listen"`
 	TLS    TLS    `yaml:"tls"`
 	// The CA (PEM) of clients' certificates; empty: none are asked for.
 	ClientCA string `yaml:"clientCA"`
+	// Patterns of names, one of which a client's certificate has; none: any that the CA signed.
+	ClientNames certificate.Names `yaml:"clientNames"`
 	// Roles by a certificate's common name or DNS name; "*": any that the CA signed.
 	Roles map[string]string `yaml:"roles"`
 	// The file of tokens; empty: there are none.
@@ -31,30 +39,35 @@ type TLS struct {
 	Key         string `yaml:"key"`
 }
 
-// Check says what is wrong. Nothing but the section is looked at.
+// Check reports errors. It reads nothing but the section.
 func (s *Section) Check() error {
 	host, _, err := net.SplitHostPort(s.Listen)
 	if err != nil {
-		return fmt.Errorf("listen: found %q; accepted: HOST:PORT", s.Listen)
+		return object.Mistake("listen", "not an address to listen at", strconv.Quote(s.Listen), "HOST:PORT")
 	}
 	for name, role := range s.Roles {
 		if _, err := ParseRole(role); err != nil {
-			return fmt.Errorf("roles.%s: %w", name, err)
+			return object.Mistake("roles."+name, "not a role", strconv.Quote(role), acceptedRoles())
 		}
 	}
+	if err := s.ClientNames.Check("clientNames"); err != nil {
+		return err
+	}
 	switch {
+	case len(s.ClientNames) > 0 && s.ClientCA == "":
+		return object.Mistake("clientNames", "names in certificates need clientCA", "", "clientCA, too; or no clientNames")
 	case (s.TLS.Certificate == "") != (s.TLS.Key == ""):
-		return errors.New("tls: certificate and key need one another")
+		return object.Mistake("tls", "certificate and key go together", "", "both, or neither")
 	case s.TLS.Certificate == "" && !loopback(host):
-		return fmt.Errorf("tls: is missing, and %s is not on this host alone; accepted: certificate and key, or listen: 127.0.0.1:PORT", s.Listen)
+		return object.Mistake("tls", "missing, and other hosts can reach "+s.Listen, "", "certificate and key, or listen: 127.0.0.1:PORT")
 	case s.TLS.Certificate == "" && s.ClientCA != "":
-		return errors.New("clientCA: certificates need tls")
+		return object.Mistake("clientCA", "certificates of clients need tls", "", "tls, too; or no clientCA")
 	case s.ClientCA == "" && s.Tokens == "":
-		return errors.New("tokens: is missing; accepted: a file of tokens (sluice token), or clientCA with roles")
+		return object.Mistake("tokens", "missing", "", "a file of tokens (sluice token), or clientCA with roles")
 	case s.ClientCA != "" && len(s.Roles) == 0 && s.Tokens == "":
-		return errors.New("roles: is missing, and no certificate would let anybody in; accepted: names and roles")
+		return object.Mistake("roles", "missing: no certificate has access", "", "names and roles")
 	case len(s.Roles) > 0 && s.ClientCA == "":
-		return errors.New("roles: they are of certificates, and need clientCA")
+		return object.Mistake("roles", "roles of certificates need clientCA", "", "clientCA, too; or no roles")
 	}
 	return nil
 }
@@ -76,8 +89,8 @@ type Guard struct {
 	pair    [2]*file[[]byte]
 	ca      *file[*x509.CertPool]
 
-	mu   sync.Mutex
-	said string
+	mu     sync.Mutex
+	denied string
 }
 
 // Open reads the files that the section names; from then on they are read again when they change. Owner is the northbound's name.
@@ -149,7 +162,7 @@ func (g *Guard) TLS(protocols ...string) *tls.Config {
 			g.log.Warn("the CA of clients cannot be read", "file", g.section.ClientCA, "error", err)
 			return nil, err
 		}
-		// Who has a token needs no certificate.
+		// A client with a token needs no certificate.
 		now.ClientAuth = tls.VerifyClientCertIfGiven
 		if g.tokens == nil {
 			now.ClientAuth = tls.RequireAndVerifyClientCert
@@ -159,8 +172,8 @@ func (g *Guard) TLS(protocols ...string) *tls.Config {
 	return c
 }
 
-// Caller finds out who asks, from the connection and the Authorization headers. A token that is presented counts more than a certificate,
-// and must be right. The error is *Unknown.
+// Caller identifies the caller by the connection and the Authorization headers. A presented token must be valid, and
+// takes precedence over a certificate. The error is *Unknown.
 func (g *Guard) Caller(connection *tls.ConnectionState, authorization []string, from string) (Caller, error) {
 	c := Caller{From: from, Owner: g.owner}
 	if len(authorization) > 1 {
@@ -188,9 +201,12 @@ func (g *Guard) Caller(connection *tls.ConnectionState, authorization []string, 
 		if g.ca != nil {
 			accepted = append(accepted, "a client certificate")
 		}
-		return c, &Unknown{"it is not known who asks; accepted: " + strings.Join(accepted, ", or ")}
+		return c, &Unknown{"unknown caller; accepted: " + strings.Join(accepted, ", or ")}
 	}
 	leaf := connection.VerifiedChains[0][0]
+	if err := g.section.ClientNames.Accept(leaf); err != nil {
+		return c, &Unknown{"clientNames: " + err.Error()}
+	}
 	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
 	for _, name := range names {
 		if c.Name == "" {
@@ -211,16 +227,16 @@ func (g *Guard) Caller(connection *tls.ConnectionState, authorization []string, 
 	return c, nil
 }
 
-// known returns the tokens of now. Of a file with a mistake the other lines count; without the file nobody is let in.
+// known returns the current tokens. A line with a mistake does not affect the other lines; without the file no token is accepted.
 func (g *Guard) known() Tokens {
 	tokens, err := g.tokens.get()
-	said := ""
+	denied := ""
 	if err != nil {
-		said = err.Error()
+		denied = err.Error()
 	}
 	g.mu.Lock()
-	again := g.said == said
-	g.said = said
+	again := g.denied == denied
+	g.denied = denied
 	g.mu.Unlock()
 	if !again && err != nil {
 		g.log.Error("the file of tokens has a mistake", "file", g.section.Tokens, "error", err)
@@ -228,5 +244,5 @@ func (g *Guard) known() Tokens {
 	return tokens
 }
 
-// Certificates says whether clients may show one.
+// Certificates reports whether clients may show one.
 func (g *Guard) Certificates() bool { return g.ca != nil }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package access
 
 import (
@@ -12,7 +14,7 @@ import (
 	"strings"
 )
 
-// A token is this, then 256 random bits: nobody guesses it, so a hash without salt and stretching keeps it safe.
+// A token is this prefix and 256 random bits: it cannot be guessed, so a hash without salt and stretching is enough.
 const tokenPrefix = "sluice_"
 
 var nameShape = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?$`)
@@ -33,7 +35,7 @@ func NewToken(name string, role Role) (token, line string, err error) {
 	return token, fmt.Sprintf("%s %s sha256:%s", name, role, hex.EncodeToString(hash[:])), nil
 }
 
-// Tokens are those that let somebody in.
+// Tokens are the accepted tokens.
 type Tokens []entry
 
 type entry struct {
@@ -42,8 +44,8 @@ type entry struct {
 	hash [sha256.Size]byte
 }
 
-// ParseTokens reads a file of tokens: lines of a name, a role and "sha256:" with a token's hash; "#" begins a comment. The lines that
-// can be read count, and the error says which cannot.
+// ParseTokens reads a file of tokens: lines of a name, a role and "sha256:" with a token's hash; "#" begins a
+// comment. Valid lines apply, and the error names the invalid ones.
 func ParseTokens(text []byte) (Tokens, error) {
 	var all Tokens
 	var first error
@@ -80,14 +82,14 @@ func parseEntry(words []string) (entry, error) {
 	text, ok := strings.CutPrefix(words[2], "sha256:")
 	hash, err := hex.DecodeString(text)
 	if !ok || err != nil || len(hash) != sha256.Size {
-		// Not what was found: somebody may have written down the token itself.
+		// The error does not repeat the line: it may contain a token in clear text.
 		return e, fmt.Errorf("hash: accepted: sha256: and 64 hexadecimal digits, as `sluice token` writes it")
 	}
 	e.hash = [sha256.Size]byte(hash)
 	return e, nil
 }
 
-// find looks at every entry for as long, whatever is presented.
+// find takes the same time for every token: it compares with all entries.
 func (t Tokens) find(token string) (name string, role Role, found bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range t {

@@ -1,64 +1,87 @@
-// Package audit writes down who changed what is wanted, when, from where, and what became of it; also what was refused.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package audit logs changes of the configuration: user, time, address and result. It also logs refused changes.
 //
-// One line for each request: to the agent's log and, if there is one, to a file of JSON lines that is only ever appended to. No
-// object's content is in it, so no secret is; `sluice diff` shows what a revision changed.
+// Each request writes one line to the agent's log and, if configured, to an append-only file of JSON lines. The lines
+// hold no content of objects, and so no secrets; `sluice diff` shows the changes of a revision.
 package audit
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
-// Outcome is what became of a request.
+// Outcome is the result of a request.
 type Outcome string
 
 const (
-	// Done: it is wanted now, as said in Revision.
+	// Done: the change is part of the configuration, as Revision.
 	Done Outcome = "done"
-	// Unchanged: it was wanted already.
+	// Unchanged: the configuration was like that already.
 	Unchanged Outcome = "unchanged"
-	// Undone: data planes refused some of it, or nobody confirmed it in time, and everything is wanted as before.
+	// Undone: a data plane refused a part of the change, or it was not confirmed in time. The configuration before it is restored.
 	Undone Outcome = "undone"
-	// InPart: some of it is wanted as before, and the rest is tried again. Problem names that.
+	// InPart: a part of the change is undone, and the agent tries the rest again. Problem names the rest.
 	InPart Outcome = "in part"
 	// Refused: nothing was changed.
 	Refused Outcome = "refused"
-	// Forbidden: whoever asked may not do that. Nothing was changed.
+	// Forbidden: the client lacks the rights. Nothing was changed.
 	Forbidden Outcome = "forbidden"
-	// Interrupted: it is wanted now, and nobody waited for what came of it.
+	// Interrupted: the change is part of the configuration, and the client left before the result.
 	Interrupted Outcome = "interrupted"
 )
 
 // Entry is a line. Its names are stable.
 type Entry struct {
 	Time time.Time `json:"time"`
-	// "apply", "rollback" or "confirm"; "undo" is what the agent does by itself about a revision that does not stand.
+	// "apply", "delete", "rollback" or "confirm"; "undo": the agent undoes an unconfirmed revision; or the action of a service's RPC.
 	Action string `json:"action"`
-	// On whose behalf, who asked, from where, and why; all but the first may be empty.
+	// The owner, the caller, its address and its reason. All but the owner may be empty.
 	Owner string `json:"owner"`
 	Who   string `json:"who,omitempty"`
 	From  string `json:"from,omitempty"`
 	Why   string `json:"why,omitempty"`
-	// What became of it, and if it was refused, why.
+	// The outcome and, if the request was refused, the reason.
 	Outcome  Outcome `json:"outcome"`
 	Problem  string  `json:"problem,omitempty"`
 	Revision uint64  `json:"revision,omitempty"`
-	// Of a rollback: the revision that was gone back to. Of an undo: the one that does not stand.
+	// Of a rollback: the target revision. Of an undo: the undone revision.
 	To     uint64 `json:"to,omitempty"`
 	Undoes uint64 `json:"undoes,omitempty"`
 	// The first of the objects, and how many there are.
 	Objects []Change `json:"objects,omitempty"`
 	Count   int      `json:"count"`
+	// Further fields of a service's action, such as `subscribers` of a disconnect: "username=alice". Their values are texts.
+	Attributes []slog.Attr `json:"-"`
 }
 
-// Change is what a request said of one object.
+// MarshalJSON implements json.Marshaler: the attributes are at the end of the line.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	type plain Entry
+	line, err := json.Marshal(plain(e))
+	if err != nil || len(e.Attributes) == 0 {
+		return line, err
+	}
+	for _, a := range e.Attributes {
+		field, err := json.Marshal(map[string]string{a.Key: a.Value.String()})
+		if err != nil {
+			return nil, err
+		}
+		line = append(append(line[:len(line)-1], ','), field[1:]...)
+	}
+	return line, nil
+}
+
+// Change is a request's change of one object.
 type Change struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
@@ -69,8 +92,8 @@ type Change struct {
 }
 
 const (
-	// A line stays readable however much changes at once; the revision says the rest.
-	mostObjects = 100
+	// Limits the length of a line; the revision has all changes.
+	maxObjects  = 100
 	longestText = 1000
 )
 
@@ -82,6 +105,8 @@ type Log struct {
 
 	mu   sync.Mutex
 	file *os.File
+	// The last line in the file is incomplete, after a crash or on a full disk: the next entry begins a new line.
+	cut bool
 }
 
 // Open appends to a file; an empty path: only to the log. With sync, each line is on the disk before its request is answered.
@@ -93,13 +118,16 @@ func Open(path string, sync bool, log *slog.Logger) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	if err := l.Reopen(); err != nil {
+	if err := l.Reopen(); errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// Write tries again.
+		log.Error("the audit log cannot be written", "file", path, "error", err)
+	} else if err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// Reopen begins a file anew, for when another program has moved it away. Write does so by itself, too.
+// Reopen opens a new file after another program has moved the old one away. Write does so by itself, too.
 func (l *Log) Reopen() error {
 	if l == nil || l.path == "" {
 		return nil
@@ -118,15 +146,11 @@ func (l *Log) reopen() error {
 		l.file.Close()
 	}
 	l.file = f
-	// A line that was cut off, because the machine went down or the disk was full, ends here.
+	l.cut = false
 	if end, err := f.Seek(0, 2); err == nil && end > 0 {
 		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' {
-			_, err = f.Write([]byte("\n"))
-			if err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-		}
+		_, err := f.ReadAt(last, end-1)
+		l.cut = err == nil && last[0] != '\n'
 	}
 	return nil
 }
@@ -146,7 +170,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// Write writes a line. That it cannot be written is told in the log, which has the line all the same.
+// Write writes a line. If that fails, the log has the error and the line.
 func (l *Log) Write(e Entry) {
 	if l == nil {
 		return
@@ -156,11 +180,14 @@ func (l *Log) Write(e Entry) {
 	}
 	e.Time = e.Time.UTC()
 	e.Who, e.From, e.Why, e.Problem = short(e.Who), short(e.From), short(e.Why), short(e.Problem)
+	for i, a := range e.Attributes {
+		e.Attributes[i].Value = slog.StringValue(short(a.Value.String()))
+	}
 	if e.Count < len(e.Objects) {
 		e.Count = len(e.Objects)
 	}
-	e.Objects = e.Objects[:min(len(e.Objects), mostObjects)]
-	l.tell(e)
+	e.Objects = e.Objects[:min(len(e.Objects), maxObjects)]
+	l.logLine(e)
 	if l.path == "" {
 		return
 	}
@@ -180,8 +207,8 @@ func short(s string) string {
 	return s
 }
 
-func (l *Log) tell(e Entry) {
-	var room [11]slog.Attr
+func (l *Log) logLine(e Entry) {
+	var room [12]slog.Attr
 	all := append(room[:0], slog.String("action", e.Action), slog.String("outcome", string(e.Outcome)), slog.String("owner", e.Owner),
 		slog.Int("objects", e.Count))
 	if e.Who != "" {
@@ -193,6 +220,7 @@ func (l *Log) tell(e Entry) {
 	if e.Why != "" {
 		all = append(all, slog.String("why", e.Why))
 	}
+	all = append(all, e.Attributes...)
 	if e.Problem != "" {
 		all = append(all, slog.String("error", e.Problem))
 	}
@@ -217,7 +245,14 @@ func (l *Log) append(line []byte) error {
 			return err
 		}
 	}
-	if _, err := l.file.Write(line); err != nil {
+	if l.cut {
+		line = append([]byte("\n"), line...)
+	}
+	n, err := l.file.Write(line)
+	if n > 0 {
+		l.cut = line[n-1] != '\n'
+	}
+	if err != nil {
 		return err
 	}
 	if l.sync {
@@ -226,7 +261,7 @@ func (l *Log) append(line []byte) error {
 	return nil
 }
 
-// current says whether the file that is open is the one that has the name.
+// current reports whether the open file is still the one at the path.
 func (l *Log) current() bool {
 	if l.file == nil {
 		return false

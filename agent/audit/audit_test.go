@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package audit
 
 import (
@@ -12,9 +14,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
@@ -39,10 +43,10 @@ func lines(t *testing.T, path string) []Entry {
 	return all
 }
 
-// what returns an Intent that is written down, and where.
+// what returns an audited Intent, the audit file's path and the log.
 func what(t *testing.T) (*Intent, string, *bytes.Buffer) {
 	t.Helper()
-	registry, err := object.NewRegistry()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +91,20 @@ func TestEachChangeIsWrittenDownAlsoARefusedOne(t *testing.T) {
 	}
 	i.Log.Refuse("apply", alice, []object.Change{object.Remove(object.Key{Kind: "Vrf", Name: "x"})}, Forbidden, errors.New("alice may not"))
 	got := lines(t, path)
-	var told []string
+	var logged []string
 	for _, e := range got {
 		text := fmt.Sprintf("%s %s %s %d", e.Action, e.Owner, e.Outcome, e.Revision)
 		for _, o := range e.Objects {
 			text += fmt.Sprintf(" %s/%s:%s", o.Kind, o.Name, o.Step)
 		}
-		told = append(told, text)
+		logged = append(logged, text)
 	}
 	want := []string{
 		"apply rest done 1 Vrf/red:create Vrf/blue:create", "apply rest unchanged 1 Vrf/red:keep", "apply etcd refused 0 Vrf/red:put",
-		"rollback rest done 2 Vrf/blue:delete Vrf/red:delete", "confirm rest refused 7", "apply rest forbidden 0 Vrf/x:delete",
+		"rollback rest done 2 Vrf/blue:delete Vrf/red:delete", "confirm rest refused 7", "delete rest forbidden 0 Vrf/x:delete",
 	}
-	if strings.Join(told, "\n") != strings.Join(want, "\n") {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	if strings.Join(logged, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(logged, "\n"), strings.Join(want, "\n"))
 	}
 	if e := got[0]; e.Who != "alice" || e.From != alice.From || e.Why != alice.Why || e.Time.IsZero() || e.Count != 2 {
 		t.Errorf("%+v", e)
@@ -117,10 +121,10 @@ func TestEachChangeIsWrittenDownAlsoARefusedOne(t *testing.T) {
 	}
 }
 
-func TestWhatTheAgentUndoesByItselfIsWrittenDown(t *testing.T) {
+func TestAnUndoByTheAgentIsAudited(t *testing.T) {
 	i, path, _ := what(t)
 	red := object.Key{Kind: "Vrf", Name: "red"}
-	undoing := intent.Undoing{Source: intent.Source{Owner: "agent", Why: "revision 7 undone: nobody confirmed it in time"}, Revision: 7, Made: 8,
+	undoing := intent.Undoing{Source: intent.Source{Owner: "agent", Why: "revision 7 undone: not confirmed in time"}, Revision: 7, Made: 8,
 		Objects: []intent.Done{{Step: intent.Update, Status: intent.Status{Key: red}}}}
 	i.Log.Undone(undoing)
 	undoing.Left = []intent.Left{{Key: red, Problem: "Vrf/blue has that"}}
@@ -187,6 +191,54 @@ func TestALineThatWasCutOffDoesNotSpoilTheNext(t *testing.T) {
 	}
 }
 
+func TestOnAFullDiskALineIsCutOffAndTheNextIsWholeWhenThereIsRoom(t *testing.T) {
+	directory := t.TempDir()
+	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=8k"); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(directory, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := filepath.Join(directory, "audit")
+	// Whole pages, with half a line at the end.
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 8<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(path, false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Write(Entry{Action: "apply", Owner: "lost", Outcome: Done})
+	for _, room := range []string{"12k", "1m"} {
+		if err := syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size="+room); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			l.Write(Entry{Action: "apply", Owner: "x", Outcome: Done})
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := 0
+	for _, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
+		var e Entry
+		if json.Unmarshal(line, &e) == nil && e.Owner == "x" {
+			whole++
+		}
+	}
+	// One line was cut off when the disk was full again.
+	if lines := bytes.Count(text, []byte("\n")); whole < 101 || lines != whole+2 {
+		t.Errorf("%d lines are whole, of %d", whole, lines)
+	}
+}
+
 func TestLinesOfManyAtOnceStayWhole(t *testing.T) {
 	i, path, _ := what(t)
 	var all sync.WaitGroup
@@ -214,12 +266,37 @@ func TestALineIsBoundedHoweverMuchChanges(t *testing.T) {
 	if _, err := i.Apply(context.Background(), alice, changes, intent.Options{Mode: intent.NoWait}); err != nil {
 		t.Fatal(err)
 	}
-	if e := lines(t, path)[0]; len(e.Objects) != mostObjects || e.Count != 1000 {
+	if e := lines(t, path)[0]; len(e.Objects) != maxObjects || e.Count != 1000 {
 		t.Errorf("%d objects, count %d", len(e.Objects), e.Count)
 	}
 	var none *Log
 	none.Write(Entry{})
 	if err := errors.Join(none.Reopen(), none.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestALineHasTheAttributesOfItsAction(t *testing.T) {
+	var log bytes.Buffer
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, err := Open(path, false, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.Write(Entry{Action: "disconnect", Outcome: Done, Count: 1, Attributes: []slog.Attr{slog.String("subscribers", `username="alice"`), slog.String("long", strings.Repeat("x", 5000))}})
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line map[string]any
+	if err := json.Unmarshal(text, &line); err != nil {
+		t.Fatal(err)
+	}
+	if line["action"] != "disconnect" || line["subscribers"] != `username="alice"` || len(line["long"].(string)) > longestText+3 {
+		t.Errorf("got %s", text)
+	}
+	if !strings.Contains(log.String(), `subscribers="username=\"alice\""`) {
+		t.Errorf("got %s", log.String())
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package audit
 
 import (
@@ -19,12 +21,20 @@ type Intent struct {
 
 // Apply implements intent.Interface.
 func (i *Intent) Apply(ctx context.Context, source intent.Source, changes []object.Change, options intent.Options) (*intent.Outcome, error) {
-	e := entry("apply", source)
+	e := entry(actionOf(changes), source)
 	asked := e
-	asked.asked(changes)
+	asked.setChanges(changes)
 	outcome, err := i.Interface.Apply(ctx, source, changes, options)
 	i.Log.finish(e, asked, outcome, err)
 	return outcome, err
+}
+
+// actionOf is "delete" if the request has only deletions.
+func actionOf(changes []object.Change) string {
+	if len(changes) > 0 && !slices.ContainsFunc(changes, func(c object.Change) bool { return c.Object != nil }) {
+		return "delete"
+	}
+	return "apply"
 }
 
 // Rollback implements intent.Interface.
@@ -48,15 +58,18 @@ func (i *Intent) Confirm(source intent.Source, revision uint64) error {
 	return err
 }
 
-// Refuse writes down what was refused before it could become a change.
+// Refuse records a request that was refused before it became a change.
 func (l *Log) Refuse(action string, source intent.Source, changes []object.Change, outcome Outcome, err error) {
+	if action == "apply" {
+		action = actionOf(changes)
+	}
 	e := entry(action, source)
 	e.Outcome, e.Problem = outcome, problem(err)
-	e.asked(changes)
+	e.setChanges(changes)
 	l.Write(e)
 }
 
-// problem leaves out what others say: the log tells who did what, not what objects hold.
+// problem leaves out details that name content of objects: the audit log holds callers and actions only.
 func problem(err error) string {
 	var conflicts *intent.Conflicts
 	if !errors.As(err, &conflicts) {
@@ -73,9 +86,9 @@ func entry(action string, source intent.Source) Entry {
 	return Entry{Time: time.Now(), Action: action, Owner: source.Owner, Who: source.Who, From: source.From, Why: source.Why}
 }
 
-func (e *Entry) asked(changes []object.Change) {
+func (e *Entry) setChanges(changes []object.Change) {
 	e.Count = len(changes)
-	for _, c := range changes[:min(len(changes), mostObjects)] {
+	for _, c := range changes[:min(len(changes), maxObjects)] {
 		step := "put"
 		if c.Object == nil {
 			step = "delete"
@@ -84,18 +97,18 @@ func (e *Entry) asked(changes []object.Change) {
 	}
 }
 
-func (e *Entry) did(objects []intent.Done) {
+func (e *Entry) setObjects(objects []intent.Done) {
 	e.Count = len(objects)
-	for _, o := range objects[:min(len(objects), mostObjects)] {
+	for _, o := range objects[:min(len(objects), maxObjects)] {
 		e.Objects = append(e.Objects, Change{Kind: o.Status.Key.Kind, Name: o.Status.Key.Name, Step: o.Step.String(), State: strings.ToLower(o.Status.State.String())})
 	}
 }
 
-// Undone writes down what the agent did by itself about a revision that does not stand.
+// Undone records that the agent undid an unconfirmed revision.
 func (l *Log) Undone(u intent.Undoing) {
 	e := entry("undo", u.Source)
 	e.Undoes, e.Revision, e.Outcome = u.Revision, u.Made, Done
-	e.did(u.Objects)
+	e.setObjects(u.Objects)
 	switch {
 	case u.Problem != nil:
 		e.Outcome, e.Problem = Refused, u.Problem.Error()
@@ -105,7 +118,7 @@ func (l *Log) Undone(u intent.Undoing) {
 	l.Write(e)
 }
 
-// finish writes down what became of it; or, if nothing did, what was asked for.
+// finish records the outcome, or the request if there is no outcome.
 func (l *Log) finish(e, asked Entry, outcome *intent.Outcome, err error) {
 	if outcome == nil {
 		e = asked
@@ -122,7 +135,7 @@ func (l *Log) finish(e, asked Entry, outcome *intent.Outcome, err error) {
 	if slices.ContainsFunc(outcome.Objects, func(o intent.Done) bool { return o.Step != intent.Keep }) {
 		e.Outcome = Done
 	}
-	e.did(outcome.Objects)
+	e.setObjects(outcome.Objects)
 	switch {
 	case outcome.Undone:
 		e.Outcome = Undone

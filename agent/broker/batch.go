@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Many messages into one revision, and which of them are to blame if it is refused.
 package broker
 
@@ -10,7 +12,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// take makes what messages say be wanted, and returns those that cannot be accepted. After an error, all of them come again.
+// take applies the documents of messages, and returns the messages that cannot be accepted. After an error, all of them come again.
 func (n *engine) take(ctx context.Context, messages []*Message) ([]Dead, error) {
 	letters := make([]*letter, len(messages))
 	for i, m := range messages {
@@ -28,17 +30,17 @@ func (n *engine) take(ctx context.Context, messages []*Message) ([]Dead, error) 
 	return dead, nil
 }
 
-// said is the last that was said about an object.
-type said struct {
+// lastChange is the latest change of an object.
+type lastChange struct {
 	change object.Change
 	order  Order
 	// Nil: by an earlier batch.
 	letter *letter
 }
 
-// apply makes what letters say be wanted, in their order, leaving out those that turn out to be dead.
+// apply applies acceptable letters in their order.
 func (n *engine) apply(ctx context.Context, letters []*letter) error {
-	known, err := n.memory.recall(letters)
+	known, err := n.memory.loadOrders(letters)
 	if err != nil {
 		return err
 	}
@@ -59,8 +61,8 @@ func (n *engine) apply(ctx context.Context, letters []*letter) error {
 		}
 		outcome, err := n.Intent.Apply(ctx, n.source(alive), changes, intent.Options{Mode: intent.NoWait})
 		if err == nil {
-			n.Log.Debug("messages are kept", "messages", len(alive), "objects", len(changes), "revision", outcome.Revision)
-			return n.memory.remember(last, time.Now())
+			n.Log.Debug("messages are stored", "messages", len(alive), "objects", len(changes), "revision", outcome.Revision)
+			return n.memory.storeOrders(last, time.Now())
 		}
 		if mistakesOf(err).none() {
 			return err
@@ -68,7 +70,7 @@ func (n *engine) apply(ctx context.Context, letters []*letter) error {
 		if blame(last, err) {
 			continue
 		}
-		// It names nobody of these: the smaller halves show who it is.
+		// The error names no letter: the smaller halves show which one it is.
 		if len(alive) == 1 {
 			alive[0].refuse(mistakesOf(err).reason())
 			return nil
@@ -88,10 +90,10 @@ func (n *engine) source(letters []*letter) intent.Source {
 	return s
 }
 
-// latest returns for each object what was said last, and the objects in the order in which that was said. What is older than what is
-// known is left out.
-func latest(letters []*letter, known map[object.Key]Order) (map[object.Key]said, []object.Key) {
-	last := map[object.Key]said{}
+// latest returns the latest change of each object, and the objects in the order of these changes. It leaves out
+// changes that are older than the stored order.
+func latest(letters []*letter, known map[object.Key]Order) (map[object.Key]lastChange, []object.Key) {
+	last := map[object.Key]lastChange{}
 	for _, l := range letters {
 		for _, c := range l.changes {
 			before, there := known[c.Key]
@@ -105,7 +107,7 @@ func latest(letters []*letter, known map[object.Key]Order) (map[object.Key]said,
 			if order.Revision == 0 {
 				order.Revision = before.Revision
 			}
-			last[c.Key] = said{c, order, l}
+			last[c.Key] = lastChange{c, order, l}
 		}
 	}
 	order := make([]object.Key, 0, len(last))
@@ -119,8 +121,8 @@ func latest(letters []*letter, known map[object.Key]Order) (map[object.Key]said,
 	return last, order
 }
 
-// blame refuses the letters that an error is about, and says whether there are any.
-func blame(last map[object.Key]said, err error) bool {
+// blame refuses the letters that caused an error, and reports whether there are any.
+func blame(last map[object.Key]lastChange, err error) bool {
 	about := map[*letter]*mistakes{}
 	of := func(k object.Key) *mistakes {
 		s, there := last[k]

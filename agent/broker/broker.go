@@ -1,12 +1,15 @@
-// Package broker is the northbound that carries messages, whoever carries them: a driver (packages kafka, rabbitmq) receives,
-// acknowledges and publishes, and everything else is here.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package broker is the part that all message brokers share. A driver (packages kafka, rabbitmq) receives,
+// acknowledges and publishes; this package does everything else.
 //
-// In: each message holds documents as `sluice apply` reads them, or names what is no longer wanted. It is acknowledged once what it
-// wants is kept, so that it arrives at least once; a message that arrives twice changes nothing, and an older one than what is known
-// of an object is left out (see Order). A message is taken whole or not at all: a bad one goes to the dead letters with the reason,
-// and disturbs no other.
+// In: each message holds documents as `sluice apply` reads them, or names objects to delete. A message is
+// acknowledged after its changes are stored, so that each message arrives at least once. A message that arrives twice
+// changes nothing. A change that is older than the stored one is left out (see Order). A message is applied as a
+// whole or not at all: an invalid one goes to the dead letters with the reason, and affects no other.
 //
-// Out: how it stands with each object, as JSON. Each object's latest state gets out at least once, whatever ends in between.
+// Out: the status of each object, as JSON. The latest status of each object is published at least once, also across
+// restarts.
 package broker
 
 import (
@@ -16,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sluice.dev/sluice/agent/northbound"
@@ -25,13 +29,14 @@ import (
 // Driver connects to a broker. Its connections are used by one goroutine each.
 type Driver interface {
 	Intake(ctx context.Context) (Intake, error)
-	// Outlet is nil if nothing is to be published.
+	// Outlet is nil if there is nothing to publish to.
 	Outlet(ctx context.Context) (Outlet, error)
 }
 
-// Intake is where messages come from. After any error it is closed, and opened again; what was not acknowledged comes again.
+// Intake is a connection that receives messages. After any error it is closed and opened again, and the broker
+// redelivers unacknowledged messages.
 type Intake interface {
-	// Receive waits for messages, and returns those that are there, in order of arrival.
+	// Receive waits for messages, and returns all that have arrived, in order.
 	Receive(ctx context.Context) ([]*Message, error)
 	// DeadLetter returns once the broker keeps them.
 	DeadLetter(ctx context.Context, dead []Dead) error
@@ -47,16 +52,16 @@ type Outlet interface {
 	Close()
 }
 
-// Message is what a broker carries.
+// Message is a message of a broker.
 type Message struct {
 	// Where it is, for people: "intent/0@17".
 	Position string
 	Key      string
 	Body     []byte
-	// It has no body at all, which in a compacted topic means that what the key names is gone.
+	// The message has no body: in a compacted topic, the object of its key is deleted.
 	Tombstone bool
 	Headers   []Header
-	// Of messages in the same stream, the one with the lower number was sent first. An empty stream says nothing.
+	// In a stream, a lower number was sent first. Messages of the empty stream have no order.
 	Stream string
 	Number uint64
 	// The driver's own.
@@ -79,27 +84,29 @@ type Published struct {
 	Body []byte
 	// The object is no longer there: a compacted topic may forget it.
 	Gone bool
+	// The key is not that of an object: an event of a data plane or of a service.
+	noObject bool
 }
 
-// Settings are what the drivers' configurations have in common.
+// Settings are the fields that all drivers' configurations share.
 type Settings struct {
 	// File that remembers which message was the latest about each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string
 }
 
-// Where memory is if nothing else is said.
+// The default directory of the memory.
 const memoryDirectory = "/var/lib/sluice"
 
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 5 * time.Second
-	// A connection that lasts so long is well, although nothing came.
+	// A connection that lasts so long counts as healthy, even without messages.
 	settleTime = time.Second
 	// Of each batch.
 	loggedLetters = 10
 )
 
-// What connections are for.
+// Purposes of connections.
 const (
 	forMessages = "messages"
 	forEvents   = "events"
@@ -112,12 +119,24 @@ type engine struct {
 	min, max time.Duration
 }
 
-// Run serves until ctx ends. Its error means that it can never work.
+// Run serves until ctx ends. An error is permanent.
 func Run(ctx context.Context, e northbound.Environment, d Driver, s Settings) error {
 	if s.Memory == "" {
 		s.Memory = filepath.Join(memoryDirectory, e.Name+".messages.db")
 	}
 	m, err := openMemory(s.Memory, time.Now())
+	for wait := minBackoff; errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT); wait = min(2*wait, maxBackoff) {
+		// Messages wait at the broker meanwhile; all else goes on.
+		if wait == minBackoff {
+			e.Log.Error("the disk is full; no messages are taken until there is room", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		m, err = openMemory(s.Memory, time.Now())
+	}
 	if err != nil {
 		return err
 	}
@@ -131,11 +150,11 @@ func (n *engine) run(ctx context.Context) {
 	both.Add(2)
 	go func() {
 		defer both.Done()
-		n.again(ctx, forMessages, n.receive)
+		n.repeat(ctx, forMessages, n.receive)
 	}()
 	go func() {
 		defer both.Done()
-		n.again(ctx, forEvents, newTeller(n).tell)
+		n.repeat(ctx, forEvents, newPublisher(n).run)
 	}()
 	both.Wait()
 }
@@ -152,8 +171,8 @@ type health struct {
 	lost bool
 }
 
-// well is called when the broker serves.
-func (h *health) well() {
+// recovered is called when the broker serves.
+func (h *health) recovered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost {
@@ -165,8 +184,8 @@ func (h *health) well() {
 	}
 }
 
-// ill says how long to wait, which grows as long as nothing is well.
-func (h *health) ill(err error) time.Duration {
+// failing returns the time to wait. It doubles with each failure.
+func (h *health) failing(err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.lost {
@@ -183,11 +202,11 @@ func (h *health) ill(err error) time.Duration {
 	return wait
 }
 
-// opened takes a connection for well that lasts; whoever calls it stops that when it ends.
-func (h *health) opened() *time.Timer { return time.AfterFunc(settleTime, h.well) }
+// opened takes a connection for healthy after a while; the caller stops the timer when the connection ends.
+func (h *health) opened() *time.Timer { return time.AfterFunc(settleTime, h.recovered) }
 
-// again calls what must go on for ever until it returns nil or ctx ends.
-func (n *engine) again(ctx context.Context, what string, do func(ctx context.Context, h *health) error) {
+// repeat calls do until it returns nil or ctx ends.
+func (n *engine) repeat(ctx context.Context, what string, do func(ctx context.Context, h *health) error) {
 	h := &health{engine: n, what: what, intake: what == forMessages, wait: n.min}
 	for {
 		err := do(ctx, h)
@@ -197,7 +216,7 @@ func (n *engine) again(ctx context.Context, what string, do func(ctx context.Con
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(h.ill(err)):
+		case <-time.After(h.failing(err)):
 		}
 	}
 }
@@ -220,7 +239,7 @@ func (n *engine) receive(ctx context.Context, h *health) error {
 		if len(messages) == 0 {
 			return errNothing
 		}
-		h.well()
+		h.recovered()
 		n.Counters.Received(len(messages))
 		dead, err := n.take(ctx, messages)
 		if err != nil {

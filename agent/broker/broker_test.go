@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package broker
 
 import (
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/object"
@@ -20,7 +23,7 @@ import (
 	"sluice.dev/sluice/agent/reconcile/reconciletest"
 )
 
-// scene is an agent with a data plane and a broker, all in memory but for what the northbound remembers.
+// scene is an agent with a data plane and a broker, all in memory except for the northbound's database.
 type scene struct {
 	*testing.T
 	*carrier
@@ -34,14 +37,14 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newSceneOf(t, r, slog.DiscardHandler)
 }
 
-// newSceneOf is newScene with kinds, and whom the log is told.
+// newSceneOf is newScene with kinds and a log handler.
 func newSceneOf(t *testing.T, r *object.Registry, log slog.Handler) *scene {
 	t.Helper()
 	s := &scene{T: t, carrier: newCarrier(), registry: r, memory: filepath.Join(t.TempDir(), "memory.db"), logger: slog.New(log)}
@@ -50,7 +53,7 @@ func newSceneOf(t *testing.T, r *object.Registry, log slog.Handler) *scene {
 	return s
 }
 
-// agent starts one that wants nothing yet.
+// agent starts an agent without desired state.
 func (s *scene) agent() {
 	s.Helper()
 	desired, err := intent.New(intent.Config{Registry: s.registry, Log: s.logger, Reconciler: reconcile.Options{MinBackoff: time.Millisecond}})
@@ -74,7 +77,7 @@ func (s *scene) agent() {
 	}
 }
 
-// northbound starts one, and returns what ends it.
+// northbound starts a northbound, and returns the function that stops it.
 func (s *scene) northbound() func() {
 	s.Helper()
 	m, err := openMemory(s.memory, time.Now())
@@ -149,7 +152,7 @@ func message(body string, headers ...string) *Message {
 
 func tombstone(key string) *Message { return &Message{Key: key, Tombstone: true} }
 
-func TestMessagesSayWhatIsWanted(t *testing.T) {
+func TestMessagesChangeDesiredState(t *testing.T) {
 	for _, c := range []struct {
 		sentence string
 		messages []*Message
@@ -207,7 +210,7 @@ func TestAnOlderMessageThatComesAgainChangesNothing(t *testing.T) {
 	s.back(0)
 	s.agent()
 	until(t, "all acknowledged again", s.allAcknowledged)
-	// The agent that was started wants nothing else, so that it shows what of the messages was taken.
+	// The new agent has no other configuration, so it shows which messages were applied.
 	s.hasRates(map[string]string{"a": "2M"})
 	if got := s.desired.Revision(); got != 1 || revision != 2 {
 		t.Errorf("%d revisions from both messages, then %d from those that came again", revision, got)
@@ -243,9 +246,9 @@ func TestABadMessageIsADeadLetterAndDisturbsNoOther(t *testing.T) {
 			Reason{Field: "key", Found: `"Vrf/` + strings.Repeat("x", headerLimit-4) + `..."`, Accepted: "KIND/NAME"}},
 		{"a VLAN that another has", []*Message{message(session("holder", 7))}, message(session("s", 7)), Reason{Object: "Session/s", Field: "access"}},
 		{"an object of another owner", nil, message(meter("theirs", "3M")),
-			Reason{Object: "Meter/theirs", Field: "committedRate", Found: "3 Mbit/s", Owner: "broker", Holder: "api", Accepted: "what api wants, to leave it out, or to take over (force)"}},
+			Reason{Object: "Meter/theirs", Field: "committedRate", Found: "3 Mbit/s", Owner: "broker", Holder: "api", Accepted: "the value of api, to leave the field out, or to take over (force)"}},
 		{"the deletion of an object of another owner", nil, tombstone("Meter/theirs"),
-			Reason{Object: "Meter/theirs", Owner: "broker", Holder: "api", Accepted: "to delete it on behalf of api"}},
+			Reason{Object: "Meter/theirs", Owner: "broker", Holder: "api", Accepted: "deletion by its owner, api"}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			s := newScene(t)
@@ -286,7 +289,7 @@ func TestADeadLetterHasItsHeadersAndTheReason(t *testing.T) {
 	}
 }
 
-func TestBadMessagesAreFoundWhoeverTheErrorNames(t *testing.T) {
+func TestInvalidMessagesAreFoundWhicheverObjectTheErrorNames(t *testing.T) {
 	s := newScene(t)
 	var all []*Message
 	for i := range 100 {
@@ -352,9 +355,9 @@ func TestNothingIsLostWhenTheConnectionIs(t *testing.T) {
 	until(t, "the last state of each is told", func() bool {
 		s.Lock()
 		defer s.Unlock()
-		told := lastStates(t, s.events)
+		states := lastStates(t, s.events)
 		for name := range want {
-			if told["Meter/"+name] != "applied" {
+			if states["Meter/"+name] != "applied" {
 				return false
 			}
 		}
@@ -390,7 +393,7 @@ func (s *scene) tells(key, state string) {
 	})
 }
 
-func TestItIsToldHowItStandsWithObjects(t *testing.T) {
+func TestTheStatusOfObjectsIsPublished(t *testing.T) {
 	s := newScene(t)
 	s.sent(message(meter("a", "1M")), message(session("s", 1)))
 	s.tells("Meter/a", "applied")
@@ -399,7 +402,7 @@ func TestItIsToldHowItStandsWithObjects(t *testing.T) {
 	s.tells("Meter/a", "gone")
 }
 
-func TestThatADataPlaneWentAwayAndIsBackIsToldAndWhatWasUnknownIsToldAgain(t *testing.T) {
+func TestLossAndReturnOfADataPlaneArePublishedWithTheObjectsThatWereUnknown(t *testing.T) {
 	s := newScene(t)
 	plane := reconciletest.NewPlane(s.registry)
 	ctx, away := context.WithCancel(t.Context())
@@ -417,7 +420,7 @@ func TestThatADataPlaneWentAwayAndIsBackIsToldAndWhatWasUnknownIsToldAgain(t *te
 		t.Errorf("told %d events", len(more))
 	}
 	s.Unlock()
-	// Who begins now hears that it is unknown.
+	// A northbound that starts now sees the state Unknown.
 	s.hush()
 	s.hush = s.northbound()
 	s.tells("Meter/a", "unknown")
@@ -426,7 +429,7 @@ func TestThatADataPlaneWentAwayAndIsBackIsToldAndWhatWasUnknownIsToldAgain(t *te
 	s.tells("Meter/a", "applied")
 }
 
-func TestWhatWentWhileNobodyToldIsToldToBeGone(t *testing.T) {
+func TestObjectsDeletedWhileTheNorthboundWasStoppedArePublishedAsGone(t *testing.T) {
 	s := newScene(t)
 	s.sent(message(meter("a", "1M")), message(meter("b", "1M")))
 	s.tells("Meter/a", "applied")
@@ -435,12 +438,14 @@ func TestWhatWentWhileNobodyToldIsToldToBeGone(t *testing.T) {
 	s.Lock()
 	s.log, s.read, s.acked, s.events = nil, 0, 0, nil
 	s.Unlock()
-	// This agent wants nothing, as one whose objects were deleted.
+	// This agent has no configuration, as if the objects were deleted.
 	s.agent()
 	s.tells("Meter/a", "gone")
 	s.tells("Meter/b", "gone")
-	m := len(s.events)
 	s.stop()
+	s.Lock()
+	m := len(s.events)
+	s.Unlock()
 	s.agent()
 	s.sent(message(meter("c", "1M")))
 	s.tells("Meter/c", "applied")
@@ -451,7 +456,7 @@ func TestWhatWentWhileNobodyToldIsToldToBeGone(t *testing.T) {
 	}
 }
 
-func TestMemoryForgetsWhatWasDeletedLongAgo(t *testing.T) {
+func TestMemoryRemovesObjectsThatWereDeletedLongAgo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory.db")
 	begin := time.Unix(1_000_000, 0)
 	m, err := openMemory(path, begin)
@@ -459,9 +464,9 @@ func TestMemoryForgetsWhatWasDeletedLongAgo(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, kept := object.Key{Kind: "Meter", Name: "a"}, object.Key{Kind: "Meter", Name: "b"}
-	last := map[object.Key]said{k: {change: object.Remove(k), order: Order{Revision: 3}},
+	last := map[object.Key]lastChange{k: {change: object.Remove(k), order: Order{Revision: 3}},
 		kept: {change: object.Put(&object.Object{Kind: "Meter", Name: "b"}), order: Order{Revision: 4, Stream: "x", Number: 5}}}
-	if err := m.remember(last, begin); err != nil {
+	if err := m.storeOrders(last, begin); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -474,7 +479,7 @@ func TestMemoryForgetsWhatWasDeletedLongAgo(t *testing.T) {
 		if m, err = openMemory(path, begin.Add(c.later)); err != nil {
 			t.Fatal(err)
 		}
-		known, err := m.recall([]*letter{{changes: []object.Change{object.Remove(k), object.Remove(kept)}}})
+		known, err := m.loadOrders([]*letter{{changes: []object.Change{object.Remove(k), object.Remove(kept)}}})
 		if err != nil || len(known) != c.want || known[kept] != (Order{Revision: 4, Stream: "x", Number: 5}) {
 			t.Errorf("after %v: %v, %v", c.later, known, err)
 		}
@@ -485,7 +490,7 @@ func TestMemoryForgetsWhatWasDeletedLongAgo(t *testing.T) {
 }
 
 func FuzzMessagesAreReadWithoutPanic(f *testing.F) {
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -502,4 +507,25 @@ func FuzzMessagesAreReadWithoutPanic(f *testing.F) {
 			t.Error("refused without a reason")
 		}
 	})
+}
+
+func TestEventsOfServicesArePublishedAndNotRemembered(t *testing.T) {
+	s := newScene(t)
+	s.sent(message(meter("a", "1M")))
+	s.tells("Meter/a", "applied")
+	s.desired.Report(&intent.ServiceEvent{Type: "toy", Kind: "Toy", Name: "car", State: "wound"})
+	s.tells("Toy/car", "wound")
+	// What was reported and is not there any more is gone. An event is no object.
+	s.hush()
+	s.Lock()
+	before := len(s.events)
+	s.Unlock()
+	s.hush = s.northbound()
+	s.sent(message(meter("b", "1M")))
+	s.tells("Meter/b", "applied")
+	s.Lock()
+	defer s.Unlock()
+	if _, again := lastStates(t, s.events[before:])["Toy/car"]; again {
+		t.Error("an event of a service is published as an object that is gone")
+	}
 }

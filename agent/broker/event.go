@@ -1,4 +1,6 @@
-// How it stands with objects, told to whoever listens at the broker.
+// SPDX-License-Identifier: Apache-2.0
+
+// Events: the status of objects, published at the broker.
 package broker
 
 import (
@@ -25,10 +27,10 @@ type event struct {
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	// Who wants it, and since which revision.
+	// The owner, and the revision of its latest change.
 	Owner    string `json:"owner,omitempty"`
 	Revision uint64 `json:"revision,omitempty"`
-	// Which of its changes is wanted, and which the data plane has.
+	// The number of its changes, and the change that the data plane has.
 	Generation uint64      `json:"generation,omitempty"`
 	Observed   uint64      `json:"observed,omitempty"`
 	Conditions []condition `json:"conditions,omitempty"`
@@ -42,6 +44,7 @@ type event struct {
 type condition struct {
 	Type    string     `json:"type"`
 	Status  bool       `json:"status"`
+	Unknown bool       `json:"unknown,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Time    *time.Time `json:"time,omitempty"`
@@ -61,44 +64,44 @@ func published(s intent.Status, at time.Time, cursor intent.Cursor, listed bool)
 		Time: at.UTC(), Cursor: cursor.String(), Listed: listed}
 	if s.Object != nil {
 		for _, c := range s.Conditions() {
-			e.Conditions = append(e.Conditions, condition{c.Type, c.Holds, c.Reason, c.Message, timeOf(c.Time)})
+			e.Conditions = append(e.Conditions, condition{c.Type, c.Holds, c.Unknown, c.Reason, c.Message, timeOf(c.Time)})
 		}
 	}
 	body, err := json.Marshal(e)
 	return Published{Key: s.Key, Body: body, Gone: s.State == intent.Gone}, err
 }
 
-// publishedDataplane tells that a data plane is there, or away.
+// publishedDataplane is the event of a data plane that is connected or away.
 func publishedDataplane(c *intent.DataplaneChange, at time.Time, cursor intent.Cursor, listed bool) (Published, error) {
 	body, err := c.JSON(at, cursor, listed)
-	return Published{Key: object.Key{Kind: intent.DataplaneKind, Name: c.Name}, Body: body}, err
+	return Published{Key: object.Key{Kind: intent.DataplaneKind, Name: c.Name}, Body: body, noObject: true}, err
 }
 
-// errAgain: what was listed while a data plane was away is another now.
-var errAgain = errors.New("everything has to be listed again")
+// errAgain: objects that were listed while a data plane was away have changed.
+var errRelist = errors.New("everything has to be listed again")
 
-// teller publishes events. Where it was is kept as long as the log of events is, which is as long as the program runs; what it told
-// of is kept for good, so that nobody goes on believing in what has gone meanwhile.
-type teller struct {
+// publisher publishes events. The cursor lives as long as the log of events, that is as long as the process. The
+// reported objects are stored on disk, so that the deletion of each is published even after a restart.
+type publisher struct {
 	*engine
 	// Behind the latest that was published; zero: everything has to be listed.
-	cursor intent.Cursor
-	told   map[object.Key]struct{}
+	cursor   intent.Cursor
+	reported map[object.Key]struct{}
 	// Something was listed as Unknown.
 	unknown bool
 }
 
-func newTeller(n *engine) *teller { return &teller{engine: n} }
+func newPublisher(n *engine) *publisher { return &publisher{engine: n} }
 
-func (t *teller) tell(ctx context.Context, h *health) error {
+func (t *publisher) run(ctx context.Context, h *health) error {
 	out, err := t.driver.Outlet(ctx)
 	if out == nil || err != nil {
 		return err
 	}
 	defer out.Close()
 	defer h.opened().Stop()
-	if t.told == nil {
-		if t.told, err = t.memory.told(); err != nil {
+	if t.reported == nil {
+		if t.reported, err = t.memory.reported(); err != nil {
 			return err
 		}
 	}
@@ -109,15 +112,15 @@ func (t *teller) tell(ctx context.Context, h *health) error {
 			}
 		}
 		err := t.follow(ctx, out, h)
-		if !errors.Is(err, intent.ErrTooLate) && !errors.Is(err, errAgain) {
+		if !errors.Is(err, intent.ErrTooLate) && !errors.Is(err, errRelist) {
 			return err
 		}
 		t.cursor = intent.Cursor{}
 	}
 }
 
-// list publishes how it stands with everything.
-func (t *teller) list(ctx context.Context, out Outlet) error {
+// list publishes the status of all objects.
+func (t *publisher) list(ctx context.Context, out Outlet) error {
 	var from intent.Cursor
 	there := map[object.Key]struct{}{}
 	q := intent.Query{Limit: eventBatch}
@@ -143,7 +146,7 @@ func (t *teller) list(ctx context.Context, out Outlet) error {
 		q.After = page.Next
 	}
 	var gone []intent.Status
-	for k := range t.told {
+	for k := range t.reported {
 		if _, is := there[k]; !is {
 			gone = append(gone, intent.Status{Key: k, State: intent.Gone, Reason: "NotWanted"})
 		}
@@ -160,7 +163,7 @@ func (t *teller) list(ctx context.Context, out Outlet) error {
 }
 
 // dataplanes publishes which data planes are there.
-func (t *teller) dataplanes(ctx context.Context, out Outlet, cursor intent.Cursor) error {
+func (t *publisher) dataplanes(ctx context.Context, out Outlet, cursor intent.Cursor) error {
 	now := time.Now()
 	var all []Published
 	for name, m := range t.Intent.Measure() {
@@ -173,7 +176,7 @@ func (t *teller) dataplanes(ctx context.Context, out Outlet, cursor intent.Curso
 	return t.send(ctx, out, all)
 }
 
-func (t *teller) publish(ctx context.Context, out Outlet, all []intent.Status, cursor intent.Cursor) error {
+func (t *publisher) publish(ctx context.Context, out Outlet, all []intent.Status, cursor intent.Cursor) error {
 	now := time.Now()
 	events := make([]Published, len(all))
 	for i, s := range all {
@@ -185,19 +188,19 @@ func (t *teller) publish(ctx context.Context, out Outlet, all []intent.Status, c
 	return t.send(ctx, out, events)
 }
 
-// send publishes events, and remembers whom they tell of: before, so that none is forgotten of which somebody may know.
-func (t *teller) send(ctx context.Context, out Outlet, events []Published) error {
+// send publishes events. It stores the reported objects first, so that none of them is lost.
+func (t *publisher) send(ctx context.Context, out Outlet, events []Published) error {
 	if len(events) == 0 {
 		return nil
 	}
 	gone := map[object.Key]bool{}
 	var fresh, over []object.Key
 	for _, e := range events {
-		if e.Key.Kind == intent.DataplaneKind || e.Key.Kind == intent.PathKind {
+		if e.noObject {
 			continue
 		}
-		if _, told := t.told[e.Key]; !told {
-			t.told[e.Key] = struct{}{}
+		if _, reported := t.reported[e.Key]; !reported {
+			t.reported[e.Key] = struct{}{}
 			fresh = append(fresh, e.Key)
 		}
 		gone[e.Key] = e.Gone
@@ -207,31 +210,31 @@ func (t *teller) send(ctx context.Context, out Outlet, events []Published) error
 			over = append(over, k)
 		}
 	}
-	if err := t.memory.tell(fresh, nil); err != nil {
+	if err := t.memory.setReported(fresh, nil); err != nil {
 		for _, k := range fresh {
-			delete(t.told, k)
+			delete(t.reported, k)
 		}
 		return err
 	}
 	if err := out.Publish(ctx, events); err != nil {
 		return err
 	}
-	if err := t.memory.tell(nil, over); err != nil {
+	if err := t.memory.setReported(nil, over); err != nil {
 		return err
 	}
 	for _, k := range over {
-		delete(t.told, k)
+		delete(t.reported, k)
 	}
 	return nil
 }
 
-// follow publishes what happens after the cursor. It never ends without an error.
-func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
+// follow publishes the events after the cursor. It ends only with an error.
+func (t *publisher) follow(ctx context.Context, out Outlet, h *health) error {
 	events, err := t.Intent.Events(t.cursor)
 	if err != nil {
 		return err
 	}
-	// What is there at once.
+	// Collect the events that are ready.
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	for {
@@ -248,9 +251,9 @@ func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
 			case e.Dataplane != nil:
 				again = again || e.Dataplane.Connected && t.unknown
 				p, problem = publishedDataplane(e.Dataplane, e.Time, e.Cursor, false)
-			case e.Path != nil:
-				p.Key = object.Key{Kind: intent.PathKind, Name: e.Path.Remote}
-				p.Body, problem = e.Path.JSON(e.Time, e.Cursor)
+			case e.Service != nil:
+				p.Key, p.noObject = object.Key{Kind: e.Service.Kind, Name: e.Service.Name}, true
+				p.Body, problem = e.Service.JSON(e.Time, e.Cursor)
 			default:
 				p, problem = published(e.Status, e.Time, e.Cursor, false)
 			}
@@ -266,9 +269,9 @@ func (t *teller) follow(ctx context.Context, out Outlet, h *health) error {
 			return problem
 		}
 		t.cursor = events.Cursor()
-		h.well()
+		h.recovered()
 		if again {
-			return errAgain
+			return errRelist
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err

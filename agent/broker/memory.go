@@ -1,8 +1,10 @@
-// What must not be forgotten when the agent ends: which message was the latest about each object, and which objects' status was
-// told. What is wanted is not here; packages intent and store keep that.
+// SPDX-License-Identifier: Apache-2.0
+
+// State that outlives the agent: the order of the latest message about each object, and the objects whose status was
+// published. Desired state is in packages intent and store.
 //
-// A Bolt database. Bucket "latest" holds by "Kind/name": revision and number (64 bits each, big endian), when it was deleted (seconds
-// since the Unix epoch, 0: it was not), and the stream. Bucket "told" holds the names alone.
+// A Bolt database. Bucket "latest" holds by "Kind/name": revision and number (64 bits each, big endian), the time of
+// its deletion (seconds since the Unix epoch, 0: not deleted), and the stream. Bucket "told" holds the names alone.
 package broker
 
 import (
@@ -15,20 +17,21 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"sluice.dev/sluice/agent/object"
 )
 
 var (
-	latestBucket = []byte("latest")
-	toldBucket   = []byte("told")
+	latestBucket   = []byte("latest")
+	reportedBucket = []byte("told")
 )
 
 const (
 	// How long it is known that an object was deleted.
 	forgetAfter = 7 * 24 * time.Hour
 	sweepEvery  = 24 * time.Hour
-	// As long as another process that is being restarted takes to let go.
+	// Enough for another process that is being restarted to release the lock.
 	lockTimeout = 2 * time.Second
 	fixedLength = 24
 )
@@ -43,13 +46,18 @@ func openMemory(path string, now time.Time) (*memory, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("memory: %w", err)
 	}
+	_, missing := os.Stat(path)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout})
+	if err != nil && missing != nil && !errors.Is(err, bolterrors.ErrTimeout) {
+		// Half of a new file could not be opened the next time.
+		err = errors.Join(err, os.Remove(path))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("memory: %s: %w", path, err)
 	}
 	m := &memory{path: path, db: db}
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{latestBucket, toldBucket} {
+		for _, name := range [][]byte{latestBucket, reportedBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
@@ -69,7 +77,7 @@ func (m *memory) close() error {
 	return nil
 }
 
-// sweep forgets what was deleted long ago.
+// sweep removes objects that were deleted long ago.
 func (m *memory) sweep(tx *bolt.Tx, now time.Time) error {
 	if now.Sub(m.swept) < sweepEvery {
 		return nil
@@ -89,8 +97,8 @@ func (m *memory) sweep(tx *bolt.Tx, now time.Time) error {
 	return nil
 }
 
-// recall returns what is known of the objects that letters are about.
-func (m *memory) recall(letters []*letter) (map[object.Key]Order, error) {
+// loadOrders returns the stored order of the letters' objects.
+func (m *memory) loadOrders(letters []*letter) (map[object.Key]Order, error) {
 	known := map[object.Key]Order{}
 	err := m.db.View(func(tx *bolt.Tx) error {
 		b := tx.Bucket(latestBucket)
@@ -110,8 +118,8 @@ func (m *memory) recall(letters []*letter) (map[object.Key]Order, error) {
 	return known, nil
 }
 
-// remember keeps when the last was said about objects. What says nothing about its order leaves nothing to be remembered.
-func (m *memory) remember(last map[object.Key]said, now time.Time) error {
+// storeOrders stores the order of changes. It skips changes without an order.
+func (m *memory) storeOrders(last map[object.Key]lastChange, now time.Time) error {
 	needed := false
 	for _, s := range last {
 		needed = needed || s.order != Order{}
@@ -136,11 +144,11 @@ func (m *memory) remember(last map[object.Key]said, now time.Time) error {
 	})
 }
 
-// told returns which objects were told of.
-func (m *memory) told() (map[object.Key]struct{}, error) {
+// reported returns the objects whose status was published.
+func (m *memory) reported() (map[object.Key]struct{}, error) {
 	all := map[object.Key]struct{}{}
 	err := m.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(toldBucket).ForEach(func(k, _ []byte) error {
+		return tx.Bucket(reportedBucket).ForEach(func(k, _ []byte) error {
 			kind, name, _ := strings.Cut(string(k), "/")
 			all[object.Key{Kind: kind, Name: name}] = struct{}{}
 			return nil
@@ -152,13 +160,13 @@ func (m *memory) told() (map[object.Key]struct{}, error) {
 	return all, nil
 }
 
-// tell remembers that objects are told of, or no longer are.
-func (m *memory) tell(fresh, gone []object.Key) error {
+// setReported adds and removes objects whose status was published.
+func (m *memory) setReported(fresh, gone []object.Key) error {
 	if len(fresh) == 0 && len(gone) == 0 {
 		return nil
 	}
 	return m.update(func(tx *bolt.Tx) error {
-		b := tx.Bucket(toldBucket)
+		b := tx.Bucket(reportedBucket)
 		for _, k := range fresh {
 			if err := b.Put([]byte(k.String()), []byte{}); err != nil {
 				return err

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package broker
 
 import (
@@ -34,7 +36,7 @@ func newCarrier() *carrier {
 	return &carrier{most: 10_000, more: make(chan struct{}), fault: func(string) error { return nil }}
 }
 
-// send puts messages in, as somebody far away does.
+// send queues messages, as a remote producer does.
 func (c *carrier) send(all ...*Message) {
 	c.Lock()
 	defer c.Unlock()
@@ -48,7 +50,7 @@ func (c *carrier) send(all ...*Message) {
 	c.more = make(chan struct{})
 }
 
-// by says how many messages come at once.
+// by limits the number of messages per delivery.
 func (c *carrier) by(most int) {
 	c.Lock()
 	defer c.Unlock()

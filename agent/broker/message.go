@@ -1,4 +1,6 @@
-// What a message says: documents that are wanted, or names of what is not wanted any more.
+// SPDX-License-Identifier: Apache-2.0
+
+// The content of a message: documents to apply, or names of objects to delete.
 package broker
 
 import (
@@ -22,16 +24,16 @@ const (
 	revisionHeader  = "revision"
 )
 
-// Order is when something was said about an object.
+// Order is the position of a change among the changes of an object.
 type Order struct {
-	// Given by whoever sent it: the higher is the later, whatever the way it came. 0: not given.
+	// From the sender: the higher is the later, for any path of the message. 0: none.
 	Revision uint64
-	// As the broker tells.
+	// From the broker.
 	Stream string
 	Number uint64
 }
 
-// before says whether something older was said, as far as can be known.
+// before reports whether o is older than known. It is false if the two cannot be compared.
 func (o Order) before(known Order) bool {
 	if o.Revision != 0 && known.Revision != 0 {
 		return o.Revision < known.Revision
@@ -59,7 +61,7 @@ func (m *Message) header(name string) string {
 	return ""
 }
 
-// read says what a message means.
+// read parses a message.
 func read(r *object.Registry, m *Message) *letter {
 	l := &letter{message: m, order: Order{Stream: m.Stream, Number: m.Number}}
 	if text := m.header(revisionHeader); text != "" {
@@ -91,7 +93,7 @@ func read(r *object.Registry, m *Message) *letter {
 		err = &object.Error{Problem: "there is no object in this message", Accepted: "documents with apiVersion, kind, metadata and spec"}
 	}
 	if err == nil {
-		err = twice(l.changes)
+		err = checkUnique(l.changes)
 	}
 	if err != nil {
 		l.refuse(mistakesOf(err).reason())
@@ -99,7 +101,7 @@ func read(r *object.Registry, m *Message) *letter {
 	return l
 }
 
-func twice(changes []object.Change) error {
+func checkUnique(changes []object.Change) error {
 	if len(changes) == 1 {
 		return nil
 	}
@@ -125,7 +127,7 @@ func puts(r *object.Registry, body []byte) ([]object.Change, error) {
 	return changes, nil
 }
 
-// removals needs the names alone, so that what is not acceptable any more can still be deleted.
+// removals reads only the names, so that an object that is no longer valid can still be deleted.
 func removals(r *object.Registry, body []byte) ([]object.Change, error) {
 	var changes []object.Change
 	d := yaml.NewDecoder(bytes.NewReader(body))
@@ -187,11 +189,11 @@ type Reason struct {
 	Error string
 	// Of the first mistake, where they are known.
 	Object, Field, Found, Accepted string
-	// Of a conflict: who asked, and who has it.
+	// The owner that asked and the owner that holds the object, of a conflict.
 	Owner, Holder string
 }
 
-// mistakes are all that is wrong with what a message says.
+// mistakes are all errors of a message.
 type mistakes struct {
 	conflicts []intent.Conflict
 	errors    object.Errors
@@ -229,7 +231,7 @@ func (m *mistakes) reason() Reason {
 	return r
 }
 
-// How long headers may be that tell of a hostile message.
+// The longest headers that are copied from a hostile message.
 const headerLimit = 2048
 
 func short(text string) string {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package broker
 
 import (
@@ -42,37 +44,37 @@ func TestNoEventReasonLogOrMemoryTellsASecret(t *testing.T) {
 		return len(s.events) > 0 && s.events[len(s.events)-1].Gone
 	})
 	s.stop()
-	var told strings.Builder
+	var output strings.Builder
 	for _, e := range s.events {
-		told.Write(e.Body)
+		output.Write(e.Body)
 	}
 	if len(s.dead) != len(bad)+2 {
 		t.Errorf("%d dead letters", len(s.dead))
 	}
-	// A dead letter is the message itself; what is said of it is in its headers.
+	// A dead letter is the unchanged message; the reason is in its headers.
 	for _, d := range s.dead {
 		text, err := json.Marshal([]any{d.Headers(), d.Reason})
 		if err != nil {
 			t.Fatal(err)
 		}
-		told.Write(text)
+		output.Write(text)
 	}
 	log.mu.Lock()
-	told.Write(log.text.Bytes())
+	output.Write(log.text.Bytes())
 	log.mu.Unlock()
 	memory, err := os.ReadFile(s.memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told.Write(memory)
+	output.Write(memory)
 	for _, want := range []string{`"kind":"Peer"`, `"level":"`, "not a mapping"} {
-		if !strings.Contains(told.String(), want) {
+		if !strings.Contains(output.String(), want) {
 			t.Errorf("%s is not told at all", want)
 		}
 	}
 	for _, secret := range []string{first, second, third} {
-		if i := strings.Index(told.String(), secret); i >= 0 {
-			t.Errorf("%s was told: %q", secret, told.String()[max(0, i-300):i+100])
+		if i := strings.Index(output.String(), secret); i >= 0 {
+			t.Errorf("%s was told: %q", secret, output.String()[max(0, i-300):i+100])
 		}
 	}
 }

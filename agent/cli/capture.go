@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -17,9 +19,9 @@ func (p *program) captureCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "capture [--node NODE | --session NAME] -w FILE|- [FILTER]",
 		Short: "Write packets to a pcap file",
-		Long: `Write packets to a pcap file (nanoseconds, Ethernet) until --count or Ctrl-C: those that a node sees; those of a session, each
-once, as it comes in from the subscriber or as it leaves to the subscriber; or without either all, as they come in and again as
-they leave.
+		Long: `Write packets to a pcap file (nanoseconds, Ethernet) until --count or Ctrl-C: the packets of a node; the packets of a session,
+each once, as it comes in from the subscriber or leaves to the subscriber; or without either all packets, as they come in and
+again as they leave.
 
 ` + filterHelp,
 		Example: `  sluice capture -w all.pcap
@@ -27,10 +29,14 @@ they leave.
   sluice capture --node gtpu-encap -w - 'udp port 53' | tcpdump -nr -`,
 	}
 	query := &api.Capture{}
-	c.Flags().StringVar(&query.Node, "node", "", "what this node of the graph sees")
+	c.Flags().StringVar(&query.Node, "node", "", "the packets that enter this node of the graph")
 	c.Flags().StringVar(&query.Session, "session", "", "the packets of this session")
-	c.Flags().Uint64Var(&query.Count, "count", 0, "end after so many packets (0: when you end it)")
+	c.Flags().Uint64Var(&query.Count, "count", 0, "end after this number of packets (0: at Ctrl-C)")
 	c.Flags().Uint32Var(&query.SnapLength, "snap-length", 0, "bytes of each packet (0: all)")
+	concepts := p.sessionFlags(c)
+	for _, s := range concepts {
+		c.Example = strings.Replace(c.Example, "1000\n", "1000\n  sluice capture --"+s.Flag+" "+s.CaptureExample+" -w alice.pcap\n", 1)
+	}
 	path := c.Flags().StringP("write", "w", "", "pcap file, or - for standard output")
 	if err := c.MarkFlagFilename("write", "pcap"); err != nil {
 		panic(err) // only if the flag of the line before does not exist
@@ -39,13 +45,18 @@ they leave.
 	complete(c, "session", p.namesOf("Session"))
 	c.RunE = func(c *cobra.Command, arguments []string) (err error) {
 		if *path == "" {
-			return errors.New("say where to: -w FILE, or -w - for standard output")
+			return errors.New("the file is missing: -w FILE, or -w - for standard output")
 		}
 		if query.GetNode() != "" && query.GetSession() != "" {
-			return errors.New("say either --node or --session")
+			return errors.New("use either --node or --session")
 		}
 		if _, columns := p.screen(); *path == "-" && columns > 0 {
-			return errors.New("-w -: a pcap file is nothing for a terminal; send it to a file or to tcpdump -nr -")
+			return errors.New("-w -: a terminal cannot show a pcap file; send it to a file or to tcpdump -nr -")
+		}
+		if found, err := p.chosenSession(c, concepts, "node", "session"); err != nil {
+			return err
+		} else if found != "" {
+			query.Session = found
 		}
 		query.Filter = strings.Join(arguments, " ")
 		client, err := p.client()
@@ -59,9 +70,9 @@ they leave.
 		if err != nil {
 			return filtered(err, query.GetFilter())
 		}
-		out := p.out
+		out := p.out.to
 		if *path != "-" {
-			// Captures hold what subscribers say.
+			// Captures hold packets of subscribers.
 			f, e := os.OpenFile(*path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 			if e != nil {
 				return e
@@ -81,7 +92,7 @@ they leave.
 			if err := pcapPacket(w, packet.GetTime(), packet.GetLength(), packet.GetBytes()); err != nil {
 				return err
 			}
-			// Somebody may be looking at the other end.
+			// The reader of a pipe may show packets live.
 			return w.Flush()
 		})
 		if err := ignorePipe(err); err != nil {
@@ -93,7 +104,7 @@ they leave.
 	return c
 }
 
-// ignorePipe: a reader who has seen enough is no failure.
+// ignorePipe removes the error of a reader that closed the pipe.
 func ignorePipe(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return nil

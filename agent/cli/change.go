@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -13,23 +15,28 @@ import (
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/service"
 )
 
 func (p *program) applyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply -f FILE|DIRECTORY|-",
-		Short: "Create objects, or change them to what files say",
-		Long: `Create objects, or change them to what files say. Objects that are not in the files stay as they are.
+		Short: "Create or change the objects of files",
+		Long: `Create or change the objects of files. Objects that are not in the files stay as they are.
 
-What an object needs may be applied later: it waits, and what the data plane has of it stays meanwhile. What the data plane
-refuses is tried again, unless all or nothing is asked for. While the data plane is away, what is accepted is kept, and done
-when it is back.
+An object may refer to one that you apply later: it waits, and keeps its old form in the data plane meanwhile. The agent tries
+again what the data plane refuses, except with --all-or-nothing. While the data plane is away, the agent stores accepted changes
+and carries them out when the data plane is back.
 
-The exit status is 0 when every object is applied; 3 when all are accepted and kept, and not all are applied yet; and 1 when
-nothing was accepted, the data plane refused something, or something waits for what nobody wants. With --no-wait it is 0 once
-all are accepted and kept, unless something waits for what nobody wants. --wait waits for 0.
+The exit status is 0 when every object is applied; 3 when all are accepted and stored, and not all are applied yet; and 1 when
+nothing was accepted, the data plane refused an object, or a reference is unresolved. With --no-wait it is 0 once all are
+accepted and stored and no reference is unresolved. --wait waits for 0.
 
-With --confirm, the change comes undone by itself unless somebody who can still reach the machine confirms it.`,
+An object that only services of the agent use, such as a PppoeServer or a SubscriberProfile, is applied also while an object that
+it refers to does not exist. It is not ready then: "apply" prints the reason, and the exit status is 0.
+
+With --confirm, the agent undoes the change unless you confirm it in time: a change that locks you out does not stay.`,
 		Example: `  sluice apply -f examples/bng
   sluice apply -f sessions.yaml --all-or-nothing
   sluice apply -f examples/bng --wait 10s
@@ -39,12 +46,10 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 	}
 	files := filesFlag(c)
 	output := outputFlag(c, "table", "json", "yaml")
-	var s said
+	var s changeFlags
 	s.owned(c)
 	s.confirmed(c)
-	plan := c.Flags().String("plan", "", "do what this plan says, or nothing if anything that matters has changed since")
-	var wait time.Duration
-	spanFlag(c, &wait, "wait", 0, "wait up to this long until every object is applied, and fail if one is not")
+	plan := c.Flags().String("plan", "", "apply this plan, or nothing if an object that it depends on has changed since")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(c); err != nil {
 			return err
@@ -54,7 +59,7 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		var err error
 		if *plan != "" {
 			if len(*files) > 0 || s.owner != "" || s.force {
-				return errors.New("--plan says already which objects and on whose behalf: leave out -f, --owner and --force")
+				return errors.New("--plan has the objects and their owner already: leave out -f, --owner and --force")
 			}
 			planned, err := readPlan(*plan)
 			if err != nil {
@@ -79,12 +84,13 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		if err != nil {
 			return nothingApplied(p.refused(err, written))
 		}
-		if wait > 0 && !applied.GetUndone() {
-			if err := p.wait(c.Context(), client, applied, wait); err != nil {
-				return err
-			}
+		if err := p.waited(c.Context(), client, applied, &s); err != nil {
+			return err
 		}
 		p.warn(applied.GetWarnings(), written)
+		if err := p.again(c.Context(), client, applied, &s); err != nil {
+			return err
+		}
 		waits := map[object.Key]bool{}
 		for _, o := range applied.GetObjects() {
 			if o.GetStatus().GetState() == api.State_PENDING && !applied.GetUndone() {
@@ -95,12 +101,56 @@ With --confirm, the change comes undone by itself unless somebody who can still 
 		if err != nil {
 			return err
 		}
-		return worse(p.printApplied(applied, *output, expected{written: written, waited: wait > 0, accepted: s.noWait}), dangling)
+		return worse(p.printApplied(applied, *output, expected{written: written, waited: s.wait > 0, accepted: s.noWait}), dangling)
 	}
 	return c
 }
 
-// nothingApplied adds to mistakes in objects what came of them.
+// again reads the status of applied objects that were not ready at first: what they need may have come while others were waited for.
+func (p *program) again(ctx context.Context, client api.AgentClient, applied *api.Applied, s *changeFlags) error {
+	late := map[object.Key]*api.AppliedObject{}
+	query := &api.ObjectsQuery{}
+	for _, o := range applied.GetObjects() {
+		if s.wait > 0 && notReady(o.GetStatus()) != "" {
+			late[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = o
+			query.Kinds, query.Names = append(query.Kinds, o.GetKind()), append(query.Names, o.GetName())
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	slices.Sort(query.Kinds)
+	query.Kinds = slices.Compact(query.Kinds)
+	return p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
+		for _, now := range page {
+			if o := late[keyOf(now)]; o != nil {
+				o.Status = now.GetStatus()
+			}
+		}
+		return nil
+	})
+}
+
+// notReady returns the reason why an applied object does not serve, if it is another object; empty: it serves, or it waits for something outside of the
+// configuration: a link, a peer, a data plane that is away.
+func notReady(s *api.Status) string {
+	if s.GetState() != api.State_APPLIED {
+		return ""
+	}
+	for _, c := range s.GetConditions() {
+		if c.GetType() == "Ready" && !c.GetHolds() && otherObject(c.GetReason()) {
+			return c.GetMessage()
+		}
+	}
+	return ""
+}
+
+// otherObject reports whether another object is the reason why an object does not serve: one that it refers to, or one that its service makes.
+func otherObject(reason string) bool {
+	return reason == reconcile.WaitsForObject.String() || reason == reconcile.WaitsForFailed.String() || strings.HasSuffix(reason, service.Refused)
+}
+
+// nothingApplied adds the consequence to errors of objects.
 func nothingApplied(err error) error {
 	if object.AllErrors(err) == nil {
 		return err
@@ -108,7 +158,7 @@ func nothingApplied(err error) error {
 	return fmt.Errorf("%w\nnothing was applied: all the objects have to be acceptable", err)
 }
 
-// warn tells of what is acceptable and does not work as it is.
+// warn prints warnings: acceptable settings that do not work as they are.
 func (p *program) warn(warnings []*api.Problem, written []*object.Written) {
 	if len(warnings) == 0 {
 		return
@@ -119,10 +169,10 @@ func (p *program) warn(warnings []*api.Problem, written []*object.Written) {
 	for i, e := range all {
 		lines[i] = e.Error()
 	}
-	fmt.Fprintf(p.err, "Warning:\n  %s\n", strings.Join(few(lines), "\n  "))
+	fmt.Fprintf(p.err, "Warning:\n  %s\n", strings.Join(listSome(lines), "\n  "))
 }
 
-// dangling returns an error for each field of an object that waits, because the field names what nobody wants.
+// dangling returns an error for each unresolved reference of objects that wait.
 func (p *program) dangling(ctx context.Context, client api.AgentClient, changes *api.Changes, waits map[object.Key]bool, written []*object.Written) (error, error) {
 	if len(waits) == 0 {
 		return nil, nil
@@ -156,31 +206,44 @@ func (p *program) dangling(ctx context.Context, client api.AgentClient, changes 
 		return nil, err
 	}
 	names := map[string][]string{}
-	wanted := map[object.Key]bool{}
+	known := map[object.Key]bool{}
 	for _, o := range found {
 		if i := o.GetIntent(); o.GetStatus().GetState() != api.State_DELETING {
 			names[i.GetKind()] = append(names[i.GetKind()], i.GetName())
-			wanted[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
+			known[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
 		}
 	}
-	var errs object.Errors
-	// Those that are only planned, too.
+	// Include planned objects.
 	for _, i := range changes.GetPut() {
 		names[i.GetKind()] = append(names[i.GetKind()], i.GetName())
-		wanted[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
+		known[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
 	}
+	for kind := range names {
+		if k := p.registry.Kind(kind); k != nil {
+			names[kind] = append(names[kind], k.Builtin...)
+		}
+	}
+	count := 0
+	var errs object.Errors
 	for _, one := range all {
-		if wanted[one.To] {
+		if known[one.To] {
+			continue
+		}
+		// The search for a close name and for a line is slow, so it is limited to the errors that are shown.
+		if count++; count > maxListed {
 			continue
 		}
 		e := &object.Error{Object: one.by, Field: one.Field, Problem: fmt.Sprintf("there is no %s %s", one.To.Kind, one.To.Name)}
-		candidates := append(slices.Clone(names[one.To.Kind]), p.registry.Kind(one.To.Kind).Builtin...)
+		candidates := names[one.To.Kind]
+		if candidates == nil {
+			candidates = p.registry.Kind(one.To.Kind).Builtin
+		}
 		if near := object.Nearest(one.To.Name, candidates); near != "" {
 			e.Problem += "; did you mean " + near + "?"
 		}
 		errs = append(errs, e)
 	}
-	if len(errs) == 0 {
+	if count == 0 {
 		return nil, nil
 	}
 	p.registry.Locate(written, errs)
@@ -188,14 +251,14 @@ func (p *program) dangling(ctx context.Context, client api.AgentClient, changes 
 	for i, e := range errs {
 		lines[i] = e.Error()
 	}
-	return fmt.Errorf("%s for what nobody wants yet:\n%s", plural(len(errs), "field waits", "fields wait"), strings.Join(few(lines), "\n")), nil
+	return fmt.Errorf("%s:\n%s", plural(count, "unresolved reference", "unresolved references"), strings.Join(listSomeOf(lines, count), "\n")), nil
 }
 
 // wait brings the statuses up to date until all are applied or the time is over.
 func (p *program) wait(ctx context.Context, client api.AgentClient, applied *api.Applied, most time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Not a deadline of the call: the agent would be told, and which of the two ends it first would decide what is said.
+	// Not a deadline of the call: the agent would get it, too, and the error would depend on which of the two ends the call first.
 	over := make(chan struct{})
 	timer := time.AfterFunc(most, func() {
 		close(over)
@@ -218,7 +281,7 @@ func (p *program) wait(ctx context.Context, client api.AgentClient, applied *api
 	if len(missing) == 0 {
 		return nil
 	}
-	// Nothing is told of objects that only wait for the data plane to come back.
+	// Objects that only wait for the data plane to come back are not listed.
 	if err := connected(ctx, client); err != nil {
 		select {
 		case <-over:
@@ -237,7 +300,7 @@ func (p *program) wait(ctx context.Context, client api.AgentClient, applied *api
 		key := object.Key{Kind: i.GetKind(), Name: i.GetName()}
 		if o := missing[key]; o != nil {
 			o.Status = change.GetObject().GetStatus()
-			if o.GetStatus().GetState() == api.State_APPLIED {
+			if state := o.GetStatus().GetState(); state == api.State_APPLIED || state == api.State_GONE {
 				delete(missing, key)
 			}
 		}
@@ -268,12 +331,12 @@ func connected(ctx context.Context, client api.AgentClient) error {
 var done = map[api.Step]string{api.Step_KEEP: "unchanged", api.Step_CREATE: "created", api.Step_UPDATE: "updated",
 	api.Step_REPLACE: "replaced", api.Step_DELETE: "deleted"}
 
-// unfinished is the error of what is accepted and kept, and not applied yet.
+// unfinished is the error of an accepted and stored change that is not applied yet.
 type unfinished struct{ why string }
 
 func (u *unfinished) Error() string { return u.why }
 
-// worse adds to what became of a change what is wrong besides; of what is, it is not worth telling that it is not done yet.
+// worse joins the error of a change with another error; the other one hides that the change is unfinished.
 func worse(err, wrong error) error {
 	var later *unfinished
 	switch {
@@ -285,14 +348,14 @@ func worse(err, wrong error) error {
 	return errors.Join(err, wrong)
 }
 
-// expected is what is to have come of a change.
+// expected is the expected result of a change.
 type expected struct {
 	written []*object.Written
 	// It was waited for that all are applied; it is enough that they are accepted; it is enough that those are gone that were named.
 	waited, accepted, deleted bool
 }
 
-// printApplied tells what happened. It returns an error if something failed, or is *unfinished.
+// printApplied prints the result. It returns an error if an object failed, or *unfinished.
 func (p *program) printApplied(applied *api.Applied, output string, e expected) error {
 	at := map[object.Key]*object.Written{}
 	for _, w := range e.written {
@@ -300,7 +363,7 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 	}
 	tally := map[api.Step]int{}
 	out, unready, absent := 0, 0, 0
-	var failures, waiting []string
+	var failures, waiting, idle []string
 	var steps []stepJSON
 	var b strings.Builder
 	for _, o := range applied.GetObjects() {
@@ -312,6 +375,10 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		}
 		steps = append(steps, stepJSON{Step: strings.ToLower(o.GetStep().String()), Kind: o.GetKind(), Name: o.GetName(),
 			State: stateText(s.GetState()), Message: s.GetMessage()})
+		if why := notReady(s); why != "" && !e.deleted {
+			steps[len(steps)-1].Message = "not ready: " + why
+			idle = append(idle, fmt.Sprintf("%s: %s", where, why))
+		}
 		switch s.GetState() {
 		case api.State_FAILED:
 			failures = append(failures, fmt.Sprintf("%s: %s", where, s.GetMessage()))
@@ -337,14 +404,14 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		}
 	}
 	if output != "table" {
-		told := map[string]any{"objects": steps, "undone": applied.GetUndone(), "revision": applied.GetRevision()}
+		fields := map[string]any{"objects": steps, "undone": applied.GetUndone(), "revision": applied.GetRevision()}
 		if applied.GetConfirmBy() != 0 {
-			told["confirmBy"] = moment(applied.GetConfirmBy())
+			fields["confirmBy"] = moment(applied.GetConfirmBy())
 		}
 		if joined := applied.GetJoined(); joined != nil {
-			told["joined"] = map[string]any{"owner": joined.GetOwner(), "objects": joined.GetObjects(), "besides": joined.GetBesides()}
+			fields["joined"] = map[string]any{"owner": joined.GetOwner(), "objects": joined.GetObjects(), "besides": joined.GetBesides()}
 		}
-		if err := p.write(output, false, told); err != nil {
+		if err := p.write(output, false, fields); err != nil {
 			return err
 		}
 	} else if !applied.GetUndone() {
@@ -355,7 +422,7 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 			}
 		}
 		if absent > 0 {
-			parts = append(parts, fmt.Sprintf("%d not there", absent))
+			parts = append(parts, fmt.Sprintf("%d missing", absent))
 		}
 		if out > 0 {
 			parts = append(parts, fmt.Sprintf("%d taken out of the data plane", out))
@@ -374,7 +441,10 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 				moment(applied.GetConfirmBy()), applied.GetRevision())
 		}
 		if len(waiting) > 0 && !e.waited {
-			fmt.Fprintf(&b, "%s not applied yet:\n  %s\n", plural(len(waiting), "object is", "objects are"), strings.Join(few(waiting), "\n  "))
+			fmt.Fprintf(&b, "%s not applied yet:\n  %s\n", plural(len(waiting), "object is", "objects are"), strings.Join(listSome(waiting), "\n  "))
+		}
+		if len(idle) > 0 {
+			fmt.Fprintf(&b, "%s applied and not ready:\n  %s\n", plural(len(idle), "object is", "objects are"), strings.Join(listSome(idle), "\n  "))
 		}
 		if _, err := fmt.Fprint(p.out, b.String()); err != nil {
 			return err
@@ -386,15 +456,15 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 	}
 	switch {
 	case applied.GetUndone():
-		return fmt.Errorf("nothing was changed, because the data plane refused:\n%s", strings.Join(few(failures), "\n"))
+		return fmt.Errorf("nothing was changed, because the data plane refused:\n%s", strings.Join(listSome(failures), "\n"))
 	case len(failures) > 0:
-		why := fmt.Sprintf("%s not as wanted:\n%s", plural(len(failures), "object is", "objects are"), strings.Join(few(failures), "\n"))
+		why := fmt.Sprintf("%s not applied:\n%s", plural(len(failures), "object is", "objects are"), strings.Join(listSome(failures), "\n"))
 		if failed {
 			return errors.New(why)
 		}
 		return &unfinished{why}
 	case unready > 0 && !e.accepted:
-		return &unfinished{fmt.Sprintf("accepted and kept; %s not done yet", plural(unready, "object is", "objects are"))}
+		return &unfinished{fmt.Sprintf("accepted and stored; %s not done yet", plural(unready, "object is", "objects are"))}
 	}
 	return nil
 }
@@ -406,39 +476,86 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
-const fewMost = 20
+const maxListed = 20
 
-// few shortens a long list.
-func few(lines []string) []string {
-	if len(lines) <= fewMost {
+// listSome shortens a long list.
+func listSome(lines []string) []string { return listSomeOf(lines, len(lines)) }
+
+// listSomeOf is few for a list of which only the first lines were made.
+func listSomeOf(lines []string, count int) []string {
+	if count <= maxListed {
 		return lines
 	}
-	return append(lines[:fewMost:fewMost], fmt.Sprintf("... and %d more", len(lines)-fewMost))
+	return append(lines[:maxListed:maxListed], fmt.Sprintf("... and %d more", count-maxListed))
 }
 
-// stranded is an error if others would have to leave the data plane because of deletions.
-func stranded(ctx context.Context, client api.AgentClient, changes *api.Changes) error {
+// stranded is an error if deletions would remove other objects from the data plane.
+func (p *program) stranded(ctx context.Context, client api.AgentClient, changes *api.Changes) error {
 	planned, err := client.Plan(ctx, changes)
 	if err != nil {
-		return nil // the agent says the same of the change itself
+		return nil // the agent reports the change itself
+	}
+	deleted := make(map[object.Key]bool, len(changes.Delete))
+	for _, d := range changes.Delete {
+		deleted[object.Key{Kind: d.GetKind(), Name: d.GetName()}] = true
 	}
 	var users []string
+	gone := map[object.Key]bool{}
 	for _, s := range planned.GetSteps() {
-		named := slices.ContainsFunc(changes.Delete, func(d *api.ObjectName) bool {
-			return d.GetKind() == s.GetKind() && d.GetName() == s.GetName()
-		})
-		if !named && s.GetWaitsFor() != "" {
-			users = append(users, fmt.Sprintf("%s/%s would wait for %s", s.GetKind(), s.GetName(), s.GetWaitsFor()))
+		key := object.Key{Kind: s.GetKind(), Name: s.GetName()}
+		if s.GetWaitsFor() != "" && !deleted[key] {
+			users = append(users, fmt.Sprintf("%s would wait for %s", key, s.GetWaitsFor()))
+		}
+		if s.GetStep() == api.Step_DELETE && deleted[key] {
+			gone[key] = true
 		}
 	}
+	more, err := p.servicesNeed(ctx, client, gone)
+	if err != nil {
+		return err
+	}
+	users = append(users, more...)
 	if len(users) == 0 {
 		return nil
 	}
-	return fmt.Errorf("nothing was deleted: others need it.\n%s\nDelete these, too, or say --in-use", strings.Join(few(users), "\n"))
+	return fmt.Errorf("nothing was deleted: other objects need it.\n%s\nDelete these, too, or use --in-use", strings.Join(listSome(users), "\n"))
 }
 
-// printWanted says who wants objects that were given up and stay as they are.
-func (p *program) printWanted(ctx context.Context, client api.AgentClient, applied *api.Applied) {
+// servicesNeed returns the objects of services that would refer to an object that is gone.
+func (p *program) servicesNeed(ctx context.Context, client api.AgentClient, gone map[object.Key]bool) (users []string, err error) {
+	query := &api.ObjectsQuery{}
+	kinds := map[string]bool{}
+	for key := range gone {
+		kinds[key.Kind] = true
+	}
+	for _, k := range p.registry.Kinds() {
+		if k.Plane == api.Plane_AGENT && slices.ContainsFunc(k.Named(), func(to *object.Kind) bool { return kinds[to.Name] }) {
+			query.Kinds = append(query.Kinds, k.Name)
+		}
+	}
+	if len(query.Kinds) == 0 {
+		return nil, nil
+	}
+	err = p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
+		for _, found := range page {
+			i := found.GetIntent()
+			o, err := p.registry.New(i.GetKind(), i.GetName(), nil, i.GetSpec())
+			if err != nil || gone[o.Key()] || found.GetStatus().GetState() == api.State_DELETING {
+				continue
+			}
+			for _, ref := range p.registry.References(o) {
+				if gone[ref.To] {
+					users = append(users, fmt.Sprintf("%s would not be ready without %s", o.Key(), ref.To))
+				}
+			}
+		}
+		return nil
+	})
+	return users, err
+}
+
+// printOwners prints the remaining owners of released objects.
+func (p *program) printOwners(ctx context.Context, client api.AgentClient, applied *api.Applied) {
 	stays := map[object.Key]bool{}
 	query := &api.ObjectsQuery{}
 	for _, o := range applied.GetObjects() {
@@ -467,18 +584,19 @@ func (p *program) printWanted(ctx context.Context, client api.AgentClient, appli
 	if err != nil || who == "" {
 		who = "others"
 	}
-	fmt.Fprintf(p.out, "%s still wanted by %s.\n", plural(len(stays), "object is", "objects are"), who)
+	fmt.Fprintf(p.out, "%s fields of %s.\n", plural(len(stays), "object still has", "objects still have"), who)
 }
 
 func (p *program) deleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete KIND NAME... | -f FILE|DIRECTORY|-",
 		Short: "Delete objects",
-		Long: `Delete objects by name, or all those that are in files. What others need is not deleted, unless you say --in-use: they are still
-wanted then, but are taken out of the data plane, and wait until it is there again.
+		Long: `Delete objects by name, or all objects of files. Objects that others refer to are only deleted with --in-use:
+the others then leave the data plane, and wait until the object exists again. Those that only services of the agent
+use stay applied, and are not ready.
 
-An object that several owners want is deleted when the last of them gives it up. What an owner never wanted it cannot give up;
-"sluice get all --owner NAME" shows what it wants.`,
+An object of several owners is deleted when the last of them gives it up. An owner can only give up its own fields;
+"sluice get all --owner NAME" shows the objects that have some.`,
 		Example: `  sluice delete session alice bob
   sluice delete acl/web meter/gold
   sluice delete qosprofile home-100 --in-use --confirm 5m
@@ -487,10 +605,10 @@ An object that several owners want is deleted when the last of them gives it up.
 	}
 	files := filesFlag(c)
 	output := outputFlag(c, "table", "json", "yaml")
-	var s said
+	var s changeFlags
 	s.owned(c)
 	s.confirmed(c)
-	inUse := c.Flags().Bool("in-use", false, "also what others need: they leave the data plane until it is there again")
+	inUse := c.Flags().Bool("in-use", false, "also objects that others refer to: the others leave the data plane, or are not ready, until these exist again")
 	c.RunE = func(c *cobra.Command, arguments []string) error {
 		if err := s.check(c); err != nil {
 			return err
@@ -506,7 +624,7 @@ An object that several owners want is deleted when the last of them gives it up.
 				return err
 			}
 			if len(changes.Delete) == 0 {
-				return fmt.Errorf("say which %s: sluice delete %s NAME", arguments[0], arguments[0])
+				return fmt.Errorf("the name is missing: sluice delete %s NAME", arguments[0])
 			}
 		default:
 			if written, err = p.read(*files); err != nil {
@@ -521,7 +639,7 @@ An object that several owners want is deleted when the last of them gives it up.
 			return err
 		}
 		if !*inUse {
-			if err := stranded(c.Context(), client, changes); err != nil {
+			if err := p.stranded(c.Context(), client, changes); err != nil {
 				return err
 			}
 		}
@@ -534,17 +652,20 @@ An object that several owners want is deleted when the last of them gives it up.
 			applied.Objects = slices.DeleteFunc(applied.Objects, func(o *api.AppliedObject) bool {
 				gone := o.GetStep() == api.Step_KEEP && o.GetStatus().GetState() == api.State_GONE
 				if gone {
-					missing = append(missing, absent(c.Context(), client, o.GetKind(), o.GetName(), len(missing) < fewMost))
+					missing = append(missing, absent(c.Context(), client, o.GetKind(), o.GetName(), len(missing) < maxListed))
 				}
 				return gone
 			})
 		}
-		err = p.printApplied(applied, *output, expected{written: written, accepted: s.noWait, deleted: true})
+		if err := p.waited(c.Context(), client, applied, &s); err != nil {
+			return err
+		}
+		err = p.printApplied(applied, *output, expected{written: written, waited: s.wait > 0, accepted: s.noWait, deleted: true})
 		if *output == "table" {
-			p.printWanted(c.Context(), client, applied)
+			p.printOwners(c.Context(), client, applied)
 		}
 		if len(missing) > 0 {
-			return worse(err, errors.New(strings.Join(few(missing), "\n")))
+			return worse(err, errors.New(strings.Join(listSome(missing), "\n")))
 		}
 		return err
 	}

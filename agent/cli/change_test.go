@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -20,7 +22,7 @@ const bng = "testdata/bng.yaml"
 
 var bngObjects = []string{"Acl web", "Interface core", "Meter gold", "Port access", "Port core", "Route default", "Session alice", "Session bob"}
 
-// written applies the example and forgets what that took.
+// written applies the example and drops the output.
 func (s *site) written() {
 	s.t.Helper()
 	s.ok("apply", "-f", bng)
@@ -37,7 +39,7 @@ func edited(t *testing.T, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(string(text))
 }
 
-func TestApplyMakesTheDataPlaneHaveWhatTheFilesSay(t *testing.T) {
+func TestApplyMakesTheDataPlaneEqualTheFiles(t *testing.T) {
 	s := newSite(t)
 	golden(t, "plan-create", s.ok("plan", "-f", bng))
 	if got := s.plane.Objects(); len(got) != 0 {
@@ -73,7 +75,7 @@ func TestAChangeThatCanBeMadeInPlaceTouchesOnlyItsObject(t *testing.T) {
 	}
 }
 
-func TestAChangeThatCannotBeMadeInPlaceReplacesTheObjectAndWhatNeedsIt(t *testing.T) {
+func TestAChangeThatCannotBeMadeInPlaceReplacesTheObjectAndItsUsers(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	changed := edited(t, "net_null1", "net_null9")
@@ -85,7 +87,7 @@ func TestAChangeThatCannotBeMadeInPlaceReplacesTheObjectAndWhatNeedsIt(t *testin
 	}
 }
 
-func TestWhatNeedsADeletedObjectWaitsUntilItIsBack(t *testing.T) {
+func TestUsersOfADeletedObjectWaitUntilItIsBack(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	golden(t, "delete-needed-refused", s.fails("", "delete", "port", "core"))
@@ -151,7 +153,7 @@ func TestADescriptionAndAPlanShowNumbersInOneWayThatIsRead(t *testing.T) {
 	}
 }
 
-func TestMistakesAreToldWithFileLineObjectFieldAndMendBeforeAnythingIsDone(t *testing.T) {
+func TestErrorsNameFileLineObjectFieldAndMendBeforeAnyChange(t *testing.T) {
 	s := newSite(t)
 	for name, files := range map[string]map[string]string{
 		"unreadable": {"a.yaml": edited(t, "outerVlan: 100", "outerVlan: 5000", "mtu: 1600", "mtuu: 1600"),
@@ -178,14 +180,14 @@ func TestMistakesAreToldWithFileLineObjectFieldAndMendBeforeAnythingIsDone(t *te
 	}
 }
 
-func TestAConflictWithWhatIsThereIsToldWithFileAndLine(t *testing.T) {
+func TestAConflictWithAnExistingObjectIsReportedWithFileAndLine(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	eve := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: eve}\nspec:\n  access:\n    port: access\n    outerVlan: 100\n    innerVlan: 7\n"
 	golden(t, "mistakes-conflict", s.fails(eve, "apply", "-f", "-"))
 }
 
-func TestWhatTheDataPlaneRefusesFailsAloneUnlessAllOrNothingWasAskedFor(t *testing.T) {
+func TestAnObjectThatTheDataPlaneRefusesFailsAloneUnlessAllOrNothingIsSet(t *testing.T) {
 	s := newSite(t)
 	full := func(op, kind, name string) *api.Result {
 		if op == "put" && kind == "Session" && name == "bob" {
@@ -212,7 +214,7 @@ func TestWhatTheDataPlaneRefusesFailsAloneUnlessAllOrNothingWasAskedFor(t *testi
 	}
 }
 
-func TestWhatIsNeededMayComeLater(t *testing.T) {
+func TestAReferencedObjectMayComeLater(t *testing.T) {
 	s := newSite(t)
 	text := edited(t)
 	port := "---\napiVersion: sluice.dev/v1\nkind: Port\nmetadata: {name: access}\nspec: {device: \"net_null0\"}\n"
@@ -229,7 +231,7 @@ func TestWhatIsNeededMayComeLater(t *testing.T) {
 	eventually(t, "the sessions were made", func() bool { return slices.Equal(s.plane.Objects(), bngObjects) })
 }
 
-func TestAMistypedReferenceIsToldWithItsMendAndLeavesTheDataPlaneAsItIs(t *testing.T) {
+func TestAMistypedReferenceIsReportedWithItsMendAndChangesNothing(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	out, errs, code := s.try(edited(t, "access: {port: access", "access: {port: acess"), "apply", "-f", "-")
@@ -260,7 +262,7 @@ func TestATunnelThatEndsAtNoAddressOfOursIsWarnedOf(t *testing.T) {
 	}{{tunnel("203.0.113.7"), true}, {tunnel("192.0.2.1"), false}, {tunnel("203.0.113.7") + lo, false}} {
 		for _, command := range []string{"plan", "apply"} {
 			_, errs, code := s.try(c.input, command, "-f", "-")
-			warned := strings.Contains(errs, `standard input:7: Session/ue: gtpu.localAddress: no interface has it in VRF default, so nothing comes from the tunnel until one does: found "203.0.113.7"`)
+			warned := strings.Contains(errs, `standard input:7: Session/ue: gtpu.localAddress: no interface has it in VRF default, so packets do not arrive until one does: found "203.0.113.7"`)
 			if code != 0 || warned != c.warn || !c.warn && errs != "" {
 				t.Errorf("%s: exit code %d, %s", command, code, errs)
 			}
@@ -268,7 +270,7 @@ func TestATunnelThatEndsAtNoAddressOfOursIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
+func TestAPlanCountsWaitingObjectsAsApplyDoes(t *testing.T) {
 	const (
 		header = "apiVersion: sluice.dev/v1\n"
 		carol  = header + "kind: Session\nmetadata: {name: carol}\nspec:\n  access: {port: access, outerVlan: 99}\n  policy: {aclUp: nowhere}\n"
@@ -310,7 +312,7 @@ func TestAPlanCountsWhatHasToWaitAsApplyDoes(t *testing.T) {
 	}
 }
 
-func TestDeletingWhatIsNotThereFailsAndDeletesTheRest(t *testing.T) {
+func TestDeletingAMissingObjectFailsAndDeletesTheRest(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	out, errs, code := s.try("", "delete", "session", "nix", "bob")
@@ -377,7 +379,8 @@ func TestNothingIsCalledAppliedWhileTheDataPlaneIsAway(t *testing.T) {
 	if out := s.ok("get", "all", "-o", "json"); strings.Contains(out, `"applied"`) || !strings.Contains(out, `"state": "unknown"`) {
 		t.Errorf("get: %s", out)
 	}
-	if out := s.ok("describe", "acl", "web"); !strings.Contains(out, "state     unknown") || !strings.Contains(out, "why       "+why) {
+	if out := s.ok("describe", "acl", "web"); !strings.Contains(out, "state     unknown") || !strings.Contains(out, "why       "+why) ||
+		!strings.Contains(out, "the data plane had it") || strings.Contains(out, "false") || strings.Count(out, "   unknown   NoDataplane   ") != 2 {
 		t.Errorf("describe: %s", out)
 	}
 	if out := s.ok("plan", "-f", bng); !strings.Contains(out, "Nothing to change.\nThe data plane is away (") {
@@ -396,6 +399,12 @@ func TestNothingIsCalledAppliedWhileTheDataPlaneIsAway(t *testing.T) {
 	s.plane.Start(t)
 	if out := s.ok("apply", "-f", bng, "--wait", "20s"); !strings.Contains(out, "8 unchanged") {
 		t.Errorf("apply --wait: %s", out)
+	}
+	if out := s.ok("delete", "session", "alice", "--wait", "20s"); !strings.Contains(out, "deleted") {
+		t.Errorf("delete --wait: %s", out)
+	}
+	if out := s.ok("rollback", "1", "--wait", "20s"); !strings.Contains(out, "Session/alice created") {
+		t.Errorf("rollback --wait: %s", out)
 	}
 }
 
@@ -432,18 +441,18 @@ func TestJSONThatWasShownCanBeAppliedAgain(t *testing.T) {
 	}
 }
 
-func TestAPlanInPlaceOfObjectsIsSaidToBeOne(t *testing.T) {
+func TestAPlanInPlaceOfObjectsIsRecognized(t *testing.T) {
 	s := newSite(t)
 	file := s.dir + "/tonight.plan"
 	shown := s.ok("plan", "-f", bng, "-o", "json", "--out", file)
-	const written = "sluice: DIR/tonight.plan: this is a plan, not objects; to do what it says: sluice apply --plan FILE\n"
+	const written = "sluice: DIR/tonight.plan: this is a plan, not objects; apply it with `sluice apply --plan FILE`\n"
 	for _, command := range []string{"apply", "plan", "delete"} {
 		if errs := s.fails("", command, "-f", file); errs != written {
 			t.Errorf("%s: %s", command, errs)
 		}
 	}
 	for _, text := range []string{shown, s.ok("plan", "-f", bng, "-o", "yaml")} {
-		if errs := s.fails(text, "apply", "-f", "-"); !strings.HasPrefix(errs, "sluice: standard input: this is a plan as it is shown, not objects;") {
+		if errs := s.fails(text, "apply", "-f", "-"); !strings.HasPrefix(errs, "sluice: standard input: this is the printed form of a plan, not objects;") {
 			t.Error(errs)
 		}
 	}
@@ -452,7 +461,7 @@ func TestAPlanInPlaceOfObjectsIsSaidToBeOne(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
+func TestWithoutAnAgentEveryCommandNamesTheMend(t *testing.T) {
 	s := newSite(t)
 	s.stop()
 	for _, arguments := range [][]string{{"get", "ports"}, {"apply", "-f", bng}, {"top", "--once"}, {"trace"}, {"version"}, {"delete", "port", "x"}} {
@@ -463,7 +472,7 @@ func TestWithoutAnAgentEveryCommandSaysWhatToDo(t *testing.T) {
 }
 
 // An agent that ends in the middle of the first request.
-func TestWhoWasNotAnsweredIsToldThatNobodyKnows(t *testing.T) {
+func TestAnUnansweredChangeIsReportedAsUnknown(t *testing.T) {
 	for _, arguments := range [][]string{{"apply", "-f", bng}, {"rollback", "1"}, {"confirm", "1"}, {"get", "ports"}} {
 		path := filepath.Join(t.TempDir(), "agent.sock")
 		listener, err := net.Listen("unix", path)
@@ -481,7 +490,7 @@ func TestWhoWasNotAnsweredIsToldThatNobodyKnows(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), append([]string{"--agent", "unix://" + path}, arguments...), strings.NewReader(""), &out, &errs)
 		change := arguments[0] != "get"
-		if unknown := code == exitUnanswered && strings.Contains(errs.String(), "may have been kept, or not"); unknown != change {
+		if unknown := code == exitUnanswered && strings.Contains(errs.String(), "may have accepted the change"); unknown != change {
 			t.Errorf("%v: exit code %d, %s", arguments, code, errs.String())
 		}
 		g.Stop()
@@ -489,10 +498,10 @@ func TestWhoWasNotAnsweredIsToldThatNobodyKnows(t *testing.T) {
 	}
 }
 
-func TestAnAddressFromTheEnvironmentIsSaidToBe(t *testing.T) {
+func TestAnErrorNamesTheVariableOfTheAddress(t *testing.T) {
 	for set, want := range map[string]string{
-		"unix:///nowhere/agent.sock": "no agent answers at unix:///nowhere/agent.sock, which SLUICE_AGENT says (",
-		"unix:///x\n":                `SLUICE_AGENT "unix:///x\n": want unix:///PATH`,
+		"unix:///nowhere/agent.sock": "no agent answers at unix:///nowhere/agent.sock, from SLUICE_AGENT (",
+		"unix:///x\n":                `SLUICE_AGENT "unix:///x\n": accepted: unix:///PATH`,
 	} {
 		t.Setenv("SLUICE_AGENT", set)
 		var out, errs bytes.Buffer
@@ -508,36 +517,85 @@ func TestUsageMistakesAreExplained(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{[]string{"apply"}, "say which objects: -f FILE"},
+		{[]string{"apply"}, "no objects: use -f FILE"},
 		{[]string{"apply", "-f", "/nonexistent"}, "no such file"},
 		{[]string{"apply", "-f", s.dir + "/agent.sock/x"}, "not a directory"},
 		{[]string{"get", "sesions"}, `did you mean Session?`},
 		{[]string{"get", "ports", "nope"}, "there is no Port nope"},
-		{[]string{"get", "ports", "-o", "xml"}, "want one of table, wide, json, yaml"},
+		{[]string{"get", "ports", "-o", "xml"}, "accepted: table, wide, json, yaml"},
 		{[]string{"get", "ports", "-l", "=x"}, "accepted: LABEL=VALUE"},
-		{[]string{"describe", "port"}, "say which"},
+		{[]string{"describe", "port"}, "the name is missing"},
 		{[]string{"describe", "port", "nope"}, "there is no Port nope"},
-		{[]string{"delete", "port"}, "say which port"},
+		{[]string{"delete", "port"}, "the name is missing"},
 		{[]string{"delete", "port", "x", "-f", "y"}, "either by name or with -f"},
 		{[]string{"drops", "--session", "a", "--interface", "b"}, "either"},
 		{[]string{"apply", "-f", "nope.yaml"}, "sluice: nope.yaml: no such file or directory\n"},
-		{[]string{"get"}, "found nothing behind `sluice get`; accepted: sluice get KIND[,KIND...]|all [NAME...]; see `sluice get --help`"},
+		{[]string{"get"}, "found nothing behind `sluice get`; accepted: sluice get KIND[,KIND...] [NAME...] | KIND/NAME... | all; see `sluice get --help`"},
 		{[]string{"plan", "x"}, "found \"x\" behind `sluice plan`; accepted: sluice plan -f FILE|DIRECTORY|-"},
-		{[]string{"--agent", "unix:///x\n", "get", "ports"}, `--agent "unix:///x\n": want unix:///PATH`},
-		{[]string{"capture"}, "say where to: -w FILE"},
+		{[]string{"--agent", "unix:///x\n", "get", "ports"}, `--agent "unix:///x\n": accepted: unix:///PATH`},
+		{[]string{"capture"}, "the file is missing: -w FILE"},
 		{[]string{"capture", "-w", s.dir + "/x", "--node", "a", "--session", "b"}, "either"},
 		{[]string{"trace", "nonsense"}, "syntax error"},
-		{[]string{"trace", "--count", "0"}, "want 1 to 10000"},
-		{[]string{"top", "--interval", "0s"}, "at least 10ms"},
-		{[]string{"--agent", "tcp://x", "get", "ports"}, "want unix:///PATH"},
-		{[]string{"apply", "-f", bng, "--confirm", "1"}, `invalid argument "1" for "--confirm" flag: want a number and its unit, such as 5m, 90s or 1h; see`},
-		{[]string{"rollback", "1", "--confirm", "5 m"}, "want a number and its unit"},
-		{[]string{"apply", "-f", bng, "--wait", "1"}, `for "--wait" flag: want a number and its unit`},
-		{[]string{"top", "--interval", "x"}, `for "--interval" flag: want a number and its unit`},
+		{[]string{"trace", "--count", "0"}, "accepted: 1 to 10000"},
+		{[]string{"top", "--interval", "0s"}, "10ms or more"},
+		{[]string{"--agent", "tcp://x", "get", "ports"}, "accepted: unix:///PATH"},
+		{[]string{"apply", "-f", bng, "--confirm", "1"}, `--confirm "1": accepted: a number and its unit, such as 5m, 90s or 1h; see`},
+		{[]string{"rollback", "1", "--confirm", "5 m"}, "accepted: a number and its unit"},
+		{[]string{"apply", "-f", bng, "--wait", "1"}, `--wait "1": accepted: a number and its unit`},
+		{[]string{"top", "--interval", "x"}, `--interval "x": accepted: a number and its unit`},
 		{[]string{"nonsense"}, "unknown command"},
 	} {
 		if out := s.fails("", test.arguments...); !strings.Contains(out, test.want) {
 			t.Errorf("%v: %s", test.arguments, out)
 		}
+	}
+}
+
+const home = `apiVersion: sluice.dev/v1
+kind: SubscriberProfile
+metadata: {name: home}
+spec: {authentication: [none], ipv4Pools: [street]}
+`
+
+const street = `---
+apiVersion: sluice.dev/v1
+kind: AddressPool
+metadata: {name: street}
+spec: {ranges: [100.64.0.0/24]}
+`
+
+func TestAnObjectOfAServiceIsAppliedAndNotReadyWithoutAnObjectThatItNames(t *testing.T) {
+	s := newSite(t)
+	if got, want := s.feed(home, "apply", "-f", "-"), `SubscriberProfile/home created
+1 created.
+1 object is applied and not ready:
+  standard input:1: SubscriberProfile/home: AddressPool/street does not exist
+`; got != want {
+		t.Errorf("%s", got)
+	}
+	if got := s.feed(home, "apply", "-f", "-", "-o", "json"); !strings.Contains(got, `"message": "not ready: AddressPool/street does not exist"`) {
+		t.Errorf("%s", got)
+	}
+	if got := s.feed(home+street, "apply", "-f", "-", "--wait", "20s"); got != "AddressPool/street created\n1 created, 1 unchanged.\n" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestAnObjectThatAServiceNeedsIsOnlyDeletedWithInUse(t *testing.T) {
+	s := newSite(t)
+	s.feed(home+street, "apply", "-f", "-")
+	if got := s.fails("", "delete", "addresspool", "street"); !strings.Contains(got, "SubscriberProfile/home would not be ready without AddressPool/street") {
+		t.Errorf("%s", got)
+	}
+	s.feed("", "get", "addresspool", "street")
+	if got := s.later("", "delete", "addresspool", "street", "--in-use"); !strings.Contains(got, "waits for SubscriberProfile/home, which still uses it") {
+		t.Errorf("%s", got)
+	}
+	if got := s.ok("get", "subscriberprofile"); !strings.Contains(got, "not ready: AddressPool/street is deleting") {
+		t.Errorf("%s", got)
+	}
+	s.feed(home+street, "apply", "-f", "-")
+	if got := s.feed(home+street, "delete", "-f", "-"); !strings.Contains(got, "2 deleted.") {
+		t.Errorf("both at once: %s", got)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -12,8 +14,8 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// What the agent does not say in this time is not offered.
-const completionPatience = 2 * time.Second
+// The time limit of the agent's answer.
+const completionTimeout = 2 * time.Second
 
 func (p *program) completionCommand() *cobra.Command {
 	return &cobra.Command{
@@ -63,7 +65,8 @@ func (p *program) completeNames(most int) cobra.CompletionFunc {
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			names := slices.DeleteFunc(p.namesOf(kind.Name)(c, typed), func(n string) bool { return slices.Contains(before[1:], n) })
+			given := setOf(before[1:])
+			names := slices.DeleteFunc(p.namesOf(kind.Name)(c, typed), func(n string) bool { return given[n] })
 			return starting(names, typed), cobra.ShellCompDirectiveNoFileComp
 		}
 		if word, _, slash := strings.Cut(typed, "/"); slash {
@@ -72,7 +75,7 @@ func (p *program) completeNames(most int) cobra.CompletionFunc {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			var names []string
-			for _, name := range p.namesOf(kind.Name)(c, "") {
+			for _, name := range p.namesOf(kind.Name)(c, typed[len(word)+1:]) {
 				names = append(names, word+"/"+name)
 			}
 			return starting(names, typed), cobra.ShellCompDirectiveNoFileComp
@@ -94,25 +97,47 @@ func (p *program) completeNames(most int) cobra.CompletionFunc {
 	}
 }
 
-// namesOf asks the agent which objects of a kind there are.
+// maxCompletions is how many names are offered.
+const maxCompletions = 10_000
+
+// namesOf asks the agent for objects of a kind whose names begin with a prefix.
 func (p *program) namesOf(kind string) func(*cobra.Command, string) []string {
-	return func(c *cobra.Command, _ string) []string {
+	return func(c *cobra.Command, typed string) []string {
 		client, err := p.client()
 		if err != nil {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionPatience)
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		page, err := client.Get(ctx, &api.ObjectsQuery{Kinds: []string{kind}})
-		if err != nil {
-			return nil
-		}
 		var names []string
-		for _, o := range page.GetObjects() {
-			names = append(names, o.GetIntent().GetName())
+		query := &api.ObjectsQuery{Kinds: []string{kind}, Limit: pageSize, Page: pageBefore(kind, typed)}
+		for len(names) < maxCompletions {
+			page, err := client.Get(ctx, query)
+			if err != nil {
+				break
+			}
+			for _, o := range page.GetObjects() {
+				if name := o.GetIntent().GetName(); strings.HasPrefix(name, typed) {
+					names = append(names, name)
+				} else if name > typed {
+					return names
+				}
+			}
+			if query.Page = page.GetNextPage(); query.Page == "" {
+				break
+			}
 		}
 		return names
 	}
+}
+
+// pageBefore is the page that the names with this beginning follow; pages are named after the object before them. No name has a "~".
+func pageBefore(kind, beginning string) string {
+	last := len(beginning) - 1
+	if last < 0 || beginning[last] <= ' ' || beginning[last] > '~' {
+		return ""
+	}
+	return kind + "/" + beginning[:last] + string(beginning[last]-1) + "~"
 }
 
 // nodeNames asks the data plane which nodes its graph has.
@@ -121,9 +146,9 @@ func (p *program) nodeNames(c *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), completionPatience)
+	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 	defer cancel()
-	list, err := client.GetNodeCounters(ctx, &api.NodeCountersQuery{})
+	list, err := read[*api.NodeCountersList](ctx, client, &api.NodeCountersQuery{})
 	if err != nil {
 		return nil
 	}

@@ -1,10 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,6 +45,26 @@ func page(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// To start the agent again does not help: the unit of systemd does not.
+func TestAnAgentWithWrongOptionsEndsWithAStatusOfItsOwn(t *testing.T) {
+	wrong := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(wrong, []byte("listen: [1]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range [][]string{
+		{"--log-level", "loud"}, {"--unknown"}, {"--listen", "tcp://192.0.2.1:1"}, {"--dataplane", "nothing"},
+		{"--config", wrong}, {"--config", filepath.Join(t.TempDir(), "missing.yaml")},
+	} {
+		if status := Run(t.Context(), append([]string{"agent"}, arguments...), nil, io.Discard, io.Discard); status != exitMistaken {
+			t.Errorf("%v: exit status %d", arguments, status)
+		}
+	}
+	unit, err := os.ReadFile("../../deploy/sluice-agent.service")
+	if err != nil || !strings.Contains(string(unit), "RestartPreventExitStatus="+strconv.Itoa(exitMistaken)) {
+		t.Errorf("the unit starts it again: %v", err)
+	}
 }
 
 func TestEveryFieldOfTheConfigurationIsInItsHowTo(t *testing.T) {
@@ -88,12 +112,12 @@ func TestEveryConfigurationInTheDocumentationIsAcceptable(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range shown.FindAllStringSubmatch(string(text), -1) {
-			said := found[1] + found[2]
-			if found[2] == "" && !strings.HasPrefix(said, "northbounds:") && !strings.HasPrefix(said, "dataplanes:") {
+			changeFlags := found[1] + found[2]
+			if found[2] == "" && !strings.HasPrefix(changeFlags, "northbounds:") && !strings.HasPrefix(changeFlags, "dataplanes:") {
 				continue
 			}
 			c := config.Config{Listen: DefaultAgent, Store: defaultStore, Log: config.Log{Level: "info", Format: "text"}}
-			if err := c.Decode(strings.NewReader(said), northbounds); err != nil {
+			if err := c.Decode(strings.NewReader(changeFlags), northbounds); err != nil {
 				t.Errorf("%s: %v", filepath.Base(path), err)
 			}
 			for _, n := range c.Northbounds {

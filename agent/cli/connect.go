@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -5,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -16,26 +19,29 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// far is what it takes to reach an agent on another host: files.
-type far struct {
+// remoteAgent holds the files for a connection to an agent on another host.
+type remoteAgent struct {
 	ca, certificate, key, token string
+
+	attempts attempts
 }
 
-func (f *far) flags(set *pflag.FlagSet) {
+func (f *remoteAgent) flags(set *pflag.FlagSet) {
 	set.StringVar(&f.ca, "ca", os.Getenv("SLUICE_CA"), "for tcp: the CA (PEM) of the agent's certificate, if it is not one that this host trusts; also in SLUICE_CA")
 	set.StringVar(&f.certificate, "cert", os.Getenv("SLUICE_CERT"), "for tcp: our certificate (PEM); also in SLUICE_CERT")
 	set.StringVar(&f.key, "key", os.Getenv("SLUICE_KEY"), "for tcp: its key (PEM); also in SLUICE_KEY")
 	set.StringVar(&f.token, "token-file", os.Getenv("SLUICE_TOKEN_FILE"), "for tcp: a file with our token (sluice token); also in SLUICE_TOKEN_FILE")
 }
 
-// dial returns where to connect to, and how. Errors name what said the address.
-func (f *far) dial(said, agent string) (target string, options []grpc.DialOption, err error) {
+// dial returns where to connect to, and how. Errors name the source of the address: the flag or the variable.
+func (f *remoteAgent) dial(source, agent string) (target string, options []grpc.DialOption, err error) {
 	if strings.HasPrefix(agent, "unix:///") && !strings.ContainsFunc(agent, unicode.IsControl) {
-		return agent, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("sluice")}, nil
+		return "passthrough:///" + agent, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("sluice"),
+			grpc.WithContextDialer(f.attempts.dialed(dialUnix))}, nil
 	}
 	u, err := url.Parse(agent)
 	if err != nil || u.Scheme != "tcp" || u.Port() == "" || u.Path != "" {
-		return "", nil, fmt.Errorf("%s %q: want unix:///PATH, as in %s, or tcp://HOST:PORT", said, agent, DefaultAgent)
+		return "", nil, fmt.Errorf("%s %q: accepted: unix:///PATH, as in %s, or tcp://HOST:PORT", source, agent, DefaultAgent)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
 	if f.ca != "" {
@@ -58,7 +64,10 @@ func (f *far) dial(said, agent string) (target string, options []grpc.DialOption
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	options = append(options, grpc.WithTransportCredentials(observedTLS{credentials.NewTLS(config), &f.attempts}),
+		grpc.WithContextDialer(f.attempts.dialed(func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		})))
 	if f.token != "" {
 		text, err := os.ReadFile(f.token)
 		if err != nil {
@@ -73,7 +82,7 @@ func (f *far) dial(said, agent string) (target string, options []grpc.DialOption
 	return "passthrough:///" + u.Host, options, nil
 }
 
-// bearer shows a token with each request, and only where nobody can listen.
+// bearer sends a token with each request, and only over TLS.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -10,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -27,10 +30,10 @@ func filesFlag(c *cobra.Command) *[]string {
 	return files
 }
 
-// read decodes all the objects in files and directories. Every mistake in every file is told.
+// read decodes all the objects in files and directories. It reports every mistake in every file.
 func (p *program) read(paths []string) ([]*object.Written, error) {
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("say which objects: -f FILE, -f DIRECTORY or -f - for standard input")
+		return nil, fmt.Errorf("no objects: use -f FILE, -f DIRECTORY or -f - for standard input")
 	}
 	var all []*object.Written
 	var mistakes object.Errors
@@ -122,7 +125,7 @@ func (p *program) readFile(path string) ([]*object.Written, error) {
 	return p.registry.Decode(text, name)
 }
 
-// What begins as a plan that `sluice plan --out` wrote, and as one that it showed.
+// The first line of a plan that `sluice plan --out` wrote, and of one that it showed.
 var (
 	planBegins  = regexp.MustCompile(`^\s*\{\s*"planned"\s*:`)
 	stepsBegins = regexp.MustCompile(`^(\s*\[\s*\{\s*"step"\s*:|(---)?\s*- step:)`)
@@ -130,12 +133,12 @@ var (
 
 // planned is an error if a text is a plan in place of objects.
 func planned(text *bufio.Reader, name string) error {
-	begin, _ := text.Peek(256) // who reads it is told of errors
+	begin, _ := text.Peek(256) // the next read returns the error
 	switch {
 	case planBegins.Match(begin):
-		return fmt.Errorf("%s: this is a plan, not objects; to do what it says: sluice apply --plan FILE", name)
+		return fmt.Errorf("%s: this is a plan, not objects; apply it with `sluice apply --plan FILE`", name)
 	case stepsBegins.Match(begin):
-		return fmt.Errorf("%s: this is a plan as it is shown, not objects; `sluice plan --out FILE` writes one for `sluice apply --plan FILE`", name)
+		return fmt.Errorf("%s: this is the printed form of a plan, not objects; `sluice plan --out FILE` writes one for `sluice apply --plan FILE`", name)
 	}
 	return nil
 }
@@ -170,6 +173,9 @@ func (p *program) names(arguments []string) ([]*api.ObjectName, error) {
 			}
 		} else {
 			name = argument
+		}
+		if strings.ContainsFunc(name, unicode.IsControl) {
+			return nil, fmt.Errorf("%q is not a name: it has control characters", name)
 		}
 		all = append(all, &api.ObjectName{Kind: kind.Name, Name: name})
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -14,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
-	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/server"
 	"sluice.dev/sluice/agent/store"
 )
@@ -30,6 +32,8 @@ type site struct {
 	dir   string
 	// Ends the agent.
 	stop func()
+	// Names of all kinds, as messages list them.
+	kinds string
 }
 
 func newSite(t *testing.T) *site {
@@ -58,10 +62,15 @@ func (s *site) address() string { return "unix://" + s.dir + "/agent.sock" }
 // start starts the agent, again after stop.
 func (s *site) start() {
 	s.t.Helper()
-	registry, err := object.NewRegistry()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	var kinds []string
+	for _, k := range registry.Kinds() {
+		kinds = append(kinds, k.Name)
+	}
+	s.kinds = strings.Join(kinds, ", ")
 	endpoint, err := dataplane.ParseEndpoint("unix://"+s.plane.Path, dataplane.Credentials{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -101,7 +110,7 @@ func (s *site) start() {
 	}
 }
 
-// away says whether the agent is without its data plane.
+// away reports whether the agent is without its data plane.
 func (s *site) away() bool {
 	s.t.Helper()
 	out, errs, code := s.try("", "version")
@@ -112,7 +121,7 @@ func (s *site) away() bool {
 	return away
 }
 
-// try runs a command and returns what it wrote, and its exit code.
+// try runs a command and returns its output and exit code.
 func (s *site) try(input string, arguments ...string) (out, errs string, code int) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -142,7 +151,7 @@ func (s *site) later(input string, arguments ...string) string {
 	return out + errs
 }
 
-// partly is try for a command that does only a part of what it is told.
+// partly is try for a command that carries out only a part of its request.
 func (s *site) partly(input string, arguments ...string) string {
 	s.t.Helper()
 	out, errs, code := s.try(input, arguments...)
@@ -152,7 +161,7 @@ func (s *site) partly(input string, arguments ...string) string {
 	return out
 }
 
-// fails is try for a command that must not succeed; it returns what it complained of.
+// fails is try for a command that must not succeed; it returns the error output.
 func (s *site) fails(input string, arguments ...string) string {
 	s.t.Helper()
 	out, errs, code := s.try(input, arguments...)
@@ -166,16 +175,16 @@ var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 var gaps = regexp.MustCompile(` +(\d+[smhd]\b)?`)
 var ages = regexp.MustCompile(`\bfor \d+[smhd]\b`)
 
-// anonymous takes out what differs from run to run.
+// anonymous replaces text that differs from run to run.
 func (s *site) anonymous(text string) string {
 	text = strings.ReplaceAll(text, s.dir, "DIR")
 	text = strings.ReplaceAll(text, s.plane.Path, "DATAPLANE")
+	text = strings.ReplaceAll(text, s.kinds, "KINDS")
 	text = ages.ReplaceAllString(text, "for AGE")
 	return times.ReplaceAllString(text, "TIME")
 }
 
-// background runs a command that ends when the returned function is called, which returns what it wrote; and a reader of
-// what it writes.
+// background runs a command. end stops it and returns its output; out reads its output.
 func (s *site) background(arguments ...string) (end func() (string, int), out io.Reader) {
 	ctx, cancel := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()

@@ -1,4 +1,6 @@
-// What needs what, and how it stands with it.
+// SPDX-License-Identifier: Apache-2.0
+
+// References between objects, and their states.
 package cli
 
 import (
@@ -17,18 +19,19 @@ import (
 func (p *program) graphCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "graph [KIND | KIND/NAME]...",
-		Short: "Show what needs what, and what is pending or failed",
-		Long: `Show what needs what, as text, as an SVG picture, or in the language of Graphviz. With arguments: only these objects,
-what they need, and what needs them. Many of a kind that need the same and that nothing needs are shown as one, unless
---every is given.`,
+		Short: "Show references between objects, and pending or failed objects",
+		Long: `Show the references between objects, as text, as an SVG picture, or in the language of Graphviz. With arguments: only these
+objects, and their references in both directions. Objects of a kind with the same references, to which no object refers, are
+shown as one, unless --every is given.`,
 		Example: `  sluice graph
   sluice graph session/alice
   sluice graph ports -o svg > ports.svg
   sluice graph -o dot | dot -Tpdf > graph.pdf`,
 		ValidArgsFunction: p.completeNames(-1),
 	}
+	c.AddCommand(p.graphDataplaneCommand())
 	output := outputFlag(c, "text", "dot", "svg")
-	every := c.Flags().Bool("every", false, "show each object by itself, however many there are")
+	every := c.Flags().Bool("every", false, "show each object by itself, also if there are many")
 	c.RunE = func(c *cobra.Command, arguments []string) error {
 		client, err := p.client()
 		if err != nil {
@@ -59,7 +62,7 @@ what they need, and what needs them. Many of a kind that need the same and that 
 			text = g.dot()
 		case "svg":
 			if most := 3000; len(g.nodes) > most {
-				return fmt.Errorf("%d objects are too many for a picture; say which: sluice graph KIND/NAME", len(g.nodes))
+				return fmt.Errorf("%d objects are too many for a picture; name some: sluice graph KIND/NAME", len(g.nodes))
 			}
 			text = g.svg()
 		default:
@@ -71,7 +74,7 @@ what they need, and what needs them. Many of a kind that need the same and that 
 	return c
 }
 
-// graph is what needs what.
+// graph holds objects and their references.
 type graph struct {
 	nodes map[object.Key]*node
 }
@@ -80,7 +83,7 @@ type node struct {
 	key            object.Key
 	state, message string
 	needs, users   []*node
-	// How many others it stands for.
+	// The number of folded objects.
 	more int
 	// Where a picture has it.
 	layer    int
@@ -88,7 +91,7 @@ type node struct {
 	position float64
 }
 
-// Beside the states of objects.
+// In addition to the states of objects.
 const notThere = "not there"
 
 func (n *node) label() string {
@@ -108,7 +111,7 @@ func (p *program) graphOf(found []*api.ObjectIntent) (*graph, error) {
 		i := o.GetIntent()
 		known, err := p.registry.New(i.GetKind(), i.GetName(), nil, i.GetSpec())
 		if err != nil {
-			return nil, fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
+			return nil, fmt.Errorf("the agent sent an object that this program cannot decode: %w", err)
 		}
 		n := g.nodes[known.Key()]
 		for _, ref := range p.registry.References(known) {
@@ -129,59 +132,54 @@ func (p *program) graphOf(found []*api.ObjectIntent) (*graph, error) {
 	return g, nil
 }
 
-// keep leaves what is named, what that needs, and what needs that.
+// keep removes all but the named objects, the objects that they need, and the objects that need them.
 func (g *graph) keep(registry *object.Registry, arguments []string) error {
-	kept := map[*node]bool{}
+	needed, using := map[*node]bool{}, map[*node]bool{}
 	var below, above func(n *node)
 	below = func(n *node) {
-		if !kept[n] {
-			kept[n] = true
-			for _, needed := range n.needs {
-				below(needed)
+		if !needed[n] {
+			needed[n] = true
+			for _, other := range n.needs {
+				below(other)
 			}
 		}
 	}
-	seen := map[*node]bool{}
 	above = func(n *node) {
-		if !seen[n] {
-			seen[n] = true
-			kept[n] = true
+		if !using[n] {
+			using[n] = true
 			for _, user := range n.users {
 				above(user)
 			}
 		}
 	}
+	kinds, named := map[string]bool{}, map[*node]bool{}
 	for _, argument := range arguments {
 		word, name, one := strings.Cut(argument, "/")
 		kind, err := registry.Lookup(word)
 		if err != nil {
 			return err
 		}
-		any := false
-		for _, n := range g.nodes {
-			if n.key.Kind == kind.Name && (!one || n.key.Name == name) {
-				any = true
-				above(n)
-			}
+		if !one {
+			kinds[kind.Name] = true
+			continue
 		}
-		if one && !any {
+		n := g.nodes[object.Key{Kind: kind.Name, Name: name}]
+		if n == nil {
 			return fmt.Errorf("there is no %s %s", kind.Name, name)
 		}
+		named[n] = true
 	}
-	for n := range seen {
-		if slices.ContainsFunc(arguments, func(a string) bool { return names(registry, a, n.key) }) {
-			delete(kept, n)
-			below(n)
+	for _, n := range g.nodes {
+		if kinds[n.key.Kind] {
+			named[n] = true
 		}
 	}
-	g.drop(func(n *node) bool { return !kept[n] })
+	for n := range named {
+		above(n)
+		below(n)
+	}
+	g.drop(func(n *node) bool { return !needed[n] && !using[n] })
 	return nil
-}
-
-func names(registry *object.Registry, argument string, k object.Key) bool {
-	word, name, one := strings.Cut(argument, "/")
-	kind, err := registry.Lookup(word)
-	return err == nil && kind.Name == k.Kind && (!one || name == k.Name)
 }
 
 func (g *graph) drop(which func(*node) bool) {
@@ -201,7 +199,7 @@ func (g *graph) drop(which func(*node) bool) {
 // No fewer than this are folded into one.
 const foldFrom = 6
 
-// fold makes one of those of a kind that nothing needs, that need the same, and with which it stands the same.
+// fold joins objects of one kind without users that need the same objects and have the same state.
 func (g *graph) fold() {
 	alike := map[string][]*node{}
 	for _, n := range g.sorted() {
@@ -240,12 +238,12 @@ func (g *graph) sorted() []*node {
 	return slices.SortedFunc(maps.Values(g.nodes), func(a, b *node) int { return a.key.Compare(b.key) })
 }
 
-// text is a tree for each object that nothing needs: below it, what it needs.
+// text is a tree for each object without users: below it, the objects that it needs.
 func (g *graph) text() string {
 	var b strings.Builder
-	told := map[*node]bool{}
-	var tell func(n *node, first, rest string)
-	tell = func(n *node, first, rest string) {
+	written := map[*node]bool{}
+	var write func(n *node, first, rest string)
+	write = func(n *node, first, rest string) {
 		fmt.Fprintf(&b, "%s%s", first, n.label())
 		if n.state != stateText(api.State_APPLIED) {
 			b.WriteString("   " + strings.ToUpper(n.state))
@@ -253,23 +251,23 @@ func (g *graph) text() string {
 				b.WriteString(": " + n.message)
 			}
 		}
-		if told[n] && len(n.needs) > 0 {
+		if written[n] && len(n.needs) > 0 {
 			b.WriteString("   (as above)\n")
 			return
 		}
-		told[n] = true
+		written[n] = true
 		b.WriteString("\n")
 		for i, needed := range n.needs {
 			if i < len(n.needs)-1 {
-				tell(needed, rest+"├─ ", rest+"│  ")
+				write(needed, rest+"├─ ", rest+"│  ")
 			} else {
-				tell(needed, rest+"└─ ", rest+"   ")
+				write(needed, rest+"└─ ", rest+"   ")
 			}
 		}
 	}
 	for _, n := range g.sorted() {
 		if len(n.users) == 0 {
-			tell(n, "", "")
+			write(n, "", "")
 		}
 	}
 	return b.String()
@@ -307,8 +305,8 @@ func quoted(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
 
-// layers puts what nothing needs on top, and each object below all that need it. Neighbors in a layer are ordered so that lines cross
-// little: each near the middle of those that it is joined to.
+// layers puts objects without users on top, and each object below all that need it. Neighbors in a layer are ordered
+// to minimize crossings: each is near the middle of the objects that it is linked to.
 func (g *graph) layers() [][]*node {
 	var depth func(n *node) int
 	known := map[*node]bool{}

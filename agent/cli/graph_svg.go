@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -44,7 +46,7 @@ func rows(layers [][]*node) [][]*node {
 	return all
 }
 
-// svg is a picture: what nothing needs on top, lines down to what it needs.
+// svg is a picture: objects without users on top, lines down to the objects that they need.
 func (g *graph) svg() string {
 	all := rows(g.layers())
 	total := 2 * margin

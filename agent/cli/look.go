@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -22,114 +25,89 @@ func (p *program) dropsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drops",
 		Short: "Show how many packets were dropped, by reason",
-		Long:  `Show how many packets were dropped since the data plane started, by reason. Every drop has a name; none is silent.`,
+		Long: `Show how many packets were dropped since the data plane started, by reason. Every drop has a reason.
+
+Packets that the data plane consumes, such as ARP replies that it learns from, are not drops. They are shown separately, and as
+JSON or YAML with --consumed. They are not counted by session.`,
 		Example: `  sluice drops
   sluice drops --session alice
   sluice drops --interface core -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := outputFlag(c, "table", "json", "yaml")
+	output := outputFlag(c, "table", "json", "yaml", jsonPathFormat)
 	query := &api.DropCountersQuery{}
 	c.Flags().StringVar(&query.Interface, "interface", "", "only of packets of this interface")
 	c.Flags().StringVar(&query.Session, "session", "", "only of packets of this session")
+	consumed := c.Flags().Bool("consumed", false, "only consumed packets, which are not drops")
 	complete(c, "interface", p.namesOf("Interface"))
 	complete(c, "session", p.namesOf("Session"))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if query.GetInterface() != "" && query.GetSession() != "" {
-			return errors.New("say either --interface or --session")
+			return errors.New("use either --interface or --session")
 		}
 		client, err := p.client()
 		if err != nil {
 			return err
 		}
-		list, err := client.GetDropCounters(c.Context(), query)
+		list, err := read[*api.DropCountersList](c.Context(), client, query)
 		if err != nil {
 			return err
 		}
 		sortDrops(list)
+		shown := list.GetDrops()
+		if *consumed {
+			shown = list.GetConsumed()
+		}
 		if *output != "table" {
 			all := []dropJSON{}
-			for _, d := range list.GetDrops() {
+			for _, d := range shown {
 				all = append(all, dropJSON{d.GetReason(), d.GetPackets(), d.GetDescription()})
 			}
 			return p.write(*output, false, all)
 		}
-		if len(list.GetDrops()) == 0 {
+		if *consumed {
+			list.Drops = nil
+		} else if len(list.GetDrops()) == 0 {
 			fmt.Fprintln(p.err, "No packet was dropped.")
-			return nil
 		}
-		return dropTable("", list).write(p.out)
+		return writeDrops(p.out, "", list)
 	}
 	return c
 }
 
 func sortDrops(list *api.DropCountersList) {
-	slices.SortFunc(list.GetDrops(), func(a, b *api.DropCounters) int {
-		return cmp.Or(cmp.Compare(b.GetPackets(), a.GetPackets()), cmp.Compare(a.GetReason(), b.GetReason()))
-	})
+	for _, all := range [][]*api.DropCounters{list.GetDrops(), list.GetConsumed()} {
+		slices.SortFunc(all, func(a, b *api.DropCounters) int {
+			return cmp.Or(cmp.Compare(b.GetPackets(), a.GetPackets()), cmp.Compare(a.GetReason(), b.GetReason()))
+		})
+	}
 }
 
-func dropTable(indent string, list *api.DropCountersList) *table {
+// writeDrops writes a table of drops, and one of packets that are none.
+func writeDrops(w io.Writer, indent string, list *api.DropCountersList) error {
 	sortDrops(list)
-	t := &table{indent: indent, heading: []string{"DROP", ">PACKETS", "WHAT IT MEANS"}}
-	for _, d := range list.GetDrops() {
+	if len(list.GetDrops()) > 0 {
+		if err := dropTable(indent, "DROP", list.GetDrops()).write(w); err != nil {
+			return err
+		}
+	}
+	if len(list.GetConsumed()) == 0 {
+		return nil
+	}
+	if len(list.GetDrops()) > 0 {
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			return err
+		}
+	}
+	return dropTable(indent, "CONSUMED, NOT DROPPED", list.GetConsumed()).write(w)
+}
+
+func dropTable(indent, heading string, all []*api.DropCounters) *table {
+	t := &table{indent: indent, heading: []string{heading, ">PACKETS", "WHAT IT MEANS"}}
+	for _, d := range all {
 		t.add(d.GetReason(), exact(d.GetPackets()), d.GetDescription())
 	}
 	return t
-}
-
-type neighborJSON struct {
-	Interface string `json:"interface"`
-	Address   string `json:"address"`
-	MAC       string `json:"mac,omitempty"`
-	State     string `json:"state"`
-}
-
-func (p *program) neighborsCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "neighbors",
-		Short: "Show the Ethernet addresses of neighbours, learned by ARP and ND or configured",
-		Long: `Show the Ethernet addresses that the data plane uses for its neighbours: those it learned by ARP and neighbour discovery and
-those that Neighbor objects configure (` + "`sluice get neighbors`" + ` shows only the latter).`,
-		Example: `  sluice neighbors
-  sluice neighbors --interface core`,
-		Args: cobra.NoArgs,
-	}
-	output := outputFlag(c, "table", "json", "yaml")
-	only := c.Flags().String("interface", "", "only those of this interface")
-	complete(c, "interface", p.namesOf("Interface"))
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := p.client()
-		if err != nil {
-			return err
-		}
-		all := []neighborJSON{}
-		err = everyPage(func(page string) (string, error) {
-			found, err := client.GetNeighborStates(c.Context(), &api.NeighborStatesQuery{Limit: 5000, Page: page})
-			for _, n := range found.GetNeighbors() {
-				if *only == "" || n.GetInterface() == *only {
-					all = append(all, neighborJSON{n.GetInterface(), n.GetAddress(), n.GetMac(), n.GetState()})
-				}
-			}
-			return found.GetNextPage(), err
-		})
-		if err != nil {
-			return err
-		}
-		if *output != "table" {
-			return p.write(*output, false, all)
-		}
-		if len(all) == 0 {
-			fmt.Fprintln(p.err, "No neighbours.")
-			return nil
-		}
-		t := table{heading: []string{"INTERFACE", "ADDRESS", "MAC", "STATE"}}
-		for _, n := range all {
-			t.add(n.Interface, n.Address, orDash(n.MAC), n.State)
-		}
-		return t.write(p.out)
-	}
-	return c
 }
 
 func (p *program) versionCommand() *cobra.Command {
@@ -142,7 +120,7 @@ is not connected to all its data planes.`,
   sluice version -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := outputFlag(c, "table", "json", "yaml")
+	output := outputFlag(c, "table", "json", "yaml", jsonPathFormat)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		type dataplaneJSON struct {
 			Name      string `json:"name,omitempty"`
@@ -152,11 +130,13 @@ is not connected to all its data planes.`,
 			Release   string `json:"release,omitempty"`
 			DPDK      string `json:"dpdk,omitempty"`
 			Workers   uint32 `json:"workers,omitempty"`
-			// What kind of CPU it is built for.
+			// The CPU that the data plane is built for.
 			CPU     string       `json:"cpu,omitempty"`
 			LookUps []lookUpJSON `json:"lookUps,omitempty"`
+			// The engine of each algorithm.
+			Ciphers []lookUpJSON `json:"ciphers,omitempty"`
 		}
-		told := struct {
+		version := struct {
 			Client    string            `json:"client"`
 			Agent     string            `json:"agent,omitempty"`
 			Objects   map[string]uint32 `json:"objects,omitempty"`
@@ -170,25 +150,25 @@ is not connected to all its data planes.`,
 			v, err = client.GetVersion(c.Context(), &api.VersionQuery{})
 		}
 		if err == nil {
-			told.Agent, told.Objects = v.GetRelease(), v.GetObjects()
+			version.Agent, version.Objects = v.GetRelease(), v.GetObjects()
 			for _, link := range v.GetDataplanes() {
 				g := link.GetGreeting()
-				told.Dataplanes = append(told.Dataplanes, dataplaneJSON{link.GetName(), link.GetEndpoint(), link.GetConnected(), link.GetError(),
-					g.GetRelease(), g.GetDpdk(), g.GetWorkers(), g.GetCpu(), lookUps(g)})
+				version.Dataplanes = append(version.Dataplanes, dataplaneJSON{link.GetName(), link.GetEndpoint(), link.GetConnected(), link.GetError(),
+					g.GetRelease(), g.GetDpdk(), g.GetWorkers(), g.GetCpu(), lookUps(g.GetLookUps()), lookUps(g.GetCiphers())})
 			}
-			if told.Dataplane = &told.Dataplanes[0]; len(told.Dataplanes) == 1 {
-				told.Dataplane.Name, told.Dataplanes = "", nil
+			if version.Dataplane = &version.Dataplanes[0]; len(version.Dataplanes) == 1 {
+				version.Dataplane.Name, version.Dataplanes = "", nil
 			}
 		}
 		away := func() error {
 			if err != nil {
 				return err
 			}
-			if len(told.Dataplanes) == 0 && !told.Dataplane.Connected {
+			if len(version.Dataplanes) == 0 && !version.Dataplane.Connected {
 				return errors.New("the agent is not connected to the data plane")
 			}
 			var names []string
-			for _, d := range told.Dataplanes {
+			for _, d := range version.Dataplanes {
 				if !d.Connected {
 					names = append(names, d.Name)
 				}
@@ -199,19 +179,19 @@ is not connected to all its data planes.`,
 			return nil
 		}
 		if *output != "table" {
-			if e := p.write(*output, false, told); e != nil {
+			if e := p.write(*output, false, version); e != nil {
 				return e
 			}
 			return away()
 		}
-		fmt.Fprintf(p.out, "sluice      %s\n", told.Client)
+		fmt.Fprintf(p.out, "sluice      %s\n", version.Client)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(p.out, "agent       %s at %s\n", told.Agent, p.agent)
-		all := told.Dataplanes
+		fmt.Fprintf(p.out, "agent       %s at %s\n", version.Agent, p.agent)
+		all := version.Dataplanes
 		if len(all) == 0 {
-			all = append(all, *told.Dataplane)
+			all = append(all, *version.Dataplane)
 		}
 		for _, d := range all {
 			name := ""
@@ -223,6 +203,9 @@ is not connected to all its data planes.`,
 					plural(int(d.Workers), "worker", "workers"), d.CPU)
 				if len(d.LookUps) > 0 {
 					fmt.Fprintf(p.out, "            looks up %s\n", lookUpsText(d.LookUps))
+				}
+				if len(d.Ciphers) > 0 {
+					fmt.Fprintf(p.out, "            encrypts by %s\n", ciphersText(d.Ciphers))
 				}
 			} else {
 				fmt.Fprintf(p.out, "data plane  %snot connected: %s\n", name, d.Error)

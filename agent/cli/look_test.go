@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,8 +16,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/command"
 )
 
 // counted gives the data plane counters.
@@ -28,7 +34,8 @@ func (s *site) counted() {
 		&api.DropCountersList{Drops: []*api.DropCounters{
 			{Reason: "acl-denied", Description: "An ACL says no.", Packets: 3},
 			{Reason: "ttl-expired", Description: "The hop limit was used up.", Packets: 40_000}}},
-		&api.NodeCountersList{Nodes: []*api.NodeCounters{{Node: "ip4-lookup", Calls: 10, Packets: 2560, Cycles: 25600}, {Node: "tx", Calls: 1}}, TscHz: 1e9},
+		&api.NodeCountersList{Nodes: []*api.NodeCounters{{Node: "ip4-lookup", Calls: 10, Packets: 2560, Cycles: 25600, TakesSteps: true},
+			{Node: "tx", Calls: 1}, {Node: "session-out", Next: []string{"tx", "icmp-error"}, IsStep: true}}, TscHz: 1e9},
 		&api.NeighborStates{Neighbors: []*api.NeighborState{
 			{Interface: "core", Address: "192.0.2.254", Mac: "02:00:00:00:00:fe", State: "reachable"},
 			{Interface: "other", Address: "2001:db8::1", State: "incomplete"}}})
@@ -39,21 +46,26 @@ func TestObjectsAreShownInTablesForPeople(t *testing.T) {
 	s.written()
 	s.counted()
 	for name, arguments := range map[string][]string{
-		"get-sessions":       {"get", "sessions"},
-		"get-several":        {"get", "po,Interface,routes"},
-		"get-all":            {"get", "all"},
-		"get-yaml":           {"get", "session", "alice", "-o", "yaml"},
-		"get-json":           {"get", "SESSIONS", "-l", "city=bonn,tier,!old", "-o", "json"},
-		"describe-session":   {"describe", "session", "alice"},
-		"describe-interface": {"describe", "if/core"},
-		"describe-port":      {"describe", "port", "core"},
-		"describe-acl":       {"describe", "acl", "web"},
-		"get-wide-yaml-all":  {"get", "all", "-o", "yaml"},
-		"drops":              {"drops"},
-		"drops-json":         {"drops", "--session", "alice", "-o", "json"},
-		"drops-yaml":         {"drops", "-o", "yaml"},
-		"neighbors":          {"neighbors"},
-		"neighbors-json":     {"neighbors", "--interface", "core", "-o", "json"},
+		"get-sessions":        {"get", "sessions"},
+		"get-several":         {"get", "po,Interface,routes"},
+		"get-all":             {"get", "all"},
+		"get-yaml":            {"get", "session", "alice", "-o", "yaml"},
+		"get-json":            {"get", "SESSIONS", "-l", "city=bonn,tier,!old", "-o", "json"},
+		"describe-session":    {"describe", "session", "alice"},
+		"describe-interface":  {"describe", "if/core"},
+		"describe-port":       {"describe", "port", "core"},
+		"describe-acl":        {"describe", "acl", "web"},
+		"get-wide-yaml-all":   {"get", "all", "-o", "yaml"},
+		"drops":               {"drops"},
+		"drops-json":          {"drops", "--session", "alice", "-o", "json"},
+		"drops-yaml":          {"drops", "-o", "yaml"},
+		"graph-dataplane":     {"graph", "dataplane"},
+		"graph-dataplane-one": {"graph", "dataplane", "ip4-lookup"},
+		"graph-dataplane-dot": {"graph", "dataplane", "-o", "dot"},
+		"neighbors":           {"neighbors"},
+		"state-ports":         {"get", "ports", "--state"},
+		"state-session-json":  {"get", "session", "alice", "--state=counters", "-o", "json"},
+		"neighbors-json":      {"neighbors", "--interface", "core", "-o", "json"},
 	} {
 		golden(t, name, s.ok(arguments...))
 	}
@@ -63,24 +75,24 @@ func TestADescriptionForProgramsHasEveryDigit(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	s.plane.Count(&api.SessionCountersList{Sessions: []*api.SessionCounters{{Session: "alice", UpPackets: 1234567, UpBytes: 98765432}}})
-	var told struct {
+	var output struct {
 		Metadata struct{ Name string }
 		Status   struct{ State string }
 		Needs    []struct{ Kind, Name, Field, State string }
-		Counters map[string]struct{ Packets, Bytes uint64 }
+		Counters struct{ UpPackets, UpBytes uint64 }
 	}
-	if err := json.Unmarshal([]byte(s.ok("describe", "session", "alice", "-o", "json")), &told); err != nil {
+	if err := json.Unmarshal([]byte(s.ok("describe", "session", "alice", "-o", "json")), &output); err != nil {
 		t.Fatal(err)
 	}
-	if up := told.Counters["up"]; told.Metadata.Name != "alice" || told.Status.State != "applied" || len(told.Needs) == 0 || up.Packets != 1234567 || up.Bytes != 98765432 {
-		t.Errorf("%+v", told)
+	if up := output.Counters; output.Metadata.Name != "alice" || output.Status.State != "applied" || len(output.Needs) == 0 || up.UpPackets != 1234567 || up.UpBytes != 98765432 {
+		t.Errorf("%+v", output)
 	}
-	if out := s.ok("describe", "session", "alice"); !strings.Contains(out, " 1234567   98765432\n") {
+	if out := s.ok("describe", "session", "alice"); !strings.Contains(out, "up packets     1234567\n  up bytes       98765432\n") {
 		t.Errorf("%s", out)
 	}
 }
 
-func TestAWatchShowsWhatIsThereAndThenEveryChange(t *testing.T) {
+func TestAWatchShowsPresentObjectsAndThenEveryChange(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	end, out := s.background("get", "sessions", "-w", "-o", "json")
@@ -90,17 +102,17 @@ func TestAWatchShowsWhatIsThereAndThenEveryChange(t *testing.T) {
 		if !lines.Scan() {
 			t.Fatalf("the watch ended: %v", lines.Err())
 		}
-		var told struct {
+		var output struct {
 			Change string
 			Object struct {
 				Metadata struct{ Name string }
 				Status   struct{ State string }
 			}
 		}
-		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+		if err := json.Unmarshal(lines.Bytes(), &output); err != nil {
 			t.Fatal(err)
 		}
-		return told.Change + " " + told.Object.Metadata.Name + " " + told.Object.Status.State
+		return output.Change + " " + output.Object.Metadata.Name + " " + output.Object.Status.State
 	}
 	for _, want := range []string{"exists alice applied", "exists bob applied"} {
 		if got := next(); got != want {
@@ -225,6 +237,9 @@ func TestTopShowsRatesOverItsInterval(t *testing.T) {
 		return b.String()
 	}
 	golden(t, "top", show(after.since(before), 2, 0, 0))
+	named := after.since(before)
+	named.Sessions[0].Username = "alice@example.net"
+	golden(t, "top-usernames", show(named, 2, 0, 0))
 	anew := *after
 	anew.boot = 2
 	if v := anew.since(before); v.Totals.UpPackets != 3000 || v.Totals.UpPacketRate != 1500 {
@@ -242,7 +257,7 @@ func TestTopFitsASmallTerminal(t *testing.T) {
 	name := strings.Repeat("a-long-name.", 3)
 	for i := range 40 {
 		r := float64(i) * 12345
-		v.Sessions = append(v.Sessions, sessionRate{fmt.Sprint(i, name), 12345678, 1, 12345678, 1, 12345678, r, 99 * r, r, 99 * r, r})
+		v.Sessions = append(v.Sessions, sessionRate{fmt.Sprint(i, name), fmt.Sprint("user-", i, name), 12345678, 1, 12345678, 1, 12345678, r, 99 * r, r, 99 * r, r})
 		v.Nodes = append(v.Nodes, nodeRate{fmt.Sprintf("node-%d", i), 10, r, 12.3, 123})
 	}
 	for _, port := range []string{"access", name} {
@@ -250,7 +265,7 @@ func TestTopFitsASmallTerminal(t *testing.T) {
 			RxPacketRate: 12.3e6, RxBitRate: 12.3e9, TxPacketRate: 12.3e6, TxBitRate: 12.3e9})
 	}
 	v.Drops = []dropRate{{"session-source", 12345678, 12345, strings.Repeat("It is all rather complicated. ", 5)}}
-	for _, size := range [][2]int{{24, 80}, {60, 132}} {
+	for name, size := range map[string][2]int{"SUBSCRIBER": {24, 80}, "USERNAME": {60, 132}} {
 		var b bytes.Buffer
 		if err := v.print(&b, 0, size[0], size[1]); err != nil {
 			t.Fatal(err)
@@ -264,7 +279,7 @@ func TestTopFitsASmallTerminal(t *testing.T) {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}
-		for _, part := range []string{"SESSION", "DROPS", "PORT", "LOST", "NODE", "CYCLES/PACKET", "node-3", "session-source", "... and"} {
+		for _, part := range []string{name, "DROPS", "PORT", "LOST", "NODE", "CYCLES/PACKET", "node-3", "session-source", "... and"} {
 			if !strings.Contains(b.String(), part) {
 				t.Errorf("%s is not shown:\n%s", part, b.String())
 			}
@@ -295,6 +310,47 @@ func TestBuiltinObjectsAreShown(t *testing.T) {
 	}
 }
 
+func TestTopAsksForEachUserNameOnce(t *testing.T) {
+	names, queried, problem := map[string]string{}, 0, error(nil)
+	newNames := func() usernames {
+		return usernames{of: []*command.Sessions{{Usernames: func(_ context.Context, _ command.Line, sessions []string) (map[string]string, error) {
+			queried += len(sessions)
+			if problem != nil {
+				return nil, problem
+			}
+			return names, nil
+		}}}, known: map[string]string{}}
+	}
+	sessions := []sessionRate{{Name: "static"}}
+	for i := range 200 {
+		session := fmt.Sprint("pppoe-", i)
+		names[session] = fmt.Sprint("user-", i)
+		sessions = append(sessions, sessionRate{Name: session})
+	}
+	up := newNames()
+	delete(names, "pppoe-199")
+	for range 3 {
+		up.fill(t.Context(), sessions[:10])
+	}
+	names["pppoe-199"] = "user-199"
+	for range 3 {
+		up.fill(t.Context(), sessions)
+	}
+	// The first answer had all names but one.
+	if queried != 11 || sessions[0].Username != "" || sessions[9].Username != "user-8" || sessions[200].Username != "user-199" {
+		t.Errorf("%d names were queried: %+v", queried, sessions[:10])
+	}
+	// An agent that is away for a moment.
+	names, problem = map[string]string{"pppoe-0": "user-0"}, status.Error(codes.Unavailable, "")
+	away, one := newNames(), []sessionRate{{Name: "pppoe-0"}}
+	away.fill(t.Context(), one)
+	problem = nil
+	away.fill(t.Context(), one)
+	if one[0].Username != "user-0" {
+		t.Errorf("%+v", one)
+	}
+}
+
 func TestTopWithoutATerminalIsPlainTextOrJSON(t *testing.T) {
 	s := newSite(t)
 	s.counted()
@@ -306,12 +362,12 @@ func TestTopWithoutATerminalIsPlainTextOrJSON(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%d lines", len(lines))
 	}
-	var told struct {
+	var output struct {
 		Totals   struct{ Sessions int }
 		Sessions []struct{ Name string }
 	}
-	if err := json.Unmarshal([]byte(lines[1]), &told); err != nil || told.Totals.Sessions != 2 || told.Sessions[0].Name != "alice" {
-		t.Errorf("got %+v, %v", told, err)
+	if err := json.Unmarshal([]byte(lines[1]), &output); err != nil || output.Totals.Sessions != 2 || output.Sessions[0].Name != "alice" {
+		t.Errorf("got %+v, %v", output, err)
 	}
 }
 
@@ -335,7 +391,7 @@ func TestTheShellCompletesKindsAndNames(t *testing.T) {
 		typed []string
 		want  []string
 	}{
-		{[]string{"get", "se"}, []string{"sessions"}},
+		{[]string{"get", "ses"}, []string{"sessions"}},
 		{[]string{"get", "ports,me"}, []string{"ports,meters"}},
 		{[]string{"get", "session", ""}, []string{"alice", "bob"}},
 		{[]string{"get", "session", "alice", ""}, []string{"bob"}},
@@ -344,7 +400,7 @@ func TestTheShellCompletesKindsAndNames(t *testing.T) {
 		{[]string{"delete", "Acl", "w"}, []string{"web"}},
 		{[]string{"capture", "--node", "ip"}, []string{"ip4-lookup"}},
 		{[]string{"drops", "--session", ""}, []string{"alice", "bob"}},
-		{[]string{"get", "ports", "-o", "j"}, []string{"json"}},
+		{[]string{"get", "ports", "-o", "j"}, []string{"json", "jsonpath="}},
 		{[]string{"completion", "z"}, []string{"zsh"}},
 	} {
 		out := s.ok(append([]string{cobra.ShellCompNoDescRequestCmd}, test.typed...)...)
@@ -378,21 +434,102 @@ func TestEveryCommandHasAnExampleInItsHelp(t *testing.T) {
 	}
 }
 
+func TestPacketsThatAreConsumedAreNoDrops(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.counted()
+	list := &api.DropCountersList{Drops: []*api.DropCounters{{Reason: "ttl-expired", Description: "Too far.", Packets: 3}},
+		Consumed: []*api.DropCounters{{Reason: "arp-noted", Description: "Noted.", Packets: 40}}}
+	s.plane.Count(list)
+	const consumed = "CONSUMED, NOT DROPPED   PACKETS   WHAT IT MEANS\narp-noted                    40   Noted.\n"
+	if out := s.ok("drops"); out != "DROP          PACKETS   WHAT IT MEANS\nttl-expired         3   Too far.\n\n"+consumed {
+		t.Errorf("%s", out)
+	}
+	if out := s.ok("drops", "-o", "json"); strings.Contains(out, "arp-noted") || !strings.Contains(out, "ttl-expired") {
+		t.Errorf("%s", out)
+	}
+	if out := s.ok("drops", "--consumed", "-o", "json"); !strings.Contains(out, "arp-noted") || strings.Contains(out, "ttl-expired") {
+		t.Errorf("%s", out)
+	}
+	if out := s.ok("drops", "--consumed"); out != consumed {
+		t.Errorf("%s", out)
+	}
+	if out := s.ok("describe", "interface", "core"); !strings.Contains(out, "\n\n  CONSUMED, NOT DROPPED   PACKETS") {
+		t.Errorf("%s", out)
+	}
+	if out := s.ok("describe", "interface", "core", "-o", "yaml"); !strings.Contains(out, "\nconsumed:\n  - reason: arp-noted\n") {
+		t.Errorf("%s", out)
+	}
+	list.Drops = nil
+	s.plane.Count(list)
+	if out, errs, code := s.try("", "drops"); out != consumed || errs != "No packet was dropped.\n" || code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestAWrongValueOfAFlagIsExplained(t *testing.T) {
+	s := newSite(t)
+	for arguments, want := range map[string]string{
+		"top --count x":            `--count "x": accepted: a whole number; see `,
+		"trace --count -1":         `--count "-1": accepted: a whole number from 0 to 4294967295; see `,
+		"history --limit 1e30":     `--limit "1e30": accepted: a whole number from 0 to 4294967295; see `,
+		"history --before " + "-1": `--before "-1": accepted: a whole number from 0 to 18446744073709551615; see `,
+		"get all --watch=maybe":    `--watch "maybe": accepted: true or false; see `,
+		"get all -o xml":           `--output "xml": accepted: table, wide, json, yaml, name, jsonpath=TEMPLATE; see `,
+		"top --interval 5":         `--interval "5": accepted: a number and its unit, such as 5m, 90s or 1h; see `,
+		"top --bogus":              "unknown flag: --bogus; see ",
+		"diff x":                   `"x" is not the number of a revision`,
+	} {
+		if errs := s.fails("", strings.Fields(arguments)...); !strings.HasPrefix(errs, "sluice: "+want) || strings.Contains(errs, "strconv") {
+			t.Errorf("%s: %s", arguments, errs)
+		}
+	}
+}
+
+func TestNeighboursOfAnInterfaceThatIsNotThereAreAMistake(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	if errs := s.fails("", "neighbors", "--interface", "cor"); errs != "sluice: interface: there is no Interface cor; did you mean core?\n" {
+		t.Error(errs)
+	}
+	if out, errs, code := s.try("", "neighbors", "--interface", "core"); out != "" || errs != "No neighbours.\n" || code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
 func TestVersionTellsOfAllThreePrograms(t *testing.T) {
 	s := newSite(t)
 	want := fmt.Sprintf("sluice      %s\nagent       1.0 at unix://DIR/agent.sock\ndata plane  fake at unix://DATAPLANE, DPDK none, 1 worker, built for x86-64-v2\n", Release())
 	if got := s.ok("version"); got != want {
 		t.Errorf("got %s", got)
 	}
-	var told struct {
+	var output struct {
 		Dataplane struct{ Connected bool }
 	}
-	if err := json.Unmarshal([]byte(s.ok("version", "-o", "json")), &told); err != nil || !told.Dataplane.Connected {
-		t.Errorf("got %+v, %v", told, err)
+	if err := json.Unmarshal([]byte(s.ok("version", "-o", "json")), &output); err != nil || !output.Dataplane.Connected {
+		t.Errorf("got %+v, %v", output, err)
 	}
 }
 
-// looking are streams of the data plane that somebody asked for, which the agent did not.
+// looking returns the data plane's streams that clients asked for, not the agent itself.
 func (s *site) looking() []*api.Request {
 	return slices.DeleteFunc(s.plane.Streams(), func(r *api.Request) bool { return r.GetWatch() != nil })
+}
+
+func TestAStateThatIsNotThereIsAMistake(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	for arguments, want := range map[string]string{
+		"get vrfs --state":                                "Vrf has no operational state of its own",
+		"get ports,sessions --state":                      "--state is for one kind",
+		"get sessions --state=x":                          `--state "x": accepted: counters, drops, queues, search, subscriber`,
+		"get acls --state":                                "--state=hits: acl is missing",
+		"get neighbors a --state":                         "--state=neighbors is not for a single Neighbor",
+		"get ports --state --field-selector x=1":          `"x" is no filter of counters`,
+		"get neighbors --state --field-selector limit=no": `limit: found "no"`,
+	} {
+		if errs := s.fails("", strings.Fields(arguments)...); !strings.Contains(errs, want) {
+			t.Errorf("%s: %s", arguments, errs)
+		}
+	}
 }

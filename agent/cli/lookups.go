@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -7,7 +9,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// lookUpJSON is the way in which a data plane looks something up.
+// lookUpJSON is the way in which a data plane looks something up, or the engine that serves a cipher.
 type lookUpJSON struct {
 	Name  string `json:"name"`
 	Way   string `json:"way"`
@@ -16,16 +18,16 @@ type lookUpJSON struct {
 	Cycles map[string]float64 `json:"cycles,omitempty"`
 }
 
-func lookUps(g *api.Greeting) []lookUpJSON {
-	var all []lookUpJSON
-	for _, l := range g.GetLookUps() {
-		told := lookUpJSON{Name: l.GetName(), Way: l.GetWay(), Asked: l.GetAsked(), Cycles: map[string]float64{}}
+func lookUps(all []*api.LookUp) []lookUpJSON {
+	var output []lookUpJSON
+	for _, l := range all {
+		one := lookUpJSON{Name: l.GetName(), Way: l.GetWay(), Asked: l.GetAsked(), Cycles: map[string]float64{}}
 		for _, w := range l.GetWays() {
-			told.Cycles[w.GetName()] = w.GetCycles()
+			one.Cycles[w.GetName()] = w.GetCycles()
 		}
-		all = append(all, told)
+		output = append(output, one)
 	}
-	return all
+	return output
 }
 
 // lookUpsText is for people: "acl by sse, ip4 by avx2 (as asked)".
@@ -39,4 +41,25 @@ func lookUpsText(all []lookUpJSON) string {
 		texts = append(texts, text)
 	}
 	return strings.Join(texts, ", ")
+}
+
+// ciphersText is for people, by engine: "ipsec-mb for aes-gcm, aes-cbc-sha256; sm-vaes for sm4-gcm".
+func ciphersText(all []lookUpJSON) string {
+	var engines []string
+	names := map[string][]string{}
+	for _, l := range all {
+		if names[l.Way] == nil {
+			engines = append(engines, l.Way)
+		}
+		name := l.Name
+		if l.Asked {
+			name += " (as asked)"
+		}
+		names[l.Way] = append(names[l.Way], name)
+	}
+	var texts []string
+	for _, e := range engines {
+		texts = append(texts, e+" for "+strings.Join(names[e], ", "))
+	}
+	return strings.Join(texts, "; ")
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -20,9 +22,21 @@ import (
 func outputFlag(c *cobra.Command, formats ...string) *string {
 	o := &choice{value: formats[0], of: formats}
 	c.Flags().VarP(o, "output", "o", "format: "+strings.Join(formats, ", "))
-	complete(c, "output", func(*cobra.Command, string) []string { return formats })
+	complete(c, "output", func(*cobra.Command, string) []string {
+		words := slices.Clone(formats)
+		if last := len(words) - 1; words[last] == jsonPathFormat {
+			words[last] = jsonPathIs
+		}
+		return words
+	})
 	return &o.value
 }
+
+const (
+	// jsonPathFormat, as the last format of a command, lets people pick fields. The flag's value begins with jsonPathIs.
+	jsonPathFormat = jsonPathIs + "TEMPLATE"
+	jsonPathIs     = "jsonpath="
+)
 
 // A choice is a flag that takes one of a few words.
 type choice struct {
@@ -33,8 +47,15 @@ type choice struct {
 func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return "WORD" }
 func (c *choice) Set(word string) error {
+	if template, is := strings.CutPrefix(word, jsonPathIs); is && slices.Contains(c.of, jsonPathFormat) {
+		if _, err := jsonPath(template); err != nil {
+			return err
+		}
+		c.value = word
+		return nil
+	}
 	if !slices.Contains(c.of, word) {
-		return fmt.Errorf("want one of %s", strings.Join(c.of, ", "))
+		return fmt.Errorf("accepted: %s", strings.Join(c.of, ", "))
 	}
 	c.value = word
 	return nil
@@ -51,7 +72,7 @@ func spanFlag(c *cobra.Command, into *time.Duration, name string, usual time.Dur
 
 func (s span) Type() string { return "duration" }
 
-// String is empty for no time at all, so that help does not show it as what is usual.
+// String is empty for zero, so that help shows no default.
 func (s span) String() string {
 	if s.value == nil || *s.value == 0 {
 		return ""
@@ -62,13 +83,13 @@ func (s span) String() string {
 func (s span) Set(word string) error {
 	d, err := time.ParseDuration(word)
 	if err != nil {
-		return errors.New("want a number and its unit, such as 5m, 90s or 1h")
+		return errors.New("accepted: a number and its unit, such as 5m, 90s or 1h")
 	}
 	*s.value = d
 	return nil
 }
 
-// write writes any value that JSON can hold as JSON (indented; a line of its own if compact) or as YAML.
+// write writes any value that JSON can hold as JSON (indented; a line of its own if compact), as YAML, or its fields by a JSONPath template.
 func (p *program) write(format string, compact bool, value any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -84,6 +105,9 @@ func (p *program) write(format string, compact bool, value any) error {
 		}
 		blockStyle(&n)
 		return p.writeYAML(&n)
+	}
+	if template, is := strings.CutPrefix(format, jsonPathIs); is {
+		return p.writeJSONPath(template, b.Bytes())
 	}
 	return p.writeJSON(compact, b.Bytes())
 }
@@ -118,12 +142,12 @@ func blockStyle(n *yaml.Node) {
 	}
 }
 
-// node returns an object with how it stands with it, as YAML nodes for people or for programs. Applied again, its status is not looked at.
+// node returns an object with its status, as YAML nodes for people or for programs. When it is applied again, its status is ignored.
 func (p *program) node(o *api.ObjectIntent, people bool) (*yaml.Node, error) {
 	i := o.GetIntent()
 	known, err := p.registry.New(i.GetKind(), i.GetName(), i.GetLabels(), i.GetSpec())
 	if err != nil {
-		return nil, fmt.Errorf("the agent told of an object that this program cannot read: %w", err)
+		return nil, fmt.Errorf("the agent sent an object that this program cannot decode: %w", err)
 	}
 	known.Empty = i.GetEmpty()
 	n, err := p.registry.Node(known, people)
@@ -185,10 +209,13 @@ func ownersNode(all []*api.Ownership) *yaml.Node {
 	return owners
 }
 
-// holds is a condition as Kubernetes says it.
+// holds is a condition's status as Kubernetes writes it.
 func holds(c *api.Condition) string {
 	if c.GetHolds() {
 		return "True"
+	}
+	if c.GetUnknown() {
+		return "Unknown"
 	}
 	return "False"
 }

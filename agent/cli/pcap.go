@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The pcap file format (draft-ietf-opsawg-pcap), with nanoseconds.
 package cli
 

@@ -1,4 +1,6 @@
-// What a change would do.
+// SPDX-License-Identifier: Apache-2.0
+
+// The effects of a change.
 package cli
 
 import (
@@ -15,13 +17,13 @@ func (p *program) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan -f FILE|DIRECTORY|-",
 		Short: "Show what apply would change",
-		Long: `Show what apply would do, in the order in which it would be done, and change nothing.
+		Long: `Show what apply would do, in order, and change nothing.
 
   + create    ~ update in place    -/+ replace: delete and create again    - delete, or take out of the data plane
 
-What has to wait for something is shown, too, with what it waits for; and what would cost packets: a brief interruption passes by
-itself, an outage lasts until something else is wanted. Written to a file with --out, the plan can be applied as it is:
-"sluice apply --plan FILE" does just that, or nothing if anything that matters has changed since.`,
+The plan also shows what pending objects wait for, and the steps that cost packets: a brief interruption passes by itself, an
+outage lasts until the configuration changes. --out writes the plan to a file: "sluice apply --plan FILE" applies exactly this
+plan, or nothing if an object that it depends on has changed since.`,
 		Example: `  sluice plan -f examples/bng
   sluice plan -f examples/bng --out tonight.plan && sluice apply --plan tonight.plan
   sluice get acl web -o yaml | sed s/443/8443/ | sluice plan -f -`,
@@ -29,7 +31,7 @@ itself, an outage lasts until something else is wanted. Written to a file with -
 	}
 	files := filesFlag(c)
 	output := outputFlag(c, "table", "json", "yaml")
-	var s said
+	var s changeFlags
 	s.owned(c)
 	out := c.Flags().String("out", "", "write the plan to this file, too (it holds the objects; only its owner can read it)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -172,16 +174,16 @@ func (p *program) printPlan(planned *api.Planned) error {
 }
 
 func awayText(why string) string {
-	return fmt.Sprintf("The data plane is away (%s): this goes by what it had before, and is done when it is back.", why)
+	return fmt.Sprintf("The data plane is away (%s): the plan uses its last known state, and the agent carries it out when the data plane is back.", why)
 }
 
-// joinedText says who has, or would have, a part in objects of others.
+// joinedText names the other owners of objects that the change joins.
 func joinedText(j *api.Joined, planned bool) string {
-	objects, now := plural(int(j.GetObjects()), "object is", "objects are"), " now"
+	objects := plural(int(j.GetObjects()), "object now has", "objects now have")
 	if planned {
-		objects, now = plural(int(j.GetObjects()), "object", "objects")+" would be", ""
+		objects = plural(int(j.GetObjects()), "object", "objects") + " would have"
 	}
-	return fmt.Sprintf("%s wanted by %s too%s, besides %s.", objects, j.GetOwner(), now, strings.Join(j.GetBesides(), " and "))
+	return fmt.Sprintf("%s fields of %s, besides %s.", objects, j.GetOwner(), strings.Join(j.GetBesides(), " and "))
 }
 
 func printFields(b *strings.Builder, fields []*api.FieldChange) {
@@ -197,7 +199,7 @@ func printFields(b *strings.Builder, fields []*api.FieldChange) {
 	}
 }
 
-// reason says why a step is done, and what it waits for.
+// reason is the reason of a step, and the object that it waits for.
 func reason(s *api.PlannedStep) string {
 	switch {
 	case s.GetWaitsFor() == "":

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -12,7 +14,7 @@ import (
 	"time"
 )
 
-// The tests' program is also Sluice, for those that need a process of its own.
+// The tests' program is also Sluice, for tests that need a separate process.
 const isSluice = "SLUICE_TEST_IS_SLUICE"
 
 func TestMain(m *testing.M) {
@@ -83,7 +85,7 @@ func TestAnAgentThatWasKilledGoesOnWhereItWas(t *testing.T) {
 		t.Errorf("a second agent: %v, %s", err, out)
 	}
 
-	// A watch must not hold up the end.
+	// A watch must not delay the end.
 	end, _ := s.background("get", "all", "-w")
 	time.Sleep(10 * time.Millisecond)
 	if err := second.end(syscall.SIGTERM); err != nil {

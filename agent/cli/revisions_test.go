@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
 	"bufio"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"os/user"
@@ -21,7 +24,7 @@ func (s *site) edit(arguments []string, pairs ...string) string {
 	return s.feed(edited(s.t, pairs...), append([]string{"apply", "-f", "-"}, arguments...)...)
 }
 
-func TestHistorySaysWhoChangedWhatAndDiffSaysHow(t *testing.T) {
+func TestHistoryShowsCallersAndObjectsAndDiffShowsFields(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	s.edit([]string{"--why", "fewer bits"}, "innerVlan: 8", "innerVlan: 9")
@@ -42,12 +45,12 @@ func TestHistorySaysWhoChangedWhatAndDiffSaysHow(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.ok("history", "-o", "json", "--limit", "2", "--before", "3")), &all); err != nil || len(all) != 2 || all[0].Revision != 2 {
 		t.Errorf("history before revision 3: %v, %v", all, err)
 	}
-	if errs := s.fails("", "diff", "99"); !strings.Contains(errs, "revision 99: no such revision is kept") {
+	if errs := s.fails("", "diff", "99"); !strings.Contains(errs, "revision 99: the history has no such revision") {
 		t.Error(errs)
 	}
 }
 
-func TestRollingBackWantsAgainWhatWasWanted(t *testing.T) {
+func TestARollbackRestoresDesiredState(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	// But for how long each has been so.
@@ -67,7 +70,7 @@ func TestRollingBackWantsAgainWhatWasWanted(t *testing.T) {
 		t.Error(errs)
 	}
 	now := s.ok("get", "all", "-o", "yaml")
-	if errs := s.fails("", "rollback", "0"); !strings.Contains(errs, "0 is before anything was wanted; accepted: a revision's number") {
+	if errs := s.fails("", "rollback", "0"); !strings.Contains(errs, "0 is the empty configuration; accepted: a revision's number") {
 		t.Error(errs)
 	}
 	if after := s.ok("get", "all", "-o", "yaml"); after != now {
@@ -75,7 +78,7 @@ func TestRollingBackWantsAgainWhatWasWanted(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidToBeEmptyIsInAnExport(t *testing.T) {
+func TestAnExportHasExplicitZeros(t *testing.T) {
 	s := newSite(t)
 	file := filepath.Join(t.TempDir(), "meter.yaml")
 	text := "apiVersion: sluice.dev/v1\nkind: Meter\nmetadata: {name: m}\nspec: {committedRate: 1M, committedBurst: 10KB, excessBurst: 0}\n"
@@ -104,7 +107,7 @@ func TestKindsAreNamedAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T) {
+func TestAnUnconfirmedRevisionIsUndoneAlsoAfterARestartOfTheAgent(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	golden(t, "apply-confirm", s.edit([]string{"--confirm", "1h"}, "innerVlan: 8", "innerVlan: 9"))
@@ -114,9 +117,9 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 			t.Error(errs)
 		}
 	}
-	refused("99", "there is no revision 99; the latest is 2; those that wait to be confirmed: 2")
-	refused("1", "revision 1 stands, and did not have to be confirmed; those that wait to be confirmed: 2")
-	if errs := s.fails("", "rollback", "1", "--confirm", "0s"); !strings.Contains(errs, "--confirm 0s: want a time of at least 1s, such as 5m") {
+	refused("99", "there is no revision 99; the latest is 2; revision 2 waits to be confirmed")
+	refused("1", "revision 1 stands, and did not have to be confirmed; revision 2 waits to be confirmed")
+	if errs := s.fails("", "rollback", "1", "--confirm", "0s"); !strings.Contains(errs, "--confirm 0s: accepted: at least 1s, such as 5m") {
 		t.Error(errs)
 	}
 	if got := s.ok("confirm"); got != "Revision 2 is confirmed.\n" {
@@ -138,7 +141,7 @@ func TestWhatNobodyConfirmsIsUndoneAlsoAfterTheAgentWasStartedAgain(t *testing.T
 	refused("3", "revision 3 was undone already, by revision 4")
 }
 
-func TestHistoryTellsWhatWaitsFromWhatWasConfirmedOrUndone(t *testing.T) {
+func TestHistoryShowsWaitingConfirmedAndUndoneRevisions(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	s.edit([]string{"--confirm", "1h", "--why", "a try"}, "innerVlan: 8", "innerVlan: 9")
@@ -159,13 +162,13 @@ func TestHistoryTellsWhatWaitsFromWhatWasConfirmedOrUndone(t *testing.T) {
 	}
 }
 
-func TestWhatIsUndoneInPartIsSaidToBe(t *testing.T) {
+func TestAPartialUndoIsReported(t *testing.T) {
 	for _, one := range []struct {
 		revision       *api.Revision
 		words, inAWord string
 	}{
 		{&api.Revision{}, "", ""},
-		{&api.Revision{ConfirmBy: 1, Waits: true, Overdue: true}, "is to be undone, which is tried again", "overdue"},
+		{&api.Revision{ConfirmBy: 1, Waits: true, Overdue: true}, "could not be undone; the agent tries again", "overdue"},
 		{&api.Revision{Waits: true, Overdue: true, UndoneBy: 4, UndoneInPart: true}, "undone in part by revision 4, the rest is tried again", "overdue"},
 		{&api.Revision{UndoneBy: 4, UndoneInPart: true}, "undone in part by revision 4, the rest was confirmed", "confirmed"},
 		{&api.Revision{UndoneBy: 4}, "undone by revision 4", "undone"},
@@ -187,10 +190,10 @@ func TestAPlanThatWasWrittenIsAppliedAsItIsOrNotAtAll(t *testing.T) {
 	if got := s.ok("apply", "--plan", file); !strings.Contains(got, "Session/bob updated") {
 		t.Error(got)
 	}
-	if errs := s.fails("", "apply", "--plan", file); !strings.Contains(errs, "the plan does not hold any more") || !strings.Contains(errs, "Session/bob") {
+	if errs := s.fails("", "apply", "--plan", file); !strings.Contains(errs, "the plan is outdated") || !strings.Contains(errs, "Session/bob") {
 		t.Error(errs)
 	}
-	if errs := s.fails("", "apply", "--plan", "testdata/bng.yaml"); !strings.Contains(errs, "this is no plan") {
+	if errs := s.fails("", "apply", "--plan", "testdata/bng.yaml"); !strings.Contains(errs, "this is not a plan") {
 		t.Error(errs)
 	}
 }
@@ -212,11 +215,11 @@ func TestOwnersDoNotOverwriteOneAnotherUnlessTheyTakeOver(t *testing.T) {
 	}
 }
 
-func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
+func TestApplyReportsASecondOwner(t *testing.T) {
 	s := newSite(t)
 	s.ok("apply", "-f", bng, "--owner", "lab")
 	export := s.ok("get", "all", "-o", "yaml")
-	const would, is = "8 objects would be wanted by api too, besides lab.\n", "8 objects are wanted by api too now, besides lab.\n"
+	const would, is = "8 objects would have fields of api, besides lab.\n", "8 objects now have fields of api, besides lab.\n"
 	if got := s.feed(export, "plan", "-f", "-"); got != "Nothing to change.\n"+would {
 		t.Error(got)
 	}
@@ -226,14 +229,14 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n"+is {
 		t.Error(got)
 	}
-	// It wants them already.
+	// It owns them already.
 	if got := s.feed(export, "plan", "-f", "-"); got != "Nothing to change.\n" {
 		t.Error(got)
 	}
 	if got := s.feed(export, "apply", "-f", "-"); got != "8 unchanged.\n" {
 		t.Error(got)
 	}
-	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n8 objects are still wanted by lab.\n" {
+	if got := s.feed(export, "delete", "-f", "-"); got != "8 unchanged.\n8 objects still have fields of lab.\n" {
 		t.Error(got)
 	}
 	if got := s.ok("get", "all", "--owner", "api", "-o", "json"); got != "[]\n" {
@@ -241,10 +244,10 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	}
 	s.feed(export, "apply", "-f", "-")
 	acl := s.ok("get", "acl", "web", "-o", "json")
-	if got := s.feed(acl, "delete", "-f", "-"); got != "1 unchanged.\n1 object is still wanted by lab.\n" {
+	if got := s.feed(acl, "delete", "-f", "-"); got != "1 unchanged.\n1 object still has fields of lab.\n" {
 		t.Error(got)
 	}
-	var told struct {
+	var output struct {
 		Joined struct {
 			Owner   string
 			Objects int
@@ -253,17 +256,17 @@ func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
 	}
 	s.feed(acl, "apply", "-f", "-")
 	got := s.feed(acl, "apply", "-f", "-", "--owner", "third", "-o", "json")
-	if err := json.Unmarshal([]byte(got), &told); err != nil || told.Joined.Owner != "third" || told.Joined.Objects != 1 || !slices.Equal(told.Joined.Besides, []string{"api", "lab"}) {
+	if err := json.Unmarshal([]byte(got), &output); err != nil || output.Joined.Owner != "third" || output.Joined.Objects != 1 || !slices.Equal(output.Joined.Besides, []string{"api", "lab"}) {
 		t.Errorf("%v, %s", err, got)
 	}
-	// What it changes, too.
+	// Show the changed fields, too.
 	mss := "apiVersion: sluice.dev/v1\nkind: Session\nmetadata: {name: bob}\nspec:\n  policy: {mss: 1200}\n"
-	if got := s.feed(mss, "apply", "-f", "-", "--owner", "third"); got != "Session/bob updated\n1 updated.\n1 object is wanted by third too now, besides api and lab.\n" {
+	if got := s.feed(mss, "apply", "-f", "-", "--owner", "third"); got != "Session/bob updated\n1 updated.\n1 object now has fields of third, besides api and lab.\n" {
 		t.Error(got)
 	}
 }
 
-func TestWhoCannotGiveUpWhatHeNeverWantedIsToldWhoWantsIt(t *testing.T) {
+func TestDeletingAnObjectOfAnotherOwnerNamesThatOwner(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	errs := s.fails("", "delete", "-f", bng, "--owner", "lab")
@@ -273,19 +276,19 @@ func TestWhoCannotGiveUpWhatHeNeverWantedIsToldWhoWantsIt(t *testing.T) {
 	}
 	s.ok("apply", "-f", bng, "--owner", "night")
 	s.ok("apply", "-f", bng, "--owner", "lab")
-	if got := s.ok("delete", "-f", bng, "--owner", "lab"); got != "8 unchanged.\n8 objects are still wanted by api and night.\n" {
+	if got := s.ok("delete", "-f", bng, "--owner", "lab"); got != "8 unchanged.\n8 objects still have fields of api and night.\n" {
 		t.Error(got)
 	}
 	s.ok("delete", "-f", bng, "--owner", "night")
 	if got := s.ok("delete", "-f", bng); !strings.HasSuffix(got, "\n8 deleted.\n") {
 		t.Error(got)
 	}
-	if got := s.ok("delete", "-f", bng); got != "8 not there.\n" {
+	if got := s.ok("delete", "-f", bng); got != "8 missing.\n" {
 		t.Error(got)
 	}
 }
 
-func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
+func TestOverriddenFieldsAreWarnedOf(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	bob := func(mss string) string {
@@ -293,13 +296,13 @@ func TestWhatDoesNotCountIsWarnedOf(t *testing.T) {
 	}
 	s.feed(bob("1200"), "apply", "-f", "-", "--owner", "night")
 	out, errs, code := s.try(bob("1300"), "apply", "-f", "-", "--owner", "lab")
-	if want := "standard input:5: Session/bob: policy.mss: what night says (1200 B) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
+	if want := "standard input:5: Session/bob: policy.mss: the value of night (1200 B) counts, with priority 10: found 1300"; code != 0 || !strings.Contains(errs, want) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 	if got := s.ok("get", "sessions", "--owner", "lab"); !strings.Contains(got, "bob") || strings.Contains(got, "alice") {
 		t.Error(got)
 	}
-	if errs := s.fails("", "get", "session", "alice", "--owner", "lab"); !strings.Contains(errs, "there is no Session alice of which lab says something") {
+	if errs := s.fails("", "get", "session", "alice", "--owner", "lab"); !strings.Contains(errs, "there is no Session alice with fields of lab") {
 		t.Error(errs)
 	}
 	if errs := s.fails("", "get", "sessions", "--owners"); !strings.Contains(errs, "--owners is for -o yaml or -o json") {
@@ -318,17 +321,17 @@ func TestAWatchGoesOnWhereItWasWhenTheAgentIsStartedAgain(t *testing.T) {
 	go func() {
 		defer close(seen)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var told struct {
+			var output struct {
 				Change string
 				Object struct {
 					Metadata struct{ Name string }
 					Status   struct{ State string }
 				}
 			}
-			if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+			if err := json.Unmarshal(lines.Bytes(), &output); err != nil {
 				t.Error(err)
 			}
-			seen <- told.Change + " " + told.Object.Metadata.Name + " " + told.Object.Status.State
+			seen <- output.Change + " " + output.Object.Metadata.Name + " " + output.Object.Status.State
 		}
 		_, _ = io.Copy(io.Discard, out)
 	}()
@@ -360,12 +363,12 @@ func TestAWatchGoesOnWhereItWasWhenTheAgentIsStartedAgain(t *testing.T) {
 	if ended != 1 {
 		t.Errorf("told: %q", all)
 	}
-	if errs, code := end(); code != 0 || !strings.Contains(errs, "goes on when it does") {
+	if errs, code := end(); code != 0 || !strings.Contains(errs, "the watch continues when it does") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }
 
-func TestTheGraphShowsWhatNeedsWhatAndWhatIsWrong(t *testing.T) {
+func TestTheGraphShowsReferencesAndFailures(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	s.partly(`{apiVersion: sluice.dev/v1, kind: Session, metadata: {name: eve}, spec: {access: {port: nowhere, outerVlan: 9}}}`, "apply", "-f", "-")
@@ -411,7 +414,7 @@ func TestManyThatAreAlikeAreOneInTheGraph(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForANameThatNothingHasIsToldJustThat(t *testing.T) {
+func TestAMissingNameIsReportedWithoutASuggestion(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	if errs := s.fails("", "get", "session", "nobody"); errs != "sluice: there is no Session nobody\n" {
@@ -419,7 +422,7 @@ func TestWhoAsksForANameThatNothingHasIsToldJustThat(t *testing.T) {
 	}
 }
 
-func TestWhoMistypesANameIsToldWhichWasMeant(t *testing.T) {
+func TestAMistypedNameGetsASuggestion(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	const meant = "there is no Session alcie; did you mean alice?\n"
@@ -440,5 +443,52 @@ func TestWhoMistypesANameIsToldWhichWasMeant(t *testing.T) {
 	}
 	if got := s.ok("get", "sessions"); !strings.Contains(got, "alice") || !strings.Contains(got, "bob") {
 		t.Error(got)
+	}
+}
+
+func TestHistoryNamesTheChangedObjects(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	s.feed(edited(t, "mtu: 1600", "mtu: 1700", "name: bob", "name: carol", "innerVlan: 8", "innerVlan: 9", "100.64.0.8", "100.64.0.9"), "apply", "-f", "-")
+	s.ok("delete", "session", "bob")
+	out := s.ok("history")
+	for _, want := range []string{
+		"   1 session deleted   -\n",
+		"   1 session created; 1 port updated   -\n",
+		"   1 acl, 1 interface, 1 meter, 2 ports, 1 route, 2 sessions created   -\n",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("%s: %s", want, out)
+		}
+	}
+	if out := s.ok("history", "2"); !strings.Contains(out, "Revision 2\n  time     TIME\n  owner    api\n") || !strings.Contains(out, "objects  2\n\n  CHANGE    OBJECT\n") ||
+		!strings.Contains(out, "  created   Session/carol\n") || !strings.Contains(out, "  updated   Port/core\n") {
+		t.Errorf("%s", out)
+	}
+	var one struct {
+		Revision, Objects int
+		Changed           []struct{ Step, Kind, Name string }
+	}
+	if err := json.Unmarshal([]byte(s.ok("history", "3", "-o", "json")), &one); err != nil || one.Revision != 3 || len(one.Changed) != 1 || one.Changed[0].Step != "delete" ||
+		one.Changed[0].Name != "bob" {
+		t.Errorf("%+v, %v", one, err)
+	}
+	// Of many, the history names the first, and a revision by itself all.
+	var b strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&b, "---\napiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: v%02d}\n", i)
+	}
+	s.feed(b.String(), "apply", "-f", "-")
+	if out := s.ok("history", "--limit", "1"); !strings.Contains(out, "   50   20 vrfs created; and 30 more   -\n") {
+		t.Errorf("%s", out)
+	}
+	if out := s.ok("history", "4"); strings.Count(out, "created") != 50 || !strings.Contains(out, "Vrf/v49") || strings.Contains(out, "more") {
+		t.Errorf("%s", out)
+	}
+	for arguments, want := range map[string]string{"history 9": "there is no revision 9; ", "history 0": "there is no revision 0; ", "history x": `"x" is not the number of a revision`,
+		"history 2 --limit 3": "use either a revision or --limit", "history 18446744073709551615": "there is no revision 18446744073709551615"} {
+		if errs := s.fails("", strings.Fields(arguments)...); !strings.Contains(errs, want) {
+			t.Errorf("%s: %s", arguments, errs)
+		}
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -27,7 +29,7 @@ func takeSample(ctx context.Context, client api.AgentClient, now func() time.Tim
 	s := &sample{boot: version.GetDataplane().GetGreeting().GetBoot(), sessions: map[string]*api.SessionCounters{},
 		ports: map[string]*api.PortCounters{}, drops: map[string]*api.DropCounters{}, nodes: map[string]*api.NodeCounters{}}
 	err = everyPage(func(page string) (string, error) {
-		found, err := client.GetSessionCounters(ctx, &api.SessionCountersQuery{Limit: 10000, Page: page})
+		found, err := read[*api.SessionCountersList](ctx, client, &api.SessionCountersQuery{Limit: 10000, Page: page})
 		for _, c := range found.GetSessions() {
 			s.sessions[c.GetSession()] = c
 		}
@@ -36,21 +38,21 @@ func takeSample(ctx context.Context, client api.AgentClient, now func() time.Tim
 	if err != nil {
 		return nil, err
 	}
-	ports, err := client.GetPortCounters(ctx, &api.PortCountersQuery{})
+	ports, err := read[*api.PortCountersList](ctx, client, &api.PortCountersQuery{})
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range ports.GetPorts() {
 		s.ports[c.GetPort()] = c
 	}
-	drops, err := client.GetDropCounters(ctx, &api.DropCountersQuery{})
+	drops, err := read[*api.DropCountersList](ctx, client, &api.DropCountersQuery{})
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range drops.GetDrops() {
 		s.drops[c.GetReason()] = c
 	}
-	nodes, err := client.GetNodeCounters(ctx, &api.NodeCountersQuery{})
+	nodes, err := read[*api.NodeCountersList](ctx, client, &api.NodeCountersQuery{})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ func takeSample(ctx context.Context, client api.AgentClient, now func() time.Tim
 	return s, nil
 }
 
-// A view is what happened between two samples. Rates are per second; counters are totals.
+// A view is the difference between two samples. Rates are per second; counters are totals.
 type view struct {
 	Time     time.Time     `json:"time"`
 	Seconds  float64       `json:"seconds"`
@@ -86,7 +88,9 @@ type totals struct {
 }
 
 type sessionRate struct {
-	Name           string  `json:"name"`
+	Name string `json:"name"`
+	// Of a subscriber's session.
+	Username       string  `json:"username,omitempty"`
 	UpPackets      uint64  `json:"upPackets"`
 	UpBytes        uint64  `json:"upBytes"`
 	DownPackets    uint64  `json:"downPackets"`
@@ -123,7 +127,7 @@ type dropRate struct {
 	Description string  `json:"description"`
 }
 
-// Of a node, only what happened between the samples.
+// Rates of a node between the samples.
 type nodeRate struct {
 	Name            string  `json:"name"`
 	Packets         uint64  `json:"packets"`
@@ -132,7 +136,7 @@ type nodeRate struct {
 	CyclesPerPacket float64 `json:"cyclesPerPacket"`
 }
 
-// since is how much a counter grew. One that is smaller than before started anew.
+// since is the growth of a counter. A counter that is smaller than before was reset.
 func since(now, before uint64) uint64 {
 	if now < before {
 		return now
@@ -149,7 +153,7 @@ func (s *sample) since(before *sample) *view {
 	rate := func(now, before uint64) float64 { return float64(since(now, before)) / v.Seconds }
 	for name, c := range s.sessions {
 		b := before.sessions[name]
-		r := sessionRate{name, c.GetUpPackets(), c.GetUpBytes(), c.GetDownPackets(), c.GetDownBytes(), c.GetDrops(),
+		r := sessionRate{name, "", c.GetUpPackets(), c.GetUpBytes(), c.GetDownPackets(), c.GetDownBytes(), c.GetDrops(),
 			rate(c.GetUpPackets(), b.GetUpPackets()), 8 * rate(c.GetUpBytes(), b.GetUpBytes()),
 			rate(c.GetDownPackets(), b.GetDownPackets()), 8 * rate(c.GetDownBytes(), b.GetDownBytes()),
 			rate(c.GetDrops(), b.GetDrops())}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -48,7 +50,7 @@ func peer(password string) string {
 }
 
 func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
-	registry, plane, told, dir := objecttest.Secretive(t), dataplanetest.New(t), &guarded{}, t.TempDir()
+	registry, plane, output, dir := objecttest.Secretive(t), dataplanetest.New(t), &guarded{}, t.TempDir()
 	given := make(chan struct{}, 100)
 	plane.Refuse(func(_, kind, _ string) *api.Result {
 		if kind == "Peer" {
@@ -66,7 +68,7 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		p := &program{err: told, registry: registry}
+		p := &program{err: &printable{to: output}, registry: registry}
 		ended <- p.runAgent(ctx, config.Config{Listen: address, Store: filepath.Join(dir, "intent.db"), Log: config.Log{Level: "debug", Format: "json"},
 			Audit: config.Audit{File: filepath.Join(dir, "audit")}, Dataplanes: []config.Dataplane{{Name: "default", Endpoint: "unix://" + plane.Path}}}, false)
 	}()
@@ -79,9 +81,9 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 	defer stop()
 	run := func(input string, arguments ...string) (string, int) {
 		var out bytes.Buffer
-		p := &program{in: strings.NewReader(input), out: &out, err: &out, now: time.Now, registry: registry}
+		p := &program{in: strings.NewReader(input), out: &printable{to: &out}, err: &printable{to: &out}, now: time.Now, registry: registry}
 		code := p.run(ctx, append([]string{"--agent", address}, arguments...))
-		told.Write(out.Bytes())
+		output.Write(out.Bytes())
 		return out.String(), code
 	}
 	eventually(t, "the agent serves", func() bool { _, code := run("", "version"); return code == 0 })
@@ -132,7 +134,7 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(told, prototext.Format(m))
+		io.WriteString(output, prototext.Format(m))
 	}
 	written := &api.Intent{Kind: "Peer", Name: "p"}
 	written.Spec, err = proto.Marshal(objecttest.Object(t, registry, "Peer", "p", "{address: 192.0.2.3, password: "+second+"}").Spec)
@@ -172,10 +174,10 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 		there = strings.Contains(prototext.Format(change), "192.0.2.4")
 	}
 
-	// The log is told again what the audit file has: so when everything ended.
+	// The last audit lines are logged when everything has ended.
 	stop()
 	for _, want := range []string{"192.0.2.1", "192.0.2.4", `"outcome":"refused"`, `"level":"INFO"`} {
-		if !strings.Contains(told.String(), want) {
+		if !strings.Contains(output.String(), want) {
 			t.Errorf("%s is not told at all", want)
 		}
 	}
@@ -192,8 +194,8 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 		}
 	}
 	for _, secret := range secrets {
-		if i := strings.Index(told.String(), secret); i >= 0 {
-			t.Errorf("%s was told: %s", secret, told.String()[max(0, i-300):i+100])
+		if i := strings.Index(output.String(), secret); i >= 0 {
+			t.Errorf("%s was told: %s", secret, output.String()[max(0, i-300):i+100])
 		}
 	}
 }

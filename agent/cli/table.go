@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"sluice.dev/sluice/agent/command"
 )
 
 // A table is written with its columns aligned: numbers, whose headings begin with ">", to the right.
@@ -24,7 +28,13 @@ type table struct {
 	widths []int
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// add adds a row; a cell is one line.
+func (t *table) add(cells ...string) {
+	for i := range cells {
+		cells[i] = line(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
 
 // write writes the heading, the first time, and the rows, and forgets them.
 func (t *table) write(w io.Writer) error {
@@ -43,7 +53,7 @@ func (t *table) write(w io.Writer) error {
 	t.narrow()
 	between := t.between()
 	var b strings.Builder
-	line := func(row []string) {
+	put := func(row []string) {
 		var l strings.Builder
 		l.WriteString(t.indent)
 		for i, cell := range row {
@@ -64,10 +74,10 @@ func (t *table) write(w io.Writer) error {
 		for i, cell := range t.heading {
 			names[i] = strings.TrimPrefix(cell, ">")
 		}
-		line(names)
+		put(names)
 	}
 	for _, row := range t.rows {
-		line(row)
+		put(row)
 	}
 	t.rows = nil
 	_, err := io.WriteString(w, b.String())
@@ -81,7 +91,7 @@ func (t *table) between() string {
 	return "   "
 }
 
-// narrow takes from the widest column of text what is too much, but leaves room for its heading.
+// narrow shortens the widest column of text, but leaves room for its heading.
 func (t *table) narrow() {
 	if t.columns == 0 {
 		return
@@ -120,7 +130,7 @@ func human(n float64) string {
 	return strings.TrimSpace(fmt.Sprintf("%.*f%c", digits, n, units[unit]))
 }
 
-// exact is every digit, for those who compare.
+// exact is every digit, for comparisons.
 func exact(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func count(n uint64) string { return human(float64(n)) }
@@ -163,8 +173,5 @@ func orDash(s string) string {
 
 // plural: "1 object", "3 objects".
 func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return command.Plural(n, one, many)
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -11,17 +13,17 @@ import (
 func (p *program) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token NAME",
-		Short: "Make a token that lets a program or a person in over the network",
-		Long: `Make a token that lets a program or a person in over the network, through gRPC or REST.
+		Short: "Make a token for access over the network",
+		Long: `Make a token for access over the network, through gRPC or REST.
 
-It is random, and shown this once. The agent's file of tokens gets only the line below it, which has the token's hash; the agent
-sees at once that the file has changed. To lock the bearer out again, take that line away.`,
+The token is random, and shown only once. Add the line below it, which has the token's hash, to the agent's file of tokens; the
+agent reads the file when it changes. To revoke the token, delete that line.`,
 		Example: `  sluice token alice --role operate
   sluice token grafana              # may only read`,
 		Args: cobra.ExactArgs(1),
 	}
 	role := &choice{value: access.Read.String(), of: []string{"read", "operate", "admin"}}
-	c.Flags().Var(role, "role", "what its bearer may do: read, operate (change what is wanted) or admin")
+	c.Flags().Var(role, "role", "rights of the bearer: read, operate (change the configuration) or admin")
 	complete(c, "role", func(*cobra.Command, string) []string { return role.of })
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		what, err := access.ParseRole(role.value)

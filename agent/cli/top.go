@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +22,9 @@ func (p *program) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show sessions, ports, drops and cycles per packet, live",
-		Long: `Show what the data plane does, live: sessions with their rates, the busiest first; ports; drops by name; and by node the cycles
-that each packet took. LOST are packets that a port's device missed, got damaged or could not send. On a terminal the screen is
-drawn again until Ctrl-C, with as many of each as there is room for; elsewhere each interval is plain text.`,
+		Long: `Show the work of the data plane, live: sessions with their rates and user names, the busiest first; ports; drops by name; and by
+node the cycles that each packet took. LOST are packets that a port's device missed, received damaged or could not send. On
+a terminal the screen is drawn again until Ctrl-C, with as many rows as fit; elsewhere each interval is plain text.`,
 		Example: `  sluice top
   sluice top --once
   sluice top --interval 5s --count 12 -o json | jq .totals`,
@@ -28,13 +32,13 @@ drawn again until Ctrl-C, with as many of each as there is room for; elsewhere e
 	}
 	output := outputFlag(c, "table", "json")
 	var interval time.Duration
-	spanFlag(c, &interval, "interval", time.Second, "time between two looks, over which rates are")
-	times := c.Flags().Int("count", 0, "end after so many looks (0: when you end it)")
-	once := c.Flags().Bool("once", false, "look once: the same as --count 1")
+	spanFlag(c, &interval, "interval", time.Second, "interval over which rates are measured")
+	times := c.Flags().Int("count", 0, "end after this number of intervals (0: at Ctrl-C)")
+	once := c.Flags().Bool("once", false, "one interval: the same as --count 1")
 	rows := c.Flags().Int("sessions", 0, "sessions shown (0: what fits the terminal, else 20)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if interval < 10*time.Millisecond {
-			return fmt.Errorf("--interval %v: want at least 10ms", interval)
+			return fmt.Errorf("--interval %v: accepted: 10ms or more", interval)
 		}
 		if *once {
 			*times = 1
@@ -47,6 +51,12 @@ drawn again until Ctrl-C, with as many of each as there is room for; elsewhere e
 	}
 	return c
 }
+
+// Sessions that are shown where there is no terminal.
+const plainRows = 20
+
+// Columns of a terminal from which on a row has the user name and the name of the session.
+const bothNames = 130
 
 type topOptions struct {
 	interval time.Duration
@@ -61,10 +71,11 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 	screen := height > 0 && !o.json && !o.plain
 	if screen {
 		// The other screen, without a cursor; and back.
-		fmt.Fprint(p.out, "\x1b[?1049h\x1b[?25l")
-		defer fmt.Fprint(p.out, "\x1b[?25h\x1b[?1049l")
+		fmt.Fprint(p.out.to, "\x1b[?1049h\x1b[?25l")
+		defer fmt.Fprint(p.out.to, "\x1b[?25h\x1b[?1049l")
 	}
 	var before *sample
+	names := usernames{line: conceptLine{p}, of: p.conceptSessions(), known: map[string]string{}}
 	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
 	for shown := 0; o.times == 0 || shown < o.times; {
@@ -75,9 +86,9 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 		case err != nil && (o.times > 0 || before == nil && !screen || status.Code(err) != codes.Unavailable):
 			return err
 		case err != nil && screen:
-			// It may come back, and whoever looks at a screen wants to see that.
+			// It may come back, and the screen then shows it.
 			before = nil
-			fmt.Fprintf(p.out, "\x1b[H\x1b[J%s\n", p.explain(err))
+			fmt.Fprintf(p.out.to, "\x1b[H\x1b[J%s\n", escaped(p.explain(err), "\n"))
 		case err != nil:
 			before = nil
 			fmt.Fprintln(p.err, p.explain(err))
@@ -87,6 +98,17 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 			v := now.since(before)
 			before = now
 			shown++
+			rows := len(v.Sessions)
+			switch lines, _ := p.screen(); {
+			case o.json:
+			case o.rows > 0:
+				rows = o.rows
+			case screen:
+				rows = lines
+			default:
+				rows = plainRows
+			}
+			names.fill(ctx, v.Sessions[:min(rows, len(v.Sessions))])
 			var err error
 			switch {
 			case o.json:
@@ -96,18 +118,14 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 				var b strings.Builder
 				room := lines
 				if p.agent != DefaultAgent {
-					// Whoever opens a second terminal needs it, and the screen hides what was written before.
+					// A second terminal needs it, and the screen hides earlier output.
 					fmt.Fprintf(&b, "SLUICE_AGENT=%s\n", p.agent)
 					room--
 				}
 				if err = v.print(&b, o.rows, room, columns); err == nil {
-					_, err = io.WriteString(p.out, "\x1b[H"+fitted(b.String(), lines, columns)+"\x1b[J")
+					_, err = io.WriteString(p.out.to, "\x1b[H"+fitted(escaped(b.String(), "\n"), lines, columns)+"\x1b[J")
 				}
 			default:
-				rows := o.rows
-				if rows == 0 {
-					rows = 20
-				}
 				if shown > 1 {
 					fmt.Fprintln(p.out)
 				}
@@ -130,7 +148,7 @@ func (p *program) top(ctx context.Context, client api.AgentClient, o topOptions)
 	return nil
 }
 
-// fitted cuts text to a screen, and makes each line end what was drawn there before.
+// fitted cuts text to a screen, and clears the rest of each line.
 func fitted(text string, lines, columns int) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	all = all[:min(len(all), max(lines-1, 1))]
@@ -151,10 +169,27 @@ func (v *view) print(w io.Writer, rows, lines, columns int) error {
 		plural(t.Sessions, "session", "sessions"), t.ActiveSessions, human(t.DropRate), v.Time.Format("15:04:05"),
 		withUnit(t.UpPacketRate, "pps"), bitRate(t.UpBitRate), withUnit(t.DownPacketRate, "pps"), bitRate(t.DownBitRate))
 	// Headings are so short that 80 columns hold them and a name.
-	sessions := topTable(columns, "SESSION", ">UP PPS", ">UP BIT/S", ">DOWN PPS", ">DOWN BIT/S", ">UP PKTS", ">DOWN PKTS", ">DROPS")
+	heading := []string{"SESSION", ">UP PPS", ">UP BIT/S", ">DOWN PPS", ">DOWN BIT/S", ">UP PKTS", ">DOWN PKTS", ">DROPS"}
+	named := slices.ContainsFunc(v.Sessions, func(r sessionRate) bool { return r.Username != "" })
+	// A narrow terminal has no room for both names.
+	alone := named && columns > 0 && columns < bothNames
+	switch {
+	case alone:
+		heading[0] = "SUBSCRIBER"
+	case named:
+		heading = slices.Insert(heading, 0, "USERNAME")
+	}
+	sessions := topTable(columns, heading...)
 	for _, r := range v.Sessions {
-		sessions.add(r.Name, human(r.UpPacketRate), human(r.UpBitRate), human(r.DownPacketRate), human(r.DownBitRate),
-			count(r.UpPackets), count(r.DownPackets), count(r.Drops))
+		cells := []string{r.Name, human(r.UpPacketRate), human(r.UpBitRate), human(r.DownPacketRate), human(r.DownBitRate),
+			count(r.UpPackets), count(r.DownPackets), count(r.Drops)}
+		switch {
+		case alone:
+			cells[0] = cmp.Or(r.Username, r.Name)
+		case named:
+			cells = slices.Insert(cells, 0, orDash(r.Username))
+		}
+		sessions.add(cells...)
 	}
 	ports := topTable(columns, "PORT", "LINK", ">RX PPS", ">RX BIT/S", ">TX PPS", ">TX BIT/S", ">RX PKTS", ">TX PKTS", ">LOST")
 	for _, r := range v.Ports {
@@ -178,7 +213,7 @@ func (v *view) print(w io.Writer, rows, lines, columns int) error {
 		sessions.rows = sessions.rows[:min(rows, len(sessions.rows))]
 	}
 	if lines > 0 {
-		// Two lines stand above, one says that there are more sessions, and the cursor has one.
+		// Leave lines for the two above, for the note about more sessions, and for the cursor.
 		share(parts, lines-4)
 	}
 	for _, part := range parts {

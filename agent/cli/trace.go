@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package cli
 
 import (
@@ -9,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
@@ -17,32 +18,46 @@ import (
 )
 
 const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell wants them. Without one, every
-packet matches. As there, what is behind VLAN tags is matched by naming these first: 'vlan 100 and vlan 7 and ip', or whatever
-their numbers 'vlan and vlan and pppoes'.`
+packet matches. A filter sees the packet behind up to two VLAN tags and PPPoE, and also the packet in a GTP-U tunnel:
+'host 192.0.2.9 and icmp' needs no more. A filter that names VLAN tags sees the frame as tcpdump does, and has to name all of
+them: 'vlan 100 and vlan 7 and ip', or whatever their numbers 'vlan and vlan and pppoes'.`
 
 func (p *program) traceCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "trace [FILTER]",
+		Use:   "trace [--session NAME] [FILTER]",
 		Short: "Follow packets through the data plane, node by node",
-		Long: `Follow packets that match from where they come in: each node they visit and what it saw, and at the end the port by which they
-left or the name of the drop.
+		Long: `Follow packets that match the filter: each node they visit with the fields that it sees, and at the end the port by which they
+left or the drop reason. With --session, only packets from and to this subscriber.
 
 ` + filterHelp,
-		Example: `  sluice trace 'vlan 100 and vlan 7 and host 192.0.2.9'
-  sluice trace --count 1 icmp6
+		Example: `  sluice trace 'host 192.0.2.9 and icmp'
+  sluice trace --session alice
+  sluice trace --session alice --count 1 icmp6
+  sluice trace 'vlan 100 and vlan 7 and host 192.0.2.9'
   sluice trace --count 100 -o json 'vlan and vlan and pppoes' | jq -r .end | sort | uniq -c`,
 	}
 	output := outputFlag(c, "table", "json")
-	packets := c.Flags().Uint32("count", 10, "end after so many packets, at most 10,000")
+	packets := c.Flags().Uint32("count", 10, "end after this number of packets, at most 10,000")
+	session := c.Flags().String("session", "", "only packets of this session, in both directions")
+	concepts := p.sessionFlags(c)
+	for _, s := range concepts {
+		c.Example = strings.Replace(c.Example, "alice\n", "alice\n  sluice trace --"+s.Flag+" "+s.TraceExample+"\n", 1)
+	}
+	complete(c, "session", p.namesOf("Session"))
 	c.RunE = func(c *cobra.Command, arguments []string) error {
 		if *packets == 0 || *packets > 10000 {
-			return fmt.Errorf("--count %d: want 1 to 10000", *packets)
+			return fmt.Errorf("--count %d: accepted: 1 to 10000", *packets)
 		}
 		client, err := p.client()
 		if err != nil {
 			return err
 		}
-		stream, err := client.FollowPackets(c.Context(), &api.Trace{Filter: strings.Join(arguments, " "), Count: *packets})
+		if found, err := p.chosenSession(c, concepts, "session"); err != nil {
+			return err
+		} else if found != "" {
+			*session = found
+		}
+		stream, err := client.FollowPackets(c.Context(), &api.Trace{Filter: strings.Join(arguments, " "), Count: *packets, Session: *session})
 		if err == nil {
 			err = begun(c.Context(), stream)
 		}
@@ -64,10 +79,10 @@ left or the name of the drop.
 	return c
 }
 
-// filtered adds the filter to what is wrong with it.
+// filtered adds the filter to its error.
 func filtered(err error, filter string) error {
-	why, about := strings.CutPrefix(status.Convert(err).Message(), "filter: ")
-	if status.Code(err) != codes.InvalidArgument || !about {
+	why := wrongWith(status.Convert(err), "filter")
+	if why == "" {
 		return err
 	}
 	why = strings.TrimPrefix(strings.TrimSuffix(why, fmt.Sprintf(" in %q", filter)), "can't parse filter expression: ")
@@ -87,7 +102,7 @@ func begun[M any](ctx context.Context, stream grpc.ServerStreamingClient[M]) err
 	return err
 }
 
-// receive calls each for what a stream brings until its end, Ctrl-C included, and says when packets are missing.
+// receive calls each for every message of a stream until its end, Ctrl-C included, and reports missing packets.
 func receive[M any](ctx context.Context, stream grpc.ServerStreamingClient[M], each func(*M) error) (int, error) {
 	for n := 0; ; n++ {
 		m, err := stream.Recv()

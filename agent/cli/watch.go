@@ -1,4 +1,6 @@
-// Following objects, for as long as somebody looks.
+// SPDX-License-Identifier: Apache-2.0
+
+// Following objects until the user ends it.
 package cli
 
 import (
@@ -18,12 +20,13 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// watch shows what is there and then every change. If the agent ends meanwhile, it goes on where it was when there is one again.
-func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, output string) error {
-	if output == "yaml" {
+// watch shows the present objects and then every change. If the agent ends meanwhile, it continues with the next
+// agent at the same cursor. Keys: as from namedObjects.
+func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.ObjectsQuery, keys map[object.Key]bool, output string) error {
+	if output == "yaml" || output == "name" || strings.HasPrefix(output, jsonPathIs) {
 		return fmt.Errorf("-w goes with -o table, wide or json")
 	}
-	w := &watcher{program: p, output: output, several: len(query.GetKinds()) != 1, tables: map[string]*table{}, shown: map[object.Key]*api.ObjectIntent{}}
+	w := &watcher{program: p, keys: keys, output: output, several: len(query.GetKinds()) != 1, tables: map[string]*table{}, shown: map[object.Key]*api.ObjectIntent{}}
 	for begun := false; ; begun = true {
 		err := w.follow(ctx, client, query)
 		switch {
@@ -32,9 +35,9 @@ func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.
 		case status.Code(err) != codes.Unavailable || !begun && !w.complete:
 			return err
 		}
-		if !w.told {
-			fmt.Fprintln(p.err, "The agent does not answer; this goes on when it does.")
-			w.told = true
+		if !w.lost {
+			fmt.Fprintln(p.err, "The agent does not answer; the watch continues when it does.")
+			w.lost = true
 		}
 		select {
 		case <-ctx.Done():
@@ -44,18 +47,20 @@ func (p *program) watch(ctx context.Context, client api.AgentClient, query *api.
 	}
 }
 
-// watcher knows what was shown.
+// watcher holds the state of a watch.
 type watcher struct {
 	*program
+	// Of no others; nil: of all.
+	keys    map[object.Key]bool
 	output  string
 	several bool
 	tables  map[string]*table
 	shown   map[object.Key]*api.ObjectIntent
-	// All that was there has been told once.
+	// All objects have been sent once.
 	complete bool
-	// It was said that the agent does not answer.
-	told bool
-	// While everything is told again: what was told.
+	// The user knows that the agent does not answer.
+	lost bool
+	// While all objects are sent again: the ones sent so far.
 	again map[object.Key]bool
 }
 
@@ -70,9 +75,9 @@ func (w *watcher) follow(ctx context.Context, client api.AgentClient, query *api
 		if err != nil {
 			return err
 		}
-		if w.told {
+		if w.lost {
 			fmt.Fprintln(w.err, "The agent answers again.")
-			w.told = false
+			w.lost = false
 		}
 		if err := w.show(change); err != nil {
 			return err
@@ -93,8 +98,8 @@ func (w *watcher) show(change *api.ObjectChange) error {
 		return nil
 	case api.ObjectChange_DATAPLANE:
 		return w.dataplane(change.GetDataplane())
-	case api.ObjectChange_PATH:
-		return w.path(change.GetPath())
+	case api.ObjectChange_SERVICE:
+		return w.service(change.GetService())
 	case api.ObjectChange_COMPLETE:
 		again := w.again
 		w.again, w.complete = nil, true
@@ -115,9 +120,12 @@ func (w *watcher) show(change *api.ObjectChange) error {
 			return nil
 		}
 	default:
+		if w.keys != nil && !w.keys[k] {
+			return nil
+		}
 		if w.again != nil {
 			w.again[k] = true
-			if proto.Equal(essence(w.shown[k]), essence(o)) {
+			if proto.Equal(shownPart(w.shown[k]), shownPart(o)) {
 				return nil
 			}
 			return w.one(k, o, api.ObjectChange_CHANGED)
@@ -126,7 +134,7 @@ func (w *watcher) show(change *api.ObjectChange) error {
 	return w.one(k, o, change.GetChange())
 }
 
-// dataplane says in a line that one went away or is back.
+// dataplane writes a line: a data plane went away or is back.
 func (w *watcher) dataplane(d *api.DataplaneChange) error {
 	at := time.Unix(0, d.GetTime())
 	var err error
@@ -137,47 +145,38 @@ func (w *watcher) dataplane(d *api.DataplaneChange) error {
 			_, err = fmt.Fprintf(w.out, `{"change":"dataplane","object":%s}`+"\n", line)
 		}
 	case d.GetConnected():
-		_, err = fmt.Fprintf(w.out, "The data plane %s is there since %s; what it has is known.\n", d.GetName(), at.UTC().Format(time.RFC3339))
+		_, err = fmt.Fprintf(w.out, "The data plane %s is back since %s; the state of its objects is known.\n", d.GetName(), at.UTC().Format(time.RFC3339))
 	default:
-		_, err = fmt.Fprintf(w.out, "The data plane %s is away since %s; what was applied in it is unknown.\n", d.GetName(), at.UTC().Format(time.RFC3339))
+		_, err = fmt.Fprintf(w.out, "The data plane %s is away since %s; the state of its objects is unknown.\n", d.GetName(), at.UTC().Format(time.RFC3339))
 	}
 	return err
 }
 
-// path says in a line that one went down, or is down no longer.
-func (w *watcher) path(c *api.PathChange) error {
-	at := time.Unix(0, c.GetTime())
-	if w.output == "json" {
-		told := &intent.PathChange{Dataplane: c.GetDataplane(), VRF: c.GetVrf(), Local: c.GetLocalAddress(), Remote: c.GetRemoteAddress(),
-			Peer: c.GetPeer(), State: c.GetState()}
-		line, err := told.JSON(at, intent.Cursor{})
-		if err == nil {
-			_, err = fmt.Fprintf(w.out, `{"change":"path","object":%s}`+"\n", line)
-		}
+// service writes a line: a service reports a change, such as a path that went down.
+func (w *watcher) service(e *api.ServiceEvent) error {
+	at := time.Unix(0, e.GetTime())
+	if w.output != "json" {
+		_, err := fmt.Fprintf(w.out, "%s since %s.\n", e.GetText(), at.UTC().Format(time.RFC3339))
 		return err
 	}
-	who := c.GetRemoteAddress()
-	if c.GetPeer() != "" {
-		who = "GtpuPeer/" + c.GetPeer() + " (" + who + ")"
+	event := &intent.ServiceEvent{Kind: e.GetKind(), Name: e.GetName(), State: e.GetState()}
+	for _, f := range e.GetFields() {
+		event.Fields = append(event.Fields, intent.EventField{Name: f.GetName(), Value: f.GetValue()})
 	}
-	state := "is " + c.GetState() + " since"
-	switch c.GetState() {
-	case "down":
-		state = "is down, and sessions on it are not ready, since"
-	case "gone":
-		state = "is used by no session any more since"
+	line, err := event.JSON(at, intent.Cursor{})
+	if err == nil {
+		_, err = fmt.Fprintf(w.out, `{"change":%q,"object":%s}`+"\n", e.GetType(), line)
 	}
-	_, err := fmt.Fprintf(w.out, "The path from %s in %s to %s %s %s.\n", c.GetLocalAddress(), c.GetDataplane(), who, state, at.UTC().Format(time.RFC3339))
 	return err
 }
 
-// essence is what of an object is worth showing again: not since when it is so.
-func essence(o *api.ObjectIntent) *api.ObjectIntent {
+// shownPart is the part of an object whose change is shown: not the time of its state.
+func shownPart(o *api.ObjectIntent) *api.ObjectIntent {
 	if o == nil {
 		return nil
 	}
 	return &api.ObjectIntent{Intent: o.GetIntent(), Owner: o.GetOwner(),
-		Status: &api.Status{State: o.GetStatus().GetState(), Message: o.GetStatus().GetMessage(), Generation: o.GetStatus().GetGeneration()}}
+		Status: &api.Status{State: o.GetStatus().GetState(), Message: reasonOf(o.GetStatus()), Generation: o.GetStatus().GetGeneration()}}
 }
 
 func (w *watcher) one(k object.Key, o *api.ObjectIntent, change api.ObjectChange_Change) error {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package config is the agent's configuration file.
 package config
 
@@ -17,26 +19,33 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"sluice.dev/sluice/agent/certificate"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/lease"
+	"sluice.dev/sluice/agent/module"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/object"
 )
 
-// Config is what the file says. Everything has a default: an empty file is well.
+// Config is the content of the configuration file. Everything has a default: an empty file is valid.
 type Config struct {
 	// Where the command line connects to: unix:///PATH.
 	Listen string `yaml:"listen"`
-	// File that keeps what is wanted.
+	// The file with the configuration and its history.
 	Store      string      `yaml:"store"`
 	Log        Log         `yaml:"log"`
 	Audit      Audit       `yaml:"audit"`
 	Dataplanes []Dataplane `yaml:"dataplanes"`
-	// Priorities of owners where two want the same object; the higher counts, 0 if an owner is not here.
-	Priorities  map[string]int `yaml:"priorities"`
+	// Priorities of owners of the same object; the higher counts, 0 if an owner is not here.
+	Priorities map[string]int `yaml:"priorities"`
+	// Network functions in other processes; nil: none can attach.
+	Modules *module.Section `yaml:"modules"`
+	// Which of several agents drives the data planes; nil: this one does, and there is no other.
+	Lease       *lease.Section `yaml:"lease"`
 	Northbounds []Northbound   `yaml:"-"`
 }
 
-// Log says what is logged, to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	// debug, info, warn or error.
 	Level string `yaml:"level"`
@@ -44,7 +53,7 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// Audit is where it is written down who changed what.
+// Audit configures the log of changes.
 type Audit struct {
 	// Empty: only in the log.
 	File string `yaml:"file"`
@@ -52,7 +61,7 @@ type Audit struct {
 	Sync bool `yaml:"sync"`
 }
 
-// Dataplane is one that the agent connects to.
+// Dataplane is a data plane that the agent connects to.
 type Dataplane struct {
 	Name   string            `yaml:"name"`
 	Labels map[string]string `yaml:"labels"`
@@ -66,12 +75,14 @@ type TLS struct {
 	Certificate string `yaml:"certificate"`
 	Key         string `yaml:"key"`
 	CA          string `yaml:"ca"`
+	// Patterns of names, one of which the data plane's certificate has; none: any that is for the endpoint's host.
+	ServerNames certificate.Names `yaml:"serverNames"`
 }
 
-// Northbound is an entry of the list: its type says what else it may have.
+// Northbound is an entry of the list. Its type decides its other fields.
 type Northbound struct {
 	Type string
-	// The owner of what it puts in; the type, if nothing is said.
+	// The owner of its objects; by default the type.
 	Name    string
 	Section northbound.Section
 }
@@ -79,7 +90,7 @@ type Northbound struct {
 // Types are the northbounds that there are, by name.
 type Types map[string]func() northbound.Section
 
-// Load reads a file. What is not said in it is left as it is in c.
+// Load reads a file. Settings that the file does not have stay as they are in c.
 func (c *Config) Load(path string, types Types) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -199,9 +210,19 @@ func (c *Config) check(d *decoder) {
 		d.failAt("store", "empty", "", "a file's path")
 	}
 	d.choice("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	if c.Modules != nil && !slices.ContainsFunc(d.errs, func(e *object.Error) bool { return strings.HasPrefix(e.Field, "modules") }) {
+		if err := c.Modules.Check(); err != nil {
+			d.section("modules", err)
+		}
+	}
+	if c.Lease != nil && !slices.ContainsFunc(d.errs, func(e *object.Error) bool { return strings.HasPrefix(e.Field, "lease") }) {
+		if err := c.Lease.Check(); err != nil {
+			d.section("lease", err)
+		}
+	}
 	d.choice("log.format", c.Log.Format, "text", "json")
 	if unread {
-		return // what is missing is perhaps what could not be read
+		return // missing fields may be on unreadable lines
 	}
 	names := map[string]bool{}
 	for i, p := range c.Dataplanes {
@@ -210,7 +231,7 @@ func (c *Config) check(d *decoder) {
 		case p.Name == "":
 			d.failAt(path+".name", "missing", "", "a name of its own")
 		case names[p.Name]:
-			d.failAt(path+".name", "is another's already", strconv.Quote(p.Name), "a name of its own")
+			d.failAt(path+".name", "used already", strconv.Quote(p.Name), "a name of its own")
 		}
 		names[p.Name] = true
 		const accepted = "unix:///PATH, or tcp://HOST:PORT with tls"
@@ -222,8 +243,11 @@ func (c *Config) check(d *decoder) {
 			d.failAt(path+".endpoint", "not where a data plane can listen", strconv.Quote(p.Endpoint), accepted)
 		case network == "tcp" && (tls.Certificate == "" || tls.Key == "" || tls.CA == ""):
 			d.failAt(path+".tls", "missing, or not all of it: over TCP both sides show certificates", "", "certificate, key and ca, each a file's path")
-		case network == "unix" && tls != TLS{}:
-			d.failAt(path+".tls", "of no use: a Unix socket is not encrypted", "", "no tls, or an endpoint tcp://HOST:PORT")
+		case network == "unix" && (tls.Certificate != "" || tls.Key != "" || tls.CA != "" || len(tls.ServerNames) > 0):
+			d.failAt(path+".tls", "no effect: a Unix socket is not encrypted", "", "no tls, or an endpoint tcp://HOST:PORT")
+		}
+		if err := p.TLS.ServerNames.Check("serverNames"); err != nil {
+			d.section(path+".tls", err)
 		}
 	}
 }

@@ -1,10 +1,12 @@
-// YAML into the structs that hold the configuration. Everything that is wrong is told at once, as it is of objects: line, field, what was
-// found, what is accepted.
+// SPDX-License-Identifier: Apache-2.0
+
+// YAML into the structs of the configuration. All errors are reported together, like those of objects: line, field,
+// found, accepted.
 package config
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -26,7 +28,7 @@ func (d *decoder) fail(line int, field, problem, found, accepted string) {
 	d.errs = append(d.errs, &object.Error{Line: line, Field: field, Problem: problem, Found: found, Accepted: accepted})
 }
 
-// failAt is fail about a field, wherever it is written, or what should hold it.
+// failAt is fail with a field: at its line, or at the line of its parent.
 func (d *decoder) failAt(field, problem, found, accepted string) {
 	d.fail(d.lineOf(field), field, problem, found, accepted)
 }
@@ -44,19 +46,19 @@ func (d *decoder) lineOf(field string) int {
 	}
 }
 
-// choice tells if a word is none of a few.
+// choice reports a word that is not accepted.
 func (d *decoder) choice(field, word string, of ...string) {
 	if slices.Contains(of, word) {
 		return
 	}
-	problem := "there is no such word"
+	problem := "unknown word"
 	if near := object.Nearest(word, of); near != "" {
 		problem += "; did you mean " + near + "?"
 	}
 	d.failAt(field, problem, strconv.Quote(word), strings.Join(of, ", "))
 }
 
-// fieldsOf are the fields of a struct, and of those that are part of it, by the name that people write.
+// fieldsOf are the fields of a struct and of its embedded structs, by their name in YAML.
 func fieldsOf(t reflect.Type) (names []string, at map[string][]int) {
 	at = map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -69,7 +71,7 @@ func fieldsOf(t reflect.Type) (names []string, at map[string][]int) {
 	return names, at
 }
 
-// accepted says what may be written.
+// accepted describes the accepted values of a type.
 func accepted(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
@@ -104,7 +106,7 @@ func found(n *yaml.Node) string {
 	return n.Value
 }
 
-// resolve follows an alias. One that leads back to itself ends where the structs do, which hold nothing of their own type.
+// resolve follows an alias. A cycle of aliases ends at the depth of the structs, none of which contains its own type.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -134,7 +136,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, yield func(key, value *yaml.N
 	}
 }
 
-// value reads a node into v. What is null leaves it as it is.
+// value reads a node into v. Null keeps the default.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	n = resolve(n)
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
@@ -143,7 +145,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 		}
 		return
 	}
-	wrong := func() { d.fail(n.Line, path, "not what belongs here", found(n), accepted(v.Type())) }
+	wrong := func() { d.fail(n.Line, path, "not the right type", found(n), accepted(v.Type())) }
 	switch t := v.Type(); {
 	case t.Kind() == reflect.Pointer:
 		if v.IsNil() {
@@ -184,7 +186,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// fields reads a mapping into a struct; those that are skipped are read by somebody else.
+// fields reads a mapping into a struct; its caller reads those that are skipped.
 func (d *decoder) fields(n *yaml.Node, v reflect.Value, path string, skip ...string) {
 	names, at := fieldsOf(v.Type())
 	names = append(slices.Clone(skip), names...)
@@ -204,19 +206,22 @@ func (d *decoder) fields(n *yaml.Node, v reflect.Value, path string, skip ...str
 	})
 }
 
-// result is what is wrong, in the order of lines.
+// result returns all errors, in the order of lines.
 func (d *decoder) result() error {
 	slices.SortStableFunc(d.errs, func(a, b *object.Error) int { return cmp.Compare(a.Line, b.Line) })
 	return d.errs.Or()
 }
 
-// section tells what a northbound says of its part. Its words begin with the field.
+// section reports an error of a section.
 func (d *decoder) section(path string, err error) {
-	words := err.Error()
-	field, problem, begins := strings.Cut(words, ": ")
-	if begins && !strings.ContainsAny(field, " ,") {
-		d.failAt(path+"."+field, problem, "", "")
-		return
+	var e *object.Error
+	switch {
+	case !errors.As(err, &e):
+		d.failAt(path, err.Error(), "", "")
+	case strings.Contains(e.Field, ", "):
+		// It is of several fields.
+		d.failAt(path, e.Field+": "+e.Problem, e.Found, e.Accepted)
+	default:
+		d.failAt(path+"."+e.Field, e.Problem, e.Found, e.Accepted)
 	}
-	d.fail(d.lineOf(path), path, fmt.Sprint(err), "", "")
 }

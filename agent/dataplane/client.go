@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane
 
 import (
@@ -7,8 +9,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"reflect"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,19 +22,22 @@ import (
 type Config struct {
 	Endpoint Endpoint
 	Log      *slog.Logger
-	// Who we are, for other clients of the data plane.
+	// The agent's name, for other clients of the data plane.
 	Name string
+	// If not nil, asked for our term at each connection (Hello.term).
+	Term func() uint64
 	// To connect and to be greeted (5 s).
 	DialTimeout time.Duration
-	// For one request (30 s), counted anew when the data plane says that it is still at it, as it does every 5 s. One that says nothing
-	// in that time is disconnected, because nobody knows what it has done.
+	// For one request (30 s), counted anew when the data plane says that it is still at it, as it does every 5 s. A
+	// data plane that is silent for that time is disconnected, because its results are unknown.
 	CallTimeout time.Duration
 	// Between attempts to connect: at first (50 ms) and, doubling, at most (2 s; 100 ms on this machine, where to look costs next to
 	// nothing, and a data plane that was started again has no session until it is found).
 	MinBackoff, MaxBackoff time.Duration
 
-	// If not nil, called by Run with each new connection, and a Client for that alone, before there is one for others. An error ends it and is
-	// what Link says; it is asked again every two seconds. The data plane answers then, but is not to be touched.
+	// If not nil, called by Run with each new connection, and a Client for that alone, before there is one for
+	// others. An error ends the connection and is reported by Link; Accept is called again every two seconds. The
+	// data plane answers then, but is not to be touched.
 	Accept func(ctx context.Context, client *Client) error
 	// Called by Run, one at a time, when a connection was made and when it was lost. Connected is called again, with
 	// another boot number, if the data plane was started again. Its context ends with the connection.
@@ -115,9 +120,13 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	defer cancel()
 	socket, err := c.config.Endpoint.dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
+		return nil, &disconnected{err}
 	}
-	return handshake(ctx, socket, c.config.Name, c.config.CallTimeout)
+	hello := &api.Hello{Version: Version, Name: c.config.Name}
+	if c.config.Term != nil {
+		hello.Term = c.config.Term()
+	}
+	return handshake(ctx, socket, hello, c.config.CallTimeout)
 }
 
 // stay returns when the connection is lost, and why.
@@ -164,6 +173,9 @@ func (c *Client) set(conn *conn, err error) {
 	}
 }
 
+// Wait sets the reason why Run is not called now.
+func (c *Client) Wait(why error) { c.set(nil, why) }
+
 // Connections returns how many connections there were so far.
 func (c *Client) Connections() uint64 {
 	c.mu.Lock()
@@ -180,10 +192,10 @@ func (c *Client) current() (*conn, error) {
 	if errors.Is(c.err, ErrDisconnected) {
 		return nil, c.err
 	}
-	return nil, fmt.Errorf("%w: %w", ErrDisconnected, c.err)
+	return nil, &disconnected{c.err}
 }
 
-// Link says how it stands with the connection.
+// Link returns the state of the connection.
 func (c *Client) Link() *api.DataplaneLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,17 +208,39 @@ func (c *Client) Link() *api.DataplaneLink {
 	return link
 }
 
-// Cause is what an error says, without the words of ErrDisconnected before it, and without the names of system calls.
+// Cause is the text of an error without the prefix of ErrDisconnected, and without names of system calls.
 func Cause(err error) string {
 	var op *net.OpError
 	var number syscall.Errno
+	if errors.As(err, &op) && op.Op == "remote error" && refusesCertificate(op.Err) {
+		return fmt.Sprintf("the data plane refuses the agent's certificate (%v): its --ca did not sign it, or its --client-names have none of its names", op.Err)
+	}
 	if errors.As(err, &op) && errors.As(op.Err, &number) {
 		if op.Op == "dial" && op.Addr != nil {
 			return op.Addr.String() + ": " + number.Error()
 		}
 		return "the connection was lost: " + number.Error()
 	}
-	return strings.TrimPrefix(err.Error(), ErrDisconnected.Error()+": ")
+	if d := (*disconnected)(nil); errors.As(err, &d) {
+		return d.cause.Error()
+	}
+	return err.Error()
+}
+
+// refusesCertificate reports whether an alert of TLS (RFC 8446 section 6.2) is about the certificate of this side. An alert that the peer sends
+// over TCP has a type of crypto/tls that errors.As cannot name; it is a number, as tls.AlertError is.
+func refusesCertificate(alert error) bool {
+	number := reflect.ValueOf(alert)
+	if number.Kind() != reflect.Uint8 {
+		return false
+	}
+	switch number.Uint() {
+	case 42, 43, 44, 45, 46, // bad, unsupported, revoked, expired and unknown certificate
+		48, 49, // unknown authority, access denied
+		116: // certificate required
+		return true
+	}
+	return false
 }
 
 // do makes one request and returns the reply to it if it was carried out.
@@ -241,11 +275,16 @@ func garbled(conn *conn, format string, args ...any) error {
 }
 
 func (c *Client) open(ctx context.Context, request *api.Request) (*Stream, error) {
+	return c.openAs(ctx, request, &call{replies: make(chan *api.Reply, streamDepth)})
+}
+
+// openAs is open with a call of one's own.
+func (c *Client) openAs(ctx context.Context, request *api.Request, w *call) (*Stream, error) {
 	conn, err := c.current()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
 	defer cancel()
-	return conn.stream(ctx, request)
+	return conn.stream(ctx, request, w)
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane_test
 
 import (
@@ -8,10 +10,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -30,7 +34,7 @@ import (
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
 )
 
-// run returns a client that is connected, and the channels on which it says that it connected and disconnected.
+// run returns a connected client, and channels of its connections and disconnections.
 func run(t *testing.T, endpoint dataplane.Endpoint, change func(*dataplane.Config)) (*dataplane.Client, <-chan uint64, <-chan error) {
 	t.Helper()
 	up, down := make(chan uint64, 100), make(chan error, 100)
@@ -78,17 +82,28 @@ func vrf(t *testing.T, name, description string) *api.Object {
 
 // put waits for the results.
 func put(c *dataplane.Client, objects ...*api.Object) ([]*api.Result, error) {
-	return results(func(answered func([]*api.Result, error)) { c.Put(objects, answered) })
+	packed := make([]dataplane.Packed, len(objects))
+	for i, o := range objects {
+		packed[i] = dataplane.Packed{Kind: o.Kind, Name: o.Name, Spec: string(o.Spec), Owner: o.Owner}
+	}
+	return results(func(answered func([]dataplane.Result, error)) { c.Put(packed, answered) })
 }
 
 func remove(c *dataplane.Client, names []*api.ObjectName) ([]*api.Result, error) {
-	return results(func(answered func([]*api.Result, error)) { c.Delete(names, answered) })
+	packed := make([]dataplane.Packed, len(names))
+	for i, n := range names {
+		packed[i] = dataplane.Packed{Kind: n.Kind, Name: n.Name}
+	}
+	return results(func(answered func([]dataplane.Result, error)) { c.Delete(packed, answered) })
 }
 
-func results(ask func(func([]*api.Result, error))) (results []*api.Result, err error) {
+func results(ask func(func([]dataplane.Result, error))) (results []*api.Result, err error) {
 	done := make(chan struct{})
-	ask(func(r []*api.Result, e error) {
-		results, err = r, e
+	ask(func(all []dataplane.Result, e error) {
+		for _, r := range all {
+			results = append(results, &api.Result{Code: r.Code, Message: r.Message, Final: r.Final})
+		}
+		err = e
 		close(done)
 	})
 	<-done
@@ -304,6 +319,70 @@ func TestAStreamEndsWhenItsCallerOrTheDataPlaneEndsIt(t *testing.T) {
 	}
 }
 
+func TestPacketsAreQueuedInOrderUntilTheStreamEnds(t *testing.T) {
+	fake := dataplanetest.New(t)
+	client, up, _ := run(t, unix(t, fake.Path), nil)
+	<-up
+	stream, err := client.Punts(t.Context(), []string{"dhcp4", "local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packet := func(n int) *api.Event {
+		return &api.Event{Event: &api.Event_PacketIn{PacketIn: &api.PacketIn{Reason: "dhcp4", Port: "access", Frame: fmt.Append(nil, n)}}}
+	}
+	const count = 1000
+	fake.Emit(&api.Event{Event: &api.Event_PortLink{PortLink: &api.PortLink{Port: "access"}}}, false)
+	for n := range count {
+		fake.Emit(packet(n), n == count-1)
+	}
+	n := 0
+	for {
+		packets, err := stream.Packets(t.Context())
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range packets {
+			if string(p.Frame) != fmt.Sprint(n) || p.Reason != "dhcp4" || p.Port != "access" {
+				t.Fatalf("packet %d is %v", n, p)
+			}
+			n++
+		}
+	}
+	if n != count || stream.Lost() != 0 {
+		t.Errorf("%d packets of %d, %d lost", n, count, stream.Lost())
+	}
+
+	// Those that nobody takes are bounded.
+	stream, err = client.Punts(t.Context(), []string{"dhcp4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 8192
+	for n := range most + 3 {
+		fake.Emit(packet(n), false)
+	}
+	for end := time.Now().Add(20 * time.Second); stream.Lost() < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d lost", stream.Lost())
+		}
+	}
+	if packets, err := stream.Packets(t.Context()); err != nil || len(packets) != most || stream.Lost() != 3 {
+		t.Errorf("%d packets, %v, %d lost", len(packets), err, stream.Lost())
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := stream.Packets(over); err != context.Canceled {
+		t.Errorf("without packets: %v", err)
+	}
+	fake.Disconnect()
+	if _, err := stream.Packets(t.Context()); !errors.Is(err, dataplane.ErrDisconnected) {
+		t.Errorf("after the connection: %v", err)
+	}
+}
+
 func TestAFilterThatCannotBeCompiledIsRefusedBeforeTheStreamBegins(t *testing.T) {
 	fake := dataplanetest.New(t)
 	client, up, _ := run(t, unix(t, fake.Path), nil)
@@ -433,6 +512,55 @@ func TestAnEndpointThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
+func TestAFrameThatStopsInTheMiddleEndsTheConnection(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "dp.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	// The greeting, and then the length of a frame and some of it.
+	greeting, err := proto.Marshal(&api.Reply{Id: 1, Last: true, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: dataplane.Version}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		// On a busy machine a handshake may take longer than the client waits: then it connects again.
+		for {
+			s, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = s.Write(append(append(binary.BigEndian.AppendUint32(nil, uint32(len(greeting))), greeting...), 0, 0, 1, 0, 1, 2))
+			_, _ = io.Copy(io.Discard, s)
+			s.Close()
+		}
+	}()
+	endpoint, err := dataplane.ParseEndpoint("unix://"+l.Addr().String(), dataplane.Credentials{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan error, 1)
+	client := dataplane.New(dataplane.Config{Endpoint: endpoint, Log: slog.New(slog.DiscardHandler), CallTimeout: 50 * time.Millisecond,
+		Disconnected: func(err error) {
+			select {
+			case gone <- err:
+			default:
+			}
+		}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { client.Run(ctx); close(done) }()
+	if err := <-gone; !strings.Contains(err.Error(), "part of a frame came, and not the rest in 50ms") {
+		t.Errorf("error %v", err)
+	}
+	cancel()
+	<-done
+	l.Close()
+	<-ended
+}
+
 func TestOverTCPBothSidesMustShowACertificateOfTheCA(t *testing.T) {
 	dir := t.TempDir()
 	good := makeCredentials(t, dir, "good")
@@ -462,6 +590,24 @@ func TestOverTCPBothSidesMustShowACertificateOfTheCA(t *testing.T) {
 	for !strings.Contains(stranger.Link().Error, "certificate") {
 		time.Sleep(time.Millisecond)
 	}
+	unsigned := good
+	unsigned.Certificate, unsigned.Key = other.Certificate, other.Key
+	if endpoint, err = dataplane.ParseEndpoint("tcp://"+l.Addr().String(), unsigned); err != nil {
+		t.Fatal(err)
+	}
+	unknown, _, _ := run(t, endpoint, nil)
+	for !strings.Contains(unknown.Link().Error, "the data plane refuses the agent's certificate") {
+		time.Sleep(time.Millisecond)
+	}
+	good.Names = []string{"dp-*"}
+	if endpoint, err = dataplane.ParseEndpoint("tcp://"+l.Addr().String(), good); err != nil {
+		t.Fatal(err)
+	}
+	wary, _, _ := run(t, endpoint, nil)
+	for !strings.Contains(wary.Link().Error, "serverNames: no name of the certificate (good) is accepted; accepted: dp-*") {
+		time.Sleep(time.Millisecond)
+	}
+	good.Names = []string{"other", "GO*"}
 	if endpoint, err = dataplane.ParseEndpoint("tcp://"+l.Addr().String(), good); err != nil {
 		t.Fatal(err)
 	}
@@ -469,6 +615,23 @@ func TestOverTCPBothSidesMustShowACertificateOfTheCA(t *testing.T) {
 	<-up
 	if !client.Link().Connected {
 		t.Error("not connected")
+	}
+}
+
+// alert is an alert of TLS, with another text than the one of crypto/tls.
+type alert uint8
+
+func (a alert) Error() string { return fmt.Sprintf("alert %d", a) }
+
+func TestAnAlertAboutACertificateIsFoundByItsNumber(t *testing.T) {
+	for err, is := range map[error]bool{
+		alert(42): true, alert(46): true, alert(48): true, alert(116): true,
+		alert(40): false, alert(80): false, errors.New("no certificate"): false,
+	} {
+		cause := dataplane.Cause(&net.OpError{Op: "remote error", Err: err})
+		if strings.Contains(cause, "the data plane refuses the agent's certificate") != is {
+			t.Errorf("%v: %s", err, cause)
+		}
 	}
 }
 
@@ -503,4 +666,81 @@ func makeCredentials(t *testing.T, dir, name string) dataplane.Credentials {
 	}
 	certificate := file(".crt", "CERTIFICATE", der)
 	return dataplane.Credentials{Certificate: certificate, Key: file(".key", "EC PRIVATE KEY", private), CA: certificate}
+}
+
+func TestAClientOfALowerTermLearnsThatAnotherHasTakenOver(t *testing.T) {
+	fake := dataplanetest.New(t)
+	of := func(term uint64) func(*dataplane.Config) {
+		return func(c *dataplane.Config) { c.Term = func() uint64 { return term } }
+	}
+	old, up, down := run(t, unix(t, fake.Path), of(7))
+	<-up
+	if _, err := put(old, vrf(t, "red", "")); err != nil {
+		t.Fatal(err)
+	}
+	_, newUp, _ := run(t, unix(t, fake.Path), of(8))
+	<-newUp
+	if _, err := put(old, vrf(t, "blue", "")); !errors.Is(err, dataplane.ErrTakenOver) || !errors.Is(err, dataplane.ErrDisconnected) {
+		t.Errorf("a put of the old term: %v", err)
+	}
+	if err := <-down; !errors.Is(err, dataplane.ErrTakenOver) {
+		t.Errorf("disconnected because of %v", err)
+	}
+	for says := ""; !strings.Contains(says, "taken over"); says = old.Link().GetError() {
+		if len(up) > 0 {
+			t.Fatal("it was greeted again")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := fake.Objects(); slices.Contains(got, "Vrf/blue") {
+		t.Errorf("there are %v", got)
+	}
+}
+
+func TestAListingIsWhatTheDataPlaneLists(t *testing.T) {
+	fake := dataplanetest.New(t)
+	client, up, _ := run(t, unix(t, fake.Path), nil)
+	<-up
+	count := func() (objects, pages int, err error) {
+		for page, err := range client.Listing(t.Context()) {
+			if err != nil {
+				return objects, pages, err
+			}
+			pages++
+			for _, o := range page {
+				if o.Kind != "Vrf" || o.Name != fmt.Sprintf("vrf-%05d", objects) || len(o.Spec) == 0 || o.Owner != "" {
+					t.Errorf("object %d is %q", objects, o)
+				}
+				objects++
+			}
+		}
+		return objects, pages, nil
+	}
+	if objects, pages, err := count(); objects != 0 || pages != 1 || err != nil {
+		t.Errorf("%d objects in %d pages, %v", objects, pages, err)
+	}
+	var objects []*api.Object
+	for i := range 12_000 {
+		objects = append(objects, vrf(t, fmt.Sprintf("vrf-%05d", i), "a VRF"))
+	}
+	if _, err := put(client, objects...); err != nil {
+		t.Fatal(err)
+	}
+	if objects, pages, err := count(); objects != 12_000 || pages != 3 || err != nil {
+		t.Errorf("%d objects in %d pages, %v", objects, pages, err)
+	}
+	for page := range client.Listing(t.Context()) {
+		if len(page) == 0 {
+			t.Error("the first page is empty")
+		}
+		break
+	}
+	// An abandoned answer does no harm.
+	if objects, _, err := count(); objects != 12_000 || err != nil {
+		t.Errorf("%d objects, %v", objects, err)
+	}
+	fake.Kill()
+	if _, _, err := count(); !errors.Is(err, dataplane.ErrDisconnected) {
+		t.Errorf("without a data plane: %v", err)
+	}
 }

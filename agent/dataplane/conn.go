@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane
 
 import (
@@ -9,6 +11,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,14 +23,25 @@ import (
 // Version of api/dataplane.proto that this package speaks.
 const Version = 1
 
-// ErrDisconnected says that there is no connection to the data plane, or that it broke before the answer came; then what
-// was asked may or may not have been done.
+// ErrDisconnected: there is no connection to the data plane, or it broke before the answer; then the result of the
+// request is unknown.
 var ErrDisconnected = errors.New("not connected to the data plane")
+
+// disconnected is an ErrDisconnected, and why.
+type disconnected struct{ cause error }
+
+func (d *disconnected) Error() string   { return ErrDisconnected.Error() + ": " + d.cause.Error() }
+func (d *disconnected) Unwrap() []error { return []error{ErrDisconnected, d.cause} }
+
+// ErrTakenOver: the data plane obeys another agent, of a higher term.
+var ErrTakenOver = errors.New("another agent has taken over")
 
 // An Error is a refusal by the data plane. errors.Is finds its errno, as syscall.ENOENT.
 type Error struct {
 	Code    syscall.Errno
 	Message string
+	// The field of the request that is wrong; empty: none alone is.
+	Field string
 }
 
 func (e *Error) Error() string {
@@ -39,7 +53,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Code }
 
-// Refused returns what a result says as an error, or nil if it was carried out.
+// Refused returns a result's error, or nil if the request was carried out.
 func Refused(r *api.Result) error {
 	if r.GetCode() == 0 {
 		return nil
@@ -49,20 +63,35 @@ func Refused(r *api.Result) error {
 	if code < 0 {
 		code = -code
 	}
-	return &Error{Code: syscall.Errno(uint32(code)), Message: r.GetMessage()}
+	return &Error{Code: syscall.Errno(uint32(code)), Message: r.GetMessage(), Field: r.GetField()}
+}
+
+// overtaken converts a refusal because of our term to ErrTakenOver.
+func overtaken(err error) error {
+	if errors.Is(err, syscall.ESTALE) {
+		return fmt.Errorf("%w: %w", ErrTakenOver, err)
+	}
+	return err
 }
 
 // A call is a request that was sent and whose last reply has not come.
 type call struct {
-	// Told the one reply, or why there is none: once, in the order in which replies come, mostly by what reads the connection, which
-	// it must not hold up.
+	// Called once with the reply, or with the error, in the order of replies, mostly by the reader of the connection,
+	// which it must not delay.
 	answered func(*api.Reply, error)
-	// Runs out when the data plane says nothing about the request for too long. nil: somebody else sees to that.
+	// Ends the connection if the data plane is silent about the request for too long. nil: the caller has a timeout
+	// of its own.
 	silence *time.Timer
-	// Of a watch of changes: told each event, as answered is.
+	// Of a watch of changes: called with each event, like answered.
 	each func(*api.Event)
+	// Of a listing: where the objects of the reply are put as they are packed, in place of being in the reply.
+	objects *string
+	// Of a put or delete: where the results of the reply are put, in place of being in the reply.
+	results *[]Result
 	// Of a stream, in place of answered: its replies; closed when nothing more comes.
 	replies chan *api.Reply
+	// Of a stream of packets, in place of replies.
+	punts *punts
 	// Guarded by conn.mu.
 	abandoned bool
 	lost      uint64
@@ -83,6 +112,8 @@ func (w *call) finish(reply *api.Reply, err error) {
 type conn struct {
 	socket   net.Conn
 	greeting *api.Greeting
+	// Our term; 0: none.
+	term uint64
 	// How long a peer that does not read may hold up a writer, and how long one may say nothing about a request.
 	patience time.Duration
 
@@ -93,8 +124,10 @@ type conn struct {
 	next  uint64
 	calls map[uint64]*call
 	err   error
-	// Whoever watches changes.
+	// Called with changes of other clients; nil: nothing watches them.
 	changes func(*api.Event)
+	// How many calls are under way that take a part of their reply as it is packed.
+	cutting atomic.Int64
 	// Closed when the connection is.
 	closed chan struct{}
 	// Closed when nothing reads any more.
@@ -102,13 +135,13 @@ type conn struct {
 }
 
 // handshake takes over the socket, also if it fails.
-func handshake(ctx context.Context, socket net.Conn, name string, patience time.Duration) (*conn, error) {
-	c := &conn{socket: socket, patience: patience, calls: map[uint64]*call{}, closed: make(chan struct{}),
+func handshake(ctx context.Context, socket net.Conn, hello *api.Hello, patience time.Duration) (*conn, error) {
+	c := &conn{socket: socket, term: hello.GetTerm(), patience: patience, calls: map[uint64]*call{}, closed: make(chan struct{}),
 		reader: make(chan struct{})}
 	go c.read()
-	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: &api.Hello{Version: Version, Name: name}}})
+	reply, err := c.call(ctx, &api.Request{Operation: &api.Request_Hello{Hello: hello}})
 	if err == nil {
-		err = Refused(reply.GetResult())
+		err = overtaken(Refused(reply.GetResult()))
 	}
 	if err == nil && reply.GetGreeting() == nil {
 		err = errors.New("it answered without a greeting")
@@ -133,7 +166,7 @@ func (c *conn) close(err error) {
 		c.mu.Unlock()
 		return
 	}
-	err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	err = &disconnected{err}
 	c.err = err
 	var unanswered []*call
 	for _, w := range c.calls {
@@ -161,10 +194,33 @@ func (c *conn) failure() error {
 
 func (c *conn) read() {
 	defer close(c.reader)
-	r := bufio.NewReaderSize(c.socket, 64<<10)
+	timed := &timed{socket: c.socket, patience: c.patience}
+	r := bufio.NewReaderSize(timed, 64<<10)
 	var buffer bytes.Buffer
+	known := words{}
+	// Packets since the last read of the socket, and their streams that do not know of them.
+	count, asleep := 0, []*punts(nil)
+	timed.before = func() {
+		for _, p := range asleep {
+			p.wake()
+		}
+		switch {
+		case count >= veryMuchAtOnce:
+			time.Sleep(gatherMore)
+		case count >= muchAtOnce:
+			time.Sleep(gather)
+		}
+		count, asleep = 0, asleep[:0]
+	}
 	for {
-		contents, err := readFrame(r, &buffer)
+		// Until a frame begins, it may be any time.
+		_, err := r.Peek(1)
+		var contents []byte
+		if err == nil {
+			timed.begin()
+			contents, err = readFrame(r, &buffer)
+			err = timed.end(err)
+		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("the data plane closed the connection")
@@ -172,8 +228,18 @@ func (c *conn) read() {
 			c.close(err)
 			return
 		}
+		if id, packet, is := unpackPunted(contents, known); is {
+			wake, taken := c.punted(id, packet)
+			if wake != nil {
+				asleep = append(asleep, wake)
+			}
+			if taken {
+				count++
+				continue
+			}
+		}
 		reply := &api.Reply{}
-		if err := proto.Unmarshal(contents, reply); err != nil {
+		if err := proto.Unmarshal(c.cut(contents), reply); err != nil {
 			c.close(fmt.Errorf("a reply that cannot be read: %w", err))
 			return
 		}
@@ -181,7 +247,7 @@ func (c *conn) read() {
 	}
 }
 
-// deliver never blocks: whoever reads a stream too slowly loses replies, which are counted, and holds up nobody else.
+// deliver never blocks. A stream whose reader is too slow loses replies, which are counted; other calls are not delayed.
 func (c *conn) deliver(reply *api.Reply) {
 	c.mu.Lock()
 	w := c.calls[reply.GetId()]
@@ -216,9 +282,12 @@ func (c *conn) deliver(reply *api.Reply) {
 	}
 }
 
-// pass hands a reply to whoever reads the stream. c.mu is held.
+// pass hands a reply to the reader of the stream. c.mu is held.
 func (c *conn) pass(w *call, reply *api.Reply) {
-	if !w.abandoned && reply.GetAnswer() != nil {
+	if in := reply.GetEvent().GetPacketIn(); w.punts != nil && in != nil {
+		w.punted(Punted{in.GetReason(), in.GetPort(), in.GetInterface(), in.GetSession(), in.GetFrame()})
+		w.punts.wake()
+	} else if !w.abandoned && w.punts == nil && reply.GetAnswer() != nil {
 		select {
 		case w.replies <- reply:
 		default:
@@ -232,21 +301,32 @@ func (c *conn) pass(w *call, reply *api.Reply) {
 	}
 }
 
-// start sends a request, whose id it sets. After an error nothing more is heard of it.
-func (c *conn) start(request *api.Request, w *call) error {
+// A framer appends a request as a frame. The id is that of the request.
+type framer func(to []byte, id uint64) ([]byte, error)
+
+// framing returns the framer of a request, whose id it sets.
+func framing(request *api.Request) framer {
+	return func(to []byte, id uint64) ([]byte, error) {
+		request.Id = id
+		return appendFrame(to, request)
+	}
+}
+
+// start sends a request. After an error there is no reply.
+func (c *conn) start(frame framer, w *call) error {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return c.err
 	}
 	c.next++
-	request.Id = c.next
-	c.calls[request.Id] = w
+	id := c.next
+	c.calls[id] = w
 	c.mu.Unlock()
-	if err := c.send(request); err != nil {
+	if err := c.send(frame, id); err != nil {
 		c.mu.Lock()
-		mine := c.calls[request.Id] == w
-		delete(c.calls, request.Id)
+		mine := c.calls[id] == w
+		delete(c.calls, id)
 		c.mu.Unlock()
 		if mine || w.stream() {
 			return err
@@ -255,20 +335,31 @@ func (c *conn) start(request *api.Request, w *call) error {
 	return nil
 }
 
-// ask sends a request that has one reply, and has that told. A refusal is in the reply. A data plane that says nothing for as long as
-// there is patience is disconnected, because nobody knows what it has done.
+// ask sends a request with one reply, and calls answered. A refusal is in the reply. A data plane that is silent for
+// the timeout is disconnected, because its results are unknown.
 func (c *conn) ask(request *api.Request, answered func(*api.Reply, error)) {
-	w := &call{answered: answered}
+	c.askAs(&call{}, framing(request), answered)
+}
+
+// askAs is ask with a call of one's own.
+func (c *conn) askAs(w *call, frame framer, answered func(*api.Reply, error)) {
+	if w.answered = answered; w.objects != nil || w.results != nil {
+		c.cutting.Add(1)
+		w.answered = func(reply *api.Reply, err error) {
+			c.cutting.Add(-1)
+			answered(reply, err)
+		}
+	}
 	w.silence = time.AfterFunc(c.patience, func() { c.close(fmt.Errorf("no answer in %v", c.patience)) })
-	if err := c.start(request, w); err != nil {
+	if err := c.start(frame, w); err != nil {
 		w.finish(nil, err)
 	}
 }
 
-func (c *conn) send(request *api.Request) error {
+func (c *conn) send(appendTo framer, id uint64) error {
 	c.write.Lock()
 	defer c.write.Unlock()
-	frame, err := appendFrame(c.frame[:0], request)
+	frame, err := appendTo(c.frame[:0], id)
 	if err != nil {
 		return err
 	}
@@ -287,7 +378,7 @@ func (c *conn) send(request *api.Request) error {
 	return nil
 }
 
-// call is ask for one who waits. One that gives up before disturbs nobody.
+// call is ask for a waiting caller. A caller that gives up disturbs no other.
 func (c *conn) call(ctx context.Context, request *api.Request) (*api.Reply, error) {
 	type answer struct {
 		reply *api.Reply

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane
 
 import (
@@ -10,11 +12,15 @@ import (
 	"net/url"
 	"os"
 	"time"
+
+	"sluice.dev/sluice/agent/certificate"
 )
 
 // Credentials are the PEM files for mutual TLS; TCP needs them.
 type Credentials struct {
 	Certificate, Key, CA string
+	// Of the data plane's certificate, which is also for the host that the endpoint names.
+	Names certificate.Names
 }
 
 // An Endpoint is where a data plane listens.
@@ -39,7 +45,10 @@ func ParseEndpoint(text string, c Credentials) (Endpoint, error) {
 	return Endpoint{}, fmt.Errorf("data plane %q: want unix:///PATH or tcp://HOST:PORT", text)
 }
 
-// Network says how an endpoint is reached, "unix" or "tcp", if it is one.
+// Local reports whether the data plane runs on this host.
+func (e Endpoint) Local() bool { return e.network == "unix" }
+
+// Network returns the network of an endpoint, "unix" or "tcp"; false: it is no endpoint.
 func Network(text string) (network string, ok bool) {
 	network, _ = parse(text)
 	return network, network != ""
@@ -78,6 +87,12 @@ func (c Credentials) config(host string) (*tls.Config, error) {
 		RootCAs:      roots,
 		ServerName:   host,
 		MinVersion:   tls.VersionTLS12,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if err := c.Names.Accept(s.PeerCertificates[0]); err != nil {
+				return fmt.Errorf("the data plane's certificate: serverNames: %w", err)
+			}
+			return nil
+		},
 	}, nil
 }
 

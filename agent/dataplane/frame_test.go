@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane
 
 import (
@@ -46,7 +48,7 @@ func TestAFrameIsReadAsItWasWritten(t *testing.T) {
 func TestAFrameThatClaimsMoreThan16MiBIsRefusedUnread(t *testing.T) {
 	var buffer bytes.Buffer
 	_, err := readFrame(bytes.NewReader([]byte{1, 0, 0, 1}), &buffer)
-	if !errors.Is(err, ErrFrameTooLong) || buffer.Cap() != 0 {
+	if !errors.Is(err, ErrFrameTooLong) || buffer.Cap() > leastBuffer {
 		t.Fatalf("got %v, and a buffer of %d", err, buffer.Cap())
 	}
 }
@@ -69,7 +71,7 @@ func TestEveryTruncationOfAFrameIsAnError(t *testing.T) {
 	}
 }
 
-// Whatever a peer writes, every call on the connection ends, and nothing panics.
+// For any bytes of a peer, every call on the connection ends, and nothing panics.
 func FuzzAnyBytesFromThePeerEndInAReplyOrAnError(f *testing.F) {
 	f.Add(frameOf(f, &api.Reply{Id: 1, Last: true, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1}}}))
 	f.Add(append(frameOf(f, &api.Reply{Id: 1, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1}}}),
@@ -85,9 +87,9 @@ func FuzzAnyBytesFromThePeerEndInAReplyOrAnError(f *testing.F) {
 			_, _ = theirs.Write(sent)
 			theirs.Close()
 		}()
-		c, err := handshake(t.Context(), ours, "test", time.Minute)
+		c, err := handshake(t.Context(), ours, &api.Hello{Version: Version, Name: "test"}, time.Minute)
 		if err == nil {
-			s, err := c.stream(t.Context(), &api.Request{Operation: &api.Request_Trace{Trace: &api.Trace{}}})
+			s, err := c.stream(t.Context(), &api.Request{Operation: &api.Request_Trace{Trace: &api.Trace{}}}, &call{replies: make(chan *api.Reply, streamDepth)})
 			for err == nil {
 				_, err = s.Next(t.Context())
 			}

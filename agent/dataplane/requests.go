@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane
 
 import (
@@ -10,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"sluice.dev/sluice/agent/api"
 )
@@ -23,37 +26,37 @@ const (
 	listPage      = 5000
 )
 
-// Put sends objects to be created or replaced, in order, and has the results told: one for each of them, or an error, after which
-// nobody knows what was done. Puts and deletes may be under way together; answers are told in the order in which they come, which is
-// that of the requests but for those with an object that takes the data plane long. Who is told must not hold up the connection.
-func (c *Client) Put(objects []*api.Object, answered func([]*api.Result, error)) {
-	inChunks(c, objects, func(chunk []*api.Object) *api.Request {
-		return &api.Request{Operation: &api.Request_Put{Put: &api.Put{Objects: chunk}}}
-	}, answered)
+// Put sends objects to be created or replaced, in order. It calls answered once: with a result for each object, or with an error, after which
+// it is unknown what the data plane did. Several puts and deletes may be under way. Answers come in the order of the requests, except those
+// with an object that takes the data plane long. answered must not block, and must not change the results.
+func (c *Client) Put(objects []Packed, answered func([]Result, error)) {
+	c.change(requestPut, objects, answered)
 }
 
-// Delete is to ObjectNames what Put is to objects.
-func (c *Client) Delete(names []*api.ObjectName, answered func([]*api.Result, error)) {
-	inChunks(c, names, func(chunk []*api.ObjectName) *api.Request {
-		return &api.Request{Operation: &api.Request_Delete{Delete: &api.Delete{Names: chunk}}}
-	}, answered)
+// Delete is Put for objects of which only the kind and the name are there.
+func (c *Client) Delete(names []Packed, answered func([]Result, error)) {
+	c.change(requestDelete, names, answered)
 }
 
 // change is a put or delete, in one request or several.
 type change struct {
-	answered func([]*api.Result, error)
+	answered func([]Result, error)
 
 	mu      sync.Mutex
-	results []*api.Result
+	results []Result
 	err     error
 	// Requests that are not answered, and one for those that are not sent.
 	open int
 }
 
-// settle tells that a part is answered.
-func (g *change) settle(at int, results []*api.Result, err error) {
+// settle records the answer of a part.
+func (g *change) settle(at int, results []Result, err error) {
 	g.mu.Lock()
-	copy(g.results[at:], results)
+	if len(results) == len(g.results) {
+		g.results = results
+	} else {
+		copy(g.results[at:], results)
+	}
 	if g.err == nil {
 		g.err = err
 	}
@@ -69,18 +72,19 @@ func (g *change) settle(at int, results []*api.Result, err error) {
 	}
 }
 
-// inChunks sends consecutive parts of all. What can fit no frame gets its result here. One without anything is sent, too.
-func inChunks[M proto.Message](c *Client, all []M, request func([]M) *api.Request, answered func([]*api.Result, error)) {
+// change sends consecutive parts of all. An object that fits no frame gets its result here. An empty request is sent,
+// too.
+func (c *Client) change(operation protowire.Number, all []Packed, answered func([]Result, error)) {
 	conn, err := c.current()
 	if err != nil {
 		answered(nil, err)
 		return
 	}
-	g := &change{answered: answered, results: make([]*api.Result, len(all)), open: 1}
+	g := &change{answered: answered, results: make([]Result, len(all)), open: 1}
 	for start := 0; start < len(all) || start == 0; {
 		bytes, end := 0, start
 		for end < len(all) && end-start < chunkObjects {
-			size := protowire.SizeBytes(proto.Size(all[end])) + 1
+			size := protowire.SizeBytes(all[end].bytes()) + 1
 			if bytes+size > chunkBytes && end > start {
 				break
 			}
@@ -88,15 +92,17 @@ func inChunks[M proto.Message](c *Client, all []M, request func([]M) *api.Reques
 			end++
 		}
 		if end == start+1 && bytes+frameOverhead > MaxFrame {
-			g.results[start] = &api.Result{Code: int32(syscall.EMSGSIZE),
+			g.results[start] = Result{Code: int32(syscall.EMSGSIZE),
 				Message: fmt.Sprintf("it has %d bytes; at most %d can be sent to the data plane", bytes, MaxFrame-frameOverhead)}
 		} else {
 			g.mu.Lock()
 			g.open++
 			g.mu.Unlock()
 			at, count := start, end-start
-			conn.ask(request(all[start:end]), func(reply *api.Reply, err error) {
-				results, err := resultsOf(conn, reply, err, count)
+			w := &call{results: new([]Result)}
+			*w.results = make([]Result, 0, count)
+			conn.askAs(w, changing(operation, all[start:end], bytes), func(reply *api.Reply, err error) {
+				results, err := resultsOf(conn, reply, *w.results, err, count)
 				g.settle(at, results, err)
 			})
 		}
@@ -108,14 +114,18 @@ func inChunks[M proto.Message](c *Client, all []M, request func([]M) *api.Reques
 }
 
 // resultsOf returns so many results. A request that was refused as a whole is as one of which each object was.
-func resultsOf(conn *conn, reply *api.Reply, err error, count int) ([]*api.Result, error) {
+func resultsOf(conn *conn, reply *api.Reply, results []Result, err error, count int) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
 	if refused := reply.GetResult(); refused.GetCode() != 0 {
-		return slices.Repeat([]*api.Result{refused}, count), nil
+		if refused.GetCode() == int32(syscall.ESTALE) && conn.term != 0 {
+			// Nothing that we ask for is done any more.
+			conn.close(overtaken(Refused(refused)))
+			return nil, conn.failure()
+		}
+		return slices.Repeat([]Result{{Code: refused.GetCode(), Message: refused.GetMessage()}}, count), nil
 	}
-	results := reply.GetResults().GetResults()
 	if len(results) != count {
 		return nil, garbled(conn, "%d results for %d objects", len(results), count)
 	}
@@ -146,7 +156,7 @@ func (c *Client) Pages(ctx context.Context, kind string) iter.Seq2[[]*api.Object
 	}
 }
 
-// List collects what Pages returns.
+// List collects the objects of Pages.
 func (c *Client) List(ctx context.Context, kind string) ([]*api.Object, error) {
 	var all []*api.Object
 	for page, err := range c.Pages(ctx, kind) {
@@ -158,78 +168,75 @@ func (c *Client) List(ctx context.Context, kind string) ([]*api.Object, error) {
 	return all, nil
 }
 
+// PacketsOut sends packets, in their order, and does not wait for anything: the data plane counts those that it cannot send as drops. It
+// blocks while the data plane does not read.
+func (c *Client) PacketsOut(packets []*api.PacketOut) error {
+	conn, err := c.current()
+	if err != nil {
+		return err
+	}
+	return conn.send(packetsOut(packets), 0)
+}
+
 // PacketOut sends a packet for the control plane.
 func (c *Client) PacketOut(ctx context.Context, packet *api.PacketOut) error {
 	_, err := c.do(ctx, &api.Request{Operation: &api.Request_PacketOut{PacketOut: packet}})
 	return err
 }
 
-// NodeCounters returns what each node of the graph did.
-func (c *Client) NodeCounters(ctx context.Context, q *api.NodeCountersQuery) (*api.NodeCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_NodeCounters{NodeCounters: q}})
-	return orEmpty(reply.GetNodeCounters()), err
+// Read asks a question about operational state: an operation of Request. reply is the type of the answer; a data plane that has nothing to say may leave
+// it out.
+func (c *Client) Read(ctx context.Context, query proto.Message, reply protoreflect.MessageType) (proto.Message, error) {
+	request := (&api.Request{}).ProtoReflect()
+	operation := ofType(request.Descriptor().Oneofs().ByName("operation"), query.ProtoReflect().Descriptor())
+	if operation == nil {
+		return nil, fmt.Errorf("data planes have no operation %s", query.ProtoReflect().Descriptor().FullName())
+	}
+	request.Set(operation, protoreflect.ValueOfMessage(query.ProtoReflect()))
+	answered, err := c.do(ctx, request.Interface().(*api.Request))
+	if err != nil {
+		return nil, err
+	}
+	m := answered.ProtoReflect()
+	if f := ofType(m.Descriptor().Oneofs().ByName("answer"), reply.Descriptor()); f != nil && m.Has(f) {
+		return m.Get(f).Message().Interface(), nil
+	}
+	return reply.New().Interface(), nil
 }
 
-// PortCounters returns what each port sent and received.
+// Answers reports whether data planes answer a query of operational state.
+func Answers(query protoreflect.MessageDescriptor) bool {
+	return ofType((&api.Request{}).ProtoReflect().Descriptor().Oneofs().ByName("operation"), query) != nil
+}
+
+// ofType returns the member of a oneof that holds messages of a type; nil: none does.
+func ofType(oneof protoreflect.OneofDescriptor, d protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
+	for i := range oneof.Fields().Len() {
+		if f := oneof.Fields().Get(i); f.Message() == d {
+			return f
+		}
+	}
+	return nil
+}
+
+// Ask is Read with the answer's type known.
+func Ask[R proto.Message](ctx context.Context, c *Client, query proto.Message) (R, error) {
+	var none R
+	reply, err := c.Read(ctx, query, none.ProtoReflect().Type())
+	if err != nil {
+		return none, err
+	}
+	return reply.(R), nil
+}
+
+// PortCounters returns the counters of each port.
 func (c *Client) PortCounters(ctx context.Context, q *api.PortCountersQuery) (*api.PortCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_PortCounters{PortCounters: q}})
-	return orEmpty(reply.GetPortCounters()), err
-}
-
-// InterfaceCounters returns what each interface sent and received.
-func (c *Client) InterfaceCounters(ctx context.Context, q *api.InterfaceCountersQuery) (*api.InterfaceCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_InterfaceCounters{InterfaceCounters: q}})
-	return orEmpty(reply.GetInterfaceCounters()), err
+	return Ask[*api.PortCountersList](ctx, c, q)
 }
 
 // SessionCounters returns one page.
 func (c *Client) SessionCounters(ctx context.Context, q *api.SessionCountersQuery) (*api.SessionCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_SessionCounters{SessionCounters: q}})
-	return orEmpty(reply.GetSessionCounters()), err
-}
-
-// SessionTotals returns what all sessions together did.
-func (c *Client) SessionTotals(ctx context.Context) (*api.SessionTotals, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_SessionTotals{SessionTotals: &api.SessionTotalsQuery{}}})
-	return orEmpty(reply.GetSessionTotals()), err
-}
-
-// QueueCounters returns those of a session.
-func (c *Client) QueueCounters(ctx context.Context, q *api.QueueCountersQuery) (*api.QueueCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_QueueCounters{QueueCounters: q}})
-	return orEmpty(reply.GetQueueCounters()), err
-}
-
-// SchedulerCounters returns what each scheduler did.
-func (c *Client) SchedulerCounters(ctx context.Context, q *api.SchedulerCountersQuery) (*api.SchedulerCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_SchedulerCounters{SchedulerCounters: q}})
-	return orEmpty(reply.GetSchedulerCounters()), err
-}
-
-// DropCounters returns the reasons that occurred.
-func (c *Client) DropCounters(ctx context.Context, q *api.DropCountersQuery) (*api.DropCountersList, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_DropCounters{DropCounters: q}})
-	return orEmpty(reply.GetDropCounters()), err
-}
-
-// NeighborStates returns one page.
-func (c *Client) NeighborStates(ctx context.Context, q *api.NeighborStatesQuery) (*api.NeighborStates, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_NeighborStates{NeighborStates: q}})
-	return orEmpty(reply.GetNeighborStates()), err
-}
-
-// GtpuPaths returns one page.
-func (c *Client) GtpuPaths(ctx context.Context, q *api.GtpuPathsQuery) (*api.GtpuPaths, error) {
-	reply, err := c.do(ctx, &api.Request{Operation: &api.Request_GtpuPaths{GtpuPaths: q}})
-	return orEmpty(reply.GetGtpuPaths()), err
-}
-
-// orEmpty: a data plane that has nothing to say may leave the answer out.
-func orEmpty[T any](answer *T) *T {
-	if answer == nil {
-		return new(T)
-	}
-	return answer
+	return Ask[*api.SessionCountersList](ctx, c, q)
 }
 
 // Watch streams events and the packets punted for the request's reasons.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplane
 
 import (
@@ -8,7 +10,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// How many replies of a stream wait for a slow reader before they are lost.
+// How many replies or packets of a stream wait for a slow reader before they are lost.
 const streamDepth = 8192
 
 // A Stream is the replies to a watch, trace or capture.
@@ -41,7 +43,7 @@ func (s *Stream) Lost() uint64 {
 	return s.call.lost
 }
 
-// Close tells the data plane to end the stream, if it has not ended. It may be called more than once.
+// Close asks the data plane to end the stream, if it has not ended. It may be called more than once.
 func (s *Stream) Close() {
 	s.conn.mu.Lock()
 	running := s.conn.calls[s.id] == s.call && !s.call.abandoned
@@ -50,16 +52,15 @@ func (s *Stream) Close() {
 	if !running {
 		return
 	}
-	// Nobody waits for what comes back: if this fails, the connection is gone, and the stream with it.
-	_ = s.conn.start(&api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{Id: s.id}}},
+	// The reply does not matter: if this fails, the connection is gone, and the stream with it.
+	_ = s.conn.start(framing(&api.Request{Operation: &api.Request_Cancel{Cancel: &api.Cancel{Id: s.id}}}),
 		&call{answered: func(*api.Reply, error) {}})
 }
 
-// stream returns when the data plane has begun with it: requests are carried out in order, so the answer to one that has
-// nothing to do says that the request before it was.
-func (c *conn) stream(ctx context.Context, request *api.Request) (*Stream, error) {
-	w := &call{replies: make(chan *api.Reply, streamDepth)}
-	if err := c.start(request, w); err != nil {
+// stream returns when the data plane has begun with it: requests are carried out in order, so the answer to an empty
+// one shows that the request before it was.
+func (c *conn) stream(ctx context.Context, request *api.Request, w *call) (*Stream, error) {
+	if err := c.start(framing(request), w); err != nil {
 		return nil, err
 	}
 	s := &Stream{conn: c, call: w, id: request.Id}
@@ -75,16 +76,15 @@ func (c *conn) stream(ctx context.Context, request *api.Request) (*Stream, error
 	return s, nil
 }
 
-// Changes has events told of what other clients do to objects, as Put has answers told, and in one order with them; and, without an
-// object, the generation behind each answer. It returns when the data plane has begun with it, with its boot number and the generation
-// then.
-func (c *Client) Changes(ctx context.Context, told func(*api.Event)) (boot, generation uint64, err error) {
+// Changes calls report with each event about objects of other clients, in one order with the answers of Put; and, without an object, with the
+// generation after each answer. It returns when the data plane has begun with it, with its boot number and the generation then.
+func (c *Client) Changes(ctx context.Context, report func(*api.Event)) (boot, generation uint64, err error) {
 	conn, err := c.current()
 	if err != nil {
 		return 0, 0, err
 	}
 	conn.mu.Lock()
-	conn.changes = told
+	conn.changes = report
 	conn.mu.Unlock()
 	first := make(chan uint64, 1)
 	refused := make(chan error, 1)
@@ -96,7 +96,7 @@ func (c *Client) Changes(ctx context.Context, told func(*api.Event)) (boot, gene
 				default:
 				}
 			}
-			told(e)
+			report(e)
 		},
 		answered: func(reply *api.Reply, err error) {
 			if err == nil {
@@ -105,7 +105,7 @@ func (c *Client) Changes(ctx context.Context, told func(*api.Event)) (boot, gene
 			refused <- err
 		},
 	}
-	if err := conn.start(&api.Request{Operation: &api.Request_Watch{Watch: &api.Watch{Changes: true}}}, w); err != nil {
+	if err := conn.start(framing(&api.Request{Operation: &api.Request_Watch{Watch: &api.Watch{Changes: true}}}), w); err != nil {
 		return 0, 0, err
 	}
 	// As with a stream: when this is answered, the watch was, too.

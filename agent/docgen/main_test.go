@@ -1,45 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
-	"google.golang.org/protobuf/types/descriptorpb"
-
-	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/example"
 	"sluice.dev/sluice/agent/object"
 )
 
-// descriptors are those of this program, which have no comments.
-func descriptors(t *testing.T) []byte {
-	t.Helper()
-	set := &descriptorpb.FileDescriptorSet{}
-	files := api.File_session_proto.Imports()
-	set.File = append(set.File, protodesc.ToFileDescriptorProto(files.Get(0).FileDescriptor.Imports().Get(0).FileDescriptor))
-	set.File = append(set.File, protodesc.ToFileDescriptorProto(api.File_schema_proto))
-	set.File = append(set.File,
-		protodesc.ToFileDescriptorProto(api.File_acl_proto), protodesc.ToFileDescriptorProto(api.File_flow_proto),
-		protodesc.ToFileDescriptorProto(api.File_gtpu_proto), protodesc.ToFileDescriptorProto(api.File_interface_proto),
-		protodesc.ToFileDescriptorProto(api.File_ip_proto), protodesc.ToFileDescriptorProto(api.File_meter_proto),
-		protodesc.ToFileDescriptorProto(api.File_hqos_proto),
-		protodesc.ToFileDescriptorProto(api.File_port_proto), protodesc.ToFileDescriptorProto(api.File_session_proto),
-	)
-	packed, err := proto.Marshal(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return packed
-}
-
 func TestEveryKindAndFieldIsInTheReference(t *testing.T) {
-	page, err := reference(descriptors(t))
+	page, err := document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +35,7 @@ func TestEveryKindAndFieldIsInTheReference(t *testing.T) {
 	}
 	for _, row := range []string{
 		"| `access.outerVlan` | 0 to 4094 | untagged |  |",
-		"| `gtpu.ethernet` | true or false | `false` | *Fixed.* |",
+		"| `access.pduSessionId` | 0 to 15 | the subscriber's only session | TS 24.007 section 11.2.3.1b. Sessions that differ in it alone",
 		"| `committedBurstTime` | time, 0 to 10s; `10ms` | 0 |  |",
 		"| `nextHops[].interface` | the name of an Interface | the one whose network holds the address | *Needs* this [Interface](#interface). |",
 	} {
@@ -69,7 +46,7 @@ func TestEveryKindAndFieldIsInTheReference(t *testing.T) {
 }
 
 func TestTheExamplesAreAcceptableTogether(t *testing.T) {
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package etcd
 
 import (
@@ -13,8 +15,8 @@ import (
 	"sluice.dev/sluice/agent/keyed"
 )
 
-// client is made when it is needed first, because the files that it reads may not be there yet, and made again after a failure that
-// may come from what they said.
+// client is made at its first use, because its files may not exist at the start, and made again after a failure that
+// its files may have caused.
 type client struct {
 	mu   sync.Mutex
 	made *clientv3.Client
@@ -24,7 +26,7 @@ func (d *driver) client() (*clientv3.Client, error) {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
 	if d.shared.made == nil {
-		c, err := d.section.connect()
+		c, err := d.section.Connect()
 		if err != nil {
 			return nil, err
 		}
@@ -101,8 +103,8 @@ type watch struct {
 	revision int64
 }
 
-// wentBack says whether etcd has lost what was seen already, as after its data were restored from a backup: then a watch from the
-// latest revision would be silent for a long time.
+// wentBack reports whether etcd lost revisions that were read already, as after a restore from a backup: a watch from
+// the latest revision would be silent for a long time.
 func (w *watch) wentBack(ctx context.Context) bool {
 	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -129,7 +131,7 @@ func (w *watch) Next(ctx context.Context) ([]keyed.Document, error) {
 				return nil, errEnded
 			}
 			if answer.CompactRevision != 0 {
-				// What happened in between is no longer kept.
+				// The events in between are compacted away.
 				return nil, keyed.ErrListAgain
 			}
 			if err := answer.Err(); err != nil {
@@ -187,8 +189,8 @@ func (d *driver) Statuses(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-// Tell implements keyed.Driver.
-func (d *driver) Tell(ctx context.Context, told []keyed.Told) error {
+// WriteStatuses implements keyed.Driver.
+func (d *driver) WriteStatuses(ctx context.Context, updates []keyed.StatusUpdate) error {
 	c, err := d.client()
 	if err != nil {
 		return err
@@ -208,12 +210,12 @@ func (d *driver) Tell(ctx context.Context, told []keyed.Told) error {
 		}
 		return nil
 	}
-	for _, t := range told {
+	for _, t := range updates {
 		key := d.section.StatusPrefix + t.Key
 		o := clientv3.OpDelete(key)
 		if t.Status != nil {
 			text := t.Status.JSON()
-			if len(operations) > 0 && size+len(key)+len(text) > bytesMost {
+			if len(operations) > 0 && size+len(key)+len(text) > maxBytes {
 				if err := send(); err != nil {
 					return err
 				}
@@ -221,7 +223,7 @@ func (d *driver) Tell(ctx context.Context, told []keyed.Told) error {
 			size += len(key) + len(text)
 			o = clientv3.OpPut(key, string(text))
 		}
-		if operations = append(operations, o); len(operations) == operationMost {
+		if operations = append(operations, o); len(operations) == maxOperations {
 			if err := send(); err != nil {
 				return err
 			}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package etcd is the northbound whose documents are the keys below a prefix in etcd, API version 3. Statuses are below another.
 package etcd
 
@@ -5,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 
 	"sluice.dev/sluice/agent/keyed"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
 // Section is the northbound's part of the configuration.
@@ -27,13 +31,13 @@ type Section struct {
 	TLS          *northbound.TLS `yaml:"tls"`
 }
 
-// Where things are if nothing else is said.
+// Default prefixes.
 const (
 	defaultPrefix       = "/sluice/intent/"
 	defaultStatusPrefix = "/sluice/status/"
 )
 
-// New returns a section with what is usual.
+// New returns a section with default values.
 func New() northbound.Section {
 	return &Section{Prefix: defaultPrefix, StatusPrefix: defaultStatusPrefix}
 }
@@ -41,24 +45,24 @@ func New() northbound.Section {
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if len(s.Endpoints) == 0 {
-		return errors.New("endpoints: is missing; accepted: a list of http://HOST:PORT or https://HOST:PORT")
+		return object.Mistake("endpoints", "missing", "", "a list of http://HOST:PORT or https://HOST:PORT")
 	}
 	for _, e := range s.Endpoints {
 		if !strings.HasPrefix(e, "http://") && !strings.HasPrefix(e, "https://") {
-			return fmt.Errorf("endpoints: found %q; accepted: http://HOST:PORT or https://HOST:PORT", e)
+			return object.Mistake("endpoints", "not a URL", strconv.Quote(e), "http://HOST:PORT or https://HOST:PORT")
 		}
 		if s.TLS != nil && !strings.HasPrefix(e, "https://") {
-			return fmt.Errorf("endpoints: found %q together with tls; accepted: https://HOST:PORT", e)
+			return object.Mistake("endpoints", "not encrypted, beside tls", strconv.Quote(e), "https://HOST:PORT")
 		}
 	}
 	if s.Prefix == "" || s.StatusPrefix == "" {
-		return errors.New("prefix, statusPrefix: found an empty one; accepted: a prefix such as " + defaultPrefix)
+		return object.Mistake("prefix, statusPrefix", "empty", "", "a prefix such as "+defaultPrefix)
 	}
 	if strings.HasPrefix(s.Prefix, s.StatusPrefix) || strings.HasPrefix(s.StatusPrefix, s.Prefix) {
-		return fmt.Errorf("statusPrefix: found %q; accepted: one of which prefix (%q) is no part, and that is no part of it", s.StatusPrefix, s.Prefix)
+		return object.Mistake("statusPrefix", "one of prefix and statusPrefix begins with the other", strconv.Quote(s.StatusPrefix), "a prefix of its own beside "+strconv.Quote(s.Prefix))
 	}
 	if (s.Username == "") != (s.PasswordFile == "") {
-		return errors.New("username and passwordFile are either both there, or neither")
+		return object.Mistake("username, passwordFile", "they go together", "", "both, or neither")
 	}
 	return s.TLS.Check()
 }
@@ -77,13 +81,14 @@ func (s *Section) Run(ctx context.Context, e northbound.Environment) error {
 const (
 	// Of one request.
 	patience = 5 * time.Second
-	// Keys in one answer, and what etcd by itself accepts in one request.
+	// Keys in one answer, and etcd's default limit of a request.
 	page          = 1000
-	operationMost = 128
-	bytesMost     = 1 << 20
+	maxOperations = 128
+	maxBytes      = 1 << 20
 )
 
-func (s *Section) connect() (*clientv3.Client, error) {
+// Connect returns a client, which connects when it is used.
+func (s *Section) Connect() (*clientv3.Client, error) {
 	encrypted, err := s.TLS.Config()
 	if err != nil {
 		return nil, err
@@ -95,12 +100,12 @@ func (s *Section) connect() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: s.Endpoints, Username: s.Username, Password: password, TLS: encrypted,
 		DialTimeout: patience, DialKeepAliveTime: patience, DialKeepAliveTimeout: patience,
-		// What goes wrong comes back as an error, and is logged once.
+		// Errors are returned, and logged once by the caller.
 		Logger: zap.NewNop(),
 	})
 }
 
-// plain leaves out what only gRPC understands.
+// plain returns an error without the details of gRPC.
 func plain(what string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("no answer")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package etcd
 
 import (
@@ -11,7 +13,7 @@ func TestASectionIsChecked(t *testing.T) {
 	http := []string{"http://127.0.0.1:2379"}
 	for _, test := range []struct {
 		section Section
-		says    string
+		problem string
 	}{
 		{Section{Endpoints: http, Prefix: "/a/", StatusPrefix: "/b/"}, ""},
 		{Section{Prefix: "/a/", StatusPrefix: "/b/"}, "endpoints: "},
@@ -22,8 +24,8 @@ func TestASectionIsChecked(t *testing.T) {
 		{Section{Endpoints: http, Prefix: "/a/", StatusPrefix: "/b/", Username: "u"}, "passwordFile"},
 	} {
 		err := test.section.Check()
-		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%+v: %v; want %q", test.section, err, test.says)
+		if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
+			t.Errorf("%+v: %v; want %q", test.section, err, test.problem)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package files
 
 import (
@@ -28,19 +30,20 @@ var (
 
 var errBeingWritten = errors.New("it is still being written")
 
-// watch compares what is in the directory with what was told. The kernel only says when to look.
+// watch compares the directory with the reported documents. Events of the kernel only trigger the comparison.
 type watch struct {
 	*driver
 	kernel *fsnotify.Watcher
 	// Where the kernel looks.
 	watched map[string]signature
-	// What was told, by path.
-	told map[string]signature
-	// What was seen that is another, and since when it is as it is; the zero signature: it is not there.
+	// Reported documents, by path.
+	reported map[string]signature
+	// Files that differ from the known state, and the time of their last change. The zero signature: the file does
+	// not exist.
 	seen map[string]sighting
 	// The directory cannot be read.
 	away bool
-	// Until then, what is not there counts as not there yet.
+	// Until then, a missing directory counts as not yet mounted.
 	coming time.Time
 }
 
@@ -49,12 +52,12 @@ type sighting struct {
 	since     time.Time
 }
 
-// List implements keyed.Driver. What is being written has to be waited for, here too.
+// List implements keyed.Driver. It waits for files that are being written.
 func (d *driver) List(ctx context.Context) ([]keyed.Document, keyed.Watch, error) {
-	w := &watch{driver: d, watched: map[string]signature{}, told: map[string]signature{}, seen: map[string]sighting{}}
+	w := &watch{driver: d, watched: map[string]signature{}, reported: map[string]signature{}, seen: map[string]sighting{}}
 	kernel, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.log.Warn("the kernel does not tell of changes; they are looked for", "again", d.pace.look, "error", err)
+		d.log.Warn("the kernel sends no events of changes; the agent polls", "again", d.pace.look, "error", err)
 	} else {
 		w.kernel = kernel
 	}
@@ -114,7 +117,7 @@ func (w *watch) wait(ctx context.Context, most time.Duration) error {
 	case <-events:
 	case err := <-failures:
 		// It was too much at once, for instance; to look shows it all the same.
-		w.log.Debug("the kernel could not tell of a change", "error", err)
+		w.log.Debug("the kernel lost an event of a change", "error", err)
 	}
 	// Many changes are looked at once.
 	pause := time.NewTimer(w.pace.settle / 10)
@@ -131,13 +134,13 @@ func (w *watch) wait(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// look returns what changed and has not changed again for some time.
+// look returns changed files that have not changed again for some time.
 func (w *watch) look() []keyed.Document {
 	now := time.Now()
 	f, err := scan(w.section.Directory, w.section.Subdirectories)
 	if err != nil {
 		if !w.away {
-			w.log.Warn("the directory cannot be read; what was wanted stays", "error", err)
+			w.log.Warn("the directory cannot be read; its objects stay", "error", err)
 		}
 		w.away = true
 		w.follow(nil)
@@ -152,7 +155,7 @@ func (w *watch) look() []keyed.Document {
 		w.coming = time.Time{}
 	}
 	w.follow(f.directories)
-	for path := range w.told {
+	for path := range w.reported {
 		if _, there := f.files[path]; !there {
 			f.files[path] = signature{}
 		}
@@ -164,8 +167,8 @@ func (w *watch) look() []keyed.Document {
 	}
 	var changed []keyed.Document
 	for path, is := range f.files {
-		told, known := w.told[path]
-		if known && told == is {
+		old, known := w.reported[path]
+		if known && old == is {
 			delete(w.seen, path)
 			continue
 		}
@@ -179,7 +182,7 @@ func (w *watch) look() []keyed.Document {
 		}
 		if is == (signature{}) {
 			delete(w.seen, path)
-			delete(w.told, path)
+			delete(w.reported, path)
 			changed = append(changed, keyed.Document{Key: path, Deleted: true})
 			continue
 		}
@@ -189,34 +192,34 @@ func (w *watch) look() []keyed.Document {
 			continue
 		}
 		delete(w.seen, path)
-		w.told[path] = is
+		w.reported[path] = is
 		changed = append(changed, keyed.Document{Key: path, Text: text, Err: err})
 	}
 	return changed
 }
 
-// follow makes the kernel look at directories, and at the one that ours is in, because another may take its place.
+// follow makes the kernel watch directories, and the parent of ours, because another directory may replace ours.
 func (w *watch) follow(directories map[string]signature) {
 	if w.kernel == nil {
 		return
 	}
-	wanted := map[string]signature{filepath.Dir(w.section.Directory): {}}
+	expected := map[string]signature{filepath.Dir(w.section.Directory): {}}
 	for path, s := range directories {
-		wanted[path] = s
+		expected[path] = s
 	}
 	for path, s := range w.watched {
-		if now, still := wanted[path]; !still || now != s {
+		if now, still := expected[path]; !still || now != s {
 			// It may have gone away by itself.
 			_ = w.kernel.Remove(path)
 			delete(w.watched, path)
 		}
 	}
-	for path, s := range wanted {
+	for path, s := range expected {
 		if _, already := w.watched[path]; already {
 			continue
 		}
 		if err := w.kernel.Add(path); err != nil {
-			w.log.Debug("the kernel does not tell of changes", "directory", path, "error", err)
+			w.log.Debug("the kernel sends no events of changes", "directory", path, "error", err)
 			continue
 		}
 		w.watched[path] = s
@@ -230,8 +233,8 @@ func (w *watch) Close() {
 	}
 }
 
-// Marked implements keyed.Marked. The mark is in the directory itself: it is not there when another is in its place, such as the one
-// that a file system was mounted on.
+// Marked implements keyed.Marked. The mark is in the directory itself, so a replacement does not have it, such as an
+// empty mount point.
 func (w *watch) Marked(context.Context) (bool, error) {
 	if _, err := os.Stat(w.section.Directory); err != nil {
 		return false, err
@@ -250,8 +253,8 @@ func (w *watch) Mark(context.Context) error {
 
 const statusSuffix = ".status"
 
-// makeStatusDirectory does not make the documents' directory, into which statuses may go, because an empty one means that nothing is
-// wanted.
+// makeStatusDirectory does not create the documents' directory, which may contain the status directory: an empty
+// documents' directory would delete all objects.
 func (d *driver) makeStatusDirectory(path string) error {
 	if _, err := os.Stat(d.section.Directory); err != nil {
 		return err
@@ -285,12 +288,12 @@ func (d *driver) Statuses(context.Context) ([]string, error) {
 	return keys, err
 }
 
-// Tell implements keyed.Driver. Who reads a status never sees half of one.
-func (d *driver) Tell(_ context.Context, told []keyed.Told) error {
+// WriteStatuses implements keyed.Driver. It replaces files as a whole, so that readers never see a partial status.
+func (d *driver) WriteStatuses(_ context.Context, updates []keyed.StatusUpdate) error {
 	if d.section.StatusDirectory == "" {
 		return nil
 	}
-	for _, t := range told {
+	for _, t := range updates {
 		path := filepath.Join(d.section.StatusDirectory, t.Key+statusSuffix)
 		if t.Status == nil {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

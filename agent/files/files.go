@@ -1,15 +1,18 @@
-// Package files is the northbound whose documents are the files of a directory. Statuses are files of another, if there is to be one.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package files is the northbound whose documents are the files of a directory. Statuses are files of another
+// directory, if one is configured.
 package files
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"sluice.dev/sluice/agent/keyed"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
 // Section is the northbound's part of the configuration.
@@ -21,17 +24,17 @@ type Section struct {
 	StatusDirectory string `yaml:"statusDirectory"`
 }
 
-// New returns a section with what is usual.
+// New returns a section with default values.
 func New() northbound.Section { return &Section{} }
 
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if s.Directory == "" {
-		return errors.New("directory: is missing; accepted: /PATH")
+		return object.Mistake("directory", "missing", "", "/PATH")
 	}
 	for _, one := range []struct{ field, path string }{{"directory", s.Directory}, {"statusDirectory", s.StatusDirectory}} {
 		if one.path != "" && !filepath.IsAbs(one.path) {
-			return fmt.Errorf("%s: found %q; accepted: /PATH", one.field, one.path)
+			return object.Mistake(one.field, "not an absolute path", strconv.Quote(one.path), "/PATH")
 		}
 	}
 	return nil
@@ -40,21 +43,21 @@ func (s *Section) Check() error {
 // Open implements northbound.Section.
 func (s *Section) Open() northbound.Northbound { return s }
 
-// pace says how long things take.
+// pace holds the times of the driver.
 type pace struct {
-	// A file counts when it has not changed for so long; one that went away, when it has been away for so long, and when its directory
-	// came back, for longer.
+	// A changed file counts after it has been stable for so long; a deleted one, after it has been away for so long,
+	// and longer after its directory came back.
 	settle, comeback time.Duration
-	// Where the kernel does not tell of changes.
+	// Where the kernel sends no events of changes.
 	look time.Duration
 	// How long the first list waits for files that are being written.
 	patience time.Duration
 }
 
-var usual = pace{settle: 200 * time.Millisecond, comeback: 2 * time.Second, look: 2 * time.Second, patience: 5 * time.Second}
+var defaultPace = pace{settle: 200 * time.Millisecond, comeback: 2 * time.Second, look: 2 * time.Second, patience: 5 * time.Second}
 
 // Run implements northbound.Northbound.
 func (s *Section) Run(ctx context.Context, e northbound.Environment) error {
-	keyed.Run(ctx, e, &driver{section: s, log: e.Log, pace: usual})
+	keyed.Run(ctx, e, &driver{section: s, log: e.Log, pace: defaultPace})
 	return nil
 }

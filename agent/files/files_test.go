@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package files
 
 import (
@@ -12,7 +14,7 @@ import (
 	"sluice.dev/sluice/agent/keyed"
 )
 
-// reader follows a directory, and knows what it was told.
+// reader follows a directory, and records the reported content.
 type reader struct {
 	*testing.T
 	root  string
@@ -116,7 +118,7 @@ func (r *reader) until(files ...string) {
 	}
 }
 
-// nothing is told for some time.
+// nothing checks that no change is reported for some time.
 func (r *reader) nothing() {
 	r.Helper()
 	select {
@@ -189,7 +191,7 @@ func TestAFileIsReadWhenItIsNoLongerWritten(t *testing.T) {
 	}
 }
 
-func TestSubdirectoriesAreReadWhereThatIsWanted(t *testing.T) {
+func TestSubdirectoriesAreReadIfConfigured(t *testing.T) {
 	r := follow(t)
 	r.must(os.MkdirAll(filepath.Join(r.root, "sub/deep"), 0o700))
 	r.write("sub/deep/a.yaml", "1")
@@ -253,13 +255,13 @@ func TestAFileThatCannotBeReadIsAMistake(t *testing.T) {
 	file, err := os.Create(filepath.Join(r.root, "a.yaml"))
 	r.must(err)
 	defer file.Close()
-	r.must(file.Truncate(sizeMost + 1))
+	r.must(file.Truncate(maxSize + 1))
 	r.until("a.yaml error: more than 64 MiB")
 	r.must(file.Truncate(0))
 	r.until("a.yaml")
 }
 
-func TestALinkThatLeadsToNothingThereCanBeKeepsNobodyFromTheOthers(t *testing.T) {
+func TestADanglingLinkDoesNotAffectOtherFiles(t *testing.T) {
 	r := follow(t)
 	r.write("a.yaml", "a")
 	r.must(os.Symlink("a.yaml/z", filepath.Join(r.root, "through.yaml")))
@@ -275,7 +277,7 @@ func TestALinkThatLeadsToNothingThereCanBeKeepsNobodyFromTheOthers(t *testing.T)
 func TestStatusesAreFilesBesideOrElsewhere(t *testing.T) {
 	r := follow(t)
 	d := &driver{section: &Section{Directory: r.root, StatusDirectory: filepath.Join(r.root, "status")}, log: slog.New(slog.DiscardHandler), pace: quick}
-	r.must(d.Tell(t.Context(), []keyed.Told{{Key: "a.yaml", Status: &keyed.Status{State: "Applied"}}, {Key: "sub/b.yaml", Status: &keyed.Status{}}, {Key: "none.yaml"}}))
+	r.must(d.WriteStatuses(t.Context(), []keyed.StatusUpdate{{Key: "a.yaml", Status: &keyed.Status{State: "Applied"}}, {Key: "sub/b.yaml", Status: &keyed.Status{}}, {Key: "none.yaml"}}))
 	text, err := os.ReadFile(filepath.Join(r.root, "status/a.yaml.status"))
 	if err != nil || !strings.HasPrefix(string(text), `{"state":"Applied"`) {
 		t.Errorf("%s %v", text, err)
@@ -284,7 +286,7 @@ func TestStatusesAreFilesBesideOrElsewhere(t *testing.T) {
 	if err != nil || len(keys) != 2 || keys[0] != "a.yaml" || keys[1] != "sub/b.yaml" {
 		t.Errorf("%v %v", keys, err)
 	}
-	r.must(d.Tell(t.Context(), []keyed.Told{{Key: "a.yaml"}}))
+	r.must(d.WriteStatuses(t.Context(), []keyed.StatusUpdate{{Key: "a.yaml"}}))
 	if keys, _ = d.Statuses(t.Context()); len(keys) != 1 {
 		t.Errorf("%v", keys)
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package files
 
 import (
@@ -15,19 +17,19 @@ import (
 
 const (
 	// Of one file.
-	sizeMost = 64 << 20
+	maxSize = 64 << 20
 	// Of directories in one another.
-	depthMost = 32
+	maxDepth = 32
 )
 
-// signature tells one content of a file from another, as far as can be seen from outside.
+// signature distinguishes contents of a file by its metadata.
 type signature struct {
 	device, inode uint64
 	size          int64
 	changed, meta time.Time
 }
 
-// unseen is what cannot be looked at.
+// unseen is the signature of a file that cannot be examined.
 var unseen = signature{size: -1}
 
 func signatureAt(path string) signature {
@@ -46,7 +48,7 @@ func signatureOf(i fs.FileInfo) signature {
 	return s
 }
 
-// found is what a scan sees.
+// found is the result of a scan.
 type found struct {
 	// By path below the directory.
 	files map[string]signature
@@ -54,7 +56,7 @@ type found struct {
 	directories map[string]signature
 }
 
-// ignored says whether a name is none of a document: hidden, an editor's, or of another type.
+// ignored reports whether a name is none of a document: hidden, an editor's, or of another type.
 func ignored(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
 		return true
@@ -62,7 +64,7 @@ func ignored(name string) bool {
 	return !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// scan looks at a directory, and at those in it. What goes away meanwhile is not there.
+// scan reads a directory, and its subdirectories. Files that disappear meanwhile are left out.
 func scan(root string, deep bool) (*found, error) {
 	f := &found{files: map[string]signature{}, directories: map[string]signature{}}
 	info, err := os.Stat(root)
@@ -75,11 +77,11 @@ func scan(root string, deep bool) (*found, error) {
 	return f, f.directory(root, "", info, deep, nil)
 }
 
-// directory looks at one directory; `above` are those that it is in, so that a link to one of them is not followed for ever.
+// directory reads one directory; `above` are its parents, so that a link to one of them is not followed for ever.
 func (f *found) directory(root, below string, info fs.FileInfo, deep bool, above []signature) error {
 	own := signatureOf(info)
 	own = signature{device: own.device, inode: own.inode}
-	if slices.Contains(above, own) || len(above) == depthMost {
+	if slices.Contains(above, own) || len(above) == maxDepth {
 		return nil
 	}
 	f.directories[filepath.Join(root, below)] = own
@@ -96,8 +98,8 @@ func (f *found) directory(root, below string, info fs.FileInfo, deep bool, above
 		if maybe := e.IsDir() || e.Type()&fs.ModeSymlink != 0; ignored(e.Name()) && (!deep || !maybe || strings.HasPrefix(e.Name(), ".")) {
 			continue
 		}
-		// As what a link leads to. Of one that leads to nothing there is no document; what cannot be looked at is one that cannot be read,
-		// and keeps nobody from the others.
+		// Follow links. A dangling link is no document. A file that cannot be examined is an unreadable document, and
+		// does not affect others.
 		info, err := os.Stat(filepath.Join(root, path))
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENOTDIR):
@@ -122,9 +124,9 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, sizeMost+1))
-	if err == nil && len(text) > sizeMost {
-		err = fmt.Errorf("more than %d MiB", sizeMost>>20)
+	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(text) > maxSize {
+		err = fmt.Errorf("more than %d MiB", maxSize>>20)
 	}
 	return text, err
 }

@@ -1,12 +1,13 @@
-// Package gtpu follows the paths to user plane functions (TS 29.281 section 7.2) as data planes tell of them, and knows of each session
-// whether the path of its tunnel is down. Nothing is kept of a session: whoever asks how it stands with one is told what is so now, and
-// that a path went down is one event, however many sessions are on it.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gtpu follows the paths to user plane functions (TS 29.281 section 7.2) that data planes report, and derives
+// each session's status from the path of its tunnel. It keeps no state of sessions: a session's status is computed
+// when it is read, and a path that goes down is one event, whatever its number of sessions.
 package gtpu
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
@@ -15,19 +16,16 @@ import (
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
 )
 
 // Down is the state of a path, as the data plane calls it, that answered once and no longer does.
 const Down = "down"
 
-// gone is told of a path that was down and that no tunnel uses any more.
+// gone is the state of a path that was down and that no tunnel uses any more.
 const gone = "gone"
 
-const (
-	pathsPage = 5000
-	// While a path is down it is looked now and then whether it is still there: that a path went away is not told.
-	lookAgain = 5 * time.Second
-)
+const pathsPage = 5000
 
 type path struct {
 	vrf           string
@@ -40,7 +38,7 @@ type outage struct {
 	peer string
 }
 
-// Paths knows which paths are down.
+// Paths holds the paths that are down.
 type Paths struct {
 	mu sync.RWMutex
 	// By the data plane's name; there is none without a path.
@@ -50,7 +48,7 @@ type Paths struct {
 // New returns Paths of which nothing is known: none is down.
 func New() *Paths { return &Paths{down: map[string]map[path]outage{}} }
 
-// pathOf returns the zero path for what is no path.
+// pathOf returns the zero path for invalid addresses.
 func pathOf(vrf, local, remote string) path {
 	ours, err := netip.ParseAddr(local)
 	if err != nil {
@@ -66,17 +64,17 @@ func pathOf(vrf, local, remote string) path {
 	return path{vrf, ours, theirs}
 }
 
-// Hindrance says why a session does not serve in a data plane although it has it: a word and a sentence, both empty if it does serve.
-func (p *Paths) Hindrance(dataplane string, kept *object.Kept) (reason, message string) {
-	if kept.Key().Kind != "Session" {
-		return "", ""
+// NotReady returns the reason why a session in a data plane does not serve, or the zero value if it serves.
+func (p *Paths) NotReady(dataplane string, kept *object.StoredObject) intent.NotReady {
+	if kept.KindName() != "Session" {
+		return intent.NotReady{}
 	}
 	if !p.any(dataplane) {
-		return "", ""
+		return intent.NotReady{}
 	}
 	session, ok := kept.Object().Spec.(*api.Session)
 	if !ok || session.GetGtpu() == nil {
-		return "", ""
+		return intent.NotReady{}
 	}
 	g := session.GetGtpu()
 	at := pathOf(g.GetVrf(), g.GetLocalAddress(), g.GetRemoteAddress())
@@ -84,80 +82,33 @@ func (p *Paths) Hindrance(dataplane string, kept *object.Kept) (reason, message 
 	o, is := p.down[dataplane][at]
 	p.mu.RUnlock()
 	if !is {
-		return "", ""
+		return intent.NotReady{}
 	}
 	who := at.remote.String()
 	if o.peer != "" {
 		who = "GtpuPeer/" + o.peer + " (" + who + ")"
 	}
-	return "PathDown", fmt.Sprintf("the path to %s is down since %s", who, o.since.UTC().Format(time.RFC3339))
+	return intent.NotReady{Reason: "PathDown", Message: fmt.Sprintf("the path to %s is down since %s", who, o.since.UTC().Format(time.RFC3339)), Since: o.since}
 }
 
-// Link is one data plane that is followed.
-type Link struct {
-	Name   string
-	Client *dataplane.Client
-	Intent *intent.Desired
-	Log    *slog.Logger
-}
-
-// Follow hears of paths until the context ends, as it does with the connection. After that none is known to be down.
-func (p *Paths) Follow(ctx context.Context, l Link) {
+// Follow processes events of paths until the context or the connection ends. Afterwards no path is known to be down.
+func (p *Paths) Follow(ctx context.Context, l service.Followed) {
 	defer func() {
 		p.mu.Lock()
 		delete(p.down, l.Name)
 		p.mu.Unlock()
 	}()
-	for ctx.Err() == nil {
-		if err := p.follow(ctx, l); err != nil && ctx.Err() == nil {
-			l.Log.Warn("paths to user plane functions cannot be followed; trying again", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(lookAgain):
+	l.Follow(ctx, service.Events{
+		What: "paths to user plane functions",
+		Look: func(ctx context.Context) error { return p.look(ctx, l) },
+		// There is no event for a deleted path.
+		Again: func() bool { return p.any(l.Name) },
+		Hear: func(e *api.Event) {
+			if c := e.GetGtpuPath(); c != nil {
+				p.update(l, pathOf(c.GetVrf(), c.GetLocalAddress(), c.GetRemoteAddress()), c.GetState(), time.Now(), peersOf(l.Intent))
 			}
-		}
-	}
-}
-
-// follow never ends without an error.
-func (p *Paths) follow(ctx context.Context, l Link) error {
-	stream, err := l.Client.Watch(ctx, &api.Watch{})
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	lost := stream.Lost()
-	if err := p.look(ctx, l); err != nil {
-		return err
-	}
-	next := time.Now().Add(lookAgain)
-	for {
-		waiting, cancel := context.WithDeadline(ctx, next)
-		reply, err := stream.Next(waiting)
-		late := waiting.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && !late:
-			return err
-		case err == nil:
-			if c := reply.GetEvent().GetGtpuPath(); c != nil {
-				p.heard(l, pathOf(c.GetVrf(), c.GetLocalAddress(), c.GetRemoteAddress()), c.GetState(), time.Now(), peersOf(l.Intent))
-			}
-		}
-		now := stream.Lost()
-		again := now != lost || reply.GetEvent().GetLost() > 0 || late && p.any(l.Name)
-		lost = now
-		if again {
-			if err := p.look(ctx, l); err != nil {
-				return err
-			}
-		}
-		if again || late {
-			next = time.Now().Add(lookAgain)
-		}
-	}
+		},
+	})
 }
 
 func (p *Paths) any(dataplane string) bool {
@@ -167,17 +118,17 @@ func (p *Paths) any(dataplane string) bool {
 }
 
 // look asks for all paths.
-func (p *Paths) look(ctx context.Context, l Link) error {
+func (p *Paths) look(ctx context.Context, l service.Followed) error {
 	there, peers := map[path]bool{}, peersOf(l.Intent)
 	for q := (&api.GtpuPathsQuery{Limit: pathsPage}); ; {
-		page, err := l.Client.GtpuPaths(ctx, q)
+		page, err := dataplane.Ask[*api.GtpuPaths](ctx, l.Client, q)
 		if err != nil {
 			return err
 		}
 		for _, one := range page.GetPaths() {
 			at := pathOf(one.GetVrf(), one.GetLocalAddress(), one.GetRemoteAddress())
 			there[at] = true
-			p.heard(l, at, one.GetState(), time.Unix(0, int64(one.GetChanged())), peers)
+			p.update(l, at, one.GetState(), time.Unix(0, int64(one.GetChanged())), peers)
 		}
 		if page.GetNextPage() == "" || page.GetNextPage() == q.GetPage() {
 			break
@@ -193,13 +144,13 @@ func (p *Paths) look(ctx context.Context, l Link) error {
 	}
 	p.mu.RUnlock()
 	for _, at := range away {
-		p.heard(l, at, gone, time.Now(), peers)
+		p.update(l, at, gone, time.Now(), peers)
 	}
 	return nil
 }
 
-// heard takes note of a path's state, and tells if it went down, or is down no longer.
-func (p *Paths) heard(l Link, at path, state string, since time.Time, peers map[peer]string) {
+// update stores a path's state, and publishes an event if the path goes down or comes up.
+func (p *Paths) update(l service.Followed, at path, state string, since time.Time, peers map[peer]string) {
 	if at == (path{}) {
 		return
 	}
@@ -239,18 +190,37 @@ func (p *Paths) heard(l Link, at path, state string, since time.Time, peers map[
 	default:
 		log.Info("the path to a user plane function is down no longer")
 	}
-	l.Intent.PathChanged(&intent.PathChange{Dataplane: l.Name, VRF: at.vrf, Local: at.local.String(), Remote: at.remote.String(),
-		Peer: o.peer, State: state})
+	l.Intent.Report(pathEvent(l.Name, at, o.peer, state))
 }
 
-// peer is what a GtpuPeer is about.
+// pathEvent is the event of a path that went down or came up, or that no tunnel uses any more. There is no event for each session that uses it; their
+// readiness changes. The peer is the name of the GtpuPeer; it may be empty.
+func pathEvent(dataplane string, at path, peer, state string) *intent.ServiceEvent {
+	local, remote := at.local.String(), at.remote.String()
+	to, is := remote, "is "+state
+	if peer != "" {
+		to = "GtpuPeer/" + peer + " (" + remote + ")"
+	}
+	switch state {
+	case Down:
+		is = "is down, and sessions on it are not ready,"
+	case gone:
+		is = "is used by no session any more"
+	}
+	return &intent.ServiceEvent{Type: "path", Kind: "GtpuPath", Name: remote, State: state,
+		Fields: []intent.EventField{{Name: "dataplane", Value: dataplane}, {Name: "vrf", Value: at.vrf}, {Name: "localAddress", Value: local},
+			{Name: "remoteAddress", Value: remote}, {Name: "peer", Value: peer}},
+		Text: "The path from " + local + " in " + dataplane + " to " + to + " " + is}
+}
+
+// peer is the identity of a GtpuPeer.
 type peer struct {
 	vrf    string
 	remote netip.Addr
 }
 
 // peersOf returns the names of all GtpuPeers.
-func peersOf(desired *intent.Desired) map[peer]string {
+func peersOf(desired service.Intent) map[peer]string {
 	names := map[peer]string{}
 	for q := (intent.Query{Kinds: []string{"GtpuPeer"}, Limit: intent.LargestPage}); ; {
 		page, err := desired.List(q)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package gtpu
 
 import (
@@ -11,13 +13,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
 )
 
-// bed is an agent's intent, and what is known of the paths of two data planes.
+// bed is an agent's intent, and the paths of two data planes.
 type bed struct {
 	*testing.T
 	registry *object.Registry
@@ -28,7 +32,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	registry, err := object.NewRegistry()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +47,8 @@ func newBed(t *testing.T) *bed {
 	return &bed{t, registry, desired, events, New()}
 }
 
-func (b *bed) link(name string) Link {
-	return Link{Name: name, Intent: b.desired, Log: slog.New(slog.DiscardHandler)}
+func (b *bed) link(name string) service.Followed {
+	return service.Followed{Name: name, Intent: b.desired, Log: slog.New(slog.DiscardHandler)}
 }
 
 func (b *bed) put(name string, spec proto.Message) {
@@ -56,8 +60,8 @@ func (b *bed) put(name string, spec proto.Message) {
 	}
 }
 
-// told returns the events of paths that there were, in order: "east n3 192.0.2.2 down (upf)".
-func (b *bed) told() string {
+// eventTexts returns the published events of paths, in order: "east n3 192.0.2.2 down (upf)".
+func (b *bed) eventTexts() string {
 	b.Helper()
 	over, cancel := context.WithCancel(b.Context())
 	cancel()
@@ -67,20 +71,24 @@ func (b *bed) told() string {
 		if err != nil {
 			return strings.Join(all, "; ")
 		}
-		if p := e.Path; p != nil {
-			text := p.Dataplane + " " + p.VRF + " " + p.Remote + " " + p.State
-			if p.Peer != "" {
-				text += " (" + p.Peer + ")"
+		if s := e.Service; s != nil {
+			fields := map[string]string{}
+			for _, f := range s.Fields {
+				fields[f.Name] = f.Value
+			}
+			text := fields["dataplane"] + " " + fields["vrf"] + " " + s.Name + " " + s.State
+			if peer := fields["peer"]; peer != "" {
+				text += " (" + peer + ")"
 			}
 			all = append(all, text)
 		}
 	}
 }
 
-func (b *bed) wantTold(want string) {
+func (b *bed) wantEvents(want string) {
 	b.Helper()
-	if got := b.told(); got != want {
-		b.Errorf("told %q, not %q", got, want)
+	if got := b.eventTexts(); got != want {
+		b.Errorf("events %q, not %q", got, want)
 	}
 }
 
@@ -95,26 +103,27 @@ func tunnel(vrf, remote string) *api.Session {
 		Core: &api.Session_Gtpu{Gtpu: &api.Gtpu{Vrf: vrf, LocalAddress: ours, LocalTeid: 1, RemoteAddress: remote, RemoteTeid: 1}}}
 }
 
-func (b *bed) hindrance(dataplane string, spec proto.Message) string {
+func (b *bed) notReady(dataplane string, spec proto.Message) string {
 	b.Helper()
 	text, err := proto.Marshal(spec)
 	if err != nil {
 		b.Fatal(err)
 	}
-	kept, err := b.registry.Keep(object.Key{Kind: string(spec.ProtoReflect().Descriptor().Name()), Name: "x"}, nil, nil, text)
+	kept, err := b.registry.NewStored(object.Key{Kind: string(spec.ProtoReflect().Descriptor().Name()), Name: "x"}, nil, nil, text)
 	if err != nil {
 		b.Fatal(err)
 	}
-	reason, message := b.paths.Hindrance(dataplane, kept)
+	why := b.paths.NotReady(dataplane, kept)
+	reason, message := why.Reason, why.Message
 	if (reason == "") != (message == "") {
 		b.Errorf("reason %q, message %q", reason, message)
 	}
 	return strings.TrimSpace(reason + " " + message)
 }
 
-func (b *bed) wantHindrance(dataplane string, spec proto.Message, want string) {
+func (b *bed) wantNotReady(dataplane string, spec proto.Message, want string) {
 	b.Helper()
-	if got := b.hindrance(dataplane, spec); got != want {
+	if got := b.notReady(dataplane, spec); got != want {
 		b.Errorf("in %s: %q, not %q", dataplane, got, want)
 	}
 }
@@ -126,53 +135,53 @@ const since = " is down since 2026-03-01T12:00:00Z"
 func TestOnlySessionsOnAPathThatIsDownAreHindered(t *testing.T) {
 	b := newBed(t)
 	east := b.link("east")
-	b.wantHindrance("east", tunnel("", theirs), "")
-	b.paths.heard(east, pathOf("", ours, theirs), Down, then, nil)
-	b.wantHindrance("east", tunnel("", theirs), "PathDown the path to "+theirs+since)
-	b.wantHindrance("east", tunnel("default", theirs), "PathDown the path to "+theirs+since)
-	b.wantHindrance("east", tunnel("", other), "")
-	b.wantHindrance("east", tunnel("n3", theirs), "")
-	b.wantHindrance("east", &api.Session{Access: &api.Access{Port: "p"}}, "")
-	b.wantHindrance("east", &api.Vrf{}, "")
-	b.paths.heard(east, pathOf("", ours, theirs), "up", then, nil)
-	b.wantHindrance("east", tunnel("", theirs), "")
-	b.wantTold("east default " + theirs + " down; east default " + theirs + " up")
+	b.wantNotReady("east", tunnel("", theirs), "")
+	b.paths.update(east, pathOf("", ours, theirs), Down, then, nil)
+	b.wantNotReady("east", tunnel("", theirs), "PathDown the path to "+theirs+since)
+	b.wantNotReady("east", tunnel("default", theirs), "PathDown the path to "+theirs+since)
+	b.wantNotReady("east", tunnel("", other), "")
+	b.wantNotReady("east", tunnel("n3", theirs), "")
+	b.wantNotReady("east", &api.Session{Access: &api.Access{Port: "p"}}, "")
+	b.wantNotReady("east", &api.Vrf{}, "")
+	b.paths.update(east, pathOf("", ours, theirs), "up", then, nil)
+	b.wantNotReady("east", tunnel("", theirs), "")
+	b.wantEvents("east default " + theirs + " down; east default " + theirs + " up")
 }
 
-func TestAPathIsDownOnlyInTheDataPlaneThatToldOfIt(t *testing.T) {
+func TestAPathIsDownOnlyInTheDataPlaneThatReportedIt(t *testing.T) {
 	b := newBed(t)
 	at := pathOf("n3", ours, theirs)
-	b.paths.heard(b.link("east"), at, Down, then, nil)
-	b.wantHindrance("west", tunnel("n3", theirs), "")
-	b.paths.heard(b.link("west"), at, Down, then, nil)
-	b.paths.heard(b.link("east"), at, "up", then, nil)
-	b.wantHindrance("east", tunnel("n3", theirs), "")
-	b.wantHindrance("west", tunnel("n3", theirs), "PathDown the path to "+theirs+since)
-	b.wantTold("east n3 " + theirs + " down; west n3 " + theirs + " down; east n3 " + theirs + " up")
+	b.paths.update(b.link("east"), at, Down, then, nil)
+	b.wantNotReady("west", tunnel("n3", theirs), "")
+	b.paths.update(b.link("west"), at, Down, then, nil)
+	b.paths.update(b.link("east"), at, "up", then, nil)
+	b.wantNotReady("east", tunnel("n3", theirs), "")
+	b.wantNotReady("west", tunnel("n3", theirs), "PathDown the path to "+theirs+since)
+	b.wantEvents("east n3 " + theirs + " down; west n3 " + theirs + " down; east n3 " + theirs + " up")
 }
 
-func TestWhatIsHeardAgainIsOneEventAndKeepsItsTime(t *testing.T) {
+func TestARepeatedReportIsOneEventAndKeepsItsTime(t *testing.T) {
 	b := newBed(t)
 	east, at := b.link("east"), pathOf("", ours, theirs)
 	for _, state := range []string{"unknown", "unanswered", "up"} {
-		b.paths.heard(east, at, state, then, nil)
+		b.paths.update(east, at, state, then, nil)
 	}
-	b.wantTold("")
-	b.paths.heard(east, at, Down, then, nil)
-	b.paths.heard(east, at, Down, then.Add(time.Hour), nil)
-	b.wantHindrance("east", tunnel("", theirs), "PathDown the path to "+theirs+since)
-	b.paths.heard(east, at, "up", then, nil)
-	b.paths.heard(east, at, "up", then, nil)
-	b.wantTold("east default " + theirs + " down; east default " + theirs + " up")
+	b.wantEvents("")
+	b.paths.update(east, at, Down, then, nil)
+	b.paths.update(east, at, Down, then.Add(time.Hour), nil)
+	b.wantNotReady("east", tunnel("", theirs), "PathDown the path to "+theirs+since)
+	b.paths.update(east, at, "up", then, nil)
+	b.paths.update(east, at, "up", then, nil)
+	b.wantEvents("east default " + theirs + " down; east default " + theirs + " up")
 }
 
-func TestWhatIsNoPathIsNotHeard(t *testing.T) {
+func TestInvalidPathsAreIgnored(t *testing.T) {
 	b := newBed(t)
 	for _, at := range []path{pathOf("", "", theirs), pathOf("", ours, "upf.example"), {}} {
-		b.paths.heard(b.link("east"), at, Down, then, nil)
+		b.paths.update(b.link("east"), at, Down, then, nil)
 	}
-	b.wantTold("")
-	b.wantHindrance("east", tunnel("", ""), "")
+	b.wantEvents("")
+	b.wantNotReady("east", tunnel("", ""), "")
 }
 
 func TestAPathIsCalledAsItsGtpuPeerAlsoWhenThatComesLater(t *testing.T) {
@@ -180,13 +189,13 @@ func TestAPathIsCalledAsItsGtpuPeerAlsoWhenThatComesLater(t *testing.T) {
 	east, at := b.link("east"), pathOf("n3", ours, theirs)
 	b.put("n3", &api.Vrf{})
 	b.put("elsewhere", &api.GtpuPeer{Address: theirs})
-	b.paths.heard(east, at, Down, then, peersOf(b.desired))
-	b.wantHindrance("east", tunnel("n3", theirs), "PathDown the path to "+theirs+since)
+	b.paths.update(east, at, Down, then, peersOf(b.desired))
+	b.wantNotReady("east", tunnel("n3", theirs), "PathDown the path to "+theirs+since)
 	b.put("upf", &api.GtpuPeer{Address: theirs, Vrf: "n3"})
-	b.paths.heard(east, at, Down, then.Add(time.Hour), peersOf(b.desired))
-	b.wantHindrance("east", tunnel("n3", theirs), "PathDown the path to GtpuPeer/upf ("+theirs+")"+since)
-	b.paths.heard(east, at, "up", then, peersOf(b.desired))
-	b.wantTold("east n3 " + theirs + " down; east n3 " + theirs + " up (upf)")
+	b.paths.update(east, at, Down, then.Add(time.Hour), peersOf(b.desired))
+	b.wantNotReady("east", tunnel("n3", theirs), "PathDown the path to GtpuPeer/upf ("+theirs+")"+since)
+	b.paths.update(east, at, "up", then, peersOf(b.desired))
+	b.wantEvents("east n3 " + theirs + " down; east n3 " + theirs + " up (upf)")
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -199,7 +208,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 // connected returns a data plane, and a link that is connected to it.
-func (b *bed) connected(name string) (*dataplanetest.Fake, Link) {
+func (b *bed) connected(name string) (*dataplanetest.Fake, service.Followed) {
 	b.Helper()
 	fake := dataplanetest.New(b)
 	endpoint, err := dataplane.ParseEndpoint("unix://"+fake.Path, dataplane.Credentials{})
@@ -236,22 +245,22 @@ func change(remote, state string) *api.Event {
 	return &api.Event{Event: &api.Event_GtpuPath{GtpuPath: &api.GtpuPathChange{Vrf: "default", LocalAddress: ours, RemoteAddress: remote, State: state}}}
 }
 
-func TestToLookFindsWhatIsDownAndWhatIsNoLongerSo(t *testing.T) {
+func TestALookFindsPathsThatWentDownOrUp(t *testing.T) {
 	b := newBed(t)
 	fake, l := b.connected("east")
-	look := func(there *api.GtpuPaths, told string) {
+	look := func(there *api.GtpuPaths, events string) {
 		t.Helper()
 		fake.Count(there)
 		if err := b.paths.look(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
-		b.wantTold(told)
+		b.wantEvents(events)
 	}
 	look(paths(Down, theirs, other), "east default "+theirs+" down; east default "+other+" down")
-	b.wantHindrance("east", tunnel("", theirs), "PathDown the path to "+theirs+since)
+	b.wantNotReady("east", tunnel("", theirs), "PathDown the path to "+theirs+since)
 	look(paths(Down, theirs, other), "")
 	look(paths("up", theirs), "east default "+theirs+" up; east default "+other+" gone")
-	b.wantHindrance("east", tunnel("", other), "")
+	b.wantNotReady("east", tunnel("", other), "")
 	look(&api.GtpuPaths{}, "")
 }
 
@@ -266,29 +275,29 @@ func TestADataPlaneIsFollowedUntilTheConnectionEnds(t *testing.T) {
 		b.paths.Follow(ctx, l)
 	}()
 	down := func(remote string) func() bool {
-		return func() bool { return b.hindrance("east", tunnel("", remote)) != "" }
+		return func() bool { return b.notReady("east", tunnel("", remote)) != "" }
 	}
 	up := func(remote string) func() bool { return func() bool { return !down(remote)() } }
 	eventually(t, "what was down before is known", down(theirs))
-	// It answers the same to those who look meanwhile.
+	// Reads in between return the same.
 	fake.Count(paths(Down, theirs, other))
 	fake.Emit(change(other, Down), false)
 	eventually(t, "what goes down is heard", down(other))
 	fake.Count(&api.GtpuPaths{Paths: append(paths("up", theirs).Paths, paths(Down, other).Paths...)})
 	fake.Emit(change(theirs, "up"), false)
 	eventually(t, "what comes up is heard", up(theirs))
-	// Of what nobody heard it is learned by looking.
+	// A read finds changes whose events were lost.
 	fake.Count(paths("up", theirs, other))
 	fake.Emit(&api.Event{Event: &api.Event_Lost{Lost: 3}}, false)
 	eventually(t, "what was lost is looked for", up(other))
-	b.wantTold(fmt.Sprintf("east default %s down; east default %s down; east default %s up; east default %s up", theirs, other, theirs, other))
+	b.wantEvents(fmt.Sprintf("east default %s down; east default %s down; east default %s up; east default %s up", theirs, other, theirs, other))
 
 	fake.Count(paths(Down, other))
 	fake.Emit(change(other, Down), false)
 	eventually(t, "it is down", down(other))
 	cancel()
 	<-ended
-	b.wantHindrance("east", tunnel("", other), "")
+	b.wantNotReady("east", tunnel("", other), "")
 }
 
 func TestNewsOfAConnectionThatIsOverAreForgottenAndThoseOfTheNextCount(t *testing.T) {
@@ -305,13 +314,30 @@ func TestNewsOfAConnectionThatIsOverAreForgottenAndThoseOfTheNextCount(t *testin
 		}()
 		eventually(t, "it follows", func() bool { return len(fake.Streams()) > 0 })
 		fake.Emit(change(other, Down), false)
-		eventually(t, "it hears", func() bool { return b.hindrance("east", tunnel("", other)) != "" })
-		if is := b.hindrance("east", tunnel("", theirs)) != ""; is != (state == Down) {
+		eventually(t, "it hears", func() bool { return b.notReady("east", tunnel("", other)) != "" })
+		if is := b.notReady("east", tunnel("", theirs)) != ""; is != (state == Down) {
 			t.Errorf("%s: hindered: %t", state, is)
 		}
 		cancel()
 		<-ended
 		eventually(t, "the stream is closed", func() bool { return len(fake.Streams()) == 0 })
-		b.wantHindrance("east", tunnel("", theirs), "")
+		b.wantNotReady("east", tunnel("", theirs), "")
+	}
+}
+
+func TestTheEventOfAPathIsForPeopleAndPrograms(t *testing.T) {
+	at := pathOf("n3", ours, theirs)
+	for _, c := range []struct{ peer, state, text, fields string }{
+		{"upf-1", Down, "The path from " + ours + " in east to GtpuPeer/upf-1 (" + theirs + ") is down, and sessions on it are not ready,", `,"peer":"upf-1"`},
+		{"", "up", "The path from " + ours + " in east to " + theirs + " is up", ""},
+		{"", gone, "The path from " + ours + " in east to " + theirs + " is used by no session any more", ""},
+	} {
+		e := pathEvent("east", at, c.peer, c.state)
+		text, err := e.JSON(then.UTC(), intent.Cursor{})
+		want := `{"apiVersion":"sluice.dev/v1","kind":"GtpuPath","name":"` + theirs + `","state":"` + c.state + `","dataplane":"east","vrf":"n3","localAddress":"` + ours +
+			`","remoteAddress":"` + theirs + `"` + c.fields + `,"time":"` + then.UTC().Format(time.RFC3339Nano) + `"}`
+		if err != nil || string(text) != want || e.Text != c.text || e.Type != "path" {
+			t.Errorf("%s: %s\nnot %s (%v)", e.Text, text, want, err)
+		}
 	}
 }

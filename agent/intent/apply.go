@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"sluice.dev/sluice/agent/object"
@@ -15,17 +16,19 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 	if source.Owner == "" {
 		return nil, errNoOwner
 	}
-	x, err := d.registry.ExamineSaid(changes)
+	x, err := d.registry.ExamineLayers(changes)
 	if err != nil {
 		return nil, err
 	}
-	d.changing.Lock()
+	if err := d.turn(ctx, options); err != nil {
+		return nil, err
+	}
 	p, revision, begun, err := d.commit(source, x, options)
 	d.changing.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	out, err := d.finish(ctx, p.asked, p.opened, revision, begun, options)
+	out, err := d.finish(ctx, p.request, p.opened, revision, begun, options)
 	if !out.Undone {
 		out.Joined = p.joined
 	}
@@ -34,10 +37,8 @@ func (d *Desired) Apply(ctx context.Context, source Source, changes []object.Cha
 
 // commit checks, keeps and hands over. d.changing is held.
 func (d *Desired) commit(source Source, x *object.Examined, options Options) (*prepared, Revision, work, error) {
-	d.mu.Lock()
-	p, err := d.check(source, x, options)
-	latest := Revision{Number: d.revision}
-	d.mu.Unlock()
+	p, err := d.check(source, x, options, false)
+	latest := Revision{Number: d.Revision()}
 	if err != nil {
 		return nil, latest, nil, err
 	}
@@ -48,8 +49,9 @@ func (d *Desired) commit(source Source, x *object.Examined, options Options) (*p
 	return p, revision, begun, err
 }
 
-// check prepares a source's changes. d.mu is held.
-func (d *Desired) check(source Source, x *object.Examined, options Options) (*prepared, error) {
+// check prepares a source's changes. try: they are not made. d.changing is held, d.mu is not: only a few objects at a time need it, so that
+// producers hardly wait for a large change.
+func (d *Desired) check(source Source, x *object.Examined, options Options, try bool) (*prepared, error) {
 	if options.Plan != nil {
 		if err := d.moved(options.Plan); err != nil {
 			return nil, err
@@ -58,28 +60,28 @@ func (d *Desired) check(source Source, x *object.Examined, options Options) (*pr
 	if options.Complete {
 		x = d.completed(source.Owner, x)
 	}
-	edits, asked, err := d.edit(source, x, options)
+	edits, request, err := d.edit(source, x, options)
 	if err != nil {
 		return nil, err
 	}
 	if options.Mode == AllOrNothing && !d.sites.connected(edits) {
 		return nil, ErrDisconnected
 	}
-	p, err := d.decided(edits, asked, options)
+	p, err := d.decided(edits, request, options, try)
 	if err != nil {
 		return nil, err
 	}
 	p.joined = joinedBy(source.Owner, edits)
 	if options.Plan != nil {
 		if err := d.other(options.Plan, p); err != nil {
-			p.takeBack()
+			d.takeBack(p)
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// joinedBy says which objects an owner comes to want that others want already.
+// joinedBy returns the objects of other owners in which an owner gets fields.
 func joinedBy(owner string, edits []Edit) Joined {
 	j := Joined{Owner: owner}
 	for i := range edits {
@@ -98,43 +100,43 @@ func joinedBy(owner string, edits []Edit) Joined {
 	return j
 }
 
-// decided prepares edits, which do what was asked for. d.mu is held.
-func (d *Desired) decided(edits []Edit, asked *asked, options Options) (*prepared, error) {
-	p, err := d.prepare(edits, options.Mode)
+// decided prepares the edits of a request. d.changing is held, d.mu is not.
+func (d *Desired) decided(edits []Edit, request *request, options Options, try bool) (*prepared, error) {
+	p, err := d.prepare(edits, options.Mode, try)
 	if err != nil {
 		return nil, err
 	}
-	p.asked = asked
+	p.request = request
 	for i := range edits {
 		e := &edits[i]
-		n := &asked.all[i]
+		n := &request.all[i]
 		if n.key != e.Key {
-			n = asked.find(e.Key) // some change nothing
+			n = request.find(e.Key) // some change nothing
 		}
-		n.step = stepFrom(e.Before.kept(), e.After.kept())
+		n.step = stepFrom(e.Before.merged(), e.After.merged())
 	}
 	return p, nil
 }
 
-// asked is what a caller named, in that order, each once.
-type asked struct {
+// asked holds the objects of a request, in its order, each once.
+type request struct {
 	all   []named
 	byKey object.Table[*named]
 }
 
-// named is an object that a caller named, what its change does to what is wanted of it, and what data planes did then.
+// named is an object of a request, with its edit and the results of data planes.
 type named struct {
 	key        object.Key
 	step, done Step
 	did        bool
 }
 
-// Key makes what is named be found by its key.
+// Key is for the table by key.
 func (n *named) Key() object.Key { return n.key }
 
 // newAsked keeps the first where one is named twice.
-func newAsked(keys []object.Key) *asked {
-	a := &asked{all: make([]named, len(keys))}
+func newRequest(keys []object.Key) *request {
+	a := &request{all: make([]named, len(keys))}
 	a.byKey.Reserve(len(keys))
 	for i, k := range keys {
 		n := &a.all[i]
@@ -146,10 +148,10 @@ func newAsked(keys []object.Key) *asked {
 	return a
 }
 
-// find returns nil for what was not named.
-func (a *asked) find(k object.Key) *named { return a.byKey.Get(k) }
+// find returns nil for an object that the request does not name.
+func (a *request) find(k object.Key) *named { return a.byKey.Get(k) }
 
-func stepFrom(before, after *object.Kept) Step {
+func stepFrom(before, after *object.StoredObject) Step {
 	switch {
 	case before == nil && after == nil:
 		return Keep
@@ -165,8 +167,9 @@ func stepFrom(before, after *object.Kept) Step {
 	return Update
 }
 
-// finish waits, takes back what was all or nothing and failed, and says what became of it. begun is nil if nothing was to be done.
-func (d *Desired) finish(ctx context.Context, asked *asked, o *opened, revision Revision, begun work, options Options) (*Outcome, error) {
+// finish waits, undoes a failed all-or-nothing change, and returns the outcome. begun is nil if there was nothing to
+// do.
+func (d *Desired) finish(ctx context.Context, request *request, o *opened, revision Revision, begun work, options Options) (*Outcome, error) {
 	out := &Outcome{Revision: revision.Number}
 	var err error
 	if begun != nil {
@@ -199,7 +202,7 @@ func (d *Desired) finish(ctx context.Context, asked *asked, o *opened, revision 
 		switch {
 		case revision.ConfirmBy.IsZero(), out.Undone:
 		case o.isUndone():
-			out.Undone, err = true, errors.Join(err, fmt.Errorf("revision %d: %w", revision.Number, ErrUnconfirmed))
+			out.Undone, err = true, errors.Join(err, o.unconfirmed())
 		default:
 			var waits error
 			if out.ConfirmBy, waits = d.confirmBy(o); err == nil {
@@ -207,22 +210,22 @@ func (d *Desired) finish(ctx context.Context, asked *asked, o *opened, revision 
 			}
 		}
 	}
-	d.tell(out, asked)
+	d.fillStatus(out, request)
 	return out, err
 }
 
-// tell says of each object what was done and how it stands with it.
-func (d *Desired) tell(out *Outcome, asked *asked) {
+// fillStatus sets the step and status of each object.
+func (d *Desired) fillStatus(out *Outcome, request *request) {
 	failures := make(map[object.Key]Failure, len(out.Failures))
 	for _, f := range out.Failures {
 		failures[f.Key] = f
 	}
-	// What was not named, but had to go because of what was, and perhaps came again.
+	// Objects that the request does not name, but that had to be deleted because of it, and perhaps made again.
 	var beside []*named
 	besides := map[object.Key]*named{}
 	for i := range out.Operations {
 		o := &out.Operations[i]
-		n := asked.find(o.Key)
+		n := request.find(o.Key)
 		if n == nil {
 			if n = besides[o.Key]; n == nil {
 				n = &named{key: o.Key}
@@ -239,17 +242,20 @@ func (d *Desired) tell(out *Outcome, asked *asked) {
 			n.done = Update
 		}
 	}
-	out.Objects = make([]Done, 0, len(asked.all))
+	out.Objects = make([]Done, 0, len(request.all))
 	// One each, mostly.
-	owners := make([]Ownership, len(asked.all))
-	for from := 0; from < len(asked.all); from += tellAtOnce {
-		end := min(from+tellAtOnce, len(asked.all))
+	owners := make([]Ownership, len(request.all))
+	for from := 0; from < len(request.all); from += reportAtOnce {
+		end := min(from+reportAtOnce, len(request.all))
 		d.mu.RLock()
 		for i := from; i < end; i++ {
-			n := &asked.all[i]
-			st, wanted := d.lookInto(n.key, owners[i:i:i+1])
+			n := &request.all[i]
+			st, stored := d.lookInto(n.key, owners[i:i:i+1])
 			switch {
-			case wanted == nil:
+			case stored == nil:
+			case n.step == Delete && st.Revision > out.Revision && !out.Undone:
+				// A later change made the object again, perhaps before a data plane deleted it.
+				st = Status{Key: n.key, State: Gone, Reason: reconcile.NotWanted.String(), Since: st.Since}
 			case n.did && (n.done == Replace || n.done == Create):
 				n.step = n.done
 			case n.step == Replace:
@@ -264,17 +270,28 @@ func (d *Desired) tell(out *Outcome, asked *asked) {
 		if out.Undone && failures[n.key] == (Failure{}) {
 			continue
 		}
+		// A service makes objects of its own meanwhile, such as the Punt of a server.
+		if n.done == Create && d.isProduced(n.key) {
+			continue
+		}
 		if st, _ := d.look(n.key); st.State != Gone {
 			out.Objects = append(out.Objects, doneOf(n.done, st, failures, out.Undone))
 		}
 	}
 }
 
-// tellAtOnce: others who want something do not wait until all is told.
-const tellAtOnce = 256
+// isProduced reports whether a service produces the object.
+func (d *Desired) isProduced(k object.Key) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.records.Get(k).producedBy() != nil
+}
+
+// reportAtOnce is the number of objects for which the lock is held at once.
+const reportAtOnce = 256
 
 func doneOf(step Step, st Status, failures map[object.Key]Failure, undone bool) Done {
-	// It may be under way again already, and what was tried first is what counts.
+	// It may be under way again already; the first attempt counts.
 	if len(failures) == 0 {
 		return Done{step, st}
 	}

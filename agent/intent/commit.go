@@ -1,4 +1,6 @@
-// How something else comes to be wanted: checked, kept, and handed over to whoever makes it so.
+// SPDX-License-Identifier: Apache-2.0
+
+// A commit: changes are checked, stored, and handed to the reconcilers.
 package intent
 
 import (
@@ -12,79 +14,90 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// prepared is a change that is acceptable. The set has it already; takeBack undoes that.
+// prepared is a change that is acceptable. The sets have it already, except for deletions that come later, and unless it is only tried;
+// Desired.takeBack undoes that.
 type prepared struct {
 	edits []Edit
-	// Those of edits that change what counts.
+	// The indexes of edits that change the merged spec.
 	effective []int
-	takeBack  func()
-	asked     *asked
-	// The revision that it became, if that is open.
+	// Other changes cannot take the keys and claims that this one releases, until it is stored or taken back.
+	placed placed
+	// Deletions that are made in the sets when the change is stored.
+	later   *object.Examined
+	request *request
+	// The open revision of this change, if it is one.
 	opened *opened
+	// The open revisions that it ends.
+	ends   []*opened
 	joined Joined
 }
 
-// undoing is what is kept with the edits that undo an open revision, or some of it.
+// undoing is the part of a commit that undoes an open revision, or a part of it.
 type undoing struct {
 	closes uint64
-	// What is left open of it; nil: nothing.
+	// The rest that stays open; nil: nothing.
 	leaves *Open
-	// What undoing it and others brings back from then on.
+	// The changed undo records of open revisions.
 	revised []Undo
-	// Called when that is kept, before anybody is told of the edits. d.mu is held.
-	kept func()
+	// Called when the commit is stored, before the events of its edits. d.mu is held.
+	whenStored func()
 }
 
-// completed adds to the changes the deletion of whatever else the owner wants. d.mu is held.
+// completed adds to the changes the deletion of all other objects of the owner. d.changing is held, d.mu is not.
 func (d *Desired) completed(owner string, x *object.Examined) *object.Examined {
 	named := make(map[object.Key]struct{}, len(x.Keys))
 	for _, k := range x.Keys {
 		named[k] = struct{}{}
 	}
 	var more []object.Key
-	for r := range d.records.All() {
+	d.eachRecord(func(r *Record) {
 		k := r.Key()
-		if _, there := named[k]; !there && r.layerOf(owner) != nil {
+		if _, there := named[k]; !there && r.producedBy() == nil && r.layerOf(owner) != nil {
 			more = append(more, k)
 		}
-	}
+	})
 	slices.SortFunc(more, object.Key.Compare)
-	return &object.Examined{Keys: slices.Concat(x.Keys, more), Kept: slices.Concat(x.Kept, make([]*object.Kept, len(more)))}
+	return &object.Examined{Keys: slices.Concat(x.Keys, more), Objects: slices.Concat(x.Objects, make([]*object.StoredObject, len(more)))}
 }
 
-// edit works out what a source's changes do to what is kept, and leaves out what they do not change. d.mu is held.
-func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Edit, *asked, error) {
+// edit computes the edits of a source's changes, and leaves out changes without effect. d.changing is held, d.mu is not: the records of
+// configuration stay as they are.
+func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Edit, *request, error) {
 	var mistakes object.Errors
 	var conflicts []Conflict
 	var moved []object.Key
 	edits := make([]Edit, 0, len(x.Keys))
-	asked := newAsked(x.Keys)
+	request := newRequest(x.Keys)
 	for i, k := range x.Keys {
-		if asked.find(k) != &asked.all[i] {
+		if request.find(k) != &request.all[i] {
 			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice", Accepted: "each object once"})
 			continue
 		}
-		before, kept := d.records.Get(k), x.Kept[i]
-		if before == nil && kept != nil && options.Expect == nil {
-			edits = append(edits, Edit{Key: k, After: alone(Layer{Owner: source.Owner, Kept: kept})})
+		before, stored := d.recordFor(k), x.Objects[i]
+		if before.producedBy() != nil {
+			mistakes = append(mistakes, produced(k, before))
 			continue
 		}
-		if want, told := options.Expect[k]; told && want != before.revision() {
+		if before == nil && stored != nil && options.Expect == nil {
+			edits = append(edits, Edit{Key: k, After: alone(Layer{Owner: source.Owner, StoredObject: stored})})
+			continue
+		}
+		if want, expected := options.Expect[k]; expected && want != before.revision() {
 			moved = append(moved, k)
 			continue
 		}
 		own := before.layerOf(source.Owner)
-		same := own != nil && kept != nil && (own.Says(kept) || len(before.Layers) == 1 && own.Restates(kept))
+		same := own != nil && stored != nil && (own.SameLayer(stored) || len(before.Layers) == 1 && own.SameShownLayer(stored))
 		switch {
-		case same && (!options.Force || len(before.Layers) == 1), kept == nil && before == nil:
+		case same && (!options.Force || len(before.Layers) == 1), stored == nil && before == nil:
 			continue
-		case kept == nil && own == nil:
+		case stored == nil && own == nil:
 			conflicts = append(conflicts, Conflict{Key: k, Owner: source.Owner, Holder: before.owner()})
 			continue
 		}
 		layers := before.without(source.Owner)
-		if kept != nil {
-			layer := Layer{Owner: source.Owner, Kept: kept}
+		if stored != nil {
+			layer := Layer{Owner: source.Owner, StoredObject: stored}
 			if own != nil {
 				layer.Taken = own.Taken
 			}
@@ -114,11 +127,11 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 	case len(conflicts) > 0:
 		return nil, nil, &Conflicts{conflicts}
 	}
-	return edits, asked, nil
+	return edits, request, nil
 }
 
-// contested returns what a new layer says differently from others of the same priority, and has not taken over from them. Own is what its
-// owner says until now, nil: nothing.
+// contested returns the fields in which a new layer contradicts others of the same priority without having taken over
+// from them. own is its owner's layer until now; nil: none.
 func (d *Desired) contested(k object.Key, others []Layer, own *Layer, layer Layer) []Conflict {
 	var all []Conflict
 	for _, l := range others {
@@ -127,11 +140,11 @@ func (d *Desired) contested(k object.Key, others []Layer, own *Layer, layer Laye
 		}
 		taken := map[string]struct{}{}
 		if own != nil && own.Taken > l.Taken {
-			for _, c := range own.Contradicts(l.Kept) {
+			for _, c := range own.Contradicts(l.StoredObject) {
 				taken[c.Path] = struct{}{}
 			}
 		}
-		for _, c := range layer.Contradicts(l.Kept) {
+		for _, c := range layer.Contradicts(l.StoredObject) {
 			if _, already := taken[c.Path]; !already {
 				all = append(all, Conflict{Key: k, Field: c.Field, Owner: layer.Owner, Holder: l.Owner, Wanted: c.Mine, Held: c.Theirs})
 			}
@@ -152,51 +165,52 @@ func (d *Desired) recordOf(layers []Layer) (*Record, error) {
 	return r, d.merge(r)
 }
 
-// prepare checks edits against all that is wanted. The set has them afterwards, until takeBack is called. d.mu is held.
-func (d *Desired) prepare(edits []Edit, mode Mode) (*prepared, error) {
+// prepare checks edits against the configuration. The sets have them afterwards, until takeBack is called. try: the sets do not have them
+// afterwards. d.changing is held, d.mu is not.
+func (d *Desired) prepare(edits []Edit, mode Mode, try bool) (*prepared, error) {
 	p := &prepared{edits: edits, effective: make([]int, 0, len(edits))}
-	x := &object.Examined{Keys: make([]object.Key, 0, len(edits)), Kept: make([]*object.Kept, 0, len(edits))}
-	var unknown []*object.Kept
+	x := &object.Examined{Keys: make([]object.Key, 0, len(edits)), Objects: make([]*object.StoredObject, 0, len(edits))}
+	var unknown []*object.StoredObject
 	for i := range edits {
 		e := &edits[i]
 		if !e.effective() {
 			continue
 		}
 		p.effective = append(p.effective, i)
-		kept := e.After.kept()
+		stored := e.After.merged()
 		x.Keys = append(x.Keys, e.Key)
-		x.Kept = append(x.Kept, kept)
-		if kept != nil && !kept.Examined() {
-			unknown = append(unknown, kept)
+		x.Objects = append(x.Objects, stored)
+		if stored != nil && !stored.Examined() {
+			unknown = append(unknown, stored)
 		}
 	}
 	var nowhere object.Errors
-	for _, kept := range x.Kept {
-		if kept != nil && d.sites.placesOf(kept) == 0 {
-			nowhere = append(nowhere, d.sites.unplaced(kept))
+	for _, stored := range x.Objects {
+		if stored != nil && d.sites.placesOf(stored) == 0 {
+			nowhere = append(nowhere, d.sites.unplaced(stored))
 		}
 	}
 	if len(nowhere) > 0 {
 		return nil, nowhere
 	}
-	// What comes from history, what several say together, and what is not acceptable unless others say more.
-	if err := d.registry.ExamineKept(unknown); err != nil {
+	// Examine objects of history, merged objects, and objects that are valid only when merged.
+	if err := d.registry.ExamineStored(unknown); err != nil {
 		return nil, attributed(err, edits)
 	}
 	var err error
-	if p.takeBack, err = d.sites.apply(x); err != nil {
+	if p.placed, p.later, err = d.place(x, try); err != nil {
 		return nil, attributed(err, edits)
 	}
 	if mode == AllOrNothing {
 		if err := d.complete(x); err != nil {
-			p.takeBack()
+			d.takeBack(p)
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// attributed says of mistakes in objects that several want, or wanted, whose they are.
+// attributed adds the owners to mistakes in objects with several owners.
 func attributed(err error, edits []Edit) error {
 	mistakes := object.AllErrors(err)
 	if mistakes == nil {
@@ -218,38 +232,39 @@ func attributed(err error, edits []Edit) error {
 
 func attribute(m *object.Error, e *Edit) *object.Error {
 	var owners, holders, fields []string
-	for i, said := range object.Layers(e.After.said()) {
+	for i, layer := range object.Layers(e.After.stored()) {
 		owners = append(owners, e.After.Layers[i].Owner)
-		for _, s := range said {
+		for _, s := range layer {
 			fields = append(fields, s.Field)
 		}
-		if slices.ContainsFunc(said, func(s object.Said) bool { return !s.Overridden && object.Within(m.Field, s.Field) }) {
+		if slices.ContainsFunc(layer, func(s object.OwnedField) bool { return !s.Overridden && object.Within(m.Field, s.Field) }) {
 			holders = append(holders, e.After.Layers[i].Owner)
 		}
 	}
-	told := *m
+	mistake := *m
 	switch {
 	case len(holders) > 0:
-		told.Problem += " (said by " + strings.Join(holders, " and ") + ")"
+		mistake.Problem += " (set by " + strings.Join(holders, " and ") + ")"
 	case e.Before != nil && len(e.Before.Layers) > len(e.After.Layers):
-		told.Problem += fmt.Sprintf(" (only %s would still say something of the object: %s)", strings.Join(owners, " and "),
+		mistake.Problem += fmt.Sprintf(" (the object would only have fields of %s: %s)", strings.Join(owners, " and "),
 			shortened(strings.Join(fields, ", ")))
-		told.Found, told.Accepted = "", "that "+strings.Join(owners, " and ")+" gives that up before"
+		mistake.Found, mistake.Accepted = "", strings.Join(owners, " and ")+" deletes the object first"
 	default:
-		told.Problem += " (not said by " + strings.Join(owners, " or ") + ")"
+		mistake.Problem += " (not set by " + strings.Join(owners, " or ") + ")"
 	}
-	return &told
+	return &mistake
 }
 
-// complete refuses changes that would have to wait for something that nobody wants.
+// complete refuses changes with unresolved references. d.changing is held, d.mu is not.
 func (d *Desired) complete(x *object.Examined) error {
 	var mistakes object.Errors
-	for i, kept := range x.Kept {
-		if kept == nil || !d.sites.lacksAny(kept) {
+	there := d.after(x)
+	for i, stored := range x.Objects {
+		if stored == nil || !d.sites.lacksAny(there, stored) {
 			continue
 		}
-		for _, ref := range d.registry.References(kept.Object()) {
-			if !ref.Builtin && d.sites.lacks(kept, ref.To) {
+		for _, ref := range d.registry.References(stored.Object()) {
+			if !ref.Builtin && d.sites.lacks(there, stored, ref.To) {
 				mistakes = append(mistakes, &object.Error{Object: x.Keys[i], Field: ref.Field, Problem: "there is no " + ref.To.String(),
 					Accepted: "an object that is there, where all or nothing is asked for"})
 			}
@@ -258,29 +273,29 @@ func (d *Desired) complete(x *object.Examined) error {
 	return append(mistakes, d.stranded(x)...).Or()
 }
 
-// stranded says which deletions would leave others without what they need.
+// stranded returns errors for deletions of objects that others need.
 func (d *Desired) stranded(x *object.Examined) object.Errors {
 	edited, users := make(map[object.Key]bool, len(x.Keys)), map[object.Key][]object.Key{}
 	for i, k := range x.Keys {
 		edited[k] = true
-		if x.Kept[i] == nil {
+		if x.Objects[i] == nil {
 			users[k] = nil
 		}
 	}
 	if len(users) == 0 {
 		return nil
 	}
-	for r := range d.records.All() {
+	d.eachRecord(func(r *Record) {
 		k := r.Key()
 		if r.version == nil || edited[k] {
-			continue
+			return
 		}
 		for needed := range r.version.Needs() {
-			if _, gone := users[needed]; gone && d.sites.lacks(r.version.Kept, needed) {
+			if _, gone := users[needed]; gone {
 				users[needed] = append(users[needed], k)
 			}
 		}
-	}
+	})
 	var mistakes object.Errors
 	for _, k := range x.Keys {
 		by := users[k]
@@ -293,12 +308,12 @@ func (d *Desired) stranded(x *object.Examined) object.Errors {
 			problem = fmt.Sprintf("%s and %d more need it", by[0], more)
 		}
 		mistakes = append(mistakes, &object.Error{Object: k, Problem: problem,
-			Accepted: "a deletion of what nobody needs, where all or nothing is asked for"})
+			Accepted: "with all or nothing, deletion of objects that no other object refers to"})
 	}
 	return mistakes
 }
 
-// seal gives the edits the number of a revision. d.mu is held.
+// seal gives the edits the number of a revision.
 func (d *Desired) seal(p *prepared, revision uint64, at time.Time) {
 	effective := map[int]bool{}
 	if len(p.effective) < len(p.edits) {
@@ -337,78 +352,129 @@ func (d *Desired) keep(p *prepared, source Source, options Options, rollbackTo u
 	if options.ConfirmWithin > 0 {
 		revision.ConfirmBy = now.Add(options.ConfirmWithin)
 	}
-	d.seal(p, revision.Number, now)
+	if u != nil {
+		revision.Undoes, revision.UndoesInPart = u.closes, u.leaves != nil
+	}
+	for _, o := range p.ends {
+		revision.Ended = append(revision.Ended, o.Revision)
+	}
 	d.mu.Unlock()
+	d.seal(p, revision.Number, now)
+	revision.Objects = changedIn(p.edits)
 
 	c := &Commit{Revision: revision, Edits: p.edits, Recorded: !d.config.Owners[source.Owner].Unrecorded,
-		Oldest: oldest(revision.Number, uint64(d.config.Revisions))}
+		Oldest: oldest(revision.Number, uint64(d.config.Revisions)), Ends: revision.Ended}
 	if options.Mode == AllOrNothing || options.ConfirmWithin > 0 {
 		c.Open = &Open{Revision: revision.Number, Unfinished: options.Mode == AllOrNothing, ConfirmBy: revision.ConfirmBy}
+		if options.ConfirmWithin > 0 {
+			d.waitFor(c.Open, options.ConfirmWithin)
+		}
 	}
 	if u != nil {
 		c.Closes, c.Leaves, c.Revised = u.closes, u.leaves, u.revised
 	}
 	var err error
 	var begun work
-	if len(d.open) > 0 {
-		c.Revised, err = d.overtaken(c, u == nil && c.Open == nil)
+	if d.open != nil {
+		c.Revised, err = d.overtaken(c)
 	} else if u == nil && c.Open == nil {
-		// Data planes do it while the disk makes it last. Whoever asked is told when both are done.
-		c.Written = func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			begun = d.handOver(p, revision.Number, false)
-		}
+		// Data planes carry it out during the sync of the disk. The caller gets the result after both.
+		c.Written = func() { begun = d.handOver(p, revision.Number, false) }
 	}
 	if err == nil {
 		err = d.config.Store.Commit(c)
-		// Who holds on to the commit does not hold on to all this.
+		// A holder of the commit does not keep this memory in use.
 		c.Written = nil
 	}
 
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err != nil {
+		defer d.mu.Unlock()
 		if begun != nil {
 			begun.Close()
 			d.handBack(p, latest)
 		}
-		p.takeBack()
-		return nil, Revision{}, fmt.Errorf("keeping what is wanted: %w", err)
+		p.placed.undo()
+		return nil, Revision{}, fmt.Errorf("storing the configuration: %w", err)
 	}
 	d.revise(c.Revised)
 	if u != nil {
-		u.kept()
+		u.whenStored()
+	}
+	for _, o := range p.ends {
+		d.close(o)
+		o.by = revision.Number
+		close(o.undone)
 	}
 	if c.Open != nil {
 		p.opened = d.begin(*c.Open)
 	}
+	if u != nil || len(p.ends) > 0 {
+		begun = d.handOverAtOnce(p, revision.Number, options.Mode == AllOrNothing)
+		d.freeAtOnce(p)
+		d.mu.Unlock()
+		return begun, revision, nil
+	}
+	d.mu.Unlock()
 	if begun == nil {
 		begun = d.handOver(p, revision.Number, options.Mode == AllOrNothing)
 	}
+	d.free(p)
 	return begun, revision, nil
+}
+
+// changedIn names the first objects that edits change.
+func changedIn(edits []Edit) []Changed {
+	some := edits[:min(len(edits), MaxChanged)]
+	all := make([]Changed, len(some))
+	for i := range some {
+		e := &some[i]
+		all[i] = Changed{stepFrom(e.Before.merged(), e.After.merged()), e.Key.Kind, e.Key.Name}
+	}
+	return all
 }
 
 // next is the number of the next revision. d.mu is held.
 func (d *Desired) next() uint64 { return max(d.revision, d.passed) + 1 }
 
-// handOver has a sealed change be what is wanted. d.mu is held.
+// handOver makes a sealed change the current configuration: a few objects at a time, so that producers hardly wait. d.changing is held,
+// d.mu is not.
 func (d *Desired) handOver(p *prepared, revision uint64, strict bool) work {
+	d.mu.Lock()
 	d.revision = revision
 	d.records.Reserve(len(p.edits))
-	for i := range p.edits {
-		e := &p.edits[i]
+	d.mu.Unlock()
+	for some := range slices.Chunk(p.edits, recordsAtOnce) {
+		d.pass()
+		d.mu.Lock()
+		d.recordEdits(some)
+		d.mu.Unlock()
+	}
+	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
+}
+
+// handOverAtOnce is handOver for the end of open revisions, which nobody may see in part. d.mu is held.
+func (d *Desired) handOverAtOnce(p *prepared, revision uint64, strict bool) work {
+	d.revision = revision
+	d.records.Reserve(len(p.edits))
+	d.recordEdits(p.edits)
+	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
+}
+
+// recordEdits sets the records that edits make. d.mu is held.
+func (d *Desired) recordEdits(edits []Edit) {
+	for i := range edits {
+		e := &edits[i]
 		if e.After != nil && e.Before == nil {
 			d.index.added.add(e.Key)
 		}
 		d.record(e.Key, e.After)
 	}
-	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
 }
 
 // handBack is the end of a change that was handed over and is not kept; latest: the revision before. d.mu is held.
 func (d *Desired) handBack(p *prepared, latest uint64) {
-	// Somebody may have seen it: no other gets its number.
+	// A reader may have seen it: no other revision gets its number.
 	d.passed, d.revision = d.revision, latest
 	for i := range p.edits {
 		e := &p.edits[i]
@@ -420,7 +486,7 @@ func (d *Desired) handBack(p *prepared, latest uint64) {
 	d.sites.want(p.wants(func(e *Edit) *Record { return e.Before }), false).Close()
 }
 
-// record has what is wanted of an object be this; nil: nothing. d.mu is held.
+// record sets the record of an object; nil: deletes it. d.mu is held.
 func (d *Desired) record(k object.Key, r *Record) {
 	if r == nil {
 		d.records.Delete(k)
@@ -429,7 +495,7 @@ func (d *Desired) record(k object.Key, r *Record) {
 	d.records.Put(r)
 }
 
-// wants is what a reconciler is told of the records on one side of the edits.
+// wants converts the records of one side of the edits for the reconciler.
 func (p *prepared) wants(side func(*Edit) *Record) []reconcile.Want {
 	wants := make([]reconcile.Want, len(p.effective))
 	for n, i := range p.effective {
@@ -441,13 +507,13 @@ func (p *prepared) wants(side func(*Edit) *Record) []reconcile.Want {
 	return wants
 }
 
-// oldest is the first revision of history when there is this one. Old ones are forgotten some together, which is less work than each alone
-// with the one that takes its place; until then it is 0.
-func oldest(revision, kept uint64) uint64 {
-	if revision <= kept || revision%max(1, kept/32) != 0 {
+// oldest is the first revision of history after this one. Old revisions are deleted several at a time, which is
+// cheaper than one by one; in between it is 0.
+func oldest(revision, stored uint64) uint64 {
+	if revision <= stored || revision%max(1, stored/32) != 0 {
 		return 0
 	}
-	return revision - kept + 1
+	return revision - stored + 1
 }
 
 var errNoOwner = errors.New("a source without an owner")

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -13,7 +15,7 @@ type Cursor struct {
 	number uint64
 }
 
-// IsZero says whether it is no place.
+// IsZero reports whether it is no place.
 func (c Cursor) IsZero() bool { return c == Cursor{} }
 
 // String returns "1a2b-17", or "" if it is no place.
@@ -24,7 +26,7 @@ func (c Cursor) String() string {
 	return fmt.Sprintf("%x-%x", c.log, c.number)
 }
 
-// ParseCursor reads what String returned.
+// ParseCursor reads a cursor as String writes it.
 func ParseCursor(text string) (Cursor, error) {
 	var c Cursor
 	if text == "" {

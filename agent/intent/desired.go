@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -13,48 +15,51 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// Config of Desired. Zero values mean what is in brackets.
+// Config of Desired. The defaults of zero values are in brackets.
 type Config struct {
 	Registry *object.Registry
-	// Where what is wanted is kept (in memory).
+	// The store of the configuration (default: in memory).
 	Store Store
 	Log   *slog.Logger
-	// Those that are not like the others.
+	// Owners with a priority or other settings.
 	Owners map[string]Owner
 	// How many revisions (1,000; up to a thirtieth more) and events (65,536) are kept.
 	Revisions, Events int
-	// Those that there are (one, called "default").
+	// The data planes (one, called "default").
 	Dataplanes []Dataplane
 	// Of the reconcilers.
 	Reconciler reconcile.Options
-	// Nil, or says why an object does not serve in a data plane that has it as it is wanted: a word and a sentence, both empty if it
-	// does. It must be quick, and not ask Desired.
-	Hindrance func(dataplane string, kept *object.Kept) (reason, message string)
-	// How long to wait before what could not be undone is tried again for the first time (a second).
+	// Returns the reason why an applied object does not serve: a word and a sentence, both empty if it serves. It
+	// must return fast, and not call Desired. It may be nil.
+	NotReady func(dataplane string, stored *object.StoredObject) NotReady
+	// How long to wait before the first repetition of a failed undo (a second).
 	UndoAgain time.Duration
-	// If not nil, called with what was undone without anybody asking for it.
+	// Which start of the machine this is, and the time since then (the kernel's).
+	Boot func() (boot string, since time.Duration)
+	// If not nil, called with each undo that the agent does by itself.
 	Undone func(Undoing)
 }
 
-// Desired is what is wanted, and who makes it so. It implements Interface.
+// Desired is the configuration with its reconcilers. It implements Interface.
 type Desired struct {
 	config   Config
 	registry *object.Registry
 	sites    sites
 	log      *eventLog
 
-	// Held from checking a change until it is wanted, so that revisions are kept in their order.
+	// Held from the check of a change until it is committed, so that revisions are stored in order.
 	changing sync.Mutex
 
 	mu       sync.RWMutex
 	records  object.Table[*Record]
 	revision uint64
-	// The number of the latest that was wanted for a moment and not kept.
+	// The number of the latest revision that was visible for a moment and could not be stored.
 	passed uint64
 	// Revisions of which it is not known yet whether they stand.
-	open map[uint64]*opened
+	open *opened
 
-	index index
+	index     index
+	producers map[string]*Producer
 	// Why objects are not as they should be because they could not be undone. Nil: there are none.
 	left atomic.Pointer[map[object.Key]string]
 	// Timers that have fired.
@@ -64,7 +69,7 @@ type Desired struct {
 
 var _ Interface = (*Desired)(nil)
 
-// New returns a Desired that wants what its store says. Those errors mean that what was kept is not acceptable (any more).
+// New returns a Desired with the configuration of its store. An object.Errors means that the stored configuration is not acceptable (any more).
 func New(config Config) (*Desired, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -78,18 +83,21 @@ func New(config Config) (*Desired, error) {
 	if config.UndoAgain <= 0 {
 		config.UndoAgain = time.Second
 	}
+	if config.Boot == nil {
+		config.Boot = bootClock
+	}
 	if config.Events <= 0 {
 		config.Events = 1 << 16
 	}
 	d := &Desired{
 		config: config, registry: config.Registry,
-		open: map[uint64]*opened{}, log: newEventLog(config.Events),
+		log: newEventLog(config.Events), producers: map[string]*Producer{},
 	}
 	if len(config.Dataplanes) == 0 {
 		config.Dataplanes = []Dataplane{{Name: "default"}}
 	}
-	if len(config.Dataplanes) > mostSites {
-		return nil, fmt.Errorf("%d data planes; accepted: at most %d", len(config.Dataplanes), mostSites)
+	if len(config.Dataplanes) > maxSites {
+		return nil, fmt.Errorf("%d data planes; accepted: at most %d", len(config.Dataplanes), maxSites)
 	}
 	for _, plane := range config.Dataplanes {
 		options := config.Reconciler
@@ -97,17 +105,21 @@ func New(config Config) (*Desired, error) {
 			options.Log = config.Log
 		}
 		options.Log = options.Log.With("dataplane", plane.Name)
-		options.Changed = func(s reconcile.Status) { d.log.publish(logStatus(s)) }
+		options.Changed = func(s reconcile.Status, at int64) {
+			e := logStatus(s)
+			e.time = at
+			d.log.publish(e)
+		}
 		options.Connected = func(is bool) { d.log.publish(logged{rare: &rare{plane: &DataplaneChange{plane.Name, is}}}) }
 		d.sites = append(d.sites, &site{plane, reconcile.New(config.Registry, options), object.NewSet(config.Registry)})
 	}
 	if err := d.load(); err != nil {
-		return nil, fmt.Errorf("what was kept: %w", err)
+		return nil, fmt.Errorf("the stored configuration: %w", err)
 	}
 	return d, nil
 }
 
-// load wants what was wanted when the program ended, but for what was not finished then.
+// load reads the stored configuration, and finds changes that the last run did not finish.
 func (d *Desired) load() error {
 	x := &object.Examined{}
 	latest, open, err := d.config.Store.Load(func(k object.Key, r *Record) error {
@@ -115,8 +127,8 @@ func (d *Desired) load() error {
 			return err
 		}
 		d.records.Put(r)
-		if kept := r.kept(); kept != nil {
-			x.Kept = append(x.Kept, kept)
+		if stored := r.merged(); stored != nil {
+			x.Objects = append(x.Objects, stored)
 		}
 		return nil
 	})
@@ -124,14 +136,14 @@ func (d *Desired) load() error {
 		return err
 	}
 	d.revision = latest
-	if err = d.registry.ExamineKept(x.Kept); err != nil {
+	if err = d.registry.ExamineStored(x.Objects); err != nil {
 		return err
 	}
-	x.Keys = make([]object.Key, len(x.Kept))
-	for i, kept := range x.Kept {
-		x.Keys[i] = kept.Key()
+	x.Keys = make([]object.Key, len(x.Objects))
+	for i, stored := range x.Objects {
+		x.Keys[i] = stored.Key()
 	}
-	if _, err = d.sites.apply(x); err != nil {
+	if err = d.sites.apply(x); err != nil {
 		return err
 	}
 	wants := make([]reconcile.Want, len(x.Keys))
@@ -144,55 +156,92 @@ func (d *Desired) load() error {
 		d.index.added.add(k)
 	}
 	d.sites.want(wants, false).Close()
-	d.config.Log.Info("read what is wanted", "objects", len(wants), "revision", latest)
-	d.mu.Lock()
-	for _, o := range open {
-		d.begin(o)
+	d.config.Log.Info("configuration read", "objects", len(wants), "revision", latest)
+	for len(open) > 1 {
+		// An older release had several.
+		d.config.Log.Warn("a revision that waited to be confirmed stands, because a later one waits, too", "revision", open[0].Revision)
+		if err := d.config.Store.Settle(open[0].Revision, nil, nil); err != nil {
+			return err
+		}
+		open = open[1:]
 	}
-	d.mu.Unlock()
-	// What cannot be undone now keeps nobody from starting: it is tried again.
-	for _, o := range slices.Backward(open) {
+	for _, o := range open {
+		if !d.resume(&o) {
+			if err := d.config.Store.Settle(o.Revision, &o, nil); err != nil {
+				d.config.Log.Warn("the new start of the time to confirm a revision cannot be stored", "revision", o.Revision, "error", err)
+			}
+		}
+		d.mu.Lock()
+		cut := d.begin(o)
+		d.mu.Unlock()
 		if o.Unfinished {
-			d.mu.RLock()
-			cut := d.open[o.Revision]
-			d.mu.RUnlock()
+			// A failed undo does not prevent the start: the agent tries again.
 			d.overdue(cut, cutOff)
 		}
 	}
 	return nil
 }
 
-// known returns the keys of all records, in no order. d.mu is held.
-func (d *Desired) known() []object.Key {
-	keys := make([]object.Key, 0, d.records.Len())
-	for r := range d.records.All() {
-		keys = append(keys, r.Key())
+// pass is called between the parts of what takes long.
+func (d *Desired) pass() {
+	if between := d.config.Reconciler.Between; between != nil {
+		between()
 	}
+}
+
+// recordsAtOnce is how many records are looked at while producers wait.
+const recordsAtOnce = 1024
+
+// eachRecord calls f with each record, in no order, and locks d.mu for a few at a time. Those that come or go meanwhile may be among them
+// or not.
+func (d *Desired) eachRecord(f func(*Record)) {
+	for next, more := object.Number(0), true; more; more = next != 0 {
+		d.pass()
+		d.mu.RLock()
+		var some []*Record
+		some, next = d.records.Some(next, recordsAtOnce)
+		for _, r := range some {
+			f(r)
+		}
+		d.mu.RUnlock()
+	}
+}
+
+// recordFor returns the record of an object, or nil. d.mu is not held.
+func (d *Desired) recordFor(k object.Key) *Record {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.records.Get(k)
+}
+
+// known returns the keys of all records, in no order. d.mu is not held.
+func (d *Desired) known() []object.Key {
+	var keys []object.Key
+	d.eachRecord(func(r *Record) { keys = append(keys, r.Key()) })
 	return keys
 }
 
-// versionOf makes what a reconciler is told of a record. It is part of the record.
+// versionOf returns the reconciler's form of a record. It is part of the record.
 func versionOf(r *Record) *reconcile.Version {
-	r.own = reconcile.Version{Kept: r.kept(), Revision: r.Revision, Generation: r.Generation}
+	r.own = reconcile.Version{StoredObject: r.merged(), Revision: r.Revision, Generation: r.Generation, Origin: r.own.Origin}
 	return &r.own
 }
 
-// Run makes the data plane be what is wanted until ctx ends. What waits to be confirmed then is undone by the next that is made from
+// Run reconciles the data planes until ctx ends. A revision that waits for its confirmation then is undone by the next Desired from
 // the same store.
 func (d *Desired) Run(ctx context.Context) {
 	d.sites.run(ctx)
 	d.mu.Lock()
 	d.ended = true
-	for _, o := range d.open {
-		if o.timer != nil {
-			o.timer.Stop()
-		}
+	if o := d.open; o != nil && o.timer != nil {
+		o.timer.Stop()
 	}
 	d.mu.Unlock()
 	d.firing.Wait()
 }
 
-// Attach gives Desired a connection to its first data plane, in place of any that it had. Nothing is asked of it after ctx ends.
+// Attach gives Desired a connection to its first data plane, in place of an earlier one. The plane is not used after
+// ctx ends.
 func (d *Desired) Attach(ctx context.Context, plane reconcile.Plane) {
 	d.sites[0].plane.Attach(ctx, plane)
 }
@@ -206,7 +255,7 @@ func (d *Desired) AttachTo(ctx context.Context, name string, plane reconcile.Pla
 	return err
 }
 
-// Detach tells that there is no connection to the first data plane any more.
+// Detach reports that the connection to the first data plane has ended.
 func (d *Desired) Detach() { d.sites[0].plane.Detach() }
 
 // DetachFrom is Detach for a data plane by its name.
@@ -223,7 +272,7 @@ func (d *Desired) Revision() uint64 {
 	return d.revision
 }
 
-// Settled says whether everything that is wanted is done, or waits for something that is not there. It looks at every object.
+// Settled returns whether every object is applied, or waits for an object that does not exist. It looks at every object.
 func (d *Desired) Settled() bool {
 	return !slices.ContainsFunc(d.sites, func(s *site) bool { return !s.plane.Settled() })
 }
@@ -233,15 +282,13 @@ func (d *Desired) Count() map[State]int {
 	if len(d.sites) == 1 {
 		return d.sites[0].plane.Count()
 	}
-	d.mu.RLock()
 	keys := d.known()
-	d.mu.RUnlock()
 	unwanted, _ := d.sites.unwanted(nil)
 	counts := map[State]int{}
-	told := make(map[object.Key]struct{}, len(keys))
+	published := make(map[object.Key]struct{}, len(keys))
 	for _, k := range append(keys, unwanted...) {
-		if _, twice := told[k]; !twice {
-			told[k] = struct{}{}
+		if _, again := published[k]; !again {
+			published[k] = struct{}{}
 			s, _ := d.look(k)
 			counts[s.State]++
 		}

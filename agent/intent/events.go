@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -11,57 +13,73 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// Event is a change of how it stands with an object, or with a data plane.
+// Event is a change of the status of an object, of a data plane, or of what a service reports.
 type Event struct {
 	// To go on from after it.
 	Cursor Cursor
 	Time   time.Time
 	Status Status
-	// In place of a Status: what was Applied in it is Unknown, or is not any more, though no event says so of each object.
+	// In place of a Status: the data plane went away or is back, and its Applied objects are Unknown or no longer so.
+	// There is no event for each object.
 	Dataplane *DataplaneChange
-	// In place of a Status: sessions whose tunnels use it are Ready, or not, though no event says so of each.
-	Path *PathChange
+	// In place of a Status: a service reports a change that is about no object.
+	Service *ServiceEvent
 }
 
-// PathChange is that a path to a user plane function went down, or is down no longer.
-type PathChange struct {
-	Dataplane string
-	// Where from and where to, and the name of the GtpuPeer, if there is one.
-	VRF, Local, Remote, Peer string
-	// "down", or what it is now: "up", or "gone" when no tunnel uses it any more.
-	State string
+// ServiceEvent is a change that a service reports. It is about no object, or about many: a path went down, and there is no event for each session
+// that uses it. It must not be changed after it was reported.
+type ServiceEvent struct {
+	// A word for what changed: "path". Streams have it as the type of the event.
+	Type string
+	// What changed, and its new state. No object is of this kind.
+	Kind, Name, State string
+	// Fields of the service's own, in the order of their appearance. Those without a value are left out.
+	Fields []EventField
+	// A sentence for people without its end, which is the time: "The path from 192.0.2.1 to 192.0.2.2 is up".
+	Text string
 }
 
-// JSON is how northbounds tell of it.
-func (c *PathChange) JSON(at time.Time, cursor Cursor) ([]byte, error) {
-	return json.Marshal(struct {
-		APIVersion string    `json:"apiVersion"`
-		Kind       string    `json:"kind"`
-		Name       string    `json:"name"`
-		State      string    `json:"state"`
-		Dataplane  string    `json:"dataplane"`
-		VRF        string    `json:"vrf"`
-		Local      string    `json:"localAddress"`
-		Remote     string    `json:"remoteAddress"`
-		Peer       string    `json:"peer,omitempty"`
-		Time       time.Time `json:"time"`
-		Cursor     string    `json:"cursor,omitempty"`
-	}{object.APIVersion, PathKind, c.Remote, c.State, c.Dataplane, c.VRF, c.Local, c.Remote, c.Peer, at.UTC(), cursor.String()})
+// EventField is a field of a ServiceEvent. Its name is as JSON has it.
+type EventField struct{ Name, Value string }
+
+// JSON is the change as northbounds report it.
+func (e *ServiceEvent) JSON(at time.Time, cursor Cursor) ([]byte, error) {
+	all := append([]EventField{{"apiVersion", object.APIVersion}, {"kind", e.Kind}, {"name", e.Name}, {"state", e.State}}, e.Fields...)
+	all = append(all, EventField{"time", at.UTC().Format(time.RFC3339Nano)}, EventField{"cursor", cursor.String()})
+	text := []byte("{")
+	for _, f := range all {
+		if f.Value == "" {
+			continue
+		}
+		field, err := json.Marshal(map[string]string{f.Name: f.Value})
+		if err != nil {
+			return nil, err
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(text, field[1:len(field)-1]...)
+	}
+	return append(text, '}'), nil
 }
 
-// PathChanged tells whoever follows events.
-func (d *Desired) PathChanged(c *PathChange) { d.log.publish(logged{rare: &rare{path: c}}) }
+// Report publishes an event of a service.
+func (d *Desired) Report(e *ServiceEvent) { d.log.publish(logged{rare: &rare{service: e}}) }
 
-// PathKind stands where an event of a path has the kind of its object. No object is of that kind.
-const PathKind = "GtpuPath"
+// Touched publishes an event with the object's status: its readiness has changed.
+func (d *Desired) Touched(k object.Key) {
+	if s := d.sites.get(k); s.State != Gone {
+		d.log.publish(logStatus(s))
+	}
+}
 
-// DataplaneChange is that a data plane is there, and what it has is known; or that it is away.
+// DataplaneChange: a data plane is connected and in sync, or it is away.
 type DataplaneChange struct {
 	Name      string
 	Connected bool
 }
 
-// JSON is how northbounds tell of it; listed: it is no event, but how it stood.
+// JSON is the change as northbounds report it. listed: it is the present state, not an event.
 func (c *DataplaneChange) JSON(at time.Time, cursor Cursor, listed bool) ([]byte, error) {
 	state := "away"
 	if c.Connected {
@@ -78,7 +96,7 @@ func (c *DataplaneChange) JSON(at time.Time, cursor Cursor, listed bool) ([]byte
 	}{object.APIVersion, DataplaneKind, c.Name, state, at.UTC(), cursor.String(), listed})
 }
 
-// DataplaneKind stands where an event has the kind of its object. No object is of that kind.
+// DataplaneKind is the kind in events of data planes. No object is of that kind.
 const DataplaneKind = "Dataplane"
 
 // eventLog keeps the latest events in a ring.
@@ -89,32 +107,32 @@ type eventLog struct {
 	most int
 	// How many events there were ever.
 	count uint64
-	// Closed when there is another event; nil: nobody waits.
+	// Closed at the next event; nil: nobody waits.
 	more chan struct{}
 }
 
-// logged is an event as it is kept: there are very many.
+// logged is an event as it is stored: there are very many.
 type logged struct {
 	// Nanoseconds since the epoch of Unix.
 	time, since int64
 	observed    uint64
-	wanted      *reconcile.Version
+	version     *reconcile.Version
 	message     string
-	// Nil if all is said without.
+	// Nil for most events.
 	rare   *rare
 	state  State
 	reason reconcile.Reason
 }
 
-// rare is what few events have: the key of what nobody wants, or what is no status of an object.
+// rare has the parts that few events have: the key of an object that the configuration does not have, or an event without an object.
 type rare struct {
-	key   object.Key
-	plane *DataplaneChange
-	path  *PathChange
+	key     object.Key
+	plane   *DataplaneChange
+	service *ServiceEvent
 }
 
 func logStatus(s reconcile.Status) logged {
-	e := logged{observed: s.Observed, wanted: s.Wanted, message: s.Message, state: s.State, reason: s.Reason}
+	e := logged{observed: s.Observed, version: s.Wanted, message: s.Message, state: s.State, reason: s.Reason}
 	if !s.Since.IsZero() {
 		e.since = s.Since.UnixNano()
 	}
@@ -125,9 +143,9 @@ func logStatus(s reconcile.Status) logged {
 }
 
 func (e *logged) status() reconcile.Status {
-	s := reconcile.Status{State: e.state, Reason: e.reason, Message: e.message, Wanted: e.wanted, Observed: e.observed}
-	if e.wanted != nil {
-		s.Key = e.wanted.Key()
+	s := reconcile.Status{State: e.state, Reason: e.reason, Message: e.message, Wanted: e.version, Observed: e.observed}
+	if e.version != nil {
+		s.Key = e.version.Key()
 	} else {
 		s.Key = e.rare.key
 	}
@@ -137,13 +155,23 @@ func (e *logged) status() reconcile.Status {
 	return s
 }
 
+// kind returns the kind of the object that an event is about.
+func (e *logged) kind() string {
+	if e.version != nil {
+		return e.version.KindName()
+	}
+	return e.rare.key.Kind
+}
+
 func newEventLog(most int) *eventLog { return &eventLog{id: rand.Uint64() | 1, most: most} }
 
-// publish never blocks.
+// publish never blocks. An event without a time is of now.
 func (l *eventLog) publish(e logged) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.time = time.Now().UnixNano()
+	if e.time == 0 {
+		e.time = time.Now().UnixNano()
+	}
 	if len(l.ring) < l.most {
 		if len(l.ring) == cap(l.ring) {
 			l.ring = append(make([]logged, 0, min(l.most, max(256, 8*len(l.ring)))), l.ring...)
@@ -166,7 +194,7 @@ func (l *eventLog) end() Cursor {
 	return Cursor{l.id, l.count}
 }
 
-// after returns what follows a cursor, or what to wait for.
+// after returns the event after a cursor, or a channel to wait for it.
 func (l *eventLog) after(c Cursor) (logged, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +214,11 @@ func (l *eventLog) after(c Cursor) (logged, <-chan struct{}, error) {
 type Events struct {
 	desired *Desired
 	cursor  Cursor
+	kinds   func(kind string) bool
 }
+
+// Only restricts Next to events of objects of these kinds. Skipped events cost next to nothing.
+func (e *Events) Only(kinds func(kind string) bool) { e.kinds = kinds }
 
 // Events implements Interface.
 func (d *Desired) Events(from Cursor) (*Events, error) {
@@ -196,7 +228,7 @@ func (d *Desired) Events(from Cursor) (*Events, error) {
 	if _, _, err := d.log.after(from); err != nil {
 		return nil, err
 	}
-	return &Events{d, from}, nil
+	return &Events{desired: d, cursor: from}, nil
 }
 
 // Next waits for an event. ErrTooLate: the reader was too slow, or the log began anew.
@@ -208,11 +240,14 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 		}
 		if more == nil {
 			e.cursor.number++
+			if e.kinds != nil && (next.rare != nil && next.rare.key.Kind == "" || !e.kinds(next.kind())) {
+				continue
+			}
 			event := Event{Cursor: e.cursor, Time: time.Unix(0, next.time)}
 			if next.rare != nil {
-				event.Dataplane, event.Path = next.rare.plane, next.rare.path
+				event.Dataplane, event.Service = next.rare.plane, next.rare.service
 			}
-			if event.Dataplane == nil && event.Path == nil {
+			if event.Dataplane == nil && event.Service == nil {
 				event.Status = e.desired.statusOf(next.status())
 			}
 			return event, nil

@@ -1,6 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sluice.dev/sluice/agent/concepts"
+	"sluice.dev/sluice/agent/object"
+)
+
+func TestAQueryForNamesLooksAtTheseAlone(t *testing.T) {
+	registry, err := concepts.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFilter(registry, Query{Kinds: []string{"Session", "Acl", "Acl"}, Names: []string{"b", "a", "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after, want := range map[object.Key]string{
+		{}:                             "[Acl/a Acl/b Session/a Session/b]",
+		{Kind: "Acl", Name: "b"}:       "[Session/a Session/b]",
+		{Kind: "Meter", Name: "x"}:     "[Session/a Session/b]",
+		{Kind: "Session", Name: "aa"}:  "[Session/b]",
+		{Kind: "Session", Name: "zoo"}: "[]",
+	} {
+		if got := fmt.Sprint(slices.Collect(f.named(after))); got != want {
+			t.Errorf("after %s: %s, want %s", after, got, want)
+		}
+	}
+	all, err := NewFilter(registry, Query{Names: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Collect(all.named(object.Key{})); len(got) != len(registry.Kinds()) || !slices.IsSortedFunc(got, object.Key.Compare) {
+		t.Errorf("%v", got)
+	}
+}
 
 func TestASelectorHoldsForTheLabelsItDescribes(t *testing.T) {
 	labels := map[string]string{"city": "bonn", "tier": "", "a.b/c": "x=y"}

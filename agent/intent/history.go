@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -10,7 +12,7 @@ import (
 
 // History implements Interface.
 func (d *Desired) History(before uint64, limit int) ([]Revision, error) {
-	// One that comes to be settled meanwhile waited when it was asked.
+	// A revision that is settled meanwhile counts as waiting.
 	waiting, _ := d.waiting()
 	found, err := d.revisions(before, limit)
 	if err != nil || len(found) == 0 {
@@ -21,9 +23,11 @@ func (d *Desired) History(before uint64, limit int) ([]Revision, error) {
 	undoes := map[uint64]Standing{}
 	note := func(page []Revision) {
 		for _, r := range page {
-			undone, inPart := r.undoes()
-			if _, known := undoes[undone]; undone != 0 && !known {
-				undoes[undone] = Standing{UndoneBy: r.Number, InPart: inPart}
+			if _, known := undoes[r.Undoes]; r.Undoes != 0 && !known {
+				undoes[r.Undoes] = Standing{UndoneBy: r.Number, InPart: r.UndoesInPart}
+			}
+			for _, ended := range r.Ended {
+				undoes[ended] = Standing{UndoneBy: r.Number}
 			}
 		}
 	}
@@ -44,27 +48,31 @@ func (d *Desired) History(before uint64, limit int) ([]Revision, error) {
 	for i := range found {
 		r := &found[i]
 		r.Standing = undoes[r.Number]
-		overdue, waits := waiting[r.Number]
+		open, waits := waiting[r.Number]
 		switch {
 		case r.Standing.UndoneBy != 0 && !r.Standing.InPart:
 		case waits:
-			r.Standing.Waits, r.Standing.Overdue = true, overdue
+			r.Standing.Waits, r.Standing.Overdue = true, open.Overdue
+			if !open.Overdue {
+				// It may have another time since the agent was started again.
+				r.ConfirmBy = open.By
+			}
 		case r.Number > latest:
-			// It is kept already, and not said to be yet.
+			// It is stored already, and not visible yet.
 			r.Standing.Waits = !r.ConfirmBy.IsZero()
 		}
 	}
 	return found, nil
 }
 
-// waiting returns which revisions can be confirmed and whether they are overdue, and the latest revision.
-func (d *Desired) waiting() (map[uint64]bool, uint64) {
+// waiting returns which revisions can be confirmed, and the latest revision.
+func (d *Desired) waiting() (map[uint64]Unconfirmed, uint64) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	all := map[uint64]bool{}
-	for _, o := range d.open {
+	all := map[uint64]Unconfirmed{}
+	if o := d.open; o != nil {
 		if o.confirmable() {
-			all[o.Revision] = o.overdue()
+			all[o.Revision] = Unconfirmed{Revision: o.Revision, By: o.ConfirmBy, Overdue: o.overdue()}
 		}
 	}
 	return all, d.revision
@@ -79,7 +87,7 @@ func (d *Desired) revisions(before uint64, limit int) ([]Revision, error) {
 	return found, nil
 }
 
-// recordsAt returns what was kept after a revision of each object that has changed since; nil: nobody said anything of it.
+// recordsAt returns, for each object that has changed since a revision, its record at that revision; nil: the object did not exist.
 func (d *Desired) recordsAt(revision uint64) (map[object.Key]*Record, error) {
 	then := map[object.Key]*Record{}
 	oldest, before := uint64(0), uint64(0)
@@ -150,7 +158,7 @@ func (d *Desired) Diff(from, to uint64) ([]Difference, error) {
 	var all []Difference
 	for k, b := range before {
 		a := after[k]
-		was, is := b.kept(), a.kept()
+		was, is := b.merged(), a.merged()
 		diff := Difference{Key: k, Step: stepFrom(was, is), OwnerBefore: b.owner(), OwnerAfter: a.owner()}
 		if diff.Step == Keep && diff.OwnerBefore == diff.OwnerAfter {
 			continue

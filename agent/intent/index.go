@@ -1,4 +1,7 @@
-// The keys of what may be there, in order: as one text, in which each says how much of the one before it begins with, and how it goes on.
+// SPDX-License-Identifier: Apache-2.0
+
+// The keys of objects, in order, with prefix compression: each entry holds the length of the prefix that it shares
+// with the entry before it, and the rest.
 package intent
 
 import (
@@ -11,33 +14,33 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// index is the keys of what may be there, in order. Some of them may be gone.
+// index holds the keys of objects, in order. Some of the objects may be gone.
 type index struct {
 	// Guarded by Desired.mu. In no order.
 	added keys
 
-	// Whoever puts in order what was added, has it. It may be held for long, Desired.mu may not.
+	// Held while the added keys are sorted. It may be held for long, Desired.mu may not.
 	settling sync.Mutex
 	order    order
-	// What is known of what nobody wants, of each site.
+	// Status of objects that the configuration does not have, for each site.
 	unwanted []uint64
 }
 
 // order is keys in order. It is not changed any more.
 type order struct {
-	// Nearly all; and what came later, so that one more does not cost looking at all of them.
+	// Nearly all keys; and later additions, so that an addition does not rewrite all of them.
 	most *keys
 	late []object.Key
 }
 
 // So much of all may have come later.
 const (
-	latePart  = 16
-	leastLate = 1024
+	latePart = 16
+	minLate  = 1024
 )
 
-// with returns the order with keys that were added, in no order. Where it is made anew, those that are gone are left out, if there are
-// more of them than live, of which there are so many.
+// with returns the order with added keys, which are in no order. If it is made anew, it leaves out gone keys,
+// provided that there are more of them than live ones.
 func (o order) with(added *keys, live int, gone func(object.Key) bool) order {
 	if added.count == 0 && o.most != nil {
 		return o
@@ -45,10 +48,10 @@ func (o order) with(added *keys, live int, gone func(object.Key) bool) order {
 	late := slices.Concat(o.late, slices.Collect(added.after(object.Key{})))
 	slices.SortFunc(late, object.Key.Compare)
 	o.late = slices.Compact(late)
-	if o.most != nil && len(o.late) <= max(leastLate, o.most.count/latePart) {
+	if o.most != nil && len(o.late) <= max(minLate, o.most.count/latePart) {
 		return o
 	}
-	if o.most != nil && o.most.count+len(o.late) <= 2*live+leastLate {
+	if o.most != nil && o.most.count+len(o.late) <= 2*live+minLate {
 		gone = func(object.Key) bool { return false }
 	}
 	most := &keys{}
@@ -91,7 +94,7 @@ func (o order) after(k object.Key) iter.Seq[object.Key] {
 	}
 }
 
-// ordered returns the keys of what may be there.
+// ordered returns the keys of objects, some of which may be gone.
 func (d *Desired) ordered() order {
 	i := &d.index
 	i.settling.Lock()
@@ -115,7 +118,7 @@ func (d *Desired) ordered() order {
 // keys is a list of keys.
 type keys struct {
 	text []byte
-	// Where each run of so many begins, of which the first is said whole.
+	// The starts of runs of this length, whose first key is stored whole.
 	runs  []uint32
 	count int
 	// Of the last.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -48,7 +50,7 @@ func TestAnOrderHasEveryKeyOnce(t *testing.T) {
 		}
 		if o.most != before.most {
 			goneToo := len(all) - len(there)
-			if goneToo > len(there)+leastLate {
+			if goneToo > len(there)+minLate {
 				t.Fatalf("%d keys of %d are of what is gone", goneToo, len(all))
 			}
 			if round > 100 && goneToo == 0 {

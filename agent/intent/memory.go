@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -8,7 +10,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// memory keeps history, and nothing else, as long as the program runs.
+// memory stores only history, for the life of the process.
 type memory struct {
 	mu      sync.Mutex
 	commits []*Commit // the oldest first
@@ -22,14 +24,17 @@ func newMemory() *memory {
 
 func (m *memory) Load(func(object.Key, *Record) error) (uint64, []Open, error) { return 0, nil, nil }
 
-func (m *memory) Knows(string) (bool, error) { return true, nil }
+func (m *memory) IsKnown(string) (bool, error) { return true, nil }
 
-func (m *memory) Meet(string) error { return nil }
+func (m *memory) AddKnown(string) error { return nil }
 
 func (m *memory) Commit(c *Commit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.settle(c.Closes, c.Leaves, c.Revised)
+	for _, ended := range c.Ends {
+		m.settle(ended, nil, nil)
+	}
 	if c.Open != nil {
 		m.open[c.Revision.Number] = *c.Open
 	}

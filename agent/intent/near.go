@@ -1,4 +1,6 @@
-// Which object somebody meant who mistyped its name.
+// SPDX-License-Identifier: Apache-2.0
+
+// Suggestions for mistyped names of objects.
 package intent
 
 import (
@@ -11,9 +13,9 @@ import (
 const (
 	// Of a kind that has more objects, only those are looked for whose name differs in one letter: that takes as long however many there are.
 	nearAmong = 1000
-	// Nobody types longer names by hand.
+	// Users do not type longer names by hand.
 	nearLongest = 64
-	// What names are made of.
+	// The characters of names.
 	nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@-"
 )
 
@@ -52,9 +54,9 @@ func only(names []string) string {
 	return ""
 }
 
-// called says whether an object of the kind that somebody wants, or that is always there, has a name. d.mu is held.
+// called returns whether the configuration or the builtin objects have an object of the kind with a name. d.mu is held.
 func (d *Desired) called(name string, kind *object.Kind) bool {
-	return kind.IsBuiltin(name) || d.records.Get(object.Key{Kind: kind.Name, Name: name}).kept() != nil
+	return kind.IsBuiltin(name) || d.records.Get(object.Key{Kind: kind.Name, Name: name}).merged() != nil
 }
 
 // oneLetterFrom returns names that objects have and that differ in one letter, in two that changed places, or in capitals; two at most.

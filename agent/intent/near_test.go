@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent_test
 
 import (
@@ -48,7 +50,7 @@ func TestAMistypedNameIsThatOfTheOneObjectThatIsNear(t *testing.T) {
 	near("Meter", "subscriber_2777", "subscriber-2777")
 	near("Meter", "subscribe-2777x", "")
 	near("Meter", "subscriber-3000", "") // of many
-	// What is there no more is not meant.
+	// A deleted object is not suggested.
 	apply(t, d, "api", removes(vrf("customers", "")), intent.Options{Mode: intent.NoWait})
 	near("Vrf", "customer", "")
 }

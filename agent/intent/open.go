@@ -1,19 +1,16 @@
-// Revisions of which it is not known yet whether they stand: what undoing each of them would bring back, and until when.
-//
-// Several may be open at once, and change the same objects. What an owner says of an object is then a pile: what it said before, and
-// above that what each of them made it say. Undoing the topmost brings back what is below it; undoing another takes it out of the
-// pile, so that what is above comes to bring back what was below. What stands for good, because it never was open or was confirmed,
-// ends the pile: nothing below it can come back.
+// SPDX-License-Identifier: Apache-2.0
+
+// An unconfirmed revision: the objects that undoing it restores, and its deadline. One is open at a time. Objects
+// that other revisions change meanwhile stay as those revisions set them.
 package intent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -22,19 +19,22 @@ import (
 // opened is an open revision.
 type opened struct {
 	Open
-	// What undoing it brings back; nil: that was not read yet. Desired.changing guards it.
+	// The objects that undoing it restores; nil: not read yet. Desired.changing guards it.
 	undoes map[object.Key]Undo
 
-	// The rest is guarded by Desired.mu. Undoes it; nil: nobody does by himself yet.
+	// Desired.mu guards the rest. The timer undoes the revision; nil: it has no timer yet.
 	timer *time.Timer
 	// Why it is undone, once it was tried; how long to wait until it is tried again, and why it could not be done.
 	why     string
 	backoff time.Duration
 	problem string
-	// What others stand in the way of.
+	// Objects whose undoing conflicts with other owners.
 	left []Left
-	// Closed when it was undone.
+	// Closed when it was undone; and the rollback that undid it, 0: none.
 	undone chan struct{}
+	by     uint64
+	// Closed when it is open no more, or is overdue.
+	decided chan struct{}
 }
 
 // Left is an object that could not be undone, and why.
@@ -56,17 +56,17 @@ type Unconfirmed struct {
 	Left    []Left
 }
 
-// confirmable says whether somebody can say that it stands. d.mu is held.
+// confirmable returns whether the revision can be confirmed. d.mu is held.
 func (o *opened) confirmable() bool { return !o.ConfirmBy.IsZero() || o.overdue() }
 
 func (o *opened) overdue() bool { return o.InPart || o.why != "" }
 
-// confirmBy returns until when a revision waits to be confirmed, or that it should have been undone by now.
+// confirmBy returns the deadline of a revision, or an error if it should have been undone by now.
 func (d *Desired) confirmBy(o *opened) (time.Time, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	switch {
-	case d.open[o.Revision] != o:
+	case d.open != o:
 		return time.Time{}, nil
 	case o.InPart:
 		return time.Time{}, &NotUndone{Revision: o.Revision, Left: o.left}
@@ -80,20 +80,41 @@ func (d *Desired) confirmBy(o *opened) (time.Time, error) {
 func (d *Desired) Unconfirmed() []Unconfirmed {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var all []Unconfirmed
-	for _, o := range d.open {
-		if o.confirmable() {
-			all = append(all, Unconfirmed{Revision: o.Revision, By: o.ConfirmBy, Overdue: o.overdue(), Problem: o.problem, Left: o.left})
+	o := d.open
+	if o == nil || !o.confirmable() {
+		return nil
+	}
+	return []Unconfirmed{{Revision: o.Revision, By: o.ConfirmBy, Overdue: o.overdue(), Problem: o.problem, Left: o.left}}
+}
+
+// turn locks d.changing for a change. A change that will be open waits for an all-or-nothing one to be done or
+// undone, which is soon. While a revision waits to be confirmed, the change is refused with a *Waiting.
+func (d *Desired) turn(ctx context.Context, options Options) error {
+	for d.changing.Lock(); options.ConfirmWithin > 0 || options.Mode == AllOrNothing; d.changing.Lock() {
+		d.mu.RLock()
+		o := d.open
+		waits := o != nil && o.confirmable()
+		d.mu.RUnlock()
+		if o == nil {
+			return nil
+		}
+		d.changing.Unlock()
+		if waits {
+			return &Waiting{Revision: o.Revision}
+		}
+		select {
+		case <-o.decided:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	slices.SortFunc(all, func(a, b Unconfirmed) int { return cmp.Compare(a.Revision, b.Revision) })
-	return all
+	return nil
 }
 
 // begin keeps in mind that a revision is open, from when it is kept. d.mu is held.
 func (d *Desired) begin(open Open) *opened {
-	o := &opened{Open: open, undone: make(chan struct{})}
-	d.open[open.Revision] = o
+	o := &opened{Open: open, undone: make(chan struct{}), decided: make(chan struct{})}
+	d.open = o
 	if !open.ConfirmBy.IsZero() {
 		d.later(o, max(0, time.Until(open.ConfirmBy)))
 	}
@@ -111,7 +132,7 @@ func (d *Desired) later(o *opened, wait time.Duration) {
 	o.timer = time.AfterFunc(wait, func() {
 		d.mu.Lock()
 		why := cmp.Or(o.why, unconfirmed)
-		runs := !d.ended && d.open[o.Revision] == o
+		runs := !d.ended && d.open == o
 		if runs {
 			d.firing.Add(1)
 		}
@@ -123,20 +144,12 @@ func (d *Desired) later(o *opened, wait time.Duration) {
 	})
 }
 
-// openOnes returns the open revisions, the oldest first. d.changing is held.
-func (d *Desired) openOnes() []*opened {
-	if len(d.open) == 0 {
-		return nil
-	}
-	return slices.SortedFunc(maps.Values(d.open), func(a, b *opened) int { return cmp.Compare(a.Revision, b.Revision) })
-}
-
-// undoesOf returns what undoing an open revision brings back, by object. d.changing is held.
+// undoesOf returns the undo records of an open revision, by object. d.changing is held.
 func (d *Desired) undoesOf(o *opened) (map[object.Key]Undo, error) {
 	if o.undoes != nil {
 		return o.undoes, nil
 	}
-	// To read may take the store some time, which nobody else has to wait.
+	// A read may take the store some time. Other callers do not wait for it.
 	all := map[object.Key]Undo{}
 	err := d.config.Store.Before(o.Revision, func(k object.Key, before *Record) error {
 		all[k] = Undo{Revision: o.Revision, Key: k, Before: before}
@@ -150,7 +163,7 @@ func (d *Desired) undoesOf(o *opened) (map[object.Key]Undo, error) {
 	d.mu.RUnlock()
 	if err == nil {
 		err = d.config.Store.Undoes(o.Revision, func(u Undo) error {
-			u.kept = true
+			u.stored = true
 			all[u.Key] = u
 			return nil
 		})
@@ -163,7 +176,7 @@ func (d *Desired) undoesOf(o *opened) (map[object.Key]Undo, error) {
 	return all, nil
 }
 
-// changedBy returns the owners whose layers a revision made what they are now, or took away.
+// changedBy returns the owners whose layers a revision changed or removed.
 func changedBy(revision uint64, before, now *Record) []string {
 	var owners []string
 	if now != nil {
@@ -183,41 +196,29 @@ func changedBy(revision uint64, before, now *Record) []string {
 	return owners
 }
 
-// overtaken returns what undoing open revisions brings back once a commit of sealed edits is kept. What was undone or is open itself leaves what
-// is below it in the pile; what stands takes that away. d.changing is held.
-func (d *Desired) overtaken(c *Commit, stands bool) ([]Undo, error) {
-	type place struct {
-		revision uint64
-		key      object.Key
+// overtaken returns the undo records of the open revision after a commit of sealed edits: its changes are not undone.
+// d.changing is held.
+func (d *Desired) overtaken(c *Commit) ([]Undo, error) {
+	o, revised := d.open, c.Revised
+	if o.Revision == c.Closes || slices.Contains(c.Ends, o.Revision) {
+		return revised, nil
 	}
-	revised, already := c.Revised, make(map[place]struct{}, len(c.Revised))
-	for _, u := range revised {
-		already[place{u.Revision, u.Key}] = struct{}{}
+	undoes, err := d.undoesOf(o)
+	if err != nil {
+		return nil, err
 	}
-	for _, o := range d.openOnes() {
-		if o.Revision == c.Closes && c.Leaves == nil {
+	for i := range c.Edits {
+		e := &c.Edits[i]
+		u, there := undoes[e.Key]
+		if !there {
 			continue
 		}
-		undoes, err := d.undoesOf(o)
-		if err != nil {
-			return nil, err
+		owners := without(u.Owners, changedBy(c.Revision.Number, e.Before, e.After))
+		if u.stored && len(owners) == len(u.Owners) {
+			continue
 		}
-		for i := range c.Edits {
-			e := &c.Edits[i]
-			u, there := undoes[e.Key]
-			if _, said := already[place{o.Revision, e.Key}]; !there || said {
-				continue
-			}
-			owners := u.Owners
-			if stands {
-				owners = without(owners, changedBy(c.Revision.Number, e.Before, e.After))
-			}
-			if u.kept && len(owners) == len(u.Owners) {
-				continue
-			}
-			u.Owners, u.kept = owners, true
-			revised = append(revised, u)
-		}
+		u.Owners, u.stored = owners, true
+		revised = append(revised, u)
 	}
 	return revised, nil
 }
@@ -226,12 +227,12 @@ func without(owners, taken []string) []string {
 	return slices.DeleteFunc(slices.Clone(owners), func(owner string) bool { return slices.Contains(taken, owner) })
 }
 
-// revise takes over what was kept. d.changing is held.
+// revise stores changed undo records. d.changing is held.
 func (d *Desired) revise(revised []Undo) {
 	for _, u := range revised {
-		o := d.open[u.Revision]
-		switch u.kept = true; {
-		case o == nil || o.undoes == nil:
+		o := d.open
+		switch u.stored = true; {
+		case o == nil || o.Revision != u.Revision || o.undoes == nil:
 		case len(u.Owners) == 0:
 			delete(o.undoes, u.Key)
 		default:
@@ -240,56 +241,45 @@ func (d *Desired) revise(revised []Undo) {
 	}
 }
 
-// stand lets an open revision stand: what older ones would bring back in place of it, they no longer do. d.changing is held.
+// stand lets the open revision stand. d.changing is held.
 func (d *Desired) stand(o *opened) error {
-	var revised []Undo
-	for _, older := range d.openOnes() {
-		if older.Revision >= o.Revision {
-			break
-		}
-		mine, err := d.undoesOf(o)
-		if err != nil {
-			return err
-		}
-		below, err := d.undoesOf(older)
-		if err != nil {
-			return err
-		}
-		for k, u := range below {
-			if owners := without(u.Owners, mine[k].Owners); len(owners) < len(u.Owners) {
-				u.Owners = owners
-				revised = append(revised, u)
-			}
-		}
-	}
-	if err := d.settle(o, nil, revised); err != nil {
+	if err := d.settle(o, nil); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	gone := o.left
 	d.close(o)
 	d.mu.Unlock()
-	d.tellLeft(gone)
+	d.reportLeft(gone)
 	return nil
 }
 
-// settle keeps what is open of a revision; nil: nothing.
-func (d *Desired) settle(o *opened, open *Open, revised []Undo) error {
-	if err := d.config.Store.Settle(o.Revision, open, revised); err != nil {
+// settle stores the rest of an open revision; nil: nothing is open.
+func (d *Desired) settle(o *opened, open *Open) error {
+	if err := d.config.Store.Settle(o.Revision, open, nil); err != nil {
 		return fmt.Errorf("keeping that revision %d stands: %w", o.Revision, err)
 	}
-	d.revise(revised)
 	return nil
 }
 
 // close forgets a revision that is not open any more. d.changing and d.mu are held.
 func (d *Desired) close(o *opened) {
-	delete(d.open, o.Revision)
+	d.open = nil
+	o.isDecided()
 	if o.timer != nil {
 		o.timer.Stop()
 	}
 	if len(o.left) > 0 {
 		d.listLeft()
+	}
+}
+
+// isDecided lets changes go on that wait for the revision. Desired.mu is held.
+func (o *opened) isDecided() {
+	select {
+	case <-o.decided:
+	default:
+		close(o.decided)
 	}
 }
 
@@ -307,17 +297,19 @@ func (d *Desired) done(o *opened) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	switch {
-	case d.open[o.Revision] != o || o.overdue():
+	case d.open != o || o.overdue():
 		return nil
 	case o.ConfirmBy.IsZero():
 		return d.stand(o)
 	}
-	return d.reopen(o, Open{Revision: o.Revision, ConfirmBy: o.ConfirmBy})
+	waits := o.Open
+	waits.Unfinished = false
+	return d.reopen(o, waits)
 }
 
 // reopen keeps that something else is open of a revision. d.changing is held.
 func (d *Desired) reopen(o *opened, open Open) error {
-	if err := d.settle(o, &open, nil); err != nil {
+	if err := d.settle(o, &open); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -331,15 +323,11 @@ func (d *Desired) Confirm(source Source, revision uint64) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	d.mu.RLock()
-	if revision == 0 {
-		for r, o := range d.open {
-			if o.confirmable() {
-				revision = max(revision, r)
-			}
-		}
+	o := d.open
+	waits := o != nil && o.confirmable() && (revision == 0 || revision == o.Revision)
+	if waits {
+		revision = o.Revision
 	}
-	o := d.open[revision]
-	waits := o != nil && o.confirmable()
 	d.mu.RUnlock()
 	if !waits {
 		return d.nothingToConfirm(revision)
@@ -364,7 +352,7 @@ func (d *Desired) Confirm(source Source, revision uint64) error {
 	return nil
 }
 
-// nothingToConfirm says what became of a revision that does not wait, 0: of none, and which others wait.
+// nothingToConfirm returns the error for a revision that does not wait, with its state and the revision that waits; 0: no revision waits.
 func (d *Desired) nothingToConfirm(revision uint64) error {
 	if revision == 0 {
 		return ErrNothingToConfirm
@@ -373,23 +361,19 @@ func (d *Desired) nothingToConfirm(revision uint64) error {
 	if err != nil {
 		return err
 	}
-	var others []string
 	for _, u := range d.Unconfirmed() {
-		others = append(others, strconv.FormatUint(u.Revision, 10))
-	}
-	if len(others) > 0 {
-		says += "; those that wait to be confirmed: " + strings.Join(others, ", ")
+		says += fmt.Sprintf("; revision %d waits to be confirmed", u.Revision)
 	}
 	return &settled{says}
 }
 
-// settled is an ErrNothingToConfirm that says why.
+// settled is an ErrNothingToConfirm with its reason.
 type settled struct{ says string }
 
 func (s *settled) Error() string { return s.says }
 func (s *settled) Unwrap() error { return ErrNothingToConfirm }
 
-// became says why a revision does not wait to be confirmed.
+// became returns the reason why a revision does not wait for its confirmation.
 func (d *Desired) became(revision uint64) (string, error) {
 	found, err := d.History(revision+1, 1)
 	if err != nil {
@@ -399,7 +383,7 @@ func (d *Desired) became(revision uint64) (string, error) {
 		return fmt.Sprintf("there is no revision %d; the latest is %d", revision, latest), nil
 	}
 	if len(found) == 0 || found[0].Number != revision {
-		return fmt.Sprintf("revision %d is not kept any more", revision), nil
+		return fmt.Sprintf("revision %d is no longer in the history", revision), nil
 	}
 	switch r := found[0]; {
 	case r.Standing.UndoneBy != 0 && r.Standing.InPart:

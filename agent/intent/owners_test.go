@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,10 +17,12 @@ import (
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/object/objecttest"
+	"sluice.dev/sluice/agent/reconcile"
+	"sluice.dev/sluice/agent/reconcile/reconciletest"
 )
 
-// said reads what an owner says of Session/s, or of another object: "Route r {action: blackhole}".
-func said(t testing.TB, text string) object.Change {
+// layerOf parses an owner's layer of Session/s, or of another object: "Route r {action: blackhole}".
+func layerOf(t testing.TB, text string) object.Change {
 	t.Helper()
 	if text[0] == '{' {
 		text = "Session s " + text
@@ -32,7 +37,7 @@ func said(t testing.TB, text string) object.Change {
 	return object.Put(written[0].Object)
 }
 
-// Of each field that somebody says something of: "policy.mss: 1300 B (lab)", with a - in front of what does not count.
+// Each field with an owner: "policy.mss: 1300 B (lab)", with a - in front of an overridden value.
 func owned(d *intent.Desired, k object.Key) string {
 	var all []string
 	for _, o := range d.Owners(k) {
@@ -53,7 +58,7 @@ var theSession = object.Key{Kind: "Session", Name: "s"}
 func TestFieldsHaveOwners(t *testing.T) {
 	whole := "{access: {port: p}, policy: {mss: 1300}}"
 	type step struct {
-		owner, says string
+		owner, text string
 		force       bool
 		refused     string // empty: it is accepted
 		owned       string
@@ -74,12 +79,12 @@ func TestFieldsHaveOwners(t *testing.T) {
 			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (lab)"}}},
 		{"a conflict names the object, the field, both owners and both values", []step{
 			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
-			{"lab", "{policy: {mss: 1200}}", false, "Session/s: policy.mss belongs to api (1300 B), and lab wants something else (1200 B)",
+			{"lab", "{policy: {mss: 1200}}", false, "Session/s: policy.mss belongs to api (1300 B), and lab sets another value (1200 B)",
 				"access: {port: p} (api); policy.mss: 1300 B (api)"}}},
 		{"a value that is shared is changed by neither alone", []step{
 			{"api", whole, false, "", "access: {port: p} (api); policy.mss: 1300 B (api)"},
 			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (api); policy.mss: 1300 B (lab)"},
-			{"api", "{access: {port: p}, policy: {mss: 1200}}", false, "policy.mss belongs to lab (1300 B), and api wants something else (1200 B)",
+			{"api", "{access: {port: p}, policy: {mss: 1200}}", false, "policy.mss belongs to lab (1300 B), and api sets another value (1200 B)",
 				"access: {port: p} (api); policy.mss: 1300 B (api); policy.mss: 1300 B (lab)"}}},
 		{"what was taken over may be changed and given up, and nothing else was taken over", []step{
 			{"api", "{access: {port: p}, policy: {mss: 1300, aclUp: web}}", false, "", "access: {port: p} (api); policy.aclUp: web (api); policy.mss: 1300 B (api)"},
@@ -102,31 +107,31 @@ func TestFieldsHaveOwners(t *testing.T) {
 			{"night", "delete Session/s", false, "", "access: {port: p} (api); policy.mss: 1400 B (api)"}}},
 		{"false counts over true", []step{
 			{"api", "{access: {port: p}, policy: {anySource: true}}", false, "", "access: {port: p} (api); policy.anySource: true (api)"},
-			{"lab", "{policy: {anySource: false}}", false, "policy.anySource belongs to api (true), and lab wants something else (false)",
+			{"lab", "{policy: {anySource: false}}", false, "policy.anySource belongs to api (true), and lab sets another value (false)",
 				"access: {port: p} (api); policy.anySource: true (api)"},
 			{"night", "{policy: {anySource: false}}", false, "", "-policy.anySource: true (api); access: {port: p} (api); policy.anySource: false (night)"}}},
 		{"what makes no object by itself is refused", []step{
 			{"lab", "{policy: {mss: 1300}}", false, "Session/s: access: missing", ""}}},
 		{"what does not go together is refused, and it is told whose it is", []step{
 			{"api", "Route r {prefix: 0.0.0.0/0, nextHops: [{interface: wan}]}", false, "", ""},
-			{"lab", "Route r {action: blackhole}", false, "nextHops: of no use: nothing is forwarded (said by api)", ""},
-			{"lab", "Route r {nextHops: []}", false, "nextHops belongs to api ([{interface: wan}]), and lab wants something else ([])", ""},
-			{"night", "Route r {nextHops: []}", false, "nextHops: missing (said by night)", ""}}},
+			{"lab", "Route r {action: blackhole}", false, "nextHops: no effect: nothing is forwarded (set by api)", ""},
+			{"lab", "Route r {nextHops: []}", false, "nextHops belongs to api ([{interface: wan}]), and lab sets another value ([])", ""},
+			{"night", "Route r {nextHops: []}", false, "nextHops: missing (set by night)", ""}}},
 		{"who made an object cannot leave others with a part of it", []step{
 			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"},
 			{"lab", "{policy: {mss: 1300}}", false, "", "access: {port: p} (api); policy.mss: 1300 B (lab)"},
-			{"api", "delete Session/s", false, "access: missing (only lab would still say something of the object: policy.mss); accepted: that lab gives that up before",
+			{"api", "delete Session/s", false, "access: missing (the object would only have fields of lab: policy.mss); accepted: lab deletes the object first",
 				"access: {port: p} (api); policy.mss: 1300 B (lab)"},
 			{"lab", "delete Session/s", false, "", "access: {port: p} (api)"},
 			{"api", "delete Session/s", false, "", ""}}},
 		{"nobody deletes for others", []step{
 			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"},
-			{"lab", "delete Session/s", true, "Session/s: belongs to api, and lab says nothing of it that could be taken back", "access: {port: p} (api)"}}},
+			{"lab", "delete Session/s", true, "Session/s: belongs to api, and lab has no fields of it", "access: {port: p} (api)"}}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			d, _, _ := running(t, intent.Config{Owners: map[string]intent.Owner{"night": {Priority: 10}}})
 			for i, s := range c.steps {
-				_, err := d.Apply(t.Context(), intent.Source{Owner: s.owner}, []object.Change{said(t, s.says)}, intent.Options{Force: s.force, Mode: intent.NoWait})
+				_, err := d.Apply(t.Context(), intent.Source{Owner: s.owner}, []object.Change{layerOf(t, s.text)}, intent.Options{Force: s.force, Mode: intent.NoWait})
 				if s.refused == "" && err != nil || s.refused != "" && (err == nil || !strings.Contains(err.Error(), s.refused)) {
 					t.Fatalf("step %d: error %v, not %q", i, err, s.refused)
 				}
@@ -138,12 +143,12 @@ func TestFieldsHaveOwners(t *testing.T) {
 	}
 }
 
-func TestOnlyTwentyConflictsAreToldAndTheRestIsCounted(t *testing.T) {
+func TestTwentyConflictsAreNamedAndTheRestIsCounted(t *testing.T) {
 	d, _, _ := running(t, intent.Config{})
 	var mine, theirs []object.Change
 	for i := range 30 {
-		mine = append(mine, said(t, fmt.Sprintf("Vrf v%02d {description: mine}", i)))
-		theirs = append(theirs, said(t, fmt.Sprintf("Vrf v%02d {description: theirs}", i)))
+		mine = append(mine, layerOf(t, fmt.Sprintf("Vrf v%02d {description: mine}", i)))
+		theirs = append(theirs, layerOf(t, fmt.Sprintf("Vrf v%02d {description: theirs}", i)))
 	}
 	_, err := d.Apply(t.Context(), intent.Source{Owner: "api"}, theirs, intent.Options{Mode: intent.NoWait})
 	must(t, err)
@@ -158,7 +163,7 @@ func TestOnlyTwentyConflictsAreToldAndTheRestIsCounted(t *testing.T) {
 	}
 }
 
-func TestASecretIsNotToldByAConflictNorToWhoAsksWhoseItIs(t *testing.T) {
+func TestASecretIsNotShownByAConflictOrByOwners(t *testing.T) {
 	r := objecttest.Secretive(t)
 	d, _, _ := running(t, intent.Config{Registry: r})
 	apply := func(owner, spec string) error {
@@ -182,9 +187,9 @@ func TestASecretIsNotToldByAConflictNorToWhoAsksWhoseItIs(t *testing.T) {
 
 func TestRollingBackBringsFieldsAndTheirOwnersBack(t *testing.T) {
 	d, _, _ := running(t, intent.Config{})
-	apply := func(owner, says string, options intent.Options) *intent.Outcome {
+	apply := func(owner, text string, options intent.Options) *intent.Outcome {
 		t.Helper()
-		out, err := d.Apply(t.Context(), intent.Source{Owner: owner}, []object.Change{said(t, says)}, options)
+		out, err := d.Apply(t.Context(), intent.Source{Owner: owner}, []object.Change{layerOf(t, text)}, options)
 		must(t, err)
 		return out
 	}
@@ -220,8 +225,8 @@ func part(b byte) string {
 		choice("addresses: [192.0.2.1/24], ", "addresses: [192.0.2.2/24, '2001:db8::1/64'], ") + "}"
 }
 
-// FuzzOwners: whatever owners of different priorities say in whatever order, only what each says last counts; and when one gives up what
-// it said, everything is as if it had never said anything.
+// FuzzOwners: for any layers of owners of different priorities in any order, only the last layer of each owner
+// counts. After an owner removes its layer, the state is as if the layer had never existed.
 func FuzzOwners(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 200, 2, 77, 0, 3, 3, 90})
 	f.Add([]byte{3, 255, 2, 254, 1, 253, 0, 252, 1, 0, 2, 1})
@@ -230,7 +235,7 @@ func FuzzOwners(f *testing.F) {
 	shown := func(d *intent.Desired) string {
 		s, _ := d.Get(k)
 		if s.Object == nil {
-			return "nobody wants it"
+			return "no owner"
 		}
 		return fmt.Sprint(must1(proto.MarshalOptions{Deterministic: true}.Marshal(s.Object.Spec))) + owned(d, k)
 	}
@@ -250,7 +255,7 @@ func FuzzOwners(f *testing.F) {
 				continue
 			}
 			last[owner] = ops[i+1]
-			apply(d, owner, said(t, part(ops[i+1])))
+			apply(d, owner, layerOf(t, part(ops[i+1])))
 		}
 		// The same, each once, in another order.
 		inOrder := func(without string) string {
@@ -259,7 +264,7 @@ func FuzzOwners(f *testing.F) {
 			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(last[a]%7, last[b]%7) })
 			for _, owner := range names {
 				if b, there := last[owner]; there && owner != without {
-					apply(fresh, owner, said(t, part(b)))
+					apply(fresh, owner, layerOf(t, part(b)))
 				}
 			}
 			return shown(fresh)
@@ -282,4 +287,34 @@ func must1[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// taker is a data plane during whose deletions another owner makes the object again.
+type taker struct {
+	*reconciletest.Plane
+	take func()
+}
+
+func (p *taker) Delete(ctx context.Context, keys []object.Key, answered func([]reconcile.Result, error)) {
+	go func() {
+		p.take()
+		p.Plane.Delete(ctx, keys, answered)
+	}()
+}
+
+func TestADeletionIsCompleteIfAnotherOwnerMakesTheObjectAgainMeanwhile(t *testing.T) {
+	r := registry(t)
+	d := must1(intent.New(intent.Config{Registry: r}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { d.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	plane := &taker{Plane: reconciletest.NewPlane(r)}
+	plane.take = func() { apply(t, d, "theirs", puts(vrf("red", "theirs")), intent.Options{Mode: intent.NoWait}) }
+	d.Attach(ctx, plane)
+	apply(t, d, "ours", puts(vrf("red", "ours")), intent.Options{})
+	out := apply(t, d, "ours", removes(vrf("red", "")), intent.Options{})
+	if len(out.Objects) != 1 || out.Objects[0].Step != intent.Delete || out.Objects[0].Status.State != intent.Gone || out.Objects[0].Status.Message != "" {
+		t.Errorf("%+v", out.Objects)
+	}
 }

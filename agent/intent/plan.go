@@ -1,4 +1,6 @@
-// Plan: what would be done, before it is.
+// SPDX-License-Identifier: Apache-2.0
+
+// Plan: the effects of a change, before it is applied.
 package intent
 
 import (
@@ -11,23 +13,24 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// Plan is what applying changes would do, as if data planes refused nothing.
+// Plan is the effect of changes, provided that data planes refuse nothing.
 type Plan struct {
 	// The latest revision when it was made.
 	Revision uint64
-	// What data planes would be told, in that order; and what of it could not be done yet. Of the latter those that are Replacing are
-	// only taken out of the data plane.
+	// The operations on data planes, in order; and operations that have to wait. Of waiting objects with Replacing,
+	// only the deletion is carried out.
 	Operations, Waiting []Operation
 	// That as a person thinks of it: one step for each object.
 	Steps []PlannedStep
 
-	// What it would cost: the worst of the operations.
+	// The worst impact of the operations.
 	Impact reconcile.Impact
-	// How the objects that it touches, and those that they need, were then.
+	// The state of the changed objects, and of the objects that they need, at that time.
 	Basis  []Basis
 	Joined Joined
 }
@@ -39,7 +42,7 @@ type PlannedStep struct {
 	Fields []object.FieldChange
 	// Why, where the fields do not say it: "Port/access is replaced".
 	Why string
-	// Not empty: it becomes wanted, but is not done before something else is: "Acl/web, which is not there". A Replace only takes the
+	// Not empty: the object becomes part of the configuration, and waits for another one: "Acl/web, which is not there". A Replace only takes the
 	// object out of the data plane until then.
 	WaitsFor string
 	// The worst of the operations for it, in that data plane.
@@ -51,10 +54,10 @@ type PlannedStep struct {
 // Basis is how it stood with an object when something was planned.
 type Basis struct {
 	Key object.Key
-	// Of the latest change of what is wanted of it; and which generation of that the data plane had.
+	// The revision of its latest change, and the generation that the data plane had.
 	Revision, Observed uint64
-	// A digest of what the source says of it now that it did not say before, secrets too; empty: nothing.
-	Said string
+	// A digest of the layer that the source changes, including secrets; empty: no change.
+	Digest string
 }
 
 // Plan implements Interface.
@@ -62,32 +65,29 @@ func (d *Desired) Plan(source Source, changes []object.Change, options Options) 
 	if source.Owner == "" {
 		return nil, errNoOwner
 	}
-	x, err := d.registry.ExamineSaid(changes)
+	x, err := d.registry.ExamineLayers(changes)
 	if err != nil {
 		return nil, err
 	}
-	// So that nothing else becomes wanted between checking and planning.
+	// No other change is committed between check and plan. Producers go on.
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p, err := d.check(source, x, options)
+	p, err := d.check(source, x, options, true)
 	if err != nil {
 		return nil, err
 	}
-	defer p.takeBack()
 	return d.planOf(p), nil
 }
 
-// planOf says what a prepared change would do. d.mu is held.
+// planOf returns the effect of a prepared change. d.changing is held, d.mu is not.
 func (d *Desired) planOf(p *prepared) *Plan {
-	plan := &Plan{Revision: d.revision, Joined: p.joined}
+	plan := &Plan{Revision: d.Revision(), Joined: p.joined}
 	wants := make([]reconcile.Want, len(p.effective))
 	relabelled := map[object.Key][]object.FieldChange{}
 	for n, i := range p.effective {
 		e := &p.edits[i]
 		wants[n].Key = e.Key
-		before, after := e.Before.kept(), e.After.kept()
+		before, after := e.Before.merged(), e.After.merged()
 		if after != nil {
 			wants[n].Version = versionOf(e.After)
 		}
@@ -97,8 +97,12 @@ func (d *Desired) planOf(p *prepared) *Plan {
 			}
 		}
 	}
-	plan.Operations, plan.Waiting = d.sites.plan(wants)
-	plan.Steps = d.stepsIn(plan, relabelled)
+	plan.Operations, plan.Waiting = d.sites.plan(wants, d.after(p.changes()))
+	ofAgent := d.stepsOfAgent(p)
+	for _, s := range ofAgent {
+		delete(relabelled, s.Key)
+	}
+	plan.Steps = append(d.stepsIn(plan, relabelled), ofAgent...)
 	type there struct {
 		dataplane string
 		key       object.Key
@@ -109,12 +113,12 @@ func (d *Desired) planOf(p *prepared) *Plan {
 		at := there{o.Dataplane, o.Key}
 		worst[at] = max(worst[at], o.Impact)
 	}
-	looked, said := map[object.Key]struct{}{}, make(map[object.Key]string, len(p.edits))
+	looked, digests := map[object.Key]struct{}{}, make(map[object.Key]string, len(p.edits))
 	for i := range p.edits {
 		e := &p.edits[i]
-		looked[e.Key], said[e.Key] = struct{}{}, e.said()
-		if kept := e.After.kept(); kept != nil {
-			for k := range kept.Needs() {
+		looked[e.Key], digests[e.Key] = struct{}{}, e.layersDigest()
+		if stored := e.After.merged(); stored != nil {
+			for k := range stored.Needs() {
 				looked[k] = struct{}{}
 			}
 		}
@@ -126,18 +130,42 @@ func (d *Desired) planOf(p *prepared) *Plan {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(looked), object.Key.Compare) {
 		basis := d.basisOf(k)
-		basis.Said = said[k]
+		basis.Digest = digests[k]
 		plan.Basis = append(plan.Basis, basis)
 	}
 	return plan
 }
 
+// stepsOfAgent returns the steps for objects that no data plane sees: services of the agent follow them.
+func (d *Desired) stepsOfAgent(p *prepared) []PlannedStep {
+	var steps []PlannedStep
+	for _, i := range p.effective {
+		e := &p.edits[i]
+		if kind := d.registry.Kind(e.Key.Kind); kind == nil || kind.Plane != api.Plane_AGENT {
+			continue
+		}
+		s := PlannedStep{Step: Update, Key: e.Key}
+		switch before, after := e.Before.merged(), e.After.merged(); {
+		case after == nil:
+			s.Step = Delete
+		case before == nil:
+			s.Step = Create
+		default:
+			s.Fields = before.Diff(after)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
 func (d *Desired) basisOf(k object.Key) Basis {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	return Basis{Key: k, Revision: d.records.Get(k).revision(), Observed: d.sites.get(k).Observed}
 }
 
-// said is a digest of what owners say other than before. The edit is not sealed yet.
-func (e *Edit) said() string {
+// layersDigest is a digest of the changed layers. The edit is not sealed yet.
+func (e *Edit) layersDigest() string {
 	h := sha256.New()
 	write := func(text string) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
@@ -171,7 +199,7 @@ func (e *Edit) said() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// moved says what is no longer as it was when a plan was made. d.mu is held.
+// moved returns an error if the state that a plan is based on has changed. d.changing is held, d.mu is not.
 func (d *Desired) moved(p *Plan) error {
 	var moved []object.Key
 	for _, then := range p.Basis {
@@ -186,32 +214,32 @@ func (d *Desired) moved(p *Plan) error {
 	return &Moved{Objects: moved}
 }
 
-// other says what of a plan would not be done as it says, or would be done beside it. d.mu is held.
+// other returns an error if a change would do something else than its plan. d.changing is held, d.mu is not.
 func (d *Desired) other(then *Plan, p *prepared) error {
 	now := d.planOf(p)
 	unlike := map[object.Key]struct{}{}
-	said := make(map[object.Key]string, len(then.Basis))
+	digests := make(map[object.Key]string, len(then.Basis))
 	for _, b := range then.Basis {
-		said[b.Key] = b.Said
+		digests[b.Key] = b.Digest
 	}
 	for _, b := range now.Basis {
-		if b.Said != said[b.Key] {
+		if b.Digest != digests[b.Key] {
 			unlike[b.Key] = struct{}{}
 		}
-		delete(said, b.Key)
+		delete(digests, b.Key)
 	}
-	for k, digest := range said {
+	for k, digest := range digests {
 		if digest != "" {
 			unlike[k] = struct{}{}
 		}
 	}
-	firstUnlike(then.Operations, now.Operations, unlike, func(o Operation) object.Key { return o.Key }, func(a, b Operation) bool {
+	firstDifference(then.Operations, now.Operations, unlike, func(o Operation) object.Key { return o.Key }, func(a, b Operation) bool {
 		return a.Dataplane == b.Dataplane && a.Key == b.Key && a.Action == b.Action && a.Replacing == b.Replacing && a.Impact == b.Impact
 	})
-	firstUnlike(then.Steps, now.Steps, unlike, func(s PlannedStep) object.Key { return s.Key }, func(a, b PlannedStep) bool {
+	firstDifference(then.Steps, now.Steps, unlike, func(s PlannedStep) object.Key { return s.Key }, func(a, b PlannedStep) bool {
 		return a.Step == b.Step && a.Key == b.Key && a.Why == b.Why && a.WaitsFor == b.WaitsFor && a.Impact == b.Impact &&
 			slices.EqualFunc(a.Fields, b.Fields, func(a, b object.FieldChange) bool {
-				// What it costs is said of the step.
+				// The step has the impact.
 				a.Interrupts, b.Interrupts = false, false
 				return a == b
 			})
@@ -222,8 +250,8 @@ func (d *Desired) other(then *Plan, p *prepared) error {
 	return &Moved{Objects: slices.SortedFunc(maps.Keys(unlike), object.Key.Compare), Unplanned: true}
 }
 
-// firstUnlike adds the first of which two plans differ.
-func firstUnlike[T any](a, b []T, into map[object.Key]struct{}, key func(T) object.Key, same func(a, b T) bool) {
+// firstDifference adds the first of which two plans differ.
+func firstDifference[T any](a, b []T, into map[object.Key]struct{}, key func(T) object.Key, same func(a, b T) bool) {
 	for i := range max(len(a), len(b)) {
 		if i < len(a) && i < len(b) && same(a[i], b[i]) {
 			continue
@@ -238,7 +266,7 @@ func firstUnlike[T any](a, b []T, into map[object.Key]struct{}, key func(T) obje
 	}
 }
 
-// stepsIn tells of each data plane what is done there.
+// stepsIn returns the steps of each data plane.
 func (d *Desired) stepsIn(p *Plan, relabelled map[object.Key][]object.FieldChange) []PlannedStep {
 	if len(d.sites) == 1 {
 		return stepsOf(p.Operations, p.Waiting, relabelled)
@@ -261,7 +289,7 @@ func (d *Desired) stepsIn(p *Plan, relabelled map[object.Key][]object.FieldChang
 	return steps
 }
 
-// stepsOf tells operations as a person thinks of them: a deletion and the creation that follows are one.
+// stepsOf combines operations for people: a deletion and the creation that follows are one step.
 func stepsOf(planned, waiting []reconcile.Operation, relabelled map[object.Key][]object.FieldChange) []PlannedStep {
 	var steps []PlannedStep
 	replaced := map[object.Key]PlannedStep{}
@@ -279,7 +307,7 @@ func stepsOf(planned, waiting []reconcile.Operation, relabelled map[object.Key][
 	for _, o := range planned {
 		s := PlannedStep{Step: stepOf(o.Action), Key: o.Key, Fields: o.Fields}
 		if o.Action == reconcile.Delete && o.Replacing {
-			// It is told when it is created again, with what made that necessary.
+			// The creation that follows is the step, with its reason.
 			s.Step, s.Why, s.WaitsFor = Replace, o.Reason, waits[o.Key]
 			replaced[o.Key] = s
 			if s.WaitsFor == "" {
@@ -291,7 +319,7 @@ func stepsOf(planned, waiting []reconcile.Operation, relabelled map[object.Key][
 		add(s)
 	}
 	for _, o := range waiting {
-		if _, told := replaced[o.Key]; told {
+		if _, counted := replaced[o.Key]; counted {
 			continue
 		}
 		s := PlannedStep{Step: stepOf(o.Action), Key: o.Key, Fields: o.Fields, WaitsFor: o.WaitsFor}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent_test
 
 import (
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
@@ -26,7 +29,7 @@ func must(t testing.TB, err error) {
 
 func registry(t testing.TB) *object.Registry {
 	t.Helper()
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	must(t, err)
 	return r
 }
@@ -90,7 +93,7 @@ func apply(t testing.TB, d *intent.Desired, owner string, changes []object.Chang
 	return out
 }
 
-func TestAPlanSaysWhatEachOperationCosts(t *testing.T) {
+func TestAPlanShowsTheImpactOfEachOperation(t *testing.T) {
 	otherMTU := made("Port", "p", &api.Port{Device: "net_null_p", Mtu: 1400})
 	otherDevice := made("Port", "p", &api.Port{Device: "net_null_q"})
 	promiscuous := made("Port", "p", &api.Port{Device: "net_null_p", Promiscuous: true})
@@ -130,7 +133,43 @@ func TestAPlanSaysWhatEachOperationCosts(t *testing.T) {
 	}
 }
 
-func TestAPlanIsDoneAsItSaysOrNotAtAll(t *testing.T) {
+func TestAPlanNamesObjectsThatOnlyTheAgentFollows(t *testing.T) {
+	d, _, _ := running(t, intent.Config{})
+	user := func(name, password string) *object.Object {
+		return made("LocalUser", name, &api.LocalUser{Username: name, Password: password, Ipv4Address: "100.64.7." + name})
+	}
+	pool := func(ranges ...string) *object.Object {
+		return made("AddressPool", "home", &api.AddressPool{Ranges: ranges})
+	}
+	apply(t, d, "test", puts(user("1", "a"), user("2", "a"), pool("100.64.0.0/24")), intent.Options{})
+	moved := user("1", "a")
+	moved.Spec.(*api.LocalUser).Ipv4Address = "100.64.7.9"
+	labelled := pool("100.64.0.0/25")
+	labelled.Labels = map[string]string{"city": "bonn"}
+	changes := append(puts(moved, labelled, user("3", "c"), acl("a")), removes(user("2", ""))...)
+	plan, err := d.Plan(as("test"), changes, intent.Options{})
+	must(t, err)
+	var got []string
+	for _, s := range plan.Steps {
+		fields := ""
+		for _, f := range s.Fields {
+			fields += " " + f.Field
+		}
+		got = append(got, s.Step.String()+" "+s.Key.String()+fields)
+	}
+	slices.Sort(got)
+	want := []string{"create Acl/a", "create LocalUser/3", "delete LocalUser/2", "update AddressPool/home ranges metadata.labels.city", "update LocalUser/1 ipv4Address"}
+	if !slices.Equal(got, want) || len(plan.Operations) != 1 {
+		t.Errorf("%q, %d operations", got, len(plan.Operations))
+	}
+	// The plan is carried out, and nothing remains to be done.
+	apply(t, d, "test", changes, intent.Options{Plan: plan})
+	if plan, err = d.Plan(as("test"), changes[:4], intent.Options{}); err != nil || len(plan.Steps) != 0 {
+		t.Errorf("%v, error %v", plan.Steps, err)
+	}
+}
+
+func TestAPlanIsCarriedOutExactlyOrNotAtAll(t *testing.T) {
 	other := made("Port", "p", &api.Port{Device: "net_null_other"})
 	for _, c := range []struct {
 		sentence  string
@@ -150,7 +189,7 @@ func TestAPlanIsDoneAsItSaysOrNotAtAll(t *testing.T) {
 			changes := puts(other, session("late", "p", 9, "a"))
 			plan, err := d.Plan(as("test"), changes, intent.Options{})
 			must(t, err)
-			// Only what it says is kept of it.
+			// Only its result is kept.
 			plan = &intent.Plan{Operations: plan.Operations, Steps: plan.Steps, Impact: plan.Impact, Basis: plan.Basis}
 			apply(t, d, "test", c.meanwhile, intent.Options{})
 			before := d.Revision()
@@ -176,10 +215,13 @@ func TestAnObjectIsReadyWhenAllThatItNeedsIsAndTheDataPlaneAnswers(t *testing.T)
 		st, _ := d.Get(s.Key())
 		text := ""
 		for _, c := range st.Conditions() {
-			if c.Holds {
+			switch c.Status() {
+			case "True":
 				text += c.Type + " "
-			} else {
+			case "False":
 				text += "not " + c.Type + " (" + c.Reason + ": " + c.Message + ") "
+			default:
+				text += "unknown " + c.Type + " (" + c.Reason + ": " + c.Message + ") "
 			}
 		}
 		return text
@@ -195,12 +237,15 @@ func TestAnObjectIsReadyWhenAllThatItNeedsIsAndTheDataPlaneAnswers(t *testing.T)
 		t.Error(got)
 	}
 	unlink()
-	for !strings.HasPrefix(conditions(), "Accepted not Applied (NoDataplane: was applied; the data plane is away since ") {
+	for !strings.HasPrefix(conditions(), "Accepted unknown Applied (NoDataplane: was applied; the data plane is away since ") {
 		time.Sleep(time.Millisecond)
+	}
+	if got := conditions(); !strings.Contains(got, ") unknown Ready (NoDataplane: was applied; ") {
+		t.Error(got)
 	}
 }
 
-func TestAPlanIsRefusedIfItIsOfOtherChangesOrSaysSomethingElse(t *testing.T) {
+func TestAPlanOfOtherChangesOrWithAnotherResultIsRefused(t *testing.T) {
 	other := made("Port", "p", &api.Port{Device: "net_null_other"})
 	planned := puts(other, session("late", "p", 9, "a"), acl("a"), session("waits", "later", 1, ""))
 	for _, c := range []struct {
@@ -220,7 +265,7 @@ func TestAPlanIsRefusedIfItIsOfOtherChangesOrSaysSomethingElse(t *testing.T) {
 		{"without a step", planned, func(p *intent.Plan) { p.Steps = p.Steps[1:] }},
 		{"without digests", planned, func(p *intent.Plan) {
 			for i := range p.Basis {
-				p.Basis[i].Said = ""
+				p.Basis[i].Digest = ""
 			}
 		}},
 	} {
@@ -242,5 +287,16 @@ func TestAPlanIsRefusedIfItIsOfOtherChangesOrSaysSomethingElse(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+func TestAnObjectIsNotReadyWithoutAnObjectThatNeverExisted(t *testing.T) {
+	d, _, _ := running(t, intent.Config{})
+	server := made("PppoeServer", "lines", &api.PppoeServer{Port: "acces", Profile: "home"})
+	apply(t, d, "test", puts(server), intent.Options{})
+	st, _ := d.Get(server.Key())
+	c := st.Conditions()
+	if ready := c[len(c)-1]; ready.Status() != "False" || ready.Message != "Port/acces does not exist" {
+		t.Errorf("%s: %s", ready.Status(), ready.Message)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent
 
 import (
@@ -16,12 +18,12 @@ const (
 	LargestPage = 10_000
 )
 
-// statusOf adds to how it stands with an object in a data plane who wants it.
+// statusOf adds the owners to the status of an object in a data plane.
 func (d *Desired) statusOf(s reconcile.Status) Status {
 	if len(d.sites) > 1 {
-		// In one of several data planes: what counts is how it stands with all of them.
-		all, wanted := d.look(s.Key)
-		return all.with(wanted)
+		// In one of several data planes: the status of all of them counts.
+		all, stored := d.look(s.Key)
+		return all.with(stored)
 	}
 	d.mu.RLock()
 	r := d.records.Get(s.Key)
@@ -48,13 +50,16 @@ func (d *Desired) combined(s reconcile.Status, r *Record, room []Ownership) Stat
 		return st
 	}
 	st.Owner, st.Revision, st.Generation = r.owner(), v.Revision, v.Generation
+	if r == nil && v.Origin != nil {
+		st.Owner = v.Origin.Service
+	}
 	if s.State == Applied {
-		st.HindranceReason, st.Hindrance = d.sites.hindrance(v, d.config.Hindrance)
+		st.NotReady = d.sites.notReady(v, d.config.NotReady)
 	}
 	if r == nil || r.version != v {
 		return st
 	}
-	// That is what Options.Expect asks for, also if only who wants it is another.
+	// Options.Expect compares it, also if only the owner changed.
 	st.Revision = r.Revision
 	st.Accepted = time.Unix(0, r.Accepted)
 	st.Owners = d.owners(r, room)
@@ -65,13 +70,13 @@ func (d *Desired) combined(s reconcile.Status, r *Record, room []Ownership) Stat
 func (d *Desired) Get(k object.Key) (Status, bool) {
 	s, v := d.look(k)
 	if s = s.with(v); s.Object != nil {
-		s.Object.Empty = d.saidEmpty(k)
+		s.Object.Empty = d.explicitZeros(k)
 	}
 	return s, s.State != Gone
 }
 
-// saidEmpty returns the fields of an object of which it counts that they are said to be empty. Put in again, the object says that, too.
-func (d *Desired) saidEmpty(k object.Key) []string {
+// explicitZeros returns the fields of an object whose explicit zero counts. They are part of the object when it is applied again.
+func (d *Desired) explicitZeros(k object.Key) []string {
 	d.mu.RLock()
 	r := d.records.Get(k)
 	d.mu.RUnlock()
@@ -81,16 +86,16 @@ func (d *Desired) saidEmpty(k object.Key) []string {
 	case len(r.Layers) == 1:
 		return r.Layers[0].Empty()
 	}
-	return object.Empty(r.said())
+	return object.Empty(r.stored())
 }
 
-// Reveal returns an object as it is wanted, with its secrets, or nil. It is for those who use them, such as a protocol; whatever is
-// shown comes from Get, List and Events.
+// Reveal returns an object's desired state with its secrets, or nil. It is for users of the secrets, such as
+// protocols; for display, use Get, List and Events.
 func (d *Desired) Reveal(k object.Key) *object.Object {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if kept := d.records.Get(k).kept(); kept != nil {
-		return kept.Object()
+	if stored := d.records.Get(k).merged(); stored != nil {
+		return stored.Object()
 	}
 	return nil
 }
@@ -103,10 +108,10 @@ func (d *Desired) Owners(k object.Key) []Ownership {
 	if r == nil {
 		return nil
 	}
-	said := object.Layers(r.said())
+	layers := object.Layers(r.stored())
 	all := d.owners(r, nil)
 	for i := range all {
-		all[i].Fields = said[i]
+		all[i].Fields = layers[i]
 	}
 	return all
 }
@@ -123,8 +128,8 @@ func (d *Desired) owners(r *Record, room []Ownership) []Ownership {
 	return all
 }
 
-// Said implements Interface.
-func (d *Desired) Said(owner string, k object.Key) *object.Object {
+// OwnLayer implements Interface.
+func (d *Desired) OwnLayer(owner string, k object.Key) *object.Object {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if l := d.records.Get(k).layerOf(owner); l != nil {
@@ -133,7 +138,7 @@ func (d *Desired) Said(owner string, k object.Key) *object.Object {
 	return nil
 }
 
-// look is Get without the object; instead of it, what it is made of.
+// look is Get with the record instead of the object.
 func (d *Desired) look(k object.Key) (Status, *reconcile.Version) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -143,7 +148,7 @@ func (d *Desired) look(k object.Key) (Status, *reconcile.Version) {
 // lookInto uses the room for owners that it is given. d.mu is held.
 func (d *Desired) lookInto(k object.Key, room []Ownership) (Status, *reconcile.Version) {
 	s, r := d.sites.get(k), d.records.Get(k)
-	if s.State == Gone && r != nil && r.version != nil && d.sites.placesOf(r.kept()) == 0 {
+	if s.State == Gone && r != nil && r.version != nil && d.sites.placesOf(r.merged()) == 0 {
 		// It was accepted when there were other data planes.
 		s = reconcile.Status{Key: k, State: Pending, Reason: reconcile.NoDataplane, Since: time.Unix(0, r.Accepted), Wanted: r.version,
 			Message: "waits for a data plane: none that there is may have it"}
@@ -154,7 +159,7 @@ func (d *Desired) lookInto(k object.Key, room []Ownership) (Status, *reconcile.V
 // Places implements Interface.
 func (d *Desired) Places(k object.Key) []string {
 	d.mu.RLock()
-	p := d.sites.placesOf(d.records.Get(k).kept())
+	p := d.sites.placesOf(d.records.Get(k).merged())
 	d.mu.RUnlock()
 	var names []string
 	for i, s := range d.sites {
@@ -179,12 +184,26 @@ func (d *Desired) List(q Query) (*Page, error) {
 	if q.After != "" {
 		kind, name, ok := strings.Cut(q.After, "/")
 		if !ok {
-			return nil, &BadQuery{fmt.Sprintf("page: %q was not given out by this agent", q.After)}
+			return nil, &BadQuery{Problem: fmt.Sprintf("page: %q was not given out by this agent", q.After)}
 		}
 		after = object.Key{Kind: kind, Name: name}
 	}
 	page := &Page{Cursor: d.log.end()}
-	for k := range d.ordered().after(after) {
+	only := ""
+	if len(q.Kinds) == 1 {
+		// Keys are in the order of their kinds.
+		if only = q.Kinds[0]; after.Kind < only {
+			after = object.Key{Kind: only}
+		}
+	}
+	keys := f.named(after)
+	if len(q.Names) == 0 {
+		keys = d.ordered().after(after)
+	}
+	for k := range keys {
+		if only != "" && k.Kind > only {
+			break
+		}
 		if !f.Named(k) {
 			continue
 		}
@@ -219,15 +238,13 @@ func (d *Desired) Needs(k object.Key) []Relation {
 
 // NeededBy implements Interface. It looks at every object.
 func (d *Desired) NeededBy(k object.Key) []Relation {
-	var users []*object.Kept
-	d.mu.RLock()
-	for r := range d.records.All() {
+	var users []*object.StoredObject
+	d.eachRecord(func(r *Record) {
 		if r.version != nil && r.version.Names(k) {
-			users = append(users, r.version.Kept)
+			users = append(users, r.version.StoredObject)
 		}
-	}
-	d.mu.RUnlock()
-	slices.SortFunc(users, func(a, b *object.Kept) int { return a.Key().Compare(b.Key()) })
+	})
+	slices.SortFunc(users, func(a, b *object.StoredObject) int { return a.Key().Compare(b.Key()) })
 	var by []Relation
 	for _, o := range users {
 		for _, ref := range d.registry.References(o.Object()) {

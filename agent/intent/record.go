@@ -1,4 +1,6 @@
-// What is kept of an object: who says what about it, and what of that counts.
+// SPDX-License-Identifier: Apache-2.0
+
+// The stored state of an object: the layers of its owners, and their merged spec.
 package intent
 
 import (
@@ -10,22 +12,30 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// Record is what everybody says of one object. It is never changed after it was made: a change is another Record.
+// Record holds all layers of one object. It is immutable: a change makes another Record.
 type Record struct {
 	// Of the latest change of any layer.
 	Revision uint64
-	// How often what counts has changed, and when it did last, in nanoseconds since the Unix epoch.
+	// How often the merged spec has changed, and the time of the last change, in nanoseconds since the Unix epoch.
 	Generation uint64
 	Accepted   int64
-	// The one that counts most first.
+	// The highest precedence first.
 	Layers []Layer
 
-	// What the reconciler is told: that of this record or, if what counts is not another, of one before.
+	// The reconciler's form: of this record or, if the merged object is the same, of an earlier one.
 	version *reconcile.Version
-	// What several layers say together is in here from the beginning.
+	// The merged spec of several layers is here from the beginning.
 	own reconcile.Version
 	// The layers, where there is one: nearly always.
 	one [1]Layer
+}
+
+// producedBy returns the service that produces the object, or nil: it is configuration.
+func (r *Record) producedBy() *reconcile.Origin {
+	if r == nil {
+		return nil
+	}
+	return r.own.Origin
 }
 
 // alone makes a record of one layer.
@@ -38,15 +48,15 @@ func alone(l Layer) *Record {
 // Key makes records be found by their keys.
 func (r *Record) Key() object.Key { return r.Layers[0].Key() }
 
-// Layer is what one owner says of an object.
+// Layer is one owner's fields of an object.
 type Layer struct {
 	Owner string
-	*object.Kept
-	// Since when it says so; and when it took over from others of its priority, 0: it did not.
+	*object.StoredObject
+	// The revision of the layer, and the revision in which it took over from others of its priority; 0: it did not.
 	Revision, Taken uint64
 }
 
-// layerOf returns what an owner says, or nil.
+// layerOf returns an owner's layer, or nil.
 func (r *Record) layerOf(owner string) *Layer {
 	if r == nil {
 		return nil
@@ -59,18 +69,18 @@ func (r *Record) layerOf(owner string) *Layer {
 	return nil
 }
 
-// kept returns what counts, or nil.
-func (r *Record) kept() *object.Kept {
+// merged returns the merged spec, or nil.
+func (r *Record) merged() *object.StoredObject {
 	if r == nil || len(r.Layers) == 0 {
 		return nil
 	}
 	if len(r.Layers) > 1 {
-		return r.own.Kept
+		return r.own.StoredObject
 	}
-	return r.Layers[0].Kept
+	return r.Layers[0].StoredObject
 }
 
-// owner returns who counts most.
+// owner returns the owner of the first layer.
 func (r *Record) owner() string {
 	if r == nil || len(r.Layers) == 0 {
 		return ""
@@ -85,16 +95,16 @@ func (r *Record) revision() uint64 {
 	return r.Revision
 }
 
-// Owner says how what an owner wants is treated.
+// Owner has the settings of an owner.
 type Owner struct {
-	// Of several who say something of the same field, the highest counts. Usually 0.
+	// If several layers set a field, the highest priority counts. Usually 0.
 	Priority int
-	// What it wants is kept, but is no part of history: it comes and goes with subscribers.
+	// Its objects are stored, but are not part of the history: they come and go with subscribers.
 	Unrecorded bool
 }
 
-// sortLayers puts what counts most first: the highest priority, then who took over last. Who is left then says nothing that another of
-// them says differently, and those who were there first come first; one that has no revision yet was there last.
+// sortLayers sorts by precedence: the highest priority first, then the last that took over. The remaining layers do
+// not contradict each other; they are in the order of their revisions, a new one last.
 func (d *Desired) sortLayers(layers []Layer) {
 	slices.SortStableFunc(layers, func(a, b Layer) int {
 		return cmp.Or(cmp.Compare(d.config.Owners[b.Owner].Priority, d.config.Owners[a.Owner].Priority), cmp.Compare(b.Taken, a.Taken),
@@ -102,27 +112,27 @@ func (d *Desired) sortLayers(layers []Layer) {
 	})
 }
 
-// merge sorts the layers, and finds what they say together.
+// merge sorts the layers, and merges their fields.
 func (d *Desired) merge(r *Record) error {
 	if r == nil || len(r.Layers) < 2 {
 		return nil
 	}
 	d.sortLayers(r.Layers)
 	var err error
-	r.own.Kept, err = object.Merge(r.said())
+	r.own.StoredObject, err = object.Merge(r.stored())
 	return err
 }
 
-// said returns what the layers say, the one that counts most first.
-func (r *Record) said() []*object.Kept {
+// stored returns the layers' specs, the highest priority first.
+func (r *Record) stored() []*object.StoredObject {
 	if r == nil {
 		return nil
 	}
-	said := make([]*object.Kept, len(r.Layers))
+	layers := make([]*object.StoredObject, len(r.Layers))
 	for i, l := range r.Layers {
-		said[i] = l.Kept
+		layers[i] = l.StoredObject
 	}
-	return said
+	return layers
 }
 
 // without returns the layers but for an owner's.
@@ -139,30 +149,33 @@ func (r *Record) without(owner string) []Layer {
 	return layers
 }
 
-// Edit is a change of what is kept of one object. A nil Record: nobody says anything.
+// Edit is a change of the record of one object. A nil Record: the object does not exist.
 type Edit struct {
 	Key           object.Key
 	Before, After *Record
 }
 
-// effective says whether the change is one of what counts.
+// effective reports whether the edit changes the merged spec.
 func (e *Edit) effective() bool {
-	return !e.Before.kept().Equal(e.After.kept())
+	return !e.Before.merged().Equal(e.After.merged())
 }
 
-// Commit is a revision as it is kept, whole or not at all.
+// Commit is a revision as it is stored, whole or not at all.
 type Commit struct {
 	Revision Revision
 	Edits    []Edit
 	// It is part of history.
 	Recorded bool
-	// If not nil, it is not known yet whether it stands: Load returns this until another takes its place, or it is closed.
+	// If not nil, the revision is unconfirmed: Load returns this until it is replaced or closed.
 	Open *Open
-	// Of an open revision that this one undoes: what is open of it now. Nil: nothing, it is closed; Closes is its number, or 0.
+	// Open revisions that this one ends: it goes back to before them.
+	Ends []uint64
+	// If this revision undoes an open one: the rest that stays open. Nil: nothing, it is closed; Closes is its
+	// number, or 0.
 	Closes  uint64
 	Leaves  *Open
 	Revised []Undo
-	// Revisions of history before this one are forgotten, but for what is open. 0: not now.
+	// Revisions of history before this one are deleted, except for open ones. 0: none now.
 	Oldest uint64
 	// If not nil, a store that takes longer to make this outlast the machine than the process calls it, once, when it outlasts the
 	// process, with which it would be found again. Commit may still return an error then: it will not be found, and must be taken back.
@@ -174,40 +187,46 @@ type Open struct {
 	Revision uint64
 	// All of it or nothing was asked for, and it is not known yet which.
 	Unfinished bool
-	// If not zero: it is undone then.
+	// If not zero, the revision is undone at this time. After a restart the three fields below decide: the time of
+	// day may have been set.
 	ConfirmBy time.Time
-	// It was undone but for what others stood in the way of, and history says so.
+	// How long it waits, from when: which start of the machine, and the time since that.
+	Within time.Duration `json:",omitempty"`
+	Boot   string        `json:",omitempty"`
+	Begun  time.Duration `json:",omitempty"`
+	// It was undone in part, because of conflicts with other owners. History shows this.
 	InPart bool
 }
 
-// Undo is what undoing an open revision brings back of one object. Where none is kept it is what was there before the revision, of those
-// who said something else then; one is kept as soon as a later revision changes the object.
+// Undo is the state of one object that undoing an open revision restores. Without one, it is the state before the
+// revision, of owners whose layers have changed since. One is stored as soon as a later revision changes the object.
 type Undo struct {
 	Revision uint64
 	Key      object.Key
-	// Whose layers come to be as in Before again; who is not in there says nothing then. None: nothing of the object is undone.
+	// The owners whose layers are restored from Before. An owner without a layer there has none afterwards. No
+	// owners: nothing of the object is undone.
 	Owners []string
 	Before *Record
 
-	kept bool
+	stored bool
 }
 
-// Store keeps what is wanted. Each method is one transaction: all of it is kept, or nothing.
+// Store stores the configuration. Each method is one transaction: it stores all of it, or nothing.
 type Store interface {
-	// Load returns the number of the latest revision and what is open, and calls yield for each object. What is kept need not be examined.
+	// Load returns the number of the latest revision and the open revisions, and calls yield for each object. Stored
+	// objects need no examination.
 	Load(yield func(object.Key, *Record) error) (latest uint64, open []Open, err error)
 	Commit(c *Commit) error
-	// Settle replaces what is open of a revision; nil: it stands. With that, undoing other revisions may bring back something else.
+	// Settle replaces an open revision; nil: it is confirmed. revised are changed undo records of other revisions.
 	Settle(revision uint64, open *Open, revised []Undo) error
-	// Undoes calls yield with what was kept of what undoing an open revision brings back. Without a Commit or Settle that said so there is
-	// none.
+	// Undoes calls yield with the undo records of an open revision. Only Commit and Settle write them.
 	Undoes(revision uint64, yield func(Undo) error) error
 	// History returns at most limit revisions before one, the latest first.
 	History(before uint64, limit int) ([]Revision, error)
-	// Before calls yield with what was kept of each object that a revision changed, before it did. Nothing is known of revisions that
-	// are no part of history, nor open.
+	// Before calls yield with each object of a revision as it was before it. It has only revisions of history and
+	// open ones.
 	Before(revision uint64, yield func(object.Key, *Record) error) error
-	// Knows says whether Meet was called with the name of a data plane, or with "".
-	Knows(dataplane string) (bool, error)
-	Meet(dataplane string) error
+	// IsKnown reports whether AddKnown was called with the name of a data plane, or with "".
+	IsKnown(dataplane string) (bool, error)
+	AddKnown(dataplane string) error
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Several data planes, and which objects go where.
 package intent
 
@@ -15,17 +17,17 @@ import (
 // DataplaneLabel is the label of an object that goes to the data plane of that name alone.
 const DataplaneLabel = "dataplane"
 
-// Dataplane is a data plane that objects go to: all of them, but for those whose label "dataplane" names another, and for those that
-// have a label in common with it and another value there.
+// Dataplane is a data plane. All objects go to it, except for those whose label "dataplane" names another, and those
+// that have one of its labels with another value.
 type Dataplane struct {
 	Name   string
 	Labels map[string]string
 }
 
-// mostSites is how many data planes one agent drives.
-const mostSites = 64
+// maxSites is how many data planes one agent drives.
+const maxSites = 64
 
-// site is one data plane: what may be wanted of it together, and who makes it so.
+// site is one data plane: its objects and its reconciler.
 type site struct {
 	Dataplane
 	plane *reconcile.Reconciler
@@ -40,18 +42,18 @@ type places uint64
 
 func (p places) has(i int) bool { return p>>i&1 != 0 }
 
-// placesOf says where an object goes. There is no place for nothing.
-func (all sites) placesOf(kept *object.Kept) places {
-	if kept == nil {
+// placesOf returns the data planes of an object, none for nil.
+func (all sites) placesOf(stored *object.StoredObject) places {
+	if stored == nil {
 		return 0
 	}
 	if len(all) == 1 && len(all[0].Labels) == 0 {
-		if name, said := kept.Label(DataplaneLabel); said && name != all[0].Name {
+		if name, labelled := stored.Label(DataplaneLabel); labelled && name != all[0].Name {
 			return 0
 		}
 		return 1
 	}
-	labels := kept.Labels()
+	labels := stored.Labels()
 	var p places
 	for i, s := range all {
 		if s.takes(labels) {
@@ -62,7 +64,7 @@ func (all sites) placesOf(kept *object.Kept) places {
 }
 
 func (s *site) takes(labels map[string]string) bool {
-	if name, said := labels[DataplaneLabel]; said && name != s.Name {
+	if name, labelled := labels[DataplaneLabel]; labelled && name != s.Name {
 		return false
 	}
 	for label, value := range s.Labels {
@@ -73,14 +75,14 @@ func (s *site) takes(labels map[string]string) bool {
 	return true
 }
 
-// unplaced is what is wrong with an object that goes nowhere.
-func (all sites) unplaced(kept *object.Kept) *object.Error {
+// unplaced is the error of an object without a data plane.
+func (all sites) unplaced(stored *object.StoredObject) *object.Error {
 	names := make([]string, len(all))
 	for i, s := range all {
 		names[i] = s.Name
 	}
-	e := &object.Error{Object: kept.Key(), Field: "metadata.labels", Problem: "no data plane has such labels"}
-	if name, said := kept.Label(DataplaneLabel); said {
+	e := &object.Error{Object: stored.Key(), Field: "metadata.labels", Problem: "no data plane has such labels"}
+	if name, labelled := stored.Label(DataplaneLabel); labelled {
 		e.Field, e.Problem, e.Found, e.Accepted = "metadata.labels."+DataplaneLabel, "there is no such data plane", name, strings.Join(names, ", ")
 		if slices.Contains(names, name) {
 			e.Problem, e.Accepted = "the data plane that it names has other labels than it", ""
@@ -90,64 +92,95 @@ func (all sites) unplaced(kept *object.Kept) *object.Error {
 }
 
 // apply makes changes to the sets of all sites, or to none.
-func (all sites) apply(x *object.Examined) (undo func(), err error) {
-	var undone []func()
-	undo = func() {
-		for _, f := range slices.Backward(undone) {
-			f()
-		}
-	}
+func (all sites) apply(x *object.Examined) error {
+	_, _, err := all.change(x, func(s *object.Set, x *object.Examined) (undo, done func(), err error) {
+		undo, err = s.ApplyExamined(x)
+		return undo, func() {}, err
+	})
+	return err
+}
+
+// applyReserving is apply, and keeps the claims that the changes release reserved until undo or done is called.
+func (all sites) applyReserving(x *object.Examined) (undo, done func(), err error) {
+	return all.change(x, (*object.Set).ApplyReserving)
+}
+
+func (all sites) change(x *object.Examined, apply func(*object.Set, *object.Examined) (undo, done func(), err error)) (undo, done func(), err error) {
+	var undone, finished []func()
+	undo = func() { backward(undone) }
 	for i, s := range all {
 		here := x
 		if len(all) > 1 {
 			here = &object.Examined{}
-			for n, kept := range x.Kept {
-				if placed := all.placesOf(kept).has(i); placed {
-					here.Keys, here.Kept = append(here.Keys, x.Keys[n]), append(here.Kept, kept)
+			for n, stored := range x.Objects {
+				if placed := all.placesOf(stored).has(i); placed {
+					here.Keys, here.Objects = append(here.Keys, x.Keys[n]), append(here.Objects, stored)
 				} else if s.set.Get(x.Keys[n]) != nil {
-					here.Keys, here.Kept = append(here.Keys, x.Keys[n]), append(here.Kept, nil)
+					here.Keys, here.Objects = append(here.Keys, x.Keys[n]), append(here.Objects, nil)
 				}
 			}
 		}
-		back, err := s.set.ApplyExamined(here)
+		back, end, err := apply(s.set, here)
 		if err != nil {
 			undo()
-			return nil, err
+			return nil, nil, err
 		}
-		undone = append(undone, back)
+		undone, finished = append(undone, back), append(finished, end)
 	}
-	return undo, nil
+	return undo, func() { backward(finished) }, nil
 }
 
-// lacks says whether an object that is needed is not wanted wherever the one that needs it goes.
-func (all sites) lacks(kept *object.Kept, needed object.Key) bool {
-	p := all.placesOf(kept)
-	for i, s := range all {
-		if p.has(i) && s.set.Get(needed) == nil {
+// backward calls functions in reverse order.
+func backward(all []func()) {
+	for _, f := range slices.Backward(all) {
+		f()
+	}
+}
+
+// has returns whether an object belongs to any data plane, or a change that deletes it is not stored yet.
+func (all sites) has(k object.Key) bool {
+	return slices.ContainsFunc(all, func(s *site) bool { return s.set.Get(k) != nil || s.set.Reserves(k) })
+}
+
+// release ends the retention of a service's objects in data planes.
+func (all sites) release(service string) {
+	for _, s := range all {
+		s.plane.Release(service)
+	}
+}
+
+// after returns whether a data plane has an object once changes are made.
+type after func(site int, k object.Key) bool
+
+// lacks reports whether a needed object is missing in a data plane of the object that needs it.
+func (all sites) lacks(there after, stored *object.StoredObject, needed object.Key) bool {
+	p := all.placesOf(stored)
+	for i := range all {
+		if p.has(i) && !there(i, needed) {
 			return true
 		}
 	}
 	return false
 }
 
-// lacksAny says whether there is something that an object needs and lacks.
-func (all sites) lacksAny(kept *object.Kept) bool {
-	for k := range kept.Needs() {
-		if all.lacks(kept, k) {
+// lacksAny reports whether there is something that an object needs and lacks.
+func (all sites) lacksAny(there after, stored *object.StoredObject) bool {
+	for k := range stored.Needs() {
+		if all.lacks(there, stored, k) {
 			return true
 		}
 	}
 	return false
 }
 
-// share is what of the wants concerns a site.
+// share returns the part of the wants for a site.
 func (all sites) share(i int, wants []reconcile.Want) []reconcile.Want {
 	if len(all) == 1 {
 		return wants
 	}
 	var here []reconcile.Want
 	for _, w := range wants {
-		if w.Version != nil && all.placesOf(w.Version.Kept).has(i) {
+		if w.Version != nil && all.placesOf(w.Version.StoredObject).has(i) {
 			here = append(here, w)
 		} else if all[i].plane.Get(w.Key).State != reconcile.Gone {
 			here = append(here, reconcile.Want{Key: w.Key})
@@ -156,11 +189,11 @@ func (all sites) share(i int, wants []reconcile.Want) []reconcile.Want {
 	return here
 }
 
-// connected says whether the data planes answer that these objects concern.
+// connected reports whether the data planes answer that these objects concern.
 func (all sites) connected(edits []Edit) bool {
 	var p places
 	for i := range edits {
-		p |= all.placesOf(edits[i].Before.kept()) | all.placesOf(edits[i].After.kept())
+		p |= all.placesOf(edits[i].Before.merged()) | all.placesOf(edits[i].After.merged())
 	}
 	for i, s := range all {
 		if p.has(i) && !s.plane.Connected() {
@@ -170,7 +203,7 @@ func (all sites) connected(edits []Edit) bool {
 	return true
 }
 
-// work is what has to be done for one change, in one data plane or several.
+// work is the work of one change, in one data plane or several.
 type work interface {
 	Done() <-chan struct{}
 	Close() (done []Operation, failures []Failure, interrupted bool)
@@ -183,7 +216,7 @@ func (all sites) want(wants []reconcile.Want, strict bool) work {
 	w := &works{done: make(chan struct{})}
 	for i, s := range all {
 		if here := all.share(i, wants); len(here) > 0 {
-			w.parts, w.names = append(w.parts, s.plane.Want(here, strict)), append(w.names, s.Name)
+			w.parts, w.names, w.wants = append(w.parts, s.plane.Want(here, strict)), append(w.names, s.Name), append(w.wants, here)
 		}
 	}
 	go func() {
@@ -198,6 +231,7 @@ func (all sites) want(wants []reconcile.Want, strict bool) work {
 type works struct {
 	parts []*reconcile.Work
 	names []string
+	wants [][]reconcile.Want
 	done  chan struct{}
 }
 
@@ -217,15 +251,7 @@ func (w *works) Close() (done []Operation, failures []Failure, interrupted bool)
 	return done, failures, interrupted
 }
 
-func (all sites) plan(wants []reconcile.Want) (planned, waiting []Operation) {
-	wanted := map[object.Key]*object.Kept{}
-	if len(all) > 1 {
-		for _, w := range wants {
-			if w.Version != nil {
-				wanted[w.Key] = w.Version.Kept
-			}
-		}
-	}
+func (all sites) plan(wants []reconcile.Want, there after) (planned, waiting []Operation) {
 	for i, s := range all {
 		here := all.share(i, wants)
 		if len(here) == 0 {
@@ -238,8 +264,8 @@ func (all sites) plan(wants []reconcile.Want) (planned, waiting []Operation) {
 			}
 			for n := range w {
 				w[n].Dataplane = s.Name
-				if kept := wanted[w[n].Key]; kept != nil {
-					w[n].WaitsFor = all.elsewhere(i, kept, w[n].WaitsFor)
+				if others := all.elsewhere(i, w[n].Missing, there); len(others) > 0 {
+					w[n].WaitsFor = w[n].Missing.OnlyIn(others)
 				}
 			}
 		}
@@ -249,7 +275,7 @@ func (all sites) plan(wants []reconcile.Want) (planned, waiting []Operation) {
 	return planned, waiting
 }
 
-// moved: what leaves one data plane for another is not out for as long as somebody wants it so, but until it is there.
+// moved: an object that moves to another data plane is an outage only until the other has it, not until the configuration changes.
 func moved(planned []Operation) {
 	made := map[object.Key]string{}
 	for _, o := range planned {
@@ -265,32 +291,26 @@ func moved(planned []Operation) {
 	}
 }
 
-// elsewhere adds to what an object waits for in one data plane that it is in another.
-func (all sites) elsewhere(at int, kept *object.Kept, waits string) string {
-	for k := range kept.Needs() {
-		before, after, names := strings.Cut(waits, k.String()+" ")
-		_, after, absent := strings.Cut(after, ", which is not there")
-		if !names || !absent || all[at].set.Get(k) != nil {
-			continue
-		}
-		var others []string
-		for i, s := range all {
-			if i != at && s.set.Get(k) != nil {
-				others = append(others, s.Name)
-			}
-		}
-		if len(others) > 0 {
-			field, _, _ := strings.Cut(strings.TrimPrefix(waits, before+k.String()), ", which is not there")
-			return before + k.String() + field + ", which is only in " + strings.Join(others, ", ") + after
+// elsewhere returns other data planes that have a missing object.
+func (all sites) elsewhere(at int, missing *reconcile.Missing, there after) (others []string) {
+	if missing == nil || there(at, missing.Key) {
+		return nil
+	}
+	for i, s := range all {
+		if i != at && there(i, missing.Key) {
+			others = append(others, s.Name)
 		}
 	}
-	return waits
+	return others
 }
 
-// worse orders states by how much somebody should know of them.
+// now reports whether a data plane has an object. Desired.mu is held.
+func (all sites) now(site int, k object.Key) bool { return all[site].set.Get(k) != nil }
+
+// worse orders states by their severity.
 var worse = map[State]int{Gone: 0, Applied: 1, Unknown: 2, Deleting: 3, Pending: 4, Failed: 5}
 
-// get returns how it stands with an object in all data planes: where it stands worst.
+// get returns the worst status of an object in all data planes.
 func (all sites) get(k object.Key) reconcile.Status {
 	if len(all) == 1 {
 		return all[0].plane.Get(k)
@@ -301,8 +321,8 @@ func (all sites) get(k object.Key) reconcile.Status {
 		if one.State == Gone {
 			continue
 		}
-		if one.Reason == reconcile.WaitsForObject && one.Wanted != nil {
-			one.Message = all.elsewhere(i, one.Wanted.Kept, one.Message)
+		if others := all.elsewhere(i, one.Missing, all.now); len(others) > 0 {
+			one.Message = one.Missing.StatusOnlyIn(others)
 		}
 		if one.Message != "" {
 			one.Message = s.Name + ": " + one.Message
@@ -311,56 +331,59 @@ func (all sites) get(k object.Key) reconcile.Status {
 			sum = one
 			continue
 		}
-		observed, since, wanted := min(sum.Observed, one.Observed), sum.Since, sum.Wanted
+		observed, since, version := min(sum.Observed, one.Observed), sum.Since, sum.Wanted
 		if one.Since.After(since) {
 			since = one.Since
 		}
 		if one.Wanted != nil {
-			wanted = one.Wanted
+			version = one.Wanted
 		}
 		if worse[one.State] > worse[sum.State] {
 			sum = one
 		}
-		sum.Observed, sum.Since, sum.Wanted = observed, since, wanted
+		sum.Observed, sum.Since, sum.Wanted = observed, since, version
 	}
 	return sum
 }
 
-// hindrance says why an object does not serve that all data planes have where it goes. What is found in it, beside what it needs, the
-// caller may know.
-func (all sites) hindrance(v *reconcile.Version, within func(dataplane string, kept *object.Kept) (reason, message string)) (reason, message string) {
+// notReady returns the reason why an object does not serve although all its data planes have it. within returns the
+// service's reasons.
+func (all sites) notReady(v *reconcile.Version, within func(dataplane string, stored *object.StoredObject) NotReady) (why NotReady) {
 	var p places
 	if len(all) > 1 {
-		p = all.placesOf(v.Kept)
+		p = all.placesOf(v.StoredObject)
 	}
 	for i, s := range all {
 		if len(all) > 1 && !p.has(i) {
 			continue
 		}
-		below, hindered, absence := s.plane.Hindrance(v)
+		below, blocked, absence := s.plane.Blocker(v)
 		switch {
 		case absence == reconcile.NoDataplane:
-			reason, message = absence.String(), "the data plane is not connected"
+			why = NotReady{Reason: absence.String(), Message: "the data plane is not connected"}
 		case absence != reconcile.NoReason:
-			reason, message = absence.String(), "what the data plane has is being read"
-		case hindered:
-			reason, message = reconcile.WaitsForObject.String(), below.Key.String()+" is "+strings.ToLower(below.State.String())
+			why = NotReady{Reason: absence.String(), Message: "what the data plane has is being read"}
+		case blocked:
+			why = NotReady{reconcile.WaitsForObject.String(), below.Key.String() + " is " + strings.ToLower(below.State.String()), below.Since}
+			if below.State == reconcile.Gone {
+				why.Message = below.Key.String() + " does not exist"
+			}
 			if below.Message != "" {
-				message += ": " + below.Message
+				why.Message += ": " + below.Message
 			}
 		case within != nil:
-			if reason, message = within(s.Name, v.Kept); reason == "" {
+			if why = within(s.Name, v.StoredObject); why.Reason == "" {
 				continue
 			}
 		default:
 			continue
 		}
 		if len(all) > 1 {
-			message = s.Name + ": " + message
+			why.Message = s.Name + ": " + why.Message
 		}
-		return reason, message
+		return why
 	}
-	return "", ""
+	return NotReady{}
 }
 
 func (all sites) run(ctx context.Context) {
@@ -385,7 +408,7 @@ func (all sites) named(name string) (*site, error) {
 	return nil, fmt.Errorf("there is no data plane %q", name)
 }
 
-// unwanted returns what data planes have although nobody wants it, where that is more than what was known.
+// unwanted returns objects of data planes that the configuration does not have, if they are more than were known.
 func (all sites) unwanted(known []uint64) ([]object.Key, []uint64) {
 	var keys []object.Key
 	now := make([]uint64, len(all))

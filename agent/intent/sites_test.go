@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package intent_test
 
 import (
@@ -132,7 +134,7 @@ func TestASlowOrAbsentDataPlaneHoldsUpNoOther(t *testing.T) {
 	if _, err := d.Apply(t.Context(), as("test"), puts(acl("both2")), intent.Options{Mode: intent.AllOrNothing}); !errors.Is(err, intent.ErrDisconnected) {
 		t.Errorf("all or nothing, also where nobody answers: %v", err)
 	}
-	if st, _ := d.Get(acl("u").Key()); st.Hindrance != "" {
+	if st, _ := d.Get(acl("u").Key()); st.NotReady.Message != "" {
 		t.Errorf("not ready because of another: %+v", st)
 	}
 }

@@ -1,4 +1,6 @@
-// How it stands with an object.
+// SPDX-License-Identifier: Apache-2.0
+
+// The status of objects.
 package intent
 
 import (
@@ -8,64 +10,93 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// Status is how it stands with one object.
+// Status is the status of one object.
 type Status struct {
 	Key   object.Key
 	State State
 	// Why it is not Applied, in a sentence; and that in a word.
 	Message, Reason string
 	Since           time.Time
-	// As it is wanted: what all owners say, taken together, without what is secret. Nil while it is Deleting or Gone.
+	// The merged object, without secrets. Nil while it is Deleting or Gone.
 	Object *object.Object
-	// Who counts most, and the revision of the latest change of what anybody says.
+	// The owner of the highest priority, and the revision of the latest change of any layer.
 	Owner    string
 	Revision uint64
-	// Counts the changes of what is wanted; and which of them the data plane has, 0: none.
+	// The number of changes of the object, and the change that the data plane has, 0: none. While the state is Unknown: had when it was last connected.
 	Generation, Observed uint64
 	// When that generation was put in.
 	Accepted time.Time
-	// Everybody who says something about it, the one that counts most first.
+	// The owners of layers, the highest precedence first.
 	Owners []Ownership
-	// Why it does not serve although it is Applied; both empty: it does.
-	Hindrance, HindranceReason string
-	// Why it is wanted like this although a revision should have been undone; empty: it is not so.
+	// Why it does not serve although it is Applied.
+	NotReady NotReady
+	// The reason why the undo of a revision left the object as it is; empty: none did.
 	NotUndone string
 }
 
-// Of says whether an owner says something about the object.
+// Of reports whether an owner has a layer of the object.
 func (s *Status) Of(owner string) bool {
 	return s.Owner == owner || slices.ContainsFunc(s.Owners, func(o Ownership) bool { return o.Owner == owner })
 }
 
-// Ownership is who says what about an object.
+// Ownership is one owner's layer of an object.
 type Ownership struct {
 	Owner    string
 	Priority int
 	Revision uint64
 	// Only from Owners.
-	Fields []object.Said
+	Fields []object.OwnedField
+}
+
+// The types and statuses of conditions, in order.
+var (
+	ConditionTypes    = [...]string{"Accepted", "Applied", "Ready"}
+	ConditionStatuses = [...]string{"True", "False", "Unknown"}
+)
+
+// NotReady is why an object does not serve although data planes have it; the zero value: it serves.
+type NotReady struct {
+	// A word and a sentence.
+	Reason, Message string
+	// Since when; zero: as long as the object is applied.
+	Since time.Time
 }
 
 // Condition is one thing that holds or does not.
 type Condition struct {
-	// "Accepted", "Applied" or "Ready".
-	Type  string
-	Holds bool
+	// One of ConditionTypes.
+	Type string
+	// Neither: it does not hold. Unknown: the data plane that would say so is away.
+	Holds, Unknown bool
 	// A word such as "WaitsForObject", and a sentence.
 	Reason, Message string
 	// Since when.
 	Time time.Time
 }
 
-// Conditions are Accepted: it may be wanted; Applied: the data plane has it as it is wanted; Ready: and so it is with all that it
-// needs, and the data plane answers.
+// Status is one of ConditionStatuses.
+func (c *Condition) Status() string {
+	switch {
+	case c.Holds:
+		return ConditionStatuses[0]
+	case c.Unknown:
+		return ConditionStatuses[2]
+	}
+	return ConditionStatuses[1]
+}
+
+// Conditions are Accepted: it is valid; Applied: the data plane has its desired state; Ready: it is applied, so are
+// the objects that it needs, and the data plane answers.
 func (s *Status) Conditions() [3]Condition {
-	accepted := Condition{Type: "Accepted", Holds: true, Reason: "Valid", Time: s.Accepted}
-	applied := Condition{Type: "Applied", Holds: s.State == Applied, Reason: s.Reason, Message: s.Message, Time: s.Since}
+	accepted := Condition{Type: ConditionTypes[0], Holds: true, Reason: "Valid", Time: s.Accepted}
+	applied := Condition{Type: ConditionTypes[1], Holds: s.State == Applied, Unknown: s.State == Unknown, Reason: s.Reason, Message: s.Message, Time: s.Since}
 	ready := applied
-	ready.Type = "Ready"
-	if s.State == Applied && s.Hindrance != "" {
-		ready.Holds, ready.Reason, ready.Message = false, s.HindranceReason, s.Hindrance
+	ready.Type = ConditionTypes[2]
+	if s.State == Applied && s.NotReady.Message != "" {
+		ready.Holds, ready.Reason, ready.Message = false, s.NotReady.Reason, s.NotReady.Message
+		if !s.NotReady.Since.IsZero() {
+			ready.Time = s.NotReady.Since
+		}
 	}
 	if s.NotUndone != "" {
 		accepted.Reason, accepted.Message = "NotUndone", s.NotUndone

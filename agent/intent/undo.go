@@ -1,4 +1,6 @@
-// Undoing a revision: everything is wanted as before it, but for what somebody changed since.
+// SPDX-License-Identifier: Apache-2.0
+
+// Undoing a revision: the configuration before it is restored, except objects that changed since.
 package intent
 
 import (
@@ -7,57 +9,38 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
 )
 
-// Why revisions are undone.
+// Reasons to undo a revision.
 const (
-	unconfirmed = "nobody confirmed it in time"
-	unfinished  = "not all of it could be done"
-	cutOff      = "the agent ended before all of it was done"
+	unconfirmed = "not confirmed in time"
+	unfinished  = "a part of it failed"
+	cutOff      = "the agent stopped before it was complete"
 )
 
-// What a revision is called that undoes another.
-const (
-	undoneWhole  = "undone"
-	undoneInPart = "undone in part"
-)
-
-// undoes returns which revision it undoes, 0: none, and whether it leaves some of that. That is kept in its words alone.
-func (r *Revision) undoes() (revision uint64, inPart bool) {
-	words, ours := strings.CutPrefix(r.Source.Why, "revision ")
-	number, words, _ := strings.Cut(words, " ")
-	how, _, _ := strings.Cut(words, ":")
-	revision, err := strconv.ParseUint(number, 10, 64)
-	if !ours || err != nil || r.Source.Owner != agentOwner || revision != r.RollbackTo+1 || how != undoneWhole && how != undoneInPart {
-		return 0, false
-	}
-	return revision, how == undoneInPart
-}
-
-// What could not be undone is tried again, later each time, but at least so often.
+// The longest time between two attempts to undo the rest of a revision.
 const undoneAgainWithin = time.Minute
 
-// agentOwner is on whose behalf the agent undoes.
+// agentOwner is the owner of undo revisions.
 const agentOwner = "agent"
 
-// Undoing is what the agent did about a revision that does not stand.
+// Undoing is the report of an undo.
 type Undoing struct {
-	// The agent, and why.
+	// The agent, with the reason.
 	Source Source
-	// Which does not stand; and what was made of that, 0: nothing could be done.
+	// The revision that is undone, and the one that undoes it, 0: none yet.
 	Revision, Made uint64
-	// What was undone, what could not be, and why nothing could; the last is of the store.
+	// Objects that were restored, objects that were not, and an error of the store.
 	Objects []Done
 	Left    []Left
 	Problem error
 }
 
-// NotUndone is the error of a revision that could not be undone, or not all of it. It is tried again.
+// NotUndone is the error of a revision whose undo failed or is not complete. The agent tries again.
 type NotUndone struct {
 	Revision uint64
 	Left     []Left
@@ -89,21 +72,21 @@ func listed(left []Left) string {
 
 // overdue undoes a revision whose time is over.
 func (d *Desired) overdue(o *opened, why string) {
-	// It is told and tried again there.
+	// The timer reports the error and tries again.
 	_ = d.undo(context.Background(), o, why, false)
 }
 
-// undo makes everything be wanted as before an open revision, as far as that is acceptable; the rest is tried again later. An error is a
+// undo restores the configuration before an open revision, as far as that is acceptable; it tries the rest again later. An error is a
 // *NotUndone.
 func (d *Desired) undo(ctx context.Context, o *opened, why string, wait bool) error {
 	d.changing.Lock()
-	if d.open[o.Revision] != o || why == unconfirmed && o.ConfirmBy.IsZero() {
+	if d.open != o || why == unconfirmed && o.ConfirmBy.IsZero() {
 		d.changing.Unlock()
 		return nil
 	}
-	begun, told, err := d.takeBack(o, why)
+	begun, report, err := d.undoRevision(o, why)
 	d.changing.Unlock()
-	d.tellUndone(o, told, err)
+	d.reportUndone(o, report, err)
 	if begun == nil {
 		return err
 	}
@@ -117,21 +100,19 @@ func (d *Desired) undo(ctx context.Context, o *opened, why string, wait bool) er
 	return err
 }
 
-// takeBack is undo; told is nil if nobody has to know. d.changing is held.
-func (d *Desired) takeBack(o *opened, why string) (begun work, told *Undoing, err error) {
+// undoRevision is undo; report is nil if there is none. d.changing is held.
+func (d *Desired) undoRevision(o *opened, why string) (begun work, report *Undoing, err error) {
 	first := o.why == "" && !o.InPart
-	told = &Undoing{Source: Source{Owner: agentOwner}, Revision: o.Revision}
-	back, err := d.reversed(o)
+	report = &Undoing{Source: Source{Owner: agentOwner}, Revision: o.Revision}
+	edits, never, err := d.reversed(o)
 	if err != nil {
-		return nil, d.notNow(o, told, why, err, first), &NotUndone{Revision: o.Revision, Problem: err}
+		return nil, d.retryUndo(o, report, why, err, first), &NotUndone{Revision: o.Revision, Problem: err}
 	}
-	d.mu.Lock()
-	p, left := d.acceptable(back.edits)
-	d.mu.Unlock()
-	left = append(back.left, left...)
+	p, left := d.acceptable(edits)
+	left = append(never, left...)
 	slices.SortFunc(left, func(a, b Left) int { return a.Key.Compare(b.Key) })
-	told.Left = left
-	if len(left) > 0 && !first && o.InPart && len(p.edits) == 0 && len(back.handed) == 0 {
+	report.Left = left
+	if len(left) > 0 && !first && o.InPart && len(p.edits) == 0 {
 		// As it was when it was tried before, perhaps before the agent was started again.
 		d.mu.Lock()
 		o.why = why
@@ -139,16 +120,16 @@ func (d *Desired) takeBack(o *opened, why string) (begun work, told *Undoing, er
 		d.putOff(o, left, "")
 		d.mu.Unlock()
 		if !slices.Equal(gone, left) {
-			d.tellLeft(slices.Concat(gone, left))
+			d.reportLeft(slices.Concat(gone, left))
 		}
 		return nil, nil, &NotUndone{Revision: o.Revision, Left: left}
 	}
-	told.Source.Why = fmt.Sprintf("revision %d %s: %s", o.Revision, undoneWhole, why)
+	report.Source.Why = fmt.Sprintf("revision %d undone: %s", o.Revision, why)
 	if len(left) > 0 {
-		told.Source.Why = fmt.Sprintf("revision %d %s: %s; left as it is: %s", o.Revision, undoneInPart, why, listed(left))
+		report.Source.Why = fmt.Sprintf("revision %d undone in part: %s; left as it is: %s", o.Revision, why, listed(left))
 	}
-	u, gone := d.undoing(o, back, left), o.left
-	u.kept = func() {
+	u, gone := d.undoing(o, left), o.left
+	u.whenStored = func() {
 		if len(left) > 0 {
 			o.InPart, o.why = true, why
 			d.putOff(o, left, "")
@@ -157,24 +138,24 @@ func (d *Desired) takeBack(o *opened, why string) (begun work, told *Undoing, er
 		d.close(o)
 		close(o.undone)
 	}
-	begun, made, err := d.keep(p, told.Source, Options{}, o.Revision-1, u)
+	begun, made, err := d.keep(p, report.Source, Options{}, o.Revision-1, u)
 	if err != nil {
-		return nil, d.notNow(o, told, why, err, first), &NotUndone{Revision: o.Revision, Problem: err}
+		return nil, d.retryUndo(o, report, why, err, first), &NotUndone{Revision: o.Revision, Problem: err}
 	}
-	told.Made = made.Number
+	report.Made = made.Number
 	for _, e := range p.edits {
 		st, _ := d.look(e.Key)
-		told.Objects = append(told.Objects, Done{stepFrom(e.Before.kept(), e.After.kept()), st})
+		report.Objects = append(report.Objects, Done{stepFrom(e.Before.merged(), e.After.merged()), st})
 	}
-	d.tellLeft(gone)
+	d.reportLeft(gone)
 	if len(left) == 0 {
-		return begun, told, nil
+		return begun, report, nil
 	}
-	return begun, told, &NotUndone{Revision: o.Revision, Left: left}
+	return begun, report, &NotUndone{Revision: o.Revision, Left: left}
 }
 
-// notNow has it tried again; what is returned is for the first time. d.changing is held.
-func (d *Desired) notNow(o *opened, told *Undoing, why string, err error, first bool) *Undoing {
+// retryUndo schedules another attempt. The result is for the first failure. d.changing is held.
+func (d *Desired) retryUndo(o *opened, report *Undoing, why string, err error, first bool) *Undoing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o.why = why
@@ -182,41 +163,42 @@ func (d *Desired) notNow(o *opened, told *Undoing, why string, err error, first 
 	if !first {
 		return nil
 	}
-	told.Source.Why = fmt.Sprintf("revision %d is to be undone: %s", o.Revision, why)
-	told.Problem, told.Left = err, nil
-	return told
+	report.Source.Why = fmt.Sprintf("revision %d is to be undone: %s", o.Revision, why)
+	report.Problem, report.Left = err, nil
+	return report
 }
 
 // putOff has a revision undone later. d.mu is held.
 func (d *Desired) putOff(o *opened, left []Left, problem string) {
 	o.left, o.problem = left, cmp.Or(problem, listed(left))
+	o.isDecided()
 	d.listLeft()
 	o.backoff = min(max(2*o.backoff, d.config.UndoAgain), undoneAgainWithin)
 	d.later(o, o.backoff)
 }
 
-// tellUndone tells whoever listens.
-func (d *Desired) tellUndone(o *opened, told *Undoing, err error) {
-	if told == nil {
+// reportUndone reports an undo to the listeners.
+func (d *Desired) reportUndone(o *opened, report *Undoing, err error) {
+	if report == nil {
 		return
 	}
-	if told.Made != 0 {
-		d.config.Log.Warn("a revision was undone", "revision", o.Revision, "why", told.Source.Why)
+	if report.Made != 0 {
+		d.config.Log.Warn("a revision was undone", "revision", o.Revision, "why", report.Source.Why)
 	}
 	if err != nil {
 		d.config.Log.Error("a revision that does not stand is still there; it is tried again", "revision", o.Revision, "error", err)
 	}
-	d.tellLeft(told.Left)
+	d.reportLeft(report.Left)
 	if d.config.Undone != nil {
-		d.config.Undone(*told)
+		d.config.Undone(*report)
 	}
 }
 
-// listLeft has each object say what keeps it from being undone. d.mu is held, so that it says so when, and as long as, the revision does.
+// listLeft gives each object the condition that it could not be undone. d.mu is held, so that objects and revision
+// agree.
 func (d *Desired) listLeft() {
 	left := map[object.Key]string{}
-	// Of several, the oldest.
-	for _, o := range slices.Backward(d.openOnes()) {
+	if o := d.open; o != nil {
 		for _, l := range o.left {
 			left[l.Key] = fmt.Sprintf("revision %d is to be undone, but %s", o.Revision, l.Problem)
 		}
@@ -224,8 +206,8 @@ func (d *Desired) listLeft() {
 	d.left.Store(&left)
 }
 
-// tellLeft tells of objects that could not be undone, or are not in the way any more.
-func (d *Desired) tellLeft(objects []Left) {
+// reportLeft reports objects that could not be restored, or that are restored now.
+func (d *Desired) reportLeft(objects []Left) {
 	for _, l := range objects {
 		if s := d.sites.get(l.Key); s.State != Gone {
 			d.log.publish(logStatus(s))
@@ -233,64 +215,24 @@ func (d *Desired) tellLeft(objects []Left) {
 	}
 }
 
-// reversal is what undoing a revision comes to.
-type reversal struct {
-	edits []Edit
-	// What newer open revisions bring back then.
-	handed []Undo
-	// What cannot be said any more.
-	left []Left
-}
-
-// reversed works out what undoes a revision. d.changing is held.
-func (d *Desired) reversed(o *opened) (*reversal, error) {
+// reversed returns the edits that undo a revision; left are the objects that cannot be restored. d.changing is held.
+func (d *Desired) reversed(o *opened) (edits []Edit, left []Left, err error) {
 	undoes, err := d.undoesOf(o)
 	if err != nil {
-		return nil, err
-	}
-	var above []*opened
-	for _, other := range d.openOnes() {
-		if other.Revision > o.Revision {
-			if _, err := d.undoesOf(other); err != nil {
-				return nil, err
-			}
-			above = append(above, other)
-		}
+		return nil, nil, err
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	back := &reversal{}
 	for k, u := range undoes {
-		handed := map[uint64]Undo{}
-		var mine []string
-		for _, owner := range u.Owners {
-			i := slices.IndexFunc(above, func(o *opened) bool { return slices.Contains(o.undoes[k].Owners, owner) })
-			if i < 0 {
-				mine = append(mine, owner)
-				continue
-			}
-			next, there := handed[above[i].Revision]
-			if !there {
-				next = above[i].undoes[k]
-			}
-			if layers := replaced(next.Before, u.Before, owner); len(layers) > 0 {
-				next.Before = &Record{Layers: layers}
-			} else {
-				next.Before = nil
-			}
-			handed[next.Revision] = next
-		}
-		for _, next := range handed {
-			back.handed = append(back.handed, next)
-		}
-		if len(mine) == 0 {
+		now := d.records.Get(k)
+		if now.producedBy() != nil {
+			left = append(left, Left{k, produced(k, now).Problem})
 			continue
 		}
-		now := d.records.Get(k)
 		layers, differ := now.without(""), false
-		for _, owner := range mine {
+		for _, owner := range u.Owners {
 			was, is := u.Before.layerOf(owner), now.layerOf(owner)
-			if was == nil && is == nil || was != nil && is != nil && was.Says(is.Kept) && was.Taken == is.Taken {
+			if was == nil && is == nil || was != nil && is != nil && was.SameLayer(is.StoredObject) && was.Taken == is.Taken {
 				continue
 			}
 			differ = true
@@ -300,22 +242,22 @@ func (d *Desired) reversed(o *opened) (*reversal, error) {
 			continue
 		}
 		for i := range layers {
-			if slices.Contains(mine, layers[i].Owner) {
+			if slices.Contains(u.Owners, layers[i].Owner) {
 				layers[i].Revision = 0
 			}
 		}
 		after, err := d.recordOf(layers)
 		if err != nil {
-			back.left = append(back.left, Left{k, err.Error()})
+			left = append(left, Left{k, err.Error()})
 			continue
 		}
-		back.edits = append(back.edits, Edit{Key: k, Before: now, After: after})
+		edits = append(edits, Edit{Key: k, Before: now, After: after})
 	}
-	slices.SortFunc(back.edits, func(a, b Edit) int { return a.Key.Compare(b.Key) })
-	return back, nil
+	slices.SortFunc(edits, func(a, b Edit) int { return a.Key.Compare(b.Key) })
+	return edits, left, nil
 }
 
-// replaced returns the layers of a record, but what an owner says is as in another.
+// replaced returns the layers of a record, with one owner's layer replaced by that of another record.
 func replaced(r, by *Record, owner string) []Layer {
 	layers := r.without(owner)
 	if l := by.layerOf(owner); l != nil {
@@ -324,39 +266,34 @@ func replaced(r, by *Record, owner string) []Layer {
 	return layers
 }
 
-// undoing says what is kept with the edits that undo a revision.
-func (d *Desired) undoing(o *opened, back *reversal, left []Left) *undoing {
-	u := &undoing{closes: o.Revision, revised: back.handed}
+// undoing returns the part of a commit that undoes a revision.
+func (d *Desired) undoing(o *opened, left []Left) *undoing {
+	u := &undoing{closes: o.Revision}
 	if len(left) == 0 {
 		return u
 	}
-	u.leaves = &Open{Revision: o.Revision, Unfinished: o.Unfinished, ConfirmBy: o.ConfirmBy, InPart: true}
+	leaves := o.Open
+	leaves.InPart = true
+	u.leaves = &leaves
 	stays := make(map[object.Key]struct{}, len(left))
 	for _, l := range left {
 		stays[l.Key] = struct{}{}
 	}
-	handed := make(map[object.Key][]string, len(back.handed))
-	for _, h := range back.handed {
-		handed[h.Key] = append(handed[h.Key], h.Owners...)
-	}
 	for k, one := range o.undoes {
 		if _, there := stays[k]; !there {
 			one.Owners = nil
-		} else {
-			// Of those that a newer one brings back now, this one does not.
-			one.Owners = without(one.Owners, handed[k])
 		}
 		u.revised = append(u.revised, one)
 	}
 	return u
 }
 
-// acceptable prepares those of the edits that are acceptable, and says why the others are not. d.mu is held.
+// acceptable prepares the acceptable edits, and returns the errors of the others. d.changing is held, d.mu is not.
 func (d *Desired) acceptable(edits []Edit) (*prepared, []Left) {
 	var left []Left
 	const rounds = 8
 	for range rounds {
-		p, err := d.prepare(edits, NoWait)
+		p, err := d.prepare(edits, NoWait, false)
 		if err == nil {
 			return p, left
 		}
@@ -379,29 +316,45 @@ func (d *Desired) acceptable(edits []Edit) (*prepared, []Left) {
 		}
 		edits = rest
 	}
-	// What is wrong is said of others, or too much is: each by itself.
+	// The errors name other objects, or there are too many: try each edit by itself.
 	var fit []Edit
-	var back []func()
+	var back []*prepared
 	for i := range edits {
-		p, err := d.prepare(edits[i:i+1], NoWait)
+		p, err := d.prepare(edits[i:i+1], NoWait, false)
 		if err != nil {
 			left = append(left, Left{edits[i].Key, err.Error()})
 			continue
 		}
-		fit, back = append(fit, edits[i]), append(back, p.takeBack)
+		fit, back = append(fit, edits[i]), append(back, p)
 	}
-	for _, f := range slices.Backward(back) {
-		f()
+	for _, p := range slices.Backward(back) {
+		d.takeBack(p)
 	}
-	p, err := d.prepare(fit, NoWait)
+	p, err := d.prepare(fit, NoWait, false)
 	if err != nil {
 		for _, e := range fit {
 			left = append(left, Left{e.Key, err.Error()})
 		}
-		p = &prepared{takeBack: func() {}}
+		p = &prepared{placed: nothingPlaced}
 	}
 	return p, left
 }
 
-// ErrUnconfirmed: a revision was undone while somebody still waited for data planes.
-var ErrUnconfirmed = errors.New(unconfirmed + ", and everything is wanted as before")
+// unconfirmed is the error for a caller that still waits for data planes when the revision is undone.
+func (o *opened) unconfirmed() error {
+	if o.by != 0 {
+		return &rolledBack{o.Revision, o.by}
+	}
+	return fmt.Errorf("revision %d: %w", o.Revision, ErrUnconfirmed)
+}
+
+// rolledBack is an ErrUnconfirmed because of a rollback.
+type rolledBack struct{ revision, by uint64 }
+
+func (r *rolledBack) Error() string {
+	return fmt.Sprintf("revision %d was undone by the rollback that is revision %d", r.revision, r.by)
+}
+func (r *rolledBack) Unwrap() error { return ErrUnconfirmed }
+
+// ErrUnconfirmed: a revision was undone while its caller still waited for data planes.
+var ErrUnconfirmed = errors.New(unconfirmed + "; the configuration before it is restored")

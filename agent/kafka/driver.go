@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kafka
 
 import (
@@ -28,7 +30,7 @@ const (
 	batch = 10_000
 	// How long the group waits for a member that was killed and does not come again.
 	sessionTimeout = 10 * time.Second
-	// A broker takes a record of this size unless it is told otherwise (message.max.bytes).
+	// A broker accepts a record of this size by default (message.max.bytes).
 	recordLimit = 1_048_588
 )
 
@@ -38,11 +40,11 @@ type driver struct {
 	connections *connections
 }
 
-// client returns one that a broker has answered, with the topics made that were missing.
+// client returns a client that a broker has answered. It makes missing topics.
 func (d *driver) client(ctx context.Context, topics []topic, more ...kgo.Opt) (*kgo.Client, error) {
 	options := append([]kgo.Opt{
 		kgo.SeedBrokers(d.Brokers...), kgo.ClientID("sluice-" + d.Name), kgo.WithHooks(d.connections),
-		// Whoever reads it need not have any library.
+		// Readers need no library for it.
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(recordLimit), kgo.MetadataMinAge(250 * time.Millisecond),
 	}, more...)
 	if d.TLS != nil {
@@ -87,14 +89,14 @@ func (s *SASL) mechanism() sasl.Mechanism {
 	return scram.Sha512(auth)
 }
 
-// topic is one that has to be there.
+// topic is a topic that must exist.
 type topic struct {
 	name string
 	// Only the latest record of each key is kept.
 	compacted bool
 }
 
-// makeTopics makes topics as the brokers' defaults say. Those that may not be made have to be there.
+// makeTopics makes topics with the brokers' defaults. Topics that it may not make must exist.
 func makeTopics(ctx context.Context, c *kgo.Client, topics []topic) error {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.TimeoutMillis = 10_000
@@ -123,7 +125,7 @@ func makeTopics(ctx context.Context, c *kgo.Client, topics []topic) error {
 	return nil
 }
 
-// connections tells when brokers cannot be reached, which the client itself bears in silence.
+// connections logs brokers that cannot be reached, which the client does not report itself.
 type connections struct {
 	log  *slog.Logger
 	lost atomic.Bool
@@ -149,7 +151,7 @@ func (d *driver) Intake(ctx context.Context) (broker.Intake, error) {
 	c, err := d.client(ctx, []topic{{name: d.Topic}, {name: dead}},
 		kgo.ConsumeTopics(d.Topic), kgo.ConsumerGroup(cmp.Or(d.Group, "sluice-"+d.Name)), kgo.InstanceID("sluice-"+d.Name+"@"+host),
 		kgo.SessionTimeout(sessionTimeout), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
-		// What was received is kept and committed before another member of the group gets its partition.
+		// Received messages are stored and committed before another member of the group gets their partition.
 		kgo.BlockRebalanceOnPoll(), kgo.FetchMaxWait(500*time.Millisecond))
 	if err != nil {
 		return nil, err
@@ -174,7 +176,7 @@ func (in *intake) Receive(ctx context.Context) ([]*broker.Message, error) {
 			if !errors.As(e.Err, &loss) {
 				return nil, fmt.Errorf("reading %s/%d: %w", e.Topic, e.Partition, e.Err)
 			}
-			in.log.Warn("messages are no longer kept; going on after them", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
+			in.log.Warn("messages were deleted from the topic; going on after them", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
 		}
 		if fetches.NumRecords() > 0 {
 			return messages(fetches), nil
@@ -187,7 +189,7 @@ func messages(fetches kgo.Fetches) []*broker.Message {
 	var all []*broker.Message
 	for _, f := range fetches {
 		for _, t := range f.Topics {
-			// A topic that was deleted and made again begins anew.
+			// A topic that was deleted and made again starts at offset zero.
 			id := t.Topic
 			if t.TopicID != [16]byte{} {
 				id = hex.EncodeToString(t.TopicID[:])

@@ -1,42 +1,44 @@
-// Package kafka is the northbound that takes what is wanted from a topic of Apache Kafka, and tells what became of it to another.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kafka is the northbound that reads documents from a topic of Apache Kafka, and writes events to another.
 //
-// It is a member of a consumer group, and commits an offset only once what was read is kept. One instance of a group is a static
-// member (KIP-345): started again, it goes on at once. Messages about one object are in order if they have the same key, because
-// then they are in the same partition.
+// It is a member of a consumer group, and commits an offset only after the changes are stored. One instance of a
+// group is a static member (KIP-345): after a restart it goes on at once. Messages about one object are in order if
+// they have the same key, because then they are in the same partition.
 package kafka
 
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
+	"strconv"
 
 	"sluice.dev/sluice/agent/broker"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
 // Section is its part of the configuration.
 type Section struct {
 	// HOST:PORT of one or more; the others are found.
 	Brokers []string `yaml:"brokers"`
-	// What is wanted is read from it.
+	// The topic of documents.
 	Topic string `yaml:"topic"`
 	// Consumer group; "sluice-NAME" if empty. A new one reads the topic from its beginning.
 	Group string `yaml:"group"`
 	// Where messages go that cannot be accepted; TOPIC.dead if empty.
 	DeadLetter string `yaml:"deadLetter"`
-	// Where it is told how it stands with objects; nowhere if empty.
+	// The topic for events of objects; empty: no events.
 	Events string `yaml:"events"`
-	// File that remembers what was the latest message about each object; /var/lib/sluice/NAME.messages.db if empty.
+	// File with the order of the latest message about each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string `yaml:"memory"`
 	// If it is there, though empty, connections are encrypted.
 	TLS  *northbound.TLS `yaml:"tls"`
 	SASL *SASL           `yaml:"sasl"`
 }
 
-// SASL says who we are.
+// SASL holds our credentials.
 type SASL struct {
 	// plain, scram-sha-256 or scram-sha-512.
 	Mechanism    string `yaml:"mechanism"`
@@ -46,24 +48,24 @@ type SASL struct {
 
 var mechanisms = []string{"plain", "scram-sha-256", "scram-sha-512"}
 
-// New returns a section in which nothing is said.
+// New returns an empty section.
 func New() northbound.Section { return &Section{} }
 
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if len(s.Brokers) == 0 {
-		return errors.New("brokers: is missing; accepted: a list of HOST:PORT")
+		return object.Mistake("brokers", "missing", "", "a list of HOST:PORT")
 	}
 	for _, b := range s.Brokers {
 		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || port == "" {
-			return fmt.Errorf("brokers: found %q; accepted: HOST:PORT", b)
+			return object.Mistake("brokers", "not an address", strconv.Quote(b), "HOST:PORT")
 		}
 	}
 	if s.Topic == "" {
-		return errors.New("topic: is missing")
+		return object.Mistake("topic", "missing", "", "")
 	}
 	if dead := s.deadLetter(); dead == s.Topic || dead == s.Events || s.Events == s.Topic {
-		return errors.New("topic, deadLetter and events: two of them are the same")
+		return object.Mistake("topic, deadLetter, events", "two of them are the same", "", "three topics")
 	}
 	if err := s.TLS.Check(); err != nil {
 		return err
@@ -71,11 +73,11 @@ func (s *Section) Check() error {
 	if a := s.SASL; a != nil {
 		switch {
 		case !slices.Contains(mechanisms, a.Mechanism):
-			return fmt.Errorf("sasl.mechanism: found %q; accepted: plain, scram-sha-256, scram-sha-512", a.Mechanism)
+			return object.Mistake("sasl.mechanism", "there is no such mechanism", strconv.Quote(a.Mechanism), "plain, scram-sha-256, scram-sha-512")
 		case a.User == "":
-			return errors.New("sasl.user: is missing")
+			return object.Mistake("sasl.user", "missing", "", "")
 		case a.PasswordFile == "":
-			return errors.New("sasl.passwordFile: is missing")
+			return object.Mistake("sasl.passwordFile", "missing", "", "")
 		}
 	}
 	return nil
@@ -84,10 +86,10 @@ func (s *Section) Check() error {
 func (s *Section) deadLetter() string { return cmp.Or(s.DeadLetter, s.Topic+".dead") }
 
 // Open implements northbound.Section.
-func (s *Section) Open() northbound.Northbound { return way{s} }
+func (s *Section) Open() northbound.Northbound { return runner{s} }
 
-type way struct{ *Section }
+type runner struct{ *Section }
 
-func (w way) Run(ctx context.Context, e northbound.Environment) error {
+func (w runner) Run(ctx context.Context, e northbound.Environment) error {
 	return broker.Run(ctx, e, &driver{w.Section, e, &connections{log: e.Log}}, broker.Settings{Memory: w.Memory})
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kafka
 
 import (
@@ -7,20 +9,20 @@ import (
 	"sluice.dev/sluice/agent/config"
 )
 
-func TestWhatIsWrongInTheConfigurationIsToldWithItsField(t *testing.T) {
+func TestConfigurationErrorsNameTheField(t *testing.T) {
 	const well = "brokers: [a:9092], topic: intent"
 	for _, c := range []struct{ text, want string }{
 		{well, ""},
 		{well + ", group: g, deadLetter: d, events: e, memory: /m, tls: {}, sasl: {mechanism: scram-sha-512, user: u, passwordFile: /p}", ""},
-		{"topic: intent", "brokers: is missing"},
-		{"brokers: [a], topic: intent", `brokers: found "a"; accepted: HOST:PORT`},
-		{"brokers: [a:9092]", "topic: is missing"},
+		{"topic: intent", "brokers: missing"},
+		{"brokers: [a], topic: intent", `brokers: not an address: found "a"; accepted: HOST:PORT`},
+		{"brokers: [a:9092]", "topic: missing"},
 		{well + ", deadLetter: intent", "two of them are the same"},
 		{well + ", events: intent.dead", "two of them are the same"},
 		{well + ", tls: {certificate: /c}", "tls: certificate and key"},
-		{well + ", sasl: {mechanism: gssapi}", `sasl.mechanism: found "gssapi"; accepted: plain, scram-sha-256, scram-sha-512`},
-		{well + ", sasl: {mechanism: plain}", "sasl.user: is missing"},
-		{well + ", sasl: {mechanism: plain, user: u}", "sasl.passwordFile: is missing"},
+		{well + ", sasl: {mechanism: gssapi}", `sasl.mechanism: there is no such mechanism: found "gssapi"; accepted: plain, scram-sha-256, scram-sha-512`},
+		{well + ", sasl: {mechanism: plain}", "sasl.user: missing"},
+		{well + ", sasl: {mechanism: plain, user: u}", "sasl.passwordFile: missing"},
 		{well + ", password: x", "password"},
 	} {
 		said := config.Config{Listen: "unix:///s", Log: config.Log{Level: "info", Format: "text"}}

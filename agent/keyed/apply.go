@@ -1,4 +1,6 @@
-// How what documents want comes to be wanted, when not all of it can.
+// SPDX-License-Identifier: Apache-2.0
+
+// Applying documents, if not all of their objects are acceptable.
 package keyed
 
 import (
@@ -10,15 +12,15 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// apply puts in what is pending, all of it but what is refused. An error means that nothing is known about it, and that it is to be
-// tried again.
+// apply applies all pending objects that are not refused. After an error their state is unknown, and they are tried
+// again.
 func (s *set) apply(ctx context.Context) error {
 	s.mu.Lock()
 	if len(s.refused) == 0 {
-		// Before it is tried: what others do meanwhile is a reason to try again.
-		s.tried = s.Intent.Revision()
+		// Read the revision before the attempt: changes of other owners during it are a reason to try again.
+		s.triedRevision = s.Intent.Revision()
 	}
-	complete := s.complete && s.unproven == 0 && s.held == 0
+	complete := s.complete && s.neverValid == 0 && s.held == 0
 	var changes []object.Change
 	if complete {
 		changes = make([]object.Change, 0, len(s.holder))
@@ -45,17 +47,17 @@ func (s *set) apply(ctx context.Context) error {
 	return s.applySome(ctx, changes)
 }
 
-// increment returns what is pending as changes. s.mu is held.
+// increment returns the pending objects as changes. s.mu is held.
 func (s *set) increment() []object.Change {
 	changes := make([]object.Change, 0, len(s.pending))
 	for k := range s.pending {
-		switch o := s.wanted(k); {
+		switch o := s.desired(k); {
 		case o != nil:
 			changes = append(changes, object.Put(o))
 		case s.accepted[k] != nil:
 			changes = append(changes, object.Remove(k))
 		default:
-			// It was never put in by this program. If it was by one before, saying what is complete takes it out.
+			// This process never applied the object. If an earlier one did, the complete update removes it.
 			delete(s.pending, k)
 			delete(s.refused, k)
 		}
@@ -84,7 +86,8 @@ func (s *set) source(changes []object.Change) intent.Source {
 	return source
 }
 
-// applyComplete says what all is that is wanted. False: it cannot be said now, because what is wrong is no single object.
+// applyComplete applies the complete set of objects. False: it cannot now, because the error is not about a single
+// object.
 func (s *set) applyComplete(ctx context.Context, changes []object.Change) (bool, error) {
 	refused := map[object.Key]*object.Error{}
 	for {
@@ -93,7 +96,7 @@ func (s *set) applyComplete(ctx context.Context, changes []object.Change) (bool,
 			s.accept(changes, refused)
 			s.mu.Lock()
 			s.complete = false
-			// Whatever is not there any more went away, too.
+			// A complete update also removes objects that no document has any more.
 			for k := range s.pending {
 				if s.holder[k] == nil {
 					delete(s.pending, k)
@@ -118,8 +121,8 @@ func (s *set) applyComplete(ctx context.Context, changes []object.Change) (bool,
 				continue
 			}
 			refused[c.Key] = reason
-			// It stays as it was. To say that is no change, so that it cannot be refused.
-			if before := s.Intent.Said(s.Name, c.Key); before != nil {
+			// It stays as it was. Applying the same is no change, so that it cannot be refused.
+			if before := s.Intent.OwnLayer(s.Name, c.Key); before != nil {
 				rest = append(rest, object.Put(before))
 			}
 		}
@@ -127,7 +130,7 @@ func (s *set) applyComplete(ctx context.Context, changes []object.Change) (bool,
 	}
 }
 
-// applySome puts in changes but those that are refused.
+// applySome applies the changes that are not refused.
 func (s *set) applySome(ctx context.Context, changes []object.Change) error {
 	refused := map[object.Key]*object.Error{}
 	for len(changes) > 0 {
@@ -160,7 +163,8 @@ func (s *set) applySome(ctx context.Context, changes []object.Change) error {
 	return nil
 }
 
-// blame finds which of the changes an error is about, those that were refused already left out. False: it is not about changes.
+// blame finds the changes that an error is about, without those that were refused already. False: it is not about
+// changes.
 func (s *set) blame(err error, changes []object.Change, refused map[object.Key]*object.Error) (map[object.Key]*object.Error, bool) {
 	about := map[object.Key]*object.Error{}
 	var conflicts *intent.Conflicts
@@ -186,7 +190,7 @@ func (s *set) blame(err error, changes []object.Change, refused map[object.Key]*
 	return blamed, true
 }
 
-// accept notes what became of changes.
+// accept records the result of changes.
 func (s *set) accept(changes []object.Change, refused map[object.Key]*object.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,17 +213,17 @@ func (s *set) accept(changes []object.Change, refused map[object.Key]*object.Err
 		delete(s.pending, k)
 		d := s.holder[k]
 		if d == nil {
-			// It belongs to somebody else by now.
+			// It belongs to another owner by now.
 			delete(s.accepted, k)
 			delete(s.refused, k)
 			continue
 		}
-		told := *e
-		told.File, told.Line = d.key, d.objects[k].line
-		if old := s.refused[k]; old == nil || *old != told {
-			s.Log.Warn("an object cannot be accepted", "key", shown(d.key), "error", &told)
+		located := *e
+		located.File, located.Line = d.key, d.objects[k].line
+		if old := s.refused[k]; old == nil || *old != located {
+			s.Log.Warn("an object cannot be accepted", "key", keyText(d.key), "error", &located)
 		}
-		s.refused[k] = &told
+		s.refused[k] = &located
 		s.dirty[d.key] = struct{}{}
 	}
 }

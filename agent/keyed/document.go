@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package keyed
 
 import (
@@ -11,21 +13,21 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// document is what is known of one key.
+// document is the state of one key.
 type document struct {
 	key string
-	// Of its text as it was read last.
+	// Of its last text.
 	sum [sha256.Size]byte
-	// Those that count, of this text or, if that has mistakes, of what was there before.
+	// The objects in force: of this text or, if it has mistakes, of the last text without them.
 	objects map[object.Key]written
 	// In this text.
 	mistakes object.Errors
-	// Since this program runs, a text without mistakes was there: all that it ever had is known.
-	proven bool
+	// In this process, a text without mistakes was read: all its earlier objects are known.
+	everValid bool
 }
 
-// shown is a key as it is told to people: whoever writes to a store may choose one that fills every message.
-func shown(key string) string {
+// keyText is a key in messages, shortened: a writer of the store may choose a very long one.
+func keyText(key string) string {
 	const most = 200
 	if len(key) <= most {
 		return key
@@ -33,7 +35,7 @@ func shown(key string) string {
 	return strings.ToValidUTF8(key[:most], "") + "..."
 }
 
-// written is an object and the line that it begins on; 0: in a text before this one.
+// written is an object and its first line; 0: it is of an earlier text.
 type written struct {
 	object *object.Object
 	line   int
@@ -49,7 +51,7 @@ type parsed struct {
 	mistakes object.Errors
 }
 
-// parse reads documents on all processors. before returns the sum of what is known of a key.
+// parse reads documents on all processors. before returns the checksum of the last text of a key.
 func parse(r *object.Registry, documents []Document, before func(key string) ([sha256.Size]byte, bool)) []parsed {
 	all := make([]parsed, len(documents))
 	part := max(16, (len(documents)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
@@ -75,7 +77,7 @@ func parseOne(r *object.Registry, d Document, before func(key string) ([sha256.S
 	if d.Err != nil {
 		// Unlike any text's.
 		p.sum = sha256.Sum256([]byte("\x00cannot be read: " + d.Err.Error()))
-		p.mistakes = object.Errors{{File: shown(d.Key), Problem: "cannot be read: " + d.Err.Error()}}
+		p.mistakes = object.Errors{{File: keyText(d.Key), Problem: "cannot be read: " + d.Err.Error()}}
 		return p
 	}
 	p.sum = sha256.Sum256(d.Text)
@@ -83,12 +85,12 @@ func parseOne(r *object.Registry, d Document, before func(key string) ([sha256.S
 		p.same = true
 		return p
 	}
-	all, err := r.Decode(bytes.NewReader(d.Text), shown(d.Key))
+	all, err := r.Decode(bytes.NewReader(d.Text), keyText(d.Key))
 	p.mistakes = object.AllErrors(err)
 	p.objects = make(map[object.Key]written, len(all))
 	for _, w := range all {
 		if first, twice := p.objects[w.Key()]; twice {
-			p.mistakes = append(p.mistakes, &object.Error{File: shown(d.Key), Line: w.Line, Object: w.Key(), Problem: "there twice",
+			p.mistakes = append(p.mistakes, &object.Error{File: keyText(d.Key), Line: w.Line, Object: w.Key(), Problem: "there twice",
 				Accepted: "one document for each object; the first is in line " + decimal(first.line)})
 			continue
 		}
@@ -97,7 +99,7 @@ func parseOne(r *object.Registry, d Document, before func(key string) ([sha256.S
 	return p
 }
 
-// over puts what was read in place of what was known, and returns the objects that differ.
+// over replaces the parsed content, and returns the objects that differ.
 func (d *document) over(p parsed) []object.Key {
 	var differ []object.Key
 	for k, w := range p.objects {
@@ -121,7 +123,7 @@ func (d *document) over(p parsed) []object.Key {
 		p.objects[k] = written{object: old.object}
 	}
 	d.sum, d.objects, d.mistakes = p.sum, p.objects, p.mistakes
-	d.proven = d.proven || len(p.mistakes) == 0
+	d.everValid = d.everValid || len(p.mistakes) == 0
 	return differ
 }
 

@@ -1,4 +1,6 @@
-// A place that was emptied as a whole, or is another than before, does not mean that nothing is wanted.
+// SPDX-License-Identifier: Apache-2.0
+
+// A store that was emptied as a whole, or replaced by another, does not delete the configuration.
 package keyed
 
 import (
@@ -9,8 +11,9 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// Marked is a Watch of a place where a mark can be left beside the statuses. Who deletes documents leaves it there; it goes where
-// everything goes: with a database that was flushed or restored, a disk that is not mounted, an address that leads elsewhere.
+// Marked is a Watch of a place where a mark can be stored beside the statuses. Deletion of documents leaves the mark.
+// Loss of the whole place removes it: a database that was flushed or restored, a disk that is not mounted, an address
+// that leads to another store.
 type Marked interface {
 	Marked(ctx context.Context) (bool, error)
 	Mark(ctx context.Context) error
@@ -20,14 +23,14 @@ type Marked interface {
 const (
 	// MarkKey is where the mark is.
 	MarkKey = ".store"
-	// heldKey has a status while something is kept that no document says.
+	// heldKey has a status while objects that no document has are held.
 	heldKey = ".held"
 )
 
-// MarkText is what the mark says to people.
+// MarkText explains the mark to readers of the store.
 const MarkText = "Sluice knows this store by this mark. While it is missing, objects that are in no document are kept."
 
-// settle takes documents for all that there are. Without the mark, what they lack is kept if any of it is wanted.
+// settle takes documents as the complete set. Without the mark, missing objects that are in force are held.
 func (n *engine) settle(ctx context.Context, watch Watch, documents []Document) error {
 	place, guarded := watch.(Marked)
 	if guarded {
@@ -53,14 +56,14 @@ func (n *engine) settle(ctx context.Context, watch Watch, documents []Document) 
 	return nil
 }
 
-// lacking counts what this northbound wants until now and what documents, which were taken, do not say.
+// lacking counts the objects of this northbound that are in no document.
 func (s *set) lacking(documents []Document) int {
-	said := map[object.Key]struct{}{}
+	present := map[object.Key]struct{}{}
 	s.mu.Lock()
 	for _, d := range documents {
 		if known := s.documents[d.Key]; known != nil {
 			for k := range known.objects {
-				said[k] = struct{}{}
+				present[k] = struct{}{}
 			}
 		}
 	}
@@ -70,11 +73,11 @@ func (s *set) lacking(documents []Document) int {
 		page, err := s.Intent.List(q)
 		if err != nil {
 			// It has no selector and no page that could be wrong.
-			s.Log.Error("what is wanted cannot be listed", "error", err)
+			s.Log.Error("the configuration cannot be listed", "error", err)
 			return lacking
 		}
 		for _, o := range page.Objects {
-			if _, there := said[o.Key]; !there && o.Object != nil {
+			if _, there := present[o.Key]; !there && o.Object != nil {
 				lacking++
 			}
 		}
@@ -107,7 +110,7 @@ func (s *set) holding() bool {
 	return s.held > 0
 }
 
-// heldStatus is what is told of all that is kept. s.mu is held.
+// heldStatus is the status of all objects that stay without a document. s.mu is held.
 func (s *set) heldStatus() *Status {
 	if s.held == 0 {
 		return nil
@@ -118,7 +121,7 @@ func (s *set) heldStatus() *Status {
 	}}}
 }
 
-// emptied says whether documents went away together with the mark.
+// emptied reports whether documents disappeared together with the mark.
 func (n *engine) emptied(ctx context.Context, watch Watch, some []Document) (bool, error) {
 	place, ok := watch.(Marked)
 	if !ok || !n.guarded {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package keyed
 
 import (
@@ -30,7 +32,7 @@ func (p *place) isMarked() bool {
 	return p.marked
 }
 
-// flush takes everything away, and tells nobody.
+// flush removes everything without events.
 func (p *place) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,21 +56,21 @@ func (b *bed) held(objects int) {
 	b.Helper()
 	b.until("so many are held", func() bool {
 		s := b.place.status(heldKey)
-		told := 0
+		held := 0
 		if s != nil && s.State == "Held" {
-			told = s.Objects
+			held = s.Objects
 		}
-		return told == objects && b.counters.Read().Held == objects
+		return held == objects && b.counters.Read().Held == objects
 	})
 }
 
-func TestWhatAPlaceThatWasEmptiedSaidIsKeptUntilItIsThereAgain(t *testing.T) {
+func TestObjectsOfAnEmptiedPlaceAreHeldUntilTheyAreBack(t *testing.T) {
 	b := newMarkedBed(t)
 	b.place.leave()
 	b.place.flush()
 	b.place.come()
 	b.held(2)
-	// Who is started again knows no more than what is wanted.
+	// A restarted agent knows only the stored configuration.
 	b.end()
 	b.start()
 	b.held(2)
@@ -89,7 +91,7 @@ func TestWhatAPlaceThatWasEmptiedSaidIsKeptUntilItIsThereAgain(t *testing.T) {
 	b.ports("", "green")
 }
 
-func TestWhatAPlaceThatWasEmptiedSaidGoesAwayOnceTheMarkIsBack(t *testing.T) {
+func TestObjectsOfAnEmptiedPlaceAreDeletedOnceTheMarkIsBack(t *testing.T) {
 	b := newMarkedBed(t)
 	b.place.leave()
 	b.place.flush()

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package keyed is the northbound that holds documents under keys, wherever they are: a driver (packages files, etcd, redis) lists
 // them, follows them and writes statuses, and everything else is here.
 //
-// A document is what `sluice apply` reads: any number of objects, in YAML or JSON. All documents together are all that this northbound
-// wants. One with mistakes disturbs no other: those of its objects that are acceptable count, the others stay as they were, and as
-// long as there is a mistake nothing of it goes away. An object belongs to one document: where a second one has it, too, that is a
-// mistake of the second, until the first no longer has it.
+// A document is what `sluice apply` reads: any number of objects, in YAML or JSON. The documents together are the
+// complete configuration of this northbound. A document with mistakes does not affect others: its valid objects
+// apply, its other objects stay as they were, and none of its objects is deleted until the mistake is gone. An object
+// belongs to one document. A second document with the same object has a mistake until the first one drops the object.
 package keyed
 
 import (
@@ -17,19 +19,20 @@ import (
 	"sluice.dev/sluice/agent/northbound"
 )
 
-// Driver is where documents are. Its methods are called by two goroutines: List by one, Statuses and Tell by the other.
+// Driver reads and watches the documents of a store. One goroutine calls List, another one Statuses and WriteStatuses.
 type Driver interface {
-	// List returns all documents, and what becomes of them from that moment on.
+	// List returns all documents, and a watch of all later changes.
 	List(ctx context.Context) ([]Document, Watch, error)
 	// Statuses returns the keys that have a status.
 	Statuses(ctx context.Context) ([]string, error)
-	// Tell writes statuses. After an error it is called again with the same, or later ones.
-	Tell(ctx context.Context, told []Told) error
+	// WriteStatuses writes statuses. After an error it is called again with the same statuses, or later ones.
+	WriteStatuses(ctx context.Context, updates []StatusUpdate) error
 }
 
 // Watch follows documents. After any error everything is listed again.
 type Watch interface {
-	// Next waits for changes, and returns those that are there. ErrListAgain: nothing is wrong, but what changed is not known.
+	// Next waits for changes and returns them. ErrListAgain: the watch lost changes, and all documents must be listed
+	// again.
 	Next(ctx context.Context) ([]Document, error)
 	Close()
 }
@@ -37,59 +40,61 @@ type Watch interface {
 // ErrListAgain asks for a list at once.
 var ErrListAgain = errors.New("everything is to be listed again")
 
-// Document is what is under a key.
+// Document is the content of a key.
 type Document struct {
 	Key  string
 	Text []byte
-	// There is none.
+	// The key was deleted.
 	Deleted bool
 	// It is there, but cannot be read.
 	Err error
 }
 
-// Told is the status of a document.
-type Told struct {
+// StatusUpdate is the new status of a document.
+type StatusUpdate struct {
 	Key string
-	// Nil: there is no such document (any more), and its status goes away.
+	// Nil: the document does not exist (any more), and its status is removed.
 	Status *Status
 }
 
 // How long things take.
 type pace struct {
-	// Between attempts to reach a driver, and between attempts at what was refused.
+	// Time between attempts to reach the driver, and between attempts to apply refused objects.
 	least, most time.Duration
 	// A burst of changes is one revision if they come within linger of each other, and for no longer than burst.
 	linger, burst time.Duration
-	// Between writing statuses; and how long a data plane is away before it is told of each document that what was applied is unknown.
-	tell, unknown time.Duration
+	// The time between writes of statuses; and the time after which the objects of a data plane that is away have the status unknown.
+	statuses, unknown time.Duration
 }
 
-var usual = pace{least: 100 * time.Millisecond, most: 5 * time.Second, linger: 10 * time.Millisecond, burst: 200 * time.Millisecond,
-	tell: 100 * time.Millisecond, unknown: 5 * time.Second}
+var defaultPace = pace{least: 100 * time.Millisecond, most: 5 * time.Second, linger: 10 * time.Millisecond, burst: 200 * time.Millisecond,
+	statuses: 100 * time.Millisecond, unknown: 5 * time.Second}
 
 // Run serves until ctx ends.
-func Run(ctx context.Context, e northbound.Environment, d Driver) { newEngine(e, d, usual).run(ctx) }
+func Run(ctx context.Context, e northbound.Environment, d Driver) {
+	newEngine(e, d, defaultPace).run(ctx)
+}
 
 type engine struct {
 	northbound.Environment
 	driver Driver
 	pace   pace
 	*set
-	teller *teller
+	statusWriter *statusWriter
 	// Something happened to an object that was refused.
 	again chan struct{}
-	// The place had the mark, or got it, when everything was listed last.
+	// The place had or got the mark at the last listing.
 	guarded bool
 }
 
 func newEngine(e northbound.Environment, d Driver, p pace) *engine {
 	s := newSet(e)
-	return &engine{Environment: e, driver: d, pace: p, set: s, teller: newTeller(e, d, s, p), again: make(chan struct{}, 1)}
+	return &engine{Environment: e, driver: d, pace: p, set: s, statusWriter: newStatusWriter(e, d, s, p), again: make(chan struct{}, 1)}
 }
 
 func (n *engine) run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, f := range []func(context.Context){n.serve, n.teller.run, n.follow} {
+	for _, f := range []func(context.Context){n.serve, n.statusWriter.run, n.follow} {
 		all.Add(1)
 		go func() {
 			defer all.Done()
@@ -115,7 +120,7 @@ func (n *engine) serve(ctx context.Context) {
 			continue
 		}
 		if !lost {
-			n.Log.Warn("it does not answer; what was wanted stays, and it is tried again", "error", err)
+			n.Log.Warn("it does not answer; its objects stay, and the agent tries again", "error", err)
 		} else {
 			n.Log.Debug("it does not answer", "error", err, "again", wait)
 		}
@@ -146,7 +151,7 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 	if err := n.settle(ctx, watch, documents); err != nil {
 		return err
 	}
-	n.teller.listed(documents)
+	n.statusWriter.listed(documents)
 
 	ctx, cancel := context.WithCancel(ctx)
 	changes, failed := make(chan []Document), make(chan error, 1)
@@ -173,10 +178,10 @@ func (n *engine) listen(ctx context.Context, working func(documents int)) error 
 	retry := retry{least: n.pace.least, most: n.pace.most}
 	for {
 		if err := n.apply(ctx); err != nil {
-			n.Log.Warn("what is wanted could not be kept; trying again", "error", err)
+			n.Log.Warn("the configuration could not be stored; trying again", "error", err)
 			retry.soon()
 		}
-		n.teller.wake()
+		n.statusWriter.wake()
 		var later, look <-chan time.Time
 		if n.waiting() {
 			later = time.After(retry.next())
@@ -234,7 +239,7 @@ func (n *engine) gather(ctx context.Context, some []Document, more <-chan []Docu
 	}
 }
 
-// retry says when what was refused is tried again although nothing is known to have happened.
+// retry returns the time of the next attempt for refused objects when no event triggers one.
 type retry struct{ least, most, wait time.Duration }
 
 func (r *retry) soon() { r.wait = 0 }

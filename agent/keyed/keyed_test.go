@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package keyed
 
 import (
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/object"
@@ -28,16 +31,16 @@ type place struct {
 	away      bool
 	listed    int
 	// Statuses that were written, and the most at once.
-	told map[string]int
-	most int
+	written map[string]int
+	most    int
 	// It can be marked, and is.
 	markable, marked bool
-	// What changed while it was listed: the texts before.
+	// Texts that changed during the listing: their content before.
 	before map[string]string
 }
 
 func newPlace() *place {
-	return &place{documents: map[string]string{}, statuses: map[string]*Status{}, watches: map[*watch]bool{}, told: map[string]int{}}
+	return &place{documents: map[string]string{}, statuses: map[string]*Status{}, watches: map[*watch]bool{}, written: map[string]int{}}
 }
 
 type watch struct {
@@ -95,17 +98,17 @@ func (p *place) Statuses(context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(p.statuses)), nil
 }
 
-func (p *place) Tell(_ context.Context, told []Told) error {
+func (p *place) WriteStatuses(_ context.Context, updates []StatusUpdate) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away {
 		return errAway
 	}
-	for _, t := range told {
-		p.told[t.Key]++
+	for _, t := range updates {
+		p.written[t.Key]++
 	}
-	p.most = max(p.most, len(told))
-	for _, t := range told {
+	p.most = max(p.most, len(updates))
+	for _, t := range updates {
 		if t.Status == nil {
 			delete(p.statuses, t.Key)
 		} else {
@@ -169,14 +172,14 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newBedOf(t, r, slog.DiscardHandler)
 }
 
-// newBedOf is newBed with kinds, and whom the log is told.
+// newBedOf is newBed with kinds and a log handler.
 func newBedOf(t *testing.T, r *object.Registry, log slog.Handler) *bed {
 	t.Helper()
 	d, err := intent.New(intent.Config{Registry: r, Log: slog.New(log), Owners: map[string]intent.Owner{"chief": {Priority: 10}}})
@@ -205,7 +208,7 @@ func (b *bed) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	e := northbound.Environment{Name: "store", Intent: b.desired, Registry: b.registry, Log: b.log, Counters: b.counters}
-	p := pace{least: time.Millisecond, most: 20 * time.Millisecond, linger: time.Millisecond, burst: 20 * time.Millisecond, tell: time.Millisecond,
+	p := pace{least: time.Millisecond, most: 20 * time.Millisecond, linger: time.Millisecond, burst: 20 * time.Millisecond, statuses: time.Millisecond,
 		unknown: b.unknown}
 	n := newEngine(e, b.place, p)
 	go func() {
@@ -328,7 +331,7 @@ func TestOfADocumentThatChangedWhileItWasListedTheLaterTextCounts(t *testing.T) 
 	}
 }
 
-func TestABadDocumentKeepsWhatWasGoodAndDisturbsNoOther(t *testing.T) {
+func TestAnInvalidDocumentKeepsItsLastValidObjectsAndAffectsNoOther(t *testing.T) {
 	b := newBed(t)
 	b.start()
 	b.place.put("a", acl("web", "80")+acl("dns", "53"))
@@ -351,7 +354,7 @@ func TestABadDocumentKeepsWhatWasGoodAndDisturbsNoOther(t *testing.T) {
 	b.ports("", "web")
 }
 
-func TestAMistakeIsToldWithLineObjectFieldAndWhatIsAccepted(t *testing.T) {
+func TestAnErrorNamesLineObjectFieldAndAcceptedValues(t *testing.T) {
 	b := newBed(t)
 	b.place.put("a", acl("web", "80")+acl("dns", "99999"))
 	b.start()
@@ -411,7 +414,7 @@ func TestTheSameObjectTwiceInADocumentIsAMistake(t *testing.T) {
 	b.ports("80", "web")
 }
 
-func TestAConflictIsToldAndTriedAgainWhenItIsOver(t *testing.T) {
+func TestAConflictIsReportedAndTriedAgainWhenItIsOver(t *testing.T) {
 	b := newBed(t)
 	b.apply("api", acl("web", "1"))
 	b.place.put("a", acl("web", "80")+acl("dns", "53"))
@@ -441,7 +444,7 @@ func TestAnOwnerOfAHigherPriorityIsNamed(t *testing.T) {
 	b.ports("1", "web")
 }
 
-func TestWhatIsNotThereAnyMoreAtTheStartGoesAway(t *testing.T) {
+func TestObjectsMissingAtTheStartAreDeleted(t *testing.T) {
 	b := newBed(t)
 	b.apply("store", acl("old", "1")+acl("web", "80"))
 	b.apply("api", acl("other", "1"))
@@ -454,7 +457,7 @@ func TestWhatIsNotThereAnyMoreAtTheStartGoesAway(t *testing.T) {
 	b.until("an old status goes away", func() bool { return b.place.status("gone") == nil })
 }
 
-func TestWhatAnUnreadableDocumentHadBeforeTheStartStays(t *testing.T) {
+func TestEarlierObjectsOfAnUnreadableDocumentStayAtTheStart(t *testing.T) {
 	b := newBed(t)
 	b.apply("store", acl("old", "1")+acl("web", "80"))
 	b.place.put("a", "{")
@@ -512,7 +515,7 @@ func TestASetThatIsPartlyWrongIsAppliedButForThat(t *testing.T) {
 		t.Errorf("%s", s.JSON())
 	}
 	b.ports("80", "web")
-	// An update that is refused leaves what was there, also over a new start.
+	// A refused update leaves the configuration as it was, also after a restart.
 	b.place.put("b", strings.Replace(fmt.Sprintf(port, "two"), "net_null0", "net_null1", 1))
 	b.applied("b")
 	b.place.put("b", fmt.Sprintf(port, "two"))
@@ -574,10 +577,10 @@ func TestAReplayAndADuplicateChangeNothing(t *testing.T) {
 func (p *place) writes(key string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.told[key]
+	return p.written[key]
 }
 
-func TestWhatWasAppliedIsUnknownWhileTheDataPlaneIsAwayAndAppliedWhenItIsBack(t *testing.T) {
+func TestAppliedObjectsAreUnknownWhileTheDataPlaneIsAway(t *testing.T) {
 	b := newBed(t)
 	b.unknown = 10 * time.Millisecond
 	const documents = 3000
@@ -593,7 +596,7 @@ func TestWhatWasAppliedIsUnknownWhileTheDataPlaneIsAwayAndAppliedWhenItIsBack(t 
 	}
 	b.attach()
 	b.until("all are applied again", func() bool { return b.allAre("Applied", documents) })
-	if b.place.most > mostBatch {
+	if b.place.most > maxBatch {
 		t.Errorf("%d at once", b.place.most)
 	}
 }
@@ -637,21 +640,21 @@ func sumOf(p *place, key string) string {
 }
 
 func TestADataPlaneThatComesAndGoesDoesNotHideThatAnotherIsAway(t *testing.T) {
-	teller := newTeller(northbound.Environment{}, nil, newSet(northbound.Environment{}), pace{unknown: time.Hour})
+	statusWriter := newStatusWriter(northbound.Environment{}, nil, newSet(northbound.Environment{}), pace{unknown: time.Hour})
 	waits := func() bool {
-		teller.mu.Lock()
-		defer teller.mu.Unlock()
-		return teller.timer != nil
+		statusWriter.mu.Lock()
+		defer statusWriter.mu.Unlock()
+		return statusWriter.timer != nil
 	}
-	teller.gone("a")
+	statusWriter.gone("a")
 	for range 3 {
-		teller.gone("b")
-		teller.back("b")
+		statusWriter.gone("b")
+		statusWriter.back("b")
 		if !waits() {
 			t.Fatal("that a is away is not told")
 		}
 	}
-	if teller.back("a"); waits() {
+	if statusWriter.back("a"); waits() {
 		t.Error("something is told although none is away")
 	}
 }

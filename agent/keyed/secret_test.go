@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package keyed
 
 import (
@@ -31,11 +33,11 @@ func TestNoStatusAndNoLogTellsASecret(t *testing.T) {
 		return fmt.Sprintf("---\napiVersion: sluice.dev/v1\nkind: Peer\nmetadata: {name: p}\nspec: {address: 192.0.2.1, password: %s, login: {user: me, key: %s}, old: [%s]}\n",
 			password, third, third)
 	}
-	var told strings.Builder
+	var output strings.Builder
 	state := func(text, want string) {
 		t.Helper()
 		b.place.put("a", text)
-		told.Write(b.state("a", want).JSON())
+		output.Write(b.state("a", want).JSON())
 	}
 	b.start()
 	state(peer(first), "Applied")
@@ -47,31 +49,31 @@ func TestNoStatusAndNoLogTellsASecret(t *testing.T) {
 		state("apiVersion: sluice.dev/v1\nkind: Peer\nmetadata: {name: p}\nspec: "+spec, "Invalid")
 	}
 	state(peer(second)+peer(first), "Invalid")
-	// Of another owner, who says something else; and then counts more.
+	// An object of another owner with other values, and then with higher priority.
 	for _, owner := range []string{"api", "chief"} {
 		b.apply(owner, strings.NewReplacer("name: p", "name: "+owner).Replace(peer(second)))
 		b.place.put("b", strings.NewReplacer("name: p", "name: "+owner).Replace(peer(first)))
-		b.until("it is told of "+owner, func() bool {
+		b.until("its status names "+owner, func() bool {
 			s := b.place.status("b")
-			return s != nil && strings.Contains(string(s.JSON()), "Peer/"+owner) && strings.Contains(string(s.JSON()), owner+" wants")
+			return s != nil && strings.Contains(string(s.JSON()), "Peer/"+owner) && strings.Contains(string(s.JSON()), "value of "+owner)
 		})
-		told.Write(b.place.status("b").JSON())
+		output.Write(b.place.status("b").JSON())
 	}
 	if o := b.desired.Reveal(object.Key{Kind: "Peer", Name: "p"}); o == nil || !strings.Contains(fmt.Sprint(o.Spec), second) {
 		t.Errorf("%v", o)
 	}
 	b.end()
 	log.mu.Lock()
-	told.Write(log.text.Bytes())
+	output.Write(log.text.Bytes())
 	log.mu.Unlock()
 	for _, want := range []string{`"state":"Applied"`, `"mistakes"`, "Peer/p", `"level":"`} {
-		if !strings.Contains(told.String(), want) {
+		if !strings.Contains(output.String(), want) {
 			t.Errorf("%s is not told at all", want)
 		}
 	}
 	for _, secret := range []string{first, second, third} {
-		if i := strings.Index(told.String(), secret); i >= 0 {
-			t.Errorf("%s was told: %s", secret, told.String()[max(0, i-300):i+100])
+		if i := strings.Index(output.String(), secret); i >= 0 {
+			t.Errorf("%s was told: %s", secret, output.String()[max(0, i-300):i+100])
 		}
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package keyed
 
 import (
@@ -11,7 +13,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// set is all documents, what they make be wanted, and what of it was accepted. One goroutine changes it; others read with mu held.
+// set has all documents, their objects, and the objects that were accepted. One goroutine changes it; others read with mu held.
 type set struct {
 	northbound.Environment
 
@@ -23,19 +25,20 @@ type set struct {
 
 	// To be put in or taken out.
 	pending map[object.Key]struct{}
-	// As it was put in last.
+	// The applied objects.
 	accepted map[object.Key]*object.Object
 	// Why something could not be put in.
 	refused map[object.Key]*object.Error
 	// A revision against which, or against a later one, each of these was tried.
-	tried uint64
+	triedRevision uint64
 
-	// All that is wanted is to be said, because something else may have been wanted before this program was started. That can be said
-	// when no document is unproven: what an unreadable one had then is not known.
-	complete bool
-	unproven int
-	listed   bool
-	// How many objects are kept that no document says, because the place was emptied as a whole; then what is complete is not said.
+	// A complete update is due, because an earlier process may have applied other objects. It is possible when each
+	// document was valid at least once: the earlier objects of an unreadable document are unknown.
+	complete   bool
+	neverValid int
+	listed     bool
+	// The number of objects that are held although no document has them, because the place was emptied as a whole.
+	// While there are any, no complete update is applied.
 	held int
 
 	// Documents whose status may be another.
@@ -52,14 +55,14 @@ func decimal(n int) string { return strconv.Itoa(n) }
 
 // take takes documents that are there, and forgets none.
 func (s *set) take(documents []Document) {
-	// Of two documents with the same object, the first by key has it, and not whichever was listed first. Of one that is listed twice,
-	// because it changed meanwhile, the later text stays the later one.
+	// If two documents have the same object, the first key in order has it, whatever the order of the listing. If a
+	// document is listed twice because it changed meanwhile, its later text stays last.
 	slices.SortStableFunc(documents, func(a, b Document) int { return cmp.Compare(a.Key, b.Key) })
 	s.put(documents)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.listed {
-		s.preferWanted()
+		s.preferDesired()
 	}
 	s.listed, s.complete = true, true
 }
@@ -81,15 +84,15 @@ func (s *set) replace(documents []Document) {
 	s.take(append(gone, documents...))
 }
 
-// preferWanted lets those documents keep an object that had it when the program ended. s.mu is held.
-func (s *set) preferWanted() {
+// preferDesired lets those documents keep an object that had it when the program ended. s.mu is held.
+func (s *set) preferDesired() {
 	for k, others := range s.rivals {
-		said := s.Intent.Said(s.Name, k)
-		if said == nil || s.holder[k].objects[k].object.Equal(said) {
+		layer := s.Intent.OwnLayer(s.Name, k)
+		if layer == nil || s.holder[k].objects[k].object.Equal(layer) {
 			continue
 		}
 		for i, d := range others {
-			if d.objects[k].object.Equal(said) {
+			if d.objects[k].object.Equal(layer) {
 				s.holder[k], others[i] = d, s.holder[k]
 				break
 			}
@@ -97,7 +100,7 @@ func (s *set) preferWanted() {
 	}
 }
 
-// put takes what changed.
+// put updates changed documents.
 func (s *set) put(documents []Document) {
 	// The latest of each key.
 	latest := make(map[string]int, len(documents))
@@ -116,12 +119,12 @@ func (s *set) put(documents []Document) {
 	documents = slices.DeleteFunc(documents, func(d Document) bool {
 		reserved := d.Key == MarkKey || d.Key == heldKey
 		if reserved && !d.Deleted {
-			s.Log.Warn("a document has a key that is kept for other things, and does not count", "key", shown(d.Key))
+			s.Log.Warn("a document has a key that is kept for other things, and does not count", "key", keyText(d.Key))
 		}
 		return reserved
 	})
 	all := parse(s.Registry, documents, func(key string) (sum [sha256.Size]byte, known bool) {
-		// Nobody else writes to it, and this goroutine waits.
+		// No other goroutine writes to it, and this one waits.
 		d := s.documents[key]
 		if d == nil {
 			return sum, false
@@ -130,7 +133,7 @@ func (s *set) put(documents []Document) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// What goes away first, so that what it had can be taken.
+	// Remove first, so that the next documents can claim the removed objects.
 	for _, p := range all {
 		if p.deleted {
 			s.forget(p.key)
@@ -151,27 +154,27 @@ func (s *set) forget(key string) {
 		return
 	}
 	delete(s.documents, key)
-	if !d.proven {
-		s.unproven--
+	if !d.everValid {
+		s.neverValid--
 	}
 	for k := range d.objects {
 		s.release(d, k)
 	}
 }
 
-// read is about a document that is another than before. s.mu is held.
+// read processes a changed document. s.mu is held.
 func (s *set) read(p parsed) {
 	s.dirty[p.key] = struct{}{}
 	d := s.documents[p.key]
 	if d == nil {
 		d = &document{key: p.key}
 		s.documents[p.key] = d
-		s.unproven++
+		s.neverValid++
 	}
-	before := d.proven
+	before := d.everValid
 	differ := d.over(p)
-	if d.proven && !before {
-		s.unproven--
+	if d.everValid && !before {
+		s.neverValid--
 	}
 	for _, k := range differ {
 		if _, has := d.objects[k]; has {
@@ -182,7 +185,7 @@ func (s *set) read(p parsed) {
 	}
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, byLine)
-		s.Log.Warn("a document has mistakes; what was right before them stays", "key", shown(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
+		s.Log.Warn("a document has mistakes; what was right before them stays", "key", keyText(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
 		s.Counters.Failed()
 	}
 }
@@ -196,7 +199,7 @@ func (s *set) claim(d *document, k object.Key) {
 		delete(s.refused, k)
 	case !slices.Contains(s.rivals[k], d):
 		s.rivals[k] = append(s.rivals[k], d)
-		s.Log.Warn("an object is in two documents; the one that had it first counts", "kind", k.Kind, "name", k.Name, "key", shown(d.key), "error", "it is in "+shown(first.key)+", too")
+		s.Log.Warn("an object is in two documents; the one that had it first counts", "kind", k.Kind, "name", k.Name, "key", keyText(d.key), "error", "it is in "+keyText(first.key)+", too")
 	}
 }
 
@@ -221,30 +224,30 @@ func (s *set) release(d *document, k object.Key) {
 	}
 }
 
-// wanted is what an object should be; nil: it should not be. s.mu is held.
-func (s *set) wanted(k object.Key) *object.Object {
+// desired returns the object of the documents, nil if no document has it. s.mu is held.
+func (s *set) desired(k object.Key) *object.Object {
 	if d := s.holder[k]; d != nil {
 		return d.objects[k].object
 	}
 	return nil
 }
 
-// waiting says whether something has to be tried again.
+// waiting reports whether another attempt is due.
 func (s *set) waiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.refused) > 0 || len(s.pending) > 0
 }
 
-// retryRefused makes all that was refused be tried again, if something is wanted that was not wanted then.
+// retryRefused tries all refused objects again, if the configuration has changed since.
 func (s *set) retryRefused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Intent.Revision()
-	if now == s.tried {
+	if now == s.triedRevision {
 		return
 	}
-	s.tried = now
+	s.triedRevision = now
 	for k := range s.refused {
 		s.pending[k] = struct{}{}
 	}

@@ -1,4 +1,6 @@
-// How it stands with documents, told where they are.
+// SPDX-License-Identifier: Apache-2.0
+
+// The status of documents, written beside them.
 package keyed
 
 import (
@@ -18,10 +20,10 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// Status is how it stands with a document and its objects.
+// Status is the status of a document and its objects.
 type Status struct {
-	// "Invalid": not all of it is accepted; else "Failed", "Pending", "Unknown": what was applied is in a data plane that is away; or
-	// "Applied": all its objects are.
+	// "Invalid": some objects are not accepted. Otherwise "Failed", "Pending", "Unknown" (applied to a data plane
+	// that is away), or "Applied": all objects are applied.
 	State string `json:"state"`
 	// Of the text that this is about, in hexadecimal digits.
 	SHA256 string    `json:"sha256"`
@@ -29,19 +31,19 @@ type Status struct {
 	// How many objects there are and, of these, how many are applied.
 	Objects int `json:"objects"`
 	Applied int `json:"applied"`
-	// Of each object; the most that is told is 100, with those first that are not applied.
+	// Of each object; at most 100, unapplied ones first.
 	Details []Detail `json:"details,omitempty"`
-	// The most that is told is 100.
+	// At most 100.
 	Mistakes []Mistake `json:"mistakes,omitempty"`
 }
 
-// Detail is how it stands with one object.
+// Detail is the status of one object.
 type Detail struct {
 	Object  string `json:"object"`
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Counts the changes of what is wanted; and which of them the data plane has, 0: none.
+	// The number of changes of the object, and the change that the data plane has, 0: none.
 	Generation uint64 `json:"generation,omitempty"`
 	Observed   uint64 `json:"observed,omitempty"`
 }
@@ -58,8 +60,8 @@ type Mistake struct {
 
 // Most details and mistakes of one status, and most statuses at once.
 const (
-	mostTold  = 100
-	mostBatch = 1000
+	maxReported = 100
+	maxBatch    = 1000
 )
 
 // JSON is the status as it is written.
@@ -79,7 +81,7 @@ func mistakeOf(e *object.Error) Mistake {
 	return m
 }
 
-// status of a document; nil if there is none. s.mu is held.
+// status of a document; nil if it has none. s.mu is held.
 func (s *set) status(key string) *Status {
 	if key == heldKey {
 		return s.heldStatus()
@@ -93,7 +95,7 @@ func (s *set) status(key string) *Status {
 	failed, unknown := false, 0
 	for k, w := range d.objects {
 		if first := s.holder[k]; first != d {
-			mistakes = append(mistakes, &object.Error{Line: w.line, Object: k, Problem: "is in " + shown(first.key) + " already",
+			mistakes = append(mistakes, &object.Error{Line: w.line, Object: k, Problem: "is in " + keyText(first.key) + " already",
 				Accepted: "an object that is in one document"})
 			st.Details = append(st.Details, Detail{Object: k.String(), State: "Refused", Reason: "InTwoDocuments"})
 			continue
@@ -121,9 +123,9 @@ func (s *set) status(key string) *Status {
 		}
 		return cmp.Or(cmp.Compare(applied(a), applied(b)), cmp.Compare(a.Object, b.Object))
 	})
-	st.Details = st.Details[:min(len(st.Details), mostTold)]
+	st.Details = st.Details[:min(len(st.Details), maxReported)]
 	slices.SortStableFunc(mistakes, byLine)
-	for _, e := range mistakes[:min(len(mistakes), mostTold)] {
+	for _, e := range mistakes[:min(len(mistakes), maxReported)] {
 		st.Mistakes = append(st.Mistakes, mistakeOf(e))
 	}
 	switch {
@@ -154,20 +156,20 @@ func (s *set) detail(k object.Key, o *object.Object) Detail {
 	detail.State, detail.Reason, detail.Message = now.State.String(), now.Reason, now.Message
 	detail.Generation, detail.Observed = now.Generation, now.Observed
 	if now.Object == nil {
-		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "TakenAway", "somebody took it out of what is wanted"
+		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "TakenAway", "it was removed from the configuration"
 	} else if why := s.overridden(k, o, now); why != "" {
 		detail.State, detail.Reason, detail.Message = intent.Pending.String(), "Overridden", why
 	}
 	return detail
 }
 
-// overridden says which fields of an object have other values than the document says, and whose; empty: none.
+// overridden names the fields whose values another owner overrides, and that owner. Empty: none.
 func (s *set) overridden(k object.Key, o *object.Object, now intent.Status) string {
 	if !now.Of(s.Name) {
 		if now.Object.Equal(o) {
 			return ""
 		}
-		return "what " + now.Owner + " wants counts"
+		return "the value of " + now.Owner + " counts"
 	}
 	if len(now.Owners) < 2 {
 		return ""
@@ -180,24 +182,24 @@ func (s *set) overridden(k object.Key, o *object.Object, now intent.Status) stri
 			case holder[f.Field] == "":
 				holder[f.Field] = owner.Owner
 			case owner.Owner == s.Name && f.Overridden:
-				why = append(why, f.Field+" is as "+holder[f.Field]+" wants it")
+				why = append(why, f.Field+" has the value of "+holder[f.Field])
 			}
 		}
 	}
 	return strings.Join(why, "; ")
 }
 
-// lookAtAll has all statuses written that are others than were told.
+// lookAtAll writes all statuses that differ from the written ones.
 func (n *engine) lookAtAll() {
 	n.mu.Lock()
 	n.touchAll()
 	n.mu.Unlock()
-	n.teller.wake()
+	n.statusWriter.wake()
 }
 
-// follow hears what happens to objects, until ctx ends.
+// follow processes events of objects until ctx ends.
 func (n *engine) follow(ctx context.Context) {
-	defer n.teller.forgetAway()
+	defer n.statusWriter.forgetAway()
 	for ctx.Err() == nil {
 		events, err := n.Intent.Events(intent.Cursor{})
 		if err != nil {
@@ -206,7 +208,7 @@ func (n *engine) follow(ctx context.Context) {
 			continue
 		}
 		// Events before these are lost.
-		n.teller.forgetAway()
+		n.statusWriter.forgetAway()
 		n.lookAtAll()
 		for {
 			e, err := events.Next(ctx)
@@ -219,19 +221,19 @@ func (n *engine) follow(ctx context.Context) {
 			}
 			switch {
 			case e.Dataplane != nil && e.Dataplane.Connected:
-				n.teller.back(e.Dataplane.Name)
+				n.statusWriter.back(e.Dataplane.Name)
 				n.lookAtAll()
 			case e.Dataplane != nil:
-				n.teller.gone(e.Dataplane.Name)
+				n.statusWriter.gone(e.Dataplane.Name)
 				n.lookAtAll()
-			case e.Path == nil:
-				n.heard(e.Status.Key)
+			case e.Service == nil:
+				n.noteStatus(e.Status.Key)
 			}
 		}
 	}
 }
 
-func (n *engine) heard(k object.Key) {
+func (n *engine) noteStatus(k object.Key) {
 	n.mu.Lock()
 	d, refused := n.holder[k], n.refused[k] != nil
 	if d != nil {
@@ -239,7 +241,7 @@ func (n *engine) heard(k object.Key) {
 	}
 	n.mu.Unlock()
 	if d != nil {
-		n.teller.wake()
+		n.statusWriter.wake()
 	}
 	if refused {
 		select {
@@ -249,8 +251,8 @@ func (n *engine) heard(k object.Key) {
 	}
 }
 
-// teller writes statuses.
-type teller struct {
+// statusWriter writes statuses.
+type statusWriter struct {
 	northbound.Environment
 	driver Driver
 	set    *set
@@ -260,28 +262,28 @@ type teller struct {
 	mu sync.Mutex
 	// Everything was listed once, and again since it was looked for statuses of documents that are gone.
 	ready, look bool
-	// Of what was told last, without the time.
+	// Of the last written status, without the time.
 	last map[string][sha256.Size]byte
-	// Which data planes are known to be away. One that is back soon costs no writing: what was applied is not said to be unknown until
-	// some are away for long, which the timer tells.
+	// The data planes that are away. A short absence writes no status: applied objects become Unknown after the timer
+	// fires.
 	away  map[string]bool
 	timer *time.Timer
 	long  bool
 }
 
-func newTeller(e northbound.Environment, d Driver, s *set, p pace) *teller {
-	return &teller{Environment: e, driver: d, set: s, pace: p, woken: make(chan struct{}, 1), last: map[string][sha256.Size]byte{}, away: map[string]bool{}}
+func newStatusWriter(e northbound.Environment, d Driver, s *set, p pace) *statusWriter {
+	return &statusWriter{Environment: e, driver: d, set: s, pace: p, woken: make(chan struct{}, 1), last: map[string][sha256.Size]byte{}, away: map[string]bool{}}
 }
 
-func (t *teller) wake() {
+func (t *statusWriter) wake() {
 	select {
 	case t.woken <- struct{}{}:
 	default:
 	}
 }
 
-// listed is called when it is known what documents there are, because the driver may have forgotten what it was told.
-func (t *teller) listed([]Document) {
+// listed is called after a listing of documents, because the driver may have lost written statuses.
+func (t *statusWriter) listed([]Document) {
 	t.set.mu.Lock()
 	t.set.touchAll()
 	t.set.mu.Unlock()
@@ -292,7 +294,7 @@ func (t *teller) listed([]Document) {
 	t.wake()
 }
 
-func (t *teller) run(ctx context.Context) {
+func (t *statusWriter) run(ctx context.Context) {
 	wait, lost := t.pace.least, false
 	for {
 		select {
@@ -300,7 +302,7 @@ func (t *teller) run(ctx context.Context) {
 			return
 		case <-t.woken:
 		}
-		more, err := t.tell(ctx)
+		more, err := t.write(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -317,14 +319,14 @@ func (t *teller) run(ctx context.Context) {
 			if more {
 				t.wake()
 			} else {
-				pause(ctx, t.pace.tell)
+				pause(ctx, t.pace.statuses)
 			}
 		}
 	}
 }
 
-// tell writes some statuses, and says whether there are more.
-func (t *teller) tell(ctx context.Context) (bool, error) {
+// write writes a batch of statuses, and returns whether there are more.
+func (t *statusWriter) write(ctx context.Context) (bool, error) {
 	t.mu.Lock()
 	ready, look := t.ready, t.look
 	t.look = false
@@ -340,13 +342,13 @@ func (t *teller) tell(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	told, sums, more := t.next()
-	if len(told) == 0 {
+	updates, sums, more := t.next()
+	if len(updates) == 0 {
 		return more, nil
 	}
-	if err := t.driver.Tell(ctx, told); err != nil {
+	if err := t.driver.WriteStatuses(ctx, updates); err != nil {
 		t.set.mu.Lock()
-		for _, one := range told {
+		for _, one := range updates {
 			t.set.dirty[one.Key] = struct{}{}
 		}
 		t.set.mu.Unlock()
@@ -354,7 +356,7 @@ func (t *teller) tell(ctx context.Context) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, one := range told {
+	for i, one := range updates {
 		if one.Status == nil {
 			delete(t.last, one.Key)
 		} else {
@@ -365,7 +367,7 @@ func (t *teller) tell(ctx context.Context) (bool, error) {
 }
 
 // startTimer starts it if it does not run. t.mu is held.
-func (t *teller) startTimer() {
+func (t *statusWriter) startTimer() {
 	if t.timer != nil {
 		return
 	}
@@ -383,7 +385,7 @@ func (t *teller) startTimer() {
 }
 
 // gone is called when a data plane is away.
-func (t *teller) gone(dataplane string) {
+func (t *statusWriter) gone(dataplane string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.away[dataplane] = true
@@ -391,7 +393,7 @@ func (t *teller) gone(dataplane string) {
 }
 
 // back is called when a data plane is there again.
-func (t *teller) back(dataplane string) {
+func (t *statusWriter) back(dataplane string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if delete(t.away, dataplane); len(t.away) == 0 {
@@ -399,23 +401,23 @@ func (t *teller) back(dataplane string) {
 	}
 }
 
-// forgetAway is called when it is not known any more which are away, and when nobody follows that.
-func (t *teller) forgetAway() {
+// forgetAway clears the set of data planes that are away. It is called when events were lost or following ends.
+func (t *statusWriter) forgetAway() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.away)
 	t.stopTimer()
 }
 
-func (t *teller) stopTimer() {
+func (t *statusWriter) stopTimer() {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
 	t.timer, t.long = nil, false
 }
 
-// lookForOld finds statuses of documents that went away while nobody looked.
-func (t *teller) lookForOld(ctx context.Context) error {
+// lookForOld finds statuses of documents that were deleted while the agent was away.
+func (t *statusWriter) lookForOld(ctx context.Context) error {
 	keys, err := t.driver.Statuses(ctx)
 	if err != nil {
 		return err
@@ -430,8 +432,8 @@ func (t *teller) lookForOld(ctx context.Context) error {
 	return nil
 }
 
-// next returns statuses that are others than were told.
-func (t *teller) next() (told []Told, sums [][sha256.Size]byte, more bool) {
+// next returns statuses that differ from the written ones.
+func (t *statusWriter) next() (updates []StatusUpdate, sums [][sha256.Size]byte, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set.mu.Lock()
@@ -439,14 +441,14 @@ func (t *teller) next() (told []Told, sums [][sha256.Size]byte, more bool) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	looked := 0
 	for key := range t.set.dirty {
-		if looked == mostBatch {
-			return told, sums, true
+		if looked == maxBatch {
+			return updates, sums, true
 		}
 		looked++
 		delete(t.set.dirty, key)
 		st := t.set.status(key)
 		if st == nil {
-			told, sums = append(told, Told{Key: key}), append(sums, [sha256.Size]byte{})
+			updates, sums = append(updates, StatusUpdate{Key: key}), append(sums, [sha256.Size]byte{})
 			continue
 		}
 		sum := sha256.Sum256(st.JSON())
@@ -455,12 +457,12 @@ func (t *teller) next() (told []Told, sums [][sha256.Size]byte, more bool) {
 			continue
 		}
 		if there && st.State == intent.Unknown.String() && !t.long {
-			// It may be away before that is heard.
+			// The data plane may be away before its event arrives.
 			t.startTimer()
 			continue
 		}
 		st.Time = now
-		told, sums = append(told, Told{key, st}), append(sums, sum)
+		updates, sums = append(updates, StatusUpdate{key, st}), append(sums, sum)
 	}
-	return told, sums, false
+	return updates, sums, false
 }

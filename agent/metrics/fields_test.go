@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package metrics
 
 import (
@@ -22,25 +24,28 @@ func documented(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(text), "| field | what it is |")
+	_, table, found := strings.Cut(string(text), "| field | meaning |")
 	if !found {
 		t.Fatal("docs/how-to-observe.md has no table of fields")
 	}
 	table, _, _ = strings.Cut(table, "\n\n")
 	fields := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(table, -1) {
+		if fields[row[1]] {
+			t.Errorf("docs/how-to-observe.md has the field %q twice", row[1])
+		}
 		fields[row[1]] = true
 	}
 	return fields
 }
 
-// use is a field that a line of the program writes; name is empty if nobody can say which.
+// use is a log field in a line of the program. name is empty if it cannot be determined.
 type use struct {
 	where token.Position
 	name  string
 }
 
-// logged returns what a file writes: fields of calls such as e.Log.Warn("...", "error", err).
+// logged returns the log fields of a file: arguments of calls such as e.Log.Warn("...", "error", err).
 func logged(files *token.FileSet, path string) ([]use, error) {
 	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -91,7 +96,7 @@ func logged(files *token.FileSet, path string) ([]use, error) {
 	return uses, nil
 }
 
-// isLog: what a logger is called everywhere: log, planeLog, e.Log, config.Log.With(...).
+// isLog recognizes loggers by their names: log, planeLog, e.Log, config.Log.With(...).
 func isLog(e ast.Expr) bool {
 	switch x := e.(type) {
 	case *ast.Ident:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package metrics
 
 import (
@@ -15,6 +17,7 @@ import (
 
 	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
 	"sluice.dev/sluice/agent/intent"
@@ -35,7 +38,7 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	t.Helper()
-	registry, err := object.NewRegistry()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +88,7 @@ func (s *scene) get(path string) (int, string) {
 	return recorder.Code, string(body)
 }
 
-// series returns what a scrape tells of sluice, by the series.
+// series returns sluice's metrics of a scrape, by series.
 func (s *scene) series() map[string]string {
 	s.t.Helper()
 	code, text := s.get("/metrics")
@@ -135,67 +138,42 @@ func (s *scene) applyWith(options intent.Options, changes ...object.Change) {
 func TestTwoHundredThousandSessionsHaveAsManySeriesAsTen(t *testing.T) {
 	s := newScene(t)
 	s.apply(sessions(0, 10)...)
-	few := s.series()
+	before := s.series()
 	s.apply(sessions(10, 200_000)...)
 	many := s.series()
-	if pending := many[`sluice_objects{dataplane="default",kind="Session",state="pending"}`]; len(few) != len(many) || pending != "200000" {
-		t.Errorf("%d series with ten, %d with two hundred thousand, of which wait %s", len(few), len(many), pending)
+	if pending := many[`sluice_objects{dataplane="default",kind="Session",state="pending"}`]; len(before) != len(many) || pending != "200000" {
+		t.Errorf("%d series with ten, %d with two hundred thousand, of which wait %s", len(before), len(many), pending)
 	}
 }
 
-func TestAScrapeTellsWhatTheDataPlaneCounts(t *testing.T) {
+func TestAScrapeHasTheDataPlanesCounters(t *testing.T) {
 	s := newScene(t)
 	s.fake.Count(
 		&api.PortCountersList{Ports: []*api.PortCounters{{Port: "access", LinkUp: true, RxPackets: 5, TxBytes: 7, RxNoBuffer: 2}, {Port: "access"}}},
 		&api.NodeCountersList{TscHz: 2_000_000_000, Nodes: []*api.NodeCounters{{Node: "rx", Calls: 1, Packets: 2, Cycles: 3}, {Node: "rx"}}},
 		&api.SessionTotals{UpPackets: 11, DownBytes: 12, UpDroppedPackets: 1, DownDroppedBytes: 2},
-		&api.GtpuPaths{Paths: []*api.GtpuPath{
-			{Vrf: "n3", LocalAddress: "192.0.2.1", RemoteAddress: "192.0.2.2", State: "down", Requests: 7},
-			{Vrf: "n3", LocalAddress: "192.0.2.1", RemoteAddress: "192.0.2.3", State: "unanswered"},
-		}},
-		&api.DropCountersList{Drops: []*api.DropCounters{{Reason: "ttl-expired", Packets: 9}, {Reason: "ttl-expired"}}})
+		&api.DropCountersList{Drops: []*api.DropCounters{{Reason: "ttl-expired", Packets: 9}, {Reason: "ttl-expired"}},
+			Consumed: []*api.DropCounters{{Reason: "arp-noted", Packets: 4}, {Reason: "arp-noted"}}})
 	s.tells(map[string]string{
-		`sluice_port_up{dataplane="default",port="access"}`:                                      "1",
-		`sluice_gtpu_paths{dataplane="default",state="down"}`:                                    "1",
-		`sluice_gtpu_paths{dataplane="default",state="up"}`:                                      "0",
-		`sluice_gtpu_path_up{dataplane="default",local="192.0.2.1",remote="192.0.2.2",vrf="n3"}`: "0",
-		`sluice_gtpu_echo_requests{dataplane="default"}`:                                         "7",
-		`sluice_port_packets_total{dataplane="default",direction="receive",port="access"}`:       "5",
-		`sluice_port_bytes_total{dataplane="default",direction="transmit",port="access"}`:        "7",
-		`sluice_port_errors_total{dataplane="default",error="receive-no-buffer",port="access"}`:  "2",
-		`sluice_node_calls_total{dataplane="default",node="rx"}`:                                 "1",
-		`sluice_node_packets_total{dataplane="default",node="rx"}`:                               "2",
-		`sluice_node_cycles_total{dataplane="default",node="rx"}`:                                "3",
-		`sluice_dataplane_tsc_hertz{dataplane="default"}`:                                        "2e+09",
-		`sluice_session_packets_total{dataplane="default",direction="up"}`:                       "11",
-		`sluice_session_bytes_total{dataplane="default",direction="down"}`:                       "12",
-		`sluice_session_dropped_packets_total{dataplane="default",direction="up"}`:               "1",
-		`sluice_session_dropped_bytes_total{dataplane="default",direction="down"}`:               "2",
-		`sluice_dropped_packets_total{dataplane="default",reason="ttl-expired"}`:                 "9",
-		`sluice_dataplane_connected{dataplane="default"}`:                                        "1",
-		`sluice_dataplane_connections_total{dataplane="default"}`:                                "1",
-		`sluice_dataplane_unanswered_total{dataplane="default"}`:                                 "0",
-		`sluice_build_info{release="1.0"}`:                                                       "1",
+		`sluice_port_up{dataplane="default",port="access"}`:                                     "1",
+		`sluice_port_packets_total{dataplane="default",direction="receive",port="access"}`:      "5",
+		`sluice_port_bytes_total{dataplane="default",direction="transmit",port="access"}`:       "7",
+		`sluice_port_errors_total{dataplane="default",error="receive-no-buffer",port="access"}`: "2",
+		`sluice_node_calls_total{dataplane="default",node="rx"}`:                                "1",
+		`sluice_node_packets_total{dataplane="default",node="rx"}`:                              "2",
+		`sluice_node_cycles_total{dataplane="default",node="rx"}`:                               "3",
+		`sluice_dataplane_tsc_hertz{dataplane="default"}`:                                       "2e+09",
+		`sluice_session_packets_total{dataplane="default",direction="up"}`:                      "11",
+		`sluice_session_bytes_total{dataplane="default",direction="down"}`:                      "12",
+		`sluice_session_dropped_packets_total{dataplane="default",direction="up"}`:              "1",
+		`sluice_session_dropped_bytes_total{dataplane="default",direction="down"}`:              "2",
+		`sluice_dropped_packets_total{dataplane="default",reason="ttl-expired"}`:                "9",
+		`sluice_consumed_packets_total{dataplane="default",reason="arp-noted"}`:                 "4",
+		`sluice_dataplane_connected{dataplane="default"}`:                                       "1",
+		`sluice_dataplane_connections_total{dataplane="default"}`:                               "1",
+		`sluice_dataplane_unanswered_total{dataplane="default"}`:                                "0",
+		`sluice_build_info{release="1.0"}`:                                                      "1",
 	})
-}
-
-func TestOfVeryManyPathsAThousandAreToldOneByOneAndAllAreCounted(t *testing.T) {
-	s := newScene(t)
-	paths := &api.GtpuPaths{}
-	for i := range 3000 {
-		paths.Paths = append(paths.Paths, &api.GtpuPath{Vrf: "n3", LocalAddress: "192.0.2.1", RemoteAddress: fmt.Sprintf("198.18.%d.%d", i/250, 1+i%250), State: "up"})
-	}
-	s.fake.Count(paths)
-	told := 0
-	for name := range s.series() {
-		if strings.HasPrefix(name, "sluice_gtpu_path_up{") {
-			told++
-		}
-	}
-	if told != pathsMost {
-		t.Errorf("%d paths are told", told)
-	}
-	s.tells(map[string]string{`sluice_gtpu_paths{dataplane="default",state="up"}`: "3000"})
 }
 
 func TestADataPlaneThatDoesNotAnswerHoldsUpNoScrape(t *testing.T) {
@@ -207,7 +185,7 @@ func TestADataPlaneThatDoesNotAnswerHoldsUpNoScrape(t *testing.T) {
 	}
 }
 
-func TestWhatANorthboundPutsInIsCountedWithoutItsHelp(t *testing.T) {
+func TestChangesOfANorthboundAreCountedWithoutItsHelp(t *testing.T) {
 	s := newScene(t)
 	s.desired.Attach(t.Context(), reconciletest.Willing{})
 	s.apply(object.Put(&object.Object{Kind: "Port", Name: "access", Spec: &api.Port{Device: "net_null0"}}))
@@ -237,8 +215,8 @@ func TestWhatANorthboundPutsInIsCountedWithoutItsHelp(t *testing.T) {
 	s.tells(map[string]string{`sluice_unconfirmed_revisions`: "1", `sluice_overdue_revisions`: "0"})
 }
 
-func TestEachDataPlaneIsToldByItself(t *testing.T) {
-	registry, err := object.NewRegistry()
+func TestEachDataPlaneHasMetricsOfItsOwn(t *testing.T) {
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +257,7 @@ func TestEachDataPlaneIsToldByItself(t *testing.T) {
 	}
 }
 
-func TestTheAgentIsReadyWhenItKnowsWhatItsDataPlaneHas(t *testing.T) {
+func TestTheAgentIsReadyWhenItHasListedItsDataPlane(t *testing.T) {
 	s := newScene(t)
 	if code, text := s.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "being read") {
 		t.Errorf("before it was read: %d: %s", code, text)
@@ -313,20 +291,20 @@ func TestTheServerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestASectionSaysWhereToListenAndWhoMayRead(t *testing.T) {
+func TestASectionHasAnAddressAndReaders(t *testing.T) {
 	for listen, good := range map[string]bool{"127.0.0.1:9464": true, ":9464": true, "[::1]:9464": true, "": false, "9464": false, "localhost": false} {
 		if err := at(listen).Check(); (err == nil) != good {
 			t.Errorf("%q: %v", listen, err)
 		}
 	}
 	pair := access.TLS{Certificate: "c", Key: "k"}
-	for says, s := range map[string]access.Section{
+	for problem, s := range map[string]access.Section{
 		"tls: certificate and key": {Listen: ":1", TLS: access.TLS{Key: "k"}},
-		"tls: is missing":          {Listen: ":1", Tokens: "t"},
-		"roles: they":              {Listen: ":1", TLS: pair, Tokens: "t", Roles: map[string]string{"a": "read"}},
+		"tls: missing":             {Listen: ":1", Tokens: "t"},
+		"roles: roles of":          {Listen: ":1", TLS: pair, Tokens: "t", Roles: map[string]string{"a": "read"}},
 	} {
-		if err := (&Section{s}).Check(); err == nil || !strings.HasPrefix(err.Error(), says) {
-			t.Errorf("%q: %v", says, err)
+		if err := (&Section{s}).Check(); err == nil || !strings.HasPrefix(err.Error(), problem) {
+			t.Errorf("%q: %v", problem, err)
 		}
 	}
 	for _, s := range []access.Section{{Listen: ":1", TLS: pair}, {Listen: ":1", TLS: pair, Tokens: "t"}, {Listen: "127.0.0.1:1", Tokens: "t"}} {
@@ -336,7 +314,7 @@ func TestASectionSaysWhereToListenAndWhoMayRead(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoHasATokenReadsMetricsAndEverybodyWhetherTheAgentLives(t *testing.T) {
+func TestMetricsNeedATokenAndLivenessNeedsNone(t *testing.T) {
 	s := newScene(t)
 	token, line, err := access.NewToken("prometheus", access.Read)
 	if err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package metrics
 
 import (
@@ -76,12 +78,16 @@ func serve(ctx context.Context, listener net.Listener, e northbound.Environment,
 	return err
 }
 
-// handler answers. Only whom the guard lets in reads metrics; nil: everybody. Whether the agent lives and is ready is no secret.
+// handler serves metrics to clients that the guard accepts; nil: to all. Liveness and readiness need no credentials.
 func handler(e northbound.Environment, guard *access.Guard) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newCollector(e))
-	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	all := prometheus.Gatherers{registry}
+	if e.Agent.Services != nil {
+		all = append(all, e.Agent.Services)
+	}
+	scrape := promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorLog: failures{e}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: patience + patience/4,
 	})
 	mux := http.NewServeMux()
@@ -100,7 +106,8 @@ func handler(e northbound.Environment, guard *access.Guard) http.Handler {
 	return mux
 }
 
-// ready says why the agent cannot yet do what it is for: each data plane must be connected, and it must be known what it has.
+// ready returns the reason why the agent is not ready: each data plane must be connected and its observed state
+// known.
 func ready(e northbound.Environment) error {
 	for _, name := range slices.Sorted(maps.Keys(e.Agent.Dataplanes)) {
 		if link := e.Agent.Dataplanes[name].Link(); !link.GetConnected() {
@@ -144,14 +151,14 @@ func answer(w http.ResponseWriter, why error) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		text = why.Error()
 	}
-	// Who went away needs no answer.
+	// The client may be gone.
 	_, _ = io.WriteString(w, text+"\n")
 }
 
-// failures takes what promhttp says about a scrape that could not be answered whole.
+// failures logs promhttp's errors of incomplete scrapes.
 type failures struct{ northbound.Environment }
 
 func (f failures) Println(what ...any) {
 	f.Counters.Failed()
-	f.Log.Warn("metrics could not be told", "error", fmt.Sprint(what...))
+	f.Log.Warn("metrics could not be collected", "error", fmt.Sprint(what...))
 }

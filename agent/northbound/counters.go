@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package northbound
 
 import (
@@ -8,15 +10,15 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// Counters are what is counted of one northbound, for whoever measures the agent. What it puts in is counted without its help. All
-// methods may be called at any time, also of nil.
+// Counters are the counters of one northbound. Its changes are counted without its help. All methods may be called at
+// any time, also of nil.
 type Counters struct {
 	link                               atomic.Int32
 	received, failed, changes, refused atomic.Uint64
 	held                               atomic.Int64
 }
 
-// Connection is how it stands with what a northbound talks to.
+// Connection is the state of a northbound's connection.
 type Connection int32
 
 const (
@@ -26,18 +28,18 @@ const (
 	Disconnected
 )
 
-// Counted is what Counters say.
+// Counted is a copy of Counters.
 type Counted struct {
 	Connection Connection
-	// Messages, requests, files or values that came in; and what went wrong with them or with the connection.
+	// Messages, requests, files or values that arrived; and errors in them or of the connection.
 	Received, Failed uint64
-	// Objects that it put in or took out; and times that it was refused to.
+	// Objects that it applied or deleted; and refused requests.
 	Changes, Refused uint64
-	// Objects that it keeps though what it talks to has lost them.
+	// Held objects, which the source has lost.
 	Held int
 }
 
-// Connected takes note of how it stands with the connection.
+// Connected sets the state of the connection.
 func (c *Counters) Connected(yes bool) {
 	if c == nil {
 		return
@@ -56,22 +58,21 @@ func (c *Counters) Received(n int) {
 	}
 }
 
-// Failed takes note of something that went wrong: a connection lost, a message that cannot be read. What Intent refuses is counted
-// without that.
+// Failed counts an error: a lost connection, or an unreadable message. Refusals of Intent are counted without it.
 func (c *Counters) Failed() {
 	if c != nil {
 		c.failed.Add(1)
 	}
 }
 
-// Held takes note of how many objects are kept though what said them was lost.
+// Held sets the number of held objects, which the source has lost.
 func (c *Counters) Held(objects int) {
 	if c != nil {
 		c.held.Store(int64(objects))
 	}
 }
 
-// Read returns what was counted.
+// Read returns the counters.
 func (c *Counters) Read() Counted {
 	if c == nil {
 		return Counted{}
@@ -80,7 +81,7 @@ func (c *Counters) Read() Counted {
 		Changes: c.changes.Load(), Refused: c.refused.Load(), Held: int(c.held.Load())}
 }
 
-// Counting returns an Interface that counts what is put into it.
+// Counting returns an Interface that counts the changes that pass through it.
 func Counting(i intent.Interface, c *Counters) intent.Interface { return &counting{i, c} }
 
 type counting struct {

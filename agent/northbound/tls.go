@@ -1,15 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package northbound
 
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
+
+	"sluice.dev/sluice/agent/object"
 )
 
-// TLS is files in PEM; those that are left out are the system's, or none. They are read whenever a connection is made.
+// TLS names files in PEM; absent ones are the system's, or none. They are read for each connection.
 type TLS struct {
 	// Of the other's certificate.
 	CA string `yaml:"ca"`
@@ -18,15 +21,15 @@ type TLS struct {
 	Key         string `yaml:"key"`
 }
 
-// Check says what is wrong.
+// Check reports errors.
 func (t *TLS) Check() error {
 	if t != nil && (t.Certificate == "") != (t.Key == "") {
-		return errors.New("tls: certificate and key are either both there, or neither")
+		return object.Mistake("tls", "certificate and key go together", "", "both, or neither")
 	}
 	return nil
 }
 
-// Config reads the files; nil if there is to be no TLS.
+// Config reads the files; nil: no TLS is configured.
 func (t *TLS) Config() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil

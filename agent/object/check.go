@@ -1,4 +1,6 @@
-// Is one object acceptable by itself? Everything that annotations say, then what the kind's own rules say.
+// SPDX-License-Identifier: Apache-2.0
+
+// Checks of one object by itself: annotations first, then the rules of its kind.
 package object
 
 import (
@@ -8,46 +10,18 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"sluice.dev/sluice/agent/api"
 )
 
-// rules are what a kind needs beyond its annotations. Each function may be nil.
-type rules struct {
-	check  func(spec proto.Message, report report)
-	claims func(spec proto.Message, c *claimer)
-	// Networks that are somebody's, in which there may be no address of ours; and addresses of ours.
-	holds, owns func(spec proto.Message) []held
-	// What it has only a part of, and networks that have nothing in common with those of the others who have a part of that.
-	apart func(spec proto.Message) (of string, networks []held)
-}
-
-// report tells of a mistake in a field.
-type report func(field, problem, found, accepted string)
-
-// rulesOf is the table of kinds that have rules of their own.
-var rulesOf = map[protoreflect.FullName]rules{
-	"sluice.v1.Acl":         {check: checkAcl},
-	"sluice.v1.FlowProfile": {check: checkFlowProfile},
-	"sluice.v1.GtpuPeer":    {check: checkGtpuPeer},
-	"sluice.v1.Interface":   {check: checkInterface, claims: claimInterface, owns: ownInterface},
-	"sluice.v1.Meter":       {check: checkMeter},
-	"sluice.v1.Port":        {claims: claimPort},
-	"sluice.v1.QosGroup":    {check: checkQosGroup},
-	"sluice.v1.QosProfile":  {check: checkQosProfile},
-	"sluice.v1.Route":       {check: checkRoute, claims: claimRoute},
-	"sluice.v1.Session":     {check: checkSession, claims: claimSession, holds: holdSession, apart: apartSession},
-}
-
-// Check says what is wrong with an object by itself. Errors have no file and line.
+// Check returns the errors of an object by itself. They have no file and line.
 func (r *Registry) Check(o *Object) Errors {
 	return newChecker(r).check(o)
 }
 
-// CheckSaid is Check for what one owner says of an object: what it does not say may be said by another.
-func (r *Registry) CheckSaid(o *Object) Errors {
+// CheckLayer is Check for the fields of one owner: another owner may have the fields that it does not have.
+func (r *Registry) CheckLayer(o *Object) Errors {
 	c := newChecker(r)
 	c.part = true
 	return c.check(o)
@@ -56,18 +30,20 @@ func (r *Registry) CheckSaid(o *Object) Errors {
 // checker checks one object after another.
 type checker struct {
 	registry *Registry
-	object   Key
-	errs     Errors
-	// Where the field stands that is looked at: it becomes text only if there is something to tell.
+	// The kind of the object before: mostly the next object has it too.
+	last   *Kind
+	object Key
+	errs   Errors
+	// The path of the field under examination: it becomes text only for an error.
 	trail []place
-	// addPart is add for what may be said by others.
-	add, addPart report
-	// What it names, but for builtin objects, each once.
+	// addPart is add for fields that other owners may have.
+	add, addPart Report
+	// The objects that it names, except builtin ones, each once.
 	needs []Key
 
-	// What is checked need not be all that is said of the object; lacks: it is not all.
+	// The spec may be the part of one owner; lacks: it is.
 	part, lacks bool
-	// Said of the object as a whole to be empty.
+	// Explicit zeros of the object.
 	empty []string
 	// How many fields are around that are owned as a whole.
 	inside int
@@ -79,16 +55,24 @@ type place struct {
 	index int
 }
 
+// kind returns a kind by its name; nil: there is none.
+func (c *checker) kind(name string) *Kind {
+	if c.last == nil || c.last.Name != name {
+		c.last = c.registry.kind(name)
+	}
+	return c.last
+}
+
 func newChecker(r *Registry) *checker {
 	c := &checker{registry: r, trail: make([]place, 0, 8)}
 	c.add = func(field, problem, found, accepted string) {
-		if len(c.errs) < MistakesMost {
+		if len(c.errs) < MaxMistakes {
 			c.errs = append(c.errs, &Error{Object: c.object, Field: field, Problem: problem, Found: found, Accepted: accepted})
 		}
 	}
 	c.addPart = func(field, problem, found, accepted string) {
-		// With what others say it may be right, unless it is about what belongs together anyway.
-		if r.byName[c.object.Kind].Fields.isWhole(field) {
+		// Other layers may complete it, unless the fields belong to one unit anyway.
+		if r.kind(c.object.Kind).Fields.isWhole(field) {
 			c.add(field, problem, found, accepted)
 		} else {
 			c.lacks = true
@@ -97,8 +81,8 @@ func newChecker(r *Registry) *checker {
 	return c
 }
 
-// missing is the problem of a field that is needed and not there.
-const missing = "missing"
+// Missing is the problem of a field that is needed and not there.
+const Missing = "missing"
 
 func (c *checker) check(o *Object) Errors {
 	if errs := c.fields(o); len(errs) > 0 {
@@ -107,12 +91,12 @@ func (c *checker) check(o *Object) Errors {
 	return c.together(o)
 }
 
-// kept is check for an object that is packed, unless it is of no kind of ours.
-func (c *checker) kept(o *Object, kept *Kept) Errors {
-	if kept == nil {
+// stored is check for an object that is packed, unless it is of no kind of ours.
+func (c *checker) stored(o *Object, stored *StoredObject) Errors {
+	if stored == nil {
 		return c.check(o)
 	}
-	if errs := c.packedFields(o, kept.Spec()); len(errs) > 0 {
+	if errs := c.packedFields(o, stored.Spec()); len(errs) > 0 {
 		return errs
 	}
 	return c.together(o)
@@ -121,7 +105,7 @@ func (c *checker) kept(o *Object, kept *Kept) Errors {
 // fields is packedFields for an object that is not packed.
 func (c *checker) fields(o *Object) Errors {
 	var spec []byte
-	if k := c.registry.byName[o.Kind]; k != nil && k.describes(o.Spec) {
+	if k := c.kind(o.Kind); k != nil && k.describes(o.Spec) {
 		var err error
 		if spec, err = Pack(o.Spec); err != nil {
 			return Errors{{Object: o.Key(), Problem: err.Error()}}
@@ -130,17 +114,17 @@ func (c *checker) fields(o *Object) Errors {
 	return c.packedFields(o, string(spec))
 }
 
-// packedFields checks each field by what its annotation says. The spec is what Pack makes of the object's.
+// packedFields checks each field by its annotation. The spec is packed by Pack.
 func (c *checker) packedFields(o *Object, spec string) Errors {
 	c.object, c.errs, c.lacks, c.empty, c.needs = o.Key(), nil, false, o.Empty, c.needs[:0]
-	k := c.registry.byName[o.Kind]
+	k := c.kind(o.Kind)
 	if k == nil {
 		_, err := c.registry.Lookup(o.Kind)
 		problem := "there is no such kind"
 		if err != nil {
 			problem = err.Error()
 		}
-		c.add("kind", problem, quote(o.Kind), "")
+		c.add("kind", problem, Quote(o.Kind), "")
 		return c.errs
 	}
 	checkMetadata(o.Name, o.Labels, c.add)
@@ -160,19 +144,19 @@ func (c *checker) saidEmpty(k *Kind, o *Object) {
 		f, m := k.Fields.owned(field, o.Spec.ProtoReflect())
 		switch {
 		case f == nil || f.Fields != nil && !f.list:
-			c.add(shortened(field), "there is no such field that can be said to be empty", "", strings.Join(k.Fields.Names(), ", "))
+			c.add(shortened(field), "there is no such field that can be empty", "", strings.Join(k.Fields.Names(), ", "))
 		case m != nil && m.Has(f.Desc):
-			c.add(field, "said to be empty, and is not", f.text(m.Get(f.Desc)), "one of both")
+			c.add(field, "listed as empty, but has a value", f.text(m.Get(f.Desc)), "one of both")
 		case i > 0 && o.Empty[i-1] >= field:
-			c.add(field, "said to be empty twice, or not in order", "", "each once, in alphabetical order")
+			c.add(field, "listed as empty twice, or not in order", "", "each once, in alphabetical order")
 		}
 	}
 }
 
-// together checks by the kind's own rules what annotations cannot say, of an object whose fields are acceptable.
+// together applies the kind's own rules to an object whose fields are acceptable.
 func (c *checker) together(o *Object) Errors {
 	c.object, c.errs = o.Key(), nil
-	k := c.registry.byName[o.Kind]
+	k := c.kind(o.Kind)
 	if k.rules.check == nil {
 		return nil
 	}
@@ -184,30 +168,40 @@ func (c *checker) together(o *Object) Errors {
 	return c.errs
 }
 
-// CheckName tells what is wrong with an object's name, if anything is. No object can have such a name.
+// MaxSpec is the largest spec that the data plane takes, in bytes (api/dataplane.proto).
+const MaxSpec = 8 << 20
+
+// CheckName returns the mistake in an object's name, or nil. No object can have such a name.
 func CheckName(k Key) *Error {
 	switch {
 	case k.Name == "":
-		return &Error{Object: k, Field: "metadata.name", Problem: missing, Accepted: nameAccepted}
+		return &Error{Object: k, Field: "metadata.name", Problem: Missing, Accepted: nameAccepted}
 	case !validName(k.Name):
-		return &Error{Field: "metadata.name", Problem: "not a name", Found: quote(k.Name), Accepted: nameAccepted}
+		return &Error{Field: "metadata.name", Problem: "not a name", Found: Quote(k.Name), Accepted: nameAccepted}
 	}
 	return nil
 }
 
-func checkMetadata(name string, labels map[string]string, add report) {
+// MaxLabels is the largest number of labels of an object, of all owners. They are read and stored with each change of it.
+const MaxLabels = 256
+
+func checkMetadata(name string, labels map[string]string, add Report) {
 	if e := CheckName(Key{Name: name}); e != nil {
 		add(e.Field, e.Problem, e.Found, e.Accepted)
 	}
 	if len(labels) == 0 {
 		return
 	}
-	var few [8]string
-	for _, key := range sortedKeys(labels, few[:0]) {
+	if len(labels) > MaxLabels {
+		add("metadata.labels", "too many labels", strconv.Itoa(len(labels)), "at most "+strconv.Itoa(MaxLabels))
+		return
+	}
+	var room [8]string
+	for _, key := range sortedKeys(labels, room[:0]) {
 		if !validLabelKey(key) {
-			add("metadata.labels", "not the key of a label", quote(key), labelAccepted)
+			add("metadata.labels", "not the key of a label", Quote(key), labelAccepted)
 		} else if value := labels[key]; !validLabelValue(value) {
-			add("metadata.labels."+key, "not the value of a label", quote(value), labelAccepted)
+			add("metadata.labels."+key, "not the value of a label", Quote(value), labelAccepted)
 		}
 	}
 }
@@ -227,9 +221,9 @@ func (c *checker) at() string {
 	return b.String()
 }
 
-func (c *checker) tell(problem, found, accepted string) { c.add(c.at(), problem, found, accepted) }
+func (c *checker) report(problem, found, accepted string) { c.add(c.at(), problem, found, accepted) }
 
-// message checks what is said, in the order of the fields' numbers.
+// message checks the fields that are set, in the order of their numbers.
 func (c *checker) message(fs *Fields, spec string) {
 	p := packed{inOrder(spec)}
 	r, more := p.next()
@@ -260,7 +254,7 @@ func (c *checker) message(fs *Fields, spec string) {
 		c.trail = c.trail[:len(c.trail)-1]
 	}
 	if unknown || more || p.rest != "" {
-		c.tell("has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
+		c.report("has fields that this version does not know", "", strings.Join(fs.Names(), ", "))
 	}
 }
 
@@ -280,7 +274,7 @@ func (c *checker) absent(f *Field) {
 	case f.Fields == nil:
 		c.scalar(f, f.Desc.Default())
 	case f.Notes.Required:
-		c.tell(missing, "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
+		c.report(Missing, "", "a mapping with "+strings.Join(f.Fields.Names(), ", "))
 	}
 }
 
@@ -300,14 +294,14 @@ func (c *checker) list(f *Field, r record, p *packed) (behind record, more bool)
 		case f.Fields != nil:
 			c.message(f.Fields, r.text)
 		case f.kind == protoreflect.StringKind && r.text == "":
-			c.tell("empty", `""`, f.Accepted())
+			c.report("empty", `""`, f.Accepted())
 		default:
 			c.scalar(f, f.value(r))
 		}
 	}
 	for more = true; more && f.in(r); r, more = p.next() {
 		if !f.each(r, element) {
-			c.tell("cannot be read", "", f.Accepted())
+			c.report("cannot be read", "", f.Accepted())
 		}
 	}
 	return r, more
@@ -330,7 +324,7 @@ func (c *checker) length(f *Field, n int) {
 		case most > 0:
 			accepted = fmt.Sprintf("at most %d", most)
 		}
-		c.tell("wrong number of elements", strconv.Itoa(n), accepted)
+		c.report("wrong number of elements", strconv.Itoa(n), accepted)
 	}
 }
 
@@ -346,36 +340,36 @@ func (c *checker) scalar(f *Field, v protoreflect.Value) {
 		s := v.String()
 		if s == "" {
 			if f.Notes.Required {
-				c.tell(missing, "", f.Accepted())
+				c.report(Missing, "", f.Accepted())
 			}
 			return
 		}
 		if f.Ref != nil {
 			if !validName(s) {
-				c.tell("not the name of "+an(f.Ref.Name), show(quote(s)), nameAccepted)
+				c.report("not the name of "+an(f.Ref.Name), show(Quote(s)), nameAccepted)
 			}
 			c.needs = f.appendNeed(c.needs, s)
 			return
 		}
 		if err := acceptable(f.Notes.Format, s); err != nil {
-			c.tell(err.Error(), show(quote(s)), f.Accepted())
+			c.report(err.Error(), show(Quote(s)), f.Accepted())
 		}
 	case protoreflect.EnumKind:
 		if f.Desc.Enum().Values().ByNumber(v.Enum()) == nil {
-			c.tell("unknown value", strconv.Itoa(int(v.Enum())), f.Accepted())
+			c.report("unknown value", strconv.Itoa(int(v.Enum())), f.Accepted())
 		}
 	case protoreflect.BoolKind:
 	default:
 		negative, n := numberOf(f.kind, v)
 		if n == 0 && f.Notes.Required {
-			c.tell(missing, "", f.Accepted())
+			c.report(Missing, "", f.Accepted())
 			return
 		}
 		if n == 0 && f.Notes.Zero != "" {
 			return
 		}
 		if !f.inRange(negative, n) {
-			c.tell("out of range", show(signed(negative, n)), f.Accepted())
+			c.report("out of range", show(signed(negative, n)), f.Accepted())
 		}
 	}
 }
@@ -427,7 +421,7 @@ func (f *Field) Bounds() (least int64, most uint64) {
 	return least, most
 }
 
-// Accepted says what a person may write into the field, or into each element of it if it is a list.
+// Accepted describes the accepted values of the field, or of each element of a list.
 func (f *Field) Accepted() string {
 	var text string
 	switch {
@@ -440,7 +434,7 @@ func (f *Field) Accepted() string {
 	case f.Desc.Kind() == protoreflect.BoolKind:
 		text = "true or false"
 	case f.Desc.Kind() == protoreflect.StringKind:
-		text = formatAccepted(f.Notes.Format)
+		text = FormatAccepted(f.Notes.Format)
 	default:
 		least, most := f.Bounds()
 		if f.Notes.Unit == api.Unit_NONE {
@@ -480,7 +474,7 @@ func EnumNames(e protoreflect.EnumDescriptor) []string {
 }
 
 // text is a value as a person would write it, with its unit in full. Written in a file, it is read as just the same.
-func (f *Field) text(v protoreflect.Value) string { return f.written(v, formatUnit) }
+func (f *Field) text(v protoreflect.Value) string { return f.written(v, FormatUnit) }
 
 // written is text with numbers in a form of their own.
 func (f *Field) written(v protoreflect.Value, form func(api.Unit, uint64) string) string {
@@ -507,7 +501,8 @@ func (f *Field) written(v protoreflect.Value, form func(api.Unit, uint64) string
 	return form(f.Notes.Unit, n)
 }
 
-// flow writes a message on one line: "{address: 192.0.2.1, weight: 2}". A word is there although it is what leaving it out means.
+// flow writes a message on one line: "{address: 192.0.2.1, weight: 2}". It writes enum words also where they are the
+// default.
 func flow(fs *Fields, m protoreflect.Message) string {
 	var parts []string
 	for _, f := range fs.List {

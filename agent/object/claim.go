@@ -1,4 +1,7 @@
-// Claims: what only one object may have, such as a VLAN of a port. They are found again when objects change one by one.
+// SPDX-License-Identifier: Apache-2.0
+
+// Claims: things that only one object may have, such as a VLAN of a port. They are computed again when objects change
+// one by one.
 package object
 
 import (
@@ -28,10 +31,10 @@ func (c Claim) String() string {
 	return c.What + ", " + c.Part
 }
 
-// Claims returns what an object, which Check accepts, takes for itself: the fields that its kind calls unique, and what the
-// kind's rules say.
+// Claims returns the claims of an acceptable object: the fields that its kind calls unique, and those of the kind's
+// rules.
 func (r *Registry) Claims(o *Object) []Claim {
-	k := r.byName[o.Kind]
+	k := r.kind(o.Kind)
 	if k == nil || !k.describes(o.Spec) {
 		return nil
 	}
@@ -39,12 +42,12 @@ func (r *Registry) Claims(o *Object) []Claim {
 }
 
 func (k *Kind) claims(spec proto.Message) []Claim {
-	c := claimer{words: true}
+	c := Claimer{words: true}
 	k.claim(spec, &c)
 	return c.claims
 }
 
-func (k *Kind) claim(spec proto.Message, c *claimer) {
+func (k *Kind) claim(spec proto.Message, c *Claimer) {
 	if len(k.Unique) > 0 {
 		claimUnique(k, spec, c)
 	}
@@ -53,22 +56,26 @@ func (k *Kind) claim(spec proto.Message, c *claimer) {
 	}
 }
 
-// claimer takes down what an object claims: in words, or as marks alone, for which nothing is allocated.
-type claimer struct {
+// Claimer records the claims of an object.
+type Claimer struct {
+	// Claims are recorded in words, or as marks alone, without allocations.
 	words  bool
 	claims []Claim
 	marks  []Mark
-	// Among it are networks in which there may be no address of ours; of others who share something with it none may have any part.
-	wide, apart bool
+	// The claims include networks in which the gateway must have no address (Rules.Holds).
+	Wide bool
+	// The object has a part of something, and networks that must not overlap with those of the other parts (Rules.Apart).
+	Apart bool
 	// To put words together in.
 	room []byte
 }
 
-// the is room that begins with some words.
-func (c *claimer) the(words string) []byte { return append(c.room[:0], words...) }
+// Words returns a buffer that begins with these words, to append the rest of a claim to.
+func (c *Claimer) Words(words string) []byte { return append(c.room[:0], words...) }
 
-// take is told what, which part of it, and by which field; of a list, by which element, or -1.
-func (c *claimer) take(what []byte, part, field string, element int) {
+// Take records a claim to something, in words that begin with Words and follow "has", or to a part of it if part is not empty: by which field
+// and, in a list, by which element, or -1.
+func (c *Claimer) Take(what []byte, part, field string, element int) {
 	c.room = what
 	if !c.words {
 		c.marks = append(c.marks, Mark{maphash.Bytes(seed, what) >> 1, markOfPart(part)})
@@ -80,8 +87,8 @@ func (c *claimer) take(what []byte, part, field string, element int) {
 	c.claims = append(c.claims, Claim{What: string(what), Part: part, Field: field})
 }
 
-// Mark is a claim in few bytes: two claims that exclude each other have marks that do. Two marks may do so by a chance that nobody
-// will live to see; so whoever finds that asks the objects (Kept.Disputed).
+// Mark is a claim in few bytes: two claims that exclude each other have marks that do. The reverse may fail for a
+// hash collision, so verify a match with the objects (StoredObject.Disputed).
 type Mark struct {
 	// One bit is free.
 	what uint64
@@ -91,7 +98,7 @@ type Mark struct {
 
 var seed = maphash.MakeSeed()
 
-// Mark returns the claim's mark, which is another in each process.
+// Mark returns the claim's mark, which differs from process to process.
 func (c Claim) Mark() Mark {
 	return Mark{maphash.String(seed, c.What) >> 1, markOfPart(c.Part)}
 }
@@ -103,15 +110,15 @@ func markOfPart(part string) uint64 {
 	return max(1, maphash.String(seed, part))
 }
 
-// Disputed returns the claim of k that a mark stands for, and whether the other object really claims the same.
-func (k *Kept) Disputed(m Mark, other *Kept) (Claim, bool) {
+// Disputed returns the claim of k with a mark, and whether the other object really claims the same.
+func (k *StoredObject) Disputed(m Mark, other *StoredObject) (Claim, bool) {
 	for _, c := range k.kind.claims(k.message()) {
 		if c.Mark() != m {
 			continue
 		}
 		for _, o := range other.kind.claims(other.message()) {
 			if o.What == c.What && (o.Part == "" || c.Part == "" || o.Part == c.Part) {
-				// Of two, what the other has.
+				// Of two claims, the part of the other.
 				c.Part = o.Part
 				return c, true
 			}
@@ -121,7 +128,7 @@ func (k *Kept) Disputed(m Mark, other *Kept) (Claim, bool) {
 }
 
 // claimUnique claims each combination of values at the kind's unique paths.
-func claimUnique(k *Kind, spec proto.Message, c *claimer) {
+func claimUnique(k *Kind, spec proto.Message, c *Claimer) {
 	whats := []string{""}
 	for _, p := range k.Unique {
 		var values []string
@@ -149,6 +156,6 @@ func claimUnique(k *Kind, spec proto.Message, c *claimer) {
 		whats = longer
 	}
 	for _, what := range whats {
-		c.take(append(append(c.the(k.Name), ' '), what...), "", k.Unique[len(k.Unique)-1].Text, -1)
+		c.Take(append(append(c.Words(k.Name), ' '), what...), "", k.Unique[len(k.Unique)-1].Text, -1)
 	}
 }

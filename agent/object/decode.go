@@ -1,5 +1,7 @@
-// YAML as people write it, into objects: a stream of documents, each an object or a JSON array of objects. Everything that is wrong is told at once.
-// What comes in may be hostile: its size, its depth and what its aliases make of it are bounded.
+// SPDX-License-Identifier: Apache-2.0
+
+// YAML into objects: a stream of documents, each an object or a JSON array of objects. All errors are reported
+// together. The input may be hostile: its size, its depth and the expansion of its aliases are bounded.
 package object
 
 import (
@@ -20,7 +22,7 @@ const (
 	documentLimit = 64 << 20
 	// Deeper than anything that a kind can hold.
 	depthLimit = 64
-	// How many nodes aliases may add to those that were written.
+	// The number of nodes that aliases may add.
 	aliasLimit = 100_000
 )
 
@@ -60,8 +62,8 @@ func (r *Registry) Decode(in io.Reader, file string) ([]*Written, error) {
 				all = append(all, w)
 			}
 			errs = append(errs, problems...)
-			if len(errs) >= MistakesMost {
-				errs = append(errs[:MistakesMost:MistakesMost], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
+			if len(errs) >= MaxMistakes {
+				errs = append(errs[:MaxMistakes:MaxMistakes], &Error{File: file, Problem: "too many mistakes; the rest was not read"})
 				return all, errs
 			}
 		}
@@ -84,7 +86,7 @@ func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written
 			}
 		}
 		if strings.HasPrefix(message, "unknown anchor") {
-			// It names what may be a secret that begins with *.
+			// The alias may be a secret that begins with *.
 			message = aliasToNothing
 		}
 		return nil, Errors{{File: file, Line: line, Problem: "not YAML: " + message, Accepted: acceptedYAML(text, message)}}
@@ -100,7 +102,7 @@ func (r *Registry) decodeDocument(text []byte, file string, first int) (*Written
 	return &Written{Object: o, File: file, Line: first + document.Content[0].Line - 1, text: text, first: first}, nil
 }
 
-// acceptedYAML says what would be right where the parser's words leave people guessing.
+// acceptedYAML returns the accepted form where the parser's message is unclear.
 func acceptedYAML(text []byte, message string) string {
 	switch {
 	case strings.Contains(message, "cannot start any token") && indentedByTab.Match(text):
@@ -123,7 +125,7 @@ var indentedByTab = regexp.MustCompile(`(?m)^ *\t`)
 // entry is where a field is written.
 type entry struct {
 	line int
-	// What it is; nil if it holds nothing, or holds more than one value.
+	// The value; nil if there is none, or more than one.
 	value *yaml.Node
 }
 
@@ -135,11 +137,11 @@ type decoder struct {
 	key      Key
 	errs     Errors
 	unread   map[string]bool // fields that could not be read
-	meant    map[string]bool // fields that mistyped names probably stand for
+	meant    map[string]bool // fields that mistyped names probably mean
 	written  map[string]entry
 	room     int
 	broke    bool
-	// Fields that are said to be empty; and how many lists and messages are around that are owned as a whole.
+	// Fields that are set to empty; and the depth of lists and messages that are owned as a whole.
 	empty  []string
 	inside int
 }
@@ -149,12 +151,12 @@ func (d *decoder) fail(n *yaml.Node, field, problem, found, accepted string) {
 		d.unread = map[string]bool{}
 	}
 	d.unread[field] = true
-	d.tell(n, field, problem, found, accepted)
+	d.report(n, field, problem, found, accepted)
 }
 
-// tell is fail for a field that was read all the same.
-func (d *decoder) tell(n *yaml.Node, field, problem, found, accepted string) {
-	if len(d.errs) < MistakesMost {
+// report is fail for a field that was read all the same.
+func (d *decoder) report(n *yaml.Node, field, problem, found, accepted string) {
+	if len(d.errs) < MaxMistakes {
 		d.errs = append(d.errs, &Error{
 			File: d.file, Line: d.line(n), Object: d.key, Field: field, Problem: problem, Found: found, Accepted: accepted,
 		})
@@ -163,7 +165,7 @@ func (d *decoder) tell(n *yaml.Node, field, problem, found, accepted string) {
 
 func (d *decoder) line(n *yaml.Node) int { return d.first + n.Line - 1 }
 
-// finish checks what the structure does not show, tells every error where it stands, and brings them in order.
+// finish checks rules beyond the structure, gives each error its line, and sorts them.
 func (d *decoder) finish(o *Object) {
 	for _, e := range d.errs {
 		e.Object = d.key
@@ -174,11 +176,11 @@ func (d *decoder) finish(o *Object) {
 	}
 	slices.Sort(o.Empty)
 	c := newChecker(d.registry)
-	// What is left out may be said by others.
+	// Other owners may have the fields that are left out.
 	c.part = true
 	alone := c.fields(o)
 	for _, e := range alone {
-		// A field that could not be read is not also missing; and what is below such a field is not known.
+		// An unreadable field is not missing, and the fields below it are unknown.
 		if d.isUnread(e.Field) || d.meant[e.Field] && d.written[e.Field].line == 0 {
 			continue
 		}
@@ -189,7 +191,7 @@ func (d *decoder) finish(o *Object) {
 		return
 	}
 	for _, e := range c.together(o) {
-		// What does not go together with a field that could not be read perhaps goes together with what was meant.
+		// A conflict with an unreadable field may disappear when that field is right.
 		if d.isUnread(e.Field) || d.hasUnread(parentOf(e.Field)) {
 			continue
 		}
@@ -198,7 +200,7 @@ func (d *decoder) finish(o *Object) {
 	}
 }
 
-// complete says of a mistake where it is and what stands there.
+// complete adds the place and the found text to an error.
 func (d *decoder) complete(e *Error) {
 	e.File, e.Line = d.file, d.lineOf(e.Field)
 	value := d.written[e.Field].value
@@ -206,7 +208,7 @@ func (d *decoder) complete(e *Error) {
 		return
 	}
 	// To the message, zero and the empty string are the same as nothing.
-	if e.Problem == missing {
+	if e.Problem == Missing {
 		e.Problem = "out of range"
 		if value.Value == "" {
 			e.Problem = "empty"
@@ -218,7 +220,7 @@ func (d *decoder) complete(e *Error) {
 	}
 }
 
-// hasUnread says whether something below a field could not be read.
+// hasUnread reports whether something below a field could not be read.
 func (d *decoder) hasUnread(field string) bool {
 	for unread := range d.unread {
 		if unread == "apiVersion" || unread == "metadata" || strings.HasPrefix(unread, "metadata.") {
@@ -244,7 +246,7 @@ func parentOf(field string) string {
 	return field[:max(strings.LastIndexByte(field, '.'), strings.LastIndexByte(field, '['), 0)]
 }
 
-// lineOf is the line of a field, or of what should hold it.
+// lineOf is the line of a field, or of its parent.
 func (d *decoder) lineOf(field string) int {
 	for {
 		if at, known := d.written[field]; known {
@@ -257,7 +259,7 @@ func (d *decoder) lineOf(field string) int {
 	}
 }
 
-// LineOf returns the line on which a field is written, or that of what should hold it. Fields are named as in Error.
+// LineOf returns the line of a field, or of its parent. Fields are named as in Error.
 func (w *Written) LineOf(r *Registry, field string) int {
 	if d := w.again(r); d != nil {
 		return d.lineOf(field)
@@ -265,7 +267,7 @@ func (w *Written) LineOf(r *Registry, field string) int {
 	return w.Line
 }
 
-// again reads the text once more, to know where everything is written.
+// again parses the text once more, for the lines of all fields.
 func (w *Written) again(r *Registry) *decoder {
 	var document yaml.Node
 	if yaml.Unmarshal(w.text, &document) != nil || len(document.Content) == 0 {
@@ -276,8 +278,8 @@ func (w *Written) again(r *Registry) *decoder {
 	return d
 }
 
-// Whole tells what is wrong with written objects of which nobody else says anything. Decode has told already what would be wrong
-// whatever others say.
+// Whole returns the errors of objects that have no other owners. Decode has reported the errors that do not depend on
+// other owners.
 func (r *Registry) Whole(written []*Written) Errors {
 	var all Errors
 	for _, w := range written {
@@ -287,7 +289,7 @@ func (r *Registry) Whole(written []*Written) Errors {
 	return all
 }
 
-// Locate gives errors about an object that was written in a file their file and line, and what was found there as it was written.
+// Locate adds file, line and found text to errors of objects that were read from a file.
 func (r *Registry) Locate(written []*Written, errs Errors) {
 	byKey := make(map[Key]*Written, len(written))
 	for _, w := range written {
@@ -305,8 +307,8 @@ func (r *Registry) Locate(written []*Written, errs Errors) {
 	}
 }
 
-// follow returns what an alias stands for. Each node that is visited takes some of the room, because aliases make a short
-// document mean a long one.
+// follow returns the target of an alias. Each visited node reduces the budget, because aliases expand a short
+// document to a long one.
 func (d *decoder) follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias // never an alias itself
@@ -321,7 +323,7 @@ func (d *decoder) follow(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// pairs calls yield for every key of a mapping, and tells of keys that are there twice.
+// pairs calls yield for every key of a mapping, and reports duplicate keys.
 func (d *decoder) pairs(n *yaml.Node, path string, yield func(name string, key, value *yaml.Node)) {
 	seen := make(map[string]bool, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -338,7 +340,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, yield func(name string, key, 
 			continue
 		}
 		if seen[key.Value] {
-			d.tell(key, path+key.Value, "there twice", "", "each field once")
+			d.report(key, path+key.Value, "there twice", "", "each field once")
 			continue
 		}
 		seen[key.Value] = true
@@ -362,28 +364,28 @@ func (d *decoder) object(n *yaml.Node) *Object {
 			parts[name] = value
 			d.written[name] = entry{line: d.line(key)}
 		case "status":
-			// Said by the agent when it shows an object, and of no meaning when it is applied again.
+			// The agent writes it when it shows an object, and ignores it when the object is applied again.
 		default:
 			d.unknown(key, name, "", []string{"apiVersion", "kind", "metadata", "spec"})
 		}
 	})
 	o := &Object{}
 	if version, ok := d.word(n, parts["apiVersion"], "apiVersion", APIVersion); ok && version != APIVersion {
-		d.fail(parts["apiVersion"], "apiVersion", "not a version that is known", quote(version), APIVersion)
+		d.fail(parts["apiVersion"], "apiVersion", "not a version that is known", Quote(version), APIVersion)
 	}
 	var names []string
-	for _, k := range d.registry.kinds {
+	for _, k := range d.registry.Kinds() {
 		names = append(names, k.Name)
 	}
 	kind, ok := d.word(n, parts["kind"], "kind", strings.Join(names, ", "))
 	var k *Kind
 	if ok {
-		if k = d.registry.byName[kind]; k == nil {
+		if k = d.registry.kind(kind); k == nil {
 			problem := "there is no such kind"
 			if near := d.registry.nearestKind(kind); near != nil {
 				problem += "; did you mean " + near.Name + "?"
 			}
-			d.fail(parts["kind"], "kind", problem, quote(kind), strings.Join(names, ", "))
+			d.fail(parts["kind"], "kind", problem, Quote(kind), strings.Join(names, ", "))
 		} else {
 			o.Kind, d.key.Kind = k.Name, k.Name
 		}
@@ -412,7 +414,7 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!
 func (d *decoder) word(parent, n *yaml.Node, field, accepted string) (string, bool) {
 	if n == nil {
 		if !d.meant[field] {
-			d.fail(parent, field, missing, "", accepted)
+			d.fail(parent, field, Missing, "", accepted)
 		}
 		return "", false
 	}
@@ -429,7 +431,7 @@ func (d *decoder) word(parent, n *yaml.Node, field, accepted string) (string, bo
 func (d *decoder) metadata(parent, n *yaml.Node, o *Object) {
 	if n == nil {
 		if !d.meant["metadata"] {
-			d.fail(parent, "metadata", missing, "", "a mapping with name, and labels if there are any")
+			d.fail(parent, "metadata", Missing, "", "a mapping with name, and labels if there are any")
 		}
 		return
 	}
@@ -573,7 +575,7 @@ func namesOf(one protoreflect.OneofDescriptor) []string {
 	return names
 }
 
-// found says what stands where something else is accepted, unless that may be a secret.
+// found describes the found value, unless it may be a secret.
 func found(n *yaml.Node, secret bool) string {
 	if secret {
 		return ""

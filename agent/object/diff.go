@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -8,9 +10,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"sluice.dev/sluice/agent/api"
 )
 
-// FieldChange is what is different in one field.
+// FieldChange is a difference in one field.
 type FieldChange struct {
 	// Path in the spec.
 	Field string
@@ -22,18 +26,18 @@ type FieldChange struct {
 	Interrupts bool
 }
 
-// diffLimit bounds what is told about one object: a list of a million rules may differ in each.
+// diffLimit bounds the differences of one object: a list of a million rules may differ in each.
 const diffLimit = 200
 
-// Diff says in which fields two specs of a kind differ, at most 200 of them; those that force a replacement come first.
-// Two ways to write the same are no difference.
+// Diff returns the fields in which two specs of a kind differ, at most 200 of them; those that force a replacement
+// come first. Two spellings of one value are equal.
 func (k *Kind) Diff(before, after proto.Message) []FieldChange {
 	var d diff
 	d.message(k.Fields, before.ProtoReflect(), after.ProtoReflect(), "", false)
 	return append(d.immutable, d.mutable...)
 }
 
-// Replaces says whether the change from one spec to the other cannot be made in place.
+// Replaces reports whether the change from one spec to the other cannot be made in place.
 func (k *Kind) Replaces(before, after proto.Message) bool {
 	var d diff
 	d.message(k.Fields, before.ProtoReflect(), after.ProtoReflect(), "", false)
@@ -75,13 +79,13 @@ func (d *diff) message(fs *Fields, a, b protoreflect.Message, path string, immut
 				d.add(f, at, "", f.text(vb), immutable || holdsImmutable(f.Fields, vb.Message()))
 			}
 		case !f.same(va, vb):
-			d.add(f, at, f.told(a, va), f.told(b, vb), immutable)
+			d.add(f, at, f.valueText(a, va), f.valueText(b, vb), immutable)
 		}
 	}
 }
 
-// told is empty for a field that is left out, unless that has a name of its own.
-func (f *Field) told(m protoreflect.Message, v protoreflect.Value) string {
+// valueText is the text of a value; empty for an absent field, unless its zero has a name.
+func (f *Field) valueText(m protoreflect.Message, v protoreflect.Value) string {
 	if !m.Has(f.Desc) && f.Desc.Kind() != protoreflect.EnumKind {
 		return ""
 	}
@@ -136,7 +140,7 @@ func (f *Field) same(a, b protoreflect.Value) bool {
 	return a.String() == b.String() || f.canonical(a.String()) == f.canonical(b.String())
 }
 
-// holdsImmutable says whether a message that appears or vanishes takes a value with it that cannot change in place.
+// holdsImmutable reports whether a message that appears or vanishes takes a value with it that cannot change in place.
 func holdsImmutable(fs *Fields, m protoreflect.Message) bool {
 	for _, f := range fs.List {
 		if m.Has(f.Desc) && (f.Notes.Immutable || f.Fields != nil && !f.Desc.IsList() && holdsImmutable(f.Fields, m.Get(f.Desc).Message())) {
@@ -155,18 +159,46 @@ func anyImmutable(fs *Fields, depth int) bool {
 	return false
 }
 
-// Column returns what `sluice get` shows for a path: elements with commas between, or how many there are if that would be long.
+// Column returns the text of a path in `sluice get`: numbers with their units, and elements with commas between, or
+// their number if the list is long. Of a message it shows the name, or else the number of messages. If a field is
+// absent, it shows the builtin object of the default.
 func (p Path) Column(spec proto.Message) string {
-	found := p.Strings(spec)
-	if len(found) > 3 || p.Field().Fields != nil && len(found) > 1 {
-		if p.Field().Fields != nil || len(found) > 8 {
-			return strconv.Itoa(len(found))
+	var found []string
+	named := true
+	p.each(spec.ProtoReflect(), p.steps, func(f *Field, v protoreflect.Value) {
+		if f.Fields == nil {
+			format := FormatUnit
+			if f.Notes.GetUnit() == api.Unit_BYTES {
+				format = FormatNumber // sizes of packets, such as an MTU
+			}
+			found = append(found, f.written(v, format))
+			return
 		}
+		name := nameOf(v.Message())
+		named = named && name != ""
+		found = append(found, name)
+	})
+	f := p.Field()
+	switch {
+	case len(found) == 0 && f.Ref != nil && f.Ref.IsBuiltin(f.Notes.GetZero()):
+		return f.Notes.GetZero()
+	case len(found) > 0 && !named, len(found) > 8, len(found) > 3 && f.Fields != nil:
+		return strconv.Itoa(len(found))
 	}
 	return strings.Join(found, ",")
 }
 
-// DiffLabels says in which labels two objects differ.
+// nameOf is the display name of a part of an object; empty: it has none.
+func nameOf(m protoreflect.Message) string {
+	for _, name := range []protoreflect.Name{"name", "address", "interface"} {
+		if f := m.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind && !f.IsList() && m.Has(f) {
+			return m.Get(f).String()
+		}
+	}
+	return ""
+}
+
+// DiffLabels returns the labels in which two objects differ.
 func DiffLabels(before, after map[string]string) []FieldChange {
 	var all []FieldChange
 	for _, l := range slices.Sorted(maps.Keys(before)) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -15,11 +17,11 @@ type scanner struct {
 	in   *bufio.Reader
 	line int
 	end  bool
-	// What stands behind the marker that ended the document before.
+	// The rest of the line of the marker that ended the document before.
 	rest []byte
 }
 
-// next returns a document that is not empty, and the line that it begins on.
+// next returns the next document that is not empty, and its first line.
 func (s *scanner) next() (text []byte, first int, err error) {
 	text, first, s.rest = s.rest, s.line, nil
 	if text == nil {
@@ -61,8 +63,8 @@ func markerOf(line []byte) string {
 	return ""
 }
 
-// elements are those of a document that is a JSON array (RFC 8259 section 5), each with the line that it begins on; of any other, it is
-// the document itself.
+// elements are the elements of a document that is a JSON array (RFC 8259 section 5), each with its first line; of any
+// other, the document itself.
 func elements(text []byte, first int) iter.Seq2[[]byte, int] {
 	return func(yield func([]byte, int) bool) {
 		if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) || !json.Valid(text) {

@@ -1,5 +1,7 @@
-// Objects into YAML and JSON: what Decode reads. Numbers are as people write them in YAML and plain in JSON, enums in lower case, and what
-// is left out stays out.
+// SPDX-License-Identifier: Apache-2.0
+
+// Objects into YAML and JSON, for Decode. YAML has numbers with units and JSON plain ones; enums are in lower case;
+// absent fields stay absent.
 package object
 
 import (
@@ -51,9 +53,9 @@ func (r *Registry) JSON(o *Object) ([]byte, error) {
 	return JSON(n), nil
 }
 
-// Node returns an object as YAML nodes, to which a caller may add what it knows beside it; for people: numbers as they write them ("100M").
+// Node returns an object as YAML nodes, to which a caller may add fields. people: numbers have units ("100M").
 func (r *Registry) Node(o *Object, people bool) (*yaml.Node, error) {
-	k := r.byName[o.Kind]
+	k := r.kind(o.Kind)
 	if k == nil || o.Spec == nil {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
@@ -64,9 +66,9 @@ func (r *Registry) Node(o *Object, people bool) (*yaml.Node, error) {
 	return envelope(o, messageNode(k.Fields, o.Spec.ProtoReflect(), write, o.Empty, "")), nil
 }
 
-// NodeSaid returns as YAML nodes what an owner says of an object: what it leaves out is not there, and what it says to be empty is.
-func (r *Registry) NodeSaid(o *Object) (*yaml.Node, error) {
-	k := r.byName[o.Kind]
+// LayerNode returns an owner's layer of an object as YAML nodes: without absent fields, and with explicit zeros.
+func (r *Registry) LayerNode(o *Object) (*yaml.Node, error) {
+	k := r.kind(o.Kind)
 	if k == nil || o.Spec == nil {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
@@ -92,11 +94,11 @@ func envelope(o *Object, spec *yaml.Node) *yaml.Node {
 
 // Spec returns an object's spec as YAML nodes for people: numbers have their units in full. Decode reads that, too.
 func (r *Registry) Spec(o *Object) (*yaml.Node, error) {
-	k := r.byName[o.Kind]
+	k := r.kind(o.Kind)
 	if k == nil || !k.describes(o.Spec) {
 		return nil, fmt.Errorf("%s: there is no such kind", o.Key())
 	}
-	return messageNode(k.Fields, o.Spec.ProtoReflect(), unitNumber(formatUnit), nil, ""), nil
+	return messageNode(k.Fields, o.Spec.ProtoReflect(), unitNumber(FormatUnit), nil, ""), nil
 }
 
 // unitNumber writes numbers that have a unit in a form of their own.
@@ -148,15 +150,15 @@ func messageNode(fs *Fields, m protoreflect.Message, write number, empty []strin
 	n := Mapping()
 	for _, f := range fs.List {
 		at, v := path+f.Name, m.Get(f.Desc)
-		said := !f.Notes.Secret && slices.Contains(empty, at)
+		explicit := !f.Notes.Secret && slices.Contains(empty, at)
 		switch {
 		case f.Desc.IsList():
-			if v.List().Len() > 0 || said {
+			if v.List().Len() > 0 || explicit {
 				n.Content = append(n.Content, text(f.Name), listNode(f, v.List(), write))
 			}
 		case m.Has(f.Desc) && f.Desc.Kind() == protoreflect.MessageKind && !f.whole:
 			n.Content = append(n.Content, text(f.Name), messageNode(f.Fields, v.Message(), write, empty, at+"."))
-		case m.Has(f.Desc) || said || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
+		case m.Has(f.Desc) || explicit || f.Desc.Kind() == protoreflect.EnumKind && f.Desc.ContainingOneof() == nil:
 			n.Content = append(n.Content, text(f.Name), valueNode(f, v, write))
 		}
 	}
@@ -171,7 +173,7 @@ func listNode(f *Field, list protoreflect.List, write number) *yaml.Node {
 	return n
 }
 
-// saidNode has in it what is said, and nothing else.
+// saidNode has the fields that are set, and no others.
 func saidNode(fs *Fields, m protoreflect.Message, empty []string, path string) *yaml.Node {
 	n := Mapping()
 	for _, f := range fs.List {

@@ -1,9 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Error is one mistake in one object.
@@ -15,15 +20,15 @@ type Error struct {
 	Object Key
 	// Path in the spec, "access.outerVlan" or "nextHops[2].address"; or "metadata.name" and the like; empty: the object as a whole.
 	Field string
-	// What is wrong: "out of range". Never empty.
+	// The problem: "out of range". Never empty.
 	Problem string
-	// What was found, as it was written. May be empty.
+	// The found text, as written. May be empty.
 	Found string
-	// What would be right. May be empty.
+	// The accepted values. May be empty.
 	Accepted string
 }
 
-// Error says where, what, and what would be right: "bng.yaml:7: Session/alice: access.outerVlan: out of range: found 5000;
+// Error names place, problem and mend: "bng.yaml:7: Session/alice: access.outerVlan: out of range: found 5000;
 // accepted: 1 to 4094, or 0 (untagged)".
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -43,6 +48,30 @@ func (e *Error) Error() string {
 		b.WriteString(e.Object.Kind + ": ")
 	}
 	b.WriteString(e.Sentence())
+	return oneLine(b.String())
+}
+
+// Mistake returns the error of a field, which is not of an object.
+func Mistake(field, problem, found, accepted string) error {
+	return &Error{Field: field, Problem: problem, Found: found, Accepted: accepted}
+}
+
+// oneLine writes control characters as Go does: names and fields that are refused may hold any.
+func oneLine(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, unicode.IsControl) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if unicode.IsControl(r) || r == utf8.RuneError && size == 1 {
+			quoted := strconv.QuoteToASCII(text[i : i+size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(r)
+		}
+		i += size
+	}
 	return b.String()
 }
 
@@ -70,8 +99,8 @@ func (e *Error) Sentence() string {
 	return b.String()
 }
 
-// MistakesMost are as many as are told at once. It keeps a hostile or hopeless input from filling the memory with complaints about it.
-const MistakesMost = 1000
+// MaxMistakes is the largest number of mistakes that are reported at once. It keeps hostile input from filling the memory with its errors.
+const MaxMistakes = 1000
 
 // Errors are all the mistakes that were found, in the order in which they were written.
 type Errors []*Error
@@ -115,7 +144,8 @@ func AllErrors(err error) Errors {
 	return nil
 }
 
-func quote(s string) string {
+// Quote writes a found text for an Error: in quotes, cut after 80 bytes.
+func Quote(s string) string {
 	const most = 80
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."

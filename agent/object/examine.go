@@ -1,4 +1,6 @@
-// What follows from changes by themselves, found out once although several need it, and on all processors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Properties of changes by themselves, computed once for all users, and on all processors.
 package object
 
 import (
@@ -10,14 +12,14 @@ import (
 // Examined are changes that are acceptable, each by itself.
 type Examined struct {
 	Keys []Key
-	// As they are to be; nil where an object is deleted.
-	Kept []*Kept
+	// The new objects; nil where an object is deleted.
+	Objects []*StoredObject
 }
 
 // Claims returns how many claims there are.
 func (x *Examined) Claims() int {
 	n := 0
-	for _, k := range x.Kept {
+	for _, k := range x.Objects {
 		if k != nil {
 			n += k.Claims()
 		}
@@ -43,21 +45,21 @@ func InParts(count int, f func(from, to int)) {
 	others.Wait()
 }
 
-// Examine checks each change by itself; Errors say what is wrong. The changes' objects are not looked at any more afterwards.
+// Examine checks each change by itself, and returns Errors. It does not use the changes' objects afterwards.
 func (r *Registry) Examine(changes []Change) (*Examined, error) { return r.examineAll(changes, false) }
 
-// ExamineSaid is Examine for what one owner says of objects. What is not acceptable unless others say more is not examined.
-func (r *Registry) ExamineSaid(changes []Change) (*Examined, error) {
+// ExamineLayers is Examine for layers. It does not examine a layer that is valid only when merged with others.
+func (r *Registry) ExamineLayers(changes []Change) (*Examined, error) {
 	return r.examineAll(changes, true)
 }
 
-func (r *Registry) examineAll(changes []Change, said bool) (*Examined, error) {
-	x := &Examined{Keys: make([]Key, len(changes)), Kept: make([]*Kept, len(changes))}
-	errs := examineInParts(len(changes), func(from, to int) Errors { return r.examine(x, changes, from, to, said) })
+func (r *Registry) examineAll(changes []Change, layers bool) (*Examined, error) {
+	x := &Examined{Keys: make([]Key, len(changes)), Objects: make([]*StoredObject, len(changes))}
+	errs := examineInParts(len(changes), func(from, to int) Errors { return r.examine(x, changes, from, to, layers) })
 	return x, errs.Or()
 }
 
-// examineInParts returns what is wrong with each part, in their order.
+// examineInParts returns the errors of each part, in their order.
 func examineInParts(count int, examine func(from, to int) Errors) Errors {
 	type part struct {
 		from  int
@@ -84,31 +86,31 @@ func examineInParts(count int, examine func(from, to int) Errors) Errors {
 func (r *Registry) examine(x *Examined, changes []Change, from, to int, part bool) (errs Errors) {
 	c := newChecker(r)
 	c.part = part
-	var claims claimer
+	var claims Claimer
 	room := make([]byte, 0, 512)
-	for i := from; i < to && len(errs) < MistakesMost; i++ {
+	for i := from; i < to && len(errs) < MaxMistakes; i++ {
 		x.Keys[i] = changes[i].Key
 		o := changes[i].Object
 		if o == nil {
 			continue
 		}
-		var kept *Kept
-		if k := r.byName[o.Kind]; k != nil && k.describes(o.Spec) {
+		var stored *StoredObject
+		if k := c.kind(o.Kind); k != nil && k.describes(o.Spec) {
 			var err error
-			if kept, room, err = r.kept(o, room); err != nil {
+			if stored, room, err = k.stored(o, room); err != nil {
 				errs = append(errs, &Error{Object: o.Key(), Problem: err.Error()})
 				continue
 			}
 		}
-		if wrong := c.kept(o, kept); len(wrong) > 0 {
+		if wrong := c.stored(o, stored); len(wrong) > 0 {
 			errs = append(errs, wrong...)
 			continue
 		}
 		if !c.lacks {
-			kept.explore(o, c.needs, &claims)
+			stored.explore(o, c.needs, &claims)
 		}
-		// Its words are what is kept: not others for each of a client's objects.
-		x.Keys[i], x.Kept[i] = kept.Key(), kept
+		// Share the words of stored objects instead of those of each client's objects.
+		x.Keys[i], x.Objects[i] = stored.Key(), stored
 	}
 	return errs
 }

@@ -1,4 +1,6 @@
-// What the formats of api/schema.proto accept, and what two writings of the same have in common.
+// SPDX-License-Identifier: Apache-2.0
+
+// The formats of api/schema.proto: accepted spellings, and the canonical one.
 package object
 
 import (
@@ -14,12 +16,9 @@ import (
 )
 
 const (
-	nameLimit   = 253
-	labelLimit  = 63
-	textLimit   = 1024
-	deviceLimit = 1023
-	// RTE_ETH_NAME_MAX_LEN less its final zero byte.
-	deviceNameLimit = 63
+	nameLimit  = 253
+	labelLimit = 63
+	textLimit  = 1024
 	// IFNAMSIZ less its final zero byte.
 	linuxNameLimit = 15
 	namespaceLimit = 200
@@ -27,16 +26,20 @@ const (
 
 const (
 	nameAccepted  = "at most 253 letters, digits and . _ : @ -, beginning and ending with a letter or digit"
-	labelAccepted = "at most 63 letters, digits and . _ - (in a key also /), beginning and ending with a letter or digit"
+	labelAccepted = "at most 63 letters, digits and . _ -, beginning and ending with a letter or digit; a key may have a prefix of at most 253 before a /"
 )
 
 func validName(s string) bool { return shaped(s, nameLimit, "._:@-") }
 
-func validLabelKey(s string) bool { return shaped(s, labelLimit, "._/-") }
+// validLabelKey: as in Kubernetes, before the name there may be a prefix.
+func validLabelKey(s string) bool {
+	slash := strings.LastIndexByte(s, '/')
+	return len(s)-(slash+1) <= labelLimit && slash <= nameLimit && shaped(s, nameLimit+1+labelLimit, "._/-")
+}
 
 func validLabelValue(s string) bool { return s == "" || shaped(s, labelLimit, "._-") }
 
-// shaped says whether it is of letters, digits and some others, and begins and ends with a letter or digit.
+// shaped reports whether it is of letters, digits and some others, and begins and ends with a letter or digit.
 func shaped(s string, most int, others string) bool {
 	if s == "" || len(s) > most || !letterOrDigit(s[0]) || !letterOrDigit(s[len(s)-1]) {
 		return false
@@ -53,8 +56,8 @@ func letterOrDigit(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// formatAccepted says what a format accepts, for errors and for the documentation.
-func formatAccepted(f api.Format) string {
+// FormatAccepted describes the accepted values of a format, for errors and for the documentation.
+func FormatAccepted(f api.Format) string {
 	switch f {
 	case api.Format_IP:
 		return "an IPv4 or IPv6 address"
@@ -80,8 +83,6 @@ func formatAccepted(f api.Format) string {
 		return "at most 15 characters without /, : and white space"
 	case api.Format_NAMESPACE:
 		return "at most 200 characters without / and white space"
-	case api.Format_DEVICE:
-		return "a PCI address, or one of DPDK's net_af_packet, net_af_xdp, net_tap, net_memif, net_vhost, net_virtio_user, net_pcap and net_null, with arguments KEY=VALUE behind commas"
 	default:
 		return "text of at most 1024 bytes without control characters"
 	}
@@ -110,14 +111,14 @@ func numberRange(s string, least, most int) (string, error) {
 	return fmt.Sprintf("%d-%d", from, to), nil
 }
 
-// canonical returns the one way to write what s says, so that two writings can be compared; or what is wrong with it.
-func canonical(f api.Format, s string) (string, error) {
+// Canonical returns the canonical spelling of s, so that two values can be compared, or an error.
+func Canonical(f api.Format, s string) (string, error) {
 	switch f {
 	case api.Format_IP:
 		a, err := address(s)
 		return a.String(), err
 	case api.Format_PREFIX:
-		p, err := network(s)
+		p, err := ParseNetwork(s)
 		if err != nil {
 			return "", err
 		}
@@ -179,11 +180,6 @@ func canonical(f api.Format, s string) (string, error) {
 			return "", fmt.Errorf("not a name of a network namespace")
 		}
 		return s, nil
-	case api.Format_DEVICE:
-		if err := deviceError(s); err != nil {
-			return "", err
-		}
-		return s, nil
 	default:
 		if len(s) > textLimit || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
 			return "", fmt.Errorf("not acceptable as text")
@@ -192,21 +188,22 @@ func canonical(f api.Format, s string) (string, error) {
 	}
 }
 
-// acceptable says what is wrong with s, as canonical does, and does not write it anew where that costs much.
+// acceptable returns the error that canonical would return, without the cost of the canonical spelling.
 func acceptable(f api.Format, s string) error {
 	var err error
 	switch f {
 	case api.Format_IP:
 		_, err = address(s)
 	case api.Format_PREFIX:
-		_, err = network(s)
+		_, err = ParseNetwork(s)
 	default:
-		_, err = canonical(f, s)
+		_, err = Canonical(f, s)
 	}
 	return err
 }
 
-func network(s string) (netip.Prefix, error) {
+// ParseNetwork reads a prefix without bits after it.
+func ParseNetwork(s string) (netip.Prefix, error) {
 	p, err := prefix(s)
 	if err == nil && p != p.Masked() {
 		err = fmt.Errorf("not a network: bits are set after its prefix; the network is %s", p.Masked())
@@ -245,7 +242,7 @@ func prefix(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// decimal parses digits only: no sign, no leading zero that somebody could take for octal.
+// decimal parses digits only: no sign, no leading zero that could be taken for octal.
 func decimal(s string, most int) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || len(s) > 1 && s[0] == '0' || s[0] == '+' {
@@ -290,7 +287,7 @@ func tcpFlags(s string) (string, error) {
 			known = known || f == name
 		}
 		if !known {
-			return "", fmt.Errorf("%s is not a TCP flag", quote(name))
+			return "", fmt.Errorf("%s is not a TCP flag", Quote(name))
 		}
 		if state[name] != "" {
 			return "", fmt.Errorf("%q is there twice", name)

@@ -1,4 +1,6 @@
-// What follows from an object by itself, found out once and kept with it: what it names, and what it takes for itself.
+// SPDX-License-Identifier: Apache-2.0
+
+// Properties of an object by itself, computed once and stored with it: the objects that it names, and its claims.
 package object
 
 import (
@@ -6,8 +8,8 @@ import (
 	"iter"
 )
 
-// What was found, in an object's text: a byte of what holds of it; how many claims there are, and each claim's mark; to the end, of each
-// object that it names the kind's rank and the name.
+// The properties in an object's text: a byte of flags; the number of claims, and each claim's mark; then, for each
+// object that it names, the rank of the kind and the name.
 const (
 	// It was looked for.
 	examined = 1 << iota
@@ -20,15 +22,16 @@ const (
 // hasPart is the bit of a mark behind which there is the mark of the part.
 const hasPart = 1 << 63
 
-// explore finds it out. The object says what k says, and names what it needs: each once, and nothing builtin.
-func (k *Kept) explore(o *Object, needs []Key, c *claimer) {
-	c.marks, c.wide, c.apart = c.marks[:0], false, false
+// explore computes the properties. o is the content of k, and needs are the objects that it names: each once, without
+// builtin ones.
+func (k *StoredObject) explore(o *Object, needs []Key, c *Claimer) {
+	c.marks, c.Wide, c.Apart = c.marks[:0], false, false
 	k.kind.claim(o.Spec, c)
 	holds := byte(examined)
-	if c.wide {
+	if c.Wide {
 		holds |= wide
 	}
-	if c.apart {
+	if c.Apart {
 		holds |= apart
 	}
 	room := append(append(c.room[:0], k.text[:k.found]...), holds)
@@ -56,15 +59,17 @@ func (k *Kind) rankOf(name string) int {
 	return 0
 }
 
-// Examined says whether it is known what it needs and claims.
-func (k *Kept) Examined() bool { return k.finds(examined) }
+// Examined reports whether the needs and claims are known.
+func (k *StoredObject) Examined() bool { return k.finds(examined) }
 
-// finds says whether something was found to hold.
-func (k *Kept) finds(what byte) bool { return int(k.found) < len(k.text) && k.text[k.found]&what != 0 }
+// finds reports whether something was found to hold.
+func (k *StoredObject) finds(what byte) bool {
+	return int(k.found) < len(k.text) && k.text[k.found]&what != 0
+}
 
-// claims returns how many claims there are, and what follows that.
-func (k *Kept) claims() (count int, marks string) {
-	if !k.Examined() {
+// claims returns the number of claims, and the text behind it.
+func (k *StoredObject) claims() (count int, marks string) {
+	if k == nil || !k.Examined() {
 		return 0, ""
 	}
 	n, bytes := uvarint(k.text[k.found+1:])
@@ -72,13 +77,13 @@ func (k *Kept) claims() (count int, marks string) {
 }
 
 // Claims returns how many claims it has.
-func (k *Kept) Claims() int {
+func (k *StoredObject) Claims() int {
 	count, _ := k.claims()
 	return count
 }
 
-// Marks ranges over what it takes for itself.
-func (k *Kept) Marks() iter.Seq[Mark] {
+// Marks ranges over its claims. A nil object has none.
+func (k *StoredObject) Marks() iter.Seq[Mark] {
 	return func(yield func(Mark) bool) {
 		count, rest := k.claims()
 		for range count {
@@ -104,8 +109,8 @@ func fixed64(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// Named is what it names as one text: the same for objects that name the same ones.
-func (k *Kept) Named() string {
+// Named is the text of the names of objects that it needs: equal texts mean equal needs.
+func (k *StoredObject) Named() string {
 	count, rest := k.claims()
 	for range count {
 		_, rest = cutMark(rest)
@@ -113,8 +118,8 @@ func (k *Kept) Named() string {
 	return rest
 }
 
-// Needs ranges over what it names, but for builtin objects: each once.
-func (k *Kept) Needs() iter.Seq[Key] {
+// Needs ranges over the objects that it names, except builtin ones: each once.
+func (k *StoredObject) Needs() iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		for rest := k.Named(); rest != ""; {
 			var to Key
@@ -125,15 +130,15 @@ func (k *Kept) Needs() iter.Seq[Key] {
 	}
 }
 
-func (k *Kept) cutNeed(s string) (to Key, rest string) {
+func (k *StoredObject) cutNeed(s string) (to Key, rest string) {
 	rank, bytes := uvarint(s)
 	to.Kind = k.kind.ordered[rank].Name
 	to.Name, rest = cutWord(s[bytes:])
 	return to, rest
 }
 
-// Names says whether it names another object.
-func (k *Kept) Names(other Key) bool {
+// Names reports whether it names another object.
+func (k *StoredObject) Names(other Key) bool {
 	for to := range k.Needs() {
 		if to == other {
 			return true

@@ -1,140 +1,195 @@
-// Who has what of that which only one may have.
+// SPDX-License-Identifier: Apache-2.0
+
+// Holders of claims.
 package object
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
-// Holdings says who has what. The zero H is nobody.
+// Holdings maps values to their holders: a flat table with open addressing, as Table. The zero H is no holder.
 type Holdings[H comparable] struct {
-	all   holders[H]
-	parts map[uint64]shared[H]
-	order func(a, b H) int
+	shards [shards]holders[H]
+	order  func(a, b H) int
+	// Further holders of parts of the same thing; the first one is in the table.
+	beside map[uint64][]holding[H]
 }
 
-// shared is who has parts of something. Mostly that is one, which is kept without a map of its own.
-type shared[H comparable] struct {
-	part   uint64
-	holder H
-	// All of them, as soon as they are several.
-	several map[uint64]H
-}
-
-func (s shared[H]) of(part uint64) (H, bool) {
-	if s.several != nil {
-		holder, taken := s.several[part]
-		return holder, taken
-	}
-	if s.part == part {
-		return s.holder, true
-	}
-	var nobody H
-	return nobody, false
-}
-
-// NewHoldings returns Holdings in which nobody has anything. The order decides who is told of several holders.
-func NewHoldings[H comparable](order func(a, b H) int) *Holdings[H] {
-	return &Holdings[H]{parts: map[uint64]shared[H]{}, order: order}
-}
-
-// Reserve makes room for so many more.
-func (h *Holdings[H]) Reserve(more int) { h.all.reserve(more) }
-
-// Holder returns somebody else who has something that the claim excludes.
-func (h *Holdings[H]) Holder(claimant H, m Mark) (H, bool) {
-	if holder, taken := h.all.get(m.what); taken && holder != claimant {
-		return holder, true
-	}
-	if len(h.parts) == 0 {
-		return h.nobody()
-	}
-	parts, there := h.parts[m.what]
-	if m.part != 0 || !there || parts.several == nil {
-		part := m.part
-		if part == 0 {
-			part = parts.part
-		}
-		holder, taken := parts.of(part)
-		return holder, there && taken && holder != claimant
-	}
-	var first H
-	found := false
-	for _, holder := range parts.several {
-		if holder != claimant && (!found || h.order(holder, first) < 0) {
-			first, found = holder, true
-		}
-	}
-	return first, found
-}
-
-func (h *Holdings[H]) nobody() (nobody H, taken bool) { return nobody, false }
-
-// Sharers returns who has parts of something.
-func (h *Holdings[H]) Sharers(m Mark) []H {
-	parts, there := h.parts[m.what]
-	switch {
-	case !there:
-		return nil
-	case parts.several == nil:
-		return []H{parts.holder}
-	}
-	return slices.SortedFunc(maps.Values(parts.several), h.order)
-}
-
-// Take gives the claimant what it claims. Nobody else may have it.
-func (h *Holdings[H]) Take(claimant H, m Mark) {
-	if m.part == 0 {
-		h.all.put(m.what, claimant)
-		return
-	}
-	parts, there := h.parts[m.what]
-	switch {
-	case parts.several != nil:
-		parts.several[m.part] = claimant
-		return
-	case there && parts.part != m.part:
-		parts.several = map[uint64]H{parts.part: parts.holder, m.part: claimant}
-	default:
-		parts.part, parts.holder = m.part, claimant
-	}
-	h.parts[m.what] = parts
-}
-
-// Release takes it away again, if the claimant has it, and says whether it had.
-func (h *Holdings[H]) Release(claimant H, m Mark) bool {
-	if m.part == 0 {
-		return h.all.delete(m.what, claimant)
-	}
-	parts, there := h.parts[m.what]
-	if holder, taken := parts.of(m.part); !there || !taken || holder != claimant {
-		return false
-	}
-	delete(parts.several, m.part)
-	if len(parts.several) == 0 {
-		delete(h.parts, m.what)
-	}
-	return true
-}
-
-// holders finds who has something by its hash; the zero H is nobody.
+// holders finds the holder of a value by its hash.
 type holders[H comparable] struct {
 	places []holding[H]
 	count  int
 }
 
-// holding has what in halves: so a holder that is a number leaves no room beside it.
+// holding has 16 bytes with a holder that is a number. Of a part there is half of its hash: few share one thing.
 type holding[H comparable] struct {
 	what   [2]uint32
+	part   uint32
 	holder H
 }
 
-func (x *holding[H]) hash() uint64 { return uint64(x.what[1])<<32 | uint64(x.what[0]) }
+// hasBeside is a bit of a mark that is free: other parts of that are taken, too.
+const hasBeside = 1 << 63
+
+// short differs for each part, and is 0 without a part.
+func (m Mark) short() uint32 {
+	if m.part == 0 {
+		return 0
+	}
+	return max(1, uint32(m.part))
+}
+
+func (x *holding[H]) hash() uint64 { return (uint64(x.what[1])<<32 | uint64(x.what[0])) &^ hasBeside }
+
+func (x *holding[H]) shared() bool { return x.what[1]&(hasBeside>>32) != 0 }
+
+// excludes reports whether a mark reserves its value for one holder.
+func (x *holding[H]) excludes(claimant H, part uint32) bool {
+	return x.holder != claimant && (x.part == part || x.part == 0 || part == 0)
+}
+
+// NewHoldings returns empty Holdings. The order decides which of several holders is named.
+func NewHoldings[H comparable](order func(a, b H) int) *Holdings[H] {
+	return &Holdings[H]{order: order}
+}
+
+// Reserve makes room for so many more.
+func (h *Holdings[H]) Reserve(more int) {
+	if more < manyMore {
+		return
+	}
+	each := inShard(more)
+	for i := range h.shards {
+		h.shards[i].grow(each)
+	}
+}
+
+func (h *Holdings[H]) shard(what uint64) *holders[H] { return &h.shards[what>>56%shards] }
+
+// Holder returns another object that has a claim which this claim excludes.
+func (h *Holdings[H]) Holder(claimant H, m Mark) (holder H, taken bool) {
+	x := h.shard(m.what).get(m.what)
+	if x == nil {
+		return holder, false
+	}
+	part := m.short()
+	if x.excludes(claimant, part) {
+		holder, taken = x.holder, true
+	}
+	if x.shared() && !(taken && x.part == 0) {
+		for _, other := range h.beside[m.what] {
+			if other.excludes(claimant, part) && (!taken || h.order(other.holder, holder) < 0) {
+				holder, taken = other.holder, true
+			}
+		}
+	}
+	return holder, taken
+}
+
+// Sharers returns the holders of parts of a thing.
+func (h *Holdings[H]) Sharers(m Mark) []H {
+	x := h.shard(m.what).get(m.what)
+	if x == nil {
+		return nil
+	}
+	all := []holding[H]{*x}
+	if x.shared() {
+		all = append(all, h.beside[m.what]...)
+	}
+	var sharers []H
+	for _, one := range all {
+		if one.part != 0 {
+			sharers = append(sharers, one.holder)
+		}
+	}
+	slices.SortFunc(sharers, h.order)
+	return sharers
+}
+
+// Claim gives the claimant its claim, or returns another object that has a claim which this one excludes.
+func (h *Holdings[H]) Claim(claimant H, m Mark) (holder H, taken bool) {
+	s := h.shard(m.what)
+	s.grow(1)
+	at, there := s.place(m.what)
+	if !there {
+		s.places[at] = newHolding(claimant, m)
+		s.count++
+		return holder, false
+	}
+	if holder, taken = h.Holder(claimant, m); !taken {
+		h.Take(claimant, m)
+	}
+	return holder, taken
+}
+
+func newHolding[H comparable](claimant H, m Mark) holding[H] {
+	return holding[H]{[2]uint32{uint32(m.what), uint32(m.what >> 32)}, m.short(), claimant}
+}
+
+// Take gives the claimant its claim. No other object may have it.
+func (h *Holdings[H]) Take(claimant H, m Mark) {
+	s := h.shard(m.what)
+	s.grow(1)
+	new := newHolding(claimant, m)
+	at, there := s.place(m.what)
+	switch x := &s.places[at]; {
+	case !there:
+		*x = new
+		s.count++
+	case x.part == new.part:
+		x.holder = claimant
+	default:
+		if h.beside == nil {
+			h.beside = map[uint64][]holding[H]{}
+		}
+		others := h.beside[m.what]
+		if i := slices.IndexFunc(others, func(o holding[H]) bool { return o.part == new.part }); i >= 0 {
+			others[i].holder = claimant
+			return
+		}
+		h.beside[m.what] = append(others, new)
+		x.what[1] |= hasBeside >> 32
+	}
+}
+
+// Release removes the claimant's claim, and reports whether it had it.
+func (h *Holdings[H]) Release(claimant H, m Mark) bool {
+	s := h.shard(m.what)
+	x := s.get(m.what)
+	if x == nil {
+		return false
+	}
+	part := m.short()
+	if !x.shared() {
+		if x.part != part || x.holder != claimant {
+			return false
+		}
+		s.delete(m.what)
+		return true
+	}
+	others := h.beside[m.what]
+	if x.part == part {
+		if x.holder != claimant {
+			return false
+		}
+		x.part, x.holder = others[0].part, others[0].holder
+		others = slices.Delete(others, 0, 1)
+	} else {
+		i := slices.IndexFunc(others, func(o holding[H]) bool { return o.part == part && o.holder == claimant })
+		if i < 0 {
+			return false
+		}
+		others = slices.Delete(others, i, i+1)
+	}
+	if h.beside[m.what] = others; len(others) == 0 {
+		delete(h.beside, m.what)
+		x.what[1] &^= hasBeside >> 32
+	}
+	return true
+}
 
 func (h *holders[H]) place(what uint64) (at int, there bool) {
-	var nobody H
+	var none H
 	last := len(h.places) - 1
-	for at = int(what) & last; h.places[at].holder != nobody; at = (at + 1) & last {
+	for at = int(what) & last; h.places[at].holder != none; at = (at + 1) & last {
 		if h.places[at].hash() == what {
 			return at, true
 		}
@@ -142,60 +197,36 @@ func (h *holders[H]) place(what uint64) (at int, there bool) {
 	return at, false
 }
 
-func (h *holders[H]) get(what uint64) (holder H, taken bool) {
+// get returns the holder of a value, or nil.
+func (h *holders[H]) get(what uint64) *holding[H] {
 	if h.count == 0 {
-		return holder, false
+		return nil
 	}
 	if at, there := h.place(what); there {
-		return h.places[at].holder, true
+		return &h.places[at]
 	}
-	return holder, false
+	return nil
 }
 
-func (h *holders[H]) put(what uint64, holder H) {
-	h.grow(1)
-	at, there := h.place(what)
-	if !there {
-		h.count++
-	}
-	h.places[at] = holding[H]{[2]uint32{uint32(what), uint32(what >> 32)}, holder}
-}
-
-// delete takes it from a holder, from nobody else.
-func (h *holders[H]) delete(what uint64, holder H) bool {
-	if h.count == 0 {
-		return false
-	}
-	at, there := h.place(what)
-	if !there || h.places[at].holder != holder {
-		return false
-	}
+// delete removes the entry.
+func (h *holders[H]) delete(what uint64) {
+	at, _ := h.place(what)
 	h.count--
-	var nobody H
-	vacate(at, len(h.places), func(i int) (home int, taken bool) { return int(h.places[i].hash()), h.places[i].holder != nobody },
+	var none H
+	vacate(at, len(h.places), func(i int) (home int, taken bool) { return int(h.places[i].hash()), h.places[i].holder != none },
 		func(to, from int) { h.places[to] = h.places[from] }, func(i int) { h.places[i] = holding[H]{} })
-	return true
-}
-
-func (h *holders[H]) reserve(more int) {
-	if more > h.count {
-		h.grow(more)
-	}
 }
 
 func (h *holders[H]) grow(more int) {
-	places := max(leastPlaces, len(h.places))
-	for crowded(h.count+more, places) {
-		places *= 2
-	}
+	places := roomFor(h.count+more, len(h.places))
 	if places == len(h.places) {
 		return
 	}
-	var nobody H
+	var none H
 	before := h.places
 	h.places = make([]holding[H], places)
 	for _, p := range before {
-		if p.holder == nobody {
+		if p.holder == none {
 			continue
 		}
 		at, _ := h.place(p.hash())

@@ -1,4 +1,6 @@
-// JSON into nodes, and nodes into objects: for what comes over HTTP.
+// SPDX-License-Identifier: Apache-2.0
+
+// JSON into nodes, and nodes into objects, for HTTP.
 package object
 
 import (
@@ -12,8 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// ParseJSON reads one JSON value (RFC 8259) as nodes such as Node makes. What comes in may be hostile: its depth and the number of its
-// values are bounded, and its length is the caller's to bound. Names that are there twice stay so, and Object tells of them.
+// ParseJSON reads one JSON value (RFC 8259) as nodes such as Node makes. The input may be hostile: its depth and the
+// number of its values are bounded, and the caller bounds its length. Duplicate names stay, and Object reports them.
 func ParseJSON(text []byte) (*yaml.Node, error) {
 	p := newJSONParser(text)
 	n, err := p.value(0)
@@ -23,9 +25,10 @@ func ParseJSON(text []byte) (*yaml.Node, error) {
 	return n, p.end()
 }
 
-// MembersOfJSON reads one JSON object whose members are lists, and hands over each element when it was read, so that no more than one of
-// them is in memory: `at` is its place in the list. At -1 are the beginning of a list, as nil, and a member that is none. An error of
-// `each` ends it. What is no object at all is handed over as the member "" at -1.
+// MembersOfJSON reads one JSON object whose members are lists, and calls each with every element as soon as it is
+// read, so that only one of them is in memory: `at` is its place in the list. At -1 are the beginning of a list, as
+// nil, and a member that is not a list. An error of `each` ends it. A value that is not an object is passed as the
+// member "" at -1.
 func MembersOfJSON(text []byte, each func(member string, at int, n *yaml.Node) error) error {
 	p := newJSONParser(text)
 	token, err := p.Token()
@@ -59,7 +62,7 @@ func MembersOfJSON(text []byte, each func(member string, at int, n *yaml.Node) e
 }
 
 const (
-	// Deeper than anything that an object can be, and whatever is put around objects.
+	// Deeper than any object, and any envelope around objects.
 	jsonDepth = depthLimit + 8
 	// More than the largest object has. Each takes some 200 bytes.
 	jsonValues = 2 << 20
@@ -132,7 +135,7 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 	return p.rest(token, depth)
 }
 
-// rest reads what follows a value's first token.
+// rest reads a value after its first token.
 func (p *jsonParser) rest(token json.Token, depth int) (*yaml.Node, error) {
 	if p.left--; p.left < 0 {
 		return nil, fmt.Errorf("more than %d values", jsonValues)
@@ -189,7 +192,7 @@ func countNodes(n *yaml.Node) int {
 	return count
 }
 
-// Member returns what a mapping has under a name, or nil.
+// Member returns a mapping's value of a name, or nil.
 func Member(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -202,7 +205,7 @@ func Member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// SetMember gives a mapping something under a name, in place of what it has there. A nil value takes that away.
+// SetMember sets a mapping's value of a name. A nil value deletes it.
 func SetMember(n *yaml.Node, name string, value *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value != name {
@@ -242,5 +245,5 @@ func MergePatch(target, patch *yaml.Node) *yaml.Node {
 // Text returns a string as a node.
 func Text(s string) *yaml.Node { return text(s) }
 
-// IsMapping says whether a node is a mapping.
+// IsMapping reports whether a node is a mapping.
 func IsMapping(n *yaml.Node) bool { return n != nil && n.Kind == yaml.MappingNode }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -29,7 +31,7 @@ func TestJSONIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOneJSONValueIsRefused(t *testing.T) {
+func TestTextThatIsNotOneJSONValueIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "two values": "{} {}", "half": `{"a":`, "no name": `{1: 2}`, "a comma too many": `[1,]`, "YAML": "a: b",
 		"too deep": strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
@@ -107,7 +109,7 @@ func TestAMistakeInJSONNamesTheFieldAndNoLine(t *testing.T) {
 }
 
 // RFC 7396, appendix A.
-func TestMergePatchesDoWhatTheirSpecificationSays(t *testing.T) {
+func TestMergePatchesFollowTheirSpecification(t *testing.T) {
 	for _, test := range [][3]string{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`}, {`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`}, {`{"a":"b"}`, `{"a":null}`, `{}`},
 		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`}, {`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`}, {`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},

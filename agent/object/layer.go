@@ -1,6 +1,8 @@
-// Layers: what several owners say of one object, and what of that counts. Each field of a message that is not in a list has owners
-// of its own, unless its annotation says that it is owned as a whole or by its elements (api/schema.proto, Share); and so has each
-// label. Of what several say of a field, what the first layer says counts.
+// SPDX-License-Identifier: Apache-2.0
+
+// Layers: several owners' fields of one object, and the merged object. Each field of a message that is not in a list
+// has owners of its own, unless its annotation makes it owned as a whole or by its elements (api/schema.proto,
+// Share). So has each label. If several layers have a field, the first layer counts.
 package object
 
 import (
@@ -17,7 +19,7 @@ import (
 
 const labelPath = "metadata.labels."
 
-// share sets what of the field has owners of its own.
+// share marks which parts of the field have owners of their own.
 func (f *Field) share() error {
 	message := f.Desc.Kind() == protoreflect.MessageKind
 	switch s := f.Notes.Share; {
@@ -31,8 +33,8 @@ func (f *Field) share() error {
 	return nil
 }
 
-// owned returns the field that a path without lists leads to, and the message that holds it in a spec, nil if there is none; no field:
-// the path leads nowhere, or into what is owned as a whole.
+// owned returns the field at a path without lists, and the message that holds it in a spec, nil if there is none. No
+// field: the path leads nowhere, or into a field that is owned as a whole.
 func (fs *Fields) owned(path string, m protoreflect.Message) (*Field, protoreflect.Message) {
 	for {
 		name, rest, more := strings.Cut(path, ".")
@@ -52,13 +54,13 @@ func (fs *Fields) owned(path string, m protoreflect.Message) (*Field, protorefle
 	}
 }
 
-// Within says whether a path leads to a field, or into it.
+// Within reports whether a path leads to a field, or into it.
 func Within(path, field string) bool {
 	rest, is := strings.CutPrefix(path, field)
 	return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// isWhole says whether a path leads into something that is owned as a whole, or to an element of a list.
+// isWhole reports whether a path leads into something that is owned as a whole, or to an element of a list.
 func (fs *Fields) isWhole(path string) bool {
 	for path != "" {
 		name, rest, _ := strings.Cut(path, ".")
@@ -82,13 +84,13 @@ func oneofOf(f *Field) protoreflect.OneofDescriptor {
 	return nil
 }
 
-// layer is what one owner says of a message.
+// layer is one owner's part of a message.
 type layer struct {
 	message protoreflect.Message
 	empty   map[string]struct{}
 }
 
-func (k *Kept) layer() layer {
+func (k *StoredObject) layer() layer {
 	l := layer{message: k.message().ProtoReflect()}
 	if fields := k.Empty(); len(fields) > 0 {
 		l.empty = make(map[string]struct{}, len(fields))
@@ -99,26 +101,26 @@ func (k *Kept) layer() layer {
 	return l
 }
 
-// Merge returns an object as it counts. Of the layers, at least one, each of the same object, the first counts most. What it returns
-// is not examined, and says nothing to be empty.
-func Merge(layers []*Kept) (*Kept, error) {
+// Merge returns the merged object. There is at least one layer, all are of the same object, and the first has the
+// highest precedence. The result is not examined, and has no fields that are set to empty.
+func Merge(layers []*StoredObject) (*StoredObject, error) {
 	spec, labels, _ := merged(layers)
 	first := layers[0]
 	packed, err := Pack(spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", first.Key(), err)
 	}
-	return newKept(nil, first.kind, first.name(), labels, nil, packed), nil
+	return newStoredObject(nil, first.kind, first.name(), labels, nil, packed), nil
 }
 
-// Empty returns the fields of which it counts that they are said to be empty, sorted. Layers are as for Merge.
-func Empty(layers []*Kept) []string {
+// Empty returns the fields that count as set to empty, sorted. Layers are as for Merge.
+func Empty(layers []*StoredObject) []string {
 	_, _, empty := merged(layers)
 	slices.Sort(empty)
 	return empty
 }
 
-func merged(layers []*Kept) (message proto.Message, labels map[string]string, empty []string) {
+func merged(layers []*StoredObject) (message proto.Message, labels map[string]string, empty []string) {
 	first := layers[0]
 	spec := first.kind.Message.New()
 	below := make([]layer, len(layers))
@@ -126,7 +128,7 @@ func merged(layers []*Kept) (message proto.Message, labels map[string]string, em
 	for i, l := range layers {
 		below[i] = l.layer()
 		for label, value := range l.Labels() {
-			if _, said := labels[label]; !said {
+			if _, explicit := labels[label]; !explicit {
 				labels[label] = value
 			}
 		}
@@ -135,12 +137,12 @@ func merged(layers []*Kept) (message proto.Message, labels map[string]string, em
 	return spec.Interface(), labels, empty
 }
 
-// merge adds what is said to be empty to what it is given of that.
+// merge appends the fields that are set to empty to `empty`.
 func merge(fs *Fields, into protoreflect.Message, layers []layer, path string, empty []string) []string {
 	for _, f := range fs.List {
 		of, at := layers, path+f.Name
 		if one := oneofOf(f); one != nil {
-			// They exclude each other: which of them it is, is said by the first who has any.
+			// A oneof: the first layer that sets any member decides which one.
 			of = slices.DeleteFunc(slices.Clone(layers), func(l layer) bool { return l.message.WhichOneof(one) == nil })
 			if len(of) == 0 || of[0].message.WhichOneof(one) != f.Desc {
 				continue
@@ -171,7 +173,8 @@ func merge(fs *Fields, into protoreflect.Message, layers []layer, path string, e
 	return empty
 }
 
-// unite puts into a list what any layer has in it: in the layer's order if it is one, else in an order that does not depend on theirs.
+// unite puts the elements of all layers into a list: in the layer's order if there is one layer, else in an order
+// that does not depend on theirs.
 func (f *Field) unite(into protoreflect.Message, layers []layer) {
 	type element struct {
 		name  string
@@ -210,45 +213,45 @@ func (f *Field) name(v protoreflect.Value) string {
 	return f.text(v)
 }
 
-// saying is what a layer says of one thing that has owners of its own.
-type saying struct {
-	// Where it stands. Two layers with the same path say something of the same thing.
+// layerValue is a layer's value of one thing that has owners of its own.
+type layerValue struct {
+	// The path. Two layers with the same path have a value of the same thing.
 	path, field string
 	// Nil: a label.
 	of *Field
 	// As it is compared: of a whole message or a list its packed form.
 	text string
-	// Nil: a label, or what is said to be empty.
+	// Nil: a label, or an explicit zero.
 	message protoreflect.Message
-	// Of a list that is shared: all that anybody says of it is in it.
+	// Of a shared list: it has the elements of all owners.
 	element bool
 }
 
-// sayings returns what a layer says, in the order of the contract, and then its labels.
-func (k *Kept) sayings() []saying {
-	var all []saying
+// layerValues returns the values of a layer, in the order of the contract, and then its labels.
+func (k *StoredObject) layerValues() []layerValue {
+	var all []layerValue
 	l := k.layer()
 	collect(k.kind.Fields, l.message, l.empty, "", &all)
 	labels := k.Labels()
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, saying{path: labelPath + label, field: labelPath + label, text: labels[label]})
+		all = append(all, layerValue{path: labelPath + label, field: labelPath + label, text: labels[label]})
 	}
 	return all
 }
 
-func collect(fs *Fields, m protoreflect.Message, empty map[string]struct{}, path string, all *[]saying) {
+func collect(fs *Fields, m protoreflect.Message, empty map[string]struct{}, path string, all *[]layerValue) {
 	for _, f := range fs.List {
 		at := path + f.Name
-		s := saying{path: at, field: at, of: f, message: m}
+		s := layerValue{path: at, field: at, of: f, message: m}
 		if !m.Has(f.Desc) {
-			if _, said := empty[at]; said && f.whole {
+			if _, explicit := empty[at]; explicit && f.whole {
 				s.message = nil
 				*all = append(*all, s)
 			}
 			continue
 		}
 		if one := oneofOf(f); one != nil {
-			// Whoever has one of them says that it is none of the others.
+			// One member of a oneof excludes the others.
 			s.path, s.text = path+string(one.Name())+"?", f.Name
 			if f.whole {
 				s.text += f.packed(m)
@@ -266,7 +269,7 @@ func collect(fs *Fields, m protoreflect.Message, empty map[string]struct{}, path
 			list := m.Get(f.Desc).List()
 			for i := range list.Len() {
 				name := f.name(list.Get(i))
-				*all = append(*all, saying{path: at + "[" + name + "]", field: at, of: f, text: name, element: true})
+				*all = append(*all, layerValue{path: at + "[" + name + "]", field: at, of: f, text: name, element: true})
 			}
 		default:
 			collect(f.Fields, m.Get(f.Desc).Message(), empty, at+".", all)
@@ -282,13 +285,13 @@ func (f *Field) packed(m protoreflect.Message) string {
 	}
 	alone := m.New()
 	alone.Set(f.Desc, v)
-	// What was unpacked can be packed.
+	// An unpacked message can always be packed.
 	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(alone.Interface())
 	return string(text)
 }
 
-// shown is what is said, as a person would write it.
-func (s *saying) shown() string {
+// shown is the value in the notation of YAML.
+func (s *layerValue) shown() string {
 	switch {
 	case s.of == nil && s.text == "":
 		return `""`
@@ -311,7 +314,7 @@ func (s *saying) shown() string {
 }
 
 // against returns where two sayings of the same thing differ first.
-func (s *saying) against(other *saying) (first FieldChange, differ bool) {
+func (s *layerValue) against(other *layerValue) (first FieldChange, differ bool) {
 	first = FieldChange{Field: s.field, Before: other.shown(), After: s.shown()}
 	switch {
 	case s.text == other.text && (s.message == nil) == (other.message == nil):
@@ -330,8 +333,8 @@ func (s *saying) against(other *saying) (first FieldChange, differ bool) {
 	return first, true
 }
 
-// Said is what a layer says of one field.
-type Said struct {
+// OwnedField is one field of a layer.
+type OwnedField struct {
 	// Path in the spec, or "metadata.labels." and the key.
 	Field string
 	// As a person would write it.
@@ -340,18 +343,18 @@ type Said struct {
 	Overridden bool
 }
 
-// Layers returns what each layer says; of the layers of one object, the first counts most.
-func Layers(layers []*Kept) [][]Said {
-	all := make([][]Said, len(layers))
-	counts := map[string]saying{}
+// Layers returns the fields of each layer. The first of the layers has the highest precedence.
+func Layers(layers []*StoredObject) [][]OwnedField {
+	all := make([][]OwnedField, len(layers))
+	counts := map[string]layerValue{}
 	for i, l := range layers {
-		for _, s := range l.sayings() {
+		for _, s := range l.layerValues() {
 			first, there := counts[s.path]
 			if !there {
 				counts[s.path], first = s, s
 			}
 			if s.of != nil && !s.of.whole && !s.element {
-				continue // what is said is in it
+				continue // its elements are listed
 			}
 			_, differ := s.against(&first)
 			value := s.shown()
@@ -359,7 +362,7 @@ func Layers(layers []*Kept) [][]Said {
 				all[i][last].Value += ", " + value
 				continue
 			}
-			all[i] = append(all[i], Said{s.field, value, differ})
+			all[i] = append(all[i], OwnedField{s.field, value, differ})
 		}
 	}
 	return all
@@ -367,24 +370,25 @@ func Layers(layers []*Kept) [][]Said {
 
 // Contradiction is something that two layers say differently.
 type Contradiction struct {
-	// What has an owner of its own, and the first place in it where they differ.
+	// The path with an owner of its own, and the first differing field in it.
 	Path, Field string
 	// As a person would write it.
 	Mine, Theirs string
 }
 
-// Contradicts returns what another layer of the same object says differently, not what only one of them says anything of. Nil: nothing.
-func (k *Kept) Contradicts(other *Kept) []Contradiction {
+// Contradicts returns the fields in which another layer of the same object differs, without fields that only one of
+// them has. Nil: none.
+func (k *StoredObject) Contradicts(other *StoredObject) []Contradiction {
 	if k == nil || other == nil {
 		return nil
 	}
-	said := map[string]saying{}
-	for _, s := range other.sayings() {
-		said[s.path] = s
+	others := map[string]layerValue{}
+	for _, s := range other.layerValues() {
+		others[s.path] = s
 	}
 	var all []Contradiction
-	for _, mine := range k.sayings() {
-		theirs, both := said[mine.path]
+	for _, mine := range k.layerValues() {
+		theirs, both := others[mine.path]
 		if !both {
 			continue
 		}

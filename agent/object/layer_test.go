@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -17,11 +19,11 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// layered reads what owners say of one object, "spec" or "labels | spec", of which none need be all.
-func layered(t testing.TB, kind string, texts ...string) []*Kept {
+// layered parses layers of one object, "spec" or "labels | spec". A layer need not be a whole object.
+func layered(t testing.TB, kind string, texts ...string) []*StoredObject {
 	t.Helper()
 	r := registry(t)
-	var all []*Kept
+	var all []*StoredObject
 	for _, text := range texts {
 		labels, spec, both := strings.Cut(text, " | ")
 		if !both {
@@ -31,25 +33,25 @@ func layered(t testing.TB, kind string, texts ...string) []*Kept {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := r.ExamineSaid([]Change{Put(written[0].Object)})
+		x, err := r.ExamineLayers([]Change{Put(written[0].Object)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, x.Kept[0])
+		all = append(all, x.Objects[0])
 	}
 	return all
 }
 
-// counted is what counts, in lines: "policy.mss: 1300".
-func counted(k *Kept) string {
+// counted is the merged object, in lines: "policy.mss: 1300".
+func counted(k *StoredObject) string {
 	var lines []string
-	for _, s := range Layers([]*Kept{k})[0] {
+	for _, s := range Layers([]*StoredObject{k})[0] {
 		lines = append(lines, s.Field+": "+s.Value)
 	}
 	return strings.Join(lines, "\n")
 }
 
-func TestOfWhatSeveralSayOfAFieldTheFirstCounts(t *testing.T) {
+func TestTheFirstLayerWithAFieldCounts(t *testing.T) {
 	access := "access: {port: p, outerVlan: 7}"
 	for _, c := range []struct {
 		sentence, kind string
@@ -90,7 +92,7 @@ func TestOfWhatSeveralSayOfAFieldTheFirstCounts(t *testing.T) {
 	}
 }
 
-func TestWhatTwoSayDifferently(t *testing.T) {
+func TestContradictionsOfTwoLayers(t *testing.T) {
 	for _, c := range []struct{ sentence, kind, mine, theirs, want string }{
 		{"different fields", "Session", "{policy: {mss: 1300}}", "{policy: {aclUp: a}}", ""},
 		{"the same value", "Session", "{policy: {mss: 1300}}", "{policy: {mss: 1300, aclUp: a}}", ""},
@@ -117,19 +119,19 @@ func TestWhatTwoSayDifferently(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidToBeEmptyIsKeptAndNoDifference(t *testing.T) {
-	said := layered(t, "Session", "{city: bonn} | {access: {port: p, proxyArp: false}, policy: {anySource: false, mss: 0}, addresses: []}",
+func TestExplicitZerosAreStoredAndNoDifference(t *testing.T) {
+	layers := layered(t, "Session", "{city: bonn} | {access: {port: p, proxyArp: false}, policy: {anySource: false, mss: 0}, addresses: []}",
 		"{city: bonn} | {access: {port: p}, policy: {}}", "{access: {port: p}, policy: {}}")
-	if got := strings.Join(said[0].Empty(), " "); got != "addresses policy.anySource policy.mss" {
+	if got := strings.Join(layers[0].Empty(), " "); got != "addresses policy.anySource policy.mss" {
 		t.Errorf("says %s to be empty", got)
 	}
-	if !said[0].Equal(said[1]) || said[0].Says(said[1]) || said[0].Equal(said[2]) {
+	if !layers[0].Equal(layers[1]) || layers[0].SameLayer(layers[1]) || layers[0].Equal(layers[2]) {
 		t.Error("it is no difference, or all is the same")
 	}
-	if got, is := said[0].Label("city"); got != "bonn" || !is || said[0].Spec() != said[1].Spec() {
-		t.Errorf("city %q, spec %q", got, said[0].Spec())
+	if got, is := layers[0].Label("city"); got != "bonn" || !is || layers[0].Spec() != layers[1].Spec() {
+		t.Errorf("city %q, spec %q", got, layers[0].Spec())
 	}
-	n, err := registry(t).NodeSaid(said[0].Object())
+	n, err := registry(t).LayerNode(layers[0].Object())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,15 +142,15 @@ func TestWhatIsSaidToBeEmptyIsKeptAndNoDifference(t *testing.T) {
 		empty   []string
 		problem string
 	}{
-		{[]string{"policy.mss", "policy.anySource"}, "policy.anySource: said to be empty twice, or not in order"},
-		{[]string{"access.outerVlan"}, "access.outerVlan: there is no such field that can be said to be empty"},
-		{[]string{"policy"}, "policy: there is no such field that can be said to be empty"},
-		{[]string{"nothing"}, "nothing: there is no such field that can be said to be empty"},
-		{[]string{"vrf"}, "vrf: said to be empty, and is not: found a"},
+		{[]string{"policy.mss", "policy.anySource"}, "policy.anySource: listed as empty twice, or not in order"},
+		{[]string{"access.outerVlan"}, "access.outerVlan: there is no such field that can be empty"},
+		{[]string{"policy"}, "policy: there is no such field that can be empty"},
+		{[]string{"nothing"}, "nothing: there is no such field that can be empty"},
+		{[]string{"vrf"}, "vrf: listed as empty, but has a value: found a"},
 	} {
 		o := layered(t, "Session", "{access: {port: p}, vrf: a}")[0].Object()
 		o.Empty = c.empty
-		if errs := registry(t).CheckSaid(o); len(errs) != 1 || !strings.HasPrefix(errs[0].Sentence(), c.problem) {
+		if errs := registry(t).CheckLayer(o); len(errs) != 1 || !strings.HasPrefix(errs[0].Sentence(), c.problem) {
 			t.Errorf("%q: %v", c.empty, errs)
 		}
 	}
@@ -187,7 +189,7 @@ func exclusive(t *testing.T) *Registry {
 	return r
 }
 
-func TestWhatHasNoNameIsNotKept(t *testing.T) {
+func TestObjectsWithoutANameAreNotStored(t *testing.T) {
 	r := registry(t)
 	for _, c := range []struct {
 		labels  map[string]string
@@ -196,16 +198,69 @@ func TestWhatHasNoNameIsNotKept(t *testing.T) {
 	}{
 		{map[string]string{"": "x"}, nil, `Vrf/a: metadata.labels: a label without a key: found "x"; accepted: ` + labelAccepted},
 		{map[string]string{"": "", "b": "y"}, nil, `Vrf/a: metadata.labels: a label without a key: found ""; accepted: ` + labelAccepted},
-		{nil, []string{""}, "Vrf/a: a field without a name is said to be empty; accepted: fields of the kind"},
+		{nil, []string{""}, "Vrf/a: the list of empty fields has one without a name; accepted: fields of the kind"},
 		{map[string]string{"b": ""}, []string{"description"}, "<nil>"},
 	} {
-		k, err := r.Keep(Key{"Vrf", "a"}, c.labels, c.empty, nil)
+		k, err := r.NewStored(Key{"Vrf", "a"}, c.labels, c.empty, nil)
 		if fmt.Sprint(err) != c.problem {
 			t.Errorf("error %v\nnot   %s", err, c.problem)
 		}
 		if err == nil && (!maps.Equal(k.Labels(), c.labels) || !slices.Equal(k.Empty(), c.empty)) {
 			t.Errorf("labels %v, empty %v", k.Labels(), k.Empty())
 		}
+	}
+}
+
+func TestLabelsAreBoundedAsInKubernetes(t *testing.T) {
+	r := registry(t)
+	long := strings.Repeat("x", 63)
+	several := func(n int) map[string]string {
+		all := map[string]string{}
+		for i := range n {
+			all[fmt.Sprintf("l%d", i)] = "v"
+		}
+		return all
+	}
+	for _, c := range []struct {
+		labels map[string]string
+		well   bool
+	}{
+		{map[string]string{long: long}, true},
+		{map[string]string{long + "x": ""}, false},
+		{map[string]string{"a": long + "x"}, false},
+		{map[string]string{strings.Repeat("p", 253) + "/" + long: ""}, true},
+		{map[string]string{strings.Repeat("p", 254) + "/a": ""}, false},
+		{map[string]string{"example.org/" + long + "x": ""}, false},
+		{map[string]string{"example.org/": ""}, false},
+		{several(MaxLabels), true},
+		{several(MaxLabels + 1), false},
+		{several(100_000), false},
+	} {
+		o, err := r.New("Vrf", "a", c.labels, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mistakes := r.CheckLayer(o)
+		if (len(mistakes) == 0) != c.well || len(mistakes) > 1 || len(mistakes) == 1 && !strings.HasPrefix(mistakes[0].Field, "metadata.labels") {
+			t.Errorf("%d labels: %v", len(c.labels), mistakes)
+		}
+	}
+	// The merged object is bounded, too.
+	mine, theirs := several(MaxLabels), map[string]string{"another": "v"}
+	var layers []*StoredObject
+	for _, labels := range []map[string]string{mine, theirs} {
+		k, err := r.NewStored(Key{"Vrf", "a"}, labels, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers = append(layers, k)
+	}
+	together, err := Merge(layers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ExamineStored([]*StoredObject{together}); err == nil || !strings.Contains(err.Error(), "too many labels: found 257; accepted: at most 256") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -219,17 +274,17 @@ func TestFieldsThatExcludeEachOtherAreTakenFromOne(t *testing.T) {
 		{"{}", "{inner: {}}", "", ""},
 		{"{word: a}", "{word: b}", "word: a", "word a, not b"},
 	} {
-		var both []*Kept
+		var both []*StoredObject
 		for _, text := range []string{c.mine, c.theirs} {
 			written, err := r.Decode(strings.NewReader("{apiVersion: sluice.dev/v1, kind: Thing, metadata: {name: x}, spec: "+text+"}"), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, err := r.ExamineSaid([]Change{Put(written[0].Object)})
+			x, err := r.ExamineLayers([]Change{Put(written[0].Object)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			both = append(both, x.Kept[0])
+			both = append(both, x.Objects[0])
 		}
 		merged, err := Merge(both)
 		if err != nil {
@@ -248,7 +303,7 @@ func TestFieldsThatExcludeEachOtherAreTakenFromOne(t *testing.T) {
 	}
 }
 
-// Numbers choose what is said of each field; the model is a map from field to value.
+// Numbers choose the values of each field; the model is a map from field to value.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte{1, 2, 0, 1, 2, 0, 1, 2, 0}, []byte{2, 1, 0, 0, 1, 2, 2, 1, 1}, []byte{0, 0, 1, 1, 1, 1, 1, 1, 1})
 	f.Add([]byte{0, 0, 0, 0, 0, 3, 3, 3, 3}, []byte{}, []byte{3, 3, 3, 3, 1, 1, 1, 1, 1})
@@ -268,26 +323,26 @@ func FuzzMerge(f *testing.F) {
 	empties := []string{`""`, "0 B", "false"}
 	f.Fuzz(func(t *testing.T, one, two, three []byte) {
 		var texts []string
-		var said []map[string]string
+		var chosenFields []map[string]string
 		for _, chosen := range [][]byte{one, two, three} {
-			says := map[string]string{}
+			text := map[string]string{}
 			for i, field := range fields {
 				if i < len(chosen) && int(chosen[i])%(len(field.values)+1) > 0 {
-					says[field.name] = field.values[int(chosen[i])%(len(field.values)+1)-1]
+					text[field.name] = field.values[int(chosen[i])%(len(field.values)+1)-1]
 				}
 			}
-			said = append(said, says)
+			chosenFields = append(chosenFields, text)
 			var labels, policy, spec []string
-			for _, name := range slices.Sorted(maps.Keys(says)) {
+			for _, name := range slices.Sorted(maps.Keys(text)) {
 				switch group, last, _ := strings.Cut(name, "."); {
 				case group == "metadata":
-					labels = append(labels, "city: "+says[name])
+					labels = append(labels, "city: "+text[name])
 				case group == "policy":
-					policy = append(policy, last+": "+says[name])
+					policy = append(policy, last+": "+text[name])
 				case name == "addresses":
-					spec = append(spec, "addresses: ["+says[name]+"]")
+					spec = append(spec, "addresses: ["+text[name]+"]")
 				default:
-					spec = append(spec, name+": "+says[name])
+					spec = append(spec, name+": "+text[name])
 				}
 			}
 			if len(policy) > 0 {
@@ -302,8 +357,8 @@ func FuzzMerge(f *testing.F) {
 		}
 		want := map[string]string{}
 		addresses := map[string]bool{}
-		for _, says := range slices.Backward(said) {
-			for name, value := range says {
+		for _, text := range slices.Backward(chosenFields) {
+			for name, value := range text {
 				want[name] = value
 				if name == "addresses" {
 					for _, a := range strings.Split(value, ", ") {
@@ -317,13 +372,13 @@ func FuzzMerge(f *testing.F) {
 		}
 		maps.DeleteFunc(want, func(_, value string) bool { return slices.Contains(empties, value) })
 		got := map[string]string{}
-		for _, s := range Layers([]*Kept{merged})[0] {
+		for _, s := range Layers([]*StoredObject{merged})[0] {
 			got[s.Field] = s.Value
 		}
 		if !maps.Equal(got, want) {
 			t.Fatalf("of\n%s\ncame\n%v\nnot\n%v", strings.Join(texts, "\n"), got, want)
 		}
-		// What counts of each layer is what is said of it, and what does not differs from that.
+		// The fields that count are those of the merged object, and overridden fields differ from it.
 		for i, all := range Layers(layers) {
 			for _, s := range all {
 				if s.Field == "addresses" {
@@ -339,7 +394,7 @@ func FuzzMerge(f *testing.F) {
 			}
 		}
 		// To say it all again is no contradiction, and to merge twice is to merge once.
-		again, err := Merge([]*Kept{merged, layers[0], layers[1], layers[2]})
+		again, err := Merge([]*StoredObject{merged, layers[0], layers[1], layers[2]})
 		if err != nil || !again.Equal(merged) {
 			t.Fatalf("merged again: %v\n%s\nnot\n%s", err, counted(again), counted(merged))
 		}

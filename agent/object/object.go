@@ -1,6 +1,8 @@
-// Package object knows what objects are: the kinds of the contract (api/schema.proto), how people write them, which of
-// them are acceptable, alone and together, and what one of them needs of the others. Nothing in it names a kind, except for
-// the checks of one kind that annotations cannot say; each of those has a file of its own.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package object is the model of objects: the kinds of the contract (api/schema.proto), their spelling, the checks of
+// single objects and of all together, and the references between them. It names no kind, except in checks of one kind
+// that annotations cannot express; each of those has a file of its own.
 package object
 
 import (
@@ -11,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// APIVersion is what every object says it is written in.
+// APIVersion is the apiVersion of every object.
 const APIVersion = "sluice.dev/v1"
 
 // Key names an object.
@@ -30,22 +32,22 @@ func (k Key) Compare(other Key) int {
 	return cmp.Compare(k.Name, other.Name)
 }
 
-// Object is something that somebody wants. It is never changed after it was made: a change is another Object.
+// Object is an object of the configuration. It is immutable: a change is another Object.
 type Object struct {
 	Kind   string
 	Name   string
 	Labels map[string]string
 	// The message that the kind names.
 	Spec proto.Message
-	// Paths of fields that are said to be what leaving them out means, in order: "policy.anySource" is false, whatever an owner of a
-	// lower priority says. A Spec cannot tell that from saying nothing.
+	// Paths of fields that have their zero value explicitly, in order: "policy.anySource" is false, and overrides owners of a
+	// lower priority. A Spec cannot distinguish that from a field that is left out.
 	Empty []string
 }
 
 // Key returns the object's name.
 func (o *Object) Key() Key { return Key{o.Kind, o.Name} }
 
-// Equal says whether two objects say the same.
+// Equal reports whether two objects say the same.
 func (o *Object) Equal(other *Object) bool {
 	return o.Kind == other.Kind && o.Name == other.Name && maps.Equal(o.Labels, other.Labels) && proto.Equal(o.Spec, other.Spec) &&
 		slices.Equal(o.Empty, other.Empty)

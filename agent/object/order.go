@@ -1,4 +1,6 @@
-// The order of kinds: what needs much comes after what needs little.
+// SPDX-License-Identifier: Apache-2.0
+
+// The order of kinds: kinds come after the kinds that they need.
 package object
 
 import (
@@ -7,18 +9,19 @@ import (
 	"strings"
 )
 
-// order gives each kind its rank, and finds the kinds whose objects can, through others, lead back to themselves.
+// order gives each added kind its rank, behind those of the kinds that were there before, and finds the kinds whose objects can, through
+// others, lead back to themselves.
 //
 // An object may need another although it does not name it: a route whose next hop is an address needs the interface whose network
 // holds the address. Yet its kind can name that other kind. So a kind comes after all that its fields can lead to; and after those
 // that lead to fewer kinds, so that the order is the same wherever it is made.
-func (r *Registry) order() {
+func (n *known) order(added []*Kind) {
 	direct := map[*Kind][]*Kind{}
-	for _, k := range r.kinds {
+	for _, k := range n.kinds {
 		direct[k] = appendNamedKinds(nil, k.Fields, map[*Fields]bool{})
 	}
 	reach := map[*Kind]int{}
-	for _, k := range r.kinds {
+	for _, k := range added {
 		seen := map[*Kind]bool{}
 		next := slices.Clone(direct[k])
 		for len(next) > 0 {
@@ -33,14 +36,18 @@ func (r *Registry) order() {
 		delete(seen, k)
 		reach[k] = len(seen)
 	}
-	ordered := slices.Clone(r.kinds)
-	slices.SortFunc(ordered, func(a, b *Kind) int {
+	slices.SortFunc(added, func(a, b *Kind) int {
 		return cmp.Or(cmp.Compare(reach[a], reach[b]), strings.Compare(a.Name, b.Name))
 	})
-	for rank, k := range ordered {
-		k.Rank, k.ordered = rank, ordered
+	first := len(n.ordered)
+	n.ordered = append(n.ordered, added...)
+	for i, k := range added {
+		k.Rank, k.ordered = first+i, n.ordered
 	}
 }
+
+// Named returns the kinds that fields of the kind refer to, some of them twice.
+func (k *Kind) Named() []*Kind { return appendNamedKinds(nil, k.Fields, map[*Fields]bool{}) }
 
 func appendNamedKinds(kinds []*Kind, fs *Fields, seen map[*Fields]bool) []*Kind {
 	if seen[fs] {

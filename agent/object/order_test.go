@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -14,7 +16,7 @@ func TestKindsComeAfterAllThatTheyCanName(t *testing.T) {
 			t.Errorf("%s has rank %d, not %d", k.Name, k.Rank, i)
 		}
 		rank[k.Name] = i
-		for _, named := range appendNamedKinds(nil, k.Fields, map[*Fields]bool{}) {
+		for _, named := range k.Named() {
 			if at, before := rank[named.Name]; named != k && (!before || at >= i) {
 				t.Errorf("%s comes before %s", k.Name, named.Name)
 			}
@@ -24,5 +26,22 @@ func TestKindsComeAfterAllThatTheyCanName(t *testing.T) {
 		if rank[pair[0]] >= rank[pair[1]] {
 			t.Errorf("%s comes after %s", pair[0], pair[1])
 		}
+	}
+}
+
+func TestAKindThatIsNotKnownIsAskedForOnce(t *testing.T) {
+	r, asked := registry(t), 0
+	r.AskFor(func() { asked++ })
+	for _, name := range []string{"Session", "Nothing", "Nothing"} {
+		if (r.Kind(name) == nil) != (name == "Nothing") {
+			t.Errorf("%s is there", name)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	r.AskFor(func() { asked++ })
+	if _, err := r.Lookup("nothings"); err == nil || asked != 2 {
+		t.Errorf("asked %d times: %v", asked, err)
 	}
 }

@@ -1,7 +1,11 @@
-// What a packed message says, field by field, without unpacking it: the encoding of Protocol Buffers (protobuf.dev/programming-guides/encoding).
+// SPDX-License-Identifier: Apache-2.0
+
+// The fields of a packed message, without unpacking it: the encoding of Protocol Buffers
+// (protobuf.dev/programming-guides/encoding).
 package object
 
 import (
+	"iter"
 	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -15,7 +19,7 @@ const (
 	fourWire   = 5
 )
 
-// record is a field's number and what is said of it: a number, or text, which may be a message or several numbers.
+// record is a field's number and value: a number, or text, which may be a message or several numbers.
 type record struct {
 	field  protoreflect.FieldNumber
 	wire   uint8
@@ -23,10 +27,10 @@ type record struct {
 	text   string
 }
 
-// packed is what is left of a message.
+// packed is the rest of a message.
 type packed struct{ rest string }
 
-// next takes the first record off; false: there is none, or none that can be read, and then the rest is not empty.
+// next takes the first record off; false: there is none, or it cannot be read, and then the rest is not empty.
 func (p *packed) next() (r record, more bool) {
 	if p.rest == "" {
 		return r, false
@@ -43,8 +47,20 @@ func (p *packed) next() (r record, more bool) {
 	return r, ok
 }
 
-// inOrder returns a message with what it says in the order of the fields' numbers, as it nearly always is already: of a oneof, it may be
-// behind all else.
+// Texts ranges over the fields of a packed message that hold text: strings, messages and packed numbers. It stops at bytes that cannot be read.
+func Texts(spec string) iter.Seq2[protoreflect.FieldNumber, string] {
+	return func(yield func(protoreflect.FieldNumber, string) bool) {
+		p := packed{spec}
+		for r, more := p.next(); more; r, more = p.next() {
+			if r.wire == textWire && !yield(r.field, r.text) {
+				return
+			}
+		}
+	}
+}
+
+// inOrder returns a message with its fields in the order of their numbers, as it nearly always is already; a oneof
+// may be behind all other fields.
 func inOrder(spec string) string {
 	before := protoreflect.FieldNumber(0)
 	for p := (packed{spec}); ; {
@@ -78,7 +94,7 @@ func inOrder(spec string) string {
 	return string(append(ordered, p.rest...))
 }
 
-// differing returns of two messages, in which fields are in order, the fields that are not the same in both. What cannot be read is left.
+// differing returns the fields in which two messages, in order, differ. Unreadable fields are included.
 func differing(a, b string) (ofA, ofB []byte) {
 	ofA, ofB = make([]byte, 0, len(a)), make([]byte, 0, len(b))
 	mine, theirs := packed{a}, packed{b}
@@ -100,7 +116,7 @@ func differing(a, b string) (ofA, ofB []byte) {
 	}
 }
 
-// field returns the next field's number, or 0, and what is left behind all that is said of it.
+// field returns the next field's number, or 0, and the rest behind all records of the field.
 func (p *packed) field() (f protoreflect.FieldNumber, rest string) {
 	ahead := *p
 	r, more := ahead.next()
@@ -114,7 +130,7 @@ func (p *packed) field() (f protoreflect.FieldNumber, rest string) {
 	}
 }
 
-// cut takes off what is before the rest.
+// cut removes the part before the rest.
 func (p *packed) cut(rest string) (before string) {
 	before, p.rest = p.rest[:len(p.rest)-len(rest)], rest
 	return before
@@ -173,7 +189,7 @@ func wireOf(kind protoreflect.Kind) uint8 {
 	return varintWire
 }
 
-// in says whether a record is about the field, in a form that it has.
+// in reports whether a record belongs to the field, in a valid wire type.
 func (f *Field) in(r record) bool {
 	return r.field == f.number && (r.wire == f.wire || f.list && r.wire == textWire)
 }
@@ -195,7 +211,7 @@ func (f *Field) each(r record, yield func(record)) bool {
 	return true
 }
 
-// value is what a record says of a field that holds no message.
+// value is the value of a record of a scalar field.
 func (f *Field) value(r record) protoreflect.Value {
 	switch f.kind {
 	case protoreflect.StringKind:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -11,8 +13,8 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// said returns what a packed message says of its fields, each as text; false: it has more than that.
-func said(fs *Fields, spec string) (all []string, known bool) {
+// packedTexts returns the fields of a packed message as text; false: it has others.
+func packedTexts(fs *Fields, spec string) (all []string, known bool) {
 	p := packed{inOrder(spec)}
 	known = true
 	for r, more := p.next(); more; r, more = p.next() {
@@ -27,7 +29,7 @@ func said(fs *Fields, spec string) (all []string, known bool) {
 				all = append(all, f.Name+"="+f.value(r).String())
 				return
 			}
-			below, whole := said(f.Fields, r.text)
+			below, whole := packedTexts(f.Fields, r.text)
 			all = append(all, f.Name+"{"+strings.Join(below, " ")+"}")
 			known = known && whole
 		}) && known
@@ -57,7 +59,7 @@ func unpacked(fs *Fields, m protoreflect.Message) (all []string) {
 	return all
 }
 
-func FuzzAPackedMessageSaysWhatItsUnpackedFormSays(f *testing.F) {
+func FuzzAPackedMessageEqualsItsUnpackedForm(f *testing.F) {
 	r, err := NewRegistry()
 	if err != nil {
 		f.Fatal(err)
@@ -75,8 +77,8 @@ func FuzzAPackedMessageSaysWhatItsUnpackedFormSays(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, spec []byte) {
 		k := r.Kinds()[int(which)%len(r.Kinds())]
-		// Whatever it is, it is read to its end.
-		said(k.Fields, string(spec))
+		// Any message is read to its end.
+		packedTexts(k.Fields, string(spec))
 		m := k.Message.New()
 		if proto.Unmarshal(spec, m.Interface()) != nil {
 			return
@@ -85,14 +87,14 @@ func FuzzAPackedMessageSaysWhatItsUnpackedFormSays(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, known := said(k.Fields, string(again))
+		got, known := packedTexts(k.Fields, string(again))
 		if want := unpacked(k.Fields, m); known && !slices.Equal(got, want) {
 			t.Errorf("%s: %q, not %q", k.Name, got, want)
 		}
 	})
 }
 
-func TestWhatDiffersInPartsDiffersInTheWhole(t *testing.T) {
+func TestMessagesWithDifferentPartsDiffer(t *testing.T) {
 	r, err := NewRegistry()
 	if err != nil {
 		t.Fatal(err)
@@ -108,20 +110,20 @@ func TestWhatDiffersInPartsDiffersInTheWhole(t *testing.T) {
 	k := r.Kind("Session")
 	for i, a := range specs {
 		for j, b := range specs {
-			var kept [2]*Kept
+			var stored [2]*StoredObject
 			for n, spec := range []proto.Message{a, b} {
 				packed, err := Pack(spec)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if kept[n], err = r.Keep(k.Key("s"), nil, nil, packed); err != nil {
+				if stored[n], err = r.NewStored(k.Key("s"), nil, nil, packed); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if whole, parts := k.Diff(a, b), kept[0].DiffSpec(kept[1]); !slices.Equal(whole, parts) {
+			if whole, parts := k.Diff(a, b), stored[0].DiffSpec(stored[1]); !slices.Equal(whole, parts) {
 				t.Errorf("%d and %d: %v, not %v", i, j, parts, whole)
 			}
-			if whole, parts := k.Replaces(a, b), kept[0].Replaces(kept[1]); whole != parts {
+			if whole, parts := k.Replaces(a, b), stored[0].Replaces(stored[1]); whole != parts {
 				t.Errorf("%d and %d: %v, not %v", i, j, parts, whole)
 			}
 		}

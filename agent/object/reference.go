@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
@@ -17,10 +19,10 @@ type Reference struct {
 	Builtin bool
 }
 
-// References returns what an object names, in the order of its fields. A field that is left out names the builtin object of its
-// kind if there is one, else nothing.
+// References returns the objects that an object names, in the order of its fields. An absent field names the builtin
+// object of its kind if there is one, else none.
 func (r *Registry) References(o *Object) []Reference {
-	k := r.byName[o.Kind]
+	k := r.kind(o.Kind)
 	if k == nil || !k.Fields.refs || !k.describes(o.Spec) {
 		return nil
 	}
@@ -53,8 +55,7 @@ func appendReferences(refs []Reference, fs *Fields, m protoreflect.Message, path
 	return refs
 }
 
-// appendNeeds appends what References would return, without paths, builtin objects and what is there already. A field that is left
-// out needs nothing that is not builtin.
+// appendNeeds appends the result of References without paths, builtin objects and duplicates.
 func appendNeeds(needs []Key, fs *Fields, m protoreflect.Message) []Key {
 	for _, f := range fs.List {
 		if f.Ref == nil && (f.Fields == nil || !f.Fields.refs) || !m.Has(f.Desc) {
@@ -89,7 +90,7 @@ func (f *Field) appendNeed(needs []Key, name string) []Key {
 	return needs
 }
 
-// refName is the name that a field which holds a reference stands for.
+// refName is the name of the object that a reference's text means.
 func (f *Field) refName(written string) string {
 	if written == "" && len(f.Ref.Builtin) == 1 && !f.Desc.IsList() {
 		return f.Ref.Builtin[0]
@@ -103,16 +104,16 @@ func (f *Field) canonical(s string) string {
 		return f.refName(s)
 	}
 	if s != "" {
-		if c, err := canonical(f.Notes.Format, s); err == nil {
+		if c, err := Canonical(f.Notes.Format, s); err == nil {
 			return c
 		}
 	}
 	return s
 }
 
-// Redacted returns the object without what is secret: itself, if nothing is.
+// Redacted returns the object without secrets: itself, if it has none.
 func (r *Registry) Redacted(o *Object) *Object {
-	k := r.byName[o.Kind]
+	k := r.kind(o.Kind)
 	if k == nil || !k.secret || o.Spec == nil {
 		return o
 	}

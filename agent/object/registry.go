@@ -1,10 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,11 +18,33 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
-// Registry holds the kinds of the contract. It does not change after it was made, and may be shared.
+// Registry holds the kinds of the contract, and those that modules add while the agent runs. A kind is never changed and never removed.
+// It may be shared.
 type Registry struct {
-	kinds  []*Kind // by name
-	byName map[string]*Kind
-	words  map[string]*Kind // name, plural and short form, in lower case
+	now atomic.Pointer[known]
+	// Serializes additions.
+	mu sync.Mutex
+	// Asked for more kinds once, when a kind is not known.
+	source atomic.Pointer[func()]
+}
+
+// known is the kinds of a moment. It is not changed after it was made.
+type known struct {
+	kinds   []*Kind // by name
+	byName  map[string]*Kind
+	words   map[string]*Kind // name, plural and short form, in lower case
+	ordered []*Kind          // by rank
+	fields  map[protoreflect.FullName]*Fields
+	states  []*State
+	modules []Module
+	rules   map[protoreflect.FullName]rules
+}
+
+// Module is a module with kinds of its own.
+type Module struct {
+	Name string
+	// The packed FileDescriptorSet of its kinds.
+	Descriptors []byte
 }
 
 // Kind is a kind of object, as its message and its annotations describe it.
@@ -28,7 +55,7 @@ type Kind struct {
 	Plane         api.Plane
 	// Names of objects that are always there.
 	Builtin []string
-	// Paths of the fields that make up what no two objects may share, and of those that `sluice get` shows.
+	// Paths of the fields that must be unique together, and of the columns of `sluice get`.
 	Unique, Columns []Path
 	Message         protoreflect.MessageType
 	// The message's fields with their annotations.
@@ -36,7 +63,7 @@ type Kind struct {
 	// Its place among the kinds: an object may need, without naming it, another of a lower rank, but none of a higher.
 	Rank int
 
-	// To delete one interrupts nobody by itself.
+	// Its deletion alone interrupts no traffic.
 	Passive bool
 
 	secret, looping bool
@@ -48,7 +75,7 @@ type Kind struct {
 // Key returns the key of an object of this kind.
 func (k *Kind) Key(name string) Key { return Key{k.Name, name} }
 
-// IsBuiltin says whether an object of this kind is always there.
+// IsBuiltin reports whether an object of this kind is always there.
 func (k *Kind) IsBuiltin(name string) bool { return slices.Contains(k.Builtin, name) }
 
 func (k *Kind) describes(spec proto.Message) bool {
@@ -102,56 +129,138 @@ type step struct {
 
 var noNotes = &api.Field{}
 
-// NewRegistry returns the kinds of the contract that this program was built with.
-func NewRegistry() (*Registry, error) {
-	return Discover(protoregistry.GlobalTypes)
+// NewRegistry returns the kinds of the contract that this program was built with, and the rules of these concepts (package concepts has all).
+func NewRegistry(concepts ...[]KindRules) (*Registry, error) {
+	return Discover(protoregistry.GlobalTypes, concepts...)
 }
 
-// Discover finds the kinds among the types, and checks that what their annotations say makes sense.
-func Discover(types *protoregistry.Types) (*Registry, error) {
-	r := &Registry{byName: map[string]*Kind{}, words: map[string]*Kind{}}
-	var err error
+// Discover finds the kinds among the types, and checks that their annotations are consistent.
+func Discover(types *protoregistry.Types, concepts ...[]KindRules) (*Registry, error) {
+	var messages []protoreflect.MessageType
 	types.RangeMessages(func(mt protoreflect.MessageType) bool {
+		messages = append(messages, mt)
+		return true
+	})
+	rules := map[protoreflect.FullName]rules{}
+	for _, concept := range concepts {
+		for _, one := range concept {
+			kind, untyped := one.untyped()
+			both, err := rules[kind].and(untyped)
+			if err != nil {
+				return nil, fmt.Errorf("rules of %s: %w", kind.Name(), err)
+			}
+			rules[kind] = both
+		}
+	}
+	all, err := (&known{rules: rules}).with(messages)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{}
+	r.now.Store(all)
+	return r, nil
+}
+
+// Add adds the kinds among a module's messages. Nothing is added if an annotation makes no sense, or a kind is there already.
+func (r *Registry) Add(module Module, messages []protoreflect.MessageType) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, err := r.now.Load().with(messages)
+	if err != nil {
+		return err
+	}
+	all.modules = append(all.modules, module)
+	r.now.Store(all)
+	return nil
+}
+
+// CheckKinds returns the errors for which Add would refuse messages.
+func (r *Registry) CheckKinds(messages []protoreflect.MessageType) error {
+	_, err := r.now.Load().with(messages)
+	return err
+}
+
+// Modules returns the modules that added kinds. It must not be changed.
+func (r *Registry) Modules() []Module { return r.now.Load().modules }
+
+// AskFor sets a function that is called once, when a kind is not known: it may add kinds. Nil: none.
+func (r *Registry) AskFor(more func()) {
+	if more == nil {
+		r.source.Store(nil)
+		return
+	}
+	r.source.Store(&more)
+}
+
+// kind returns a kind by its exact name, or nil.
+func (r *Registry) kind(name string) *Kind {
+	if k := r.now.Load().byName[name]; k != nil || !r.ask() {
+		return k
+	}
+	return r.now.Load().byName[name]
+}
+
+// Ask asks for more kinds, unless that was done before.
+func (r *Registry) Ask() { r.ask() }
+
+// ask reports whether there may be more kinds than before.
+func (r *Registry) ask() bool {
+	more := r.source.Swap(nil)
+	if more != nil {
+		(*more)()
+	}
+	return more != nil
+}
+
+// with returns these kinds, and those among the messages. Kinds that are there keep their rank: none of them can refer to a new one.
+func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
+	n := &known{kinds: slices.Clone(before.kinds), byName: map[string]*Kind{}, words: map[string]*Kind{}, ordered: slices.Clone(before.ordered),
+		fields: map[protoreflect.FullName]*Fields{}, states: slices.Clone(before.states), modules: slices.Clone(before.modules), rules: before.rules}
+	maps.Copy(n.byName, before.byName)
+	maps.Copy(n.words, before.words)
+	maps.Copy(n.fields, before.fields)
+	var added []*Kind
+	for _, mt := range messages {
 		notes, ok := proto.GetExtension(mt.Descriptor().Options(), api.E_Kind).(*api.Kind)
 		if !ok || notes == nil {
-			return true
+			continue
 		}
 		k := &Kind{
 			Name: string(mt.Descriptor().Name()), Plural: notes.Plural, Short: notes.Short, Plane: notes.Plane,
 			Builtin: notes.Builtin, Message: mt, Passive: notes.Passive,
 		}
-		if twin := r.byName[k.Name]; twin != nil {
-			err = fmt.Errorf("kind %s: both %s and %s are called that", k.Name, mt.Descriptor().FullName(), twin.Message.Descriptor().FullName())
-			return false
+		if twin := n.byName[k.Name]; twin != nil {
+			return nil, fmt.Errorf("kind %s: both %s and %s are called that", k.Name, mt.Descriptor().FullName(), twin.Message.Descriptor().FullName())
 		}
-		k.rules = rulesOf[mt.Descriptor().FullName()]
-		r.byName[k.Name] = k
-		r.kinds = append(r.kinds, k)
-		return true
-	})
-	if err != nil {
-		return nil, err
+		k.rules = n.rules[mt.Descriptor().FullName()]
+		n.byName[k.Name] = k
+		n.kinds, added = append(n.kinds, k), append(added, k)
 	}
-	slices.SortFunc(r.kinds, func(a, b *Kind) int { return strings.Compare(a.Name, b.Name) })
-	known := map[protoreflect.FullName]*Fields{}
-	for _, k := range r.kinds {
+	byName := func(a, b *Kind) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(n.kinds, byName)
+	slices.SortFunc(added, byName)
+	var err error
+	for _, k := range added {
 		for _, word := range []string{k.Name, k.Plural, k.Short, strings.ReplaceAll(k.Plural, "-", "")} {
 			word = strings.ToLower(word)
-			if other := r.words[word]; other != nil && other != k {
+			if other := n.words[word]; other != nil && other != k {
 				return nil, fmt.Errorf("kind %s: %q already means %s", k.Name, word, other.Name)
 			}
 			if word != "" {
-				r.words[word] = k
+				n.words[word] = k
 			}
 		}
-		if k.Fields, err = r.fields(k.Message.Descriptor(), known); err != nil {
+		if k.Fields, err = n.messageFields(k.Message.Descriptor()); err != nil {
 			return nil, fmt.Errorf("kind %s: %w", k.Name, err)
 		}
 	}
-	// Messages may hold themselves, so what a field holds is known only after all of them are.
+	if err := n.addStates(messages); err != nil {
+		return nil, err
+	}
+	// Messages may contain themselves, so iterate until nothing changes.
 	for changed := true; changed; {
 		changed = false
-		for _, fs := range known {
+		for _, fs := range n.fields {
 			for _, f := range fs.List {
 				if !fs.refs && (f.Ref != nil || f.Fields != nil && f.Fields.refs) {
 					fs.refs, changed = true, true
@@ -159,7 +268,7 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 			}
 		}
 	}
-	for _, k := range r.kinds {
+	for _, k := range added {
 		k.secret = holdsSecret(k.Fields, map[*Fields]bool{})
 		notes := proto.GetExtension(k.Message.Descriptor().Options(), api.E_Kind).(*api.Kind)
 		for _, text := range notes.Unique {
@@ -168,7 +277,7 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 				return nil, fmt.Errorf("kind %s: unique: %w", k.Name, err)
 			}
 			if p.Field().Notes.Secret {
-				return nil, fmt.Errorf("kind %s: unique: %s is secret, and who has it already would be told", k.Name, text)
+				return nil, fmt.Errorf("kind %s: unique: %s is secret, and a conflict would reveal who has it", k.Name, text)
 			}
 			k.Unique = append(k.Unique, p)
 		}
@@ -180,8 +289,8 @@ func Discover(types *protoregistry.Types) (*Registry, error) {
 			k.Columns = append(k.Columns, p)
 		}
 	}
-	r.order()
-	return r, nil
+	n.order(added)
+	return n, nil
 }
 
 func holdsSecret(fs *Fields, seen map[*Fields]bool) bool {
@@ -197,20 +306,17 @@ func holdsSecret(fs *Fields, seen map[*Fields]bool) bool {
 	return false
 }
 
-func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]*Fields) (*Fields, error) {
-	if fs := known[d.FullName()]; fs != nil {
+func (n *known) messageFields(d protoreflect.MessageDescriptor) (*Fields, error) {
+	if fs := n.fields[d.FullName()]; fs != nil {
 		return fs, nil
 	}
 	fs := &Fields{Message: d, byName: map[string]*Field{}}
-	known[d.FullName()] = fs
+	n.fields[d.FullName()] = fs
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := &Field{Name: fd.JSONName(), Desc: fd, Notes: noNotes}
-		if notes, ok := proto.GetExtension(fd.Options(), api.E_Field).(*api.Field); ok && notes != nil {
-			f.Notes = notes
-		}
+		f := &Field{Name: fd.JSONName(), Desc: fd, Notes: Notes(fd)}
 		if f.Notes.Ref != "" {
-			if f.Ref = r.byName[f.Notes.Ref]; f.Ref == nil {
+			if f.Ref = n.byName[f.Notes.Ref]; f.Ref == nil {
 				return nil, fmt.Errorf("%s: there is no kind %q to refer to", fd.FullName(), f.Notes.Ref)
 			}
 			if fd.Kind() != protoreflect.StringKind {
@@ -222,7 +328,7 @@ func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protorefle
 		}
 		switch fd.Kind() {
 		case protoreflect.MessageKind:
-			below, err := r.fields(fd.Message(), known)
+			below, err := n.messageFields(fd.Message())
 			if err != nil {
 				return nil, err
 			}
@@ -250,7 +356,7 @@ func (r *Registry) fields(d protoreflect.MessageDescriptor, known map[protorefle
 	return fs, nil
 }
 
-// Optional says whether the field may be left out, or be 0.
+// Optional reports whether the field may be left out, or be 0.
 func (f *Field) Optional() bool { return f.optional }
 
 // ByName returns a field by the name that people write ("outerVlan"), or nil.
@@ -266,38 +372,47 @@ func (fs *Fields) Names() []string {
 }
 
 // Kinds returns all kinds in the order of their names. It must not be changed.
-func (r *Registry) Kinds() []*Kind { return r.kinds }
+func (r *Registry) Kinds() []*Kind { return r.now.Load().kinds }
 
 // Kind returns a kind by its exact name, or nil.
-func (r *Registry) Kind(name string) *Kind { return r.byName[name] }
+func (r *Registry) Kind(name string) *Kind { return r.kind(name) }
 
-// Lookup finds a kind by what a person calls it: its name, its plural or its short form, in any case.
+// minimalPart is the least number of letters of a kind's name that suggests the kind.
+const minimalPart = 3
+
+// Lookup finds a kind by its name, its plural or its short form, in any case.
 func (r *Registry) Lookup(word string) (*Kind, error) {
-	if k := r.words[strings.ToLower(word)]; k != nil {
+	if k := r.now.Load().words[strings.ToLower(word)]; k != nil {
 		return k, nil
 	}
-	names := make([]string, len(r.kinds))
-	for i, k := range r.kinds {
+	if r.ask() {
+		return r.Lookup(word)
+	}
+	kinds := r.Kinds()
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
 		names[i] = k.Name
 	}
 	if near := r.nearestKind(word); near != nil {
 		return nil, fmt.Errorf("there is no kind %q; did you mean %s?", word, near.Name)
 	}
+	// "pool" is an AddressPool; a "server" is an IpoeServer, a PppoeServer or a RadiusServer.
+	if part := strings.ToLower(strings.TrimSuffix(word, "s")); len(part) >= minimalPart {
+		if near := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasSuffix(strings.ToLower(name), part) }); len(near) > 0 {
+			return nil, fmt.Errorf("there is no kind %q; did you mean %s?", word, strings.Join(near, " or "))
+		}
+	}
 	return nil, fmt.Errorf("there is no kind %q; there are %s", word, strings.Join(names, ", "))
 }
 
 func (r *Registry) nearestKind(word string) *Kind {
-	words := make([]string, 0, len(r.words))
-	for w := range r.words {
-		words = append(words, w)
-	}
-	slices.Sort(words)
-	return r.words[Nearest(strings.ToLower(word), words)]
+	all := r.now.Load().words
+	return all[Nearest(strings.ToLower(word), slices.Sorted(maps.Keys(all)))]
 }
 
 // New unpacks a spec. The object is not checked.
 func (r *Registry) New(kind, name string, labels map[string]string, spec []byte) (*Object, error) {
-	k := r.byName[kind]
+	k := r.kind(kind)
 	if k == nil {
 		_, err := r.Lookup(kind)
 		if err == nil {
@@ -339,11 +454,50 @@ func (k *Kind) Path(text string) (Path, error) {
 	return p, nil
 }
 
+// UnknownField is the error of a name that is not a field.
+type UnknownField struct {
+	// The parent of the unknown field: "Session.access"; and its fields, none if it is not a message.
+	Above  string
+	Fields []string
+	Name   string
+	// A field with a similar name; empty: there is none.
+	Near string
+}
+
+func (u *UnknownField) Error() string {
+	switch {
+	case len(u.Fields) == 0:
+		return u.Above + " has no fields"
+	case u.Near != "":
+		return fmt.Sprintf("%s has no field %q; did you mean %s?", u.Above, u.Name, u.Near)
+	}
+	return fmt.Sprintf("%s has no field %q; accepted: %s", u.Above, u.Name, strings.Join(u.Fields, ", "))
+}
+
+// Find finds the fields that a person names, such as "access.outerVlan" or "nextHops.address": every element of a list is meant. Its error
+// is an *UnknownField.
+func (k *Kind) Find(text string) (Path, error) {
+	p := Path{Text: text}
+	fs, above := k.Fields, k.Name
+	for _, name := range strings.Split(text, ".") {
+		if fs == nil {
+			return Path{}, &UnknownField{Above: above, Name: name}
+		}
+		f := fs.ByName(name)
+		if f == nil {
+			return Path{}, &UnknownField{Above: above, Fields: fs.Names(), Name: name, Near: Nearest(name, fs.Names())}
+		}
+		p.steps = append(p.steps, step{field: f, every: f.list})
+		fs, above = f.Fields, above+"."+name
+	}
+	return p, nil
+}
+
 // Field returns the field that the path ends at.
 func (p Path) Field() *Field { return p.steps[len(p.steps)-1].field }
 
-// Strings returns what stands at the path, as short as a person would write it: one for each element of a list, none for what is
-// left out.
+// Strings returns the values at the path in their shortest spelling: one for each element of a list, none for absent
+// fields.
 func (p Path) Strings(spec proto.Message) []string {
 	var found []string
 	p.each(spec.ProtoReflect(), p.steps, func(f *Field, v protoreflect.Value) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A single value, as YAML has it, into a field.
 package object
 
@@ -80,8 +82,8 @@ func (f *Field) scalar(n *yaml.Node) (protoreflect.Value, error) {
 	return protoreflect.ValueOfInt64(value), nil
 }
 
-// stringOf takes numbers as they are written, because people write `protocol: 17` and `sourcePorts: 443`; true, null and
-// dates are too often not what was meant.
+// stringOf takes numbers as they are written, because people write `protocol: 17` and `sourcePorts: 443`; true, null
+// and dates are too often a mistake.
 func stringOf(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		return "", false
@@ -93,7 +95,7 @@ func stringOf(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// describe says what was found.
+// describe describes the found value.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -103,14 +105,14 @@ func describe(n *yaml.Node) string {
 	case yaml.ScalarNode:
 		switch n.Tag {
 		case "!!str":
-			return quote(n.Value)
+			return Quote(n.Value)
 		case "!!null":
 			return "nothing"
 		}
 		if len(n.Value) <= 80 {
 			return n.Value
 		}
-		return quote(n.Value)
+		return Quote(n.Value)
 	}
 	return ""
 }

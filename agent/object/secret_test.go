@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object_test
 
 import (
@@ -8,7 +10,7 @@ import (
 	"sluice.dev/sluice/agent/object/objecttest"
 )
 
-func TestWhatIsWrongWithASecretIsToldWithoutIt(t *testing.T) {
+func TestErrorsOfASecretDoNotShowIt(t *testing.T) {
 	r := objecttest.Secretive(t)
 	const secret = "correct-horse"
 	for _, spec := range []string{

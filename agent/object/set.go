@@ -1,31 +1,35 @@
-// Are all the objects together acceptable? Each change costs what the changed objects cost, however many there are.
+// SPDX-License-Identifier: Apache-2.0
+
+// Checks of all objects together. The cost of a change depends on the changed objects, not on the number of objects.
 package object
 
 import (
 	"strings"
 )
 
-// Change makes an object be wanted, or no longer be wanted.
+// Change puts an object into the configuration, or deletes it.
 type Change struct {
 	Key Key
 	// Nil: it is deleted.
 	Object *Object
 }
 
-// Put is a change that makes an object be wanted.
+// Put is a change that puts an object into the configuration.
 func Put(o *Object) Change { return Change{o.Key(), o} }
 
-// Remove is a change that makes an object be no longer wanted.
+// Remove is a change that deletes an object.
 func Remove(k Key) Change { return Change{Key: k} }
 
 // Set is a set of objects that are acceptable together. An object may name others that are not there (yet). A Set is not for
 // several goroutines at once.
 type Set struct {
 	registry *Registry
-	objects  Table[*Kept]
+	objects  Table[*StoredObject]
 	// By the numbers of objects.
 	holdings *Holdings[Number]
 	owned    owned
+	// Objects whose claims are reserved (ApplyReserving); nil: none.
+	releasing *Set
 }
 
 // NewSet returns an empty set.
@@ -36,14 +40,14 @@ func NewSet(r *Registry) *Set {
 }
 
 // Get returns an object, or nil.
-func (s *Set) Get(k Key) *Kept { return s.objects.Get(k) }
+func (s *Set) Get(k Key) *StoredObject { return s.objects.Get(k) }
 
 // Len returns how many objects there are.
 func (s *Set) Len() int { return s.objects.Len() }
 
-// Apply makes all the changes, or none of them if the outcome would not be acceptable: then the Errors say why. The changes
-// are checked as a whole: what one object gives up, another may take. `undo` makes all of them undone, as long as no other change
-// was made since.
+// Apply makes all the changes, or none of them if the result is not acceptable: then it returns Errors. The changes
+// are checked as a whole: one object may take what another releases. `undo` undoes all of them, as long as no other
+// change was made since.
 func (s *Set) Apply(changes []Change) (undo func(), err error) {
 	x, err := s.registry.Examine(changes)
 	if err != nil {
@@ -54,10 +58,60 @@ func (s *Set) Apply(changes []Change) (undo func(), err error) {
 
 // ApplyExamined is Apply for changes that were examined already.
 func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
+	undo, _, err = s.apply(x, s.reserved)
+	return undo, err
+}
+
+// ApplyReserving is ApplyExamined for changes that may be undone after other changes. Until undo or done is called, ApplyExamined refuses objects
+// with a key or a claim that these changes release. ApplyReserving accepts them: the caller undoes such changes in reverse order.
+func (s *Set) ApplyReserving(x *Examined) (undo, done func(), err error) {
+	back, before, err := s.apply(x, func(*StoredObject) Errors { return nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	var released []*StoredObject
+	for i, o := range before {
+		if o == nil || x.Objects[i] != nil && x.Objects[i].KeepsClaims(o) {
+			continue
+		}
+		if s.releasing == nil {
+			s.releasing = NewSet(s.registry)
+		}
+		s.releasing.add(o)
+		released = append(released, o)
+	}
+	done = func() {
+		for _, o := range released {
+			s.releasing.remove(o)
+		}
+		if s.releasing != nil && s.releasing.Len() == 0 {
+			s.releasing = nil
+		}
+	}
+	return func() { done(); back() }, done, nil
+}
+
+// Reserves reports whether an object of a key was changed or deleted by ApplyReserving, and may come back.
+func (s *Set) Reserves(k Key) bool { return s.releasing != nil && s.releasing.Get(k) != nil }
+
+// reserved returns errors for keys and claims of o that are reserved.
+func (s *Set) reserved(o *StoredObject) Errors {
+	switch {
+	case s.releasing == nil:
+		return nil
+	case s.Reserves(o.Key()):
+		return Errors{{Object: o.Key(), Problem: "another change of it is not stored yet", Accepted: "one change after the other"}}
+	}
+	defer s.releasing.remove(o)
+	return s.releasing.add(o)
+}
+
+// apply makes the changes, and returns the objects that were there before. check returns further errors for an object that is added.
+func (s *Set) apply(x *Examined, check func(*StoredObject) Errors) (undo func(), before []*StoredObject, err error) {
 	s.objects.Reserve(len(x.Keys))
 	s.holdings.Reserve(x.Claims())
 
-	old := make([]*Kept, len(x.Keys))
+	old := make([]*StoredObject, len(x.Keys))
 	if s.objects.Len() > 0 {
 		for i, k := range x.Keys {
 			if old[i] = s.objects.Get(k); old[i] != nil {
@@ -81,16 +135,16 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 	}
 	deleted := map[Key]bool{}
 	for i, k := range x.Keys {
-		switch o := x.Kept[i]; {
+		switch o := x.Objects[i]; {
 		case len(deleted) > 0 && deleted[k], o == nil && s.objects.Get(k) != nil:
 			errs = append(errs, &Error{Object: k, Problem: "there twice", Accepted: "each object once"})
 		case o == nil:
 			deleted[k] = true
 		default:
-			errs = append(errs, s.add(o)...)
+			errs = append(append(errs, check(o)...), s.add(o)...)
 		}
 		taken++
-		if len(errs) >= MistakesMost {
+		if len(errs) >= MaxMistakes {
 			break
 		}
 	}
@@ -99,12 +153,12 @@ func (s *Set) ApplyExamined(x *Examined) (undo func(), err error) {
 	}
 	if len(errs) > 0 {
 		undo()
-		return nil, errs
+		return nil, nil, errs
 	}
-	return undo, nil
+	return undo, old, nil
 }
 
-func (s *Set) remove(o *Kept) {
+func (s *Set) remove(o *StoredObject) {
 	number := s.objects.Number(o.Key())
 	for m := range o.Marks() {
 		s.holdings.Release(number, m)
@@ -115,31 +169,27 @@ func (s *Set) remove(o *Kept) {
 	s.objects.Delete(o.Key())
 }
 
-// add takes what the object claims as far as it is free.
-func (s *Set) add(o *Kept) (errs Errors) {
+// add takes the object's claims that are free.
+func (s *Set) add(o *StoredObject) (errs Errors) {
 	before, number := s.objects.Put(o)
 	if before != nil {
 		s.objects.Put(before)
 		return Errors{{Object: o.Key(), Problem: "there twice", Accepted: "each object once"}}
 	}
-	var told Number
+	var reported Number
 	for m := range o.Marks() {
-		has, taken := s.holdings.Holder(number, m)
-		if !taken {
-			s.holdings.Take(number, m)
-			continue
-		}
-		if has == told && o.finds(apart) {
+		has, taken := s.holdings.Claim(number, m)
+		if !taken || has == reported && o.finds(apart) {
 			continue
 		}
 		holder := s.objects.At(has)
 		if c, really := o.Disputed(m, holder); really {
-			errs = append(errs, &Error{Object: o.Key(), Field: c.Field, Problem: holder.Key().String() + " already has " + c.String()})
-			told = has
+			errs = append(errs, &Error{Object: o.Key(), Field: c.Field, Problem: holder.Key().String() + " already has " + strings.TrimPrefix(c.String(), o.Key().Kind+" ")})
+			reported = has
 		}
 	}
 	if o.finds(apart) {
-		errs = append(errs, s.overlapping(o, number)...)
+		errs = append(errs, s.overlapping(o, number, reported)...)
 	}
 	if o.finds(wide) {
 		errs = append(errs, s.intruded(o)...)
@@ -187,16 +237,38 @@ func (s *Set) loops(changed []Key) Errors {
 		trail = trail[:len(trail)-1]
 		state[k] = done
 	}
+	kind, may := "", false
 	for _, k := range changed {
-		if s.registry.mayLoop(k.Kind) && len(errs) < MistakesMost {
+		if k.Kind != kind {
+			kind, may = k.Kind, s.registry.mayLoop(k.Kind)
+		}
+		if may && len(errs) < MaxMistakes {
 			visit(k)
 		}
 	}
 	return errs
 }
 
+// KeepsClaims reports whether an object that replaces another one has all of its claims, so that nobody else can take any of them if the other
+// one comes back.
+func (k *StoredObject) KeepsClaims(before *StoredObject) bool {
+	if k.kind.rules.owns != nil {
+		return false
+	}
+	for m := range before.Marks() {
+		has := false
+		for mine := range k.Marks() {
+			has = has || mine == m
+		}
+		if !has {
+			return false
+		}
+	}
+	return true
+}
+
 // fieldNaming returns the first field of an object that names another.
-func (r *Registry) fieldNaming(o *Kept, to Key) string {
+func (r *Registry) fieldNaming(o *StoredObject, to Key) string {
 	for _, ref := range r.References(o.Object()) {
 		if ref.To == to {
 			return ref.Field
@@ -205,7 +277,10 @@ func (r *Registry) fieldNaming(o *Kept, to Key) string {
 	return ""
 }
 
+// MayLoop reports whether objects of a kind may need one another in a circle.
+func (r *Registry) MayLoop(kind string) bool { return r.mayLoop(kind) }
+
 func (r *Registry) mayLoop(kind string) bool {
-	k := r.byName[kind]
+	k := r.kind(kind)
 	return k != nil && k.looping
 }

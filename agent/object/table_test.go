@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package object
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,7 +15,7 @@ type thing struct{ key Key }
 
 func (t *thing) Key() Key { return t.key }
 
-func TestATableHoldsWhatAMapDoes(t *testing.T) {
+func TestATableEqualsAMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var table Table[*thing]
 	same := map[Key]*thing{}
@@ -78,8 +81,12 @@ func TestHoldingsAreWhoseTheyWereTakenBy(t *testing.T) {
 			same[m] = claimant
 		}
 	}
-	if len(same) != h.all.count {
-		t.Errorf("%d are taken, not %d", h.all.count, len(same))
+	taken := 0
+	for i := range h.shards {
+		taken += h.shards[i].count
+	}
+	if len(same) != taken {
+		t.Errorf("%d are taken, not %d", taken, len(same))
 	}
 }
 
@@ -89,9 +96,11 @@ func TestNamesOfOneKindSpreadOverATable(t *testing.T) {
 		table.Put(&thing{Key{"Session", fmt.Sprint("subscriber-", i)}})
 	}
 	var far []int
-	for i, p := range table.places {
-		if p.number != 0 {
-			far = append(far, (i-int(p.hash))&(len(table.places)-1))
+	for _, s := range table.shards {
+		for i, p := range s.places {
+			if p.number != 0 {
+				far = append(far, (i-int(p.hash))&(len(s.places)-1))
+			}
 		}
 	}
 	slices.Sort(far)
@@ -100,7 +109,7 @@ func TestNamesOfOneKindSpreadOverATable(t *testing.T) {
 	}
 }
 
-func TestAThingKeepsItsNumberWhateverElseComesAndGoes(t *testing.T) {
+func TestAnItemKeepsItsNumberWhileOthersComeAndGo(t *testing.T) {
 	var table Table[*thing]
 	k := Key{"Acl", "stays"}
 	_, number := table.Put(&thing{k})
@@ -111,7 +120,57 @@ func TestAThingKeepsItsNumberWhateverElseComesAndGoes(t *testing.T) {
 	if before, same := table.Put(&thing{k}); before == nil || same != number || table.Number(k) != number || table.At(number).key != k {
 		t.Errorf("it has number %d, not %d", table.Number(k), number)
 	}
-	if len(table.things) > 200 {
-		t.Errorf("%d numbers were given out for 101 things", len(table.things))
+	if table.given > 200 {
+		t.Errorf("%d numbers were given out for 101 things", table.given)
+	}
+}
+
+// A list is the model of Holdings.
+func TestPartsOfAClaimBelongToTheirClaimants(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	h := NewHoldings(cmp.Compare[int])
+	type one struct {
+		holder int
+		m      Mark
+	}
+	var model []one
+	for range 200_000 {
+		m := Mark{what: uint64(random.IntN(40)) << uint(random.IntN(2)*57), part: uint64(random.IntN(4))}
+		claimant := 1 + random.IntN(5)
+		var excluded []int
+		for _, o := range model {
+			if o.m.what == m.what && o.holder != claimant && (o.m.part == m.part || o.m.part == 0 || m.part == 0) {
+				excluded = append(excluded, o.holder)
+			}
+		}
+		holder, taken := h.Holder(claimant, m)
+		if taken != (len(excluded) > 0) || taken && !slices.Contains(excluded, holder) {
+			t.Fatalf("%v: %d has it, not one of %v", m, holder, excluded)
+		}
+		var sharers []int
+		for _, o := range model {
+			if o.m.what == m.what && o.m.part != 0 {
+				sharers = append(sharers, o.holder)
+			}
+		}
+		slices.Sort(sharers)
+		if got := h.Sharers(m); !slices.Equal(got, sharers) {
+			t.Fatalf("%v: %v share it, not %v", m, got, sharers)
+		}
+		mine := slices.Index(model, one{claimant, m})
+		switch {
+		case random.IntN(2) == 0:
+			if had := h.Release(claimant, m); had != (mine >= 0) {
+				t.Fatalf("%d had %v: %v", claimant, m, had)
+			} else if had {
+				model = slices.Delete(model, mine, mine+1)
+			}
+		case !taken && mine < 0:
+			h.Take(claimant, m)
+			model = append(model, one{claimant, m})
+		}
+	}
+	if len(h.beside) == 0 {
+		t.Error("nothing has several parts")
 	}
 }

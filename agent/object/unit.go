@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Numbers with a unit, as people write them: "100M" bit/s, "64KB", "10ms".
 package object
 
@@ -15,7 +17,7 @@ type suffix struct {
 	times uint64
 }
 
-// suffixes of units. The first of each size is how we write it; what follows is also accepted; powers of 1000 come first.
+// suffixes of units. The first of each size is written; the others are also accepted. Powers of 1000 come first.
 var suffixes = map[api.Unit][]suffix{
 	api.Unit_BITS_PER_SECOND: {{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"k", 1e3}, {"", 1}},
 	api.Unit_BYTES: {
@@ -34,7 +36,7 @@ func suffixesOf(u api.Unit) []suffix {
 
 var unitless = []suffix{{"", 1}}
 
-// unitAccepted says how a number with the unit may be written, for errors and for the documentation.
+// unitAccepted describes the accepted spellings of a number with the unit, for errors and for the documentation.
 func unitAccepted(u api.Unit) string {
 	switch u {
 	case api.Unit_BITS_PER_SECOND:
@@ -103,8 +105,8 @@ func FormatNumber(u api.Unit, n uint64) string {
 	return strconv.FormatUint(n, 10) + suffix
 }
 
-// formatUnit writes it with its unit, for people: "100 Mbit/s", "64 KiB", "10 ms". parseNumber reads that, too.
-func formatUnit(u api.Unit, n uint64) string {
+// FormatUnit writes it with its unit, for people: "100 Mbit/s", "64 KiB", "10 ms". parseNumber reads that, too.
+func FormatUnit(u api.Unit, n uint64) string {
 	n, suffix := shortest(u, n)
 	switch {
 	case u == api.Unit_BITS_PER_SECOND:
@@ -120,12 +122,12 @@ func formatUnit(u api.Unit, n uint64) string {
 	return strings.TrimSpace(strconv.FormatUint(n, 10) + " " + suffix)
 }
 
-// Fewer bytes are the size of a frame, which nobody counts in thousands.
-const leastThousands = 10_000
+// Fewer bytes are the size of a frame, which is not counted in thousands.
+const fewestDigits = 10_000
 
 // shortest returns a number as a count of the unit that leaves it whole with the fewest digits.
 func shortest(u api.Unit, n uint64) (uint64, string) {
-	if n == 0 || u == api.Unit_BYTES && n < leastThousands {
+	if n == 0 || u == api.Unit_BYTES && n < fewestDigits {
 		return n, ""
 	}
 	best := suffix{"", 1}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rabbitmq
 
 import (
@@ -17,7 +19,7 @@ import (
 
 const (
 	prefetch = 1000
-	// A broker that says nothing for two of these is lost.
+	// A broker that is silent for two intervals is lost.
 	heartbeat   = 10 * time.Second
 	dialTimeout = 10 * time.Second
 	// How long more messages are waited for once there is one.
@@ -29,12 +31,12 @@ type driver struct {
 	northbound.Environment
 }
 
-// connection is one with a channel that confirms what is published.
+// connection is a connection with a channel that confirms publications.
 type connection struct {
 	amqp    *amqp.Connection
 	channel *amqp.Channel
 	closed  <-chan *amqp.Error
-	// What was published and found no queue.
+	// Published messages that no queue accepted.
 	returned <-chan amqp.Return
 	release  func() bool
 }
@@ -93,7 +95,7 @@ func (c *connection) open(returns int) error {
 	return c.channel.Confirm(false)
 }
 
-// hangUp says goodbye, but does not wait long for an answer. A connection that is lost says so; nobody needs to know.
+// hangUp closes the connection, but does not wait long for an answer. The error of a lost connection is of no use.
 func hangUp(c *amqp.Connection) { _ = c.CloseDeadline(time.Now().Add(time.Second)) }
 
 func (c *connection) Close() {
@@ -101,7 +103,7 @@ func (c *connection) Close() {
 	hangUp(c.amqp)
 }
 
-// missing says whether something is not there, which costs a channel.
+// missing reports whether an object does not exist on the broker. The question closes its channel.
 func (c *connection) missing(look func(*amqp.Channel) error) (bool, error) {
 	probe, err := c.amqp.Channel()
 	if err != nil {
@@ -115,7 +117,7 @@ func (c *connection) missing(look func(*amqp.Channel) error) (bool, error) {
 	return false, errors.Join(err, probe.Close())
 }
 
-// queue makes a durable queue if there is none of that name. One that is there may be of any sort.
+// queue makes a durable queue if there is none of that name. An existing one may be of any type.
 func (c *connection) queue(name string) error {
 	missing, err := c.missing(func(p *amqp.Channel) error {
 		_, err := p.QueueDeclarePassive(name, true, false, false, false, nil)
@@ -152,7 +154,7 @@ type outgoing struct {
 	message   amqp.Publishing
 }
 
-// publish returns once the broker keeps all of them. There are at most as many as connect was told.
+// publish returns once the broker has stored all of them. There are at most as many as connect allows.
 func (c *connection) publish(ctx context.Context, all []outgoing) error {
 	confirmations := make([]*amqp.DeferredConfirmation, len(all))
 	for i, o := range all {
@@ -313,7 +315,7 @@ func (d *driver) Outlet(ctx context.Context) (broker.Outlet, error) {
 }
 
 // A routing key is a short string (AMQP 0-9-1, 4.2.5.3). Of a very long name its end is not there; the body has all of it.
-const keyMost = 255
+const maxKey = 255
 
 type outlet struct {
 	*connection
@@ -324,7 +326,7 @@ func (o *outlet) Publish(ctx context.Context, events []broker.Published) error {
 	all := make([]outgoing, len(events))
 	for i, e := range events {
 		key := e.Key.Kind + "." + e.Key.Name
-		all[i] = outgoing{exchange: o.to, key: key[:min(len(key), keyMost)],
+		all[i] = outgoing{exchange: o.to, key: key[:min(len(key), maxKey)],
 			message: amqp.Publishing{ContentType: "application/json", Body: e.Body, Type: "status"}}
 	}
 	if err := o.publish(ctx, all); err != nil {

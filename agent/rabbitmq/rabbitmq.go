@@ -1,19 +1,22 @@
-// Package rabbitmq is the northbound that takes what is wanted from a queue of RabbitMQ (AMQP 0-9-1), and tells what became of it to
-// an exchange.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rabbitmq is the northbound that receives changes of desired state from a queue of RabbitMQ (AMQP 0-9-1),
+// and publishes their results to an exchange.
 //
-// A message is acknowledged once what it says is kept. The queue has one consumer at a time, so that its order is kept; a message
-// that came too late because somebody sent it again is known by its revision.
+// A message is acknowledged after its changes are stored. The queue has one consumer at a time, which preserves its
+// order. A message that was sent again and arrives late is recognized by its revision.
 package rabbitmq
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 
 	"sluice.dev/sluice/agent/broker"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
 // Section is its part of the configuration.
@@ -21,13 +24,13 @@ type Section struct {
 	// amqp://USER@HOST:PORT/VHOST, or amqps:.
 	URL          string `yaml:"url"`
 	PasswordFile string `yaml:"passwordFile"`
-	// For amqps. With a certificate and no user in the URL, the certificate says who we are.
+	// For amqps. With a certificate and no user in the URL, the certificate authenticates us.
 	TLS northbound.TLS `yaml:"tls"`
-	// What is wanted is read from it.
+	// The queue of documents.
 	Queue string `yaml:"queue"`
 	// Queue for messages that cannot be accepted; QUEUE.dead if empty.
 	DeadLetter string `yaml:"deadLetter"`
-	// Topic exchange where it is told how it stands with objects, with routing key KIND.NAME; nowhere if empty.
+	// The topic exchange for events of objects, with routing key KIND.NAME; empty: no events.
 	Events string `yaml:"events"`
 	// How many messages are on the way, or are kept at once; 1000 if 0.
 	Prefetch int `yaml:"prefetch"`
@@ -35,36 +38,36 @@ type Section struct {
 	Memory string `yaml:"memory"`
 }
 
-// New returns a section in which nothing is said.
+// New returns an empty section.
 func New() northbound.Section { return &Section{} }
 
 // Check implements northbound.Section.
 func (s *Section) Check() error {
-	const accepted = "accepted: amqp://USER@HOST:PORT/VHOST, or the same with amqps"
+	const accepted = "amqp://USER@HOST:PORT/VHOST, or the same with amqps"
 	if s.URL == "" {
-		return errors.New("url: is missing; " + accepted)
+		return object.Mistake("url", "missing", "", accepted)
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Hostname() == "" {
-		// What could not be read may hold a password.
-		return errors.New("url: is none of a broker; " + accepted)
+		// Do not print the value: it may hold a password.
+		return object.Mistake("url", "not the URL of a broker", "", accepted)
 	}
 	if _, has := u.User.Password(); has {
-		return errors.New("url: has a password in it; accepted: a passwordFile")
+		return object.Mistake("url", "it has a password", "", "a passwordFile")
 	}
 	switch {
 	case s.PasswordFile != "" && u.User.Username() == "":
-		return errors.New("passwordFile: is of no use without a user in the url")
+		return object.Mistake("passwordFile", "the url has no user", "", "a user in the url, or no passwordFile")
 	case s.PasswordFile == "" && u.User.Username() != "":
-		return errors.New("passwordFile: is missing")
+		return object.Mistake("passwordFile", "missing", "", "")
 	case u.Scheme == "amqp" && s.TLS != northbound.TLS{}:
-		return errors.New("tls: the url is not amqps")
+		return object.Mistake("tls", "the url is not encrypted", "", "amqps, or no tls")
 	case s.Queue == "":
-		return errors.New("queue: is missing")
+		return object.Mistake("queue", "missing", "", "")
 	case s.deadLetter() == s.Queue:
-		return errors.New("queue and deadLetter: are the same")
+		return object.Mistake("deadLetter", "the same as queue", "", "another queue")
 	case s.Prefetch < 0 || s.Prefetch > 65535:
-		return fmt.Errorf("prefetch: found %d; accepted: 1 to 65535, 0 (%d)", s.Prefetch, prefetch)
+		return object.Mistake("prefetch", "out of range", strconv.Itoa(s.Prefetch), fmt.Sprintf("1 to 65535, or 0 (%d)", prefetch))
 	}
 	return s.TLS.Check()
 }
@@ -72,10 +75,10 @@ func (s *Section) Check() error {
 func (s *Section) deadLetter() string { return cmp.Or(s.DeadLetter, s.Queue+".dead") }
 
 // Open implements northbound.Section.
-func (s *Section) Open() northbound.Northbound { return way{s} }
+func (s *Section) Open() northbound.Northbound { return runner{s} }
 
-type way struct{ *Section }
+type runner struct{ *Section }
 
-func (w way) Run(ctx context.Context, e northbound.Environment) error {
+func (w runner) Run(ctx context.Context, e northbound.Environment) error {
 	return broker.Run(ctx, e, &driver{w.Section, e}, broker.Settings{Memory: w.Memory})
 }

@@ -1,4 +1,6 @@
-// What can be done now, and what has to wait for what.
+// SPDX-License-Identifier: Apache-2.0
+
+// Decisions: steps that are possible now, and entries that have to wait.
 package reconcile
 
 import (
@@ -13,31 +15,67 @@ import (
 // have to be settled before it is called again, but for those that take so long that what does not name them goes past them. If it
 // returns nothing, there is nothing to do.
 func (g *graph) next() []*step {
-	g.aloft = slices.DeleteFunc(append(g.aloft, g.wave...), func(s *step) bool { return s.settled })
-	for {
-		g.collect()
-		if len(g.wave) > 0 {
-			break
-		}
+	for len(g.round(nil)) == 0 {
 		if !g.anyQueued() && !g.reconsider() {
 			return nil
 		}
 	}
+	return g.wave
+}
+
+// beside returns the steps that can be sent before the answers to earlier ones. A kind with many unanswered steps waits; the others do
+// not. Refused steps wait for all answers.
+func (g *graph) beside() []*step {
+	unsettled := make([]int, len(g.queues))
+	for _, steps := range [][]*step{g.aloft, g.wave} {
+		for _, s := range steps {
+			if !s.settled {
+				unsettled[g.rank(s.entry)]++
+			}
+		}
+	}
+	return g.round(unsettled)
+}
+
+// round decides about what is queued, but for kinds, by rank, of which more than aheadSteps are unsettled.
+func (g *graph) round(unsettled []int) []*step {
+	g.aloft = slices.DeleteFunc(append(g.aloft, g.wave...), func(s *step) bool { return s.settled })
+	g.strand()
+	g.collect(unsettled)
 	g.sortWave()
 	return g.wave
 }
 
-// hasMore says whether next has something to look at.
-func (g *graph) hasMore() bool { return len(g.refused) > 0 || g.anyQueued() }
+// hasMore reports whether next has queued entries.
+func (g *graph) hasMore() bool {
+	return len(g.refused) > 0 || len(g.networks.lost) > 0 || g.anyQueued()
+}
 
 func (g *graph) anyQueued() bool {
 	return slices.ContainsFunc(g.queues, func(q []*entry) bool { return len(q) > 0 })
 }
 
-// collect decides about what is queued, and leaves what can be done in the wave. What has to come after what is in the wave
-// stays in the queue.
-func (g *graph) collect() {
-	g.wave = nil
+// waveLimit is the maximum number of steps of one kind in a wave, so that later entries of another kind do not wait
+// for a million of one. A wave of that size takes the data plane about a millisecond.
+const waveLimit = 256
+
+// aheadSteps is the number of unanswered objects of a kind up to which more volatile objects of that kind are sent. A data plane that wakes up
+// for each wave spends its time waiting, and so does the agent.
+const aheadSteps = waveLimit
+
+// collect fills the wave with the queued steps that can be sent now. Steps that depend on steps of the wave stay in the queue. Volatile
+// objects name all that they need, so they do not wait for kinds of a lower rank.
+func (g *graph) collect(unsettled []int) {
+	g.wave, g.stepRoom = nil, 0
+	steps := make([]int, len(g.queues))
+	for rank, n := range unsettled {
+		if n > aheadSteps {
+			steps[rank] = waveLimit
+		}
+	}
+	for rank, q := range g.queues {
+		g.stepRoom = min(g.stepRoom+min(len(q), waveLimit-steps[rank]), waveLimit)
+	}
 	// The rank of what is put.
 	lowest := len(g.queues)
 	var later []*entry
@@ -45,28 +83,44 @@ func (g *graph) collect() {
 	for more := true; more; {
 		more = false
 		for rank := range g.queues {
+			if steps[rank] >= waveLimit {
+				continue
+			}
 			queue := g.queues[rank]
 			g.queues[rank] = nil
-			for _, e := range queue {
-				if rank > lowest && e.have == nil && e.want != nil && e.kind.Plane == dataplane {
+			for i, e := range queue {
+				if steps[rank] >= waveLimit {
+					// Deciding may have queued others meanwhile.
+					g.queues[rank] = append(queue[i:], g.queues[rank]...)
+					break
+				}
+				produced := e.want != nil && e.want.owner() != ""
+				if rank > lowest && !produced && e.have == nil && e.want != nil && e.kind.Plane == dataplane {
 					later = append(later, e)
 					continue
 				}
 				more = true
-				g.remember(e)
+				if g.unread > 0 && !g.asItIs(e) {
+					g.study()
+				}
 				e.queued = false
 				s := g.decide(e)
+				if s != nil && g.unread > 0 {
+					g.study()
+					s = g.decide(e)
+				}
 				switch {
 				case s == nil:
 					g.wake(e)
 					g.rest(e)
-				case s.put != nil && rank > lowest:
+				case s.put != nil && !produced && rank > lowest:
 					e.queued = true
 					later = append(later, e)
 				default:
 					e.flying = true
 					g.wave = append(g.wave, s)
-					if s.put != nil {
+					steps[rank]++
+					if s.put != nil && !produced {
 						lowest = min(lowest, rank)
 					}
 				}
@@ -77,7 +131,8 @@ func (g *graph) collect() {
 	g.requeue(later)
 }
 
-// requeue puts entries back before what came into their queues meanwhile. Of one rank they are in order.
+// requeue returns entries to their queues, before entries that were queued meanwhile. Entries of one rank are in
+// order.
 func (g *graph) requeue(entries []*entry) {
 	if len(entries) == 0 {
 		return
@@ -110,7 +165,7 @@ func (g *graph) overtaken(s *step) bool {
 	return false
 }
 
-// decide returns what has to be done about an entry, or nil: then there is nothing to do, or it waits.
+// decide returns the step for an entry, or nil if there is nothing to do or the entry waits.
 func (g *graph) decide(e *entry) *step {
 	g.unwait(e)
 	if e.want == nil && e.have == nil {
@@ -121,7 +176,7 @@ func (g *graph) decide(e *entry) *step {
 	if e.kind != nil && e.kind.Plane != dataplane {
 		return g.decideLocally(e)
 	}
-	// What made a rebuild necessary may have passed.
+	// The reason for a rebuild may have passed.
 	g.compare(e)
 	if e.kept = g.keeps(e); e.kept {
 		e.rebuild = nil
@@ -138,14 +193,14 @@ func (g *graph) decide(e *entry) *step {
 	if !e.doomed() {
 		return g.put(e)
 	}
-	if e.users.count() > 0 {
+	if g.used(e) {
 		return g.warn(e)
 	}
-	op := operation{Action: Delete, Key: e.key, Reason: "no longer wanted"}
+	op := operation{Action: Delete, Key: e.key, Reason: "not in the desired state"}
 	if r := e.rebuild; r != nil {
 		op.Reason, op.Fields, op.Replacing = r.why, r.fields, true
 	}
-	// What failed before is Failed until it succeeds.
+	// A failed entry stays Failed until it succeeds.
 	switch {
 	case e.failures > 0:
 	case e.want == nil:
@@ -156,10 +211,15 @@ func (g *graph) decide(e *entry) *step {
 	return g.newStep(e, nil, op)
 }
 
+// asItIs reports whether an entry needs no step, whatever others need and claim.
+func (g *graph) asItIs(e *entry) bool {
+	return e.want != nil && (e.kind != nil && e.kind.Plane != dataplane || e.inStep() && e.waits == nil)
+}
+
 // decideLocally: only the agent understands the kind, and to want an object is to have it.
 func (g *graph) decideLocally(e *entry) *step {
 	e.rebuild = nil
-	if e.want == nil && e.users.count() > 0 {
+	if e.want == nil && g.used(e) {
 		return g.warn(e)
 	}
 	g.setHave(e, e.want)
@@ -172,24 +232,31 @@ func (g *graph) decideLocally(e *entry) *step {
 	return nil
 }
 
-// arrived: the data plane has what is wanted.
+// arrived: the data plane has the desired state.
 func (g *graph) arrived(e *entry) *step {
 	e.failures, e.replacing, e.wantedAt = 0, false, 0
-	if e.want.builtin {
+	if e.want.builtin() {
 		e.want = nil
 		g.setHave(e, nil)
 		g.mark(e, Gone, NotWanted, "")
 		g.forget(e)
 		return nil
 	}
+	if e.have.unread() && e.want != e.have {
+		g.setHave(e, e.want)
+	}
 	e.have = e.want // the same spec, so the same references and claims
 	g.mark(e, Applied, InStep, "")
 	return nil
 }
 
-// undermine: what uses something that has to go, and will use it again, has to go with it.
+// undermine: an entry that uses a doomed one, and will use it again, has to be rebuilt with it.
 func (g *graph) undermine(e *entry) {
 	if e.have == nil || e.want == nil || e.rebuild != nil {
+		return
+	}
+	if g.isStranded(e) {
+		e.rebuild = &rebuild{why: "no interface's network holds its next hops"}
 		return
 	}
 	needs := g.resolve(e.want)
@@ -206,10 +273,10 @@ func (g *graph) undermine(e *entry) {
 	}
 }
 
-// keeps says whether what the data plane has stays although it would have to be deleted to be as wanted: because to create what is
-// wanted is not possible now, and nothing else has to make way for it. Make before break.
+// keeps reports whether the observed object stays although it must be deleted to reach the desired state: its desired form cannot be created now,
+// and no other object waits for the deletion. Make before break.
 func (g *graph) keeps(e *entry) bool {
-	if e.rebuild == nil || e.want == nil || e.have.Kept == nil {
+	if e.rebuild == nil || e.want == nil || e.have.StoredObject == nil {
 		return false
 	}
 	for _, t := range g.resolve(e.have).entries {
@@ -223,40 +290,39 @@ func (g *graph) keeps(e *entry) bool {
 	return slices.ContainsFunc(g.resolve(e.want).entries, g.absent)
 }
 
-// What a status says of an object that waits: what for, and what the data plane has meanwhile.
-const (
-	waitsFor   = "waits for "
-	isAbsent   = "; not in the data plane"
-	isAsBefore = "; the data plane still has it as it was before"
-)
-
-// held says whether the entry has to wait for something that it needs. It may find out that the entry has to be rebuilt.
+// held reports whether the entry has to wait for an object that it needs. It may find that the entry has to be
+// rebuilt.
 func (g *graph) held(e *entry) bool {
 	needs := g.resolve(e.want)
 	for i, t := range needs.entries {
 		k := needs.keys[i]
 		switch {
 		case t == nil || t.have == nil && t.want == nil:
-			g.wait(e, k, false, WaitsForObject, waitsFor+k.String()+g.namedBy(e, k)+", which is not there")
+			missing := &Missing{Key: k, Field: g.namedBy(e, k)}
+			g.wait(e, k, false, WaitsForObject, missing.String())
+			e.waits.missing = missing
 		case t.have == nil && t.state == Failed:
-			g.wait(e, k, false, WaitsForFailed, waitsFor+k.String()+", which failed: "+t.message)
+			g.wait(e, k, false, WaitsForFailed, k.String()+", which failed: "+t.message)
 		case t.have == nil || t.doomed() || t.busy():
-			g.wait(e, k, false, WaitsForObject, waitsFor+k.String())
+			g.wait(e, k, false, WaitsForObject, k.String())
 		default:
 			continue
 		}
 		return true
 	}
-	for m := range e.want.marks() {
+	if g.waitsForNetwork(e) {
+		return true
+	}
+	for m := range e.want.Marks() {
 		holder, taken := g.holdings.Holder(e.number, m)
 		if !taken {
 			continue
 		}
 		h := g.entries.At(holder)
 		if h.have == nil || h.inStep() && !h.busy() {
-			continue // not ours to judge: the data plane will say
+			continue // not ours to reporter: the data plane will say
 		}
-		c, really := e.want.Disputed(m, h.have.Kept)
+		c, really := e.want.Disputed(m, h.have.StoredObject)
 		if !really {
 			continue
 		}
@@ -266,11 +332,11 @@ func (g *graph) held(e *entry) bool {
 				return false
 			}
 		}
-		g.wait(e, h.key, true, WaitsForClaim, waitsFor+h.key.String()+" to give up "+c.String())
+		g.wait(e, h.key, true, WaitsForClaim, h.key.String()+" to give up "+c.String())
 		if h.kept || g.stuck(h) {
 			g.enqueue(h, e.cause)
 		}
-		if h.doomed() && h.users.count() > 0 {
+		if h.doomed() && g.used(h) {
 			for _, u := range inOrder(g.usersOf(h)) {
 				if g.stuck(u) {
 					g.enqueue(u, e.cause)
@@ -282,8 +348,8 @@ func (g *graph) held(e *entry) bool {
 	return false
 }
 
-// letsGo says whether an entry that has to wait goes meanwhile: what the data plane has of it is in somebody's way, and what it waits for
-// does not come by itself.
+// letsGo reports whether a waiting entry is deleted meanwhile: its object in the data plane blocks another entry, and
+// its own wait does not end by itself.
 func (g *graph) letsGo(e *entry) bool {
 	if e.have == nil || g.moves(e) {
 		return false
@@ -293,7 +359,7 @@ func (g *graph) letsGo(e *entry) bool {
 		if t == nil || !t.doomed() {
 			continue
 		}
-		// What nobody wants any more can stay as long as it is needed, unless others want what it has.
+		// An object without an owner may stay as long as it is needed, unless others claim its place.
 		if t.want != nil {
 			why = t.key.String() + " is replaced"
 		} else if g.claimant(t) != nil {
@@ -311,7 +377,8 @@ func (g *graph) letsGo(e *entry) bool {
 	return true
 }
 
-// moves says whether what an entry waits for, or what that waits to be given up, is being decided about or done.
+// moves reports whether the object that an entry waits for, or waits to be released, is being decided about or
+// processed.
 func (g *graph) moves(e *entry) bool {
 	on := g.entries.Get(e.waits.all.on)
 	for range 100 {
@@ -326,17 +393,17 @@ func (g *graph) moves(e *entry) bool {
 	return false
 }
 
-// stuck says whether an entry that the data plane has waits for something that does not come by itself.
+// stuck reports whether an entry of the data plane waits for an event that does not come by itself.
 func (g *graph) stuck(e *entry) bool {
 	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming() && g.absent(g.entries.Get(e.waits.all.on))
 }
 
-// absent says whether something is not there and does not come unless something else is wanted.
+// absent reports whether an object does not exist and is not desired.
 func (g *graph) absent(t *entry) bool {
 	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming())
 }
 
-// claimant returns somebody who waits for what the entry has, or nil.
+// claimant returns an entry that waits for a claim of e, or nil.
 func (g *graph) claimant(e *entry) *entry {
 	if all := g.waiters[e.key]; all != nil {
 		for w := all.first; w != nil; w = w.after {
@@ -348,42 +415,44 @@ func (g *graph) claimant(e *entry) *entry {
 	return nil
 }
 
-// namedBy says by which field a wanted object names another.
+// namedBy returns the field by which a desired object names another, or "".
 func (g *graph) namedBy(e *entry, k object.Key) string {
 	for _, ref := range g.registry.References(e.want.Object()) {
 		if ref.To == k {
-			return " (" + ref.Field + ")"
+			return ref.Field
 		}
 	}
 	return ""
 }
 
-// difference remembers how what the data plane has differs from what is wanted: it is asked for several times in a row.
+// difference caches the difference between observed and desired state, which is read several times in a row.
 type difference struct {
 	have, want *Version
 	fields     []object.FieldChange
 }
 
 func (g *graph) differences(e *entry) []object.FieldChange {
-	if e.have == nil || e.have.Kept == nil || e.want == nil {
+	if e.have == nil || e.have.StoredObject == nil || e.want == nil {
 		return nil
 	}
-	if g.told.have != e.have || g.told.want != e.want {
-		g.told = difference{e.have, e.want, e.have.DiffSpec(e.want.Kept)}
+	if g.compared.have != e.have || g.compared.want != e.want {
+		g.compared = difference{e.have, e.want, e.have.DiffSpec(e.want.StoredObject)}
 	}
-	return g.told.fields
+	return g.compared.fields
 }
 
 func (g *graph) newStep(e *entry, put *Version, op operation) *step {
 	if len(g.steps) == cap(g.steps) {
-		g.steps = make([]step, 0, min(max(1, 2*cap(g.steps)), 256))
+		g.steps = make([]step, 0, max(1, g.stepRoom))
 	}
-	g.steps = append(g.steps, step{entry: e, put: put, want: e.want, operation: op})
-	return &g.steps[len(g.steps)-1]
+	g.steps = g.steps[:len(g.steps)+1]
+	s := &g.steps[len(g.steps)-1]
+	s.entry, s.put, s.want, s.operation, s.Want = e, put, e.want, op, int(e.place)
+	return s
 }
 
 func (g *graph) put(e *entry) *step {
-	op := operation{Action: Create, Key: e.key, Reason: "wanted", Replacing: e.replacing}
+	op := operation{Action: Create, Key: e.key, Reason: "in the desired state", Replacing: e.replacing}
 	if e.have != nil {
 		op.Action, op.Reason, op.Fields = Update, "changed", g.differences(e)
 	} else if e.replacing {
@@ -395,7 +464,7 @@ func (g *graph) put(e *entry) *step {
 	return g.newStep(e, e.want, op)
 }
 
-// warn: those who use a doomed entry have to let go of it first.
+// warn: users of a doomed entry have to release it first.
 func (g *graph) warn(e *entry) *step {
 	var one *entry
 	if e.warned {
@@ -409,14 +478,14 @@ func (g *graph) warn(e *entry) *step {
 			g.enqueue(u, e.cause)
 		}
 	}
-	message := fmt.Sprintf("%s%s, which still uses it", waitsFor, one.key)
+	message := fmt.Sprintf("%s, which still uses it", one.key)
 	if more := e.users.count() - 1; more > 0 {
-		message = fmt.Sprintf("%s%s and %d more, which still use it", waitsFor, one.key, more)
+		message = fmt.Sprintf("%s and %d more, which still use it", one.key, more)
 	}
 	if e.want == nil {
 		g.mark(e, Deleting, InUse, message)
 	} else {
-		g.mark(e, Pending, InUse, message+isAsBefore)
+		g.mark(e, Pending, InUse, message)
 	}
 	return nil
 }

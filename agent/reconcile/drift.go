@@ -1,4 +1,6 @@
-// What other clients do to the data plane is put right at once, object by object, and reported.
+// SPDX-License-Identifier: Apache-2.0
+
+// Drift: changes of other clients are repaired at once, object by object, and reported.
 package reconcile
 
 import (
@@ -15,16 +17,16 @@ type drift struct {
 }
 
 const (
-	// So often an object is put right at once; then ever later, because somebody else wants it to be so.
+	// An object is repaired at once so often; then with growing delays, because another client insists.
 	driftsAtOnce = 3
 	// More are forgotten when they are old.
-	driftsKept = 1000
+	maxDrifts = 1000
 )
 
-// meddled takes note of what another client did. r.mu is held.
+// meddled records a change of another client. r.mu is held.
 func (r *Reconciler) meddled(l *link, c Change) {
 	if c.Lost {
-		r.options.Log.Warn("the data plane told less than others changed")
+		r.options.Log.Warn("the data plane lost events of other clients' changes")
 		r.inSync = false
 		return
 	}
@@ -39,7 +41,7 @@ func (r *Reconciler) meddled(l *link, c Change) {
 		case len(b.steps) > 1:
 			b.meddled = true
 		}
-		return // what is under way comes after it
+		return // operations under way come after it
 	}
 	by := c.By
 	if by == "" {
@@ -52,7 +54,7 @@ func (r *Reconciler) meddled(l *link, c Change) {
 	r.graph.measured.drifted++
 	r.options.Log.Warn("another client changed an object in the data plane", "kind", c.Key.Kind, "name", c.Key.Name, "who", by)
 	if n := r.drifted(c.Key); n > driftsAtOnce {
-		r.retries.add(e, time.Now().Add(r.backoff(n-driftsAtOnce)))
+		r.retryAt(e, time.Now().Add(r.backoff(n-driftsAtOnce)))
 	} else {
 		r.graph.enqueue(e, nil)
 	}
@@ -62,12 +64,12 @@ func (r *Reconciler) meddled(l *link, c Change) {
 func (r *Reconciler) drifted(k object.Key) int32 {
 	now := time.Now()
 	old := func(_ object.Key, d drift) bool { return now.Sub(d.at) > 2*r.options.MaxBackoff }
-	if len(r.drifts) >= driftsKept {
+	if len(r.drifts) >= maxDrifts {
 		maps.DeleteFunc(r.drifts, old)
 	}
 	d, known := r.drifts[k]
-	if !known && len(r.drifts) >= driftsKept {
-		// So many at once are not somebody's mistake: nothing more is put right at once.
+	if !known && len(r.drifts) >= maxDrifts {
+		// So many changes at once are no accident: stop repairing at once.
 		return driftsAtOnce + 1
 	}
 	if old(k, d) {
@@ -78,24 +80,23 @@ func (r *Reconciler) drifted(k object.Key) int32 {
 	return d.count
 }
 
-// meddled takes note of what the data plane has because of somebody else. It returns the entry if that is not what is wanted.
+// meddled records an object that another client changed. It returns the entry if that differs from the desired state.
 func (g *graph) meddled(c Change, by string) *entry {
-	k, e := c.Key, g.entries.Get(c.Key)
-	kind := g.registry.Kind(k.Kind)
-	builtin := kind != nil && kind.IsBuiltin(k.Name)
+	k, e, spec := c.Key, g.entries.Get(c.Key), string(c.Spec)
+	builtin := g.isBuiltin(k)
 	if e == nil && (c.Deleted || builtin && len(c.Spec) == 0) {
 		return nil
 	}
 	e = g.ensure(k)
 	switch {
-	case c.Deleted && e.have == nil, !c.Deleted && e.have.says(c.Spec):
+	case c.Deleted && e.have == nil, !c.Deleted && e.have.says(spec, c.Owner):
 		return nil
 	case c.Deleted:
 		g.setHave(e, nil)
-	case e.want.says(c.Spec):
+	case e.want.says(spec, c.Owner):
 		g.setHave(e, e.want)
 	default:
-		g.setHave(e, g.unpack(k, c.Spec))
+		g.setHave(e, g.unpack(k, spec, c.Owner))
 	}
 	if builtin && e.want == nil {
 		e.want = g.builtin(k)
@@ -108,7 +109,7 @@ func (g *graph) meddled(c Change, by string) *entry {
 		g.enqueue(e, nil)
 		return nil
 	case e.want == nil:
-		g.mark(e, Deleting, Drifted, by+" put it into the data plane, and nobody wants it")
+		g.mark(e, Deleting, Drifted, by+" created it in the data plane, and it has no owner")
 	case c.Deleted:
 		g.mark(e, Pending, Drifted, by+" deleted it from the data plane")
 	default:

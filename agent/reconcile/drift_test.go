@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -29,7 +31,7 @@ func gone(kind, name string) reconcile.Change {
 	return reconcile.Change{By: "somebody", Key: object.Key{Kind: kind, Name: name}, Deleted: true}
 }
 
-func TestWhatAnotherClientDoesToTheDataPlaneIsPutRightAndReported(t *testing.T) {
+func TestDriftIsRepairedAndReported(t *testing.T) {
 	for _, c := range []struct {
 		sentence string
 		change   reconcile.Change
@@ -38,7 +40,7 @@ func TestWhatAnotherClientDoesToTheDataPlaneIsPutRightAndReported(t *testing.T) 
 	}{
 		{"a change is changed back", permitting(t, "a"), []string{"update Acl/a"}, "somebody changed it in the data plane"},
 		{"what nobody wants is deleted", permitting(t, "stray"), []string{"delete Acl/stray"},
-			"somebody put it into the data plane, and nobody wants it"},
+			"somebody created it in the data plane, and it has no owner"},
 		{"what is gone comes back", gone("Acl", "b"), []string{"create Acl/b"}, "somebody deleted it from the data plane"},
 		{"what nobody wanted may go", gone("Acl", "unknown"), nil, ""},
 	} {
@@ -60,7 +62,7 @@ func TestWhatAnotherClientDoesToTheDataPlaneIsPutRightAndReported(t *testing.T) 
 				return line == "create Acl/after" || strings.HasPrefix(line, "update Acl/a") && c.message == "" ||
 					c.change.Deleted == false && line == "create Acl/stray"
 			})
-			// What the other client did is in the log, too.
+			// The other client's operations are in the log, too.
 			if n := len(log); n < len(c.log) || !slices.Equal(log[n-len(c.log):], c.log) {
 				t.Errorf("did %q, not %q", log, c.log)
 			}
@@ -68,14 +70,14 @@ func TestWhatAnotherClientDoesToTheDataPlaneIsPutRightAndReported(t *testing.T) 
 			if after.Lists != before.Lists {
 				t.Error("everything was listed for that")
 			}
-			told := uint64(0)
+			drifted := uint64(0)
 			if c.message != "" {
-				told = 1
+				drifted = 1
 			}
-			if after.Drifted-before.Drifted != told {
+			if after.Drifted-before.Drifted != drifted {
 				t.Errorf("%d changes are counted", after.Drifted-before.Drifted)
 			}
-			if told == 0 {
+			if drifted == 0 {
 				return
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -100,7 +102,7 @@ func TestWhatAnotherClientDoesToTheDataPlaneIsPutRightAndReported(t *testing.T) 
 	}
 }
 
-func TestWhereChangesAreMissingEverythingIsListed(t *testing.T) {
+func TestEverythingIsListedWhenChangesWereMissed(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(acl("a")))
 	s.plane.Lock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -11,7 +13,7 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-func TestWhatCanNeverSucceedIsTriedAgainWhenItOrWhatItNamesIsAnother(t *testing.T) {
+func TestAFinalFailureIsRetriedWhenTheObjectOrItsReferenceChanges(t *testing.T) {
 	for _, c := range []struct {
 		code   int32
 		reason string

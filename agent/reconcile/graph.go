@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
@@ -8,72 +10,88 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// graph is the heart: what is wanted, what the data plane has, what needs what. It does nothing by itself. next says what
-// can be done now, settle tells it how that went. The same code plans and executes, so that a plan is what is done.
+// graph is the core: desired state, observed state, and the references between objects. It is passive: next returns
+// possible steps, and settle takes their results. The same code plans and executes, so that a plan is exact.
 type graph struct {
 	registry *object.Registry
 	now      func() time.Time
-	// Nanoseconds since the epoch of Unix: when whatever is being done began.
+	// Start of the present operation, in nanoseconds since the Unix epoch.
 	at      int64
 	entries object.Table[*entry]
-	named   resolved
-	told    difference
+	// Of the latest entry that was added: mostly the next one is of it, too.
+	kind     *object.Kind
+	named    resolved
+	compared difference
 	// Entries to decide about, by the rank of their kinds.
 	queues [][]*entry
-	// What is Deleting.
-	unwanted map[object.Key]struct{}
+	// Entries that only the data plane has, by number, and their count. Others are among the numbers: removal of one
+	// would cost more than skipping it.
+	leftovers []object.Number
+	left      int
 	// How often something came to be.
 	deletions uint64
-	// Who waits for an object to become ready, or to give up what it has.
+	// The number of objects that were found in the data plane and not read yet: their needs and claims are unknown
+	// (settle.go).
+	unread int
+	// Services of which only produced objects stay (retain.go).
+	released map[string]struct{}
+	// Of objects that were found in the data plane.
+	origins map[string]*Origin
+	// Entries that wait for an object to become ready, or to release a claim.
 	waiters map[object.Key]*waiters
-	// What the data plane's objects have for themselves, by the numbers of entries.
+	// Claims of the data plane's objects, by the numbers of entries.
 	holdings *object.Holdings[object.Number]
-	// What was started last, and what before that is not settled.
+	networks networks
+	// The steps that were started last, and earlier ones that are not settled.
 	wave, aloft []*step
-	// Room for steps: many are made at once.
-	steps []step
-	// What the data plane refused because of something else; see retry.go.
+	// Room for steps: many are made at once, of which there is room for so many.
+	steps    []step
+	stepRoom int
+	// Steps that the data plane refused because of another object; see retry.go.
 	refused []*refusal
-	// What it will refuse until what they name is another, by that.
+	// Entries that the data plane will refuse until an object that they name changes, by that object.
 	condemned map[object.Key]map[*entry]struct{}
 	succeeded uint64
 	failures  []failure
 	measured  measured
-	// Told whenever the status of an entry changed.
+	// Called whenever the status of an entry changed.
 	changed func(*entry)
-	// While simulating: how to take everything back.
-	journal    []func()
+	// The graph is a copy on which a plan is carried out: it measures nothing, and has no listeners. The snapshot is asked for entries
+	// that the plan concerns, too; nil: it is not carried out yet.
 	simulating bool
-	epoch      uint32
+	asks       *snapshot
 }
 
-// entry is one object. There are as many as objects, and each collection of garbage looks through all of them: what few of them have is
-// behind pointers.
+// entry is one object. There are as many as objects, and each garbage collection scans all of them: rarely used
+// fields are behind pointers.
 type entry struct {
 	key  object.Key
 	kind *object.Kind // nil: not a kind of ours
-	want *Version     // nil: nobody wants it
+	want *Version     // nil: not desired
 	have *Version     // nil: the data plane does not have it
-	// Who names it as the data plane has them; nil: never anybody.
+	// Entries that name it in the data plane; nil: never any.
 	users *users
-	// Must be deleted before it can be as wanted; nil: it need not.
+	// It must be deleted before it can reach its desired state; nil: it need not.
 	rebuild *rebuild
-	// Nil: it waits for nobody.
+	// Nil: it does not wait.
 	waits *waiting
 	// It was refused because of something else, and is tried again once something else was done.
 	refusal *refusal
 
-	cause   *transaction
+	cause *transaction
+	// The reason of its state; of a waiting entry, the object that it waits for.
 	message string
-	// Nanoseconds since the epoch of Unix: of the latest change of state; and when it is tried again.
-	since, retryAt int64
-	// When what is wanted came to be so, until the data plane has it; 0: it has, or had it before.
+	// When it is tried again; nil: it never failed.
+	retry *retry
+	// Nanoseconds since the epoch of Unix: of the latest change of state.
+	since int64
+	// The time of its desired state, until the data plane has it; 0: it has, or had it before.
 	wantedAt int64
-	// Of the latest simulation that took note of it.
-	epoch  uint32
-	number object.Number
-	// Times that it failed in a row.
-	failures int32
+	number   object.Number
+	// The place among the wants of its Work.
+	place uint32
+	// Times that it failed in a row, at most 100.
+	failures uint8
 	state    State
 	reason   Reason
 	// As which it is counted: its state, unless it was forgotten. Gone is not counted.
@@ -82,19 +100,24 @@ type entry struct {
 	queued, flying, again bool
 	// Its users know that it has to go.
 	warned bool
+	// It is counted as a leftover of the data plane.
+	leftover bool
+	// The data plane has listed it.
+	listed bool
 	// Was just deleted to be created again.
 	replacing bool
-	// It would have to be deleted to be as wanted, and stays as it is because what is wanted could not be created.
+	// It would have to be deleted to reach its desired state, and stays because the desired object could not be
+	// created.
 	kept bool
 }
 
 // Key makes entries be found by their keys.
 func (e *entry) Key() object.Key { return e.key }
 
-// wantsAny says whether anything is wanted but what is always there.
+// wantsAny reports whether any object is desired except builtin ones.
 func (g *graph) wantsAny() bool {
 	for e := range g.entries.All() {
-		if e.want != nil && !e.want.builtin {
+		if e.want != nil && !e.want.builtin() {
 			return true
 		}
 	}
@@ -106,30 +129,32 @@ type rebuild struct {
 	fields []object.FieldChange
 }
 
-// waiters wait for one object, in the order in which they began to. What is done must not depend on the order of a map, or a plan
-// would not tell the truth.
+// waiters wait for one object, in the order of arrival. The order of steps must not depend on the order of a map, or
+// plans would not be exact.
 type waiters struct {
 	on          object.Key
 	first, last *waiting
 }
 
-// waiting is an entry among those who wait for the same.
+// waiting is an entry among the waiters for one object.
 type waiting struct {
 	*entry
 	all           *waiters
 	before, after *waiting
-	// What it waits for is a claim.
+	// It waits for a claim.
 	claim bool
+	// It waits for a missing object.
+	missing *Missing
 }
 
-// claiming says whether the entry waits for something to be given up.
+// claiming reports whether the entry waits for a claim to be released.
 func (e *entry) claiming() bool { return e.waits != nil && e.waits.claim }
 
 // step is an operation on an entry.
 type step struct {
 	entry *entry
 	put   *Version // nil: delete
-	// What was wanted when it was decided about.
+	// The desired state at the decision.
 	want *Version
 	operation
 	settled bool
@@ -139,10 +164,11 @@ type operation = Operation
 
 func newGraph(r *object.Registry, now func() time.Time, changed func(*entry)) *graph {
 	g := &graph{
-		registry: r, now: now, at: now().UnixNano(), changed: changed, waiters: map[object.Key]*waiters{}, unwanted: map[object.Key]struct{}{},
+		registry: r, now: now, at: now().UnixNano(), changed: changed, waiters: map[object.Key]*waiters{},
+		released: map[string]struct{}{}, origins: map[string]*Origin{},
 		condemned: map[object.Key]map[*entry]struct{}{}, queues: make([][]*entry, len(r.Kinds())+1),
 	}
-	g.holdings = object.NewHoldings(g.entries.Compare)
+	g.holdings, g.networks = object.NewHoldings(g.entries.Compare), newNetworks()
 	return g
 }
 
@@ -154,7 +180,7 @@ func (g *graph) rank(e *entry) int {
 	return e.kind.Rank
 }
 
-// doomed says whether the data plane's object has to go.
+// doomed reports whether the data plane's object has to be deleted.
 func (e *entry) doomed() bool { return e.have != nil && (e.want == nil || e.rebuild != nil) }
 
 func (e *entry) busy() bool { return e.queued || e.flying }
@@ -175,47 +201,14 @@ func (g *graph) reserve(more, claims int) {
 // tick is called before anything is done.
 func (g *graph) tick() { g.at = g.now().UnixNano() }
 
-// remember takes note of an entry before it is changed, so that a simulation can be taken back.
-func (g *graph) remember(e *entry) {
-	if g.simulating && e.epoch != g.epoch {
-		e.epoch = g.epoch
-		before := *e
-		g.note(func() { *e = before })
-		if w := e.waits; w != nil {
-			before := *w
-			g.note(func() { *w = before })
-		}
-	}
-}
-
-// note takes note of how to undo something while simulating. Callers ask for that first: a closure costs memory.
-func (g *graph) note(undo func()) { g.journal = append(g.journal, undo) }
-
-// simulate runs f, and then makes everything be as it was before.
-func (g *graph) simulate(f func()) {
-	queues, refused := slices.Clone(g.queues), slices.Clone(g.refused)
-	for i, q := range queues {
-		queues[i] = slices.Clone(q)
-	}
-	wave, aloft, succeeded := g.wave, slices.Clone(g.aloft), g.succeeded
-	g.simulating = true
-	g.epoch++
-	f()
-	for i := len(g.journal) - 1; i >= 0; i-- {
-		g.journal[i]()
-	}
-	g.journal, g.simulating, g.queues, g.refused = nil, false, queues, refused
-	g.wave, g.aloft, g.succeeded = wave, aloft, succeeded
-}
-
 func (g *graph) ensure(k object.Key) *entry {
 	e := g.entries.Get(k)
 	if e == nil {
-		e = &entry{key: k, kind: g.registry.Kind(k.Kind), state: Gone, counted: Gone, epoch: g.epoch}
-		g.add(e)
-		if g.simulating {
-			g.note(func() { g.remove(k) })
+		if g.kind == nil || g.kind.Name != k.Kind {
+			g.kind = g.registry.Kind(k.Kind)
 		}
+		e = &entry{key: k, kind: g.kind, state: Gone, counted: Gone}
+		g.add(e)
 	}
 	return e
 }
@@ -223,32 +216,57 @@ func (g *graph) ensure(k object.Key) *entry {
 func (g *graph) forget(e *entry) {
 	if e.users.count() == 0 && g.entries.Get(e.key) == e {
 		g.remove(e.key)
-		if g.simulating {
-			g.note(func() { g.add(e) })
-		} else {
+		if !g.simulating {
 			g.recount(e, Gone)
 		}
 	}
 }
 
 func (g *graph) mark(e *entry, s State, reason Reason, message string) {
-	if e.state == s && e.message == message {
+	if e.state == s && e.reason == reason && e.message == message {
 		return
 	}
-	before := e.state
 	e.state, e.reason, e.message = s, reason, message
 	if !g.simulating {
-		switch {
-		case s == Deleting && before != Deleting:
-			g.unwanted[e.key] = struct{}{}
-			g.deletions++
-		case before == Deleting:
-			delete(g.unwanted, e.key)
-		}
+		g.countLeftover(e, leftover(e, s))
 		e.since = g.at
 		g.recount(e, s)
 		g.changed(e)
 	}
+}
+
+// leftover reports whether only the data plane has an object in this state: it is being deleted, or a service left it
+// there.
+func leftover(e *entry, s State) bool {
+	return s == Deleting || s != Gone && e.want != nil && e.want.retained()
+}
+
+// countLeftover notes whether an entry is in the data plane alone.
+func (g *graph) countLeftover(e *entry, is bool) {
+	switch {
+	case e.leftover == is:
+	case is:
+		if len(g.leftovers) > 2*g.left+leftoverSlack {
+			g.leftovers = slices.DeleteFunc(g.leftovers, func(n object.Number) bool { return !g.isLeftover(n) })
+		}
+		g.leftovers = append(g.leftovers, e.number)
+		g.left++
+		g.deletions++
+	default:
+		if g.left--; g.left == 0 {
+			g.leftovers = nil
+		}
+	}
+	e.leftover = is
+}
+
+// leftoverSlack is how many numbers may be among the leftovers that stand for none.
+const leftoverSlack = 1 << 10
+
+// isLeftover reports whether a number is that of a leftover.
+func (g *graph) isLeftover(n object.Number) bool {
+	e := g.entries.At(n)
+	return e != nil && e.leftover
 }
 
 // recount counts an entry as in a state.
@@ -257,9 +275,8 @@ func (g *graph) recount(e *entry, s State) {
 	e.counted = s
 }
 
-// enqueue has an entry decided about. What is done in consequence is put down to the cause.
+// enqueue queues an entry for a decision. Consequences are attributed to the cause.
 func (g *graph) enqueue(e *entry, cause *transaction) {
-	g.remember(e)
 	if cause != nil && cause != e.cause {
 		if e.open() && !g.simulating {
 			e.cause.leave()
@@ -292,9 +309,12 @@ func (g *graph) rest(e *entry) {
 	}
 }
 
-// wake has those who wait for the entry decided about again; while it waits itself, not those who wait for it to give something up: so all
-// of a ring come to wait, and the last sees it.
+// wake queues the waiters of an entry. While the entry waits itself, it does not wake those that wait for a claim of
+// it: so all entries of a ring wait, and the last one detects the ring.
 func (g *graph) wake(e *entry) {
+	if g.asks != nil {
+		g.asks.around(e.key)
+	}
 	all := g.waiters[e.key]
 	if all == nil {
 		return
@@ -302,7 +322,6 @@ func (g *graph) wake(e *entry) {
 	if e.waits != nil {
 		for w := all.first; w != nil; w = w.after {
 			if !w.claim {
-				g.remember(w.entry)
 				g.unwait(w.entry)
 				g.enqueue(w.entry, e.cause)
 			}
@@ -310,14 +329,9 @@ func (g *graph) wake(e *entry) {
 		return
 	}
 	delete(g.waiters, e.key)
-	if g.simulating {
-		before := *all
-		g.note(func() { *all = before; g.waiters[e.key] = all })
-	}
 	w := all.first
 	all.first, all.last = nil, nil
 	for ; w != nil; w = w.after {
-		g.remember(w.entry)
 		w.waits = nil
 		g.enqueue(w.entry, e.cause)
 	}
@@ -329,33 +343,23 @@ func inOrder(all []*entry) []*entry {
 	return slices.Compact(all)
 }
 
+// wait lets an entry wait for another; the message names that one.
 func (g *graph) wait(e *entry, on object.Key, claiming bool, reason Reason, message string) {
 	g.unwait(e)
 	all := g.waiters[on]
 	if all == nil {
 		all = &waiters{on: on}
 		g.waiters[on] = all
-		if g.simulating {
-			g.note(func() { delete(g.waiters, on) })
-		}
-	} else if g.simulating {
-		before := *all
-		g.note(func() { *all = before })
 	}
 	w := &waiting{entry: e, all: all, before: all.last, claim: claiming}
 	e.waits, e.failures = w, 0
 	if all.last == nil {
 		all.first = w
 	} else {
-		g.remember(all.last.entry)
 		all.last.after = w
 	}
 	all.last = w
-	if e.have == nil {
-		g.mark(e, Pending, reason, message+isAbsent)
-	} else {
-		g.mark(e, Pending, reason, message+isAsBefore)
-	}
+	g.mark(e, Pending, reason, message)
 }
 
 func (g *graph) unwait(e *entry) {
@@ -364,46 +368,42 @@ func (g *graph) unwait(e *entry) {
 		return
 	}
 	all := w.all
-	if g.simulating {
-		before := *all
-		g.note(func() { *all = before })
-	}
 	if w.before == nil {
 		all.first = w.after
 	} else {
-		g.remember(w.before.entry)
 		w.before.after = w.after
 	}
 	if w.after == nil {
 		all.last = w.before
 	} else {
-		g.remember(w.after.entry)
 		w.after.before = w.before
 	}
 	if all.first == nil {
 		delete(g.waiters, all.on)
-		if g.simulating {
-			g.note(func() { g.waiters[all.on] = all })
-		}
 	}
 	e.waits = nil
 }
 
-// setWant changes what is wanted. nil: nobody wants the object any more.
-func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
+// setWant changes the desired state of an object. nil: it has no owner any more.
+func (g *graph) setWant(k object.Key, v *Version, cause *transaction) { g.setWantAt(0, k, v, cause) }
+
+// setWantAt is setWant for one of the wants of a Work, at a place among them.
+func (g *graph) setWantAt(place int, k object.Key, v *Version, cause *transaction) {
 	e := g.ensure(k)
-	g.remember(e)
 	if v != nil {
-		e.key = v.Key() // and what was said before is not held on to
+		e.key = v.Key() // and release the old version's memory
 	}
 	if v == nil && e.have != nil && e.kind != nil && e.kind.IsBuiltin(k.Name) {
 		v = g.builtin(k)
 	}
 	g.pardon(e)
-	e.want, e.failures, e.warned = v, 0, false
+	if v != nil && !g.simulating {
+		g.countLeftover(e, false)
+	}
+	e.want, e.place, e.failures, e.warned = v, uint32(place), 0, false
 	g.compare(e)
 	e.wantedAt = 0
-	if v != nil && !v.builtin && !e.inStep() {
+	if v != nil && !v.builtin() && !e.inStep() {
 		e.wantedAt = g.at
 	}
 	g.enqueue(e, cause)
@@ -419,22 +419,22 @@ func (g *graph) setWant(k object.Key, v *Version, cause *transaction) {
 	}
 }
 
-// builtin is what an object says that is always there, when nobody says anything.
+// builtin returns the builtin version of an object that has no owner.
 func (g *graph) builtin(k object.Key) *Version {
 	o, err := g.registry.Explore(k, nil)
 	if err != nil {
 		return nil
 	}
-	return &Version{Kept: o, builtin: true}
+	return &Version{StoredObject: o, Origin: alwaysThere}
 }
 
-// compare finds out whether what the data plane has can become what is wanted in place.
+// compare determines whether the data plane's object can reach its desired state in place.
 func (g *graph) compare(e *entry) {
 	e.rebuild = nil
 	if e.have == nil || e.want == nil || e.have.same(e.want) {
 		return
 	}
-	if e.have.Kept == nil {
+	if e.have.StoredObject == nil {
 		e.rebuild = &rebuild{why: "what the data plane has cannot be read"}
 		return
 	}
@@ -444,9 +444,9 @@ func (g *graph) compare(e *entry) {
 	}
 }
 
-// setHave takes note of what the data plane has now.
+// setHave sets the observed state of an entry.
 func (g *graph) setHave(e *entry, v *Version) {
-	g.remember(e)
+	g.moveNetworks(e, e.have, v)
 	if old := e.have; old != nil {
 		for k := range old.needs() {
 			t := g.ensure(k)
@@ -458,32 +458,45 @@ func (g *graph) setHave(e *entry, v *Version) {
 				g.forget(t)
 			}
 		}
-		for m := range old.marks() {
-			if released := g.holdings.Release(e.number, m); released && g.simulating {
-				g.note(func() { g.holdings.Take(e.number, m) })
-			}
+		for m := range old.Marks() {
+			g.holdings.Release(e.number, m)
+		}
+	}
+	if old := e.have; old.unread() {
+		g.unread--
+		if e.want == old {
+			g.replaceFound(e, &Version{Origin: old.Origin, StoredObject: g.explore(e.key, old.Spec())})
 		}
 	}
 	e.have, e.warned = v, false
 	if v == nil {
 		return
 	}
-	needs := g.resolve(v)
+	if v.unread() {
+		g.unread++
+		return
+	}
+	g.attach(e)
+}
+
+// attach makes an entry a user of all that it needs, as the data plane has it, and gives it its claims.
+func (g *graph) attach(e *entry) {
+	needs := g.resolve(e.have)
 	for i, t := range needs.entries {
 		if t == nil {
 			k := needs.keys[i]
-			k.Name = strings.Clone(k.Name) // it is part of what this version says
+			k.Name = strings.Clone(k.Name) // it points into the version's memory
 			t = g.ensure(k)
 		}
 		g.use(e, t)
 	}
-	for m := range v.marks() {
-		if _, taken := g.holdings.Holder(e.number, m); taken {
-			continue // two objects in a data plane that we did not fill; each is dealt with by itself
-		}
-		g.holdings.Take(e.number, m)
-		if g.simulating {
-			g.note(func() { g.holdings.Release(e.number, m) })
-		}
+	g.takeClaims(e)
+}
+
+// takeClaims takes the claims of an entry, as the data plane has it.
+func (g *graph) takeClaims(e *entry) {
+	for m := range e.have.Marks() {
+		// If another has it, they are two objects in a data plane that we did not fill; each is dealt with by itself.
+		g.holdings.Claim(e.number, m)
 	}
 }

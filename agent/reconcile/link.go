@@ -1,4 +1,6 @@
-// What the data plane was told on one connection, and has not answered yet.
+// SPDX-License-Identifier: Apache-2.0
+
+// Operations that were sent on one connection and are not answered yet.
 package reconcile
 
 import (
@@ -15,25 +17,26 @@ const (
 	large = 64 << 10
 	// A request has hardly more bytes, unless it is of one object.
 	batchBytes = 1 << 20
-	// So much is under way at once; of what is large, and of all the rest. It is less than what makes the data plane stop reading.
+	// The maximum under way: of slow objects, and of all others. It is less than the amount at which the data plane
+	// stops reading.
 	largeAloft, largeBytes = 8, 10 << 20
 	restAloft, restBytes   = 16, 4 << 20
 )
 
-// link is a connection to the data plane: nothing is asked of the plane after the context ends. But for what arrived it is the
-// Reconciler's, and guarded with it.
+// link is a connection to the data plane. The plane is not used after the context ends. The Reconciler guards it,
+// except for arrivals.
 type link struct {
 	Plane
 	context context.Context
-	// What is to be sent, in this order; what is large is sent in an order of its own, so that nothing waits for it here.
+	// Steps to send, in this order; slow ones have an order of their own, so that no other step waits for them here.
 	rest, large []*step
-	// What is not answered, in the order in which it was sent.
+	// Unanswered batches, in the order of sending.
 	air []*batch
 	// An answer was an error: everything will be listed.
 	broken error
-	// What others change is told.
+	// The plane reports changes of other clients.
 	watched bool
-	// What the data plane has is known, or was once.
+	// The observed state is known, or was once.
 	compared bool
 
 	mu      sync.Mutex
@@ -41,7 +44,7 @@ type link struct {
 	missed  bool
 }
 
-// arrival is an answer to a batch, or what another client did.
+// arrival is an answer to a batch, or a change of another client.
 type arrival struct {
 	batch  *batch
 	change Change
@@ -50,15 +53,17 @@ type arrival struct {
 // So many changes may wait to be looked at.
 const mostArrivals = 1 << 14
 
-// batch is one request. Without steps it is a probe: when it is answered, whatever was sent before it and is not takes long.
+// batch is one request. Without steps it is a probe: when it is answered, unanswered requests before it are slow.
 type batch struct {
 	steps []*step
 	bytes int
 	large bool
+	// All of it are puts of services' objects: they name all that they need.
+	produced bool
 	// A later one was answered first.
 	slow     bool
 	answered bool
-	// Another client changed one of several objects meanwhile: nobody knows who was the last.
+	// Another client changed one of several objects meanwhile: the last writer is unknown.
 	meddled bool
 	results []Result
 	err     error
@@ -71,7 +76,7 @@ func (s *step) bytes() int {
 	return len(s.put.Spec()) + len(s.Key.Name)
 }
 
-// take gets what is to be done.
+// take queues steps.
 func (l *link) take(wave []*step) {
 	for _, s := range wave {
 		if s.bytes() >= large {
@@ -82,17 +87,24 @@ func (l *link) take(wave []*step) {
 	}
 }
 
-// allSlow says whether nothing is under way but what takes long.
+// allSlow reports whether only slow batches are under way.
 func (l *link) allSlow() bool {
 	return len(l.rest) == 0 && !slices.ContainsFunc(l.air, func(b *batch) bool { return !b.slow })
 }
 
-// asked says whether a probe is under way.
-func (l *link) asked() bool {
+// ahead says whether more may be decided about although not everything is answered: what is under way are objects that services produce. A
+// data plane carries out in order what it is sent.
+func (l *link) ahead() bool {
+	waits := func(b *batch) bool { return !b.slow && len(b.steps) > 0 && !b.produced }
+	return len(l.rest) == 0 && len(l.large) == 0 && !slices.ContainsFunc(l.air, waits)
+}
+
+// probing reports whether a probe is under way.
+func (l *link) probing() bool {
 	return slices.ContainsFunc(l.air, func(b *batch) bool { return len(b.steps) == 0 })
 }
 
-// unsent returns what was not sent, and forgets it.
+// unsent returns unsent steps, and clears them.
 func (l *link) unsent() []*step {
 	steps := append(l.large, l.rest...)
 	l.large, l.rest = nil, nil
@@ -119,10 +131,11 @@ func (l *link) load(most int) []*batch {
 		load = append(load, b)
 	}
 	for len(l.rest) > 0 && aloft[false] < restAloft && bytes[false] < restBytes {
-		b := &batch{}
+		b := &batch{produced: true}
 		end := 0
 		for end < len(l.rest) && end < most && (end == 0 || b.bytes < batchBytes && sameBatch(l.rest[0], l.rest[end])) {
 			b.bytes += l.rest[end].bytes()
+			b.produced = b.produced && l.rest[end].put != nil && l.rest[end].put.owner() != ""
 			end++
 		}
 		b.steps, l.rest = l.rest[:end:end], l.rest[end:]
@@ -130,7 +143,7 @@ func (l *link) load(most int) []*batch {
 		bytes[false] += b.bytes
 		load = append(load, b)
 	}
-	// What was sent is not held on to.
+	// Release sent steps.
 	if len(l.rest) == 0 {
 		l.rest = nil
 	}
@@ -152,8 +165,8 @@ func (l *link) probe() *batch {
 	return b
 }
 
-// send asks the plane, and has told when there is an answer.
-func (l *link) send(b *batch, told func()) {
+// send sends a batch to the plane, and calls report after the answer.
+func (l *link) send(b *batch, report func()) {
 	ctx := l.context
 	answered := func(results []Result, err error) {
 		if err == nil && len(results) != len(b.steps) {
@@ -166,7 +179,7 @@ func (l *link) send(b *batch, told func()) {
 		l.mu.Lock()
 		l.arrived = append(l.arrived, arrival{batch: b})
 		l.mu.Unlock()
-		told()
+		report()
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -180,25 +193,25 @@ func (l *link) send(b *batch, told func()) {
 	default:
 		objects := make([]Object, len(b.steps))
 		for i, s := range b.steps {
-			objects[i] = Object{s.Key, []byte(s.put.Spec())}
+			objects[i] = Object{s.Key, s.put.Spec(), s.put.owner()}
 		}
 		l.Put(ctx, objects, answered)
 	}
 }
 
 // watch has changes arrive.
-func (l *link) watch(ctx context.Context, told func()) (Mark, error) {
+func (l *link) watch(ctx context.Context, report func()) (Mark, error) {
 	return l.Watch(ctx, func(c Change) {
 		l.mu.Lock()
 		if l.missed = l.missed || len(l.arrived) >= mostArrivals; !l.missed {
 			l.arrived = append(l.arrived, arrival{change: c})
 		}
 		l.mu.Unlock()
-		told()
+		report()
 	})
 }
 
-// arrivals returns what arrived since it was called last, in that order.
+// arrivals returns the arrivals since the last call, in their order.
 func (l *link) arrivals() []arrival {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
@@ -5,24 +7,24 @@ import (
 	"time"
 )
 
-// Measurements are what a Reconciler counted since it was made, and how it stands now. They cost the same however many objects
-// there are.
+// Measurements are the counters of a Reconciler, and its present state. Their cost does not depend on the number of
+// objects.
 type Measurements struct {
 	// How many objects of each kind are in each state.
 	Objects map[string]map[State]int
-	// What the data plane was told, by what became of it.
+	// Operations on the data plane, by result.
 	Operations map[Action]Results
-	// From when something was wanted to when the data plane had it, of what was created or updated.
+	// Time from the change of desired state until the data plane has it, of created and updated objects.
 	Delays Histogram
-	// What Options.Connected was told last; and whether what the data plane has is known at this moment.
+	// The last value that Options.Connected received; and whether the observed state is known at this moment.
 	Connected, InSync bool
-	// How often everything that the data plane has was listed, and how many objects were then not as they are wanted.
+	// How often all objects of the data plane were listed, and how many of them differed from their desired state.
 	Lists, Different uint64
-	// How often another client changed an object of the data plane so that it was not as it is wanted.
+	// How often another client changed an object away from its desired state.
 	Drifted uint64
 }
 
-// Results count what became of operations.
+// Results count operations by result.
 type Results struct {
 	// Done; refused by the data plane; the connection broke before the answer.
 	Done, Refused, Unknown uint64
@@ -45,7 +47,10 @@ var delayBounds = [...]time.Duration{
 
 // measured is what a graph counts.
 type measured struct {
-	objects    map[string]*[Gone]int
+	objects map[string]*[Gone]int
+	// The kind that was counted last, and its counts.
+	kind       string
+	counts     *[Gone]int
 	operations [Delete + 1]Results
 	delays     [len(delayBounds) + 1]uint64
 	delay      time.Duration
@@ -58,19 +63,21 @@ func (m *measured) moved(kind string, before, after State) {
 	if before == after {
 		return
 	}
-	counts := m.objects[kind]
-	if counts == nil {
+	if m.counts == nil || m.kind != kind {
+		m.kind, m.counts = kind, m.objects[kind]
+	}
+	if m.counts == nil {
 		if m.objects == nil {
 			m.objects = map[string]*[Gone]int{}
 		}
-		counts = &[Gone]int{}
-		m.objects[kind] = counts
+		m.counts = &[Gone]int{}
+		m.objects[kind] = m.counts
 	}
 	if before != Gone {
-		counts[before]--
+		m.counts[before]--
 	}
 	if after != Gone {
-		counts[after]++
+		m.counts[after]++
 	}
 }
 
@@ -91,7 +98,7 @@ func (m *measured) took(d time.Duration) {
 	m.delay += d
 }
 
-// Measure returns what was counted.
+// Measure returns the counters.
 func (r *Reconciler) Measure() Measurements {
 	r.mu.Lock()
 	defer r.mu.Unlock()

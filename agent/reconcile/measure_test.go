@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -9,7 +11,7 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-func TestWhatIsDoneIsCountedByWhatBecameOfIt(t *testing.T) {
+func TestOperationsAreCountedByTheirResult(t *testing.T) {
 	s := newScene(t, reconcile.Options{MinBackoff: time.Hour, MaxBackoff: time.Hour})
 	s.plane.Lock()
 	s.plane.Never[acl("never").Key()] = true
@@ -44,7 +46,7 @@ func until(t *testing.T, holds func() bool) {
 	}
 }
 
-func TestWhatIsReadBackIsNoNewWish(t *testing.T) {
+func TestAnObjectThatIsReadBackIsNoChangeOfDesiredState(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(port("a")))
 	before := s.Measure()["default"]

@@ -1,4 +1,6 @@
-// In which order what can be done at once is done.
+// SPDX-License-Identifier: Apache-2.0
+
+// The order of steps that are possible at once.
 package reconcile
 
 import (
@@ -8,15 +10,15 @@ import (
 	"strings"
 )
 
-// ordered has beside a step what it is sorted by: the rank, and the first of its name that not all of them have in common.
+// ordered is a step with its sort key: the rank, and the start of its name after the common prefix.
 type ordered struct {
 	rank  int
 	first uint64
 	step  *step
 }
 
-// sortWave brings deletions before all else, what needs much before what needs little, and what is put the other way round; what is of
-// one kind in the order of its names.
+// sortWave sorts deletions first, kinds that need much before kinds that need little; then puts, the other way round;
+// steps of one kind by name.
 func (g *graph) sortWave() {
 	if len(g.wave) < 2 {
 		return

@@ -1,34 +1,35 @@
-// How it stands with what is wanted.
+// SPDX-License-Identifier: Apache-2.0
+
+// The status of objects.
 package reconcile
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
 )
 
-// Get returns how it stands with an object. Gone: nobody wants it, and the data plane does not have it.
+// Get returns the status of an object. Gone: it has no owner, and the data plane does not have it.
 func (r *Reconciler) Get(k object.Key) Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status(k)
 }
 
-// Hindrance returns what keeps a version from serving although the data plane has it: the first of what it needs, at any depth, that
-// is not as it is wanted; and why nothing is known of the data plane: NoDataplane, NotCompared or NoReason.
-func (r *Reconciler) Hindrance(v *Version) (hindering Status, hindered bool, absence Reason) {
+// Blocker returns the object that keeps a version from serving although the data plane has it: the first needed
+// object, at any depth, that is not in its desired state; and the reason if the data plane's state is unknown:
+// NoDataplane, NotCompared or NoReason.
+func (r *Reconciler) Blocker(v *Version) (blocker Status, blocked bool, absence Reason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.graph.hindrance(v, 0)
+	e := r.graph.blocker(v, 0)
 	if e == nil {
 		return Status{}, false, r.absence()
 	}
 	return r.statusOf(e), true, r.absence()
 }
 
-// absence says why nothing is known of the data plane, if so. r.mu is held.
+// absence is the reason why the data plane's state is unknown. r.mu is held.
 func (r *Reconciler) absence() Reason {
 	switch {
 	case r.link == nil:
@@ -42,33 +43,40 @@ func (r *Reconciler) absence() Reason {
 // No kind needs itself so deeply.
 const deepest = 32
 
-func (g *graph) hindrance(v *Version, depth int) *entry {
+func (g *graph) blocker(v *Version, depth int) *entry {
 	if v == nil || depth > deepest {
 		return nil
 	}
 	for _, e := range g.resolve(v).entries {
 		if e == nil {
-			continue // builtin, or what it names is only known to the data plane
+			continue // builtin, or an object that only the data plane knows
 		}
 		if e.state != Applied && (e.kind == nil || !e.kind.IsBuiltin(e.key.Name)) {
 			return e
 		}
-		if below := g.hindrance(e.want, depth+1); below != nil {
+		if below := g.blocker(e.want, depth+1); below != nil {
 			return below
 		}
 	}
 	return nil
 }
 
-// Unwanted returns what is Deleting, in no order, and a number that is another when more of it came. If the caller has that number
-// already, nothing is returned.
+// Unwanted returns the objects that only the data plane has: Deleting ones and leftovers of services; in no order,
+// some of them twice; and a number that changes when more come. If the caller has that number already, it returns no
+// objects.
 func (r *Reconciler) Unwanted(known uint64) ([]object.Key, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known == r.graph.deletions {
 		return nil, known
 	}
-	return slices.Collect(maps.Keys(r.graph.unwanted)), r.graph.deletions
+	keys := make([]object.Key, 0, r.graph.left)
+	for _, n := range r.graph.leftovers {
+		if r.graph.isLeftover(n) {
+			keys = append(keys, r.graph.entries.At(n).key)
+		}
+	}
+	return keys, r.graph.deletions
 }
 
 func (r *Reconciler) status(k object.Key) Status {
@@ -80,13 +88,20 @@ func (r *Reconciler) status(k object.Key) Status {
 
 func (r *Reconciler) statusOf(e *entry) Status {
 	s := Status{Key: e.key, State: e.state, Reason: e.reason, Message: e.message}
+	if e.reason.waits() {
+		rest := e.meanwhile()
+		s.Message = waitsFor + e.message + rest
+		if e.waits != nil && e.waits.missing != nil {
+			s.Missing = &Missing{Key: e.waits.missing.Key, Field: e.waits.missing.Field, rest: rest}
+		}
+	}
 	if r.absence() != NoReason && e.state != Gone && (e.kind == nil || e.kind.Plane == dataplane) {
 		r.away(e, &s)
 	}
 	if e.since != 0 {
 		s.Since = time.Unix(0, e.since)
 	}
-	if e.want != nil && !e.want.builtin {
+	if e.want != nil && !e.want.builtin() {
 		s.Wanted = e.want
 	}
 	if e.have != nil {
@@ -95,7 +110,8 @@ func (r *Reconciler) statusOf(e *entry) Status {
 	return s
 }
 
-// away: there is no data plane, or what it has was not compared yet, and what it had is not known to be there any more. r.mu is held.
+// away: there is no data plane, or its state was not compared yet. Its objects are not known to be there any more.
+// r.mu is held.
 func (r *Reconciler) away(e *entry, s *Status) {
 	since, waits := "; the data plane is away", "not connected"
 	if r.link != nil {
@@ -105,15 +121,41 @@ func (r *Reconciler) away(e *entry, s *Status) {
 	}
 	switch {
 	case e.state == Applied:
-		s.State, s.Reason, s.Message = Unknown, r.absence(), "was applied"+since
+		s.State, s.Reason, s.Message, s.Missing = Unknown, r.absence(), "was applied"+since, nil
 	case e.state != Failed && e.busy():
-		s.Reason, s.Message = r.absence(), waitsFor+"the data plane: "+waits
+		s.Reason, s.Message, s.Missing = r.absence(), waitsFor+"the data plane: "+waits, nil
 	default:
 		s.Message += since
+		if s.Missing != nil {
+			s.Missing.rest += since
+		}
 	}
 }
 
-// Settled says whether everything that is wanted is done, or waits for something that is not there.
+// Messages of a waiting object: the object that it waits for, and the data plane's present object.
+const (
+	waitsFor   = "waits for "
+	isAbsent   = "; not in the data plane"
+	isAsBefore = "; the data plane still has it as it was before"
+)
+
+// waits reports whether an entry with this reason waits for another object.
+func (r Reason) waits() bool {
+	return r == WaitsForObject || r == WaitsForFailed || r == WaitsForClaim || r == InUse
+}
+
+// meanwhile describes the data plane's present object of a waiting entry.
+func (e *entry) meanwhile() string {
+	switch {
+	case e.state == Deleting:
+		return ""
+	case e.have == nil:
+		return isAbsent
+	}
+	return isAsBefore
+}
+
+// Settled reports whether all desired state is applied, or waits for missing objects.
 func (r *Reconciler) Settled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
@@ -6,27 +8,31 @@ import (
 	"sync"
 	"time"
 
+	"sluice.dev/sluice/agent/deadline"
 	"sluice.dev/sluice/agent/object"
 )
 
-// Options of a Reconciler. Zero values mean what is in brackets.
+// Options of a Reconciler. The defaults of zero values are in brackets.
 type Options struct {
 	Log *slog.Logger
-	// Told whenever how it stands with an object changed (nobody). It must be quick, and must not call the Reconciler.
-	Changed func(Status)
-	// Told when the data plane is there and what it has is known, and when it is away again (nobody); like Changed.
+	// Called with each change of an object's status, and its time in nanoseconds since the Unix epoch (none). It must
+	// return fast, and must not call the Reconciler.
+	Changed func(s Status, at int64)
+	// Called when the data plane is connected and its state known, and when it is away again (none); like Changed.
 	Connected func(bool)
+	// Called without locks between the parts of work that takes long (none).
+	Between func()
 	// The most objects in one request (1,024).
 	Batch int
-	// Before what failed is tried again: at first (100 ms) and, doubling, at most (30 s).
+	// The delay before failed objects are tried again: at first (100 ms) and, doubling, at most (30 s).
 	MinBackoff, MaxBackoff time.Duration
 }
 
 // ErrDisconnected is returned where the data plane has to answer and is not there.
 var ErrDisconnected = errors.New("no connection to the data plane")
 
-// Reconciler makes one data plane be what is wanted of it. All methods may be called at any time, also while the data plane is
-// slow; none waits for it. What it is told to want must be acceptable together.
+// Reconciler brings one data plane to its desired state. All methods may be called at any time, also while the data
+// plane is slow; none waits for it. The desired objects must be acceptable together.
 type Reconciler struct {
 	registry *object.Registry
 	options  Options
@@ -36,18 +42,20 @@ type Reconciler struct {
 	link   *link     // nil: there is no connection
 	lost   time.Time // the connection before, if there was one
 	inSync bool      // everything was listed on this connection, and nothing is unknown since
-	// How the data plane stood when it was last heard of; and whether everything that it had then is known.
+	// The data plane's mark when it was last connected; and whether the state at that time is known.
 	known     Mark
 	resumable bool
-	// What others changed lately.
+	// Recent changes of other clients.
 	drifts       map[object.Key]drift
 	transactions map[*transaction]struct{}
-	retries      retries
+	retries      deadline.Queue[*retry]
+	// How many callers of Want are at work: no steps are decided about until they are done.
+	wanting int
 
 	kick chan struct{}
 }
 
-// New returns a Reconciler that wants nothing yet and has no data plane.
+// New returns a Reconciler without desired state and without a data plane.
 func New(registry *object.Registry, options Options) *Reconciler {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -68,10 +76,10 @@ func New(registry *object.Registry, options Options) *Reconciler {
 	return r
 }
 
-// changed tells whoever wants to know. r.mu is held.
+// changed calls the listener. r.mu is held.
 func (r *Reconciler) changed(e *entry) {
 	if r.options.Changed != nil {
-		r.options.Changed(r.statusOf(e))
+		r.options.Changed(r.statusOf(e), r.graph.at)
 	}
 }
 

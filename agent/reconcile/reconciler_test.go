@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile"
@@ -24,7 +27,7 @@ import (
 
 func registry(t testing.TB) *object.Registry {
 	t.Helper()
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +140,7 @@ func (s *scene) apply(changes []object.Change) *intent.Outcome {
 	return out
 }
 
-// eventually waits until the plane is as wanted.
+// eventually waits until the plane has the desired state.
 func (s *scene) eventually(wanted ...*object.Object) {
 	s.t.Helper()
 	all := map[object.Key]*object.Object{}
@@ -238,7 +241,7 @@ func TestPlansAndWhatIsDone(t *testing.T) {
 			}
 			out := s.apply(c.changes)
 			for i := range planned {
-				planned[i].Impact = reconcile.NoImpact // what is done does not say it
+				planned[i].Impact = reconcile.NoImpact // operations do not have it
 			}
 			if !reflect.DeepEqual(out.Operations, planned) {
 				t.Errorf("did %v, not as planned %v", out.Operations, planned)
@@ -266,7 +269,7 @@ func TestStatusSaysWhatAnObjectWaitsFor(t *testing.T) {
 	}
 }
 
-func TestWhatFailedIsTriedAgain(t *testing.T) {
+func TestAFailedObjectIsRetried(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.plane.Never[port("p").Key()] = true
 	s.apply(puts(port("p"), session("s", "p", 1, "")))
@@ -332,8 +335,8 @@ func TestRepairOnReconnect(t *testing.T) {
 		s.plane.Lock()
 		s.plane.Forget(session("t", "p", 2, "a").Key())
 		spec, _ := object.Pack(&api.Acl{Otherwise: api.AclAction_PERMIT})
-		s.plane.Set(reconcile.Object{Key: acl("b").Key(), Spec: spec})
-		s.plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: spec})
+		s.plane.Set(reconcile.Object{Key: acl("b").Key(), Spec: string(spec)})
+		s.plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: string(spec)})
 		s.plane.Unlock()
 		s.plane.TakeLog()
 		s.connect()
@@ -491,7 +494,7 @@ func TestAReaderOfEventsResumesOrIsToldThatItIsTooLate(t *testing.T) {
 	}
 }
 
-func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
+func TestAnySequenceEndsInTheDesiredState(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -536,7 +539,7 @@ func TestWhateverHappensTheEndIsAsWanted(t *testing.T) {
 			s.connect()
 			s.eventuallyAll(wanted)
 
-			// And now that nothing goes wrong, plans are what is done.
+			// And now that nothing fails, plans are exact.
 			for range 10 {
 				s.plane.TakeLog()
 				changes := randomChanges(random, wanted)
@@ -635,7 +638,7 @@ func BenchmarkApply200kObjects(b *testing.B) {
 	}
 }
 
-// What an object takes: itself, and all that is known about it.
+// The memory of an object: itself, and its state.
 func BenchmarkMemoryOf200kObjects(b *testing.B) {
 	const count = 200_000
 	for b.Loop() {

@@ -1,4 +1,6 @@
-// What the data plane refused.
+// SPDX-License-Identifier: Apache-2.0
+
+// Refusals of the data plane.
 package reconcile
 
 import (
@@ -17,12 +19,13 @@ const (
 	emsgsize = 90
 )
 
-// passing says whether a refusal may pass when something else is done: what it needs is not there yet, something still uses
-// it, or another has what it takes. References tell most of that before; but a route finds its interface by an address.
+// passing reports whether a refusal may pass after another operation: a needed object is not there yet, the object is
+// still in use, or another has its claim. References show most of that before; but a route finds its interface by an
+// address.
 func passing(code int32) bool { return code == enoent || code == ebusy || code == eexist }
 
-// final says whether a refusal will be the same until the object, or one that it names, is another: a value is not acceptable, or it
-// is more than can be taken.
+// final reports whether a refusal is permanent until the object, or one that it names, changes: a value is not
+// acceptable, or a limit is exceeded.
 func final(code int32) bool { return code == einval || code == e2big || code == emsgsize }
 
 // refusal is a step that is done again as soon as any other succeeded.
@@ -53,8 +56,8 @@ func (g *graph) refuse(e *entry, action Action, result Result) {
 	}
 }
 
-// reconsider is called when nothing else can be done. What was refused before something else succeeded is decided about again; if
-// nothing was, it failed. It returns false if there is nothing.
+// reconsider is called when nothing else can be done. Entries that were refused before another success are decided
+// about again; if there was none, they fail. It returns false if there is nothing.
 func (g *graph) reconsider() bool {
 	refused := g.refused
 	g.refused = nil
@@ -84,8 +87,11 @@ func (g *graph) reconsider() bool {
 
 // fail: there is nothing better to do than to wait and try again; or, if that would be no use, until something is another.
 func (g *graph) fail(e *entry, action Action, result Result) {
-	e.failures++
+	e.failures = min(e.failures+1, 100)
 	message, reason := messageOf(result), Refused
+	if result.Code == enoent && e.kind.HasNextHops() && e.want != nil {
+		g.networks.stranded[e] = struct{}{} // an interface that comes has it tried again
+	}
 	if final(result.Code) {
 		reason = Unacceptable
 		g.condemn(e)
@@ -101,7 +107,7 @@ func (g *graph) fail(e *entry, action Action, result Result) {
 	}
 }
 
-// condemn has an entry be decided about again when the data plane has another version of what it names.
+// condemn queues an entry when the data plane has another version of an object that it names.
 func (g *graph) condemn(e *entry) {
 	if e.want == nil || g.simulating {
 		return
@@ -126,7 +132,7 @@ func (g *graph) pardon(e *entry) {
 	}
 }
 
-// appeal: the data plane has another version of what the condemned name.
+// appeal: the data plane has another version of an object that condemned entries name.
 func (g *graph) appeal(e *entry) {
 	for _, c := range inOrder(slices.Collect(maps.Keys(g.condemned[e.key]))) {
 		g.enqueue(c, e.cause)

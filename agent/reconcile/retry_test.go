@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -22,7 +24,7 @@ func route(name, nextHop string) *object.Object {
 
 func vrf(name string) *object.Object { return made("Vrf", name, &api.Vrf{}) }
 
-func TestWhatIsNeededWithoutBeingNamed(t *testing.T) {
+func TestDependenciesWithoutAReference(t *testing.T) {
 	uplink := made("Interface", "up", &api.Interface{Port: "p", Addresses: []string{"192.0.2.1/24"}})
 	neighbor := made("Neighbor", "n", &api.Neighbor{Interface: "up", Address: "192.0.2.2", Mac: "02:00:00:00:00:01"})
 	r, p, a, b, v := route("r", "192.0.2.2"), port("p"), acl("a"), acl("b"), vrf("v")
@@ -30,12 +32,12 @@ func TestWhatIsNeededWithoutBeingNamed(t *testing.T) {
 	key := func(o *object.Object) object.Key { return o.Key() }
 	for _, c := range []struct {
 		sentence string
-		// In turns: an object, and what it needs.
+		// Alternating: an object, and the object that it needs.
 		needs           []*object.Object
 		before, changes []object.Change
 		want            []string
 		refused         int
-		// Who fails at last, and what is said about it.
+		// The entries that fail at last, and their messages.
 		failures []string
 	}{
 		{"a route comes after the interface that it finds by an address", []*object.Object{r, uplink}, nil, puts(r, uplink, p),
@@ -115,7 +117,7 @@ func TestWhatIsNeededWithoutBeingNamed(t *testing.T) {
 	}
 }
 
-func TestWhatFailedStaysFailedWhileItIsTriedAgain(t *testing.T) {
+func TestAFailedObjectStaysFailedDuringARetry(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	a, p := acl("a"), port("p")
 	s.plane.Never[p.Key()] = true
@@ -164,10 +166,10 @@ func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Name != "b" {
-			plane.Set(reconcile.Object{Key: o.Key(), Spec: spec})
+			plane.Set(reconcile.Object{Key: o.Key(), Spec: string(spec)})
 		}
 	}
-	plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: nil})
+	plane.Set(reconcile.Object{Key: acl("stray").Key()})
 	var log bytes.Buffer
 	r := desired(t, intent.Config{Registry: reg, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if _, err := r.Apply(context.Background(), as("test"), puts(wanted...), intent.Options{}); err != nil {
@@ -182,17 +184,17 @@ func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	// Acl/b is missing, Acl/stray is too much; Acl/c may be wanted by then or not.
+	// Acl/b is missing, Acl/stray is a leftover; Acl/c may be desired by then or not.
 	if text := log.String(); !strings.Contains(text, "objects=4 different=2") && !strings.Contains(text, "objects=4 different=3") {
 		t.Error(text)
 	}
 }
 
-func TestWhoWantsNothingIsWarnedOfWhatGoes(t *testing.T) {
+func TestAnEmptyDesiredStateIsWarnedOfDeletions(t *testing.T) {
 	reg := registry(t)
 	for _, wants := range []bool{false, true} {
 		plane := reconciletest.NewPlane(reg)
-		plane.Set(reconcile.Object{Key: acl("stray").Key(), Spec: nil})
+		plane.Set(reconcile.Object{Key: acl("stray").Key()})
 		var log bytes.Buffer
 		d := desired(t, intent.Config{Registry: reg, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if wants {
@@ -212,7 +214,7 @@ func TestWhoWantsNothingIsWarnedOfWhatGoes(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if warned := strings.Contains(log.String(), "nothing is wanted"); warned == wants {
+		if warned := strings.Contains(log.String(), "the configuration is empty"); warned == wants {
 			t.Errorf("something is wanted: %t; the log says\n%s", wants, &log)
 		}
 	}

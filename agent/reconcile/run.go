@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/deadline"
 )
 
-// Attach gives the Reconciler a connection to the data plane, in place of any that it had; it lists what is there and repairs the
-// difference. Nothing is asked of it after ctx ends.
+// Attach gives the Reconciler a connection to the data plane, in place of an earlier one; it lists the objects and
+// repairs the difference. The plane is not used after ctx ends.
 func (r *Reconciler) Attach(ctx context.Context, plane Plane) {
 	l := &link{Plane: plane, context: ctx}
 	r.mu.Lock()
@@ -22,10 +23,10 @@ func (r *Reconciler) Attach(ctx context.Context, plane Plane) {
 	r.wakeUp()
 }
 
-// Detach tells that there is no connection any more.
+// Detach ends the use of the connection.
 func (r *Reconciler) Detach() { r.detach(nil) }
 
-// detach takes away a connection; nil: whichever there is.
+// detach removes a connection; nil: the present one.
 func (r *Reconciler) detach(l *link) {
 	r.mu.Lock()
 	if l != nil && r.link != l {
@@ -83,7 +84,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 	r.Detach()
 }
 
-// connection returns the connection, and whether everything is to be listed there: not before what is under way is done.
+// connection returns the connection, and whether everything is to be listed there: only after operations under way
+// are done.
 func (r *Reconciler) connection() (l *link, toList bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +98,8 @@ func (r *Reconciler) pause(ctx context.Context, l *link, notBefore time.Time) {
 	set := false
 	r.mu.Lock()
 	if l != nil {
-		until, set = r.retries.next()
+		until = r.retries.Next()
+		set = !until.IsZero()
 	}
 	r.mu.Unlock()
 	if now := time.Now(); notBefore.After(now) {
@@ -115,7 +118,8 @@ func (r *Reconciler) pause(ctx context.Context, l *link, notBefore time.Time) {
 	}
 }
 
-// begin finds out what the data plane has. Where it is as it was when the connection before was lost, that is known.
+// begin determines the observed state. It is known already if the data plane has not changed since the last
+// connection.
 func (r *Reconciler) begin(ctx context.Context, l *link) error {
 	if !l.watched {
 		mark, err := l.watch(ctx, r.wakeUp)
@@ -139,40 +143,52 @@ func (r *Reconciler) begin(ctx context.Context, l *link) error {
 	return r.repair(ctx, l)
 }
 
-// repair lists everything that the data plane has.
+// repair lists all objects of the data plane. It processes a page while the data plane makes the next, and other
+// requests wait for one page at the most.
 func (r *Reconciler) repair(ctx context.Context, l *link) error {
-	listed := map[object.Key][]byte{}
+	// step runs f unless there is another connection by now.
+	step := func(f func()) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.link != l {
+			return false
+		}
+		r.graph.tick()
+		f()
+		return true
+	}
+	if !step(r.graph.beginListing) {
+		return nil
+	}
+	count := 0
 	for page, err := range l.List(ctx) {
 		if err != nil {
 			return fmt.Errorf("listing objects: %w", err)
 		}
-		for _, o := range page {
-			listed[o.Key] = o.Spec
+		count += len(page)
+		if !step(func() { r.graph.observe(page) }) {
+			return nil
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.link != l {
-		return nil
-	}
-	r.compared(l)
-	r.graph.tick()
-	different := r.graph.observe(listed)
-	r.graph.measured.lists++
-	r.graph.measured.different += uint64(different)
-	r.retries = nil
-	r.inSync = true
-	r.options.Log.Info("read what the data plane has", "objects", len(listed), "different", different)
-	if different > 0 && !r.graph.wantsAny() {
-		r.options.Log.Warn("nothing is wanted, so all that the data plane has is deleted", "objects", len(listed))
-	}
+	step(func() {
+		r.compared(l)
+		different := r.graph.endListing()
+		r.graph.measured.lists++
+		r.graph.measured.different += uint64(different)
+		r.retries.Clear()
+		r.inSync = true
+		r.options.Log.Info("read what the data plane has", "objects", count, "different", different)
+		if different > 0 && !r.graph.wantsAny() {
+			r.options.Log.Warn("the configuration is empty: all objects of the data plane are deleted", "objects", count)
+		}
+	})
 	return nil
 }
 
-// compared: it is known what the data plane has. r.mu is held.
+// compared: the observed state is known. r.mu is held.
 func (r *Reconciler) compared(l *link) {
 	if !l.compared && r.options.Connected != nil {
 		r.options.Connected(true)
@@ -180,7 +196,7 @@ func (r *Reconciler) compared(l *link) {
 	l.compared = true
 }
 
-// work does what can be done now. It returns false if there was nothing.
+// work carries out possible steps. It returns false if there were none.
 func (r *Reconciler) work(l *link) (bool, error) {
 	arrived := l.arrivals()
 	r.mu.Lock()
@@ -195,17 +211,23 @@ func (r *Reconciler) work(l *link) (bool, error) {
 		r.mu.Unlock()
 		return len(arrived) > 0, err
 	}
-	for _, e := range r.retries.due(time.Now()) {
-		if r.graph.entries.Get(e.key) == e {
+	now := time.Now()
+	for again, due := r.retries.Due(now); due; again, due = r.retries.Due(now) {
+		r.retries.Remove(again)
+		if e := again.entry; r.graph.entries.Get(e.key) == e {
 			r.graph.enqueue(e, nil)
 		}
 	}
-	if l.allSlow() {
+	switch {
+	case r.wanting > 0: // its end wakes this up
+	case l.allSlow():
 		l.take(r.graph.next())
 		r.takeFailures()
+	case r.graph.anyQueued() && l.ahead():
+		l.take(r.graph.beside())
 	}
 	batches := l.load(r.options.Batch)
-	if len(batches) == 0 && !l.allSlow() && r.graph.hasMore() && !l.asked() {
+	if len(batches) == 0 && !l.allSlow() && r.graph.hasMore() && !l.probing() {
 		batches = append(batches, l.probe())
 	}
 	r.mu.Unlock()
@@ -215,8 +237,8 @@ func (r *Reconciler) work(l *link) (bool, error) {
 	return len(arrived) > 0 || len(batches) > 0, nil
 }
 
-// land tells what became of what was asked, and what others changed. An error is one of the connection; what is under way beside it is
-// waited for, and nothing else begun. r.mu is held.
+// land processes answers, and changes of other clients. An error is one of the connection; the other operations under
+// way are awaited, and no new ones begun. r.mu is held.
 func (r *Reconciler) land(l *link, arrived []arrival) error {
 	for _, a := range arrived {
 		if a.batch == nil {
@@ -251,7 +273,9 @@ func (r *Reconciler) answered(l *link, b *batch) {
 		return
 	}
 	for i, s := range b.steps {
-		s.entry.cause.executed(s.operation)
+		s.Final = b.results[i].Final
+		s.Want = int(s.entry.place)
+		s.entry.cause.executed(&s.operation)
 		r.graph.settle(s, b.results[i])
 	}
 	if b.meddled {
@@ -259,8 +283,8 @@ func (r *Reconciler) answered(l *link, b *batch) {
 	}
 }
 
-// drop: nobody knows what became of what was asked of a connection that is gone, unless the data plane says that it changed nothing since
-// it was heard of last. r.mu is held.
+// drop: the results of unanswered requests of a lost connection are unknown, unless the data plane has not changed
+// since its last mark. r.mu is held.
 func (r *Reconciler) drop(l *link) {
 	if l == nil {
 		return
@@ -273,7 +297,7 @@ func (r *Reconciler) drop(l *link) {
 	for _, b := range l.air {
 		b.answered = true
 		if b.slow || b.meddled {
-			r.resumable = false // what was answered after it says nothing about it
+			r.resumable = false // answers after it do not count
 		}
 		r.lose(b.steps)
 	}
@@ -287,11 +311,11 @@ func (r *Reconciler) lose(steps []*step) {
 	}
 }
 
-// takeFailures has what failed tried again after a while, unless it is decided about before. r.mu is held.
+// takeFailures schedules retries of failed entries, unless they are decided about before. r.mu is held.
 func (r *Reconciler) takeFailures() {
 	for _, f := range r.graph.failures {
 		if !f.entry.busy() && !final(f.result.Code) {
-			r.retries.add(f.entry, time.Now().Add(r.backoff(f.entry.failures-1)))
+			r.retryAt(f.entry, time.Now().Add(r.backoff(int32(f.entry.failures)-1)))
 		}
 		r.options.Log.Warn("the data plane refused an object", "action", f.action.String(), "kind", f.entry.key.Kind, "name", f.entry.key.Name,
 			"code", f.result.Code, "error", f.result.Message)
@@ -308,43 +332,16 @@ func (r *Reconciler) backoff(failures int32) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// retries are entries to try again, the earliest first.
-type retries []retry
-
+// retry is an entry that is tried again.
 type retry struct {
-	at    time.Time
+	deadline.Timer
 	entry *entry
 }
 
-func (r retries) Len() int           { return len(r) }
-func (r retries) Less(i, j int) bool { return r[i].at.Before(r[j].at) }
-func (r retries) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *retries) Push(x any)        { *r = append(*r, x.(retry)) }
-func (r *retries) Pop() any {
-	last := (*r)[len(*r)-1]
-	*r = (*r)[:len(*r)-1]
-	return last
-}
-
-func (r *retries) add(e *entry, at time.Time) {
-	e.retryAt = at.UnixNano()
-	heap.Push(r, retry{at, e})
-}
-
-func (r retries) next() (time.Time, bool) {
-	if len(r) == 0 {
-		return time.Time{}, false
+// retryAt has an entry tried again, at that time only. r.mu is held.
+func (r *Reconciler) retryAt(e *entry, at time.Time) {
+	if e.retry == nil {
+		e.retry = &retry{entry: e}
 	}
-	return r[0].at, true
-}
-
-func (r *retries) due(now time.Time) []*entry {
-	var due []*entry
-	for len(*r) > 0 && !(*r)[0].at.After(now) {
-		// One that failed again since has a later turn.
-		if next := heap.Pop(r).(retry); next.entry.retryAt == next.at.UnixNano() {
-			due = append(due, next.entry)
-		}
-	}
-	return due
+	r.retries.Set(e.retry, at)
 }

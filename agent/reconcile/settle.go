@@ -1,17 +1,19 @@
-// What became of what was done, and what the data plane has.
+// SPDX-License-Identifier: Apache-2.0
+
+// Results of steps, and the observed state of the data plane.
 package reconcile
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
 )
 
-// settle tells how a step went.
+// settle takes the result of a step.
 func (g *graph) settle(s *step, r Result) {
 	e := s.entry
-	g.remember(e)
 	s.settled = true
 	e.flying = false
 	if !g.simulating {
@@ -39,7 +41,7 @@ func (g *graph) settle(s *step, r Result) {
 			e.again = true
 		}
 	case e.again && s.want != e.want:
-		// It was refused what nobody wants any more: that is no failure of what is wanted now.
+		// The refused version has no owner any more: the present version did not fail.
 	case !passing(r.Code):
 		g.fail(e, s.Action, r)
 	case !e.again:
@@ -50,7 +52,7 @@ func (g *graph) settle(s *step, r Result) {
 	g.settled(e)
 }
 
-// lost: nobody knows whether a step was done. The entry is decided about again after everything was listed.
+// lost: it is unknown whether a step was done. The entry is decided again after the next list of observed objects.
 func (g *graph) lost(s *step) {
 	if !s.settled {
 		g.measured.operations[s.Action].Unknown++
@@ -76,58 +78,186 @@ func (g *graph) settled(e *entry) {
 	g.rest(e)
 }
 
-// observe takes note of everything that the data plane has. It returns in how many objects that differs from what is wanted.
-func (g *graph) observe(listed map[object.Key][]byte) (different int) {
+// beginListing is called before everything that the data plane has is observed.
+func (g *graph) beginListing() {
+	for e := range g.entries.All() {
+		e.listed = false
+	}
+}
+
+// observe records a page of the data plane's objects.
+func (g *graph) observe(page []Object) {
+	// Objects of the page that differ from the earlier observed state and from the desired state. Those in `read` are unpacked now. Those in
+	// `listed` belong to a service, which most likely produces them again without a change.
+	var read, listed []int
+	entries := make([]*entry, len(page))
+	for i := range page {
+		at := &page[i]
+		e := g.entries.Get(at.Key)
+		if len(at.Spec) == 0 && (e == nil || e.want == nil) && g.isBuiltin(at.Key) {
+			if e != nil {
+				e.listed = true
+			}
+			continue
+		}
+		if e == nil {
+			e = g.ensure(at.Key)
+		}
+		e.listed = true
+		entries[i] = e
+		switch {
+		case e.have.says(at.Spec, at.Owner) || e.want.says(at.Spec, at.Owner):
+		case g.mayStay(at.Owner) && e.kind != nil:
+			listed = append(listed, i)
+		default:
+			read = append(read, i)
+		}
+	}
+	found := make([]Version, len(read)+len(listed))
+	kept := object.NewListed(len(listed), func(i int) (*object.Kind, string, string) {
+		at := &page[listed[i]]
+		return entries[listed[i]].kind, at.Key.Name, at.Spec
+	})
+	claims := 0
+	object.InParts(len(read), func(from, to int) {
+		for i := from; i < to; i++ {
+			found[i].StoredObject = g.explore(page[read[i]].Key, page[read[i]].Spec)
+		}
+	})
+	for i := range read {
+		if found[i].StoredObject != nil {
+			claims += found[i].Claims()
+		}
+	}
+	for i := range kept {
+		found[len(read)+i].StoredObject = &kept[i]
+	}
+	g.reserve(len(page), claims)
+	versions := make([]*Version, len(page))
+	for n, i := range slices.Concat(read, listed) {
+		found[n].Origin = g.origin(page[i].Owner)
+		versions[i] = &found[n]
+	}
+	for i, e := range entries {
+		if e == nil {
+			continue
+		}
+		switch v := versions[i]; {
+		case v != nil:
+			// The name must not keep the page in memory, nor a version that the desired state replaces.
+			if v.StoredObject == nil {
+				e.key.Name = strings.Clone(e.key.Name)
+			} else if e.want == nil || e.want.retained() {
+				e.key = v.Key()
+			}
+			g.setHave(e, v)
+		case e.want.says(page[i].Spec, page[i].Owner) && !e.have.says(page[i].Spec, page[i].Owner):
+			g.setHave(e, e.want)
+		}
+		g.retain(e)
+		if e.want == nil && g.isBuiltin(e.key) {
+			e.want = g.builtin(e.key)
+		}
+	}
+}
+
+// endListing ends a listing after the last page. It returns how many objects differ from the desired state.
+func (g *graph) endListing() (different int) {
 	var gone []*entry
 	for e := range g.entries.All() {
-		if _, there := listed[e.key]; !there && e.have != nil && (e.kind == nil || e.kind.Plane == dataplane) {
+		if !e.listed && e.have != nil && (e.kind == nil || e.kind.Plane == dataplane) {
 			gone = append(gone, e)
 		}
 	}
 	for _, e := range gone {
 		g.setHave(e, nil)
 	}
-	g.reserve(len(listed), 2*len(listed))
-	for k, spec := range listed {
-		e := g.entries.Get(k)
-		builtin := false
-		if kind := g.registry.Kind(k.Kind); kind != nil {
-			builtin = kind.IsBuiltin(k.Name)
-		}
-		if builtin && len(spec) == 0 && (e == nil || e.want == nil) {
-			continue
-		}
-		e = g.ensure(k)
-		switch {
-		case e.have.says(spec):
-		case e.want.says(spec):
-			g.setHave(e, e.want)
-		default:
-			g.setHave(e, g.unpack(k, spec))
-		}
-		if builtin && e.want == nil {
-			e.want = g.builtin(k)
+	if len(gone) > 0 {
+		// Deleted objects had claims of objects that took their places.
+		for e := range g.entries.All() {
+			if e.have != nil {
+				g.takeClaims(e)
+			}
 		}
 	}
-	all := slices.AppendSeq(make([]*entry, 0, g.entries.Len()), g.entries.All())
-	for _, e := range all {
+	for e := range g.entries.All() {
 		e.failures, e.warned, e.replacing = 0, false, false
 		g.compare(e)
 		if !e.inStep() && !(e.have == nil && e.want == nil) && (e.kind == nil || e.kind.Plane == dataplane) {
 			different++
 		}
-		if !e.inStep() || e.state != Applied {
+		switch {
+		case e.want != nil && e.want == e.have && e.want.retained() && !e.open() && e.waits == nil:
+			// There is nothing to decide: an object that it needs, and that has to go, queues it.
+			g.mark(e, Applied, InStep, "")
+		case !e.inStep() || e.state != Applied:
 			g.enqueue(e, nil)
 		}
 	}
 	return different
 }
 
-// unpack returns what the data plane has, as far as that can be read.
-func (g *graph) unpack(k object.Key, spec []byte) *Version {
-	o, err := g.registry.Explore(k, spec)
-	if err != nil {
-		return &Version{}
+// study reads objects that were found in the data plane. No step is taken before: some of them may need or claim
+// things of other entries.
+func (g *graph) study() {
+	if g.unread == 0 {
+		return
 	}
-	return &Version{Kept: o}
+	var all []*entry
+	for e := range g.entries.All() {
+		if e.have.unread() {
+			all = append(all, e)
+		}
+	}
+	g.studySome(all)
+}
+
+// studySome is study for some unread entries.
+func (g *graph) studySome(all []*entry) {
+	found := make([]*Version, len(all))
+	object.InParts(len(all), func(from, to int) {
+		for i := from; i < to; i++ {
+			found[i] = &Version{Origin: all[i].have.Origin, StoredObject: g.explore(all[i].key, all[i].have.Spec())}
+		}
+	})
+	for i, e := range all {
+		g.replaceFound(e, found[i])
+		g.setHave(e, found[i])
+		if found[i].StoredObject == nil {
+			g.compare(e)
+			g.enqueue(e, nil)
+		}
+	}
+}
+
+// replaceFound is called before an unread entry gets another version. If that stays because it was found, its needs
+// must be known from now on: v has them, as far as they can be read.
+func (g *graph) replaceFound(e *entry, v *Version) {
+	if e.want != e.have {
+		return
+	}
+	if e.want = nil; v.StoredObject != nil {
+		e.want, e.key = v, v.Key()
+	} else {
+		e.key.Name = strings.Clone(e.key.Name)
+	}
+}
+
+// unpack returns what the data plane has, as far as that can be read.
+func (g *graph) unpack(k object.Key, spec, owner string) *Version {
+	return &Version{Origin: g.origin(owner), StoredObject: g.explore(k, spec)}
+}
+
+// explore may be called by several goroutines at once.
+func (g *graph) explore(k object.Key, spec string) *object.StoredObject {
+	o, err := g.registry.Explore(k, []byte(spec))
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+func (g *graph) isBuiltin(k object.Key) bool {
+	kind := g.registry.Kind(k.Kind)
+	return kind != nil && kind.IsBuiltin(k.Name)
 }

@@ -1,40 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
+	"fmt"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/object"
 )
 
-// A data plane that somebody else filled may have two objects that claim the same.
-func TestWhatIsOnlyTriedLeavesEachClaimWithWhoHasIt(t *testing.T) {
-	r, err := object.NewRegistry()
+// versionFor makes a version of an object.
+func versionFor(t *testing.T, r *object.Registry, kind, name string, spec proto.Message) *Version {
+	t.Helper()
+	packed, err := proto.Marshal(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGraph(r, time.Now, func(*entry) {})
-	spec, err := proto.Marshal(&api.Port{Device: "eth0"})
+	kept, err := r.Explore(object.Key{Kind: kind, Name: name}, packed)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return &Version{StoredObject: kept}
+}
+
+func planner(t *testing.T) (*object.Registry, *Reconciler) {
+	t.Helper()
+	registry, err := concepts.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry, New(registry, Options{})
+}
+
+func wantOf(v *Version) Want { return Want{Key: v.Key(), Version: v} }
+
+// A data plane with objects of other clients may have two objects with the same claim.
+func TestAPlanLeavesEachClaimWithItsHolder(t *testing.T) {
+	registry, r := planner(t)
+	g := r.graph
 	var entries []*entry
 	for _, name := range []string{"a", "b"} {
-		k := object.Key{Kind: "Port", Name: name}
-		kept, err := r.Explore(k, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := g.ensure(k)
-		g.setHave(e, &Version{Kept: kept})
+		v := versionFor(t, registry, "Port", name, &api.Port{Device: "eth0"})
+		e := g.ensure(v.Key())
+		g.setWant(v.Key(), v, nil)
+		g.setHave(e, v)
 		entries = append(entries, e)
 	}
 	a, b := entries[0], entries[1]
 	holder := func() object.Number {
-		for m := range a.have.marks() {
+		for m := range a.have.Marks() {
 			if has, taken := g.holdings.Holder(object.Number(0), m); taken {
 				return has
 			}
@@ -45,9 +63,68 @@ func TestWhatIsOnlyTriedLeavesEachClaimWithWhoHasIt(t *testing.T) {
 		t.Fatalf("%d has it", holder())
 	}
 	for _, e := range []*entry{b, a} {
-		g.simulate(func() { g.setHave(e, nil) })
-		if holder() != a.number {
-			t.Errorf("once it was tried without %d, %d has it, not %d", e.number, holder(), a.number)
+		if planned, _ := r.Plan([]Want{{Key: e.key}}); len(planned) != 1 || planned[0].Action != Delete {
+			t.Errorf("planned %v", planned)
 		}
+		if holder() != a.number {
+			t.Errorf("after a plan without %d, %d has it, not %d", e.number, holder(), a.number)
+		}
+	}
+}
+
+func TestAPlanLeavesTheLockToProducers(t *testing.T) {
+	const backlog = 20_000
+	registry, r := planner(t)
+	acl := versionFor(t, registry, "Acl", "a", &api.Acl{})
+	port := versionFor(t, registry, "Port", "p", &api.Port{Device: "net_null"})
+	queued := []Want{wantOf(acl), wantOf(port)}
+	for i := range uint32(backlog) {
+		queued = append(queued, wantOf(versionFor(t, registry, "Session", fmt.Sprint("s", i), &api.Session{
+			Access: &api.Access{Port: "p", OuterVlan: 1 + i/4000, InnerVlan: 1 + i%4000}, Policy: &api.Policy{AclUp: "a"},
+		})))
+	}
+	r.Want(queued, false).Close()
+	for _, c := range []struct {
+		sentence         string
+		want             Want
+		planned, waiting int
+		few              bool
+	}{
+		{"what the backlog does not concern", wantOf(versionFor(t, registry, "Acl", "b", &api.Acl{})), 1, 0, true},
+		{"a session beside those of the backlog", wantOf(versionFor(t, registry, "Session", "one", &api.Session{
+			Access: &api.Access{Port: "p", OuterVlan: 4000, InnerVlan: 7}, Policy: &api.Policy{AclUp: "a"},
+		})), 1, 0, true},
+		{"the loss of what all of them need", Want{Key: acl.Key()}, backlog + 1, backlog, false},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			parts, copied := 0, 0
+			busy := false
+			r.options.Between = func() {
+				if busy {
+					return
+				}
+				busy = true
+				defer func() { busy = false }()
+				parts++
+				if !r.mu.TryLock() {
+					t.Fatal("a plan holds the lock")
+				}
+				r.mu.Unlock()
+				// A producer's call.
+				r.Want([]Want{wantOf(versionFor(t, registry, "Vrf", fmt.Sprint("v", parts), &api.Vrf{}))}, false).Close()
+			}
+			defer func() { r.options.Between = nil }()
+			planned, waiting := r.Plan([]Want{c.want})
+			if len(planned) != c.planned || len(waiting) != c.waiting {
+				t.Errorf("%d operations, and %d wait", len(planned), len(waiting))
+			}
+			if parts < backlog/scannedAtOnce {
+				t.Errorf("the lock was free %d times", parts)
+			}
+			r.options.Between = nil
+			if copied = len(r.newSnapshot([]Want{c.want}).all); c.few && copied > 10 {
+				t.Errorf("%d entries were copied", copied)
+			}
+		})
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -14,7 +16,7 @@ import (
 	"sluice.dev/sluice/agent/reconcile"
 )
 
-// slow has the plane not be done with an object until it is told so.
+// slow makes an object slow in the plane until done is called.
 func (s *scene) slow(o *object.Object) (done func()) {
 	ready := make(chan struct{})
 	s.plane.Lock()
@@ -64,7 +66,7 @@ func TestASlowObjectHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 	}
 	s.waits(slow, "is being applied")
 	s.waits(needs, "waits for Acl/slow; not in the data plane")
-	// What comes later goes past it, also what is refused; and waits as it does with nothing slow.
+	// Later steps pass it, also refused ones; and wait as they do without a slow object.
 	s.plane.Never[acl("never").Key()] = true
 	other := session("u", "p", 3, "other")
 	out := s.apply(puts(acl("other"), other, acl("never"), session("v", "p", 4, "never")))
@@ -72,7 +74,7 @@ func TestASlowObjectHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 		t.Errorf("failed: %v; then %+v", out.Failures, out.Objects)
 	}
 	s.apply(removes(acl("never"), session("v", "p", 4, "never")))
-	// What is said of the slow object itself waits, and is done after it.
+	// Later changes of the slow object itself wait, and are carried out after it.
 	s.applyWithoutWaiting(removes(r))
 	s.becomes(r, intent.Gone)
 	changed := made("Acl", "slow", &api.Acl{Otherwise: api.AclAction_PERMIT})
@@ -85,7 +87,7 @@ func TestASlowObjectHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsLargeHoldsUpNothingOfItsKind(t *testing.T) {
+func TestALargeObjectDelaysNoOthersOfItsKind(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(port("p")))
 	var wanted []*object.Object
@@ -113,7 +115,7 @@ func TestAConnectionThatIsLostWhileSomethingIsSlow(t *testing.T) {
 	s.becomes(p, intent.Applied)
 	s.link()
 	s.connect()
-	// The answer to what was asked on the connection before is nobody's.
+	// The answer on the previous connection is ignored.
 	done()
 	s.eventually(slow, p, needs)
 }

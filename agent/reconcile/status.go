@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
+	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/object"
@@ -12,32 +15,29 @@ type State uint8
 const (
 	// Pending: it waits for another object, for its turn, or for the data plane.
 	Pending State = iota
-	// Applied: the data plane has it as it is wanted.
+	// Applied: the data plane has its desired state.
 	Applied
 	// Failed: the data plane refused it; it is tried again, unless that would be no use.
 	Failed
-	// Deleting: nobody wants it any more, but the data plane still has it.
+	// Deleting: it has no owner any more, but the data plane still has it.
 	Deleting
-	// Gone: nobody wants it and the data plane does not have it.
+	// Gone: it has no owner and the data plane does not have it.
 	Gone
 	// Unknown: it was Applied, and the data plane is away since, or is back and not compared yet.
 	Unknown
 )
 
-func (s State) String() string {
-	switch s {
-	case Pending:
-		return "Pending"
-	case Applied:
-		return "Applied"
-	case Failed:
-		return "Failed"
-	case Deleting:
-		return "Deleting"
-	case Unknown:
-		return "Unknown"
+var stateNames = [...]string{Pending: "Pending", Applied: "Applied", Failed: "Failed", Deleting: "Deleting", Gone: "Gone", Unknown: "Unknown"}
+
+func (s State) String() string { return stateNames[s] }
+
+// States returns all of them.
+func States() []State {
+	all := make([]State, len(stateNames))
+	for i := range all {
+		all[i] = State(i)
 	}
-	return "Gone"
+	return all
 }
 
 // Reason is why an object is in its State, in a word.
@@ -46,9 +46,9 @@ type Reason uint8
 const (
 	// Nothing is known yet.
 	NoReason Reason = iota
-	// Applied: the data plane has what is wanted.
+	// Applied: the data plane has the desired state.
 	InStep
-	// Gone: nobody wants it.
+	// Gone: it has no owner.
 	NotWanted
 	// It is to be decided about, or is being done.
 	WaitsForTurn
@@ -63,13 +63,13 @@ const (
 	// The data plane refused it; because of something else, so that it is tried again soon.
 	Refused
 	TriedAgain
-	// The data plane refused it, and would again: it is tried again when it, or what it names, is another.
+	// The data plane refused it, and would again: it is tried again when it, or an object that it names, changes.
 	Unacceptable
-	// Somebody else changed it in the data plane; it is put right.
+	// Another client changed it in the data plane; it is repaired.
 	Drifted
 	// There is no data plane.
 	NoDataplane
-	// There is one, and what it has is not known yet.
+	// There is a data plane, and its state is not known yet.
 	NotCompared
 )
 
@@ -86,14 +86,43 @@ type Status struct {
 	// Why, in a word; and, if it is not Applied, in a sentence.
 	Reason  Reason
 	Message string
+	// The missing object that it waits for.
+	Missing *Missing
 	Since   time.Time
-	// As it is wanted; nil while it is Deleting or Gone.
+	// Desired state; nil while it is Deleting or Gone.
 	Wanted *Version
-	// Which generation of what was wanted the data plane has; 0: none.
+	// The generation of the desired state that the data plane has; 0: none. While the data plane's state is unknown:
+	// the last known one.
 	Observed uint64
 }
 
-// Action is what is done with an object.
+// Missing is a missing object that another waits for.
+type Missing struct {
+	Key object.Key
+	// The field that names it; empty: none does.
+	Field string
+	// The rest of the status message.
+	rest string
+}
+
+func (m *Missing) String() string { return m.named() + ", which is not there" }
+
+func (m *Missing) named() string {
+	if m.Field == "" {
+		return m.Key.String()
+	}
+	return m.Key.String() + " (" + m.Field + ")"
+}
+
+// OnlyIn is String for an object that exists in other data planes.
+func (m *Missing) OnlyIn(others []string) string {
+	return m.named() + ", which is only in " + strings.Join(others, ", ")
+}
+
+// StatusOnlyIn is the Message of a Status for an object that exists in other data planes.
+func (m *Missing) StatusOnlyIn(others []string) string { return waitsFor + m.OnlyIn(others) + m.rest }
+
+// Action is an operation on an object.
 type Action int
 
 const (
@@ -116,21 +145,27 @@ func (a Action) String() string {
 type Operation struct {
 	Action Action
 	Key    object.Key
-	// Why, in words: "wanted", "Port/access is replaced".
+	// The reason in words: "in the desired state", "Port/access is replaced".
 	Reason string
-	// Of an Update, and of the Delete of a replacement: what differs.
+	// Of an Update, and of the Delete of a replacement: the differing fields.
 	Fields []object.FieldChange
 	// A Delete that a Create follows, or that Create.
 	Replacing bool
-	// Of what is planned and cannot be done yet: "Acl/web, which is not there".
+	// Of a planned operation that has to wait: "Acl/web, which is not there".
 	WaitsFor string
-	// Of what is planned: what it costs.
+	// That, if it is not there.
+	Missing *Missing
+	// Of a planned operation: its impact.
 	Impact Impact
+	// Of a Delete that was done: Result.Final.
+	Final []byte
+	// Of an operation for one of the wants of a Work: its place among them. For other objects it has no meaning.
+	Want int
 	// Where, if there are several; a Reconciler knows only one.
 	Dataplane string
 }
 
-// Impact is what a change costs those whose packets are on their way.
+// Impact is the effect of a change on forwarded packets.
 type Impact int
 
 const (
@@ -138,8 +173,19 @@ const (
 	NoImpact Impact = iota
 	// BriefInterruption: packets are lost until the data plane is done with it.
 	BriefInterruption
-	// Outage: packets are lost until somebody wants something else.
+	// Outage: packets are lost until desired state changes.
 	Outage
 )
 
-func (i Impact) String() string { return [...]string{"none", "brief interruption", "outage"}[i] }
+var impactNames = [...]string{NoImpact: "none", BriefInterruption: "brief interruption", Outage: "outage"}
+
+func (i Impact) String() string { return impactNames[i] }
+
+// Impacts returns all of them.
+func Impacts() []Impact {
+	all := make([]Impact, len(impactNames))
+	for i := range all {
+		all[i] = Impact(i)
+	}
+	return all
+}

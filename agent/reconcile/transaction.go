@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
@@ -7,12 +9,12 @@ import (
 
 const dataplane = api.Plane_DATAPLANE
 
-// transaction counts what is still to be done for one Apply. A nil transaction counts nothing.
+// transaction counts the remaining entries of one Apply. A nil transaction counts nothing.
 type transaction struct {
 	open       int
 	done       chan struct{}
 	ended      bool
-	operations []Operation
+	operations []*Operation
 	failures   []Failure
 	// End at the first failure.
 	strict bool
@@ -64,10 +66,10 @@ func (t *transaction) failed(f Failure) {
 	}
 }
 
-func (t *transaction) executed(op Operation) {
+func (t *transaction) executed(op *Operation) {
 	if t != nil && !t.ended {
 		if t.operations == nil {
-			t.operations = make([]Operation, 0, t.open)
+			t.operations = make([]*Operation, 0, t.open)
 		}
 		t.operations = append(t.operations, op)
 	}

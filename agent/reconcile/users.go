@@ -1,4 +1,7 @@
-// Who names whom, of what the data plane has: a few are named by nearly all, and so each costs no more than a pointer.
+// SPDX-License-Identifier: Apache-2.0
+
+// References between the data plane's objects: nearly all name the same few objects, so a reference costs no more
+// than a pointer.
 package reconcile
 
 import (
@@ -20,9 +23,17 @@ func (u *users) count() int {
 	return u.named
 }
 
+// used reports whether any entry names this one.
+func (g *graph) used(t *entry) bool {
+	if g.asks != nil {
+		g.asks.users(t.key)
+	}
+	return t.users.count() > 0
+}
+
 func (e *entry) names(t *entry) bool { return e.have.names(t.key) }
 
-// usersOf returns who names an entry; some may be there twice.
+// usersOf returns the entries that name an entry; some may be there twice.
 func (g *graph) usersOf(t *entry) []*entry {
 	if t.users == nil {
 		return nil
@@ -48,27 +59,19 @@ func (g *graph) userOf(t *entry) *entry {
 
 // use: e names t from now on.
 func (g *graph) use(e, t *entry) {
-	g.remember(t)
 	if t.users == nil {
 		t.users = &users{}
 	}
 	u := t.users
 	u.all = append(u.all, e.number)
 	u.named++
-	if g.simulating {
-		g.note(func() { u.all, u.named = u.all[:len(u.all)-1], u.named-1 })
-	}
 }
 
-// unuse: e, which still has what names t, is about to have something else.
+// unuse: e, whose present version names t, is about to change.
 func (g *graph) unuse(e, t *entry) {
 	u := t.users
 	u.named--
-	if g.simulating {
-		g.note(func() { u.named++ })
-		return
-	}
-	// What is gone is not held on to.
+	// Release deleted entries.
 	if len(u.all) > 2*u.named+16 {
 		live := inOrder(g.usersOf(t))
 		u.all = u.all[:0]
@@ -80,14 +83,14 @@ func (g *graph) unuse(e, t *entry) {
 	}
 }
 
-// resolved is what a version names, and the entries of that: nil where there is none.
+// resolved holds the keys that a version names, and their entries: nil where there is none.
 type resolved struct {
 	named   string
 	keys    []object.Key
 	entries []*entry
 }
 
-// resolve returns that, until there are other entries. Objects that are alike name the same ones: what was looked for last is remembered.
+// resolve returns them, until entries change. Similar objects name the same ones: the last result is cached.
 func (g *graph) resolve(v *Version) resolved {
 	named := v.named()
 	if named == "" {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile
 
 import (
@@ -6,29 +8,56 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// Version is what an object says at one time. It never changes.
+// Version is an immutable state of an object.
 type Version struct {
-	// What it says; nil: the data plane has something that cannot be read.
-	*object.Kept
-	// The revision of all that is wanted since which it says so, and how many versions of the object there were by then. 0: it was
-	// found in the data plane.
+	// Its content; nil: the data plane has an object that cannot be decoded.
+	*object.StoredObject
+	// The first revision of the configuration that has this version, and the number of versions of the object up to it. 0: it was found in the
+	// data plane.
 	Revision, Generation uint64
-	// It stands for a builtin object that nobody wrote down.
+	// Where the object comes from; nil: configuration.
+	Origin *Origin
+}
+
+// Origin is where objects come from that are not configuration.
+type Origin struct {
+	// The service that produces them, in one of its lives. The data plane keeps the name with each.
+	Service string
+	// It was found in the data plane, the service has not released unproduced objects, and so it stays.
+	retained bool
+	// It is builtin, and in no configuration.
 	builtin bool
 }
 
+var alwaysThere = &Origin{builtin: true}
+
+// owner returns the service that produces the object; empty: none does.
+func (v *Version) owner() string {
+	if v.Origin == nil {
+		return ""
+	}
+	return v.Origin.Service
+}
+
+func (v *Version) builtin() bool { return v.Origin != nil && v.Origin.builtin }
+
+func (v *Version) retained() bool { return v.Origin != nil && v.Origin.retained }
+
 // same says whether two versions are the same for a data plane. What cannot be read is the same as nothing.
 func (v *Version) same(other *Version) bool {
-	return v.Kept != nil && other.Kept != nil && v.Spec() == other.Spec()
+	return v.StoredObject != nil && other.StoredObject != nil && v.owner() == other.owner() && v.Spec() == other.Spec()
 }
 
 // says: nobody says nothing.
-func (v *Version) says(spec []byte) bool {
-	return v != nil && v.Kept != nil && v.Spec() == string(spec)
+func (v *Version) says(spec, owner string) bool {
+	return v != nil && v.StoredObject != nil && v.owner() == owner && v.Spec() == spec
 }
 
+// unread says whether it is not known what it needs and claims.
+func (v *Version) unread() bool { return v != nil && v.StoredObject != nil && !v.Examined() }
+
 func (v *Version) needs() iter.Seq[object.Key] {
-	if v.Kept == nil {
+	if v.StoredObject == nil {
 		return func(func(object.Key) bool) {}
 	}
 	return v.Needs()
@@ -36,22 +65,15 @@ func (v *Version) needs() iter.Seq[object.Key] {
 
 // named is the same for versions that need the same.
 func (v *Version) named() string {
-	if v.Kept == nil {
+	if v.StoredObject == nil {
 		return ""
 	}
 	return v.Named()
 }
 
-func (v *Version) names(k object.Key) bool { return v != nil && v.Kept != nil && v.Names(k) }
+func (v *Version) names(k object.Key) bool { return v != nil && v.StoredObject != nil && v.Names(k) }
 
-func (v *Version) marks() iter.Seq[object.Mark] {
-	if v.Kept == nil {
-		return func(func(object.Mark) bool) {}
-	}
-	return v.Marks()
-}
-
-// Want is what an object is wanted to say; nil: nobody wants it any more.
+// Want is the desired version of an object; nil: it has no owner any more.
 type Want struct {
 	Key     object.Key
 	Version *Version

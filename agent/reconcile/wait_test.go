@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package reconcile_test
 
 import (
@@ -27,7 +29,7 @@ func TestPlansAndStatusesOfWhatHasToWait(t *testing.T) {
 	for _, c := range []struct {
 		sentence        string
 		before, changes []object.Change
-		// What has to wait, and what the first of these is said to wait for when it is applied.
+		// Waiting objects, and the object that the first of them waits for when it is applied.
 		want    []string
 		message string
 	}{
@@ -182,7 +184,7 @@ func TestUntilADataPlaneThatIsBackWasComparedNothingIsSaidToBeApplied(t *testing
 	s.becomes(b, intent.Applied)
 }
 
-func TestThatADataPlaneWentAwayAndIsBackIsOneEventEach(t *testing.T) {
+func TestLossAndReturnOfADataPlaneAreOneEventEach(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	var all []*object.Object
 	for i := range 100 {
@@ -217,7 +219,7 @@ func TestThatADataPlaneWentAwayAndIsBackIsOneEventEach(t *testing.T) {
 			t.Fatalf("told of %+v", e)
 		}
 	}
-	// The second is empty, and what is made anew is told object by object.
+	// The second is empty, and new objects are reported one by one.
 	if e := next(); e.Dataplane != nil || e.Status.Key.Kind != "Acl" {
 		t.Errorf("told of %+v", e)
 	}

@@ -1,42 +1,57 @@
-// Want and Plan: how something else comes to be wanted.
+// SPDX-License-Identifier: Apache-2.0
+
+// Want and Plan: changes of desired state.
 package reconcile
 
 import (
 	"slices"
-	"strings"
 
 	"sluice.dev/sluice/agent/object"
 )
 
-// Work is what has to be done for one Want.
+// changesAtOnce is how many changes are taken over while other callers wait.
+const changesAtOnce = 256
+
+// Work is the work of one Want.
 type Work struct {
 	reconciler *Reconciler
 	*transaction
 }
 
-// Want has objects be wanted. Work.Done says when each is Applied, Failed or waits for something, and so is what had to be rebuilt
-// for it; without a data plane that is at once. A strict Work is done as soon as anything failed. It must be closed.
+// Want changes desired state. Work.Done is closed when each object, and each that had to be rebuilt for it, is
+// Applied, Failed or waits; without a data plane that is at once. A strict Work is done as soon as any object failed.
+// It must be closed. Others may call Want meanwhile, but
+// no change is decided about before the desired state has all of them.
 func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	t := newTransaction(strict)
 	claims := 0
 	for _, w := range wants {
-		if w.Version != nil && w.Version.Kept != nil {
+		if w.Version != nil && w.Version.StoredObject != nil {
 			claims += w.Version.Claims()
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.graph.tick()
 	r.transactions[t] = struct{}{}
 	r.graph.reserve(len(wants), claims)
-	for _, w := range wants {
-		r.graph.setWant(w.Key, w.Version, t)
+	r.wanting++
+	for i, w := range wants {
+		if i%changesAtOnce == 0 {
+			if i > 0 {
+				r.mu.Unlock()
+				r.pass()
+				r.mu.Lock()
+			}
+			r.graph.tick()
+		}
+		r.graph.setWantAt(i, w.Key, w.Version, t)
 	}
+	r.wanting--
 	switch {
 	case r.link == nil:
 		r.interrupt(t)
 	case t.open == 0:
-		// Nothing is another for the data plane: another owner wants the same, for instance.
+		// Nothing changes for the data plane: the object has another owner, for instance.
 		t.end()
 	}
 	r.wakeUp()
@@ -46,20 +61,32 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 // Done is closed when there is nothing more to be done for now.
 func (w *Work) Done() <-chan struct{} { return w.done }
 
-// Close returns what was done so far, in that order, what the data plane refused, and whether the data plane went away or was
-// not there. What is still to be done is done all the same.
+// Close returns the operations so far, in their order, the refusals, and whether the data plane was away at some
+// time. The rest is carried out all the same.
 func (w *Work) Close() (done []Operation, failures []Failure, interrupted bool) {
+	operations, failures, interrupted := w.End()
+	if len(operations) > 0 {
+		done = make([]Operation, len(operations))
+	}
+	for i, op := range operations {
+		done[i] = *op
+	}
+	return done, failures, interrupted
+}
+
+// End is Close for callers that do not change the operations.
+func (w *Work) End() (done []*Operation, failures []Failure, interrupted bool) {
 	w.reconciler.mu.Lock()
 	defer w.reconciler.mu.Unlock()
 	delete(w.reconciler.transactions, w.transaction)
 	w.end()
 	done, failures = w.operations, w.failures
-	// Objects remember the transaction for as long as they are.
+	// Objects hold the transaction for as long as they exist.
 	w.operations, w.failures = nil, nil
 	return done, failures, w.interrupted
 }
 
-// interrupt ends a transaction because nobody knows when the data plane comes back. r.mu is held.
+// interrupt ends a transaction because the data plane is away for an unknown time. r.mu is held.
 func (r *Reconciler) interrupt(t *transaction) {
 	if t.open > 0 {
 		t.interrupted = true
@@ -67,57 +94,27 @@ func (r *Reconciler) interrupt(t *transaction) {
 	t.end()
 }
 
-// Connected says whether there is a data plane.
+// Connected reports whether there is a data plane.
 func (r *Reconciler) Connected() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.link != nil
 }
 
-// Plan says what Want would do, in that order, as if the data plane refused nothing; and what of it could not be done yet. Of the
-// latter those that are Replacing are only taken out of the data plane.
+// Plan returns the operations of a Want, in their order, as if the data plane refused nothing; and those that have to
+// wait. Of waiting ones with Replacing, only the deletion is carried out.
+// The plan is carried out on copies, without the lock.
 func (r *Reconciler) Plan(wants []Want) (planned, waiting []Operation) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.graph
-	keys := make([]object.Key, len(wants))
-	before := map[object.Key]*Version{}
-	for i, w := range wants {
-		keys[i] = w.Key
-		if e := g.entries.Get(w.Key); e != nil && e.want != nil && !e.want.builtin {
-			before[w.Key] = e.want
+	for s := r.newSnapshot(wants); ; {
+		planned, waiting = s.carryOut()
+		if len(s.todo) == 0 {
+			return planned, waiting
 		}
+		s.load()
 	}
-	t := newTransaction(false)
-	g.simulate(func() {
-		// First what is under way, as if it went well.
-		for _, s := range slices.Concat(g.aloft, g.wave) {
-			if !s.settled {
-				g.settle(&step{entry: s.entry, put: s.put, operation: s.operation}, Result{})
-			}
-		}
-		g.aloft, g.wave = nil, nil
-		for wave := g.next(); len(wave) > 0; wave = g.next() {
-			for _, s := range wave {
-				g.settle(s, Result{})
-			}
-		}
-		for _, w := range wants {
-			g.setWant(w.Key, w.Version, t)
-		}
-		for wave := g.next(); len(wave) > 0; wave = g.next() {
-			for _, s := range wave {
-				planned = append(planned, s.operation)
-				g.settle(s, Result{})
-			}
-		}
-		waiting = g.unfinished(planned, keys, before)
-		g.weigh(planned)
-	})
-	return planned, waiting
 }
 
-// weigh says what each operation costs. While simulating, behind all of them.
+// weigh sets the impact of each operation, after all of them were carried out on a copy.
 func (g *graph) weigh(planned []Operation) {
 	for i := range planned {
 		op := &planned[i]
@@ -134,7 +131,8 @@ func (g *graph) weigh(planned []Operation) {
 	}
 }
 
-// unfinished returns what was to be done about the keys, and about what was taken out of the data plane, and could not be.
+// unfinished returns operations on the keys, and on objects that were deleted meanwhile, that could not be carried
+// out.
 func (g *graph) unfinished(done []Operation, keys []object.Key, before map[object.Key]*Version) []Operation {
 	out := map[object.Key]*Operation{}
 	for i, op := range done {
@@ -144,29 +142,31 @@ func (g *graph) unfinished(done []Operation, keys []object.Key, before map[objec
 		}
 	}
 	var all []Operation
-	told := map[object.Key]bool{}
+	reported := map[object.Key]bool{}
 	for _, k := range keys {
 		e := g.entries.Get(k)
-		if e == nil || told[k] || e.inStep() || e.have == nil && e.want == nil {
+		if e == nil || reported[k] || e.inStep() || e.have == nil && e.want == nil {
 			continue
 		}
-		told[k] = true
-		waits, ok := strings.CutPrefix(e.message, waitsFor)
-		if !ok {
+		reported[k] = true
+		if !e.reason.waits() {
 			continue
 		}
-		op := Operation{Key: k, WaitsFor: strings.TrimSuffix(strings.TrimSuffix(waits, isAbsent), isAsBefore)}
+		op := Operation{Key: k, WaitsFor: e.message}
+		if e.waits != nil {
+			op.Missing = e.waits.missing
+		}
 		switch old := before[k]; {
 		case out[k] != nil:
 			op.Action, op.Reason, op.Fields, op.Replacing = Create, out[k].Reason, out[k].Fields, true
 		case e.want == nil:
-			op.Action, op.Reason = Delete, "no longer wanted"
+			op.Action, op.Reason = Delete, "not in the desired state"
 		case e.have != nil:
 			op.Action, op.Reason, op.Fields = Update, "the data plane keeps its old form until then", g.differences(e)
 		case old != nil:
-			op.Action, op.Reason, op.Fields = Update, "not in the data plane", old.DiffSpec(e.want.Kept)
+			op.Action, op.Reason, op.Fields = Update, "not in the data plane", old.DiffSpec(e.want.StoredObject)
 		default:
-			op.Action, op.Reason = Create, "wanted"
+			op.Action, op.Reason = Create, "in the desired state"
 		}
 		all = append(all, op)
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package redis
 
 import (
@@ -16,14 +18,14 @@ import (
 	"sluice.dev/sluice/agent/keyed"
 )
 
-// driver has a connection for what follows documents, made anew with each list, and one for statuses.
+// driver has a connection for the watch, made anew with each list, and one for statuses.
 type driver struct {
 	section *Section
 	log     *slog.Logger
-	// What was said about notifications last.
+	// The last warning about notifications.
 	warned bool
-	// Of the goroutine that tells.
-	teller *goredis.Client
+	// Of the goroutine that writes statuses.
+	statusClient *goredis.Client
 }
 
 var _ keyed.Driver = (*driver)(nil)
@@ -31,8 +33,8 @@ var _ keyed.Driver = (*driver)(nil)
 // Keys in one request.
 const batch = 1000
 
-// List implements keyed.Driver. It listens before it reads, so that nothing is lost in between; and because Redis tells of changes
-// only to who is connected, everything is listed again after each loss of the connection.
+// List implements keyed.Driver. It subscribes before it reads, so that no change is lost in between. Redis notifies
+// only connected clients, so everything is listed again after each loss of the connection.
 func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch, err error) {
 	c, err := d.section.connect()
 	if err != nil {
@@ -44,7 +46,7 @@ func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch,
 			w.Close()
 		}
 	}()
-	w.told = d.askForNotifications(ctx, c)
+	w.notified = d.askForNotifications(ctx, c)
 	w.channel = fmt.Sprintf("__keyspace@%d__:", d.section.Database)
 	w.events = c.PSubscribe(ctx, glob(w.channel+w.prefix))
 	if _, err := w.events.ReceiveTimeout(ctx, patience); err != nil {
@@ -58,7 +60,7 @@ func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch,
 	if err != nil {
 		return nil, nil, err
 	}
-	// One that went away since it was found is told of by an event.
+	// An event reports a key that was deleted since it was found.
 	present := all[:0]
 	for _, one := range all {
 		if !one.Deleted {
@@ -71,9 +73,9 @@ func (d *driver) List(ctx context.Context) (all []keyed.Document, _ keyed.Watch,
 	return present, w, nil
 }
 
-// askForNotifications makes Redis tell of changes, and says whether it does.
+// askForNotifications enables events of changes in Redis, and returns whether Redis sends them.
 func (d *driver) askForNotifications(ctx context.Context, c *goredis.Client) bool {
-	// K: by key; A: of whatever happens to it, because a key may become one of a type that is none of a document.
+	// K: by key; A: of all events, because a key may change to a type that is no document.
 	const setting, needed = "notify-keyspace-events", "KA"
 	now, err := c.ConfigGet(ctx, setting).Result()
 	flags := now[setting]
@@ -92,7 +94,7 @@ func (d *driver) askForNotifications(ctx context.Context, c *goredis.Client) boo
 	}
 	if err != nil && !isLost(err) && !d.warned {
 		d.warned = true
-		d.log.Warn("Redis does not tell of changes, and may not be told to; everything is read again and again. Better: set "+setting+" to "+needed,
+		d.log.Warn("Redis sends no events of changes, and the agent may not enable them: it reads all keys again and again. Better: set "+setting+" to "+needed,
 			"again", d.section.Interval, "error", err)
 	}
 	if err == nil {
@@ -127,16 +129,16 @@ type watch struct {
 	events          *goredis.PubSub
 	prefix, channel string
 	mark            string
-	// Redis tells of changes; if not, it is asked in intervals.
-	told     bool
+	// Redis sends events of changes; if not, the driver reads all keys in intervals.
+	notified bool
 	interval time.Duration
-	// Of what happened; closed after a failure.
+	// Changed keys; closed after a failure.
 	keys    chan string
 	failure error
 	stop    context.CancelFunc
 }
 
-// read returns what is under keys now.
+// read returns the current content of keys.
 func (w *watch) read(ctx context.Context, keys []string) ([]keyed.Document, error) {
 	all := make([]keyed.Document, 0, len(keys))
 	for from := 0; from < len(keys); from += batch {
@@ -160,7 +162,7 @@ func (w *watch) read(ctx context.Context, keys []string) ([]keyed.Document, erro
 				d.Text = text
 			case errors.Is(err, goredis.Nil):
 				d.Deleted = true
-			case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+			case goredis.HasErrorPrefix(err, "WRONGTYPE"):
 				d.Err = errors.New("it is no string")
 			default:
 				return nil, plain(err)
@@ -173,7 +175,7 @@ func (w *watch) read(ctx context.Context, keys []string) ([]keyed.Document, erro
 
 // Next implements keyed.Watch.
 func (w *watch) Next(ctx context.Context) ([]keyed.Document, error) {
-	if !w.told {
+	if !w.notified {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -183,7 +185,7 @@ func (w *watch) Next(ctx context.Context) ([]keyed.Document, error) {
 	}
 	var keys []string
 	seen := map[string]struct{}{}
-	// What is there already is read at once.
+	// Read all queued keys at once.
 	for {
 		var some string
 		var open bool
@@ -213,8 +215,7 @@ func (w *watch) Next(ctx context.Context) ([]keyed.Document, error) {
 	}
 }
 
-// pump takes events from the connection until something is wrong. When nothing happens for as long as patience lasts, Redis is asked
-// whether it is there.
+// pump takes events from the connection until an error. It pings Redis if nothing arrives for the patience.
 func (w *watch) pump(ctx context.Context) {
 	defer close(w.keys)
 	asked := false
@@ -244,7 +245,7 @@ func (w *watch) pump(ctx context.Context) {
 				return
 			}
 		case *goredis.Subscription:
-			// The client connected again by itself; what happened meanwhile was not told.
+			// The client connected again by itself; events meanwhile are lost.
 			w.failure = keyed.ErrListAgain
 			return
 		}
@@ -296,14 +297,14 @@ func (d *driver) Statuses(ctx context.Context) ([]string, error) {
 	return keys, d.done(err)
 }
 
-// Tell implements keyed.Driver.
-func (d *driver) Tell(ctx context.Context, told []keyed.Told) error {
+// WriteStatuses implements keyed.Driver.
+func (d *driver) WriteStatuses(ctx context.Context, updates []keyed.StatusUpdate) error {
 	c, err := d.telling()
 	if err != nil {
 		return err
 	}
 	_, err = c.TxPipelined(ctx, func(p goredis.Pipeliner) error {
-		for _, t := range told {
+		for _, t := range updates {
 			key := d.section.StatusPrefix + t.Key
 			if t.Status == nil {
 				p.Del(ctx, key)
@@ -326,34 +327,34 @@ func (d *driver) Tell(ctx context.Context, told []keyed.Told) error {
 }
 
 func (d *driver) telling() (*goredis.Client, error) {
-	if d.teller == nil {
+	if d.statusClient == nil {
 		c, err := d.section.connect()
 		if err != nil {
 			return nil, err
 		}
-		d.teller = c
+		d.statusClient = c
 	}
-	return d.teller, nil
+	return d.statusClient, nil
 }
 
 // done leaves the connection that went wrong: its password may be another by now.
 func (d *driver) done(err error) error {
-	if err != nil && d.teller != nil {
-		d.teller.Close()
-		d.teller = nil
+	if err != nil && d.statusClient != nil {
+		d.statusClient.Close()
+		d.statusClient = nil
 	}
 	return err
 }
 
-// answered says whether Redis itself said no.
+// answered reports whether the error is an answer of Redis.
 func answered(err error) bool {
-	var said goredis.Error
-	return errors.As(err, &said)
+	var answer goredis.Error
+	return errors.As(err, &answer)
 }
 
 func isLost(err error) bool { return !answered(err) }
 
-// plain leaves out what only a programmer understands.
+// plain returns an error without the details of the library.
 func plain(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("no answer")

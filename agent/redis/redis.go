@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package redis is the northbound whose documents are the string keys below a prefix in Redis. Statuses are hashes below another.
 package redis
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,9 +15,10 @@ import (
 
 	"sluice.dev/sluice/agent/keyed"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
-// Server says where Redis is, and who we are to it.
+// Server is the address of Redis, and our credentials.
 type Server struct {
 	// HOST:PORT, or /PATH of a Unix socket.
 	Address      string          `yaml:"address"`
@@ -32,32 +34,32 @@ type Section struct {
 	// Documents are below Prefix, and statuses below StatusPrefix.
 	Prefix       string `yaml:"prefix"`
 	StatusPrefix string `yaml:"statusPrefix"`
-	// How often everything is read where Redis does not tell of changes.
+	// The interval of reads of all keys if Redis sends no events of changes.
 	Interval time.Duration `yaml:"interval"`
 }
 
-// Where things are if nothing else is said.
+// Default prefixes and interval.
 const (
 	defaultPrefix       = "sluice:intent:"
 	defaultStatusPrefix = "sluice:status:"
 	defaultInterval     = 10 * time.Second
 )
 
-// New returns a section with what is usual.
+// New returns a section with default values.
 func New() northbound.Section {
 	return &Section{Prefix: defaultPrefix, StatusPrefix: defaultStatusPrefix, Interval: defaultInterval}
 }
 
-// Check says what is wrong.
+// Check reports errors.
 func (s *Server) Check() error {
 	if _, _, err := net.SplitHostPort(s.Address); err != nil && !strings.HasPrefix(s.Address, "/") {
-		return fmt.Errorf("address: found %q; accepted: HOST:PORT, or /PATH of a Unix socket", s.Address)
+		return object.Mistake("address", "not an address", strconv.Quote(s.Address), "HOST:PORT, or /PATH of a Unix socket")
 	}
 	if s.Database < 0 {
-		return fmt.Errorf("database: found %d; accepted: 0 or more", s.Database)
+		return object.Mistake("database", "out of range", strconv.Itoa(s.Database), "0 or more")
 	}
 	if s.Username != "" && s.PasswordFile == "" {
-		return errors.New("passwordFile: is missing, and there is a username; accepted: /PATH")
+		return object.Mistake("passwordFile", "missing beside username", "", "/PATH")
 	}
 	return s.TLS.Check()
 }
@@ -65,13 +67,13 @@ func (s *Server) Check() error {
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if s.Prefix == "" || s.StatusPrefix == "" {
-		return fmt.Errorf("prefix, statusPrefix: found an empty one; accepted: a prefix such as %q", defaultPrefix)
+		return object.Mistake("prefix, statusPrefix", "empty", "", "a prefix such as "+strconv.Quote(defaultPrefix))
 	}
 	if strings.HasPrefix(s.Prefix, s.StatusPrefix) || strings.HasPrefix(s.StatusPrefix, s.Prefix) {
-		return fmt.Errorf("statusPrefix: found %q; accepted: one of which prefix (%q) is no part, and that is no part of it", s.StatusPrefix, s.Prefix)
+		return object.Mistake("statusPrefix", "one of prefix and statusPrefix begins with the other", strconv.Quote(s.StatusPrefix), "a prefix of its own beside "+strconv.Quote(s.Prefix))
 	}
 	if s.Interval < time.Second {
-		return fmt.Errorf("interval: found %s; accepted: at least 1s", s.Interval)
+		return object.Mistake("interval", "out of range", s.Interval.String(), "at least 1s")
 	}
 	return s.Server.Check()
 }
@@ -83,8 +85,8 @@ func (s *Section) Open() northbound.Northbound { return s }
 func (s *Section) Run(ctx context.Context, e northbound.Environment) error {
 	d := &driver{section: s, log: e.Log}
 	keyed.Run(ctx, e, d)
-	if d.teller != nil {
-		d.teller.Close()
+	if d.statusClient != nil {
+		d.statusClient.Close()
 	}
 	return nil
 }
@@ -92,7 +94,7 @@ func (s *Section) Run(ctx context.Context, e northbound.Environment) error {
 // Of one request; and how long a connection may be silent until it is asked whether it lives.
 const patience = 5 * time.Second
 
-// silent is what the library logs to: what goes wrong comes back as an error, and is logged once.
+// silent discards the library's log: its errors are returned, and logged once by the caller.
 type silent struct{}
 
 // Printf is part of the library's interface.
@@ -100,7 +102,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 var silence = sync.OnceFunc(func() { goredis.SetLogger(silent{}) })
 
-// connect makes a client, which connects when it is used. The files that say who we are are read now.
+// connect makes a client, which connects at its first use. It reads the files of credentials now.
 func (s *Server) connect() (*goredis.Client, error) {
 	silence()
 	encrypted, err := s.TLS.Config()
@@ -121,12 +123,12 @@ func (s *Server) connect() (*goredis.Client, error) {
 	return goredis.NewClient(&goredis.Options{
 		Network: network, Addr: s.Address, DB: s.Database, Username: s.Username, Password: password, TLSConfig: encrypted,
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, ContextTimeoutEnabled: true,
-		// Who calls tries again, and says so.
+		// The caller retries, and logs.
 		MaxRetries: -1, DisableIdentity: true,
 	}), nil
 }
 
-// glob returns a pattern that matches what begins with a prefix.
+// glob returns a pattern that matches keys with a prefix.
 func glob(prefix string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(prefix) + "*"
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package redis
 
 import (
@@ -12,7 +14,7 @@ func TestASectionIsChecked(t *testing.T) {
 	at := Server{Address: "127.0.0.1:6379"}
 	for _, test := range []struct {
 		section northbound.Section
-		says    string
+		problem string
 	}{
 		{&Section{Server: at, Prefix: "a:", StatusPrefix: "b:", Interval: time.Second}, ""},
 		{&Section{Server: Server{Address: "/run/redis.sock"}, Prefix: "a:", StatusPrefix: "b:", Interval: time.Second}, ""},
@@ -23,13 +25,13 @@ func TestASectionIsChecked(t *testing.T) {
 		{&Section{Server: Server{Address: "h:1", Username: "u"}, Prefix: "a:", StatusPrefix: "b:", Interval: time.Second}, "passwordFile: "},
 		{&Section{Server: Server{Address: "h:1", TLS: &northbound.TLS{Key: "k"}}, Prefix: "a:", StatusPrefix: "b:", Interval: time.Second}, "tls: "},
 		{NewStream(), "stream: "},
-		{&StreamSection{Server: at, Stream: "a", Events: "a.dead", EventsLength: 1}, "are the same"},
+		{&StreamSection{Server: at, Stream: "a", Events: "a.dead", EventsLength: 1}, "the same"},
 		{&StreamSection{Server: at, Stream: "a", Events: "b"}, "eventsLength: "},
 		{&StreamSection{Server: at, Stream: "a", Events: "b", EventsLength: 1}, ""},
 	} {
 		err := test.section.Check()
-		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
-			t.Errorf("%+v: %v; want %q", test.section, err, test.says)
+		if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
+			t.Errorf("%+v: %v; want %q", test.section, err, test.problem)
 		}
 	}
 }

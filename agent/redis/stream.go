@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A stream of messages, read by a consumer group: each arrives at least once, also when either end is killed.
 package redis
 
@@ -13,36 +15,37 @@ import (
 
 	"sluice.dev/sluice/agent/broker"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 )
 
 // StreamSection is the part of the configuration of a northbound that takes messages from a stream.
 type StreamSection struct {
 	Server `yaml:",inline"`
-	// What is wanted is read from it.
+	// The stream of documents.
 	Stream string `yaml:"stream"`
-	// Consumer group; the northbound's name if empty. Each agent that shall hear everything has one of its own.
+	// Consumer group; the northbound's name if empty. Each agent that receives all messages needs a group of its own.
 	Group string `yaml:"group"`
 	// Stream for messages that cannot be accepted; STREAM.dead if empty.
 	DeadLetter string `yaml:"deadLetter"`
-	// Stream where it is told how it stands with objects, of about EventsLength entries; nowhere if empty.
+	// The stream for events of objects, of about EventsLength entries; empty: no events.
 	Events       string `yaml:"events"`
 	EventsLength int64  `yaml:"eventsLength"`
 	// File that remembers the latest message about each object; /var/lib/sluice/NAME.messages.db if empty.
 	Memory string `yaml:"memory"`
 }
 
-// NewStream returns a section with what is usual.
+// NewStream returns a section with default values.
 func NewStream() northbound.Section { return &StreamSection{EventsLength: 100_000} }
 
 // Check implements northbound.Section.
 func (s *StreamSection) Check() error {
 	switch {
 	case s.Stream == "":
-		return errors.New("stream: is missing")
+		return object.Mistake("stream", "missing", "", "")
 	case s.deadLetter() == s.Stream || s.Events == s.Stream || s.Events == s.deadLetter():
-		return errors.New("stream, deadLetter and events: two of them are the same")
+		return object.Mistake("stream, deadLetter, events", "two of them are the same", "", "three streams")
 	case s.EventsLength < 1:
-		return fmt.Errorf("eventsLength: found %d; accepted: 1 or more", s.EventsLength)
+		return object.Mistake("eventsLength", "out of range", strconv.FormatInt(s.EventsLength, 10), "1 or more")
 	}
 	return s.Server.Check()
 }
@@ -63,7 +66,8 @@ const (
 	bodyField = "body"
 )
 
-// consumer is our name in the group. There is one consumer, so that the order is kept, and what it did not acknowledge is its own.
+// consumer is our name in the group. One consumer preserves the order, and receives its unacknowledged messages
+// again.
 const consumer = "agent"
 
 type streams struct {
@@ -89,7 +93,7 @@ func (s *streams) Intake(ctx context.Context) (broker.Intake, error) {
 		return nil, err
 	}
 	err = c.XGroupCreateMkStream(ctx, s.Stream, s.group, "0").Err()
-	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
+	if err != nil && !goredis.HasErrorPrefix(err, "BUSYGROUP") {
 		c.Close()
 		return nil, fmt.Errorf("group %s of stream %s: %w", s.group, s.Stream, plain(err))
 	}
@@ -122,7 +126,7 @@ func (i *intake) Receive(ctx context.Context) ([]*broker.Message, error) {
 		var messages []*broker.Message
 		for _, e := range entries {
 			i.ids = append(i.ids, e.ID)
-			// One that was trimmed away since it was given to us has no fields.
+			// An entry that was trimmed since its delivery has no fields.
 			if len(e.Values) > 0 {
 				messages = append(messages, i.message(e))
 			}
@@ -155,7 +159,7 @@ func (i *intake) message(e goredis.XMessage) *broker.Message {
 	return m
 }
 
-// number turns "MILLISECONDS-SEQUENCE" into one number of the same order. Who chooses other IDs than Redis does may not be told an order.
+// number converts "MILLISECONDS-SEQUENCE" into a number of the same order. Other IDs than those of Redis may not fit.
 func number(id string) (uint64, bool) {
 	const bits = 20
 	time, sequence, ok := strings.Cut(id, "-")

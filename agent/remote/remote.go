@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package remote serves api/agent.proto over TCP: the same as on the Unix socket, to callers that package access knows.
 package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -24,8 +25,11 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/module"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/server"
+	"sluice.dev/sluice/agent/service"
 )
 
 // Section is the configuration of a northbound of the type "grpc".
@@ -39,7 +43,7 @@ func New() northbound.Section { return &Section{} }
 // Check implements northbound.Section.
 func (s *Section) Check() error {
 	if s.TLS.Certificate == "" {
-		return errors.New("tls: is missing; accepted: certificate and key")
+		return object.Mistake("tls", "missing", "", "certificate and key")
 	}
 	return s.Section.Check()
 }
@@ -50,7 +54,7 @@ func (s *Section) Open() northbound.Northbound { return &remote{section: *s} }
 const (
 	// Of a request, in bytes: some 200,000 sessions at once.
 	longest = 64 << 20
-	// Requests with changes in them that are read or worked on for one caller at a time: nobody fills the memory, or takes others' turn.
+	// Requests with changes in progress for one caller at a time: a caller cannot fill the memory, or take the turns of others.
 	changesAtOnce = 4
 )
 
@@ -70,15 +74,23 @@ func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
 	if err != nil {
 		return fmt.Errorf("listening at %s: %w", r.section.Listen, err)
 	}
-	d := &door{guard: guard, environment: e}
+	d := &door{guard: guard, environment: e, methods: map[string]service.Method{}, reading: server.Reading{Time: server.ReadTime, Log: e.Log}}
 	options := []grpc.ServerOption{grpc.ChainUnaryInterceptor(d.countUnary), grpc.ChainStreamInterceptor(d.countStream)}
 	options = append(options, server.NoPanic(e.Log)...)
+	options = append(options, d.reading.Options()...)
 	options = append(options, grpc.Creds(credentials.NewTLS(guard.TLS())), grpc.InTapHandle(d.enter),
 		grpc.ChainUnaryInterceptor(d.unary), server.Bounded(), grpc.MaxRecvMsgSize(longest), grpc.MaxSendMsgSize(server.MessageLimit),
 		grpc.MaxConcurrentStreams(100), grpc.ConnectionTimeout(10*time.Second), grpc.MaxHeaderListSize(64<<10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}))
 	g := grpc.NewServer(options...)
 	api.RegisterAgentServer(g, e.Agent.Service)
+	for _, r := range e.Agent.RPCs {
+		g.RegisterService(r.Desc, nil)
+		for name, m := range r.Methods {
+			d.methods[r.FullMethod(name)] = m
+		}
+	}
+	module.ServeKinds(g, e.Registry)
 	well := health.NewServer()
 	well.SetServingStatus(api.Agent_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(g, well)
@@ -89,7 +101,7 @@ func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
 		defer close(stopped)
 		<-ctx.Done()
 		well.Shutdown()
-		// What was asked for is finished, but nobody may hold up the end for long.
+		// Requests in progress are finished, but a client must not delay the end for long.
 		hurry := time.AfterFunc(5*time.Second, g.Stop)
 		g.GracefulStop()
 		hurry.Stop()
@@ -105,39 +117,32 @@ func (r *remote) Run(ctx context.Context, e northbound.Environment) error {
 	return nil
 }
 
-// needs is the role that each method needs. What is not here needs an admin.
+// needs is the role that each method needs, beside those of services (service.Method). Other methods need an admin.
 var needs = map[string]access.Role{
-	api.Agent_GetVersion_FullMethodName:           access.Read,
-	api.Agent_Plan_FullMethodName:                 access.Read,
-	api.Agent_Apply_FullMethodName:                access.Operate,
-	api.Agent_GetHistory_FullMethodName:           access.Read,
-	api.Agent_Compare_FullMethodName:              access.Read,
-	api.Agent_Rollback_FullMethodName:             access.Admin,
-	api.Agent_Confirm_FullMethodName:              access.Operate,
-	api.Agent_Get_FullMethodName:                  access.Read,
-	api.Agent_Describe_FullMethodName:             access.Read,
-	api.Agent_Watch_FullMethodName:                access.Read,
-	api.Agent_GetNodeCounters_FullMethodName:      access.Read,
-	api.Agent_GetPortCounters_FullMethodName:      access.Read,
-	api.Agent_GetInterfaceCounters_FullMethodName: access.Read,
-	api.Agent_GetSessionCounters_FullMethodName:   access.Read,
-	api.Agent_GetQueueCounters_FullMethodName:     access.Read,
-	api.Agent_GetSchedulerCounters_FullMethodName: access.Read,
-	api.Agent_GetDropCounters_FullMethodName:      access.Read,
-	api.Agent_GetNeighborStates_FullMethodName:    access.Read,
-	api.Agent_GetGtpuPaths_FullMethodName:         access.Read,
-	api.Agent_FollowPackets_FullMethodName:        access.Operate,
-	api.Agent_CapturePackets_FullMethodName:       access.Admin,
+	api.Agent_GetVersion_FullMethodName:     access.Read,
+	api.Agent_Plan_FullMethodName:           access.Read,
+	api.Agent_Apply_FullMethodName:          access.Operate,
+	api.Agent_GetHistory_FullMethodName:     access.Read,
+	api.Agent_Compare_FullMethodName:        access.Read,
+	api.Agent_Rollback_FullMethodName:       access.Admin,
+	api.Agent_Confirm_FullMethodName:        access.Operate,
+	api.Agent_Get_FullMethodName:            access.Read,
+	api.Agent_Describe_FullMethodName:       access.Read,
+	api.Agent_Watch_FullMethodName:          access.Read,
+	api.Agent_ReadState_FullMethodName:      access.Read,
+	api.Agent_FollowPackets_FullMethodName:  access.Operate,
+	api.Agent_CapturePackets_FullMethodName: access.Admin,
+	api.Kinds_GetModuleKinds_FullMethodName: access.Read,
 
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      access.Read,
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": access.Read,
 
-	grpc_health_v1.Health_Check_FullMethodName: access.Nobody,
-	grpc_health_v1.Health_List_FullMethodName:  access.Nobody,
-	grpc_health_v1.Health_Watch_FullMethodName: access.Nobody,
+	grpc_health_v1.Health_Check_FullMethodName: access.NoRole,
+	grpc_health_v1.Health_List_FullMethodName:  access.NoRole,
+	grpc_health_v1.Health_Watch_FullMethodName: access.NoRole,
 }
 
-// actions are the methods that change what is wanted, as the audit log calls them.
+// actions are the methods that change the configuration, with their names in the audit log.
 var actions = map[string]string{
 	api.Agent_Apply_FullMethodName: "apply", api.Agent_Rollback_FullMethodName: "rollback", api.Agent_Confirm_FullMethodName: "confirm",
 }
@@ -145,6 +150,9 @@ var actions = map[string]string{
 type door struct {
 	guard       *access.Guard
 	environment northbound.Environment
+	reading     server.Reading
+	// Of services, by the full name.
+	methods map[string]service.Method
 	// How many requests with changes are under way, by caller.
 	mu      sync.Mutex
 	changes map[string]int
@@ -172,19 +180,21 @@ func (d *door) end(caller string) {
 	}
 }
 
-// enter finds out who asks, and whether they may, before anything of the request is read.
+// enter authenticates and authorizes the caller, before the request is read.
 func (d *door) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
 	needed, known := needs[info.FullMethodName]
-	if !known {
+	if m, serves := d.methods[info.FullMethodName]; serves {
+		needed = m.Role
+	} else if !known {
 		needed = access.Admin
 	}
-	if needed == access.Nobody {
-		return ctx, nil
+	if needed == access.NoRole {
+		return d.reading.Enter(ctx, info)
 	}
 	d.environment.Counters.Received(1)
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return nil, status.Error(codes.Internal, "there is nobody")
+		return nil, status.Error(codes.Internal, "the call has no peer")
 	}
 	var caller access.Caller
 	tls, ok := p.AuthInfo.(credentials.TLSInfo)
@@ -207,21 +217,25 @@ func (d *door) enter(ctx context.Context, info *tap.Info) (context.Context, erro
 		// The context is the request's own, and ends with it.
 		context.AfterFunc(ctx, func() { d.end(caller.Name) })
 	}
-	return access.With(ctx, caller), nil
+	return d.reading.Enter(access.With(ctx, caller), info)
 }
 
-// refuse writes down who was turned away from a change.
+// refuse audits a refused change.
 func (d *door) refuse(method string, c access.Caller, err error) {
 	d.environment.Counters.Failed()
-	if action := actions[method]; action != "" {
+	action := actions[method]
+	if m, serves := d.methods[method]; serves {
+		action = m.Action
+	}
+	if action != "" {
 		d.environment.Audit.Refuse(action, intent.Source{Owner: d.environment.Name, Who: c.Name, From: c.From}, nil, audit.Forbidden, err)
 		return
 	}
 	d.environment.Log.Debug("a request was refused", "method", method, "who", c.Name, "address", c.From, "error", err)
 }
 
-// count takes note of what went wrong so that somebody has to mend something: not that something is not there, is another's or is another
-// by now, and not that the caller went away.
+// count counts errors that an operator must mend: not missing objects, conflicts of owners or revisions, and
+// cancelled requests.
 func (d *door) count(err error) {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unimplemented, codes.ResourceExhausted, codes.Internal, codes.Unknown, codes.DataLoss:
@@ -241,7 +255,7 @@ func (d *door) countStream(service any, stream grpc.ServerStream, _ *grpc.Stream
 	return err
 }
 
-// unary looks at what a request says where that decides who may ask for it.
+// unary checks requests whose content decides the role that they need.
 func (d *door) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	changes, ok := request.(*api.Changes)
 	if !ok {
@@ -249,7 +263,7 @@ func (d *door) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 	}
 	caller, ok := access.Of(ctx)
 	if !ok {
-		return nil, status.Error(codes.Internal, "there is nobody")
+		return nil, status.Error(codes.Internal, "the call has no peer")
 	}
 	var what string
 	switch {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package remote
 
 import (
@@ -30,6 +32,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/service"
 )
 
 // authority signs certificates.
@@ -90,7 +93,7 @@ func (a *authority) sign(name string, ca bool) tls.Certificate {
 	return pair
 }
 
-// agent tells who asked, and goes on with a plan when it is let.
+// agent records the caller, and holds a plan until it is released.
 type agent struct {
 	api.UnimplementedAgentServer
 	planning, goOn chan struct{}
@@ -128,7 +131,7 @@ func serve(t *testing.T, s access.Section, counters *northbound.Counters) (addre
 	return serveAgent(t, s, counters, agent{})
 }
 
-func serveAgent(t *testing.T, s access.Section, counters *northbound.Counters, a agent) (address, written string) {
+func serveAgent(t *testing.T, s access.Section, counters *northbound.Counters, a agent, rpcs ...service.RPC) (address, written string) {
 	t.Helper()
 	written = filepath.Join(t.TempDir(), "audit")
 	log, err := audit.Open(written, false, slog.New(slog.DiscardHandler))
@@ -140,7 +143,7 @@ func serveAgent(t *testing.T, s access.Section, counters *northbound.Counters, a
 	r := &remote{section: Section{s}, ready: func(a net.Addr) { listening <- a }}
 	go func() {
 		defer close(ended)
-		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Counters: counters, Agent: northbound.Agent{Service: a}}); err != nil {
+		if err := r.Run(ctx, northbound.Environment{Name: "far", Log: slog.New(slog.DiscardHandler), Audit: log, Counters: counters, Agent: northbound.Agent{Service: a, RPCs: rpcs}}); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -179,18 +182,18 @@ func TestEveryMethodHasARole(t *testing.T) {
 	d := api.Agent_ServiceDesc
 	count := 0
 	for _, m := range d.Methods {
-		if needs["/"+d.ServiceName+"/"+m.MethodName] == access.Nobody {
+		if needs["/"+d.ServiceName+"/"+m.MethodName] == access.NoRole {
 			t.Errorf("%s needs none", m.MethodName)
 		}
 		count++
 	}
 	for _, s := range d.Streams {
-		if needs["/"+d.ServiceName+"/"+s.StreamName] == access.Nobody {
+		if needs["/"+d.ServiceName+"/"+s.StreamName] == access.NoRole {
 			t.Errorf("%s needs none", s.StreamName)
 		}
 		count++
 	}
-	if count < 15 {
+	if count < 12 {
 		t.Errorf("%d methods", count)
 	}
 }
@@ -265,7 +268,7 @@ func TestATokenIsLetInAsFarAsItsRoleGoes(t *testing.T) {
 	if n := strings.Count(string(text), `"outcome":"forbidden"`); n != 4+2+2+3 {
 		t.Errorf("%d were written down: %s", n, text)
 	}
-	// Seven of each role and three of strangers; what was forbidden, and the mistake.
+	// Seven of each role and three unauthenticated; the forbidden ones, and the mistake.
 	if n := counters.Read(); n.Received != 3*7+3 || n.Failed != 4+2+2+3+1 {
 		t.Errorf("%+v", n)
 	}
@@ -333,7 +336,7 @@ func TestAClientCertificateIsLetInByItsName(t *testing.T) {
 	if err := apply(); status.Code(err) != codes.Unavailable {
 		t.Errorf("no certificate: %v", err)
 	}
-	// A certificate that was renewed is shown to who connects next.
+	// A renewed certificate is used for the next connection.
 	other.sign("agent", false)
 	for _, name := range []string{"agent.crt", "agent.key"} {
 		text, err := os.ReadFile(filepath.Join(other.dir, name))

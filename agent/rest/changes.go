@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Many objects at once, and the chain of revisions.
 package rest
 
@@ -46,12 +48,12 @@ func finished(outcome *intent.Outcome, err error) (*intent.Outcome, int, error) 
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, 0, err
 		}
-		p := &problem{status: http.StatusUnprocessableEntity, kind: "refused", detail: "the data plane refused some of it, and everything is wanted as before"}
-		for _, f := range outcome.Failures[:min(len(outcome.Failures), mostMistakes)] {
+		p := &problem{status: http.StatusUnprocessableEntity, kind: "refused", detail: "the data plane refused a part of the change; the configuration before it is restored"}
+		for _, f := range outcome.Failures[:min(len(outcome.Failures), maxMistakes)] {
 			p.errors = append(p.errors, mistake{Object: f.Key.String(), Problem: f.Message})
 		}
 		if len(p.errors) == 0 {
-			p.status, p.kind, p.detail = http.StatusGatewayTimeout, "late", "the data plane did not answer in time, and everything is wanted as before"
+			p.status, p.kind, p.detail = http.StatusGatewayTimeout, "late", "the data plane did not answer in time; the configuration before the change is restored"
 		}
 		return nil, 0, p
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -62,7 +64,7 @@ func finished(outcome *intent.Outcome, err error) (*intent.Outcome, int, error) 
 	return outcome, http.StatusOK, nil
 }
 
-// changes are what is to be changed, and all that is wrong with it.
+// changes are the changes of a request, and all their errors.
 type changes struct {
 	*request
 	all      []object.Change
@@ -71,7 +73,7 @@ type changes struct {
 	seen     map[string]bool
 }
 
-// sent reads what is to be changed. Everything that is wrong is told at once.
+// sent reads the changes. It reports all mistakes at once.
 func (q *request) sent() ([]object.Change, map[object.Key]uint64, error) {
 	text, err := q.text()
 	if err != nil {
@@ -93,10 +95,10 @@ func (q *request) sent() ([]object.Change, map[object.Key]uint64, error) {
 	return c.all, c.expect, nil
 }
 
-// take implements what object.MembersOfJSON calls.
+// take is the callback of object.MembersOfJSON.
 func (c *changes) take(name string, at int, n *yaml.Node) error {
 	switch {
-	case at >= 0 && len(c.mistakes) >= mostMistakes:
+	case at >= 0 && len(c.mistakes) >= maxMistakes:
 		return c.ctx.Err()
 	case at >= 0 && name == "put":
 		o, errs := c.environment.Registry.Object(n)
@@ -121,7 +123,7 @@ func (c *changes) take(name string, at int, n *yaml.Node) error {
 	return nil
 }
 
-// named takes what names an object.
+// named reads a reference to an object.
 func (c *changes) named(member string, at int, n *yaml.Node) error {
 	k, revision, err := c.reference(fmt.Sprintf("%s[%d]", member, at), n, member == "expect")
 	switch {
@@ -137,7 +139,7 @@ func (c *changes) named(member string, at int, n *yaml.Node) error {
 	return nil
 }
 
-// reference reads what names an object, with or without a revision.
+// reference reads a reference to an object, with or without a revision.
 func (q *request) reference(field string, n *yaml.Node, revised bool) (object.Key, uint64, error) {
 	var k object.Key
 	var revision uint64
@@ -171,7 +173,7 @@ func (q *request) reference(field string, n *yaml.Node, revised bool) (object.Ke
 		return k, 0, badRequest(field+".kind", "there is no such kind", strconv.Quote(k.Kind[:min(len(k.Kind), 80)]), "")
 	}
 	if !nameShape.MatchString(k.Name) || len(k.Name) > 253 || revised {
-		return k, 0, badRequest(field, "something is missing, or is no name", "", accepted)
+		return k, 0, badRequest(field, "missing, or not a name", "", accepted)
 	}
 	return k, revision, nil
 }
@@ -183,7 +185,7 @@ type appliedView struct {
 	Joined    *joinedView `json:"joined,omitempty"`
 }
 
-// joinedView is of objects that an owner wants besides others.
+// joinedView is of objects of other owners in which an owner gets fields.
 type joinedView struct {
 	Owner   string   `json:"owner"`
 	Objects int      `json:"objects"`
@@ -283,33 +285,46 @@ func (q *request) history() error {
 	if err != nil {
 		return err
 	}
+	type changedView struct {
+		Step string `json:"step"`
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+	}
 	type revisionView struct {
-		Number     uint64 `json:"number"`
-		Time       string `json:"time"`
-		Owner      string `json:"owner"`
-		Who        string `json:"who,omitempty"`
-		Why        string `json:"why,omitempty"`
-		Changes    int    `json:"changes"`
-		RollbackTo uint64 `json:"rollbackTo,omitempty"`
-		ConfirmBy  string `json:"confirmBy,omitempty"`
-		Standing   string `json:"standing,omitempty"`
-		UndoneBy   uint64 `json:"undoneBy,omitempty"`
+		Number  uint64 `json:"number"`
+		Time    string `json:"time"`
+		Owner   string `json:"owner"`
+		Who     string `json:"who,omitempty"`
+		Why     string `json:"why,omitempty"`
+		Changes int    `json:"changes"`
+		// The first of them.
+		Objects    []changedView `json:"objects,omitempty"`
+		RollbackTo uint64        `json:"rollbackTo,omitempty"`
+		ConfirmBy  string        `json:"confirmBy,omitempty"`
+		Standing   string        `json:"standing,omitempty"`
+		UndoneBy   uint64        `json:"undoneBy,omitempty"`
 	}
 	revisions := []revisionView{}
 	for _, r := range found {
-		revisions = append(revisions, revisionView{r.Number, moment(r.Time), r.Source.Owner, r.Source.Who, r.Source.Why, r.Changes, r.RollbackTo, moment(r.ConfirmBy),
+		var objects []changedView
+		for _, o := range r.Objects {
+			objects = append(objects, changedView{o.Step.String(), o.Kind, o.Name})
+		}
+		revisions = append(revisions, revisionView{r.Number, moment(r.Time), r.Source.Owner, r.Source.Who, r.Source.Why, r.Changes, objects, r.RollbackTo, moment(r.ConfirmBy),
 			standing(r), r.Standing.UndoneBy})
 	}
 	return q.json(http.StatusOK, map[string]any{"revisions": revisions})
 }
 
-// What became of a revision that had to be confirmed or was undone.
+// States of a revision that needed confirmation or was undone.
 const (
 	undone    = "undone"
 	overdue   = "overdue"
 	waiting   = "waiting"
 	confirmed = "confirmed"
 )
+
+var standings = [...]string{undone, overdue, waiting, confirmed}
 
 // standing is one of these; empty for others.
 func standing(r intent.Revision) string {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Server-sent events, as the HTML standard has them (section 9.2).
 package rest
 
@@ -15,7 +17,7 @@ import (
 	"sluice.dev/sluice/agent/intent"
 )
 
-// What stands between us and the client may close a connection on which nothing happens.
+// Proxies may close idle connections.
 const heartbeat = 15 * time.Second
 
 func (q *request) events() error {
@@ -27,11 +29,11 @@ func (q *request) events() error {
 	if err != nil {
 		return badRequest("cursor", "not a cursor", text, "the id of an event, or the cursor of a list")
 	}
-	wanted := intent.Query{}
+	query := intent.Query{}
 	if kinds := q.values["kinds"]; kinds != "" {
-		wanted.Kinds = strings.Split(kinds, ",")
+		query.Kinds = strings.Split(kinds, ",")
 	}
-	filter, err := intent.NewFilter(q.environment.Registry, wanted)
+	filter, err := intent.NewFilter(q.environment.Registry, query)
 	if err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func (q *request) events() error {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
 	q.out.WriteHeader(http.StatusOK)
-	// An event without data is not told, but its id counts.
+	// A client does not see an event without data, but its id counts.
 	if err := q.send(fmt.Sprintf("id: %s\n\n", events.Cursor())); err != nil || q.http.Method == http.MethodHead {
 		return q.gone(err)
 	}
@@ -64,11 +66,11 @@ func (q *request) events() error {
 		case err != nil:
 			return q.gone(err)
 		case e.Dataplane != nil:
-			err = q.tellDataplane(e, wanted)
-		case e.Path != nil:
-			err = q.tellPath(e)
+			err = q.sendDataplane(e, query)
+		case e.Service != nil:
+			err = q.sendService(e)
 		case filter.Named(e.Status.Key):
-			err = q.tell(e.Status, e.Cursor.String())
+			err = q.sendStatus(e.Status, e.Cursor.String())
 		}
 		if err != nil {
 			return q.gone(err)
@@ -76,8 +78,8 @@ func (q *request) events() error {
 	}
 }
 
-// tell tells how it stands with an object. Without a cursor, a client that is cut off goes on from before.
-func (q *request) tell(st intent.Status, cursor string) error {
+// sendStatus sends the status of an object. Without a cursor, a client that is disconnected continues from the event before.
+func (q *request) sendStatus(st intent.Status, cursor string) error {
 	v, err := q.viewOf(st)
 	if err != nil {
 		return err
@@ -94,9 +96,10 @@ func (q *request) tell(st intent.Status, cursor string) error {
 	return q.send(b.String())
 }
 
-// tellDataplane is told whatever kinds are wanted: what is known of their objects is another. When it is back, they are told as they are
-// now, so that nobody needs to list them; the id comes behind them, so that who is cut off meanwhile is told all of it again.
-func (q *request) tellDataplane(e intent.Event, wanted intent.Query) error {
+// sendDataplane sends the event to readers of any kinds: the state of their objects changes. When the data plane is back, it sends the objects
+// as they are now, so that clients need not list them. The id comes behind them, so that a client that is disconnected meanwhile gets all of
+// them again.
+func (q *request) sendDataplane(e intent.Event, query intent.Query) error {
 	text, err := e.Dataplane.JSON(e.Time, e.Cursor, false)
 	if err != nil {
 		return err
@@ -104,33 +107,33 @@ func (q *request) tellDataplane(e intent.Event, wanted intent.Query) error {
 	if err := q.send(fmt.Sprintf("event: dataplane\ndata: %s\n\n", text)); err != nil {
 		return err
 	}
-	wanted.Limit = 1000
+	query.Limit = 1000
 	for e.Dataplane.Connected {
-		page, err := q.environment.Intent.List(wanted)
+		page, err := q.environment.Intent.List(query)
 		if err != nil {
 			return err
 		}
 		for _, st := range page.Objects {
 			if slices.Contains(q.environment.Intent.Places(st.Key), e.Dataplane.Name) {
-				if err := q.tell(st, ""); err != nil {
+				if err := q.sendStatus(st, ""); err != nil {
 					return err
 				}
 			}
 		}
-		if wanted.After = page.Next; wanted.After == "" {
+		if query.After = page.Next; query.After == "" {
 			break
 		}
 	}
 	return q.send(fmt.Sprintf("id: %s\n\n", e.Cursor))
 }
 
-// tellPath is told whatever kinds are wanted, too.
-func (q *request) tellPath(e intent.Event) error {
-	text, err := e.Path.JSON(e.Time, e.Cursor)
+// sendService sends an event of a service to readers of any kinds, too.
+func (q *request) sendService(e intent.Event) error {
+	text, err := e.Service.JSON(e.Time, e.Cursor)
 	if err != nil {
 		return err
 	}
-	return q.send(fmt.Sprintf("id: %s\nevent: path\ndata: %s\n\n", e.Cursor, text))
+	return q.send(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", e.Cursor, e.Service.Type, text))
 }
 
 // send gives a client that does not read no more than its time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rest
 
 import (
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/access"
+	"sluice.dev/sluice/agent/intent"
 )
 
 // stream is an open stream of events.
@@ -106,7 +109,7 @@ func TestEventsGoOnWhereAReaderWas(t *testing.T) {
 	}
 }
 
-func TestThatADataPlaneWentAwayIsAnEventWhateverKindsAreAskedFor(t *testing.T) {
+func TestLossOfADataPlaneIsAnEventForAnyFilterOfKinds(t *testing.T) {
 	s := newSite(t)
 	s.connected()
 	r := s.follow("kinds=Vrf")
@@ -115,14 +118,14 @@ func TestThatADataPlaneWentAwayIsAnEventWhateverKindsAreAskedFor(t *testing.T) {
 	if !more {
 		t.Fatal("nothing was told")
 	}
-	var told struct{ Kind, Name, State, Cursor string }
-	if err := json.Unmarshal([]byte(e.data), &told); err != nil || e.event != "dataplane" || told.Kind != "Dataplane" || told.Name != "default" ||
-		told.State != "away" || told.Cursor == "" {
+	var answered struct{ Kind, Name, State, Cursor string }
+	if err := json.Unmarshal([]byte(e.data), &answered); err != nil || e.event != "dataplane" || answered.Kind != "Dataplane" || answered.Name != "default" ||
+		answered.State != "away" || answered.Cursor == "" {
 		t.Errorf("%+v (%v)", e, err)
 	}
 }
 
-func TestObjectsAreToldAgainWhenADataPlaneIsBackThoughNothingHappenedToThem(t *testing.T) {
+func TestUnchangedObjectsAreReportedAgainWhenADataPlaneIsBack(t *testing.T) {
 	s := newSite(t)
 	s.want(201, s.ask("PUT", "/v1/vrfs/red", "{}"))
 	s.connected()
@@ -151,5 +154,23 @@ func TestStreamsEndWithTheAgent(t *testing.T) {
 	}
 	if err := r.lines.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestEventsOfServicesAreSentForAnyFilterOfKinds(t *testing.T) {
+	s := newSite(t)
+	r := s.follow("kinds=Vrf")
+	s.desired.Report(&intent.ServiceEvent{Type: "toy", Kind: "Toy", Name: "car", State: "wound", Fields: []intent.EventField{{Name: "turns", Value: "7"}, {Name: "owner"}}})
+	e, more := r.next()
+	if !more {
+		t.Fatal("there was no event")
+	}
+	var got map[string]string
+	if err := json.Unmarshal([]byte(e.data), &got); err != nil || e.event != "toy" || e.id == "" || got["kind"] != "Toy" || got["name"] != "car" || got["state"] != "wound" ||
+		got["turns"] != "7" || got["time"] == "" || got["cursor"] != e.id {
+		t.Errorf("%+v (%v)", e, err)
+	}
+	if _, there := got["owner"]; there {
+		t.Errorf("a field without a value: %s", e.data)
 	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Resources: the objects of a kind, and one of them.
 package rest
 
@@ -14,7 +16,8 @@ import (
 )
 
 func (q *request) list(k *object.Kind) error {
-	page, err := q.environment.Intent.List(intent.Query{Kinds: []string{k.Name}, Selector: q.values["selector"], Owner: q.values["owner"],
+	page, err := q.environment.Intent.List(intent.Query{Kinds: []string{k.Name}, Selector: q.values["selector"],
+		FieldSelector: q.values["fieldSelector"], Owner: q.values["owner"],
 		Limit: int(q.number("limit")), After: q.values["page"]})
 	if err != nil {
 		return err
@@ -42,7 +45,7 @@ func (q *request) list(k *object.Kind) error {
 	}{items, page.Next, page.Cursor.String()})
 }
 
-// find returns an object that somebody wants, or a data plane still has.
+// find returns an object that the configuration or a data plane has.
 func (q *request) find(k *object.Kind) (intent.Status, error) {
 	st, there := q.environment.Intent.Get(q.key(k))
 	if !there || st.Object == nil && k.IsBuiltin(st.Key.Name) {
@@ -51,11 +54,11 @@ func (q *request) find(k *object.Kind) (intent.Status, error) {
 	return st, nil
 }
 
-// wanted returns an object that somebody wants.
-func (q *request) wanted(k *object.Kind) (intent.Status, error) {
+// configured returns an object of the configuration.
+func (q *request) configured(k *object.Kind) (intent.Status, error) {
 	st, err := q.find(k)
 	if err == nil && st.Object == nil {
-		err = notFound("nobody wants " + st.Key.String() + " any more")
+		err = notFound(st.Key.String() + " is deleted")
 	}
 	return st, err
 }
@@ -69,7 +72,7 @@ func (q *request) get(k *object.Kind) error {
 	return q.object(http.StatusOK, st)
 }
 
-// owners adds what each owner says, where that was asked for.
+// owners adds the layers of the owners, if the request asks for them.
 func (q *request) owners(st *intent.Status) {
 	if q.values["owners"] == "true" {
 		st.Owners = q.environment.Intent.Owners(st.Key)
@@ -106,7 +109,7 @@ func (q *request) put(k *object.Kind) error {
 	if !object.IsMapping(n) {
 		return q.refused(badRequest("", "not an object", "", "a mapping with spec, and metadata if there are labels"))
 	}
-	// The path says already what names it.
+	// The path names the object already.
 	complete := func(n *yaml.Node, name string, value *yaml.Node) {
 		if object.IsMapping(n) && object.Member(n, name) == nil {
 			object.SetMember(n, name, value)
@@ -127,14 +130,14 @@ func (q *request) put(k *object.Kind) error {
 	return q.one(k, object.Put(o), expect)
 }
 
-// named says what is wrong with an object that must be the path's.
+// named returns the errors of an object whose name must be the path's.
 func (q *request) named(k *object.Kind, o *object.Object, errs object.Errors) error {
 	if len(errs) > 0 {
 		return errs
 	}
 	for _, part := range []struct{ field, found, accepted string }{{"kind", o.Kind, k.Name}, {"metadata.name", o.Name, q.values["name"]}} {
 		if part.found != part.accepted {
-			return &object.Error{Object: o.Key(), Field: part.field, Problem: "not what the path says", Found: strconv.Quote(part.found), Accepted: part.accepted}
+			return &object.Error{Object: o.Key(), Field: part.field, Problem: "differs from the path", Found: strconv.Quote(part.found), Accepted: part.accepted}
 		}
 	}
 	return nil
@@ -156,16 +159,16 @@ func (q *request) patch(k *object.Kind) error {
 		return q.refused(err)
 	}
 	for attempt := 1; ; attempt++ {
-		st, err := q.wanted(k)
+		st, err := q.configured(k)
 		if err != nil {
 			return q.refused(err)
 		}
-		// What this northbound says of it, not what others do.
-		said := q.environment.Intent.Said(q.environment.Name, st.Key)
-		if said == nil {
-			said = &object.Object{Kind: st.Key.Kind, Name: st.Key.Name, Spec: k.Message.New().Interface()}
+		// This northbound's layer, without those of others.
+		layer := q.environment.Intent.OwnLayer(q.environment.Name, st.Key)
+		if layer == nil {
+			layer = &object.Object{Kind: st.Key.Kind, Name: st.Key.Name, Spec: k.Message.New().Interface()}
 		}
-		now, err := q.environment.Registry.NodeSaid(said)
+		now, err := q.environment.Registry.LayerNode(layer)
 		if err != nil {
 			return err
 		}
@@ -208,7 +211,7 @@ func (q *request) one(k *object.Kind, c object.Change, expect map[object.Key]uin
 }
 
 func (q *request) delete(k *object.Kind) error {
-	st, err := q.wanted(k)
+	st, err := q.configured(k)
 	if err != nil {
 		return q.refused(err)
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rest
 
 import (
@@ -24,7 +26,7 @@ func TestAnObjectIsCreatedReadChangedAndDeleted(t *testing.T) {
 	if status["state"] != "applied" || status["owner"] != "rest" {
 		t.Errorf("%v", status)
 	}
-	// What was read can be put back.
+	// The result of GET can be PUT.
 	if again := s.want(200, s.ask("PUT", "/v1/meters/home", got.text)); again.header.Get("ETag") != got.header.Get("ETag") {
 		t.Errorf("%s, %s", again.header.Get("ETag"), got.header.Get("ETag"))
 	}
@@ -109,7 +111,7 @@ func TestManyChangeAtOnceOrNone(t *testing.T) {
 	stands(`"standing":"confirmed"`)
 }
 
-func TestWhoComesToWantWhatOthersWantIsTold(t *testing.T) {
+func TestApplyingAnObjectOfOtherOwnersNamesThem(t *testing.T) {
 	s := newSite(t)
 	const green = `{"put":[{"apiVersion":"sluice.dev/v1","kind":"Vrf","metadata":{"name":"green"}}]}`
 	o := &object.Object{Kind: "Vrf", Name: "green", Spec: &api.Vrf{}}
@@ -163,7 +165,7 @@ func TestPagesTogetherHoldEveryObjectOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidToBeEmptyIsReadAndSaidAgain(t *testing.T) {
+func TestExplicitZerosAreReadAndWrittenAgain(t *testing.T) {
 	s := newSite(t)
 	o := &object.Object{Kind: "Meter", Name: "m", Spec: &api.Meter{CommittedRate: 1e8, CommittedBurst: 64000, ExcessBurst: 5000}}
 	if _, err := s.desired.Apply(t.Context(), intent.Source{Owner: "lab"}, []object.Change{object.Put(o)}, intent.Options{}); err != nil {
@@ -178,7 +180,7 @@ func TestWhatIsSaidToBeEmptyIsReadAndSaidAgain(t *testing.T) {
 	if !strings.Contains(got.text, none) {
 		t.Errorf("%s", got.text)
 	}
-	// What is read is what is wanted: put in again by whoever, nothing comes to be another.
+	// GET returns desired state: putting it again changes nothing.
 	for _, path := range []string{"/v1/meters/m", "/v1/meters/m"} {
 		s.want(200, s.ask("PUT", path, got.text))
 		if again := s.want(200, s.ask("GET", path, "")); !strings.Contains(again.text, none) {

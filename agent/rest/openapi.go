@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The OpenAPI 3.1 document, made from the table of operations and the registry.
 package rest
 
@@ -11,6 +13,7 @@ import (
 
 	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/example"
+	"sluice.dev/sluice/agent/reference"
 )
 
 func sorted(all []string) []string {
@@ -21,17 +24,23 @@ func sorted(all []string) []string {
 // Problems that an operation may answer with.
 func (op *operation) problems() []int {
 	all := []int{http.StatusBadRequest}
-	if op.role != access.Nobody {
+	if op.role != access.NoRole {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
 	}
 	if strings.Contains(op.path, "{") || op.id == "diff" {
 		all = append(all, http.StatusNotFound)
 	}
 	if op.action != "" || op.id == "plan" {
-		all = append(all, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
+		all = append(all, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInsufficientStorage)
 	}
 	if op.media != "" {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
+	}
+	if strings.HasPrefix(op.id, "list") {
+		all = append(all, http.StatusUnprocessableEntity)
+	}
+	if op.asksDataplane {
+		all = append(all, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 	}
 	if op.id == "events" {
 		all = append(all, http.StatusGone)
@@ -81,12 +90,15 @@ func (s *server) examples() (map[string]schema, error) {
 	return all, nil
 }
 
-func (s *server) openAPI() ([]byte, error) {
+func (s *server) openAPI(operations []*operation, comments *reference.Reference) ([]byte, error) {
 	all := schemas{schema{}}
 	all.kinds(s.environment.Registry)
 	all.envelopes(s.environment.Registry)
+	if err := all.states(s.environment.Registry.States(), comments); err != nil {
+		return nil, err
+	}
 	paths, tags, seen := schema{}, []schema{}, map[string]bool{}
-	for _, op := range s.operations {
+	for _, op := range operations {
 		if !seen[op.tag] {
 			seen[op.tag] = true
 			tags = append(tags, schema{"name": op.tag})
@@ -106,7 +118,7 @@ func (s *server) openAPI() ([]byte, error) {
 	}
 	return pretty(schema{
 		"openapi": "3.1.0",
-		"info": schema{"title": "Sluice", "version": "1", "description": "What the gateway shall be, and how it stands with it. Objects are those of docs/reference.md; " +
+		"info": schema{"title": "Sluice", "version": "1", "description": "The desired state and the observed state of the gateway. Objects are those of docs/reference.md; " +
 			"numbers with a unit may be text with a suffix, such as 100M. Roles: read, operate, admin; each may do what those before it may."},
 		"servers": []schema{{"url": "/"}}, "tags": tags, "paths": paths, "security": security,
 		"components": schema{"schemas": all.all, "securitySchemes": schemes},
@@ -116,7 +128,7 @@ func (s *server) openAPI() ([]byte, error) {
 func (op *operation) document() schema {
 	d := schema{"operationId": op.id, "tags": []string{op.tag}, "summary": op.summary}
 	text := op.text
-	if op.role != access.Nobody {
+	if op.role != access.NoRole {
 		text = strings.TrimSpace(text + " Needs the role " + op.role.String() + ".")
 	} else {
 		d["security"] = []schema{}
@@ -146,7 +158,7 @@ func (op *operation) document() schema {
 			one["content"] = schema{r.media: schema{"schema": r.content}}
 		}
 		if r.etag {
-			one["headers"] = schema{"ETag": schema{"description": "Changes with what is wanted, not with how it stands with it.", "schema": textSchema}}
+			one["headers"] = schema{"ETag": schema{"description": "Changes with the configuration of the object, not with its status.", "schema": textSchema}}
 		}
 		replies[strconv.Itoa(r.status)] = one
 	}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rest
 
 import (
@@ -35,7 +37,7 @@ func TestAnObjectOfAnotherOwnerIsKept(t *testing.T) {
 	s.want(200, s.ask("PUT", "/v1/vrfs/red?force=true", `{"spec":{"description":"x"}}`))
 }
 
-func TestTwentyConflictsAreToldAndTheRestIsCounted(t *testing.T) {
+func TestTwentyConflictsAreNamedAndTheRestIsCounted(t *testing.T) {
 	s := newSite(t)
 	var theirs []object.Change
 	var mine []string
@@ -47,13 +49,13 @@ func TestTwentyConflictsAreToldAndTheRestIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.want(409, s.ask("POST", "/v1/apply", `{"put":[`+strings.Join(mine, ",")+`]}`))
-	if told, _ := a.body["errors"].([]any); len(told) != 20 || !strings.Contains(a.text, "and 24 more") ||
-		!strings.Contains(a.text, `"problem":"belongs to api (theirs), and rest wants something else (mine)","found":"mine"`) {
+	if output, _ := a.body["errors"].([]any); len(output) != 20 || !strings.Contains(a.text, "and 24 more") ||
+		!strings.Contains(a.text, `"problem":"belongs to api (theirs), and rest sets another value (mine)","found":"mine"`) {
 		t.Errorf("%s", a.text)
 	}
 }
 
-func TestWhatOthersSayStaysWhenARequestSaysSomethingElse(t *testing.T) {
+func TestARequestLeavesTheLayersOfOtherOwners(t *testing.T) {
 	s := newSite(t)
 	put := func(owner string, labels map[string]string, spec *api.Meter, empty ...string) {
 		t.Helper()

@@ -1,4 +1,6 @@
-// What went wrong, as RFC 9457 has it.
+// SPDX-License-Identifier: Apache-2.0
+
+// Errors as RFC 9457 problems.
 package rest
 
 import (
@@ -14,7 +16,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// problem is an error with what a client is told.
+// problem is an error with the answer for the client.
 type problem struct {
 	status int
 	// The last word of its type.
@@ -37,12 +39,12 @@ type mistake struct {
 	Problem  string `json:"problem"`
 	Found    string `json:"found,omitempty"`
 	Accepted string `json:"accepted,omitempty"`
-	// Of a conflict: who has it.
+	// The holder of a conflict.
 	Holder string `json:"holder,omitempty"`
 }
 
 // No answer names more.
-const mostMistakes = 500
+const maxMistakes = 500
 
 func badRequest(field, what, found, accepted string) *problem {
 	e := object.Error{Field: field, Problem: what, Found: found, Accepted: accepted}
@@ -55,7 +57,7 @@ func notFound(detail string) *problem {
 
 func mistakesOf(errs object.Errors, index *int) []mistake {
 	var all []mistake
-	for _, e := range errs[:min(len(errs), mostMistakes)] {
+	for _, e := range errs[:min(len(errs), maxMistakes)] {
 		m := mistake{Field: e.Field, Problem: e.Problem, Found: e.Found, Accepted: e.Accepted}
 		switch {
 		case e.Object.Kind != "" && e.Object.Name != "":
@@ -72,18 +74,19 @@ func invalid(all []mistake, detail string) *problem {
 	return &problem{status: http.StatusUnprocessableEntity, kind: "invalid", detail: detail, errors: all}
 }
 
-// problemOf is the one place that says which error is which status.
+// problemOf is the only place that maps errors to statuses.
 func problemOf(err error) *problem {
-	var told *problem
+	var known *problem
 	var unknown *access.Unknown
 	var conflicts *intent.Conflicts
 	var moved *intent.Moved
 	var left *intent.NotUndone
+	var waiting *intent.Waiting
 	var bad *intent.BadQuery
 	var long *http.MaxBytesError
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &known):
+		return known
 	case errors.As(err, &unknown):
 		return &problem{status: http.StatusUnauthorized, kind: "unauthenticated", detail: unknown.Problem}
 	case errors.Is(err, access.ErrForbidden):
@@ -93,7 +96,7 @@ func problemOf(err error) *problem {
 		return invalid(mistakesOf(all, nil), all[0].Error())
 	case errors.As(err, &conflicts):
 		p := &problem{status: http.StatusConflict, kind: "conflict", detail: conflicts.All[0].String()}
-		for _, c := range conflicts.All[:min(len(conflicts.All), intent.MostConflicts)] {
+		for _, c := range conflicts.All[:min(len(conflicts.All), intent.MaxConflicts)] {
 			p.errors = append(p.errors, mistake{Object: c.Key.String(), Field: c.Field, Problem: c.Problem(), Found: c.Wanted, Accepted: c.Mend(), Holder: c.Holder})
 		}
 		if more := len(conflicts.All) - 1; more > 0 {
@@ -104,18 +107,24 @@ func problemOf(err error) *problem {
 		p := &problem{status: http.StatusPreconditionFailed, kind: "moved", detail: moved.Error()}
 		changed := "changed meanwhile"
 		if moved.Unplanned {
-			changed = "not as the plan says"
+			changed = "differs from the plan"
 		}
-		for _, k := range moved.Objects[:min(len(moved.Objects), mostMistakes)] {
+		for _, k := range moved.Objects[:min(len(moved.Objects), maxMistakes)] {
 			p.errors = append(p.errors, mistake{Object: k.String(), Problem: changed})
 		}
 		return p
+	case errors.As(err, &bad) && bad.Meaning:
+		return invalid([]mistake{{Problem: bad.Problem}}, bad.Problem)
 	case errors.As(err, &bad):
 		return &problem{status: http.StatusBadRequest, kind: "bad-request", detail: bad.Problem}
 	case errors.As(err, &long):
 		return &problem{status: http.StatusRequestEntityTooLarge, kind: "too-large", detail: "the request has more than 64 MiB"}
 	case errors.Is(err, intent.ErrNoRevision):
 		return notFound(err.Error())
+	case errors.Is(err, intent.ErrDiskFull):
+		return &problem{status: http.StatusInsufficientStorage, kind: "disk-full", detail: err.Error()}
+	case errors.As(err, &waiting):
+		return &problem{status: http.StatusConflict, kind: "waiting", detail: err.Error()}
 	case errors.Is(err, intent.ErrNothingToConfirm):
 		return &problem{status: http.StatusConflict, kind: "nothing-to-confirm", detail: err.Error()}
 	case errors.Is(err, intent.ErrUnconfirmed):
@@ -125,7 +134,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, intent.ErrTooLate):
 		return &problem{status: http.StatusGone, kind: "too-late", detail: err.Error()}
 	case errors.Is(err, intent.ErrDisconnected):
-		return &problem{status: http.StatusServiceUnavailable, kind: "no-dataplane", detail: "the agent has no data plane, and all or nothing was asked for"}
+		return &problem{status: http.StatusServiceUnavailable, kind: "no-dataplane", detail: "the agent has no data plane, which all-or-nothing needs"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &problem{status: http.StatusGatewayTimeout, kind: "late", detail: "the data plane did not answer in time"}
 	case errors.Is(err, context.Canceled):
@@ -134,8 +143,8 @@ func problemOf(err error) *problem {
 	return &problem{status: http.StatusInternalServerError, kind: "internal", detail: err.Error()}
 }
 
-// mistaken says whether somebody has to mend something: not where the answer is that something is not there or is another's, or is
-// another by now.
+// mistaken reports whether an operator must mend the error: not for missing objects, other owners' objects and
+// changed revisions.
 func (p *problem) mistaken() bool {
 	switch p.status {
 	case http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rest
 
 import (
@@ -14,9 +16,9 @@ import (
 	"testing"
 
 	"sluice.dev/sluice/agent/access"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
-	"sluice.dev/sluice/agent/object"
 )
 
 func TestARequestThatMakesNoSenseIsRefused(t *testing.T) {
@@ -80,7 +82,7 @@ func TestARequestThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestOfAnObjectThatIsThereTwiceItIsToldWhatIsAccepted(t *testing.T) {
+func TestADuplicateObjectIsRefusedWithTheMend(t *testing.T) {
 	s := newSite(t)
 	const red = `{"apiVersion":"sluice.dev/v1","kind":"Vrf","metadata":{"name":"red"}}`
 	for _, body := range []string{`{"put":[` + red + `,` + red + `]}`, `{"put":[` + red + `],"delete":[{"kind":"Vrf","name":"red"}]}`} {
@@ -93,11 +95,11 @@ func TestOfAnObjectThatIsThereTwiceItIsToldWhatIsAccepted(t *testing.T) {
 	}
 }
 
-func TestARoleSaysWhatMayBeAsked(t *testing.T) {
+func TestARoleLimitsTheRequests(t *testing.T) {
 	s := newSite(t)
 	s.want(201, s.ask("PUT", "/v1/vrfs/red", "{}"))
 	body := map[string]string{"PUT": "{}", "PATCH": "{}", "POST": "{}"}
-	for _, op := range s.server.operations {
+	for _, op := range s.server.contract.Load().operations {
 		if op.id == "events" {
 			continue
 		}
@@ -109,7 +111,7 @@ func TestARoleSaysWhatMayBeAsked(t *testing.T) {
 			}
 		}
 		for _, header := range []string{"Authorization: ", "Authorization: Bearer sluice_x"} {
-			if a := s.ask(op.method, path, body[op.method], header); (a.status == 401) != (op.role > access.Nobody) || a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
+			if a := s.ask(op.method, path, body[op.method], header); (a.status == 401) != (op.role > access.NoRole) || a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s %s with %q: %d", op.method, path, header, a.status)
 			}
 		}
@@ -130,7 +132,7 @@ func TestARoleSaysWhatMayBeAsked(t *testing.T) {
 	}
 }
 
-func TestEveryRequestIsCountedAndThoseThatSomebodyHasToMend(t *testing.T) {
+func TestRequestsAndMistakenRequestsAreCounted(t *testing.T) {
 	s := newSite(t)
 	s.want(200, s.ask("GET", "/health", ""))
 	s.want(200, s.ask("GET", "/", ""))
@@ -150,18 +152,18 @@ func TestABodyThatIsTooLongIsNotRead(t *testing.T) {
 	s.want(413, s.ask("POST", "/v1/apply", string(long)))
 }
 
-func TestOfVeryManyMistakesSomeAreTold(t *testing.T) {
+func TestTheNumberOfReportedErrorsIsBounded(t *testing.T) {
 	s := newSite(t)
-	// Twice: those who are done hold up nobody.
+	// Twice: finished requests delay none.
 	for range 2 {
-		a := s.want(422, s.ask("POST", "/v1/plan", `{"put":[0`+strings.Repeat(",0", 2*mostMistakes)+strings.Repeat(" ", longBody)+`]}`))
-		if errors, _ := a.body["errors"].([]any); len(errors) != mostMistakes {
+		a := s.want(422, s.ask("POST", "/v1/plan", `{"put":[0`+strings.Repeat(",0", 2*maxMistakes)+strings.Repeat(" ", longBody)+`]}`))
+		if errors, _ := a.body["errors"].([]any); len(errors) != maxMistakes {
 			t.Errorf("%d mistakes", len(errors))
 		}
 	}
 }
 
-func TestWhatOneCallerSendsAtATimeIsBounded(t *testing.T) {
+func TestBytesInProgressOfACallerAreBounded(t *testing.T) {
 	s := &server{held: map[string]int{}}
 	first, second := &request{server: s, caller: access.Caller{Name: "one"}}, &request{server: s, caller: access.Caller{Name: "one"}}
 	other := &request{server: s, caller: access.Caller{Name: "other"}}
@@ -175,12 +177,12 @@ func TestWhatOneCallerSendsAtATimeIsBounded(t *testing.T) {
 	if err := body(second, 1); err == nil || problemOf(err).status != 429 {
 		t.Error("more:", err)
 	}
-	first.letGo()
-	second.letGo()
+	first.releaseBytes()
+	second.releaseBytes()
 	if err := body(&request{server: s, caller: access.Caller{Name: "one"}}, largestBody); err != nil {
 		t.Error("when there are answers:", err)
 	}
-	other.letGo()
+	other.releaseBytes()
 	if len(s.held) != 1 {
 		t.Error(s.held)
 	}
@@ -192,7 +194,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAMistakeOfOursIsAnAnswerToo(t *testing.T) {
 	s := newSite(t)
-	for _, op := range s.server.operations {
+	for _, op := range s.server.contract.Load().operations {
 		if op.id == "health" {
 			op.serve = func(*request) error { panic("a mistake") }
 		}
@@ -201,7 +203,7 @@ func TestAMistakeOfOursIsAnAnswerToo(t *testing.T) {
 }
 
 func FuzzARequestIsAnswered(f *testing.F) {
-	registry, err := object.NewRegistry()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -246,4 +248,12 @@ func FuzzARequestIsAnswered(f *testing.F) {
 			t.Errorf("%s %s?%s %s: %d %s", method, path, query, body, w.Code, w.Body)
 		}
 	})
+}
+
+func TestAPathIsOfTheFirstOperationThatHasIt(t *testing.T) {
+	first, second := &operation{method: "GET", path: "/v1/events"}, &operation{method: "GET", path: "/v1/events"}
+	h, _ := muxOf([]*operation{first, second}).Handler(httptest.NewRequest("GET", "/v1/events", nil))
+	if h != first {
+		t.Errorf("%v", h)
+	}
 }

@@ -1,7 +1,9 @@
-// Package rest serves what is wanted, and how it stands with it, as resources over HTTP (RFC 9110) in JSON.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rest serves the configuration and its status as resources over HTTP (RFC 9110) in JSON.
 //
-// A table of operations (operations.go) says everything once: the router, the checks of what comes in, the role that is needed and the
-// OpenAPI document are made from it; the kinds and their fields are the registry's. Whoever asks is known to package access.
+// One table of operations (operations.go) defines the router, the checks of requests, the required roles and the
+// OpenAPI document. Kinds and fields come from the registry. Package access identifies callers.
 package rest
 
 import (
@@ -13,12 +15,14 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/audit"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
+	"sluice.dev/sluice/agent/reference"
 )
 
 const (
@@ -71,7 +75,7 @@ func (r *rest) Run(ctx context.Context, e northbound.Environment) error {
 	go func() {
 		defer close(stopped)
 		<-ctx.Done()
-		// What was asked for is finished, but nobody may hold up the end for long.
+		// Requests in progress are finished, but a client must not delay the end for long.
 		hurry, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if h.Shutdown(hurry) != nil {
@@ -98,30 +102,65 @@ func (r *rest) Run(ctx context.Context, e northbound.Environment) error {
 type server struct {
 	environment northbound.Environment
 	guard       *access.Guard
-	operations  []*operation
-	// The OpenAPI document.
-	document []byte
+	contract    atomic.Pointer[contract]
+	// Held while the contract is built.
+	making sync.Mutex
 	// Ends with the agent: streams, which would hold it up, end with it.
 	ending context.Context
-	// Holds whoever works on a long body.
+	// Limits the requests with long bodies.
 	long chan struct{}
-	// Bytes of what is being read or worked on, by caller.
+	// Bytes of requests in progress, by caller.
 	mu   sync.Mutex
 	held map[string]int
 }
 
 func newServer(e northbound.Environment, guard *access.Guard, ending context.Context) (*server, error) {
 	s := &server{environment: e, guard: guard, ending: ending, long: make(chan struct{}, 1), held: map[string]int{}}
+	_, err := s.current()
+	return s, err
+}
+
+// contract is the operations for the kinds of a moment, and the OpenAPI document of them.
+type contract struct {
+	kinds      int
+	operations []*operation
+	mux        *http.ServeMux
+	document   []byte
+}
+
+// current returns the contract for the kinds that are known now: modules add kinds, and none goes.
+func (s *server) current() (*contract, error) {
+	if c := s.contract.Load(); c != nil && c.kinds == len(s.environment.Registry.Kinds()) {
+		return c, nil
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	c := &contract{kinds: len(s.environment.Registry.Kinds())}
+	if now := s.contract.Load(); now != nil && now.kinds == c.kinds {
+		return now, nil
+	}
 	examples, err := s.examples()
 	if err != nil {
 		return nil, err
 	}
-	s.operations = s.table(examples)
-	s.document, err = s.openAPI()
-	return s, err
+	comments, err := reference.New()
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.stateOperations(comments)
+	if err != nil {
+		return nil, err
+	}
+	c.operations = append(s.table(examples), state...)
+	c.mux = muxOf(c.operations)
+	if c.document, err = s.openAPI(c.operations, comments); err != nil {
+		return nil, err
+	}
+	s.contract.Store(c)
+	return c, nil
 }
 
-// request is one that is being answered.
+// request is a request in progress.
 type request struct {
 	*server
 	http   *http.Request
@@ -144,12 +183,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if q.isLong {
 			<-s.long
 		}
-		q.letGo()
+		q.releaseBytes()
 	}()
 	defer func() {
 		if p := recover(); p != nil {
-			s.environment.Log.Error("a request failed in a way it never should", "method", r.Method, "path", r.URL.Path, "error", p, "stack", string(debug.Stack()))
-			q.problem(&problem{status: http.StatusInternalServerError, kind: "internal", detail: "it failed in a way it never should; the agent's log says more"})
+			s.environment.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "error", p, "stack", string(debug.Stack()))
+			q.problem(&problem{status: http.StatusInternalServerError, kind: "internal", detail: "internal error; the agent's log has the details"})
 		}
 	}()
 	header := w.Header()
@@ -173,9 +212,9 @@ func (q *request) serve() error {
 		return err
 	}
 	deadline := http.NewResponseController(q.out)
-	// Not every connection has deadlines; those that are served here have.
+	// Some connections have no deadlines; ours have.
 	_ = deadline.SetWriteDeadline(time.Now().Add(readTime + workTime + writeTime))
-	if q.op.role != access.Nobody {
+	if q.op.role != access.NoRole {
 		q.environment.Counters.Received(1)
 		if err := q.admit(q.op.role, q.op.id); err != nil {
 			return err
@@ -195,7 +234,7 @@ func (q *request) serve() error {
 	return q.op.serve(q)
 }
 
-// admit finds out who asks, and whether they may.
+// admit authenticates and authorizes the caller.
 func (q *request) admit(role access.Role, what string) error {
 	caller, err := q.guard.Caller(q.http.TLS, q.http.Header.Values("Authorization"), q.http.RemoteAddr)
 	q.caller = caller

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rest
 
 import (
@@ -14,6 +16,7 @@ import (
 
 	"sluice.dev/sluice/agent/access"
 	"sluice.dev/sluice/agent/audit"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/northbound"
 	"sluice.dev/sluice/agent/object"
@@ -35,14 +38,14 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	registry, err := object.NewRegistry()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newSiteOf(t, registry, reconciletest.NewPlane(registry), slog.DiscardHandler)
 }
 
-// newSiteOf is newSite with kinds, a data plane that knows them, and whom the log is told.
+// newSiteOf is newSite with kinds, a data plane that has them, and a log handler.
 func newSiteOf(t *testing.T, registry *object.Registry, plane reconcile.Plane, to slog.Handler) *site {
 	t.Helper()
 	desired, err := intent.New(intent.Config{Registry: registry, Log: slog.New(to)})

@@ -1,7 +1,10 @@
-// From a request to its operation, and what its parameters say.
+// SPDX-License-Identifier: Apache-2.0
+
+// From a request to its operation, and the values of its parameters.
 package rest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"mime"
@@ -28,22 +31,22 @@ type operation struct {
 	// As the audit log calls it; empty: it changes nothing.
 	action     string
 	parameters []parameter
-	// The media type and schema of what is sent; empty: nothing is.
+	// The media type and schema of the request's body; empty: it has none.
 	media string
 	body  schema
 	// Something that could be sent.
 	example any
 	replies []reply
-	serve   func(*request) error
-
-	segments []string
+	// It needs a data plane to answer.
+	asksDataplane bool
+	serve         func(*request) error
 }
 
 // parameter of an operation.
 type parameter struct {
 	in, name, text string
 	required       bool
-	// What it may be: one of these, true or false, a number, or text.
+	// The accepted values: one of these, true or false, a number, or text.
 	enum        []string
 	boolean     bool
 	number      bool
@@ -52,7 +55,7 @@ type parameter struct {
 	longest     int
 }
 
-// reply is what an operation may answer beside problems.
+// reply is an operation's answer other than problems.
 type reply struct {
 	status  int
 	text    string
@@ -91,63 +94,62 @@ func (p *parameter) check(text string) error {
 
 func control(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }
 
+// muxOf routes requests to operations. Of two with the same pattern, the first has it: a module cannot take a path.
+func muxOf(operations []*operation) *http.ServeMux {
+	mux, taken := http.NewServeMux(), map[string]bool{}
+	for _, op := range operations {
+		pattern := op.method + " " + op.path
+		if op.path == "/" {
+			pattern += "{$}"
+		}
+		if !taken[pattern] {
+			taken[pattern] = true
+			mux.Handle(pattern, op)
+		}
+	}
+	return mux
+}
+
+type requestKey struct{}
+
+// ServeHTTP implements http.Handler. The request is one that route has routed.
+func (op *operation) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	q := r.Context().Value(requestKey{}).(*request)
+	q.op, q.values = op, map[string]string{}
+	for _, p := range op.parameters {
+		if p.in == "path" {
+			q.values[p.name] = r.PathValue(p.name)
+		}
+	}
+}
+
+// unrouted takes the header of ServeMux's own answers.
+type unrouted struct {
+	http.ResponseWriter
+	header http.Header
+	status int
+}
+
+func (u *unrouted) Header() http.Header            { return u.header }
+func (u *unrouted) Write(text []byte) (int, error) { return len(text), nil }
+func (u *unrouted) WriteHeader(status int)         { u.status = status }
+
 // route finds the operation, and takes the path's parameters.
 func (q *request) route() error {
-	segments, err := split(q.http.URL)
+	now, err := q.current()
 	if err != nil {
-		return notFound("there is no such resource")
+		return err
 	}
-	var methods []string
-	method := q.http.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	for _, op := range q.operations {
-		if !op.matches(segments) {
-			continue
-		}
-		if op.method == method {
-			q.op = op
-		}
-		methods = append(methods, op.method)
-	}
+	u := &unrouted{header: http.Header{}}
+	now.mux.ServeHTTP(u, q.http.WithContext(context.WithValue(q.http.Context(), requestKey{}, q)))
 	switch {
-	case methods == nil:
-		return notFound("there is no such resource; GET /openapi.json lists them")
-	case q.op == nil:
-		allow := strings.Join(methods, ", ")
+	case q.op != nil:
+		return nil
+	case u.status == http.StatusMethodNotAllowed:
+		allow := u.header.Get("Allow")
 		return &problem{status: http.StatusMethodNotAllowed, kind: "method-not-allowed", detail: "the resource has " + allow, allow: allow}
 	}
-	q.values = map[string]string{}
-	for i, segment := range q.op.segments {
-		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			q.values[strings.TrimSuffix(name, "}")] = segments[i]
-		}
-	}
-	return nil
-}
-
-func split(u *url.URL) ([]string, error) {
-	parts := strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
-	for i, p := range parts {
-		var err error
-		if parts[i], err = url.PathUnescape(p); err != nil {
-			return nil, err
-		}
-	}
-	return parts, nil
-}
-
-func (op *operation) matches(segments []string) bool {
-	if len(segments) != len(op.segments) {
-		return false
-	}
-	for i, s := range op.segments {
-		if s != segments[i] && (s == "" || s[0] != '{') {
-			return false
-		}
-	}
-	return true
+	return notFound("there is no such resource; GET /openapi.json lists them")
 }
 
 // parameters checks those of the path, and takes those of the query and the header.
@@ -176,7 +178,7 @@ func (q *request) parameters() error {
 		case len(found) == 1:
 			if err := p.check(found[0]); err != nil {
 				if p.in == "path" {
-					return notFound(fmt.Sprintf("%s: %q is none; accepted: %s", p.name, found[0], p.text))
+					return notFound(fmt.Sprintf("%s: %q is not known; accepted: %s", p.name, found[0], p.text))
 				}
 				return err
 			}
@@ -207,7 +209,7 @@ type counting struct {
 func (c *counting) Read(p []byte) (int, error) {
 	n, err := c.body.Read(p)
 	if !c.q.hold(n) {
-		return n, &problem{status: http.StatusTooManyRequests, kind: "too-much", detail: fmt.Sprintf("what %s sends at a time has more than %d MiB together; send it again when there are answers",
+		return n, &problem{status: http.StatusTooManyRequests, kind: "too-much", detail: fmt.Sprintf("the requests of %s that wait for answers have more than %d MiB; send this one again later",
 			c.q.caller.Name, largestTogether>>20)}
 	}
 	return n, err
@@ -222,7 +224,7 @@ func (q *request) hold(n int) bool {
 	return q.held[q.caller.Name] <= largestTogether
 }
 
-func (q *request) letGo() {
+func (q *request) releaseBytes() {
 	if q.holds == 0 {
 		return
 	}
@@ -233,7 +235,7 @@ func (q *request) letGo() {
 	}
 }
 
-// text reads what was sent. One long text at a time is worked on, because what is made of it takes many times its length.
+// text reads the body. One long text at a time is processed, because its objects take many times its length.
 func (q *request) text() ([]byte, error) {
 	media, parameters, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
 	charset := strings.ToLower(parameters["charset"])
@@ -246,7 +248,7 @@ func (q *request) text() ([]byte, error) {
 		if p := problemOf(err); p.status != http.StatusInternalServerError {
 			return nil, err
 		}
-		return nil, badRequest("", "what was sent could not be read: "+err.Error(), "", "")
+		return nil, badRequest("", "the request body cannot be read: "+err.Error(), "", "")
 	}
 	if len(text) > longBody {
 		select {

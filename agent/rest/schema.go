@@ -1,8 +1,11 @@
-// The kinds as JSON schemas (2020-12): as strict as what a schema can say of what the agent accepts, and never stricter.
+// SPDX-License-Identifier: Apache-2.0
+
+// The kinds as JSON schemas (2020-12): as strict as a schema can be, and never stricter than the agent.
 package rest
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,6 +14,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/reconcile"
 )
 
 type schema = map[string]any
@@ -37,6 +41,14 @@ func record(fields schema) schema {
 }
 
 func words(of ...string) schema { return schema{"type": "string", "enum": of} }
+
+func wordsOf[W fmt.Stringer](all []W) schema {
+	var of []string
+	for _, w := range all {
+		of = append(of, w.String())
+	}
+	return words(of...)
+}
 
 var (
 	textSchema   = schema{"type": "string"}
@@ -67,7 +79,7 @@ func pattern(text string) schema { return schema{"type": "string", "pattern": te
 
 func either(of ...schema) schema { return schema{"anyOf": of} }
 
-// formatSchema is what a string field accepts. What looks like a number may be written as one.
+// formatSchema is the schema of a string field. A value that looks like a number may be written as one.
 func formatSchema(f api.Format) schema {
 	switch f {
 	case api.Format_IP:
@@ -92,8 +104,6 @@ func formatSchema(f api.Format) schema {
 		return schema{"type": []string{"string", "number"}, "pattern": `^[^/:\s]+$`, "maxLength": 15}
 	case api.Format_NAMESPACE:
 		return schema{"type": []string{"string", "number"}, "pattern": `^[^/\s]+$`, "maxLength": 200}
-	case api.Format_DEVICE:
-		return pattern(`^(([0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]|[a-z][a-z0-9]*_[A-Za-z0-9_.-]+)(,[!-~]*)?$`)
 	default:
 		return schema{"type": []string{"string", "number"}, "maxLength": 1024}
 	}
@@ -104,7 +114,7 @@ func nameSchema() schema {
 	return schema{"type": []string{"string", "number"}, "pattern": namePattern, "minLength": 1, "maxLength": 253}
 }
 
-// numberSchema is a number, or text that says one with its unit.
+// numberSchema is a number, or text of a number with its unit.
 func numberSchema(f *object.Field) schema {
 	least, most := f.Bounds()
 	var plain []schema
@@ -144,17 +154,23 @@ func (s schemas) message(name string, fs *object.Fields) schema {
 	if len(required) > 0 {
 		one["required"] = required
 	}
-	var not []schema
-	for i := range fs.Message.Oneofs().Len() {
-		names := choices[fs.Message.Oneofs().Get(i)]
-		for a := range names {
-			for b := a + 1; b < len(names); b++ {
-				not = append(not, schema{"not": schema{"required": []string{names[a], names[b]}}})
+	// Of a choice, one is there: the others are null where the schema of one of them applies.
+	alone := schema{}
+	for _, names := range choices {
+		for _, name := range names {
+			others := schema{}
+			for _, other := range names {
+				if other != name {
+					others[other] = schema{"type": "null"}
+				}
+			}
+			if len(others) > 0 {
+				alone[name] = schema{"properties": others}
 			}
 		}
 	}
-	if len(not) > 0 {
-		one["allOf"] = not
+	if len(alone) > 0 {
+		one["dependentSchemas"] = alone
 	}
 	return ref(name)
 }
@@ -163,7 +179,12 @@ func (s schemas) field(f *object.Field) schema {
 	var one schema
 	switch kind := f.Desc.Kind(); {
 	case f.Fields != nil:
-		one = s.message(string(f.Fields.Message.Name()), f.Fields)
+		name := string(f.Fields.Message.Name())
+		if f.Fields.Message.ParentFile().Package() != api.File_schema_proto.Package() {
+			// Messages of two modules may have the same name.
+			name = string(f.Fields.Message.FullName())
+		}
+		one = s.message(name, f.Fields)
 	case f.Ref != nil:
 		one = nameSchema()
 	case kind == protoreflect.EnumKind:
@@ -232,12 +253,12 @@ func annotated(s schema, name string, value any) schema {
 	return s
 }
 
-// kinds leaves the schemas of every kind: as it is told, as it is put, and as one of many.
+// kinds adds the schemas of every kind: for answers, for requests, and for lists.
 func (s schemas) kinds(r *object.Registry) {
 	var many []schema
 	for _, k := range r.Kinds() {
 		spec := s.message(k.Name+"Spec", k.Fields)
-		labels := schema{"type": "object", "propertyNames": schema{"pattern": labelKey, "maxLength": 63},
+		labels := schema{"type": "object", "maxProperties": object.MaxLabels, "propertyNames": schema{"pattern": labelKey, "maxLength": 253 + 1 + 63},
 			"additionalProperties": schema{"type": []string{"string", "number"}, "pattern": labelPattern, "maxLength": 63}}
 		s.all["Metadata"] = record(schema{"name": nameSchema(), "?labels": labels})
 		s.all["MetadataInput"] = record(schema{"?name": nameSchema(), "?labels": either(labels, schema{"type": "null"})})
@@ -260,18 +281,17 @@ func (s schemas) envelopes(r *object.Registry) {
 	for _, k := range r.Kinds() {
 		kinds = append(kinds, k.Name)
 	}
-	states := []string{}
-	for _, state := range []intent.State{intent.Pending, intent.Applied, intent.Failed, intent.Deleting, intent.Gone} {
+	var states []string
+	for _, state := range reconcile.States() {
 		states = append(states, stateWord(state))
 	}
-	step := words(intent.Keep.String(), intent.Create.String(), intent.Update.String(), intent.Replace.String(), intent.Delete.String())
-	impact := words(intent.Impact(0).String(), intent.Impact(1).String(), intent.Impact(2).String())
+	step, impact := wordsOf(intent.Steps()), wordsOf(reconcile.Impacts())
 	kind := words(kinds...)
 	s.all["Status"] = record(schema{"state": words(states...), "?message": textSchema, "?since": momentSchema, "?owner": textSchema,
 		"?owners": array(record(schema{"owner": textSchema, "priority": schema{"type": "integer"}, "revision": countSchema,
 			"?fields": array(record(schema{"field": textSchema, "value": textSchema, "?overridden": flagSchema}))})),
 		"?generation": countSchema, "?observedGeneration": countSchema, "?revision": countSchema,
-		"?conditions": array(record(schema{"type": words("Accepted", "Applied", "Ready"), "status": words("True", "False"), "?reason": textSchema,
+		"?conditions": array(record(schema{"type": words(intent.ConditionTypes[:]...), "status": words(intent.ConditionStatuses[:]...), "?reason": textSchema,
 			"?message": textSchema, "?lastTransitionTime": momentSchema}))})
 	s.all["List"] = record(schema{"items": array(record(schema{"apiVersion": schema{"const": object.APIVersion}, "kind": kind,
 		"metadata": ref("Metadata"), "?spec": schema{"type": "object"}, "?status": schema{"type": "object"}})), "?next": textSchema, "cursor": textSchema})
@@ -285,8 +305,8 @@ func (s schemas) envelopes(r *object.Registry) {
 	s.all["Plan"] = record(schema{"revision": countSchema, "impact": impact, "?joined": joined, "steps": array(record(schema{"step": step, "kind": kind, "name": textSchema,
 		"?fields": array(field), "?why": textSchema, "?waitsFor": textSchema, "impact": impact}))})
 	s.all["History"] = record(schema{"revisions": array(record(schema{"number": countSchema, "time": momentSchema, "owner": textSchema, "?who": textSchema,
-		"?why": textSchema, "changes": countSchema, "?rollbackTo": countSchema, "?confirmBy": momentSchema,
-		"?standing": words(undone, overdue, waiting, confirmed), "?undoneBy": countSchema}))})
+		"?why": textSchema, "changes": countSchema, "?objects": array(record(schema{"step": step, "kind": kind, "name": textSchema})), "?rollbackTo": countSchema, "?confirmBy": momentSchema,
+		"?standing": words(standings[:]...), "?undoneBy": countSchema}))})
 	s.all["Differences"] = record(schema{"objects": array(record(schema{"step": step, "kind": kind, "name": textSchema, "?fields": array(field),
 		"?ownerBefore": textSchema, "?ownerAfter": textSchema}))})
 	s.all["Counts"] = record(schema{"revision": countSchema, "objects": schema{"type": "object", "propertyNames": words(states...), "additionalProperties": countSchema}})

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rest
 
 import (
@@ -36,11 +38,11 @@ func TestSecretsAreInNoAnswerEventLogOrAudit(t *testing.T) {
 	const first, second, third = "correct-horse", "battery-staple", "tr0ub4dor"
 	registry, plane, log := objecttest.Secretive(t), reconciletest.Willing{}, &locked{}
 	s := newSiteOf(t, registry, plane, slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	var told strings.Builder
+	var output strings.Builder
 	ask := func(status int, method, path, body string, headers ...string) string {
 		t.Helper()
 		a := s.want(status, s.ask(method, path, body, headers...))
-		told.WriteString(a.text + "\n")
+		output.WriteString(a.text + "\n")
 		return a.text
 	}
 	peer := func(password string) string {
@@ -63,7 +65,7 @@ func TestSecretsAreInNoAnswerEventLogOrAudit(t *testing.T) {
 	for _, path := range []string{"/v1/peers/p", "/v1/peers/p?owners=true", "/v1/peers", "/v1/peers?fields=spec", "/v1/peers?owners=true", "/v1/history", "/v1/diff?from=0", "/v1/diff?from=1", "/openapi.json"} {
 		ask(200, "GET", path, "")
 	}
-	// Another owner's is a conflict, which tells who says what.
+	// Another owner's value is a conflict, which names the owner.
 	theirs := objecttest.Object(t, registry, "Peer", "q", "{password: "+second+"}")
 	if _, err := s.desired.Apply(t.Context(), intent.Source{Owner: "api"}, []object.Change{object.Put(theirs)}, intent.Options{}); err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func TestSecretsAreInNoAnswerEventLogOrAudit(t *testing.T) {
 		if !more {
 			t.Fatal("the stream ended")
 		}
-		told.WriteString(e.data + "\n")
+		output.WriteString(e.data + "\n")
 		if strings.Contains(e.data, "192.0.2.2") {
 			break
 		}
@@ -91,15 +93,15 @@ func TestSecretsAreInNoAnswerEventLogOrAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told.WriteString(log.String() + string(audit))
+	output.WriteString(log.String() + string(audit))
 	for _, want := range []string{"192.0.2.2", `"outcome":"refused"`, `"level":"INFO"`} {
-		if !strings.Contains(told.String(), want) {
-			t.Errorf("%s is not told at all:\n%s", want, &told)
+		if !strings.Contains(output.String(), want) {
+			t.Errorf("%s is not told at all:\n%s", want, &output)
 		}
 	}
 	for _, secret := range []string{first, second, third} {
-		if i := strings.Index(told.String(), secret); i >= 0 {
-			t.Errorf("%s was told: %s", secret, told.String()[max(0, i-300):i+100])
+		if i := strings.Index(output.String(), secret); i >= 0 {
+			t.Errorf("%s was told: %s", secret, output.String()[max(0, i-300):i+100])
 		}
 	}
 }

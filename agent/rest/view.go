@@ -1,4 +1,6 @@
-// What is told about objects, in JSON.
+// SPDX-License-Identifier: Apache-2.0
+
+// The JSON form of objects.
 package rest
 
 import (
@@ -83,11 +85,7 @@ func statusOf(st intent.Status) statusView {
 		v.Owners = append(v.Owners, ownerOf(o))
 	}
 	for _, c := range st.Conditions() {
-		status := "False"
-		if c.Holds {
-			status = "True"
-		}
-		v.Conditions = append(v.Conditions, conditionView{c.Type, status, c.Reason, c.Message, moment(c.Time)})
+		v.Conditions = append(v.Conditions, conditionView{c.Type, c.Status(), c.Reason, c.Message, moment(c.Time)})
 	}
 	return v
 }
@@ -133,7 +131,7 @@ func (q *request) object(status int, st intent.Status) error {
 	return q.json(status, v)
 }
 
-// pick leaves only some fields, and what names the object.
+// pick removes all but some fields, and the object's name.
 func pick(v *view, fields []string) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

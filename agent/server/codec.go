@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -24,7 +26,7 @@ const (
 	messagesFree    = 10000
 	bytesForMessage = 8
 	// No message of ours is in so many others.
-	depthMost = 32
+	maxDepth = 32
 )
 
 type bounded struct{ encoding.CodecV2 }
@@ -35,14 +37,15 @@ func (b bounded) Unmarshal(data mem.BufferSlice, v any) error {
 		whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 		defer whole.Free()
 		room := messagesFree + whole.Len()/bytesForMessage
-		if countMessages(whole.ReadOnlyData(), m.ProtoReflect().Descriptor(), room, depthMost) > room {
+		if countMessages(whole.ReadOnlyData(), m.ProtoReflect().Descriptor(), room, maxDepth) > room {
 			return fmt.Errorf("more than %d messages in one of %d bytes", room, whole.Len())
 		}
 	}
 	return b.CodecV2.Unmarshal(data, v)
 }
 
-// countMessages counts the messages in another one, as far as `most` and one more. What cannot be read is for others to complain about.
+// countMessages counts the messages in another one, up to `most` and one more. It ignores malformed ones; the decoder
+// reports them.
 func countMessages(text []byte, d protoreflect.MessageDescriptor, most, depth int) int {
 	count := 1
 	if depth == 0 {

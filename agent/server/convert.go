@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Types of package intent as the contract's.
 package server
 
@@ -35,23 +37,24 @@ func stateOf(s intent.State) api.State {
 }
 
 func statusOf(s intent.Status) *api.Status {
-	told := &api.Status{}
-	fillStatus(told, s, new([conditionCount]api.Condition))
-	return told
+	out := &api.Status{}
+	fillStatus(out, s, new([conditionCount]api.Condition))
+	return out
 }
 
 // conditionCount is how many there are of each object.
 const conditionCount = 3
 
 // fillStatus uses the room that it is given: of many objects, that is made at once.
-func fillStatus(told *api.Status, s intent.Status, room *[conditionCount]api.Condition) {
-	told.State, told.Message, told.Since, told.Revision = stateOf(s.State), s.Message, nanoseconds(s.Since), s.Revision
-	told.Generation, told.ObservedGeneration = s.Generation, s.Observed
-	told.Conditions = make([]*api.Condition, conditionCount)
+func fillStatus(out *api.Status, s intent.Status, room *[conditionCount]api.Condition) {
+	out.State, out.Message, out.Since, out.Revision = stateOf(s.State), s.Message, nanoseconds(s.Since), s.Revision
+	out.Generation, out.ObservedGeneration = s.Generation, s.Observed
+	out.Conditions = make([]*api.Condition, conditionCount)
 	for i, c := range s.Conditions() {
 		one := &room[i]
+		one.Unknown = c.Unknown
 		one.Type, one.Holds, one.Reason, one.Message, one.Time = c.Type, c.Holds, c.Reason, c.Message, nanoseconds(c.Time)
-		told.Conditions[i] = one
+		out.Conditions[i] = one
 	}
 }
 
@@ -71,15 +74,15 @@ func (s *server) objectOf(st intent.Status) (*api.ObjectIntent, error) {
 		}
 		i.Labels, i.Spec, i.Empty = st.Object.Labels, spec, st.Object.Empty
 	}
-	told := &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}
+	out := &api.ObjectIntent{Intent: i, Status: statusOf(st), Owner: st.Owner}
 	for _, o := range st.Owners {
 		one := &api.Ownership{Owner: o.Owner, Priority: int32(o.Priority), Revision: o.Revision}
 		for _, f := range o.Fields {
 			one.Fields = append(one.Fields, &api.OwnedField{Field: f.Field, Value: f.Value, Overridden: f.Overridden})
 		}
-		told.Owners = append(told.Owners, one)
+		out.Owners = append(out.Owners, one)
 	}
-	return told, nil
+	return out, nil
 }
 
 func fieldChanges(changes []object.FieldChange) []*api.FieldChange {
@@ -125,12 +128,12 @@ func plannedOf(plan *intent.Plan) *api.Planned {
 			Why: o.Reason, Impact: impactOf(o.Impact), Replacing: o.Replacing, Dataplane: o.Dataplane})
 	}
 	for _, b := range plan.Basis {
-		planned.Basis = append(planned.Basis, &api.Basis{Kind: b.Key.Kind, Name: b.Key.Name, Revision: b.Revision, Observed: b.Observed, Said: b.Said})
+		planned.Basis = append(planned.Basis, &api.Basis{Kind: b.Key.Kind, Name: b.Key.Name, Revision: b.Revision, Observed: b.Observed, Said: b.Digest})
 	}
 	return planned
 }
 
-// planFrom is what of a plan decides whether it still holds.
+// planFrom returns the parts of a plan that decide whether it is still valid.
 func planFrom(planned *api.Planned) *intent.Plan {
 	plan := &intent.Plan{Revision: planned.GetRevision(), Impact: impacts[planned.GetImpact()]}
 	for _, s := range planned.GetSteps() {
@@ -153,7 +156,7 @@ func planFrom(planned *api.Planned) *intent.Plan {
 	}
 	for _, b := range planned.GetBasis() {
 		plan.Basis = append(plan.Basis, intent.Basis{Key: object.Key{Kind: b.GetKind(), Name: b.GetName()}, Revision: b.GetRevision(),
-			Observed: b.GetObserved(), Said: b.GetSaid()})
+			Observed: b.GetObserved(), Digest: b.GetSaid()})
 	}
 	return plan
 }
@@ -172,10 +175,10 @@ func appliedOf(outcome *intent.Outcome) *api.Applied {
 			}, end-from)
 			for i, o := range outcome.Objects[from:end] {
 				room := &rooms[i]
-				told := &room.object
+				out := &room.object
 				fillStatus(&room.status, o.Status, &room.conditions)
-				told.Step, told.Kind, told.Name, told.Status = stepOf(o.Step), o.Status.Key.Kind, o.Status.Key.Name, &room.status
-				applied.Objects[from+i] = told
+				out.Step, out.Kind, out.Name, out.Status = stepOf(o.Step), o.Status.Key.Kind, o.Status.Key.Name, &room.status
+				applied.Objects[from+i] = out
 			}
 			from = end
 		}

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -8,7 +10,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// growing is an intent.Interface that says how many objects are under way.
+// growing is an intent.Interface that reports the number of objects under way to the heap.
 type growing struct {
 	intent.Interface
 	heap *heap.Heap

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -20,8 +22,8 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// changes unpacks what a client wants. Whether that is acceptable is not looked at, unless something else is wrong: then everything that
-// is wrong is told at once.
+// changes unpacks a client's changes. It checks the objects only if something else is wrong, to report all errors at
+// once.
 func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	put := c.GetPut()
 	all, wrong := make([]object.Change, len(put), len(put)+len(c.GetDelete())), make([]error, len(put))
@@ -36,13 +38,13 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	})
 	var mistakes object.Errors
 	for n, err := range wrong {
-		if err != nil && len(mistakes) < object.MistakesMost {
+		if err != nil && len(mistakes) < object.MaxMistakes {
 			mistakes = append(mistakes, &object.Error{Object: object.Key{Kind: put[n].GetKind(), Name: put[n].GetName()}, Problem: err.Error()})
 		}
 	}
 	for _, n := range c.GetDelete() {
 		if s.registry.Kind(n.GetKind()) == nil {
-			if len(mistakes) == object.MistakesMost {
+			if len(mistakes) == object.MaxMistakes {
 				break
 			}
 			mistakes = append(mistakes, &object.Error{Object: object.Key{Kind: n.GetKind(), Name: n.GetName()}, Problem: "there is no such kind"})
@@ -53,15 +55,15 @@ func (s *server) changes(c *api.Changes) ([]object.Change, error) {
 	if len(mistakes) > 0 {
 		all = slices.DeleteFunc(all, func(c object.Change) bool { return c.Key == object.Key{} })
 		for _, c := range all {
-			if c.Object != nil && len(mistakes) < object.MistakesMost {
-				mistakes = append(mistakes, s.registry.CheckSaid(c.Object)...)
+			if c.Object != nil && len(mistakes) < object.MaxMistakes {
+				mistakes = append(mistakes, s.registry.CheckLayer(c.Object)...)
 			}
 		}
 	}
 	return all, mistakes.Or()
 }
 
-// source is whoever asks, on somebody's behalf.
+// source is the caller, with the owner of the change.
 func source(ctx context.Context, owner, why string) intent.Source {
 	s := intent.Source{Owner: owner, Why: why}
 	usual := Owner
@@ -76,8 +78,8 @@ func source(ctx context.Context, owner, why string) intent.Source {
 	return s
 }
 
-// said looks at what a caller says in its own words: it is kept for ever, and shown at terminals.
-func said(owner, why string) error {
+// checkTexts checks the free texts of a caller: they are stored for ever, and shown at terminals.
+func checkTexts(owner, why string) error {
 	for _, c := range []struct {
 		field, text string
 		most        int
@@ -94,7 +96,7 @@ func said(owner, why string) error {
 	return nil
 }
 
-// refuse writes down a change that was refused before anybody looked at what is wanted.
+// refuse audits a change that was refused before the check against the configuration.
 func (s *server) refuse(action string, from intent.Source, changes []object.Change, err error) error {
 	s.config.Audit.Refuse(action, from, changes, audit.Refused, err)
 	return refusal(err)
@@ -143,7 +145,7 @@ func options(c *api.Changes) (intent.Options, error) {
 }
 
 func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error) {
-	if err := said(c.GetOwner(), c.GetWhy()); err != nil {
+	if err := checkTexts(c.GetOwner(), c.GetWhy()); err != nil {
 		return nil, refusal(err)
 	}
 	changes, err := s.changes(c)
@@ -159,10 +161,10 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 		return nil, refusal(err)
 	}
 	planned := plannedOf(plan)
-	if planned.Warnings, err = s.warnings(tunnelsIn(changes)); err != nil {
+	if planned.Warnings, err = s.unreachable(s.aboutAddresses(changes)); err != nil {
 		return nil, refusal(err)
 	}
-	planned.Warnings = append(planned.Warnings, narrow(changes)...)
+	planned.Warnings = append(planned.Warnings, s.useless(changes)...)
 	var away []string
 	for _, l := range s.links {
 		if link := l.client.Link(); !link.GetConnected() {
@@ -179,7 +181,7 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 
 func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error) {
 	defer s.heap.Grow(len(c.GetPut()) + len(c.GetDelete()))()
-	if err := said(c.GetOwner(), c.GetWhy()); err != nil {
+	if err := checkTexts(c.GetOwner(), c.GetWhy()); err != nil {
 		return nil, s.refuse("apply", source(ctx, "", ""), nil, err)
 	}
 	from := source(ctx, c.GetOwner(), c.GetWhy())
@@ -191,33 +193,51 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if err != nil {
 		return nil, s.refuse("apply", from, changes, err)
 	}
-	// Of many objects, none is held on to while they are applied but those that may be warned of.
-	tunnels, narrow := tunnelsIn(changes), narrow(changes)
+	// While many objects are applied, release all of them but those that may cause warnings.
+	addresses, useless := s.aboutAddresses(changes), s.useless(changes)
 	outcome, err := s.desired.Apply(ctx, from, changes, options)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	applied := appliedOf(outcome)
-	if applied.Warnings, err = s.warnings(tunnels); err != nil {
+	if applied.Warnings, err = s.unreachable(addresses); err != nil {
 		return nil, refusal(err)
 	}
-	applied.Warnings = append(applied.Warnings, narrow...)
+	applied.Warnings = append(applied.Warnings, useless...)
 	applied.Warnings = append(applied.Warnings, s.overridden(from.Owner, outcome)...)
 	return applied, nil
 }
 
 func queryOf(q *api.ObjectsQuery) intent.Query {
 	return intent.Query{Kinds: q.GetKinds(), Names: q.GetNames(), Selector: q.GetSelector(), Limit: int(min(q.GetLimit(), intent.LargestPage)),
-		After: q.GetPage(), Owner: q.GetOwner()}
+		After: q.GetPage(), Owner: q.GetOwner(), FieldSelector: q.GetFieldSelector()}
 }
 
-func (s *server) Get(_ context.Context, q *api.ObjectsQuery) (*api.IntentPage, error) {
-	found, err := s.desired.List(queryOf(q))
+func (s *server) Get(ctx context.Context, q *api.ObjectsQuery) (*api.IntentPage, error) {
+	// A larger batch would delay new clients.
+	select {
+	case s.pages <- struct{}{}:
+		defer func() { <-s.pages }()
+	case <-ctx.Done():
+		return nil, refusal(ctx.Err())
+	}
+	query := queryOf(q)
+	if q.GetAsOwnerSays() {
+		query.Owner = source(ctx, q.GetOwner(), "").Owner
+	}
+	found, err := s.desired.List(query)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	page := &api.IntentPage{NextPage: found.Next}
 	for _, st := range found.Objects {
+		if q.GetAsOwnerSays() {
+			layer := s.desired.OwnLayer(query.Owner, st.Key)
+			if layer == nil {
+				continue // released meanwhile
+			}
+			st.Object = s.registry.Redacted(layer)
+		}
 		if q.GetOwnedFields() {
 			st.Owners = s.desired.Owners(st.Key)
 		}
@@ -267,9 +287,9 @@ func (s *server) GetVersion(context.Context, *api.VersionQuery) (*api.Version, e
 	}
 	v := &api.Version{Release: s.config.Release, Objects: counts}
 	for _, l := range s.links {
-		told := l.client.Link()
-		told.Name, told.Labels = l.name, l.labels
-		v.Dataplanes = append(v.Dataplanes, told)
+		link := l.client.Link()
+		link.Name, link.Labels = l.name, l.labels
+		v.Dataplanes = append(v.Dataplanes, link)
 	}
 	v.Dataplane = v.Dataplanes[0]
 	return v, nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The chain of revisions.
 package server
 
@@ -24,7 +26,11 @@ func (s *server) GetHistory(_ context.Context, q *api.HistoryQuery) (*api.Histor
 	}
 	history := &api.History{}
 	for _, r := range found {
-		history.Revisions = append(history.Revisions, &api.Revision{Number: r.Number, Time: nanoseconds(r.Time), Owner: r.Source.Owner,
+		var objects []*api.ChangedObject
+		for _, o := range r.Objects {
+			objects = append(objects, &api.ChangedObject{Step: stepOf(o.Step), Kind: o.Kind, Name: o.Name})
+		}
+		history.Revisions = append(history.Revisions, &api.Revision{Objects: objects, Number: r.Number, Time: nanoseconds(r.Time), Owner: r.Source.Owner,
 			Who: r.Source.Who, Why: r.Source.Why, AllOrNothing: r.Mode == intent.AllOrNothing, Changes: uint32(r.Changes),
 			RollbackTo: r.RollbackTo, ConfirmBy: nanoseconds(r.ConfirmBy), Waits: r.Standing.Waits, Overdue: r.Standing.Overdue,
 			UndoneBy: r.Standing.UndoneBy, UndoneInPart: r.Standing.InPart})
@@ -37,19 +43,19 @@ func (s *server) Compare(_ context.Context, c *api.Comparison) (*api.Differences
 	if err != nil {
 		return nil, refusal(err)
 	}
-	told := &api.Differences{}
+	details := &api.Differences{}
 	for _, d := range found {
-		told.Objects = append(told.Objects, &api.Difference{Step: stepOf(d.Step), Kind: d.Key.Kind, Name: d.Key.Name,
+		details.Objects = append(details.Objects, &api.Difference{Step: stepOf(d.Step), Kind: d.Key.Kind, Name: d.Key.Name,
 			Fields: fieldChanges(d.Fields), OwnerBefore: d.OwnerBefore, OwnerAfter: d.OwnerAfter})
 	}
-	return told, nil
+	return details, nil
 }
 
-// Before the first revision nothing was wanted. Whoever left the number out did not mean that.
-var errNothing = &intent.BadQuery{Problem: "revision: 0 is before anything was wanted; accepted: a revision's number (to want nothing, delete what is wanted)"}
+// Revision 0 is the empty configuration. A request without a number does not mean it.
+var errNothing = &intent.BadQuery{Problem: "revision: 0 is the empty configuration; accepted: a revision's number (to empty the configuration, delete its objects)"}
 
 func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.Applied, error) {
-	if err := said("", r.GetWhy()); err != nil {
+	if err := checkTexts("", r.GetWhy()); err != nil {
 		return nil, s.refuse("rollback", source(ctx, "", ""), nil, err)
 	}
 	if r.GetRevision() == 0 {
@@ -70,13 +76,10 @@ func (s *server) Rollback(ctx context.Context, r *api.RollbackRequest) (*api.App
 func (s *server) Confirm(ctx context.Context, c *api.Confirmation) (*api.Confirmed, error) {
 	confirmed := &api.Confirmed{Revision: c.GetRevision()}
 	if waiting := s.desired.Unconfirmed(); confirmed.Revision == 0 && len(waiting) > 0 {
-		confirmed.Revision = waiting[len(waiting)-1].Revision
+		confirmed.Revision = waiting[0].Revision
 	}
 	if err := s.desired.Confirm(source(ctx, "", ""), confirmed.Revision); err != nil {
 		return nil, refusal(err)
-	}
-	for _, u := range s.desired.Unconfirmed() {
-		confirmed.Waiting = append(confirmed.Waiting, u.Revision)
 	}
 	return confirmed, nil
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -18,11 +20,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dataplane/dataplanetest"
-	"sluice.dev/sluice/agent/object"
 )
 
 func temporary(t *testing.T) string {
@@ -35,11 +38,18 @@ func temporary(t *testing.T) string {
 	return dir
 }
 
-// serve runs an agent with a data plane, and returns a client of it and what ends it.
-func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
+// serve runs an agent with a data plane. It returns a client and the function that ends it.
+func serve(t *testing.T, change ...func(*Config)) (api.AgentClient, *dataplanetest.Fake, func()) {
 	t.Helper()
 	fake := dataplanetest.New(t)
-	registry, err := object.NewRegistry()
+	client, end := serveFor(t, fake, change...)
+	return client, fake, end
+}
+
+// serveFor is serve for a data plane that is there.
+func serveFor(t *testing.T, fake *dataplanetest.Fake, change ...func(*Config)) (api.AgentClient, func()) {
+	t.Helper()
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +60,14 @@ func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
 	path := temporary(t) + "/agent.sock"
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan struct{})
+	config := Config{Listen: path, Dataplanes: []Dataplane{{Endpoint: endpoint}}, Registry: registry, Release: "1.0",
+		Patience: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}
+	for _, f := range change {
+		f(&config)
+	}
 	go func() {
 		defer close(ended)
-		if err := Run(ctx, Config{Listen: path, Dataplanes: []Dataplane{{Endpoint: endpoint}}, Registry: registry, Release: "1.0",
-			Patience: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler), MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}, func() { close(ready) }); err != nil {
+		if err := Run(ctx, config, func() { close(ready) }); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -82,7 +96,7 @@ func serve(t *testing.T) (api.AgentClient, *dataplanetest.Fake, func()) {
 			t.Fatal(err)
 		}
 		if v.GetDataplane().GetConnected() {
-			return client, fake, end
+			return client, end
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -197,12 +211,15 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhoLooksAtADataPlaneThatIsStuckIsToldSoon(t *testing.T) {
+func TestReadingAStuckDataPlaneFailsSoon(t *testing.T) {
 	client, fake, _ := serve(t)
 	fake.Deafen(true)
 	for name, ask := range map[string]func() error{
-		"drops": func() error { _, err := client.GetDropCounters(t.Context(), &api.DropCountersQuery{}); return err },
-		"paths": func() error { _, err := client.GetGtpuPaths(t.Context(), &api.GtpuPathsQuery{}); return err },
+		"drops": func() error {
+			_, err := read[*api.DropCountersList](t.Context(), client, &api.DropCountersQuery{})
+			return err
+		},
+		"paths": func() error { _, err := read[*api.GtpuPaths](t.Context(), client, &api.GtpuPathsQuery{}); return err },
 	} {
 		err := ask()
 		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(status.Convert(err).Message(), "has not answered for 300ms") {
@@ -210,7 +227,7 @@ func TestWhoLooksAtADataPlaneThatIsStuckIsToldSoon(t *testing.T) {
 		}
 	}
 	fake.Deafen(false)
-	if _, err := client.GetDropCounters(t.Context(), &api.DropCountersQuery{}); err != nil {
+	if _, err := read[*api.DropCountersList](t.Context(), client, &api.DropCountersQuery{}); err != nil {
 		t.Errorf("when it answers again: %v", err)
 	}
 }
@@ -228,14 +245,14 @@ func TestStreamsEndWithTheAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Beside the agent's own, which hears of events.
+	// Besides the agent's own stream of events.
 	captures := func(r *api.Request) bool { return r.GetCapture() != nil }
 	if _, err := capture.Header(); err != nil || !slices.ContainsFunc(fake.Streams(), captures) {
 		t.Fatalf("%v; the data plane's streams: %v", err, fake.Streams())
 	}
 	end()
 	for err == nil {
-		// That the data plane came and went may be told before.
+		// Changes of the data plane's connection may come first.
 		var c *api.ObjectChange
 		if c, err = watch.Recv(); err == nil && c.GetChange() != api.ObjectChange_DATAPLANE {
 			t.Errorf("told %v", c)
@@ -255,7 +272,7 @@ func TestAWatchForLabelsFollowsObjectsThatGetAndLoseThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The last thing told of the object.
+	// The last change of the object.
 	state := func(want string) {
 		t.Helper()
 		for {
@@ -288,7 +305,7 @@ func TestAWatchForLabelsFollowsObjectsThatGetAndLoseThem(t *testing.T) {
 	state("ENDED ")
 }
 
-func TestAClientSaysPartOfAnObjectAndIsToldWhoHasTheRest(t *testing.T) {
+func TestAClientAppliesAPartOfAnObjectAndGetsTheOtherOwners(t *testing.T) {
 	client, _, _ := serve(t)
 	apply := func(owner string, force bool, acl *api.Acl, empty ...string) error {
 		spec, err := proto.Marshal(acl)
@@ -320,13 +337,13 @@ func TestAClientSaysPartOfAnObjectAndIsToldWhoHasTheRest(t *testing.T) {
 		t.Fatal(page, err)
 	}
 	found := page.GetObjects()[0]
-	var said []string
+	var fields []string
 	for _, o := range found.GetOwners() {
 		for _, f := range o.GetFields() {
-			said = append(said, fmt.Sprintf("%s %s %s %v", o.GetOwner(), f.GetField(), f.GetValue(), f.GetOverridden()))
+			fields = append(fields, fmt.Sprintf("%s %s %s %v", o.GetOwner(), f.GetField(), f.GetValue(), f.GetOverridden()))
 		}
 	}
-	if got, want := strings.Join(said, "; "), "lab otherwise deny false; api rules [{action: deny, protocol: tcp}] false; api otherwise permit true"; got != want {
+	if got, want := strings.Join(fields, "; "), "lab otherwise deny false; api rules [{action: deny, protocol: tcp}] false; api otherwise permit true"; got != want {
 		t.Errorf("got %s, not %s", got, want)
 	}
 	counts := &api.Acl{}
@@ -347,7 +364,7 @@ func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-func TestOnlyASocketAtWhichNobodyListensIsReplaced(t *testing.T) {
+func TestOnlyASocketWithoutAListenerIsReplaced(t *testing.T) {
 	path := temporary(t) + "/agent.sock"
 	first, err := listen(path)
 	if err != nil {
@@ -372,4 +389,19 @@ func TestOnlyASocketAtWhichNobodyListensIsReplaced(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || string(text) != "precious" {
 		t.Errorf("the file has %q, %v", text, err)
 	}
+}
+
+// read asks a question about operational state.
+func read[R proto.Message](ctx context.Context, client api.AgentClient, query proto.Message) (R, error) {
+	var none R
+	question, err := anypb.New(query)
+	if err != nil {
+		return none, err
+	}
+	answer, err := client.ReadState(ctx, question)
+	if err != nil {
+		return none, err
+	}
+	reply := none.ProtoReflect().New().Interface()
+	return reply.(R), answer.UnmarshalTo(reply)
 }

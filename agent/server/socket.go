@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -11,8 +13,8 @@ import (
 	"time"
 )
 
-// listen makes the Unix socket, for this user alone. One that an agent left behind when it was killed is replaced; one at
-// which somebody listens is not.
+// listen makes the Unix socket, for this user alone. It replaces the socket of a dead agent, but not one with a
+// listener.
 func listen(path string) (net.Listener, error) {
 	is, err := os.Lstat(path)
 	switch {

@@ -1,11 +1,13 @@
-// What is acceptable, and yet does not work before something else is wanted, too.
+// SPDX-License-Identifier: Apache-2.0
+
+// Warnings: acceptable objects that do not work without further configuration.
 package server
 
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
-	"strings"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/intent"
@@ -21,82 +23,66 @@ type owner struct {
 	address netip.Addr
 }
 
-func ownerOf(vrf string, address netip.Addr) owner {
-	if vrf == "" {
-		vrf = "default"
-	}
-	return owner{vrf, address}
-}
-
-// tunnelsIn are changes of sessions with tunnels, and with them those of interfaces; none if there is no such session.
-func tunnelsIn(changes []object.Change) []object.Change {
+// aboutAddresses returns the changes of objects that packets are sent to, and with them those of objects that have addresses of the
+// gateway; none if there are none of the first.
+func (s *server) aboutAddresses(changes []object.Change) []object.Change {
 	var some []object.Change
-	tunnel := false
+	local := false
+	owners := s.registry.Owners()
 	for _, c := range changes {
-		if c.Key.Kind == "Interface" {
+		if slices.Contains(owners, c.Key.Kind) {
 			some = append(some, c)
-		} else if c.Object != nil {
-			if session, ok := c.Object.Spec.(*api.Session); ok && session.GetGtpu() != nil {
-				some, tunnel = append(some, c), true
-			}
+		} else if c.Object != nil && len(s.registry.Local(c.Object)) > 0 {
+			some, local = append(some, c), true
 		}
 	}
-	if !tunnel {
+	if !local {
 		return nil
 	}
 	return some
 }
 
-// warnings tells of sessions whose tunnel ends at an address that no interface has. Packets to it are not ours.
-func (s *server) warnings(changes []object.Change) ([]*api.Problem, error) {
+// unreachable reports objects to which packets are sent at an address that the gateway does not have.
+func (s *server) unreachable(changes []object.Change) ([]*api.Problem, error) {
 	var all []*api.Problem
 	var owned map[owner]bool
 	for _, c := range changes {
 		if c.Object == nil {
 			continue
 		}
-		session, ok := c.Object.Spec.(*api.Session)
-		if !ok || session.GetGtpu() == nil {
-			continue
-		}
-		g := session.GetGtpu()
-		address, err := netip.ParseAddr(g.GetLocalAddress())
-		if err != nil {
-			continue // not acceptable, which is told elsewhere
-		}
-		if owned == nil {
-			if owned, err = s.ours(changes); err != nil {
-				return nil, err
+		for _, h := range s.registry.Local(c.Object) {
+			if owned == nil {
+				var err error
+				if owned, err = s.ours(changes); err != nil {
+					return nil, err
+				}
 			}
-		}
-		if at := ownerOf(g.GetVrf(), address); !owned[at] && len(all) < warningLimit {
-			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: "gtpu.localAddress",
-				Problem: "no interface has it in VRF " + at.vrf + ", so nothing comes from the tunnel until one does", Found: strconv.Quote(g.GetLocalAddress())})
+			if !owned[owner{h.VRF, h.Prefix.Addr()}] && len(all) < warningLimit {
+				all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: h.Path(), Found: strconv.Quote(h.Prefix.Addr().String()),
+					Problem: "no interface has it in VRF " + h.VRF + ", so packets do not arrive until one does"})
+			}
 		}
 	}
 	return all, nil
 }
 
-// narrow tells of meters that never let a packet pass that is as long as links take.
-func narrow(changes []object.Change) []*api.Problem {
+// useless reports what the rules of kinds warn of.
+func (s *server) useless(changes []object.Change) []*api.Problem {
 	var all []*api.Problem
 	for _, c := range changes {
-		if c.Object == nil || len(all) == warningLimit {
+		if c.Object == nil {
 			continue
 		}
-		meter, ok := c.Object.Spec.(*api.Meter)
-		if !ok {
-			continue
-		}
-		if longest, of := object.MeterPasses(meter); of != nil && longest < object.UsualPacket {
-			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: of.Field, Found: of.Found, Accepted: of.Accepted,
-				Problem: fmt.Sprintf("no packet of more than %d bytes ever passes, and most links take %d", longest, object.UsualPacket)})
-		}
+		s.registry.Warn(c.Object, func(field, problem, found, accepted string) {
+			if len(all) < warningLimit {
+				all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: field, Found: found, Accepted: accepted, Problem: problem})
+			}
+		})
 	}
 	return all
 }
 
-// overridden tells of fields that an owner has just said and that another's value counts for.
+// overridden reports fields that an owner has just set, and for which the value of another owner counts.
 func (s *server) overridden(owner string, outcome *intent.Outcome) []*api.Problem {
 	var all []*api.Problem
 	for _, o := range outcome.Objects {
@@ -111,9 +97,9 @@ func (s *server) overridden(owner string, outcome *intent.Outcome) []*api.Proble
 				case !f.Overridden:
 					counts[f.Field], values[f.Field] = other, f.Value
 				case other.Owner == owner && len(all) < warningLimit:
-					problem := "it does not count: another owner says something that excludes it"
+					problem := "no effect: a field of another owner excludes it"
 					if first, there := counts[f.Field]; there {
-						problem = fmt.Sprintf("what %s says (%s) counts, with priority %d", first.Owner, values[f.Field], first.Priority)
+						problem = fmt.Sprintf("the value of %s (%s) counts, with priority %d", first.Owner, values[f.Field], first.Priority)
 					}
 					all = append(all, &api.Problem{Kind: o.Status.Key.Kind, Name: o.Status.Key.Name, Field: f.Field, Found: f.Value, Problem: problem})
 				}
@@ -123,20 +109,12 @@ func (s *server) overridden(owner string, outcome *intent.Outcome) []*api.Proble
 	return all
 }
 
-// ours are the addresses of all interfaces, as they are after the changes.
+// ours are the addresses of the gateway, as they are after the changes.
 func (s *server) ours(changes []object.Change) (map[owner]bool, error) {
 	owned, changed := map[owner]bool{}, map[object.Key]bool{}
 	add := func(o *object.Object) {
-		i, ok := o.Spec.(*api.Interface)
-		if !ok {
-			return
-		}
-		for _, written := range i.GetAddresses() {
-			// The length does not matter.
-			text, _, _ := strings.Cut(written, "/")
-			if address, err := netip.ParseAddr(text); err == nil {
-				owned[ownerOf(i.GetVrf(), address)] = true
-			}
+		for _, h := range s.registry.Owns(o) {
+			owned[owner{h.VRF, h.Prefix.Addr()}] = true
 		}
 	}
 	for _, c := range changes {
@@ -144,7 +122,7 @@ func (s *server) ours(changes []object.Change) (map[owner]bool, error) {
 			add(c.Object)
 		}
 	}
-	query := intent.Query{Kinds: []string{"Interface"}, Limit: intent.LargestPage}
+	query := intent.Query{Kinds: s.registry.Owners(), Limit: intent.LargestPage}
 	for {
 		page, err := s.desired.List(query)
 		if err != nil {

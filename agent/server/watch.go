@@ -1,4 +1,6 @@
-// Following what happens, from a cursor.
+// SPDX-License-Identifier: Apache-2.0
+
+// Streams of events from a cursor.
 package server
 
 import (
@@ -17,7 +19,7 @@ import (
 func (s *server) Watch(q *api.ObjectsQuery, stream api.Agent_WatchServer) error {
 	ctx, cancel := s.until(stream.Context())
 	defer cancel()
-	w := &watcher{server: s, query: queryOf(q), from: q.GetCursor(), stream: stream, told: map[object.Key]intent.State{}}
+	w := &watcher{server: s, query: queryOf(q), from: q.GetCursor(), stream: stream, reported: map[object.Key]intent.State{}}
 	err := w.follow(ctx)
 	if s.ending.Err() != nil {
 		return status.Error(codes.Unavailable, "the agent is ending")
@@ -41,12 +43,12 @@ type watcher struct {
 	from   string
 	filter *intent.Filter
 	stream api.Agent_WatchServer
-	// What the client believes to be there; if it went on with a cursor, that is not known.
-	told    map[object.Key]intent.State
-	resumed bool
+	// The states that the client knows; nil after it resumed with a cursor.
+	reported map[object.Key]intent.State
+	resumed  bool
 }
 
-// follow tells everything, then what changes. It never ends without an error.
+// follow sends all objects, then changes. It never ends without an error.
 func (w *watcher) follow(ctx context.Context) error {
 	var err error
 	if w.filter, err = intent.NewFilter(w.server.registry, w.query); err != nil {
@@ -63,7 +65,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			return err
 		}
 		w.resumed = false
-		clear(w.told)
+		clear(w.reported)
 		if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_AGAIN}); err != nil {
 			return err
 		}
@@ -84,7 +86,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// changes tells what happens after the cursor. It never ends without an error.
+// changes sends the events after the cursor. It never ends without an error.
 func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
 	events, err := w.server.desired.Events(from)
 	if err != nil {
@@ -98,8 +100,8 @@ func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
 		switch {
 		case e.Dataplane != nil:
 			err = w.dataplane(e)
-		case e.Path != nil:
-			err = w.path(e)
+		case e.Service != nil:
+			err = w.service(e)
 		default:
 			err = w.one(e.Status, api.ObjectChange_CHANGED, e.Cursor)
 		}
@@ -109,8 +111,8 @@ func (w *watcher) changes(ctx context.Context, from intent.Cursor) error {
 	}
 }
 
-// dataplane tells that one went away or is back. What was told while it was away is told again; to a client that went on with a cursor,
-// everything.
+// dataplane reports that a data plane went away or is back. It reports again the states from the time of its absence,
+// and all states to a client that resumed with a cursor.
 func (w *watcher) dataplane(e intent.Event) error {
 	change := &api.DataplaneChange{Name: e.Dataplane.Name, Connected: e.Dataplane.Connected, Time: e.Time.UnixNano()}
 	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_DATAPLANE, Dataplane: change, Cursor: e.Cursor.String()}); err != nil {
@@ -122,7 +124,7 @@ func (w *watcher) dataplane(e intent.Event) error {
 	if w.resumed {
 		return w.again(e.Cursor)
 	}
-	for k, state := range maps.Clone(w.told) {
+	for k, state := range maps.Clone(w.reported) {
 		if state == intent.Unknown {
 			st, _ := w.server.desired.Get(k)
 			if err := w.one(st, api.ObjectChange_CHANGED, e.Cursor); err != nil {
@@ -133,17 +135,20 @@ func (w *watcher) dataplane(e intent.Event) error {
 	return nil
 }
 
-// path tells that one went down, or is down no longer.
-func (w *watcher) path(e intent.Event) error {
-	c := e.Path
-	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_PATH, Cursor: e.Cursor.String(), Path: &api.PathChange{Dataplane: c.Dataplane,
-		Vrf: c.VRF, LocalAddress: c.Local, RemoteAddress: c.Remote, Peer: c.Peer, State: c.State, Time: e.Time.UnixNano()}})
+// service sends an event of a service.
+func (w *watcher) service(e intent.Event) error {
+	s := e.Service
+	event := &api.ServiceEvent{Type: s.Type, Kind: s.Kind, Name: s.Name, State: s.State, Text: s.Text, Time: e.Time.UnixNano()}
+	for _, f := range s.Fields {
+		event.Fields = append(event.Fields, &api.EventField{Name: f.Name, Value: f.Value})
+	}
+	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_SERVICE, Cursor: e.Cursor.String(), Service: event})
 }
 
-// again tells everything as if the watch began; what follows is what happened after the cursor.
+// again sends all objects as at the start of a watch, then the events after the cursor.
 func (w *watcher) again(from intent.Cursor) error {
 	w.resumed = false
-	clear(w.told)
+	clear(w.reported)
 	if err := w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_AGAIN}); err != nil {
 		return err
 	}
@@ -155,8 +160,8 @@ func (w *watcher) again(from intent.Cursor) error {
 
 func (w *watcher) one(st intent.Status, change api.ObjectChange_Change, cursor intent.Cursor) error {
 	if !w.filter.Matches(st) {
-		// A label may say so that the object no longer has because nobody wants it any more.
-		if _, told := w.told[st.Key]; st.State != intent.Deleting || !told {
+		// The object may have matched by a label that it no longer has, because it is deleted.
+		if _, reported := w.reported[st.Key]; st.State != intent.Deleting || !reported {
 			return w.ended(st, cursor)
 		}
 	}
@@ -164,20 +169,20 @@ func (w *watcher) one(st intent.Status, change api.ObjectChange_Change, cursor i
 	if err != nil {
 		return err
 	}
-	w.told[st.Key] = st.State
+	w.reported[st.Key] = st.State
 	return w.stream.Send(&api.ObjectChange{Change: change, Object: o, Cursor: cursor.String()})
 }
 
 func (w *watcher) ended(st intent.Status, cursor intent.Cursor) error {
-	if _, told := w.told[st.Key]; !told && !(w.resumed && w.filter.Named(st.Key)) {
+	if _, reported := w.reported[st.Key]; !reported && !(w.resumed && w.filter.Named(st.Key)) {
 		return nil
 	}
-	delete(w.told, st.Key)
+	delete(w.reported, st.Key)
 	return w.stream.Send(&api.ObjectChange{Change: api.ObjectChange_ENDED, Object: &api.ObjectIntent{
 		Intent: &api.Intent{Kind: st.Key.Kind, Name: st.Key.Name}, Status: statusOf(st)}, Cursor: cursor.String()})
 }
 
-// all tells everything, and what of that which was told is not there any more. It returns from where to go on.
+// all sends all objects, and the deletion of objects that were sent before. It returns the cursor to continue from.
 func (w *watcher) all(change api.ObjectChange_Change) (intent.Cursor, error) {
 	there := map[object.Key]bool{}
 	var cursor intent.Cursor
@@ -198,7 +203,7 @@ func (w *watcher) all(change api.ObjectChange_Change) (intent.Cursor, error) {
 		}
 		query.After = page.Next
 	}
-	for k := range maps.Clone(w.told) {
+	for k := range maps.Clone(w.reported) {
 		if !there[k] {
 			if err := w.ended(intent.Status{Key: k, State: intent.Gone}, intent.Cursor{}); err != nil {
 				return cursor, err

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package server
 
 import (
@@ -10,24 +12,25 @@ import (
 	"google.golang.org/grpc"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/reconcile/reconciletest"
 )
 
-// told is a client's stream.
-type told struct {
+// reported is a client's stream.
+type reported struct {
 	grpc.ServerStream
 	changes chan *api.ObjectChange
 }
 
-func (s told) Send(c *api.ObjectChange) error {
+func (s reported) Send(c *api.ObjectChange) error {
 	s.changes <- c
 	return nil
 }
 
-func TestWhoBeginsToWatchWhileADataPlaneIsAwayIsToldHowItStandsWhenItIsBack(t *testing.T) {
-	registry, err := object.NewRegistry()
+func TestAWatchThatBeginsWhileADataPlaneIsAwayGetsTheStatusWhenItIsBack(t *testing.T) {
+	registry, err := concepts.NewRegistry()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +59,10 @@ func TestWhoBeginsToWatchWhileADataPlaneIsAwayIsToldHowItStandsWhenItIsBack(t *t
 		}
 		t.Fatalf("it is never %s", state)
 	}
-	// watch returns what tells the next so many changes, and the cursor of the last.
+	// watch returns functions for the next changes, and for the last cursor.
 	watch := func(cursor string) (next func(int) []string, last func() string) {
-		stream := told{changes: make(chan *api.ObjectChange, 100)}
-		w := &watcher{server: &server{desired: desired, registry: registry}, from: cursor, stream: stream, told: map[object.Key]intent.State{}}
+		stream := reported{changes: make(chan *api.ObjectChange, 100)}
+		w := &watcher{server: &server{desired: desired, registry: registry}, from: cursor, stream: stream, reported: map[object.Key]intent.State{}}
 		ctx, cancel := context.WithCancel(running)
 		over := make(chan struct{})
 		go func() { defer close(over); _ = w.follow(ctx) }()
@@ -107,9 +110,35 @@ func TestWhoBeginsToWatchWhileADataPlaneIsAwayIsToldHowItStandsWhenItIsBack(t *t
 	stands(intent.Applied)
 	away()
 	expect(next(1), "default connected false")
-	// It may have been told before that the object is unknown.
+	// The state Unknown may have been reported before.
 	again, _ := watch(last())
 	connect()
 	expect(again(4), "default connected true", "AGAIN", "EXISTS APPLIED", "COMPLETE")
 	expect(next(1), "default connected true")
+}
+
+func TestAWatchHasTheEventsOfServices(t *testing.T) {
+	registry, err := concepts.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired, err := intent.New(intent.Config{Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := reported{changes: make(chan *api.ObjectChange, 100)}
+	w := &watcher{server: &server{desired: desired, registry: registry}, stream: stream, reported: map[object.Key]intent.State{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); _ = w.follow(ctx) }()
+	defer func() { cancel(); <-over }()
+	if c := <-stream.changes; c.GetChange() != api.ObjectChange_COMPLETE {
+		t.Fatal(c)
+	}
+	desired.Report(&intent.ServiceEvent{Type: "toy", Kind: "Toy", Name: "car", State: "wound", Fields: []intent.EventField{{Name: "turns", Value: "7"}}, Text: "The toy car is wound"})
+	c := <-stream.changes
+	if s := c.GetService(); c.GetChange() != api.ObjectChange_SERVICE || c.GetCursor() == "" || s.GetType() != "toy" || s.GetKind() != "Toy" || s.GetName() != "car" ||
+		s.GetState() != "wound" || s.GetText() != "The toy car is wound" || s.GetTime() == 0 || len(s.GetFields()) != 1 || s.GetFields()[0].GetName() != "turns" || s.GetFields()[0].GetValue() != "7" {
+		t.Errorf("got %v", c)
+	}
 }

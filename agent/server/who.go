@@ -1,4 +1,6 @@
-// Who is at the other end of the Unix socket.
+// SPDX-License-Identifier: Apache-2.0
+
+// The user at the other end of the Unix socket.
 package server
 
 import (
@@ -55,7 +57,7 @@ func (peerCredentials) Info() credentials.ProtocolInfo {
 func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 func (peerCredentials) OverrideServerName(string) error           { return nil }
 
-// who returns the name of the user who asks; empty: that is not known.
+// who returns the name of the calling user; empty: unknown.
 func who(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

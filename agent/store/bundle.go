@@ -1,5 +1,7 @@
-// What was kept before a revision, many objects in one value: a revision that creates very many is written, and forgotten again, in a
-// few pages.
+// SPDX-License-Identifier: Apache-2.0
+
+// The state before a revision, many objects in one value: a revision that creates very many objects is written, and
+// deleted again, in a few pages.
 package store
 
 import (
@@ -22,7 +24,7 @@ type bundles struct {
 	count uint32
 }
 
-// add takes an object's name and what was kept of it, which is empty if that was nothing.
+// add adds an object's name and its record before the revision; empty: it did not exist.
 func (b *bundles) add(name, record []byte) error {
 	if b.value == nil {
 		b.value = make([]byte, 4, 64+len(name)+len(record))
@@ -35,7 +37,7 @@ func (b *bundles) add(name, record []byte) error {
 	return b.end()
 }
 
-// end writes what is not written yet.
+// end writes the last bundle.
 func (b *bundles) end() error {
 	if len(b.value) <= 4 {
 		return nil
@@ -67,7 +69,7 @@ func unbundled(key, value []byte, yield func(name, record []byte) error) error {
 	return nil
 }
 
-// bundleAll takes together what an older release wrote one by one, by the revision's number and then the object's name.
+// bundleAll bundles the single values of an older release, by the revision's number and then the object's name.
 func bundleAll(tx *bolt.Tx) error {
 	single := tx.Bucket(beforeBucket)
 	if single == nil {
@@ -80,7 +82,7 @@ func bundleAll(tx *bolt.Tx) error {
 			return fmt.Errorf("%w: a change is called %q", ErrDamaged, key)
 		}
 		record, err := unsealed(key, value)
-		// What is read is gone with its bucket.
+		// The key is valid only as long as its bucket.
 		key = bytes.Clone(key)
 		all = append(all, change{key[:8], key[8:], bytes.Clone(record)})
 		return err

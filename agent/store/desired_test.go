@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -14,13 +16,15 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// program is what a Desired with a store on disk is between two starts.
+// program is the state of a Desired with a store on disk between two starts.
 type program struct {
 	*intent.Desired
 	t     *testing.T
 	path  string
 	store *Store
 	stop  func()
+	// Ends it as SIGKILL does: the store is not closed.
+	kill func()
 }
 
 func started(t *testing.T, path string, owners map[string]intent.Owner) *program {
@@ -32,12 +36,14 @@ func started(t *testing.T, path string, owners map[string]intent.Owner) *program
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { d.Run(ctx); close(ended) }()
-	p.stop = func() {
+	end := func(closes func() error) {
 		cancel()
 		<-ended
-		must(t, p.store.Close())
-		p.stop = func() {}
+		must(t, closes())
+		p.stop, p.kill = func() {}, func() {}
 	}
+	p.stop = func() { end(p.store.Close) }
+	p.kill = func() { end(p.store.let) }
 	t.Cleanup(func() { p.stop() })
 	return p
 }
@@ -60,7 +66,7 @@ func (p *program) apply(owner string, o intent.Options, changes ...object.Change
 	return out.Revision
 }
 
-// wants are "name: description (owner)" of all that is wanted.
+// wants checks the configured objects: "name: description (owner)".
 func (p *program) wants(want ...string) {
 	p.t.Helper()
 	if got := p.state(); !slices.Equal(got, want) {
@@ -131,7 +137,7 @@ func TestEachRevisionCanBeSeenAndGoneBackTo(t *testing.T) {
 	p.wants("a: two (api)", "b: four (api)", "c: two (api)", "s: subscriber (pppoe)")
 }
 
-func TestWhatIsForgottenCannotBeGoneBackTo(t *testing.T) {
+func TestARollbackToADeletedRevisionIsRefused(t *testing.T) {
 	p := started(t, filepath.Join(t.TempDir(), "intent.db"), nil)
 	for i := range 30 {
 		p.apply("api", intent.Options{}, vrf("a", fmt.Sprint(i+1)))
@@ -144,7 +150,7 @@ func TestWhatIsForgottenCannotBeGoneBackTo(t *testing.T) {
 	p.wants("a: 15 (api)")
 }
 
-func TestWhatNobodyConfirmsIsTakenBack(t *testing.T) {
+func TestAnUnconfirmedRevisionIsUndone(t *testing.T) {
 	eventually := func(p *program, want ...string) {
 		t.Helper()
 		for range 1000 {
@@ -212,7 +218,7 @@ func TestTheNextOwnersValueComesBack(t *testing.T) {
 	p.wants("a: of files again (files)", "b: of api (other)")
 }
 
-func TestOnlyWhatIsAsExpectedIsChanged(t *testing.T) {
+func TestOnlyObjectsOfTheExpectedRevisionAreChanged(t *testing.T) {
 	p := started(t, filepath.Join(t.TempDir(), "intent.db"), nil)
 	a := object.Key{Kind: "Vrf", Name: "a"}
 	refused := func(expected uint64) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // In which format the file is. A file of another release is read as that release meant it, or refused: never misread.
 package store
 
@@ -12,9 +14,10 @@ import (
 	"sluice.dev/sluice/agent/intent"
 )
 
-// Formats. The first did not say so: of several layers of an object, one counted as a whole. Since the second they are taken together
-// field by field, and a layer may say of fields that they are empty. Since the third, much of what was before a revision is in one value; since
-// the fourth there is a journal beside the file, and it is not whole without that.
+// Formats. The first has no number: of several layers of an object, one counts as a whole. Since the second, layers
+// are merged field by field, and a layer may set fields to empty. Since the third, much of the state before a
+// revision is in one value. Since the fourth, there is a journal beside the file, and the file is incomplete without
+// it.
 const (
 	wholeObjects = 1
 	singleValues = 2
@@ -65,8 +68,8 @@ func (s *Store) reform(tx *bolt.Tx) error {
 	return b.Put(formatKey, value)
 }
 
-// fromWholeObjects: what one owner says means what it meant. What several say would mean something else: present objects of several are
-// refused, and history is forgotten up to where there is the last of them.
+// fromWholeObjects: objects of one owner keep their meaning. Objects of several owners would change it: present ones
+// are refused, and history is deleted up to the last of them.
 func (s *Store) fromWholeObjects(tx *bolt.Tx) error {
 	refused := func(name []byte, r *intent.Record) error {
 		owners := make([]string, len(r.Layers))

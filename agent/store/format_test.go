@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -15,7 +17,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// formatted gives a file another format; 0: that of before files said which.
+// formatted sets the format of a file; 0: the first format, without a number.
 func formatted(t *testing.T, path string, format int) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
@@ -36,7 +38,7 @@ func formatted(t *testing.T, path string, format int) {
 	must(t, db.Close())
 }
 
-// unbundleAll writes what was before revisions as the first two formats had it.
+// unbundleAll writes the state before revisions as the first two formats have it.
 func unbundleAll(tx *bolt.Tx) error {
 	single := map[string][]byte{}
 	before := tx.Bucket(beforeBucket)
@@ -93,7 +95,7 @@ func TestHistoryThatAnOlderReleaseWroteIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatAnOlderReleaseWroteMeansWhatItMeant(t *testing.T) {
+func TestFilesOfAnOlderReleaseKeepTheirMeaning(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "intent.db")
 	p := started(t, path, nil)
 	p.apply("api", intent.Options{}, vrf("a", "one"))
@@ -127,7 +129,7 @@ func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
 	for _, c := range []struct {
 		sentence string
 		format   int
-		told     []string
+		named    []string
 	}{
 		{"several owners of an object that counted as a whole", 0, []string{"Vrf/a has several: lab, api", "sluice delete Vrf a --owner OWNER", "move the file and its .key away"}},
 		{"a newer release", latestFormat + 1, []string{"it has format 5, and this one knows formats 1 to 4", "start the newer release again"}},
@@ -145,7 +147,7 @@ func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
 					must(t, s.Close())
 					t.Fatalf("error %v", err)
 				}
-				for _, part := range append(c.told, path) {
+				for _, part := range append(c.named, path) {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("%q is not told of in %q", part, err)
 					}
@@ -155,7 +157,7 @@ func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidToBeEmptyIsKept(t *testing.T) {
+func TestExplicitZerosAreStored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "intent.db")
 	owners := map[string]intent.Owner{"night": {Priority: 1}}
 	p := started(t, path, owners)

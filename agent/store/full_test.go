@@ -1,13 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
 )
 
 // failing is a file that fails.
@@ -99,7 +109,7 @@ func (f *cramped) WriteAt(b []byte, at int64) (int, error) {
 	return f.journalFile.WriteAt(b, at)
 }
 
-func TestWhatFitsIsKeptThoughThereIsNoRoomAhead(t *testing.T) {
+func TestACommitThatFitsIsStoredWithoutRoomAhead(t *testing.T) {
 	for _, room := range []int64{1, 3*journalPage - 1, 3 * journalPage, 3*journalPage + 1, 20 * journalPage} {
 		t.Run(fmt.Sprintf("%d bytes", room), func(t *testing.T) {
 			s := opened(t, place(t))
@@ -131,7 +141,7 @@ func TestWhatFitsIsKeptThoughThereIsNoRoomAhead(t *testing.T) {
 	}
 }
 
-// noting notes what is done with a file, and fails to sync it once.
+// noting records the operations on a file, and fails to sync it once.
 type noting struct {
 	journalFile
 	did []string
@@ -149,7 +159,7 @@ func (f *noting) Sync() error {
 	return f.journalFile.Sync()
 }
 
-func TestWhatIsTakenBackIsSynced(t *testing.T) {
+func TestAnUndoIsSynced(t *testing.T) {
 	s := opened(t, place(t))
 	s.closing.Store(true) // nothing is written beside
 	must(t, s.Commit(numbered(1, 1)))
@@ -214,4 +224,136 @@ func TestAFullDiskKeepsNothingHalfAndLetsAllBeRead(t *testing.T) {
 	}
 	must(t, next(3))
 	must(t, s.Close())
+}
+
+// tiny mounts a file system of so many bytes, and returns its folder and a function that resizes it.
+func tiny(t *testing.T, size string) (directory string, resize func(size string)) {
+	t.Helper()
+	directory = t.TempDir()
+	if err := syscall.Mount("none", directory, "tmpfs", 0, "nr_inodes=32,size="+size); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(directory, syscall.MNT_DETACH)) })
+	return directory, func(size string) {
+		t.Helper()
+		must(t, syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "nr_inodes=1k,size="+size))
+	}
+}
+
+// fill leaves no room on the file system of a folder.
+func fill(t *testing.T, directory string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(directory, "others"))
+	must(t, err)
+	for err == nil {
+		_, err = f.Write(zeros[:journalPage])
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	must(t, f.Close())
+	for n := 0; err == nil || n == 0; n++ {
+		err = os.WriteFile(filepath.Join(directory, fmt.Sprint(n)), nil, 0o600)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+func TestAnAgentStartedOnAFullDiskServesItsConfigurationAndRecovers(t *testing.T) {
+	for _, killed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
+			directory, resize := tiny(t, "4m")
+			path := filepath.Join(directory, "intent.db")
+			p := started(t, path, nil)
+			p.store.closing.Store(true) // nothing is written beside
+			must(t, p.store.AddKnown("default"))
+			p.apply("api", intent.Options{}, vrf("a", "one"))
+			var many []object.Change
+			for n := range small {
+				many = append(many, vrf(fmt.Sprintf("many-%d", n), strings.Repeat("x", 200)))
+			}
+			for range 5 {
+				p.apply("pppoe", intent.Options{}, many...)
+				for i := range many {
+					p.apply("pppoe", intent.Options{}, gone(many[i].Key.Name))
+				}
+			}
+			p.apply("api", intent.Options{}, vrf("b", "two"))
+			latest := p.Revision()
+			if killed {
+				p.kill()
+			} else {
+				p.stop()
+			}
+			fill(t, directory)
+			p = started(t, path, nil)
+			if err := p.store.Full(); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("full: %v", err)
+			}
+			p.wants("a: one (api)", "b: two (api)")
+			p.knows(true, "default")
+			if r, err := p.History(0, 10); err != nil || len(r) != 10 || r[0].Number != latest {
+				t.Errorf("history %v, error %v", r, err)
+			}
+			for range 2 {
+				_, err := p.Apply(context.Background(), intent.Source{Owner: "api"}, []object.Change{vrf("c", "three")}, intent.Options{})
+				if !errors.Is(err, intent.ErrDiskFull) || !strings.Contains(err.Error(), "free some space in "+directory) {
+					t.Fatalf("error %v", err)
+				}
+			}
+			p.wants("a: one (api)", "b: two (api)")
+			p = p.restart(nil)
+			p.wants("a: one (api)", "b: two (api)")
+			resize("40m")
+			if r := p.apply("api", intent.Options{}, vrf("c", "three")); r != latest+1 {
+				t.Errorf("revision %d", r)
+			}
+			if err := p.store.Full(); err != nil {
+				t.Errorf("still full: %v", err)
+			}
+			p = p.restart(nil)
+			p.wants("a: one (api)", "b: two (api)", "c: three (api)")
+		})
+	}
+}
+
+func TestANewStoreOnAFullDiskIsBegunWhenThereIsRoom(t *testing.T) {
+	directory, resize := tiny(t, "8k")
+	path := filepath.Join(directory, "intent.db")
+	if s, err := Open(path, registry(t)); !noRoom(err) {
+		t.Fatalf("opened %v, error %v", s, err)
+	}
+	resize("40m")
+	s := opened(t, path)
+	must(t, s.Commit(numbered(1, 1)))
+	must(t, s.Close())
+}
+
+func TestAnErrorOfBoltHasItsCause(t *testing.T) {
+	s := opened(t, place(t))
+	s.closing.Store(true) // nothing is written beside
+	descriptor, err := unix.MemfdCreate("store", unix.MFD_ALLOW_SEALING)
+	must(t, err)
+	file := os.NewFile(uintptr(descriptor), "store")
+	defer file.Close()
+	of := s.db
+	defer func() { s.db = of }()
+	s.db, err = bolt.Open(fmt.Sprintf("/proc/self/fd/%d", descriptor), 0o600, &bolt.Options{Logger: s.logged})
+	must(t, err)
+	defer s.db.Close()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW); err != nil {
+		t.Fatal(err)
+	}
+	err = s.change(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("a"))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte("long"), make([]byte, 1<<20))
+	})
+	// Bolt has it as the text "file resize error: truncate ...: operation not permitted".
+	if !errors.Is(err, syscall.EPERM) {
+		t.Errorf("error %v", err)
+	}
 }

@@ -1,10 +1,14 @@
-// The journal: what small commits write, one behind the other, in a file of its own, before the trees have it. A commit is an entry there,
-// written and synced once; many together are folded into the trees, in one transaction, while others are written.
+// SPDX-License-Identifier: Apache-2.0
+
+// The journal: small commits, one behind the other, in a file of its own, before they reach the trees. A commit is an
+// entry there, written and synced once. Many entries are folded into the trees together, in one transaction, while
+// others are written.
 //
-// The file has two halves. While what is in one is folded, the other is written. An entry begins a page, so that writing it, whole or not,
-// hurts no other. It says which time of being open it is of (its epoch), its number from 1 on, how long it is, its CRC-32C, and that of all
-// this. Nothing is erased: an entry whose number is not above the one that the trees have (bucket "journal") is old. One that is not whole
-// was not written to its end, and nobody was told that it was kept, if it is the last; else the file is damaged.
+// The file has two halves. While the entries of one are folded, the other is written. An entry begins a page, so that
+// a failed write of it damages no other. It holds its epoch (one for each opening), its number from 1 on, its length,
+// its CRC-32C, and the CRC-32C of this head. Nothing is erased: an entry is old if its number is not above the folded
+// one (bucket "journal"). A partial last entry was not written to its end, and its commit was never confirmed. A
+// partial entry elsewhere is damage.
 package store
 
 import (
@@ -23,19 +27,19 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// ErrJournal is returned if the journal is not the one that goes with the database.
+// ErrJournal is the error of a journal that does not belong to the database.
 var ErrJournal = errors.New("not this one's journal")
 
 const (
 	journalPage = 4096
 	journalHalf = 8 << 20
-	// The file grows by so much for a change that cannot wait, and is synced so often while it grows in the background: to grow takes longer to
-	// sync than to write what is there.
+	// The file grows by so much for a change that cannot wait, and is synced so often while it grows in the
+	// background: the sync of a longer file takes longer than that of overwritten pages.
 	journalAhead = 512 << 10
 	// In the background, so many values are folded at once, which takes less than a change, before others have their turn for so long.
 	foldAtOnce = 16
 	foldRest   = 500 * time.Microsecond
-	// What is longer is written to the trees.
+	// Longer entries are written to the trees.
 	longestEntry = 256 << 10
 
 	epochLength = 16
@@ -61,7 +65,7 @@ type journalFile interface {
 	Close() error
 }
 
-// dataFile syncs what is written, and how long the file is; nothing else about it.
+// dataFile syncs the content and the length of the file, without other metadata.
 type dataFile struct{ *os.File }
 
 func (f dataFile) Sync() error {
@@ -72,7 +76,7 @@ func (f dataFile) Sync() error {
 	}
 }
 
-// journal is where the next entry goes, and what the trees do not have yet of the half that it goes to.
+// journal is the position of the next entry, and the entries of its half that are not folded.
 type journal struct {
 	file  journalFile
 	epoch epoch
@@ -85,34 +89,35 @@ type journal struct {
 	at int64
 	// Up to where there is something in each half.
 	filled [2]int64
-	// What the entries say from the last that was folded on; and pieces for more of it.
-	pending said
-	spare   said
+	// Content of the entries since the last folded one, and spare pieces.
+	pending pieces
+	spare   pieces
 }
 
-// said is what entries say, one behind the other, in pieces. None is cut, or moved when there is more.
-type said [][]byte
+// pieces is the content of entries, in order, in pieces. No entry is divided between pieces, or moved when there are
+// more.
+type pieces [][]byte
 
-const saidPiece = 64 << 10
+const contentPiece = 64 << 10
 
-// add keeps what an entry says, in a spare piece where there is one.
-func (j *journal) add(says []byte) {
+// add stores the content of an entry, in a spare piece if there is one.
+func (j *journal) add(content []byte) {
 	last := len(j.pending) - 1
-	if last < 0 || len(j.pending[last])+len(says) > cap(j.pending[last]) {
+	if last < 0 || len(j.pending[last])+len(content) > cap(j.pending[last]) {
 		var piece []byte
 		if n := len(j.spare); n > 0 {
 			piece, j.spare = j.spare[n-1][:0], j.spare[:n-1]
 		}
-		if cap(piece) < len(says) {
-			piece = make([]byte, 0, max(saidPiece, len(says)))
+		if cap(piece) < len(content) {
+			piece = make([]byte, 0, max(contentPiece, len(content)))
 		}
 		j.pending = append(j.pending, piece)
 		last++
 	}
-	j.pending[last] = append(j.pending[last], says...)
+	j.pending[last] = append(j.pending[last], content...)
 }
 
-// fits says whether there is room for an entry.
+// fits reports whether there is room for an entry.
 func (j *journal) fits(e *entry) bool {
 	return j.at+e.pages() <= j.size
 }
@@ -137,13 +142,13 @@ func (j *journal) append(e *entry, written func()) error {
 		err = j.file.Sync()
 	}
 	if err != nil {
-		// Who asked for it is told that it was not kept.
+		// The caller gets an error.
 		_, _ = j.file.WriteAt(zeros[:headLength], base+j.at)
 		_ = j.file.Sync()
 		return err
 	}
 	j.at += int64(len(b))
-	j.add(e.says())
+	j.add(e.content())
 	return nil
 }
 
@@ -159,7 +164,7 @@ func (j *journal) fill(half int, until int64) error {
 	return nil
 }
 
-// short returns the half that is to be longer, and how long then: the one that is written, or else the other. 0: none.
+// short returns the half that is to grow, and its new length: the active one, or else the other. 0: none.
 func (j *journal) short() (half int, until int64) {
 	half = j.half
 	if j.filled[half] == j.size {
@@ -176,7 +181,7 @@ type entry struct{ b []byte }
 
 func (e *entry) begin() { e.b = append(e.b[:0], zeros[:headLength]...) }
 
-func (e *entry) says() []byte {
+func (e *entry) content() []byte {
 	return e.b[headLength : headLength+int(binary.BigEndian.Uint32(e.b[epochLength+8:]))]
 }
 
@@ -195,7 +200,7 @@ func (e *entry) finish(of epoch, number uint64) []byte {
 	return e.b
 }
 
-// journalState is what the database knows of its journal.
+// journalState is the database's record of its journal.
 type journalState struct {
 	// Of the journal that is written; noEpoch: none, it was closed.
 	epoch epoch
@@ -233,15 +238,15 @@ func (s journalState) write(tx *bolt.Tx) error {
 	return b.Put(journalKey, sealed(binary.BigEndian.AppendUint64(value, s.folded)))
 }
 
-// unfolded returns what entries say that the trees do not have, one behind the other, and whether all there is is old.
+// unfolded returns the content of the entries that the trees do not have, in order, and whether all entries are old.
 func (s journalState) unfolded(path string, content []byte) (all []byte, old bool, err error) {
 	old = true
 	damaged := func(number uint64) error {
-		return fmt.Errorf("%w: entry %d of %s is not as it was written; move both files and the .key away to begin anew", ErrDamaged, number, path)
+		return fmt.Errorf("%w: entry %d of %s does not have its checksum; move both files and the .key away to begin anew", ErrDamaged, number, path)
 	}
 	whole, torn, last := map[uint64][]byte{}, uint64(0), s.folded
 	for at := 0; at+headLength <= len(content); {
-		// No text goes on there: what looks like a head is one. Elsewhere it may be what somebody wrote into an object.
+		// No text continues there: bytes that look like a head are one. Elsewhere they may be the content of an object.
 		begins := at%journalHalf == 0
 		head := content[at : at+headLength]
 		at += journalPage
@@ -283,35 +288,40 @@ func (s journalState) unfolded(path string, content []byte) (all []byte, old boo
 	return all, old, nil
 }
 
-// openJournal folds what a journal has that was not closed, and begins another.
-func (s *Store) openJournal(tx *bolt.Tx) error {
-	state, err := readState(tx)
-	if err != nil {
-		return err
+// replay folds the entries of a journal that was not closed. Old: the trees have all entries already.
+func (s *Store) replay(tx *bolt.Tx) (state journalState, old bool, err error) {
+	if state, err = readState(tx); err != nil {
+		return state, false, err
 	}
 	path := journalPath(s.path)
 	content, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && state.epoch != noEpoch:
-		return fmt.Errorf("%w: the latest changes are in %s, which is missing; put it back, or make an empty file of that name to go on without them", ErrJournal, path)
+		return state, false, fmt.Errorf("%w: the latest changes are in %s, which is missing; put it back, or make an empty file of that name to go on without them", ErrJournal, path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
+		return state, false, err
 	}
 	all, old, err := state.unfolded(path, content)
+	if err == nil && s.torn && len(all) == 0 && state.epoch != noEpoch {
+		return state, old, damagedMeta("a meta page is damaged")
+	}
 	if err == nil {
-		err = fold(tx, said{all}, nil)
+		err = fold(tx, pieces{all}, nil)
 	}
-	if err != nil {
-		return err
-	}
-	// It must be there before the database says so.
+	return state, old, err
+}
+
+// openJournal begins another journal.
+func (s *Store) openJournal(tx *bolt.Tx, state journalState, old bool) error {
+	path := journalPath(s.path)
+	// The file must exist before the database refers to it.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	s.journal = journal{file: dataFile{file}, size: journalHalf}
 	if old {
-		// The next time it would be of an epoch that nobody remembers.
+		// At the next start no file would have its epoch.
 		if err := s.clearJournal(); err != nil {
 			return err
 		}
@@ -358,14 +368,14 @@ func syncDirectory(path string) error {
 	return errors.Join(directory.Sync(), directory.Close())
 }
 
-// segment is what is to be folded together.
+// segment is a group of entries that are folded together.
 type segment struct {
-	says said
-	last uint64
+	content pieces
+	last    uint64
 }
 
-// seal has all entries that there are be folded next, and those that come be written into the other half; false: that has some itself yet.
-// s.mu is held.
+// seal schedules all present entries for folding, and switches writing to the other half; false: that half still has
+// unfolded entries. s.mu is held.
 func (s *Store) seal() bool {
 	j := &s.journal
 	if s.sealed != nil {
@@ -380,7 +390,7 @@ func (s *Store) seal() bool {
 // write keeps an entry; written is as with append. s.writing is held.
 func (s *Store) write(e *entry, written func()) error {
 	if s.doubtful {
-		// The number of the one that failed is passed over before there is another.
+		// Before the next entry, the number of the failed one is skipped.
 		if err := s.foldAll(); err != nil {
 			return err
 		}
@@ -393,7 +403,7 @@ func (s *Store) write(e *entry, written func()) error {
 			s.background.Add(1)
 			go func() {
 				defer s.background.Done()
-				// What cannot be folded now is tried again when there is no room.
+				// A failed fold is tried again when there is no room.
 				_ = s.foldNow(s.rest)
 			}()
 			continue
@@ -420,7 +430,7 @@ func (s *Store) write(e *entry, written func()) error {
 	return nil
 }
 
-// fillAhead has a half be that long, in parts, so that no change has to wait for it. If that fails, the change that needs it is told.
+// fillAhead has a half be that long, in parts, so that no change has to wait for it. If that fails, the change that needs it gets the error.
 func (s *Store) fillAhead(half int, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -436,8 +446,8 @@ func (s *Store) fillAhead(half int, until int64) {
 	s.filling = false
 }
 
-// syncAside syncs what there is, so that who syncs what comes does not have to. An error is also told to who syncs after it by a
-// descriptor of his own.
+// syncAside syncs written data, so that the next sync is short. A later sync by another descriptor reports the same
+// error.
 func syncAside(path string) {
 	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
 		_ = dataFile{f}.Sync()
@@ -445,7 +455,7 @@ func syncAside(path string) {
 	}
 }
 
-// foldAll folds what was written before.
+// foldAll folds all entries.
 func (s *Store) foldAll() error {
 	if err := s.foldSealed(); err != nil {
 		return err
@@ -458,21 +468,21 @@ func (s *Store) foldAll() error {
 	return s.foldSealed()
 }
 
-// foldSealed folds what is sealed. Somebody waits for it, so what goes on in the background hurries.
+// foldSealed folds the sealed half. A caller waits for it, so the fold in the background does not rest.
 func (s *Store) foldSealed() error {
 	s.hurried.Add(1)
 	defer s.hurried.Add(-1)
 	return s.foldNow(nil)
 }
 
-// rest gives way to changes that go on beside, unless somebody waits.
+// rest gives way to concurrent changes, unless a caller waits for the fold.
 func (s *Store) rest() {
 	if s.hurried.Load() == 0 {
 		time.Sleep(foldRest)
 	}
 }
 
-// foldNow folds what is sealed, and rests now and then; nil: never.
+// foldNow folds the sealed segment, and pauses between parts; nil: never.
 func (s *Store) foldNow(rest func()) error {
 	s.folding.Lock()
 	defer s.folding.Unlock()
@@ -485,7 +495,7 @@ func (s *Store) foldNow(rest func()) error {
 	err := s.update(func(tx *bolt.Tx) error {
 		state, err := readState(tx)
 		if err == nil {
-			err = fold(tx, segment.says, rest)
+			err = fold(tx, segment.content, rest)
 		}
 		if err != nil {
 			return err
@@ -497,39 +507,40 @@ func (s *Store) foldNow(rest func()) error {
 		return err
 	}
 	s.mu.Lock()
-	s.sealed, s.journal.spare, s.folded = nil, segment.says, segment.last
+	s.sealed, s.journal.spare, s.folded = nil, segment.content, segment.last
 	s.mu.Unlock()
 	return nil
 }
 
-// What an entry says, one behind the other: which tree, a key, and a value; or that a key has none any more; or what is forgotten.
+// Content of an entry, one behind the other: a tree, a key and a value; or a deleted key; or deleted revisions.
 const (
-	saysPut = iota
-	saysDelete
-	saysForget
+	opPut = iota
+	opDelete
+	opForget
 )
 
 func (e *entry) put(tree tree, key, value []byte) error {
-	e.b = append(e.b, saysPut, byte(tree))
+	e.b = append(e.b, opPut, byte(tree))
 	e.b = append(binary.AppendUvarint(e.b, uint64(len(key))), key...)
 	e.b = append(binary.AppendUvarint(e.b, uint64(len(value))), value...)
 	return nil
 }
 
 func (e *entry) delete(tree tree, key []byte) error {
-	e.b = append(e.b, saysDelete, byte(tree))
+	e.b = append(e.b, opDelete, byte(tree))
 	e.b = append(binary.AppendUvarint(e.b, uint64(len(key))), key...)
 	return nil
 }
 
 func (e *entry) forget(oldest uint64, most int) error {
-	e.b = append(e.b, saysForget)
+	e.b = append(e.b, opForget)
 	e.b = binary.AppendUvarint(binary.AppendUvarint(e.b, oldest), uint64(most))
 	return nil
 }
 
-// fold does what entries say, and rests now and then; nil: never. All values stay where they are until the transaction ends.
-func fold(tx *bolt.Tx, all said, rest func()) error {
+// fold carries out the entries, and pauses between parts; nil: never. All values must stay in place until the
+// transaction ends.
+func fold(tx *bolt.Tx, all pieces, rest func()) error {
 	t := newTrees(tx)
 	u := &unpacker{}
 	var latest []byte
@@ -545,7 +556,7 @@ func fold(tx *bolt.Tx, all said, rest func()) error {
 			rest()
 		}
 		what := u.number()
-		if what == saysForget {
+		if what == opForget {
 			oldest, most = max(oldest, u.number()), most+u.number()
 			continue
 		}
@@ -556,14 +567,14 @@ func fold(tx *bolt.Tx, all said, rest func()) error {
 		}
 		var err error
 		switch what {
-		case saysPut:
+		case opPut:
 			value := u.bytes()
 			if which == latestTree {
 				latest = value
 				continue
 			}
 			err = t[which].Put(key, value)
-		case saysDelete:
+		case opDelete:
 			err = t[which].Delete(key)
 		default:
 			err = ErrDamaged
@@ -586,12 +597,13 @@ func fold(tx *bolt.Tx, all said, rest func()) error {
 	return t.forget(oldest, int(most))
 }
 
-// unfolded returns what the trees do not have. s.folding is held: until it is not, nothing of this is written over.
-func (s *Store) unfolded() said {
+// unfolded returns the content that the trees do not have. s.folding is held: until its release, nothing of this is
+// overwritten.
+func (s *Store) unfolded() pieces {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sealed == nil {
 		return slices.Clone(s.journal.pending)
 	}
-	return slices.Concat(s.sealed.says, s.journal.pending)
+	return slices.Concat(s.sealed.content, s.journal.pending)
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -24,7 +26,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// place is where a store can be, in memory where there is such a place: thousands of syncs tell nothing of a process that is killed.
+// place returns a directory for a store, in memory if possible: a killed process does not lose unsynced data.
 func place(t testing.TB) string {
 	t.Helper()
 	directory, err := os.MkdirTemp("/dev/shm", "store-test-")
@@ -67,11 +69,11 @@ func copied(t testing.TB, path string) string {
 	return to
 }
 
-// told is all that a store tells.
-func told(t testing.TB, s *Store) string {
+// contentOf is the complete content of a store.
+func contentOf(t testing.TB, s *Store) string {
 	t.Helper()
 	all := &strings.Builder{}
-	says := func(what string, k object.Key, r *intent.Record) error {
+	write := func(what string, k object.Key, r *intent.Record) error {
 		fmt.Fprintf(all, "%s %s", what, k)
 		if r != nil {
 			fmt.Fprintf(all, " %d %d %d", r.Revision, r.Generation, r.Accepted)
@@ -82,42 +84,42 @@ func told(t testing.TB, s *Store) string {
 		fmt.Fprintln(all)
 		return nil
 	}
-	latest, open, err := s.Load(func(k object.Key, r *intent.Record) error { return says("is", k, r) })
+	latest, open, err := s.Load(func(k object.Key, r *intent.Record) error { return write("is", k, r) })
 	must(t, err)
 	history, err := s.History(0, 1<<30)
 	must(t, err)
 	fmt.Fprintln(all, latest, open, history)
 	of := func(revision uint64) {
-		must(t, s.Before(revision, func(k object.Key, r *intent.Record) error { return says(fmt.Sprint("before ", revision), k, r) }))
+		must(t, s.Before(revision, func(k object.Key, r *intent.Record) error { return write(fmt.Sprint("before ", revision), k, r) }))
 	}
 	for _, r := range history {
 		of(r.Number)
 	}
 	for _, o := range open {
 		of(o.Revision)
-		must(t, s.Undoes(o.Revision, func(u intent.Undo) error { return says(fmt.Sprint("undoes ", u.Revision, u.Owners), u.Key, u.Before) }))
+		must(t, s.Undoes(o.Revision, func(u intent.Undo) error { return write(fmt.Sprint("undoes ", u.Revision, u.Owners), u.Key, u.Before) }))
 	}
 	return all.String()
 }
 
-// reopened opens a copy of a store's files, and tells what is in it.
+// reopened opens a copy of a store's files, and returns its content.
 func reopened(t testing.TB, path string) string {
 	t.Helper()
 	s := opened(t, copied(t, path))
 	defer func() { must(t, s.let()) }()
-	return told(t, s)
+	return contentOf(t, s)
 }
 
-// somebody makes up deeds of all kinds, one after the other.
-type somebody struct {
+// operations generates operations of all kinds, one after the other.
+type operations struct {
 	random  *rand.Rand
 	records map[string]*intent.Record
 	latest  uint64
 	open    []uint64
 }
 
-// next returns what they write next.
-func (b *somebody) next() func(s *Store) error {
+// next returns the next operation.
+func (b *operations) next() func(s *Store) error {
 	undo := func() []intent.Undo {
 		var all []intent.Undo
 		for _, r := range b.open {
@@ -171,10 +173,10 @@ func (b *somebody) next() func(s *Store) error {
 	return func(s *Store) error { return s.Commit(c) }
 }
 
-func TestWhatWasWrittenIsThereWhereverTheProcessIsKilled(t *testing.T) {
+func TestCommitsSurviveAKillAtAnyPoint(t *testing.T) {
 	for _, pages := range []int64{1, 5, 500} {
 		t.Run(fmt.Sprintf("%d pages in each half", pages), func(t *testing.T) {
-			b := somebody{random: rand.New(rand.NewPCG(1, uint64(pages))), records: map[string]*intent.Record{}}
+			b := operations{random: rand.New(rand.NewPCG(1, uint64(pages))), records: map[string]*intent.Record{}}
 			plain := opened(t, place(t))
 			defer func() { must(t, plain.Close()) }()
 			plain.journal.size = 0 // all goes to the trees
@@ -185,12 +187,12 @@ func TestWhatWasWrittenIsThereWhereverTheProcessIsKilled(t *testing.T) {
 				must(t, d(plain))
 				must(t, d(s))
 				s.background.Wait()
-				if got, want := reopened(t, s.path), told(t, plain); got != want {
+				if got, want := reopened(t, s.path), contentOf(t, plain); got != want {
 					t.Fatalf("deed %d: a copy tells\n%s\nnot\n%s", i, got, want)
 				}
 				switch b.random.IntN(20) {
 				case 0:
-					if got, want := told(t, s), told(t, plain); got != want {
+					if got, want := contentOf(t, s), contentOf(t, plain); got != want {
 						t.Fatalf("deed %d: it tells\n%s\nnot\n%s", i, got, want)
 					}
 				case 1:
@@ -207,7 +209,7 @@ func TestWhatWasWrittenIsThereWhereverTheProcessIsKilled(t *testing.T) {
 				}
 			}
 			must(t, s.Close())
-			if got, want := reopened(t, s.path), told(t, plain); got != want {
+			if got, want := reopened(t, s.path), contentOf(t, plain); got != want {
 				t.Errorf("closed, it tells\n%s\nnot\n%s", got, want)
 			}
 		})
@@ -272,7 +274,7 @@ func TestASmallCommitLeavesTheTreesAlone(t *testing.T) {
 	must(t, s.Close())
 }
 
-func TestWhatManySmallCommitsSayIsThereAfterBothHalvesWereFoldedAndAfterAKill(t *testing.T) {
+func TestManySmallCommitsSurviveFoldingAndAKill(t *testing.T) {
 	s := opened(t, place(t))
 	const all = 5*journalHalf/journalPage/2 + 10
 	for n := range uint64(all) {
@@ -294,21 +296,21 @@ func TestWhatManySmallCommitsSayIsThereAfterBothHalvesWereFoldedAndAfterAKill(t 
 	must(t, again.Close())
 }
 
-func TestWhatLongAndShortEntriesSayIsKeptInOrder(t *testing.T) {
+func TestLongAndShortEntriesAreStoredInOrder(t *testing.T) {
 	s := opened(t, place(t))
-	said := 0
+	content := 0
 	for n := range uint64(200) {
 		pages := 1
 		if n%3 == 1 {
 			pages = 1 + int(n)/4
 		}
 		must(t, s.Commit(numbered(n+1, pages)))
-		if said = len(slices.Concat(s.journal.pending...)); len(s.journal.pending) > said/saidPiece*2+2 {
-			t.Fatalf("%d pieces for %d bytes", len(s.journal.pending), said)
+		if content = len(slices.Concat(s.journal.pending...)); len(s.journal.pending) > content/contentPiece*2+2 {
+			t.Fatalf("%d pieces for %d bytes", len(s.journal.pending), content)
 		}
 	}
-	if said < 10*saidPiece {
-		t.Fatalf("only %d bytes", said)
+	if content < 10*contentPiece {
+		t.Fatalf("only %d bytes", content)
 	}
 	if n := latest(t, s); n != 200 {
 		t.Errorf("it is at revision %d", n)
@@ -343,7 +345,7 @@ func TestTheFileIsAsLongAsItGetsBeforeCommitsNeedIt(t *testing.T) {
 	must(t, s.Close())
 }
 
-// Whoever ends does not wait until it is that long.
+// Close does not wait for a longer file.
 func TestACloseDoesNotWaitForALongerFile(t *testing.T) {
 	s := opened(t, place(t))
 	s.closing.Store(true)
@@ -483,7 +485,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
-	// An earlier copy, and nothing at all, with the journal of what came later.
+	// An earlier copy, and an empty directory, with the journal of later commits.
 	must(t, os.WriteFile(journalPath(early), journal, 0o600))
 	refused(early, "goes with another store", "move this file away")
 	must(t, os.Remove(journalPath(early)))
@@ -494,7 +496,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 	must(t, os.Remove(journalPath(fresh)))
 	is(fresh, 0)
 
-	// The first could not be written, so that what there is is in the second half.
+	// The first half could not be written, so that the entries are in the second half.
 	s = opened(t, copied(t, early))
 	s.closing.Store(true) // nothing is written beside
 	f := &failing{journalFile: s.journal.file, syncs: syscall.EIO}
@@ -521,7 +523,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 	must(t, os.WriteFile(journalPath(alone), nil, 0o600))
 	is(alone, 1)
 
-	// Killed just before what is in the trees already was taken out of it: when it was opened, and when it was closed.
+	// Killed just before folded entries were removed: at the opening, and at the closing.
 	s = opened(t, later)
 	must(t, os.WriteFile(journalPath(s.path), journal, 0o600))
 	is(copied(t, s.path), 2)
@@ -531,7 +533,11 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 		killed := &Store{path: s.path, registry: s.registry}
 		killed.db, err = bolt.Open(s.path, 0o600, nil)
 		must(t, err)
-		must(t, killed.db.Update(killed.openJournal))
+		must(t, killed.db.Update(func(tx *bolt.Tx) error {
+			state, old, err := killed.replay(tx)
+			must(t, err)
+			return killed.openJournal(tx, state, old)
+		}))
 		must(t, killed.let())
 	}
 	is(copied(t, s.path), 2)
@@ -545,7 +551,7 @@ func TestAJournalGoesWithItsStoreOnly(t *testing.T) {
 }
 
 func TestAnObjectThatLooksLikeAnEntryIsNone(t *testing.T) {
-	// Valid as the value of a label, and as the head of an entry of an epoch that nobody knows.
+	// Valid as the value of a label, and as the head of an entry of an unknown epoch.
 	const head = "fbcaaaaaAAAAAAAAAAAAAAAAAAAAAAAAwXjW"
 	if len(head) != headLength || crc32.Checksum([]byte(head[:headLength-4]), castagnoli) != binary.BigEndian.Uint32([]byte(head[headLength-4:])) {
 		t.Fatal("that is no head")
@@ -555,9 +561,9 @@ func TestAnObjectThatLooksLikeAnEntryIsNone(t *testing.T) {
 		for i := range 400 {
 			labels[fmt.Sprintf("l%03d", i)] = head
 		}
-		kept, err := kinds().Keep(key("a"), labels, nil, nil)
+		kept, err := kinds().NewStored(key("a"), labels, nil, nil)
 		must(t, err)
-		r := &intent.Record{Revision: number, Layers: []intent.Layer{{Owner: "test", Revision: number, Kept: kept}}}
+		r := &intent.Record{Revision: number, Layers: []intent.Layer{{Owner: "test", Revision: number, StoredObject: kept}}}
 		return commit(number, edit("a", nil, r))
 	}
 	is := func(what, path string, n uint64) {

@@ -1,4 +1,6 @@
-// Which data planes the store knows, and whether it is the one that was there.
+// SPDX-License-Identifier: Apache-2.0
+
+// The data planes that the store knows, and whether it is the same store.
 package store
 
 import (
@@ -28,36 +30,47 @@ func missing(path string) error {
 	return fmt.Errorf("%w, or empty, but its key %s is there; put it back, or move that away, too, to begin anew", ErrMissing, keyPath(path))
 }
 
-// beginMeeting: a store of before, which kept no names, knows them all.
-func beginMeeting(tx *bolt.Tx) error {
-	if tx.Bucket(metBucket) != nil {
+// beginKnown: a store of an older release, without names, knows all data planes.
+func beginKnown(tx *bolt.Tx) error {
+	if tx.Bucket(knownBucket) != nil {
 		return nil
 	}
-	b, err := tx.CreateBucket(metBucket)
+	b, err := tx.CreateBucket(knownBucket)
 	if err != nil || tx.Bucket(latestBucket).Get(latestKey) == nil {
 		return err
 	}
-	return b.Put(metKey(""), sealed(make([]byte, 4)))
+	return b.Put(knownKey(""), sealed(make([]byte, 4)))
 }
 
-// metKey: Bolt has no empty keys.
-func metKey(dataplane string) []byte { return []byte("/" + dataplane) }
+// knownKey is the key of a data plane: Bolt has no empty keys.
+func knownKey(dataplane string) []byte { return []byte("/" + dataplane) }
 
-// Knows implements intent.Store.
-func (s *Store) Knows(dataplane string) (known bool, err error) {
+// IsKnown implements intent.Store.
+func (s *Store) IsKnown(dataplane string) (known bool, err error) {
+	look := func(tx *bolt.Tx) error {
+		b := tx.Bucket(knownBucket)
+		known = b.Get(knownKey(dataplane)) != nil || b.Get(knownKey("")) != nil
+		return nil
+	}
+	if s.Full() != nil {
+		err = s.view(look)
+		return known, err
+	}
 	defer s.explain("reading", &err)
 	defer faulty()()
-	err = s.db.View(func(tx *bolt.Tx) error {
-		b := tx.Bucket(metBucket)
-		known = b.Get(metKey(dataplane)) != nil || b.Get(metKey("")) != nil
-		return nil
-	})
+	err = s.db.View(look)
 	return known, err
 }
 
-// Meet implements intent.Store.
-func (s *Store) Meet(dataplane string) error {
+// AddKnown implements intent.Store.
+func (s *Store) AddKnown(dataplane string) (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	defer s.refuse(&err)
+	if err := s.beginAgain(); err != nil {
+		return err
+	}
 	return s.update(func(tx *bolt.Tx) error {
-		return tx.Bucket(metBucket).Put(metKey(dataplane), sealed(make([]byte, 4)))
+		return tx.Bucket(knownBucket).Put(knownKey(dataplane), sealed(make([]byte, 4)))
 	})
 }

@@ -1,4 +1,6 @@
-// How records look in the file: numbers as varints, and what has no fixed length behind its length.
+// SPDX-License-Identifier: Apache-2.0
+
+// The format of records in the file: numbers as varints, and values of variable length behind their length.
 package store
 
 import (
@@ -16,7 +18,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed puts the checksum before what follows its place.
+// sealed writes the checksum before the value.
 func sealed(value []byte) []byte {
 	binary.BigEndian.PutUint32(value, crc32.Checksum(value[4:], castagnoli))
 	return value
@@ -24,7 +26,7 @@ func sealed(value []byte) []byte {
 
 func unsealed(key, value []byte) ([]byte, error) {
 	if len(value) < 4 || binary.BigEndian.Uint32(value) != crc32.Checksum(value[4:], castagnoli) {
-		return nil, fmt.Errorf("%w: %q is not as it was written", ErrDamaged, key)
+		return nil, fmt.Errorf("%w: %q does not have its checksum", ErrDamaged, key)
 	}
 	return value[4:], nil
 }
@@ -48,10 +50,10 @@ func decode(key, value []byte, v any) error {
 	return nil
 }
 
-// Before a spec stands in which form it is: encrypted, and behind the paths of fields that are said to be empty.
+// The form of a spec is before it: encrypted, or behind the paths of fields that are set to empty.
 const (
-	secret    = 1
-	saysEmpty = 2
+	secret  = 1
+	opEmpty = 2
 )
 
 // pack returns a record as it is written by itself.
@@ -90,7 +92,7 @@ func (s *Store) appendRecord(b []byte, r *intent.Record) ([]byte, error) {
 			form, spec = form|secret, string(hidden)
 		}
 		if len(empty) > 0 {
-			form |= saysEmpty
+			form |= opEmpty
 		}
 		b = append(b, form)
 		if len(empty) > 0 {
@@ -169,13 +171,13 @@ func (s *Store) record(name, text []byte) (_ object.Key, _ *intent.Record, err e
 		}
 		form := u.number()
 		var empty []string
-		if form&saysEmpty != 0 {
+		if form&opEmpty != 0 {
 			for range u.count() {
 				empty = append(empty, u.text())
 			}
 		}
 		spec := []byte(u.text())
-		if form > secret|saysEmpty {
+		if form > secret|opEmpty {
 			return k, nil, fmt.Errorf("%w: %s has a spec of form %d", ErrDamaged, name, form)
 		}
 		if form&secret != 0 {
@@ -186,7 +188,7 @@ func (s *Store) record(name, text []byte) (_ object.Key, _ *intent.Record, err e
 		if u.short {
 			break
 		}
-		if l.Kept, err = s.registry.Keep(k, labels, empty, spec); err != nil {
+		if l.StoredObject, err = s.registry.NewStored(k, labels, empty, spec); err != nil {
 			return k, nil, err
 		}
 		r.Layers = append(r.Layers, l)

@@ -1,5 +1,7 @@
-// Secrets at rest: what kinds with secret fields say is written encrypted, with AES-256-GCM (NIST SP 800-38D) and a key in a file
-// beside the database, which only its owner can read.
+// SPDX-License-Identifier: Apache-2.0
+
+// Secrets at rest: specs of kinds with secret fields are encrypted with AES-256-GCM (NIST SP 800-38D) and a key in a
+// file beside the database, which only its owner can read.
 package store
 
 import (
@@ -17,7 +19,7 @@ import (
 
 const keyLength = 32
 
-// ErrKey is returned if what is encrypted cannot be read with the key that is there.
+// ErrKey is the error of a value that was encrypted with another key.
 var ErrKey = errors.New("not encrypted with this key")
 
 // keyPath of a database's key.
@@ -74,7 +76,7 @@ func makeKey(path string) ([]byte, error) {
 	return key, errors.Join(directory.Sync(), directory.Close())
 }
 
-// encrypted returns the nonce and what is encrypted, bound to the object and owner that it is of.
+// encrypted returns the nonce and the ciphertext, bound to the object and owner.
 func (s *Store) encrypted(k object.Key, owner, text string) ([]byte, error) {
 	nonce := make([]byte, s.key.NonceSize(), s.key.NonceSize()+len(text)+s.key.Overhead())
 	if _, err := rand.Read(nonce); err != nil {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -23,7 +25,7 @@ func peer(t testing.TB, r *object.Registry, password, key string) []object.Chang
 	return []object.Change{object.Put(objecttest.Object(t, r, "Peer", "p", "{address: 192.0.2.1, password: "+password+", login: {user: me, key: "+key+"}}"))}
 }
 
-func TestSecretsReachTheDataPlaneAndNobodyElse(t *testing.T) {
+func TestSecretsReachOnlyTheDataPlane(t *testing.T) {
 	r := objecttest.Secretive(t)
 	path := filepath.Join(t.TempDir(), "intent.db")
 	s, err := Open(path, r)
@@ -40,46 +42,46 @@ func TestSecretsReachTheDataPlaneAndNobodyElse(t *testing.T) {
 	events, err := d.Events(intent.Cursor{})
 	must(t, err)
 	k := object.Key{Kind: "Peer", Name: "p"}
-	told := ""
-	tell := func(what string, v any) { told += fmt.Sprintf("%s: %+v\n", what, v) }
+	shown := ""
+	show := func(what string, v any) { shown += fmt.Sprintf("%s: %+v\n", what, v) }
 	for i, change := range [][]object.Change{peer(t, r, first, third), peer(t, r, second, third)} {
 		plan, err := d.Plan(intent.Source{Owner: "api"}, change, intent.Options{})
 		must(t, err)
-		tell("plan", *plan)
+		show("plan", *plan)
 		out, err := d.Apply(ctx, intent.Source{Owner: "api"}, change, intent.Options{})
 		must(t, err)
-		tell("outcome", *out)
-		if i == 1 && !strings.Contains(told, "password Before:(secret) After:(secret)") {
-			t.Errorf("the plan does not say that the password changes:\n%s", told)
+		show("outcome", *out)
+		if i == 1 && !strings.Contains(shown, "password Before:(secret) After:(secret)") {
+			t.Errorf("the plan does not say that the password changes:\n%s", shown)
 		}
 	}
 	_, err = d.Apply(ctx, intent.Source{Owner: "other"}, peer(t, r, first, third), intent.Options{})
-	tell("conflict", err)
+	show("conflict", err)
 	st, _ := d.Get(k)
-	tell("status", st)
-	tell("spec", st.Object.Spec)
+	show("status", st)
+	show("spec", st.Object.Spec)
 	page, err := d.List(intent.Query{})
 	must(t, err)
-	tell("page", page.Objects[0].Object.Spec)
+	show("page", page.Objects[0].Object.Spec)
 	history, err := d.History(0, 10)
 	must(t, err)
-	tell("history", history)
+	show("history", history)
 	for _, from := range []uint64{0, 1} {
 		differences, err := d.Diff(from, 0)
 		must(t, err)
-		tell("diff", differences)
+		show("diff", differences)
 	}
 	for range 2 {
 		e, err := events.Next(ctx)
 		must(t, err)
-		tell("event", e)
+		show("event", e)
 		if e.Status.Object != nil {
-			tell("event", e.Status.Object.Spec)
+			show("event", e.Status.Object.Spec)
 		}
 	}
-	told += log.String()
-	if !strings.Contains(told, "192.0.2.1") {
-		t.Errorf("nothing is told at all:\n%s", told)
+	shown += log.String()
+	if !strings.Contains(shown, "192.0.2.1") {
+		t.Errorf("the output lacks the server's address:\n%s", shown)
 	}
 	if sent := string(plane[k]); !strings.Contains(sent, second) || !strings.Contains(sent, third) {
 		t.Errorf("the data plane has %q", sent)
@@ -99,8 +101,8 @@ func TestSecretsReachTheDataPlaneAndNobodyElse(t *testing.T) {
 	must(t, err)
 	file = append(file, trees...)
 	for _, secret := range []string{first, second, third} {
-		if strings.Contains(told, secret) {
-			t.Errorf("%s was told:\n%s", secret, told)
+		if strings.Contains(shown, secret) {
+			t.Errorf("%s was told:\n%s", secret, shown)
 		}
 		if bytes.Contains(file, []byte(secret)) {
 			t.Errorf("%s is in the file", secret)

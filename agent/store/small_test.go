@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -13,7 +15,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// many is a store with sessions as a BNG has them, and what it takes to change one after the other.
+// many is a store with the sessions of a BNG, and functions that change them one after the other.
 type many struct {
 	*Store
 	t       testing.TB
@@ -43,9 +45,9 @@ func (m *many) edit(i int) intent.Edit {
 	})
 	must(m.t, err)
 	k := object.Key{Kind: "Session", Name: fmt.Sprintf("subscriber-%d", i)}
-	layer, err := m.registry.Keep(k, map[string]string{"city": "bonn"}, nil, spec)
+	layer, err := m.registry.NewStored(k, map[string]string{"city": "bonn"}, nil, spec)
 	must(m.t, err)
-	r := &intent.Record{Revision: m.latest + 1, Generation: 1, Accepted: time.Now().UnixNano(), Layers: []intent.Layer{{Owner: "api", Revision: m.latest + 1, Kept: layer}}}
+	r := &intent.Record{Revision: m.latest + 1, Generation: 1, Accepted: time.Now().UnixNano(), Layers: []intent.Layer{{Owner: "api", Revision: m.latest + 1, StoredObject: layer}}}
 	e := intent.Edit{Key: k, Before: m.records[i], After: r}
 	m.records[i] = r
 	return e
@@ -66,7 +68,8 @@ func (m *many) commit(edits ...intent.Edit) { must(m.t, m.Commit(m.next(edits...
 // one changes one at random.
 func (m *many) one() *intent.Commit { return m.next(m.edit(m.random.IntN(len(m.records)))) }
 
-// BenchmarkCommitOneOf200k: what a change of one object among many costs, when history is full and what the first revision changed is forgotten.
+// BenchmarkCommitOneOf200k: the cost of a change of one object among many, when history is full and the changes of
+// the oldest revision are deleted.
 func BenchmarkCommitOneOf200k(b *testing.B) {
 	m := stored(b, 200_000)
 	defer func() { must(b, m.Close()) }()

@@ -1,11 +1,16 @@
-// Package store keeps what is wanted, and how that came to be, in a Bolt database: one file, in which a revision is written whole
-// or not at all, whenever the process or the machine ends. What little a small one changes is written beside it first (journal.go).
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store stores the configuration and its history in a Bolt database: one file, in which a revision is written
+// as a whole or not at all, whenever the process or the machine ends. Small revisions are written to a journal first
+// (journal.go).
 //
-// Bucket "objects" holds a record by "Kind/name"; "revisions" and "open" what is known of a revision by its number; "before" what
-// was kept of the objects that a revision changed before it did, many in one value, by the revision's number and then a count; "undo", by
-// the revision's number and then "Kind/name", what undoing an open revision brings back where that is something else; "latest" the number of
-// the latest revision; "dataplanes" the names of those that were met ("": all that there were); "journal" up to where the journal is in here; "format" in which format all that is (format.go). Each value begins
-// with its CRC-32C. What kinds with secrets say is encrypted (secret.go).
+// Buckets: "objects" holds a record by "Kind/name"; "revisions" and "open" hold a revision by its number; "before"
+// holds the objects of a revision as they were before it, many in one value, by the revision's number and then a
+// count; "undo", by the revision's number and then "Kind/name", holds the objects that undoing an open revision
+// restores, where that differs from "before"; "latest" holds the number of the latest revision; "dataplanes" the
+// names of known data planes ("": the list is complete); "journal" the position up to which the journal is folded;
+// "format" the format of the file (format.go). Each value begins with its CRC-32C. Specs of kinds with secrets are
+// encrypted (secret.go).
 package store
 
 import (
@@ -36,17 +41,17 @@ var ErrLocked = errors.New("in use by another process")
 // ErrDamaged is returned if the file is not as it was written.
 var ErrDamaged = errors.New("damaged")
 
-// lockTimeout is how long Open waits for another process to let go, as one that is being restarted does.
+// lockTimeout is how long Open waits for another process to release the lock, as during a restart.
 const lockTimeout = 2 * time.Second
 
 // room is address space, not memory: while the file is smaller, nothing has to be moved when it grows.
 const room = 1 << 30
 
-// Forgetting a large revision is spread over the commits that follow: so many values with what it changed go with each that forgets, and
-// as many for each that it adds itself: there may be some thirty commits between two that forget.
-const forgetAtLeast = 64
+// The deletion of a large revision is spread over the next commits: each deletes so many of its values, and as many
+// as the commit itself adds. Some thirty commits may be between two that delete a revision.
+const minForget = 64
 
-// What is put behind all else, or is much at once, fills pages; else there is room between, as Bolt leaves it.
+// Pages are filled by appended and large values; otherwise they have spare room, as Bolt's default.
 const (
 	full = 0.95
 	bulk = 10_000
@@ -75,7 +80,7 @@ var (
 	openBucket      = []byte("open")
 	undoBucket      = []byte("undo")
 	latestBucket    = []byte("latest")
-	metBucket       = []byte("dataplanes")
+	knownBucket     = []byte("dataplanes")
 	latestKey       = []byte("revision")
 )
 
@@ -89,11 +94,17 @@ type Store struct {
 	db       *bolt.DB
 	key      cipher.AEAD
 
+	// One transaction writes at a time. Locked behind writing and folding.
+	changing sync.Mutex
+	logged   *boltErrors
+
 	// One commit is written at a time; it has these.
 	writing sync.Mutex
 	entry   entry
 	scratch []byte
-	// Of the last entry it is not known whether it is there.
+	// Of one of the database's meta pages the checksum was wrong at the start.
+	torn bool
+	// It is unknown whether the last entry was written.
 	doubtful bool
 
 	// Entries are folded one segment at a time. Locked behind writing.
@@ -106,17 +117,19 @@ type Store struct {
 	// Locked behind all else.
 	mu      sync.Mutex
 	journal journal
-	// What is being folded, or nil.
+	// The segment that is being folded, or nil.
 	sealed *segment
 	// The file is made longer.
 	filling bool
 	// The number of the last entry that the trees have.
 	folded uint64
+	// The error of the opening's writes: the disk is full. Nil: they are written.
+	full error
 }
 
 // Open opens the database, or makes it.
 func Open(path string, registry *object.Registry) (_ *Store, err error) {
-	s := &Store{path: path, registry: registry}
+	s := &Store{path: path, registry: registry, logged: newBoltErrors()}
 	defer func() {
 		if err != nil && s.journal.file != nil {
 			err = errors.Join(err, s.journal.file.Close())
@@ -133,39 +146,34 @@ func Open(path string, registry *object.Registry) (_ *Store, err error) {
 	if err := missing(path); err != nil {
 		return nil, err
 	}
-	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room, FreelistType: bolt.FreelistMapType})
+	is, err := os.Stat(path)
+	isNew := err != nil || is.Size() == 0
+	s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: room, FreelistType: bolt.FreelistMapType, Logger: s.logged})
+	if isNew && noRoom(err) {
+		// Half of a new file would be called damaged the next time.
+		err = errors.Join(err, os.Truncate(path, 0))
+	}
 	if err != nil {
+		return nil, err
+	}
+	if s.torn, err = checkMetaPages(path); err != nil {
 		return nil, err
 	}
 	// Under the lock, so that two that start at once do not make two keys.
 	if s.key, err = openKey(path); err != nil {
 		return nil, err
 	}
-	err = s.db.Update(func(tx *bolt.Tx) error {
-		if err := s.reform(tx); err != nil {
-			return err
-		}
-		for _, name := range buckets {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		if err := s.openJournal(tx); err != nil {
-			return err
-		}
-		return beginMeeting(tx)
-	})
-	if err == nil {
-		err = s.clearJournal()
-	}
-	if err != nil {
+	if err := s.begin(); noRoom(err) {
+		// The store is read as it is, and takes changes as soon as there is room.
+		s.full = err
+	} else if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// explain makes errors say which file and what about it; and errors of what bolt does with a damaged file, which is to panic or
-// to read beyond its end.
+// explain adds the file and the operation to errors. It converts Bolt's panics and reads beyond the end of a damaged
+// file to errors.
 func (s *Store) explain(doing string, err *error) {
 	if crash := recover(); crash != nil {
 		*err = fmt.Errorf("%w (%v); move it, its .journal and its .key away to begin anew", ErrDamaged, crash)
@@ -192,6 +200,9 @@ func (s *Store) Close() error {
 	s.closing.Store(true)
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if s.Full() != nil {
+		return s.let()
+	}
 	err := s.foldAll()
 	if err == nil {
 		err = s.closeJournal()
@@ -199,11 +210,15 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.let())
 }
 
-// let lets go of the files as they are.
+// let closes the files as they are.
 func (s *Store) let() error {
 	s.closing.Store(true)
 	s.background.Wait()
-	if err := errors.Join(s.journal.file.Close(), s.db.Close()); err != nil {
+	var err error
+	if s.journal.file != nil {
+		err = s.journal.file.Close()
+	}
+	if err := errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("closing %s: %w", s.path, err)
 	}
 	return nil
@@ -239,11 +254,11 @@ func (s *Store) Load(yield func(object.Key, *intent.Record) error) (latest uint6
 	return latest, open, err
 }
 
-// writer is what a commit is written to: the journal, or the trees themselves. Keys and values are copied.
+// writer receives a commit: the journal, or the trees themselves. It copies keys and values.
 type writer interface {
 	put(tree tree, key, value []byte) error
 	delete(tree tree, key []byte) error
-	// Of what is old, forget as many values of each tree at most.
+	// Delete at most so many old values of each tree.
 	forget(oldest uint64, most int) error
 }
 
@@ -261,6 +276,10 @@ func (s *Store) Settle(revision uint64, open *intent.Open, revised []intent.Undo
 func (s *Store) keep(objects int, written func(), write func(w writer) error) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	defer s.refuse(&err)
+	if err := s.beginAgain(); err != nil {
+		return err
+	}
 	if objects <= small {
 		s.entry.begin()
 		if err := write(&s.entry); err != nil {
@@ -340,10 +359,15 @@ func (s *Store) commit(w writer, c *intent.Commit) error {
 	if err := s.settle(w, c.Closes, c.Leaves, c.Revised); err != nil {
 		return err
 	}
+	for _, ended := range c.Ends {
+		if err := w.delete(openTree, revisionKey(ended)); err != nil {
+			return err
+		}
+	}
 	if err := put(w, latestTree, latestKey, c.Revision.Number); err != nil {
 		return err
 	}
-	return w.forget(c.Oldest, forgetAtLeast*(1+int(changed.count)))
+	return w.forget(c.Oldest, minForget*(1+int(changed.count)))
 }
 
 // trees are the buckets of a transaction.
@@ -353,7 +377,7 @@ func newTrees(tx *bolt.Tx) (t trees) {
 	for i, name := range buckets {
 		t[i] = tx.Bucket(name)
 	}
-	// A page is not split before the end: what comes in order is put behind all else in it.
+	// Pages are split only at the end: values are appended in order.
 	t[beforeTree].FillPercent = full
 	t[undoTree].FillPercent = full
 	return t
@@ -365,7 +389,8 @@ func (t *trees) put(tree tree, key, value []byte) error {
 
 func (t *trees) delete(tree tree, key []byte) error { return t[tree].Delete(key) }
 
-// forget deletes what is known of revisions before the oldest, and of those that are no part of history, but for what is open.
+// forget deletes records of revisions before the oldest, and of those that are not part of history, except for open
+// ones.
 func (t *trees) forget(oldest uint64, most int) error {
 	open, revisions := t[openTree], t[revisionsTree]
 	if oldest == 0 {
@@ -505,6 +530,9 @@ func (s *Store) Before(revision uint64, yield func(object.Key, *intent.Record) e
 func (s *Store) view(f func(tx *bolt.Tx) error) (err error) {
 	defer s.explain("reading", &err)
 	defer faulty()()
+	if s.Full() != nil {
+		return s.viewUnbegun(f)
+	}
 	if err := s.foldAll(); err == nil {
 		return s.db.View(f)
 	}
@@ -527,7 +555,7 @@ func (s *Store) view(f func(tx *bolt.Tx) error) (err error) {
 func (s *Store) update(f func(tx *bolt.Tx) error) (err error) {
 	defer s.explain("writing", &err)
 	defer faulty()()
-	return s.db.Update(f)
+	return s.change(f)
 }
 
 func put(w writer, tree tree, key []byte, v any) error {

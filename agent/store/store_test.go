@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 )
@@ -43,14 +46,14 @@ func key(name string) object.Key { return object.Key{Kind: "Acl", Name: name} }
 
 // kinds are all there are.
 var kinds = sync.OnceValue(func() *object.Registry {
-	r, err := object.NewRegistry()
+	r, err := concepts.NewRegistry()
 	if err != nil {
 		panic(err)
 	}
 	return r
 })
 
-// record is what owners say of an ACL.
+// record holds the layers of an ACL's owners.
 func record(name string, revision uint64, owners ...string) *intent.Record {
 	r := &intent.Record{Revision: revision, Generation: revision + 7, Accepted: -5}
 	for i, owner := range owners {
@@ -58,11 +61,11 @@ func record(name string, revision uint64, owners ...string) *intent.Record {
 		if err != nil {
 			panic(err)
 		}
-		kept, err := kinds().Keep(key(name), map[string]string{"city": "bonn", "owner": owner}, nil, spec)
+		kept, err := kinds().NewStored(key(name), map[string]string{"city": "bonn", "owner": owner}, nil, spec)
 		if err != nil {
 			panic(err)
 		}
-		r.Layers = append(r.Layers, intent.Layer{Owner: owner, Revision: revision, Taken: uint64(i), Kept: kept})
+		r.Layers = append(r.Layers, intent.Layer{Owner: owner, Revision: revision, Taken: uint64(i), StoredObject: kept})
 	}
 	return r
 }
@@ -72,11 +75,11 @@ func same(a, b *intent.Record) bool {
 		return a == b
 	}
 	return slices.EqualFunc(a.Layers, b.Layers, func(a, b intent.Layer) bool {
-		return a.Owner == b.Owner && a.Revision == b.Revision && a.Taken == b.Taken && a.Equal(b.Kept)
+		return a.Owner == b.Owner && a.Revision == b.Revision && a.Taken == b.Taken && a.Equal(b.StoredObject)
 	})
 }
 
-// commit is a revision of history that changes what is kept.
+// commit is a revision of history with edits.
 func commit(number uint64, edits ...intent.Edit) *intent.Commit {
 	return &intent.Commit{Revision: intent.Revision{Number: number, Source: intent.Source{Owner: "test", Who: "me", Why: "because"}}, Edits: edits, Recorded: true}
 }
@@ -106,7 +109,7 @@ func befores(t testing.TB, s *Store, revision uint64) map[string]*intent.Record 
 	return all
 }
 
-func TestWhatIsKeptIsThereAfterReopening(t *testing.T) {
+func TestStoredObjectsAreThereAfterReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "intent.db")
 	s := opened(t, path)
 	a1, b1, b2 := record("a", 1, "test"), record("b", 1, "test", "another"), record("b", 2, "another")
@@ -161,7 +164,7 @@ func TestARevisionThatWasSettledIsNoLongerOpen(t *testing.T) {
 	}
 }
 
-func TestOldRevisionsAreForgottenButForWhatIsOpen(t *testing.T) {
+func TestOldRevisionsAreDeletedExceptOpenOnes(t *testing.T) {
 	s := opened(t, filepath.Join(t.TempDir(), "intent.db"))
 	defer s.Close()
 	for number := range uint64(20) {
@@ -185,7 +188,7 @@ func TestOldRevisionsAreForgottenButForWhatIsOpen(t *testing.T) {
 	}
 }
 
-func TestALockedFileIsSaidToBeInUse(t *testing.T) {
+func TestALockedFileIsReportedAsInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "intent.db")
 	s := opened(t, path)
 	defer s.Close()
@@ -195,7 +198,7 @@ func TestALockedFileIsSaidToBeInUse(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsSaidToBeDamaged(t *testing.T) {
+func TestADamagedFileIsReported(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "intent.db")
 	s := opened(t, whole)
 	for _, name := range []string{"a", "b", "c"} {

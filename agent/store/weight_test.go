@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package store
 
 import (
@@ -36,14 +38,14 @@ func sessions(t testing.TB, r *object.Registry, n int) []object.Change {
 	return changes
 }
 
-// forgetful takes everything and keeps nothing: what it keeps is not the agent's.
+// forgetful accepts all objects and stores nothing: its memory is not the agent's.
 type forgetful struct{ reconciletest.Willing }
 
 func (forgetful) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
 	answered(make([]reconcile.Result, len(objects)), nil)
 }
 
-// BenchmarkMemoryOfSessions: what a session takes that a BNG has, with everything that is known about it, kept in a file.
+// BenchmarkMemoryOfSessions: the memory of a BNG's session in the agent, with its status and its record in a file.
 func BenchmarkMemoryOfSessions(b *testing.B) {
 	const count = 200_000
 	for b.Loop() {

@@ -1,7 +1,10 @@
-// Reconcile measures the control plane: how long it takes until many objects are applied, or one among many, and what they weigh.
+// SPDX-License-Identifier: Apache-2.0
+
+// Reconcile measures the control plane: the time until many objects are applied, or one among many, and their memory.
 //
 // The scenarios called mock run in this process: package intent, which keeps history in memory, and a data plane that takes everything.
-// The others start the agent and the data plane as they are shipped, and speak to the agent as any client does.
+// The others start the agent and the data plane as they are shipped, and speak to the agent as any client does; or, called services,
+// have services in the agent that produce objects.
 package main
 
 import (
@@ -13,7 +16,7 @@ import (
 	"runtime/debug"
 )
 
-// result is a row of the bench's JSON. What was not measured is left out.
+// result is a row of the bench's JSON, without figures that were not measured.
 type result struct {
 	Scenario string `json:"scenario"`
 	// How many objects there are, and how many of them were changed one by one.
@@ -28,19 +31,22 @@ type result struct {
 	// Of single changes, in microseconds: from the request to the answer, which comes when the data plane has the change.
 	P50 float64 `json:"p50_us,omitempty"`
 	P99 float64 `json:"p99_us,omitempty"`
-	// What is kept after a collection of garbage, and what the process has from the kernel, without pages of files, for each object:
-	// when all are applied, and at most until then.
+	// Memory after a garbage collection, and memory from the kernel without pages of files, for each object: when all
+	// are applied, and the maximum until then.
 	Bytes    float64 `json:"bytes_per_object,omitempty"`
 	Resident float64 `json:"resident_bytes_per_object,omitempty"`
 	Peak     float64 `json:"peak_bytes_per_object,omitempty"`
-	// Where what is wanted is kept: "disk" or "memory".
+	// Where the configuration is stored: "disk" or "memory".
 	Store string `json:"store,omitempty"`
-	// The 50th and 99th percentile of writing a page to that place and syncing it: what a durable commit costs at least.
+	// The 50th and 99th percentile of writing a page to that place and syncing it: the least cost of a durable commit.
 	SyncP50 float64 `json:"sync_p50_us,omitempty"`
 	SyncP99 float64 `json:"sync_p99_us,omitempty"`
 }
 
 func main() {
+	if os.Getenv(socketVariable) != "" {
+		os.Exit(asAgent())
+	}
 	only := flag.String("only", "", "the scenarios that this regular expression finds")
 	to := flag.String("json", "", "write the results into this file")
 	var p programs
@@ -75,9 +81,15 @@ func run(only, to string, p programs) error {
 	if err := mocks(chosen, say); err != nil {
 		return err
 	}
-	// What those needed is given back before others are measured, not meanwhile.
+	// Return their memory before the others are measured, not meanwhile.
 	debug.FreeOSMemory()
+	if err := p.groups(chosen, say); err != nil {
+		return err
+	}
 	if err := p.run(chosen, say); err != nil {
+		return err
+	}
+	if err := p.services(chosen, say); err != nil {
 		return err
 	}
 	if to == "" {

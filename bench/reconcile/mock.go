@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -23,7 +25,7 @@ var mockSizes = []struct {
 	count, repeats int
 }{{"1k", 1000, 31}, {"4k", 4000, 15}, {"16k", 16_000, 7}, {"64k", 64_000, 5}, {"1M", 1_000_000, 1}}
 
-// willing takes everything, says yes at once and keeps nothing: what is measured is the agent's.
+// willing accepts everything at once and stores nothing: the measured memory is the agent's.
 type willing struct{}
 
 func (willing) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
@@ -90,7 +92,7 @@ func mock(registry *object.Registry, count int) (result, error) {
 		objects[i] = session(i, 0)
 	}
 	changes := puts(objects)
-	// What a run before left behind is not this run's to collect.
+	// Garbage of an earlier run is not part of this run.
 	debug.FreeOSMemory()
 	// As the agent does it.
 	memory := heap.New()
@@ -120,7 +122,7 @@ func puts(objects []*object.Object) []object.Change {
 	return changes
 }
 
-// live is what is in use, in bytes.
+// live is the memory in use, in bytes.
 func live() float64 {
 	var m runtime.MemStats
 	runtime.GC()

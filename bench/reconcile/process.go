@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -17,7 +19,7 @@ import (
 // process is a program that is measured.
 type process struct {
 	*exec.Cmd
-	// What it says goes to a file, as elsewhere: it costs the one who measures nothing.
+	// Its output goes to a file, so that the bench spends no time on it.
 	log *os.File
 	end chan error
 }
@@ -43,7 +45,7 @@ func start(socket string, program string, arguments ...string) (*process, error)
 		select {
 		case err := <-p.end:
 			p.end <- err
-			return nil, fmt.Errorf("%s ended: %w\n%s", filepath.Base(program), err, p.said())
+			return nil, fmt.Errorf("%s ended: %w\n%s", filepath.Base(program), err, p.output())
 		default:
 		}
 		if c, err := net.Dial("unix", socket); err == nil {
@@ -51,11 +53,11 @@ func start(socket string, program string, arguments ...string) (*process, error)
 		}
 	}
 	p.kill()
-	return nil, fmt.Errorf("%s does not listen\n%s", filepath.Base(program), p.said())
+	return nil, fmt.Errorf("%s does not listen\n%s", filepath.Base(program), p.output())
 }
 
-// said is what it wrote to its log.
-func (p *process) said() string {
+// output returns its log.
+func (p *process) output() string {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {
 		return err.Error()
@@ -94,10 +96,10 @@ func (p *process) processor(all bool) float64 {
 	return (user + system) / ticks
 }
 
-// ticks a second: what Linux counts in on every architecture of ours.
+// ticks a second: Linux's unit on all our architectures.
 const ticks = 100
 
-// resident is what the process has from the kernel, but for pages of files, in bytes.
+// resident is the process's memory without pages of files, in bytes.
 func (p *process) resident() float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
 	if err != nil {
@@ -112,7 +114,7 @@ func (p *process) resident() float64 {
 	return 0
 }
 
-// peak watches what a process has until the returned function is called, which says the most that it had.
+// peak watches the memory of a process. The returned function ends that, and returns the maximum.
 func (p *process) peak() func() float64 {
 	stop, most := make(chan struct{}), make(chan float64)
 	go func() {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -23,7 +25,7 @@ import (
 	"sluice.dev/sluice/agent/server"
 )
 
-// programs are what is measured, and where.
+// programs are the measured programs and their folders.
 type programs struct {
 	agent, dataplane string
 	disk, memory     string
@@ -36,7 +38,7 @@ const singles, warming = 3500, 500
 
 const (
 	patience = 2 * time.Minute
-	// How long after many objects the agent has given back what it does not need any more.
+	// Time after many objects until the agent has returned unused memory.
 	settled = 3 * time.Second
 )
 
@@ -45,7 +47,7 @@ type gateway struct {
 	programs
 	directory string
 	store     string
-	// The session that the data plane is told of last: they go by name.
+	// The last session by name: the data plane gets it last.
 	last    string
 	plane   *process
 	process *process
@@ -93,16 +95,16 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", names[0], err)
 	}
-	tell := func(i int, r result) {
+	report := func(i int, r result) {
 		r.Scenario, r.Objects = names[i]+r.Scenario, p.objects
 		if chosen.MatchString(r.Scenario) {
 			say(r)
 		}
 	}
 	bulk.Store = "disk"
-	tell(0, bulk)
+	report(0, bulk)
 	if wanted(1) {
-		if err := g.oneIn("disk", directory, tell); err != nil {
+		if err := g.oneIn("disk", directory, report); err != nil {
 			return fmt.Errorf("%s: %w", names[1], err)
 		}
 	}
@@ -116,15 +118,15 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 				return fmt.Errorf("%s%s: %w", names[2], again.what, err)
 			}
 			r.Scenario, r.Store = again.what, "disk"
-			tell(2, r)
+			report(2, r)
 		}
 	}
 	if wanted(1) {
-		// The same agent with what it keeps in memory: what is left is not the disk's.
+		// The same agent with its store in memory: the rest is not the disk's.
 		if err := g.move(directory, fast); err != nil {
 			return err
 		}
-		if err := g.oneIn("memory", fast, tell); err != nil {
+		if err := g.oneIn("memory", fast, report); err != nil {
 			return fmt.Errorf("%s: %w", names[1], err)
 		}
 	}
@@ -132,13 +134,13 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 }
 
 // oneIn measures single changes that are kept in a directory.
-func (g *gateway) oneIn(store, directory string, tell func(int, result)) error {
+func (g *gateway) oneIn(store, directory string, report func(int, result)) error {
 	r, err := g.one(directory)
 	if err != nil {
 		return err
 	}
 	r.Scenario, r.Store = "-"+store, store
-	tell(1, r)
+	report(1, r)
 	return nil
 }
 
@@ -204,7 +206,7 @@ func (g *gateway) until(what string, holds func(*api.Version) bool) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		v, err := g.client.GetVersion(context.Background(), &api.VersionQuery{})
 		if err != nil {
-			return fmt.Errorf("%w\n%s", err, g.process.said())
+			return fmt.Errorf("%w\n%s", err, g.process.output())
 		}
 		if holds(v) {
 			return nil
@@ -213,7 +215,7 @@ func (g *gateway) until(what string, holds func(*api.Version) bool) error {
 	return fmt.Errorf("not in %s: %s", patience, what)
 }
 
-// ready waits until the agent says that everything is applied, and the data plane has the session that it is told of last.
+// ready waits until the agent reports all objects as applied, and the data plane has the last session.
 func (g *gateway) ready() error {
 	ctx, end := context.WithTimeout(context.Background(), patience)
 	defer end()
@@ -303,7 +305,7 @@ func (g *gateway) bulk() (result, error) {
 	if err != nil {
 		return r, err
 	}
-	// What became of the request is not there any more a moment later.
+	// The memory of the request is free a moment later.
 	time.Sleep(settled)
 	if err := g.counted(); err != nil {
 		return r, err
@@ -312,19 +314,19 @@ func (g *gateway) bulk() (result, error) {
 	return r, nil
 }
 
-// one changes single sessions, one after the other. Now and then it looks at what the disk alone takes: others may use it, too.
+// one changes single sessions, one after the other. At times it measures the disk alone: other programs may use it, too.
 func (g *gateway) one(directory string) (result, error) {
 	disk, err := newSyncs(directory)
 	if err != nil {
 		return result{}, err
 	}
 	defer disk.close()
-	// What becomes of many objects at once is not there any more a moment later; and this program's own garbage is none of the agent's.
+	// The memory of a large request is free a moment later; and this program's own garbage is not the agent's.
 	time.Sleep(settled)
 	debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	// Never what another change made of it, there or where the file was before.
+	// A new value, different from those of other changes.
 	least := uint32(600 + g.turns*(warming+singles))
 	g.turns++
 	random := rand.New(rand.NewPCG(1, uint64(g.turns)))
@@ -402,7 +404,7 @@ func (g *gateway) resyncPlane() (result, error) {
 	return r, g.counted()
 }
 
-// timed measures what an agent and a data plane that stay the same do.
+// timed measures an unchanged agent and data plane.
 func (g *gateway) timed(f func() error) (result, error) {
 	agent, plane, began := g.process.processor(true), g.plane.processor(false), time.Now()
 	err := f()
@@ -438,7 +440,7 @@ func intents(objects []*object.Object) (*api.Changes, error) {
 	return changes, nil
 }
 
-// syncs measures what it takes to write a page and sync it, as the store does for each small revision.
+// syncs measures writing a page and syncing it, as the store does for each small revision.
 type syncs struct {
 	file *os.File
 	page []byte
@@ -447,7 +449,7 @@ type syncs struct {
 
 const pageBytes = 4096
 
-// newSyncs makes a file that is as long as it will ever be: to grow takes longer.
+// newSyncs makes a file of its final length: growth takes longer.
 func newSyncs(directory string) (*syncs, error) {
 	f, err := os.CreateTemp(directory, "sync-")
 	if err != nil {

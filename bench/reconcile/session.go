@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -7,8 +9,8 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// base is what all sessions need. The port brings no packets: net_null makes them without end unless it is told not to, and a worker
-// that has some all the time never lets go of its processor.
+// base returns the objects that all sessions refer to. The port receives no packets: without no-rx, net_null receives without end, and
+// its worker uses all of a processor.
 func base() []*object.Object {
 	return []*object.Object{
 		{Kind: "Port", Name: "access", Spec: &api.Port{Device: "net_null0,no-rx=1"}},

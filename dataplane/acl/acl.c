@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kind Acl: parses a list and makes it ready beside the main thread, and then puts it in the place of the one before with one
 // store.
 #include <errno.h>
@@ -28,11 +29,11 @@ prepare(const char *name, const void *spec, const atomic_bool *unwanted, void **
 	for (size_t i = 0; rc == 0 && i < acl->n_rules && !(unwanted && atomic_load(unwanted)); i++)
 		rc = acl_rule_parse(name, i + 1, acl->rules[i], &rules[i], f);
 	if (rc == 0 && unwanted && atomic_load(unwanted))
-		rc = fault(f, ECANCELED, "acl %.63s, rules: nobody waits for them any more", name);
+		rc = fault(f, ECANCELED, "acl %.63s, rules: the change was cancelled", name);
 	snprintf(whose, sizeof(whose), "acl %.63s", name);
 	if (rc == 0)
-		rc = acl_list_create(whose, rules, acl->n_rules, acl->otherwise == SLUICE__V1__ACL_ACTION__PERMIT,
-			unwanted, &list, f);
+		rc = (acl->count_hits ? acl_list_create_counted : acl_list_create)(whose, rules, acl->n_rules,
+			acl->otherwise == SLUICE__V1__ACL_ACTION__PERMIT, unwanted, &list, f);
 	free(rules);
 	*prepared = list;
 	return rc;

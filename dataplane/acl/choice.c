@@ -1,4 +1,5 @@
-// Which of rte_acl's algorithms searches its trees: what core/fastest.h tries when the data plane starts.
+// SPDX-License-Identifier: Apache-2.0
+// Selects rte_acl's search algorithm for its trees, at the start of the data plane (core/fastest.h).
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ next_number(void)
 	return (uint32_t)(number >> 32);
 }
 
-// Rules on 5-tuples with ranges of ports, and packets of which none matches, as most do not match a list of what to block.
+// Rules on 5-tuples with ranges of ports, and packets without a match, as for a list of traffic to block.
 static int
 prepare(void)
 {

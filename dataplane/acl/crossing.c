@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the parts that rules which cross each other make.
 #include "acl/crossing.h"
 
@@ -12,7 +13,7 @@ struct crossing {
 	const unsigned *order;
 	unsigned dimensions;
 	size_t parts, most;
-	uint16_t live[CUTS_MOST + 1][CROSSING_RULES]; // the rules that reach into a part, by dimension
+	uint16_t live[CUTS_MAX + 1][CROSSING_RULES]; // the rules that reach into a part, by dimension
 };
 
 static int
@@ -76,7 +77,7 @@ crossing_parts(const struct cuts_rule *rules, size_t count, const unsigned *orde
 {
 	struct crossing c = {.rules = rules, .order = order, .dimensions = dimensions, .most = most};
 
-	assert(count <= CROSSING_RULES && dimensions <= CUTS_MOST);
+	assert(count <= CROSSING_RULES && dimensions <= CUTS_MAX);
 	for (uint16_t i = 0; i < count; i++)
 		c.live[0][i] = i;
 	divide(&c, 0, (unsigned)count);

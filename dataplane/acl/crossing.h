@@ -1,5 +1,6 @@
-// How much rules cross each other: what tells whether rte_acl, which bounds neither time nor memory while it builds, makes short
-// work of a list.
+// SPDX-License-Identifier: Apache-2.0
+// How much rules cross each other. It predicts whether rte_acl, which bounds neither time nor memory of a build, builds a list
+// quickly.
 #pragma once
 
 #include <stddef.h>

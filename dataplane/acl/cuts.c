@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tree of cuts: making it, and finding the cells of a burst of keys side by side.
 #include "acl/cuts.h"
 
@@ -13,14 +14,14 @@ enum {
 	LANES = 8, // rules compared at once
 	KEYS_MAX = 256,
 	SAMPLE = 64, // rules of a cell that are asked where to cut
-	DEPTH_MOST = 48,
+	DEPTH_MAX = 48,
 	CELL = 0xff, // instead of a node's dimension: there is no cut
 	ROOTS = 2,
 	WIDE = 24, // bits left open in the first word of an address: a cut there leaves the rule on both sides
-	// Groups that a list may have: some for each of its own, and in any case what a few tens of megabytes hold.
+	// Limit of a list's groups: some for each of its own, and always as many as a few tens of megabytes hold.
 	COPIES = 6,
-	COPIES_MOST = 64,
-	GROUPS_MOST = 100000,
+	COPIES_MAX = 64,
+	GROUPS_MAX = 100000,
 };
 
 typedef uint32_t lanes __attribute__((vector_size(LANES * sizeof(uint32_t))));
@@ -37,7 +38,7 @@ struct cuts {
 	// Groups of LANES rules, in order: marks and their mask, for each dimension but the first two the low end and how far it
 	// is from there to the high one, and verdicts. A place without a rule has verdict 0.
 	lanes *groups;
-	unsigned roots; // the first nodes: what they find is one list
+	unsigned roots; // the first nodes: their results form one list
 	uint32_t node_count, node_room, group_count, group_room;
 	uint64_t work;
 };
@@ -49,13 +50,13 @@ group_size(unsigned dimensions)
 	return 2 + 2 * (dimensions - 2) + 1;
 }
 
-// What is being made.
+// The tree under construction.
 struct cutter {
 	struct cuts *cuts;
 	const struct cuts_rule *rules;
 	uint32_t *lists; // rules of the cells from the root to here, one behind the other
 	size_t used, room;
-	uint32_t low[CUTS_MOST], high[CUTS_MOST]; // of the cell
+	uint32_t low[CUTS_MAX], high[CUTS_MAX]; // of the cell
 	const atomic_bool *unwanted;
 	uint64_t work;
 	int error;
@@ -93,7 +94,7 @@ covers(const struct cutter *c, const struct cuts_rule *rule)
 	return true;
 }
 
-// Append those of `count` rules from `list` on that reach into the cell; what comes behind one that covers it is never the first.
+// Append those of `count` rules from `list` on that reach into the cell. A rule behind one that covers the cell never matches first.
 static size_t
 select_rules(struct cutter *c, size_t list, size_t count, unsigned dimension)
 {
@@ -136,7 +137,7 @@ struct cut {
 	uint32_t last;
 };
 
-// Where a sample of the cell's rules is best divided: by the squares of what is left on each side. False: nowhere.
+// Find the best place to divide a sample of the cell's rules: by the squares of the numbers on each side. False: there is none.
 static bool
 choose_cut(struct cutter *c, size_t list, size_t count, struct cut *cut)
 {
@@ -221,7 +222,7 @@ groups_of(size_t rules)
 	return (rules + LANES - 1) / LANES;
 }
 
-// Make the cell's node, and what is below it, with at most `budget` groups.
+// Make the cell's node, and the nodes below it, with at most `budget` groups.
 static void
 divide(struct cutter *c, uint32_t node, size_t list, size_t count, size_t budget, unsigned depth)
 {
@@ -237,7 +238,7 @@ divide(struct cutter *c, uint32_t node, size_t list, size_t count, size_t budget
 		c->error = -ECANCELED;
 	if (c->error)
 		return;
-	if (count <= LANES || depth == DEPTH_MOST || !choose_cut(c, list, count, &cut)) {
+	if (count <= LANES || depth == DEPTH_MAX || !choose_cut(c, list, count, &cut)) {
 		make_cell(c, node, list, count);
 		return;
 	}
@@ -296,7 +297,7 @@ plant(struct cutter *c, size_t count, bool all, bool apart, uint32_t root)
 		if (all || is_apart(&c->rules[i], c->cuts->dimensions) == apart)
 			c->lists[own++] = i;
 	c->used = own;
-	budget = RTE_MAX(COPIES * groups_of(own), RTE_MIN(COPIES_MOST * groups_of(own), (size_t)GROUPS_MOST));
+	budget = RTE_MAX(COPIES * groups_of(own), RTE_MIN(COPIES_MAX * groups_of(own), (size_t)GROUPS_MAX));
 	divide(c, root, 0, own, budget, 0);
 }
 
@@ -436,5 +437,5 @@ cuts_find(const struct cuts *cuts, uint32_t (*keys)[CUTS_WORDS], unsigned count,
 	if (cuts->dimensions == 6)
 		find_all(cuts, keys, count, verdicts, 6);
 	else
-		find_all(cuts, keys, count, verdicts, CUTS_MOST);
+		find_all(cuts, keys, count, verdicts, CUTS_MAX);
 }

@@ -1,4 +1,5 @@
-// The work of making lists ready is bounded, whatever the rules are: counted, not timed.
+// SPDX-License-Identifier: Apache-2.0
+// The work of preparing lists is bounded for any rules: counted, not timed.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,7 +132,7 @@ cutting_is_bounded_for_rules_tangled_in_any_way(void **state)
 			make(rules, counts[c], shape);
 			error = cuts_create(rules, counts[c], WORDS, NULL, &cuts);
 			if (error) {
-				// Then it was a matter of what a packet would cost.
+				// Then the cost of a packet was the limit.
 				assert_int_equal(error, -E2BIG);
 				assert_true(counts[c] > CUTS_CELL);
 				continue;
@@ -145,7 +146,7 @@ cutting_is_bounded_for_rules_tangled_in_any_way(void **state)
 }
 
 static void
-the_same_find_what_a_walk_over_the_rules_finds(void **state)
+the_same_find_the_rule_that_a_walk_finds(void **state)
 {
 	static struct cuts_rule rules[256];
 
@@ -180,7 +181,7 @@ the_same_find_what_a_walk_over_the_rules_finds(void **state)
 }
 
 static void
-what_nobody_wants_any_more_is_not_finished(void **state)
+an_unwanted_list_is_not_finished(void **state)
 {
 	static struct cuts_rule rules[256];
 	atomic_bool unwanted = true;
@@ -239,8 +240,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cutting_is_bounded_for_rules_tangled_in_any_way),
-		cmocka_unit_test(the_same_find_what_a_walk_over_the_rules_finds),
-		cmocka_unit_test(what_nobody_wants_any_more_is_not_finished),
+		cmocka_unit_test(the_same_find_the_rule_that_a_walk_finds),
+		cmocka_unit_test(an_unwanted_list_is_not_finished),
 		cmocka_unit_test(parts_are_those_that_the_ends_of_rules_make),
 		cmocka_unit_test(rules_that_cross_make_many_parts_and_those_of_a_block_list_few),
 	};

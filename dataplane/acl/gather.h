@@ -1,5 +1,6 @@
-// Holding the packets of a burst against lists: keys are gathered list by list and looked up together, which is what the
-// classifiers are fast at; most bursts have one list.
+// SPDX-License-Identifier: Apache-2.0
+// Matching the packets of a burst with lists: keys are gathered list by list and looked up together, because the
+// classifiers are fast at that. Most bursts have one list.
 #pragma once
 
 #include "acl/list.h"
@@ -7,7 +8,7 @@
 
 static_assert((int)ACL_BURST >= (int)BURST, "a burst is looked up at once");
 
-// The verdict of a packet that does not show what its list has to read.
+// The verdict of a packet without the fields that its list has to read.
 static const uint32_t ACL_UNREADABLE = UINT32_MAX;
 
 // Keys of packets of one list and family, and the packets' places in the burst.
@@ -64,8 +65,8 @@ acl_find(const struct acl_list *list, void **packets, const uint16_t *places, un
 	}
 }
 
-// Take those out of `places`, of which `*left` are there, that have what the first one has by `of`, an array by place. How many
-// they are; their places are in `same`.
+// Take from `places`, of which `*left` remain, those with the same value of `of`, an array by place, as the first
+// one. Returns their number; their places are in `same`.
 static inline unsigned
 take_same(const uint32_t *of, uint16_t *places, unsigned *left, uint16_t *same)
 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys of packets with options, extension headers (RFC 8200 section 4), fragments, or hardly any bytes.
 #include <assert.h>
 #include <netinet/in.h>
@@ -18,7 +19,7 @@ const uint8_t ip6_extension[256] = {
 	[140] = 1, // shim6, RFC 5533
 };
 
-// What came of the walk to the transport header: where it starts, or why it cannot be seen.
+// The result of the walk to the transport header: its place, or the reason why it cannot be read.
 struct transport {
 	uint8_t protocol;
 	uint16_t fragment; // offset in 8 bytes
@@ -31,7 +32,7 @@ struct transport_fields {
 	uint8_t flags;
 };
 
-// The transport header's part of a key. `end` is the end of what may be read.
+// The transport header's part of a key. `end` is the end of the readable bytes.
 static bool
 read_transport(const struct acl_protocols *protocols, const uint8_t *ip, unsigned end,
 	const struct transport *transport, struct transport_fields *fields)
@@ -102,7 +103,7 @@ find_transport(const uint8_t *ip, unsigned end, struct transport *transport)
 			transport->start += (header[1] + 1u) * 8;
 		}
 		transport->protocol = header[0];
-		// What a later fragment carries is the middle of something.
+		// A later fragment has no transport header.
 		if (transport->fragment != 0)
 			return true;
 	}

@@ -1,8 +1,9 @@
-// What rules compare, gathered from a packet into a record of fixed layout.
+// SPDX-License-Identifier: Apache-2.0
+// The fields that rules compare, copied from a packet into a record of fixed layout.
 //
-// The protocol is compared as a class, one byte: the number that the list gave this protocol (0: no rule names it) and two
-// bits. One says that the protocol has ports, so that a rule with ports and no protocol needs no copy for each; the other
-// that the packet does not show its transport header, so that rules which read it cannot match.
+// The protocol is compared as a class, one byte: the number that the list gave this protocol (0: no rule names it)
+// and two bits. One says that the protocol has ports, so that a rule with ports and no protocol needs no copy for
+// each; the other that the packet has no readable transport header, so that rules with its fields cannot match.
 #pragma once
 
 #include <assert.h>
@@ -15,7 +16,7 @@
 
 enum { CLASS_NUMBER = 0x3f, CLASS_HAS_PORTS = 0x40, CLASS_UNREADABLE = 0x80, CLASS_BITS = 6 };
 
-// What a list says about protocols.
+// The protocols of a list.
 struct acl_protocols {
 	uint8_t class_of[256];
 	bool read[256]; // some rule reads the transport header of this protocol
@@ -25,7 +26,7 @@ struct acl_protocols {
 	uint32_t *labels;
 };
 
-enum { LABELS_MOST = 255, LABEL_PLACES = 512, LABEL_MASK = 0xfffff };
+enum { LABELS_MAX = 255, LABEL_PLACES = 512, LABEL_MASK = 0xfffff };
 
 // The number of a flow label, or 0: no rule names it.
 static inline uint16_t
@@ -37,8 +38,8 @@ label_number(const uint32_t *labels, uint32_t label)
 	return 0;
 }
 
-// All in network order. The first four words of a key4, the first eleven of a key6 are what an exact rule fixes, and more
-// only dscp and flags. For ICMP, type and code are where a source port would be.
+// All in network order. The first four words of a key4, the first eleven of a key6 are the fields of an exact rule;
+// other rules also have dscp and flags. For ICMP, type and code are in the place of the source port.
 struct acl_key4 {
 	uint32_t class;
 	uint32_t source, destination;
@@ -71,8 +72,8 @@ acl_label(const struct acl_protocols *protocols, const uint8_t *ip)
 	return rte_cpu_to_be_16(label_number(protocols->labels, rte_be_to_cpu_32(first) & LABEL_MASK));
 }
 
-// Headers of any shape. False: what the list would have to read is cut short, hidden behind too many extension headers, or
-// could be overwritten by an overlapping fragment (RFC 3128); such a packet must not pass.
+// Headers of any shape. False: a field that the list reads is cut short, behind too many extension headers, or
+// could be overwritten by an overlapping fragment (RFC 3128). Such a packet must not pass.
 bool acl_key4_careful(const struct acl_protocols *protocols, const uint8_t *ip, unsigned length, struct acl_key4 *key);
 bool acl_key6_careful(const struct acl_protocols *protocols, const uint8_t *ip, unsigned length, struct acl_key6 *key);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys of packets that are cut short anywhere, and of headers in every order. A packet lies at the very end of its memory, so
 // that reading beyond it is seen (AddressSanitizer).
 #include <netinet/in.h>
@@ -102,7 +103,7 @@ write6(uint8_t *ip, const uint8_t *chain, unsigned headers, unsigned behind)
 }
 
 static void
-an_ipv4_key_holds_what_the_headers_say(void **state)
+an_ipv4_key_holds_the_fields_of_the_headers(void **state)
 {
 	for (unsigned header = 20; header <= 60; header += 4) {
 		struct acl_key4 key;
@@ -122,7 +123,7 @@ an_ipv4_key_holds_what_the_headers_say(void **state)
 }
 
 static void
-a_cut_short_ipv4_packet_has_no_key_if_the_list_would_read_what_is_missing(void **state)
+a_cut_short_ipv4_packet_has_no_key_if_the_list_reads_missing_fields(void **state)
 {
 	static const struct {
 		uint8_t protocol;
@@ -144,7 +145,7 @@ a_cut_short_ipv4_packet_has_no_key_if_the_list_would_read_what_is_missing(void *
 				assert_int_equal(key4(ip, length, &key), wanted);
 				if (wanted)
 					assert_int_equal(!(key.class & CLASS_UNREADABLE), shown);
-				// The same if the header says that it ends there, and padding follows.
+				// The same if the header ends there and padding follows.
 				ip[3] = (uint8_t)length;
 				if (length >= 20)
 					assert_int_equal(key4(ip, whole, &key), wanted);
@@ -306,8 +307,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_ipv4_key_holds_what_the_headers_say),
-		cmocka_unit_test(a_cut_short_ipv4_packet_has_no_key_if_the_list_would_read_what_is_missing),
+		cmocka_unit_test(an_ipv4_key_holds_the_fields_of_the_headers),
+		cmocka_unit_test(a_cut_short_ipv4_packet_has_no_key_if_the_list_reads_missing_fields),
 		cmocka_unit_test(a_later_ipv4_fragment_is_known_by_addresses_and_protocol_alone),
 		cmocka_unit_test(a_fragment_that_could_overwrite_tcp_flags_has_no_key),
 		cmocka_unit_test(an_ipv4_header_length_below_five_words_has_no_key),

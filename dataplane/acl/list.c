@@ -1,6 +1,7 @@
-// Makes lists ready. rte_acl wants a first field of one byte and then groups of four, in the order in which the tree decides:
-// the protocol's class, the addresses with the one first that says more, ports, and only if some rule asks for them DSCP and
-// TCP flags.
+// SPDX-License-Identifier: Apache-2.0
+// Prepares lists. rte_acl needs a first field of one byte and then groups of four, in the order in which the tree
+// decides: the protocol's class, the addresses with the more selective one first, ports, and only if a rule has them
+// DSCP and TCP flags.
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -15,15 +16,16 @@
 
 #include "acl/crossing.h"
 #include "acl/list.h"
+#include "core/worker.h"
 
 enum {
 	TUPLES_MIN = 64,  // exact rules from which on a hash table pays
 	RULE_ROOM = 4096, // rules handed to rte_acl at once
 	// Rules that rte_acl can be trusted with, as it bounds neither time nor memory: some that cross each other in few parts,
 	// or plain ones.
-	TREE_MOST = CROSSING_RULES,
-	PARTS_MOST = 16384,
-	PLAIN_MOST = 16384,
+	TREE_MAX = CROSSING_RULES,
+	PARTS_MAX = 16384,
+	PLAIN_MAX = 16384,
 };
 
 static_assert(ACL_BURST == 256, "as many keys as tuples_find takes");
@@ -117,9 +119,9 @@ number_labels(
 			return fault(f, ENOMEM, "%.80s: there is no memory left for its flow labels", name);
 		if (label_number(protocols->labels, rules[i].label) != 0)
 			continue;
-		if (numbers == LABELS_MOST)
+		if (numbers == LABELS_MAX)
 			return fault(f, E2BIG, "%.80s: flow label %u is one more than the %d that a list can name",
-				name, rules[i].label, LABELS_MOST);
+				name, rules[i].label, LABELS_MAX);
 		for (place = rules[i].label % LABEL_PLACES; protocols->labels[place] != 0;)
 			place = (place + 1) % LABEL_PLACES;
 		protocols->labels[place] = rules[i].label << 8 | ++numbers;
@@ -127,7 +129,7 @@ number_labels(
 	return 0;
 }
 
-// The class field of a rule: which bits count, and what they are.
+// The class field of a rule: its mask and its value.
 static void
 class_field(const struct acl_protocols *protocols, const struct acl_rule *rule, const struct layout *layout,
 	struct rte_acl_field *field)
@@ -157,7 +159,7 @@ address_fields(const uint8_t *address, unsigned length, unsigned words, struct r
 	}
 }
 
-// Which of a family's rules the tree gets, and what they need.
+// The rules of a family for the tree, and the fields that they need.
 struct selection {
 	const struct acl_rule *rules;
 	const uint32_t *indexes; // of those in the tree, ascending
@@ -351,13 +353,13 @@ cut_rule(struct cuts_rule *to, const struct acl_protocols *protocols, const stru
 static bool
 suits_tree(const struct cuts_rule *rules, const struct layout *layout, const struct selection *selection)
 {
-	unsigned order[CUTS_MOST], *next = order, words = layout->words;
+	unsigned order[CUTS_MAX], *next = order, words = layout->words;
 	unsigned first = selection->destination_first ? 2 + words : 2,
 		 second = selection->destination_first ? 2 : 2 + words;
 
 	if (selection->plain)
-		return selection->count <= PLAIN_MOST;
-	if (selection->count > TREE_MOST)
+		return selection->count <= PLAIN_MAX;
+	if (selection->count > TREE_MAX)
 		return false;
 	*next++ = 0;
 	*next++ = 1;
@@ -367,10 +369,10 @@ suits_tree(const struct cuts_rule *rules, const struct layout *layout, const str
 		*next++ = second + word;
 	*next++ = 2 + 2 * words;
 	*next++ = 3 + 2 * words;
-	return crossing_parts(rules, selection->count, order, (unsigned)(next - order), PARTS_MOST) < PARTS_MOST;
+	return crossing_parts(rules, selection->count, order, (unsigned)(next - order), PARTS_MAX) < PARTS_MAX;
 }
 
-// What rte_acl does not suit, or gives up on, is cut.
+// Rules that do not suit rte_acl, or that it gives up on, become cuts.
 static int
 create_ordered(struct acl_part *part, const struct acl_protocols *protocols, const struct layout *layout,
 	const struct selection *selection, const atomic_bool *unwanted)
@@ -404,9 +406,10 @@ create_part(struct acl_part *part, const struct acl_list *list, const struct lay
 	size_t exact = 0, mine = 0, last = count;
 	int rc;
 
-	// Rules at the end that say what is done anyway say nothing.
-	while (last > 0 && (rules[last - 1].permit == list->otherwise ||
-				   (rules[last - 1].family != 0 && rules[last - 1].family != layout->family)))
+	// Leave out rules at the end that equal the default action, unless hits are counted.
+	while (!list->hits && last > 0 &&
+		(rules[last - 1].permit == list->otherwise ||
+			(rules[last - 1].family != 0 && rules[last - 1].family != layout->family)))
 		last--;
 	for (size_t i = 0; i < last; i++)
 		exact += is_exact(&rules[i], layout) && rules[i].family == layout->family;
@@ -438,15 +441,42 @@ create_part(struct acl_part *part, const struct acl_list *list, const struct lay
 	return create_ordered(part, &list->protocols, layout, &selection, unwanted);
 }
 
-int
-acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
+// A row begins on a cache line of its own.
+static int
+create_hits(struct acl_list *list, size_t count)
+{
+	enum { A_LINE = RTE_CACHE_LINE_SIZE / sizeof(uint64_t) };
+	size_t bytes;
+
+	list->rule_count = (uint32_t)count;
+	list->hits_stride = (uint32_t)RTE_ALIGN_CEIL(count + 1, A_LINE);
+	bytes = (size_t)list->hits_stride * (worker_count + 1) * sizeof(uint64_t);
+	list->hits = aligned_alloc(RTE_CACHE_LINE_SIZE, bytes);
+	if (!list->hits)
+		return -ENOMEM;
+	memset(list->hits, 0, bytes);
+	return 0;
+}
+
+uint64_t
+acl_list_hits(const struct acl_list *list, uint32_t rule)
+{
+	uint64_t sum = 0;
+
+	for (unsigned w = 0; list->hits && rule <= list->rule_count && w <= worker_count; w++)
+		sum += __atomic_load_n(&list->hits[(size_t)w * list->hits_stride + rule], __ATOMIC_RELAXED);
+	return sum;
+}
+
+static int
+create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise, bool counted,
 	const atomic_bool *unwanted, struct acl_list **made, struct fault *f)
 {
 	struct acl_list *list = calloc(1, sizeof(*list));
 	uint32_t *indexes = calloc(count + 1, sizeof(*indexes));
 	int rc;
 
-	if (!list || !indexes) {
+	if (!list || !indexes || (counted && create_hits(list, count))) {
 		rc = fault(f, ENOMEM, "%.80s, rules: there is no memory left for %zu rules", name, count);
 		goto out;
 	}
@@ -465,7 +495,7 @@ acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bo
 			"be tried for some packets: make addresses or ports of some narrower, or take some out",
 			name, count, CUTS_CELL);
 	else if (rc == -ECANCELED)
-		fault(f, ECANCELED, "%.80s, rules: nobody waits for them any more", name);
+		fault(f, ECANCELED, "%.80s, rules: the change was cancelled", name);
 	else if (rc != 0)
 		fault(f, -rc, "%.80s, rules: there is no memory left for %zu rules: take some out", name, count);
 out:
@@ -477,11 +507,26 @@ out:
 	return rc;
 }
 
+int
+acl_list_create(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
+	const atomic_bool *unwanted, struct acl_list **made, struct fault *f)
+{
+	return create(name, rules, count, otherwise, false, unwanted, made, f);
+}
+
+int
+acl_list_create_counted(const char *name, const struct acl_rule *rules, size_t count, bool otherwise,
+	const atomic_bool *unwanted, struct acl_list **made, struct fault *f)
+{
+	return create(name, rules, count, otherwise, true, unwanted, made, f);
+}
+
 void
 acl_list_destroy(struct acl_list *list)
 {
 	if (!list)
 		return;
+	free(list->hits);
 	rte_acl_free(list->v4.tree);
 	rte_acl_free(list->v6.tree);
 	cuts_destroy(list->v4.cuts);

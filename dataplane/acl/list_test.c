@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists against a matcher that looks at one rule after the other, with random rules and packets.
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "acl/list.h"
 #include "core/fastest.h"
 
-// What a test knows of a packet that it wrote.
+// The fields of a packet that a test wrote.
 struct flow {
 	uint8_t family;
 	uint8_t source[16], destination[16];
@@ -86,7 +87,7 @@ first_of(const struct acl_rule *rules, size_t count, const struct flow *flow)
 	return 0;
 }
 
-// A list need not tell of a rule at its end that says what is done anyway.
+// A last rule that equals the default may be left out.
 static bool
 is_right(const struct acl_list *list, const struct acl_rule *rules, uint32_t verdict, const size_t *wanted)
 {
@@ -329,7 +330,7 @@ lists_of_mostly_exact_rules_decide_as_a_walk_over_their_rules_does(void **state)
 }
 
 static void
-a_list_without_rules_does_what_it_says_otherwise(void **state)
+a_list_without_rules_takes_its_default_action(void **state)
 {
 	compare(NULL, 0, true, 2);
 	compare(NULL, 0, false, 2);
@@ -394,7 +395,7 @@ tangled_rules_of_any_number_decide_as_a_walk_over_them_does(void **state)
 }
 
 static void
-rules_that_nothing_tells_apart_are_refused_in_words(void **state)
+indistinguishable_rules_are_refused_in_words(void **state)
 {
 	static struct acl_rule rules[CUTS_CELL + 1];
 	struct acl_list *list = NULL;
@@ -530,11 +531,11 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_lists_decide_as_a_walk_over_their_rules_does),
 		cmocka_unit_test(lists_of_mostly_exact_rules_decide_as_a_walk_over_their_rules_does),
-		cmocka_unit_test(a_list_without_rules_does_what_it_says_otherwise),
+		cmocka_unit_test(a_list_without_rules_takes_its_default_action),
 		cmocka_unit_test(more_protocols_than_a_list_can_name_are_refused),
 		cmocka_unit_test(long_lists_decide_as_a_walk_over_their_rules_does),
 		cmocka_unit_test(tangled_rules_of_any_number_decide_as_a_walk_over_them_does),
-		cmocka_unit_test(rules_that_nothing_tells_apart_are_refused_in_words),
+		cmocka_unit_test(indistinguishable_rules_are_refused_in_words),
 		cmocka_unit_test(all_of_rte_acls_algorithms_decide_as_a_walk_over_the_rules_does),
 		cmocka_unit_test(a_short_list_whose_ranges_cross_is_not_given_to_rte_acl),
 		cmocka_unit_test(many_prefixes_decide_as_a_walk_over_them_does),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes that hold packets against lists.
 //
 // Rules that read ports, TCP flags or ICMP types do not match fragments but the first: those pass or not by the rules that
@@ -9,9 +10,10 @@
 #include "acl/gather.h"
 #include "acl/table.h"
 #include "core/drop.h"
+#include "core/worker.h"
 #include "ether/interface.h"
-#include "ip/hop.h"
-#include "session/session.h"
+#include "fib/hop.h"
+#include "session/step.h"
 
 DROP(acl_denied, "acl-denied", "An access control list denies the packet.")
 DROP(acl_unreadable, "acl-unreadable",
@@ -27,6 +29,20 @@ settle(const struct acl_list *list, struct packet *p, uint32_t verdict)
 	return likely(acl_permits(list, verdict)) ? packet_step(p) : packet_drop(p, &acl_denied);
 }
 
+// Each worker has a row of its own.
+static void
+count_hits(const struct acl_list *list, const uint16_t *places, unsigned count, const uint32_t *verdicts)
+{
+	uint64_t *row = list->hits + (size_t)worker_self()->index * list->hits_stride;
+
+	for (unsigned i = 0; i < count; i++) {
+		uint32_t verdict = verdicts[places[i]];
+
+		if (likely(verdict != ACL_UNREADABLE))
+			row[verdict >> 1]++;
+	}
+}
+
 static void
 decide_by(uint32_t acl, void **packets, const uint16_t *places, unsigned count, uint16_t *next)
 {
@@ -36,6 +52,8 @@ decide_by(uint32_t acl, void **packets, const uint16_t *places, unsigned count, 
 
 	if (likely(list != NULL)) {
 		acl_find(list, packets, places, count, verdicts);
+		if (unlikely(list->hits != NULL))
+			count_hits(list, places, count, verdicts);
 		for (unsigned i = 0; i < count; i++)
 			next[places[i]] = settle(list, packet_of(packets[places[i]]), verdicts[places[i]]);
 		return;
@@ -68,13 +86,13 @@ typedef uint32_t (*acl_choice)(const struct packet *p);
 static inline uint32_t
 choose_up(const struct packet *p)
 {
-	return session_at(p->session)->acl_up;
+	return *session_step_words(&acl_step, p->session, UP);
 }
 
 static inline uint32_t
 choose_down(const struct packet *p)
 {
-	return session_at(p->session)->acl_down;
+	return *session_step_words(&acl_step, p->session, DOWN);
 }
 
 static inline uint32_t
@@ -163,11 +181,11 @@ describe(char *text, size_t size, const struct packet *packet, const uint8_t *da
 	snprintf(text, size, "%s > %s, protocol %u", source, destination, data[v4 ? 9 : 6]);
 }
 
-struct node acl_up_node = {.name = "acl-up", .process = acl_up, .describe = describe};
+struct node acl_up_node = {.name = "acl-up", .process = acl_up, .describe = describe, .steps = true};
 NODE_REGISTER(acl_up_node)
-struct node acl_down_node = {.name = "acl-down", .process = acl_down, .describe = describe};
+struct node acl_down_node = {.name = "acl-down", .process = acl_down, .describe = describe, .steps = true};
 NODE_REGISTER(acl_down_node)
-struct node acl_in_node = {.name = "acl-in", .process = acl_in, .describe = describe};
+struct node acl_in_node = {.name = "acl-in", .process = acl_in, .describe = describe, .steps = true};
 NODE_REGISTER(acl_in_node)
-struct node acl_out_node = {.name = "acl-out", .process = acl_out, .describe = describe};
+struct node acl_out_node = {.name = "acl-out", .process = acl_out, .describe = describe, .steps = true};
 NODE_REGISTER(acl_out_node)

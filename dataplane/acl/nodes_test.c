@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists as packets of sessions and interfaces meet them. Their trees need the EAL; lists without rules do not, and lists of
 // exact rules live in a hash table, so these tests do without it.
 #include <arpa/inet.h>
@@ -16,8 +17,8 @@
 #include "core/drop.h"
 #include "core/one_node.h"
 #include "ether/interface.h"
-#include "ip/hop.h"
-#include "session/session.h"
+#include "fib/hop.h"
+#include "session/step.h"
 
 enum { STEP = 5, RULES = 200, SESSIONS = 16 };
 
@@ -25,6 +26,14 @@ enum { STEP = 5, RULES = 200, SESSIONS = 16 };
 // 2001:db8::99; deny that and nothing else.
 enum { NOTHING, EVERYTHING, SOME, OTHERS, LISTS };
 static struct object lists[LISTS];
+// Of the lists that are put next.
+static bool counted;
+
+static uint32_t *
+of_session(uint32_t session, enum direction direction)
+{
+	return session_step_words(&acl_step, session, direction);
+}
 
 static void
 put_list(unsigned which, Sluice__V1__AclAction action, unsigned rules, Sluice__V1__AclAction otherwise)
@@ -50,6 +59,7 @@ put_list(unsigned which, Sluice__V1__AclAction action, unsigned rules, Sluice__V
 	spec.n_rules = rules;
 	spec.rules = pointers;
 	spec.otherwise = otherwise;
+	spec.count_hits = counted;
 	lists[which].name = (char *)"list";
 	lists[which].kind = &acl_kind;
 	if (acl_kind.prepare("list", &spec, NULL, &lists[which].prepared, &f) != 0 ||
@@ -124,7 +134,7 @@ each_node_holds_packets_against_the_list_of_its_own(void **state)
 	struct {
 		struct node *node;
 		uint32_t *acl;
-	} cases[] = {{&acl_up_node, &session_at(1)->acl_up}, {&acl_down_node, &session_at(1)->acl_down},
+	} cases[] = {{&acl_up_node, of_session(1, UP)}, {&acl_down_node, of_session(1, DOWN)},
 		{&acl_in_node, &interface_at(1)->acl_in}, {&acl_out_node, &interface_at(2)->acl_out}};
 
 	hop->interface = 2;
@@ -159,7 +169,7 @@ a_burst_of_many_lists_has_each_packet_decided_by_its_own(void **state)
 	static uint16_t edges[MANY];
 
 	for (unsigned s = 0; s < SESSIONS; s++)
-		session_at(s)->acl_up = s % (LISTS + 1) == LISTS ? NO_ACL : acl_of(&lists[s % (LISTS + 1)]);
+		*of_session(s, UP) = s % (LISTS + 1) == LISTS ? NO_ACL : acl_of(&lists[s % (LISTS + 1)]);
 	for (unsigned i = 0; i < MANY; i++) {
 		packets[i] = packet(i % 3 ? 4 : 6, i % 7 ? 9 : 200, i % 3 ? 28 : 48);
 		packet_of(packets[i])->session = i * 2654435761u >> 7 & (SESSIONS - 1);
@@ -182,7 +192,7 @@ a_packet_whose_ports_are_cut_off_is_dropped_by_name_if_the_list_reads_them(void 
 		struct rte_mbuf *packets[2] = {packet(4, 7, length), packet(6, 7, length + 20)};
 		uint16_t edges[2];
 
-		session_at(1)->acl_up = acl_of(&lists[OTHERS]);
+		*of_session(1, UP) = acl_of(&lists[OTHERS]);
 		one_node_run(&acl_up_node, packets, 2, edges);
 		for (unsigned i = 0; i < 2; i++) {
 			assert_dropped(packets[i], edges[i], length < 24 ? "acl-unreadable" : "acl-denied");
@@ -192,12 +202,12 @@ a_packet_whose_ports_are_cut_off_is_dropped_by_name_if_the_list_reads_them(void 
 }
 
 static void
-what_we_made_ourselves_is_held_against_no_list(void **state)
+our_own_packets_are_not_filtered(void **state)
 {
 	struct rte_mbuf *m = packet(4, 7, 28);
 	uint16_t edge;
 
-	session_at(1)->acl_down = acl_of(&lists[NOTHING]);
+	*of_session(1, DOWN) = acl_of(&lists[NOTHING]);
 	packet_of(m)->flags = PACKET_OURS;
 	one_node_run(&acl_down_node, &m, 1, &edge);
 	assert_int_equal(edge, STEP);
@@ -211,7 +221,7 @@ a_list_that_is_replaced_keeps_its_index(void **state)
 	uint32_t index = acl_of(&lists[NOTHING]);
 	uint16_t edge;
 
-	session_at(1)->acl_up = index;
+	*of_session(1, UP) = index;
 	put_list(NOTHING, SLUICE__V1__ACL_ACTION__PERMIT, RULES, SLUICE__V1__ACL_ACTION__DENY);
 	assert_int_equal(acl_of(&lists[NOTHING]), index);
 	one_node_run(&acl_up_node, &m, 1, &edge);
@@ -241,6 +251,36 @@ a_list_with_a_wrong_rule_is_refused_and_the_one_before_stays(void **state)
 	assert_ptr_equal(acl_list_at(acl_of(&lists[EVERYTHING])), before);
 }
 
+static void
+a_list_counts_the_packets_of_each_rule_if_asked_to(void **state)
+{
+	const struct acl_list *list;
+	uint16_t edges[5];
+
+	counted = true;
+	// Rules at the end that change nothing count, too.
+	put_list(EVERYTHING, SLUICE__V1__ACL_ACTION__PERMIT, RULES, SLUICE__V1__ACL_ACTION__PERMIT);
+	counted = false;
+	*of_session(1, UP) = acl_of(&lists[EVERYTHING]);
+	for (unsigned round = 1; round <= 3; round++) {
+		// Ports that are cut off match no rule and are not "no rule" either.
+		struct rte_mbuf *packets[5] = {
+			packet(4, 7, 28), packet(4, 7, 28), packet(6, 7, 48), packet(4, 200, 28), packet(4, 7, 22)};
+
+		one_node_run(&acl_up_node, packets, 5, edges);
+		list = acl_list_at(acl_of(&lists[EVERYTHING]));
+		assert_int_equal(acl_list_hits(list, 16), 2 * round);
+		assert_int_equal(acl_list_hits(list, 15), round);
+		assert_int_equal(acl_list_hits(list, 14), 0);
+		assert_int_equal(acl_list_hits(list, 0), round);
+		assert_int_equal(acl_list_hits(list, RULES + 1), 0);
+		for (unsigned i = 0; i < 5; i++)
+			free(packets[i]);
+	}
+	put_list(EVERYTHING, SLUICE__V1__ACL_ACTION__PERMIT, 0, SLUICE__V1__ACL_ACTION__PERMIT);
+	assert_null(acl_list_at(acl_of(&lists[EVERYTHING]))->hits);
+}
+
 int
 main(void)
 {
@@ -248,8 +288,9 @@ main(void)
 		cmocka_unit_test(each_node_holds_packets_against_the_list_of_its_own),
 		cmocka_unit_test(a_burst_of_many_lists_has_each_packet_decided_by_its_own),
 		cmocka_unit_test(a_packet_whose_ports_are_cut_off_is_dropped_by_name_if_the_list_reads_them),
-		cmocka_unit_test(what_we_made_ourselves_is_held_against_no_list),
+		cmocka_unit_test(our_own_packets_are_not_filtered),
 		cmocka_unit_test(a_list_that_is_replaced_keeps_its_index),
+		cmocka_unit_test(a_list_counts_the_packets_of_each_rule_if_asked_to),
 		cmocka_unit_test(a_list_with_a_wrong_rule_is_refused_and_the_one_before_stays),
 	};
 

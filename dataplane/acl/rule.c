@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses the fields of a rule: prefixes, protocols, port ranges, code points, TCP flags, ICMP types.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "acl/rule.h"
+#include "core/number.h"
 #include "ip/dscp.h"
 
 static int
@@ -17,21 +18,6 @@ wrong(const struct acl_place *at, const char *field, const char *text, const cha
 			at->name, at->rule, at->filter, field, text, right);
 	return fault(at->f, EINVAL, "%s %.63s, rule %zu, %s: \"%.40s\" is not %s", at->kind, at->name, at->rule, field,
 		text, right);
-}
-
-// A decimal number up to `most` at the start of a text; -1 if there is none. `*end` is what follows it.
-static long
-number(const char *text, long most, const char **end)
-{
-	char *behind;
-	long value;
-
-	if (text[0] < '0' || text[0] > '9')
-		return -1;
-	errno = 0;
-	value = strtol(text, &behind, 10);
-	*end = behind;
-	return errno != 0 || value > most ? -1 : value;
 }
 
 static bool
@@ -65,7 +51,7 @@ parse_prefix(const struct acl_place *at, const char *field, const char *text, st
 		family = 6;
 	else
 		return wrong(at, field, text, "a prefix such as 198.51.100.0/24 or 2001:db8::/32");
-	bits = number(slash + 1, family == 4 ? 32 : 128, &end);
+	bits = number_parse(slash + 1, family == 4 ? 32 : 128, &end);
 	if (bits < 0 || *end != '\0')
 		return wrong(at, field, text,
 			family == 4 ? "a prefix with a length from 0 to 32" : "a prefix with a length from 0 to 128");
@@ -97,7 +83,7 @@ parse_protocol(const struct acl_place *at, const char *text, struct acl_rule *ru
 			return 0;
 		}
 	}
-	value = number(text, 255, &end);
+	value = number_parse(text, 255, &end);
 	if (value < 0 || *end != '\0')
 		return wrong(at, "protocol", text, "tcp, udp, icmp, icmp6 or a number below 256");
 	rule->protocol = (int16_t)value;
@@ -108,17 +94,13 @@ static int
 parse_ports(const struct acl_place *at, const char *field, const char *text, struct acl_rule *rule, uint16_t *low,
 	uint16_t *high)
 {
-	const char *end = "";
 	long first, last;
 
 	*low = 0;
 	*high = UINT16_MAX;
 	if (text[0] == '\0')
 		return 0;
-	first = last = number(text, UINT16_MAX, &end);
-	if (first >= 0 && *end == '-')
-		last = number(end + 1, UINT16_MAX, &end);
-	if (first < 0 || last < first || *end != '\0')
+	if (!range_parse(text, UINT16_MAX, &first, &last))
 		return wrong(at, field, text, "a port or a range of ports such as 1024-65535");
 	if (rule->protocol >= 0 && !protocol_has_ports((uint8_t)rule->protocol))
 		return wrong(at, field, text, "of any use: the rule's protocol has no ports");
@@ -172,9 +154,9 @@ parse_icmp(const struct acl_place *at, const char *text, struct acl_rule *rule)
 
 	if (text[0] == '\0')
 		return 0;
-	type = number(text, 255, &end);
+	type = number_parse(text, 255, &end);
 	if (type >= 0 && *end == '/') {
-		code = number(end + 1, 255, &end);
+		code = number_parse(end + 1, 255, &end);
 		if (code < 0)
 			type = -1;
 	}

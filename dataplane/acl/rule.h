@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of an access control list as the contract words them (api/acl.proto), parsed.
 #pragma once
 
@@ -6,9 +7,9 @@
 #include <stdint.h>
 
 #include "acl.pb-c.h"
-#include "core/object.h"
+#include "server/object.h"
 
-// What a rule reads behind the IP header. Such a rule cannot match a packet that does not show it: a fragment but the first.
+// The fields that a rule reads behind the IP header. Such a rule cannot match a later fragment, which does not have them.
 enum { RULE_READS_PORTS = 1 << 0, RULE_READS_FLAGS = 1 << 1, RULE_READS_ICMP = 1 << 2 };
 
 struct acl_rule {
@@ -30,8 +31,8 @@ struct acl_rule {
 // Protocols whose header starts with a source and a destination port.
 bool protocol_has_ports(uint8_t protocol);
 
-// Where what a rule says is written, for the text of a fault: "acl home, rule 3", or with a filter (from 1), "flow profile home,
-// rule 3, filter 2", and what the fields are called there.
+// The place of a rule, for the text of a fault: "acl home, rule 3", or with a filter (from 1), "flow profile home,
+// rule 3, filter 2", and the names of the fields there.
 struct acl_place {
 	const char *kind, *name;
 	size_t rule, filter; // filter 0: there are none
@@ -39,9 +40,9 @@ struct acl_place {
 	struct fault *f;
 };
 
-// What a rule matches, as a rule of an Acl words it, into a rule that says nothing of that yet. 0 or -EINVAL.
+// Parse the match of an Acl's rule into a rule without one. 0 or -EINVAL.
 int acl_match_parse(const struct acl_place *at, const Sluice__V1__AclRule *spec, struct acl_rule *rule);
 
-// 0, or -EINVAL with the fault saying which list, rule (from 1) and field, and what would be right.
+// 0, or -EINVAL with the list, rule (from 1), field and mend in the fault.
 int acl_rule_parse(
 	const char *list, size_t number, const Sluice__V1__AclRule *spec, struct acl_rule *rule, struct fault *f);

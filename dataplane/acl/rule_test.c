@@ -1,4 +1,5 @@
-// What a rule may say, and what is said of one that may not.
+// SPDX-License-Identifier: Apache-2.0
+// Accepted rules, and the errors of the others.
 #include <errno.h>
 #include <netinet/in.h>
 #include <setjmp.h>

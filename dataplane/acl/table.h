@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lists that there are, by index, as workers find them.
 #pragma once
 
@@ -10,7 +11,7 @@ enum { ACL_LIMIT = 1 << 20 };
 
 // The one thing that changes when a list is replaced.
 struct acl_slot {
-	struct acl_list *_Atomic list; // NULL: nothing here (any more)
+	struct acl_list *_Atomic list; // NULL: unused
 };
 
 extern struct slab acl_slots; // struct acl_slot

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hash table of 5-tuples. A bucket is a cache line of eight hashes and the entries they stand for; a full bucket goes on in the
 // next. At most half of the places are taken, so that most keys are found with one bucket and one entry.
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-// Exact match of 5-tuples to the rules that name them: what a long list of exact rules becomes, instead of a tree that takes
-// long to build and is slow in memory. Made once, then only read.
+// SPDX-License-Identifier: Apache-2.0
+// Exact match of 5-tuples to the rules that name them. A long list of exact rules uses it instead of a tree, which
+// takes long to build and is slow in memory. Made once, then only read.
 #pragma once
 
 #include <stddef.h>

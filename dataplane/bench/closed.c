@@ -1,5 +1,6 @@
-// What several workers do together with packets that one hands to another: a window has so many packets on their way at a time and
-// ends when all have arrived, so that what counts is what comes out.
+// SPDX-License-Identifier: Apache-2.0
+// Several workers and packets that one hands to another: a window has so many packets on their way at a time and ends
+// when all have arrived, so that only arrived packets count.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ shared_window(struct worker *self)
 {
 	enum { ON_THEIR_WAY = 2048 };
 	struct generator *g = &generators[self->index];
-	uint64_t before = all_arrived(), sent = g->sent, wanted = (uint64_t)rounds_asked * BURST, start = rte_rdtsc();
+	uint64_t before = all_arrived(), sent = g->sent, wanted = (uint64_t)rounds_requested * BURST,
+		 start = rte_rdtsc();
 
 	g->edge = ports[current->port].entry;
 	while (g->sent - sent < wanted && rte_rdtsc() < shared_deadline) {
@@ -86,10 +88,10 @@ run_shared(void *argument)
 void
 measure_shared(const struct templates *t, unsigned rounds, struct measured *m)
 {
-	enum { SECONDS_MOST = 60 };
+	enum { SECONDS_MAX = 60 };
 
 	begin(t, rounds);
-	shared_deadline = rte_rdtsc() + SECONDS_MOST * rte_get_tsc_hz();
+	shared_deadline = rte_rdtsc() + SECONDS_MAX * rte_get_tsc_hz();
 	launch(run_shared);
 	memcpy(m->cycles, runs[0].full, sizeof(m->cycles));
 	memcpy(m->alone, runs[0].full_alone, sizeof(m->alone));
@@ -100,7 +102,7 @@ measure_shared(const struct templates *t, unsigned rounds, struct measured *m)
 	m->arrived = runs[0].arrived;
 }
 
-// ---- Ports with schedulers, each of which one worker owns: the others hand it what they have for the port.
+// ---- Ports with schedulers, each of which one worker owns: the others hand it their packets for the port.
 
 static struct rte_node *sinks[WORKER_MAX], *ways_in[WORKER_MAX], *ways_out[WORKER_MAX];
 static unsigned owned[WORKER_MAX]; // the port, plus 1, whose scheduler the worker has
@@ -139,7 +141,7 @@ delivered_window(struct worker *self, unsigned workers_at_it)
 		LAST = 10
 	}; // packets, so that no ring between workers overflows; the part of a second in which the last ones come
 	struct generator *g = &generators[self->index];
-	uint64_t wanted = (uint64_t)rounds_asked * BURST * workers_at_it, done, took, start = rte_rdtsc();
+	uint64_t wanted = (uint64_t)rounds_requested * BURST * workers_at_it, done, took, start = rte_rdtsc();
 
 	while ((done = sum_arrived() - arrived_before) < wanted && rte_rdtsc() < shared_deadline) {
 		g->templates = sum_sent() - sent_before - done < ON_THEIR_WAY ? current : NULL;
@@ -171,7 +173,7 @@ run_delivered(void *argument)
 	struct worker *self = argument;
 	struct run *r = &runs[self->index];
 	struct generator *g = &generators[self->index];
-	double packets = (double)rounds_asked * BURST;
+	double packets = (double)rounds_requested * BURST;
 
 	RTE_PER_LCORE(worker) = self;
 	for (unsigned i = 0; i < REPEATS; i++) {
@@ -219,7 +221,7 @@ int
 measure_delivered(const struct templates *t, const struct scenario *s, unsigned rounds, struct measured *m)
 {
 	static const char *const names[] = {"out", "out2"};
-	enum { SECONDS_MOST = 60 };
+	enum { SECONDS_MAX = 60 };
 	double bare = 0;
 	unsigned owners = 0;
 
@@ -237,7 +239,7 @@ measure_delivered(const struct templates *t, const struct scenario *s, unsigned 
 	}
 	if (s->steered && owners < active)
 		return -1;
-	shared_deadline = rte_rdtsc() + SECONDS_MOST * rte_get_tsc_hz();
+	shared_deadline = rte_rdtsc() + SECONDS_MAX * rte_get_tsc_hz();
 	launch(run_delivered);
 	for (unsigned w = 0; w < active; w++) {
 		double least = runs[w].bare[0];

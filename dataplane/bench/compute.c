@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast a processor is when nothing but itself is in its way.
 #include "bench/compute.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-bench: runs scenarios, prints a table and, if asked, writes JSON.
 #include <getopt.h>
 #include <regex.h>
@@ -27,7 +28,7 @@ struct asked {
 
 static const char usage[] =
 	"Usage: sluice-bench [--only REGEX] [--scaling] [--json FILE] [--workers N] [--rounds N]\n"
-	"                    [--look-up NAME=WAY]... [--nodes] [--no-huge] [--list]\n"
+	"                    [--look-up NAME=WAY]... [--crypto NAME=ENGINE]... [--nodes] [--no-huge] [--list]\n"
 	"Measures TSC cycles per packet of the graph, source and sink taken off. With several workers it is\n"
 	"each worker's cycles while all of them forward, and beside it each one's while the others\n"
 	"sleep. --scaling: only the scenarios for that.\n";
@@ -65,7 +66,11 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, const struc
 static void
 print_row(const struct asked *a, const struct scenario *s, uint16_t size, const struct measured *m)
 {
-	printf("%-24s %6u %8u %7u %8.1f %8.1f %8.1f %8.1f", s->name, size, s->flows, a->workers, m->cycles[0],
+	char bytes[8] = "IMIX";
+
+	if (size != SIZE_IMIX)
+		snprintf(bytes, sizeof(bytes), "%u", size);
+	printf("%-24s %6s %8u %7u %8.1f %8.1f %8.1f %8.1f", s->name, bytes, s->flows, a->workers, m->cycles[0],
 		m->cycles[REPEATS / 2], m->cycles[REPEATS - 1], m->bare);
 	if (a->workers > 1)
 		printf(" %8.1f %8.2f %8.2f", m->alone[REPEATS / 2], m->cycles[REPEATS / 2] / m->alone[REPEATS / 2],
@@ -100,7 +105,7 @@ run_rate(struct asked *a, const struct scenario *s)
 	return 0;
 }
 
-// What is measured with each way to look up has rows for each.
+// Scenarios that are measured with each look-up have a row for each.
 static int
 run_ways(struct asked *a, const struct scenario *s, const struct templates *t, struct measured *m)
 {
@@ -138,16 +143,18 @@ run_scenario(struct asked *a, const struct scenario *s)
 	int lost = 0;
 
 	if (s->measure) {
-		struct measured m = {0};
+		for (unsigned i = 0; a->workers == 1 && i < SIZES_MAX && s->sizes[i]; i++) {
+			struct scenario row = *s;
+			struct measured m = {0};
 
-		if (a->workers > 1)
-			return 0;
-		if (s->measure(s, a->rounds, &m)) {
-			fprintf(stderr, "%s: it cannot be measured\n", s->name);
-			return -1;
+			row.sizes[0] = s->sizes[i];
+			if (s->measure(&row, a->rounds, &m)) {
+				fprintf(stderr, "%s: it cannot be measured\n", s->name);
+				return -1;
+			}
+			print_row(a, s, s->sizes[i], &m);
+			write_json(a, s, s->sizes[i], &m);
 		}
-		print_row(a, s, s->sizes[0], &m);
-		write_json(a, s, s->sizes[0], &m);
 		return 0;
 	}
 	if (s->rate)
@@ -159,7 +166,7 @@ run_scenario(struct asked *a, const struct scenario *s)
 	// Links come up, retired memory goes.
 	for (unsigned i = 0; i < 50; i++)
 		loop_once(1);
-	for (unsigned i = 0; i < SIZES_MOST && s->sizes[i]; i++) {
+	for (unsigned i = 0; i < SIZES_MAX && s->sizes[i]; i++) {
 		struct measured m = {0};
 		struct templates t;
 
@@ -188,7 +195,7 @@ run_scenario(struct asked *a, const struct scenario *s)
 }
 
 static bool
-is_asked(const struct asked *a, const struct scenario *s)
+is_selected(const struct asked *a, const struct scenario *s)
 {
 	return (!a->scaling || s->scaling) && ((!s->one_queue && s->schedulers < 2) || a->workers > 1) &&
 	       (!a->some || regexec(&a->only, s->name, 0, NULL, 0) == 0);
@@ -199,7 +206,8 @@ main(int count, char **arguments)
 {
 	static const struct option known[] = {{"only", 1, NULL, 'o'}, {"json", 1, NULL, 'j'}, {"workers", 1, NULL, 'w'},
 		{"rounds", 1, NULL, 'r'}, {"scaling", 0, NULL, 's'}, {"nodes", 0, NULL, 'n'}, {"no-huge", 0, NULL, 'H'},
-		{"look-up", 1, NULL, 'u'}, {"list", 0, NULL, 'l'}, {"help", 0, NULL, 'h'}, {0}};
+		{"look-up", 1, NULL, 'u'}, {"crypto", 1, NULL, 'E'}, {"list", 0, NULL, 'l'}, {"help", 0, NULL, 'h'},
+		{0}};
 	struct asked a = {.rounds = 300, .workers = 1, .first = true};
 	char prefix[32], cores[128] = "0", *no_arguments[] = {arguments[0], NULL};
 	struct options o;
@@ -237,7 +245,11 @@ main(int count, char **arguments)
 			a.nodes = true;
 			break;
 		case 'u':
-			if (fastest_ask(optarg))
+			if (fastest_select("look-up", optarg))
+				return 2;
+			break;
+		case 'E':
+			if (fastest_select("crypto", optarg))
 				return 2;
 			break;
 		case 'H':
@@ -253,7 +265,7 @@ main(int count, char **arguments)
 		}
 	}
 	for (unsigned i = 0; scenario_at(i); i++)
-		some |= is_asked(&a, scenario_at(i));
+		some |= is_selected(&a, scenario_at(i));
 	if (!some) {
 		if (a.json)
 			fputs("[]\n", a.json);
@@ -263,11 +275,11 @@ main(int count, char **arguments)
 	o.prefix = prefix;
 	o.workers = a.workers;
 	o.memory = 1024;
-	// The first worker has a core that the main thread, which sleeps while workers measure, is not on.
+	// The first worker has a core that the main thread, which sleeps while workers measure, is not on. With fewer processors they share.
 	for (unsigned w = 0; w < a.workers; w++)
 		snprintf(cores + strlen(cores), sizeof(cores) - strlen(cores), ",%u",
 			(w + 1) % (unsigned)sysconf(_SC_NPROCESSORS_ONLN));
-	o.cores = cores;
+	o.cores = a.workers < (unsigned)sysconf(_SC_NPROCESSORS_ONLN) ? cores : NULL;
 	if (core_start(&o))
 		return 1;
 	printf("%-24s %6s %8s %7s %8s %8s %8s %8s%s\n", "scenario", "bytes", "flows", "workers", "min", "median", "max",
@@ -275,7 +287,7 @@ main(int count, char **arguments)
 	if (a.json)
 		fprintf(a.json, "[");
 	for (unsigned i = 0; scenario_at(i); i++)
-		if (is_asked(&a, scenario_at(i)))
+		if (is_selected(&a, scenario_at(i)))
 			failed |= run_scenario(&a, scenario_at(i));
 	if (a.json) {
 		fprintf(a.json, "\n]\n");

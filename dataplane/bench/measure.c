@@ -1,4 +1,5 @@
-// What the graph takes: windows in which a worker sends as fast as it can, and its cycles for each packet.
+// SPDX-License-Identifier: Apache-2.0
+// Throughput of the graph: windows in which a worker sends as fast as it can, and its cycles for each packet.
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 struct run runs[WORKER_MAX + 1];
 const struct templates *current;
-unsigned active, rounds_asked;
+unsigned active, rounds_requested;
 // Workers that have not yet finished the window that all of them measure at once.
 static unsigned measuring;
 pthread_barrier_t together;
@@ -50,14 +51,14 @@ seen_by(const struct worker *self, const char *node)
 	return rte_graph_node_get_by_name(self->graph->name, node)->total_objs;
 }
 
-// What waits in a scheduler comes to the sink later.
+// Packets that wait in a scheduler reach the sink later.
 uint64_t
 arrived(const struct worker *self)
 {
 	return seen_by(self, tx_node.name) - seen_by(self, "hqos-enqueue") + seen_by(self, "hqos-tx");
 }
 
-// All workers' windows cover each other: who is done goes on with the same work until the last one is done, too.
+// All workers' windows overlap: each worker continues with the same work until the last one is done.
 static void
 all_start(void)
 {
@@ -84,10 +85,10 @@ double
 bare_window(struct worker *self)
 {
 	struct generator *g = &generators[self->index];
-	unsigned rounds = rounds_asked / 2 + 1;
+	unsigned rounds = rounds_requested / 2 + 1;
 
 	g->edge = tx_node.id;
-	walk(self, rounds_asked / 16 + 1);
+	walk(self, rounds_requested / 16 + 1);
 	return (double)walk(self, rounds) / ((double)rounds * BURST);
 }
 
@@ -95,8 +96,8 @@ double
 full_window(struct worker *self)
 {
 	generators[self->index].edge = ether_input_node.id;
-	walk(self, rounds_asked / 16 + 1);
-	return (double)walk(self, rounds_asked) / ((double)rounds_asked * BURST);
+	walk(self, rounds_requested / 16 + 1);
+	return (double)walk(self, rounds_requested) / ((double)rounds_requested * BURST);
 }
 
 // As `full_window`, with an account of nodes and packets.
@@ -109,16 +110,16 @@ accounted_window(struct worker *self, unsigned i)
 	uint64_t sent, reached;
 
 	g->edge = ether_input_node.id;
-	walk(self, rounds_asked / 16 + 1);
+	walk(self, rounds_requested / 16 + 1);
 	node_cycles(self, before);
 	sent = g->sent;
 	reached = arrived(self);
-	r->full[i] = (double)walk(self, rounds_asked) / ((double)rounds_asked * BURST);
+	r->full[i] = (double)walk(self, rounds_requested) / ((double)rounds_requested * BURST);
 	node_cycles(self, after);
 	r->sent += g->sent - sent;
 	r->arrived += arrived(self) - reached;
 	for (unsigned n = 0; n < NODE_MAX && node_by_id((uint16_t)n); n++)
-		r->nodes[i][n] = (after[n] - before[n]) / ((double)rounds_asked * BURST);
+		r->nodes[i][n] = (after[n] - before[n]) / ((double)rounds_requested * BURST);
 }
 
 // Each in turn: workers differ by the memory that they happened to get, so one of them is no measure for the others.
@@ -150,7 +151,7 @@ run(void *argument)
 		.edge = ether_input_node.id,
 		.step = 1,
 		.next = (uint32_t)((uint64_t)current->flows * self->index / active)};
-	walk(self, rounds_asked / 2 + 1);
+	walk(self, rounds_requested / 2 + 1);
 	for (unsigned i = 0; i < REPEATS; i++) {
 		bool counted = false;
 
@@ -252,7 +253,7 @@ begin(const struct templates *t, unsigned rounds)
 {
 	current = t;
 	active = worker_count;
-	rounds_asked = rounds;
+	rounds_requested = rounds;
 	memset(runs, 0, sizeof(runs));
 }
 

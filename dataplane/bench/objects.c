@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects for the bench, put as the API puts them, and remembered so that they can go again.
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include "bench.h"
 #include "core/loop.h"
-#include "core/object.h"
+#include "server/object.h"
 
 struct made {
 	char *kind, *name;

@@ -1,5 +1,6 @@
-// Schedulers by themselves: a burst for random subscribers goes in, a burst comes out, over and over; what the two take together is a
-// packet's cost. DPDK's rte_sched is measured with the same packets, as what one would otherwise use.
+// SPDX-License-Identifier: Apache-2.0
+// Schedulers by themselves: a burst for random subscribers goes in, a burst comes out, over and over; the cycles of
+// both are a packet's cost. DPDK's rte_sched is measured with the same packets, for comparison.
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ struct test {
 static struct hqos_profile profile;
 static struct hqos_group_profile group_profile;
 
-// ---- What is measured.
+// ---- The measurements.
 
 static bool
 make_hqos(struct test *t)
@@ -54,7 +55,7 @@ make_hqos(struct test *t)
 		 groups = (subscribers + SUBSCRIBERS_OF_GROUP - 1) / SUBSCRIBERS_OF_GROUP;
 	uint64_t hz = rte_get_tsc_hz(), now = rte_rdtsc();
 
-	// Every level has its rates, which are more than what comes.
+	// Every level has rates above the offered load.
 	profile = (struct hqos_profile){.peak = pace_of(1000000000, 65536, hz),
 		.committed = PACE_NEVER,
 		.quantum = HQOS_QUANTUM,
@@ -169,7 +170,7 @@ make_packets(struct test *t)
 	return true;
 }
 
-// A burst as the node before would hand it over: what it wrote is in the cache.
+// A burst as from the node before: its writes are in the cache.
 static void
 next_burst(struct test *t, struct rte_mbuf **packets, uint32_t *subscribers, uint8_t *classes)
 {
@@ -188,7 +189,7 @@ next_burst(struct test *t, struct rte_mbuf **packets, uint32_t *subscribers, uin
 	}
 }
 
-// Cycles of what goes in and comes out again, a packet.
+// Cycles per packet of enqueue and dequeue together.
 static double
 window(struct test *t, unsigned rounds)
 {
@@ -280,7 +281,7 @@ measure_queues(const struct scenario *s, unsigned rounds, struct measured *m)
 	}
 	sem_destroy(&t.done);
 	hqos_free(t.hqos);
-	// rte_sched would free what still waits, and this is no memory of a pool.
+	// rte_sched would free waiting packets, which come from no pool here.
 	if (t.sched) {
 		struct rte_mbuf *packets[BURST];
 

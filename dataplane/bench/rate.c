@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rate limiting by several workers: five ways to keep token buckets that all of them use, next to each other.
 //
 //   lock    a spinlock in each bucket
@@ -27,7 +28,7 @@
 #include "port.pb-c.h"
 #include "windows.h"
 
-enum { PACKETS = 1 << 16, AHEAD = 16, LEASES = 4, BYTES = 650, SECONDS_MOST = 30 };
+enum { PACKETS = 1 << 16, PREFETCH_DISTANCE = 16, LEASES = 4, BYTES = 650, SECONDS_MAX = 30 };
 
 enum way { BARE, LOCK, ATOMIC, LEASE, QUEUES, ORDERED };
 
@@ -43,7 +44,7 @@ static struct meter_contract contract;
 static enum way way;
 static unsigned rounds;
 
-// What one worker saw.
+// Measurements of one worker.
 static struct seen {
 	double together[REPEATS], alone[REPEATS];
 	uint64_t compute[REPEATS], compute_alone[REPEATS];
@@ -51,7 +52,7 @@ static struct seen {
 	volatile uint64_t sum;
 } __rte_cache_aligned seen[WORKER_MAX];
 
-static uint64_t deadline; // TSC: nobody waits for another worker any longer
+static uint64_t deadline; // TSC: no worker waits for another any longer
 static uint64_t worked;   // packets that came out of the event device, over all workers
 
 struct leases {
@@ -107,15 +108,15 @@ meter_burst(struct seen *s, const uint32_t *flows, unsigned count, enum way how)
 	uint64_t spent = 0;
 
 	leases.count = 0;
-	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)AHEAD); i++)
+	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)PREFETCH_DISTANCE); i++)
 		bring(&buckets[flows[i]], how);
 	for (unsigned i = 0; i < count; i++) {
 		struct bucket *b = &buckets[flows[i]];
 		struct meter_lease *lease = NULL;
 		enum colour colour = GREEN;
 
-		if (i + AHEAD < count)
-			bring(&buckets[flows[i + AHEAD]], how);
+		if (i + PREFETCH_DISTANCE < count)
+			bring(&buckets[flows[i + PREFETCH_DISTANCE]], how);
 		if (how == LEASE)
 			lease = lease_of(&leases, flows[i]);
 		if (how == LOCK)
@@ -173,7 +174,8 @@ next_burst(struct seen *s)
 static struct dispatch_queue queue;
 static const struct dispatch_device *d;
 
-// As order.c has it: what came from the ordered queue is worked on and given back, in order; what comes out then has arrived.
+// As in order.c: packets from the ordered queue are processed and given back, in order; those that come out have
+// arrived.
 static unsigned
 take_ordered(struct seen *s, uint8_t port)
 {
@@ -182,7 +184,7 @@ take_ordered(struct seen *s, uint8_t port)
 	unsigned count, given = 0, worked_on = 0;
 
 	dispatch_schedule(d);
-	count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
+	count = rte_event_dequeue_burst(d->id, port, events, d->max_dequeue, 0);
 	for (unsigned i = 0; i < count; i++) {
 		bool leaves = events[i].queue_id == d->leaving;
 
@@ -210,7 +212,7 @@ take_events(struct seen *s, uint8_t port)
 
 	if (way == ORDERED)
 		return take_ordered(s, port);
-	count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
+	count = rte_event_dequeue_burst(d->id, port, events, d->max_dequeue, 0);
 	for (unsigned i = 0; i < count; i++)
 		flows[i] = (uint32_t)events[i].u64;
 	if (count > 0) {
@@ -233,7 +235,7 @@ give_events(struct seen *s, uint8_t port, const uint32_t *flows)
 			.queue_id = queue.queue,
 			.u64 = flows[i]};
 	while (given < BURST && rte_rdtsc() < deadline) {
-		unsigned some = RTE_MIN(BURST - given, (unsigned)d->enqueue_most);
+		unsigned some = RTE_MIN(BURST - given, (unsigned)d->max_enqueue);
 		unsigned got = rte_event_enqueue_new_burst(d->id, port, events + given, (uint16_t)some);
 
 		given += got;
@@ -242,7 +244,7 @@ give_events(struct seen *s, uint8_t port, const uint32_t *flows)
 	}
 }
 
-// Cycles a packet of this worker; `workers` take part, and what is given to the event device is taken by all of them.
+// Cycles per packet of this worker; `workers` take part, and all of them take packets from the event device.
 static double
 window(struct seen *s, uint8_t port, unsigned workers)
 {
@@ -264,8 +266,8 @@ window(struct seen *s, uint8_t port, unsigned workers)
 	return (double)(rte_rdtsc() - begin) / ((double)rounds * BURST);
 }
 
-// One worker alone cannot use the event device: each of its ports has to be asked, or flows stay with nobody. So all take part,
-// and only one gives.
+// One worker alone cannot use the event device: each of its ports must be polled, or flows stay without a worker. So
+// all take part, and only one gives.
 static void
 serve(struct seen *s, uint8_t port)
 {
@@ -328,13 +330,13 @@ run_way(enum way how, uint32_t flows, struct measured *m)
 
 	way = how;
 	d = way < QUEUES ? NULL : dispatch_devices[queue.device];
-	deadline = begin + SECONDS_MOST * rte_get_tsc_hz();
+	deadline = begin + SECONDS_MAX * rte_get_tsc_hz();
 	memset(seen, 0, sizeof(seen));
 	for (uint32_t f = 0; f < flows; f++)
 		buckets[f] = (struct bucket){.state = {.time = begin}};
 	launch(run);
 	end = rte_rdtsc();
-	// In rounds; what the event device kept beyond the deadline has not arrived.
+	// In rounds; packets in the event device after the deadline have not arrived.
 	m->sent = rounds;
 	m->arrived = end < deadline ? rounds : 0;
 	last = meter_moment(&contract, end);
@@ -345,7 +347,7 @@ run_way(enum way how, uint32_t flows, struct measured *m)
 	came = (double)(last.committed_yield - meter_yield(contract.committed_rate, begin)) * flows;
 	for (unsigned w = 0; w < active; w++)
 		spent += seen[w].spent;
-	// What finds a bucket full, while workers wait for each other, is spent by nobody: less is no fault.
+	// While workers wait for each other, tokens beyond a full bucket are lost: a lower value is no error.
 	m->overspent = RTE_MAX(100 * ((double)spent + (double)left - came) / came, 0.0);
 	for (unsigned i = 0; i < REPEATS; i++) {
 		m->cycles[i] = 0;

@@ -1,4 +1,5 @@
-// What measures share: the source of each worker, and what each saw.
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the measurements: the source of each worker, and its results.
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +17,7 @@ struct generator {
 
 extern struct generator generators[WORKER_MAX + 1];
 
-// What one worker saw in each repeat.
+// A worker's results of each repeat.
 struct run {
 	double full[REPEATS], bare[REPEATS];
 	double nodes[REPEATS][NODE_MAX];
@@ -27,14 +28,14 @@ struct run {
 
 extern struct run runs[WORKER_MAX + 1];
 
-// Of what is measured now.
+// The templates of the present measurement.
 extern const struct templates *current;
-extern unsigned active, rounds_asked;
+extern unsigned active, rounds_requested;
 // Where workers wait for each other.
 extern pthread_barrier_t together;
 
 uint64_t walk(struct worker *self, unsigned rounds);
-// What came to the sink by this worker. What waits in a scheduler comes later.
+// Packets that reached the sink by this worker. Packets that wait in a scheduler come later.
 uint64_t arrived(const struct worker *self);
 // Packets from source to sink alone, and through everything: cycles a packet.
 double bare_window(struct worker *self);

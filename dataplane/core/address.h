@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IP addresses and prefixes as people write them.
 #pragma once
 

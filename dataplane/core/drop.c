@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // The drop node and its counters.
 #include "core/drop.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "core/registry.h"
 #include "core/slab.h"
 #include "core/start.h"
 #include "core/trace.h"
@@ -20,11 +22,11 @@ struct pair {
 };
 
 struct session_drops {
-	uint64_t all;                          // packets, whatever the reason
-	uint64_t counted[2], counted_bytes[2]; // of them, those that had been counted for the session
+	uint64_t all;                          // packets, for any reason
+	uint64_t counted[2], counted_bytes[2]; // of them, those that the session's counters include
 };
 
-// What a packet's state says when nobody gave a reason: it must be the first.
+// The reason of a packet whose state names none. It must be the first.
 static struct drop drop_chain_ended = {.name = "chain-ended",
 	.description = "The packet's chain had no further step: an inconsistency in the data plane."};
 
@@ -39,7 +41,7 @@ void
 drop_register(struct drop *drop)
 {
 	if (reason_count == DROP_MAX)
-		abort();
+		registry_full("drop reasons", drop->name, DROP_MAX, "DROP_MAX", "core/drop.h");
 	drop->id = (uint16_t)reason_count;
 	reasons[reason_count++] = drop;
 }
@@ -109,7 +111,7 @@ count(const struct packet *p)
 	totals[self][p->drop]++;
 	if (p->interface < INTERFACE_LIMIT)
 		((uint64_t *)by_interface.rows[self])[(size_t)p->interface * DROP_MAX + p->drop]++;
-	if (p->session < SESSION_LIMIT) {
+	if (p->session < SESSION_LIMIT && !reasons[p->drop]->consumed) {
 		struct session_drops *drops = by_session.rows[self];
 
 		count_session(&drops[p->session], p);
@@ -228,7 +230,7 @@ drop_forget_session(uint32_t session)
 	struct session_drops sum;
 
 	counters_sum(&by_session, session, &sum);
-	// Most have nothing to forget, and their counters no memory yet.
+	// Most counters are zero and have no memory yet.
 	if (sum.all == 0)
 		return;
 	counters_clear(&by_session, session);

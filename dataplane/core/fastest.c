@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trying the ways of a look-up, and choosing one.
 #include "core/fastest.h"
 
@@ -10,8 +11,8 @@
 #include "cpu/cpu.h"
 
 enum {
-	TURNS = 24, // in each of which every way has its turn: the least of a way is what it takes without others
-	WORTH = 97, // hundredths of what an earlier way takes that a later one may take, so that luck does not choose
+	TURNS = 24, // in each turn every way runs once: the minimum of a way is its cost without interference
+	WORTH = 97, // percent of an earlier way's cost that a later one may have, so that noise does not decide
 };
 
 static struct fastest *all;
@@ -39,11 +40,18 @@ fastest_has(const struct fastest *f, unsigned way)
 	return way < FASTEST_WAYS && f->ways[way].name && !cpu_lacks(f->ways[way].needs);
 }
 
+bool
+fastest_of(const struct fastest *f, const char *option)
+{
+	return strcmp(f->option ? f->option : "look-up", option) == 0;
+}
+
 void
 fastest_use(struct fastest *f, unsigned way)
 {
 	f->way = way;
-	f->use(way);
+	if (f->use)
+		f->use(way);
 }
 
 static int
@@ -51,7 +59,7 @@ refuse_way(const struct fastest *f, const char *way)
 {
 	const char *between = "";
 
-	fprintf(stderr, "sluice-dataplane: --look-up %s takes ", f->name);
+	fprintf(stderr, "sluice-dataplane: --%s %s takes ", f->option ? f->option : "look-up", f->name);
 	for (unsigned w = 0; w < FASTEST_WAYS; w++) {
 		if (!fastest_has(f, w))
 			continue;
@@ -63,13 +71,14 @@ refuse_way(const struct fastest *f, const char *way)
 }
 
 int
-fastest_ask(const char *text)
+fastest_select(const char *option, const char *text)
 {
 	size_t length = strcspn(text, "=");
 	const char *between = "";
 
 	for (struct fastest *f = all; f; f = f->next) {
-		if (text[length] != '=' || strlen(f->name) != length || strncmp(f->name, text, length) != 0)
+		if (!fastest_of(f, option) || text[length] != '=' || strlen(f->name) != length ||
+			strncmp(f->name, text, length) != 0)
 			continue;
 		for (unsigned w = 0; w < FASTEST_WAYS; w++) {
 			if (!fastest_has(f, w) || strcmp(f->ways[w].name, text + length + 1) != 0)
@@ -80,9 +89,13 @@ fastest_ask(const char *text)
 		}
 		return refuse_way(f, text + length + 1);
 	}
-	fprintf(stderr, "sluice-dataplane: --look-up takes NAME=WAY, of these names: ");
-	for (struct fastest *f = all; f; f = f->next, between = ", ")
+	fprintf(stderr, "sluice-dataplane: --%s takes NAME=WAY, of these names: ", option);
+	for (struct fastest *f = all; f; f = f->next) {
+		if (!fastest_of(f, option))
+			continue;
 		fprintf(stderr, "%s%s", between, f->name);
+		between = ", ";
+	}
 	fprintf(stderr, "; not \"%s\"\n", text);
 	return -EINVAL;
 }
@@ -132,8 +145,11 @@ int
 fastest_start(void)
 {
 	for (struct fastest *f = all; f; f = f->next) {
-		int look_ups = f->prepare();
+		int look_ups;
 
+		if (!f->prepare)
+			continue;
+		look_ups = f->prepare();
 		if (look_ups < 0)
 			return look_ups;
 		try_ways(f, (unsigned)look_ups);

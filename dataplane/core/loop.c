@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // epoll, timers and pollers of the main thread.
 #include "core/loop.h"
 
@@ -7,7 +8,9 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-enum { MOST_EVENTS = 64, MOST_POLLERS = 32, MOST_TIMERS = 64 };
+#include "core/registry.h"
+
+enum { MAX_EVENTS = 64, MAX_POLLERS = 32, MAX_TIMERS = 64 };
 
 struct watched {
 	loop_fd_fn call;
@@ -23,8 +26,8 @@ struct timer {
 static int epoll_fd = -1;
 static struct watched *watched; // by file descriptor
 static int watched_room;
-static struct timer timers[MOST_TIMERS];
-static struct timer pollers[MOST_POLLERS];
+static struct timer timers[MAX_TIMERS];
+static struct timer pollers[MAX_POLLERS];
 static unsigned timer_count, poller_count;
 static volatile bool stopped;
 
@@ -88,29 +91,29 @@ loop_remove(int fd)
 void
 loop_every(uint64_t interval, loop_fn call, void *argument)
 {
-	if (timer_count == MOST_TIMERS)
-		abort();
+	if (timer_count == MAX_TIMERS)
+		registry_full("timers of the main thread", "another", MAX_TIMERS, "MAX_TIMERS", "core/loop.c");
 	timers[timer_count++] = (struct timer){interval, now() + interval, call, argument};
 }
 
 void
 loop_poll(loop_fn call, void *argument)
 {
-	if (poller_count == MOST_POLLERS)
-		abort();
+	if (poller_count == MAX_POLLERS)
+		registry_full("pollers of the main thread", "another", MAX_POLLERS, "MAX_POLLERS", "core/loop.c");
 	pollers[poller_count++] = (struct timer){.call = call, .argument = argument};
 }
 
 void
 loop_once(int timeout_ms)
 {
-	struct epoll_event events[MOST_EVENTS];
+	struct epoll_event events[MAX_EVENTS];
 	uint64_t time;
 	int count;
 
 	if (open_epoll())
 		return;
-	count = epoll_wait(epoll_fd, events, MOST_EVENTS, timeout_ms);
+	count = epoll_wait(epoll_fd, events, MAX_EVENTS, timeout_ms);
 	for (int i = 0; i < count; i++) {
 		struct watched w = watched[events[i].data.fd];
 

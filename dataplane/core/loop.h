@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The main thread's loop: file descriptors, timers, and things to look at each round (every millisecond at least).
 #pragma once
 

@@ -1,5 +1,6 @@
-// The writer's side of the exact-match map: put, delete, growth. Readers are in map64.h, which says how they stay right
-// while this writes.
+// SPDX-License-Identifier: Apache-2.0
+// The writer's side of the exact-match map: put, delete, growth. Readers are in map64.h, which explains why they are
+// correct during writes.
 #include "core/map64.h"
 
 #include <errno.h>
@@ -51,17 +52,19 @@ overflow(const struct map64_bucket *bucket)
 	return (uint16_t)atomic_load_explicit(&bucket->state, memory_order_relaxed);
 }
 
-// The bucket and slot of a key, or NULL.
+// The bucket and slot of a key, or NULL after one circle at most.
 static struct map64_bucket *
 table_find(struct map64_table *table, uint64_t key, uint32_t *slot)
 {
+	uint32_t passed = 0;
+
 	for (uint32_t at = map64_home(table, key);; at = (at + 1) & table->mask) {
 		struct map64_bucket *bucket = &table->buckets[at];
 
 		*slot = bucket_find(bucket, key);
 		if (*slot < MAP64_BUCKET_KEYS)
 			return bucket;
-		if (overflow(bucket) == 0)
+		if (overflow(bucket) == 0 || passed++ == table->mask)
 			return NULL;
 	}
 }

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exact match from a 64-bit key to a 32-bit value, for the fast path: one writer (the main thread), many readers
 // without locks. A bucket is one cache line of five keys and their values. A full bucket overflows into the next and
-// counts what it sent on, so that most misses end after one line too. Readers must be between two quiescent states
-// (core/rcu.h) for as long as they use the map.
+// counts the overflowed keys, so that most misses end after one line too. Readers must be between two quiescent
+// states (core/rcu.h) for as long as they use the map.
 #pragma once
 
 #include <assert.h>
@@ -20,7 +21,7 @@ static const uint32_t MAP64_NONE = UINT32_MAX; // no such key; cannot be stored 
 
 // `state` is the count of keys that passed this bucket on their way to a later one (low half) and a generation that
 // changes each time a slot is filled (high half). A reader that finds the same generation before the key and after the
-// value has read a value that belongs to the key, whatever was deleted and put meanwhile.
+// value has read a value that belongs to the key, even if keys were deleted and put meanwhile.
 struct map64_bucket {
 	_Atomic uint64_t keys[MAP64_BUCKET_KEYS]; // 0: a free slot
 	_Atomic uint32_t values[MAP64_BUCKET_KEYS];
@@ -30,7 +31,7 @@ static_assert(sizeof(struct map64_bucket) == 64, "a bucket is a cache line");
 
 // All that a reader needs, replaced as a whole when the map grows.
 struct map64_table {
-	uint64_t secret[2]; // random by map, so that nobody can choose keys that collide
+	uint64_t secret[2]; // random by map: an attacker cannot choose keys that collide
 	uint32_t mask;      // buckets - 1
 	uint32_t shift;     // size class, for the writer
 	size_t bytes;
@@ -99,10 +100,13 @@ map64_match(const struct map64_bucket *bucket, uint64_t key)
 #endif
 }
 
-// The whole probe sequence from a bucket on.
+// The whole probe sequence from a bucket on: one circle at most, since after deletes and puts every bucket may count keys
+// that passed it.
 static inline uint32_t
 map64_probe(const struct map64_table *table, uint32_t home, uint64_t key)
 {
+	uint32_t passed = 0;
+
 	for (;;) {
 		const struct map64_bucket *bucket = &table->buckets[home];
 		uint32_t before = atomic_load_explicit(&bucket->state, memory_order_acquire);
@@ -115,7 +119,7 @@ map64_probe(const struct map64_table *table, uint32_t home, uint64_t key)
 			value = atomic_load_explicit(&bucket->values[__builtin_ctz(match)], memory_order_acquire);
 		if (atomic_load_explicit(&bucket->state, memory_order_acquire) >> 16 != before >> 16)
 			continue;
-		if (match != 0 || (uint16_t)before == 0)
+		if (match != 0 || (uint16_t)before == 0 || passed++ == table->mask)
 			return value;
 		home = (home + 1) & table->mask;
 	}
@@ -135,10 +139,10 @@ map64_get(const struct map64 *map, uint64_t key)
 static inline void
 map64_get_bulk(const struct map64 *map, const uint64_t *keys, uint32_t *values, unsigned n)
 {
-	enum { AHEAD = 32 };
+	enum { PREFETCH_DISTANCE = 32 };
 	const struct map64_table *table = atomic_load_explicit(&map->table, memory_order_acquire);
-	uint32_t homes[MAP64_BURST + AHEAD];
-	unsigned first = n < AHEAD ? n : AHEAD;
+	uint32_t homes[MAP64_BURST + PREFETCH_DISTANCE];
+	unsigned first = n < PREFETCH_DISTANCE ? n : PREFETCH_DISTANCE;
 
 	for (unsigned i = 0; i < first; i++) {
 		homes[i] = map64_home(table, keys[i]);
@@ -149,9 +153,9 @@ map64_get_bulk(const struct map64 *map, const uint64_t *keys, uint32_t *values, 
 		const struct map64_bucket *bucket = &table->buckets[homes[i]];
 		uint32_t before, match, value;
 
-		if (i + AHEAD < n) {
-			homes[i + AHEAD] = map64_home(table, keys[i + AHEAD]);
-			__builtin_prefetch(&table->buckets[homes[i + AHEAD]]);
+		if (i + PREFETCH_DISTANCE < n) {
+			homes[i + PREFETCH_DISTANCE] = map64_home(table, keys[i + PREFETCH_DISTANCE]);
+			__builtin_prefetch(&table->buckets[homes[i + PREFETCH_DISTANCE]]);
 		}
 		before = atomic_load_explicit(&bucket->state, memory_order_acquire);
 		atomic_signal_fence(memory_order_acquire);

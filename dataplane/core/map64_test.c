@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exact-match map against a plain array, and against a reader that never waits.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +91,7 @@ bulk_look_ups_of_every_size_agree_with_single_ones(void **state)
 }
 
 static void
-after_random_operations_the_map_holds_what_an_array_would(void **state)
+after_random_operations_the_map_equals_an_array(void **state)
 {
 	enum { KEYS = 4096, OPERATIONS = 200000 };
 	static uint32_t model[KEYS]; // value, or 0 when the key is not there
@@ -142,6 +143,108 @@ the_writer_meets_each_key_once_and_may_delete_it_meanwhile(void **state)
 	}
 	assert_int_equal(map64_count(map), 0);
 	map64_destroy(map);
+}
+
+// The next key above `after` whose home is this bucket.
+static uint64_t
+key_at_home(const struct map64 *map, uint32_t home, uint64_t after)
+{
+	do
+		after++;
+	while (map64_home(atomic_load(&map->table), after) != home);
+	return after;
+}
+
+// Every bucket counts a key that passed it: each in turn is filled, sends one key on, and is emptied but for the key that the bucket
+// before sent there. The highest key used.
+static uint64_t
+let_a_key_pass_every_bucket(struct map64 *map)
+{
+	const struct map64_table *table = atomic_load(&map->table);
+	uint64_t last = 0;
+
+	for (uint32_t bucket = 0; bucket <= table->mask; bucket++) {
+		uint64_t fill[MAP64_BUCKET_KEYS];
+		unsigned room = MAP64_BUCKET_KEYS - (bucket > 0);
+
+		for (unsigned i = 0; i < room; i++) {
+			fill[i] = last = key_at_home(map, bucket, last);
+			assert_int_equal(map64_put(map, fill[i], 1), 0);
+		}
+		last = key_at_home(map, bucket, last);
+		assert_int_equal(map64_put(map, last, 2), 0);
+		for (unsigned i = 0; i < room; i++)
+			assert_int_equal(map64_delete(map, fill[i]), 0);
+	}
+	assert_ptr_equal(table, atomic_load(&map->table));
+	for (uint32_t bucket = 0; bucket <= table->mask; bucket++)
+		assert_int_not_equal((uint16_t)atomic_load(&table->buckets[bucket].state), 0);
+	return last;
+}
+
+static void
+a_look_up_of_an_absent_key_ends_when_keys_have_passed_every_bucket(void **state)
+{
+	for (uint64_t grown = 0; grown <= 1000; grown = 4 * grown + 10) {
+		struct map64 *map = map64_create();
+		const struct map64_table *table;
+		uint64_t absent, position = 0, key;
+		uint32_t value, found = 0;
+
+		for (key = 1; key <= grown; key++)
+			assert_int_equal(map64_put(map, key, 1), 0);
+		for (key = 1; key <= grown; key++)
+			assert_int_equal(map64_delete(map, key), 0);
+		absent = let_a_key_pass_every_bucket(map) + 1;
+		table = atomic_load(&map->table);
+		for (unsigned i = 0; i < 100; i++, absent++) {
+			assert_int_equal(map64_get(map, absent), MAP64_NONE);
+			map64_get_bulk(map, &absent, &value, 1);
+			assert_int_equal(value, MAP64_NONE);
+			assert_int_equal(map64_delete(map, absent), -ENOENT);
+		}
+		assert_int_equal(map64_put(map, absent, 3), 0);
+		assert_int_equal(map64_get(map, absent), 3);
+		assert_int_equal(map64_delete(map, absent), 0);
+		while (map64_next(map, &position, &key, &value)) {
+			assert_int_equal(map64_get(map, key), 2);
+			found++;
+		}
+		assert_int_equal(found, table->mask + 1);
+		map64_destroy(map);
+	}
+}
+
+static void
+small_maps_under_churn_equal_an_array(void **state)
+{
+	enum { KEYS = 256, STEPS = 300000 };
+
+	for (unsigned live = 12; live <= 24; live += 12) {
+		uint64_t there[24] = {0};
+		uint32_t values[24] = {0};
+		struct map64 *map = map64_create();
+
+		for (unsigned i = 0; i < STEPS; i++) {
+			unsigned place = (unsigned)(next_random() % live);
+			uint64_t key = next_random() % KEYS + 1;
+			uint32_t expected = MAP64_NONE;
+
+			if (there[place])
+				assert_int_equal(map64_delete(map, there[place]), 0);
+			there[place] = 0;
+			for (unsigned k = 0; k < live; k++)
+				if (there[k] == key)
+					expected = values[k];
+			assert_int_equal(map64_get(map, key), expected);
+			if (expected == MAP64_NONE) {
+				assert_int_equal(map64_put(map, key, i), 0);
+				there[place] = key;
+				values[place] = i;
+			}
+		}
+		map64_destroy(map);
+	}
 }
 
 enum { MANY = 3000 };
@@ -262,8 +365,10 @@ main(void)
 		cmocka_unit_test(key_0_and_the_value_that_means_none_are_refused),
 		cmocka_unit_test(a_put_of_a_key_that_is_there_replaces_its_value),
 		cmocka_unit_test(bulk_look_ups_of_every_size_agree_with_single_ones),
-		cmocka_unit_test(after_random_operations_the_map_holds_what_an_array_would),
+		cmocka_unit_test(after_random_operations_the_map_equals_an_array),
 		cmocka_unit_test(the_writer_meets_each_key_once_and_may_delete_it_meanwhile),
+		cmocka_unit_test(a_look_up_of_an_absent_key_ends_when_keys_have_passed_every_bucket),
+		cmocka_unit_test(small_maps_under_churn_equal_an_array),
 		cmocka_unit_test(a_reader_never_sees_a_value_of_another_key_nor_misses_one_that_stays),
 		cmocka_unit_test(a_reader_never_sees_a_value_of_another_key_in_a_slot_that_changes_hands),
 		cmocka_unit_test(a_replaced_table_is_not_freed_while_a_reader_may_be_in_it),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For unit tests: one node by itself, with somewhere for its packets to go. Needs neither the EAL nor a graph.
 #pragma once
 
@@ -22,7 +23,7 @@ one_node_new(unsigned edges)
 	return node;
 }
 
-// Give `count` packets to a node; edges[i] is the one that packet i took.
+// Give `count` packets to a node; edges[i] is the edge of packet i.
 static inline void
 one_node_run(const struct node *node, struct rte_mbuf **packets, uint16_t count, uint16_t *edges)
 {
@@ -30,6 +31,7 @@ one_node_run(const struct node *node, struct rte_mbuf **packets, uint16_t count,
 	struct rte_node *it = one_node_new(NODE_MAX), *others[NODE_MAX];
 	rte_graph_off_t ring[256] = {0};
 
+	strncpy(it->name, node->name, sizeof(it->name) - 1);
 	graph->cir_start = ring;
 	graph->cir_mask = RTE_DIM(ring) - 1;
 	for (unsigned edge = 0; edge < NODE_MAX; edge++)
@@ -57,7 +59,7 @@ static inline struct rte_mbuf *
 one_node_packet(const void *bytes, uint16_t length)
 {
 	enum { HEADROOM = 128 };
-	size_t size = sizeof(struct rte_mbuf) + sizeof(struct packet) + HEADROOM + length;
+	size_t size = sizeof(struct rte_mbuf) + PACKET_SIZE + HEADROOM + length;
 	struct rte_mbuf *m;
 	void *memory;
 
@@ -65,7 +67,7 @@ one_node_packet(const void *bytes, uint16_t length)
 		abort();
 	memset(memory, 0, size);
 	m = memory;
-	m->buf_addr = (char *)(m + 1) + sizeof(struct packet);
+	m->buf_addr = (char *)(m + 1) + PACKET_SIZE;
 	m->buf_len = (uint16_t)(HEADROOM + length);
 	m->data_off = HEADROOM;
 	m->data_len = length;

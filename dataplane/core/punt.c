@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The way up to the main thread and the way back into the graph.
 #include "core/punt.h"
 
@@ -8,9 +9,11 @@
 #include <rte_ring.h>
 
 #include "core/drop.h"
+#include "core/fair.h"
 #include "core/loop.h"
 #include "core/punt_watch.h"
-#include "core/rate.h"
+#include "core/registry.h"
+#include "core/slab.h"
 #include "core/start.h"
 #include "core/worker.h"
 
@@ -18,14 +21,15 @@ enum { PUNT_MAX = 64, RING = 8192, AT_ONCE = 256 };
 
 static struct punt *reasons[PUNT_MAX];
 static unsigned reason_count;
-static uint64_t spent[WORKER_MAX + 1][PUNT_MAX] __rte_cache_aligned; // of each reason's rate
+static struct fair_rate *rates[WORKER_MAX + 1]; // by worker and reason
 static struct rte_ring *up;
 static struct rte_ring *down[WORKER_MAX];
 static void (*watcher)(struct rte_mbuf *m, const struct punt *reason);
 
 struct rte_mempool *packet_pool;
 
-DROP(drop_punt_rate, "punt-rate-limited", "More packets of a kind for the control plane than its rate limit allows.")
+DROP(drop_punt_rate, "punt-rate-limited",
+	"More packets of a kind for the control plane than the rate limits of the kind and of their source allow.")
 DROP(drop_punt_full, "punt-queue-full", "The control plane did not take its packets fast enough.")
 
 DROP(drop_inject_full, "inject-queue-full", "The worker did not take the control plane's packets fast enough.")
@@ -35,7 +39,7 @@ void
 punt_register(struct punt *punt)
 {
 	if (reason_count == PUNT_MAX)
-		abort();
+		registry_full("punt reasons", punt->name, PUNT_MAX, "PUNT_MAX", "core/punt.c");
 	punt->id = (uint8_t)reason_count;
 	reasons[reason_count++] = punt;
 }
@@ -55,18 +59,34 @@ punt_by_id(unsigned id)
 	return id < reason_count ? reasons[id] : NULL;
 }
 
+// What one source of a packet may use of its reason.
+static inline uint32_t
+limit_of(const struct punt *reason, const struct packet *p)
+{
+	bool of_session = p->session != NO_SESSION && p->direction == UP;
+
+	return of_session && reason->session ? reason->session : reason->each;
+}
+
 static uint16_t
 punt_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	uint64_t *mine = spent[worker_self()->index], now = rte_rdtsc(), hz = rte_get_tsc_hz();
+	struct fair_rate *mine = rates[worker_self()->index];
+	uint64_t now = rte_rdtsc(), hz = rte_get_tsc_hz();
 
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(packets[i]);
-		uint32_t rate = rate_share(reasons[p->punt]->rate);
+		const struct punt *reason = reasons[p->punt];
+		struct fair_source source;
+		bool quiet;
 
-		if (!rate_spend_at(&mine[p->punt], rate, rate, now, hz))
+		fair_source_of(packets[i], &source);
+		if (!fair_spend_at(
+			    &mine[p->punt], fair_limit(reason->rate, limit_of(reason, p)), &source, now, hz, &quiet))
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_rate), packets[i]);
-		else if (rte_ring_enqueue(up, packets[i]))
+		// The last part of the ring is for sources that are quiet.
+		else if ((!quiet && rte_ring_free_count(up) < rte_ring_get_capacity(up) / 4) ||
+			 rte_ring_enqueue(up, packets[i]))
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_full), packets[i]);
 	}
 	return count;
@@ -117,8 +137,8 @@ inject(struct rte_mbuf *m, const struct node *node)
 	// the order in which they were given.
 	unsigned worker = (p->session != NO_SESSION ? p->session : m->port) % worker_count;
 
-	p->chain = p->chain << 8 | node->id;
-	// Whoever kept its place for it has stopped to.
+	packet_push(p, node);
+	// The reserving worker has released its place.
 	p->order = 0;
 	if (rte_ring_enqueue(down[worker], m))
 		drop_now(m, &drop_inject_full);
@@ -136,12 +156,12 @@ inject_process(struct rte_graph *graph, struct rte_node *node, void **packets, u
 	self->taken += count;
 	node->idx = count;
 	for (uint16_t i = 0; i < count; i++)
-		next[i] = packet_step(packet_of(node->objs[i]));
+		next[i] = packet_pop(packet_of(node->objs[i]));
 	node_dispatch(graph, node, node->objs, next, count);
 	return count;
 }
 
-static struct node inject_node = {.name = "inject", .process = inject_process, .source = true};
+struct node inject_node = {.name = "inject", .process = inject_process, .source = true, .steps = true};
 NODE_REGISTER(inject_node)
 
 struct rte_mbuf *
@@ -160,22 +180,29 @@ packet_new(void)
 bool
 packet_may_wait(void)
 {
-	return !packet_pool || 2 * rte_mempool_avail_count(packet_pool) > packet_pool->size;
+	return !packet_pool || 4 * rte_mempool_avail_count(packet_pool) > packet_pool->size;
 }
 
 int
 punt_start(void)
 {
 	char name[RTE_RING_NAMESIZE];
-	// What waits in a ring is a small part of the buffers, too.
+	// The ring to the main thread holds a small part of the buffers, and so do all rings from it together.
 	unsigned size = RTE_MAX(RTE_MIN(rte_align32prevpow2(packet_pool->size / 8), (unsigned)RING), 256u);
+	unsigned down_size = RTE_MAX(RTE_MIN(rte_align32prevpow2(packet_pool->size / (4 * worker_count)), size), 256u);
 
 	up = rte_ring_create("punt", size, SOCKET_ID_ANY, RING_F_SC_DEQ);
 	if (!up)
 		return -rte_errno;
+	// The main thread's is the last.
+	for (unsigned w = 0; w <= worker_count; w++) {
+		rates[w] = slab_reserve(reason_count * sizeof(*rates[w]));
+		if (!rates[w])
+			return -ENOMEM;
+	}
 	for (unsigned w = 0; w < worker_count; w++) {
 		snprintf(name, sizeof(name), "inject-%u", w);
-		down[w] = rte_ring_create(name, size, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		down[w] = rte_ring_create(name, down_size, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (!down[w])
 			return -rte_errno;
 	}

@@ -1,4 +1,5 @@
-// What the API needs of punts.
+// SPDX-License-Identifier: Apache-2.0
+// Punts as the API uses them.
 #pragma once
 
 #include "core/punt.h"

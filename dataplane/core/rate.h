@@ -1,4 +1,5 @@
-// Rate limits for what we say and do because of a packet: ICMP errors, GTP-U's answers, packets for the main thread.
+// SPDX-License-Identifier: Apache-2.0
+// Rate limits for answers to packets and for work that packets cause: ICMP errors, GTP-U responses, packets for the main thread.
 //
 // The generic cell rate algorithm (ITU-T I.371 section A): tokens are counted in the time that they take to come. A limit is
 // full when its last token was spent a whole burst ago, and empty when its next token is still to come. So its state is one
@@ -13,8 +14,7 @@
 
 #include "core/worker.h"
 
-// What there is to spend, for a TSC of `hz`: `burst` at once, and `a_second` in the long run. 0 of either is none
-// at all.
+// The tokens, for a TSC of `hz`: `burst` at once, and `a_second` in the long run. 0 of either passes nothing.
 static inline bool
 rate_spend_at(uint64_t *spent, uint32_t a_second, uint32_t burst, uint64_t now, uint64_t hz)
 {
@@ -39,7 +39,7 @@ struct rate {
 	} __rte_cache_aligned of[WORKER_MAX + 1];
 };
 
-// What one worker may of what all together may in a second: their equal parts, but at least one each.
+// One worker's share of a limit of all workers in a second: equal parts, but at least one each.
 static inline uint32_t
 rate_share(uint32_t a_second)
 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rate limits.
 #include <setjmp.h>
 #include <stdarg.h>

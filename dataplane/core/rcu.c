@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deferred freeing over rte_rcu_qsbr. The workers report in worker.c.
 #include "core/rcu.h"
 
@@ -37,7 +38,7 @@ release_ready(void *unused)
 void
 rcu_retire(void (*release)(void *), void *memory)
 {
-	// Without workers nobody reads.
+	// Without workers there are no readers.
 	if (!worker_rcu) {
 		release(memory);
 		return;

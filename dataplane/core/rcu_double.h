@@ -1,5 +1,6 @@
-// For unit tests of tables: rcu_retire() without workers. While `rcu_reading` says that a test's thread reads, memory waits
-// until that thread passed two quiescent states; else it is released at once. Define nothing else by this name.
+// SPDX-License-Identifier: Apache-2.0
+// For unit tests of tables: rcu_retire() without workers. While `rcu_reading` is set, memory waits until that thread
+// passed two quiescent states; else it is released at once. Define nothing else by this name.
 #pragma once
 
 #include <stdatomic.h>

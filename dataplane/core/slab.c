@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays that grow in place.
 #include "core/slab.h"
 
@@ -57,7 +58,7 @@ now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// The index that has rested longest, if that is long enough or `must` says that it has to do.
+// The index that has rested longest, if that is long enough or `must` is set.
 static bool
 wake(struct slab *slab, bool must, uint32_t *index)
 {
@@ -92,7 +93,7 @@ rest(struct slab *slab, uint32_t index)
 		struct slab_resting *grown = malloc(room * sizeof(grown[0]));
 
 		if (!grown)
-			return; // the index is lost, nothing else
+			return; // only the index is lost
 		for (uint32_t i = 0; i < slab->resting_count; i++)
 			grown[i] = slab->resting[(slab->resting_first + i) % slab->resting_room];
 		free(slab->resting);
@@ -112,7 +113,7 @@ slab_give(struct slab *slab, uint32_t index)
 		uint32_t *grown = realloc(slab->unused, room * sizeof(grown[0]));
 
 		if (!grown)
-			return; // the index is lost, nothing else
+			return; // only the index is lost
 		slab->unused = grown;
 		slab->unused_room = room;
 	}

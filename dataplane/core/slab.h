@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An array of equal records, addressed by a 32-bit index, that grows in place: its address space is reserved at once and
 // backed with memory as it is touched. Main thread writes, workers read.
 #pragma once
@@ -20,8 +21,8 @@ struct slab {
 	uint32_t resting_first, resting_count, resting_room;
 };
 
-// Packets that wait on the main thread (for a neighbour, for a fragment, in a ring) know a record by its index for as long as
-// they wait. So an index rests longer than any packet does before it names another record, unless none else is left.
+// Packets that wait on the main thread (for a neighbour, for a fragment, in a ring) hold a record's index meanwhile.
+// So an index rests longer than any packet waits before it names another record, unless no other is left.
 #define SLAB_REST_NS 40000000000ull
 
 // Reserved, zeroed memory that is backed when touched, with huge pages where the kernel has them. NULL: no address space.

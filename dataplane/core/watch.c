@@ -1,7 +1,9 @@
-// Workers' side of watching: the process function that stands in for every node's own while somebody watches.
+// SPDX-License-Identifier: Apache-2.0
+// Workers' side of watching: the process function that replaces every node's own while a trace or a capture runs.
 #include "core/watch.h"
 
 #include <errno.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,30 +20,61 @@
 #include "core/trace.h"
 #include "core/worker.h"
 
-enum { SIGHTS = 8192 };
+enum {
+	SIGHTS = 8192,
+	EARLY = 512,       // packets of a worker whose session is not known yet: more than two bursts
+	EARLY_STEPS = 16,  // of each; further ones are not shown
+	EARLY_TRACE = 0x80 // the slot value of such a packet
+};
 
-static struct watch *watches[WATCHES]; // slot + 1 is what a followed packet carries
+// The nodes that a packet visits before its session is known, for traces of a session. The lowest bits of
+// `arrived`, which the packet carries, are its place in the table of the worker that it came to.
+struct early {
+	uint64_t arrived;
+	uint8_t slots; // a bit for each watch that may follow it
+	uint8_t count;
+	struct sight steps[EARLY_STEPS];
+};
+
+static struct watch *watches[WATCHES]; // slot + 1 is the value in a followed packet
 static struct rte_mempool *sights;
 static struct rte_ring *seen;
-static uint16_t id_of[UINT16_MAX]; // our number of an rte_node by rte_graph's number
+static uint16_t id_of[UINT16_MAX];          // our number of an rte_node by rte_graph's number
+static struct early *early[WORKER_MAX + 1]; // by worker; made by the first trace of a session, never freed
+static uint64_t early_places[WORKER_MAX + 1];
 
-uint32_t trace_wanted;
+static uint32_t copied; // buffers that copies for captures hold
+
+uint32_t trace_generation;
 uint32_t trace_state[WORKER_MAX + 1];
 
-static void
-say(struct watch *w, struct rte_mbuf *m, uint16_t node, bool over, struct rte_mbuf *copy)
+// A frame for a capture, as long as copies hold no more than an eighth of the buffers. NULL: it is lost.
+static struct rte_mbuf *
+copy_of(const struct watch *w, struct rte_mbuf *m)
 {
-	struct sight *s;
+	struct rte_mbuf *copy = NULL;
 
-	if (rte_mempool_get(sights, (void **)&s)) {
-		__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
-		rte_pktmbuf_free(copy);
+	if (__atomic_load_n(&copied, __ATOMIC_RELAXED) < packet_pool->size / 8)
+		copy = rte_pktmbuf_copy(m, packet_pool, 0, w->snap_length ? w->snap_length : UINT32_MAX);
+	if (copy)
+		__atomic_fetch_add(&copied, copy->nb_segs, __ATOMIC_RELAXED);
+	return copy;
+}
+
+static void
+free_copy(struct rte_mbuf *copy)
+{
+	if (!copy)
 		return;
-	}
-	s->slot = w->slot;
+	__atomic_fetch_sub(&copied, copy->nb_segs, __ATOMIC_RELAXED);
+	rte_pktmbuf_free(copy);
+}
+
+static void
+fill(struct sight *s, struct rte_mbuf *m, uint16_t node, bool over)
+{
 	s->over = over;
 	s->node = node;
-	s->serial = w->serial;
 	s->time = rte_rdtsc();
 	s->packet = *packet_of(m);
 	s->out_port = m->port;
@@ -49,20 +82,45 @@ say(struct watch *w, struct rte_mbuf *m, uint16_t node, bool over, struct rte_mb
 	s->length = m->pkt_len;
 	s->held = (uint16_t)RTE_MIN(m->data_len, (uint16_t)SIGHT_BYTES);
 	memcpy(s->data, rte_pktmbuf_mtod(m, void *), s->held);
-	s->copy = copy;
+	s->copy = NULL;
+}
+
+static struct sight *
+sight_new(struct watch *w)
+{
+	struct sight *s;
+
+	if (rte_mempool_get(sights, (void **)&s)) {
+		__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	return s;
+}
+
+static void
+send(struct watch *w, struct sight *s)
+{
+	s->slot = w->slot;
+	s->serial = w->serial;
 	if (rte_ring_enqueue(seen, s)) {
 		__atomic_fetch_add(&w->lost, 1, __ATOMIC_RELAXED);
-		rte_pktmbuf_free(copy);
+		free_copy(s->copy);
 		rte_mempool_put(sights, s);
 	}
 }
 
-static bool
-matches(const struct watch *w, struct rte_mbuf *m)
+static void
+say(struct watch *w, struct rte_mbuf *m, uint16_t node, bool over, struct rte_mbuf *copy)
 {
-	if (!w->filter)
-		return true;
-	return (w->compiled ? w->compiled(m) : rte_bpf_exec(w->filter, m)) != 0;
+	struct sight *s = sight_new(w);
+
+	if (!s) {
+		free_copy(copy);
+		return;
+	}
+	fill(s, m, node, over);
+	s->copy = copy;
+	send(w, s);
 }
 
 static bool
@@ -123,7 +181,7 @@ captures_here(const struct watch *w, const struct packet *p, uint16_t node)
 	return w->node < 0 ? at_wire(node_by_id(node)) : node == w->node;
 }
 
-// The watch that follows the packet; one that is no more leaves marks on packets that wait somewhere.
+// The watch that follows the packet. A watch that ended leaves marks on packets in queues.
 static struct watch *
 follower(const struct packet *p)
 {
@@ -135,13 +193,96 @@ follower(const struct packet *p)
 	return w && w->kind == WATCH_TRACE && p->arrived >= w->begun ? w : NULL;
 }
 
+// The packet's early steps; NULL: other packets have taken their place.
+static struct early *
+early_of(const struct packet *p)
+{
+	unsigned self = worker_self()->index;
+
+	// Mostly it is this worker's own; else it came by way of another one.
+	for (unsigned i = 0; i <= worker_count; i++) {
+		struct early *table = early[(self + i) % (worker_count + 1)];
+		struct early *e = table ? &table[p->arrived % EARLY] : NULL;
+
+		if (e && __atomic_load_n(&e->arrived, __ATOMIC_ACQUIRE) == p->arrived)
+			return e;
+	}
+	return NULL;
+}
+
+// A packet arrives while a trace follows a session: it may belong to that session.
+static void
+early_begin(struct rte_mbuf *m)
+{
+	struct packet *p = packet_of(m);
+	unsigned self = worker_self()->index;
+	uint8_t slots = 0;
+	struct early *e;
+
+	for (unsigned slot = 0; slot < WATCHES; slot++) {
+		struct watch *w = __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE);
+
+		if (w && w->kind == WATCH_TRACE && w->session != NO_SESSION &&
+			__atomic_load_n(&w->remaining, __ATOMIC_RELAXED) > 0 && match_frame(&w->filter, m))
+			slots |= (uint8_t)(1 << slot);
+	}
+	if (slots == 0 || !early[self])
+		return;
+	p->trace = EARLY_TRACE;
+	p->arrived = (rte_rdtsc() & ~(uint64_t)(EARLY - 1)) | early_places[self]++ % EARLY;
+	e = &early[self][p->arrived % EARLY];
+	__atomic_store_n(&e->arrived, p->arrived, __ATOMIC_RELEASE);
+	e->slots = slots;
+	e->count = 0;
+}
+
+static void
+early_step(struct rte_mbuf *m, uint16_t node)
+{
+	struct early *e = early_of(packet_of(m));
+
+	if (e && e->count < EARLY_STEPS)
+		fill(&e->steps[e->count++], m, node, false);
+}
+
+// The watch of the packet's session, once that is known, follows it from here on, and gets its early steps.
+static void
+early_end(struct packet *p)
+{
+	struct early *e = early_of(p);
+
+	for (unsigned slot = 0; e && slot < WATCHES; slot++) {
+		struct watch *w = __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE);
+
+		if (!w || !(e->slots & 1 << slot) || w->kind != WATCH_TRACE || w->session != p->session ||
+			p->arrived < w->begun || !wanted(w))
+			continue;
+		p->trace = (uint8_t)(slot + 1);
+		for (unsigned i = 0; i < e->count; i++) {
+			struct sight *s = sight_new(w);
+
+			if (!s)
+				return;
+			*s = e->steps[i];
+			send(w, s);
+		}
+		return;
+	}
+	if (!e)
+		p->trace = 0;
+}
+
 static void
 look(struct rte_mbuf *m, uint16_t node)
 {
 	struct packet *p = packet_of(m);
 
-	if (p->trace != 0 && !follower(p))
+	if (p->trace == EARLY_TRACE) {
+		if (p->session != NO_SESSION)
+			early_end(p);
+	} else if (p->trace != 0 && !follower(p)) {
 		p->trace = 0;
+	}
 	for (unsigned slot = 0; slot < WATCHES; slot++) {
 		struct watch *w = __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE);
 		struct rte_mbuf *copy;
@@ -150,7 +291,8 @@ look(struct rte_mbuf *m, uint16_t node)
 		if (!w)
 			continue;
 		if (w->kind == WATCH_TRACE) {
-			if (node_by_id(node)->arrival && p->trace == 0 && matches(w, m) && wanted(w)) {
+			if (node_by_id(node)->arrival && p->trace == 0 && w->session == NO_SESSION &&
+				match_frame(&w->filter, m) && wanted(w)) {
 				p->trace = (uint8_t)(slot + 1);
 				p->arrived = rte_rdtsc();
 			}
@@ -161,8 +303,8 @@ look(struct rte_mbuf *m, uint16_t node)
 		if (!captures_here(w, p, node))
 			continue;
 		put_on = as_frame(m, node);
-		if (matches(w, m) && wanted(w)) {
-			copy = rte_pktmbuf_copy(m, packet_pool, 0, w->snap_length ? w->snap_length : UINT32_MAX);
+		if (match_frame(&w->filter, m) && wanted(w)) {
+			copy = copy_of(w, m);
 			if (copy)
 				say(w, m, node, false, copy);
 			else
@@ -170,6 +312,10 @@ look(struct rte_mbuf *m, uint16_t node)
 		}
 		packet_advance(m, put_on);
 	}
+	if (node_by_id(node)->arrival && p->trace == 0)
+		early_begin(m);
+	if (p->trace == EARLY_TRACE)
+		early_step(m, node);
 	if (p->session != NO_SESSION)
 		p->flags |= PACKET_CAPTURED;
 }
@@ -196,7 +342,7 @@ trace_end(struct rte_mbuf *m, bool dropped)
 void
 trace_change(struct worker *worker)
 {
-	uint32_t state = __atomic_load_n(&trace_wanted, __ATOMIC_ACQUIRE);
+	uint32_t state = __atomic_load_n(&trace_generation, __ATOMIC_ACQUIRE);
 	bool watching = false;
 	rte_graph_off_t offset;
 	rte_node_t n;
@@ -208,17 +354,36 @@ trace_change(struct worker *worker)
 	{
 		const struct node *ours = node_by_id(id_of[node->id]);
 
-		node->process = watching && !ours->source ? watched_process : ours->process;
+		if (!ours->source)
+			node->process = watching ? watched_process : ours->process;
 	}
 	worker->watched = watching;
 	trace_state[worker->index] = state;
+}
+
+// Room for packets' early steps. It is read as soon as a watch is there that needs it.
+static bool
+early_make(const struct watch *wish)
+{
+	if (wish->kind != WATCH_TRACE || wish->session == NO_SESSION)
+		return true;
+	for (unsigned i = 0; i <= worker_count; i++) {
+		if (early[i])
+			continue;
+		// calloc() aligns to 16 bytes, and the copy of a packet's state may use instructions that need its 64.
+		struct early *table = aligned_alloc(alignof(struct early), EARLY * sizeof(*table));
+		if (!table)
+			return false;
+		memset(table, 0, EARLY * sizeof(*table));
+		early[i] = table;
+	}
+	return true;
 }
 
 struct watch *
 watch_begin(const struct watch *wish, char *text, size_t size)
 {
 	static uint64_t serial;
-	struct rte_bpf_jit jit;
 	struct watch *w;
 	uint8_t slot = 0;
 
@@ -230,7 +395,8 @@ watch_begin(const struct watch *wish, char *text, size_t size)
 		return NULL;
 	}
 	w = malloc(sizeof(*w));
-	if (!w) {
+	if (!w || !early_make(wish)) {
+		free(w);
 		snprintf(text, size, "there is no memory to watch packets");
 		errno = ENOMEM;
 		return NULL;
@@ -239,10 +405,8 @@ watch_begin(const struct watch *wish, char *text, size_t size)
 	w->slot = slot;
 	w->serial = ++serial;
 	w->begun = rte_rdtsc();
-	if (w->filter && rte_bpf_get_jit(w->filter, &jit) == 0 && jit.func)
-		w->compiled = jit.func;
 	__atomic_store_n(&watches[slot], w, __ATOMIC_RELEASE);
-	__atomic_add_fetch(&trace_wanted, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&trace_generation, 1, __ATOMIC_RELEASE);
 	return w;
 }
 
@@ -252,9 +416,9 @@ watch_end(uint8_t slot)
 	struct watch *w = watches[slot];
 
 	__atomic_store_n(&watches[slot], NULL, __ATOMIC_RELEASE);
-	__atomic_add_fetch(&trace_wanted, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&trace_generation, 1, __ATOMIC_RELEASE);
 	rcu_wait();
-	rte_bpf_destroy(w->filter);
+	rte_bpf_destroy(w->filter.program);
 	free(w);
 }
 
@@ -269,7 +433,7 @@ sight_next(void)
 void
 sight_done(struct sight *s)
 {
-	rte_pktmbuf_free(s->copy);
+	free_copy(s->copy);
 	rte_mempool_put(sights, s);
 }
 

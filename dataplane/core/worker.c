@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that walk the graph.
 #include "core/worker.h"
 
@@ -23,13 +24,14 @@
 #include "core/worker_rcu.h"
 
 enum { EMPTY_BEFORE_SLEEP = 256, SHORTEST_SLEEP = 20000, LONGEST_SLEEP = 250000 /* ns */, IDLE_SHARE = 100 };
-// For what ends: how long the main thread sleeps between two looks (ns), how many at most, and the walks that are enough.
+// At teardown: how long the main thread sleeps between two looks (ns), the maximum number of looks, and the number of
+// walks that suffices.
 enum { LOOK = 200000, LOOKS = 10000, ENOUGH_WALKS = 20 };
 
 unsigned worker_count;
 bool worker_has_core;
 struct worker workers[WORKER_MAX + 1];
-// Until a worker says otherwise, and in unit tests: the first.
+// Until a worker sets its own, and in unit tests: the first.
 RTE_DEFINE_PER_LCORE(struct worker *, worker) = &workers[0];
 
 static volatile bool stopped;
@@ -61,8 +63,13 @@ counters_sum(const struct counters *c, uint32_t index, void *record)
 void
 counters_clear(struct counters *c, uint32_t index)
 {
-	for (unsigned w = 0; w <= worker_count && c->rows[w]; w++)
-		memset((char *)c->rows[w] + c->size * index, 0, c->size);
+	for (unsigned w = 0; w <= worker_count && c->rows[w]; w++) {
+		char *row = (char *)c->rows[w] + c->size * index;
+
+		// Where nothing was counted yet there is no memory, and reading gets it none.
+		if (row[0] != 0 || memcmp(row, row + 1, c->size - 1) != 0)
+			memset(row, 0, c->size);
+	}
 }
 
 // One graph for each worker, with every node.
@@ -100,8 +107,8 @@ worker_nap(uint64_t idle)
 }
 
 // Nothing came `empty` times in a row, since `since` (TSC). The kernel may need this core to bring us packets (a veth's softirq),
-// so an idle worker lets others run; one that shares its core sleeps after a while: those who only yield keep others from ever
-// starting on some kernels. Nobody waits for one that sleeps.
+// so an idle worker lets others run. A worker that shares its core sleeps after a while: on some kernels threads that only yield keep
+// others from ever starting. rcu_wait() does not wait for a worker that sleeps.
 static void
 rest(const struct worker *self, unsigned empty, uint64_t since)
 {
@@ -170,7 +177,7 @@ worker_finish(bool (*waits)(const void *what), const void *what, uint64_t least)
 		since[w] = __atomic_load_n(&workers[w].walks, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < LOOKS && ((uint64_t)i * LOOK < least || !have_walked(since)); i++) {
 		if (!waits(what)) {
-			// What a worker has just taken may wait elsewhere.
+			// A packet that a worker has just taken may wait elsewhere.
 			rcu_wait();
 			if (!waits(what))
 				return;

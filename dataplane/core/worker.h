@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workers: each a thread on a core of its own that walks a graph of its own, over and over.
 #pragma once
 
@@ -18,19 +19,19 @@ struct worker {
 	unsigned index; // 0 to worker_count - 1
 	unsigned lcore;
 	struct rte_graph *graph;
-	bool watched;  // somebody looks at packets at each node: none may be skipped
+	bool watched;  // a trace or a capture looks at packets at each node: none may be skipped
 	bool ordering; // frames that it works on leave in the order of their arrival, once it has worked on all of them
 	uint64_t taken;  // packets that source nodes took in; after rounds without any the worker rests
 	uint64_t walks;  // of the graph; 0: it does not run yet
 	uint64_t dated;  // the walk in which it looked at the clock last,
-	uint32_t second; // and what that said
+	uint32_t second; // and the second that it read
 } __rte_cache_aligned;
 
 extern unsigned worker_count;
 extern bool worker_has_core;                  // the cores were named, so each worker has one to itself
 extern struct worker workers[WORKER_MAX + 1]; // the last used is the main thread's
 
-// The worker that this thread is. Main thread: `worker_count` is its index, so that what is counted by worker has a place
+// The worker that this thread is. Main thread: `worker_count` is its index, so that counters by worker have a place
 // for it, too.
 RTE_DECLARE_PER_LCORE(struct worker *, worker);
 
@@ -60,16 +61,16 @@ worker_second(void)
 	return self->second;
 }
 
-// How long a worker that shares its core sleeps when nothing came for `idle`, both in nanoseconds: a hundredth of it, so that
-// what comes then waits hardly longer than it was waited for; and never long.
+// How long a worker that shares its core sleeps after `idle` without packets, both in nanoseconds: a hundredth of it, within bounds, so
+// that a packet waits little longer than the pause before it.
 uint64_t worker_nap(uint64_t idle);
 
-// Main thread, when something ends: waits while `waits(what)`. What waits is what workers are about to take, so that it lasts until
-// all have walked their graphs some times more and `least` nanoseconds have passed. A worker that sleeps, or whose core others have,
-// does not walk and is waited for, for two seconds at most: rcu_wait() does not wait for one that sleeps.
+// Main thread, at teardown: waits while `waits(what)`. Workers take the waiting packets, so the wait ends after all
+// have walked their graphs some times more and `least` nanoseconds have passed. A worker that sleeps, or whose core
+// is taken, does not walk and is waited for, for two seconds at most: rcu_wait() does not wait for one that sleeps.
 void worker_finish(bool (*waits)(const void *what), const void *what, uint64_t least);
 
-// Counters by worker and index: each worker adds to its own row and whoever reads sums them. Rows are reserved, not filled.
+// Counters by worker and index: each worker adds to its own row, and a reader sums the rows. Rows are reserved, not filled.
 struct counters {
 	void *rows[WORKER_MAX + 1];
 	size_t size; // of a record: a multiple of 8 bytes, all of it uint64_t

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a worker that shares its core sleeps, how long is waited for one, and when it looks at the clock.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 enum { US = 1000, MS = 1000 * US };
 
 static void
-what_comes_after_a_pause_waits_a_hundredth_of_it(void **state)
+a_packet_after_a_pause_waits_at_most_a_hundredth_of_it(void **state)
 {
 	assert_int_equal(worker_nap(5 * MS), 50 * US);
 	assert_int_equal(worker_nap(10 * MS), 100 * US);
@@ -34,7 +35,7 @@ a_sleep_is_neither_too_short_to_be_one_nor_long(void **state)
 	assert_int_equal(worker_nap(UINT64_MAX), 250 * US);
 }
 
-// A worker that has not had a core for `away`, and takes what waits in its walk number `takes`.
+// A worker that has had no core for `away`, and takes the waiting packets in its walk number `takes`.
 struct late {
 	long away;
 	unsigned takes;
@@ -81,14 +82,14 @@ is_taken(long away, unsigned takes)
 }
 
 static void
-what_waits_for_a_worker_without_a_core_is_waited_for(void **state)
+teardown_waits_for_packets_of_a_worker_without_a_core(void **state)
 {
 	assert_true(is_taken(0, 1));
 	assert_true(is_taken(100 * MS, 10));
 }
 
 static void
-what_nobody_takes_is_not_waited_for(void **state)
+teardown_does_not_wait_for_packets_without_a_taker(void **state)
 {
 	struct late late = {.waiting = 1};
 
@@ -99,7 +100,7 @@ what_nobody_takes_is_not_waited_for(void **state)
 }
 
 static void
-the_clock_is_looked_at_once_a_walk_and_by_who_does_not_walk_each_time(void **state)
+the_clock_is_read_once_a_walk_and_at_each_call_elsewhere(void **state)
 {
 	enum { EARLIER = 1 };
 	uint32_t now;
@@ -134,11 +135,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_comes_after_a_pause_waits_a_hundredth_of_it),
+		cmocka_unit_test(a_packet_after_a_pause_waits_at_most_a_hundredth_of_it),
 		cmocka_unit_test(a_sleep_is_neither_too_short_to_be_one_nor_long),
-		cmocka_unit_test(what_waits_for_a_worker_without_a_core_is_waited_for),
-		cmocka_unit_test(what_nobody_takes_is_not_waited_for),
-		cmocka_unit_test(the_clock_is_looked_at_once_a_walk_and_by_who_does_not_walk_each_time),
+		cmocka_unit_test(teardown_waits_for_packets_of_a_worker_without_a_core),
+		cmocka_unit_test(teardown_does_not_wait_for_packets_without_a_taker),
+		cmocka_unit_test(the_clock_is_read_once_a_walk_and_at_each_call_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, begin, NULL);

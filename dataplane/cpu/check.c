@@ -1,5 +1,6 @@
-// Before anything else of a program runs, even what its libraries do when they are loaded: does this CPU have what the program is
-// compiled for? Else it would end at the first instruction that there is not, and nobody would know why.
+// SPDX-License-Identifier: Apache-2.0
+// Checks, before any other code of the program and its libraries, whether this CPU has the features that the program
+// is compiled for. Without the check it would end at the first missing instruction, without a message.
 #include <string.h>
 #include <unistd.h>
 
@@ -29,5 +30,5 @@ refuse_cpu(int count, char **arguments, char **environment)
 	_exit(1);
 }
 
-// System V ABI, "Initialization and Termination Functions": what comes before all others.
+// System V ABI, "Initialization and Termination Functions": runs before all others.
 __attribute__((section(".preinit_array"), used)) static void (*const first)(int, char **, char **) = refuse_cpu;

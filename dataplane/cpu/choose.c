@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-dataplane where it is built for several kinds of CPU: looks at the one at hand and becomes the best program that this runs.
 // They lie beside it: sluice-dataplane-x86-64-v2 and so on.
 #include <errno.h>
@@ -9,7 +10,7 @@
 
 #include "cpu/cpu.h"
 
-enum { LONGEST = 32 }; // what is put behind this program's name
+enum { LONGEST = 32 }; // suffix of this program's name
 
 static const char option[] = "--cpu";
 

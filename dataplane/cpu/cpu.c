@@ -1,4 +1,5 @@
-// CPUID and XGETBV (Intel SDM volume 2, AMD APM volume 3) as bits of what a program may need.
+// SPDX-License-Identifier: Apache-2.0
+// CPUID and XGETBV (Intel SDM volume 2, AMD APM volume 3) as feature bits.
 #include "cpu/cpu.h"
 
 #include <cpuid.h>
@@ -62,6 +63,8 @@ static const struct {
 	[CPU_XOP] = {"XOP", 0x80000001, 0, ECX, 11, STATE_AVX},
 	[CPU_FMA4] = {"FMA4", 0x80000001, 0, ECX, 16, STATE_AVX},
 	[CPU_TBM] = {"TBM", 0x80000001, 0, ECX, 21, 0},
+	[CPU_AES] = {"AES-NI", 1, 0, ECX, 25, 0},
+	[CPU_PCLMULQDQ] = {"PCLMULQDQ", 1, 0, ECX, 1, 0},
 };
 
 static uint32_t

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program needs of the CPU, and what of that a CPU lacks. The levels are those of the x86-64 psABI (section 3.1.1, "Processor
 // Architecture"): each is named as compilers name it, and has all that the one before has.
 //
@@ -6,7 +7,7 @@
 
 #include <stdint.h>
 
-// Bits of what is needed. Only what a compiler uses by itself, or our own code by intrinsics.
+// Feature bits: only features that a compiler uses by itself, or our own code by intrinsics.
 enum cpu_feature {
 	CPU_CX16,
 	CPU_SAHF,
@@ -44,6 +45,8 @@ enum cpu_feature {
 	CPU_XOP,
 	CPU_FMA4,
 	CPU_TBM,
+	CPU_AES,
+	CPU_PCLMULQDQ,
 	CPU_FEATURES,
 };
 
@@ -59,6 +62,6 @@ extern const struct cpu_level cpu_levels[CPU_LEVELS];
 // The name of a feature that is needed, and that this CPU, or its operating system, does not have; NULL: it has all.
 const char *cpu_lacks(uint64_t needs);
 
-// What the program is compiled for: needs.c.
+// The features that the program is compiled for: needs.c.
 extern const uint64_t cpu_needs;
 extern const char cpu_built_for[];

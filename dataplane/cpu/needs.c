@@ -1,4 +1,6 @@
-// What the compiler was told that the CPU has. No code is in this file: it is compiled as the rest of the program is.
+// SPDX-License-Identifier: Apache-2.0
+// The CPU features of the compiler's options. This file has no code: it is compiled with the options of the rest of
+// the program.
 #include "cpu/cpu.h"
 
 const char cpu_built_for[] = SLUICE_CPU;
@@ -112,5 +114,11 @@ const uint64_t cpu_needs = 0
 #endif
 #ifdef __TBM__
 			   | UINT64_C(1) << CPU_TBM
+#endif
+#ifdef __AES__
+			   | UINT64_C(1) << CPU_AES
+#endif
+#ifdef __PCLMUL__
+			   | UINT64_C(1) << CPU_PCLMULQDQ
 #endif
 	;

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The nodes that give a port's frames to the event device and take them from it.
 //
-// A worker that receives gives each frame on by its flow; every worker takes what is its own, and what it took it has worked on
-// wholly before it asks again, which tells the device that it is done with it. So frames of one flow are never with two
-// workers (atomic), and keep their order as far as those that send are concerned; or they are with any (ordered), and are put in order
+// A worker that receives enqueues each frame by its flow. Every worker dequeues its own frames, and finishes them before it
+// dequeues again, which releases them in the device. So frames of one flow are never at two
+// workers (atomic), and are sent in order; or they are at any worker (ordered), and are put in order
 // again before they are sent.
 #include "dispatch/dispatch.h"
 
@@ -22,7 +23,7 @@
 
 DROP(drop_dispatch_full, "dispatch-full", "The workers did not take the event device's packets fast enough.")
 
-enum { FLOW_BITS = 20, DRAIN_LEAST = 100000000 /* ns */ };
+enum { FLOW_BITS = 20, DRAIN_MIN = 100000000 /* ns */ };
 
 // By port: where its frames go.
 static _Atomic struct dispatch_queue queues[PORT_MAX];
@@ -37,7 +38,7 @@ enqueue(const struct dispatch_device *d, const struct rte_event *events, uint16_
 	uint16_t given = 0, got;
 
 	do {
-		uint16_t some = RTE_MIN((uint16_t)(count - given), d->enqueue_most);
+		uint16_t some = RTE_MIN((uint16_t)(count - given), d->max_enqueue);
 
 		got = rte_event_enqueue_new_burst(d->id, port, events + given, some);
 		given = (uint16_t)(given + got);
@@ -45,7 +46,7 @@ enqueue(const struct dispatch_device *d, const struct rte_event *events, uint16_
 	return given;
 }
 
-// Frames for one of the devices. What it does not take is dropped.
+// Frames for one of the devices. Frames that it does not take are dropped.
 static void
 give_device(
 	struct rte_graph *graph, struct rte_node *node, unsigned device, const struct rte_event *events, uint16_t count)
@@ -100,13 +101,13 @@ give_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_
 static struct node give_node = {.name = "dispatch", .process = give_all};
 NODE_REGISTER(give_node)
 
-// Once in a round and no more: to ask again is to say that what was taken before has been worked on.
+// Once in a round: a second dequeue would release the frames of the first.
 static inline uint16_t
 take_from(const struct dispatch_device *d, uint8_t port, struct rte_graph *graph, struct rte_node *node)
 {
 	struct dispatched *counts = &dispatched[worker_self()->index];
 	struct rte_event events[BURST];
-	uint16_t count = rte_event_dequeue_burst(d->id, port, events, d->dequeue_most, 0);
+	uint16_t count = rte_event_dequeue_burst(d->id, port, events, d->max_dequeue, 0);
 
 	if (count == 0)
 		return 0;
@@ -149,7 +150,8 @@ take(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t co
 	return total;
 }
 
-static struct node take_node = {.name = "dispatch-taken", .process = take, .source = true};
+static struct node take_node = {
+	.name = "dispatch-taken", .process = take, .source = true, .edges = NODE_EDGES(&arrival_node)};
 NODE_REGISTER(take_node)
 
 static int
@@ -162,6 +164,7 @@ open_port(const struct port *port, int spread, uint16_t *entry, struct fault *f)
 		return error;
 	atomic_store(&queues[port->id], queue);
 	*entry = give_node.id;
+	node_edge(node_by_name("rx"), &give_node);
 	return 0;
 }
 
@@ -178,14 +181,15 @@ are_on_their_way(const void *of)
 	return given != taken;
 }
 
-// Nobody gives any more.
+// No worker enqueues now.
 static void
 drain(const struct port *port)
 {
-	worker_finish(are_on_their_way, port, DRAIN_LEAST);
+	worker_finish(are_on_their_way, port, DRAIN_MIN);
 }
 
-static const struct port_spreader spreader = {open_port, drain, order_keep};
+static const struct port_spreader spreader = {
+	.open = open_port, .drain = drain, .keep = order_keep, .sends = &take_node};
 
 RTE_INIT(dispatch_register)
 {

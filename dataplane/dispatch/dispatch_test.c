@@ -1,4 +1,6 @@
-// Frames through the event device, with both workers walked by hand; what stands where frames come in notes who got which.
+// SPDX-License-Identifier: Apache-2.0
+// Frames through the event device, with both workers walked by hand; a node in place of the input records which
+// worker got which frame.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,14 +13,14 @@
 #include "ether/circuit.h"
 #include "port/all_nodes.h"
 
-enum { FLOWS = 64, MOST = 8192 };
+enum { FLOWS = 64, FRAMES_MAX = 8192 };
 
 static const char *const port_names[] = {"in"};
 
 static struct arrived {
 	unsigned worker;
 	uint16_t flow, number;
-} arrived[MOST];
+} arrived[FRAMES_MAX];
 static unsigned arrived_count;
 
 static uint16_t
@@ -26,7 +28,7 @@ note(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t co
 {
 	for (uint16_t i = 0; i < count; i++) {
 		const uint8_t *frame = rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], const uint8_t *);
-		struct arrived *a = &arrived[arrived_count++ % MOST];
+		struct arrived *a = &arrived[arrived_count++ % FRAMES_MAX];
 
 		a->worker = worker_self()->index;
 		memcpy(&a->flow, frame + 34, 2);
@@ -68,6 +70,7 @@ frame(uint16_t flow, uint16_t number)
 	memcpy(bytes + 42, &number, 2);
 	memcpy(rte_pktmbuf_append(m, sizeof(bytes)), bytes, sizeof(bytes));
 	packet_of(m)->port = m->port = port_number("in");
+	node_edge(&inject_node, node_by_name("dispatch"));
 	inject(m, node_by_name("dispatch"));
 }
 
@@ -173,7 +176,7 @@ directed_frames_go_to_the_next_worker(void **state)
 }
 
 static void
-frames_that_nobody_takes_are_dropped_by_name_and_the_rest_arrives(void **state)
+frames_beyond_the_device_s_room_are_named_drops_and_the_rest_arrives(void **state)
 {
 	uint64_t before = dropped("dispatch-full");
 	unsigned sent_frames = 0;
@@ -228,7 +231,7 @@ a_way_of_spreading_that_there_is_not_is_refused(void **state)
 	port.mac = (char *)"02:00:00:00:00:01";
 	port.spread = (Sluice__V1__PortSpread)17;
 	assert_true(put("Port", "in", &port) != 0);
-	assert_non_null(strstr(fault_of_put.text, "spread: 17 is not rss, atomic"));
+	assert_non_null(strstr(fault_of_put.text, "spread: 17 is unknown; RSS, ATOMIC"));
 }
 
 int
@@ -239,7 +242,7 @@ main(void)
 		cmocka_unit_test(all_frames_of_a_flow_arrive_in_order_and_both_workers_have_some),
 		cmocka_unit_test(frames_of_one_flow_go_to_both_workers_where_order_is_no_matter),
 		cmocka_unit_test(directed_frames_go_to_the_next_worker),
-		cmocka_unit_test(frames_that_nobody_takes_are_dropped_by_name_and_the_rest_arrives),
+		cmocka_unit_test(frames_beyond_the_device_s_room_are_named_drops_and_the_rest_arrives),
 		cmocka_unit_test(a_port_that_is_spread_by_queues_again_gives_nothing_to_the_device),
 		cmocka_unit_test(a_way_of_spreading_that_there_is_not_is_refused),
 		cmocka_unit_test(frames_that_sleeping_workers_have_not_taken_arrive_before_their_port_goes),

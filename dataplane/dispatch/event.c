@@ -1,4 +1,5 @@
-// The event devices, each opened when a port is first spread by it, and kept until the end.
+// SPDX-License-Identifier: Apache-2.0
+// The event devices, each opened by the first port that uses it, and open until the end.
 #include "dispatch/event.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 // DPDK ends the process where an event device of software finds no memory. None needs more than this.
 enum { MEMORY_NEEDED = 40 << 20 };
 
-enum { QUEUE_ATOMIC, QUEUE_UNORDERED, EVENTS_LEAST = 512, EVENTS_MOST = 4096 };
+enum { QUEUE_ATOMIC, QUEUE_UNORDERED, EVENTS_MIN = 512, EVENTS_MAX = 4096 };
 // Frames of ordered queues that workers may be at together; as many as the hardware has.
 enum { ORDER_SEQUENCES = 1024 };
 
@@ -73,13 +74,13 @@ probe(const char *device_string, uint8_t *id, struct fault *f)
 	return 0;
 }
 
-// What waits in the device is a small part of the packet buffers.
+// The device holds a small part of the packet buffers.
 static int32_t
-events_most(const struct rte_event_dev_info *info)
+max_events(const struct rte_event_dev_info *info)
 {
 	uint32_t part = rte_align32prevpow2(packet_pool->size / 8);
 
-	part = RTE_MAX(RTE_MIN(part, (uint32_t)EVENTS_MOST), (uint32_t)EVENTS_LEAST);
+	part = RTE_MAX(RTE_MIN(part, (uint32_t)EVENTS_MAX), (uint32_t)EVENTS_MIN);
 	return info->max_num_events > 0 ? (int32_t)RTE_MIN(part, (uint32_t)info->max_num_events) : (int32_t)part;
 }
 
@@ -128,8 +129,8 @@ set_up_port(struct dispatch_device *d, unsigned port, int32_t events)
 	if (error)
 		return error;
 	conf.new_event_threshold = events;
-	conf.enqueue_depth = d->enqueue_most;
-	conf.dequeue_depth = d->dequeue_most;
+	conf.enqueue_depth = d->max_enqueue;
+	conf.dequeue_depth = d->max_dequeue;
 	conf.event_port_cfg = single ? RTE_EVENT_PORT_CFG_SINGLE_LINK : 0;
 	error = rte_event_port_setup(d->id, (uint8_t)port, &conf);
 	if (!error && !single && rte_event_port_link(d->id, (uint8_t)port, all, NULL, shared) != shared)
@@ -145,18 +146,18 @@ configure(struct dispatch_device *d, const struct rte_event_dev_info *info)
 {
 	struct rte_event_dev_config conf = {
 		.dequeue_timeout_ns = info->min_dequeue_timeout_ns,
-		.nb_events_limit = events_most(info),
+		.nb_events_limit = max_events(info),
 		.nb_event_queues = (uint8_t)queue_count(d),
 		.nb_event_ports = (uint8_t)(worker_count + d->directed),
 		.nb_event_queue_flows = info->max_event_queue_flows,
-		.nb_event_port_dequeue_depth = RTE_MIN(info->max_event_port_dequeue_depth, (uint32_t)ORDER_MOST),
+		.nb_event_port_dequeue_depth = RTE_MIN(info->max_event_port_dequeue_depth, (uint32_t)ORDER_MAX),
 		.nb_event_port_enqueue_depth = RTE_MIN(info->max_event_port_enqueue_depth, (uint32_t)BURST),
 		.nb_single_link_event_port_queues = d->directed,
 	};
 	int error = rte_event_dev_configure(d->id, &conf);
 
-	d->enqueue_most = (uint16_t)conf.nb_event_port_enqueue_depth;
-	d->dequeue_most = (uint16_t)conf.nb_event_port_dequeue_depth;
+	d->max_enqueue = (uint16_t)conf.nb_event_port_enqueue_depth;
+	d->max_dequeue = (uint16_t)conf.nb_event_port_dequeue_depth;
 	if (!error && d->orders && set_up_queue(d, d->ordered))
 		return -ENOTSUP;
 	for (unsigned q = 0; q < queue_count(d) && !error; q++)
@@ -165,7 +166,7 @@ configure(struct dispatch_device *d, const struct rte_event_dev_info *info)
 	return error;
 }
 
-// What schedules for it, if it does not by itself: to be run by the workers rather than on a core of its own.
+// The device's scheduler service, if it has one: the workers run it, so that it needs no core of its own.
 static int
 find_service(
 	struct dispatch_device *d, const struct rte_event_dev_info *info, const char *device_string, struct fault *f)
@@ -203,7 +204,7 @@ set_up(struct dispatch_device *d, const struct rte_event_dev_info *info, const c
 		error = configure(d, info);
 	}
 	for (unsigned port = 0; port < ports && !error; port++)
-		error = set_up_port(d, port, events_most(info));
+		error = set_up_port(d, port, max_events(info));
 	if (!error && find_service(d, info, device_string, f))
 		return -ENOTSUP;
 	if (!error)

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // The event devices (rte_event) that hand packets from the worker that receives them to the one that works on them: a hardware
-// load balancer (DLB2) where the data plane was told of one, else DPDK's distributed software scheduler; and for what that one cannot
-// do, DPDK's other software scheduler, which is a service that the workers run in turn.
+// load balancer (DLB2) if one is configured, else DPDK's distributed software scheduler. For ordered queues, which that one does not
+// have, DPDK's other software scheduler, which is a service that the workers run in turn.
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +9,7 @@
 
 #include <rte_eventdev.h>
 
-#include "core/object.h"
+#include "server/object.h"
 
 enum { DISPATCH_DEVICES = 2 };
 
@@ -19,15 +20,16 @@ struct dispatch_queue {
 
 struct dispatch_device {
 	uint8_t id;
-	// A worker's port is its number; if the device wants ports of their own for directed queues, those are this far on. 0: no.
+	// A worker's port is its number. If the device needs ports of their own for directed queues, those are this
+	// far on. 0: no.
 	uint8_t directed;
-	// It has ordered queues. What a worker took from its port is then given back event by event, in order (order.h): ordered
+	// It has ordered queues. A worker gives events back one by one, in order (order.h): ordered
 	// ones to the queue `leaving`.
 	bool orders;
 	bool keeps_flow; // events come out with the flow that they went in with
 	uint8_t ordered, leaving;
 	int64_t service; // that schedules, and has to be run; less than 0: it schedules by itself
-	uint16_t enqueue_most, dequeue_most;
+	uint16_t max_enqueue, max_dequeue;
 };
 
 // By number; NULL: not open. Workers read it.
@@ -40,5 +42,5 @@ enum { QUEUE_DIRECTED = 2 };
 // ones, that to worker 0. Main thread. 0 or a negative errno, explained.
 int dispatch_open(int spread, struct dispatch_queue *queue, struct fault *f);
 
-// Let the device schedule, if it does not by itself. Whoever comes while another worker does so goes on at once.
+// Let the device schedule, if it does not by itself. A worker returns at once while another one does so.
 void dispatch_schedule(const struct dispatch_device *device);

@@ -1,10 +1,11 @@
-// What flow a frame belongs to, told before anything else is known of it.
+// SPDX-License-Identifier: Apache-2.0
+// The flow of a frame that no node has seen yet.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-// A hash that all frames of a flow share: VLANs, PPPoE session, and of IP addresses, protocol and ports; of GTP-U (TS 29.281) in
-// IPv4 or IPv6 the TEID, too. Of any other frame its source address and type. `length` bytes are there from the Ethernet header
+// A hash that all frames of a flow share: VLANs, the id of an encapsulation (core/encapsulation.h: PPPoE session, TEID), and of IP addresses,
+// protocol and ports. Of any other frame its source address and type. `length` bytes are there from the Ethernet header
 // on, as few as they may be.
 uint64_t flow_of_frame(const uint8_t *frame, size_t length);

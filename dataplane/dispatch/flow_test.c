@@ -1,4 +1,5 @@
-// What makes two frames the same flow, and that frames of any length and content are read within their bounds.
+// SPDX-License-Identifier: Apache-2.0
+// The flow of a frame, and that frames of any length and content are read within their bounds.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -11,10 +12,10 @@
 
 #include "dispatch/flow.h"
 
-enum { MOST = 128 };
+enum { FRAME_MAX = 128 };
 
 struct frame {
-	uint8_t bytes[MOST];
+	uint8_t bytes[FRAME_MAX];
 	size_t length;
 };
 
@@ -90,7 +91,7 @@ flow(const struct wanted *w)
 }
 
 static void
-frames_that_differ_in_what_makes_a_flow_are_of_different_ones(void **state)
+frames_that_differ_in_a_field_of_the_flow_are_of_different_flows(void **state)
 {
 	const struct wanted different[] = {{0}, {.address = 1}, {.source_port = 1}, {.ip6 = true},
 		{.ip6 = true, .address = 1}, {.ip6 = true, .source_port = 1}, {.outer = 100}, {.outer = 101},
@@ -105,7 +106,7 @@ frames_that_differ_in_what_makes_a_flow_are_of_different_ones(void **state)
 }
 
 static void
-a_flow_is_the_same_whatever_its_priority_and_payload(void **state)
+a_flow_does_not_depend_on_priority_and_payload(void **state)
 {
 	struct wanted one = {.outer = 100, .inner = 7}, other = one;
 	struct frame f = make(&one);
@@ -146,7 +147,7 @@ a_frame_may_be_cut_anywhere(void **state)
 }
 
 static void
-frames_that_are_not_ip_are_told_apart_by_who_sent_them(void **state)
+frames_that_are_not_ip_are_told_apart_by_their_source(void **state)
 {
 	struct wanted plain = {0};
 	struct frame one = make(&plain), other;
@@ -164,11 +165,11 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frames_that_differ_in_what_makes_a_flow_are_of_different_ones),
-		cmocka_unit_test(a_flow_is_the_same_whatever_its_priority_and_payload),
+		cmocka_unit_test(frames_that_differ_in_a_field_of_the_flow_are_of_different_flows),
+		cmocka_unit_test(a_flow_does_not_depend_on_priority_and_payload),
 		cmocka_unit_test(all_fragments_of_a_datagram_are_one_flow),
 		cmocka_unit_test(a_frame_may_be_cut_anywhere),
-		cmocka_unit_test(frames_that_are_not_ip_are_told_apart_by_who_sent_them),
+		cmocka_unit_test(frames_that_are_not_ip_are_told_apart_by_their_source),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,23 +1,36 @@
-// Bursts from ordered queues, and what leaves of them.
+// SPDX-License-Identifier: Apache-2.0
+// Bursts from ordered queues, and the frames that leave of them.
 #include "dispatch/order.h"
 
 #include <rte_prefetch.h>
 
-// What a worker took from the device and has not given back wholly.
+// The events that a worker took from the device and has not given back yet.
 static struct taken {
 	uint16_t count, given; // events; how many of them the device has back
-	bool ready;            // they say what is to become of each
-	struct rte_event events[ORDER_MOST];
-	// By place: the frames that leave, linked by order_next(), and the port by which what they were came in.
-	struct rte_mbuf *first[ORDER_MOST], *last[ORDER_MOST];
-	uint16_t port[ORDER_MOST];
+	bool ready;            // each has its operation
+	struct rte_event events[ORDER_MAX];
+	// By place: the frames that leave, linked by order_next(), and the port where their originals came in.
+	struct rte_mbuf *first[ORDER_MAX], *last[ORDER_MAX];
+	uint16_t port[ORDER_MAX];
 } __rte_cache_aligned bursts[WORKER_MAX + 1];
 
-// A frame that leaves has no steps to take any more.
+// A frame that leaves has no further steps: the eight bytes of its chain are the link to the next one.
+static_assert(offsetof(struct packet, chain) == 0 && offsetof(struct packet, session) == sizeof(struct rte_mbuf *),
+	"there is room for a link");
+
 static inline struct rte_mbuf *
 order_next(struct rte_mbuf *m)
 {
-	return (struct rte_mbuf *)(uintptr_t)packet_of(m)->chain;
+	struct rte_mbuf *next;
+
+	memcpy(&next, (const void *)packet_of(m), sizeof(next));
+	return next;
+}
+
+static inline void
+order_link(struct rte_mbuf *m, struct rte_mbuf *next)
+{
+	memcpy((void *)packet_of(m), &next, sizeof(next));
 }
 
 uint16_t
@@ -36,9 +49,9 @@ order_keep(struct rte_mbuf **frames, uint16_t count)
 			continue;
 		}
 		p->order = 0;
-		p->chain = 0;
+		order_link(m, NULL);
 		if (b->first[place])
-			packet_of(b->last[place])->chain = (uintptr_t)m;
+			order_link(b->last[place], m);
 		else
 			b->first[place] = m;
 		b->last[place] = m;
@@ -46,7 +59,7 @@ order_keep(struct rte_mbuf **frames, uint16_t count)
 	return left;
 }
 
-// Say for each event what is to become of it.
+// Set the operation of each event.
 static void
 decide(const struct dispatch_device *d, struct taken *b)
 {
@@ -64,7 +77,8 @@ decide(const struct dispatch_device *d, struct taken *b)
 			e->flow_id = d->keeps_flow ? e->flow_id : 0;
 			e->mbuf = m;
 			b->first[i] = NULL;
-			// It comes out as that of the first frame, which may be of another port than what came.
+			// It comes out as that of the first frame, which may be of another port than the incoming
+			// frame.
 			counts->given[packet_of(m)->port % PORT_MAX]++;
 		}
 		if (b->port[i] != NO_PORT)
@@ -73,7 +87,7 @@ decide(const struct dispatch_device *d, struct taken *b)
 	b->ready = true;
 }
 
-// Whether the device has all of the burst back. What it does not take now, it takes in a later round.
+// Whether the device has all events of the burst back. It takes the others in a later round.
 static bool
 give_back(const struct dispatch_device *d, struct taken *b)
 {
@@ -82,7 +96,7 @@ give_back(const struct dispatch_device *d, struct taken *b)
 	if (!b->ready)
 		decide(d, b);
 	while (b->given < b->count) {
-		uint16_t some = RTE_MIN((uint16_t)(b->count - b->given), d->enqueue_most);
+		uint16_t some = RTE_MIN((uint16_t)(b->count - b->given), d->max_enqueue);
 		uint16_t got = rte_event_enqueue_burst(d->id, port, b->events + b->given, some);
 
 		if (got == 0)
@@ -100,7 +114,7 @@ leave(struct rte_mbuf *m, struct rte_graph *graph, struct rte_node *node, struct
 {
 	for (struct rte_mbuf *next; m; m = next) {
 		next = order_next(m);
-		packet_of(m)->chain = 0;
+		order_link(m, NULL);
 		frames[(*count)++] = m;
 		if (*count == BURST) {
 			tx_send_all(graph, node, frames, *count);
@@ -121,7 +135,7 @@ order_take(const struct dispatch_device *d, struct rte_graph *graph, struct rte_
 	if (b->count > 0 && !give_back(d, b))
 		return 0;
 	self->ordering = false;
-	b->count = rte_event_dequeue_burst(d->id, (uint8_t)self->index, b->events, d->dequeue_most, 0);
+	b->count = rte_event_dequeue_burst(d->id, (uint8_t)self->index, b->events, d->max_dequeue, 0);
 	for (uint16_t i = 0; i < b->count; i++) {
 		rte_prefetch0(b->events[i].mbuf);
 		rte_prefetch0(packet_of(b->events[i].mbuf));

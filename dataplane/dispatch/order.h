@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames that any worker may work on and that leave in the order in which they came: a burst from an ordered queue of the event device.
 //
-// What becomes of a frame is kept until the worker has worked on the whole burst. Then the device gets each event back, in the order in
-// which they were taken: with the frames that are to leave, which the device puts in order with those of other workers and hands out
-// by flow to be sent, or released where nothing of it leaves (it was dropped, or is somebody else's now).
+// Frames that leave are held until the worker has finished the whole burst. Then the device gets each event back, in the order in
+// which they were taken: with the frames to send, which the device puts in order with those of other workers and hands out
+// by flow to be sent, or released if no frame leaves (it was dropped, or has another owner now).
 #pragma once
 
 #include "core/burst.h"
@@ -11,7 +12,7 @@
 #include "port/port.h"
 
 // The most that is taken at once: a place must fit a packet's `order`.
-enum { ORDER_MOST = 128 };
+enum { ORDER_MAX = 128 };
 
 // By port: how many frames of it were given to event devices and have come out for good, by each worker.
 struct dispatched {
@@ -19,8 +20,8 @@ struct dispatched {
 } __rte_cache_aligned;
 extern struct dispatched dispatched[WORKER_MAX + 1];
 
-// The device's events for this worker: frames that arrive go on to the node where all do, those that leave are sent. How many.
+// Take the device's events for this worker: frames that arrive go to the first node, frames that leave are sent. Returns their number.
 uint16_t order_take(const struct dispatch_device *device, struct rte_graph *graph, struct rte_node *node);
 
-// Of frames that are to be sent, keep those that have a place in the burst. How many are left, moved to the front.
+// Hold frames that have a place in the burst. Returns the number of the others, moved to the front.
 uint16_t order_keep(struct rte_mbuf **frames, uint16_t count);

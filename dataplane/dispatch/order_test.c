@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames that any worker may work on and that leave in the order of their arrival, by DPDK's own event_sw: two workers are walked by
 // hand, so that one of them can be as late with its part as a test wants. What a port's frames become is told by `work`; what
 // leaves by the port `out` is noted where frames go before its device.
@@ -23,17 +24,17 @@
 #include "ether/circuit.h"
 #include "port.pb-c.h"
 
-enum { FLOWS = 16, MOST = 16384, FLOW_AT = 34, NUMBER_AT = 42, COPY_AT = 44 };
+enum { FLOWS = 16, FRAMES_MAX = 16384, FLOW_AT = 34, NUMBER_AT = 42, COPY_AT = 44 };
 
 static struct fault f;
 static struct left {
 	uint16_t flow, number;
 	uint8_t copy;
 	unsigned worker; // that worked on it
-} left[MOST];
+} left[FRAMES_MAX];
 static unsigned left_count, worked[2];
 
-// What becomes of a frame.
+// The result of a frame.
 static enum { SEND, DROP_EVERY_THIRD, SEND_TWICE } becomes;
 
 static uint16_t
@@ -76,7 +77,7 @@ note(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t co
 {
 	for (uint16_t i = 0; i < count; i++) {
 		const uint8_t *frame = rte_pktmbuf_mtod((struct rte_mbuf *)packets[i], const uint8_t *);
-		struct left *to = &left[left_count++ % MOST];
+		struct left *to = &left[left_count++ % FRAMES_MAX];
 
 		memcpy(&to->flow, frame + FLOW_AT, 2);
 		memcpy(&to->number, frame + NUMBER_AT, 2);
@@ -117,6 +118,7 @@ start(void **state)
 
 	snprintf(prefix, sizeof(prefix), "order-test-%d", getpid());
 	ether_input_node.process = work;
+	node_edge(&ether_input_node, &tx_node);
 	if (core_start(&o) || put_port("in", "net_null0,no-rx=1", SLUICE__V1__PORT_SPREAD__RSS) ||
 		put_port("out", "net_null1,no-rx=1", SLUICE__V1__PORT_SPREAD__RSS) ||
 		put_port("other", "net_null2,no-rx=1", SLUICE__V1__PORT_SPREAD__RSS))
@@ -164,6 +166,7 @@ frame_by(const char *port, uint16_t flow, uint16_t number)
 	memcpy(bytes + NUMBER_AT, &number, 2);
 	memcpy(rte_pktmbuf_append(m, sizeof(bytes)), bytes, sizeof(bytes));
 	packet_of(m)->port = m->port = port_number(port);
+	node_edge(&inject_node, node_by_id(ports[m->port].entry ? ports[m->port].entry : node_arrival));
 	inject(m, node_by_id(ports[m->port].entry ? ports[m->port].entry : node_arrival));
 }
 
@@ -173,7 +176,7 @@ frame(uint16_t flow, uint16_t number)
 	frame_by("in", flow, number);
 }
 
-// All of these flows left whole and in order, but for what is dropped.
+// All frames of these flows left, in order, except for dropped ones.
 static void
 assert_in_order(unsigned flows, unsigned each)
 {
@@ -238,7 +241,7 @@ many_flows_leave_in_order_with_one_worker_ten_times_as_slow(void **state)
 }
 
 static void
-what_is_dropped_on_the_way_holds_nobody_up(void **state)
+a_dropped_frame_does_not_delay_others(void **state)
 {
 	becomes = DROP_EVERY_THIRD;
 	spread(SLUICE__V1__PORT_SPREAD__ORDERED);
@@ -314,7 +317,7 @@ ports_are_spread_in_different_ways_at_once(void **state)
 	walk_both(200);
 	assert_int_equal(left_count, FLOWS * 100);
 	assert_in_order(FLOWS, 100);
-	// By two devices: the one that cannot order is used for what it can.
+	// By two devices: the one that cannot order is used for flows.
 	assert_false(dispatch_devices[0]->orders);
 	assert_true(dispatch_devices[1]->orders);
 	assert_int_equal(put_port("other", "net_null2,no-rx=1", SLUICE__V1__PORT_SPREAD__RSS), 0);
@@ -367,7 +370,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_flow_that_both_workers_work_on_leaves_in_order_however_late_one_of_them_is),
 		cmocka_unit_test(many_flows_leave_in_order_with_one_worker_ten_times_as_slow),
-		cmocka_unit_test(what_is_dropped_on_the_way_holds_nobody_up),
+		cmocka_unit_test(a_dropped_frame_does_not_delay_others),
 		cmocka_unit_test(two_frames_of_one_leave_behind_each_other),
 		cmocka_unit_test(
 			frames_that_a_stuck_worker_keeps_from_leaving_fill_the_device_and_the_rest_is_dropped_by_name),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Binding circuits to interfaces and sessions. Main thread; each slot changes by one store.
 #include "ether/circuit.h"
 
@@ -9,11 +10,13 @@
 #include "core/slab.h"
 #include "ether/circuit_table.h"
 
-enum { SHARED_MOST = 0xffff };
+// Limits of circuits whose packets have several owners by MAC, and of those with several MACs: a key of the map has 16 bits for a circuit.
+enum { SHARED_MAX = 1 << 20, NUMBERS_MAX = 0xfffe };
 
 struct circuits *port_circuits[PORT_MAX];
 struct map64 *shared_sessions;
 struct slab shared_circuits;
+static struct slab numbers;
 
 // The slot of a circuit, made if need be.
 static uint32_t *
@@ -56,6 +59,12 @@ check(const struct circuit *c, struct fault *f)
 	return 0;
 }
 
+static void
+count(uint32_t *counter, int more)
+{
+	set(counter, *counter + (uint32_t)more);
+}
+
 // Turn a slot into a shared circuit that keeps an interface it may have.
 static int
 share_circuit(const struct circuit *c, uint32_t *slot, struct fault *f)
@@ -63,20 +72,23 @@ share_circuit(const struct circuit *c, uint32_t *slot, struct fault *f)
 	uint32_t index;
 	struct shared_circuit *shared;
 
-	if (!shared_circuits.records && slab_create(&shared_circuits, sizeof(*shared), SHARED_MOST))
+	if (!shared_circuits.records && slab_create(&shared_circuits, sizeof(*shared), SHARED_MAX))
 		return fault(f, ENOMEM, "there is no memory for VLANs that several sessions share");
 	if (!shared_sessions && (shared_sessions = map64_create()) == NULL)
 		return fault(f, ENOMEM, "there is no memory for VLANs that several sessions share");
+	if (!numbers.records && slab_create(&numbers, sizeof(uint64_t), NUMBERS_MAX))
+		return fault(f, ENOMEM, "there is no memory for VLANs that several sessions share");
 	index = slab_take(&shared_circuits);
 	if (index == UINT32_MAX)
-		return fault(f, ENOSPC, "access: at most %d VLANs can be shared by several sessions", SHARED_MOST);
+		return fault(f, ENOSPC, "access: at most %d VLANs can have sessions with a mac", SHARED_MAX);
 	shared = slab_at(&shared_circuits, index);
 	*shared = (struct shared_circuit){.rest = *slot, .circuit = *c};
+	count(&port_circuits[c->port]->shared, 1);
 	set(slot, bound(BOUND_SHARED, index));
 	return 0;
 }
 
-// A shared circuit without sessions is an interface's again, or nobody's; one whose every frame is a session's stays as it is.
+// A shared circuit without sessions belongs to an interface again, or is free; one whose every frame belongs to a session stays as it is.
 static void
 unshare_circuit(uint32_t *slot, struct shared_circuit *shared)
 {
@@ -85,27 +97,45 @@ unshare_circuit(uint32_t *slot, struct shared_circuit *shared)
 	if (shared->sessions > 0 || bound_to(shared->rest) == BOUND_FRAMES)
 		return;
 	set(slot, shared->rest);
+	count(&port_circuits[shared->circuit.port]->shared, -1);
+	if (shared->number != 0)
+		slab_give_later(&numbers, shared->number - 1);
 	slab_give_later(&shared_circuits, index);
 }
 
 static uint64_t
-key_of(uint32_t slot, const struct rte_ether_addr *mac)
+bits_of(const struct rte_ether_addr *mac)
 {
 	uint8_t padded[8] = {0};
 
 	memcpy(padded, mac, sizeof(*mac));
-	return shared_key(bound_index(slot), mac_bits(padded));
+	return mac_bits(padded);
 }
 
-static void
-count_frames(const struct circuit *c, int more)
+// Enter a session that is not there.
+static int
+add_session(struct shared_circuit *shared, uint64_t mac, uint32_t value, struct fault *f)
 {
-	struct circuits *circuits = port_circuits[c->port];
+	uint32_t number;
 
-	__atomic_store_n(&circuits->frames, circuits->frames + (uint32_t)more, __ATOMIC_RELEASE);
+	if (mac != 0 && shared->first == 0 && (shared->first_mac == 0 || shared->first_mac == mac)) {
+		shared->first_mac = mac;
+		set(&shared->first, value + 1);
+		return 0;
+	}
+	if (shared->number == 0) {
+		number = slab_take(&numbers);
+		if (number == UINT32_MAX)
+			return fault(
+				f, ENOSPC, "access: at most %d VLANs can be shared by several sessions", NUMBERS_MAX);
+		set(&shared->number, number + 1);
+	}
+	if (map64_put(shared_sessions, shared_key(shared->number, mac), value))
+		return fault(f, ENOMEM, "there is no memory for the session's mac");
+	return 0;
 }
 
-// The place for an interface's binding: the circuit's slot, or the rest of those who share it.
+// The place for an interface's binding: the circuit's slot, or the default of a shared circuit.
 static int
 find_interface_slot(const struct circuit *c, uint32_t **slot, struct fault *f)
 {
@@ -187,7 +217,7 @@ bind_mac(const struct circuit *c, uint32_t *slot, const struct rte_ether_addr *m
 	struct fault *f)
 {
 	struct shared_circuit *shared;
-	uint64_t key;
+	uint64_t bits = bits_of(mac);
 	int error;
 
 	if (bound_to(*slot) == BOUND_SESSION && !alone)
@@ -195,14 +225,13 @@ bind_mac(const struct circuit *c, uint32_t *slot, const struct rte_ether_addr *m
 	if (bound_to(*slot) != BOUND_SHARED && (error = share_circuit(c, slot, f)) != 0)
 		return error;
 	shared = slab_at(&shared_circuits, bound_index(*slot));
-	key = key_of(*slot, mac);
-	if (map64_get(shared_sessions, key) != MAP64_NONE) {
+	if (shared_session(shared, bits) != MAP64_NONE) {
 		unshare_circuit(slot, shared);
 		return fault(f, EEXIST, "access.mac: another session has it on these VLANs already");
 	}
-	if (map64_put(shared_sessions, key, value)) {
+	if ((error = add_session(shared, bits, value, f)) != 0) {
 		unshare_circuit(slot, shared);
-		return fault(f, ENOMEM, "there is no memory for the session's mac");
+		return error;
 	}
 	shared->sessions++;
 	return 0;
@@ -225,7 +254,7 @@ circuit_bind_session(const struct circuit *c, const struct rte_ether_addr *mac, 
 	else
 		error = bind_whole(c, slot, frames, session, alone, f);
 	if (error == 0 && frames)
-		count_frames(c, 1);
+		count(&port_circuits[c->port]->frames, 1);
 	return error;
 }
 
@@ -259,16 +288,19 @@ circuit_unbind_session(const struct circuit *c, const struct rte_ether_addr *mac
 		if (bound_to(shared->rest) != BOUND_FRAMES && bound_to(shared->rest) != BOUND_SESSION)
 			return;
 		if (bound_to(shared->rest) == BOUND_FRAMES)
-			count_frames(c, -1);
+			count(&port_circuits[c->port]->frames, -1);
 		set(&shared->rest, 0);
 	} else {
-		value = map64_get(shared_sessions, key_of(*slot, mac));
+		value = shared_session(shared, bits_of(mac));
 		if (value == MAP64_NONE)
 			return;
-		map64_delete(shared_sessions, key_of(*slot, mac));
+		if (shared->first != 0 && shared->first_mac == bits_of(mac))
+			set(&shared->first, 0);
+		else
+			map64_delete(shared_sessions, shared_key(shared->number, bits_of(mac)));
 		shared->sessions--;
 		if (value & SHARED_FRAMES)
-			count_frames(c, -1);
+			count(&port_circuits[c->port]->frames, -1);
 	}
 	unshare_circuit(slot, shared);
 }
@@ -294,7 +326,7 @@ circuit_session(const struct circuit *c, const struct rte_ether_addr *mac)
 		return whole_session(*slot);
 	if (bound_to(*slot) != BOUND_SHARED)
 		return NO_SESSION;
-	session = map64_get(shared_sessions, key_of(*slot, mac));
+	session = shared_session(slab_at(&shared_circuits, bound_index(*slot)), bits_of(mac));
 	return session == MAP64_NONE ? NO_SESSION : session & ~(uint32_t)SHARED_FRAMES;
 }
 
@@ -311,9 +343,15 @@ void
 circuit_rebind_session(const struct circuit *c, const struct rte_ether_addr *mac, uint32_t session)
 {
 	uint32_t *slot = slot_of(c);
+	struct shared_circuit *shared;
 
-	if (!mac)
+	if (!mac) {
 		set(slot, bound(BOUND_SESSION, session));
-	else
-		map64_put(shared_sessions, key_of(*slot, mac), session); // the key is there: this takes no memory
+		return;
+	}
+	shared = slab_at(&shared_circuits, bound_index(*slot));
+	if (shared->first != 0 && shared->first_mac == bits_of(mac))
+		set(&shared->first, session + 1);
+	else // the key is there: this takes no memory
+		map64_put(shared_sessions, shared_key(shared->number, bits_of(mac)), session);
 }

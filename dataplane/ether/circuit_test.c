@@ -1,4 +1,5 @@
-// Circuits without a graph: what can be bound beside what.
+// SPDX-License-Identifier: Apache-2.0
+// Circuits without a graph: which bindings can coexist.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +26,7 @@ session_of_mac(const struct circuit *c, const struct rte_ether_addr *mac)
 	uint8_t padded[8] = {0};
 
 	memcpy(padded, mac, sizeof(*mac));
-	return map64_get(shared_sessions, shared_key(bound_index(slot(c)), mac_bits(padded)));
+	return shared_session(slab_at(&shared_circuits, bound_index(slot(c))), mac_bits(padded));
 }
 
 static void
@@ -85,6 +86,51 @@ sessions_with_a_mac_share_a_vlan_with_each_other_and_an_interface(void **state)
 	circuit_unbind_interface(&c);
 }
 
+// As where each subscriber has a pair of VLANs and speaks DHCP: its MAC is in its key.
+static void
+a_hundred_thousand_circuits_have_a_session_with_a_mac_each(void **state)
+{
+	for (uint32_t i = 0; i < 100000; i++) {
+		const struct circuit c = {6, (uint16_t)(100 + i / 4000), (uint16_t)(1 + i % 4000)};
+
+		assert_int_equal(circuit_bind_session(&c, &mac_a, false, i, false, &f), 0);
+		assert_int_equal(circuit_session(&c, &mac_a), i);
+		assert_int_equal(circuit_session(&c, &mac_b), NO_SESSION);
+	}
+	for (uint32_t i = 0; i < 100000; i++) {
+		const struct circuit c = {6, (uint16_t)(100 + i / 4000), (uint16_t)(1 + i % 4000)};
+
+		circuit_unbind_session(&c, &mac_a);
+		assert_int_equal(slot(&c), 0);
+	}
+}
+
+static void
+sessions_of_a_circuit_come_and_go_in_any_order(void **state)
+{
+	const struct circuit c = {7, 300, 7};
+	const struct rte_ether_addr none = {0};
+
+	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 0, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&c, &mac_b, false, 2, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&c, &none, false, 3, false, &f), 0);
+	circuit_unbind_session(&c, &mac_a);
+	assert_int_equal(circuit_session(&c, &mac_a), NO_SESSION);
+	assert_int_equal(circuit_session(&c, &mac_b), 2);
+	circuit_rebind_session(&c, &mac_b, 4);
+	assert_int_equal(circuit_session(&c, &mac_b), 4);
+	assert_int_equal(circuit_session(&c, &none), 3);
+	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 5, false, &f), 0);
+	assert_int_equal(circuit_bind_session(&c, &mac_a, false, 6, false, &f), -EEXIST);
+	circuit_rebind_session(&c, &mac_a, 7);
+	assert_int_equal(circuit_session(&c, &mac_a), 7);
+	circuit_unbind_session(&c, &mac_b);
+	circuit_unbind_session(&c, &none);
+	assert_int_equal(circuit_session(&c, &mac_a), 7);
+	circuit_unbind_session(&c, &mac_a);
+	assert_int_equal(slot(&c), 0);
+}
+
 static void
 vlans_that_do_not_exist_are_refused(void **state)
 {
@@ -102,6 +148,8 @@ main(void)
 		cmocka_unit_test(a_circuit_is_found_by_its_port_and_both_its_vlans),
 		cmocka_unit_test(two_whole_circuits_on_the_same_vlans_are_refused),
 		cmocka_unit_test(sessions_with_a_mac_share_a_vlan_with_each_other_and_an_interface),
+		cmocka_unit_test(a_hundred_thousand_circuits_have_a_session_with_a_mac_each),
+		cmocka_unit_test(sessions_of_a_circuit_come_and_go_in_any_order),
 		cmocka_unit_test(vlans_that_do_not_exist_are_refused),
 	};
 

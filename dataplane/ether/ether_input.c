@@ -1,4 +1,5 @@
-// Ethernet, 802.1Q and QinQ (IEEE 802.3, 802.1Q, 802.1ad): what a frame is, and whose.
+// SPDX-License-Identifier: Apache-2.0
+// Ethernet, 802.1Q and QinQ (IEEE 802.3, 802.1Q, 802.1ad): the type of a frame, and its interface or session.
 // In: whole frames as received. Out: by Ethernet type, with the data behind the type.
 #include <stdio.h>
 #include <string.h>
@@ -8,36 +9,89 @@
 
 #include "core/burst.h"
 #include "core/drop.h"
+#include "core/registry.h"
 #include "ether/circuit_table.h"
 #include "ether/interface.h"
+#include "ether/own_type.h"
+#include "ether/unknown.h"
 #include "port/mac.h"
 
-enum { TPID_QINQ_OLD = 0x9100, VLAN_ID = 0x0fff, SMALLEST_TYPE = 0x0600 };
+enum { TPID_QINQ_OLD = 0x9100, VLAN_ID = 0x0fff, SMALLEST_TYPE = 0x0600, GROUP_TYPES = 8 };
 
 DROP(drop_short, "frame-too-short", "The frame ended before its Ethernet header and tags did.")
 DROP(drop_other_mac, "not-our-mac", "The frame was for another Ethernet address.")
-DROP(drop_unknown_vlan, "unknown-circuit",
-	"No interface, and no session of this kind of frame (IP or PPPoE), has this port and these VLANs.")
+struct drop ether_unknown_circuit = {.name = "unknown-circuit",
+	.description = "No interface, and no session of this kind of frame, has this port and these VLANs, and no Punt "
+		       "takes the "
+		       "packet."};
+RTE_INIT(register_unknown_circuit)
+{
+	drop_register(&ether_unknown_circuit);
+}
 DROP(drop_unknown_type, "unknown-ether-type", "Nothing here takes frames of this Ethernet type.")
 DROP(drop_many_tags, "too-many-tags", "The frame had more than two VLAN tags.")
 DROP(drop_source_mac, "source-mac-multicast", "The frame came from a group address.")
 
-static uint8_t by_type[1 << 16];         // the node that takes an Ethernet type, 0 (drop): nobody
-static uint8_t session_up4, session_up6; // the chains of sessions' packets
-static uint8_t session_frames;           // the node of whole frames
+enum { FINDS_ITSELF = 1 << 15 }; // beside the node of a type: it finds whose frames are
+
+static uint16_t by_type[1 << 16]; // the node that takes an Ethernet type, 0 (drop): none
+static struct group_type {
+	uint16_t type;
+	uint16_t node;
+} group_types[GROUP_TYPES]; // types whose frames to a group MAC have a node of their own
+static unsigned group_type_count;
+static uint16_t session_up4, session_up6; // the chains of sessions' packets
+static uint16_t session_frames;           // the node of whole frames
+static uint16_t unknown;                  // the node of frames of unknown circuits, 0: they are dropped
 
 void
 ether_type_register(uint16_t type, const struct node *node)
 {
-	by_type[type] = (uint8_t)node->id;
+	by_type[type] = node->id;
+	node_edge(&ether_input_node, node);
+}
+
+void
+ether_own_type_register(uint16_t type, const struct node *node)
+{
+	ether_type_register(type, node);
+	by_type[type] |= FINDS_ITSELF;
+}
+
+void
+ether_group_register(uint16_t type, const struct node *node)
+{
+	if (group_type_count == GROUP_TYPES)
+		registry_full(
+			"Ethernet types of groups", node->name, GROUP_TYPES, "GROUP_TYPES", "ether/ether_input.c");
+	node_edge(&ether_input_node, node);
+	group_types[group_type_count++] = (struct group_type){type, node->id};
+}
+
+// The node that takes a frame to a broadcast or multicast MAC.
+static uint16_t
+group_node(uint16_t type)
+{
+	for (unsigned i = 0; i < group_type_count; i++)
+		if (group_types[i].type == type)
+			return group_types[i].node;
+	return by_type[type];
 }
 
 void
 circuit_sessions(const struct node *up4, const struct node *up6, const struct node *frames)
 {
-	session_frames = (uint8_t)frames->id;
-	session_up4 = (uint8_t)up4->id;
-	session_up6 = (uint8_t)up6->id;
+	session_frames = frames->id;
+	node_edge(&ether_input_node, frames);
+	session_up4 = (uint16_t)chain_of(&up4, 1);
+	session_up6 = (uint16_t)chain_of(&up6, 1);
+}
+
+void
+ether_unknown_register(const struct node *node)
+{
+	unknown = node->id;
+	node_edge(&ether_input_node, node);
 }
 
 static inline bool
@@ -105,7 +159,7 @@ tags(const uint8_t *frame, uint32_t length, struct packet *p, uint16_t *type, co
 		*reason = &drop_many_tags;
 		return 0;
 	}
-	// A priority tag (VLAN 0) outside is no VLAN: what it holds counts.
+	// A priority tag (VLAN 0) outside is not a VLAN: the type behind it counts.
 	if (unlikely(p->outer_vlan == 0)) {
 		p->outer_vlan = p->inner_vlan;
 		p->inner_vlan = 0;
@@ -113,7 +167,7 @@ tags(const uint8_t *frame, uint32_t length, struct packet *p, uint16_t *type, co
 	return 22;
 }
 
-// What the packets of a port have in common, kept over a burst.
+// The values that packets of a port have in common, for a burst.
 struct ingress {
 	uint16_t port;
 	uint64_t mac;
@@ -128,7 +182,7 @@ ingress_of(struct ingress *in, uint16_t port)
 	in->circuits = __atomic_load_n(&port_circuits[port], __ATOMIC_ACQUIRE);
 }
 
-// Whose packet it is, told by its circuit: its interface or its session, or BOUND_FRAMES and a session that has every frame.
+// The owner of a packet by its circuit: its interface or its session, or BOUND_FRAMES and a session that has every frame.
 static inline uint32_t
 owner(const struct circuits *circuits, uint16_t outer, uint16_t inner, uint64_t source)
 {
@@ -139,7 +193,7 @@ owner(const struct circuits *circuits, uint16_t outer, uint16_t inner, uint64_t 
 	if (likely(bound_to(slot) != BOUND_SHARED))
 		return slot;
 	shared = slab_at(&shared_circuits, bound_index(slot));
-	session = map64_get(shared_sessions, shared_key(bound_index(slot), source));
+	session = shared_session(shared, source);
 	if (session == MAP64_NONE)
 		return __atomic_load_n(&shared->rest, __ATOMIC_RELAXED);
 	return session & SHARED_FRAMES ? bound(BOUND_FRAMES, session & ~(uint32_t)SHARED_FRAMES)
@@ -167,8 +221,8 @@ give(struct packet *p, uint32_t slot, unsigned family, uint32_t bytes, struct ta
 	return true;
 }
 
-// Frames of sessions that have every one. Tags of the subscriber's own may be behind those of its circuit, so the nearest circuit
-// counts that somebody has. False: it is not such a session's.
+// Frames of sessions that have every frame of their circuit. The subscriber's own tags may be behind those of the circuit, so the nearest
+// circuit that is bound counts. False: the frame does not belong to such a session.
 static bool
 is_frame_of_session(const uint8_t *frame, uint32_t length, struct packet *p, const struct circuits *circuits)
 {
@@ -193,6 +247,7 @@ is_frame_of_session(const uint8_t *frame, uint32_t length, struct packet *p, con
 		return false;
 	p->session = bound_index(slot);
 	p->outer_vlan = count > 0 ? vlans[0] : 0;
+	p->outer_priority = count > 0 ? frame[14] >> 5 : 0;
 	p->inner_vlan = count > 1 ? vlans[1] : 0;
 	p->outer_tpid = count > 0 ? tpids[0] : 0;
 	p->inner_tpid = count > 1 ? tpids[1] : 0;
@@ -222,26 +277,25 @@ classify(struct rte_mbuf *m, struct packet *p, const struct ingress *in, struct 
 	if (frame[6] & 1)
 		return packet_drop(p, &drop_source_mac);
 	p->l2_length = (uint8_t)header;
-	// PPPoE finds its sessions by itself; everything else must be somebody's.
-	if (type != RTE_ETHER_TYPE_PPPOE_SESSION && type != RTE_ETHER_TYPE_PPPOE_DISCOVERY &&
+	if (!(by_type[type] & FINDS_ITSELF) &&
 		!give(p, owner(in->circuits, p->outer_vlan, p->inner_vlan, mac_bits(frame + 6)),
 			type == RTE_ETHER_TYPE_IPV6 ? 6 : 4, m->pkt_len, t))
-		return packet_drop(p, &drop_unknown_vlan);
-	next = by_type[type];
+		return unknown ? unknown : packet_drop(p, &ether_unknown_circuit);
+	next = (uint16_t)((unlikely(frame[0] & 1) ? group_node(type) : by_type[type]) & ~FINDS_ITSELF);
 	if (next == 0)
 		return packet_drop(p, &drop_unknown_type);
 	packet_advance(m, (int)header);
 	return next;
 }
 
-// The common frames by few and wide loads: untagged IP, and IP or PPPoE behind two tags, for us, in one piece. Everything else
-// goes to classify().
+// The common frames by few and wide loads: untagged IP, and IP behind two tags with the session look-up, for us, in
+// one piece. Everything else goes to classify().
 static inline uint16_t
 classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, struct tally *t)
 {
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint64_t source_type, tag_words;
-	uint16_t type, outer, inner;
+	uint16_t type, outer, inner, node;
 
 	if (unlikely(m->data_len < 22))
 		return classify(m, p, in, t);
@@ -266,14 +320,16 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 		     !outer || !inner))
 		return classify(m, p, in, t);
 	p->outer_vlan = outer;
+	p->outer_priority = (uint8_t)tag_words >> 5;
 	p->inner_vlan = inner;
 	p->outer_tpid = type;
 	p->inner_tpid = (uint16_t)(tag_words >> 16);
 	p->l2_length = 22;
 	type = (uint16_t)(tag_words >> 48);
-	if (type == RTE_BE16(RTE_ETHER_TYPE_PPPOE_SESSION)) {
+	node = by_type[rte_be_to_cpu_16(type)];
+	if (node & FINDS_ITSELF) {
 		packet_advance(m, 22);
-		return by_type[RTE_ETHER_TYPE_PPPOE_SESSION];
+		return (uint16_t)(node & ~FINDS_ITSELF);
 	}
 	if ((type != RTE_BE16(RTE_ETHER_TYPE_IPV4) && type != RTE_BE16(RTE_ETHER_TYPE_IPV6)) ||
 		!give(p, owner(in->circuits, outer, inner, source_type & 0xffffffffffff),
@@ -281,6 +337,50 @@ classify_quick(struct rte_mbuf *m, struct packet *p, const struct ingress *in, s
 		return classify(m, p, in, t);
 	packet_advance(m, 22);
 	return by_type[type == RTE_BE16(RTE_ETHER_TYPE_IPV4) ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6];
+}
+
+// Prefetch distances of the binding of a pair of VLANs, and of a shared circuit.
+enum { PAIRS_PREFETCH = 24, SHARED_PREFETCH = 12 };
+
+// The binding of the pair of VLANs that a frame seems to have, if it is IP; NULL: none. Only to fetch it.
+static inline const uint32_t *
+pair_of(const struct rte_mbuf *m, const struct circuits *circuits)
+{
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	const uint32_t *pairs;
+
+	if (unlikely(m->data_len < 22) || read16(frame + 20) == RTE_ETHER_TYPE_PPPOE_SESSION)
+		return NULL;
+	pairs = __atomic_load_n(&circuits->pairs[read16(frame + 14) & VLAN_ID], __ATOMIC_ACQUIRE);
+	return pairs ? &pairs[read16(frame + 18) & VLAN_ID] : NULL;
+}
+
+static inline void
+fetch_pair(const struct rte_mbuf *m, const struct circuits *circuits)
+{
+	const uint32_t *pair = pair_of(m, circuits);
+
+	if (pair)
+		rte_prefetch0(pair);
+}
+
+static inline void
+fetch_shared(const struct rte_mbuf *m, const struct circuits *circuits)
+{
+	const uint32_t *pair = pair_of(m, circuits);
+
+	if (pair && bound_to(*pair) == BOUND_SHARED)
+		rte_prefetch0(slab_at(&shared_circuits, bound_index(*pair)));
+}
+
+// Prefetch for packets i + PAIRS_PREFETCH and i + SHARED_PREFETCH; i may be less than 0.
+static inline void
+fetch_ahead(struct rte_mbuf **m, int i, int count, const struct circuits *circuits)
+{
+	if (i + PAIRS_PREFETCH >= 0 && i + PAIRS_PREFETCH < count)
+		fetch_pair(m[i + PAIRS_PREFETCH], circuits);
+	if (i + SHARED_PREFETCH >= 0 && i + SHARED_PREFETCH < count)
+		fetch_shared(m[i + SHARED_PREFETCH], circuits);
 }
 
 static void
@@ -292,11 +392,16 @@ classify_burst(struct rte_graph *graph, struct rte_node *node, void **packets, u
 	uint16_t next[BURST];
 
 	ingress_of(&in, packet_of(m[0])->port);
+	if (in.circuits && in.circuits->shared > 0)
+		for (int i = -PAIRS_PREFETCH; i < 0; i++)
+			fetch_ahead(m, i, count, in.circuits);
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(m[i]);
 
 		if (i + 4 < count)
 			rte_prefetch0(packet_of(m[i + 4]));
+		if (in.circuits && in.circuits->shared > 0)
+			fetch_ahead(m, i, count, in.circuits);
 		if (unlikely(p->port != in.port))
 			ingress_of(&in, p->port);
 		next[i] = classify_quick(m[i], p, &in, &t);

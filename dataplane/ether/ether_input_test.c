@@ -1,4 +1,5 @@
-// The node ether-input by itself: whose a frame is, and what it finds wrong with it.
+// SPDX-License-Identifier: Apache-2.0
+// The node ether-input by itself: the session or interface of a frame, and the drop reasons of malformed ones.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,14 +12,19 @@
 #include "core/one_node.h"
 #include "ether/circuit.h"
 #include "ether/interface.h"
-#include "ip/hop.h"
+#include "ether/own_type.h"
+#include "fib/hop.h"
+#include "ip/nodes.h"
 #include "session/session.h"
 
-enum { PORT = 1, IP4 = 3, IP6 = 4, PPPOE = 5, ARP = 6, UP4 = 7, UP6 = 8, LOOKUP = 9 };
-enum { INTERFACE = 0, SESSION = 41, SHARED_SESSION = 42 };
+enum { PORT = 1, IP4 = 3, IP6 = 4, PPPOE = 5, ARP = 6, UP4 = 7, UP6 = 8, LOOKUP = 9, GROUP4 = 10 };
+enum { FRAMES = 11, FRAMES_PORT = 2 };
+enum { INTERFACE = 0, SESSION = 41, SHARED_SESSION = 42, FRAMES_SESSION = 43 };
 
 static const struct circuit untagged = {PORT, 0, 0}, single = {PORT, 100, 0}, pair = {PORT, 100, 7},
 			    shared = {PORT, 200, 0};
+// On a port of their own: sessions of type Ethernet without a tag, with one, and with two.
+static const struct circuit frames[] = {{FRAMES_PORT, 0, 0}, {FRAMES_PORT, 300, 0}, {FRAMES_PORT, 301, 7}};
 static const struct rte_ether_addr subscriber = {{2, 1, 0, 0, 0, 9}};
 static struct node pppoe = {.name = "pppoe", .id = PPPOE}, arp = {.name = "arp", .id = ARP};
 
@@ -31,16 +37,20 @@ set_up(void **state)
 	ip6_input_node.id = IP6;
 	session_up4_node.id = UP4;
 	session_up6_node.id = UP6;
+	session_frames_up_node.id = FRAMES;
 	circuit_sessions(&session_up4_node, &session_up6_node, &session_frames_up_node);
 	ether_type_register(RTE_ETHER_TYPE_IPV4, &ip4_input_node);
 	ether_type_register(RTE_ETHER_TYPE_IPV6, &ip6_input_node);
-	ether_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe);
+	ether_own_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe);
 	ether_type_register(RTE_ETHER_TYPE_ARP, &arp);
 	ports[PORT].mac = (struct rte_ether_addr){{2, 0, 0, 0, 0, 1}};
 	if (slab_create(&interfaces, sizeof(struct interface), 16) ||
 		counters_create(&interface_counters, sizeof(struct interface_counters), 16))
 		return -1;
 	slab_take(&interfaces);
+	for (unsigned i = 0; i < RTE_DIM(frames); i++)
+		if (circuit_bind_session(&frames[i], NULL, true, FRAMES_SESSION + i, false, &f))
+			return -1;
 	*interface_at(INTERFACE) = (struct interface){.chain4 = LOOKUP, .chain6 = LOOKUP, .vrf = 3};
 	return circuit_bind_interface(&untagged, INTERFACE, &f) ||
 	       circuit_bind_session(&pair, NULL, false, SESSION, false, &f) ||
@@ -71,19 +81,25 @@ frame(uint8_t *at, const struct tag *tags, unsigned count, uint16_t type)
 	return (uint16_t)(length + 20);
 }
 
-// Where one frame goes; the packet's state is copied out.
+// Where one frame goes that comes in on a port; the packet's state is copied out.
 static uint16_t
-goes(const uint8_t *bytes, uint16_t length, struct packet *seen, uint16_t *data_length)
+goes_on(uint16_t port, const uint8_t *bytes, uint16_t length, struct packet *seen, uint16_t *data_length)
 {
 	struct rte_mbuf *m = one_node_packet(bytes, length);
 	uint16_t edge;
 
-	packet_of(m)->port = PORT;
+	packet_of(m)->port = port;
 	one_node_run(&ether_input_node, &m, 1, &edge);
 	*seen = *packet_of(m);
 	*data_length = m->data_len;
 	free(m);
 	return edge;
+}
+
+static uint16_t
+goes(const uint8_t *bytes, uint16_t length, struct packet *seen, uint16_t *data_length)
+{
+	return goes_on(PORT, bytes, length, seen, data_length);
 }
 
 static const char *
@@ -133,6 +149,28 @@ two_tags_with_any_two_tpids_find_their_session(void **state)
 	}
 }
 
+// RFC 1122 section 3.3.6 for IP, RFC 2516 section 5 for PPPoE.
+static void
+a_frame_to_a_group_goes_to_the_node_of_its_type(void **state)
+{
+	static struct node group4 = {.name = "group4", .id = GROUP4};
+	uint8_t bytes[128];
+	struct packet p;
+	uint16_t rest, length;
+
+	ether_group_register(RTE_ETHER_TYPE_IPV4, &group4);
+	for (uint8_t first = 0x01; first != 0; first = first == 0x01 ? 0xff : 0) {
+		length = frame(bytes, NULL, 0, RTE_ETHER_TYPE_IPV4);
+		bytes[0] = first;
+		assert_int_equal(goes(bytes, length, &p, &rest), GROUP4);
+		assert_int_equal(p.interface, INTERFACE);
+		assert_int_equal(rest, 20);
+		length = frame(bytes, NULL, 0, RTE_ETHER_TYPE_ARP);
+		bytes[0] = first;
+		assert_int_equal(goes(bytes, length, &p, &rest), ARP);
+	}
+}
+
 static void
 a_single_tag_and_a_priority_tag_find_their_circuits(void **state)
 {
@@ -147,6 +185,57 @@ a_single_tag_and_a_priority_tag_find_their_circuits(void **state)
 	assert_int_equal(p.interface, INTERFACE);
 	assert_int_equal(goes(bytes, frame(bytes, both, 2, RTE_ETHER_TYPE_IPV4), &p, &rest), IP4);
 	assert_int_equal(p.session, SESSION);
+}
+
+static void
+a_packet_has_the_priority_of_its_outer_tag(void **state)
+{
+	const struct tag one[] = {{0x8100, 100 | 6 << 13}}, two[] = {{0x88a8, 100 | 5 << 13}, {0x8100, 7 | 3 << 13}},
+			 priority[] = {{0x8100, 4 << 13}}, both[] = {{0x88a8, 2 << 13}, {0x8100, 100 | 7 << 13}};
+	const uint16_t types[] = {
+		RTE_ETHER_TYPE_IPV4, RTE_ETHER_TYPE_IPV6, RTE_ETHER_TYPE_PPPOE_SESSION, RTE_ETHER_TYPE_ARP};
+	const uint16_t edges[] = {IP4, IP6, PPPOE, ARP};
+	uint8_t bytes[128];
+	struct packet p;
+	uint16_t rest;
+
+	for (unsigned i = 0; i < RTE_DIM(types); i++) {
+		assert_int_equal(goes(bytes, frame(bytes, NULL, 0, types[i]), &p, &rest), edges[i]);
+		assert_int_equal(p.outer_priority, 0);
+		assert_int_equal(goes(bytes, frame(bytes, one, 1, types[i]), &p, &rest), edges[i]);
+		assert_int_equal(p.outer_priority, 6);
+		assert_int_equal(goes(bytes, frame(bytes, two, 2, types[i]), &p, &rest), edges[i]);
+		assert_int_equal(p.outer_priority, 5);
+		assert_int_equal(goes(bytes, frame(bytes, priority, 1, types[i]), &p, &rest), edges[i]);
+		assert_int_equal(p.outer_priority, 4);
+		assert_int_equal(goes(bytes, frame(bytes, both, 2, types[i]), &p, &rest), edges[i]);
+		assert_int_equal(p.outer_priority, 2);
+	}
+}
+
+// The tags behind those of the access are the subscriber's own, and hqos-classify reads them in the frame.
+static void
+a_frame_of_an_ethernet_session_has_the_priority_of_its_access(void **state)
+{
+	const struct tag one[] = {{0x8100, 300 | 6 << 13}}, two[] = {{0x88a8, 301 | 5 << 13}, {0x8100, 7 | 3 << 13}},
+			 own[] = {{0x8100, 300 | 6 << 13}, {0x8100, 77 | 1 << 13}},
+			 only_own[] = {{0x8100, 77 | 4 << 13}}, priority[] = {{0x8100, 4 << 13}};
+	const struct {
+		const struct tag *tags;
+		unsigned count, session, priority;
+	} cases[] = {{NULL, 0, 0, 0}, {one, 1, 1, 6}, {two, 2, 2, 5}, {own, 2, 1, 6}, {only_own, 1, 0, 0},
+		{priority, 1, 0, 0}};
+	uint8_t bytes[128];
+	struct packet p;
+	uint16_t rest;
+
+	for (unsigned i = 0; i < RTE_DIM(cases); i++) {
+		uint16_t length = frame(bytes, cases[i].tags, cases[i].count, RTE_ETHER_TYPE_IPV4);
+
+		assert_int_equal(goes_on(FRAMES_PORT, bytes, length, &p, &rest), FRAMES);
+		assert_int_equal(p.session, FRAMES_SESSION + cases[i].session);
+		assert_int_equal(p.outer_priority, cases[i].priority);
+	}
 }
 
 static void
@@ -178,7 +267,7 @@ pppoe_needs_no_circuit(void **state)
 }
 
 static void
-what_is_wrong_with_a_frame_is_named(void **state)
+malformed_frames_have_drop_reasons(void **state)
 {
 	const struct tag three[] = {{0x88a8, 100}, {0x8100, 7}, {0x8100, 8}}, unknown[] = {{0x88a8, 100}, {0x8100, 8}};
 	uint8_t bytes[128];
@@ -218,10 +307,13 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_untagged_packet_is_its_interfaces),
 		cmocka_unit_test(two_tags_with_any_two_tpids_find_their_session),
+		cmocka_unit_test(a_frame_to_a_group_goes_to_the_node_of_its_type),
 		cmocka_unit_test(a_single_tag_and_a_priority_tag_find_their_circuits),
+		cmocka_unit_test(a_packet_has_the_priority_of_its_outer_tag),
+		cmocka_unit_test(a_frame_of_an_ethernet_session_has_the_priority_of_its_access),
 		cmocka_unit_test(sessions_that_share_a_vlan_are_told_apart_by_their_mac),
 		cmocka_unit_test(pppoe_needs_no_circuit),
-		cmocka_unit_test(what_is_wrong_with_a_frame_is_named),
+		cmocka_unit_test(malformed_frames_have_drop_reasons),
 		cmocka_unit_test(every_truncation_is_taken_or_named),
 	};
 

@@ -1,4 +1,5 @@
-// What an Ethernet frame shows to a filter (IEEE 802.1Q, TS 24.501 section 9.11.4.13): addresses, EtherType and two tags.
+// SPDX-License-Identifier: Apache-2.0
+// The fields of an Ethernet frame for filters (IEEE 802.1Q, TS 24.501 section 9.11.4.13): addresses, EtherType and two tags.
 #pragma once
 
 #include <assert.h>
@@ -8,7 +9,7 @@
 
 #include <rte_ether.h>
 
-enum { ETHER_TYPE_LEAST = 0x600 }; // below it is a length (IEEE 802.3 section 3.2.6)
+enum { ETHER_TYPE_MIN = 0x600 }; // below it is a length (IEEE 802.3 section 3.2.6)
 
 // Which tags there are, and which of them are drop eligible.
 enum { FRAME_C_TAG = 1 << 0, FRAME_S_TAG = 1 << 1, FRAME_C_DEI = 1 << 2, FRAME_S_DEI = 1 << 3 };
@@ -31,19 +32,19 @@ frame_word(const uint8_t *at)
 	return (uint16_t)(at[0] << 8 | at[1]);
 }
 
-// Of `length` bytes, an Ethernet header at least. Returned: where what is behind the tags begins. Of two tags of the same kind the outer one
+// `length` bytes, an Ethernet header at least. Returns the offset of the payload behind the tags. Of two tags of the same kind the outer one
 // counts, and the type is that of the inner one.
 static inline size_t
 frame_show(const uint8_t *frame, size_t length, struct frame_shown *to)
 {
-	enum { TAGS_MOST = 2, TPID_QINQ_OLD = 0x9100 };
+	enum { TAGS_MAX = 2, TPID_QINQ_OLD = 0x9100 };
 	size_t at = RTE_ETHER_HDR_LEN;
 	uint16_t type = frame_word(frame + 12);
 
 	*to = (struct frame_shown){0};
 	memcpy(to->destination, frame, 6);
 	memcpy(to->source, frame + 6, 6);
-	for (unsigned i = 0; i < TAGS_MOST && length >= at + 4; i++) {
+	for (unsigned i = 0; i < TAGS_MAX && length >= at + 4; i++) {
 		uint16_t tci = frame_word(frame + at);
 
 		if (type == RTE_ETHER_TYPE_VLAN && !(to->tags & FRAME_C_TAG)) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kind Interface.
 #include "ether/interface.h"
 
@@ -7,25 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acl/acl.h"
 #include "core/drop.h"
-#include "core/event.h"
 #include "core/rcu.h"
+#include "ether/feature.h"
 #include "interface.pb-c.h"
 #include "port/twin.h"
+#include "server/event.h"
 
-enum { ADDRESSES_MOST = 256 };
+enum { ADDRESSES_MAX = 256 };
 
 struct slab interfaces;
 struct counters interface_counters;
 static struct interface_detail details[INTERFACE_LIMIT];
 static struct interface_watcher *watchers;
+static struct interface_type *types;
 static const struct interface_routing *routing;
 
 void
 interface_routing_register(const struct interface_routing *it)
 {
 	routing = it;
+}
+
+void
+interface_type_register(struct interface_type *type)
+{
+	type->next = types;
+	types = type;
 }
 
 struct interface_detail *
@@ -110,8 +119,8 @@ parse_addresses(const Sluice__V1__Interface *spec, struct interface_address **ad
 	int error = 0;
 
 	*addresses = NULL;
-	if (spec->n_addresses > ADDRESSES_MOST)
-		return fault(f, EINVAL, "addresses: at most %d are accepted", ADDRESSES_MOST);
+	if (spec->n_addresses > ADDRESSES_MAX)
+		return fault(f, EINVAL, "addresses: at most %d are accepted", ADDRESSES_MAX);
 	if (spec->n_addresses == 0)
 		return 0;
 	*addresses = calloc(spec->n_addresses, sizeof(**addresses));
@@ -130,23 +139,102 @@ parse_addresses(const Sluice__V1__Interface *spec, struct interface_address **ad
 	return error;
 }
 
-struct references {
-	struct object *port, *vrf, *acl_in, *acl_out, *unnumbered;
-	uint16_t vrf_index;
+// ---- A VLAN of a port.
+
+static bool
+vlan_takes(const Sluice__V1__Interface *spec)
+{
+	return spec->port[0] != '\0';
+}
+
+static int
+vlan_need(const Sluice__V1__Interface *spec, struct object **under, uint32_t *own, struct fault *f)
+{
+	return object_need(&port_kind, spec->port, "port", under, f);
+}
+
+static int
+vlan_check(uint32_t index, struct fault *f)
+{
+	return circuit_check_interface(&interface_at(index)->circuit, f);
+}
+
+static int
+vlan_bind(uint32_t index, struct fault *f)
+{
+	return circuit_bind_interface(&interface_at(index)->circuit, index, f);
+}
+
+static void
+vlan_unbind(uint32_t index)
+{
+	circuit_unbind_interface(&interface_at(index)->circuit);
+}
+
+static uint16_t
+vlan_mtu(const struct object *under)
+{
+	return port_of(under)->mtu;
+}
+
+static bool
+vlan_up(uint32_t index)
+{
+	uint16_t port = interface_at(index)->circuit.port;
+
+	return port < PORT_MAX && ports[port].up;
+}
+
+static struct interface_type vlan = {
+	.name = "VLAN of a port",
+	.takes = vlan_takes,
+	.need = vlan_need,
+	.check = vlan_check,
+	.bind = vlan_bind,
+	.unbind = vlan_unbind,
+	.mtu = vlan_mtu,
+	.up = vlan_up,
 };
+INTERFACE_TYPE_REGISTER(vlan)
+
+// ---- Objects that a spec refers to.
+
+struct references {
+	const struct interface_type *type;
+	struct object *under, *vrf, *unnumbered;
+	interface_objects features;
+	uint16_t vrf_index;
+	uint32_t own;
+};
+
+static int
+find_type(const Sluice__V1__Interface *spec, const struct interface_type **type, struct fault *f)
+{
+	*type = NULL;
+	for (const struct interface_type *t = types; t; t = t->next) {
+		if (!t->takes(spec))
+			continue;
+		if (*type)
+			return fault(f, EINVAL,
+				"the interface is a %s or a %s, not both; leave the field of one of them out", t->name,
+				(*type)->name);
+		*type = t;
+	}
+	return 0;
+}
 
 static int
 resolve(const Sluice__V1__Interface *spec, struct references *r, struct fault *f)
 {
-	int error = object_need(&port_kind, spec->port, "port", &r->port, f);
+	int error = find_type(spec, &r->type, f);
 
+	if (!error && r->type)
+		error = r->type->need(spec, &r->under, &r->own, f);
 	if (!error)
 		error = routing->vrf_need(spec->vrf, "vrf", &r->vrf_index, &r->vrf, f);
 	object_unuse(r->vrf); // use() counts it with the others
 	if (!error)
-		error = object_need(&acl_kind, spec->acl_in, "aclIn", &r->acl_in, f);
-	if (!error)
-		error = object_need(&acl_kind, spec->acl_out, "aclOut", &r->acl_out, f);
+		error = interface_features_need(spec, r->features, f);
 	if (!error)
 		error = object_need(&interface_kind, spec->unnumbered, "unnumbered", &r->unnumbered, f);
 	return error;
@@ -155,29 +243,41 @@ resolve(const Sluice__V1__Interface *spec, struct references *r, struct fault *f
 static void
 use(const struct references *r, bool begin)
 {
-	struct object *const all[] = {r->port, r->vrf, r->acl_in, r->acl_out, r->unnumbered};
+	void (*count)(struct object * object) = begin ? object_use : object_unuse;
 
-	for (unsigned i = 0; i < RTE_DIM(all); i++)
-		if (begin)
-			object_use(all[i]);
-		else
-			object_unuse(all[i]);
+	count(r->under);
+	count(r->vrf);
+	count(r->unnumbered);
+	for (unsigned i = 0; i < INTERFACE_FEATURES; i++)
+		for (unsigned way = 0; way < INTERFACE_WAYS; way++)
+			count(r->features[i][way]);
 }
 
 static void
-set_chains(struct interface *i)
+set_features(uint32_t index, struct references *r)
 {
-	const struct node *in4[] = {&acl_in_node, routing->look_up4}, *in6[] = {&acl_in_node, routing->look_up6};
-	unsigned skip = i->acl_in == NO_ACL;
+	const struct node *steps[INTERFACE_FEATURES + 1];
+	struct interface *i = interface_at(index);
+	unsigned count;
 
-	__atomic_store_n(&i->chain4, chain_of(in4 + skip, 2 - skip), __ATOMIC_RELEASE);
-	__atomic_store_n(&i->chain6, chain_of(in6 + skip, 2 - skip), __ATOMIC_RELEASE);
+	interface_features_publish(index, r->features);
+	count = interface_steps(index, INTERFACE_IN, steps);
+	steps[count] = routing->look_up4;
+	__atomic_store_n(&i->chain4, chain_of(steps, count + 1), __ATOMIC_RELEASE);
+	steps[count] = routing->look_up6;
+	__atomic_store_n(&i->chain6, chain_of(steps, count + 1), __ATOMIC_RELEASE);
 }
 
 static uint16_t
-mtu_of(const Sluice__V1__Interface *spec, const struct port *port)
+mtu_of(const Sluice__V1__Interface *spec, const struct interface_type *type, const struct object *under)
 {
-	return (uint16_t)(spec->mtu ? spec->mtu : port ? port->mtu : UINT16_MAX);
+	return (uint16_t)(spec->mtu ? spec->mtu : type ? type->mtu(under) : UINT16_MAX);
+}
+
+static enum interface_link
+link_of(const struct interface_type *type)
+{
+	return !type ? INTERFACE_LOOPBACK : type->output ? INTERFACE_POINT : INTERFACE_ETHERNET;
 }
 
 static bool
@@ -189,7 +289,8 @@ is_among(const struct interface_detail *d, const struct interface_address *addre
 	return false;
 }
 
-// The twin has the addresses of the port's untagged interface. What stays is not touched: daemons' routes depend on it.
+// The twin has the addresses of the port's untagged interface. Addresses that stay are not touched: daemons' routes
+// depend on them.
 static void
 twin_addresses(uint32_t index, const struct interface_detail *old, const struct interface_detail *new)
 {
@@ -219,10 +320,9 @@ tell_removed(uint32_t index, const struct interface_watcher *until)
 }
 
 static int
-create(struct object *object, const Sluice__V1__Interface *spec, const struct references *r,
+create(struct object *object, const Sluice__V1__Interface *spec, struct references *r,
 	struct interface_address *addresses, struct fault *f)
 {
-	struct port *port = r->port ? port_of(r->port) : NULL;
 	uint32_t index = slab_take(&interfaces);
 	struct interface *i;
 	int error = 0;
@@ -232,31 +332,39 @@ create(struct object *object, const Sluice__V1__Interface *spec, const struct re
 	i = interface_at(index);
 	*i = (struct interface){
 		.vrf = r->vrf_index,
-		.mtu = mtu_of(spec, port),
-		.circuit = {port ? port->id : NO_PORT, (uint16_t)spec->outer_vlan, (uint16_t)spec->inner_vlan},
+		.mtu = mtu_of(spec, r->type, r->under),
+		.circuit = {r->type == &vlan ? port_of(r->under)->id : NO_PORT, (uint16_t)spec->outer_vlan,
+			(uint16_t)spec->inner_vlan},
 		.outer_tpid = htons(RTE_ETHER_TYPE_VLAN),
 		.inner_tpid = htons(RTE_ETHER_TYPE_VLAN),
 		.proxy_arp = spec->proxy_arp,
 		.present = true,
-		.acl_in = acl_of(r->acl_in),
-		.acl_out = acl_of(r->acl_out),
+		.link = link_of(r->type),
 		.addresses_of = r->unnumbered ? interface_of(r->unnumbered) : index,
+		.own = r->own,
 	};
-	set_chains(i);
+	set_features(index, r);
 	counters_clear(&interface_counters, index);
 	drop_forget_interface(index);
-	details[index] = (struct interface_detail){object, addresses, (unsigned)spec->n_addresses};
+	details[index] = (struct interface_detail){.object = object,
+		.type = r->type,
+		.under = r->under,
+		.addresses = addresses,
+		.address_count = (unsigned)spec->n_addresses};
 	object->state = (void *)(uintptr_t)index;
-	if (port)
-		error = circuit_check_interface(&i->circuit, f);
+	if (r->type && r->type->check)
+		error = r->type->check(index, f);
 	for (struct interface_watcher *w = watchers; w && !error; w = w->next) {
-		error = w->added(index, f);
+		error = w->added ? w->added(index, f) : 0;
 		if (error)
 			tell_removed(index, w);
 	}
 	// The interface can answer before the first packet finds it.
-	if (port && !error)
-		error = circuit_bind_interface(&i->circuit, index, f);
+	if (r->type && !error) {
+		error = r->type->bind(index, f);
+		if (error)
+			tell_removed(index, NULL);
+	}
 	if (error) {
 		i->present = false;
 		details[index] = (struct interface_detail){0};
@@ -268,31 +376,27 @@ create(struct object *object, const Sluice__V1__Interface *spec, const struct re
 }
 
 static int
-change(uint32_t index, const Sluice__V1__Interface *spec, const struct references *r,
+change(uint32_t index, const Sluice__V1__Interface *spec, struct references *r, struct references *was,
 	struct interface_address *addresses, struct fault *f)
 {
 	struct interface *i = interface_at(index), before = *i;
 	struct interface_detail *d = &details[index], old = *d;
 	int error = 0;
 
-	i->mtu = mtu_of(spec, r->port ? port_of(r->port) : NULL);
+	i->mtu = mtu_of(spec, r->type, r->under);
 	i->proxy_arp = spec->proxy_arp;
-	i->acl_in = acl_of(r->acl_in);
-	i->acl_out = acl_of(r->acl_out);
-	set_chains(i);
+	set_features(index, r);
 	d->addresses = addresses;
 	d->address_count = (unsigned)spec->n_addresses;
 	for (struct interface_watcher *w = watchers; w && !error; w = w->next)
 		error = w->changed(index, old.addresses, old.address_count, f);
 	if (error) {
-		// Everybody goes back to what was; that was acceptable once.
+		// All watchers return to the old interface, which they accepted once.
 		struct fault ignored;
 
 		i->mtu = before.mtu;
 		i->proxy_arp = before.proxy_arp;
-		i->acl_in = before.acl_in;
-		i->acl_out = before.acl_out;
-		set_chains(i);
+		set_features(index, was);
 		*d = old;
 		for (struct interface_watcher *w = watchers; w; w = w->next)
 			w->changed(index, addresses, (unsigned)spec->n_addresses, &ignored);
@@ -311,12 +415,8 @@ interface_put(struct object *object, const void *spec_, const void *old_, struct
 	struct interface_address *addresses;
 	int error;
 
-	if (spec->outer_vlan > 4094 || spec->inner_vlan > 4094)
-		return fault(f, EINVAL, "outerVlan, innerVlan: 1 to 4094 are accepted");
-	if (spec->mtu && (spec->mtu < 1280 || spec->mtu > 9600))
-		return fault(f, EINVAL, "mtu: 1280 to 9600 bytes are accepted, not %u", spec->mtu);
 	if (!spec->port[0] && spec->outer_vlan)
-		return fault(f, EINVAL, "outerVlan: a loopback has no VLAN; name a port");
+		return fault(f, EINVAL, "outerVlan: an interface without a port has no VLAN; name a port");
 	if (spec->unnumbered[0] && spec->n_addresses)
 		return fault(f, EINVAL, "unnumbered: an interface with addresses of its own is not unnumbered");
 	if (old && (strcmp(spec->port, old->port) || strcmp(spec->vrf, old->vrf) ||
@@ -330,9 +430,14 @@ interface_put(struct object *object, const void *spec_, const void *old_, struct
 		error = parse_addresses(spec, &addresses, f);
 	if (error)
 		return error;
-	if (old) {
+	if (old)
 		resolve(old, &before, &(struct fault){0});
-		error = change(interface_of(object), spec, &r, addresses, f);
+	if (old && (before.type != r.type || before.under != r.under)) {
+		error = fault(f, EINVAL,
+			"the interface is a %s, and cannot be on another one while it exists; delete it first",
+			before.type ? before.type->name : "loopback");
+	} else if (old) {
+		error = change(interface_of(object), spec, &r, &before, addresses, f);
 	} else {
 		error = create(object, spec, &r, addresses, f);
 	}
@@ -354,8 +459,8 @@ interface_delete(struct object *object, const void *spec, struct fault *f)
 	struct references r = {0};
 
 	resolve(spec, &r, f);
-	if (i->circuit.port != NO_PORT)
-		circuit_unbind_interface(&i->circuit);
+	if (r.type)
+		r.type->unbind(index);
 	twin_addresses(index, &details[index], &(struct interface_detail){0});
 	tell_removed(index, NULL);
 	i->present = false;
@@ -366,26 +471,51 @@ interface_delete(struct object *object, const void *spec, struct fault *f)
 	return 0;
 }
 
+void
+interface_follow(uint32_t index)
+{
+	const struct interface_detail *d = &details[index];
+	Sluice__V1__Interface *spec;
+	struct fault ignored;
+
+	if (!d->object || !d->object->spec)
+		return;
+	spec = sluice__v1__interface__unpack(NULL, d->object->spec_length, d->object->spec);
+	if (!spec)
+		return;
+	interface_at(index)->mtu = mtu_of(spec, d->type, d->under);
+	sluice__v1__interface__free_unpacked(spec, NULL);
+	for (struct interface_watcher *w = watchers; w; w = w->next)
+		w->changed(index, d->addresses, d->address_count, &ignored);
+}
+
+void
+interface_features_changed(uint32_t index)
+{
+	const struct interface_detail *d = &details[index];
+	struct references r = {0};
+	Sluice__V1__Interface *spec;
+	struct fault ignored;
+
+	if (!d->object || !d->object->spec)
+		return;
+	spec = sluice__v1__interface__unpack(NULL, d->object->spec_length, d->object->spec);
+	if (!spec)
+		return;
+	if (!resolve(spec, &r, &ignored))
+		set_features(index, &r);
+	sluice__v1__interface__free_unpacked(spec, NULL);
+	for (struct interface_watcher *w = watchers; w; w = w->next)
+		w->changed(index, d->addresses, d->address_count, &ignored);
+}
+
 // An interface whose MTU is its port's follows it.
 static void
 port_changed(struct port *port)
 {
-	for (uint32_t index = 0; port->object && index < interfaces.used; index++) {
-		struct interface *i = interface_at(index);
-		struct interface_detail *d = &details[index];
-		Sluice__V1__Interface *spec;
-		struct fault ignored;
-
-		if (!d->object || !d->object->spec || i->circuit.port != port->id)
-			continue;
-		spec = sluice__v1__interface__unpack(NULL, d->object->spec_length, d->object->spec);
-		if (!spec)
-			continue;
-		i->mtu = mtu_of(spec, port);
-		sluice__v1__interface__free_unpacked(spec, NULL);
-		for (struct interface_watcher *w = watchers; w; w = w->next)
-			w->changed(index, d->addresses, d->address_count, &ignored);
-	}
+	for (uint32_t index = 0; port->object && index < interfaces.used; index++)
+		if (interface_at(index)->circuit.port == port->id)
+			interface_follow(index);
 }
 
 static void
@@ -401,8 +531,10 @@ static struct port_watcher port_watcher = {.changed = port_changed};
 static int
 interface_start(void)
 {
-	int error = slab_create(&interfaces, sizeof(struct interface), INTERFACE_LIMIT);
+	int error = interface_features_start();
 
+	if (!error)
+		error = slab_create(&interfaces, sizeof(struct interface), INTERFACE_LIMIT);
 	if (!error)
 		error = counters_create(&interface_counters, sizeof(struct interface_counters), INTERFACE_LIMIT);
 	event_names_register(&names);

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The API's interface counters.
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/api.h"
 #include "ether/interface.h"
+#include "server/api.h"
 
 static void
 serve_interface_counters(struct api_call *call, const Sluice__V1__Request *request)

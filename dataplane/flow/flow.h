@@ -1,9 +1,10 @@
-// Flow profiles (kind FlowProfile): packet filters that tell which QoS flow a session's packet is of, and how the packets of a flow
-// are marked (TS 23.501 section 5.7.1, TS 24.501 section 6.2.5).
+// SPDX-License-Identifier: Apache-2.0
+// Flow profiles (kind FlowProfile): packet filters that assign a session's packets to QoS flows, and the marks of each flow
+// (TS 23.501 section 5.7.1, TS 24.501 section 6.2.5).
 #pragma once
 
 #include "core/node.h"
-#include "core/object.h"
+#include "server/object.h"
 
 enum { NO_FLOWS = UINT32_MAX };
 
@@ -16,13 +17,13 @@ struct flow_mark {
 	uint8_t priority;
 };
 
-// By session: its profile, as flow_of() gives it. Only what a session with a flow step in its chains has counts.
+// By session: its profile, as flow_of() returns it. Valid only for a session with a flow step in its chains.
 extern uint32_t *session_flows;
 
 static inline uint32_t
 flow_of(const struct object *object)
 {
-	// What is not there yet has state NULL.
+	// A new object has state NULL.
 	return object ? (uint32_t)(uintptr_t)object->state - 1 : NO_FLOWS;
 }
 

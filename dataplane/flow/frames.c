@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads filters of frames, and holds frames against them.
 #include "flow/frames.h"
 
@@ -6,11 +7,10 @@
 
 #include <rte_ether.h>
 
+#include "inet/header.h"
 #include "ip/dscp.h"
-#include "ip/header.h"
 
 enum {
-	VLAN_LAST = 4094,
 	PRIORITY_LAST = 7,
 };
 
@@ -50,11 +50,6 @@ static int
 parse_tag(const struct tag *tag, const char *where, struct frame_shown *value, struct frame_shown *mask, uint16_t *vlan,
 	uint16_t *vlan_mask, uint8_t *priorities, struct fault *f)
 {
-	if (tag->vlan > VLAN_LAST)
-		return fault(f, EINVAL, "%s, %s: %u is not from 1 to %d", where, tag->vlan_field, tag->vlan, VLAN_LAST);
-	if (tag->dei > SLUICE__V1__DROP_ELIGIBLE__SET)
-		return fault(
-			f, EINVAL, "%s, %s: %d is none of either, clear and set", where, tag->dei_field, (int)tag->dei);
 	for (size_t i = 0; i < tag->n_priorities; i++) {
 		if (tag->priorities[i] > PRIORITY_LAST)
 			return fault(f, EINVAL, "%s, %s: %u is not from 0 to %d", where, tag->priorities_field,
@@ -86,9 +81,6 @@ frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direct
 	bool up = direction == UP;
 	int error;
 
-	if (filter->ether_type && (filter->ether_type < ETHER_TYPE_LEAST || filter->ether_type > UINT16_MAX))
-		return fault(f, EINVAL, "%s, etherType: %u is not from %d to %d", where, filter->ether_type,
-			ETHER_TYPE_LEAST, UINT16_MAX);
 	value.type = (uint16_t)filter->ether_type;
 	mask.type = filter->ether_type ? UINT16_MAX : 0;
 	error = parse_mac(filter->remote_mac, "remoteMac", where, up ? value.destination : value.source,
@@ -110,7 +102,7 @@ frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direct
 struct packet_shown {
 	uint8_t family, protocol, dscp;
 	bool has_ports;
-	uint16_t first, second; // ports, or what of a transport header is in their place
+	uint16_t first, second; // ports, or the bytes of a transport header in their place
 	uint32_t label;
 	const uint8_t *source, *destination;
 };

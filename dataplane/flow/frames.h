@@ -1,4 +1,5 @@
-// Packet filters of PDU sessions of type Ethernet (TS 24.501 section 9.11.4.13): what a frame shows without the tags of its access.
+// SPDX-License-Identifier: Apache-2.0
+// Packet filters of PDU sessions of type Ethernet (TS 24.501 section 9.11.4.13): fields of a frame without the tags of its access.
 #pragma once
 
 #include "acl/rule.h"
@@ -9,7 +10,7 @@
 // Few enough to be gone through for each frame.
 enum { FRAME_FILTERS = 256 };
 
-// What a frame shows (ether/frame.h), and which bits of it a filter reads.
+// The fields of a frame (ether/frame.h), and the bits of them that a filter reads.
 struct frame_key {
 	uint64_t words[3];
 };
@@ -24,11 +25,11 @@ struct frame_filter {
 	struct acl_rule packet; // of the IP packet in the frame
 };
 
-// Whether it says anything of the frame, so that it is no filter of packets.
+// Whether it has a field of frames, so that it is no filter of packets.
 bool frame_filter_is(const Sluice__V1__PacketFilter *filter);
 
-// What it says of the frame in this direction; `packet` and `reads_packet` are the caller's. 0 or -EINVAL, with the fault saying what of
-// which field, behind `where`.
+// Parse the filter's fields of frames in this direction; `packet` and `reads_packet` are the caller's. 0 or -EINVAL, with a fault that
+// begins with `where`.
 int frame_filter_parse(const Sluice__V1__PacketFilter *filter, enum direction direction, const char *where,
 	struct frame_filter *to, struct fault *f);
 

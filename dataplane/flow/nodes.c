@@ -1,6 +1,9 @@
-// Nodes that tell which QoS flow packets are of (TS 23.501 section 5.7.1.5), and mark them: uplink by the rules alone, downlink by
-// the rules or else by the QFI that they came with.
+// SPDX-License-Identifier: Apache-2.0
+// Nodes that assign packets to QoS flows (TS 23.501 section 5.7.1.5), and mark them: uplink by the QFI of the access's header or else by
+// the rules, downlink by the rules or else by the QFI that they came with.
 #include <stdio.h>
+
+#include <rte_cycles.h>
 
 #include "acl/gather.h"
 #include "core/burst.h"
@@ -25,9 +28,14 @@ mark(struct packet *p, const struct flow_profile *profile, uint8_t qfi)
 static inline void
 settle(struct packet *p, const struct flow_profile *profile, const struct flow_rule *rule, enum direction direction)
 {
-	p->flags = (uint8_t)((p->flags & ~PACKET_FLOW_FIRM) | PACKET_FLOW);
+	p->flags = (uint16_t)((p->flags & ~PACKET_FLOW_FIRM) | PACKET_FLOW);
+	// The subscriber's side classified it.
+	if (direction == UP && unlikely(p->flags & PACKET_QFI)) {
+		mark(p, profile, p->qfi % QFIS);
+		return;
+	}
 	if (!rule) {
-		// What the QFI is then, the session's core knows, and marks it so.
+		// The session's core has the QFI then, and marks the packet.
 		if (direction == UP)
 			p->qfi = NO_QFI;
 		else
@@ -65,8 +73,41 @@ sort_frames(
 	return left;
 }
 
-// Packets of one profile.
-static inline void
+// The meters of a packet's flow, or NULL.
+static inline const uint32_t *
+meters_of(const struct packet *p, enum direction direction)
+{
+	const struct flow_profile *profile = flow_profile_at(session_flows[p->session]);
+
+	if (!profile || !profile->meters || p->flags & PACKET_OURS)
+		return NULL;
+	return profile->meters->of[direction][p->qfi < QFIS ? p->qfi : QFIS];
+}
+
+// Where packets go, some of which have meters.
+static __rte_noinline void
+meter(void **packets, uint16_t count, uint16_t *next, enum direction direction)
+{
+	const uint32_t *meters[BURST];
+	uint64_t now = rte_rdtsc();
+
+	for (uint16_t i = 0; i < count; i++) {
+		meters[i] = meters_of(packet_of(packets[i]), direction);
+		for (unsigned n = 0; meters[i] && n < FLOW_METERS && meters[i][n] != NO_METER; n++)
+			meter_prefetch(meters[i][n]);
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		bool passes = true;
+
+		for (unsigned n = 0; passes && meters[i] && n < FLOW_METERS && meters[i][n] != NO_METER; n++)
+			passes = meter_passes(packets[i], meters[i][n], now, &next[i]);
+		if (passes)
+			next[i] = packet_step(packet_of(packets[i]));
+	}
+}
+
+// Packets of one profile; whether its flows have meters.
+static inline bool
 sort(uint32_t index, void **packets, uint16_t *places, unsigned count, enum direction direction)
 {
 	const struct flow_profile *profile = flow_profile_at(index);
@@ -74,7 +115,7 @@ sort(uint32_t index, void **packets, uint16_t *places, unsigned count, enum dire
 
 	// It went away while the packets were on their way to it.
 	if (unlikely(!profile))
-		return;
+		return false;
 	count = sort_frames(profile, packets, places, count, direction);
 	if (profile->lists[direction])
 		acl_find(profile->lists[direction], packets, places, count, verdicts);
@@ -86,6 +127,7 @@ sort(uint32_t index, void **packets, uint16_t *places, unsigned count, enum dire
 			rule = &profile->rules[profile->rule_of[direction][verdict >> 1]];
 		settle(packet_of(packets[places[i]]), profile, rule, direction);
 	}
+	return profile->meters;
 }
 
 static __rte_always_inline void
@@ -94,6 +136,7 @@ flow_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 	uint16_t next[BURST], places[BURST], same[BURST];
 	uint32_t profiles[BURST];
 	unsigned left = count;
+	bool metered = false;
 
 	for (uint16_t i = 0; i < count; i++) {
 		profiles[i] = session_flows[packet_of(packets[i])->session];
@@ -103,10 +146,13 @@ flow_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 		uint32_t index = profiles[places[0]];
 		unsigned some = take_same(profiles, places, &left, same);
 
-		sort(index, packets, same, some, direction);
+		metered |= sort(index, packets, same, some, direction);
 	}
-	for (uint16_t i = 0; i < count; i++)
-		next[i] = packet_step(packet_of(packets[i]));
+	if (unlikely(metered))
+		meter(packets, count, next, direction);
+	else
+		for (uint16_t i = 0; i < count; i++)
+			next[i] = packet_step(packet_of(packets[i]));
 	node_dispatch(graph, node, packets, next, count);
 }
 
@@ -147,7 +193,7 @@ describe(char *text, size_t size, const struct packet *p, const uint8_t *data, s
 		snprintf(text, size, "%zu filters, came with QFI %u", profile->filters[DOWN], p->qfi);
 }
 
-struct node flow_up_node = {.name = "flow-up", .process = flow_up, .describe = describe};
-struct node flow_down_node = {.name = "flow-down", .process = flow_down, .describe = describe};
+struct node flow_up_node = {.name = "flow-up", .process = flow_up, .describe = describe, .steps = true};
+struct node flow_down_node = {.name = "flow-down", .process = flow_down, .describe = describe, .steps = true};
 NODE_REGISTER(flow_up_node)
 NODE_REGISTER(flow_down_node)

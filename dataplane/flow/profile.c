@@ -1,16 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes flow profiles ready: the filters of all rules become a list for each direction, in the order of the rules' precedence.
+#include "contract_limits.h"
 #include "flow/profile.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ip/dscp.h"
 
-enum { PRECEDENCE_MAX = 255, QFI_LAST = QFIS - 1, CLASS_LAST = 7, PRIORITY_LAST = 7 };
+enum { PRECEDENCE_MAX = CONTRACT_QOS_RULE_PRECEDENCE_MAX };
+static_assert(CONTRACT_QOS_RULE_QFI_MAX < QFIS && CONTRACT_QOS_FLOW_QFI_MAX < QFIS, "a profile has room for every QFI");
 
-// What is being made.
+// The profile under construction.
 struct making {
 	const char *name;
 	const Sluice__V1__FlowProfile *spec;
@@ -30,15 +34,6 @@ is_of(const Sluice__V1__PacketFilter *filter, enum direction direction)
 static int
 check_filter(const struct making *m, const Sluice__V1__PacketFilter *filter, size_t rule, size_t number)
 {
-	if (!is_of(filter, UP) && !is_of(filter, DOWN))
-		return fault(m->f, EINVAL,
-			"flow profile %.63s, rule %zu, filter %zu, direction: %d is none of bidirectional, uplink and "
-			"downlink",
-			m->name, rule, number, (int)filter->direction);
-	if (filter->flow_label > LABEL_MASK)
-		return fault(m->f, EINVAL,
-			"flow profile %.63s, rule %zu, filter %zu, flowLabel: %u is not from 1 to %d", m->name, rule,
-			number, filter->flow_label, LABEL_MASK);
 	if (filter->spi != 0 && filter->protocol[0] != '\0' && strcmp(filter->protocol, "50") != 0)
 		return fault(m->f, EINVAL,
 			"flow profile %.63s, rule %zu, filter %zu, spi: ESP (protocol 50) has one, not \"%.40s\"",
@@ -50,7 +45,7 @@ check_filter(const struct making *m, const Sluice__V1__PacketFilter *filter, siz
 	return 0;
 }
 
-// What a filter matches in a direction.
+// The fields of a filter in a direction.
 static int
 parse_filter(const struct making *m, const Sluice__V1__PacketFilter *filter, size_t rule, size_t number,
 	enum direction direction, struct acl_rule *to)
@@ -105,7 +100,7 @@ add_filter(struct making *m, enum direction direction, const struct acl_rule *fi
 	m->profile->rule_of[direction][number + 1] = (uint8_t)rule;
 }
 
-// The same of frames; what it says of the packet in it is in `packet`.
+// The same for frames; the fields of the packet in the frame are in `packet`.
 static int
 add_frame_filter(struct making *m, const Sluice__V1__PacketFilter *filter, size_t rule, size_t number,
 	enum direction direction, const struct acl_rule *packet)
@@ -167,15 +162,10 @@ add_rules(struct making *m, const atomic_bool *unwanted)
 	for (size_t i = 0; i < m->spec->n_rules; i++) {
 		const Sluice__V1__QosRule *rule = m->spec->rules[i];
 
-		if (rule->precedence > PRECEDENCE_MAX || rule->precedence == PRECEDENCE_DERIVED)
+		if (rule->precedence == PRECEDENCE_DERIVED)
 			return fault(m->f, EINVAL,
-				"flow profile %.63s, rule %zu, precedence: %u is not from 0 to %d, or is %d, which "
-				"derived "
-				"rules have",
-				m->name, i + 1, rule->precedence, PRECEDENCE_MAX, PRECEDENCE_DERIVED);
-		if (rule->qfi > QFI_LAST)
-			return fault(m->f, EINVAL, "flow profile %.63s, rule %zu, qfi: %u is not from 0 to %d", m->name,
-				i + 1, rule->qfi, QFI_LAST);
+				"flow profile %.63s, rule %zu, precedence: %d is that of derived rules; choose another",
+				m->name, i + 1, PRECEDENCE_DERIVED);
 		if (at[rule->precedence] >= 0)
 			return fault(m->f, EINVAL,
 				"flow profile %.63s, rule %zu, precedence: %u is rule %d's; choose another", m->name,
@@ -184,7 +174,7 @@ add_rules(struct making *m, const atomic_bool *unwanted)
 	}
 	for (unsigned precedence = 0; precedence <= PRECEDENCE_MAX && error == 0; precedence++) {
 		if (unwanted && atomic_load(unwanted))
-			return fault(m->f, ECANCELED, "flow profile %.63s: nobody waits for it any more", m->name);
+			return fault(m->f, ECANCELED, "flow profile %.63s: the change was cancelled", m->name);
 		if (at[precedence] >= 0)
 			error = add_rule(m, (size_t)at[precedence]);
 	}
@@ -202,16 +192,9 @@ set_marks(struct making *m)
 		const Sluice__V1__QosFlow *flow = m->spec->flows[i];
 		int dscp = flow->dscp[0] == '\0' ? -1 : dscp_parse(flow->dscp);
 
-		if (flow->qfi > QFI_LAST)
-			return fault(m->f, EINVAL, "flow profile %.63s, flow %zu, qfi: %u is not from 0 to %d", m->name,
-				i + 1, flow->qfi, QFI_LAST);
 		if (there & 1ull << flow->qfi)
 			return fault(m->f, EINVAL, "flow profile %.63s, flow %zu, qfi: %u is there twice", m->name,
 				i + 1, flow->qfi);
-		if (flow->class_ > CLASS_LAST || flow->priority > PRIORITY_LAST)
-			return fault(m->f, EINVAL,
-				"flow profile %.63s, flow %zu, class, priority: 0 to %d are accepted", m->name, i + 1,
-				CLASS_LAST);
 		if (flow->dscp[0] != '\0' && dscp < 0)
 			return fault(m->f, EINVAL,
 				"flow profile %.63s, flow %zu, dscp: \"%.40s\" is not a number below 64 or a name such "
@@ -223,6 +206,68 @@ set_marks(struct making *m)
 			.dscp = (int8_t)dscp, .class = (uint8_t)flow->class_, .priority = (uint8_t)flow->priority};
 	}
 	return 0;
+}
+
+// `where` names the meters' field.
+static int
+name_meters(
+	struct making *m, char *const *names, size_t count, uint32_t qfi, enum direction direction, const char *where)
+{
+	struct flow_meters *meters = m->profile->meters;
+
+	if (count > FLOW_METERS)
+		return fault(m->f, EINVAL, "flow profile %.63s, %s: %zu are more than %d", m->name, where, count,
+			FLOW_METERS);
+	for (size_t i = 0; i < count; i++) {
+		struct flow_meter *one = &meters->wanted[meters->count++];
+
+		*one = (struct flow_meter){.direction = direction, .qfi = (uint8_t)qfi, .place = (uint8_t)i};
+		if (names[i][0] == '\0' || strlen(names[i]) >= sizeof(one->name))
+			return fault(m->f, EINVAL, "flow profile %.63s, %s: \"%.80s\" is not a name", m->name, where,
+				names[i]);
+		memcpy(one->name, names[i], strlen(names[i]) + 1);
+	}
+	return 0;
+}
+
+static int
+name_meters_of_flow(struct making *m, const Sluice__V1__QosFlow *flow)
+{
+	char where[32];
+	int error;
+
+	m->profile->meters->listed |= 1ull << flow->qfi;
+	snprintf(where, sizeof(where), "QFI %u, metersUp", flow->qfi);
+	error = name_meters(m, flow->meters_up, flow->n_meters_up, flow->qfi, UP, where);
+	if (error)
+		return error;
+	snprintf(where, sizeof(where), "QFI %u, metersDown", flow->qfi);
+	return name_meters(m, flow->meters_down, flow->n_meters_down, flow->qfi, DOWN, where);
+}
+
+static int
+set_meters(struct making *m)
+{
+	const Sluice__V1__FlowProfile *spec = m->spec;
+	size_t count = spec->n_other_meters_up + spec->n_other_meters_down;
+	int error = 0;
+
+	for (size_t i = 0; i < spec->n_flows; i++)
+		count += spec->flows[i]->n_meters_up + spec->flows[i]->n_meters_down;
+	if (count == 0)
+		return 0;
+	m->profile->meters = calloc(1, sizeof(*m->profile->meters) + count * sizeof(m->profile->meters->wanted[0]));
+	if (!m->profile->meters)
+		return fault(m->f, ENOMEM, "flow profile %.63s: there is no memory left for it", m->name);
+	memset(m->profile->meters->of, 0xff, sizeof(m->profile->meters->of));
+	for (size_t i = 0; i < spec->n_flows && error == 0; i++)
+		error = name_meters_of_flow(m, spec->flows[i]);
+	if (error == 0)
+		error = name_meters(m, spec->other_meters_up, spec->n_other_meters_up, QFIS, UP, "otherMetersUp");
+	if (error == 0)
+		error = name_meters(
+			m, spec->other_meters_down, spec->n_other_meters_down, QFIS, DOWN, "otherMetersDown");
+	return error;
 }
 
 // Filters of packets, or of frames.
@@ -297,6 +342,8 @@ flow_profile_create(const char *name, const Sluice__V1__FlowProfile *spec, const
 	else
 		error = set_marks(&m);
 	if (error == 0)
+		error = set_meters(&m);
+	if (error == 0)
 		error = make_room(&m);
 	if (error == 0)
 		error = add_rules(&m, unwanted);
@@ -321,5 +368,6 @@ flow_profile_destroy(struct flow_profile *profile)
 		free(profile->rule_of[d]);
 		free(profile->frames[d]);
 	}
+	free(profile->meters);
 	free(profile);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A flow profile ready for workers. Made beside the main thread, then only read.
 #pragma once
 
@@ -8,18 +9,34 @@
 #include "flow.pb-c.h"
 #include "flow/flow.h"
 #include "flow/frames.h"
+#include "meter/meter.h"
 
 enum {
 	FLOW_PROFILES = 1 << 20,
 	FLOW_RULES = 255,
 	FLOW_FILTERS = 1 << 18, // of a direction, over all profiles
 	QFIS = 64,
+	FLOW_METERS = 2,
 	PRECEDENCE_DERIVED = 80, // TS 24.501 section 6.2.5.1.4.1
 };
 
 struct flow_rule {
 	uint8_t qfi;
 	bool firm; // before derived rules
+};
+
+// The meters of QoS flows.
+struct flow_meters {
+	// By enum direction, QFI and number; or NO_METER. Row QFIS is of packets without a QFI.
+	uint32_t of[2][QFIS + 1][FLOW_METERS];
+	uint64_t listed; // QFIs of the profile's flows: all others have the meters of row QFIS
+	unsigned count;
+	// Their sources on the main thread.
+	struct flow_meter {
+		struct object *object;
+		uint8_t direction, qfi, place;
+		char name[64];
+	} wanted[];
 };
 
 struct flow_profile {
@@ -31,10 +48,11 @@ struct flow_profile {
 	unsigned frame_count[2];
 	struct flow_rule rules[FLOW_RULES];
 	struct flow_mark marks[QFIS];
+	struct flow_meters *meters; // NULL: no flow has one
 };
 
 struct flow_slot {
-	struct flow_profile *_Atomic profile; // NULL: nothing here (any more)
+	struct flow_profile *_Atomic profile; // NULL: unused
 };
 
 extern struct slab flow_slots;

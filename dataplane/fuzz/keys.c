@@ -1,5 +1,7 @@
-// libFuzzer over what sessions are known by: a few sessions come, change their access keys, and go, in any order and with frames between.
-// Whatever was refused, every session is found by its own key, and nothing leads to one that is gone.
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer over access keys of sessions: a few sessions come, change their access keys, and go, in any order and
+// with frames between. Whatever was refused, every session is found by its own key, and nothing leads to a deleted
+// one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,7 @@ static const uint16_t outers[WAYS] = {0, 400, 401}, inners[WAYS] = {0, 1, 2}, id
 static const char *const macs[WAYS] = {"", "02:01:00:00:00:0a", "02:01:00:00:00:0b"};
 static const char *const names[SESSIONS] = {"a", "b", "c", "d", "e"};
 
-// What the data plane agreed to; `there`: it is not gone.
+// Accepted sessions; `there`: not deleted.
 static struct {
 	struct session_key key;
 	bool there;
@@ -33,7 +35,8 @@ key_of(unsigned choice)
 	key.circuit.port = port_of(object_find(&port_kind, "access"))->id;
 	key.circuit.outer_vlan = outers[choice / 1 % WAYS];
 	key.circuit.inner_vlan = key.circuit.outer_vlan ? inners[choice / 3 % WAYS] : 0;
-	key.pppoe_session = ids[choice / 9 % WAYS];
+	key.own[0] = ids[choice / 9 % WAYS];
+	key.access = session_access_named(key.own[0] ? "PPPoE" : "IPoE");
 	key.has_mac = mac[0] != '\0';
 	if (key.has_mac)
 		rte_ether_unformat_addr(mac, &key.mac);
@@ -56,7 +59,7 @@ put(unsigned n, const struct session_key *key, bool frames)
 	access.port = "access";
 	access.outer_vlan = key->circuit.outer_vlan;
 	access.inner_vlan = key->circuit.inner_vlan;
-	access.pppoe_session_id = key->pppoe_session;
+	access.pppoe_session_id = (uint32_t)key->own[0];
 	access.pdu_session_id = key->pdu_session;
 	access.mac = mac;
 	snprintf(address, sizeof(address), "100.65.0.%u/32", n + 1);
@@ -90,11 +93,10 @@ static void delete (unsigned n)
 static uint32_t
 leads_to(const struct session_key *key)
 {
-	return key->pppoe_session ? session_pppoe->find(&key->circuit, key->pppoe_session)
-				  : circuit_session(&key->circuit, key->has_mac ? &key->mac : NULL);
+	return key->access->find(key);
 }
 
-// By the key, or behind who is there first.
+// By the key, or behind the session that has it already.
 static bool
 finds(const struct session_key *key, uint32_t session)
 {
@@ -149,9 +151,8 @@ send(const struct session_key *key, unsigned n)
 		memcpy(at, tag, sizeof(tag));
 		at += sizeof(tag);
 	}
-	if (key->pppoe_session) {
-		const uint8_t pppoe[] = {
-			0x88, 0x64, 0x11, 0, 0, (uint8_t)key->pppoe_session, 0, sizeof(ip) + 2, 0, 0x21};
+	if (key->own[0] != 0) {
+		const uint8_t pppoe[] = {0x88, 0x64, 0x11, 0, 0, (uint8_t)key->own[0], 0, sizeof(ip) + 2, 0, 0x21};
 
 		memcpy(at, pppoe, sizeof(pppoe));
 		at += sizeof(pppoe);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The harnesses' data plane.
 #include "machine.h"
 
@@ -14,19 +15,25 @@
 #include "core/drop.h"
 #include "core/loop.h"
 #include "core/start.h"
+#include "core/trace.h"
+#include "core/watch.h"
 #include "core/worker.h"
 #include "ether/circuit.h"
 #include "flow.pb-c.h"
+#include "fuzz/part.h"
 #include "hqos.pb-c.h"
 #include "interface.pb-c.h"
 #include "ip.pb-c.h"
+#include "ipsec.pb-c.h"
 #include "meter.pb-c.h"
 #include "port.pb-c.h"
+#include "punt.pb-c.h"
+#include "server/watch_filter.h"
 #include "session.pb-c.h"
 
-enum { BUFFERS = 16384, WAITING_MOST = 12000 };
+enum { BUFFERS = 16384, WAITING_MAX = 12000 };
 
-// What hangs on memory of DPDK's looks lost to LeakSanitizer; machine_check() counts buffers instead.
+// Memory that only DPDK's memory refers to looks lost to LeakSanitizer; machine_check() counts buffers instead.
 const char *__asan_default_options(void);
 
 const char *
@@ -50,11 +57,21 @@ source_process(struct rte_graph *graph, struct rte_node *node, void **packets, u
 	return 1;
 }
 
-static struct node source_node = {.name = "fuzz-source", .process = source_process, .source = true};
+static struct node source_node = {
+	.name = "fuzz-source", .process = source_process, .source = true, .edges = NODE_EDGES(&ether_input_node)};
 NODE_REGISTER(source_node)
 
-static void
-put(const char *kind, const char *name, const void *message)
+static struct fuzz_part *parts;
+
+void
+fuzz_part_register(struct fuzz_part *part)
+{
+	part->next = parts;
+	parts = part;
+}
+
+void
+fuzz_put(const char *kind, const char *name, const void *message)
 {
 	size_t length = protobuf_c_message_get_packed_size(message);
 	uint8_t *packed = malloc(length + 1);
@@ -81,7 +98,7 @@ put_ports(void)
 		snprintf(mac, sizeof(mac), "02:00:00:00:00:0%u", i + 1);
 		port.device = device;
 		port.mac = mac;
-		put("Port", names[i], &port);
+		fuzz_put("Port", names[i], &port);
 		port_ids[i] = port_of(object_find(&port_kind, names[i]))->id;
 	}
 }
@@ -98,7 +115,7 @@ put_interface(
 	i.n_addresses = 2;
 	i.acl_in = (char *)acl;
 	i.acl_out = (char *)acl;
-	put("Interface", name, &i);
+	fuzz_put("Interface", name, &i);
 }
 
 static void
@@ -125,15 +142,15 @@ put_policies(void)
 	acl.rules = list;
 	acl.n_rules = 4;
 	acl.otherwise = SLUICE__V1__ACL_ACTION__PERMIT;
-	put("Acl", "acl", &acl);
+	fuzz_put("Acl", "acl", &acl);
 	meter.algorithm = SLUICE__V1__METER_ALGORITHM__SRTCM;
 	meter.committed_rate = 4000000000000;
 	meter.committed_burst = 1u << 30;
 	meter.excess_burst = 1u << 30;
-	put("Meter", "meter", &meter);
+	fuzz_put("Meter", "meter", &meter);
 	meter.scope = SLUICE__V1__METER_SCOPE__FLOW;
 	meter.flows = 1024;
-	put("Meter", "by-flow", &meter);
+	fuzz_put("Meter", "by-flow", &meter);
 }
 
 // Every field of a filter, and a flow with every mark.
@@ -177,10 +194,10 @@ put_flows(void)
 	profile.n_rules = 2;
 	profile.flows = flows;
 	profile.n_flows = 1;
-	put("FlowProfile", "flows", &profile);
+	fuzz_put("FlowProfile", "flows", &profile);
 }
 
-// All that leaves by the access port waits, for as long as it takes to look.
+// All packets for the access port wait while they are examined.
 static void
 put_queues(void)
 {
@@ -193,9 +210,9 @@ put_queues(void)
 	Sluice__V1__QosMark mark = SLUICE__V1__QOS_MARK__INIT;
 
 	scheduler.port = "access";
-	put("QosScheduler", "access", &scheduler);
+	fuzz_put("QosScheduler", "access", &scheduler);
 	group.scheduler = "access";
-	put("QosGroup", "olt", &group);
+	fuzz_put("QosGroup", "olt", &group);
 	match.acl = "acl";
 	mark.dscp = "af31";
 	mark.vlan_priority = 5;
@@ -209,7 +226,7 @@ put_queues(void)
 	profile.classes = list;
 	profile.n_classes = 2;
 	profile.atm_cells = true;
-	put("QosProfile", "queues", &profile);
+	fuzz_put("QosProfile", "queues", &profile);
 }
 
 struct shape {
@@ -218,6 +235,7 @@ struct shape {
 	bool outer6;
 	unsigned pdu_session;
 	bool ethernet;
+	unsigned five_we;
 };
 
 static void
@@ -232,6 +250,9 @@ put_session(const struct shape *s)
 	access.outer_vlan = s->outer;
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
+	access.five_we_session_id = s->five_we;
+	access.lcp_magic = s->pppoe ? 0x11223344 : 0;
+	access.lcp_echo_interval = s->pppoe ? UINT64_C(30000000000) : 0;
 	access.mac = (char *)s->mac;
 	access.proxy_arp = s->teid != 0 && !s->ethernet;
 	access.pdu_session_id = s->pdu_session;
@@ -260,7 +281,7 @@ put_session(const struct shape *s)
 		session.gtpu = &gtpu;
 		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;
 	}
-	put("Session", s->name, &session);
+	fuzz_put("Session", s->name, &session);
 }
 
 static void
@@ -274,26 +295,119 @@ put_routes(void)
 	neighbor.interface = "core";
 	neighbor.address = "192.0.2.2";
 	neighbor.mac = "02:00:00:00:01:02";
-	put("Neighbor", "upf4", &neighbor);
+	fuzz_put("Neighbor", "upf4", &neighbor);
 	neighbor.address = "2001:db8:c::2";
-	put("Neighbor", "upf6", &neighbor);
+	fuzz_put("Neighbor", "upf6", &neighbor);
 	hop.address = "192.0.2.2";
 	second.address = "192.0.2.3";
 	route.next_hops = hops;
 	route.n_next_hops = 2;
 	route.prefix = "0.0.0.0/0";
-	put("Route", "out4", &route);
+	fuzz_put("Route", "out4", &route);
 	hop.address = "2001:db8:c::2";
 	route.prefix = "::/0";
 	route.n_next_hops = 1;
-	put("Route", "out6", &route);
+	fuzz_put("Route", "out6", &route);
 	route.n_next_hops = 0;
 	route.prefix = "203.0.113.0/24";
 	route.action = SLUICE__V1__ROUTE_ACTION__PROHIBIT;
-	put("Route", "prohibited", &route);
+	fuzz_put("Route", "prohibited", &route);
 	route.prefix = "2001:db8:dead::/48";
 	route.action = SLUICE__V1__ROUTE_ACTION__BLACKHOLE;
-	put("Route", "nowhere", &route);
+	fuzz_put("Route", "nowhere", &route);
+}
+
+// A tunnel with an SA of each form (esp.c), whose keys are zeros.
+static void
+put_ipsec(void)
+{
+	static char zeros[129];
+	static const struct {
+		const char *name;
+		bool outbound, six, udp;
+		Sluice__V1__EspEncryption encryption;
+		int key;
+		bool hmac;
+	} forms[] = {
+		{"esp-0", false, false, true, SLUICE__V1__ESP_ENCRYPTION__AES_GCM, 40, false},
+		{"esp-1", false, true, false, SLUICE__V1__ESP_ENCRYPTION__AES_CBC, 32, true},
+		{"esp-2", false, false, true, SLUICE__V1__ESP_ENCRYPTION__NULL_ENCRYPTION, 0, true},
+		{"esp-out", true, false, false, SLUICE__V1__ESP_ENCRYPTION__AES_GCM, 40, false},
+		{"gre-in", false, false, false, SLUICE__V1__ESP_ENCRYPTION__NULL_ENCRYPTION, 0, true},
+		{"gre-out", true, false, false, SLUICE__V1__ESP_ENCRYPTION__AES_GCM, 40, false},
+	};
+	Sluice__V1__IpsecTunnel tunnel = SLUICE__V1__IPSEC_TUNNEL__INIT;
+	Sluice__V1__Interface interface = SLUICE__V1__INTERFACE__INIT;
+	Sluice__V1__EspInUdp udp = SLUICE__V1__ESP_IN_UDP__INIT;
+
+	memset(zeros, '0', sizeof(zeros) - 1);
+	tunnel.mss = 1300;
+	fuzz_put("IpsecTunnel", "esp", &tunnel);
+	interface.ipsec_tunnel = "esp";
+	interface.addresses = (char *[]){"10.9.9.1/24", "2001:db8:99::1/64"};
+	interface.n_addresses = 2;
+	interface.acl_in = "acl";
+	fuzz_put("Interface", "esp", &interface);
+	fuzz_put("IpsecTunnel", "gre", &tunnel);
+	for (unsigned i = 0; i < RTE_DIM(forms); i++) {
+		Sluice__V1__SecurityAssociation sa = SLUICE__V1__SECURITY_ASSOCIATION__INIT;
+
+		sa.direction = forms[i].outbound ? SLUICE__V1__SECURITY_DIRECTION__OUTBOUND
+						 : SLUICE__V1__SECURITY_DIRECTION__INBOUND;
+		sa.spi = 5000 + i;
+		sa.local_address = forms[i].six ? "2001:db8:c::1" : "192.0.2.1";
+		sa.remote_address = forms[i].six ? "2001:db8:c::2" : "192.0.2.2";
+		sa.udp = forms[i].udp ? &udp : NULL;
+		sa.encryption = forms[i].encryption;
+		sa.encryption_key = zeros + sizeof(zeros) - 1 - forms[i].key;
+		if (forms[i].hmac) {
+			sa.integrity = SLUICE__V1__ESP_INTEGRITY__HMAC_SHA256;
+			sa.integrity_key = zeros + sizeof(zeros) - 1 - 64;
+		}
+		sa.no_replay_check = i == 2;
+		sa.tunnel = forms[i].name[0] == 'g' ? "gre" : "esp";
+		fuzz_put("SecurityAssociation", forms[i].name, &sa);
+	}
+}
+
+// Circuits without a session whose packets go up: untagged, and with two tags.
+static void
+put_punts(void)
+{
+	Sluice__V1__Punt punt = SLUICE__V1__PUNT__INIT;
+	Sluice__V1__PuntProtocol all[] = {SLUICE__V1__PUNT_PROTOCOL__PPPOE_DISCOVERY, SLUICE__V1__PUNT_PROTOCOL__DHCP4,
+		SLUICE__V1__PUNT_PROTOCOL__DHCP6, SLUICE__V1__PUNT_PROTOCOL__ARP, SLUICE__V1__PUNT_PROTOCOL__ND,
+		SLUICE__V1__PUNT_PROTOCOL__FIRST_PACKET, SLUICE__V1__PUNT_PROTOCOL__PPP_CONTROL};
+
+	punt.port = "access";
+	punt.protocols = all;
+	punt.n_protocols = RTE_DIM(all);
+	// No limit keeps a harness from a line of code.
+	punt.rate = punt.rate_per_mac = 1000000;
+	fuzz_put("Punt", "untagged", &punt);
+	punt.outer_vlans = (char *[]){"1-99", "100-499"};
+	punt.n_outer_vlans = 2;
+	punt.inner_vlans = (char *[]){"1-50"};
+	punt.n_inner_vlans = 1;
+	fuzz_put("Punt", "double", &punt);
+}
+
+// Every frame is compared with a filter, and followed until it is known not to be of the session with this number.
+static void
+watch_frames(void)
+{
+	struct watch watch = {.kind = WATCH_TRACE, .node = -1, .session = 4, .remaining = INT64_MAX};
+	char text[256];
+	struct watch_filter *f = watch_filter_begin("icmp[7] = 1 or tcp[13] = 2 or ip6 or arp", text, sizeof(text));
+
+	while (f && !watch_filter_ready(f, 100))
+		;
+	if (!f || watch_filter_take(f, &watch.filter, text, sizeof(text)) || !watch_begin(&watch, text, sizeof(text))) {
+		fprintf(stderr, "the harness cannot watch: %s\n", text);
+		abort();
+	}
+	watch_filter_end(f);
+	trace_change(&workers[0]);
 }
 
 void
@@ -309,11 +423,14 @@ machine_start(void)
 		{"pdu-2", "", "100.64.0.7/32", "2001:db8:1:7::/64", 100, 6, 0, 9, true, 2},
 		{"frames", "", "", "", 100, 8, 0, 10, false, 0, true},
 		{"frames-single", "", "", "", 300, 0, 0, 11, true, 0, true},
+		{"five-we", "02:01:00:00:00:03", "100.64.0.10/32", "2001:db8:1:10::/64", 100, 3, 0, 12, false, 0, false,
+			3},
+		{"five-we-frames", "02:01:00:00:00:03", "", "", 100, 3, 0, 14, false, 0, true, 4},
 	};
 	char prefix[32];
 	struct options o = {.workers = 1, .buffers = BUFFERS, .log_level = "error", .prefix = prefix, .memory = 256};
 
-	// Whatever devices an input names, they are made where nobody else is.
+	// Devices of any input are made in a network namespace of their own.
 	if (unshare(CLONE_NEWNET))
 		perror("fuzz: no network namespace of our own");
 	snprintf(prefix, sizeof(prefix), "sluice-fuzz-%d", getpid());
@@ -329,8 +446,13 @@ machine_start(void)
 	for (unsigned i = 0; i < RTE_DIM(shapes); i++)
 		put_session(&shapes[i]);
 	put_routes();
+	put_punts();
+	put_ipsec();
+	for (const struct fuzz_part *p = parts; p; p = p->next)
+		p->put();
 	for (unsigned i = 0; i < 20; i++)
 		loop_once(1);
+	watch_frames();
 }
 
 static void
@@ -397,7 +519,7 @@ machine_frame(enum side side, const uint8_t *bytes, size_t length, size_t split)
 void
 machine_check(void)
 {
-	if (rte_mempool_in_use_count(packet_pool) > WAITING_MOST) {
+	if (rte_mempool_in_use_count(packet_pool) > WAITING_MAX) {
 		fprintf(stderr, "%u buffers are missing\n", rte_mempool_in_use_count(packet_pool));
 		abort();
 	}

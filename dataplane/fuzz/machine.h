@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole data plane in the harness's own process: real nodes and tables, one object of each kind, two ports whose frames
 // end in nothing. Frames lie in memory of exactly their size, so that AddressSanitizer sees each byte read beyond them.
 #pragma once
@@ -13,5 +14,5 @@ void machine_start(void);
 void machine_frame(enum side side, const uint8_t *bytes, size_t length, size_t split);
 // Every frame was sent, dropped by name or is waiting for something within its bounds; abort if buffers went missing.
 void machine_check(void);
-// What became of all frames so far: sent, and dropped by name. To stdout.
+// Counters of all frames so far: sent, and dropped by name. To stdout.
 void machine_report(void);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every truncation and every flipped bit of each valid packet, through the real nodes: mutations CORPUS-DIR. A file is an
 // input of frames.c; its first frame is changed.
 #include <dirent.h>

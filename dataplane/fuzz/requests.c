@@ -1,4 +1,5 @@
-// libFuzzer over the API: whatever bytes a client writes to the socket, the data plane answers or cuts it off.
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer over the API: for any bytes of a client, the data plane answers or closes the connection.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,15 +8,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/api.h"
 #include "core/loop.h"
 #include "machine.h"
+#include "server/api.h"
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
-// A client that says hello as it should: what is behind it reaches the operations.
+// A client with a valid hello: the bytes behind it reach the operations.
 static const uint8_t hello[] = {0, 0, 0, 6, 0x08, 1, 0x12, 2, 0x08, 1};
 
 int
@@ -25,7 +26,7 @@ LLVMFuzzerInitialize(int *count, char ***arguments)
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/sluice-fuzz-%d.sock", getpid());
 	machine_start();
-	if (api_start(address.sun_path, NULL, NULL, NULL, NULL))
+	if (api_start(address.sun_path, NULL, NULL, NULL, NULL, NULL))
 		abort();
 	// The name goes at once, so that a crash leaves nothing behind; clients come by the descriptor.
 	held = open(address.sun_path, O_PATH | O_CLOEXEC);

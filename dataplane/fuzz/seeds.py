@@ -1,6 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corpora for the harnesses: seeds.py DIRECTORY writes valid packets of each kind into DIRECTORY/frames, a file being an
 input of frames.c, and valid requests into DIRECTORY/requests, for requests.c."""
 
+import importlib.util
 import pathlib
 import struct
 import subprocess
@@ -16,13 +18,14 @@ from scapy.layers.inet6 import (
     ICMPv6ND_RS,
     ICMPv6NDOptDstLLAddr,
     ICMPv6NDOptSrcLLAddr,
+    ICMPv6PacketTooBig,
     IPv6,
     IPv6ExtHdrDestOpt,
     IPv6ExtHdrFragment,
     IPv6ExtHdrHopByHop,
 )
 from scapy.layers.ipsec import ESP
-from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
+from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
 from scapy.layers.ppp import PPP, PPPoE, PPPoED
 from scapy.packet import Raw
 
@@ -86,6 +89,8 @@ def packets():
     yield "pppoe-udp", ACCESS, pppoe(3, 0x0021) / from_subscriber(3) / UDP(sport=5000, dport=443) / payload
     yield "pppoe-udp6", ACCESS, pppoe(3, 0x0057) / from_subscriber6(3) / UDP(dport=443) / payload
     yield "pppoe-lcp", ACCESS, pppoe(3, 0xC021) / Raw(bytes.fromhex("01010008" "01040594"))
+    yield "pppoe-lcp-echo", ACCESS, pppoe(3, 0xC021) / Raw(bytes.fromhex("0901000c" "01020304" "68656c6c"))
+    yield "pppoe-lcp-unknown", ACCESS, pppoe(9, 0xC021) / Raw(bytes.fromhex("01010008" "01040594"))
     yield "pppoe-padi", ACCESS, Ether(src=cpe(3), dst="ff:ff:ff:ff:ff:ff", type=0x88A8) / Dot1AD(vlan=100) / Dot1Q(
         vlan=3) / PPPoED(code=0x09) / Raw(bytes.fromhex("01010000"))
     yield "pppoe-gtpu", ACCESS, pppoe(5, 0x0021) / from_subscriber(5) / UDP(sport=5000, dport=443) / payload
@@ -113,6 +118,10 @@ def packets():
         bytes.fromhex("361a001000000000" "00000000" "1000000005" "850004c0000201")))
     yield "gtpu-unknown-extension", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=2152, dport=2152) / Raw(
         bytes.fromhex("34ff002400000004" "000000c0" "01ffff00")) / downlink)
+    yield "gtpu-marked", CORE, tunnel(downlink, outer=IP(src="192.0.2.2", dst="192.0.2.1", tos=3))
+    yield "gtpu-too-big", CORE, core(IPv6(src="2001:db8:77::1", dst="2001:db8:c::1") / ICMPv6PacketTooBig(mtu=1300) / IPv6(
+        src="2001:db8:c::1", dst="2001:db8:c::2") / UDP(sport=50000, dport=2152) / GTP_U_Header(
+        teid=7, E=1, next_ex=0x85) / GTPPDUSessionContainer(type=1, QFI=9) / from_subscriber(5) / UDP() / Raw(bytes(1300)))
     yield "pdu-1", ACCESS, qinq(6) / from_subscriber(6) / UDP(sport=5000, dport=443) / payload
     yield "pdu-2", ACCESS, qinq(6) / from_subscriber6(7) / UDP(sport=5000, dport=443) / payload
     yield "frame-arp", ACCESS, qinq(8, to="ff:ff:ff:ff:ff:ff") / ARP(psrc="10.0.0.1", pdst="10.0.0.2")
@@ -120,6 +129,16 @@ def packets():
     yield "frame-down", CORE, tunnel(Ether(src=cpe(8), dst="02:09:09:09:09:09") / Dot1Q(vlan=5) / ARP(), 10)
     yield "frame-down6", CORE, tunnel(
         Ether(src=cpe(8), dst=cpe(9)) / IP() / UDP() / payload, 11, IPv6(src="2001:db8:c::2", dst="2001:db8:c::1"))
+    yield "esp", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / ESP(spi=5000, seq=1, data=bytes(64)))
+    yield "esp-cbc", CORE, core(IPv6(src="2001:db8:c::2", dst="2001:db8:c::1") / ESP(spi=5001, seq=1, data=bytes(64)))
+    yield "esp-unknown", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / ESP(spi=9999, seq=1, data=bytes(64)))
+    yield "esp-udp", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=4500, dport=4500) / ESP(spi=5002, seq=1, data=bytes(64)))
+    yield "esp-keepalive", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=4500, dport=4500) / Raw(b"\xff"))
+    yield "ike", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=500, dport=500) / Raw(bytes(28)))
+    yield "ike-udp", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=4500, dport=4500) / Raw(bytes(32)))
+    yield "into-tunnel", ACCESS, qinq(1) / IP(src="100.64.0.1", dst="10.9.9.9") / tcp_syn
+    yield "esp-fragmentation-needed", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / ICMP(type=3, code=4, nexthopmtu=1300) / IP(
+        src="192.0.2.1", dst="192.0.2.2", len=1400) / ESP(spi=5003, seq=1, data=bytes(16)))
     yield "ping-core", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / ICMP() / payload)
     yield "fragment-first", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1", id=7, flags="MF") / ICMP() / Raw(bytes(32)))
     yield "fragment-last", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1", id=7, frag=5, proto=1) / Raw(bytes(24)))
@@ -129,6 +148,19 @@ def packets():
         tgt="2001:db8:c::2", S=1) / ICMPv6NDOptDstLLAddr(lladdr=UPF_MAC))
     yield "arp-reply", CORE, core(ARP(op=2, hwsrc=UPF_MAC, psrc="192.0.2.3", hwdst=CORE_MAC, pdst="192.0.2.1"))
     yield "port-unreachable", CORE, core(IP(src="192.0.2.2", dst="192.0.2.1") / UDP(dport=9) / payload)
+    for what, packet in unclaimed(payload):
+        yield f"unclaimed-{what}-untagged", ACCESS, Ether(src=cpe(9), dst=GATEWAY_MAC) / packet
+        yield f"unclaimed-{what}-double", ACCESS, qinq(9, outer=400) / packet
+
+
+def unclaimed(payload):
+    """Packets of a circuit without a session."""
+    yield "dhcp4", IP(src="0.0.0.0", dst="255.255.255.255", options=[IPOption_RR()]) / UDP(sport=68, dport=67) / BOOTP()
+    yield "dhcp6", IPv6(src="fe80::9", dst="ff02::1:2") / UDP(sport=546, dport=547) / payload
+    yield "arp", ARP(psrc="10.0.0.1", pdst="10.0.0.2")
+    yield "nd", IPv6(src="fe80::9", dst="ff02::2", hlim=255) / ICMPv6ND_RS()
+    yield "first-packet", IP(src="10.0.0.1", dst="10.0.0.2") / UDP() / payload
+    yield "pppoe", PPPoED(code=0x09) / Raw(bytes.fromhex("01010000"))
 
 
 def reflected():
@@ -162,6 +194,7 @@ OBJECTS = [
     ("Interface", 'addresses: "203.0.113.9/32" addresses: "2001:db8:99::1/128"'),
     ("Route", 'prefix: "10.0.0.0/8" next_hops { address: "192.0.2.9" weight: 3 } next_hops { address: "192.0.2.10" interface: "core" }'),
     ("Route", 'prefix: "2001:db8:77::/48" action: BLACKHOLE'),
+    ("NextHopGroup", 'next_hops { address: "192.0.2.9" weight: 3 } next_hops { address: "192.0.2.10" interface: "core" }'),
     ("Neighbor", 'interface: "core" address: "192.0.2.77" mac: "02:00:00:00:00:78"'),
     ("Acl", 'rules { action: PERMIT source: "10.0.0.0/8" protocol: "tcp" destination_ports: "80-90" tcp_flags: "syn,!ack" dscp: "af11" }'
      ' rules { protocol: "icmp" icmp_type: "3/4" } otherwise: PERMIT'),
@@ -172,12 +205,21 @@ OBJECTS = [
     ("GtpuPeer", 'address: "192.0.2.2" echo_interval: 1000000000 response_time: 500000000 requests: 3'),
     ("Meter", 'committed_rate: 1000000 committed_burst: 9000 scope: FLOW flows: 1024'),
     ("Port", 'device: "net_null8" spread: ATOMIC'),
+    ("Punt", 'port: "access" outer_vlans: "500-599" outer_vlans: "700" inner_vlans: "1-4094" protocols: DHCP4 protocols: FIRST_PACKET rate: 5'),
     ("QosScheduler", 'port: "core" rate: 1000000000 overhead: 24 burst_time: 1000000'),
     ("QosGroup", 'scheduler: "queues" committed_rate: 1000000 peak_rate: 2000000 weight: 3 overhead: 24'),
     ("QosProfile", 'committed_rate: 1000000 peak_rate: 9000000 overhead: 16 atm_cells: true classes { name: "voice" peak_rate: 64000'
      ' match { dscp: "ef" qfis: 1 vlan_priorities: 5 acl: "acl" } mark { dscp: "cs5" vlan_priority: 5 qfi: 1 } }'
      ' classes { name: "data" priority: 1 queue_length: 32 drop_policy: WRED wred { min: 8 max: 24 percent: 50 } }'
      ' classes { name: "rest" priority: 1 weight: 2 drop_policy: CODEL codel { target: 5000000 interval: 100000000 } }'),
+    ("IpsecTunnel", 'local_address: "192.0.2.1" remote_address: "192.0.2.2" mss: 1300 selectors { local: "10.1.0.0/16" remote: "10.2.0.0/16"'
+     ' protocol: "tcp" local_ports: "80" remote_ports: "1024-65535" }'),
+    ("SecurityAssociation", 'direction: OUTBOUND spi: 7000 local_address: "192.0.2.1" remote_address: "192.0.2.9" udp { remote_port: 40000 keepalive: 20000000000 }'
+     ' encryption_key: "000102030405060708090a0b0c0d0e0f10111213" esn: true replay_window: 128 sequence: 5 hard_bytes: 9000000 soft_packets: 5'
+     ' tunnel: "esp" precedence: 3 peer: "esp-0" selectors { local: "10.1.0.0/16" } outer { dscp: DSCP_SET dscp_value: "af41" df: DF_SET } path_mtu: 1400'),
+    ("SecurityAssociation", 'spi: 7001 local_address: "2001:db8:c::1" remote_address: "2001:db8:c::9" encryption: AES_CBC'
+     ' encryption_key: "000102030405060708090a0b0c0d0e0f" integrity: HMAC_SHA256'
+     ' integrity_key: "000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f" replay_window: 4096 tunnel: "esp"'),
     ("Session", 'access { port: "access" outer_vlan: 101 inner_vlan: 9 mac: "02:01:00:00:00:99" pppoe_session_id: 9 }'
      ' addresses: "100.64.9.9/32" addresses: "2001:db8:9::/56" policy { acl_up: "acl" meter_down: "meter" mss: 1400 mtu: 1480 flow_profile: "flows" }'),
     ("Session", 'access { port: "access" outer_vlan: 102 } addresses: "100.64.9.10/32" gtpu { local_address: "192.0.2.1" local_teid: 99'
@@ -198,7 +240,9 @@ REQUESTS = [
     "cancel { id: 2 }",
     'packet_out { port: "core" packet: "aaaaaaaaaaaaaaaaaaaaaaaa" }',
     'packet_out { interface: "lan" packet: "aaaaaaaaaaaaaaaaaaaaaaaa" }',
+    'packet_out { vrf: "default" packet: "E\\000\\000\\024aaaaaaaaaaaaaaaa" }',
     'packet_out { session: "ipoe" packet: "E\\000\\000\\024aaaaaaaaaaaaaaaa" }',
+    'security_association_states { names: "esp-0" limit: 5 }',
     "node_counters {}",
     "port_counters {}",
     "interface_counters {}",
@@ -211,12 +255,16 @@ REQUESTS = [
     "scheduler_counters {}",
     'scheduler_counters { group: "g" }',
 ]
-# What is there for one request and gone in the next.
+# Objects that exist for one request and are gone in the next.
 BRIEF = [
     [("Port", "p", 'device: "net_null9,no-rx=1"'), ("QosScheduler", "s", 'port: "p"'), ("QosGroup", "g", 'scheduler: "s"')],
     [("FlowProfile", "f", "rules { qfi: 9 }"), ("Session", "e", 'access { port: "access" outer_vlan: 104 } addresses: "100.64.9.11/32"'
       ' policy { flow_profile: "f" }')],
     [("Port", "d", 'device: "net_null9" spread: ATOMIC')],
+    # A group that changes under a route: to a larger table, and to where no network is.
+    [("NextHopGroup", "n", 'next_hops { address: "192.0.2.9" }'), ("Route", "r", 'prefix: "10.2.0.0/16" next_hop_group: "n"'),
+     ("NextHopGroup", "n", 'next_hops { address: "192.0.2.9" weight: 3 } next_hops { address: "192.0.2.10" weight: 200 }'),
+     ("NextHopGroup", "n", 'next_hops { address: "10.9.9.9" }')],
 ]
 
 
@@ -249,18 +297,46 @@ def requests():
         yield encode("Request", f"id: {100 + number} {text}")
 
 
+def concepts():
+    """The seeds of each concept's own, dataplane/CONCEPT/fuzz_seeds.py. frames(seeds) yields as packets() does, from the parts of this
+    module; OBJECTS and REQUESTS are as here. All are optional."""
+    for path in sorted(pathlib.Path(__file__).parent.parent.glob("*/fuzz_seeds.py")):
+        spec = importlib.util.spec_from_file_location(f"seeds_of_{path.parent.name}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield module
+
+
 def main():
+    own = list(concepts())
+    for module in own:
+        OBJECTS.extend(getattr(module, "OBJECTS", ()))
+        REQUESTS.extend(getattr(module, "REQUESTS", ()))
     directory = pathlib.Path(sys.argv[1])
-    for part in ("frames", "keys", "requests"):
+    for part in ("crypto", "esp", "frames", "keys", "requests"):
         (directory / part).mkdir(parents=True, exist_ok=True)
-    rows = [(name, [(side, packet)]) for name, side, packet in packets()]
+    frames = [*packets(), *(row for module in own if hasattr(module, "frames") for row in module.frames(sys.modules[__name__]))]
+    rows = [(name, [(side, packet)]) for name, side, packet in frames]
     for name, row in (*rows, *reflected()):
         frames = [(side, bytes(packet)) for side, packet in row]
         made = b"".join(struct.pack("!BH", side, len(frame)) + frame for side, frame in frames)
         (directory / "frames" / name).write_bytes(made)
     for number, request in enumerate(requests()):
-        # Said hello, and a whole frame around the request.
+        # After a hello, with a whole frame around the request.
         (directory / "requests" / f"{number}").write_bytes(b"\3" + request)
+    # The plaintext of an authenticated peer, by an SA (esp.c): a packet, padding, pad length, next header.
+    inner4 = bytes(IP(src="10.9.9.9", dst="100.64.0.1") / UDP() / Raw(bytes(20)))
+    inner6 = bytes(from_subscriber6(9) / UDP() / Raw(bytes(8)))
+    gre = bytes(IP(src="10.201.0.7", dst="10.200.0.1") / GRE(key_present=1, proto=0, key=5 << 24)
+                / from_subscriber(20) / UDP(dport=443) / Raw(bytes(16)))
+    plains = ((3, gre + b"\1\2\2\4"), (3, gre[:27] + b"\1\1\4"), (0, inner4 + b"\1\2\2\4"), (4, inner6 + b"\1\2\2\x29"), (1, inner4 + b"\1\2\2\4"), (2, inner6 + b"\0\x29"),
+              (0, b"\1\2\2\x3b"), (2, inner4 + b"\x09\4"), (0, b"\x45\0\4"))
+    for number, (sa, plain) in enumerate(plains):
+        (directory / "esp" / f"{number}").write_bytes(bytes([sa]) + plain)
+    # Batches for the crypto engine: eight bytes for each operation (crypto.c).
+    for flags in range(16):
+        batch = [struct.pack("<BBBHBH", number, flags, number, 97 * number % 2048, 8, 13 * number) for number in range(36)]
+        (directory / "crypto" / f"{flags}").write_bytes(b"".join(batch[flags:] + batch[:flags]))
     # Sessions that are put, put elsewhere, asked after, and deleted: three bytes for each step (keys.c).
     for number, what in enumerate((0, 5, 25, 30)):
         steps = [(session + what, 27 * session + step, step % 2) for step in range(4) for session in range(5)]

@@ -1,9 +1,13 @@
-// Uplink into the tunnel: the outer header is copied from the tunnel as it lies there, what differs from packet to packet is
-// stored over it, and the outer packet is looked up in the tunnel's VRF (TS 29.281 section 4.4).
+// SPDX-License-Identifier: Apache-2.0
+// Uplink into the tunnel: the outer header is copied from the tunnel, the fields of the packet are stored over it,
+// and the outer packet is looked up in the tunnel's VRF (TS 29.281 section 4.4).
 //
-// UDP's source port is chosen by the inner flow (section 4.4.2.0 leaves it to the sender), so that routers between here and the
-// UPF can spread flows. The inner DSCP is copied outside unless the packet's QoS flow has another; ECN is not (RFC 6040 section 4.3, compatibility mode).
+// UDP's source port is chosen by the inner flow (section 4.4.2.0 leaves it to the sender), so that routers between
+// here and the UPF can spread flows. The inner DSCP is copied outside unless the packet's QoS flow has another. ECN
+// is copied (RFC 6040 section 4.1, normal mode) unless the session disables that.
+#include <errno.h>
 #include <stdio.h>
+#include <sys/random.h>
 
 #include <rte_ip.h>
 #include <rte_memcpy.h>
@@ -12,14 +16,16 @@
 #include "core/burst.h"
 #include "core/drop.h"
 #include "core/worker.h"
+#include "fib/hop.h"
+#include "fib/vrf.h"
 #include "flow/flow.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
+#include "inet/header.h"
+#include "ip/ecn.h"
 #include "ip/fragment.h"
-#include "ip/header.h"
-#include "ip/hop.h"
 #include "ip/icmp.h"
-#include "ip/vrf.h"
+#include "ip/identification.h"
 
 enum {
 	QFI_BEFORE = 2,      // bytes from the QFI to the inner packet
@@ -31,12 +37,11 @@ enum {
 	UDP_LENGTH = 4,
 	UDP_CHECKSUM = 6,
 	GTPU_LENGTH = 2,
-	DSCP_MASK = 0xfc,
-	MOST = UINT16_MAX, // an IP packet, in bytes
-	IP4_LEAST = 68,    // an MTU that is none less (RFC 791, RFC 8200 section 5)
-	IP6_LEAST = 1280,
-	WRAP = UINT16_MAX, // no edge
-	AHEAD = 16,        // packets whose tunnel's line is on its way
+	IP_MAX_LENGTH = UINT16_MAX, // an IP packet, in bytes
+	IP4_MIN_MTU = 68,           // an MTU that is none less (RFC 791, RFC 8200 section 5)
+	IP6_MIN_MTU = 1280,
+	WRAP = UINT16_MAX,      // no edge
+	PREFETCH_DISTANCE = 16, // packets whose tunnel's line is on its way
 };
 
 DROP(drop_headroom, "gtpu-no-headroom", "There was no room in the buffer for the tunnel's header.")
@@ -50,10 +55,19 @@ put16(uint8_t *at, uint16_t value)
 	memcpy(at, &value, sizeof(value));
 }
 
+// Source ports and flow labels are unknown to hosts that do not see our packets (RFC 6437 section 3).
+static uint64_t secret;
+
+int
+gtpu_encap_start(void)
+{
+	return getentropy(&secret, sizeof(secret)) ? -errno : 0;
+}
+
 static inline uint32_t
 spread(uint64_t a, uint64_t b)
 {
-	uint64_t hash = (a * 0x9e3779b97f4a7c15u) ^ ((b + 0x7f4a7c15) * 0xff51afd7ed558ccdu);
+	uint64_t hash = ((a ^ secret) * 0x9e3779b97f4a7c15u) ^ ((b + 0x7f4a7c15) * 0xff51afd7ed558ccdu);
 
 	return (uint32_t)((hash ^ hash >> 29) >> 16);
 }
@@ -99,20 +113,83 @@ flow_frame(const uint8_t *frame, size_t length)
 	return spread(words[0], words[1]);
 }
 
-// What the outer header has of the inner packet, or frame (family 0): the number of its flow, and its DSCP.
+// The fields of the outer header that depend on the inner packet, or frame (family 0): the number of its flow, and its traffic class.
 static inline uint32_t
-inner_flow(const uint8_t *inner, size_t length, uint8_t family, uint8_t *dscp)
+inner_flow(const uint8_t *inner, size_t length, uint8_t family, uint8_t *class)
 {
 	if (likely(family == 4)) {
-		*dscp = inner[1] & DSCP_MASK;
+		*class = ip_traffic_class(inner, 4);
 		return flow4(inner, length);
 	}
 	if (likely(family == 6)) {
-		*dscp = (uint8_t)(inner[0] << 4 | inner[1] >> 4) & DSCP_MASK;
+		*class = ip_traffic_class(inner, 6);
 		return flow6(inner, length);
 	}
-	*dscp = 0;
+	*class = 0;
 	return flow_frame(inner, length);
+}
+
+// Where outer headers say the flow: in UDP's source port and, over IPv6, in the flow label (RFC 6438). They have two bits in common.
+static inline uint16_t
+flow_port(uint32_t flow)
+{
+	return (uint16_t)(FIRST_PORT | (flow & 0x3fff));
+}
+
+static inline uint32_t
+flow_label(uint32_t flow)
+{
+	return flow >> 12;
+}
+
+// The offset of the GTP-U header in an IPv6 packet whose UDP header can be read; 0: it is not a packet of our tunnels. Of
+// fragments, only the first one has the header.
+static size_t
+find_gtpu6(const uint8_t *packet, size_t length, uint16_t *port)
+{
+	size_t at = sizeof(struct ip6_header);
+	uint8_t next = ((const struct ip6_header *)packet)->next_header;
+
+	if (next == PROTOCOL_FRAGMENT) {
+		if (length < at + 8 || packet[at + 2] != 0 || (packet[at + 3] & 0xf8) != 0)
+			return 0;
+		next = packet[at];
+		at += 8;
+	}
+	if (next != PROTOCOL_UDP || length < at + UDP_HEADER + GTPU_HEADER + GTPU_OPTIONAL + GTPU_CONTAINER)
+		return 0;
+	if ((packet[at + 2] << 8 | packet[at + 3]) != GTPU_PORT)
+		return 0;
+	*port = (uint16_t)(packet[at] << 8 | packet[at + 1]);
+	return at + UDP_HEADER;
+}
+
+bool
+gtpu_could_send6(const uint8_t *packet, size_t length)
+{
+	uint32_t label = gtpu_read_32(packet) & 0xfffff, flow;
+	uint16_t port;
+	size_t at = find_gtpu6(packet, length, &port);
+	uint8_t family, tos;
+
+	if (at == 0 || packet[at + 1] != GTPU_G_PDU)
+		return false;
+	if (packet[at] == GTPU_VERSION_1)
+		at += GTPU_HEADER;
+	else if (packet[at] == (GTPU_VERSION_1 | GTPU_E))
+		at += GTPU_HEADER + GTPU_OPTIONAL + GTPU_CONTAINER;
+	else
+		return false;
+	family = length > at ? packet[at] >> 4 : 0;
+	if ((family == 4 && length >= at + sizeof(struct ip4_header)) ||
+		(family == 6 && length >= at + sizeof(struct ip6_header))) {
+		flow = inner_flow(packet + at, length - at, family, &tos);
+		if (port == flow_port(flow) && label == flow_label(flow))
+			return true;
+	}
+	// A frame may begin as a packet does.
+	flow = inner_flow(packet + at, length - at, 0, &tos);
+	return port == flow_port(flow) && label == flow_label(flow);
 }
 
 // The QFI that a downlink packet, or frame (family 0), of this flow asked for, or the one that it has if none did.
@@ -137,10 +214,10 @@ has_choice(const struct packet *p, const struct gtpu_tunnel *t)
 	return (t->flags & TUNNEL_REFLECTIVE) | (p->flags & (PACKET_FLOW | PACKET_QFI));
 }
 
-// The QFI over the template's own, and the DSCP outside of it: what a signalled rule says, what a derived one does (which has its
-// place among them, TS 24.501 section 6.2.5.1.4), or the tunnel's.
+// Write the packet's QFI over the template's: that of a signalled rule, of a derived rule (whose precedence is among theirs,
+// TS 24.501 section 6.2.5.1.4), or of the tunnel. `class` is the outer traffic class. Returns it with the DSCP of the flow.
 static uint8_t
-choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel *t, uint8_t dscp)
+choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel *t, uint8_t class)
 {
 	uint8_t qfi = (p->flags & (PACKET_FLOW | PACKET_QFI)) && p->qfi != NO_QFI ? p->qfi : t->qfi;
 	struct flow_mark mark;
@@ -150,12 +227,12 @@ choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel
 	if (t->flags & TUNNEL_CONTAINER)
 		inner[-QFI_BEFORE] = qfi;
 	if (!(p->flags & PACKET_FLOW))
-		return dscp;
+		return class;
 	mark = flow_mark_of(p->session, qfi);
 	// Where it waits its class is known already.
 	if (p->queue == 0)
 		p->class = mark.class;
-	return mark.dscp < 0 ? dscp : (uint8_t)(mark.dscp << 2);
+	return mark.dscp < 0 ? class : (uint8_t)(mark.dscp << 2 | (class & ECN_MASK));
 }
 
 static inline void
@@ -164,9 +241,9 @@ prefetch_tunnel(struct rte_mbuf *m, size_t line)
 	rte_prefetch0((const uint8_t *)tunnel_at(session_at(packet_of(m)->session)->core) + line);
 }
 
-// Why a packet is not simply wrapped. A session whose tunnel changes its IP version while packets are on the way has both nodes
-// in its chains for a moment. One that is too large for the way is cut before, so that the UPF need not put it together, or
-// its sender is told (RFC 4459 section 3.1): WRAP if it goes on as it is, and the outer packet is cut.
+// Packets that need more than a header. A session whose tunnel changes its IP version while packets are on the way has both nodes
+// in its chains for a moment. A packet that is too large for the path is fragmented before, so that the UPF need not reassemble it, or
+// its sender gets an ICMP error (RFC 4459 section 3.1). WRAP: the packet goes on, and the outer packet is fragmented.
 static uint16_t
 consider(const struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t, const struct node *self)
 {
@@ -179,10 +256,10 @@ consider(const struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t
 		return packet_drop(p, &drop_path);
 	if (m->data_off < GTPU_ENCAP6)
 		return packet_drop(p, &drop_headroom);
-	if (m->pkt_len + t->length > MOST)
+	if (m->pkt_len + t->length > IP_MAX_LENGTH)
 		return packet_drop(p, &drop_large);
 	room = room > t->length ? room - t->length : 0;
-	if (p->family == 0 || m->pkt_len <= room || room < (p->family == 4 ? IP4_LEAST : IP6_LEAST) ||
+	if (p->family == 0 || m->pkt_len <= room || room < (p->family == 4 ? IP4_MIN_MTU : IP6_MIN_MTU) ||
 		(p->flags & PACKET_OURS))
 		return WRAP;
 	if (p->family != 4)
@@ -202,15 +279,16 @@ send_outer(struct rte_mbuf *m, struct packet *p, const struct gtpu_tunnel *t)
 	p->l2_length = 0;
 }
 
-static RTE_DEFINE_PER_LCORE(uint16_t, identification);
+// How many packets each worker sent on each path: so many of its identifications are used there.
+static uint16_t identified[WORKER_MAX + 1][PATHS_LIMIT];
 
 static void
 gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	uint16_t next[BURST], to = ip4_lookup_node.id, id = RTE_PER_LCORE(identification);
+	uint16_t next[BURST], to = ip4_lookup_node.id, *used = identified[worker_self()->index];
+	const unsigned bits = identification_bits(), self = worker_self()->index;
 
-	RTE_PER_LCORE(identification) = (uint16_t)(id + count);
-	for (uint16_t i = 0; i < RTE_MIN(count, AHEAD); i++)
+	for (uint16_t i = 0; i < RTE_MIN(count, PREFETCH_DISTANCE); i++)
 		prefetch_tunnel(packets[i], 0);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
@@ -219,29 +297,31 @@ gtpu_encap_burst(struct rte_graph *graph, struct rte_node *node, void **packets,
 		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *), *outer = ip - t->length,
 			*udp = outer + sizeof(struct ip4_header);
 		uint32_t total = m->pkt_len + t->length, flow, sum;
-		uint8_t dscp;
-		uint16_t identity = (uint16_t)(id + i);
+		uint8_t class;
+		uint16_t identity;
 
-		if (i + AHEAD < count)
-			prefetch_tunnel(packets[i + AHEAD], 0);
+		if (i + PREFETCH_DISTANCE < count)
+			prefetch_tunnel(packets[i + PREFETCH_DISTANCE], 0);
 		if (unlikely(t->family != 4 || m->data_off < GTPU_ENCAP6 || total > gtpu_path_mtu[t->path])) {
 			next[i] = consider(m, p, t, &gtpu_encap_node);
 			if (next[i] != WRAP)
 				continue;
 		}
-		flow = inner_flow(ip, m->data_len, p->family, &dscp);
+		flow = inner_flow(ip, m->data_len, p->family, &class);
+		class = (uint8_t)(class & ~(t->flags & TUNNEL_CLEAR_ECN));
 		rte_mov64(ip - RTE_CACHE_LINE_SIZE, (const uint8_t *)t);
 		if (unlikely(has_choice(p, t)))
-			dscp = choose(ip, m->data_len, p, t, dscp);
+			class = choose(ip, m->data_len, p, t, class);
 
-		sum = t->checksum + ((uint32_t)dscp << 8) + rte_cpu_to_be_16((uint16_t)total) + identity;
+		identity = (uint16_t)(used[t->path]++ << bits | self);
+		sum = t->checksum + ((uint32_t) class << 8) + rte_cpu_to_be_16((uint16_t)total) + identity;
 		sum = (sum & 0xffff) + (sum >> 16);
 		sum = (sum & 0xffff) + (sum >> 16);
-		outer[1] = dscp;
+		outer[1] = class;
 		put16(outer + IP4_LENGTH, (uint16_t)total);
 		memcpy(outer + IP4_ID, &identity, sizeof(identity));
 		memcpy(outer + IP4_CHECKSUM, &(uint16_t){(uint16_t)~sum}, sizeof(uint16_t));
-		put16(udp, (uint16_t)(FIRST_PORT | (flow & 0x3fff)));
+		put16(udp, flow_port(flow));
 		put16(udp + UDP_LENGTH, (uint16_t)(total - sizeof(struct ip4_header)));
 		put16(udp + UDP_HEADER + GTPU_LENGTH,
 			(uint16_t)(total - sizeof(struct ip4_header) - UDP_HEADER - GTPU_HEADER));
@@ -300,11 +380,10 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *), *outer = ip - t->length,
 			*udp = outer + sizeof(struct ip6_header);
 		uint32_t payload = m->pkt_len + t->length - sizeof(struct ip6_header), flow, word;
-		uint16_t sum;
-		uint8_t dscp, qfi;
+		uint16_t sum, path_mtu = __atomic_load_n(&gtpu_path_mtu[t->path], __ATOMIC_RELAXED);
+		uint8_t class, qfi;
 
-		if (unlikely(t->family != 6 || m->data_off < GTPU_ENCAP6 ||
-			     m->pkt_len + t->length > gtpu_path_mtu[t->path])) {
+		if (unlikely(t->family != 6 || m->data_off < GTPU_ENCAP6 || m->pkt_len + t->length > path_mtu)) {
 			next[i] = consider(m, p, t, &gtpu_encap6_node);
 			if (next[i] != WRAP)
 				continue;
@@ -313,25 +392,29 @@ gtpu_encap6_burst(struct rte_graph *graph, struct rte_node *node, void **packets
 			next[i] = packet_drop(p, &drop_large);
 			continue;
 		}
-		flow = inner_flow(ip, m->data_len, p->family, &dscp);
+		flow = inner_flow(ip, m->data_len, p->family, &class);
+		class = (uint8_t)(class & ~(t->flags & TUNNEL_CLEAR_ECN));
 		rte_mov64(ip - GTPU_ENCAP6, t->header6);
 		if (unlikely(has_choice(p, t))) {
 			qfi = ip[-QFI_BEFORE];
-			dscp = choose(ip, m->data_len, p, t, dscp);
+			class = choose(ip, m->data_len, p, t, class);
 			// The QFI is the first byte of its word, whose second is 0.
 			sum = checksum_fold((uint64_t)sum + ip[-QFI_BEFORE] + (uint16_t) ~(uint16_t)qfi);
 		}
 		// RFC 6438: the flow label spreads, too.
-		word = rte_cpu_to_be_32(6u << 28 | (uint32_t)dscp << 20 | (flow & 0xfffff));
+		word = rte_cpu_to_be_32(6u << 28 | (uint32_t) class << 20 | flow_label(flow));
 		memcpy(outer, &word, sizeof(word));
 		put16(outer + IP6_LENGTH, (uint16_t)payload);
-		put16(udp, (uint16_t)(FIRST_PORT | (flow & 0x3fff)));
+		put16(udp, flow_port(flow));
 		put16(udp + UDP_LENGTH, (uint16_t)payload);
 		put16(udp + UDP_HEADER + GTPU_LENGTH, (uint16_t)(payload - UDP_HEADER - GTPU_HEADER));
 		put_checksum6(udp, t, (uint16_t)payload, sum);
 		send_outer(m, p, t);
 		p->family = 6;
 		next[i] = to;
+		// Oversized packets are fragmented here, because no router on the path may (RFC 8200 section 4.5).
+		if (unlikely(m->pkt_len > path_mtu && path_mtu >= IP6_MIN_MTU))
+			next[i] = packet_fragment(p, path_mtu, &ip6_lookup_node);
 	}
 	node_dispatch(graph, node, packets, next, count);
 }
@@ -352,7 +435,13 @@ gtpu_encap_describe(char *text, size_t size, const struct packet *p, const uint8
 		t->flags & TUNNEL_CONTAINER ? " with a PDU session container" : "");
 }
 
-struct node gtpu_encap_node = {.name = "gtpu-encap", .process = gtpu_encap, .describe = gtpu_encap_describe};
-struct node gtpu_encap6_node = {.name = "gtpu-encap6", .process = gtpu_encap6, .describe = gtpu_encap_describe};
+struct node gtpu_encap_node = {.name = "gtpu-encap",
+	.process = gtpu_encap,
+	.describe = gtpu_encap_describe,
+	.edges = NODE_EDGES(&ip4_lookup_node, &gtpu_encap6_node, &ip_fragment_node, &icmp_error_node)};
+struct node gtpu_encap6_node = {.name = "gtpu-encap6",
+	.process = gtpu_encap6,
+	.describe = gtpu_encap_describe,
+	.edges = NODE_EDGES(&ip6_lookup_node, &gtpu_encap_node, &ip_fragment_node, &icmp_error_node)};
 NODE_REGISTER(gtpu_encap_node)
 NODE_REGISTER(gtpu_encap6_node)

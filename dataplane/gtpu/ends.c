@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbering the ends of tunnels.
 #include "gtpu/ends.h"
 
@@ -12,7 +13,7 @@ struct end {
 	uint8_t address[16]; // network order, IPv4 in the first four
 	uint16_t vrf;
 	uint8_t family;
-	uint32_t tunnels; // that use it; 0: nobody's
+	uint32_t tunnels; // that use it; 0: free
 };
 
 static struct {

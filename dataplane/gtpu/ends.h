@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ends of tunnels: addresses in a VRF, numbered. Ours make a key with a TEID; one of ours and one of a peer's are a path.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/object.h"
+#include "server/object.h"
 
 enum { ENDS_LIMIT = 1 << 16, NO_END = UINT32_MAX };
 

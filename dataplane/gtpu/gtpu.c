@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // GTP-U on the wire (TS 29.281, TS 38.415): reading and writing.
 #include "gtpu/gtpu.h"
 
 #include <string.h>
 
-#include "ip/header.h"
+#include <rte_ether.h>
+
+#include "core/encapsulation.h"
+#include "inet/header.h"
 
 enum { TTL = 64, DEFAULT_IP6_EXTENSIONS = 8 };
 
@@ -44,11 +48,12 @@ parse_container(const uint8_t *content, size_t length, struct gtpu_packet *packe
 	return true;
 }
 
-// Section 5.2: each extension header says the type of the next. `end` is the end of the message.
+// Section 5.2: each extension header has the type of the next. `end` is the end of the message.
 static enum gtpu_verdict
 parse_extensions(const uint8_t *bytes, size_t available, size_t end, struct gtpu_packet *packet)
 {
 	uint8_t type = bytes[GTPU_HEADER + GTPU_OPTIONAL - 1];
+	enum gtpu_verdict verdict = GTPU_FINE;
 	size_t at = GTPU_HEADER + GTPU_OPTIONAL;
 
 	for (unsigned i = 0; type != EXTENSION_NONE; i++) {
@@ -67,13 +72,13 @@ parse_extensions(const uint8_t *bytes, size_t available, size_t end, struct gtpu
 			if (!parse_container(bytes + at + 1, length - 2, packet))
 				return GTPU_BAD_EXTENSION;
 		} else if (type & EXTENSION_REQUIRED) {
-			return GTPU_UNKNOWN_EXTENSION;
+			verdict = GTPU_UNKNOWN_EXTENSION;
 		}
 		type = bytes[at + length - 1];
 		at += length;
 	}
 	packet->offset = (uint16_t)at;
-	return GTPU_FINE;
+	return verdict;
 }
 
 enum gtpu_verdict
@@ -107,7 +112,7 @@ gtpu_parse(const uint8_t *bytes, size_t available, size_t total, struct gtpu_pac
 	return verdict;
 }
 
-// The offset of UDP behind an IPv6 header and what may stand between, or 0.
+// The offset of UDP behind an IPv6 header and its extension headers, or 0.
 static size_t
 find_udp6(const uint8_t *ip, size_t available)
 {
@@ -219,6 +224,8 @@ close_message(uint8_t *room, size_t length, const struct gtpu_ends *ends)
 		struct ip4_header *ip = (struct ip4_header *)room;
 
 		ip->total_length = rte_cpu_to_be_16((uint16_t)length);
+		// Never cut, so that it needs no identification (RFC 6864 section 4.1).
+		ip->fragment = RTE_BE16(IP4_DF);
 		ip->checksum = ip4_checksum(ip);
 	} else {
 		((struct ip6_header *)room)->payload_length = rte_cpu_to_be_16(udp_length);
@@ -277,3 +284,34 @@ gtpu_supported_extensions(uint8_t *elements)
 	elements[2] = EXTENSION_PDU_SESSION_CONTAINER;
 	return 3;
 }
+
+// A frame where the first bits are no version of IP: of a PDU session of type Ethernet.
+static uint16_t
+type_of(uint8_t first)
+{
+	return first >> 4 == 4 ? RTE_ETHER_TYPE_IPV4 : first >> 4 == 6 ? RTE_ETHER_TYPE_IPV6 : 0;
+}
+
+static bool
+read_header(const uint8_t *bytes, size_t available, size_t total, struct encapsulated *found)
+{
+	enum gtpu_verdict verdict = GTPU_FINE;
+	struct gtpu_packet packet;
+
+	if (available < GTPU_HEADER)
+		return false;
+	*found = (struct encapsulated){.id = gtpu_read_32(bytes + 4)};
+	if (!gtpu_parse_usual(bytes, available, total, &packet))
+		verdict = gtpu_parse(bytes, available, total, &packet);
+	// Filters see packets that the gateway refuses because of an unknown extension header.
+	if ((verdict != GTPU_FINE && verdict != GTPU_UNKNOWN_EXTENSION) || packet.type != GTPU_G_PDU)
+		return true;
+	if (packet.offset >= available)
+		return true;
+	found->length = packet.offset;
+	found->type = type_of(bytes[packet.offset]);
+	return true;
+}
+
+static struct encapsulation gtpu = {.udp_port = GTPU_PORT, .read = read_header};
+ENCAPSULATION_REGISTER(gtpu)

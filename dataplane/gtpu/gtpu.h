@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GTP-U on the wire: TS 29.281 section 5 (header, extension headers), 7 (messages), 8 (information elements), and the PDU
 // session container of TS 38.415 section 5.5. Reading and writing bytes, no tables.
 #pragma once
@@ -53,7 +54,7 @@ enum gtpu_verdict {
 
 struct gtpu_packet {
 	uint32_t teid;     // host order
-	uint16_t offset;   // of what is behind the header and its extensions
+	uint16_t offset;   // of the payload behind the header and its extensions
 	uint16_t length;   // of that
 	uint16_t sequence; // host order; 0 if there is none
 	uint8_t type;
@@ -74,8 +75,8 @@ gtpu_read_32(const uint8_t *bytes)
 	return rte_be_to_cpu_32(value);
 }
 
-// What nearly every packet is: a G-PDU with nothing optional, or with one container that says no more than QFI and RQI.
-// False: gtpu_parse() has to look.
+// The form of nearly every packet: a G-PDU without optional fields, or with one container of QFI and RQI alone.
+// False: call gtpu_parse().
 static inline bool
 gtpu_parse_usual(const uint8_t *bytes, size_t available, size_t total, struct gtpu_packet *packet)
 {

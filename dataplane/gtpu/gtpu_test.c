@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GTP-U on the wire: known bytes, every truncation, every extension header.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 
 #include "core/cut.h"
 #include "gtpu/gtpu.h"
-#include "ip/header.h"
+#include "inet/header.h"
 
 static const struct gtpu_ends ends4 = {.family = 4, .local = {192, 0, 2, 1}, .remote = {192, 0, 2, 2}};
 static const struct gtpu_ends ends6 = {
@@ -45,8 +46,8 @@ a_header_over_ipv6_has_the_bytes_of_the_specification(void **state)
 static void
 an_echo_response_echoes_the_sequence_number_and_has_a_recovery_element(void **state)
 {
-	static const uint8_t wanted[42] = {0x45, 0, 0, 42, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x08,
-		0x68, 0x30, 0x39, 0, 22, 0, 0, 0x32, 2, 0, 6, 0, 0, 0, 0, 0xab, 0xcd, 0, 0, 14, 0};
+	static const uint8_t wanted[42] = {0x45, 0, 0, 42, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+		0x08, 0x68, 0x30, 0x39, 0, 22, 0, 0, 0x32, 2, 0, 6, 0, 0, 0, 0, 0xab, 0xcd, 0, 0, 14, 0};
 	uint8_t room[GTPU_MESSAGE_MAX], elements[2];
 	unsigned length = gtpu_write_message(
 		room, &ends4, 12345, GTPU_ECHO_RESPONSE, 0xabcd, elements, gtpu_echo_response(elements));

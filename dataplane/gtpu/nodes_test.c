@@ -1,4 +1,5 @@
-// GTP-U's nodes in the whole graph: what they do not take is dropped by name, and answered where TS 29.281 says so.
+// SPDX-License-Identifier: Apache-2.0
+// GTP-U's nodes in the whole graph: refused packets are dropped by name, and answered where TS 29.281 requires it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,8 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+#include <rte_ip.h>
 
 #include "gtpu/gtpu.h"
 #include "gtpu/tunnel.h"
@@ -33,11 +36,11 @@ start(void **state)
 	return all_sessions_start(1) || put_session(&four) || put_session(&six) ? -1 : 0;
 }
 
-// A message from the UPF: GTP-U's header as given, and what follows it.
+// A message from the UPF: GTP-U's header as given, and its payload.
 struct message {
 	uint8_t flags, type;
 	uint32_t teid;
-	int longer; // than it is, says its length
+	int longer; // the excess of the length field
 	uint8_t rest[16];
 	unsigned rest_length;
 	const char *to; // then a packet to there; NULL: none
@@ -66,7 +69,7 @@ send_message(const struct message *message)
 }
 
 static void
-what_is_wrong_with_a_packet_from_a_tunnel_is_named(void **state)
+malformed_packets_of_a_tunnel_have_drop_reasons(void **state)
 {
 	static const struct {
 		const char *drop;
@@ -94,9 +97,90 @@ what_is_wrong_with_a_packet_from_a_tunnel_is_named(void **state)
 		assert_int_equal(dropped(cases[i].drop), before + 1);
 		assert_int_equal(sent_to("access"), 0);
 	}
-	// And what is right with one.
+	// A correct message.
 	send_message(&(struct message){GTPU_VERSION_1, GTPU_G_PDU, TEID, .to = "100.64.0.2"});
 	assert_int_equal(sent_to("access"), 1);
+}
+
+// A frame whose checksums the device found to be right.
+static void
+receive_checked(const uint8_t *frame, size_t length)
+{
+	struct rte_mbuf *m = packet_new();
+
+	memcpy(rte_pktmbuf_append(m, (uint16_t)length), frame, length);
+	m->port = packet_of(m)->port = port_number("core");
+	m->ol_flags |= RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+	node_edge(&inject_node, node_by_id(node_arrival));
+	inject(m, node_by_id(node_arrival));
+	walk();
+}
+
+// Only an inner header with options is checked by the device's flags.
+static void
+a_wrong_checksum_in_a_tunnel_is_a_named_drop_with_any_flags_of_the_outer_ones(void **state)
+{
+	enum { OPTIONS = 4, INNER_WITH_OPTIONS = INNER + OPTIONS };
+	uint64_t before = dropped("ip4-checksum");
+	uint8_t frame[256], *at = write_core(frame, 0x0800), *inner;
+	struct ip4_header ip;
+
+	at = write_ip4(at, "192.0.2.2", "192.0.2.1", UDP + GTPU_HEADER + INNER_WITH_OPTIONS);
+	at = write_udp(at, 40000, GTPU_PORT, GTPU_HEADER + INNER_WITH_OPTIONS);
+	*at++ = GTPU_VERSION_1;
+	*at++ = GTPU_G_PDU;
+	inner = write_word(write_word(write_word(at, INNER_WITH_OPTIONS), 0), TEID);
+	write_packet4(inner, "203.0.113.9", "100.64.0.2", PAYLOAD);
+	memmove(inner + sizeof(ip) + OPTIONS, inner + sizeof(ip), INNER - sizeof(ip));
+	memset(inner + sizeof(ip), 1, OPTIONS); // no operation
+	memcpy(&ip, inner, sizeof(ip));
+	ip.version_ihl = 0x46;
+	ip.total_length = htons(INNER_WITH_OPTIONS);
+	ip.checksum = 0;
+	memcpy(inner, &ip, sizeof(ip));
+	ip.checksum = (uint16_t)~rte_raw_cksum(inner, sizeof(ip) + OPTIONS);
+	for (unsigned wrong = 0; wrong <= 1; wrong++) {
+		ip.checksum ^= (uint16_t)wrong;
+		memcpy(inner, &ip, sizeof(ip));
+		sent_count = 0;
+		receive_checked(frame, (size_t)(inner + INNER_WITH_OPTIONS - frame));
+		assert_int_equal(dropped("ip4-checksum"), before + wrong);
+		assert_int_equal(sent_to("access"), !wrong);
+	}
+}
+
+static void
+a_wrong_checksum_of_a_packet_in_fragments_is_a_named_drop_with_any_flags_of_the_fragments(void **state)
+{
+	enum { FIRST = 48, ALL = UDP + GTPU_HEADER + INNER };
+	uint8_t whole[256], frame[256], *at = write_core(whole, 0x0800), *payload;
+	uint64_t before = dropped("gtpu-udp-checksum");
+
+	payload = write_ip4(at, "192.0.2.2", "192.0.2.1", ALL);
+	at = write_udp(payload, 40000, GTPU_PORT, GTPU_HEADER + INNER);
+	write_word(at - 2, 1);
+	*at++ = GTPU_VERSION_1;
+	*at++ = GTPU_G_PDU;
+	at = write_word(write_word(write_word(at, INNER), 0), TEID);
+	write_packet4(at, "203.0.113.9", "100.64.0.2", PAYLOAD);
+	sent_count = 0;
+	for (unsigned last = 0; last <= 1; last++) {
+		unsigned length = last ? ALL - FIRST : FIRST;
+		struct ip4_header ip;
+
+		memcpy(&ip, whole + RTE_ETHER_HDR_LEN, sizeof(ip));
+		ip.id = htons(7);
+		ip.total_length = htons((uint16_t)(sizeof(ip) + length));
+		ip.fragment = htons(last ? FIRST / 8 : IP4_MF);
+		ip.checksum = 0;
+		ip.checksum = ip4_checksum(&ip);
+		memcpy(frame, whole, RTE_ETHER_HDR_LEN);
+		memcpy(frame + RTE_ETHER_HDR_LEN, &ip, sizeof(ip));
+		memcpy(frame + RTE_ETHER_HDR_LEN + sizeof(ip), payload + (last ? FIRST : 0), length);
+		receive_checked(frame, RTE_ETHER_HDR_LEN + sizeof(ip) + length);
+	}
+	assert_int_equal(dropped("gtpu-udp-checksum"), before + 1);
+	assert_int_equal(sent_to("access"), 0);
 }
 
 static const uint8_t *
@@ -124,6 +208,49 @@ unknown_teids_at_the_same_moment_are_all_answered(void **state)
 	assert_int_equal(dropped("gtpu-unknown-teid"), before + TEIDS);
 }
 
+enum { INNER6 = 56 };
+
+// A packet in a tunnel from the UPF's end of the PDU session.
+static void
+send_inner(uint32_t teid, const uint8_t inner[INNER6])
+{
+	uint8_t frame[256], *at = write_core(frame, 0x0800);
+
+	at = write_ip4(at, "192.0.2.2", "192.0.2.1", UDP + GTPU_HEADER + INNER6);
+	at = write_udp(at, 40000, GTPU_PORT, GTPU_HEADER + INNER6);
+	*at++ = GTPU_VERSION_1;
+	*at++ = GTPU_G_PDU;
+	at = write_word(write_word(write_word(at, INNER6), (uint16_t)(teid >> 16)), (uint16_t)teid);
+	memcpy(at, inner, INNER6);
+	sent_count = 0;
+	receive("core", frame, (size_t)(at + INNER6 - frame));
+}
+
+// Of PDU sessions that the agent sets up, it gets router advertisements and DHCPv6 answers, perhaps before there is a session.
+static void
+without_an_agent_what_configures_the_link_is_the_subscribers(void **state)
+{
+	// A router advertisement to all nodes; a message of a DHCPv6 server to a client.
+	static const uint8_t packets[][INNER6] = {
+		{0x60, [5] = 16, [6] = PROTOCOL_ICMP6, [7] = 255, [8] = 0xfe, [9] = 0x80, [23] = 1, [24] = 0xff,
+			[25] = 2, [39] = 1, [40] = 134},
+		{0x60, [5] = 16, [6] = PROTOCOL_UDP, [7] = 64, [8] = 0xfe, [9] = 0x80, [23] = 1, [24] = 0xfe,
+			[25] = 0x80, [39] = 7, [40] = 547 >> 8, [41] = 547 & 255, [42] = 546 >> 8, [43] = 546 & 255,
+			[45] = 16},
+	};
+	uint64_t before = dropped("gtpu-unknown-teid");
+
+	for (unsigned i = 0; i < RTE_DIM(packets); i++) {
+		send_inner(TEID, packets[i]);
+		assert_int_equal(sent_to("access"), 1);
+		assert_memory_equal(sent[0].bytes + sent[0].length - 16, packets[i] + 40, 4);
+		send_inner(1000, packets[i]);
+		assert_int_equal(sent_to("access"), 0);
+		assert_int_equal(gtpu_of(&sent[0])[1], GTPU_ERROR_INDICATION);
+		assert_int_equal(dropped("gtpu-unknown-teid"), before + 1 + i);
+	}
+}
+
 static void
 an_echo_request_is_answered_and_one_without_room_for_the_answer_is_a_named_drop(void **state)
 {
@@ -141,6 +268,7 @@ an_echo_request_is_answered_and_one_without_room_for_the_answer_is_a_named_drop(
 	at = write_udp(write_ip4(at, "192.0.2.2", "192.0.2.1", UDP + GTPU_HEADER), 40000, GTPU_PORT, GTPU_HEADER);
 	memcpy(at, (uint8_t[GTPU_HEADER]){GTPU_VERSION_1, GTPU_ECHO_REQUEST}, GTPU_HEADER);
 	packet_of(m)->family = 4;
+	node_edge(&inject_node, &gtpu_input_node);
 	inject(m, &gtpu_input_node);
 	sent_count = 0;
 	walk();
@@ -158,6 +286,7 @@ encapsulate(const char *name, const struct node *node, uint16_t headroom)
 	write_packet4((uint8_t *)rte_pktmbuf_append(m, INNER), "100.64.0.2", "203.0.113.9", PAYLOAD);
 	packet_of(m)->session = session_of(object_find(&session_kind, name));
 	packet_of(m)->family = 4;
+	node_edge(&inject_node, node);
 	inject(m, node);
 	sent_count = 0;
 	walk();
@@ -269,7 +398,7 @@ a_session_that_is_changed_keeps_its_derived_rules(void **state)
 }
 
 static void
-a_session_that_stops_deriving_rules_or_ends_leaves_none_to_who_has_its_number_after(void **state)
+a_session_that_stops_deriving_rules_or_ends_leaves_none_to_the_next_with_its_number(void **state)
 {
 	struct subscriber without = derives;
 	uint32_t index;
@@ -308,12 +437,16 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_wrong_with_a_packet_from_a_tunnel_is_named),
+		cmocka_unit_test(malformed_packets_of_a_tunnel_have_drop_reasons),
+		cmocka_unit_test(a_wrong_checksum_in_a_tunnel_is_a_named_drop_with_any_flags_of_the_outer_ones),
+		cmocka_unit_test(
+			a_wrong_checksum_of_a_packet_in_fragments_is_a_named_drop_with_any_flags_of_the_fragments),
 		cmocka_unit_test(unknown_teids_at_the_same_moment_are_all_answered),
+		cmocka_unit_test(without_an_agent_what_configures_the_link_is_the_subscribers),
 		cmocka_unit_test(an_echo_request_is_answered_and_one_without_room_for_the_answer_is_a_named_drop),
 		cmocka_unit_test(a_packet_without_room_for_the_tunnel_s_header_is_a_named_drop),
 		cmocka_unit_test(a_session_that_is_changed_keeps_its_derived_rules),
-		cmocka_unit_test(a_session_that_stops_deriving_rules_or_ends_leaves_none_to_who_has_its_number_after),
+		cmocka_unit_test(a_session_that_stops_deriving_rules_or_ends_leaves_none_to_the_next_with_its_number),
 		cmocka_unit_test(a_packet_too_large_for_its_way_with_the_header_is_a_named_drop_and_its_sender_is_told),
 	};
 

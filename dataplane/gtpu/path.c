@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Path management (TS 29.281 section 7.2, TS 23.007 section 20.3.1): each path in use is sent an echo request now and then, which is
 // repeated until it is answered or N3-REQUESTS were sent. A path that had answered before is down then, until it answers again.
 //
-// However many paths are made in one moment, they are not asked in one: each has its own place in the interval, told by its number.
+// Paths that are made in one moment are not asked in one moment: each has a place in the interval by its number.
 //
 // Main thread; workers see of it one number for each path, the largest packet that it takes, which is none while it is down.
 #include "gtpu/path.h"
@@ -11,22 +12,23 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/event.h"
 #include "core/loop.h"
 #include "core/map64.h"
 #include "core/punt.h"
 #include "core/slab.h"
+#include "core/worker.h"
+#include "fib/hop.h"
+#include "fib/vrf.h"
+#include "gtpu/mtu.h"
 #include "gtpu/peer.h"
 #include "gtpu/signal.h"
-#include "ip/hop.h"
-#include "ip/vrf.h"
+#include "server/event.h"
 
 enum {
-	LOOKS = 10, // each path's way is looked at once in so many turns
 	TURN_EVERY_NS = 100 * 1000 * 1000,
 	ANSWERS_A_SECOND = 10000,
-	TURNS = 1024, // what is due later than that is looked at once more each time round
-	NEW = TURNS,  // the place of those that have no time yet
+	TURNS = 1024, // paths that are due later are looked at in each round
+	NEW = TURNS,  // the place of paths that have no time yet
 	NOWHERE,
 };
 
@@ -85,7 +87,7 @@ key_of(uint32_t local, uint32_t remote)
 	return 1ull << 63 | (uint64_t)local << 32 | remote;
 }
 
-// ---- What the routes say of the way.
+// ---- The routes of paths.
 
 static uint16_t
 mtu_of(uint32_t index)
@@ -102,13 +104,11 @@ mtu_of(uint32_t index)
 		}
 		return least;
 	}
-	return (hop->kind == HOP_ADJACENCY || hop->kind == HOP_GLEAN || hop->kind == HOP_SESSION) && hop->mtu != 0
-		       ? hop->mtu
-		       : least;
+	return hop_forwards(hop) && hop->mtu != 0 ? hop->mtu : least;
 }
 
 static void
-look(uint32_t index)
+look(uint32_t index, uint32_t second)
 {
 	const struct gtpu_path *p = at(index);
 	uint32_t address4;
@@ -118,18 +118,17 @@ look(uint32_t index)
 	mtu = p->state == PATH_DOWN ? 0
 				    : mtu_of(p->ends.family == 4 ? fib4_lookup(vrfs[p->vrf].fib4, address4)
 								 : fib6_lookup(vrfs[p->vrf].fib6, p->ends.remote));
-	__atomic_store_n(&gtpu_path_mtu[index], mtu, __ATOMIC_RELAXED);
+	__atomic_store_n(&gtpu_path_mtu[index], gtpu_mtu_limit(index, mtu, second), __ATOMIC_RELAXED);
 }
 
-// A part of them.
-static void
-look_some(void)
+void
+gtpu_paths_look(uint32_t second)
 {
-	for (uint32_t some = 0; some < paths.used / LOOKS + 1; some++) {
+	for (uint32_t some = 0; some < paths.used / PATH_LOOKS + 1; some++) {
 		if (looked >= paths.used)
 			looked = 0;
 		if (looked < paths.used && at(looked)->tunnels > 0)
-			look(looked);
+			look(looked, second);
 		looked++;
 	}
 }
@@ -154,7 +153,7 @@ leave_turn(uint32_t path)
 	p->place = NOWHERE;
 }
 
-// By what it is due, and in the next turn if that is past.
+// Sorted in by its due time, or into the next turn if that is past.
 static void
 join_turn(uint32_t path)
 {
@@ -220,7 +219,7 @@ set_state(uint32_t path, enum path_state state)
 	p->state = state;
 	p->changed = wall_clock();
 	__atomic_store_n(&down[path], state == PATH_DOWN, __ATOMIC_RELAXED);
-	look(path);
+	look(path, worker_second());
 	tell(p);
 }
 
@@ -267,7 +266,7 @@ turn_some(uint16_t place, uint64_t now, unsigned most)
 	uint32_t last = turns[place].last;
 	unsigned count = 0;
 
-	// Those that come back to the same place come behind the last one.
+	// Paths that come back to the same place are appended.
 	while (count < most && turns[place].first != NO_END) {
 		uint32_t path = turns[place].first;
 
@@ -307,10 +306,10 @@ turn_all(void *unused)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	gtpu_paths_turn((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
-	look_some();
+	gtpu_paths_look(worker_second());
 }
 
-// The restart counter. It has no use (section 8.2), but some peers count all the same; a change is told, and nothing else done.
+// The restart counter. It has no use (section 8.2), but some peers count all the same. A change is an event, and has no other effect.
 static void
 take_recovery(struct gtpu_path *p, const uint8_t *elements, size_t length)
 {
@@ -326,9 +325,8 @@ take_recovery(struct gtpu_path *p, const uint8_t *elements, size_t length)
 	p->answered = true;
 }
 
-// The path of a packet that came to us, or NO_END.
-static uint32_t
-path_of(uint16_t vrf, const struct gtpu_ends *ends)
+uint32_t
+gtpu_path_find(uint16_t vrf, const struct gtpu_ends *ends)
 {
 	uint32_t local = gtpu_end_find(LOCAL_ENDS, vrf, ends->family, ends->local),
 		 remote = gtpu_end_find(REMOTE_ENDS, vrf, ends->family, ends->remote), path;
@@ -339,7 +337,7 @@ path_of(uint16_t vrf, const struct gtpu_ends *ends)
 	return path == MAP64_NONE ? NO_END : path;
 }
 
-// Whether it answered what is asked, or what was asked last and given up: who answers late, as to a busy machine, is there all the same.
+// Whether it answers the current request, or the last one that was given up: a peer that answers late is up all the same.
 static bool
 answered(struct rte_mbuf *m)
 {
@@ -359,7 +357,7 @@ answered(struct rte_mbuf *m)
 	if (gtpu_parse(bytes, available, length, &packet) != GTPU_FINE)
 		return false;
 	gtpu_ends_of(ip, &ends);
-	path = path_of(packet_of(m)->vrf, &ends);
+	path = gtpu_path_find(packet_of(m)->vrf, &ends);
 	if (path == NO_END)
 		return false;
 	p = at(path);
@@ -432,7 +430,8 @@ create(uint16_t vrf, const struct gtpu_ends *ends, uint32_t local, uint32_t remo
 		.changed = wall_clock(),
 		.watch = gtpu_peer_watch(vrf, ends->family, ends->remote)};
 	down[*path] = false;
-	look(*path);
+	gtpu_mtu_forget(*path);
+	look(*path, worker_second());
 	if (map64_put(numbers, key_of(local, remote), *path)) {
 		at(*path)->tunnels = 0;
 		slab_give(&paths, *path);
@@ -501,6 +500,7 @@ gtpu_paths_start(void)
 		return -ENOMEM;
 	for (unsigned i = 0; i < RTE_DIM(turns); i++)
 		turns[i].first = turns[i].last = NO_END;
+	gtpu_mtu_start();
 	gtpu_peer_watcher(set_watch);
 	loop_every(TURN_EVERY_NS, turn_all, NULL);
 	return 0;

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // The API's list of paths.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/api.h"
+#include "fib/vrf.h"
 #include "gtpu/path.h"
-#include "ip/vrf.h"
+#include "server/api.h"
 
 struct row {
 	Sluice__V1__GtpuPath path;

@@ -1,4 +1,5 @@
-// Paths on a clock of the test's: when peers are asked, and what becomes of packets when they no longer answer.
+// SPDX-License-Identifier: Apache-2.0
+// Paths on the test's clock: when peers get echo requests, and the packets of peers that no longer answer.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +102,7 @@ a_path_is_asked_after_its_interval_and_a_repeated_request_has_the_same_number(vo
 }
 
 static void
-an_answer_counts_if_it_is_to_what_was_asked(void **state)
+an_echo_response_counts_only_with_a_pending_sequence_number(void **state)
 {
 	uint64_t before = dropped("gtpu-echo-unexpected");
 
@@ -138,7 +139,7 @@ a_path_that_no_longer_answers_is_down_until_it_does_again(void **state)
 	send_up(100, 2, "100.64.0.2");
 	assert_int_equal(sent_to("core"), 0);
 	assert_int_equal(dropped("gtpu-path-down"), before + 1);
-	// What comes from there is taken.
+	// Packets from there are accepted.
 	send_tunnelled(20, "100.64.0.2");
 	assert_int_equal(sent_to("access"), 1);
 	// It answers, though late, and another time in time.
@@ -249,7 +250,7 @@ ten_thousand_peers_of_one_moment_are_asked_evenly_and_each_by_its_own_timers(voi
 			assert_int_equal(t - first[i], (asked[i] - 1) * T3_TURNS);
 		}
 	}
-	// Nobody answers, so that each is asked N3-REQUESTS times; a few more than the average are in the fullest turn.
+	// No peer answers, so that each gets N3-REQUESTS requests; the fullest turn has a few more than the average.
 	assert_in_range(most, EVEN, TRIES * (EVEN + 4));
 	for (unsigned i = 0; i < PEERS; i++) {
 		assert_in_range(first[i], 60 * TURNS_A_SECOND, 120 * TURNS_A_SECOND + PEERS / PATHS_A_TURN);
@@ -259,7 +260,7 @@ ten_thousand_peers_of_one_moment_are_asked_evenly_and_each_by_its_own_timers(voi
 }
 
 static void
-what_is_due_after_a_standstill_is_done_in_parts_and_nobody_is_left_out(void **state)
+due_peers_after_a_standstill_are_asked_in_parts_and_none_is_left_out(void **state)
 {
 	uint64_t before[PEERS];
 	unsigned most = 0;
@@ -288,13 +289,13 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_path_is_asked_after_its_interval_and_a_repeated_request_has_the_same_number),
-		cmocka_unit_test(an_answer_counts_if_it_is_to_what_was_asked),
+		cmocka_unit_test(an_echo_response_counts_only_with_a_pending_sequence_number),
 		cmocka_unit_test(a_path_that_no_longer_answers_is_down_until_it_does_again),
 		cmocka_unit_test(a_peer_that_counts_another_start_is_told_of),
 		cmocka_unit_test(a_peer_that_is_not_asked_is_never_down),
 		cmocka_unit_test(a_path_is_there_for_its_tunnels),
 		cmocka_unit_test(ten_thousand_peers_of_one_moment_are_asked_evenly_and_each_by_its_own_timers),
-		cmocka_unit_test(what_is_due_after_a_standstill_is_done_in_parts_and_nobody_is_left_out),
+		cmocka_unit_test(due_peers_after_a_standstill_are_asked_in_parts_and_none_is_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, start, all_nodes_stop);

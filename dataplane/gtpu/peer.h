@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Peers (kind GtpuPeer): how the paths to an address are watched.
 #pragma once
 
@@ -5,8 +6,8 @@
 
 extern struct kind gtpu_peer_kind;
 
-// What is configured for the address, or what holds for those that nothing is configured for.
+// The configuration of the address, or the default.
 struct path_watch gtpu_peer_watch(uint16_t vrf, uint8_t family, const uint8_t *address);
 
-// Who wants to know when that changes.
+// Set the function to call when that changes.
 void gtpu_peer_watcher(void (*changed)(uint16_t vrf, uint8_t family, const uint8_t *address));

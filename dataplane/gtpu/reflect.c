@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of reflective QoS rules.
 #include "gtpu/reflect.h"
 
@@ -9,7 +10,7 @@
 #include "core/slab.h"
 #include "core/worker.h"
 #include "ether/frame.h"
-#include "ip/header.h"
+#include "inet/header.h"
 
 enum { SETS = 1 << 15, WAYS = 8, QFI_BITS = 6, TIME_BITS = 18, SWEEP_EVERY_NS = 1000 * 1000 * 1000 };
 
@@ -30,7 +31,7 @@ mix(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-// Of a packet that is told apart from others like it by `within`.
+// The flow of a packet; `within` separates equal packets of different tunnels.
 static uint64_t
 flow_of(uint64_t within, const uint8_t *ip, size_t length, bool downlink)
 {
@@ -99,7 +100,7 @@ reflect_frame(uint32_t whose, const uint8_t *frame, size_t length, bool downlink
 	family = shown.type == RTE_ETHER_TYPE_IPV4 ? 4 : shown.type == RTE_ETHER_TYPE_IPV6 ? 6 : 0;
 	if (family != 0 && (at == length || frame[at] >> 4 != family))
 		return 0;
-	if (shown.type < ETHER_TYPE_LEAST)
+	if (shown.type < ETHER_TYPE_MIN)
 		shown.type = 0;
 	if (downlink) {
 		memcpy(source, shown.source, sizeof(source));
@@ -161,7 +162,7 @@ reflect_find(uint64_t flow, uint32_t now)
 	return REFLECT_NONE;
 }
 
-// What is older than a rule gets, before its age begins anew. A stamp half the time away is of a worker whose second began sooner.
+// An age beyond that of any rule, before stamps wrap. A stamp that is half the range away is of a worker whose second began sooner.
 static void
 sweep(uint64_t *set, uint32_t now)
 {

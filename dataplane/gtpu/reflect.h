@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reflective QoS (TS 23.501 section 5.7.5): a downlink packet with the RQI set makes a rule for its flow, and uplink packets
 // of that flow get its QFI for as long as the rule is kept alive.
 //
@@ -16,9 +17,9 @@ enum { REFLECT_SWEEPS = 512 };
 
 int reflect_start(void);
 
-// A digest of whose rules these are (struct gtpu_tunnel) and the uplink flow of a packet, of which `length` bytes can be read: what
-// the derived rule's packet filter says (TS 24.501 section 6.2.5.1.4.2). `downlink`: the packet goes the other way, and is the one that
-// the rule is derived from. 0: there is no rule for it.
+// A digest of whose rules these are (struct gtpu_tunnel) and the uplink flow of a packet, of which `length` bytes can
+// be read: the derived rule's packet filter (TS 24.501 section 6.2.5.1.4.2). `downlink`: the packet goes the other
+// way, and the rule is derived from it. 0: there is no rule for it.
 //
 // Of an IP packet: addresses, protocol, ports of TCP and UDP, and the SPI of ESP. The rule should have the SPI of the uplink association that
 // belongs to the downlink packet's; which that is only their ends know, unless both have the same SPI. So no other one gets it.

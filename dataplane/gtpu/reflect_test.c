@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reflective QoS rules.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 #include "core/cut.h"
 #include "gtpu/reflect.h"
-#include "ip/header.h"
+#include "inet/header.h"
 
 // 192.0.2.9 port 443 to 100.64.0.7 port 4242, and back.
 static const uint8_t down4[24] = {0x45, [9] = 17, [12] = 192, 0, 2, 9, 100, 64, 0, 7, 0x01, 0xbb, 0x10, 0x92};
@@ -29,7 +30,7 @@ start(void **state)
 }
 
 static void
-uplink_packets_of_a_flow_find_what_its_downlink_packets_asked_for(void **state)
+uplink_packets_of_a_flow_find_the_rule_of_its_downlink_packets(void **state)
 {
 	uint64_t flow = reflect_flow(3, down4, sizeof(down4), true);
 
@@ -52,7 +53,7 @@ other_flows_and_other_sessions_find_nothing(void **state)
 	assert_int_equal(reflect_find(reflect_flow(5, down4, sizeof(down4), false), 1000), REFLECT_NONE);
 	for (size_t i = 9; i < sizeof(up4); i++) {
 		if (i == 10 || i == 11)
-			continue; // the checksum says nothing of the flow
+			continue; // the checksum is not part of the flow
 		memcpy(other, up4, sizeof(other));
 		other[i] ^= 6;
 		assert_int_equal(reflect_find(reflect_flow(5, other, sizeof(other), false), 1000), REFLECT_NONE);
@@ -170,7 +171,7 @@ esp_is_told_by_its_spi_and_makes_no_rule_without(void **state)
 
 // ---- Frames.
 
-enum { MOST = 14 + 3 * 4 + 44 };
+enum { FRAME_MAX = 14 + 3 * 4 + 44 };
 
 static const struct {
 	const char *bytes;
@@ -218,9 +219,9 @@ static const struct carried carried[] = {
 };
 
 static void
-uplink_frames_of_a_flow_find_what_its_downlink_frames_asked_for(void **state)
+uplink_frames_of_a_flow_find_the_rule_of_its_downlink_frames(void **state)
 {
-	uint8_t down[MOST], up[MOST];
+	uint8_t down[FRAME_MAX], up[FRAME_MAX];
 	uint64_t flows[RTE_DIM(carried) * RTE_DIM(tagged)];
 	unsigned count = 0;
 
@@ -239,7 +240,7 @@ uplink_frames_of_a_flow_find_what_its_downlink_frames_asked_for(void **state)
 			assert_int_equal(reflect_find(reflect_frame(3, up, length, false), 1000), 9 + tags);
 			flows[count++] = flow;
 		}
-	// 0x9100 is an S-TAG like 0x88a8, and what is behind a second tag of one kind is not looked at.
+	// 0x9100 is an S-TAG like 0x88a8, and bytes behind a second tag of one kind are ignored.
 	for (unsigned i = 0; i < count; i++)
 		for (unsigned j = 0; j < i; j++) {
 			unsigned a = j % RTE_DIM(tagged), b = i % RTE_DIM(tagged);
@@ -251,9 +252,9 @@ uplink_frames_of_a_flow_find_what_its_downlink_frames_asked_for(void **state)
 }
 
 static void
-frames_that_differ_in_what_a_filter_says_are_of_other_flows(void **state)
+frames_that_differ_in_a_field_of_the_filter_are_of_other_flows(void **state)
 {
-	uint8_t down[MOST], up[MOST];
+	uint8_t down[FRAME_MAX], up[FRAME_MAX];
 	size_t length = write_frame(down, true, 3, RTE_ETHER_TYPE_IPV4, down4, sizeof(down4)), ip = 14 + 8;
 	uint64_t flow = reflect_frame(5, down, length, true);
 
@@ -261,7 +262,7 @@ frames_that_differ_in_what_a_filter_says_are_of_other_flows(void **state)
 	for (size_t i = 0; i < length; i++) {
 		bool says = i < ip || i == ip + 9 || i >= ip + 12;
 
-		// What else stands in an IP header says nothing of the flow; its length and the fragment's place are looked at.
+		// Other fields of an IP header are not part of the flow; its length and the fragment's place are.
 		if (i == ip || i == ip + 6 || i == ip + 7)
 			continue;
 		up[i] ^= 4;
@@ -275,11 +276,11 @@ frames_that_differ_in_what_a_filter_says_are_of_other_flows(void **state)
 	}
 }
 
-// Nobody sends from such an address.
+// An address without a sender.
 static void
 frames_to_a_group_make_no_rule(void **state)
 {
-	uint8_t frame[MOST];
+	uint8_t frame[FRAME_MAX];
 	size_t length = write_frame(frame, true, 0, RTE_ETHER_TYPE_ARP, others[0], sizeof(others[0]));
 
 	frame[0] |= 1;
@@ -290,9 +291,9 @@ frames_to_a_group_make_no_rule(void **state)
 
 // In memory that ends where the frame does.
 static void
-a_frame_that_is_cut_is_told_as_what_is_left_or_not_at_all(void **state)
+a_cut_frame_has_the_flow_of_the_rest_or_none(void **state)
 {
-	uint8_t frame[MOST];
+	uint8_t frame[FRAME_MAX];
 
 	for (unsigned i = 0; i < RTE_DIM(carried); i++)
 		for (unsigned tags = 0; tags < RTE_DIM(tagged); tags++) {
@@ -314,9 +315,9 @@ a_frame_that_is_cut_is_told_as_what_is_left_or_not_at_all(void **state)
 }
 
 static void
-a_frame_whose_packet_is_not_what_its_type_says_makes_no_rule(void **state)
+a_frame_whose_type_does_not_match_its_packet_makes_no_rule(void **state)
 {
-	uint8_t frame[MOST];
+	uint8_t frame[FRAME_MAX];
 
 	for (unsigned version = 0; version < 16; version++) {
 		size_t length = write_frame(frame, true, 0, RTE_ETHER_TYPE_IPV4, down4, sizeof(down4));
@@ -332,7 +333,7 @@ a_frame_whose_packet_is_not_what_its_type_says_makes_no_rule(void **state)
 static void
 esp_in_a_frame_is_told_by_its_spi(void **state)
 {
-	uint8_t frame[MOST];
+	uint8_t frame[FRAME_MAX];
 	size_t length = write_frame(frame, true, 1, RTE_ETHER_TYPE_IPV4, down4, sizeof(down4));
 	uint64_t flow;
 
@@ -347,18 +348,18 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(uplink_packets_of_a_flow_find_what_its_downlink_packets_asked_for),
+		cmocka_unit_test(uplink_packets_of_a_flow_find_the_rule_of_its_downlink_packets),
 		cmocka_unit_test(other_flows_and_other_sessions_find_nothing),
 		cmocka_unit_test(a_rule_ends_with_its_timer_unless_it_is_made_again),
 		cmocka_unit_test(a_rule_that_has_ended_does_not_come_back),
 		cmocka_unit_test(more_flows_than_there_is_room_for_push_out_the_oldest),
 		cmocka_unit_test(fragments_and_truncations_are_told_without_ports_or_not_at_all),
 		cmocka_unit_test(esp_is_told_by_its_spi_and_makes_no_rule_without),
-		cmocka_unit_test(uplink_frames_of_a_flow_find_what_its_downlink_frames_asked_for),
-		cmocka_unit_test(frames_that_differ_in_what_a_filter_says_are_of_other_flows),
+		cmocka_unit_test(uplink_frames_of_a_flow_find_the_rule_of_its_downlink_frames),
+		cmocka_unit_test(frames_that_differ_in_a_field_of_the_filter_are_of_other_flows),
 		cmocka_unit_test(frames_to_a_group_make_no_rule),
-		cmocka_unit_test(a_frame_that_is_cut_is_told_as_what_is_left_or_not_at_all),
-		cmocka_unit_test(a_frame_whose_packet_is_not_what_its_type_says_makes_no_rule),
+		cmocka_unit_test(a_cut_frame_has_the_flow_of_the_rest_or_none),
+		cmocka_unit_test(a_frame_whose_type_does_not_match_its_packet_makes_no_rule),
 		cmocka_unit_test(esp_in_a_frame_is_told_by_its_spi),
 	};
 

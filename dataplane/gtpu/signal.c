@@ -1,22 +1,33 @@
-// Answers to GTP-U's own messages and to packets that nobody knows (TS 29.281 section 7).
+// SPDX-License-Identifier: Apache-2.0
+// Answers to GTP-U's own messages and to packets of unknown tunnels (TS 29.281 section 7).
 #include "gtpu/signal.h"
 
 #include <string.h>
 
+#include "core/fair.h"
 #include "core/punt.h"
-#include "core/rate.h"
-#include "ip/header.h"
-#include "ip/hop.h"
+#include "fib/hop.h"
+#include "gtpu/path.h"
+#include "inet/header.h"
+
+INJECTED(ip4_lookup_node)
+INJECTED(ip6_lookup_node)
 
 enum {
-	ANSWERS_A_SECOND = 100, // of all workers, and as many at once
+	ANSWERS_A_SECOND = 400, // of all workers, and as many at once
+	ANSWERS_EACH = 100,     // to one peer
 	PUNTS_A_SECOND = 6400,  // never the narrower of the two
+	// Echo responses of all workers, and to one host on each of them.
+	ECHOES_A_SECOND = 50000,
+	ECHOES_EACH = 1000,
 };
 
 DROP(drop_unknown_teid, "gtpu-unknown-teid", "A GTP-U packet for a TEID that no session has.")
 DROP(drop_extension, "gtpu-unknown-extension",
 	"A GTP-U packet with an extension header that must be understood and is not (TS 29.281 section 5.2.1).")
 DROP(drop_echo, "gtpu-echo-unanswerable", "There was no room in the buffer of a GTP-U echo request for its response.")
+DROP(drop_echo_rate, "gtpu-echo-rate-limited",
+	"More GTP-U echo requests than the rate limits of all hosts and of this one allow.")
 
 void
 gtpu_ends_of(const uint8_t *ip, struct gtpu_ends *ends)
@@ -63,6 +74,15 @@ fill(struct rte_mbuf *m, const uint8_t *bytes, unsigned length, uint8_t family)
 	return true;
 }
 
+static bool
+may_echo(struct rte_mbuf *m)
+{
+	static struct fair_rates echoes;
+
+	return fair_spend(&echoes, ECHOES_A_SECOND, ECHOES_EACH, m);
+}
+
+// Any host may ask, so the response does not go before the packets of others.
 uint16_t
 gtpu_echo(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t sequence)
 {
@@ -71,11 +91,14 @@ gtpu_echo(struct rte_mbuf *m, struct packet *p, unsigned udp, uint16_t sequence)
 	struct gtpu_ends ends;
 	unsigned length;
 
+	if (!may_echo(m))
+		return packet_drop(p, &drop_echo_rate);
 	gtpu_ends_of(ip, &ends);
 	length = gtpu_write_message(room, &ends, source_port(ip + udp), GTPU_ECHO_RESPONSE, sequence, elements,
 		gtpu_echo_response(elements));
 	if (!fill(m, room, length, ends.family))
 		return packet_drop(p, &drop_echo);
+	p->queue = QUEUE_OF_REPLIES;
 	return ends.family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;
 }
 
@@ -122,38 +145,48 @@ answer(struct rte_mbuf *m, uint8_t type, const struct drop *reason)
 	gtpu_send(vrf, &ends, type, 0, elements, size);
 }
 
-static void
-tell_teid(struct rte_mbuf *m)
+void
+gtpu_answer_unknown_teid(struct rte_mbuf *m)
 {
 	answer(m, GTPU_ERROR_INDICATION, &drop_unknown_teid);
 }
 
 static void
-tell_extension(struct rte_mbuf *m)
+report_extension(struct rte_mbuf *m)
 {
 	answer(m, GTPU_SUPPORTED_EXTENSIONS, &drop_extension);
 }
 
-PUNT(punt_teid, "gtpu-unknown-teid", PUNTS_A_SECOND, tell_teid)
-PUNT(punt_extension, "gtpu-unknown-extension", PUNTS_A_SECOND, tell_extension)
+PUNT(punt_teid, "gtpu-unknown-teid", PUNTS_A_SECOND, gtpu_answer_unknown_teid)
+PUNT(punt_extension, "gtpu-unknown-extension", PUNTS_A_SECOND, report_extension)
 
-// Without a token the packet is dropped by the name of what is wrong with it, not by that of a limit.
+// Without a token the packet is dropped with the reason of its fault, not with that of the limit.
 static bool
-may_answer(void)
+may_answer(struct rte_mbuf *m)
 {
-	static struct rate answers;
+	static struct fair_rates answers;
 
-	return rate_spend(&answers, ANSWERS_A_SECOND);
+	return fair_spend(&answers, ANSWERS_A_SECOND, ANSWERS_EACH, m);
 }
 
 uint16_t
-gtpu_tell_unknown_teid(struct packet *p)
+gtpu_report_unknown_teid(struct rte_mbuf *m, struct packet *p)
 {
-	return may_answer() ? packet_punt(p, &punt_teid) : packet_drop(p, &drop_unknown_teid);
+	return may_answer(m) ? packet_punt(p, &punt_teid) : packet_drop(p, &drop_unknown_teid);
 }
 
 uint16_t
-gtpu_tell_unknown_extension(struct packet *p)
+gtpu_drop_unknown_teid(struct packet *p)
 {
-	return may_answer() ? packet_punt(p, &punt_extension) : packet_drop(p, &drop_extension);
+	return packet_drop(p, &drop_unknown_teid);
+}
+
+uint16_t
+gtpu_report_unknown_extension(struct rte_mbuf *m, struct packet *p)
+{
+	struct gtpu_ends ends;
+
+	gtpu_ends_of(rte_pktmbuf_mtod(m, const uint8_t *), &ends);
+	return gtpu_path_known(p->vrf, &ends) && may_answer(m) ? packet_punt(p, &punt_extension)
+							       : packet_drop(p, &drop_extension);
 }

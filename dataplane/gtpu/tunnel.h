@@ -1,4 +1,5 @@
-// Tunnels: what a session's GTP-U core is to workers, and how a TEID finds its session.
+// SPDX-License-Identifier: Apache-2.0
+// Tunnels: the records of sessions' GTP-U cores for workers, and the table from TEID to session.
 #pragma once
 
 #include <rte_cycles.h>
@@ -7,11 +8,16 @@
 #include "core/slab.h"
 #include "gtpu/gtpu.h"
 #include "gtpu/path.h"
+#include "ip/ecn.h"
 #include "session/session.h"
 
 enum { TUNNEL_LIMIT = SESSION_LIMIT };
 
-enum { TUNNEL_CONTAINER = 1 << 0, TUNNEL_REFLECTIVE = 1 << 1 };
+enum {
+	TUNNEL_CLEAR_ECN = ECN_MASK, // the bits that the outer header does not get of the inner one
+	TUNNEL_CONTAINER = 1 << 2,
+	TUNNEL_REFLECTIVE = 1 << 3,
+};
 
 // With IPv4 outside all of it is in one cache line, which is copied before the packet as it is: the header is its end.
 struct gtpu_tunnel {
@@ -22,7 +28,7 @@ struct gtpu_tunnel {
 	uint8_t length; // of the header
 	uint8_t family; // 4 or 6
 	uint8_t flags;
-	uint8_t qfi;                  // of packets that nothing says another of
+	uint8_t qfi;                  // of packets without another one
 	uint16_t path;                // of gtpu_path_mtu
 	uint8_t header4[GTPU_ENCAP4]; // right-aligned
 
@@ -46,11 +52,23 @@ uint32_t gtpu_session_of(uint32_t tunnel);
 // From gtpu_teid_key() to the session.
 extern struct map64 *gtpu_teids;
 
-// Of an end of ours and a TEID. TEID 0 is nobody's.
+// By session: the only source that its tunnel accepts without a list. An IPv4 address as it lies, or the number of an
+// IPv6 address of a peer (REMOTE_ENDS): the TEID was found by an end of ours, which has the family.
+extern uint32_t *gtpu_peers;
+// Whether the session's tunnel accepts packets from another source than its peer: the source of this outer header. Any thread.
+bool gtpu_accepts(uint32_t session, const uint8_t *ip);
+
+// The key of our end and a TEID. TEID 0 has no tunnel.
 static inline uint64_t
 gtpu_teid_key(uint32_t end, uint32_t teid)
 {
 	return end == NO_END || teid == 0 ? 0 : (uint64_t)end << 32 | teid;
 }
+
+// Whether the start of an IPv6 packet, its header whole, can be that of one of our tunnels: all fields except the ends and the TEID
+// are compared. Any thread.
+bool gtpu_could_send6(const uint8_t *packet, size_t length);
+// 0 or -errno.
+int gtpu_encap_start(void);
 
 extern struct node gtpu_encap_node, gtpu_encap6_node, gtpu_input_node;

@@ -1,4 +1,5 @@
-// What is fetched into the cache before its turn comes.
+// SPDX-License-Identifier: Apache-2.0
+// Prefetch of data before its turn comes.
 #pragma once
 
 #include <rte_common.h>
@@ -8,7 +9,7 @@
 
 enum {
 	AHEAD_QUEUE = 8,   // entries of a queue ahead for which a subscriber's queues are fetched,
-	AHEAD_PACKETS = 3, // and what they hold
+	AHEAD_PACKETS = 3, // and of their packets
 };
 
 static inline struct hqos_subscriber *
@@ -17,7 +18,7 @@ subscriber_at(const struct hqos_scheduler *s, uint32_t entry)
 	return &s->subscribers[entry & (HQOS_SUBSCRIBERS - 1)];
 }
 
-// What is read when an entry's turn comes is fetched in steps, as each says where the next is. With the first entry of a chunk: the
+// The data of an entry is fetched in steps, because each step has the address of the next. With the first entry of a chunk: the
 // records of all in the chunk after the next, the last packets of those in the next, and the ones before of those in this one.
 static inline void
 look_at_chunk(const struct hqos_scheduler *s, const struct fifo *fifo)
@@ -46,7 +47,7 @@ look_at_chunk(const struct hqos_scheduler *s, const struct fifo *fifo)
 		rte_prefetch0(subscriber_at(s, chunk->ids[i]));
 }
 
-// The queues of who has many, in two steps.
+// The queues of subscribers with many packets, in two steps.
 static inline void
 look_at_queues(const struct hqos_scheduler *s, const struct fifo *fifo)
 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropping before a queue is full: random early detection by colour (WRED; Floyd and Jacobson 1993), and CoDel (RFC 8289).
 #pragma once
 
@@ -43,13 +44,13 @@ hqos_codel_next(uint32_t from, uint32_t interval, uint32_t count)
 	return from + (uint32_t)((float)interval / __builtin_sqrtf((float)(count ? count : 1)));
 }
 
-// Whether the packet at the head of a queue, having waited since `arrived`, is to be dropped (RFC 8289 section 5). What the RFC
-// keeps as the count at the start of the last episode is here the number of drops in it.
+// Whether the packet at the head of a queue, which has waited since `arrived`, is dropped (RFC 8289 section 5). Instead of the RFC's
+// count at the start of the last episode, the state has the number of drops in it.
 static inline bool
 hqos_codel_drops(struct hqos_queue *queue, struct hqos_codel *codel, unsigned class,
 	const struct hqos_class_profile *profile, uint32_t arrived, uint32_t now)
 {
-	enum { COUNT_MOST = 0x7fff };
+	enum { COUNT_MAX = 0x7fff };
 	uint32_t *next = &codel->next[class], above = queue->average;
 	uint8_t *episode = &codel->episode[class];
 	bool too_long = false;
@@ -57,7 +58,7 @@ hqos_codel_drops(struct hqos_queue *queue, struct hqos_codel *codel, unsigned cl
 	if ((int32_t)(now - arrived) < (int32_t)profile->codel_target || queue->count == 0)
 		above = 0;
 	else if (above == 0)
-		above = (now + profile->codel_interval) | 1; // 0 says that there is none
+		above = (now + profile->codel_interval) | 1; // 0 means none
 	else
 		too_long = (int32_t)(now - above) >= 0;
 	queue->average = above;
@@ -68,7 +69,7 @@ hqos_codel_drops(struct hqos_queue *queue, struct hqos_codel *codel, unsigned cl
 		}
 		if ((int32_t)(now - *next) < 0)
 			return false;
-		if (queue->codel_count < COUNT_MOST)
+		if (queue->codel_count < COUNT_MAX)
 			queue->codel_count++;
 		*episode = (uint8_t)RTE_MIN(*episode + 1, UINT8_MAX);
 		*next = hqos_codel_next(*next, profile->codel_interval, queue->codel_count);

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of ids in chunks of one cache line. A reader of a list sees fourteen ids ahead at the price of one miss, and can fetch
-// what they stand for before it needs it; a linked list through the records themselves would show only one.
+// their records before it needs them. A linked list through the records would show only one.
 #pragma once
 
 #include <stdint.h>

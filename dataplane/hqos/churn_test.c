@@ -1,5 +1,7 @@
-// The scheduler while everything changes at random, with an exact account of each packet: none is lost, none overtakes another of its
-// class, everything is counted, nobody who may send is left waiting, and in the end no memory is. And how much memory that is.
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler while everything changes at random, with an exact account of each packet: none is lost, none
+// overtakes another of its class, everything is counted, no subscriber that may send waits, and in the end no memory
+// is held. And how much memory that is.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +24,7 @@ struct buffer {
 	struct packet p;
 } __attribute__((aligned(64)));
 
-// What should be in a queue, and what became of what was.
+// The expected content of a queue, and the fate of its packets.
 struct account {
 	uint32_t numbers[LONGEST];
 	unsigned first, count;
@@ -259,9 +261,9 @@ free_since(uint32_t subscriber, uint64_t ticks)
 	return RTE_MAX(since, class_since);
 }
 
-// Work conservation: after everything that was to be sent has been, who is left waiting has to wait.
+// Work conservation: when nothing more may be sent, each remaining packet has a reason to wait.
 static void
-assert_nobody_waits_in_vain(void)
+assert_work_conserving(void)
 {
 	const int64_t slot = 1ll << WHEEL_SLOT_SHIFT;
 
@@ -318,7 +320,7 @@ every_packet_is_accounted_for_while_everything_changes(void **state)
 		case 3:
 			if (chance(50) == 0) {
 				s->peak = some_rate(1);
-				pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MOST);
+				pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MAX);
 			}
 			break;
 		default:
@@ -332,7 +334,7 @@ every_packet_is_accounted_for_while_everything_changes(void **state)
 			do
 				sent += some = take_some(HQOS_BURST);
 			while (some + s->dropped_count > 0);
-			assert_nobody_waits_in_vain();
+			assert_work_conserving();
 		}
 		assert_counted();
 		now += chance(200000);
@@ -340,7 +342,7 @@ every_packet_is_accounted_for_while_everything_changes(void **state)
 	assert_true(sent > 2000);
 	for (uint32_t i = 0; i < SUBSCRIBERS; i++)
 		flush(i);
-	// What stood for those who are gone is found out when its turn comes.
+	// Entries of deleted subscribers are found stale when their turn comes.
 	s->peak = (struct pace){0};
 	s->paid = ticks_of(now);
 	for (uint32_t g = 0; g < GROUPS; g++) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of sessions' chains: which class a packet is of, and how it is marked as it leaves (RFC 2474; IEEE 802.1Q; TS 38.415). Frames
 // of sessions of type Ethernet are classed by the IP packet in them, if there is one, and by their own tag.
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "hqos/shaped.h"
 #include "ip/dscp.h"
 
-enum { AHEAD = 16 }; // packets whose session's line is on its way
+enum { PREFETCH_DISTANCE = 16 }; // packets whose session's line is on its way
 
 static inline struct qos_binding
 binding_of(const struct packet *p)
@@ -33,7 +34,7 @@ fetch(void *packet)
 	rte_prefetch0(&qos_bindings[p->direction & 1][p->session]);
 }
 
-// What a class is told by: an IP header, if there is one, and the priority of a tag.
+// The input of classification: an IP header, if there is one, and the priority of a tag.
 struct seen {
 	uint8_t *ip;
 	unsigned length;  // from there on
@@ -105,7 +106,7 @@ hqos_classify_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 {
 	uint16_t next[BURST];
 
-	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)AHEAD); i++)
+	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)PREFETCH_DISTANCE); i++)
 		fetch(packets[i]);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
@@ -118,8 +119,8 @@ hqos_classify_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 							  : look_into_frame(p, data, length);
 
 		class = class_of(profile, p, &seen);
-		if (i + AHEAD < count)
-			fetch(packets[i + AHEAD]);
+		if (i + PREFETCH_DISTANCE < count)
+			fetch(packets[i + PREFETCH_DISTANCE]);
 		p->queue = binding.queue;
 		p->class = (uint8_t) class;
 		if (unlikely(profile->vlan_priority[class] != 0))
@@ -146,5 +147,5 @@ hqos_classify_describe(char *text, size_t size, const struct packet *p, const ui
 }
 
 struct node hqos_classify_node = {
-	.name = "hqos-classify", .process = hqos_classify, .describe = hqos_classify_describe};
+	.name = "hqos-classify", .process = hqos_classify, .describe = hqos_classify_describe, .steps = true};
 NODE_REGISTER(hqos_classify_node)

@@ -1,4 +1,5 @@
-// The node hqos-classify by itself: which class packets and frames are of, and what is written into them.
+// SPDX-License-Identifier: Apache-2.0
+// The node hqos-classify by itself: the class of packets and frames, and the marks that it writes into them.
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -249,7 +250,7 @@ a_packet_whose_tcp_header_is_cut_off_is_of_no_list_that_reads_ports(void **state
 }
 
 static void
-each_way_of_a_session_has_a_profile_and_a_queue_of_its_own_and_who_has_none_is_of_the_open_one(void **state)
+each_direction_of_a_session_has_a_profile_and_a_queue_and_others_use_the_open_one(void **state)
 {
 	enum { MANY = 2 * BURST + 31 };
 	static struct rte_mbuf *packets[MANY];
@@ -342,7 +343,7 @@ a_frame_without_a_tag_of_its_own_is_classed_by_the_one_that_it_came_in_with(void
 }
 
 static void
-what_says_that_it_is_ip_and_is_not_or_stands_behind_three_tags_is_not_read_as_ip(void **state)
+false_ip_and_ip_behind_three_tags_is_not_read_as_ip(void **state)
 {
 	static const uint16_t tpids[] = {0x88a8, 0x8100, 0x8100};
 	uint8_t bytes[128];
@@ -442,7 +443,7 @@ classes_without_marks_leave_packets_as_they_are_beside_one_that_has(void **state
 }
 
 static void
-a_class_says_the_priority_of_the_tags_and_the_qfi_that_a_packet_leaves_with(void **state)
+a_class_sets_the_priority_of_the_tags_and_the_qfi(void **state)
 {
 	struct rte_mbuf *m = packet(6, 0, 80);
 
@@ -490,7 +491,7 @@ a_frame_s_ip_header_is_marked_in_its_place_and_a_frame_without_one_is_left_alone
 }
 
 static void
-what_the_node_is_about_to_see_is_told(void **state)
+the_description_of_a_packet_has_its_qfi_and_priority(void **state)
 {
 	const struct packet p = {.qfi = QFI, .outer_priority = TAG};
 	char text[80];
@@ -509,23 +510,20 @@ main(void)
 			fresh),
 		cmocka_unit_test_setup(a_packet_whose_tcp_header_is_cut_off_is_of_no_list_that_reads_ports, fresh),
 		cmocka_unit_test_setup(
-			each_way_of_a_session_has_a_profile_and_a_queue_of_its_own_and_who_has_none_is_of_the_open_one,
-			fresh),
+			each_direction_of_a_session_has_a_profile_and_a_queue_and_others_use_the_open_one, fresh),
 		cmocka_unit_test_setup(
 			a_frame_is_classed_by_the_ip_header_behind_up_to_two_tags_if_all_of_it_is_there_else_by_its_own_tag,
 			fresh),
 		cmocka_unit_test_setup(
 			a_frame_without_a_tag_of_its_own_is_classed_by_the_one_that_it_came_in_with, fresh),
-		cmocka_unit_test_setup(
-			what_says_that_it_is_ip_and_is_not_or_stands_behind_three_tags_is_not_read_as_ip, fresh),
+		cmocka_unit_test_setup(false_ip_and_ip_behind_three_tags_is_not_read_as_ip, fresh),
 		cmocka_unit_test_setup(the_list_reads_the_ip_packet_in_a_frame, fresh),
 		cmocka_unit_test_setup(a_class_writes_its_dscp_and_the_rest_of_the_header_stays_right, fresh),
 		cmocka_unit_test_setup(classes_without_marks_leave_packets_as_they_are_beside_one_that_has, fresh),
-		cmocka_unit_test_setup(
-			a_class_says_the_priority_of_the_tags_and_the_qfi_that_a_packet_leaves_with, fresh),
+		cmocka_unit_test_setup(a_class_sets_the_priority_of_the_tags_and_the_qfi, fresh),
 		cmocka_unit_test_setup(
 			a_frame_s_ip_header_is_marked_in_its_place_and_a_frame_without_one_is_left_alone, fresh),
-		cmocka_unit_test_setup(what_the_node_is_about_to_see_is_told, fresh),
+		cmocka_unit_test_setup(the_description_of_a_packet_has_its_qfi_and_priority, fresh),
 	};
 
 	return cmocka_run_group_tests(tests, make_tables, delete_tables);

@@ -1,4 +1,6 @@
-// What was sent, asked for while the worker that owns the scheduler sends: whoever asks again never gets less, nor more than came.
+// SPDX-License-Identifier: Apache-2.0
+// Counters of sent packets, read while the worker that owns the scheduler sends: a later read is never lower, nor
+// higher than the number of arrived packets.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +54,7 @@ work(void *nothing)
 }
 
 static void
-who_asks_what_was_sent_never_gets_less_than_before(void **state)
+a_sent_counter_never_decreases(void **state)
 {
 	uint64_t last[ASKED_FOR][HQOS_CLASSES] = {0};
 	pthread_t worker;
@@ -61,7 +63,7 @@ who_asks_what_was_sent_never_gets_less_than_before(void **state)
 	hqos_profile_finish(&profiles[ALL], HQOS_CLASSES);
 	hqos_profile_finish(&profiles[FOUR], HQOS_WIDE);
 	one_group(ASKED_FOR);
-	// Nobody has the third one's profile.
+	// No subscriber has the third one's profile.
 	hqos_set_subscriber(s, 2, 0, ALL, now);
 	assert_int_equal(pthread_create(&worker, NULL, work, NULL), 0);
 	for (unsigned sweep = 0; sweep < SWEEPS; sweep++)
@@ -84,7 +86,7 @@ who_asks_what_was_sent_never_gets_less_than_before(void **state)
 
 // A worker that stands still in the midst of it.
 static void
-who_asks_what_was_sent_is_answered_even_if_it_is_never_done_being_counted(void **state)
+a_sent_counter_is_read_even_while_counting_never_ends(void **state)
 {
 	(void)state;
 	hqos_profile_finish(&profiles[ALL], HQOS_CLASSES);
@@ -137,11 +139,9 @@ int
 main(void)
 {
 	const struct CMUnitTest all[] = {
+		cmocka_unit_test_setup_teardown(a_sent_counter_never_decreases, start_with_none, end),
 		cmocka_unit_test_setup_teardown(
-			who_asks_what_was_sent_never_gets_less_than_before, start_with_none, end),
-		cmocka_unit_test_setup_teardown(
-			who_asks_what_was_sent_is_answered_even_if_it_is_never_done_being_counted, start_with_none,
-			end),
+			a_sent_counter_is_read_even_while_counting_never_ends, start_with_none, end),
 		cmocka_unit_test_setup_teardown(
 			who_asks_for_a_class_that_always_sends_is_answered, start_with_none, end),
 	};

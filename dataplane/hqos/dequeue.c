@@ -1,16 +1,17 @@
-// Whose turn it is: by priority, by weight, and within what all above it are allowed.
+// SPDX-License-Identifier: Apache-2.0
+// Selects the next packet: by priority, by weight, and within the rates of all levels above.
 #include <rte_common.h>
 #include <rte_prefetch.h>
 
 #include "hqos/ahead.h"
 #include "hqos/aqm.h"
-#include "hqos/few.h"
+#include "hqos/short_queue.h"
 #include "hqos/queue.h"
 #include "hqos/run.h"
 #include "hqos/standing.h"
 #include "hqos/turn.h"
 
-enum { LOOKS = 1024 }; // most entries of queues that are looked at, at a time
+enum { LOOKS = 1024 }; // maximum of entries of queues that are looked at, at a time
 
 // The class whose turn it is, of those that are ready.
 static inline unsigned
@@ -57,7 +58,7 @@ send(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int32_t 
 			return false;
 		class = choose(sub, profile, ready);
 		queue = &sub->queues[class];
-		// Who has no equals waiting owes them nothing later.
+		// A class without equals that wait has no debt to them later.
 		shares = (ready & profile->classes[class].equals) != 1u << class;
 		taken = queue_take(s, sub, class);
 		if (profile->classes[class].policy != HQOS_CODEL ||
@@ -71,7 +72,7 @@ send(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int32_t 
 		if (sub->backlog == 0 || s->dropped_count == HQOS_BURST)
 			return false;
 	}
-	// Whoever sends it needs it soon.
+	// The sending node needs it soon.
 	rte_prefetch0(taken.m);
 	frame = taken.length;
 	bytes = line_bytes(profile, frame);
@@ -153,7 +154,7 @@ serve_subscriber(struct turn *t, struct hqos_group *g, uint32_t *turn, bool gree
 	const struct hqos_profile *profile = hqos_profile_of(s, sub);
 	int32_t *credit = green ? &g->turns.green_credit : &sub->credit;
 
-	// What he sends within his committed rate is not of his share of the rest.
+	// Packets within the committed rate are not part of the subscriber's share of the rest.
 	if (!green && sub->backlog != 0 && *credit > 0 &&
 		pace_conforms(&profile->committed, sub->committed_paid, t->now)) {
 		hqos_settle_subscriber(s, id, t->now);
@@ -267,6 +268,10 @@ hqos_dequeue(struct hqos_scheduler *s, struct rte_mbuf **packets, unsigned room,
 			*turn = NO_ID;
 			hqos_settle_group(s, group, t.now);
 		}
+	}
+	if (unlikely(s->chained != 0)) {
+		hqos_took_out(s, packets, t.sent);
+		hqos_took_out(s, s->dropped, s->dropped_count);
 	}
 	return t.sent;
 }

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The API's counters of queues, groups and schedulers.
 #include <errno.h>
 
-#include "core/api.h"
 #include "hqos/shaped.h"
+#include "server/api.h"
 #include "session/session.h"
 
 // The queues of a session one way, by the order of its profile.
@@ -103,6 +104,8 @@ serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *reque
 		c->wred_packets = s->counters.dropped[HQOS_WRED];
 		c->codel_packets = s->counters.dropped[HQOS_CODEL];
 		c->flushed_packets = s->counters.flushed;
+		c->port_full_packets = s->counters.dropped[HQOS_PORT_FULL];
+		c->buffers_full_packets = s->counters.dropped[HQOS_BUFFERS_FULL];
 		c->queued_packets = s->packets;
 		list[answer.n_schedulers++] = c;
 	}

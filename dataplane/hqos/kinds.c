@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kinds QosScheduler, QosGroup and QosProfile.
 #include <errno.h>
 #include <stdlib.h>
@@ -174,7 +175,7 @@ put_profile(struct object *object, const void *spec, const void *old, struct fau
 	return 0;
 }
 
-// Who had it and is not yet known to have another gets the open one for that moment.
+// A user of the old profile gets the open one until its new profile is set.
 static int
 delete_profile(struct object *object, const void *spec, struct fault *f)
 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler, slow and obvious.
 #include "hqos/model.h"
 

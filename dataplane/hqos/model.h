@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler as one would write it with all the time in the world: everything is looked at for every packet, and rates are
 // numbers of the usual kind. For tests to compare with.
 #pragma once

@@ -1,4 +1,5 @@
-// Random hierarchies against a slow model: what each subscriber and class sends in a second.
+// SPDX-License-Identifier: Apache-2.0
+// Random hierarchies against a slow model: the packets of each subscriber and class in a second.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +12,8 @@
 #include "hqos/own_clock.h"
 #include "hqos/model.h"
 
-// Of a subscriber: more than it may earn during a round of all others' turns, else it loses what the model, which knows no turns,
-// does not.
+// Of a subscriber: more than it may earn during a round of all others' turns. Otherwise it loses tokens that the
+// model, which has no turns, does not lose.
 enum { BURST = 60000 };
 
 // Two classes that are equals and share by weight or are not, with rates of their own or without.
@@ -105,7 +106,7 @@ random_subscribers(struct model *m)
 	}
 }
 
-// As much for the model as for the scheduler, and what each sends of it, for a step.
+// The same packets for the model and the scheduler, and the packets that each sends, for a step.
 static void
 step(struct model *m)
 {
@@ -128,7 +129,7 @@ step(struct model *m)
 }
 
 static void
-random_hierarchies_do_what_the_model_does(void **state)
+random_hierarchies_send_as_the_model_does(void **state)
 {
 	(void)state;
 	for (unsigned hierarchy = 0; hierarchy < 48; hierarchy++) {
@@ -165,7 +166,7 @@ int
 main(void)
 {
 	const struct CMUnitTest all[] = {
-		EACH_WAY(random_hierarchies_do_what_the_model_does),
+		EACH_WAY(random_hierarchies_send_as_the_model_does),
 	};
 
 	return cmocka_run_group_tests(all, NULL, NULL);

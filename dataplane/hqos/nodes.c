@@ -1,5 +1,6 @@
-// In and out of schedulers. hqos-enqueue has frames that were about to be sent by a port with a scheduler; the worker that owns it
-// puts them into their queues, others hand them to that one. hqos-dequeue takes out what may be sent, and hqos-tx gives it to the device.
+// SPDX-License-Identifier: Apache-2.0
+// In and out of schedulers. hqos-enqueue gets the frames of a port with a scheduler. The worker that owns the scheduler
+// puts them into their queues; other workers hand them to that one. hqos-dequeue takes frames out, and hqos-tx gives them to the device.
 #include <stdio.h>
 
 #include <rte_cycles.h>
@@ -7,6 +8,7 @@
 
 #include "core/burst.h"
 #include "core/drop.h"
+#include "core/fair.h"
 #include "core/worker.h"
 #include "hqos/nodes.h"
 #include "hqos/shaped.h"
@@ -16,7 +18,13 @@ DROP(drop_gone, "qos-no-subscriber",
 	"The packet's session no longer has a place in the port's scheduler, or has none yet.")
 DROP(drop_wred, "qos-wred", "The queue of the packet's class had become long (WRED).")
 DROP(drop_codel, "qos-codel", "The packet had waited too long in the queue of its class (CoDel).")
+DROP(drop_port_full, "qos-port-full",
+	"The queues of the port hold as many packet buffers as they may, and the packet's queue its share of them.")
+DROP(drop_buffers_full, "qos-buffers-full",
+	"The queues of all ports hold as many packet buffers as they may, and the packet's queue its share of them.")
 DROP(drop_handover, "qos-handover-full", "The worker that schedules the port could not keep up with the others.")
+static_assert(
+	(unsigned)QUEUE_OF_REPLIES == OTHER_SUBSCRIBER, "on port 0, too, it is the queue of what is of no session");
 struct drop drop_qos_flushed = {.name = "qos-flushed",
 	.description = "The packet waited in a queue of a session that was deleted, or of a port whose scheduler was."};
 RTE_INIT(register_flushed)
@@ -27,25 +35,33 @@ RTE_INIT(register_flushed)
 static uint16_t
 drop_refused(struct packet *p)
 {
-	return packet_drop(p, p->detail == HQOS_WRED      ? &drop_wred
-			      : p->detail == HQOS_UNKNOWN ? &drop_gone
-							  : &drop_full);
+	static const struct drop *const reasons[HQOS_REASONS] = {
+		[HQOS_TAIL_DROP] = &drop_full,
+		[HQOS_WRED] = &drop_wred,
+		[HQOS_CODEL] = &drop_codel,
+		[HQOS_UNKNOWN] = &drop_gone,
+		[HQOS_PORT_FULL] = &drop_port_full,
+		[HQOS_BUFFERS_FULL] = &drop_buffers_full,
+	};
+
+	return packet_drop(p, reasons[p->detail]);
 }
 
-// Which subscriber of this scheduler a packet is of. What our own protocols send is ours.
+// The subscriber of a packet in this scheduler. Packets of our own protocols are ours, except replies that any host
+// can cause.
 static inline uint32_t
 subscriber_of(const struct packet *p, const struct shaped *shaped)
 {
 	if (likely(p->queue >> QUEUE_PORT_SHIFT == shaped->port->id && p->queue != NO_QUEUE))
 		return p->queue & (HQOS_SUBSCRIBERS - 1);
-	if ((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS)
+	if ((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS && p->queue != QUEUE_OF_REPLIES)
 		return OWN_SUBSCRIBER;
 	return OTHER_SUBSCRIBER;
 }
 
 static struct node hqos_tx_node;
 
-// What may be sent now goes on, at most a burst: how many packets are out of the scheduler.
+// Send packets whose turn it is, at most a burst. Returns the number of packets that left the scheduler.
 static uint16_t
 send_burst(struct rte_graph *graph, struct rte_node *node, struct hqos_scheduler *s, uint64_t now)
 {
@@ -73,6 +89,7 @@ put_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, st
 		subscribers[i] = subscriber_of(p, shaped);
 		classes[i] = subscribers[i] < FIRST_SUBSCRIBER ? 0 : p->class & (HQOS_CLASSES - 1);
 	}
+	shaped_set_room(shaped, count);
 	refused = hqos_enqueue(shaped->scheduler, packets, subscribers, classes, count, now);
 	for (unsigned i = 0; i < refused; i++) {
 		struct packet *p = packet_of(packets[i]);
@@ -80,9 +97,11 @@ put_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, st
 		uint8_t class = p->class & (HQOS_CLASSES - 1);
 
 		// It came before the word that its subscriber is there.
-		if (unlikely(p->detail == HQOS_UNKNOWN) && shaped_admit(shaped, subscriber, now) &&
-			hqos_enqueue(shaped->scheduler, &packets[i], &subscriber, &class, 1, now) == 0)
-			continue;
+		if (unlikely(p->detail == HQOS_UNKNOWN) && shaped_admit(shaped, subscriber, now)) {
+			shaped_set_room(shaped, 1);
+			if (hqos_enqueue(shaped->scheduler, &packets[i], &subscriber, &class, 1, now) == 0)
+				continue;
+		}
 		rte_node_enqueue_x1(graph, node, drop_refused(p), packets[i]);
 	}
 }
@@ -160,7 +179,7 @@ hqos_enqueue_describe(char *text, size_t size, const struct packet *p, const uin
 
 // ---- Out again.
 
-// What other workers have for us, and what the main thread wants.
+// Packets from other workers, and changes of the main thread.
 static uint64_t
 take_in(struct rte_graph *graph, struct rte_node *node, struct shaped *shaped, uint64_t now)
 {
@@ -236,9 +255,12 @@ hqos_tx_departed(char *text, size_t size, uint16_t port, unsigned worker)
 	snprintf(text, size, "port %s", port_name(port));
 }
 
-struct node hqos_enqueue_node = {
-	.name = "hqos-enqueue", .process = hqos_enqueue_process, .describe = hqos_enqueue_describe};
-static struct node hqos_dequeue_node = {.name = "hqos-dequeue", .process = hqos_dequeue_process, .source = true};
+struct node hqos_enqueue_node = {.name = "hqos-enqueue",
+	.process = hqos_enqueue_process,
+	.describe = hqos_enqueue_describe,
+	.edges = NODE_EDGES(&hqos_tx_node, &tx_node)};
+static struct node hqos_dequeue_node = {
+	.name = "hqos-dequeue", .process = hqos_dequeue_process, .source = true, .edges = NODE_EDGES(&hqos_tx_node)};
 static struct node hqos_tx_node = {
 	.name = "hqos-tx", .process = hqos_tx_process, .describe = hqos_enqueue_describe, .departed = hqos_tx_departed};
 NODE_REGISTER(hqos_enqueue_node)

@@ -1,4 +1,5 @@
-// Nodes of this folder that its other files name, and what they drop for.
+// SPDX-License-Identifier: Apache-2.0
+// Nodes of this folder that its other files name, and their drop reasons.
 #pragma once
 
 #include "core/drop.h"

@@ -1,5 +1,6 @@
-// The nodes hqos-enqueue and hqos-dequeue by themselves: whose queue packets wait in, who puts them there, and what becomes of those
-// that are refused. Time is the real one: what must wait does for seconds, unless the test lets it go.
+// SPDX-License-Identifier: Apache-2.0
+// The nodes hqos-enqueue and hqos-dequeue by themselves: the queues of packets, the worker that puts them there, and
+// refused packets. Time is the real one: a packet that must wait does so for seconds, unless the test releases it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 #include <rte_cycles.h>
 
+#include "core/fair.h"
 #include "core/one_node.h"
 #include "core/start.h"
 #include "core/worker.h"
@@ -192,7 +194,7 @@ run_as(unsigned worker, const struct node *node, unsigned from, unsigned count)
 	RTE_PER_LCORE(worker) = &workers[0];
 }
 
-// What a worker takes out; edges[] says which of the first so many packets it was.
+// Packets that a worker takes out; edges[] maps the first so many packets.
 static void
 dequeue(unsigned count)
 {
@@ -250,7 +252,7 @@ on_the_owner_packets_go_through_the_queue_of_their_session_s_class_and_may_be_se
 }
 
 static void
-what_may_not_be_sent_yet_waits_and_is_taken_out_by_class_when_it_may(void **state)
+packets_over_the_rate_wait_and_are_dequeued_by_class(void **state)
 {
 	(void)state;
 	use();
@@ -274,7 +276,7 @@ what_may_not_be_sent_yet_waits_and_is_taken_out_by_class_when_it_may(void **stat
 }
 
 static void
-what_our_protocols_send_has_a_queue_of_its_own_and_what_is_of_no_session_of_the_port_another(void **state)
+our_protocols_packets_have_a_queue_of_their_own_and_packets_without_a_session_another(void **state)
 {
 	static const struct {
 		uint32_t queue, subscriber;
@@ -284,9 +286,11 @@ what_our_protocols_send_has_a_queue_of_its_own_and_what_is_of_no_session_of_the_
 		{NO_QUEUE, OWN_SUBSCRIBER, PACKET_OURS},
 		// A subscriber's in a header of ours.
 		{NO_QUEUE, OTHER_SUBSCRIBER, PACKET_OURS | PACKET_TUNNELLED},
+		// A reply that any host can cause.
+		{QUEUE_OF_REPLIES, OTHER_SUBSCRIBER, PACKET_OURS},
 		{OTHER_PORT << QUEUE_PORT_SHIFT | SUBSCRIBER, OTHER_SUBSCRIBER, 0},
 		{OTHER_PORT << QUEUE_PORT_SHIFT | SUBSCRIBER, OWN_SUBSCRIBER, PACKET_OURS},
-		// A session's queue goes before who made the packet.
+		// A session's queue precedes the packet's origin.
 		{QUEUE, SUBSCRIBER, PACKET_OURS},
 	};
 
@@ -305,7 +309,7 @@ what_our_protocols_send_has_a_queue_of_its_own_and_what_is_of_no_session_of_the_
 }
 
 static void
-another_worker_hands_packets_to_the_owner_and_what_its_ring_has_no_room_for_is_a_named_drop(void **state)
+another_worker_hands_packets_to_the_owner_and_overflow_of_its_ring_is_a_named_drop(void **state)
 {
 	enum { MANY = RING + 36 };
 	uint64_t taken = workers[0].taken;
@@ -352,7 +356,7 @@ a_port_whose_scheduler_has_gone_sends_at_once_and_each_of_a_burst_goes_to_its_ow
 }
 
 static void
-what_a_full_queue_does_not_take_is_a_named_drop(void **state)
+overflow_of_a_full_queue_is_a_named_drop(void **state)
 {
 	(void)state;
 	classes[0].queue_length = 4;
@@ -369,7 +373,7 @@ what_a_full_queue_does_not_take_is_a_named_drop(void **state)
 }
 
 static void
-what_is_dropped_early_from_a_queue_that_has_become_long_is_a_named_drop(void **state)
+an_early_drop_of_a_long_queue_is_a_named_drop(void **state)
 {
 	Sluice__V1__Wred wred = SLUICE__V1__WRED__INIT;
 	unsigned taken = 0;
@@ -395,7 +399,7 @@ what_is_dropped_early_from_a_queue_that_has_become_long_is_a_named_drop(void **s
 }
 
 static void
-what_has_waited_too_long_is_a_named_drop_as_it_is_taken_out(void **state)
+a_packet_that_waited_too_long_is_a_named_drop_at_dequeue(void **state)
 {
 	Sluice__V1__Codel codel = SLUICE__V1__CODEL__INIT;
 	const struct timespec interval = {.tv_nsec = 3000000};
@@ -430,7 +434,7 @@ what_has_waited_too_long_is_a_named_drop_as_it_is_taken_out(void **state)
 }
 
 static void
-a_packet_of_nobody_s_queue_is_a_named_drop(void **state)
+a_packet_of_an_unknown_queue_is_a_named_drop(void **state)
 {
 	(void)state;
 	run_as(0, &hqos_enqueue_node, 0, 1);
@@ -438,7 +442,7 @@ a_packet_of_nobody_s_queue_is_a_named_drop(void **state)
 }
 
 static void
-a_subscriber_who_has_just_come_is_let_in_with_his_first_packet(void **state)
+a_new_subscriber_is_admitted_with_the_first_packet(void **state)
 {
 	(void)state;
 	use();
@@ -457,7 +461,7 @@ a_subscriber_who_has_just_come_is_let_in_with_his_first_packet(void **state)
 }
 
 static void
-what_waits_for_a_session_that_goes_is_a_named_drop_and_others_wait_on(void **state)
+waiting_packets_of_a_deleted_session_are_named_drops_and_others_wait_on(void **state)
 {
 	(void)state;
 	use();
@@ -470,13 +474,13 @@ what_waits_for_a_session_that_goes_is_a_named_drop_and_others_wait_on(void **sta
 	assert_dropped("qos-flushed", 0, 3);
 	assert_int_equal(edges[3], UINT16_MAX);
 	assert_dropped("qos-flushed", 4, 10);
-	// Who comes after is refused by another name.
+	// A later packet is refused by another name.
 	run_as(0, &hqos_enqueue_node, 10, 1);
 	assert_dropped("qos-no-subscriber", 10, 11);
 	let_go();
 	dequeue(4);
 	assert_int_equal(edges[3], to_device);
-	// What was of no group of sessions, or of nobody, is not counted for one.
+	// Packets without a session or without a group are not counted for one.
 	assert_counted(0, 9);
 }
 
@@ -501,7 +505,7 @@ more_than_a_burst_that_waits_for_a_session_that_goes_is_flushed_burst_by_burst(v
 }
 
 static void
-what_waits_for_a_session_that_moves_elsewhere_is_sent_in_its_turn(void **state)
+waiting_packets_of_a_session_that_moves_are_sent_in_turn(void **state)
 {
 	(void)state;
 	use();
@@ -519,14 +523,14 @@ what_waits_for_a_session_that_moves_elsewhere_is_sent_in_its_turn(void **state)
 }
 
 static void
-what_another_worker_gave_for_a_session_before_it_moved_elsewhere_is_sent(void **state)
+packets_from_another_worker_before_a_session_moved_are_sent(void **state)
 {
 	enum { MORE = BURST + 44 };
 
 	(void)state;
 	use();
 	dequeue(0);
-	// Behind a burst of nobody's.
+	// Behind a burst without a subscriber.
 	for (unsigned i = 0; i < BURST; i++)
 		packet_of(packets[i])->queue = NO_QUEUE;
 	run_as(1, &hqos_enqueue_node, 0, MORE);
@@ -540,7 +544,7 @@ what_another_worker_gave_for_a_session_before_it_moved_elsewhere_is_sent(void **
 }
 
 static void
-what_waits_for_a_session_is_not_another_s_that_has_its_number_now(void **state)
+waiting_packets_of_a_session_do_not_go_to_the_next_with_its_number(void **state)
 {
 	(void)state;
 	use();
@@ -550,7 +554,7 @@ what_waits_for_a_session_is_not_another_s_that_has_its_number_now(void **state)
 	assert_true(shaped_has_settled(&shaped, SUBSCRIBER));
 	hqos_give_back(QUEUE, true);
 	use();
-	// What is counted there is not his own until then.
+	// Packets counted there are not the subscriber's own until then.
 	assert_false(shaped_has_settled(&shaped, SUBSCRIBER));
 	dequeue(10);
 	assert_true(shaped_has_settled(&shaped, SUBSCRIBER));
@@ -603,35 +607,29 @@ main(void)
 		cmocka_unit_test_setup_teardown(
 			on_the_owner_packets_go_through_the_queue_of_their_session_s_class_and_may_be_sent_at_once,
 			fresh, end),
+		cmocka_unit_test_setup_teardown(packets_over_the_rate_wait_and_are_dequeued_by_class, fresh, end),
 		cmocka_unit_test_setup_teardown(
-			what_may_not_be_sent_yet_waits_and_is_taken_out_by_class_when_it_may, fresh, end),
+			our_protocols_packets_have_a_queue_of_their_own_and_packets_without_a_session_another, fresh,
+			end),
 		cmocka_unit_test_setup_teardown(
-			what_our_protocols_send_has_a_queue_of_its_own_and_what_is_of_no_session_of_the_port_another,
-			fresh, end),
-		cmocka_unit_test_setup_teardown(
-			another_worker_hands_packets_to_the_owner_and_what_its_ring_has_no_room_for_is_a_named_drop,
-			fresh, end),
+			another_worker_hands_packets_to_the_owner_and_overflow_of_its_ring_is_a_named_drop, fresh, end),
 		cmocka_unit_test_setup_teardown(
 			a_port_whose_scheduler_has_gone_sends_at_once_and_each_of_a_burst_goes_to_its_own_port_s, fresh,
 			end),
-		cmocka_unit_test_setup_teardown(what_a_full_queue_does_not_take_is_a_named_drop, fresh, end),
+		cmocka_unit_test_setup_teardown(overflow_of_a_full_queue_is_a_named_drop, fresh, end),
+		cmocka_unit_test_setup_teardown(an_early_drop_of_a_long_queue_is_a_named_drop, fresh, end),
+		cmocka_unit_test_setup_teardown(a_packet_that_waited_too_long_is_a_named_drop_at_dequeue, fresh, end),
+		cmocka_unit_test_setup_teardown(a_packet_of_an_unknown_queue_is_a_named_drop, fresh, end),
+		cmocka_unit_test_setup_teardown(a_new_subscriber_is_admitted_with_the_first_packet, fresh, end),
 		cmocka_unit_test_setup_teardown(
-			what_is_dropped_early_from_a_queue_that_has_become_long_is_a_named_drop, fresh, end),
-		cmocka_unit_test_setup_teardown(
-			what_has_waited_too_long_is_a_named_drop_as_it_is_taken_out, fresh, end),
-		cmocka_unit_test_setup_teardown(a_packet_of_nobody_s_queue_is_a_named_drop, fresh, end),
-		cmocka_unit_test_setup_teardown(
-			a_subscriber_who_has_just_come_is_let_in_with_his_first_packet, fresh, end),
-		cmocka_unit_test_setup_teardown(
-			what_waits_for_a_session_that_goes_is_a_named_drop_and_others_wait_on, fresh, end),
+			waiting_packets_of_a_deleted_session_are_named_drops_and_others_wait_on, fresh, end),
 		cmocka_unit_test_setup_teardown(
 			more_than_a_burst_that_waits_for_a_session_that_goes_is_flushed_burst_by_burst, fresh, end),
+		cmocka_unit_test_setup_teardown(waiting_packets_of_a_session_that_moves_are_sent_in_turn, fresh, end),
 		cmocka_unit_test_setup_teardown(
-			what_waits_for_a_session_that_moves_elsewhere_is_sent_in_its_turn, fresh, end),
+			packets_from_another_worker_before_a_session_moved_are_sent, fresh, end),
 		cmocka_unit_test_setup_teardown(
-			what_another_worker_gave_for_a_session_before_it_moved_elsewhere_is_sent, fresh, end),
-		cmocka_unit_test_setup_teardown(
-			what_waits_for_a_session_is_not_another_s_that_has_its_number_now, fresh, end),
+			waiting_packets_of_a_session_do_not_go_to_the_next_with_its_number, fresh, end),
 		cmocka_unit_test_setup_teardown(who_follows_a_packet_reads_its_port_and_its_class_by_name, fresh, end),
 	};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scheduler on a clock of the tests' own.
 #include "hqos/own_clock.h"
 
@@ -83,7 +84,7 @@ start_with_none(void **state)
 	return start(state);
 }
 
-// Whatever happened, the groups counted together what the scheduler did.
+// The sum of the groups' counters equals the scheduler's counters.
 static bool
 groups_add_up(void)
 {
@@ -96,8 +97,8 @@ groups_add_up(void)
 		all.dropped_packets += s->groups[g].counters.dropped_packets;
 	}
 	return all.sent_packets == c->sent_packets && all.sent_bytes == c->sent_bytes &&
-	       all.dropped_packets ==
-		       c->dropped[HQOS_TAIL_DROP] + c->dropped[HQOS_WRED] + c->dropped[HQOS_CODEL] + c->flushed;
+	       all.dropped_packets == c->dropped[HQOS_TAIL_DROP] + c->dropped[HQOS_WRED] + c->dropped[HQOS_CODEL] +
+					      c->dropped[HQOS_PORT_FULL] + c->dropped[HQOS_BUFFERS_FULL] + c->flushed;
 }
 
 int

@@ -1,8 +1,9 @@
-// A rate as a pace: the moment until which what was sent has paid (the generic cell rate algorithm of ITU-T I.371, virtual
-// scheduling). It says the same as a token bucket, in one number that changes only when something is sent.
+// SPDX-License-Identifier: Apache-2.0
+// A rate as a pace: the moment up to which sent packets use the rate (the generic cell rate algorithm of ITU-T I.371, virtual
+// scheduling). It equals a token bucket, in one number that changes only when a packet is sent.
 //
 // Moments are in ticks, 16 to a TSC cycle, so that the smallest frame at 100 Gbit/s still costs 160 of them: rounding stays
-// below one in 200. Only differences are looked at: who sends nothing for nine years (at 2 GHz) may have to wait.
+// below one in 200. Only differences count: a subscriber that sends nothing for nine years (at 2 GHz) may have to wait.
 #pragma once
 
 #include <stdbool.h>
@@ -10,13 +11,13 @@
 
 enum { TICK_SHIFT = 4, COST_SHIFT = 16 };
 
-// What sending costs. All zero: nothing, there is no limit.
+// The cost of sending. All zero: nothing, there is no limit.
 struct pace {
 	uint64_t cost; // ticks a byte, times 2 to the power of COST_SHIFT
 	int64_t burst; // ticks that one may be ahead of one's payments
 };
 
-// A committed rate of nobody: nothing ever conforms to it.
+// No committed rate: no packet conforms to it.
 #define PACE_NEVER ((struct pace){.burst = INT64_MIN})
 
 static inline uint64_t
@@ -31,8 +32,8 @@ pace_cost(const struct pace *pace, uint32_t bytes)
 	return pace->cost * bytes >> COST_SHIFT;
 }
 
-// Whether something may be sent now. It depends on what was sent alone, not on what is to be sent: who still has a credit
-// may send one packet of any size.
+// Whether a packet may be sent now. It depends on the packets sent before, not on the next one: with any credit left,
+// one packet of any size may be sent.
 static inline bool
 pace_conforms(const struct pace *pace, uint64_t paid, uint64_t now)
 {
@@ -54,7 +55,7 @@ pace_pay(const struct pace *pace, uint64_t *paid, uint64_t now, uint32_t bytes)
 	*paid = from + pace_cost(pace, bytes);
 }
 
-// Who got a faster pace owes at most what so many bytes cost by it. To a rate of nobody there is nothing to owe.
+// After a change to a faster pace, limit the debt to the cost of so many bytes. Without a committed rate there is no debt.
 static inline void
 pace_forgive(const struct pace *pace, uint64_t *paid, uint64_t now, uint32_t bytes)
 {

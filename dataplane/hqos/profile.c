@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the specs of api/hqos.proto.
+#include "contract_limits.h"
 #include "hqos/profile.h"
 
 #include <errno.h>
@@ -10,18 +12,17 @@
 #include "ip/dscp.h"
 
 enum {
-	OVERHEAD_LEAST = -64,
-	OVERHEAD_MOST = 256,
-	WEIGHT_MOST = 255,
-	QUEUE_LENGTH = 64, // where nothing is said
+	QUEUE_LENGTH = 64, // default
 	OPEN_QUEUE_LENGTH = 1024,
-	PRIORITY_MOST = 7,
 	TWO_FRAMES = 2 * 1538,
 	GROUP_QUANTUM = 8 * HQOS_QUANTUM, // a group's turn is worth several subscribers'
 };
 
-static const uint64_t RATE_MOST = UINT64_C(4000000000000), GROUP_RATE_LEAST = 64000, RATE_LEAST = 8000,
-		      SECOND = UINT64_C(1000000000), BURST_TIME = 500000;
+static const uint64_t SECOND = UINT64_C(1000000000), BURST_TIME = 500000;
+
+static_assert(CONTRACT_QOS_PROFILE_CLASSES_MAX <= HQOS_CLASSES, "a profile has room for all classes");
+static_assert(CONTRACT_QOS_CLASS_QUEUE_LENGTH_MAX <= HQOS_QUEUE_MAX && CONTRACT_WRED_MAX_MAX <= HQOS_QUEUE_MAX,
+	"a queue has room for its packets");
 
 // Whose field is wrong: "QosProfile home".
 struct where {
@@ -30,40 +31,12 @@ struct where {
 };
 
 static int
-check_rate(const struct where *w, const char *field, uint64_t rate, uint64_t least, struct fault *f)
+check_rates(const struct where *w, uint64_t committed, uint64_t peak, struct fault *f)
 {
-	if (rate == 0 || (rate >= least && rate <= RATE_MOST))
-		return 0;
-	return fault(f, EINVAL, "%s %.63s, %s%s: %" PRIu64 " bit/s is not from %" PRIu64 "K to 4T", w->kind, w->name,
-		w->in, field, rate, least / 1000);
-}
-
-static int
-check_rates(const struct where *w, uint64_t committed, uint64_t peak, uint64_t least, struct fault *f)
-{
-	int error = check_rate(w, "committedRate", committed, least, f);
-
-	if (error == 0)
-		error = check_rate(w, "peakRate", peak, least, f);
-	if (error == 0 && peak != 0 && peak < committed)
-		error = fault(f, EINVAL, "%s %.63s, %speakRate: it must not be less than committedRate", w->kind,
-			w->name, w->in);
-	return error;
-}
-
-static int
-check_shape(const struct where *w, int32_t overhead, uint64_t burst_time, uint32_t weight, struct fault *f)
-{
-	if (overhead < OVERHEAD_LEAST || overhead > OVERHEAD_MOST)
-		return fault(f, EINVAL, "%s %.63s, overhead: %d is not from %d to %d bytes", w->kind, w->name, overhead,
-			OVERHEAD_LEAST, OVERHEAD_MOST);
-	if (burst_time > SECOND)
-		return fault(f, EINVAL, "%s %.63s, burstTime: %" PRIu64 " ns are more than a second", w->kind, w->name,
-			burst_time);
-	if (weight > WEIGHT_MOST)
-		return fault(
-			f, EINVAL, "%s %.63s, weight: %u is not from 1 to %d", w->kind, w->name, weight, WEIGHT_MOST);
-	return 0;
+	return peak == 0 || peak >= committed
+		       ? 0
+		       : fault(f, EINVAL, "%s %.63s, %speakRate: it must not be less than committedRate", w->kind,
+				 w->name, w->in);
 }
 
 // A rate that may be exceeded for so long.
@@ -92,13 +65,6 @@ int
 qos_scheduler_parse(const char *name, const Sluice__V1__QosScheduler *spec, uint64_t tsc_hz, struct pace *peak,
 	int16_t *overhead, struct fault *f)
 {
-	const struct where w = {"QosScheduler", name, ""};
-	int error = check_rate(&w, "rate", spec->rate, GROUP_RATE_LEAST, f);
-
-	if (error == 0)
-		error = check_shape(&w, spec->overhead, spec->burst_time, 0, f);
-	if (error)
-		return error;
 	*peak = pace_for(spec->rate, spec->burst_time, tsc_hz);
 	*overhead = (int16_t)spec->overhead;
 	return 0;
@@ -109,10 +75,8 @@ qos_group_parse(const char *name, const Sluice__V1__QosGroup *spec, uint64_t tsc
 	struct fault *f)
 {
 	const struct where w = {"QosGroup", name, ""};
-	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, GROUP_RATE_LEAST, f);
+	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, f);
 
-	if (error == 0)
-		error = check_shape(&w, spec->overhead, spec->burst_time, spec->weight, f);
 	if (error)
 		return error;
 	*profile = (struct hqos_group_profile){
@@ -139,7 +103,7 @@ qos_profile_open(struct qos_profile *profile)
 {
 	*profile = (struct qos_profile){
 		.shape = {.committed = PACE_NEVER, .quantum = HQOS_QUANTUM}, .class_count = 1, .names = {"all"}};
-	// Also those that nothing is of any more may still have packets, from before the profile changed.
+	// Unused classes may still have packets from before the profile changed.
 	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
 		open_class(&profile->shape.classes[i], i, OPEN_QUEUE_LENGTH);
 		profile->acl[i] = NO_ACL;
@@ -161,12 +125,9 @@ parse_wred(const struct where *w, const Sluice__V1__Wred *spec, struct hqos_clas
 	min = spec->min ? spec->min : RTE_MAX(class->limit / 4, 1u);
 	max = spec->max ? spec->max : RTE_MAX(class->limit * 3 / 4, min + 1);
 	percent = spec->percent ? spec->percent : 10;
-	if (max <= min || max > HQOS_QUEUE_MOST)
-		return fault(f, EINVAL, "QosProfile %.63s, %swred.max: %u is not from %u (min, and one more) to %d",
-			w->name, w->in, max, min + 1, HQOS_QUEUE_MOST);
-	if (percent > 100)
-		return fault(f, EINVAL, "QosProfile %.63s, %swred.percent: %u is not from 1 to 100", w->name, w->in,
-			percent);
+	if (max <= min)
+		return fault(f, EINVAL, "QosProfile %.63s, %swred.max: %u is not more than min, %u", w->name, w->in,
+			max, min);
 	class->wred_shift = 6;
 	class->wred_probability = (uint32_t)(UINT64_C(0xffffffff) * percent / 100);
 	for (unsigned colour = 0; colour < 3; colour++) {
@@ -183,12 +144,9 @@ parse_codel(const struct where *w, const Sluice__V1__Codel *spec, uint64_t tsc_h
 	uint64_t target = spec && spec->target ? spec->target : 5000000;
 	uint64_t interval = spec && spec->interval ? spec->interval : 100000000;
 
-	if (target < 100000 || target > SECOND)
-		return fault(f, EINVAL, "QosProfile %.63s, %scodel.target: it is not from 100us to 1s", w->name, w->in);
-	if (interval < 1000000 || interval > 10 * SECOND || interval < target)
-		return fault(f, EINVAL,
-			"QosProfile %.63s, %scodel.interval: it is not from 1ms to 10s, and at least the target",
-			w->name, w->in);
+	if (interval < target)
+		return fault(f, EINVAL, "QosProfile %.63s, %scodel.interval: it must not be less than target", w->name,
+			w->in);
 	class->codel_target =
 		(uint32_t)(ticks_of((uint64_t)((unsigned __int128)target * tsc_hz / SECOND)) >> CODEL_SHIFT);
 	class->codel_interval =
@@ -217,8 +175,7 @@ parse_drop_policy(const struct where *w, const Sluice__V1__QosClass *spec, uint6
 		class->policy = HQOS_CODEL;
 		return parse_codel(w, spec->codel, tsc_hz, class, f);
 	default:
-		return fault(f, EINVAL, "QosProfile %.63s, %sdropPolicy: %d is not tail, wred or codel", w->name, w->in,
-			(int)spec->drop_policy);
+		return 0;
 	}
 }
 
@@ -284,12 +241,6 @@ parse_mark(
 		p->dscp[class] = (int8_t)dscp;
 		p->marks_dscp = true;
 	}
-	if (spec->vlan_priority > 7)
-		return fault(f, EINVAL, "QosProfile %.63s, %smark.vlanPriority: %u is not from 0 to 7", w->name, w->in,
-			spec->vlan_priority);
-	if (spec->qfi > 63)
-		return fault(
-			f, EINVAL, "QosProfile %.63s, %smark.qfi: %u is not from 1 to 63", w->name, w->in, spec->qfi);
 	p->vlan_priority[class] = (uint8_t)spec->vlan_priority;
 	p->qfi[class] = (uint8_t)spec->qfi;
 	return 0;
@@ -314,13 +265,7 @@ parse_class(const char *name, const Sluice__V1__QosProfile *all, unsigned place,
 		if (strcmp(all->classes[i]->name, spec->name) == 0)
 			return fault(f, EINVAL, "QosProfile %.63s, %sname: classes[%u] is called %s, too", name, in, i,
 				spec->name);
-	if (spec->weight > WEIGHT_MOST)
-		return fault(f, EINVAL, "QosProfile %.63s, %sweight: %u is not from 1 to %d", name, in, spec->weight,
-			WEIGHT_MOST);
-	if (spec->queue_length > HQOS_QUEUE_MOST)
-		return fault(f, EINVAL, "QosProfile %.63s, %squeueLength: %u is not from 1 to %d", name, in,
-			spec->queue_length, HQOS_QUEUE_MOST);
-	error = check_rates(&w, spec->committed_rate, spec->peak_rate, RATE_LEAST, f);
+	error = check_rates(&w, spec->committed_rate, spec->peak_rate, f);
 	if (error)
 		return error;
 	open_class(class, number, spec->queue_length ? spec->queue_length : QUEUE_LENGTH);
@@ -337,16 +282,9 @@ parse_class(const char *name, const Sluice__V1__QosProfile *all, unsigned place,
 }
 
 // The scheduler's number of each class: by priority, and in the order in which they are written.
-static int
-number_classes(const char *name, const Sluice__V1__QosProfile *spec, struct qos_profile *p, struct fault *f)
+static void
+number_classes(const Sluice__V1__QosProfile *spec, struct qos_profile *p)
 {
-	if (spec->n_classes > HQOS_CLASSES)
-		return fault(f, EINVAL, "QosProfile %.63s, classes: %zu are too many; %d are accepted", name,
-			spec->n_classes, HQOS_CLASSES);
-	for (unsigned i = 0; i < spec->n_classes; i++)
-		if (spec->classes[i]->priority > PRIORITY_MOST)
-			return fault(f, EINVAL, "QosProfile %.63s, classes[%u].priority: %u is not from 0 to %d", name,
-				i, spec->classes[i]->priority, PRIORITY_MOST);
 	for (unsigned i = 0; i < spec->n_classes; i++) {
 		uint8_t before = 0;
 
@@ -356,7 +294,6 @@ number_classes(const char *name, const Sluice__V1__QosProfile *spec, struct qos_
 			before = (uint8_t)(before + (spec->classes[j]->priority < spec->classes[i]->priority));
 		p->number_of[i] = before;
 	}
-	return 0;
 }
 
 int
@@ -364,13 +301,10 @@ qos_profile_parse(
 	const char *name, const Sluice__V1__QosProfile *spec, uint64_t tsc_hz, struct qos_profile *p, struct fault *f)
 {
 	const struct where w = {"QosProfile", name, ""};
-	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, RATE_LEAST, f);
+	int error = check_rates(&w, spec->committed_rate, spec->peak_rate, f);
 
 	qos_profile_open(p);
-	if (error == 0)
-		error = check_shape(&w, spec->overhead, spec->burst_time, spec->weight, f);
-	if (error == 0)
-		error = number_classes(name, spec, p, f);
+	number_classes(spec, p);
 	for (unsigned i = 0; i < spec->n_classes && error == 0; i++)
 		error = parse_class(name, spec, i, tsc_hz, p, f);
 	if (error)

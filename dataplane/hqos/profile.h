@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // A QosProfile and a QosGroup, ready for workers. Replaced as a whole when the object changes.
 #pragma once
 
-#include "core/object.h"
 #include "hqos.pb-c.h"
 #include "hqos/scheduler.h"
+#include "server/object.h"
 
 enum { QOS_PROFILES = 1 << 16, QOS_NAME = 32, QOS_ANY_CLASS = UINT8_MAX };
 
@@ -11,7 +12,7 @@ struct qos_profile {
 	struct hqos_profile shape; // first: the scheduler knows this part
 	// Classes by number: the scheduler's, whose order is that of priorities. The configured order is in `number_of`.
 	uint8_t class_count;
-	uint8_t rest; // the configured first one, which takes what no other does
+	uint8_t rest; // the first configured class, for packets that match no other
 	bool by_acl;
 	uint8_t number_of[HQOS_CLASSES];
 	uint32_t acl[HQOS_CLASSES];                           // by configured place, or NO_ACL
@@ -25,7 +26,7 @@ struct qos_profile {
 	struct object *acls[HQOS_CLASSES]; // main thread's
 };
 
-// What a spec means, or a negative errno with the fault explained. `name` is for that.
+// Parse a spec. 0, or a negative errno with the fault explained. `name` is for the fault.
 int qos_profile_parse(const char *name, const Sluice__V1__QosProfile *spec, uint64_t tsc_hz,
 	struct qos_profile *profile, struct fault *f);
 int qos_group_parse(const char *name, const Sluice__V1__QosGroup *spec, uint64_t tsc_hz,

@@ -1,4 +1,5 @@
-// Reading QosProfiles: classes' numbers, which values lead to which class, and what is refused.
+// SPDX-License-Identifier: Apache-2.0
+// Reading QosProfiles: the numbers of classes, the class of each value, and refused profiles.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "server/contract.h"
 #include "hqos/profile.h"
 
 static const uint64_t HZ = 2000000000;
@@ -39,8 +41,9 @@ fresh(void **state)
 static void
 assert_refused(const char *words)
 {
-	assert_int_equal(qos_profile_parse("home", &spec, HZ, &parsed, &f), -EINVAL);
-	if (!strstr(f.text, "QosProfile home") || !strstr(f.text, words))
+	assert_true(contract_check(contract_of(spec.base.descriptor), &spec.base, &f) ||
+		    qos_profile_parse("home", &spec, HZ, &parsed, &f));
+	if (!strstr(f.text, words))
 		fail_msg("\"%s\" does not say \"%s\"", f.text, words);
 }
 
@@ -111,7 +114,7 @@ values_lead_to_their_class_and_each_to_one(void **state)
 }
 
 static void
-what_a_scheduler_cannot_do_is_refused_with_the_field(void **state)
+invalid_schedulers_are_refused_with_the_field(void **state)
 {
 	Sluice__V1__Wred wred = SLUICE__V1__WRED__INIT;
 	Sluice__V1__Codel codel = SLUICE__V1__CODEL__INIT;
@@ -119,7 +122,7 @@ what_a_scheduler_cannot_do_is_refused_with_the_field(void **state)
 
 	(void)state;
 	spec.n_classes = HQOS_CLASSES + 1;
-	assert_refused("classes: 9 are too many");
+	assert_refused("classes: 9 elements");
 	spec.n_classes = 1;
 	spec.committed_rate = 2000000;
 	spec.peak_rate = 1000000;
@@ -134,7 +137,7 @@ what_a_scheduler_cannot_do_is_refused_with_the_field(void **state)
 	classes[0].priority = 8;
 	assert_refused("classes[0].priority");
 	classes[0].priority = 0;
-	classes[0].queue_length = HQOS_QUEUE_MOST + 1;
+	classes[0].queue_length = HQOS_QUEUE_MAX + 1;
 	assert_refused("classes[0].queueLength");
 	classes[0].queue_length = 0;
 	classes[0].codel = &codel;
@@ -171,7 +174,7 @@ what_a_scheduler_cannot_do_is_refused_with_the_field(void **state)
 }
 
 static void
-early_drops_begin_where_the_spec_says_and_for_red_first(void **state)
+early_drops_begin_at_the_spec_s_thresholds_and_for_red_first(void **state)
 {
 	(void)state;
 	spec.n_classes = 1;
@@ -192,8 +195,8 @@ main(void)
 			classes_are_numbered_by_priority_and_in_the_order_in_which_they_are_written, fresh),
 		cmocka_unit_test_setup(a_profile_without_classes_has_one_for_everything, fresh),
 		cmocka_unit_test_setup(values_lead_to_their_class_and_each_to_one, fresh),
-		cmocka_unit_test_setup(what_a_scheduler_cannot_do_is_refused_with_the_field, fresh),
-		cmocka_unit_test_setup(early_drops_begin_where_the_spec_says_and_for_red_first, fresh),
+		cmocka_unit_test_setup(invalid_schedulers_are_refused_with_the_field, fresh),
+		cmocka_unit_test_setup(early_drops_begin_at_the_spec_s_thresholds_and_for_red_first, fresh),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

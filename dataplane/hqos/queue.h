@@ -1,7 +1,8 @@
-// Packets that wait: their buffers' numbers, lengths and times in chunks of one cache line. Who takes a packet out reads nothing of
-// the packet itself, and sees six packets at the price of one miss. A subscriber's first few are together in up to three
-// chunks, in the order in which they came, and a word says the places of each class: its lowest bit is who is next. With one more,
-// each of his classes has a list of chunks of its own.
+// SPDX-License-Identifier: Apache-2.0
+// Packets that wait: their buffers' numbers, lengths and times in chunks of one cache line. A dequeue does not read the packet itself,
+// and sees six packets at the price of one miss. A subscriber's first few packets are together in up to three
+// chunks, in the order in which they came, and a word has the places of each class: its lowest bit is the next packet. With one more packet,
+// each class of the subscriber has a list of chunks of its own.
 #pragma once
 
 #include "hqos/scheduler.h"
@@ -67,9 +68,10 @@ queue_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, unsigned cla
 	sub->ends[class] = (uint8_t)(first | (end + 1) << 4);
 }
 
-// The chunks of a few, and the number of those that are in use: how many times six places were filled before the last.
+// The chunks of a subscriber with few packets, and the number of chunks in use before the last.
 static inline void
-few_chunks(const struct hqos_scheduler *s, const struct hqos_subscriber *sub, struct queue_chunk *chunks[FEW_CHUNKS])
+short_queue_chunks(
+	const struct hqos_scheduler *s, const struct hqos_subscriber *sub, struct queue_chunk *chunks[FEW_CHUNKS])
 {
 	unsigned before = ((sub->filled - 1u) & 15) / QUEUE_CHUNK_PACKETS;
 	struct queue_chunk *last = queue_chunk_at(s, sub->chunk);
@@ -82,11 +84,11 @@ few_chunks(const struct hqos_scheduler *s, const struct hqos_subscriber *sub, st
 }
 
 // Half as many classes with twice as many places and bits each, or the other way round. There must be no few.
-void few_change_width(struct hqos_subscriber *sub);
+void short_queue_change_width(struct hqos_subscriber *sub);
 
 // Packets of the few that are counted for each class before its queue counts them, less one: the bits below the highest.
 static inline uint32_t
-few_counted_most(const struct hqos_subscriber *sub)
+short_queue_max_counted(const struct hqos_subscriber *sub)
 {
 	return sub->flags & HQOS_NARROW ? 0x7 : 0x7f;
 }
@@ -100,7 +102,7 @@ queue_counts(struct hqos_queue *queue, uint32_t packets)
 
 // There are no more of them: the chunks hang together already.
 static inline void
-few_give_back(struct hqos_scheduler *s, struct hqos_subscriber *sub, struct queue_chunk *first)
+short_queue_free(struct hqos_scheduler *s, struct hqos_subscriber *sub, struct queue_chunk *first)
 {
 	first->next = s->chunks.free;
 	s->chunks.free = sub->chunk;
@@ -109,8 +111,8 @@ few_give_back(struct hqos_scheduler *s, struct hqos_subscriber *sub, struct queu
 
 // One more of a few. False: it does not fit in.
 static inline bool
-few_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct hqos_profile *profile, unsigned class,
-	uint32_t number, uint16_t length, uint32_t arrived)
+short_queue_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct hqos_profile *profile,
+	unsigned class, uint32_t number, uint16_t length, uint32_t arrived)
 {
 	struct queue_chunk *chunk;
 	unsigned at = sub->filled, in = at % QUEUE_CHUNK_PACKETS;
@@ -119,7 +121,7 @@ few_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct h
 	if (unlikely(!(sub->flags & HQOS_NARROW) == profile->narrow)) {
 		if (sub->backlog != 0)
 			return false;
-		few_change_width(sub);
+		short_queue_change_width(sub);
 	}
 	if (sub->backlog == 0) {
 		sub->chunk = chunk_take(&s->chunks);
@@ -143,6 +145,9 @@ few_append(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct h
 	sub->backlog |= (uint8_t)(1u << class);
 	return true;
 }
+
+// Packets that are out: the buffers that they hold beside the first of each.
+void hqos_took_out(struct hqos_scheduler *s, struct rte_mbuf *const *packets, unsigned count);
 
 // A few are many, or something is to be done that only queues know: each class gets its own.
 void queue_spread(struct hqos_scheduler *s, struct hqos_subscriber *sub);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rates at each level, on a clock of the tests' own: of ports, groups, subscribers and classes, of frames as their lines count them,
 // when the worker is late, and when they change.
 #include <setjmp.h>
@@ -10,14 +11,14 @@
 
 #include "hqos/own_clock.h"
 
-// In any 100 ms of half a second, from whichever moment: what a window's ends cut off is in another one.
+// In any 100 ms of half a second, from any moment: frames across a window's end count in another one.
 static void
 assert_rate_in_every_window(unsigned subscribers, uint64_t bits_per_second)
 {
 	enum { MOMENTS = 2500, WINDOW = 500 }; // of 200 microseconds
 	static uint64_t total[MOMENTS + 1], at[MOMENTS + 1];
 
-	run(subscribers, 1, 1000, 20); // what the burst allows at first
+	run(subscribers, 1, 1000, 20); // the packets of the initial burst
 	for (unsigned moment = 0; moment < MOMENTS; moment++) {
 		memset(sent, 0, sizeof(sent));
 		at[moment] = now;
@@ -136,7 +137,7 @@ a_profile_changes_under_traffic(void **state)
 	assert_near(of(0), 10e6 / 16, 0.02);
 }
 
-// What was sent at a bit a microsecond, say, would have to be paid for seconds.
+// Debt of a very low rate, such as a bit a microsecond, would last for seconds.
 static void
 a_rate_that_is_raised_from_almost_nothing_counts_at_once_at_every_level(void **state)
 {
@@ -160,7 +161,7 @@ a_rate_that_is_raised_from_almost_nothing_counts_at_once_at_every_level(void **s
 		hqos_set_group(s, 0, 1, now);
 		if (level == 3) {
 			s->peak = fast;
-			pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MOST);
+			pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MAX);
 		}
 		run(1, 4, 1500, 10);
 		memset(sent, 0, sizeof(sent));
@@ -208,7 +209,7 @@ rates_hold_although_the_worker_is_late(void **state)
 		for (unsigned i = 0; i < 6; i++)
 			total[2][t + 1] += of(i);
 	}
-	// Nobody more, from any moment on; a subscriber's share is what his group leaves him.
+	// No subscriber sends more, from any moment on; a subscriber's share is bounded by its group.
 	for (unsigned t = TENTH; t + TENTH <= TICKS; t++)
 		for (unsigned level = 0; level < 3; level++)
 			assert_true((double)(total[level][t + TENTH] - total[level][t]) < rates[level] / 10 * 1.01);
@@ -216,10 +217,10 @@ rates_hold_although_the_worker_is_late(void **state)
 		assert_near(total[2][t + TENTH] - total[2][t], rates[2] / 10, 0.01);
 }
 
-// What is left of the shortest frame is at least a byte, at each level, however the frames come out: alone, in a row, or some of one
-// subscriber together.
+// The shortest frame costs at least a byte, at each level, however the frames come out: alone, in a row, or some of
+// one subscriber together.
 static void
-a_frame_shorter_than_what_the_line_takes_away_holds_up_nobody(void **state)
+a_frame_shorter_than_the_line_s_overhead_does_not_delay_others(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
@@ -258,7 +259,7 @@ main(void)
 		EACH_WAY(every_level_gets_its_rate_within_one_percent_below_the_others),
 		EACH_WAY(a_class_gets_its_peak_rate_and_leaves_the_rest_to_others),
 		EACH_WAY(the_lines_overhead_and_cells_count),
-		EACH_WAY(a_frame_shorter_than_what_the_line_takes_away_holds_up_nobody),
+		EACH_WAY(a_frame_shorter_than_the_line_s_overhead_does_not_delay_others),
 		EACH_WAY(a_profile_changes_under_traffic),
 		EACH_WAY(a_rate_that_is_raised_from_almost_nothing_counts_at_once_at_every_level),
 		EACH_WAY(rates_hold_although_the_worker_is_late),

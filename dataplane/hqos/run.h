@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets from the queues of one subscriber's classes, one after the other.
 #pragma once
 
@@ -15,8 +16,8 @@ is_plain(const struct hqos_profile *profile, unsigned class, uint8_t backlog)
 	return (equals & (equals - 1)) == 0 && profile->classes[class].policy != HQOS_CODEL;
 }
 
-// What packets of one subscriber, sent one after the other, pay at each level: how far each has paid ahead, as a moment in the past is
-// as good as now. All of it stays in registers while they are sent.
+// The payment of packets of one subscriber, sent one after the other, at each level: how far each has paid ahead, as
+// a moment in the past is as good as now. All of it stays in registers while they are sent.
 struct run {
 	const struct hqos_profile *profile;
 	const struct hqos_group_profile *group_profile;
@@ -119,7 +120,7 @@ send_run(struct turn *t, struct hqos_subscriber *sub, struct hqos_group *g, int3
 
 		if (unlikely(!is_plain(r.profile, class, backlog)))
 			break;
-		// Whoever sends it needs it soon.
+		// The sending node needs it soon.
 		rte_prefetch0(m);
 		packets[r.sent++] = m;
 

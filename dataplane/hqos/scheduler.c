@@ -1,4 +1,5 @@
-// The scheduler itself: its memory, what is in it, and what comes in.
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler itself: its memory, its contents, and enqueueing.
 #include "hqos/scheduler.h"
 
 #include <sched.h>
@@ -14,10 +15,12 @@
 #include "hqos/queue.h"
 #include "hqos/standing.h"
 
-// Entries that may stand for nobody any more because their subscribers moved.
-enum { STALE_MOST = 1 << 16 };
+// Entries that may be stale because their subscribers moved.
+enum { STALE_MAX = 1 << 16 };
 // Looks at what is being counted, before a worker that does not go on is no longer waited for.
-enum { TRIES_MOST = 1000, TRIES_SOON = 16, TRIES_APART_NS = 200 * 1000 };
+// A read that takes longer than so many TSC cycles was interrupted: meanwhile everything may have been counted anew as often as the
+// flags can tell.
+enum { TRIES_MAX = 1000, TRIES_SOON = 16, TRIES_APART_NS = 200 * 1000, READ_CYCLES = 50000 };
 
 void
 hqos_profile_finish(struct hqos_profile *profile, unsigned classes)
@@ -25,7 +28,7 @@ hqos_profile_finish(struct hqos_profile *profile, unsigned classes)
 	unsigned most;
 
 	profile->few = profile->codel = 0;
-	profile->codel_least = UINT32_MAX >> 1;
+	profile->codel_min_target = UINT32_MAX >> 1;
 	profile->narrow = classes > HQOS_WIDE;
 	most = profile->narrow ? 8 : 16;
 	for (unsigned i = 0; i < HQOS_CLASSES; i++) {
@@ -37,7 +40,7 @@ hqos_profile_finish(struct hqos_profile *profile, unsigned classes)
 			profile->few |= bit;
 		if (class->policy == HQOS_CODEL) {
 			profile->codel |= bit;
-			profile->codel_least = RTE_MIN(profile->codel_least, class->codel_target);
+			profile->codel_min_target = RTE_MIN(profile->codel_min_target, class->codel_target);
 		}
 	}
 }
@@ -48,7 +51,7 @@ hqos_new(uint32_t subscribers, uint32_t groups, size_t packets, struct hqos_prof
 {
 	// Each may stand in two queues and in the wheel, and a packet may have a chunk of its own. All other chunks but the ends of
 	// each list are full.
-	size_t entries = 3 * ((size_t)subscribers + groups) + STALE_MOST;
+	size_t entries = 3 * ((size_t)subscribers + groups) + STALE_MAX;
 	size_t chunks = entries / CHUNK_IDS + 1 + 4 * ((size_t)groups + 1) + WHEEL_SLOTS + 1 + packets +
 			FEW_CHUNKS * QUEUE_CHUNK_PACKETS;
 	struct hqos_scheduler *s = NULL;
@@ -73,6 +76,8 @@ hqos_new(uint32_t subscribers, uint32_t groups, size_t packets, struct hqos_prof
 	s->group_profiles = group_profiles;
 	s->turns = (struct hqos_turns){NO_ID, NO_ID, 0};
 	s->random = 0x9e3779b9;
+	s->room = HQOS_AMPLE;
+	s->room_reason = HQOS_PORT_FULL;
 	s->paid = ticks_of(now);
 	s->chunks.free = NO_CHUNK;
 	wheel_start(&s->wheel, &s->chunks, ticks_of(now));
@@ -107,7 +112,7 @@ hqos_set_group(struct hqos_scheduler *s, uint32_t group, uint16_t profile, uint6
 	hqos_settle_group(s, group, now);
 }
 
-// What stands for the subscriber in a group's queues and turns does so no more.
+// Remove the subscriber's entries from a group's queues and turns.
 static bool
 leave_group(struct hqos_scheduler *s, uint32_t subscriber)
 {
@@ -115,7 +120,7 @@ leave_group(struct hqos_scheduler *s, uint32_t subscriber)
 	struct hqos_group *g = &s->groups[sub->group];
 	unsigned entries = (unsigned)__builtin_popcount(sub->flags & (HQOS_IN_GREEN | HQOS_IN_OTHER));
 
-	if (s->stale + entries > STALE_MOST)
+	if (s->stale + entries > STALE_MAX)
 		return false;
 	s->stale += entries;
 	sub->life++;
@@ -144,7 +149,7 @@ hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t grou
 		sub->peak_paid = sub->committed_paid = now;
 		for (unsigned i = 0; i < HQOS_CLASSES; i++)
 			sub->classes[i] = (struct hqos_class_state){now, now};
-		// Who asks what was sent does not see what another sent.
+		// The counters of one subscriber do not show packets of another.
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 		sub->used = true;
 	} else if (sub->group != group) {
@@ -155,6 +160,14 @@ hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t grou
 	sub->profile = profile;
 	hqos_settle_subscriber(s, subscriber, now);
 	return true;
+}
+
+void
+hqos_took_out(struct hqos_scheduler *s, struct rte_mbuf *const *packets, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (packets[i]->nb_segs > 1)
+			s->chained -= packets[i]->nb_segs - 1u;
 }
 
 unsigned
@@ -176,6 +189,8 @@ hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_
 		sub->queues[class].dropped++;
 		group_dropped(&s->groups[sub->group], taken.length);
 	}
+	if (unlikely(s->chained != 0))
+		hqos_took_out(s, packets, count);
 	s->counters.flushed += count;
 	if (count == room || !leave_group(s, subscriber))
 		return count;
@@ -185,7 +200,7 @@ hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_
 	return count;
 }
 
-// What a queue and its subscriber count together.
+// The sum of the counts of a queue and of its subscriber.
 static uint64_t
 sent_of_class(uint64_t of_queue, uint32_t few, bool narrow, unsigned class)
 {
@@ -199,7 +214,7 @@ sent_of_class(uint64_t of_queue, uint32_t few, bool narrow, unsigned class)
 // Between two loads of a queue's count the few did not begin anew. Packets of its own do not touch bit 0; twice anew, which leaves it as it
 // was, is twice what the few count.
 static bool
-few_went_on(uint64_t before, uint64_t after, bool narrow)
+short_queue_restarted(uint64_t before, uint64_t after, bool narrow)
 {
 	return ((before ^ after) & 1) == 0 && after - before < 4u << (narrow ? 3 : 7);
 }
@@ -207,32 +222,34 @@ few_went_on(uint64_t before, uint64_t after, bool narrow)
 uint64_t
 hqos_sent(const struct hqos_subscriber *sub, unsigned class)
 {
-	enum { COUNTED_HOW = HQOS_NARROW | HQOS_RECOUNT };
+	enum { COUNTED_HOW = (UINT8_MAX & ~(HQOS_RECOUNTED - 1)) | HQOS_NARROW | HQOS_RECOUNT };
 	const struct timespec apart = {.tv_nsec = TRIES_APART_NS};
 	const struct hqos_queue *queue = &sub->queues[class];
-	uint64_t of_queue, later;
+	uint64_t of_queue, later, began;
 	uint32_t few;
 	uint8_t how;
 
-	for (unsigned tries = 0; tries < TRIES_MOST; tries++) {
+	for (unsigned tries = 0; tries < TRIES_MAX; tries++) {
 		if (tries >= TRIES_SOON)
 			nanosleep(&apart, NULL);
 		else if (tries > 0)
 			sched_yield();
+		began = rte_rdtsc();
 		how = __atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW;
 		of_queue = __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE);
 		few = __atomic_load_n(&sub->sent, __ATOMIC_ACQUIRE);
 		later = __atomic_load_n(&queue->sent, __ATOMIC_ACQUIRE);
-		if (!(how & HQOS_RECOUNT) && few_went_on(of_queue, later, how & HQOS_NARROW) &&
-			how == (__atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW))
+		if (!(how & HQOS_RECOUNT) && short_queue_restarted(of_queue, later, how & HQOS_NARROW) &&
+			how == (__atomic_load_n(&sub->flags, __ATOMIC_ACQUIRE) & COUNTED_HOW) &&
+			rte_rdtsc() - began < READ_CYCLES)
 			break;
 	}
-	// Where the tries ran out it is what was seen last, which may be wrong by as many as the few count.
+	// After the last try, return the last sum, which may be wrong by the count of the subscriber.
 	return sent_of_class(of_queue, few, how & HQOS_NARROW, class);
 }
 
 void
-few_change_width(struct hqos_subscriber *sub)
+short_queue_change_width(struct hqos_subscriber *sub)
 {
 	uint8_t flags = sub->flags;
 
@@ -242,12 +259,12 @@ few_change_width(struct hqos_subscriber *sub)
 		struct hqos_queue *queue = &sub->queues[i];
 		uint64_t sent = 2 * sent_of_class(queue->sent, sub->sent, flags & HQOS_NARROW, i);
 
-		// Most have sent nothing: their memory need not be there yet.
+		// Most subscribers have sent nothing: their memory may not exist yet.
 		if (sent != queue->sent)
 			__atomic_store_n(&queue->sent, sent, __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&sub->sent, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&sub->flags, flags ^ HQOS_NARROW, __ATOMIC_RELEASE);
+	__atomic_store_n(&sub->flags, (uint8_t)((flags ^ HQOS_NARROW) + HQOS_RECOUNTED), __ATOMIC_RELEASE);
 }
 
 void
@@ -257,10 +274,10 @@ queue_spread(struct hqos_scheduler *s, struct hqos_subscriber *sub)
 	const unsigned width = hqos_width(sub), mask = (1u << width) - 1;
 	uint64_t places = sub->places;
 
-	few_chunks(s, sub, chunks);
+	short_queue_chunks(s, sub, chunks);
 	for (unsigned i = 0; i < FEW_CHUNKS; i++)
 		few[i] = *chunks[i];
-	few_give_back(s, sub, chunks[0]);
+	short_queue_free(s, sub, chunks[0]);
 	sub->places = 0;
 	for (; places != 0; places &= places - 1) {
 		unsigned place = (unsigned)__builtin_ctzll(places), at = (place & mask) % QUEUE_CHUNK_PACKETS;
@@ -273,7 +290,7 @@ queue_spread(struct hqos_scheduler *s, struct hqos_subscriber *sub)
 // How the loads of a burst's packets are spread out: so many packets ahead.
 enum { AHEAD_SUBSCRIBER = 24, AHEAD_QUEUE = 12 };
 
-// Where the next packet goes to. The queue's line only of who has queues: it is another line of memory, for nothing.
+// Fetch the place of the next packet. Fetch the queue's line only if the subscriber has queues: it is a further cache line.
 static inline void
 fetch_queue(const struct hqos_scheduler *s, uint32_t subscriber, uint8_t class)
 {
@@ -316,13 +333,23 @@ put_in_queue(struct hqos_scheduler *s, struct hqos_subscriber *sub, const struct
 	return refuse;
 }
 
+// Where buffers are scarce: whether a queue has its share of them. `left` more packets may wait.
+static __rte_noinline bool
+has_its_share(const struct hqos_scheduler *s, uint32_t subscriber, unsigned class, uint32_t left)
+{
+	unsigned waiting = hqos_waiting(&s->subscribers[subscriber], class);
+
+	return waiting >= left && (subscriber >= s->reserved || waiting >= HQOS_RESERVED);
+}
+
 unsigned
 hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t *subscribers, const uint8_t *classes,
 	unsigned count, uint64_t cycles)
 {
 	uint64_t now = ticks_of(cycles);
 	const uint32_t arrived = (uint32_t)(now >> CODEL_SHIFT);
-	unsigned refused = 0;
+	const bool scarce = s->room != HQOS_AMPLE;
+	unsigned refused = 0, chained = 0;
 
 	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)AHEAD_SUBSCRIBER); i++)
 		rte_prefetch0(&s->subscribers[subscribers[i]]);
@@ -334,7 +361,7 @@ hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t
 		unsigned class = classes[i], refuse = TAKEN;
 		bool idle = sub->backlog == 0, fresh = !(sub->backlog >> class & 1);
 		struct rte_mbuf *m = packets[i];
-		uint16_t length = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)HQOS_FRAME_MOST);
+		uint16_t length = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)HQOS_FRAME_MAX);
 
 		if (i + AHEAD_SUBSCRIBER < count)
 			rte_prefetch0(&s->subscribers[subscribers[i + AHEAD_SUBSCRIBER]]);
@@ -342,8 +369,11 @@ hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t
 			fetch_queue(s, subscribers[i + AHEAD_QUEUE], classes[i + AHEAD_QUEUE]);
 		if (unlikely(!sub->used))
 			refuse = HQOS_UNKNOWN;
+		else if (unlikely(scarce) &&
+			 has_its_share(s, subscribers[i], class, s->room - RTE_MIN(s->room, i - refused + chained)))
+			refuse = s->room_reason;
 		else if (!((idle || (sub->flags & HQOS_FEW)) && (profile->few >> class & 1) &&
-				 few_append(s, sub, profile, class, number_of(s, m), length, arrived)))
+				 short_queue_append(s, sub, profile, class, number_of(s, m), length, arrived)))
 			refuse = put_in_queue(s, sub, profile, class, m, length, arrived);
 		if (unlikely(refuse != TAKEN)) {
 			if (refuse != HQOS_UNKNOWN) {
@@ -355,6 +385,8 @@ hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t
 			packets[refused++] = m;
 			continue;
 		}
+		if (unlikely(m->nb_segs > 1))
+			chained += m->nb_segs - 1u;
 		// A class that had nothing may be allowed to send while the others have to wait.
 		if (idle)
 			settle_first(s, sub, subscribers[i], profile, now);
@@ -362,5 +394,6 @@ hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t
 			hqos_settle_subscriber(s, subscribers[i], now);
 	}
 	s->packets += count - refused;
+	s->chained += chained;
 	return refused;
 }

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler of a port: four levels (port, group, subscriber, class), each with a peak rate, and all but the port with a committed
-// one. A packet is sent when all above it conform to their peaks. Who is within its committed rate goes before who is not: among a
+// one. A packet is sent when all levels above it conform to their peaks. An entry within its committed rate goes before others: among a
 // port's groups, among a group's subscribers, among a subscriber's classes. Otherwise groups and subscribers share by weight, and
-// classes go by strict priority, those of the same priority sharing by weight.
+// classes go by strict priority; classes of the same priority share by weight.
 //
-// Nothing is searched for: who may send stands in a queue, who may not yet stands in a timing wheel, and who has nothing to send
-// stands nowhere. So a packet costs the same with two hundred subscribers as with two hundred thousand, but for the
-// caches; and ids are read from queues some places ahead, so that what they stand for is in the cache when its turn comes.
+// There is no search: a subscriber that may send is in a queue, one that must wait is in a timing wheel, and one without packets
+// is in neither. So a packet costs the same with two hundred subscribers as with two hundred thousand, except for the
+// caches. Ids are read from queues some places ahead, so that their records are in the cache when their turn comes.
 //
-// One worker owns a scheduler, and only it calls what is declared here.
+// One worker owns a scheduler, and only it calls these functions.
 #pragma once
 
 #include <stdbool.h>
@@ -23,14 +24,16 @@
 enum {
 	HQOS_CLASSES = 8,
 	HQOS_WIDE = 4,
-	// What one may send at a turn, in bytes for each unit of weight. More than a usual frame, so that a turn with the least
-	// weight is worth the cost of taking it.
+	// The quantum of a turn, in bytes for each unit of weight. More than a usual frame, so that a turn with the lowest
+	// weight is worth its cost.
 	HQOS_QUANTUM = 2048,
 	HQOS_BURST = 256,
 };
 
 enum hqos_drop_policy { HQOS_TAIL_DROP, HQOS_WRED, HQOS_CODEL };
-enum { HQOS_UNKNOWN = HQOS_CODEL + 1 }; // why a packet was not taken: there is no such subscriber
+// Why a packet was not taken, beside the policies: there is no such subscriber, or its queue has its share of the buffers that this
+// port's queues, or those of all ports, may hold.
+enum { HQOS_UNKNOWN = HQOS_CODEL + 1, HQOS_PORT_FULL, HQOS_BUFFERS_FULL, HQOS_REASONS };
 
 // A class, in the machine's units. Classes are numbered by priority: the lower, the earlier.
 struct hqos_class_profile {
@@ -58,10 +61,10 @@ struct hqos_profile {
 	uint8_t class_peaks;     // a bit for each class that has a peak rate
 	uint8_t class_committed; // and a committed one
 	// hqos_profile_finish() fills these in:
-	bool narrow;          // more than HQOS_WIDE classes
-	uint8_t few;          // a bit for each class whose packets may be among a few,
-	uint8_t codel;        // and for each that CoDel watches;
-	uint32_t codel_least; // the least target of those
+	bool narrow;               // more than HQOS_WIDE classes
+	uint8_t few;               // a bit for each class whose packets may be among a few,
+	uint8_t codel;             // and for each that CoDel watches;
+	uint32_t codel_min_target; // the minimum of their targets
 	struct hqos_class_profile classes[HQOS_CLASSES];
 };
 
@@ -74,21 +77,22 @@ struct hqos_group_profile {
 };
 
 enum {
-	HQOS_IN_GREEN = 1 << 0, // an entry stands in the queue of those within their committed rate
-	HQOS_IN_OTHER = 1 << 1, // and in the one of the others
-	HQOS_FEW = 1 << 2,      // its packets are few, and the queues of its classes are empty
-	HQOS_NARROW = 1 << 3,   // the few are of up to eight classes, else of up to HQOS_WIDE
-	HQOS_RECOUNT = 1 << 4,  // what was sent is being counted anew
+	HQOS_IN_GREEN = 1 << 0,  // an entry stands in the queue of those within their committed rate
+	HQOS_IN_OTHER = 1 << 1,  // and in the one of the others
+	HQOS_FEW = 1 << 2,       // its packets are few, and the queues of its classes are empty
+	HQOS_NARROW = 1 << 3,    // the few are of up to eight classes, else of up to HQOS_WIDE
+	HQOS_RECOUNT = 1 << 4,   // the sent packets are being recounted
+	HQOS_RECOUNTED = 1 << 5, // and how often it was, in the bits from this one on
 };
 
-// Packets that wait in a class, in the order in which they came, in chunks (queue.h), and what was counted: 32 bytes.
+// Packets that wait in a class, in the order in which they came, in chunks (queue.h), and its counters: 32 bytes.
 struct hqos_queue {
 	uint32_t first, last; // chunks; meaningless while it is empty
 	int32_t credit;       // bytes that it still may send in its turn
 	uint16_t count;
 	uint16_t codel_count : 15, codel_drops : 1; // CoDel: drops so far, and whether it is dropping
 	uint32_t average; // WRED: packets, 16.16. CoDel: when the delay will have been too long for an interval, or 0
-	uint32_t dropped; // packets, whatever the reason
+	uint32_t dropped; // packets, for any reason
 	uint64_t sent;    // packets, times 2, but those that the subscriber counts; bit 0: see there
 };
 
@@ -98,19 +102,19 @@ struct hqos_class_state {
 	uint64_t peak_paid, committed_paid;
 };
 
-// What CoDel remembers of a subscriber's queues and looks at only when it drops, or may soon.
+// CoDel's state of a subscriber's queues, which is read only when it drops, or may soon.
 struct hqos_codel {
 	uint32_t next[HQOS_CLASSES];   // the moment of the next drop
 	uint8_t episode[HQOS_CLASSES]; // drops the last time that it dropped
 };
 
-// 448 bytes, and 40 of struct hqos_codel elsewhere. Who has a few packets waiting has them in chunks of a cache line,
-// whatever their classes (queue.h): what comes and goes then touches the first line here and a chunk, and nothing else. With more of
-// them, the queues of their classes; the rates of classes and what CoDel remembers only if the profile uses them.
+// 448 bytes, and 40 of struct hqos_codel elsewhere. A subscriber with few packets has them in chunks of a cache line,
+// for all classes (queue.h): enqueue and dequeue then touch the first line here and a chunk. With more packets,
+// they touch the queues of the classes; the rates of classes and the state of CoDel only if the profile uses them.
 struct hqos_subscriber {
 	uint64_t peak_paid, committed_paid;
 	struct place place;
-	uint8_t life; // goes on when it moves or goes, so that what still stands for it elsewhere is known to be stale
+	uint8_t life; // changes when the subscriber moves or goes, so that its entries elsewhere are known to be stale
 	int32_t credit;
 	uint32_t chunk; // of the few, the last; else where the last packet went to, as the next may do so, too
 	union {
@@ -130,7 +134,7 @@ struct hqos_subscriber {
 	uint8_t used : 1;   // it exists
 	uint8_t turn : 3;   // the class that shares with its equals and is being served
 	uint8_t filled : 4; // of the few: places that were filled, in the order in which they came; 0: all 16
-	// Not the scheduler's own: what others want of it (shaped.c).
+	// Not used by the scheduler: changes that other files request (shaped.c).
 	uint8_t owner_life;
 	uint8_t listed;
 	uint8_t before[3];
@@ -150,7 +154,7 @@ hqos_width(const struct hqos_subscriber *sub)
 	return sub->flags & HQOS_NARROW ? 3 : 4;
 }
 
-// Packets of a class that wait. Anybody may ask.
+// Waiting packets of a class. Any thread may call it.
 static inline unsigned
 hqos_waiting(const struct hqos_subscriber *sub, unsigned class)
 {
@@ -161,7 +165,7 @@ hqos_waiting(const struct hqos_subscriber *sub, unsigned class)
 	return at < 64 ? (unsigned)__builtin_popcountll(sub->places >> at & ((1u << (1u << width)) - 1)) : 0;
 }
 
-// Packets of a class that were sent. Anybody may ask, and who asks again never gets less.
+// Packets of a class that were sent. Any thread. The number never decreases.
 uint64_t hqos_sent(const struct hqos_subscriber *sub, unsigned class);
 
 // Whose turn has begun below: of those within their committed rate, which go first and end others' turns for a while, and of the
@@ -171,7 +175,7 @@ struct hqos_turns {
 	int32_t green_credit;  // bytes
 };
 
-// What a group's subscribers sent and what of theirs was dropped, whatever the reason. The owner counts, anybody may read.
+// Packets of a group's subscribers that were sent and dropped, for any reason. The owner counts, any thread may read.
 struct hqos_group_counters {
 	uint64_t sent_packets, sent_bytes; // bytes of frames, without FCS
 	uint64_t dropped_packets, dropped_bytes;
@@ -191,10 +195,10 @@ struct hqos_group {
 
 static_assert(sizeof(struct hqos_group) == 128, "what is counted lies in lines that sending touches anyway");
 
-// What was done since the start, and what waits. The owner counts, anybody may read.
+// Counters since the start, and packets that wait. The owner counts, any thread may read.
 struct hqos_counters {
 	uint64_t sent_packets, sent_bytes;
-	uint64_t dropped[4]; // by enum hqos_drop_policy: queue full, WRED, CoDel; and HQOS_UNKNOWN
+	uint64_t dropped[HQOS_REASONS]; // by enum hqos_drop_policy: queue full, WRED, CoDel; and HQOS_UNKNOWN ...
 	uint64_t flushed;
 };
 
@@ -212,11 +216,18 @@ struct hqos_scheduler {
 	struct hqos_profile *const *profiles;
 	struct hqos_group_profile *const *group_profiles;
 	uint32_t subscriber_limit, group_limit;
-	uint32_t stale; // entries of queues that stand for nobody any more
+	uint32_t stale; // stale entries of queues
 	size_t chunk_limit;
-	uintptr_t buffers; // what buffers' numbers count from
+	uintptr_t buffers; // the base of buffers' numbers
 	struct chunks chunks;
 	uint32_t packets; // that wait
+	uint32_t chained; // buffers that they hold beside the first of each
+	// The caller says before it puts packets in how many more buffers the queues may hold: HQOS_AMPLE is no
+	// limit, and costs nothing. Otherwise a queue takes a packet only while it is shorter than the rest: the
+	// longest queues stop first, and one queue alone gets half.
+	uint32_t room;
+	uint8_t room_reason; // the drop reason without room: HQOS_PORT_FULL or HQOS_BUFFERS_FULL
+	uint32_t reserved;   // subscribers below this number may always have HQOS_RESERVED packets each
 	struct hqos_counters counters;
 
 	// Packets that were taken out because they waited too long, until the caller takes them.
@@ -227,9 +238,11 @@ struct hqos_scheduler {
 };
 
 enum { CODEL_SHIFT = 10 + TICK_SHIFT }; // 1,024 cycles
-enum { HQOS_SUBSCRIBERS = 1 << 24, HQOS_GROUPS = 1 << 16, HQOS_QUEUE_MOST = 32768, HQOS_FRAME_MOST = 16384 };
+enum { HQOS_RESERVED = 64 };
+static const uint32_t HQOS_AMPLE = UINT32_MAX;
+enum { HQOS_SUBSCRIBERS = 1 << 24, HQOS_GROUPS = 1 << 16, HQOS_QUEUE_MAX = 32768, HQOS_FRAME_MAX = 16384 };
 
-// Fills in what follows from the rest of a profile, which uses so many classes.
+// Computes the derived fields of a profile, which uses so many classes.
 void hqos_profile_finish(struct hqos_profile *profile, unsigned classes);
 
 // Space for so many subscribers (at most HQOS_SUBSCRIBERS), groups (at most HQOS_GROUPS) and waiting packets; the caller keeps the
@@ -249,14 +262,22 @@ bool hqos_set_subscriber(struct hqos_scheduler *s, uint32_t subscriber, uint32_t
 // Takes out at most `room` of its packets; gone when it returns less than that, and `used` is false.
 unsigned hqos_flush_subscriber(struct hqos_scheduler *s, uint32_t subscriber, struct rte_mbuf **packets, unsigned room);
 
-// One packet each of `subscribers` and `classes`. Returns how many were not taken; these are moved to the front of `packets`, and
-// the state's `detail` of each says why: HQOS_TAIL_DROP, HQOS_WRED or HQOS_UNKNOWN.
+// One packet each of `subscribers` and `classes`. Returns how many were not taken; these are moved to the front of
+// `packets`, and the state's `detail` of each has the reason: HQOS_TAIL_DROP, HQOS_WRED, HQOS_UNKNOWN, HQOS_PORT_FULL
+// or HQOS_BUFFERS_FULL.
 unsigned hqos_enqueue(struct hqos_scheduler *s, struct rte_mbuf **packets, const uint32_t *subscribers,
 	const uint8_t *classes, unsigned count, uint64_t now);
 // At most `room` packets that are to be sent now. Those that CoDel dropped are in `dropped` then, for the caller to take.
 unsigned hqos_dequeue(struct hqos_scheduler *s, struct rte_mbuf **packets, unsigned room, uint64_t now);
 // The moment, in TSC cycles, before which hqos_dequeue will find nothing; UINT64_MAX if nothing waits.
 uint64_t hqos_next(const struct hqos_scheduler *s, uint64_t now);
+
+// Buffers that the queues hold. Any thread may call it.
+static inline uint32_t
+hqos_buffers(const struct hqos_scheduler *s)
+{
+	return __atomic_load_n(&s->packets, __ATOMIC_RELAXED) + __atomic_load_n(&s->chained, __ATOMIC_RELAXED);
+}
 
 static inline const struct hqos_profile *
 hqos_profile_of(const struct hqos_scheduler *s, const struct hqos_subscriber *sub)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets in a scheduler, on a clock of the tests' own: their order, how long they wait, where they go when their subscriber moves or
 // goes, and which are dropped.
 #include <setjmp.h>
@@ -56,7 +57,7 @@ packets_of_a_class_keep_their_order(void **state)
 }
 
 static void
-what_may_be_sent_is_sent(void **state)
+packets_within_the_rate_are_sent(void **state)
 {
 	struct rte_mbuf *packets[64];
 
@@ -104,6 +105,70 @@ a_packet_of_a_free_class_does_not_wait_for_a_limited_one(void **state)
 	assert_int_equal(get(packets, 64), 64);
 }
 
+// As the worker does that owns the scheduler: so many buffers are for its queues.
+static bool
+put_within(uint32_t most, uint32_t subscriber)
+{
+	s->room = most - RTE_MIN(most, hqos_buffers(s));
+	return put(subscriber, 0, 1000);
+}
+
+static void
+where_buffers_are_scarce_one_queue_takes_half_of_them_and_others_have_theirs(void **state)
+{
+	enum { ROOM = 600, OTHERS = 20, EACH = 8 };
+	uint64_t flood = 0;
+
+	(void)state;
+	one_group(OTHERS + 1);
+	group_profiles[0].peak = pace_of(8, 0, HZ);
+	for (unsigned i = 0; i <= OTHERS; i++)
+		profiles[i].classes[0].limit = HQOS_QUEUE_MAX;
+	for (unsigned i = 0; i < 2 * ROOM; i++)
+		flood += put_within(ROOM, 0);
+	assert_int_equal(flood, ROOM / 2);
+	for (unsigned i = 1; i <= OTHERS; i++)
+		for (unsigned n = 0; n < EACH; n++)
+			assert_true(put_within(ROOM, i));
+	assert_false(put_within(ROOM, 0));
+	assert_int_equal(s->counters.dropped[HQOS_PORT_FULL], 2 * ROOM - ROOM / 2 + 1);
+	assert_int_equal(s->packets, ROOM / 2 + OTHERS * EACH);
+	// However many want more, there never are more.
+	for (unsigned n = 0; n < ROOM; n++)
+		for (unsigned i = 1; i <= OTHERS; i++)
+			put_within(ROOM, i);
+	assert_in_range(s->packets, ROOM - ROOM / OTHERS - OTHERS, ROOM);
+	// And the port's own packets have some more.
+	s->reserved = 1;
+	assert_false(put_within(0, 1));
+	assert_false(put_within(0, 0));
+	s->reserved = 2;
+	while (hqos_waiting(&s->subscribers[1], 0) < HQOS_RESERVED)
+		assert_true(put_within(0, 1));
+	assert_false(put_within(0, 1));
+}
+
+static void
+all_buffers_of_a_packet_count(void **state)
+{
+	struct rte_mbuf *packets[64];
+
+	(void)state;
+	one_group(2);
+	for (unsigned i = 0; i < 20; i++) {
+		spare[spare_count - 1]->nb_segs = (uint16_t)(i % 4);
+		assert_true(put(i % 2, i % 3 == 0, 1000));
+	}
+	// One at least: 1, 1, 2, 3.
+	assert_int_equal(hqos_buffers(s), 5 * 7);
+	assert_true(get(packets, 7) == 7);
+	assert_true(hqos_buffers(s) < 5 * 7 - 7);
+	while (hqos_flush_subscriber(s, 0, packets, 5) == 5)
+		;
+	assert_in_range(get(packets, 64), 1, 13);
+	assert_int_equal(hqos_buffers(s), 0);
+}
+
 static void
 a_full_queue_refuses_and_recovers(void **state)
 {
@@ -120,7 +185,7 @@ a_full_queue_refuses_and_recovers(void **state)
 }
 
 static void
-what_waits_moves_with_its_subscriber(void **state)
+waiting_packets_move_with_their_subscriber(void **state)
 {
 	struct rte_mbuf *packets[64];
 	uint32_t order = 0, stale;
@@ -149,7 +214,7 @@ what_waits_moves_with_its_subscriber(void **state)
 	}
 	assert_in_range(order, 15, 20);
 	assert_true(s->subscribers[1].backlog != 0);
-	// What stood for him in the old group's queue is found out in time.
+	// The subscriber's entries in the old group's queue are removed in time.
 	while (s->packets + s->stale + s->wheel.waiting != 0) {
 		get(packets, 64);
 		now += 50 * STEP;
@@ -261,10 +326,12 @@ main(void)
 {
 	const struct CMUnitTest all[] = {
 		EACH_WAY(packets_of_a_class_keep_their_order),
-		EACH_WAY(what_may_be_sent_is_sent),
+		EACH_WAY(packets_within_the_rate_are_sent),
 		EACH_WAY(a_packet_of_a_free_class_does_not_wait_for_a_limited_one),
+		EACH_WAY(where_buffers_are_scarce_one_queue_takes_half_of_them_and_others_have_theirs),
+		EACH_WAY(all_buffers_of_a_packet_count),
 		EACH_WAY(a_full_queue_refuses_and_recovers),
-		EACH_WAY(what_waits_moves_with_its_subscriber),
+		EACH_WAY(waiting_packets_move_with_their_subscriber),
 		EACH_WAY(subscribers_come_and_go_under_traffic),
 		EACH_WAY(codel_keeps_the_delay_of_a_greedy_queue_short),
 		EACH_WAY(wred_drops_red_before_green),

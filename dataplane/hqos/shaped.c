@@ -1,4 +1,5 @@
-// Ports with a scheduler: their beginning and end, and who has queues there.
+// SPDX-License-Identifier: Apache-2.0
+// Ports with a scheduler: their start and end, and their subscribers.
 #include "hqos/shaped.h"
 
 #include <errno.h>
@@ -18,12 +19,13 @@
 // struct hqos_subscriber's `wanted`.
 enum { WANTED_PROFILE = 0, WANTED_GROUP = 16, WANTED_LIFE = 40, WANTED_REST = 62, WANTED_THERE = 63 };
 enum {
-	CATCH_UP = 256,        // most changes at a time
-	LAST_LEAST = 10000000, // nanoseconds for the last packets of a scheduler that is to go
+	CATCH_UP = 256,      // maximum of changes at a time
+	LAST_MIN = 10000000, // nanoseconds for the last packets of a scheduler that is to go
 };
 
 struct shaped *shaped_ports[PORT_MAX];
 struct shaped *shaped_owned[WORKER_MAX];
+uint32_t shaped_ample = UINT32_MAX;
 struct qos_binding *qos_bindings[2];
 
 static inline struct hqos_subscriber *
@@ -32,9 +34,9 @@ subscriber_at(const struct shaped *shaped, uint32_t subscriber)
 	return &shaped->scheduler->subscribers[subscriber];
 }
 
-// ---- What is wanted of subscribers.
+// ---- Changes of subscribers.
 
-// Of who is before him on the list.
+// Of the subscriber before on the list.
 static inline void
 set_before(struct hqos_subscriber *sub, uint32_t before)
 {
@@ -72,8 +74,8 @@ want(struct shaped *shaped, uint32_t subscriber, uint64_t word)
 	list(shaped, subscriber);
 }
 
-// Make him what is wanted. His packets are put into `packets` if he goes, or if another has his number now; false: not all of it is
-// done.
+// Apply the changes of a subscriber. Its packets are put into `packets` if it goes, or if another has its number now. False: some changes
+// are left.
 static bool
 settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, unsigned room, unsigned *count,
 	uint64_t now)
@@ -85,7 +87,7 @@ settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, un
 	uint8_t life = (uint8_t)(wanted >> WANTED_LIFE);
 	uint32_t group = (uint32_t)(wanted >> WANTED_GROUP) & (HQOS_SUBSCRIBERS - 1);
 
-	// What waits goes its way first.
+	// Waiting packets are sent first.
 	if (!there && (wanted >> WANTED_REST & 1) && sub->used && sub->owner_life == life && sub->backlog != 0)
 		return false;
 	if (sub->used && (!there || sub->owner_life != life)) {
@@ -134,7 +136,7 @@ shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room,
 		shaped->has = rate->number;
 		s->peak = rate->peak;
 		s->overhead = rate->overhead;
-		pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MOST);
+		pace_forgive(&s->peak, &s->paid, ticks_of(now), 2 * HQOS_FRAME_MAX);
 	}
 	if (likely(shaped->unsettled == NO_ID)) {
 		if (likely(__atomic_load_n(&shaped->changed, __ATOMIC_RELAXED) == NO_ID))
@@ -154,7 +156,7 @@ shaped_catch_up(struct shaped *shaped, struct rte_mbuf **packets, unsigned room,
 		struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
 
 		shaped->unsettled = before_of(sub);
-		// Before what is wanted is read: who wants something else from now on puts him on the list again.
+		// Before the change is read: a later change puts the subscriber on the list again.
 		__atomic_exchange_n(&sub->listed, 0, __ATOMIC_ACQ_REL);
 		if (!settle(shaped, subscriber, packets, room, &count, now))
 			list(shaped, subscriber);
@@ -221,7 +223,7 @@ hqos_use_none(uint32_t session, enum direction direction)
 		__atomic_store_n(binding, 0, __ATOMIC_RELEASE);
 }
 
-// Nobody's any more.
+// Without a subscriber.
 static void
 go(struct shaped *shaped, uint32_t subscriber, bool drop)
 {
@@ -229,7 +231,7 @@ go(struct shaped *shaped, uint32_t subscriber, bool drop)
 		(subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE) | (uint64_t)!drop << WANTED_REST);
 }
 
-// Who goes when no worker has a packet for him in its hands any more.
+// A deleted subscriber, once no worker has a packet for it.
 struct going {
 	struct shaped *shaped;
 	uint32_t subscriber;
@@ -273,6 +275,44 @@ hqos_give_back(uint32_t queue, bool drop)
 	slab_give_later(&shaped->subscribers, subscriber);
 }
 
+// ---- Buffers.
+
+void
+shaped_look_at_room(struct shaped *shaped)
+{
+	struct hqos_scheduler *s = shaped->scheduler;
+	const uint32_t all_max = shaped_all_max(packet_pool->size), most = shaped_port_max(packet_pool->size),
+		       ample = __atomic_load_n(&shaped_ample, __ATOMIC_RELAXED);
+	const uint32_t held = hqos_buffers(s);
+	uint32_t all = held, left, left_of_all;
+
+	// The shares of the others are set already.
+	for (unsigned w = 0; w < worker_count; w++)
+		for (const struct shaped *other = __atomic_load_n(&shaped_owned[w], __ATOMIC_ACQUIRE); other;
+			other = __atomic_load_n(&other->next, __ATOMIC_ACQUIRE))
+			if (other != shaped)
+				all += RTE_MAX(hqos_buffers(other->scheduler), ample);
+	left = most - RTE_MIN(most, held);
+	left_of_all = all_max - RTE_MIN(all_max, all);
+	s->room = RTE_MIN(left, left_of_all);
+	s->room_reason = left <= left_of_all ? HQOS_PORT_FULL : HQOS_BUFFERS_FULL;
+}
+
+// Main thread: there is one more scheduler, or one less.
+static void
+share_buffers(void)
+{
+	uint32_t count = 0;
+
+	for (unsigned w = 0; w < worker_count; w++)
+		for (const struct shaped *s = shaped_owned[w]; s; s = s->next)
+			count++;
+	__atomic_store_n(&shaped_ample,
+		RTE_MIN(shaped_all_max(packet_pool->size) / (2 * RTE_MAX(count, 1u)),
+			shaped_port_max(packet_pool->size) / 2),
+		__ATOMIC_RELAXED);
+}
+
 // ---- Beginning and end.
 
 static void
@@ -284,7 +324,7 @@ look_at_buffers(struct rte_mempool *pool, void *range, struct rte_mempool_memhdr
 	ends[1] = RTE_MAX(ends[1], last);
 }
 
-// What is there before any session's. Ours always is within its committed rate.
+// The subscribers before any session's. The gateway's own is always within its committed rate.
 static const struct hqos_group_profile own_group = {.quantum = 1 << 16, .has_committed = false},
 				       other_group = {.quantum = 8 * HQOS_QUANTUM, .committed = PACE_NEVER};
 
@@ -321,6 +361,7 @@ make(struct shaped *s)
 			s->group_profiles, (void *)ends[0], (void *)ends[1], rte_rdtsc());
 	if (!s->scheduler)
 		return -ENOMEM;
+	s->scheduler->reserved = FIRST_SUBSCRIBER - 1;
 	for (unsigned w = 0; w < worker_count; w++)
 		if (w != s->owner && (s->rings[w] = handover_ring()) == NULL)
 			return -ENOMEM;
@@ -391,6 +432,7 @@ shaped_open(struct object *object, struct port *port, const struct shaped_rate *
 	s->next = shaped_owned[s->owner];
 	__atomic_store_n(&shaped_ports[port->id], s, __ATOMIC_RELEASE);
 	__atomic_store_n(&shaped_owned[s->owner], s, __ATOMIC_RELEASE);
+	share_buffers();
 	object->state = s;
 	port_send_before(port, &hqos_enqueue_node);
 	return 0;
@@ -414,14 +456,15 @@ shaped_close(struct shaped *s)
 	unsigned count;
 
 	port_send_before(s->port, NULL);
-	// What is on its way gets there, unless it has to wait for longer.
-	worker_finish(has_packets, s, LAST_LEAST);
+	// Packets under way arrive, unless they have to wait for longer.
+	worker_finish(has_packets, s, LAST_MIN);
 	__atomic_store_n(&shaped_ports[s->port->id], NULL, __ATOMIC_RELEASE);
 	for (struct shaped **at = &shaped_owned[s->owner]; *at; at = &(*at)->next)
 		if (*at == s) {
 			__atomic_store_n(at, s->next, __ATOMIC_RELEASE);
 			break;
 		}
+	share_buffers();
 	rcu_wait();
 	// It is ours now.
 	for (unsigned w = 0; w < worker_count; w++)

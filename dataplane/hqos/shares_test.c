@@ -1,4 +1,5 @@
-// Who goes first, and who shares with whom, on a clock of the tests' own: priorities, weights and committed rates.
+// SPDX-License-Identifier: Apache-2.0
+// Precedence and sharing between subscribers, on the tests' own clock: priorities, weights and committed rates.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +92,7 @@ a_committed_rate_holds_against_any_weight(void **state)
 	one_group(10);
 	memset(sent, 0, sizeof(sent));
 	run(10, 1, 1000, 1000);
-	// And beyond it, its share of what is left.
+	// And beyond it, its share of the rest.
 	assert_near(of(0), 40e6 / 8 + 60e6 / 8 / 73, 0.02);
 	assert_near(of(1), 60e6 / 8 * 8 / 73, 0.03);
 }
@@ -128,9 +129,10 @@ a_classs_committed_rate_holds_against_a_higher_class(void **state)
 	assert_near(sent[0][0], 45e6 / 8, 0.02);
 }
 
-// Its share of the rest is of what it sends beyond, however often it becomes due in its turn of the rest.
+// Its share of the rest applies to packets beyond the committed rate, however often it becomes due in its turn of the
+// rest.
 static void
-what_is_within_a_committed_rate_is_not_of_the_share_of_the_rest(void **state)
+the_committed_rate_is_not_part_of_the_share_of_the_rest(void **state)
 {
 	static const unsigned weights[3] = {4, 3, 4}, committed[3] = {0, 10, 18}; // Mbit/s
 
@@ -180,7 +182,7 @@ equal_classes_share_by_weight_within_their_committed_rates(void **state)
 }
 
 static void
-nobody_starves_among_many(void **state)
+no_subscriber_starves_among_many(void **state)
 {
 	(void)state;
 	s->peak = pace_of(50000000, 3000, HZ);
@@ -243,9 +245,9 @@ main(void)
 		EACH_WAY(a_committed_rate_holds_against_any_weight),
 		EACH_WAY(a_groups_committed_rate_holds),
 		EACH_WAY(a_classs_committed_rate_holds_against_a_higher_class),
-		EACH_WAY(what_is_within_a_committed_rate_is_not_of_the_share_of_the_rest),
+		EACH_WAY(the_committed_rate_is_not_part_of_the_share_of_the_rest),
 		EACH_WAY(equal_classes_share_by_weight_within_their_committed_rates),
-		EACH_WAY(nobody_starves_among_many),
+		EACH_WAY(no_subscriber_starves_among_many),
 		EACH_WAY(a_committed_rate_that_is_raised_from_almost_nothing_counts_at_once_at_every_level),
 	};
 

@@ -1,9 +1,10 @@
-// Where who has something to send stands: in a queue of his group or of the port, in the wheel, or nowhere.
+// SPDX-License-Identifier: Apache-2.0
+// The places of subscribers and groups: in a queue of the group or of the port, in the wheel, or none.
 #include "hqos/standing.h"
 
 #include <rte_common.h>
 
-enum { WAKE_UPS = 512 }; // most that are taken out of the wheel at a time
+enum { WAKE_UPS = 512 }; // maximum taken out of the wheel at a time
 
 static struct place *
 place_of(struct hqos_scheduler *s, uint32_t id)

@@ -1,4 +1,5 @@
-// Who may send now, who has to wait until when, and where each stands meanwhile.
+// SPDX-License-Identifier: Apache-2.0
+// Which subscribers and groups may send now, which must wait until when, and the place of each meanwhile.
 #pragma once
 
 #include "hqos/scheduler.h"
@@ -6,7 +7,7 @@
 // An id in the wheel is a group's if this bit is set, else a subscriber's.
 #define GROUP_BIT (1u << 31)
 
-// An entry in a group's queue is a subscriber and his life: who has moved or gone since it was made has another life.
+// An entry in a group's queue is a subscriber and its generation: a subscriber that has moved or gone since has another generation.
 enum { LIFE_SHIFT = 24 };
 static_assert(HQOS_SUBSCRIBERS == 1u << LIFE_SHIFT, "a subscriber's number and life fit into an entry");
 
@@ -16,13 +17,13 @@ has_something(const struct hqos_group *g)
 	return g->green.count + g->others.count != 0 || g->turns.green != NO_ID || g->turns.other != NO_ID;
 }
 
-// Whether a pace lets something through now. If not, and it became faster meanwhile, at least it soon will.
+// Whether a pace allows a packet now. If not, and the pace became faster meanwhile, it will soon.
 static inline bool
 may_send(const struct pace *pace, uint64_t *paid, uint64_t now)
 {
 	if (pace_conforms(pace, *paid, now))
 		return true;
-	pace_forgive(pace, paid, now, 2 * HQOS_FRAME_MOST);
+	pace_forgive(pace, paid, now, 2 * HQOS_FRAME_MAX);
 	return false;
 }
 
@@ -80,7 +81,7 @@ line_up(struct hqos_scheduler *s, uint8_t *flags, bool is_green, struct fifo *gr
 	fifo_push(is_green ? green : others, &s->chunks, id);
 }
 
-// The same as hqos_settle_subscriber() of who had nothing until now, in few steps if he may send at once.
+// The same as hqos_settle_subscriber() for a subscriber without packets until now, in few steps if it may send at once.
 static inline void
 settle_first(struct hqos_scheduler *s, struct hqos_subscriber *sub, uint32_t index, const struct hqos_profile *profile,
 	uint64_t now)

@@ -1,5 +1,6 @@
-// What one call of hqos_dequeue() goes through: turns of groups and subscribers, in which frames are paid for as they are on the lines.
-// This, run.h and few.h are the parts of dequeue.c: all that a packet needs is compiled as one.
+// SPDX-License-Identifier: Apache-2.0
+// One call of hqos_dequeue(): turns of groups and subscribers, in which frames cost their length on the lines. This,
+// run.h and short_queue.h are the parts of dequeue.c: a packet's whole path is compiled as one.
 #pragma once
 
 #include <rte_common.h>

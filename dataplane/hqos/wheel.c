@@ -1,4 +1,5 @@
-// A timing wheel: its start, and finding what is due.
+// SPDX-License-Identifier: Apache-2.0
+// A timing wheel: its start, and the search for due ids.
 #include "hqos/wheel.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-// A timing wheel (Varghese and Lauck 1987, scheme 6) of ids that wait for a moment. A slot is a stack of ids in chunks; who waits
-// knows its place, so that it can be moved to another moment without a search.
+// SPDX-License-Identifier: Apache-2.0
+// A timing wheel (Varghese and Lauck 1987, scheme 6) of ids that wait for a moment. A slot is a stack of ids in chunks. The record of an
+// id has its place, so that it can be moved to another moment without a search.
 //
 // An id that waits for a moment beyond the wheel's reach is put into the slot that comes last, and put in again from there.
 #pragma once
@@ -25,7 +26,7 @@ struct wheel {
 	} slots[WHEEL_SLOTS];
 };
 
-// Where an id waits: its slot and which of the ids in it, counted from the bottom. Kept by who waits, without a byte to spare.
+// The place of an id: its slot and its position in it, counted from the bottom. Stored in the record of the id, packed.
 struct place {
 	uint32_t chunk; // or NOT_WAITING
 	uint16_t slot;
@@ -45,7 +46,7 @@ wheel_slot_of(const struct wheel *wheel, uint64_t when)
 	return slot % WHEEL_SLOTS;
 }
 
-// `place` is where the id's own place is kept.
+// `place` is the address of the id's own place.
 static inline void
 wheel_insert(struct wheel *wheel, uint32_t id, struct place *place, unsigned number)
 {

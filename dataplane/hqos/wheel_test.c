@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The timing wheel and the queues of ids.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +47,7 @@ slot_time(uint64_t slot)
 }
 
 static void
-what_waits_comes_back_when_its_moment_has_come_and_not_before(void **state)
+an_entry_of_the_wheel_comes_back_when_it_is_due(void **state)
 {
 	struct place place;
 
@@ -63,7 +64,7 @@ what_waits_comes_back_when_its_moment_has_come_and_not_before(void **state)
 }
 
 static void
-what_waits_longer_than_the_wheel_reaches_comes_back_at_its_end(void **state)
+an_entry_beyond_the_wheel_comes_back_at_its_end(void **state)
 {
 	struct place place;
 
@@ -106,7 +107,7 @@ everything_is_found_after_a_long_silence(void **state)
 }
 
 static void
-a_queue_gives_back_in_order_and_shows_what_comes(void **state)
+a_queue_is_in_order_and_shows_the_next_packets(void **state)
 {
 	struct fifo fifo = {0};
 	uint32_t pushed = 0, popped = 0, seed = 7;
@@ -135,13 +136,11 @@ int
 main(void)
 {
 	const struct CMUnitTest all[] = {
-		cmocka_unit_test_setup_teardown(
-			what_waits_comes_back_when_its_moment_has_come_and_not_before, start, end),
-		cmocka_unit_test_setup_teardown(
-			what_waits_longer_than_the_wheel_reaches_comes_back_at_its_end, start, end),
+		cmocka_unit_test_setup_teardown(an_entry_of_the_wheel_comes_back_when_it_is_due, start, end),
+		cmocka_unit_test_setup_teardown(an_entry_beyond_the_wheel_comes_back_at_its_end, start, end),
 		cmocka_unit_test_setup_teardown(a_moment_that_has_passed_is_the_next_slot, start, end),
 		cmocka_unit_test_setup_teardown(everything_is_found_after_a_long_silence, start, end),
-		cmocka_unit_test_setup_teardown(a_queue_gives_back_in_order_and_shows_what_comes, start, end),
+		cmocka_unit_test_setup_teardown(a_queue_is_in_order_and_shows_the_next_packets, start, end),
 	};
 
 	return cmocka_run_group_tests(all, NULL, NULL);

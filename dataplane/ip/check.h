@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of headers from outside.
 #pragma once
 
@@ -10,7 +11,7 @@
 const struct drop *ip4_check(struct rte_mbuf *m, bool checksum_good, unsigned *option);
 const struct drop *ip6_check(struct rte_mbuf *m);
 
-// Cut what lies behind the packet's `length` bytes, which are there.
+// Cut the bytes behind the packet's `length` bytes, which are there.
 static inline void
 ip_trim(struct rte_mbuf *m, uint32_t length)
 {

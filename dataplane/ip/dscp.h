@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differentiated services code points by name (RFC 2474, 2597, 3246, 5865).
 #pragma once
 

@@ -1,4 +1,5 @@
-// IP packets through the real graph with real tables: what comes in by a port, and what is given to a port to send.
+// SPDX-License-Identifier: Apache-2.0
+// IP packets through the real graph with real tables: input by a port, output to a port.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -15,12 +16,15 @@
 #include "core/punt.h"
 #include "core/start.h"
 #include "ether/interface.h"
+#include "fib/three_ports.h"
 #include "interface.pb-c.h"
 #include "ip/icmp.h"
-#include "ip/three_ports.h"
+#include "neighbor/arp.h"
+#include "neighbor/nd.h"
+#include "neighbor/neighbor_table.h"
 #include "port/port.h"
 
-// The one frame sent is an ICMP error to who sent the packet.
+// The one frame sent is an ICMP error to the sender of the packet.
 static void
 assert_icmp4(uint8_t type, uint8_t code)
 {
@@ -56,6 +60,28 @@ assert_icmp6(uint8_t type, uint8_t code, uint32_t word)
 	sum = ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6);
 	assert_int_equal(checksum_fold(checksum_add(sum, icmp, length)), 0xffff);
 	assert_true(ip->source[15] == 1 && ip->destination[15] == 9);
+}
+
+// A solicitation of `target` (or of routers) with the sender's Ethernet address.
+static struct packet6
+solicitation(const char *from, const char *target, uint8_t type, const uint8_t mac[6])
+{
+	unsigned option = type == ND_SOLICITATION ? 24 : 8;
+	struct packet6 p = udp6(from, target, 255, option + 8);
+	uint16_t sum;
+
+	p.ip.next_header = PROTOCOL_ICMP6;
+	memset(p.payload, 0, option + 8);
+	p.payload[0] = type;
+	if (type == ND_SOLICITATION)
+		memcpy(p.payload + 8, p.ip.destination, 16);
+	p.payload[option] = ND_SOURCE_LINK_LAYER;
+	p.payload[option + 1] = 1;
+	memcpy(p.payload + option + 2, mac, 6);
+	sum = (uint16_t)~checksum_fold(checksum_add(
+		ip6_pseudo_sum(p.ip.source, p.ip.destination, option + 8, PROTOCOL_ICMP6), p.payload, option + 8));
+	memcpy(p.payload + 2, &sum, 2);
+	return p;
 }
 
 static void
@@ -265,7 +291,7 @@ flows_of_a_next_hop_whose_link_goes_down_take_another_until_it_is_up(void **stat
 	follow_flows(before);
 	assert_non_null(memchr(before, 7, sizeof(before)));
 
-	// DPDK says once on stderr that workers still look at it.
+	// DPDK warns once on stderr that workers still poll it.
 	assert_int_equal(rte_eth_dev_stop(other), 0);
 	see_links();
 	follow_flows(now);
@@ -348,7 +374,7 @@ wrong_routes_are_refused_with_the_field_named(void **state)
 		{"203.0.113.0/24", 0, {"2001:db8:2::2"}, 1, -EINVAL, "nextHops.address"},
 		{"203.0.113.0/24", 0, {"198.51.100.1"}, 1, -EEXIST, "nextHops.address"},
 		{"203.0.113.0/24", 0, {"198.51.100.2", "gone"}, 1, -ENOENT, "nextHops.interface"},
-		{"203.0.113.0/24", 0, {"198.51.100.2", "out", 256}, 1, -EINVAL, "nextHops.weight"},
+		{"203.0.113.0/24", 0, {"198.51.100.2", "out", 256}, 1, -EINVAL, "nextHops[0].weight"},
 		{"2001:db8:f::/48", 0, {"fe80::1"}, 1, -EINVAL, "nextHops.interface"},
 		{"203.0.113.0/24", SLUICE__V1__ROUTE_ACTION__BLACKHOLE, {"198.51.100.2"}, 1, -EINVAL, "nextHops"},
 		{"203.0.113.0/24", 7, {0}, 0, -EINVAL, "action"},
@@ -376,10 +402,9 @@ a_route_changes_its_next_hop_in_place(void **state)
 }
 
 static void
-two_interfaces_may_share_a_network_but_not_an_address(void **state)
+an_interface_whose_network_is_within_another_s_takes_its_part(void **state)
 {
-	assert_int_equal(put_interface("other", "other", "", "198.51.100.1/24", ""), -EEXIST);
-	assert_int_equal(put_interface("other", "other", "", "198.51.100.77/24", ""), 0);
+	assert_int_equal(put_interface("other", "other", "", "198.51.100.129/25", ""), 0);
 	receive4("198.51.100.2", 64);
 	assert_int_equal(sent[0].bytes[5], 2);
 	assert_int_equal(object_delete("Interface", "other", &f), 0);
@@ -408,6 +433,124 @@ no_buffer_is_lost(void **state)
 	assert_int_equal(rte_mempool_in_use_count(packet_pool), 0);
 }
 
+// RFC 791, RFC 1812 section 4.2.2.1: our address on the way out, or the one that the packet is for.
+static void
+a_packet_that_records_its_route_gets_our_address(void **state)
+{
+	static const uint8_t out[7] = {7, 11, 8, 198, 51, 100, 1}, here[7] = {7, 11, 8, 192, 0, 2, 1};
+	static const struct {
+		const char *to;
+		const uint8_t *recorded;
+		uint8_t ttl;
+	} cases[] = {{"203.0.113.5", out, 64}, {"198.51.100.2", out, 64}, {"192.0.2.1", here, 1}};
+
+	assert_int_equal(put_route("", "203.0.113.0/24", 0,
+				 (struct via[]){{.address = "198.51.100.2"}, {.address = "198.51.100.3"}}, 2),
+		0);
+	for (unsigned i = 0; i < RTE_DIM(cases); i++) {
+		struct packet4 p = udp4("192.0.2.9", cases[i].to, cases[i].ttl, 20 + 12 + 8);
+		const struct ip4_header *ip = (const struct ip4_header *)(sent[0].bytes + ETHER);
+
+		p.ip.version_ihl = 0x48;
+		p.ip.protocol = PROTOCOL_ICMP;
+		memset(p.payload, 0, 20);
+		memcpy(p.payload, (uint8_t[]){7, 11, 4}, 3);
+		memcpy(p.payload + 12, (uint8_t[]){8, 0, 0xf7, 0xff}, 4);
+		p.ip.checksum = ip4_checksum(&p.ip);
+		sent_count = 0;
+		receive("in", (uint8_t *)&p, ETHER + 40);
+		assert_int_equal(sent_count, 1);
+		assert_int_equal(ip->version_ihl, 0x48);
+		assert_memory_equal(ip + 1, cases[i].recorded, 7);
+		assert_int_equal(ip->checksum, ip4_checksum(ip));
+	}
+	remove_route("", "203.0.113.0/24");
+}
+
+static void
+assert_sent_to(const uint8_t mac[6])
+{
+	assert_int_equal(sent_count, 1);
+	assert_memory_equal(sent[0].bytes, mac, 6);
+}
+
+// RFC 826, RFC 4861 sections 6.2.6 and 7.2.3: its first packet does not wait.
+static void
+a_host_that_asks_for_us_is_known(void **state)
+{
+	static const uint8_t mac[6] = {2, 0, 0, 0, 9, 0x21}, mac6[6] = {2, 0, 0, 0, 9, 0x22},
+			     mac_rs[6] = {2, 0, 0, 0, 9, 0x23};
+	struct {
+		uint8_t ether[ETHER];
+		struct arp_message arp;
+		uint8_t padding[18];
+	} __attribute__((packed)) a = {.ether = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 9, 0x21, 8, 6},
+		.arp = {.hardware = htons(1),
+			.protocol = htons(0x0800),
+			.hardware_length = 6,
+			.protocol_length = 4,
+			.operation = htons(ARP_REQUEST),
+			.sender = {192, 0, 2, 21},
+			.target = {192, 0, 2, 1}}};
+	struct packet6 p;
+
+	memcpy(&a.arp.sender_mac, mac, 6);
+	sent_count = 0;
+	receive("in", (uint8_t *)&a, sizeof(a));
+	assert_sent_to(mac); // the answer
+	receive4("192.0.2.21", 64);
+	assert_sent_to(mac);
+
+	p = solicitation("2001:db8:1::22", "2001:db8:1::1", ND_SOLICITATION, mac6);
+	sent_count = 0;
+	receive("in", (uint8_t *)&p, ETHER + sizeof(p.ip) + 32);
+	assert_sent_to(mac6);
+	receive6("2001:db8:1::22", 64);
+	assert_sent_to(mac6);
+
+	p = solicitation("2001:db8:1::23", "ff02::2", ND_ROUTER_SOLICITATION, mac_rs);
+	receive("in", (uint8_t *)&p, ETHER + sizeof(p.ip) + 16);
+	receive6("2001:db8:1::23", 64);
+	assert_sent_to(mac_rs);
+}
+
+static void
+an_entry_comes_of_no_message_but_one_that_asks_for_us_on_the_link(void **state)
+{
+	static const struct {
+		uint8_t sender[4], target[4];
+		uint16_t operation;
+	} cases[] = {
+		{{192, 0, 2, 31}, {192, 0, 2, 77}, ARP_REQUEST},   // for another
+		{{192, 0, 2, 31}, {192, 0, 2, 31}, ARP_REQUEST},   // an announcement
+		{{192, 0, 2, 31}, {192, 0, 2, 1}, ARP_REPLY},      // an unsolicited one
+		{{198, 51, 100, 31}, {192, 0, 2, 1}, ARP_REQUEST}, // from another link
+		{{203, 0, 113, 31}, {192, 0, 2, 1}, ARP_REQUEST},
+	};
+	static const uint8_t mac[6] = {2, 0, 0, 0, 9, 0x31};
+
+	for (unsigned i = 0; i < RTE_DIM(cases); i++) {
+		struct {
+			uint8_t ether[ETHER];
+			struct arp_message arp;
+			uint8_t padding[18];
+		} __attribute__((packed)) a = {.ether = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 9, 0x31, 8, 6},
+			.arp = {.hardware = htons(1),
+				.protocol = htons(0x0800),
+				.hardware_length = 6,
+				.protocol_length = 4,
+				.operation = htons(cases[i].operation)}};
+		uint8_t address[16] = {0};
+
+		memcpy(&a.arp.sender_mac, mac, 6);
+		memcpy(a.arp.sender, cases[i].sender, 4);
+		memcpy(a.arp.target, cases[i].target, 4);
+		memcpy(address, cases[i].sender, 4);
+		receive("in", (uint8_t *)&a, sizeof(a));
+		assert_null(neighbor_find(interface_of(object_find(&interface_kind, "in")), 4, address));
+	}
+}
+
 int
 main(void)
 {
@@ -424,9 +567,12 @@ main(void)
 		cmocka_unit_test(routes_of_one_vrf_do_not_count_in_another),
 		cmocka_unit_test(wrong_routes_are_refused_with_the_field_named),
 		cmocka_unit_test(a_route_changes_its_next_hop_in_place),
-		cmocka_unit_test(two_interfaces_may_share_a_network_but_not_an_address),
+		cmocka_unit_test(an_interface_whose_network_is_within_another_s_takes_its_part),
 		cmocka_unit_test(no_icmp_error_is_sent_about_an_icmp_error),
 		cmocka_unit_test(no_buffer_is_lost),
+		cmocka_unit_test(a_packet_that_records_its_route_gets_our_address),
+		cmocka_unit_test(a_host_that_asks_for_us_is_known),
+		cmocka_unit_test(an_entry_comes_of_no_message_but_one_that_asks_for_us_on_the_link),
 	};
 
 	return cmocka_run_group_tests(tests, three_ports_start, three_ports_stop);

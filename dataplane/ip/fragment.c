@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fragmentation of IPv4 packets (RFC 791 section 3.2, RFC 1812 section 4.2.2.7), and of IPv6 packets of our own (RFC 8200
 // section 4.5): fragments are made in buffers of the pool that the packet came from.
 #include "ip/fragment.h"
@@ -8,18 +9,23 @@
 
 #include "core/drop.h"
 #include "core/worker.h"
-#include "ip/describe.h"
-#include "ip/header.h"
+#include "fib/hop.h"
+#include "inet/describe.h"
+#include "inet/header.h"
+#include "ip/identification.h"
 
 enum {
 	OPTION_END = 0,
 	OPTION_NOP = 1,
 	OPTION_COPIED = 0x80,
 	IP6_FRAGMENT_HEADER = 8,
-	HEADROOM_MIN = RTE_PKTMBUF_HEADROOM
+	HEADROOM_MIN = RTE_PKTMBUF_HEADROOM,
+	IP_MAX_LENGTH = 65535,
 };
 
 DROP(drop_many, "fragments", "The packet cannot be cut to the MTU of its way out in a sensible number of fragments.")
+DROP(drop_beyond, "fragment-beyond-65535",
+	"A fragment whose end is past the 65,535 bytes that a whole packet can have.")
 DROP(drop_no_buffer, "fragments-no-buffer", "There were not as many free buffers as the packet has fragments.")
 
 unsigned
@@ -63,7 +69,7 @@ fragment_header(const uint8_t *header, unsigned length, uint8_t copy[IP4_HEADER_
 	return kept;
 }
 
-// Packets of our own that nobody gave a number get one here, different for each worker and packet.
+// Packets of the gateway without an identification get one here, different for each worker and packet.
 static uint32_t
 own_id(void)
 {
@@ -74,11 +80,10 @@ own_id(void)
 
 	if (*next == 0)
 		*next = (uint32_t)rte_rdtsc();
-	*next += 2 * WORKER_MAX;
-	return *next + worker_self()->index;
+	return identification((*next)++);
 }
 
-// What all fragments of a packet have in common.
+// Common fields of all fragments of a packet.
 struct cut {
 	struct rte_mbuf *whole;
 	uint8_t first[IP4_HEADER_MAX], later[IP4_HEADER_MAX]; // headers
@@ -121,7 +126,7 @@ fill(const struct cut *c, struct rte_mbuf *m, const struct fragment *f, bool fir
 
 	*p = *packet_of(c->whole);
 	if (!first) {
-		// What a session is charged, and who follows the packet, is the first fragment's.
+		// The first fragment has the session's byte count and the mark of a trace.
 		p->counted = 0;
 		p->trace = 0;
 	}
@@ -149,7 +154,9 @@ prepare4(struct cut *c, const struct packet *p)
 	struct ip4_header *ip = rte_pktmbuf_mtod(c->whole, struct ip4_header *);
 	unsigned fragment = rte_be_to_cpu_16(ip->fragment);
 
-	if (p->flags & PACKET_OURS && ip->id == 0 && !(fragment & (IP4_MF | IP4_OFFSET)))
+	// A packet of a tunnel has the identification that its tunnel gave it, which may be 0.
+	if ((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS && ip->id == 0 &&
+		!(fragment & (IP4_MF | IP4_OFFSET)))
 		ip->id = (uint16_t)own_id();
 	c->header = ip4_header_length(ip);
 	c->offset = (fragment & IP4_OFFSET) * 8;
@@ -188,6 +195,9 @@ cut(struct rte_mbuf *m, struct rte_mbuf *fragments[FRAGMENTS_MAX], const struct 
 		prepare4(&c, p);
 	else
 		prepare6(&c);
+	*reason = &drop_beyond;
+	if (p->family == 4 && c.header + c.offset + (m->pkt_len - c.header) > IP_MAX_LENGTH)
+		return 0;
 	*reason = &drop_many;
 	if (room <= HEADROOM_MIN || m->pkt_len <= c.header || m->data_len < c.header)
 		return 0;
@@ -222,12 +232,16 @@ ip_fragment(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 			continue;
 		}
 		for (unsigned k = 0; k < made; k++)
-			next = packet_step(packet_of(fragments[k]));
+			next = packet_pop(packet_of(fragments[k]));
 		rte_node_enqueue(graph, node, next, (void **)fragments, (uint16_t)made);
 		rte_pktmbuf_free(m);
 	}
 	return count;
 }
 
-struct node ip_fragment_node = {.name = "ip-fragment", .process = ip_fragment, .describe = ip_describe};
+struct node ip_fragment_node = {.name = "ip-fragment",
+	.process = ip_fragment,
+	.describe = ip_describe,
+	.edges = NODE_EDGES(&ip4_lookup_node, &ip6_lookup_node),
+	.returns = true};
 NODE_REGISTER(ip_fragment_node)

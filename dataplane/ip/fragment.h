@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fragmentation (RFC 791 section 3.2; RFC 8200 section 4.5 for packets of our own).
 #pragma once
 
@@ -13,7 +14,7 @@ static inline uint16_t
 packet_fragment(struct packet *p, uint16_t mtu, const struct node *node)
 {
 	p->detail = mtu;
-	p->chain = p->chain << 8 | node->id;
+	packet_push(p, node);
 	return ip_fragment_node.id;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +44,7 @@ later_fragments_have_more_room_where_options_are_not_copied(void **state)
 }
 
 static void
-what_cannot_be_cut_is_refused(void **state)
+packets_that_cannot_be_fragmented_are_refused(void **state)
 {
 	struct fragment plan[4];
 
@@ -89,7 +90,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fragments_join_without_gap_and_fit),
 		cmocka_unit_test(later_fragments_have_more_room_where_options_are_not_copied),
-		cmocka_unit_test(what_cannot_be_cut_is_refused),
+		cmocka_unit_test(packets_that_cannot_be_fragmented_are_refused),
 		cmocka_unit_test(only_options_with_the_copied_flag_go_into_later_fragments),
 	};
 

@@ -1,5 +1,6 @@
-// Tables that are full: who wants more is told what there is no room for, what was there stays, and there is room again once
-// something has gone.
+// SPDX-License-Identifier: Apache-2.0
+// Full tables: a new object is refused with the name of the full table, existing ones stay, and there is room again
+// after a deletion.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "ip/hop.h"
-#include "ip/neighbor_table.h"
-#include "ip/three_ports.h"
-#include "ip/vrf.h"
+#include "fib/hop.h"
+#include "fib/three_ports.h"
+#include "fib/vrf.h"
+#include "neighbor/neighbor_table.h"
 
 static const char MAC[] = "02:00:00:00:07:07";
 
@@ -34,7 +35,7 @@ a_full_table_of_neighbours_refuses_more_until_one_goes(void **state)
 	unsigned count = 0;
 	int error = 0;
 
-	for (; count <= NEIGHBOR_MOST && error == 0; count++) {
+	for (; count <= NEIGHBOR_MAX && error == 0; count++) {
 		snprintf(address, sizeof(address), "10.%u.%u.%u", count >> 16, count >> 8 & 0xff, count & 0xff);
 		error = put_neighbor("out", address, MAC);
 	}
@@ -42,7 +43,7 @@ a_full_table_of_neighbours_refuses_more_until_one_goes(void **state)
 	assert_string_equal(f.text, "address: there is no room for another neighbour; at most 65536 are held");
 	assert_forwards();
 
-	// Nor is there room for a next hop, or for somebody on a link.
+	// Nor is there room for a next hop, or for a neighbour.
 	assert_int_equal(put_route("", "203.0.113.0/24", 0, &(struct via){"198.51.100.77"}, 1), -ENOSPC);
 	assert_memory_equal(f.text, "nextHops: ", 10);
 	receive4("198.51.100.77", 64);
@@ -62,7 +63,7 @@ a_full_table_of_neighbours_refuses_more_until_one_goes(void **state)
 }
 
 static void
-without_hops_to_spare_what_needs_one_is_refused_until_one_goes(void **state)
+without_free_hops_a_new_object_is_refused_until_one_goes(void **state)
 {
 	static const struct via two[] = {{"198.51.100.2"}, {"198.51.100.3"}},
 				three[] = {{"198.51.100.3"}, {"198.51.100.2"}};
@@ -121,7 +122,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_hops_to_spare_what_needs_one_is_refused_until_one_goes),
+		cmocka_unit_test(without_free_hops_a_new_object_is_refused_until_one_goes),
 		cmocka_unit_test(a_full_table_of_neighbours_refuses_more_until_one_goes),
 		cmocka_unit_test(when_there_are_as_many_vrfs_as_there_may_be_one_more_is_refused_until_one_goes),
 	};

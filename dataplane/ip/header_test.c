@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "inet/header.h"
 #include "ip/check.h"
-#include "ip/header.h"
 
 static const uint8_t udp[28] = {
 	0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 1, 0, 7, 0, 7, 0, 8};

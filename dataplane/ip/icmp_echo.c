@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // ICMP for our own addresses: echo is answered by the worker in the packet it came in (RFC 792, RFC 1122 section 3.2.2.6,
 // RFC 4443 section 4); neighbour discovery has a node of its own; the rest is the control plane's.
 #include <string.h>
 
 #include "core/drop.h"
+#include "core/fair.h"
 #include "core/punt.h"
-#include "ip/describe.h"
-#include "ip/header.h"
-#include "ip/hop.h"
+#include "fib/hop.h"
+#include "inet/describe.h"
+#include "inet/header.h"
+#include "ip/icmp.h"
 #include "ip/local.h"
-#include "ip/nd.h"
-#include "ip/neighbor.h"
 #include "ip/subscriber.h"
 #include "port/port.h"
 
@@ -22,13 +23,18 @@ enum {
 	MLD_DONE = 132,
 	MLD2_REPORT = 143,
 	TTL = 64,
+
+	// Of all workers, and of a source on each of them; as many at once.
+	REPLIES_A_SECOND = 50000,
+	REPLIES_EACH = 1000,
 };
 
 DROP(drop_truncated, "icmp-truncated", "An ICMP message for us that ends within its header.")
 DROP(drop_checksum, "icmp-checksum", "An ICMP message for us with a wrong checksum.")
 DROP(drop_family, "icmp-family", "ICMP in IPv6, or ICMPv6 in IPv4.")
 DROP(drop_group, "echo-to-group", "An echo request to a broadcast or multicast address.")
-DROP(drop_mld, "mld", "A multicast listener's report or query: we forward no multicast.")
+DROP(drop_rate, "echo-rate-limited", "More echo requests than the rate limits of all sources and of this one allow.")
+CONSUMED(drop_mld, "mld", "A multicast listener's report or query: we forward no multicast.")
 
 struct icmp {
 	uint8_t type;
@@ -37,7 +43,7 @@ struct icmp {
 	uint32_t rest;
 } __attribute__((packed));
 
-// The checksum over `length` bytes from `offset` on, in however many segments, and whatever `sum` there is already, is right.
+// Whether the checksum over `length` bytes from `offset` on, in any number of segments, and the given `sum`, is right.
 static bool
 sum_is_right(const struct rte_mbuf *m, unsigned offset, unsigned length, uint64_t sum)
 {
@@ -69,11 +75,21 @@ retype(uint16_t checksum, uint8_t old, uint8_t type)
 	return (uint16_t)~checksum_fold((uint64_t)(uint16_t)~checksum + (uint16_t)~before + after);
 }
 
-// Where the answer goes: back into its session, or where the routes say.
+static bool
+may_reply(struct rte_mbuf *m)
+{
+	static struct fair_rates replies;
+
+	return fair_spend(&replies, REPLIES_A_SECOND, REPLIES_EACH, m);
+}
+
+// Send the answer back into its session, or by the routes. It has no priority over other packets: the sender of the request
+// chooses its length.
 static uint16_t
 send_back(struct packet *p, const struct node *look_up)
 {
-	p->flags = (uint8_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS);
+	p->queue = QUEUE_OF_REPLIES;
+	p->flags = (uint16_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS);
 	if (p->session == NO_SESSION)
 		return look_up->id;
 	return packet_to_subscriber(p);
@@ -94,7 +110,7 @@ twin_and_watcher(struct rte_mbuf *m)
 										 (uint32_t)rte_pktmbuf_tailroom(copy)))
 				   : NULL;
 
-		// As much as a buffer holds is more than anybody needs of an error.
+		// A buffer holds more than any receiver of an error needs.
 		if (to) {
 			uint32_t length = copy->pkt_len;
 			const void *from;
@@ -114,6 +130,55 @@ twin_and_watcher(struct rte_mbuf *m)
 
 PUNT(punt_icmp, "icmp", 2000, twin_and_watcher)
 
+static struct icmp_too_big *too_big_watchers;
+
+void
+icmp_too_big_watch(struct icmp_too_big *watcher)
+{
+	watcher->next = too_big_watchers;
+	too_big_watchers = watcher;
+}
+
+// A Packet Too Big of `length` bytes.
+static void
+tell_too_big(const struct rte_mbuf *m, const struct packet *p, unsigned length)
+{
+	const struct ip6_header *ip = rte_pktmbuf_mtod(m, const struct ip6_header *);
+	const uint8_t *icmp = (const uint8_t *)(ip + 1), *quoted = icmp + sizeof(struct icmp);
+	size_t readable = RTE_MIN((size_t)m->data_len, sizeof(*ip) + length) - sizeof(*ip) - sizeof(struct icmp);
+	uint32_t mtu;
+
+	if (p->session != NO_SESSION || readable < sizeof(*ip) || quoted[0] >> 4 != 6 ||
+		memcmp(((const struct ip6_header *)quoted)->source, ip->destination, sizeof(ip->destination)) != 0 ||
+		!sum_is_right(
+			m, sizeof(*ip), length, ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6)))
+		return;
+	memcpy(&mtu, icmp + offsetof(struct icmp, rest), sizeof(mtu));
+	for (const struct icmp_too_big *w = too_big_watchers; w; w = w->next)
+		w->tell(p->vrf, quoted, readable, rte_be_to_cpu_32(mtu));
+}
+
+// "Fragmentation needed" of `length` bytes.
+static void
+tell_fragmentation_needed(const struct rte_mbuf *m, const struct packet *p, unsigned header, unsigned length)
+{
+	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
+	const uint8_t *icmp = (const uint8_t *)ip + header, *quoted = icmp + sizeof(struct icmp);
+	size_t readable = RTE_MIN((size_t)m->data_len, (size_t)header + length);
+	uint16_t mtu;
+
+	if (p->session != NO_SESSION || readable < header + sizeof(struct icmp) + sizeof(*ip) + 8)
+		return;
+	readable -= header + sizeof(struct icmp);
+	if (quoted[0] >> 4 != 4 || (quoted[0] & 0xf) < 5 || readable < (quoted[0] & 0xfu) * 4 + 8 ||
+		memcmp(&((const struct ip4_header *)quoted)->source, &ip->destination, sizeof(ip->destination)) != 0 ||
+		!sum_is_right(m, header, length, 0))
+		return;
+	memcpy(&mtu, icmp + offsetof(struct icmp, rest) + 2, sizeof(mtu));
+	for (const struct icmp_too_big *w = too_big_watchers; w; w = w->next)
+		w->tell(p->vrf, quoted, readable, rte_be_to_cpu_16(mtu));
+}
+
 static uint16_t
 take4(struct rte_mbuf *m, struct packet *p)
 {
@@ -124,10 +189,14 @@ take4(struct rte_mbuf *m, struct packet *p)
 
 	if (total < header + sizeof(*icmp) || m->data_len < header + sizeof(*icmp) || total > m->pkt_len)
 		return packet_drop(p, &drop_truncated);
+	if (icmp->type == ICMP4_UNREACHABLE && icmp->code == ICMP4_FRAGMENTATION_NEEDED)
+		tell_fragmentation_needed(m, p, header, total - header);
 	if (icmp->type != ECHO4_REQUEST)
 		return packet_punt(p, &punt_icmp);
 	if ((hop_at(p->hop)->flags & (HOP_BROADCAST | HOP_MULTICAST)) || *(const uint8_t *)&ip->destination >= 0xe0)
 		return packet_drop(p, &drop_group);
+	if (!may_reply(m))
+		return packet_drop(p, &drop_rate);
 	if (!sum_is_right(m, header, total - header, 0))
 		return packet_drop(p, &drop_checksum);
 	icmp->type = ECHO4_REPLY;
@@ -141,6 +210,15 @@ take4(struct rte_mbuf *m, struct packet *p)
 	return send_back(p, &ip4_lookup_node);
 }
 
+static const struct node *handlers6[UINT8_MAX + 1];
+
+void
+icmp6_register(uint8_t type, const struct node *node)
+{
+	handlers6[type] = node;
+	node_edge(node_by_name("icmp"), node);
+}
+
 static uint16_t
 take6(struct rte_mbuf *m, struct packet *p)
 {
@@ -151,14 +229,18 @@ take6(struct rte_mbuf *m, struct packet *p)
 
 	if (length < sizeof(*icmp) || m->data_len < sizeof(*ip) + sizeof(*icmp) || sizeof(*ip) + length > m->pkt_len)
 		return packet_drop(p, &drop_truncated);
-	if (icmp->type >= ND_ROUTER_SOLICITATION && icmp->type <= ND_REDIRECT)
-		return nd_node.id;
+	if (handlers6[icmp->type])
+		return handlers6[icmp->type]->id;
 	if ((icmp->type >= MLD_QUERY && icmp->type <= MLD_DONE) || icmp->type == MLD2_REPORT)
 		return ip_local_has_twin(p) ? ip_local_twin(p) : packet_drop(p, &drop_mld);
+	if (icmp->type == ICMP6_TOO_BIG)
+		tell_too_big(m, p, length);
 	if (icmp->type != ECHO6_REQUEST)
 		return packet_punt(p, &punt_icmp);
 	if (ip6_is_multicast(ip->destination))
 		return packet_drop(p, &drop_group);
+	if (!may_reply(m))
+		return packet_drop(p, &drop_rate);
 	if (!sum_is_right(m, sizeof(*ip), length, ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6)))
 		return packet_drop(p, &drop_checksum);
 	icmp->type = ECHO6_REPLY;
@@ -193,13 +275,15 @@ icmp_process(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 	return count;
 }
 
-static struct node icmp_node = {.name = "icmp", .process = icmp_process, .describe = ip_describe};
+static struct node icmp_node = {.name = "icmp",
+	.process = icmp_process,
+	.describe = ip_describe,
+	.edges = NODE_EDGES(&ip4_lookup_node, &ip6_lookup_node, &punt_node)};
 NODE_REGISTER(icmp_node)
 
-int
+void
 icmp_start(void)
 {
 	ip_local_protocol(PROTOCOL_ICMP, &icmp_node);
 	ip_local_protocol(PROTOCOL_ICMP6, &icmp_node);
-	return 0;
 }

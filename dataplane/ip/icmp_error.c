@@ -1,24 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
 // ICMP and ICMPv6 errors (RFC 792, RFC 1812 section 4.3.2, RFC 4443 section 2.4). In: a packet that cannot go on, with type
 // and code in its `detail`. Out: the packet to drop, and where the rules and the rate allow, an error to the look-up.
 #include "ip/icmp.h"
 
 #include <string.h>
 
-#include "core/rate.h"
-#include "ip/describe.h"
-#include "ip/header.h"
-#include "ip/hop.h"
-#include "ip/neighbor.h"
+#include "core/fair.h"
+#include "fib/connected.h"
+#include "fib/hop.h"
+#include "fib/own_source.h"
+#include "fib/vrf.h"
+#include "inet/describe.h"
+#include "inet/header.h"
 #include "ip/subscriber.h"
-#include "ip/vrf.h"
 #include "port/port.h"
 
 enum {
-	ERRORS_A_SECOND = 1000, // of all workers, and as many at once
+	// Of all workers, and of a source on each of them; as many at once.
+	ERRORS_A_SECOND = 10000,
+	ERRORS_EACH = 100,
 	TTL = 64,
 	ICMP_HEADER = 8,
-	IP4_MOST = 576, // bytes of an ICMP error (RFC 1812 section 4.3.2.3)
-	IP6_MOST = 1280,
+	IP4_MAX_LENGTH = 576, // bytes of an ICMP error (RFC 1812 section 4.3.2.3)
+	IP6_MAX_LENGTH = 1280,
 
 	ICMP6_ERRORS_END = 128, // types below are errors
 	ICMP6_REDIRECT = 137,
@@ -70,7 +74,14 @@ icmp4_error_allowed(const uint8_t *packet, size_t length)
 	}
 }
 
-// Whether what the headers lead to is an ICMPv6 error or redirect, or a fragment that does not show what it is.
+static bool
+is_extension(uint8_t protocol)
+{
+	return protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING ||
+	       protocol == PROTOCOL_DESTINATION_OPTIONS || protocol == PROTOCOL_FRAGMENT;
+}
+
+// Whether the payload is an ICMPv6 error or redirect, or a fragment without the first header.
 static bool
 is_icmp6_error(const uint8_t *packet, size_t length)
 {
@@ -90,9 +101,12 @@ is_icmp6_error(const uint8_t *packet, size_t length)
 			at += 8 * (packet[at + 1] + 1u);
 			break;
 		case PROTOCOL_FRAGMENT:
-			if (at + 8 > length || packet[at + 2] != 0 || packet[at + 3] & 0xf8)
+			if (at + 8 > length)
 				return true;
 			protocol = packet[at];
+			// Only the first fragment shows the type of the payload.
+			if (packet[at + 2] != 0 || packet[at + 3] & 0xf8)
+				return protocol == PROTOCOL_ICMP6 || is_extension(protocol);
 			at += 8;
 			break;
 		default:
@@ -100,6 +114,13 @@ is_icmp6_error(const uint8_t *packet, size_t length)
 		}
 	}
 	return true;
+}
+
+// For multicasts, only the errors of path MTU discovery and unknown options (RFC 4443 section 2.4 (e.3)).
+static bool
+is_for_groups(uint8_t type, uint8_t code)
+{
+	return type == ICMP6_TOO_BIG || (type == ICMP6_PARAMETER && code == ICMP6_BAD_OPTION);
 }
 
 bool
@@ -111,14 +132,42 @@ icmp6_error_allowed(const uint8_t *packet, size_t length, uint8_t type, uint8_t 
 		return false;
 	if (ip6_is_multicast(ip->source) || ip6_is_unspecified(ip->source) || ip6_is_loopback(ip->source))
 		return false;
-	// About multicasts, only what path MTU discovery and unknown options need (RFC 4443 section 2.4 (e.3)).
-	if (ip6_is_multicast(ip->destination) && type != ICMP6_TOO_BIG &&
-		!(type == ICMP6_PARAMETER && code == ICMP6_BAD_OPTION))
+	if (ip6_is_multicast(ip->destination) && !is_for_groups(type, code))
 		return false;
 	return !is_icmp6_error(packet, length);
 }
 
-// What was quoted, and where the message's parts are.
+// The broadcast address or the own address of a network of ours: not one host.
+static bool
+is_network_s(uint16_t vrf, uint32_t address)
+{
+	const struct fib *fib = vrf_fib(vrf, 4);
+	const struct hop *hop;
+
+	if (!own_source_maybe(own_source_hash4(address)) || !fib)
+		return false;
+	hop = hop_at(fib4_lookup(fib, address));
+	return hop->flags & HOP_BROADCAST || connected_is_network_address(hop);
+}
+
+// Whether an error of this type may be sent about a packet, whose IP header is at `data`: not about packets in broadcast or multicast
+// frames, and not about packets to or from more than one host.
+static bool
+is_allowed(const struct packet *p, const uint8_t *data, size_t length, uint8_t type, uint8_t code)
+{
+	bool to_group = p->l2_length >= RTE_ETHER_HDR_LEN && *(data - p->l2_length) & 1;
+	const struct ip4_header *ip4 = (const struct ip4_header *)data;
+	const struct ip6_header *ip6 = (const struct ip6_header *)data;
+
+	if (p->family == 4)
+		return !to_group && icmp4_error_allowed(data, length) && !is_network_s(p->vrf, ip4->destination) &&
+		       !(own_source_maybe(own_source_hash4(ip4->source)) &&
+			       own_source_is(p->vrf, 4, (const uint8_t *)&ip4->source));
+	return (!to_group || is_for_groups(type, code)) && icmp6_error_allowed(data, length, type, code) &&
+	       !(own_source_maybe(own_source_hash6(ip6->source)) && own_source_is(p->vrf, 6, ip6->source));
+}
+
+// The quoted packet, and the places of the message's parts.
 struct error {
 	const struct packet *about;
 	struct rte_mbuf *m;
@@ -161,7 +210,7 @@ build4(struct error *e, struct rte_mbuf *about)
 
 	memcpy(near, &old->source, sizeof(old->source));
 	if (vrf_own_address_at(e->about->vrf, 4, e->about->interface, near, own) ||
-		!quote(e, about, sizeof(*ip), IP4_MOST))
+		!quote(e, about, sizeof(*ip), IP4_MAX_LENGTH))
 		return false;
 	// A pointer is the second word's first byte, an MTU its second half.
 	if (e->type == ICMP4_PARAMETER)
@@ -196,7 +245,7 @@ build6(struct error *e, struct rte_mbuf *about)
 		link_local_of(&ports[e->about->port].mac, own);
 	else if (vrf_own_address_at(e->about->vrf, 6, e->about->interface, old->source, own))
 		return false;
-	if (!quote(e, about, sizeof(*ip), IP6_MOST))
+	if (!quote(e, about, sizeof(*ip), IP6_MAX_LENGTH))
 		return false;
 	memcpy(e->icmp + 4, &word, sizeof(word));
 	sum = (uint16_t)~checksum_fold(checksum_add(
@@ -213,8 +262,8 @@ build6(struct error *e, struct rte_mbuf *about)
 	return true;
 }
 
-// The way back. To a subscriber's own packet: down its session, whatever a table says of its source. To a packet that a tunnel
-// brought for a session: up the session again. To all others: where the VRF leads.
+// The way back. About a subscriber's own packet: down its session, without a look-up of its source. About a packet from a tunnel of
+// a session: up the session again. About all others: by the routes of the VRF.
 static uint16_t
 way_back(const struct packet *about, struct packet *p)
 {
@@ -243,15 +292,14 @@ answer(struct rte_mbuf *about, uint16_t *next)
 		.type = (uint8_t)(old->detail >> 24),
 		.code = (uint8_t)(old->detail >> 16),
 		.parameter = (uint16_t)old->detail};
-	static struct rate errors;
+	static struct fair_rates errors;
 	struct packet *p;
 
 	if (old->flags & PACKET_OURS)
 		return NULL;
-	if (old->family == 4 ? !icmp4_error_allowed(data, about->data_len)
-			     : !icmp6_error_allowed(data, about->data_len, e.type, e.code))
+	if (!is_allowed(old, data, about->data_len, e.type, e.code))
 		return NULL;
-	if (!rate_spend(&errors, ERRORS_A_SECOND))
+	if (!fair_spend(&errors, ERRORS_A_SECOND, ERRORS_EACH, about))
 		return NULL;
 	e.m = rte_pktmbuf_alloc(about->pool);
 	if (!e.m)
@@ -267,6 +315,7 @@ answer(struct rte_mbuf *about, uint16_t *next)
 	p->port = old->port;
 	p->family = old->family;
 	p->flags = PACKET_OURS;
+	p->queue = QUEUE_OF_REPLIES;
 	e.m->port = about->port;
 	*next = way_back(old, p);
 	return e.m;
@@ -296,5 +345,9 @@ icmp_error_describe(char *text, size_t size, const struct packet *p, const uint8
 		p->detail >> 24, p->detail >> 16 & 0xff);
 }
 
-struct node icmp_error_node = {.name = "icmp-error", .process = icmp_error, .describe = icmp_error_describe};
+struct node icmp_error_node = {.name = "icmp-error",
+	.process = icmp_error,
+	.describe = icmp_error_describe,
+	.edges = NODE_EDGES(&ip4_lookup_node, &ip6_lookup_node),
+	.steps = true};
 NODE_REGISTER(icmp_error_node)

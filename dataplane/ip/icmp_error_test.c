@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "ip/header.h"
+#include "inet/header.h"
 #include "ip/icmp.h"
 
 struct case4 {
@@ -84,11 +85,13 @@ an_icmp6_error_is_sent_only_where_rfc_4443_allows(void **state)
 		// Behind a hop-by-hop header.
 		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, 0, {PROTOCOL_ICMP6, 0, 1, 4, 0, 0, 0, 0, 1}},
 		{true, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, 0, {PROTOCOL_ICMP6, 0, 1, 4, 0, 0, 0, 0, 128}},
-		// A first fragment shows what it is, another one does not.
+		// A first fragment shows its protocol, another one only that it is no ICMPv6.
 		{true, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_UDP, 0, 0, 1}},
-		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_UDP, 0, 0, 8}},
-		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_UDP, 0, 1, 0}},
-		// A header that says it goes on past the end.
+		{true, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_UDP, 0, 0, 8}},
+		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_ICMP6, 0, 0, 8}},
+		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_ICMP6, 0, 1, 0}},
+		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_FRAGMENT, {PROTOCOL_ROUTING, 0, 1, 0}},
+		// A header whose length exceeds the packet.
 		{false, {0x20, 1}, {0x20, 2}, ICMP6_TIME_EXCEEDED, 0, PROTOCOL_ROUTING, {PROTOCOL_ICMP6, 200}},
 	};
 

@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends IPv4 packets over an adjacency (RFC 1812 sections 5.2.1.2, 5.3.1 and 4.2.2.7): counts the TTL down, sees that they
 // are not too large, puts the Ethernet header on. In: packet->hop. Out: tx.
 #include "core/drop.h"
-#include "ip/describe.h"
+#include "fib/hop.h"
+#include "inet/describe.h"
+#include "inet/header.h"
 #include "ip/fragment.h"
-#include "ip/header.h"
-#include "ip/hop.h"
 #include "ip/icmp.h"
+#include "ip/nodes.h"
 #include "ip/rewrite.h"
 
 DROP(drop_expired, "ttl-expired", "The packet's TTL or hop limit ran out here.")
@@ -26,7 +28,7 @@ refuse(struct packet *p, const void *at, uint16_t mtu)
 	return packet_fragment(p, mtu, &ip4_rewrite_node);
 }
 
-// A TTL that is to be counted down must be 2 at least.
+// A TTL that is decremented must be 2 at least.
 static __rte_always_inline bool
 age(void *at, uint32_t routed, bool too_large)
 {
@@ -53,5 +55,8 @@ ip4_rewrite(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 	return by_burst(graph, node, packets, count, rewrite);
 }
 
-struct node ip4_rewrite_node = {.name = "ip4-rewrite", .process = ip4_rewrite, .describe = ip_describe};
+struct node ip4_rewrite_node = {.name = "ip4-rewrite",
+	.process = ip4_rewrite,
+	.describe = ip_describe,
+	.edges = NODE_EDGES(&tx_node, &ip_fragment_node, &icmp_error_node)};
 NODE_REGISTER(ip4_rewrite_node)

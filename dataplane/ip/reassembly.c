@@ -1,5 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reassembly, on the main thread: few packets for us come in fragments, and those must not cost the workers anything.
-// Bounded in packets, in fragments of each and of all, and in time; the oldest gives way to the newest.
+// Bounded in packets, in fragments of each and of all, and in time. Without room, the session or interface that holds
+// the most loses a packet: the oldest of one of its hosts that hold the most. So a flood of one host, from any number of addresses, does
+// not cost sessions and other interfaces their packets; a flood from one address does not cost the other hosts of its interface theirs.
 #include "ip/reassembly.h"
 
 #include <errno.h>
@@ -10,19 +13,25 @@
 #include <time.h>
 
 #include "core/drop.h"
+#include "core/fair.h"
 #include "core/loop.h"
 #include "core/punt.h"
+#include "fib/hop.h"
+#include "inet/header.h"
 #include "ip/check.h"
+#include "ip/ecn.h"
 #include "ip/extensions.h"
-#include "ip/header.h"
-#include "ip/hop.h"
 #include "ip/icmp.h"
-#include "ip/neighbor.h"
+#include "ip/nodes.h"
+#include "ip/reassembly_owner.h"
+
+INJECTED(icmp_error_node)
+INJECTED(ip_local_node)
 
 enum {
 	RATE = 50000, // fragments a second
 	DATAGRAMS = 1024,
-	FRAGMENTS_MOST = 4096, // held in all
+	HELD_FRAGMENTS_MAX = 4096, // held in all
 	BUCKETS = 1024,
 	SWEEP = 500 * 1000 * 1000, // nanoseconds
 };
@@ -30,18 +39,27 @@ enum {
 static const uint64_t LIFETIME = UINT64_C(30) * 1000000000;
 
 DROP(drop_invalid, "fragment-not-whole",
-	"A fragment for us that contradicts the others, overlaps them, or that no packet can have.")
+	"A fragment for us that contradicts the others or overlaps them, of a packet in which one did, or that no "
+	"packet can have.")
+DROP(drop_ecn, "fragment-ecn",
+	"Fragments for us of which one met congestion and another says that its ends do not know ECN (RFC 3168 section "
+	"5.3).")
 DROP(drop_again, "fragment-again", "A fragment for us that had come already.")
 DROP(drop_many, "fragment-too-many", "A packet for us in more fragments than we take.")
 DROP(drop_time, "reassembly-timeout", "Fragments for us whose others did not come in time.")
-DROP(drop_room, "reassembly-full", "Fragments for us that gave way to newer ones.")
+DROP(drop_room, "reassembly-full",
+	"Fragments for us that gave way to newer ones, of a host with the most on the session or interface with the "
+	"most.")
+DROP(drop_nd, "nd-fragment", "A neighbour discovery message in fragments (RFC 6980).")
 
 struct key {
 	uint8_t source[16], destination[16];
 	uint32_t id;
+	uint32_t session; // NO_SESSION: not from a subscriber. Fragments of two senders' sides are never joined.
 	uint16_t vrf;
 	uint8_t protocol; // IPv4 alone
 	uint8_t family;
+	uint32_t zero;
 };
 
 struct datagram {
@@ -49,15 +67,18 @@ struct datagram {
 	uint64_t expires;
 	uint32_t bucket;
 	uint8_t next_header; // IPv6: of the first fragment
+	bool refused;        // its fragments are dropped, and so are later ones (RFC 5722)
 	struct pieces pieces;
+	struct reassembly_sender *sender;
 	TAILQ_ENTRY(datagram) by_age;
+	TAILQ_ENTRY(datagram) of_sender;
 	LIST_ENTRY(datagram) by_key;
 };
 
 static struct datagram *datagrams;
 static TAILQ_HEAD(, datagram) oldest, unused;
 static LIST_HEAD(, datagram) buckets[BUCKETS];
-static unsigned held;
+static struct reassembly_owners owners;
 static uint64_t secret;
 
 static uint64_t
@@ -75,12 +96,13 @@ pieces_add(struct pieces *p, uint32_t offset, uint32_t length, bool more, void *
 	uint32_t end = offset + length;
 	unsigned at = p->count;
 
-	if (length == 0 || end > PAYLOAD_MOST || (more && length % 8 != 0) ||
-		(offset == 0 && more && length < FIRST_PIECE_LEAST))
+	if (length == 0 || end > PAYLOAD_MAX || (more && length % 8 != 0) ||
+		(offset == 0 && more && length < FIRST_PIECE_MIN))
 		return PIECES_IMPOSSIBLE;
 	while (at > 0 && p->list[at - 1].start >= offset)
 		at--;
-	// A copy of one that is there says nothing new (RFC 8200 section 4.5); all else that overlaps is an attack (RFC 5722).
+	// A duplicate of a stored fragment is ignored (RFC 8200 section 4.5); any other overlap is an attack (RFC
+	// 5722).
 	if (at < p->count && p->list[at].start == offset && p->list[at].end == end &&
 		(more ? p->total != end : p->total == end))
 		return PIECES_AGAIN;
@@ -88,7 +110,7 @@ pieces_add(struct pieces *p, uint32_t offset, uint32_t length, bool more, void *
 		return PIECES_IMPOSSIBLE;
 	if (more ? p->total != 0 && end >= p->total : p->total != 0 || at < p->count)
 		return PIECES_IMPOSSIBLE;
-	if (p->count == PIECES_MOST)
+	if (p->count == PIECES_MAX)
 		return PIECES_TOO_MANY;
 	memmove(&p->list[at + 1], &p->list[at], (p->count - at) * sizeof(p->list[0]));
 	p->list[at] = (struct piece){offset, end, what};
@@ -128,12 +150,21 @@ find(const struct key *key, uint32_t bucket)
 	return NULL;
 }
 
-// Forget the packet; its pieces are somebody else's by now.
+// The packet has no pieces now: they were sent on or dropped.
+static void
+without_pieces(struct datagram *d)
+{
+	reassembly_hold(&owners, d->sender, REASSEMBLY_FRAGMENTS, -(int)d->pieces.count);
+	d->pieces.count = 0;
+}
+
+// Forget the packet; its pieces have another owner by now.
 static void
 release(struct datagram *d)
 {
-	held -= d->pieces.count;
-	d->pieces.count = 0;
+	without_pieces(d);
+	TAILQ_REMOVE(&d->sender->datagrams, d, of_sender);
+	reassembly_hold(&owners, d->sender, REASSEMBLY_DATAGRAMS, -1);
 	LIST_REMOVE(d, by_key);
 	TAILQ_REMOVE(&oldest, d, by_age);
 	TAILQ_INSERT_HEAD(&unused, d, by_age);
@@ -147,13 +178,28 @@ give_up(struct datagram *d, const struct drop *reason)
 	release(d);
 }
 
-// RFC 1122 section 3.3.2, RFC 8200 section 4.5: whoever sent the first fragment learns that the others are missing.
+// RFC 5722: drop all fragments of the packet, and those that are still to come.
+static void
+refuse(struct datagram *d, const struct drop *reason)
+{
+	for (unsigned i = 0; i < d->pieces.count; i++)
+		drop_now(d->pieces.list[i].what, reason);
+	without_pieces(d);
+	d->refused = true;
+}
+
+// RFC 1122 section 3.3.2, RFC 8200 section 4.5: the sender of the first fragment gets the ICMP error "reassembly time exceeded".
 static void
 expire(struct datagram *d)
 {
 	struct rte_mbuf *first = d->pieces.list[0].what;
-	struct packet *p = packet_of(first);
+	struct packet *p;
 
+	if (d->pieces.count == 0) {
+		release(d);
+		return;
+	}
+	p = packet_of(first);
 	for (unsigned i = 1; i < d->pieces.count; i++)
 		drop_now(d->pieces.list[i].what, &drop_time);
 	if (d->pieces.list[0].start == 0) {
@@ -165,24 +211,79 @@ expire(struct datagram *d)
 	release(d);
 }
 
+// The sender's oldest packet that makes room, but not `but`.
 static struct datagram *
-begin(const struct key *key, uint32_t bucket)
+oldest_of(const struct reassembly_sender *sender, enum reassembly_held what, const struct datagram *but)
 {
-	struct datagram *d = TAILQ_FIRST(&unused);
+	struct datagram *d = TAILQ_FIRST(&sender->datagrams);
 
-	if (!d) {
-		give_up(TAILQ_FIRST(&oldest), &drop_room);
-		d = TAILQ_FIRST(&unused);
+	// A packet of no fragments makes no room for a fragment.
+	while (d && (d == but || (what == REASSEMBLY_FRAGMENTS && d->pieces.count == 0)))
+		d = TAILQ_NEXT(d, of_sender);
+	return d;
+}
+
+// Make room for one more: a sender of the largest owner drops its oldest packet, except `but`. False: there is none.
+static bool
+make_room(enum reassembly_held what, const struct datagram *but)
+{
+	struct reassembly_sender *most = reassembly_largest(&owners, what, NULL);
+	struct datagram *d = most ? oldest_of(most, what, but) : NULL;
+
+	if (most && !d) {
+		most = reassembly_largest(&owners, what, most);
+		d = most ? oldest_of(most, what, but) : NULL;
 	}
+	if (!d)
+		return false;
+	give_up(d, &drop_room);
+	return true;
+}
+
+static struct datagram *
+begin(const struct key *key, uint32_t bucket, const struct fair_source *source)
+{
+	struct datagram *d;
+
+	if (TAILQ_EMPTY(&unused) && !make_room(REASSEMBLY_DATAGRAMS, NULL))
+		return NULL;
+	d = TAILQ_FIRST(&unused);
+	d->sender = reassembly_sender(&owners, source->where, fair_mix(fair_mix(source->where ^ secret) ^ source->who));
+	if (!d->sender)
+		return NULL;
+	TAILQ_INSERT_TAIL(&d->sender->datagrams, d, of_sender);
+	reassembly_hold(&owners, d->sender, REASSEMBLY_DATAGRAMS, 1);
 	TAILQ_REMOVE(&unused, d, by_age);
 	TAILQ_INSERT_TAIL(&oldest, d, by_age);
 	LIST_INSERT_HEAD(&buckets[bucket], d, by_key);
 	d->key = *key;
 	d->expires = now() + LIFETIME;
 	d->next_header = PROTOCOL_NONE;
+	d->refused = false;
 	d->pieces.count = 0;
 	d->pieces.total = 0;
 	return d;
+}
+
+// RFC 3168 section 5.3: a mark on one fragment is the packet's. False: another one is marked not ECN-capable.
+static bool
+join_ecn(struct datagram *d)
+{
+	struct rte_mbuf *whole = d->pieces.list[0].what;
+	uint8_t *ip = rte_pktmbuf_mtod(whole, uint8_t *), family = packet_of(whole)->family;
+	unsigned seen = 0;
+
+	for (unsigned i = 0; i < d->pieces.count; i++) {
+		const struct rte_mbuf *piece = d->pieces.list[i].what;
+
+		seen |= 1u << (ip_traffic_class(rte_pktmbuf_mtod(piece, const uint8_t *), family) & ECN_MASK);
+	}
+	if (!(seen & 1u << ECN_CE))
+		return true;
+	if (seen & 1u << ECN_NOT_ECT)
+		return false;
+	ecn_write(ip, family, ECN_CE);
+	return true;
 }
 
 // Put the pieces behind one another, with one IP header in front.
@@ -194,6 +295,10 @@ finish(struct datagram *d)
 	uint32_t total = d->pieces.total;
 	unsigned joined = 1;
 
+	if (!join_ecn(d)) {
+		give_up(d, &drop_ecn);
+		return;
+	}
 	while (joined < d->pieces.count) {
 		struct rte_mbuf *piece = d->pieces.list[joined].what;
 		struct packet *q = packet_of(piece);
@@ -218,7 +323,7 @@ finish(struct datagram *d)
 		ip->total_length = rte_cpu_to_be_16((uint16_t)(total + ip4_header_length(ip)));
 		ip->checksum = ip4_checksum(ip);
 	} else {
-		// The fragment header goes: what is before it moves over it.
+		// Remove the fragment header: move the bytes before it.
 		struct ip6_header *ip = rte_pktmbuf_mtod(whole, struct ip6_header *);
 		uint8_t *frame = (uint8_t *)ip - p->l2_length;
 
@@ -228,8 +333,12 @@ finish(struct datagram *d)
 		packet_advance(whole, sizeof(struct ip6_fragment));
 	}
 	p->detail = 0;
+	packet_forget_checksums(whole);
 	release(d);
-	inject(whole, &ip_local_node);
+	if (p->family == 6 && ip6_is_neighbor_discovery(rte_pktmbuf_mtod(whole, const uint8_t *), whole->data_len))
+		drop_now(whole, &drop_nd);
+	else
+		inject(whole, &ip_local_node);
 }
 
 struct fragment_place {
@@ -251,11 +360,13 @@ place4(struct rte_mbuf *m, struct key *key, struct fragment_place *f)
 	f->offset = (fragment & IP4_OFFSET) * 8;
 	f->length = total - f->headers;
 	f->more = fragment & IP4_MF;
+	if (f->more && f->length % 8 != 0)
+		return false;
 	// A piece that begins within the TCP header hides its flags (RFC 1858 section 4).
 	if (f->offset == 8 && ip->protocol == PROTOCOL_TCP)
 		return false;
 	// The whole must fit with its header.
-	if (f->offset + f->length + f->headers > PAYLOAD_MOST)
+	if (f->offset + f->length + f->headers > PAYLOAD_MAX)
 		return false;
 	memcpy(key->source, &ip->source, 4);
 	memcpy(key->destination, &ip->destination, 4);
@@ -292,35 +403,46 @@ take(struct rte_mbuf *m)
 	struct packet *p = packet_of(m);
 	struct key key;
 	struct fragment_place f = {0};
+	struct fair_source source;
 	struct datagram *d;
 	uint32_t bucket;
 
 	memset(&key, 0, sizeof(key));
+	key.session = p->session;
 	key.vrf = p->vrf;
 	key.family = p->family;
 	if (!(p->family == 4 ? place4(m, &key, &f) : place6(m, &key, &f))) {
 		drop_now(m, &drop_invalid);
 		return;
 	}
-	if (!packet_may_wait()) {
+	bucket = bucket_of(&key);
+	d = find(&key, bucket);
+	if (d && d->refused) {
+		drop_now(m, &drop_invalid);
+		return;
+	}
+	if ((owners.held[REASSEMBLY_FRAGMENTS] >= HELD_FRAGMENTS_MAX || !packet_may_wait()) &&
+		!make_room(REASSEMBLY_FRAGMENTS, d)) {
 		drop_now(m, &drop_room);
 		return;
 	}
-	bucket = bucket_of(&key);
-	d = find(&key, bucket);
-	if (held == FRAGMENTS_MOST && TAILQ_FIRST(&oldest) != d)
-		give_up(TAILQ_FIRST(&oldest), &drop_room);
-	if (!d)
-		d = begin(&key, bucket);
+	if (!d) {
+		fair_source_of(m, &source);
+		d = begin(&key, bucket, &source);
+	}
+	if (!d) {
+		drop_now(m, &drop_room);
+		return;
+	}
 	p->detail = f.headers;
 	switch (pieces_add(&d->pieces, f.offset, f.length, f.more, m)) {
 	case PIECES_MORE:
-		held++;
+		reassembly_hold(&owners, d->sender, REASSEMBLY_FRAGMENTS, 1);
 		if (f.offset == 0)
 			d->next_header = f.next_header;
 		break;
 	case PIECES_WHOLE:
-		held++;
+		reassembly_hold(&owners, d->sender, REASSEMBLY_FRAGMENTS, 1);
 		if (f.offset == 0)
 			d->next_header = f.next_header;
 		finish(d);
@@ -330,11 +452,11 @@ take(struct rte_mbuf *m)
 		break;
 	case PIECES_IMPOSSIBLE:
 		drop_now(m, &drop_invalid);
-		give_up(d, &drop_invalid);
+		refuse(d, &drop_invalid);
 		break;
 	case PIECES_TOO_MANY:
 		drop_now(m, &drop_many);
-		give_up(d, &drop_many);
+		refuse(d, &drop_many);
 		break;
 	}
 }
@@ -360,10 +482,13 @@ sweep(void *argument)
 int
 reassembly_start(void)
 {
+	static const uint32_t most[REASSEMBLY_KINDS] = {
+		[REASSEMBLY_DATAGRAMS] = DATAGRAMS, [REASSEMBLY_FRAGMENTS] = HELD_FRAGMENTS_MAX};
+
 	TAILQ_INIT(&oldest);
 	TAILQ_INIT(&unused);
 	datagrams = calloc(DATAGRAMS, sizeof(*datagrams));
-	if (!datagrams || getentropy(&secret, sizeof(secret)))
+	if (!datagrams || reassembly_owners_start(&owners, DATAGRAMS, most) || getentropy(&secret, sizeof(secret)))
 		return -ENOMEM;
 	for (unsigned i = 0; i < DATAGRAMS; i++)
 		TAILQ_INSERT_TAIL(&unused, &datagrams[i], by_age);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reassembly of fragments that are for us (RFC 791, RFC 8200 section 4.5; overlaps: RFC 5722; small ones: RFC 1858).
 #pragma once
 
@@ -11,9 +12,9 @@
 uint16_t reassembly_punt(struct packet *p);
 
 enum {
-	PIECES_MOST = 64,      // fragments of one packet
-	PAYLOAD_MOST = 65535,  // bytes
-	FIRST_PIECE_LEAST = 8, // bytes of the next protocol's header in a first fragment
+	PIECES_MAX = 64,     // fragments of one packet
+	PAYLOAD_MAX = 65535, // bytes
+	FIRST_PIECE_MIN = 8, // bytes of the next protocol's header in a first fragment
 };
 
 // A packet's pieces, in order; bytes [start, end) of its payload. Pure.
@@ -23,7 +24,7 @@ struct pieces {
 	struct piece {
 		uint32_t start, end;
 		void *what;
-	} list[PIECES_MOST];
+	} list[PIECES_MAX];
 };
 
 enum pieces_result {
@@ -35,3 +36,6 @@ enum pieces_result {
 };
 
 enum pieces_result pieces_add(struct pieces *pieces, uint32_t offset, uint32_t length, bool more, void *what);
+
+// Once at start: 0 or -ENOMEM.
+int reassembly_start(void);

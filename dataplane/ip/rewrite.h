@@ -1,11 +1,12 @@
-// What both families do to send packets over an adjacency.
+// SPDX-License-Identifier: Apache-2.0
+// Common to both families: sending packets over an adjacency.
 #pragma once
 
 #include <string.h>
 
 #include "core/burst.h"
 #include "ether/interface.h"
-#include "ip/hop.h"
+#include "fib/hop.h"
 #include "port/port.h"
 
 // Packets that leave, counted by runs of the same interface.
@@ -42,8 +43,9 @@ tx_run_add(struct tx_run *run, uint32_t interface, uint32_t bytes)
 	run->bytes += bytes;
 }
 
-// Put the hop's header in front of the IP header by two moves that overlap and touch nothing else: what lies before a frame is
-// in a cache line that nobody has needed yet. Each Ethernet address comes out of one load, because it may be changing.
+// Put the hop's header in front of the IP header by two moves that overlap and touch nothing else: the bytes before a
+// frame are in a cache line that is not loaded yet. Each Ethernet address comes out of one load, because it may be
+// changing.
 static inline void
 rewrite_header(struct rte_mbuf *m, struct packet *p, const struct hop *hop, uint8_t *ip)
 {
@@ -67,7 +69,7 @@ rewrite_header(struct rte_mbuf *m, struct packet *p, const struct hop *hop, uint
 
 // A family's part, inlined: count the packet down if it is routed, unless that is not for it to be, or it is too large: false.
 typedef bool (*rewrite_age)(void *ip, uint32_t routed, bool too_large);
-// What becomes of that one: the next node.
+// The fate of that packet: the next node.
 typedef uint16_t (*rewrite_refuse)(struct packet *p, const void *ip, uint16_t mtu);
 
 static __rte_always_inline void

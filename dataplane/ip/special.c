@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Destinations that are not simply a place to send to: no route, prohibited, broadcast, multicast, link-local.
 // RFC 1812 sections 5.2.3, 5.3.5 and 5.3.7, RFC 2644, RFC 4291 section 2.5.6.
 #include "core/burst.h"
 #include "core/drop.h"
 #include "ether/interface.h"
-#include "ip/connected.h"
-#include "ip/describe.h"
-#include "ip/header.h"
-#include "ip/hop.h"
+#include "fib/connected.h"
+#include "fib/hop.h"
+#include "fib/link_local.h"
+#include "inet/describe.h"
+#include "inet/header.h"
 #include "ip/icmp.h"
-#include "ip/neighbor.h"
 #include "ip/subscriber.h"
 #include "port/port.h"
 
@@ -64,7 +65,7 @@ to_link_local(struct rte_mbuf *m, struct packet *p)
 	link_local_of(&ports[p->port].mac, own);
 	if (memcmp(ip->destination, own, sizeof(own)) == 0)
 		return packet_step(p);
-	if (p->interface != NO_INTERFACE && neighbor_link_local(p->interface, ip->destination))
+	if (p->interface != NO_INTERFACE && link_local_is_configured(p->interface, ip->destination))
 		return packet_step(p);
 	return packet_drop(p, &drop_link_local);
 }
@@ -113,5 +114,12 @@ ip_special(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 	return by_burst(graph, node, packets, count, decide_all);
 }
 
-struct node ip_special_node = {.name = "ip-special", .process = ip_special, .describe = ip_describe};
+static struct node ip_special_node = {.name = "ip-special",
+	.process = ip_special,
+	.describe = ip_describe,
+	.edges = NODE_EDGES(&icmp_error_node),
+	.steps = true};
 NODE_REGISTER(ip_special_node)
+HOP_KIND_REGISTER(HOP_NONE, ip_special_node)
+HOP_KIND_REGISTER(HOP_DROP, ip_special_node)
+HOP_KIND_REGISTER(HOP_PROHIBIT, ip_special_node)

@@ -1,4 +1,5 @@
-// What addresses and routes have to know of a packet's session. The concept of sessions, which is built on this one, tells.
+// SPDX-License-Identifier: Apache-2.0
+// Properties of a packet's session for addresses and routes. The concept of sessions, which is built on this one, sets the functions.
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +11,7 @@ struct subscriber {
 	bool any_source;     // the subscriber may use any address, and owns none
 	bool proxied;        // we answer for the hosts behind us
 	bool point_to_point; // there are no Ethernet addresses on its link (PPP)
+	bool tunnelled;      // its packets go to a tunnel and are not routed here
 };
 
 struct subscribers {
@@ -17,10 +19,12 @@ struct subscribers {
 	// That of the subscriber's sessions on the access of this one which may use the address (network order, 4 or 16 bytes), or
 	// NO_SESSION.
 	uint32_t (*whose)(uint32_t session, uint8_t family, const uint8_t *address);
-	// ARP or ND told the subscriber's Ethernet address.
+	// The subscriber's Ethernet address was learned by ARP or ND.
 	void (*learn)(uint32_t session, const uint8_t mac[6]);
+	// Whether the subscriber may have this Ethernet address: the configured one, or that of any station if the session learns.
+	bool (*may_have)(uint32_t session, const uint8_t mac[6]);
 	// The chain of its packets behind the source check.
-	uint64_t (*chain_up)(uint32_t session, uint8_t family);
+	uint32_t (*chain_up)(uint32_t session, uint8_t family);
 	// In: an IP packet for the subscriber.
 	const struct node *down;
 };

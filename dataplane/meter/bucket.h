@@ -1,8 +1,9 @@
-// Three colour markers as pure functions: RFC 2697 (single rate), RFC 2698 (two rates), RFC 4115 (two rates, the second for
-// what exceeds the first).
+// SPDX-License-Identifier: Apache-2.0
+// Three colour markers as pure functions: RFC 2697 (single rate), RFC 2698 (two rates), RFC 4115 (two rates, the
+// second for the excess of the first).
 //
-// A bucket holds whole bytes. What flows in between two moments is the difference of what would have flowed in until each of
-// them since the TSC was zero, rounded down: these differences add up without an error, however often and however seldom a
+// A bucket holds whole bytes. The inflow between two moments is the difference of the total inflows from TSC zero
+// until each of them, rounded down: these differences add up without an error, however often and however seldom a
 // meter is asked. So the state is a moment and two levels, sixteen bytes, which one compare-and-swap replaces.
 #pragma once
 
@@ -20,14 +21,14 @@ struct meter_state {
 
 enum { RATE_SHIFT = 54 };
 
-// What a contract says, in the machine's units.
+// A contract, in units of the TSC.
 struct meter_contract {
 	// Bytes for each TSC cycle, times 2 to the power of RATE_SHIFT. With RFC 2697, excess_rate is 0.
 	uint64_t committed_rate;
 	uint64_t excess_rate;
 	uint32_t committed_burst; // bytes
 	uint32_t excess_burst;
-	uint64_t overflow; // RFC 2697: all bits set: what the committed bucket cannot hold flows into the other
+	uint64_t overflow; // RFC 2697: all bits set: tokens beyond the committed bucket flow into the other
 	bool both;         // RFC 2698: a green packet takes from both buckets
 	bool color_aware;  // else every packet comes in green
 };
@@ -66,8 +67,8 @@ least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-// What has flowed in until now is in the buckets. A moment before the state's own, as another worker may still have it, counts
-// as the state's. After more than a year of silence at the highest rate, when what flowed in no longer fits 64 bits, the
+// Adds the inflow until now to the buckets. A moment before the state's own, as another worker may still have it,
+// counts as the state's. After more than a year of silence at the highest rate, when the inflow exceeds 64 bits, the
 // buckets may be found less than full.
 static inline void
 meter_fill(struct meter_state *state, const struct meter_contract *contract, const struct meter_moment *now)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Markers against slow, obvious references that follow the text of each RFC, with a clock of the tests' own.
 #include <inttypes.h>
 #include <pthread.h>
@@ -155,7 +156,7 @@ random_pause(const struct terms *terms)
 
 // Colours may differ only where a level is within rounding of the packet; then the reference goes on from the meter's state.
 static void
-random_sequences_are_coloured_as_the_rfc_says(void **state)
+random_sequences_are_coloured_as_in_the_rfc(void **state)
 {
 	uint64_t disputed = 0, asked = 0;
 
@@ -203,7 +204,7 @@ random_sequences_are_coloured_as_the_rfc_says(void **state)
 	assert_true(disputed * 100 < asked);
 }
 
-// Offer twice the rate in small packets, far apart or close together, and see what is green.
+// Offer twice the rate in small packets, far apart or close together, and count the green bytes.
 static uint64_t
 green_of(uint64_t bits_per_second, uint32_t burst, uint64_t pause, uint64_t packets, uint32_t bytes)
 {
@@ -289,7 +290,7 @@ a_clock_that_is_behind_adds_nothing(void **state)
 }
 
 static void
-a_smaller_burst_takes_away_what_exceeds_it(void **state)
+a_smaller_burst_removes_excess_tokens(void **state)
 {
 	struct terms terms = {RFC4115, 8000, 8000, 2000, 1000, false};
 	struct meter_contract contract = contract_of(&terms);
@@ -345,13 +346,13 @@ ask_shared_meter(void *passed)
 	return NULL;
 }
 
-// What may have come in and found its bucket full, because one of the threads was not there to take it, is not counted as
-// missing: buckets are far larger than all that comes in.
+// Tokens may be lost at a full bucket while a thread does not take them. They do not count as missing: buckets are
+// far larger than all tokens of the test.
 static void
 get_what_the_contract_gives(void)
 {
 	for (unsigned algorithm = 0; algorithm < 3; algorithm++) {
-		// Half of what they offer.
+		// Half of the offered rate.
 		uint64_t rate = HZ * 8 * SHARED_BYTES / 2;
 		struct terms terms = {
 			algorithm, rate / 4, algorithm == RFC2698 ? rate / 2 : rate / 4, 1u << 30, 1u << 30};
@@ -370,21 +371,21 @@ get_what_the_contract_gives(void)
 			pthread_join(threads[i], NULL);
 		sum = passed[0] + passed[1];
 		assert_true(sum <= due + 2);
-		// What is left is in the buckets, not in a lease that nobody returned.
+		// The rest is in the buckets, not in an unreturned lease.
 		assert_true(sum + shared_state.committed + shared_state.excess * (algorithm != RFC2698) + 2 >= due);
 		assert_true(sum >= due * 0.99L);
 	}
 }
 
 static void
-two_threads_together_get_what_the_contract_gives_and_no_more(void **state)
+two_threads_together_get_exactly_the_contract(void **state)
 {
 	leased = false;
 	get_what_the_contract_gives();
 }
 
 static void
-two_threads_with_leases_together_get_what_the_contract_gives_and_no_more(void **state)
+two_threads_with_leases_together_get_exactly_the_contract(void **state)
 {
 	leased = true;
 	get_what_the_contract_gives();
@@ -406,7 +407,7 @@ packets_coloured_from_a_lease_have_the_colours_that_the_buckets_would_have_given
 		unsigned count = (unsigned)chance(40) + 1, different = 0;
 
 		for (unsigned i = 0; i < count; i++) {
-			// Packets of one length: how much a burst needs is told from the packet that asks.
+			// Packets of one length: the burst is estimated from the packet that asks.
 			uint32_t bytes = 700;
 			enum colour incoming = terms.aware ? (enum colour)chance(3) : GREEN;
 			enum colour is =
@@ -426,15 +427,15 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_sequences_are_coloured_as_the_rfc_says),
+		cmocka_unit_test(random_sequences_are_coloured_as_in_the_rfc),
 		cmocka_unit_test(a_meter_asked_often_gives_all_of_its_rate_and_no_more),
 		cmocka_unit_test(a_meter_that_was_idle_for_days_is_full),
 		cmocka_unit_test(the_largest_bursts_do_not_overflow),
 		cmocka_unit_test(a_clock_that_is_behind_adds_nothing),
-		cmocka_unit_test(a_smaller_burst_takes_away_what_exceeds_it),
+		cmocka_unit_test(a_smaller_burst_removes_excess_tokens),
 		cmocka_unit_test(a_second_bucket_without_a_rate_of_its_own_stays_as_it_is_with_rfc_4115),
-		cmocka_unit_test(two_threads_together_get_what_the_contract_gives_and_no_more),
-		cmocka_unit_test(two_threads_with_leases_together_get_what_the_contract_gives_and_no_more),
+		cmocka_unit_test(two_threads_together_get_exactly_the_contract),
+		cmocka_unit_test(two_threads_with_leases_together_get_exactly_the_contract),
 		cmocka_unit_test(packets_coloured_from_a_lease_have_the_colours_that_the_buckets_would_have_given),
 	};
 

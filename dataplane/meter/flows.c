@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of flows that have token buckets.
 #include "meter/flows.h"
 

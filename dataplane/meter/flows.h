@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token buckets by flow: a table of bounded size that workers fill as packets come, without a lock.
 //
-// A flow is known by 64 bits of a secret hash of its session, addresses, protocol and ports. Its place is one of eight in
-// either of two sets that the hash leads to. A flow whose buckets would be full by now is as good as one that was never
-// seen, so its place is anybody's: nothing ages but by that, and nothing is lost by it.
+// A flow's key is 64 bits of a secret hash of its session, addresses, protocol and ports. Its place is one of eight
+// in either of two sets that the hash leads to. A flow whose buckets would be full by now is like a new one, so its
+// place is free: there is no other aging, and no state is lost.
 #pragma once
 
 #include <stddef.h>
@@ -21,7 +22,7 @@ struct meter_flows {
 	uint32_t count;
 };
 
-// Room for so many at once: there are half as many more places, so that of `wanted` flows as good as none misses its own. -ENOMEM.
+// Make room for so many flows at once: there are half as many more places, so that almost every flow finds a place. -ENOMEM.
 int meter_flows_create(struct meter_flows *flows, uint32_t wanted);
 void meter_flows_destroy(struct meter_flows *flows);
 

@@ -1,4 +1,5 @@
-// Token buckets by flow: that a flow keeps its own, and who gets a place when there are more flows than places.
+// SPDX-License-Identifier: Apache-2.0
+// Token buckets by flow: a flow keeps its own, and places are assigned when there are more flows than places.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +72,7 @@ each_flow_has_buckets_of_its_own_that_are_full_at_first(void **state)
 }
 
 static void
-flows_without_a_place_are_told_apart_and_take_nobodys(void **state)
+flows_without_a_place_get_no_bucket_and_displace_none(void **state)
 {
 	unsigned placed = 0;
 
@@ -141,7 +142,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_flow_has_buckets_of_its_own_that_are_full_at_first, make, destroy),
-		cmocka_unit_test_setup_teardown(flows_without_a_place_are_told_apart_and_take_nobodys, make, destroy),
+		cmocka_unit_test_setup_teardown(flows_without_a_place_get_no_bucket_and_displace_none, make, destroy),
 		cmocka_unit_test_setup_teardown(
 			a_flow_whose_buckets_are_full_again_gives_its_place_to_another, make, destroy),
 		cmocka_unit_test_setup_teardown(

@@ -1,4 +1,5 @@
-// The kind Meter, and the buckets of those who use one.
+// SPDX-License-Identifier: Apache-2.0
+// The kind Meter, and the buckets of its users.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,7 +18,7 @@ profile_of(const struct object *object)
 	return (uint32_t)(uintptr_t)object->state;
 }
 
-// What users of one profile share from the start on.
+// The parts that users of one profile share from the start.
 static int
 make_shared(const char *name, const Sluice__V1__Meter *spec, struct meter_profile *profile, struct meter_slot *slot,
 	uint32_t index, struct fault *f)
@@ -92,7 +93,7 @@ put(struct object *object, const void *spec, const void *old, struct fault *f)
 	return rc;
 }
 
-// Nobody uses the profile any more, but a worker may still be busy with a packet of its last user, so the slot keeps it until
+// The profile has no users, but a worker may still process a packet of the last one, so the slot holds the profile until
 // then.
 static void
 release_profile(void *slot)
@@ -109,7 +110,7 @@ static int delete (struct object *object, const void *spec, struct fault *f)
 
 	if (slot->shared)
 		slab_give_later(&meters, slot->shared & METER_INDEX);
-	// In this order: the slot goes to somebody else only after it was emptied.
+	// In this order: the slot gets another user only after it was emptied.
 	rcu_retire(release_profile, slot);
 	slab_give_later(&meter_profiles, profile_of(object));
 	return 0;
@@ -121,6 +122,14 @@ start(void)
 	int rc = slab_create(&meter_profiles, sizeof(struct meter_slot), PROFILE_LIMIT);
 
 	return rc != 0 ? rc : slab_create(&meters, sizeof(struct meter), METER_LIMIT);
+}
+
+uint32_t
+meter_global(const struct object *object)
+{
+	const struct meter_slot *slot = slab_at(&meter_profiles, profile_of(object));
+
+	return slot->shared & METER_GLOBAL ? slot->shared : NO_METER;
 }
 
 uint32_t

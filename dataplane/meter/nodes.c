@@ -1,4 +1,5 @@
-// Nodes that colour a session's packets and do what the profile says of each colour: pass, drop, or write another code point
+// SPDX-License-Identifier: Apache-2.0
+// Nodes that colour a session's packets and apply the profile's action to each colour: pass, drop, or write another code point
 // (RFC 2474).
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +10,12 @@
 
 #include "core/drop.h"
 #include "core/worker.h"
+#include "fib/spread.h"
 #include "ip/dscp.h"
-#include "ip/spread.h"
 #include "meter/meter.h"
 #include "meter/profile.h"
 #include "meter/shared.h"
-#include "session/session.h"
+#include "session/step.h"
 
 DROP(meter_yellow, "meter-yellow", "The packet exceeds its meter's committed rate and burst, and yellow is dropped.")
 DROP(meter_red, "meter-red", "The packet exceeds all that its meter lets through, and red is dropped.")
@@ -31,14 +32,13 @@ colour_of(const uint8_t *ip, uint8_t family)
 	return class >= 1 && class <= 4 && drop != 0 && (dscp & 1) == 0 ? (enum colour)(drop - 1) : GREEN;
 }
 
-// Every packet but those that pass unchanged. `reason` is what its drop would be called.
-static uint16_t
-act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, enum colour colour,
-	const struct drop *reason)
+// Apply the action to a packet that may not pass unchanged; whether it passes.
+static bool
+remark(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, enum colour colour)
 {
 	switch (profile->verdict[colour]) {
 	case SLUICE__V1__METER_VERDICT__DROP:
-		return packet_drop(p, reason);
+		return false;
 	case SLUICE__V1__METER_VERDICT__REMARK:
 		// Whole frames have no code point.
 		if (p->family != 0 && rte_pktmbuf_data_len(m) >= 20)
@@ -47,13 +47,21 @@ act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, e
 	default:
 		break;
 	}
-	return packet_step(p);
+	return true;
+}
+
+// `reason` is the drop reason.
+static uint16_t
+act(struct rte_mbuf *m, struct packet *p, const struct meter_profile *profile, enum colour colour,
+	const struct drop *reason)
+{
+	return remark(m, p, profile, colour) ? packet_step(p) : packet_drop(p, reason);
 }
 
 // How far ahead of the packet it works on a node has the next meters brought, and how many shared meters it holds leases of.
-enum { AHEAD = 16, LEASES = 4 };
+enum { PREFETCH_DISTANCE = 16, LEASES = 4 };
 
-// What a packet is to be held against.
+// The meter of a packet.
 struct subject {
 	uint32_t meter; // handle, or NO_METER
 	uint64_t flow;  // with scope flow: its hash
@@ -65,13 +73,12 @@ struct leases {
 	unsigned count;
 };
 
-// What we made ourselves is not held against a contract.
+// Packets that the gateway made are not metered.
 static inline struct subject
 subject_of(struct rte_mbuf *m, bool up, bool shared)
 {
 	const struct packet *p = packet_of(m);
-	const struct session *session = session_at(p->session);
-	uint32_t meter = up ? session->meter_up : session->meter_down;
+	uint32_t meter = *session_step_words(&meter_step, p->session, up ? UP : DOWN);
 	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint64_t hash;
 
@@ -127,6 +134,32 @@ ask(struct meter_state *state, const struct meter_contract *contract, const stru
 		      : meter_colour(state, contract, moment, bytes, incoming);
 }
 
+bool
+meter_passes(struct rte_mbuf *m, uint32_t handle, uint64_t now, uint16_t *next)
+{
+	struct packet *p = packet_of(m);
+	struct meter *meter = meter_at(handle);
+	const struct meter_profile *profile = meter_profile_at(meter->profile);
+	struct meter_moment moment = meter_moment(&profile->contract, now);
+	enum colour colour = GREEN;
+
+	if (profile->contract.color_aware && p->family != 0)
+		colour = colour_of(rte_pktmbuf_mtod(m, const uint8_t *), p->family);
+	// With one worker no other thread writes a meter.
+	colour = ask(&meter->state, &profile->contract, &moment, rte_pktmbuf_pkt_len(m), colour, worker_count > 1);
+	p->colour = (uint8_t)colour;
+	if (likely(colour == GREEN) || remark(m, p, profile, colour))
+		return true;
+	*next = packet_drop(p, colour == RED ? &meter_red : &meter_yellow);
+	return false;
+}
+
+void
+meter_prefetch(uint32_t meter)
+{
+	rte_prefetch0_write(meter_at(meter));
+}
+
 // `up` and `shared` are constants where this is inlined.
 static __rte_always_inline void
 meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, bool up, bool shared)
@@ -134,13 +167,13 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 	const struct meter_profile *profile = NULL;
 	uint32_t profile_index = UINT32_MAX;
 	struct meter_moment moment = {0};
-	struct subject subjects[BURST + AHEAD];
+	struct subject subjects[BURST + PREFETCH_DISTANCE];
 	struct leases leases;
 	uint64_t now = rte_rdtsc();
 	uint16_t next[BURST];
 
 	leases.count = 0;
-	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)AHEAD); i++)
+	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)PREFETCH_DISTANCE); i++)
 		subjects[i] = subject_of(packets[i], up, shared);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
@@ -151,14 +184,14 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 		struct meter *meter;
 		uint32_t handle = subjects[i].meter;
 
-		if (i + AHEAD < count)
-			subjects[i + AHEAD] = subject_of(packets[i + AHEAD], up, shared);
+		if (i + PREFETCH_DISTANCE < count)
+			subjects[i + PREFETCH_DISTANCE] = subject_of(packets[i + PREFETCH_DISTANCE], up, shared);
 		if (unlikely(handle == NO_METER)) {
 			next[i] = packet_step(p);
 			continue;
 		}
 		meter = meter_at(handle);
-		// Most users have the profile that the one before has.
+		// Most packets have the profile of the packet before.
 		if (meter->profile != profile_index) {
 			profile_index = meter->profile;
 			profile = meter_profile_at(profile_index);
@@ -200,7 +233,7 @@ meter_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16
 	return count;
 }
 
-// With one worker nobody else touches a meter, and plain stores will do.
+// With one worker no other thread writes a meter, and plain stores suffice.
 static uint16_t
 meter_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
@@ -218,8 +251,7 @@ meter_down(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 static void
 describe(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length)
 {
-	uint32_t index = packet->direction == UP ? session_at(packet->session)->meter_up
-						 : session_at(packet->session)->meter_down;
+	uint32_t index = *session_step_words(&meter_step, packet->session, packet->direction);
 
 	if (index == NO_METER)
 		snprintf(text, size, "no meter");
@@ -230,7 +262,7 @@ describe(char *text, size_t size, const struct packet *packet, const uint8_t *da
 			meter_at(index)->state.excess);
 }
 
-struct node meter_up_node = {.name = "meter-up", .process = meter_up, .describe = describe};
+struct node meter_up_node = {.name = "meter-up", .process = meter_up, .describe = describe, .steps = true};
 NODE_REGISTER(meter_up_node)
-struct node meter_down_node = {.name = "meter-down", .process = meter_down, .describe = describe};
+struct node meter_down_node = {.name = "meter-down", .process = meter_down, .describe = describe, .steps = true};
 NODE_REGISTER(meter_down_node)

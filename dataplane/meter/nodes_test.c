@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Meters as a session's packets meet them.
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,12 +18,18 @@
 #include "core/worker.h"
 #include "meter/meter.h"
 #include "meter/profile.h"
-#include "session/session.h"
+#include "session/step.h"
 
 enum { STEP = 5, LENGTH = 100 };
 
 static struct object object = {.kind = &meter_kind, .name = (char *)"gold"};
 static struct fault f;
+
+static uint32_t *
+of_session(uint32_t session, enum direction direction)
+{
+	return session_step_words(&meter_step, session, direction);
+}
 
 static int
 make_tables(void **state)
@@ -40,7 +47,7 @@ make_tables(void **state)
 	return 0;
 }
 
-// Make the profile of the one object what the spec says, as if the TSC ran at 1 GHz.
+// Apply the spec to the profile, as if the TSC ran at 1 GHz.
 static void
 set_profile(const Sluice__V1__Meter *spec)
 {
@@ -117,8 +124,8 @@ green_and_yellow_pass_and_red_is_dropped_by_name(void **state)
 		set_profile(&spec);
 		// Shared between workers or not.
 		worker_count = which < 2 ? 1 : 2;
-		session_at(3)->meter_up = session_at(3)->meter_down = NO_METER;
-		*(which % 2 ? &session_at(3)->meter_down : &session_at(3)->meter_up) = meter_new(&object);
+		*of_session(3, UP) = *of_session(3, DOWN) = NO_METER;
+		*(which % 2 ? of_session(3, DOWN) : of_session(3, UP)) = meter_new(&object);
 		for (unsigned i = 0; i < 6; i++)
 			packets[i] = packet(i % 2 ? 4 : 6, 0);
 		one_node_run(nodes[which % 2], packets, 6, edges);
@@ -158,7 +165,7 @@ sessions_share_the_buckets_of_a_global_meter_both_ways(void **state)
 		uint16_t edges[6];
 
 		put_meter(&meter, SLUICE__V1__METER_SCOPE__GLOBAL, 0);
-		session_at(3)->meter_up = session_at(4)->meter_up = session_at(4)->meter_down = meter_new(&meter);
+		*of_session(3, UP) = *of_session(4, UP) = *of_session(4, DOWN) = meter_new(&meter);
 		for (unsigned i = 0; i < 6; i++) {
 			packets[i] = packet(i % 2 ? 4 : 6, 0);
 			packet_of(packets[i])->session = 3 + i % 2;
@@ -174,8 +181,8 @@ sessions_share_the_buckets_of_a_global_meter_both_ways(void **state)
 		assert_int_equal(edges[5], drop_node.id);
 		for (unsigned i = 0; i < 6; i++)
 			free(packets[i]);
-		// To give back what is everybody's is to give back nothing.
-		meter_retire(session_at(3)->meter_up);
+		// Releasing a shared bucket does nothing.
+		meter_retire(*of_session(3, UP));
 		assert_int_equal(meter_kind.delete(&meter, NULL, &f), 0);
 	}
 	worker_count = 1;
@@ -192,7 +199,7 @@ a_burst_of_more_shared_meters_than_it_has_leases_is_metered_by_each(void **state
 	worker_count = 2;
 	for (unsigned i = 0; i < METERS; i++) {
 		put_meter(&meters_of[i], SLUICE__V1__METER_SCOPE__GLOBAL, 0);
-		session_at(i)->meter_up = meter_new(&meters_of[i]);
+		*of_session(i, UP) = meter_new(&meters_of[i]);
 	}
 	for (unsigned i = 0; i < 5 * METERS; i++) {
 		packets[i] = packet(4, 0);
@@ -212,13 +219,13 @@ static void
 each_flow_of_each_session_has_buckets_with_a_meter_of_that_scope(void **state)
 {
 	for (worker_count = 1; worker_count <= 2; worker_count++) {
-		// Five packets of each: their code point says which source address they have.
+		// Five packets of each: the code point is the number of the source address.
 		struct rte_mbuf *packets[30];
 		struct object meter;
 		uint16_t edges[30];
 
 		put_meter(&meter, SLUICE__V1__METER_SCOPE__FLOW, 1024);
-		session_at(3)->meter_up = session_at(4)->meter_up = meter_new(&meter);
+		*of_session(3, UP) = *of_session(4, UP) = meter_new(&meter);
 		for (unsigned i = 0; i < 30; i++) {
 			packets[i] = packet(4, (uint8_t)(i % 3));
 			packet_of(packets[i])->session = 3 + i % 2;
@@ -246,7 +253,7 @@ a_flow_that_finds_no_place_is_dropped_by_a_name_of_its_own(void **state)
 	unsigned passed = 0;
 
 	put_meter(&meter, SLUICE__V1__METER_SCOPE__FLOW, 1024);
-	session_at(3)->meter_up = meter_new(&meter);
+	*of_session(3, UP) = meter_new(&meter);
 	for (uint32_t run = 0; run < RUNS; run++) {
 		for (uint32_t i = 0; i < FLOWS; i++) {
 			packets[i] = packet(4, 0);
@@ -288,7 +295,7 @@ yellow_can_be_dropped_by_a_name_of_its_own(void **state)
 	drop.verdict = SLUICE__V1__METER_VERDICT__DROP;
 	spec.yellow = &drop;
 	set_profile(&spec);
-	session_at(3)->meter_up = meter_new(&object);
+	*of_session(3, UP) = meter_new(&object);
 	for (unsigned i = 0; i < 3; i++)
 		packets[i] = packet(4, 0);
 	one_node_run(&meter_up_node, packets, 3, edges);
@@ -315,7 +322,7 @@ a_remarked_packet_has_its_new_code_point_its_ecn_bits_and_a_right_checksum(void 
 		spec.red = &mark;
 		spec.committed_burst = spec.excess_burst = 1;
 		set_profile(&spec);
-		session_at(3)->meter_up = meter_new(&object);
+		*of_session(3, UP) = meter_new(&object);
 		one_node_run(&meter_up_node, packets, 2, edges);
 		assert_int_equal(edges[0], STEP);
 		assert_int_equal(edges[1], STEP);
@@ -342,7 +349,7 @@ an_aware_meter_takes_the_colour_of_assured_forwarding(void **state)
 	spec.committed_burst = spec.excess_burst = 100000;
 	spec.color_aware = 1;
 	set_profile(&spec);
-	session_at(3)->meter_up = meter_new(&object);
+	*of_session(3, UP) = meter_new(&object);
 	for (unsigned c = 0; c < RTE_DIM(cases); c++) {
 		struct rte_mbuf *packets[2] = {packet(4, cases[c].dscp), packet(6, cases[c].dscp)};
 		uint16_t edges[2];
@@ -364,7 +371,7 @@ a_profile_that_changes_holds_for_its_users_at_once_and_they_keep_their_tokens(vo
 	uint16_t edge;
 
 	set_profile(&spec);
-	meter = session_at(3)->meter_up = meter_new(&object);
+	meter = *of_session(3, UP) = meter_new(&object);
 	spec.committed_burst = 10000;
 	set_profile(&spec);
 	one_node_run(&meter_up_node, &m, 1, &edge);
@@ -374,7 +381,7 @@ a_profile_that_changes_holds_for_its_users_at_once_and_they_keep_their_tokens(vo
 }
 
 static void
-what_we_made_ourselves_is_not_metered(void **state)
+our_own_packets_are_not_metered(void **state)
 {
 	Sluice__V1__Meter spec = two_and_two();
 	struct rte_mbuf *m = packet(4, 0);
@@ -383,7 +390,7 @@ what_we_made_ourselves_is_not_metered(void **state)
 	spec.committed_burst = 0;
 	spec.excess_burst = 1;
 	set_profile(&spec);
-	session_at(3)->meter_up = meter_new(&object);
+	*of_session(3, UP) = meter_new(&object);
 	packet_of(m)->flags = PACKET_OURS;
 	one_node_run(&meter_up_node, &m, 1, &edge);
 	assert_int_equal(edge, STEP);
@@ -400,7 +407,7 @@ more_packets_than_a_burst_are_all_metered(void **state)
 	unsigned passed = 0;
 
 	set_profile(&spec);
-	session_at(3)->meter_up = meter_new(&object);
+	*of_session(3, UP) = meter_new(&object);
 	for (unsigned i = 0; i < MANY; i++)
 		packets[i] = packet(4, 0);
 	one_node_run(&meter_up_node, packets, MANY, edges);
@@ -426,7 +433,7 @@ main(void)
 		cmocka_unit_test(a_remarked_packet_has_its_new_code_point_its_ecn_bits_and_a_right_checksum),
 		cmocka_unit_test(an_aware_meter_takes_the_colour_of_assured_forwarding),
 		cmocka_unit_test(a_profile_that_changes_holds_for_its_users_at_once_and_they_keep_their_tokens),
-		cmocka_unit_test(what_we_made_ourselves_is_not_metered),
+		cmocka_unit_test(our_own_packets_are_not_metered),
 		cmocka_unit_test(more_packets_than_a_burst_are_all_metered),
 	};
 

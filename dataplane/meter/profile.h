@@ -1,13 +1,14 @@
-// A meter's profile, ready for workers: a contract and what becomes of each colour.
+// SPDX-License-Identifier: Apache-2.0
+// A meter's profile, ready for workers: a contract and the action of each colour.
 #pragma once
 
 #include <stdatomic.h>
 
 #include "core/slab.h"
 #include "meter.pb-c.h"
-#include "core/object.h"
 #include "meter/bucket.h"
 #include "meter/flows.h"
+#include "server/object.h"
 
 // Replaced as a whole when the object changes, but for the flows, which it takes over.
 struct meter_profile {
@@ -30,7 +31,7 @@ struct meter {
 
 struct meter_slot {
 	struct meter_profile *_Atomic profile;
-	uint32_t shared; // scopes global and flow: the handle that all who name it have; 0: each has its own
+	uint32_t shared; // scopes global and flow: the handle that all users share; 0: each has its own
 };
 
 enum { METER_LIMIT = 1 << 23, PROFILE_LIMIT = 1 << 16 };

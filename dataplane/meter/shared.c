@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token buckets that several workers use at once.
 #include "meter/shared.h"
 
@@ -21,7 +22,7 @@ read_state(const struct meter_state *state)
 	return all;
 }
 
-// False: somebody else was faster, and *before is what is there now.
+// False: another worker was faster, and *before is the value now.
 static inline bool
 exchange(struct meter_state *state, rte_int128_t *before, const struct meter_state *wanted)
 {

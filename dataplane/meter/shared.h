@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token buckets that several workers use at once, without a lock: a compare and exchange for each packet, or leases.
 //
 // A lease is a part of the tokens that a worker has taken out of the buckets for the rest of its burst. It colours its packets
-// from that, in its own memory, and puts back what is left when the burst ends. What is leased is nobody else's meanwhile, so
-// all together never let more through than the contract says; what a worker holds and does not use is missing to the others
-// for the length of one burst, and is at most what the rest of that burst would need.
+// from that, in its own memory, and returns unused tokens when the burst ends. Other workers cannot use leased tokens, so
+// that all together never pass more than the contract allows. Unused tokens of a lease are missing to others
+// for the length of one burst, and are at most as many as the rest of that burst would need.
 #pragma once
 
 #include "meter/bucket.h"

@@ -1,5 +1,6 @@
-// For unit tests: all nodes in one graph over the real tables, on ports whose other end the test holds. What one node does by
-// itself is core/one_node.h's.
+// SPDX-License-Identifier: Apache-2.0
+// For unit tests: all nodes in one graph over the real tables, on ports whose other end the test holds.
+// core/one_node.h is for single nodes.
 #pragma once
 
 #include <stdio.h>
@@ -16,15 +17,16 @@
 #include "port.pb-c.h"
 #include "port/port.h"
 
-enum { SENT_MOST = 2048, SENT_BYTES = 2048 };
+enum { SENT_MAX = 2048, SENT_BYTES = 2048 };
 
 // A frame that was given to a port to send.
 struct sent {
 	uint16_t port, length;
+	uint32_t queue;
 	uint8_t bytes[SENT_BYTES];
 };
 
-static struct sent sent[SENT_MOST];
+static struct sent sent[SENT_MAX];
 static unsigned sent_count;
 static struct fault fault_of_put; // why the last object was refused
 
@@ -34,9 +36,10 @@ sent_capture(struct rte_graph *graph, struct rte_node *node, void **packets, uin
 {
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
-		struct sent *to = &sent[sent_count % SENT_MOST];
+		struct sent *to = &sent[sent_count % SENT_MAX];
 
 		to->port = m->port;
+		to->queue = packet_of(m)->queue;
 		to->length = (uint16_t)RTE_MIN(m->pkt_len, (uint32_t)SENT_BYTES);
 		memcpy(to->bytes, rte_pktmbuf_read(m, 0, to->length, to->bytes), to->length);
 		// Whole before it counts, for a test that looks while a worker runs.
@@ -102,7 +105,7 @@ walk_workers(unsigned rounds)
 	RTE_PER_LCORE(worker) = main_thread;
 }
 
-// Until what was given to the graph has come out of it, whatever part the main thread has in it.
+// Wait until all packets given to the graph have left it, including those that the main thread handles.
 static inline void
 walk(void)
 {
@@ -122,7 +125,7 @@ sent_to(const char *port)
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < RTE_MIN(sent_count, (unsigned)SENT_MOST); i++)
+	for (unsigned i = 0; i < RTE_MIN(sent_count, (unsigned)SENT_MAX); i++)
 		count += sent[i].port == port_number(port);
 	return count;
 }
@@ -136,6 +139,7 @@ arrive(const char *port, const void *bytes, size_t length)
 	memcpy(rte_pktmbuf_append(m, (uint16_t)length), bytes, length);
 	packet_of(m)->port = port_number(port);
 	m->port = packet_of(m)->port;
+	node_edge(&inject_node, node_by_id(node_arrival));
 	inject(m, node_by_id(node_arrival));
 }
 

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // DPDK's device strings, "net_af_packet0,iface=eth1". Some of DPDK's drivers run commands (net_failsafe), take other devices
-// inside of theirs (net_bonding), take a pointer (net_ring), or load and write what file they are told. Who may configure a port
-// need not be able to do all that as root: only the drivers and the arguments below are accepted.
+// inside of theirs (net_bonding), take a pointer (net_ring), or load and write any file. The right to configure a port is not the right to do
+// all that as root: only the drivers and the arguments below are accepted.
 #include "port/device.h"
 
 #include <ctype.h>
@@ -16,11 +17,9 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 
-#include "port/port.h"
+enum { ARGUMENT_MAX = 16, DEVICE_MAX = 1024 };
 
-enum { ARGUMENT_MOST = 16, DEVICE_MOST = 1024 };
-
-// What an argument's value may be.
+// The values that an argument may have.
 enum value {
 	NUMBER,
 	WORD,    // letters, digits and . _ : -
@@ -35,7 +34,7 @@ struct driver {
 	struct {
 		const char *key;
 		enum value value;
-	} arguments[ARGUMENT_MOST];
+	} arguments[ARGUMENT_MAX];
 };
 
 static const struct driver drivers[] = {
@@ -111,7 +110,7 @@ check_capture(const char *key, const char *path, struct fault *f)
 	return 0;
 }
 
-// A driver that cannot make its socket removes whatever is there.
+// A driver that cannot make its socket removes any file of this name.
 static int
 check_socket(const char *key, const char *path, struct fault *f)
 {
@@ -164,7 +163,7 @@ check_argument(const struct driver *driver, const char *key, const char *value, 
 	char accepted[256] = "";
 	size_t used = 0;
 
-	for (unsigned i = 0; i < ARGUMENT_MOST && driver->arguments[i].key; i++) {
+	for (unsigned i = 0; i < ARGUMENT_MAX && driver->arguments[i].key; i++) {
 		if (strcmp(driver->arguments[i].key, key) == 0)
 			return check_value(driver->arguments[i].value, key, value, f);
 		used += (size_t)snprintf(
@@ -238,7 +237,7 @@ static int
 check(const char *device, char *name, size_t size, const struct driver **driver, struct fault *f)
 {
 	size_t length = strcspn(device, ",");
-	char arguments[DEVICE_MOST];
+	char arguments[DEVICE_MAX];
 
 	if (length == 0 || length >= size || strlen(device) >= sizeof(arguments))
 		return fault(
@@ -257,7 +256,7 @@ check(const char *device, char *name, size_t size, const struct driver **driver,
 	return check_arguments(*driver, arguments, f);
 }
 
-// A driver that tells at length what is no matter here, unless somebody wants to see everything.
+// A driver whose log is noise here, unless the log level asks for everything.
 static void
 quieten(const char *log)
 {
@@ -267,7 +266,7 @@ quieten(const char *log)
 		rte_log_set_level((uint32_t)type, RTE_LOG_CRIT);
 }
 
-// What came of the probing is to be a network device of that driver.
+// The probed device must be a network device of that driver.
 static int
 check_found(const char *name, const struct driver *driver, uint16_t *id, struct fault *f)
 {
@@ -277,17 +276,15 @@ check_found(const char *name, const struct driver *driver, uint16_t *id, struct 
 		return fault(f, ENODEV, "device: %s is no network device", name);
 	if (driver && strcmp(info.driver_name, driver->name) != 0)
 		return fault(f, ENODEV, "device: %s is of the driver %s", name, info.driver_name);
-	if (*id >= PORT_MAX)
-		return fault(f, ENOSPC, "device: there can be %d ports at most", PORT_MAX);
 	return 0;
 }
 
-// DPDK keeps an allow list of one PCI device that does not exist, so that it takes none by itself; what a Port names is
+// DPDK has an allow list of one PCI device that does not exist, so that it takes none by itself. The device of a Port is
 // probed here.
 int
 device_probe(const char *device, uint16_t *id, struct fault *f)
 {
-	char name[RTE_ETH_NAME_MAX_LEN], whole[DEVICE_MOST + RTE_ETH_NAME_MAX_LEN];
+	char name[RTE_ETH_NAME_MAX_LEN], whole[DEVICE_MAX + RTE_ETH_NAME_MAX_LEN];
 	const struct driver *driver;
 	int error = check(device, name, sizeof(name), &driver, f);
 

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which DPDK devices a Port may name, and having them probed.
 #pragma once
 
 #include <errno.h>
 #include <stdint.h>
 
-#include "core/object.h"
+#include "server/object.h"
 
-// The errno of a refusal because of what a driver or the kernel said. Their EINVAL is no judgement about a value that somebody wrote:
-// it may be another the next time.
+// The errno of a refusal by a driver or the kernel. Their EINVAL does not mean that a configured value is invalid: the next try may
+// succeed.
 static inline int
 device_errno(int error)
 {

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device with fewer transmit queues than there are workers: a queue belongs to the worker of its number, and the other
-// workers hand their packets to one of those over a ring of their own, so that nobody waits for anybody. What a worker sends
-// to a port always goes the same way: a flow stays in order.
+// workers hand their packets to one of those over a ring of their own, without locks. Packets of a worker to a port always
+// take the same way: a flow stays in order.
 #include "port/handover.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include "core/start.h"
 #include "core/worker.h"
 
-enum { RING_MOST = 1024, RING_LEAST = 256 };
+enum { RING_MAX = 1024, RING_MIN = 64, PARTS = 4 };
 
 struct handover {
 	struct handover *next; // of the same owner
@@ -22,12 +23,12 @@ struct handover {
 
 static struct handover *owned[WORKER_MAX];
 
-// What waits in a ring is a small part of the buffers.
+// The rings of all workers to one port, or to one scheduler, hold a quarter of the buffers at most.
 struct rte_ring *
 handover_ring(void)
 {
-	unsigned wanted = rte_align32prevpow2(packet_pool->size / 16);
-	unsigned size = RTE_MAX(RTE_MIN(wanted, (unsigned)RING_MOST), (unsigned)RING_LEAST);
+	unsigned wanted = rte_align32prevpow2(packet_pool->size / (PARTS * RTE_MAX(worker_count, 1u)));
+	unsigned size = RTE_MAX(RTE_MIN(wanted, (unsigned)RING_MAX), (unsigned)RING_MIN);
 	ssize_t bytes = rte_ring_get_memsize(size);
 	struct rte_ring *ring =
 		bytes < 0 ? NULL : aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL((size_t)bytes, 64));

@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets on their way from workers without a transmit queue to the worker that has one.
 #pragma once
 
 #include "port/port.h"
 
-// Rings from each worker that has no transmit queue of the port to one that has; none where each has its own. -ENOMEM.
+// Rings to the workers with a transmit queue of the port, from each worker without one; none where each has its own.
+// -ENOMEM.
 int handover_open(struct port *port);
-// No worker hands over to this port any more, or does so once this returns: what still waits is dropped.
+// No worker hands over to this port, or will once this returns: drop packets that still wait.
 void handover_close(struct port *port);
 
 // A ring with one worker at each end, for handing over packets; NULL: no memory. Freed with free().
@@ -16,5 +18,5 @@ unsigned handover_owner(const struct port *port, unsigned worker);
 // From a worker whose index is not below port->tx_queues: how many of the packets the owner of its queue will send.
 uint16_t handover_give(const struct port *port, struct rte_mbuf **packets, uint16_t count);
 
-// Main thread: drop what can be sent no more.
+// Main thread: drop packets that can no longer be sent.
 void tx_port_gone(struct rte_mbuf *m);

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Linux interface under a device (netdevice(7), rtnetlink(7)).
 //
 // A device closed by DPDK leaves the interface with the port's address, MTU and promiscuity, and a process that is killed
-// leaves its XDP program, too. So what was there before is kept here and in a file, a line for each interface:
+// leaves its XDP program, too. So the earlier settings are stored here and in a file, a line for each interface:
 // namespace, index, name, MTU before and given, address before and given, promiscuous before, XDP program.
 #include "port/link.h"
 
@@ -38,7 +39,7 @@ control(void)
 	return fd;
 }
 
-// The interface's name is asked for each time: somebody may have given it another.
+// Ask for the interface's name each time: it may have been renamed.
 static int
 ask(unsigned index, unsigned long question, struct ifreq *request)
 {
@@ -101,7 +102,7 @@ program_on(unsigned index)
 		struct nlmsghdr header;
 		uint8_t bytes[16384];
 	} answer;
-	int length = netlink_ask(&request.header, &answer, sizeof(answer)), rest;
+	int length = netlink_request(&request.header, &answer, sizeof(answer)), rest;
 	const struct rtattr *a, *inner;
 
 	if (length <= 0 || answer.header.nlmsg_type != RTM_NEWLINK)
@@ -134,7 +135,7 @@ remove_program(unsigned index)
 		.fd = -1};
 	uint8_t answer[1024] __attribute__((aligned(8)));
 
-	return netlink_ask(&request.header, answer, sizeof(answer));
+	return netlink_request(&request.header, answer, sizeof(answer));
 }
 
 void
@@ -238,7 +239,7 @@ restore_alone(const struct linux_link *link)
 		fprintf(stderr, "port: cannot remove the XDP program of %s\n", link->name);
 }
 
-// Nobody begins to use its XDP program meanwhile.
+// No process starts to use its XDP program meanwhile.
 static void
 restore(const struct linux_link *link)
 {
@@ -271,17 +272,27 @@ link_give_back(struct linux_link *link)
 
 // IFF_RUNNING follows the carrier up to a second late; packets do not wait for it.
 bool
-link_has_carrier(unsigned index)
+link_is_set_up(unsigned index)
+{
+	struct ifreq request = {0};
+
+	return ask(index, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP);
+}
+
+const char *
+link_trouble(unsigned index)
 {
 	struct ethtool_value link = {.cmd = ETHTOOL_GLINK};
 	struct ifreq request = {0};
 
 	if (ask(index, SIOCGIFFLAGS, &request))
-		return true;
-	if (!(request.ifr_flags & IFF_UP) || (request.ifr_flags & IFF_RUNNING))
-		return request.ifr_flags & IFF_UP;
+		return "is gone";
+	if (!(request.ifr_flags & IFF_UP))
+		return "is down";
+	if (request.ifr_flags & IFF_RUNNING)
+		return NULL;
 	request.ifr_data = (char *)&link;
-	return ioctl(control(), SIOCETHTOOL, &request) == 0 && link.data;
+	return ioctl(control(), SIOCETHTOOL, &request) == 0 && link.data ? NULL : "has no carrier";
 }
 
 static bool

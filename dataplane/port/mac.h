@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ethernet addresses as text: in lower case, as people, files and the kernel write them.
 #pragma once
 

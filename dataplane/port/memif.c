@@ -1,8 +1,9 @@
-// What DPDK's net_memif leaves out (drivers/net/memif, 22.11 to 24.11).
+// SPDX-License-Identifier: Apache-2.0
+// Corrections of DPDK's net_memif (drivers/net/memif, 22.11 to 24.11).
 //
 // When a peer leaves, DPDK's interrupt thread clears the flag "connected" and at once unmaps the rings and buffers, while a
 // worker may be between its look at the flag and its last access to them: the process dies of SIGSEGV. There is no callback in
-// between. So munmap(2), which the driver calls as everybody does, is ours: on that thread it waits until every worker has
+// between. So munmap(2), as the driver calls it, is the one of this file: on that thread it waits until every worker has
 // been through its graph once or sleeps, and with the flag cleared none comes back to the memory.
 //
 // When a peer joins, a worker may have looked at the ring's address before it was known and at the flag after it was set. So
@@ -37,14 +38,14 @@ memif_recognise(struct port *port, const char *driver, const char *device)
 	port->memif_client = port->memif && !strstr(device, "role=server") && !strstr(device, "role=master");
 }
 
-// That there is nobody to connect to is no news.
+// A missing peer is not worth a log line.
 void
 memif_connect(const struct port *port)
 {
 	int type = rte_log_register("pmd.net.memif"), level = rte_log_get_level(type);
 
 	rte_log_set_level(type, RTE_LOG_CRIT);
-	rte_eth_dev_stop(port->id);
-	rte_eth_dev_start(port->id);
+	rte_eth_dev_stop(port->device);
+	rte_eth_dev_start(port->device);
 	rte_log_set_level(type, level < 0 ? RTE_LOG_NOTICE : (uint32_t)level);
 }

@@ -1,4 +1,5 @@
-// What a port of net_memif needs beside what every port needs.
+// SPDX-License-Identifier: Apache-2.0
+// The additions that a port of net_memif needs.
 #pragma once
 
 #include "port/port.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // See netlink.h.
 #include "port/netlink.h"
 
@@ -27,7 +28,7 @@ ask(int fd, struct nlmsghdr *request, void *answer, size_t size)
 }
 
 int
-netlink_ask(struct nlmsghdr *request, void *answer, size_t size)
+netlink_request(struct nlmsghdr *request, void *answer, size_t size)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), result;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kind Port: devices probed, configured, started and removed while everything else goes on.
 #include "port/port.h"
 
@@ -7,26 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <net/if.h>
 
-#include <rte_dev.h>
 #include <rte_ethdev.h>
 
-#include "core/event.h"
 #include "core/loop.h"
-#include "core/start.h"
-#include "core/worker.h"
 #include "port.pb-c.h"
+#include "port/attach.h"
 #include "port/device.h"
 #include "port/handover.h"
 #include "port/memif.h"
-#include "port/presence.h"
+#include "port/port_api.h"
+#include "port/relink.h"
 #include "port/rx.h"
 #include "port/steering.h"
 #include "port/twin.h"
-#include "port/xdp.h"
-
-enum { RX_DESCRIPTORS = 1024, TX_DESCRIPTORS = 1024, TAGS = 8, ROOM = 1900 };
+#include "server/event.h"
 
 struct port ports[PORT_MAX];
 static struct port_watcher *watchers;
@@ -58,204 +54,6 @@ tell(struct port *port)
 		w->changed(port);
 }
 
-// Devices whose receive queues their arguments count (qpairs, queue_count, queues, rx_pcap): packets come by each of them,
-// whether it is polled or not.
-static bool
-feeds_all_queues(const char *driver)
-{
-	static const char *const drivers[] = {"net_af_packet", "net_af_xdp", "net_pcap", "net_vhost"};
-
-	for (unsigned i = 0; i < RTE_DIM(drivers); i++)
-		if (strcmp(driver, drivers[i]) == 0)
-			return true;
-	return false;
-}
-
-static int
-choose_queues(struct port *port, const struct rte_eth_dev_info *info, uint32_t wanted, struct fault *f)
-{
-	uint32_t rx = RTE_MAX(info->max_rx_queues, 1u), tx = RTE_MIN(worker_count, RTE_MAX(info->max_tx_queues, 1u));
-	bool all = feeds_all_queues(info->driver_name);
-
-	if (wanted > info->max_rx_queues)
-		return fault(f, EINVAL, "rxQueues: the device has %u at most", info->max_rx_queues);
-	if (all && wanted > 0 && wanted < rx)
-		return fault(
-			f, EINVAL, "rxQueues: packets come by all %u queues that the device's arguments ask for", rx);
-	if (!all)
-		rx = wanted ? wanted : RTE_MIN(worker_count, rx);
-	// These have queues in pairs.
-	if (strcmp(info->driver_name, "net_tap") == 0 || strcmp(info->driver_name, "net_af_xdp") == 0)
-		tx = rx;
-	port->rx_queues = (uint16_t)rx;
-	port->tx_queues = (uint16_t)tx;
-	return xdp_check_buffers(info, rx, f);
-}
-
-static void
-unprobe(struct port *port)
-{
-	struct rte_eth_dev_info info;
-
-	steering_close(port);
-	if (rte_eth_dev_info_get(port->id, &info))
-		return;
-	rte_eth_dev_stop(port->id);
-	rte_eth_dev_close(port->id);
-	rte_dev_remove(info.device);
-	xdp_close_sockets(port->id);
-	link_give_back(&port->link);
-}
-
-// Let the device send and receive IP packets of this size with two tags around them.
-static int
-set_mtu(struct port *port, uint16_t mtu)
-{
-	uint16_t id = port->id;
-	struct rte_eth_dev_info info;
-	uint32_t frame = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + TAGS + mtu;
-	int error;
-
-	if (rte_eth_dev_info_get(id, &info))
-		return -ENODEV;
-	if (info.if_index > 0)
-		return frame > ROOM ? -EINVAL : link_raise_mtu(&port->link, mtu + TAGS);
-	if (frame > info.max_rx_pktlen || mtu + TAGS > info.max_mtu)
-		error = rte_eth_dev_set_mtu(id, mtu);
-	else
-		error = rte_eth_dev_set_mtu(id, (uint16_t)(mtu + TAGS));
-	return error == -ENOTSUP ? 0 : error;
-}
-
-// The port's own address. A device that keeps its own (memif, af_xdp) is to receive everything instead: ether-input looks
-// at the destination anyway. `address` is what the port shall have, once nothing can fail any more.
-static int
-set_mac(struct port *port, const char *mac, struct rte_ether_addr *address, struct fault *f)
-{
-	struct rte_ether_addr own;
-	int error;
-
-	if (rte_eth_macaddr_get(port->id, &own))
-		return fault(f, ENODEV, "mac: the device does not tell its own address");
-	if (!mac[0]) {
-		*address = own;
-		return 0;
-	}
-	if (rte_ether_unformat_addr(mac, address) || rte_is_multicast_ether_addr(address))
-		return fault(
-			f, EINVAL, "mac: a unicast Ethernet address like 02:00:00:00:00:01 is accepted, not %s", mac);
-	if (rte_is_same_ether_addr(address, &own))
-		return 0;
-	link_expect_mac(&port->link, address->addr_bytes);
-	error = rte_eth_dev_default_mac_addr_set(port->id, address);
-	return error && error != -ENOTSUP
-		       ? fault(f, device_errno(error), "mac: the device does not take it (%s)", strerror(-error))
-		       : 0;
-}
-
-static void
-set_promiscuous(struct port *port, bool wanted)
-{
-	struct rte_ether_addr own;
-
-	port->promiscuous = wanted;
-	if (wanted || rte_eth_macaddr_get(port->id, &own) || !rte_is_same_ether_addr(&port->mac, &own))
-		rte_eth_promiscuous_enable(port->id);
-	else
-		rte_eth_promiscuous_disable(port->id);
-}
-
-// Two sockets on one Linux interface would each get every frame, or each half of them.
-static int
-check_interface(struct port *port, unsigned index, struct fault *f)
-{
-	char name[IF_NAMESIZE] = "?";
-
-	for (unsigned i = 0; i < PORT_MAX && index > 0; i++)
-		if (ports[i].object && ports[i].link.index == index)
-			return fault(f, EBUSY, "device: port %s has the Linux interface %s already",
-				ports[i].object->name, if_indextoname(index, name) ? name : "?");
-	if (index > 0)
-		link_hold(&port->link, index);
-	return 0;
-}
-
-// Processes that put queues of the same interface to use at the same time would each load an XDP program, and the last would stay.
-static int
-set_up_queues(struct port *port, const struct rte_eth_dev_info *info, struct fault *f)
-{
-	uint16_t rx_descriptors = RX_DESCRIPTORS, tx_descriptors = TX_DESCRIPTORS;
-	bool xdp = strcmp(info->driver_name, "net_af_xdp") == 0;
-	int lock = xdp ? presence_lock(info->if_index) : 0, error = 0;
-
-	if (lock < 0)
-		return fault(f, EBUSY, "device: another process has been taking queues of the interface for too long");
-	rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx_descriptors, &tx_descriptors);
-	for (uint16_t q = 0; q < port->rx_queues && !error; q++)
-		error = rte_eth_rx_queue_setup(port->id, q, rx_descriptors, SOCKET_ID_ANY, NULL, packet_pool);
-	for (uint16_t q = 0; q < port->tx_queues && !error; q++)
-		error = rte_eth_tx_queue_setup(port->id, q, tx_descriptors, SOCKET_ID_ANY, NULL);
-	if (xdp) {
-		link_note_program(&port->link);
-		close(lock);
-	}
-	if (error && xdp)
-		return fault(f, EBUSY,
-			"device: its queues cannot be set up; another socket has them, perhaps that of a port that has "
-			"just gone");
-	return error ? fault(f, device_errno(error), "device: its queues cannot be set up (%s)", strerror(-error)) : 0;
-}
-
-static int
-configure(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
-{
-	struct rte_eth_conf conf = {0};
-	struct rte_eth_dev_info info;
-	int error = rte_eth_dev_info_get(port->id, &info);
-
-	if (error)
-		return fault(f, device_errno(error), "device: it does not say what it can");
-	error = check_interface(port, info.if_index, f);
-	if (error)
-		return error;
-	memif_recognise(port, info.driver_name, spec->device);
-	error = choose_queues(port, &info, spec->rx_queues, f);
-	if (error)
-		return error;
-	if (port->rx_queues > 1 && info.flow_type_rss_offloads) {
-		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		conf.rx_adv_conf.rss_conf.rss_hf =
-			info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
-	}
-	conf.rxmode.offloads = info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_SCATTER);
-	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-	error = steering_open(port, spec, f);
-	if (error)
-		return error;
-	error = rte_eth_dev_configure(port->id, port->rx_queues, port->tx_queues, &conf);
-	if (error)
-		return fault(f, device_errno(error),
-			"device: it cannot be configured with %u receive and %u transmit queues (%s)", port->rx_queues,
-			port->tx_queues, strerror(-error));
-	error = set_up_queues(port, &info, f);
-	if (error)
-		return error;
-	error = set_mtu(port, port->mtu);
-	if (error)
-		return fault(f, EINVAL, "mtu: the device does not take %u", port->mtu);
-	error = set_mac(port, spec->mac, &port->mac, f);
-	if (error)
-		return error;
-	if (port->memif_client)
-		memif_connect(port);
-	else
-		error = rte_eth_dev_start(port->id);
-	if (error)
-		return fault(f, device_errno(error), "device: it does not start (%s)", strerror(-error));
-	set_promiscuous(port, spec->promiscuous);
-	return steering_put(port, spec, f);
-}
-
 static void
 tell_link(struct port *port)
 {
@@ -265,37 +63,113 @@ tell_link(struct port *port)
 	tell(port);
 	link.port = port->object->name;
 	link.up = port->up;
+	link.why = port->why;
 	event.event_case = SLUICE__V1__EVENT__EVENT_PORT_LINK;
 	event.port_link = &link;
 	event_send(&event);
+	fprintf(stderr, "port %s: link %s%s%s\n", link.port, link.up ? "up" : "down", link.up ? "" : ": ", link.why);
 }
 
-// af_packet and af_xdp say that they are up whatever happens: the Linux interface under them knows better.
+// af_packet and af_xdp always report up: use the state of the Linux interface under them.
 static bool
-link_is_up(const struct port *port)
+link_is_up(const struct port *port, char why[LINK_WHY_SIZE])
 {
 	struct rte_eth_dev_info info;
 	struct rte_eth_link link;
+	const char *trouble;
 
-	if (rte_eth_link_get_nowait(port->id, &link))
+	if (rte_eth_link_get_nowait(port->device, &link))
 		return port->up;
-	if (!link.link_status || rte_eth_dev_info_get(port->id, &info) || info.if_index == 0 ||
+	if (!link.link_status) {
+		snprintf(
+			why, LINK_WHY_SIZE, "%s", port->memif ? "its peer is not connected" : "the device has no link");
+		return false;
+	}
+	if (rte_eth_dev_info_get(port->device, &info) || info.if_index == 0 ||
 		strncmp(info.driver_name, "net_af_", 7) != 0)
-		return link.link_status != 0;
-	return link_has_carrier(info.if_index);
+		return true;
+	trouble = link_trouble(info.if_index);
+	if (trouble)
+		snprintf(why, LINK_WHY_SIZE, "the Linux interface %s %s", port->link.name, trouble);
+	return !trouble;
 }
 
+// `always`: report the link even if it is as it was.
 static void
-look_at_link(struct port *port)
+look_at_link(struct port *port, bool always)
 {
-	if (link_is_up(port) == port->up)
+	char why[LINK_WHY_SIZE] = "";
+	bool up;
+
+	if (port->device == NO_PORT)
 		return;
-	if (port->memif && !port->up && rx_attach(port))
+	up = link_is_up(port, why);
+	if (!always && up == port->up && strcmp(why, port->why) == 0)
 		return;
-	port->up = !port->up;
-	if (port->memif && !port->up)
+	if (port->memif && up && !port->up && rx_attach(port))
+		return;
+	strcpy(port->why, why);
+	if (port->memif && !up && port->up) {
+		__atomic_store_n(&port->up, false, __ATOMIC_RELEASE);
 		rx_detach(port);
+	}
+	__atomic_store_n(&port->up, up, __ATOMIC_RELEASE);
 	tell_link(port);
+}
+
+void
+port_report_why(struct port *port, const char *why)
+{
+	if (strcmp(why, port->why) == 0)
+		return;
+	snprintf(port->why, sizeof(port->why), "%s", why);
+	tell_link(port);
+}
+
+void
+port_lose(struct port *port)
+{
+	memcpy(port->lost, port->link.name, sizeof(port->lost));
+	__atomic_store_n(&port->up, false, __ATOMIC_RELEASE);
+	// Once this returns no worker receives from or sends to the device.
+	rx_detach(port);
+	port_counters_keep(port);
+	attach_end(port);
+}
+
+// Attach to a device with as many transmit queues as the previous one: rings of workers without a queue stay as they
+// are.
+static int
+attach_again(struct port *port, struct fault *f)
+{
+	uint16_t tx_queues = port->tx_queues;
+	Sluice__V1__Port *spec = sluice__v1__port__unpack(NULL, port->object->spec_length, port->object->spec);
+	int error = spec ? attach(port, spec, f) : fault(f, ENOMEM, "there is no memory for its spec");
+
+	if (spec)
+		sluice__v1__port__free_unpacked(spec, NULL);
+	if (!error && port->tx_queues != tx_queues)
+		error = fault(f, EIO, "device: it has %u transmit queues and had %u", port->tx_queues, tx_queues);
+	if (!error && rx_attach(port))
+		error = fault(f, ENOMEM, "there is no memory for its queues");
+	if (error)
+		attach_end(port);
+	port->tx_queues = tx_queues;
+	return error;
+}
+
+int
+port_regain(struct port *port, struct fault *f)
+{
+	struct fault of_twin;
+	int error = attach_again(port, f);
+
+	if (error)
+		return error;
+	if (twin_follow(port, port->mtu, &port->mac, &of_twin))
+		fprintf(stderr, "port %s: %s\n", port->object->name, of_twin.text);
+	look_at_link(port, true);
+	return 0;
 }
 
 static int
@@ -315,16 +189,19 @@ static int
 create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 {
 	struct port *port;
-	uint16_t id;
-	int error = device_probe(spec->device, &id, f);
+	uint16_t id = 0;
+	int error;
 
+	while (id < PORT_MAX && ports[id].object)
+		id++;
+	if (id == PORT_MAX)
+		return fault(f, ENOSPC, "there can be %d ports at most", PORT_MAX);
+	port = &ports[id];
+	*port = (struct port){.id = id, .device = NO_PORT, .mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU)};
+	error = attach(port, spec, f);
 	if (error)
 		return error;
-	port = &ports[id];
-	*port = (struct port){.id = id, .mtu = (uint16_t)(spec->mtu ? spec->mtu : PORT_DEFAULT_MTU)};
-	error = configure(port, spec, f);
-	if (!error)
-		error = set_spread(port, (int)spec->spread, f);
+	error = set_spread(port, (int)spec->spread, f);
 	if (!error && spec->twin)
 		error = twin_open(port, spec->twin->name, spec->twin->namespace_, f);
 	if (!error && (handover_open(port) || (!port->memif && rx_attach(port))))
@@ -332,15 +209,14 @@ create(struct object *object, const Sluice__V1__Port *spec, struct fault *f)
 	if (error) {
 		handover_close(port);
 		twin_close(port);
-		unprobe(port);
+		attach_end(port);
 		return error;
 	}
-	xdp_keep_sockets(id);
 	port->object = object;
 	object->state = port;
 	__atomic_store_n(&port->sends, true, __ATOMIC_RELEASE);
 	tell(port);
-	look_at_link(port);
+	look_at_link(port, true);
 	return 0;
 }
 
@@ -356,19 +232,19 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 				       strcmp(spec->twin->namespace_, old->twin->namespace_))))
 		return fault(
 			f, EINVAL, "device, rxQueues, twin: they cannot change while the port exists; delete it first");
-	if (mtu != port->mtu && set_mtu(port, mtu))
+	if (mtu != port->mtu && attach_set_mtu(port, mtu))
 		return fault(f, EINVAL, "mtu: the device does not take %u", mtu);
 	if (spec->spread != old->spread)
 		error = set_spread(port, (int)spec->spread, f);
 	if (!error)
 		error = steering_put(port, spec, f);
 	if (!error && strcmp(spec->mac, old->mac))
-		error = set_mac(port, spec->mac, &mac, f);
+		error = attach_set_mac(port, spec->mac, &mac, f);
 	if (!error && (mtu != port->mtu || !rte_is_same_ether_addr(&mac, &port->mac))) {
 		error = twin_follow(port, mtu, &mac, f);
 		if (error) {
 			link_expect_mac(&port->link, port->mac.addr_bytes);
-			rte_eth_dev_default_mac_addr_set(port->id, &port->mac);
+			rte_eth_dev_default_mac_addr_set(port->device, &port->mac);
 		}
 	}
 	if (error) {
@@ -377,13 +253,13 @@ change(struct port *port, const Sluice__V1__Port *spec, const Sluice__V1__Port *
 		if (spec->spread != old->spread)
 			set_spread(port, (int)old->spread, f);
 		steering_put(port, old, f);
-		set_mtu(port, port->mtu);
+		attach_set_mtu(port, port->mtu);
 		*f = first;
 		return error;
 	}
 	port->mtu = mtu;
 	port->mac = mac;
-	set_promiscuous(port, spec->promiscuous);
+	attach_set_promiscuous(port, spec->promiscuous);
 	tell(port);
 	return 0;
 }
@@ -393,8 +269,6 @@ port_put(struct object *object, const void *spec_, const void *old, struct fault
 {
 	const Sluice__V1__Port *spec = spec_;
 
-	if (spec->mtu && (spec->mtu < 1280 || spec->mtu > 9600))
-		return fault(f, EINVAL, "mtu: 1280 to 9600 bytes are accepted, not %u", spec->mtu);
 	return old ? change(port_of(object), spec, old, f) : create(object, spec, f);
 }
 
@@ -406,7 +280,8 @@ close_port(struct port *port)
 	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
 	handover_close(port);
 	twin_close(port);
-	unprobe(port);
+	attach_end(port);
+	port_counters_forget(port);
 	port->object = NULL;
 	tell(port);
 	*port = (struct port){0};
@@ -432,10 +307,10 @@ look_at_links(void *unused)
 {
 	for (unsigned i = 0; i < PORT_MAX; i++)
 		if (ports[i].object)
-			look_at_link(&ports[i]);
+			look_at_link(&ports[i], false);
 }
 
-// What others took away may come back.
+// An interface that was deleted may come back.
 static void
 look_at_others(void *unused)
 {
@@ -445,6 +320,7 @@ look_at_others(void *unused)
 		if (ports[i].object)
 			twin_look(&ports[i]);
 	}
+	relink_look();
 }
 
 static void
@@ -473,7 +349,7 @@ port_start(void)
 	event_names_register(&names);
 	loop_every(10 * 1000000, look_at_links, NULL);
 	loop_every(1000 * 1000000, look_at_others, NULL);
-	return 0;
+	return relink_start();
 }
 
 struct kind port_kind = {

@@ -1,5 +1,6 @@
-// Data planes that share a Linux interface, each with some of its queues. What they have in common is the network namespace, in
-// which names of abstract sockets (unix(7)) are unique, and the kernel takes a name back from a process that was killed.
+// SPDX-License-Identifier: Apache-2.0
+// Data planes that share a Linux interface, each with some of its queues. They have the network namespace in common, in
+// which names of abstract sockets (unix(7)) are unique, and the kernel frees the name of a killed process.
 #include "port/presence.h"
 
 #include <errno.h>
@@ -13,16 +14,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOCK_TRIES = 200, LOCK_PAUSE = 10000000 /* ns */, NAME_MOST = 64 };
+enum { LOCK_TRIES = 200, LOCK_PAUSE = 10000000 /* ns */, LOCK_NAME_MAX = 64 };
 
-// The name that everybody's presence on the interface begins with.
+// The prefix of the names of all processes on the interface.
 static void
-name_of(char name[NAME_MOST], unsigned index)
+name_of(char name[LOCK_NAME_MAX], unsigned index)
 {
-	snprintf(name, NAME_MOST, "sluice-link-%u-", index);
+	snprintf(name, LOCK_NAME_MAX, "sluice-link-%u-", index);
 }
 
-// What tells this process from others: its id may be that of another in another container.
+// A unique number of this process: its id may be that of another process in another container.
 static uint64_t
 own(void)
 {
@@ -55,10 +56,10 @@ named(const char *name)
 int
 presence_begin(unsigned index)
 {
-	char name[NAME_MOST];
+	char name[LOCK_NAME_MAX];
 
 	name_of(name, index);
-	snprintf(name + strlen(name), NAME_MOST - strlen(name), "%016" PRIx64, own());
+	snprintf(name + strlen(name), LOCK_NAME_MAX - strlen(name), "%016" PRIx64, own());
 	return named(name);
 }
 
@@ -72,7 +73,7 @@ presence_end(int presence)
 bool
 presence_of_others(unsigned index)
 {
-	char name[NAME_MOST], mine[32], line[512];
+	char name[LOCK_NAME_MAX], mine[32], line[512];
 	FILE *in = fopen("/proc/thread-self/net/unix", "re");
 	bool found = false;
 
@@ -94,7 +95,7 @@ presence_of_others(unsigned index)
 int
 presence_lock(unsigned index)
 {
-	char name[NAME_MOST];
+	char name[LOCK_NAME_MAX];
 	int fd = -EBUSY;
 
 	name_of(name, index);

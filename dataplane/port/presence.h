@@ -1,9 +1,10 @@
-// Who else on this host, in this network namespace, has a port on the same Linux interface.
+// SPDX-License-Identifier: Apache-2.0
+// Other processes on this host, in this network namespace, with a port on the same Linux interface.
 #pragma once
 
 #include <stdbool.h>
 
-// From now on this process is one of those that have the interface. A descriptor for presence_end(), or a negative errno.
+// Register this process for the interface. A descriptor for presence_end(), or a negative errno.
 int presence_begin(unsigned index);
 void presence_end(int presence);
 // Whether another process has it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The receiving node: polls its worker's queues. The list of queues is replaced as a whole and the old one retired.
 #include "port/rx.h"
 
@@ -11,7 +12,7 @@
 #include "core/worker.h"
 
 struct queue {
-	uint16_t port, queue;
+	uint16_t port, queue, device;
 };
 
 struct queues {
@@ -31,6 +32,7 @@ take_in(struct rte_mbuf **packets, uint16_t count, uint16_t port)
 		// The device wrote it, and this core has not seen it yet.
 		rte_prefetch0(rte_pktmbuf_mtod(packets[i], void *));
 		*packet_of(packets[i]) = fresh;
+		packets[i]->port = port;
 	}
 }
 
@@ -43,7 +45,7 @@ rx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 
 	for (unsigned i = 0; q && i < q->count; i++) {
 		uint16_t got =
-			rte_eth_rx_burst(q->list[i].port, q->list[i].queue, (struct rte_mbuf **)node->objs, BURST);
+			rte_eth_rx_burst(q->list[i].device, q->list[i].queue, (struct rte_mbuf **)node->objs, BURST);
 
 		if (got == 0)
 			continue;
@@ -57,7 +59,7 @@ rx_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 	return total;
 }
 
-static struct node rx_node = {.name = "rx", .process = rx_process, .source = true};
+static struct node rx_node = {.name = "rx", .process = rx_process, .source = true, .edges = NODE_EDGES(&arrival_node)};
 NODE_REGISTER(rx_node)
 
 // The worker's list without a port, with room for `more` queues.
@@ -99,7 +101,7 @@ rx_attach(const struct port *port)
 	for (uint16_t i = 0; i < port->rx_queues; i++) {
 		struct queues *q = fresh[next_worker++ % worker_count];
 
-		q->list[q->count++] = (struct queue){port->id, i};
+		q->list[q->count++] = (struct queue){port->id, i, port->device};
 	}
 	for (unsigned w = 0; w < worker_count; w++)
 		publish(w, fresh[w]);

@@ -1,4 +1,5 @@
-// Rules of rte_flow, made from what a Port says of the frames that are to come to it.
+// SPDX-License-Identifier: Apache-2.0
+// Rules of rte_flow, made from a Port's `steering`.
 #include "port/steering.h"
 
 #include <errno.h>
@@ -10,13 +11,14 @@
 #include <rte_flow.h>
 
 #include "core/address.h"
+#include "core/number.h"
 #include "core/rcu.h"
 #include "port/device.h"
 #include "port/rx.h"
 
-enum { RULES_MOST = 64, VLAN_LAST = 4094, VLAN_BITS = 0xfff, MATCHES_MOST = RULES_MOST * 24 * 2, ITEMS = 5 };
+enum { RULES_MAX = 64, VLAN_LAST = 4094, VLAN_BITS = 0xfff, MATCHES_MAX = RULES_MAX * 24 * 2, ITEMS = 5 };
 
-// What frames a rule of the device matches. Compared as bytes: what is not said is 0.
+// The frames that a rule of the device matches. Compared as bytes: unset fields are 0.
 struct match {
 	bool tagged, udp;
 	uint8_t family, length; // of the destination; 0: any packet. Bits of it that count
@@ -34,32 +36,26 @@ struct rule {
 
 struct steering {
 	bool isolated;
-	struct rte_flow *rest; // drops what no rule matches; NULL: such frames do not come
+	struct rte_flow *rest; // drops frames that match no rule; NULL: such frames do not come
 	unsigned count;
 	struct rule rules[];
 };
 
-// ---- What a Port says.
+// ---- The spec of a Port.
 
 static int
 parse_vlans(const char *text, unsigned *first, unsigned *last)
 {
-	unsigned long from, to;
-	char *end;
+	long from, to;
 
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	from = to = strtoul(text, &end, 10);
-	if (*end == '-' && end[1] >= '0' && end[1] <= '9')
-		to = strtoul(end + 1, &end, 10);
-	if (*end || from == 0 || to > VLAN_LAST || from > to)
+	if (!range_parse(text, VLAN_LAST, &from, &to) || from == 0)
 		return -EINVAL;
 	*first = (unsigned)from;
 	*last = (unsigned)to;
 	return 0;
 }
 
-// What a rule says, but for its VLANs.
+// A rule without its VLANs.
 static int
 parse_rule(const Sluice__V1__SteeringRule *rule, size_t number, struct match *m, struct fault *f)
 {
@@ -69,12 +65,6 @@ parse_rule(const Sluice__V1__SteeringRule *rule, size_t number, struct match *m,
 			"steering, rule %zu: it says nothing, so it would match every frame; say outerVlans, "
 			"etherType, destination or udpPort, or leave the rule out",
 			number);
-	if (rule->ether_type > UINT16_MAX || (rule->ether_type && rule->ether_type < 0x600))
-		return fault(f, EINVAL, "steering, rule %zu, etherType: %u is not from 1536 to 65535", number,
-			rule->ether_type);
-	if (rule->udp_port > UINT16_MAX)
-		return fault(
-			f, EINVAL, "steering, rule %zu, udpPort: %u is not from 1 to 65535", number, rule->udp_port);
 	if (rule->destination[0] && prefix_parse(rule->destination, m->address, &m->family, &m->length))
 		return fault(f, EINVAL,
 			"steering, rule %zu, destination: a network like 192.0.2.102/32 is accepted, not %.64s", number,
@@ -95,7 +85,7 @@ parse_rule(const Sluice__V1__SteeringRule *rule, size_t number, struct match *m,
 	return 0;
 }
 
-// A list of what is to be matched, without anything twice.
+// A list of matches without duplicates.
 static void
 add(struct rule *rules, unsigned *count, const struct match *m)
 {
@@ -134,7 +124,7 @@ add_vlans(struct rule *rules, unsigned *count, struct match m, unsigned first, u
 	}
 }
 
-// All that the port says, for the caller to free in *made; NULL if it says nothing.
+// The port's whole steering, for the caller to free in *made; NULL if it has none.
 static int
 parse(const Sluice__V1__Port *spec, struct steering **made, struct fault *f)
 {
@@ -143,9 +133,9 @@ parse(const Sluice__V1__Port *spec, struct steering **made, struct fault *f)
 	*made = NULL;
 	if (spec->n_steering == 0)
 		return 0;
-	if (spec->n_steering > RULES_MOST)
-		return fault(f, EINVAL, "steering: there can be %d rules at most", RULES_MOST);
-	s = calloc(1, sizeof(*s) + MATCHES_MOST * sizeof(s->rules[0]));
+	if (spec->n_steering > RULES_MAX)
+		return fault(f, EINVAL, "steering: there can be %d rules at most", RULES_MAX);
+	s = calloc(1, sizeof(*s) + MATCHES_MAX * sizeof(s->rules[0]));
 	if (!s)
 		return fault(f, ENOMEM, "steering: there is no memory for its rules");
 	for (size_t i = 0; i < spec->n_steering; i++) {
@@ -174,7 +164,7 @@ parse(const Sluice__V1__Port *spec, struct steering **made, struct fault *f)
 
 // ---- The device's rules.
 
-// The pattern's items, and what they point to.
+// The pattern's items, and the data that they point to.
 struct pattern {
 	struct rte_flow_item items[ITEMS];
 	unsigned count;
@@ -251,7 +241,7 @@ make_target(struct target *t, const struct port *port)
 
 	memset(t, 0, sizeof(*t));
 	t->actions[1].type = RTE_FLOW_ACTION_TYPE_END;
-	if (port->rx_queues == 1 || rte_eth_dev_info_get(port->id, &info)) {
+	if (port->rx_queues == 1 || rte_eth_dev_info_get(port->device, &info)) {
 		t->actions[0] = (struct rte_flow_action){.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &t->queue};
 		return;
 	}
@@ -268,7 +258,7 @@ driver_of(const struct port *port)
 {
 	struct rte_eth_dev_info info;
 
-	return rte_eth_dev_info_get(port->id, &info) ? "?" : info.driver_name;
+	return rte_eth_dev_info_get(port->device, &info) ? "?" : info.driver_name;
 }
 
 static int
@@ -290,11 +280,11 @@ make_flow(struct port *port, unsigned priority, const struct rte_flow_item *item
 {
 	const struct rte_flow_attr attributes = {.priority = priority, .ingress = 1};
 	struct rte_flow_error why = {0};
-	int error = rte_flow_validate(port->id, &attributes, items, actions, &why);
+	int error = rte_flow_validate(port->device, &attributes, items, actions, &why);
 
 	if (error)
 		return refused(port, error, &why, f);
-	*flow = rte_flow_create(port->id, &attributes, items, actions, &why);
+	*flow = rte_flow_create(port->device, &attributes, items, actions, &why);
 	return *flow ? 0 : refused(port, rte_errno ? -rte_errno : -EIO, &why, f);
 }
 
@@ -307,7 +297,7 @@ make_rule(struct port *port, struct rule *rule, const struct target *target, str
 	return make_flow(port, 0, pattern.items, target->actions, &rule->flow, f);
 }
 
-// What no rule matches, where the device cannot keep it from us.
+// Frames that match no rule, if the device cannot drop them.
 static int
 make_rest(struct port *port, struct rte_flow **flow, struct fault *f)
 {
@@ -324,7 +314,7 @@ destroy(const struct port *port, struct rte_flow *flow)
 	struct rte_flow_error why;
 
 	if (flow)
-		rte_flow_destroy(port->id, flow, &why);
+		rte_flow_destroy(port->device, flow, &why);
 }
 
 static struct rule *
@@ -359,7 +349,7 @@ make_rules(struct port *port, struct steering *fresh, struct steering *old, stru
 	return error;
 }
 
-// Rules of one that are not of the other.
+// Rules of the first that the second does not have.
 static void
 destroy_rules(const struct port *port, struct steering *s, struct steering *but)
 {
@@ -378,7 +368,7 @@ steering_open(struct port *port, const Sluice__V1__Port *spec, struct fault *f)
 
 	if (error || !port->steering)
 		return error;
-	port->steering->isolated = rte_flow_isolate(port->id, 1, &why) == 0;
+	port->steering->isolated = rte_flow_isolate(port->device, 1, &why) == 0;
 	// None of them is in the device yet.
 	port->steering->count = 0;
 	return 0;
@@ -403,7 +393,7 @@ replace(struct port *port, struct steering *fresh, struct fault *f)
 	return 0;
 }
 
-// With the device stopped for a moment, which is when it can be told so.
+// With the device stopped for a moment, which the call requires.
 static int
 isolate(struct port *port, bool wanted, bool *isolated, struct fault *f)
 {
@@ -413,15 +403,15 @@ isolate(struct port *port, bool wanted, bool *isolated, struct fault *f)
 	rx_detach(port);
 	__atomic_store_n(&port->sends, false, __ATOMIC_RELEASE);
 	rcu_wait();
-	stopped = rte_eth_dev_stop(port->id);
+	stopped = rte_eth_dev_stop(port->device);
 	if (stopped == 0) {
-		*isolated = rte_flow_isolate(port->id, wanted, &why) == 0 && wanted;
-		error = rte_eth_dev_start(port->id);
+		*isolated = rte_flow_isolate(port->device, wanted, &why) == 0 && wanted;
+		error = rte_eth_dev_start(port->device);
 		if (error)
 			return fault(f, device_errno(error), "steering: the device does not start again (%s)",
 				strerror(-error));
 	}
-	// What did not stop goes on as it was.
+	// Queues that did not stop continue.
 	__atomic_store_n(&port->sends, true, __ATOMIC_RELEASE);
 	if (rx_attach(port))
 		return fault(f, ENOMEM, "steering: there is no memory for its queues");
@@ -443,7 +433,7 @@ begin(struct port *port, struct steering *fresh, struct fault *f)
 	make_pattern(&pattern, &fresh->rules[0].match);
 	make_target(&target, port);
 	// A device that has no rules at all is not stopped for that.
-	error = rte_flow_validate(port->id, &attributes, pattern.items, target.actions, &why);
+	error = rte_flow_validate(port->device, &attributes, pattern.items, target.actions, &why);
 	if (error == -ENOSYS)
 		error = refused(port, error, &why, f);
 	else

@@ -1,6 +1,8 @@
-// What a port's steering becomes in a device: exactly which rules of rte_flow, in which order they are made and taken away, and what is
-// left when the device refuses one. No driver that is at hand without its hardware has such rules that this kernel can hold, so the
-// functions of rte_flow are a device's here, which keeps what it is told; the port and its device (net_null) are real.
+// SPDX-License-Identifier: Apache-2.0
+// A port's steering as rules of rte_flow: exactly which rules, in which order they are made and removed, and which
+// remain when the device refuses one. No driver that is at hand without its hardware has such rules that this kernel
+// can hold, so the functions of rte_flow are a device's here, which stores its rules; the port and its device
+// (net_null) are real.
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -23,7 +25,7 @@
 #include "port.pb-c.h"
 #include "port/port.h"
 
-enum { FLOWS_MOST = 256, TEXT = 160, STEERING_MOST = 70 };
+enum { FLOWS_MAX = 256, TEXT = 160, STEERING_MAX = 70 };
 
 struct rte_flow {
 	char text[TEXT];
@@ -34,7 +36,7 @@ struct rte_flow {
 static struct card {
 	bool has_rules, isolates, isolated;
 	const char *refuses; // rules in whose text this is
-	struct rte_flow *flows[FLOWS_MOST];
+	struct rte_flow *flows[FLOWS_MAX];
 	unsigned count, made, destroyed, least; // the fewest there were since reset
 } card;
 
@@ -157,7 +159,7 @@ rte_flow_create(uint16_t port, const struct rte_flow_attr *attributes, const str
 	struct rte_flow *flow = calloc(1, sizeof(*flow));
 
 	print_flow(flow->text, attributes, items, actions);
-	// As cards do, with what is there already.
+	// As cards do, with the rules that they have already.
 	for (unsigned i = 0; i < card.count; i++)
 		assert_string_not_equal(card.flows[i]->text, flow->text);
 	card.flows[card.count++] = flow;
@@ -217,7 +219,7 @@ static int
 put_rules(Sluice__V1__SteeringRule *rules, unsigned count, uint32_t queues)
 {
 	Sluice__V1__Port spec = SLUICE__V1__PORT__INIT;
-	Sluice__V1__SteeringRule *list[STEERING_MOST];
+	Sluice__V1__SteeringRule *list[STEERING_MAX];
 	uint8_t packed[4096];
 
 	for (unsigned i = 0; i < count; i++)
@@ -300,7 +302,7 @@ with_card(void **state)
 }
 
 static void
-a_device_without_rules_is_told_of_with_what_to_do_and_goes_on_without(void **state)
+a_device_without_rules_is_reported_with_the_mend_and_works_without(void **state)
 {
 	struct port *port;
 
@@ -317,7 +319,7 @@ a_device_without_rules_is_told_of_with_what_to_do_and_goes_on_without(void **sta
 }
 
 static void
-what_a_port_says_becomes_these_rules_in_a_device_that_is_isolated(void **state)
+a_port_s_steering_becomes_these_rules_in_an_isolated_device(void **state)
 {
 	Sluice__V1__SteeringRule rules[] = {vlans("101"), packets("192.0.2.102/32", 2152),
 		packets("2001:db8:1::/48", 0), packets("", 500), type(0x0806)};
@@ -371,7 +373,7 @@ a_range_of_vlans_is_blocks_that_hold_all_of_it_and_no_other(void **state)
 }
 
 static void
-several_queues_share_what_comes(void **state)
+several_queues_share_the_frames(void **state)
 {
 	Sluice__V1__SteeringRule rule = vlans("5");
 
@@ -393,7 +395,7 @@ a_device_that_cannot_be_isolated_drops_the_rest(void **state)
 }
 
 static void
-a_change_makes_what_is_new_before_it_takes_away_what_is_old_and_leaves_what_stays(void **state)
+a_change_makes_new_rules_before_it_removes_old_ones_and_leaves_the_others(void **state)
 {
 	Sluice__V1__SteeringRule before[] = {vlans("1"), vlans("2")}, after[] = {vlans("2"), vlans("3"), vlans("4")};
 
@@ -413,7 +415,7 @@ a_change_makes_what_is_new_before_it_takes_away_what_is_old_and_leaves_what_stay
 }
 
 static void
-what_was_stays_if_the_device_refuses_a_rule_and_its_words_are_told(void **state)
+existing_rules_stay_if_the_device_refuses_one_and_its_error_is_reported(void **state)
 {
 	Sluice__V1__SteeringRule after[] = {vlans("2"), vlans("3"), packets("192.0.2.1/32", 0)};
 
@@ -454,9 +456,9 @@ a_port_begins_and_ends_to_have_rules_while_it_is_there(void **state)
 }
 
 static void
-what_a_rule_may_not_say_is_refused_in_words(void **state)
+invalid_rules_are_refused_in_words(void **state)
 {
-	Sluice__V1__SteeringRule rule = vlans("5"), many[STEERING_MOST];
+	Sluice__V1__SteeringRule rule = vlans("5"), many[STEERING_MAX];
 
 	assert_refused(put_rule(vlans("")), "steering, rule 1: it says nothing");
 	assert_refused(put_rule(vlans("0")), "steering, rule 1, outerVlans: a VLAN or a range");
@@ -468,18 +470,18 @@ what_a_rule_may_not_say_is_refused_in_words(void **state)
 	assert_refused(put_rule(vlans("1-5x")), "rule 1, outerVlans");
 	assert_refused(put_rule(packets("192.0.2.1/24", 0)), "rule 1, destination: a network like");
 	assert_refused(put_rule(packets("x", 0)), "rule 1, destination");
-	assert_refused(put_rule(packets("", 65536)), "rule 1, udpPort: 65536");
-	assert_refused(put_rule(type(100)), "rule 1, etherType: 100");
-	assert_refused(put_rule(type(65536)), "rule 1, etherType: 65536");
+	assert_refused(put_rule(packets("", 65536)), "steering[0].udpPort: 65536");
+	assert_refused(put_rule(type(100)), "steering[0].etherType: 100");
+	assert_refused(put_rule(type(65536)), "steering[0].etherType: 65536");
 	rule.ether_type = 0x0806;
 	rule.udp_port = 67;
 	assert_refused(put_rule(rule), "rule 1, etherType: 0x0806 is not that of the packets");
 	rule.ether_type = 0x0800;
 	rule.destination = (char *)"2001:db8::/32";
 	assert_refused(put_rule(rule), "rule 1, etherType: 0x0800");
-	for (unsigned i = 0; i < STEERING_MOST; i++)
+	for (unsigned i = 0; i < STEERING_MAX; i++)
 		many[i] = vlans("1");
-	assert_refused(put_rules(many, STEERING_MOST, 1), "64 rules at most");
+	assert_refused(put_rules(many, STEERING_MAX, 1), "steering: 70 elements");
 	assert_null(object_find(&port_kind, "in"));
 }
 
@@ -487,18 +489,18 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(
-			a_device_without_rules_is_told_of_with_what_to_do_and_goes_on_without, with_card),
-		cmocka_unit_test_setup(what_a_port_says_becomes_these_rules_in_a_device_that_is_isolated, with_card),
+		cmocka_unit_test_setup(a_device_without_rules_is_reported_with_the_mend_and_works_without, with_card),
+		cmocka_unit_test_setup(a_port_s_steering_becomes_these_rules_in_an_isolated_device, with_card),
 		cmocka_unit_test_setup(behind_a_tag_there_may_be_more_to_match, with_card),
 		cmocka_unit_test_setup(a_range_of_vlans_is_blocks_that_hold_all_of_it_and_no_other, with_card),
-		cmocka_unit_test_setup(several_queues_share_what_comes, with_card),
+		cmocka_unit_test_setup(several_queues_share_the_frames, with_card),
 		cmocka_unit_test_setup(a_device_that_cannot_be_isolated_drops_the_rest, with_card),
 		cmocka_unit_test_setup(
-			a_change_makes_what_is_new_before_it_takes_away_what_is_old_and_leaves_what_stays, with_card),
-		cmocka_unit_test_setup(what_was_stays_if_the_device_refuses_a_rule_and_its_words_are_told, with_card),
+			a_change_makes_new_rules_before_it_removes_old_ones_and_leaves_the_others, with_card),
+		cmocka_unit_test_setup(
+			existing_rules_stay_if_the_device_refuses_one_and_its_error_is_reported, with_card),
 		cmocka_unit_test_setup(a_port_begins_and_ends_to_have_rules_while_it_is_there, with_card),
-		cmocka_unit_test_setup(what_a_rule_may_not_say_is_refused_in_words, with_card),
+		cmocka_unit_test_setup(invalid_rules_are_refused_in_words, with_card),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TAP interfaces in Linux namespaces (packet(7), netlink(7), rtnetlink(7)).
 #include "port/twin.h"
 
@@ -21,13 +22,16 @@
 #include <net/if_arp.h>
 
 #include "core/drop.h"
-#include "core/event.h"
 #include "core/loop.h"
+#include "core/punt.h"
 #include "core/trace.h"
 #include "port/device.h"
 #include "port/netlink.h"
+#include "server/event.h"
 
-enum { FRAMES_AT_ONCE = 64, FRAME_MOST = 9728 };
+INJECTED(tx_node)
+
+enum { FRAMES_AT_ONCE = 64, FRAME_MAX = 9728 };
 
 DROP(drop_too_long, "twin-frame-too-long", "A frame from or for the port's Linux twin does not fit into a buffer.")
 DROP(drop_full, "twin-queue-full", "The port's Linux twin had no room for the frame.")
@@ -39,12 +43,12 @@ struct twin_address {
 };
 
 struct twin {
-	int fd;        // of the TAP, or -1: somebody deleted it
+	int fd;        // of the TAP, or -1: it was deleted
 	int namespace; // file descriptor, or -1: our own
 	unsigned index;
 	struct port *port;
 	char name[IFNAMSIZ], namespace_name[NAME_MAX + 1];
-	struct twin_address *addresses; // what it has to have
+	struct twin_address *addresses; // that it must have
 	size_t address_count;
 };
 
@@ -101,13 +105,21 @@ forget_tap(struct twin *twin)
 	tell(twin);
 }
 
+static bool (*output_watcher)(uint16_t port, struct rte_mbuf *m);
+
+void
+twin_watch_output(bool (*take)(uint16_t port, struct rte_mbuf *m))
+{
+	output_watcher = take;
+}
+
 static void
 from_twin(int fd, uint32_t events, void *argument)
 {
 	struct twin *twin = argument;
 
 	for (unsigned i = 0; i < FRAMES_AT_ONCE; i++) {
-		uint8_t frame[FRAME_MOST];
+		uint8_t frame[FRAME_MAX];
 		ssize_t length = read(fd, frame, sizeof(frame));
 		struct rte_mbuf *m;
 		char *data;
@@ -119,7 +131,7 @@ from_twin(int fd, uint32_t events, void *argument)
 		m = packet_new();
 		if (!m)
 			continue;
-		// What fills the buffer was perhaps cut to it.
+		// A frame that fills the buffer may be cut.
 		data = length < (ssize_t)sizeof(frame) ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
 		if (!data) {
 			drop_now(m, &drop_too_long);
@@ -128,7 +140,8 @@ from_twin(int fd, uint32_t events, void *argument)
 		memcpy(data, frame, (size_t)length);
 		m->port = twin->port->id;
 		packet_of(m)->flags = PACKET_OURS;
-		inject(m, &tx_node);
+		if (!output_watcher || !output_watcher(twin->port->id, m))
+			inject(m, &tx_node);
 	}
 }
 
@@ -241,7 +254,8 @@ twin_open(struct port *port, const char *name, const char *namespace, struct fau
 	error = make_tap(twin);
 	if (error) {
 		twin_close(port);
-		return fault(f, device_errno(error), "twin: the TAP %s cannot be made (%s)", name, strerror(-error));
+		return fault(
+			f, device_errno(error), "twin.name: the TAP %s cannot be made (%s)", name, strerror(-error));
 	}
 	return 0;
 }
@@ -281,9 +295,9 @@ change_address(const struct twin *twin, bool add, const struct twin_address *a)
 		request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof(request.message)) + RTA_LENGTH(16));
 	}
 	home = enter(twin->namespace);
-	error = twin->namespace >= 0 && home < 0 ? -EPERM : netlink_ask(&request.header, answer, sizeof(answer));
+	error = twin->namespace >= 0 && home < 0 ? -EPERM : netlink_request(&request.header, answer, sizeof(answer));
 	leave(home);
-	// What is to go may have gone by other hands.
+	// An address to remove may be gone already.
 	if (error >= 0 || (!add && (error == -EADDRNOTAVAIL || error == -ENODEV)))
 		return;
 	inet_ntop(request.message.ifa_family, a->bytes, text, sizeof(text));
@@ -304,7 +318,7 @@ namespace_changed(const struct twin *twin)
 	return stat(path, &named) == 0 && fstat(twin->namespace, &ours) == 0 && named.st_ino != ours.st_ino;
 }
 
-// Whether somebody moved the TAP into another namespace.
+// Whether the TAP was moved into another namespace.
 static bool
 moved(const struct twin *twin)
 {
@@ -351,14 +365,14 @@ twin_follow(const struct port *port, uint16_t mtu, const struct rte_ether_addr *
 
 	if (!twin)
 		return 0;
-	// A TAP that somebody deleted or moved away gets both when it is made again.
+	// A TAP that was deleted or moved away gets both when it is made again.
 	if (twin->fd < 0 || moved(twin))
 		return 0;
 	home = enter(twin->namespace);
 	if (twin->namespace >= 0 && home < 0)
 		return fault(f, EPERM, "twin.namespace: it cannot be entered");
 	control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	// Somebody may have given it another name.
+	// It may have been renamed.
 	if (control < 0 || !if_indextoname(twin->index, request.ifr_name))
 		error = -errno;
 	else
@@ -428,7 +442,7 @@ twin_address(struct port *port, bool add, uint8_t family, const uint8_t *address
 static const struct drop *
 write_frame(const struct twin *twin, struct rte_mbuf *m)
 {
-	static uint8_t frame[FRAME_MOST];
+	static uint8_t frame[FRAME_MAX];
 	uint32_t before = packet_of(m)->l2_length, length = before + m->pkt_len;
 	const void *data;
 	ssize_t written;

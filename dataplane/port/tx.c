@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sending node: frames by port, in the order in which they came.
 #include <rte_ethdev.h>
 
@@ -37,7 +38,8 @@ tx_send(struct rte_graph *graph, struct rte_node *node, struct port *port, struc
 
 	// A device that takes a part of a burst may take the rest the next moment.
 	for (unsigned attempt = 0; attempt < 4 && sent < count && likely(!reason); attempt++)
-		sent = (uint16_t)(sent + rte_eth_tx_burst(port->id, queue, packets + sent, (uint16_t)(count - sent)));
+		sent = (uint16_t)(sent +
+				  rte_eth_tx_burst(port->device, queue, packets + sent, (uint16_t)(count - sent)));
 	if (unlikely(sent < count))
 		drop_rest(graph, node, packets + sent, (uint16_t)(count - sent), reason ? reason : &drop_tx_full);
 }
@@ -52,6 +54,10 @@ void
 port_send_before(struct port *port, const struct node *before)
 {
 	__atomic_store_n(&port->before, before ? before->id : 0, __ATOMIC_RELEASE);
+	if (before)
+		node_edge(&tx_node, before);
+	if (before && port_spreader && port_spreader->sends)
+		node_edge(port_spreader->sends, before);
 	rcu_wait();
 }
 

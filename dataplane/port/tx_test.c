@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sending node and the hand-over between workers, with the real graph of each of two workers and real devices; the workers
 // take their turns in one thread, so that a moment between two of their rounds can be looked at.
 #include <setjmp.h>
@@ -52,11 +53,11 @@ sent_by(const struct port *port)
 {
 	struct rte_eth_stats stats;
 
-	assert_int_equal(rte_eth_stats_get(port->id, &stats), 0);
+	assert_int_equal(rte_eth_stats_get(port->device, &stats), 0);
 	return stats.opackets;
 }
 
-// What the node `tx` of a worker does with so many frames for a port.
+// A worker's node `tx` with so many frames for a port.
 static void
 send_as(unsigned worker, const struct port *port, unsigned count)
 {
@@ -75,7 +76,7 @@ send_as(unsigned worker, const struct port *port, unsigned count)
 			packets[i]->port = port->id;
 		}
 		tx_node.process(graph, node, (void **)packets, (uint16_t)n);
-		// The drop node has its turn; so has what the worker owns.
+		// The drop node has its turn; so have the worker's own sources.
 		rte_graph_walk(graph);
 	}
 	RTE_PER_LCORE(worker) = &workers[WORKERS];
@@ -179,7 +180,7 @@ packets_that_wait_when_their_port_goes_are_drops_with_a_name(void **state)
 	gone = *one;
 	assert_int_equal(object_delete("Port", "one", &f), 0);
 	assert_int_equal(dropped("tx-port-gone") - before, 6);
-	// And what a worker still has for it.
+	// And packets that a worker still holds for it.
 	send_as(0, &gone, 2);
 	send_as(1, &gone, 3);
 	assert_int_equal(dropped("tx-port-gone") - before, 11);

@@ -1,8 +1,9 @@
-// What DPDK's net_af_xdp of 22.11 takes away and leaves behind. A device that is closed, or that could not be set up, takes the XDP
-// program off its interface, whoever else gets packets by it: it is kept from that here, and link.c does it for the last one.
+// SPDX-License-Identifier: Apache-2.0
+// Corrections of DPDK's net_af_xdp of 22.11. A device that is closed, or that could not be set up, takes the XDP
+// program off its interface, even if other processes get packets by it. This file prevents that, and link.c removes the program for the last one.
 //
-// It leaves behind (drivers/net/af_xdp, with libxdp 1.3): a closed device's socket stays open and bound to its queue, so that the next
-// bind(2) says EBUSY, and the buffers in its fill ring are lost. The sockets are closed here. The buffers cannot be had back, so no
+// A closed device (drivers/net/af_xdp, with libxdp 1.3) leaves its socket open and bound to its queue, so that the next
+// bind(2) fails with EBUSY, and its buffers in the fill ring are lost. This file closes the sockets. The buffers stay lost, so no
 // device may take so many that packets can no longer wait for a neighbour.
 #include "port/xdp.h"
 
@@ -17,9 +18,9 @@
 
 #include "core/start.h"
 
-enum { FILL_RING = 2048, FD_MOST = 65536 };
+enum { FILL_RING = 2048, FD_MAX = 65536 };
 
-static uint16_t owner[FD_MOST]; // port + 1, by file descriptor
+static uint16_t owner[FD_MAX]; // port + 1, by file descriptor
 
 // In place of libbpf's, which net_af_xdp calls.
 int bpf_xdp_detach(int ifindex, uint32_t flags, const void *options);
@@ -57,7 +58,7 @@ each_socket(uint16_t port, void (*call)(int fd, uint16_t port))
 		int fd = atoi(e->d_name), domain = 0;
 		socklen_t length = sizeof(domain);
 
-		if (fd > 0 && fd < FD_MOST && getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 &&
+		if (fd > 0 && fd < FD_MAX && getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 &&
 			domain == AF_XDP)
 			call(fd, port);
 	}
@@ -89,7 +90,7 @@ void
 xdp_close_sockets(uint16_t port)
 {
 	each_socket(port, close_left);
-	for (unsigned fd = 0; fd < FD_MOST; fd++)
+	for (unsigned fd = 0; fd < FD_MAX; fd++)
 		if (owner[fd] == port + 1)
 			owner[fd] = 0;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PPPoE discovery (RFC 2516 section 5): looked at as far as is needed to know that it is a packet for the agent.
 #include <stdio.h>
 
@@ -5,14 +6,17 @@
 #include "core/punt.h"
 #include "pppoe/header.h"
 #include "pppoe/table.h"
+#include "punt/circuit.h"
 
-enum { DISCOVERY_A_SECOND = 10000, TAG = 4, TAG_END = 0x0000 };
+enum { DISCOVERY_A_SECOND = 10000, DISCOVERY_EACH = 50, TAG = 4, TAG_END = 0x0000 };
 
 DROP(drop_discovery, "pppoe-discovery-malformed",
 	"A PPPoE discovery packet that is shorter than it says, or with a tag that is.")
 DROP(drop_code, "pppoe-discovery-code", "A PPPoE discovery packet of a kind that only access concentrators send.")
 
-PUNT(punt_discovery, "pppoe-discovery", DISCOVERY_A_SECOND, NULL)
+PUNT_EACH(punt_discovery, "pppoe-discovery", DISCOVERY_A_SECOND, DISCOVERY_EACH, NULL)
+static struct punt_protocol discovery_protocol = {.name = "pppoe-discovery"};
+PUNT_PROTOCOL_REGISTER(discovery_protocol)
 
 bool
 pppoe_discovery_valid(const uint8_t *bytes, size_t available, size_t total, struct pppoe_header *header)
@@ -49,9 +53,11 @@ take(struct rte_mbuf *m, struct packet *p)
 		return packet_drop(p, &drop_discovery);
 	if (header.code != PPPOE_PADI && header.code != PPPOE_PADR && header.code != PPPOE_PADT)
 		return packet_drop(p, &drop_code);
-	// Who ends a session is named with it; who wants one belongs to none.
-	p->session = header.code == PPPOE_PADT ? pppoe_find(&circuit, header.session) : NO_SESSION;
-	return packet_punt(p, &punt_discovery);
+	// A PADT is punted with its session. All other packets need a Punt on the circuit.
+	p->session = header.code == PPPOE_PADT ? pppoe_find(&pppoe_sessions, &circuit, header.session) : NO_SESSION;
+	if (p->session != NO_SESSION)
+		return packet_punt(p, &punt_discovery);
+	return punt_from_circuit(m, p, &discovery_protocol);
 }
 
 static uint16_t
@@ -79,6 +85,8 @@ pppoe_discovery_describe(char *text, size_t size, const struct packet *p, const 
 		snprintf(text, size, "not PPPoE");
 }
 
-struct node pppoe_discovery_node = {
-	.name = "pppoe-discovery", .process = pppoe_discovery, .describe = pppoe_discovery_describe};
+struct node pppoe_discovery_node = {.name = "pppoe-discovery",
+	.process = pppoe_discovery,
+	.describe = pppoe_discovery_describe,
+	.edges = NODE_EDGES(&punt_node)};
 NODE_REGISTER(pppoe_discovery_node)

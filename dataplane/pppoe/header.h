@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PPPoE headers on the wire (RFC 2516 sections 4 to 6).
 #pragma once
 
@@ -15,7 +16,10 @@ enum {
 
 	PPP_PROTOCOL = 2, // bytes of it
 	PPP_IP4 = 0x0021,
+	PPP_BRIDGED = 0x0031, // frames (RFC 3518)
 	PPP_IP6 = 0x0057,
+	PPP_VSNP = 0x005b,
+	PPP_CONTROL_FIRST = 0x8000, // control protocols are from here on (RFC 1661 section 2)
 	PPP_LCP = 0xc021,
 	PPP_PAP = 0xc023,
 	PPP_CHAP = 0xc223,
@@ -41,6 +45,10 @@ pppoe_parse(const uint8_t *bytes, size_t available, size_t total, struct pppoe_h
 	header->length = (uint16_t)(bytes[4] << 8 | bytes[5]);
 	return (size_t)header->length + PPPOE_HEADER <= total;
 }
+
+// Session packets that begin with this byte go to the node, from the byte after Ethernet type 0x8864. At start.
+struct node;
+void pppoe_version_register(uint8_t version_type, struct node *node);
 
 // Whether a discovery packet is one that a host sends to us, its tags all within its length (section 5, appendix A).
 bool pppoe_discovery_valid(const uint8_t *bytes, size_t available, size_t total, struct pppoe_header *header);

@@ -1,45 +1,44 @@
-// PPPoE session packets (RFC 2516 section 6): whose they are, and what is in them. A padded frame is cut to the length that
-// PPPoE says; a bare one (there are tags, so it need not be 60 bytes) is as good.
+// SPDX-License-Identifier: Apache-2.0
+// PPPoE session packets (RFC 2516 section 6): their session, and their payload. A padded frame is cut to the length of the PPPoE
+// header; a frame without padding (with tags it need not be 60 bytes) is valid, too.
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <rte_prefetch.h>
 
 #include "core/burst.h"
 #include "core/drop.h"
+#include "core/encapsulation.h"
 #include "core/punt.h"
-#include "ip/hop.h"
+#include "ether/own_type.h"
+#include "fib/hop.h"
+#include "ip/nodes.h"
+#include "pppoe/access.h"
+#include "pppoe/echo.h"
 #include "pppoe/header.h"
+#include "pppoe/input.h"
+#include "pppoe/keepalive.h"
 #include "pppoe/table.h"
+#include "punt/circuit.h"
+#include "punt/table.h"
 #include "session/session.h"
+#include "session/spec.h"
 
-enum { CONTROL_A_SECOND = 20000, PART = 64 };
+enum { CONTROL_A_SECOND = 60000, CONTROL_EACH = 100 };
 
 DROP(drop_malformed, "pppoe-malformed",
-	"A PPPoE session packet that is shorter than it says, or not of version 1 and code 0.")
+	"A PPPoE session packet that is shorter than it says, of version 1 with a code that is not 0, or of a version "
+	"that has no node.")
 DROP(drop_unknown, "pppoe-unknown-session", "No session has this PPPoE session id on these VLANs.")
 
-PUNT(punt_control, "ppp-control", CONTROL_A_SECOND, NULL)
+DROP(drop_group, "pppoe-to-group", "PPPoE session data in a frame to a broadcast or multicast MAC (RFC 2516).")
 
-static int
-pppoe_bind(const struct circuit *c, uint16_t pppoe_session, uint32_t session, struct fault *f)
-{
-	int error = pppoe_table_put(c, pppoe_session, session);
+PUNT_EACH(punt_control, "ppp-control", CONTROL_A_SECOND, CONTROL_EACH, NULL)
+static struct punt_protocol control_protocol = {.name = "ppp-control"};
+PUNT_PROTOCOL_REGISTER(control_protocol)
 
-	if (error == -EEXIST)
-		return fault(f, EEXIST,
-			"access.pppoeSessionId: %u is Session \"%.64s\"'s on these VLANs; choose another",
-			pppoe_session, session_name(pppoe_find(c, pppoe_session)));
-	return error ? fault(f, -error, "access.pppoeSessionId: there is no memory for it") : 0;
-}
-
-static void
-pppoe_unbind(const struct circuit *c, uint16_t pppoe_session)
-{
-	pppoe_table_delete(c, pppoe_session);
-}
-
-// The first look at a packet: its circuit's slot on its way, and its PPPoE session id, or 0 if it is no session packet.
+// The first look at a packet: its circuit's slot on its way, and its PPPoE session id, or 0 if it is no session packet of version 1.
 static inline uint16_t
 look(const struct rte_mbuf *m, const struct packet *p, const _Atomic uint64_t **slot)
 {
@@ -53,72 +52,65 @@ look(const struct rte_mbuf *m, const struct packet *p, const _Atomic uint64_t **
 	if (unlikely(!pppoe_parse(bytes, m->data_len, m->pkt_len, &header)) || header.code != PPPOE_SESSION_DATA ||
 		header.length < PPP_PROTOCOL)
 		return 0;
-	*slot = pppoe_slot(p->port, p->outer_vlan, p->inner_vlan);
-	if (unlikely(*slot == NULL))
-		*slot = &nothing;
-	rte_prefetch0((const void *)*slot);
+	*slot = pppoe_prefetch_slot(&pppoe_sessions, p);
 	return header.session;
-}
-
-// Sessions of circuits that have many.
-static void
-find_in_map(void **packets, const uint16_t *ids, const bool *many, uint32_t *found, uint16_t count)
-{
-	uint64_t keys[PART];
-	uint32_t sessions[PART];
-
-	for (uint16_t i = 0; i < count; i++) {
-		const struct packet *p = packet_of(packets[i]);
-
-		keys[i] = many[i] ? pppoe_key(p->port, p->outer_vlan, p->inner_vlan, ids[i]) : 0;
-	}
-	map64_get_bulk(pppoe_sessions, keys, sessions, count);
-	for (uint16_t i = 0; i < count; i++)
-		found[i] = many[i] ? sessions[i] : found[i];
 }
 
 // The second: the session is known, and so is that the header is right.
 static inline uint16_t
 enter(struct rte_mbuf *m, struct packet *p, uint32_t session)
 {
-	const uint8_t *bytes = rte_pktmbuf_mtod(m, const uint8_t *);
-	uint16_t protocol = (uint16_t)(bytes[PPPOE_HEADER] << 8 | bytes[PPPOE_HEADER + 1]);
-	uint32_t length = (uint32_t)(bytes[4] << 8 | bytes[5]) + PPPOE_HEADER;
+	uint16_t protocol = pppoe_protocol(rte_pktmbuf_mtod(m, const uint8_t *)), next;
 
 	p->session = session;
 	p->interface = NO_INTERFACE;
-	if (unlikely(protocol != PPP_IP4 && protocol != PPP_IP6))
-		return packet_punt(p, &punt_control);
-	if (likely(m->nb_segs == 1)) {
-		m->data_len = (uint16_t)length;
-		m->pkt_len = length;
-	} else if (length < m->pkt_len) {
-		// Padding is within the last segment; if it is not, the IP header's length cuts it.
-		rte_pktmbuf_trim(m, (uint16_t)(m->pkt_len - length));
-	}
-	packet_advance(m, PPPOE_HEADER + PPP_PROTOCOL);
-	p->l2_length = (uint8_t)(p->l2_length + PPPOE_HEADER + PPP_PROTOCOL);
-	p->chain = protocol == PPP_IP4 ? session_up4_node.id : session_up6_node.id;
-	return protocol == PPP_IP4 ? ip4_input_node.id : ip6_input_node.id;
+	if (likely(protocol == PPP_IP4 || protocol == PPP_IP6))
+		return pppoe_take_off(m, p, protocol);
+	return protocol == PPP_LCP && pppoe_echo(m, p, &next) ? next : packet_punt(p, &punt_control);
 }
 
-// Few enough that what the first look has read is still near for the second.
+// The header is right, and no session has its id. A session is made once LCP and authentication are over: until then the agent negotiates
+// where a Punt lets it. VSNP (RFC 3772) carries the control plane of 5G residential gateways, though its number is a network protocol's.
+static uint16_t
+enter_unknown(struct rte_mbuf *m, struct packet *p)
+{
+	const uint8_t *bytes = rte_pktmbuf_mtod(m, const uint8_t *);
+	uint16_t protocol = pppoe_protocol(bytes);
+
+	if ((protocol < PPP_CONTROL_FIRST && protocol != PPP_VSNP) ||
+		!punt_find(p->port, p->outer_vlan, p->inner_vlan, control_protocol.number))
+		return packet_drop(p, &drop_unknown);
+	return punt_from_circuit(m, p, &control_protocol);
+}
+
+static const struct node *versions[UINT8_MAX + 1]; // by the first byte of the header
+
+void
+pppoe_version_register(uint8_t version_type, struct node *node)
+{
+	versions[version_type] = node;
+	node_edge(&pppoe_session_node, node);
+}
+
+// No session packet of version 1.
+static uint16_t
+enter_other(struct rte_mbuf *m, struct packet *p)
+{
+	const struct node *node = m->data_len > 0 ? versions[*rte_pktmbuf_mtod(m, const uint8_t *)] : NULL;
+
+	return node ? node->id : packet_drop(p, &drop_malformed);
+}
+
 static inline void
 pppoe_session_part(void **packets, uint16_t *next, uint16_t count)
 {
-	const _Atomic uint64_t *slots[PART];
-	uint16_t ids[PART];
-	uint32_t found[PART];
-	bool many[PART], any = false;
+	const _Atomic uint64_t *slots[PPPOE_PART];
+	uint16_t ids[PPPOE_PART];
+	uint32_t found[PPPOE_PART];
 
 	for (uint16_t i = 0; i < count; i++)
 		ids[i] = look(packets[i], packet_of(packets[i]), &slots[i]);
-	for (uint16_t i = 0; i < count; i++) {
-		found[i] = pppoe_of_word(atomic_load_explicit(slots[i], memory_order_acquire), ids[i], &many[i]);
-		any |= many[i];
-	}
-	if (any)
-		find_in_map(packets, ids, many, found, count);
+	pppoe_find_part(&pppoe_sessions, packets, ids, slots, found, count);
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(packets[i]);
 
@@ -128,7 +120,7 @@ pppoe_session_part(void **packets, uint16_t *next, uint16_t count)
 		} else {
 			// An IPoE session on the same VLANs has no part in this.
 			p->session = NO_SESSION;
-			next[i] = packet_drop(p, ids[i] == 0 ? &drop_malformed : &drop_unknown);
+			next[i] = ids[i] == 0 ? enter_other(packets[i], p) : enter_unknown(packets[i], p);
 		}
 	}
 }
@@ -138,8 +130,8 @@ pppoe_session_burst(struct rte_graph *graph, struct rte_node *node, void **packe
 {
 	uint16_t next[BURST];
 
-	for (uint16_t start = 0; start < count; start += PART)
-		pppoe_session_part(packets + start, next + start, (uint16_t)RTE_MIN(count - start, PART));
+	for (uint16_t start = 0; start < count; start += PPPOE_PART)
+		pppoe_session_part(packets + start, next + start, (uint16_t)RTE_MIN(count - start, PPPOE_PART));
 	node_dispatch(graph, node, packets, next, count);
 }
 
@@ -161,27 +153,141 @@ pppoe_session_describe(char *text, size_t size, const struct packet *p, const ui
 		snprintf(text, size, "not PPPoE");
 }
 
-struct node pppoe_session_node = {
-	.name = "pppoe-session", .process = pppoe_session, .describe = pppoe_session_describe};
+struct node pppoe_session_node = {.name = "pppoe-session",
+	.process = pppoe_session,
+	.describe = pppoe_session_describe,
+	.edges = NODE_EDGES(&ip4_input_node, &ip6_input_node, &punt_node, &tx_node)};
 NODE_REGISTER(pppoe_session_node)
+
+// RFC 2516 section 5: frames of the session stage are unicast.
+static uint16_t
+pppoe_group(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	for (uint16_t i = 0; i < count; i++)
+		packet_drop(packet_of(packets[i]), &drop_group);
+	rte_node_enqueue(graph, node, drop_node.id, packets, count);
+	return count;
+}
+
+static struct node pppoe_group_node = {.name = "pppoe-group", .process = pppoe_group};
+NODE_REGISTER(pppoe_group_node)
 
 static int
 pppoe_start(void)
 {
-	pppoe_sessions = map64_create();
-	if (!pppoe_sessions)
+	if (pppoe_table_start(&pppoe_sessions) || pppoe_echo_start() || keepalive_start())
 		return -ENOMEM;
-	ether_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe_session_node);
-	ether_type_register(RTE_ETHER_TYPE_PPPOE_DISCOVERY, &pppoe_discovery_node);
+	ether_own_type_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe_session_node);
+	ether_own_type_register(RTE_ETHER_TYPE_PPPOE_DISCOVERY, &pppoe_discovery_node);
+	ether_group_register(RTE_ETHER_TYPE_PPPOE_SESSION, &pppoe_group_node);
 	return 0;
 }
 
-static const struct session_access access = {.start = pppoe_start,
-	.bind = pppoe_bind,
-	.unbind = pppoe_unbind,
-	.find = pppoe_find,
-	.rebind = pppoe_table_replace};
-RTE_INIT(register_pppoe)
+static bool
+read_header(const uint8_t *bytes, size_t available, size_t total, struct encapsulated *found)
 {
-	session_access_register(&access);
+	struct pppoe_header header;
+	unsigned protocol;
+
+	if (available < PPPOE_HEADER + PPP_PROTOCOL || !pppoe_parse(bytes, available, total, &header) ||
+		header.code != PPPOE_SESSION_DATA)
+		return false;
+	*found = (struct encapsulated){.id = header.session};
+	protocol = pppoe_protocol(bytes);
+	if (protocol == PPP_IP4 || protocol == PPP_IP6) {
+		found->length = PPPOE_HEADER + PPP_PROTOCOL;
+		found->type = protocol == PPP_IP4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6;
+	}
+	return true;
 }
+
+static const char *const filter_words[] = {"pppoes", "pppoed", NULL};
+static struct encapsulation encapsulation = {
+	.ether_type = RTE_ETHER_TYPE_PPPOE_SESSION, .read = read_header, .words = filter_words};
+ENCAPSULATION_REGISTER(encapsulation)
+
+// ---- The access: frames lead to their session by circuit and PPPoE session id, not by MAC.
+
+static bool
+takes(const Sluice__V1__Access *spec)
+{
+	return spec->pppoe_session_id != 0;
+}
+
+static int
+parse(const Sluice__V1__Access *spec, struct session_key *key, struct fault *f)
+{
+	key->own[PPPOE_OWN_ID] = spec->pppoe_session_id;
+	key->own[PPPOE_OWN_MAGIC] = spec->lcp_magic;
+	return session_parse_circuit(spec, key, f);
+}
+
+// RFC 2516 section 4: length and PPP's protocol are filled in by packet.
+static unsigned
+header(const struct session_key *key, uint8_t *behind)
+{
+	const uint8_t bytes[SESSION_BEHIND_TAGS] = {RTE_ETHER_TYPE_PPPOE_SESSION >> 8,
+		RTE_ETHER_TYPE_PPPOE_SESSION & 0xff, PPPOE_VERSION_TYPE, PPPOE_SESSION_DATA,
+		(uint8_t)(pppoe_access_id(key) >> 8), (uint8_t)pppoe_access_id(key)};
+
+	memcpy(behind, bytes, sizeof(bytes));
+	return sizeof(bytes);
+}
+
+static void
+publish(uint32_t session, const struct session_key *key)
+{
+	pppoe_echo_magic(session, (uint32_t)key->own[PPPOE_OWN_MAGIC]);
+}
+
+static void
+describe(const struct session_key *key, char *text, size_t size)
+{
+	snprintf(text, size, "PPPoE session %u", pppoe_access_id(key));
+}
+
+static uint32_t
+find(const struct session_key *key)
+{
+	return pppoe_access_find(&pppoe_sessions, key);
+}
+
+static int
+bind(const struct session_key *key, uint32_t session, bool frames, bool alone, struct fault *f)
+{
+	return pppoe_access_bind(&pppoe_sessions, key, session, "pppoeSessionId", f);
+}
+
+static void
+unbind(const struct session_key *key)
+{
+	pppoe_access_unbind(&pppoe_sessions, key);
+}
+
+static void
+rebind(const struct session_key *key, uint32_t session)
+{
+	pppoe_access_rebind(&pppoe_sessions, key, session);
+}
+
+static struct session_access pppoe = {
+	.name = "PPPoE",
+	.takes = takes,
+	.parse = parse,
+	.header = header,
+	.frame = {.types = {RTE_BE16(PPP_IP4), RTE_BE16(PPP_IP6)},
+		.more = PPP_PROTOCOL,
+		.has_length = true,
+		.behind = PPPOE_HEADER + PPP_PROTOCOL},
+	.overhead = PPPOE_HEADER + PPP_PROTOCOL,
+	.no_frames = "access.pppoeSessionId",
+	.publish = publish,
+	.describe = describe,
+	.start = pppoe_start,
+	.same = pppoe_access_same,
+	.bind = bind,
+	.unbind = unbind,
+	.find = find,
+	.rebind = rebind,
+};
+SESSION_ACCESS_REGISTER(pppoe)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PPPoE headers (RFC 2516).
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,7 +92,7 @@ a_tag_that_is_longer_than_the_packet_is_refused(void **state)
 }
 
 static void
-what_is_behind_the_end_of_list_tag_does_not_count(void **state)
+tags_behind_the_end_of_list_tag_are_ignored(void **state)
 {
 	static const uint8_t packet[] = {0x11, 0x09, 0, 0, 0, 10, 0x01, 0x01, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 	struct pppoe_header header;
@@ -108,7 +109,7 @@ main(void)
 		cmocka_unit_test(another_version_or_type_is_not_pppoe),
 		cmocka_unit_test(the_shortest_padi_is_accepted),
 		cmocka_unit_test(a_tag_that_is_longer_than_the_packet_is_refused),
-		cmocka_unit_test(what_is_behind_the_end_of_list_tag_does_not_count),
+		cmocka_unit_test(tags_behind_the_end_of_list_tag_are_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

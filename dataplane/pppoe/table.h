@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where PPPoE sessions are.
 //
 // Nearly every circuit has one PPPoE session: a direct table by port, outer and inner VLAN has its id and whose it is, in one
@@ -23,15 +24,20 @@ struct pppoe_outer {
 	struct pppoe_inner *_Atomic inner[PPPOE_VLANS];
 };
 
-extern struct pppoe_outer *_Atomic pppoe_ports[PORT_MAX];
-extern struct map64 *pppoe_sessions;
+struct pppoe_table {
+	struct pppoe_outer *_Atomic ports[PORT_MAX];
+	struct map64 *many;
+};
 
-// In: what follows Ethernet type 0x8864. Out: IP of a session, its header not checked yet, with the chain {session-up}.
+// Of version 1. Another version of the header has a table of its own.
+extern struct pppoe_table pppoe_sessions;
+
+// In: the data behind Ethernet type 0x8864. Out: IP of a session, its header not checked yet, with the chain {session-up}.
 extern struct node pppoe_session_node;
-// In: what follows Ethernet type 0x8863. Out: what the agent shall have.
+// In: the data behind Ethernet type 0x8863. Out: packets for the agent.
 extern struct node pppoe_discovery_node;
 
-// Key in the map: 56 bits. Never 0, except for session id 0, which is nobody's.
+// Key in the map: 56 bits. Never 0, except for session id 0, which no session has.
 static inline uint64_t
 pppoe_key(uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan, uint16_t pppoe_session)
 {
@@ -40,16 +46,16 @@ pppoe_key(uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan, uint16_t pppo
 
 // The circuit's word, or NULL if nothing was ever bound near it.
 static inline const _Atomic uint64_t *
-pppoe_slot(uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan)
+pppoe_slot(const struct pppoe_table *table, uint16_t port, uint16_t outer_vlan, uint16_t inner_vlan)
 {
-	const struct pppoe_outer *outer = atomic_load_explicit(&pppoe_ports[port % PORT_MAX], memory_order_acquire);
+	const struct pppoe_outer *outer = atomic_load_explicit(&table->ports[port % PORT_MAX], memory_order_acquire);
 	const struct pppoe_inner *inner =
 		outer ? atomic_load_explicit(&outer->inner[outer_vlan % PPPOE_VLANS], memory_order_acquire) : NULL;
 
 	return inner ? &inner->slots[inner_vlan % PPPOE_VLANS] : NULL;
 }
 
-// The session that a word gives an id; `*many` if the map has to tell.
+// The session of an id by the circuit's word; `*many`: look it up in the map.
 static inline uint32_t
 pppoe_of_word(uint64_t word, uint16_t pppoe_session, bool *many)
 {
@@ -58,11 +64,13 @@ pppoe_of_word(uint64_t word, uint16_t pppoe_session, bool *many)
 								     : NO_SESSION;
 }
 
+// Once, before any worker runs. 0 or -ENOMEM.
+int pppoe_table_start(struct pppoe_table *table);
 // The session, or NO_SESSION. Any thread.
-uint32_t pppoe_find(const struct circuit *c, uint16_t pppoe_session);
+uint32_t pppoe_find(const struct pppoe_table *table, const struct circuit *c, uint16_t pppoe_session);
 
 // 0, -EEXIST, -ENOMEM.
-int pppoe_table_put(const struct circuit *c, uint16_t pppoe_session, uint32_t session);
+int pppoe_table_put(struct pppoe_table *table, const struct circuit *c, uint16_t pppoe_session, uint32_t session);
 // Of an id that is there: it is another session's.
-void pppoe_table_replace(const struct circuit *c, uint16_t pppoe_session, uint32_t session);
-void pppoe_table_delete(const struct circuit *c, uint16_t pppoe_session);
+void pppoe_table_replace(struct pppoe_table *table, const struct circuit *c, uint16_t pppoe_session, uint32_t session);
+void pppoe_table_delete(struct pppoe_table *table, const struct circuit *c, uint16_t pppoe_session);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of PPPoE sessions.
 #include <errno.h>
 #include <setjmp.h>
@@ -13,8 +14,7 @@
 static int
 start(void **state)
 {
-	pppoe_sessions = map64_create();
-	return pppoe_sessions ? 0 : -1;
+	return pppoe_table_start(&pppoe_sessions);
 }
 
 static void
@@ -43,19 +43,19 @@ a_circuit_alone_has_its_own_session_only(void **state)
 	const struct circuit c = {1, 100, 7},
 			     others[] = {{0, 100, 7}, {1, 101, 7}, {1, 100, 8}, {1, 100, 0}, {2, 100, 7}};
 
-	assert_int_equal(pppoe_find(&c, 5), NO_SESSION);
-	assert_int_equal(pppoe_table_put(&c, 5, 0), 0);
-	assert_int_equal(pppoe_find(&c, 5), 0);
-	assert_int_equal(pppoe_find(&c, 6), NO_SESSION);
-	assert_int_equal(pppoe_find(&c, 0), NO_SESSION);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 5), NO_SESSION);
+	assert_int_equal(pppoe_table_put(&pppoe_sessions, &c, 5, 0), 0);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 5), 0);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 6), NO_SESSION);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 0), NO_SESSION);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		assert_int_equal(pppoe_find(&others[i], 5), NO_SESSION);
-	assert_int_equal(pppoe_table_put(&c, 5, 1), -EEXIST);
-	assert_int_equal(pppoe_find(&c, 5), 0);
-	pppoe_table_delete(&c, 6);
-	assert_int_equal(pppoe_find(&c, 5), 0);
-	pppoe_table_delete(&c, 5);
-	assert_int_equal(pppoe_find(&c, 5), NO_SESSION);
+		assert_int_equal(pppoe_find(&pppoe_sessions, &others[i], 5), NO_SESSION);
+	assert_int_equal(pppoe_table_put(&pppoe_sessions, &c, 5, 1), -EEXIST);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 5), 0);
+	pppoe_table_delete(&pppoe_sessions, &c, 6);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 5), 0);
+	pppoe_table_delete(&pppoe_sessions, &c, 5);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &c, 5), NO_SESSION);
 }
 
 static void
@@ -64,24 +64,24 @@ sessions_that_share_a_circuit_are_told_apart(void **state)
 	enum { MANY = 1000, LAST = 4000000 };
 	const struct circuit shared = {3, 200, 0}, beside = {3, 200, 1};
 
-	assert_int_equal(pppoe_table_put(&beside, 1, 77), 0);
+	assert_int_equal(pppoe_table_put(&pppoe_sessions, &beside, 1, 77), 0);
 	for (uint16_t id = 1; id <= MANY; id++)
-		assert_int_equal(pppoe_table_put(&shared, id, LAST - id), 0);
+		assert_int_equal(pppoe_table_put(&pppoe_sessions, &shared, id, LAST - id), 0);
 	for (uint16_t id = 1; id <= MANY; id++) {
-		assert_int_equal(pppoe_find(&shared, id), LAST - id);
-		assert_int_equal(pppoe_table_put(&shared, id, 1), -EEXIST);
+		assert_int_equal(pppoe_find(&pppoe_sessions, &shared, id), LAST - id);
+		assert_int_equal(pppoe_table_put(&pppoe_sessions, &shared, id, 1), -EEXIST);
 	}
-	assert_int_equal(pppoe_find(&shared, MANY + 1), NO_SESSION);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &shared, MANY + 1), NO_SESSION);
 	for (uint16_t id = 1; id < MANY; id++)
-		pppoe_table_delete(&shared, id);
-	assert_int_equal(pppoe_find(&shared, MANY), LAST - MANY);
-	assert_int_equal(pppoe_find(&shared, 1), NO_SESSION);
-	pppoe_table_delete(&shared, MANY);
-	assert_int_equal(pppoe_find(&shared, MANY), NO_SESSION);
-	assert_int_equal(map64_count(pppoe_sessions), 0);
-	assert_int_equal(pppoe_table_put(&shared, 9, 4), 0);
-	assert_int_equal(pppoe_find(&shared, 9), 4);
-	assert_int_equal(pppoe_find(&beside, 1), 77);
+		pppoe_table_delete(&pppoe_sessions, &shared, id);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &shared, MANY), LAST - MANY);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &shared, 1), NO_SESSION);
+	pppoe_table_delete(&pppoe_sessions, &shared, MANY);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &shared, MANY), NO_SESSION);
+	assert_int_equal(map64_count(pppoe_sessions.many), 0);
+	assert_int_equal(pppoe_table_put(&pppoe_sessions, &shared, 9, 4), 0);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &shared, 9), 4);
+	assert_int_equal(pppoe_find(&pppoe_sessions, &beside, 1), 77);
 }
 
 int

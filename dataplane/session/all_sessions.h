@@ -1,27 +1,32 @@
-// For unit tests: subscribers on the ports of port/all_nodes.h, and what they and the core side send.
+// SPDX-License-Identifier: Apache-2.0
+// For unit tests: subscribers on the ports of port/all_nodes.h, and packets from them and from the core side.
 #pragma once
 
 #include <arpa/inet.h>
 
+#include "inet/header.h"
 #include "interface.pb-c.h"
 #include "ip.pb-c.h"
-#include "ip/header.h"
 #include "port/all_nodes.h"
 #include "session.pb-c.h"
 #include "session/session.h"
 
 enum { QINQ = 22, UDP = 8, PPPOE_AND_PPP = 8, PAYLOAD = 24 };
 
-// A session, on port "access" unless it says another; no TEID: routed.
+// A session, on port "access" unless it names another; no TEID: routed.
 struct subscriber {
 	const char *name, *port, *mac, *address4, *address6;
-	uint16_t outer, inner, pppoe;
+	uint16_t outer, inner, pppoe, five_we;
 	uint32_t teid; // ours; the peer's is one more
 	unsigned mtu;
 	bool reflective, outer6;
 	const char *flows;
 	unsigned pdu_session;
+	uint32_t lcp_magic;
 	bool ethernet;
+	bool clear_ecn;
+	bool any_source;
+	const char *remote; // of the tunnel, if not 192.0.2.2
 };
 
 static inline int
@@ -36,9 +41,12 @@ put_session(const struct subscriber *s)
 	access.outer_vlan = s->outer;
 	access.inner_vlan = s->inner;
 	access.pppoe_session_id = s->pppoe;
+	access.five_we_session_id = s->five_we;
 	access.pdu_session_id = s->pdu_session;
+	access.lcp_magic = s->lcp_magic;
 	access.mac = (char *)(s->mac ? s->mac : "");
 	policy.mtu = s->mtu;
+	policy.any_source = s->any_source;
 	policy.flow_profile = (char *)(s->flows ? s->flows : "");
 	session.access = &access;
 	session.policy = &policy;
@@ -47,12 +55,15 @@ put_session(const struct subscriber *s)
 	if (s->teid) {
 		gtpu.local_address = s->outer6 ? "2001:db8:c::1" : "192.0.2.1";
 		gtpu.remote_address = s->outer6 ? "2001:db8:c::2" : "192.0.2.2";
+		if (s->remote)
+			gtpu.remote_address = (char *)s->remote;
 		gtpu.local_teid = s->teid;
 		gtpu.remote_teid = s->teid + 1;
 		gtpu.pdu_session_container = true;
 		gtpu.qfi = 9;
 		gtpu.reflective_qos = s->reflective;
 		gtpu.ethernet = s->ethernet;
+		gtpu.clear_outer_ecn = s->clear_ecn;
 		session.gtpu = &gtpu;
 		session.core_case = SLUICE__V1__SESSION__CORE_GTPU;
 	}

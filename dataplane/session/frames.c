@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions of type Ethernet (TS 23.501 section 5.6.10.2): whole frames, less the tags of the access on their way up and with them on
 // their way down. A tag of the subscriber's own stays where it is.
 #include <stdio.h>
@@ -106,7 +107,34 @@ put_priority(uint8_t *tag, unsigned bytes, uint8_t priority)
 		tag[at] = (uint8_t)((tag[at] & 0x1f) | priority << 5);
 }
 
-// The tags of the access go between the addresses and what follows them.
+// The whole frame goes behind the header of the access, whose last four bytes are a length and a type. The MTU counts what is behind the header.
+static __rte_noinline uint16_t
+wrap(struct rte_mbuf *m, struct packet *p, const struct session *s, unsigned length)
+{
+	const struct session_frame *header = &session_frames[s->access % SESSION_ACCESSES];
+	uint16_t tail[2] = {0, header->frame_type};
+	uint8_t *at = rte_pktmbuf_mtod(m, uint8_t *);
+
+	if (unlikely(m->pkt_len + sizeof(header->before_frame) > session_details[p->session].mtu))
+		return packet_drop(p, &drop_frames_mtu);
+	if (unlikely(m->data_off < SESSION_HEADER_ROOM + sizeof(header->before_frame)))
+		return packet_drop(p, &drop_frames_headroom);
+	at -= sizeof(header->before_frame);
+	memcpy(at, &header->before_frame, sizeof(header->before_frame));
+	memcpy(at - SESSION_HEADER_ROOM, s->header, SESSION_HEADER_ROOM);
+	tail[0] = rte_cpu_to_be_16((uint16_t)(m->pkt_len + sizeof(header->before_frame) + header->more));
+	memcpy(at - sizeof(tail), tail, sizeof(tail));
+	if (header->finish)
+		header->finish(at, p);
+	packet_advance(m, -(int)(length + sizeof(header->before_frame)));
+	if (p->priority != 0)
+		put_priority(rte_pktmbuf_mtod(m, uint8_t *) + RTE_ETHER_HDR_LEN,
+			length - RTE_ETHER_HDR_LEN - header->behind, p->priority);
+	m->port = s->port;
+	return tx_node.id;
+}
+
+// The tags of the access go between the addresses and the rest.
 static uint16_t
 frame_out(struct rte_mbuf *m, struct packet *p)
 {
@@ -124,6 +152,8 @@ frame_out(struct rte_mbuf *m, struct packet *p)
 		return packet_drop(p, &drop_frames_packet);
 	if (unlikely(m->data_len < RTE_ETHER_HDR_LEN))
 		return packet_drop(p, &drop_frames_short);
+	if (unlikely(session_frames[s->access % SESSION_ACCESSES].frame_type))
+		return wrap(m, p, s, length);
 	if (unlikely(m->pkt_len > RTE_ETHER_HDR_LEN + room + (is_tagged(frame) ? TAG : 0)))
 		return packet_drop(p, &drop_frames_mtu);
 	if (unlikely(m->data_off < tags))
@@ -135,6 +165,35 @@ frame_out(struct rte_mbuf *m, struct packet *p)
 		put_priority(frame - tags + RTE_ETHER_HDR_LEN, tags, p->priority);
 	m->port = s->port;
 	return tx_node.id;
+}
+
+// Frames to an access with an output of its own. The MTU counts the whole frame, as in PPP.
+static uint16_t
+frame_point_out(struct rte_mbuf *m, struct packet *p)
+{
+	if (unlikely(p->family != 0))
+		return packet_drop(p, &drop_frames_packet);
+	if (unlikely(m->data_len < RTE_ETHER_HDR_LEN))
+		return packet_drop(p, &drop_frames_short);
+	if (unlikely(m->pkt_len > __atomic_load_n(&session_details[p->session].mtu, __ATOMIC_RELAXED)))
+		return packet_drop(p, &drop_frames_mtu);
+	return packet_step(p);
+}
+
+static void
+frames_point_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	uint16_t next[BURST];
+
+	for (uint16_t i = 0; i < count; i++)
+		next[i] = frame_point_out(packets[i], packet_of(packets[i]));
+	node_dispatch(graph, node, packets, next, count);
+}
+
+static uint16_t
+frames_point_out(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return by_burst(graph, node, packets, count, frames_point_out_burst);
 }
 
 static void
@@ -171,9 +230,14 @@ describe(char *text, size_t size, const struct packet *p, const uint8_t *data, s
 	snprintf(text, size, "session %s: a frame of at least %zu bytes", session_name(p->session), length);
 }
 
-struct node session_frames_up_node = {.name = "frames-up", .process = frames_up, .describe = describe};
-struct node session_frames_down_node = {.name = "frames-down", .process = frames_down, .describe = describe};
-struct node session_frames_out_node = {.name = "frames-out", .process = frames_out, .describe = describe};
+struct node session_frames_up_node = {.name = "frames-up", .process = frames_up, .describe = describe, .steps = true};
+struct node session_frames_down_node = {
+	.name = "frames-down", .process = frames_down, .describe = describe, .steps = true};
+struct node session_frames_out_node = {
+	.name = "frames-out", .process = frames_out, .describe = describe, .edges = NODE_EDGES(&tx_node)};
+struct node session_frames_point_out_node = {
+	.name = "frames-point-out", .process = frames_point_out, .describe = describe, .steps = true};
+NODE_REGISTER(session_frames_point_out_node)
 NODE_REGISTER(session_frames_up_node)
 NODE_REGISTER(session_frames_down_node)
 NODE_REGISTER(session_frames_out_node)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions of type Ethernet: frames go into the tunnel and come out of it as they are, but for the tags of their access.
 #include <errno.h>
 #include <setjmp.h>
@@ -41,7 +42,7 @@ write_frame(uint8_t *frame, const uint16_t *vlans, unsigned tags, uint16_t type,
 	return (size_t)(at + BODY - frame);
 }
 
-// The frame that left in the tunnel with this TEID is what was sent without its first `tags` tags.
+// The frame in the tunnel with this TEID is the sent one without its first `tags` tags.
 static void
 assert_tunnelled(const uint8_t *frame, size_t length, unsigned tags, uint32_t teid)
 {
@@ -73,7 +74,7 @@ every_frame_of_the_access_goes_into_the_tunnel_without_the_tags_of_the_access_al
 		length = write_frame(frame, vlans, 2, types[i], 5);
 		send_frame(frame, length);
 		assert_tunnelled(frame, length, 2, 21);
-		// To a group, to everybody, and to us.
+		// To a group, to broadcast, and to us.
 		memcpy(frame, "\x01\x80\xc2\0\0\0", 6);
 		send_frame(frame, length);
 		assert_tunnelled(frame, length, 2, 21);
@@ -151,7 +152,7 @@ a_frame_out_of_the_tunnel_gets_the_tags_of_the_access_with_the_tpids_that_came_l
 }
 
 static void
-what_is_no_frame_or_too_large_a_one_is_a_named_drop(void **state)
+malformed_and_oversized_frames_are_named_drops(void **state)
 {
 	uint64_t shorter = dropped("gtpu-inner-not-ethernet"), larger = dropped("session-frame-too-large");
 	uint8_t frame[1600] = {2, 9, 9, 9, 9, 9, 2, 1, 0, 0, 0, 6, 8, 0};
@@ -177,7 +178,7 @@ assert_refused(struct subscriber s, int error, const char *words)
 }
 
 static void
-what_a_session_of_frames_cannot_be_is_refused(void **state)
+invalid_sessions_of_frames_are_refused(void **state)
 {
 	struct subscriber s = single;
 
@@ -206,7 +207,7 @@ sessions_come_and_go_and_leave_nothing(void **state)
 	uint8_t frame[256];
 	size_t length;
 
-	// The whole port, whatever tags there are, but what is somebody else's.
+	// The whole port, with any tags, except for circuits of other sessions.
 	assert_int_equal(put_session(&bare), 0);
 	length = write_frame(frame, (const uint16_t[]){500, 5}, 2, 0x0806, 5);
 	send_frame(frame, length);
@@ -249,8 +250,8 @@ main(void)
 		cmocka_unit_test(every_frame_of_the_access_goes_into_the_tunnel_without_the_tags_of_the_access_alone),
 		cmocka_unit_test(a_frame_of_another_circuit_or_another_mac_is_not_the_session_s),
 		cmocka_unit_test(a_frame_out_of_the_tunnel_gets_the_tags_of_the_access_with_the_tpids_that_came_last),
-		cmocka_unit_test(what_is_no_frame_or_too_large_a_one_is_a_named_drop),
-		cmocka_unit_test(what_a_session_of_frames_cannot_be_is_refused),
+		cmocka_unit_test(malformed_and_oversized_frames_are_named_drops),
+		cmocka_unit_test(invalid_sessions_of_frames_are_refused),
 		cmocka_unit_test(sessions_come_and_go_and_leave_nothing),
 	};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of sessions, tunnels and token buckets that are full: their limits are lowered, which is all that differs.
 #include <errno.h>
 #include <setjmp.h>
@@ -76,7 +77,7 @@ delete_session(unsigned number)
 
 	snprintf(name, sizeof(name), "s%u", number);
 	assert_int_equal(object_delete("Session", name, &f), 0);
-	// What workers might have seen is given back once they cannot any more.
+	// Records that workers might have seen are freed after a grace period.
 	for (unsigned i = 0; i < 5; i++)
 		loop_once(1);
 }
@@ -126,9 +127,9 @@ token_buckets_too_many_are_refused_and_have_room_after_a_deletion(void **state)
 	fill_slab(&meters, false, "meter", "policy.meterUp: there is no room for more token buckets");
 }
 
-// A refusal, which comes after other things have been had, gives all of them back.
+// A refusal, after other resources were taken, frees all of them.
 static void
-what_a_refused_session_had_is_given_back(void **state)
+resources_of_a_refused_session_are_released(void **state)
 {
 	uint32_t limit = meters.limit;
 	unsigned count = 0;
@@ -176,7 +177,7 @@ main(void)
 		cmocka_unit_test(a_session_too_many_is_refused_and_has_room_after_a_deletion),
 		cmocka_unit_test(a_tunnel_too_many_is_refused_and_has_room_after_a_deletion),
 		cmocka_unit_test(token_buckets_too_many_are_refused_and_have_room_after_a_deletion),
-		cmocka_unit_test(what_a_refused_session_had_is_given_back),
+		cmocka_unit_test(resources_of_a_refused_session_are_released),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

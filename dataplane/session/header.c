@@ -1,4 +1,5 @@
-// Headers of frames to subscribers (RFC 2516 section 4, IEEE 802.1Q).
+// SPDX-License-Identifier: Apache-2.0
+// Headers of frames to subscribers (IEEE 802.1Q).
 #include "session/header.h"
 
 #include <string.h>
@@ -35,22 +36,15 @@ session_header_write(const struct session_header *header, uint8_t room[SESSION_H
 		at = put_tag(at, header->outer_tpid, header->outer_vlan);
 	if (header->inner_vlan)
 		at = put_tag(at, header->inner_tpid, header->inner_vlan);
-	if (header->pppoe_session) {
-		at = put16(at, RTE_ETHER_TYPE_PPPOE_SESSION);
-		at = put16(at, 0x1100); // version 1, type 1, code 0: session data
-		at = put16(at, header->pppoe_session);
-		at = put16(at, 0);
-		at = put16(at, 0);
-	} else {
-		at = put16(at, header->type);
-	}
+	memcpy(at, header->behind, header->behind_length);
+	at += header->behind_length;
 	length = (unsigned)(at - bytes);
 	memset(room, 0, SESSION_HEADER_ROOM - length);
 	memcpy(room + SESSION_HEADER_ROOM - length, bytes, length);
 	return length;
 }
 
-// There are at least two bytes before the header, so eight that end with the destination are all within the room.
+// At least two bytes are before the header, so that the eight bytes up to the end of the destination are within the room.
 static_assert(SESSION_HEADER_ROOM - SESSION_HEADER_MAX >= 2, "room for a store of eight bytes");
 
 void

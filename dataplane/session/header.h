@@ -1,4 +1,5 @@
-// The header of frames to a subscriber: Ethernet, up to two tags, and PPPoE with PPP's protocol (RFC 2516 section 4).
+// SPDX-License-Identifier: Apache-2.0
+// The header of frames to a subscriber: Ethernet, up to two tags, and the header of the access behind them.
 #pragma once
 
 #include <rte_ether.h>
@@ -9,13 +10,13 @@ enum { SESSION_HEADER_ROOM = 32, SESSION_HEADER_MAX = 30 };
 
 struct session_header {
 	struct rte_ether_addr destination, source;
-	uint16_t outer_tpid, inner_tpid; // network order
-	uint16_t outer_vlan, inner_vlan; // 0: no such tag
-	uint16_t pppoe_session;          // 0: IPoE
-	uint16_t type;                   // host order; with PPPoE its own is written
+	uint16_t outer_tpid, inner_tpid;     // network order
+	uint16_t outer_vlan, inner_vlan;     // 0: no such tag
+	uint8_t behind[SESSION_BEHIND_TAGS]; // the bytes behind the tags: an Ethernet type at least
+	uint8_t behind_length;
 };
 
-// Written right-aligned into `room`; the length. PPPoE's length and protocol are left 0.
+// Written right-aligned into `room`; the length.
 unsigned session_header_write(const struct session_header *header, uint8_t room[SESSION_HEADER_ROOM]);
 
 // Into a header in place, each with a single store, so that a worker that copies it sees the old or the new value.

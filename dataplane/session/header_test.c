@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Headers of frames to subscribers, byte by byte.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,8 @@ static const struct session_header qinq = {
 	.inner_tpid = RTE_BE16(0x8100),
 	.outer_vlan = 100,
 	.inner_vlan = 7,
-	.type = 0x0806,
+	.behind = {0x08, 0x06},
+	.behind_length = 2,
 };
 
 static void
@@ -40,20 +42,21 @@ the_header_is_at_the_end_of_its_room(void **state)
 }
 
 static void
-pppoe_has_its_session_id_and_room_for_length_and_protocol(void **state)
+an_access_s_header_follows_the_tags(void **state)
 {
 	static const uint8_t wanted[30] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xa8, 0, 100, 0x81, 0x00, 0, 7,
 		0x88, 0x64, 0x11, 0x00, 0x12, 0x34, 0, 0, 0, 0};
 	struct session_header header = qinq;
 	uint8_t room[SESSION_HEADER_ROOM];
 
-	header.pppoe_session = 0x1234;
+	memcpy(header.behind, wanted + 20, SESSION_BEHIND_TAGS);
+	header.behind_length = SESSION_BEHIND_TAGS;
 	assert_int_equal(session_header_write(&header, room), SESSION_HEADER_MAX);
 	assert_memory_equal(room + SESSION_HEADER_ROOM - sizeof(wanted), wanted, sizeof(wanted));
 }
 
 static void
-addresses_change_without_touching_what_is_beside_them(void **state)
+addresses_change_without_touching_neighbouring_bytes(void **state)
 {
 	static const uint8_t subscriber[6] = {2, 0xaa, 0xbb, 0xcc, 0xdd, 0xee},
 			     port[6] = {2, 0x11, 0x22, 0x33, 0x44, 0x55};
@@ -67,7 +70,7 @@ addresses_change_without_touching_what_is_beside_them(void **state)
 			header = qinq;
 			header.outer_vlan = tags > 0 ? 100 : 0;
 			header.inner_vlan = tags > 1 ? 7 : 0;
-			header.pppoe_session = pppoe ? 9 : 0;
+			header.behind_length = pppoe ? SESSION_BEHIND_TAGS : 2;
 			length = session_header_write(&header, changed);
 			session_header_destination(changed, length, subscriber);
 			session_header_source(changed, length, port);
@@ -98,7 +101,7 @@ every_pair_of_tpids_comes_back_as_it_came_in(void **state)
 }
 
 static void
-what_a_subscriber_shows_differs_for_any_two_macs_or_tpids(void **state)
+seen_values_differ_for_any_two_macs_or_tpids(void **state)
 {
 	static const uint16_t tpids[] = {0, RTE_BE16(0x8100), RTE_BE16(0x88a8), RTE_BE16(0x9100)};
 	static const uint8_t macs[][8] = {{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}, {2, 0, 0, 0, 0, 1, 0xff, 0xff}};
@@ -139,10 +142,10 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_header_is_at_the_end_of_its_room),
-		cmocka_unit_test(pppoe_has_its_session_id_and_room_for_length_and_protocol),
-		cmocka_unit_test(addresses_change_without_touching_what_is_beside_them),
+		cmocka_unit_test(an_access_s_header_follows_the_tags),
+		cmocka_unit_test(addresses_change_without_touching_neighbouring_bytes),
 		cmocka_unit_test(every_pair_of_tpids_comes_back_as_it_came_in),
-		cmocka_unit_test(what_a_subscriber_shows_differs_for_any_two_macs_or_tpids),
+		cmocka_unit_test(seen_values_differ_for_any_two_macs_or_tpids),
 		cmocka_unit_test(a_prefix_in_the_record_has_exactly_its_addresses),
 	};
 

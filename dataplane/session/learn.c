@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which Ethernet address and which TPIDs a subscriber uses.
 //
-// Workers compare each packet with the record's `seen`; only a difference comes here. Several threads may: whoever changes
-// `seen` then makes the header agree with it, and looks again, so that the last change of `seen` is what the header ends with.
+// Workers compare each packet with the record's `seen`; only a difference comes here. Several threads may change it: a thread that changes
+// `seen` then updates the header and reads `seen` again, so that the header ends with the last change.
 #include <string.h>
 
 #include "ip/subscriber.h"
@@ -18,7 +19,7 @@ session_header_follow(uint32_t index)
 	uint16_t length = __atomic_load_n(&s->header_length, __ATOMIC_SEQ_CST), mtu;
 	uint64_t seen;
 
-	// A session of frames is shut because it gets another header: whoever gives it that follows what was seen.
+	// A session of frames is closed while it gets another header. The thread that writes the header uses `seen`.
 	if (length == 0)
 		return;
 	do {
@@ -34,6 +35,16 @@ session_header_follow(uint32_t index)
 		mtu = __atomic_load_n(&detail->mtu, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&s->mtu, mtu, __ATOMIC_SEQ_CST);
 	} while (mtu != __atomic_load_n(&detail->mtu, __ATOMIC_SEQ_CST));
+}
+
+// Whether a subscriber can have this address: it is that of a single station, and not of our port on its access.
+static bool
+is_a_stations(const struct session *s, uint64_t mac)
+{
+	uint64_t own = 0;
+
+	memcpy(&own, &ports[s->port].mac, RTE_ETHER_ADDR_LEN);
+	return mac != 0 && !(mac & 1) && mac != own;
 }
 
 // Packets with either of its Ethernet addresses are on their way while a session gets another.
@@ -56,8 +67,10 @@ session_observe(uint32_t index, uint64_t seen)
 			return may_have(__atomic_load_n(&detail->moving, __ATOMIC_ACQUIRE), seen & MAC_MASK);
 		if (seen == known)
 			return true;
+		if (((seen ^ known) & MAC_MASK) != 0 && !is_a_stations(s, seen & MAC_MASK))
+			return false;
 	} while (!__atomic_compare_exchange_n(&s->seen, &known, seen, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-	// Whoever ends the move looks at `seen` after that.
+	// The end of the move reads `seen` after that.
 	if (!__atomic_load_n(&detail->moving, __ATOMIC_SEQ_CST))
 		session_header_follow(index);
 	return true;
@@ -70,11 +83,24 @@ session_learn(uint32_t index, const uint8_t mac[6])
 	uint64_t word = 0;
 
 	memcpy(&word, mac, RTE_ETHER_ADDR_LEN);
-	if (word == 0 || (mac[0] & 1) || !session_details[index].object)
+	if (!is_a_stations(s, word) || !session_details[index].object)
 		return;
 	word |= __atomic_load_n(&s->seen, __ATOMIC_RELAXED) & ~MAC_MASK;
 	if (session_observe(index, word) && worker_self()->index == worker_count)
 		session_resolved(index);
+}
+
+static bool
+may_have_mac(uint32_t index, const uint8_t mac[6])
+{
+	const struct session *s = session_at(index);
+	uint64_t word = 0;
+
+	memcpy(&word, mac, RTE_ETHER_ADDR_LEN);
+	if (__atomic_load_n(&s->flags, __ATOMIC_ACQUIRE) & SESSION_LEARNS_MAC)
+		return is_a_stations(s, word);
+	return word == (__atomic_load_n(&s->seen, __ATOMIC_RELAXED) & MAC_MASK) ||
+	       may_have(__atomic_load_n(&session_details[index].moving, __ATOMIC_ACQUIRE), word);
 }
 
 static void
@@ -86,11 +112,12 @@ about(uint32_t index, struct subscriber *s)
 		.vrf = record->vrf,
 		.any_source = record->flags & SESSION_ANY_SOURCE,
 		.proxied = record->flags & SESSION_PROXY_ARP,
-		.point_to_point = record->flags & SESSION_PPPOE,
+		.point_to_point = record->flags & SESSION_POINT,
+		.tunnelled = session_details[index].has_core,
 	};
 }
 
-static uint64_t
+static uint32_t
 chain_up(uint32_t index, uint8_t family)
 {
 	return family == 4 ? session_at(index)->up4 : session_at(index)->up6;
@@ -98,8 +125,9 @@ chain_up(uint32_t index, uint8_t family)
 
 static const struct subscribers our_subscribers = {
 	.about = about,
-	.whose = session_whose,
+	.whose = session_sibling_of,
 	.learn = session_learn,
+	.may_have = may_have_mac,
 	.chain_up = chain_up,
 	.down = &session_down_node,
 };
@@ -121,7 +149,8 @@ session_header(uint32_t index, const struct rte_ether_addr *destination, uint16_
 		.inner_tpid = RTE_BE16(0x8100),
 		.outer_vlan = key->circuit.outer_vlan,
 		.inner_vlan = key->circuit.inner_vlan,
-		.type = type,
+		.behind = {(uint8_t)(type >> 8), (uint8_t)type},
+		.behind_length = sizeof(type),
 	};
 	unsigned length;
 

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session gets another access key under traffic: make before break.
 //
-// Both keys lead to the session before the old one is taken away, so what arrives by either is its own. To the subscriber the header, its
-// length and the port must change as one, and workers read them without asking anybody. So packets leave by a copy that says what is to
-// be, as long as a worker may be reading the record: the gate to the record (an MTU of 0; a header without a length, where frames are
-// passed on) sends them there, and costs those who find it open nothing. When all workers have begun a new round (core/rcu.h), the record
-// is written, and the gate opens again. Everything else of the session stays where it is: counters, token buckets, queues, tunnel.
+// Both keys lead to the session before the old one is removed, so packets that arrive by either are its own. To the
+// subscriber the header, its length and the port must change as one, and workers read them without a lock. So packets
+// leave by a copy with the new values as long as a worker may be reading the record. The gate to the record (an MTU
+// of 0; for sessions of frames, a header without a length) sends them there; an open gate costs nothing. When all
+// workers have begun a new round (core/rcu.h), the main thread writes the record and opens the gate. Everything else
+// of the session stays where it is: counters, token buckets, queues, tunnel.
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,7 @@
 static const uint64_t MAC_MASK = (1ull << SESSION_MAC_BITS) - 1;
 
 struct session_move *
-session_move_new(uint32_t index, const struct session_wanted *w)
+session_move_new(uint32_t index, const struct session_plan *w)
 {
 	struct session_detail *d = &session_details[index];
 	uint64_t seen = __atomic_load_n(&session_at(index)->seen, __ATOMIC_SEQ_CST);
@@ -27,12 +29,12 @@ session_move_new(uint32_t index, const struct session_wanted *w)
 	if (!move)
 		return NULL;
 	*move = (struct session_move){.key = w->spec.key, .session = index};
-	// It is the same subscriber: what was learned of it holds until something else is.
+	// It is the same subscriber: its learned address holds until a packet shows another one.
 	if (!shown.has_mac)
 		memcpy(&shown.mac, &seen, sizeof(shown.mac));
 	if (session_tags(&shown) != session_tags(&d->key))
 		tpids = session_usual_tpids(&shown);
-	session_write_header(&move->record, &shown, &port_of(w->port)->mac, tpids);
+	session_write_header(&move->record, &shown, tpids);
 	move->macs[0] = seen & MAC_MASK;
 	move->macs[1] = move->record.seen & MAC_MASK;
 	__atomic_store_n(&d->moving, move, __ATOMIC_SEQ_CST);
@@ -56,7 +58,7 @@ shut(struct session *s, bool frames)
 		__atomic_store_n(&s->mtu, 0, __ATOMIC_SEQ_CST);
 }
 
-// Whoever was learning an Ethernet address when the gate was shut may have opened it again.
+// A thread that learned an Ethernet address while the gate was closed may have opened it again.
 static bool
 is_shut(const struct session *s, bool frames)
 {
@@ -79,7 +81,7 @@ session_move_start(struct session_move *move)
 	shut(s, d->frames);
 }
 
-// No worker reads the record any more.
+// No worker reads the record now.
 static void
 arrive(struct session_move *move)
 {
@@ -88,14 +90,14 @@ arrive(struct session_move *move)
 
 	memcpy(s->header, move->record.header, sizeof(s->header));
 	s->port = move->record.port;
-	s->pppoe = move->record.pppoe;
+	s->access = move->record.access;
 	d->key = move->key;
 	if (move->apart)
 		session_apart_ended(move->session);
 	__atomic_store_n(&s->header_length, move->record.header_length, __ATOMIC_RELEASE);
 	session_header_follow(move->session);
 	__atomic_store_n(&d->moving, NULL, __ATOMIC_SEQ_CST);
-	// What was seen meanwhile was left to us.
+	// Changes of `seen` in the meantime are applied here.
 	session_header_follow(move->session);
 }
 
@@ -113,7 +115,7 @@ session_move_end(void *memory)
 		}
 		arrive(move);
 	}
-	// Somebody may still be on his way out by it.
+	// Packets may still leave by it.
 	rcu_retire(free, move);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session gets another access key while its packets are on their way: none is lost, and none is a mixture of both.
 #include <errno.h>
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 
 enum { TPID = 0x8100, PPPOE_ETHER = 0x8864, FRAME_BYTES = 256 };
 
-// By what the subscriber's frames are known. Without a MAC it uses `used`.
+// The key of the subscriber's frames. Without a MAC it uses `used`.
 struct key {
 	const char *port, *mac, *used;
 	uint16_t outer, inner, pppoe;
@@ -151,7 +152,7 @@ same(const struct key *a, const struct key *b)
 {
 	if (strcmp(a->port, b->port) != 0 || a->outer != b->outer || a->inner != b->inner || a->pppoe != b->pppoe)
 		return false;
-	// Who has the whole circuit has every MAC.
+	// A session on the whole circuit has every MAC.
 	return !b->mac || strcmp(a->used, b->mac) == 0;
 }
 
@@ -162,7 +163,7 @@ moves(const struct key *from, const struct key *to, unsigned teid)
 	struct key known = *to;
 	uint32_t index;
 
-	// What was learned stays until something else is seen.
+	// A learned address stays until another one is seen.
 	known.used = to->mac ? to->mac : from->used;
 	assert_int_equal(put_key(from, teid), 0);
 	index = session_of(object_find(&session_kind, "moving"));
@@ -215,6 +216,7 @@ a_packet_that_was_found_by_the_old_key_is_the_session_s_though_its_mac_is_not_an
 		.outer_tpid = RTE_BE16(TPID),
 		.inner_tpid = RTE_BE16(TPID),
 		.family = 4};
+	node_edge(&inject_node, &session_up4_node);
 	inject(m, &session_up4_node);
 	sent_count = 0;
 	walk();
@@ -224,7 +226,7 @@ a_packet_that_was_found_by_the_old_key_is_the_session_s_though_its_mac_is_not_an
 }
 
 static void
-what_another_session_has_is_refused_by_its_name_and_the_old_key_goes_on(void **state)
+a_key_of_another_session_is_refused_by_its_name_and_the_old_key_goes_on(void **state)
 {
 	struct subscriber other = {.name = "other", .address4 = "100.64.0.2/32"};
 
@@ -297,7 +299,7 @@ put_sibling(const struct key *on, unsigned n, unsigned number)
 	return put_session(&s);
 }
 
-// Whether the nth's packets by a key go into its own tunnel, and what comes out of that leaves by the key.
+// Whether the nth's packets by a key go into its own tunnel, and packets out of that leave by the key.
 static bool
 reaches(const struct key *on, unsigned n)
 {
@@ -316,7 +318,7 @@ reaches(const struct key *on, unsigned n)
 }
 
 static void
-siblings_move_one_after_the_other_in_any_order_and_disturb_nobody(void **state)
+siblings_move_one_after_the_other_in_any_order_and_disturb_no_session(void **state)
 {
 	static const unsigned orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
@@ -482,7 +484,7 @@ no_frame_is_a_mixture_of_two_keys_while_a_worker_sends(void **state)
 
 // A worker that saw another TPID just before the session was shut comes late with it.
 static void
-who_comes_late_with_what_it_saw_of_frames_writes_nothing(void **state)
+a_late_observation_of_frames_writes_nothing(void **state)
 {
 	static const struct subscriber next = {.name = "next", .outer = 400, .teid = 95, .ethernet = true};
 	struct session before[2];
@@ -509,12 +511,12 @@ main(void)
 		cmocka_unit_test(from_every_key_to_every_other_nothing_is_lost_and_its_counts_go_on),
 		cmocka_unit_test(
 			a_packet_that_was_found_by_the_old_key_is_the_session_s_though_its_mac_is_not_any_more),
-		cmocka_unit_test(what_another_session_has_is_refused_by_its_name_and_the_old_key_goes_on),
+		cmocka_unit_test(a_key_of_another_session_is_refused_by_its_name_and_the_old_key_goes_on),
 		cmocka_unit_test(one_put_after_the_other_ends_with_the_last),
-		cmocka_unit_test(siblings_move_one_after_the_other_in_any_order_and_disturb_nobody),
+		cmocka_unit_test(siblings_move_one_after_the_other_in_any_order_and_disturb_no_session),
 		cmocka_unit_test(a_sibling_changes_its_number_unless_another_has_it),
 		cmocka_unit_test(a_session_of_frames_changes_the_tags_of_its_access),
-		cmocka_unit_test(who_comes_late_with_what_it_saw_of_frames_writes_nothing),
+		cmocka_unit_test(a_late_observation_of_frames_writes_nothing),
 		// The last: its worker ends with it.
 		cmocka_unit_test(no_frame_is_a_mixture_of_two_keys_while_a_worker_sends),
 	};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MSS clamping: the option in SYN segments, and the node that finds them.
 #include "core/burst.h"
 #include "session/mss.h"
@@ -5,8 +6,9 @@
 #include <stdio.h>
 
 #include "core/packet.h"
-#include "ip/header.h"
+#include "inet/header.h"
 #include "session/session.h"
+#include "session/step.h"
 
 enum {
 	TCP_HEADER = 20,
@@ -133,7 +135,7 @@ mss_clamp_burst(struct rte_graph *graph, struct rte_node *node, void **packets, 
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
 		uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *);
-		// What cannot be TCP without extension headers is not even called for.
+		// Packets that cannot be TCP without extension headers are skipped early.
 		uint8_t protocol = ip[p->family == 4 ? offsetof(struct ip4_header, protocol)
 						     : offsetof(struct ip6_header, next_header)];
 
@@ -157,5 +159,45 @@ mss_clamp_describe(char *text, size_t size, const struct packet *p, const uint8_
 		session_at(p->session)->mss);
 }
 
-struct node mss_clamp_node = {.name = "mss-clamp", .process = mss_clamp_process, .describe = mss_clamp_describe};
+struct node mss_clamp_node = {
+	.name = "mss-clamp", .process = mss_clamp_process, .describe = mss_clamp_describe, .steps = true};
 NODE_REGISTER(mss_clamp_node)
+
+// ---- The step of sessions with an MSS.
+
+struct part {
+	uint16_t mss; // 0: as it is
+};
+
+static int
+need(const Sluice__V1__Session *spec, void *part, struct fault *f)
+{
+	((struct part *)part)->mss = spec->policy ? (uint16_t)spec->policy->mss : 0;
+	return 0;
+}
+
+static const char *
+field(const void *part, enum direction direction)
+{
+	return ((const struct part *)part)->mss ? "mss" : NULL;
+}
+
+static void
+publish(uint32_t session, const void *part)
+{
+	const struct part *p = part;
+
+	if (p->mss)
+		__atomic_store_n(&session_at(session)->mss, p->mss, __ATOMIC_RELEASE);
+}
+
+static const char *const after[] = {"acl", "flow", "meter", NULL};
+static struct session_step mss_step = {
+	.order = {.name = "mss", .after = after},
+	.node = {[UP] = &mss_clamp_node, [DOWN] = &mss_clamp_node},
+	.size = sizeof(struct part),
+	.need = need,
+	.field = field,
+	.publish = publish,
+};
+SESSION_STEP_REGISTER(mss_step)

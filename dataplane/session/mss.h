@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TCP's maximum segment size, lowered where it is announced (RFC 9293 section 3.7.1, RFC 6691).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MSS clamping, from tables of segments.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "ip/header.h"
+#include "inet/header.h"
 #include "session/mss.h"
 
 enum { IP4 = 20, IP6 = 40, TCP = 20, ROOM = 128 };

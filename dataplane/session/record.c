@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing the record of a session while workers read it.
 //
 // Each value that a chain's steps need is stored before the chain. A chain that loses a step keeps the step's value, for
@@ -6,52 +7,8 @@
 
 #include <string.h>
 
-#include "acl/acl.h"
-#include "flow/flow.h"
-#include "hqos/hqos.h"
-#include "ip/hop.h"
-#include "meter/meter.h"
+#include "fib/hop.h"
 #include "session/header.h"
-
-static uint64_t
-chain_up(const struct session_wanted *w, const struct node *look_up)
-{
-	const struct node *steps[6];
-	unsigned count = 0;
-
-	if (w->acl[UP])
-		steps[count++] = &acl_up_node;
-	if (w->flows)
-		steps[count++] = &flow_up_node;
-	if (w->meter_profile[UP])
-		steps[count++] = &meter_up_node;
-	if (w->spec.mss)
-		steps[count++] = &mss_clamp_node;
-	if (w->queue[UP] != NO_QUEUE)
-		steps[count++] = &hqos_classify_node;
-	steps[count++] = w->core_kind ? w->encap : look_up;
-	return chain_of(steps, count);
-}
-
-static uint64_t
-chain_down(const struct session_wanted *w)
-{
-	const struct node *steps[6];
-	unsigned count = 0;
-
-	if (w->acl[DOWN])
-		steps[count++] = &acl_down_node;
-	if (w->flows)
-		steps[count++] = &flow_down_node;
-	if (w->meter_profile[DOWN])
-		steps[count++] = &meter_down_node;
-	if (w->spec.mss)
-		steps[count++] = &mss_clamp_node;
-	if (w->queue[DOWN] != NO_QUEUE)
-		steps[count++] = &hqos_classify_node;
-	steps[count++] = w->spec.frames ? &session_frames_out_node : &session_out_node;
-	return chain_of(steps, count);
-}
 
 static void
 write_sources(struct session *s, const struct session_spec *spec)
@@ -96,25 +53,31 @@ session_usual_tpids(const struct session_key *key)
 }
 
 void
-session_write_header(
-	struct session *s, const struct session_key *key, const struct rte_ether_addr *source, uint16_t tpids)
+session_write_header(struct session *s, const struct session_key *key, uint16_t tpids)
 {
 	struct session_header header = {
 		.destination = key->mac,
-		.source = *source,
 		.outer_tpid = RTE_BE16(RTE_ETHER_TYPE_VLAN),
 		.inner_tpid = RTE_BE16(RTE_ETHER_TYPE_VLAN),
 		.outer_vlan = key->circuit.outer_vlan,
 		.inner_vlan = key->circuit.inner_vlan,
-		.pppoe_session = key->pppoe_session,
+		.behind_length = sizeof(uint16_t),
 	};
 	uint64_t mac = 0;
 
+	s->access = key->access->number;
+	s->port = key->circuit.port;
+	if (key->access->out) {
+		s->header_length = 0;
+		s->seen = 0;
+		return;
+	}
+	header.source = ports[key->circuit.port].mac;
+	if (key->access->header)
+		header.behind_length = (uint8_t)key->access->header(key, header.behind);
 	memcpy(&mac, &key->mac, sizeof(key->mac));
 	s->header_length = (uint8_t)session_header_write(&header, s->header);
 	session_header_tpids(s->header, session_tags(key), s->header_length, tpids);
-	s->pppoe = key->pppoe_session != 0;
-	s->port = key->circuit.port;
 	s->seen = mac | (uint64_t)tpids << SESSION_MAC_BITS;
 }
 
@@ -128,12 +91,14 @@ session_write_mtu(struct session *s, struct session_detail *d, uint16_t mtu)
 }
 
 void
-session_write_record(struct session *s, struct session_detail *d, const struct session_wanted *w)
+session_write_record(struct session *s, struct session_detail *d, const struct session_plan *w)
 {
 	uint8_t flags = (uint8_t)((s->flags & SESSION_SHARES) | (w->spec.any_source ? SESSION_ANY_SOURCE : 0) |
 				  (w->spec.proxy_arp ? SESSION_PROXY_ARP : 0) |
-				  (w->spec.key.pppoe_session ? SESSION_PPPOE : 0) |
+				  (w->spec.key.access->resolves ? 0 : SESSION_POINT) |
 				  (w->spec.key.has_mac ? 0 : SESSION_LEARNS_MAC) | (d->frames ? SESSION_FRAMES : 0));
+	const struct session_access *access = w->spec.key.access;
+	uint64_t out;
 
 	__atomic_store_n(&d->has_core, w->core_kind != NULL, __ATOMIC_RELEASE);
 	// The list before the record's own prefixes: an address that stays is always in one of them.
@@ -141,23 +106,21 @@ session_write_record(struct session *s, struct session_detail *d, const struct s
 	write_sources(s, &w->spec);
 	__atomic_store_n(&s->flags, flags, __ATOMIC_RELEASE);
 	session_write_mtu(s, d, w->mtu);
-	if (w->spec.mss)
-		__atomic_store_n(&s->mss, w->spec.mss, __ATOMIC_RELEASE);
-	if (w->acl[UP])
-		__atomic_store_n(&s->acl_up, acl_of(w->acl[UP]), __ATOMIC_RELEASE);
-	if (w->acl[DOWN])
-		__atomic_store_n(&s->acl_down, acl_of(w->acl[DOWN]), __ATOMIC_RELEASE);
-	if (w->meter_profile[UP])
-		__atomic_store_n(&s->meter_up, w->meter[UP], __ATOMIC_RELEASE);
-	if (w->meter_profile[DOWN])
-		__atomic_store_n(&s->meter_down, w->meter[DOWN], __ATOMIC_RELEASE);
-	if (w->flows)
-		__atomic_store_n(&session_flows[s - session_at(0)], flow_of(w->flows), __ATOMIC_RELEASE);
+	session_steps_publish((uint32_t)(s - session_at(0)), &w->parts);
+	if (access->publish)
+		access->publish((uint32_t)(s - session_at(0)), &w->spec.key);
 	if (w->core_kind)
 		__atomic_store_n(&s->core, w->core, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->vrf, w->vrf_index, __ATOMIC_RELEASE);
-	__atomic_store_n(&s->up4, chain_up(w, &ip4_lookup_node), __ATOMIC_RELEASE);
-	__atomic_store_n(&s->up6, chain_up(w, &ip6_lookup_node), __ATOMIC_RELEASE);
-	__atomic_store_n(&s->down4, chain_down(w), __ATOMIC_RELEASE);
-	__atomic_store_n(&s->down6, chain_down(w), __ATOMIC_RELEASE);
+	__atomic_store_n(&s->up4, session_steps_chain(&w->parts, UP, w->core_kind ? w->encap : &ip4_lookup_node, NULL),
+		__ATOMIC_RELEASE);
+	__atomic_store_n(&s->up6, session_steps_chain(&w->parts, UP, w->core_kind ? w->encap : &ip6_lookup_node, NULL),
+		__ATOMIC_RELEASE);
+	out = session_steps_chain(&w->parts, DOWN,
+		access->out      ? w->spec.frames ? &session_frames_point_out_node : &session_point_out_node
+		: w->spec.frames ? &session_frames_out_node
+				 : &session_out_node,
+		access->out);
+	__atomic_store_n(&s->down4, out, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->down6, out, __ATOMIC_RELEASE);
 }

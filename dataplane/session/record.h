@@ -1,4 +1,5 @@
-// What the files of this folder share about a session beside its record: the part that workers seldom or never read.
+// SPDX-License-Identifier: Apache-2.0
+// The part of a session that workers seldom or never read. The files of this folder share it.
 #pragma once
 
 #include <rte_prefetch.h>
@@ -6,6 +7,7 @@
 #include "core/drop.h"
 #include "session/session.h"
 #include "session/spec.h"
+#include "session/step.h"
 
 // All prefixes of a session. A changed session gets a new list; the old one is retired.
 struct session_prefixes {
@@ -16,16 +18,12 @@ struct session_prefixes {
 struct session_detail {
 	// For the main thread; `mtu`, `key`, `moving`, `prefixes` and `has_core` also for workers, off the common path.
 	struct object *object; // NULL: the index is free
-	struct object *port;
-	struct object *vrf;               // NULL: default
-	struct object *acl[2], *meter[2]; // by enum direction
-	struct object *flows;
-	struct object *qos_profile[2], *qos_group[2];
-	uint32_t queue[2]; // or NO_QUEUE
+	struct object *under;  // the object below its access, such as a port
+	struct object *vrf;    // NULL: default
 	struct session_prefixes *prefixes;
 	const struct session_core *core;
 	uint32_t hop;        // 0: none
-	bool frames;         // it is of type Ethernet
+	const char *frames;  // the field because of which it is of type Ethernet, or NULL
 	uint32_t sibling;    // the next session of the same access, or NO_SESSION
 	uint16_t mtu;        // in force
 	uint16_t wanted_mtu; // as configured, 0: by the port
@@ -36,6 +34,13 @@ struct session_detail {
 };
 
 extern struct session_detail *session_details; // by index
+
+// How a session's packets look, for people.
+void session_describe_access(const struct session_key *key, char *text, size_t size);
+// The access that a spec asks for. 0, or -EINVAL with the fault explained.
+int session_find_access(const Sluice__V1__Access *spec, const struct session_access **access, struct fault *f);
+// The core that a spec asks for, or NULL.
+const struct session_core *session_core_of(const Sluice__V1__Session *spec);
 
 // A packet's line of its session's record, and its counters, on their way from memory.
 static inline void
@@ -73,16 +78,13 @@ session_leaving(const struct session_detail *detail)
 	return move && __atomic_load_n(&move->live, __ATOMIC_ACQUIRE) ? move : NULL;
 }
 
-// What a put has got hold of. `made` says which of it is new and is given back if the put fails.
-struct session_wanted {
+// Resources of a put. If the put fails, the new ones are given back.
+struct session_plan {
 	struct session_spec spec;
-	struct object *port, *vrf, *acl[2], *meter_profile[2], *flows, *qos_profile[2], *qos_group[2];
+	struct object *under, *vrf;
+	struct session_parts had, parts; // of its steps, so far and from now on
 	uint16_t vrf_index;
 	uint16_t mtu;
-	uint32_t meter[2];
-	bool made_meter[2];
-	uint32_t queue[2];
-	bool made_queue[2];
 	const struct session_core *core_kind;
 	uint32_t core;
 	const struct node *encap; // last step upwards of a session with a core
@@ -91,35 +93,34 @@ struct session_wanted {
 	bool made_hop;
 };
 
-// The record that workers read, made to say what is wanted, in an order in which they can read it at any time.
-void session_write_record(struct session *s, struct session_detail *detail, const struct session_wanted *w);
-// Its header and what is known of the subscriber's Ethernet address, before any worker sees it.
-void session_write_header(
-	struct session *s, const struct session_key *key, const struct rte_ether_addr *source, uint16_t tpids);
-// The TPIDs of a subscriber of whom nothing was seen yet, as session_tpids() packs them.
+// Write the record that workers read, in an order in which they can read it at any time.
+void session_write_record(struct session *s, struct session_detail *detail, const struct session_plan *w);
+// Write its header and the subscriber's Ethernet address if it is known, before any worker sees it.
+void session_write_header(struct session *s, const struct session_key *key, uint16_t tpids);
+// The TPIDs of a subscriber without received frames, as session_tpids() packs them.
 uint16_t session_usual_tpids(const struct session_key *key);
 // Its MTU, once there is an Ethernet address to send to.
 void session_write_mtu(struct session *s, struct session_detail *detail, uint16_t mtu);
 
-// The routes that are wanted and that the session, as it is in `old_vrf`, does not have yet: all, or none and why not.
+// Add the routes that the session, as it is in `old_vrf`, does not have yet: all, or none with the fault explained.
 int session_routes_add(const struct session_detail *detail, uint16_t old_vrf, const Sluice__V1__Session *spec,
-	const struct session_wanted *w, struct fault *f);
+	const struct session_plan *w, struct fault *f);
 // Take those back.
-void session_routes_undo(const struct session_detail *detail, uint16_t old_vrf, const struct session_wanted *w);
-// Remove those that the session had and that are no longer wanted.
+void session_routes_undo(const struct session_detail *detail, uint16_t old_vrf, const struct session_plan *w);
+// Remove those that the session had and no longer has.
 void session_routes_release(const struct session_detail *old, uint16_t old_vrf, const struct session_detail *now,
-	const struct session_wanted *w);
+	const struct session_plan *w);
 
-// To another access key under traffic (move.c). Main thread. NULL: no memory. What is made is known to workers at once.
-struct session_move *session_move_new(uint32_t index, const struct session_wanted *w);
+// To another access key under traffic (move.c). Main thread. NULL: no memory. Workers see the move at once.
+struct session_move *session_move_new(uint32_t index, const struct session_plan *w);
 // Nothing came of it.
 void session_move_abandon(struct session_move *move);
-// Both keys lead to the session, and its record says all else that is wanted. It is over by itself when workers have begun a new round.
+// Both keys lead to the session, and the rest of its record is new. The move ends by itself when workers have begun a new round.
 void session_move_start(struct session_move *move);
 void session_move_end(void *move);
 // Wait until it is over, if the session is on its way.
 void session_settle(uint32_t index);
-// The session's header is made to agree with what was seen of the subscriber. Any thread.
+// Update the session's header from `seen`. Any thread.
 void session_header_follow(uint32_t index);
 // The way out of frames to the subscriber. Main thread.
 uint16_t session_port(uint32_t index);
@@ -134,15 +135,15 @@ void session_apart_ended(uint32_t index);
 // Whether none of them has an address in common with these prefixes; `index` is left out.
 int session_apart(uint32_t index, const Sluice__V1__Session *spec, const struct session_spec *parsed, struct fault *f);
 // Any thread: that of the sessions of `head`'s access which may use the address, or NO_SESSION.
-uint32_t session_whose(uint32_t head, uint8_t family, const uint8_t *address);
+uint32_t session_sibling_of(uint32_t head, uint8_t family, const uint8_t *address);
 
-// Keep what a packet with a valid source showed: MAC (if the session learns) and TPIDs, packed by session_seen(). False if
-// the session has another MAC configured. Any thread.
+// Learn from a packet with a valid source: MAC (if the session learns) and TPIDs, packed by session_seen(). False if
+// another MAC is configured for the session. Any thread.
 bool session_observe(uint32_t index, uint64_t seen);
 
 // The resolver of subscribers' Ethernet addresses. Main thread.
 int session_resolve_start(void);
-// What waits for the session is sent, or dropped because the session goes.
+// Packets that wait for the session are sent, or dropped because the session goes.
 void session_resolved(uint32_t index);
 void session_unresolvable(uint32_t index);
 // The edge for a packet to a subscriber whose MAC is not known yet.

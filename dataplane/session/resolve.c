@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Subscribers whose Ethernet address is not known yet: packets wait on the main thread while we ask by ARP (RFC 826) or
 // neighbour solicitation (RFC 4861 section 7.2.2) on the session's circuit. Any packet from the subscriber answers.
 #include <errno.h>
@@ -5,17 +6,20 @@
 
 #include "core/loop.h"
 #include "core/punt.h"
-#include "ip/header.h"
-#include "ip/neighbor.h"
-#include "ip/resolver.h"
-#include "ip/vrf.h"
+#include "fib/vrf.h"
+#include "inet/header.h"
+#include "neighbor/neighbor.h"
+#include "neighbor/resolver.h"
 #include "session/record.h"
 
+INJECTED(session_out_node)
+
 enum {
-	UNRESOLVED_MOST = 4096, // sessions
-	QUEUED_MOST = 8 * 4096, // packets
+	UNRESOLVED_MAX = 4096, // sessions
+	QUEUED_MAX = 8 * 4096, // packets
 	POLL_NS = 10 * 1000 * 1000,
 	PACKETS_A_SECOND = 20000,
+	PACKETS_EACH = 200,
 };
 
 struct subscriber {
@@ -31,18 +35,20 @@ DROP(drop_session_unresolved, "session-unresolved", "The subscriber's Ethernet a
 DROP(drop_session_queue, "session-resolver-full", "Too many packets wait for a subscriber's Ethernet address.")
 DROP(drop_session_gone, "session-gone", "The packet's session was deleted while it waited.")
 DROP(drop_session_mac_unknown, "session-mac-unknown",
-	"A PPPoE subscriber's Ethernet address is not known: none is configured and nothing was received.")
+	"The subscriber's Ethernet address is not known, and its access has no protocol to resolve it: none is "
+	"configured, and no packet came "
+	"from the subscriber.")
 
 static void wait_for(struct rte_mbuf *m);
 
-PUNT(punt_unresolved, "session-unresolved", PACKETS_A_SECOND, wait_for)
+PUNT_EACH(punt_unresolved, "session-unresolved", PACKETS_A_SECOND, PACKETS_EACH, wait_for)
 
 uint16_t
 session_resolve(struct packet *p)
 {
 	const struct session *s = session_at(p->session);
 
-	if (s->pppoe && !session_mac_known(s))
+	if ((s->flags & SESSION_POINT) && !session_mac_known(s))
 		return packet_drop(p, &drop_session_mac_unknown);
 	return packet_punt(p, &punt_unresolved);
 }
@@ -61,16 +67,16 @@ ask_for(uint32_t session, uint8_t family, const uint8_t *address)
 	uint8_t near[16] = {0}, own[16] = {0};
 
 	if (family != 4) {
-		nd_ask(&link, address, NULL);
+		nd_send_solicitation(&link, address, NULL);
 		return;
 	}
 	memcpy(near, address, 4);
 	// Without an address of ours it is a probe (RFC 5227 section 1.1), which is answered as well.
 	vrf_own_address(s->vrf, 4, near, own);
-	arp_ask(&link, own, address, NULL);
+	arp_send_request(&link, own, address, NULL);
 }
 
-// Ask for the packet's destination. Behind a delegated prefix nobody answers for that, so also for the first single address
+// Ask for the packet's destination. A host behind a delegated prefix does not answer, so ask also for the first single address
 // that the session has of each family: that is the subscriber's own equipment.
 static void
 ask(const struct resolving *r, const struct rte_ether_addr *mac)
@@ -106,7 +112,7 @@ needed(const struct resolving *r)
 	return false;
 }
 
-// What is known of a subscriber's Ethernet address stands in the session's record, and nowhere else.
+// A subscriber's Ethernet address is in the session's record, and nowhere else.
 static void
 changed(struct resolving *r)
 {
@@ -127,8 +133,8 @@ fail(struct resolving *r, struct rte_mbuf *m)
 static void forget(struct resolving *r);
 
 static struct resolver resolver = {
-	.unresolved_most = UNRESOLVED_MOST,
-	.queued_most = QUEUED_MOST,
+	.max_unresolved = UNRESOLVED_MAX,
+	.max_queued = QUEUED_MAX,
 	.queue_full = &drop_session_queue,
 	.needed = needed,
 	.ask = ask,
@@ -184,7 +190,7 @@ resolved(struct resolving *r)
 	forget(r);
 }
 
-// Workers that learn an Ethernet address from a packet tell nobody.
+// Workers that learn an Ethernet address from a packet send no notification.
 static void
 poll_waiting(void *unused)
 {
@@ -221,7 +227,7 @@ session_resolve_start(void)
 {
 	place_of = slab_reserve(sizeof(place_of[0]) * SESSION_LIMIT);
 	// One more of each kind is there until the oldest of it is given up.
-	if (!place_of || slab_create(&subscribers, sizeof(struct subscriber), 2 * (UNRESOLVED_MOST + 1)))
+	if (!place_of || slab_create(&subscribers, sizeof(struct subscriber), 2 * (UNRESOLVED_MAX + 1)))
 		return -ENOMEM;
 	resolver_start(&resolver);
 	loop_every(POLL_NS, poll_waiting, NULL);

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kind Session: from a spec to the record that workers read, and back.
 //
-// Changing a session never disturbs what stays the same: everything that can fail is had first; then the record is written
-// (record.c); then what is no longer used is given back.
+// A change does not disturb the parts that stay the same. First it gets everything that can fail; then it writes the record
+// (record.c); then it gives back unused resources.
 #include "session/session.h"
 
 #include <errno.h>
@@ -9,13 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acl/acl.h"
 #include "core/rcu.h"
-#include "flow/flow.h"
-#include "hqos/hqos.h"
-#include "ip/hop.h"
-#include "ip/vrf.h"
-#include "meter/meter.h"
+#include "core/registry.h"
+#include "fib/hop.h"
+#include "fib/vrf.h"
 #include "session/header.h"
 #include "session/record.h"
 
@@ -23,13 +21,60 @@ struct slab sessions;
 struct counters session_counters;
 struct session_detail *session_details;
 
+struct session_frame session_frames[SESSION_ACCESSES];
+
 static struct session_core *cores;
-const struct session_access *session_pppoe;
+static struct session_access *accesses[SESSION_ACCESSES];
+static unsigned access_count;
 
 void
-session_access_register(const struct session_access *access)
+session_access_register(struct session_access *access)
 {
-	session_pppoe = access;
+	if (access_count == SESSION_ACCESSES)
+		registry_full("accesses of sessions", access->name, SESSION_ACCESSES, "SESSION_ACCESSES",
+			"session/session.h");
+	access->number = (uint8_t)access_count;
+	session_frames[access_count] = access->frame;
+	accesses[access_count++] = access;
+}
+
+int
+session_find_access(const Sluice__V1__Access *spec, const struct session_access **access, struct fault *f)
+{
+	const struct session_access *otherwise = NULL;
+
+	*access = NULL;
+	for (unsigned i = 0; i < access_count; i++) {
+		if (!accesses[i]->takes)
+			otherwise = accesses[i];
+		if (!accesses[i]->takes || !accesses[i]->takes(spec))
+			continue;
+		if (*access)
+			return fault(f, EINVAL, "access: %s or %s, not both; leave the fields of one of them out",
+				(*access)->name, accesses[i]->name);
+		*access = accesses[i];
+	}
+	if (!*access)
+		*access = otherwise;
+	return 0;
+}
+
+void
+session_describe_access(const struct session_key *key, char *text, size_t size)
+{
+	if (key->access && key->access->describe)
+		key->access->describe(key, text, size);
+	else
+		snprintf(text, size, "%s", key->access ? key->access->name : "?");
+}
+
+const struct session_access *
+session_access_named(const char *name)
+{
+	for (unsigned i = 0; i < access_count; i++)
+		if (strcmp(accesses[i]->name, name) == 0)
+			return accesses[i];
+	return NULL;
 }
 
 void
@@ -39,13 +84,14 @@ session_core_register(struct session_core *core)
 	cores = core;
 }
 
-static const struct session_core *
-core_of(int which)
+const struct session_core *
+session_core_of(const Sluice__V1__Session *spec)
 {
-	for (const struct session_core *c = cores; c; c = c->next)
-		if (c->which == which)
-			return c;
-	return NULL;
+	const struct session_core *c = cores;
+
+	while (c && !c->takes(spec))
+		c = c->next;
+	return c;
 }
 
 struct object *
@@ -98,129 +144,77 @@ session_totals(uint32_t index, struct session_totals *totals)
 	memcpy(&totals->mac, &seen, sizeof(totals->mac));
 }
 
-// ---- What a spec needs.
-
-// A profile and a group of queues: both or none.
-static int
-need_qos(const char *profile, const char *group, enum direction direction, struct session_wanted *w, struct fault *f)
+int
+session_mtu(const struct session_spec *spec, uint16_t link_mtu, struct fault *f)
 {
-	const char *up = direction == UP ? "Up" : "";
-	char field[32];
-	int error;
+	// The port's MTU counts headers of the access (RFC 4638).
+	const struct session_access *access = spec->key.access;
+	uint16_t most = (uint16_t)(link_mtu - access->overhead);
 
-	if (!profile[0] && !group[0])
-		return 0;
-	if (!profile[0] != !group[0])
-		return fault(f, EINVAL, "policy.qos%s%s: it needs policy.qos%s%s beside it",
-			profile[0] ? "Profile" : "Group", up, profile[0] ? "Group" : "Profile", up);
-	snprintf(field, sizeof(field), "policy.qosProfile%s", up);
-	error = object_need(&qos_profile_kind, profile, field, &w->qos_profile[direction], f);
-	snprintf(field, sizeof(field), "policy.qosGroup%s", up);
-	return error ? error : object_need(&qos_group_kind, group, field, &w->qos_group[direction], f);
+	if (spec->mtu > most)
+		return fault(f, EINVAL, "policy.mtu: %u does not fit into the %s's %u%s%s; at most %u would", spec->mtu,
+			access->need ? access->name : "port", link_mtu, access->overhead ? " with " : "",
+			access->overhead ? access->name : "", most);
+	return spec->mtu ? spec->mtu : most;
+}
+
+// ---- Objects and resources that a spec needs.
+
+// The port that the access is on, or NULL.
+static struct object *
+port_under(const struct session_key *key, struct object *under)
+{
+	return key->access->need ? NULL : under;
+}
+
+static uint16_t
+link_mtu(const struct session_key *key, const struct object *under)
+{
+	return key->access->mtu ? key->access->mtu(key, under) : port_of(under)->mtu;
 }
 
 static int
-need_policy(const Sluice__V1__Policy *policy, struct session_wanted *w, struct fault *f)
+need_access(const Sluice__V1__Session *spec, struct session_plan *w, struct fault *f)
 {
+	struct session_key *key = &w->spec.key;
 	int error;
 
-	if (!policy)
-		return 0;
-	error = object_need(&acl_kind, policy->acl_up, "policy.aclUp", &w->acl[UP], f);
-	if (error == 0)
-		error = object_need(&acl_kind, policy->acl_down, "policy.aclDown", &w->acl[DOWN], f);
-	if (error == 0)
-		error = object_need(&meter_kind, policy->meter_up, "policy.meterUp", &w->meter_profile[UP], f);
-	if (error == 0)
-		error = object_need(&meter_kind, policy->meter_down, "policy.meterDown", &w->meter_profile[DOWN], f);
-	if (error == 0)
-		error = object_need(&flow_kind, policy->flow_profile, "policy.flowProfile", &w->flows, f);
-	if (error == 0)
-		error = need_qos(policy->qos_profile, policy->qos_group, DOWN, w, f);
-	return error ? error : need_qos(policy->qos_profile_up, policy->qos_group_up, UP, w, f);
+	if (key->access->need)
+		return key->access->need(spec->access, key, &w->under, f);
+	error = object_need(&port_kind, spec->access->port, "access.port", &w->under, f);
+	if (error)
+		return error;
+	if (!w->under)
+		return fault(f, EINVAL, "access.port: must name a Port, unless the access is of another type");
+	key->circuit.port = port_of(w->under)->id;
+	return 0;
 }
 
 static int
-need(const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+need(const Sluice__V1__Session *spec, struct session_plan *w, struct fault *f)
 {
 	int error = session_spec_parse(spec, &w->spec, f);
 
 	if (error == 0)
-		error = object_need(&port_kind, spec->access->port, "access.port", &w->port, f);
+		error = need_access(spec, w, f);
 	if (error == 0)
-		error = need_policy(spec->policy, w, f);
+		error = session_steps_need(spec, &w->spec, &w->parts, f);
 	if (error)
 		return error;
-	w->spec.key.circuit.port = port_of(w->port)->id;
-	error = session_mtu(&w->spec, port_of(w->port)->mtu, f);
+	error = session_mtu(&w->spec, link_mtu(&w->spec.key, w->under), f);
 	if (error < 0)
 		return error;
 	w->mtu = (uint16_t)error;
-	if (spec->core_case != SLUICE__V1__SESSION__CORE__NOT_SET) {
-		w->core_kind = core_of((int)spec->core_case);
-		if (!w->core_kind)
-			return fault(f, EINVAL, "core: this data plane does not have number %d", (int)spec->core_case);
-	}
+	w->core_kind = session_core_of(spec);
+	if (!w->core_kind && spec->core_case != SLUICE__V1__SESSION__CORE__NOT_SET)
+		return fault(f, EINVAL, "core: this data plane does not have number %d", (int)spec->core_case);
 	return vrf_need(spec->vrf, "vrf", &w->vrf_index, &w->vrf, f);
 }
 
 // ---- Things to have and to give back.
 
 static int
-make_meters(const struct session_detail *d, const struct session *s, struct session_wanted *w, struct fault *f)
-{
-	const uint32_t have[2] = {s->meter_up, s->meter_down};
-
-	for (unsigned i = UP; i <= DOWN; i++) {
-		w->meter[i] = NO_METER;
-		if (!w->meter_profile[i])
-			continue;
-		if (w->meter_profile[i] == d->meter[i]) {
-			w->meter[i] = have[i];
-			continue;
-		}
-		w->meter[i] = meter_new(w->meter_profile[i]);
-		if (w->meter[i] == NO_METER)
-			return fault(f, ENOSPC, "policy.meter%s: there is no room for more token buckets",
-				i == UP ? "Up" : "Down");
-		w->made_meter[i] = true;
-	}
-	return 0;
-}
-
-static int
-make_queues(const struct session_detail *d, struct session_wanted *w, struct fault *f)
-{
-	for (unsigned i = UP; i <= DOWN; i++) {
-		const struct object *group = w->qos_group[i];
-
-		if (!group)
-			continue;
-		w->queue[i] = d->queue[i];
-		if (hqos_same_scheduler(d->queue[i], group) && (i == UP || d->port == w->port))
-			continue;
-		w->queue[i] = hqos_take(
-			group, i == DOWN ? w->port : NULL, i == UP ? "policy.qosGroupUp" : "policy.qosGroup", f);
-		if (w->queue[i] == NO_QUEUE)
-			return -EINVAL;
-		w->made_queue[i] = true;
-	}
-	return 0;
-}
-
-// Before the chains say that packets wait there.
-static void
-use_queues(uint32_t index, const struct session_wanted *w)
-{
-	for (unsigned i = UP; i <= DOWN; i++)
-		if (w->queue[i] != NO_QUEUE)
-			hqos_use(w->queue[i], index, (enum direction)i, w->qos_group[i], w->qos_profile[i]);
-		else
-			hqos_use_none(index, (enum direction)i);
-}
-
-static int
-make_prefixes(struct session_wanted *w, struct fault *f)
+make_prefixes(struct session_plan *w, struct fault *f)
 {
 	size_t bytes = w->spec.prefix_count * sizeof(w->spec.prefixes[0]);
 
@@ -233,14 +227,14 @@ make_prefixes(struct session_wanted *w, struct fault *f)
 }
 
 static int
-make_hop(uint32_t index, const struct session_detail *d, struct session_wanted *w, struct fault *f)
+make_hop(uint32_t index, const struct session_detail *d, struct session_plan *w, struct fault *f)
 {
 	struct hop *hop;
 
 	w->hop = d->hop;
 	if (w->core_kind || w->spec.prefix_count == 0 || w->hop)
 		return 0;
-	w->hop = hop_new(HOP_SESSION);
+	w->hop = hop_new(HOP_FORWARD);
 	if (w->hop == UINT32_MAX) {
 		w->hop = 0;
 		return fault(f, ENOSPC, "addresses: there is no room for more next hops");
@@ -255,14 +249,9 @@ make_hop(uint32_t index, const struct session_detail *d, struct session_wanted *
 }
 
 static void
-unmake(struct session_wanted *w)
+unmake(struct session_plan *w)
 {
-	for (unsigned i = UP; i <= DOWN; i++) {
-		if (w->made_meter[i])
-			meter_retire(w->meter[i]);
-		if (w->made_queue[i])
-			hqos_give_back(w->queue[i], true);
-	}
+	session_steps_abandon(&w->had, &w->parts);
 	if (w->made_hop)
 		hop_retire(w->hop);
 	free(w->prefixes);
@@ -271,24 +260,14 @@ unmake(struct session_wanted *w)
 
 // The objects that the session refers to from now on.
 static void
-keep(struct session_detail *d, const struct session_wanted *w)
+keep(uint32_t index, const struct session_plan *w)
 {
-	d->port = w->port;
+	struct session_detail *d = &session_details[index];
+
+	d->under = w->under;
 	d->vrf = w->vrf;
-	for (unsigned i = UP; i <= DOWN; i++) {
-		d->acl[i] = w->acl[i];
-		d->meter[i] = w->meter_profile[i];
-		object_use(w->acl[i]);
-		object_use(w->meter_profile[i]);
-		d->qos_profile[i] = w->qos_profile[i];
-		d->qos_group[i] = w->qos_group[i];
-		d->queue[i] = w->queue[i];
-		object_use(w->qos_profile[i]);
-		object_use(w->qos_group[i]);
-	}
-	d->flows = w->flows;
-	object_use(w->flows);
-	object_use(w->port);
+	session_steps_keep(index, &w->parts);
+	object_use(w->under);
 	d->core = w->core_kind;
 	d->wanted_mtu = w->spec.mtu;
 	d->hop = w->core_kind || w->spec.prefix_count == 0 ? 0 : w->hop;
@@ -297,20 +276,20 @@ keep(struct session_detail *d, const struct session_wanted *w)
 // ---- Creating, changing, deleting.
 
 static int
-make_core(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+make_core(uint32_t index, const Sluice__V1__Session *spec, struct session_plan *w, struct fault *f)
 {
 	return w->core_kind ? w->core_kind->put(index, spec, &w->core, &w->encap, f) : 0;
 }
 
 static int
-bind_core(uint32_t old, const struct session_wanted *w, struct fault *f)
+bind_core(uint32_t old, const struct session_plan *w, struct fault *f)
 {
 	return w->core_kind ? w->core_kind->bind(w->core, old, f) : 0;
 }
 
-// All by which packets find a new session, whose record is whole. All or nothing.
+// Bind all keys of a new session, whose record is complete. All or nothing.
 static int
-bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *spec, const struct session_wanted *w,
+bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *spec, const struct session_plan *w,
 	struct fault *f)
 {
 	int error = session_routes_add(d, w->vrf_index, spec, w, f);
@@ -330,16 +309,17 @@ bind(uint32_t index, const struct session_detail *d, const Sluice__V1__Session *
 
 // All that is a session's own beside its record and its keys.
 static int
-make_parts(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+make_parts(uint32_t index, const Sluice__V1__Session *spec, struct session_plan *w, struct fault *f)
 {
-	struct session *s = session_at(index);
 	struct session_detail *d = &session_details[index];
+	const struct session_step_change step = {.session = index,
+		.port = port_under(&w->spec.key, w->under),
+		.old_port = d->under ? port_under(&d->key, d->under) : NULL};
 	int error = session_apart(index, spec, &w->spec, f);
 
+	session_steps_had(index, &w->had);
 	if (error == 0)
-		error = make_meters(d, s, w, f);
-	if (error == 0)
-		error = make_queues(d, w, f);
+		error = session_steps_prepare(&step, &w->had, &w->parts, f);
 	if (error == 0)
 		error = make_prefixes(w, f);
 	if (error == 0)
@@ -348,7 +328,7 @@ make_parts(uint32_t index, const Sluice__V1__Session *spec, struct session_wante
 }
 
 static int
-create(struct object *object, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+create(struct object *object, const Sluice__V1__Session *spec, struct session_plan *w, struct fault *f)
 {
 	uint32_t index = slab_take(&sessions);
 	struct session_detail *d;
@@ -365,16 +345,14 @@ create(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	}
 	*d = (struct session_detail){.used = true, .frames = w->spec.frames, .sibling = NO_SESSION, .key = w->spec.key};
 	s->flags = 0;
-	s->acl_up = s->acl_down = NO_ACL;
-	s->meter_up = s->meter_down = NO_METER;
+	session_steps_clear(index);
 	error = make_parts(index, spec, w, f);
 	if (error)
 		goto out;
-	session_write_header(s, &d->key, &port_of(w->port)->mac, session_usual_tpids(&d->key));
+	session_write_header(s, &d->key, session_usual_tpids(&d->key));
 	error = make_core(index, spec, w, f);
 	if (error)
 		goto out;
-	use_queues(index, w);
 	session_write_record(s, d, w);
 	error = bind(index, d, spec, w, f);
 	if (error) {
@@ -389,49 +367,38 @@ out:
 		slab_give_later(&sessions, index);
 		return error;
 	}
-	keep(d, w);
+	keep(index, w);
 	d->object = object;
 	object->state = (void *)(uintptr_t)index;
 	return 0;
 }
 
-// The ways to the session that it had and the spec no longer wants.
+// Remove keys and routes of the session that the new spec does not have.
 static void
 unbind(const struct session_detail *old, const struct session *was, const struct session_detail *now,
-	const struct session_wanted *w)
+	const struct session_plan *w)
 {
 	session_routes_release(old, was->vrf, now, w);
 	if (old->core)
 		old->core->remove(was->core);
 }
 
-// What else it had, once nothing leads to it any more.
+// Give back the rest of its resources, once nothing leads to them.
 static void
-release(const struct session_detail *old, const struct session *was, const struct session_detail *now)
+release(uint32_t index, const struct session_detail *old, const struct session_parts *had,
+	const struct session_detail *now)
 {
 	if (old->hop && old->hop != now->hop)
 		hop_retire(old->hop);
-	if (old->meter[UP] && old->meter[UP] != now->meter[UP])
-		meter_retire(was->meter_up);
-	if (old->meter[DOWN] && old->meter[DOWN] != now->meter[DOWN])
-		meter_retire(was->meter_down);
-	for (unsigned i = UP; i <= DOWN; i++) {
-		if (old->queue[i] != NO_QUEUE && old->queue[i] != now->queue[i])
-			hqos_give_back(old->queue[i], !now->port);
-		object_unuse(old->acl[i]);
-		object_unuse(old->meter[i]);
-		object_unuse(old->qos_profile[i]);
-		object_unuse(old->qos_group[i]);
-	}
-	object_unuse(old->flows);
-	object_unuse(old->port);
+	session_steps_release(index, had, !now->under);
+	object_unuse(old->under);
 	object_unuse(old->vrf);
 	rcu_retire(free, old->prefixes);
 }
 
-// The packets that find the session by what is new are its own as much as the others are: its record is whole as it is. All or nothing.
+// Lead packets of the new keys to the session: its record is consistent in either form. All or nothing.
 static int
-bind_more(uint32_t index, const struct session_wanted *w, bool elsewhere, struct fault *f)
+bind_more(uint32_t index, const struct session_plan *w, bool elsewhere, struct fault *f)
 {
 	const struct session_detail *d = &session_details[index];
 	int error = elsewhere ? session_bind(index, &w->spec.key, &d->key, f) : 0;
@@ -446,7 +413,7 @@ bind_more(uint32_t index, const struct session_wanted *w, bool elsewhere, struct
 
 // To another access key, if it is another, and another core.
 static int
-rebind(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w, struct session_move **move,
+rebind(uint32_t index, const Sluice__V1__Session *spec, struct session_plan *w, struct session_move **move,
 	struct fault *f)
 {
 	const struct session_key *old = &session_details[index].key;
@@ -473,7 +440,7 @@ rebind(uint32_t index, const Sluice__V1__Session *spec, struct session_wanted *w
 }
 
 static int
-change(struct object *object, const Sluice__V1__Session *spec, struct session_wanted *w, struct fault *f)
+change(struct object *object, const Sluice__V1__Session *spec, struct session_plan *w, struct fault *f)
 {
 	uint32_t index = session_of(object);
 	struct session *s = session_at(index);
@@ -485,8 +452,12 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 	session_settle(index);
 	old = *d;
 	was = *s;
-	if (d->frames != w->spec.frames)
-		return fault(f, EINVAL, "gtpu.ethernet: cannot change; delete the session and create it again");
+	if (!d->frames != !w->spec.frames)
+		return fault(f, EINVAL, "%s: cannot change; delete the session and create it again",
+			d->frames ? d->frames : w->spec.frames);
+	if (d->key.access->out != w->spec.key.access->out)
+		return fault(f, EINVAL, "access: %s cannot become %s; delete the session and create it again",
+			d->key.access->name, w->spec.key.access->name);
 	error = make_parts(index, spec, w, f);
 	if (error == 0)
 		error = session_routes_add(d, s->vrf, spec, w, f);
@@ -497,20 +468,21 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 		session_routes_undo(d, s->vrf, w);
 		return error;
 	}
-	use_queues(index, w);
 	session_write_record(s, d, w);
-	keep(d, w);
+	keep(index, w);
 	if (d->hop) {
 		hop_at(d->hop)->mtu = w->mtu;
 		hop_at(d->hop)->port = w->spec.key.circuit.port;
 	}
+	if (!move)
+		memcpy(d->key.own, w->spec.key.own, sizeof(d->key.own));
 	if (move) {
 		session_move_start(move);
 		if (move->apart)
 			session_unbind(index, &old.key);
 	}
 	unbind(&old, &was, d, w);
-	release(&old, &was, d);
+	release(index, &old, &w->had, d);
 	if (move)
 		rcu_retire(session_move_end, move);
 	return 0;
@@ -519,7 +491,7 @@ change(struct object *object, const Sluice__V1__Session *spec, struct session_wa
 static int
 session_put(struct object *object, const void *spec, const void *old, struct fault *f)
 {
-	struct session_wanted w = {.core = UINT32_MAX};
+	struct session_plan w = {.core = UINT32_MAX};
 	int error = need(spec, &w, f);
 
 	if (error)
@@ -536,7 +508,7 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 	uint32_t index = session_of(object);
 	struct session_detail *d = &session_details[index], old, gone;
 	struct session was;
-	struct session_wanted nothing = {.core = UINT32_MAX};
+	struct session_plan nothing = {.core = UINT32_MAX};
 
 	session_settle(index);
 	old = *d;
@@ -550,11 +522,23 @@ session_delete(struct object *object, const void *spec, struct fault *f)
 	unbind(&old, &was, &gone, &nothing);
 	session_unresolvable(index);
 	*d = gone;
-	release(&old, &was, d);
-	use_queues(index, &nothing);
+	session_steps_had(index, &nothing.had);
+	session_steps_clear(index);
+	release(index, &old, &nothing.had, d);
 	drop_forget_session(index);
 	slab_give_later(&sessions, index);
 	return 0;
+}
+
+void
+session_follow(uint32_t index)
+{
+	struct session_detail *d = &session_details[index];
+	uint16_t most = (uint16_t)(link_mtu(&d->key, d->under) - d->key.access->overhead);
+
+	session_write_mtu(session_at(index), d, d->wanted_mtu ? RTE_MIN(d->wanted_mtu, most) : most);
+	if (d->hop)
+		hop_at(d->hop)->mtu = d->mtu;
 }
 
 // A port's MAC is in the headers of its sessions, and its MTU is theirs unless they say otherwise.
@@ -575,16 +559,12 @@ port_changed(struct port *port)
 	for (uint32_t index = 0; index < sessions.used; index++) {
 		struct session_detail *d = &session_details[index];
 		struct session *s = session_at(index);
-		uint16_t most;
 
-		if (!d->object || d->port != port->object)
+		if (!d->object || d->under != port->object)
 			continue;
 		session_settle(index);
-		most = (uint16_t)(port->mtu - (d->key.pppoe_session ? PPPOE_OVERHEAD : 0));
 		session_header_source(s->header, s->header_length, port->mac.addr_bytes);
-		session_write_mtu(s, d, d->wanted_mtu ? RTE_MIN(d->wanted_mtu, most) : most);
-		if (d->hop)
-			hop_at(d->hop)->mtu = d->mtu;
+		session_follow(index);
 	}
 }
 
@@ -602,9 +582,11 @@ session_start(void)
 	session_details = slab_reserve(sizeof(*session_details) * SESSION_LIMIT);
 	if (!session_details)
 		return -ENOMEM;
-	error = session_resolve_start();
+	error = session_steps_start();
 	if (error == 0)
-		error = session_pppoe->start();
+		error = session_resolve_start();
+	for (unsigned i = 0; i < access_count && error == 0; i++)
+		error = accesses[i]->start ? accesses[i]->start() : 0;
 	for (const struct session_core *c = cores; c && error == 0; c = c->next)
 		error = c->start ? c->start() : 0;
 	if (error)
@@ -619,6 +601,7 @@ struct kind session_kind = {
 	.spec = &sluice__v1__session__descriptor,
 	.put = session_put,
 	.delete = session_delete,
+	.final = session_final,
 	.start = session_start,
 };
 KIND_REGISTER(session_kind)

@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 // The API's counters of sessions, and of drops by interface and by session.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/api.h"
 #include "core/drop.h"
-#include "core/event.h"
-#include "core/object_list.h"
-#include "core/watch_api.h"
 #include "ether/interface.h"
 #include "port/mac.h"
+#include "server/api.h"
+#include "server/event.h"
+#include "server/object_list.h"
+#include "server/watch_api.h"
 #include "session/session.h"
 
 struct row {
@@ -36,6 +37,17 @@ fill(struct row *row, const struct object *object)
 		mac_text(row->mac, &t.mac);
 		c->mac = row->mac;
 	}
+}
+
+size_t
+session_final(const struct object *object, uint8_t *room, size_t size)
+{
+	struct row row;
+
+	fill(&row, object);
+	if (sluice__v1__session_counters__get_packed_size(&row.counters) > size)
+		return 0;
+	return sluice__v1__session_counters__pack(&row.counters, room);
 }
 
 // A page of all, or those asked for by name; names that no session has are left out.
@@ -127,7 +139,7 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 	const Sluice__V1__DropCountersQuery *query = request->drop_counters;
 	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__DropCountersList answer = SLUICE__V1__DROP_COUNTERS_LIST__INIT;
-	Sluice__V1__DropCounters all[DROP_MAX + 1], *list[DROP_MAX + 1];
+	Sluice__V1__DropCounters all[DROP_MAX + 1], *list[DROP_MAX + 1], *consumed[DROP_MAX];
 	const struct object *interface = NULL, *session = NULL;
 	struct drop_totals totals = {0};
 
@@ -143,7 +155,7 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 	if (session)
 		drop_session_totals(session_of(session), &totals);
 	for (uint16_t id = 0; id < drop_count(); id++) {
-		Sluice__V1__DropCounters *c = &all[answer.n_drops];
+		Sluice__V1__DropCounters *c = &all[answer.n_drops + answer.n_consumed];
 		uint64_t packets = session     ? drop_of_session(session_of(session), id)
 				   : interface ? drop_of_interface(interface_of(interface), id)
 					       : drop_total(id);
@@ -154,11 +166,15 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 		c->reason = (char *)drop_by_id(id)->name;
 		c->description = (char *)drop_by_id(id)->description;
 		c->packets = packets;
+		if (drop_by_id(id)->consumed) {
+			consumed[answer.n_consumed++] = c;
+			continue;
+		}
 		list[answer.n_drops++] = c;
 		totals.packets -= RTE_MIN(packets, totals.packets);
 	}
 	if (totals.packets > 0) {
-		Sluice__V1__DropCounters *c = &all[answer.n_drops];
+		Sluice__V1__DropCounters *c = &all[answer.n_drops + answer.n_consumed];
 
 		sluice__v1__drop_counters__init(c);
 		c->reason = (char *)"other-reasons";
@@ -167,6 +183,7 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 		list[answer.n_drops++] = c;
 	}
 	answer.drops = list;
+	answer.consumed = consumed;
 	reply.drop_counters = &answer;
 	reply.answer_case = SLUICE__V1__REPLY__ANSWER_DROP_COUNTERS;
 	api_reply(call, &reply, true);

@@ -1,5 +1,6 @@
-// Several PDU sessions of one subscriber (TS 23.501 section 5.6.1): the frames of an access lead to one of them, and the others hang
-// on it in a list. Whose an uplink packet is, its source tells.
+// SPDX-License-Identifier: Apache-2.0
+// Several PDU sessions of one subscriber (TS 23.501 section 5.6.1): the frames of an access lead to one of them, and the others are
+// in a list behind it. The source address of an uplink packet decides which session it belongs to.
 //
 // The main thread changes the list, by one store at a time; workers walk it. A session that has gone still leads on, as long as there
 // may be a worker on it (core/rcu.h).
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "ether/circuit.h"
+#include "session/find.h"
 
 static uint32_t
 next_of(uint32_t index)
@@ -31,45 +33,26 @@ set_shares(uint32_t index, bool shares)
 		&s->flags, (uint8_t)((s->flags & ~SESSION_SHARES) | (shares ? SESSION_SHARES : 0)), __ATOMIC_RELEASE);
 }
 
-static const struct rte_ether_addr *
-mac_of(const struct session_key *key)
-{
-	return key->has_mac ? &key->mac : NULL;
-}
-
-static bool
-same_circuit(const struct circuit *a, const struct circuit *b)
-{
-	return a->port == b->port && a->outer_vlan == b->outer_vlan && a->inner_vlan == b->inner_vlan;
-}
-
-// Of a PPPoE session the MAC is no part of what it is found by.
 bool
 session_same_access(const struct session_key *a, const struct session_key *b)
 {
-	return same_circuit(&a->circuit, &b->circuit) && a->pppoe_session == b->pppoe_session &&
-	       (a->pppoe_session ||
-		       (a->has_mac == b->has_mac && (!a->has_mac || rte_is_same_ether_addr(&a->mac, &b->mac))));
+	return a->access == b->access && a->access->same(a, b);
 }
 
 // The session that frames of the access lead to, or NO_SESSION.
 static uint32_t
 head_of(const struct session_key *key)
 {
-	return key->pppoe_session ? session_pppoe->find(&key->circuit, key->pppoe_session)
-				  : circuit_session(&key->circuit, mac_of(key));
+	return key->access->find(key);
 }
 
 static void
 lead_to(const struct session_key *key, uint32_t index)
 {
-	if (key->pppoe_session)
-		session_pppoe->rebind(&key->circuit, key->pppoe_session, index);
-	else
-		circuit_rebind_session(&key->circuit, mac_of(key), index);
+	key->access->rebind(key, index);
 }
 
-// Whoever is on his way to or from the access arrives before others are put beside him.
+// A move of the session ends before others share its access.
 static void
 settle_all(uint32_t head)
 {
@@ -78,7 +61,7 @@ settle_all(uint32_t head)
 }
 
 uint32_t
-session_whose(uint32_t head, uint8_t family, const uint8_t *address)
+session_sibling_of(uint32_t head, uint8_t family, const uint8_t *address)
 {
 	uint32_t index = head;
 
@@ -115,7 +98,7 @@ check(const Sluice__V1__Session *spec, const struct session_spec *parsed, uint32
 				return fault(f, EEXIST,
 					"addresses[%u]: \"%.48s\" has addresses of Session \"%.64s\"'s on the same "
 					"access; "
-					"packets are told apart by them, so take it out of one of the two",
+					"the source of a packet selects the session, so remove it from one of the two",
 					i, spec->addresses[i], session_name(other));
 	return 0;
 }
@@ -145,11 +128,12 @@ session_apart(uint32_t index, const Sluice__V1__Session *spec, const struct sess
 	return error;
 }
 
-// Names the session that has what was refused, if it is one.
+// Name the session that has the refused key, if there is one.
 static int
 taken(int error, const struct session_key *key, uint32_t index, struct fault *f)
 {
-	uint32_t other = error == -EEXIST ? circuit_taker(&key->circuit, mac_of(key)) : NO_SESSION;
+	const struct session_access *access = key->access;
+	uint32_t other = error == -EEXIST && access->taker ? access->taker(key) : NO_SESSION;
 
 	if (other == NO_SESSION || other == index)
 		return error;
@@ -165,26 +149,30 @@ taken(int error, const struct session_key *key, uint32_t index, struct fault *f)
 static int
 bind_alone(uint32_t index, const struct session_key *key, const struct session_key *old, struct fault *f)
 {
-	const struct session_detail *d = &session_details[index];
-	bool alone = old && !old->pppoe_session && same_circuit(&old->circuit, &key->circuit) &&
+	const struct session_access *access = key->access;
+	bool alone = old && old->access == access && circuit_same(&old->circuit, &key->circuit) &&
 		     head_of(old) == index && next_of(index) == NO_SESSION;
 
-	if (key->pppoe_session)
-		return session_pppoe->bind(&key->circuit, key->pppoe_session, index, f);
-	return taken(circuit_bind_session(&key->circuit, mac_of(key), d->frames, index, alone, f), key, index, f);
+	return taken(access->bind(key, index, session_details[index].frames, alone, f), key, index, f);
 }
 
 int
 session_bind(uint32_t index, const struct session_key *key, const struct session_key *old, struct fault *f)
 {
 	uint32_t head = key->pdu_session ? head_of(key) : NO_SESSION, last;
+	int error;
 
-	if (head == NO_SESSION || session_details[head].key.pdu_session == 0)
-		return bind_alone(index, key, old, f);
+	if (head == NO_SESSION || session_details[head].key.pdu_session == 0) {
+		error = bind_alone(index, key, old, f);
+		if (error == 0)
+			session_index_add(index, &key->circuit);
+		return error;
+	}
+	session_index_add(index, &key->circuit);
 	// It is the same equipment, as far as is known.
 	if (!old && session_mac_known(session_at(head)))
 		session_observe(index, session_at(head)->seen);
-	// As the last, so that it may still lead on to those whom it leaves.
+	// Append, so that the leaving record still leads to the others.
 	for (last = head; next_of(last) != NO_SESSION;)
 		last = next_of(last);
 	set_next(last, index);
@@ -197,6 +185,7 @@ session_unbind(uint32_t index, const struct session_key *key)
 {
 	uint32_t head = key->pdu_session ? head_of(key) : index, before;
 
+	session_index_remove(index, &key->circuit);
 	if (head != index) {
 		for (before = head; next_of(before) != index;)
 			before = next_of(before);
@@ -205,10 +194,8 @@ session_unbind(uint32_t index, const struct session_key *key)
 	} else if (next_of(index) != NO_SESSION) {
 		set_shares(next_of(index), next_of(next_of(index)) != NO_SESSION);
 		lead_to(key, next_of(index));
-	} else if (key->pppoe_session) {
-		session_pppoe->unbind(&key->circuit, key->pppoe_session);
 	} else {
-		circuit_unbind_session(&key->circuit, mac_of(key));
+		key->access->unbind(key);
 	}
 }
 

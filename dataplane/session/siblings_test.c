@@ -1,4 +1,5 @@
-// Several PDU sessions of one subscriber: packets find theirs by their source, whichever come and go.
+// SPDX-License-Identifier: Apache-2.0
+// Several PDU sessions of one subscriber: packets find theirs by their source, whichever sessions come and go.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,7 +105,7 @@ try_access(const struct access *on)
 }
 
 static void
-whichever_session_comes_and_goes_the_others_have_their_packets(void **state)
+other_sessions_keep_their_packets_while_one_comes_and_goes(void **state)
 {
 	for (unsigned i = 0; i < RTE_DIM(accesses); i++)
 		try_access(&accesses[i]);
@@ -137,7 +138,7 @@ assert_refused(const struct subscriber *s, int error, const char *words)
 }
 
 static void
-what_would_not_be_told_apart_is_refused(void **state)
+indistinguishable_sessions_are_refused(void **state)
 {
 	struct subscriber s = {.name = "two", .address4 = "100.64.0.0/24", .outer = 100, .inner = 1, .teid = 30};
 
@@ -167,9 +168,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whichever_session_comes_and_goes_the_others_have_their_packets),
+		cmocka_unit_test(other_sessions_keep_their_packets_while_one_comes_and_goes),
 		cmocka_unit_test(packets_are_counted_for_the_session_whose_they_are),
-		cmocka_unit_test(what_would_not_be_told_apart_is_refused),
+		cmocka_unit_test(indistinguishable_sessions_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, start, all_nodes_stop);

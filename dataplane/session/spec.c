@@ -1,4 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of a Session's spec, field by field (api/session.proto).
+#include "contract_limits.h"
 #include "session/spec.h"
 
 #include <arpa/inet.h>
@@ -7,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MTU_MIN = 1280, MTU_MAX = 9600, MSS_MIN = 536, MSS_MAX = 9216 };
+#include "fib/scope.h"
+#include "session/record.h"
 
 static unsigned
 bits_of(uint8_t family)
@@ -50,7 +53,7 @@ int
 session_prefix_parse(const char *text, const char *field, struct session_prefix *prefix, struct fault *f)
 {
 	char address[INET6_ADDRSTRLEN];
-	const char *slash = strchr(text, '/');
+	const char *slash = strchr(text, '/'), *scope;
 	char *end;
 	unsigned long length;
 	int error;
@@ -74,11 +77,12 @@ session_prefix_parse(const char *text, const char *field, struct session_prefix 
 		return fault(f, EINVAL, "%s: \"%.64s\" has bits set behind its length; \"%s/%u\" has none", field, text,
 			address, prefix->length);
 	}
-	if ((prefix->family == 4 && prefix->length > 0 && prefix->address[0] >= 224) ||
-		(prefix->family == 6 && prefix->length > 0 &&
-			(prefix->address[0] == 0xff || (prefix->address[0] == 0xfe && prefix->address[1] >= 0x80))))
+	scope = scope_not_forwarded(prefix->family, prefix->address, prefix->length);
+	if (scope)
 		return fault(f, EINVAL,
-			"%s: \"%.64s\" cannot be a subscriber's; global or private unicast addresses can", field, text);
+			"%s: \"%.64s\" is %s, to which nothing is forwarded; choose global or private unicast "
+			"addresses",
+			field, text, scope);
 	return 0;
 }
 
@@ -92,17 +96,16 @@ session_prefix_has(const struct session_prefix *prefix, uint8_t family, const ui
 	return rest == 0 || ((prefix->address[bytes] ^ address[bytes]) & (uint8_t)(0xff00 >> rest)) == 0;
 }
 
+static_assert(CONTRACT_SESSION_ADDRESSES_MAX <= SESSION_PREFIXES, "a session has room for all addresses");
+
 static int
 parse_addresses(const Sluice__V1__Session *spec, struct session_spec *parsed, struct fault *f)
 {
-	if (spec->n_addresses > SESSION_PREFIXES)
-		return fault(
-			f, EINVAL, "addresses: %zu are too many; %d are accepted", spec->n_addresses, SESSION_PREFIXES);
 	for (size_t i = 0; i < spec->n_addresses; i++) {
 		struct session_prefix *prefix = &parsed->prefixes[i];
 		char field[32];
 
-		// Its name is made for those that are wrong only: it takes longer than all the rest.
+		// The name of the field is made only for an error: it takes longer than the rest.
 		if (session_prefix_parse(spec->addresses[i], "", prefix, f)) {
 			snprintf(field, sizeof(field), "addresses[%zu]", i);
 			return session_prefix_parse(spec->addresses[i], field, prefix, f);
@@ -117,47 +120,35 @@ parse_addresses(const Sluice__V1__Session *spec, struct session_spec *parsed, st
 	return 0;
 }
 
-static int
-parse_mac(const char *text, struct session_spec *parsed, struct fault *f)
+int
+session_parse_circuit(const Sluice__V1__Access *access, struct session_key *key, struct fault *f)
 {
-	parsed->key.has_mac = text[0] != '\0';
-	if (!parsed->key.has_mac)
-		return 0;
-	if (rte_ether_unformat_addr(text, &parsed->key.mac) != 0 || !rte_is_valid_assigned_ether_addr(&parsed->key.mac))
+	if (access->inner_vlan != 0 && access->outer_vlan == 0)
+		return fault(f, EINVAL, "access.innerVlan: %u needs access.outerVlan; a single tag is an outer VLAN",
+			access->inner_vlan);
+	key->circuit.outer_vlan = (uint16_t)access->outer_vlan;
+	key->circuit.inner_vlan = (uint16_t)access->inner_vlan;
+	key->has_mac = access->mac[0] != '\0';
+	if (key->has_mac &&
+		(rte_ether_unformat_addr(access->mac, &key->mac) != 0 || !rte_is_valid_assigned_ether_addr(&key->mac)))
 		return fault(f, EINVAL,
 			"access.mac: \"%.64s\" is not a unicast Ethernet address; \"02:00:00:00:00:01\" would be",
-			text);
+			access->mac);
 	return 0;
 }
 
 static int
 parse_access(const Sluice__V1__Access *access, struct session_spec *parsed, struct fault *f)
 {
-	if (!access)
-		return fault(f, EINVAL, "access: must be there and name a port");
-	if (access->port[0] == '\0')
-		return fault(f, EINVAL, "access.port: must name a Port");
-	if (access->outer_vlan > VLAN_MAX)
-		return fault(f, EINVAL, "access.outerVlan: %u is not from 1 to %d (or 0, untagged)", access->outer_vlan,
-			VLAN_MAX);
-	if (access->inner_vlan > VLAN_MAX)
-		return fault(f, EINVAL, "access.innerVlan: %u is not from 1 to %d (or 0, a single tag)",
-			access->inner_vlan, VLAN_MAX);
-	if (access->inner_vlan != 0 && access->outer_vlan == 0)
-		return fault(f, EINVAL, "access.innerVlan: %u needs access.outerVlan; a single tag is an outer VLAN",
-			access->inner_vlan);
-	if (access->pppoe_session_id > PPPOE_SESSION_MAX)
-		return fault(f, EINVAL, "access.pppoeSessionId: %u is not from 1 to %d (or 0, IPoE)",
-			access->pppoe_session_id, PPPOE_SESSION_MAX);
-	if (access->pdu_session_id > PDU_SESSION_MAX)
-		return fault(f, EINVAL, "access.pduSessionId: %u is not from 1 to %d (or 0, the only session)",
-			access->pdu_session_id, PDU_SESSION_MAX);
+	int error;
+
+	error = session_find_access(access, &parsed->key.access, f);
+	if (error)
+		return error;
+	parsed->key.circuit.port = NO_PORT;
 	parsed->key.pdu_session = (uint8_t)access->pdu_session_id;
-	parsed->key.circuit.outer_vlan = (uint16_t)access->outer_vlan;
-	parsed->key.circuit.inner_vlan = (uint16_t)access->inner_vlan;
-	parsed->key.pppoe_session = (uint16_t)access->pppoe_session_id;
 	parsed->proxy_arp = access->proxy_arp;
-	return parse_mac(access->mac, parsed, f);
+	return parsed->key.access->parse(access, &parsed->key, f);
 }
 
 static int
@@ -165,52 +156,44 @@ parse_policy(const Sluice__V1__Policy *policy, struct session_spec *parsed, stru
 {
 	if (!policy)
 		return 0;
-	if (policy->mss != 0 && (policy->mss < MSS_MIN || policy->mss > MSS_MAX))
-		return fault(f, EINVAL, "policy.mss: %u is not from %d to %d (or 0, unchanged)", policy->mss, MSS_MIN,
-			MSS_MAX);
-	if (policy->mtu != 0 && (policy->mtu < MTU_MIN || policy->mtu > MTU_MAX))
-		return fault(f, EINVAL, "policy.mtu: %u is not from %d to %d (or 0, by the port)", policy->mtu, MTU_MIN,
-			MTU_MAX);
 	parsed->mss = (uint16_t)policy->mss;
 	parsed->mtu = (uint16_t)policy->mtu;
 	parsed->any_source = policy->any_source;
 	if (parsed->any_source && parsed->key.pdu_session)
 		return fault(f, EINVAL,
-			"policy.anySource: sessions with an access.pduSessionId are told apart by their source; leave "
-			"one "
-			"of the two out");
+			"policy.anySource: the source of a packet selects the session of an access.pduSessionId; leave "
+			"one of "
+			"the two out");
 	return 0;
 }
 
-// What there is of a session of frames.
+// The fields of a session of frames.
 static int
 parse_frames(const Sluice__V1__Session *spec, struct session_spec *parsed, struct fault *f)
 {
-	const Sluice__V1__Policy *policy = spec->policy;
+	const struct session_core *core = session_core_of(spec);
 	const char *field = NULL;
 
-	parsed->frames = spec->core_case == SLUICE__V1__SESSION__CORE_GTPU && spec->gtpu->ethernet;
+	parsed->frames = core && core->frames ? core->frames(spec) : NULL;
 	if (!parsed->frames)
 		return 0;
 	if (spec->n_addresses > 0)
 		field = "addresses";
-	else if (parsed->key.pppoe_session)
-		field = "access.pppoeSessionId";
+	else if (parsed->key.access->frame.frame_type && !parsed->key.has_mac)
+		return fault(f, EINVAL,
+			"access.mac: the session is of type Ethernet (%s), and no frame shows it; give the "
+			"subscriber's",
+			parsed->frames);
+	else if (parsed->key.access->no_frames)
+		field = parsed->key.access->no_frames;
 	else if (parsed->key.pdu_session)
 		field = "access.pduSessionId";
 	else if (parsed->proxy_arp)
 		field = "access.proxyArp";
-	else if (policy && policy->acl_up[0])
-		field = "policy.aclUp";
-	else if (policy && policy->acl_down[0])
-		field = "policy.aclDown";
-	else if (parsed->mss)
-		field = "policy.mss";
 	else if (parsed->any_source)
 		field = "policy.anySource";
-	return field ? fault(f, EINVAL,
-			       "%s: a session of type Ethernet (gtpu.ethernet) has none; leave one of the two out",
-			       field)
+	return field ? fault(f, EINVAL, "%s: a session of type Ethernet (%s) has none; leave one of the two out", field,
+			       parsed->frames)
 		     : 0;
 }
 
@@ -228,16 +211,4 @@ session_spec_parse(const Sluice__V1__Session *spec, struct session_spec *parsed,
 	if (error == 0)
 		error = parse_frames(spec, parsed, f);
 	return error;
-}
-
-int
-session_mtu(const struct session_spec *spec, uint16_t port_mtu, struct fault *f)
-{
-	// PPPoE and PPP headers are part of what the port counts as the packet (RFC 4638).
-	uint16_t most = (uint16_t)(port_mtu - (spec->key.pppoe_session ? PPPOE_OVERHEAD : 0));
-
-	if (spec->mtu > most)
-		return fault(f, EINVAL, "policy.mtu: %u does not fit into the port's %u%s; at most %u would", spec->mtu,
-			port_mtu, spec->key.pppoe_session ? " with PPPoE" : "", most);
-	return spec->mtu ? spec->mtu : most;
 }

@@ -1,4 +1,5 @@
-// What Session specs are accepted, and what the others are told.
+// SPDX-License-Identifier: Apache-2.0
+// Accepted Session specs, and the errors of the others.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "server/contract.h"
+#include "session/session.h"
 #include "session/spec.h"
 
 static Sluice__V1__Access access_ = SLUICE__V1__ACCESS__INIT;
@@ -38,7 +41,8 @@ refused(const Sluice__V1__Session *spec, const char *field)
 	struct session_spec parsed;
 	struct fault f = {0};
 
-	assert_true(session_spec_parse(spec, &parsed, &f) < 0);
+	assert_true(contract_check(contract_of(spec->base.descriptor), &spec->base, &f) < 0 ||
+		    session_spec_parse(spec, &parsed, &f) < 0);
 	if (strncmp(f.text, field, strlen(field)) != 0)
 		fail_msg("\"%s\" does not start with %s", f.text, field);
 }
@@ -81,8 +85,6 @@ vlans_must_be_valid_and_an_inner_one_needs_an_outer_one(void **state)
 	access_.pppoe_session_id = 65535;
 	refused(&spec, "access.pppoeSessionId");
 	access_.pppoe_session_id = 65534;
-	access_.port = "";
-	refused(&spec, "access.port");
 	spec.access = NULL;
 	refused(&spec, "access");
 }
@@ -125,6 +127,42 @@ a_prefix_that_is_not_one_is_refused_with_the_mend(void **state)
 }
 
 static void
+a_prefix_that_is_never_forwarded_is_refused_with_its_scope(void **state)
+{
+	static const struct {
+		char *prefix;
+		const char *says;
+	} cases[] = {
+		{"0.0.0.0/8", "\"0.0.0.0/8\" is \"this network\""},
+		{"127.0.0.0/8", "\"127.0.0.0/8\" is loopback (RFC 1122), to which nothing is forwarded"},
+		{"127.0.0.1/32", "loopback"},
+		{"169.254.0.0/16", "link-local (RFC 3927)"},
+		{"169.254.1.1/32", "link-local (RFC 3927)"},
+		{"224.0.0.0/3", "multicast and reserved"},
+		{"239.1.0.0/16", "multicast"},
+		{"240.0.0.0/4", "reserved"},
+		{"255.255.255.255/32", "reserved"},
+		{"::/128", "the unspecified address"},
+		{"::1/128", "the loopback address"},
+		{"::ffff:0:0/96", "IPv4-mapped"},
+		{"::ffff:100.64.0.7/128", "IPv4-mapped"},
+		{"fe80::/10", "link-local (RFC 4291)"},
+		{"ff0e::/16", "multicast"},
+	};
+	Sluice__V1__Session spec = valid();
+	struct session_spec parsed;
+	struct fault f;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		addresses[1] = cases[i].prefix;
+		refused(&spec, "addresses[1]: ");
+		session_spec_parse(&spec, &parsed, &f);
+		if (!strstr(f.text, cases[i].says))
+			fail_msg("\"%s\" does not contain %s", f.text, cases[i].says);
+	}
+}
+
+static void
 an_mtu_fits_into_the_port_with_its_encapsulation(void **state)
 {
 	Sluice__V1__Session spec = valid();
@@ -133,7 +171,7 @@ an_mtu_fits_into_the_port_with_its_encapsulation(void **state)
 
 	assert_int_equal(session_spec_parse(&spec, &parsed, &f), 0);
 	assert_int_equal(session_mtu(&parsed, 1500, &f), 1500);
-	parsed.key.pppoe_session = 1;
+	parsed.key.access = session_access_named("PPPoE");
 	assert_int_equal(session_mtu(&parsed, 1500, &f), 1492);
 	assert_int_equal(session_mtu(&parsed, 9000, &f), 8992);
 	parsed.mtu = 1492;
@@ -179,6 +217,7 @@ main(void)
 		cmocka_unit_test(vlans_must_be_valid_and_an_inner_one_needs_an_outer_one),
 		cmocka_unit_test(only_a_unicast_mac_is_a_subscribers),
 		cmocka_unit_test(a_prefix_that_is_not_one_is_refused_with_the_mend),
+		cmocka_unit_test(a_prefix_that_is_never_forwarded_is_refused_with_its_scope),
 		cmocka_unit_test(an_mtu_fits_into_the_port_with_its_encapsulation),
 		cmocka_unit_test(a_prefix_has_its_own_addresses_and_no_others),
 	};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A certification authority and a server's certificate, for peers that speak TLS."""
 
 import subprocess

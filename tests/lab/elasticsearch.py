@@ -1,4 +1,5 @@
-"""What Elasticsearch is to whoever ships logs to it: its bulk interface, over TLS and with a password."""
+# SPDX-License-Identifier: Apache-2.0
+"""Elasticsearch's bulk interface for shippers of logs, over TLS and with a password."""
 
 import base64
 import http.server

@@ -1,4 +1,5 @@
-"""etcd, a member of its own; and a driver that says through it what is wanted."""
+# SPDX-License-Identifier: Apache-2.0
+"""etcd, with one member; and a driver that configures a gateway through it."""
 
 import base64
 import http.client
@@ -29,7 +30,7 @@ class Connection(http.client.HTTPConnection):
 
 
 class EtcdServer:
-    """etcd's process, on ports of its namespace's loopback; what it keeps outlives it."""
+    """etcd's process, on ports of its namespace's loopback; its data survives the process."""
 
     def __init__(self, lab, namespace):
         self.lab, self.namespace = lab, namespace
@@ -107,7 +108,7 @@ class EtcdServer:
 
 
 class Etcd:
-    """Says what is wanted through keys below this name, and reads what became of it."""
+    """Writes documents to keys below this name, and reads their status."""
 
     kind = "etcd"
 
@@ -154,13 +155,13 @@ class Etcd:
         self.server.ask("kv/put", key=encoded(self.status_prefix + ".store"), value=encoded("yes"))
 
     def status(self, key):
-        """What became of a document; None: there is no status."""
+        """Status of a document; None: there is none."""
         found = self.server.ask("kv/range", key=encoded(self.status_prefix + key)).get("kvs")
         return json.loads(base64.b64decode(found[0]["value"])) if found else None
 
     def statuses(self):
         """How many there are."""
-        # What begins with a dot, which is of no document, comes before.
+        # Keys of other uses, which begin with a dot, come before.
         begin, end = self.status_prefix + "/", self.status_prefix[:-1] + "0"
         found = self.server.ask("kv/range", key=encoded(begin), range_end=encoded(end), count_only=True)
         return int(found.get("count", 0))

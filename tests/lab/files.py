@@ -1,4 +1,5 @@
-"""A directory, and a driver that says through it what is wanted."""
+# SPDX-License-Identifier: Apache-2.0
+"""A directory, and a driver that configures a gateway through it."""
 
 import json
 import os
@@ -70,7 +71,7 @@ class Files:
         (self.directory / ".store").touch()
 
     def status(self, key):
-        """What became of a document; None: there is no status."""
+        """Status of a document; None: there is none."""
         name = key if key.startswith(".") else f"{key}.yaml"
         try:
             return json.loads((self.status_directory / f"{name}.status").read_text())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames and packets as bytes, quick enough for thousands a second. Tests that look at every bit use scapy instead."""
 
 import ipaddress
@@ -99,7 +100,7 @@ def arp_request(mac, source_ip, target_ip, tags):
 
 
 def icmp6(source, destination, kind, body):
-    """An ICMPv6 packet of code 0 with hop limit 255, as neighbour discovery wants it (RFC 4861 section 7.1)."""
+    """An ICMPv6 packet of code 0 with hop limit 255, as neighbour discovery requires (RFC 4861 section 7.1)."""
     message = struct.pack("!BBH", kind, 0, 0) + body
     total = checksum(source + destination + struct.pack("!IHBB", len(message), 0, 0, 58) + message)
     message = message[:2] + struct.pack("!H", total) + message[4:]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gateway under test: data plane and agent as processes in a namespace, and the command line that people use."""
 
 import contextlib
@@ -12,6 +13,8 @@ from .laboratory import TREE, Process, wait_until
 from .namespace import run
 
 DATAPLANE = os.environ.get("SLUICE_DATAPLANE", str(TREE / "build/dataplane/sluice-dataplane"))
+# Where tests serve the metrics of an agent.
+METRICS = "127.0.0.1:9464"
 SLUICE = os.environ.get("SLUICE", str(TREE / "build/sluice"))
 
 
@@ -27,12 +30,13 @@ def yaml(objects):
 
 
 class Refused(Exception):
-    """The command line said no; its message is what a person reads."""
+    """The command line failed; the message is its output."""
 
 
 class Gateway:
     """`supervised`: the data plane is started again when it dies, as systemd does it; `agent_too`: and the agent.
-    `northbounds`: those of the agent's configuration. `program`: the data plane; `options`: what else it is told."""
+    `northbounds`, `modules`: those of the agent's configuration. `program`: the data plane; `options`: further
+    options of it."""
 
     def __init__(
         self,
@@ -47,11 +51,12 @@ class Gateway:
         agent_too=False,
         cores=None,
         northbounds=(),
+        modules=None,
         program=DATAPLANE,
         options=(),
     ):
         self.program, self.options = program, list(options)
-        self.northbounds = list(northbounds)
+        self.northbounds, self.modules = list(northbounds), modules
         self.agent_too = agent_too
         self.lab, self.namespace, self.name, self.supervised = lab, namespace, name, supervised
         self.workers, self.buffers, self.huge, self.cores = workers, buffers, huge, cores
@@ -68,7 +73,7 @@ class Gateway:
             self.start_agent()
 
     def process(self, plane, *command):
-        """Ended by `close`, once nobody starts it again."""
+        """A process that `close` ends, after its supervisor."""
         return Process(self.namespace, command, self.lab.directory / f"{self.name}-{plane}.log")
 
     def start_dataplane(self):
@@ -96,9 +101,10 @@ class Gateway:
     def start_agent(self, *more):
         arguments = [*more, "--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
         arguments += ["--store", self.directory / "intent.db"]
-        if self.northbounds:
+        if self.northbounds or self.modules:
             configuration = self.directory / "agent.yaml"
-            configuration.write_text(json.dumps({"northbounds": self.northbounds}))
+            parts = {"northbounds": self.northbounds} | ({"modules": self.modules} if self.modules else {})
+            configuration.write_text(json.dumps(parts))
             arguments += ["--config", configuration]
         self.agent_socket.unlink(missing_ok=True)
         self.agent = self.process("agent", SLUICE, "agent", *arguments)
@@ -106,7 +112,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def without_agent(self):
-        """What is done inside to objects in the data plane, nobody puts right; afterwards the agent does."""
+        """The agent is stopped inside: it repairs changes of the data plane's objects afterwards."""
         self.agent.stop()
         try:
             yield
@@ -131,7 +137,7 @@ class Gateway:
         return [SLUICE, "--agent", f"unix://{self.agent_socket}", *map(str, arguments)]
 
     def sluice(self, *arguments, check=True, timeout=60, **options):
-        """Runs the command line and gives what it did; Refused if it failed and `check` is set."""
+        """Runs the command line and returns the result; Refused if it failed and `check` is set."""
         done = run(*self.command(*arguments), check=False, timeout=timeout, **options)
         if check and done.returncode != 0:
             raise Refused(f"sluice {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
@@ -141,7 +147,7 @@ class Gateway:
         return json.loads(self.sluice(*arguments, "-o", "json").stdout or "null")
 
     def apply(self, *objects, wait=True, check=True):
-        """Applies objects from a file, as a person does, and waits until all of them are what they should be."""
+        """Applies objects from a file, as an operator does, and waits until all of them are applied."""
         path = self.directory / f"apply-{threading.get_ident()}.yaml"
         path.write_text(yaml(objects))
         waiting = ("--wait", "30s") if wait and check else ()
@@ -149,6 +155,22 @@ class Gateway:
 
     def delete(self, kind, *names):
         return self.sluice("delete", kind, *names, "--in-use")
+
+    def metric(self, name, listen=METRICS):
+        """The sum of a metric of the agent over its labels; None: the agent does not answer."""
+        done = self.namespace.run("curl", "-sf", f"http://{listen}/metrics", check=False)
+        if done.returncode:
+            return None
+        lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines() if not line.startswith("#")]
+        return sum(float(value) for left, value in lines if left.partition("{")[0] == name)
+
+    def holds(self, kind):
+        """Names of the data plane's objects of a kind."""
+        from contract import Connection, api
+
+        with Connection(self.dataplane_socket) as connection:
+            found = connection.ask(list=api.List(kind=kind, limit=10000)).objects.objects
+        return [each.name for each in found]
 
     def drops(self, *arguments):
         """Drops by name."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subscribers' homes. The kernel here may know neither QinQ nor PPPoE, so a home gateway in user space stands between a
 TAP or TUN interface, behind which the kernel's own ping, iperf3 and curl work, and the access line."""
 
@@ -14,7 +15,7 @@ from .wire import Wire
 
 @dataclass
 class Line:
-    """How one subscriber is reached: what a session object says, from the other side."""
+    """How a subscriber's line looks from the other side of a session's access."""
 
     name: str
     mac: str
@@ -34,7 +35,7 @@ class Line:
 
     @property
     def key(self):
-        """What tells this line's frames from others'."""
+        """The key of this line's frames."""
         return tuple(self.vlans), self.pppoe
 
     @property
@@ -78,7 +79,8 @@ class Home:
             nodad = ("nodad",) if version == "-6" else ()
             namespace.ip(version, "address", "add", address, "dev", "wan", *nodad)
             if line.pppoe:
-                namespace.ip(version, "route", "add", "default", "dev", "wan")
+                # A router advertisement may have made one.
+                namespace.ip(version, "route", "replace", "default", "dev", "wan")
             elif gateway:
                 namespace.ip(version, "route", "add", gateway, "dev", "wan")
                 namespace.ip(version, "route", "add", "default", "via", gateway, "dev", "wan")

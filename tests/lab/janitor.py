@@ -1,4 +1,5 @@
-"""Removes what a laboratory made: janitor.py PREFIX DIRECTORY, started before anything is made.
+# SPDX-License-Identifier: Apache-2.0
+"""Cleans up after a laboratory: janitor.py PREFIX DIRECTORY, started first of all.
 
 Its standard input closes when the laboratory's process is done or dead, however it died; then the janitor kills what
 still runs in the laboratory's namespaces and removes those, the DPDK runtime directories and the run directory.

@@ -1,4 +1,5 @@
-"""Apache Kafka, one broker in KRaft mode, from build/kafka; and a driver that says through it what is wanted."""
+# SPDX-License-Identifier: Apache-2.0
+"""Apache Kafka, one broker in KRaft mode, from build/kafka; and a driver that configures a gateway through it."""
 
 import json
 import shutil
@@ -23,7 +24,7 @@ class Letter:
 
 
 class KafkaServer:
-    """The broker's process, on ports of its namespace's loopback; what it keeps outlives it."""
+    """The broker's process, on ports of its namespace's loopback; its data survives the process."""
 
     def __init__(self, lab, namespace):
         self.lab, self.namespace = lab, namespace
@@ -123,10 +124,10 @@ log.cleaner.dedupe.buffer.size=2097152
 
 
 class Kafka:
-    """Says what is wanted through topics of this name, and hears what became of it."""
+    """Writes documents to topics of this name, and reads status messages."""
 
     kind = "kafka"
-    # What northbound(secure=...) takes.
+    # Values of northbound(secure=...).
     secure = ("plain", "scram-sha-256", "scram-sha-512")
 
     def __init__(self, server, name):
@@ -211,7 +212,7 @@ class Kafka:
         ]
 
     def events(self):
-        """All that was told, in order by object."""
+        """All status messages, in order by object."""
         return [json.loads(each.value) for each in self.read(self.told) if each.value]
 
     def close(self):

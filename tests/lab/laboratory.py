@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A laboratory: everything that one test module or one run of an example makes, and the certainty that it goes away."""
 
 import itertools
@@ -86,7 +87,7 @@ class Lab:
 
 
 def wait_until(condition, seconds=30, what=""):
-    """Waits for something to become true, and gives what the condition gave."""
+    """Waits until a condition is true, and returns its value."""
     end = time.monotonic() + seconds
     while True:
         looked = time.monotonic()
@@ -96,5 +97,5 @@ def wait_until(condition, seconds=30, what=""):
         now = time.monotonic()
         if now > end:
             raise TimeoutError(f"after {seconds} s: {what or condition}")
-        # What takes long to look at has the machine for as long before it is looked at again.
+        # A slow check leaves the machine to others for as long as it takes.
         time.sleep(max(0.02, now - looked))

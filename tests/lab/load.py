@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic of many subscribers at once, in both directions, counted by subscriber and direction.
 
-Each packet is UDP whose payload says which line it belongs to. On the access side frames are made and taken apart here;
+Each packet is UDP with its line in the payload. On the access side, frames are built and parsed here;
 on the core side the kernel's UDP sockets send and receive, or a Upf does.
 """
 
@@ -54,17 +55,20 @@ class CoreHost:
 
     def send(self, line, version, payload):
         target = line.ip4 if version == 4 else line.ip6
-        # An ICMP error that came back is told here, and is no reason to stop.
+        # The socket reports an ICMP error here; sending goes on.
         with contextlib.suppress(OSError):
             self.sockets[version].sendto(payload, (target, PORT))
             return True
         return False
 
+    def redialed(self, line):
+        """The line has a new session."""
+
     def readable(self):
         return list(self.sockets.values())
 
     def receive(self, source):
-        """None if nothing has come; else what the payload is marked with, or None, and the IP version."""
+        """None without a packet; else the mark of the payload, or None, and the IP version."""
         with contextlib.suppress(OSError):
             return marked(source.recv(65536), UP), 4 if source is self.sockets[4] else 6
         return None
@@ -97,6 +101,9 @@ class TunnelHost:
             self.upf.send(self.upf.gpdu(line, packet, self.qfi), self.gateway)
             return True
         return False
+
+    def redialed(self, line):
+        self.upf.add(line, self.gateway, self.qfi)
 
     def readable(self):
         return [self.ready]
@@ -140,6 +147,8 @@ class Load:
             if (line.ip4 if version == 4 else line.ip6)
         ]
         self.count = 0
+        # Of lines that are down: nothing is sent for them.
+        self.resting = set()
         self.prepare()
         # Sending a packet and counting it are one step, and so are looking at one and counting it.
         self.counting = threading.Lock()
@@ -148,7 +157,7 @@ class Load:
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self.send, self.receive)]
 
     def prepare(self):
-        """What is sent, of the present count."""
+        """Packets sent since the present count began."""
         self.uplink = {stream: self.uplink_frame(*stream) for stream in self.streams}
         self.downlink = [mark(DOWN, number, self.count, self.size) for number in range(len(self.lines))]
 
@@ -157,6 +166,33 @@ class Load:
         source = line.ip4 if version == 4 else line.ip6
         packet = frames.udp(source, self.core.addresses[version], PORT, PORT, mark(UP, number, self.count, self.size))
         return line.frame(self.gateway_mac, packet)
+
+    def follow(self, lines):
+        """These lines are up, in these sessions. The others send and are sent nothing until they are up again."""
+        present = {line.name: line for line in lines}
+        with self.counting:
+            for number, old in enumerate(self.lines):
+                line, streams = (
+                    present.get(old.name),
+                    [stream for stream in ((number, 4), (number, 6)) if stream in self.uplink],
+                )
+                if line is None or not all(line.ip4 if version == 4 else line.ip6 for _, version in streams):
+                    self.resting.update(streams)
+                    continue
+                self.resting.difference_update(streams)
+                if line != old:
+                    self.replace(number, line, streams)
+
+    def replace(self, number, line, streams):
+        """The line of this number has another session. self.counting is held."""
+        old, self.lines[number] = self.lines[number], line
+        del self.by_key[old.tags, old.pppoe, old.raw_mac]
+        self.by_key[line.tags, line.pppoe, line.raw_mac] = number
+        if not line.pppoe:
+            self.own[line.tags] = line
+        self.core.redialed(line)
+        for stream in streams:
+            self.uplink[stream] = self.uplink_frame(*stream)
 
     def start(self):
         """Sends, from now on or again after a pause."""
@@ -182,8 +218,8 @@ class Load:
 
     def send_one(self, count):
         with self.counting:
-            if self.sending.is_set():
-                self.send_stream(self.streams[count % len(self.streams)])
+            if self.sending.is_set() and (stream := self.streams[count % len(self.streams)]) not in self.resting:
+                self.send_stream(stream)
 
     def send_stream(self, stream):
         number, version = stream
@@ -260,7 +296,7 @@ class Load:
         return min(self.total(self.sent, way) for way in (UP, DOWN)) >= packets
 
     def forget(self):
-        """Counts anew: what was sent before and comes later does not count."""
+        """Starts a new count: earlier packets that arrive later do not count."""
         with self.counting:
             self.count += 1
             self.prepare()

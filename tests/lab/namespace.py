@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network namespaces, and things opened inside them by a process that stays outside."""
 
 import ctypes
@@ -61,7 +62,7 @@ class Namespace:
         return json.loads(self.ip("-j", "link", "show", interface).stdout)[0]["address"]
 
     def silent(self, interface):
-        """The kernel says nothing on this interface: no IPv6 address, no neighbour discovery, no multicast report."""
+        """The kernel sends nothing on this interface: no IPv6 address, no neighbour discovery, no multicast report."""
         self.run("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
 
     def link(self, interface, other, other_interface, mtu=2000, queues=1):

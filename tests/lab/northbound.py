@@ -1,6 +1,7 @@
-"""Every way in as one thing: objects are said to be wanted, or no more, and it is told what became of each.
+# SPDX-License-Identifier: Apache-2.0
+"""All northbounds behind one interface: put and delete objects, and read their status.
 
-Each object is a document, a message or a file of its own. What these do with several at once is in the drivers.
+Each object is a document, a message or a file of its own. The drivers have what differs with several objects at once.
 """
 
 import http.client
@@ -27,7 +28,7 @@ class Documents:
 
     # A bad object among good ones is refused alone.
     one_by_one = True
-    # Also of what others said.
+    # Also the statuses of objects of other owners.
     tells_of_all = False
 
     def __init__(self, driver):
@@ -38,7 +39,7 @@ class Documents:
         return [self.driver.northbound(directory)]
 
     def serve(self, gateway):
-        """Is told which gateway it leads to."""
+        """Sets the gateway that it configures."""
 
     def say(self, *objects):
         self.driver.put_all({self.key(name): yaml([each]) for name, each in zip(names(objects), objects, strict=True)})
@@ -51,13 +52,13 @@ class Documents:
             self.driver.delete(self.key(name))
 
     def say_again(self):
-        """What was said while nobody heard; what keeps it needs no second time."""
+        """Repeats changes that the agent missed while it was away; stores that keep them need no repetition."""
 
     def key(self, name):
         return name.replace("/", "-")
 
     def refusal(self, thing):
-        """All that is told of why this was refused, as text."""
+        """All reasons of a refusal, as text."""
 
         def found():
             return (self.driver.status(self.key(*names([thing]))) or {}).get("mistakes")
@@ -65,12 +66,12 @@ class Documents:
         return json.dumps(wait_until(found, 60, f"the refusal of {thing}"))
 
     def told(self, thing):
-        """What was told last of an object: "applied", "pending" ... or "gone"."""
+        """The last reported state of an object: "applied", "pending" ... or "gone"."""
         status = self.driver.status(self.key(*names([thing])))
         return status["state"].lower() if status else "gone"
 
     def told_applied(self):
-        """How many were told to be applied, at least."""
+        """Number of objects reported as applied, at least."""
         return self.driver.statuses()
 
     def close(self):
@@ -78,7 +79,7 @@ class Documents:
 
 
 class Messages:
-    """Through a broker's driver: what is bad becomes a dead letter, and events tell of everything."""
+    """Through a broker's driver: invalid messages become dead letters, and events report the results."""
 
     one_by_one = tells_of_all = True
 
@@ -90,7 +91,7 @@ class Messages:
         return [self.driver.northbound(directory)]
 
     def serve(self, gateway):
-        """Is told which gateway it leads to."""
+        """Sets the gateway that it configures."""
 
     def say(self, *objects):
         self.driver.put_all({name: yaml([each]) for name, each in zip(names(objects), objects, strict=True)})
@@ -99,7 +100,7 @@ class Messages:
         self.driver.delete_all(names(objects))
 
     def say_again(self):
-        """The broker keeps what nobody heard."""
+        """The broker keeps messages that were not received."""
 
     def refusal(self, thing):
         mark = f'"{thing["metadata"]["name"]}"'
@@ -123,13 +124,13 @@ class Messages:
 
 
 class Unanswered(Exception):
-    """Nobody is there, or went away before the answer."""
+    """There is no server, or it went away before the answer."""
 
 
 class Requests:
-    """Each is answered by the agent, which is the server. What is not heard is said again by who said it."""
+    """The agent is the server and answers each request. The client repeats unanswered requests."""
 
-    # All of a request is taken or nothing; and it is only told what is asked for.
+    # A request is applied as a whole or not at all; and only queried states are reported.
     one_by_one = tells_of_all = False
 
     def __init__(self):
@@ -150,7 +151,7 @@ class Requests:
         wait_until(self.answers, 30, f"{self.kind} answers")
 
     def answers(self):
-        """Whether there is somebody to ask."""
+        """Whether there is a server to ask."""
         return True
 
     def attempt(self, command, objects):
@@ -192,7 +193,7 @@ class CommandLine(Requests):
     def ask(self, command, objects):
         path = Path(self.gateway.directory / "said.yaml")
         path.write_text(yaml(objects))
-        # As every other way in: what others need goes, too.
+        # As with every other northbound: objects that others need are deleted, too.
         how = ["--in-use"] if command == "delete" else []
         done = self.sluice(command, "-f", path, *how)
         if done.returncode:
@@ -257,7 +258,7 @@ class Resources(Requests):
         return self.client.ask("GET", "/v1/status").json["objects"]["applied"]
 
 
-# By the name of its row: what gives the server, by the name of a fixture, and the driver.
+# By the name of its row: the fixture of the server, and the driver.
 ROWS = {
     "api": (None, lambda _namespace, _server, _lab: CommandLine()),
     "grpc": (None, lambda namespace, _server, lab: RemoteCommandLine(Remote(lab, namespace))),

@@ -1,6 +1,7 @@
-"""A page of the documentation as its reader follows it: what it says to type is typed, what it shows is compared.
+# SPDX-License-Identifier: Apache-2.0
+"""A page of the documentation as its reader follows it: its commands run, and their output is compared.
 
-A block marked sh is typed as it is. One marked console has commands behind "$ ", and below each what it shows. One
+A block marked sh runs as it is. A block marked console has commands behind "$ ", each with its output below. A block
 that cannot run has a comment before it: <!-- not run: why -->.
 """
 
@@ -17,16 +18,17 @@ from .laboratory import TREE
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<why>[^\n]*?) -->\n)?```(?P<kind>[a-z]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-# Who does not see yet what the page shows looks again. Such a command changes nothing.
+# Commands that only show state: they are repeated until the output agrees with the page.
 LOOKS = re.compile(
-    r"sluice .*(get|describe|history|version|graph|diff|drops)\b|cat /|grep |curl -s(?!.* (-X|-d) )|promtool query "
-    r"|etcdctl get |redis-cli (HGET|XRANGE|XREVRANGE) |kcat .*-C "
+    r"sluice .*(get|describe|history|version|graph|diff|drops|ike list)\b|cat /|grep |curl -s(?!.* (-X|-d) )"
+    r"|promtool query "
+    r"|ip netns exec \S+ curl -s |etcdctl get |redis-cli (HGET|XRANGE|XREVRANGE) |kcat .*-C "
 )
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 AGE = re.compile(r"\b(\d+(\.\d+)?(ms|s|m|h|d))+\b")
 ANYTHING = "…"
 
-# What the reader changes of the machine is above it, and goes away with it, and so do all programs.
+# The reader's changes of the machine are above it, and are removed with it, and so are all programs.
 SHELL = """
 mount -t tmpfs none "$1"
 for place in /etc /var /run "$2"; do
@@ -46,18 +48,18 @@ done
 
 @dataclass
 class Step:
-    """What is typed, and what it shows; None: that is not said."""
+    """A command, and its expected output; None: any output."""
 
     typed: str
     shown: str | None = None
 
 
 class Wrong(Exception):
-    """A page says something that is not so."""
+    """A page and the programs disagree."""
 
 
 class Page:
-    """What is typed on it, in order, and what is not run."""
+    """Its commands in order, and the blocks that are not run."""
 
     def __init__(self, path):
         self.path, self.steps, self.omitted = path, [], []
@@ -89,14 +91,14 @@ class Page:
 
 
 def normal(text):
-    """Without what is another each time, and how wide columns are."""
+    """Text without times, and without the widths of columns."""
     text = AGE.sub("AGE", TIME.sub("TIME", text))
     lines = (" ".join(line.split()) for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def agrees(shown, seen):
-    """Whether it is what the page shows. There "…" stands for anything in its line, and alone for any lines."""
+    """Whether the output agrees with the page. There "…" stands for any text in its line, and alone for any lines."""
     pattern = ""
     for line in normal(shown):
         pattern += r"(.*\n)*" if line == ANYTHING else re.escape(line).replace(ANYTHING, ".*") + r"\n"
@@ -125,7 +127,7 @@ class Reader:
         lab.on_close(self.close)
 
     def type(self, text):
-        """What a command shows, and with what it ended."""
+        """Output and exit status of a command."""
         path = self.directory / f"step-{self.count:02}"
         path.write_text(text)
         with contextlib.suppress(BrokenPipeError):
@@ -137,7 +139,7 @@ class Reader:
         return path.with_suffix(".out").read_text(errors="replace"), int(status)
 
     def follow(self, page, seconds=30):
-        """Does what a page says, and sees that it shows what it says."""
+        """Runs a page's commands, and compares their output."""
         for step in page.steps:
             self.count += 1
             end = time.monotonic() + seconds
@@ -153,9 +155,12 @@ class Reader:
                 )
 
     def logs(self):
-        """What programs in the background told, each in the file of the step that started it."""
+        """Output of programs in the background, each in the file of the step that started it, and the agent's log."""
+        agent, _ = self.type("tail -v -c 1500 /var/log/sluice-agent.log 2>/dev/null || :")
         paths = sorted(self.directory.glob("step-*.out"))[:-1]
-        return "".join(f"\n--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in paths)
+        return f"\n{agent}" + "".join(
+            f"\n--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in paths
+        )
 
     def close(self):
         self.child.kill()

@@ -1,4 +1,5 @@
-"""RabbitMQ, an instance of its own; and a driver that says through it what is wanted."""
+# SPDX-License-Identifier: Apache-2.0
+"""RabbitMQ, an instance of its own; and a driver that configures a gateway through it."""
 
 import base64
 import hashlib
@@ -25,7 +26,7 @@ def user(name, password):
     }  # fmt: skip
 
 
-# "guest" is whom each installation has.
+# "guest" is the default user of each installation.
 DEFINITIONS = {
     "vhosts": [{"name": "/"}],
     "users": [user(USER, PASSWORD), user("guest", "guest")],
@@ -36,7 +37,7 @@ DEFINITIONS = {
 
 
 class RabbitmqServer:
-    """The broker's process, on ports of its namespace's loopback; what it keeps outlives it."""
+    """The broker's process, on ports of its namespace's loopback; its data survives the process."""
 
     def __init__(self, lab, namespace):
         self.lab, self.namespace = lab, namespace
@@ -118,7 +119,7 @@ log.console.level = warning
 
 
 class Rabbitmq:
-    """Says what is wanted through a queue of this name, and hears what became of it."""
+    """Writes documents to a queue of this name, and reads status messages."""
 
     kind = "rabbitmq"
     secure = ("password",)
@@ -202,7 +203,7 @@ class Rabbitmq:
         return self.letters
 
     def events(self):
-        """All that was told, in order."""
+        """All status messages, in order."""
         for _, body in self.take(self.told):
             self.heard.append(json.loads(body))
         return self.heard

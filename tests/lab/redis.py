@@ -1,4 +1,5 @@
-"""Redis, a server of its own; and a driver that says through it what is wanted."""
+# SPDX-License-Identifier: Apache-2.0
+"""Redis, a server of its own; and a driver that configures a gateway through it."""
 
 import json
 import shutil
@@ -13,7 +14,7 @@ USER, PASSWORD = "sluice", "a-secret-of-Redis"
 
 
 class RedisServer:
-    """Redis' process, on a port of its namespace's loopback; what it keeps outlives it."""
+    """Redis' process, on a port of its namespace's loopback; its data survives the process."""
 
     def __init__(self, lab, namespace, *settings):
         self.lab, self.namespace, self.settings = lab, namespace, settings
@@ -117,7 +118,7 @@ def access(server, secure):
 
 
 class Redis:
-    """Says what is wanted through keys below this name, and reads what became of it."""
+    """Writes documents to keys below this name, and reads their status."""
 
     kind = "redis"
 
@@ -146,7 +147,7 @@ class Redis:
         self.server.ask_all([("DEL", key) for key in self.server.ask("KEYS", self.prefix + "*")] or [("PING",)])
 
     def flush(self):
-        """Everything goes that is in the store, which tells nobody; but its connections end."""
+        """Removes everything in the store without notifications; the connections end."""
         self.server.ask("FLUSHALL")
         self.restart()
 
@@ -154,7 +155,7 @@ class Redis:
         self.server.ask("SET", self.status_prefix + ".store", "yes")
 
     def status(self, key):
-        """What became of a document; None: there is no status."""
+        """Status of a document; None: there is none."""
         found = self.server.ask("HGET", self.status_prefix + key, "status")
         return json.loads(found) if found else None
 
@@ -167,7 +168,7 @@ class Redis:
 
 
 class RedisStream:
-    """Says what is wanted through a stream of this name, and hears what became of it."""
+    """Writes documents to a stream of this name, and reads status messages."""
 
     kind = "redis-stream"
     secure = ("password",)
@@ -216,7 +217,7 @@ class RedisStream:
         return [Letter(each.pop("body", ""), each) for each in self.read(self.dead)]
 
     def events(self):
-        """All that was told, in order by object."""
+        """All status messages, in order by object."""
         return [json.loads(each["body"]) for each in self.read(self.told)]
 
     def close(self):

@@ -1,4 +1,5 @@
-"""The agent's gRPC over TCP, and who may ask it."""
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's gRPC over TCP, with its access rights."""
 
 import subprocess
 
@@ -6,8 +7,9 @@ from .gateway import SLUICE
 from .rest import tokens
 
 
-def certificates(directory, *names):
-    """Makes ca.crt, and NAME.crt and NAME.key for 127.0.0.1 and localhost; "other/NAME" is of another authority."""
+def certificates(directory, *names, addresses=()):
+    """Makes ca.crt, and NAME.crt and NAME.key for 127.0.0.1, localhost and `addresses`; "other/NAME" is of another
+    authority."""
 
     def openssl(*arguments):
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, cwd=directory)
@@ -15,7 +17,8 @@ def certificates(directory, *names):
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     for ca in ("ca", "other"):
         openssl("req", "-x509", *key, "-days", "2", "-keyout", f"{ca}.key", "-out", f"{ca}.crt", "-subj", f"/CN={ca}")
-    (directory / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    own = "".join(f",IP:{address}" for address in addresses)
+    (directory / "san").write_text(f"subjectAltName=IP:127.0.0.1,DNS:localhost{own}\n")
     for each in names:
         ca, name = each.split("/") if "/" in each else ("ca", each)
         openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
@@ -25,7 +28,7 @@ def certificates(directory, *names):
 
 
 class Remote:
-    """Its configuration, and the command line of those who may ask it."""
+    """Its configuration, and the command line with each right."""
 
     kind = "grpc"
     port = 7701

@@ -1,4 +1,5 @@
-"""The agent's REST, and who may ask it."""
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's REST, with its access rights."""
 
 import http.client
 import json
@@ -26,7 +27,7 @@ def tokens(directory, **roles):
 
 
 class Answer:
-    """What was answered: status, headers, and the body as text and JSON."""
+    """An answer: status, headers, and the body as text and JSON."""
 
     def __init__(self, status, headers, text):
         self.status, self.headers, self.text = status, headers, text

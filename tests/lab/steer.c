@@ -1,6 +1,7 @@
-// What a network card with several receive queues does by a rule of its own, on the sending side of a veth pair: a frame with a
-// VLAN tag goes to the queue of its VLAN, IPv4 and ARP without a tag to the queue of the address that it is for. Queue n of 4 has
-// VLANs and last bytes of addresses with the remainder n.
+// SPDX-License-Identifier: Apache-2.0
+// A network card with several receive queues and a rule of its own, on the sending side of a veth pair: a frame with
+// a VLAN tag goes to the queue of its VLAN, IPv4 and ARP without a tag to the queue of the address that it is for.
+// Queue n of 4 has VLANs and last bytes of addresses with the remainder n.
 struct frame {
 	unsigned length, type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority, ingress, ifindex;
 	unsigned tc_index, cb[5], hash, class, data, data_end;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user plane function as far as N3 goes: TS 29.281 (GTP-U), TS 38.415 (PDU session container), the kernel's UDP."""
 
 import contextlib
@@ -10,9 +11,12 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from . import frames
+
 ECHO_REQUEST, ECHO_RESPONSE, ERROR_INDICATION, SUPPORTED_EXTENSIONS, END_MARKER, GPDU = 1, 2, 26, 31, 254, 255
 PDU_SESSION_CONTAINER = 0x85
 PORT = 2152
+IP_RECVTOS = 13
 FLAG_E, FLAG_S, FLAG_PN = 4, 2, 1
 
 
@@ -25,6 +29,8 @@ class Message:
     extensions: list = field(default_factory=list)
     payload: bytes = b""
     sender: tuple = ()
+    # Of the outer IPv4 header: DSCP and ECN.
+    tos: int = 0
 
     @classmethod
     def parse(cls, data, sender=()):
@@ -71,6 +77,13 @@ def downlink_container(qfi, reflective=False):
     return PDU_SESSION_CONTAINER, bytes([0x00, (0x40 if reflective else 0) | qfi])
 
 
+def solicits(message):
+    payload = message.payload
+    return (
+        message.kind == GPDU and len(payload) > 40 and payload[0] >> 4 == 6 and payload[6] == 58 and payload[40] == 133
+    )
+
+
 class Upf:
     """The far end of tunnels, on an address of a core namespace; a TUN interface leads to the data network there."""
 
@@ -80,13 +93,17 @@ class Upf:
         self.socket = namespace.inside(socket.socket, family, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)
         self.socket.setsockopt(socket.SOL_SOCKET, 32, 16 << 20)
+        if family == socket.AF_INET:
+            self.socket.setsockopt(socket.IPPROTO_IP, IP_RECVTOS, 1)
         self.socket.bind((address, PORT))
         self.socket.setblocking(False)
         self.tunnel = namespace.tunnel_device(tunnel, False, 1400)
         self.tunnel_name = tunnel
         self.by_teid, self.by_address = {}, {}
-        # What came in and is not answered here: for a test to look at.
+        # Unanswered messages, for a test.
         self.messages = queue.SimpleQueue()
+        # Called for a router solicitation with the TEID: (subscriber, prefix), or None.
+        self.router = None
         # Called for each user packet (teid, packet) instead of giving it to the data network.
         self.taker = None
         self.wake, self.waker = os.pipe()
@@ -95,7 +112,8 @@ class Upf:
         lab.on_close(self.close)
 
     def add(self, line, gateway, qfi=None):
-        """A subscriber whose tunnel's other end is at `gateway`; its addresses are routed into the tunnel."""
+        """A subscriber whose tunnel's other end is at `gateway`; its addresses are routed into the tunnel.
+        `qfi` is that of its packets, or a function of the packet."""
         self.by_teid[line.teid_up] = line
         for version, address, size in (("-4", line.ip4, "32"), ("-6", line.ip6, "128")):
             if address:
@@ -143,7 +161,7 @@ class Upf:
     def from_gateway(self):
         for _ in range(128):
             try:
-                data, sender = self.socket.recvfrom(65536)
+                data, notes, _, sender = self.socket.recvmsg(65536, 64)
             except BlockingIOError:
                 return
             except OSError:
@@ -153,8 +171,11 @@ class Upf:
             except (AssertionError, struct.error, IndexError):
                 self.messages.put(Message(-1, 0, payload=data, sender=sender))
                 continue
+            message.tos = notes[0][2][0] if notes else 0
             if message.kind == ECHO_REQUEST:
                 self.send(Message(ECHO_RESPONSE, 0, message.sequence or 0, payload=b"\x0e\0"), sender[0])
+            elif self.router and solicits(message):
+                self.advertise(message, sender[0])
             elif self.taker and message.kind == GPDU:
                 self.taker(message)
                 continue
@@ -162,6 +183,17 @@ class Upf:
                 with contextlib.suppress(OSError):
                     os.write(self.tunnel, message.payload)
             self.messages.put(message)
+
+    def advertise(self, message, gateway):
+        found = self.router(message.teid)
+        if found:
+            line, prefix = found
+            # Flags L and A; valid and preferred for an hour.
+            option = struct.pack("!BBBBIII", 3, 4, 64, 0xC0, 3600, 3600, 0) + socket.inet_pton(socket.AF_INET6, prefix)
+            body = struct.pack("!BBHII", 64, 0, 1800, 0, 0) + option
+            own = socket.inet_pton(socket.AF_INET6, "fe80::1")
+            packet = frames.icmp6(own, message.payload[8:24], 134, body)
+            self.send(self.gpdu(line, packet, message.container[1]), gateway)
 
     def from_network(self):
         for _ in range(128):
@@ -172,7 +204,7 @@ class Upf:
             destination = packet[16:20] if packet[0] >> 4 == 4 else packet[24:40]
             if destination in self.by_address:
                 line, gateway, qfi = self.by_address[destination]
-                self.send(self.gpdu(line, packet, qfi), gateway)
+                self.send(self.gpdu(line, packet, qfi(packet) if callable(qfi) else qfi), gateway)
 
     def close(self):
         """As if it died. Once is enough."""

@@ -1,5 +1,6 @@
-"""One end of a link, for raw frames: what a test sends and sees. The kernel takes the outer VLAN tag out of a frame
-that comes in and tells it beside the frame (packet(7), PACKET_AUXDATA); here it is put back."""
+# SPDX-License-Identifier: Apache-2.0
+"""One end of a link, for raw frames of a test. The kernel removes the outer VLAN tag from a received frame and returns
+it beside the frame (packet(7), PACKET_AUXDATA); this module puts it back."""
 
 import contextlib
 import errno
@@ -64,18 +65,20 @@ class Wire:
             if frame is not None:
                 yield frame
                 pause = end if quiet is None else time.monotonic() + quiet
-                continue
+                if time.monotonic() < end:
+                    continue
+                return
             left = min(end, pause) - time.monotonic()
             if left <= 0:
                 return
             select.select([self.socket], [], [], left)
 
     def burst(self):
-        """All frames of something that has just been set off."""
+        """Frames from now on, until none came for a second."""
         return self.frames(30, quiet=1)
 
     def expect(self, wanted, seconds=20):
-        """The first frame for which `wanted` gives something true; that is what comes back."""
+        """The first true result of `wanted` for a frame."""
         seen = []
         for frame in self.frames(seconds):
             found = wanted(frame)

@@ -1,6 +1,8 @@
-// Package dataplanetest is a data plane for tests: it speaks api/dataplane.proto on a real Unix socket and keeps objects
-// as strictly as the real one (what an object names must be there, what is named cannot be deleted, what is immutable
-// cannot change), but moves no packets.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dataplanetest is a data plane for tests: it speaks api/dataplane.proto on a real Unix socket and keeps
+// objects as strictly as the real one (a named object must exist, an object in use cannot be deleted, an immutable
+// field cannot change), but moves no packets.
 package dataplanetest
 
 import (
@@ -13,9 +15,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"sluice.dev/sluice/agent/api"
 )
@@ -38,17 +42,17 @@ type Fake struct {
 	log        []string
 	refuse     func(op, kind, name string) *api.Result
 	deaf       bool
+	// Reasons for packets that it does not know.
+	unknownReasons []string
+	// How many streams were opened.
+	opened uint64
+	// The highest term so far.
+	term uint64
 
-	nodes      *api.NodeCountersList
-	ports      *api.PortCountersList
-	interfaces *api.InterfaceCountersList
-	sessions   *api.SessionCountersList
-	drops      *api.DropCountersList
-	queues     *api.QueueCountersList
-	schedulers *api.SchedulerCountersList
-	totals     *api.SessionTotals
-	neighbors  *api.NeighborStates
-	paths      *api.GtpuPaths
+	// To questions about state, by the type of the answer.
+	answers map[protoreflect.FullName]proto.Message
+	// The last search.
+	lookedFor *api.Request
 }
 
 // peer is one connection; mu serialises writing.
@@ -56,6 +60,9 @@ type peer struct {
 	socket  net.Conn
 	mu      sync.Mutex
 	streams map[uint64]*api.Request
+	// The streams in the order in which they were opened.
+	opened map[uint64]uint64
+	term   uint64
 }
 
 // New returns a Fake that has been started, and is stopped when the test ends.
@@ -66,7 +73,7 @@ func New(t testing.TB) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Fake{Path: dir + "/s"}
+	f := &Fake{Path: dir + "/s", answers: map[protoreflect.FullName]proto.Message{}}
 	f.Start(t)
 	t.Cleanup(func() {
 		f.Kill()
@@ -114,7 +121,7 @@ func (f *Fake) Disconnect() {
 	}
 }
 
-// Log returns what was asked for since the last call: "put Port access", "delete Route default".
+// Log returns the requests since the last call: "put Port access", "delete Route default".
 func (f *Fake) Log() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +152,7 @@ func (f *Fake) Object(kind, name string) []byte {
 	return nil
 }
 
-// Meddle changes what it holds behind the agent's back. A nil spec deletes.
+// Meddle changes an object behind the agent's back. A nil spec deletes.
 func (f *Fake) Meddle(kind, name string, spec []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,7 +168,7 @@ func (f *Fake) Meddle(kind, name string, spec []byte) {
 	f.keep(o, h)
 }
 
-// Refuse makes puts and deletes ("put", "delete") fail with what the function returns, if it is not nil.
+// Refuse makes puts and deletes ("put", "delete") fail with the function's result, if it is not nil.
 func (f *Fake) Refuse(refuse func(op, kind, name string) *api.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,31 +187,15 @@ func (f *Fake) Count(lists ...proto.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, list := range lists {
-		switch l := list.(type) {
-		case *api.NodeCountersList:
-			f.nodes = l
-		case *api.PortCountersList:
-			f.ports = l
-		case *api.InterfaceCountersList:
-			f.interfaces = l
-		case *api.SessionCountersList:
-			f.sessions = l
-		case *api.DropCountersList:
-			f.drops = l
-		case *api.QueueCountersList:
-			f.queues = l
-		case *api.SchedulerCountersList:
-			f.schedulers = l
-		case *api.NeighborStates:
-			f.neighbors = l
-		case *api.GtpuPaths:
-			f.paths = l
-		case *api.SessionTotals:
-			f.totals = l
-		default:
-			panic(fmt.Sprintf("not counters: %T", list))
-		}
+		f.answers[list.ProtoReflect().Descriptor().FullName()] = list
 	}
+}
+
+// LookedFor returns the last request that looked for a route or for sessions.
+func (f *Fake) LookedFor() *api.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lookedFor
 }
 
 // Streams returns the requests of the streams that are open, but for the watch of changes that every agent has.
@@ -224,10 +215,34 @@ func (f *Fake) Streams() []*api.Request {
 	return open
 }
 
-// Emit sends an answer on every open stream of its type, and ends the stream if last.
+// Forget makes it refuse a Watch for packets of these reasons.
+func (f *Fake) Forget(reasons ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unknownReasons = reasons
+}
+
+// receiver returns the newest stream that asks for packets of the reason; 0: none does. f.mu is held.
+func (f *Fake) receiver(reason string) (newest uint64) {
+	for p := range f.conns {
+		p.mu.Lock()
+		for id, r := range p.streams {
+			if slices.Contains(r.GetWatch().GetPunts(), reason) {
+				newest = max(newest, p.opened[id])
+			}
+		}
+		p.mu.Unlock()
+	}
+	return newest
+}
+
+// Emit sends an answer on every open stream of its type, and ends the stream if last. A packet goes to the newest stream that asks for its
+// reason.
 func (f *Fake) Emit(answer proto.Message, last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	event, _ := answer.(*api.Event)
+	receiver := f.receiver(event.GetPacketIn().GetReason())
 	for p := range f.conns {
 		p.mu.Lock()
 		for id, r := range p.streams {
@@ -244,7 +259,7 @@ func (f *Fake) Emit(answer proto.Message, last bool) {
 				}
 				reply.Answer = &api.Reply_Captured{Captured: a}
 			case *api.Event:
-				if r.GetWatch() == nil || r.GetWatch().GetChanges() != (a.GetChanged() != nil) {
+				if r.GetWatch() == nil || r.GetWatch().GetChanges() != (a.GetChanged() != nil) || a.GetPacketIn() != nil && p.opened[id] != receiver {
 					continue
 				}
 				reply.Answer = &api.Reply_Event{Event: a}
@@ -267,7 +282,7 @@ func (f *Fake) accept(l net.Listener) {
 		if err != nil {
 			return
 		}
-		p := &peer{socket: socket, streams: map[uint64]*api.Request{}}
+		p := &peer{socket: socket, streams: map[uint64]*api.Request{}, opened: map[uint64]uint64{}}
 		f.mu.Lock()
 		f.conns[p] = true
 		if f.listener != l {
@@ -327,7 +342,7 @@ func ReadRequest(r io.Reader) *api.Request {
 // send is called with p.mu held.
 func (p *peer) send(reply *api.Reply) { WriteReply(p.socket, reply) }
 
-// WriteReply leaves it to whoever reads to notice that a socket is broken.
+// WriteReply ignores errors: the reader notices a broken socket.
 func WriteReply(w io.Writer, reply *api.Reply) {
 	frame, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 4), reply)
 	if err != nil {
@@ -338,11 +353,20 @@ func WriteReply(w io.Writer, reply *api.Reply) {
 }
 
 func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
+	overtaken := &api.Reply{Result: &api.Result{Code: int32(syscall.ESTALE), Message: "term: it is lower than another's"}}
 	switch o := request.Operation.(type) {
 	case *api.Request_Hello:
+		p.term = o.Hello.GetTerm()
+		if p.term != 0 && p.term < f.term {
+			return overtaken
+		}
+		f.term = max(f.term, p.term)
 		return &api.Reply{Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Release: "fake", Dpdk: "none", Cpu: "x86-64-v2",
 			Boot: f.boot, Workers: 1}}}
 	case *api.Request_Put:
+		if p.term < f.term {
+			return overtaken
+		}
 		results := &api.Results{}
 		defer func() { results.Generation = f.generation }()
 		for _, object := range o.Put.Objects {
@@ -360,10 +384,16 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 		return &api.Reply{Answer: &api.Reply_Objects{Objects: f.list(o.List)}}
 	case *api.Request_Watch, *api.Request_Trace, *api.Request_Capture:
 		if filter := request.GetTrace().GetFilter() + request.GetCapture().GetFilter(); strings.Contains(filter, "nonsense") {
-			return &api.Reply{Result: &api.Result{Code: 22, Message: "filter: syntax error in \"" + filter + "\""}}
+			return &api.Reply{Result: &api.Result{Code: 22, Message: "filter: syntax error in \"" + filter + "\"", Field: "filter"}}
+		}
+		for _, reason := range request.GetWatch().GetPunts() {
+			if slices.Contains(f.unknownReasons, reason) {
+				return &api.Reply{Result: &api.Result{Code: int32(syscall.ENOENT), Message: "punts: this data plane knows no such reason"}}
+			}
 		}
 		p.mu.Lock()
-		p.streams[request.Id] = request
+		f.opened++
+		p.streams[request.Id], p.opened[request.Id] = request, f.opened
 		if request.GetWatch().GetChanges() {
 			p.send(&api.Reply{Id: request.Id, Answer: &api.Reply_Event{Event: &api.Event{Event: &api.Event_Changed{
 				Changed: &api.Changed{Generation: f.generation}}}}})
@@ -381,26 +411,40 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 	case *api.Request_PacketOut:
 		f.log = append(f.log, fmt.Sprintf("packet out, %d bytes", len(o.PacketOut.Packet)))
 		return &api.Reply{}
-	case *api.Request_NodeCounters:
-		return &api.Reply{Answer: &api.Reply_NodeCounters{NodeCounters: f.nodes}}
-	case *api.Request_PortCounters:
-		return &api.Reply{Answer: &api.Reply_PortCounters{PortCounters: f.ports}}
-	case *api.Request_InterfaceCounters:
-		return &api.Reply{Answer: &api.Reply_InterfaceCounters{InterfaceCounters: f.interfaces}}
+	case *api.Request_PacketsOut:
+		for _, packet := range o.PacketsOut.Packets {
+			f.log = append(f.log, fmt.Sprintf("packet out of port %q: %q", packet.GetPort(), packet.Packet))
+		}
+		return nil
 	case *api.Request_SessionCounters:
 		return &api.Reply{Answer: &api.Reply_SessionCounters{SessionCounters: f.sessionPage(o.SessionCounters)}}
-	case *api.Request_QueueCounters:
-		return &api.Reply{Answer: &api.Reply_QueueCounters{QueueCounters: f.queues}}
-	case *api.Request_SchedulerCounters:
-		return &api.Reply{Answer: &api.Reply_SchedulerCounters{SchedulerCounters: f.schedulers}}
-	case *api.Request_DropCounters:
-		return &api.Reply{Answer: &api.Reply_DropCounters{DropCounters: f.drops}}
-	case *api.Request_SessionTotals:
-		return &api.Reply{Answer: &api.Reply_SessionTotals{SessionTotals: f.totals}}
-	case *api.Request_NeighborStates:
-		return &api.Reply{Answer: &api.Reply_NeighborStates{NeighborStates: f.neighbors}}
-	case *api.Request_GtpuPaths:
-		return &api.Reply{Answer: &api.Reply_GtpuPaths{GtpuPaths: f.paths}}
+	case *api.Request_RouteLookUp, *api.Request_SessionSearch:
+		f.lookedFor = request
+	}
+	if reply := f.state(request); reply != nil {
+		return reply
 	}
 	return &api.Reply{Result: &api.Result{Code: 22, Message: "no operation that is known"}}
+}
+
+// state answers a query of operational state with the given counters; nil: it is no such query, or there are none.
+func (f *Fake) state(request *api.Request) *api.Reply {
+	reply := (&api.Reply{}).ProtoReflect()
+	asked := request.ProtoReflect().WhichOneof(request.ProtoReflect().Descriptor().Oneofs().ByName("operation"))
+	if asked == nil {
+		return nil
+	}
+	notes, _ := proto.GetExtension(asked.Message().Options(), api.E_State).(*api.OperationalState)
+	answers := reply.Descriptor().Oneofs().ByName("answer").Fields()
+	for i := range answers.Len() {
+		a := answers.Get(i)
+		if string(a.Message().Name()) != notes.GetReply() && (notes != nil || a.Name() != asked.Name()) {
+			continue
+		}
+		if counted := f.answers[a.Message().FullName()]; counted != nil {
+			reply.Set(a, protoreflect.ValueOfMessage(counted.ProtoReflect()))
+		}
+		return reply.Interface().(*api.Reply)
+	}
+	return nil
 }

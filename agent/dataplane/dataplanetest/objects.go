@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package dataplanetest
 
 import (
@@ -20,7 +22,7 @@ func result(code syscall.Errno, format string, args ...any) *api.Result {
 
 type key struct{ kind, name string }
 
-// held is an object that the Fake has, and what it names.
+// held is an object of the Fake, and the objects that it names.
 type held struct {
 	object *api.Object
 	// When it was made, which is the order of listing.
@@ -186,7 +188,8 @@ func (f *Fake) list(q *api.List) *api.Objects {
 func (f *Fake) sessionPage(q *api.SessionCountersQuery) *api.SessionCountersList {
 	page := &api.SessionCountersList{}
 	start, _ := strconv.Atoi(q.Page)
-	for i, s := range f.sessions.GetSessions() {
+	all, _ := f.answers[page.ProtoReflect().Descriptor().FullName()].(*api.SessionCountersList)
+	for i, s := range all.GetSessions() {
 		if i < start || len(q.Sessions) > 0 && !slices.Contains(q.Sessions, s.Session) {
 			continue
 		}

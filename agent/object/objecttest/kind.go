@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package objecttest has kinds that the contract does not have (yet), for tests.
 package objecttest
 
@@ -76,4 +78,33 @@ func Object(t testing.TB, r *object.Registry, kind, name, spec string) *object.O
 		t.Fatal(err)
 	}
 	return written[0].Object
+}
+
+// Case is a spec of a kind, and the beginning of its first error; empty: the spec is acceptable.
+type Case = struct{ Sentence, Kind, Spec, Problem string }
+
+// Check checks specs by their annotations and by rules.
+func Check(t *testing.T, rules []object.KindRules, cases []Case) {
+	t.Helper()
+	r, err := object.NewRegistry(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.Sentence, func(t *testing.T) {
+			written, err := r.Decode(strings.NewReader("{apiVersion: "+object.APIVersion+", kind: "+c.Kind+", metadata: {name: x}, spec: "+c.Spec+"}"), "")
+			if err == nil {
+				err = r.Whole(written).Or()
+			}
+			if c.Problem == "" {
+				if err != nil {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if errs := object.AllErrors(err); len(errs) == 0 || !strings.HasPrefix(errs[0].Sentence(), c.Problem) {
+				t.Errorf("error %v\nnot %s", err, c.Problem)
+			}
+		})
+	}
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reconciletest has data planes for tests: one that is as particular as the real one, and one that keeps everything.
 package reconciletest
 
@@ -24,17 +26,18 @@ const (
 
 var errGone = errors.New("connection reset")
 
-// Plane behaves as the data plane does: it refuses what names something that is not there, what takes what another has, and
-// the deletion of what is in use.
+// Plane behaves as the data plane: it refuses objects that name missing ones, objects that claim what another has,
+// and the deletion of objects in use.
 type Plane struct {
 	registry *object.Registry
 	// Held while anything below is used.
 	sync.Mutex
 	objects  map[object.Key]*object.Object
 	specs    map[object.Key][]byte
+	owners   map[object.Key]string
 	users    map[object.Key]int
 	holdings *object.Holdings[object.Key]
-	// What was done, in order.
+	// The operations, in order.
 	log []string
 	// Chances in a thousand that an object is refused, and that a request ends with an error.
 	Refuse, Drop int
@@ -44,22 +47,23 @@ type Plane struct {
 	// Objects that are always refused, and with which error (ENOSPC).
 	Never map[object.Key]bool
 	Code  int32
-	// Objects that are not made, nor what was put with them, until something can be read here. Locked while it is changed.
+	// Objects that are not made, nor those that were put with them, until their channel is readable. Locked while it
+	// is changed.
 	Slow map[object.Key]<-chan struct{}
-	// What an object needs although it does not name it.
+	// Objects that another needs without naming them.
 	Needs map[object.Key]object.Key
 	// How many were refused, and the requests that were made.
 	Refused, Requests int
 
-	// Changed by whatever client, and whom the latest connection has told of what others do.
-	mark reconcile.Mark
-	told func(reconcile.Change)
+	// The number of changes of all clients, and the callback of the latest connection.
+	mark    reconcile.Mark
+	changed func(reconcile.Change)
 }
 
 // NewPlane returns an empty data plane.
 func NewPlane(r *object.Registry) *Plane {
 	return &Plane{
-		registry: r, objects: map[object.Key]*object.Object{}, specs: map[object.Key][]byte{}, users: map[object.Key]int{},
+		registry: r, objects: map[object.Key]*object.Object{}, specs: map[object.Key][]byte{}, owners: map[object.Key]string{}, users: map[object.Key]int{},
 		holdings: object.NewHoldings(object.Key.Compare), Never: map[object.Key]bool{}, Code: noSpace,
 		Slow: map[object.Key]<-chan struct{}{}, mark: reconcile.Mark{Boot: 1, Generation: 1},
 	}
@@ -131,7 +135,7 @@ func (p *Plane) put(ctx context.Context, objects []reconcile.Object) ([]reconcil
 // Set puts one object, as Put does. The lock is held.
 func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 	k := packed.Key
-	o, err := p.registry.New(k.Kind, k.Name, nil, packed.Spec)
+	o, err := p.registry.New(k.Kind, k.Name, nil, []byte(packed.Spec))
 	if err != nil {
 		return reconcile.Result{Code: 22, Message: err.Error()}
 	}
@@ -157,7 +161,7 @@ func (p *Plane) Set(packed reconcile.Object) reconcile.Result {
 	}
 	p.Forget(k)
 	p.mark.Generation++
-	p.objects[k], p.specs[k] = o, packed.Spec
+	p.objects[k], p.specs[k], p.owners[k] = o, []byte(packed.Spec), packed.Owner
 	for _, ref := range p.registry.References(o) {
 		p.users[ref.To]++
 	}
@@ -187,45 +191,46 @@ func (p *Plane) Forget(k object.Key) {
 	p.mark.Generation++
 	delete(p.objects, k)
 	delete(p.specs, k)
+	delete(p.owners, k)
 }
 
 // Watch implements reconcile.Plane.
-func (p *Plane) Watch(ctx context.Context, told func(reconcile.Change)) (reconcile.Mark, error) {
+func (p *Plane) Watch(ctx context.Context, changed func(reconcile.Change)) (reconcile.Mark, error) {
 	if err := p.request(ctx); err != nil {
 		return reconcile.Mark{}, err
 	}
 	p.Lock()
 	defer p.Unlock()
-	p.told = told
+	p.changed = changed
 	return p.mark, nil
 }
 
-// tell says how many changes there were, after an answer.
+// tell reports the number of changes, after an answer.
 func (p *Plane) tell() {
 	p.Lock()
 	defer p.Unlock()
-	if p.told != nil {
-		p.told(reconcile.Change{Generation: p.mark.Generation})
+	if p.changed != nil {
+		p.changed(reconcile.Change{Generation: p.mark.Generation})
 	}
 }
 
-// Meddle does as another client what these changes say, whether that is acceptable or not, and has it told.
+// Meddle carries out another client's changes, acceptable or not, and reports them.
 func (p *Plane) Meddle(changes ...reconcile.Change) {
 	p.Lock()
 	defer p.Unlock()
 	for _, c := range changes {
 		if c.Lost {
-			p.told(c)
+			p.changed(c)
 			continue
 		}
 		p.Forget(c.Key)
 		if !c.Deleted {
-			if r := p.Set(reconcile.Object{Key: c.Key, Spec: c.Spec}); r.Code != 0 {
+			if r := p.Set(reconcile.Object{Key: c.Key, Spec: string(c.Spec)}); r.Code != 0 {
 				panic(r.Message)
 			}
 		}
 		c.Generation = p.mark.Generation
-		p.told(c)
+		p.changed(c)
 	}
 }
 
@@ -255,9 +260,13 @@ func (p *Plane) delete(ctx context.Context, keys []object.Key) ([]reconcile.Resu
 		case p.Never[k] || p.chance(p.Refuse):
 			results = append(results, reconcile.Result{Code: busy, Message: k.String() + ": not now"})
 		default:
+			var r reconcile.Result
+			if p.owners[k] != "" {
+				r.Final = []byte("counters of " + k.Name)
+			}
 			p.Forget(k)
 			p.log = append(p.log, "delete "+k.String())
-			results = append(results, reconcile.Result{})
+			results = append(results, r)
 		}
 	}
 	return results, nil
@@ -273,7 +282,7 @@ func (p *Plane) List(ctx context.Context) iter.Seq2[[]reconcile.Object, error] {
 		p.Lock()
 		var all []reconcile.Object
 		for k, spec := range p.specs {
-			all = append(all, reconcile.Object{Key: k, Spec: slices.Clone(spec)})
+			all = append(all, reconcile.Object{Key: k, Spec: string(spec), Owner: p.owners[k]})
 		}
 		fails := p.chance(p.Drop)
 		p.Unlock()
@@ -302,11 +311,12 @@ func (p *Plane) Restart() {
 	p.Lock()
 	defer p.Unlock()
 	p.objects, p.specs, p.users = map[object.Key]*object.Object{}, map[object.Key][]byte{}, map[object.Key]int{}
+	p.owners = map[object.Key]string{}
 	p.holdings = object.NewHoldings(object.Key.Compare)
 	p.mark = reconcile.Mark{Boot: p.mark.Boot + 1, Generation: 1}
 }
 
-// TakeLog returns what was done since it was called last.
+// TakeLog returns the operations since the last call.
 func (p *Plane) TakeLog() []string {
 	p.Lock()
 	defer p.Unlock()
@@ -315,14 +325,14 @@ func (p *Plane) TakeLog() []string {
 	return log
 }
 
-// Differences says how the plane differs from what is wanted.
-func (p *Plane) Differences(wanted map[object.Key]*object.Object) []string {
+// Differences returns the differences between the plane and the desired state.
+func (p *Plane) Differences(objects map[object.Key]*object.Object) []string {
 	p.Lock()
 	defer p.Unlock()
 	var found []string
-	for k, o := range wanted {
-		if !ready(p.registry, wanted, o) {
-			continue // absent, or as it was before somebody changed it to need what is not there
+	for k, o := range objects {
+		if !ready(p.registry, objects, o) {
+			continue // absent, or as it was before a change to need a missing object
 		}
 		spec, err := object.Pack(o.Spec)
 		if err != nil {
@@ -330,26 +340,26 @@ func (p *Plane) Differences(wanted map[object.Key]*object.Object) []string {
 		} else if p.specs[k] == nil && p.objects[k] == nil {
 			found = append(found, k.String()+" is missing")
 		} else if !bytes.Equal(p.specs[k], spec) {
-			found = append(found, k.String()+" is not as wanted")
+			found = append(found, k.String()+" is not as desired")
 		}
 	}
 	for k := range p.objects {
-		if wanted[k] == nil && p.users[k] == 0 {
-			found = append(found, k.String()+" is there, although nobody wants or uses it")
+		if objects[k] == nil && p.users[k] == 0 {
+			found = append(found, k.String()+" is there, and has no owner and no user")
 		}
 	}
 	slices.Sort(found)
 	return found
 }
 
-// ready says whether everything that an object needs, and that needs, is wanted.
-func ready(r *object.Registry, wanted map[object.Key]*object.Object, o *object.Object) bool {
+// ready reports whether all that an object needs, directly or not, is desired.
+func ready(r *object.Registry, objects map[object.Key]*object.Object, o *object.Object) bool {
 	for _, ref := range r.References(o) {
 		if ref.Builtin {
 			continue
 		}
-		t := wanted[ref.To]
-		if t == nil || !ready(r, wanted, t) {
+		t := objects[ref.To]
+		if t == nil || !ready(r, objects, t) {
 			return false
 		}
 	}
@@ -371,7 +381,7 @@ type Willing map[object.Key][]byte
 // Part of reconcile.Plane.
 func (p Willing) Put(_ context.Context, objects []reconcile.Object, answered func([]reconcile.Result, error)) {
 	for _, o := range objects {
-		p[o.Key] = o.Spec
+		p[o.Key] = []byte(o.Spec)
 	}
 	answered(make([]reconcile.Result, len(objects)), nil)
 }
@@ -394,7 +404,7 @@ func (p Willing) List(context.Context) iter.Seq2[[]reconcile.Object, error] {
 	return func(yield func([]reconcile.Object, error) bool) {
 		var all []reconcile.Object
 		for k, spec := range p {
-			all = append(all, reconcile.Object{Key: k, Spec: slices.Clone(spec)})
+			all = append(all, reconcile.Object{Key: k, Spec: string(spec)})
 		}
 		for page := range slices.Chunk(all, 10_000) {
 			if !yield(page, nil) {

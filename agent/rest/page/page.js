@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The OpenAPI document as a page. It talks to this server alone, and keeps the token only as long as it is open.
 'use strict';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Latencies in buckets at most 1/32 of their value wide, as HdrHistogram has them: to record one is an increment, and every
 // percentile is known to 3 %.
 #pragma once

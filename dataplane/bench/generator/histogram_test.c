@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Percentiles of latencies.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
-// sluice-generator: sends marked frames at an exact rate by one port, takes what comes by the others, and counts loss, order
-// and latency (RFC 2544, RFC 4737). It is told what to do line by line on its standard input and answers each line with
-// a line of JSON:
+// SPDX-License-Identifier: Apache-2.0
+// sluice-generator: sends marked frames at an exact rate by one port, receives by the others, and counts loss, order
+// and latency (RFC 2544, RFC 4737). It reads a command a line from its standard input and answers each with a line of
+// JSON:
 //
 //     stream FILE FROM TO LENGTH HEADER    frames of LENGTH bytes without FCS from port FROM to port TO; FILE has the first
 //                                          HEADER bytes of each flow's frame, flows in the order in which they are sent
@@ -26,13 +27,13 @@
 #include "speed.h"
 #include "trial.h"
 
-enum { PORT_MOST = 4, BUFFERS = 16384, RING = 1024 };
+enum { PORTS_LIMIT = 4, BUFFERS = 16384, RING = 1024 };
 
 static const char usage[] =
 	"Usage: sluice-generator --port DEVICE [--port DEVICE]... [--core N] [--no-huge] [--prefix NAME]\n"
 	"DEVICE is a DPDK device string. Commands come on the standard input.\n";
 
-static struct stream streams[STREAM_MOST];
+static struct stream streams[STREAMS_MAX];
 static unsigned streams_open;
 static uint16_t ports;
 static struct rte_mempool *pool;
@@ -40,7 +41,7 @@ static struct rte_mempool *pool;
 static int
 environment_start(char **devices, unsigned count, const char *core, bool huge, const char *prefix)
 {
-	char lcores[32], vdev[PORT_MOST][512];
+	char lcores[32], vdev[PORTS_LIMIT][512];
 	char *arguments[32] = {"sluice-generator", "--file-prefix", (char *)prefix, "--no-pci", "--no-telemetry",
 		"--log-level", "*:warning", "-m", "256", "--lcores", lcores};
 	int n = 11;
@@ -62,7 +63,7 @@ environment_start(char **devices, unsigned count, const char *core, bool huge, c
 		return -rte_errno;
 	}
 	pool = rte_pktmbuf_pool_create(
-		"frames", BUFFERS, 512, 0, RTE_PKTMBUF_HEADROOM + FRAME_MOST + 304, SOCKET_ID_ANY);
+		"frames", BUFFERS, 512, 0, RTE_PKTMBUF_HEADROOM + FRAME_LENGTH_MAX + 304, SOCKET_ID_ANY);
 	if (!pool) {
 		fprintf(stderr, "there is no memory for %d buffers\n", BUFFERS);
 		return -ENOMEM;
@@ -113,11 +114,11 @@ command_stream(const char *line)
 	const char *wrong;
 
 	if (sscanf(line, "stream %511s %u %u %u %u", file, &from, &to, &length, &header) != 5 || from >= ports ||
-		to >= ports || length > FRAME_MOST || header > length) {
+		to >= ports || length > FRAME_LENGTH_MAX || header > length) {
 		failed("stream takes FILE FROM TO LENGTH HEADER");
 		return;
 	}
-	if (streams_open == STREAM_MOST) {
+	if (streams_open == STREAMS_MAX) {
 		failed("there are as many streams as there can be");
 		return;
 	}
@@ -257,7 +258,7 @@ main(int count, char **arguments)
 {
 	static const struct option known[] = {{"port", 1, NULL, 'p'}, {"core", 1, NULL, 'c'}, {"no-huge", 0, NULL, 'n'},
 		{"prefix", 1, NULL, 'f'}, {"help", 0, NULL, 'h'}, {0}};
-	char *devices[PORT_MOST];
+	char *devices[PORTS_LIMIT];
 	const char *core = "0";
 	char prefix[64];
 	unsigned named = 0;
@@ -266,7 +267,7 @@ main(int count, char **arguments)
 
 	snprintf(prefix, sizeof(prefix), "sluice-generator-%d", getpid());
 	while ((c = getopt_long(count, arguments, "", known, NULL)) != -1) {
-		if (c == 'p' && named < PORT_MOST) {
+		if (c == 'p' && named < PORTS_LIMIT) {
 			devices[named++] = optarg;
 		} else if (c == 'c' && strspn(optarg, "0123456789") == strlen(optarg) && *optarg) {
 			core = optarg;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on two processors at the same time.
 #include "speed.h"
 

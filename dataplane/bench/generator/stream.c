@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames of a stream: made, known again, counted.
 #include "stream.h"
 
@@ -25,7 +26,7 @@ stream_open(struct stream *s, const char *file)
 		fclose(in);
 		return "the file is not a whole number of headers";
 	}
-	if (s->length > FRAME_MOST || s->header + sizeof(struct mark) > s->length) {
+	if (s->length > FRAME_LENGTH_MAX || s->header + sizeof(struct mark) > s->length) {
 		fclose(in);
 		return "the frame has no room for its header and 16 bytes more, or is longer than 2000 bytes";
 	}
@@ -94,7 +95,7 @@ stream_count(struct stream *s, const struct rte_mbuf *m, const struct mark *mark
 {
 	uint32_t *next = &s->next[mark->sequence % s->flows];
 
-	// RFC 4737 section 3.3, within the flow: what comes behind a later one is reordered.
+	// RFC 4737 section 3.3, within the flow: a frame behind a later one is reordered.
 	if (likely(mark->sequence >= *next))
 		*next = mark->sequence + 1;
 	else if (mark->sequence == *next - 1)

@@ -1,5 +1,6 @@
-// A stream: frames of many flows in turn from one port to another, each with a mark in its last bytes by which it is known
-// again whatever was put around it or taken off.
+// SPDX-License-Identifier: Apache-2.0
+// A stream: frames of many flows in turn from one port to another, each with a mark in its last bytes that identifies
+// it after encapsulation and decapsulation.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 
 #include "histogram.h"
 
-enum { STREAM_MOST = 16, MARK_MAGIC = 0xb7, FRAME_MOST = 2000 };
+enum { STREAMS_MAX = 16, MARK_MAGIC = 0xb7, FRAME_LENGTH_MAX = 2000 };
 
 // The end of a frame's payload.
 struct mark {
@@ -39,7 +40,7 @@ struct stream {
 	struct histogram latency;
 };
 
-// Reads the flows' headers from a file that is nothing else. NULL, or what is wrong.
+// Reads the flows' headers from a file that holds nothing else. NULL, or an error message.
 const char *stream_open(struct stream *s, const char *file);
 void stream_close(struct stream *s);
 

@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop that sends and receives.
 //
-// The rate is exact: at each moment a stream has sent what is due since the start. What this process could not send because
-// it was not running (another had the processor) is no burst afterwards; the time is added to the trial instead. What
-// it could not send because it is too slow is not sent, which shows as `offered` below `intended`; streams keep their shares.
+// The rate is exact: at each moment a stream has sent what is due since the start. Packets that are late because this
+// process was not running (another had the processor) are no burst afterwards; the time is added to the trial
+// instead. If the process is too slow, packets are not sent, which shows as `offered` below `intended`; streams keep
+// their shares.
 #include "trial.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-// One trial (RFC 2544 section 26.1): all streams at their rates for a time, then a wait for what is still under way.
+// SPDX-License-Identifier: Apache-2.0
+// One trial (RFC 2544 section 26.1): all streams at their rates for a time, then a wait for frames that are still
+// under way.
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +11,8 @@
 
 struct trial {
 	double seconds;            // of sending
-	double drain;              // seconds to wait at most for what is under way
-	double rates[STREAM_MOST]; // packets a second
+	double drain;              // maximum wait for frames under way, in seconds
+	double rates[STREAMS_MAX]; // packets a second
 };
 
 struct outcome {

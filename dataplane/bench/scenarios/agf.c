@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The access gateway function's chains, up and down, with and without its scheduler.
 #include "bench/scenarios/all.h"
 #include "bench/scenarios/frames.h"
@@ -32,6 +33,14 @@ agf_up_pppoe(const struct scenario *s)
 }
 
 static int
+agf_up_five_we(const struct scenario *s)
+{
+	if (make_ground() || make_block_list() || make_meter())
+		return -1;
+	return make_sessions(s->flows, FIVE_WE | GTPU | METER | ACL_UP);
+}
+
+static int
 agf_down(const struct scenario *s)
 {
 	if (make_ground() || make_allow_list(s->flows) || make_meter())
@@ -45,6 +54,14 @@ agf_down_pppoe(const struct scenario *s)
 	if (make_ground() || make_allow_list(s->flows) || make_meter())
 		return -1;
 	return make_sessions(s->flows, PPPOE | GTPU | METER | ACL_DOWN | DOWN_STREAM);
+}
+
+static int
+agf_down_five_we(const struct scenario *s)
+{
+	if (make_ground() || make_allow_list(s->flows) || make_meter())
+		return -1;
+	return make_sessions(s->flows, FIVE_WE | GTPU | METER | ACL_DOWN | DOWN_STREAM);
 }
 
 static int
@@ -88,6 +105,8 @@ agf_down_hqos_ports_pppoe(const struct scenario *s)
 const struct scenario agf_scenarios[] = {
 	{"agf-up-4k", 4096, SIZES, agf_up, up_frame, "in", .scaling = true},
 	{"agf-up-4k-pppoe", 4096, SIZES, agf_up_pppoe, up_frame, "in", .scaling = true},
+	{"agf-5we-up", 4096, {128, 504}, agf_up_five_we, up_frame, "in", .scaling = true},
+	{"agf-5we-down", ALLOWED, {128, 504}, agf_down_five_we, gtpu_down_frame, "in", .scaling = true},
 	{"agf-up-64k", 65536, SIZES_AGF, agf_up, up_frame, "in"},
 	{"agf-down-4k", ALLOWED, SIZES_AGF, agf_down, gtpu_down_frame, "in", .scaling = true},
 	{"agf-down-4k-pppoe", ALLOWED, SIZES_AGF, agf_down_pppoe, gtpu_down_frame, "in", .scaling = true},

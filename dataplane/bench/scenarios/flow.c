@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QoS flows: packet filters up, and 5-tuples down, of up to as many as an instance can have; and rules that downlink packets make.
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -8,11 +9,11 @@
 #include "bench/scenarios/frames.h"
 #include "bench/scenarios/ground.h"
 #include "bench/scenarios/subscribers.h"
-#include "core/object.h"
 #include "core/worker.h"
 #include "flow.pb-c.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
+#include "server/object.h"
 
 enum { MOST_SUBSCRIBERS = 64000, REFLECTED_QFI = 7 };
 
@@ -51,7 +52,8 @@ uplink_profile(const char *name)
 	return bench_put("FlowProfile", name, &profile);
 }
 
-// The 5-tuples of every other flow from the nth on: `count` of them, and as many as that `times` over that nobody has.
+// The 5-tuples of every other flow from the nth on: `count` of them, and as many as that `times` over that no flow
+// has.
 static int
 downlink_profile(const char *name, unsigned n, unsigned count, unsigned times)
 {

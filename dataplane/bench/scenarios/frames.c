@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the starts of frames.
 #include "bench/scenarios/frames.h"
 
@@ -40,7 +41,7 @@ udp(uint8_t *at, uint16_t from, uint16_t to, uint16_t length)
 	return 8;
 }
 
-// IPv4 and UDP; `length` is what is left of the frame.
+// IPv4 and UDP; `length` is the rest of the frame.
 unsigned
 ip4_udp(uint8_t *at, uint32_t from, uint32_t to, uint16_t from_port, uint16_t to_port, uint16_t length)
 {
@@ -58,7 +59,7 @@ ip4_udp(uint8_t *at, uint32_t from, uint32_t to, uint16_t from_port, uint16_t to
 
 // Frames of subscribers, and their surroundings: the route out for routed ones.
 unsigned
-up_frame_to(uint32_t to, bool pppoe, uint32_t flow, uint16_t length, uint8_t *h)
+up_frame_to(uint32_t to, uint16_t pppoe, uint32_t flow, uint16_t length, uint8_t *h)
 {
 	uint8_t mac[6];
 	unsigned n;
@@ -69,8 +70,8 @@ up_frame_to(uint32_t to, bool pppoe, uint32_t flow, uint16_t length, uint8_t *h)
 	n += vlan(h + n, inner_vlan(flow), pppoe ? 0x8864 : 0x0800);
 	if (pppoe) {
 		uint16_t id = (uint16_t)(1 + flow % 60000), inner = (uint16_t)(length - n - 6);
-		const uint8_t pppoe_header[] = {
-			0x11, 0, (uint8_t)(id >> 8), (uint8_t)id, (uint8_t)(inner >> 8), (uint8_t)inner, 0, 0x21};
+		const uint8_t pppoe_header[] = {(uint8_t)(pppoe >> 8), (uint8_t)pppoe, (uint8_t)(id >> 8), (uint8_t)id,
+			(uint8_t)(inner >> 8), (uint8_t)inner, 0, 0x21};
 
 		memcpy(h + n, pppoe_header, sizeof(pppoe_header));
 		n += sizeof(pppoe_header);
@@ -81,7 +82,10 @@ up_frame_to(uint32_t to, bool pppoe, uint32_t flow, uint16_t length, uint8_t *h)
 unsigned
 up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
 {
-	return up_frame_to(server_address(flow), strstr(s->name, "pppoe") != NULL, flow, length, h);
+	// Version, type, and code, or QFI 5.
+	uint16_t pppoe = strstr(s->name, "pppoe") ? 0x1100 : strstr(s->name, "5we") ? 0x2100 | 5 << 2 : 0;
+
+	return up_frame_to(server_address(flow), pppoe, flow, length, h);
 }
 
 unsigned

@@ -1,4 +1,5 @@
-// What every scenario stands on: ports, interfaces, neighbours and routes.
+// SPDX-License-Identifier: Apache-2.0
+// The base of every scenario: ports, interfaces, neighbours and routes.
 #include "bench/scenarios/ground.h"
 
 #include <arpa/inet.h>
@@ -9,6 +10,7 @@
 #include "ip.pb-c.h"
 
 Sluice__V1__PortSpread ground_spread;
+uint32_t ground_mtu;
 
 // Ports, interfaces and neighbours that every scenario has. Frames come in by "in" and leave by "out"; downlink scenarios
 // have the sessions on "out".
@@ -27,6 +29,7 @@ make_ground(void)
 		port.device = device;
 		port.mac = mac;
 		port.spread = ground_spread;
+		port.mtu = ground_mtu;
 		error = bench_put("Port", names[i], &port);
 	}
 	for (unsigned i = 0; i < 2 && !error; i++) {
@@ -76,8 +79,8 @@ make_route(unsigned n, const char *prefix)
 	return bench_put("Route", name, &route);
 }
 
-// The nth of up to 2^20 IPv4 prefixes, of the internet's lengths, mostly /24: each in a block of its own of 2,048 addresses,
-// blocks scattered over 1.0.0.0 to 128.255.255.255 by a multiplication, what would be loopback's moved away.
+// The nth of up to 2^20 IPv4 prefixes, of the internet's lengths, mostly /24: each in a block of its own of 2,048
+// addresses, blocks scattered over 1.0.0.0 to 128.255.255.255 by a multiplication, outside of loopback's.
 uint32_t
 prefix4(uint32_t n, unsigned *length)
 {

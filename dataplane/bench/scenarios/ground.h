@@ -1,5 +1,6 @@
-// What every scenario stands on. Frames come in by the port "in" and leave by "out"; downlink scenarios have the sessions on "out".
-// Each of these returns 0, or -1 after saying what is wrong.
+// SPDX-License-Identifier: Apache-2.0
+// The base of every scenario. Frames come in by the port "in" and leave by "out"; downlink scenarios have the
+// sessions on "out". Each of these returns 0, or -1 after an error message.
 #pragma once
 
 #include <stdint.h>
@@ -11,6 +12,8 @@ enum { NEIGHBORS = 16 };
 
 // How frames come from the ports' queues to workers.
 extern Sluice__V1__PortSpread ground_spread;
+// The ports' MTU; 0: that of an object without one.
+extern uint32_t ground_mtu;
 
 int make_ground(void);
 int make_route(unsigned n, const char *prefix);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forwarding alone: IPv4 and IPv6, one route and up to a million.
 #include <arpa/inet.h>
 #include <stdio.h>

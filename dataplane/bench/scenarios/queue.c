@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedulers by themselves, beside DPDK's rte_sched, and token buckets by themselves.
 #include "bench/scenarios/all.h"
 

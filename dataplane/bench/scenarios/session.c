@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step each: VLANs, PPPoE, GTP-U, an access list, a meter.
 #include "acl.pb-c.h"
 #include "bench/scenarios/all.h"
@@ -55,17 +56,29 @@ gtpu_down(const struct scenario *s)
 }
 
 static int
-acl_150(const struct scenario *s)
+on_interface(int (*make_list)(void))
 {
 	Sluice__V1__Interface interface = SLUICE__V1__INTERFACE__INIT;
 
-	if (make_ground() || make_route(0, "0.0.0.0/0") || make_block_list())
+	if (make_ground() || make_route(0, "0.0.0.0/0") || make_list())
 		return -1;
 	interface.port = "in";
 	interface.addresses = (char *[]){"192.0.2.1/25", "2001:db8:ffff:0::1/64"};
 	interface.n_addresses = 2;
 	interface.acl_in = "acl";
 	return bench_put("Interface", "in", &interface);
+}
+
+static int
+acl_150(const struct scenario *s)
+{
+	return on_interface(make_block_list);
+}
+
+static int
+acl_150_hits(const struct scenario *s)
+{
+	return on_interface(make_counted_block_list);
 }
 
 static int
@@ -92,6 +105,7 @@ const struct scenario session_scenarios[] = {
 	{"gtpu-encap-4k", 4096, SIZES, gtpu_up, up_frame, "in"},
 	{"gtpu-decap-4k", 4096, SIZES_TUNNEL, gtpu_down, gtpu_down_frame, "in"},
 	{"acl-150", 1024, SIZES, acl_150, ip4_frame, "in"},
+	{"acl-150-hits", 1024, SIZES, acl_150_hits, ip4_frame, "in"},
 	{"ways-acl-150", 1024, {64}, acl_150, ip4_frame, "in", .look_up = "acl"},
 	{"meter-4k", 4096, SIZES, meter_up, up_frame, "in"},
 	{"qinq-down-4k-hqos", 4096, SIZES, qinq_down_hqos, down_frame, "in"},

@@ -1,4 +1,5 @@
-// Subscribers' sessions, and what their policies name.
+// SPDX-License-Identifier: Apache-2.0
+// Subscribers' sessions, and the objects that their policies name.
 #include "bench/scenarios/subscribers.h"
 
 #include <arpa/inet.h>
@@ -60,10 +61,12 @@ make_session(uint32_t flow, unsigned with)
 	access.port = with & TWO_PORTS && flow % 2 ? "out2" : with & DOWN_STREAM ? "out" : "in";
 	access.outer_vlan = outer_vlan(flow);
 	access.inner_vlan = inner_vlan(flow);
-	if (with & (DOWN_STREAM | PPPOE))
+	if (with & (DOWN_STREAM | PPPOE | FIVE_WE | BY_MAC))
 		access.mac = mac_text;
 	if (with & PPPOE)
 		access.pppoe_session_id = 1 + flow % 60000;
+	if (with & FIVE_WE)
+		access.five_we_session_id = 1 + flow % 60000;
 	session.access = &access;
 	session.addresses = (char *[]){address};
 	session.n_addresses = 1;
@@ -107,7 +110,7 @@ make_sessions(uint32_t count, unsigned with)
 	return 0;
 }
 
-// Generous enough that everything passes: what is measured is the metering.
+// Rates so high that every packet passes: the cost of metering is measured.
 int
 make_meter(void)
 {
@@ -122,8 +125,8 @@ make_meter(void)
 }
 
 // 150 random 5-tuples to block, of which none matches.
-int
-make_block_list(void)
+static int
+block_list(bool counted)
 {
 	Sluice__V1__Acl acl = SLUICE__V1__ACL__INIT;
 	Sluice__V1__AclRule rules[150], *list[150];
@@ -153,7 +156,20 @@ make_block_list(void)
 	acl.rules = list;
 	acl.n_rules = 150;
 	acl.otherwise = SLUICE__V1__ACL_ACTION__PERMIT;
+	acl.count_hits = counted;
 	return bench_put("Acl", "acl", &acl);
+}
+
+int
+make_block_list(void)
+{
+	return block_list(false);
+}
+
+int
+make_counted_block_list(void)
+{
+	return block_list(true);
 }
 
 uint32_t
@@ -166,8 +182,8 @@ server_address(uint32_t flow)
 int
 make_allow_list(unsigned count)
 {
-	static Sluice__V1__AclRule rules[ALLOWED_MOST], *list[ALLOWED_MOST];
-	static char text[ALLOWED_MOST][2][24];
+	static Sluice__V1__AclRule rules[ALLOWED_MAX], *list[ALLOWED_MAX];
+	static char text[ALLOWED_MAX][2][24];
 	Sluice__V1__Acl acl = SLUICE__V1__ACL__INIT;
 
 	for (unsigned i = 0; i < count; i++) {
@@ -191,7 +207,7 @@ make_allow_list(unsigned count)
 	return bench_put("Acl", "acl", &acl);
 }
 
-// A scheduler whose rates, at every level, are more than what comes: what is measured is the scheduling.
+// A scheduler whose rates, at every level, exceed the offered load: the cost of scheduling is measured.
 int
 make_schedulers(uint32_t flows, unsigned ports)
 {

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agf
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice.dev/sluice/agent/aka"
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/deadline"
+	"sluice.dev/sluice/agent/n2"
+	"sluice.dev/sluice/agent/nas"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/qosflow"
+	"sluice.dev/sluice/agent/service"
+	"sluice.dev/sluice/agent/subscriber"
+	"sluice.dev/sluice/agent/wcp"
+)
+
+const (
+	// Name of the back end in a SubscriberProfile.
+	backEnd = "core"
+	// The reasons of router advertisements and DHCPv6 answers in tunnels.
+	advertisements = "gtpu-router-advertisement"
+	delegations    = "gtpu-dhcp6"
+	// That of error indications of UPFs.
+	errorIndications = "gtpu-error-indication"
+	// How long a PDU session may be there until its subscriber session begins.
+	sessionTime = time.Minute
+	tick        = 100 * time.Millisecond
+	// After this time without an attempt, the registration attempts of a line are counted from the beginning.
+	forgetTime = 15 * time.Minute
+)
+
+// hold is on a line whose registration failed.
+type hold struct {
+	until    time.Time
+	attempts int
+}
+
+// Definition is the service that registers lines with a 5G core.
+var Definition = service.Definition{
+	Name:  "agf",
+	Kinds: []string{"AccessNode", "CoreSubscriber"},
+	Punts: []string{advertisements, delegations, errorIndications},
+	New: func(e service.Environment) (service.Service, error) {
+		s := newAGF(e)
+		for _, c := range []prometheus.Collector{s.registered, s.pduSessions, s.gateways.count, s.gateways.drops} {
+			if err := e.Metrics.Register(c); err != nil {
+				return nil, err
+			}
+		}
+		return s, nil
+	},
+}
+
+// registration is a Line with the service's state of it.
+type registration struct {
+	*Line
+	deadline.Timer
+	node, key string
+	// A record of it is in the log.
+	recorded bool
+	// It is of before a restart, and its context at the AMF is still to be claimed, by the RAN UE NGAP ID; -1: it was idle.
+	recalled bool
+	ran      int64
+}
+
+// agf is the service.
+type agf struct {
+	environment             service.Environment
+	registered, pduSessions prometheus.Gauge
+	synced                  chan struct{}
+	once                    sync.Once
+
+	mu      sync.Mutex
+	pool    n2.Pool
+	manager subscriber.Manager
+	nodes   map[string]*api.AccessNode
+	// By the object's name.
+	credentials map[string]*api.CoreSubscriber
+
+	// The fields below are used under Pool.Do alone, and before there is a Pool by Run.
+	lines   map[string]*registration
+	of      map[*Line]*registration
+	members map[string]*member
+	// By our TEID; nil: of a residential gateway.
+	teids map[uint32]*member
+	// Owners of tunnels by the UPF's end.
+	ends  map[farEnd]tunnelOwner
+	holds map[string]hold
+	// Sequence numbers of Subscriptions without a registration, by Card: the core's challenges of before are not accepted again.
+	sequences map[string]uint64
+	timers    deadline.Queue[*registration]
+	shared    *service.Shared
+	gateways  gateways
+}
+
+func newAGF(e service.Environment) *agf {
+	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.CoreSubscriber{},
+		lines: map[string]*registration{}, of: map[*Line]*registration{}, members: map[string]*member{}, teids: map[uint32]*member{}, ends: map[farEnd]tunnelOwner{}, holds: map[string]hold{}, sequences: map[string]uint64{},
+		gateways:    newGateways(),
+		registered:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_lines", Help: "Lines with a registration at a 5G core, or on the way to one."}),
+		pduSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_pdu_sessions", Help: "PDU sessions of lines."})}
+	s.shared = service.NewShared(e.Objects, sharedPrefix, s.do, func(k object.Key, err error) {
+		e.Log.Error("the data plane refuses the QoS of a PDU session", "kind", k.Kind, "name", k.Name, "error", err)
+	})
+	return s
+}
+
+// Follow implements service.Follower.
+func (s *agf) Follow(c service.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodes, c.Key.Name)
+	if c.Key.Kind == "CoreSubscriber" {
+		delete(s.credentials, c.Key.Name)
+	}
+	if c.Object == nil {
+		return
+	}
+	switch spec := c.Object.Spec.(type) {
+	case *api.AccessNode:
+		if spec.UserPlaneAddress != "" {
+			s.nodes[c.Key.Name] = spec
+		}
+	case *api.CoreSubscriber:
+		s.credentials[c.Key.Name] = spec
+	}
+}
+
+// Synced implements service.Follower.
+func (s *agf) Synced() { s.once.Do(func() { close(s.synced) }) }
+
+// Run implements service.Service.
+func (s *agf) Run(ctx context.Context) error {
+	select {
+	case <-s.synced:
+	case <-ctx.Done():
+		return nil
+	}
+	s.recall()
+	if err := s.environment.Objects.Complete(ctx); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		pool, poolGone, err := service.Find[n2.Pool](ctx, s.environment)
+		if err != nil {
+			return nil
+		}
+		manager, gone, err := service.Find[subscriber.Manager](ctx, s.environment)
+		if err != nil {
+			return nil
+		}
+		s.mu.Lock()
+		before := s.pool
+		s.pool, s.manager = pool, manager
+		s.mu.Unlock()
+		pool.Do(func() {
+			if before != nil && before != pool {
+				// Contexts went with the service that had them.
+				for _, one := range s.lines {
+					one.Lost("the service of AMFs started anew")
+				}
+				s.loseGateways("the service of AMFs started anew")
+			}
+			s.claim()
+		})
+		manager.Use(backEnd, s, s)
+		withdraw := service.Offer[wcp.Server](s.environment, gatewayServer{s})
+		for serving := true; serving; {
+			select {
+			case <-ticker.C:
+				pool.Do(s.tick)
+			case <-gone:
+				serving = false
+			case <-poolGone:
+				serving = false
+			case <-ctx.Done():
+				manager.Use(backEnd, nil, nil)
+				serving = false
+			}
+		}
+		withdraw()
+	}
+	return nil
+}
+
+// tick ends timers that are due.
+func (s *agf) tick() {
+	now := time.Now()
+	for one, due := s.timers.Due(now); due; one, due = s.timers.Due(now) {
+		s.timers.Remove(one)
+		one.Tick()
+	}
+	for key, h := range s.holds {
+		if now.After(h.until.Add(forgetTime)) {
+			delete(s.holds, key)
+		}
+	}
+	s.tickGateways(now)
+	s.registered.Set(float64(len(s.lines)))
+	s.pduSessions.Set(float64(len(s.members)))
+}
+
+// ---- World
+
+// Open implements World.
+func (s *agf) Open(l *Line, guti *nas.GUTI, set *uint16) (Core, error) {
+	one := s.of[l]
+	s.mu.Lock()
+	node := s.nodes[one.node]
+	s.mu.Unlock()
+	if node == nil {
+		return nil, fmt.Errorf("%w: AccessNode/%s has no userPlaneAddress, or does not exist", n2.ErrNoAMF, one.node)
+	}
+	var core *n2.Context
+	var err error
+	if set != nil {
+		core, err = s.pool.OpenIn(one.node, node.Slice, *set, l)
+	} else {
+		core, err = s.pool.Open(one.node, node.Slice, guti, l)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return core, nil
+}
+
+// Uplink implements World.
+func (s *agf) Uplink(of *Session, packet []byte) {
+	m, ok := of.events.(*member)
+	if !ok {
+		return
+	}
+	if err := s.environment.Packets.Send(m.circuit.Dataplane, service.Routed("default", of.tunnelPacket(packet))); err != nil {
+		// It is sent again.
+		s.environment.Log.Debug("a router solicitation is not sent", "session", m.id, "error", err)
+	}
+}
+
+// Now implements World.
+func (s *agf) Now() time.Time { return time.Now() }
+
+// Random implements World.
+func (s *agf) Random(n time.Duration) time.Duration { return mathrand.N(n) }
+
+// Alarm implements World.
+func (s *agf) Alarm(l *Line, at time.Time) {
+	if one := s.of[l]; one != nil {
+		s.timers.Set(one, at)
+	}
+}
+
+// Over implements World.
+func (s *agf) Over(l *Line, wait time.Duration) {
+	one := s.of[l]
+	if one == nil {
+		return
+	}
+	delete(s.of, l)
+	delete(s.lines, one.key)
+	if of := l.settings.Subscription; of != nil {
+		s.sequences[of.Card] = of.Greatest()
+	}
+	s.timers.Remove(one)
+	s.unrecord(one)
+	delete(s.holds, one.key)
+	if wait > 0 {
+		s.holds[one.key] = hold{time.Now().Add(wait), l.attempts}
+	}
+}
+
+// ---- Back end
+
+// node is the AccessNode of subscribers: the first by name that has an address for tunnels.
+func (s *agf) node() (name string, spec *api.AccessNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, of := range s.nodes {
+		if spec == nil || other < name {
+			name, spec = other, of
+		}
+	}
+	return name, spec
+}
+
+func (s *agf) settings(line string, mac [6]byte, n *api.AccessNode) (Settings, error) {
+	plmn := n.Plmn
+	network := plmn[3:]
+	for len(network) < 3 {
+		network = "0" + network
+	}
+	set := Settings{Line: line, Realm: "5gc.mnc" + network + ".mcc" + plmn[:3] + ".3gppnetwork.org", MAC: mac, Marks: qosflow.Marks(n.FiveQiMarks),
+		HFCNode: n.HfcNode}
+	if n.Slice != nil {
+		sd, _ := hex.DecodeString(n.Slice.Sd)
+		set.Slice = &nas.SNSSAI{SST: uint8(n.Slice.Sst), SD: sd}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range s.credentials {
+		if c.Line != line {
+			continue
+		}
+		subscription, err := subscriptionOf(c)
+		if err != nil {
+			return set, fmt.Errorf("CoreSubscriber/%s: %w", name, err)
+		}
+		subscription.Restore(s.sequences[subscription.Card])
+		set.Subscription = subscription
+		break
+	}
+	return set, nil
+}
+
+func keyOfCard(c *api.CoreSubscriber) string {
+	sum := sha256.Sum256([]byte(c.Imsi + " " + c.Key + " " + c.Opc))
+	return hex.EncodeToString(sum[:])
+}
+
+func subscriptionOf(c *api.CoreSubscriber) (*Subscription, error) {
+	digits := int(c.MncDigits)
+	if digits == 0 {
+		digits = 2
+	}
+	k, err := hex.DecodeString(c.Key)
+	opc, err2 := hex.DecodeString(c.Opc)
+	home, err3 := hex.DecodeString(c.HomeNetworkKey)
+	switch {
+	case len(c.Imsi) < 3+digits+1:
+		return nil, errors.New("imsi: it is too short")
+	case err != nil || len(k) != 16:
+		return nil, errors.New("key: it must have 32 hexadecimal digits")
+	case err2 != nil || len(opc) != 16:
+		return nil, errors.New("opc: it must have 32 hexadecimal digits")
+	case err3 != nil:
+		return nil, errors.New("homeNetworkKey: it must be hexadecimal")
+	}
+	return &Subscription{PLMN: nas.PLMN(c.Imsi[:3+digits]), MSIN: c.Imsi[3+digits:], Card: keyOfCard(c), USIM: aka.USIM{Milenage: aka.NewMilenage([16]byte(k), [16]byte(opc))},
+		Concealment: nas.Concealment{Routing: c.RoutingIndicator, Scheme: uint8(c.Scheme), KeyID: uint8(c.HomeNetworkKeyId), Key: home}}, nil
+}
+
+// newTEID returns a TEID that no other PDU session has. m is nil for a PDU session of a residential gateway.
+func (s *agf) newTEID(m *member) uint32 {
+	for {
+		var b [4]byte
+		_, _ = rand.Read(b[:])
+		teid := binary.BigEndian.Uint32(b[:])
+		if _, used := s.teids[teid]; teid != 0 && !used {
+			s.teids[teid] = m
+			return teid
+		}
+	}
+}
+
+// Authenticate implements subscriber.Authenticator: it answers when the core gave the line a PDU session.
+func (s *agf) Authenticate(r subscriber.Request, done func(subscriber.Answer)) {
+	s.mu.Lock()
+	pool := s.pool
+	s.mu.Unlock()
+	name, node := s.node()
+	if node == nil || pool == nil {
+		done(subscriber.Answer{Reject: fmt.Errorf("%w: no AccessNode has a userPlaneAddress", subscriber.ErrUnavailable)})
+		return
+	}
+	pool.Do(func() { s.ask(&r, name, node, done) })
+}
+
+func (s *agf) ask(r *subscriber.Request, name string, node *api.AccessNode, done func(subscriber.Answer)) {
+	key := r.Username
+	refuse := func(why error, err error) { done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", why, err)}) }
+	before := s.holds[key]
+	if time.Now().Before(before.until) {
+		refuse(subscriber.ErrRejected, fmt.Errorf("line %s waits until %s before it registers again", key, before.until.Format(time.TimeOnly)))
+		return
+	}
+	one := s.lines[key]
+	if one == nil || one.state == leaving {
+		if one != nil {
+			// It registers anew while the core takes it away.
+			one.finish(0)
+		}
+		settings, err := s.settings(key, [6]byte(r.Line.MAC), node)
+		if err != nil {
+			refuse(subscriber.ErrRejected, err)
+			return
+		}
+		one = &registration{Line: NewLine(settings, s), node: name, key: key}
+		one.attempts = before.attempts
+		s.lines[key], s.of[one.Line] = one, one
+	}
+	m := &member{service: s, id: r.ID, of: one, mac: r.Line.MAC, circuit: r.Line.Circuit, done: done}
+	s.members[r.ID] = m
+	// The line is at another place: its PDU session goes with it.
+	for _, before := range s.members {
+		if before != m && before.of == one && before.mac == m.mac && before.circuit != m.circuit && before.session != nil && before.session.told {
+			m.takeOver(before)
+			return
+		}
+	}
+	m.teid = s.newTEID(m)
+	address, _ := netip.ParseAddr(node.UserPlaneAddress)
+	session, err := one.Add(Demand{Type: typeOf(node.PduSessionType), DNN: node.Dnn, Address: address, TEID: m.teid, Delegated: delegatedLength(node)}, m)
+	m.session = session
+	if err != nil {
+		m.Ended(err)
+	}
+}
+
+// delegatedLength is of the prefix that the core is asked for; 0: it is not.
+func delegatedLength(n *api.AccessNode) uint8 {
+	if n.PduSessionType == api.PduSessionType_IPV4 {
+		return 0
+	}
+	return uint8(n.DelegatedPrefixLength)
+}
+
+func typeOf(t api.PduSessionType) uint8 {
+	switch t {
+	case api.PduSessionType_IPV6:
+		return nas.PDUSessionIPv6
+	case api.PduSessionType_IPV4V6:
+		return nas.PDUSessionIPv4v6
+	}
+	return nas.PDUSessionIPv4
+}
+
+// Receive implements service.Receiver: router advertisements and error indications of UPFs.
+func (s *agf) Receive(packets []service.Packet) {
+	s.mu.Lock()
+	pool := s.pool
+	s.mu.Unlock()
+	if pool == nil {
+		return
+	}
+	pool.Do(func() {
+		for _, p := range packets {
+			if p.Reason == errorIndications {
+				s.takeRefusal(p.Frame)
+				continue
+			}
+			teid, packet, ok := tunnelled(p.Frame)
+			if !ok {
+				continue
+			}
+			if m := s.teids[teid]; m != nil && m.session != nil {
+				m.session.Advertised(packet)
+			} else if p.Session != "" {
+				// A configured session: its subscriber does router discovery itself.
+				_ = s.environment.Packets.Send(p.Dataplane, service.ToSession(p.Session, packet))
+			}
+		}
+	})
+}
+
+// Account implements subscriber.Accountant: the end of a subscriber session gives its PDU session back.
+func (s *agf) Account(r subscriber.Record) {
+	s.mu.Lock()
+	pool := s.pool
+	s.mu.Unlock()
+	if pool == nil {
+		return
+	}
+	pool.Do(func() {
+		m := s.members[r.ID]
+		switch {
+		case m == nil:
+		case r.Kind == subscriber.Start:
+			m.began()
+		case r.Kind == subscriber.Stop:
+			m.leave()
+			m.session.Leave()
+		}
+	})
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package durable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+func open(t *testing.T, directory string) *Log {
+	t.Helper()
+	l, err := Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func table(t *testing.T, l *Log, name string) *Table {
+	t.Helper()
+	table, err := l.Table(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func newest(t *testing.T, directory string) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(directory, "*"+suffix))
+	if err != nil || len(all) == 0 {
+		t.Fatal("there is no segment", err)
+	}
+	return all[len(all)-1]
+}
+
+func TestTheLatestValueOfEachKeyIsThereAfterARestart(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases, records := table(t, l, "leases"), table(t, l, "accounting")
+	for _, p := range []Pending{
+		leases.Put(Record{"a", []byte("1")}, Record{"b", []byte("2")}),
+		leases.Put(Record{"a", []byte("3")}),
+		leases.Put(Record{Key: "b"}),
+		records.Put(Record{"a", []byte{}}),
+	} {
+		if err := p.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, directory)
+	defer l.Close()
+	all := table(t, l, "leases").All()
+	if len(all) != 1 || all[0].Key != "a" || string(all[0].Value) != "3" {
+		t.Errorf("leases: %v", all)
+	}
+	if all := table(t, l, "accounting").All(); len(all) != 1 || all[0].Key != "a" || len(all[0].Value) != 0 {
+		t.Errorf("accounting: %v", all)
+	}
+}
+
+func TestALogThatEndsAnywhereWithinItsLastEntryHasAllEntriesBeforeIt(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases := table(t, l, "leases")
+	if err := leases.Put(Record{"first", []byte("kept")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(newest(t, directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leases.Put(Record{"last", bytes.Repeat([]byte("x"), 40)}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	all, err := os.ReadFile(newest(t, directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := len(whole); end < len(all); end++ {
+		again := t.TempDir()
+		if err := os.WriteFile(filepath.Join(again, filepath.Base(newest(t, directory))), all[:end], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, again)
+		if got := table(t, l, "leases").All(); len(got) != 1 || got[0].Key != "first" {
+			t.Fatalf("cut at %d: %v", end, got)
+		}
+		// And it goes on from there.
+		if err := table(t, l, "leases").Put(Record{"next", nil}, Record{"other", []byte("1")}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		l = open(t, again)
+		if got := table(t, l, "leases").All(); len(got) != 2 {
+			t.Fatalf("cut at %d and written again: %v", end, got)
+		}
+		l.Close()
+	}
+}
+
+func TestDamageBeforeTheLastEntryIsAnErrorThatNamesTheFileAndTheByte(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases := table(t, l, "leases")
+	for _, key := range []string{"a", "b", "c"} {
+		if err := leases.Put(Record{key, []byte("value")}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Close()
+	path := newest(t, directory)
+	all, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range 2 * headLength {
+		damaged := bytes.Clone(all)
+		damaged[at] ^= 1
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(directory)
+		if !errors.Is(err, ErrDamaged) || !bytes.Contains([]byte(err.Error()), []byte(path+" at byte 0")) {
+			t.Errorf("damage at byte %d: %v", at, err)
+		}
+	}
+}
+
+func TestALogOfSupersededRecordsIsCompactedAndLosesNone(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	var group sync.WaitGroup
+	for w := range 4 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			table, err := l.Table(fmt.Sprint("table-", w))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			value := bytes.Repeat([]byte{byte(w)}, 4096)
+			for i := range 1500 {
+				p := table.Put(Record{fmt.Sprint(i % 10), append(value, byte(i))})
+				if i%100 == 0 {
+					if err := p.Wait(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}()
+	}
+	group.Wait()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(newest(t, directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > 3*compactAt {
+		t.Errorf("the log has %d bytes for 160 KiB of records", info.Size())
+	}
+	l = open(t, directory)
+	defer l.Close()
+	for w := range 4 {
+		all := table(t, l, fmt.Sprint("table-", w)).All()
+		if len(all) != 10 {
+			t.Fatalf("table %d has %d records", w, len(all))
+		}
+		for i, r := range all {
+			if want := byte(1490 + i); r.Value[len(r.Value)-1] != want {
+				t.Errorf("table %d, key %s: the value is not the latest", w, r.Key)
+			}
+		}
+	}
+}
+
+func TestRecordsAreReadAndPutWhileTheLogIsCompacted(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases := table(t, l, "leases")
+	var meanwhile []Pending
+	l.packing = func() {
+		meanwhile = append(meanwhile, leases.Put(Record{"during", []byte("1")}, Record{Key: "before"}))
+		if got := leases.Get("during"); string(got) != "1" {
+			t.Errorf("found %q", got)
+		}
+	}
+	if err := leases.Put(Record{"before", []byte("1")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, ValueLimit)
+	for range compactAt/ValueLimit + 2 {
+		if err := leases.Put(Record{"large", value}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(meanwhile) == 0 {
+		t.Fatal("the log was not compacted")
+	}
+	for _, p := range meanwhile {
+		if err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	l = open(t, directory)
+	defer l.Close()
+	if all := table(t, l, "leases").All(); len(all) != 2 || all[0].Key != "during" || all[1].Key != "large" {
+		t.Errorf("%d records", len(all))
+	}
+}
+
+func TestRecordsBeyondTheLimitsAreRefused(t *testing.T) {
+	l := open(t, t.TempDir())
+	defer l.Close()
+	if _, err := l.Table(""); !errors.Is(err, ErrLimit) {
+		t.Errorf("a table without a name: %v", err)
+	}
+	leases := table(t, l, "leases")
+	for _, r := range []Record{{Key: ""}, {Key: string(make([]byte, KeyLimit+1))}, {"a", make([]byte, ValueLimit+1)}} {
+		if err := leases.Put(r).Wait(); !errors.Is(err, ErrLimit) {
+			t.Errorf("a key of %d bytes, a value of %d: %v", len(r.Key), len(r.Value), err)
+		}
+	}
+}
+
+func TestTheRestOfAFailedWriteIsCutOffBeforeTheNextOne(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases := table(t, l, "leases")
+	if err := leases.Put(Record{"a", []byte("1")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	readOnly, err := os.Open(newest(t, directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	usable := l.file
+	l.file = readOnly
+	if err := leases.Put(Record{"b", []byte("2")}).Wait(); err == nil {
+		t.Fatal("a file that is only for reading was written")
+	}
+	// Part of the entry reached the disk.
+	if _, err := usable.Write(appendEntry(nil, "leases", "b", []byte("2"), true)[:headLength+3]); err != nil {
+		t.Fatal(err)
+	}
+	l.file = usable
+	if err := leases.Put(Record{"c", []byte("3")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l = open(t, directory)
+	defer l.Close()
+	if all := table(t, l, "leases").All(); len(all) != 3 {
+		t.Errorf("%v", all)
+	}
+}
+
+// batchAtEnd returns a segment whose last batch is one Put of three records, and where that batch begins.
+func batchAtEnd(t *testing.T, size int) (segment []byte, at int) {
+	t.Helper()
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases := table(t, l, "leases")
+	if err := leases.Put(Record{"first", []byte("kept")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(newest(t, directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := bytes.Repeat([]byte("x"), size)
+	if err := leases.Put(Record{"a", value}, Record{"b", value}, Record{"c", value}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	all, err := os.ReadFile(newest(t, directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, len(before)
+}
+
+// first reports whether a log of this segment has the first record alone, also after it was opened and written once more.
+func first(t *testing.T, what string, segment []byte) {
+	t.Helper()
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, "00000000000000000001.log"), segment, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(directory)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if got := table(t, l, "leases").All(); len(got) != 1 || got[0].Key != "first" {
+		t.Fatalf("%s: %d records", what, len(got))
+	}
+	if err := table(t, l, "leases").Put(Record{"next", []byte("1")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l = open(t, directory)
+	defer l.Close()
+	if got := table(t, l, "leases").All(); len(got) != 2 {
+		t.Fatalf("%s, and written again: %d records", what, len(got))
+	}
+}
+
+func TestOfALastPutThatIsNotWholeNoRecordIsKept(t *testing.T) {
+	all, at := batchAtEnd(t, 20)
+	for end := at; end < len(all); end++ {
+		first(t, fmt.Sprint("cut at ", end), all[:end])
+	}
+	// Pages of a batch reach the disk in any order.
+	const page = 4096
+	all, at = batchAtEnd(t, 3*page)
+	for from := at; from < len(all); from += page {
+		holed := bytes.Clone(all)
+		clear(holed[from:min(from+page, len(holed))])
+		first(t, fmt.Sprint("a hole at ", from), holed)
+	}
+}
+
+func TestASegmentOfAnEarlierReleaseIsReadAndWrittenOn(t *testing.T) {
+	directory := t.TempDir()
+	old := packed([]current{{"leases", "a", []byte("1")}, {"leases", "b", []byte("2")}})
+	if err := os.WriteFile(filepath.Join(directory, "00000000000000000001.log"), append(old, old[:headLength+4]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, directory)
+	if err := table(t, l, "leases").Put(Record{Key: "a"}, Record{"c", []byte("3")}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l = open(t, directory)
+	defer l.Close()
+	if got := table(t, l, "leases").All(); len(got) != 2 || got[0].Key != "b" || got[1].Key != "c" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestRecordsThatTheDiskRefusesAreWrittenWithTheNextOnes(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	// A pipe is written and cannot be synced.
+	reader, unsynced, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	defer unsynced.Close()
+	for what, file := range map[string]*os.File{"a full disk": full, "a failed sync": unsynced} {
+		directory := t.TempDir()
+		l := open(t, directory)
+		leases := table(t, l, "leases")
+		if err := leases.Put(Record{"first", []byte("1")}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		usable := l.file
+		l.file = file
+		if err := leases.Put(Record{"a", []byte("1")}, Record{"b", []byte("2")}).Wait(); err == nil {
+			t.Fatalf("%s: the records are on the disk", what)
+		}
+		l.file = usable
+		if err := leases.Put(Record{"c", []byte("3")}).Wait(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		l.Close()
+		l = open(t, directory)
+		if all := table(t, l, "leases").All(); len(all) != 4 {
+			t.Errorf("after %s: %v", what, all)
+		}
+		l.Close()
+	}
+}
+
+func FuzzAnySegmentIsReadOrRefused(f *testing.F) {
+	f.Add(packed([]current{{"leases", "a", []byte("1")}, {"leases", "b", nil}}))
+	batch := (&Log{}).newBatch().bytes
+	batch = appendEntry(appendEntry(batch, "leases", "a", []byte("1"), true), "leases", "a", nil, false)
+	seal(batch)
+	f.Add(batch)
+	f.Fuzz(func(t *testing.T, segment []byte) {
+		directory := t.TempDir()
+		if err := os.WriteFile(filepath.Join(directory, "00000000000000000001.log"), segment, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(directory)
+		if err != nil {
+			return
+		}
+		if err := table(t, l, "t").Put(Record{"k", []byte("v")}).Wait(); err != nil {
+			t.Error(err)
+		}
+		l.Close()
+		if l, err = Open(directory); err != nil {
+			t.Fatal("it was read, and is refused after a record was added:", err)
+		}
+		l.Close()
+	})
+}
+
+func TestAppendsThatNobodyWaitsForAreOneBatch(t *testing.T) {
+	directory := t.TempDir()
+	log, err := Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.gather = time.Hour
+	table, err := log.Table("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := table.Put(Record{"a", []byte("1")})
+	// The writer takes the batch as soon as it may.
+	for range 100 {
+		runtime.Gosched()
+	}
+	second := table.Put(Record{"b", []byte("2")})
+	if first.batch != second.batch {
+		t.Error("two batches")
+	}
+	// Who waits does not wait for the hour, and neither does the end.
+	if err := first.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	table.Put(Record{"c", []byte("3")})
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	table, _ = again.Table("one")
+	if all := table.All(); len(all) != 3 {
+		t.Error(all)
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rules has the rules of IkeConnection, IkeCredential, IkeAuthority that annotations cannot express.
+package rules
+
+import (
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/ike/message"
+	"sluice.dev/sluice/agent/ike/suite"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Rules are the rules of the concept's kinds.
+var Rules = []object.KindRules{
+	object.Rules[*api.IkeAuthority]{Check: checkIkeAuthority},
+	object.Rules[*api.IkeConnection]{Check: checkIkeConnection},
+	object.Rules[*api.IkeCredential]{Check: checkIkeCredential},
+}
+
+// The name of a child is part of the names of its SecurityAssociations.
+const longestIkeChild = 32
+
+func checkIkeConnection(c *api.IkeConnection, add object.Report) {
+	object.CheckHost("localAddress", c.LocalAddress, add)
+	if c.RemoteAddress != "" {
+		object.CheckHost("remoteAddress", c.RemoteAddress, add)
+		object.CheckSameFamily("remoteAddress", c.RemoteAddress, "localAddress", c.LocalAddress, "address", add)
+	}
+	if c.LocalAuthentication == api.IkeAuthentication_EAP {
+		add("localAuthentication", "only a remote user authenticates by EAP", "EAP", "SHARED_KEY or CERTIFICATE")
+	}
+	if c.RemoteAuthentication == api.IkeAuthentication_CERTIFICATE && len(c.Authorities) == 0 {
+		add("authorities", object.Missing, "", "an IkeAuthority of the peer's certificate")
+	}
+	if c.RemoteAuthentication == api.IkeAuthentication_EAP && c.EapMethod == api.IkeEapMethod_EAP_TLS {
+		if len(c.Authorities) == 0 {
+			add("authorities", object.Missing, "", "an IkeAuthority of the users' certificates")
+		}
+		if c.LocalAuthentication != api.IkeAuthentication_CERTIFICATE {
+			add("localAuthentication", "EAP-TLS needs a certificate of the gateway", c.LocalAuthentication.String(), "CERTIFICATE")
+		}
+	}
+	for i, text := range c.OtherLocalAddresses {
+		field := "otherLocalAddresses[" + strconv.Itoa(i) + "]"
+		object.CheckHost(field, text, add)
+		object.CheckSameFamily(field, text, "localAddress", c.LocalAddress, "address", add)
+	}
+	if c.SubscriberProfile != "" && len(c.Pools)+len(c.Dns) > 0 {
+		add("pools", "subscriberProfile has pools and name servers", object.Quote(strings.Join(append(slices.Clone(c.Pools), c.Dns...), " ")), "neither pools nor dns")
+	}
+	checkIkeProposals("proposals", message.ProtocolIKE, c.Proposals, add)
+	for i, child := range c.Children {
+		field := "children[" + strconv.Itoa(i) + "]"
+		switch {
+		case len(child.Name) > longestIkeChild || strings.ContainsFunc(child.Name, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-')
+		}):
+			add(field+".name", "not a name", object.Quote(child.Name), "at most 32 lower-case letters, digits and hyphens")
+		case slices.ContainsFunc(c.Children[:i], func(other *api.IkeChild) bool { return other.Name == child.Name }):
+			add(field+".name", "there twice", object.Quote(child.Name), "each name once")
+		}
+		switch {
+		case c.SubscriberProfile != "" && child.Tunnel+child.Policy != "":
+			add(field+".tunnel", "each user of subscriberProfile has a tunnel of its own", object.Quote(child.Tunnel+child.Policy), "neither tunnel nor policy")
+		case c.SubscriberProfile != "" && child.Mode != api.SecurityMode_TUNNEL_MODE:
+			add(field+".mode", "users of subscriberProfile have tunnels", child.Mode.String(), "TUNNEL_MODE")
+		case c.SubscriberProfile == "" && (child.Tunnel == "") == (child.Policy == ""):
+			add(field+".tunnel", "neither or both of tunnel and policy", object.Quote(child.Tunnel), "an IpsecTunnel or a SecurityPolicy")
+		}
+		if child.Start == api.IkeAction_AT_ONCE && c.RemoteAddress == "" {
+			add(field+".start", "no peer to call", child.Start.String(), "NOTHING, or a connection with remoteAddress")
+		}
+		checkIkeProposals(field+".proposals", message.ProtocolESP, child.Proposals, add)
+	}
+}
+
+func checkIkeProposals(field string, protocol message.Protocol, all []string, add object.Report) {
+	for i, text := range all {
+		if _, err := suite.ParseProposal(protocol, text); err != nil {
+			add(field+"["+strconv.Itoa(i)+"]", err.Error(), object.Quote(text), "words of "+strings.Join(suite.Words(protocol), ", "))
+		}
+	}
+}
+
+func checkIkeCredential(c *api.IkeCredential, add object.Report) {
+	if (c.CertificateFile == "") != (c.PrivateKeyFile == "") {
+		add("privateKeyFile", "certificate and private key go together", object.Quote(c.PrivateKeyFile), "both, or neither")
+	}
+	checkPath("certificateFile", c.CertificateFile, add)
+	checkPath("privateKeyFile", c.PrivateKeyFile, add)
+	if (c.Ppk == "") != (c.PpkId == "") {
+		add("ppkId", "a PPK and its name go together", object.Quote(c.PpkId), "both, or neither")
+	}
+}
+
+func checkIkeAuthority(a *api.IkeAuthority, add object.Report) {
+	checkPath("certificateFile", a.CertificateFile, add)
+	if u, err := url.Parse(a.OcspUrl); a.OcspUrl != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
+		add("ocspUrl", "not a URL of HTTP", object.Quote(a.OcspUrl), "a URL such as http://ocsp.example.org")
+	} else if a.OcspUrl != "" && !a.Ocsp {
+		add("ocspUrl", "a responder that is not asked", object.Quote(a.OcspUrl), "ocsp: true beside it")
+	}
+	for i, path := range a.RevocationListFiles {
+		checkPath("revocationListFiles["+strconv.Itoa(i)+"]", path, add)
+	}
+}
+
+// checkPath checks the path of a file of the agent's host.
+func checkPath(field, path string, add object.Report) {
+	if path != "" && !filepath.IsAbs(path) {
+		add(field, "not an absolute path", object.Quote(path), "a path that begins with /")
+	}
+}

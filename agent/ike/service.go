@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ike
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/eap"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+const (
+	tick = 50 * time.Millisecond
+	// The reason for which the data plane punts ESP packets of no SA.
+	unknownSPI = "esp-unknown-spi"
+	// How often the agent checks files for changes.
+	lookAgain = 5 * time.Second
+)
+
+// Definition is IKEv2.
+var Definition = service.Definition{
+	Name:  "ike",
+	Kinds: []string{"Interface", "IkeCredential", "IkeAuthority", "AddressPool", "LocalUser", "IkeConnection"},
+	Punts: []string{"ike", unknownSPI},
+	New:   newServing,
+
+	RPCs:     []service.RPC{rpc},
+	Commands: commands,
+}
+
+// serving is the service.
+type serving struct {
+	service.Environment
+	packets, drops, failures *prometheus.CounterVec
+
+	mu          sync.Mutex
+	machine     *Machine
+	synced      bool
+	first       chan struct{}
+	vrfs        map[string]string // by interface
+	credentials map[string]*api.IkeCredential
+	authorities map[string]*api.IkeAuthority
+	pools       map[string]*api.AddressPool
+	users       map[string]*api.LocalUser
+	specs       map[string]*object.Object
+	leases      map[uint64]held
+	allocator   subscriber.Pools
+	manager     subscriber.Manager
+	files       files
+	// Why a connection does not serve; none: it does.
+	problems map[string]intent.NotReady
+	// Associations that the data plane has not answered for, by inbound SPI; closed when it has.
+	waiting map[uint32]*installation
+	talks   map[uint64]eap.Conversation
+	owners  *owners
+	tasks   tasks
+	outbox  []outgoing
+	later   []func()
+	records []durable.Pending
+	// There is something in the outbox.
+	posted chan struct{}
+}
+
+// installation is the associations of a child that the data plane is to create.
+type installation struct {
+	left int
+	err  error
+	done chan struct{}
+	// What the installation replaces is deleted.
+	then []func()
+}
+
+// outgoing is a packet that waits for records and associations.
+type outgoing struct {
+	plane   string
+	packet  *api.PacketOut
+	records []durable.Pending
+	after   []chan struct{}
+}
+
+func newServing(e service.Environment) (service.Service, error) {
+	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), vrfs: map[string]string{}, credentials: map[string]*api.IkeCredential{},
+		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, specs: map[string]*object.Object{},
+		leases: map[uint64]held{}, files: files{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
+		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_ike_packets_total", Help: "IKE packets, by exchange.",
+		}, []string{"type"}),
+		drops: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_ike_drops_total", Help: "IKE packets that were not served.",
+		}, []string{"reason"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_ike_failures_total", Help: "IKE exchanges that failed, by the notification or the reason.",
+		}, []string{"reason"})}
+	gauge := func(name, help string, labels prometheus.Labels, value func(all, halfOpen, children int) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(value(s.machine.Size()))
+		})
+	}
+	for _, c := range []prometheus.Collector{s.packets, s.drops, s.failures,
+		gauge("sluice_ike_sas", "IKE SAs, by whether they are half-open.", prometheus.Labels{"state": "half-open"}, func(_, halfOpen, _ int) int { return halfOpen }),
+		gauge("sluice_ike_sas", "IKE SAs, by whether they are half-open.", prometheus.Labels{"state": "established"}, func(all, halfOpen, _ int) int { return all - halfOpen }),
+		gauge("sluice_ike_children", "Child SAs of IKE.", nil, func(_, _, children int) int { return children })} {
+		if err := e.Metrics.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// locked runs f and carries out its actions.
+func (s *serving) locked(f func(now time.Time) []Action) {
+	s.mu.Lock()
+	s.carryOut(f(time.Now()))
+	later := s.later
+	s.later = nil
+	s.mu.Unlock()
+	for _, f := range later {
+		f()
+	}
+}
+
+// Follow implements service.Follower.
+func (s *serving) Follow(c service.Change) {
+	s.locked(func(now time.Time) []Action {
+		name := c.Key.Name
+		switch c.Key.Kind {
+		case "Interface":
+			set(s.vrfs, name, c.Object, func(spec *api.Interface) string {
+				if spec.GetVrf() == "" {
+					return "default"
+				}
+				return spec.GetVrf()
+			})
+		case "AddressPool":
+			set(s.pools, name, c.Object, func(spec *api.AddressPool) *api.AddressPool { return spec })
+		case "LocalUser":
+			set(s.users, name, c.Object, func(spec *api.LocalUser) *api.LocalUser { return spec })
+		case "IkeCredential":
+			set(s.credentials, name, c.Object, func(spec *api.IkeCredential) *api.IkeCredential { return spec })
+			return s.refresh(now)
+		case "IkeAuthority":
+			set(s.authorities, name, c.Object, func(spec *api.IkeAuthority) *api.IkeAuthority { return spec })
+			return s.refresh(now)
+		case "IkeConnection":
+			if c.Object == nil {
+				delete(s.specs, name)
+				delete(s.problems, name)
+				if before := s.machine.connections[name]; before != nil && before.Owned {
+					return nil
+				}
+				return s.machine.SetConnection(name, nil, now)
+			}
+			s.specs[name] = c.Object
+			return s.configure(name, now)
+		}
+		return nil
+	})
+}
+
+// set stores a value of an object under its name.
+func set[T any, S any](in map[string]T, name string, o *object.Object, of func(*S) T) {
+	delete(in, name)
+	if o == nil {
+		return
+	}
+	if spec, is := any(o.Spec).(*S); is {
+		in[name] = of(spec)
+	}
+}
+
+// refresh configures all connections anew. s.mu is held.
+func (s *serving) refresh(now time.Time) (actions []Action) {
+	if !s.synced {
+		return nil
+	}
+	for name := range s.specs {
+		actions = append(actions, s.configure(name, now)...)
+	}
+	return actions
+}
+
+// configure gives a connection to the machine. s.mu is held.
+func (s *serving) configure(name string, now time.Time) []Action {
+	if !s.synced {
+		return nil // Synced does it
+	}
+	o := s.specs[name]
+	spec, _ := o.Spec.(*api.IkeConnection)
+	var authorities []*Authority
+	var problem error
+	for _, one := range spec.GetAuthorities() {
+		a, err := s.authority(s.authorities[one])
+		if err != nil {
+			problem = fmt.Errorf("IkeAuthority/%s: %w", one, err)
+			continue
+		}
+		authorities = append(authorities, a)
+	}
+	dataplane := o.Labels["dataplane"]
+	if dataplane == "" && len(s.Dataplanes) > 0 {
+		dataplane = s.Dataplanes[0]
+	}
+	if before := s.machine.connections[name]; before != nil && before.Owned {
+		s.problem(name, "NotConfigured", "another service has an IKE connection of this name")
+		return nil
+	}
+	c, err := connectionOf(name, dataplane, spec, s.credentials[spec.GetCredential()], authorities, s.files.read)
+	if err == nil {
+		err = problem
+	}
+	if err != nil {
+		s.problem(name, "NotConfigured", err.Error())
+		return s.machine.SetConnection(name, nil, now)
+	}
+	if s.problems[name].Reason == "NotConfigured" {
+		s.problem(name, "", "")
+	}
+	if _, there := s.problems[name]; !there && s.machine.wants(c) && !s.machine.any(name) {
+		s.problem(name, "Connecting", "the peer has not answered yet")
+	}
+	return s.machine.SetConnection(name, c, now)
+}
+
+// authority reads an authority. s.mu is held.
+func (s *serving) authority(spec *api.IkeAuthority) (*Authority, error) {
+	certificate, err := s.files.read(spec.GetCertificateFile())
+	if err != nil {
+		return nil, err
+	}
+	var lists []string
+	for _, path := range spec.GetRevocationListFiles() {
+		list, err := s.files.read(path)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	a, err := ParseAuthority(certificate, lists, spec.GetRevocation() == api.IkeRevocation_REQUIRED)
+	if err == nil && spec.GetOcsp() {
+		a.responder = newResponder(spec.GetOcspUrl())
+	}
+	return a, err
+}
+
+// problem sets the condition of a connection; "": it has no problem. s.mu is held.
+func (s *serving) problem(name, reason, words string) {
+	before := s.problems[name]
+	if reason == "" {
+		delete(s.problems, name)
+	} else {
+		s.problems[name] = intent.NotReady{Reason: reason, Message: words, Since: time.Now()}
+	}
+	if before.Reason != reason || before.Message != words {
+		if s.Intent != nil {
+			s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: "IkeConnection", Name: name}) })
+		}
+	}
+}
+
+// NotReady implements service.ReadinessReporter.
+func (s *serving) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
+	if kept.KindName() != "IkeConnection" {
+		return intent.NotReady{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problems[kept.Object().Name]
+}
+
+// Synced implements service.Follower.
+func (s *serving) Synced() {
+	begins := false
+	s.locked(func(now time.Time) []Action {
+		if s.synced {
+			return nil
+		}
+		s.synced, begins = true, true
+		actions := s.refresh(now)
+		if s.Records != nil {
+			records := map[string][]byte{}
+			for _, r := range s.Records.All() {
+				records[r.Key] = r.Value
+			}
+			restored, n := s.machine.Restore(records, now)
+			if n > 0 {
+				s.Log.Info("IKE SAs were restored", "objects", n)
+			}
+			actions = append(actions, restored...)
+		}
+		return actions
+	})
+	if begins {
+		// Run reports that the SAs are complete: data planes delete the others.
+		close(s.first)
+	}
+}
+
+// Run implements service.Service.
+func (s *serving) Run(ctx context.Context) error {
+	defer s.tasks.end()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.first:
+	}
+	asked := query{serving: s}
+	defer service.Offer[api.IkeServer](s.Environment, asked)()
+	defer service.Provide(s.Environment, asked.sas)()
+	defer service.Offer[Server](s.Environment, registry{s})()
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Add(4)
+	go func() {
+		defer group.Done()
+		s.serveUsers(ctx)
+	}()
+	go func() {
+		defer group.Done()
+		s.servePools(ctx)
+	}()
+	go func() {
+		defer group.Done()
+		s.post(ctx)
+	}()
+	go func() {
+		defer group.Done()
+		s.owners.run(ctx)
+	}()
+	if err := s.Objects.Complete(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("completing: %w", err)
+	}
+	clock, look := time.NewTicker(tick), time.NewTicker(lookAgain)
+	defer clock.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-clock.C:
+			s.locked(func(time.Time) []Action { return s.machine.Tick(now) })
+		case now := <-look.C:
+			s.locked(func(time.Time) []Action {
+				if !s.files.changed() {
+					return nil
+				}
+				return s.refresh(now)
+			})
+		}
+	}
+}
+
+// Receive implements service.Receiver.
+func (s *serving) Receive(packets []service.Packet) {
+	s.locked(func(now time.Time) (actions []Action) {
+		for _, p := range packets {
+			if p.Reason == unknownSPI {
+				if from, to, spi, ok := espOf(p.Frame); ok {
+					actions = append(actions, s.machine.UnknownSPI(p.Dataplane, s.vrfs[p.Interface], to, from, spi, now)...)
+				}
+				continue
+			}
+			from, to, payload, ok := parseFrame(p.Frame)
+			vrf := s.vrfs[p.Interface]
+			if !ok || vrf == "" {
+				s.drops.WithLabelValues("no-datagram").Inc()
+				continue
+			}
+			actions = append(actions, s.machine.Receive(Datagram{Dataplane: p.Dataplane, VRF: vrf, Local: to, Remote: from, Data: payload}, now)...)
+		}
+		return actions
+	})
+}
+
+// carryOut carries out actions that do not block, and queues the others. s.mu is held.
+func (s *serving) carryOut(actions []Action) {
+	labelled := len(s.Dataplanes) > 1
+	for _, a := range actions {
+		if s.owners.carryOut(a, func(token uint64, answer any) {
+			s.locked(func(now time.Time) []Action { return s.machine.Answered(token, answer, now) })
+		}) {
+			continue
+		}
+		switch a := a.(type) {
+		case Keep:
+			if s.Records == nil {
+				break
+			}
+			s.records = append(s.records, s.Records.Put(durable.Record{Key: a.Key, Value: a.Value}))
+		case Send:
+			one := outgoing{plane: a.Dataplane, packet: service.Routed(a.VRF, ipPacket(a.Local, a.Remote, a.Data)), records: s.records}
+			s.records = nil
+			for _, spi := range a.After {
+				if w := s.waiting[spi]; w != nil {
+					one.after = append(one.after, w.done)
+				}
+			}
+			s.outbox = append(s.outbox, one)
+			select {
+			case s.posted <- struct{}{}:
+			default:
+			}
+		case Install:
+			s.install(a, labelled)
+		case Move:
+			for _, outbound := range []bool{false, true} {
+				s.Objects.Put(association(a.Child, outbound, labelled), nil)
+			}
+		case Remove:
+			remove := func() {
+				for _, outbound := range []bool{true, false} {
+					s.Objects.Delete(object.Key{Kind: associationKind, Name: associationName(a.Child, outbound)}, nil)
+				}
+			}
+			if w := s.waiting[a.After]; w != nil {
+				// A batch of changes has deletions first.
+				w.then = append(w.then, remove)
+			} else {
+				remove()
+			}
+		case Ask:
+			s.later = append(s.later, func() { s.ask(a) })
+		case EAPEnd:
+			if talk, is := s.talks[a.Conversation].(eap.Ender); is {
+				s.later = append(s.later, func() { s.background(func(context.Context) { talk.End() }) })
+			}
+			delete(s.talks, a.Conversation)
+		case TakeAddress:
+			s.leases[a.Lease] = held{pools: a.Pools, addresses: a.Addresses, tunnel: a.Tunnel}
+			if a.Tunnel != "" {
+				s.Objects.Put(s.userTunnel(a.Tunnel, a.Dataplane, a.VRF), nil)
+			}
+		case ReleaseAddress:
+			s.release(a.Lease, a.Cause)
+		case Count:
+			switch a.What {
+			case "packet":
+				s.packets.WithLabelValues(a.Reason).Inc()
+			case "drop":
+				s.drops.WithLabelValues(a.Reason).Inc()
+			default:
+				s.failures.WithLabelValues(a.Reason).Inc()
+			}
+		case Event:
+			s.event(a)
+		}
+	}
+	if len(s.records) > 1024 {
+		s.records = s.records[len(s.records)-1:] // records reach the disk in order
+	}
+}
+
+// event writes the log and sets the condition of the connection. s.mu is held.
+func (s *serving) event(e Event) {
+	switch e.What {
+	case "up":
+		s.problem(e.Connection, "", "")
+		s.Log.Info("an IKE peer is connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
+	case "down", "failed":
+		if !s.machine.any(e.Connection) && s.specs[e.Connection] != nil {
+			s.problem(e.Connection, "NotConnected", e.Detail)
+		}
+		s.Log.Warn("an IKE peer is not connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
+	case "moved":
+		s.Log.Info("an IKE SA moves to other addresses", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
+	case "child-failed", "rekey-failed":
+		s.Log.Warn("an IKE exchange failed", "name", e.Connection, "remote", e.Peer.String(), "action", e.What, "why", e.Detail)
+	default:
+		s.Log.Debug("an IKE SA changed", "name", e.Connection, "remote", e.Peer.String(), "action", e.What, "why", e.Detail)
+	}
+}
+
+// install has the data plane create associations: the inbound one first. s.mu is held.
+func (s *serving) install(a Install, labelled bool) {
+	spi := a.Child.SPIIn
+	w := &installation{done: make(chan struct{})}
+	result := func(r service.Result) {
+		s.locked(func(now time.Time) []Action {
+			w.left--
+			if r.Err != nil && w.err == nil {
+				w.err = r.Err
+			}
+			if w.left > 0 {
+				return nil
+			}
+			close(w.done)
+			for _, then := range w.then {
+				then()
+			}
+			if s.waiting[spi] == w {
+				delete(s.waiting, spi)
+			}
+			return s.machine.Installed(spi, w.err, now)
+		})
+	}
+	for _, outbound := range []bool{false, true} {
+		if outbound && a.Outbound || !outbound && a.Inbound {
+			w.left++
+			s.Objects.Put(association(a.Child, outbound, labelled), result)
+		}
+	}
+	s.waiting[spi] = w
+}
+
+// post sends packets, in their order, when their records are on the disk. A packet that waits for the data plane holds up no other one.
+func (s *serving) post(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.posted:
+		}
+		s.mu.Lock()
+		all := s.outbox
+		s.outbox = nil
+		s.mu.Unlock()
+		for _, one := range all {
+			kept := true
+			for _, r := range one.records {
+				if err := r.Wait(); err != nil {
+					kept = false
+					s.Log.Error("an IKE packet is not sent: its message ID cannot be written to disk", "error", err)
+				}
+			}
+			switch {
+			case !kept:
+				s.drops.WithLabelValues("not-kept").Inc()
+			case len(one.after) > 0:
+				group.Add(1)
+				go func() {
+					defer group.Done()
+					timer := time.NewTimer(patience)
+					defer timer.Stop()
+					for _, done := range one.after {
+						select {
+						case <-done:
+						case <-timer.C:
+						case <-ctx.Done():
+							return
+						}
+					}
+					s.send(one)
+				}()
+			default:
+				s.send(one)
+			}
+		}
+	}
+}
+
+func (s *serving) send(one outgoing) {
+	if err := s.Packets.Send(one.plane, one.packet); err != nil {
+		s.drops.WithLabelValues("not-sent").Inc()
+		s.Log.Debug("a packet is not sent", "dataplane", one.plane, "error", err)
+	}
+}
+
+// ask answers a question of the machine.
+func (s *serving) ask(a Ask) {
+	answer := func(answer any) {
+		s.locked(func(now time.Time) []Action { return s.machine.Answered(a.Token, answer, now) })
+	}
+	switch q := a.Question.(type) {
+	case VerifyChain:
+		authorities, _ := q.Trust.([]*Authority)
+		// It may ask a responder.
+		s.background(func(ctx context.Context) {
+			key, err := verifyChain(authorities, q.Chain, q.Identity, time.Now())
+			answer(Verified{key, err})
+		})
+	case LeaseAddress:
+		// It may wait for the allocator.
+		s.background(func(ctx context.Context) {
+			l := s.lease(ctx, q)
+			s.locked(func(now time.Time) []Action {
+				if s.machine.asked[a.Token] == nil {
+					s.release(q.Lease, subscriber.LostCarrier) // the user is gone
+				}
+				return s.machine.Answered(a.Token, l, now)
+			})
+		})
+	case EAPStep:
+		s.mu.Lock()
+		talk := s.talks[q.Conversation]
+		if talk == nil && s.machine.asked[a.Token] != nil {
+			talk = s.converse(q)
+			s.talks[q.Conversation] = talk
+		}
+		s.mu.Unlock()
+		if talk == nil {
+			return // the IKE SA is gone
+		}
+		talk.Next(q.Packet, func(step eap.Step) {
+			answer(EAPAnswer{Packet: step.Packet, Success: step.Success, MSK: step.MSK, Username: step.Username, Addresses: step.Addresses, Pools: step.Pools, Grant: step.Grant, Err: step.Err})
+		})
+	}
+}
+
+// converse begins a conversation by EAP with a remote user. s.mu is held.
+func (s *serving) converse(q EAPStep) eap.Conversation {
+	if c := s.machine.connections[q.Connection]; c != nil {
+		switch c.EAPMethod {
+		case TLS:
+			return s.converseTLS(c)
+		case RADIUS:
+			return eap.NewRelayed(relay{s}, eap.RelayRequest{Profile: c.RadiusProfile, ID: leaseID(q.Conversation), Calling: q.Remote.Addr(), Called: c.Local, MTU: relayMTU})
+		}
+	}
+	return eap.NewMSCHAPv2("sluice", func(username string) (password string, known bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, u := range s.users {
+			if u.GetUsername() == username {
+				return u.GetPassword(), !u.GetDisabled() && u.GetPassword() != ""
+			}
+		}
+		return "", false
+	})
+}

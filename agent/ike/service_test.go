@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ike
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/concepts"
+	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/ike/message"
+	"sluice.dev/sluice/agent/service"
+)
+
+func TestAFrameIsReadAndAPacketWritten(t *testing.T) {
+	for _, ends := range [][2]string{{"192.0.2.1:500", "192.0.2.2:4500"}, {"[2001:db8::1]:500", "[2001:db8::2]:500"}} {
+		from, to := netip.MustParseAddrPort(ends[0]), netip.MustParseAddrPort(ends[1])
+		packet := ipPacket(from, to, []byte("payload"))
+		for _, tags := range [][]byte{nil, {0x81, 0, 0, 7}, {0x88, 0xa8, 0, 7, 0x81, 0, 0, 8}} {
+			kind := []byte{8, 0}
+			if from.Addr().Is6() {
+				kind = []byte{0x86, 0xdd}
+			}
+			frame := slices.Concat(make([]byte, 12), tags, kind, packet)
+			source, destination, payload, ok := parseFrame(append(slices.Clone(frame), 0, 0, 0))
+			if !ok || source != from || destination != to || string(payload) != "payload" {
+				t.Errorf("%v %x: %v %v %q", ends, tags, source, destination, payload)
+			}
+			for n := range frame {
+				if _, _, _, ok := parseFrame(frame[:n]); ok {
+					t.Errorf("%v: %d of %d bytes are a datagram", ends, n, len(frame))
+				}
+			}
+			for at := 14 + len(tags) + 2; at < len(frame); at++ {
+				bad := slices.Clone(frame)
+				bad[at] ^= 1
+				// The header of IPv4 has been checked before.
+				if _, _, payload, ok := parseFrame(bad); ok && string(payload) != "payload" {
+					t.Errorf("%v: a flipped bit at %d is taken", ends, at)
+				}
+			}
+		}
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(slices.Concat(make([]byte, 12), []byte{8, 0}, ipPacket(netip.MustParseAddrPort("192.0.2.1:500"), netip.MustParseAddrPort("192.0.2.2:500"), []byte("x"))))
+	f.Add(slices.Concat(make([]byte, 12), []byte{0x86, 0xdd}, ipPacket(netip.MustParseAddrPort("[2001:db8::1]:500"), netip.MustParseAddrPort("[2001:db8::2]:500"), nil)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		parseFrame(b)
+		espOf(b)
+	})
+}
+
+// Every child becomes objects that the data plane accepts, and that hide their keys.
+func TestAssociationsAreAcceptable(t *testing.T) {
+	registry, err := concepts.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, esp := range []string{"aes256gcm16", "aes128gcm8", "aes128gcm12", "aes192-sha256", "aes128ctr-sha1", "chacha20poly1305", "null-sha512", "sm4-sm3", "sm4gcm16", "sm4ccm16", "aes128gmac", "aes128-sha384-esn"} {
+		p := newPair(t)
+		p.configure(func(a, b *Connection) {
+			for _, c := range []*Connection{a, b} {
+				c.Children[0].Proposals = proposals(t, message.ProtocolESP, esp)
+				c.Children[0].Serves = Serves{Tunnel: "tunnel"}
+			}
+		})
+		p.initiate()
+		p.check(1)
+		for _, c := range p.a.in {
+			for _, outbound := range []bool{false, true} {
+				o := association(c, outbound, false)
+				if problems := registry.Check(o); len(problems) > 0 {
+					t.Errorf("%s: %v", esp, problems)
+				}
+				if spi, ok := spiOf(o.Name); !ok || spi != c.SPIIn {
+					t.Errorf("%s: the SPI %08x of %s", esp, spi, o.Name)
+				}
+				if spec, _ := o.Spec.(*api.SecurityAssociation); spec.GetPeer() != associationName(c, !outbound) || len(spec.GetSelectors()) != 1 {
+					t.Errorf("%s: %v", esp, spec)
+				}
+			}
+		}
+	}
+}
+
+// Traffic of a policy opens the child of this policy, not that of another policy with the same selectors.
+func TestTrafficOpensTheChildOfItsPolicy(t *testing.T) {
+	p := newPair(t)
+	p.configure(func(a, b *Connection) {
+		for _, c := range []*Connection{a, b} {
+			one, two := *c.Children[0], *c.Children[0]
+			one.Name, one.Serves, one.StartAction = "one", Serves{Policy: "one"}, Hold
+			two.Name, two.Serves, two.StartAction = "two", Serves{Policy: "two"}, Hold
+			c.Children = []*Child{&one, &two}
+		}
+	})
+	s := &serving{machine: p.a.m}
+	p.do(p.a, s.acquire("", &api.IpsecAcquire{Policy: "three", Source: "10.1.0.1", Destination: "10.2.0.1"}, p.now))
+	p.run()
+	if len(p.seen)+len(p.a.in) != 0 {
+		t.Error("traffic of another policy opens a child")
+	}
+	p.do(p.a, s.acquire("", &api.IpsecAcquire{Policy: "two", Source: "10.1.0.1", Destination: "10.2.0.1"}, p.now))
+	p.run()
+	p.check(1)
+	for _, c := range p.a.in {
+		if c.Conf.Name != "two" {
+			t.Errorf("the child %s is up", c.Conf.Name)
+		}
+	}
+}
+
+// onWarning calls a function for each warning.
+type onWarning struct {
+	slog.Handler
+	call func()
+}
+
+func (h onWarning) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		h.call()
+	}
+	return nil
+}
+
+// The service reports its SAs as complete when it has written them: a data plane deletes SAs that are missing, and loses their sequence
+// numbers.
+func TestRestoredSAsAreWrittenBeforeTheyAreComplete(t *testing.T) {
+	log, err := durable.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	records, err := log.Table("ike")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An IKE SA that cannot be restored: a warning is among the actions.
+	records.Put(durable.Record{Key: saRecord + "0000000000000001", Value: []byte("{}")}, durable.Record{Key: windowRecord + "0000000000000001", Value: []byte("{}")})
+	warnings := 0
+	var s *serving
+	h := onWarning{slog.NewTextHandler(t.Output(), nil), func() {
+		warnings++
+		select {
+		case <-s.first:
+			t.Error("the SAs are complete before the actions of the restored IKE SAs are carried out")
+		default:
+		}
+	}}
+	made, err := newServing(service.Environment{Log: slog.New(h), Records: records, Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ = made.(*serving)
+	s.Synced()
+	if warnings != 1 {
+		t.Errorf("%d warnings", warnings)
+	}
+	<-s.first
+	s.Synced() // again
+}

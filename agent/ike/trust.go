@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ike
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/sha1"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/emmansun/gmsm/sm2"
+	"github.com/emmansun/gmsm/smx509"
+	"golang.org/x/crypto/ocsp"
+
+	"sluice.dev/sluice/agent/ike/message"
+)
+
+// files remembers which files were read, and how they were then.
+type files map[string]string
+
+// The largest file that is read.
+const fileLimit = 1 << 20
+
+func stamp(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %v", info.Size(), info.ModTime())
+}
+
+// read reads a file of certificates, keys or lists.
+func (f files) read(path string) (string, error) {
+	f[path] = stamp(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > fileLimit {
+		return "", fmt.Errorf("%s: not a file of at most %d bytes", path, fileLimit)
+	}
+	b, err := os.ReadFile(path)
+	return string(b), err
+}
+
+// changed reports whether a file has changed since it was read.
+func (f files) changed() bool {
+	for path, before := range f {
+		if stamp(path) != before {
+			return true
+		}
+	}
+	return false
+}
+
+// Authority is a certificate authority that is trusted for peers.
+type Authority struct {
+	certificate *smx509.Certificate
+	lists       []*smx509.RevocationList
+	// A certificate without a list in force, or an answer of the responder, is refused.
+	required bool
+	// Nil: none is asked.
+	responder *responder
+}
+
+// ParseAuthority reads an authority from PEM.
+func ParseAuthority(certificate string, lists []string, required bool) (*Authority, error) {
+	block, _ := pem.Decode([]byte(certificate))
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, errors.New("certificateFile is not PEM of a certificate")
+	}
+	c, err := smx509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("certificateFile: %w", err)
+	}
+	a := &Authority{certificate: c, required: required}
+	for i, text := range lists {
+		block, _ := pem.Decode([]byte(text))
+		if block == nil || block.Type != "X509 CRL" {
+			return nil, fmt.Errorf("revocationListFiles[%d] is not PEM of a revocation list", i)
+		}
+		list, err := smx509.ParseRevocationList(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("revocationListFiles[%d]: %w", i, err)
+		}
+		a.lists = append(a.lists, list)
+	}
+	return a, nil
+}
+
+// keyHash identifies an authority in CERTREQ: the SHA-1 hash of its public key.
+func (a *Authority) keyHash() []byte {
+	sum := sha1.Sum(a.certificate.RawSubjectPublicKeyInfo)
+	return sum[:]
+}
+
+// verifyChain checks a chain of certificates, the peer's first, and that it is for an identity. It returns the peer's public key.
+func verifyChain(authorities []*Authority, chain [][]byte, id Identity, now time.Time) (crypto.PublicKey, error) {
+	if len(chain) == 0 {
+		return nil, errors.New("the peer sends no certificate")
+	}
+	roots, between := smx509.NewCertPool(), smx509.NewCertPool()
+	for _, a := range authorities {
+		roots.AddCert(a.certificate)
+	}
+	leaf, err := smx509.ParseCertificate(chain[0])
+	if err != nil {
+		return nil, err
+	}
+	for _, der := range chain[1:] {
+		if c, err := smx509.ParseCertificate(der); err == nil {
+			between.AddCert(c)
+		}
+	}
+	chains, err := leaf.Verify(smx509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []smx509.ExtKeyUsage{smx509.ExtKeyUsageAny}})
+	if err != nil {
+		return nil, err
+	}
+	if leaf.KeyUsage != 0 && leaf.KeyUsage&(x509.KeyUsageDigitalSignature|x509.KeyUsageContentCommitment) == 0 {
+		return nil, errors.New("the certificate is not for signatures")
+	}
+	if err := names(leaf, id); err != nil {
+		return nil, err
+	}
+	// One chain without a revoked certificate is enough.
+	for _, one := range chains {
+		if err = revoked(authorities, one, now); err == nil {
+			return leaf.PublicKey, nil
+		}
+	}
+	return nil, err
+}
+
+// names returns an error if a certificate is not for an identity (RFC 7296 section 3.5, RFC 4945 section 3.1).
+func names(c *smx509.Certificate, id Identity) error {
+	found := false
+	switch id.Kind {
+	case message.IDDN:
+		found = sameName([]byte(id.Data), c.RawSubject)
+	case message.IDFQDN:
+		for _, name := range c.DNSNames {
+			found = found || strings.EqualFold(name, id.Data)
+		}
+	case message.IDEmail:
+		for _, name := range c.EmailAddresses {
+			found = found || strings.EqualFold(name, id.Data)
+		}
+	case message.IDIPv4, message.IDIPv6:
+		for _, ip := range c.IPAddresses {
+			a, _ := netip.AddrFromSlice(ip)
+			b, _ := netip.AddrFromSlice([]byte(id.Data))
+			found = found || a.Unmap() == b
+		}
+	case message.IDKey:
+		found = bytes.Equal(c.SubjectKeyId, []byte(id.Data))
+	}
+	if !found {
+		return fmt.Errorf("the certificate of %q is not for %s", c.Subject.String(), id)
+	}
+	return nil
+}
+
+// revoked returns an error if a certificate of a chain is revoked (RFC 5280 section 6.3).
+func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Time) error {
+	for i := 0; i+1 < len(chain); i++ {
+		c, issuer := chain[i], chain[i+1]
+		var newest *smx509.RevocationList
+		required, said := false, ocsp.Unknown
+		var silent error
+		for _, a := range authorities {
+			if a.responder != nil && said == ocsp.Unknown && a.certificate.Equal(chain[len(chain)-1]) {
+				said, silent = a.responder.status(c, issuer, now)
+			}
+			required = required || a.required && a.certificate.Equal(chain[len(chain)-1])
+			for _, list := range a.lists {
+				if bytes.Equal(list.RawIssuer, issuer.RawSubject) && list.CheckSignatureFrom(issuer) == nil && (newest == nil || list.ThisUpdate.After(newest.ThisUpdate)) {
+					newest = list
+				}
+			}
+		}
+		switch said {
+		case ocsp.Good:
+			continue
+		case ocsp.Revoked:
+			return fmt.Errorf("the certificate of %q was revoked, says the OCSP responder", c.Subject.String())
+		}
+		if newest == nil || now.After(newest.NextUpdate) && !newest.NextUpdate.IsZero() {
+			if required {
+				return errors.Join(fmt.Errorf("%q has no revocation list in force", issuer.Subject.String()), silent)
+			}
+		}
+		if newest == nil {
+			continue
+		}
+		for _, entry := range newest.RevokedCertificateEntries {
+			if entry.SerialNumber.Cmp(c.SerialNumber) == 0 {
+				return fmt.Errorf("the certificate of %q was revoked on %s", c.Subject.String(), entry.RevocationTime.UTC().Format(time.DateOnly))
+			}
+		}
+	}
+	return nil
+}
+
+// ParseCredential reads a certificate with its chain and its private key from PEM.
+func ParseCredential(certificate, key string, pss bool) (*Credential, error) {
+	c := &Credential{PSS: pss}
+	for rest := []byte(certificate); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type == "CERTIFICATE" {
+			c.Chain = append(c.Chain, block.Bytes)
+		}
+	}
+	if len(c.Chain) == 0 {
+		return nil, errors.New("certificateFile is not PEM of a certificate")
+	}
+	leaf, err := smx509.ParseCertificate(c.Chain[0])
+	if err != nil {
+		return nil, fmt.Errorf("certificateFile: %w", err)
+	}
+	c.Subject = Identity{message.IDDN, string(leaf.RawSubject)}
+	block, _ := pem.Decode([]byte(key))
+	for rest := []byte(key); block != nil && block.Type == "EC PARAMETERS"; {
+		block, rest = pem.Decode(rest)
+	}
+	if block == nil {
+		return nil, errors.New("privateKeyFile is not PEM")
+	}
+	var parsed any
+	switch block.Type {
+	case "RSA PRIVATE KEY":
+		parsed, err = smx509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		parsed, err = smx509.ParseTypedECPrivateKey(block.Bytes)
+	default:
+		parsed, err = smx509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("privateKeyFile: %w", err)
+	}
+	// A key on the curve of SM2 signs as SM2 does.
+	if ec, is := parsed.(*ecdsa.PrivateKey); is && sm2.IsSM2PublicKey(&ec.PublicKey) {
+		parsed, err = new(sm2.PrivateKey).FromECPrivateKey(ec)
+		if err != nil {
+			return nil, fmt.Errorf("privateKeyFile: %w", err)
+		}
+	}
+	signer, is := parsed.(crypto.Signer)
+	if !is {
+		return nil, fmt.Errorf("privateKeyFile: a key of type %T does not sign", parsed)
+	}
+	public, comparable := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !comparable || !public.Equal(leaf.PublicKey) {
+		return nil, errors.New("privateKeyFile is not the key of the certificate")
+	}
+	c.Key = signer
+	return c, nil
+}

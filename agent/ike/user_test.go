@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ike
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+// userPair is a user at end a, and at end b a connection whose users are subscribers.
+func userPair(t *testing.T, asks bool) *pair {
+	p := newPair(t)
+	p.configure(func(a, b *Connection) {
+		a.AskAddress, a.Children[0].Local = asks, nil
+		b.Profile, b.Remote, b.Children[0].Remote = "vpn", netip.Addr{}, nil
+	})
+	p.b.answer = func(q any) any {
+		l, is := q.(LeaseAddress)
+		if !is || !l.IPv4 || l.Remote != p.a.address || l.Username != "a.example" {
+			t.Errorf("asked %+v", q)
+		}
+		return Leased{Addresses: []netip.Addr{given}, Tunnel: userTunnelName(l.Connection, l.Lease)}
+	}
+	return p
+}
+
+// tunnelOf is the tunnel of each SA of the gateway.
+func tunnelOf(t *testing.T, e *end) (tunnel string) {
+	t.Helper()
+	for _, c := range e.in {
+		for _, outbound := range []bool{false, true} {
+			spec, _ := association(c, outbound, false).Spec.(*api.SecurityAssociation)
+			if tunnel != "" && spec.GetTunnel() != tunnel || spec.GetPolicy() != "" {
+				t.Errorf("the SAs have the tunnels %q and %q", tunnel, spec.GetTunnel())
+			}
+			tunnel = spec.GetTunnel()
+		}
+	}
+	return tunnel
+}
+
+func TestAUserKeepsItsTunnelThroughRekeysAndRestarts(t *testing.T) {
+	p := userPair(t, true)
+	p.initiate()
+	p.check(1)
+	tunnel := tunnelOf(t, p.b)
+	if tunnel == "" {
+		t.Fatal("the user has no tunnel")
+	}
+	for _, child := range []string{"*", ""} {
+		x, _ := p.b.m.Rekey("peer", child, p.now)
+		p.do(p.b, x)
+		p.run()
+		p.check(1)
+		if now := tunnelOf(t, p.b); now != tunnel {
+			t.Errorf("after a rekey the tunnel is %q, not %q", now, tunnel)
+		}
+	}
+	conn := p.b.m.connections["peer"]
+	p.restart(p.b, func(m *Machine) { m.SetConnection("peer", conn, p.now) })
+	taken := toldOf[TakeAddress](p.b)
+	if len(taken) != 1 || taken[0].Tunnel != tunnel || !slices.Equal(taken[0].Addresses, []netip.Addr{given}) || tunnelOf(t, p.b) != tunnel {
+		t.Errorf("the new agent takes %+v", taken)
+	}
+	x, _ := p.a.m.Terminate("peer", "", p.now)
+	p.do(p.a, x)
+	p.run()
+	released := toldOf[ReleaseAddress](p.b)
+	if len(released) != 1 || released[0].Lease != taken[0].Lease || released[0].Cause != subscriber.UserRequest {
+		t.Errorf("released %+v", released)
+	}
+}
+
+// RFC 7296 section 3.15.4: a session needs an address.
+func TestAUserOfAProfileThatAsksForNoAddressGetsNoChild(t *testing.T) {
+	p := userPair(t, false)
+	p.initiate()
+	p.check(0)
+	if !slices.ContainsFunc(p.a.events, func(e string) bool { return e == "child-failed: net: the peer answers FAILED_CP_REQUIRED" }) {
+		t.Errorf("events %q", p.a.events)
+	}
+}
+
+// With INITIAL_CONTACT the session of before ends first, so that the user gets its address again.
+func TestAUserThatBeginsAnewGivesItsAddressBackFirst(t *testing.T) {
+	p := userPair(t, true)
+	p.initiate()
+	conn, answer := p.a.m.connections["peer"], p.b.answer
+	p.b.answer = func(q any) any {
+		if released := toldOf[ReleaseAddress](p.b); len(released) != 1 || released[0].Cause != subscriber.UserRequest {
+			t.Errorf("before the second lease %+v is released", released)
+		}
+		return answer(q)
+	}
+	p.a.m = New(p.now)
+	clear(p.a.in)
+	clear(p.a.out)
+	p.do(p.a, p.a.m.SetConnection("peer", conn, p.now))
+	p.initiate()
+	p.check(1)
+}
+
+func TestTheCauseOfTheEndOfASessionIsThatOfTheIKESA(t *testing.T) {
+	p := userPair(t, true)
+	p.initiate()
+	x, _ := p.b.m.Terminate("peer", "", p.now)
+	p.do(p.b, x)
+	p.run()
+	if released := toldOf[ReleaseAddress](p.b); len(released) != 1 || released[0].Cause != subscriber.AdminReset {
+		t.Errorf("an operator releases %+v", released)
+	}
+	p = userPair(t, true)
+	p.initiate()
+	p.filter = func(*Datagram) bool { return false }
+	p.pass(10 * 60e9)
+	if released := toldOf[ReleaseAddress](p.b); len(released) != 1 || released[0].Cause != subscriber.LostCarrier {
+		t.Errorf("a dead peer releases %+v", released)
+	}
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client from its first message until its session ends: authenticated, connected, extended.
+
+package ipoe
+
+import (
+	"container/list"
+	"errors"
+	"slices"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dhcp"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+// client returns the client that sent a message; nil: a limit is reached.
+func (m *Machine) client(s *server, key clientKey) (c *client, limit string) {
+	c = m.clients[key]
+	if c != nil && (c.phase != refused || m.now.Before(c.Deadline())) {
+		return c, ""
+	}
+	if m.pending[key.circuit] >= s.offers {
+		return nil, "too-many-offers"
+	}
+	if c == nil {
+		full := func() bool { return m.ofCircuit[key.circuit] >= s.most || len(m.clients) >= clientsInAll }
+		// A host with many MACs that are refused does not shut its neighbours out.
+		if old := m.refused[key.circuit]; old != nil && full() {
+			m.forget(old.Front().Value.(*client))
+		}
+		if full() {
+			return nil, "too-many-clients"
+		}
+		c = &client{key: key, server: s.name, phase: refused}
+		m.clients[key] = c
+		m.ofCircuit[key.circuit]++
+	}
+	return c, ""
+}
+
+// settle counts a client among those that have no lease yet, or not, and among those that were refused, or not.
+func (m *Machine) settle(c *client) {
+	m.settleRefusal(c)
+	leased := c.bound4 || c.bound6 || c.static && c.phase == up
+	pending := m.clients[c.key] == c && c.phase != refused && !leased
+	if pending == c.pending {
+		return
+	}
+	if c.pending = pending; pending {
+		m.pending[c.key.circuit]++
+	} else if m.pending[c.key.circuit]--; m.pending[c.key.circuit] == 0 {
+		delete(m.pending, c.key.circuit)
+	}
+}
+
+func (m *Machine) settleRefusal(c *client) {
+	old := m.refused[c.key.circuit]
+	switch is := m.clients[c.key] == c && c.phase == refused; {
+	case is == (c.refused != nil):
+	case is:
+		if old == nil {
+			old = list.New()
+			m.refused[c.key.circuit] = old
+		}
+		c.refused = old.PushBack(c)
+	default:
+		old.Remove(c.refused)
+		if c.refused = nil; old.Len() == 0 {
+			delete(m.refused, c.key.circuit)
+		}
+	}
+}
+
+// forget removes a client without a session.
+func (m *Machine) forget(c *client) {
+	if m.clients[c.key] != c {
+		return
+	}
+	delete(m.clients, c.key)
+	if m.byID[c.id] == c {
+		delete(m.byID, c.id)
+	}
+	m.timers.Remove(c)
+	if m.ofCircuit[c.key.circuit]--; m.ofCircuit[c.key.circuit] == 0 {
+		delete(m.ofCircuit, c.key.circuit)
+	}
+	m.settle(c)
+}
+
+// end ends a client's session.
+func (m *Machine) end(c *client, cause subscriber.Cause) {
+	if m.byID[c.id] == c {
+		m.do(Disconnect{c.id, cause})
+	}
+	m.forget(c)
+}
+
+// has reports whether the session can answer messages of the kind.
+func (c *client) has(kind int) bool {
+	switch kind {
+	case kind4:
+		return c.has4
+	case kind6:
+		return c.has6
+	}
+	return c.phase == up
+}
+
+// want answers a message at once, or after the session has got the family that the message needs.
+func (m *Machine) want(s *server, c *client, kind int, msg *message) {
+	c.tags = msg.back.Tags()
+	switch {
+	case c.phase == refused && m.now.Before(c.Deadline()):
+		m.do(Count{names[kind], "", "refused"})
+	case c.phase == refused:
+		c.waiting[kind] = msg
+		m.begin(s, c, kind, msg)
+	case c.phase == up && c.has(kind):
+		m.answer(s, c, kind, msg)
+	default:
+		c.waiting[kind] = msg
+		if c.phase == up {
+			m.extend(c, c.has4 || kind == kind4, c.has6 || kind == kind6)
+		}
+	}
+}
+
+var names = [kinds]string{"dhcp4", "dhcp6", "first-packet"}
+
+// begin authenticates a client.
+func (m *Machine) begin(s *server, c *client, kind int, msg *message) {
+	c.phase, c.id, c.protocol, c.static = authenticating, m.newID(), names[kind], kind == kindFirst
+	m.timers.Set(c, m.now.Add(patience))
+	m.byID[c.id] = c
+	m.settle(c)
+	m.do(Authenticate{c.request(s, msg)})
+}
+
+func (c *client) request(s *server, msg *message) subscriber.Request {
+	k := c.key
+	r := subscriber.Request{Protocol: c.protocol, Profile: s.spec.Profile, ID: c.id,
+		Line: subscriber.Line{Circuit: subscriber.Circuit{Dataplane: k.dataplane, Port: k.port, OuterVLAN: k.outer, InnerVLAN: k.inner}, MAC: subscriber.MAC(k.mac)}}
+	if msg != nil {
+		r.Line.CircuitID, r.Line.RemoteID, r.Service = msg.circuitID, msg.remoteID, msg.service
+		r.Line.Attributes = msg.attributes
+	}
+	return r
+}
+
+func (c *client) access() *api.Access {
+	return &api.Access{Port: c.key.port, OuterVlan: uint32(c.key.outer), InnerVlan: uint32(c.key.inner), Mac: c.key.mac.String(), ProxyArp: true}
+}
+
+// refuse remembers a refusal for a while, so that the client's next packets do not load the back ends.
+func (m *Machine) refuse(c *client, why string) {
+	kind := kindOf(c.protocol)
+	m.do(Count{names[kind], "", why})
+	delete(m.byID, c.id)
+	c.phase, c.waiting, c.has4, c.has6, c.bound4, c.bound6 = refused, [kinds]*message{}, false, false, false, false
+	m.timers.Set(c, m.now.Add(refusalTime))
+	m.settle(c)
+}
+
+func kindOf(protocol string) int { return max(slices.Index(names[:], protocol), 0) }
+
+// Authenticated takes the answer about a client.
+func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) []Action {
+	m.now = now
+	c := m.byID[id]
+	if c == nil || c.phase != authenticating {
+		return nil
+	}
+	s := m.serverOf(c.key.circuit)
+	switch {
+	case s == nil:
+		m.forget(c)
+		return m.done()
+	case a.Reject != nil:
+		m.refuse(c, "rejected")
+		return m.done()
+	}
+	c.grant = a.Grant
+	if first := c.waiting[kindFirst]; first != nil && c.static && !grants(&a.Grant, first.address) {
+		m.refuse(c, "not-the-address-of-the-line")
+		return m.done()
+	}
+	c.phase = connecting
+	m.timers.Set(c, m.now.Add(patience))
+	four := c.waiting[kind4] != nil || c.static4()
+	six := c.waiting[kind6] != nil || c.static6()
+	if four && !c.static4() {
+		c.ends4 = m.now.Add(offerTime)
+	}
+	if six && !c.static6() {
+		c.ends6 = m.now.Add(offerTime)
+	}
+	var line *message
+	for _, msg := range c.waiting {
+		if msg != nil {
+			line = msg
+			break
+		}
+	}
+	m.do(Connect{subscriber.Connection{Request: c.request(s, line), Grant: a.Grant, IPv4: four, IPv6: six, Access: c.access(), State: c.state()}})
+	return m.done()
+}
+
+// Connected takes the result of Connect.
+func (m *Machine) Connected(id string, l subscriber.Lease, err error, now time.Time) []Action {
+	m.now = now
+	c := m.byID[id]
+	if c == nil || c.phase != connecting {
+		if err == nil && c == nil {
+			m.do(Disconnect{id, subscriber.NASRequest})
+		}
+		return m.done()
+	}
+	if err != nil {
+		m.refuse(c, reasonOf(err))
+		return m.done()
+	}
+	c.phase = up
+	m.has(c, l)
+	m.proceed(c)
+	return m.done()
+}
+
+// refusedSession: the data plane refuses the session, or another object is in its way. An operator has to look.
+const refusedSession = "session-refused"
+
+func reasonOf(err error) string {
+	for _, of := range []struct {
+		err    error
+		reason string
+	}{{subscriber.ErrExhausted, "pool-exhausted"}, {subscriber.ErrAddressInUse, "address-in-use"}, {subscriber.ErrLimit, "too-many-sessions"},
+		{subscriber.ErrNoProfile, "no-profile"}, {subscriber.ErrNotForwarding, "not-forwarding"}} {
+		if errors.Is(err, of.err) {
+			return of.reason
+		}
+	}
+	return refusedSession
+}
+
+func (m *Machine) has(c *client, l subscriber.Lease) {
+	had6, before := c.has6, c.lease
+	c.lease = l
+	c.has4, c.has6 = l.IPv4.IsValid(), l.IPv6.IsValid() || l.IPv6Prefix.IsValid() || l.Delegated.IsValid()
+	// A family that the session still has, although its client gave it back, ends later: giving it back is tried again.
+	switch {
+	case !c.has4:
+		c.ends4, c.bound4 = time.Time{}, false
+	case c.ends4.IsZero() && !c.static4():
+		c.ends4 = m.now.Add(offerTime)
+	}
+	switch {
+	case !c.has6:
+		c.ends6, c.bound6 = time.Time{}, false
+	case c.ends6.IsZero() && !c.static6():
+		c.ends6 = m.now.Add(offerTime)
+	}
+	switch {
+	case !c.has6:
+		c.advertise = time.Time{}
+	case !had6 || l.IPv6Prefix != before.IPv6Prefix || l.MTU != before.MTU:
+		c.advertise = m.now.Add(advertiseSoon)
+	}
+	m.schedule(c)
+}
+
+// proceed answers waiting messages, as far as the session has their families.
+func (m *Machine) proceed(c *client) {
+	s := m.serverOf(c.key.circuit)
+	if s == nil {
+		m.end(c, subscriber.NASRequest)
+		return
+	}
+	later := false
+	for kind, msg := range c.waiting {
+		switch {
+		case msg == nil:
+		case c.has(kind):
+			c.waiting[kind] = nil
+			m.answer(s, c, kind, msg)
+			if m.clients[c.key] != c || c.phase != up {
+				return
+			}
+		default:
+			later = true
+		}
+	}
+	if later {
+		m.extend(c, c.has4 || c.waiting[kind4] != nil, c.has6 || c.waiting[kind6] != nil)
+		return
+	}
+	m.schedule(c)
+}
+
+func (m *Machine) extend(c *client, four, six bool) {
+	m.extendWithout(c, four, six, subscriber.Declined{})
+}
+
+// extendWithout changes the families of a session whose client declined addresses.
+func (m *Machine) extendWithout(c *client, four, six bool, declined subscriber.Declined) {
+	c.phase = extending
+	if four && !c.has4 {
+		c.ends4 = m.now.Add(offerTime)
+	}
+	if six && !c.has6 {
+		c.ends6 = m.now.Add(offerTime)
+	}
+	m.timers.Set(c, m.now.Add(patience))
+	m.settle(c)
+	m.do(Extend{c.id, four, six, c.state(), declined})
+}
+
+// Extended takes the result of Extend.
+func (m *Machine) Extended(id string, l subscriber.Lease, err error, now time.Time) []Action {
+	m.now = now
+	c := m.byID[id]
+	if c == nil || c.phase != extending {
+		return nil
+	}
+	c.phase = up
+	switch {
+	case errors.Is(err, subscriber.ErrNoSession):
+		m.forget(c)
+		return m.done()
+	case err != nil && l.Session == "":
+		// The Manager changed nothing. Otherwise it did, and the data plane follows.
+		l = c.lease
+	}
+	m.has(c, l)
+	// A client without an answer asks again.
+	for kind, msg := range c.waiting {
+		if msg != nil && !c.has(kind) {
+			c.waiting[kind] = nil
+			why := "no-address"
+			if err != nil {
+				why = reasonOf(err)
+			}
+			m.do(Count{names[kind], "", why})
+			if kind == kind6 {
+				m.without6(c, msg)
+			}
+		}
+	}
+	m.proceed(c)
+	return m.done()
+}
+
+// Terminated notifies the machine that the Manager has ended a session.
+func (m *Machine) Terminated(id string, now time.Time) []Action {
+	m.now = now
+	if c := m.byID[id]; c != nil {
+		delete(m.byID, id)
+		m.forget(c)
+	}
+	return m.done()
+}
+
+// answer answers a message with the addresses of the session.
+func (m *Machine) answer(s *server, c *client, kind int, msg *message) {
+	switch kind {
+	case kind4:
+		m.answer4(s, c, msg)
+	case kind6:
+		m.answer6(s, c, msg)
+	}
+}
+
+// send sends an IP packet to a client.
+func (m *Machine) send(key clientKey, back *dhcp.Circuit, to dhcp.MAC, packet func(port dhcp.MAC) []byte) (a Send, ok bool) {
+	port, known := m.macs[portKey{key.dataplane, key.port}]
+	if !known {
+		m.do(Count{"", "", "port-without-mac"})
+		return a, false
+	}
+	return Send{key.dataplane, key.port, back.Frame(port, to, packet(port))}, true
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's configuration: ports and servers.
+
+package ipoe
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dhcp"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+// SetPort sets the MAC of a port.
+func (m *Machine) SetPort(dataplane, port string, mac dhcp.MAC) {
+	m.macs[portKey{dataplane, port}] = mac
+}
+
+// NeedsPort reports whether the MAC of a server's port is unknown on a data plane.
+func (m *Machine) NeedsPort(dataplane string) bool {
+	for port := range m.ports {
+		if _, known := m.macs[portKey{dataplane, port}]; !known {
+			return true
+		}
+	}
+	return false
+}
+
+func puntName(name string) string { return "ipoe-" + name[:min(len(name), 240)] }
+
+// SetServer follows an IpoeServer; nil: it is gone.
+func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []Action {
+	m.now = now
+	if before := m.servers[name]; before != nil {
+		port := before.spec.Port
+		if m.ports[port] = slices.DeleteFunc(m.ports[port], func(s *server) bool { return s == before }); len(m.ports[port]) == 0 {
+			delete(m.ports, port)
+		}
+		delete(m.servers, name)
+		if spec == nil {
+			m.do(DeletePunt{puntName(name)})
+		}
+	}
+	if spec != nil {
+		s := &server{name: name, spec: spec, outer: dhcp.VLANsOf(spec.OuterVlans), inner: dhcp.VLANsOf(spec.InnerVlans),
+			lease: time.Duration(spec.LeaseTime), most: int(spec.ClientsPerCircuit), offers: int(cmp.Or(spec.OffersPerCircuit, 32))}
+		if s.lease == 0 {
+			s.lease = time.Hour
+		}
+		if s.most == 0 {
+			s.most = 256
+		}
+		s.address, _ = netip.ParseAddr(spec.ServerAddress)
+		for _, written := range spec.Routes {
+			if p, err := netip.ParsePrefix(written); err == nil && p.Addr().Is4() {
+				s.routes = append(s.routes, p)
+			}
+		}
+		has := func(method api.IpoeMethod) bool { return slices.Contains(spec.Methods, method) }
+		s.four = has(api.IpoeMethod_IPOE_DHCP4) || len(spec.Methods) == 0
+		s.six = has(api.IpoeMethod_IPOE_DHCP6) || len(spec.Methods) == 0
+		s.first = has(api.IpoeMethod_IPOE_FIRST_PACKET)
+		m.servers[name] = s
+		m.ports[spec.Port] = append(m.ports[spec.Port], s)
+		m.do(PutPunt{puntName(name), s.punt(), name})
+	}
+	for _, c := range m.clients {
+		if c.server == name && m.serverOf(c.key.circuit) == nil {
+			m.end(c, subscriber.NASRequest)
+		}
+	}
+	return m.done()
+}
+
+func (s *server) punt() *api.Punt {
+	p := &api.Punt{Port: s.spec.Port, OuterVlans: s.spec.OuterVlans, InnerVlans: s.spec.InnerVlans, Rate: s.spec.Rate, RatePerMac: s.spec.RatePerMac,
+		RatePerCircuit: s.spec.RatePerCircuit}
+	if s.four {
+		p.Protocols = append(p.Protocols, api.PuntProtocol_DHCP4)
+	}
+	if s.six {
+		p.Protocols = append(p.Protocols, api.PuntProtocol_DHCP6)
+	}
+	if s.six || s.first {
+		p.Protocols = append(p.Protocols, api.PuntProtocol_ND)
+	}
+	if s.first {
+		p.Protocols = append(p.Protocols, api.PuntProtocol_ARP, api.PuntProtocol_FIRST_PACKET)
+	}
+	return p
+}
+
+// serverOf returns the server of a circuit, or nil.
+func (m *Machine) serverOf(c circuit) *server {
+	for _, s := range m.ports[c.port] {
+		if s.outer.Has(c.outer) && s.inner.Has(c.inner) {
+			return s
+		}
+	}
+	return nil
+}

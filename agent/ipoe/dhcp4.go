@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// RFC 2131 section 4.3: the server's side of DHCPv4.
+package ipoe
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dhcp"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+const (
+	port4, client4 = 67, 68
+	shortest4      = 300 // RFC 1542 section 2.1
+	header4        = 236
+	longest4       = 1472
+
+	optionMask           = 1
+	optionRouter         = 3
+	optionDNS            = 6
+	optionDomain         = 15
+	optionMTU            = 26
+	optionLeaseTime      = 51
+	optionType           = 53
+	optionServerID       = 54
+	optionT1             = 58
+	optionT2             = 59
+	optionClientID       = 61
+	optionRelay          = 82
+	optionRoutes         = 121
+	optionEnd            = 255
+	infinite             = 0xffffffff
+	flagBroadcast   byte = 0x80
+)
+
+var (
+	broadcast4   = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	broadcastMAC = dhcp.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	magicCookie  = []byte{99, 130, 83, 99}
+)
+
+// message4 is the message of a DHCPv4 client.
+type message4 struct {
+	kind                        dhcpv4.MessageType
+	xid                         [4]byte
+	secs                        [2]byte
+	broadcast                   bool
+	ciaddr, requested, serverID netip.Addr
+	// Options that an answer repeats (RFC 6842, RFC 3046 section 2.2), nil without them.
+	clientID, relay []byte
+	parameters      []byte
+}
+
+func address4(b []byte) netip.Addr {
+	if len(b) != 4 {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom4([4]byte(b))
+}
+
+func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Action {
+	d, err := dhcpv4.FromBytes(in.Payload)
+	b := in.Payload
+	switch {
+	case !s.four:
+		return nil
+	case err != nil || len(b) < header4+4 || d.OpCode != dhcpv4.OpcodeBootRequest:
+		return m.drop("dhcp4", "", "malformed")
+	}
+	kind := strings.ToLower(d.MessageType().String())
+	switch {
+	case b[1] != 1 || b[2] != 6:
+		return m.drop("dhcp4", kind, "not-ethernet")
+	case dhcp.MAC(b[28:34]) != key.mac:
+		return m.drop("dhcp4", kind, "mac-mismatch")
+	case !address4(b[24:28]).IsUnspecified():
+		return m.drop("dhcp4", kind, "relayed-before")
+	}
+	msg := &message{back: in.Back(), service: d.ClassIdentifier()}
+	q := &message4{kind: d.MessageType(), xid: [4]byte(b[4:8]), secs: [2]byte(b[8:10]), broadcast: b[10]&flagBroadcast != 0, ciaddr: address4(b[12:16]),
+		requested: address4(d.Options.Get(dhcpv4.OptionRequestedIPAddress)), serverID: address4(d.Options.Get(dhcpv4.OptionServerIdentifier)),
+		clientID: d.Options.Get(dhcpv4.OptionClientIdentifier), relay: d.Options.Get(dhcpv4.OptionRelayAgentInformation),
+		parameters: d.Options.Get(dhcpv4.OptionParameterRequestList)}
+	msg.four = q
+	if q.relay != nil {
+		switch s.spec.RelayInformation {
+		case api.RelayInformation_REFUSE_INFORMATION:
+			return m.drop("dhcp4", kind, "relay-information")
+		case api.RelayInformation_TRUST_INFORMATION:
+			msg.circuitID, msg.remoteID, msg.attributes = dhcp.Information4(q.relay)
+		}
+	}
+	c := m.clients[key]
+	switch q.kind {
+	case dhcpv4.MessageTypeDiscover:
+	case dhcpv4.MessageTypeRequest:
+		if q.serverID.IsValid() && (c == nil || c.phase == up && q.serverID != m.serverID(s, c)) {
+			// The client takes the offer of another server, or one that we do not remember.
+			if c != nil && c.has4 && !c.bound4 {
+				m.releaseLeases(c, true, subscriber.UserRequest)
+			}
+			return m.drop("dhcp4", kind, "another-server")
+		}
+	case dhcpv4.MessageTypeDecline, dhcpv4.MessageTypeRelease:
+		address, cause := q.ciaddr, subscriber.UserRequest
+		if q.kind == dhcpv4.MessageTypeDecline {
+			address, cause = q.requested, subscriber.UserError
+		}
+		if c == nil || c.phase != up || !c.has4 || c.lease.IPv4 != address {
+			return m.drop("dhcp4", kind, "no-lease")
+		}
+		m.do(Count{"dhcp4", kind, ""})
+		m.releaseLeases(c, true, cause)
+		return m.done()
+	case dhcpv4.MessageTypeInform:
+		if c == nil || c.phase != up || !c.has4 {
+			return m.drop("dhcp4", kind, "no-lease")
+		}
+	default:
+		return m.drop("dhcp4", kind, "not-of-a-client")
+	}
+	c, limit := m.client(s, key)
+	if c == nil {
+		return m.drop("dhcp4", kind, limit)
+	}
+	m.do(Count{"dhcp4", kind, ""})
+	m.want(s, c, kind4, msg)
+	return m.done()
+}
+
+// serverID is the server identifier of our answers.
+func (m *Machine) serverID(s *server, c *client) netip.Addr {
+	if c.lease.Gateway.Is4() {
+		return c.lease.Gateway
+	}
+	return s.address
+}
+
+// answer4 answers a client that has an address.
+func (m *Machine) answer4(s *server, c *client, msg *message) {
+	q, ours := msg.four, c.lease.IPv4
+	if !m.serverID(s, c).Is4() {
+		m.do(Count{"dhcp4", "", "no-server-address"})
+		return
+	}
+	switch q.kind {
+	case dhcpv4.MessageTypeDiscover:
+		if !c.bound4 {
+			c.ends4 = m.now.Add(offerTime)
+			m.schedule(c)
+		}
+		m.reply4(s, c, msg, dhcpv4.MessageTypeOffer, func(a Action) { m.do(a) })
+	case dhcpv4.MessageTypeInform:
+		m.reply4(s, c, msg, dhcpv4.MessageTypeAck, func(a Action) { m.do(a) })
+	case dhcpv4.MessageTypeRequest:
+		named := q.requested
+		if !named.IsValid() {
+			named = q.ciaddr
+		}
+		if q.serverID.IsValid() && q.serverID != m.serverID(s, c) || named != ours {
+			m.reply4(s, c, msg, dhcpv4.MessageTypeNak, func(a Action) { m.do(a) })
+			return
+		}
+		c.bound4 = true
+		c.ends4 = m.now.Add(s.lease)
+		if c.static4() {
+			c.ends4 = time.Time{}
+		}
+		m.schedule(c)
+		m.reply4(s, c, msg, dhcpv4.MessageTypeAck, func(a Action) { m.do(Save{c.id, c.state(), []Action{a}}) })
+	}
+}
+
+// reply4 builds an answer.
+func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.MessageType, then func(Action)) {
+	q, l := msg.four, &c.lease
+	id := m.serverID(s, c)
+	b := make([]byte, header4, shortest4+128)
+	b[0], b[1], b[2] = 2, 1, 6
+	copy(b[4:], q.xid[:])
+	if q.broadcast {
+		b[10] = flagBroadcast
+	}
+	copy(b[28:], c.key.mac[:])
+	inform := q.kind == dhcpv4.MessageTypeInform
+	if kind != dhcpv4.MessageTypeNak {
+		if q.ciaddr.IsValid() && kind == dhcpv4.MessageTypeAck {
+			copy(b[12:], q.ciaddr.AsSlice())
+		}
+		if !inform {
+			copy(b[16:], l.IPv4.AsSlice())
+		}
+	}
+	b = append(b, magicCookie...)
+	add := func(code byte, value []byte) {
+		for part := range slices.Chunk(value, 255) { // RFC 3396
+			if len(b)+2+len(part)+1 > longest4 {
+				return
+			}
+			b = append(append(b, code, byte(len(part))), part...)
+		}
+	}
+	seconds := func(d time.Duration) []byte {
+		return binary.BigEndian.AppendUint32(nil, uint32(min(d/time.Second, infinite)))
+	}
+	add(optionType, []byte{byte(kind)})
+	add(optionServerID, id.AsSlice())
+	if kind != dhcpv4.MessageTypeNak {
+		if !inform {
+			lease := s.lease
+			if c.static4() {
+				lease = infinite * time.Second
+			}
+			add(optionLeaseTime, seconds(lease))
+			if !c.static4() {
+				add(optionT1, seconds(lease/2))
+				add(optionT2, seconds(lease*7/8))
+			}
+		}
+		length := s.maskLength(l)
+		add(optionMask, mask(length))
+		gateway := l.Gateway
+		if !gateway.Is4() {
+			gateway = id
+		}
+		add(optionRouter, gateway.AsSlice())
+		var dns []byte
+		for _, a := range l.DNS {
+			if a.Is4() {
+				dns = append(dns, a.AsSlice()...)
+			}
+		}
+		if len(dns) > 0 {
+			add(optionDNS, dns)
+		}
+		if s.spec.Domain != "" {
+			add(optionDomain, []byte(s.spec.Domain))
+		}
+		if l.MTU >= 576 && slices.Contains(q.parameters, optionMTU) {
+			add(optionMTU, binary.BigEndian.AppendUint16(nil, uint16(min(l.MTU, 0xffff))))
+		}
+		if routes := s.classless(gateway, length); len(routes) > 0 && slices.Contains(q.parameters, optionRoutes) {
+			add(optionRoutes, routes)
+		}
+	}
+	if q.clientID != nil {
+		add(optionClientID, q.clientID)
+	}
+	if q.relay != nil {
+		add(optionRelay, q.relay)
+	}
+	b = append(b, optionEnd)
+	for len(b) < shortest4 {
+		b = append(b, 0)
+	}
+	to, mac := broadcast4, broadcastMAC
+	switch {
+	case kind == dhcpv4.MessageTypeNak:
+	case q.ciaddr.IsGlobalUnicast():
+		to, mac = q.ciaddr, c.key.mac
+	case !q.broadcast:
+		to, mac = l.IPv4, c.key.mac
+	}
+	packet := dhcp.Datagram(netip.AddrPortFrom(id, port4), netip.AddrPortFrom(to, client4), b)
+	if out, ok := m.send(c.key, &msg.back, mac, func(dhcp.MAC) []byte { return packet }); ok {
+		then(out)
+	}
+}
+
+// maskLength is the prefix length of a client's network. The client reaches others in it through us: we answer ARP for them.
+func (s *server) maskLength(l *subscriber.Lease) int {
+	switch {
+	case s.spec.PrefixLength != 0:
+		return int(s.spec.PrefixLength)
+	case l.Network.IsValid() && l.Network.Contains(l.Gateway):
+		return l.Network.Bits()
+	}
+	return 32
+}
+
+func mask(length int) []byte {
+	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-length))
+}
+
+// classless is the value of option 121: a client that takes it does not look at option 3 (RFC 3442).
+func (s *server) classless(gateway netip.Addr, length int) (b []byte) {
+	if len(s.routes) == 0 && length < 32 {
+		return nil
+	}
+	add := func(p netip.Prefix, by []byte) {
+		a := p.Addr().As4()
+		b = append(b, byte(p.Bits()))
+		b = append(append(b, a[:(p.Bits()+7)/8]...), by...)
+	}
+	if length == 32 {
+		// The gateway is on the link, but outside of the network of the mask.
+		add(netip.PrefixFrom(gateway, 32), []byte{0, 0, 0, 0})
+	}
+	for _, p := range s.routes {
+		add(p, gateway.AsSlice())
+	}
+	add(netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway.AsSlice())
+	return b
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rules has the rules of IpoeServer that annotations cannot express.
+package rules
+
+import (
+	"slices"
+	"strconv"
+
+	"sluice.dev/sluice/agent/api"
+	ether "sluice.dev/sluice/agent/ether/rules"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Rules are the rules of the concept's kinds.
+var Rules = []object.KindRules{
+	object.Rules[*api.IpoeServer]{Check: checkIpoeServer, Claims: func(s *api.IpoeServer, c *object.Claimer) { circuits(s).Claim(c) },
+		Apart: func(s *api.IpoeServer) *object.Shared { return circuits(s).Shared() }},
+}
+
+// circuits are those of a server, with the protocols of its Punt.
+func circuits(s *api.IpoeServer) ether.Circuits {
+	c := ether.Circuits{Port: s.Port, Outer: s.OuterVlans, Inner: s.InnerVlans}
+	is := func(m api.IpoeMethod) bool { return slices.Contains(s.Methods, m) }
+	if len(s.Methods) == 0 || is(api.IpoeMethod_IPOE_DHCP4) {
+		c.Protocols = append(c.Protocols, "DHCPv4")
+	}
+	if len(s.Methods) == 0 || is(api.IpoeMethod_IPOE_DHCP6) {
+		c.Protocols = append(c.Protocols, "DHCPv6")
+	}
+	if len(s.Methods) == 0 || is(api.IpoeMethod_IPOE_DHCP6) || is(api.IpoeMethod_IPOE_FIRST_PACKET) {
+		c.Protocols = append(c.Protocols, "neighbour discovery")
+	}
+	if is(api.IpoeMethod_IPOE_FIRST_PACKET) {
+		c.Protocols = append(c.Protocols, "first packets")
+	}
+	return c
+}
+
+func checkIpoeServer(s *api.IpoeServer, add object.Report) {
+	ether.CheckVLANRanges(s.OuterVlans, s.InnerVlans, add)
+	for i, method := range s.Methods {
+		if slices.Contains(s.Methods[:i], method) {
+			add("methods["+strconv.Itoa(i)+"]", "there twice", method.String(), "each method once")
+		}
+	}
+	if s.ServerAddress != "" {
+		object.CheckHost("serverAddress", s.ServerAddress, add)
+		if object.Family(s.ServerAddress) != "IPv4" {
+			add("serverAddress", "not an IPv4 address", object.Quote(s.ServerAddress), "an IPv4 address")
+		}
+	}
+	for i, route := range s.Routes {
+		if object.Family(route) != "IPv4" {
+			add("routes["+strconv.Itoa(i)+"]", "not an IPv4 network", object.Quote(route), "an IPv4 network")
+		}
+	}
+	if len(s.Domain) > 253 {
+		add("domain", "too long", strconv.Itoa(len(s.Domain))+" characters", "at most 253 characters")
+	}
+}

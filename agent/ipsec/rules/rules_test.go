@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"testing"
+
+	"sluice.dev/sluice/agent/object/objecttest"
+)
+
+func TestMistakesNameTheirField(t *testing.T) {
+	objecttest.Check(t, Rules, []objecttest.Case{
+		{"an SA", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", ""},
+		{"an SA with HMAC", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, policy: p, encryption: aes_cbc, encryptionKey: 000102030405060708090a0b0c0d0e0f, integrity: hmac_sha1, integrityKey: 000102030405060708090a0b0c0d0e0f10111213}", ""},
+		{"an SA without salt", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, encryptionKey: 000102030405060708090a0b0c0d0e0f}", "encryptionKey: not a key of this algorithm: found 16 bytes; accepted: 20, 28, 36 bytes in hexadecimal, the last 4 of them the salt"},
+		{"an SA whose key is no number", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, encryptionKey: sesame}", "encryptionKey: not hexadecimal: found (secret)"},
+		{"an SA without integrity", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, encryption: aes_cbc, encryptionKey: 000102030405060708090a0b0c0d0e0f}", "integrity: missing"},
+		{"an SA that serves nothing", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "tunnel: an SA serves a tunnel or a policy"},
+		{"an SA between families", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: '2001:db8::2', tunnel: t, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "remoteAddress: not of the family of localAddress"},
+		{"an SA with an SPI that is reserved", "SecurityAssociation", "{spi: 255, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "spi: out of range"},
+		{"an SA with an odd window", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, replayWindow: 100, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "replayWindow: not a multiple of 64"},
+		{"an SA with a soft limit behind the hard one", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, softPackets: 10, hardPackets: 10, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "softPackets: not less than hardPackets"},
+		{"a selector with ports of no protocol", "IpsecTunnel", "{selectors: [{localPorts: '80'}]}", "selectors[0].protocol: ports of a protocol without ports"},
+	})
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package n3iwf
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/status"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
+)
+
+// Operational state: the UEs, and what their PDU sessions carry.
+
+const (
+	usualPage, longestPage = 1000, 10_000
+)
+
+// answering is the answer to a query while counters are read.
+type answering struct {
+	answer   *api.N3IwfUes
+	ues      []*ue
+	clients  map[string]*dataplane.Client
+	names    map[string][]string // of Sessions, by data plane
+	sessions map[string]*pduSession
+	reading  uint64
+}
+
+// list answers N3iwfUesQuery.
+func (s *serving) list(ctx context.Context, q *api.N3IwfUesQuery) (*api.N3IwfUes, error) {
+	var a *answering
+	if err := s.call(ctx, func() { a = s.answering(q) }); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	var all []*api.SessionCounters
+	for plane, names := range a.names {
+		// Without an answer, the numbers are those that were read last.
+		some, _ := countersOf(ctx, a.clients[plane], names)
+		all = append(all, some...)
+	}
+	err := s.call(ctx, func() {
+		for _, c := range all {
+			if p := a.sessions[c.Session]; p != nil {
+				p.usage.read(a.reading, volumeOf(c))
+			}
+		}
+		for _, u := range a.ues {
+			a.answer.Ues = append(a.answer.Ues, u.state())
+		}
+	})
+	if err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	return a.answer, nil
+}
+
+// answering chooses the UEs of a page.
+func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
+	a := &answering{answer: &api.N3IwfUes{}, clients: map[string]*dataplane.Client{}, names: map[string][]string{}, sessions: map[string]*pduSession{}, reading: s.newReading()}
+	for _, u := range s.names {
+		if u.up && !u.gone && (q.GetN3Iwf() == "" || q.GetN3Iwf() == u.in.name) && (q.GetPage() == "" || byName(u.name, q.GetPage()) > 0) {
+			a.ues = append(a.ues, u)
+		}
+	}
+	slices.SortFunc(a.ues, func(x, y *ue) int { return byName(x.name, y.name) })
+	limit := usualPage
+	if q.GetLimit() > 0 {
+		limit = min(int(q.GetLimit()), longestPage)
+	}
+	if len(a.ues) > limit {
+		a.ues = a.ues[:limit]
+		a.answer.NextPage = a.ues[limit-1].name
+	}
+	for _, u := range a.ues {
+		client := s.planes[u.peer.Dataplane]
+		if client == nil {
+			continue
+		}
+		a.clients[u.peer.Dataplane] = client
+		for _, p := range u.sessions {
+			if p.made {
+				a.names[u.peer.Dataplane] = append(a.names[u.peer.Dataplane], p.name())
+				a.sessions[p.name()] = p
+			}
+		}
+	}
+	return a
+}
+
+// byName orders names whose numbers are at the end: 9 is before 10.
+func byName(a, b string) int {
+	if c := strings.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// state is a UE as operators see it.
+func (u *ue) state() *api.N3IwfUe {
+	one := &api.N3IwfUe{N3Iwf: u.in.name, Name: u.name, Remote: u.peer.Remote.String(), Since: u.since.UnixNano()}
+	for _, a := range u.inner {
+		one.Addresses = append(one.Addresses, a.String())
+	}
+	if u.core != nil && u.s.pool != nil {
+		u.s.pool.Do(func() {
+			amf, ran := u.core.IDs()
+			one.Amf, one.AmfUeNgapId, one.RanUeNgapId = u.core.AMF(), uint64(amf), uint32(ran)
+		})
+	}
+	sum := u.past
+	for _, id := range sortedIDs(u.sessions) {
+		one.PduSessions = append(one.PduSessions, uint32(id))
+		sum = sum.plus(u.sessions[id].usage.total())
+	}
+	one.UpPackets, one.UpBytes, one.DownPackets, one.DownBytes = sum.upPackets, sum.upBytes, sum.downPackets, sum.downBytes
+	return one
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rules has the rules of N3iwf that annotations cannot express.
+package rules
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+// Rules are the rules of the concept's kinds.
+var Rules = []object.KindRules{
+	object.Rules[*api.N3Iwf]{Check: checkN3iwf},
+}
+
+func checkN3iwf(n *api.N3Iwf, add object.Report) {
+	object.CheckHost("localAddress", n.LocalAddress, add)
+	object.CheckHost("nasAddress", n.NasAddress, add)
+	object.CheckHost("coreAddress", n.CoreAddress, add)
+	var families []string
+	for i, a := range n.UserPlaneAddresses {
+		field := "userPlaneAddresses[" + strconv.Itoa(i) + "]"
+		object.CheckHost(field, a, add)
+		if slices.Contains(families, object.Family(a)) {
+			add(field, "a second address of its family", object.Quote(a), "one address of each family")
+		}
+		families = append(families, object.Family(a))
+	}
+	nas, _ := netip.ParseAddr(n.NasAddress)
+	for i, text := range n.InnerPools {
+		field := "innerPools[" + strconv.Itoa(i) + "]"
+		p, err := object.ParseNetwork(text)
+		if err != nil {
+			continue
+		}
+		if p.Contains(nas) {
+			add(field, "it contains nasAddress", object.Quote(text), "a network without it: UEs get these addresses")
+		}
+		if !slices.Contains(families, object.Family(p.Addr().String())) {
+			add(field, "no user-plane address of its family", object.Quote(text), "an address of the family in userPlaneAddresses")
+		}
+	}
+	var marked, own []uint32
+	for i, m := range n.Markings {
+		if slices.Contains(marked, m.FiveQi) {
+			add("markings["+strconv.Itoa(i)+"].fiveQi", "there twice", strconv.FormatUint(uint64(m.FiveQi), 10), "each 5QI once")
+		}
+		marked = append(marked, m.FiveQi)
+	}
+	for i, fiveQI := range n.ChildFiveQis {
+		field := "childFiveQis[" + strconv.Itoa(i) + "]"
+		if fiveQI > 255 {
+			add(field, "no 5QI", strconv.FormatUint(uint64(fiveQI), 10), "0 to 255")
+		}
+		if slices.Contains(own, fiveQI) {
+			add(field, "there twice", strconv.FormatUint(uint64(fiveQI), 10), "each 5QI once")
+		}
+		own = append(own, fiveQI)
+	}
+}

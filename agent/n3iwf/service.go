@@ -1,0 +1,661 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package n3iwf is the non-3GPP interworking function (TS 23.502 section 4.12, TS 24.502): UEs register with a 5G core from any IP network. The IKE
+// service has their IKE SAs, the N2 service their contexts at AMFs; this package is between the two: EAP-5G, NAS over TCP, and the user plane of
+// PDU sessions. It looks at no NAS message.
+package n3iwf
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/eap5g"
+	"sluice.dev/sluice/agent/gtpu"
+	"sluice.dev/sluice/agent/ike"
+	"sluice.dev/sluice/agent/ike/message"
+	"sluice.dev/sluice/agent/ike/suite"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/n2"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/qosflow"
+	"sluice.dev/sluice/agent/service"
+	"sluice.dev/sluice/agent/tcp"
+)
+
+const (
+	usualNASPort  = 20000
+	usualMaxUEs   = 16384
+	usualBackOff  = time.Minute
+	usualDPD      = 30 * time.Second
+	usualRekey    = 4 * time.Hour
+	usualChild    = time.Hour
+	keepAlive     = 20 * time.Second
+	usualIKE      = "aes256gcm16-prfsha256-x25519"
+	tickTime      = 200 * time.Millisecond
+	certificateIn = 1 << 20
+	// Reasons of packets from the data plane: TCP of UEs, and error indications of UPFs.
+	tunnelTCP        = "tunnel-tcp"
+	errorIndications = "gtpu-error-indication"
+)
+
+var usualESP = []string{"aes128gcm16-esn", "aes128gcm16"}
+
+var errTooMany = errors.New("there are as many UEs as the N3IWF takes")
+
+// Definition is the service.
+var Definition = service.Definition{
+	Name:  "n3iwf",
+	Kinds: []string{"IkeCredential", "QosGroup", "N3iwf"},
+	Punts: []string{tunnelTCP, errorIndications},
+	New:   newServing,
+}
+
+// serving is the service. Everything but the queue of events is used by the goroutine of Run alone.
+type serving struct {
+	service.Environment
+	ike  ike.Server
+	pool n2.Pool
+
+	credentials map[string]*api.IkeCredential
+	groups      map[string]*api.QosGroup
+	specs       map[string]*object.Object
+	instances   map[string]*instance
+	problems    sync.Map // by name: intent.NotReady
+	peers       map[uint64]*ue
+	talks       map[uint64]*ue // by EAP conversation
+	names       map[string]*ue // by the name of the signalling SA's objects
+	teids       map[uint32]bool
+	// By the UPF's end of the tunnel that the data plane has.
+	ends map[gtpu.End]*pduSession
+	// Objects that PDU sessions share: meters and queues of the same rates, and marks of the same QoS flows.
+	shared *service.Shared
+	// Data planes that are connected.
+	planes map[string]*dataplane.Client
+	synced bool
+	// How many readings of counters have begun.
+	readings uint64
+
+	refused  *prometheus.CounterVec
+	messages *prometheus.CounterVec
+	count    [2]prometheus.Gauge // UEs, PDU sessions
+
+	mu     sync.Mutex
+	events []func()
+	posted chan struct{}
+}
+
+func newServing(e service.Environment) (service.Service, error) {
+	s := &serving{Environment: e, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
+		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
+		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_nas_messages_total", Help: "NAS messages that were carried, by direction."}, []string{"direction"})}
+	s.shared = service.NewShared(e.Objects, sharedPrefix, s.post, func(k object.Key, err error) {
+		s.Log.Error("an object of UEs is refused", "kind", k.Kind, "name", k.Name, "error", err)
+	})
+	s.count[0] = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_n3iwf_ues", Help: "UEs that are connected."})
+	s.count[1] = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_n3iwf_pdu_sessions", Help: "PDU sessions with a user plane."})
+	for _, c := range []prometheus.Collector{s.refused, s.messages, s.count[0], s.count[1]} {
+		if err := e.Metrics.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// post has f called by the goroutine of Run, after all that were posted before.
+func (s *serving) post(f func()) {
+	s.mu.Lock()
+	s.events = append(s.events, f)
+	s.mu.Unlock()
+	select {
+	case s.posted <- struct{}{}:
+	default:
+	}
+}
+
+// call has f called by the goroutine of Run, and waits for it. The error is that of the context.
+func (s *serving) call(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	s.post(func() {
+		defer close(done)
+		f()
+	})
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-done:
+		return nil
+	}
+}
+
+func (s *serving) work() {
+	for {
+		s.mu.Lock()
+		all := s.events
+		s.events = nil
+		s.mu.Unlock()
+		if len(all) == 0 {
+			return
+		}
+		for _, f := range all {
+			f()
+		}
+	}
+}
+
+// Follow implements service.Follower.
+func (s *serving) Follow(c service.Change) {
+	s.post(func() {
+		switch c.Key.Kind {
+		case "IkeCredential":
+			delete(s.credentials, c.Key.Name)
+			if c.Object != nil {
+				s.credentials[c.Key.Name], _ = c.Object.Spec.(*api.IkeCredential)
+			}
+			for name := range s.specs {
+				s.configure(name)
+			}
+		case "QosGroup":
+			delete(s.groups, c.Key.Name)
+			if c.Object != nil {
+				s.groups[c.Key.Name], _ = c.Object.Spec.(*api.QosGroup)
+			}
+		case "N3iwf":
+			delete(s.specs, c.Key.Name)
+			if c.Object != nil {
+				s.specs[c.Key.Name] = c.Object
+			}
+			s.configure(c.Key.Name)
+		}
+	})
+}
+
+// Synced implements service.Follower.
+func (s *serving) Synced() { s.post(func() { s.synced = true }) }
+
+// Run implements service.Service.
+func (s *serving) Run(ctx context.Context) error {
+	server, serverGone, err := service.Find[ike.Server](ctx, s.Environment)
+	if err != nil {
+		return nil
+	}
+	pool, poolGone, err := service.Find[n2.Pool](ctx, s.Environment)
+	if err != nil {
+		return nil
+	}
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	for !s.synced {
+		s.work()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.posted:
+		case <-ticker.C:
+		}
+	}
+	s.ike, s.pool = server, pool
+	defer service.Provide(s.Environment, s.list)()
+	for name := range s.specs {
+		s.configure(name)
+	}
+	// After a restart: connections whose N3iwf is deleted, and all objects. The UEs have lost their contexts at AMFs, and register again.
+	for _, name := range server.Registered() {
+		if instance, is := instanceOf(name); is && s.instances[instance] == nil {
+			server.Unregister(name)
+		}
+	}
+	if err := s.Objects.Complete(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("completing: %w", err)
+	}
+	for {
+		s.work()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-serverGone:
+			if _, _, err := service.Find[ike.Server](ctx, s.Environment); err != nil {
+				return nil
+			}
+			return errors.New("the IKE service ended")
+		case <-poolGone:
+			if _, _, err := service.Find[n2.Pool](ctx, s.Environment); err != nil {
+				return nil
+			}
+			s.closeAll("the N2 service ended")
+			return errors.New("the N2 service ended")
+		case <-s.posted:
+		case now := <-ticker.C:
+			ues, sessions := 0, 0
+			for _, u := range s.peers {
+				u.tick(now)
+				sessions += len(u.sessions)
+				if u.up && !u.gone {
+					ues++
+				}
+			}
+			s.count[0].Set(float64(ues))
+			s.count[1].Set(float64(sessions))
+		}
+	}
+}
+
+func (s *serving) closeAll(why string) {
+	for _, u := range s.peers {
+		u.core = nil
+		u.end(why)
+	}
+}
+
+// Receive implements service.Receiver: TCP segments of UEs, and error indications of UPFs.
+func (s *serving) Receive(packets []service.Packet) {
+	for _, p := range packets {
+		if p.Reason == errorIndications {
+			if end, ok := gtpu.RefusedEnd(p.Frame); ok {
+				s.post(func() { s.refusedTunnel(end) })
+			}
+			continue
+		}
+		if p.Interface == "" {
+			continue
+		}
+		segment, ok := tcp.Parse(p.Frame)
+		if !ok {
+			continue
+		}
+		segment.Payload = slices.Clone(segment.Payload)
+		s.post(func() {
+			// A UE's packets come by its own signalling SA.
+			u := s.names[p.Interface]
+			if u != nil && u.up && !u.gone && segment.Destination == netip.AddrPortFrom(u.in.nas, u.in.nasPort) && slices.Contains(u.inner, segment.Source.Addr()) {
+				u.segment(segment)
+			}
+		})
+	}
+}
+
+// transmit sends an IP packet of ours.
+func (s *serving) transmit(plane, vrf string, packet []byte) {
+	if err := s.Packets.Send(plane, service.Routed(cmp.Or(vrf, "default"), packet)); err != nil {
+		s.Log.Debug("a packet to a UE is not sent", "error", err)
+	}
+}
+
+// errNotDone: an object waits for another one, or for a data plane.
+var errNotDone = errors.New("the data plane does not have it")
+
+// put makes an object. done, if not nil, gets the result of the data plane.
+func (s *serving) put(kind, name string, spec proto.Message, done func(error)) {
+	s.Objects.Put(&object.Object{Kind: kind, Name: name, Spec: spec}, func(r service.Result) {
+		if r.Err != nil {
+			s.Log.Error("an object of a UE is refused", "kind", kind, "name", name, "error", r.Err)
+		}
+		if done == nil {
+			return
+		}
+		if r.Err == nil && !r.Done {
+			r.Err = errNotDone
+		}
+		s.post(func() { done(r.Err) })
+	})
+}
+
+func (s *serving) delete(kind, name string) {
+	s.Objects.Delete(object.Key{Kind: kind, Name: name}, nil)
+}
+
+func (s *serving) random() uint32 { return rand.Uint32() }
+
+// newTEID is no other session's.
+func (s *serving) newTEID() uint32 {
+	for {
+		teid := rand.Uint32()
+		if teid != 0 && !s.teids[teid] {
+			s.teids[teid] = true
+			return teid
+		}
+	}
+}
+
+// ---- Instances
+
+// instance is an N3iwf that serves.
+type instance struct {
+	s         *serving
+	name      string
+	spec      *api.N3Iwf
+	nas, core netip.Addr
+	nasPort   uint16
+	userPlane []netip.Addr
+	pools     []netip.Prefix
+	esp       []message.Proposal
+	marks     map[uint32]qosflow.Mark
+	// What is guaranteed to QoS flows of all PDU sessions.
+	reserved   *rates
+	ues        map[*ue]bool
+	given      map[netip.Addr]*ue
+	last       map[netip.Prefix]netip.Addr
+	lastNumber int
+}
+
+const (
+	connectionPrefix = "n3iwf-"
+	// Of objects that PDU sessions share.
+	sharedPrefix = "n3iwf-shared-"
+)
+
+func instanceOf(connection string) (string, bool) {
+	if len(connection) <= len(connectionPrefix) || connection[:len(connectionPrefix)] != connectionPrefix {
+		return "", false
+	}
+	return connection[len(connectionPrefix):], true
+}
+
+func (in *instance) backOff() time.Duration {
+	return cmp.Or(time.Duration(in.spec.BackOff), usualBackOff)
+}
+
+// child is a child SA of a UE.
+func (in *instance) child(name, tunnel string, local netip.Addr) *ike.Child {
+	rekey := cmp.Or(time.Duration(in.spec.RekeyTime), usualChild)
+	return &ike.Child{Name: name, Proposals: in.esp, Local: []message.Selector{ike.SelectorOf(netip.PrefixFrom(local, local.BitLen()))},
+		RekeyTime: rekey, LifeTime: rekey + rekey/10, Serves: ike.Serves{Tunnel: tunnel, ReplayWindow: 1024}}
+}
+
+// take gives a UE an address: the next that is free.
+func (in *instance) take(u *ue, six bool) (netip.Addr, bool) {
+	for _, p := range in.pools {
+		if p.Addr().Is6() != six {
+			continue
+		}
+		a := in.last[p]
+		for range min(1<<16, 1<<min(p.Addr().BitLen()-p.Bits(), 16)) {
+			if a.IsValid() {
+				a = a.Next()
+			}
+			if !a.IsValid() || !p.Contains(a) {
+				a = p.Addr().Next()
+			}
+			if p.Contains(a) && in.given[a] == nil && a != in.nas && !slices.Contains(in.userPlane, a) && (six || !lastOf(p, a)) {
+				in.given[a], in.last[p] = u, a
+				return a, true
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// lastOf: the broadcast address of a network is no host's.
+func lastOf(p netip.Prefix, a netip.Addr) bool { return p.Bits() < 31 && !p.Contains(a.Next()) }
+
+func (in *instance) give(a netip.Addr) { delete(in.given, a) }
+
+func (s *serving) problem(name, words string) {
+	before, _ := s.problems.Load(name)
+	if words == "" {
+		s.problems.Delete(name)
+	} else {
+		s.problems.Store(name, intent.NotReady{Reason: "NotConfigured", Message: words, Since: time.Now()})
+	}
+	if was, is := before.(intent.NotReady); s.Intent != nil && (is != (words != "") || was.Message != words) {
+		s.Intent.Touched(object.Key{Kind: "N3iwf", Name: name})
+	}
+}
+
+// NotReady implements service.ReadinessReporter.
+func (s *serving) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
+	if kept.KindName() == "N3iwf" {
+		if problem, is := s.problems.Load(kept.Key().Name); is {
+			return problem.(intent.NotReady)
+		}
+	}
+	return intent.NotReady{}
+}
+
+// configure applies an N3iwf object. A change ends UEs whose SAs would differ.
+func (s *serving) configure(name string) {
+	if s.ike == nil {
+		return // Run does it
+	}
+	o, before := s.specs[name], s.instances[name]
+	if o == nil {
+		s.problem(name, "")
+		if before != nil {
+			s.ike.Unregister(connectionPrefix + name)
+			delete(s.instances, name)
+		}
+		return
+	}
+	spec, _ := o.Spec.(*api.N3Iwf)
+	in := &instance{s: s, name: name, spec: spec, ues: map[*ue]bool{}, given: map[netip.Addr]*ue{}, last: map[netip.Prefix]netip.Addr{}, reserved: &rates{}}
+	c, err := in.read(s.credentials[spec.Credential], o.Labels["dataplane"])
+	if err == nil {
+		var peers []ike.Peer
+		if before != nil {
+			in.ues, in.given, in.last, in.lastNumber, in.reserved = before.ues, before.given, before.last, before.lastNumber, before.reserved
+			for u := range in.ues {
+				u.in = in
+			}
+		}
+		if peers, err = s.ike.Register(c, owner{s, name}); err == nil {
+			s.instances[name] = in
+			for _, p := range peers {
+				if s.peers[p.ID] == nil {
+					_ = s.ike.Close(p.ID, "the N3IWF starts anew")
+				}
+			}
+		}
+	}
+	if err != nil {
+		s.problem(name, err.Error())
+		return
+	}
+	s.problem(name, "")
+}
+
+// read is the connection of an instance.
+func (in *instance) read(credential *api.IkeCredential, dataplane string) (*ike.Connection, error) {
+	spec := in.spec
+	rekey := cmp.Or(time.Duration(spec.RekeyTime), usualRekey)
+	c := &ike.Connection{Name: connectionPrefix + in.name, Owned: true, Dataplane: dataplane, VRF: cmp.Or(spec.Vrf, "default"), LocalMethod: ike.Certificate, RemoteMethod: ike.EAP,
+		// A random ID_KEY_ID (TS 24.502 section 7.3.2.1).
+		Takes:     func(initiator ike.Identity) bool { return initiator.Kind == message.IDKey },
+		RekeyTime: rekey, DPDDelay: cmp.Or(time.Duration(spec.DpdDelay), usualDPD), Tries: int(spec.Tries), KeepAlive: keepAlive}
+	in.nasPort = uint16(cmp.Or(spec.NasPort, usualNASPort))
+	in.marks = qosflow.Marks(spec.Markings)
+	var err error
+	for _, one := range []struct {
+		field, text string
+		to          *netip.Addr
+	}{{"localAddress", spec.LocalAddress, &c.Local}, {"nasAddress", spec.NasAddress, &in.nas}, {"coreAddress", spec.CoreAddress, &in.core}} {
+		if *one.to, err = netip.ParseAddr(one.text); err != nil {
+			return nil, fmt.Errorf("%s: %w", one.field, err)
+		}
+	}
+	for _, text := range spec.UserPlaneAddresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("userPlaneAddresses: %w", err)
+		}
+		in.userPlane = append(in.userPlane, a)
+	}
+	for _, text := range spec.InnerPools {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("innerPools: %w", err)
+		}
+		in.pools = append(in.pools, p.Masked())
+	}
+	if c.LocalID, err = ike.ParseIdentity(spec.Identity); err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	if c.Proposals, err = proposals(message.ProtocolIKE, spec.Proposals, usualIKE); err != nil {
+		return nil, fmt.Errorf("proposals: %w", err)
+	}
+	if in.esp, err = proposals(message.ProtocolESP, spec.EspProposals, usualESP...); err != nil {
+		return nil, fmt.Errorf("espProposals: %w", err)
+	}
+	if credential.GetCertificateFile() == "" {
+		return nil, fmt.Errorf("IkeCredential/%s has no certificate", spec.Credential)
+	}
+	var texts [2]string
+	for i, path := range []string{credential.CertificateFile, credential.PrivateKeyFile} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() || info.Size() > certificateIn {
+			return nil, fmt.Errorf("%s: not a file of at most %d bytes", path, certificateIn)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = string(b)
+	}
+	if c.Credential, err = ike.ParseCredential(texts[0], texts[1], credential.RsaPss); err != nil {
+		return nil, fmt.Errorf("IkeCredential/%s: %w", spec.Credential, err)
+	}
+	return c, nil
+}
+
+func proposals(protocol message.Protocol, texts []string, usual ...string) (all []message.Proposal, err error) {
+	if len(texts) == 0 {
+		texts = usual
+	}
+	for _, text := range texts {
+		p, err := suite.ParseProposal(protocol, text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// ---- The owner of IKE SAs
+
+// owner takes the events of one instance's UEs from the IKE service.
+type owner struct {
+	s    *serving
+	name string
+}
+
+// EAP implements ike.Owner.
+func (o owner) EAP(step ike.EAPStep, done func(ike.EAPAnswer)) {
+	o.s.post(func() {
+		u := o.s.talks[step.Conversation]
+		if u == nil {
+			in := o.s.instances[o.name]
+			if in == nil || len(in.ues) >= int(cmp.Or(in.spec.MaxUes, usualMaxUEs)) {
+				o.s.refused.WithLabelValues("congestion").Inc()
+				back := usualBackOff
+				if in != nil {
+					back = in.backOff()
+				}
+				done(ike.EAPAnswer{Packet: eap5g.End(1, 4), Err: errTooMany, Notify: backOffNotifies(back)})
+				return
+			}
+			in.lastNumber++
+			u = &ue{s: o.s, in: in, name: fmt.Sprintf("n3iwf-%s-%d", in.name, in.lastNumber), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
+			in.ues[u] = true
+			o.s.talks[step.Conversation], o.s.peers[step.Peer.ID], o.s.names[u.name] = u, u, u
+		}
+		u.eap(step, done)
+	})
+}
+
+// EAPEnded implements ike.Owner.
+func (o owner) EAPEnded(conversation uint64) {
+	o.s.post(func() {
+		u := o.s.talks[conversation]
+		delete(o.s.talks, conversation)
+		if u == nil || u.up || u.gone || u.key != nil {
+			return
+		}
+		u.down("the UE ends the authentication")
+	})
+}
+
+// Finish implements ike.Owner.
+func (o owner) Finish(what ike.FinishAuth, done func(ike.Finished)) {
+	o.s.post(func() {
+		if u := o.s.peers[what.Peer.ID]; u != nil && !u.gone {
+			u.finish(what, done)
+			return
+		}
+		done(ike.Finished{Err: errors.New("the UE is gone")})
+	})
+}
+
+// of calls f for a UE that is there.
+func (o owner) of(peer uint64, f func(*ue)) {
+	o.s.post(func() {
+		if u := o.s.peers[peer]; u != nil {
+			f(u)
+		}
+	})
+}
+
+// Propose implements ike.Owner: a UE opens no child SAs (TS 24.502 section 7.1).
+func (o owner) Propose(_ ike.ProposeChild, done func(ike.ChildAccepted)) {
+	done(ike.ChildAccepted{})
+}
+
+// Notified implements ike.Owner.
+func (o owner) Notified(_ ike.Notified, done func(ike.NotifiedAnswer)) {
+	done(ike.NotifiedAnswer{})
+}
+
+// Up implements ike.Owner.
+func (o owner) Up(e ike.PeerUp) {
+	o.s.post(func() {
+		if u := o.s.peers[e.Peer.ID]; u != nil {
+			u.established(e.Peer)
+			return
+		}
+		_ = o.s.ike.Close(e.Peer.ID, "the UE took too long")
+	})
+}
+
+// Moved implements ike.Owner.
+func (o owner) Moved(e ike.PeerMoved) { o.of(e.Peer.ID, func(u *ue) { u.moved(e.Peer) }) }
+
+// Down implements ike.Owner.
+func (o owner) Down(e ike.PeerDown) { o.of(e.Peer.ID, func(u *ue) { u.down(e.Why) }) }
+
+// ChildUp implements ike.Owner.
+func (o owner) ChildUp(ike.ChildUp) {}
+
+// ChildDown implements ike.Owner: without its default child SA a PDU session has no user plane, and without the signalling SA there is no UE.
+func (o owner) ChildDown(e ike.ChildDown) {
+	if e.Replaced {
+		return
+	}
+	o.of(e.Peer.ID, func(u *ue) {
+		if e.Child.Name == "signalling" {
+			u.end("the signalling SA is gone")
+			return
+		}
+		for _, p := range u.sessions {
+			if slices.ContainsFunc(p.children, func(c *childSA) bool { return c.name == e.Child.Name }) {
+				// With the IKE SA all child SAs go, and then the UE: that follows at once.
+				p.lost = time.Now()
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links of sessions: PPP packets, and actions of the automata.
+
+package pppoe
+
+import (
+	"sluice.dev/sluice/agent/ppp"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+func (m *Machine) receiveSession(key sessionKey, f *frame, payload []byte) {
+	protocol, packet, ok := protocolOf(payload)
+	if !ok || key.id == 0 {
+		m.dropped("malformed")
+		return
+	}
+	m.do(Count{Type: "ppp"})
+	s := m.sessions[key]
+	switch {
+	case s == nil:
+		m.dropped("unknown-session")
+		// The host has a session that ended here, say while the agent was away. Packets that end one are not
+		// answered.
+		if _, known := m.macs[key.place]; known && m.serverOf(key.circuitKey) != nil && (protocol != ppp.LCP || len(packet) == 0 || packet[0] != 5 && packet[0] != 6) {
+			m.sendPADT(key, f.source, &f.tags)
+		}
+		return
+	case s.mac != f.source:
+		m.dropped("mac")
+		return
+	}
+	s.tags = f.tags
+	m.actions = s.link.Receive(protocol, packet, m.now, m.actions[:0])
+	m.carryOut(s)
+}
+
+// sendPackets sends the packets in m.actions.
+func (m *Machine) sendPackets(s *session) {
+	at, mac := m.places[s.key.place], m.macs[s.key.place]
+	for _, a := range m.actions {
+		if a.Kind == ppp.Send {
+			m.do(SendFrame{at.dataplane, at.port, build(s.mac, mac, &s.tags, typeSession, codeSession, s.key.id, a.Packet)})
+		}
+	}
+}
+
+// carryOut carries out the actions of a link: m.actions.
+func (m *Machine) carryOut(s *session) {
+	m.sendPackets(s)
+	for _, a := range m.actions {
+		switch a.Kind {
+		case ppp.Authenticate:
+			m.authenticate(s, a.Credentials)
+		case ppp.Delegated:
+			if !m.delegate(s) {
+				return
+			}
+		case ppp.Carried:
+			m.carry(s, &a)
+		case ppp.Refused:
+			if s.state >= connecting && !s.delegated {
+				state, family := m.stateOf(s), a.Family
+				m.do(Update{s.id, func(c *subscriber.Connection) {
+					c.IPv4, c.IPv6, c.State = c.IPv4 && family != 4, c.IPv6 && family != 6, state
+				}})
+			}
+		case ppp.Renegotiated:
+			if s.state == up && !s.delegated {
+				state, mtu, access := m.stateOf(s), mtuOf(s.link), m.access(s)
+				m.do(Update{s.id, func(c *subscriber.Connection) {
+					c.State, c.Access, c.Grant.MTU = state, access, mtu
+				}})
+			}
+		case ppp.Dropped:
+			m.dropped("ppp-" + a.Reason)
+		case ppp.Finished:
+			m.sendPADT(s.key, s.mac, &s.tags)
+			m.end(s, a.Cause, a.Reason, false)
+			return
+		}
+	}
+	m.settle(s)
+}
+
+// mtuOf is the MTU of a session; 0: the one that it has anyhow.
+func mtuOf(l *ppp.Link) uint32 {
+	if l.MTU() == 1492 {
+		return 0
+	}
+	return uint32(max(l.MTU(), 1280))
+}
+
+func (m *Machine) authenticate(s *session, c *subscriber.Credentials) {
+	s.pads = nil
+	if s.state == up {
+		// LCP was negotiated again: the host authenticates again, and keeps its addresses.
+		m.do(Authenticate{subscriber.Request{Protocol: protocolName, Profile: s.server.spec.Profile, ID: s.id, Line: m.lineOf(s), Credentials: *c, PPPoESessionID: s.key.id}})
+		return
+	}
+	s.state = asking
+	s.request.Credentials = *c
+	m.do(Authenticate{*s.request})
+}
+
+func (m *Machine) lineOf(s *session) subscriber.Line {
+	at := m.places[s.key.place]
+	return subscriber.Line{Circuit: subscriber.Circuit{Dataplane: at.dataplane, Port: at.port, OuterVLAN: s.key.outer, InnerVLAN: s.key.inner}, MAC: s.mac}
+}

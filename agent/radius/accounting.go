@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Accounting records from the Manager into the spool, and from the spool to servers.
+package radius
+
+import (
+	"context"
+	"slices"
+	"time"
+	"unique"
+
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+// Account implements subscriber.Accountant.
+func (s *radius) Account(r subscriber.Record) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, announced := s.accountant(&r)
+	if p == nil {
+		if r.Kind == subscriber.Stop {
+			s.spool.keep(s.sessions.end(r.ID))
+		}
+		return
+	}
+	if !announced && r.Kind != subscriber.Start && !s.spool.ends(r.ID) {
+		// The agent was killed after the Manager had kept the session, and before the log had its Start; or Accounting-Off ended the session.
+		start := r
+		start.Kind, start.At, start.Cause = subscriber.Start, r.Since, 0
+		s.spool.add(&record{policy: p.name, session: r.ID, kind: start.Kind, at: start.At}, p.accountingAttributes(&start), s.limit(p))
+	}
+	// Together: a session that is known has its Start in the log, and one that is forgotten its Stop.
+	s.spool.add(&record{policy: p.name, session: r.ID, kind: r.Kind, at: r.At}, p.accountingAttributes(&r), s.limit(p), s.sessions.account(p, s.spool.on[p.nas].since, &r)...)
+	s.carryOut(s.pump(now))
+}
+
+// accountant returns the policy that a record goes to; nil: none. announced: it had the session's Start, and no Accounting-Off since. s.mu is
+// held.
+func (s *radius) accountant(r *subscriber.Record) (p *policy, announced bool) {
+	if p = s.policyOf(r.Profile); p != nil && len(p.spec.Accounting) == 0 {
+		p = nil
+	}
+	w, known := s.sessions.byID[r.ID]
+	if !known || w.account == (unique.Handle[account]{}) {
+		return p, known
+	}
+	of := w.account.Value()
+	on, accounts := s.spool.on[of.nas]
+	if announced = accounts && on.since == of.since; !announced && (p != nil || r.Kind != subscriber.Stop) {
+		return p, false
+	}
+	// The servers that had its Start get its Stop, be it after Accounting-Off: it has the counters.
+	same := s.accounting(of.policy)
+	if same == nil {
+		return p, false
+	}
+	if same.nas != of.nas {
+		with := *same
+		with.nas = of.nas
+		same = &with
+	}
+	return same, true
+}
+
+// sendWritten sends records once the disk has them. An error of the disk delays none: the log writes records when it can.
+func (s *radius) sendWritten(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		all := s.unwritten
+		s.unwritten = nil
+		s.mu.Unlock()
+		for _, u := range all {
+			_ = u.pending.Wait()
+		}
+		s.mu.Lock()
+		for _, u := range all {
+			s.spool.written(u.record)
+		}
+		s.carryOut(s.pump(time.Now()))
+		s.mu.Unlock()
+	}
+}
+
+// pump sends records while there is room. s.mu is held.
+func (s *radius) pump(now time.Time) (actions []action) {
+	for p := range s.accountants() {
+		if s.behind(p) {
+			continue
+		}
+		rate := int(p.spec.SpoolRate)
+		if rate == 0 {
+			rate = defaultSpoolRate
+		}
+		box := s.spool.boxes[p.name]
+		for box != nil && len(p.accounting) > 0 && (box.paused || room(p.accounting)) {
+			r, all := s.spool.take(p.name, rate, now)
+			if r == nil {
+				break
+			}
+			actions = append(actions, s.deliver(p.name, r, all, now)...)
+		}
+	}
+	return actions
+}
+
+// behind reports whether another policy of the same NAS has an announcement for a server of this one. s.mu is held.
+func (s *radius) behind(p *policy) bool {
+	on := s.spool.on[p.nas].policy
+	box := s.spool.boxes[on]
+	if on == p.name || box == nil || !box.announce.has(kindOn) {
+		return false
+	}
+	other := s.accounting(on)
+	return other != nil && slices.ContainsFunc(p.accounting, func(o choice) bool {
+		return slices.ContainsFunc(other.accounting, func(also choice) bool { return also.endpoint == o.endpoint })
+	})
+}
+
+// deliver submits a record.
+func (s *radius) deliver(name string, r *record, all attributes, now time.Time) []action {
+	x := &exchange{code: AccountingRequest, at: r.at, attributes: all, choices: func() []choice {
+		if p := s.accounting(name); p != nil {
+			return p.accounting
+		}
+		return nil
+	}}
+	x.done = func(reply packet, _ *endpoint) {
+		// s.mu is held.
+		if reply == nil {
+			s.spool.failed(r, time.Now())
+			return
+		}
+		s.spool.delivered(r)
+	}
+	return s.client.submit(x, now)
+}

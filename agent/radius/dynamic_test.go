@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package radius
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+var client1 = netip.MustParseAddrPort("192.0.2.20:40000")
+
+func permittedFor(spec *api.DynamicAuthorization) []permitted {
+	p := newPolicy("home", &api.RadiusPolicy{NasIpAddress: "192.0.2.1"}, "bng-1")
+	return []permitted{{netip.MustParsePrefix("192.0.2.20/32"), secret, p, spec}}
+}
+
+// demandOf builds a request, signed if it should be.
+func demandOf(code Code, signed bool, all attributes) []byte {
+	p := newPacket(code, 7, authenticator{})
+	if signed {
+		p = p.withMessageAuthenticator()
+	}
+	p = append(p, all...).withLength()
+	if signed {
+		p.sign(authenticator{}, []byte(secret))
+	}
+	sum := p.digest(authenticator{}, []byte(secret))
+	copy(p[4:], sum[:])
+	return p
+}
+
+func session(at time.Time) attributes {
+	var a attributes
+	a.text(typeAcctSessionID, "s-1")
+	if !at.IsZero() {
+		a.number(typeEventTimestamp, uint32(at.Unix()))
+	}
+	return a
+}
+
+func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testing.T) {
+	d, clients := newDynamic(), permittedFor(&api.DynamicAuthorization{})
+	all := session(began)
+	all.add(typeProxyState, []byte("p1"))
+	all.add(typeProxyState, []byte("p2"))
+	b := demandOf(DisconnectRequest, true, all)
+	_, wanted, _, drop := d.receive(clients, client1, b, began)
+	if wanted == nil || wanted.match.ID != "s-1" || wanted.cause != subscriber.AdminReset {
+		t.Fatal(wanted, drop)
+	}
+	if answer, again, _, drop := d.receive(clients, client1, b, began); answer != nil || again != nil || drop != "in-progress" {
+		t.Error("a retransmission while it is carried out:", drop)
+	}
+	first := d.finish(wanted, causeNone)
+	p, err := parse(first)
+	if err != nil || p.code() != DisconnectACK || p.verifyReply(packet(b).authenticator(), []byte(secret), true) != nil {
+		t.Fatal("the answer is not signed", err)
+	}
+	if states := p.attributes()[1:]; len(states) != 2 || string(states[0].value) != "p1" || string(states[1].value) != "p2" {
+		t.Error("Proxy-State is not returned in order", states)
+	}
+	// From another port, as a replay.
+	answer, again, _, drop := d.receive(clients, netip.AddrPortFrom(client1.Addr(), 1), b, began.Add(4*time.Minute))
+	if !bytes.Equal(answer, first) || again != nil || drop != "repeated" {
+		t.Error("a retransmission afterwards:", drop)
+	}
+	if _, again, _, drop := d.receive(clients, client1, b, began.Add(6*time.Minute)); again != nil || drop != "event-timestamp" {
+		t.Error("a replay:", drop)
+	}
+	if len(d.known) != 0 || len(d.order) != 0 {
+		t.Error("requests are known for ever")
+	}
+}
+
+func TestAServerOfSeveralPoliciesSpeaksForThoseOfTheNASThatItNames(t *testing.T) {
+	var policies []*policy
+	var clients []permitted
+	for _, of := range []struct{ name, nas, profile, address, secret string }{
+		{"business", "bng-2", "office", "192.0.2.20/32", secret}, {"home", "bng-1", "house", "192.0.2.20/32", secret}, {"guests", "bng-1", "hotel", "192.0.2.20/32", secret},
+		{"neighbour", "bng-1", "theirs", "192.0.2.20/32", "another"}, {"rest", "bng-1", "", "192.0.2.30/32", secret},
+	} {
+		spec := &api.RadiusPolicy{NasIdentifier: of.nas}
+		if of.profile != "" {
+			spec.Profiles = []string{of.profile}
+		}
+		p := newPolicy(of.name, spec, "host")
+		policies = append(policies, p)
+		clients = append(clients, permitted{netip.MustParsePrefix(of.address), of.secret, p, &api.DynamicAuthorization{}})
+	}
+	// The first one takes no old request.
+	clients[0].spec = &api.DynamicAuthorization{EventWindow: 1e9}
+	for name, c := range map[string]struct {
+		nas   string
+		at    time.Time
+		cause uint32
+		want  []string
+	}{
+		"any NAS":            {"", time.Time{}, causeNone, []string{"house", "hotel", "office"}},
+		"the first NAS":      {"bng-1", time.Time{}, causeNone, []string{"house", "hotel"}},
+		"the second NAS":     {"bng-2", time.Time{}, causeNone, []string{"office"}},
+		"another NAS":        {"bng-3", time.Time{}, causeNASMismatch, nil},
+		"an old request":     {"", began.Add(-time.Minute), causeNone, []string{"house", "hotel"}},
+		"an old request, to": {"bng-2", began.Add(-time.Minute), causeNASMismatch, nil},
+	} {
+		all := session(c.at)
+		all.text(typeNASIdentifier, c.nas)
+		_, wanted, cause, drop := newDynamic().receive(clients, client1, demandOf(DisconnectRequest, true, all), began)
+		if cause != c.cause || drop != "" || (wanted == nil) != (cause != causeNone) {
+			t.Errorf("%s: %d, %q", name, cause, drop)
+		}
+		if wanted == nil {
+			continue
+		}
+		of := servedBy(policies, wanted.by)
+		var got []string
+		for _, profile := range []string{"house", "hotel", "office", "theirs", "nobody's"} {
+			if of.Has(profile) {
+				got = append(got, profile)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestWhoIsNotBelievedGetsNoAnswer(t *testing.T) {
+	all := session(began)
+	forged := demandOf(CoARequest, false, all)
+	forged[5] ^= 1
+	wrong := demandOf(CoARequest, true, all)
+	wrong[signedFirst] ^= 1
+	sum := packet(wrong).digest(authenticator{}, []byte(secret))
+	copy(wrong[4:], sum[:])
+	strict := &api.DynamicAuthorization{RequireMessageAuthenticator: true, RequireEventTimestamp: true}
+	for want, c := range map[string]struct {
+		from  string
+		spec  *api.DynamicAuthorization
+		bytes []byte
+	}{
+		"unknown-client":                {"192.0.2.21:1", strict, demandOf(CoARequest, true, all)},
+		"authenticator":                 {"192.0.2.20:1", &api.DynamicAuthorization{}, forged},
+		"message-authenticator":         {"192.0.2.20:1", &api.DynamicAuthorization{}, wrong},
+		"message-authenticator-missing": {"192.0.2.20:1", strict, demandOf(CoARequest, false, all)},
+		"event-timestamp-missing":       {"192.0.2.20:1", strict, demandOf(CoARequest, true, session(time.Time{}))},
+		"event-timestamp":               {"192.0.2.20:1", strict, demandOf(CoARequest, true, session(began.Add(6*time.Minute)))},
+		"code":                          {"192.0.2.20:1", strict, demandOf(AccessRequest, true, all)},
+		"malformed":                     {"192.0.2.20:1", strict, forged[:21]},
+	} {
+		answer, wanted, _, drop := newDynamic().receive(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
+		if answer != nil || wanted != nil || drop != want {
+			t.Errorf("%s: dropped as %q", want, drop)
+		}
+	}
+}
+
+func TestARequestMayNameASessionByItsPortAndChangeItsClass(t *testing.T) {
+	var all attributes
+	all.number(typeNASPort, 7)
+	all.text(typeCalledStationID, "gold")
+	all.add(typeClass, []byte("night"))
+	_, wanted, cause, drop := newDynamic().receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
+	if wanted == nil {
+		t.Fatal(cause, drop)
+	}
+	if wanted.nasPort != "7" || wanted.called != "gold" || len(wanted.change.Class) != 1 || string(wanted.change.Class[0]) != "night" {
+		t.Errorf("%+v", wanted)
+	}
+}
+
+func TestARequestMayTakeATimeoutAway(t *testing.T) {
+	never := subscriber.Grant{SessionTimeout: subscriber.Never, IdleTimeout: subscriber.Never, InterimInterval: subscriber.Never}
+	for _, kinds := range [][]uint8{{typeIdleTimeout}, {typeSessionTimeout, typeIdleTimeout, typeAcctInterimInterval}} {
+		all := session(began)
+		for _, kind := range kinds {
+			all.number(kind, 0)
+		}
+		_, wanted, cause, drop := newDynamic().receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
+		want := never
+		if len(kinds) == 1 {
+			want = subscriber.Grant{IdleTimeout: subscriber.Never}
+		}
+		if wanted == nil || !sameGrant(wanted.change, want) {
+			t.Errorf("%v: %+v, %v, %s", kinds, wanted, cause, drop)
+		}
+	}
+}
+
+func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
+	receive := func(circuit, remote, identifier string) (*demand, uint32) {
+		var all attributes
+		all.vendor(vendorBroadband, broadbandAgentCircuitID, []byte(circuit))
+		all.vendor(vendorBroadband, broadbandAgentRemoteID, []byte(remote))
+		all.add(typeFramedInterfaceID, []byte(identifier))
+		_, wanted, cause, _ := newDynamic().receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(DisconnectRequest, true, all), began)
+		return wanted, cause
+	}
+	wanted, cause := receive("olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x07")
+	if wanted == nil || wanted.match != (subscriber.Match{CircuitID: "olt 7", RemoteID: "home", InterfaceID: [8]byte{7: 7}}) {
+		t.Fatalf("%+v, Error-Cause %d", wanted, cause)
+	}
+	for _, c := range [][3]string{{"", "home", "12345678"}, {"olt 7", "", "12345678"}, {"olt 7", "home", "1234567"}, {"olt 7", "home", "123456789"},
+		{"olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x00"}} {
+		if wanted, cause := receive(c[0], c[1], c[2]); wanted != nil || cause != causeInvalidValue {
+			t.Errorf("%q: %+v, Error-Cause %d", c, wanted, cause)
+		}
+	}
+}
+
+func TestKnownRequestsAreBounded(t *testing.T) {
+	d := newDynamic()
+	for i := range maxKnownRequests + 100 {
+		d.remember(knownKey{client1.Addr(), authenticator{byte(i), byte(i >> 8), byte(i >> 16)}}, began.Add(time.Hour))
+	}
+	if len(d.known) != maxKnownRequests || len(d.order) != maxKnownRequests {
+		t.Error(len(d.known), len(d.order))
+	}
+}
+
+// FuzzDynamic gives the server anything, signed and as it is. It answers each signed request or demands something, and drops the rest.
+func FuzzDynamic(f *testing.F) {
+	f.Add([]byte(session(began)), true)
+	f.Add([]byte{typeFramedIPv6Prefix, 12, 0, 64, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0}, false)
+	f.Fuzz(func(t *testing.T, all []byte, coa bool) {
+		d, clients := newDynamic(), permittedFor(&api.DynamicAuthorization{})
+		if len(all) > maxLength-headLength-18 {
+			return
+		}
+		d.receive(clients, client1, all, began)
+		code := DisconnectRequest
+		if coa {
+			code = CoARequest
+		}
+		answer, wanted, _, drop := d.receive(clients, client1, demandOf(code, true, all), began)
+		if wanted != nil {
+			answer = d.finish(wanted, causeNoSession)
+		}
+		if drop == "" {
+			if _, err := parse(answer); err != nil {
+				t.Fatalf("%x: %v", answer, err)
+			}
+		}
+	})
+}

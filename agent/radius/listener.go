@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Sockets for CoA-Request and Disconnect-Request, and their way through the Manager.
+package radius
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+// How long until a socket that could not be opened is tried again.
+const listenAgain = 5 * time.Second
+
+// listenAt is where requests are received. device: a Linux VRF or interface; "": all.
+type listenAt struct {
+	address netip.AddrPort
+	device  string
+}
+
+// listener is a socket for requests.
+type listener struct {
+	listenAt
+	clients []permitted
+	conn    *net.UDPConn
+	again   time.Time
+	failed  bool
+}
+
+// listen makes the listeners of policies. s.mu is held.
+func (s *radius) listen(now time.Time) {
+	desired := map[listenAt][]permitted{}
+	for _, p := range s.policies {
+		d := p.spec.DynamicAuthorization
+		if d == nil {
+			continue
+		}
+		address, err := netip.ParseAddr(d.Address)
+		if err != nil {
+			address = netip.IPv6Unspecified()
+		}
+		port := uint16(d.Port)
+		if port == 0 {
+			port = defaultDynamicPort
+		}
+		at := listenAt{netip.AddrPortFrom(address, port), d.Device}
+		all := desired[at]
+		add := func(addresses netip.Prefix, secret string) {
+			all = append(all, permitted{addresses, secret, p, d})
+		}
+		for _, c := range d.Clients {
+			if prefix, err := netip.ParsePrefix(c.Addresses); err == nil {
+				add(prefix, c.Secret)
+			}
+		}
+		for _, choices := range [][]choice{p.authentication, p.accounting} {
+			for _, o := range choices {
+				add(netip.PrefixFrom(o.address.Addr(), o.address.Addr().BitLen()), o.secret)
+			}
+		}
+		desired[at] = all
+	}
+	for at, l := range s.listeners {
+		if desired[at] == nil {
+			if l.conn != nil {
+				l.conn.Close()
+			}
+			delete(s.listeners, at)
+		}
+	}
+	for at, clients := range desired {
+		sortClients(clients)
+		l := s.listeners[at]
+		if l == nil {
+			l = &listener{listenAt: at}
+			s.listeners[at] = l
+		}
+		l.clients = clients
+	}
+	s.openListeners(now)
+}
+
+// openListeners opens sockets that are closed. s.mu is held.
+func (s *radius) openListeners(now time.Time) {
+	for _, l := range s.listeners {
+		if l.conn != nil || now.Before(l.again) || s.ended {
+			continue
+		}
+		config := net.ListenConfig{Control: within(l.device)}
+		made, err := config.ListenPacket(context.Background(), "udp", l.address.String())
+		if err != nil {
+			l.again = now.Add(listenAgain)
+			if !l.failed {
+				l.failed = true
+				s.Log.Warn("no CoA-Requests are received", "address", l.address.String(), "error", err)
+			}
+			continue
+		}
+		conn := made.(*net.UDPConn)
+		l.conn, l.failed = conn, false
+		s.readers.Add(1)
+		go func() {
+			defer s.readers.Done()
+			s.serve(l, conn)
+		}()
+	}
+}
+
+// serve takes requests until the socket is closed.
+func (s *radius) serve(l *listener, conn *net.UDPConn) {
+	buffer := make([]byte, maxLength+1)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(buffer)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			continue
+		}
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		b := append([]byte(nil), buffer[:n]...)
+		s.guarded(func() { s.demanded(l, conn, from, b) })
+	}
+}
+
+func (s *radius) demanded(l *listener, conn *net.UDPConn, from netip.AddrPort, b []byte) {
+	answer, demanded, which, refusal, manager := s.understand(l, from, b)
+	if answer != nil {
+		_, _ = conn.WriteToUDPAddrPort(answer, from)
+	}
+	if demanded == nil {
+		return
+	}
+	finish := func(count int, err error) {
+		cause := refusal
+		switch {
+		case cause != causeNone:
+		case count == 0 && (err == nil || errors.Is(err, subscriber.ErrNoSession)):
+			cause = causeNoSession
+		case errors.Is(err, subscriber.ErrTooManySessions):
+			cause = causeMultiple
+		case err != nil:
+			s.Log.Warn("a session cannot be changed", "address", from.Addr().String(), "error", err)
+			cause = causeResources
+		}
+		s.mu.Lock()
+		answer := s.dynamic.finish(demanded, cause)
+		s.changes.WithLabelValues(demanded.request.code().String(), causeNames[cause]).Inc()
+		s.mu.Unlock()
+		_, _ = conn.WriteToUDPAddrPort(answer, from)
+	}
+	switch {
+	case refusal != causeNone:
+		finish(0, nil)
+	case manager == nil:
+		finish(0, errors.New("there is no subscriber Manager"))
+	case demanded.request.code() == DisconnectRequest:
+		// The Manager calls back when the disk has the sessions' ends.
+		manager.Terminate(which, demanded.cause, finish)
+	default:
+		// The Manager calls back when the data plane has the change.
+		manager.Change(which, demanded.change, finish)
+	}
+}
+
+// Why a request was dropped, by the reason that a metric counts. Repeated ones are not worth a line of the log.
+var dropped = map[string]string{
+	errMalformed.Error():            "it is malformed",
+	errAuthenticator.Error():        "the client has another secret, or the request is forged",
+	errMessageAuthenticator.Error(): "the client has another secret, or the request is forged",
+	errNoMessageAuth.Error():        "it has no Message-Authenticator: let the client send one, or unset requireMessageAuthenticator",
+	"unknown-client":                "no client of dynamicAuthorization has this address",
+	"event-timestamp":               "its Event-Timestamp is outside the event window: compare the clocks",
+	"event-timestamp-missing":       "it has no Event-Timestamp: let the client send one, or unset requireEventTimestamp",
+}
+
+// understand reads a request. The listener answers it, drops it, or passes it to the Manager.
+func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer []byte, demanded *demand, which []subscriber.Match, refusal uint32, m subscriber.Manager) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer, demanded, cause, drop := s.dynamic.receive(l.clients, from, b, time.Now())
+	if drop != "" {
+		s.dynamicDrops.WithLabelValues(drop).Inc()
+		if why := dropped[drop]; why != "" && s.seldom("dynamic "+drop) {
+			s.Log.Warn("a CoA-Request or Disconnect-Request is dropped", "address", from.Addr().String(), "why", why)
+		}
+	}
+	if answer != nil && drop == "" {
+		s.changes.WithLabelValues(packet(b).code().String(), causeNames[cause]).Inc()
+	}
+	if demanded != nil {
+		demanded.match.Of = servedBy(s.policies, demanded.by)
+		which, refusal = s.sessions.find(demanded)
+	}
+	return answer, demanded, which, refusal, s.manager
+}
+
+// servedBy returns the profiles of the sessions that clients may change and end (RFC 5176 section 6.1): those that their policies serve.
+func servedBy(policies []*policy, clients []*permitted) *subscriber.Profiles {
+	return &subscriber.Profiles{Has: func(profile string) bool {
+		p := policyOf(policies, profile)
+		return slices.ContainsFunc(clients, func(c *permitted) bool { return c.policy == p })
+	}}
+}
+
+// find returns selectors for the Manager. A session has a word of the request if its records have it, or if the Manager knows it: sessions without
+// accounting have no records. refusal is an Error-Cause if the request is not carried out.
+func (s *sessions) find(r *demand) (all []subscriber.Match, refusal uint32) {
+	var port []map[string]bool
+	if r.nasPortID != nil {
+		port = append(port, s.with(typeNASPortID, r.nasPortID))
+	}
+	// ways returns whether the Manager looks for a word: both ways if the request has the word.
+	ways := func(word []byte) []bool {
+		if word == nil {
+			return []bool{false}
+		}
+		return []bool{false, true}
+	}
+	// Sessions whose records have all words.
+	recorded := map[string]bool{}
+	users, stations := s.with(typeUserName, r.username), s.with(typeCallingStationID, r.calling)
+	for _, askUser := range ways(r.username) {
+		for _, askStation := range ways(r.calling) {
+			match, sets := r.match, port
+			add := func(word []byte, ask bool, of *string, set map[string]bool) {
+				switch {
+				case word == nil:
+				case ask:
+					*of = string(word)
+				default:
+					sets = append(slices.Clip(sets), set)
+				}
+			}
+			add(r.username, askUser, &match.Username, users)
+			add(r.calling, askStation, &match.CallingStationID, stations)
+			if sets == nil && r.nasPort == "" && r.called == "" {
+				all = append(all, match)
+				continue
+			}
+			ids := s.having(r, sets)
+			// The Manager counts the sessions of the other ways.
+			if !askUser && !askStation && len(ids) > subscriber.MaxSelected {
+				return nil, causeMultiple
+			}
+			for _, id := range ids {
+				match.ID = id
+				if !recorded[id] {
+					all = append(all, match)
+				}
+				recorded[id] = recorded[id] || !askUser && !askStation
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, causeNoSession
+	}
+	return all, causeNone
+}
+
+// having returns the sessions that are in all sets and that have the NAS-Port, the Called-Station-Id and the Acct-Session-Id of a request.
+func (s *sessions) having(r *demand, sets []map[string]bool) (ids []string) {
+	add := func(id string) {
+		w := s.byID[id]
+		in := (r.match.ID == "" || r.match.ID == id) && (r.nasPort == "" || r.nasPort == w.nasPort) && (r.called == "" || r.called == w.called)
+		for _, set := range sets {
+			in = in && set[id]
+		}
+		if in {
+			ids = append(ids, id)
+		}
+	}
+	switch {
+	case r.match.ID != "":
+		add(r.match.ID)
+	case len(sets) > 0:
+		smallest := slices.MinFunc(sets, func(a, b map[string]bool) int { return len(a) - len(b) })
+		for id := range smallest {
+			add(id)
+		}
+	default:
+		for id := range s.byID {
+			add(id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package radius
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+func (a *agent) apply(kind string, o *object.Object) {
+	o.Kind, o.Name = kind, "home"
+	a.Follow(service.Change{Key: o.Key(), Object: o})
+}
+
+func TestARequestThatWaitsGoesToTheServerAsItIsConfiguredMeanwhile(t *testing.T) {
+	silent, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	server := func(port int) *api.RadiusServer {
+		return &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(port), AccountingPort: uint32(port), Secret: "testing123", Timeout: 30e9}
+	}
+	a := startAgent(t, t.TempDir(), server(silent.LocalAddr().(*net.UDPAddr).Port), &api.RadiusPolicy{Authentication: choices, Accounting: choices}, nil)
+	answers := make(chan subscriber.Answer, 1)
+	a.Authenticate(subscriber.Request{ID: "s-1", Profile: "home"}, func(answer subscriber.Answer) { answers <- answer })
+	a.Account(accounted(subscriber.Start, "s-1", time.Now()))
+	buffer := make([]byte, maxLength)
+	if _, err := silent.Read(buffer); err != nil {
+		t.Fatal(err)
+	}
+	a.apply("RadiusServer", &object.Object{Spec: server(responder(t))})
+	if answer := <-answers; answer.Reject != nil || !answer.Grant.IPv4.IsValid() {
+		t.Error(answer.Reject)
+	}
+	until(t, "the record is acknowledged", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.spool.count == 0
+	})
+}
+
+// A server that is busy for a moment has the requests in its socket's buffer, and that is of the usual size.
+func TestAServerWithAnUsualBufferThatIsBusyLosesNoRequestOfMany(t *testing.T) {
+	const usual, many = 212992, 1000
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// The kernel doubles it.
+	if err := conn.SetReadBuffer(usual / 2); err != nil {
+		t.Fatal(err)
+	}
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(conn.LocalAddr().(*net.UDPAddr).Port), Secret: "testing123", Timeout: 60e9},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	answers := make(chan subscriber.Answer, many)
+	for i := range many {
+		a.Authenticate(subscriber.Request{ID: fmt.Sprint("s-", i), Profile: "home"}, func(answer subscriber.Answer) { answers <- answer })
+	}
+	go answerAll(conn)
+	for range many {
+		select {
+		case answer := <-answers:
+			if answer.Reject != nil {
+				t.Fatal(answer.Reject)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("requests are lost")
+		}
+	}
+}
+
+func TestTheSameLineIsLoggedOnceForManyAnswers(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
+	wrong, _ := parse(reply(AccessAccept, request, []byte("testing123"), attributes{typeFramedIPAddress, 3, 1}))
+	a.mu.Lock()
+	for range 100 {
+		if result, answer := a.answer(a.policies[0], wrong, a.endpoints[endpointKey{"home", false}], false); result != "invalid" || answer.Reject == nil {
+			t.Error(result)
+		}
+	}
+	for i := range 3 * mostWarned {
+		a.seldom(fmt.Sprint(i))
+	}
+	if len(a.warned) > mostWarned {
+		t.Error("lines are remembered for ever")
+	}
+	a.mu.Unlock()
+	a.stop()
+	if n := strings.Count(a.said.all.String(), "Framed-IP-Address"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestADroppedCoARequestIsLoggedOnceWithItsReason(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	forged := demandOf(CoARequest, false, session(time.Now()))
+	forged[5] ^= 1
+	l := &listener{clients: permittedFor(&api.DynamicAuthorization{})}
+	for range 100 {
+		if answer, demanded, _, _, _ := a.understand(l, client1, forged); answer != nil || demanded != nil {
+			t.Fatal("a request with another secret is believed")
+		}
+	}
+	a.understand(l, netip.MustParseAddrPort("192.0.2.21:1"), forged)
+	a.stop()
+	for _, line := range []string{"the client has another secret", "no client of dynamicAuthorization has this address"} {
+		if n := strings.Count(a.said.all.String(), line); n != 1 {
+			t.Errorf("%d lines: %s", n, line)
+		}
+	}
+}
+
+func TestARateThatCannotBeReadIsLoggedOnceForManyAnswers(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
+	a.mu.Lock()
+	for i := range 100 {
+		var all attributes
+		all.vendor(vendorCisco, ciscoAVPair, fmt.Appendf(nil, "lcp:interface-config=rate-limit output fast%d", i))
+		accept, _ := parse(reply(AccessAccept, request, []byte("testing123"), all))
+		if result, _ := a.answer(a.policies[0], accept, a.endpoints[endpointKey{"home", false}], false); result != "accept" {
+			t.Error(result)
+		}
+	}
+	a.mu.Unlock()
+	a.stop()
+	if n := strings.Count(a.said.all.String(), "is not a rate"); n != 1 {
+		t.Errorf("%d lines: %s", n, a.said.all.String())
+	}
+}
+
+func TestWhoWaitsWhenTheServiceEndsIsTold(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123", Timeout: 30e9},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	answers := make(chan subscriber.Answer, 1)
+	a.Authenticate(subscriber.Request{ID: "s-1", Profile: "home"}, func(answer subscriber.Answer) { answers <- answer })
+	a.stop()
+	if answer := <-answers; answer.Reject == nil {
+		t.Error("accepted")
+	}
+}
+
+func TestANASSaysThatItAccountsOnceAndThatItNoLongerDoes(t *testing.T) {
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var mu sync.Mutex
+	var kinds []byte
+	go func() {
+		buffer := make([]byte, maxLength)
+		for {
+			n, from, err := conn.ReadFromUDPAddrPort(buffer)
+			if err != nil {
+				return
+			}
+			p, err := parse(buffer[:n])
+			if err != nil {
+				continue
+			}
+			for _, a := range p.attributes() {
+				if a.kind == typeAcctStatusType {
+					mu.Lock()
+					kinds = append(kinds, a.value[3])
+					mu.Unlock()
+				}
+			}
+			_, _ = conn.WriteToUDPAddrPort(reply(AccountingResponse, p, []byte("testing123"), nil), from)
+		}
+	}()
+	directory, choices := t.TempDir(), []*api.RadiusChoice{{Server: "home"}}
+	server := &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(conn.LocalAddr().(*net.UDPAddr).Port), Secret: "testing123"}
+	var a *agent
+	comes := func(want ...byte) {
+		t.Helper()
+		until(t, "records", func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Equal(kinds, want) && a.spool.count == 0
+		})
+	}
+	policy := &api.RadiusPolicy{Accounting: choices}
+	a = startAgent(t, directory, server, policy, nil)
+	comes(statusOn)
+	// A change of the policy and a start of the agent are neither an end nor a beginning.
+	a.apply("RadiusPolicy", &object.Object{Spec: &api.RadiusPolicy{Accounting: choices, SpoolRate: 5}})
+	a.stop()
+	a = startAgent(t, directory, server, policy, nil)
+	a.Account(accounted(subscriber.Start, "s-1", time.Now()))
+	comes(statusOn, statusStart)
+	a.apply("RadiusPolicy", &object.Object{Spec: &api.RadiusPolicy{}})
+	comes(statusOn, statusStart, statusOff)
+	a.apply("RadiusPolicy", &object.Object{Spec: policy})
+	comes(statusOn, statusStart, statusOff, statusOn)
+}
+
+func TestASessionWhoseStartTheAgentLostIsAccountedForAllTheSame(t *testing.T) {
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	server := &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(conn.LocalAddr().(*net.UDPAddr).Port), Secret: "testing123"}
+	a := startAgent(t, t.TempDir(), server, &api.RadiusPolicy{Accounting: choices}, nil)
+	since := time.Unix(1_800_000_000, 0)
+	record := func(kind subscriber.RecordKind, id string) subscriber.Record {
+		r := accounted(kind, id, since.Add(time.Minute))
+		r.Since = since
+		if kind == subscriber.Start {
+			r.At = since
+		}
+		return r
+	}
+	waiting := func(id string) (kinds []subscriber.RecordKind, first time.Time) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		l := a.spool.boxes["home"].lines[id]
+		if l == nil {
+			return nil, first
+		}
+		for _, r := range l.records {
+			kinds = append(kinds, r.kind)
+		}
+		return kinds, l.records[0].at
+	}
+	whole := []subscriber.RecordKind{subscriber.Start, subscriber.Stop}
+	// Killed before the Start was in the log; the Stop comes again, as after another kill.
+	a.Account(record(subscriber.Stop, "lost"))
+	a.Account(record(subscriber.Stop, "lost"))
+	if kinds, first := waiting("lost"); !slices.Equal(kinds, whole) || !first.Equal(since) {
+		t.Error("of a session whose Start is lost:", kinds, first)
+	}
+	a.Account(record(subscriber.Interim, "lives"))
+	a.Account(record(subscriber.Stop, "lives"))
+	if kinds, _ := waiting("lives"); !slices.Equal(kinds, []subscriber.RecordKind{subscriber.Start, subscriber.Interim, subscriber.Stop}) {
+		t.Error("of a session that goes on:", kinds)
+	}
+	a.Account(record(subscriber.Start, "usual"))
+	a.Account(record(subscriber.Stop, "usual"))
+	if kinds, _ := waiting("usual"); !slices.Equal(kinds, whole) {
+		t.Error("of a session whose Start was kept:", kinds)
+	}
+}
+
+func TestASocketIsBoundToTheDeviceOfItsServer(t *testing.T) {
+	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	at := server.LocalAddr().(*net.UDPAddr).AddrPort()
+	conn, err := open(settings{address: at, device: "lo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := server.Read(make([]byte, 8)); n != 5 || err != nil {
+		t.Errorf("%d bytes, error %v", n, err)
+	}
+	if _, err := open(settings{address: at, device: "nowhere"}); err == nil || !strings.Contains(err.Error(), "device nowhere") {
+		t.Errorf("a device that does not exist: %v", err)
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Packets to and from servers: sockets, and the log's lines about servers.
+package radius
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"sluice.dev/sluice/agent/object"
+)
+
+// carryOut carries out the client's actions. s.mu is held.
+func (s *radius) carryOut(actions []action) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case transmit:
+			s.send(a)
+		case counted:
+			s.measurements.count(a)
+			switch a.what {
+			case errAuthenticator.Error(), errMessageAuthenticator.Error(), errNoMessageAuth.Error():
+				s.disbelieved(a)
+			case countDead:
+				s.Log.Warn("a RADIUS server does not answer", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
+				s.hinder(a.endpoint, "ServerDead", "no answer from "+a.endpoint.address.String()+" to "+a.endpoint.purpose()+" requests; other servers get them")
+			case countAlive:
+				s.Log.Info("a RADIUS server answers again", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
+				s.hinder(a.endpoint, "", "")
+				if a.endpoint.accounting {
+					now := time.Now()
+					for p := range s.accountants() {
+						s.spool.resume(p.name, now)
+					}
+				}
+			}
+		case finished:
+			if a.exchange.done != nil {
+				a.exchange.done(a.packet, a.endpoint)
+			}
+		}
+	}
+}
+
+// hinder sets why a RadiusServer does not serve; an empty reason: it serves, for this purpose.
+func (s *radius) hinder(e *endpoint, reason, message string) {
+	k := object.Key{Kind: "RadiusServer", Name: e.server}
+	if s.SetNotReady(k, e.purpose(), reason, message) && s.Intent != nil {
+		s.Intent.Touched(k)
+	}
+}
+
+// Remedies for replies that fail verification, unless they are forged.
+var remedies = map[string]string{
+	errAuthenticator.Error():        "the server has another secret, or the reply is forged",
+	errMessageAuthenticator.Error(): "the server has another secret, or the reply is forged",
+	errNoMessageAuth.Error():        "it has no Message-Authenticator: let the server send one, or set allowUnsignedReplies",
+}
+
+// seldom is true once a minute for the same words, so that a line for each request does not fill the log. s.mu is held.
+func (s *radius) seldom(words string) bool {
+	now := time.Now()
+	if now.Sub(s.warned[words]) < warnAgain {
+		return false
+	}
+	if len(s.warned) >= mostWarned {
+		clear(s.warned)
+	}
+	s.warned[words] = now
+	return true
+}
+
+// disbelieved logs that replies of a server are dropped. s.mu is held.
+func (s *radius) disbelieved(c counted) {
+	if !s.seldom(c.endpoint.server + " " + c.endpoint.purpose()) {
+		return
+	}
+	s.Log.Warn("a reply of a RADIUS server is dropped", "server", c.endpoint.server, "endpoint", c.endpoint.address.String(), "why", remedies[c.what])
+}
+
+// send writes a packet to the socket of an endpoint, which is opened at its first use. A failed write is repeated at
+// the timeout.
+func (s *radius) send(t transmit) {
+	e := t.endpoint
+	if e.removed || s.ended {
+		return
+	}
+	for len(s.sockets[e]) <= t.socket {
+		s.sockets[e] = append(s.sockets[e], nil)
+	}
+	conn := s.sockets[e][t.socket]
+	if conn == nil {
+		var err error
+		if conn, err = open(e.settings); err != nil {
+			s.drops.WithLabelValues(e.server, e.purpose(), "no-socket").Inc()
+			if !s.closed[e] {
+				s.closed[e] = true
+				s.Log.Warn("a RADIUS server cannot be reached", "server", e.server, "endpoint", e.address.String(), "error", err)
+			}
+			return
+		}
+		delete(s.closed, e)
+		s.sockets[e][t.socket] = conn
+		s.readers.Add(1)
+		go func() {
+			defer s.readers.Done()
+			s.read(conn, e, t.socket)
+		}()
+	}
+	if _, err := conn.Write(t.bytes); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		s.drops.WithLabelValues(e.server, e.purpose(), "not-sent").Inc()
+	}
+}
+
+// open makes a socket that takes packets from the server's address and port alone.
+func open(of settings) (*net.UDPConn, error) {
+	dialer := net.Dialer{Control: within(of.device)}
+	if of.source.IsValid() {
+		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(of.source, 0))
+	}
+	made, err := dialer.Dial("udp", of.address.String())
+	if err != nil {
+		return nil, err
+	}
+	conn := made.(*net.UDPConn)
+	// A smaller buffer is no error.
+	_ = conn.SetReadBuffer(socketBuffer)
+	return conn, nil
+}
+
+// within binds a socket to a VRF or an interface of Linux. "": it is not bound.
+func within(device string) func(network, address string, conn syscall.RawConn) error {
+	if device == "" {
+		return nil
+	}
+	return func(_, _ string, conn syscall.RawConn) error {
+		var bound error
+		err := conn.Control(func(fd uintptr) {
+			bound = syscall.SetsockoptString(int(fd), syscall.SOL_SOCKET, syscall.SO_BINDTODEVICE, device)
+		})
+		if err = errors.Join(err, bound); err != nil {
+			return fmt.Errorf("device %s: %w", device, err)
+		}
+		return nil
+	}
+}
+
+// read takes replies until the socket is closed.
+func (s *radius) read(conn *net.UDPConn, e *endpoint, socket int) {
+	buffer := make([]byte, maxLength+1)
+	for {
+		n, err := conn.Read(buffer)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			// An ICMP error: any host can send one, so the timeout decides.
+			s.drops.WithLabelValues(e.server, e.purpose(), "unreachable").Inc()
+			continue
+		}
+		// Replies are kept: attributes of a grant are parts of them.
+		b := append([]byte(nil), buffer[:n]...)
+		s.replied(e, socket, b, time.Now())
+	}
+}
+
+func (s *radius) replied(e *endpoint, socket int, b []byte, now time.Time) {
+	var answers []func()
+	s.guarded(func() { answers = s.receive(e, socket, b, now) })
+	for _, answer := range answers {
+		s.guarded(answer)
+	}
+}
+
+// receive takes a packet, and returns the callbacks that it is the answer for: they run without s.mu.
+func (s *radius) receive(e *endpoint, socket int, b []byte, now time.Time) (answers []func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.receiving = true
+	defer func() {
+		answers, s.answers, s.receiving = s.answers, nil, false
+	}()
+	s.carryOut(s.client.receive(e, socket, b, now))
+	s.carryOut(s.pump(now))
+	return nil
+}
+
+// callBack runs f without s.mu: after the packet that is being received, or else in a goroutine. s.mu is held.
+func (s *radius) callBack(f func()) {
+	if s.receiving {
+		s.answers = append(s.answers, f)
+	} else {
+		go f()
+	}
+}
+
+// guarded keeps a panic about a packet from ending the agent.
+func (s *radius) guarded(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.Error("the code for a packet panicked", "error", p, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}

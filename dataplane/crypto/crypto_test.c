@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every engine against a reference that is made of OpenSSL's ciphers and digests, packet by packet.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <rte_eal.h>
+
+#include "crypto/engine.h"
+#include "crypto/reference.h"
+
+enum { OPS = 64, ROOM = 2304, ROUNDS = 12 };
+
+// A packet of ESP: header, IV, data, ICV; and its expected result.
+struct packet_case {
+	uint8_t plain[ROOM], sealed[ROOM], work[ROOM];
+	unsigned start, iv_length, length, icv_length;
+	struct crypto_secret secret;
+	uint8_t keys[3][128];
+	bool esn;
+	uint32_t esn_high;
+	struct crypto_key *encrypt, *decrypt;
+};
+
+static uint64_t seed = 0x5eed;
+
+static uint32_t
+chance(uint32_t limit)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(seed >> 33) % limit;
+}
+
+static void
+fill(uint8_t *bytes, size_t length)
+{
+	for (size_t i = 0; i < length; i += 4) {
+		uint32_t random = chance(UINT32_MAX);
+
+		memcpy(bytes + i, &random, length - i < 4 ? length - i : 4);
+	}
+}
+
+static const struct algorithm {
+	enum crypto_cipher cipher;
+	uint8_t key_length;
+	enum crypto_integrity integrity;
+	uint8_t icv_length;
+} algorithms[] = {
+	{CRYPTO_AES_GCM, 16, 0, 16},
+	{CRYPTO_AES_GCM, 16, 0, 12},
+	{CRYPTO_AES_GCM, 16, 0, 8},
+	{CRYPTO_AES_GCM, 24, 0, 16},
+	{CRYPTO_AES_GCM, 32, 0, 16},
+	{CRYPTO_AES_GCM, 32, 0, 8},
+	{CRYPTO_AES_GMAC, 16, 0, 16},
+	{CRYPTO_AES_GMAC, 24, 0, 16},
+	{CRYPTO_AES_GMAC, 32, 0, 16},
+	{CRYPTO_CHACHA20_POLY1305, 32, 0, 16},
+	{CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA1, 12},
+	{CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA256, 16},
+	{CRYPTO_AES_CBC, 24, CRYPTO_HMAC_SHA384, 24},
+	{CRYPTO_AES_CBC, 32, CRYPTO_HMAC_SHA512, 32},
+	{CRYPTO_AES_CBC, 32, CRYPTO_HMAC_SHA256, 32},
+	{CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA512, 32},
+	{CRYPTO_AES_CTR, 16, CRYPTO_HMAC_SHA1, 12},
+	{CRYPTO_AES_CTR, 24, CRYPTO_HMAC_SHA256, 16},
+	{CRYPTO_AES_CTR, 32, CRYPTO_HMAC_SHA384, 24},
+	{CRYPTO_AES_CTR, 32, CRYPTO_HMAC_SHA512, 32},
+	{CRYPTO_NULL, 0, CRYPTO_HMAC_SHA1, 12},
+	{CRYPTO_NULL, 0, CRYPTO_HMAC_SHA256, 16},
+	{CRYPTO_NULL, 0, CRYPTO_HMAC_SHA384, 24},
+	{CRYPTO_NULL, 0, CRYPTO_HMAC_SHA512, 32},
+	{CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA512, 16},
+	{CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA1, 10},
+	{CRYPTO_NULL, 0, CRYPTO_HMAC_SM3, 16},
+	{CRYPTO_SM4_CBC, 16, CRYPTO_HMAC_SM3, 16},
+	{CRYPTO_SM4_CBC, 16, CRYPTO_HMAC_SM3, 32},
+	{CRYPTO_SM4_CBC, 16, CRYPTO_HMAC_SHA256, 16},
+	{CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SM3, 16},
+	{CRYPTO_SM4_GCM, 16, 0, 16},
+	{CRYPTO_SM4_GCM, 16, 0, 8},
+	{CRYPTO_SM4_CCM, 16, 0, 16},
+	{CRYPTO_SM4_CCM, 16, 0, 12},
+	{CRYPTO_SM4_CCM, 16, 0, 8},
+};
+
+static void
+case_secret(struct packet_case *c, const struct algorithm *a)
+{
+	size_t integrity_key = a->integrity ? 1 + chance(CRYPTO_INTEGRITY_KEY_MAX) : 0;
+	bool cbc = crypto_block_length(a->cipher) > 1;
+
+	for (unsigned i = 0; i < 3; i++)
+		fill(c->keys[i], sizeof(c->keys[i]));
+	c->secret = (struct crypto_secret){.cipher = a->cipher,
+		.integrity = a->integrity,
+		.key = c->keys[0],
+		.key_length = a->key_length,
+		.salt = c->keys[1],
+		.salt_length = cbc || a->cipher == CRYPTO_NULL ? 0
+			       : a->cipher == CRYPTO_SM4_CCM   ? 3 + chance(2)
+							       : 4,
+		.integrity_key = c->keys[2],
+		.integrity_key_length = integrity_key,
+		.icv_length = a->icv_length};
+	c->iv_length = crypto_iv_length(a->cipher);
+	c->icv_length = a->icv_length;
+}
+
+// A packet and its keys: those of `same`, or new ones.
+static void
+case_new(struct packet_case *c, const struct crypto_engine *engine, const struct algorithm *a, unsigned length,
+	const struct packet_case *same)
+{
+	if (same)
+		*c = (struct packet_case){.secret = same->secret,
+			.encrypt = same->encrypt,
+			.decrypt = same->decrypt,
+			.iv_length = same->iv_length,
+			.icv_length = same->icv_length};
+	else
+		case_secret(c, a);
+	// Devices take no empty data.
+	if (engine == &crypto_device)
+		length = RTE_MAX(length, 16u);
+	c->length = length / crypto_block_length(a->cipher) * crypto_block_length(a->cipher);
+	c->start = chance(64);
+	c->esn = chance(2);
+	c->esn_high = chance(UINT32_MAX);
+	fill(c->plain, ROOM);
+	memcpy(c->sealed, c->plain, ROOM);
+	reference_seal(&c->secret, c->sealed + c->start, 8, c->iv_length, c->length, c->esn, c->esn_high);
+	if (same)
+		return;
+	c->secret.direction = CRYPTO_ENCRYPT;
+	assert_int_equal(crypto_key_new_by(engine, &c->secret, &c->encrypt), 0);
+	c->secret.direction = CRYPTO_DECRYPT;
+	assert_int_equal(crypto_key_new_by(engine, &c->secret, &c->decrypt), 0);
+}
+
+static void
+case_free(struct packet_case *c)
+{
+	crypto_key_free(c->encrypt);
+	crypto_key_free(c->decrypt);
+}
+
+static void
+case_op(struct packet_case *c, struct crypto_op *op, bool decrypt)
+{
+	uint8_t *packet = c->work + c->start;
+
+	memcpy(c->work, decrypt ? c->sealed : c->plain, ROOM);
+	*op = (struct crypto_op){.key = decrypt ? c->decrypt : c->encrypt,
+		.data = packet + 8 + c->iv_length,
+		.length = c->length,
+		.icv = packet + 8 + c->iv_length + c->length,
+		.iv = packet + 8,
+		.aad = packet,
+		.aad_length = (uint16_t)(c->secret.integrity ? 8 + c->iv_length : 8),
+		.esn = c->esn,
+		.esn_high = c->esn_high};
+}
+
+static bool
+serves(const struct crypto_engine *engine, const struct algorithm *a)
+{
+	static struct packet_case c;
+	struct crypto_key *key;
+
+	case_secret(&c, a);
+	if (crypto_key_new_by(engine, &c.secret, &key))
+		return false;
+	crypto_key_free(key);
+	return true;
+}
+
+// All algorithms of the engine in one batch, in random order.
+static void
+mix(const struct crypto_engine *engine)
+{
+	static struct packet_case cases[OPS];
+	static struct crypto_op ops[OPS];
+	const struct algorithm *served[RTE_DIM(algorithms)];
+	unsigned count = 0;
+
+	for (unsigned a = 0; a < RTE_DIM(algorithms); a++)
+		if (serves(engine, &algorithms[a]))
+			served[count++] = &algorithms[a];
+	for (unsigned round = 0; count > 0 && round < ROUNDS; round++) {
+		for (unsigned i = 0; i < OPS; i++)
+			case_new(&cases[i], engine, served[chance(count)], chance(round % 3 ? 200 : 2000), NULL);
+		for (unsigned i = 0; i < OPS; i++)
+			case_op(&cases[i], &ops[i], false);
+		crypto_run(0, ops, OPS);
+		for (unsigned i = 0; i < OPS; i++) {
+			assert_int_equal(ops[i].status, CRYPTO_OK);
+			assert_memory_equal(cases[i].work, cases[i].sealed, ROOM);
+		}
+		for (unsigned i = 0; i < OPS; i++)
+			case_op(&cases[i], &ops[i], true);
+		crypto_run(0, ops, OPS);
+		for (unsigned i = 0; i < OPS; i++) {
+			struct packet_case *c = &cases[i];
+			unsigned data = c->start + 8 + c->iv_length, end = data + c->length;
+
+			assert_int_equal(ops[i].status, CRYPTO_OK);
+			assert_memory_equal(c->work, c->plain, end);
+			// HMAC: the ICV may have changed. Nothing behind it has.
+			assert_memory_equal(c->work + end + c->icv_length, c->plain + end + c->icv_length,
+				ROOM - end - c->icv_length);
+		}
+		for (unsigned i = 0; i < OPS; i++)
+			case_free(&cases[i]);
+	}
+}
+
+static void
+every_engine_agrees_with_the_reference_in_mixed_batches(void **state)
+{
+	for (unsigned e = 0; crypto_engine_at(e); e++)
+		mix(crypto_engine_at(e));
+}
+
+// Every length up to several blocks, each in a batch of one algorithm.
+static void
+every_length_agrees_with_the_reference(void **state)
+{
+	static struct packet_case cases[OPS], keys;
+	static struct crypto_op ops[OPS];
+
+	for (unsigned e = 0; crypto_engine_at(e); e++)
+		for (unsigned a = 0; a < RTE_DIM(algorithms); a++) {
+			if (!serves(crypto_engine_at(e), &algorithms[a]))
+				continue;
+			case_new(&keys, crypto_engine_at(e), &algorithms[a], 0, NULL);
+			for (unsigned base = 0; base < 7 * OPS; base += OPS) {
+				for (unsigned i = 0; i < OPS; i++) {
+					unsigned n = base + i, all = 5 * OPS;
+
+					// Of longer ones, some with each length of the last block.
+					case_new(&cases[i], crypto_engine_at(e), &algorithms[a],
+						n < all ? n : all + (n - all) * 13, &keys);
+					case_op(&cases[i], &ops[i], false);
+				}
+				crypto_run(0, ops, OPS);
+				for (unsigned i = 0; i < OPS; i++) {
+					assert_int_equal(ops[i].status, CRYPTO_OK);
+					assert_memory_equal(cases[i].work, cases[i].sealed, ROOM);
+				}
+			}
+			case_free(&keys);
+		}
+}
+
+// Longer than what an engine does at once.
+static void
+long_packets_agree_with_the_reference(void **state)
+{
+	enum { LONG = 9000, AHEAD = 3 };
+	static const unsigned lengths[] = {2500, 2976, 4091, 6128, LONG};
+	static uint8_t plain[AHEAD + 8 + 16 + LONG + CRYPTO_ICV_MAX + 8], sealed[sizeof(plain)], work[sizeof(plain)];
+	static struct packet_case c;
+
+	for (unsigned e = 0; crypto_engine_at(e); e++)
+		for (unsigned a = 0; a < RTE_DIM(algorithms); a++) {
+			if (crypto_engine_at(e) == &crypto_device || !serves(crypto_engine_at(e), &algorithms[a]))
+				continue;
+			case_new(&c, crypto_engine_at(e), &algorithms[a], 0, NULL);
+			for (unsigned i = 0; i < RTE_DIM(lengths); i++) {
+				unsigned block = crypto_block_length(algorithms[a].cipher),
+					 length = lengths[i] / block * block;
+				uint8_t *packet = work + AHEAD;
+				struct crypto_op op = {.key = c.encrypt,
+					.data = packet + 8 + c.iv_length,
+					.length = length,
+					.icv = packet + 8 + c.iv_length + length,
+					.iv = packet + 8,
+					.aad = packet,
+					.aad_length = (uint16_t)(c.secret.integrity ? 8 + c.iv_length : 8)};
+
+				fill(plain, sizeof(plain) / 4 * 4);
+				memcpy(sealed, plain, sizeof(plain));
+				reference_seal(&c.secret, sealed + AHEAD, 8, c.iv_length, length, false, 0);
+				memcpy(work, plain, sizeof(plain));
+				crypto_run(0, &op, 1);
+				assert_int_equal(op.status, CRYPTO_OK);
+				assert_memory_equal(work, sealed, sizeof(work));
+				op.key = c.decrypt;
+				crypto_run(0, &op, 1);
+				assert_int_equal(op.status, CRYPTO_OK);
+				assert_memory_equal(work, plain, AHEAD + 8 + c.iv_length + length);
+			}
+			case_free(&c);
+		}
+}
+
+static void
+a_flipped_bit_anywhere_is_refused(void **state)
+{
+	static struct packet_case c;
+	struct crypto_op op;
+
+	for (unsigned e = 0; crypto_engine_at(e); e++)
+		for (unsigned a = 0; a < RTE_DIM(algorithms); a++) {
+			if (!serves(crypto_engine_at(e), &algorithms[a]))
+				continue;
+			case_new(&c, crypto_engine_at(e), &algorithms[a], 80, NULL);
+			for (unsigned i = 0; i < 8 + c.iv_length + c.length + c.icv_length; i++) {
+				case_op(&c, &op, true);
+				c.work[c.start + i] ^= (uint8_t)(1u << chance(8));
+				crypto_run(0, &op, 1);
+				assert_int_equal(op.status, CRYPTO_BAD_ICV);
+			}
+			c.esn = true;
+			case_op(&c, &op, true);
+			op.esn_high ^= 0x100;
+			crypto_run(0, &op, 1);
+			assert_int_equal(op.status, CRYPTO_BAD_ICV);
+			case_free(&c);
+		}
+}
+
+static void
+lengths_that_do_not_fit_are_refused_and_the_rest_is_done(void **state)
+{
+	static const struct algorithm cbc = {CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA256, 16};
+	static struct packet_case cases[3];
+	struct crypto_op ops[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		case_new(&cases[i], &crypto_ipsec_mb, &cbc, 64, NULL);
+		case_op(&cases[i], &ops[i], false);
+	}
+	ops[1].length = 63;
+	crypto_run(0, ops, 3);
+	assert_int_equal(ops[0].status, CRYPTO_OK);
+	assert_int_equal(ops[1].status, CRYPTO_BAD_LENGTH);
+	assert_int_equal(ops[2].status, CRYPTO_OK);
+	assert_memory_equal(cases[1].work, cases[1].plain, ROOM);
+	assert_memory_equal(cases[2].work, cases[2].sealed, ROOM);
+	for (unsigned i = 0; i < 3; i++)
+		case_free(&cases[i]);
+}
+
+static void
+an_empty_message_is_refused_and_spoils_no_other(void **state)
+{
+	static const struct algorithm null = {CRYPTO_NULL, 0, CRYPTO_HMAC_SHA256, 16};
+	static struct packet_case c;
+	struct crypto_op op, empty;
+
+	for (unsigned e = 0; crypto_engine_at(e); e++) {
+		if (!serves(crypto_engine_at(e), &null))
+			continue;
+		case_new(&c, crypto_engine_at(e), &null, 64, NULL);
+		case_op(&c, &op, false);
+		empty = op;
+		empty.aad_length = 0;
+		empty.length = 0;
+		empty.aad = empty.icv = empty.data;
+		crypto_run(0, &empty, 1);
+		assert_int_equal(empty.status, CRYPTO_BAD_LENGTH);
+		crypto_run(0, &op, 1);
+		assert_int_equal(op.status, CRYPTO_OK);
+		assert_memory_equal(c.work, c.sealed, ROOM);
+		case_free(&c);
+	}
+}
+
+// Packets of two keys in turn, by this engine and by one that works at once.
+static void
+enqueue_and_dequeue(const struct crypto_engine *engine)
+{
+	static const struct algorithm gcm = {CRYPTO_AES_GCM, 16, 0, 16};
+	static struct packet_case cases[OPS];
+	static struct crypto_op ops[OPS];
+	struct crypto_op *in[OPS], *out[OPS];
+	unsigned taken = 0, back = 0, next[2] = {0, 1};
+
+	for (unsigned i = 0; i < OPS; i++) {
+		case_new(&cases[i], i % 2 ? &crypto_ipsec_mb : engine, &gcm, 100 + i, i < 2 ? NULL : &cases[i % 2]);
+		case_op(&cases[i], &ops[i], false);
+		in[i] = &ops[i];
+	}
+	while (back < OPS) {
+		taken += crypto_enqueue(0, in + taken, OPS - taken);
+		back += crypto_dequeue(0, out + back, RTE_MIN(OPS - back, 5u));
+	}
+	assert_int_equal(crypto_dequeue(0, out, OPS), 0);
+	for (unsigned i = 0; i < OPS; i++) {
+		unsigned which = (unsigned)(out[i] - ops);
+
+		// In the order of their key.
+		assert_int_equal(which, next[which % 2]);
+		next[which % 2] += 2;
+		assert_int_equal(ops[i].status, CRYPTO_OK);
+		assert_memory_equal(cases[i].work, cases[i].sealed, ROOM);
+	}
+	case_free(&cases[0]);
+	case_free(&cases[1]);
+}
+
+static void
+operations_that_were_enqueued_come_back_in_the_order_of_their_key(void **state)
+{
+	enqueue_and_dequeue(&crypto_ipsec_mb);
+	enqueue_and_dequeue(&crypto_device);
+}
+
+static void
+waiting_for_some_operations_keeps_those_that_were_enqueued(void **state)
+{
+	static const struct algorithm cbc = {CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA256, 16};
+	static struct packet_case cases[2];
+	struct crypto_op ops[2], *in = &ops[0], *out = NULL;
+
+	for (unsigned i = 0; i < 2; i++) {
+		case_new(&cases[i], &crypto_device, &cbc, 256, NULL);
+		case_op(&cases[i], &ops[i], false);
+	}
+	assert_int_equal(crypto_enqueue(0, &in, 1), 1);
+	crypto_run(0, &ops[1], 1);
+	assert_int_equal(ops[1].status, CRYPTO_OK);
+	while (crypto_dequeue(0, &out, 1) == 0)
+		;
+	assert_ptr_equal(out, &ops[0]);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_memory_equal(cases[i].work, cases[i].sealed, ROOM);
+		case_free(&cases[i]);
+	}
+}
+
+static void
+secrets_whose_lengths_do_not_fit_the_algorithm_are_refused(void **state)
+{
+	static const uint8_t bytes[256];
+	struct crypto_secret gcm = {.cipher = CRYPTO_AES_GCM,
+		.key = bytes,
+		.key_length = 16,
+		.salt = bytes,
+		.salt_length = 4,
+		.icv_length = 16};
+	struct crypto_secret cbc = {.cipher = CRYPTO_AES_CBC,
+		.integrity = CRYPTO_HMAC_SHA256,
+		.key = bytes,
+		.key_length = 16,
+		.integrity_key = bytes,
+		.integrity_key_length = 32,
+		.icv_length = 16};
+	struct crypto_secret bad[9];
+	struct crypto_key *key;
+
+	for (unsigned i = 0; i < RTE_DIM(bad); i++)
+		bad[i] = i < 5 ? gcm : cbc;
+	bad[0].key_length = 17;
+	bad[1].salt_length = 3;
+	bad[2].icv_length = 4;
+	bad[3].integrity = CRYPTO_HMAC_SHA256;
+	bad[4].cipher = CRYPTO_CIPHERS;
+	bad[5].integrity = CRYPTO_NO_INTEGRITY;
+	bad[6].integrity_key_length = 0;
+	bad[7].icv_length = 33;
+	bad[8].integrity_key_length = CRYPTO_INTEGRITY_KEY_MAX + 1;
+	for (unsigned i = 0; i < RTE_DIM(bad); i++)
+		assert_int_equal(crypto_key_new(&bad[i], &key), -EINVAL);
+	assert_int_equal(crypto_key_new(&gcm, &key), 0);
+	crypto_key_free(key);
+	assert_int_equal(crypto_key_new(&cbc, &key), 0);
+	crypto_key_free(key);
+}
+
+static void
+a_released_key_leaves_only_zeros(void **state)
+{
+	static const uint8_t zeros[256];
+	static const struct algorithm cbc = {CRYPTO_AES_CBC, 32, CRYPTO_HMAC_SHA512, 32};
+	static struct packet_case c;
+	uint32_t size;
+
+	case_new(&c, &crypto_ipsec_mb, &cbc, 64, NULL);
+	size = c.encrypt->size;
+	case_free(&c);
+	for (uint32_t at = 0; at + sizeof(zeros) <= size; at += sizeof(zeros))
+		assert_memory_equal((const uint8_t *)c.encrypt + at, zeros, sizeof(zeros));
+}
+
+static int
+set_up(void **state)
+{
+	char *arguments[] = {"crypto-test", "--no-huge", "--no-pci", "-m", "256", "--no-telemetry", "--no-shconf", "-l",
+		"0", "--log-level=3"};
+
+	if (rte_eal_init(RTE_DIM(arguments), arguments) < 0)
+		return -1;
+	crypto_use_device("crypto_aesni_mb0");
+	return crypto_start();
+}
+
+static int
+tear_down(void **state)
+{
+	crypto_stop();
+	return 0;
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_engine_agrees_with_the_reference_in_mixed_batches),
+		cmocka_unit_test(every_length_agrees_with_the_reference),
+		cmocka_unit_test(long_packets_agree_with_the_reference),
+		cmocka_unit_test(a_flipped_bit_anywhere_is_refused),
+		cmocka_unit_test(lengths_that_do_not_fit_are_refused_and_the_rest_is_done),
+		cmocka_unit_test(an_empty_message_is_refused_and_spoils_no_other),
+		cmocka_unit_test(operations_that_were_enqueued_come_back_in_the_order_of_their_key),
+		cmocka_unit_test(waiting_for_some_operations_keeps_those_that_were_enqueued),
+		cmocka_unit_test(secrets_whose_lengths_do_not_fit_the_algorithm_are_refused),
+		cmocka_unit_test(a_released_key_leaves_only_zeros),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

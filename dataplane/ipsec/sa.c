@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kind SecurityAssociation.
+//
+// An SA's keys, SPI, algorithms and ends never change. Other fields change by one store each; the header of outbound packets is
+// written beside the one in use.
+#include "ipsec/sa.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/address.h"
+#include "core/rcu.h"
+#include "fib/vrf.h"
+#include "inet/header.h"
+#include "ip/dscp.h"
+#include "ipsec.pb-c.h"
+#include "ipsec/policy.h"
+#include "ipsec/sa_events.h"
+#include "ipsec/tunnel.h"
+
+enum { KEY_MAX = 36, INTEGRITY_KEY_MAX = 64, HOP_LIMIT_OUTSIDE = 64 };
+enum { SAS_OF_TUNNEL = 64 };
+
+// Fields for the main thread alone.
+struct sa_detail {
+	struct object *object, *vrf, *tunnel; // or the policy
+	uint32_t next;                        // of the same tunnel, or NO_SA
+	uint32_t precedence;
+	uint64_t serial;
+};
+
+struct slab ipsec_sas;
+struct counters ipsec_sa_counters;
+struct map64 *ipsec_spis, *ipsec_out_spis;
+
+static struct sa_detail *details;
+static uint32_t *first_of_tunnel; // by tunnel; 0: none, else the SA's index + 1
+static uint64_t serials;
+
+const char *
+ipsec_sa_name(uint32_t index)
+{
+	const struct object *object = index < ipsec_sas.used ? details[index].object : NULL;
+
+	return object ? object->name : "?";
+}
+
+struct object *
+ipsec_sa_object(uint32_t index)
+{
+	return index < ipsec_sas.used ? details[index].object : NULL;
+}
+
+void
+ipsec_sa_count(uint32_t index, struct ipsec_sa_counters *sum)
+{
+	counters_sum(&ipsec_sa_counters, index, sum);
+}
+
+void
+ipsec_sa_remote(const struct ipsec_sa *sa, uint8_t address[16], uint16_t *port)
+{
+	const uint8_t *at = sa->headers[sa->current] + ESP_FRONT - sa->front;
+	unsigned ip = sa->family == 4 ? sizeof(struct ip4_header) : sizeof(struct ip6_header);
+
+	memset(address, 0, 16);
+	*port = 0;
+	if (!(sa->flags & SA_OUTBOUND)) {
+		memcpy(address, sa->remote, 16);
+		*port = sa->remote_port;
+		return;
+	}
+	if (sa->family == 4)
+		memcpy(address, at + offsetof(struct ip4_header, destination), 4);
+	else
+		memcpy(address, at + offsetof(struct ip6_header, destination), 16);
+	if (sa->flags & SA_UDP)
+		memcpy(port, at + ip + 2, sizeof(*port));
+}
+
+// ---- Reading a spec.
+
+// A spec, read.
+struct reading {
+	uint8_t family;
+	uint8_t local[16], remote[16];
+	uint16_t local_port, remote_port; // 0: no UDP
+	uint8_t key[KEY_MAX], integrity_key[INTEGRITY_KEY_MAX];
+	struct crypto_secret secret;
+	struct ipsec_selectors *selectors;
+	uint16_t flags;
+	uint16_t window;
+	uint8_t dscp;
+};
+
+static int
+hex_digit(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
+}
+
+// The bytes, or -1. No message contains a key.
+static int
+parse_hex(const char *text, uint8_t *bytes, size_t room)
+{
+	size_t length = strlen(text);
+
+	if (length % 2 != 0 || length / 2 > room)
+		return -1;
+	for (size_t i = 0; i < length / 2; i++) {
+		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return -1;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	return (int)(length / 2);
+}
+
+struct cipher {
+	enum crypto_cipher cipher;
+	uint8_t salt;
+	bool aead;
+};
+
+static const struct cipher *
+cipher_of(Sluice__V1__EspEncryption encryption)
+{
+	static const struct cipher ciphers[] = {
+		[SLUICE__V1__ESP_ENCRYPTION__AES_GCM] = {CRYPTO_AES_GCM, 4, true},
+		[SLUICE__V1__ESP_ENCRYPTION__AES_CBC] = {CRYPTO_AES_CBC, 0, false},
+		[SLUICE__V1__ESP_ENCRYPTION__AES_CTR] = {CRYPTO_AES_CTR, 4, false},
+		[SLUICE__V1__ESP_ENCRYPTION__AES_GMAC] = {CRYPTO_AES_GMAC, 4, true},
+		[SLUICE__V1__ESP_ENCRYPTION__CHACHA20_POLY1305] = {CRYPTO_CHACHA20_POLY1305, 4, true},
+		[SLUICE__V1__ESP_ENCRYPTION__NULL_ENCRYPTION] = {CRYPTO_NULL, 0, false},
+		[SLUICE__V1__ESP_ENCRYPTION__SM4_CBC] = {CRYPTO_SM4_CBC, 0, false},
+		[SLUICE__V1__ESP_ENCRYPTION__SM4_GCM] = {CRYPTO_SM4_GCM, 4, true},
+		[SLUICE__V1__ESP_ENCRYPTION__SM4_CCM] = {CRYPTO_SM4_CCM, 3, true},
+	};
+
+	return (unsigned)encryption < RTE_DIM(ciphers) ? &ciphers[encryption] : NULL;
+}
+
+struct hash {
+	enum crypto_integrity integrity;
+	uint8_t key, icv; // bytes; the ICV that its RFC has
+};
+
+static const struct hash *
+hash_of(Sluice__V1__EspIntegrity integrity)
+{
+	static const struct hash hashes[] = {
+		[SLUICE__V1__ESP_INTEGRITY__NO_INTEGRITY] = {CRYPTO_NO_INTEGRITY, 0, 16},
+		[SLUICE__V1__ESP_INTEGRITY__HMAC_SHA1] = {CRYPTO_HMAC_SHA1, 20, 12},
+		[SLUICE__V1__ESP_INTEGRITY__HMAC_SHA256] = {CRYPTO_HMAC_SHA256, 32, 16},
+		[SLUICE__V1__ESP_INTEGRITY__HMAC_SHA384] = {CRYPTO_HMAC_SHA384, 48, 24},
+		[SLUICE__V1__ESP_INTEGRITY__HMAC_SHA512] = {CRYPTO_HMAC_SHA512, 64, 32},
+		[SLUICE__V1__ESP_INTEGRITY__HMAC_SM3] = {CRYPTO_HMAC_SM3, 32, 16},
+	};
+
+	return (unsigned)integrity < RTE_DIM(hashes) ? &hashes[integrity] : NULL;
+}
+
+static int
+read_keys(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+{
+	const struct cipher *cipher = cipher_of(spec->encryption);
+	const struct hash *hash = hash_of(spec->integrity);
+	int length = parse_hex(spec->encryption_key, r->key, sizeof(r->key)), integrity_length;
+
+	if (!cipher)
+		return fault(f, EINVAL, "encryption: %d is not an algorithm", (int)spec->encryption);
+	if (!hash)
+		return fault(f, EINVAL, "integrity: %d is not an algorithm", (int)spec->integrity);
+	if (length < cipher->salt)
+		return fault(
+			f, EINVAL, "encryptionKey: not a key in hexadecimal with its salt of %u bytes", cipher->salt);
+	if (cipher->aead != (hash->integrity == CRYPTO_NO_INTEGRITY))
+		return fault(f, EINVAL, "integrity: %s",
+			cipher->aead ? "the encryption algorithm protects integrity by itself; leave it out"
+				     : "missing; hmac_sha256 is an algorithm");
+	integrity_length = parse_hex(spec->integrity_key, r->integrity_key, sizeof(r->integrity_key));
+	if (integrity_length != hash->key)
+		return fault(f, EINVAL, "integrityKey: not a key in hexadecimal of %u bytes", hash->key);
+	r->secret = (struct crypto_secret){
+		.cipher = cipher->cipher,
+		.integrity = hash->integrity,
+		.direction =
+			spec->direction == SLUICE__V1__SECURITY_DIRECTION__OUTBOUND ? CRYPTO_ENCRYPT : CRYPTO_DECRYPT,
+		.key = r->key,
+		.key_length = (size_t)(length - cipher->salt),
+		.salt = r->key + length - cipher->salt,
+		.salt_length = cipher->salt,
+		.integrity_key = r->integrity_key,
+		.integrity_key_length = (size_t)integrity_length,
+		.icv_length = (uint8_t)(spec->icv_length ? spec->icv_length : hash->icv),
+	};
+	if (!cipher->aead)
+		r->flags |= SA_HMAC;
+	if (crypto_iv_length(cipher->cipher) == CRYPTO_IV_MAX)
+		r->flags |= SA_RANDOM_IV;
+	return 0;
+}
+
+static int
+read_ends(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+{
+	uint8_t family;
+
+	if (address_parse(spec->local_address, r->local, &r->family))
+		return fault(f, EINVAL, "localAddress: \"%.64s\" is not an IP address; \"192.0.2.1\" is",
+			spec->local_address);
+	if (address_parse(spec->remote_address, r->remote, &family))
+		return fault(f, EINVAL, "remoteAddress: \"%.64s\" is not an IP address; \"192.0.2.2\" is",
+			spec->remote_address);
+	if (family != r->family)
+		return fault(f, EINVAL, "remoteAddress: \"%.48s\" is not of the family of localAddress \"%.48s\"",
+			spec->remote_address, spec->local_address);
+	if (spec->udp) {
+		r->local_port = (uint16_t)(spec->udp->local_port ? spec->udp->local_port : ESP_UDP_PORT);
+		r->remote_port = (uint16_t)(spec->udp->remote_port ? spec->udp->remote_port : ESP_UDP_PORT);
+		if (r->local_port != ESP_UDP_PORT)
+			return fault(f, EINVAL, "udp.localPort: the gateway's port is %d", ESP_UDP_PORT);
+		r->flags |= SA_UDP;
+	}
+	return 0;
+}
+
+static int
+read_outer(const Sluice__V1__OuterHeader *outer, struct reading *r, struct fault *f)
+{
+	int value;
+
+	if (!outer)
+		return 0;
+	if (outer->clear_ecn)
+		r->flags |= SA_CLEAR_ECN;
+	if (outer->df == SLUICE__V1__DF_RULE__DF_SET)
+		r->flags |= SA_SET_DF;
+	else if (outer->df == SLUICE__V1__DF_RULE__DF_CLEAR)
+		r->flags |= SA_CLEAR_DF;
+	if (outer->dscp == SLUICE__V1__DSCP_RULE__DSCP_COPY)
+		return 0;
+	r->flags |= SA_SET_DSCP;
+	if (outer->dscp == SLUICE__V1__DSCP_RULE__DSCP_HIDE || outer->dscp_value[0] == '\0')
+		return 0;
+	value = dscp_parse(outer->dscp_value);
+	if (value < 0)
+		return fault(f, EINVAL, "outer.dscpValue: \"%.16s\" is not a DSCP; \"af41\" is", outer->dscp_value);
+	r->dscp = (uint8_t)(value << 2);
+	return 0;
+}
+
+static int
+read_spec(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+{
+	unsigned window = spec->replay_window ? spec->replay_window : REPLAY_WINDOW_MIN;
+	int error;
+
+	if (window % REPLAY_WINDOW_MIN != 0 || window > REPLAY_WINDOW_MAX)
+		return fault(f, EINVAL, "replayWindow: 64, 128, ... 4096 are accepted, not %u", window);
+	if (!spec->esn && spec->sequence > UINT32_MAX)
+		return fault(f, EINVAL, "sequence: without esn at most 4294967295 is accepted");
+	if ((spec->tunnel[0] == '\0') == (spec->policy[0] == '\0'))
+		return fault(f, EINVAL, "tunnel, policy: an SA serves a tunnel or a policy; name one of the two");
+	if ((unsigned)spec->mode > SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE)
+		return fault(f, EINVAL, "mode: %d is none", (int)spec->mode);
+	if (spec->mode == SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE && spec->tunnel[0] != '\0')
+		return fault(f, EINVAL, "mode: a tunnel has SAs in tunnel_mode; transport_mode needs a policy");
+	r->window = (uint16_t)window;
+	r->flags = (uint16_t)((spec->direction == SLUICE__V1__SECURITY_DIRECTION__OUTBOUND ? SA_OUTBOUND : 0) |
+			      (spec->mode == SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE ? SA_TRANSPORT : 0) |
+			      (spec->esn ? SA_ESN : 0) | (spec->no_replay_check ? SA_NO_REPLAY_CHECK : 0));
+	if (spec->hard_bytes || (spec->hard_packets && !(r->flags & SA_OUTBOUND)))
+		r->flags |= SA_LIMITED;
+	error = read_ends(spec, r, f);
+	if (!error)
+		error = read_keys(spec, r, f);
+	if (!error)
+		error = read_outer(spec->outer, r, f);
+	if (!error)
+		error = ipsec_selectors_parse(spec->selectors, spec->n_selectors, &r->selectors, f);
+	return error;
+}
+
+static void
+clear(struct reading *r)
+{
+	explicit_bzero(r->key, sizeof(r->key));
+	explicit_bzero(r->integrity_key, sizeof(r->integrity_key));
+}
+
+// ---- The header of outbound packets.
+
+// Lengths, class, identification, DF and the IPv4 checksum are 0.
+static void
+write_header(struct ipsec_sa *sa, unsigned which, const uint8_t *local, const uint8_t *remote, uint16_t local_port,
+	uint16_t remote_port)
+{
+	uint8_t *room = sa->headers[which], *at;
+	uint8_t protocol = sa->flags & SA_UDP ? PROTOCOL_UDP : PROTOCOL_ESP;
+	unsigned ip = sa->family == 4 ? sizeof(struct ip4_header) : sizeof(struct ip6_header);
+
+	memset(room, 0, ESP_FRONT);
+	sa->front = (uint8_t)(ip + (sa->flags & SA_UDP ? ESP_UDP_HEADER : 0) + sizeof(sa->spi));
+	at = room + ESP_FRONT - sa->front;
+	if (sa->family == 4) {
+		struct ip4_header h = {.version_ihl = 0x45, .ttl = HOP_LIMIT_OUTSIDE, .protocol = protocol};
+
+		memcpy(&h.source, local, 4);
+		memcpy(&h.destination, remote, 4);
+		memcpy(at, &h, sizeof(h));
+		sa->sums[which] = checksum_fold(checksum_add(0, &h, sizeof(h)));
+	} else {
+		// The flow label spreads SAs, not the flows inside, which stay hidden.
+		struct ip6_header h = {
+			.version_class_flow = rte_cpu_to_be_32(6u << 28 | (rte_be_to_cpu_32(sa->spi) & 0xfffff)),
+			.next_header = protocol,
+			.hop_limit = HOP_LIMIT_OUTSIDE};
+
+		memcpy(h.source, local, 16);
+		memcpy(h.destination, remote, 16);
+		memcpy(at, &h, sizeof(h));
+	}
+	if (sa->flags & SA_UDP) {
+		esp_write_16(at + ip, local_port);
+		esp_write_16(at + ip + 2, remote_port);
+	}
+	memcpy(room + ESP_FRONT - sizeof(sa->spi), &sa->spi, sizeof(sa->spi));
+}
+
+static void
+replace_header(
+	struct ipsec_sa *sa, const uint8_t *local, const uint8_t *remote, uint16_t local_port, uint16_t remote_port)
+{
+	unsigned other = !sa->current;
+
+	rcu_wait(); // of the last replacement: some worker may still copy from there
+	write_header(sa, other, local, remote, local_port, remote_port);
+	__atomic_store_n(&sa->current, (uint8_t)other, __ATOMIC_RELEASE);
+}
+
+void
+ipsec_sa_send_to(uint32_t index, const uint8_t *address, uint16_t port)
+{
+	struct ipsec_sa *sa = ipsec_sa_at(index);
+	const uint8_t *at = sa->headers[sa->current] + ESP_FRONT - sa->front;
+	uint8_t local[16] = {0};
+
+	if (sa->family == 4)
+		memcpy(local, at + offsetof(struct ip4_header, source), 4);
+	else
+		memcpy(local, at + offsetof(struct ip6_header, source), 16);
+	replace_header(sa, local, address, ESP_UDP_PORT, rte_be_to_cpu_16(port));
+}
+
+// ---- Which SA a tunnel sends by.
+
+static bool
+precedes(const struct sa_detail *a, const struct sa_detail *b)
+{
+	return a->precedence != b->precedence ? a->precedence > b->precedence : a->serial > b->serial;
+}
+
+// The tunnel's outbound SAs have changed.
+static void
+choose(uint32_t tunnel)
+{
+	uint32_t sas[SAS_OF_TUNNEL];
+	unsigned count = 0;
+
+	for (uint32_t link = first_of_tunnel[tunnel]; link != 0; link = details[link - 1].next) {
+		uint32_t index = link - 1;
+		unsigned at = count;
+
+		if (!(ipsec_sa_at(index)->flags & SA_OUTBOUND))
+			continue;
+		while (at > 0 && precedes(&details[index], &details[sas[at - 1]]))
+			at--;
+		if (at == SAS_OF_TUNNEL)
+			continue;
+		count += count < SAS_OF_TUNNEL;
+		memmove(&sas[at + 1], &sas[at], (count - 1 - at) * sizeof(sas[0]));
+		sas[at] = index;
+	}
+	ipsec_tunnel_choose(tunnel, sas, count);
+}
+
+void
+ipsec_sa_path_changed(uint32_t index)
+{
+	choose(ipsec_sa_at(index)->tunnel);
+}
+
+static void
+link_to_tunnel(uint32_t index)
+{
+	uint32_t tunnel = ipsec_sa_at(index)->tunnel;
+
+	details[index].next = first_of_tunnel[tunnel];
+	first_of_tunnel[tunnel] = index + 1;
+}
+
+static void
+unlink_from_tunnel(uint32_t index)
+{
+	uint32_t *link = &first_of_tunnel[ipsec_sa_at(index)->tunnel];
+
+	while (*link != 0 && *link != index + 1)
+		link = &details[*link - 1].next;
+	if (*link != 0)
+		*link = details[index].next;
+}
+
+// ---- The kind.
+
+static void
+set_limits(struct ipsec_sa *sa, const Sluice__V1__SecurityAssociation *spec)
+{
+	uint64_t last = spec->esn ? UINT64_MAX - 1 : UINT32_MAX;
+
+	if (sa->flags & SA_OUTBOUND && spec->hard_packets && spec->hard_packets < last - spec->sequence)
+		last = spec->sequence + spec->hard_packets;
+	sa->hard_bytes = spec->hard_bytes ? spec->hard_bytes : UINT64_MAX;
+	sa->hard_packets = spec->hard_packets ? spec->hard_packets : UINT64_MAX;
+	__atomic_store_n(&sa->last, last, __ATOMIC_RELAXED);
+}
+
+static int
+make_window(struct ipsec_sa *sa, uint64_t top)
+{
+	unsigned words = replay_words(sa->window);
+
+	sa->words = sa->inline_words;
+	if (words > RTE_DIM(sa->inline_words)) {
+		sa->words = calloc(words, sizeof(sa->words[0]));
+		if (!sa->words)
+			return -ENOMEM;
+	}
+	sa->mask = words - 1;
+	if (top > 0)
+		replay_start(sa->words, sa->mask, top);
+	return 0;
+}
+
+static int
+create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct sa_detail *d,
+	uint16_t vrf, struct fault *f)
+{
+	uint32_t index = slab_take(&ipsec_sas);
+	struct ipsec_sa *sa;
+	uint64_t key;
+	int error;
+
+	if (index == UINT32_MAX)
+		return fault(f, ENOSPC, "there can be %d SAs at most", SA_LIMIT);
+	sa = ipsec_sa_at(index);
+	memset(sa, 0, sizeof(*sa));
+	*sa = (struct ipsec_sa){
+		.selectors = r->selectors,
+		.spi = rte_cpu_to_be_32(spec->spi),
+		.tunnel = ipsec_tunnel_of(d->tunnel),
+		.flags = r->flags,
+		.vrf = vrf,
+		.window = r->window,
+		.path_mtu = (uint16_t)(spec->path_mtu ? spec->path_mtu : SA_PATH_MTU),
+		.family = r->family,
+		.iv_length = (uint8_t)crypto_iv_length(r->secret.cipher),
+		.icv_length = r->secret.icv_length,
+		.align = (uint8_t)RTE_MAX((unsigned)ESP_ALIGN, crypto_block_length(r->secret.cipher)),
+		.dscp = r->dscp,
+		.sequence = spec->sequence,
+	};
+	set_limits(sa, spec);
+	key = ipsec_spi_key(vrf, sa->spi);
+	if (!(sa->flags & SA_OUTBOUND) && map64_get(ipsec_spis, key) != MAP64_NONE) {
+		error = fault(f, EEXIST, "spi: %u is SecurityAssociation \"%.64s\"'s in this VRF; choose another",
+			spec->spi, ipsec_sa_name(map64_get(ipsec_spis, key)));
+		goto give;
+	}
+	if (getentropy(&sa->iv, sizeof(sa->iv))) {
+		error = fault(f, errno, "the kernel gives no random numbers");
+		goto give;
+	}
+	error = crypto_key_new(&r->secret, &sa->key);
+	if (error) {
+		fault(f, -error, "encryptionKey, integrityKey, icvLength: %s",
+			error == -ENOTSUP  ? "no engine of this data plane has the algorithm"
+			: error == -ENOMEM ? "there is no memory for the keys"
+					   : "a length does not fit the algorithm");
+		goto give;
+	}
+	if (sa->flags & SA_OUTBOUND) {
+		write_header(sa, 0, r->local, r->remote, r->local_port, r->remote_port);
+		map64_put(ipsec_out_spis, key, index); // without memory for it nothing is learned of the path
+	} else {
+		memcpy(sa->local, r->local, sizeof(sa->local));
+		memcpy(sa->remote, r->remote, sizeof(sa->remote));
+		sa->remote_port = rte_cpu_to_be_16(r->remote_port);
+		if (make_window(sa, spec->sequence) || map64_put(ipsec_spis, key, index)) {
+			if (sa->words != sa->inline_words)
+				free(sa->words);
+			crypto_key_free(sa->key);
+			error = fault(f, ENOMEM, "there is no memory for the SA");
+			goto give;
+		}
+	}
+	counters_clear(&ipsec_sa_counters, index);
+	details[index] = *d;
+	details[index].serial = ++serials;
+	sa->serial = (uint32_t)serials;
+	object->state = (void *)(uintptr_t)index;
+	link_to_tunnel(index);
+	if (sa->flags & SA_OUTBOUND)
+		choose(sa->tunnel);
+	return 0;
+give:
+	slab_give(&ipsec_sas, index);
+	return error;
+}
+
+// Which field of those that never change differs, or NULL.
+static const char *
+fixed_field(const Sluice__V1__SecurityAssociation *a, const Sluice__V1__SecurityAssociation *b)
+{
+	return a->direction != b->direction                 ? "direction"
+	       : a->spi != b->spi                           ? "spi"
+	       : a->mode != b->mode                         ? "mode"
+	       : strcmp(a->vrf, b->vrf)                     ? "vrf"
+	       : strcmp(a->local_address, b->local_address) ? "localAddress"
+	       : a->encryption != b->encryption || strcmp(a->encryption_key, b->encryption_key)
+		       ? "encryption, encryptionKey"
+	       : a->integrity != b->integrity || strcmp(a->integrity_key, b->integrity_key) ? "integrity, integrityKey"
+	       : a->icv_length != b->icv_length                                             ? "icvLength"
+	       : a->esn != b->esn                                                           ? "esn"
+	       : a->replay_window != b->replay_window                                       ? "replayWindow"
+	       : a->no_replay_check != b->no_replay_check                                   ? "noReplayCheck"
+	       : strcmp(a->tunnel, b->tunnel) || strcmp(a->policy, b->policy)               ? "tunnel, policy"
+											    : NULL;
+}
+
+static int
+change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+{
+	struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct sa_detail *d = &details[index];
+	void *selectors = (void *)(uintptr_t)sa->selectors;
+
+	if (r->family != sa->family)
+		return fault(f, EINVAL, "remoteAddress: the family of an SA's ends does not change; create another SA");
+	if ((sa->flags ^ r->flags) & SA_UDP)
+		return fault(f, EINVAL, "udp: it does not come or go while the SA exists; create another SA");
+	__atomic_store_n(&sa->selectors, r->selectors, __ATOMIC_RELEASE);
+	if (selectors)
+		rcu_retire(free, selectors);
+	__atomic_store_n(&sa->path_mtu, (uint16_t)(spec->path_mtu ? spec->path_mtu : SA_PATH_MTU), __ATOMIC_RELAXED);
+	__atomic_store_n(&sa->dscp, r->dscp, __ATOMIC_RELAXED);
+	if (sa->flags & SA_OUTBOUND) {
+		__atomic_store_n(&sa->flags, r->flags, __ATOMIC_RELAXED);
+		replace_header(sa, r->local, r->remote, r->local_port, r->remote_port);
+	} else {
+		memcpy(sa->remote, r->remote, sizeof(sa->remote));
+		sa->remote_port = rte_cpu_to_be_16(r->remote_port);
+		__atomic_store_n(&sa->flags, r->flags, __ATOMIC_RELAXED);
+	}
+	set_limits(sa, spec);
+	ipsec_look_again(index);
+	d->precedence = spec->precedence;
+	if (sa->flags & SA_OUTBOUND)
+		choose(sa->tunnel);
+	return 0;
+}
+
+static int
+sa_put(struct object *object, const void *spec_, const void *old_, struct fault *f)
+{
+	const Sluice__V1__SecurityAssociation *spec = spec_, *old = old_;
+	struct reading r = {0};
+	struct sa_detail d = {.object = object, .precedence = spec->precedence, .next = 0};
+	const char *fixed = old ? fixed_field(spec, old) : NULL;
+	uint16_t vrf;
+	int error;
+
+	if (fixed)
+		return fault(f, EINVAL, "%s: it does not change while the SA exists; delete the SA first", fixed);
+	error = read_spec(spec, &r, f);
+	if (!error && old) {
+		error = change((uint32_t)(uintptr_t)object->state, spec, &r, f);
+	} else if (!error) {
+		error = spec->tunnel[0] != '\0'
+				? object_need(&ipsec_tunnel_kind, spec->tunnel, "tunnel", &d.tunnel, f)
+				: object_need(&security_policy_kind, spec->policy, "policy", &d.tunnel, f);
+		if (!error)
+			error = vrf_need(spec->vrf, "vrf", &vrf, &d.vrf, f);
+		if (!error)
+			error = create(object, spec, &r, &d, vrf, f);
+		if (error)
+			object_unuse(d.vrf);
+		else
+			object_use(d.tunnel);
+	}
+	clear(&r);
+	if (error)
+		free(r.selectors);
+	return error;
+}
+
+// The parts of an SA that are freed when no worker can see it.
+struct remains {
+	struct crypto_key *key;
+	void *words, *selectors;
+};
+
+static void
+bury(void *memory)
+{
+	struct remains *r = memory;
+
+	crypto_key_free(r->key);
+	free(r->words);
+	free(r->selectors);
+	free(r);
+}
+
+static int
+sa_delete(struct object *object, const void *spec, struct fault *f)
+{
+	uint32_t index = (uint32_t)(uintptr_t)object->state;
+	struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct sa_detail *d = &details[index];
+	struct remains *r = malloc(sizeof(*r));
+
+	if (!r)
+		return fault(f, ENOMEM, "there is no memory to delete the SA with");
+	*r = (struct remains){.key = sa->key,
+		.words = !(sa->flags & SA_OUTBOUND) && sa->words != sa->inline_words ? sa->words : NULL,
+		.selectors = (void *)(uintptr_t)sa->selectors};
+	unlink_from_tunnel(index);
+	if (sa->flags & SA_OUTBOUND && map64_get(ipsec_out_spis, ipsec_spi_key(sa->vrf, sa->spi)) == index)
+		map64_delete(ipsec_out_spis, ipsec_spi_key(sa->vrf, sa->spi));
+	if (sa->flags & SA_OUTBOUND)
+		choose(sa->tunnel);
+	else
+		map64_delete(ipsec_spis, ipsec_spi_key(sa->vrf, sa->spi));
+	object_unuse(d->tunnel);
+	object_unuse(d->vrf);
+	*d = (struct sa_detail){0};
+	rcu_retire(bury, r);
+	slab_give_later(&ipsec_sas, index);
+	return 0;
+}
+
+static int
+sa_start(void)
+{
+	if (slab_create(&ipsec_sas, sizeof(struct ipsec_sa), SA_LIMIT) ||
+		counters_create(&ipsec_sa_counters, sizeof(struct ipsec_sa_counters), SA_LIMIT))
+		return -ENOMEM;
+	details = slab_reserve(sizeof(*details) * SA_LIMIT);
+	first_of_tunnel = slab_reserve(sizeof(*first_of_tunnel) * IPSEC_TUNNEL_LIMIT);
+	ipsec_spis = map64_create();
+	ipsec_out_spis = map64_create();
+	return details && first_of_tunnel && ipsec_spis && ipsec_out_spis ? 0 : -ENOMEM;
+}
+
+struct kind security_association_kind = {
+	.name = "SecurityAssociation",
+	.spec = &sluice__v1__security_association__descriptor,
+	.put = sa_put,
+	.delete = sa_delete,
+	.start = sa_start,
+};
+KIND_REGISTER(security_association_kind)

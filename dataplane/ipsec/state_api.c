@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API's lists of the states of SAs and of tunnels.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipsec/sa.h"
+#include "ipsec/tunnel.h"
+#include "server/api.h"
+
+struct row {
+	Sluice__V1__SecurityAssociationState state;
+	char remote[INET6_ADDRSTRLEN];
+};
+
+static void
+fill(struct row *row, uint32_t index)
+{
+	const struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct ipsec_sa_counters c;
+	uint8_t address[16];
+	uint16_t port;
+
+	sluice__v1__security_association_state__init(&row->state);
+	ipsec_sa_count(index, &c);
+	ipsec_sa_remote(sa, address, &port);
+	row->state.name = (char *)ipsec_sa_name(index);
+	row->state.packets = c.packets;
+	row->state.bytes = c.bytes;
+	row->state.sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED);
+	row->state.remote_address =
+		(char *)inet_ntop(sa->family == 4 ? AF_INET : AF_INET6, address, row->remote, sizeof(row->remote));
+	row->state.remote_port = rte_be_to_cpu_16(port);
+	if (sa->flags & SA_OUTBOUND) {
+		row->state.path_mtu = sa->path_mtu;
+		row->state.mtu = ipsec_sa_room(sa, sa->path_mtu);
+		// A worker takes a number before it finds that it was the last one.
+		row->state.sequence = RTE_MIN(row->state.sequence, sa->last ? sa->last : row->state.sequence);
+	}
+	row->state.ended = __atomic_load_n(&sa->events, __ATOMIC_RELAXED) & (SA_DEAD | SA_EXHAUSTED);
+	row->state.replays = c.replays;
+	row->state.bad_icv = c.bad_icv;
+	row->state.malformed = c.malformed;
+	row->state.wrong_selector = c.wrong_selector;
+	row->state.over_limit = c.over_limit;
+	row->state.other_drops = c.other;
+	row->state.engine = (char *)crypto_key_engine(sa->key);
+}
+
+static void
+answer(struct api_call *call, const Sluice__V1__SecurityAssociationStatesQuery *query, uint64_t cursor, uint32_t limit,
+	struct row *rows, Sluice__V1__SecurityAssociationState **states)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__SecurityAssociationStates list = SLUICE__V1__SECURITY_ASSOCIATION_STATES__INIT;
+	uint32_t index = (uint32_t)cursor;
+	char next[24];
+
+	list.states = states;
+	for (size_t i = 0; i < query->n_names && i < limit; i++) {
+		const struct object *object = object_find(&security_association_kind, query->names[i]);
+
+		if (!object)
+			continue;
+		fill(&rows[list.n_states], (uint32_t)(uintptr_t)object->state);
+		states[list.n_states] = &rows[list.n_states].state;
+		list.n_states++;
+	}
+	for (; query->n_names == 0 && list.n_states < limit && index < ipsec_sas.used; index++) {
+		if (!ipsec_sa_object(index))
+			continue;
+		fill(&rows[list.n_states], index);
+		states[list.n_states] = &rows[list.n_states].state;
+		list.n_states++;
+	}
+	snprintf(next, sizeof(next), "%u", index);
+	if (query->n_names == 0 && list.n_states == limit)
+		list.next_page = next;
+	reply.security_association_states = &list;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SECURITY_ASSOCIATION_STATES;
+	api_reply(call, &reply, true);
+}
+
+// A page's token is the number of the SA that it begins with.
+static void
+serve(struct api_call *call, const Sluice__V1__Request *request)
+{
+	const Sluice__V1__SecurityAssociationStatesQuery *query = request->security_association_states;
+	uint32_t limit = api_limit(query->limit);
+	struct row *rows = calloc(limit, sizeof(*rows));
+	Sluice__V1__SecurityAssociationState **states = calloc(limit, sizeof(*states));
+	uint64_t cursor;
+
+	if (!rows || !states)
+		api_fail(call, ENOMEM, "there is no memory for the answer");
+	else if (api_page(query->page, &cursor) || cursor > SA_LIMIT)
+		api_fail(call, EINVAL, "page: only what next_page said is accepted");
+	else
+		answer(call, query, cursor, limit, rows, states);
+	free(rows);
+	free(states);
+}
+
+API_OPERATION(security_association_states, SLUICE__V1__REQUEST__OPERATION_SECURITY_ASSOCIATION_STATES, serve)
+
+struct tunnel_row {
+	Sluice__V1__IpsecTunnelState state;
+	char remote[INET6_ADDRSTRLEN];
+};
+
+// Add an SA's counters to its tunnel's row.
+static void
+add(struct tunnel_row *row, uint32_t index)
+{
+	const struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct ipsec_sa_counters c;
+	rte_be16_t port;
+	uint8_t address[16];
+
+	ipsec_sa_count(index, &c);
+	ipsec_sa_remote(sa, address, &port);
+	row->state.remote_address =
+		(char *)inet_ntop(sa->family == 4 ? AF_INET : AF_INET6, address, row->remote, sizeof(row->remote));
+	row->state.engine = (char *)crypto_key_engine(sa->key);
+	row->state.security_associations++;
+	if (sa->flags & SA_OUTBOUND) {
+		row->state.encrypted_packets += c.packets;
+		row->state.encrypted_bytes += c.bytes;
+	} else {
+		row->state.decrypted_packets += c.packets;
+		row->state.decrypted_bytes += c.bytes;
+	}
+	row->state.drops += c.replays + c.bad_icv + c.malformed + c.wrong_selector + c.over_limit + c.other;
+}
+
+// `row_of` has a place for each tunnel; `rows` and `states` have room for `limit`.
+static void
+answer_tunnels(struct api_call *call, const Sluice__V1__IpsecTunnelStatesQuery *query, uint32_t index, uint32_t limit,
+	struct tunnel_row **row_of, struct tunnel_row *rows, Sluice__V1__IpsecTunnelState **states)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	Sluice__V1__IpsecTunnelStates list = SLUICE__V1__IPSEC_TUNNEL_STATES__INIT;
+	char next[24];
+
+	list.tunnels = states;
+	for (; list.n_tunnels < limit && index < ipsec_tunnels.used; index++) {
+		const struct object *object = ipsec_tunnel_object(index);
+		struct tunnel_row *row = &rows[list.n_tunnels];
+
+		// Policies have records of tunnels, too.
+		if (!object || object->kind != &ipsec_tunnel_kind ||
+			(query->tunnel[0] != '\0' && strcmp(query->tunnel, object->name) != 0))
+			continue;
+		sluice__v1__ipsec_tunnel_state__init(&row->state);
+		row->state.tunnel = object->name;
+		row->state.mtu = ipsec_tunnel_at(index)->mtu;
+		row_of[index] = row;
+		states[list.n_tunnels++] = &row->state;
+	}
+	for (uint32_t sa = 0; sa < ipsec_sas.used; sa++) {
+		struct tunnel_row *row = ipsec_sa_object(sa) ? row_of[ipsec_sa_at(sa)->tunnel] : NULL;
+
+		if (row)
+			add(row, sa);
+	}
+	snprintf(next, sizeof(next), "%u", index);
+	if (list.n_tunnels == limit && index < ipsec_tunnels.used)
+		list.next_page = next;
+	reply.ipsec_tunnel_states = &list;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_IPSEC_TUNNEL_STATES;
+	api_reply(call, &reply, true);
+}
+
+// A page's token is the number of the tunnel that it begins with.
+static void
+serve_tunnels(struct api_call *call, const Sluice__V1__Request *request)
+{
+	const Sluice__V1__IpsecTunnelStatesQuery *query = request->ipsec_tunnel_states;
+	uint32_t limit = api_limit(query->limit);
+	struct tunnel_row **row_of = calloc(ipsec_tunnels.used + 1, sizeof(struct tunnel_row *));
+	struct tunnel_row *rows = calloc(limit, sizeof(*rows));
+	Sluice__V1__IpsecTunnelState **states = calloc(limit, sizeof(*states));
+	uint64_t cursor;
+
+	if (!row_of || !rows || !states)
+		api_fail(call, ENOMEM, "there is no memory for the answer");
+	else if (api_page(query->page, &cursor) || cursor > UINT32_MAX)
+		api_fail(call, EINVAL, "page: only what next_page said is accepted");
+	else
+		answer_tunnels(call, query, (uint32_t)cursor, limit, row_of, rows, states);
+	free(row_of);
+	free(rows);
+	free(states);
+}
+
+API_OPERATION(ipsec_tunnel_states, SLUICE__V1__REQUEST__OPERATION_IPSEC_TUNNEL_STATES, serve_tunnels)

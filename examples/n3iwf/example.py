@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An N3IWF between Wi-Fi and a 5G core: fifty phones register, and have a PDU session each.
+
+   phones [IKEv2, EAP-5G, NAS, ESP, GRE] == access [data plane + agent] n2 == AMF and SMF
+                                                                        n3 == UPF, and a server behind it
+
+Each phone sends UDP packets to the server, which sends them back. Every tenth one is voice, which has a child SA of its own.
+"""
+
+import contextlib
+import queue
+import select
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+TREE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "tests"))
+
+from lab import Gateway, Lab, Upf  # noqa: E402
+from lab.core import N3iwfAmf, Ues  # noqa: E402
+from lab.laboratory import wait_until  # noqa: E402
+from lab.namespace import run  # noqa: E402
+
+PHONES, PORT = 50, 7000
+GATEWAY, CORE, UPF, SERVER = "192.0.2.1", "198.51.100.1", "198.51.100.2", "203.0.113.1"
+NODE, AMF = "10.9.8.1", "10.9.8.2"
+EXPEDITED = 46 << 2
+
+
+def certificates(directory):
+    """An authority that phones trust, and the gateway's certificate."""
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=directory)
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl("req", "-x509", *key, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=operator")
+    openssl("req", *key, "-keyout", "n3iwf.key", "-out", "n3iwf.csr", "-subj", "/CN=n3iwf.example")
+    issuer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
+    openssl("x509", "-req", "-in", "n3iwf.csr", *issuer, "-out", "n3iwf.pem")
+
+
+class Site:
+    def __init__(self, lab, objects):
+        self.wifi, self.inside, self.core = (lab.namespace(name) for name in ("wifi", "gateway", "core"))
+        for ours, other, theirs in (("acc0", self.wifi, "wlan"), ("n3", self.core, "upf"), ("n2", self.core, "amf")):
+            self.inside.link(ours, other, theirs)
+        for ours in ("acc0", "n3"):
+            self.inside.silent(ours)
+        self.inside.ip("addr", "add", f"{NODE}/24", "dev", "n2")
+        self.core.ip("addr", "add", f"{AMF}/24", "dev", "amf")
+        self.core.ip("addr", "add", f"{UPF}/24", "dev", "upf")
+        self.core.ip("addr", "add", f"{SERVER}/32", "dev", "lo")
+        for number in range(PHONES):
+            self.wifi.ip("addr", "add", f"192.0.2.{100 + number}/24", "dev", "wlan")
+        certificates(lab.directory)
+        self.amf = N3iwfAmf(lab, self.core, AMF, upf=UPF)
+        self.upf = Upf(lab, self.core, UPF)
+        self.gateway = Gateway(lab, self.inside, supervised=True, agent_too=True)
+        self.objects = lab.directory / "objects"
+        self.objects.mkdir()
+        for path in sorted(objects.glob("*.yaml")):
+            text = path.read_text().replace("DIRECTORY", str(lab.directory))
+            (self.objects / path.name).write_text(text)
+        self.phones = Ues(
+            lab, self.wifi, gateway=GATEWAY, outer="192.0.2.100", authority=lab.directory / "ca.pem",
+            count=PHONES, route=[f"{SERVER}/32"],
+        )  # fmt: skip
+
+    def apply(self):
+        return run(*self.gateway.command("apply", "-f", self.objects, "--wait", "60s")).stdout
+
+    def register(self):
+        """All phones register, and have a PDU session: seconds of each, and its address."""
+        self.amf.wait("setup")
+        self.phones.do("register", at_once=4)
+        registered = wait_until(
+            lambda: len(found := self.phones.events("registered")) == PHONES and found, 150, "all phones register"
+        )
+        self.phones.do("session")
+        sessions = wait_until(
+            lambda: len(found := self.phones.events("session")) == PHONES and found, 150, "all PDU sessions are there"
+        )
+        asked = {each["amf"]: each for each in self.amf.events("session")}
+        # The response to the setup may come after the phone has its address.
+        for tunnel in self.amf.wait("tunnel", PHONES):
+            one = asked[tunnel["amf"]]
+            known = SimpleNamespace(ip4=one["address"], ip6="", teid_up=one["teid"], teid_down=tunnel["teid"])
+            self.upf.add(known, CORE, 9)
+        seconds = {each["ue"]: each["seconds"] for each in registered}
+        return {each["ue"]: (each["address"], seconds[each["ue"]]) for each in sessions}
+
+
+class Traffic:
+    """Packets of each phone to the server and back."""
+
+    def __init__(self, lab, site, phones, rate):
+        self.rate, self.upf, self.voice = rate, site.upf, 0
+        self.sent, self.arrived, self.returned = ({n: 0 for n in phones} for _ in range(3))
+        self.sockets, self.numbers = {}, {}
+        self.server = self.open(lab, site.core, SERVER)
+        self.poll = select.poll()
+        self.poll.register(self.server, select.POLLIN)
+        for number, (address, _) in phones.items():
+            self.sockets[number] = self.open(lab, site.wifi, address)
+            self.numbers[self.sockets[number].fileno()] = number
+            self.numbers[address] = number
+            self.poll.register(self.sockets[number], select.POLLIN)
+
+    def count_voice(self):
+        """The QFIs that the UPF received, in the containers of uplink packets."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.voice += self.upf.messages.get_nowait().container == (1, 1)
+
+    def open(self, lab, namespace, address):
+        made = namespace.inside(socket.socket, socket.AF_INET, socket.SOCK_DGRAM)
+        namespace.inside(made.bind, (address, PORT))
+        made.setblocking(False)
+        lab.on_close(made.close)
+        return made
+
+    def take(self, seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            for fd, _ in self.poll.poll(1000 * left):
+                try:
+                    if fd == self.server.fileno():
+                        data, sender = self.server.recvfrom(2048)
+                        self.arrived[self.numbers[sender[0]]] += 1
+                        self.server.sendto(data, sender)
+                    else:
+                        self.sockets[self.numbers[fd]].recv(2048)
+                        self.returned[self.numbers[fd]] += 1
+                except OSError:
+                    continue
+
+    def go(self, seconds):
+        pause = 0.02
+        each = max(1, round(self.rate * pause))
+        end, count = time.monotonic() + seconds, sum(self.sent.values())
+        while time.monotonic() < end:
+            for _ in range(each):
+                number = count % len(self.sockets)
+                voice = count // len(self.sockets) % 10 == 0
+                count += 1
+                self.sockets[number].setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED if voice else 0)
+                try:
+                    self.sockets[number].sendto(bytes(200 if voice else 1000), (SERVER, PORT))
+                    self.sent[number] += 1
+                except OSError:
+                    continue
+            self.take(pause)
+            self.count_voice()
+
+
+def table(phones, traffic):
+    rows = [("phone", "address", "registered in", "to the server", "and back", "lost")]
+    for number, (address, seconds) in sorted(phones.items()):
+        sent, arrived, returned = (of[number] for of in (traffic.sent, traffic.arrived, traffic.returned))
+        rows.append((str(number), address, f"{1000 * seconds:.0f} ms", str(arrived), str(returned), str(sent - returned)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def summary(site, phones, traffic):
+    """Prints how it went, and returns whether every phone's packets came back."""
+    traffic.take(1)
+    traffic.count_voice()
+    print("\n".join(table(phones, traffic)))
+    sent, arrived, returned = (sum(of.values()) for of in (traffic.sent, traffic.arrived, traffic.returned))
+    print(f"uplink      {sent} packets sent, {arrived} received, {sent - arrived} lost")
+    print(f"downlink    {arrived} packets sent, {returned} received, {arrived - returned} lost")
+    print(f"voice       {traffic.voice} packets reached the UPF as QoS flow 1")
+    drops = {name: count for name, count in site.gateway.drops().items() if count}
+    print(f"drops       {', '.join(f'{name} {count}' for name, count in sorted(drops.items())) or 'none'}")
+    mute = [str(number) for number, count in traffic.returned.items() if not count]
+    if mute:
+        print(f"FAILED      no traffic: phones {', '.join(mute)}")
+    return not mute
+
+
+def example(objects, seconds, rate, terminal):
+    with Lab() as lab:
+        site = Site(lab, objects)
+        print("To look at it, in another terminal:")
+        print(f"  export SLUICE_AGENT=unix://{site.gateway.agent_socket}")
+        print(f"  {TREE}/build/sluice get sessions")
+        print(f"It ends by itself after {seconds:g} seconds." if seconds else "Ctrl-C ends it.", flush=True)
+        print(site.apply().splitlines()[-1], flush=True)
+        started = time.monotonic()
+        phones = site.register()
+        print(f"{len(phones)} phones have a PDU session after {time.monotonic() - started:.1f} s", flush=True)
+        traffic = Traffic(lab, site, phones, rate)
+        try:
+            end = time.monotonic() + (seconds or float("inf"))
+            while time.monotonic() < end:
+                traffic.go(min(1 if terminal else 5, max(0.1, end - time.monotonic())))
+                if terminal:
+                    print("\033[H\033[J" + "\n".join(table(phones, traffic)), flush=True)
+                else:
+                    print(f"{sum(traffic.returned.values())} packets came back", flush=True)
+        except KeyboardInterrupt:
+            print()
+        return summary(site, phones, traffic)

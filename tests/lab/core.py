@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test core's AMF, and UEs on untrusted access, as processes in namespaces."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+from .laboratory import TREE, wait_until
+
+NUMBERS = itertools.count(1)
+# The core has libusrsctp. The agent uses it, too: an SCTP module of the kernel would abort the core's associations.
+os.environ.setdefault("SLUICE_SCTP", "libusrsctp")
+
+
+class Program:
+    """A program of tests/core that writes and reads lines of JSON."""
+
+    name = "amf"
+
+    def __init__(self, lab, namespace, *addresses, **options):
+        self.log = lab.directory / f"{self.name}-{next(NUMBERS)}.log"
+        self.namespace, self.addresses, self.options = namespace, addresses, options
+        self.child = None
+        self.since = 0
+        lab.on_close(self.kill)
+        self.start()
+
+    def start(self):
+        command = [sys.executable, TREE / f"tests/core/{self.name}.py"]
+        for address in self.addresses:
+            command += ["--address", address]
+        for name, value in self.options.items():
+            for each in value if isinstance(value, list) else [value]:
+                command += [f"--{name}", str(each)]
+        before = len(self.events("listening"))
+        with open(self.log, "ab") as output:
+            self.child = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace.name, *map(str, command)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+        def listens():
+            if self.child.poll() is not None:
+                raise RuntimeError(f"it ended: {self.log.read_text()[-2000:]}")
+            return len(self.events("listening")) > before
+
+        wait_until(listens, 60, f"{self.name}: {self.log}")
+
+    def kill(self):
+        if self.child and self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+
+    def do(self, what, **more):
+        self.child.stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
+        self.child.stdin.flush()
+
+    def events(self, event=None, **wanted):
+        """Its output since mark(), the oldest line first."""
+        found = []
+        octets = self.log.read_bytes()[self.since :] if self.log.exists() else b""
+        # The last line may be a part of one.
+        for line in octets[: octets.rfind(b"\n") + 1].splitlines():
+            if line.startswith(b"{"):
+                entry = json.loads(line)
+                if event in (None, entry["event"]) and all(entry.get(key) == value for key, value in wanted.items()):
+                    found.append(entry)
+        return found
+
+    def mark(self):
+        """Events of before do not count any more."""
+        self.since = self.log.stat().st_size
+
+    def wait(self, event, count=1, **wanted):
+        return wait_until(
+            lambda: len(found := self.events(event, **wanted)) >= count and found, 30, f"{event} {wanted}: {self.log}"
+        )
+
+
+class Amf(Program):
+    def tunnels(self, addresses):
+        """By address of a PDU session the TEIDs of the UPF and of the gateway. The response to the setup may come after
+        the line has its address.
+        """
+
+        def complete():
+            ours = {(each["ue"], each["session"]): each["teid"] for each in self.events("tunnel")}
+            given = {each["address"]: each for each in self.events("address")}
+            found = {
+                address: (of["teid"], ours[of["ue"], of["session"]])
+                for address in addresses
+                if (of := given.get(address)) and (of["ue"], of["session"]) in ours
+            }
+            return len(found) == len(addresses) and found
+
+        return wait_until(complete, 60, f"the tunnels of {len(addresses)} addresses: {self.log}")
+
+
+class N3iwfAmf(Program):
+    """With 5G-AKA and NAS security, and PDU sessions of several QoS flows."""
+
+    name = "n3iwf_amf"
+
+
+class RgAmf(Program):
+    """The same, for 5G residential gateways: it takes service requests."""
+
+    name = "rg_amf"
+
+
+class Ues(Program):
+    name = "ue"
+
+
+class Echo(Program):
+    """A peer of SCTP associations that returns messages."""
+
+    name = "echo"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An N3IWF with two AMFs: which one UEs get, and what happens when one dies."""
+
+import pytest
+from lab import thing
+from lab.core import N3iwfAmf
+from lab.laboratory import wait_until
+from test_n3iwf import NODE, UPF, Site, connected, fresh, having, nothing_left, pinging, register
+
+SECOND = "10.9.8.3"
+SLICES = [{"sst": 1}, {"sst": 2}]
+
+
+@pytest.fixture(scope="module")
+def site(lab):
+    """The first AMF serves slice 1, the second one slice 2."""
+    site = Site(lab, pointer=1)
+    site.core.ip("addr", "add", f"{SECOND}/24", "dev", "amf")
+    site.second = N3iwfAmf(lab, site.core, SECOND, upf=UPF, name="second.test", pointer=2, sst=2)
+    site.gateway.apply(
+        thing("AccessNode", "n3iwf", plmn="00101", n3iwfId=9, trackingAreas=[{"tac": 1, "slices": SLICES}],
+              localAddresses=[NODE]),
+        thing("Amf", "second", node="n3iwf", addresses=[SECOND]),
+    )  # fmt: skip
+    ready(site)
+    return site
+
+
+def ready(site):
+    def condition(name):
+        conditions = site.gateway.json("get", "amf", name)[0]["status"]["conditions"]
+        return next(one["status"] for one in conditions if one["type"] == "Ready")
+
+    wait_until(lambda: condition("amf") == condition("second") == "True", 40, "both AMFs are ready")
+
+
+@pytest.fixture(scope="module")
+def all_ues(site):
+    return site.ues(count=2)
+
+
+@pytest.fixture
+def ues(site, all_ues):
+    """UEs that are not connected."""
+    if site.left():
+        site.gateway.sluice("ike", "terminate", "n3iwf-wifi")
+        nothing_left(site)
+    fresh(site, all_ues)
+    site.second.mark()
+    return all_ues
+
+
+def attach(site, amf, ues, **more):
+    """A PDU session from one of the AMFs."""
+    before, site.amf = site.amf, amf
+    try:
+        return site.attach(ues, **more)
+    finally:
+        site.amf = before
+
+
+def test_the_requested_slice_chooses_the_amf(site, ues):
+    having(ues, sst=2)
+    register(ues)
+    assert site.second.events("initial") and not site.amf.events("initial")
+    having(ues, sst=1)
+    register(ues, 1)
+    assert site.amf.events("initial") and len(site.second.events("initial")) == 1
+
+
+def test_the_guami_goes_before_the_slice(site, ues):
+    having(ues, sst=2, guami="010041")
+    register(ues)
+    assert site.amf.events("initial") and not site.second.events("initial")
+    # One that no AMF has: the slice chooses.
+    having(ues, guami="0100ff")
+    register(ues, 1)
+    assert site.second.events("initial")
+
+
+def test_an_amf_that_dies_takes_its_ues_along_and_no_other(site, ues):
+    _, first = connected(site, ues, 1)
+    having(ues, sst=2)
+    register(ues)
+    _, second = attach(site, site.second, ues, session=2)
+    assert site.reaches(second)
+    with pinging(site, first, "-i", "0.05", "-c", "100") as traffic:
+        site.second.do("abort")
+        site.second.wait("ended")
+        site.second.kill()
+        ues.wait("released", ue=0)
+        # The UE comes back at the AMF that is left, though it does not serve the slice.
+        before = len(site.amf.events("initial"))
+        register(ues)
+        assert len(site.amf.events("initial")) == before + 1
+        assert " 0% packet loss" in traffic.stdout.read()
+    site.second.mark()
+    site.second.start()
+    ready(site)
+    register(ues)
+    assert site.second.events("initial")
+
+
+def test_more_ues_than_the_n3iwf_takes_stay_away_for_a_while(site, ues):
+    site.gateway.apply(site.n3iwf(maxUes=1, backOff="90s"))
+    register(ues)
+    ues.do("register", ue=1)
+    why = ues.wait("refused", ue=1)[-1]["why"]
+    # Three times 30 seconds.
+    assert "15500" in why and "back-off 0183" in why
+    ues.do("close", ue=0)
+    nothing_left(site)
+    register(ues, 1)
+    site.gateway.apply(site.n3iwf())
