@@ -29,7 +29,7 @@ BUILD_DATAPLANE = @tools/step.sh 'data plane' files ninja -C build/dataplane -j$
 BUILD_SCTP = @mkdir -p build && $(CC) -std=c17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o build/sluice-sctp $(filter %.c,$(SCTP_FILES)) -lusrsctp -lpthread
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build levels run test unit-c unit-go e2e replay fuzz soak crash bench bench-ndr bench-paper bench-setup bench-ike latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build levels run test test-all unit-c unit-go e2e replay race long fuzz soak crash bench bench-ndr bench-paper bench-setup bench-ike latency lint fmt docs test-debian13 clean
 
 setup: build/.setup-test
 # For building and running, for running with FreeRADIUS, for measuring, and for everything.
@@ -84,7 +84,10 @@ run: build/.generated build/dataplane/build.ninja $(if $(RADIUS),build/.setup-ra
 
 test: build/.setup-test build
 	tools/test.sh
-unit-c unit-go e2e replay fuzz soak: build/.setup-test build
+# That, and whatever takes long.
+test-all: build/.setup-test build
+	tools/test.sh unit-c unit-go e2e replay race long soak
+unit-c unit-go e2e replay race long fuzz soak: build/.setup-test build
 	tools/test.sh $@
 
 # `make soak` does what takes long: this, subscribers, UEs and lines of a 5G core that come and go at random, 8,000 sessions, 10,000 objects by each northbound, and each fuzzer for a minute.

@@ -11,6 +11,8 @@ from lab import Lab
 from lab.laboratory import TREE
 from pop import IPOE, PPPOE, Pop, session
 
+pytestmark = pytest.mark.long(reason="the data plane is compiled once more for each level")
+
 PROGRAM = TREE / "build/levels/sluice-dataplane"
 # The tests build those that this CPU runs, and the second.
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")

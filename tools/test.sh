@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests, each kind also alone: test.sh [unit-c|unit-go|e2e|replay|fuzz|soak]... Every kind runs, though one before it failed.
-# Without arguments all but fuzz and soak, which take long.
+# Runs the tests, each kind also alone: test.sh [unit-c|unit-go|e2e|replay|race|long|fuzz|soak]... Every kind runs, though one before it failed.
+# Without arguments the first four; the others take long.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 kinds=("$@")
@@ -18,16 +18,25 @@ unit-c() {
 
 unit-go() {
 	# `make lint` vets.
+	go test -vet=off -p "$jobs" ./...
+}
+
+# The same under the race detector.
+race() {
 	CGO_ENABLED=1 go test -race -vet=off -p "$jobs" ./...
 }
 
-# The program of a CPU level that this CPU lacks cannot run here: it is not compiled.
-e2e() {
+# End-to-end tests that are marked long. The program of a CPU level that this CPU lacks cannot run here: it is not compiled.
+long() {
 	local levels=x86-64-v2,x86-64-v3
 	if grep -q avx512vl /proc/cpuinfo; then levels+=,x86-64-v4; fi
 	make --no-print-directory levels LEVELS="$levels" || return 1
+	.venv/bin/python -m pytest tests -m long -n "$processes"
+}
+
+e2e() {
 	rm -rf build/tests/pytest
-	.venv/bin/python -m pytest tests -n "$processes"
+	.venv/bin/python -m pytest tests -m "not long" -n "$processes"
 	local status=$? failures=build/tests/pytest/v/cache/lastfailed
 	[ "$status" -eq 1 ] && [ -f "$failures" ] || return "$status"
 	# A busy machine can stop a process for seconds, which fails a test that waits for it. A few failed tests run again, alone; what fails

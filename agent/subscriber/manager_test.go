@@ -204,11 +204,13 @@ func (w *world) setClock(at time.Time) {
 	w.at = at
 }
 
-// stop disconnects a subscriber and returns after its session has left the manager and the log.
-func (w *world) stop(id string) {
+// stop disconnects a subscriber and returns the record of its end after its session has left the manager and the log.
+func (w *world) stop(id string) Record {
 	w.t.Helper()
 	w.Disconnect(id, UserRequest)
-	for r := get(w.t, w.aaa.records); r.Kind != Stop; r = get(w.t, w.aaa.records) {
+	r := get(w.t, w.aaa.records)
+	for r.Kind != Stop {
+		r = get(w.t, w.aaa.records)
 	}
 	// The back end gets the record before the log does, and calls are made one after the other.
 	done := make(chan bool, 1)
@@ -216,6 +218,7 @@ func (w *world) stop(id string) {
 	w.later(func() { done <- true })
 	w.mu.Unlock()
 	get(w.t, done)
+	return r
 }
 
 // start is the agent's start: with the records of the log, and the objects of the data plane.
@@ -653,12 +656,7 @@ func TestWhoComesBackAfterARestartGetsTheSameAddresses(t *testing.T) {
 		had[user] = w.connect(both(user, user, byte(i+1))).Lease
 	}
 	for user := range had {
-		get(t, w.aaa.records)
-		w.Disconnect(user, UserRequest)
-	}
-	for range had {
-		for r := get(t, w.aaa.records); r.Kind != Stop; r = get(t, w.aaa.records) {
-		}
+		w.stop(user)
 	}
 	w.start()
 	// Another one gets a new address.
@@ -883,8 +881,7 @@ func TestWhoHeardOfTheBeginningOfASessionHearsOfItsEnd(t *testing.T) {
 	p := profile()
 	p.Accounting = nil
 	w.setProfile("home", p)
-	w.Disconnect("1", UserRequest)
-	if r := get(t, w.aaa.records); r.Kind != Stop || r.ID != "1" {
+	if r := w.stop("1"); r.ID != "1" {
 		t.Errorf("%+v", r)
 	}
 	w.start()
@@ -1282,7 +1279,7 @@ func TestTimeoutsEndSessionsAndIntervalsAccountForThem(t *testing.T) {
 	// The first half an hour it sends.
 	bytes, interims := uint64(0), 0
 	for minute := 1; minute <= 90; minute++ {
-		w.at = began.Add(time.Duration(minute) * time.Minute)
+		w.setClock(began.Add(time.Duration(minute) * time.Minute))
 		if minute <= 30 {
 			bytes = uint64(minute)
 		}
