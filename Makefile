@@ -5,9 +5,18 @@ SHELL := bash
 .DEFAULT_GOAL := build
 export PATH := $(CURDIR)/build/tools:$(PATH)
 export GOTOOLCHAIN := local
-export GOFLAGS := -buildvcs=false
-# With these, ccache (where there is one) takes precompiled headers.
+# Without the clone's path in it, what one clone compiled serves another.
+export GOFLAGS := -buildvcs=false -trimpath
+# What is slow to make, for all clones on the machine (tools/setup.sh).
+export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice
+export CCACHE_DIR ?= $(SLUICE_CACHE)/ccache
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 export CCACHE_SLOPPINESS := pch_defines,time_macros
+# Links into a cache that is gone: set-up makes it again.
+ifneq ($(shell find -L .venv build build/tools -maxdepth 1 -type l 2>/dev/null),)
+$(shell rm -f build/.setup*)
+endif
 
 JOBS ?= 2
 ROLE ?= bng
@@ -29,7 +38,7 @@ BUILD_DATAPLANE = @tools/step.sh 'data plane' files ninja -C build/dataplane -j$
 BUILD_SCTP = @mkdir -p build && $(CC) -std=c17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o build/sluice-sctp $(filter %.c,$(SCTP_FILES)) -lusrsctp -lpthread
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build levels run test test-all unit-c unit-go e2e replay race long fuzz soak crash bench bench-ndr bench-paper bench-setup bench-ike latency lint fmt docs test-debian13 clean
+.PHONY: setup generate build levels run test test-all unit-c unit-go e2e replay race long fuzz soak crash bench bench-ndr bench-paper bench-setup bench-ike latency lint fmt docs test-debian13 clean clean-cache
 
 setup: build/.setup-test
 # For building and running, for running with FreeRADIUS, for measuring, and for everything.
@@ -149,3 +158,6 @@ test-debian13: build/.setup-test
 
 clean:
 	rm -rf build .venv agent/api
+# What set-up and the compiler keep for all clones.
+clean-cache:
+	rm -rf '$(SLUICE_CACHE)'

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds Fluent Bit for the tests into build/fluent-bit, as far as deploy/fluent-bit needs it: Debian has no package of it. Its source
+# fluent-bit.sh FOLDER: builds Fluent Bit for the tests into a folder, as far as deploy/fluent-bit needs it: Debian has no package of it. Its source
 # is in a package of npm's, without the regular expression engine (Onigmo, for which Debian's Oniguruma stands in: no parser of ours
 # has any). tools/setup.sh runs this.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
 package=fluent-bit@0.0.3
 checksum=6a986a6007566c0efccc138967c30c4e188c1912901c5a0f97df3c20dae26519d33d8aebcb2c8f946f1cb02dd964e7bfc406206ee059e2663de22f91c8344615
@@ -36,7 +35,5 @@ if ! { cmake -S "$source" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DFLB_RELE
 	tail -n 30 "$work/log" >&2
 	exit 1
 fi
-mkdir -p build/fluent-bit
-cp "$work/build/bin/fluent-bit" build/fluent-bit/
-build/fluent-bit/fluent-bit --version >&2
-cp tools/fluent-bit.sh build/fluent-bit/
+cp "$work/build/bin/fluent-bit" "$1/"
+"$1/fluent-bit" --version >&2

