@@ -38,7 +38,7 @@ BUILD_DATAPLANE = @tools/step.sh 'data plane' files ninja -C build/dataplane -j$
 BUILD_SCTP = @mkdir -p build && $(CC) -std=c17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o build/sluice-sctp $(filter %.c,$(SCTP_FILES)) -lusrsctp -lpthread
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
-.PHONY: setup generate build levels run test test-all unit-c unit-go e2e replay race long fuzz soak crash bench bench-ndr bench-paper bench-setup bench-ike latency lint fmt docs test-debian13 clean clean-cache
+.PHONY: setup generate build levels run test test-all unit-c unit-go e2e replay race long soak fuzz check repeat harnesses crash bench bench-ndr bench-paper bench-setup bench-ike latency lint lint-c lint-go lint-python lint-texts fmt docs test-debian13 clean clean-cache
 
 setup: build/.setup-test
 # For building and running, for running with FreeRADIUS, for measuring, and for everything.
@@ -91,15 +91,33 @@ run: build/.generated build/dataplane/build.ninja $(if $(RADIUS),build/.setup-ra
 	$(BUILD_SCTP)
 	@exec $(if $(filter agf n3iwf,$(ROLE)),.venv/bin/python,$(firstword $(wildcard /usr/bin/python3) python3)) examples/run $(ROLE) $(if $(RADIUS),--radius)
 
+# What judges every change. ONLY=NAME: what carries a concept's name; TIMES=1: where the time goes.
+TEST = .venv/bin/python tools/test.py $(if $(ONLY),--only '$(ONLY)') $(if $(TIMES),--times)
+SINCE = $(if $(BASE),--base '$(BASE)')
 test: build/.setup-test build
-	tools/test.sh
+	@$(TEST) lint unit-c unit-go replay e2e
 # That, and whatever takes long.
+test-all: export FUZZ_SECONDS ?= 60
 test-all: build/.setup-test build
-	tools/test.sh unit-c unit-go e2e replay race long soak
-unit-c unit-go e2e replay race long fuzz soak: build/.setup-test build
-	tools/test.sh $@
+	@$(TEST) lint unit-c unit-go replay e2e race long soak fuzz
+unit-c unit-go e2e replay race long soak fuzz: build/.setup-test build
+	@$(TEST) $@
+# Before a commit: formatters, linters and units of what changed, since BASE or the last commit.
+check: build/.setup-test build
+	@.venv/bin/python tools/test.py --changed $(SINCE)
+# Before new tests land: each ten times.
+repeat: build/.setup-test build
+	@.venv/bin/python tools/test.py --repeat $(SINCE)
 
-# `make soak` does what takes long: this, subscribers, UEs and lines of a 5G core that come and go at random, 8,000 sessions, 10,000 objects by each northbound, and each fuzzer for a minute.
+# The harnesses in C, over the real nodes, under AddressSanitizer and UBSan, and their corpus of valid packets.
+build/fuzz/build.ninja: | build/.setup-test
+	@CC='ccache clang' meson setup build/fuzz dataplane -Dfuzz=true -Dtests=false -Dbuildtype=debugoptimized \
+		-Db_sanitize=address,undefined -Db_lundef=false >build/meson.log || { cat build/meson.log; exit 1; }
+harnesses: build/fuzz/build.ninja
+	@tools/step.sh fuzzers files ninja -C build/fuzz -j$(JOBS)
+	@rm -rf build/fuzz/corpus && mkdir build/fuzz/corpus
+	@.venv/bin/python dataplane/fuzz/seeds.py build/fuzz/corpus
+
 # For five minutes, agent, data plane and store are killed at random under traffic.
 crash: build/.setup-test build
 	CRASH_SECONDS=300 .venv/bin/python -m pytest tests/test_crash.py -s
@@ -127,18 +145,22 @@ bench-ike: build/.setup-test build
 latency: build/.setup-bench build
 	.venv/bin/python bench/latency.py $(if $(JSON),--json '$(JSON)')
 
-lint: build/.setup-test build/.generated build/dataplane/build.ninja build/reference.md
+lint: lint-c lint-go lint-python lint-texts
+lint-c: build/.setup-test build/dataplane/build.ninja
 	@clang-format --dry-run -Werror $(C_FILES) $(SCTP_FILES)
 	@tools/lint-includes.sh $(C_FILES)
 	@tools/lint-c.sh $(C_FILES)
+lint-go: build/.setup-test build/.generated
+	@test -z "$$(gofmt -l agent bench)" || { gofmt -d agent bench; exit 1; }
+	@go vet ./...
+	@staticcheck ./...
+lint-python: build/.setup-test
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+lint-texts: build/.setup-test build/reference.md
 	@tools/lint-license.sh $$(git ls-files -co --exclude-standard)
-	test -z "$$(gofmt -l agent bench)" || { gofmt -d agent bench; exit 1; }
-	go vet ./...
-	staticcheck ./...
-	.venv/bin/ruff check
-	.venv/bin/ruff format --check
-	shellcheck $(SHELL_FILES)
-	diff -u docs/reference.md build/reference.md || { echo 'api/ says something else: make docs'; exit 1; }
+	@shellcheck $(SHELL_FILES)
+	@diff -u docs/reference.md build/reference.md || { echo 'api/ says something else: make docs'; exit 1; }
 
 fmt: build/.setup-test
 	@clang-format -i $(C_FILES) $(SCTP_FILES)

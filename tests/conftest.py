@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from collections import Counter
+from pathlib import Path
 
 import contract  # noqa: F401
 import pytest
 from lab import Lab
 from lab.etcd import EtcdServer
 from lab.kafka import KafkaServer
-from lab.laboratory import TREE
 from lab.rabbitmq import RabbitmqServer
 from lab.redis import RedisServer
 from pop import Pop
@@ -35,11 +35,11 @@ def pytest_configure(config):
 SERVERS = ("kafka", "rabbitmq", "etcd", "redis")
 # The longest first, so that all processes end at about the same time: as the last run was, or else these.
 LONG = (
-    "tests/test_rest.py", "tests/test_acl.py", "tests/test_scale.py", "tests/test_ip.py", "tests/test_example.py",
-    "tests/test_conformance.py", "tests/test_howto.py", "tests/test_port.py", "tests/test_worker.py",
-    "tests/test_change.py", "tests/test_hqos.py", "kafka", "tests/test_module.py", "tests/test_pppoe_guest.py",
-    "redis", "tests/test_ipsec.py", "rabbitmq", "tests/test_ipoe.py", "tests/test_instances.py",
-    "tests/test_dhcp_relay.py", "tests/test_n2.py", "etcd", "tests/test_cpe.py", "tests/test_intent.py",
+    "tests/test_example.py", "tests/test_howto.py", "tests/test_sctp.py", "tests/test_n3iwf.py",
+    "tests/test_ike_gateways.py", "tests/test_cpe.py", "rabbitmq", "etcd", "tests/test_conformance.py",
+    "tests/test_worker.py", "tests/test_port.py", "tests/test_dhcp_relay.py", "tests/test_ike_hostile.py",
+    "tests/test_restart.py", "tests/test_access.py", "tests/test_radius.py", "tests/test_pppoe_guest.py",
+    "tests/test_change.py", "tests/test_ipoe.py",
 )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def group(nodeid):
     return next((server for server in SERVERS if parameters.startswith(server)), nodeid.partition("::")[0])
 
 
-DURATIONS = TREE / "build/test-durations.json"
+# For all clones on the machine.
+DURATIONS = Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache/sluice")) / "test-durations.json"
 # Of this run, in the process that the others report to.
 seconds = Counter()
 
@@ -61,7 +62,15 @@ def longest_first():
     return LONG
 
 
+# One broker and one store are enough for every run.
+ELSEWHERE = {"kafka": "RabbitMQ is a broker in every run", "redis": "etcd is a store in every run"}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if reason := ELSEWHERE.get(group(item.nodeid)):
+            item.add_marker(pytest.mark.long(reason=reason))
     groups = longest_first()
     order = {each: number for number, each in enumerate(groups)}
     items.sort(key=lambda item: order.get(group(item.nodeid), len(groups)))
@@ -76,6 +85,7 @@ def pytest_terminal_summary(terminalreporter):
     before = {}
     with contextlib.suppress(OSError, ValueError):
         before = json.loads(DURATIONS.read_text())
+    DURATIONS.parent.mkdir(parents=True, exist_ok=True)
     DURATIONS.write_text(json.dumps(before | {name: round(of, 1) for name, of in seconds.items()}, indent=1))
     if len(seconds) > 5:
         slowest = ", ".join(f"{name.removeprefix('tests/')} {of:.0f} s" for name, of in seconds.most_common(8))

@@ -10,12 +10,14 @@ import time
 from random import Random
 from types import SimpleNamespace
 
+import pytest
 from lab import Dialer, Gateway, Upf, Wire, thing
 from lab.core import Amf
 from lab.gateway import METRICS
 from lab.laboratory import wait_until
 from lab.pppoe import IPCP, Host
 
+pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 LINES = int(os.environ.get("AGF_LINES", "20"))
 SECONDS = float(os.environ.get("AGF_SECONDS", "0"))
 SEED = int(os.environ.get("AGF_SEED", "0")) or int.from_bytes(os.urandom(4))

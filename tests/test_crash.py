@@ -19,6 +19,7 @@ from lab.laboratory import wait_until
 from lab.load import DOWN, UP
 from pop import Pop, session, tunnel
 
+pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 SECONDS = int(os.environ.get("CRASH_SECONDS", "20"))
 SEED = int(os.environ.get("CRASH_SEED", "0")) or int.from_bytes(os.urandom(4))
 # More often than not the data plane goes on.

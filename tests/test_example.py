@@ -21,6 +21,7 @@ from lab.gateway import SLUICE
 from lab.laboratory import TREE, wait_until
 
 RUN = [sys.executable, str(TREE / "examples/run")]
+ALIKE = pytest.mark.long(reason="another role does the same in every run")
 
 
 def left_behind(pid):
@@ -130,6 +131,7 @@ def test_without_a_terminal_it_prints_its_address_and_its_progress():
     assert re.search(r"^after 5 s: [1-9]\d* packets uplink, [1-9]\d* downlink$", output, re.M), output
 
 
+@pytest.mark.long(reason="it takes 37 seconds for each role; test_agf and test_pppoe_server redial in less")
 @pytest.mark.parametrize("role", ["bng", "agf"])
 def test_traffic_follows_a_subscriber_that_dials_in_again(role):
     child = start(role, "--lines", "4", "--seconds", "30", "--rate", "200")
@@ -165,7 +167,7 @@ def mute(objects, role):
     file.write_text(muted)
 
 
-@pytest.mark.parametrize(("role", "name"), [("bng", "pppoe-007"), ("gtpu", "pppoe-07")])
+@pytest.mark.parametrize(("role", "name"), [pytest.param("bng", "pppoe-007", marks=ALIKE), ("gtpu", "pppoe-07")])
 def test_a_session_that_passes_nothing_one_way_is_named_and_makes_it_fail(tmp_path, role, name):
     objects = tmp_path / role
     shutil.copytree(TREE / "examples" / role, objects)
@@ -182,7 +184,12 @@ def test_a_session_that_passes_nothing_one_way_is_named_and_makes_it_fail(tmp_pa
 
 @pytest.mark.parametrize(
     ("role", "number"),
-    [("bng", signal.SIGINT), ("agf", signal.SIGTERM), ("bng", signal.SIGKILL), ("agf", signal.SIGKILL)],
+    [
+        pytest.param("bng", signal.SIGINT, marks=ALIKE),
+        ("agf", signal.SIGTERM),
+        ("bng", signal.SIGKILL),
+        pytest.param("agf", signal.SIGKILL, marks=ALIKE),
+    ],
 )
 def test_nothing_is_left_behind_when_it_is_ended(role, number):
     child = start(role, "--seconds", "60")

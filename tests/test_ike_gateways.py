@@ -411,6 +411,7 @@ def by_other_wire(ours, theirs):
     }
 
 
+@pytest.mark.long(reason="it waits 90 seconds until the peer counts as lost")
 def test_each_connection_does_what_it_is_told_when_its_peer_was_lost(ends):
     """The wire is cut until the peers are dead, and then mended: resumption (RFC 5723), dead-peer actions, MOBIKE of an
     initiator (RFC 4555), and reauthentication on the other wire."""

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 
+import pytest
 from lab.gateway import Refused
 from lab.laboratory import TREE, wait_until
 from test_ike import Site
 
 sys.path.insert(0, str(TREE / "bench"))
 
+pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 TUNNELS = int(os.environ.get("IKE_TUNNELS", "100"))
 SECONDS = float(os.environ.get("IKE_SECONDS", "0"))
 

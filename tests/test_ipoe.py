@@ -439,6 +439,7 @@ def test_a_static_address_comes_up_with_its_first_packet(site):
     assert wrong.mac not in site.sessions()
 
 
+@pytest.mark.long(reason="it takes 34 seconds; others kill one of the processes each")
 def test_no_address_is_lost_whichever_process_dies(site):
     """Clients come, go, lose power and change their circuit while the agent and the data plane are killed."""
     dice = random.Random(7)

@@ -3,7 +3,6 @@
 
 import importlib.util
 import json
-import os
 import queue
 import sys
 
@@ -199,8 +198,7 @@ def test_objects_stay_while_their_module_is_dead_and_the_agent_starts_again(site
 
 def test_a_module_outlives_the_agent(site):
     site.gateway.apply(host("again", "again.example", "192.0.2.84"))
-    os.kill(site.gateway.agent.pid, 9)
-    site.gateway.agent.child.wait()
+    site.gateway.agent.kill()
     site.gateway.start_agent()
     wait_until(lambda: (site.ready("DnsHost", "again") or {}).get("status") == "True", 60, "the module attached again")
     assert site.module.alive()

@@ -19,6 +19,7 @@ from lab.gateway import METRICS
 from lab.laboratory import wait_until
 from lab.radius import SECRET, FreeRadius
 
+pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 SECONDS = float(os.environ.get("MONKEY_SECONDS", "12"))
 SEED = int(os.environ.get("MONKEY_SEED", "0")) or int.from_bytes(os.urandom(4))
 ACCESS_MAC, CORE_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02"

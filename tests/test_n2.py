@@ -62,6 +62,7 @@ def test_an_amf_is_ready_after_ng_setup(site):
     assert message["protocol"] == 60 and message["stream"] == 0
 
 
+@pytest.mark.long(reason="SCTP takes half a minute to find the peer dead")
 def test_an_amf_that_dies_is_not_ready_until_it_is_back(site):
     site.first.kill()
     site.ready("first", "NoAssociation")

@@ -8,9 +8,11 @@ import os
 import random
 import time
 
+import pytest
 from lab.laboratory import wait_until
 from test_n3iwf import Site, nothing_left
 
+pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 UES = int(os.environ.get("N3IWF_UES", "10"))
 SECONDS = float(os.environ.get("N3IWF_SECONDS", "0"))
 SEED = int(os.environ.get("N3IWF_SEED", str(random.SystemRandom().randrange(1 << 32))))

@@ -110,13 +110,16 @@ def dial(guest, inner, *more, password="alice-secret"):
     )
 
 
+SLOW = pytest.mark.long(reason="the guest's emulated kernel takes 10 seconds for each; one is in every run")
+
+
 @pytest.mark.parametrize(
     ("inner", "success"),
     [
-        (7, "PAP authentication succeeded"),
+        pytest.param(7, "PAP authentication succeeded", marks=SLOW),
         (8, "CHAP authentication succeeded"),
-        (9, "CHAP authentication succeeded"),
-        (10, "CHAP authentication succeeded"),
+        pytest.param(9, "CHAP authentication succeeded", marks=SLOW),
+        pytest.param(10, "CHAP authentication succeeded", marks=SLOW),
     ],
     # pppd checks the back end's proof of MS-CHAPv2: that it knows the password, too.
     ids=["pap", "chap", "mschapv2", "mschapv2-by-radius"],
@@ -164,6 +167,7 @@ def test_pppd_gets_an_error_for_a_wrong_password(site):
     assert not site.sessions()
 
 
+@pytest.mark.long(reason="the guest's emulated kernel takes 20 seconds")
 def test_pppd_stays_up_while_the_agent_is_killed_and_started(site):
     guest = site.guest
     # It gives up after three echoes, one a second. Twice "debug" has it log them.

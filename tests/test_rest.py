@@ -262,9 +262,10 @@ def test_the_document_is_valid_openapi(site):
 
 # Each part takes the program's start and the reading of the document, and has more time than other tests.
 PARTS = 4
+LONG = pytest.mark.long(reason="requests of every kind take minutes; those of a quarter of the kinds are in every run")
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [*(pytest.param(part, marks=LONG) for part in range(PARTS - 1)), PARTS - 1])
 def test_schemathesis_finds_nothing_that_the_document_does_not_say(site, part):
     signal.alarm(600)
     rules = (TREE / "tests/schemathesis.toml").read_text()

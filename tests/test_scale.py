@@ -11,6 +11,7 @@ from lab import Lab, Line
 from lab.load import DOWN, UP
 from pop import Pop, base_of, session, tunnel, udp_up
 
+pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 COUNT = int(os.environ.get("SCALE_SESSIONS", "4000"))
 
 

@@ -214,7 +214,7 @@ def test_the_agent_and_what_it_starts_keep_off_the_processors_of_workers_under_l
     def strays():
         return [each for each in threads() if each.allowed != off]
 
-    wait_until(lambda: not strays(), 10, "the agent is off the worker's processor")
+    wait_until(lambda: not strays(), 30, "the agent is off the worker's processor")
     assert "the agent keeps off the processors of workers" in gateway.logs()["cores-agent.log"]
     # A worker that always has packets, and a process that the agent starts: sluice-sctp.
     gateway.apply(

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A laboratory: everything that one test module or one run of an example makes, and the certainty that it goes away."""
 
+import contextlib
+import inspect
 import itertools
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,13 +17,23 @@ from .namespace import Namespace
 
 TREE = Path(__file__).resolve().parents[2]
 NUMBERS = itertools.count(1)
+# Signals that only a fault sends, and what Go and sanitizers write when they end a program.
+FAULTS = [-getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")]
+REPORT = re.compile(r"^(?:panic: |fatal error: |.*(?:Sanitizer: |DATA RACE)).*", re.MULTILINE)
+
+
+class ProcessDiedError(Exception):
+    """A program ended by a fault of its own. tools/test.py never takes that for flaky."""
 
 
 class Process:
     """A program that runs inside a namespace, its output in a file."""
 
+    started = []
+
     def __init__(self, namespace, command, log):
-        self.log = Path(log)
+        self.log, self.killed = Path(log), False
+        Process.started.append(self)
         with open(log, "ab") as output:
             self.child = subprocess.Popen(
                 ["ip", "netns", "exec", namespace.name, *map(str, command)],
@@ -38,8 +52,17 @@ class Process:
 
     def kill(self):
         """As `kill -9`."""
+        self.killed = True
         self.child.kill()
         self.child.wait()
+
+    def death(self):
+        """What ended it, if neither the program itself nor a test did so on purpose."""
+        status = self.child.poll()
+        if status in FAULTS or (status == -signal.SIGKILL and not self.killed):
+            return f"{self.log.name}: {signal.Signals(-status).name}"
+        report = status and self.log.exists() and REPORT.search(self.log.read_text(errors="replace"))
+        return f"{self.log.name}: {report[0]}" if report else None
 
     def stop(self):
         if self.alive():
@@ -75,6 +98,10 @@ class Lab:
         try:
             while self.closers:
                 self.closers.pop()()
+            mine = [each for each in Process.started if self.directory in each.log.parents]
+            Process.started[:] = [each for each in Process.started if each not in mine]
+            if deaths := [death for each in mine if (death := each.death())]:
+                raise ProcessDiedError(f"a process died: {', '.join(deaths)}")
         finally:
             self.janitor.stdin.close()
             self.janitor.wait(30)
@@ -87,7 +114,7 @@ class Lab:
 
 
 def wait_until(condition, seconds=30, what=""):
-    """Waits until a condition is true, and returns its value."""
+    """Waits until a condition is true, and returns its value. Else the error says what was awaited, and seen last."""
     end = time.monotonic() + seconds
     while True:
         looked = time.monotonic()
@@ -96,6 +123,8 @@ def wait_until(condition, seconds=30, what=""):
             return value
         now = time.monotonic()
         if now > end:
-            raise TimeoutError(f"after {seconds} s: {what or condition}")
+            with contextlib.suppress(OSError, TypeError):
+                what = what or inspect.getsource(condition).strip()
+            raise TimeoutError(f"after {seconds} s: {what or condition}; seen last: {value!r:.1000}")
         # A slow check leaves the machine to others for as long as it takes.
         time.sleep(max(0.02, now - looked))

@@ -1,0 +1,568 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests, stage by stage, and says how they ended. The Makefile calls it: `make test`, `make test-all`, and
+each stage alone.
+
+    test.py [--only NAME] [--times] STAGE...
+    test.py --changed [--base COMMIT]       formatters, linters and units of what changed
+    test.py --repeat [--base COMMIT]        each test that a change adds or touches, ten times
+
+Every stage runs, even if one before it failed. A test that failed runs once more at the end, alone, in a new process:
+if it passes then it is flaky, and more than three flaky ones fail the run. A death (a signal, a panic, a sanitizer's or
+race report, something left behind) fails at once. Outputs are in build/test-logs.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from changes import Change, c_tests
+from outcomes import carries
+
+BUILD = Path("build")
+LOGS = BUILD / "test-logs"
+PYTHON = ".venv/bin/python"
+JOBS = int(os.environ.get("JOBS", "2"))
+# End-to-end tests wait more than they compute.
+PROCESSES = int(os.environ.get("E2E_PROCESSES", str(2 * JOBS)))
+FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "5")
+FLAKY = 3
+# With more failures than these, the change is at fault and not the machine.
+AGAIN = 10
+REPEATS = 10
+# How long each stage took the last time, by any clone: for the time that is left.
+BEFORE = Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache/sluice")) / "stages.json"
+# What `test-all` runs longer than `test`.
+SOAK = {
+    "TEST_SECONDS": 1200, "CRASH_SECONDS": 300, "SCALE_SESSIONS": 8000, "BULK_OBJECTS": 10000, "MONKEY_SECONDS": 600,
+    "IKE_TUNNELS": 10000, "IKE_SECONDS": 300, "AGF_LINES": 1000, "AGF_SECONDS": 300, "N3IWF_UES": 100,
+    "N3IWF_SECONDS": 60, "REST_KINDS": "all",
+}  # fmt: skip
+SOAKED = ("crash", "monkey", "ike_load", "n3iwf_load", "agf_load", "scale", "conformance", "rest")
+DEATH = re.compile(
+    r"^panic: |^fatal error: |WARNING: DATA RACE|AddressSanitizer|LeakSanitizer|runtime error: [^i]|killed by SIG"
+    r"|libFuzzer: (?:deadly|out-of)|a process died: |left behind: ",
+    re.M,
+)
+
+
+@dataclass
+class Outcome:
+    """One test. `again` is the command that runs it alone; without `may_flake` the same command gives the same."""
+
+    name: str
+    result: str  # passed, failed, skipped
+    seconds: float = 0
+    again: list = field(default_factory=list)
+    output: str = ""
+    # What the times are summed by: a file, a package, a linter.
+    group: str = ""
+    may_flake: bool = True
+
+    def died(self):
+        return self.result == "failed" and DEATH.search(self.output)
+
+    def command(self):
+        return shlex.join(map(str, self.again))
+
+
+CHILDREN = set()
+PRCTL = ctypes.CDLL(None).prctl
+
+
+def with_parent():
+    """In the child: it is told to end when this process has ended, however (PR_SET_PDEATHSIG)."""
+    PRCTL(1, signal.SIGTERM)
+
+
+def start(command, env=None, **more):
+    """A child in a process group of its own."""
+    values = {name: str(value) for name, value in (os.environ | (env or {})).items() if not name.startswith("MAKE")}
+    values.pop("MFLAGS", None)
+    child = subprocess.Popen(
+        [str(word) for word in command], start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+        preexec_fn=with_parent, env=values, **more,
+    )  # fmt: skip
+    CHILDREN.add(child)
+    return child
+
+
+def end_children(*_):
+    """SIGTERM or Ctrl-C: whatever runs cleans up first."""
+    for child in list(CHILDREN):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+    for child in list(CHILDREN):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    os._exit(130)
+
+
+def once(command, log=None, env=None):
+    """Runs a command to its end: whether it succeeded, its output, and its seconds."""
+    begun = time.monotonic()
+    child = start(command, env, stdout=subprocess.PIPE, text=True, errors="replace")
+    output, _ = child.communicate()
+    CHILDREN.discard(child)
+    if child.returncode < 0:
+        output += f"\nkilled by {signal.Signals(-child.returncode).name}\n"
+    if log:
+        (LOGS / log).write_text(output)
+    return child.returncode == 0, output, time.monotonic() - begun
+
+
+def side_by_side(commands, run=once, may_flake=False):
+    """Outcomes of commands {name: words}, as many at once as there are jobs."""
+
+    def outcome(name, words):
+        good, output, seconds = run(words)
+        return Outcome(name, "passed" if good else "failed", seconds, words, output, name, may_flake)
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        for done in as_completed([pool.submit(outcome, name, words) for name, words in commands.items()]):
+            yield done.result()
+
+
+class BuildError(Exception):
+    """What had to be made before a stage is not there."""
+
+    def __init__(self, command, output):
+        super().__init__(output)
+        self.command = command
+
+
+def make(*command, env=None):
+    good, output, _ = once(command, env=env)
+    if not good:
+        raise BuildError(command, output)
+    return output
+
+
+# Stages. Each is a generator: first how many tests there will be, or None if only the end shows it, then each outcome.
+# `only` is the concept's name or None.
+
+
+def lint(only, change=None):
+    files = change.lint() if change else {"lint-c": [], "lint-go": [], "lint-python": [], "lint-texts": []}
+    yield len(files)
+    yield from side_by_side({name: ["make", "--no-print-directory", name, *more] for name, more in files.items()})
+
+
+def unit_c(only, change=None):
+    known = [each["name"] for each in json.loads(make("meson", "introspect", "--tests", "build/dataplane"))]
+    folders = dict.fromkeys(known, "crypto") | {name: files[0].parent.name for name, files in c_tests().items()}
+    names = [name for name in known if not only or carries(f"{name} {folders[name]}", only)]
+    if change:
+        names = [name for name in names if change.touches_c(folders[name])]
+    yield len(names)
+    if not names:
+        return
+    results = BUILD / "dataplane/meson-logs/testlog.json"
+    results.unlink(missing_ok=True)
+    # It builds what these tests need.
+    command = ["meson", "test", "-C", "build/dataplane", "--num-processes", JOBS, "--quiet", *names]
+    _, output, _ = once(command, "unit-c.txt")
+    if not results.exists():
+        raise BuildError(command, output)
+    for line in results.read_text().splitlines():
+        done = json.loads(line)
+        name = done["name"].rpartition(" / ")[2]
+        output = done.get("stdout", "") + done.get("stderr", "")
+        if done["returncode"] < 0:
+            output += f"\nkilled by {signal.Signals(-done['returncode']).name}\n"
+        result = {"OK": "passed", "SKIP": "skipped"}.get(done["result"], "failed")
+        again = ["meson", "test", "-C", "build/dataplane", "--print-errorlogs", name]
+        yield Outcome(name, result, done["duration"], again, output, "dataplane/" + folders[name])
+
+
+def go_packages(only):
+    packages = make("go", "list", "-f", "{{.Dir}}", "./...").split()
+    packages = ["./" + str(Path(each).relative_to(Path.cwd())) for each in packages]
+    if not only:
+        return packages
+    spelled = re.compile(rf"^func Test\w*{re.sub('[-_ ]', '', only)}", re.M | re.I)
+    tests = {each: "".join(path.read_text() for path in Path(each).glob("*_test.go")) for each in packages}
+    return [each for each in packages if carries(each, only) or spelled.search(tests[each])]
+
+
+def go_tests(only, *flags, change=None):
+    packages = go_packages(only) if not change or change.touches_go() else []
+    yield None
+    if not packages:
+        return
+    # `make lint` vets.
+    words = ["go", "test", "-vet=off", *flags]
+    child = start([*words, "-json", "-p", JOBS, *packages], {"CGO_ENABLED": 1}, stdout=subprocess.PIPE, text=True)
+    outputs, failed = {}, set()
+    with open(LOGS / f"go{''.join(flags)}.txt", "w") as log:
+        for line in child.stdout:
+            log.write(line)
+            if not line.startswith("{"):
+                outputs.setdefault(("", ""), []).append(line)
+                continue
+            event = json.loads(line)
+            package = event.get("Package", event.get("ImportPath", "")).removeprefix("sluice.dev/sluice/")
+            test = event.get("Test", "")
+            top = test.partition("/")[0]
+            if event["Action"] in ("output", "build-output"):
+                outputs.setdefault((package.partition(" ")[0], top), []).append(event["Output"])
+            elif event["Action"] in ("pass", "fail", "skip") and test == top:
+                result = {"pass": "passed", "fail": "failed", "skip": "skipped"}[event["Action"]]
+                output = "".join(outputs.pop((package, top), []))
+                again = [*words, "-count=1", f"./{package}"]
+                seconds = event.get("Elapsed", 0)
+                if test:
+                    if result == "failed":
+                        failed.add(package)
+                    yield Outcome(f"{package} {test}", result, seconds, [*again, "-run", f"^{test}$"], output, package)
+                elif result == "failed" and (package not in failed or DEATH.search(output)):
+                    # It did not compile, or ended in the middle of a test.
+                    rest = "".join("".join(text) for (of, _), text in outputs.items() if of == package)
+                    failed.add(package)
+                    yield Outcome(package, "failed", 0, again, rest + output, package)
+    status = child.wait()
+    CHILDREN.discard(child)
+    if status != 0 and not failed:
+        yield Outcome("go test", "failed", 0, words + packages, "".join(outputs.get(("", ""), [])), may_flake=False)
+
+
+def namespaces():
+    """Those of laboratories whose process is gone."""
+    found = {path.name for path in Path("/run/netns").glob("sluice-*")} if Path("/run/netns").is_dir() else set()
+    return {name for name in found if not Path("/proc", name.split("-")[1]).exists()}
+
+
+def pytest_run(log, arguments, env=None, only=None):
+    """Outcomes of a run of pytest, which outcomes.py writes into a pipe."""
+    before = namespaces()
+    read, write = os.pipe()
+    given = {"OUTCOMES": write, "PYTHONPATH": Path(__file__).parent} | ({"ONLY": only} if only else {})
+    command = [PYTHON, "-m", "pytest", *arguments]
+    with open(LOGS / log, "w") as output:
+        child = start([*command, "-p", "outcomes"], (env or {}) | given, stdout=output, pass_fds=[write])
+    os.close(write)
+    with open(read) as lines:
+        for line in lines:
+            entry = json.loads(line)
+            if "total" in entry:
+                yield entry["total"]
+                continue
+            prefix = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
+            entry["again"] = [*prefix, PYTHON, "-m", "pytest", entry["name"]]
+            yield Outcome(**entry)
+    status = child.wait()
+    CHILDREN.discard(child)
+    # 0: all passed; 1: some failed; 5: there are none.
+    if status not in (0, 1, 5):
+        yield Outcome("pytest", "failed", 0, command, (LOGS / log).read_text()[-20000:], may_flake=False)
+    # Those that clean up have half a minute.
+    for _ in range(60):
+        left = namespaces() - before
+        if not left:
+            return
+        time.sleep(0.5)
+    yield Outcome("pytest", "failed", 0, command, f"left behind: {' '.join(sorted(left))}", may_flake=False)
+
+
+def end_to_end(only):
+    yield from pytest_run("e2e.txt", ["tests", "-m", "not long", "-n", PROCESSES], only=only)
+
+
+def long(only):
+    # The program of a CPU level that this CPU lacks cannot run here: it is not compiled.
+    levels = "x86-64-v2,x86-64-v3"
+    if "avx512vl" in Path("/proc/cpuinfo").read_text():
+        levels += ",x86-64-v4"
+    make("make", "--no-print-directory", "levels", f"LEVELS={levels}")
+    yield from pytest_run("long.txt", ["tests", "-m", "long", "-n", PROCESSES], only=only)
+
+
+def soak(only):
+    """Long forms of tests, in turn: crashes under traffic, subscribers at random, more sessions and objects."""
+    env = {name: os.environ.get(name, value) for name, value in SOAK.items()}
+    yield from pytest_run("soak.txt", [f"tests/test_{name}.py" for name in SOAKED], env, only)
+
+
+def harnesses():
+    """Builds the harnesses in C, over the real nodes, under AddressSanitizer and UBSan, and their corpus of packets."""
+    make("make", "--no-print-directory", "harnesses")
+    found = sorted(path for path in Path("build/fuzz/fuzz").glob("fuzz-*") if path.is_file())
+    return [path for path in found if os.access(path, os.X_OK) and path.name != "fuzz-mutations"]
+
+
+CORPUS = "build/fuzz/corpus"
+HARNESS = ["-timeout=10", "-print_final_stats=1", "-verbosity=0", "-artifact_prefix=build/fuzz/"]
+
+
+def ubsan(words):
+    return once(words, env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
+
+
+def replay(only):
+    """Each corpus once, and all mutations of the frames. Those of Go are replayed by its unit tests."""
+    each = {path.name: [path, "-runs=0", *HARNESS, f"{CORPUS}/{path.name[5:]}"] for path in harnesses()}
+    each["fuzz-mutations"] = ["build/fuzz/fuzz/fuzz-mutations", f"{CORPUS}/frames"]
+    each = {name: words for name, words in each.items() if not only or carries(name, only)}
+    yield len(each)
+    yield from side_by_side(each, ubsan)
+
+
+def fuzz(only):
+    """Each harness for a short time, and Go's fuzz targets."""
+    each = {}
+    for path in harnesses():
+        grown = f"build/fuzz/grown/{path.name}"
+        os.makedirs(grown, exist_ok=True)
+        limit = f"-max_total_time={FUZZ_SECONDS}"
+        each[path.name] = [path, limit, *HARNESS, grown, f"{CORPUS}/{path.name[5:]}"]
+    for path in sorted(Path("agent").rglob("*_test.go")):
+        for target in re.findall(r"^func (Fuzz\w*)", path.read_text(), re.M):
+            # Inputs are made smaller for a second at most: without that the time goes there.
+            each[f"{path.parent} {target}"] = [
+                "go", "test", "-vet=off", "-run=^$", f"-fuzz=^{target}$", f"-fuzztime={FUZZ_SECONDS}s",
+                "-fuzzminimizetime=1s", "-parallel=1", f"./{path.parent}",
+            ]  # fmt: skip
+    each = {name: words for name, words in each.items() if not only or carries(name, only)}
+    yield len(each)
+    yield from side_by_side(each, until_the_time_is_over)
+
+
+def until_the_time_is_over(words):
+    """Go's fuzzer sometimes takes the end of its own time for an error: it checks its workers a moment before they get
+    the signal to stop. A failing input is always named."""
+    good, output, seconds = ubsan(words)
+    named = re.search(r"failing input|minimizing|seed corpus|panic|^ +--- FAIL", output, re.M | re.I)
+    late = "\n    context deadline exceeded\n" in output and not named and output.count("--- FAIL") == 1
+    return good or late, output, seconds
+
+
+STAGES = {
+    "lint": lint,
+    "unit-c": unit_c,
+    "unit-go": go_tests,
+    "replay": replay,
+    "e2e": end_to_end,
+    "race": lambda only: go_tests(only, "-race"),
+    "long": long,
+    "soak": soak,
+    "fuzz": fuzz,
+}
+
+
+class Screen:
+    """Shows the stage, how many tests are done, and the time left: a line that changes on a terminal, else a line every
+    ten seconds."""
+
+    def __init__(self, stages):
+        self.stages, self.before = list(stages), {}
+        with contextlib.suppress(OSError, ValueError):
+            self.before = json.loads(BEFORE.read_text())
+        self.terminal = sys.stdout.isatty()
+        self.shown = 0
+
+    def begin(self, stage):
+        self.stage, self.total, self.done, self.failed = stage, None, 0, 0
+        self.begun = self.shown = time.monotonic()
+        if not self.terminal:
+            print(f"{stage}: ...", flush=True)
+
+    def left(self):
+        """Seconds, if each stage that is left was timed before."""
+        rest = self.stages[self.stages.index(self.stage) :]
+        if not all(stage in self.before for stage in rest):
+            return None
+        return max(1, sum(self.before[stage] for stage in rest) - (time.monotonic() - self.begun))
+
+    def show(self):
+        now = time.monotonic()
+        if not self.terminal and now < self.shown + 10:
+            return
+        self.shown = now
+        text = f"{self.stage}: {self.done}{f' of {self.total}' if self.total else ''} tests"
+        if self.failed:
+            text += f", {self.failed} failed"
+        if left := self.left():
+            text += f", {left / 60:.0f} min left" if left > 90 else f", {left:.0f} s left"
+        print(f"\r\033[K{text}" if self.terminal else text, end="" if self.terminal else "\n", flush=True)
+
+    def line(self, text=""):
+        print(f"\r\033[K{text}" if self.terminal else text, flush=True)
+
+    def end(self, seconds):
+        self.line(f"{self.stage}: {self.done} tests, {self.failed} failed, {seconds:.0f} s")
+
+    def remember(self, times):
+        with contextlib.suppress(OSError):
+            BEFORE.parent.mkdir(parents=True, exist_ok=True)
+            BEFORE.write_text(json.dumps(self.before | {name: round(seconds) for name, seconds in times.items()}))
+
+
+def file_name(outcome, run):
+    return LOGS / (re.sub(r"[^\w.-]+", "-", outcome.name)[-150:] + f"-{run}.txt")
+
+
+def tail(text, lines=60):
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def run_stage(stage, call, screen):
+    """All outcomes of a stage."""
+    outcomes = []
+    screen.begin(stage)
+    try:
+        tests = call()
+        screen.total = next(tests)
+        screen.show()
+        for outcome in tests:
+            outcomes.append(outcome)
+            screen.done += 1
+            if outcome.result == "failed":
+                screen.failed += 1
+                file_name(outcome, 1).write_text(outcome.output)
+                screen.line(f"failed: {outcome.name}")
+                screen.line(tail(outcome.output))
+            screen.show()
+    except BuildError as error:
+        outcomes.append(Outcome(stage, "failed", 0, error.command, str(error), may_flake=False))
+        screen.failed += 1
+        screen.line(tail(str(error), 100))
+    return outcomes
+
+
+def again(failed, screen):
+    """Runs the failed tests alone: the names of those that passed, which are flaky."""
+    flaky = []
+    candidates = [each for each in failed if each.may_flake and not each.died()]
+    if len(candidates) > AGAIN:
+        screen.line(f"{len(candidates)} tests failed: none of them runs again")
+        return flaky
+    for each in candidates:
+        screen.line(f"once more, alone: {each.name}")
+        good, output, _ = once(each.again)
+        file_name(each, 2).write_text(output)
+        if good and not DEATH.search(output):
+            flaky.append(each)
+    return flaky
+
+
+def table(outcomes, times):
+    """Where the time goes, in Markdown: stages, and their slowest groups."""
+    print("| stage | seconds on the clock | tests | its slowest groups, in seconds of their own |")
+    print("| --- | ---: | ---: | --- |")
+    for stage, seconds in times.items():
+        groups = Counter()
+        for each in outcomes[stage]:
+            groups[each.group] += each.seconds
+        slow = ", ".join(f"{Path(name).name} {of:.0f}" for name, of in groups.most_common(10) if of >= 2)
+        print(f"| `{stage}` | {seconds:.0f} | {len(outcomes[stage])} | {slow} |")
+
+
+def run(stages, screen, times_wanted=False):
+    """Runs stages {name: call}: the exit status."""
+    shutil.rmtree(LOGS, ignore_errors=True)
+    LOGS.mkdir(parents=True)
+    outcomes, times = {}, {}
+    for stage, call in stages.items():
+        begun = time.monotonic()
+        outcomes[stage] = run_stage(stage, call, screen)
+        times[stage] = time.monotonic() - begun
+        screen.end(times[stage])
+    every = [each for stage in outcomes.values() for each in stage]
+    failed = [each for each in every if each.result == "failed"]
+    flaky = again(failed, screen)
+    count = Counter(each.result for each in every)
+    lost = [each for each in failed if each not in flaky]
+    print()
+    if times_wanted:
+        table(outcomes, times)
+    print("stages: " + ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in times.items()))
+    for each in flaky:
+        print(f"flaky: {each.name} ({file_name(each, 1)}, {file_name(each, 2)})")
+    for each in lost:
+        print(f"failed: {each.name}{' (a death)' if each.died() else ''}\n    again: {each.command()}")
+    if len(flaky) > FLAKY:
+        print(f"{len(flaky)} tests are flaky, and {FLAKY} may be")
+    if count["skipped"]:
+        print(f"{count['skipped']} skipped")
+    print(f"{count['passed'] + len(flaky)} passed, {len(lost)} failed", flush=True)
+    return times, every, bool(lost) or len(flaky) > FLAKY
+
+
+def repeat(change, screen):
+    """Each test that the change adds or touches, ten times; in two of them both cores are busy."""
+    tests = change.tests(PYTHON)
+    if not tests:
+        print(f"no test has changed since {change.base}")
+        return 0
+    spinners, failed = [], []
+    LOGS.mkdir(parents=True, exist_ok=True)
+    for number in range(1, REPEATS + 1):
+        if number > REPEATS - 2:
+            spinners = [start(["sh", "-c", "while :; do :; done"], stdout=subprocess.DEVNULL) for _ in range(JOBS)]
+        try:
+            for name, words in tests.items():
+                good, output, seconds = once(words)
+                ended = f"{'passed' if good else 'failed'}, {seconds:.0f} s"
+                print(f"{number} of {REPEATS}{', busy' if spinners else ''}: {name}: {ended}", flush=True)
+                if not good:
+                    failed.append(name)
+                    (LOGS / f"repeat-{len(failed)}.txt").write_text(output)
+                    print(f"{tail(output)}\n    again: {shlex.join(words)}")
+        finally:
+            for each in spinners:
+                os.killpg(each.pid, signal.SIGKILL)
+                each.wait()
+                CHILDREN.discard(each)
+    print(f"{len(tests) * REPEATS - len(failed)} passed, {len(failed)} failed")
+    return int(bool(failed))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stages", nargs="*", metavar="STAGE", choices=[*STAGES, []], help=", ".join(STAGES))
+    parser.add_argument("--only", default="", help="what carries this concept's name")
+    parser.add_argument("--times", action="store_true", help="print where the time went")
+    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--repeat", action="store_true")
+    parser.add_argument("--base", default="", help="what changed since this commit; else since the last")
+    given = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end_children)
+    change = Change(given.base) if given.changed or given.repeat else None
+    if given.repeat:
+        return repeat(change, Screen([]))
+    if change:
+        stages = {
+            "lint": lambda: lint(None, change),
+            "unit-c": lambda: unit_c(None, change),
+            "unit-go": lambda: go_tests(None, change=change),
+        }
+    else:
+        names = [name for name in given.stages if not (given.only and name == "lint")]
+        stages = {name: (lambda call=STAGES[name]: call(given.only or None)) for name in names}
+    screen = Screen(stages)
+    times, every, failed = run(stages, screen, given.times)
+    if given.only and not every:
+        print(f"test: {given.only}: no test carries this name; names are folders of api/, agent/ and dataplane/")
+        return 2
+    if not change and not given.only:
+        screen.remember(times)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
