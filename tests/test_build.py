@@ -62,9 +62,10 @@ sys.exit(failed)
 
 
 def run_stages(tmp_path, stages):
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     return subprocess.run(
         [sys.executable, "-c", RUN.format(tools=TREE / "tools", stages=textwrap.dedent(stages))],
-        capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"SLUICE_CACHE": str(tmp_path / "cache")},
+        capture_output=True, text=True, cwd=tmp_path, env=env | {"SLUICE_CACHE": str(tmp_path / "cache")},
     )  # fmt: skip
 
 

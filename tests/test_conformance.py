@@ -76,7 +76,13 @@ class Row:
         self.gateway.start_agent()
 
 
-@pytest.fixture(scope="module", params=ROWS)
+# The command line, REST, a store and a broker are in every run.
+ALIKE = pytest.mark.long(reason="northbounds behave alike, and four of them are in every run")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(way, marks=ALIKE) if way in ("grpc", "files") else way for way in ROWS]
+)
 def row(request, lab):
     fixture, way = ROWS[request.param]
     server = request.getfixturevalue(fixture) if fixture else None

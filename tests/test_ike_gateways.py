@@ -366,6 +366,7 @@ def test_a_child_that_the_peer_deletes_does_what_its_close_action_says(ends, act
     ends.forget(18)
 
 
+@pytest.mark.long(reason="it takes 20 seconds; a gateway and strongSwan do so in every run")
 def test_no_packet_is_lost_while_both_gateways_rekey_at_once(ends):
     ends.connect(19)
     ends.up(19)

@@ -3,10 +3,12 @@
 #include "cpu/cpu.h"
 
 #include <cpuid.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #define BIT(feature) (UINT64_C(1) << (feature))
+
+_Static_assert(CPU_FEATURES < 64, "features are bits, and one says that they are known");
 
 enum { V2 = CPU_SSE4_2, V3 = CPU_MOVBE, V4 = CPU_AVX512VL };
 
@@ -79,19 +81,33 @@ kept_state(void)
 	return low;
 }
 
+// What this CPU and its operating system have. In a virtual machine each CPUID takes a visit to the host: they are asked once.
+static uint64_t
+features_found(void)
+{
+	static _Atomic uint64_t found;
+	uint64_t all = atomic_load_explicit(&found, memory_order_relaxed);
+	uint32_t kept;
+
+	if (all)
+		return all;
+	all = BIT(CPU_FEATURES);
+	kept = kept_state();
+	for (unsigned i = 0; i < CPU_FEATURES; i++) {
+		uint32_t r[4];
+
+		if (__get_cpuid_count(features[i].leaf, features[i].subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) &&
+			r[features[i].reg] >> features[i].bit & 1 && (kept & features[i].state) == features[i].state)
+			all |= BIT(i);
+	}
+	atomic_store_explicit(&found, all, memory_order_relaxed);
+	return all;
+}
+
 const char *
 cpu_lacks(uint64_t needs)
 {
-	uint32_t kept = kept_state();
+	uint64_t lacking = needs & ~features_found();
 
-	for (unsigned i = 0; i < CPU_FEATURES; i++) {
-		uint32_t r[4];
-		bool has = __get_cpuid_count(features[i].leaf, features[i].subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]);
-
-		has = has && r[features[i].reg] >> features[i].bit & 1 &&
-		      (kept & features[i].state) == features[i].state;
-		if (needs & BIT(i) && !has)
-			return features[i].name;
-	}
-	return NULL;
+	return lacking ? features[__builtin_ctzll(lacking)].name : NULL;
 }

@@ -139,6 +139,14 @@ class Traffic:
                 except OSError:
                     continue
 
+    def settle(self):
+        """Until all packets are back, or none came for five seconds."""
+        quiet = time.monotonic()
+        while sum(self.sent.values()) > (before := sum(self.returned.values())) and time.monotonic() < quiet + 5:
+            self.take(0.1)
+            if sum(self.returned.values()) > before:
+                quiet = time.monotonic()
+
     def go(self, seconds):
         pause = 0.02
         each = max(1, round(self.rate * pause))
@@ -169,7 +177,7 @@ def table(phones, traffic):
 
 def summary(site, phones, traffic):
     """Prints how it went, and returns whether every phone's packets came back."""
-    traffic.take(1)
+    traffic.settle()
     traffic.count_voice()
     print("\n".join(table(phones, traffic)))
     sent, arrived, returned = (sum(of.values()) for of in (traffic.sent, traffic.arrived, traffic.returned))

@@ -259,6 +259,21 @@ class Traffic:
                 self.user.go()
             self.take(pause)
 
+    def under_way(self):
+        """How many packets have not arrived."""
+        user = self.user.sent - self.user.returned if self.user else 0
+        return user + sum(self.sent.values()) - sum(self.received.values())
+
+    def settle(self):
+        """Until all packets have arrived, or none did for five seconds."""
+        quiet = time.monotonic()
+        while (before := self.under_way()) and time.monotonic() < quiet + 5:
+            self.take(0.05)
+            if self.user:
+                self.user.take()
+            if self.under_way() < before:
+                quiet = time.monotonic()
+
     def of(self, tunnel, side):
         """Packets that a side sent by a tunnel, and how many of them arrived."""
         streams = [(side, tunnel, version) for version in (4, 6)]
@@ -295,10 +310,7 @@ def table(sites, traffic):
 
 def summary(sites, traffic):
     """Prints how it went, and returns whether every tunnel passed traffic both ways."""
-    for _ in range(20):
-        traffic.take(0.05)
-        if traffic.user:
-            traffic.user.take()
+    traffic.settle()
     print("\n".join(table(sites, traffic)))
     dead = []
     for side, other in (("west", "east"), ("east", "west")):
