@@ -42,17 +42,19 @@ class Outcomes:
 
     def pytest_runtest_logreport(self, report):
         """A test ends with its teardown; the worst of its phases counts."""
-        result, seconds, output = self.open.get(report.nodeid, ("passed", 0, ""))
+        result, seconds, output, logs = self.open.get(report.nodeid, ("passed", 0, "", ""))
         result = max(result, report.outcome, key=ORDER.index)
         if report.failed:
-            output += f"{report.longreprtext}\n" + "".join(f"-- {name}\n{text}\n" for name, text in report.sections)
-        self.open[report.nodeid] = result, seconds + report.duration, output
+            output += report.longreprtext + "\n"
+            logs += "".join(f"-- {name}\n{text}\n" for name, text in report.sections)
+        self.open[report.nodeid] = result, seconds + report.duration, output, logs
         # A process of tests that died has no phase.
         if report.when not in ("setup", "call"):
             self.end(report.nodeid, *self.open.pop(report.nodeid))
 
-    def end(self, name, result, seconds, output):
-        self.tell(name=name, result=result, seconds=seconds, output=output, group=name.partition("::")[0])
+    def end(self, name, result, seconds, output, logs=""):
+        group = name.partition("::")[0]
+        self.tell(name=name, result=result, seconds=seconds, output=output, logs=logs, group=group)
 
     def pytest_sessionfinish(self):
         self.tell_total(0)

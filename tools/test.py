@@ -67,12 +67,14 @@ class Outcome:
     seconds: float = 0
     again: list = field(default_factory=list)
     output: str = ""
+    # Logs of the programs of the test: for its file.
+    logs: str = ""
     # What the times are summed by: a file, a package, a linter.
     group: str = ""
     may_flake: bool = True
 
     def died(self):
-        return self.result == "failed" and DEATH.search(self.output)
+        return self.result == "failed" and DEATH.search(self.output + self.logs)
 
     def command(self):
         return shlex.join(map(str, self.again))
@@ -194,7 +196,9 @@ def go_packages(only):
     packages = ["./" + str(Path(each).relative_to(Path.cwd())) for each in packages]
     if not only:
         return packages
-    spelled = re.compile(rf"^func Test\w*{re.sub('[-_ ]', '', only)}", re.M | re.I)
+    # TestGreKeys carries gre, and TestAgree does not.
+    word = re.sub("[-_ ]", "", only)
+    spelled = re.compile(rf"^func Test\w*{word[0].upper()}(?i:{word[1:]})(?![a-z])", re.M)
     tests = {each: "".join(path.read_text() for path in Path(each).glob("*_test.go")) for each in packages}
     return [each for each in packages if carries(each, only) or spelled.search(tests[each])]
 
@@ -432,7 +436,7 @@ def run_stage(stage, call, screen):
             screen.done += 1
             if outcome.result == "failed":
                 screen.failed += 1
-                file_name(outcome, 1).write_text(outcome.output)
+                file_name(outcome, 1).write_text(outcome.output + outcome.logs)
                 screen.line(f"failed: {outcome.name}")
                 screen.line(tail(outcome.output))
             screen.show()
