@@ -100,6 +100,15 @@ def test_what_passes_when_run_again_alone_is_flaky_and_more_than_three_fail_the_
     assert done.returncode == 1 and "4 tests are flaky, and 3 may be\n" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_set_up_that_fails_all_tests_of_a_file_is_one_flaky_cause(tmp_path):
+    done = run_stages(tmp_path, """
+        tests = [Outcome(f"t{n}", "failed", 0, ["true"], "no server", in_setup=True, group="f") for n in range(20)]
+        stages = {"only": lambda: iter([20, *tests])}
+    """)  # fmt: skip
+    assert done.returncode == 0 and done.stdout.endswith("\n20 passed, 0 failed\n"), done.stdout + done.stderr
+    assert done.stdout.count("once more, alone") == 1 and done.stdout.count("\nflaky: t") == 20
+
+
 @pytest.mark.parametrize(
     "death",
     [

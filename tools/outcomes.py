@@ -16,7 +16,7 @@ class Outcomes:
 
     def __init__(self, pipe):
         self.pipe = os.fdopen(pipe, "w", buffering=1)
-        self.total, self.open = None, {}
+        self.total, self.open, self.set_up = None, {}, {}
 
     def tell(self, **entry):
         self.pipe.write(json.dumps(entry) + "\n")
@@ -44,6 +44,8 @@ class Outcomes:
         """A test ends with its teardown; the worst of its phases counts."""
         result, seconds, output, logs = self.open.get(report.nodeid, ("passed", 0, "", ""))
         result = max(result, report.outcome, key=ORDER.index)
+        if report.when == "setup":
+            self.set_up[report.nodeid] = not report.failed
         if report.failed:
             output += report.longreprtext + "\n"
             logs += "".join(f"-- {name}\n{text}\n" for name, text in report.sections)
@@ -54,7 +56,10 @@ class Outcomes:
 
     def end(self, name, result, seconds, output, logs=""):
         group = name.partition("::")[0]
-        self.tell(name=name, result=result, seconds=seconds, output=output, logs=logs, group=group)
+        in_setup = not self.set_up.pop(name, True)
+        self.tell(
+            name=name, result=result, seconds=seconds, output=output, logs=logs, group=group, in_setup=in_setup
+        )  # fmt: skip
 
     def pytest_sessionfinish(self):
         self.tell_total(0)

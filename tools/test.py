@@ -69,6 +69,8 @@ class Outcome:
     output: str = ""
     # Logs of the programs of the test: for its file.
     logs: str = ""
+    # Its set-up failed, before the test.
+    in_setup: bool = False
     # What the times are summed by: a file, a package, a linter.
     group: str = ""
     may_flake: bool = True
@@ -425,7 +427,7 @@ def tail(text, lines=60):
 
 def run_stage(stage, call, screen):
     """All outcomes of a stage."""
-    outcomes = []
+    outcomes, shown = [], None
     screen.begin(stage)
     try:
         tests = call()
@@ -438,7 +440,9 @@ def run_stage(stage, call, screen):
                 screen.failed += 1
                 file_name(outcome, 1).write_text(outcome.output + outcome.logs)
                 screen.line(f"failed: {outcome.name}")
-                screen.line(tail(outcome.output))
+                if outcome.output != shown:
+                    screen.line(tail(outcome.output))
+                shown = outcome.output
             screen.show()
     except BuildError as error:
         outcomes.append(Outcome(stage, "failed", 0, error.command, str(error), may_flake=False))
@@ -447,19 +451,28 @@ def run_stage(stage, call, screen):
     return outcomes
 
 
+def causes(failed):
+    """Failed tests by what failed: a module's set-up fails all of its tests with the same words."""
+    found = {}
+    for each in failed:
+        alike = each.output if each.in_setup else each.name
+        found.setdefault((each.group, alike), []).append(each)
+    return list(found.values())
+
+
 def again(failed, screen):
-    """Runs the failed tests alone: the names of those that passed, which are flaky."""
+    """Runs the failed tests alone, those of one cause together: the causes that did not come again, which are flaky."""
     flaky = []
-    candidates = [each for each in failed if each.may_flake and not each.died()]
+    candidates = causes([each for each in failed if each.may_flake and not each.died()])
     if len(candidates) > AGAIN:
         screen.line(f"{len(candidates)} tests failed: none of them runs again")
         return flaky
-    for each in candidates:
-        screen.line(f"once more, alone: {each.name}")
-        good, output, _ = once(each.again)
-        file_name(each, 2).write_text(output)
+    for tests in candidates:
+        screen.line(f"once more, alone: {', '.join(each.name for each in tests)}")
+        good, output, _ = once([*tests[0].again, *(each.name for each in tests[1:])])
+        file_name(tests[0], 2).write_text(output)
         if good and not DEATH.search(output):
-            flaky.append(each)
+            flaky.append(tests)
     return flaky
 
 
@@ -489,20 +502,22 @@ def run(stages, screen, times_wanted=False):
     failed = [each for each in every if each.result == "failed"]
     flaky = again(failed, screen)
     count = Counter(each.result for each in every)
-    lost = [each for each in failed if each not in flaky]
+    passed_later = [each for tests in flaky for each in tests]
+    lost = [each for each in failed if each not in passed_later]
     print()
     if times_wanted:
         table(outcomes, times)
     print("stages: " + ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in times.items()))
-    for each in flaky:
-        print(f"flaky: {each.name} ({file_name(each, 1)}, {file_name(each, 2)})")
+    for tests in flaky:
+        for each in tests:
+            print(f"flaky: {each.name} ({file_name(each, 1)}, {file_name(tests[0], 2)})")
     for each in lost:
         print(f"failed: {each.name}{' (a death)' if each.died() else ''}\n    again: {each.command()}")
     if len(flaky) > FLAKY:
         print(f"{len(flaky)} tests are flaky, and {FLAKY} may be")
     if count["skipped"]:
         print(f"{count['skipped']} skipped")
-    print(f"{count['passed'] + len(flaky)} passed, {len(lost)} failed", flush=True)
+    print(f"{count['passed'] + len(passed_later)} passed, {len(lost)} failed", flush=True)
     return times, every, bool(lost) or len(flaky) > FLAKY
 
 
