@@ -177,12 +177,15 @@ def test_an_amf_that_refuses_ng_setup_is_asked_again(lab, site):
 
 
 def test_an_association_with_two_addresses_at_each_end_outlives_either_path(lab, site):
-    """RFC 9260 section 6.4: two networks, on each an address of both ends."""
+    """RFC 9260 section 6.4: two networks, on each an address of both ends. Ours sends to each address from
+    that on the same network: hosts with strict reverse path filters (RFC 3704) drop other packets.
+    """
     ours, theirs = ["10.9.6.1", "10.9.7.1"], ["10.9.6.2", "10.9.7.2"]
     for number in (0, 1):
         site.inside.link(f"n2-{number}", site.core, f"amf-{number}")
         site.inside.ip("addr", "add", f"{ours[number]}/24", "dev", f"n2-{number}")
         site.core.ip("addr", "add", f"{theirs[number]}/24", "dev", f"amf-{number}")
+        site.core.run("sysctl", "-qw", f"net.ipv4.conf.amf-{number}.rp_filter=1")
     amf = Amf(lab, site.core, *theirs, name="twin", heartbeat=200)
     node = {"plmn": "00101", "wagfId": 8, "localAddresses": ours, "heartbeat": "200ms"}
     site.gateway.apply(
@@ -216,6 +219,12 @@ def test_an_association_with_two_addresses_at_each_end_outlives_either_path(lab,
     # It is one and the same association.
     assert len(amf.events("association")) == len(amf.events("setup")) == 1 and not amf.events("ended")
     site.ready("twin")
+    names, values = (
+        line.split()
+        for line in site.core.run("cat", "/proc/net/netstat").stdout.splitlines()
+        if line.startswith("TcpExt:")
+    )
+    assert dict(zip(names, values, strict=True))["IPReversePathFilter"] == "0"
 
 
 class Unit(Gateway):

@@ -3,11 +3,124 @@
 // SCTP for hosts whose kernel has none: libusrsctp above raw sockets. It knows the addresses that the host has when it starts.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/ip.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <usrsctp.h>
 
 #include "sockets.h"
+
+// The IPv4 addresses of an association that has several local ones.
+struct ends {
+	const struct association *of;
+	in_addr_t local[MAX_ADDRESSES], remote[MAX_ADDRESSES];
+	size_t locals, remotes;
+	struct ends *next;
+};
+
+// libusrsctp sends from threads of its own.
+static pthread_mutex_t ends_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ends *first_ends;
+
+static void
+remember_ends(const struct association *a, const struct request *r)
+{
+	const struct sockaddr_in *local = (const void *)r->local, *remote = (const void *)r->remote;
+	struct ends *e;
+
+	if (r->v6 || r->locals < 2 || (e = calloc(1, sizeof(*e))) == NULL)
+		return;
+	e->of = a;
+	for (e->locals = 0; e->locals < r->locals; e->locals++)
+		e->local[e->locals] = local[e->locals].sin_addr.s_addr;
+	for (e->remotes = 0; e->remotes < r->remotes; e->remotes++)
+		e->remote[e->remotes] = remote[e->remotes].sin_addr.s_addr;
+	pthread_mutex_lock(&ends_lock);
+	e->next = first_ends;
+	first_ends = e;
+	pthread_mutex_unlock(&ends_lock);
+}
+
+static void
+forget_ends(const struct association *a)
+{
+	pthread_mutex_lock(&ends_lock);
+	for (struct ends **at = &first_ends; *at != NULL; at = &(*at)->next) {
+		if ((*at)->of == a) {
+			struct ends *e = *at;
+
+			*at = e->next;
+			free(e);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&ends_lock);
+}
+
+static bool
+has(const in_addr_t *addresses, size_t count, in_addr_t address)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (addresses[i] == address)
+			return true;
+	}
+	return false;
+}
+
+// The source address that the route to an address prefers; 0 without a route.
+static in_addr_t
+preferred_source(in_addr_t destination)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = destination};
+	socklen_t length = sizeof(at);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool known = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0 &&
+		     getsockname(fd, (struct sockaddr *)&at, &length) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return known ? at.sin_addr.s_addr : 0;
+}
+
+// The source address of a packet: that of its route if it is a local address of the same association.
+static in_addr_t
+best_source(in_addr_t source, in_addr_t destination)
+{
+	in_addr_t best = source;
+
+	pthread_mutex_lock(&ends_lock);
+	for (const struct ends *e = first_ends; e != NULL; e = e->next) {
+		if (has(e->local, e->locals, source) && has(e->remote, e->remotes, destination)) {
+			in_addr_t preferred = preferred_source(destination);
+
+			if (has(e->local, e->locals, preferred))
+				best = preferred;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&ends_lock);
+	return best;
+}
+
+// libusrsctp sends through this function instead of that of the C library. It does not know which local address belongs to the route of a remote
+// one and takes them in turn: a path would use the network of another, and be lost with it. Its IPv4 packets begin with their IP header, and the
+// checksum of SCTP does not cover addresses. The kernel computes the checksum of the header.
+ssize_t
+sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	const struct sockaddr_in *to = message->msg_name;
+
+	if (to != NULL && to->sin_family == AF_INET && message->msg_iovlen > 0 &&
+		message->msg_iov[0].iov_len >= sizeof(struct iphdr)) {
+		struct iphdr *ip = message->msg_iov[0].iov_base;
+
+		ip->saddr = best_source(ip->saddr, ip->daddr);
+	}
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
 
 static int
 set(const struct association *a, int option, const void *value, socklen_t length)
@@ -68,6 +181,7 @@ open_association(struct association *a, const struct request *r)
 		end(a, "local address: %s", strerror(errno));
 		return;
 	}
+	remember_ends(a, r);
 	if (usrsctp_connectx(a->socket, (struct sockaddr *)r->remote, (int)r->remotes, &ignored) < 0 &&
 		errno != EINPROGRESS)
 		end(a, "connect: %s", strerror(errno));
@@ -96,6 +210,7 @@ close_association(struct association *a)
 		return;
 	usrsctp_setsockopt(a->socket, SOL_SOCKET, SO_LINGER, &abort, sizeof(abort));
 	usrsctp_close(a->socket);
+	forget_ends(a);
 	a->socket = NULL;
 }
 

@@ -24,8 +24,7 @@ prepare(const struct association *a, const struct request *r)
 		.sinit_max_init_timeo = 2000};
 	struct sctp_paddrparams paths = {
 		.spp_hbinterval = r->heartbeat, .spp_flags = SPP_HB_ENABLE, .spp_pathmaxrxt = 2};
-	// libusrsctp does not know which local address belongs to the network of a remote one: after a time-out it tries the next. Time-outs of
-	// all paths count, so an association of several paths has more of them until each path had its turn.
+	// Time-outs of all paths count for the association: one that has several paths outlives the loss of all but one.
 	struct sctp_assocparams association = {
 		.sasoc_asocmaxrxt = (uint16_t)(MAX_RETRANSMISSIONS * r->remotes * (r->remotes > 1 ? 2 : 1))};
 	struct sctp_rtoinfo rto = {.srto_initial = 500, .srto_min = 200, .srto_max = 2000};
