@@ -8,7 +8,7 @@ export GOTOOLCHAIN := local
 # Without the clone's path in it, what one clone compiled serves another.
 export GOFLAGS := -buildvcs=false -trimpath
 # What is slow to make, for all clones on the machine (tools/setup.sh).
-export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice
+export SLUICE_CACHE := $(or $(SLUICE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice)
 export CCACHE_DIR ?= $(SLUICE_CACHE)/ccache
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
@@ -34,8 +34,6 @@ BUILD_DIAL = go build -p $(JOBS) -o build/sluice-dial ./bench/dial
 # SCTP associations without a gateway, for tests in a guest: it needs no library.
 BUILD_ASSOCIATE = CGO_ENABLED=0 go build -p $(JOBS) -o build/sluice-associate ./bench/associate
 BUILD_DATAPLANE = @tools/step.sh 'data plane' files ninja -C build/dataplane -j$(JOBS)
-# SCTP in a process of its own.
-BUILD_SCTP = @mkdir -p build && $(CC) -std=c17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o build/sluice-sctp $(filter %.c,$(SCTP_FILES)) -lusrsctp -lpthread
 SHELL_FILES := .ci/run dataplane/contract.sh $(wildcard tools/*.sh)
 
 .PHONY: setup generate build levels run test test-all unit-c unit-go e2e replay race long soak fuzz check repeat harnesses crash bench bench-ndr bench-paper bench-setup bench-ike latency lint lint-c lint-go lint-python lint-texts fmt docs test-debian13 clean clean-cache
@@ -66,29 +64,30 @@ $(CONTRACT): $(PROTOS) | build/.setup
 build/dataplane/build.ninja: | build/.setup
 	@meson setup build/dataplane dataplane -Dbuildtype=release >build/meson.log || { cat build/meson.log; exit 1; }
 
-build: build/.generated build/dataplane/build.ninja
+# SCTP in a process of its own.
+build/sluice-sctp: $(SCTP_FILES) | build/.setup
+	@$(CC) -std=c17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -o $@ $(filter %.c,$^) -lusrsctp -lpthread
+
+build: build/.generated build/dataplane/build.ninja build/sluice-sctp
 	$(BUILD_DATAPLANE) programs
 	$(BUILD_AGENT)
 	@$(BUILD_DIAL)
 	@$(BUILD_ASSOCIATE)
-	$(BUILD_SCTP)
 
 # For other machines than this one: in build/levels a data plane for each level of x86-64, and one that becomes the best that
 # the machine runs.
 LEVELS ?= x86-64-v2,x86-64-v3,x86-64-v4
-levels: build/.generated
+levels: build/.generated build/sluice-sctp
 	[ -f build/levels/build.ninja ] || meson setup build/levels dataplane -Dbuildtype=release
 	meson configure build/levels -Dlevels=$(LEVELS)
 	@tools/step.sh 'CPU levels' files ninja -C build/levels -j$(JOBS)
 	$(BUILD_AGENT)
-	$(BUILD_SCTP)
 
 # Without generator and tests: the first run is short.
-run: build/.generated build/dataplane/build.ninja $(if $(RADIUS),build/.setup-radius) $(if $(filter agf n3iwf,$(ROLE)),build/.setup-test)
+run: build/.generated build/dataplane/build.ninja build/sluice-sctp $(if $(RADIUS),build/.setup-radius) $(if $(filter agf n3iwf,$(ROLE)),build/.setup-test)
 	$(BUILD_DATAPLANE) sluice-dataplane bench/sluice-bench
 	$(BUILD_AGENT)
 	@$(BUILD_DIAL)
-	$(BUILD_SCTP)
 	@exec $(if $(filter agf n3iwf,$(ROLE)),.venv/bin/python,$(firstword $(wildcard /usr/bin/python3) python3)) examples/run $(ROLE) $(if $(RADIUS),--radius)
 
 # What judges every change. ONLY=NAME: what carries a concept's name; TIMES=1: where the time goes.
@@ -103,7 +102,7 @@ test-all: build/.setup-test build
 unit-c unit-go e2e replay race long soak fuzz: build/.setup-test build
 	@$(TEST) $@
 # Before a commit: formatters, linters and units of what changed, since BASE or the last commit.
-check: build/.setup-test build
+check: build/.setup-test build/.generated build/dataplane/build.ninja
 	@.venv/bin/python tools/test.py --changed $(SINCE)
 # Before new tests land: each ten times.
 repeat: build/.setup-test build
@@ -182,4 +181,4 @@ clean:
 	rm -rf build .venv agent/api
 # What set-up and the compiler keep for all clones.
 clean-cache:
-	rm -rf '$(SLUICE_CACHE)'
+	@tools/setup.sh clean-cache

@@ -50,7 +50,7 @@ def group(nodeid):
 
 
 # For all clones on the machine.
-DURATIONS = Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache/sluice")) / "test-durations.json"
+DURATIONS = Path(os.environ.get("SLUICE_CACHE") or Path.home() / ".cache/sluice") / "test-durations.json"
 # Of this run, in the process that the others report to.
 seconds = Counter()
 
@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if reason := ELSEWHERE.get(group(item.nodeid)):
             item.add_marker(pytest.mark.long(reason=reason))
+        if any(not marker.kwargs.get("reason") for marker in item.iter_markers("long")):
+            raise pytest.UsageError(f"{item.nodeid}: the marker long needs a reason")
     groups = longest_first()
     order = {each: number for number, each in enumerate(groups)}
     items.sort(key=lambda item: order.get(group(item.nodeid), len(groups)))
@@ -80,13 +82,14 @@ def pytest_runtest_logreport(report):
     seconds[group(report.nodeid)] += report.duration
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Where the time went. A run of some of the tests changes the figures of these alone."""
-    before = {}
-    with contextlib.suppress(OSError, ValueError):
-        before = json.loads(DURATIONS.read_text())
-    DURATIONS.parent.mkdir(parents=True, exist_ok=True)
-    DURATIONS.write_text(json.dumps(before | {name: round(of, 1) for name, of in seconds.items()}, indent=1))
+def pytest_terminal_summary(terminalreporter, config):
+    """Where the time went. A run of the whole stage keeps it for the next."""
+    if config.args == ["tests"] and config.option.markexpr == "not long" and not os.environ.get("ONLY"):
+        with contextlib.suppress(OSError):
+            DURATIONS.parent.mkdir(parents=True, exist_ok=True)
+            made = DURATIONS.with_suffix(f".{os.getpid()}")
+            made.write_text(json.dumps({name: round(of, 1) for name, of in seconds.items()}, indent=1))
+            made.replace(DURATIONS)
     if len(seconds) > 5:
         slowest = ", ".join(f"{name.removeprefix('tests/')} {of:.0f} s" for name, of in seconds.most_common(8))
         terminalreporter.write_line(f"the slowest groups of {len(seconds)}: {slowest}")

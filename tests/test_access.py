@@ -142,7 +142,7 @@ class Site:
         return {each["access"]["mac"]: each for each in found if each.get("access", {}).get("mac")}
 
     def lacks(self, mac):
-        wait_until(lambda: mac not in self.sessions(), 30, f"{mac}: {self.sessions()}")
+        wait_until(lambda: mac not in self.sessions(), 30, lambda: f"{mac}: {self.sessions()}")
 
     def pings(self, client, address, gateway_mac):
         six = ":" in address

@@ -344,7 +344,7 @@ def test_the_core_changes_a_session_under_traffic(site):
     site.upf.taker = lambda message: sent.append(message.container)
     try:
         host.udp(SERVER, 5060)
-        wait_until(lambda: (1, 1) in sent, 20, f"QFI 1: {sent}")
+        wait_until(lambda: (1, 1) in sent, 20, lambda: f"QFI 1: {sent}")
     finally:
         site.upf.taker = None
     # The core asks for the session to be set up again: the subscriber stays.

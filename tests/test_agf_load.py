@@ -125,7 +125,7 @@ def test_after_lines_came_and_went_at_random_nothing_is_left(lab):
         wait_until(lambda name=name: site.gateway.metric(name) == 0, PATIENCE, f"AGF_SEED={SEED}: {name} is 0")
     for kind in ("Session", "Meter", "FlowProfile", "QosProfile"):
         wait_until(lambda kind=kind: site.gateway.holds(kind) == [], 30, f"AGF_SEED={SEED}: no {kind} is left")
-    wait_until(lambda: not site.contexts(), 60, f"AGF_SEED={SEED}: the AMF has no context: {site.contexts()}")
+    wait_until(lambda: not site.contexts(), 60, lambda: f"AGF_SEED={SEED}: the AMF has no context: {site.contexts()}")
     # Everything works as at the start.
     site.amf.mark()
     host = Host(Wire(site.access, "line"), "02:00:00:00:77:01", 210, username="last", password="x")

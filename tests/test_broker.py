@@ -48,7 +48,7 @@ class Site:
         return found and found["spec"].get("committedRate")
 
     def becomes(self, name, rate, seconds=60):
-        wait_until(lambda: self.rate(name) == rate, seconds, f"{name} at {rate}; it is at {self.rate(name)}")
+        wait_until(lambda: self.rate(name) == rate, seconds, lambda: f"{name} at {rate}; it is at {self.rate(name)}")
 
     def letter(self, mark):
         """The dead letter with this in its body."""

@@ -56,13 +56,13 @@ spec.loader.exec_module(runner)
 Outcome = runner.Outcome
 {stages}
 screen = runner.Screen(stages)
-times, every, failed = runner.run(stages, screen)
+times, outcomes, failed = runner.run(stages, screen)
 sys.exit(failed)
 """
 
 
 def run_stages(tmp_path, stages):
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST") and name != "ONLY"}
     return subprocess.run(
         [sys.executable, "-c", RUN.format(tools=TREE / "tools", stages=textwrap.dedent(stages))],
         capture_output=True, text=True, cwd=tmp_path, env=env | {"SLUICE_CACHE": str(tmp_path / "cache")},
@@ -74,18 +74,18 @@ def test_the_end_counts_tests_and_says_how_to_run_a_failed_one_again(tmp_path):
         def first():
             yield 3
             yield Outcome("good", "passed")
-            yield Outcome("left out", "skipped")
+            yield Outcome("left out", "skipped", output="it is too early")
             yield Outcome("bad", "failed", 0, ["sh", "-c", "echo still; exit 1"], "it said why")
         stages = {"first": first, "second": lambda: iter([1, Outcome("other", "passed")])}
     """)  # fmt: skip
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stdout + done.stderr
     assert lines[-1] == "2 passed, 1 failed"
-    assert "1 skipped" in lines and "it said why" in lines
+    assert "skipped: left out: it is too early" in lines and "it said why" in lines
     assert lines[lines.index("failed: bad", len(lines) // 2) + 1] == "    again: sh -c 'echo still; exit 1'"
     assert any(line.startswith("stages: first ") and ", second " in line for line in lines)
-    assert (tmp_path / "build/test-logs/bad-1.txt").read_text() == "it said why"
-    assert (tmp_path / "build/test-logs/bad-2.txt").read_text() == "still\n"
+    assert (tmp_path / "build/test-logs/first-bad-1.txt").read_text() == "it said why"
+    assert (tmp_path / "build/test-logs/first-bad-2.txt").read_text() == "still\n"
 
 
 def test_what_passes_when_run_again_alone_is_flaky_and_more_than_three_fail_the_run(tmp_path):
@@ -97,7 +97,7 @@ def test_what_passes_when_run_again_alone_is_flaky_and_more_than_three_fail_the_
     assert done.returncode == 0 and done.stdout.endswith("\n3 passed, 0 failed\n"), done.stdout + done.stderr
     assert done.stdout.count("\nflaky: t") == 3
     done = run_stages(tmp_path, flaky.format(count=4))
-    assert done.returncode == 1 and "4 tests are flaky, and 3 may be\n" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and "failed: 4 flaky tests; the limit is 3\n" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_set_up_that_fails_all_tests_of_a_file_is_one_flaky_cause(tmp_path):
@@ -116,6 +116,10 @@ def test_a_set_up_that_fails_all_tests_of_a_file_is_one_flaky_cause(tmp_path):
         "WARNING: DATA RACE",
         "==1==ERROR: AddressSanitizer: heap-buffer-overflow",
         "killed by SIGSEGV",
+        "signal: killed",
+        "gre.c:12:3: runtime error: index 4 out of bounds for type 'int[4]'",
+        "Test failed with exception: Segmentation fault(11)",
+        "worker 'gw0' crashed while running 'test_gre.py::test_a'",
         "a process died: gateway-dataplane.log",
         "left behind: sluice-1-2-x",
     ],
@@ -154,6 +158,17 @@ def test_what_a_test_kills_has_not_died():
         lab.process(lab.namespace("one"), "sleep", "60").kill()
 
 
+def test_a_defect_of_a_stage_is_a_failure_and_the_other_stages_run(tmp_path):
+    done = run_stages(tmp_path, """
+        def first():
+            yield 1
+            raise OSError("no space left")
+        stages = {"first": first, "second": lambda: iter([1, Outcome("other", "passed")])}
+    """)  # fmt: skip
+    assert done.returncode == 1 and done.stdout.endswith("\n1 passed, 1 failed\n"), done.stdout + done.stderr
+    assert "OSError: no space left\n" in done.stdout
+
+
 def test_what_cannot_be_built_fails_and_the_other_stages_run(tmp_path):
     done = run_stages(tmp_path, """
         def first():
@@ -185,13 +200,15 @@ TESTS = """
 """
 
 
-def outcomes(tmp_path, only="None", options=()):
+def outcomes(tmp_path, only="None", options=(), broken=()):
     (tmp_path / "test_it.py").write_text(textwrap.dedent(TESTS))
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for name in broken:
+        (tmp_path / name).write_text("import nothing_has_this_name\n")
     done = run_stages(tmp_path, f"""
         runner.PYTHON, stages = sys.executable, {{}}
         runner.LOGS.mkdir(parents=True, exist_ok=True)
-        total, *ended = runner.pytest_run("log", ["test_it.py", *{list(options)}], only={only})
+        total, *ended = runner.pytest_run("log", [".", *{list(options)}], only={only})
         print(json.dumps([total, {{each.name: [each.result, each.output] for each in ended}}]))
         sys.exit()
     """)  # fmt: skip
@@ -209,6 +226,14 @@ def test_each_end_to_end_test_ends_once_with_the_worst_of_its_phases(tmp_path, o
         "test_dies": "failed" if options else "passed",
     }  # fmt: skip
     assert "assert 1 == 2" in ended["test_it.py::test_bad"][1]
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+@pytest.mark.parametrize("broken", [("test_one.py",), ("test_one.py", "test_two.py"), ("conftest.py",)])
+def test_a_file_of_end_to_end_tests_that_cannot_be_imported_fails(tmp_path, broken, options):
+    _, ended = outcomes(tmp_path, options=options, broken=broken)
+    failed = {name: output for name, (result, output) in ended.items() if result == "failed"}
+    assert any("nothing_has_this_name" in output for output in failed.values())
 
 
 def test_a_concepts_name_selects_files_tests_and_parameters(tmp_path):
@@ -236,12 +261,12 @@ def test_a_change_selects_the_tests_that_it_touches(tmp_path):
     (concept / "keys_test.c").write_text("two\n")
     (tmp_path / "agent/gre/gre_test.go").write_text("func TestA(t *T) {\n\tone\n}\n\nfunc TestB(t *T) {\n\ttwo\n}\n")
     (tmp_path / "tests/test_gre.py").write_text("def test_a():\n    two\n\n\ndef test_b():\n    one\n")
-    (tmp_path / "tests/test_new.py").write_text("def test_c():\n    one\n")
+    (tmp_path / "tests/test_new.py").write_text("class TestIt:\n    def test_c(self):\n        one\n")
     script = """
         import json
         from changes import Change
         change = Change()
-        print(json.dumps([change.tests("py"), change.lint(), change.touches_c("gre"), change.touches_c("ip")]))
+        print(json.dumps([change.tests("py", "go"), change.lint(), change.touches_c("gre"), change.touches_c("ip")]))
     """
 
     def change():
@@ -256,7 +281,7 @@ def test_a_change_selects_the_tests_that_it_touches(tmp_path):
         "agent/gre/gre_test.go": ["-count=1", "-run", "^(TestB)$", "./agent/gre"],
         "dataplane/gre/keys_test.c": ["build/dataplane", "--print-errorlogs", "gre-keys"],
         "tests/test_gre.py": ["tests/test_gre.py::test_a"],
-        "tests/test_new.py": ["tests/test_new.py::test_c"],
+        "tests/test_new.py": ["tests/test_new.py::TestIt::test_c"],
     }
     assert lint["lint-c"] == ["C_FILES=dataplane/gre/keys_test.c"] and folders == [True, False]
     git("add", "-A")

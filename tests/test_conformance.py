@@ -44,7 +44,9 @@ class Row:
         wait_until(lambda: self.rates(prefix) == wanted, seconds, f"{prefix}: {list(wanted.items())[:3]}")
 
     def is_told(self, thing, state):
-        wait_until(lambda: self.way.told(thing) == state, 60, f"{state}; told of {thing} is {self.way.told(thing)}")
+        wait_until(
+            lambda: self.way.told(thing) == state, 60, lambda: f"{state}; told of {thing} is {self.way.told(thing)}"
+        )
 
     def status(self, kind, name):
         return self.gateway.json("get", kind, name)[0]["status"]
@@ -253,7 +255,7 @@ def test_thousands_of_objects_are_taken_in_few_revisions_and_given_back(row):
     with row.standing_still():
         row.way.say(*objects[: BULK // 2], *worst, *objects[BULK // 2 :])
     row.becomes("many-", wanted, 120)
-    wait_until(lambda: row.way.told_applied() >= BULK, 60, f"told of {row.way.told_applied()}")
+    wait_until(lambda: row.way.told_applied() >= BULK, 60, lambda: f"told of {row.way.told_applied()}")
     if worst:
         assert "Meter/many-worst" in row.way.refusal(*worst)
     with row.standing_still():

@@ -183,7 +183,11 @@ class Site:
         # By its address for relays, by its link for the lightweight relay agent.
         self.kea6 = Kea(lab, self.servers, 6, ["uplink", f"uplink/{SERVER6}"], **KEA6)
         for kea, word in ((self.kea4, "DHCP4_STARTED"), (self.kea6, "DHCP6_STARTED")):
-            wait_until(lambda kea=kea, word=word: kea.says(word), 60, f"{word}: {kea.process.log.read_text()[-2000:]}")
+            wait_until(
+                lambda kea=kea, word=word: kea.says(word),
+                60,
+                lambda word=word, kea=kea: f"{word}: {kea.process.log.read_text()[-2000:]}",
+            )
         self.wire = Wire(self.clients, "line")
         lab.on_close(self.wire.close)
 
@@ -193,10 +197,10 @@ class Site:
         return {each.get("access", {}).get("mac"): each.get("addresses", []) for each in found}
 
     def has(self, mac, *addresses):
-        wait_until(lambda: set(addresses) <= set(self.sessions().get(mac, [])), 30, f"{mac}: {self.sessions()}")
+        wait_until(lambda: set(addresses) <= set(self.sessions().get(mac, [])), 30, lambda: f"{mac}: {self.sessions()}")
 
     def lacks(self, mac):
-        wait_until(lambda: not {mac, None} & set(self.sessions()), 30, f"{mac}: {self.sessions()}")
+        wait_until(lambda: not {mac, None} & set(self.sessions()), 30, lambda: f"{mac}: {self.sessions()}")
 
     def pings(self, mac, address, vlans=(), tpids=None):
         client = Client(self.wire, mac, *vlans, tpids=tpids)

@@ -122,7 +122,7 @@ def waiting(pop, line, **counts):
         found = queues(pop, line)
         return all(total(found[name]) == count for name, count in counts.items()) and found
 
-    return wait_until(there, 20, f"packets in queues: {counts}")
+    return wait_until(there, 20, lambda: f"packets in queues: {counts}")
 
 
 @pytest.mark.parametrize("line", [IPOE, PPPOE], ids=lambda line: line.name)

@@ -146,10 +146,10 @@ class Site:
         return next((float(each.rsplit(" ", 1)[1]) for each in said.splitlines() if each.startswith(f"{line} ")), 0)
 
     def has(self, mac, *addresses):
-        wait_until(lambda: set(addresses) <= set(self.sessions().get(mac, [])), 30, f"{mac}: {self.sessions()}")
+        wait_until(lambda: set(addresses) <= set(self.sessions().get(mac, [])), 30, lambda: f"{mac}: {self.sessions()}")
 
     def lacks(self, mac):
-        wait_until(lambda: mac not in self.sessions(), 30, f"{mac}: {self.sessions()}")
+        wait_until(lambda: mac not in self.sessions(), 30, lambda: f"{mac}: {self.sessions()}")
 
     def pings(self, mac, address, vlans=(), tpids=None):
         client = Client(self.wire, mac, *vlans, tpids=tpids)
@@ -465,7 +465,7 @@ def test_no_address_is_lost_whichever_process_dies(site):
                 site.gateway.dataplane.kill()
                 site.gateway.start_dataplane()
     # Leases that are not renewed end; offers that are not taken end within a minute.
-    wait_until(lambda: not set(macs) & set(site.sessions()), 90, f"{site.sessions()}")
+    wait_until(lambda: not set(macs) & set(site.sessions()), 90, lambda: f"{site.sessions()}")
     wait_until(lambda: not site.gateway.json("subscriber", "list", "--profile", "few"), 90, "nobody is left")
     # Each address has a subscriber, and a fifth gets none.
     given = {Client(site.wire, f"02:00:00:00:0d:{number:02x}", 400, 9).ask4()[BOOTP].yiaddr for number in range(4)}

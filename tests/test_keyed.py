@@ -45,7 +45,7 @@ class Site:
             about = hashlib.sha256(self.texts[key].encode()).hexdigest()
             return status if status and (status["sha256"], status["state"]) == (about, state) else None
 
-        return wait_until(found, seconds, f"{key} is {state}; it is {self.driver.status(key)}")
+        return wait_until(found, seconds, lambda: f"{key} is {state}; it is {self.driver.status(key)}")
 
     def rates(self):
         found = self.gateway.json("get", "meters") or []

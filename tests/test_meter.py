@@ -45,7 +45,7 @@ def passed(pop, wire, parse, packets, send):
                 got[bytes(packet[UDP].payload)[0]] = dscp
         return len(got) == len(packets) or len(got) + metered_away(pop) - before == len(packets)
 
-    wait_until(are_told, what=f"{len(packets)} packets; of these came {got}")
+    wait_until(are_told, what=lambda: f"{len(packets)} packets; of these came {got}")
     return got
 
 

@@ -16,14 +16,14 @@ class Outcomes:
 
     def __init__(self, pipe):
         self.pipe = os.fdopen(pipe, "w", buffering=1)
-        self.total, self.open, self.set_up = None, {}, {}
+        self.told, self.open, self.set_up = False, {}, {}
 
     def tell(self, **entry):
         self.pipe.write(json.dumps(entry) + "\n")
 
     def tell_total(self, count):
-        if self.total is None:
-            self.total = count
+        if not self.told:
+            self.told = True
             self.tell(total=count)
 
     # With pytest -n, and without.
@@ -46,6 +46,8 @@ class Outcomes:
         result = max(result, report.outcome, key=ORDER.index)
         if report.when == "setup":
             self.set_up[report.nodeid] = not report.failed
+        if report.skipped and isinstance(report.longrepr, tuple):
+            output = report.longrepr[2].removeprefix("Skipped: ")
         if report.failed:
             output += report.longreprtext + "\n"
             logs += "".join(f"-- {name}\n{text}\n" for name, text in report.sections)

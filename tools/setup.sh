@@ -3,7 +3,7 @@
 # Installs missing requirements on Debian 12: Debian's packages, Python packages in .venv, and Go with its tools in
 # build/tools. What is slow to make is made once a machine, not once a clone: .venv and folders in build are links into a cache.
 # `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; `setup.sh radius`: and FreeRADIUS for them;
-# `setup.sh bench`: and for measuring; else for tests and linters, too.
+# `setup.sh bench`: and for measuring; else for tests and linters, too. `setup.sh clean-cache` empties the cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,7 +42,7 @@ go_tools=(
 # Project Wycheproof's vectors, for the data plane's ciphers.
 wycheproof=github.com/google/wycheproof@v0.0.0-20191219022705-2196000605e4
 case $purpose in
-build) ;;
+build | clean-cache) ;;
 run) packages+=("${run_packages[@]}") ;;
 radius | bench) packages+=("${run_packages[@]}" freeradius) ;;
 test)
@@ -50,7 +50,7 @@ test)
 	go_tools+=(honnef.co/go/tools/cmd/staticcheck@v0.8.2)
 	;;
 *)
-	echo "setup: $purpose: accepted: build, run, radius, bench, test" >&2
+	echo "setup: $purpose: accepted: build, run, radius, bench, test, clean-cache" >&2
 	exit 2
 	;;
 esac
@@ -112,6 +112,9 @@ made_once() {
 	printf '%s\n' "$folder"
 }
 
+# What is linked with the system's libraries is made for one release.
+release() { sed -n 's/^VERSION_ID=//p' /etc/os-release; }
+
 # link FOLDER PATH. A real folder of an earlier release may be there.
 link() {
 	[ -L "$2" ] || rm -rf "$2"
@@ -134,7 +137,7 @@ fetch_kafka() {
 install_fluent_bit() {
 	[ "$purpose" = test ] || return 0
 	local folder
-	folder=$(made_once fluent-bit "$(cat tools/fluent-bit.sh)" tools/fluent-bit.sh)
+	folder=$(made_once fluent-bit "$(release; cat tools/fluent-bit.sh)" tools/fluent-bit.sh)
 	link "$folder" build/fluent-bit
 }
 
@@ -142,7 +145,7 @@ install_fluent_bit() {
 install_guest() {
 	[ "$purpose" = test ] || return 0
 	local folder
-	folder=$(made_once guest "$(cat tools/guest.sh)" tools/step.sh guest packages tools/guest.sh)
+	folder=$(made_once guest "$(release; cat tools/guest.sh)" tools/step.sh guest packages tools/guest.sh)
 	link "$folder" build/guest
 }
 
@@ -217,13 +220,32 @@ fetch_wycheproof() {
 		cp "$module"/testvectors/*.json "$1/" && chmod -R u+w "$1"
 }
 
+# remove_from_cache FIND'S TESTS...: folders that are complete. Nobody makes one at the same time.
+remove_from_cache() {
+	local folder name
+	while read -r folder; do
+		name=${folder##*/}
+		(
+			flock 8
+			rm -rf "$folder"
+		) 8>"$cache/.${name%-*}.lock"
+	done < <(find "$cache" -mindepth 2 -maxdepth 2 -name .complete "$@" -printf '%h\n' 2>/dev/null)
+}
+
+if [ "$purpose" = clean-cache ]; then
+	remove_from_cache
+	rm -rf "$cache/ccache" "$cache/stages.json" "$cache/test-durations.json"
+	exit 0
+fi
 mkdir -p build/tools "$cache"
-# What no clone has used for a month.
-find "$cache" -mindepth 2 -maxdepth 2 -name .complete -mtime +30 -printf '%h\0' | xargs -0r rm -rf
-# So that a second make, started while this runs, waits instead of fighting over apt.
+# A second make in this clone waits until this one has ended.
 exec 9>build/tools/.lock
 flock 9
+# So does one in another clone, for apt alone.
+exec 7>"$cache/.debian.lock"
+flock 7
 install_debian
+exec 7>&-
 # It compiles while others fetch.
 install_fluent_bit &
 fluent_bit=$!
@@ -232,9 +254,15 @@ install_go
 install_wycheproof
 install_kafka
 install_guest
-wait "$fluent_bit" || say "there is no Fluent Bit; tests/test_logs.py will be skipped"
+# What no clone has used for a month: tools/test.py, too, marks what it uses.
+remove_from_cache -mtime +30
+complete=1
+wait "$fluent_bit" || {
+	complete=
+	say "there is no Fluent Bit; tests/test_logs.py is skipped; the next make tries again"
+}
 # Time stamps for the Makefile.
 touch build/.setup
 [[ $purpose = build || $purpose = run ]] || touch build/.setup-radius
 [[ $purpose = build || $purpose = run || $purpose = radius ]] || touch build/.setup-bench
-[ "$purpose" != test ] || touch build/.setup-test
+[[ $purpose != test || -z $complete ]] || touch build/.setup-test

@@ -22,10 +22,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from changes import Change, c_tests
@@ -33,17 +35,17 @@ from outcomes import carries
 
 BUILD = Path("build")
 LOGS = BUILD / "test-logs"
-PYTHON = ".venv/bin/python"
+PYTHON, GO = ".venv/bin/python", "build/tools/go"
 JOBS = int(os.environ.get("JOBS", "2"))
 # End-to-end tests wait more than they compute.
 PROCESSES = int(os.environ.get("E2E_PROCESSES", str(2 * JOBS)))
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "5")
-FLAKY = 3
+MAX_FLAKY = 3
 # With more failures than these, the change is at fault and not the machine.
-AGAIN = 10
+MAX_RERUNS = 10
 REPEATS = 10
-# How long each stage took the last time, by any clone: for the time that is left.
-BEFORE = Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache/sluice")) / "stages.json"
+# Seconds and tests of each stage in the last run of any clone: for the time that is left.
+STAGE_TIMES = Path(os.environ.get("SLUICE_CACHE") or Path.home() / ".cache/sluice") / "stages.json"
 # What `test-all` runs longer than `test`.
 SOAK = {
     "TEST_SECONDS": 1200, "CRASH_SECONDS": 300, "SCALE_SESSIONS": 8000, "BULK_OBJECTS": 10000, "MONKEY_SECONDS": 600,
@@ -52,21 +54,23 @@ SOAK = {
 }  # fmt: skip
 SOAKED = ("crash", "monkey", "ike_load", "n3iwf_load", "agf_load", "scale", "conformance", "rest")
 DEATH = re.compile(
-    r"^panic: |^fatal error: |WARNING: DATA RACE|AddressSanitizer|LeakSanitizer|runtime error: [^i]|killed by SIG"
-    r"|libFuzzer: (?:deadly|out-of)|a process died: |left behind: ",
+    r"^panic: (?!test timed out)|^fatal error: |WARNING: DATA RACE|AddressSanitizer|LeakSanitizer|:\d+: runtime error: "
+    r"|killed by SIG|^signal: |Test failed with exception|libFuzzer: (?:deadly|out-of)"
+    r"|worker '\w+' crashed|a process died: |left behind: ",
     re.M,
 )
 
 
 @dataclass
 class Outcome:
-    """One test. `again` is the command that runs it alone; without `may_flake` the same command gives the same."""
+    """One test. `again` is the command that runs it alone; without `may_flake` it is not run again."""
 
     name: str
     result: str  # passed, failed, skipped
     seconds: float = 0
     again: list = field(default_factory=list)
     output: str = ""
+    _: KW_ONLY
     # Logs of the programs of the test: for its file.
     logs: str = ""
     # Its set-up failed, before the test.
@@ -74,6 +78,7 @@ class Outcome:
     # What the times are summed by: a file, a package, a linter.
     group: str = ""
     may_flake: bool = True
+    stage: str = ""
 
     def died(self):
         return self.result == "failed" and DEATH.search(self.output + self.logs)
@@ -87,16 +92,16 @@ PRCTL = ctypes.CDLL(None).prctl
 
 
 def with_parent():
-    """In the child: it is told to end when this process has ended, however (PR_SET_PDEATHSIG)."""
+    """The kernel sends SIGTERM to the child when this process ends (PR_SET_PDEATHSIG)."""
     PRCTL(1, signal.SIGTERM)
 
 
-def start(command, env=None, **more):
+def start(command, env=None, stderr=subprocess.STDOUT, **more):
     """A child in a process group of its own."""
     values = {name: str(value) for name, value in (os.environ | (env or {})).items() if not name.startswith("MAKE")}
     values.pop("MFLAGS", None)
     child = subprocess.Popen(
-        [str(word) for word in command], start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+        [str(word) for word in command], start_new_session=True, stdin=subprocess.DEVNULL, stderr=stderr,
         preexec_fn=with_parent, env=values, **more,
     )  # fmt: skip
     CHILDREN.add(child)
@@ -116,12 +121,16 @@ def end_children(*_):
     os._exit(130)
 
 
-def once(command, log=None, env=None):
-    """Runs a command to its end: whether it succeeded, its output, and its seconds."""
+def once(command, log=None, env=None, stderr=subprocess.STDOUT):
+    """Runs a command to its end: whether it succeeded, its output, and its seconds. With a pipe for stderr, the output
+    has stderr only if the command failed.
+    """
     begun = time.monotonic()
-    child = start(command, env, stdout=subprocess.PIPE, text=True, errors="replace")
-    output, _ = child.communicate()
+    child = start(command, env, stderr, stdout=subprocess.PIPE, text=True, errors="replace")
+    output, errors = child.communicate()
     CHILDREN.discard(child)
+    if errors and child.returncode != 0:
+        output += errors
     if child.returncode < 0:
         output += f"\nkilled by {signal.Signals(-child.returncode).name}\n"
     if log:
@@ -134,7 +143,7 @@ def side_by_side(commands, run=once, may_flake=False):
 
     def outcome(name, words):
         good, output, seconds = run(words)
-        return Outcome(name, "passed" if good else "failed", seconds, words, output, name, may_flake)
+        return Outcome(name, "passed" if good else "failed", seconds, words, output, group=name, may_flake=may_flake)
 
     with ThreadPoolExecutor(JOBS) as pool:
         for done in as_completed([pool.submit(outcome, name, words) for name, words in commands.items()]):
@@ -142,7 +151,7 @@ def side_by_side(commands, run=once, may_flake=False):
 
 
 class BuildError(Exception):
-    """What had to be made before a stage is not there."""
+    """A command before the tests of a stage failed."""
 
     def __init__(self, command, output):
         super().__init__(output)
@@ -150,7 +159,7 @@ class BuildError(Exception):
 
 
 def make(*command, env=None):
-    good, output, _ = once(command, env=env)
+    good, output, _ = once(command, env=env, stderr=subprocess.PIPE)
     if not good:
         raise BuildError(command, output)
     return output
@@ -168,7 +177,7 @@ def lint(only, change=None):
 
 def unit_c(only, change=None):
     known = [each["name"] for each in json.loads(make("meson", "introspect", "--tests", "build/dataplane"))]
-    folders = dict.fromkeys(known, "crypto") | {name: files[0].parent.name for name, files in c_tests().items()}
+    folders = dict.fromkeys(known, "crypto") | {name: files[0].parts[1] for name, files in c_tests().items()}
     names = [name for name in known if not only or carries(f"{name} {folders[name]}", only)]
     if change:
         names = [name for name in names if change.touches_c(folders[name])]
@@ -179,23 +188,32 @@ def unit_c(only, change=None):
     results.unlink(missing_ok=True)
     # It builds what these tests need.
     command = ["meson", "test", "-C", "build/dataplane", "--num-processes", JOBS, "--quiet", *names]
-    _, output, _ = once(command, "unit-c.txt")
+    good, said, _ = once(command, "unit-c.txt")
     if not results.exists():
-        raise BuildError(command, output)
+        raise BuildError(command, said)
+    ended, failed = 0, False
     for line in results.read_text().splitlines():
         done = json.loads(line)
         name = done["name"].rpartition(" / ")[2]
         output = done.get("stdout", "") + done.get("stderr", "")
-        if done["returncode"] < 0:
+        # meson ends what takes too long by a signal.
+        if done["returncode"] < 0 and done["result"] != "TIMEOUT":
             output += f"\nkilled by {signal.Signals(-done['returncode']).name}\n"
+        ended, failed = ended + 1, failed or done["result"] not in ("OK", "SKIP")
         result = {"OK": "passed", "SKIP": "skipped"}.get(done["result"], "failed")
         again = ["meson", "test", "-C", "build/dataplane", "--print-errorlogs", name]
-        yield Outcome(name, result, done["duration"], again, output, "dataplane/" + folders[name])
+        yield Outcome(name, result, done["duration"], again, output, group="dataplane/" + folders[name])
+    if ended < len(names) or not (good or failed):
+        yield Outcome(
+            "meson test", "failed", 0, command, f"{ended} of {len(names)} tests ended\n{said}", may_flake=False
+        )
+
+
+MODULE = "sluice.dev/sluice/"
 
 
 def go_packages(only):
-    packages = make("go", "list", "-f", "{{.Dir}}", "./...").split()
-    packages = ["./" + str(Path(each).relative_to(Path.cwd())) for each in packages]
+    packages = ["./" + each.removeprefix(MODULE) for each in make(GO, "list", "./...").splitlines()]
     if not only:
         return packages
     # TestGreKeys carries gre, and TestAgree does not.
@@ -211,8 +229,8 @@ def go_tests(only, *flags, change=None):
     if not packages:
         return
     # `make lint` vets.
-    words = ["go", "test", "-vet=off", *flags]
-    child = start([*words, "-json", "-p", JOBS, *packages], {"CGO_ENABLED": 1}, stdout=subprocess.PIPE, text=True)
+    words = ["env", "CGO_ENABLED=1", GO, "test", "-vet=off", *flags]
+    child = start([*words, "-json", "-p", JOBS, *packages], stdout=subprocess.PIPE, text=True)
     outputs, failed = {}, set()
     with open(LOGS / f"go{''.join(flags)}.txt", "w") as log:
         for line in child.stdout:
@@ -221,7 +239,7 @@ def go_tests(only, *flags, change=None):
                 outputs.setdefault(("", ""), []).append(line)
                 continue
             event = json.loads(line)
-            package = event.get("Package", event.get("ImportPath", "")).removeprefix("sluice.dev/sluice/")
+            package = event.get("Package", event.get("ImportPath", "")).removeprefix(MODULE)
             test = event.get("Test", "")
             top = test.partition("/")[0]
             if event["Action"] in ("output", "build-output"):
@@ -234,12 +252,13 @@ def go_tests(only, *flags, change=None):
                 if test:
                     if result == "failed":
                         failed.add(package)
-                    yield Outcome(f"{package} {test}", result, seconds, [*again, "-run", f"^{test}$"], output, package)
+                    again += ["-run", f"^{test}$"]
+                    yield Outcome(f"{package} {test}", result, seconds, again, output, group=package)
                 elif result == "failed" and (package not in failed or DEATH.search(output)):
                     # It did not compile, or ended in the middle of a test.
                     rest = "".join("".join(text) for (of, _), text in outputs.items() if of == package)
                     failed.add(package)
-                    yield Outcome(package, "failed", 0, again, rest + output, package)
+                    yield Outcome(package, "failed", 0, again, rest + output, group=package)
     status = child.wait()
     CHILDREN.discard(child)
     if status != 0 and not failed:
@@ -261,20 +280,23 @@ def pytest_run(log, arguments, env=None, only=None):
     with open(LOGS / log, "w") as output:
         child = start([*command, "-p", "outcomes"], (env or {}) | given, stdout=output, pass_fds=[write])
     os.close(write)
+    total, ended, failed = None, 0, False
     with open(read) as lines:
+        # The first line has the number of tests.
+        total = json.loads(next(lines, '{"total": null}'))["total"]
+        yield total
         for line in lines:
             entry = json.loads(line)
-            if "total" in entry:
-                yield entry["total"]
-                continue
+            ended, failed = ended + 1, failed or entry["result"] == "failed"
             prefix = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
             entry["again"] = [*prefix, PYTHON, "-m", "pytest", entry["name"]]
             yield Outcome(**entry)
     status = child.wait()
     CHILDREN.discard(child)
     # 0: all passed; 1: some failed; 5: there are none.
-    if status not in (0, 1, 5):
-        yield Outcome("pytest", "failed", 0, command, (LOGS / log).read_text()[-20000:], may_flake=False)
+    if status not in (0, 1, 5) or (status == 1 and not failed) or total is None or ended < total:
+        said = f"{ended} of {total} tests ended\n{(LOGS / log).read_text()[-20000:]}"
+        yield Outcome("pytest", "failed", 0, command, said, may_flake=False)
     # Those that clean up have half a minute.
     for _ in range(60):
         left = namespaces() - before
@@ -312,19 +334,16 @@ def harnesses():
 
 CORPUS = "build/fuzz/corpus"
 HARNESS = ["-timeout=10", "-print_final_stats=1", "-verbosity=0", "-artifact_prefix=build/fuzz/"]
-
-
-def ubsan(words):
-    return once(words, env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
+UBSAN = ["env", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"]
 
 
 def replay(only):
     """Each corpus once, and all mutations of the frames. Those of Go are replayed by its unit tests."""
-    each = {path.name: [path, "-runs=0", *HARNESS, f"{CORPUS}/{path.name[5:]}"] for path in harnesses()}
-    each["fuzz-mutations"] = ["build/fuzz/fuzz/fuzz-mutations", f"{CORPUS}/frames"]
+    each = {path.name: [*UBSAN, path, "-runs=0", *HARNESS, f"{CORPUS}/{path.name[5:]}"] for path in harnesses()}
+    each["fuzz-mutations"] = [*UBSAN, "build/fuzz/fuzz/fuzz-mutations", f"{CORPUS}/frames"]
     each = {name: words for name, words in each.items() if not only or carries(name, only)}
     yield len(each)
-    yield from side_by_side(each, ubsan)
+    yield from side_by_side(each)
 
 
 def fuzz(only):
@@ -334,12 +353,12 @@ def fuzz(only):
         grown = f"build/fuzz/grown/{path.name}"
         os.makedirs(grown, exist_ok=True)
         limit = f"-max_total_time={FUZZ_SECONDS}"
-        each[path.name] = [path, limit, *HARNESS, grown, f"{CORPUS}/{path.name[5:]}"]
+        each[path.name] = [*UBSAN, path, limit, *HARNESS, grown, f"{CORPUS}/{path.name[5:]}"]
     for path in sorted(Path("agent").rglob("*_test.go")):
         for target in re.findall(r"^func (Fuzz\w*)", path.read_text(), re.M):
             # Inputs are made smaller for a second at most: without that the time goes there.
             each[f"{path.parent} {target}"] = [
-                "go", "test", "-vet=off", "-run=^$", f"-fuzz=^{target}$", f"-fuzztime={FUZZ_SECONDS}s",
+                GO, "test", "-vet=off", "-run=^$", f"-fuzz=^{target}$", f"-fuzztime={FUZZ_SECONDS}s",
                 "-fuzzminimizetime=1s", "-parallel=1", f"./{path.parent}",
             ]  # fmt: skip
     each = {name: words for name, words in each.items() if not only or carries(name, only)}
@@ -350,7 +369,7 @@ def fuzz(only):
 def until_the_time_is_over(words):
     """Go's fuzzer sometimes takes the end of its own time for an error: it checks its workers a moment before they get
     the signal to stop. A failing input is always named."""
-    good, output, seconds = ubsan(words)
+    good, output, seconds = once(words)
     named = re.search(r"failing input|minimizing|seed corpus|panic|^ +--- FAIL", output, re.M | re.I)
     late = "\n    context deadline exceeded\n" in output and not named and output.count("--- FAIL") == 1
     return good or late, output, seconds
@@ -375,30 +394,49 @@ class Screen:
 
     def __init__(self, stages):
         self.stages, self.before = list(stages), {}
-        with contextlib.suppress(OSError, ValueError):
-            self.before = json.loads(BEFORE.read_text())
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self.before = {
+                stage: (seconds, tests) for stage, (seconds, tests) in json.loads(STAGE_TIMES.read_text()).items()
+            }
         self.terminal = sys.stdout.isatty()
-        self.shown = 0
+        self.shown, self.lock = 0, threading.RLock()
 
     def begin(self, stage):
         self.stage, self.total, self.done, self.failed = stage, None, 0, 0
         self.begun = self.shown = time.monotonic()
-        if not self.terminal:
-            print(f"{stage}: ...", flush=True)
+        print(f"{stage}: ...", end="" if self.terminal else "\n", flush=True)
 
     def left(self):
         """Seconds, if each stage that is left was timed before."""
         rest = self.stages[self.stages.index(self.stage) :]
         if not all(stage in self.before for stage in rest):
             return None
-        return max(1, sum(self.before[stage] for stage in rest) - (time.monotonic() - self.begun))
+        return max(1, sum(self.before[stage][0] for stage in rest) - (time.monotonic() - self.begun))
+
+    def follow(self):
+        """Shows the state every second, until the event that it returns is set."""
+        ended = threading.Event()
+
+        def repeat():
+            while not ended.wait(1):
+                self.show()
+
+        threading.Thread(target=repeat, daemon=True).start()
+        return ended
 
     def show(self):
+        with self.lock:
+            self._show()
+
+    def _show(self):
         now = time.monotonic()
         if not self.terminal and now < self.shown + 10:
             return
         self.shown = now
-        text = f"{self.stage}: {self.done}{f' of {self.total}' if self.total else ''} tests"
+        # Go does not say how many there will be.
+        about = f"about {self.before[self.stage][1]}" if self.stage in self.before else ""
+        total = self.total or about
+        text = f"{self.stage}: {self.done}{f' of {total}' if total else ''} tests"
         if self.failed:
             text += f", {self.failed} failed"
         if left := self.left():
@@ -406,19 +444,24 @@ class Screen:
         print(f"\r\033[K{text}" if self.terminal else text, end="" if self.terminal else "\n", flush=True)
 
     def line(self, text=""):
-        print(f"\r\033[K{text}" if self.terminal else text, flush=True)
+        with self.lock:
+            print(f"\r\033[K{text}" if self.terminal else text, flush=True)
 
     def end(self, seconds):
         self.line(f"{self.stage}: {self.done} tests, {self.failed} failed, {seconds:.0f} s")
 
-    def remember(self, times):
+    def remember(self, times, outcomes):
+        now = {stage: (round(seconds), len(outcomes[stage])) for stage, seconds in times.items()}
         with contextlib.suppress(OSError):
-            BEFORE.parent.mkdir(parents=True, exist_ok=True)
-            BEFORE.write_text(json.dumps(self.before | {name: round(seconds) for name, seconds in times.items()}))
+            STAGE_TIMES.parent.mkdir(parents=True, exist_ok=True)
+            made = STAGE_TIMES.with_suffix(f".{os.getpid()}")
+            made.write_text(json.dumps(self.before | now))
+            made.replace(STAGE_TIMES)
 
 
 def file_name(outcome, run):
-    return LOGS / (re.sub(r"[^\w.-]+", "-", outcome.name)[-150:] + f"-{run}.txt")
+    stage = f"{outcome.stage}-" if outcome.stage else ""
+    return LOGS / (stage + re.sub(r"[^\w.-]+", "-", outcome.name)[-150:] + f"-{run}.txt")
 
 
 def tail(text, lines=60):
@@ -429,11 +472,18 @@ def run_stage(stage, call, screen):
     """All outcomes of a stage."""
     outcomes, shown = [], None
     screen.begin(stage)
+    ended = screen.follow()
+
+    def fail(command, why):
+        outcomes.append(Outcome(stage, "failed", 0, command, why, may_flake=False))
+        screen.failed += 1
+        screen.line(tail(why, 100))
+
     try:
         tests = call()
         screen.total = next(tests)
-        screen.show()
         for outcome in tests:
+            outcome.stage = stage
             outcomes.append(outcome)
             screen.done += 1
             if outcome.result == "failed":
@@ -443,11 +493,12 @@ def run_stage(stage, call, screen):
                 if outcome.output != shown:
                     screen.line(tail(outcome.output))
                 shown = outcome.output
-            screen.show()
     except BuildError as error:
-        outcomes.append(Outcome(stage, "failed", 0, error.command, str(error), may_flake=False))
-        screen.failed += 1
-        screen.line(tail(str(error), 100))
+        fail(error.command, str(error))
+    except Exception:
+        fail([PYTHON, "tools/test.py", stage], traceback.format_exc())
+    finally:
+        ended.set()
     return outcomes
 
 
@@ -461,11 +512,11 @@ def causes(failed):
 
 
 def again(failed, screen):
-    """Runs the failed tests alone, those of one cause together: the causes that did not come again, which are flaky."""
+    """Runs the failed tests alone, those of one cause together: the causes that did not recur, which are flaky."""
     flaky = []
     candidates = causes([each for each in failed if each.may_flake and not each.died()])
-    if len(candidates) > AGAIN:
-        screen.line(f"{len(candidates)} tests failed: none of them runs again")
+    if len(candidates) > MAX_RERUNS:
+        screen.line(f"failures of {len(candidates)} causes; the limit for another run is {MAX_RERUNS}")
         return flaky
     for tests in candidates:
         screen.line(f"once more, alone: {', '.join(each.name for each in tests)}")
@@ -513,17 +564,18 @@ def run(stages, screen, times_wanted=False):
             print(f"flaky: {each.name} ({file_name(each, 1)}, {file_name(tests[0], 2)})")
     for each in lost:
         print(f"failed: {each.name}{' (a death)' if each.died() else ''}\n    again: {each.command()}")
-    if len(flaky) > FLAKY:
-        print(f"{len(flaky)} tests are flaky, and {FLAKY} may be")
-    if count["skipped"]:
-        print(f"{count['skipped']} skipped")
+    if len(flaky) > MAX_FLAKY:
+        print(f"failed: {len(flaky)} flaky tests; the limit is {MAX_FLAKY}")
+    for each in every:
+        if each.result == "skipped":
+            print(f"skipped: {each.name}{f': {each.output}' if each.output.count(chr(10)) == 0 else ''}")
     print(f"{count['passed'] + len(passed_later)} passed, {len(lost)} failed", flush=True)
-    return times, every, bool(lost) or len(flaky) > FLAKY
+    return times, outcomes, bool(lost) or len(flaky) > MAX_FLAKY
 
 
 def repeat(change, screen):
     """Each test that the change adds or touches, ten times; in two of them both cores are busy."""
-    tests = change.tests(PYTHON)
+    tests = change.tests(PYTHON, GO)
     if not tests:
         print(f"no test has changed since {change.base}")
         return 0
@@ -550,6 +602,15 @@ def repeat(change, screen):
     return int(bool(failed))
 
 
+def mark_used():
+    """Marks what the cache has for this clone: set-up removes what no clone has used for a month."""
+    for link in (Path(".venv"), *BUILD.iterdir(), *(BUILD / "tools").iterdir()):
+        if link.is_symlink():
+            for folder in (link.resolve(), *link.resolve().parents):
+                with contextlib.suppress(OSError):
+                    os.utime(folder / ".complete")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", metavar="STAGE", choices=[*STAGES, []], help=", ".join(STAGES))
@@ -561,6 +622,7 @@ def main():
     given = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end_children)
+    mark_used()
     change = Change(given.base) if given.changed or given.repeat else None
     if given.repeat:
         return repeat(change, Screen([]))
@@ -574,12 +636,12 @@ def main():
         names = [name for name in given.stages if not (given.only and name == "lint")]
         stages = {name: (lambda call=STAGES[name]: call(given.only or None)) for name in names}
     screen = Screen(stages)
-    times, every, failed = run(stages, screen, given.times)
-    if given.only and not every:
-        print(f"test: {given.only}: no test carries this name; names are folders of api/, agent/ and dataplane/")
+    times, outcomes, failed = run(stages, screen, given.times)
+    if given.only and not any(outcomes.values()):
+        print(f"test: {given.only}: no test matches this name; names are folders of api/, agent/ and dataplane/")
         return 2
     if not change and not given.only:
-        screen.remember(times)
+        screen.remember(times, outcomes)
     return int(failed)
 
 

@@ -99,7 +99,7 @@ func (r *reader) until(files ...string) {
 		path, text, _ := strings.Cut(f, " ")
 		want[path] = text
 	}
-	end := time.After(10 * time.Second)
+	end := time.After(20 * time.Second)
 	for {
 		same := len(want) == len(r.known)
 		for path, text := range want {

@@ -138,7 +138,7 @@ func (l *lifetime) put(options intent.Options, objects ...*object.Object) uint64
 
 func (l *lifetime) eventually(what string, holds func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			l.t.Fatalf("never: %s; wanted is %v", what, l.wanted())
 		}
@@ -238,7 +238,7 @@ func TestAConflictDoesNotKeepOtherObjectsFromBeingUndone(t *testing.T) {
 		t.Errorf("wanted is %q", got)
 	}
 	for seen := false; !seen; {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		e, err := events.Next(ctx)
 		cancel()
 		must(t, err)

@@ -80,7 +80,7 @@ func TestDriftIsRepairedAndReported(t *testing.T) {
 			if drifted == 0 {
 				return
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			var found []string
 			for len(found) == 0 || found[len(found)-1] != "InStep" && found[len(found)-1] != "NotWanted" {

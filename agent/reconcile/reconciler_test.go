@@ -432,7 +432,7 @@ func TestAReaderOfEventsResumesOrIsToldThatItIsTooLate(t *testing.T) {
 		t.Helper()
 		var names []string
 		for range count {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			next, err := e.Next(ctx)
 			cancel()
 			if err != nil {

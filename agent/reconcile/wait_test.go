@@ -197,7 +197,7 @@ func TestLossAndReturnOfADataPlaneAreOneEventEach(t *testing.T) {
 	}
 	next := func() intent.Event {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		e, err := events.Next(ctx)
 		if err != nil {

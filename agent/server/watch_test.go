@@ -82,7 +82,7 @@ func TestAWatchThatBeginsWhileADataPlaneIsAwayGetsTheStatusWhenItIsBack(t *testi
 					if texts = append(texts, text); c.GetCursor() != "" {
 						cursor = c.GetCursor()
 					}
-				case <-time.After(10 * time.Second):
+				case <-time.After(20 * time.Second):
 					t.Fatalf("told only %q", texts)
 				}
 			}

@@ -68,7 +68,7 @@ func (m *killable) write(f func() error) error {
 func (m *killable) Commit(c *intent.Commit) error {
 	if m.when == between && m.writes+1 == m.last && c.Written != nil {
 		c.Written()
-		for end := time.Now().Add(10 * time.Second); !m.program.Settled() && time.Now().Before(end); {
+		for end := time.Now().Add(20 * time.Second); !m.program.Settled() && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
 		m.program.Detach()
@@ -170,7 +170,7 @@ func writers() []func(l *lifetime) error {
 		},
 		apply("api", intent.Options{ConfirmWithin: time.Millisecond}, vrf("a", "seven")),
 		func(l *lifetime) error {
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !l.killable.dead.Load(); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !l.killable.dead.Load(); time.Sleep(time.Millisecond) {
 				if h, err := l.History(0, 1); err != nil || h[0].RollbackTo != 0 && h[0].Source.Owner == "agent" && l.Revision() == h[0].Number {
 					return err
 				}
@@ -267,7 +267,7 @@ func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
 	f.syncs = syscall.EIO
 	received := 0
 	f.syncing = func() {
-		for end := time.Now().Add(10 * time.Second); received < 3 && time.Now().Before(end); received += len(plane.TakeLog()) {
+		for end := time.Now().Add(20 * time.Second); received < 3 && time.Now().Before(end); received += len(plane.TakeLog()) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
@@ -280,7 +280,7 @@ func TestAChangeThatTheDiskDoesNotKeepIsTakenBack(t *testing.T) {
 		if is := l.now(); is != was || l.Revision() != first {
 			t.Errorf("the configuration is\n%s\nof revision %d, not\n%s\nof revision %d", is, l.Revision(), was, first)
 		}
-		for end := time.Now().Add(10 * time.Second); !l.Settled() && time.Now().Before(end); {
+		for end := time.Now().Add(20 * time.Second); !l.Settled() && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
 		l.agrees(plane)
@@ -313,7 +313,7 @@ func TestARevisionNumberSeenBeforeAFailedSyncIsNotUsedAgain(t *testing.T) {
 		if seen.Object != nil {
 			return
 		}
-		for end := time.Now().Add(10 * time.Second); !l.Settled() && time.Now().Before(end); {
+		for end := time.Now().Add(20 * time.Second); !l.Settled() && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
 		seen, _ = l.Get(a)
@@ -339,7 +339,7 @@ func TestARevisionNumberSeenBeforeAFailedSyncIsNotUsedAgain(t *testing.T) {
 	if _, err := l.Apply(context.Background(), intent.Source{Owner: "api"}, []object.Change{vrf("a", "four")}, expect); !errors.As(err, &moved) {
 		t.Errorf("what was made of revision %d replaced revision %d: error %v", seen.Revision, three, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for content := ""; content != "three"; {
 		e, err := events.Next(ctx)

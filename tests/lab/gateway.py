@@ -188,7 +188,7 @@ class Gateway:
         return wait_until(
             lambda: self.drops(*arguments).get(reason, 0) > more_than,
             seconds,
-            f"drop {reason}; there are {self.drops(*arguments)}",
+            lambda: f"drop {reason}; there are {self.drops(*arguments)}",
         )
 
     def logs(self):

@@ -114,7 +114,9 @@ class Lab:
 
 
 def wait_until(condition, seconds=30, what=""):
-    """Waits until a condition is true, and returns its value. Else the error says what was awaited, and seen last."""
+    """Waits until a condition is true, and returns its value. Else the error says what was awaited, and seen last.
+    `what`: a text, or a function that makes it at the end of the wait.
+    """
     end = time.monotonic() + seconds
     while True:
         looked = time.monotonic()
@@ -125,6 +127,7 @@ def wait_until(condition, seconds=30, what=""):
         if now > end:
             with contextlib.suppress(OSError, TypeError):
                 what = what or inspect.getsource(condition).strip()
-            raise TimeoutError(f"after {seconds} s: {what or condition}; seen last: {value!r:.1000}")
+            what = what() if callable(what) else what or condition
+            raise TimeoutError(f"after {seconds} s: {what}; seen last: {value!r:.1000}")
         # A slow check leaves the machine to others for as long as it takes.
         time.sleep(max(0.02, now - looked))
