@@ -5,6 +5,7 @@ package ppp
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,8 +94,22 @@ func (l *Link) repeated(id uint8, out []Action) []Action {
 	return drop(out, "repeated")
 }
 
+// authenticateAgain reports whether the peer did not get the answer to its credentials, which an agent before this one found right. It
+// authenticates again.
+func (l *Link) authenticateAgain(now int64, methods ...Method) bool {
+	if !l.restored || l.phase != network || !slices.Contains(methods, l.currentMethod()) {
+		return false
+	}
+	l.restored, l.phase, l.phaseEnds, l.advertiseDue = false, authenticate, now+int64(establishTime), 0
+	l.ipcp, l.ip6cp = automaton{id: l.ipcp.id}, automaton{id: l.ip6cp.id}
+	return true
+}
+
 func (l *Link) receivePAP(b []byte, now int64, out []Action) []Action {
 	code, id, data, ok := parse(b)
+	if ok && code == papRequest && l.authenticateAgain(now, MethodPAP) {
+		out = l.beginAuthentication(now, out)
+	}
 	switch {
 	case !ok:
 		return drop(out, "malformed")
@@ -123,6 +138,10 @@ func counted(b []byte) (value, rest []byte, ok bool) {
 
 func (l *Link) receiveCHAP(b []byte, now int64, out []Action) []Action {
 	code, id, data, ok := parse(b)
+	if ok && code == chapResponse && l.authenticateAgain(now, MethodCHAP, MethodMSCHAPv2) {
+		// Its challenge is not known any more.
+		return l.beginAuthentication(now, out)
+	}
 	a := l.auth
 	switch {
 	case !ok:

@@ -47,6 +47,8 @@ type automaton struct {
 	id              uint8 // of our last Configure-Request
 	left            uint8 // requests that may still be sent
 	failures, tries uint8
+	// The peer has sent a request since we began.
+	heard bool
 }
 
 // layer is the part of a protocol that differs from the others.
@@ -68,7 +70,7 @@ func (a *automaton) begin(l *Link, y layer, now int64, out []Action) []Action {
 	if a.state != starting && a.state != stopped {
 		return out
 	}
-	a.left, a.failures = maxConfigure, 0
+	a.left, a.failures, a.heard = maxConfigure, 0, false
 	a.state = requestSent
 	a.id++
 	return a.ask(l, y, now, out)
@@ -154,11 +156,16 @@ func (a *automaton) receiveRequest(l *Link, y layer, id uint8, data []byte, now 
 	case stopped:
 		a.state, asks = requestSent, true
 	}
-	if asks {
+	switch {
+	case asks:
 		a.left, a.failures = maxConfigure, 0
 		a.id++
 		out = a.ask(l, y, now, out)
+	case a.state == requestSent && !a.heard && y.protocol() == LCP:
+		// Our request may have come before the peer listened: Linux does not listen for 65 ms after PADS.
+		out = a.ask(l, y, now, out)
 	}
+	a.heard = true
 	reply, answer := y.reporter(l, data, a.failures >= maxFailure)
 	if reply == 0 {
 		return y.failed(l, now, out)
@@ -264,6 +271,7 @@ func (l *Link) receiveNCP(a *automaton, y layer, b []byte, now int64, out []Acti
 	if !ok {
 		return drop(out, "malformed")
 	}
+	l.restored = false
 	if l.phase != network || a.state == starting {
 		// RFC 1661 section 3.5. Some peers begin before they are authenticated; they repeat themselves.
 		if l.phase == network {
@@ -275,17 +283,20 @@ func (l *Link) receiveNCP(a *automaton, y layer, b []byte, now int64, out []Acti
 	case configureRequest, configureAck, configureNak, configureReject, terminateAck:
 		return a.receive(l, y, code, id, data, now, out)
 	case terminateRequest:
-		if a.state == opened {
+		switch a.state {
+		case opened:
 			out = y.down(l, now, out)
+			a.state, a.deadline = stopped, 0
+		case ackReceived, ackSent:
+			a.state = requestSent
 		}
-		a.state, a.deadline = stopped, 0
 		l.networkChanged(now)
 		return send(out, y.protocol(), terminateAck, id, nil)
 	case codeReject:
 		return drop(out, "code-rejected")
 	}
-	a.tries++
-	return send(drop(out, "unknown-code"), y.protocol(), codeReject, a.tries, cut(b[:4+len(data)], 256))
+	l.echoID++
+	return send(drop(out, "unknown-code"), y.protocol(), codeReject, l.echoID, cut(b[:4+len(data)], 256))
 }
 
 func cut(b []byte, most int) []byte { return b[:min(len(b), most)] }

@@ -61,7 +61,7 @@ func (lcpLayer) reporter(l *Link, options []byte, lastTry bool) (uint8, []byte) 
 		case option[0] == optionMRU && len(option) == 4:
 			mru = binary.BigEndian.Uint16(option[2:])
 			// A larger MRU than fits into PPPoE would lose packets (RFC 2516 section 7, RFC 4638 section 6).
-			if mru < leastMRU || mru > max(l.maxPayload, defaultMRU) {
+			if mru < leastMRU || mru > l.maxPayload {
 				nak = append(nak, optionMRU, 4, byte(l.maxPayload>>8), byte(l.maxPayload))
 			}
 		case option[0] == optionMagic && len(option) == 6:
@@ -82,16 +82,11 @@ func (lcpLayer) reporter(l *Link, options []byte, lastTry bool) (uint8, []byte) 
 			reject = append(reject, option...)
 		}
 	}
-	switch {
-	case len(reject) > 0:
-		return configureReject, reject
-	case len(nak) > 0 && lastTry:
-		return configureReject, nak
-	case len(nak) > 0:
-		return configureNak, nak
+	code, answer := answerOf(options, nak, reject, lastTry)
+	if code == configureAck {
+		l.peerMRU, l.peerMagic = mru, magic
 	}
-	l.peerMRU, l.peerMagic = mru, magic
-	return configureAck, options
+	return code, answer
 }
 
 func (lcpLayer) refused(l *Link, code uint8, options []byte) string {
@@ -230,8 +225,8 @@ func (l *Link) receiveLCP(b []byte, now int64, out []Action) []Action {
 	case discardRequest, identification, timeRemaining:
 		return out
 	}
-	l.lcp.tries++
-	return send(drop(out, "unknown-code"), LCP, codeReject, l.lcp.tries, cut(b[:4+len(data)], 256))
+	l.echoID++
+	return send(drop(out, "unknown-code"), LCP, codeReject, l.echoID, cut(b[:4+len(data)], 256))
 }
 
 func (l *Link) answerEcho(id uint8, data []byte, out []Action) []Action {
@@ -271,7 +266,10 @@ func (l *Link) askEcho(now int64, out []Action) []Action {
 }
 
 // Watched hands the LCP echoes over to the data plane, as long as there is a magic number. The data plane's loss of the peer is Lost.
-func (l *Link) Watched() { l.watched, l.echoDue, l.echoes = true, 0, 0 }
+func (l *Link) Watched(now int64) {
+	l.watched, l.echoes = true, 0
+	l.scheduleEcho(now)
+}
 
 // Lost reports that the peer does not answer the data plane.
 func (l *Link) Lost(now int64, out []Action) []Action {

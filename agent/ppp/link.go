@@ -171,6 +171,8 @@ type Link struct {
 	again uint8
 	// The data plane asks for echoes, if there is a magic number.
 	watched bool
+	// From before a restart: the peer may not have got the answer to its credentials, and no packet shows that it has.
+	restored bool
 	// Options of ours that the peer does not know.
 	noMRU, noMagic, noAddress, noID bool
 	asked4, asked6                  bool
@@ -302,6 +304,7 @@ func (l *Link) Receive(p Protocol, b []byte, now int64, out []Action) []Action {
 			return l.receiveNCP(&l.ip6cp, ip6cpLayer{}, b, now, out)
 		}
 	case IPv6:
+		l.restored = false
 		if l.ip6cp.state == opened {
 			return l.receiveIPv6(b, now, out)
 		}
@@ -320,14 +323,17 @@ func (l *Link) Receive(p Protocol, b []byte, now int64, out []Action) []Action {
 	return l.rejectProtocol(p, b, drop(out, "unknown-protocol"))
 }
 
-// Accept accepts the peer's credentials and sets its configuration.
+// Accept accepts the peer's credentials and sets its configuration. A peer that negotiates LCP again meanwhile authenticates again: Resume then
+// lets it in.
 func (l *Link) Accept(n Network, message string, now int64, out []Action) []Action {
-	if l.phase != authenticate {
+	if l.phase == finished {
 		return out
 	}
-	out = l.sendAuthResult(true, message, out)
 	l.net = addressesOf(n)
-	return l.enterNetwork(now, out)
+	if l.phase != authenticate || !l.auth.asked {
+		return out
+	}
+	return l.enterNetwork(now, l.sendAuthResult(true, message, out))
 }
 
 // Authenticated: the owner of a link whose peer chose EAP has authenticated the peer. The link stays without a network protocol.
@@ -348,7 +354,7 @@ func (l *Link) Transmit(p Protocol, packet []byte, out []Action) []Action {
 
 // Resume is Accept for a link that negotiated again: the peer keeps its configuration.
 func (l *Link) Resume(message string, now int64, out []Action) []Action {
-	if l.phase != authenticate || l.net == nil {
+	if l.phase != authenticate || !l.auth.asked || l.net == nil {
 		return out
 	}
 	return l.enterNetwork(now, l.sendAuthResult(true, message, out))
@@ -502,7 +508,7 @@ func Restore(config *Config, state []byte, n Network, now int64) (*Link, bool) {
 	l.method = state[24]
 	l.lcp.ackedID, l.lcp.acked = state[25], binary.BigEndian.Uint32(state[26:])
 	l.net = addressesOf(n)
-	l.phase, l.was = network, true
+	l.phase, l.was, l.restored = network, true, true
 	l.lcp.state = opened
 	if config.IPv4 && l.net.has4 && !l.off4 {
 		l.ipcp.state = opened

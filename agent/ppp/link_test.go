@@ -337,7 +337,7 @@ func TestLCPAnswersEachOption(t *testing.T) {
 	}{
 		{"nothing", 1492, nil, configureAck, nil, 1492, false},
 		{"MRU", 1492, []byte{1, 4, 5, 0x78}, configureAck, []byte{1, 4, 5, 0x78}, 1400, false},
-		{"MRU as by Ethernet", 1492, []byte{1, 4, 5, 0xdc}, configureAck, []byte{1, 4, 5, 0xdc}, 1492, false},
+		{"MRU as by Ethernet", 1492, []byte{1, 4, 5, 0xdc}, configureNak, []byte{1, 4, 5, 0xd4}, 1492, false},
 		{"PPP-Max-Payload", 1500, []byte{1, 4, 5, 0xdc}, configureAck, []byte{1, 4, 5, 0xdc}, 1500, false},
 		{"MRU too large", 1492, []byte{1, 4, 0x23, 0x28}, configureNak, []byte{1, 4, 5, 0xd4}, 1492, false},
 		{"MRU too small", 1492, []byte{1, 4, 0, 8}, configureNak, []byte{1, 4, 5, 0xd4}, 1492, false},
@@ -353,7 +353,19 @@ func TestLCPAnswersEachOption(t *testing.T) {
 			t.Errorf("%s: %x, MTU %d", c.name, answer, p.MTU())
 		}
 	}
+	// A peer that insists gets its own option back, and the default is in force.
 	p := newPeer(t, configOf(MethodPAP), 1492)
+	for range maxFailure {
+		p.tell(LCP, configureRequest, 9, 1, 4, 5, 0xdc)
+		p.got(LCP, configureNak)
+	}
+	p.tell(LCP, configureRequest, 9, 5, 6, 9, 9, 9, 9, 1, 4, 5, 0xdc)
+	if _, answer := p.got(LCP, configureReject); !bytes.Equal(answer, []byte{1, 4, 5, 0xdc}) {
+		t.Errorf("%x", answer)
+	}
+	p.tell(LCP, configureRequest, 9, 5, 6, 9, 9, 9, 9)
+	p.got(LCP, configureAck)
+	p = newPeer(t, configOf(MethodPAP), 1492)
 	for _, malformed := range [][]byte{{1}, {1, 1}, {1, 4, 5}, {5, 6, 1, 1, 1}, {0, 0}} {
 		p.tell(LCP, configureRequest, 9, malformed...)
 		p.drops("malformed")
@@ -449,20 +461,34 @@ func TestAPeerThatIsWatchedIsNotAsked(t *testing.T) {
 	id, options := p.got(IPCP, configureRequest)
 	p.tell(IPCP, configureRequest, 1, 3, 6, 100, 64, 0, 7)
 	p.tell(IPCP, configureAck, id, options...)
-	p.Watched()
+	p.Watched(p.now)
 	if p.Deadline() != 0 {
 		t.Error("a link that is watched has a deadline")
 	}
-	// A peer that refuses the magic number is asked by us.
-	p.noMagic = true
-	if p.scheduleEcho(p.now); p.Deadline() == 0 {
-		t.Error("nobody asks a peer without a magic number")
-	}
-	p.noMagic = false
-	if p.scheduleEcho(p.now); p.Deadline() != 0 {
-		t.Error("both ask")
-	}
 	if p.out = p.Lost(p.now, nil); p.has(Finished).Cause != subscriber.LostCarrier {
+		t.Error(p.out)
+	}
+}
+
+func TestAPeerThatRejectsTheMagicNumberIsAskedByTheAgent(t *testing.T) {
+	c := configOf(MethodPAP)
+	c.EchoInterval, c.EchoFailures, c.IPv6 = 10*time.Second, 3, false
+	p := newPeer(t, c, 1492)
+	id, options := p.got(LCP, configureRequest)
+	p.tell(LCP, configureReject, id, options[len(options)-6:]...)
+	p.openLCP()
+	p.tell(PAP, papRequest, 7, []byte("\x05alice\x06secret")...)
+	p.Watched(p.now)
+	p.out = p.Accept(gets, "welcome", p.now, nil)
+	id, options = p.got(IPCP, configureRequest)
+	p.tell(IPCP, configureRequest, 1, 3, 6, 100, 64, 0, 7)
+	p.tell(IPCP, configureAck, id, options...)
+	for range 3 {
+		p.next()
+		p.got(LCP, echoRequest)
+	}
+	p.next()
+	if p.has(Finished).Cause != subscriber.LostCarrier {
 		t.Error(p.out)
 	}
 }
@@ -720,6 +746,83 @@ func TestAPeerEndsANetworkProtocolAndTheLink(t *testing.T) {
 	}
 	p.tell(LCP, echoRequest, 5, 0, 0, 0, 0)
 	p.quiet()
+}
+
+func TestATerminateRequestWhileANetworkProtocolIsNegotiatedDoesNotStopIt(t *testing.T) {
+	p := newPeer(t, configOf(MethodPAP), 1492)
+	p.openPAP()
+	id, options := p.got(IPCP, configureRequest)
+	p.tell(IPCP, terminateRequest, 3)
+	p.got(IPCP, terminateAck)
+	p.tell(IPCP, configureAck, id, options...)
+	p.tell(IPCP, configureRequest, 1, 3, 6, 100, 64, 0, 7)
+	p.has(Opened)
+}
+
+func TestAPeerThatWasDeafGetsTheConfigureRequestWithItsOwn(t *testing.T) {
+	p := newPeer(t, configOf(MethodPAP), 1492)
+	first, _ := p.got(LCP, configureRequest)
+	before := p.now
+	p.tell(LCP, configureRequest, 1, 5, 6, 9, 9, 9, 9)
+	id, options := p.got(LCP, configureRequest)
+	if id != first {
+		t.Error("an answer to the first request would not count")
+	}
+	p.tell(LCP, configureAck, id, options...)
+	p.tell(LCP, configureAck, id, options...)
+	if p.phase != authenticate || p.now != before {
+		t.Error("LCP is not open without a time-out")
+	}
+	// One that says nothing new is not answered with requests.
+	p = newPeer(t, configOf(MethodPAP), 1492)
+	p.tell(LCP, configureRequest, 1, 5, 6, 0, 0, 0, 0)
+	p.got(LCP, configureNak)
+	p.tell(LCP, configureRequest, 2, 5, 6, 0, 0, 0, 0)
+	p.quietBut(LCP, configureNak)
+}
+
+func TestAnAnswerToCredentialsThatWasLostInARestartIsGivenAgain(t *testing.T) {
+	for _, method := range []Method{MethodPAP, MethodCHAP} {
+		c := configOf(method)
+		p := newPeer(t, c, 1492)
+		p.openLCP()
+		ask := func() {
+			t.Helper()
+			if method == MethodPAP {
+				p.tell(PAP, papRequest, 7, []byte("\x05alice\x06secret")...)
+				return
+			}
+			p.tell(CHAP, chapResponse, p.auth.id, []byte("\x100123456789abcdefalice")...)
+		}
+		ask()
+		p.has(Authenticate)
+		l, ok := Restore(c, p.State(), gets, p.now)
+		if !ok {
+			t.Fatal("not restored")
+		}
+		before := p.auth.id
+		p.Link = l
+		if method == MethodPAP {
+			ask()
+		} else {
+			p.tell(CHAP, chapResponse, before, []byte("\x100123456789abcdefalice")...)
+			p.got(CHAP, chapChallenge)
+			ask()
+		}
+		if p.has(Authenticate).Credentials.Username != "alice" {
+			t.Error(p.out)
+		}
+		p.out = p.Resume("welcome", p.now, nil)
+		p.got(IPCP, configureRequest)
+		// A peer whose network protocols are open has no need of that.
+		if l, ok = Restore(c, p.State(), gets, p.now); !ok {
+			t.Fatal("not restored")
+		}
+		p.Link = l
+		p.tell(IPCP, configureRequest, 9, 3, 6, 100, 64, 0, 7)
+		p.tell(PAP, papRequest, 8, []byte("\x05alice\x06secret")...)
+		p.drops("unexpected")
+	}
 }
 
 func TestALinkWithoutANetworkProtocolEnds(t *testing.T) {

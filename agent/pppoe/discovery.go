@@ -123,7 +123,7 @@ func (m *Machine) receivePADI(c circuitKey, f *frame, d *discovery) {
 		return
 	}
 	at := m.places[c.place]
-	cookie := cookieOf(m.secret, at, c.outer, c.inner, f.source, slotOf(m.now))
+	cookie := cookieOf(m.keys[0], at, c.outer, c.inner, f.source, slotOf(m.now))
 	b := appendTag(nil, tagACName, []byte(s.acName))
 	for _, name := range names {
 		b = appendTag(b, tagServiceName, name)
@@ -187,7 +187,7 @@ func (m *Machine) receivePADR(c circuitKey, f *frame, d *discovery) {
 		return
 	}
 	at := m.places[c.place]
-	if !cookieRight(d.cookie, m.secret, at, c.outer, c.inner, f.source, m.now) {
+	if !m.cookieRight(d.cookie, at, c.outer, c.inner, f.source) {
 		// A wrong cookie: the source address may be forged, so there is no answer.
 		m.dropped("cookie")
 		return
@@ -205,9 +205,9 @@ func (m *Machine) receivePADR(c circuitKey, f *frame, d *discovery) {
 		m.dropped("rejected-before")
 		return
 	}
-	short, count := shortCookie(d.cookie), 0
+	padr, count := d.hash(), 0
 	for one := m.hosts[host]; one != nil; one = one.older {
-		if count++; one.cookie == short && one.state == negotiating && len(one.pads) > 0 {
+		if count++; one.padr == padr && one.state == negotiating && len(one.pads) > 0 {
 			// Our PADS was lost.
 			m.do(Count{Type: "pads"}, SendFrame{at.dataplane, at.port, one.pads})
 			return
@@ -232,7 +232,7 @@ func (m *Machine) receivePADR(c circuitKey, f *frame, d *discovery) {
 	}
 	m.makeRoom(s)
 	payload := s.payload(d.maxPayload)
-	one := &session{key: sessionKey{c, id}, mac: f.source, tags: f.tags, server: s, link: ppp.New(config, payload), id: m.newID(), cookie: short}
+	one := &session{key: sessionKey{c, id}, mac: f.source, tags: f.tags, server: s, link: ppp.New(config, payload), id: m.newID(), padr: padr}
 	var name []byte
 	if len(d.services) > 0 {
 		name = d.services[0]

@@ -39,6 +39,28 @@ func FuzzReceive(f *testing.F) {
 			eapServer(p)
 			p.HalfOpen, p.SessionsPerMac = 8, 2
 		})
+		var answers []func() []Action
+		// collect keeps the answers to the last actions for later.
+		collect := func(refuse bool) {
+			for _, a := range s.kept {
+				switch a := a.(type) {
+				case Delegate:
+					answers = append(answers, func() []Action { return s.Vouch(a.Peer.ID, s.now) })
+				case Authenticate:
+					answers = append(answers, func() []Action { return s.Authenticated(a.Request.ID, a.Attempt, "x", subscriber.Answer{}, s.now) })
+				case Connect:
+					var err error
+					if refuse {
+						err = errors.New("no")
+					}
+					answers = append(answers, func() []Action { return s.Connected(a.Connection.ID, lease, [8]byte{}, "", err, s.now) })
+				case SendFrame:
+					if len(a.Frame) > 1550 {
+						t.Fatalf("%d bytes", len(a.Frame))
+					}
+				}
+			}
+		}
 		for len(b) > 2 {
 			n := min(int(binary.BigEndian.Uint16(b)), len(b)-2)
 			frame := append([]byte{}, b[2:2+n]...)
@@ -47,7 +69,7 @@ func FuzzReceive(f *testing.F) {
 				// So that a PADR gets through, and packets find a session.
 				code, _, payload, ok := parsePPPoE(f.payload)
 				if d, whole := parseTags(payload); ok && whole && code == codePADR && len(d.cookie) == cookieLength {
-					cookie := cookieOf(s.secret, place{"dp", "access"}, f.outer, f.inner, f.source, slotOf(s.now.UnixNano()))
+					cookie := cookieOf(s.keys[0], place{"dp", "access"}, f.outer, f.inner, f.source, slotOf(s.now.UnixNano()))
 					copy(d.cookie, cookie[:])
 				}
 				for key := range s.sessions {
@@ -57,26 +79,14 @@ func FuzzReceive(f *testing.F) {
 				}
 			}
 			s.take(s.Receive(Packet{"dp", "access", frame}, s.now))
-			for _, a := range s.kept {
-				switch a := a.(type) {
-				case Delegate:
-					s.take(s.Vouch(a.Peer.ID, s.now))
-				case Authenticate:
-					s.take(s.Authenticated(a.Request.ID, "x", subscriber.Answer{}, s.now))
-				case SendFrame:
-					if len(a.Frame) > 1550 {
-						t.Fatalf("%d bytes", len(a.Frame))
-					}
-				}
-			}
-			for _, a := range s.kept {
-				if c, is := a.(Connect); is {
-					var err error
-					if n%2 == 0 {
-						err = errors.New("no")
-					}
-					s.Connected(c.Connection.ID, lease, [8]byte{}, "", err, s.now)
-				}
+			collect(n%2 == 0)
+			// Answers come after other frames, too, and in any order.
+			for len(answers) > 0 && n%3 != 0 {
+				i := n % len(answers)
+				answer := answers[i]
+				answers = append(answers[:i], answers[i+1:]...)
+				s.take(answer())
+				collect(n%2 == 0)
 			}
 			if n%5 == 0 {
 				s.now = s.now.Add(time.Second)

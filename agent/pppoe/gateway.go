@@ -34,8 +34,12 @@ func (Down) action()     {}
 
 // delegate gives a session to the wcp.Server. A peer that negotiates LCP anew begins anew, with discovery: the session is over.
 func (m *Machine) delegate(s *session) bool {
-	if s.delegated {
+	switch {
+	case s.delegated:
 		m.end(s, subscriber.UserRequest, "the 5G residential gateway negotiates LCP again", true)
+		return false
+	case s.state != negotiating:
+		m.end(s, subscriber.UserRequest, "its host chose EAP after another method", true)
 		return false
 	}
 	s.pads = nil
@@ -70,7 +74,6 @@ func (m *Machine) Vouch(id string, now time.Time) []Action {
 	m.now = now.UnixNano()
 	if s := m.delegated(id); s != nil && s.state != up {
 		s.link.Authenticated()
-		s.request = nil
 		m.connected(s)
 		m.settle(s)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/subscriber"
 	"sluice.dev/sluice/agent/wcp"
 )
 
@@ -114,4 +115,64 @@ func (h *host) renegotiate() {
 	h.ppp(0xc021, 1, 9, 5, 6, 7, 7, 7, 7)
 	id, options := h.gotPPP(0xc021, 1)
 	h.ppp(0xc021, 2, id, options...)
+}
+
+func TestAHostThatMixesEAPAndAnotherMethodIsGone(t *testing.T) {
+	refuseEAP := func(h *host) {
+		h.t.Helper()
+		id, _ := h.gotPPP(0xc021, 1)
+		h.ppp(0xc021, 3, id, 3, 4, 0xc0, 0x23)
+		id, options := h.gotPPP(0xc021, 1)
+		h.ppp(0xc021, 2, id, options...)
+		h.ppp(0xc021, 1, 1, 5, 6, 9, 9, 9, 9)
+	}
+	wishEAP := func(h *host) {
+		h.t.Helper()
+		h.ppp(0xc021, 1, 77, 5, 6, 9, 9, 9, 8)
+		id, _ := h.gotPPP(0xc021, 1)
+		h.ppp(0xc021, 3, id, 3, 4, 0xc2, 0x27)
+		id, options := h.gotPPP(0xc021, 1)
+		h.ppp(0xc021, 2, id, options...)
+	}
+	alice := []byte("\x05alice\x01x")
+	for name, mix := range map[string]func(h *host){
+		"EAP while it is asked": func(h *host) {
+			h.discover()
+			refuseEAP(h)
+			h.ppp(0xc023, 1, 1, alice...)
+			wishEAP(h)
+		},
+		"EAP when it is up": func(h *host) {
+			h.discover()
+			refuseEAP(h)
+			h.ppp(0xc023, 1, 1, alice...)
+			id := one[Authenticate](h.site).Request.ID
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+			h.take(h.Connected(id, lease, [8]byte{}, "", nil, h.now))
+			wishEAP(h)
+			one[Disconnect](h.site)
+		},
+		"PAP after EAP": func(h *host) {
+			h.delegate(h.t)
+			h.ppp(0xc021, 1, 77, 5, 6, 9, 9, 9, 8)
+			id, options := h.gotPPP(0xc021, 1)
+			if bytes.Contains(options, []byte{3, 4, 0xc2, 0x27}) {
+				h.ppp(0xc021, 3, id, 3, 4, 0xc0, 0x23)
+				id, options = h.gotPPP(0xc021, 1)
+			}
+			h.ppp(0xc021, 2, id, options...)
+			h.ppp(0xc023, 1, 1, alice...)
+			one[Down](h.site)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, eapServer)
+			h := s.host(1, 100, 7)
+			mix(h)
+			h.got(typeDiscovery, codePADT)
+			if len(s.sessions) != 0 || s.due.Len() != 0 {
+				t.Error(s.kept)
+			}
+		})
+	}
 }

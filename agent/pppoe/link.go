@@ -50,7 +50,9 @@ func (m *Machine) carryOut(s *session) {
 	for _, a := range m.actions {
 		switch a.Kind {
 		case ppp.Authenticate:
-			m.authenticate(s, a.Credentials)
+			if !m.authenticate(s, a.Credentials) {
+				return
+			}
 		case ppp.Delegated:
 			if !m.delegate(s) {
 				return
@@ -90,16 +92,44 @@ func mtuOf(l *ppp.Link) uint32 {
 	return uint32(max(l.MTU(), 1280))
 }
 
-func (m *Machine) authenticate(s *session, c *subscriber.Credentials) {
+// authenticate asks the Manager. A host that negotiated LCP again authenticates again, and keeps its addresses. False: the session is over.
+func (m *Machine) authenticate(s *session, c *subscriber.Credentials) bool {
 	s.pads = nil
-	if s.state == up {
-		// LCP was negotiated again: the host authenticates again, and keeps its addresses.
-		m.do(Authenticate{subscriber.Request{Protocol: protocolName, Profile: s.server.spec.Profile, ID: s.id, Line: m.lineOf(s), Credentials: *c, PPPoESessionID: s.key.id}})
-		return
+	switch {
+	case s.delegated:
+		m.end(s, subscriber.UserRequest, "the 5G residential gateway negotiates LCP again", true)
+		return false
+	case s.state == connecting:
+		s.pending = c
+		return true
+	case s.state == negotiating:
+		s.state = asking
 	}
-	s.state = asking
-	s.request.Credentials = *c
-	m.do(Authenticate{*s.request})
+	s.attempt++
+	request := m.requestOf(s)
+	request.Credentials = *c
+	if s.state == asking {
+		*s.request = request
+	}
+	m.do(Authenticate{request, s.attempt})
+	return true
+}
+
+// requestOf is a session's request, without credentials if it is connected.
+func (m *Machine) requestOf(s *session) subscriber.Request {
+	if s.request != nil {
+		return *s.request
+	}
+	return subscriber.Request{Protocol: protocolName, Profile: s.server.spec.Profile, ID: s.id, Line: m.lineOf(s), PPPoESessionID: s.key.id}
+}
+
+// keepRequest keeps what requestOf cannot make: most hosts have nothing of that.
+func (s *session) keepRequest(r *subscriber.Request) {
+	s.request = nil
+	if r.Service != "" || len(r.Line.CircuitID) > 0 || len(r.Line.RemoteID) > 0 || len(r.Line.Attributes) > 0 {
+		r.Credentials = subscriber.Credentials{}
+		s.request = r
+	}
 }
 
 func (m *Machine) lineOf(s *session) subscriber.Line {

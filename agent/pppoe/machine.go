@@ -36,8 +36,12 @@ type SendFrame struct {
 
 // Actions on the Manager, in the order in which they are given.
 type (
-	Authenticate struct{ Request subscriber.Request }
-	Connect      struct {
+	Authenticate struct {
+		Request subscriber.Request
+		// Returned with the answer.
+		Attempt uint8
+	}
+	Connect struct {
 		Connection subscriber.Connection
 		// For the subscriber, once it is connected.
 		Message string
@@ -138,7 +142,8 @@ type load struct {
 // Machine is PPPoE without I/O: what comes in are packets, objects, answers of the Manager and the time, what goes out are Actions. Actions are
 // valid until the next call. It is not for several goroutines at once.
 type Machine struct {
-	secret hash.Hash
+	// Of AC-Cookies: the key, and the one before it.
+	keys   [2]hash.Hash
 	random func() uint64
 	nextID uint64
 	// By port, sorted by name.
@@ -168,11 +173,20 @@ type Machine struct {
 	out     []Action
 }
 
-// New returns a machine without servers and sessions. secret is the AC-Cookie's; random gives random numbers.
-func New(secret []byte, random func() uint64, now time.Time) *Machine {
-	return &Machine{secret: hmac.New(sha256.New, secret), random: random, nextID: uint64(now.UnixNano()), servers: map[string][]*server{}, byName: map[string]*server{},
+// New returns a machine without servers and sessions. random gives random numbers.
+func New(keys *cookieKeys, random func() uint64, now time.Time) *Machine {
+	m := &Machine{random: random, nextID: uint64(now.UnixNano()), servers: map[string][]*server{}, byName: map[string]*server{},
 		loads: map[string]*load{}, numbers: map[place]uint32{}, macs: map[uint32]subscriber.MAC{}, ofPlace: map[uint32]int{},
 		rejected: newRejections(), begin: uint16(random() % 4096), sessions: map[sessionKey]*session{}, hosts: map[hostKey]*session{}, byID: map[string]*session{}, circuits: map[circuitKey]*circuit{}}
+	m.SetKeys(keys)
+	return m
+}
+
+// SetKeys replaces the keys of AC-Cookies.
+func (m *Machine) SetKeys(c *cookieKeys) {
+	for i := range m.keys {
+		m.keys[i] = hmac.New(sha256.New, c.keys[i][:])
+	}
 }
 
 // Sessions returns how many sessions are not connected yet, and how many are.
@@ -278,6 +292,7 @@ func (m *Machine) enter(s *session, connected bool) {
 // connected: the session is not half open any more.
 func (m *Machine) connected(s *session) {
 	s.state = up
+	s.keepRequest(s.request)
 	m.loads[s.server.name].half.remove(s)
 	m.rejected.forget(hostKey{s.key.circuitKey, s.mac})
 	m.half--

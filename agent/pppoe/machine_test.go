@@ -38,7 +38,7 @@ func newSite(t *testing.T, change func(*api.PppoeServer)) *site {
 		next = next*6364136223846793005 + 1442695040888963407
 		return next
 	}
-	s := &site{t: t, Machine: New([]byte("secret"), random, time.Unix(1000, 0)), now: time.Unix(2000, 0)}
+	s := &site{t: t, Machine: New(&cookieKeys{}, random, time.Unix(1000, 0)), now: time.Unix(2000, 0)}
 	spec := &api.PppoeServer{Port: "access", OuterVlans: []string{"100-199"}, InnerVlans: []string{"1-4094"}, Profile: "home",
 		Authentication: []api.PppAuthentication{api.PppAuthentication_PAP}}
 	if change != nil {
@@ -76,6 +76,15 @@ func (s *site) drops(why string) {
 	if !slices.ContainsFunc(all[Count](s), func(c Count) bool { return c.Drop == why }) {
 		s.t.Fatalf("not dropped as %s: %+v", why, s.kept)
 	}
+}
+
+// answered is the Manager's answer to the last Authenticate of a session.
+func (s *site) answered(id, username string, a subscriber.Answer) []Action {
+	attempt := uint8(0)
+	if one := s.byID[id]; one != nil {
+		attempt = one.attempt
+	}
+	return s.Authenticated(id, attempt, username, a, s.now)
 }
 
 // host is a home gateway on a circuit.
@@ -162,9 +171,9 @@ func (h *host) discover(more ...any) {
 }
 
 // negotiate goes on until the Manager is asked to authenticate the host.
-func (h *host) negotiate() subscriber.Request {
+func (h *host) negotiate(more ...any) subscriber.Request {
 	h.t.Helper()
-	h.discover()
+	h.discover(more...)
 	id, options := h.gotPPP(0xc021, 1)
 	h.ppp(0xc021, 2, id, options...)
 	h.ppp(0xc021, 1, 1, 1, 4, 5, 0xd4, 5, 6, 1, 2, 3, h.mac[5]+9)
@@ -174,10 +183,10 @@ func (h *host) negotiate() subscriber.Request {
 }
 
 // dial goes on until the host is connected.
-func (h *host) dial() string {
+func (h *host) dial(more ...any) string {
 	h.t.Helper()
-	id := h.negotiate().ID
-	h.take(h.Authenticated(id, "alice", subscriber.Answer{}, h.now))
+	id := h.negotiate(more...).ID
+	h.take(h.answered(id, "alice", subscriber.Answer{}))
 	c := one[Connect](h.site).Connection
 	if c.ID != id || !c.IPv4 || !c.IPv6 || c.Access.PppoeSessionId != uint32(h.session) || c.Access.Mac != macText(h.mac) || c.Access.LcpMagic == 0 {
 		h.t.Fatalf("%+v", c)
@@ -354,7 +363,7 @@ func TestLimitsKeepFurtherHostsOut(t *testing.T) {
 			t.Error(why, s.kept)
 		}
 		// A PADR without a PADI: its cookie is right.
-		cookie := cookieOf(s.secret, s.places[0], uint16(c.second.vlans.bytes[2])<<8|uint16(c.second.vlans.bytes[3]), 7, c.second.mac, slotOf(s.now.UnixNano()))
+		cookie := cookieOf(s.keys[0], s.places[0], uint16(c.second.vlans.bytes[2])<<8|uint16(c.second.vlans.bytes[3]), 7, c.second.mac, slotOf(s.now.UnixNano()))
 		c.second.send(typeDiscovery, codePADR, tags(tagServiceName, "", tagACCookie, string(cookie[:])))
 		if why != "refused-by-load" {
 			if id, pads := c.second.got(typeDiscovery, codePADS); id != 0 || !bytes.Contains(pads, tags(tagACSystemError, why)) {
@@ -433,7 +442,7 @@ func TestAHostThatIsRejectedAgainAndAgainPauses(t *testing.T) {
 	reject := func() {
 		t.Helper()
 		id := h.negotiate().ID
-		s.take(s.Authenticated(id, "alice", subscriber.Answer{Reject: errors.New("no")}, s.now))
+		s.take(s.answered(id, "alice", subscriber.Answer{Reject: errors.New("no")}))
 	}
 	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 32} {
 		reject()
@@ -441,7 +450,7 @@ func TestAHostThatIsRejectedAgainAndAgainPauses(t *testing.T) {
 		h.session = 0
 		h.send(typeDiscovery, codePADI, tags(tagServiceName, ""))
 		s.drops("rejected-before")
-		cookie := cookieOf(s.secret, s.places[0], 100, 7, h.mac, slotOf(s.now.UnixNano()))
+		cookie := cookieOf(s.keys[0], s.places[0], 100, 7, h.mac, slotOf(s.now.UnixNano()))
 		h.send(typeDiscovery, codePADR, tags(tagServiceName, "", tagACCookie, string(cookie[:])))
 		s.drops("rejected-before")
 		// Other hosts of the circuit are served.
@@ -488,7 +497,7 @@ func TestOffersAreDelayedByLoad(t *testing.T) {
 		if !slices.ContainsFunc(all[Count](s), func(c Count) bool { return c.Type == "pado" }) {
 			t.Fatal("no offer", i)
 		}
-		cookie := cookieOf(s.secret, s.places[0], 100, 7, h.mac, slotOf(s.now.UnixNano()))
+		cookie := cookieOf(s.keys[0], s.places[0], 100, 7, h.mac, slotOf(s.now.UnixNano()))
 		h.send(typeDiscovery, codePADR, tags(tagServiceName, "", tagACCookie, string(cookie[:])))
 		h.got(typeDiscovery, codePADS)
 	}
@@ -538,7 +547,7 @@ func TestAHostDoesNotNameItsLineUnlessAnAccessNodeIsTrusted(t *testing.T) {
 		if c.drop != "" {
 			s.drops(c.drop)
 			// Nor does a PADR, after a PADI without the tag.
-			cookie := cookieOf(s.secret, s.places[0], 100, 7, h.mac, slotOf(s.now.UnixNano()))
+			cookie := cookieOf(s.keys[0], s.places[0], 100, 7, h.mac, slotOf(s.now.UnixNano()))
 			h.send(typeDiscovery, codePADR, tags(append([]any{tagServiceName, "", tagACCookie, string(cookie[:])}, c.tags...)...))
 			s.drops(c.drop)
 			if len(s.sessions) != 0 || len(all[SendFrame](s)) != 0 {
@@ -606,7 +615,7 @@ func TestASessionThatTheManagerRefusesEnds(t *testing.T) {
 	s := newSite(t, nil)
 	h := s.host(1, 100, 7)
 	id := h.negotiate().ID
-	s.take(s.Authenticated(id, "alice", subscriber.Answer{Reject: errors.New("no"), Message: "go away"}, s.now))
+	s.take(s.answered(id, "alice", subscriber.Answer{Reject: errors.New("no"), Message: "go away"}))
 	if _, nak := h.gotPPP(0xc023, 3); string(nak) != "\x07go away" {
 		t.Errorf("%q", nak)
 	}
@@ -626,7 +635,7 @@ func TestASessionThatTheManagerRefusesEnds(t *testing.T) {
 	} {
 		s.now = s.now.Add(longestPause)
 		id = h.negotiate().ID
-		s.take(s.Authenticated(id, "alice", subscriber.Answer{}, s.now))
+		s.take(s.answered(id, "alice", subscriber.Answer{}))
 		s.take(s.Connected(id, subscriber.Lease{}, [8]byte{}, "", refusal.err, s.now))
 		if _, nak := h.gotPPP(0xc023, 3); len(nak) == 0 || string(nak[1:]) != refusal.text {
 			t.Errorf("%q", nak)
@@ -638,7 +647,7 @@ func TestASessionThatTheManagerRefusesEnds(t *testing.T) {
 	// A host that goes while it is being connected is disconnected.
 	s.now = s.now.Add(longestPause)
 	id = h.negotiate().ID
-	s.take(s.Authenticated(id, "alice", subscriber.Answer{}, s.now))
+	s.take(s.answered(id, "alice", subscriber.Answer{}))
 	h.send(typeDiscovery, codePADT, nil)
 	if one[Disconnect](s).ID != id {
 		t.Error(s.kept)
@@ -683,7 +692,7 @@ func TestASessionGoesOnAfterARestart(t *testing.T) {
 	s := newSite(t, nil)
 	h := s.host(1, 100, 7)
 	id := h.negotiate().ID
-	s.take(s.Authenticated(id, "alice", subscriber.Answer{}, s.now))
+	s.take(s.answered(id, "alice", subscriber.Answer{}))
 	c := one[Connect](s).Connection
 	again := newSite(t, nil)
 	// The data plane was not asked for its ports yet.
@@ -736,7 +745,7 @@ func TestLCPAnewAuthenticatesAnewAndKeepsTheSession(t *testing.T) {
 		}
 		h.ppp(0xc023, 1, 9, append([]byte{byte(len(user))}, user+"\x01x"...)...)
 		one[Authenticate](s)
-		s.take(s.Authenticated(id, user, subscriber.Answer{}, s.now))
+		s.take(s.answered(id, user, subscriber.Answer{}))
 		if user == "alice" {
 			h.gotPPP(0x8021, 1)
 			if len(all[Connect](s)) > 0 || len(all[Disconnect](s)) > 0 {
@@ -745,6 +754,172 @@ func TestLCPAnewAuthenticatesAnewAndKeepsTheSession(t *testing.T) {
 		} else if one[Disconnect](s).Cause != subscriber.UserError {
 			t.Error(s.kept)
 		}
+	}
+}
+
+// again negotiates LCP again.
+func (h *host) again() {
+	h.t.Helper()
+	h.ppp(0xc021, 1, 99, 1, 4, 5, 0x78)
+	id, options := h.gotPPP(0xc021, 1)
+	h.ppp(0xc021, 2, id, options...)
+}
+
+func TestAHostMayNegotiateLCPAgainWhileItAuthenticates(t *testing.T) {
+	alice := []byte("\x05alice\x01x")
+	for name, dial := range map[string]func(h *host, id string){
+		"before the answer to its credentials": func(h *host, id string) {
+			before := h.byID[id].attempt
+			h.again()
+			h.ppp(0xc023, 1, 2, alice...)
+			h.take(h.Authenticated(id, before, "alice", subscriber.Answer{}, h.now))
+			if len(h.kept) != 0 {
+				h.t.Error("an answer to credentials of before", h.kept)
+			}
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+			one[Connect](h.site)
+			h.take(h.Connected(id, lease, [8]byte{}, "", nil, h.now))
+		},
+		"without credentials before the answer": func(h *host, id string) {
+			h.again()
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+			one[Connect](h.site)
+			h.take(h.Connected(id, lease, [8]byte{}, "", nil, h.now))
+			h.ppp(0xc023, 1, 2, alice...)
+			one[Authenticate](h.site)
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+		},
+		"while it is connected": func(h *host, id string) {
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+			one[Connect](h.site)
+			h.again()
+			h.ppp(0xc023, 1, 2, alice...)
+			if len(all[Authenticate](h.site)) != 0 {
+				h.t.Error("two requests to the Manager at once", h.kept)
+			}
+			h.take(h.Connected(id, lease, [8]byte{}, "", nil, h.now))
+			one[Authenticate](h.site)
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+		},
+		"without credentials while it is connected": func(h *host, id string) {
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+			one[Connect](h.site)
+			h.again()
+			h.take(h.Connected(id, lease, [8]byte{}, "", nil, h.now))
+			h.ppp(0xc023, 1, 2, alice...)
+			one[Authenticate](h.site)
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, nil)
+			h := s.host(1, 100, 7)
+			dial(h, h.negotiate().ID)
+			if id, _ := h.gotPPP(0xc023, 2); id != 2 {
+				t.Error("the answer is to request", id)
+			}
+			h.gotPPP(0x8021, 1)
+			h.gotPPP(0x8057, 1)
+			if half, up := s.Sessions(); half != 0 || up != 1 {
+				t.Error(half, up)
+			}
+		})
+	}
+}
+
+func TestAHostThatIsRefusedWhileItNegotiatesLCPAgainIsGone(t *testing.T) {
+	for name, refuse := range map[string]func(h *host, id string){
+		"by its credentials": func(h *host, id string) {
+			h.ppp(0xc021, 1, 99, 1, 4, 5, 0x78)
+			h.take(h.answered(id, "alice", subscriber.Answer{Reject: errors.New("no")}))
+		},
+		"by the Manager": func(h *host, id string) {
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+			h.ppp(0xc021, 1, 99, 1, 4, 5, 0x78)
+			h.take(h.Connected(id, subscriber.Lease{}, [8]byte{}, "", errors.New("no"), h.now))
+		},
+	} {
+		s := newSite(t, nil)
+		h := s.host(1, 100, 7)
+		refuse(h, h.negotiate().ID)
+		h.got(typeDiscovery, codePADT)
+		if half, up := s.Sessions(); half != 0 || up != 0 || s.due.Len() != 0 {
+			t.Error(name, half, up)
+		}
+		h.send(typeDiscovery, codePADI, tags(tagServiceName, ""))
+		s.drops("rejected-before")
+	}
+}
+
+func TestAnAttributeOfThePADRIsInEachRequest(t *testing.T) {
+	s := newSite(t, func(p *api.PppoeServer) { p.RelayInformation = api.RelayInformation_TRUST_INFORMATION })
+	h := s.host(1, 100, 7)
+	id := h.dial(tagVendor, "\x00\x00\x0d\xe9\x01\x05eth 1")
+	if kept := s.byID[id].request; kept == nil || kept.Username != "" || len(kept.Password) != 0 {
+		t.Errorf("%+v", kept)
+	}
+	h.again()
+	h.ppp(0xc023, 1, 9, []byte("\x05alice\x01x")...)
+	if r := one[Authenticate](s).Request; string(r.Line.CircuitID) != "eth 1" || r.Username != "alice" {
+		t.Errorf("%+v", r)
+	}
+	// Most sessions need no memory for that.
+	other := s.host(2, 100, 7)
+	if s.byID[other.dial()].request != nil {
+		t.Error("a request without attributes is kept")
+	}
+}
+
+func TestAHostThatWasStartedAnewGetsASessionOfItsOwn(t *testing.T) {
+	s := newSite(t, nil)
+	h := s.host(1, 100, 7)
+	h.discover(tagHostUniq, "one")
+	before := h.session
+	h.send(typeDiscovery, codePADR, h.last)
+	if id, _ := h.got(typeDiscovery, codePADS); id != before {
+		t.Error("a PADR that came again has another session:", id)
+	}
+	h.discover(tagHostUniq, "two")
+	if _, pads := h.got(typeDiscovery, codePADS); h.session == before || !bytes.Contains(pads, tags(tagHostUniq, "two")) {
+		t.Errorf("session %d, PADS %x", h.session, pads)
+	}
+	if half, _ := s.Sessions(); half != 1 {
+		t.Error(half)
+	}
+}
+
+func TestTheKeyOfCookiesIsReplaced(t *testing.T) {
+	s := newSite(t, nil)
+	h := s.host(1, 100, 7)
+	keys, now := cookieKeys{}, s.now
+	renew := func() {
+		t.Helper()
+		now = now.Add(keyTime)
+		if !keys.due(now) || keys.renew(now) != nil || keys.due(now) {
+			t.Fatal(keys.made)
+		}
+		s.SetKeys(&keys)
+	}
+	renew()
+	padr := func() []byte {
+		h.session = 0
+		h.send(typeDiscovery, codePADI, tags(tagServiceName, ""))
+		_, pado := h.got(typeDiscovery, codePADO)
+		d, _ := parseTags(pado)
+		return tags(tagACCookie, string(d.cookie), tagServiceName, "")
+	}
+	b := padr()
+	renew()
+	h.send(typeDiscovery, codePADR, b)
+	h.got(typeDiscovery, codePADS)
+	renew()
+	h.send(typeDiscovery, codePADR, b)
+	s.drops("cookie")
+	if read, ok := readCookieKeys(keys.bytes()); !ok || read.keys != keys.keys || !read.made.Equal(keys.made) {
+		t.Error("what is written is not what is read")
+	}
+	if _, ok := readCookieKeys(keys.bytes()[1:]); ok || !keys.due(now.Add(-time.Second)) {
+		t.Error("a record that is cut, or of a clock that was set back, is taken")
 	}
 }
 
@@ -787,7 +962,7 @@ func TestAFloodIsBounded(t *testing.T) {
 		h := s.host(byte(i), 100, uint16(i%4000+1))
 		h.mac[3], h.mac[4] = byte(i>>16), byte(i>>8)
 		h.send(typeDiscovery, codePADI, tags(tagServiceName, ""))
-		cookie := cookieOf(s.secret, s.places[0], 100, uint16(i%4000+1), h.mac, slotOf(s.now.UnixNano()))
+		cookie := cookieOf(s.keys[0], s.places[0], 100, uint16(i%4000+1), h.mac, slotOf(s.now.UnixNano()))
 		h.send(typeDiscovery, codePADR, tags(tagServiceName, "", tagACCookie, string(cookie[:])))
 	}
 	if half, _ := s.Sessions(); half != 100 || s.offers.Len() > mostOffers || len(s.circuits) > 100 {

@@ -25,11 +25,10 @@ import (
 
 const (
 	tick = 50 * time.Millisecond
-	// Key of the record that has the secret of AC-Cookies.
-	secretRecord = "cookie"
+	// Key of the record that has the keys of AC-Cookies.
+	keysRecord = "cookie"
 	// The data plane's reason for the Echo-Request that a peer did not answer.
-	peerLost     = "lcp-peer-lost"
-	secretLength = 32
+	peerLost = "lcp-peer-lost"
 	// After so many frames for a data plane, those of a moment are gathered: a frame alone costs both sides as much as several.
 	// After very many, for longer.
 	muchAtOnce, gather         = 4, time.Millisecond
@@ -56,6 +55,7 @@ type serving struct {
 
 	mu      sync.Mutex
 	machine *Machine
+	keys    cookieKeys
 	synced  bool
 	// Closed when Synced was called first.
 	first chan struct{}
@@ -78,21 +78,24 @@ type serving struct {
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	secret, err := secretOf(e.Records)
-	if err != nil {
-		return nil, err
+	var keys cookieKeys
+	if e.Records != nil {
+		keys, _ = readCookieKeys(e.Records.Get(keysRecord))
 	}
 	var seed [32]byte
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, err
 	}
-	s := &serving{Environment: e, machine: New(secret, random.NewChaCha8(seed).Uint64, time.Now()), first: make(chan struct{}),
+	s := &serving{Environment: e, keys: keys, machine: New(&keys, random.NewChaCha8(seed).Uint64, time.Now()), first: make(chan struct{}),
 		frames: map[string][]*api.PacketOut{}, filled: make(chan struct{}, 1), asked: make(chan struct{}, 1), connections: map[string]wcp.Connection{},
 		packets: newCounters("sluice_pppoe_packets_total", "PPPoE packets, by type.", "type"),
 		drops:   newCounters("sluice_pppoe_drops_total", "PPPoE packets that were not served.", "reason"),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_pppoe_sessions_ended_total", Help: "PPPoE sessions that ended, by Acct-Terminate-Cause.",
 		}, []string{"cause"})}
+	if err := s.renewKeys(time.Now()); err != nil {
+		return nil, err
+	}
 	s.punts = service.NewPunts(e, &s.NotReadyReasons)
 	s.ports = service.FollowPorts(e, func(dataplane string) bool {
 		s.mu.Lock()
@@ -120,21 +123,19 @@ func newServing(e service.Environment) (service.Service, error) {
 	return s, nil
 }
 
-// secretOf outlives the agent: a host that was offered a session before a restart gets it afterwards.
-func secretOf(records *durable.Table) ([]byte, error) {
-	if records != nil {
-		if stored := records.Get(secretRecord); len(stored) == secretLength {
-			return stored, nil
-		}
+// renewKeys replaces the key of AC-Cookies when its time is over.
+func (s *serving) renewKeys(now time.Time) error {
+	if !s.keys.due(now) {
+		return nil
 	}
-	secret := make([]byte, secretLength)
-	if _, err := rand.Read(secret); err != nil {
-		return nil, err
+	if err := s.keys.renew(now); err != nil {
+		return err
 	}
-	if records != nil {
-		records.Put(durable.Record{Key: secretRecord, Value: secret})
+	if s.Records != nil {
+		s.Records.Put(durable.Record{Key: keysRecord, Value: s.keys.bytes()})
 	}
-	return secret, nil
+	s.machine.SetKeys(&s.keys)
+	return nil
 }
 
 // locked runs f, and carries out its actions.
@@ -217,7 +218,12 @@ func (s *serving) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-clock.C:
-			s.locked(func() []Action { return s.machine.Tick(now) })
+			s.locked(func() []Action {
+				if err := s.renewKeys(now); err != nil {
+					s.Log.Error("no new key for AC-Cookies", "error", err)
+				}
+				return s.machine.Tick(now)
+			})
 		}
 	}
 }
@@ -291,10 +297,10 @@ func (s *serving) askManager(ctx context.Context) {
 func (s *serving) ask(manager subscriber.Manager, a Action) {
 	switch a := a.(type) {
 	case Authenticate:
-		id, username := a.Request.ID, a.Request.Username
+		id, username, attempt := a.Request.ID, a.Request.Username, a.Attempt
 		manager.Authenticate(a.Request, func(answer subscriber.Answer) {
 			s.locked(func() []Action {
-				return s.machine.Authenticated(id, cmp.Or(answer.Grant.Username, username), answer, time.Now())
+				return s.machine.Authenticated(id, attempt, cmp.Or(answer.Grant.Username, username), answer, time.Now())
 			})
 		})
 	case Connect:
@@ -336,8 +342,15 @@ func (s *serving) Connected(ctx context.Context, plane service.Plane) { s.ports.
 
 // Receive implements service.Receiver.
 func (s *serving) Receive(packets []service.Packet) {
-	now := time.Now()
+	if s.take(packets, time.Now()) {
+		s.flush()
+	}
+}
+
+// take reports whether enough frames wait.
+func (s *serving) take(packets []service.Packet, now time.Time) bool {
 	s.mu.Lock()
+	defer s.unlock()
 	for _, p := range packets {
 		packet := Packet{p.Dataplane, p.Port, p.Frame}
 		if p.Reason == peerLost {
@@ -346,11 +359,7 @@ func (s *serving) Receive(packets []service.Packet) {
 			s.carryOut(s.machine.Receive(packet, now))
 		}
 	}
-	full := s.waiting >= framesLimit
-	s.unlock()
-	if full {
-		s.flush()
-	}
+	return s.waiting >= framesLimit
 }
 
 // carryOut does what does not wait, and keeps the rest for send and askManager. s.mu is held.

@@ -5,6 +5,7 @@ package pppoe
 import (
 	"container/list"
 	"encoding/binary"
+	"hash/fnv"
 	"net/netip"
 
 	"sluice.dev/sluice/agent/api"
@@ -65,10 +66,14 @@ type session struct {
 	// Name under which the subscriber is connected.
 	username string
 	// Of the PADR that made it: one that comes again gets the same answer.
-	cookie [8]byte
-	pads   []byte
-	// Until it is connected.
+	padr uint64
+	pads []byte
+	// Of its PADR; once it is connected, only if requestOf cannot make it.
 	request *subscriber.Request
+	// Number of the last Authenticate: answers to earlier ones do not count.
+	attempt uint8
+	// Credentials of a host that negotiated LCP again while the Manager connects it.
+	pending *subscriber.Credentials
 	// Its place among those that are half open.
 	half *list.Element
 	// Other sessions of the host, and when the link is looked at next.
@@ -142,10 +147,13 @@ type offer struct {
 	frame []byte
 }
 
-// The first bytes of a cookie distinguish PADRs of a host.
-func shortCookie(cookie []byte) (short [8]byte) {
-	copy(short[:], cookie)
-	return short
+// hashOf distinguishes PADRs of a host: a host that was started anew has another Host-Uniq.
+func (d *discovery) hash() uint64 {
+	h := fnv.New64a()
+	h.Write(d.cookie)
+	h.Write(d.hostUniq)
+	h.Write(d.relay)
+	return h.Sum64()
 }
 
 func protocolOf(b []byte) (ppp.Protocol, []byte, bool) {

@@ -12,16 +12,16 @@ import (
 	"sluice.dev/sluice/agent/subscriber"
 )
 
-// Authenticated takes the answer to Authenticate.
-func (m *Machine) Authenticated(id, username string, a subscriber.Answer, now time.Time) []Action {
+// Authenticated takes the answer to an Authenticate.
+func (m *Machine) Authenticated(id string, attempt uint8, username string, a subscriber.Answer, now time.Time) []Action {
 	m.now = now.UnixNano()
 	s := m.byID[id]
 	switch {
 	case s == nil:
 	case a.Reject != nil:
 		m.rejected.add(hostKey{s.key.circuitKey, s.mac}, m.now)
-		m.actions = s.link.Reject(cmp.Or(a.Message, "not authenticated"), m.now, m.actions[:0])
-		m.carryOut(s)
+		m.reject(s, cmp.Or(a.Message, "not authenticated"))
+	case attempt != s.attempt:
 	case s.state == up && username != s.username:
 		m.end(s, subscriber.UserError, "its host authenticates as another user", true)
 	case s.state == up:
@@ -33,7 +33,6 @@ func (m *Machine) Authenticated(id, username string, a subscriber.Answer, now ti
 		if mtu := mtuOf(s.link); mtu != 0 && (c.Grant.MTU == 0 || mtu < c.Grant.MTU) {
 			c.Grant.MTU = mtu
 		}
-		s.request = nil
 		m.do(Connect{c, a.Message})
 	}
 	return m.done()
@@ -50,14 +49,30 @@ func (m *Machine) Connected(id string, l subscriber.Lease, interfaceID [8]byte, 
 		m.dropped("not-connected")
 		m.rejected.add(hostKey{s.key.circuitKey, s.mac}, m.now)
 		s.disconnected = true
-		m.actions = s.link.Reject(refusalText(err), m.now, m.actions[:0])
-	} else {
-		m.connected(s)
-		s.link.Watched()
-		m.actions = s.link.Accept(networkOf(l, interfaceID), message, m.now, m.actions[:0])
+		m.reject(s, refusalText(err))
+		return m.done()
 	}
-	m.carryOut(s)
+	m.connected(s)
+	s.link.Watched(m.now)
+	if s.pending == nil {
+		m.actions = s.link.Accept(networkOf(l, interfaceID), message, m.now, m.actions[:0])
+		m.carryOut(s)
+		return m.done()
+	}
+	// The answer was to credentials before these.
+	s.link.Change(networkOf(l, interfaceID), m.now)
+	c := s.pending
+	s.pending = nil
+	m.authenticate(s, c)
+	m.settle(s)
 	return m.done()
+}
+
+// reject ends a session. A host that is about to negotiate LCP again gets no answer to its credentials.
+func (m *Machine) reject(s *session, message string) {
+	m.actions = s.link.Reject(message, m.now, m.actions[:0])
+	m.carryOut(s)
+	m.end(s, subscriber.UserError, "not authenticated", true)
 }
 
 // refusalText is the text for a host whose session the Manager refuses. The error itself may name other subscribers' sessions and addresses: it is
@@ -110,8 +125,10 @@ func (m *Machine) Restore(c subscriber.Connection, l subscriber.Lease, now time.
 	s := &session{key: key, mac: c.Line.MAC, tags: tags, server: server, link: link, id: c.ID, username: cmp.Or(c.Grant.Username, c.Username)}
 	// A session of an agent that asked itself has no interval.
 	if c.Access.GetLcpEchoInterval() != 0 {
-		s.link.Watched()
+		s.link.Watched(m.now)
 	}
+	request := c.Request
+	s.keepRequest(&request)
 	m.enter(s, true)
 	m.settle(s)
 	return m.done(), true
