@@ -6,15 +6,18 @@ built programs.
 bench/dial dials in through a port of the gateway (veth, net_af_packet): discovery, LCP, CHAP, IPCP, IPv6CP, router
 advertisement, DHCPv6. FreeRADIUS authenticates and accounts. With --planes, one agent serves several data planes, each
 with its share of the subscribers. All programs share the processors of this machine; the rows contain the CPU time of
-each. Then the bench kills the agent under traffic and starts it again, until the data plane has all sessions and the
-agent knows each of them. Each session has one Start record at the RADIUS server, also after the restart."""
+each. Before that, a few subscribers dial in without and beside a flood of PADIs on another circuit. Then the bench
+kills the agent under traffic and starts it again, until the data plane has all sessions and the agent knows each.
+Each session has one Start record at the RADIUS server, also after the restart."""
 
 import argparse
 import contextlib
 import json
 import os
 import platform
+import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from lab import Dialer, Gateway, Lab, thing  # noqa: E402
 from lab.gateway import DATAPLANE, SLUICE  # noqa: E402
 from lab.laboratory import wait_until  # noqa: E402
 from lab.radius import SECRET, FreeRadius  # noqa: E402
+from lab.wire import Wire  # noqa: E402
 
 SERVER4, SERVER6 = "192.0.2.2", "2001:db8:0:2::2"
 RADIUS = "127.0.0.1"
@@ -36,6 +40,8 @@ MEASURED = 30000
 TRAFFIC = 2000
 # Inner VLANs of each outer one.
 INNER = 1000
+# Subscribers that dial in beside a flood, and how many of them a second.
+BESIDE, BESIDE_RATE = 500, 50
 BUFFERS = 32768
 METRICS = "127.0.0.1:9464"
 
@@ -129,6 +135,34 @@ class Plane:
             server4=self.server4,
             server6=self.server6,
         )
+
+
+class Flood(threading.Thread):
+    """PADIs of many hosts on the circuit 1999.4000 of a data plane: so many a second."""
+
+    def __init__(self, plane, rate):
+        super().__init__(daemon=True)
+        self.wire, self.rate, self.sent, self.over = Wire(plane.access, "line"), rate, 0, threading.Event()
+
+    def run(self):
+        tags = struct.pack("!HHHH", 0x88A8, 1999, 0x8100, 4000)
+        padi = struct.pack("!HBBHHHH", 0x8863, 0x11, 9, 0, 4, 0x0101, 0)
+        began = time.monotonic()
+        while not self.over.is_set():
+            while self.sent < self.rate * (time.monotonic() - began):
+                mac = b"\x02\x0f" + struct.pack("!I", self.sent)
+                self.wire.send((b"\xff" * 6 + mac + tags + padi).ljust(68, b"\0"))
+                self.sent += 1
+            time.sleep(0.001)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+        self.wire.close()
 
 
 class Site:
@@ -265,6 +299,32 @@ def progress(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def beside(lab, site, rate):
+    """Rows of subscribers that dial in without and beside a flood."""
+    plane, rows = site.planes[0], []
+    for name, vlan, packets in (("quiet", 1800, 0), ("flooded", 1801, rate)):
+        with Flood(plane, packets) if packets else contextlib.nullcontext() as flood:
+            dialer = Dialer(
+                lab,
+                plane.access,
+                "line",
+                name=name,
+                pppoe=BESIDE,
+                pppoe_vlan=vlan,
+                inner=INNER,
+                password="secret",
+                echo="300s",
+                window=64,
+                rate=BESIDE_RATE,
+            )
+            status = dialer.dial(120)
+        row = {"scenario": f"setup-pppoe-{name}", "sessions": BESIDE, "flood_packets": flood.sent if flood else 0}
+        rows.append(row | {each: status[each] for each in ("seconds", "median_ms", "p99_ms", "retries", "failed")})
+        dialer.hang_up()
+        dialer.close()
+    return rows
+
+
 def dial(site, sessions, patience):
     """Dials until so many sessions are up; the row of the first MEASURED."""
     interval = Interval(site)
@@ -333,7 +393,7 @@ def restart(site, sessions):
 
 def start_records(site):
     """Start records at the RADIUS server, once no record waits in the agent, and how many sessions they are of. The
-    first subscriber of each data plane, which hung up, has one, too."""
+    first subscriber of each data plane and those of `beside`, which hung up, have one, too."""
 
     def delivered():
         lines = (site.get("metrics") or "").splitlines()
@@ -351,7 +411,7 @@ def start_records(site):
                 if starts:
                     all.append(session)
                 session, starts = None, False
-    first = len(site.planes)
+    first = len(site.planes) + site.beside
     return {"start_records": len(all) - first, "sessions_with_start": len(set(all)) - first}
 
 
@@ -362,8 +422,10 @@ def measure(lab, given):
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         conditions["cpu"] = next(line for line in lines if line.startswith("model name")).split(":")[1].strip()
+    flooded = beside(lab, site, given.flood) if given.flood else []
+    site.beside = BESIDE * len(flooded)
     first, whole = dial(site, sessions, given.patience)
-    rows = [{"scenario": "setup-pppoe-radius"} | first, {"scenario": "setup-pppoe-radius-all"} | whole]
+    rows = [*flooded, {"scenario": "setup-pppoe-radius"} | first, {"scenario": "setup-pppoe-radius-all"} | whole]
     time.sleep(2)
     memory = {name: sum(map(resident, pids)) for name, pids in site.processes().items()}
     rows.append({"scenario": "setup-memory", "sessions": sessions} | {f"{n}_bytes": b for n, b in memory.items()})
@@ -380,6 +442,7 @@ def main():
     parser.add_argument("--window", type=int, default=512, help="subscribers that dial at the same time (%(default)s)")
     parser.add_argument("--rate", type=float, default=0, help="dials a second; 0: as many as the window allows")
     parser.add_argument("--patience", type=float, default=1800, help="seconds for all of them (%(default)s)")
+    parser.add_argument("--flood", type=int, default=20000, help="PADIs a second of a flood; 0: none (%(default)s)")
     parser.add_argument("--json", type=Path, help="a file for the rows")
     given = parser.parse_args()
     if os.geteuid() != 0:

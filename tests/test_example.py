@@ -68,6 +68,7 @@ def test_every_session_of_the_example_passes_traffic_both_ways(example):
     for way in ("uplink", "downlink"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output
+    assert ("the agent is killed" in output) == (sessions == 400)
     assert "tx-link-down" not in output
     assert re.search(r"^cycles +[1-9]\d* of the TSC a packet, [1-9]\d*\.\d packets at a time", output, re.M), output
     assert re.search(rf"^in bursts +\d+ \({burst}\), \d+ \(.*\): cycles a packet, 256 at a time", output, re.M), output

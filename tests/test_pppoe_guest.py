@@ -13,6 +13,9 @@ from lab.radius import SECRET, FreeRadius
 ACCESS_MAC, CORE_MAC, GUEST_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02", "02:00:00:00:06:01"
 GATEWAY4, CORE4, CORE6, SERVER4, SERVER6 = "100.64.0.1", "192.0.2.1", "2001:db8:0:2::1", "192.0.2.2", "2001:db8:0:2::2"
 
+# 1,500 bytes, PPPoE, and a tag that the driver counts.
+MTU, IPERF = 1512, "/usr/bin/iperf3"
+
 
 def grown(what, by):
     """A command that waits until so many lines more of pppd's log have the words."""
@@ -22,6 +25,7 @@ def grown(what, by):
 
 class Site:
     def __init__(self, lab):
+        self.lab = lab
         self.inside, self.servers = lab.namespace("inside"), lab.namespace("servers")
         self.inside.link("core0", self.servers, "uplink")
         self.inside.ip("tuntap", "add", "tap0", "mode", "tap")
@@ -32,14 +36,15 @@ class Site:
             self.servers.ip("addr", "add", address, "dev", "uplink", *(["nodad"] if ":" in address else []))
         self.servers.ip("route", "add", "default", "via", CORE4)
         self.servers.ip("-6", "route", "add", "default", "via", CORE6)
-        self.guest = Guest(lab, self.inside, "tap0", GUEST_MAC)
+        self.guest = Guest(lab, self.inside, "tap0", GUEST_MAC, programs=[IPERF])
         self.guest.run(
-            "vconfig add eth0 100; vconfig add eth0.100 7; ip link set eth0.100 up; ip link set eth0.100.7 up"
+            f"ip link set eth0 mtu {MTU}; vconfig add eth0 100; vconfig add eth0.100 7; "
+            "ip link set eth0.100 up; ip link set eth0.100.7 up"
         )
         self.radius = FreeRadius(lab, self.inside, "127.0.0.1", 'alice Cleartext-Password := "alice-secret"\n')
         self.gateway = Gateway(lab, self.inside)
         self.gateway.apply(
-            thing("Port", "access", device="net_af_packet0,iface=tap0,framecnt=4096", mac=ACCESS_MAC),
+            thing("Port", "access", device="net_af_packet0,iface=tap0,framecnt=4096", mac=ACCESS_MAC, mtu=MTU),
             thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096", mac=CORE_MAC),
             thing("Interface", "gateway", addresses=[f"{GATEWAY4}/32"]),
             thing("Interface", "core", port="core", addresses=[f"{CORE4}/24", f"{CORE6}/64"]),
@@ -68,6 +73,7 @@ class Site:
                     profile=vlans[3],
                     authentication=[vlans[2]],
                     echoInterval="1s",
+                    mru=1500,
                 )
                 for vlans in (
                     ("pap", "7", "pap", "home"),
@@ -142,6 +148,33 @@ def test_pppd_dials_in_pings_and_hangs_up(site, inner, success):
     assert "3 packets received" in guest.run(f"ping6 -c 3 {SERVER6}")
     guest.run("killall pppd")
     wait_until(lambda: not site.sessions(), 30)
+
+
+@pytest.mark.long(reason="the guest's emulated kernel takes 20 seconds")
+def test_pppd_gets_packets_of_1500_bytes_and_carries_iperf3(site):
+    """RFC 4638: the kernel's Ethernet has room for PPPoE."""
+    guest = site.guest
+    for inner, mtu in ((7, 1492), (8, 1500)):
+        dial(guest, inner, "mtu", str(mtu), "mru", str(mtu))
+        log = guest.until("cat /tmp/log /tmp/out", ["remote IP address"])
+        address = re.search(r"local  IP address (\S+)", log)[1]
+        assert f"mtu {mtu}" in guest.run("ip link show dev ppp0")
+        assert site.sessions()[0]["policy"]["mtu"] == mtu
+        # What fits goes both ways as one packet; one byte more gets an ICMP error of the gateway, which names the MTU.
+        ping = ("ping", "-c", "3", "-W", "5", "-M", "do", "-s")
+        assert "3 received" in site.servers.run(*ping, str(mtu - 28), address).stdout
+        if mtu < 1500:
+            refused = site.servers.run(*ping, str(mtu - 27), address, check=False).stdout
+            assert f"mtu = {mtu}" in refused or f"mtu={mtu}" in refused, refused
+            site.servers.ip("route", "flush", "cache")
+        else:
+            server = site.lab.process(site.servers, IPERF, "-s", "-B", SERVER4, log="iperf3.log")
+            for way in ("", "-R"):
+                shown = guest.until(f"iperf3 -c {SERVER4} -t 2 -f k {way} 2>&1", ["receiver"])
+                assert float(re.search(r"([\d.]+) Kbits/sec\s+receiver", shown)[1]) > 0
+            server.stop()
+        guest.run("killall pppd")
+        wait_until(lambda: not site.sessions(), 30)
 
 
 def test_a_home_gateway_gets_a_prefix_for_the_network_behind_it(site):

@@ -5,6 +5,7 @@ package pppoe
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,34 @@ func (m *Machine) SetPort(dataplane, port string, mac subscriber.MAC) {
 	for _, s := range m.byName {
 		delete(s.configs, n)
 	}
+}
+
+// SetMTU follows the MTU of a port, in bytes; 0: the port is gone.
+func (m *Machine) SetMTU(port string, mtu uint32) {
+	if m.mtus[port] = mtu; mtu == 0 {
+		delete(m.mtus, port)
+	}
+}
+
+// room is the largest PPP payload of a port.
+func (m *Machine) room(port string) uint32 { return cmp.Or(m.mtus[port], 1500) - 8 }
+
+// TooLarge returns why the largest payload of a server does not fit into its port; "": it does.
+func (m *Machine) TooLarge(server string) string {
+	s := m.byName[server]
+	if s == nil || uint32(s.mru) <= max(m.room(s.spec.Port), 1492) {
+		return ""
+	}
+	return fmt.Sprintf("mru: %d and 8 bytes of PPPoE do not fit into the MTU of Port/%s, %d; accepted: at most %d, or a port with an mtu of %d",
+		s.mru, s.spec.Port, m.room(s.spec.Port)+8, m.room(s.spec.Port), s.mru+8)
+}
+
+// Servers returns the names of a port's servers.
+func (m *Machine) Servers(port string) (names []string) {
+	for _, s := range m.servers[port] {
+		names = append(names, s.name)
+	}
+	return names
 }
 
 // NeedsPort reports whether the MAC of a server's port is unknown on a data plane.

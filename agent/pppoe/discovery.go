@@ -130,7 +130,7 @@ func (m *Machine) receivePADI(c circuitKey, f *frame, d *discovery) {
 	}
 	b = appendTag(b, tagACCookie, cookie[:])
 	b = d.repeat(b)
-	if payload := s.payload(d.maxPayload); payload > 1492 {
+	if payload := m.payload(s, d.maxPayload); payload > 1492 {
 		b = appendTag(b, tagMaxPayload, []byte{byte(payload >> 8), byte(payload)})
 	}
 	if len(b) > mostPayload {
@@ -153,11 +153,11 @@ func (m *Machine) offer(o *offer) {
 }
 
 // payload is the largest PPP payload for a host with a PPP-Max-Payload tag (RFC 4638).
-func (s *server) payload(said uint16) uint16 {
+func (m *Machine) payload(s *server, said uint16) uint16 {
 	if said <= 1492 {
 		return 1492
 	}
-	return max(min(said, s.mru), 1492)
+	return max(min(said, s.mru, uint16(min(m.room(s.spec.Port), 65535))), 1492)
 }
 
 func (m *Machine) refuse(c circuitKey, f *frame, d *discovery, tag uint16, why string) {
@@ -231,7 +231,7 @@ func (m *Machine) receivePADR(c circuitKey, f *frame, d *discovery) {
 		m.end(oldest, subscriber.LostCarrier, "its host dials in again", true)
 	}
 	m.makeRoom(s)
-	payload := s.payload(d.maxPayload)
+	payload := m.payload(s, d.maxPayload)
 	one := &session{key: sessionKey{c, id}, mac: f.source, tags: f.tags, server: s, link: ppp.New(config, payload), id: m.newID(), padr: padr}
 	var name []byte
 	if len(d.services) > 0 {

@@ -68,9 +68,9 @@ func (m *Machine) carryOut(s *session) {
 			}
 		case ppp.Renegotiated:
 			if s.state == up && !s.delegated {
-				state, mtu, access := m.stateOf(s), mtuOf(s.link), m.access(s)
+				state, mtu, access := m.stateOf(s), m.mtuOf(s), m.access(s)
 				m.do(Update{s.id, func(c *subscriber.Connection) {
-					c.State, c.Access, c.Grant.MTU = state, access, mtu
+					c.State, c.Access, c.MTU = state, access, mtu
 				}})
 			}
 		case ppp.Dropped:
@@ -84,12 +84,12 @@ func (m *Machine) carryOut(s *session) {
 	m.settle(s)
 }
 
-// mtuOf is the MTU of a session; 0: the one that it has anyhow.
-func mtuOf(l *ppp.Link) uint32 {
-	if l.MTU() == 1492 {
-		return 0
+// mtuOf is the MTU of a link; 0: the port has room for no more.
+func (m *Machine) mtuOf(s *session) uint32 {
+	if mtu := uint32(max(s.link.MTU(), 1280)); mtu < m.room(m.places[s.key.place].port) {
+		return mtu
 	}
-	return uint32(max(l.MTU(), 1280))
+	return 0
 }
 
 // authenticate asks the Manager. A host that negotiated LCP again authenticates again, and keeps its addresses. False: the session is over.

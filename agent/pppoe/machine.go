@@ -154,6 +154,7 @@ type Machine struct {
 	places   []place
 	numbers  map[place]uint32
 	macs     map[uint32]subscriber.MAC
+	mtus     map[string]uint32 // of ports, by name
 	ofPlace  map[uint32]int
 	sessions map[sessionKey]*session
 	hosts    map[hostKey]*session // the newest
@@ -176,7 +177,7 @@ type Machine struct {
 // New returns a machine without servers and sessions. random gives random numbers.
 func New(keys *cookieKeys, random func() uint64, now time.Time) *Machine {
 	m := &Machine{random: random, nextID: uint64(now.UnixNano()), servers: map[string][]*server{}, byName: map[string]*server{},
-		loads: map[string]*load{}, numbers: map[place]uint32{}, macs: map[uint32]subscriber.MAC{}, ofPlace: map[uint32]int{},
+		loads: map[string]*load{}, numbers: map[place]uint32{}, macs: map[uint32]subscriber.MAC{}, mtus: map[string]uint32{}, ofPlace: map[uint32]int{},
 		rejected: newRejections(), begin: uint16(random() % 4096), sessions: map[sessionKey]*session{}, hosts: map[hostKey]*session{}, byID: map[string]*session{}, circuits: map[circuitKey]*circuit{}}
 	m.SetKeys(keys)
 	return m

@@ -564,6 +564,7 @@ func TestAHostDoesNotNameItsLineUnlessAnAccessNodeIsTrusted(t *testing.T) {
 
 func TestPPPMaxPayload(t *testing.T) {
 	s := newSite(t, func(p *api.PppoeServer) { p.Mru = 1500 })
+	s.SetMTU("access", 1508)
 	for said, answered := range map[string]uint16{"": 0, "\x05\xd4": 0, "\x05\xdc": 1500, "\x06\x00": 1500, "\x05\xd8": 1496, "\x05": 0} {
 		h := s.host(1, 100, 7)
 		h.send(typeDiscovery, codePADI, tags(tagServiceName, "", tagMaxPayload, said))
@@ -739,8 +740,8 @@ func TestLCPAnewAuthenticatesAnewAndKeepsTheSession(t *testing.T) {
 			t.Error(u)
 		} else {
 			c := subscriber.Connection{}
-			if u.Change(&c); c.Grant.MTU != 1400 || c.Access.LcpMagic == 0 || c.Access.LcpMagic != s.byID[id].link.Magic() {
-				t.Error(c.Grant.MTU, c.Access)
+			if u.Change(&c); c.MTU != 1400 || c.Access.LcpMagic == 0 || c.Access.LcpMagic != s.byID[id].link.Magic() {
+				t.Error(c.MTU, c.Access)
 			}
 		}
 		h.ppp(0xc023, 1, 9, append([]byte{byte(len(user))}, user+"\x01x"...)...)
@@ -848,6 +849,116 @@ func TestAHostThatIsRefusedWhileItNegotiatesLCPAgainIsGone(t *testing.T) {
 		}
 		h.send(typeDiscovery, codePADI, tags(tagServiceName, ""))
 		s.drops("rejected-before")
+	}
+}
+
+// TestNoTruncationOfAMessageChangesASession cuts each message of a host at each byte, in each phase of a session: with the lengths that it had, and
+// with a PPPoE length that is right.
+func TestNoTruncationOfAMessageChangesASession(t *testing.T) {
+	ppp := func(protocol uint16, code, id byte, data string) []byte {
+		b := append(binary.BigEndian.AppendUint16(nil, protocol), code, id)
+		return append(binary.BigEndian.AppendUint16(b, uint16(4+len(data))), data...)
+	}
+	// An IPv6 packet to all routers or all DHCPv6 servers, without a right checksum.
+	ip6 := func(next byte, payload string) []byte {
+		b := append([]byte{0, 0x57, 0x60, 0, 0, 0}, 0, byte(len(payload)), next, 255)
+		b = append(append(b, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), 0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2)
+		return append(b, payload...)
+	}
+	for phase, reach := range map[string]func(h *host){
+		"none":           func(*host) {},
+		"discovered":     func(h *host) { h.discover(tagHostUniq, "one") },
+		"authenticating": func(h *host) { h.negotiate() },
+		"connecting": func(h *host) {
+			id := h.negotiate().ID
+			h.take(h.answered(id, "alice", subscriber.Answer{}))
+		},
+		"up": func(h *host) { h.dial() },
+	} {
+		s := newSite(t, nil)
+		h := s.host(1, 100, 7)
+		reach(h)
+		cookie := cookieOf(s.keys[0], place{"dp", "access"}, 100, 7, h.mac, slotOf(s.now.UnixNano()))
+		half, up := s.Sessions()
+		for name, message := range map[string]struct {
+			etherType uint16
+			code      byte
+			payload   []byte
+		}{
+			"PADI":   {typeDiscovery, codePADI, tags(tagServiceName, "", tagHostUniq, "uniq", tagMaxPayload, "\x05\xdc", tagVendor, "\x00\x00\x0d\xe9\x01\x05eth 1")},
+			"PADR":   {typeDiscovery, codePADR, tags(tagServiceName, "", tagHostUniq, "uniq", tagACCookie, string(cookie[:]))},
+			"LCP":    {typeSession, codeSession, ppp(0xc021, 1, 1, "\x01\x04\x05\xd4\x05\x06\x01\x02\x03\x0a")},
+			"ack":    {typeSession, codeSession, ppp(0xc021, 2, 1, "\x01\x04\x05\xd4\x05\x06\x01\x02\x03\x0a")},
+			"end":    {typeSession, codeSession, ppp(0xc021, 5, 1, "bye")},
+			"echo":   {typeSession, codeSession, ppp(0xc021, 9, 1, "\x01\x02\x03\x0a")},
+			"PAP":    {typeSession, codeSession, ppp(0xc023, 1, 1, "\x05alice\x01x")},
+			"CHAP":   {typeSession, codeSession, ppp(0xc223, 2, 1, "\x100123456789abcdefalice")},
+			"IPCP":   {typeSession, codeSession, ppp(0x8021, 1, 1, "\x03\x06\x00\x00\x00\x00\x81\x06\x00\x00\x00\x00")},
+			"IPv6CP": {typeSession, codeSession, ppp(0x8057, 1, 1, "\x01\x0a\x00\x00\x00\x00\x00\x00\x00\x01")},
+			"RS":     {typeSession, codeSession, ip6(58, "\x85\x00\x00\x00\x00\x00\x00\x00")},
+			"DHCPv6": {typeSession, codeSession, ip6(17, "\x02\x22\x02\x23\x00\x1c\x00\x00\x01\x01\x02\x03\x00\x01\x00\x04\x00\x03\x00\x01\x00\x08\x00\x02\x00\x00")},
+		} {
+			whole := build(ourMAC, h.mac, &h.vlans, message.etherType, message.code, 0, message.payload)
+			begin := len(whole) - len(message.payload)
+			if message.etherType == typeSession {
+				binary.BigEndian.PutUint16(whole[begin-4:], h.session)
+			}
+			for cut := range whole {
+				for _, right := range []bool{false, true} {
+					b := slices.Clone(whole[:cut])
+					if right && cut >= begin {
+						binary.BigEndian.PutUint16(b[begin-2:], uint16(cut-begin))
+					}
+					s.take(s.Receive(Packet{"dp", "access", b}, s.now))
+					if h, u := s.Sessions(); h != half || u != up {
+						t.Fatalf("%s, %d of %d bytes of %s: %d and %d sessions, and not %d and %d", phase, cut, len(whole), name, h, u, half, up)
+					}
+					if len(all[Authenticate](s))+len(all[Update](s)) != 0 {
+						t.Fatalf("%s, %d of %d bytes of %s: %+v", phase, cut, len(whole), name, s.kept)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestTheMTUOfASessionFitsItsLinkAndItsPort(t *testing.T) {
+	for _, c := range []struct {
+		port, mru uint32
+		said      string // PPP-Max-Payload
+		granted   bool
+		link      uint16
+		mtu       uint32
+		tooLarge  bool
+	}{
+		{1500, 0, "", false, 1492, 0, false},
+		{1508, 1500, "", false, 1492, 1492, false},
+		{1508, 1500, "\x05\xdc", true, 1500, 0, false},
+		{1508, 1500, "\x05\xdc", true, 1400, 1400, false},
+		{1500, 1500, "\x05\xdc", false, 1492, 0, true},
+		{1400, 0, "", false, 1492, 0, false},
+		{9600, 1500, "\x05\xdc", true, 1500, 1500, false},
+	} {
+		s := newSite(t, func(p *api.PppoeServer) { p.Mru = c.mru })
+		s.SetMTU("access", c.port)
+		h := s.host(1, 100, 7)
+		if c.said != "" {
+			h.discover(tagMaxPayload, c.said)
+			_, pads := h.got(typeDiscovery, codePADS)
+			if bytes.Contains(pads, tags(tagMaxPayload, c.said)) != c.granted {
+				t.Errorf("%+v: %x", c, pads)
+			}
+		} else {
+			h.discover()
+		}
+		id, options := h.gotPPP(0xc021, 1)
+		h.ppp(0xc021, 2, id, options...)
+		h.ppp(0xc021, 1, 1, 1, 4, byte(c.link>>8), byte(c.link), 5, 6, 1, 2, 3, 4)
+		h.ppp(0xc023, 1, 1, []byte("\x05alice\x01x")...)
+		s.take(s.answered(one[Authenticate](s).Request.ID, "alice", subscriber.Answer{}))
+		if got := one[Connect](s).Connection.MTU; got != c.mtu || (s.TooLarge("home") != "") != c.tooLarge {
+			t.Errorf("%+v: MTU %d, %q", c, got, s.TooLarge("home"))
+		}
 	}
 }
 

@@ -166,7 +166,9 @@ func wake(c chan<- struct{}) {
 
 // Follow implements service.Follower.
 func (s *serving) Follow(c service.Change) {
-	if s.punts.Follow(c) {
+	if c.Key.Kind == "Port" {
+		s.followPort(c)
+		s.punts.Follow(c)
 		return
 	}
 	var spec *api.PppoeServer
@@ -174,7 +176,37 @@ func (s *serving) Follow(c service.Change) {
 		spec, _ = c.Object.Spec.(*api.PppoeServer)
 	}
 	s.locked(func() []Action { return s.machine.SetServer(c.Key.Name, spec, time.Now()) })
+	s.checkSizes(c.Key.Name)
 	s.ports.Look()
+}
+
+func (s *serving) followPort(c service.Change) {
+	mtu := uint32(0)
+	if c.Object != nil {
+		if spec, is := c.Object.Spec.(*api.Port); is {
+			mtu = cmp.Or(spec.Mtu, 1500)
+		}
+	}
+	s.mu.Lock()
+	s.machine.SetMTU(c.Key.Name, mtu)
+	names := s.machine.Servers(c.Key.Name)
+	s.mu.Unlock()
+	s.checkSizes(names...)
+}
+
+// checkSizes sets whether the payloads of servers fit into their ports.
+func (s *serving) checkSizes(names ...string) {
+	for _, name := range names {
+		s.mu.Lock()
+		why, reason := s.machine.TooLarge(name), ""
+		s.mu.Unlock()
+		if why != "" {
+			reason = "PayloadTooLarge"
+		}
+		if k := (object.Key{Kind: "PppoeServer", Name: name}); s.SetNotReady(k, "mru", reason, why) {
+			s.Intent.Touched(k)
+		}
+	}
 }
 
 // Synced implements service.Follower.

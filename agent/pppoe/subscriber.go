@@ -29,10 +29,7 @@ func (m *Machine) Authenticated(id string, attempt uint8, username string, a sub
 		m.carryOut(s)
 	case s.state == asking:
 		s.state, s.username = connecting, username
-		c := subscriber.Connection{Request: *s.request, Grant: a.Grant, IPv4: true, IPv6: true, Access: m.access(s), State: m.stateOf(s)}
-		if mtu := mtuOf(s.link); mtu != 0 && (c.Grant.MTU == 0 || mtu < c.Grant.MTU) {
-			c.Grant.MTU = mtu
-		}
+		c := subscriber.Connection{Request: *s.request, Grant: a.Grant, IPv4: true, IPv6: true, Access: m.access(s), MTU: m.mtuOf(s), State: m.stateOf(s)}
 		m.do(Connect{c, a.Message})
 	}
 	return m.done()

@@ -29,7 +29,9 @@ var rpc = service.NewRPC[api.SubscribersServer](&api.Subscribers_ServiceDesc, ma
 
 // entry has the selectors of a disconnect, and the number of sessions that it ended.
 func entry(e *audit.Entry, request, reply any) {
-	if words := selected(request.(*api.SubscribersDisconnection)); words != "" {
+	d := request.(*api.SubscribersDisconnection)
+	e.Why = d.GetWhy()
+	if words := selected(d); words != "" {
 		e.Attributes = []slog.Attr{slog.String("subscribers", words)}
 	}
 	if n, ok := reply.(*api.DisconnectedSubscribers); ok {
@@ -135,22 +137,31 @@ func showCommand(l command.Line) *cobra.Command {
 
 func disconnectCommand(l command.Line) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "disconnect",
+		Use:   "disconnect [SESSION]",
 		Short: "End sessions of subscribers",
-		Long:  `End the sessions of the subscribers that match all selectors. Accounting records have the cause Admin Reset.`,
-		Example: `  sluice subscriber disconnect --username alice@example.net
+		Long: `End the session with this name, or the sessions of the subscribers that match all selectors. Accounting records have the cause Admin Reset, and
+the audit has the reason.`,
+		Example: `  sluice subscriber disconnect pppoe-18c5d0a3b1e2f400
+  sluice subscriber disconnect --username alice@example.net --why 'asked by phone'
   sluice subscriber disconnect --all`,
-		Args: cobra.NoArgs,
+		Args: cobra.MaximumNArgs(1),
 	}
 	q := selectors(c)
 	all := c.Flags().Bool("all", false, "all subscribers")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	why := c.Flags().String("why", "", "reason, for the audit")
+	c.RunE = func(c *cobra.Command, names []string) error {
+		if len(names) > 0 {
+			if q.Session != "" {
+				return fmt.Errorf("%s: the session is also in --session; accepted: one of the two", names[0])
+			}
+			q.Session = names[0]
+		}
 		connection, err := l.Connect()
 		if err != nil {
 			return err
 		}
 		q.Dataplane = l.Dataplane()
-		ended, err := api.NewSubscribersClient(connection).DisconnectSubscribers(c.Context(), &api.SubscribersDisconnection{Which: q, All: *all})
+		ended, err := api.NewSubscribersClient(connection).DisconnectSubscribers(c.Context(), &api.SubscribersDisconnection{Which: q, All: *all, Why: *why})
 		if err != nil {
 			return err
 		}

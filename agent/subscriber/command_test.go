@@ -162,7 +162,7 @@ func TestTheAuditLogHasTheSelectorsOfADisconnect(t *testing.T) {
 	var known []string
 	flags.LocalFlags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	for _, name := range known {
-		if name == "all" || name == "help" {
+		if name == "all" || name == "help" || name == "why" {
 			continue
 		}
 		l := &line{count: 1}
@@ -178,7 +178,24 @@ func TestTheAuditLogHasTheSelectorsOfADisconnect(t *testing.T) {
 	if len(known) < 20 {
 		t.Error(known)
 	}
+	// A session by its name, and the reason.
+	command := commands(l)[0]
+	command.SetArgs([]string{"disconnect", "pppoe-1", "--why=asked by phone"})
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
 	var e audit.Entry
+	rpc.Methods["DisconnectSubscribers"].Entry(&e, l.ended, nil)
+	if selected(l.ended) != "session=pppoe-1 dataplane=north" || e.Why != "asked by phone" {
+		t.Error(l.ended)
+	}
+	command = commands(l)[0]
+	command.SetArgs([]string{"disconnect", "pppoe-1", "--session=pppoe-2"})
+	command.SilenceErrors, command.SilenceUsage = true, true
+	if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "--session") {
+		t.Error(err)
+	}
+	e = audit.Entry{}
 	rpc.Methods["DisconnectSubscribers"].Entry(&e, &api.SubscribersDisconnection{}, (*api.DisconnectedSubscribers)(nil))
 	if e.Count != 0 || len(e.Attributes) != 0 {
 		t.Errorf("%+v", e)

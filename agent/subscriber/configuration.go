@@ -91,6 +91,9 @@ func (m *manager) times(s *session) times {
 
 func (m *manager) allowed(s *session) allowed {
 	a := allowedBy(&s.connection.Grant, m.profiles[m.profileName(&s.connection)])
+	if mtu := s.connection.MTU; mtu != 0 && (a.policy.Mtu == 0 || mtu < a.policy.Mtu) {
+		a.policy.Mtu = mtu
+	}
 	// Without its Portal, the session does not forward: a deleted Portal does not open the garden.
 	a.policy.Portal = or(m.portalOf(a.redirect), a.redirect)
 	return a

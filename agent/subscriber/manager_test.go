@@ -352,6 +352,40 @@ func TestWhoComesBackGetsTheSameAddress(t *testing.T) {
 	}
 }
 
+func TestAPoolThatIsExhaustedIsOneEvent(t *testing.T) {
+	w := newWorld(t)
+	events := func() (all []string) {
+		for _, e := range w.poolEvents(w.now()) {
+			all = append(all, e.Name+" "+e.State)
+		}
+		slices.Sort(all)
+		return all
+	}
+	want := func(want ...string) {
+		t.Helper()
+		if got := events(); !slices.Equal(got, want) {
+			t.Errorf("%v, and not %v", got, want)
+		}
+	}
+	for i := range byte(7) {
+		if got := w.connect(w.connection(fmt.Sprint(i), fmt.Sprint(i), i)); got.err != nil {
+			t.Fatal(i, got.err)
+		}
+	}
+	want("home exhausted")
+	for range 3 {
+		if got := w.connect(w.connection("x", "x", 99)); !errors.Is(got.err, ErrExhausted) {
+			t.Errorf("%v", got.err)
+		}
+	}
+	want("more exhausted")
+	w.setClock(w.now().Add(poolQuiet))
+	want()
+	w.stop("0")
+	want("home available")
+	want()
+}
+
 func TestAnAddressThatIsNotThereHasAnErrorOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	for i := range byte(7) { // five of the pool, and two of the next

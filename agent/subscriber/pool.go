@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
+	"time"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/subscriber/rules"
@@ -118,6 +119,10 @@ type pool struct {
 	// How many of it are taken, also outside of its spans.
 	used      int
 	exhausted uint64
+	// Of exhausted, when the pool was looked at; when it grew last, and whether an event said that the pool is exhausted.
+	seen      uint64
+	grew      time.Time
+	announced bool
 
 	// The next that was not given yet: a span and an address in it.
 	at     int

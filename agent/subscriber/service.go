@@ -172,6 +172,9 @@ func (s *serving) Run(ctx context.Context) error {
 		case <-late.C:
 			s.met("")
 		case <-ticker.C:
+			for _, e := range s.poolEvents(s.now()) {
+				s.Intent.Report(e)
+			}
 			for name, sessions := range s.tick(s.now()) {
 				group.Add(1)
 				go func() {

@@ -205,6 +205,8 @@ type Connection struct {
 	IPv4, IPv6 bool
 	// How the data plane recognises the session.
 	Access *api.Access
+	// The largest packet that the access carries, if that is less than the port's; 0: as the port. The session's MTU is at most that.
+	MTU uint32
 	// A DHCP server assigned the addresses: those of Grant are all, and pools give none.
 	AssignedElsewhere bool
 	// Addresses that the subscriber declined because another host uses them, in the function of Extend alone: they go back to their pools, which

@@ -38,6 +38,7 @@ struct scenario {
 	// it.
 	int (*measure)(const struct scenario *scenario, unsigned rounds, struct measured *m);
 	const struct cipher_case *cipher; // of measure_cipher()
+	bool consumed;                    // the graph takes the packets: none reaches the sink
 	unsigned backlog;                 // packets that always wait, for each flow
 	const char *look_up;              // in each way that there is for this look-up (core/fastest.h)
 	// Instead of `frame`, for frames that differ behind their first bytes: write all of the frame of this size,

@@ -63,6 +63,12 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, const struc
 	a->first = false;
 }
 
+static bool
+lost(const struct scenario *s, const struct measured *m)
+{
+	return m->arrived != (s->consumed ? 0 : m->sent);
+}
+
 static void
 print_row(const struct asked *a, const struct scenario *s, uint16_t size, const struct measured *m)
 {
@@ -77,7 +83,7 @@ print_row(const struct asked *a, const struct scenario *s, uint16_t size, const 
 			m->compute_ratio);
 	if (s->rate)
 		printf(" %7.4f%% spent too much", m->overspent);
-	printf(" %s\n", m->arrived == m->sent ? "" : "PACKETS LOST");
+	printf(" %s\n", lost(s, m) ? "PACKETS LOST" : "");
 	for (uint16_t n = 0; a->nodes && node_by_id(n); n++)
 		if (m->nodes[n] >= 0.05)
 			printf("%48s %8.1f\n", node_by_id(n)->name, m->nodes[n]);
@@ -111,7 +117,7 @@ run_ways(struct asked *a, const struct scenario *s, const struct templates *t, s
 {
 	struct fastest *f = fastest_first();
 	unsigned chosen;
-	int lost = 0;
+	int failed = 0;
 
 	while (f && strcmp(f->name, s->look_up) != 0)
 		f = f->next;
@@ -131,16 +137,16 @@ run_ways(struct asked *a, const struct scenario *s, const struct templates *t, s
 		measure(t, a->rounds, m);
 		print_row(a, &row, s->sizes[0], m);
 		write_json(a, &row, s->sizes[0], m);
-		lost |= m->arrived != m->sent;
+		failed |= lost(&row, m);
 	}
 	fastest_use(f, chosen);
-	return lost;
+	return failed;
 }
 
 static int
 run_scenario(struct asked *a, const struct scenario *s)
 {
-	int lost = 0;
+	int failed = 0;
 
 	if (s->measure) {
 		for (unsigned i = 0; a->workers == 1 && i < SIZES_MAX && s->sizes[i]; i++) {
@@ -175,23 +181,23 @@ run_scenario(struct asked *a, const struct scenario *s)
 			return -1;
 		}
 		if (s->look_up) {
-			lost |= run_ways(a, s, &t, &m);
+			failed |= run_ways(a, s, &t, &m);
 			templates_free(&t);
 			continue;
 		}
 		if (s->one_queue)
 			measure_shared(&t, a->rounds, &m);
 		else if (s->schedulers && a->workers > 1)
-			lost |= measure_delivered(&t, s, a->rounds, &m) != 0;
+			failed |= measure_delivered(&t, s, a->rounds, &m) != 0;
 		else
 			measure(&t, a->rounds, &m);
 		print_row(a, s, s->sizes[i], &m);
 		write_json(a, s, s->sizes[i], &m);
-		lost |= m.arrived != m.sent;
+		failed |= lost(s, &m);
 		templates_free(&t);
 	}
 	bench_clear();
-	return lost ? -1 : 0;
+	return failed ? -1 : 0;
 }
 
 static bool

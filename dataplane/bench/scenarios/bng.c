@@ -75,6 +75,14 @@ ipoe_down_shaped(const struct scenario *s)
 	return shaped_down(s, BY_MAC);
 }
 
+static int
+pppoe_echo_64k(const struct scenario *s)
+{
+	if (make_ground())
+		return -1;
+	return make_sessions(s->flows, PPPOE | ECHO);
+}
+
 const struct scenario bng_scenarios[] = {
 	{"bng-up-128k", 128000, SIZES_BNG, bng_up, bng_up_frame, "in", .scaling = true},
 	{"bng-down-128k", 128000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
@@ -82,6 +90,7 @@ const struct scenario bng_scenarios[] = {
 	{"bng-down-192k", 192000, SIZES_BNG, bng_down, down_frame, "in", .scaling = true},
 	{"pppoe-up-192k", 192000, SIZES_BNG, bng_up, bng_up_frame, "in"},
 	{"pppoe-down-192k", 192000, SIZES_BNG, pppoe_down_shaped, down_frame, "in"},
+	{"pppoe-echo-64k", 64000, {64}, pppoe_echo_64k, echo_frame, "in", .consumed = true},
 	{"ipoe-up-192k", 192000, SIZES_BNG, ipoe_up, ipoe_up_frame, "in"},
 	{"ipoe-down-192k", 192000, SIZES_BNG, ipoe_down_shaped, down_frame, "in"},
 	{0},

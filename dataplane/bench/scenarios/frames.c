@@ -58,8 +58,9 @@ ip4_udp(uint8_t *at, uint32_t from, uint32_t to, uint16_t from_port, uint16_t to
 }
 
 // Frames of subscribers, and their surroundings: the route out for routed ones.
-unsigned
-up_frame_to(uint32_t to, uint16_t pppoe, uint32_t flow, uint16_t length, uint8_t *h)
+// Ethernet and VLANs of a subscriber.
+static unsigned
+line(uint32_t flow, uint16_t type, uint8_t *h)
 {
 	uint8_t mac[6];
 	unsigned n;
@@ -67,7 +68,14 @@ up_frame_to(uint32_t to, uint16_t pppoe, uint32_t flow, uint16_t length, uint8_t
 	subscriber_mac(flow, mac);
 	n = ether(h, in_mac, mac, 0x88a8);
 	n += vlan(h + n, outer_vlan(flow), 0x8100);
-	n += vlan(h + n, inner_vlan(flow), pppoe ? 0x8864 : 0x0800);
+	return n + vlan(h + n, inner_vlan(flow), type);
+}
+
+unsigned
+up_frame_to(uint32_t to, uint16_t pppoe, uint32_t flow, uint16_t length, uint8_t *h)
+{
+	unsigned n = line(flow, pppoe ? 0x8864 : 0x0800, h);
+
 	if (pppoe) {
 		uint16_t id = (uint16_t)(1 + flow % 60000), inner = (uint16_t)(length - n - 6);
 		const uint8_t pppoe_header[] = {(uint8_t)(pppoe >> 8), (uint8_t)pppoe, (uint8_t)(id >> 8), (uint8_t)id,
@@ -86,6 +94,19 @@ up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
 	uint16_t pppoe = strstr(s->name, "pppoe") ? 0x1100 : strstr(s->name, "5we") ? 0x2100 | 5 << 2 : 0;
 
 	return up_frame_to(server_address(flow), pppoe, flow, length, h);
+}
+
+unsigned
+echo_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h)
+{
+	uint16_t id = (uint16_t)(1 + flow % 60000);
+	const uint8_t reply[] = {0x11, 0, (uint8_t)(id >> 8), (uint8_t)id, 0, 10, 0xc0, 0x21, 10, 1, 0, 8, 9, 9, 9, 9};
+	unsigned n = line(flow, 0x8864, h);
+
+	(void)s;
+	(void)length;
+	memcpy(h + n, reply, sizeof(reply));
+	return n + sizeof(reply);
 }
 
 unsigned

@@ -17,5 +17,7 @@ unsigned ip4_frame(const struct scenario *s, uint32_t flow, uint16_t length, uin
 // `pppoe`: the first two bytes of the PPPoE header, 0: there is none.
 unsigned up_frame_to(uint32_t to, uint16_t pppoe, uint32_t flow, uint16_t length, uint8_t *h);
 unsigned up_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h);
+// An LCP Echo-Reply of a PPPoE subscriber.
+unsigned echo_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h);
 unsigned down_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h);
 unsigned gtpu_down_frame(const struct scenario *s, uint32_t flow, uint16_t length, uint8_t *h);

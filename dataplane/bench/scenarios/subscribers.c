@@ -65,6 +65,10 @@ make_session(uint32_t flow, unsigned with)
 		access.mac = mac_text;
 	if (with & PPPOE)
 		access.pppoe_session_id = 1 + flow % 60000;
+	if (with & ECHO) {
+		access.lcp_magic = 0x01020304;
+		access.lcp_echo_interval = 3600000000000;
+	}
 	if (with & FIVE_WE)
 		access.five_we_session_id = 1 + flow % 60000;
 	session.access = &access;

@@ -22,6 +22,7 @@ enum {
 	BY_MAC = 1024,    // sessions have the MAC of the subscriber in their key
 	REFLECTIVE = 512, // uplink packets have the QFI that downlink ones of their flow asked for
 	FIVE_WE = 2048,   // sessions of 5G residential gateways
+	ECHO = 4096,      // PPPoE sessions whose peers the data plane asks for echoes
 };
 
 // Of the subscriber of a flow.
