@@ -176,6 +176,10 @@ def nothing_left_from_the_test_before(request):
         request.getfixturevalue("pop").drain()
 
 
+# tools/test.py writes them into files.
+LOG_LENGTH = 200_000 if "OUTCOMES" in os.environ else 3000
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """A failure shows the ends of the processes' logs."""
@@ -183,4 +187,4 @@ def pytest_runtest_makereport(item, call):
     lab = item.funcargs.get("lab") if hasattr(item, "funcargs") else None
     if report.failed and lab:
         for path in sorted(lab.directory.glob("*.log")):
-            report.sections.append((path.name, path.read_text(errors="replace")[-3000:]))
+            report.sections.append((path.name, path.read_text(errors="replace")[-LOG_LENGTH:]))

@@ -3,13 +3,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from lab import Lab
-from lab.laboratory import TREE, ProcessDiedError
+from lab.laboratory import TREE, ProcessDiedError, wait_until
 
 
 def step(tmp_path, script, unit="files"):
@@ -156,6 +158,44 @@ def test_a_laboratory_ends_with_an_error_if_one_of_its_processes_died(program, w
 def test_what_a_test_kills_has_not_died():
     with Lab() as lab:
         lab.process(lab.namespace("one"), "sleep", "60").kill()
+
+
+@pytest.mark.parametrize("number", ["INT", "TERM", "KILL"])
+def test_go_tests_leave_nothing_when_the_runner_is_killed(tmp_path, number):
+    script = tmp_path / "go"
+    script.write_text(
+        "#!/bin/sh\n"
+        "trap '' TERM INT\n"
+        "ip netns add left-behind; mount -t tmpfs tmpfs /mnt; sh -c 'exec sleep 98.76543' &\n"
+        "touch here; wait\n"
+    )
+    script.chmod(0o755)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST") and name != "ONLY"}
+    stages = textwrap.dedent("""
+        runner.GO = "./go"
+        runner.go_packages = lambda only: ["./it"]
+        for number in (runner.signal.SIGTERM, runner.signal.SIGINT):
+            runner.signal.signal(number, runner.end_children)
+        stages = {"go": lambda: runner.go_tests(None)}
+    """)
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUN.format(tools=TREE / "tools", stages=stages)], cwd=tmp_path, env=env,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until((tmp_path / "here").exists, 30, "the tests run")
+        runner.send_signal(getattr(signal, f"SIG{number}"))
+        runner.wait(40)
+    finally:
+        runner.kill()
+
+    def running():
+        found = subprocess.run(["pgrep", "-fx", "sleep 98.76543"], capture_output=True, text=True)
+        return found.stdout.split()
+
+    wait_until(lambda: not running(), 30, "its processes end")
+    assert not Path("/run/netns/left-behind").exists()
+    assert " /mnt " not in Path("/proc/mounts").read_text()
 
 
 def test_a_defect_of_a_stage_is_a_failure_and_the_other_stages_run(tmp_path):
