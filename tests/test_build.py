@@ -276,6 +276,26 @@ def test_a_file_of_end_to_end_tests_that_cannot_be_imported_fails(tmp_path, brok
     assert any("nothing_has_this_name" in output for output in failed.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("pppoe", None),
+        ("gre", None),
+        ("two-addresses", None),
+        ("radus", "test: radus: no test matches this name; did you mean radius"),
+        ("qqq", "test: qqq: no test matches this name; names are folders"),
+    ],
+)
+def test_a_name_that_no_test_has_is_refused_at_once(tmp_path, name, why):
+    done = run_stages(tmp_path, f"""
+        import os
+        os.chdir("{TREE}")
+        print(runner.unknown("{name}"))
+        sys.exit()
+    """)  # fmt: skip
+    assert done.stdout.startswith(str(why)), done.stdout + done.stderr
+
+
 def test_a_concepts_name_selects_files_tests_and_parameters(tmp_path):
     total, ended = outcomes(tmp_path, only="'kafka'")
     assert (total, list(ended)) == (1, ["test_it.py::test_one[kafka]"])

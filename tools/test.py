@@ -14,6 +14,7 @@ race report, something left behind) fails at once. Outputs are in build/test-log
 import argparse
 import contextlib
 import ctypes
+import difflib
 import json
 import os
 import re
@@ -110,6 +111,7 @@ def start(command, env=None, stderr=subprocess.STDOUT, **more):
 
 def end_children(*_):
     """SIGTERM or Ctrl-C: whatever runs cleans up first."""
+    print(f"\ninterrupted; outputs of failed tests are in {LOGS}", flush=True)
     for child in list(CHILDREN):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
@@ -175,6 +177,10 @@ def lint(only, change=None):
     yield from side_by_side({name: ["make", "--no-print-directory", name, *more] for name, more in files.items()})
 
 
+# Lines of cmocka about tests that passed, and measurements of a start.
+IN_ORDER = re.compile(r"\[ +(?:RUN|OK) +\]|look-up |crypto ")
+
+
 def unit_c(only, change=None):
     known = [each["name"] for each in json.loads(make("meson", "introspect", "--tests", "build/dataplane"))]
     folders = dict.fromkeys(known, "crypto") | {name: files[0].parts[1] for name, files in c_tests().items()}
@@ -188,14 +194,16 @@ def unit_c(only, change=None):
     results.unlink(missing_ok=True)
     # It builds what these tests need.
     command = ["meson", "test", "-C", "build/dataplane", "--num-processes", JOBS, "--quiet", *names]
-    good, said, _ = once(command, "unit-c.txt")
+    good, report, _ = once(command, "unit-c.txt")
     if not results.exists():
-        raise BuildError(command, said)
+        raise BuildError(command, report)
     ended, failed = 0, False
     for line in results.read_text().splitlines():
         done = json.loads(line)
         name = done["name"].rpartition(" / ")[2]
-        output = done.get("stdout", "") + done.get("stderr", "")
+        # Of a failed program, the tests that failed.
+        said = "\n".join(line for line in done.get("stdout", "").splitlines() if not IN_ORDER.match(line))
+        output = f"{said}\n{done.get('stderr', '')}"
         # meson ends what takes too long by a signal.
         if done["returncode"] < 0 and done["result"] != "TIMEOUT":
             output += f"\nkilled by {signal.Signals(-done['returncode']).name}\n"
@@ -205,22 +213,30 @@ def unit_c(only, change=None):
         yield Outcome(name, result, done["duration"], again, output, group="dataplane/" + folders[name])
     if ended < len(names) or not (good or failed):
         yield Outcome(
-            "meson test", "failed", 0, command, f"{ended} of {len(names)} tests ended\n{said}", may_flake=False
+            "meson test", "failed", 0, command, f"{ended} of {len(names)} tests ended\n{report}", may_flake=False
         )
 
 
 MODULE = "sluice.dev/sluice/"
 
 
+def camel_case(only):
+    """TestGreKeys carries gre, and TestAgree does not."""
+    word = re.sub("[-_ ]", "", only)
+    return re.compile(rf"{re.escape(word[0].upper())}(?i:{re.escape(word[1:])})(?![a-z])")
+
+
 def go_packages(only):
     packages = ["./" + each.removeprefix(MODULE) for each in make(GO, "list", "./...").splitlines()]
     if not only:
         return packages
-    # TestGreKeys carries gre, and TestAgree does not.
-    word = re.sub("[-_ ]", "", only)
-    spelled = re.compile(rf"^func Test\w*{word[0].upper()}(?i:{word[1:]})(?![a-z])", re.M)
     tests = {each: "".join(path.read_text() for path in Path(each).glob("*_test.go")) for each in packages}
-    return [each for each in packages if carries(each, only) or spelled.search(tests[each])]
+    spelled = camel_case(only)
+    return [
+        each
+        for each in packages
+        if carries(each, only) or any(map(spelled.search, re.findall(r"^func (Test\w+)", tests[each], re.M)))
+    ]
 
 
 def apart():
@@ -306,9 +322,12 @@ def pytest_run(log, arguments, env=None, only=None):
     status = child.wait()
     CHILDREN.discard(child)
     # 0: all passed; 1: some failed; 5: there are none.
-    if status not in (0, 1, 5) or (status == 1 and not failed) or total is None or ended < total:
-        said = f"{ended} of {total} tests ended\n{(LOGS / log).read_text()[-20000:]}"
-        yield Outcome("pytest", "failed", 0, command, said, may_flake=False)
+    # 2: files cannot be imported, which are failures.
+    if status not in (0, 1, 2, 5) or (not failed and (status in (1, 2) or total is None or ended < total)):
+        of = "" if total is None else f" of {total}"
+        said = f"{ended}{of} tests ended\n{(LOGS / log).read_text()[-20000:]}"
+        again = ["make", Path(log).stem, *([f"ONLY={only}"] if only else [])]
+        yield Outcome("pytest", "failed", 0, again, said, may_flake=False)
     # Those that clean up have half a minute.
     for _ in range(60):
         left = namespaces() - before
@@ -404,12 +423,15 @@ class Screen:
     """Shows the stage, how many tests are done, and the time left: a line that changes on a terminal, else a line every
     ten seconds."""
 
-    def __init__(self, stages):
+    def __init__(self, stages, only=""):
         self.stages, self.before = list(stages), {}
         with contextlib.suppress(OSError, ValueError, TypeError):
             self.before = {
                 stage: (seconds, tests) for stage, (seconds, tests) in json.loads(STAGE_TIMES.read_text()).items()
             }
+        # A selection has other figures.
+        if only:
+            self.before = {}
         self.terminal = sys.stdout.isatty()
         self.shown, self.lock = 0, threading.RLock()
 
@@ -614,6 +636,19 @@ def repeat(change, screen):
     return int(bool(failed))
 
 
+def unknown(only):
+    """Why no test can match a name; None: one may."""
+    concepts = {path.stem for folder in ("api", "agent", "dataplane") for path in Path(folder).glob("*")}
+    words = set(concepts)
+    for path in [*Path("tests").glob("test_*.py"), *Path("agent").rglob("*_test.go")]:
+        words |= {path.stem, *re.findall(r"^ *(?:def|func) ([Tt]est\w*)", path.read_text(), re.M)}
+    if any(carries(each, only) or camel_case(only).search(each) for each in words):
+        return None
+    near = difflib.get_close_matches(only, sorted(concepts), 3, 0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; names are folders of api/, agent/ and dataplane/"
+    return f"test: {only}: no test matches this name{hint}"
+
+
 def mark_used():
     """Marks what the cache has for this clone: set-up removes what no clone has used for a month."""
     for link in (Path(".venv"), *BUILD.iterdir(), *(BUILD / "tools").iterdir()):
@@ -649,7 +684,10 @@ def main():
     else:
         names = [name for name in given.stages if not (given.only and name == "lint")]
         stages = {name: (lambda call=STAGES[name]: call(given.only or None)) for name in names}
-    screen = Screen(stages)
+    if given.only and (wrong := unknown(given.only)):
+        print(wrong)
+        return 2
+    screen = Screen(stages, given.only)
     times, outcomes, failed = run(stages, screen, given.times)
     if given.only and not any(outcomes.values()):
         print(f"test: {given.only}: no test matches this name; names are folders of api/, agent/ and dataplane/")

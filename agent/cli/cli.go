@@ -201,7 +201,7 @@ func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if len(arguments) > 0 {
 			found = strconv.Quote(strings.Join(arguments, " "))
 		}
-		return fmt.Errorf("found %s behind `%s`; accepted: sluice %s; see `%s --help`", found, c.CommandPath(), c.Use, c.CommandPath())
+		return fmt.Errorf("found %s behind `%s`; accepted: %s; see `%s --help`", found, c.CommandPath(), strings.TrimSuffix(c.UseLine(), " [flags]"), c.CommandPath())
 	}
 }
 

@@ -28,7 +28,7 @@ func TestServicesHaveCommands(t *testing.T) {
 	}}
 	for words, want := range map[string]string{
 		"toy wind car":   "Winding up car.\n",
-		"toy wind":       "sluice: found nothing behind `sluice toy wind`; accepted: sluice wind TOY; see `sluice toy wind --help`\n",
+		"toy wind":       "sluice: found nothing behind `sluice toy wind`; accepted: sluice toy wind TOY; see `sluice toy wind --help`\n",
 		"toy wind \x1bc": "Winding up ",
 		"--help":         "Play",
 	} {

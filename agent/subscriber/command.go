@@ -110,7 +110,7 @@ func matching(ctx context.Context, l command.Line, q *api.SubscribersQuery) ([]*
 	return found.(*api.SubscriberStates).GetSubscribers(), nil
 }
 
-var errNoMatch = errors.New("no subscriber matches")
+var errNoMatch = errors.New("no subscriber that is up matches; see `sluice subscriber list`")
 
 func showCommand(l command.Line) *cobra.Command {
 	c := &cobra.Command{
@@ -140,7 +140,7 @@ func disconnectCommand(l command.Line) *cobra.Command {
 		Use:   "disconnect [SESSION]",
 		Short: "End sessions of subscribers",
 		Long: `End the session with this name, or the sessions of the subscribers that match all selectors. Accounting records have the cause Admin Reset, and
-the audit has the reason.`,
+the audit file of the agent's configuration has the reason.`,
 		Example: `  sluice subscriber disconnect pppoe-18c5d0a3b1e2f400
   sluice subscriber disconnect --username alice@example.net --why 'asked by phone'
   sluice subscriber disconnect --all`,
@@ -160,10 +160,16 @@ the audit has the reason.`,
 		if err != nil {
 			return err
 		}
+		if *all && selected(&api.SubscribersDisconnection{Which: q}) != "" {
+			return errors.New("--all with a session or selectors; accepted: one of the two")
+		}
 		q.Dataplane = l.Dataplane()
 		ended, err := api.NewSubscribersClient(connection).DisconnectSubscribers(c.Context(), &api.SubscribersDisconnection{Which: q, All: *all, Why: *why})
 		if err != nil {
 			return err
+		}
+		if ended.GetCount() == 0 && len(names) > 0 {
+			return fmt.Errorf("no subscriber has the session %s; see `sluice subscriber list`; by user name: --username %s", names[0], names[0])
 		}
 		if ended.GetCount() == 0 {
 			return errNoMatch

@@ -78,10 +78,11 @@ func TestOperatorsShowAndDisconnectSubscribers(t *testing.T) {
 	}{
 		{"show --username alice", 0, "yaml of 1\n", ""},
 		{"show --address 100.64.0.8 -o json", 0, "json of 1\n", ""},
-		{"show --username carol", 0, "", "no subscriber matches"},
+		{"show --username carol", 0, "", "no subscriber that is up matches; see `sluice subscriber list`"},
 		{"disconnect --username alice", 1, "Disconnected 1 subscriber.\n", ""},
 		{"disconnect --all", 2, "Disconnected 2 subscribers.\n", ""},
-		{"disconnect --username carol", 0, "", "no subscriber matches"},
+		{"disconnect --username carol", 0, "", "no subscriber that is up matches; see `sluice subscriber list`"},
+		{"disconnect carol", 0, "", "no subscriber has the session carol; see `sluice subscriber list`; by user name: --username carol"},
 	} {
 		l := &line{count: c.count, all: []*api.SubscriberState{{Username: "alice"}, {Username: "bob", Ipv4Address: "100.64.0.8"}}}
 		command := commands(l)[0]
@@ -193,6 +194,13 @@ func TestTheAuditLogHasTheSelectorsOfADisconnect(t *testing.T) {
 	command.SetArgs([]string{"disconnect", "pppoe-1", "--session=pppoe-2"})
 	command.SilenceErrors, command.SilenceUsage = true, true
 	if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "--session") {
+		t.Error(err)
+	}
+	l.ended = nil
+	command = commands(l)[0]
+	command.SetArgs([]string{"disconnect", "pppoe-1", "--all"})
+	command.SilenceErrors, command.SilenceUsage = true, true
+	if err := command.Execute(); err == nil || !strings.Contains(err.Error(), "--all") || l.ended != nil {
 		t.Error(err)
 	}
 	e = audit.Entry{}
