@@ -38,10 +38,13 @@ func (s *relaying) attach(ctx context.Context) {
 
 // with carries out the machine's actions for an answer of the Manager.
 func (s *relaying) with(f func(now time.Time) []Action) {
+	s.send(s.locked(f))
+}
+
+func (s *relaying) locked(f func(now time.Time) []Action) []Action {
 	s.mu.Lock()
-	packets := s.carryOut(f(time.Now()))
-	s.mu.Unlock()
-	s.send(packets)
+	defer s.mu.Unlock()
+	return s.carryOut(f(time.Now()))
 }
 
 // Restore implements subscriber.Access.

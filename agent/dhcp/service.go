@@ -200,13 +200,16 @@ func (s *relaying) Connected(ctx context.Context, plane service.Plane) { s.ports
 // Receive implements service.Receiver.
 func (s *relaying) Receive(packets []service.Packet) {
 	now := time.Now()
+	s.send(s.take(packets, now))
+}
+
+func (s *relaying) take(packets []service.Packet, now time.Time) (later []Action) {
 	s.mu.Lock()
-	var later []Action
+	defer s.mu.Unlock()
 	for _, p := range packets {
 		later = append(later, s.carryOut(s.machine.Receive(Packet{p.Dataplane, p.Port, p.Interface, p.Session, p.Frame}, now))...)
 	}
-	s.mu.Unlock()
-	s.send(later)
+	return later
 }
 
 // carryOut carries out all actions that do not wait, and returns the packets to send. s.mu is held.

@@ -51,6 +51,10 @@ const (
 	gather     = 10 * time.Millisecond
 	// A batch that took more room does not give it to the next one.
 	keptRoom = 1 << 20
+	// A disk that refused entries gets them again after this time.
+	retryTime = 500 * time.Millisecond
+	// A compaction that failed, as there is no room for it, is tried again after this time.
+	compactPause = 10 * time.Second
 )
 
 // Errors to be tested with errors.Is.
@@ -91,8 +95,12 @@ type Log struct {
 	// The length of the whole entries of the newest segment, and whether a failed write left more behind them.
 	whole int64
 	torn  bool
-	// Entries whose write failed: they are written before the next batch.
+	// Entries whose write failed: they are written before the next batch, or alone after a while. quit ends the wait.
 	refused []byte
+	retry   time.Duration
+	quit    chan struct{}
+	// A compaction that failed is not tried again before.
+	compactAfter time.Time
 	// Room for the next batch: that of one that was written.
 	room []byte
 }
@@ -122,7 +130,7 @@ func Open(directory string) (*Log, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("durable log: %w", err)
 	}
-	l := &Log{directory: directory, tables: map[string]map[string][]byte{}, gather: gather}
+	l := &Log{directory: directory, tables: map[string]map[string][]byte{}, gather: gather, retry: retryTime, quit: make(chan struct{})}
 	segments, err := l.segments()
 	if err != nil {
 		return nil, err
@@ -487,7 +495,7 @@ func (t *Table) Put(records ...Record) Pending {
 	switch {
 	case l.closed:
 		return Pending{err: ErrClosed}
-	case len(l.refused) > refusedLimit:
+	case len(l.refused) > refusedLimit && slices.ContainsFunc(records, func(r Record) bool { return r.Value != nil }):
 		return Pending{err: fmt.Errorf("table %s: %w: %d bytes wait for a disk that refuses them", t.name, ErrLimit, len(l.refused))}
 	}
 	if l.open == nil {
@@ -539,8 +547,21 @@ func (l *Log) write() {
 	defer l.writers.Done()
 	l.mu.Lock()
 	gathered := false
-	for l.open != nil {
-		if b := l.open; !b.urged && !gathered {
+	for l.open != nil || len(l.refused) > 0 && !l.closed {
+		if l.open == nil {
+			l.open = l.newBatch()
+		}
+		if b := l.open; len(l.refused) > 0 {
+			// Each attempt writes all that waits.
+			l.mu.Unlock()
+			patience := time.NewTimer(l.retry)
+			select {
+			case <-l.quit:
+			case <-patience.C:
+			}
+			patience.Stop()
+			l.mu.Lock()
+		} else if !b.urged && !gathered {
 			l.mu.Unlock()
 			patience := time.NewTimer(l.gather)
 			select {
@@ -557,16 +578,19 @@ func (l *Log) write() {
 			entries = slices.Concat(b.bytes[:batchHead], l.refused, b.bytes[batchHead:])
 		}
 		var all []current
-		compact := l.size > compactAt && l.size > 2*l.live
+		compact := l.size > compactAt && l.size > 2*l.live && !began.Before(l.compactAfter)
 		if compact {
 			all = l.current()
 		}
+		file := l.file
 		l.mu.Unlock()
-		if compact {
-			b.err = l.compact(l.packed(all))
-		} else {
+		if compact && l.compact(l.packed(all)) != nil {
+			// There may be room for less.
+			compact, l.compactAfter, file = false, began.Add(compactPause), l.file
+		}
+		if !compact {
 			seal(entries)
-			b.err = l.append(entries)
+			b.err = l.append(file, entries)
 		}
 		l.mu.Lock()
 		l.refused = nil
@@ -589,14 +613,14 @@ func (l *Log) write() {
 }
 
 // append writes behind the last whole entry; it first truncates the rest of a failed write.
-func (l *Log) append(b []byte) error {
+func (l *Log) append(to *os.File, b []byte) error {
 	if l.torn {
-		if err := l.file.Truncate(l.whole); err != nil {
+		if err := to.Truncate(l.whole); err != nil {
 			return err
 		}
 	}
 	l.torn = true
-	if err := appendTo(l.file, b); err != nil {
+	if err := appendTo(to, b); err != nil {
 		return err
 	}
 	l.torn = false
@@ -677,6 +701,9 @@ func (l *Log) compact(all []byte) error {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(path+".new", path)
+	} else {
+		// It takes room that appends need.
+		err = errors.Join(err, os.Remove(path+".new"))
 	}
 	if err == nil {
 		err = syncDirectory(l.directory)
@@ -705,6 +732,9 @@ func (l *Log) compact(all []byte) error {
 // Close waits for the write in progress, and tries refused entries once more.
 func (l *Log) Close() error {
 	l.mu.Lock()
+	if !l.closed {
+		close(l.quit)
+	}
 	l.closed = true
 	if l.open != nil {
 		l.open.urge()
@@ -715,7 +745,7 @@ func (l *Log) Close() error {
 	if len(l.refused) > 0 {
 		last := slices.Concat(make([]byte, batchHead), l.refused)
 		seal(last)
-		err = l.append(last)
+		err = l.append(l.file, last)
 	}
 	return errors.Join(err, l.file.Close())
 }

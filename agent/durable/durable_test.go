@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -376,14 +377,23 @@ func TestRecordsThatTheDiskRefusesAreWrittenWithTheNextOnes(t *testing.T) {
 		if err := leases.Put(Record{"first", []byte("1")}).Wait(); err != nil {
 			t.Fatal(err)
 		}
-		usable := l.file
-		l.file = file
+		use := func(file *os.File) (before *os.File) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			before, l.file = l.file, file
+			return before
+		}
+		l.retry = 10 * time.Millisecond
+		usable := use(file)
 		if err := leases.Put(Record{"a", []byte("1")}, Record{"b", []byte("2")}).Wait(); err == nil {
 			t.Fatalf("%s: the records are on the disk", what)
 		}
-		l.file = usable
-		if err := leases.Put(Record{"c", []byte("3")}).Wait(); err != nil {
-			t.Fatalf("%s: %v", what, err)
+		use(usable)
+		// An attempt may be on its way to the other file.
+		for end := time.Now().Add(20 * time.Second); leases.Put(Record{"c", []byte("3")}).Wait() != nil; {
+			if time.Now().After(end) {
+				t.Fatalf("%s: the record is not written", what)
+			}
 		}
 		l.Close()
 		l = open(t, directory)
@@ -391,6 +401,71 @@ func TestRecordsThatTheDiskRefusesAreWrittenWithTheNextOnes(t *testing.T) {
 			t.Errorf("after %s: %v", what, all)
 		}
 		l.Close()
+	}
+}
+
+func TestAFullDiskThatHasRoomAgainGetsAllRecordsByItself(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	directory := t.TempDir()
+	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) }()
+	l := open(t, directory)
+	l.retry = 10 * time.Millisecond
+	leases := table(t, l, "leases")
+	value := make([]byte, 1<<10)
+	refused := 0
+	for i := range 200 {
+		if leases.Put(Record{fmt.Sprint(i), value}).Wait() != nil {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Fatal("a disk of 64 kB has 200 kB")
+	}
+	// Nothing is put any more.
+	if err := syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.refused) > 0 || l.writing
+	}
+	for end := time.Now().Add(20 * time.Second); waiting(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the records still wait for the disk")
+		}
+	}
+	// As after a kill.
+	if again := open(t, directory); len(table(t, again, "leases").All()) != 200 {
+		t.Error(len(table(t, again, "leases").All()))
+	}
+	l.Close()
+}
+
+func TestALogThatCannotBeCompactedTakesRecordsAllTheSame(t *testing.T) {
+	directory := t.TempDir()
+	l := open(t, directory)
+	leases := table(t, l, "leases")
+	// The next segment cannot be made.
+	if err := os.Mkdir(l.path(l.segment+1)+".new", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, ValueLimit)
+	for range compactAt/ValueLimit + 4 {
+		if err := leases.Put(Record{"a", value}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Close()
+	l = open(t, directory)
+	defer l.Close()
+	if all := table(t, l, "leases").All(); len(all) != 1 || len(all[0].Value) != ValueLimit {
+		t.Error(len(all))
 	}
 }
 

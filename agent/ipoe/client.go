@@ -345,6 +345,12 @@ func (m *Machine) Extended(id string, l subscriber.Lease, err error, now time.Ti
 			}
 		}
 	}
+	if !c.has4 && !c.has6 {
+		// No message can begin with a session without addresses.
+		m.do(Disconnect{c.id, subscriber.NASRequest})
+		m.refuse(c, "no-address")
+		return m.done()
+	}
 	m.proceed(c)
 	return m.done()
 }

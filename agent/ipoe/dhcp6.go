@@ -283,9 +283,10 @@ func (m *Machine) receiveSolicitation(p Packet) []Action {
 		return nil
 	}
 	source := netip.AddrFrom16([16]byte(ip[8:24]))
-	to, toMAC := source, mac
+	to := source
 	if source.IsUnspecified() {
-		to, toMAC = allNodes6, dhcp.MAC{0x33, 0x33, 0, 0, 0, 1}
+		// The frame is for the client alone, as in advertise.
+		to = allNodes6
 	} else if !source.IsLinkLocalUnicast() {
 		return nil
 	}
@@ -294,7 +295,7 @@ func (m *Machine) receiveSolicitation(p Packet) []Action {
 		l = c.lease
 		c.tags = back.Tags()
 	}
-	out, ok := m.send(key, &back, toMAC, func(port dhcp.MAC) []byte { return advertisement6(port, to, &l) })
+	out, ok := m.send(key, &back, mac, func(port dhcp.MAC) []byte { return advertisement6(port, to, &l) })
 	if ok {
 		m.do(Count{"nd", "router-solicitation", ""}, out)
 	}

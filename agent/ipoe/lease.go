@@ -57,6 +57,10 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 		}
 		return m.done()
 	}
+	if !l.IPv4.IsValid() && !l.IPv6.IsValid() && !l.IPv6Prefix.IsValid() && !l.Delegated.IsValid() {
+		m.do(Disconnect{conn.ID, subscriber.NASError})
+		return m.done()
+	}
 	at := func(seconds int64) time.Time {
 		if seconds == 0 {
 			return time.Time{}

@@ -483,6 +483,36 @@ func TestAClientGetsBothFamiliesInOneSession(t *testing.T) {
 	}
 }
 
+func TestASessionWithoutAnyAddressEnds(t *testing.T) {
+	l := newLine(t, server4())
+	l.lease.IPv4, l.lease.Gateway = netip.Addr{}, netip.Addr{}
+	for range 2 {
+		if l.ask4(dhcpv4.MessageTypeDiscover) != nil || len(l.sessions) != 0 || len(l.pending) != 0 {
+			t.Fatalf("%d sessions, %v: %v", len(l.sessions), l.pending, l.actions)
+		}
+		l.now = l.now.Add(refusalTime)
+	}
+	l = newLine(t, server4())
+	l.lease.IPv6, l.lease.Delegated = netip.Addr{}, netip.Prefix{}
+	// The client hears that there is none.
+	if reply := l.ask6(message6Of(t, dhcpv6.MessageTypeSolicit, both), client6); reply == nil || len(l.sessions) != 0 || len(l.pending) != 0 {
+		t.Errorf("%v, %d sessions, %v: %v", reply, len(l.sessions), l.pending, l.actions)
+	}
+	// Nor does one of before a restart stay.
+	var again *subscriber.Connection
+	for _, a := range l.actions {
+		if c, is := a.(Connect); is {
+			again = &c.Connection
+		}
+	}
+	l = newLine(t, server4())
+	l.sessions[again.ID] = true
+	l.carryOut(l.Restore(*again, subscriber.Lease{Session: "s"}, l.now))
+	if len(l.sessions) != 0 || len(l.clients) != 0 {
+		t.Error(l.actions)
+	}
+}
+
 func TestADeclinedAddressIsNotGivenToItsClientAgain(t *testing.T) {
 	l := newLine(t, server4())
 	other := netip.MustParseAddr("2001:db8::8")
@@ -611,6 +641,12 @@ func TestARouterSolicitationIsAnswered(t *testing.T) {
 	if dhcp.Checksum6(dhcp.LinkLocal(port), dhcp.LinkLocal(cpe), packet[header6:]) != 0 {
 		t.Error("the checksum is wrong")
 	}
+	// A host without an address: other hosts of the VLAN have other prefixes, and the frame is not for them.
+	copy(b[8:24], make([]byte, 16))
+	if l.receive("nd", frame(cpe, 100, 7, b)); len(l.sent) != 1 || dhcp.MAC(l.sent[0][:6]) != cpe || netip.AddrFrom16([16]byte(l.sent[0][22:][24:40])) != allNodes6 {
+		t.Errorf("%x", l.sent)
+	}
+	copy(b[8:], source[:])
 	b[7] = 64
 	if l.receive("nd", frame(cpe, 100, 7, b)); len(l.sent) != 0 {
 		t.Error("a solicitation that was routed is answered")

@@ -98,7 +98,7 @@ func (s *radius) pump(now time.Time) (actions []action) {
 			rate = defaultSpoolRate
 		}
 		box := s.spool.boxes[p.name]
-		for box != nil && len(p.accounting) > 0 && (box.paused || room(p.accounting)) {
+		for box != nil && len(p.accounting) > 0 && (box.paused || room(p.accounting, now)) {
 			r, all := s.spool.take(p.name, rate, now)
 			if r == nil {
 				break

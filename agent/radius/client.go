@@ -105,6 +105,7 @@ type exchange struct {
 	// All attributes but Message-Authenticator, User-Password and Acct-Delay-Time.
 	attributes attributes
 	password   []byte
+	eap        bool
 	// Of an accounting record: when it happened.
 	at time.Time
 	// Called once, with the packet or with nil if no server answered.
@@ -213,13 +214,20 @@ func (c *client) submit(x *exchange, now time.Time) []action {
 }
 
 // room reports whether one of the choices takes a request now.
-func room(choices []choice) bool {
-	for _, o := range choices {
-		if o.endpoint != nil && !o.removed && !o.dead && o.outstanding < o.most {
-			return true
-		}
-	}
-	return false
+func room(choices []choice, now time.Time) bool {
+	return slices.ContainsFunc(choices, func(o choice) bool {
+		return o.endpoint != nil && !o.removed && o.mayServe(now) && !o.busy()
+	})
+}
+
+// mayServe reports whether a server is there, or its dead time is over: then it proves itself with requests, or with answers to Status-Server.
+func (e *endpoint) mayServe(now time.Time) bool {
+	return !e.dead || e.statusInterval == 0 && !now.Before(e.until)
+}
+
+// busy reports whether a server has as many requests as it takes: few, until it has proved itself.
+func (e *endpoint) busy() bool {
+	return e.outstanding >= e.most || e.dead && e.outstanding >= mostProbes
 }
 
 // next gives an exchange to the best server that did not have it yet.
@@ -253,11 +261,10 @@ func (c *client) choose(x *exchange, now time.Time) (best *endpoint, full bool) 
 		if e == nil || e.removed || x.had(e) {
 			return false
 		}
-		if e.dead && e.statusInterval == 0 && now.Before(e.until) || e.dead && e.statusInterval != 0 {
+		if !e.mayServe(now) {
 			return false
 		}
-		// A server whose dead time is over proves itself with few requests.
-		if e.outstanding >= e.most || e.dead && e.outstanding >= mostProbes {
+		if e.busy() {
 			full = true
 			return false
 		}
@@ -374,7 +381,8 @@ func (c *client) receive(e *endpoint, socket int, b []byte, now time.Time) (acti
 		return drop("code")
 	}
 	// No subscriber is accepted by the answer to a Status-Server, and servers leave it unsigned.
-	needs := x.code == AccessRequest && !e.unsigned
+	// RFC 3579 section 3.1: an answer to EAP is signed in any case.
+	needs := x.code == AccessRequest && (!e.unsigned || x.eap)
 	if err := p.verifyReply(x.request, []byte(e.secret), needs); err != nil {
 		return drop(err.Error())
 	}

@@ -151,6 +151,17 @@ func TestAnUnsignedAnswerIsBelievedIfTheServerIsAllowedTo(t *testing.T) {
 	if len(b.results) != 1 {
 		t.Error(b.counts)
 	}
+	// But for EAP (RFC 3579 section 3.1).
+	x := &exchange{code: AccessRequest, eap: true, choices: func() []choice { return b.choices }}
+	b.take(b.client.submit(x, b.now))
+	sent = b.last()
+	p = newPacket(AccessAccept, packet(sent.bytes).identifier(), packet(sent.bytes).authenticator()).withLength()
+	sum = p.digest(packet(sent.bytes).authenticator(), []byte(secret))
+	copy(p[4:], sum[:])
+	b.reply(sent, p)
+	if len(b.results) != 1 {
+		t.Error("an unsigned answer to EAP is believed")
+	}
 }
 
 func TestARequestIsSentAgainWithTheSameOctetsThenGoesToTheNextServer(t *testing.T) {
@@ -196,6 +207,9 @@ func TestADeadServerIsTriedAfterItsTimeAndServesAgain(t *testing.T) {
 	sent := b.last()
 	if sent.endpoint.server != "a" {
 		t.Fatal("it is not tried")
+	}
+	if a := b.choices[:1]; !room(a, b.now) || room(a, b.now.Add(-31*time.Second)) {
+		t.Error("records wait for a server whose dead time is over, or do not wait for one that is dead")
 	}
 	b.reply(sent, answerTo(sent, AccessAccept, nil))
 	if b.counts["a alive"] != 1 {

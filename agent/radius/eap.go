@@ -75,7 +75,7 @@ func (s *radius) Relay(r eap.RelayRequest, done func(eap.Relayed)) {
 		// No other server has the conversation. No name has a space.
 		group += " " + state.from.server
 	}
-	x := &exchange{code: AccessRequest, group: group, attributes: a, choices: func() []choice {
+	x := &exchange{code: AccessRequest, eap: true, group: group, attributes: a, choices: func() []choice {
 		p := s.policyNamed(name)
 		switch {
 		case p == nil:

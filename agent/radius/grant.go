@@ -200,7 +200,12 @@ func (g *granted) standard(a attribute) error {
 		if n, err := number(a.value); err != nil || n != 0 {
 			g.unsupported = append(g.unsupported, a.name())
 		}
-	case typeServiceType, typeFramedProtocol, typeMessageAuthenticator, typeEAPMessage, typeProxyState, typeConnectInfo:
+	case typeServiceType:
+		// RFC 2865 section 5.6: a service that there is not is a rejection. Say a login of an operator.
+		if n, err := number(a.value); err != nil || n != serviceFramed && n != serviceCallCheck {
+			return fmt.Errorf("service %d; accepted: Framed (2) and Call-Check (10)", n)
+		}
+	case typeFramedProtocol, typeMessageAuthenticator, typeEAPMessage, typeProxyState, typeConnectInfo:
 		// They say nothing that a session of ours needs.
 	default:
 		g.unsupported = append(g.unsupported, a.name())

@@ -79,6 +79,8 @@ func TestAnAttributeOfTheStandardThatHoldsSomethingElseIsAnErrorWithItsName(t *t
 		std(typeFramedRoute, []byte("2001:db8::/32")), std(typeFramedPool, []byte("a b")), std(typeFramedMTU, u32(1)), std(typeFilterID, []byte(".in")),
 		std(typeRouteIPv6Information, []byte{0}), std(typeRouteIPv6Information, []byte{0, 64, 0x20}), std(typeRouteIPv6Information, []byte{0, 0, 1}),
 		std(typeRouteIPv6Information, make([]byte, 19)),
+		// NAS-Prompt, Administrative, and less than a number.
+		std(typeServiceType, u32(7)), std(typeServiceType, u32(6)), std(typeServiceType, []byte{2}),
 	} {
 		_, err := grantOf([]attribute{a}, nil)
 		if !errors.Is(err, errInvalid) {
