@@ -477,11 +477,13 @@ def test_no_address_is_lost_whichever_process_dies(site):
 def test_a_data_plane_that_starts_again_gets_its_subscribers_back(site):
     client = Client(site.wire, "02:00:00:00:0a:01", 300, 3)
     site.wire.send(client.frame(IP(src=STATIC4, dst=INSIDE4) / ICMP(id=1), ACCESS_MAC))
-    before = site.sessions()
-    assert before
+
+    def owner():
+        return next((mac for mac, addresses in site.sessions().items() if f"{STATIC4}/32" in addresses), None)
+
+    mac = wait_until(owner, 30, "the packet brings up a session")
     site.gateway.dataplane.kill()
     site.gateway.start_dataplane()
-    mac = next(mac for mac, addresses in before.items() if f"{STATIC4}/32" in addresses)
     wait_until(
         lambda: all(each["status"]["state"] == "applied" for each in site.gateway.json("get", "sessions")),
         30,
