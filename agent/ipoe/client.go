@@ -111,7 +111,7 @@ func (c *client) has(kind int) bool {
 func (m *Machine) want(s *server, c *client, kind int, msg *message) {
 	c.tags = msg.back.Tags()
 	switch {
-	case c.phase == refused && m.now.Before(c.Deadline()):
+	case c.phase == refused && m.now.Before(c.Deadline()) && !(c.strange && kind != kindFirst):
 		m.do(Count{names[kind], "", "refused"})
 	case c.phase == refused:
 		c.waiting[kind] = msg
@@ -157,7 +157,7 @@ func (m *Machine) refuse(c *client, why string) {
 	kind := kindOf(c.protocol)
 	m.do(Count{names[kind], "", why})
 	delete(m.byID, c.id)
-	c.phase, c.waiting, c.has4, c.has6, c.bound4, c.bound6 = refused, [kinds]*message{}, false, false, false, false
+	c.phase, c.waiting, c.has4, c.has6, c.bound4, c.bound6, c.strange = refused, [kinds]*message{}, false, false, false, false, false
 	m.timers.Set(c, m.now.Add(refusalTime))
 	m.settle(c)
 }
@@ -182,8 +182,16 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 	}
 	c.grant = a.Grant
 	if first := c.waiting[kindFirst]; first != nil && c.static && !grants(&a.Grant, first.address) {
-		m.refuse(c, "not-the-address-of-the-line")
-		return m.done()
+		const why = "not-the-address-of-the-line"
+		kind := slices.IndexFunc(c.waiting[:kindFirst], func(msg *message) bool { return msg != nil })
+		if kind < 0 {
+			m.refuse(c, why)
+			c.strange = true
+			return m.done()
+		}
+		// It speaks DHCP, too.
+		m.do(Count{names[kindFirst], "", why})
+		c.waiting[kindFirst], c.static, c.protocol = nil, false, names[kind]
 	}
 	c.phase = connecting
 	m.timers.Set(c, m.now.Add(patience))
@@ -220,7 +228,7 @@ func (m *Machine) Connected(id string, l subscriber.Lease, err error, now time.T
 		m.refuse(c, reasonOf(err))
 		return m.done()
 	}
-	c.phase = up
+	c.phase, c.began = up, m.now
 	m.has(c, l)
 	m.proceed(c)
 	return m.done()
@@ -350,6 +358,13 @@ func (m *Machine) Extended(id string, l subscriber.Lease, err error, now time.Ti
 		m.do(Disconnect{c.id, subscriber.NASRequest})
 		m.refuse(c, "no-address")
 		return m.done()
+	}
+	for kind, cause := range c.gaveBack {
+		if c.gaveBack[kind] = 0; cause != 0 && c.has(kind) {
+			c.waiting[kind] = nil
+			m.releaseLeases(c, kind == kind4, cause)
+			return m.done()
+		}
 	}
 	m.proceed(c)
 	return m.done()

@@ -114,10 +114,14 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		if q.kind == dhcpv4.MessageTypeDecline {
 			address, cause = q.requested, subscriber.UserError
 		}
-		if c == nil || c.phase != up || !c.has4 || c.lease.IPv4 != address {
+		if c == nil || c.phase != up && c.phase != extending || !c.has4 || c.lease.IPv4 != address {
 			return m.drop("dhcp4", kind, "no-lease")
 		}
 		m.do(Count{"dhcp4", kind, ""})
+		if c.phase == extending {
+			c.gaveBack[kind4] = cause
+			return m.done()
+		}
 		m.releaseLeases(c, true, cause)
 		return m.done()
 	case dhcpv4.MessageTypeInform:
@@ -165,12 +169,20 @@ func (m *Machine) answer4(s *server, c *client, msg *message) {
 		if !named.IsValid() {
 			named = q.ciaddr
 		}
-		if q.serverID.IsValid() && q.serverID != m.serverID(s, c) || named != ours {
+		if q.serverID.IsValid() && q.serverID != m.serverID(s, c) {
+			// It takes the offer of another server, and is not disturbed (RFC 2131 section 4.3.2).
+			m.do(Count{"dhcp4", "", "another-server"})
+			if !c.bound4 {
+				m.releaseLeases(c, true, subscriber.UserRequest)
+			}
+			return
+		}
+		if named != ours {
 			m.reply4(s, c, msg, dhcpv4.MessageTypeNak, func(a Action) { m.do(a) })
 			return
 		}
 		c.bound4 = true
-		c.ends4 = m.now.Add(s.lease)
+		c.ends4 = m.now.Add(m.leaseTime(s, c))
 		if c.static4() {
 			c.ends4 = time.Time{}
 		}
@@ -215,7 +227,7 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 	add(optionServerID, id.AsSlice())
 	if kind != dhcpv4.MessageTypeNak {
 		if !inform {
-			lease := s.lease
+			lease := m.leaseTime(s, c)
 			if c.static4() {
 				lease = infinite * time.Second
 			}

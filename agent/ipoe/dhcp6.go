@@ -140,17 +140,19 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		if !m.reply6(s, key, msg, subscriber.Lease{}) {
 			return m.done()
 		}
-		if c == nil || c.phase != up || !c.has6 {
+		if c == nil || c.phase != up && c.phase != extending || !c.has6 {
 			return m.done()
 		}
-		before := c.uses
-		switch {
-		case c.gives(parsed):
-			cause := subscriber.UserRequest
-			if parsed.Type == dhcp6.Decline {
-				cause = subscriber.UserError
-			}
+		before, cause := c.uses, subscriber.UserRequest
+		if parsed.Type == dhcp6.Decline {
+			cause = subscriber.UserError
+		}
+		switch gone := c.gives(parsed); {
+		case gone && c.phase == extending:
+			c.gaveBack[kind6] = cause
+		case gone:
 			m.releaseLeases(c, false, cause)
+		case c.phase == extending:
 		case parsed.Type == dhcp6.Decline && before[0] && !c.uses[0]:
 			// The client uses its prefix on. It gets another address.
 			m.extendWithout(c, c.has4, true, subscriber.Declined{IPv6: true})
@@ -161,10 +163,9 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 	case dhcp6.InformationRequest, dhcp6.Confirm:
 		m.do(Count{"dhcp6", kind, ""})
 		var l subscriber.Lease
+		// Addresses of a Confirm that we did not give are not on the link.
 		if c != nil && c.has6 {
 			l = c.lease
-		} else if parsed.Type == dhcp6.Confirm {
-			return m.drop("dhcp6", kind, "no-lease")
 		}
 		m.reply6(s, key, msg, l)
 		return m.done()
@@ -214,7 +215,7 @@ func (m *Machine) answer6(s *server, c *client, msg *message) {
 		for _, a := range q.Associations {
 			c.uses[kindOfAssociation(a)] = true
 		}
-		c.ends6 = m.now.Add(s.lease)
+		c.ends6 = m.now.Add(m.leaseTime(s, c))
 	} else if !c.bound6 {
 		c.ends6 = m.now.Add(offerTime)
 	}
@@ -255,9 +256,13 @@ func (m *Machine) build6(s *server, key clientKey, msg *message, l subscriber.Le
 		m.do(Count{"dhcp6", "", "port-without-mac"})
 		return nil, false
 	}
+	valid := s.lease
+	if c := m.clients[key]; c != nil {
+		valid = m.leaseTime(s, c)
+	}
 	// DUID-LL (RFC 8415 section 11.4).
 	serverID := append([]byte{0, 3, 0, 1}, port[:]...)
-	answer, ignored := dhcp6.Answer(q.Message, serverID, dhcp6.Lease{Address: l.IPv6, Delegated: l.Delegated, DNS: l.DNS, Preferred: s.lease / 10 * 8, Valid: s.lease})
+	answer, ignored := dhcp6.Answer(q.Message, serverID, dhcp6.Lease{Address: l.IPv6, Delegated: l.Delegated, DNS: l.DNS, Preferred: valid / 10 * 8, Valid: valid})
 	if ignored != "" {
 		m.do(Count{"dhcp6", types6[q.Type], ignored})
 		return nil, false

@@ -26,6 +26,8 @@ type stored struct {
 	// The client uses an IPv6 address, and a delegated prefix.
 	UsesAddress bool `json:"usesAddress,omitempty"`
 	UsesPrefix  bool `json:"usesPrefix,omitempty"`
+	// Unix seconds; 0: not known.
+	Began int64 `json:"began,omitempty"`
 }
 
 func (c *client) state() []byte {
@@ -35,7 +37,7 @@ func (c *client) state() []byte {
 		}
 		return t.Unix()
 	}
-	packed, err := json.Marshal(stored{c.server, unix(c.ends4), unix(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1]})
+	packed, err := json.Marshal(stored{c.server, unix(c.ends4), unix(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1], unix(c.began)})
 	if err != nil {
 		return nil
 	}
@@ -68,7 +70,7 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 		return time.Unix(seconds, 0)
 	}
 	c := &client{key: key, server: k.Server, id: conn.ID, phase: up, grant: conn.Grant, ends4: at(k.Ends4), ends6: at(k.Ends6), bound4: k.Bound4, bound6: k.Bound6,
-		static: k.Static, tags: k.Tags, uses: [2]bool{k.UsesAddress, k.UsesPrefix}, protocol: conn.Protocol}
+		static: k.Static, tags: k.Tags, uses: [2]bool{k.UsesAddress, k.UsesPrefix}, began: at(k.Began), protocol: conn.Protocol}
 	if len(c.tags) == 0 {
 		c.tags = key.tags() // of a record without them
 	}
@@ -99,6 +101,17 @@ func (c circuit) tags() (b []byte) {
 	}
 	return b
 }
+
+// leaseTime is how long a lease lasts from now on: a client whose session ends sooner asks again then.
+func (m *Machine) leaseTime(s *server, c *client) time.Duration {
+	if c.lease.SessionTimeout <= 0 || c.began.IsZero() {
+		return s.lease
+	}
+	return min(s.lease, max(c.began.Add(c.lease.SessionTimeout).Sub(m.now), leastLease))
+}
+
+// The shortest lease: of a session that is about to end.
+const leastLease = time.Minute
 
 // schedule sets when the client is looked at next.
 func (m *Machine) schedule(c *client) {

@@ -135,6 +135,10 @@ type client struct {
 	// Families that the session has, and when the leases end; the zero time: it does not end by itself.
 	has4, has6   bool
 	ends4, ends6 time.Time
+	// When the session began; the zero time: it is not known.
+	began time.Time
+	// By kind: why the client gave its addresses back while the Manager was extending the session; 0: it did not.
+	gaveBack [2]subscriber.Cause
 	// The client has taken the address that was offered.
 	bound4, bound6 bool
 	static         bool
@@ -142,6 +146,8 @@ type client struct {
 	pending bool
 	// Its place in Machine.refused; nil: it was not refused.
 	refused *list.Element
+	// It was refused for the address of a first packet: messages of DHCP are not.
+	strange bool
 	// Of IPv6: whether the client uses an address, and a delegated prefix.
 	uses [2]bool
 	// The VLAN tags of its frames.

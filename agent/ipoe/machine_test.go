@@ -483,6 +483,68 @@ func TestAClientGetsBothFamiliesInOneSession(t *testing.T) {
 	}
 }
 
+func TestAConfirmOfAnAddressThatIsNotOursIsAnswered(t *testing.T) {
+	l := newLine(t, server4())
+	reply, _ := l.ask6(message6Of(t, dhcpv6.MessageTypeConfirm, both), client6).(*dhcpv6.Message)
+	if reply == nil || reply.Options.Status() == nil || reply.Options.Status().StatusCode != 4 || len(l.clients) != 0 {
+		t.Errorf("%v: %v", reply, l.actions)
+	}
+}
+
+func TestALeaseEndsWithItsSession(t *testing.T) {
+	l := newLine(t, server4())
+	l.lease.SessionTimeout = 5 * time.Minute
+	l.ask4(dhcpv4.MessageTypeDiscover)
+	want := func(seconds time.Duration) {
+		t.Helper()
+		ack := l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway))
+		if got := ack.IPAddressLeaseTime(0); got != seconds*time.Second || ack.IPAddressRenewalTime(0) != got/2 {
+			t.Errorf("%v, and not %d s", got, seconds)
+		}
+		reply := l.ask6(message6Of(t, dhcpv6.MessageTypeRenew, both, toUs), client6).(*dhcpv6.Message)
+		if got := reply.Options.OneIANA().Options.OneAddress().ValidLifetime; got != seconds*time.Second {
+			t.Errorf("%v of IPv6, and not %d s", got, seconds)
+		}
+	}
+	want(300)
+	l.now = l.now.Add(2 * time.Minute)
+	want(180)
+	l.now = l.now.Add(170 * time.Second)
+	want(60)
+}
+
+func TestARequestForAnotherServerIsNotRefused(t *testing.T) {
+	l := newLine(t, server4())
+	l.silent = true
+	l.ask4(dhcpv4.MessageTypeDiscover)
+	id := l.clients[clientKey{circuit{"default", "access", 100, 7}, cpe}].id
+	l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(netip.MustParseAddr("192.0.2.66")))
+	l.silent, l.sent, l.actions = false, nil, nil
+	l.carryOut(l.Authenticated(id, subscriber.Answer{}, l.now))
+	if len(l.sent) != 0 || len(l.sessions) != 0 || !slices.Contains(l.drops(), "another-server") {
+		t.Errorf("%d frames, %d sessions: %v", len(l.sent), len(l.sessions), l.actions)
+	}
+}
+
+func TestAReleaseWhileTheSessionIsExtendedCounts(t *testing.T) {
+	l := newLine(t, server4())
+	l.ask4(dhcpv4.MessageTypeDiscover)
+	l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway))
+	release := frame(cpe, 100, 7, dhcp.Datagram(netip.AddrPortFrom(offered, 68), netip.AddrPortFrom(gateway, 67),
+		discover4(dhcpv4.MessageTypeRelease, dhcpv4.WithClientIP(offered.AsSlice()))))
+	extensions := 0
+	l.away = func(e Extend) (subscriber.Lease, error) {
+		if extensions++; extensions == 1 {
+			l.actions = append(l.actions, l.Receive(Packet{"default", "access", "dhcp4", release}, l.now)...)
+		}
+		return l.given(e.IPv4, e.IPv6), nil
+	}
+	l.ask6(message6Of(t, dhcpv6.MessageTypeSolicit, both), client6)
+	if c := l.byID["1"]; c == nil || c.has4 || !c.has6 || extensions != 2 {
+		t.Errorf("%+v, %d extensions: %v", c, extensions, l.actions)
+	}
+}
+
 func TestASessionWithoutAnyAddressEnds(t *testing.T) {
 	l := newLine(t, server4())
 	l.lease.IPv4, l.lease.Gateway = netip.Addr{}, netip.Addr{}
@@ -747,6 +809,34 @@ func TestAFirstPacketBringsUpTheAddressOfTheLineAlone(t *testing.T) {
 	l.carryOut(l.Terminated("2", l.now))
 	if len(l.clients) != 0 {
 		t.Error("a session that was ended is kept")
+	}
+}
+
+func TestAStrangeFirstPacketDoesNotKeepItsHostFromDHCP(t *testing.T) {
+	spec := server4()
+	spec.Methods = []api.IpoeMethod{api.IpoeMethod_IPOE_DHCP4, api.IpoeMethod_IPOE_FIRST_PACKET}
+	strange := arpOf(cpe, netip.MustParseAddr("100.64.0.3"))
+	l := newLine(t, spec)
+	l.receive("arp", strange)
+	if got := l.drops(); !slices.Equal(got, []string{"not-the-address-of-the-line"}) {
+		t.Errorf("%v", got)
+	}
+	if l.receive("arp", strange); !slices.Equal(l.drops(), []string{"refused"}) {
+		t.Error(l.drops())
+	}
+	if l.ask4(dhcpv4.MessageTypeDiscover) == nil || l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway)) == nil {
+		t.Error(l.actions)
+	}
+	// The two come one after the other.
+	l = newLine(t, spec)
+	l.silent = true
+	l.receive("arp", strange)
+	id := l.clients[clientKey{circuit{"default", "access", 100, 7}, cpe}].id
+	l.ask4(dhcpv4.MessageTypeDiscover)
+	l.silent, l.sent, l.actions = false, nil, nil
+	l.carryOut(l.Authenticated(id, subscriber.Answer{}, l.now))
+	if len(l.sent) != 1 || len(l.sessions) != 1 || l.byID[id].static || l.byID[id].protocol != "dhcp4" {
+		t.Errorf("%d frames: %v", len(l.sent), l.actions)
 	}
 }
 

@@ -201,7 +201,7 @@ func (s *serving) checkSizes(names ...string) {
 		why, reason := s.machine.TooLarge(name), ""
 		s.mu.Unlock()
 		if why != "" {
-			reason = "PayloadTooLarge"
+			reason = "Payload" + service.Refused
 		}
 		if k := (object.Key{Kind: "PppoeServer", Name: name}); s.SetNotReady(k, "mru", reason, why) {
 			s.Intent.Touched(k)
@@ -337,10 +337,11 @@ func (s *serving) ask(manager subscriber.Manager, a Action) {
 		})
 	case Connect:
 		// The callback does not hold all of the connection.
-		id, mac, interfaceID, message := a.Connection.ID, a.Connection.Line.MAC, a.Connection.Grant.InterfaceID, a.Message
+		id, line, interfaceID, message := a.Connection.ID, a.Connection.Line, a.Connection.Grant.InterfaceID, a.Message
+		username := cmp.Or(a.Connection.Grant.Username, a.Connection.Username)
 		manager.Connect(a.Connection, func(l subscriber.Lease, err error) {
 			if err != nil {
-				s.warn(err, mac)
+				s.warn(err, username, &line)
 			}
 			s.locked(func() []Action { return s.machine.Connected(id, l, interfaceID, message, err, time.Now()) })
 		})
@@ -360,12 +361,12 @@ func (s *serving) ask(manager subscriber.Manager, a Action) {
 }
 
 // warn logs why a subscriber is not connected, at most once a second.
-func (s *serving) warn(err error, mac subscriber.MAC) {
+func (s *serving) warn(err error, username string, line *subscriber.Line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.warned) >= time.Second {
 		s.warned = now
-		s.Log.Warn("a subscriber is not connected", "mac", macText(mac), "error", err)
+		s.Log.Warn("a subscriber is not connected", "username", username, "mac", macText(line.MAC), "circuit", line.Circuit.String(), "error", err)
 	}
 }
 
