@@ -40,7 +40,7 @@ const (
 	defaultDynamicPort   = 3799
 	defaultEventWindow   = 5 * time.Minute
 	// How long a request without Event-Timestamp is known, and how many requests are.
-	knownFor         = 30 * time.Second
+	knownFor         = time.Hour
 	maxKnownRequests = 65536
 )
 
@@ -59,7 +59,7 @@ type demand struct {
 	secret  string
 	// Clients that it is of: those of several policies may have the same address and secret. They speak to the NAS that the request names.
 	by    []*permitted
-	key   knownKey
+	key   authenticator
 	match subscriber.Match
 	// Words of requests and records for the session; nil: not in the request.
 	username, nasPortID, calling []byte
@@ -67,12 +67,6 @@ type demand struct {
 	nasPort, called string
 	change          subscriber.Grant
 	cause           subscriber.Cause
-}
-
-// knownKey of a request: its authenticator is a digest of all of it.
-type knownKey struct {
-	client        netip.Addr
-	authenticator authenticator
 }
 
 // known is a request that came before; reply is nil while it is carried out.
@@ -83,11 +77,16 @@ type known struct {
 
 // dynamic is the server. It is not for several goroutines.
 type dynamic struct {
-	known map[knownKey]*known
-	order []knownKey
+	// By the authenticator, a digest of the whole request: it is the same request from any address and port.
+	known map[authenticator]*known
+	order []authenticator
+	// What an agent before this one knew is forgotten: requests from before are refused.
+	began time.Time
 }
 
-func newDynamic() *dynamic { return &dynamic{known: map[knownKey]*known{}} }
+func newDynamic(now time.Time) *dynamic {
+	return &dynamic{known: map[authenticator]*known{}, began: now.Truncate(time.Second)}
+}
 
 // receive takes a packet. It is dropped for a reason, or answered at once, or demands something.
 func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, now time.Time) (answer []byte, demanded *demand, cause uint32, drop string) {
@@ -102,8 +101,7 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	if len(by) == 0 {
 		return nil, nil, 0, drop
 	}
-	// The authenticator is a digest of the whole request, so this is the same request, from any port.
-	key := knownKey{from.Addr(), p.authenticator()}
+	key := p.authenticator()
 	d.expire(now)
 	if k := d.known[key]; k != nil {
 		if k.reply == nil {
@@ -115,7 +113,7 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	r := &demand{request: p, from: from, secret: by[0].secret, key: key}
 	var until time.Time
 	for _, c := range by {
-		end, why := c.fresh(all, now)
+		end, why := c.fresh(all, d.began, now)
 		if why != "" {
 			drop = why
 			continue
@@ -136,7 +134,7 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 }
 
 // fresh returns until when the agent has to know the request, so that nobody repeats it, or why it drops the request.
-func (c *permitted) fresh(all []attribute, now time.Time) (until time.Time, drop string) {
+func (c *permitted) fresh(all []attribute, began, now time.Time) (until time.Time, drop string) {
 	window := defaultEventWindow
 	if c.spec.EventWindow != 0 {
 		window = time.Duration(c.spec.EventWindow)
@@ -150,7 +148,7 @@ func (c *permitted) fresh(all []attribute, now time.Time) (until time.Time, drop
 			return until, "malformed"
 		}
 		at := time.Unix(int64(n), 0)
-		if now.Sub(at) > window || at.Sub(now) > window {
+		if now.Sub(at) > window || at.Sub(now) > window || at.Before(began) {
 			return until, "event-timestamp"
 		}
 		until = at.Add(window + time.Second)
@@ -197,7 +195,7 @@ func (d *dynamic) forgetFirst() {
 	d.order = d.order[1:]
 }
 
-func (d *dynamic) remember(key knownKey, until time.Time) {
+func (d *dynamic) remember(key authenticator, until time.Time) {
 	if len(d.order) >= maxKnownRequests {
 		d.forgetFirst()
 	}
@@ -278,11 +276,7 @@ func (r *demand) read(all []attribute) uint32 {
 		case typeFramedIPv6Address:
 			r.match.IPv6, err = ip6(a.value)
 		case typeFramedIPv6Prefix:
-			// The session whose prefix this address is in.
-			var prefix netip.Prefix
-			if prefix, err = prefixOf(a.value); err == nil {
-				r.match.IPv6 = prefix.Addr()
-			}
+			r.match.Prefix, err = prefixOf(a.value)
 		case typeDelegatedIPv6Prefix:
 			r.match.Delegated, err = prefixOf(a.value)
 		case typeFramedInterfaceID:

@@ -45,7 +45,7 @@ func session(at time.Time) attributes {
 }
 
 func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testing.T) {
-	d, clients := newDynamic(), permittedFor(&api.DynamicAuthorization{})
+	d, clients := newDynamic(began.Add(-time.Hour)), permittedFor(&api.DynamicAuthorization{})
 	all := session(began)
 	all.add(typeProxyState, []byte("p1"))
 	all.add(typeProxyState, []byte("p2"))
@@ -58,6 +58,14 @@ func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testin
 		t.Error("a retransmission while it is carried out:", drop)
 	}
 	first := d.finish(wanted, causeNone)
+	// A copy from another address of a client is no other request.
+	if answer, again, _, drop := d.receive(clients, netip.AddrPortFrom(client1.Addr().Next(), 4000), b, began); again != nil || drop != "repeated" && drop != "unknown-client" {
+		t.Error("a copy from another address:", answer, drop)
+	}
+	// An agent that was started meanwhile does not know it.
+	if _, again, _, drop := newDynamic(began.Add(time.Second)).receive(clients, client1, b, began.Add(2*time.Second)); again != nil || drop != "event-timestamp" {
+		t.Error("a copy after a restart:", again, drop)
+	}
 	p, err := parse(first)
 	if err != nil || p.code() != DisconnectACK || p.verifyReply(packet(b).authenticator(), []byte(secret), true) != nil {
 		t.Fatal("the answer is not signed", err)
@@ -110,7 +118,7 @@ func TestAServerOfSeveralPoliciesSpeaksForThoseOfTheNASThatItNames(t *testing.T)
 	} {
 		all := session(c.at)
 		all.text(typeNASIdentifier, c.nas)
-		_, wanted, cause, drop := newDynamic().receive(clients, client1, demandOf(DisconnectRequest, true, all), began)
+		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(clients, client1, demandOf(DisconnectRequest, true, all), began)
 		if cause != c.cause || drop != "" || (wanted == nil) != (cause != causeNone) {
 			t.Errorf("%s: %d, %q", name, cause, drop)
 		}
@@ -153,7 +161,7 @@ func TestWhoIsNotBelievedGetsNoAnswer(t *testing.T) {
 		"code":                          {"192.0.2.20:1", strict, demandOf(AccessRequest, true, all)},
 		"malformed":                     {"192.0.2.20:1", strict, forged[:21]},
 	} {
-		answer, wanted, _, drop := newDynamic().receive(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
+		answer, wanted, _, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
 		if answer != nil || wanted != nil || drop != want {
 			t.Errorf("%s: dropped as %q", want, drop)
 		}
@@ -165,7 +173,7 @@ func TestARequestMayNameASessionByItsPortAndChangeItsClass(t *testing.T) {
 	all.number(typeNASPort, 7)
 	all.text(typeCalledStationID, "gold")
 	all.add(typeClass, []byte("night"))
-	_, wanted, cause, drop := newDynamic().receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
+	_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
 	if wanted == nil {
 		t.Fatal(cause, drop)
 	}
@@ -181,7 +189,7 @@ func TestARequestMayTakeATimeoutAway(t *testing.T) {
 		for _, kind := range kinds {
 			all.number(kind, 0)
 		}
-		_, wanted, cause, drop := newDynamic().receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
+		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
 		want := never
 		if len(kinds) == 1 {
 			want = subscriber.Grant{IdleTimeout: subscriber.Never}
@@ -198,7 +206,7 @@ func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
 		all.vendor(vendorBroadband, broadbandAgentCircuitID, []byte(circuit))
 		all.vendor(vendorBroadband, broadbandAgentRemoteID, []byte(remote))
 		all.add(typeFramedInterfaceID, []byte(identifier))
-		_, wanted, cause, _ := newDynamic().receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(DisconnectRequest, true, all), began)
+		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(DisconnectRequest, true, all), began)
 		return wanted, cause
 	}
 	wanted, cause := receive("olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x07")
@@ -214,9 +222,9 @@ func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
 }
 
 func TestKnownRequestsAreBounded(t *testing.T) {
-	d := newDynamic()
+	d := newDynamic(began.Add(-time.Hour))
 	for i := range maxKnownRequests + 100 {
-		d.remember(knownKey{client1.Addr(), authenticator{byte(i), byte(i >> 8), byte(i >> 16)}}, began.Add(time.Hour))
+		d.remember(authenticator{byte(i), byte(i >> 8), byte(i >> 16)}, began.Add(time.Hour))
 	}
 	if len(d.known) != maxKnownRequests || len(d.order) != maxKnownRequests {
 		t.Error(len(d.known), len(d.order))
@@ -228,7 +236,7 @@ func FuzzDynamic(f *testing.F) {
 	f.Add([]byte(session(began)), true)
 	f.Add([]byte{typeFramedIPv6Prefix, 12, 0, 64, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0}, false)
 	f.Fuzz(func(t *testing.T, all []byte, coa bool) {
-		d, clients := newDynamic(), permittedFor(&api.DynamicAuthorization{})
+		d, clients := newDynamic(began.Add(-time.Hour)), permittedFor(&api.DynamicAuthorization{})
 		if len(all) > maxLength-headLength-18 {
 			return
 		}

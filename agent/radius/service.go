@@ -106,7 +106,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	}
 	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
-		dynamic: newDynamic(), listeners: map[listenAt]*listener{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
+		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
 	s.spool, errs = newSpool(t)
 	for _, err := range errs {

@@ -71,7 +71,7 @@ func (x index[K]) all(key K) []*session {
 // indexed reports whether find looks sessions up. Otherwise it looks at all of them.
 func (match *Match) indexed() bool {
 	return match.ID != "" || match.Session != "" || match.Username != "" || match.CallingStationID != "" || match.RemoteID != "" || match.MAC != MAC{} ||
-		match.IPv4.IsValid() || match.IPv6.IsValid() || match.Delegated.IsValid()
+		match.IPv4.IsValid() || match.IPv6.IsValid() || match.Prefix.IsValid() || match.Delegated.IsValid()
 }
 
 // find returns the sessions that match. m.mu is held.
@@ -98,6 +98,8 @@ func (m *manager) find(match Match) []*session {
 		at(netip.PrefixFrom(match.IPv4, match.IPv4.BitLen()))
 	case match.Delegated.IsValid():
 		at(match.Delegated.Masked())
+	case match.Prefix.IsValid():
+		at(match.Prefix.Masked())
 	case match.MAC != MAC{}:
 		candidates = m.byMAC.all(match.MAC)
 	case match.IPv6.IsValid():
@@ -163,7 +165,8 @@ func (s *session) matches(match *Match) bool {
 		differs(match.Port, c.Line.Port), differs(match.CircuitID, string(c.Line.CircuitID)), differs(match.RemoteID, string(c.Line.RemoteID)),
 		match.InterfaceID != [8]byte{} && match.InterfaceID != c.Grant.InterfaceID, match.VRF != "" && orDefault(match.VRF) != l.VRF:
 		return false
-	case match.MAC != MAC{} && match.MAC != c.Line.MAC, match.IPv4.IsValid() && match.IPv4 != l.IPv4, match.Delegated.IsValid() && match.Delegated.Masked() != l.Delegated.Masked():
+	case match.MAC != MAC{} && match.MAC != c.Line.MAC, match.IPv4.IsValid() && match.IPv4 != l.IPv4, match.Delegated.IsValid() && match.Delegated.Masked() != l.Delegated.Masked(),
+		match.Prefix.IsValid() && match.Prefix.Masked() != l.IPv6Prefix.Masked():
 		return false
 	case match.IPv6.IsValid() && match.IPv6 != l.IPv6 && !(l.IPv6Prefix.IsValid() && l.IPv6Prefix.Contains(match.IPv6)) && !(l.Delegated.IsValid() && l.Delegated.Contains(match.IPv6)):
 		return false

@@ -1269,17 +1269,19 @@ func TestSessionsAreFoundByAnyKey(t *testing.T) {
 	c.Line.CircuitID, c.Line.RemoteID, c.Grant.InterfaceID = []byte("olt 7"), []byte("home"), [8]byte{7: 7}
 	got := w.connect(c)
 	w.connect(w.connection("2", "bob", 2))
-	for _, match := range []Match{{CircuitID: "olt 7"}, {RemoteID: "home"}, {InterfaceID: [8]byte{7: 7}}, {RemoteID: "home", CircuitID: "olt 7"}, {ID: "1"}, {Session: got.Session}, {Username: "alice"}, {MAC: MAC{2, 0, 0, 0, 0, 1}}, {IPv4: got.IPv4}, {IPv6: got.IPv6},
+	for _, match := range []Match{{CircuitID: "olt 7"}, {RemoteID: "home"}, {InterfaceID: [8]byte{7: 7}}, {RemoteID: "home", CircuitID: "olt 7"}, {ID: "1"}, {Prefix: got.IPv6Prefix}, {Session: got.Session}, {Username: "alice"}, {MAC: MAC{2, 0, 0, 0, 0, 1}}, {IPv4: got.IPv4}, {IPv6: got.IPv6},
 		{IPv6: got.IPv6Prefix.Addr().Next()}, {Delegated: got.Delegated}, {CallingStationID: "02-00-00-00-00-01"}, {Username: "alice", Port: "access", VRF: "default"}} {
 		if found := w.matching(match); len(found) != 1 || found[0] != "1" {
 			t.Errorf("%+v finds %d", match, len(found))
 		}
 	}
 	none, all := &Profiles{Has: func(string) bool { return false }}, &Profiles{Has: func(name string) bool { return name == "home" }}
+	// A prefix is that of the link, and no other that overlaps with it.
+	wider, narrower := netip.PrefixFrom(got.IPv6Prefix.Addr(), 32), netip.PrefixFrom(got.IPv6Prefix.Addr(), 96)
 	if found := w.matching(Match{Username: "alice", Of: all}); len(found) != 1 {
 		t.Errorf("of its profile, %d are found", len(found))
 	}
-	for _, match := range []Match{{}, {Of: all}, {Of: none}, {ID: "1", Of: none}, {Port: "access", Of: none}, {CircuitID: "olt"}, {RemoteID: "olt 7"}, {InterfaceID: [8]byte{7: 8}}, {RemoteID: "home", CircuitID: "home"}, {ID: "3"}, {Username: "alice", MAC: MAC{9}}, {IPv4: netip.MustParseAddr("1.1.1.1")}, {ID: "1", VRF: "other"}} {
+	for _, match := range []Match{{}, {Of: all}, {Of: none}, {ID: "1", Of: none}, {Port: "access", Of: none}, {CircuitID: "olt"}, {RemoteID: "olt 7"}, {InterfaceID: [8]byte{7: 8}}, {RemoteID: "home", CircuitID: "home"}, {ID: "3"}, {Username: "alice", MAC: MAC{9}}, {IPv4: netip.MustParseAddr("1.1.1.1")}, {ID: "1", VRF: "other"}, {Prefix: wider}, {Prefix: narrower}} {
 		if found := w.matching(match); len(found) != 0 {
 			t.Errorf("%+v finds %d", match, len(found))
 		}

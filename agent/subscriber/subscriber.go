@@ -311,7 +311,8 @@ type Match struct {
 	CircuitID, RemoteID                    string
 	MAC                                    MAC
 	IPv4, IPv6                             netip.Addr
-	Delegated                              netip.Prefix
+	// The prefix of the link, and the one for the home.
+	Prefix, Delegated netip.Prefix
 	// That a back end granted.
 	InterfaceID [8]byte
 	VRF         string
