@@ -729,6 +729,13 @@ func (l *Log) compact(all []byte) error {
 	return os.Remove(l.path(old))
 }
 
+// Waiting returns how many bytes of records the disk has refused; they are tried again.
+func (l *Log) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.refused)
+}
+
 // Close waits for the write in progress, and tries refused entries once more.
 func (l *Log) Close() error {
 	l.mu.Lock()

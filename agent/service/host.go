@@ -117,6 +117,9 @@ func (h *Host) Run(ctx context.Context, config Config) {
 		start(func() { s.run(ctx) })
 	}
 	start(func() { h.releaseUnclaimed(ctx) })
+	if config.Records != nil {
+		start(func() { watchRecords(ctx, config, config.Intent.Report) })
+	}
 	group.Wait()
 }
 
