@@ -19,7 +19,7 @@ func watchRecords(ctx context.Context, config Config, report func(*intent.Servic
 		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_records_waiting_bytes", Help: "Bytes of services' records that the disk refuses."},
 			func() float64 { return float64(config.Records.Waiting()) })
 		if err := config.Metrics.Register(gauge); err != nil {
-			config.Log.Error("a metric is not there", "metric", "sluice_records_waiting_bytes", "error", err)
+			config.Log.Error("there is no metric of records that the disk refuses", "error", err)
 		}
 	}
 	refused := false
@@ -31,15 +31,14 @@ func watchRecords(ctx context.Context, config Config, report func(*intent.Servic
 			return
 		case <-clock.C:
 		}
-		bytes := config.Records.Waiting()
-		if (bytes > 0) == refused {
+		if (config.Records.Waiting() > 0) == refused {
 			continue
 		}
-		refused = bytes > 0
+		refused = !refused
 		state, text := "written", "The disk has all records of services again"
 		if refused {
 			state, text = "refused", "The disk refuses records of services; give it room: a kill of the agent loses what waits"
-			config.Log.Error("the disk refuses records of services", "bytes", bytes)
+			config.Log.Error("the disk refuses records of services")
 		} else {
 			config.Log.Info("the disk has all records of services again")
 		}
