@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import ipaddress
 import itertools
+import json
 import struct
 import subprocess
 import time
@@ -590,7 +591,12 @@ def test_floods_do_not_keep_others_out(site):
 def test_a_server_that_goes_takes_its_sessions_along(site):
     host = site.host(13, 105, 1)
     assert host.dial(IPCP)
-    site.gateway.delete("PppoeServer", "lines")
+    (lines,) = site.gateway.json("get", "pppoe-server", "lines")
+    narrower = {**lines["spec"], "outerVlans": ["4000"]}
+    planned = site.gateway.sluice("plan", "-f", "-", input=json.dumps(thing("PppoeServer", "lines", **narrower)))
+    assert "PppoeServer/lines: ends 1 session" in planned.stderr
+    deleted = site.gateway.sluice("delete", "pppoe-server", "lines")
+    assert "PppoeServer/lines: ends 1 session" in deleted.stderr
     host.until(lambda: host.ended, "PADT")
     site.lacks(host)
     wait_until(lambda: not site.gateway.json("get", "punts"), 30)

@@ -514,7 +514,8 @@ func (p *program) stranded(ctx context.Context, client api.AgentClient, changes 
 	if err != nil {
 		return err
 	}
-	users = append(users, more...)
+	// First what people wrote: services delete their own objects with these.
+	users = append(more, users...)
 	if len(users) == 0 {
 		return nil
 	}
@@ -647,6 +648,7 @@ An object of several owners is deleted when the last of them gives it up. An own
 		if err != nil {
 			return p.refused(err, written)
 		}
+		p.warn(applied.GetWarnings(), written)
 		var missing []string
 		if written == nil {
 			applied.Objects = slices.DeleteFunc(applied.Objects, func(o *api.AppliedObject) bool {

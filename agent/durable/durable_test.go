@@ -10,9 +10,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"sluice.dev/sluice/agent/durable/durabletest"
 )
 
 func open(t *testing.T, directory string) *Log {
@@ -390,9 +391,13 @@ func TestRecordsThatTheDiskRefusesAreWrittenWithTheNextOnes(t *testing.T) {
 		}
 		use(usable)
 		// An attempt may be on its way to the other file.
-		for end := time.Now().Add(20 * time.Second); leases.Put(Record{"c", []byte("3")}).Wait() != nil; {
+		for end := time.Now().Add(20 * time.Second); ; {
+			err := leases.Put(Record{"c", []byte("3")}).Wait()
+			if err == nil {
+				break
+			}
 			if time.Now().After(end) {
-				t.Fatalf("%s: the record is not written", what)
+				t.Fatalf("%s: the record is not written after 20 seconds: %v", what, err)
 			}
 		}
 		l.Close()
@@ -405,14 +410,7 @@ func TestRecordsThatTheDiskRefusesAreWrittenWithTheNextOnes(t *testing.T) {
 }
 
 func TestAFullDiskThatHasRoomAgainGetsAllRecordsByItself(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small disk")
-	}
-	directory := t.TempDir()
-	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) }()
+	directory, grow := durabletest.SmallDisk(t)
 	l := open(t, directory)
 	l.retry = 10 * time.Millisecond
 	leases := table(t, l, "leases")
@@ -427,9 +425,7 @@ func TestAFullDiskThatHasRoomAgainGetsAllRecordsByItself(t *testing.T) {
 		t.Fatal("a disk of 64 kB has 200 kB:", refused, l.Waiting())
 	}
 	// Nothing is put any more.
-	if err := syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size=4m"); err != nil {
-		t.Fatal(err)
-	}
+	grow()
 	waiting := func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -437,7 +433,7 @@ func TestAFullDiskThatHasRoomAgainGetsAllRecordsByItself(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); waiting(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the records still wait for the disk")
+			t.Fatalf("after 20 seconds %d bytes wait for a disk with room: %v", l.Waiting(), table(t, l, "leases").Put(Record{"0", value}).Wait())
 		}
 	}
 	// As after a kill.

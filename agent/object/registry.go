@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -241,7 +242,7 @@ func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 	slices.SortFunc(added, byName)
 	var err error
 	for _, k := range added {
-		for _, word := range []string{k.Name, k.Plural, k.Short, strings.ReplaceAll(k.Plural, "-", "")} {
+		for _, word := range []string{k.Name, k.Plural, k.Short, strings.ReplaceAll(k.Plural, "-", ""), hyphened(k.Name)} {
 			word = strings.ToLower(word)
 			if other := n.words[word]; other != nil && other != k {
 				return nil, fmt.Errorf("kind %s: %q already means %s", k.Name, word, other.Name)
@@ -380,7 +381,19 @@ func (r *Registry) Kind(name string) *Kind { return r.kind(name) }
 // minimalPart is the least number of letters of a kind's name that suggests the kind.
 const minimalPart = 3
 
-// Lookup finds a kind by its name, its plural or its short form, in any case.
+// hyphened returns "pppoe-server" for "PppoeServer".
+func hyphened(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		if i > 0 && unicode.IsUpper(c) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// Lookup finds a kind by its name, with hyphens or without, its plural or its short form, in any case.
 func (r *Registry) Lookup(word string) (*Kind, error) {
 	if k := r.now.Load().words[strings.ToLower(word)]; k != nil {
 		return k, nil

@@ -100,6 +100,24 @@ func (m *Machine) SetServer(name string, spec *api.PppoeServer, now time.Time) [
 	return m.done()
 }
 
+// Ends returns the number of sessions that end when a PppoeServer becomes spec; nil: when it is deleted.
+func (m *Machine) Ends(name string, spec *api.PppoeServer) (sessions int) {
+	before := m.byName[name]
+	if before == nil {
+		return 0
+	}
+	after := &server{}
+	if spec != nil {
+		after.outer, after.inner = vlansOf(spec.OuterVlans), vlansOf(spec.InnerVlans)
+	}
+	for _, s := range m.sessions {
+		if s.server == before && (spec == nil || spec.Port != before.spec.Port || !after.serves(s.key.circuitKey)) {
+			sessions++
+		}
+	}
+	return sessions
+}
+
 func (m *Machine) enterServer(name string, spec *api.PppoeServer) {
 	s := &server{name: name, spec: spec, outer: vlansOf(spec.OuterVlans), inner: vlansOf(spec.InnerVlans), acName: cmp.Or(spec.AcName, "sluice"),
 		mru: uint16(cmp.Or(spec.Mru, 1492)), delays: slices.Clone(spec.PadoDelays), configs: map[uint32]*ppp.Config{}}
@@ -130,12 +148,15 @@ func puntName(server string, control bool) string {
 
 func (m *Machine) serverOf(c circuitKey) *server {
 	for _, s := range m.servers[m.places[c.place].port] {
-		if s.outer.has(c.outer) && s.inner.has(c.inner) {
+		if s.serves(c) {
 			return s
 		}
 	}
 	return nil
 }
+
+// serves reports whether a circuit of the server's port is one of the server.
+func (s *server) serves(c circuitKey) bool { return s.outer.has(c.outer) && s.inner.has(c.inner) }
 
 func (s *server) echoInterval() time.Duration {
 	return time.Duration(cmp.Or(s.spec.EchoInterval, uint64(30*time.Second)))

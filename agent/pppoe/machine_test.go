@@ -677,6 +677,10 @@ func TestAServerThatGoesTakesItsSessionsAlong(t *testing.T) {
 	h.dial()
 	other.dial()
 	spec := &api.PppoeServer{Port: "access", OuterVlans: []string{"100"}, InnerVlans: []string{"1-4094"}, Profile: "home"}
+	elsewhere := &api.PppoeServer{Port: "other", OuterVlans: []string{"100-199"}, InnerVlans: []string{"1-4094"}, Profile: "home"}
+	if some, nobody, gone := s.Ends("home", spec), s.Ends("another", nil), s.Ends("home", nil); some != 1 || nobody != 0 || gone != 2 || s.Ends("home", elsewhere) != 2 {
+		t.Error(some, nobody, gone, s.Ends("home", elsewhere))
+	}
 	s.take(s.SetServer("home", spec, s.now))
 	other.got(typeDiscovery, codePADT)
 	if _, up := s.Sessions(); up != 1 {

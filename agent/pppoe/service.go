@@ -180,6 +180,20 @@ func (s *serving) Follow(c service.Change) {
 	s.ports.Look()
 }
 
+// Ends implements service.Foreteller.
+func (s *serving) Ends(k object.Key, o *object.Object) int {
+	var spec *api.PppoeServer
+	if o != nil {
+		spec, _ = o.Spec.(*api.PppoeServer)
+	}
+	if k.Kind != "PppoeServer" {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.machine.Ends(k.Name, spec)
+}
+
 func (s *serving) followPort(c service.Change) {
 	mtu := uint32(0)
 	if c.Object != nil {

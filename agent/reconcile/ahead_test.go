@@ -63,7 +63,7 @@ func aPatientScene(t *testing.T) (s *scene, plane *patient, settled func() bool)
 	t.Cleanup(cancel)
 	s.Attach(ctx, plane)
 	settled = func() bool { plane.answer(); return s.Settled() }
-	until(t, settled)
+	s.until(settled)
 	return s, plane, settled
 }
 
@@ -87,10 +87,10 @@ func TestAnObjectOfAServiceIsSentBeforeTheAnswersAboutAnotherKind(t *testing.T) 
 		t.Fatal(err)
 	}
 	many := one.Produce(aThousand("s-", 2001))
-	until(t, func() bool { open, _ := plane.is(); return open == 2 })
+	s.until(func() bool { open, _ := plane.is(); return open == 2 })
 	few := other.Produce(puts(vrf("red")))
-	until(t, func() bool { open, _ := plane.is(); return open == 3 })
-	until(t, settled)
+	s.until(func() bool { open, _ := plane.is(); return open == 3 })
+	s.until(settled)
 	<-few.Done()
 	<-many.Done()
 	few.Close()
@@ -105,7 +105,7 @@ func TestOfWhatServicesProduceTheNextWaveIsUnderWayBeforeTheLastIsAnswered(t *te
 	if _, err := s.Apply(t.Context(), as("test"), aThousand("c-", 1), intent.Options{Mode: intent.NoWait}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, settled)
+	s.until(settled)
 	if _, most := plane.is(); most > max(before, 1) {
 		t.Errorf("%d requests with configuration were under way", most)
 	}
@@ -114,8 +114,8 @@ func TestOfWhatServicesProduceTheNextWaveIsUnderWayBeforeTheLastIsAnswered(t *te
 		t.Fatal(err)
 	}
 	work := p.Produce(aThousand("s-", 2001))
-	until(t, func() bool { open, _ := plane.is(); return open == 2 })
-	until(t, settled)
+	s.until(func() bool { open, _ := plane.is(); return open == 2 })
+	s.until(settled)
 	<-work.Done()
 	if done, failures, interrupted := work.Close(); len(done) != 1000 || len(failures) > 0 || interrupted {
 		t.Errorf("%d done, %v", len(done), failures)

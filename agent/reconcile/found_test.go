@@ -36,7 +36,7 @@ func leftBehind(t *testing.T, configuration ...*object.Object) *scene {
 	s.plane.Unlock()
 	s.plane.TakeLog()
 	s.connect()
-	until(t, func() bool { return s.Measure()["default"].Connected })
+	s.until(func() bool { return s.Measure()["default"].Connected })
 	return s
 }
 

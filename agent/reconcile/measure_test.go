@@ -37,11 +37,12 @@ func TestOperationsAreCountedByTheirResult(t *testing.T) {
 	}
 }
 
-func until(t *testing.T, holds func() bool) {
-	t.Helper()
+// until waits for a moment at which it holds. At its end, it says what was seen last.
+func (s *scene) until(holds func() bool) {
+	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("not within 20 seconds")
+			s.t.Fatalf("not within 20 seconds; seen last: settled %t, %+v, %+v", s.Settled(), s.Measure(), s.Count())
 		}
 	}
 }
@@ -51,14 +52,14 @@ func TestAnObjectThatIsReadBackIsNoChangeOfDesiredState(t *testing.T) {
 	s.apply(puts(port("a")))
 	before := s.Measure()["default"]
 	s.plane.Meddle(reconcile.Change{Lost: true})
-	until(t, func() bool { return s.Measure()["default"].Lists > before.Lists && s.Settled() })
+	s.until(func() bool { return s.Measure()["default"].Lists > before.Lists && s.Settled() })
 	if after := s.Measure()["default"]; after.Delays.Count != before.Delays.Count || after.Different != before.Different {
 		t.Errorf("%+v after %+v", after, before)
 	}
 	s.link()
 	s.plane.Restart()
 	s.connect()
-	until(t, func() bool { return s.Measure()["default"].Different == before.Different+1 && s.Settled() })
+	s.until(func() bool { return s.Measure()["default"].Different == before.Different+1 && s.Settled() })
 	if after := s.Measure()["default"]; after.Delays.Count != before.Delays.Count {
 		t.Errorf("what came back counts as wanted anew: %+v", after)
 	}

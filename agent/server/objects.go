@@ -164,7 +164,7 @@ func (s *server) Plan(ctx context.Context, c *api.Changes) (*api.Planned, error)
 	if planned.Warnings, err = s.unreachable(s.aboutAddresses(changes)); err != nil {
 		return nil, refusal(err)
 	}
-	planned.Warnings = append(planned.Warnings, s.useless(changes)...)
+	planned.Warnings = slices.Concat(planned.Warnings, s.useless(changes), s.sessionsEnd(source(ctx, c.GetOwner(), c.GetWhy()).Owner, changes))
 	var away []string
 	for _, l := range s.links {
 		if link := l.client.Link(); !link.GetConnected() {
@@ -194,7 +194,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 		return nil, s.refuse("apply", from, changes, err)
 	}
 	// While many objects are applied, release all of them but those that may cause warnings.
-	addresses, useless := s.aboutAddresses(changes), s.useless(changes)
+	addresses, others := s.aboutAddresses(changes), slices.Concat(s.useless(changes), s.sessionsEnd(from.Owner, changes))
 	outcome, err := s.desired.Apply(ctx, from, changes, options)
 	if err != nil {
 		return nil, refusal(err)
@@ -203,8 +203,7 @@ func (s *server) Apply(ctx context.Context, c *api.Changes) (*api.Applied, error
 	if applied.Warnings, err = s.unreachable(addresses); err != nil {
 		return nil, refusal(err)
 	}
-	applied.Warnings = append(applied.Warnings, useless...)
-	applied.Warnings = append(applied.Warnings, s.overridden(from.Owner, outcome)...)
+	applied.Warnings = slices.Concat(applied.Warnings, others, s.overridden(from.Owner, outcome))
 	return applied, nil
 }
 

@@ -82,6 +82,24 @@ func (s *server) useless(changes []object.Change) []*api.Problem {
 	return all
 }
 
+// sessionsEnd reports sessions that an owner's changes end. What a change of an object of several owners ends, it does not know.
+func (s *server) sessionsEnd(owner string, changes []object.Change) []*api.Problem {
+	var all []*api.Problem
+	for _, c := range changes {
+		if owners := s.desired.Owners(c.Key); len(owners) != 1 || owners[0].Owner != owner {
+			continue
+		}
+		if n := s.host.Ends(c); n > 0 && len(all) < warningLimit {
+			problem := fmt.Sprintf("ends %d sessions", n)
+			if n == 1 {
+				problem = "ends 1 session"
+			}
+			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Problem: problem})
+		}
+	}
+	return all
+}
+
 // overridden reports fields that an owner has just set, and for which the value of another owner counts.
 func (s *server) overridden(owner string, outcome *intent.Outcome) []*api.Problem {
 	var all []*api.Problem

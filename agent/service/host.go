@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +94,16 @@ func (h *Host) NotReady(plane string, stored *object.StoredObject) intent.NotRea
 		}
 	}
 	return intent.NotReady{}
+}
+
+// Ends returns the number of sessions of services that a change of an object would end.
+func (h *Host) Ends(c object.Change) (sessions int) {
+	for _, s := range h.services {
+		if foreteller, is := s.current().(Foreteller); is && slices.Contains(s.Kinds, c.Key.Kind) {
+			sessions += foreteller.Ends(c.Key, c.Object)
+		}
+	}
+	return sessions
 }
 
 // Run runs the services until the context ends.

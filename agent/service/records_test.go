@@ -6,26 +6,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/durable/durabletest"
 	"sluice.dev/sluice/agent/intent"
 )
 
 func TestADiskThatRefusesRecordsIsReported(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small disk")
-	}
-	directory := t.TempDir()
-	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) }()
+	directory, grow := durabletest.SmallDisk(t)
 	records, err := durable.Open(directory)
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +55,6 @@ func TestADiskThatRefusesRecordsIsReported(t *testing.T) {
 	if all, err := measured.Gather(); err != nil || len(all) != 1 || all[0].GetName() != "sluice_records_waiting_bytes" || all[0].GetMetric()[0].GetGauge().GetValue() == 0 {
 		t.Error(all, err)
 	}
-	if err := syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size=4m"); err != nil {
-		t.Fatal(err)
-	}
+	grow()
 	want("DurableLog written")
 }

@@ -58,7 +58,7 @@ type Process interface {
 }
 
 // Service is a running protocol. The other interfaces that it implements select its roles: Follower, Connector,
-// Receiver, ReadinessReporter.
+// Receiver, ReadinessReporter, Foreteller.
 type Service interface {
 	// Run serves until the context ends. An error is logged, and the service is started again after a while.
 	Run(ctx context.Context) error
@@ -122,6 +122,12 @@ type ReadinessReporter interface {
 	// NotReady returns the zero value if the service knows no reason why the object does not serve. It must return
 	// fast.
 	NotReady(dataplane string, stored *object.StoredObject) intent.NotReady
+}
+
+// Foreteller is a Service that knows what a change of an object of Definition.Kinds would end.
+type Foreteller interface {
+	// Ends returns the number of sessions that end when the object becomes o; nil: when it is deleted. It must return fast.
+	Ends(k object.Key, o *object.Object) int
 }
 
 // Environment is the agent's interface for a service.

@@ -1665,6 +1665,18 @@ func TestManySubscribersAreListedByPagesAndFoundByTheirKeys(t *testing.T) {
 			t.Error(c.query, next)
 		}
 	}
+	access := func(a Access) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.accesses = map[string]Access{"pppoe": a}
+	}
+	access(w.ppp)
+	for _, q := range []*api.SubscribersQuery{{Circuit: "access:"}, {Circuit: "access:7."}, {Circuit: "access:4095"}, {Circuit: "access:100/7"}, {Protocol: "ppoe"}} {
+		if _, err := served.list(t.Context(), q); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", q, err)
+		}
+	}
+	access(nil)
 	// None of these looks at all sessions.
 	w.mu.Lock()
 	s := w.sessions["1234"]

@@ -4,6 +4,7 @@ package subscriber
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -33,6 +34,28 @@ type selection struct {
 	everybody  bool
 }
 
+// vlanPair reports whether it is "100" or "100.7".
+func vlanPair(s string) bool {
+	outer, inner, double := strings.Cut(s, ".")
+	for _, written := range []string{outer, inner}[:map[bool]int{false: 1, true: 2}[double]] {
+		if n, err := strconv.ParseUint(written, 10, 16); err != nil || n < 1 || n > 4094 {
+			return false
+		}
+	}
+	return true
+}
+
+// parse is parseQuery, and refuses a protocol that nobody serves.
+func (m *manager) parse(q *api.SubscribersQuery) (selection, error) {
+	w, err := parseQuery(q)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && w.protocol != "" && len(m.accesses) > 0 && m.accesses[w.protocol] == nil {
+		err = incorrect("protocol", w.protocol, strings.Join(slices.Sorted(maps.Keys(m.accesses)), ", "))
+	}
+	return w, err
+}
+
 func parseQuery(q *api.SubscribersQuery) (w selection, err error) {
 	w = selection{match: Match{ID: q.GetId(), Session: q.GetSession(), Username: q.GetUsername(), Dataplane: q.GetDataplane(), VRF: q.GetVrf()},
 		protocol: q.GetProtocol(), profile: q.GetProfile(), circuit: q.GetCircuit()}
@@ -54,7 +77,12 @@ func parseQuery(q *api.SubscribersQuery) (w selection, err error) {
 		}
 	}
 	if w.circuit != "" {
-		w.match.Port, _, _ = strings.Cut(w.circuit, ":")
+		var vlans string
+		var has bool
+		w.match.Port, vlans, has = strings.Cut(w.circuit, ":")
+		if has && !vlanPair(vlans) {
+			return w, incorrect("circuit", w.circuit, "a port and VLANs, such as access:100.7 or access:100, or a port alone")
+		}
 	}
 	w.everybody = w.match == Match{}
 	return w, w.attribute(q)
@@ -220,7 +248,7 @@ func (m *manager) refresh(ctx context.Context, all []*session) {
 
 // list answers SubscribersQuery.
 func (a queryServer) list(ctx context.Context, q *api.SubscribersQuery) (*api.SubscriberStates, error) {
-	w, err := parseQuery(q)
+	w, err := a.parse(q)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +325,7 @@ func (a queryServer) uses(_ context.Context, q *api.AddressPoolUsesQuery) (*api.
 
 // DisconnectSubscribers implements api.SubscribersServer.
 func (a queryServer) DisconnectSubscribers(ctx context.Context, q *api.SubscribersDisconnection) (*api.DisconnectedSubscribers, error) {
-	w, err := parseQuery(q.GetWhich())
+	w, err := a.parse(q.GetWhich())
 	if err != nil {
 		return nil, err
 	}

@@ -34,13 +34,20 @@ def main():
     asked = parser.parse_args()
     wire = Wire(Here, asked.interface)
     host = Host(wire, wire.mac, *asked.vlans, username=asked.user, password=asked.password, method="chap")
-    if not host.dial(IPCP):
+    try:
+        accepted = host.dial(IPCP)
+    except AssertionError as error:
+        raise SystemExit(f"no answer on {asked.interface}: {error}") from None
+    if not accepted:
         raise SystemExit(f"refused: {host.refused.decode(errors='replace')}")
     servers = ", ".join(str(ipaddress.ip_address(each)) for each in dict.fromkeys(host.dns)) or "none"
     gateway = ipaddress.ip_address(host.gateway)
     print(f"session {host.session}: address {host.ip4()}, gateway {gateway}, name servers {servers}")
     if asked.ping:
-        host.ping(asked.ping, 1)
+        try:
+            host.ping(asked.ping, 1)
+        except AssertionError as error:
+            raise SystemExit(f"{asked.ping} does not answer: {error}") from None
         print(f"{asked.ping} answers")
 
 

@@ -29,10 +29,24 @@ func CheckVLANs(outer, inner uint32, path string, add object.Report) {
 	}
 }
 
-// CheckVLANRanges reports innerVlans without outerVlans.
+// CheckVLANRanges reports innerVlans without outerVlans, and VLANs that a list has twice.
 func CheckVLANRanges(outer, inner []string, add object.Report) {
+	checkApart("outerVlans", outer, add)
+	checkApart("innerVlans", inner, add)
 	if len(inner) > 0 && len(outer) == 0 {
 		add("innerVlans", "inner VLANs without outer ones", object.Quote(inner[0]), "outerVlans, too; or outerVlans instead")
+	}
+}
+
+func checkApart(field string, ranges []string, add object.Report) {
+	for i, written := range ranges {
+		first, last := vlanRange(written)
+		for _, other := range ranges[:i] {
+			if from, to := vlanRange(other); first <= to && from <= last && from <= to {
+				add(field+"["+strconv.Itoa(i)+"]", "has VLANs of "+object.Quote(other), object.Quote(written), "each VLAN once")
+				break
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 
 	"sluice.dev/sluice/agent/api"
@@ -25,4 +26,23 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"a VLAN of no port", "Interface", "{outerVlan: 1}", "outerVlan: a VLAN without a port"},
 		{"a port that is a tunnel", "Interface", "{port: p, ipsecTunnel: t}", "ipsecTunnel: an interface has one type"},
 	})
+}
+
+func TestEachVLANIsInAListOnce(t *testing.T) {
+	for _, c := range []struct {
+		outer, inner []string
+		field        string
+	}{
+		{[]string{"100-199", "200", "300-301"}, []string{"1-4094"}, ""},
+		{[]string{"100-199", "150"}, nil, "outerVlans[1]"},
+		{[]string{"7"}, []string{"1", "2-9", "5-20"}, "innerVlans[2]"},
+		{[]string{"7"}, []string{"5", "5", "5"}, "innerVlans[1] innerVlans[2]"},
+		{nil, []string{"5"}, "innerVlans"},
+	} {
+		var fields []string
+		CheckVLANRanges(c.outer, c.inner, func(field, _, _, _ string) { fields = append(fields, field) })
+		if got := strings.Join(fields, " "); got != c.field {
+			t.Errorf("%v %v: %q, and not %q", c.outer, c.inner, got, c.field)
+		}
+	}
 }
