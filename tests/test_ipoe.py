@@ -95,6 +95,15 @@ class Site:
             thing("IpoeServer", "pooled", port="access", profile="few", outerVlans=["401"]),
             thing(
                 "IpoeServer",
+                "single",
+                port="access",
+                profile="home",
+                outerVlans=["402"],
+                clientsPerCircuit=1,
+                leaseTime="1h",
+            ),
+            thing(
+                "IpoeServer",
                 "trusted",
                 port="access",
                 profile="by-line",
@@ -130,7 +139,7 @@ class Site:
                 methods=["ipoe_first_packet"],
             ),
         )
-        wait_until(lambda: len(self.gateway.json("get", "punts") or []) == 7)
+        wait_until(lambda: len(self.gateway.json("get", "punts") or []) == 8)
         self.wire = Wire(self.clients, "line")
         lab.on_close(self.wire.close)
         wait_until(Client(self.wire, "02:00:00:00:0f:01", 199, 1).offered4, 60, "the agent answers")
@@ -400,6 +409,30 @@ def test_pools_are_exhausted_chained_and_resized_while_subscribers_are_up(site):
     site.gateway.sluice("subscriber", "disconnect", "--profile", "few")
     wait_until(lambda: not site.gateway.json("subscriber", "list", "--profile", "few"), 30, "nobody is left")
     site.gateway.apply(few())
+
+
+def test_a_new_cpe_takes_the_place_of_one_that_is_silent_and_not_of_one_that_sends(site):
+    old, new = (Client(site.wire, f"02:00:00:00:12:{number:02x}", 402) for number in (1, 2))
+    address = old.ask4()[BOOTP].yiaddr
+    # A client keeps its place for half a minute after a message, which the next agent does not know.
+    site.gateway.agent.kill()
+    site.gateway.start_agent()
+    wait_until(Client(site.wire, "02:00:00:00:0f:03", 199, 3).offered4, 60, "the agent answers")
+    refused = 'sluice_ipoe_drops_total{protocol="dhcp4",reason="too-many-clients"}'
+    before = site.metric(refused)
+
+    def kept():
+        assert site.pings(old.mac, address, (402,))
+        new.send4("discover")
+        return site.metric(refused) > before
+
+    wait_until(kept, 30, "the new CPE is refused")
+    assert new.mac not in site.sessions()
+    # Now the old one is unplugged.
+    given = new.ask4()[BOOTP].yiaddr
+    site.lacks(old.mac)
+    assert site.pings(new.mac, given, (402,))
+    site.gateway.sluice("subscriber", "disconnect", "--mac", new.mac)
 
 
 def test_a_request_for_the_wrong_address_is_refused(site):

@@ -14,8 +14,8 @@ import (
 	"sluice.dev/sluice/agent/subscriber"
 )
 
-// client returns the client that sent a message; nil: a limit is reached.
-func (m *Machine) client(s *server, key clientKey) (c *client, limit string) {
+// client returns the client that sent a message; nil: a limit is reached, or ("") the client waits for a place on its line.
+func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *client, limit string) {
 	c = m.clients[key]
 	if c != nil && (c.phase != refused || m.now.Before(c.Deadline())) {
 		return c, ""
@@ -24,19 +24,44 @@ func (m *Machine) client(s *server, key clientKey) (c *client, limit string) {
 		return nil, "too-many-offers"
 	}
 	if c == nil {
-		full := func() bool { return m.ofCircuit[key.circuit] >= s.most || len(m.clients) >= clientsInAll }
+		crowded := func() bool { return len(m.ofCircuit[key.circuit]) >= s.most }
+		full := func() bool { return crowded() || len(m.clients) >= clientsInAll }
 		// A host with many MACs that are refused does not shut its neighbours out.
 		if old := m.refused[key.circuit]; old != nil && full() {
 			m.forget(old.Front().Value.(*client))
 		}
-		if full() {
+		switch {
+		case crowded():
+			return nil, m.challenge(s, key, kind, msg)
+		case full():
 			return nil, "too-many-clients"
 		}
 		c = &client{key: key, server: s.name, phase: refused}
-		m.clients[key] = c
-		m.ofCircuit[key.circuit]++
+		m.enter(c)
 	}
 	return c, ""
+}
+
+// enter makes a client known.
+func (m *Machine) enter(c *client) {
+	m.clients[c.key] = c
+	all := m.ofCircuit[c.key.circuit]
+	c.place = len(all)
+	m.ofCircuit[c.key.circuit] = append(all, c)
+}
+
+// leave is the opposite of enter.
+func (m *Machine) leave(c *client) {
+	delete(m.clients, c.key)
+	all := m.ofCircuit[c.key.circuit]
+	last := len(all) - 1
+	all[c.place], all[last].place = all[last], c.place
+	all[last] = nil
+	if last == 0 {
+		delete(m.ofCircuit, c.key.circuit)
+	} else {
+		m.ofCircuit[c.key.circuit] = all[:last]
+	}
 }
 
 // settle counts a client among those that have no lease yet, or not, and among those that were refused, or not.
@@ -77,14 +102,11 @@ func (m *Machine) forget(c *client) {
 	if m.clients[c.key] != c {
 		return
 	}
-	delete(m.clients, c.key)
+	m.leave(c)
 	if m.byID[c.id] == c {
 		delete(m.byID, c.id)
 	}
 	m.timers.Remove(c)
-	if m.ofCircuit[c.key.circuit]--; m.ofCircuit[c.key.circuit] == 0 {
-		delete(m.ofCircuit, c.key.circuit)
-	}
 	m.settle(c)
 }
 
@@ -109,7 +131,7 @@ func (c *client) has(kind int) bool {
 
 // want answers a message at once, or after the session has got the family that the message needs.
 func (m *Machine) want(s *server, c *client, kind int, msg *message) {
-	c.tags = msg.back.Tags()
+	c.tags, c.heard = msg.back.Tags(), m.now
 	switch {
 	case c.phase == refused && m.now.Before(c.Deadline()) && !(c.strange && kind != kindFirst):
 		m.do(Count{names[kind], "", "refused"})

@@ -67,6 +67,11 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 		m.ports[spec.Port] = append(m.ports[spec.Port], s)
 		m.do(PutPunt{puntName(name), s.punt(), name})
 	}
+	for _, one := range m.contests {
+		if m.serverOf(one.key.circuit) == nil {
+			m.endContest(one)
+		}
+	}
 	for _, c := range m.clients {
 		if c.server == name && m.serverOf(c.key.circuit) == nil {
 			m.end(c, subscriber.NASRequest)

@@ -131,7 +131,7 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 	default:
 		return m.drop("dhcp4", kind, "not-of-a-client")
 	}
-	c, limit := m.client(s, key)
+	c, limit := m.client(s, key, kind4, msg)
 	if c == nil {
 		return m.drop("dhcp4", kind, limit)
 	}

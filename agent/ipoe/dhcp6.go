@@ -170,7 +170,7 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		m.reply6(s, key, msg, l)
 		return m.done()
 	}
-	c, limit := m.client(s, key)
+	c, limit := m.client(s, key, kind6, msg)
 	if c == nil {
 		return m.drop("dhcp6", kind, limit)
 	}

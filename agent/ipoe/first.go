@@ -53,7 +53,8 @@ func (m *Machine) receiveFirst(p Packet) []Action {
 	if !source.IsGlobalUnicast() {
 		return m.drop("first-packet", "", "source-not-unicast")
 	}
-	c, limit := m.client(s, key)
+	msg := &message{back: back, address: source}
+	c, limit := m.client(s, key, kindFirst, msg)
 	if c == nil {
 		return m.drop("first-packet", "", limit)
 	}
@@ -61,7 +62,7 @@ func (m *Machine) receiveFirst(p Packet) []Action {
 		return nil // its packets are no first ones any more
 	}
 	m.do(Count{"first-packet", "", ""})
-	m.want(s, c, kindFirst, &message{back: back, address: source})
+	m.want(s, c, kindFirst, msg)
 	return m.done()
 }
 

@@ -78,8 +78,8 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 		// Of a record without them.
 		c.uses = [2]bool{l.IPv6.IsValid(), l.Delegated.IsValid()}
 	}
-	m.clients[key], m.byID[c.id] = c, c
-	m.ofCircuit[key.circuit]++
+	m.enter(c)
+	m.byID[c.id] = c
 	m.has(c, l)
 	if c.has6 {
 		// Not all at once.

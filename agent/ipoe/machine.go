@@ -142,6 +142,10 @@ type client struct {
 	// The client has taken the address that was offered.
 	bound4, bound6 bool
 	static         bool
+	// When its latest message came; the zero time: not since the agent began.
+	heard time.Time
+	// Its index in Machine.ofCircuit.
+	place int
 	// It is in Machine.pending.
 	pending bool
 	// Its place in Machine.refused; nil: it was not refused.
@@ -187,12 +191,15 @@ type Machine struct {
 
 	clients   map[clientKey]*client
 	byID      map[string]*client
-	ofCircuit map[circuit]int
+	ofCircuit map[circuit][]*client
 	// Clients that have no lease yet, by circuit.
 	pending map[circuit]int
 	// *client that were refused, by circuit, the oldest refusal first.
 	refused map[circuit]*list.List
 	timers  deadline.Queue[*client]
+	// New clients on full lines.
+	contests      map[circuit]*contest
+	contestTimers deadline.Queue[*contest]
 
 	now time.Time
 	out []Action
@@ -203,7 +210,7 @@ type portKey struct{ dataplane, port string }
 // New returns a machine without servers and clients.
 func New(newID func() string, random func() uint64) *Machine {
 	return &Machine{newID: newID, random: random, servers: map[string]*server{}, ports: map[string][]*server{}, macs: map[portKey]dhcp.MAC{}, clients: map[clientKey]*client{},
-		byID: map[string]*client{}, ofCircuit: map[circuit]int{}, pending: map[circuit]int{}, refused: map[circuit]*list.List{}}
+		byID: map[string]*client{}, ofCircuit: map[circuit][]*client{}, contests: map[circuit]*contest{}, pending: map[circuit]int{}, refused: map[circuit]*list.List{}}
 }
 
 // Clients returns how many clients have a session.
@@ -217,6 +224,7 @@ func (m *Machine) done() []Action {
 	return out
 }
 
+// drop counts a message that is not answered; without a reason, one that was taken and waits.
 func (m *Machine) drop(protocol, kind, why string) []Action {
 	m.do(Count{protocol, kind, why})
 	return m.done()
@@ -255,6 +263,7 @@ func (m *Machine) receiveDHCP(p Packet) []Action {
 // Tick carries out timers that are due.
 func (m *Machine) Tick(now time.Time) []Action {
 	m.now = now
+	m.tickContests()
 	for c, due := m.timers.Due(now); due; c, due = m.timers.Due(now) {
 		m.timers.Remove(c)
 		switch c.phase {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -47,6 +48,8 @@ type line struct {
 	sessions map[string]bool
 	// The Manager does not answer.
 	silent bool
+	// Packets that Sessions have carried, as the data plane counts them.
+	packets map[string]uint64
 	// The Manager's answer to Extend; nil: it grants the request.
 	away func(Extend) (subscriber.Lease, error)
 }
@@ -95,7 +98,9 @@ func (l *line) carryOut(actions []Action) {
 			if l.refuse == nil {
 				l.sessions[a.Connection.ID] = true
 			}
-			l.carryOut(l.Connected(a.Connection.ID, l.given(a.Connection.IPv4, a.Connection.IPv6), l.refuse, l.now))
+			lease := l.given(a.Connection.IPv4, a.Connection.IPv6)
+			lease.Session = "session-" + a.Connection.ID
+			l.carryOut(l.Connected(a.Connection.ID, lease, l.refuse, l.now))
 		case Extend:
 			lease, err := l.given(a.IPv4, a.IPv6), l.refuse
 			if l.away != nil {
@@ -104,6 +109,8 @@ func (l *line) carryOut(actions []Action) {
 			l.carryOut(l.Extended(a.ID, lease, err, l.now))
 		case Disconnect:
 			delete(l.sessions, a.ID)
+		case Listen:
+			l.carryOut(l.Listened(a, maps.Clone(l.packets), l.now))
 		}
 	}
 }

@@ -22,7 +22,11 @@ import (
 	"sluice.dev/sluice/agent/subscriber"
 )
 
-const clock = time.Second
+const (
+	clock = time.Second
+	// Questions for counters that wait for a data plane.
+	listensWaiting = 1024
+)
 
 // Definition is the service "ipoe".
 var Definition = service.Definition{
@@ -47,11 +51,13 @@ type serving struct {
 	once      sync.Once
 	synced    chan struct{}
 	ports     *service.Ports
-	refused   service.Refusals
+	// By data plane, while it is connected.
+	listens map[string]chan Listen
+	refused service.Refusals
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	s := &serving{Environment: e, machine: New(subscriber.NewID, rand.Uint64), synced: make(chan struct{}),
+	s := &serving{Environment: e, machine: New(subscriber.NewID, rand.Uint64), synced: make(chan struct{}), listens: map[string]chan Listen{},
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ipoe_messages_total", Help: "Messages of IPoE clients that were taken.",
 		}, []string{"protocol", "type"}),
@@ -205,6 +211,11 @@ func (s *serving) carryOut(actions []Action) {
 			s.punts.Put(a.Name, a.Punt, object.Key{Kind: "IpoeServer", Name: a.Server})
 		case DeletePunt:
 			s.punts.Delete(a.Name)
+		case Listen:
+			select {
+			case s.listens[a.Dataplane] <- a: // without a data plane, a nil channel: nobody gives way
+			default:
+			}
 		default:
 			s.ask(a)
 		}
@@ -258,5 +269,43 @@ func (s *serving) ask(a Action) {
 	}
 }
 
-// Connected implements service.Connector: answers to clients carry the MAC of their port.
-func (s *serving) Connected(ctx context.Context, plane service.Plane) { s.ports.Connected(ctx, plane) }
+// Connected implements service.Connector: answers to clients carry the MAC of their port, and counters tell which clients are silent.
+func (s *serving) Connected(ctx context.Context, plane service.Plane) {
+	asked := make(chan Listen, listensWaiting)
+	s.mu.Lock()
+	s.listens[plane.Name] = asked
+	s.mu.Unlock()
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		s.listen(ctx, plane, asked)
+	}()
+	s.ports.Connected(ctx, plane)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listens[plane.Name] == asked {
+		delete(s.listens, plane.Name)
+	}
+}
+
+// listen reads the counters that the machine asks for.
+func (s *serving) listen(ctx context.Context, plane service.Plane, asked <-chan Listen) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-asked:
+			answer, err := plane.Client.SessionCounters(ctx, &api.SessionCountersQuery{Sessions: a.Sessions})
+			var packets map[string]uint64
+			if err == nil {
+				packets = map[string]uint64{}
+				for _, c := range answer.GetSessions() {
+					packets[c.GetSession()] = c.GetUpPackets()
+				}
+			}
+			s.then(func(now time.Time) []Action { return s.machine.Listened(a, packets, now) })
+		}
+	}
+}
