@@ -357,7 +357,7 @@ func (m *Machine) Extended(id string, l subscriber.Lease, err error, now time.Ti
 		m.forget(c)
 		return m.done()
 	case err != nil && l.Session == "":
-		// The Manager changed nothing. Otherwise it did, and the data plane follows.
+		// The Manager changed nothing. Otherwise the lease is without the addresses that the data plane refuses.
 		l = c.lease
 	}
 	m.has(c, l)

@@ -44,6 +44,14 @@ func (s *session) holdings() [4]holding {
 		{prefix6, nil, &l.Delegated, &s.poolDelegated}}
 }
 
+// held is the session's addresses and prefixes, in the order of holdings.
+func (s *session) held() (all [4]netip.Prefix) {
+	for i, h := range s.holdings() {
+		all[i] = h.get()
+	}
+	return all
+}
+
 func (h holding) get() netip.Prefix {
 	if h.prefix != nil {
 		return *h.prefix

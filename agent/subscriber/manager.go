@@ -3,6 +3,7 @@
 package subscriber
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -491,7 +492,7 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 	changed.Username, changed.Password, changed.CHAP, changed.MSCHAPv2 = s.connection.Username, nil, nil, nil
 	declined := m.decline(s, changed.Declined)
 	changed.Declined = Declined{}
-	before := s.connection
+	before, had := s.connection, s.held()
 	s.connection = changed
 	a := m.allowed(s)
 	reason, failure := m.allocate(s, &a)
@@ -510,6 +511,7 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 		s.connection.State = changed.State
 	}
 	m.giveUp(s)
+	got := s.held()
 	m.apply(s, func(r service.Result) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -521,6 +523,10 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 		if err == nil && !r.Done {
 			err = fmt.Errorf("%w: %s %s", ErrNotForwarding, s.lease.Session, r.Waits)
 		}
+		if err != nil {
+			m.measured.failure("extension-refused")
+			m.withdraw(s, &before, &changed, had, got)
+		}
 		lease := s.lease
 		m.afterDisk(m.keep(s), func(disk error) {
 			err := errors.Join(failure, err, disk)
@@ -528,6 +534,35 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 		})
 	})
 	m.schedule(s)
+}
+
+// withdraw takes back the addresses that an extension added and the data plane refuses: the subscriber shall not use them. The session has its
+// earlier form again. Addresses that the extension gave up stay so. m.mu is held.
+func (m *manager) withdraw(s *session, before, changed *Connection, had, got [4]netip.Prefix) {
+	c := &s.connection
+	any := changed.AssignedElsewhere
+	for i, h := range s.holdings() {
+		if p := h.get(); p.IsValid() && p == got[i] && p != had[i] {
+			m.letGo(s, h)
+			any = true
+		}
+	}
+	if !any {
+		return
+	}
+	c.IPv4, c.IPv6 = c.IPv4 && before.IPv4, c.IPv6 && before.IPv6
+	if bytes.Equal(c.State, changed.State) {
+		c.State = before.State
+	}
+	if g, was := &c.Grant, &before.Grant; changed.AssignedElsewhere {
+		c.IPv4, c.IPv6 = before.IPv4, before.IPv6
+		g.VRF, g.IPv4, g.IPv6, g.IPv6Prefix, g.Delegated, g.Routes = was.VRF, was.IPv4, was.IPv6, was.IPv6Prefix, was.Delegated, was.Routes
+		a := m.allowed(s)
+		if _, err := m.allocate(s, &a); err != nil {
+			m.log.Warn("a subscriber loses an address: a change of it failed, and another one has it", "session", s.lease.Session, "error", err)
+		}
+	}
+	m.apply(s, nil)
 }
 
 // apply puts the present form of the session.

@@ -499,6 +499,71 @@ func TestFamiliesThatComeLaterExtendTheSession(t *testing.T) {
 	}
 }
 
+func TestAnExtensionThatTheDataPlaneRefusesIsTakenBack(t *testing.T) {
+	for _, result := range []service.Result{{Err: errors.New("full")}, {}} {
+		w := newWorld(t)
+		before := w.connect(w.connection("1", "alice", 1))
+		extend := func(change func(*Connection)) connected {
+			done := make(chan connected, 1)
+			w.Extend("1", change, func(l Lease, err error) { done <- connected{l, err} })
+			return get(t, done)
+		}
+		w.plane.refuses(func(o *object.Object) *service.Result {
+			if s, is := o.Spec.(*api.Session); is && len(s.Addresses) > 1 {
+				return &result
+			}
+			return nil
+		})
+		got := extend(func(c *Connection) { c.IPv6, c.State = true, []byte("both") })
+		if got.err == nil || got.Session != before.Session || got.IPv4 != before.IPv4 || got.IPv6.IsValid() || got.IPv6Prefix.IsValid() || got.Delegated.IsValid() {
+			t.Errorf("%+v: %+v", result, got)
+		}
+		w.mu.Lock()
+		s := w.sessions["1"]
+		if s.connection.IPv6 || string(s.connection.State) != "of 1" || len(w.taken) != 1 {
+			t.Errorf("%+v: %+v, %d addresses are taken", result, s.connection, len(w.taken))
+		}
+		w.mu.Unlock()
+		if has := w.plane.session(got.Session).Addresses; !slices.Equal(has, []string{"100.64.0.2/32"}) {
+			t.Errorf("%+v: %v", result, has)
+		}
+		// A change that is done stays, and the next extension is a new one.
+		if got = extend(func(c *Connection) { c.State = []byte("renewed") }); got.err != nil || got.IPv6.IsValid() {
+			t.Errorf("%+v: %+v", result, got)
+		}
+		w.plane.refuses(nil)
+		if got = extend(func(c *Connection) { c.IPv6 = true }); got.err != nil || !got.IPv6.IsValid() || len(w.plane.session(got.Session).Addresses) != 4 {
+			t.Errorf("%+v: %+v", result, got)
+		}
+	}
+}
+
+func TestAddressesOfADHCPServerThatTheDataPlaneRefusesLeaveTheEarlierOnes(t *testing.T) {
+	w := newWorld(t)
+	c := w.connection("1", "alice", 1)
+	c.AssignedElsewhere, c.Grant.IPv4 = true, netip.MustParseAddr("192.0.2.7")
+	before := w.connect(c)
+	if before.err != nil {
+		t.Fatal(before.err)
+	}
+	w.plane.refuses(func(o *object.Object) *service.Result {
+		if s, is := o.Spec.(*api.Session); is && !slices.Contains(s.Addresses, "192.0.2.7/32") {
+			return &service.Result{Err: errors.New("full")}
+		}
+		return nil
+	})
+	done := make(chan connected, 1)
+	w.Extend("1", func(c *Connection) { c.Grant.IPv4 = netip.MustParseAddr("192.0.2.8") }, func(l Lease, err error) { done <- connected{l, err} })
+	if got := get(t, done); got.err == nil || got.IPv4 != before.IPv4 || !slices.Equal(w.plane.session(got.Session).Addresses, []string{"192.0.2.7/32"}) {
+		t.Errorf("%+v", got)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.taken) != 1 {
+		t.Errorf("%v", w.taken)
+	}
+}
+
 func TestADeclinedAddressIsReplacedAndTheOtherFamilyStays(t *testing.T) {
 	w := newWorld(t)
 	c := w.connection("1", "alice", 1)
