@@ -16,27 +16,40 @@ import (
 
 // client returns the client that sent a message; nil: a limit is reached, or ("") the client waits for a place on its line.
 func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *client, limit string) {
+	line := lineKey{key.circuit, msg.line()}
 	c = m.clients[key]
+	if c != nil && c.isElsewhere(kind, msg) {
+		if c.phase != refused {
+			return nil, m.challenge(s, line, key, kind, msg)
+		}
+		m.forget(c)
+		c = nil
+	}
 	if c != nil && (c.phase != refused || m.now.Before(c.Deadline())) {
 		return c, ""
 	}
-	if m.pending[key.circuit] >= s.offers {
+	if m.pending[line] >= s.offers {
 		return nil, "too-many-offers"
 	}
+	if old := c; old != nil && old.line != line && line.id != "" && old.line.id == "" {
+		// A client that was refused is known by its line now.
+		m.forget(old)
+		c = nil
+	}
 	if c == nil {
-		crowded := func() bool { return len(m.ofCircuit[key.circuit]) >= s.most }
+		crowded := func() bool { return len(m.ofLine[line]) >= s.most }
 		full := func() bool { return crowded() || len(m.clients) >= clientsInAll }
 		// A host with many MACs that are refused does not shut its neighbours out.
-		if old := m.refused[key.circuit]; old != nil && full() {
+		if old := m.refused[line]; old != nil && full() {
 			m.forget(old.Front().Value.(*client))
 		}
 		switch {
 		case crowded():
-			return nil, m.challenge(s, key, kind, msg)
+			return nil, m.challenge(s, line, key, kind, msg)
 		case full():
 			return nil, "too-many-clients"
 		}
-		c = &client{key: key, server: s.name, phase: refused}
+		c = &client{key: key, line: line, server: s.name, phase: refused}
 		m.enter(c)
 	}
 	return c, ""
@@ -45,22 +58,22 @@ func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *c
 // enter makes a client known.
 func (m *Machine) enter(c *client) {
 	m.clients[c.key] = c
-	all := m.ofCircuit[c.key.circuit]
+	all := m.ofLine[c.line]
 	c.place = len(all)
-	m.ofCircuit[c.key.circuit] = append(all, c)
+	m.ofLine[c.line] = append(all, c)
 }
 
 // leave is the opposite of enter.
 func (m *Machine) leave(c *client) {
 	delete(m.clients, c.key)
-	all := m.ofCircuit[c.key.circuit]
+	all := m.ofLine[c.line]
 	last := len(all) - 1
 	all[c.place], all[last].place = all[last], c.place
 	all[last] = nil
 	if last == 0 {
-		delete(m.ofCircuit, c.key.circuit)
+		delete(m.ofLine, c.line)
 	} else {
-		m.ofCircuit[c.key.circuit] = all[:last]
+		m.ofLine[c.line] = all[:last]
 	}
 }
 
@@ -73,26 +86,26 @@ func (m *Machine) settle(c *client) {
 		return
 	}
 	if c.pending = pending; pending {
-		m.pending[c.key.circuit]++
-	} else if m.pending[c.key.circuit]--; m.pending[c.key.circuit] == 0 {
-		delete(m.pending, c.key.circuit)
+		m.pending[c.line]++
+	} else if m.pending[c.line]--; m.pending[c.line] == 0 {
+		delete(m.pending, c.line)
 	}
 }
 
 func (m *Machine) settleRefusal(c *client) {
-	old := m.refused[c.key.circuit]
+	old := m.refused[c.line]
 	switch is := m.clients[c.key] == c && c.phase == refused; {
 	case is == (c.refused != nil):
 	case is:
 		if old == nil {
 			old = list.New()
-			m.refused[c.key.circuit] = old
+			m.refused[c.line] = old
 		}
 		c.refused = old.PushBack(c)
 	default:
 		old.Remove(c.refused)
 		if c.refused = nil; old.Len() == 0 {
-			delete(m.refused, c.key.circuit)
+			delete(m.refused, c.line)
 		}
 	}
 }
@@ -132,6 +145,9 @@ func (c *client) has(kind int) bool {
 // want answers a message at once, or after the session has got the family that the message needs.
 func (m *Machine) want(s *server, c *client, kind int, msg *message) {
 	c.tags, c.heard = msg.back.Tags(), m.now
+	if kind != kindFirst && c.ids[kind] == "" {
+		c.ids[kind] = msg.line()
+	}
 	switch {
 	case c.phase == refused && m.now.Before(c.Deadline()) && !(c.strange && kind != kindFirst):
 		m.do(Count{names[kind], "", "refused"})
@@ -227,9 +243,8 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 	}
 	var line *message
 	for _, msg := range c.waiting {
-		if msg != nil {
+		if msg != nil && (line == nil || line.line() == "") {
 			line = msg
-			break
 		}
 	}
 	m.do(Connect{subscriber.Connection{Request: c.request(s, line), Grant: a.Grant, IPv4: four, IPv6: six, Access: c.access(), State: c.state()}})

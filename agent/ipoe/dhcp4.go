@@ -99,9 +99,13 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		}
 	}
 	c := m.clients[key]
+	elsewhere := c != nil && c.isElsewhere(kind4, msg)
 	switch q.kind {
 	case dhcpv4.MessageTypeDiscover:
 	case dhcpv4.MessageTypeRequest:
+		if elsewhere {
+			break
+		}
 		if q.serverID.IsValid() && (c == nil || c.phase == up && q.serverID != m.serverID(s, c)) {
 			// The client takes the offer of another server, or one that we do not remember.
 			if c != nil && c.has4 && !c.bound4 {
@@ -110,6 +114,9 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 			return m.drop("dhcp4", kind, "another-server")
 		}
 	case dhcpv4.MessageTypeDecline, dhcpv4.MessageTypeRelease:
+		if elsewhere {
+			return m.drop("dhcp4", kind, "another-line")
+		}
 		address, cause := q.ciaddr, subscriber.UserRequest
 		if q.kind == dhcpv4.MessageTypeDecline {
 			address, cause = q.requested, subscriber.UserError
@@ -125,7 +132,7 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		m.releaseLeases(c, true, cause)
 		return m.done()
 	case dhcpv4.MessageTypeInform:
-		if c == nil || c.phase != up || !c.has4 {
+		if c == nil || c.phase != up || !c.has4 || elsewhere {
 			return m.drop("dhcp4", kind, "no-lease")
 		}
 	default:

@@ -134,8 +134,12 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		}
 	}
 	c := m.clients[key]
+	elsewhere := c != nil && c.isElsewhere(kind6, msg)
 	switch parsed.Type {
 	case dhcp6.Release, dhcp6.Decline:
+		if elsewhere {
+			return m.drop("dhcp6", kind, "another-line")
+		}
 		m.do(Count{"dhcp6", kind, ""})
 		if !m.reply6(s, key, msg, subscriber.Lease{}) {
 			return m.done()
@@ -164,7 +168,7 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		m.do(Count{"dhcp6", kind, ""})
 		var l subscriber.Lease
 		// Addresses of a Confirm that we did not give are not on the link.
-		if c != nil && c.has6 {
+		if c != nil && c.has6 && !elsewhere {
 			l = c.lease
 		}
 		m.reply6(s, key, msg, l)

@@ -21,8 +21,9 @@ const (
 	listenedAtOnce = 16
 )
 
-// contest is a new client's wait for the place of another one. There is at most one on a line.
+// contest is a client's wait for the place of another one on its line, or for its own on another line. There is at most one on a line.
 type contest struct {
+	line    lineKey
 	key     clientKey
 	began   time.Time
 	waiting [kinds]*message
@@ -47,10 +48,14 @@ type Listen struct {
 
 func (Listen) action() {}
 
-// challenge begins or continues the wait of a new client on a full line. It returns the reason why the client does not wait; "": it waits.
-func (m *Machine) challenge(s *server, key clientKey, kind int, msg *message) (limit string) {
-	const full = "too-many-clients"
-	one := m.contests[key.circuit]
+// challenge begins or continues the wait of a new client on a full line, or of a client whose MAC has a session on another line. It returns the
+// reason why the client does not wait; "": it waits.
+func (m *Machine) challenge(s *server, line lineKey, key clientKey, kind int, msg *message) (limit string) {
+	full, others := "too-many-clients", m.ofLine[line]
+	if elsewhere := m.clients[key]; elsewhere != nil {
+		full, others = "another-line", []*client{elsewhere}
+	}
+	one := m.contests[line]
 	switch {
 	case s.spec.OnFullCircuit == api.FullCircuit_REFUSE_NEW_CLIENT:
 		return full
@@ -61,7 +66,7 @@ func (m *Machine) challenge(s *server, key clientKey, kind int, msg *message) (l
 		return ""
 	}
 	var silent []*client
-	for _, c := range m.ofCircuit[key.circuit] {
+	for _, c := range others {
 		if c.phase == up && !m.now.Before(c.heard.Add(placeTime)) && c.lease.Session != "" {
 			silent = append(silent, c)
 		}
@@ -70,12 +75,12 @@ func (m *Machine) challenge(s *server, key clientKey, kind int, msg *message) (l
 		return full
 	}
 	slices.SortStableFunc(silent, func(a, b *client) int { return a.heard.Compare(b.heard) })
-	one = &contest{key: key, began: m.now}
+	one = &contest{line: line, key: key, began: m.now}
 	one.waiting[kind] = msg
 	for _, c := range silent[:min(len(silent), listenedAtOnce)] {
 		one.sessions = append(one.sessions, place{c.id, c.lease.Session})
 	}
-	m.contests[key.circuit] = one
+	m.contests[line] = one
 	m.contestTimers.Set(one, m.now.Add(silenceTime))
 	m.listen(one)
 	return ""
@@ -90,8 +95,8 @@ func (m *Machine) listen(one *contest) {
 }
 
 func (m *Machine) endContest(one *contest) {
-	if m.contests[one.key.circuit] == one {
-		delete(m.contests, one.key.circuit)
+	if m.contests[one.line] == one {
+		delete(m.contests, one.line)
 	}
 	m.contestTimers.Remove(one)
 }
@@ -113,7 +118,7 @@ func (m *Machine) tickContests() {
 func (m *Machine) Listened(a Listen, packets map[string]uint64, now time.Time) []Action {
 	m.now = now
 	one := a.of
-	if m.contests[one.key.circuit] != one || one.lost {
+	if m.contests[one.line] != one || one.lost {
 		return nil
 	}
 	switch {
@@ -130,11 +135,12 @@ func (m *Machine) Listened(a Listen, packets map[string]uint64, now time.Time) [
 // decide gives the new client the place of one that was silent.
 func (m *Machine) decide(one *contest, packets map[string]uint64) {
 	s := m.serverOf(one.key.circuit)
-	if s == nil || m.clients[one.key] != nil {
+	elsewhere := m.clients[one.key]
+	if s == nil || elsewhere != nil && elsewhere.line == one.line {
 		m.endContest(one)
 		return
 	}
-	if len(m.ofCircuit[one.key.circuit]) >= s.most {
+	if elsewhere != nil || len(m.ofLine[one.line]) >= s.most {
 		i := slices.IndexFunc(one.sessions, func(p place) bool {
 			c := m.byID[p.id]
 			before, known := one.before[p.session]

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -129,7 +130,7 @@ func TestOfSeveralClientsTheSilentOneGivesWay(t *testing.T) {
 		t.Errorf("%v", l.drops())
 	}
 	l.SetServer("homes", nil, l.now)
-	if len(l.clients)+len(l.ofCircuit)+len(l.contests)+l.contestTimers.Len()+l.timers.Len() != 0 {
+	if len(l.clients)+len(l.ofLine)+len(l.contests)+l.contestTimers.Len()+l.timers.Len() != 0 {
 		t.Error("something is left")
 	}
 }
@@ -143,5 +144,90 @@ func TestAServerMayRefuseNewClientsOfAFullLine(t *testing.T) {
 	l.passes(10 * time.Minute)
 	if l.asks(2, dhcpv4.MessageTypeDiscover); !slices.Equal(l.drops(), []string{"too-many-clients"}) || l.passes(silenceTime) != 0 || !l.sessions["1"] {
 		t.Errorf("%v, %v", l.drops(), l.sessions)
+	}
+}
+
+// information is option 82 of an access node's line.
+func information(circuitID string) dhcpv4.Modifier {
+	return dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionRelayAgentInformation, append([]byte{1, byte(len(circuitID))}, circuitID...)))
+}
+
+func TestClientsAreCountedByTheLineOfATrustedAccessNode(t *testing.T) {
+	spec := alone()
+	spec.OffersPerCircuit = 1
+	l := newLine(t, spec)
+	l.packets = map[string]uint64{}
+	for number, id := range []string{"1/1", "1/2", "1/3"} {
+		if l.asks(byte(number), dhcpv4.MessageTypeDiscover, information(id)) != 1 {
+			t.Errorf("%s gets no offer: %v", id, l.drops())
+		}
+	}
+	// A second client of a line.
+	if l.asks(9, dhcpv4.MessageTypeDiscover, information("1/2")); len(l.sessions) != 3 || !slices.Equal(l.drops(), []string{"too-many-clients"}) && !slices.Equal(l.drops(), []string{"too-many-offers"}) {
+		t.Errorf("%v", l.drops())
+	}
+	l.SetServer("homes", nil, l.now)
+	if len(l.clients)+len(l.ofLine)+len(l.pending)+len(l.refused)+l.timers.Len() != 0 {
+		t.Error("something is left")
+	}
+}
+
+func TestAMACOnAnotherLineDoesNotGetTheSessionOfItsLine(t *testing.T) {
+	l := newLine(t, alone())
+	l.packets = map[string]uint64{"session-1": 5}
+	here, there, id := information("1/1"), information("1/2"), serverID(gateway)
+	l.asks(1, dhcpv4.MessageTypeDiscover, here)
+	if l.asks(1, dhcpv4.MessageTypeRequest, here, requested(offered), id) != 1 {
+		t.Fatal(l.drops())
+	}
+	ip := dhcpv4.WithClientIP(offered.AsSlice())
+	foreign := func() {
+		t.Helper()
+		for _, of := range []struct {
+			kind   dhcpv4.MessageType
+			change []dhcpv4.Modifier
+			why    string
+		}{
+			{dhcpv4.MessageTypeDiscover, nil, "another-line"}, {dhcpv4.MessageTypeRequest, []dhcpv4.Modifier{requested(offered)}, "another-line"},
+			{dhcpv4.MessageTypeRequest, []dhcpv4.Modifier{requested(offered), serverID(netip.MustParseAddr("192.0.2.9"))}, "another-line"},
+			{dhcpv4.MessageTypeRelease, []dhcpv4.Modifier{ip}, "another-line"}, {dhcpv4.MessageTypeDecline, []dhcpv4.Modifier{requested(offered)}, "another-line"},
+			{dhcpv4.MessageTypeInform, []dhcpv4.Modifier{ip}, "no-lease"},
+		} {
+			if l.asks(1, of.kind, append(of.change, there)...) != 0 || !slices.Equal(l.drops(), []string{of.why}) || !l.sessions["1"] {
+				t.Errorf("%s: %v, %v", of.kind, l.drops(), l.sessions)
+			}
+		}
+	}
+	foreign()
+	// A renewal by unicast may be without the information.
+	if l.asks(1, dhcpv4.MessageTypeRequest, ip) != 1 {
+		t.Error(l.drops())
+	}
+	// Also after a restart of the agent.
+	var state []byte
+	for _, a := range l.actions {
+		if save, is := a.(Save); is {
+			state = save.State
+		}
+	}
+	request := subscriber.Request{ID: "1", Protocol: "dhcp4", Line: subscriber.Line{Circuit: subscriber.Circuit{Dataplane: "default", Port: "access", OuterVLAN: 100, InnerVLAN: 7},
+		MAC: subscriber.MAC{2, 1, 0, 0, 0, 1}, CircuitID: []byte("1/1")}}
+	again := newLine(t, alone())
+	again.packets, again.sessions, again.now = l.packets, l.sessions, l.now
+	n := 1
+	again.newID = func() string { n++; return strconv.Itoa(n) }
+	lease := again.given(true, false)
+	lease.Session = "session-1"
+	again.carryOut(again.Restore(subscriber.Connection{Request: request, State: state}, lease, l.now))
+	l = again
+	l.asks(1, dhcpv4.MessageTypeRequest, here, ip)
+	foreign()
+	// The client was moved: it is silent on its line.
+	l.passes(placeTime)
+	if l.asks(1, dhcpv4.MessageTypeDiscover, there) != 0 || l.passes(silenceTime) != 1 || l.sessions["1"] || len(l.sessions) != 1 {
+		t.Errorf("%v, %v", l.drops(), l.sessions)
+	}
+	if len(l.ofLine) != 1 || len(l.contests) != 0 {
+		t.Errorf("%v, %v", l.ofLine, l.contests)
 	}
 }

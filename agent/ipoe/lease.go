@@ -28,6 +28,9 @@ type stored struct {
 	UsesPrefix  bool `json:"usesPrefix,omitempty"`
 	// Unix seconds; 0: not known.
 	Began int64 `json:"began,omitempty"`
+	// What access nodes say of the line in messages of each family.
+	Line4 []byte `json:"line4,omitempty"`
+	Line6 []byte `json:"line6,omitempty"`
 }
 
 func (c *client) state() []byte {
@@ -37,7 +40,8 @@ func (c *client) state() []byte {
 		}
 		return t.Unix()
 	}
-	packed, err := json.Marshal(stored{c.server, unix(c.ends4), unix(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1], unix(c.began)})
+	packed, err := json.Marshal(stored{c.server, unix(c.ends4), unix(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1], unix(c.began),
+		[]byte(c.ids[kind4]), []byte(c.ids[kind6])})
 	if err != nil {
 		return nil
 	}
@@ -71,6 +75,8 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 	}
 	c := &client{key: key, server: k.Server, id: conn.ID, phase: up, grant: conn.Grant, ends4: at(k.Ends4), ends6: at(k.Ends6), bound4: k.Bound4, bound6: k.Bound6,
 		static: k.Static, tags: k.Tags, uses: [2]bool{k.UsesAddress, k.UsesPrefix}, began: at(k.Began), protocol: conn.Protocol}
+	c.line = lineKey{key.circuit, lineID(line.CircuitID, line.RemoteID)}
+	c.ids = [2]string{string(k.Line4), string(k.Line6)}
 	if len(c.tags) == 0 {
 		c.tags = key.tags() // of a record without them
 	}

@@ -5,6 +5,7 @@ package ipoe
 import (
 	"container/list"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"sluice.dev/sluice/agent/api"
@@ -106,6 +107,20 @@ type clientKey struct {
 	mac dhcp.MAC
 }
 
+// lineKey is a subscriber's line: a circuit, or what a trusted access node says of a line on a circuit.
+type lineKey struct {
+	circuit
+	id string
+}
+
+// lineID identifies a line by what a trusted access node says of it.
+func lineID(circuitID, remoteID []byte) string {
+	if len(circuitID)+len(remoteID) == 0 {
+		return ""
+	}
+	return strconv.Itoa(len(circuitID)) + ":" + string(circuitID) + string(remoteID)
+}
+
 type phase uint8
 
 const (
@@ -142,9 +157,12 @@ type client struct {
 	// The client has taken the address that was offered.
 	bound4, bound6 bool
 	static         bool
+	// Where it is counted, and what access nodes say of its line in messages of each family; "": nothing.
+	line lineKey
+	ids  [2]string
 	// When its latest message came; the zero time: not since the agent began.
 	heard time.Time
-	// Its index in Machine.ofCircuit.
+	// Its index in Machine.ofLine.
 	place int
 	// It is in Machine.pending.
 	pending bool
@@ -178,6 +196,19 @@ type message struct {
 	address    netip.Addr // of a first packet
 }
 
+// line identifies the line of a message; "": no trusted access node says it.
+func (msg *message) line() string { return lineID(msg.circuitID, msg.remoteID) }
+
+// isElsewhere reports whether a message with the client's MAC is of another line of the circuit: the client moved, or another host has its MAC.
+// A message without information, such as a renewal by unicast, is of the client's line.
+func (c *client) isElsewhere(kind int, msg *message) bool {
+	if kind == kindFirst {
+		return false
+	}
+	id := msg.line()
+	return id != "" && c.ids[kind] != "" && id != c.ids[kind]
+}
+
 // Machine is IPoE without I/O. Input: packets, objects, answers of the Manager and the time. Output: Actions. It is
 // not for concurrent use.
 type Machine struct {
@@ -189,16 +220,16 @@ type Machine struct {
 	ports   map[string][]*server
 	macs    map[portKey]dhcp.MAC
 
-	clients   map[clientKey]*client
-	byID      map[string]*client
-	ofCircuit map[circuit][]*client
-	// Clients that have no lease yet, by circuit.
-	pending map[circuit]int
-	// *client that were refused, by circuit, the oldest refusal first.
-	refused map[circuit]*list.List
+	clients map[clientKey]*client
+	byID    map[string]*client
+	ofLine  map[lineKey][]*client
+	// Clients that have no lease yet, by line.
+	pending map[lineKey]int
+	// *client that were refused, by line, the oldest refusal first.
+	refused map[lineKey]*list.List
 	timers  deadline.Queue[*client]
 	// New clients on full lines.
-	contests      map[circuit]*contest
+	contests      map[lineKey]*contest
 	contestTimers deadline.Queue[*contest]
 
 	now time.Time
@@ -210,7 +241,7 @@ type portKey struct{ dataplane, port string }
 // New returns a machine without servers and clients.
 func New(newID func() string, random func() uint64) *Machine {
 	return &Machine{newID: newID, random: random, servers: map[string]*server{}, ports: map[string][]*server{}, macs: map[portKey]dhcp.MAC{}, clients: map[clientKey]*client{},
-		byID: map[string]*client{}, ofCircuit: map[circuit][]*client{}, contests: map[circuit]*contest{}, pending: map[circuit]int{}, refused: map[circuit]*list.List{}}
+		byID: map[string]*client{}, ofLine: map[lineKey][]*client{}, contests: map[lineKey]*contest{}, pending: map[lineKey]int{}, refused: map[lineKey]*list.List{}}
 }
 
 // Clients returns how many clients have a session.

@@ -222,7 +222,7 @@ func TestAClientGetsTheAddressesOfItsSession(t *testing.T) {
 	}
 	l.now = l.now.Add(time.Second)
 	l.carryOut(l.Tick(l.now))
-	if len(l.sessions)+len(l.clients)+len(l.byID)+len(l.ofCircuit)+l.timers.Len() != 0 {
+	if len(l.sessions)+len(l.clients)+len(l.byID)+len(l.ofLine)+l.timers.Len() != 0 {
 		t.Error("a lease that is not renewed goes on")
 	}
 }
@@ -354,8 +354,8 @@ func TestRefusedClientsMakeRoomForOthersOfTheirCircuit(t *testing.T) {
 		t.Errorf("%v", l.drops())
 	}
 	l.SetServer("homes", nil, l.now)
-	if len(l.clients)+len(l.refused)+len(l.ofCircuit)+l.timers.Len() != 0 {
-		t.Errorf("something is left: %v, %v", l.refused, l.ofCircuit)
+	if len(l.clients)+len(l.refused)+len(l.ofLine)+l.timers.Len() != 0 {
+		t.Errorf("something is left: %v, %v", l.refused, l.ofLine)
 	}
 }
 
@@ -394,12 +394,12 @@ func TestClientsOfACircuitThatTakeNoOfferLeaveAddressesToOtherCircuits(t *testin
 	for i := range byte(40) {
 		ask(110+i, 8, dhcpv4.MessageTypeDiscover)
 	}
-	if l.pending[circuit{"default", "access", 100, 8}] != 0 {
+	if l.pending[lineKey{circuit: circuit{"default", "access", 100, 8}}] != 0 {
 		t.Errorf("%v", l.pending)
 	}
 	l.SetServer("homes", nil, l.now)
-	if len(l.clients)+len(l.pending)+len(l.ofCircuit) != 0 {
-		t.Errorf("something is left: %v, %v", l.pending, l.ofCircuit)
+	if len(l.clients)+len(l.pending)+len(l.ofLine) != 0 {
+		t.Errorf("something is left: %v, %v", l.pending, l.ofLine)
 	}
 }
 

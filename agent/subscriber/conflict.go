@@ -10,14 +10,22 @@ import (
 	"sluice.dev/sluice/agent/api"
 )
 
+// lineKey is a line for the limit of sessions of a circuit: a circuit, or what a trusted access node says of a line on a circuit.
+type lineKey struct {
+	Circuit
+	circuitID, remoteID string
+}
+
+func lineOf(l *Line) lineKey { return lineKey{l.Circuit, string(l.CircuitID), string(l.RemoteID)} }
+
 // exceeds reports the limit of the profile that a new session exceeds. sharing selects the sessions that the limit counts. m.mu is held.
 func (m *manager) exceeds(s *session, a *allowed) (reason string, sharing func(*session) bool, err error) {
 	c := &s.connection
-	switch mac, circuit := c.Line.MAC, c.Line.Circuit; {
+	switch mac, line := c.Line.MAC, lineOf(&c.Line); {
 	case a.perMAC != 0 && mac != (MAC{}) && m.byMAC.count(mac) >= int(a.perMAC):
 		return "sessions-of-mac", func(other *session) bool { return other.connection.Line.MAC == mac }, fmt.Errorf("%w: MAC %s has %d", ErrLimit, mac, a.perMAC)
-	case a.perCircuit != 0 && m.circuits[circuit] >= int(a.perCircuit):
-		return "sessions-of-circuit", func(other *session) bool { return other.connection.Line.Circuit == circuit }, fmt.Errorf("%w: the circuit has %d", ErrLimit, a.perCircuit)
+	case a.perCircuit != 0 && m.circuits[line] >= int(a.perCircuit):
+		return "sessions-of-circuit", func(other *session) bool { return lineOf(&other.connection.Line) == line }, fmt.Errorf("%w: the circuit has %d", ErrLimit, a.perCircuit)
 	case a.perUser != 0 && c.Username != "" && m.byUser.count(c.Username) >= int(a.perUser):
 		return "sessions-of-user", func(*session) bool { return true }, fmt.Errorf("%w: user %s has %d", ErrLimit, c.Username, a.perUser)
 	}

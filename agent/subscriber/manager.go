@@ -84,7 +84,7 @@ type manager struct {
 	byUser    index[string]
 	byRemote  index[string] // Remote-Ids
 	byName    *btree.BTreeG[*session]
-	circuits  map[Circuit]int
+	circuits  map[lineKey]int
 	leaving   map[uint64]*session
 	timers    deadline.Queue[*session]
 	// Sessions that were ending when the agent stopped: they wait for their last counters from the data plane.
@@ -106,7 +106,7 @@ func newManager(log *slog.Logger, to objects, stored records, labelled bool) *ma
 		callbacks: newQueue(log), disk: newQueue(log),
 		profiles: map[string]*api.SubscriberProfile{}, pools: map[string]*pool{}, users: map[string]*api.LocalUser{}, userOf: map[string]string{},
 		meters: map[string]int{}, portals: map[string]*api.Portal{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
-		byMAC: index[MAC]{}, byUser: index[string]{}, byRemote: index[string]{}, byName: btree.NewG(nameDegree, byName), circuits: map[Circuit]int{}, leaving: map[uint64]*session{}, unfinished: map[*session]bool{},
+		byMAC: index[MAC]{}, byUser: index[string]{}, byRemote: index[string]{}, byName: btree.NewG(nameDegree, byName), circuits: map[lineKey]int{}, leaving: map[uint64]*session{}, unfinished: map[*session]bool{},
 		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, planes: map[string]*plane{}}
 	return m
 }
@@ -218,7 +218,7 @@ func (m *manager) enter(s *session) {
 		m.byRemote.add(string(c.Line.RemoteID), s)
 	}
 	m.byName.ReplaceOrInsert(s)
-	m.circuits[c.Line.Circuit]++
+	m.circuits[lineOf(&c.Line)]++
 	m.measured.up(c.Protocol, c.Profile, 1)
 }
 
@@ -236,8 +236,9 @@ func (m *manager) leave(s *session) {
 		m.byRemote.remove(string(c.Line.RemoteID), s)
 	}
 	m.byName.Delete(s)
-	if m.circuits[c.Line.Circuit]--; m.circuits[c.Line.Circuit] == 0 {
-		delete(m.circuits, c.Line.Circuit)
+	line := lineOf(&c.Line)
+	if m.circuits[line]--; m.circuits[line] == 0 {
+		delete(m.circuits, line)
 	}
 	m.measured.up(c.Protocol, c.Profile, -1)
 	m.release(s)
@@ -488,7 +489,7 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 	change(&changed)
 	// Its keys stay.
 	changed.ID, changed.Protocol, changed.Profile, changed.Line.Circuit, changed.Line.MAC = id, s.connection.Protocol, s.connection.Profile, s.connection.Line.Circuit, s.connection.Line.MAC
-	changed.Line.RemoteID = s.connection.Line.RemoteID
+	changed.Line.CircuitID, changed.Line.RemoteID = s.connection.Line.CircuitID, s.connection.Line.RemoteID
 	changed.Username, changed.Password, changed.CHAP, changed.MSCHAPv2 = s.connection.Username, nil, nil, nil
 	declined := m.decline(s, changed.Declined)
 	changed.Declined = Declined{}

@@ -564,6 +564,24 @@ func TestAddressesOfADHCPServerThatTheDataPlaneRefusesLeaveTheEarlierOnes(t *tes
 	}
 }
 
+func TestSessionsOfACircuitAreThoseOfALineOfATrustedAccessNode(t *testing.T) {
+	w := newWorld(t)
+	p := profile()
+	p.SessionsPerCircuit = 1
+	w.setProfile("home", p)
+	of := func(id string, mac byte, line string) connected {
+		c := w.connection(id, "user"+id, mac)
+		c.Line.CircuitID = []byte(line)
+		return w.connect(c)
+	}
+	if one, two := of("1", 1, "1/1"), of("2", 2, "1/2"); one.err != nil || two.err != nil {
+		t.Errorf("%v, %v", one.err, two.err)
+	}
+	if got := of("3", 3, "1/2"); !errors.Is(got.err, ErrLimit) {
+		t.Errorf("%v", got.err)
+	}
+}
+
 func TestADeclinedAddressIsReplacedAndTheOtherFamilyStays(t *testing.T) {
 	w := newWorld(t)
 	c := w.connection("1", "alice", 1)

@@ -62,7 +62,7 @@ func (m *manager) recall(all []durable.Record, lost func(durable.Record, error))
 	// Tables of their size: to double one again and again takes longer than to fill it.
 	m.sessions, m.bySession = make(map[string]*session, len(all)), make(map[string]*session, len(all))
 	m.taken, m.byMAC = make(map[addressKey]*session, 3*len(all)), make(index[MAC], len(all))
-	m.byUser, m.circuits = make(index[string], len(all)), make(map[Circuit]int, len(all))
+	m.byUser, m.circuits = make(index[string], len(all)), make(map[lineKey]int, len(all))
 	for i, r := range all {
 		err := errs[i]
 		if s := sessions[i]; s != nil {
