@@ -58,6 +58,7 @@ func (m *Machine) SetInterface(name string, spec *api.Interface) []Action {
 // SetRelay follows a DhcpRelay; nil: it is gone.
 func (m *Machine) SetRelay(name string, spec *api.DhcpRelay, now time.Time) []Action {
 	m.now = now
+	clear(m.servers)
 	before := m.specs[name]
 	if before != nil {
 		m.relays[before.Port] = slices.DeleteFunc(m.relays[before.Port], func(r *relay) bool { return r.name == name })

@@ -3,6 +3,7 @@
 package dhcp
 
 import (
+	"container/list"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -156,16 +157,21 @@ type Machine struct {
 	ports      map[portKey]MAC
 
 	transactions *transactions
-	leases       map[clientKey]*lease
-	byName       map[string]*lease
-	ofCircuit    map[circuit]int
-	ends         deadline.Queue[*lease]
+	// Servers that got messages since their last answer.
+	servers   map[serverKey]*serverState
+	leases    map[clientKey]*lease
+	byName    map[string]*lease
+	ofCircuit map[circuit]int
+	ends      deadline.Queue[*lease]
 
 	// Of relays with a profile: clients without a lease, by client and by session, and how many a circuit has; leases by session.
-	visitors  map[clientKey]*visitor
-	byID      map[string]*visitor
-	visiting  map[circuit]int
-	visits    deadline.Queue[*visitor]
+	visitors map[clientKey]*visitor
+	byID     map[string]*visitor
+	visiting map[circuit]int
+	visits   deadline.Queue[*visitor]
+	// *visitor that were refused, the oldest refusal first, altogether and by circuit.
+	refused   *list.List
+	refusedOf map[circuit]*list.List
 	bySession map[string]*lease
 	// Makes Acct-Session-Ids.
 	newID func() string
@@ -181,7 +187,7 @@ func New() *Machine {
 	return &Machine{relays: map[string][]*relay{}, specs: map[string]*api.DhcpRelay{}, interfaces: map[string]*api.Interface{},
 		ports: map[portKey]MAC{}, transactions: newTransactions(), leases: map[clientKey]*lease{}, byName: map[string]*lease{},
 		ofCircuit: map[circuit]int{}, visitors: map[clientKey]*visitor{}, byID: map[string]*visitor{}, visiting: map[circuit]int{},
-		bySession: map[string]*lease{}, newID: subscriber.NewID}
+		bySession: map[string]*lease{}, servers: map[serverKey]*serverState{}, refused: list.New(), refusedOf: map[circuit]*list.List{}, newID: subscriber.NewID}
 }
 
 // Leases returns how many clients hold a lease.

@@ -23,6 +23,7 @@ func (m *Machine) fromClient4(p Packet, r *relay, f *frame, d *datagram) []Actio
 	l := m.leases[client]
 	var servers []netip.Addr
 	var serverID netip.Addr
+	answered, repeated := false, false
 	switch {
 	case !r.giaddr.IsValid() || len(r.servers4) == 0:
 		return m.drop("ipv4", kind, "no-relay-address")
@@ -57,15 +58,20 @@ func (m *Machine) fromClient4(p Packet, r *relay, f *frame, d *datagram) []Actio
 		fallthrough
 	case dhcpv4.MessageTypeInform:
 		before := m.transactions.by[key]
+		answered, repeated = true, before != nil && before.kind4 == msg.kind && len(before.offers) == 0
 		t := m.transactions.begin(key, client, *f, m.now)
 		if t == nil {
 			return m.drop("ipv4", kind, "transaction-of-another")
 		}
-		t.relayed, t.clientID = msg.relayed, slices.Clone(msg.parsed.Options.Get(dhcpv4.OptionClientIdentifier))
+		t.kind4, t.relayed, t.clientID = msg.kind, msg.relayed, slices.Clone(msg.parsed.Options.Get(dhcpv4.OptionClientIdentifier))
 		servers = r.servers4
 		if msg.kind == dhcpv4.MessageTypeRequest {
 			if servers, serverID = serversOfRequest(r, msg, before, l, d.destination.Addr() == r.giaddr); servers == nil {
 				return m.drop("ipv4", kind, "unknown-server")
+			}
+			if len(servers) == 1 && !serverID.IsValid() && m.isSilent(p, r, servers[0]) {
+				// Any server may extend the lease: the client would ask them all at the end of it only (RFC 2131 section 4.4.5).
+				servers = r.servers4
 			}
 		}
 	case dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeDecline:
@@ -81,6 +87,9 @@ func (m *Machine) fromClient4(p Packet, r *relay, f *frame, d *datagram) []Actio
 		m.settle(l)
 	default:
 		return m.drop("ipv4", kind, "not-of-a-client")
+	}
+	if answered {
+		servers = m.answering(p, r, servers, repeated)
 	}
 	if !m.toServers4(p, r, client, msg, servers, serverID) {
 		return m.drop("ipv4", kind, "too-long")
@@ -149,6 +158,7 @@ func (m *Machine) fromServer4(p Packet, d *datagram) []Action {
 	case err != nil || msg.parsed.OpCode != dhcpv4.OpcodeBootReply:
 		return m.drop("ipv4", "", "malformed")
 	}
+	m.heard(p, d.source.Addr())
 	kind := strings.ToLower(msg.kind.String())
 	t := m.transactions.by[exchange{dataplane: p.Dataplane, relay: msg.giaddr(), xid: msg.xid, mac: msg.mac}]
 	if d.destination.Addr() != msg.giaddr() {

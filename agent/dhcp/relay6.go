@@ -64,6 +64,8 @@ func (m *Machine) fromClient6(p Packet, r *relay, f *frame, d *datagram) []Actio
 	}
 	circuitID := cut(r.identifier(r.circuitID, client), 255)
 	key := exchange{dataplane: p.Dataplane, relay: r.link, xid: binary.BigEndian.Uint32(append([]byte{0}, msg.xid[:]...)), peer: d.source.Addr(), interfaceID: circuitID}
+	before := m.transactions.by[key]
+	repeated := before != nil && before.kind == msg.kind
 	t := m.transactions.begin(key, client, *f, m.now)
 	if t == nil {
 		return m.drop("ipv6", kind, "transaction-of-another")
@@ -81,7 +83,7 @@ func (m *Machine) fromClient6(p Packet, r *relay, f *frame, d *datagram) []Actio
 		m.do(toAllServers(p.Dataplane, r.spec.Uplink, port, b))
 	}
 	m.do(Count{"ipv6", kind, ""})
-	m.toServers(p, r, netip.AddrPortFrom(r.link, port6), r.servers6, b)
+	m.toServers(p, r, netip.AddrPortFrom(r.link, port6), m.answering(p, r, r.servers6, repeated), b)
 	return m.done()
 }
 
@@ -112,6 +114,7 @@ func (m *Machine) fromServer6(p Packet, d *datagram) []Action {
 	if err != nil {
 		return m.drop("ipv6", "", "malformed")
 	}
+	m.heard(p, d.source.Addr())
 	kind := strings.ToLower(msg.kind.String())
 	t := m.transactions.by[exchange{dataplane: p.Dataplane, relay: outer.link, xid: binary.BigEndian.Uint32(append([]byte{0}, msg.xid[:]...)), peer: outer.peer,
 		interfaceID: string(outer.interfaceID)}]

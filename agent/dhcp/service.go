@@ -224,6 +224,12 @@ func (s *relaying) carryOut(actions []Action) (packets []Action) {
 			} else {
 				s.drops.WithLabelValues(a.Family, a.Drop).Inc()
 			}
+		case ServerState:
+			if a.Silent {
+				s.Log.Warn("a DHCP server does not answer; the others of its relays get its messages", "server", a.Server.String(), "vrf", a.VRF)
+			} else {
+				s.Log.Info("a DHCP server answers again", "server", a.Server.String(), "vrf", a.VRF)
+			}
 		case PutPunt:
 			s.punts.Put(a.Name, a.Punt, object.Key{Kind: "DhcpRelay", Name: a.Relay})
 		case DeletePunt:

@@ -5,6 +5,8 @@
 package dhcp
 
 import (
+	"container/list"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,6 +24,8 @@ const (
 	refusalTime = 10 * time.Second
 	// A client that is authenticated may take so long to get a lease, and so long may a back end take to answer.
 	visitTime = time.Minute
+	// Clients of all relays that have no lease.
+	visitorsInAll = 1 << 18
 )
 
 // Actions on the Manager, in the order in which they are given.
@@ -62,6 +66,8 @@ type visitor struct {
 	// The back ends have answered. Otherwise waiting has the latest message of each family.
 	admitted, refused bool
 	waiting           [2]*Packet
+	// Its places in Machine.refused and Machine.refusedOf; nil: it was not refused.
+	place, placeOf *list.Element
 	deadline.Timer
 }
 
@@ -76,7 +82,9 @@ type session struct {
 	then, waiting []Action
 	// The addresses changed meanwhile.
 	changed bool
-	cause   subscriber.Cause
+	// Of the last change that was asked for, and of the last one that the data plane has.
+	asked, has []netip.Prefix
+	cause      subscriber.Cause
 }
 
 // admits reports whether a message of a client may reach a server. Otherwise it waits for the back ends, or is dropped.
@@ -108,7 +116,14 @@ func (m *Machine) admits(p Packet, r *relay, client clientKey, four bool, of lin
 		v.waiting[waiting] = &p
 		return false
 	}
-	if m.visiting[client.circuit] >= r.leasesOfCircuit || len(m.visitors) >= leasesInAll {
+	// Clients that were refused make room: a host with many MACs does not shut its neighbours out.
+	if old := m.refusedOf[client.circuit]; old != nil && m.visiting[client.circuit] >= r.leasesOfCircuit {
+		m.leave(old.Front().Value.(*visitor))
+	}
+	if old := m.refused.Front(); old != nil && len(m.visitors) >= visitorsInAll {
+		m.leave(old.Value.(*visitor))
+	}
+	if m.visiting[client.circuit] >= r.leasesOfCircuit || len(m.visitors) >= visitorsInAll {
 		m.do(Count{family, "", "too-many-leases"})
 		return false
 	}
@@ -125,13 +140,18 @@ func (m *Machine) admits(p Packet, r *relay, client clientKey, four bool, of lin
 
 // refuse keeps a client whose session is refused away from back ends and servers for a while.
 func (m *Machine) refuse(v *visitor) {
-	if m.visitors[v.client] != nil || len(m.visitors) >= leasesInAll {
+	if m.visitors[v.client] != nil || len(m.visitors) >= visitorsInAll {
 		return
 	}
-	v.refused = true
+	m.markRefused(v)
 	m.visitors[v.client], m.byID[v.request.ID] = v, v
 	m.visiting[v.client.circuit]++
 	m.visits.Set(v, m.now.Add(refusalTime))
+}
+
+func (m *Machine) markRefused(v *visitor) {
+	v.refused = true
+	v.place, v.placeOf = m.refused.PushBack(v), push(m.refusedOf, v.client.circuit, v)
 }
 
 func (m *Machine) leave(v *visitor) {
@@ -141,6 +161,10 @@ func (m *Machine) leave(v *visitor) {
 	delete(m.visitors, v.client)
 	delete(m.byID, v.request.ID)
 	m.visits.Remove(v)
+	if v.place != nil {
+		m.refused.Remove(v.place)
+		remove(m.refusedOf, v.client.circuit, v.placeOf)
+	}
 	if m.visiting[v.client.circuit]--; m.visiting[v.client.circuit] == 0 {
 		delete(m.visiting, v.client.circuit)
 	}
@@ -156,7 +180,7 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 	waiting := v.waiting
 	v.waiting = [2]*Packet{}
 	if a.Reject != nil {
-		v.refused = true
+		m.markRefused(v)
 		m.visits.Set(v, now.Add(refusalTime))
 		return m.drop("", "", "rejected")
 	}
@@ -204,6 +228,13 @@ func (l *lease) addressed(r *relay) func(*subscriber.Connection) {
 	}
 }
 
+func (l *lease) prefixes() (all []netip.Prefix) {
+	for _, b := range l.bindings {
+		all = append(all, b.prefix)
+	}
+	return all
+}
+
 // form is the VRF and the addresses of a lease's session.
 func (l *lease) form(r *relay) string {
 	all := []string{vrfOf(r.spec.Vrf)}
@@ -228,6 +259,7 @@ func (m *Machine) tell(r *relay, l *lease, then []Action) {
 	}
 	l.written = written
 	s.busy, s.then = true, append(s.then, then...)
+	s.asked = l.prefixes()
 	change := l.addressed(r)
 	if s.up {
 		m.do(Extend{s.request.ID, change})
@@ -256,6 +288,16 @@ func (m *Machine) Connected(id string, err error, now time.Time) []Action {
 	s := l.session
 	then := s.then
 	s.busy, s.then = false, nil
+	if err != nil && s.up && !errors.Is(err, subscriber.ErrNoSession) {
+		// The session keeps the addresses that it had. The client gets no answer, and shall not use the new ones.
+		m.do(Count{"", "", "session-refused"})
+		l.drop(func(b binding) bool { return slices.Contains(s.asked, b.prefix) && !slices.Contains(s.has, b.prefix) })
+		waiting := s.waiting
+		l.written, s.changed, s.waiting, s.cause = "", false, nil, subscriber.NASError
+		m.settle(l, waiting...)
+		s.cause = 0
+		return m.done()
+	}
 	if err != nil {
 		// The client shall not use addresses that do not work.
 		m.do(Count{"", "", "session-refused"})
@@ -264,7 +306,7 @@ func (m *Machine) Connected(id string, err error, now time.Time) []Action {
 		m.refuse(&visitor{client: l.client, request: s.request})
 		return m.done()
 	}
-	s.up = true
+	s.up, s.has = true, s.asked
 	// A client that has its ACK outlives the agent: without the record of its lease, the next one would end the session.
 	if len(then) > 0 {
 		m.do(Kept{then})
@@ -323,7 +365,7 @@ func (m *Machine) RestoreSession(c subscriber.Connection, now time.Time) []Actio
 		m.do(Disconnect{c.ID, subscriber.NASRequest})
 		return m.done()
 	}
-	l.session.up, l.session.request, l.session.grant = true, c.Request, c.Grant
+	l.session.up, l.session.request, l.session.grant, l.session.has = true, c.Request, c.Grant, l.prefixes()
 	// Those that were granted, without those of the lease.
 	l.session.grant.Routes = slices.DeleteFunc(slices.Clone(c.Grant.Routes), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(l.bindings, func(b binding) bool { return b.prefix == p })

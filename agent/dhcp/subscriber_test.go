@@ -200,24 +200,83 @@ func TestALightweightRelayAgentIdentifiesTheLineOfASubscriber(t *testing.T) {
 }
 
 func TestARefusedSessionPausesItsClient(t *testing.T) {
-	for name, wasUp := range map[string]bool{"at its begin": false, "at a change": true} {
-		m := subscribers()
-		id := admitted(t, m).Connection.ID
-		if wasUp {
-			m.Connected(id, nil, began)
-			l := m.bySession[id]
-			l.hold(netip.MustParsePrefix("2001:db8:7::/56"), time.Hour, began)
-			m.settle(l)
-			one[Extend](t, m.done())
-		}
-		m.Connected(id, errors.New("no"), began)
-		if out := m.client4(dhcpv4.MessageTypeDiscover); dropped(out) != "rejected" || len(all[Authenticate](out))+len(all[ToServer](out)) != 0 {
-			t.Errorf("%s: %+v", name, out)
-		}
-		if out := m.Tick(began.Add(refusalTime)); len(out) != 0 || len(m.visitors)+len(m.byID)+len(m.visiting) != 0 {
-			t.Errorf("%s: %+v", name, out)
-		}
-		one[Authenticate](t, m.client4(dhcpv4.MessageTypeDiscover))
+	m := subscribers()
+	id := admitted(t, m).Connection.ID
+	m.Connected(id, errors.New("no"), began)
+	if out := m.client4(dhcpv4.MessageTypeDiscover); dropped(out) != "rejected" || len(all[Authenticate](out))+len(all[ToServer](out)) != 0 {
+		t.Errorf("%+v", out)
+	}
+	if out := m.Tick(began.Add(refusalTime)); len(out) != 0 || len(m.visitors)+len(m.byID)+len(m.visiting)+len(m.refusedOf)+m.refused.Len() != 0 {
+		t.Errorf("%+v", out)
+	}
+	one[Authenticate](t, m.client4(dhcpv4.MessageTypeDiscover))
+}
+
+func TestAChangeThatIsRefusedLeavesTheEarlierAddresses(t *testing.T) {
+	m := subscribers()
+	id := admitted(t, m).Connection.ID
+	m.Connected(id, nil, began)
+	l := m.bySession[id]
+	refused, later := netip.MustParsePrefix("2001:db8:7::/56"), netip.MustParsePrefix("2001:db8:8::/56")
+	l.hold(refused, time.Hour, began)
+	m.settle(l, ToClient{Port: "refused"})
+	one[Extend](t, m.done())
+	// Another prefix comes meanwhile.
+	l.hold(later, time.Hour, began)
+	m.settle(l, ToClient{Port: "later"})
+	m.done()
+	out := m.Connected(id, errors.New("no"), began)
+	if len(all[ToClient](out))+len(all[Disconnect](out)) != 0 || m.Leases() != 1 || len(l.bindings) != 2 || l.address4() != address {
+		t.Fatalf("%+v: %v", out, l.bindings)
+	}
+	var c subscriber.Connection
+	if one[Extend](t, out).Change(&c); c.Grant.IPv4 != address || c.Grant.Delegated != later {
+		t.Errorf("%+v", c)
+	}
+	if sent := one[ToClient](t, one[Kept](t, m.Connected(id, nil, began)).Then); sent.Port != "later" {
+		t.Errorf("%+v", sent)
+	}
+	// Without any address that the data plane has, the lease ends.
+	l.drop(func(binding) bool { return true })
+	l.hold(refused, time.Hour, began)
+	m.settle(l)
+	m.done()
+	if d := one[Disconnect](t, m.Connected(id, errors.New("no"), began)); d.Cause != subscriber.NASError || m.Leases() != 0 {
+		t.Errorf("%+v", d)
+	}
+	// A session that the Manager does not have has no address.
+	m = subscribers()
+	id = admitted(t, m).Connection.ID
+	m.Connected(id, nil, began)
+	m.bySession[id].hold(refused, time.Hour, began)
+	m.settle(m.bySession[id])
+	if m.done(); len(m.Connected(id, subscriber.ErrNoSession, began)) == 0 || m.Leases() != 0 {
+		t.Error("a lease without a session goes on")
+	}
+}
+
+func TestVisitorsThatWereRefusedMakeRoom(t *testing.T) {
+	m := subscribers() // with two leases of a circuit
+	ask := func(number byte) []Action {
+		mac := MAC{2, 1, 0, 0, 0, number}
+		d := datagram{netip.AddrPortFrom(netip.IPv4Unspecified(), client4), netip.AddrPortFrom(everybody4, port4), from4(dhcpv4.MessageTypeDiscover, dhcpv4.WithHwAddr(mac[:]))}
+		return m.Receive(Packet{Dataplane: plane, Port: "access", Frame: tagged(mac, 100, 7, d)}, began)
+	}
+	first := one[Authenticate](t, ask(1)).Request.ID
+	m.Authenticated(one[Authenticate](t, ask(2)).Request.ID, subscriber.Answer{Reject: errors.New("no")}, began)
+	for number := range byte(100) {
+		m.Authenticated(one[Authenticate](t, ask(3+number)).Request.ID, subscriber.Answer{Reject: errors.New("no")}, began)
+	}
+	// One that waits keeps its place, and so does one that is accepted.
+	one[Authenticate](t, ask(200))
+	if out := ask(201); dropped(out) != "too-many-leases" || len(m.visitors) != 2 {
+		t.Errorf("%+v", out)
+	}
+	if len(all[ToServer](m.Authenticated(first, granted, began))) != 2 {
+		t.Error("the first one lost its place")
+	}
+	if out := ask(201); dropped(out) != "too-many-leases" || len(m.refusedOf)+m.refused.Len() != 0 {
+		t.Errorf("%+v", out)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv6"
 )
 
@@ -42,8 +43,9 @@ type transaction struct {
 	began time.Time
 	// Whether the client's message carries relay information: IPv4 option 82, IPv6 a lightweight relay agent's Relay-forward.
 	relayed bool
-	// IPv6: type of the client's message.
-	kind dhcpv6.MessageType
+	// Type of the client's message.
+	kind4 dhcpv4.MessageType
+	kind  dhcpv6.MessageType
 	// IPv4. clientID is the client's option 61, nil without one.
 	offers   []offer
 	clientID []byte
@@ -97,7 +99,7 @@ func (t *transactions) begin(key exchange, client clientKey, back frame, now tim
 	return one
 }
 
-func push[K comparable](lists map[K]*list.List, key K, one *transaction) *list.Element {
+func push[K comparable](lists map[K]*list.List, key K, one any) *list.Element {
 	l := lists[key]
 	if l == nil {
 		l = list.New()
