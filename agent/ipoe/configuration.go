@@ -5,6 +5,7 @@ package ipoe
 
 import (
 	"cmp"
+	"encoding/hex"
 	"net/netip"
 	"slices"
 	"time"
@@ -57,6 +58,11 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 		for _, written := range spec.Routes {
 			if p, err := netip.ParsePrefix(written); err == nil && p.Addr().Is4() {
 				s.routes = append(s.routes, p)
+			}
+		}
+		for _, o := range spec.Options {
+			if value, err := hex.DecodeString(o.Hex); err == nil {
+				s.options = append(s.options, option{byte(o.Code), value, o.Always})
 			}
 		}
 		has := func(method api.IpoeMethod) bool { return slices.Contains(spec.Methods, method) }

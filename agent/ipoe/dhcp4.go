@@ -269,6 +269,11 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 		if routes := s.classless(gateway, length); len(routes) > 0 && slices.Contains(q.parameters, optionRoutes) {
 			add(optionRoutes, routes)
 		}
+		for _, o := range s.options {
+			if o.always || slices.Contains(q.parameters, o.code) {
+				add(o.code, o.value)
+			}
+		}
 	}
 	if q.clientID != nil {
 		add(optionClientID, q.clientID)

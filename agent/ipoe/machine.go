@@ -95,6 +95,14 @@ type server struct {
 	routes           []netip.Prefix
 	four, six, first bool
 	most, offers     int
+	options          []option
+}
+
+// option is a DHCPv4 option of the server's configuration.
+type option struct {
+	code   byte
+	value  []byte
+	always bool
 }
 
 type circuit struct {

@@ -227,6 +227,25 @@ func TestAClientGetsTheAddressesOfItsSession(t *testing.T) {
 	}
 }
 
+func TestOptionsOfTheServerReachClientsThatAskForThem(t *testing.T) {
+	spec := server4()
+	spec.Options = []*api.IpoeOption{{Code: 43, Hex: "0104C0000235"}, {Code: 66, Hex: "61", Always: true}}
+	l := newLine(t, spec)
+	offer := l.ask4(dhcpv4.MessageTypeDiscover, dhcpv4.WithRequestedOptions(dhcpv4.OptionVendorSpecificInformation))
+	ack := l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway))
+	nak := l.ask4(dhcpv4.MessageTypeRequest, requested(gateway))
+	asked, always := dhcpv4.GenericOptionCode(43), dhcpv4.GenericOptionCode(66)
+	if got := offer.GetOneOption(asked); !bytes.Equal(got, []byte{1, 4, 192, 0, 2, 53}) || string(offer.GetOneOption(always)) != "a" {
+		t.Errorf("%v", offer.Summary())
+	}
+	if ack.GetOneOption(asked) != nil || string(ack.GetOneOption(always)) != "a" {
+		t.Errorf("%v", ack.Summary())
+	}
+	if nak.MessageType() != dhcpv4.MessageTypeNak || nak.GetOneOption(always) != nil {
+		t.Errorf("%v", nak.Summary())
+	}
+}
+
 func TestRequestsAreAnsweredByTheRulesOfRFC2131(t *testing.T) {
 	other := netip.MustParseAddr("100.64.0.99")
 	bound := func(l *line) {

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"encoding/hex"
 	"slices"
 	"strconv"
 
@@ -55,7 +56,53 @@ func checkIpoeServer(s *api.IpoeServer, add object.Report) {
 			add("routes["+strconv.Itoa(i)+"]", "not an IPv4 network", object.Quote(route), "an IPv4 network")
 		}
 	}
+	checkOptions(s.Options, add)
 	if len(s.Domain) > 253 {
 		add("domain", "too long", strconv.Itoa(len(s.Domain))+" characters", "at most 253 characters")
+	}
+}
+
+// ownOption reports whether the server makes an option itself, and what to write instead.
+func ownOption(code uint32) (instead string, own bool) {
+	switch {
+	case code == 1:
+		return "prefixLength", true
+	case code == 3:
+		return "gateway of the AddressPool or SubscriberProfile", true
+	case code == 6:
+		return "dns of the AddressPool or SubscriberProfile", true
+	case code == 15:
+		return "domain", true
+	case code == 26:
+		return "mtu of the policy of the SubscriberProfile", true
+	case code == 51:
+		return "leaseTime", true
+	case code == 54:
+		return "serverAddress", true
+	case code >= 50 && code <= 59, code == 61, code == 82:
+		return "no option of the exchange itself", true
+	case code == 121:
+		return "routes", true
+	}
+	return "", false
+}
+
+func checkOptions(options []*api.IpoeOption, add object.Report) {
+	length := 0
+	for i, o := range options {
+		field := "options[" + strconv.Itoa(i) + "]"
+		value, err := hex.DecodeString(o.Hex)
+		if instead, own := ownOption(o.Code); own {
+			add(field+".code", "an option that the server makes itself", strconv.Itoa(int(o.Code)), instead)
+		} else if slices.ContainsFunc(options[:i], func(other *api.IpoeOption) bool { return other.Code == o.Code }) {
+			add(field+".code", "there twice", strconv.Itoa(int(o.Code)), "each option once")
+		}
+		if o.Hex != "" && (err != nil || len(value) > 255) {
+			add(field+".hex", "not a value of an option", object.Quote(o.Hex), "an even number of hexadecimal digits, 510 at most")
+		}
+		if length += 2 + len(value); length > 512 {
+			add(field, "beyond 512 bytes with the options before it", strconv.Itoa(length)+" bytes", "shorter values: an answer is one packet")
+			return
+		}
 	}
 }
