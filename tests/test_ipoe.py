@@ -428,6 +428,9 @@ def test_a_new_cpe_takes_the_place_of_one_that_is_silent_and_not_of_one_that_sen
 
     wait_until(kept, 30, "the new CPE is refused")
     assert new.mac not in site.sessions()
+    (lease,) = site.gateway.json("get", "leases", "--circuit", "access:402")
+    assert (lease["mac"], lease["ipv4Address"], lease["state"]) == (old.mac, address, "leased")
+    assert lease["session"] and lease["ipv4Left"]
     # Now the old one is unplugged.
     given = new.ask4()[BOOTP].yiaddr
     site.lacks(old.mac)

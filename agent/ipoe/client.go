@@ -49,7 +49,7 @@ func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *c
 		case full():
 			return nil, "too-many-clients"
 		}
-		c = &client{key: key, line: line, server: s.name, phase: refused}
+		c = &client{key: key, line: line, circuitID: slices.Clone(msg.circuitID), remoteID: slices.Clone(msg.remoteID), server: s.name, phase: refused}
 		m.enter(c)
 	}
 	return c, ""

@@ -76,6 +76,7 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 	c := &client{key: key, server: k.Server, id: conn.ID, phase: up, grant: conn.Grant, ends4: at(k.Ends4), ends6: at(k.Ends6), bound4: k.Bound4, bound6: k.Bound6,
 		static: k.Static, tags: k.Tags, uses: [2]bool{k.UsesAddress, k.UsesPrefix}, began: at(k.Began), protocol: conn.Protocol}
 	c.line = lineKey{key.circuit, lineID(line.CircuitID, line.RemoteID)}
+	c.circuitID, c.remoteID = line.CircuitID, line.RemoteID
 	c.ids = [2]string{string(k.Line4), string(k.Line6)}
 	if len(c.tags) == 0 {
 		c.tags = key.tags() // of a record without them

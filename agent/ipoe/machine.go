@@ -166,8 +166,9 @@ type client struct {
 	bound4, bound6 bool
 	static         bool
 	// Where it is counted, and what access nodes say of its line in messages of each family; "": nothing.
-	line lineKey
-	ids  [2]string
+	line                lineKey
+	circuitID, remoteID []byte
+	ids                 [2]string
 	// When its latest message came; the zero time: not since the agent began.
 	heard time.Time
 	// Its index in Machine.ofLine.

@@ -115,6 +115,7 @@ func (s *serving) Run(ctx context.Context) error {
 	if err := s.Objects.Complete(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("completing: %w", err)
 	}
+	defer service.Provide(s.Environment, s.list)()
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Add(1)
