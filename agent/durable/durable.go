@@ -65,6 +65,8 @@ var (
 	ErrDamaged = errors.New("the log is damaged")
 	// ErrLimit: a table's name, a key or a value is too long, or empty where it may not be.
 	ErrLimit = errors.New("beyond the limits of the log")
+	// ErrFull: the disk refuses entries, and no more may wait for it.
+	ErrFull = errors.New("the disk refuses entries, and too many wait for it")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -482,7 +484,8 @@ func (p Pending) Wait() error {
 // Refused returns why the records do not count; nil: they do.
 func (p Pending) Refused() error { return p.err }
 
-// Put makes the records count, and returns while they are written. All of one call are kept, or none. Get and All have them at once.
+// Put makes the records count, and returns while they are written. All of one call are kept, or none. Get and All have them at once. A disk that
+// refuses them gets them again, in order: a Put without records is on the disk when all of the log's earlier ones are.
 func (t *Table) Put(records ...Record) Pending {
 	for _, r := range records {
 		if r.Key == "" || len(r.Key) > KeyLimit || len(r.Value) > ValueLimit {
@@ -496,7 +499,7 @@ func (t *Table) Put(records ...Record) Pending {
 	case l.closed:
 		return Pending{err: ErrClosed}
 	case len(l.refused) > refusedLimit && slices.ContainsFunc(records, func(r Record) bool { return r.Value != nil }):
-		return Pending{err: fmt.Errorf("table %s: %w: %d bytes wait for a disk that refuses them", t.name, ErrLimit, len(l.refused))}
+		return Pending{err: fmt.Errorf("table %s: %w: %d bytes", t.name, ErrFull, len(l.refused))}
 	}
 	if l.open == nil {
 		l.open = l.newBatch()

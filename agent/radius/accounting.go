@@ -5,10 +5,12 @@ package radius
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 	"unique"
 
+	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/subscriber"
 )
 
@@ -63,7 +65,8 @@ func (s *radius) accountant(r *subscriber.Record) (p *policy, announced bool) {
 	return same, true
 }
 
-// sendWritten sends records once the disk has them. An error of the disk delays none: the log writes records when it can.
+// sendWritten sends records once the disk has them, and not before: of a record that the server has and the disk has not, a killed agent would
+// send another one. It also calls what waits for the disk.
 func (s *radius) sendWritten(ctx context.Context) {
 	for {
 		select {
@@ -75,15 +78,64 @@ func (s *radius) sendWritten(ctx context.Context) {
 		all := s.unwritten
 		s.unwritten = nil
 		s.mu.Unlock()
+		var err error
 		for _, u := range all {
-			_ = u.pending.Wait()
+			err = errors.Join(err, u.pending.Wait())
+		}
+		if refuses(err) && !s.awaitDisk(ctx) {
+			return
 		}
 		s.mu.Lock()
 		for _, u := range all {
-			s.spool.written(u.record)
+			if u.record != nil {
+				s.spool.written(u.record)
+			}
 		}
 		s.carryOut(s.pump(time.Now()))
 		s.mu.Unlock()
+		for _, u := range all {
+			if u.then != nil {
+				s.guarded(u.then)
+			}
+		}
+	}
+}
+
+// refuses reports whether the disk may take records later. Records beyond the limits of the log are never on the disk.
+func refuses(err error) bool { return err != nil && !errors.Is(err, durable.ErrLimit) }
+
+// awaitDisk returns once the disk has all records up to now. false: the service ends.
+func (s *radius) awaitDisk(ctx context.Context) bool {
+	again := time.NewTicker(diskAgain)
+	defer again.Stop()
+	for {
+		s.mu.Lock()
+		pending := s.spool.retry()
+		s.mu.Unlock()
+		if !refuses(pending.Wait()) {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again.C:
+		}
+	}
+}
+
+// onDisk calls f, without s.mu, once the disk has all records up to now. After the end of the service it calls nothing.
+func (s *radius) onDisk(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.await(unwritten{pending: s.spool.table.Put(), then: f})
+}
+
+// await has sendWritten wait for a record. s.mu is held.
+func (s *radius) await(u unwritten) {
+	s.unwritten = append(s.unwritten, u)
+	select {
+	case s.wake <- struct{}{}:
+	default:
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *radius) remember() {
 		if len(p.spec.Accounting) > 0 && !proto.Equal(s.accounted[p.name], p.spec) {
 			s.accounted[p.name] = p.spec
 			if packed, err := proto.Marshal(p.spec); err == nil {
-				s.spool.last = s.spool.table.Put(durable.Record{Key: policyPrefix + p.name, Value: packed})
+				s.spool.put(durable.Record{Key: policyPrefix + p.name, Value: packed})
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (s *radius) remember() {
 		}
 		if !needed {
 			delete(s.accounted, name)
-			s.spool.last = s.spool.table.Put(durable.Record{Key: policyPrefix + name})
+			s.spool.put(durable.Record{Key: policyPrefix + name})
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (s *radius) announce(now time.Time) {
 		p := s.accounting(on.policy)
 		if p == nil {
 			// Of an earlier version, whose policy is gone: nothing tells its servers.
-			s.spool.last = s.spool.table.Put(durable.Record{Key: key})
+			s.spool.put(durable.Record{Key: key})
 			continue
 		}
 		of := policy{nas: n}

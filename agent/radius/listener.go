@@ -160,8 +160,15 @@ func (s *radius) demanded(l *listener, conn *net.UDPConn, from netip.AddrPort, b
 	case manager == nil:
 		finish(0, errors.New("there is no subscriber Manager"))
 	case demanded.request.code() == DisconnectRequest:
-		// The Manager calls back when the disk has the sessions' ends.
-		manager.Terminate(which, demanded.cause, finish)
+		// The Manager calls back when the disk has the sessions' ends. If the disk refuses them, the sessions have ended all the same: neither answer
+		// is true before the disk has them, for a killed agent brings the sessions back.
+		manager.Terminate(which, demanded.cause, func(count int, err error) {
+			if count > 0 && err != nil {
+				s.onDisk(func() { finish(count, nil) })
+				return
+			}
+			finish(count, err)
+		})
 	default:
 		// The Manager calls back when the data plane has the change.
 		manager.Change(which, demanded.change, finish)

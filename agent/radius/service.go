@@ -24,6 +24,8 @@ const (
 	tick = 50 * time.Millisecond
 	// How often a disk that refuses records is named.
 	diskLook = 10 * time.Second
+	// How often it is tried again.
+	diskAgain = 500 * time.Millisecond
 	// How often the same line is logged, and how many different lines are remembered.
 	warnAgain  = time.Minute
 	mostWarned = 1024
@@ -84,10 +86,11 @@ type radius struct {
 	answers   []func()
 }
 
-// unwritten is an accounting record on its way to the disk.
+// unwritten is an accounting record on its way to the disk, or what is called once the disk has all records up to it.
 type unwritten struct {
 	record  *record
 	pending durable.Pending
+	then    func()
 }
 
 type endpointKey struct {
@@ -112,13 +115,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	for _, err := range errs {
 		e.Log.Error("an accounting record is lost", "error", err)
 	}
-	s.spool.await = func(r *record, pending durable.Pending) {
-		s.unwritten = append(s.unwritten, unwritten{r, pending})
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	}
+	s.spool.await = func(r *record, pending durable.Pending) { s.await(unwritten{record: r, pending: pending}) }
 	s.sessions, s.accounted = newSessions(t), accountedOf(t)
 	locked := func() *spool {
 		s.mu.Lock()

@@ -57,7 +57,7 @@ type record struct {
 	era uint64
 	// It waits, or waited, for a server to return.
 	waited bool
-	// Its attributes, if the table refused it: the disk is full, and the log has no room left.
+	// Its value while the table does not have it.
 	held []byte
 }
 
@@ -177,6 +177,9 @@ type spool struct {
 	// Interim records that a later one replaced; records that the spool had already.
 	superseded, repeated uint64
 	last                 durable.Pending
+	// What the table has no room for, in order, while the disk refuses much; and the first refusal.
+	refused []durable.Record
+	full    durable.Pending
 	// Calls written once the disk has a record. nil: records are not waited for.
 	await func(*record, durable.Pending)
 }
@@ -241,7 +244,7 @@ func (s *spool) enter(r *record) {
 	}
 }
 
-// written lets a record be sent: the disk has it, or cannot take it.
+// written lets a record be sent: the disk has it.
 func (s *spool) written(r *record) {
 	if r.written {
 		return
@@ -310,34 +313,55 @@ func (s *spool) add(r *record, all attributes, limit int, more ...durable.Record
 		if last := b.lines[r.session].waiting(); last != nil && last.kind == subscriber.Interim {
 			s.superseded++
 			last.at = r.at
-			s.write(last, last.encode(all), more...)
-			s.awaitWritten(last)
+			s.awaitWritten(last, s.write(last, last.encode(all), more...))
 			return
 		}
 	}
 	r.key = recordKey(s.next)
 	s.next++
 	r.waited = b.paused || b.waited.first < len(b.waited.all)
-	s.write(r, r.encode(all), more...)
+	pending := s.write(r, r.encode(all), more...)
 	r.written = s.await == nil
 	s.enter(r)
-	s.awaitWritten(r)
+	s.awaitWritten(r, pending)
 }
 
 // awaitWritten lets a record be sent no sooner than the disk has it as it is now.
-func (s *spool) awaitWritten(r *record) {
+func (s *spool) awaitWritten(r *record, pending durable.Pending) {
 	if s.await != nil {
 		r.written = false
 		r.writing++
-		s.await(r, s.last)
+		s.await(r, pending)
 	}
 }
 
 // keep puts records of sessions into the table.
 func (s *spool) keep(all []durable.Record) {
 	if len(all) > 0 {
-		s.last = s.table.Put(all...)
+		s.put(all...)
 	}
+}
+
+// put gives records to the table. Those that it has no room for, and all after them, wait for retry.
+func (s *spool) put(all ...durable.Record) durable.Pending {
+	if len(s.refused) == 0 {
+		s.last = s.table.Put(all...)
+		if !errors.Is(s.last.Refused(), durable.ErrFull) {
+			return s.last
+		}
+		s.full = s.last
+	}
+	s.refused = append(s.refused, all...)
+	return s.full
+}
+
+// retry gives the table what it had no room for. Once the disk has the result, it has all that was put before.
+func (s *spool) retry() durable.Pending {
+	pending := s.table.Put(s.refused...)
+	if pending.Refused() == nil {
+		s.refused = nil
+	}
+	return pending
 }
 
 // recordKey is the prefix and 16 digits.
@@ -350,12 +374,13 @@ func recordKey(number uint64) string {
 	return string(b)
 }
 
-func (s *spool) write(r *record, value []byte, more ...durable.Record) {
-	s.last = s.table.Put(append(more, durable.Record{Key: r.key, Value: value})...)
+func (s *spool) write(r *record, value []byte, more ...durable.Record) durable.Pending {
+	pending := s.put(append(more, durable.Record{Key: r.key, Value: value})...)
 	r.held = nil
-	if s.last.Refused() != nil {
+	if pending.Refused() != nil {
 		r.held = value
 	}
+	return pending
 }
 
 // take returns a record to send now, or nil. rate: records a second of those that waited.

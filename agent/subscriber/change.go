@@ -54,9 +54,18 @@ type pendingChange struct {
 	done func(int, error)
 }
 
-// answer calls done once the disk has the sessions as they are: a server that has its answer does not ask again after a restart of the agent.
+// answer calls done once the disk has the sessions as they are: a server that has its answer does not ask again after a restart of the agent. If
+// the disk refuses them, they get their earlier grant back.
 func (m *manager) answer(c *pendingChange, count int, err error) {
-	m.afterRecords(c.kept, func(disk error) { m.later(func() { c.done(count, errors.Join(err, disk)) }) })
+	m.afterRecords(c.kept, func(disk error) {
+		if err != nil || disk == nil {
+			m.later(func() { c.done(count, errors.Join(err, disk)) })
+			return
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.takeBack(c, func() { m.later(func() { c.done(0, disk) }) })
+	})
 }
 
 // changedSession is a session of a Change, with its grant before and after. interval: the change has an InterimInterval.
@@ -95,12 +104,17 @@ func (m *manager) changeDone(c *pendingChange, s *changedSession, r service.Resu
 		return
 	}
 	err = errors.Join(c.errs...)
+	m.takeBack(c, func() { m.answer(c, 0, err) })
+}
+
+// takeBack gives the sessions that were changed their earlier grant, and calls then, with m.mu held, when the data plane has it. m.mu is held.
+func (m *manager) takeBack(c *pendingChange, then func()) {
 	c.left = 1
 	restored := func(service.Result) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if c.left--; c.left == 0 {
-			m.answer(c, 0, err)
+			then()
 		}
 	}
 	for _, s := range c.changed {

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -1189,6 +1190,45 @@ func TestARequestIsAnsweredOnceTheDiskHasItsEffect(t *testing.T) {
 				t.Error(session)
 			}
 		})
+	}
+}
+
+func TestAChangeThatAFullDiskRefusesLeavesTheSessionAsItWas(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	directory := t.TempDir()
+	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
+	w := newWorldIn(t, directory)
+	got := w.connect(w.connection("1", "alice", 1))
+	others, err := w.log.Table("others")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		others.Put(durable.Record{Key: fmt.Sprint(i), Value: make([]byte, 1<<10)})
+	}
+	before := w.plane.session(got.Session).Policy.AclUp
+	changed := make(chan error, 1)
+	w.Change([]Match{{ID: "1"}}, Grant{ACLUp: "quiet", SessionTimeout: time.Minute}, func(n int, err error) {
+		if n != 0 {
+			t.Errorf("%d changed", n)
+		}
+		changed <- err
+	})
+	if err := get(t, changed); err == nil {
+		t.Fatal("the change is confirmed, and the disk does not have it")
+	}
+	if acl := w.plane.session(got.Session).Policy.AclUp; acl != before || acl == "quiet" {
+		t.Error("the data plane keeps a change that was refused:", acl)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g := w.sessions["1"].connection.Grant; g.SessionTimeout == time.Minute || g.ACLUp == "quiet" {
+		t.Errorf("the session keeps a change that was refused: %+v", g)
 	}
 }
 

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package radius
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/subscriber"
+)
+
+// smallDisk returns the directory of a disk that a few records fill, and a function that gives it room.
+func smallDisk(t *testing.T) (directory string, grow func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	directory = t.TempDir()
+	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
+	return directory, func() {
+		if err := syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fill makes the disk refuse records.
+func (a *agent) fill() {
+	a.t.Helper()
+	others, err := a.log.Table("others")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for i := range 100 {
+		others.Put(durable.Record{Key: fmt.Sprint(i), Value: make([]byte, 1<<10)})
+	}
+	a.refused()
+}
+
+// refused waits until the disk has refused all that was put until now.
+func (a *agent) refused() {
+	a.t.Helper()
+	others, err := a.log.Table("others")
+	if err == nil {
+		err = others.Put().Wait()
+	}
+	if err == nil {
+		a.t.Fatal("the disk is not full")
+	}
+}
+
+func TestARecordIsNotSentWhileTheDiskIsFullAndOnceAfterwards(t *testing.T) {
+	directory, grow := smallDisk(t)
+	server := newAccountingServer(t)
+	a := startAgent(t, directory, server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}, nil)
+	server.got(t, a, 1)
+	a.fill()
+	a.accountFor(subscriber.Start, "s-1")
+	a.accountFor(subscriber.Start, "s-2")
+	a.accountFor(subscriber.Stop, "s-1")
+	for range 3 {
+		a.refused()
+	}
+	server.mu.Lock()
+	if len(server.seen) > 0 {
+		t.Error("sent before the disk has it:", server.seen)
+	}
+	server.mu.Unlock()
+	grow()
+	got := server.got(t, a, 3)
+	slices.Sort(got)
+	if want := []string{"start nas s-1", "start nas s-2", "stop nas s-1"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// crowded refuses new records until it has room.
+type crowded struct {
+	*durable.Table
+	full durable.Pending
+	room bool
+}
+
+func (c *crowded) Put(all ...durable.Record) durable.Pending {
+	if !c.room && slices.ContainsFunc(all, func(r durable.Record) bool { return r.Value != nil }) {
+		return c.full
+	}
+	return c.Table.Put(all...)
+}
+
+// fullPending is the refusal of a log that has no room for more that waits.
+func fullPending(t *testing.T) durable.Pending {
+	t.Helper()
+	directory, _ := smallDisk(t)
+	log, err := durable.Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	others, err := log.Table("others")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		pending := others.Put(durable.Record{Key: fmt.Sprint(i), Value: make([]byte, durable.ValueLimit)})
+		if errors.Is(pending.Refused(), durable.ErrFull) {
+			return pending
+		}
+		if i%32 == 31 && pending.Wait() == nil {
+			t.Fatal("the disk is not full")
+		}
+	}
+}
+
+func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
+	log, err := durable.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	records, err := log.Table("radius")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowded{Table: records, full: fullPending(t)}
+	s := spoolOf(t, c)
+	var waiting []*record
+	s.await = func(r *record, _ durable.Pending) { waiting = append(waiting, r) }
+	word := durable.Record{Key: sessionPrefix + "a", Value: []byte("word")}
+	s.add(&record{policy: "home", session: "a", kind: subscriber.Start, at: began}, attributes{1, 3, 1}, 10, word)
+	s.add(&record{policy: "home", session: "a", kind: subscriber.Stop, at: began}, attributes{1, 3, 2}, 10, durable.Record{Key: word.Key})
+	if r, _ := s.take("home", 1000, began); r != nil || len(records.Unsorted()) != 0 {
+		t.Fatal("sent, and the log does not have it")
+	}
+	if pending := s.retry(); !refuses(pending.Wait()) || len(s.refused) == 0 {
+		t.Fatal("given up")
+	}
+	c.room = true
+	if pending := s.retry(); pending.Wait() != nil || len(s.refused) != 0 {
+		t.Fatal("not taken")
+	}
+	var keys []string
+	for _, r := range records.All() {
+		keys = append(keys, r.Key)
+	}
+	if want := []string{recordKey(0), recordKey(1)}; !slices.Equal(keys, want) {
+		t.Fatalf("%q; the word of a session that ended is still there", keys)
+	}
+	for _, r := range waiting {
+		s.written(r)
+	}
+	if r, all := s.take("home", 1000, began); r == nil || r.kind != subscriber.Start || len(all) != 3 {
+		t.Error(r, all)
+	}
+}
+
+func TestADisconnectIsAnsweredOnceTheFullDiskHasTheEnd(t *testing.T) {
+	directory, grow := smallDisk(t)
+	port := freePort(t)
+	// As of a Manager whose sessions have ended, and whose disk refuses their ends.
+	m := &manager{count: 1, err: errors.New("no space left on device")}
+	a := startAgent(t, directory, &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port)}}, m)
+	a.fill()
+	answers := make(chan string, 1)
+	go func() { answers <- radclient(t, port, "disconnect", "Acct-Session-Id = s-1\n") }()
+	until(t, "the request", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.ended) > 0
+	})
+	a.refused()
+	select {
+	case out := <-answers:
+		t.Fatal("answered while the disk does not have the end: ", out)
+	default:
+	}
+	grow()
+	select {
+	case out := <-answers:
+		if !strings.Contains(out, "Received Disconnect-ACK") {
+			t.Error(out)
+		}
+	case <-time.After(60 * time.Second):
+		t.Error("no answer")
+	}
+}
