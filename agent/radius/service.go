@@ -22,9 +22,7 @@ import (
 
 const (
 	tick = 50 * time.Millisecond
-	// How often a disk that refuses records is named.
-	diskLook = 10 * time.Second
-	// How often it is tried again.
+	// How often a disk that refuses records is tried again. The host of the services names it.
 	diskAgain = 500 * time.Millisecond
 	// How often the same line is logged, and how many different lines are remembered.
 	warnAgain  = time.Minute
@@ -193,11 +191,7 @@ func (s *radius) run(ctx context.Context) error {
 		return nil
 	case <-s.first:
 	}
-	group.Add(2)
-	go func() {
-		defer group.Done()
-		s.watchDisk(ctx)
-	}()
+	group.Add(1)
 	go func() {
 		defer group.Done()
 		s.sendWritten(ctx)
@@ -213,26 +207,6 @@ func (s *radius) run(ctx context.Context) error {
 			s.carryOut(append(s.client.tick(now), s.pump(now)...))
 			s.openListeners(now)
 			s.mu.Unlock()
-		}
-	}
-}
-
-// watchDisk reports records that do not reach the disk. The durable log writes them when it can.
-func (s *radius) watchDisk(ctx context.Context) {
-	clock := time.NewTicker(diskLook)
-	defer clock.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-clock.C:
-		}
-		s.mu.Lock()
-		last := s.spool.last
-		s.spool.last = durable.Pending{}
-		s.mu.Unlock()
-		if err := last.Wait(); err != nil {
-			s.Log.Error("accounting records are not on the disk yet", "error", err)
 		}
 	}
 }

@@ -176,7 +176,6 @@ type spool struct {
 	on map[nas]announced
 	// Interim records that a later one replaced; records that the spool had already.
 	superseded, repeated uint64
-	last                 durable.Pending
 	// What the table has no room for, in order, while the disk refuses much; and the first refusal.
 	refused []durable.Record
 	full    durable.Pending
@@ -345,11 +344,11 @@ func (s *spool) keep(all []durable.Record) {
 // put gives records to the table. Those that it has no room for, and all after them, wait for retry.
 func (s *spool) put(all ...durable.Record) durable.Pending {
 	if len(s.refused) == 0 {
-		s.last = s.table.Put(all...)
-		if !errors.Is(s.last.Refused(), durable.ErrFull) {
-			return s.last
+		pending := s.table.Put(all...)
+		if !errors.Is(pending.Refused(), durable.ErrFull) {
+			return pending
 		}
-		s.full = s.last
+		s.full = pending
 	}
 	s.refused = append(s.refused, all...)
 	return s.full
@@ -458,7 +457,7 @@ func (s *spool) delivered(r *record) {
 
 // forget takes the first record from a line.
 func (s *spool) forget(b *outbox, l *line, r *record) {
-	s.last = s.table.Put(durable.Record{Key: r.key})
+	s.table.Put(durable.Record{Key: r.key})
 	s.count--
 	l.records[0] = nil
 	l.records = l.records[1:]
