@@ -71,12 +71,14 @@ func (s *radius) answer(p *policy, reply packet, from *endpoint, mschap bool) (r
 		return "reject", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s sent Access-Reject", from.server), Message: message}
 	case reply.code() == AccessChallenge:
 		return "challenge", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s sent Access-Challenge, which PAP and CHAP cannot answer", from.server)}
-	case err != nil:
+	}
+	if err = s.judge(p, &g, err, "RADIUS server "+from.server); err != nil {
 		if s.seldom(from.server + " " + err.Error()) {
 			s.Log.Warn("an Access-Accept counts as an Access-Reject", "server", from.server, "error", err)
 		}
 		return "invalid", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s: %w", from.server, err)}
-	case mschap && !strings.HasPrefix(g.chap, "S="):
+	}
+	if mschap && !strings.HasPrefix(g.chap, "S=") {
 		return "invalid", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s sent Access-Accept without MS-CHAP2-Success", from.server)}
 	}
 	return "accept", subscriber.Answer{Message: message, Grant: g.Grant}

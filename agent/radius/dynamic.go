@@ -67,6 +67,8 @@ type demand struct {
 	nasPort, called string
 	change          subscriber.Grant
 	cause           subscriber.Cause
+	// The attributes of the change that cannot be honoured, and which attribute named an object.
+	granted granted
 }
 
 // known is a request that came before; reply is nil while it is carried out.
@@ -82,6 +84,9 @@ type dynamic struct {
 	order []authenticator
 	// What an agent before this one knew is forgotten: requests from before are refused.
 	began time.Time
+	// Of the request that was refused by receive: attributes that cannot be honoured, and the policy.
+	unusable []unusable
+	policy   string
 }
 
 func newDynamic(now time.Time) *dynamic {
@@ -90,6 +95,7 @@ func newDynamic(now time.Time) *dynamic {
 
 // receive takes a packet. It is dropped for a reason, or answered at once, or demands something.
 func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, now time.Time) (answer []byte, demanded *demand, cause uint32, drop string) {
+	d.unusable = nil
 	p, err := parse(b)
 	if err != nil {
 		return nil, nil, 0, err.Error()
@@ -128,6 +134,7 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	}
 	d.remember(key, until)
 	if cause := r.read(all); cause != causeNone {
+		d.unusable, d.policy = r.granted.unusable, r.by0()
 		return d.finish(r, cause), nil, cause, ""
 	}
 	return nil, r, 0, ""
@@ -335,6 +342,7 @@ func (r *demand) read(all []attribute) uint32 {
 		return causeNone
 	}
 	g, err := grantOf(rest, r.by[0].policy.spec.Attributes)
+	r.granted = g
 	switch {
 	case err != nil || len(g.unreadable) > 0:
 		return causeInvalidValue
@@ -350,6 +358,14 @@ func (r *demand) read(all []attribute) uint32 {
 		return causeMissingAttribute
 	}
 	return causeNone
+}
+
+// by0 is the policy whose attributes count.
+func (r *demand) by0() string {
+	if len(r.by) == 0 {
+		return ""
+	}
+	return r.by[0].policy.name
 }
 
 // changeable is the part of a grant that a session that is up takes.

@@ -121,7 +121,7 @@ func (s *radius) relayed(p *policy, reply packet, from *endpoint, request authen
 		return "challenge", r
 	case AccessAccept:
 		g, err := grantOf(all, p.spec.Attributes)
-		if err != nil {
+		if err = s.judge(p, &g, err, "RADIUS server "+from.server); err != nil {
 			r.Err = fmt.Errorf("RADIUS server %s: %w", from.server, err)
 			return "invalid", r
 		}

@@ -293,6 +293,10 @@ func startAgent(t testing.TB, directory string, server *api.RadiusServer, policy
 	}
 	s := made.(*radius)
 	s.manager = m
+	// Those that the attributes of these tests name.
+	for _, key := range []object.Key{{Kind: "Vrf", Name: "red"}, {Kind: "Acl", Name: "home"}, {Kind: "Acl", Name: "garden"}, {Kind: "AddressPool", Name: "home"}, {Kind: "Meter", Name: "down"}} {
+		s.Follow(service.Change{Key: key, Object: &object.Object{Kind: key.Kind, Name: key.Name}})
+	}
 	for kind, spec := range map[string]any{"RadiusServer": server, "RadiusPolicy": policy} {
 		o := &object.Object{Kind: kind, Name: "home"}
 		switch spec := spec.(type) {

@@ -15,12 +15,16 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/subscriber"
 )
 
 // errInvalid: a standard attribute has an invalid value. An Access-Accept with one is treated as an Access-Reject
 // (RFC 2865 section 5).
 var errInvalid = errors.New("invalid attribute")
+
+// errService: Service-Type is that of no subscriber.
+var errService = errors.New("service")
 
 // granted is the result of reading a packet's attributes.
 type granted struct {
@@ -31,6 +35,10 @@ type granted struct {
 	unsupported, unreadable []string
 	// The first error of unreadable, with the attribute's name.
 	firstUnreadable error
+	// All of these, and malformed attributes of the standard.
+	unusable []unusable
+	// The attribute that named an object first.
+	origins map[object.Key]string
 	// An attribute has a rate, which may be 0.
 	ratedUp, ratedDown bool
 }
@@ -39,6 +47,12 @@ func (g *granted) addUnreadable(name string, err error) {
 	if g.unreadable = append(g.unreadable, name); g.firstUnreadable == nil {
 		g.firstUnreadable = fmt.Errorf("%s: %w", name, err)
 	}
+	g.unusable = append(g.unusable, unusable{name, err, false})
+}
+
+func (g *granted) addUnsupported(name string) {
+	g.unsupported = append(g.unsupported, name)
+	g.unusable = append(g.unusable, unusable{name, errUnknown, false})
 }
 
 // The most that one packet may name, of each.
@@ -51,9 +65,11 @@ const (
 	mostDNS       = 4
 )
 
-// grantOf reads attributes. The mapping of the policy precedes the attributes' standard meaning.
+// grantOf reads attributes. The mapping of the policy precedes the attributes' standard meaning. The error is that of the first malformed attribute of
+// the standard; the others are read all the same.
 func grantOf(all []attribute, mapping []*api.RadiusMapping) (granted, error) {
 	g := granted{}
+	var malformed error
 	for _, a := range all {
 		mapped, err := g.mapped(a, mapping)
 		switch {
@@ -62,23 +78,27 @@ func grantOf(all []attribute, mapping []*api.RadiusMapping) (granted, error) {
 		case mapped:
 		case a.vendor == 0:
 			if err := g.standard(a); err != nil {
-				return g, fmt.Errorf("%w: %s: %w", errInvalid, a.name(), err)
+				g.unusable = append(g.unusable, unusable{a.name(), err, true})
+				if malformed == nil || errors.Is(err, errService) {
+					malformed = fmt.Errorf("%w: %s: %w", errInvalid, a.name(), err)
+				}
 			}
 		default:
 			known, err := g.ofVendor(a)
 			if err != nil {
 				g.addUnreadable(a.name(), err)
 			} else if !known {
-				g.unsupported = append(g.unsupported, a.name())
+				g.addUnsupported(a.name())
 			}
 		}
+		g.note(a)
 	}
 	if g.InterimInterval > 0 {
 		g.InterimInterval = max(g.InterimInterval, leastInterim)
 	}
 	g.limit(&g.RateUp, &g.MeterUp, g.ratedUp, "Huawei-Input-Burst-Size")
 	g.limit(&g.RateDown, &g.MeterDown, g.ratedDown, "Huawei-Output-Burst-Size")
-	return g, nil
+	return g, malformed
 }
 
 // limit completes a rate. A peak rate alone is the rate, and a rate of 0 is none, also if the profile has one. rated: an attribute has a rate;
@@ -193,22 +213,22 @@ func (g *granted) standard(a attribute) error {
 	case typeFramedIPNetmask:
 		// A session has one address.
 		if n, err := number(a.value); err != nil || n != math.MaxUint32 {
-			g.unsupported = append(g.unsupported, a.name())
+			g.addUnsupported(a.name())
 		}
 	case typeFramedRouting, typeFramedCompression, typeTerminationAction:
 		// 0 is no routing, no compression, and no request at the end of the session.
 		if n, err := number(a.value); err != nil || n != 0 {
-			g.unsupported = append(g.unsupported, a.name())
+			g.addUnsupported(a.name())
 		}
 	case typeServiceType:
 		// RFC 2865 section 5.6: a service that there is not is a rejection. Say a login of an operator.
 		if n, err := number(a.value); err != nil || n != serviceFramed && n != serviceCallCheck {
-			return fmt.Errorf("service %d; accepted: Framed (2) and Call-Check (10)", n)
+			return fmt.Errorf("%w %d; accepted: Framed (2) and Call-Check (10)", errService, n)
 		}
 	case typeFramedProtocol, typeMessageAuthenticator, typeEAPMessage, typeProxyState, typeConnectInfo:
 		// They say nothing that a session of ours needs.
 	default:
-		g.unsupported = append(g.unsupported, a.name())
+		g.addUnsupported(a.name())
 	}
 	return nil
 }
@@ -217,7 +237,7 @@ func (g *granted) standard(a attribute) error {
 func first[T comparable](g *granted, a attribute, to *T, value T) {
 	var none T
 	if *to != none {
-		g.unsupported = append(g.unsupported, a.name())
+		g.addUnsupported(a.name())
 		return
 	}
 	*to = value

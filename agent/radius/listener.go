@@ -200,7 +200,13 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 	if answer != nil && drop == "" {
 		s.changes.WithLabelValues(packet(b).code().String(), causeNames[cause]).Inc()
 	}
+	client := "client " + from.Addr().String()
+	s.reportUnusable(s.dynamic.policy, client, s.dynamic.unusable, true)
 	if demanded != nil {
+		if missing := demanded.granted.dropMissing(s.exists); len(missing) > 0 {
+			s.reportUnusable(demanded.by0(), client, missing, true)
+			return nil, demanded, nil, causeInvalidValue, s.manager
+		}
 		demanded.match.Of = servedBy(s.policies, demanded.by)
 		which, refusal = s.sessions.find(demanded)
 	}

@@ -16,6 +16,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/eap"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
 	"sluice.dev/sluice/agent/subscriber"
 )
@@ -39,7 +40,7 @@ const backEnd = "radius"
 // Definition is the RADIUS client and server for changes.
 var Definition = service.Definition{
 	Name:  "radius",
-	Kinds: []string{"RadiusServer", "RadiusPolicy"},
+	Kinds: append([]string{"RadiusServer", "RadiusPolicy"}, namedKinds...),
 	New:   newRadius,
 }
 
@@ -53,10 +54,12 @@ type radius struct {
 	mu      sync.Mutex
 	servers map[string]*api.RadiusServer
 	specs   map[string]*api.RadiusPolicy
-	synced  bool
-	first   chan struct{}
-	client  *client
-	spool   *spool
+	// Objects that attributes may name.
+	named  map[object.Key]bool
+	synced bool
+	first  chan struct{}
+	client *client
+	spool  *spool
 	// Records that the disk does not have yet, in order. wake signals new ones.
 	unwritten []unwritten
 	wake      chan struct{}
@@ -105,7 +108,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	if e.Records != nil {
 		t = e.Records
 	}
-	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{},
+	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
 		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
@@ -151,6 +154,12 @@ func (s *radius) Follow(c service.Change) {
 				s.specs[c.Key.Name] = spec
 			}
 		}
+	default:
+		delete(s.named, c.Key)
+		if c.Object != nil {
+			s.named[c.Key] = true
+		}
+		return
 	}
 	if s.synced {
 		s.configure(time.Now())

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package radius
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
+)
+
+// reported has the events of a service.
+type reported struct {
+	service.Intent
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *reported) Touched(object.Key) {}
+
+func (r *reported) Report(e *intent.ServiceEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e.Kind+" "+e.Name+" "+e.State)
+}
+
+func (r *reported) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	events := r.events
+	r.events = nil
+	return events
+}
+
+func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	seen := &reported{}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Intent = seen
+	std := func(kind uint8, text string) (all attributes) { all.text(kind, text); return all }
+	cisco := func(text string) (all attributes) { all.vendor(vendorCisco, ciscoAVPair, []byte(text)); return all }
+	login := attributes{}
+	login.number(typeServiceType, 1)
+	const broken, each, none = api.AttributeRule_REFUSE_BROKEN, api.AttributeRule_REFUSE_ANY, api.AttributeRule_REFUSE_NONE
+	for name, c := range map[string]struct {
+		all     attributes
+		event   string
+		refuses []api.AttributeRule
+	}{
+		"an Acl that does not exist":      {std(typeFilterID, "nowhere.in"), "Filter-Id", []api.AttributeRule{broken, each}},
+		"a pool that does not exist":      {std(typeFramedPool, "nowhere"), "Framed-Pool", []api.AttributeRule{broken, each}},
+		"a VRF that does not exist":       {cisco("ip:vrf-id=nowhere"), "Cisco-AVPair", []api.AttributeRule{broken, each}},
+		"a malformed route":               {std(typeFramedRoute, "behind the house"), "Framed-Route", []api.AttributeRule{broken, each}},
+		"a malformed rate of a vendor":    {cisco("lcp:interface-config=rate-limit output fast"), "Cisco-AVPair", []api.AttributeRule{each}},
+		"an unknown attribute":            {std(200, "what"), "attribute 200", []api.AttributeRule{each}},
+		"another service":                 {login, "Service-Type", []api.AttributeRule{broken, each, none}},
+		"an Acl that exists":              {std(typeFilterID, "home.in"), "", nil},
+		"the VRF that is always there":    {cisco("ip:vrf-id=default"), "", nil},
+		"no Acl in place of the profiles": {cisco("ip:outacl=-"), "", nil},
+	} {
+		for _, rule := range []api.AttributeRule{broken, each, none} {
+			clear(a.warned)
+			a.policies[0].spec = &api.RadiusPolicy{Authentication: choices, AttributeRule: rule}
+			request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
+			accept, _ := parse(reply(AccessAccept, request, []byte("testing123"), c.all))
+			refuses := slices.Contains(c.refuses, rule)
+			_, answer := a.answer(a.policies[0], accept, a.endpoints[endpointKey{"home", false}], false)
+			if (answer.Reject != nil) != refuses {
+				t.Errorf("%s, %s: %v", name, rule, answer.Reject)
+			}
+			if refuses && !strings.Contains(answer.Reject.Error(), c.event) {
+				t.Errorf("%s, %s: %v does not name the attribute", name, rule, answer.Reject)
+			}
+			if g := answer.Grant; slices.Contains([]string{g.ACLUp, g.VRF}, "nowhere") || len(g.IPv4Pools) > 0 {
+				t.Errorf("%s, %s: the grant names what does not exist", name, rule)
+			}
+			var want []string
+			if c.event != "" {
+				want = []string{fmt.Sprint("RadiusAttribute ", c.event, map[bool]string{true: " refused", false: " ignored"}[refuses])}
+			}
+			if got := seen.take(); !slices.Equal(got, want) {
+				t.Errorf("%s, %s: events %q", name, rule, got)
+			}
+		}
+	}
+}
+
+func TestAChangeToAnObjectThatDoesNotExistIsRefusedAndNamed(t *testing.T) {
+	port := freePort(t)
+	m := &manager{count: 1}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port)}}, m)
+	seen := &reported{}
+	a.mu.Lock()
+	a.Intent = seen
+	a.mu.Unlock()
+	for request, event := range map[string]string{"Filter-Id = nowhere": "Filter-Id", "Port-Limit = 7": "attribute 62", "Mikrotik-Rate-Limit = fast": "Mikrotik-Rate-Limit"} {
+		if out := radclient(t, port, "coa", "Acct-Session-Id = s-1\n"+request+"\n"); !strings.Contains(out, "Received CoA-NAK") {
+			t.Error(out)
+		}
+		if got := seen.take(); !slices.Equal(got, []string{"RadiusAttribute " + event + " refused"}) {
+			t.Errorf("%s: events %q", request, got)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.changed) > 0 {
+		t.Errorf("%+v", m.changed)
+	}
+}
