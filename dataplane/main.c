@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include "core/loop.h"
 #include "core/start.h"
@@ -19,6 +20,19 @@ stop(int fd, uint32_t events, void *argument)
 	loop_stop();
 }
 
+// A core dump would have keys and subscribers' packets. The limit is for dumps to files; the filter is for those to programs, which get no memory then.
+static void
+refuse_core_dumps(void)
+{
+	FILE *filter = fopen("/proc/self/coredump_filter", "w");
+
+	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+	if (filter) {
+		fputs("0", filter);
+		fclose(filter);
+	}
+}
+
 int
 main(int count, char **arguments)
 {
@@ -27,6 +41,8 @@ main(int count, char **arguments)
 	int error;
 
 	options_parse(&o, count, arguments);
+	if (!o.core_dumps)
+		refuse_core_dumps();
 	setvbuf(stderr, NULL, _IOLBF, 0);
 	if (o.event_device)
 		dispatch_use_device(o.event_device);

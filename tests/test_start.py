@@ -153,6 +153,19 @@ def unit():
     return {name: value for name, _, value in lines}
 
 
+def core_dumps_of(gateway):
+    """The limit of core dumps in files, and the memory in those that go to a program, of a data plane."""
+    proc = pathlib.Path(f"/proc/{gateway.dataplane.pid}")
+    (limit,) = re.findall(r"Max core file size +(\S+)", (proc / "limits").read_text())
+    return limit, int((proc / "coredump_filter").read_text(), 16)
+
+
+def test_keys_are_in_no_core_dump(lab):
+    inside = lab.namespace("dumps")
+    assert core_dumps_of(Gateway(lab, inside, "without", agent=False)) == ("0", 0)
+    assert core_dumps_of(Gateway(lab, inside, "with", agent=False, options=["--core-dumps"]))[1] != 0
+
+
 def test_options_for_the_unit_come_after_its_own_and_need_not_repeat_them(lab):
     inside = lab.namespace("unit")
     path = lab.directory / "unit.sock"

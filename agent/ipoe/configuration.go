@@ -86,6 +86,18 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 	return m.done()
 }
 
+// Ends returns the number of sessions that end when an IpoeServer becomes spec; nil: when it is deleted.
+func (m *Machine) Ends(name string, spec *api.IpoeServer) (sessions int) {
+	outer, inner := dhcp.VLANsOf(spec.GetOuterVlans()), dhcp.VLANsOf(spec.GetInnerVlans())
+	for _, c := range m.clients {
+		serves := spec != nil && spec.Port == c.key.port && outer.Has(c.key.outer) && inner.Has(c.key.inner)
+		if c.server == name && c.phase == up && !serves {
+			sessions++
+		}
+	}
+	return sessions
+}
+
 func (s *server) punt() *api.Punt {
 	p := &api.Punt{Port: s.spec.Port, OuterVlans: s.spec.OuterVlans, InnerVlans: s.spec.InnerVlans, Rate: s.spec.Rate, RatePerMac: s.spec.RatePerMac,
 		RatePerCircuit: s.spec.RatePerCircuit}

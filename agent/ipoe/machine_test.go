@@ -1007,6 +1007,9 @@ func TestAServerThatChangesOrGoesTakesItsSessionsAlong(t *testing.T) {
 	}} {
 		l := newLine(t, server4())
 		l.ask4(dhcpv4.MessageTypeDiscover)
+		if some, nobody, same := l.Ends("homes", change()), l.Ends("others", nil), l.Ends("homes", server4()); some != 1 || nobody != 0 || same != 0 {
+			t.Error(some, nobody, same)
+		}
 		l.carryOut(l.SetServer("homes", change(), l.now))
 		if len(l.sessions)+len(l.clients)+l.timers.Len() != 0 {
 			t.Error("its clients are kept")

@@ -102,6 +102,20 @@ func (s *serving) Follow(c service.Change) {
 	s.ports.Look()
 }
 
+// Ends implements service.Foreteller.
+func (s *serving) Ends(k object.Key, o *object.Object) int {
+	if k.Kind != "IpoeServer" {
+		return 0
+	}
+	var spec *api.IpoeServer
+	if o != nil {
+		spec, _ = o.Spec.(*api.IpoeServer)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.machine.Ends(k.Name, spec)
+}
+
 // Synced implements service.Follower.
 func (s *serving) Synced() { s.once.Do(func() { close(s.synced) }) }
 

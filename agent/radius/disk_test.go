@@ -5,35 +5,16 @@ package radius
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/durable/durabletest"
 	"sluice.dev/sluice/agent/subscriber"
 )
-
-// smallDisk returns the directory of a disk that a few records fill, and a function that gives it room.
-func smallDisk(t *testing.T) (directory string, grow func()) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small disk")
-	}
-	directory = t.TempDir()
-	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
-	return directory, func() {
-		if err := syscall.Mount("none", directory, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // fill makes the disk refuse records.
 func (a *agent) fill() {
@@ -61,7 +42,7 @@ func (a *agent) refused() {
 }
 
 func TestARecordIsNotSentWhileTheDiskIsFullAndOnceAfterwards(t *testing.T) {
-	directory, grow := smallDisk(t)
+	directory, grow := durabletest.SmallDisk(t)
 	server := newAccountingServer(t)
 	a := startAgent(t, directory, server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}, nil)
 	server.got(t, a, 1)
@@ -102,7 +83,7 @@ func (c *crowded) Put(all ...durable.Record) durable.Pending {
 // fullPending is the refusal of a log that has no room for more that waits.
 func fullPending(t *testing.T) durable.Pending {
 	t.Helper()
-	directory, _ := smallDisk(t)
+	directory, _ := durabletest.SmallDisk(t)
 	log, err := durable.Open(directory)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +147,7 @@ func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
 }
 
 func TestADisconnectIsAnsweredOnceTheFullDiskHasTheEnd(t *testing.T) {
-	directory, grow := smallDisk(t)
+	directory, grow := durabletest.SmallDisk(t)
 	port := freePort(t)
 	// As of a Manager whose sessions have ended, and whose disk refuses their ends.
 	m := &manager{count: 1, err: errors.New("no space left on device")}

@@ -134,7 +134,7 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	}
 	d.remember(key, until)
 	if cause := r.read(all); cause != causeNone {
-		d.unusable, d.policy = r.granted.unusable, r.by0()
+		d.unusable, d.policy = r.granted.unusable, r.policy()
 		return d.finish(r, cause), nil, cause, ""
 	}
 	return nil, r, 0, ""
@@ -360,8 +360,8 @@ func (r *demand) read(all []attribute) uint32 {
 	return causeNone
 }
 
-// by0 is the policy whose attributes count.
-func (r *demand) by0() string {
+// policy is the policy whose attributes count.
+func (r *demand) policy() string {
 	if len(r.by) == 0 {
 		return ""
 	}

@@ -204,7 +204,7 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 	s.reportUnusable(s.dynamic.policy, client, s.dynamic.unusable, true)
 	if demanded != nil {
 		if missing := demanded.granted.dropMissing(s.exists); len(missing) > 0 {
-			s.reportUnusable(demanded.by0(), client, missing, true)
+			s.reportUnusable(demanded.policy(), client, missing, true)
 			return nil, demanded, nil, causeInvalidValue, s.manager
 		}
 		demanded.match.Of = servedBy(s.policies, demanded.by)

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/durable/durabletest"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
 )
@@ -1194,14 +1194,7 @@ func TestARequestIsAnsweredOnceTheDiskHasItsEffect(t *testing.T) {
 }
 
 func TestAChangeThatAFullDiskRefusesLeavesTheSessionAsItWas(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small disk")
-	}
-	directory := t.TempDir()
-	if err := syscall.Mount("none", directory, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(directory, syscall.MNT_DETACH) })
+	directory, _ := durabletest.SmallDisk(t)
 	w := newWorldIn(t, directory)
 	got := w.connect(w.connection("1", "alice", 1))
 	others, err := w.log.Table("others")

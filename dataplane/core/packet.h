@@ -55,7 +55,7 @@ struct packet {
 	uint16_t counted;  // bytes counted for the session, so that a later drop can take them back
 	uint8_t l2_length; // from the start of the frame to the data
 	uint8_t direction;
-	uint8_t unused;
+	uint8_t wraps; // headers of ours around it: packet_wrap()
 	uint8_t trace; // not 0: followed (trace.h)
 
 	uint8_t punt; // reason (punt.h)
@@ -105,6 +105,24 @@ void packet_flag_register(struct packet_flag *flag);
 
 // Gives slots their places and flags their bits. 0 or -ENOSPC, -EINVAL, explained on stderr.
 int packet_slots_start(void);
+
+// A packet gets this many headers of tunnels at most: a tunnel whose outer packets are routed into the tunnel again would go on for ever.
+enum { PACKET_WRAPS_MAX = 4 };
+
+static inline bool
+packet_may_wrap(const struct packet *p)
+{
+	return p->wraps < PACKET_WRAPS_MAX;
+}
+
+// A header of a tunnel goes around the packet, which is ours from now on. packet_may_wrap() was asked.
+static inline void
+packet_wrap(struct packet *p)
+{
+	p->wraps++;
+	p->flags = (uint16_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS | PACKET_TUNNELLED);
+	p->l2_length = 0;
+}
 
 // Behind every mbuf.
 enum { PACKET_SIZE = sizeof(struct packet) + PACKET_SLOTS_SIZE };

@@ -54,6 +54,7 @@ static const char usage[] =
 	"several\n"
 	"                      the last one is used, the others are for a "
 	"crypto_scheduler0,worker=...,mode=round-robin\n"
+	"  --core-dumps        allows core dumps: they contain keys and subscribers' packets\n"
 	"  --prefix NAME       tells this data plane's DPDK files from another's\n"
 	"  --log-level LEVEL   error, warning, notice, info or debug (default warning)\n"
 	"  --version, --help\n";
@@ -110,7 +111,7 @@ options_parse(struct options *o, int count, char **arguments)
 		{"huge-dir", 1, NULL, 'd'}, {"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'},
 		{"prefix", 1, NULL, 'p'}, {"event-device", 1, NULL, 'e'}, {"cpu", 1, NULL, 'P'},
 		{"look-up", 1, NULL, 'u'}, {"crypto", 1, NULL, 'E'}, {"crypto-device", 1, NULL, 'D'},
-		{"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
+		{"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
@@ -162,6 +163,9 @@ options_parse(struct options *o, int count, char **arguments)
 			if (c == CRYPTO_DEVICES_MAX)
 				refuse("--crypto-device", optarg, "up to eight devices");
 			o->crypto_devices[c] = optarg;
+			break;
+		case 'U':
+			o->core_dumps = true;
 			break;
 		case 'w':
 			o->workers = number("--workers", optarg, 1, WORKER_MAX);

@@ -26,6 +26,7 @@ struct options {
 	unsigned memory; // MiB; 0: by the number of buffers
 	unsigned buffers;
 	bool huge;
+	bool core_dumps;
 };
 
 // Fill in from the command line. On an error, print a message and exit.

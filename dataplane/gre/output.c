@@ -20,6 +20,7 @@
 enum { PREFETCH_DISTANCE = 8, HOP_LIMIT_OURS = 64, IP4_LENGTH = 2, IP4_ID = 4, IP4_CHECKSUM = 10 };
 
 DROP(drop_child, "gre-no-child", "A packet to a UE whose QFI no child SA of the PDU session has.")
+DROP(drop_loop, "gre-loop", "An outer packet is routed into tunnels again and again.")
 DROP(drop_room, "gre-no-headroom", "There was no room in the buffer for the GRE header.")
 
 // How many packets each worker sent: so many of its identifications are used.
@@ -92,6 +93,8 @@ wrap(struct rte_mbuf *m, struct packet *p, uint32_t *identities)
 	unsigned header = t->family == 4 ? sizeof(struct ip4_header) : sizeof(struct ip6_header);
 	struct flow_mark mark;
 
+	if (unlikely(!packet_may_wrap(p)))
+		return packet_drop(p, &drop_loop);
 	if (unlikely(hop == 0))
 		hop = choose(t, qfi);
 	if (unlikely(hop == 0))
@@ -116,8 +119,7 @@ wrap(struct rte_mbuf *m, struct packet *p, uint32_t *identities)
 		write6(ip, t, class, (uint16_t)(m->pkt_len - header));
 	p->hop = hop;
 	p->family = t->family;
-	p->flags = (uint16_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS | PACKET_TUNNELLED);
-	p->l2_length = 0;
+	packet_wrap(p);
 	return esp_encrypt_node.id;
 }
 

@@ -139,6 +139,22 @@ icmp_too_big_watch(struct icmp_too_big *watcher)
 	too_big_watchers = watcher;
 }
 
+static void
+tell_watchers(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
+{
+	for (const struct icmp_too_big *w = too_big_watchers; w; w = w->next)
+		w->tell(vrf, packet, length, mtu);
+}
+
+void
+icmp_too_big_here(const struct packet *p, uint32_t mtu)
+{
+	const struct rte_mbuf *m = (const struct rte_mbuf *)p - 1;
+
+	if (p->flags & PACKET_TUNNELLED && m->data_len >= sizeof(struct ip6_header) + 8)
+		tell_watchers(p->vrf, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, mtu);
+}
+
 // A Packet Too Big of `length` bytes.
 static void
 tell_too_big(const struct rte_mbuf *m, const struct packet *p, unsigned length)
@@ -154,8 +170,7 @@ tell_too_big(const struct rte_mbuf *m, const struct packet *p, unsigned length)
 			m, sizeof(*ip), length, ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6)))
 		return;
 	memcpy(&mtu, icmp + offsetof(struct icmp, rest), sizeof(mtu));
-	for (const struct icmp_too_big *w = too_big_watchers; w; w = w->next)
-		w->tell(p->vrf, quoted, readable, rte_be_to_cpu_32(mtu));
+	tell_watchers(p->vrf, quoted, readable, rte_be_to_cpu_32(mtu));
 }
 
 // "Fragmentation needed" of `length` bytes.
@@ -175,8 +190,7 @@ tell_fragmentation_needed(const struct rte_mbuf *m, const struct packet *p, unsi
 		!sum_is_right(m, header, length, 0))
 		return;
 	memcpy(&mtu, icmp + offsetof(struct icmp, rest) + 2, sizeof(mtu));
-	for (const struct icmp_too_big *w = too_big_watchers; w; w = w->next)
-		w->tell(p->vrf, quoted, readable, rte_be_to_cpu_16(mtu));
+	tell_watchers(p->vrf, quoted, readable, rte_be_to_cpu_16(mtu));
 }
 
 static uint16_t

@@ -22,9 +22,11 @@ refuse(struct packet *p, const void *at, uint16_t mtu)
 
 	if (p->flags & PACKET_ROUTED && ip->ttl <= 1)
 		return packet_icmp_error(p, ICMP4_TIME_EXCEEDED, 0, 0, &drop_expired);
-	if (ip->fragment & RTE_BE16(IP4_DF))
+	if (ip->fragment & RTE_BE16(IP4_DF)) {
+		icmp_too_big_here(p, mtu);
 		return packet_icmp_error(
 			p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, mtu, &drop_needs_fragmentation);
+	}
 	return packet_fragment(p, mtu, &ip4_rewrite_node);
 }
 

@@ -22,6 +22,7 @@ refuse(struct packet *p, const void *at, uint16_t mtu)
 
 	if (p->flags & PACKET_ROUTED && ip->hop_limit <= 1)
 		return packet_icmp_error(p, ICMP6_TIME_EXCEEDED, 0, 0, &drop_expired);
+	icmp_too_big_here(p, mtu);
 	if (p->flags & PACKET_OURS)
 		return packet_fragment(p, mtu, &ip6_rewrite_node);
 	return packet_icmp_error(p, ICMP6_TOO_BIG, 0, mtu, &drop_too_big);

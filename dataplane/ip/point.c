@@ -25,6 +25,8 @@ too_large(struct packet *p, const void *at, uint16_t mtu)
 {
 	const struct ip4_header *ip = at;
 
+	if (p->family == 6 || ip->fragment & RTE_BE16(IP4_DF))
+		icmp_too_big_here(p, mtu);
 	if (p->family == 4 && (ip->fragment & RTE_BE16(IP4_DF)))
 		return packet_icmp_error(p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, mtu, &drop_large);
 	if (p->family == 6 && !(p->flags & PACKET_OURS))

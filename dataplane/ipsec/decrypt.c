@@ -322,9 +322,9 @@ deliver(struct rte_mbuf *m, struct packet *p, const struct arrival *a, const str
 	uint32_t length = op->length - ESP_TRAILER, pad = inner[length], interface;
 	uint8_t next = inner[length + 1], family = next == NEXT_IP4 ? 4 : 6;
 	uint16_t taker;
+	bool is_new = replay_take(sa->words, sa->mask, sa->window, &sa->sequence, a->sequence, shared);
 
-	if (unlikely(!replay_take(sa->words, sa->mask, sa->window, &sa->sequence, a->sequence, shared)) &&
-		!(sa->flags & SA_NO_REPLAY_CHECK)) {
+	if (unlikely(!is_new) && !(sa->flags & SA_NO_REPLAY_CHECK)) {
 		c->replays++;
 		return packet_drop(p, &drop_replay);
 	}
@@ -333,7 +333,7 @@ deliver(struct rte_mbuf *m, struct packet *p, const struct arrival *a, const str
 		return packet_drop(p, &drop_padding);
 	}
 	length -= pad;
-	if (unlikely(sa->flags & SA_UDP) && unlikely(has_moved(sa, rte_pktmbuf_mtod(m, const uint8_t *), a->offset)))
+	if (unlikely(sa->flags & SA_UDP) && is_new && unlikely(has_moved(sa, rte_pktmbuf_mtod(m, const uint8_t *), a->offset)))
 		note_move(sa, rte_pktmbuf_mtod(m, const uint8_t *), a);
 	if (unlikely(sa->flags & SA_TRANSPORT) && next != NEXT_DUMMY) {
 		if (sa->flags & SA_LIMITED && !within_limits(sa, length)) {

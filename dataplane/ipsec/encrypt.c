@@ -42,6 +42,8 @@ DROP(drop_header, "esp-transport-header",
 	"A fragment, or a packet with IPv6 extension headers, for a security association in transport mode.")
 DROP(drop_ttl, "ttl-expired-to-core-tunnel",
 	"The TTL or hop limit of a packet from a subscriber whose session has a tunnel as its core was used up.")
+DROP(drop_loop, "esp-loop",
+	"An outer packet is routed into tunnels again and again: the route to a tunnel's peer leads into the tunnel.")
 DROP(drop_engine, "esp-engine", "The crypto engine could not encrypt or decrypt a packet.")
 
 enum {
@@ -188,7 +190,8 @@ consider(struct rte_mbuf *m, struct packet *p, const struct ipsec_sa *sa, unsign
 	}
 	if (m->nb_segs > 1 && rte_pktmbuf_linearize(m))
 		return packet_drop(p, &drop_room);
-	if (m->data_off < FRONT_MAX || rte_pktmbuf_tailroom(m) < tail)
+	// A packet that has headers of another tunnel already.
+	if (!packet_make_room(m, FRONT_MAX) || rte_pktmbuf_tailroom(m) < tail)
 		return packet_drop(p, &drop_room);
 	// An IPv6 packet of up to 1,280 bytes that is too large for the path: the outer one is cut (RFC 8200 section 5).
 	return WRAP;
@@ -280,6 +283,8 @@ wrap(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool shared, enu
 	uint64_t sequence, iv;
 	uint16_t edge;
 
+	if (unlikely(!packet_may_wrap(p)))
+		return packet_drop(p, &drop_loop);
 	if (unlikely(m->nb_segs > 1 || m->data_off < FRONT_MAX || rte_pktmbuf_tailroom(m) < tail ||
 		     total > __atomic_load_n(&sa->path_mtu, __ATOMIC_RELAXED))) {
 		edge = consider(m, p, sa, tail, nodes[way]);
@@ -328,9 +333,8 @@ wrap(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool shared, enu
 	m->data_len = (uint16_t)total;
 	m->pkt_len = total;
 	p->vrf = sa->vrf;
-	p->flags = (uint16_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS | PACKET_TUNNELLED);
 	p->family = sa->family;
-	p->l2_length = 0;
+	packet_wrap(p);
 	return WRAP;
 }
 
@@ -373,6 +377,8 @@ wrap_transport(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool s
 	uint32_t shift = between + ESP_HEADER + sa->iv_length, inner, pad, tail, total;
 	uint64_t sequence, iv;
 
+	if (!packet_may_wrap(p))
+		return packet_drop(p, &drop_loop);
 	if (!between_ends(sa, ip, family, which))
 		return packet_drop(p, &drop_ends);
 	if (header == 0)
@@ -435,8 +441,7 @@ wrap_transport(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool s
 		((struct ip6_header *)ip)->payload_length = rte_cpu_to_be_16((uint16_t)(total - header));
 	}
 	p->vrf = sa->vrf;
-	p->flags = (uint16_t)((p->flags & ~PACKET_ROUTED) | PACKET_OURS | PACKET_TUNNELLED);
-	p->l2_length = 0;
+	packet_wrap(p);
 	return WRAP;
 }
 

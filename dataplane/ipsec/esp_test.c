@@ -629,6 +629,98 @@ the_path_mtu_is_learned_from_messages_about_packets_of_the_association_and_ends(
 }
 
 static void
+a_new_association_knows_what_the_one_before_it_learned_of_the_path(void **state)
+{
+	struct ipsec_sa *sa;
+
+	put_pair((struct sa){0});
+	sa = ipsec_sa_at((uint32_t)(uintptr_t)object_find(&security_association_kind, "out")->state);
+	sa->path_mtu = 1300;
+	assert_int_equal(put_sa(&(struct sa){.name = "new", .outbound = true, .spi = SPI + 1, .precedence = 1}), 0);
+	leave4(1400, 0, IP4_DF);
+	assert_true(went_to("in"));
+	assert_int_equal(sent[0].bytes[ETHER + 20], 3);
+	sa = ipsec_sa_at((uint32_t)(uintptr_t)object_find(&security_association_kind, "new")->state);
+	assert_int_equal(sa->path_mtu, 1300);
+	ipsec_look_all(UINT64_C(1000000000));
+	ipsec_look_all(UINT64_C(700000000000));
+	assert_int_equal(sa->path_mtu, 1500);
+}
+
+static void
+the_path_is_not_larger_than_the_port_that_it_begins_at(void **state)
+{
+	for (unsigned six = 0; six <= 1; six++) {
+		put_pair((struct sa){.six = six});
+		set_mtu(1400);
+		leave4(1350, 0, IP4_DF);
+		// The first packet is lost, or cut by IPv6's sender; the sender of the next one is told.
+		assert_true(six ? sent_count == 2 : sent_count == 0);
+		leave4(1350, 0, IP4_DF);
+		assert_true(went_to("in"));
+		assert_int_equal(sent[0].bytes[ETHER + 20], 3); // unreachable
+		assert_int_equal(sent[0].bytes[ETHER + 21], 4); // fragmentation needed
+		leave4(1300, 0, IP4_DF);
+		assert_true(went_to("out"));
+		set_mtu(1500);
+		stop(NULL);
+	}
+}
+
+static void
+a_tunnel_that_leads_to_its_own_peer_drops_packets(void **state)
+{
+	static const char *const peers[] = {"198.51.100.2", "2001:db8:2::2"};
+	char prefix[32], name[40];
+
+	for (unsigned six = 0; six <= 1; six++) {
+		uint64_t before = dropped("esp-loop");
+
+		put_pair((struct sa){.six = six});
+		snprintf(prefix, sizeof(prefix), "%s/%u", peers[six], six ? 128 : 32);
+		snprintf(name, sizeof(name), "-%s", prefix);
+		assert_int_equal(object_delete("Neighbor", peers[six], &f), 0);
+		assert_int_equal(put_route("", prefix, SLUICE__V1__ROUTE_ACTION__FORWARD,
+					 &(struct via){NULL, "tun", 0}, 1),
+			0);
+		// The second one is cut again and again on its way round.
+		for (unsigned length = 600; length <= 1400; length += 800) {
+			leave4(length, 0, 0);
+			assert_int_equal(sent_count, 0);
+			assert_true(dropped("esp-loop") > before);
+		}
+		assert_int_equal(object_delete("Route", name, &f), 0);
+		assert_int_equal(put_neighbor("out", peers[six], "02:00:00:00:02:02"), 0);
+		leave4(600, 0, 0);
+		assert_true(went_to("out"));
+		stop(NULL);
+	}
+}
+
+static void
+a_tunnel_may_have_many_associations_with_selectors_of_their_own(void **state)
+{
+	enum { MANY = 100 };
+	char name[16], remote[32];
+
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "user-%u", i);
+		snprintf(remote, sizeof(remote), "203.0.113.%u/32", i + 1);
+		assert_int_equal(put_sa(&(struct sa){.name = name, .outbound = true, .spi = SPI + i, .precedence = i,
+					 .local = "192.0.2.0/24", .remote = remote}),
+			0);
+	}
+	// That of 203.0.113.9 has not the highest precedence.
+	leave4(100, 0, 0);
+	assert_true(went_to("out"));
+	assert_int_equal(ntohl(*(const uint32_t *)(sent[0].bytes + ETHER + 20)), SPI + 8);
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "user-%u", i);
+		assert_int_equal(object_delete("SecurityAssociation", name, &f), 0);
+	}
+}
+
+static void
 keys_that_do_not_fit_are_refused_without_being_shown(void **state)
 {
 	struct sa wrong[] = {{.key = "00"}, {.key = "zz112233445566778899aabbccddeeff00112233"},
@@ -661,6 +753,11 @@ main(void)
 		cmocka_unit_test_teardown(
 			a_packet_larger_than_the_path_is_cut_before_encryption_or_its_sender_is_told, stop),
 		cmocka_unit_test_teardown(an_ipv6_packet_of_1280_bytes_fits_by_force, stop),
+		cmocka_unit_test_teardown(
+			a_new_association_knows_what_the_one_before_it_learned_of_the_path, stop),
+		cmocka_unit_test_teardown(the_path_is_not_larger_than_the_port_that_it_begins_at, stop),
+		cmocka_unit_test_teardown(a_tunnel_that_leads_to_its_own_peer_drops_packets, stop),
+		cmocka_unit_test_teardown(a_tunnel_may_have_many_associations_with_selectors_of_their_own, stop),
 		cmocka_unit_test_teardown(
 			the_path_mtu_is_learned_from_messages_about_packets_of_the_association_and_ends, stop),
 		cmocka_unit_test_teardown(keys_that_do_not_fit_are_refused_without_being_shown, stop),

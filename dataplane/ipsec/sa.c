@@ -21,7 +21,6 @@
 #include "ipsec/tunnel.h"
 
 enum { KEY_MAX = 36, INTEGRITY_KEY_MAX = 64, HOP_LIMIT_OUTSIDE = 64 };
-enum { SAS_OF_TUNNEL = 64 };
 
 // Fields for the main thread alone.
 struct sa_detail {
@@ -367,28 +366,37 @@ precedes(const struct sa_detail *a, const struct sa_detail *b)
 	return a->precedence != b->precedence ? a->precedence > b->precedence : a->serial > b->serial;
 }
 
-// The tunnel's outbound SAs have changed.
+static int
+by_precedence(const void *a, const void *b)
+{
+	return precedes(&details[*(const uint32_t *)a], &details[*(const uint32_t *)b]) ? -1 : 1;
+}
+
+// The tunnel's outbound SAs have changed. Without memory for their list, the first one alone sends.
 static void
 choose(uint32_t tunnel)
 {
-	uint32_t sas[SAS_OF_TUNNEL];
-	unsigned count = 0;
+	unsigned all = 0, count = 0;
+	uint32_t first = NO_SA, *sas;
 
 	for (uint32_t link = first_of_tunnel[tunnel]; link != 0; link = details[link - 1].next) {
-		uint32_t index = link - 1;
-		unsigned at = count;
-
-		if (!(ipsec_sa_at(index)->flags & SA_OUTBOUND))
+		if (!(ipsec_sa_at(link - 1)->flags & SA_OUTBOUND))
 			continue;
-		while (at > 0 && precedes(&details[index], &details[sas[at - 1]]))
-			at--;
-		if (at == SAS_OF_TUNNEL)
-			continue;
-		count += count < SAS_OF_TUNNEL;
-		memmove(&sas[at + 1], &sas[at], (count - 1 - at) * sizeof(sas[0]));
-		sas[at] = index;
+		all++;
+		if (first == NO_SA || precedes(&details[link - 1], &details[first]))
+			first = link - 1;
 	}
+	sas = all > 1 ? malloc(all * sizeof(*sas)) : NULL;
+	if (!sas) {
+		ipsec_tunnel_choose(tunnel, &first, all > 0);
+		return;
+	}
+	for (uint32_t link = first_of_tunnel[tunnel]; link != 0; link = details[link - 1].next)
+		if (ipsec_sa_at(link - 1)->flags & SA_OUTBOUND)
+			sas[count++] = link - 1;
+	qsort(sas, count, sizeof(*sas), by_precedence);
 	ipsec_tunnel_choose(tunnel, sas, count);
+	free(sas);
 }
 
 void
@@ -446,6 +454,28 @@ make_window(struct ipsec_sa *sa, uint64_t top)
 	if (top > 0)
 		replay_start(sa->words, sa->mask, top);
 	return 0;
+}
+
+// A new SA in place of another one: what was learned of the path between the same ends holds for it, too.
+static void
+inherit_path(uint32_t index)
+{
+	struct ipsec_sa *sa = ipsec_sa_at(index);
+	uint8_t remote[16], other[16];
+	uint16_t port;
+
+	ipsec_sa_remote(sa, remote, &port);
+	for (uint32_t link = first_of_tunnel[sa->tunnel]; link != 0; link = details[link - 1].next) {
+		const struct ipsec_sa *before = ipsec_sa_at(link - 1);
+		uint16_t mtu = __atomic_load_n(&before->path_mtu, __ATOMIC_RELAXED);
+
+		ipsec_sa_remote(before, other, &port);
+		if (link - 1 == index || !(before->flags & SA_OUTBOUND) || before->family != sa->family ||
+			before->vrf != sa->vrf || memcmp(remote, other, sizeof(remote)) != 0 || mtu >= sa->path_mtu)
+			continue;
+		sa->path_mtu = mtu;
+		__atomic_or_fetch(&sa->events, SA_PATH, __ATOMIC_RELAXED);
+	}
 }
 
 static int
@@ -516,8 +546,10 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 	sa->serial = (uint32_t)serials;
 	object->state = (void *)(uintptr_t)index;
 	link_to_tunnel(index);
-	if (sa->flags & SA_OUTBOUND)
+	if (sa->flags & SA_OUTBOUND) {
+		inherit_path(index);
 		choose(sa->tunnel);
+	}
 	return 0;
 give:
 	slab_give(&ipsec_sas, index);

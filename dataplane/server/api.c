@@ -89,6 +89,9 @@ scratch_take(size_t length)
 static void
 scratch_give(struct scratch *s)
 {
+	// Keys may have been in it.
+	if (s->bytes)
+		explicit_bzero(s->bytes, s->used);
 	if (s->size > spare.size) {
 		free(spare.bytes);
 		spare = *s;

@@ -192,10 +192,19 @@ name_ok(const char *name)
 	return true;
 }
 
+// A spec may have keys.
+static void
+spec_free(uint8_t *spec, size_t length)
+{
+	if (spec)
+		explicit_bzero(spec, length);
+	free(spec);
+}
+
 static void
 object_free(struct object *object)
 {
-	free(object->spec);
+	spec_free(object->spec, object->spec_length);
 	free(object);
 }
 
@@ -218,7 +227,7 @@ keep(struct object *object, bool is_new, uint8_t *copy, size_t length, struct fa
 {
 	if (is_new && names_put(names, object->kind->id, object->name, object))
 		return fault(f, ENOMEM, "there is no memory for another object");
-	free(object->spec);
+	spec_free(object->spec, object->spec_length);
 	object->spec = copy;
 	object->spec_length = length;
 	return 0;
@@ -296,7 +305,7 @@ put(const struct kind *kind, struct object *object, const char *name, const uint
 		generation++;
 	}
 out:
-	free(copy);
+	spec_free(copy, length);
 	if (prepared)
 		kind->discard(prepared);
 	if (error && is_new && object)

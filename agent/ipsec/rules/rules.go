@@ -90,6 +90,9 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	if !s.Esn && s.Sequence > 1<<32-1 {
 		add("sequence", "more than 32 bits without extended sequence numbers", strconv.FormatUint(s.Sequence, 10), "at most 4294967295, or esn")
 	}
+	if s.Esn && s.NoReplayCheck {
+		add("noReplayCheck", "no effect with extended sequence numbers: the receiver takes low numbers of a peer that starts anew for those behind a wrap", "true", "no esn")
+	}
 	checkLimits("Bytes", s.SoftBytes, s.HardBytes, add)
 	checkLimits("Packets", s.SoftPackets, s.HardPackets, add)
 	checkSelectors(s.Selectors, add)
