@@ -124,6 +124,10 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		if c == nil || c.phase != up && c.phase != extending || !c.has4 || c.lease.IPv4 != address {
 			return m.drop("dhcp4", kind, "no-lease")
 		}
+		if c.bound4 && c.clientID != "" && q.clientID != nil && c.clientID != string(q.clientID) {
+			// Of another client with the MAC (RFC 2131 section 4.2): a lease is given back by its client alone.
+			return m.drop("dhcp4", kind, "another-client")
+		}
 		m.do(Count{"dhcp4", kind, ""})
 		if c.phase == extending {
 			c.gaveBack[kind4] = cause
@@ -188,7 +192,7 @@ func (m *Machine) answer4(s *server, c *client, msg *message) {
 			m.reply4(s, c, msg, dhcpv4.MessageTypeNak, func(a Action) { m.do(a) })
 			return
 		}
-		c.bound4 = true
+		c.bound4, c.clientID = true, string(q.clientID)
 		c.ends4 = m.now.Add(m.leaseTime(s, c))
 		if c.static4() {
 			c.ends4 = time.Time{}

@@ -164,6 +164,8 @@ type client struct {
 	gaveBack [2]subscriber.Cause
 	// The client has taken the address that was offered.
 	bound4, bound6 bool
+	// Option 61 of the message that took the IPv4 address; "": it has none.
+	clientID string
 	static         bool
 	// Where it is counted, and what access nodes say of its line in messages of each family; "": nothing.
 	line                lineKey

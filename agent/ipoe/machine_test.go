@@ -539,6 +539,49 @@ func TestALeaseEndsWithItsSession(t *testing.T) {
 	want(60)
 }
 
+func TestAnIdentifierOfAnotherClientGetsAndEndsNoLeaseOfIt(t *testing.T) {
+	spec := server4()
+	l := newLine(t, spec)
+	own := dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte{1, 2, 3}))
+	other := dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte{0xff, 9}))
+	l.ask4(dhcpv4.MessageTypeDiscover, own)
+	l.ask4(dhcpv4.MessageTypeRequest, own, requested(offered), serverID(gateway))
+	// Another host that claims the identifier has a session of its own.
+	if l.asks(1, dhcpv4.MessageTypeDiscover, own) != 1 || len(l.sessions) != 2 {
+		t.Errorf("%v", l.sessions)
+	}
+	ip := dhcpv4.WithClientIP(offered.AsSlice())
+	gives := func(l *line) {
+		t.Helper()
+		for _, kind := range []dhcpv4.MessageType{dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeDecline} {
+			if l.ask4(kind, other, ip, requested(offered)); !slices.Equal(l.drops(), []string{"another-client"}) || !l.sessions["1"] {
+				t.Errorf("%s: %v, %v", kind, l.drops(), l.sessions)
+			}
+		}
+	}
+	gives(l)
+	// Also after a restart of the agent.
+	l.ask4(dhcpv4.MessageTypeRequest, own, ip)
+	var state []byte
+	for _, a := range l.actions {
+		if save, is := a.(Save); is {
+			state = save.State
+		}
+	}
+	again := newLine(t, spec)
+	again.sessions["1"] = true
+	request := subscriber.Request{ID: "1", Protocol: "dhcp4", Line: subscriber.Line{Circuit: subscriber.Circuit{Dataplane: "default", Port: "access", OuterVLAN: 100, InnerVLAN: 7}, MAC: subscriber.MAC(cpe)}}
+	again.carryOut(again.Restore(subscriber.Connection{Request: request, State: state}, again.given(true, false), l.now))
+	gives(again)
+	// With its own identifier, and without any, the client gives it back.
+	if l.ask4(dhcpv4.MessageTypeRelease, ip, own); l.sessions["1"] {
+		t.Errorf("%v", l.drops())
+	}
+	if again.ask4(dhcpv4.MessageTypeRelease, ip); again.sessions["1"] {
+		t.Errorf("%v", again.drops())
+	}
+}
+
 func TestARequestForAnotherServerIsNotRefused(t *testing.T) {
 	l := newLine(t, server4())
 	l.silent = true

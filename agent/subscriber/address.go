@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // holding is one of the addresses and prefixes that a session may have, with the pool that it comes from.
@@ -140,7 +141,9 @@ func (m *manager) countLength(p netip.Prefix, by int) {
 // fromPools takes from the first pool of those that give such addresses, and the pools behind them, that has one.
 func (m *manager) fromPools(s *session, h holding, names []string) (reason string, err error) {
 	vrf := s.lease.VRF
-	taken := func(p netip.Prefix) bool { return m.taken[addressKey{vrf, p}] != nil }
+	taken := func(p netip.Prefix) bool {
+		return m.taken[addressKey{vrf, p}] != nil || m.quarantine.has[addressKey{vrf, p}]
+	}
 	var room [4]string
 	tried := room[:0]
 	var last *pool
@@ -182,6 +185,7 @@ func (m *manager) fromPools(s *session, h holding, names []string) (reason strin
 func (m *manager) decline(s *session, which Declined) (any bool) {
 	for i, h := range s.holdings() {
 		if h.get().IsValid() && (i == 0 && which.IPv4 || h.kind == address6 && which.IPv6) {
+			m.setAside(s, h)
 			m.letGoFor(s, h, ^s.identity)
 			any = true
 		}
@@ -194,6 +198,9 @@ func (m *manager) letGo(s *session, h holding) {
 	subscriber := s.identity
 	if s.cause == UserError {
 		// The subscriber declined the address because another host uses it: the next one is different.
+		if h.kind != prefix6 && strings.HasPrefix(s.connection.Protocol, "dhcp") {
+			m.setAside(s, h)
+		}
 		subscriber = ^subscriber
 	}
 	m.letGoFor(s, h, subscriber)

@@ -71,6 +71,7 @@ type manager struct {
 	// Of those in sticky, the oldest first; also some that are there with a later end.
 	departures  []departure
 	stickyLimit int
+	quarantine  *quarantine
 
 	// Holders of addresses without a session, by name.
 	guests map[string]*session
@@ -105,7 +106,7 @@ func newManager(log *slog.Logger, to objects, stored records, labelled bool) *ma
 	m := &manager{log: log, objects: to, records: stored, packer: newPacker(), labelled: labelled, now: time.Now, measured: newMeasured(),
 		callbacks: newQueue(log), disk: newQueue(log),
 		profiles: map[string]*api.SubscriberProfile{}, pools: map[string]*pool{}, users: map[string]*api.LocalUser{}, userOf: map[string]string{},
-		meters: map[string]int{}, portals: map[string]*api.Portal{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
+		meters: map[string]int{}, portals: map[string]*api.Portal{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, quarantine: newQuarantine(), guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
 		byMAC: index[MAC]{}, byUser: index[string]{}, byRemote: index[string]{}, byName: btree.NewG(nameDegree, byName), circuits: map[lineKey]int{}, leaving: map[uint64]*session{}, unfinished: map[*session]bool{},
 		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, planes: map[string]*plane{}}
 	return m

@@ -11,10 +11,12 @@ import (
 // A pool that was exhausted is available again after so long without a refusal: at its limit, addresses come and go.
 const poolQuiet = time.Minute
 
-// poolEvents are the events of pools that were exhausted, or are available again, since the last call.
+// poolEvents are the events of pools that were exhausted, are available again, or had an address declined, since the last call.
 func (m *manager) poolEvents(now time.Time) (events []*intent.ServiceEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.endQuarantine(now)
+	events, m.quarantine.unspoken = m.quarantine.unspoken, nil
 	for name, p := range m.pools {
 		grew := p.exhausted != p.seen
 		if grew {
