@@ -59,6 +59,8 @@ def test_every_session_of_the_example_passes_traffic_both_ways(example):
     assert child.returncode == 0, output
     assert re.search(rf"^sessions +{sessions}$", output, re.M), output
     assert example == "gtpu" or re.search(rf"^{sessions} subscribers dialed in within .* s, ", output, re.M), output
+    families = r"^200 of them by IPoE: 100 with IPv6 alone, 200 with a delegated prefix$"
+    assert sessions != 400 or re.search(families, output, re.M), output
     # A line that hung up after a time-out has had two.
     registered = r"^registered +40 lines at the AMF, [4-9]\d PDU sessions, [1-9]\d* NAS messages from lines$"
     assert example != "agf" or re.search(registered, output, re.M), output

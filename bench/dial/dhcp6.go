@@ -29,6 +29,8 @@ type client6 struct {
 	duidLength         uint8
 	bits               uint8
 	address, delegated [16]byte
+	// T1 of the latest answer, in seconds.
+	renew uint32
 }
 
 // append6 appends a message of the client.
@@ -113,6 +115,7 @@ func (l *line) receive6(d *dialer, b []byte) bool {
 			if len(value) < 12 {
 				return
 			}
+			c.renew = binary.BigEndian.Uint32(value[4:])
 			options6(value[12:], func(code uint16, value []byte) {
 				switch {
 				case code == 5 && len(value) >= 24:

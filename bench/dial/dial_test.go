@@ -48,6 +48,45 @@ func TestEachLineHasACircuitAndAMACOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestALineWithIPv6AloneSendsNoDHCPv4(t *testing.T) {
+	d, err := newDialer(&settings{ipoe: 4, ipoeVLAN: 100, inner: 2, method: "chap", only6: 2, echo: 30 * time.Second, window: 100, seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.wire = &wire{fd: -1}
+	d.command([]string{"dial"})
+	d.start()
+	for i := range d.lines {
+		l := &d.lines[i]
+		if six := l.six.asking == dhcp6Solicit; l.only6 != (i%2 == 0) || six != l.only6 {
+			t.Errorf("line %d: IPv6 alone: %v, it solicits: %v", i, l.only6, six)
+		}
+	}
+	// Its lease comes, it renews, and the next answer sets the time again.
+	l := &d.lines[0]
+	answer := func(kind byte) {
+		b := append([]byte{kind, byte(l.six.transaction >> 16), byte(l.six.transaction >> 8), byte(l.six.transaction), 0, 1, 0, 10, 0, 3, 0, 1}, l.mac[:]...)
+		b = append(b, 0, 2, 0, 1, 7, 0, 25, 0, 41, 0, 0, 0, 2, 0, 0, 0, 100, 0, 0, 0, 160, 0, 26, 0, 25, 0, 0, 0, 200, 0, 0, 1, 0, 56)
+		b = append(b, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		if l.receive6(d, b) {
+			l.checkIPoE(d)
+		}
+	}
+	answer(dhcp6Advertise)
+	answer(dhcp6Reply)
+	if l.phase != up || l.renew != d.now+int64(100*time.Second) || l.ip4 != [4]byte{} {
+		t.Fatalf("phase %d, %d", l.phase, l.renew)
+	}
+	d.pass(101 * time.Second)
+	if l.six.asking != dhcp6Renew || l.echoes == 0 {
+		t.Fatalf("it does not renew: %d", l.six.asking)
+	}
+	answer(dhcp6Reply)
+	if l.phase != up || l.echoes != 0 || l.renew != d.now+int64(100*time.Second) {
+		t.Errorf("phase %d, %d", l.phase, l.renew)
+	}
+}
+
 func TestALineWithoutAnAnswerTriesAgainFailsAndDialsAnew(t *testing.T) {
 	d := offline(t, 1, 1)
 	d.command([]string{"dial"})

@@ -59,6 +59,11 @@ func (l *line) send4(d *dialer, kind byte) {
 }
 
 func (l *line) resendIPoE(d *dialer) {
+	if l.only6 {
+		l.phase = requesting
+		l.askAgain6(d)
+		return
+	}
 	if !l.has(bound4) {
 		if l.phase == requesting {
 			l.send4(d, dhcpRequest)
@@ -129,6 +134,21 @@ func (l *line) receiveDHCP(d *dialer, from mac, b []byte) {
 }
 
 func (l *line) checkIPoE(d *dialer) {
+	if l.only6 {
+		if l.six.asking != 0 || !l.has(bound6) {
+			return
+		}
+		renewed := l.phase == up && l.echoes > 0
+		if l.phase == requesting || renewed {
+			l.echoes, l.renew = 0, d.now+int64(l.six.renew)*int64(time.Second)
+		}
+		if l.phase == requesting {
+			d.isUp(l)
+		} else if renewed {
+			d.at(l, l.renew)
+		}
+		return
+	}
 	if l.phase == requesting && l.has(bound4) && (d.without6 || l.has(bound6)) {
 		d.isUp(l)
 	}
@@ -141,7 +161,9 @@ func (l *line) renewIPoE(d *dialer) {
 		d.ended(l)
 		return
 	}
-	l.send4(d, dhcpRequest)
+	if !l.only6 {
+		l.send4(d, dhcpRequest)
+	}
 	if l.has(bound6) {
 		l.ask6(d, dhcp6Renew)
 	}
@@ -162,6 +184,9 @@ func (l *line) receiveIPoE(d *dialer, f *frame) {
 		if len(f.payload) > ip6Header && f.payload[6] == protocolICMP6 && f.payload[ip6Header] == 135 {
 			l.advertise(d, f)
 		} else if l.receiveIP6(d, f.payload) {
+			if l.only6 {
+				l.server = f.source
+			}
 			l.checkIPoE(d)
 		}
 	case typeARP:

@@ -53,10 +53,12 @@ type line struct {
 	// Of another home gateway on the same line: part of the MAC.
 	generation uint8
 	ipoe       bool
-	phase      phase
-	tries      uint8
-	done       done
-	vlans      [2]uint16
+	// IPv6 without IPv4.
+	only6 bool
+	phase phase
+	tries uint8
+	done  done
+	vlans [2]uint16
 	// Which user name it has.
 	user uint8
 

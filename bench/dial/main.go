@@ -44,6 +44,7 @@ type settings struct {
 	window              int
 	echo                time.Duration
 	without6            bool
+	only6               int
 	seed                uint64
 }
 
@@ -65,6 +66,7 @@ func main() {
 	flag.IntVar(&o.window, "window", 256, "lines that dial at the same time")
 	flag.DurationVar(&o.echo, "echo", 30*time.Second, "how often a PPPoE line asks for an LCP echo")
 	flag.BoolVar(&o.without6, "without6", false, "IPv4 alone")
+	flag.IntVar(&o.only6, "only6", 0, "IPv6 without IPv4 on each IPoE line of so many; 0: on none")
 	flag.Uint64Var(&o.seed, "seed", 1, "of random numbers")
 	flag.Parse()
 	if err := run(&o); err != nil {
@@ -94,6 +96,9 @@ func newDialer(o *settings) (*dialer, error) {
 		}
 		d.server[i] = a
 	}
+	if o.only6 < 0 || o.only6 > 0 && o.without6 {
+		return nil, fmt.Errorf("-only6 %d: accepted: at least 0, and not beside -without6", o.only6)
+	}
 	if len(d.lines) == 0 || o.inner < 1 || o.inner > 4094 || o.echo < time.Second {
 		return nil, fmt.Errorf("accepted: -pppoe or -ipoe above 0, -inner 1 to 4094, -echo of at least 1s")
 	}
@@ -103,6 +108,7 @@ func newDialer(o *settings) (*dialer, error) {
 		l.number, l.ipoe = uint32(i), i >= o.pppoe
 		if l.ipoe {
 			l.number, first = uint32(i-o.pppoe), o.ipoeVLAN
+			l.only6 = o.only6 > 0 && l.number%uint32(o.only6) == 0
 		}
 		outer := first + int(l.number)/o.inner
 		if outer > 4094 || l.number >= 1<<24 {
