@@ -166,7 +166,7 @@ type client struct {
 	bound4, bound6 bool
 	// Option 61 of the message that took the IPv4 address; "": it has none.
 	clientID string
-	static         bool
+	static   bool
 	// Where it is counted, and what access nodes say of its line in messages of each family; "": nothing.
 	line                lineKey
 	circuitID, remoteID []byte
