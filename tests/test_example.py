@@ -67,6 +67,11 @@ def test_every_session_of_the_example_passes_traffic_both_ways(example):
     assert "--radius" not in arguments or re.search(r"^accounting +400 Start records in FreeRADIUS$", output, re.M), (
         output
     )
+    if "--radius" in arguments:
+        assert re.search(r"CoA-Request for pppoe-\d+: CoA-ACK, rate-\S+ becomes rate-70000000-", output), output
+        assert re.search(r"Disconnect-Request for pppoe-\d+: Disconnect-ACK", output), output
+        equal = r"^accounted +401 sessions of 400 .* are equal: [1-9]\d+, and \d+ when they dialed in$"
+        assert re.search(equal, output, re.M), output
     for way in ("uplink", "downlink"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output

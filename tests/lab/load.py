@@ -137,6 +137,8 @@ class Load:
         self.gateway_mac = frames.mac_bytes(gateway_mac)
         self.sent = {UP: Counter(), DOWN: Counter()}
         self.received = {UP: Counter(), DOWN: Counter()}
+        # Sent in earlier counts.
+        self.earlier = {UP: Counter(), DOWN: Counter()}
         self.strangers = Counter()
         self.by_key = {(line.tags, line.pppoe, line.raw_mac): number for number, line in enumerate(lines)}
         self.own = {line.tags: line for line in lines if not line.pppoe}
@@ -300,10 +302,18 @@ class Load:
         with self.counting:
             self.count += 1
             self.prepare()
+            for way, sent in self.sent.items():
+                self.earlier[way] += sent
             for counters in (self.sent, self.received):
                 for each in counters.values():
                     each.clear()
             self.strangers.clear()
+
+    def octets(self, way, number):
+        """Octets of all IP packets that were sent for a line, in all counts."""
+        headers = {4: 28, 6: 48}
+        count = self.sent[way] + self.earlier[way]
+        return sum(count[number, version] * (headers[version] + self.size) for version in headers)
 
     def everybody_received(self):
         """Whether each stream has passed traffic in both directions."""
