@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """IPoE subscribers with real clients: DHCP server, sessions, local users, leases over restarts."""
 
+import ipaddress
+import json
 import random
 import subprocess
 
@@ -473,6 +475,36 @@ def test_a_static_address_comes_up_with_its_first_packet(site):
     client.wire.send(client.frame(IPv6(src=STATIC6, dst=GATEWAY6) / ICMPv6EchoRequest(id=5), ACCESS_MAC))
     client.wire.expect(lambda raw: (packet := client.mine(raw)) is not None and ICMPv6EchoReply in packet)
     assert wrong.mac not in site.sessions()
+
+
+def test_a_kernel_that_takes_its_address_from_the_advertised_prefix_has_a_session(lab, site):
+    home = lab.namespace("slaac")
+    site.inside.link("acc1", home, "line")
+    site.inside.silent("acc1")
+    site.gateway.apply(
+        thing("Port", "access-2", device="net_af_packet2,iface=acc1", mac="02:00:00:00:aa:03"),
+        thing("AddressPool", "links", ranges=["2001:db8:7000::/48"], prefixLength=64, dns=["2001:db8::53"]),
+        thing("SubscriberProfile", "link", authentication=["none"], ipv6Pools=["links"]),
+        thing("IpoeServer", "slaac", port="access-2", profile="link", methods=["ipoe_slaac"]),
+    )
+
+    def address():
+        links = json.loads(home.ip("-6", "-j", "addr", "show", "dev", "line", "scope", "global").stdout)
+        found = [
+            each
+            for link in links
+            for each in link.get("addr_info", [])
+            if "local" in each and not each.get("tentative")
+        ]
+        return found[0]["local"] if found else None
+
+    own = wait_until(address, 60, "the kernel has an address")
+    assert own.startswith("2001:db8:7000:")
+    ping = ("ping", "-6", "-c", "1", "-W", "2", GATEWAY6)
+    wait_until(lambda: home.run(*ping, check=False).returncode == 0, 30, "a ping is answered")
+    (lease,) = site.gateway.json("get", "leases", "--circuit", "access-2")
+    assert ipaddress.ip_address(own) in ipaddress.ip_network(lease["ipv6Prefix"]) and not lease.get("ipv4Address")
+    site.gateway.sluice("subscriber", "disconnect", "--circuit", "access-2")
 
 
 @pytest.mark.long(reason="it takes 34 seconds; others kill one of the processes each")

@@ -196,6 +196,7 @@ func (m *Machine) refuse(c *client, why string) {
 	m.do(Count{names[kind], "", why})
 	delete(m.byID, c.id)
 	c.phase, c.waiting, c.has4, c.has6, c.bound4, c.bound6, c.strange = refused, [kinds]*message{}, false, false, false, false, false
+	c.slaac = false
 	m.timers.Set(c, m.now.Add(refusalTime))
 	m.settle(c)
 }
@@ -219,7 +220,9 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 		return m.done()
 	}
 	c.grant = a.Grant
-	if first := c.waiting[kindFirst]; first != nil && c.static && !grants(&a.Grant, first.address) {
+	if first := c.waiting[kindFirst]; first != nil && c.static && first.slaac && !first.isStatic(s, &a.Grant) {
+		c.static, c.slaac = false, true
+	} else if first != nil && c.static && !grants(&a.Grant, first.address) && !first.slaac {
 		const why = "not-the-address-of-the-line"
 		kind := slices.IndexFunc(c.waiting[:kindFirst], func(msg *message) bool { return msg != nil })
 		if kind < 0 {
@@ -234,7 +237,7 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 	c.phase = connecting
 	m.timers.Set(c, m.now.Add(patience))
 	four := c.waiting[kind4] != nil || c.static4()
-	six := c.waiting[kind6] != nil || c.static6()
+	six := c.waiting[kind6] != nil || c.static6() || c.slaac
 	if four && !c.static4() {
 		c.ends4 = m.now.Add(offerTime)
 	}
@@ -424,6 +427,8 @@ func (m *Machine) answer(s *server, c *client, kind int, msg *message) {
 		m.answer4(s, c, msg)
 	case kind6:
 		m.answer6(s, c, msg)
+	case kindFirst:
+		m.answerSLAAC(c)
 	}
 }
 

@@ -69,6 +69,7 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 		s.four = has(api.IpoeMethod_IPOE_DHCP4) || len(spec.Methods) == 0
 		s.six = has(api.IpoeMethod_IPOE_DHCP6) || len(spec.Methods) == 0
 		s.first = has(api.IpoeMethod_IPOE_FIRST_PACKET)
+		s.slaac = has(api.IpoeMethod_IPOE_SLAAC)
 		m.servers[name] = s
 		m.ports[spec.Port] = append(m.ports[spec.Port], s)
 		m.do(PutPunt{puntName(name), s.punt(), name})
@@ -107,11 +108,14 @@ func (s *server) punt() *api.Punt {
 	if s.six {
 		p.Protocols = append(p.Protocols, api.PuntProtocol_DHCP6)
 	}
-	if s.six || s.first {
+	if s.six || s.first || s.slaac {
 		p.Protocols = append(p.Protocols, api.PuntProtocol_ND)
 	}
 	if s.first {
-		p.Protocols = append(p.Protocols, api.PuntProtocol_ARP, api.PuntProtocol_FIRST_PACKET)
+		p.Protocols = append(p.Protocols, api.PuntProtocol_ARP)
+	}
+	if s.first || s.slaac {
+		p.Protocols = append(p.Protocols, api.PuntProtocol_FIRST_PACKET)
 	}
 	return p
 }

@@ -215,7 +215,7 @@ func (m *Machine) answer6(s *server, c *client, msg *message) {
 		lasting = q.RapidCommit
 	}
 	if lasting {
-		c.bound6 = true
+		c.bound6, c.slaac = true, false
 		for _, a := range q.Associations {
 			c.uses[kindOfAssociation(a)] = true
 		}
@@ -288,7 +288,7 @@ func (m *Machine) receiveSolicitation(p Packet) []Action {
 	back, mac, outer, inner, etherType, ip, ok := dhcp.ParseEthernet(p.Frame)
 	key := clientKey{circuit{p.Dataplane, p.Port, outer, inner}, mac}
 	s := m.serverOf(key.circuit)
-	if !ok || s == nil || !s.six || etherType != typeIPv6 || len(ip) < header6+8 || ip[6] != protocolICMP6 || ip[7] != 255 || ip[header6] != solicitation {
+	if !ok || s == nil || !s.six && !s.slaac || etherType != typeIPv6 || len(ip) < header6+8 || ip[6] != protocolICMP6 || ip[7] != 255 || ip[header6] != solicitation {
 		return nil
 	}
 	source := netip.AddrFrom16([16]byte(ip[8:24]))
@@ -300,11 +300,15 @@ func (m *Machine) receiveSolicitation(p Packet) []Action {
 		return nil
 	}
 	var l subscriber.Lease
-	if c := m.clients[key]; c != nil && c.has6 {
+	c := m.clients[key]
+	if s.slaac && (c == nil || !c.has6) {
+		return m.beginSLAAC(s, key, back)
+	}
+	if c != nil && c.has6 {
 		l = c.lease
 		c.tags = back.Tags()
 	}
-	out, ok := m.send(key, &back, mac, func(port dhcp.MAC) []byte { return advertisement6(port, to, &l) })
+	out, ok := m.send(key, &back, mac, func(port dhcp.MAC) []byte { return s.advertisement(port, to, &l) })
 	if ok {
 		m.do(Count{"nd", "router-solicitation", ""}, out)
 	}
@@ -315,20 +319,23 @@ func (m *Machine) receiveSolicitation(p Packet) []Action {
 func (m *Machine) advertise(c *client) {
 	c.advertise = m.now.Add(advertiseTime - time.Duration(m.random()%uint64(advertiseTime/4)))
 	s := m.serverOf(c.key.circuit)
-	if s == nil || !s.six {
+	if s == nil || !s.six && !s.slaac {
 		return
 	}
 	back := dhcp.CircuitWithTags(c.tags)
-	if out, ok := m.send(c.key, &back, c.key.mac, func(port dhcp.MAC) []byte { return advertisement6(port, allNodes6, &c.lease) }); ok {
+	if out, ok := m.send(c.key, &back, c.key.mac, func(port dhcp.MAC) []byte { return s.advertisement(port, allNodes6, &c.lease) }); ok {
 		m.do(out)
 	} else {
 		c.advertise = m.now.Add(advertiseSoon)
 	}
 }
 
-// advertisement6 is a router advertisement with the M and O flags.
-func advertisement6(port dhcp.MAC, to netip.Addr, l *subscriber.Lease) []byte {
-	b := []byte{advertisement, 0, 0, 0, 64, 0xc0}
+// advertisement is a router advertisement, with the M and O flags if the server has DHCPv6. Hosts without DHCPv6 get the name servers in it (RFC 8106).
+func (s *server) advertisement(port dhcp.MAC, to netip.Addr, l *subscriber.Lease) []byte {
+	b := []byte{advertisement, 0, 0, 0, 64, 0}
+	if s.six {
+		b[5] = 0xc0
+	}
 	b = binary.BigEndian.AppendUint16(b, routerLifetime)
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)
 	b = append(append(b, 1, 1), port[:]...)
@@ -341,6 +348,9 @@ func advertisement6(port dhcp.MAC, to netip.Addr, l *subscriber.Lease) []byte {
 		b = append(b, 3, 4, 64, 0x40)
 		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, 2*routerLifetime), routerLifetime)
 		b = append(append(b, 0, 0, 0, 0), a[:]...)
+	}
+	if s.slaac {
+		b = appendNameServers(b, l.DNS)
 	}
 	b = discovery.AppendRoutes(b, l.Announced, routerLifetime)
 	source := dhcp.LinkLocal(port)

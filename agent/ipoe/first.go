@@ -28,7 +28,7 @@ func (m *Machine) receiveFirst(p Packet) []Action {
 	}
 	key := clientKey{circuit{p.Dataplane, p.Port, outer, inner}, mac}
 	s := m.serverOf(key.circuit)
-	if s == nil || !s.first {
+	if s == nil || !s.first && !s.slaac {
 		return nil
 	}
 	var source netip.Addr
@@ -47,13 +47,16 @@ func (m *Machine) receiveFirst(p Packet) []Action {
 	default:
 		return m.drop("first-packet", "", "malformed")
 	}
+	if source.Is4() && !s.first {
+		return nil
+	}
 	if source.Is6() && source.IsLinkLocalUnicast() {
 		return nil // every host has one: it identifies no client
 	}
 	if !source.IsGlobalUnicast() {
 		return m.drop("first-packet", "", "source-not-unicast")
 	}
-	msg := &message{back: back, address: source}
+	msg := &message{back: back, address: source, slaac: s.slaac && source.Is6()}
 	c, limit := m.client(s, key, kindFirst, msg)
 	if c == nil {
 		return m.drop("first-packet", "", limit)

@@ -44,6 +44,8 @@ type Listen struct {
 	Dataplane string
 	Sessions  []string
 	of        *contest
+	// A client without a lease, in place of a contest.
+	idle *client
 }
 
 func (Listen) action() {}
@@ -117,6 +119,10 @@ func (m *Machine) tickContests() {
 // Listened takes the packets that sessions have carried, by Session; nil: they are not known.
 func (m *Machine) Listened(a Listen, packets map[string]uint64, now time.Time) []Action {
 	m.now = now
+	if a.idle != nil {
+		m.lookedAt(a.idle, a.Sessions[0], packets)
+		return m.done()
+	}
 	one := a.of
 	if m.contests[one.line] != one || one.lost {
 		return nil

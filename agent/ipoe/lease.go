@@ -33,6 +33,8 @@ type stored struct {
 	Line6 []byte `json:"line6,omitempty"`
 	// Option 61.
 	ClientID []byte `json:"clientId,omitempty"`
+	// It takes its address from the prefix.
+	SLAAC bool `json:"slaac,omitempty"`
 }
 
 func (c *client) state() []byte {
@@ -43,7 +45,7 @@ func (c *client) state() []byte {
 		return t.Unix()
 	}
 	packed, err := json.Marshal(stored{c.server, unix(c.ends4), unix(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1], unix(c.began),
-		[]byte(c.ids[kind4]), []byte(c.ids[kind6]), []byte(c.clientID)})
+		[]byte(c.ids[kind4]), []byte(c.ids[kind6]), []byte(c.clientID), c.slaac})
 	if err != nil {
 		return nil
 	}
@@ -80,7 +82,7 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 	c.line = lineKey{key.circuit, lineID(line.CircuitID, line.RemoteID)}
 	c.circuitID, c.remoteID = line.CircuitID, line.RemoteID
 	c.ids = [2]string{string(k.Line4), string(k.Line6)}
-	c.clientID = string(k.ClientID)
+	c.clientID, c.slaac = string(k.ClientID), k.SLAAC
 	if len(c.tags) == 0 {
 		c.tags = key.tags() // of a record without them
 	}

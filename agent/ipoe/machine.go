@@ -94,6 +94,7 @@ type server struct {
 	address          netip.Addr
 	routes           []netip.Prefix
 	four, six, first bool
+	slaac            bool
 	most, offers     int
 	options          []option
 }
@@ -167,6 +168,10 @@ type client struct {
 	// Option 61 of the message that took the IPv4 address; "": it has none.
 	clientID string
 	static   bool
+	// It takes its IPv6 address from the prefix, and has no lease: its session lasts while it sends. packets are those that the session had carried
+	// when it was looked at.
+	slaac   bool
+	packets uint64
 	// Where it is counted, and what access nodes say of its line in messages of each family; "": nothing.
 	line                lineKey
 	circuitID, remoteID []byte
@@ -205,6 +210,7 @@ type message struct {
 	four       *message4
 	six        *message6
 	address    netip.Addr // of a first packet
+	slaac      bool       // of a host that may take its address from a prefix
 }
 
 // line identifies the line of a message; "": no trusted access node says it.
@@ -317,6 +323,10 @@ func (m *Machine) Tick(now time.Time) []Action {
 		case up:
 			over := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
 			four, six := over(c.ends4), over(c.ends6)
+			if six && c.slaac {
+				six = false
+				m.lookAt(c)
+			}
 			if four {
 				c.has4, c.bound4, c.ends4 = false, false, time.Time{}
 			}

@@ -29,10 +29,10 @@ func circuits(s *api.IpoeServer) ether.Circuits {
 	if len(s.Methods) == 0 || is(api.IpoeMethod_IPOE_DHCP6) {
 		c.Protocols = append(c.Protocols, "DHCPv6")
 	}
-	if len(s.Methods) == 0 || is(api.IpoeMethod_IPOE_DHCP6) || is(api.IpoeMethod_IPOE_FIRST_PACKET) {
+	if len(s.Methods) == 0 || is(api.IpoeMethod_IPOE_DHCP6) || is(api.IpoeMethod_IPOE_FIRST_PACKET) || is(api.IpoeMethod_IPOE_SLAAC) {
 		c.Protocols = append(c.Protocols, "neighbour discovery")
 	}
-	if is(api.IpoeMethod_IPOE_FIRST_PACKET) {
+	if is(api.IpoeMethod_IPOE_FIRST_PACKET) || is(api.IpoeMethod_IPOE_SLAAC) {
 		c.Protocols = append(c.Protocols, "first packets")
 	}
 	return c
