@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscribers of PPPoE, IPoE and a DHCP relay, all dual stack, come up, hang up, crash, move to other VLANs and change
-user or device at random, under traffic, with FreeRADIUS and Kea, while agent and data plane are killed and started
-again. It takes MONKEY_SECONDS (12; `make soak`: 600); MONKEY_SEED repeats the choices of another run.
+user or device at random, under traffic, with FreeRADIUS and Kea, and get CoA-Requests, while agent and data plane are
+killed and started again, and a second accounting server dies and returns. It takes MONKEY_SECONDS (12; `make soak`:
+600); MONKEY_SEED repeats the choices of another run.
 
-Afterwards every table is empty, every address is back in its pool, and every session is accounted for exactly once."""
+Afterwards every table is empty, every address is back in its pool, and every session is accounted for exactly once,
+with the octets that the data plane counted."""
 
 import contextlib
 import ipaddress
@@ -17,17 +19,19 @@ from lab import Dialer, Gateway, thing
 from lab.dhcp import Kea
 from lab.gateway import METRICS
 from lab.laboratory import wait_until
-from lab.radius import SECRET, FreeRadius
+from lab.radius import SECRET, FreeRadius, radclient
 
 pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 SECONDS = float(os.environ.get("MONKEY_SECONDS", "12"))
 SEED = int(os.environ.get("MONKEY_SEED", "0")) or int.from_bytes(os.urandom(4))
 ACCESS_MAC, CORE_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02"
 CORE4, CORE6, SERVER4, SERVER6 = "192.0.2.1", "2001:db8:0:2::1", "192.0.2.2", "2001:db8:0:2::2"
-RADIUS = "127.0.0.1"
+RADIUS, RESERVE = "127.0.0.1", "127.0.0.2"
 LINES = 30
 # Of one request, at most.
 TRANSMISSIONS = 3
+# Octets that a line sends after its traffic: DHCPv6 messages and router solicitations.
+GOODBYE = 4000
 # IPoE lines with an inner VLAN above this one are the relay's: Kea gives their addresses.
 OWN_LINES = 15
 KEA4 = {
@@ -67,7 +71,15 @@ TABLES = (
     "sluice_radius_spool_records",
 )
 # Processes to kill, more often one than both.
-VICTIMS = [("agent",), ("agent",), ("data plane",), ("agent", "data plane"), ("FreeRADIUS",)]
+VICTIMS = [
+    ("agent",),
+    ("agent",),
+    ("data plane",),
+    ("agent", "data plane"),
+    ("FreeRADIUS",),
+    ("reserve",),
+    ("reserve",),
+]
 
 
 class Site:
@@ -83,7 +95,9 @@ class Site:
         self.core.ip("-6", "route", "add", "default", "via", CORE6)
         # Kills of the processes that send records again.
         self.again = 0
-        self.radius = FreeRadius(lab, self.inside, RADIUS, USERS, quiet=True)
+        self.radius, self.reserve = (
+            FreeRadius(lab, self.inside, each, USERS, quiet=True) for each in (RADIUS, RESERVE)
+        )
         metrics = {"type": "metrics", "name": "metrics", "listen": METRICS}
         self.gateway = Gateway(lab, self.inside, supervised=True, agent_too=True, northbounds=[metrics])
         # Addresses for fewer lines than there are: one that is not given back is missed.
@@ -96,8 +110,17 @@ class Site:
             thing("AddressPool", "homes", ranges=[f"100.64.1.1-100.64.1.{2 * size}"], gateway="100.64.0.1"),
             thing("AddressPool", "links", ranges=["2001:db8:1000::/56"], prefixLength=64),
             thing("AddressPool", "networks", ranges=["2001:db8:2000::/48"], prefixLength=56),
-            thing("RadiusServer", "aaa", address=RADIUS, secret=SECRET, timeout="1s", deadTime="1s"),
-            thing("RadiusPolicy", "home", authentication=[{"server": "aaa"}], accounting=[{"server": "aaa"}]),
+            *(
+                thing("RadiusServer", name, address=address, secret=SECRET, timeout="1s", deadTime="1s")
+                for name, address in (("aaa", RADIUS), ("reserve", RESERVE))
+            ),
+            thing(
+                "RadiusPolicy",
+                "home",
+                authentication=[{"server": "aaa"}],
+                accounting=[{"server": "aaa", "weight": 1}, {"server": "reserve", "weight": 1}],
+                dynamicAuthorization={"address": RADIUS},
+            ),
             thing(
                 "SubscriberProfile",
                 "home",
@@ -161,7 +184,7 @@ class Site:
         )
 
     def kill(self, victim):
-        self.again += victim in ("agent", "FreeRADIUS")
+        self.again += victim in ("agent", "FreeRADIUS", "reserve")
         match victim:
             case "agent":
                 self.gateway.agent.kill()
@@ -170,11 +193,22 @@ class Site:
             case "FreeRADIUS":
                 self.radius.process.kill()
                 self.radius.start()
+            case "reserve":
+                # It is away until it is chosen again.
+                if self.reserve.process.alive():
+                    self.reserve.process.kill()
+                else:
+                    self.reserve.start()
+
+    def change(self, key, rate, seconds):
+        """Whether a CoA-Request changed the rate of the sessions of a key."""
+        rate = f'Mikrotik-Rate-Limit = "{rate}M/{2 * rate}M"'
+        return "Received CoA-ACK" in radclient(self.inside, RADIUS, "coa", key, rate, seconds=seconds)
 
     def records(self):
         """How often each Start and Stop came, by session. A repeated record is equal, except for Acct-Delay-Time."""
         found = defaultdict(lambda: defaultdict(Counter))
-        for each in self.radius.records():
+        for each in self.radius.records() + self.reserve.records():
             kind = each.get("Acct-Status-Type")
             if kind in ("Start", "Stop"):
                 said = {name: value for name, value in each.items() if name not in ("Timestamp", "Acct-Delay-Time")}
@@ -201,14 +235,18 @@ def test_after_a_monkey_nothing_is_left_and_each_session_is_accounted_for_once(s
     dialer.dial()
     dialer.ask("churn", 3)
     dialer.ask("traffic", 400)
-    end, kills = time.monotonic() + SECONDS, 0
+    end, kills, changes = time.monotonic() + SECONDS, 0, 0
     while time.monotonic() < end:
         time.sleep(random.uniform(1, 4))
         for victim in random.choice(VICTIMS):
             site.kill(victim)
             kills += 1
+        # Of a line that may be down, by an agent that may be.
+        changes += site.change(f'User-Name = "pool-{random.randint(1, LINES):03}"', random.randint(1, 50), 1)
     status = dialer.status()
-    print(f"{kills} kills, {status}")
+    print(f"{kills} kills, {changes} CoA-ACKs, {status}")
+    if not site.reserve.process.alive():
+        site.reserve.start()
     assert status["setups"] > 2 * LINES and min(status["received"]) > 0 and not status["strangers"]
     # After all disturbances: all lines come up again.
     dialer.ask("churn", 0)
@@ -222,6 +260,12 @@ def test_after_a_monkey_nothing_is_left_and_each_session_is_accounted_for_once(s
         assert given == [line.vlans[1] > OWN_LINES] * 2, f"MONKEY_SEED={SEED}: {line}"
     assert len(lines) == LINES
     wait_until(lambda: site.gateway.metric("sluice_radius_spool_records") == 0, 60, "all records are delivered")
+    for each in random.sample(site.gateway.json("subscriber", "list"), 5):
+        assert site.change(f"Acct-Session-Id = {each['id']}", 60, 10), f"MONKEY_SEED={SEED}: {each}"
+    counted = {
+        each["id"]: [int(each[way].get("bytes", 0)) for way in ("up", "down")]
+        for each in site.gateway.json("subscriber", "list")
+    }
     repeats, copies = site.repeats(), site.copies()
     dialer.hang_up()
 
@@ -249,3 +293,13 @@ def test_after_a_monkey_nothing_is_left_and_each_session_is_accounted_for_once(s
         if (len(kinds["Start"]), len(kinds["Stop"])) != (1, 1)
     }
     assert not wrong, f"MONKEY_SEED={SEED}: {len(wrong)} of {len(records)} sessions: {wrong}"
+    # Of those that were up to the end, once all traffic had ended: the rest is their own good-byes, and leases.
+    for session, (up, down) in counted.items():
+        (said,) = records[session]["Stop"]
+        told = [
+            int(value) + (int(high) << 32)
+            for value, high in (
+                (dict(said)[f"Acct-{way}-Octets"], dict(said)[f"Acct-{way}-Gigawords"]) for way in ("Input", "Output")
+            )
+        ]
+        assert up <= told[0] <= up + GOODBYE and told[1] == down, f"MONKEY_SEED={SEED}: {session}: {told}, {up}, {down}"
