@@ -603,9 +603,18 @@ def test_a_pool_of_each_vrf_gives_the_same_address(site):
     assert site.session(confused) is None
     used = site.metrics("sluice_subscriber_pool_used", 'pool="one')
     assert {each.split('vrf="')[1][:-2]: count for each, count in used.items()} == {"default": 1, "red": 1}
-    for host in (plain, red):
-        host.hang_up()
-        wait_until(lambda host=host: site.session(host) is None)
+    # An address alone does not say whose it is; with the VRF it does.
+    address, vrf = f"Framed-IP-Address = {SHARED}", 'Cisco-AVPair = "ip:vrf-id=red"'
+    for command, more in (("coa", ["Session-Timeout = 3600"]), ("disconnect", [])):
+        answer = site.change(command, address, *more)
+        assert "NAK" in answer and "Error-Cause = Multiple-Session-Selection-Unsupported" in answer
+    assert "Received CoA-ACK" in site.change("coa", address, vrf, 'Filter-Id = "home.in"')
+    assert [site.session(each)["spec"].get("policy", {}).get("aclUp") for each in (plain, red)] == [None, "home"]
+    assert "Received Disconnect-ACK" in site.change("disconnect", address, vrf)
+    red.until(lambda: red.ended, "PADT")
+    wait_until(lambda: site.session(red) is None)
+    plain.hang_up()
+    wait_until(lambda: site.session(plain) is None)
 
 
 def test_a_subscriber_that_is_idle_for_as_long_as_the_server_says_is_ended(site):

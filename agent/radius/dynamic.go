@@ -275,6 +275,8 @@ func (r *demand) read(all []attribute) uint32 {
 		case typeCalledStationID:
 			r.called = string(a.value)
 		case typeNASPort:
+			// PPPoE hosts on different lines may have the same one.
+			r.match.One = true
 			var n uint32
 			n, err = number(a.value)
 			r.nasPort = strconv.FormatUint(uint64(n), 10)
@@ -332,8 +334,19 @@ func (r *demand) read(all []attribute) uint32 {
 	if !identified {
 		return causeMissingAttribute
 	}
+	g, err := grantOf(rest, r.by[0].policy.spec.Attributes)
+	r.granted = g
+	// A session keeps its VRF: it tells sessions with the same address apart.
+	r.match.VRF = g.VRF
+	g.VRF, r.granted.VRF = "", ""
+	if r.match.VRF == subscriber.Clear {
+		r.match.VRF = defaultVRF
+	}
 	if r.request.code() == DisconnectRequest {
-		if len(rest) > 0 {
+		switch {
+		case err != nil || len(g.unreadable) > 0:
+			return causeInvalidValue
+		case len(g.unsupported) > 0 || len(rest) > 0 && r.match.VRF == "" || !sameGrant(g.Grant, subscriber.Grant{}):
 			return causeUnsupportedAttribute
 		}
 		if r.cause == 0 {
@@ -341,8 +354,6 @@ func (r *demand) read(all []attribute) uint32 {
 		}
 		return causeNone
 	}
-	g, err := grantOf(rest, r.by[0].policy.spec.Attributes)
-	r.granted = g
 	switch {
 	case err != nil || len(g.unreadable) > 0:
 		return causeInvalidValue
@@ -350,7 +361,7 @@ func (r *demand) read(all []attribute) uint32 {
 		return causeUnsupportedAttribute
 	}
 	r.change = changeable(g.Grant)
-	// A session keeps its addresses, routes and VRF.
+	// A session keeps its addresses and routes.
 	if !sameGrant(r.change, g.Grant) {
 		return causeUnsupportedAttribute
 	}

@@ -182,6 +182,32 @@ func TestARequestMayNameASessionByItsPortAndChangeItsClass(t *testing.T) {
 	}
 }
 
+func TestARequestMayNameTheVRFOfASession(t *testing.T) {
+	for _, c := range []struct {
+		code      Code
+		vrf, more string
+		cause     uint32
+		want      string
+	}{
+		{CoARequest, "red", "home", causeNone, "red"}, {CoARequest, "red", "", causeMissingAttribute, ""}, {CoARequest, "-", "home", causeNone, "default"},
+		{DisconnectRequest, "red", "", causeNone, "red"}, {DisconnectRequest, "red", "home", causeUnsupportedAttribute, ""}, {DisconnectRequest, "", "home", causeUnsupportedAttribute, ""},
+		{DisconnectRequest, "red green", "", causeInvalidValue, ""},
+	} {
+		var all attributes
+		all.address(typeFramedIPAddress, 0, netip.MustParseAddr("100.64.7.7"))
+		if c.vrf != "" {
+			all.vendor(vendorCisco, ciscoAVPair, []byte("ip:vrf-id="+c.vrf))
+		}
+		all.text(typeFilterID, c.more)
+		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(c.code, true, all), began)
+		if cause != c.cause || (wanted != nil) != (c.cause == causeNone) {
+			t.Errorf("%+v: Error-Cause %d", c, cause)
+		} else if wanted != nil && (wanted.match.VRF != c.want || wanted.change.VRF != "") {
+			t.Errorf("%+v: %+v", c, wanted.match)
+		}
+	}
+}
+
 func TestARequestMayTakeATimeoutAway(t *testing.T) {
 	never := subscriber.Grant{SessionTimeout: subscriber.Never, IdleTimeout: subscriber.Never, InterimInterval: subscriber.Never}
 	for _, kinds := range [][]uint8{{typeIdleTimeout}, {typeSessionTimeout, typeIdleTimeout, typeAcctInterimInterval}} {

@@ -136,6 +136,11 @@ func (m *manager) find(match Match) []*session {
 	return found
 }
 
+// addressed reports whether an address or prefix without its VRF selects sessions. Those of several VRFs may have it.
+func (match *Match) addressed() bool {
+	return match.VRF == "" && (match.IPv4.IsValid() || match.IPv6.IsValid() || match.Prefix.IsValid() || match.Delegated.IsValid())
+}
+
 // selected returns the sessions that match one of several Matches and that are taken, each once, or ErrTooManySessions. m.mu is held.
 func (m *manager) selected(which []Match, takes func(*session) bool) (all []*session, err error) {
 	seen := map[*session]bool{}
@@ -144,6 +149,12 @@ func (m *manager) selected(which []Match, takes func(*session) bool) (all []*ses
 			if takes(s) && !seen[s] {
 				if len(all) == MaxSelected {
 					return nil, fmt.Errorf("%w: more than %d", ErrTooManySessions, MaxSelected)
+				}
+				if len(all) > 0 && match.One {
+					return nil, fmt.Errorf("%w, where one was to match", ErrTooManySessions)
+				}
+				if len(all) > 0 && match.addressed() && s.lease.VRF != all[0].lease.VRF {
+					return nil, fmt.Errorf("%w: the address is in VRF %s and in VRF %s", ErrTooManySessions, all[0].lease.VRF, s.lease.VRF)
 				}
 				seen[s] = true
 				all = append(all, s)
@@ -157,7 +168,7 @@ func (s *session) matches(match *Match) bool {
 	c, l := &s.connection, &s.lease
 	differs := func(want, is string) bool { return want != "" && want != is }
 	switch {
-	case *match == Match{Of: match.Of}:
+	case *match == Match{Of: match.Of, One: match.One}:
 		return false // an empty selector must not end all sessions
 	case match.Of != nil && !match.Of.Has(c.Profile):
 		return false

@@ -1225,6 +1225,38 @@ func TestAChangeThatAFullDiskRefusesLeavesTheSessionAsItWas(t *testing.T) {
 	}
 }
 
+func TestSelectorsThatAreToTellOneSessionFromAllOthersSelectNoneOfSeveral(t *testing.T) {
+	w := newWorld(t)
+	var got []connected
+	for i, vrf := range []string{"", "red"} {
+		c := w.connection(fmt.Sprint(i), "alice", byte(i+1))
+		c.Grant.VRF, c.Grant.IPv4 = vrf, netip.MustParseAddr("10.1.1.1")
+		got = append(got, w.connect(c))
+		if got[i].err != nil {
+			t.Fatal(got[i].err)
+		}
+	}
+	change := func(m Match) (count int, err error) {
+		t.Helper()
+		done := make(chan error, 1)
+		w.Change([]Match{m}, Grant{SessionTimeout: time.Hour}, func(n int, err error) { count = n; done <- err })
+		return count, get(t, done)
+	}
+	address := netip.MustParseAddr("10.1.1.1")
+	for _, c := range []struct {
+		match Match
+		count int
+	}{
+		{Match{IPv4: address}, 0}, {Match{IPv4: address, VRF: "red"}, 1}, {Match{IPv4: address, VRF: "default"}, 1}, {Match{IPv4: address, ID: "1"}, 1},
+		{Match{Username: "alice"}, 2}, {Match{Username: "alice", One: true}, 0}, {Match{ID: "0", One: true}, 1},
+	} {
+		count, err := change(c.match)
+		if count != c.count || (count == 0) != errors.Is(err, ErrTooManySessions) || count > 0 && err != nil {
+			t.Errorf("%+v: %d, %v", c.match, count, err)
+		}
+	}
+}
+
 func TestTheLastRecordOfSeveralSessionsIsThatOfOneThatHasARecord(t *testing.T) {
 	w := newWorld(t)
 	got := w.connect(w.connection("1", "alice", 1))

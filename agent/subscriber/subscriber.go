@@ -316,6 +316,8 @@ type Match struct {
 	// That a back end granted.
 	InterfaceID [8]byte
 	VRF         string
+	// If more than one session matches, none does: the selectors are to tell it from all others.
+	One bool
 	// Of these profiles; nil: of any. It selects no session by itself.
 	Of *Profiles
 }
