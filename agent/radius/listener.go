@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	"sluice.dev/sluice/agent/subscriber"
@@ -30,6 +31,9 @@ type listener struct {
 	conn    *net.UDPConn
 	again   time.Time
 	failed  bool
+	// The device that the socket is bound to, and when it is looked at next.
+	index int
+	look  time.Time
 }
 
 // listen makes the listeners of policies. s.mu is held.
@@ -88,10 +92,28 @@ func (s *radius) listen(now time.Time) {
 // openListeners opens sockets that are closed. s.mu is held.
 func (s *radius) openListeners(now time.Time) {
 	for _, l := range s.listeners {
+		if l.conn != nil && l.device != "" && !now.Before(l.look) {
+			// A socket stays bound to a device that is gone, also when one of its name returns.
+			l.look = now.Add(listenAgain)
+			if s.indexOf(l.device) != l.index {
+				l.conn.Close()
+				l.conn = nil
+			}
+		}
 		if l.conn != nil || now.Before(l.again) || s.ended {
 			continue
 		}
-		config := net.ListenConfig{Control: within(l.device)}
+		config := net.ListenConfig{Control: func(network, address string, conn syscall.RawConn) error {
+			if bind := within(l.device); bind != nil {
+				if err := bind(network, address, conn); err != nil {
+					return err
+				}
+			}
+			return tellDestination(conn)
+		}}
+		if l.device != "" {
+			l.index, l.look = s.indexOf(l.device), now.Add(listenAgain)
+		}
 		made, err := config.ListenPacket(context.Background(), "udp", l.address.String())
 		if err != nil {
 			l.again = now.Add(listenAgain)
@@ -113,9 +135,9 @@ func (s *radius) openListeners(now time.Time) {
 
 // serve takes requests until the socket is closed.
 func (s *radius) serve(l *listener, conn *net.UDPConn) {
-	buffer := make([]byte, maxLength+1)
+	buffer, control := make([]byte, maxLength+1), make([]byte, 256)
 	for {
-		n, from, err := conn.ReadFromUDPAddrPort(buffer)
+		n, length, _, from, err := conn.ReadMsgUDPAddrPort(buffer, control)
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -124,14 +146,16 @@ func (s *radius) serve(l *listener, conn *net.UDPConn) {
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		b := append([]byte(nil), buffer[:n]...)
-		s.guarded(func() { s.demanded(l, conn, from, b) })
+		source := sourceOf(control[:length])
+		answer := func(b []byte) { _, _, _ = conn.WriteMsgUDPAddrPort(b, source, from) }
+		s.guarded(func() { s.demanded(l, from, b, answer) })
 	}
 }
 
-func (s *radius) demanded(l *listener, conn *net.UDPConn, from netip.AddrPort, b []byte) {
+func (s *radius) demanded(l *listener, from netip.AddrPort, b []byte, send func([]byte)) {
 	answer, demanded, which, refusal, manager := s.understand(l, from, b)
 	if answer != nil {
-		_, _ = conn.WriteToUDPAddrPort(answer, from)
+		send(answer)
 	}
 	if demanded == nil {
 		return
@@ -152,7 +176,7 @@ func (s *radius) demanded(l *listener, conn *net.UDPConn, from netip.AddrPort, b
 		answer := s.dynamic.finish(demanded, cause)
 		s.changes.WithLabelValues(demanded.request.code().String(), causeNames[cause]).Inc()
 		s.mu.Unlock()
-		_, _ = conn.WriteToUDPAddrPort(answer, from)
+		send(answer)
 	}
 	switch {
 	case refusal != causeNone:

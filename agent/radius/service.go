@@ -80,6 +80,7 @@ type radius struct {
 	// For CoA-Request and Disconnect-Request.
 	dynamic   *dynamic
 	listeners map[listenAt]*listener
+	indexOf   func(device string) int
 	ended     bool
 	manager   subscriber.Manager
 	// A packet is being received, and what is to be called after it.
@@ -110,7 +111,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	}
 	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
-		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
+		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
 	s.spool, errs = newSpool(t)
 	for _, err := range errs {

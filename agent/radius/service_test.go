@@ -269,6 +269,91 @@ func TestASessionWhoseStartTheAgentLostIsAccountedForAllTheSame(t *testing.T) {
 	}
 }
 
+func TestAnAnswerLeavesFromTheAddressThatTheRequestCameTo(t *testing.T) {
+	f := startFreeRADIUS(t)
+	server, policy := objects(f)
+	port := freePort(t)
+	policy.DynamicAuthorization = &api.DynamicAuthorization{Port: uint32(port), Clients: []*api.RadiusClient{{Addresses: "::1/128", Secret: "testing123"}}}
+	startAgent(t, t.TempDir(), server, policy, &manager{count: 1})
+	for _, address := range []string{"127.0.0.1", "127.0.0.2", "::1"} {
+		var all attributes
+		all.text(typeAcctSessionID, "s-"+address)
+		request := append(newPacket(DisconnectRequest, 7, authenticator{}), all...).withLength()
+		sum := request.digest(authenticator{}, []byte("testing123"))
+		copy(request[4:], sum[:])
+		// A socket that is connected takes packets of that address alone. It is a permitted client by its own.
+		source := "127.0.0.1"
+		if strings.Contains(address, ":") {
+			source = address
+		}
+		conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(source)}}).Dial("udp", net.JoinHostPort(address, fmt.Sprint(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(15 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, maxLength)
+		if n, err := conn.Read(answer); err != nil || packet(answer[:n]).code() != DisconnectACK {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestASocketForRequestsIsOpenedAgainWhenItsDeviceIsAnother(t *testing.T) {
+	port := freePort(t)
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port), Device: "lo"}}, &manager{count: 1})
+	current := func() *net.UDPConn {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, l := range a.listeners {
+			return l.conn
+		}
+		return nil
+	}
+	until(t, "a socket", func() bool { return current() != nil })
+	first := current()
+	a.mu.Lock()
+	a.indexOf = func(string) int { return 7777 }
+	a.mu.Unlock()
+	until(t, "another socket", func() bool { return current() != nil && current() != first })
+	if out := radclient(t, port, "disconnect", "Acct-Session-Id = s-1\n"); !strings.Contains(out, "Received Disconnect-ACK") {
+		t.Error(out)
+	}
+}
+
+func TestASocketWhoseSourceIsGoneIsReplaced(t *testing.T) {
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}}, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := a.endpoints[endpointKey{"home", true}]
+	// A socket that is not connected fails as one does whose source is gone.
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range a.sockets[e] {
+		if one != nil {
+			one.Close()
+		}
+	}
+	a.sockets[e] = []*net.UDPConn{conn}
+	a.send(transmit{e, 0, []byte("x")})
+	if a.sockets[e][0] != nil {
+		t.Fatal("it is used again")
+	}
+	a.send(transmit{e, 0, []byte("x")})
+	if a.sockets[e][0] == nil {
+		t.Error("there is none")
+	}
+}
+
 func TestASocketIsBoundToTheDeviceOfItsServer(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

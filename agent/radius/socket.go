@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -114,7 +115,18 @@ func (s *radius) send(t transmit) {
 	}
 	if _, err := conn.Write(t.bytes); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
 		s.drops.WithLabelValues(e.server, e.purpose(), "not-sent").Inc()
+		if unbound(err) {
+			// The next transmission opens another one.
+			conn.Close()
+			s.sockets[e][t.socket] = nil
+		}
 	}
+}
+
+// unbound reports whether a socket's source address or device is gone: it stays bound to the old one when another of its name comes.
+func unbound(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ENODEV, syscall.ENXIO, syscall.EINVAL, syscall.EADDRNOTAVAIL, syscall.EDESTADDRREQ, syscall.ENETUNREACH},
+		func(gone error) bool { return errors.Is(err, gone) })
 }
 
 // open makes a socket that takes packets from the server's address and port alone.
