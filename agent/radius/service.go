@@ -83,6 +83,9 @@ type radius struct {
 	indexOf   func(device string) int
 	ended     bool
 	manager   subscriber.Manager
+	// Policies whose records have no server, and when they are looked at next.
+	stuck   map[string]bool
+	stuckAt time.Time
 	// A packet is being received, and what is to be called after it.
 	receiving bool
 	answers   []func()
@@ -111,7 +114,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	}
 	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
-		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
+		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, stuck: map[string]bool{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
 	s.spool, errs = newSpool(t)
 	for _, err := range errs {
@@ -216,6 +219,7 @@ func (s *radius) run(ctx context.Context) error {
 			s.mu.Lock()
 			s.carryOut(append(s.client.tick(now), s.pump(now)...))
 			s.openListeners(now)
+			s.reportStuck(now)
 			s.mu.Unlock()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
+	"sluice.dev/sluice/agent/subscriber"
 )
 
 // reported has the events of a service.
@@ -92,6 +93,27 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 			}
 		}
 	}
+}
+
+func TestRecordsWithoutAServerAreNamedUntilTheyHaveOneAgain(t *testing.T) {
+	server := newAccountingServer(t)
+	server.setDeaf(true)
+	seen := &reported{}
+	a := startAgent(t, t.TempDir(), server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}, nil)
+	a.mu.Lock()
+	a.Intent = seen
+	a.mu.Unlock()
+	comes := func(event string) {
+		t.Helper()
+		until(t, event, func() bool { return slices.Contains(seen.take(), event) })
+	}
+	a.accountFor(subscriber.Start, "s-1")
+	a.Follow(service.Change{Key: object.Key{Kind: "RadiusServer", Name: "home"}})
+	comes("RadiusSpool home stuck")
+	server.setDeaf(false)
+	a.set("RadiusServer", "home", server.spec())
+	comes("RadiusSpool home sent")
+	server.got(t, a, 2)
 }
 
 func TestAChangeToAnObjectThatDoesNotExistIsRefusedAndNamed(t *testing.T) {
