@@ -111,7 +111,8 @@ options_parse(struct options *o, int count, char **arguments)
 		{"huge-dir", 1, NULL, 'd'}, {"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'},
 		{"prefix", 1, NULL, 'p'}, {"event-device", 1, NULL, 'e'}, {"cpu", 1, NULL, 'P'},
 		{"look-up", 1, NULL, 'u'}, {"crypto", 1, NULL, 'E'}, {"crypto-device", 1, NULL, 'D'},
-		{"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
+		{"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'},
+		{"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",

@@ -333,7 +333,8 @@ deliver(struct rte_mbuf *m, struct packet *p, const struct arrival *a, const str
 		return packet_drop(p, &drop_padding);
 	}
 	length -= pad;
-	if (unlikely(sa->flags & SA_UDP) && is_new && unlikely(has_moved(sa, rte_pktmbuf_mtod(m, const uint8_t *), a->offset)))
+	if (unlikely(sa->flags & SA_UDP) && is_new &&
+		unlikely(has_moved(sa, rte_pktmbuf_mtod(m, const uint8_t *), a->offset)))
 		note_move(sa, rte_pktmbuf_mtod(m, const uint8_t *), a);
 	if (unlikely(sa->flags & SA_TRANSPORT) && next != NEXT_DUMMY) {
 		if (sa->flags & SA_LIMITED && !within_limits(sa, length)) {

@@ -680,9 +680,8 @@ a_tunnel_that_leads_to_its_own_peer_drops_packets(void **state)
 		snprintf(prefix, sizeof(prefix), "%s/%u", peers[six], six ? 128 : 32);
 		snprintf(name, sizeof(name), "-%s", prefix);
 		assert_int_equal(object_delete("Neighbor", peers[six], &f), 0);
-		assert_int_equal(put_route("", prefix, SLUICE__V1__ROUTE_ACTION__FORWARD,
-					 &(struct via){NULL, "tun", 0}, 1),
-			0);
+		assert_int_equal(
+			put_route("", prefix, SLUICE__V1__ROUTE_ACTION__FORWARD, &(struct via){NULL, "tun", 0}, 1), 0);
 		// The second one is cut again and again on its way round.
 		for (unsigned length = 600; length <= 1400; length += 800) {
 			leave4(length, 0, 0);
@@ -706,8 +705,12 @@ a_tunnel_may_have_many_associations_with_selectors_of_their_own(void **state)
 	for (unsigned i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "user-%u", i);
 		snprintf(remote, sizeof(remote), "203.0.113.%u/32", i + 1);
-		assert_int_equal(put_sa(&(struct sa){.name = name, .outbound = true, .spi = SPI + i, .precedence = i,
-					 .local = "192.0.2.0/24", .remote = remote}),
+		assert_int_equal(put_sa(&(struct sa){.name = name,
+					 .outbound = true,
+					 .spi = SPI + i,
+					 .precedence = i,
+					 .local = "192.0.2.0/24",
+					 .remote = remote}),
 			0);
 	}
 	// That of 203.0.113.9 has not the highest precedence.
@@ -753,8 +756,7 @@ main(void)
 		cmocka_unit_test_teardown(
 			a_packet_larger_than_the_path_is_cut_before_encryption_or_its_sender_is_told, stop),
 		cmocka_unit_test_teardown(an_ipv6_packet_of_1280_bytes_fits_by_force, stop),
-		cmocka_unit_test_teardown(
-			a_new_association_knows_what_the_one_before_it_learned_of_the_path, stop),
+		cmocka_unit_test_teardown(a_new_association_knows_what_the_one_before_it_learned_of_the_path, stop),
 		cmocka_unit_test_teardown(the_path_is_not_larger_than_the_port_that_it_begins_at, stop),
 		cmocka_unit_test_teardown(a_tunnel_that_leads_to_its_own_peer_drops_packets, stop),
 		cmocka_unit_test_teardown(a_tunnel_may_have_many_associations_with_selectors_of_their_own, stop),
