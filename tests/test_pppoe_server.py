@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import itertools
 import json
+import re
 import struct
 import subprocess
 import time
@@ -594,9 +595,10 @@ def test_a_server_that_goes_takes_its_sessions_along(site):
     (lines,) = site.gateway.json("get", "pppoe-server", "lines")
     narrower = {**lines["spec"], "outerVlans": ["4000"]}
     planned = site.gateway.sluice("plan", "-f", "-", input=json.dumps(thing("PppoeServer", "lines", **narrower)))
-    assert "PppoeServer/lines: ends 1 session" in planned.stderr
+    # Those of hosts of other tests may not have ended yet.
+    assert re.search(r"PppoeServer/lines: ends \d+ sessions?$", planned.stderr, re.M), planned.stderr
     deleted = site.gateway.sluice("delete", "pppoe-server", "lines")
-    assert "PppoeServer/lines: ends 1 session" in deleted.stderr
+    assert re.search(r"PppoeServer/lines: ends \d+ sessions?$", deleted.stderr, re.M), deleted.stderr
     host.until(lambda: host.ended, "PADT")
     site.lacks(host)
     wait_until(lambda: not site.gateway.json("get", "punts"), 30)
