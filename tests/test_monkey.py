@@ -217,7 +217,11 @@ class Site:
 
     def copies(self):
         """All Start and Stop records, with retransmitted ones."""
-        return sum((said for kinds in self.records().values() for said in kinds.values()), Counter())
+        total = Counter()
+        for kinds in self.records().values():
+            for said in kinds.values():
+                total.update(said)
+        return total
 
     def repeats(self):
         """Packets that the agent sent because a server did not answer: each may be a record that the server has."""

@@ -114,6 +114,7 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 	refuse := func() { l.uplink(&nas.SecurityModeReject{FiveGMMCause: []byte{causeMismatch}}) }
 	algorithms := m.NASSecAlgo[0]
 	var kamf [32]byte
+	current := false
 	switch {
 	case header != nas.NewContext:
 		return
@@ -128,7 +129,7 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 	case l.fresh != nil && l.fresh.ksi == m.NASKSI:
 		kamf = l.fresh.kamf
 	case l.context != nil && l.context.KSI == m.NASKSI:
-		kamf = l.context.KAMF
+		kamf, current = l.context.KAMF, true
 	default:
 		refuse()
 		return
@@ -143,6 +144,10 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 	if err != nil {
 		refuse()
 		return
+	}
+	if current {
+		// Other algorithms of the same key: the counts go on (section 5.4.2.3).
+		context.Uplink, context.Downlink = l.context.Uplink, l.context.Downlink
 	}
 	if _, err := context.Open(octets); err != nil {
 		// The code is false: the message is discarded.

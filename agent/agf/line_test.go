@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"sluice.dev/sluice/agent/aka"
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
@@ -978,6 +979,69 @@ func mutate(octets []byte, try func([]byte)) {
 	}
 }
 
+func TestAMalformedGUTICountsAsAbsent(t *testing.T) {
+	for _, octets := range [][]byte{{}, {0xf2}, {0xf2, 0, 0xf1}, testGUTI[:10], append(slices.Clone(testGUTI), 0), {0xf1, 0, 0xf1, 0x10, 1, 0, 0x41, 0, 0, 0, 9}} {
+		b, _ := newBed(t, settings())
+		b.secure()
+		b.Receive(&ngap.InitialContextSetupRequest{NASPDU: b.null(nas.IntegrityCiphered, &nas.RegistrationAccept{FiveGSRegResult: []byte{2}, GUTI: octets})})
+		b.say(nas.IntegrityCiphered, &nas.ConfigurationUpdateCommand{GUTI: octets})
+		if b.state != registered || b.Line.guti != nil {
+			t.Errorf("%x: state %v, GUTI %x", octets, b.state, b.Line.guti)
+		}
+		// Without a GUTI it cannot ask for service.
+		b.requestService()
+		if b.state != registering {
+			t.Errorf("%x: state %v", octets, b.state)
+		}
+		b, _ = up(t)
+		b.say(nas.IntegrityCiphered, &nas.ConfigurationUpdateCommand{GUTI: octets})
+		if !bytes.Equal(b.Line.guti, testGUTI) {
+			t.Errorf("%x: GUTI %x", octets, b.Line.guti)
+		}
+	}
+}
+
+func TestNASBehindAMessageThatEndsTheContextIsDiscarded(t *testing.T) {
+	s := settings()
+	s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001"}
+	b, _ := newBed(t, s)
+	b.state = requesting
+	reject := plain(t, &nas.ServiceReject{FiveGMMCause: []byte{22}, T3346: []byte{5}})
+	challenge := plain(t, &nas.AuthenticationRequest{ABBA: []byte{0, 0}, RAND: make([]byte, 16), AUTN: make([]byte, 16)})
+	b.Receive(&ngap.InitialContextSetupRequest{NASPDU: reject, PDUSessionResourceSetupListCxtReq: []ngap.PDUSessionResourceSetupItemCxtReq{{PDUSessionID: 1, NASPDU: challenge}}})
+	if b.Line.core != nil {
+		t.Errorf("it goes on: %v", b.state)
+	}
+}
+
+func TestOtherAlgorithmsOfTheSameKeyKeepTheCounts(t *testing.T) {
+	s := settings()
+	s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001"}
+	b, _ := newBed(t, s)
+	kamf := [32]byte{1, 2, 3}
+	before, err := nas.NewSecurityContext(3, kamf, nas.AES<<4|nas.AES)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.Uplink, before.Downlink = 700, 300
+	b.context, b.state = before, registered
+	command := func(count uint32, algorithm uint8) []byte {
+		octets := append([]byte{nas.MobilityManagement, nas.NewContext, 0, 0, 0, 0, byte(count)},
+			plain(t, &nas.SecurityModeCommand{NASSecAlgo: []byte{algorithm<<4 | algorithm}, NASKSI: 3, UESecCap: b.capability()})...)
+		code := nas.Code(algorithm, aka.AlgorithmKey(kamf, aka.NASIntegrity, algorithm), count, 2, true, octets[6:])
+		copy(octets[2:], code[:])
+		return octets
+	}
+	// An earlier count is a replay.
+	if b.Receive(&ngap.DownlinkNASTransport{NASPDU: command(7, nas.SNOW3G)}); b.context != before {
+		t.Error("a count that was used before is accepted")
+	}
+	b.Receive(&ngap.DownlinkNASTransport{NASPDU: command(301, nas.SNOW3G)})
+	if c := b.context; c == before || c.Uplink != 701 || c.Downlink < 301 || c.Algorithms != nas.SNOW3G<<4|nas.SNOW3G {
+		t.Errorf("%+v", c)
+	}
+}
+
 func FuzzLine(f *testing.F) {
 	source, _ := newBed(f, settings())
 	source.register()
@@ -987,8 +1051,9 @@ func FuzzLine(f *testing.F) {
 		b.Receive(&ngap.DownlinkNASTransport{NASPDU: message})
 		b, _ = newBed(t, settings())
 		b.register()
-		b.Receive(&ngap.PDUSessionResourceSetupRequest{PDUSessionResourceSetupListSUReq: []ngap.PDUSessionResourceSetupItemSUReq{
+		b.Receive(&ngap.PDUSessionResourceSetupRequest{NASPDU: message, PDUSessionResourceSetupListSUReq: []ngap.PDUSessionResourceSetupItemSUReq{
 			{PDUSessionID: 1, PDUSessionNASPDU: message, PDUSessionResourceSetupRequestTransfer: octets}}})
+		b.requestService()
 		b, _ = up(t)
 		b.Receive(&ngap.PDUSessionResourceModifyRequest{PDUSessionResourceModifyListModReq: []ngap.PDUSessionResourceModifyItemModReq{
 			{PDUSessionID: 1, NASPDU: message, PDUSessionResourceModifyRequestTransfer: octets}}})

@@ -116,9 +116,10 @@ func unprotected(message any) bool {
 	return false
 }
 
-// downlink takes a NAS message. One that fails the integrity check is discarded.
+// downlink takes a NAS message. One that fails the integrity check is discarded, and so is one behind another of the same NGAP message that ended
+// the line's context.
 func (l *Line) downlink(octets []byte) {
-	if len(octets) == 0 || l.state == over {
+	if len(octets) == 0 || l.state == over || l.core == nil {
 		return
 	}
 	header, err := nas.HeaderOf(octets)

@@ -86,7 +86,8 @@ func (l *Line) record() lineRecord {
 // restore makes a line of its record: registered, and idle until its context at the AMF resumes.
 func restore(r *lineRecord, s Settings, w World) (*Line, error) {
 	l := NewLine(s, w)
-	l.state, l.guti, l.ambr = registered, r.GUTI, r.AMBR
+	l.state, l.ambr = registered, r.AMBR
+	l.takeGUTI(r.GUTI)
 	if c := r.Context; c != nil {
 		context, err := nas.NewSecurityContext(c.KSI, c.KAMF, c.Algorithms)
 		if err != nil {

@@ -98,8 +98,7 @@ func (l *Line) registered(m *nas.RegistrationAccept) {
 	if d := nas.Timer2(m.Non3GPPDeregTimer); d != 0 {
 		l.notice = d
 	}
-	if m.GUTI != nil {
-		l.guti = m.GUTI
+	if l.takeGUTI(m.GUTI) {
 		l.uplink(&nas.RegistrationComplete{})
 	}
 	if mobility {
@@ -152,6 +151,15 @@ func (l *Line) holdOf(cause uint8, t3346, t3502 []byte) time.Duration {
 	return l.pause(0)
 }
 
+// takeGUTI takes the 5G-GUTI of a message. One that is malformed counts as absent (section 7.7.1).
+func (l *Line) takeGUTI(octets []byte) bool {
+	if _, err := nas.GUTIOf(octets); err != nil {
+		return false
+	}
+	l.guti = octets
+	return true
+}
+
 // Moved: the line is at another place; the AMF gets a mobility registration update.
 func (l *Line) Moved() {
 	l.moved = true
@@ -160,9 +168,7 @@ func (l *Line) Moved() {
 
 // configure takes a configuration update (section 5.4.4).
 func (l *Line) configure(m *nas.ConfigurationUpdateCommand) {
-	if m.GUTI != nil {
-		l.guti = m.GUTI
-	}
+	l.takeGUTI(m.GUTI)
 	acknowledge, again := false, false
 	if m.ConfigUpdateInd != nil {
 		acknowledge, again = *m.ConfigUpdateInd&1 == 1, *m.ConfigUpdateInd&2 == 2

@@ -346,6 +346,26 @@ func TestMessagesGoToTheUEWhoseIdentifierTheyHave(t *testing.T) {
 	}
 }
 
+// faulty panics at each message.
+type faulty struct{ ue }
+
+func (f *faulty) Receive(message any) { panic("a mistake") }
+func (f *faulty) Lost(reason string)  { f.lost = reason; panic("and another one") }
+
+func TestAMistakeOfOneUECostsItsContextAlone(t *testing.T) {
+	b := readyBed(t, "one")
+	w, bad, good := b.wireOf("one"), &faulty{}, &ue{}
+	one, _ := b.Open("agf", nil, nil, bad)
+	two, _ := b.Open("agf", nil, nil, good)
+	for i, c := range []*Context{one, two} {
+		_, ran := c.IDs()
+		w.receive(t, &ngap.DownlinkNASTransport{AMFUENGAPID: ngap.AMFUENGAPID(11 + i), RANUENGAPID: ran, NASPDU: []byte{1}})
+	}
+	if bad.lost == "" || !one.gone || len(good.got) != 1 || good.lost != "" || two.gone {
+		t.Errorf("%q %q %v", bad.lost, good.lost, good.got)
+	}
+}
+
 func TestAContextThatTheAMFDoesNotKnowIsReleased(t *testing.T) {
 	b := readyBed(t, "one")
 	w := b.wireOf("one")

@@ -4,6 +4,7 @@ package n2
 
 import (
 	"errors"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -392,7 +393,23 @@ func (s *Service) forUE(a *amf, pdu *ngap.PDU, id *ngap.RANUENGAPID) {
 		}
 		return
 	}
-	c.ue.Receive(pdu.Value)
+	s.give(c, pdu.Value)
+}
+
+// give gives a message to the UE of a context.
+func (s *Service) give(c *Context, message any) {
+	s.guarded(c, func() { c.ue.Receive(message) })
+}
+
+// guarded keeps a mistake in a UE's handling of a message from ending the agent: it costs the UE its context.
+func (s *Service) guarded(c *Context, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.Error("a UE's handling of a message panicked; its context ends", "amf", c.amfName, "error", p, "stack", string(debug.Stack()))
+			s.lose(c, Loss{Kind: Reset, Cause: miscCause(ngap.CauseMiscUnspecified), Reason: "an error of the gateway"})
+		}
+	}()
+	f()
 }
 
 // erroneous takes ERROR INDICATION: a context whose identifiers the AMF does not know is released on each side without a message (section 10.6).
@@ -442,7 +459,7 @@ func (s *Service) releaseCommand(a *amf, pdu *ngap.PDU, m *ngap.UEContextRelease
 		}
 	}
 	if ue, can := c.ue.(Completing); can {
-		ue.Complete(answer, complete)
+		s.guarded(c, func() { ue.Complete(answer, complete) })
 		return
 	}
 	complete()
@@ -606,7 +623,7 @@ func (c *Context) close(confirmed bool) {
 func (s *Service) ended(c *Context, loss Loss) {
 	if !c.gone {
 		c.close(true)
-		c.inform(loss)
+		s.inform(c, loss)
 	}
 }
 
@@ -614,11 +631,17 @@ func (s *Service) ended(c *Context, loss Loss) {
 func (s *Service) lose(c *Context, loss Loss) {
 	if !c.gone {
 		c.close(false)
-		c.inform(loss)
+		s.inform(c, loss)
 	}
 }
 
-func (c *Context) inform(loss Loss) {
+// inform tells the UE that its context is gone. It is the last that the UE hears, whatever happens.
+func (s *Service) inform(c *Context, loss Loss) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.Error("a UE's handling of its end panicked", "error", p, "stack", string(debug.Stack()))
+		}
+	}()
 	switch ue := c.ue.(type) {
 	case nil:
 	case Informed:

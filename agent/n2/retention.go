@@ -103,7 +103,7 @@ func (s *Service) resume(a *amf, retained bool) {
 			continue
 		}
 		if ue, can := c.ue.(Retained); can {
-			ue.Resumed()
+			s.guarded(c, ue.Resumed)
 		}
 	}
 }
@@ -145,12 +145,14 @@ func (s *Service) disown(now time.Time) {
 			continue
 		}
 		if can {
-			ue.Resumed()
+			s.guarded(c, ue.Resumed)
 		}
 		waiting := c.waiting
 		c.waiting = nil
 		for _, message := range waiting {
-			c.ue.Receive(message)
+			if !c.gone {
+				s.give(c, message)
+			}
 		}
 	}
 	if s.ownersDue.IsZero() || now.Before(s.ownersDue) {
