@@ -34,6 +34,11 @@ class Program:
         for name, value in self.options.items():
             for each in value if isinstance(value, list) else [value]:
                 command += [f"--{name}", str(each)]
+        # One that was killed may have left a part of a line.
+        if self.log.exists():
+            octets = self.log.read_bytes()
+            os.truncate(self.log, octets.rfind(b"\n") + 1)
+            self.since = min(self.since, self.log.stat().st_size)
         before = len(self.events("listening"))
         with open(self.log, "ab") as output:
             self.child = subprocess.Popen(
