@@ -4,6 +4,7 @@
 package agf
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,6 +54,9 @@ type gateway struct {
 	link    wcp.Link
 	// Nil until it sends its first NAS message, and once the context is gone.
 	core Core
+	// Why its context is opened; and its initial message was rerouted.
+	cause    ngap.RRCEstablishmentCause
+	rerouted bool
 	// The 5G-RG takes messages; the link is gone.
 	ready, gone bool
 	// INITIAL CONTEXT SETUP REQUEST, until it is answered: that is when the 5G-RG is ready and its resources are set up, or are not.
@@ -161,7 +165,12 @@ func (g *gateway) Register(p eap5g.Parameters, message []byte) {
 		wanted = append(wanted, &api.Slice{Sst: uint32(one.SST), Sd: sdText(one.SD)})
 	}
 	var err error
+	g.cause = p.Cause
 	for _, slice := range append(wanted, nil) {
+		// The core does not choose among slices for which it is overloaded.
+		if slice == nil && errors.Is(err, n2.ErrOverloaded) {
+			break
+		}
 		if g.core, err = pool.Open(name, slice, p.GUAMI, gatewayUE{g}); err == nil {
 			break
 		}
@@ -189,13 +198,21 @@ func (g *gateway) reroute(m *ngap.RerouteNASRequest) {
 	if first == nil || g.ready || g.context != nil {
 		return
 	}
+	from := g.core.AMF()
+	if g.rerouted {
+		g.core.Close()
+		g.core = nil
+		g.abandon(n2.ErrRerouted.Error())
+		return
+	}
+	g.rerouted = true
 	name, _ := s.node()
 	s.mu.Lock()
 	pool := s.pool
 	s.mu.Unlock()
 	g.core.Close()
 	var err error
-	if g.core, err = pool.OpenIn(name, nil, n2.AMFSet(m), gatewayUE{g}); err != nil {
+	if g.core, err = pool.OpenIn(name, nil, n2.Reroute{Set: n2.AMFSet(m), From: from}, gatewayUE{g}); err != nil {
 		g.core = nil
 		g.abandon(err.Error())
 		return
@@ -347,6 +364,9 @@ func (g *gateway) lost(reason string) {
 
 // gatewayUE is the n2.UE of a 5G-RG.
 type gatewayUE struct{ g *gateway }
+
+// Cause implements n2.Caused.
+func (u gatewayUE) Cause() ngap.RRCEstablishmentCause { return u.g.cause }
 
 // Lost implements n2.UE.
 func (u gatewayUE) Lost(reason string) { u.g.lost(reason) }

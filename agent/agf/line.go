@@ -46,8 +46,8 @@ type Core interface {
 
 // World is the environment of a line. No method calls the line back before it returns.
 type World interface {
-	// Open makes a context at an AMF: the one of the GUTI, or else one of the AMF set, if there is one that serves the line.
-	Open(l *Line, guti *nas.GUTI, set *uint16) (Core, error)
+	// Open makes a context at an AMF: one of the AMF set of a Reroute, if it is not nil; otherwise the one of the GUTI, or any that serves the line.
+	Open(l *Line, guti *nas.GUTI, to *n2.Reroute) (Core, error)
 	Now() time.Time
 	// Alarm: Tick is called at a time; the zero time: never.
 	Alarm(l *Line, at time.Time)
@@ -139,7 +139,9 @@ type Line struct {
 	// The whole initial message that was sent last, for SECURITY MODE COMPLETE.
 	initial []byte
 	guti    []byte
-	notice  time.Duration
+	// The initial message was rerouted.
+	rerouted bool
+	notice   time.Duration
 	// The line moved: inform the AMF.
 	moved    bool
 	sessions map[uint8]*Session

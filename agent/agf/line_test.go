@@ -59,7 +59,7 @@ type bed struct {
 	cores []*core
 	down  uint32 // the next downlink count
 	noAMF bool
-	set   *uint16
+	to    *n2.Reroute
 	guti  *nas.GUTI
 	ended bool
 	hold  time.Duration
@@ -68,11 +68,11 @@ type bed struct {
 	uplinks [][]byte
 }
 
-func (b *bed) Open(_ *Line, guti *nas.GUTI, set *uint16) (Core, error) {
+func (b *bed) Open(_ *Line, guti *nas.GUTI, to *n2.Reroute) (Core, error) {
 	if b.noAMF {
 		return nil, n2.ErrNoAMF
 	}
-	b.set, b.guti = set, guti
+	b.to, b.guti = to, guti
 	c := &core{t: b.t, ran: ngap.RANUENGAPID(len(b.cores) + 4)}
 	b.cores = append(b.cores, c)
 	return c, nil
@@ -759,8 +759,13 @@ func TestALineGoesToTheAMFSetThatTheCoreNames(t *testing.T) {
 	if ok && again.SourceToTargetAMFInformationReroute != &configured {
 		t.Error("what the first AMF has for the second is lost")
 	}
-	if len(b.cores) != 2 || !ok || b.set == nil || *b.set != 5 || !bytes.Equal(again.NASPDU, b.cores[0].sent[0].(*ngap.InitialUEMessage).NASPDU) || !b.cores[0].closed {
-		t.Errorf("%+v %v", again, b.set)
+	if len(b.cores) != 2 || !ok || b.to == nil || *b.to != (n2.Reroute{Set: 5, From: "core-1"}) || !bytes.Equal(again.NASPDU, b.cores[0].sent[0].(*ngap.InitialUEMessage).NASPDU) || !b.cores[0].closed {
+		t.Errorf("%+v %v", again, b.to)
+	}
+	// An AMF of that set reroutes it again.
+	b.Receive(&ngap.RerouteNASRequest{NGAPMessage: first, AMFSetID: bits(1, 10)})
+	if len(b.cores) != 2 || !b.cores[1].closed || b.Line.core != nil {
+		t.Errorf("%d contexts", len(b.cores))
 	}
 }
 

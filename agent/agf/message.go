@@ -56,21 +56,21 @@ func (l *Line) begin(whole any, clear func(container []byte) any) error {
 		l.transport(octets)
 		return nil
 	}
-	return l.open(octets, nil)
+	return l.open(octets, nil, "")
 }
 
-// open sends an initial message by a new context: at an AMF of another set, if the core has it rerouted.
-func (l *Line) open(octets []byte, reroute *ngap.RerouteNASRequest) error {
+// open sends an initial message by a new context: at an AMF of another set, if the AMF `from` has it rerouted.
+func (l *Line) open(octets []byte, reroute *ngap.RerouteNASRequest, from string) error {
 	var guti *nas.GUTI
-	var set *uint16
+	var to *n2.Reroute
 	if reroute != nil {
-		of := n2.AMFSet(reroute)
-		set = &of
+		to = &n2.Reroute{Set: n2.AMFSet(reroute), From: from}
 	}
+	l.rerouted = reroute != nil
 	if g, err := nas.GUTIOf(l.guti); err == nil {
 		guti = &g
 	}
-	core, err := l.world.Open(l, guti, set)
+	core, err := l.world.Open(l, guti, to)
 	if err != nil {
 		return err
 	}

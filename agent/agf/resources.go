@@ -112,11 +112,15 @@ func (l *Line) locate(m *ngap.LocationReportingControl) {
 // reroute takes REROUTE NAS REQUEST (section 8.6.5): the initial message goes to an AMF of another set.
 func (l *Line) reroute(m *ngap.RerouteNASRequest) {
 	first := n2.InitialMessage(m)
-	if first == nil || l.state != registering && l.state != requesting {
+	if first == nil || l.state != registering && l.state != updating && l.state != requesting {
 		return
 	}
+	from := l.core.AMF()
 	l.drop()
-	if err := l.open(first.NASPDU, m); err != nil {
+	// One reroute: AMFs that send the line to each other would go on for ever.
+	if l.rerouted {
+		l.unreachable(n2.ErrRerouted)
+	} else if err := l.open(first.NASPDU, m, from); err != nil {
 		l.unreachable(err)
 	}
 }

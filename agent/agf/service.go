@@ -220,7 +220,7 @@ func (s *agf) tick() {
 // ---- World
 
 // Open implements World.
-func (s *agf) Open(l *Line, guti *nas.GUTI, set *uint16) (Core, error) {
+func (s *agf) Open(l *Line, guti *nas.GUTI, to *n2.Reroute) (Core, error) {
 	one := s.of[l]
 	s.mu.Lock()
 	node := s.nodes[one.node]
@@ -230,8 +230,8 @@ func (s *agf) Open(l *Line, guti *nas.GUTI, set *uint16) (Core, error) {
 	}
 	var core *n2.Context
 	var err error
-	if set != nil {
-		core, err = s.pool.OpenIn(one.node, node.Slice, *set, l)
+	if to != nil {
+		core, err = s.pool.OpenIn(one.node, node.Slice, *to, l)
 	} else {
 		core, err = s.pool.Open(one.node, node.Slice, guti, l)
 	}

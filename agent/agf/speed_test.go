@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
 	"sluice.dev/sluice/agent/per"
@@ -35,12 +36,12 @@ type plant struct {
 	records int
 }
 
-func (p *plant) Open(*Line, *nas.GUTI, *uint16) (Core, error) { return p.core, nil }
-func (p *plant) Now() time.Time                               { return time.Unix(1e9, 0) }
-func (p *plant) Alarm(*Line, time.Time)                       {}
-func (p *plant) Over(*Line, time.Duration)                    {}
-func (p *plant) Uplink(*Session, []byte)                      {}
-func (p *plant) Random(time.Duration) time.Duration           { return 0 }
+func (p *plant) Open(*Line, *nas.GUTI, *n2.Reroute) (Core, error) { return p.core, nil }
+func (p *plant) Now() time.Time                                   { return time.Unix(1e9, 0) }
+func (p *plant) Alarm(*Line, time.Time)                           {}
+func (p *plant) Over(*Line, time.Duration)                        {}
+func (p *plant) Uplink(*Session, []byte)                          {}
+func (p *plant) Random(time.Duration) time.Duration               { return 0 }
 func (p *plant) Save(l *Line) {
 	r := l.record()
 	if len(r.Sessions) == 0 {

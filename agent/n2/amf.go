@@ -99,11 +99,10 @@ type amf struct {
 	// GUAMIs that AMF STATUS INDICATION announced as unavailable soon.
 	leaving []guami
 	plmns   map[nas.PLMN][]slice
-	// Of OVERLOAD START: percent of new contexts that go elsewhere; 100: all.
-	reduction uint8
-	overload  bool
+	// Of OVERLOAD START; nil: the AMF is not overloaded.
+	overload *overload
 	// The same of single slices.
-	overloaded map[slice]uint8
+	overloaded map[slice]overload
 
 	// UE contexts by RAN UE NGAP ID.
 	ues map[int64]*Context
@@ -247,29 +246,22 @@ func (a *amf) setUp(r *ngap.NGSetupResponse, now time.Time) error {
 	a.support(r.PLMNSupportList)
 	a.phase, a.since, a.reason, a.wait = ready, now, "", 0
 	a.overloaded = nil
-	a.overload, a.reduction, a.startUntil, a.announce = false, 0, time.Time{}, time.Time{}
+	a.overload, a.startUntil, a.announce = nil, time.Time{}, time.Time{}
 	return nil
 }
 
 // start takes OVERLOAD START, which replaces an earlier one (section 8.7.7.2).
 func (a *amf) start(m *ngap.OverloadStart) {
-	a.overload, a.reduction, a.overloaded = false, 0, map[slice]uint8{}
+	a.overload, a.overloaded = nil, map[slice]overload{}
 	if m.AMFOverloadResponse != nil || m.AMFTrafficLoadReductionIndication != nil || m.OverloadStartNSSAIList == nil {
-		a.overload, a.reduction = true, reductionOf(m.AMFTrafficLoadReductionIndication)
+		o := overloadOf(m.AMFOverloadResponse, m.AMFTrafficLoadReductionIndication)
+		a.overload = &o
 	}
 	for _, item := range m.OverloadStartNSSAIList {
 		for i := range item.SliceOverloadList {
-			a.overloaded[sliceOf(&item.SliceOverloadList[i].SNSSAI)] = reductionOf(item.SliceTrafficLoadReductionIndication)
+			a.overloaded[sliceOf(&item.SliceOverloadList[i].SNSSAI)] = overloadOf(item.SliceOverloadResponse, item.SliceTrafficLoadReductionIndication)
 		}
 	}
-}
-
-// reductionOf is in percent; without an indication nothing new is permitted.
-func reductionOf(indication *ngap.TrafficLoadReductionIndication) uint8 {
-	if indication == nil {
-		return 100
-	}
-	return uint8(*indication)
 }
 
 // starting: the first NG setup was not done yet, and may be soon.
@@ -337,26 +329,77 @@ func (a *amf) fail(reason string, now time.Time) {
 }
 
 // weight of the AMF for new contexts; 0: it takes none.
-func (a *amf) weight() uint64 { return a.weightFor(nil, false) }
-
-// weightFor: each action of OVERLOAD START permits emergency sessions (section 8.7.7.2).
-func (a *amf) weightFor(needed *slice, emergency bool) uint64 {
-	if a.phase != ready || len(a.served) > 0 && !slices.ContainsFunc(a.served, func(g guami) bool { return !slices.Contains(a.leaving, g) }) {
+func (a *amf) weight() uint64 {
+	switch {
+	case a.phase != ready || len(a.served) > 0 && !slices.ContainsFunc(a.served, func(g guami) bool { return !slices.Contains(a.leaving, g) }):
 		return 0
+	case a.spec.Weight != 0:
+		return uint64(a.spec.Weight)
 	}
-	weight := uint64(a.capacity)
-	if a.spec.Weight != 0 {
-		weight = uint64(a.spec.Weight)
+	return uint64(a.capacity)
+}
+
+// takesNone reports whether the AMF gets no new subscribers: it is overloaded or leaves.
+func (a *amf) takesNone() bool {
+	return a.weight() == 0 || a.refusal(nil, ngap.RRCEstablishmentCauseMoSignalling) >= 100
+}
+
+// refusal is the percentage of new contexts that an overloaded AMF must not get (section 8.7.7.2).
+func (a *amf) refusal(needed *slice, cause ngap.RRCEstablishmentCause) (percent uint8) {
+	if a.overload != nil && a.overload.refuses(cause) {
+		percent = a.overload.reduction
 	}
-	// In hundredths: a reduction leaves the rest.
-	weight *= 100
-	if a.overload && !emergency {
-		weight = weight * uint64(100-a.reduction) / 100
+	if needed == nil {
+		return percent
 	}
-	if needed != nil && !emergency {
-		weight = weight * uint64(100-a.overloaded[*needed]) / 100
+	if o, is := a.overloaded[*needed]; is && o.refuses(cause) {
+		percent = max(percent, o.reduction)
 	}
-	return weight
+	return percent
+}
+
+// overload is what OVERLOAD START says of an AMF, or of a slice. action nil: the AMF names none.
+type overload struct {
+	action *ngap.OverloadAction
+	// In percent; 100: none of these contexts is permitted.
+	reduction uint8
+}
+
+func overloadOf(response *ngap.OverloadResponse, indication *ngap.TrafficLoadReductionIndication) overload {
+	o := overload{reduction: 100}
+	if response != nil {
+		o.action = response.OverloadAction
+	}
+	if indication != nil {
+		o.reduction = uint8(*indication)
+	}
+	return o
+}
+
+// refuses reports whether the action is about contexts for a cause. Each action permits emergencies. Without an action, all others are meant.
+func (o overload) refuses(cause ngap.RRCEstablishmentCause) bool {
+	if cause == ngap.RRCEstablishmentCauseEmergency {
+		return false
+	}
+	if o.action == nil {
+		return true
+	}
+	switch *o.action {
+	case ngap.OverloadActionRejectNonEmergencyMoDt, ngap.OverloadActionRejectRrcCrSignalling:
+		switch cause {
+		case ngap.RRCEstablishmentCauseMoData, ngap.RRCEstablishmentCauseMoSMS, ngap.RRCEstablishmentCauseMoVideoCall, ngap.RRCEstablishmentCauseMoVoiceCall:
+			return true
+		case ngap.RRCEstablishmentCauseMoSignalling:
+			return *o.action == ngap.OverloadActionRejectRrcCrSignalling
+		}
+		return false
+	case ngap.OverloadActionPermitHighPrioritySessionsAndMobileTerminatedServicesOnly:
+		switch cause {
+		case ngap.RRCEstablishmentCauseHighPriorityAccess, ngap.RRCEstablishmentCauseMpsPriorityAccess, ngap.RRCEstablishmentCauseMcsPriorityAccess:
+			return false
+		}
+	}
+	return cause != ngap.RRCEstablishmentCauseMtAccess
 }
 
 func (a *amf) serves(plmn nas.PLMN, needed *slice) bool {
@@ -364,31 +407,68 @@ func (a *amf) serves(plmn nas.PLMN, needed *slice) bool {
 	return known && (needed == nil || slices.Contains(supported, *needed))
 }
 
-// choose is the AMF for a new context (TS 23.501 section 6.3.5): one that serves a preferred GUAMI, if it is ready; otherwise one of those
-// that serve the PLMN and the slice, by weight. random is below 1.
-func choose(pool []*amf, plmn nas.PLMN, needed *slice, prefer func(guami) bool, emergency bool, random float64) *amf {
-	var total uint64
-	for _, a := range pool {
-		preferred := func(g guami) bool { return prefer(g) && !slices.Contains(a.leaving, g) }
-		if prefer != nil && a.phase == ready && (needed == nil || emergency || a.overloaded[*needed] < 100) && slices.ContainsFunc(a.served, preferred) {
-			return a
-		}
-		if a.serves(plmn, needed) {
-			total += a.weightFor(needed, emergency)
+// demand is what a new context needs of an AMF.
+type demand struct {
+	plmn   nas.PLMN
+	needed *slice // nil: any
+	cause  ngap.RRCEstablishmentCause
+	// GUAMIs that are preferred; nil: none. only: no other one will do.
+	prefer func(guami) bool
+	only   bool
+}
+
+// choose is the AMF for a new context (TS 23.501 section 6.3.5): by weight one of those that serve a preferred GUAMI; otherwise one of those that
+// serve the PLMN and the slice. An overloaded AMF gets its part of the contexts, and the others the rest. overloaded: an AMF did not get it for
+// this reason. random is from 0 to below 1.
+func choose(pool []*amf, d demand, random func() float64) (chosen *amf, overloaded bool) {
+	left := slices.DeleteFunc(slices.Clone(pool), func(a *amf) bool { return a.phase != ready })
+	preferred := func(a *amf) bool {
+		return d.prefer != nil && slices.ContainsFunc(a.served, func(g guami) bool { return d.prefer(g) && !slices.Contains(a.leaving, g) })
+	}
+	usable := func(a *amf) bool { return a.weight() > 0 && a.serves(d.plmn, d.needed) }
+	passes := []func(*amf) bool{preferred, usable}
+	if d.only {
+		passes = passes[:1]
+	}
+	for _, suits := range passes {
+		for {
+			a := byWeight(left, suits, random)
+			if a == nil {
+				break
+			}
+			percent := a.refusal(d.needed, d.cause)
+			if percent == 0 || percent < 100 && random() >= float64(percent)/100 {
+				return a, overloaded
+			}
+			overloaded = true
+			left = slices.DeleteFunc(left, func(other *amf) bool { return other == a })
 		}
 	}
-	if total == 0 {
+	return nil, overloaded
+}
+
+// byWeight is one of the AMFs that suit; nil: none does. Without a weight they are equal.
+func byWeight(all []*amf, suits func(*amf) bool, random func() float64) *amf {
+	var those []*amf
+	var total uint64
+	for _, a := range all {
+		if suits(a) {
+			those = append(those, a)
+			total += a.weight()
+		}
+	}
+	if len(those) == 0 {
 		return nil
 	}
-	at := uint64(random * float64(total))
-	for _, a := range pool {
-		if !a.serves(plmn, needed) {
-			continue
-		}
-		if at < a.weightFor(needed, emergency) {
+	if total == 0 {
+		return those[0]
+	}
+	at := uint64(random() * float64(total))
+	for _, a := range those {
+		if at < a.weight() {
 			return a
 		}
-		at -= a.weightFor(needed, emergency)
+		at -= a.weight()
 	}
-	return nil
+	return those[len(those)-1]
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathbits "math/bits"
+	"slices"
 	"testing"
 	"time"
 
@@ -232,8 +233,22 @@ func TestAnOverloadedAMFTakesLessOrNothing(t *testing.T) {
 	reduction := ngap.TrafficLoadReductionIndication(99)
 	w := b.wireOf("one")
 	w.receive(t, &ngap.OverloadStart{AMFTrafficLoadReductionIndication: &reduction})
-	if got := b.amfs["one"].weight(); got != 50 {
-		t.Error(got)
+	// Of a hundred new contexts it gets one, also if there is no other AMF, and also those whose 5G-GUTI is its own.
+	g := b.amfs["one"].served[0]
+	for _, guti := range []*nas.GUTI{nil, {PLMN: g.plmn, AMFID: g.amfID}} {
+		taken := 0
+		for i := range 100 {
+			b.random = func() float64 { return (float64(i) + 0.5) / 100 }
+			_, err := b.Open("agf", nil, guti, &ue{})
+			if err == nil {
+				taken++
+			} else if !errors.Is(err, ErrOverloaded) {
+				t.Fatal(err)
+			}
+		}
+		if taken != 1 {
+			t.Errorf("%d with %v", taken, guti)
+		}
 	}
 	w.receive(t, &ngap.OverloadStart{})
 	if _, err := b.Open("agf", nil, nil, &ue{}); !errors.Is(err, ErrNoAMF) {
@@ -289,10 +304,10 @@ func TestAnAMFThatIsOverloadedForASliceTakesOthers(t *testing.T) {
 	if _, err := b.Open("agf", &api.Slice{Sst: 2}, &nas.GUTI{PLMN: g.plmn, AMFID: g.amfID}, &ue{}); !errors.Is(err, ErrOverloaded) {
 		t.Error(err)
 	}
-	// A reduction shifts the share, and the next message replaces the first.
+	// A reduction leaves the rest, and the next message replaces the first.
 	ninety := ngap.TrafficLoadReductionIndication(90)
 	b.wireOf("one").receive(t, overloaded(&ninety))
-	if got := b.amfs["one"].weightFor(&slice{sst: 2}, false); got != 500 {
+	if got := b.amfs["one"].refusal(&slice{sst: 2}, ngap.RRCEstablishmentCauseMoSignalling); got != 90 {
 		t.Error(got)
 	}
 	b.wireOf("one").receive(t, &ngap.OverloadStop{})
@@ -598,9 +613,63 @@ func TestAnAMFThatIsNewMayBeReadySoon(t *testing.T) {
 	}
 }
 
+// caused is a ue with a cause.
+type caused struct {
+	ue
+	cause ngap.RRCEstablishmentCause
+}
+
+func (c *caused) Cause() ngap.RRCEstablishmentCause { return c.cause }
+
+func TestTheActionOfAnOverloadedAMFIsAboutSomeCauses(t *testing.T) {
+	const emergency, high, terminated, signalling, data, sms, mps = ngap.RRCEstablishmentCauseEmergency, ngap.RRCEstablishmentCauseHighPriorityAccess, ngap.RRCEstablishmentCauseMtAccess,
+		ngap.RRCEstablishmentCauseMoSignalling, ngap.RRCEstablishmentCauseMoData, ngap.RRCEstablishmentCauseMoSMS, ngap.RRCEstablishmentCauseMpsPriorityAccess
+	for _, c := range []struct {
+		action  ngap.OverloadAction
+		permits []ngap.RRCEstablishmentCause
+	}{
+		{ngap.OverloadActionRejectNonEmergencyMoDt, []ngap.RRCEstablishmentCause{emergency, high, terminated, signalling, mps}},
+		{ngap.OverloadActionRejectRrcCrSignalling, []ngap.RRCEstablishmentCause{emergency, high, terminated, mps}},
+		{ngap.OverloadActionPermitEmergencySessionsAndMobileTerminatedServicesOnly, []ngap.RRCEstablishmentCause{emergency, terminated}},
+		{ngap.OverloadActionPermitHighPrioritySessionsAndMobileTerminatedServicesOnly, []ngap.RRCEstablishmentCause{emergency, high, terminated, mps}},
+	} {
+		b := readyBed(t, "one")
+		b.wireOf("one").receive(t, &ngap.OverloadStart{AMFOverloadResponse: &ngap.OverloadResponse{OverloadAction: &c.action}})
+		for _, cause := range []ngap.RRCEstablishmentCause{emergency, high, terminated, signalling, data, sms, mps} {
+			if _, err := b.Open("agf", nil, nil, &caused{cause: cause}); (err == nil) != slices.Contains(c.permits, cause) {
+				t.Errorf("%s, %s: %v", c.action, cause, err)
+			}
+		}
+	}
+}
+
+func TestAReroutedUEGoesToAnotherAMFOfTheSet(t *testing.T) {
+	b := readyBed(t, "one", "two", "three")
+	b.amfs["two"].served = []guami{{b.amfs["two"].served[0].plmn, 0x010080}}
+	b.amfs["three"].served = []guami{{b.amfs["three"].served[0].plmn, 0x010081}}
+	count := map[string]int{}
+	for i := range 100 {
+		b.random = func() float64 { return float64(i) / 100 }
+		c, err := b.OpenIn("agf", nil, Reroute{2, "one"}, &ue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count[c.AMF()]++
+	}
+	if count["two"] != 50 || count["three"] != 50 {
+		t.Error(count)
+	}
+	// There is no other AMF of its own set, and none of a third one.
+	for _, set := range []uint16{1, 3} {
+		if _, err := b.OpenIn("agf", nil, Reroute{set, "one"}, &ue{}); !errors.Is(err, ErrNoAMF) {
+			t.Error(set, err)
+		}
+	}
+}
+
 type emergency struct{ ue }
 
-func (*emergency) Emergency() bool { return true }
+func (*emergency) Cause() ngap.RRCEstablishmentCause { return ngap.RRCEstablishmentCauseEmergency }
 
 func TestAnOverloadedAMFTakesEmergencies(t *testing.T) {
 	b := readyBed(t, "one")

@@ -219,10 +219,10 @@ func (s *Service) carryOut(a *amf, stream uint16, pdu *ngap.PDU, now time.Time) 
 		s.touched(a)
 	case *ngap.OverloadStart:
 		a.start(m)
-		s.Log.Warn("an AMF is overloaded", "amf", a.name, "reduction", a.reduction, "slices", len(a.overloaded))
+		s.Log.Warn("an AMF is overloaded", "amf", a.name, "reduction", a.refusal(nil, ngap.RRCEstablishmentCauseMoSignalling), "slices", len(a.overloaded))
 		s.touched(a)
 	case *ngap.OverloadStop:
-		a.overload, a.reduction, a.overloaded = false, 0, nil
+		a.overload, a.overloaded = nil, nil
 		s.Log.Info("an AMF is not overloaded any more", "amf", a.name)
 		s.touched(a)
 	case *ngap.NGReset:

@@ -58,8 +58,11 @@ var ErrNoAMF = errors.New("no AMF can serve the subscriber")
 // ErrStarting is an ErrNoAMF that may pass soon: the service, or an AMF of the node, is new, and the first NG setup is not done.
 var ErrStarting = fmt.Errorf("%w yet", ErrNoAMF)
 
-// ErrOverloaded is an ErrNoAMF: AMFs serve the slice, and all of them are overloaded for it.
-var ErrOverloaded = fmt.Errorf("%w: it is overloaded for the slice", ErrNoAMF)
+// ErrOverloaded is an ErrNoAMF: AMFs could serve the subscriber, and are overloaded.
+var ErrOverloaded = fmt.Errorf("%w: it is overloaded", ErrNoAMF)
+
+// ErrRerouted: an initial message was rerouted before. AMFs that refer a subscriber to each other would do so for ever.
+var ErrRerouted = errors.New("the AMF to which the subscriber was rerouted reroutes it, too")
 
 // Service is the pool of AMFs. Everything is guarded by mu.
 type Service struct {
@@ -524,7 +527,7 @@ func (s *Service) NotReady(_ string, stored *object.StoredObject) intent.NotRead
 			message = a.reason
 		}
 		return intent.NotReady{Reason: "NoAssociation", Message: message, Since: a.since}
-	case a.weight() == 0:
+	case a.takesNone():
 		return intent.NotReady{Reason: "NoNewSubscribers", Message: "the AMF takes no new subscribers", Since: a.since}
 	}
 	return intent.NotReady{}
@@ -537,17 +540,23 @@ type Pool interface {
 	// Open makes a context for a UE at an AMF of an access node: the AMF of the GUTI, if it has one and the AMF is
 	// ready. node "": the first by name. Called under Do.
 	Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error)
-	// OpenIn is Open at an AMF of an AMF set, if there is one that is ready.
-	OpenIn(node string, want *api.Slice, set uint16, ue UE) (*Context, error)
+	// OpenIn is Open at an AMF of the AMF set that another AMF names.
+	OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error)
 	// Claim gives a context of before a restart of the agent to its owner, by its RAN UE NGAP ID; nil: it is gone. The context is suspended
 	// until Resumed is called. Called under Do.
 	Claim(ranID int64, ue UE) *Context
 }
 
-// Urgent is a UE whose context may be opened for an emergency: an overloaded AMF takes it.
-type Urgent interface {
-	// Emergency is called in Open.
-	Emergency() bool
+// Reroute is where a REROUTE NAS REQUEST sends an initial message: to an AMF set. From is the AMF that says so.
+type Reroute struct {
+	Set  uint16
+	From string
+}
+
+// Caused is a UE that says what its context is for: an overloaded AMF takes some. The context of another one is for signalling.
+type Caused interface {
+	// Cause is called in Open.
+	Cause() ngap.RRCEstablishmentCause
 }
 
 // Do implements Pool.
@@ -559,20 +568,21 @@ func (s *Service) Do(f func()) {
 
 // Open implements Pool.
 func (s *Service) Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error) {
-	var prefer func(guami) bool
+	d := demand{}
 	if guti != nil {
 		one := guami{guti.PLMN, guti.AMFID}
-		prefer = func(g guami) bool { return g == one }
+		d.prefer = func(g guami) bool { return g == one }
 	}
-	return s.openContext(node, want, prefer, ue)
+	return s.openContext(node, want, d, "", ue)
 }
 
 // OpenIn implements Pool.
-func (s *Service) OpenIn(node string, want *api.Slice, set uint16, ue UE) (*Context, error) {
-	return s.openContext(node, want, func(g guami) bool { return g.amfID>>6&0x3ff == uint32(set) }, ue)
+func (s *Service) OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error) {
+	return s.openContext(node, want, demand{prefer: func(g guami) bool { return g.amfID>>6&0x3ff == uint32(to.Set) }, only: true}, to.From, ue)
 }
 
-func (s *Service) openContext(node string, want *api.Slice, prefer func(guami) bool, ue UE) (*Context, error) {
+// openContext opens a context at any AMF but `not`. The caller fills in what it prefers.
+func (s *Service) openContext(node string, want *api.Slice, d demand, not string, ue UE) (*Context, error) {
 	if node == "" {
 		for name := range s.nodes {
 			if node == "" || name < node {
@@ -589,24 +599,26 @@ func (s *Service) openContext(node string, want *api.Slice, prefer func(guami) b
 	}
 	var pool []*amf
 	for _, a := range s.amfs {
-		if a.node == node {
+		if a.node == node && a.name != not {
 			pool = append(pool, a)
 		}
 	}
 	slices.SortFunc(pool, func(a, b *amf) int { return strings.Compare(a.name, b.name) })
-	var needed *slice
+	d.plmn, d.cause = nas.PLMN(n.Plmn), ngap.RRCEstablishmentCauseMoSignalling
 	if want != nil {
 		item := snssai(want)
 		one := sliceOf(&item)
-		needed = &one
+		d.needed = &one
 	}
-	urgent, is := ue.(Urgent)
-	a := choose(pool, nas.PLMN(n.Plmn), needed, prefer, is && urgent.Emergency(), s.random())
+	if caused, is := ue.(Caused); is {
+		d.cause = caused.Cause()
+	}
+	a, overloaded := choose(pool, d, s.random)
 	if a == nil {
 		now := time.Now()
 		err := ErrNoAMF
 		switch {
-		case needed != nil && slices.ContainsFunc(pool, func(a *amf) bool { return a.serves(nas.PLMN(n.Plmn), needed) && a.weight() > 0 }):
+		case overloaded:
 			err = ErrOverloaded
 		case !s.synced || slices.ContainsFunc(pool, func(a *amf) bool { return a.starting(now) }):
 			err = ErrStarting

@@ -36,6 +36,8 @@ type ue struct {
 	peer         ike.Peer
 	conversation uint64
 	up, gone     bool
+	// Its initial message was rerouted.
+	rerouted bool
 
 	// EAP-5G: the callback that waits for our answer, nil while the UE is to answer; the identifier of our last
 	// request.
@@ -75,12 +77,12 @@ type ue struct {
 
 // link takes the events of the UE's context at the AMF. It is called under the lock of the N2 service.
 type link struct {
-	u         *ue
-	emergency bool
+	u     *ue
+	cause ngap.RRCEstablishmentCause
 }
 
-// Emergency implements n2.Urgent.
-func (l link) Emergency() bool { return l.emergency }
+// Cause implements n2.Caused.
+func (l link) Cause() ngap.RRCEstablishmentCause { return l.cause }
 
 // Complete implements n2.Completing.
 func (l link) Complete(m *ngap.UEContextReleaseComplete, done func()) {
@@ -185,7 +187,7 @@ func (u *ue) initialMessage(r eap5g.Response, slices []*api.Slice) (err error) {
 		if s == nil && overloaded {
 			break
 		}
-		if core, err = u.s.pool.Open(u.in.spec.Node, s, r.Parameters.GUAMI, link{u, r.Parameters.Cause == ngap.RRCEstablishmentCauseEmergency}); err == nil {
+		if core, err = u.s.pool.Open(u.in.spec.Node, s, r.Parameters.GUAMI, link{u, r.Parameters.Cause}); err == nil {
 			break
 		}
 		overloaded = overloaded || errors.Is(err, n2.ErrOverloaded)
@@ -542,8 +544,15 @@ func (u *ue) reroute(m *ngap.RerouteNASRequest) {
 	}
 	var err error
 	u.s.pool.Do(func() {
+		from := u.core.AMF()
 		u.core.Close()
-		if u.core, err = u.s.pool.OpenIn(u.in.spec.Node, nil, n2.AMFSet(m), link{u, first.RRCEstablishmentCause == ngap.RRCEstablishmentCauseEmergency}); err != nil {
+		// One reroute: AMFs that send the UE to each other would go on for ever.
+		if u.rerouted {
+			u.core, err = nil, n2.ErrRerouted
+			return
+		}
+		u.rerouted = true
+		if u.core, err = u.s.pool.OpenIn(u.in.spec.Node, nil, n2.Reroute{Set: n2.AMFSet(m), From: from}, link{u, first.RRCEstablishmentCause}); err != nil {
 			u.core = nil
 			return
 		}
