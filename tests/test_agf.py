@@ -13,7 +13,7 @@ from core.amf import decode
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from lab import Gateway, Wire, frames, thing
-from lab.core import Amf
+from lab.core import Amf, another_set, rerouted
 from lab.dhcp import Client, Dhclient
 from lab.laboratory import wait_until
 from lab.pppoe import IPCP, IPV6CP, Host
@@ -38,7 +38,7 @@ from scapy.all import (
 ACCESS_MAC, CORE_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02"
 GATEWAY, HOME = "100.64.0.1", "100.64.9.9"
 N3, UPF = "192.0.2.1", "192.0.2.2"
-N2, AMF = "10.9.8.1", "10.9.8.2"
+N2, AMF, OTHER_AMF = "10.9.8.1", "10.9.8.2", "10.9.8.3"
 METRICS = "127.0.0.1:9464"
 SERVER, SERVER6 = "198.51.100.1", "2001:db8:9::1"
 LAN = thing("IpoeServer", "lan", port="access", profile="home", leaseTime="60s")
@@ -482,16 +482,26 @@ def test_the_core_asks_about_a_line_that_has_no_radio(site):
 
 
 def test_a_line_goes_to_the_amf_set_that_the_first_amf_names(site):
-    site.amf.do("set", option="reroute", value=1)
-    before = len(site.amf.events("message", name="InitialUEMessage"))
-    host, line = site.dial("rerouted")
-    first, second = site.amf.events("message", name="InitialUEMessage")[before:]
-    first, second = (decode(bytes.fromhex(one["octets"]))[1] for one in (first, second))
-    assert second["NAS-PDU"] == first["NAS-PDU"] and second["AMFSetID"] == (2, 10) and second["AllowedNSSAI"]
-    assert second["RAN-UE-NGAP-ID"] != first["RAN-UE-NGAP-ID"]
-    site.ping(host, 1)
-    host.hang_up()
-    wait_until(lambda: site.session(line.ip4) is None, 30, "no session")
+    with another_set(site, "agf", OTHER_AMF) as core:
+        core.do("set", option="reroute", value=1)
+        host, line = site.dial("rerouted")
+        rerouted(core, site.amf)
+        site.ping(host, 1)
+        host.hang_up()
+        wait_until(lambda: site.session(line.ip4) is None, 30, "no session")
+        site.amf.wait("deregistered")
+
+
+def test_a_line_that_two_amf_sets_send_to_each_other_is_refused(site):
+    with another_set(site, "agf", OTHER_AMF) as core:
+        initial = len(core.events("message", name="InitialUEMessage"))
+        core.do("set", option="reroute", value=1)
+        site.amf.do("set", option="reroute", value=1)
+        host = Host(site.wire, next(site.macs), 200, username="nowhere", password="x")
+        assert not host.dial(IPCP)
+        site.amf.wait("message", name="InitialUEMessage")
+        assert len(site.amf.events("message", name="InitialUEMessage")) == 1
+        assert len(core.events("message", name="InitialUEMessage")) == initial + 1
 
 
 def test_a_line_without_a_context_registers_anew_when_the_core_has_forgotten_it(site):

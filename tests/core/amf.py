@@ -180,9 +180,13 @@ class Amf:
         return {
             "pLMNIdentity": self.plmn,
             "aMFRegionID": (1, 8),
-            "aMFSetID": (1, 10),
+            "aMFSetID": (self.options.set, 10),
             "aMFPointer": (self.options.pointer, 6),
         }
+
+    def identifier(self):
+        """AMF identifier (TS 23.003 section 2.10.1), 3 bytes."""
+        return b"\x01" + (self.options.set << 6 | self.options.pointer).to_bytes(2, "big")
 
     def slices(self):
         return [{"s-NSSAI": {"sST": bytes([1])}}]
@@ -474,7 +478,7 @@ class Amf:
     def accept(self, ue):
         accept = fgmm.FGMMRegistrationAccept()
         accept["5GSRegResult"]["V"].set_val(b"\x02")
-        optional(accept, "GUTI", b"\xf2" + self.plmn + b"\x01\x00" + bytes([0x40 | self.options.pointer]) + ue.tmsi)
+        optional(accept, "GUTI", b"\xf2" + self.plmn + self.identifier() + ue.tmsi)
         if self.options.notice:
             # The non-3GPP de-registration timer: in units of two seconds.
             optional(accept, "Non3GPPDeregTimer", bytes([self.options.notice]))
@@ -756,6 +760,7 @@ def options():
     parser.add_argument("--name", default="amf.test")
     parser.add_argument("--plmn", default="00101")
     parser.add_argument("--capacity", type=int, default=100)
+    parser.add_argument("--set", type=int, default=1)
     parser.add_argument("--pointer", type=int, default=1)
     parser.add_argument("--refuse", type=int, default=0)
     # 5GMM cause of each registration, 5GSM cause of each PDU session.

@@ -170,7 +170,7 @@ class N3iwfAmf(Amf):
             self.say("deregistered", amf=ue["amf"])
 
     def accept(self, ue):
-        guti = b"\xf2" + plmn_octets(self.options.plmn) + b"\x01\x00\x41" + ue["amf"].to_bytes(4, "big")
+        guti = b"\xf2" + plmn_octets(self.options.plmn) + self.identifier() + ue["amf"].to_bytes(4, "big")
         self.set_up_context(ue, 0, bytes([0x7E, 0, 0x42, 1, 2]) + tlv(0x77, guti, 2))
 
     def set_up_context(self, ue, count, message, **more):

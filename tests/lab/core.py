@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test core's AMF, and UEs on untrusted access, as processes in namespaces."""
 
+import contextlib
 import itertools
 import json
 import os
 import subprocess
 import sys
 
+from .gateway import thing
 from .laboratory import TREE, wait_until
 
 NUMBERS = itertools.count(1)
@@ -118,8 +120,35 @@ class RgAmf(Program):
     name = "rg_amf"
 
 
+@contextlib.contextmanager
+def another_set(site, node, address):
+    """While it lasts there is an AMF of set 2. Its capacity is 0: only what is rerouted goes there. The site's `amf` is this one."""
+    site.core.ip("addr", "add", f"{address}/24", "dev", "amf")
+    first = site.amf
+    site.amf = type(first)(site.lab, site.core, address, **{**first.options, "name": "other", "set": 2, "capacity": 0})
+    try:
+        site.gateway.apply(thing("Amf", "other", node=node, addresses=[address]))
+        site.amf.wait("setup")
+        yield first
+    finally:
+        site.gateway.delete("Amf", "other")
+        site.amf.kill()
+        site.amf = first
+        site.core.ip("addr", "del", f"{address}/24", "dev", "amf")
+
+
 class Ues(Program):
     name = "ue"
+
+
+def rerouted(core, other):
+    """The other AMF has the initial message that the first one gave away (TS 38.413 section 8.6.5)."""
+    from core.amf import decode
+
+    first, second = (amf.events("message", name="InitialUEMessage")[-1] for amf in (core, other))
+    first, second = (decode(bytes.fromhex(one["octets"]))[1] for one in (first, second))
+    assert second["NAS-PDU"] == first["NAS-PDU"] and second["AMFSetID"] == (2, 10) and second["AllowedNSSAI"]
+    assert second["RAN-UE-NGAP-ID"] != first["RAN-UE-NGAP-ID"]
 
 
 class Echo(Program):
