@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data plane's process.
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,21 @@
 #include "core/start.h"
 #include "crypto/crypto.h"
 #include "dispatch/dispatch.h"
+#include "ipsec/sequence_file.h"
 #include "port/port.h"
 #include "server/api.h"
+
+// ESP's sequence numbers are in a file of their own or beside the socket.
+static int
+keep_sequences(const struct options *o)
+{
+	char beside[PATH_MAX];
+
+	if (!o->sequences && !o->socket)
+		return 0;
+	snprintf(beside, sizeof(beside), "%s.sequences", o->socket);
+	return sequence_file_open(o->sequences ? o->sequences : beside);
+}
 
 static void
 stop(int fd, uint32_t events, void *argument)
@@ -61,16 +75,19 @@ main(int count, char **arguments)
 		error = core_run();
 	if (!error)
 		error = api_start(o.socket, o.listen, o.certificate, o.key, o.authority, o.client_names);
+	// Only now is it certain that no other data plane has the socket.
+	if (!error)
+		error = keep_sequences(&o);
 	if (error) {
 		fprintf(stderr, "sluice-dataplane cannot start: %s\n", strerror(-error));
 		return 1;
 	}
-	// Only now is it certain that no other data plane has the socket.
 	port_use_socket(o.socket);
 	loop_run();
 	api_stop();
 	port_stop_all();
 	dispatch_close();
+	sequence_file_close();
 	core_stop();
 	return 0;
 }

@@ -3,6 +3,8 @@
 
 import contextlib
 import socket
+import struct
+from pathlib import Path
 
 import pytest
 from contract import Connection, api
@@ -749,7 +751,21 @@ class TestReplacement:
         pop.at_line(IPOE, lambda packet: UDP in packet)
 
 
+def kept(pop):
+    """The sequence numbers in the file beside the data plane's socket: rows of 16, 8 and 8 bytes behind a head."""
+    rows = struct.iter_unpack("16sQQ", Path(f"{pop.gateway.dataplane_socket}.sequences").read_bytes()[32:])
+    return {sequence for _, sequence, used in rows if used}
+
+
 def test_associations_return_with_a_new_dataplane(pop):
+    """No sequence number is used or accepted again."""
+    # The lowest one that no other association of this file has.
+    received = PLAIN.seal(down(PLAIN, 4), seq_num=54321)
+    pop.send_down(received)
+    pop.at_line(IPOE, lambda packet: UDP in packet)
+    pop.send_up(IPOE, up(PLAIN, 4))
+    before = pop.at_core(from_tunnel(PLAIN))[ESP].seq
+    wait_until(lambda: 54321 in kept(pop), what="the received number is in the file")
     pop.gateway.dataplane.kill()
     pop.gateway.start_dataplane()
     kinds = ("ports", "interfaces", "sa", "sessions")
@@ -760,7 +776,14 @@ def test_associations_return_with_a_new_dataplane(pop):
     pop.learn(IPOE)
     sent = up(PLAIN, 4)
     pop.send_up(IPOE, sent)
-    assert bytes(PLAIN.open(pop.at_core(from_tunnel(PLAIN)))) == older(sent)
+    outer = pop.at_core(from_tunnel(PLAIN))
+    assert before < outer[ESP].seq < before + (1 << 25)
+    assert bytes(PLAIN.open(outer)) == older(sent)
+    with pop.dropping("esp-replay"):
+        pop.send_down(received)
+    sent = down(PLAIN, 4)
+    pop.send_down(PLAIN.seal(sent, seq_num=54322))
+    assert bytes(pop.at_line(IPOE, lambda packet: UDP in packet)) == older(sent)
 
 
 class TestWorkers:

@@ -54,6 +54,9 @@ static const char usage[] =
 	"several\n"
 	"                      the last one is used, the others are for a "
 	"crypto_scheduler0,worker=...,mode=round-robin\n"
+	"  --sequences FILE    keeps the sequence numbers of ESP over a restart (default: SOCKET.sequences); on a "
+	"disk\n"
+	"                      also over one of the machine\n"
 	"  --core-dumps        allows core dumps: they contain keys and subscribers' packets\n"
 	"  --prefix NAME       tells this data plane's DPDK files from another's\n"
 	"  --log-level LEVEL   error, warning, notice, info or debug (default warning)\n"
@@ -111,8 +114,8 @@ options_parse(struct options *o, int count, char **arguments)
 		{"huge-dir", 1, NULL, 'd'}, {"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'},
 		{"prefix", 1, NULL, 'p'}, {"event-device", 1, NULL, 'e'}, {"cpu", 1, NULL, 'P'},
 		{"look-up", 1, NULL, 'u'}, {"crypto", 1, NULL, 'E'}, {"crypto-device", 1, NULL, 'D'},
-		{"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'}, {"version", 0, NULL, 'v'},
-		{"help", 0, NULL, 'h'}, {0}};
+		{"sequences", 1, NULL, 'S'}, {"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'},
+		{"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
 	int c;
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
@@ -164,6 +167,9 @@ options_parse(struct options *o, int count, char **arguments)
 			if (c == CRYPTO_DEVICES_MAX)
 				refuse("--crypto-device", optarg, "up to eight devices");
 			o->crypto_devices[c] = optarg;
+			break;
+		case 'S':
+			o->sequences = optarg;
 			break;
 		case 'U':
 			o->core_dumps = true;

@@ -11,6 +11,7 @@ enum { CRYPTO_DEVICES_MAX = 8 };
 
 struct options {
 	const char *socket;      // path of the API's Unix socket, or NULL
+	const char *sequences;   // path of the file of ESP sequence numbers, or NULL: beside the socket
 	const char *listen;      // ADDRESS:PORT of the API with mutual TLS, or NULL
 	const char *certificate; // PEM files for it
 	const char *key;

@@ -33,6 +33,9 @@ DROP(drop_selector, "ipsec-selector", "A packet that no selector of its tunnel o
 DROP(drop_exhausted, "esp-sequence-exhausted",
 	"The sequence numbers of an outbound security association are used up, or it is behind a hard lifetime in "
 	"packets.")
+DROP(drop_unsaved, "esp-sequence-unsaved",
+	"A packet came before the sequence numbers of its security association were in the file that keeps them over a "
+	"restart.")
 DROP(drop_lifetime, "esp-lifetime", "A packet of a security association that is behind a hard lifetime.")
 DROP(drop_room, "esp-no-room", "There is no room for the ESP header or trailer around a packet.")
 DROP(drop_large, "esp-mtu", "A packet is larger than the path to its tunnel's peer takes, and may not be fragmented.")
@@ -215,6 +218,8 @@ stop(struct packet *p, struct ipsec_sa *sa)
 {
 	if (__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & SA_DEAD)
 		return packet_drop(p, &drop_lifetime);
+	if (__atomic_load_n(&sa->last, __ATOMIC_RELAXED) < __atomic_load_n(&sa->limit, __ATOMIC_RELAXED))
+		return packet_drop(p, &drop_unsaved);
 	if (!(__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & SA_EXHAUSTED))
 		__atomic_or_fetch(&sa->events, SA_EXHAUSTED, __ATOMIC_RELAXED);
 	return packet_drop(p, &drop_exhausted);

@@ -18,9 +18,14 @@
 #include "ipsec.pb-c.h"
 #include "ipsec/policy.h"
 #include "ipsec/sa_events.h"
+#include "ipsec/sequence_file.h"
 #include "ipsec/tunnel.h"
 
 enum { KEY_MAX = 36, INTEGRITY_KEY_MAX = 64, HOP_LIMIT_OUTSIDE = 64 };
+
+// The file of sequence numbers is so far ahead of an outbound SA: more than workers use from one look at the SA to the next, and
+// 256 starts of the data plane use up an SA without extended numbers.
+static const uint64_t AHEAD = 1 << 24;
 
 // Fields for the main thread alone.
 struct sa_detail {
@@ -28,6 +33,8 @@ struct sa_detail {
 	uint32_t next;                        // of the same tunnel, or NO_SA
 	uint32_t precedence;
 	uint64_t serial;
+	uint64_t first; // the sequence number before the first one
+	uint32_t row;   // of the file of sequence numbers
 };
 
 struct slab ipsec_sas;
@@ -428,15 +435,44 @@ unlink_from_tunnel(uint32_t index)
 // ---- The kind.
 
 static void
-set_limits(struct ipsec_sa *sa, const Sluice__V1__SecurityAssociation *spec)
+set_limits(struct ipsec_sa *sa, uint64_t first, const Sluice__V1__SecurityAssociation *spec)
 {
-	uint64_t last = spec->esn ? UINT64_MAX - 1 : UINT32_MAX;
+	uint64_t limit = spec->esn ? UINT64_MAX - 1 : UINT32_MAX;
 
-	if (sa->flags & SA_OUTBOUND && spec->hard_packets && spec->hard_packets < last - spec->sequence)
-		last = spec->sequence + spec->hard_packets;
 	sa->hard_bytes = spec->hard_bytes ? spec->hard_bytes : UINT64_MAX;
 	sa->hard_packets = spec->hard_packets ? spec->hard_packets : UINT64_MAX;
-	__atomic_store_n(&sa->last, last, __ATOMIC_RELAXED);
+	if (!(sa->flags & SA_OUTBOUND))
+		return;
+	if (spec->hard_packets && first < limit && spec->hard_packets < limit - first)
+		limit = first + spec->hard_packets;
+	__atomic_store_n(&sa->limit, limit, __ATOMIC_RELAXED);
+}
+
+// The next numbers of an outbound SA may be used, once the file says that they are.
+static void
+reserve(struct ipsec_sa *sa, uint32_t row)
+{
+	uint64_t sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED), last = sa->limit;
+
+	if (row != SEQUENCE_FILE_NONE && last > sequence && last - sequence > AHEAD)
+		last = sequence + AHEAD;
+	sequence_file_set(row, last);
+	__atomic_store_n(&sa->last, last, __ATOMIC_RELEASE);
+}
+
+void
+ipsec_sa_keep(uint32_t index)
+{
+	struct ipsec_sa *sa = ipsec_sa_at(index);
+	uint64_t sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED),
+		 last = __atomic_load_n(&sa->last, __ATOMIC_RELAXED);
+
+	if (sa->flags & SA_OUTBOUND) {
+		if (last && last < sa->limit && last < sequence + AHEAD / 2)
+			reserve(sa, details[index].row);
+	} else if (!(sa->flags & SA_NO_REPLAY_CHECK)) {
+		sequence_file_set(details[index].row, sequence);
+	}
 }
 
 static int
@@ -484,12 +520,14 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 {
 	uint32_t index = slab_take(&ipsec_sas);
 	struct ipsec_sa *sa;
-	uint64_t key;
+	uint64_t key, kept;
 	int error;
 
 	if (index == UINT32_MAX)
 		return fault(f, ENOSPC, "there can be %d SAs at most", SA_LIMIT);
 	sa = ipsec_sa_at(index);
+	d->row = sequence_file_take(spec, &kept);
+	d->first = RTE_MAX(kept, spec->sequence);
 	memset(sa, 0, sizeof(*sa));
 	*sa = (struct ipsec_sa){
 		.selectors = r->selectors,
@@ -504,9 +542,9 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 		.icv_length = r->secret.icv_length,
 		.align = (uint8_t)RTE_MAX((unsigned)ESP_ALIGN, crypto_block_length(r->secret.cipher)),
 		.dscp = r->dscp,
-		.sequence = spec->sequence,
+		.sequence = d->first,
 	};
-	set_limits(sa, spec);
+	set_limits(sa, d->first, spec);
 	key = ipsec_spi_key(vrf, sa->spi);
 	if (!(sa->flags & SA_OUTBOUND) && map64_get(ipsec_spis, key) != MAP64_NONE) {
 		error = fault(f, EEXIST, "spi: %u is SecurityAssociation \"%.64s\"'s in this VRF; choose another",
@@ -532,7 +570,7 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 		memcpy(sa->local, r->local, sizeof(sa->local));
 		memcpy(sa->remote, r->remote, sizeof(sa->remote));
 		sa->remote_port = rte_cpu_to_be_16(r->remote_port);
-		if (make_window(sa, spec->sequence) || map64_put(ipsec_spis, key, index)) {
+		if (make_window(sa, d->first) || map64_put(ipsec_spis, key, index)) {
 			if (sa->words != sa->inline_words)
 				free(sa->words);
 			crypto_key_free(sa->key);
@@ -547,11 +585,13 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 	object->state = (void *)(uintptr_t)index;
 	link_to_tunnel(index);
 	if (sa->flags & SA_OUTBOUND) {
+		reserve(sa, d->row);
 		inherit_path(index);
 		choose(sa->tunnel);
 	}
 	return 0;
 give:
+	sequence_file_give(d->row, false);
 	slab_give(&ipsec_sas, index);
 	return error;
 }
@@ -600,7 +640,9 @@ change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, struct readi
 		sa->remote_port = rte_cpu_to_be_16(r->remote_port);
 		__atomic_store_n(&sa->flags, r->flags, __ATOMIC_RELAXED);
 	}
-	set_limits(sa, spec);
+	set_limits(sa, d->first, spec);
+	if (sa->flags & SA_OUTBOUND)
+		reserve(sa, d->row);
 	ipsec_look_again(index);
 	d->precedence = spec->precedence;
 	if (sa->flags & SA_OUTBOUND)
@@ -679,6 +721,8 @@ sa_delete(struct object *object, const void *spec, struct fault *f)
 		choose(sa->tunnel);
 	else
 		map64_delete(ipsec_spis, ipsec_spi_key(sa->vrf, sa->spi));
+	// An inbound SA that is made again accepts what its peer sends, from the first packet.
+	sequence_file_give(d->row, !(sa->flags & SA_OUTBOUND));
 	object_unuse(d->tunnel);
 	object_unuse(d->vrf);
 	*d = (struct sa_detail){0};

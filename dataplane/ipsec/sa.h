@@ -46,7 +46,7 @@ struct ipsec_sa {
 	// Of the spec.
 	struct crypto_key *key;
 	uint64_t iv;   // random: the IV of a counter mode is this and the sequence number, exclusive or
-	uint64_t last; // outbound: the highest sequence number that may be used
+	uint64_t last; // outbound: the highest sequence number that may be used; 0: the SA has ended
 	const struct ipsec_selectors *selectors;
 	uint32_t spi;    // network order
 	uint32_t tunnel; // the record of the tunnel or of the policy
@@ -67,7 +67,10 @@ struct ipsec_sa {
 	uint64_t sequence __rte_cache_aligned; // outbound: the last one used; inbound: the highest received
 	uint64_t bytes, packets;               // of SAs with limits
 	uint64_t hard_bytes, hard_packets;     // UINT64_MAX: none
-	uint64_t *words;                       // inbound: the window
+	union {
+		uint64_t *words; // inbound: the window
+		uint64_t limit;  // outbound: what `last` will be when the file of sequence numbers has it
+	};
 	uint32_t mask;
 	uint32_t events;     // SA_EXHAUSTED ...
 	uint32_t moved_port; // with SA_MOVED, network order
@@ -144,5 +147,7 @@ struct object *ipsec_sa_object(uint32_t index);
 void ipsec_sa_path_changed(uint32_t index);
 // Since the SA was made, over all workers.
 void ipsec_sa_count(uint32_t index, struct ipsec_sa_counters *sum);
+// The SA's sequence numbers go to the file, and an outbound one may use more.
+void ipsec_sa_keep(uint32_t index);
 // The outbound SA sends to another address (family of the SA, network order) and UDP port (network order) from now on.
 void ipsec_sa_send_to(uint32_t index, const uint8_t *address, uint16_t port);

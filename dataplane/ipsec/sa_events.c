@@ -235,6 +235,7 @@ look_at(uint32_t index, uint64_t now)
 		follow_peer(index, spec);
 	if (spec)
 		sluice__v1__security_association__free_unpacked(spec, NULL);
+	ipsec_sa_keep(index);
 	look_at_path(index, l, sa, now);
 	look_at_lifetimes(index, l, sa, sequence);
 	if (sequence != l->sequence) {

@@ -122,7 +122,9 @@ class RgAmf(Program):
 
 @contextlib.contextmanager
 def another_set(site, node, address):
-    """While it lasts there is an AMF of set 2. Its capacity is 0: only what is rerouted goes there. The site's `amf` is this one."""
+    """While it lasts the site's `amf` is one of set 2, with a capacity of 0: only what is rerouted goes there. Gives the
+    other one.
+    """
     site.core.ip("addr", "add", f"{address}/24", "dev", "amf")
     first = site.amf
     site.amf = type(first)(site.lab, site.core, address, **{**first.options, "name": "other", "set": 2, "capacity": 0})
