@@ -122,8 +122,8 @@ class RgAmf(Program):
 
 @contextlib.contextmanager
 def another_set(site, node, address):
-    """While it lasts the site's `amf` is one of set 2, with a capacity of 0: only what is rerouted goes there. Gives the
-    other one.
+    """While it lasts the site's `amf` is one of set 2, with a capacity of 0: only what is rerouted goes there. Gives
+    the other one.
     """
     site.core.ip("addr", "add", f"{address}/24", "dev", "amf")
     first = site.amf
