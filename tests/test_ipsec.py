@@ -419,6 +419,22 @@ class TestInterfaces:
                 with pop.dropping("acl-denied"):
                     pop.send_down(form.seal(back))
 
+    def test_meters_limit_the_packets_inside_both_ways(self, pop):
+        form = Form(74, "metered", "aes_gcm", (GCM, NO), 16, 4)
+        meter = thing("Meter", "tunnel", scope="global", committedRate=8000, committedBurst=1000)
+        meters = {"meterIn": "tunnel", "meterOut": "tunnel"}
+        with pop.having(meter, *self.objects(form, Interface=meters)):
+            # Of 400 bytes inside, and longer outside: two are within the burst of both ways.
+            sent, back = up(form, 4, b"m" * 372), down(form, 6, b"m" * 352)
+            pop.send_up(IPOE, sent)
+            assert bytes(form.open(pop.at_core(from_tunnel(form)))) == older(sent)
+            pop.send_down(form.seal(back))
+            assert bytes(pop.at_line(IPOE, lambda packet: UDP in packet)) == older(back)
+            with pop.dropping("meter-red"):
+                pop.send_up(IPOE, sent)
+            with pop.dropping("meter-red"):
+                pop.send_down(form.seal(back))
+
     def test_segments_of_tcp_become_as_small_as_the_tunnel_allows_both_ways(self, pop):
         form = Form(73, "clamped", "aes_gcm", (GCM, NO), 16, 4)
 

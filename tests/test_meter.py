@@ -5,7 +5,7 @@ runs."""
 import pytest
 from lab import frames, thing
 from lab.laboratory import wait_until
-from pop import ACCESS_MAC, CORE_MAC, HOST_MAC, IPOE, PPPOE, Pop, session, udp_down, udp_up
+from pop import ACCESS_MAC, CORE4, CORE6, CORE_MAC, HOST_MAC, IPOE, PPPOE, Pop, session, udp_down, udp_up
 from scapy.all import IP, UDP, Ether, IPv6
 
 # Of an IP packet, in bytes. A burst takes two; 8 kbit/s, the lowest rate, fill 1 byte in a millisecond.
@@ -191,6 +191,34 @@ def test_sessions_share_one_bucket_where_the_meter_is_global(pop):
     finally:
         pop.apply(session(IPOE), session(PPPOE))
         pop.gateway.delete("meter", "total")
+
+
+def test_an_interfaces_meters_limit_packets_that_come_in_and_that_leave(pop):
+    meters = [
+        thing("Meter", name, scope="global", committedRate=8000, committedBurst=3 * SIZE) for name in ("in", "out")
+    ]
+    spec = {"port": "core", "addresses": [f"{CORE4}/24", f"{CORE6}/64"]}
+    pop.apply(*meters, thing("Interface", "core", **spec, meterIn="in", meterOut="out"))
+    try:
+        # Both families and all sessions share the buckets.
+        assert set(passed_up(pop, IPOE, burst(IPOE, 2))) == {0, 1}
+        assert set(passed_up(pop, PPPOE, burst(PPPOE, 4, 6))) == {0}
+        with pop.dropping("meter-red", 2):
+            down_at_once(pop, burst_down(5))
+    finally:
+        pop.apply(thing("Interface", "core", **spec))
+        pop.gateway.delete("meter", "in", "out")
+    pop.drain()
+    assert pop.passes(IPOE)
+
+
+def test_an_interface_refuses_a_meter_that_is_not_global(pop):
+    meter = thing("Meter", "own", committedRate=8000, committedBurst=3 * SIZE)
+    wanted = thing("Interface", "other", addresses=["203.0.113.99/32"], meterIn="own")
+    done = pop.gateway.apply(meter, wanted, check=False)
+    assert 'meterIn: an interface needs a meter with scope global, and "own" has another' in done.stderr
+    pop.gateway.delete("interface", "other")
+    pop.gateway.delete("meter", "own")
 
 
 def test_each_flow_has_buckets_of_its_own_if_the_meter_is_by_flow(pop):

@@ -36,11 +36,12 @@ struct interface {
 	uint16_t inner_tpid;
 	bool proxy_arp;
 	bool present;
-	uint8_t link;             // enum interface_link
-	uint8_t features[2];      // by way: a bit for each (ether/feature.h). Main thread
-	uint32_t acl_in, acl_out; // of the feature in acl/
-	uint32_t addresses_of;    // the interface whose addresses count here: itself, unless unnumbered
-	uint32_t own;             // of its type: the index of a tunnel, say
+	uint8_t link;                 // enum interface_link
+	uint8_t features[2];          // by way: a bit for each (ether/feature.h). Main thread
+	uint32_t acl_in, acl_out;     // of the feature in acl/
+	uint32_t meter_in, meter_out; // of the feature in meter/
+	uint32_t addresses_of;        // the interface whose addresses count here: itself, unless unnumbered
+	uint32_t own;                 // of its type: the index of a tunnel, say
 } __rte_cache_aligned;
 
 static_assert(sizeof(struct interface) == RTE_CACHE_LINE_SIZE, "what workers read of an interface is one cache line");

@@ -148,6 +148,8 @@ put_policies(void)
 	meter.committed_burst = 1u << 30;
 	meter.excess_burst = 1u << 30;
 	fuzz_put("Meter", "meter", &meter);
+	meter.scope = SLUICE__V1__METER_SCOPE__GLOBAL;
+	fuzz_put("Meter", "all", &meter);
 	meter.scope = SLUICE__V1__METER_SCOPE__FLOW;
 	meter.flows = 1024;
 	fuzz_put("Meter", "by-flow", &meter);
@@ -347,6 +349,7 @@ put_ipsec(void)
 	interface.addresses = (char *[]){"10.9.9.1/24", "2001:db8:99::1/64"};
 	interface.n_addresses = 2;
 	interface.acl_in = "acl";
+	interface.meter_in = interface.meter_out = "all";
 	fuzz_put("Interface", "esp", &interface);
 	fuzz_put("IpsecTunnel", "gre", &tunnel);
 	for (unsigned i = 0; i < RTE_DIM(forms); i++) {

@@ -25,3 +25,5 @@ extern struct session_step meter_step;
 // Steps of chains. In: a checked IP packet, data at its header, packet->family set.
 extern struct node meter_up_node;   // the session's word of meter_step
 extern struct node meter_down_node; // the same
+extern struct node meter_in_node;   // meter_in of packet->interface
+extern struct node meter_out_node;  // meter_out of the interface of packet->hop

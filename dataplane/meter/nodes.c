@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that colour a session's packets and apply the profile's action to each colour: pass, drop, or write another code point
+// Nodes that colour packets of sessions and interfaces and apply the profile's action to each colour: pass, drop, or write another code point
 // (RFC 2474).
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +10,8 @@
 
 #include "core/drop.h"
 #include "core/worker.h"
+#include "ether/interface.h"
+#include "fib/hop.h"
 #include "fib/spread.h"
 #include "ip/dscp.h"
 #include "meter/meter.h"
@@ -73,16 +75,28 @@ struct leases {
 	unsigned count;
 };
 
-// Packets that the gateway made are not metered.
+// Whose meter a node asks.
+enum whose { OF_SESSION_UP, OF_SESSION_DOWN, OF_INTERFACE_IN, OF_INTERFACE_OUT };
+
+static inline uint32_t
+meter_of(const struct packet *p, enum whose whose)
+{
+	return whose == OF_SESSION_UP     ? *session_step_words(&meter_step, p->session, UP)
+	       : whose == OF_SESSION_DOWN ? *session_step_words(&meter_step, p->session, DOWN)
+	       : whose == OF_INTERFACE_IN ? interface_at(p->interface)->meter_in
+					  : interface_at(hop_at(p->hop)->interface)->meter_out;
+}
+
+// Packets that the gateway made are not metered; around another's packet, as a tunnel makes them, they are.
 static inline struct subject
-subject_of(struct rte_mbuf *m, bool up, bool shared)
+subject_of(struct rte_mbuf *m, enum whose whose, bool shared)
 {
 	const struct packet *p = packet_of(m);
-	uint32_t meter = *session_step_words(&meter_step, p->session, up ? UP : DOWN);
+	uint32_t meter = meter_of(p, whose);
 	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint64_t hash;
 
-	if (unlikely(p->flags & PACKET_OURS))
+	if (unlikely((p->flags & (PACKET_OURS | PACKET_TUNNELLED)) == PACKET_OURS))
 		return (struct subject){.meter = NO_METER};
 	// Nothing is read at index NO_METER: a prefetch of an address that is none does nothing.
 	// From a worker that wrote it last a line is better fetched for writing at once than a second time.
@@ -160,9 +174,10 @@ meter_prefetch(uint32_t meter)
 	rte_prefetch0_write(meter_at(meter));
 }
 
-// `up` and `shared` are constants where this is inlined.
+// `whose` and `shared` are constants where this is inlined.
 static __rte_always_inline void
-meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, bool up, bool shared)
+meter_burst(
+	struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, enum whose whose, bool shared)
 {
 	const struct meter_profile *profile = NULL;
 	uint32_t profile_index = UINT32_MAX;
@@ -174,7 +189,7 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 
 	leases.count = 0;
 	for (uint16_t i = 0; i < RTE_MIN(count, (uint16_t)PREFETCH_DISTANCE); i++)
-		subjects[i] = subject_of(packets[i], up, shared);
+		subjects[i] = subject_of(packets[i], whose, shared);
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
@@ -185,7 +200,7 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 		uint32_t handle = subjects[i].meter;
 
 		if (i + PREFETCH_DISTANCE < count)
-			subjects[i + PREFETCH_DISTANCE] = subject_of(packets[i + PREFETCH_DISTANCE], up, shared);
+			subjects[i + PREFETCH_DISTANCE] = subject_of(packets[i + PREFETCH_DISTANCE], whose, shared);
 		if (unlikely(handle == NO_METER)) {
 			next[i] = packet_step(p);
 			continue;
@@ -226,33 +241,47 @@ meter_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 }
 
 static __rte_always_inline uint16_t
-meter_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, bool up, bool shared)
+meter_all(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count, enum whose whose)
 {
-	for (uint16_t start = 0; start < count; start += BURST)
-		meter_burst(graph, node, packets + start, (uint16_t)RTE_MIN(count - start, BURST), up, shared);
+	for (uint16_t start = 0; start < count; start += BURST) {
+		uint16_t some = (uint16_t)RTE_MIN(count - start, BURST);
+
+		// With one worker no other thread writes a meter, and plain stores suffice.
+		if (worker_count > 1)
+			meter_burst(graph, node, packets + start, some, whose, true);
+		else
+			meter_burst(graph, node, packets + start, some, whose, false);
+	}
 	return count;
 }
 
-// With one worker no other thread writes a meter, and plain stores suffice.
 static uint16_t
 meter_up(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	return worker_count > 1 ? meter_all(graph, node, packets, count, true, true)
-				: meter_all(graph, node, packets, count, true, false);
+	return meter_all(graph, node, packets, count, OF_SESSION_UP);
 }
 
 static uint16_t
 meter_down(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	return worker_count > 1 ? meter_all(graph, node, packets, count, false, true)
-				: meter_all(graph, node, packets, count, false, false);
+	return meter_all(graph, node, packets, count, OF_SESSION_DOWN);
+}
+
+static uint16_t
+meter_in(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return meter_all(graph, node, packets, count, OF_INTERFACE_IN);
+}
+
+static uint16_t
+meter_out(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
+{
+	return meter_all(graph, node, packets, count, OF_INTERFACE_OUT);
 }
 
 static void
-describe(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length)
+describe(char *text, size_t size, uint32_t index)
 {
-	uint32_t index = *session_step_words(&meter_step, packet->session, packet->direction);
-
 	if (index == NO_METER)
 		snprintf(text, size, "no meter");
 	else if (index & METER_FLOWS)
@@ -262,7 +291,30 @@ describe(char *text, size_t size, const struct packet *packet, const uint8_t *da
 			meter_at(index)->state.excess);
 }
 
-struct node meter_up_node = {.name = "meter-up", .process = meter_up, .describe = describe, .steps = true};
+static void
+describe_session(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length)
+{
+	describe(text, size, meter_of(packet, packet->direction == UP ? OF_SESSION_UP : OF_SESSION_DOWN));
+}
+
+static void
+describe_in(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length)
+{
+	describe(text, size, meter_of(packet, OF_INTERFACE_IN));
+}
+
+static void
+describe_out(char *text, size_t size, const struct packet *packet, const uint8_t *data, size_t length)
+{
+	describe(text, size, meter_of(packet, OF_INTERFACE_OUT));
+}
+
+struct node meter_up_node = {.name = "meter-up", .process = meter_up, .describe = describe_session, .steps = true};
 NODE_REGISTER(meter_up_node)
-struct node meter_down_node = {.name = "meter-down", .process = meter_down, .describe = describe, .steps = true};
+struct node meter_down_node = {
+	.name = "meter-down", .process = meter_down, .describe = describe_session, .steps = true};
 NODE_REGISTER(meter_down_node)
+struct node meter_in_node = {.name = "meter-in", .process = meter_in, .describe = describe_in, .steps = true};
+NODE_REGISTER(meter_in_node)
+struct node meter_out_node = {.name = "meter-out", .process = meter_out, .describe = describe_out, .steps = true};
+NODE_REGISTER(meter_out_node)

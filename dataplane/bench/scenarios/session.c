@@ -6,6 +6,7 @@
 #include "bench/scenarios/ground.h"
 #include "bench/scenarios/subscribers.h"
 #include "interface.pb-c.h"
+#include "meter.pb-c.h"
 
 static int
 qinq_up(const struct scenario *s)
@@ -82,6 +83,24 @@ acl_150_hits(const struct scenario *s)
 }
 
 static int
+meter_interface(const struct scenario *s)
+{
+	Sluice__V1__Interface interface = SLUICE__V1__INTERFACE__INIT;
+	Sluice__V1__Meter meter = SLUICE__V1__METER__INIT;
+
+	meter.scope = SLUICE__V1__METER_SCOPE__GLOBAL;
+	meter.committed_rate = 1000000000000;
+	meter.committed_burst = meter.excess_burst = 1u << 30;
+	interface.port = "in";
+	interface.addresses = (char *[]){"192.0.2.1/25", "2001:db8:ffff:0::1/64"};
+	interface.n_addresses = 2;
+	interface.meter_in = "meter";
+	if (make_ground() || make_route(0, "0.0.0.0/0") || bench_put("Meter", "meter", &meter))
+		return -1;
+	return bench_put("Interface", "in", &interface);
+}
+
+static int
 meter_up(const struct scenario *s)
 {
 	if (make_ground() || make_route(0, "0.0.0.0/0") || make_meter())
@@ -108,6 +127,7 @@ const struct scenario session_scenarios[] = {
 	{"acl-150-hits", 1024, SIZES, acl_150_hits, ip4_frame, "in"},
 	{"ways-acl-150", 1024, {64}, acl_150, ip4_frame, "in", .look_up = "acl"},
 	{"meter-4k", 4096, SIZES, meter_up, up_frame, "in"},
+	{"meter-interface", 1024, SIZES, meter_interface, ip4_frame, "in"},
 	{"qinq-down-4k-hqos", 4096, SIZES, qinq_down_hqos, down_frame, "in"},
 	{0},
 };
