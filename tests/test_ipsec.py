@@ -22,9 +22,11 @@ from scapy.all import (
     ICMPv6EchoReply,
     ICMPv6EchoRequest,
     IPv6,
+    IPv6ExtHdrFragment,
     Raw,
     defragment,
     fragment,
+    fragment6,
 )
 from scapy.layers.ipsec import SecurityAssociation
 
@@ -583,8 +585,9 @@ class TestSessions:
 class Policy:
     """An entry of the database of interface "core" with a pair of associations, and the peer's side of them."""
 
-    def __init__(self, number, mode="tunnel_mode", outside=4, **selector):
-        self.form = Form(number, f"policy-{number}", "aes_gcm", (GCM, NO), 16, 4, outside=outside, mode=mode)
+    def __init__(self, number, mode="tunnel_mode", outside=4, spec=None, **selector):
+        spec = {"outside": outside, "mode": mode} | (spec or {})
+        self.form = Form(number, f"policy-{number}", "aes_gcm", (GCM, NO), 16, 4, **spec)
         self.name, self.number, self.selector = self.form.name, number, selector
         if mode == "transport_mode":
             for each in self.form.peers.values():
@@ -668,6 +671,32 @@ class TestPolicies:
         assert self.PORTS.open(spd.at_core(self.of(self.PORTS))).flags.MF
         with spd.dropping("ipsec-policy-fragment"):
             spd.send_up(IPOE, later)
+
+    def test_fragments_for_the_gateway_are_judged_when_the_packet_is_whole(self, spd):
+        """An entry for all packets discards those in clear text, and not ESP in fragments, in UDP or IPv6."""
+        rest = thing("SecurityPolicy", "rest", interface="core", priority=1000, action="discard")
+        in_udp = Policy(87, spec={"udp": {"localPort": 4500}}, remote="10.87.0.0/16")
+        in_ip6 = Policy(88, outside=6, remote="10.88.0.0/16")
+        with spd.having(rest, *in_udp.objects(), *in_ip6.objects()):
+            for policy, address in ((self.SITE, "10.80.0.9"), (in_udp, "10.87.0.9"), (in_ip6, "10.88.0.9")):
+                answer = self.back(self.to(address))
+                answer[Raw].load = b"a" * 1200
+                sealed = policy.seal(answer)
+                if policy is in_ip6:
+                    sealed = IPv6(src=HOST6, dst=CORE6) / IPv6ExtHdrFragment(id=7) / sealed[ESP]
+                for piece in fragment(sealed, 600) if IP in sealed else fragment6(sealed, 600):
+                    spd.send_down(piece)
+                assert bytes(spd.at_line(IPOE, lambda packet: UDP in packet)) == older(answer)
+            clear4 = IP(src=HOST4, dst=CORE4) / ICMP(id=7, seq=1) / Raw(b"p" * 1000)
+            clear6 = IPv6(src=HOST6, dst=CORE6) / IPv6ExtHdrFragment(id=8) / ICMPv6EchoRequest(id=7, data=b"p" * 1000)
+            for pieces in (fragment(clear4, 600), fragment6(clear6, 600)):
+                with spd.dropping("ipsec-unprotected"):
+                    for piece in pieces:
+                        spd.send_down(piece)
+            # Others' fragments are judged one by one.
+            with spd.dropping("ipsec-policy-discard"), spd.dropping("ipsec-policy-fragment"):
+                for piece in fragment(IP(src=HOST4, dst=IPOE.ip4) / UDP(dport=1024) / Raw(b"x" * 1000), 600):
+                    spd.send_down(piece)
 
     def test_a_packet_that_does_not_fit_is_fragmented_before_encryption(self, spd):
         sent = IP(src=IPOE.ip4, dst="10.80.0.9") / UDP(sport=1024, dport=7) / Raw(b"z" * 1472)

@@ -14,6 +14,10 @@
 void ip_local_protocol(uint8_t protocol, const struct node *node);
 void ip_local_udp(uint16_t port, const struct node *node);
 
+// Packets for an address of ours of which a fragment has the flag pass `node` before these, when they are whole. Its next step is ip-local. The
+// concept's file declares INJECTED(node). Called at start, once.
+void ip_local_check_whole(const struct packet_flag *flag, const struct node *node);
+
 // Packets for an address of ours that go up to the main thread for a reason of the concept's own. Protocols and ports with a node of
 // their own (above) go first.
 struct ip_local_punt {

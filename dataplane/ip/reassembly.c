@@ -22,6 +22,7 @@
 #include "ip/ecn.h"
 #include "ip/extensions.h"
 #include "ip/icmp.h"
+#include "ip/local.h"
 #include "ip/nodes.h"
 #include "ip/reassembly_owner.h"
 
@@ -287,12 +288,37 @@ join_ecn(struct datagram *d)
 }
 
 // Put the pieces behind one another, with one IP header in front.
+static const struct packet_flag *check_flag;
+static const struct node *check_node;
+
+void
+ip_local_check_whole(const struct packet_flag *flag, const struct node *node)
+{
+	check_flag = flag;
+	check_node = node;
+}
+
+static void
+deliver(struct rte_mbuf *whole, uint16_t flags)
+{
+	struct packet *p = packet_of(whole);
+
+	if (!check_node || !(flags & check_flag->mask)) {
+		inject(whole, &ip_local_node);
+		return;
+	}
+	p->flags &= (uint16_t)~check_flag->mask;
+	p->chain = ip_local_node.id;
+	inject(whole, check_node);
+}
+
 static void
 finish(struct datagram *d)
 {
 	struct rte_mbuf *whole = d->pieces.list[0].what;
 	struct packet *p = packet_of(whole);
 	uint32_t total = d->pieces.total;
+	uint16_t flags = p->flags;
 	unsigned joined = 1;
 
 	if (!join_ecn(d)) {
@@ -303,6 +329,7 @@ finish(struct datagram *d)
 		struct rte_mbuf *piece = d->pieces.list[joined].what;
 		struct packet *q = packet_of(piece);
 
+		flags |= q->flags;
 		// `detail` has the length of the headers in front of each piece.
 		if (q->detail > piece->data_len || rte_pktmbuf_adj(piece, (uint16_t)q->detail) == NULL ||
 			rte_pktmbuf_chain(whole, piece) != 0)
@@ -338,7 +365,7 @@ finish(struct datagram *d)
 	if (p->family == 6 && ip6_is_neighbor_discovery(rte_pktmbuf_mtod(whole, const uint8_t *), whole->data_len))
 		drop_now(whole, &drop_nd);
 	else
-		inject(whole, &ip_local_node);
+		deliver(whole, flags);
 }
 
 struct fragment_place {

@@ -34,6 +34,7 @@ ipsec_database_of(uint32_t interface, enum interface_way way)
 
 // Steps of interfaces with entries. Packets that leave, and that came in.
 extern struct node ipsec_policy_out_node, ipsec_policy_in_node;
+extern struct packet_flag ipsec_policy_waits;
 // In: a packet with a checked header that came out of a security association of the policy of packet->hop.
 extern struct node ipsec_policy_check_node;
 // By family: {ipsec-policy-check, look-up}. [0] is IPv4's.

@@ -17,6 +17,11 @@
 #include "port/port.h"
 
 INJECTED(esp_policy_node)
+INJECTED(ipsec_policy_in_node)
+
+// No policy was asked about this fragment.
+struct packet_flag ipsec_policy_waits = {.name = "ipsec-policy-waits"};
+PACKET_FLAG_REGISTER(ipsec_policy_waits)
 
 DROP(drop_discard, "ipsec-policy-discard", "A security policy discards the packet.")
 DROP(drop_unprotected, "ipsec-unprotected",
@@ -74,6 +79,23 @@ is_exempt(const struct rte_mbuf *m, const struct packet *p, enum interface_way w
 	return own_source_is(p->vrf, p->family,
 		ip + (p->family == 4 ? offsetof(struct ip4_header, destination)
 				     : offsetof(struct ip6_header, destination)));
+}
+
+// A fragment for the gateway itself. Only the whole packet shows whether it is one of its ESP and IKE packets, in UDP or behind a fragment
+// header; so policies are asked about that.
+static inline bool
+waits_for_whole(const struct rte_mbuf *m, struct packet *p)
+{
+	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *);
+	bool fragment = p->family == 4 ? ((const struct ip4_header *)ip)->fragment & RTE_BE16(IP4_MF | IP4_OFFSET)
+				       : ((const struct ip6_header *)ip)->next_header == PROTOCOL_FRAGMENT;
+
+	if (likely(!fragment) || !own_source_is(p->vrf, p->family,
+					 ip + (p->family == 4 ? offsetof(struct ip4_header, destination)
+							      : offsetof(struct ip6_header, destination))))
+		return false;
+	p->flags |= ipsec_policy_waits.mask;
+	return true;
 }
 
 // Behind the first fragment, which alone shows ports.
@@ -188,12 +210,13 @@ classify(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_
 
 	for (uint16_t i = 0; i < count; i++) {
 		const struct rte_mbuf *m = packets[i];
-		const struct packet *p = packet_of(packets[i]);
+		struct packet *p = packet_of(packets[i]);
 
 		places[i] = i;
-		of[i] = look != LOOK_CHECK && is_exempt(m, p, way) ? NO_INTERFACE
-			: look == LOOK_OUT                         ? hop_at(p->hop)->interface
-								   : p->interface;
+		if (look != LOOK_CHECK && (is_exempt(m, p, way) || (look == LOOK_IN && waits_for_whole(m, p))))
+			of[i] = NO_INTERFACE;
+		else
+			of[i] = look == LOOK_OUT ? hop_at(p->hop)->interface : p->interface;
 	}
 	while (left > 0) {
 		uint32_t interface = of[places[0]];

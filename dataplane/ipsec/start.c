@@ -11,6 +11,7 @@
 #include "ipsec/iv.h"
 #include "ipsec/nodes.h"
 #include "ipsec/path_mtu.h"
+#include "ipsec/policy.h"
 #include "ipsec/sa_events.h"
 
 static int
@@ -21,6 +22,7 @@ start(void)
 	ip_local_protocol(PROTOCOL_ESP, &esp_decrypt_node);
 	ip_local_udp(IKE_PORT, &ipsec_udp_node);
 	ip_local_udp(ESP_UDP_PORT, &ipsec_udp_node);
+	ip_local_check_whole(&ipsec_policy_waits, &ipsec_policy_in_node);
 	ipsec_path_mtu_start();
 	return ipsec_look_start();
 }
