@@ -257,6 +257,27 @@ class TestSize:
         assert 1496 < len(outer) <= 1500
         assert bytes(PLAIN.open(outer)) == older(sent)
 
+    def test_a_packet_that_does_not_fit_keeps_its_ports_where_selectors_need_them(self, pop):
+        """It is encrypted whole, and the outer packet is fragmented."""
+        form = Form(77, "ported", "aes_gcm", (GCM, NO), 16, 4)
+        selectors = [{"protocol": "udp", "remotePorts": "7"}]
+        objects = [each for each in form.objects() if each["kind"] != "SecurityAssociation"]
+        pair = [form.association(each, selectors=selectors) for each in ("outbound", "inbound")]
+        with pop.having(*objects, *pair):
+            sent = up(form, 4, b"z" * 1472)
+            pop.send_up(IPOE, sent)
+            outer = [pop.at_core(lambda packet: IP in packet and packet[IP].proto == 50) for _ in range(2)]
+            assert [piece.flags.MF for piece in outer] == [True, False]
+            assert bytes(form.open(defragment(outer)[0])) == older(sent)
+            back = down(form, 4, b"y" * 1472)
+            for piece in fragment(form.seal(back), 1400):
+                pop.send_down(piece)
+            assert bytes(pop.at_line(IPOE, lambda packet: UDP in packet)) == older(back)
+            # One that comes in fragments shows ports in the first one alone.
+            with pop.dropping("ipsec-no-association"):
+                for piece in fragment(up(form, 4, b"z" * 1000), 600):
+                    pop.send_up(IPOE, piece)
+
 
 class TestSecrets:
     def test_no_key_is_shown(self, pop):

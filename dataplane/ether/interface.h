@@ -102,6 +102,8 @@ struct interface_type {
 	// INTERFACE_POINT: the last step of packets that leave. In: an IP packet whose TTL is counted down, no larger than the MTU;
 	// packet->hop, whose interface it is, and whose own[0] is the interface's own. NULL: INTERFACE_ETHERNET.
 	const struct node *output;
+	// Whether the output takes IPv4 packets without DF that are larger than the MTU, of the interface with this own. NULL: no.
+	bool (*takes_large)(uint32_t own);
 	struct interface_type *next;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/drop.h"
+#include "ether/interface.h"
 #include "fib/connected.h"
 #include "fib/hop.h"
 #include "inet/describe.h"
@@ -32,6 +33,16 @@ too_large(struct packet *p, const void *at, uint16_t mtu)
 	if (p->family == 6 && !(p->flags & PACKET_OURS))
 		return packet_icmp_error(p, ICMP6_TOO_BIG, 0, mtu, &drop_large);
 	return packet_fragment(p, mtu, &ip_point_node);
+}
+
+// A packet that is larger than the MTU, and for which the output has a way.
+static __rte_noinline bool
+goes_whole(const struct packet *p, const struct hop *hop, const struct ip4_header *ip)
+{
+	const struct interface_type *type = interface_detail(hop->interface)->type;
+
+	return p->family == 4 && !(ip->fragment & RTE_BE16(IP4_DF)) && type && type->takes_large &&
+	       type->takes_large(interface_at(hop->interface)->own);
 }
 
 static inline uint8_t *
@@ -67,7 +78,7 @@ leave(struct rte_mbuf *m, struct packet *p, struct tx_run *run)
 		return packet_icmp_error(
 			p, p->family == 4 ? ICMP4_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED, 0, 0, &drop_expired);
 	// Fragments come back here as the packet came, and are counted down then.
-	if (unlikely(m->pkt_len > mtu))
+	if (unlikely(m->pkt_len > mtu) && !goes_whole(p, hop, ip))
 		return too_large(p, ip, mtu);
 	if (p->flags & PACKET_ROUTED)
 		age(ttl, p->family);

@@ -172,6 +172,14 @@ find(const struct rte_mbuf *m, struct packet *p, const struct ipsec_tunnel *t)
 	return sa;
 }
 
+// Whether the packet is encrypted whole, and the outer one is cut: a selector needs ports, which only the first fragment has (RFC 4301 section 7).
+static bool
+goes_whole(const struct ip4_header *ip, const struct packet *p, const struct ipsec_sa *sa)
+{
+	return p->family == 4 && !(ip->fragment & RTE_BE16(IP4_MF | IP4_OFFSET)) &&
+	       !(sa->flags & (SA_SET_DF | SA_TRANSPORT)) && ipsec_tunnel_needs_ports(sa->tunnel);
+}
+
 // The slow path: the packet has several segments, has no room around it, or is too large for the path. A packet that is too large is fragmented
 // before encryption, so that the peer need not reassemble it, or its sender gets an ICMP error.
 static __rte_noinline uint16_t
@@ -189,7 +197,8 @@ consider(struct rte_mbuf *m, struct packet *p, const struct ipsec_sa *sa, unsign
 				p, ICMP4_UNREACHABLE, ICMP4_FRAGMENTATION_NEEDED, (uint16_t)room, &drop_large);
 		if (p->family == 6 && !(p->flags & PACKET_OURS))
 			return packet_icmp_error(p, ICMP6_TOO_BIG, 0, (uint16_t)room, &drop_large);
-		return packet_fragment(p, (uint16_t)room, self);
+		if (!goes_whole(ip, p, sa))
+			return packet_fragment(p, (uint16_t)room, self);
 	}
 	if (m->nb_segs > 1 && rte_pktmbuf_linearize(m))
 		return packet_drop(p, &drop_room);

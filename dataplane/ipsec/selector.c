@@ -140,6 +140,8 @@ ipsec_selectors_parse(
 	(*made)->count = count;
 	for (size_t i = 0; i < count && !error; i++)
 		error = parse_one(specs[i], i, &(*made)->list[i], f);
+	for (size_t i = 0; i < count; i++)
+		(*made)->ports |= (*made)->list[i].ports;
 	if (error) {
 		free(*made);
 		*made = NULL;

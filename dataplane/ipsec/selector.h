@@ -22,6 +22,7 @@ struct ipsec_selector {
 // Never changed: another list takes its place.
 struct ipsec_selectors {
 	size_t count;
+	bool ports; // one has others than all
 	struct ipsec_selector list[];
 };
 

@@ -262,6 +262,26 @@ mtu_of(const struct object *under)
 	return ipsec_tunnel_at(ipsec_tunnel_of(under))->mtu;
 }
 
+static bool
+has_ports(const struct ipsec_selectors *const *selectors)
+{
+	const struct ipsec_selectors *list = __atomic_load_n(selectors, __ATOMIC_ACQUIRE);
+
+	return list && list->ports;
+}
+
+bool
+ipsec_tunnel_needs_ports(uint32_t index)
+{
+	const struct ipsec_tunnel *t = ipsec_tunnel_at(index);
+	const struct ipsec_choice *choice = __atomic_load_n(&t->choice, __ATOMIC_ACQUIRE);
+	bool needs = has_ports(&t->selectors) || has_ports(&t->policy_selectors);
+
+	for (uint32_t i = 0; choice && i < choice->count && !needs; i++)
+		needs = has_ports(&ipsec_sa_at(choice->sas[i])->selectors);
+	return needs;
+}
+
 static int
 tunnel_start(void)
 {
@@ -280,6 +300,7 @@ static struct interface_type ipsec_type = {
 	.unbind = unbind,
 	.mtu = mtu_of,
 	.output = &esp_encrypt_node,
+	.takes_large = ipsec_tunnel_needs_ports,
 };
 INTERFACE_TYPE_REGISTER(ipsec_type)
 

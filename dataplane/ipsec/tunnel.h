@@ -57,6 +57,9 @@ ipsec_tunnel_of(const struct object *object)
 	return (uint32_t)(uintptr_t)object->state;
 }
 
+// Whether a selector of the tunnel, its policy or an outbound SA is for some ports. Any thread.
+bool ipsec_tunnel_needs_ports(uint32_t index);
+
 // By session: the tunnel that its packets leave by towards the remote user.
 extern uint32_t *ipsec_access_tunnels;
 // Out of the core of a session.
