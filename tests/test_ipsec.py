@@ -314,6 +314,24 @@ class TestTunnels:
             described = pop.gateway.sluice("describe", "ipsectunnel/counted").stdout
             assert "1446" in described and str(3 * inside) in described
 
+    def test_associations_have_the_ends_and_the_vrf_of_their_tunnel(self, pop):
+        form = Form(78, "ends", "aes_gcm", (GCM, NO), 16, 4)
+        objects = form.objects()
+        for each in objects:
+            if each["kind"] == "SecurityAssociation":
+                del each["spec"]["localAddress"], each["spec"]["remoteAddress"]
+        with pop.having(*objects):
+            sent, back = up(form, 4), down(form, 4)
+            pop.send_up(IPOE, sent)
+            assert bytes(form.open(pop.at_core(from_tunnel(form)))) == older(sent)
+            pop.send_down(form.seal(back))
+            assert bytes(pop.at_line(IPOE, lambda packet: UDP in packet)) == older(back)
+            with pop.having(thing("Vrf", "elsewhere")):
+                other = form.association("inbound", "elsewhere", spi=0x9999, vrf="elsewhere")
+                done = pop.gateway.apply(other, check=False)
+                assert 'vrf: "elsewhere" is not IpsecTunnel "ends"\'s' in done.stderr
+                pop.gateway.delete("SecurityAssociation", "elsewhere")
+
 
 def states(pop, *names):
     with Connection(pop.gateway.dataplane_socket) as connection:

@@ -214,19 +214,20 @@ read_keys(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct
 }
 
 static int
-read_ends(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+read_ends(const Sluice__V1__SecurityAssociation *spec, const Sluice__V1__IpsecTunnel *t, struct reading *r,
+	struct fault *f)
 {
+	const char *local = spec->local_address[0] || !t ? spec->local_address : t->local_address,
+		   *remote = spec->remote_address[0] || !t ? spec->remote_address : t->remote_address;
 	uint8_t family;
 
-	if (address_parse(spec->local_address, r->local, &r->family))
-		return fault(f, EINVAL, "localAddress: \"%.64s\" is not an IP address; \"192.0.2.1\" is",
-			spec->local_address);
-	if (address_parse(spec->remote_address, r->remote, &family))
-		return fault(f, EINVAL, "remoteAddress: \"%.64s\" is not an IP address; \"192.0.2.2\" is",
-			spec->remote_address);
+	if (address_parse(local, r->local, &r->family))
+		return fault(f, EINVAL, "localAddress: \"%.64s\" is not an IP address; \"192.0.2.1\" is", local);
+	if (address_parse(remote, r->remote, &family))
+		return fault(f, EINVAL, "remoteAddress: \"%.64s\" is not an IP address; \"192.0.2.2\" is", remote);
 	if (family != r->family)
 		return fault(f, EINVAL, "remoteAddress: \"%.48s\" is not of the family of localAddress \"%.48s\"",
-			spec->remote_address, spec->local_address);
+			remote, local);
 	if (spec->udp) {
 		r->local_port = (uint16_t)(spec->udp->local_port ? spec->udp->local_port : ESP_UDP_PORT);
 		r->remote_port = (uint16_t)(spec->udp->remote_port ? spec->udp->remote_port : ESP_UDP_PORT);
@@ -263,7 +264,8 @@ read_outer(const Sluice__V1__OuterHeader *outer, struct reading *r, struct fault
 }
 
 static int
-read_spec(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+read_spec(const Sluice__V1__SecurityAssociation *spec, const Sluice__V1__IpsecTunnel *t, struct reading *r,
+	struct fault *f)
 {
 	unsigned window = spec->replay_window ? spec->replay_window : REPLAY_WINDOW_MIN;
 	int error;
@@ -272,8 +274,6 @@ read_spec(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct
 		return fault(f, EINVAL, "replayWindow: 64, 128, ... 4096 are accepted, not %u", window);
 	if (!spec->esn && spec->sequence > UINT32_MAX)
 		return fault(f, EINVAL, "sequence: without esn at most 4294967295 is accepted");
-	if ((spec->tunnel[0] == '\0') == (spec->policy[0] == '\0'))
-		return fault(f, EINVAL, "tunnel, policy: an SA serves a tunnel or a policy; name one of the two");
 	if ((unsigned)spec->mode > SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE)
 		return fault(f, EINVAL, "mode: %d is none", (int)spec->mode);
 	if (spec->mode == SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE && spec->tunnel[0] != '\0')
@@ -284,7 +284,7 @@ read_spec(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct
 			      (spec->esn ? SA_ESN : 0) | (spec->no_replay_check ? SA_NO_REPLAY_CHECK : 0));
 	if (spec->hard_bytes || (spec->hard_packets && !(r->flags & SA_OUTBOUND)))
 		r->flags |= SA_LIMITED;
-	error = read_ends(spec, r, f);
+	error = read_ends(spec, t, r, f);
 	if (!error)
 		error = read_keys(spec, r, f);
 	if (!error)
@@ -650,6 +650,29 @@ change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, struct readi
 	return 0;
 }
 
+static bool
+same_vrf(const char *a, const char *b)
+{
+	return strcmp(a[0] ? a : "default", b[0] ? b : "default") == 0;
+}
+
+// The SA's tunnel, read: its VRF is the SA's, and its ends are where the SA has none of its own. NULL in `*made`: it serves a policy.
+static int
+read_tunnel(const Sluice__V1__SecurityAssociation *spec, const struct object *object, Sluice__V1__IpsecTunnel **made,
+	struct fault *f)
+{
+	*made = NULL;
+	if (object->kind != &ipsec_tunnel_kind)
+		return 0;
+	*made = sluice__v1__ipsec_tunnel__unpack(NULL, object->spec_length, object->spec);
+	if (!*made)
+		return fault(f, ENOMEM, "tunnel: there is no memory to read it");
+	if (!same_vrf((*made)->vrf, spec->vrf))
+		return fault(f, EINVAL, "vrf: \"%.32s\" is not IpsecTunnel \"%.64s\"'s, which is \"%.32s\"", spec->vrf,
+			object->name, (*made)->vrf);
+	return 0;
+}
+
 static int
 sa_put(struct object *object, const void *spec_, const void *old_, struct fault *f)
 {
@@ -657,20 +680,31 @@ sa_put(struct object *object, const void *spec_, const void *old_, struct fault 
 	struct reading r = {0};
 	struct sa_detail d = {.object = object, .precedence = spec->precedence, .next = 0};
 	const char *fixed = old ? fixed_field(spec, old) : NULL;
+	uint32_t index = (uint32_t)(uintptr_t)object->state;
+	Sluice__V1__IpsecTunnel *t = NULL;
 	uint16_t vrf;
-	int error;
+	int error = 0;
 
 	if (fixed)
 		return fault(f, EINVAL, "%s: it does not change while the SA exists; delete the SA first", fixed);
-	error = read_spec(spec, &r, f);
-	if (!error && old) {
-		error = change((uint32_t)(uintptr_t)object->state, spec, &r, f);
-	} else if (!error) {
+	if ((spec->tunnel[0] == '\0') == (spec->policy[0] == '\0'))
+		return fault(f, EINVAL, "tunnel, policy: an SA serves a tunnel or a policy; name one of the two");
+	if (old)
+		d.tunnel = details[index].tunnel;
+	else
 		error = spec->tunnel[0] != '\0'
 				? object_need(&ipsec_tunnel_kind, spec->tunnel, "tunnel", &d.tunnel, f)
 				: object_need(&security_policy_kind, spec->policy, "policy", &d.tunnel, f);
-		if (!error)
-			error = vrf_need(spec->vrf, "vrf", &vrf, &d.vrf, f);
+	if (!error)
+		error = read_tunnel(spec, d.tunnel, &t, f);
+	if (!error)
+		error = read_spec(spec, t, &r, f);
+	if (t)
+		sluice__v1__ipsec_tunnel__free_unpacked(t, NULL);
+	if (!error && old) {
+		error = change(index, spec, &r, f);
+	} else if (!error) {
+		error = vrf_need(spec->vrf, "vrf", &vrf, &d.vrf, f);
 		if (!error)
 			error = create(object, spec, &r, &d, vrf, f);
 		if (error)

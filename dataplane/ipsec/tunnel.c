@@ -93,6 +93,11 @@ tunnel_put(struct object *object, const void *spec_, const void *old_, struct fa
 			spec->remote_address, spec->local_address);
 	if (old && strcmp(old->vrf, spec->vrf))
 		return fault(f, EINVAL, "vrf: it does not change while the tunnel exists; delete the tunnel first");
+	if (old &&
+		(strcmp(old->local_address, spec->local_address) || strcmp(old->remote_address, spec->remote_address)))
+		return fault(f, EINVAL,
+			"localAddress, remoteAddress: they do not change while the tunnel exists; delete the tunnel "
+			"first");
 	error = ipsec_selectors_parse(spec->selectors, spec->n_selectors, &selectors, f);
 	if (error)
 		return error;

@@ -74,8 +74,13 @@ var espHashes = map[api.EspIntegrity]int{
 }
 
 func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
-	object.CheckHost("localAddress", s.LocalAddress, add)
-	object.CheckHost("remoteAddress", s.RemoteAddress, add)
+	for _, end := range []struct{ field, address string }{{"localAddress", s.LocalAddress}, {"remoteAddress", s.RemoteAddress}} {
+		if end.address != "" {
+			object.CheckHost(end.field, end.address, add)
+		} else if s.Tunnel == "" {
+			add(end.field, "missing: a policy has no ends of its own", "", "an IP address")
+		}
+	}
 	object.CheckSameFamily("remoteAddress", s.RemoteAddress, "localAddress", s.LocalAddress, "address", add)
 	checkEspKeys(s, add)
 	if (s.Tunnel == "") == (s.Policy == "") {
