@@ -101,13 +101,14 @@ def test_the_example_waits_for_a_tunnel_that_comes_after_the_address_of_its_line
 
 
 def test_every_tunnel_of_the_vpn_example_and_its_remote_user_pass_traffic_both_ways():
-    child = start("vpn", "--seconds", "3", "--rate", "500")
+    child = start("vpn", "--seconds", "6", "--rate", "500")
     output, _ = child.communicate(timeout=170)
     assert child.returncode == 0, output
     for way in ("west to east", "east to west"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output
     assert len(re.findall(r"^site-\d\d ", output, re.M)) == 20, output
+    assert re.search(r"^site-01 got new keys [1-9]", output, re.M), output
     assert re.search(r"^alice 10\.9\.0\.\d+ .* [1-9]\d* +[1-9]\d* +0$", output, re.M), output
     assert left_behind(child.pid) == []
 

@@ -29,6 +29,8 @@ from lab.namespace import run  # noqa: E402
 
 SIDES = {"west": 1, "east": 2}
 TUNNELS = 20
+# The keys of the first tunnel are replaced each so many seconds.
+REPLACE = 5
 PORT = 7000
 NUMBER = struct.Struct("!I")
 
@@ -354,6 +356,7 @@ def example(objects, seconds, rate, terminal):
             print("no remote user: strongSwan is not installed (tools/setup.sh test installs it)", flush=True)
         traffic = Traffic(sites, rate, user)
         traffic.warm_up()
+        replaced, replace = 0, time.monotonic() + REPLACE
         try:
             end = time.monotonic() + (seconds or float("inf"))
             while time.monotonic() < end:
@@ -362,6 +365,10 @@ def example(objects, seconds, rate, terminal):
                     print("\033[H\033[J" + "\n".join(table(sites, traffic)), flush=True)
                 else:
                     print(f"{sum(traffic.received.values())} packets arrived", flush=True)
+                if time.monotonic() >= replace:
+                    sites["west"].gateway.sluice("ike", "rekey", "inet", "--child", "site-01")
+                    replaced, replace = replaced + 1, time.monotonic() + REPLACE
         except KeyboardInterrupt:
             print()
+        print(f"site-01 got new keys {replaced} times")
         return summary(sites, traffic)

@@ -68,11 +68,12 @@ tunnels_of(const struct scenario *s)
 {
 	const char *end = strrchr(s->name, '-');
 
-	return strcmp(end, "-one") == 0   ? 1
-	       : strcmp(end, "-40") == 0  ? 40
-	       : strcmp(end, "-1k") == 0  ? 1000
-	       : strcmp(end, "-10k") == 0 ? 10000
-					  : 4;
+	return strcmp(end, "-one") == 0    ? 1
+	       : strcmp(end, "-40") == 0   ? 40
+	       : strcmp(end, "-1k") == 0   ? 1000
+	       : strcmp(end, "-1600") == 0 ? 1600
+	       : strcmp(end, "-10k") == 0  ? 10000
+					   : 4;
 }
 
 static bool
@@ -300,7 +301,7 @@ sealed_frame(const struct scenario *s, uint32_t flow, uint16_t size, uint8_t fra
 		ESP_ONE(algorithm, "-both", tunnels, flows)
 #define ESP(algorithm) \
 	ESP_OF(algorithm, "", FLOWS), ESP_OF(algorithm, "-40", FLOWS), ESP_OF(algorithm, "-1k", FLOWS), \
-		ESP_OF(algorithm, "-10k", 10000)
+		ESP_OF(algorithm, "-1600", FLOWS), ESP_OF(algorithm, "-10k", 10000)
 
 const struct scenario ipsec_scenarios[] = {
 	ESP("gcm128"),
