@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-test}
 packages=(
-	build-essential ca-certificates ccache dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libipsec-mb-dev libnuma-dev libpcap-dev
+	build-essential ca-certificates ccache dpdk-dev libbpf-dev libcmocka-dev libdpdk-dev libgcrypt20-dev libipsec-mb-dev libnuma-dev libpcap-dev
 	libprotobuf-c-dev libprotobuf-dev libssl-dev libusrsctp-dev libxdp-dev meson ninja-build pkg-config protobuf-c-compiler
 	protobuf-compiler python3 python3-venv util-linux
 )
