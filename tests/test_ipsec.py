@@ -387,7 +387,68 @@ class TestLifetimes:
             assert (told.protocol, told.source_port, told.destination_port) == (17, 1024, 7)
 
 
+def traffic_class(packet):
+    return packet[IP].tos if IP in packet and packet[IP].version == 4 else packet.tc
+
+
+@pytest.mark.parametrize("outside", [4, 6])
+class TestOuterHeader:
+    """DSCP by the rule of the association, ECN by RFC 6040."""
+
+    EF_ECT1, AF41 = 0xB9, 0x88
+
+    @pytest.mark.parametrize(
+        "number, outer, expected",
+        [
+            (101, {}, EF_ECT1),
+            (102, {"dscp": "dscp_set", "dscpValue": "af41"}, AF41 | 1),
+            (103, {"dscp": "dscp_hide"}, 1),
+            (104, {"clearEcn": True}, EF_ECT1 & ~3),
+        ],
+    )
+    def test_a_packet_that_leaves(self, pop, outside, number, outer, expected):
+        form = Form(number, f"class-{number}", "aes_gcm", (GCM, NO), 16, 4, outside=outside, outer=outer)
+        with pop.having(*form.objects()):
+            for inside in (4, 6):
+                sent = up(form, inside)
+                setattr(sent, "tos" if inside == 4 else "tc", self.EF_ECT1)
+                pop.send_up(IPOE, sent)
+                got = pop.at_core(from_tunnel(form))
+                assert traffic_class(got) == expected
+                assert bytes(form.open(got)) == older(sent)
+
+    def test_a_packet_that_comes_in(self, pop, outside):
+        form = Form(105, "congested", "aes_gcm", (GCM, NO), 16, 4, outside=outside)
+        header = form.peers["inbound"].tunnel_header
+        with pop.having(*form.objects()):
+            # Inner, outer and what arrives: 0 is no ECN, 1 and 2 are ECT, 3 is congestion.
+            for inner, outer, expected in ((0, 0, 0), (2, 0, 2), (2, 1, 1), (2, 3, 3), (1, 3, 3), (3, 1, 3), (0, 2, 0)):
+                setattr(header, "tos" if outside == 4 else "tc", 0x20 | outer)
+                sent = down(form, 4)
+                sent.tos = self.EF_ECT1 & ~3 | inner
+                pop.send_down(form.seal(sent))
+                got = pop.at_line(IPOE, lambda packet: UDP in packet)
+                assert got.tos == self.EF_ECT1 & ~3 | expected, (inner, outer)
+            setattr(header, "tos" if outside == 4 else "tc", 3)
+            with pop.dropping("esp-ecn-illegal"):
+                pop.send_down(form.seal(down(form, 4)))
+
+
 class TestAddressTranslation:
+    def test_esp_in_udp_over_ipv6_has_a_checksum_or_none(self, pop):
+        """RFC 3948 section 2.1 asks for none, RFC 6935 permits it for tunnels: what is there is right."""
+        form = Form(106, "udp-over6", "aes_gcm", (GCM, NO), 16, 4, outside=6, udp={"localPort": 4500})
+        with pop.having(*form.objects()):
+            sent, back = up(form, 4), down(form, 6)
+            pop.send_up(IPOE, sent)
+            got = pop.at_core(from_tunnel(form))
+            checksum = got[UDP].chksum
+            del got[UDP].chksum
+            assert checksum in (0, IPv6(bytes(got))[UDP].chksum)
+            assert bytes(form.open(IPv6(bytes(got)))) == older(sent)
+            pop.send_down(form.seal(back))
+            assert bytes(pop.at_line(IPOE, lambda packet: UDP in packet)) == older(back)
+
     def test_the_gateway_follows_a_peer_whose_port_changes(self, pop):
         form = Form(62, "moving", "aes_gcm", (GCM, NO), 16, 4, udp={"localPort": 4500})
         with pop.having(*form.objects()), hearing(pop) as hear:
