@@ -376,6 +376,32 @@ class TestLifetimes:
             state = states(pop, "limited-outbound")["limited-outbound"]
             assert (state.packets, state.sequence, state.ended, state.remote_address) == (4, 4, True, HOST4)
 
+    @pytest.mark.parametrize("way, drop", [("outbound", "esp-lifetime"), ("inbound", "esp-lifetime-inbound")])
+    def test_limits_in_bytes_are_those_of_packets_inside(self, pop, way, drop):
+        form = Form(62, "filled", "aes_gcm", (GCM, NO), 16, 4)
+        size = len(up(form, 4))
+        limits = {"softBytes": 2 * size, "hardBytes": 4 * size}
+        objects = [each for each in form.objects() if each["kind"] != "SecurityAssociation"]
+
+        def send(arrives=True):
+            if way == "outbound":
+                pop.send_up(IPOE, up(form, 4))
+                return arrives and pop.at_core(from_tunnel(form))
+            pop.send_down(form.seal(down(form, 4)))
+            return arrives and pop.at_line(IPOE, lambda packet: UDP in packet)
+
+        with pop.having(*objects, form.association(way, **limits)), hearing(pop) as hear:
+            for change in ("soft-lifetime", "hard-lifetime"):
+                send()
+                send()
+                if change == "hard-lifetime":
+                    with pop.dropping(drop):
+                        send(arrives=False)
+                told = hear("security_association")
+                assert (told.name, told.change) == (f"filled-{way}", change)
+            state = states(pop, f"filled-{way}")[f"filled-{way}"]
+            assert (state.packets, state.bytes, state.ended) == (4, 4 * size, True)
+
     def test_a_packet_without_an_association_is_reported(self, pop):
         form = Form(61, "absent", "aes_gcm", (GCM, NO), 16, 4)
         objects = [each for each in form.objects() if each["kind"] != "SecurityAssociation"]
