@@ -3,6 +3,7 @@
 package n2
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -496,6 +497,8 @@ func TestFaultsAreReportedByTheirCriticality(t *testing.T) {
 		{per.Fault{Criticality: per.Reject}, false, "protocol: abstract-syntax-error-reject"},
 		{per.Fault{Criticality: per.Ignore, Kind: per.Misplaced}, false, "protocol: abstract-syntax-error-falsely-constructed-message"},
 		{per.Fault{Criticality: per.Ignore, Kind: per.Missing}, false, ""},
+		{per.Fault{ID: ngap.IDCause, Criticality: per.Ignore, Kind: per.Missing}, true, ""},
+		{per.Fault{ID: ngap.IDRelativeAMFCapacity, Criticality: per.Ignore, Kind: per.Missing}, true, ""},
 	} {
 		carryOut, cause := examine(&ngap.PDU{Faults: []per.Fault{test.fault}})
 		text := ""
@@ -554,9 +557,80 @@ func TestAProcedureWithFaultsHasItsUnsuccessfulOutcome(t *testing.T) {
 	// Of no context, and of a procedure without an unsuccessful outcome.
 	modification.RANUENGAPID += 1000
 	for _, message := range []any{modification, &ngap.DownlinkNASTransport{AMFUENGAPID: 7, RANUENGAPID: ran, NASPDU: []byte{1}}} {
-		if _, ok := give(unknown(message)).(*ngap.ErrorIndication); !ok {
-			t.Errorf("%T: %+v", message, w.last())
+		m, ok := give(unknown(message)).(*ngap.ErrorIndication)
+		if !ok {
+			t.Fatalf("%T: %+v", message, w.last())
 		}
+		if m.AMFUENGAPID == nil || *m.AMFUENGAPID != 7 || m.RANUENGAPID == nil || w.sent[len(w.sent)-1].stream == 0 {
+			t.Errorf("%T: %+v on stream %d", message, m, w.sent[len(w.sent)-1].stream)
+		}
+	}
+}
+
+func TestManyFaultsThatAreIgnoredHideNoneThatDecides(t *testing.T) {
+	// IEs that no message has, and behind them one of criticality reject.
+	octets := []byte{0, 301 >> 8, 301 & 0xff}
+	for i := range 301 {
+		criticality := byte(per.Ignore) << 6
+		if i == 300 {
+			criticality = 0
+		}
+		octets = append(octets, byte((4000+i)>>8), byte(4000+i), criticality, 1, 0)
+	}
+	faults, err := per.Decode(octets, &ngap.AMFConfigurationUpdate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pdu := &ngap.PDU{Value: &ngap.AMFConfigurationUpdate{}, Faults: faults}
+	if carryOut, _ := examine(pdu); carryOut || len(diagnostics(pdu).IEsCriticalityDiagnostics) != 1 {
+		t.Errorf("%d faults", len(faults))
+	}
+	for range 400 {
+		pdu.Faults = append(pdu.Faults, per.Fault{Criticality: per.Reject})
+	}
+	if n := len(diagnostics(pdu).IEsCriticalityDiagnostics); n != 256 {
+		t.Errorf("%d diagnostics", n)
+	}
+}
+
+func TestAReleaseAndAResetNeedNoCause(t *testing.T) {
+	b := readyBed(t, "one")
+	w, first, second := b.wireOf("one"), &ue{}, &ue{}
+	c, _ := b.Open("agf", nil, nil, first)
+	_, _ = b.Open("agf", nil, nil, second)
+	_, ran := c.IDs()
+	all := ngap.ResetAllResetAll
+	for _, message := range []any{
+		&ngap.UEContextReleaseCommand{UENGAPIDs: ngap.UENGAPIDs{UENGAPIDPair: &ngap.UENGAPIDPair{AMFUENGAPID: 3, RANUENGAPID: ran}}, Cause: miscCause(0)},
+		&ngap.NGReset{Cause: miscCause(0), ResetType: ngap.ResetType{NGInterface: &all}},
+	} {
+		octets, err := ngap.Encode(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The IE becomes one that is unknown and ignored.
+		at := bytes.Index(octets, []byte{0, ngap.IDCause, 0x40})
+		octets[at], octets[at+1] = 4000>>8, 4000&0xff
+		w.handler.Message(1, payloadProtocol, octets)
+	}
+	if first.lost == "" || second.lost == "" {
+		t.Errorf("%q %q", first.lost, second.lost)
+	}
+	if _, ok := w.last().(*ngap.NGResetAcknowledge); !ok || w.sent[len(w.sent)-1].stream != 0 {
+		t.Errorf("%+v", w.last())
+	}
+}
+
+func TestAReleaseWithAnotherIdentifierOfTheAMFIsInconsistent(t *testing.T) {
+	b := readyBed(t, "one")
+	w, u := b.wireOf("one"), &ue{}
+	c, _ := b.Open("agf", nil, nil, u)
+	_, ran := c.IDs()
+	w.receive(t, &ngap.DownlinkNASTransport{AMFUENGAPID: 7, RANUENGAPID: ran, NASPDU: []byte{1}})
+	w.receive(t, &ngap.UEContextReleaseCommand{UENGAPIDs: ngap.UENGAPIDs{UENGAPIDPair: &ngap.UENGAPIDPair{AMFUENGAPID: 8, RANUENGAPID: ran}}, Cause: miscCause(0)})
+	m, ok := w.last().(*ngap.ErrorIndication)
+	if !ok || CauseText(m.Cause) != "radio network: inconsistent-remote-UE-NGAP-ID" || u.lost == "" {
+		t.Errorf("%+v %q", w.last(), u.lost)
 	}
 }
 

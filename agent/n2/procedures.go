@@ -37,11 +37,14 @@ func CauseText(c *ngap.Cause) string {
 	return "unknown cause"
 }
 
+// maxDiagnostics is maxnoofErrors (section 9.3.1.3).
+const maxDiagnostics = 256
+
 func diagnostics(p *ngap.PDU) *ngap.CriticalityDiagnostics {
 	code, triggering, criticality := ngap.ProcedureCode(p.Procedure), ngap.TriggeringMessage(p.Outcome), p.Criticality
 	d := &ngap.CriticalityDiagnostics{ProcedureCode: &code, TriggeringMessage: &triggering, ProcedureCriticality: &criticality}
 	for _, f := range p.Faults {
-		if f.Criticality == per.Ignore {
+		if f.Criticality == per.Ignore || len(d.IEsCriticalityDiagnostics) == maxDiagnostics {
 			continue
 		}
 		kind := ngap.TypeOfErrorNotUnderstood
@@ -69,8 +72,8 @@ func examine(p *ngap.PDU) (carryOut bool, report *ngap.Cause) {
 		case f.Criticality == per.Notify:
 			cause = protocolCause(ngap.CauseProtocolAbstractSyntaxErrorIgnoreAndNotify)
 		default:
-			// Without a mandatory IE there is nothing to carry out.
-			carryOut = carryOut && f.Kind != per.Missing
+			// Without a mandatory IE there is nothing to carry out, but for those that only say why, or how much.
+			carryOut = carryOut && (f.Kind != per.Missing || f.ID == ngap.IDCause || f.ID == ngap.IDRelativeAMFCapacity)
 			continue
 		}
 		if report == nil || !carryOut {
@@ -117,7 +120,7 @@ func (s *Service) rejection(a *amf, pdu *ngap.PDU, cause ngap.Cause) (answer any
 }
 
 // receive takes a message of an AMF. Called with the lock.
-func (s *Service) receive(a *amf, stream uint16, octets []byte, now time.Time) {
+func (s *Service) receive(a *amf, octets []byte, now time.Time) {
 	pdu, err := ngap.Decode(octets)
 	if err != nil {
 		s.undecoded(a, err)
@@ -130,9 +133,10 @@ func (s *Service) receive(a *amf, stream uint16, octets []byte, now time.Time) {
 		if answer, of := s.rejection(a, pdu, *report); answer != nil && !carryOut {
 			s.send(a, of, answer)
 		} else if pdu.Outcome == ngap.Initiating || carryOut {
-			s.send(a, 0, &ngap.ErrorIndication{Cause: report, CriticalityDiagnostics: diagnostics(pdu)})
+			s.indicate(a, pdu, report)
 		}
 	}
+	supply(pdu)
 	if !carryOut {
 		if pdu.Procedure == ngap.ProcedureNGSetup && a.phase == settingUp {
 			s.abandon(a, "the AMF's answer to NG SETUP REQUEST has faults", now)
@@ -144,7 +148,46 @@ func (s *Service) receive(a *amf, stream uint16, octets []byte, now time.Time) {
 		return
 	}
 	if a.phase == ready {
-		s.carryOut(a, stream, pdu, now)
+		s.carryOut(a, pdu, now)
+	}
+}
+
+// indicate reports the faults of a message; those of a UE's message with its identifiers and on its stream (section 8.7.5).
+func (s *Service) indicate(a *amf, pdu *ngap.PDU, cause *ngap.Cause) {
+	m := &ngap.ErrorIndication{Cause: cause, CriticalityDiagnostics: diagnostics(pdu)}
+	has := func(id uint16) bool {
+		return !slices.ContainsFunc(pdu.Faults, func(f per.Fault) bool { return f.ID == id && f.Kind == per.Missing })
+	}
+	var stream uint16
+	if theirs := amfID(pdu.Value); theirs != nil && has(ngap.IDAMFUENGAPID) {
+		m.AMFUENGAPID = theirs
+	}
+	if id := ranID(pdu.Value); id != nil && has(ngap.IDRANUENGAPID) {
+		m.RANUENGAPID, stream = id, s.streamOf(a, int64(*id))
+	}
+	s.send(a, stream, m)
+}
+
+// supply sets what a message lacks without being worthless: an AMF that does not say its capacity has the largest.
+func supply(pdu *ngap.PDU) {
+	for _, f := range pdu.Faults {
+		if f.Kind != per.Missing {
+			continue
+		}
+		switch m := pdu.Value.(type) {
+		case *ngap.NGSetupResponse:
+			if f.ID == ngap.IDRelativeAMFCapacity {
+				m.RelativeAMFCapacity = 255
+			}
+		case *ngap.NGReset:
+			if f.ID == ngap.IDCause {
+				m.Cause = miscCause(ngap.CauseMiscUnspecified)
+			}
+		case *ngap.UEContextReleaseCommand:
+			if f.ID == ngap.IDCause {
+				m.Cause = miscCause(ngap.CauseMiscUnspecified)
+			}
+		}
 	}
 }
 
@@ -196,7 +239,7 @@ func (s *Service) answered(a *amf, pdu *ngap.PDU, now time.Time) {
 var timesToWait = [...]time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, time.Minute}
 
 // carryOut takes a message of a ready AMF.
-func (s *Service) carryOut(a *amf, stream uint16, pdu *ngap.PDU, now time.Time) {
+func (s *Service) carryOut(a *amf, pdu *ngap.PDU, now time.Time) {
 	switch m := pdu.Value.(type) {
 	case *ngap.AMFConfigurationUpdate:
 		s.update(a, m)
@@ -226,7 +269,7 @@ func (s *Service) carryOut(a *amf, stream uint16, pdu *ngap.PDU, now time.Time) 
 		s.Log.Info("an AMF is not overloaded any more", "amf", a.name)
 		s.touched(a)
 	case *ngap.NGReset:
-		s.reset(a, m, stream)
+		s.reset(a, m)
 	case *ngap.NGResetAcknowledge:
 		s.resetDone(a)
 	case *ngap.ErrorIndication:
@@ -265,7 +308,7 @@ func (s *Service) update(a *amf, m *ngap.AMFConfigurationUpdate) {
 }
 
 // reset ends contexts (section 8.7.4.2.1).
-func (s *Service) reset(a *amf, m *ngap.NGReset, stream uint16) {
+func (s *Service) reset(a *amf, m *ngap.NGReset) {
 	answer := &ngap.NGResetAcknowledge{}
 	loss := Loss{Kind: Reset, Cause: m.Cause, Reason: "NG RESET: " + CauseText(&m.Cause)}
 	if m.ResetType.NGInterface != nil {
@@ -280,7 +323,7 @@ func (s *Service) reset(a *amf, m *ngap.NGReset, stream uint16) {
 		answer.UEAssociatedLogicalNGConnectionList = append(answer.UEAssociatedLogicalNGConnectionList, item)
 	}
 	s.Log.Warn("an AMF resets", "amf", a.name, "cause", CauseText(&m.Cause))
-	s.send(a, stream, answer)
+	s.send(a, 0, answer)
 }
 
 // contextOf is the context with either identifier.
@@ -372,9 +415,7 @@ func (s *Service) forUE(a *amf, pdu *ngap.PDU, id *ngap.RANUENGAPID) {
 	}
 	if theirs != nil {
 		if c.known && int64(*theirs) != c.amfID {
-			cause := radioCause(ngap.CauseRadioNetworkInconsistentRemoteUENGAPID)
-			s.send(a, 0, &ngap.ErrorIndication{AMFUENGAPID: theirs, RANUENGAPID: id, Cause: &cause})
-			s.lose(c, Loss{Kind: Reset, Cause: cause, Reason: "the AMF uses another AMF UE NGAP ID"})
+			s.inconsistent(a, c, theirs)
 			return
 		}
 		if !c.known {
@@ -394,6 +435,13 @@ func (s *Service) forUE(a *amf, pdu *ngap.PDU, id *ngap.RANUENGAPID) {
 		return
 	}
 	s.give(c, pdu.Value)
+}
+
+// inconsistent ends a context for which the AMF uses another identifier than before (section 10.6).
+func (s *Service) inconsistent(a *amf, c *Context, theirs *ngap.AMFUENGAPID) {
+	cause, ran := radioCause(ngap.CauseRadioNetworkInconsistentRemoteUENGAPID), ngap.RANUENGAPID(c.ranID)
+	s.send(a, s.streamOf(a, c.ranID), &ngap.ErrorIndication{AMFUENGAPID: theirs, RANUENGAPID: &ran, Cause: &cause})
+	s.lose(c, Loss{Kind: Reset, Cause: cause, Reason: "the AMF uses another AMF UE NGAP ID"})
 }
 
 // give gives a message to the UE of a context.
@@ -435,6 +483,10 @@ func (s *Service) releaseCommand(a *amf, pdu *ngap.PDU, m *ngap.UEContextRelease
 	c := a.contextOf(nil, m.UENGAPIDs.AMFUENGAPID)
 	if pair := m.UENGAPIDs.UENGAPIDPair; pair != nil {
 		c = a.contextOf(&pair.RANUENGAPID, nil)
+		if c != nil && c.known && c.amfID != int64(pair.AMFUENGAPID) {
+			s.inconsistent(a, c, &pair.AMFUENGAPID)
+			return
+		}
 		if c != nil && !c.known {
 			c.amfID, c.known = int64(pair.AMFUENGAPID), true
 		}

@@ -484,7 +484,7 @@ func (h *handler) Message(stream uint16, protocol uint32, message []byte) {
 		return
 	}
 	defer h.service.mu.Unlock()
-	h.service.receive(h.amf, stream, message, time.Now())
+	h.service.receive(h.amf, message, time.Now())
 }
 
 // Path implements sctp.Handler.

@@ -28,11 +28,11 @@ const (
 // decoder is a message that is read.
 type decoder struct{ faults []Fault }
 
-// maxFaults bounds the memory for faults of a message with unknown IEs.
+// maxFaults bounds the memory for faults of a message with unknown IEs that are ignored. The others decide about the message: none is left out.
 const maxFaults = 256
 
 func (d *decoder) fault(f Fault) {
-	if len(d.faults) < maxFaults {
+	if len(d.faults) < maxFaults || f.Kind != NotUnderstood || f.Criticality != Ignore {
 		d.faults = append(d.faults, f)
 	}
 }
