@@ -105,7 +105,8 @@ func (l *lease) record() []byte {
 	for _, b := range l.bindings {
 		expires := int64(0)
 		if !b.expires.IsZero() {
-			expires = b.expires.Unix()
+			// No lease ends early: parts of a second count as a whole one.
+			expires = b.expires.Add(time.Second - 1).Unix()
 		}
 		r.Bindings = append(r.Bindings, recordBinding{b.prefix.String(), expires})
 	}

@@ -325,6 +325,10 @@ func TestAnACKWaitsUntilTheDataPlaneHasTheChangedSession(t *testing.T) {
 
 func TestForbiddenMessagesOfAClientAreDropped(t *testing.T) {
 	information := dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionRelayAgentInformation, []byte{1, 1, 'x'}))
+	hidden := func(d *dhcpv4.DHCPv4) {
+		d.ServerHostName = "\x52\x03\x01\x01x\xff"
+		dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionOptionOverload, []byte{2}))(d)
+	}
 	for _, c := range []struct {
 		why    string
 		trust  api.RelayInformation
@@ -337,6 +341,7 @@ func TestForbiddenMessagesOfAClientAreDropped(t *testing.T) {
 		{"relayed-before", 0, dhcpv4.MessageTypeDiscover, dhcpv4.WithGatewayIP(net.IP{100, 64, 0, 9})},
 		{"too-many-hops", 0, dhcpv4.MessageTypeDiscover, func(d *dhcpv4.DHCPv4) { d.HopCount = 4 }},
 		{"relay-information", 0, dhcpv4.MessageTypeDiscover, information},
+		{"relay-information", api.RelayInformation_OVERWRITE_INFORMATION, dhcpv4.MessageTypeDiscover, hidden},
 		{"", api.RelayInformation_OVERWRITE_INFORMATION, dhcpv4.MessageTypeDiscover, information},
 		{"", api.RelayInformation_TRUST_INFORMATION, dhcpv4.MessageTypeDiscover, information},
 		{"not-of-a-client", 0, dhcpv4.MessageTypeOffer, nil},

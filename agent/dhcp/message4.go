@@ -15,6 +15,8 @@ const (
 	// Offsets in a BOOTP message (RFC 2131 section 2).
 	atHops    = 3
 	atGiaddr  = 24
+	atSname   = 44
+	atFile    = 108
 	atOptions = 240
 	// The shortest message that every server takes (RFC 1542 section 2.1).
 	shortest4 = 300
@@ -36,8 +38,8 @@ type message4 struct {
 	kind   dhcpv4.MessageType
 	mac    MAC
 	xid    uint32
-	// It holds relay agent information.
-	relayed bool
+	// It holds relay agent information; hidden: in the fields sname or file, which option 52 makes options of (RFC 2131 section 4.1).
+	relayed, hidden bool
 }
 
 var errNotEthernet = errors.New("not of an Ethernet client")
@@ -54,13 +56,29 @@ func parse4(b []byte) (*message4, error) {
 	for code := range options4(b) {
 		m.relayed = m.relayed || code == optionRelay
 	}
+	if overload := parsed.Options.Get(dhcpv4.OptionOptionOverload); len(overload) == 1 {
+		for _, field := range []struct {
+			bit        byte
+			begin, end int
+		}{{1, atFile, atOptions - 4}, {2, atSname, atFile}} {
+			if overload[0]&field.bit != 0 {
+				for code := range optionsIn(b[field.begin:field.end]) {
+					m.hidden = m.hidden || code == optionRelay
+				}
+			}
+		}
+	}
 	return m, nil
 }
 
 // options4 ranges over codes and values of options, up to the first one that is truncated.
 func options4(b []byte) func(yield func(code byte, value []byte) bool) {
+	return optionsIn(b[atOptions:])
+}
+
+func optionsIn(b []byte) func(yield func(code byte, value []byte) bool) {
 	return func(yield func(byte, []byte) bool) {
-		for at := atOptions; at < len(b); {
+		for at := 0; at < len(b); {
 			code := b[at]
 			if code == optionPad {
 				at++

@@ -18,39 +18,43 @@ type Lease struct {
 	Preferred, Valid time.Duration
 }
 
-// Answer returns the server's answer to a client's message (RFC 8415 section 18.3), or nil and the reason for silence. The caller has
-// allocated the lease before; an empty lease means that there is nothing to give.
-func Answer(m *Message, serverID []byte, l Lease) (answer []byte, ignored string) {
+// Ignored is why the server with the identifier does not answer a message (RFC 8415 section 16); "": it does.
+func Ignored(m *Message, serverID []byte) string {
 	ours := bytes.Equal(m.ServerID, serverID)
-	kind := uint8(Reply)
 	switch m.Type {
-	case Solicit:
+	case Solicit, Confirm, Rebind:
 		if len(m.ServerID) > 0 {
-			return nil, "server-identifier"
-		}
-		if !m.RapidCommit {
-			kind = Advertise
+			return "server-identifier"
 		}
 	case Request, Renew, Release, Decline:
 		if !ours {
-			return nil, "another-server"
-		}
-	case Confirm, Rebind:
-		if len(m.ServerID) > 0 {
-			return nil, "server-identifier"
+			return "another-server"
 		}
 	case InformationRequest:
 		if len(m.ServerID) > 0 && !ours {
-			return nil, "another-server"
+			return "another-server"
 		}
 		if len(m.Associations) > 0 {
-			return nil, "association"
+			return "association"
 		}
 	default:
-		return nil, "not-of-a-client"
+		return "not-of-a-client"
 	}
 	if len(m.ClientID) == 0 && m.Type != InformationRequest {
-		return nil, "no-client-identifier"
+		return "no-client-identifier"
+	}
+	return ""
+}
+
+// Answer returns the server's answer to a client's message (RFC 8415 section 18.3), or nil and the reason for silence. The caller has
+// allocated the lease before; an empty lease means that there is nothing to give.
+func Answer(m *Message, serverID []byte, l Lease) (answer []byte, ignored string) {
+	if ignored := Ignored(m, serverID); ignored != "" {
+		return nil, ignored
+	}
+	kind := uint8(Reply)
+	if m.Type == Solicit && !m.RapidCommit {
+		kind = Advertise
 	}
 	b := append(make([]byte, 0, 256), kind, m.Transaction[0], m.Transaction[1], m.Transaction[2])
 	if len(m.ClientID) > 0 {

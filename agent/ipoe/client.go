@@ -25,7 +25,7 @@ func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *c
 		m.forget(c)
 		c = nil
 	}
-	if c != nil && (c.phase != refused || m.now.Before(c.Deadline())) {
+	if c != nil && (c.phase != refused || m.now.Before(c.Deadline()) && !(c.strange && kind != kindFirst)) {
 		return c, ""
 	}
 	if m.pending[line] >= s.offers {
@@ -58,6 +58,8 @@ func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *c
 // enter makes a client known.
 func (m *Machine) enter(c *client) {
 	m.clients[c.key] = c
+	c.order = c.key.order()
+	m.ordered.ReplaceOrInsert(c)
 	all := m.ofLine[c.line]
 	c.place = len(all)
 	m.ofLine[c.line] = append(all, c)
@@ -66,6 +68,7 @@ func (m *Machine) enter(c *client) {
 // leave is the opposite of enter.
 func (m *Machine) leave(c *client) {
 	delete(m.clients, c.key)
+	m.ordered.Delete(c)
 	all := m.ofLine[c.line]
 	last := len(all) - 1
 	all[c.place], all[last].place = all[last], c.place
@@ -196,7 +199,7 @@ func (m *Machine) refuse(c *client, why string) {
 	m.do(Count{names[kind], "", why})
 	delete(m.byID, c.id)
 	c.phase, c.waiting, c.has4, c.has6, c.bound4, c.bound6, c.strange = refused, [kinds]*message{}, false, false, false, false, false
-	c.slaac = false
+	c.slaac, c.gaveBack = false, [2]subscriber.Cause{}
 	m.timers.Set(c, m.now.Add(refusalTime))
 	m.settle(c)
 }
@@ -290,9 +293,15 @@ func reasonOf(err error) string {
 	return refusedSession
 }
 
+// gatewaysMost bounds the memory for gateways of pools.
+const gatewaysMost = 4096
+
 func (m *Machine) has(c *client, l subscriber.Lease) {
 	had6, before := c.has6, c.lease
 	c.lease = l
+	if l.Gateway.Is4() && len(m.gateways) < gatewaysMost {
+		m.gateways[l.Gateway] = true
+	}
 	c.has4, c.has6 = l.IPv4.IsValid(), l.IPv6.IsValid() || l.IPv6Prefix.IsValid() || l.Delegated.IsValid()
 	// A family that the session still has, although its client gave it back, ends later: giving it back is tried again.
 	switch {
@@ -420,8 +429,16 @@ func (m *Machine) Terminated(id string, now time.Time) []Action {
 	return m.done()
 }
 
-// answer answers a message with the addresses of the session.
+// answer answers a message with the addresses of the session, and with what its profile and pools say now.
 func (m *Machine) answer(s *server, c *client, kind int, msg *message) {
+	if m.present != nil {
+		if l, up := m.present(c.id); up {
+			m.has(c, l)
+		}
+		if !c.has(kind) {
+			return
+		}
+	}
 	switch kind {
 	case kind4:
 		m.answer4(s, c, msg)

@@ -80,7 +80,11 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 		}
 	}
 	for _, c := range m.clients {
-		if c.server == name && m.serverOf(c.key.circuit) == nil {
+		switch s := m.serverOf(c.key.circuit); {
+		case s != nil:
+			// Another server may have taken the circuit.
+			c.server = s.name
+		case c.server == name:
 			m.end(c, subscriber.NASRequest)
 		}
 	}

@@ -39,6 +39,11 @@ const (
 	optionEnd            = 255
 	infinite             = 0xffffffff
 	flagBroadcast   byte = 0x80
+	overloadFile    byte = 1
+	overloadSname   byte = 2
+	// The shortest limit of a message with its IP and UDP headers (RFC 2132 section 9.10), and those headers.
+	shortestMost4 = 576
+	headers4      = 28
 )
 
 var (
@@ -57,6 +62,28 @@ type message4 struct {
 	// Options that an answer repeats (RFC 6842, RFC 3046 section 2.2), nil without them.
 	clientID, relay []byte
 	parameters      []byte
+	// The longest message that the client takes.
+	longest int
+}
+
+// takeOverload adds the options in the fields file and sname that option 52 announces (RFC 2131 section 4.1), in this order.
+func takeOverload(d *dhcpv4.DHCPv4, b []byte) bool {
+	overload := d.Options.Get(dhcpv4.OptionOptionOverload)
+	if overload == nil {
+		return true
+	}
+	if len(overload) != 1 || overload[0] == 0 || overload[0] > overloadFile|overloadSname {
+		return false
+	}
+	for _, field := range []struct {
+		bit        byte
+		begin, end int
+	}{{overloadFile, 108, 236}, {overloadSname, 44, 108}} {
+		if overload[0]&field.bit != 0 && d.Options.FromBytes(b[field.begin:field.end]) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func address4(b []byte) netip.Addr {
@@ -84,11 +111,17 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 	case !address4(b[24:28]).IsUnspecified():
 		return m.drop("dhcp4", kind, "relayed-before")
 	}
+	if !takeOverload(d, b) {
+		return m.drop("dhcp4", kind, "malformed")
+	}
 	msg := &message{back: in.Back(), service: d.ClassIdentifier()}
 	q := &message4{kind: d.MessageType(), xid: [4]byte(b[4:8]), secs: [2]byte(b[8:10]), broadcast: b[10]&flagBroadcast != 0, ciaddr: address4(b[12:16]),
 		requested: address4(d.Options.Get(dhcpv4.OptionRequestedIPAddress)), serverID: address4(d.Options.Get(dhcpv4.OptionServerIdentifier)),
 		clientID: d.Options.Get(dhcpv4.OptionClientIdentifier), relay: d.Options.Get(dhcpv4.OptionRelayAgentInformation),
-		parameters: d.Options.Get(dhcpv4.OptionParameterRequestList)}
+		parameters: d.Options.Get(dhcpv4.OptionParameterRequestList), longest: shortestMost4 - headers4}
+	if most := d.Options.Get(dhcpv4.OptionMaximumDHCPMessageSize); len(most) == 2 {
+		q.longest = min(max(int(binary.BigEndian.Uint16(most)), shortestMost4)-headers4, longest4)
+	}
 	msg.four = q
 	if q.relay != nil {
 		switch s.spec.RelayInformation {
@@ -105,6 +138,12 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 	case dhcpv4.MessageTypeRequest:
 		if elsewhere {
 			break
+		}
+		if c == nil && (m.gateways[q.serverID] || q.serverID == s.address && q.serverID.IsValid()) {
+			// It takes an offer of ours that is over.
+			m.do(Count{"dhcp4", kind, ""})
+			m.reply4(s, &client{key: key, lease: subscriber.Lease{Gateway: q.serverID}}, msg, dhcpv4.MessageTypeNak, func(a Action) { m.do(a) })
+			return m.done()
 		}
 		if q.serverID.IsValid() && (c == nil || c.phase == up && q.serverID != m.serverID(s, c)) {
 			// The client takes the offer of another server, or one that we do not remember.
@@ -223,12 +262,25 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 		}
 	}
 	b = append(b, magicCookie...)
+	// What the answer repeats has its place in any case.
+	var repeated []byte
+	leftOut := false
 	add := func(code byte, value []byte) {
+		length := len(value) + 2*((len(value)+254)/255)
+		if len(b)+length+len(repeated)+1 > q.longest {
+			leftOut = true
+			return
+		}
 		for part := range slices.Chunk(value, 255) { // RFC 3396
-			if len(b)+2+len(part)+1 > longest4 {
-				return
-			}
 			b = append(append(b, code, byte(len(part))), part...)
+		}
+	}
+	for _, o := range []struct {
+		code  byte
+		value []byte
+	}{{optionClientID, q.clientID}, {optionRelay, q.relay}} {
+		for part := range slices.Chunk(o.value, 255) {
+			repeated = append(append(repeated, o.code, byte(len(part))), part...)
 		}
 	}
 	seconds := func(d time.Duration) []byte {
@@ -279,13 +331,10 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 			}
 		}
 	}
-	if q.clientID != nil {
-		add(optionClientID, q.clientID)
+	b = append(append(b, repeated...), optionEnd)
+	if leftOut {
+		m.do(Count{"dhcp4", strings.ToLower(kind.String()), "option-left-out"})
 	}
-	if q.relay != nil {
-		add(optionRelay, q.relay)
-	}
-	b = append(b, optionEnd)
 	for len(b) < shortest4 {
 		b = append(b, 0)
 	}

@@ -174,6 +174,15 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		m.reply6(s, key, msg, l)
 		return m.done()
 	}
+	if port, known := m.macs[portKey{key.dataplane, key.port}]; known {
+		if ignored := dhcp6.Ignored(parsed, serverID6(port)); ignored != "" {
+			if ignored == "another-server" && c != nil && c.phase == up && c.has6 && !c.bound6 && !elsewhere {
+				// It takes the offer of another server.
+				m.releaseLeases(c, false, subscriber.UserRequest)
+			}
+			return m.drop("dhcp6", kind, ignored)
+		}
+	}
 	c, limit := m.client(s, key, kind6, msg)
 	if c == nil {
 		return m.drop("dhcp6", kind, limit)
@@ -252,6 +261,9 @@ func (m *Machine) reply6(s *server, key clientKey, msg *message, l subscriber.Le
 	return ok
 }
 
+// serverID6 is a DUID-LL (RFC 8415 section 11.4).
+func serverID6(port dhcp.MAC) []byte { return append([]byte{0, 3, 0, 1}, port[:]...) }
+
 // build6 is the answer's frame.
 func (m *Machine) build6(s *server, key clientKey, msg *message, l subscriber.Lease) (Action, bool) {
 	q := msg.six
@@ -264,9 +276,7 @@ func (m *Machine) build6(s *server, key clientKey, msg *message, l subscriber.Le
 	if c := m.clients[key]; c != nil {
 		valid = m.leaseTime(s, c)
 	}
-	// DUID-LL (RFC 8415 section 11.4).
-	serverID := append([]byte{0, 3, 0, 1}, port[:]...)
-	answer, ignored := dhcp6.Answer(q.Message, serverID, dhcp6.Lease{Address: l.IPv6, Delegated: l.Delegated, DNS: l.DNS, Preferred: valid / 10 * 8, Valid: valid})
+	answer, ignored := dhcp6.Answer(q.Message, serverID6(port), dhcp6.Lease{Address: l.IPv6, Delegated: l.Delegated, DNS: l.DNS, Preferred: valid / 10 * 8, Valid: valid})
 	if ignored != "" {
 		m.do(Count{"dhcp6", types6[q.Type], ignored})
 		return nil, false

@@ -44,7 +44,14 @@ func (c *client) state() []byte {
 		}
 		return t.Unix()
 	}
-	packed, err := json.Marshal(stored{c.server, unix(c.ends4), unix(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1], unix(c.began),
+	// No lease ends early: parts of a second count as a whole one.
+	end := func(t time.Time) int64 {
+		if t.IsZero() {
+			return 0
+		}
+		return t.Add(time.Second - 1).Unix()
+	}
+	packed, err := json.Marshal(stored{c.server, end(c.ends4), end(c.ends6), c.bound4, c.bound6, c.static, c.tags, c.uses[0], c.uses[1], unix(c.began),
 		[]byte(c.ids[kind4]), []byte(c.ids[kind6]), []byte(c.clientID), c.slaac})
 	if err != nil {
 		return nil
@@ -89,6 +96,9 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 	if c.bound6 && c.uses == [2]bool{} {
 		// Of a record without them.
 		c.uses = [2]bool{l.IPv6.IsValid(), l.Delegated.IsValid()}
+	}
+	if s := m.serverOf(key.circuit); s != nil {
+		c.server = s.name
 	}
 	m.enter(c)
 	m.byID[c.id] = c

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/btree"
+
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/deadline"
 	"sluice.dev/sluice/agent/dhcp"
@@ -150,7 +152,9 @@ const (
 
 // client is a MAC on a circuit.
 type client struct {
-	key    clientKey
+	key clientKey
+	// Its place among all, and the key of pages.
+	order  string
 	server string
 	id     string
 	phase  phase
@@ -232,7 +236,13 @@ type Machine struct {
 	// Makes Acct-Session-Ids.
 	newID func() string
 	// Spreads router advertisements: any number.
-	random  func() uint64
+	random func() uint64
+	// The lease of a session as it is now; nil: leases do not change.
+	present func(id string) (subscriber.Lease, bool)
+	// Gateways of leases, by which clients may have known us.
+	gateways map[netip.Addr]bool
+	// Clients in the order of their keys.
+	ordered *btree.BTreeG[*client]
 	servers map[string]*server
 	ports   map[string][]*server
 	macs    map[portKey]dhcp.MAC
@@ -258,7 +268,8 @@ type portKey struct{ dataplane, port string }
 // New returns a machine without servers and clients.
 func New(newID func() string, random func() uint64) *Machine {
 	return &Machine{newID: newID, random: random, servers: map[string]*server{}, ports: map[string][]*server{}, macs: map[portKey]dhcp.MAC{}, clients: map[clientKey]*client{},
-		byID: map[string]*client{}, ofLine: map[lineKey][]*client{}, contests: map[lineKey]*contest{}, pending: map[lineKey]int{}, refused: map[lineKey]*list.List{}}
+		byID: map[string]*client{}, ofLine: map[lineKey][]*client{}, contests: map[lineKey]*contest{}, pending: map[lineKey]int{}, refused: map[lineKey]*list.List{},
+		gateways: map[netip.Addr]bool{}, ordered: btree.NewG(32, func(a, b *client) bool { return a.order < b.order })}
 }
 
 // Clients returns how many clients have a session.

@@ -5,6 +5,7 @@ package ipoe
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,6 +245,121 @@ func TestOptionsOfTheServerReachClientsThatAskForThem(t *testing.T) {
 	}
 	if nak.MessageType() != dhcpv4.MessageTypeNak || nak.GetOneOption(always) != nil {
 		t.Errorf("%v", nak.Summary())
+	}
+}
+
+func TestAnswersFitIntoWhatTheClientTakes(t *testing.T) {
+	spec := server4()
+	for code := range 4 {
+		spec.Options = append(spec.Options, &api.IpoeOption{Code: uint32(200 + code), Hex: strings.Repeat("ab", 120), Always: true})
+	}
+	l := newLine(t, spec)
+	id := dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte{1, 2, 3}))
+	for most, options := range map[uint16]int{0: 1, 100: 1, 576: 1, 1000: 4} {
+		change := []dhcpv4.Modifier{id, dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionRelayAgentInformation, bytes.Repeat([]byte{1}, 40)))}
+		if most != 0 {
+			change = append(change, dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(most)))
+		}
+		offer := l.ask4(dhcpv4.MessageTypeDiscover, change...)
+		got := 0
+		for code := range 4 {
+			if offer.GetOneOption(dhcpv4.GenericOptionCode(200+code)) != nil {
+				got++
+			}
+		}
+		if size := len(l.sent[0]) - 22; got != options || size > int(max(most, 576)) || len(offer.GetOneOption(dhcpv4.OptionRelayAgentInformation)) != 40 ||
+			offer.GetOneOption(dhcpv4.OptionClientIdentifier) == nil || offer.SubnetMask() == nil {
+			t.Errorf("at most %d: %d options in %d bytes", most, got, size)
+		}
+		if left := slices.Contains(l.drops(), "option-left-out"); left != (options < 4) {
+			t.Errorf("at most %d: %v", most, l.drops())
+		}
+	}
+}
+
+func TestOptionsInTheFieldsFileAndSnameCount(t *testing.T) {
+	other := netip.MustParseAddr("100.64.0.99")
+	for _, c := range []struct {
+		sentence    string
+		overload    []byte
+		file, sname []byte
+		answer      dhcpv4.MessageType // 0: none
+	}{
+		{"in file", []byte{1}, append([]byte{50, 4}, offered.AsSlice()...), append([]byte{50, 4}, other.AsSlice()...), dhcpv4.MessageTypeAck},
+		{"in sname", []byte{2}, append([]byte{50, 4}, other.AsSlice()...), append([]byte{50, 4}, offered.AsSlice()...), dhcpv4.MessageTypeAck},
+		{"split over both (RFC 3396)", []byte{3}, []byte{50, 2, 100, 64, 255}, append([]byte{50, 2}, offered.AsSlice()[2:]...), dhcpv4.MessageTypeAck},
+		{"another address", []byte{1}, append([]byte{50, 4}, other.AsSlice()...), nil, dhcpv4.MessageTypeNak},
+		{"no such value", []byte{4}, nil, nil, 0},
+		{"two values", []byte{1, 1}, nil, nil, 0},
+		{"an option that ends behind the field", []byte{1}, bytes.Repeat([]byte{99, 100}, 64), nil, 0},
+	} {
+		l := newLine(t, server4())
+		b := discover4(dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionOptionOverload, c.overload)))
+		copy(b[108:236], append(c.file, 255))
+		copy(b[44:108], append(c.sname, 255))
+		l.receive("dhcp4", frame(cpe, 100, 7, dhcp.Datagram(netip.MustParseAddrPort("0.0.0.0:68"), netip.MustParseAddrPort("255.255.255.255:67"), b)))
+		if c.answer == 0 {
+			if len(l.sent) != 0 || !slices.Equal(l.drops(), []string{"malformed"}) {
+				t.Errorf("%s: %v", c.sentence, l.actions)
+			}
+			continue
+		}
+		if len(l.sent) != 1 {
+			t.Errorf("%s: %v", c.sentence, l.actions)
+			continue
+		}
+		p, _ := dhcp.ParseClientPacket(l.sent[0])
+		if d, err := dhcpv4.FromBytes(p.Payload); err != nil || d.MessageType() != c.answer {
+			t.Errorf("%s: %v", c.sentence, d)
+		}
+	}
+	// Information of an access node is none of an untrusted line, wherever it is.
+	spec := server4()
+	spec.RelayInformation = api.RelayInformation_REFUSE_INFORMATION
+	l := newLine(t, spec)
+	b := discover4(dhcpv4.MessageTypeDiscover, dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.OptionOptionOverload, []byte{2})))
+	copy(b[44:108], []byte{82, 3, 1, 1, 'x', 255})
+	l.receive("dhcp4", frame(cpe, 100, 7, dhcp.Datagram(netip.MustParseAddrPort("0.0.0.0:68"), netip.MustParseAddrPort("255.255.255.255:67"), b)))
+	if !slices.Equal(l.drops(), []string{"relay-information"}) {
+		t.Error(l.drops())
+	}
+}
+
+func TestAnOfferOfOursThatIsOverIsRefused(t *testing.T) {
+	spec := server4()
+	spec.ServerAddress = "100.64.0.254"
+	l := newLine(t, spec)
+	elsewhere := netip.MustParseAddr("203.0.113.1")
+	if l.binds(1); l.asks(2, dhcpv4.MessageTypeRequest, requested(offered), serverID(elsewhere)) != 0 || !slices.Equal(l.drops(), []string{"another-server"}) {
+		t.Error(l.drops())
+	}
+	for _, ours := range []netip.Addr{gateway, netip.MustParseAddr("100.64.0.254")} {
+		l.asks(2, dhcpv4.MessageTypeRequest, requested(offered), serverID(ours))
+		if len(l.sent) != 1 {
+			t.Fatalf("%s: %v", ours, l.actions)
+		}
+		p, _ := dhcp.ParseClientPacket(l.sent[0])
+		if d, err := dhcpv4.FromBytes(p.Payload); err != nil || d.MessageType() != dhcpv4.MessageTypeNak || p.Source.Addr() != ours || len(l.clients) != 1 {
+			t.Errorf("%s: %v", ours, d)
+		}
+	}
+}
+
+func TestAnswersSayWhatPoolsAndProfilesSayNow(t *testing.T) {
+	l := newLine(t, server4())
+	l.ask4(dhcpv4.MessageTypeDiscover)
+	l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway))
+	now := l.given(true, true)
+	now.DNS, now.SessionTimeout = []netip.Addr{netip.MustParseAddr("192.0.2.99")}, 2*time.Minute
+	l.present = func(string) (subscriber.Lease, bool) { return now, true }
+	ack := l.ask4(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(offered.AsSlice()))
+	if !ack.DNS()[0].Equal(net.IP{192, 0, 2, 99}) || ack.IPAddressLeaseTime(0) != 2*time.Minute || l.clients[clientKey{circuit{"default", "access", 100, 7}, cpe}].ends4 != l.now.Add(2*time.Minute) {
+		t.Errorf("%v", ack.Summary())
+	}
+	// A prefix that the session got meanwhile.
+	reply, _ := l.ask6(message6Of(t, dhcpv6.MessageTypeRequest, both, toUs), client6).(*dhcpv6.Message)
+	if reply == nil || reply.Options.OneIAPD().Options.Prefixes()[0].Prefix.String() != home.String() {
+		t.Errorf("%v", l.actions)
 	}
 }
 
@@ -506,6 +623,31 @@ func TestAClientGetsBothFamiliesInOneSession(t *testing.T) {
 	reply := l.ask6(message6Of(t, dhcpv6.MessageTypeRelease, both, toUs), client6)
 	if reply == nil || len(l.sessions) != 0 {
 		t.Errorf("%v, %d sessions", reply, len(l.sessions))
+	}
+}
+
+func TestAMessageForAnotherServerTakesNoLease(t *testing.T) {
+	toThem := func(d dhcpv6.DHCPv6) {
+		d.AddOption(dhcpv6.OptServerID(&dhcpv6.DUIDLL{HWType: 1, LinkLayerAddr: []byte{2, 9, 9, 9, 9, 9}}))
+	}
+	l := newLine(t, server4())
+	for _, kind := range []dhcpv6.MessageType{dhcpv6.MessageTypeRequest, dhcpv6.MessageTypeRenew} {
+		if l.ask6(message6Of(t, kind, both, toThem), client6); len(l.sent)+len(l.clients) != 0 || !slices.Equal(l.drops(), []string{"another-server"}) {
+			t.Errorf("%v: %v", kind, l.actions)
+		}
+	}
+	if l.ask6(message6Of(t, dhcpv6.MessageTypeRebind, both, toUs), client6); len(l.clients) != 0 || !slices.Equal(l.drops(), []string{"server-identifier"}) {
+		t.Error(l.actions)
+	}
+	// It took our offer, or it did not.
+	l.ask6(message6Of(t, dhcpv6.MessageTypeSolicit, both), client6)
+	if l.ask6(message6Of(t, dhcpv6.MessageTypeRequest, both, toThem), client6); len(l.sessions)+len(l.clients) != 0 {
+		t.Errorf("%v", l.actions)
+	}
+	l.ask6(message6Of(t, dhcpv6.MessageTypeSolicit, both), client6)
+	l.ask6(message6Of(t, dhcpv6.MessageTypeRequest, both, toUs), client6)
+	if l.ask6(message6Of(t, dhcpv6.MessageTypeRenew, both, toThem), client6); len(l.sessions) != 1 {
+		t.Errorf("%v", l.actions)
 	}
 }
 
@@ -896,6 +1038,15 @@ func TestAStrangeFirstPacketDoesNotKeepItsHostFromDHCP(t *testing.T) {
 	if l.ask4(dhcpv4.MessageTypeDiscover) == nil || l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway)) == nil {
 		t.Error(l.actions)
 	}
+	// Hosts that do both are as many as those that ask alone.
+	spec.OffersPerCircuit, spec.ClientsPerCircuit = 1, 9
+	l = newLine(t, spec)
+	l.asks(1, dhcpv4.MessageTypeDiscover)
+	l.receive("arp", strange)
+	if l.ask4(dhcpv4.MessageTypeDiscover) != nil || !slices.Contains(l.drops(), "too-many-offers") {
+		t.Error(l.drops())
+	}
+	spec.OffersPerCircuit, spec.ClientsPerCircuit = 0, 2
 	// The two come one after the other.
 	l = newLine(t, spec)
 	l.silent = true
@@ -1039,6 +1190,32 @@ func TestAReleaseOfThePrefixAloneLeavesTheAddressAfterARestart(t *testing.T) {
 	l = restart(l)
 	if l.ask6(message6Of(t, dhcpv6.MessageTypeRelease, prefix, toUs), client6); len(l.sessions) != 1 {
 		t.Error("the address went with the prefix")
+	}
+}
+
+func TestALeaseOfAPartOfASecondDoesNotEndEarly(t *testing.T) {
+	c := &client{ends4: began.Add(time.Millisecond), ends6: began, began: began.Add(time.Millisecond)}
+	var k stored
+	if err := json.Unmarshal(c.state(), &k); err != nil || k.Ends4 != began.Unix()+1 || k.Ends6 != began.Unix() || k.Began != began.Unix() {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
+
+func TestAServerThatTakesACircuitTakesItsSessions(t *testing.T) {
+	l := newLine(t, server4())
+	l.binds(1)
+	// The new server comes first, then the old one lets go.
+	l.carryOut(l.SetServer("new", server4(), l.now))
+	elsewhere := server4()
+	elsewhere.OuterVlans = []string{"300"}
+	l.carryOut(l.SetServer("homes", elsewhere, l.now))
+	for _, c := range l.clients {
+		if c.server != "new" || l.Ends("new", nil) != 1 {
+			t.Error(c.server)
+		}
+	}
+	if l.carryOut(l.SetServer("new", nil, l.now)); len(l.sessions)+len(l.clients)+l.ordered.Len() != 0 {
+		t.Error("its clients are kept")
 	}
 }
 

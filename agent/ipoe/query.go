@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,41 +86,24 @@ func (c *client) word() string {
 
 // leases is a page of the clients that a query is about.
 func (m *Machine) leases(w *wanted, now time.Time) *api.IpoeLeases {
-	type row struct {
-		order string
-		*client
-	}
 	limit := usualPage
 	if w.GetLimit() > 0 {
 		limit = min(int(w.GetLimit()), longestPage)
 	}
-	var rows []row
-	more := false
-	// The first ones by their order.
-	cut := func() {
-		slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.order, b.order) })
-		if len(rows) > limit {
-			rows, more = rows[:limit], true
-		}
-	}
-	for _, c := range m.clients {
-		if !w.takes(c) {
-			continue
-		}
-		if one := (row{c.key.order(), c}); one.order > w.GetPage() {
-			if rows = append(rows, one); len(rows) == 2*limit {
-				cut()
-			}
-		}
-	}
-	cut()
 	answer := &api.IpoeLeases{}
-	for _, one := range rows {
-		answer.Leases = append(answer.Leases, one.client.shown(now))
-	}
-	if more {
-		answer.NextPage = rows[limit-1].order
-	}
+	last := ""
+	m.ordered.AscendGreaterOrEqual(&client{order: w.GetPage()}, func(c *client) bool {
+		switch {
+		case c.order == w.GetPage() || !w.takes(c):
+		case len(answer.Leases) == limit:
+			answer.NextPage = last
+			return false
+		default:
+			answer.Leases = append(answer.Leases, c.shown(now))
+			last = c.order
+		}
+		return true
+	})
 	return answer
 }
 

@@ -61,6 +61,9 @@ func TestLeasesAreShown(t *testing.T) {
 			t.Errorf("%v: %v", q, got)
 		}
 	}
+	if w := (wanted{IpoeLeasesQuery: &api.IpoeLeasesQuery{Limit: 4}}); l.leases(&w, l.now).NextPage != "" {
+		t.Error("a page behind the last one")
+	}
 	// Page by page.
 	seen, page := 0, ""
 	for {

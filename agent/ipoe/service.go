@@ -148,6 +148,7 @@ func (s *serving) Run(ctx context.Context) error {
 		attach := s.manager != manager
 		if attach {
 			s.manager, s.restoring = manager, len(names)
+			s.machine.present = manager.Lease
 		}
 		s.mu.Unlock()
 		if attach {
@@ -272,7 +273,7 @@ func (s *serving) ask(a Action) {
 			s.then(func(now time.Time) []Action { return s.machine.Extended(a.ID, l, err, now) })
 		})
 	case Save:
-		s.manager.Extend(a.ID, func(c *subscriber.Connection) { c.State = a.State }, func(_ subscriber.Lease, err error) {
+		s.manager.Keep(a.ID, a.State, func(err error) {
 			if err != nil {
 				s.drops.WithLabelValues("", "not-kept").Inc()
 				return

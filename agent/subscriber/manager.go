@@ -472,6 +472,32 @@ func (m *manager) afterRecords(r pendings, f func(error)) {
 	m.afterDisk(r.last, func(disk error) { f(errors.Join(r.refused, disk)) })
 }
 
+// Lease implements Manager.
+func (m *manager) Lease(id string) (Lease, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	if s == nil || s.state != up {
+		return Lease{}, false
+	}
+	a := m.allowed(s)
+	m.fill(s, &a)
+	return s.lease, true
+}
+
+// Keep implements Manager.
+func (m *manager) Keep(id string, state []byte, done func(error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	if s == nil || s.state != up {
+		m.later(func() { done(ErrNoSession) })
+		return
+	}
+	s.connection.State = state
+	m.afterDisk(m.keep(s), func(err error) { m.later(func() { done(err) }) })
+}
+
 // Extend implements Manager.
 func (m *manager) Extend(id string, change func(*Connection), done func(Lease, error)) {
 	m.mu.Lock()

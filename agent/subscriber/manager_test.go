@@ -471,6 +471,38 @@ func TestASessionThatEndsWhileItIsConnectedIsNotAccountedFor(t *testing.T) {
 	}
 }
 
+func TestTheStateOfAnAccessProtocolIsKeptWhateverPoolsHave(t *testing.T) {
+	w := newWorld(t)
+	c := w.connection("1", "alice", 1)
+	c.IPv6 = true
+	got := w.connect(c)
+	puts := len(w.plane.session(got.Session).Addresses)
+	// The session lacks a prefix from now on, and there is none; the pool has another name server.
+	w.mu.Lock()
+	s := w.sessions["1"]
+	w.letGo(s, s.holdings()[3])
+	w.mu.Unlock()
+	w.setPool("homes", nil)
+	w.setPool("home", &api.AddressPool{Ranges: []string{"100.64.0.2-100.64.0.9"}, Gateway: "100.64.0.1", Dns: []string{"192.0.2.99"}})
+	done := make(chan error, 1)
+	w.Keep("1", []byte("renewed"), func(err error) { done <- err })
+	if err := get(t, done); err != nil {
+		t.Fatal(err)
+	}
+	lease, up := w.Lease("1")
+	if string(w.sessions["1"].connection.State) != "renewed" || !up || !slices.Contains(lease.DNS, netip.MustParseAddr("192.0.2.99")) || lease.IPv4 != got.IPv4 ||
+		len(w.plane.session(got.Session).Addresses) != puts {
+		t.Errorf("%+v", lease)
+	}
+	w.Keep("2", nil, func(err error) { done <- err })
+	if err := get(t, done); !errors.Is(err, ErrNoSession) {
+		t.Error(err)
+	}
+	if _, up := w.Lease("2"); up {
+		t.Error("a lease of nobody")
+	}
+}
+
 func TestFamiliesThatComeLaterExtendTheSession(t *testing.T) {
 	w := newWorld(t)
 	w.connect(w.connection("1", "alice", 1))

@@ -230,9 +230,13 @@ type Manager interface {
 	// Connect assigns addresses and creates the Session. done is called when the data plane forwards for it and its
 	// record is on disk, or with the error.
 	Connect(c Connection, done func(Lease, error))
-	// Extend changes a session while it is up: families that come later (IPv6CP after IPCP, DHCPv6-PD), or the access
-	// protocol's own state.
+	// Extend changes a session while it is up: families that come later (IPv6CP after IPCP, DHCPv6-PD).
 	Extend(id string, change func(*Connection), done func(Lease, error))
+	// Lease returns the lease of a session that is up as it is now: its profile, its pools and a CoA change it.
+	Lease(id string) (Lease, bool)
+	// Keep keeps the access protocol's own state of a session that is up, and changes nothing else. done is called when the disk has it, or with
+	// the error.
+	Keep(id string, state []byte, done func(error))
 	// Disconnect ends a session and accounts for it. It may be called for a session that is being connected.
 	Disconnect(id string, cause Cause)
 	// Attach registers an access protocol. It gets its sessions from before a restart first, then Restored is called.
