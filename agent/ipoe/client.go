@@ -253,7 +253,9 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 			line = msg
 		}
 	}
-	m.do(Connect{subscriber.Connection{Request: c.request(s, line), Grant: a.Grant, IPv4: four, IPv6: six, Access: c.access(), State: c.state()}})
+	m.do(Connect{subscriber.Connection{Request: c.request(s, line), Grant: a.Grant, IPv4: four, IPv6: six, Access: c.access(), State: c.state(),
+		// A core gives addresses in its own time.
+		Needs: subscriber.Needs{Address: a.Grant.Core == nil, Gateway: a.Grant.Core == nil && four && !six && !s.address.IsValid()}}})
 	return m.done()
 }
 
@@ -285,7 +287,7 @@ func reasonOf(err error) string {
 		err    error
 		reason string
 	}{{subscriber.ErrExhausted, "pool-exhausted"}, {subscriber.ErrAddressInUse, "address-in-use"}, {subscriber.ErrLimit, "too-many-sessions"},
-		{subscriber.ErrNoProfile, "no-profile"}, {subscriber.ErrNotForwarding, "not-forwarding"}} {
+		{subscriber.ErrNoAddress, "no-address"}, {subscriber.ErrNoGateway, "no-server-address"}, {subscriber.ErrNoProfile, "no-profile"}, {subscriber.ErrNotForwarding, "not-forwarding"}} {
 		if errors.Is(err, of.err) {
 			return of.reason
 		}

@@ -195,8 +195,34 @@ func (m *manager) connect(of Connection, done func(Lease, error)) {
 		}
 		return
 	}
+	if reason, err := s.lacks(name); err != nil {
+		m.release(s)
+		fail(reason, err)
+		return
+	}
+	c.Needs = Needs{}
 	m.enter(s)
 	m.put(s, &a, func(r service.Result) { m.connected(s, r, done) })
+}
+
+// lacks reports what the session needs and does not have.
+func (s *session) lacks(profile string) (reason string, err error) {
+	c, l := &s.connection, &s.lease
+	switch {
+	case c.Needs.Address && s.held() == [4]netip.Prefix{}:
+		fields := "ipv6Pools or delegatedPools"
+		if c.IPv4 {
+			fields = "ipv4Pools"
+		}
+		return "no-address", fmt.Errorf("%w: SubscriberProfile %s has no %s with such addresses", ErrNoAddress, profile, fields)
+	case c.Needs.Gateway && l.IPv4.IsValid() && !l.Gateway.Is4():
+		of := "the grant of " + l.IPv4.String()
+		if s.pool4 != nil {
+			of = "AddressPool " + s.pool4.name
+		}
+		return "no-gateway", fmt.Errorf("%w: neither %s nor SubscriberProfile %s has a gateway", ErrNoGateway, of, profile)
+	}
+	return "", nil
 }
 
 // warnUnpaired logs at most once a minute that a session is without the queues of its grant.

@@ -471,6 +471,28 @@ func TestASessionThatEndsWhileItIsConnectedIsNotAccountedFor(t *testing.T) {
 	}
 }
 
+func TestASessionThatNeedsAnAddressOrAGatewayIsRefusedWithout(t *testing.T) {
+	for _, of := range []struct {
+		profile *api.SubscriberProfile
+		want    error
+		text    string
+	}{
+		{&api.SubscriberProfile{Authentication: []string{"aaa"}, Accounting: []string{"aaa"}}, ErrNoAddress, "no ipv4Pools"},
+		{&api.SubscriberProfile{Authentication: []string{"aaa"}, Accounting: []string{"aaa"}, Ipv4Pools: []string{"links"}}, ErrNoAddress, "no ipv4Pools"},
+		{&api.SubscriberProfile{Authentication: []string{"aaa"}, Accounting: []string{"aaa"}, Ipv4Pools: []string{"more"}}, ErrNoGateway, "AddressPool more"},
+		{&api.SubscriberProfile{Authentication: []string{"aaa"}, Accounting: []string{"aaa"}, Ipv4Pools: []string{"more"}, Gateway: "100.65.0.9"}, nil, ""},
+	} {
+		w := newWorld(t)
+		w.setProfile("home", of.profile)
+		c := w.connection("1", "alice", 1)
+		c.Needs = Needs{Address: true, Gateway: true}
+		got := w.connect(c)
+		if !errors.Is(got.err, of.want) || of.want != nil && (!strings.Contains(got.err.Error(), of.text) || len(w.aaa.records)+len(w.sessions)+len(w.taken) != 0) {
+			t.Errorf("%v, not %v", got.err, of.want)
+		}
+	}
+}
+
 func TestTheStateOfAnAccessProtocolIsKeptWhateverPoolsHave(t *testing.T) {
 	w := newWorld(t)
 	c := w.connection("1", "alice", 1)

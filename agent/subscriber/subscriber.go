@@ -94,6 +94,10 @@ var (
 	ErrRejected = errors.New("rejected")
 	// ErrExhausted: no address is free in the pools.
 	ErrExhausted = errors.New("address pool exhausted")
+	// ErrNoAddress: the profile has no pools of the families of a session that needs an address.
+	ErrNoAddress = errors.New("no address")
+	// ErrNoGateway: a session that needs a gateway would have an IPv4 address without one.
+	ErrNoGateway = errors.New("no gateway")
 	// ErrAddressInUse: the address that a grant names is another subscriber's.
 	ErrAddressInUse = errors.New("address in use")
 	// ErrLimit: the profile allows no more sessions of the MAC, the circuit or the user.
@@ -212,9 +216,14 @@ type Connection struct {
 	// Addresses that the subscriber declined because another host uses them, in the function of Extend alone: they go back to their pools, which
 	// do not keep them for this subscriber.
 	Declined Declined
+	// Of Connect: without these the session would be of no use, and is refused.
+	Needs Needs
 	// State of the access protocol for a restart of the agent: kept with the session and passed to Restore.
 	State []byte
 }
+
+// Needs are an address of any family (ErrNoAddress), and a gateway beside an IPv4 address (ErrNoGateway).
+type Needs struct{ Address, Gateway bool }
 
 // Declined is addresses of a session, of DHCP and of IA_NA.
 type Declined struct{ IPv4, IPv6 bool }
