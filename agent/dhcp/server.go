@@ -5,6 +5,7 @@ package dhcp
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -77,6 +78,23 @@ func (m *Machine) answering(p Packet, r *relay, servers []netip.Addr, repeated b
 		}
 	}
 	return to
+}
+
+// relaysOf returns the relays of a VRF that have a server, and whether each has another one of the family.
+func (m *Machine) relaysOf(server netip.Addr, vrf string) map[string]bool {
+	found := map[string]bool{}
+	for _, all := range m.relays {
+		for _, r := range all {
+			servers := r.servers4
+			if server.Is6() {
+				servers = r.servers6
+			}
+			if vrfOf(r.spec.Vrf) == vrf && slices.Contains(servers, server) {
+				found[r.name] = len(servers) > 1
+			}
+		}
+	}
+	return found
 }
 
 // heard notes a packet of a server, be it late.

@@ -7,6 +7,7 @@ package dhcp
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type relaying struct {
 	machine *Machine
 	synced  bool
 	refused service.Refusals
+	// Servers that do not answer, by relay.
+	silent map[string]map[netip.Addr]bool
 	// Closed when Synced was called first.
 	first  chan struct{}
 	stored chan stored
@@ -62,7 +65,7 @@ type stored struct {
 }
 
 func newRelaying(e service.Environment) (service.Service, error) {
-	s := &relaying{Environment: e, machine: New(), first: make(chan struct{}), stored: make(chan stored, storedDepth),
+	s := &relaying{Environment: e, machine: New(), silent: map[string]map[netip.Addr]bool{}, first: make(chan struct{}), stored: make(chan stored, storedDepth),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_dhcp_messages_total", Help: "DHCP messages that were relayed.",
 		}, []string{"family", "type"}),
@@ -124,6 +127,11 @@ func (s *relaying) Follow(c service.Change) {
 			spec, _ = c.Object.Spec.(*api.DhcpRelay)
 		}
 		s.carryOut(s.machine.SetRelay(c.Key.Name, spec, time.Now()))
+		for server := range s.silent[c.Key.Name] {
+			if _, has := s.machine.relaysOf(server, vrfOf(spec.GetVrf()))[c.Key.Name]; !has {
+				s.hinder(c.Key.Name, server, "", "")
+			}
+		}
 	}
 	s.ports.Look()
 }
@@ -225,11 +233,7 @@ func (s *relaying) carryOut(actions []Action) (packets []Action) {
 				s.drops.WithLabelValues(a.Family, a.Drop).Inc()
 			}
 		case ServerState:
-			if a.Silent {
-				s.Log.Warn("a DHCP server does not answer; the others of its relays get its messages", "server", a.Server.String(), "vrf", a.VRF)
-			} else {
-				s.Log.Info("a DHCP server answers again", "server", a.Server.String(), "vrf", a.VRF)
-			}
+			s.serverState(a)
 		case PutPunt:
 			s.punts.Put(a.Name, a.Punt, object.Key{Kind: "DhcpRelay", Name: a.Relay})
 		case DeletePunt:
@@ -250,6 +254,42 @@ func (s *relaying) carryOut(actions []Action) (packets []Action) {
 		}
 	}
 	return packets
+}
+
+// serverState reports a server that does not answer, or answers again, also at the relays that have it. s.mu is held.
+func (s *relaying) serverState(a ServerState) {
+	if a.Silent {
+		s.Log.Warn("a DHCP server does not answer", "server", a.Server.String(), "vrf", a.VRF)
+	} else {
+		s.Log.Info("a DHCP server answers again", "server", a.Server.String(), "vrf", a.VRF)
+	}
+	for name, others := range s.machine.relaysOf(a.Server, a.VRF) {
+		reason, message := "", ""
+		if a.Silent {
+			reason, message = "ServerSilent", a.Server.String()+" does not answer, and is the relay's only server of its family"
+			if others {
+				message = a.Server.String() + " does not answer; other servers of the relay get its messages"
+			}
+			if s.silent[name] == nil {
+				s.silent[name] = map[netip.Addr]bool{}
+			}
+			s.silent[name][a.Server] = true
+		}
+		s.hinder(name, a.Server, reason, message)
+	}
+}
+
+// hinder sets why a server of a relay does not serve; an empty reason: it serves, or is none of the relay's.
+func (s *relaying) hinder(relay string, server netip.Addr, reason, message string) {
+	if reason == "" {
+		if delete(s.silent[relay], server); len(s.silent[relay]) == 0 {
+			delete(s.silent, relay)
+		}
+	}
+	k := object.Key{Kind: "DhcpRelay", Name: relay}
+	if s.SetNotReady(k, server.String(), reason, message) && s.Intent != nil {
+		s.Intent.Touched(k)
+	}
 }
 
 func (s *relaying) putSession(a PutSession, pending durable.Pending) {

@@ -23,6 +23,19 @@ func discovers(t *testing.T, m *Machine, number byte, now time.Time) (sent []ToS
 	return sent, to, all[ServerState](out)
 }
 
+func TestTheRelaysOfAServerAreFound(t *testing.T) {
+	m := machine(home())
+	alone := home()
+	alone.Servers, alone.OuterVlans = []string{second4.String()}, []string{"300"}
+	m.SetRelay("alone", alone, began)
+	if found := m.relaysOf(second4, "default"); len(found) != 2 || !found["home"] || found["alone"] {
+		t.Errorf("%v", found)
+	}
+	if found := m.relaysOf(server6, "default"); len(found) != 1 || found["home"] || len(m.relaysOf(second4, "other"))+len(m.relaysOf(giaddr, "default")) != 0 {
+		t.Errorf("%v", found)
+	}
+}
+
 func TestAServerThatDoesNotAnswerIsSkippedUntilItIsBack(t *testing.T) {
 	m := machine(home())
 	now := began
