@@ -255,7 +255,7 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 	}
 	m.do(Connect{subscriber.Connection{Request: c.request(s, line), Grant: a.Grant, IPv4: four, IPv6: six, Access: c.access(), State: c.state(),
 		// A core gives addresses in its own time.
-		Needs: subscriber.Needs{Address: a.Grant.Core == nil, Gateway: a.Grant.Core == nil && four && !six && !s.address.IsValid()}}})
+		Needs: subscriber.Needs{Address: a.Grant.Core == nil, Gateway: a.Grant.Core == nil && c.waiting[kind4] != nil && !six && !s.address.IsValid()}}})
 	return m.done()
 }
 
