@@ -37,6 +37,19 @@ func (s *radius) Account(r subscriber.Record) {
 	s.carryOut(s.pump(now))
 }
 
+// Resume implements subscriber.Resumer: a session whose Start is not in the log gets it.
+func (s *radius) Resume(r subscriber.Record) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, announced := s.accountant(&r)
+	if p == nil || announced || s.spool.ends(r.ID) {
+		return
+	}
+	s.spool.add(&record{policy: p.name, session: r.ID, kind: subscriber.Start, at: r.Since}, p.accountingAttributes(&r), s.limit(p), s.sessions.account(p, s.spool.on[p.nas].since, &r)...)
+	s.carryOut(s.pump(now))
+}
+
 // accountant returns the policy that a record goes to; nil: none. announced: it had the session's Start, and no Accounting-Off since. s.mu is
 // held.
 func (s *radius) accountant(r *subscriber.Record) (p *policy, announced bool) {

@@ -192,6 +192,51 @@ func TestAfterAccountingOffASessionThatGoesOnStartsAgain(t *testing.T) {
 	}
 }
 
+func TestAStartThatAKilledAgentLostIsSentAtTheRestartAndNoOtherOneIsSentAgain(t *testing.T) {
+	server := newAccountingServer(t)
+	policy := &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "bng-1"}
+	directory := t.TempDir()
+	a := startAgent(t, directory, server.spec(), policy, nil)
+	a.accountFor(subscriber.Start, "acknowledged")
+	if got := server.got(t, a, 2); !slices.Equal(got, []string{"on bng-1 -", "start bng-1 acknowledged"}) {
+		t.Error(got)
+	}
+	server.setDeaf(true)
+	a.accountFor(subscriber.Start, "waiting")
+	a.accountFor(subscriber.Start, "ended")
+	a.accountFor(subscriber.Stop, "ended")
+	since := time.Now().Add(-time.Minute)
+	resume := func(ids ...string) {
+		a.stop()
+		a = startAgent(t, directory, server.spec(), policy, nil)
+		for _, id := range ids {
+			r := accounted(subscriber.Start, id, since)
+			r.Since = since
+			a.Resume(r)
+		}
+	}
+	// The agent is killed again before the server has the Start.
+	for range 2 {
+		resume("acknowledged", "waiting", "ended", "lost")
+	}
+	a.mu.Lock()
+	if l := a.spool.boxes["home"].lines["lost"]; l == nil || len(l.records) != 1 || !l.records[0].at.Equal(since) {
+		t.Error("the Start is not of the time when the session came up")
+	}
+	a.mu.Unlock()
+	server.setDeaf(false)
+	got := server.got(t, a, 4)
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"start bng-1 ended", "start bng-1 lost", "start bng-1 waiting", "stop bng-1 ended"}) {
+		t.Error(got)
+	}
+	resume("acknowledged", "waiting", "lost")
+	a.accountFor(subscriber.Stop, "lost")
+	if got := server.got(t, a, 1); !slices.Equal(got, []string{"stop bng-1 lost"}) {
+		t.Error(got)
+	}
+}
+
 func TestAStopThatComesWhileThePolicyIsGoneReachesItsServers(t *testing.T) {
 	server := newAccountingServer(t)
 	a := startAgent(t, t.TempDir(), server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "bng-1"}, nil)

@@ -49,15 +49,7 @@ func (m *manager) account(s *session, kind RecordKind, taken func()) {
 		}
 		return
 	}
-	t := s.total()
-	r := Record{Kind: kind, At: m.now(), Since: s.since, Request: s.connection.Request, Grant: s.connection.Grant, Lease: s.lease,
-		UpPackets: t.upPackets, UpBytes: t.upBytes, DownPackets: t.downPackets, DownBytes: t.downBytes}
-	switch kind {
-	case Start:
-		r.At = s.since
-	case Stop:
-		r.At, r.Cause = s.end, s.cause
-	}
+	r := m.record(s, kind)
 	left := len(s.accounting)
 	one := func() {
 		// Deliveries are made one after the other.
@@ -68,6 +60,41 @@ func (m *manager) account(s *session, kind RecordKind, taken func()) {
 	for _, name := range s.accounting {
 		m.deliver(name, delivery{r, one})
 	}
+}
+
+// record is a session's record of now. m.mu is held.
+func (m *manager) record(s *session, kind RecordKind) Record {
+	t := s.total()
+	r := Record{Kind: kind, At: m.now(), Since: s.since, Request: s.connection.Request, Grant: s.connection.Grant, Lease: s.lease,
+		UpPackets: t.upPackets, UpBytes: t.upBytes, DownPackets: t.downPackets, DownBytes: t.downBytes}
+	switch kind {
+	case Start:
+		r.At = s.since
+	case Stop:
+		r.At, r.Cause = s.end, s.cause
+	}
+	return r
+}
+
+// resume gives a back end the sessions of an earlier life. A session that has ended meanwhile has its Stop, which makes up for a lost Start as
+// well. m.mu is held.
+func (m *manager) resume(name string, c Accountant) {
+	all := m.recalled[name]
+	delete(m.recalled, name)
+	to, is := c.(Resumer)
+	if !is || len(all) == 0 {
+		return
+	}
+	m.later(func() {
+		for _, s := range all {
+			m.mu.Lock()
+			live, r := s.state == up, m.record(s, Start)
+			m.mu.Unlock()
+			if live {
+				m.callbacks.guarded(func() { to.Resume(r) })
+			}
+		}
+	})
 }
 
 // deliver gives a back end a record, or keeps it until the back end is there.

@@ -151,6 +151,7 @@ func (m *manager) Use(name string, a Authenticator, c Accountant) {
 	if c == nil {
 		return
 	}
+	m.resume(name, c)
 	waiting := m.undelivered[name]
 	delete(m.undelivered, name)
 	for _, d := range waiting {

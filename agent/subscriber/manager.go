@@ -94,8 +94,10 @@ type manager struct {
 	backEnds    map[string]backEnd
 	accesses    map[string]Access
 	undelivered map[string][]delivery
-	planes      map[string]*plane
-	ready       bool
+	// Sessions of an earlier life, by a back end that has not got them yet.
+	recalled map[string][]*session
+	planes   map[string]*plane
+	ready    bool
 	// When a session without its queues was logged last.
 	unpairedAt time.Time
 	// Limits the log of rejected subscribers.
@@ -108,7 +110,7 @@ func newManager(log *slog.Logger, to objects, stored records, labelled bool) *ma
 		profiles: map[string]*api.SubscriberProfile{}, pools: map[string]*pool{}, users: map[string]*api.LocalUser{}, userOf: map[string]string{},
 		meters: map[string]int{}, portals: map[string]*api.Portal{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, quarantine: newQuarantine(), guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
 		byMAC: index[MAC]{}, byUser: index[string]{}, byRemote: index[string]{}, byName: btree.NewG(nameDegree, byName), circuits: map[lineKey]int{}, leaving: map[uint64]*session{}, unfinished: map[*session]bool{},
-		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, planes: map[string]*plane{}}
+		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, recalled: map[string][]*session{}, planes: map[string]*plane{}}
 	return m
 }
 

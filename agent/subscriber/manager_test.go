@@ -223,7 +223,13 @@ func (w *world) stop(id string) Record {
 }
 
 // start is the agent's start: with the records of the log, and the objects of the data plane.
-func (w *world) start() {
+func (w *world) start() { w.restart(w.aaa) }
+
+// restart is start with another back end for "radius"; nil: there is none yet.
+func (w *world) restart(b interface {
+	Authenticator
+	Accountant
+}) {
 	table, err := w.log.Table("subscriber")
 	if err != nil {
 		w.t.Fatal(err)
@@ -239,7 +245,9 @@ func (w *world) start() {
 	w.setProfile("home", profile())
 	w.setUser("alice", &api.LocalUser{Username: "alice", Password: "secret"})
 	w.begin()
-	w.Use("radius", w.aaa, w.aaa)
+	if b != nil {
+		w.Use("radius", b, b)
+	}
 	w.t.Cleanup(w.manager.close)
 }
 
@@ -1041,6 +1049,68 @@ func TestRecordsWaitForTheirBackEnd(t *testing.T) {
 	w.callbacks.close()
 	if sessionsIn(table) != 0 {
 		t.Error("the record of an accounted session is kept")
+	}
+}
+
+// resuming is a back end that gets sessions of an earlier life.
+type resuming struct {
+	*fakeBackEnd
+	resumed chan Record
+}
+
+func (b *resuming) Resume(r Record) { b.resumed <- r }
+
+func TestABackEndGetsEachSessionOfAnEarlierLifeOnce(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.connection("1", "alice", 1))
+	get(t, w.aaa.records)
+	// The agent is killed before the back end has the Start of this one.
+	w.Use("radius", nil, nil)
+	w.connect(w.connection("2", "bob", 2))
+	p := profile()
+	p.Accounting = nil
+	w.setProfile("home", p)
+	w.connect(w.connection("3", "carol", 3))
+	w.setClock(began.Add(time.Hour))
+	b := &resuming{w.aaa, make(chan Record, 10)}
+	w.restart(b)
+	w.connect(w.connection("4", "dave", 4))
+	since := map[string]time.Time{}
+	for range 2 {
+		r := get(t, b.resumed)
+		since[r.ID] = r.Since
+		if r.Kind != Start || !r.At.Equal(r.Since) || !r.Lease.IPv4.IsValid() || r.Username == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(since) != 2 || !since["1"].Equal(began) || !since["2"].Equal(began) {
+		t.Errorf("%v", since)
+	}
+	if r := get(t, w.aaa.records); r.Kind != Start || r.ID != "4" {
+		t.Errorf("%+v", r)
+	}
+	w.Use("radius", nil, nil)
+	w.Use("radius", b, b)
+	w.callbacks.close()
+	if len(b.resumed) > 0 {
+		t.Errorf("%+v", <-b.resumed)
+	}
+	w.nothing()
+}
+
+func TestASessionThatEndsBeforeItsBackEndIsThereHasItsStopAlone(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.connection("1", "alice", 1))
+	get(t, w.aaa.records)
+	b := &resuming{w.aaa, make(chan Record, 10)}
+	w.restart(nil)
+	w.Disconnect("1", UserRequest)
+	for w.left() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	w.Use("radius", b, b)
+	if r := get(t, w.aaa.records); r.Kind != Stop || r.ID != "1" || len(b.resumed) > 0 {
+		t.Errorf("%+v", r)
 	}
 }
 

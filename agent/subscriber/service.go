@@ -78,6 +78,10 @@ func (m *manager) remember(s *session) error {
 	if s.cause != 0 {
 		m.unfinished[s] = true
 		m.leaving[s.identity] = s
+		return nil
+	}
+	for _, name := range s.accounting {
+		m.recalled[name] = append(m.recalled[name], s)
 	}
 	return nil
 }

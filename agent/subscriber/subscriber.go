@@ -294,6 +294,12 @@ type Accountant interface {
 	Account(r Record)
 }
 
+// Resumer is an Accountant that gets each session that was up before the agent started, once, before other records of it: r is the session's
+// Start. The agent may have been killed before the Accountant had the Start in its log: Resume then makes up for it.
+type Resumer interface {
+	Resume(r Record)
+}
+
 // RecordKind is the type of a record.
 type RecordKind uint8
 
