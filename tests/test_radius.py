@@ -31,6 +31,7 @@ CORE, HOST = "192.0.2.1", "192.0.2.2"
 NAS, SERVER, RESERVE, FORGER, FOREIGN = "10.9.9.1", "10.9.9.2", "10.9.9.3", "10.9.9.4", "10.9.9.5"
 METRICS = "127.0.0.1:9464"
 EVERYTHING, RED, RED_HOST = "100.64.7.9", "192.0.3.1", "192.0.3.2"
+ADDRESSES = ("Framed-IP-Address", "Framed-IPv6-Prefix", "Framed-IPv6-Address", "Delegated-IPv6-Prefix")
 # Tags that an access node adds to PADI and PADR (TR-101): circuit, remote, rates in kbit/s and a delay in ms.
 ACCESS_NODE = tag(
     VENDOR,
@@ -271,6 +272,17 @@ class Site:
         wait_until(lambda: self.records(host.mac, Acct_Status_Type=status), 60, f"{status} of {host.mac.hex(':')}")
         (found,) = self.records(host.mac, Acct_Status_Type=status)
         return found
+
+    def interims(self, host):
+        """Interim-Updates of the interval, and those of changed addresses: they differ from the record before them."""
+        of_interval, of_change = [], []
+        before = None
+        for each in self.records(host.mac):
+            addresses = [each.get(name) for name in ADDRESSES]
+            if each["Acct-Status-Type"] == "Interim-Update":
+                (of_interval if addresses == before else of_change).append(each)
+            before = addresses
+        return of_interval, of_change
 
     def spooled(self, session):
         """Whether the durable log has the session's Stop: attribute 40 is 2."""
@@ -747,9 +759,9 @@ def test_a_server_changes_the_filter_and_the_timeout_of_a_session_that_has_been_
     carol.udp(RED_HOST, 9)
     carol.ping(RED_HOST, 9)
     assert site.gateway.drops().get("acl-denied", 0) == before
-    # Interim records come by the interval of the profile.
-    wait_until(lambda: site.records(carol.mac, Acct_Status_Type="Interim-Update"), 30, "an interim record")
-    interim = site.records(carol.mac, Acct_Status_Type="Interim-Update")[0]
+    # Interim records come by the interval of the profile, besides those of changed addresses.
+    wait_until(lambda: site.interims(carol)[0], 30, "an interim record of the interval")
+    interim = site.interims(carol)[0][0]
     assert int(interim["Acct-Session-Time"]) >= 9 and interim["Framed-IP-Address"] == EVERYTHING
     assert interim["Actual-Data-Rate-Upstream"] == "20000000"
     assert "Received CoA-ACK" in site.change("coa", 'User-Name = "carol"', "Session-Timeout = 1")

@@ -5,6 +5,7 @@ package subscriber
 import (
 	"context"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"sluice.dev/sluice/agent/api"
@@ -16,6 +17,8 @@ const (
 	pageLength = 1000
 	// All counters are read in this time, so that little is lost when a data plane dies.
 	pollInterval = time.Minute
+	// Changes of a session's addresses within this time are in one Interim record.
+	addressDelay = time.Second
 	// How often an idle session is looked at within its timeout.
 	idleLooks = 4
 )
@@ -121,6 +124,15 @@ func interimAfter(now time.Time, t times) time.Time {
 	return now.Add(t.interim - time.Duration(spread/2) + time.Duration(rand.Int64N(spread+1)))
 }
 
+// readdressed has an Interim record made soon if the addresses are not those of before. It does not depend on an interval. m.mu is held.
+func (m *manager) readdressed(s *session, before [4]netip.Prefix) {
+	if len(s.accounting) == 0 || !s.addressesDue.IsZero() || s.held() == before {
+		return
+	}
+	s.addressesDue = m.now().Add(addressDelay)
+	m.schedule(s)
+}
+
 // schedule sets when the session is looked at next.
 func (m *manager) schedule(s *session) {
 	if s.state != up {
@@ -143,6 +155,7 @@ func (m *manager) schedule(s *session) {
 		s.interim = interimAfter(m.now(), t)
 	}
 	sooner(s.interim)
+	sooner(s.addressesDue)
 	if t.idleTimeout > 0 {
 		look := m.now().Add(max(t.idleTimeout/idleLooks, time.Second))
 		if end := s.active.Add(t.idleTimeout); end.After(m.now()) && end.Before(look) {
@@ -188,8 +201,13 @@ func (m *manager) look(names []string, fresh bool) {
 			m.terminate(s, IdleTimeout)
 			continue
 		}
-		if !s.interim.IsZero() && !s.interim.After(now) {
-			s.interim = interimAfter(now, t)
+		// An Interim record has the addresses, and one that has changed addresses stands for one of the interval that is due soon.
+		due := func(at, by time.Time) bool { return !at.IsZero() && !at.After(by) }
+		if changed := due(s.addressesDue, now); changed || due(s.interim, now) {
+			if due(s.interim, now.Add(addressDelay)) {
+				s.interim = interimAfter(now, t)
+			}
+			s.addressesDue = time.Time{}
 			m.account(s, Interim, nil)
 			m.keep(s)
 		}

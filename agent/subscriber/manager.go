@@ -546,6 +546,7 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 	changed.ID, changed.Protocol, changed.Profile, changed.Line.Circuit, changed.Line.MAC = id, s.connection.Protocol, s.connection.Profile, s.connection.Line.Circuit, s.connection.Line.MAC
 	changed.Line.CircuitID, changed.Line.RemoteID = s.connection.Line.CircuitID, s.connection.Line.RemoteID
 	changed.Username, changed.Password, changed.CHAP, changed.MSCHAPv2 = s.connection.Username, nil, nil, nil
+	accounted := s.held()
 	declined := m.decline(s, changed.Declined)
 	changed.Declined = Declined{}
 	before, had := s.connection, s.held()
@@ -583,6 +584,7 @@ func (m *manager) extend(id string, change func(*Connection), done func(Lease, e
 			m.measured.failure("extension-refused")
 			m.withdraw(s, &before, &changed, had, got)
 		}
+		m.readdressed(s, accounted)
 		lease := s.lease
 		m.afterDisk(m.keep(s), func(disk error) {
 			err := errors.Join(failure, err, disk)

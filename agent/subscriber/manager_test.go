@@ -1657,6 +1657,107 @@ func TestATimeOfAGrantMayBeNone(t *testing.T) {
 	}
 }
 
+// interims makes the Interim records that are due at a time, and returns them.
+func (w *world) interims(after time.Duration) (all []Record) {
+	w.t.Helper()
+	w.setClock(began.Add(after))
+	for _, names := range w.tick(w.at) {
+		w.look(names, false)
+	}
+	done := make(chan bool, 1)
+	w.mu.Lock()
+	w.later(func() { done <- true })
+	w.mu.Unlock()
+	get(w.t, done)
+	for len(w.aaa.records) > 0 {
+		if r := <-w.aaa.records; r.Kind == Interim {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (w *world) extend(id string, change func(*Connection)) Lease {
+	w.t.Helper()
+	done := make(chan connected, 1)
+	w.Extend(id, change, func(l Lease, err error) { done <- connected{l, err} })
+	got := get(w.t, done)
+	if got.err != nil {
+		w.t.Error(got.err)
+	}
+	return got.Lease
+}
+
+func TestChangedAddressesAreInOneInterimRecordSoon(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.connection("1", "alice", 1))
+	families := func(four, six bool) func(*Connection) { return func(c *Connection) { c.IPv4, c.IPv6 = four, six } }
+	w.extend("1", func(c *Connection) { c.State = []byte("other") })
+	if got := w.interims(time.Hour); len(got) != 0 {
+		t.Errorf("no address changes: %+v", got)
+	}
+	// Three changes within the delay.
+	at := time.Hour
+	w.extend("1", families(true, true))
+	w.extend("1", families(true, false))
+	if got := w.interims(at + addressDelay/2); len(got) != 0 {
+		t.Errorf("too soon: %+v", got)
+	}
+	last := w.extend("1", families(true, true))
+	got := w.interims(at + addressDelay)
+	if len(got) != 1 || got[0].Lease.IPv4 != last.IPv4 || got[0].Lease.IPv6 != last.IPv6 || !last.IPv6.IsValid() || got[0].Lease.Delegated != last.Delegated || !last.Delegated.IsValid() {
+		t.Errorf("%+v, and the addresses are %+v", got, last)
+	}
+	if got := w.interims(2 * time.Hour); len(got) != 0 {
+		t.Errorf("once more: %+v", got)
+	}
+	// The agent is killed between a change and its record.
+	w.extend("1", families(false, true))
+	w.start()
+	got = w.interims(2*time.Hour + addressDelay)
+	if len(got) != 1 || got[0].Lease.IPv4.IsValid() || got[0].Lease.IPv6 != last.IPv6 {
+		t.Errorf("after a restart: %+v", got)
+	}
+	w.start()
+	if got := w.interims(3 * time.Hour); len(got) != 0 {
+		t.Errorf("after another restart: %+v", got)
+	}
+}
+
+func TestOneInterimRecordIsOfAChangedAddressAndOfTheInterval(t *testing.T) {
+	w := newWorld(t)
+	p := profile()
+	p.InterimInterval, p.InterimJitter = uint64(time.Minute), 1
+	w.setProfile("home", p)
+	w.connect(w.connection("1", "alice", 1))
+	interval := func() time.Duration {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.sessions["1"].interim.Sub(began)
+	}
+	// The interval does not begin anew with a change.
+	first := interval()
+	w.extend("1", func(c *Connection) { c.IPv6 = true })
+	if got := w.interims(addressDelay); len(got) != 1 || interval() != first {
+		t.Errorf("%+v, the next one at %v, not at %v", got, interval(), first)
+	}
+	// The record of the interval comes before that of the change, or would come just after it.
+	w.setClock(began.Add(first - addressDelay/2))
+	w.extend("1", func(c *Connection) { c.IPv6 = false })
+	if got := w.interims(first); len(got) != 1 || got[0].Lease.IPv6.IsValid() {
+		t.Errorf("%+v", got)
+	}
+	second := interval()
+	w.setClock(began.Add(second - 3*addressDelay/2))
+	w.extend("1", func(c *Connection) { c.IPv6 = true })
+	if got := w.interims(second - addressDelay/2); len(got) != 1 || !got[0].Lease.IPv6.IsValid() || interval() < second+30*time.Second {
+		t.Errorf("%+v, the next one at %v", got, interval())
+	}
+	if got := w.interims(second + 2*addressDelay); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestCountersNeverGoBackwards(t *testing.T) {
 	w := newWorld(t)
 	got := w.connect(w.connection("1", "alice", 1))

@@ -63,7 +63,7 @@ func newPacker() *packer {
 			23: (*raw)(&g.Username), 24: &g.Core, 25: &g.Local, 26: &g.Proved, 27: &g.Announced},
 		11: fields{1: &l.VRF, 2: &l.IPv4, 3: &l.IPv6, 4: &l.IPv6Prefix, 5: &l.Delegated, 6: &l.DNS, 7: &l.Gateway, 8: &l.SessionTimeout, 9: &l.MTU, 10: &l.Portal},
 		12: &c.IPv4, 13: &c.IPv6, 14: &c.State, 15: &s.since, 16: (*uint32)(&s.cause), 17: &s.end,
-		18: counters(&s.before), 19: counters(&s.counted), 20: &s.boot, 21: (*raw)(&c.Username), 22: (*raw)(&c.Service), 23: &s.accounting, 24: &c.MTU,
+		18: counters(&s.before), 19: counters(&s.counted), 20: &s.boot, 21: (*raw)(&c.Username), 22: (*raw)(&c.Service), 23: &s.accounting, 24: &c.MTU, 25: &s.addressesDue,
 	}
 	return p
 }

@@ -30,7 +30,7 @@ func filled() *api.Subscriber {
 		Lease: &api.SubscriberLease{Vrf: "red", Ipv4: "100.64.0.7", Ipv6: "2001:db8::7", Ipv6Prefix: "2001:db8::/64", Delegated: "2001:db8:1::/56", Dns: []string{"192.0.2.53"},
 			Gateway: "100.64.0.1", SessionTimeout: 1e9, Mtu: 1480, Portal: "garden"},
 		Ipv4: true, Ipv6: true, State: []byte{1}, Since: 1_800_000_000_000_000_000, Cause: 2, Ended: 1_800_000_001_000_000_000, Before: counters, Counted: counters,
-		Boot: 1 << 63, Accounting: []string{"radius"}, Mtu: 1400}
+		Boot: 1 << 63, Accounting: []string{"radius"}, Mtu: 1400, AddressesDue: 1_800_000_002_000_000_000}
 }
 
 func TestARecordIsWhatTheProtobufLibraryReadsAndWrites(t *testing.T) {

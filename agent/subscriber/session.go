@@ -69,8 +69,10 @@ type session struct {
 	// The time and the reason of the next look.
 	deadline.Timer
 	interim time.Time
-	active  time.Time
-	seen    traffic
+	// When an Interim record with changed addresses is due; zero: the back ends have the addresses.
+	addressesDue time.Time
+	active       time.Time
+	seen         traffic
 
 	// Functions that wait for its end.
 	then []func()
