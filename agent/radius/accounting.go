@@ -199,6 +199,10 @@ func (s *radius) deliver(name string, r *record, all attributes, now time.Time) 
 		// s.mu is held.
 		if reply == nil {
 			s.spool.failed(r, time.Now())
+			if p := s.accounting(name); p != nil && slices.ContainsFunc(p.accounting, func(o choice) bool { return !o.dead && o.replied.After(x.began) }) {
+				// A server answered others meanwhile, or came back: only this record is lost.
+				s.spool.alive(name)
+			}
 			return
 		}
 		s.spool.delivered(r)

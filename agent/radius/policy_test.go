@@ -237,6 +237,45 @@ func TestAStartThatAKilledAgentLostIsSentAtTheRestartAndNoOtherOneIsSentAgain(t 
 	}
 }
 
+func TestAServerThatComesBackEndsThePausesOfItsPoliciesAlone(t *testing.T) {
+	server, other := newAccountingServer(t), newAccountingServer(t)
+	server.setDeaf(true)
+	other.setDeaf(true)
+	spec := server.spec()
+	spec.StatusInterval = 1e9
+	a := startAgent(t, t.TempDir(), spec, &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "bng-1"}, nil)
+	a.set("RadiusServer", "other", other.spec())
+	a.set("RadiusPolicy", "other", &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "other"}}, NasIdentifier: "bng-2", Profiles: []string{"other"}})
+	a.accountFor(subscriber.Start, "s-1")
+	pauses := func(name string) (paused bool, until time.Time) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		box := a.spool.boxes[name]
+		return box.paused, box.until
+	}
+	until(t, "pauses", func() bool {
+		first, _ := pauses("home")
+		second, _ := pauses("other")
+		return first && second
+	})
+	// Long pauses: only the answer to Status-Server ends one.
+	far := time.Now().Add(time.Hour)
+	a.mu.Lock()
+	for _, box := range a.spool.boxes {
+		box.until = far
+	}
+	a.mu.Unlock()
+	server.setDeaf(false)
+	until(t, "the records of the server that answers", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.spool.boxes["home"].records() == 0
+	})
+	if paused, at := pauses("other"); !paused || !at.Equal(far) {
+		t.Error("another server's answer ends the pause")
+	}
+}
+
 func TestAStopThatComesWhileThePolicyIsGoneReachesItsServers(t *testing.T) {
 	server := newAccountingServer(t)
 	a := startAgent(t, t.TempDir(), server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "bng-1"}, nil)

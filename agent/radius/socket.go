@@ -33,10 +33,9 @@ func (s *radius) carryOut(actions []action) {
 			case countAlive:
 				s.Log.Info("a RADIUS server answers again", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
 				s.hinder(a.endpoint, "", "")
-				if a.endpoint.accounting {
-					now := time.Now()
-					for p := range s.accountants() {
-						s.spool.resume(p.name, now)
+				for p := range s.accountants() {
+					if slices.ContainsFunc(p.accounting, func(o choice) bool { return o.endpoint == a.endpoint }) {
+						s.spool.alive(p.name)
 					}
 				}
 			}

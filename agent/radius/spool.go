@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,8 @@ const (
 	policyPrefix = "p/"
 )
 
-// How long a policy waits after no server has answered.
+// How long a policy waits after no server has answered: doubled each time, and spread by a tenth, so that many gateways do not ask a server that
+// comes back at once (RFC 5080 section 2.2.1).
 const (
 	pauseFirst = time.Second
 	pauseMost  = 30 * time.Second
@@ -181,11 +183,13 @@ type spool struct {
 	full    durable.Pending
 	// Calls written once the disk has a record. nil: records are not waited for.
 	await func(*record, durable.Pending)
+	// 0 to n-1, for the spread of pauses.
+	chance func(n int) int
 }
 
 // newSpool reads the records of an earlier run. Unreadable records are named and stay.
 func newSpool(t table) (*spool, []error) {
-	s := &spool{table: t, boxes: map[string]*outbox{}, on: map[nas]announced{}}
+	s := &spool{table: t, boxes: map[string]*outbox{}, on: map[nas]announced{}, chance: rand.IntN}
 	// Most records of the table are sessions'.
 	ours := slices.DeleteFunc(t.Unsorted(), func(r durable.Record) bool {
 		if key, is := strings.CutPrefix(r.Key, onPrefix); is {
@@ -492,7 +496,7 @@ func (s *spool) failed(r *record, now time.Time) {
 	}
 	if !b.paused || b.busy == 0 {
 		b.pause = min(max(2*b.pause, pauseFirst), pauseMost)
-		b.paused, b.until = true, now.Add(b.pause)
+		b.paused, b.until = true, now.Add(b.pause*9/10+b.pause*time.Duration(s.chance(201))/1000)
 	}
 	// Records that arrived while the servers became silent wait with the others.
 	for {
@@ -514,7 +518,14 @@ func (b *outbox) records() int {
 	return n
 }
 
-// resume tries at once again: a server has answered.
+// alive ends the pause: a server of the policy has answered, be it Status-Server. A record that still waits for another server is in nobody's way.
+func (s *spool) alive(policy string) {
+	if b := s.boxes[policy]; b != nil {
+		b.paused, b.pause = false, 0
+	}
+}
+
+// resume tries at once again: the policy's servers may be others.
 func (s *spool) resume(policy string, now time.Time) {
 	if b := s.boxes[policy]; b != nil && b.paused {
 		b.until = now

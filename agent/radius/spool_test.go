@@ -153,6 +153,48 @@ func TestAfterAServerComesBackRecordsGoAtABoundedRateAndNewOnesFirst(t *testing.
 	}
 }
 
+func TestWhileNoServerAnswersOneRecordAsksAtGrowingIntervals(t *testing.T) {
+	s := spoolOf(t, memory{})
+	s.enterTest("first", subscriber.Start)
+	now := began
+	for i, c := range []struct {
+		chance  int
+		seconds float64
+	}{{0, 0.9}, {200, 2.2}, {100, 4}, {0, 7.2}, {200, 17.6}, {100, 30}, {0, 27}, {200, 33}, {100, 30}} {
+		s.chance = func(n int) int {
+			if n != 201 {
+				t.Error(n)
+			}
+			return c.chance
+		}
+		r, _ := s.take("home", 1000, now)
+		if other, _ := s.take("home", 1000, now); r == nil || other != nil {
+			t.Fatal("not one record", i, r, other)
+		}
+		s.failed(r, now)
+		s.enterTest(fmt.Sprint("later-", i), subscriber.Start)
+		pause := time.Duration(c.seconds * float64(time.Second))
+		if early, _ := s.take("home", 1000, now.Add(pause-time.Millisecond)); early != nil {
+			t.Errorf("pause %d is shorter than %v", i, pause)
+		}
+		now = now.Add(pause)
+	}
+	// A server answers while the record that asks waits for another one.
+	asks, _ := s.take("home", 1000, now)
+	if other, _ := s.take("home", 1000, now); asks == nil || other != nil {
+		t.Fatal(asks, other)
+	}
+	s.alive("home")
+	if other, _ := s.take("home", 1000, now); other == nil {
+		t.Error("a record waits although a server has answered")
+	}
+	// The next outage begins with the shortest pause.
+	s.failed(asks, now)
+	if again, _ := s.take("home", 1000, now.Add(1100*time.Millisecond)); s.boxes["home"].pause != pauseFirst || again != nil {
+		t.Error(s.boxes["home"].pause, again)
+	}
+}
+
 func TestAFullSpoolKeepsStartAndStopAndTheLatestInterimRecord(t *testing.T) {
 	s := spoolOf(t, memory{})
 	enter := func(kind subscriber.RecordKind, at time.Time) {
