@@ -41,9 +41,10 @@ func (s *radius) Authenticate(r subscriber.Request, done func(subscriber.Answer)
 	if p.userName != "" {
 		username = p.username(&r)
 	}
+	of := whom{username: p.username(&r), circuit: r.Line.Circuit.String()}
 	x.done = func(reply packet, from *endpoint) {
 		// s.mu is held.
-		result, answer := s.answer(p, reply, from, mschap)
+		result, answer := s.answer(p, of, reply, from, mschap)
 		if answer.Reject == nil && answer.Grant.Username == "" {
 			// Without a User-Name in the reply, accounting has that of the request (RFC 2865 section 5.1).
 			answer.Grant.Username = username
@@ -55,7 +56,7 @@ func (s *radius) Authenticate(r subscriber.Request, done func(subscriber.Answer)
 }
 
 // answer reads a reply. s.mu is held.
-func (s *radius) answer(p *policy, reply packet, from *endpoint, mschap bool) (result string, _ subscriber.Answer) {
+func (s *radius) answer(p *policy, of whom, reply packet, from *endpoint, mschap bool) (result string, _ subscriber.Answer) {
 	if reply == nil {
 		return "unavailable", subscriber.Answer{Reject: unavailable("no RADIUS server of RadiusPolicy " + p.name + " answers")}
 	}
@@ -72,7 +73,7 @@ func (s *radius) answer(p *policy, reply packet, from *endpoint, mschap bool) (r
 	case reply.code() == AccessChallenge:
 		return "challenge", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s sent Access-Challenge, which PAP and CHAP cannot answer", from.server)}
 	}
-	if err = s.judge(p, &g, err, "RADIUS server "+from.server); err != nil {
+	if err = s.judge(p, &g, err, "RADIUS server "+from.server, func() whom { return of }); err != nil {
 		if s.seldom(from.server + " " + err.Error()) {
 			s.Log.Warn("an Access-Accept counts as an Access-Reject", "server", from.server, "error", err)
 		}

@@ -84,9 +84,8 @@ type dynamic struct {
 	order []authenticator
 	// What an agent before this one knew is forgotten: requests from before are refused.
 	began time.Time
-	// Of the request that was refused by receive: attributes that cannot be honoured, and the policy.
-	unusable []unusable
-	policy   string
+	// The request that receive refused; nil: it refused none.
+	refused *demand
 }
 
 func newDynamic(now time.Time) *dynamic {
@@ -95,7 +94,7 @@ func newDynamic(now time.Time) *dynamic {
 
 // receive takes a packet. It is dropped for a reason, or answered at once, or demands something.
 func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, now time.Time) (answer []byte, demanded *demand, cause uint32, drop string) {
-	d.unusable = nil
+	d.refused = nil
 	p, err := parse(b)
 	if err != nil {
 		return nil, nil, 0, err.Error()
@@ -134,7 +133,7 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	}
 	d.remember(key, until)
 	if cause := r.read(all); cause != causeNone {
-		d.unusable, d.policy = r.granted.unusable, r.policy()
+		d.refused = r
 		return d.finish(r, cause), nil, cause, ""
 	}
 	return nil, r, 0, ""

@@ -85,9 +85,10 @@ func (s *radius) Relay(r eap.RelayRequest, done func(eap.Relayed)) {
 		}
 		return p.authentication
 	}}
+	of := whom{username: r.Username, circuit: r.Calling.String()}
 	x.done = func(reply packet, from *endpoint) {
 		// s.mu is held.
-		result, answer := s.relayed(p, reply, from, x.request)
+		result, answer := s.relayed(p, of, reply, from, x.request)
 		s.authentications.WithLabelValues(name, result).Inc()
 		s.callBack(func() { done(answer) })
 	}
@@ -95,7 +96,7 @@ func (s *radius) Relay(r eap.RelayRequest, done func(eap.Relayed)) {
 }
 
 // relayed reads the answer to a packet that was relayed. s.mu is held.
-func (s *radius) relayed(p *policy, reply packet, from *endpoint, request authenticator) (result string, r eap.Relayed) {
+func (s *radius) relayed(p *policy, of whom, reply packet, from *endpoint, request authenticator) (result string, r eap.Relayed) {
 	if reply == nil {
 		r.Err = unavailable("no RADIUS server of RadiusPolicy " + p.name + " answers")
 		return "unavailable", r
@@ -121,7 +122,7 @@ func (s *radius) relayed(p *policy, reply packet, from *endpoint, request authen
 		return "challenge", r
 	case AccessAccept:
 		g, err := grantOf(all, p.spec.Attributes)
-		if err = s.judge(p, &g, err, "RADIUS server "+from.server); err != nil {
+		if err = s.judge(p, &g, err, "RADIUS server "+from.server, func() whom { return of }); err != nil {
 			r.Err = fmt.Errorf("RADIUS server %s: %w", from.server, err)
 			return "invalid", r
 		}

@@ -225,10 +225,12 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 		s.changes.WithLabelValues(packet(b).code().String(), causeNames[cause]).Inc()
 	}
 	client := "client " + from.Addr().String()
-	s.reportUnusable(s.dynamic.policy, client, s.dynamic.unusable, true)
+	if refused := s.dynamic.refused; refused != nil {
+		s.reportUnusable(refused.policy(), client, refused.granted.unusable, true, func() whom { return s.subscriberOf(refused) })
+	}
 	if demanded != nil {
 		if missing := demanded.granted.dropMissing(s.exists); len(missing) > 0 {
-			s.reportUnusable(demanded.policy(), client, missing, true)
+			s.reportUnusable(demanded.policy(), client, missing, true, func() whom { return s.subscriberOf(demanded) })
 			return nil, demanded, nil, causeInvalidValue, s.manager
 		}
 		demanded.match.Of = servedBy(s.policies, demanded.by)

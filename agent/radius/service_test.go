@@ -92,7 +92,7 @@ func TestTheSameLineIsLoggedOnceForManyAnswers(t *testing.T) {
 	wrong, _ := parse(reply(AccessAccept, request, []byte("testing123"), attributes{typeFramedIPAddress, 3, 1}))
 	a.mu.Lock()
 	for range 100 {
-		if result, answer := a.answer(a.policies[0], wrong, a.endpoints[endpointKey{"home", false}], false); result != "invalid" || answer.Reject == nil {
+		if result, answer := a.answer(a.policies[0], whom{}, wrong, a.endpoints[endpointKey{"home", false}], false); result != "invalid" || answer.Reject == nil {
 			t.Error(result)
 		}
 	}
@@ -140,7 +140,7 @@ func TestARateThatCannotBeReadIsLoggedOnceForManyAnswers(t *testing.T) {
 		var all attributes
 		all.vendor(vendorCisco, ciscoAVPair, fmt.Appendf(nil, "lcp:interface-config=rate-limit output fast%d", i))
 		accept, _ := parse(reply(AccessAccept, request, []byte("testing123"), all))
-		if result, _ := a.answer(a.policies[0], accept, a.endpoints[endpointKey{"home", false}], false); result != "accept" {
+		if result, _ := a.answer(a.policies[0], whom{}, accept, a.endpoints[endpointKey{"home", false}], false); result != "accept" {
 			t.Error(result)
 		}
 	}

@@ -4,6 +4,7 @@
 package radius
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,17 @@ type unusable struct {
 	name   string
 	err    error
 	broken bool
+}
+
+// whom is the subscriber that an attribute is for. Empty fields are not known; address is of a CoA-Request that names no more.
+type whom struct{ username, circuit, address string }
+
+func (w whom) String() string {
+	text := cmp.Or(w.username, w.address)
+	if w.circuit != "" {
+		text = strings.TrimSpace(text + " on " + w.circuit)
+	}
+	return text
 }
 
 var errUnknown = errors.New("the agent does not know it")
@@ -103,7 +115,7 @@ func (g *granted) dropMissing(exists func(object.Key) bool) (all []unusable) {
 func (s *radius) exists(k object.Key) bool { return s.named[k] }
 
 // judge applies the policy's rule to the attributes of an Access-Accept. An error refuses the subscriber. s.mu is held.
-func (s *radius) judge(p *policy, g *granted, malformed error, from string) error {
+func (s *radius) judge(p *policy, g *granted, malformed error, from string, who func() whom) error {
 	all := append(g.unusable, g.dropMissing(s.exists)...)
 	rule := p.spec.AttributeRule
 	var refusal error
@@ -116,12 +128,13 @@ func (s *radius) judge(p *policy, g *granted, malformed error, from string) erro
 	if malformed != nil && (rule != api.AttributeRule_REFUSE_NONE || errors.Is(malformed, errService)) {
 		refusal = malformed
 	}
-	s.reportUnusable(p.name, from, all, refusal != nil)
+	s.reportUnusable(p.name, from, all, refusal != nil, who)
 	return refusal
 }
 
-// reportUnusable makes an event of each attribute that cannot be honoured, at most one a minute for each attribute of a policy. s.mu is held.
-func (s *radius) reportUnusable(policy, from string, all []unusable, refused bool) {
+// reportUnusable makes an event of each attribute that cannot be honoured, at most one a minute for each attribute of a policy: it names the
+// first subscriber. s.mu is held.
+func (s *radius) reportUnusable(policy, from string, all []unusable, refused bool, who func() whom) {
 	state := "ignored"
 	if refused {
 		state = "refused"
@@ -130,8 +143,52 @@ func (s *radius) reportUnusable(policy, from string, all []unusable, refused boo
 		if s.Intent == nil || !s.seldom("event "+policy+" "+state+" "+u.name+" "+u.err.Error()) {
 			continue
 		}
-		s.Intent.Report(&intent.ServiceEvent{Type: "attribute", Kind: "RadiusAttribute", Name: u.name, State: state,
-			Fields: []intent.EventField{{Name: "policy", Value: policy}, {Name: "from", Value: from}, {Name: "reason", Value: u.err.Error()}},
-			Text:   fmt.Sprintf("%s from %s is %s: %v", u.name, from, state, u.err)})
+		of := who()
+		text := fmt.Sprintf("%s from %s", u.name, from)
+		if name := of.String(); name != "" {
+			text += " for " + name
+		}
+		// Hosts and servers send any octets.
+		readable := func(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+		fields := []intent.EventField{{Name: "policy", Value: policy}, {Name: "from", Value: from}, {Name: "reason", Value: readable(u.err.Error())}}
+		for _, f := range []intent.EventField{{Name: "username", Value: of.username}, {Name: "circuit", Value: of.circuit}, {Name: "address", Value: of.address}} {
+			if f.Value != "" {
+				fields = append(fields, intent.EventField{Name: f.Name, Value: readable(f.Value)})
+			}
+		}
+		s.Intent.Report(&intent.ServiceEvent{Type: "attribute", Kind: "RadiusAttribute", Name: u.name, State: state, Fields: fields,
+			Text: readable(fmt.Sprintf("%s is %s: %v", text, state, u.err))})
 	}
+}
+
+// subscriberOf returns the subscriber of a CoA-Request: of the session that has its words, or as the request names him. s.mu is held.
+func (s *radius) subscriberOf(r *demand) whom {
+	of := whom{username: string(r.username), circuit: string(r.nasPortID)}
+	found, _ := s.sessions.find(r)
+	ids := map[string]bool{}
+	for _, m := range found {
+		if _, known := s.sessions.byID[m.ID]; known {
+			ids[m.ID] = true
+		}
+	}
+	if len(ids) == 1 {
+		for id := range ids {
+			w := s.sessions.byID[id]
+			of = whom{username: w.username, circuit: w.nasPortID}
+		}
+	}
+	if of.username != "" || of.circuit != "" {
+		return of
+	}
+	m := &r.match
+	for _, a := range []interface {
+		IsValid() bool
+		String() string
+	}{m.IPv4, m.IPv6, m.Prefix, m.Delegated} {
+		if a.IsValid() {
+			of.address = a.String()
+			break
+		}
+	}
+	return of
 }

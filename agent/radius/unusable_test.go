@@ -3,7 +3,9 @@
 package radius
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ type reported struct {
 	service.Intent
 	mu     sync.Mutex
 	events []string
+	last   *intent.ServiceEvent
 }
 
 func (r *reported) Touched(object.Key) {}
@@ -28,7 +31,7 @@ func (r *reported) Touched(object.Key) {}
 func (r *reported) Report(e *intent.ServiceEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = append(r.events, e.Kind+" "+e.Name+" "+e.State)
+	r.events, r.last = append(r.events, e.Kind+" "+e.Name+" "+e.State), e
 }
 
 func (r *reported) take() []string {
@@ -74,7 +77,7 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 			request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
 			accept, _ := parse(reply(AccessAccept, request, []byte("testing123"), c.all))
 			refuses := slices.Contains(c.refuses, rule)
-			_, answer := a.answer(a.policies[0], accept, a.endpoints[endpointKey{"home", false}], false)
+			_, answer := a.answer(a.policies[0], whom{}, accept, a.endpoints[endpointKey{"home", false}], false)
 			if (answer.Reject != nil) != refuses {
 				t.Errorf("%s, %s: %v", name, rule, answer.Reject)
 			}
@@ -91,6 +94,67 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 			if got := seen.take(); !slices.Equal(got, want) {
 				t.Errorf("%s, %s: events %q", name, rule, got)
 			}
+		}
+	}
+}
+
+// fields are those of the last event.
+func (r *reported) fields() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]string{"text": r.last.Text}
+	for _, f := range r.last.Fields {
+		all[f.Name] = f.Value
+	}
+	return all
+}
+
+func TestAnAttributeThatCannotBeHonouredIsNamedWithItsSubscriber(t *testing.T) {
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		buffer := make([]byte, maxLength)
+		for {
+			n, from, err := conn.ReadFromUDPAddrPort(buffer)
+			if err != nil {
+				return
+			}
+			if p, err := parse(buffer[:n]); err == nil {
+				_, _ = conn.WriteToUDPAddrPort(reply(AccessAccept, p, []byte("testing123"), attributes{200, 3, 'x'}), from)
+			}
+		}
+	}()
+	port, choices := freePort(t), []*api.RadiusChoice{{Server: "home"}}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(conn.LocalAddr().(*net.UDPAddr).Port), AccountingPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: choices, Accounting: choices, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port)}}, &manager{count: 1})
+	seen := &reported{}
+	a.mu.Lock()
+	a.Intent = seen
+	a.mu.Unlock()
+	line := subscriber.Line{Circuit: subscriber.Circuit{Port: "access", OuterVLAN: 100, InnerVLAN: 7}}
+	answers := make(chan subscriber.Answer, 1)
+	a.Authenticate(subscriber.Request{ID: "s-1", Profile: "home", Line: line, Credentials: subscriber.Credentials{Username: "al\xffice", Password: []byte("x")}},
+		func(answer subscriber.Answer) { answers <- answer })
+	if answer := <-answers; answer.Reject != nil {
+		t.Fatal(answer.Reject)
+	}
+	if got := seen.fields(); got["username"] != "al\ufffdice" || got["circuit"] != "access:100.7" || !strings.Contains(got["text"], "for al\ufffdice on access:100.7 is ignored") {
+		t.Errorf("%q", got)
+	}
+	// Of a CoA-Request: the session's, or what the request has.
+	a.accountFor(subscriber.Start, "s-1")
+	for request, want := range map[string][3]string{
+		"Acct-Session-Id = s-1\nFilter-Id = nowhere":            {"alice", "access:100.7", ""},
+		"User-Name = alice\nPort-Limit = 7":                     {"alice", "access:100.7", ""},
+		"User-Name = bob\nFilter-Id = nothing":                  {"bob", "", ""},
+		"Framed-IP-Address = 100.64.7.7\nFilter-Id = elsewhere": {"", "", "100.64.7.7"},
+	} {
+		radclient(t, port, "coa", request+"\n")
+		if got := seen.fields(); [3]string{got["username"], got["circuit"], got["address"]} != want || !strings.Contains(got["text"], cmp.Or(want[0], want[2])) {
+			t.Errorf("%s: %q", request, got)
 		}
 	}
 }
