@@ -120,7 +120,8 @@ func interimAfter(now time.Time, t times) time.Time {
 	if t.interim <= 0 {
 		return time.Time{}
 	}
-	spread := int64(t.interim) * int64(t.jitter) / 100
+	// In this order: a back end may grant 2^32-1 seconds.
+	spread := int64(t.interim) / 100 * int64(t.jitter)
 	return now.Add(t.interim - time.Duration(spread/2) + time.Duration(rand.Int64N(spread+1)))
 }
 

@@ -20,6 +20,14 @@ func TestInterimRecordsOfSessionsThatCameUpTogetherAreSpread(t *testing.T) {
 			t.Errorf("%d %%: from %s to %s", jitter, earliest, latest)
 		}
 	}
+	// The longest that a back end grants.
+	for _, jitter := range []uint32{1, 10, 100} {
+		for _, interval := range []time.Duration{1_000_000_000 * time.Second, (1<<32 - 1) * time.Second} {
+			if after := interimAfter(began, times{interim: interval, jitter: jitter}).Sub(began); after < interval/2 || after > interval/2*3 {
+				t.Errorf("%d %% of %s: %s", jitter, interval, after)
+			}
+		}
+	}
 	if !interimAfter(began, times{jitter: 10}).IsZero() {
 		t.Error("a session without an interval has interim records")
 	}
