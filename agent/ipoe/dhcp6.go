@@ -176,7 +176,7 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 	}
 	if port, known := m.macs[portKey{key.dataplane, key.port}]; known {
 		if ignored := dhcp6.Ignored(parsed, serverID6(port)); ignored != "" {
-			if ignored == "another-server" && c != nil && c.phase == up && c.has6 && !c.bound6 && !elsewhere {
+			if ignored == "another-server" && c != nil && c.phase == up && c.has6 && !c.bound6 && !c.slaac && !c.static6() && !elsewhere {
 				// It takes the offer of another server.
 				m.releaseLeases(c, false, subscriber.UserRequest)
 			}
