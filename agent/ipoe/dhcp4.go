@@ -295,7 +295,7 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 				lease = infinite * time.Second
 			}
 			add(optionLeaseTime, seconds(lease))
-			if !c.static4() {
+			if !c.static4() && lease >= 2*time.Second {
 				add(optionT1, seconds(lease/2))
 				add(optionT2, seconds(lease*7/8))
 			}

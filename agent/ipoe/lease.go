@@ -132,8 +132,17 @@ func (m *Machine) leaseTime(s *server, c *client) time.Duration {
 	return min(s.lease, max(c.began.Add(c.lease.SessionTimeout).Sub(m.now), leastLease))
 }
 
-// The shortest lease: of a session that is about to end.
-const leastLease = time.Minute
+// The shortest lease, of a session that is about to end: the shortest time that DHCP knows. A longer one would outlast the session, whose address may be
+// another client's then.
+const leastLease = time.Second
+
+// causeOfEnd is why a session ends whose last lease is over: the lease may end together with the time of the session.
+func (m *Machine) causeOfEnd(c *client) subscriber.Cause {
+	if limit := c.lease.SessionTimeout; limit > 0 && !c.began.IsZero() && !m.now.Before(c.began.Add(limit)) {
+		return subscriber.SessionTimeout
+	}
+	return subscriber.LostCarrier
+}
 
 // schedule sets when the client is looked at next.
 func (m *Machine) schedule(c *client) {

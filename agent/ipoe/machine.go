@@ -346,7 +346,7 @@ func (m *Machine) Tick(now time.Time) []Action {
 			}
 			switch {
 			case !c.has4 && !c.has6:
-				m.end(c, subscriber.LostCarrier)
+				m.end(c, m.causeOfEnd(c))
 			case four || six:
 				m.extend(c, c.has4, c.has6)
 			default:

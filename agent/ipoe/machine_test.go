@@ -666,7 +666,7 @@ func TestALeaseEndsWithItsSession(t *testing.T) {
 	want := func(seconds time.Duration) {
 		t.Helper()
 		ack := l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway))
-		if got := ack.IPAddressLeaseTime(0); got != seconds*time.Second || ack.IPAddressRenewalTime(0) != got/2 {
+		if got := ack.IPAddressLeaseTime(0); got != seconds*time.Second || ack.IPAddressRenewalTime(0) != (got/2).Truncate(time.Second) {
 			t.Errorf("%v, and not %d s", got, seconds)
 		}
 		reply := l.ask6(message6Of(t, dhcpv6.MessageTypeRenew, both, toUs), client6).(*dhcpv6.Message)
@@ -678,7 +678,13 @@ func TestALeaseEndsWithItsSession(t *testing.T) {
 	l.now = l.now.Add(2 * time.Minute)
 	want(180)
 	l.now = l.now.Add(170 * time.Second)
-	want(60)
+	want(10)
+	l.now = l.now.Add(9*time.Second + 500*time.Millisecond)
+	want(1)
+	l.actions, l.now = nil, l.now.Add(time.Second)
+	if l.carryOut(l.Tick(l.now)); !slices.Contains(l.actions, Action(Disconnect{"1", subscriber.SessionTimeout})) {
+		t.Errorf("%v", l.actions)
+	}
 }
 
 func TestAnIdentifierOfAnotherClientGetsAndEndsNoLeaseOfIt(t *testing.T) {
