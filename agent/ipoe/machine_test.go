@@ -78,7 +78,7 @@ func (l *line) given(four, six bool) subscriber.Lease {
 		lease.IPv4, lease.Gateway = netip.Addr{}, netip.Addr{}
 	}
 	if !six {
-		lease.IPv6, lease.Delegated = netip.Addr{}, netip.Prefix{}
+		lease.IPv6, lease.IPv6Prefix, lease.Delegated = netip.Addr{}, netip.Prefix{}, netip.Prefix{}
 	}
 	return lease
 }
@@ -105,6 +105,9 @@ func (l *line) carryOut(actions []Action) {
 			l.carryOut(l.Connected(a.Connection.ID, lease, l.refuse, l.now))
 		case Extend:
 			lease, err := l.given(a.IPv4, a.IPv6), l.refuse
+			if err == nil {
+				lease.Session = "session-" + a.ID
+			}
 			if l.away != nil {
 				lease, err = l.away(a)
 			}

@@ -164,3 +164,27 @@ func TestAHostWithoutDHCPIsKnownAfterARestart(t *testing.T) {
 		t.Errorf("%v", again.actions)
 	}
 }
+
+func TestIPv6BesideIPv4ComesBackWithARouterSolicitation(t *testing.T) {
+	l := links(t, api.IpoeMethod_IPOE_FIRST_PACKET)
+	l.grant.IPv4 = offered
+	l.receive("arp", arpOf(cpe, offered))
+	l.solicits()
+	has := func(six bool) {
+		t.Helper()
+		if c := l.byID["1"]; c == nil || !c.has4 || c.has6 != six || len(l.sessions) != 1 {
+			t.Fatalf("%+v: %v", c, l.actions)
+		}
+	}
+	has(true)
+	l.passes(offerTime)
+	has(false)
+	// The data plane drops its IPv6 packets: they are not first ones.
+	l.from(ofLink.Addr().Next())
+	has(false)
+	l.solicits()
+	has(true)
+	if l.solicits() == nil {
+		t.Errorf("%v", l.actions)
+	}
+}
