@@ -29,7 +29,7 @@ func (s *radius) carryOut(actions []action) {
 				s.disbelieved(a)
 			case countDead:
 				s.Log.Warn("a RADIUS server does not answer", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
-				s.hinder(a.endpoint, "ServerDead", "no answer from "+a.endpoint.address.String()+" to "+a.endpoint.purpose()+" requests; other servers get them")
+				s.hinder(a.endpoint, "ServerDead", "no answer from "+a.endpoint.address.String()+" to "+a.endpoint.purpose()+" requests")
 			case countAlive:
 				s.Log.Info("a RADIUS server answers again", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
 				s.hinder(a.endpoint, "", "")

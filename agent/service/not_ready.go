@@ -4,6 +4,8 @@ package service
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,15 +44,21 @@ func (h *NotReadyReasons) NotReady(_ string, stored *object.StoredObject) intent
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var first string
+	all := h.of[stored.Key()]
 	var found intent.NotReady
-	for part, why := range h.of[stored.Key()] {
-		if found.Reason == "" || part < first {
-			first, found = part, why
+	for _, part := range slices.Sorted(maps.Keys(all)) {
+		switch why := all[part]; {
+		case found.Reason == "":
+			found = why
+		case found.Reason == why.Reason && len(found.Message) < longEnough:
+			found.Message += "; " + why.Message
 		}
 	}
 	return found
 }
+
+// longEnough is a message to which those of other parts are not added.
+const longEnough = 256
 
 // SetNotReady sets the reason why an object does not serve. An empty reason removes the part's reason. It reports whether
 // the reason changed.

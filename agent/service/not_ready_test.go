@@ -66,6 +66,11 @@ func TestAnObjectDoesNotServeWhileAProducedObjectIsRefused(t *testing.T) {
 	h.SetNotReady(server, "b", "Two", "two")
 	h.SetNotReady(server, "a", "One", "one")
 	is("One", 6)
+	h.SetNotReady(server, "c", "One", "three")
+	if got := h.NotReady("", stored).Message; got != "one; three" {
+		t.Errorf("message %q", got)
+	}
+	h.SetNotReady(server, "c", "", "")
 	h.SetNotReady(server, "a", "", "")
 	is("Two", 6)
 }
