@@ -435,16 +435,25 @@ func (m *manager) connected(s *session, r service.Result, done func(Lease, error
 		undo("not-forwarding", fmt.Errorf("%w: %s %s", ErrNotForwarding, s.lease.Session, r.Waits))
 		return
 	}
-	s.state, s.since = up, m.now()
+	s.since = m.now()
 	s.active = s.since
 	s.boot = m.bootOf(s)
-	m.measured.setUp(s.connection.Protocol)
 	if p := m.profiles[m.profileName(&s.connection)]; p != nil {
 		s.accounting = p.Accounting
 	}
+	pending := m.keep(s)
+	if err := pending.Refused(); err != nil {
+		// The log has no room for it. It has no records either: those of subscribers who try again and again would fill the memory.
+		m.log.Error("a subscriber is not kept on the disk, and gets no session", "session", s.lease.Session, "error", err)
+		s.state = ending
+		m.leaving[s.identity] = s
+		undo("disk", err)
+		return
+	}
+	s.state = up
+	m.measured.setUp(s.connection.Protocol)
 	s.interim = interimAfter(s.since, m.times(s))
 	m.schedule(s)
-	pending := m.keep(s)
 	// Its record is in the log: from now on, the end of the session is accounted for in any case.
 	m.account(s, Start, nil)
 	m.afterDisk(pending, func(err error) {

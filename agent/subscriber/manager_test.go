@@ -1114,6 +1114,20 @@ func TestASessionThatEndsBeforeItsBackEndIsThereHasItsStopAlone(t *testing.T) {
 	}
 }
 
+func TestASubscriberWhomTheLogDoesNotTakeHasNoSessionAndNoRecords(t *testing.T) {
+	w := newWorld(t)
+	c := w.connection("1", "alice", 1)
+	c.State = make([]byte, durable.ValueLimit+1)
+	if got := w.connect(c); !errors.Is(got.err, durable.ErrLimit) || got.Session != "" {
+		t.Errorf("%+v", got)
+	}
+	if n := w.left(); n != 0 {
+		t.Errorf("%d things are left", n)
+	}
+	w.callbacks.close()
+	w.nothing()
+}
+
 func TestWhoHeardOfTheBeginningOfASessionHearsOfItsEnd(t *testing.T) {
 	w := newWorld(t)
 	w.connect(w.connection("1", "alice", 1))
