@@ -146,6 +146,39 @@ func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
 	}
 }
 
+func TestInterimRecordsDoNotFillTheMemoryWhileTheLogHasNoRoom(t *testing.T) {
+	log, err := durable.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	records, err := log.Table("radius")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowded{Table: records, full: fullPending(t)}
+	s := spoolOf(t, c)
+	s.await = func(*record, durable.Pending) {}
+	const limit = 2
+	add := func(kind subscriber.RecordKind, value byte) {
+		s.add(&record{policy: "home", session: "a", kind: kind, at: began}, attributes{1, 3, value}, limit)
+	}
+	add(subscriber.Start, 0)
+	for i := range byte(100) {
+		add(subscriber.Interim, i)
+	}
+	if len(s.refused) != limit {
+		t.Errorf("%d records wait in memory", len(s.refused))
+	}
+	c.room = true
+	if pending := s.retry(); pending.Wait() != nil || len(s.refused)+len(s.refusedAt) != 0 {
+		t.Fatal("not taken")
+	}
+	if _, _, all, err := partsOf(records.Get(recordKey(1))); err != nil || all[2] != 99 {
+		t.Error("not the last Interim record", all, err)
+	}
+}
+
 func TestADisconnectIsAnsweredOnceTheFullDiskHasTheEnd(t *testing.T) {
 	directory, grow := durabletest.SmallDisk(t)
 	port := freePort(t)

@@ -178,9 +178,11 @@ type spool struct {
 	on map[nas]announced
 	// Interim records that a later one replaced; records that the spool had already.
 	superseded, repeated uint64
-	// What the table has no room for, in order, while the disk refuses much; and the first refusal.
-	refused []durable.Record
-	full    durable.Pending
+	// What the table has no room for while the disk refuses much, and the first refusal. It has each key once, with the last value: retry puts all of
+	// it at once, and so its order is of no account.
+	refused   []durable.Record
+	refusedAt map[string]int
+	full      durable.Pending
 	// Calls written once the disk has a record. nil: records are not waited for.
 	await func(*record, durable.Pending)
 	// 0 to n-1, for the spread of pauses.
@@ -189,7 +191,7 @@ type spool struct {
 
 // newSpool reads the records of an earlier run. Unreadable records are named and stay.
 func newSpool(t table) (*spool, []error) {
-	s := &spool{table: t, boxes: map[string]*outbox{}, on: map[nas]announced{}, chance: rand.IntN}
+	s := &spool{table: t, boxes: map[string]*outbox{}, on: map[nas]announced{}, refusedAt: map[string]int{}, chance: rand.IntN}
 	// Most records of the table are sessions'.
 	ours := slices.DeleteFunc(t.Unsorted(), func(r durable.Record) bool {
 		if key, is := strings.CutPrefix(r.Key, onPrefix); is {
@@ -354,7 +356,14 @@ func (s *spool) put(all ...durable.Record) durable.Pending {
 		}
 		s.full = pending
 	}
-	s.refused = append(s.refused, all...)
+	for _, r := range all {
+		if at, there := s.refusedAt[r.Key]; there {
+			s.refused[at] = r
+			continue
+		}
+		s.refusedAt[r.Key] = len(s.refused)
+		s.refused = append(s.refused, r)
+	}
 	return s.full
 }
 
@@ -363,6 +372,7 @@ func (s *spool) retry() durable.Pending {
 	pending := s.table.Put(s.refused...)
 	if pending.Refused() == nil {
 		s.refused = nil
+		clear(s.refusedAt)
 	}
 	return pending
 }
