@@ -91,11 +91,7 @@ func (s *radius) sendWritten(ctx context.Context) {
 		all := s.unwritten
 		s.unwritten = nil
 		s.mu.Unlock()
-		var err error
-		for _, u := range all {
-			err = errors.Join(err, u.pending.Wait())
-		}
-		if refuses(err) && !s.awaitDisk(ctx) {
+		if refused(all) && !s.awaitDisk(ctx) {
 			return
 		}
 		s.mu.Lock()
@@ -116,6 +112,15 @@ func (s *radius) sendWritten(ctx context.Context) {
 
 // refuses reports whether the disk may take records later. Records beyond the limits of the log are never on the disk.
 func refuses(err error) bool { return err != nil && !errors.Is(err, durable.ErrLimit) }
+
+// refused waits for records, and reports whether the disk may take one of them later. Each counts by itself: one that is beyond the limits of the
+// log says nothing of the disk.
+func refused(all []unwritten) (any bool) {
+	for _, u := range all {
+		any = refuses(u.pending.Wait()) || any
+	}
+	return any
+}
 
 // awaitDisk returns once the disk has all records up to now. false: the service ends.
 func (s *radius) awaitDisk(ctx context.Context) bool {

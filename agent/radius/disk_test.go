@@ -179,6 +179,23 @@ func TestInterimRecordsDoNotFillTheMemoryWhileTheLogHasNoRoom(t *testing.T) {
 	}
 }
 
+func TestARecordBeyondTheLimitsOfTheLogHidesNoFullDisk(t *testing.T) {
+	log, err := durable.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	records, err := log.Table("radius")
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := unwritten{pending: records.Put(durable.Record{Key: "a", Value: make([]byte, durable.ValueLimit+1)})}
+	full := unwritten{pending: fullPending(t)}
+	if refused([]unwritten{large}) || !refused([]unwritten{large, full}) || !refused([]unwritten{full, large}) {
+		t.Error("records are sent before the disk has them, or wait for ever")
+	}
+}
+
 func TestADisconnectIsAnsweredOnceTheFullDiskHasTheEnd(t *testing.T) {
 	directory, grow := durabletest.SmallDisk(t)
 	port := freePort(t)
