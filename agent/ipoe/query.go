@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ func (s *serving) list(_ context.Context, q *api.IpoeLeasesQuery) (*api.IpoeLeas
 		}
 		w.mac = dhcp.MAC(mac)
 	}
+	if q.GetState() != "" && !slices.Contains(words, q.GetState()) {
+		return nil, status.Errorf(codes.InvalidArgument, "state: found %q; accepted: %s", q.GetState(), strings.Join(words, ", "))
+	}
 	if q.GetAddress() != "" {
 		var err error
 		if w.address, err = netip.ParseAddr(q.GetAddress()); err != nil {
@@ -54,9 +58,14 @@ type wanted struct {
 func (w *wanted) takes(c *client) bool {
 	l := &c.lease
 	return (w.GetServer() == "" || w.GetServer() == c.server) && (w.mac == dhcp.MAC{} || w.mac == c.key.mac) &&
-		(w.GetCircuit() == "" || w.GetCircuit() == c.key.port || w.GetCircuit() == c.key.circuit.String()) &&
+		(w.GetCircuit() == "" || w.GetCircuit() == c.key.port || within(c.key.circuit.String(), w.GetCircuit())) &&
 		(!w.address.IsValid() || w.address == l.IPv4 && c.has4 || c.has6 && (w.address == l.IPv6 || l.IPv6Prefix.Contains(w.address) || l.Delegated.Contains(w.address))) &&
 		(w.GetState() == "" || w.GetState() == c.word())
+}
+
+// within reports whether a circuit is the wanted one, or has its outer VLAN.
+func within(circuit, wanted string) bool {
+	return circuit == wanted || strings.Contains(wanted, ":") && strings.HasPrefix(circuit, wanted+".")
 }
 
 // String returns "access:100.7", with as many VLANs as there are.
@@ -68,6 +77,9 @@ func (c circuit) String() string {
 func (k clientKey) order() string {
 	return fmt.Sprintf("%s/%s/%04d.%04d/%s", k.dataplane, k.port, k.outer, k.inner, k.mac)
 }
+
+// words are all states.
+var words = []string{"waiting", "offered", "leased", "static", "refused"}
 
 // word is the client's state for people.
 func (c *client) word() string {

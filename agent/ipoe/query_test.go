@@ -56,7 +56,12 @@ func TestLeasesAreShown(t *testing.T) {
 			t.Errorf("%v: %v", q, got)
 		}
 	}
-	for _, q := range []*api.IpoeLeasesQuery{{Server: "other"}, {Circuit: "access:100.8"}, {Address: host.String()}} {
+	for _, q := range []*api.IpoeLeasesQuery{{Circuit: "access"}, {Circuit: "access:100"}, {Circuit: "access:100.7"}} {
+		if got := query(q); len(got) != 4 {
+			t.Errorf("%v: %d", q, len(got))
+		}
+	}
+	for _, q := range []*api.IpoeLeasesQuery{{Circuit: "access:10"}, {Server: "other"}, {Circuit: "access:100.8"}, {Address: host.String()}} {
 		if got := query(q); len(got) != 0 {
 			t.Errorf("%v: %v", q, got)
 		}

@@ -437,9 +437,12 @@ func (f *Field) Accepted() string {
 		text = FormatAccepted(f.Notes.Format)
 	default:
 		least, most := f.Bounds()
-		if f.Notes.Unit == api.Unit_NONE {
+		switch f.Notes.Unit {
+		case api.Unit_NONE:
 			text = fmt.Sprintf("%d to %d", least, most)
-		} else {
+		case api.Unit_NANOSECONDS:
+			text = FormatNumber(f.Notes.Unit, uint64(least)) + " to " + FormatNumber(f.Notes.Unit, most) + ", with a suffix ns, us, ms, s, m or h"
+		default:
 			text = fmt.Sprintf("%d to %d %s", least, most, unitAccepted(f.Notes.Unit))
 		}
 		if f.Notes.Zero != "" {
