@@ -75,9 +75,7 @@ type Message struct {
 	Transaction        [3]byte
 	ClientID, ServerID []byte
 	Associations       []Association
-	// Options that the client asks for.
-	Requested   []uint16
-	RapidCommit bool
+	RapidCommit        bool
 }
 
 // eachOption calls f for each option of b. It returns false if b ends within one, or f returns false.
@@ -124,10 +122,6 @@ func Parse(b []byte) (*Message, error) {
 				return false
 			}
 			m.Associations = append(m.Associations, a)
-		case optionRequest:
-			for ; len(value) >= 2; value = value[2:] {
-				m.Requested = append(m.Requested, binary.BigEndian.Uint16(value))
-			}
 		case optionRapidCommit:
 			m.RapidCommit = true
 		}
