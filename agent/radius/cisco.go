@@ -75,7 +75,11 @@ func (g *granted) ciscoRoute(words []string) error {
 	if bits == 0 || address.IsMulticast() {
 		return errors.New("not a route")
 	}
-	g.Routes = append(g.Routes, netip.PrefixFrom(address, ones).Masked())
+	route := netip.PrefixFrom(address, ones).Masked()
+	if err := forwarded(route); err != nil {
+		return err
+	}
+	g.Routes = append(g.Routes, route)
 	return nil
 }
 
@@ -106,9 +110,9 @@ func (g *granted) interfaceConfig(words []string) (known bool, err error) {
 	case has("ip", "access-group") && len(words) == 4 && words[3] == "out":
 		return true, setName(&g.ACLDown, words[2])
 	case has("ip", "mtu"):
-		return true, sizeOf(&g.MTU, words[2])
+		return true, sizeOf(&g.MTU, words[2], setMTU)
 	case has("ip", "tcp", "adjust-mss"):
-		return true, sizeOf(&g.MSS, words[3])
+		return true, sizeOf(&g.MSS, words[3], setMSS)
 	case has("rate-limit", "input"), has("rate-limit", "output"):
 		to, rated := &g.RateUp, &g.ratedUp
 		if strings.EqualFold(words[1], "output") {
@@ -152,18 +156,27 @@ func withoutMatch(words []string) []string {
 	return words[min(len(words), 2):]
 }
 
-func sizeOf(to *uint32, word string) error {
+func sizeOf(to *uint32, word string, set func(*uint32, uint64) error) error {
 	n, err := strconv.ParseUint(word, 10, 32)
 	if err != nil {
 		return fmt.Errorf("%q is not a size", clipped(word))
 	}
-	return setSize(to, n)
+	return set(to, n)
 }
 
-// setSize sets an MTU or MSS.
-func setSize(to *uint32, n uint64) error {
-	if n < 64 || n > 65535 {
-		return fmt.Errorf("%d is not a size from 64 to 65535", n)
+// Sizes of a session's policy (api/session.proto), and those of Framed-MTU (RFC 2865 section 5.12).
+const (
+	leastMTU, mostMTU             = 1280, 9600
+	leastMSS, mostMSS             = 536, 9216
+	leastFramedMTU, mostFramedMTU = 64, 65535
+)
+
+func setMTU(to *uint32, n uint64) error { return setSize(to, n, leastMTU, mostMTU) }
+func setMSS(to *uint32, n uint64) error { return setSize(to, n, leastMSS, mostMSS) }
+
+func setSize(to *uint32, n, least, most uint64) error {
+	if n < least || n > most {
+		return fmt.Errorf("%d is not from %d to %d, as sessions have it", n, least, most)
 	}
 	*to = uint32(n)
 	return nil

@@ -50,10 +50,26 @@ func (g *granted) addUnreadable(name string, err error) {
 	g.unusable = append(g.unusable, unusable{name, err, false})
 }
 
-func (g *granted) addUnsupported(name string) {
+func (g *granted) addUnsupported(name string) { g.addUnhonoured(name, errUnknown) }
+
+// addUnhonoured is addUnsupported with another reason.
+func (g *granted) addUnhonoured(name string, err error) {
 	g.unsupported = append(g.unsupported, name)
-	g.unusable = append(g.unusable, unusable{name, errUnknown, false})
+	g.unusable = append(g.unusable, unusable{name, err, false})
 }
+
+// forwarded returns why a session cannot have a prefix, or nil.
+func forwarded(p netip.Prefix) error {
+	if p.Bits() == 0 {
+		return fmt.Errorf("%s is all addresses", p)
+	}
+	if what := object.NotForwarded(p); what != "" {
+		return fmt.Errorf("%s is %s: nothing is forwarded to it", p, what)
+	}
+	return nil
+}
+
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // The most that one packet may name, of each.
 const (
@@ -133,6 +149,9 @@ func (g *granted) standard(a attribute) error {
 			if !address.IsGlobalUnicast() && !address.IsPrivate() {
 				return fmt.Errorf("%s is no subscriber's address", address)
 			}
+			if err := forwarded(single(address)); err != nil {
+				return err
+			}
 			first(g, a, &g.IPv4, address)
 		}
 	case typeFramedPool:
@@ -140,6 +159,9 @@ func (g *granted) standard(a attribute) error {
 	case typeFramedRoute, typeFramedIPv6Route:
 		// RFC 2865 section 5.22: the prefix, then a gateway and metrics, which the session's own link replaces.
 		route, err := routeOf(string(a.value), a.kind == typeFramedIPv6Route)
+		if err == nil {
+			err = forwarded(route)
+		}
 		if err != nil {
 			return err
 		}
@@ -160,17 +182,26 @@ func (g *granted) standard(a attribute) error {
 	case typeFramedIPv6Prefix:
 		prefix, err := prefixOf(a.value)
 		if err == nil {
+			err = forwarded(prefix)
+		}
+		if err == nil {
 			first(g, a, &g.IPv6Prefix, prefix)
 		}
 		return err
 	case typeDelegatedIPv6Prefix:
 		prefix, err := prefixOf(a.value)
 		if err == nil {
+			err = forwarded(prefix)
+		}
+		if err == nil {
 			first(g, a, &g.Delegated, prefix)
 		}
 		return err
 	case typeFramedIPv6Address:
 		address, err := ip6(a.value)
+		if err == nil {
+			err = forwarded(single(address))
+		}
 		if err == nil {
 			first(g, a, &g.IPv6, address)
 		}
@@ -201,7 +232,12 @@ func (g *granted) standard(a attribute) error {
 		if err != nil {
 			return err
 		}
-		return setSize(&g.MTU, uint64(n))
+		if n < leastFramedMTU || n > mostFramedMTU {
+			return fmt.Errorf("%d is not from %d to %d", n, leastFramedMTU, mostFramedMTU)
+		}
+		if err := setMTU(&g.MTU, uint64(n)); err != nil {
+			g.addUnhonoured(a.name(), err)
+		}
 	case typeFilterID:
 		return g.filter(string(a.value))
 	case typeClass:
@@ -511,9 +547,9 @@ func (g *granted) set(field api.GrantField, value []byte, in format, scale uint6
 	}
 	switch field {
 	case api.GrantField_MSS:
-		return setSize(&g.MSS, n)
+		return setMSS(&g.MSS, n)
 	case api.GrantField_MTU:
-		return setSize(&g.MTU, n)
+		return setMTU(&g.MTU, n)
 	case api.GrantField_SESSION_TIMEOUT:
 		g.SessionTimeout = lasting(n)
 	case api.GrantField_IDLE_TIMEOUT:

@@ -79,6 +79,11 @@ func TestAnAttributeOfTheStandardThatHoldsSomethingElseIsAnErrorWithItsName(t *t
 		std(typeFramedRoute, []byte("2001:db8::/32")), std(typeFramedPool, []byte("a b")), std(typeFramedMTU, u32(1)), std(typeFilterID, []byte(".in")),
 		std(typeRouteIPv6Information, []byte{0}), std(typeRouteIPv6Information, []byte{0, 64, 0x20}), std(typeRouteIPv6Information, []byte{0, 0, 1}),
 		std(typeRouteIPv6Information, make([]byte, 19)),
+		// Sessions cannot have these.
+		std(typeFramedRoute, []byte("0.0.0.0/0")), std(typeFramedRoute, []byte("127.0.0.0/16")), std(typeFramedIPv6Route, []byte("::/0 :: 1")),
+		std(typeFramedIPv6Route, []byte("fe80::/64")), std(typeFramedIPv6Prefix, []byte{0, 64, 0xfe, 0x80, 0, 0, 0, 0, 0, 0}),
+		std(typeDelegatedIPv6Prefix, []byte{0, 64, 0xfe, 0x80, 0, 0, 0, 0, 0, 0}), std(typeFramedIPv6Address, netip.MustParseAddr("fe80::1").AsSlice()),
+		std(typeFramedIPv6Address, netip.IPv6Loopback().AsSlice()),
 		// NAS-Prompt, Administrative, and less than a number.
 		std(typeServiceType, u32(7)), std(typeServiceType, u32(6)), std(typeServiceType, []byte{2}),
 	} {
@@ -86,6 +91,24 @@ func TestAnAttributeOfTheStandardThatHoldsSomethingElseIsAnErrorWithItsName(t *t
 		if !errors.Is(err, errInvalid) {
 			t.Errorf("%s %q: %v", a.name(), a.value, err)
 		}
+	}
+}
+
+func TestASizeThatNoSessionHasIsNamedAndNoPartOfTheGrant(t *testing.T) {
+	for _, a := range []attribute{std(typeFramedMTU, u32(576)), std(typeFramedMTU, u32(9601)), cisco("lcp:interface-config=ip mtu 1279"),
+		cisco("lcp:interface-config=ip tcp adjust-mss 535")} {
+		g, err := grantOf([]attribute{a}, nil)
+		if err != nil || g.MTU != 0 || g.MSS != 0 || len(g.unusable) != 1 || g.unusable[0].broken || g.unusable[0].name != a.name() {
+			t.Errorf("%s %q: %+v %v", a.name(), a.value, g, err)
+		}
+	}
+	for _, a := range []attribute{std(typeFramedMTU, u32(1280)), std(typeFramedMTU, u32(9600)), cisco("lcp:interface-config=ip tcp adjust-mss 536")} {
+		if g, err := grantOf([]attribute{a}, nil); err != nil || g.MTU == 0 && g.MSS == 0 || len(g.unusable) > 0 {
+			t.Errorf("%s %q: %+v %v", a.name(), a.value, g, err)
+		}
+	}
+	if g, err := grantOf([]attribute{cisco("ip:route=0.0.0.0 0.0.0.0")}, nil); err != nil || len(g.Routes) > 0 || len(g.unusable) != 1 {
+		t.Errorf("%+v %v", g, err)
 	}
 }
 
