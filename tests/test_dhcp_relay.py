@@ -23,6 +23,9 @@ from scapy.layers.dhcp6 import (
 ACCESS_MAC, CORE_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02"
 GATEWAY4, GATEWAY6 = "100.64.0.1", "2001:db8:64::1"
 CORE4, CORE6, SERVER4, SERVER6 = "192.0.2.1", "2001:db8:0:2::1", "192.0.2.2", "2001:db8:0:2::2"
+# Nobody has these addresses of the servers' network.
+DEAD4, DEAD6 = "192.0.2.9", "2001:db8:0:2::9"
+METRICS = "127.0.0.1:9464"
 RESERVED4 = "100.64.7.7"
 # Circuit ID that an access node adds.
 DSLAM = b"dslam 7"
@@ -104,8 +107,7 @@ KEA6 = {
 
 
 def relay(name, **spec):
-    servers = {"servers": [SERVER4, SERVER6], "interface": "gateway"}
-    return thing("DhcpRelay", name, port="access", **servers, **spec)
+    return thing("DhcpRelay", name, port="access", **({"servers": [SERVER4, SERVER6], "interface": "gateway"} | spec))
 
 
 class Site:
@@ -128,7 +130,9 @@ class Site:
         self.inside.ip("addr", "add", f"{NAS}/24", "dev", "aaa0")
         self.servers.ip("addr", "add", f"{AAA}/24", "dev", "radius")
         self.radius = FreeRadius(lab, self.servers, AAA, USERS)
-        self.gateway = Gateway(lab, self.inside)
+        self.gateway = Gateway(
+            lab, self.inside, northbounds=[{"type": "metrics", "name": "metrics", "listen": METRICS}]
+        )
         self.gateway.apply(
             thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096", mac=ACCESS_MAC),
             thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096", mac=CORE_MAC),
@@ -196,6 +200,11 @@ class Site:
         found = [each["spec"] for each in self.gateway.json("get", "sessions") or []]
         return {each.get("access", {}).get("mac"): each.get("addresses", []) for each in found}
 
+    def metric(self, line):
+        """The value of a metric with its labels."""
+        said = self.inside.run("curl", "-sf", f"http://{METRICS}/metrics").stdout
+        return next((float(each.rsplit(" ", 1)[1]) for each in said.splitlines() if each.startswith(f"{line} ")), 0)
+
     def has(self, mac, *addresses):
         wait_until(lambda: set(addresses) <= set(self.sessions().get(mac, [])), 30, lambda: f"{mac}: {self.sessions()}")
 
@@ -247,6 +256,27 @@ def test_dhclient_gets_a_lease_renews_it_through_the_relay_and_gives_it_back(lab
     client.release()
     site.lacks(mac)
     wait_until(lambda: site.kea4.says("DHCP4_RELEASE", address), 30, "Kea heard of the release")
+
+
+def test_dhclient_is_bound_although_one_of_two_servers_is_dead(lab, site):
+    # Of each family the dead server is the first.
+    site.gateway.apply(relay("lan", servers=[DEAD4, SERVER4, DEAD6, SERVER6]))
+    mac = site.clients.mac("line")
+    wait_until(lambda: "tentative" not in site.clients.ip("-6", "addr", "show", "line").stdout, 30)
+    four = Dhclient(lab, site.clients, "line", GATEWAY4)
+    wait_until(lambda: four.having("BOUND"), 60, "bound")
+    address = four.having("BOUND")[0][1]
+    site.has(mac, f"{address}/32")
+    wait_until(lambda: four.having("RENEW"), 60, "renewed")
+    assert four.having("RENEW")[0][1] == address
+    six = Dhclient(lab, site.clients, "line", version=6, options=("-N", "-P"))
+    wait_until(lambda: len(six.having("BOUND6")) == 2, 60, "bound")
+    own, prefix = sorted((event[1] for event in six.having("BOUND6")), key=lambda each: "/" in each)
+    site.has(mac, f"{own}/128", prefix)
+    six.release()
+    four.release()
+    site.lacks(mac)
+    site.gateway.apply(relay("lan"))
 
 
 def test_udhcpc_gets_a_lease(lab, site):
@@ -504,6 +534,40 @@ def test_hostile_packets_do_not_get_past_the_relay(site):
     assert options_of(quiet.ask4())["message-type"] == 5
     assert mac not in site.sessions()
     assert site.kea4.process.log.read_text().count(mac) == heard
+    assert site.gateway.agent.alive()
+    assert site.gateway.dataplane.alive()
+
+
+def test_hidden_options_and_too_many_relays_do_not_get_past_the_relay(site):
+    hidden = bytes([82, 3, 1, 1, ord("x"), 255])
+    truncated = bytes([60, 200])
+    drop = 'sluice_dhcp_drops_total{family="ipv%d",reason="%s"}'
+    solicit = bytes([1, 0, 0, 7])
+    # RFC 8415 section 7.6 has 8 hops at most. As many messages within one another as a packet has room for.
+    for each in range(37):
+        solicit = bytes([12, min(each, 50)]) + bytes(32) + bytes([0, 9]) + len(solicit).to_bytes(2, "big") + solicit
+    sends = {
+        "options in sname": (drop % (4, "relay-information"), [(52, b"\x02")], {"sname": hidden}),
+        "options in file": (drop % (4, "relay-information"), [(52, b"\x01")], {"file": hidden}),
+        "an option that is cut short": (drop % (4, "malformed"), [(52, b"\x01")], {"file": truncated * 64}),
+        "a value that option 52 does not have": (drop % (4, "malformed"), [(52, b"\x07")], {}),
+        "50 relays": (drop % (4, "relayed-before"), [], {"giaddr": "100.64.0.9", "hops": 50}),
+        "50 hops": (drop % (4, "too-many-hops"), [], {"hops": 50}),
+    }
+    for number, (name, (metric, options, fields)) in enumerate(sends.items()):
+        before = site.metric(metric)
+        client = Client(site.wire, f"02:00:00:00:06:{0x20 + number:02x}", 106, 7)
+        client.send4("discover", *options, **fields)
+        wait_until(lambda metric=metric, before=before: site.metric(metric) == before + 1, 30, name)
+        assert not site.kea4.says(client.mac), name
+    metric = drop % (6, "malformed")
+    before = site.metric(metric)
+    client = Client(site.wire, "02:00:00:00:06:30", 106, 7)
+    forward = IPv6(src=client.link_local, dst="ff02::1:2", hlim=1) / UDP(sport=547, dport=547) / solicit
+    client.wire.send(client.frame(forward, "33:33:00:01:00:02"))
+    wait_until(lambda: site.metric(metric) == before + 1, 30, "relay messages within one another")
+    quiet = Client(site.wire, "02:00:00:00:06:31", 106, 7)
+    assert options_of(quiet.ask4())["message-type"] == 5
     assert site.gateway.agent.alive()
     assert site.gateway.dataplane.alive()
 

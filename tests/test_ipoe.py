@@ -452,6 +452,77 @@ def test_a_request_for_the_wrong_address_is_refused(site):
     assert client.ask4()[BOOTP].yiaddr != ack[BOOTP].yiaddr
 
 
+def test_options_in_sname_and_file_are_those_of_the_message(site):
+    client = Client(site.wire, "02:00:00:00:08:10", 101, 2)
+    offer = wait_until(client.offered4, 30, "an offer")
+    address = offer[BOOTP].yiaddr
+    asked = bytes([50, 4]) + ipaddress.ip_address(address).packed
+    server = bytes([54, 4]) + ipaddress.ip_address(GATEWAY4).packed
+    client.send4("request", (52, b"\x03"), file=asked + b"\xff", sname=server + b"\xff")
+    ack = client.answer4(5, 6)
+    assert (options_of(ack)["message-type"], ack[BOOTP].yiaddr) == (5, address)
+
+
+def test_hidden_options_and_too_many_relays_are_counted_and_not_answered(site):
+    hidden = bytes([82, 3, 1, 1, ord("x"), 255])
+    drop = 'sluice_ipoe_drops_total{protocol="dhcp%d",reason="%s"}'
+    solicit = bytes([1, 0, 0, 7])
+    # As many messages within one another as a packet has room for.
+    for each in range(37):
+        solicit = bytes([12, min(each, 50)]) + bytes(32) + bytes([0, 9]) + len(solicit).to_bytes(2, "big") + solicit
+    sends = {
+        "options in sname": (drop % (4, "relay-information"), [(52, b"\x02")], {"sname": hidden}),
+        "options in file": (drop % (4, "relay-information"), [(52, b"\x01")], {"file": hidden}),
+        "an option that is cut short": (drop % (4, "malformed"), [(52, b"\x01")], {"file": bytes([60, 200]) * 64}),
+        "a value that option 52 does not have": (drop % (4, "malformed"), [(52, b"\x07")], {}),
+        "50 relays": (drop % (4, "relayed-before"), [], {"giaddr": "100.64.0.9", "hops": 50}),
+    }
+    client = Client(site.wire, "02:00:00:00:08:11", 101, 3)
+    for name, (metric, options, fields) in sends.items():
+        before = site.metric(metric)
+        client.send4("discover", *options, **fields)
+        wait_until(lambda metric=metric, before=before: site.metric(metric) == before + 1, 30, name)
+    metric = drop % (6, "malformed")
+    before = site.metric(metric)
+    forward = IPv6(src=client.link_local, dst="ff02::1:2", hlim=1) / UDP(sport=547, dport=547) / solicit
+    client.wire.send(client.frame(forward, "33:33:00:01:00:02"))
+    wait_until(lambda: site.metric(metric) == before + 1, 30, "relay messages within one another")
+    assert client.mac not in site.sessions()
+    assert options_of(client.ask4())["message-type"] == 5
+    assert site.gateway.agent.alive()
+    assert site.gateway.dataplane.alive()
+
+
+def test_a_flood_on_one_circuit_costs_clients_of_others_no_message(site):
+    flood = []
+    for number in range(1000):
+        mac = f"02:00:00:01:{number >> 8:02x}:{number & 255:02x}"
+        bootp = BOOTP(chaddr=bytes.fromhex(mac.replace(":", "")), xid=number)
+        discover = IP(src="0.0.0.0", dst="255.255.255.255") / UDP(sport=68, dport=67) / bootp
+        flood.append(Client(site.wire, mac, 150, 1).frame(discover / bytes.fromhex("63825363350101ff")))
+    refused = 'sluice_ipoe_drops_total{protocol="dhcp4",reason="too-many-offers"}'
+    before, lost = site.metric(refused), []
+    for number in range(20):
+        quiet = Client(site.wire, f"02:00:00:00:13:{number:02x}", 151, 1 + number)
+        taken = ()
+        # Each message is sent once. Bursts are shorter than queues of the kernel: it drops none.
+        for kind, answers in (("discover", (2,)), ("request", (5, 6))):
+            for frame in flood[50 * number :][:50]:
+                site.wire.send(frame)
+            answer = quiet.tried(
+                lambda quiet=quiet, kind=kind, taken=taken: quiet.send4(kind, *taken),
+                lambda quiet=quiet, answers=answers: quiet.answer4(*answers),
+            )
+            if answer is None or options_of(answer)["message-type"] == 6:
+                lost.append((quiet.mac, kind))
+                break
+            options = options_of(answer)
+            taken = ("server_id", options["server_id"]), ("requested_addr", answer[BOOTP].yiaddr)
+    assert not lost
+    # The flood reached the agent.
+    assert site.metric(refused) > before
+
+
 def test_a_static_address_comes_up_with_its_first_packet(site):
     client = Client(site.wire, "02:00:00:00:09:01", 300, 3)
     wrong = Client(site.wire, "02:00:00:00:09:02", 300, 4)
