@@ -42,7 +42,10 @@ type message4 struct {
 	relayed, hidden bool
 }
 
-var errNotEthernet = errors.New("not of an Ethernet client")
+var (
+	errNotEthernet = errors.New("not of an Ethernet client")
+	errOverload    = errors.New("the options in the fields sname and file cannot be read")
+)
 
 func parse4(b []byte) (*message4, error) {
 	parsed, err := dhcpv4.FromBytes(b)
@@ -56,16 +59,22 @@ func parse4(b []byte) (*message4, error) {
 	for code := range options4(b) {
 		m.relayed = m.relayed || code == optionRelay
 	}
-	if overload := parsed.Options.Get(dhcpv4.OptionOptionOverload); len(overload) == 1 {
+	if overload := parsed.Options.Get(dhcpv4.OptionOptionOverload); overload != nil {
+		if len(overload) != 1 || overload[0] == 0 || overload[0] > 3 {
+			return nil, errOverload
+		}
 		for _, field := range []struct {
 			bit        byte
 			begin, end int
 		}{{1, atFile, atOptions - 4}, {2, atSname, atFile}} {
-			if overload[0]&field.bit != 0 {
-				for code := range optionsIn(b[field.begin:field.end]) {
-					m.hidden = m.hidden || code == optionRelay
-				}
+			inside := dhcpv4.Options{}
+			if overload[0]&field.bit == 0 {
+				continue
 			}
+			if inside.FromBytes(b[field.begin:field.end]) != nil {
+				return nil, errOverload
+			}
+			m.hidden = m.hidden || inside.Has(dhcpv4.OptionRelayAgentInformation)
 		}
 	}
 	return m, nil
@@ -73,12 +82,8 @@ func parse4(b []byte) (*message4, error) {
 
 // options4 ranges over codes and values of options, up to the first one that is truncated.
 func options4(b []byte) func(yield func(code byte, value []byte) bool) {
-	return optionsIn(b[atOptions:])
-}
-
-func optionsIn(b []byte) func(yield func(code byte, value []byte) bool) {
 	return func(yield func(byte, []byte) bool) {
-		for at := 0; at < len(b); {
+		for at := atOptions; at < len(b); {
 			code := b[at]
 			if code == optionPad {
 				at++
