@@ -66,6 +66,11 @@ func (s *radius) Relay(r eap.RelayRequest, done func(eap.Relayed)) {
 	if state != nil && state.state != nil {
 		a.add(typeState, state.state)
 	}
+	// Half a packet would be another one.
+	if parts := (len(r.Packet) + maxValue - 1) / maxValue; len(a)+len(r.Packet)+2*parts > attributesRoom {
+		go done(eap.Relayed{Err: fmt.Errorf("an EAP packet of %d bytes, and %d bytes of other attributes: a RADIUS packet has no room for both", len(r.Packet), len(a))})
+		return
+	}
 	for part := range slices.Chunk(r.Packet, maxValue) {
 		a.add(typeEAPMessage, part)
 	}
