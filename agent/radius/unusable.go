@@ -140,7 +140,7 @@ func (s *radius) reportUnusable(policy, from string, all []unusable, refused boo
 		state = "refused"
 	}
 	for _, u := range all {
-		if s.Intent == nil || !s.seldom("event "+policy+" "+state+" "+u.name+" "+u.err.Error()) {
+		if s.Intent == nil || !s.seldom("event "+policy+" "+state+" "+u.name) {
 			continue
 		}
 		of := who()

@@ -98,6 +98,28 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 	}
 }
 
+func TestAnAttributeWithManyValuesIsOneEventAMinute(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	seen := &reported{}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: choices}, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Intent = seen
+	request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
+	for i := range 100 {
+		var all attributes
+		all.text(typeFilterID, fmt.Sprint("of-line-", i))
+		accept, _ := parse(reply(AccessAccept, request, []byte("testing123"), all))
+		if _, answer := a.answer(a.policies[0], whom{}, accept, a.endpoints[endpointKey{"home", false}], false); answer.Reject == nil {
+			t.Fatal("accepted")
+		}
+	}
+	if got := seen.take(); len(got) != 1 {
+		t.Errorf("%d events", len(got))
+	}
+}
+
 // fields are those of the last event.
 func (r *reported) fields() map[string]string {
 	r.mu.Lock()
@@ -152,6 +174,9 @@ func TestAnAttributeThatCannotBeHonouredIsNamedWithItsSubscriber(t *testing.T) {
 		"User-Name = bob\nFilter-Id = nothing":                  {"bob", "", ""},
 		"Framed-IP-Address = 100.64.7.7\nFilter-Id = elsewhere": {"", "", "100.64.7.7"},
 	} {
+		a.mu.Lock()
+		clear(a.warned)
+		a.mu.Unlock()
 		radclient(t, port, "coa", request+"\n")
 		if got := seen.fields(); [3]string{got["username"], got["circuit"], got["address"]} != want || !strings.Contains(got["text"], cmp.Or(want[0], want[2])) {
 			t.Errorf("%s: %q", request, got)
