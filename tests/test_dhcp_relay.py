@@ -443,6 +443,13 @@ def test_subscribers_behind_the_relay_are_authenticated_and_accounted(site):
     assert (start["User-Name"], start["Framed-IP-Address"], start["Class"]) == (USER, address, "0x616263")
     assert start["NAS-Port-Id"] == "access 400/1 dhcp-relay"
     assert start["ADSL-Agent-Circuit-Id"] == "0x" + b"olt 7".hex()
+    # The lease of DHCPv6 came after the Start: one record has all of it.
+    (interim,) = wait_until(lambda: records("Interim-Update"), 30, "an Interim-Update with the lease of DHCPv6")
+    assert interim["Acct-Session-Id"] == start["Acct-Session-Id"] and addresses == {
+        f"{interim['Framed-IP-Address']}/32",
+        f"{interim['Framed-IPv6-Address']}/128",
+        interim["Delegated-IPv6-Prefix"],
+    }
 
     # The agent dies and comes back: the session stays, with the same identifier.
     site.gateway.agent.kill()
@@ -453,6 +460,10 @@ def test_subscribers_behind_the_relay_are_authenticated_and_accounted(site):
     assert set(site.sessions()[SUBSCRIBER]) == addresses
     client.release6(reply)
     wait_until(lambda: site.sessions()[SUBSCRIBER] == [f"{address}/32"], 30)
+    # The first one may have come again: the agent was killed when the server had just acknowledged it.
+    wait_until(
+        lambda: "Framed-IPv6-Address" not in records("Interim-Update")[-1], 30, "a record without the lease of DHCPv6"
+    )
     server = ("server_id", GATEWAY4)
     client.send4("release", server, information, source=address, destination=GATEWAY4, to=ACCESS_MAC, ciaddr=address)
     wait_until(lambda: records("Stop"), 30, "a Stop record")
