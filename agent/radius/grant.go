@@ -41,6 +41,8 @@ type granted struct {
 	origins map[object.Key]string
 	// An attribute has a rate, which may be 0.
 	ratedUp, ratedDown bool
+	// Octets of Class.
+	classes int
 }
 
 func (g *granted) addUnreadable(name string, err error) {
@@ -79,6 +81,8 @@ const (
 	mostAnnounced = 16
 	mostPools     = 8
 	mostDNS       = 4
+	// Octets of Class that fit into a record beside the longest other attributes.
+	mostClass = 1800
 )
 
 // grantOf reads attributes. The mapping of the policy precedes the attributes' standard meaning. The error is that of the first malformed attribute of
@@ -241,6 +245,10 @@ func (g *granted) standard(a attribute) error {
 	case typeFilterID:
 		return g.filter(string(a.value))
 	case typeClass:
+		if g.classes += 2 + len(a.value); g.classes > mostClass {
+			g.addUnhonoured(a.name(), fmt.Errorf("more than %d octets, for which an accounting record has no room", mostClass))
+			return nil
+		}
 		g.Class = append(g.Class, a.value)
 	case typeState:
 		g.State = a.value

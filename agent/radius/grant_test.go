@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,37 @@ func TestASizeThatNoSessionHasIsNamedAndNoPartOfTheGrant(t *testing.T) {
 	}
 	if g, err := grantOf([]attribute{cisco("ip:route=0.0.0.0 0.0.0.0")}, nil); err != nil || len(g.Routes) > 0 || len(g.unusable) != 1 {
 		t.Errorf("%+v %v", g, err)
+	}
+}
+
+func TestEachClassOfAGrantIsInItsRecords(t *testing.T) {
+	var all []attribute
+	for i := range byte(16) {
+		all = append(all, std(typeClass, bytes.Repeat([]byte{i}, maxValue)))
+	}
+	g, err := grantOf(all, nil)
+	if err != nil || len(g.Class) != mostClass/(2+maxValue) || len(g.unusable) != 16-len(g.Class) || g.unusable[0].name != "Class" {
+		t.Fatalf("%d of them, %v, %v", len(g.Class), g.unusable, err)
+	}
+	long := strings.Repeat("x", 300)
+	p := newPolicy("home", &api.RadiusPolicy{NasIdentifier: long[:maxValue], NasIpAddress: "192.0.2.1", NasIpv6Address: "2001:db8::1", CalledStationId: "{service}", CallingStationId: "{service}", NasPortId: "{service}"}, "")
+	address := netip.MustParseAddr("2001:db8::2")
+	g.Username, g.InterfaceID = long, [8]byte{1}
+	written := p.accountingAttributes(&subscriber.Record{Kind: subscriber.Stop, At: began, Since: began, Cause: subscriber.UserRequest, Grant: g.Grant,
+		Request: subscriber.Request{Protocol: "pppoe", ID: long, Service: long, Line: subscriber.Line{CircuitID: []byte(long[:200])}}, UpPackets: 1 << 40, DownPackets: 1 << 40, UpBytes: 1 << 40,
+		Lease: subscriber.Lease{IPv4: netip.MustParseAddr("192.0.2.7"), IPv6: address, IPv6Prefix: netip.PrefixFrom(address, 128), Delegated: netip.PrefixFrom(address, 128)}})
+	request, err := parse(accountingRequest(1, []byte("testing123"), 0, written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var classes [][]byte
+	for _, a := range request.attributes() {
+		if a.vendor == 0 && a.kind == typeClass {
+			classes = append(classes, a.value)
+		}
+	}
+	if !reflect.DeepEqual(classes, g.Class) {
+		t.Errorf("%d of %d", len(classes), len(g.Class))
 	}
 }
 
