@@ -74,7 +74,8 @@ func (s *radius) answer(p *policy, of whom, reply packet, from *endpoint, mschap
 		return "challenge", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s sent Access-Challenge, which PAP and CHAP cannot answer", from.server)}
 	}
 	if err = s.judge(p, &g, err, "RADIUS server "+from.server, func() whom { return of }); err != nil {
-		if s.seldom(from.server + " " + err.Error()) {
+		// Not by its text, which may have another value for each subscriber. The Manager's line has each reason.
+		if s.seldom(from.server + " is invalid") {
 			s.Log.Warn("an Access-Accept counts as an Access-Reject", "server", from.server, "error", err)
 		}
 		return "invalid", subscriber.Answer{Reject: fmt.Errorf("RADIUS server %s: %w", from.server, err)}

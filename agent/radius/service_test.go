@@ -89,9 +89,11 @@ func TestTheSameLineIsLoggedOnceForManyAnswers(t *testing.T) {
 	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
 		&api.RadiusPolicy{Authentication: choices}, nil)
 	request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
-	wrong, _ := parse(reply(AccessAccept, request, []byte("testing123"), attributes{typeFramedIPAddress, 3, 1}))
 	a.mu.Lock()
-	for range 100 {
+	for i := range 100 {
+		var all attributes
+		all.add(typeFramedIPAddress, []byte{127, 0, 0, byte(i)})
+		wrong, _ := parse(reply(AccessAccept, request, []byte("testing123"), all))
 		if result, answer := a.answer(a.policies[0], whom{}, wrong, a.endpoints[endpointKey{"home", false}], false); result != "invalid" || answer.Reject == nil {
 			t.Error(result)
 		}
