@@ -108,7 +108,7 @@ def test_every_tunnel_of_the_vpn_example_and_its_remote_user_pass_traffic_both_w
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output
     assert len(re.findall(r"^site-\d\d ", output, re.M)) == 20, output
-    assert re.search(r"^site-01 got new keys [1-9]", output, re.M), output
+    assert re.search(r"^the keys of site-01 were replaced [1-9]", output, re.M), output
     assert re.search(r"^alice 10\.9\.0\.\d+ .* [1-9]\d* +[1-9]\d* +0$", output, re.M), output
     assert left_behind(child.pid) == []
 

@@ -370,5 +370,5 @@ def example(objects, seconds, rate, terminal):
                     replaced, replace = replaced + 1, time.monotonic() + REPLACE
         except KeyboardInterrupt:
             print()
-        print(f"site-01 got new keys {replaced} times")
+        print(f"the keys of site-01 were replaced {replaced} times")
         return summary(sites, traffic)
