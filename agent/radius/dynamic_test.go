@@ -4,8 +4,11 @@ package radius
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,4 +284,20 @@ func FuzzDynamic(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestChangesThatFailAreOneLineOfTheLogAMinute(t *testing.T) {
+	port := freePort(t)
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port)}},
+		&manager{err: errors.New("the disk is full")})
+	for i := range 3 {
+		if out := radclient(t, port, "disconnect", fmt.Sprintf("Acct-Session-Id = s-%d\n", i)); !strings.Contains(out, "Resources-Unavailable") {
+			t.Error(out)
+		}
+	}
+	a.stop()
+	if n := strings.Count(a.said.all.String(), "a session cannot be changed"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
 }

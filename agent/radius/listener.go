@@ -169,10 +169,12 @@ func (s *radius) demanded(l *listener, from netip.AddrPort, b []byte, send func(
 		case errors.Is(err, subscriber.ErrTooManySessions):
 			cause = causeMultiple
 		case err != nil:
-			s.Log.Warn("a session cannot be changed", "address", from.Addr().String(), "error", err)
 			cause = causeResources
 		}
 		s.mu.Lock()
+		if cause == causeResources && s.seldom("change of "+from.Addr().String()) {
+			s.Log.Warn("a session cannot be changed", "address", from.Addr().String(), "error", err)
+		}
 		answer := s.dynamic.finish(demanded, cause)
 		s.changes.WithLabelValues(demanded.request.code().String(), causeNames[cause]).Inc()
 		s.mu.Unlock()
