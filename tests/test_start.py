@@ -173,6 +173,7 @@ def test_options_for_the_unit_come_after_its_own_and_need_not_repeat_them(lab):
     assert "Environment" not in unit()
     command = shlex.split(unit()["ExecStart"].replace("$SLUICE_DATAPLANE_OPTIONS", options))
     command[0], command[command.index("--socket") + 1] = DATAPLANE, path
+    command[command.index("--sequences") + 1] = lab.directory / "unit.sequences"
     process = Process(inside, command, lab.directory / "unit.log")
     lab.on_close(process.stop)
     wait_until(lambda: answers(path), 60, "it serves without huge pages")
