@@ -134,7 +134,7 @@ bench-paper: build/.setup-bench build
 
 # Set-ups of PPPoE subscribers with RADIUS, and a restart of the agent with all of them.
 bench-setup: build/.setup-bench build
-	.venv/bin/python bench/setup.py $(if $(SESSIONS),--sessions $(SESSIONS)) $(if $(FLOOD),--flood $(FLOOD)) $(if $(JSON),--json '$(JSON)')
+	.venv/bin/python bench/setup.py $(if $(ACCESS),--access $(ACCESS)) $(if $(SESSIONS),--sessions $(SESSIONS)) $(if $(FLOOD),--flood $(FLOOD)) $(if $(JSON),--json '$(JSON)')
 
 # Needs strongSwan, the other responder.
 bench-ike: build/.setup-test build

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Set-ups of PPPoE subscribers with RADIUS: setup.py [--sessions N] [--planes N] [--json FILE]. Needs root and the
-built programs.
+"""Set-ups of PPPoE or IPoE subscribers with RADIUS: setup.py [--access pppoe|ipoe] [--sessions N] [--planes N]
+[--json FILE]. Needs root and the built programs.
 
-bench/dial dials in through a port of the gateway (veth, net_af_packet): discovery, LCP, CHAP, IPCP, IPv6CP, router
-advertisement, DHCPv6. FreeRADIUS authenticates and accounts. With --planes, one agent serves several data planes, each
-with its share of the subscribers. All programs share the processors of this machine; the rows contain the CPU time of
-each. Before that, a few subscribers dial in without and beside a flood of PADIs on another circuit. Then the bench
-kills the agent under traffic and starts it again, until the data plane has all sessions and the agent knows each.
-Each session has one Start record at the RADIUS server, also after the restart."""
+bench/dial dials in through a port of the gateway (veth, net_af_packet). PPPoE: discovery, LCP, CHAP, IPCP, IPv6CP,
+router advertisement, DHCPv6. IPoE: DHCPv4, and DHCPv6 with an address and a prefix. FreeRADIUS authenticates and
+accounts. With --planes, one agent serves several data planes, each with its share of the subscribers. All programs
+share the processors of this machine; the rows contain the CPU time of each. Before that, a few subscribers dial in
+without and beside a flood of PADIs on another circuit. Then the bench kills the agent under traffic and starts it
+again, until the data plane has all sessions and the agent knows each. Each session has one Start record at the RADIUS
+server, also after the restart."""
 
 import argparse
 import contextlib
@@ -32,7 +33,11 @@ from lab.wire import Wire  # noqa: E402
 
 SERVER4, SERVER6 = "192.0.2.2", "2001:db8:0:2::2"
 RADIUS = "127.0.0.1"
-USERS = 'DEFAULT Cleartext-Password := "secret"\n\tMikrotik-Rate-Limit = "50M/100M"\n'
+# By access: a host on IPoE has no password.
+USERS = {
+    "pppoe": 'DEFAULT Cleartext-Password := "secret"\n\tMikrotik-Rate-Limit = "50M/100M"\n',
+    "ipoe": 'DEFAULT Auth-Type := Accept\n\tMikrotik-Rate-Limit = "50M/100M"\n',
+}
 TICKS = os.sysconf("SC_CLK_TCK")
 # Set-ups whose rate and CPU are a row.
 MEASURED = 30000
@@ -61,8 +66,8 @@ def resident(pid):
 class Plane:
     """A data plane's host: its namespaces, its objects and its subscribers."""
 
-    def __init__(self, lab, number, planes):
-        self.number, self.name = number, f"plane-{number}"
+    def __init__(self, lab, number, planes, kind="pppoe"):
+        self.number, self.name, self.kind = number, f"plane-{number}", kind
         suffix = "" if planes == 1 else f"-{number}"
         self.labels = {"dataplane": self.name} if planes > 1 else None
         self.access, self.inside, core = (lab.namespace(name + suffix) for name in ("access", "gateway", "core"))
@@ -98,23 +103,22 @@ class Plane:
         yield thing("Port", core, self.labels, device=device, mac=mac)
         addresses = [f"{self.core4}/24", f"{self.core6}/64"]
         yield thing("Interface", core, self.labels, port=core, addresses=addresses)
-        yield thing(
-            "PppoeServer",
-            access if self.labels else "homes",
-            port=access,
-            outerVlans=["1000-1999"],
-            innerVlans=["1-4094"],
-            profile="home",
-            halfOpen=65536,
-            discoveryRate=100000,
-            discoveryRatePerMac=100,
-            echoInterval="300s",
-        )
+        server = {"port": access, "outerVlans": ["1000-1999"], "innerVlans": ["1-4094"], "profile": "home"}
+        name = access if self.labels else "homes"
+        if self.kind == "ipoe":
+            yield thing("IpoeServer", name, **server, leaseTime="3600s", rate=100000, ratePerMac=100)
+            return
+        limits = {"halfOpen": 65536, "discoveryRate": 100000, "discoveryRatePerMac": 100}
+        yield thing("PppoeServer", name, **server, **limits, echoInterval="300s")
+
+    def lines(self, count, vlan, **more):
+        """Options of a Dialer."""
+        return {self.kind: count, f"{self.kind}_vlan": vlan, "password": "secret"} | more
 
     def dial_first(self, lab):
         """The agent serves a moment after it has the objects."""
         name = f"first-{self.number}"
-        first = Dialer(lab, self.access, "line", name=name, pppoe=1, pppoe_vlan=1999, password="secret")
+        first = Dialer(lab, self.access, "line", name=name, **self.lines(1, 1999))
         first.dial()
         first.hang_up()
         first.close()
@@ -125,10 +129,8 @@ class Plane:
             self.access,
             "line",
             name=f"dial-{self.number}",
-            pppoe=sessions,
-            pppoe_vlan=1000,
+            **self.lines(sessions, 1000),
             inner=INNER,
-            password="secret",
             echo="300s",
             window=window,
             rate=rate,
@@ -168,11 +170,11 @@ class Flood(threading.Thread):
 class Site:
     """An agent with its RADIUS server, and its data planes with their subscribers."""
 
-    def __init__(self, lab, sessions, window, rate, planes=1):
-        self.lab = lab
-        self.planes = [Plane(lab, number, planes) for number in range(planes)]
+    def __init__(self, lab, sessions, window, rate, planes=1, kind="pppoe"):
+        self.lab, self.kind = lab, kind
+        self.planes = [Plane(lab, number, planes, kind) for number in range(planes)]
         inside = self.planes[0].inside
-        self.radius = FreeRadius(lab, inside, RADIUS, USERS, quiet=True)
+        self.radius = FreeRadius(lab, inside, RADIUS, USERS[kind], quiet=True)
         self.northbounds = [{"type": "metrics", "name": "metrics", "listen": METRICS}]
         if planes == 1:
             self.gateway = Gateway(lab, inside, buffers=BUFFERS, northbounds=self.northbounds)
@@ -186,6 +188,7 @@ class Site:
             thing("Interface", "gateway", addresses=["100.64.0.1/32"]),
             thing("AddressPool", "homes", ranges=["100.64.0.0/13"], gateway="100.64.0.1", dns=[SERVER4]),
             thing("AddressPool", "links", ranges=["2001:db8:1000::/36"], prefixLength=64, dns=[SERVER6]),
+            thing("AddressPool", "hosts", ranges=["2001:db8:2000::/64"]),
             thing("AddressPool", "networks", ranges=["2001:db8:8000::/33"], prefixLength=56),
             thing("RadiusServer", "aaa", address=RADIUS, secret=SECRET),
             thing("RadiusPolicy", "home", authentication=[{"server": "aaa"}], accounting=[{"server": "aaa"}]),
@@ -195,7 +198,7 @@ class Site:
                 authentication=["radius"],
                 accounting=["radius"],
                 ipv4Pools=["homes"],
-                ipv6Pools=["links"],
+                ipv6Pools=["links" if kind == "pppoe" else "hosts"],
                 delegatedPools=["networks"],
                 policy={"mss": 1452},
             ),
@@ -204,8 +207,8 @@ class Site:
             # A Punt waits for its port in the data planes that do not have the port.
             check=planes == 1,
         )
-        punts = 2 * planes
-        wait_until(lambda: len(self.gateway.json("get", "punts") or []) == punts, 30, "each PppoeServer serves")
+        punts = (2 if kind == "pppoe" else 1) * planes
+        wait_until(lambda: len(self.gateway.json("get", "punts") or []) == punts, 30, "each server serves")
         for plane in self.planes:
             plane.dial_first(lab)
         for plane in self.planes:
@@ -252,8 +255,8 @@ class Site:
                 count = int(float(line.rsplit(" ", 1)[1]))
                 applied += count if 'kind="Session",state="applied"' in line else 0
                 waiting += count if 'state="applied"' not in line else 0
-            elif line.startswith('sluice_pppoe_sessions{state="connected"}'):
-                known = int(float(line.rsplit(" ", 1)[1]))
+            elif line.startswith(('sluice_pppoe_sessions{state="connected"}', "sluice_ipoe_clients ")):
+                known += int(float(line.rsplit(" ", 1)[1]))
         return (applied, waiting, known) == (sessions, 0, sessions)
 
     def processes(self):
@@ -416,16 +419,17 @@ def start_records(site):
 
 
 def measure(lab, given):
-    site = Site(lab, given.sessions, given.window, given.rate, given.planes)
+    site = Site(lab, given.sessions, given.window, given.rate, given.planes, given.access)
     sessions = given.sessions // given.planes * given.planes
     conditions = {"cpu": platform.processor() or platform.machine(), "processors": os.cpu_count()}
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         conditions["cpu"] = next(line for line in lines if line.startswith("model name")).split(":")[1].strip()
-    flooded = beside(lab, site, given.flood) if given.flood else []
+    flooded = beside(lab, site, given.flood) if given.flood and given.access == "pppoe" else []
     site.beside = BESIDE * len(flooded)
     first, whole = dial(site, sessions, given.patience)
-    rows = [*flooded, {"scenario": "setup-pppoe-radius"} | first, {"scenario": "setup-pppoe-radius-all"} | whole]
+    name = f"setup-{given.access}-radius"
+    rows = [*flooded, {"scenario": name} | first, {"scenario": f"{name}-all"} | whole]
     time.sleep(2)
     memory = {name: sum(map(resident, pids)) for name, pids in site.processes().items()}
     rows.append({"scenario": "setup-memory", "sessions": sessions} | {f"{n}_bytes": b for n, b in memory.items()})
@@ -437,6 +441,7 @@ def measure(lab, given):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--access", default="pppoe", choices=["pppoe", "ipoe"])
     parser.add_argument("--sessions", type=int, default=192000, help="sessions in all (%(default)s)")
     parser.add_argument("--planes", type=int, default=1, help="data planes that share the sessions (%(default)s)")
     parser.add_argument("--window", type=int, default=512, help="subscribers that dial at the same time (%(default)s)")
