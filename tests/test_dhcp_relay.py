@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from lab import Gateway, Wire, thing
-from lab.dhcp import Client, Dhclient, Kea, options_of
+from lab.dhcp import Client, Dhclient, Kea, hidden_options, nested_relays, options_of
 from lab.laboratory import wait_until
 from lab.radius import SECRET, FreeRadius, radclient
 from scapy.all import BOOTP, ICMP, IP, UDP, Ether, IPv6
@@ -550,22 +550,10 @@ def test_hostile_packets_do_not_get_past_the_relay(site):
 
 
 def test_hidden_options_and_too_many_relays_do_not_get_past_the_relay(site):
-    hidden = bytes([82, 3, 1, 1, ord("x"), 255])
-    truncated = bytes([60, 200])
     drop = 'sluice_dhcp_drops_total{family="ipv%d",reason="%s"}'
-    solicit = bytes([1, 0, 0, 7])
-    # RFC 8415 section 7.6 has 8 hops at most. As many messages within one another as a packet has room for.
-    for each in range(37):
-        solicit = bytes([12, min(each, 50)]) + bytes(32) + bytes([0, 9]) + len(solicit).to_bytes(2, "big") + solicit
-    sends = {
-        "options in sname": (drop % (4, "relay-information"), [(52, b"\x02")], {"sname": hidden}),
-        "options in file": (drop % (4, "relay-information"), [(52, b"\x01")], {"file": hidden}),
-        "an option that is cut short": (drop % (4, "malformed"), [(52, b"\x01")], {"file": truncated * 64}),
-        "a value that option 52 does not have": (drop % (4, "malformed"), [(52, b"\x07")], {}),
-        "50 relays": (drop % (4, "relayed-before"), [], {"giaddr": "100.64.0.9", "hops": 50}),
-        "50 hops": (drop % (4, "too-many-hops"), [], {"hops": 50}),
-    }
-    for number, (name, (metric, options, fields)) in enumerate(sends.items()):
+    sends = hidden_options() | {"50 hops": ("too-many-hops", [], {"hops": 50})}
+    for number, (name, (reason, options, fields)) in enumerate(sends.items()):
+        metric = drop % (4, reason)
         before = site.metric(metric)
         client = Client(site.wire, f"02:00:00:00:06:{0x20 + number:02x}", 106, 7)
         client.send4("discover", *options, **fields)
@@ -574,7 +562,7 @@ def test_hidden_options_and_too_many_relays_do_not_get_past_the_relay(site):
     metric = drop % (6, "malformed")
     before = site.metric(metric)
     client = Client(site.wire, "02:00:00:00:06:30", 106, 7)
-    forward = IPv6(src=client.link_local, dst="ff02::1:2", hlim=1) / UDP(sport=547, dport=547) / solicit
+    forward = IPv6(src=client.link_local, dst="ff02::1:2", hlim=1) / UDP(sport=547, dport=547) / nested_relays()
     client.wire.send(client.frame(forward, "33:33:00:01:00:02"))
     wait_until(lambda: site.metric(metric) == before + 1, 30, "relay messages within one another")
     quiet = Client(site.wire, "02:00:00:00:06:31", 106, 7)

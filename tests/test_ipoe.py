@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from lab import Gateway, Wire, thing
-from lab.dhcp import Client, Dhclient, options_of
+from lab.dhcp import Client, Dhclient, hidden_options, nested_relays, options_of
 from lab.laboratory import wait_until
 from scapy.all import (
     ARP,
@@ -452,6 +452,17 @@ def test_a_request_for_the_wrong_address_is_refused(site):
     assert client.ask4()[BOOTP].yiaddr != ack[BOOTP].yiaddr
 
 
+def test_the_first_leases_of_a_server_are_described(site):
+    clients = [Client(site.wire, f"02:00:00:00:14:{number:02x}", 500, 9) for number in range(21)]
+    for client in clients:
+        client.ask4()
+    shown = site.gateway.sluice("describe", "ipoeserver", "long").stdout
+    assert shown.count("02:00:00:00:14:") == 20
+    assert "All: sluice get leases long" in shown
+    assert site.gateway.sluice("get", "leases", "long").stdout.count("02:00:00:00:14:") == 21
+    site.gateway.sluice("subscriber", "disconnect", "--circuit", "access:500.9")
+
+
 def test_options_in_sname_and_file_are_those_of_the_message(site):
     client = Client(site.wire, "02:00:00:00:08:10", 101, 2)
     offer = wait_until(client.offered4, 30, "an offer")
@@ -464,27 +475,16 @@ def test_options_in_sname_and_file_are_those_of_the_message(site):
 
 
 def test_hidden_options_and_too_many_relays_are_counted_and_not_answered(site):
-    hidden = bytes([82, 3, 1, 1, ord("x"), 255])
     drop = 'sluice_ipoe_drops_total{protocol="dhcp%d",reason="%s"}'
-    solicit = bytes([1, 0, 0, 7])
-    # As many messages within one another as a packet has room for.
-    for each in range(37):
-        solicit = bytes([12, min(each, 50)]) + bytes(32) + bytes([0, 9]) + len(solicit).to_bytes(2, "big") + solicit
-    sends = {
-        "options in sname": (drop % (4, "relay-information"), [(52, b"\x02")], {"sname": hidden}),
-        "options in file": (drop % (4, "relay-information"), [(52, b"\x01")], {"file": hidden}),
-        "an option that is cut short": (drop % (4, "malformed"), [(52, b"\x01")], {"file": bytes([60, 200]) * 64}),
-        "a value that option 52 does not have": (drop % (4, "malformed"), [(52, b"\x07")], {}),
-        "50 relays": (drop % (4, "relayed-before"), [], {"giaddr": "100.64.0.9", "hops": 50}),
-    }
     client = Client(site.wire, "02:00:00:00:08:11", 101, 3)
-    for name, (metric, options, fields) in sends.items():
+    for name, (reason, options, fields) in hidden_options().items():
+        metric = drop % (4, reason)
         before = site.metric(metric)
         client.send4("discover", *options, **fields)
         wait_until(lambda metric=metric, before=before: site.metric(metric) == before + 1, 30, name)
     metric = drop % (6, "malformed")
     before = site.metric(metric)
-    forward = IPv6(src=client.link_local, dst="ff02::1:2", hlim=1) / UDP(sport=547, dport=547) / solicit
+    forward = IPv6(src=client.link_local, dst="ff02::1:2", hlim=1) / UDP(sport=547, dport=547) / nested_relays()
     client.wire.send(client.frame(forward, "33:33:00:01:00:02"))
     wait_until(lambda: site.metric(metric) == before + 1, 30, "relay messages within one another")
     assert client.mac not in site.sessions()

@@ -393,7 +393,12 @@ type objectState struct {
 	// The message is about this object alone; `name` is the field with its name.
 	single bool
 	name   protoreflect.FieldDescriptor
+	// There are more than describedRows.
+	more bool
 }
+
+// describedRows is how many elements of an answer `describe` shows.
+const describedRows = 20
 
 // statesOf reads the states of one object. An object that the data plane does not have has none.
 func (p *program) statesOf(ctx context.Context, client api.AgentClient, k object.Key) (all []objectState, err error) {
@@ -401,6 +406,9 @@ func (p *program) statesOf(ctx context.Context, client api.AgentClient, k object
 		query, asks := st.Ask(k)
 		if !asks {
 			continue
+		}
+		if limit := st.Filters.ByName("limit"); limit != nil && object.RefersTo(query.ProtoReflect().Descriptor(), k.Kind) != nil {
+			query.ProtoReflect().Set(limit.Desc, protoreflect.ValueOfUint32(describedRows))
 		}
 		reply, err := readAll(ctx, client, st, query)
 		if status.Code(err) == codes.NotFound || server.Reason(status.Convert(err)) == server.NoService {
@@ -413,7 +421,8 @@ func (p *program) statesOf(ctx context.Context, client api.AgentClient, k object
 		if part == nil || !single && st.Rows() != nil && !hasRows(reply) {
 			continue
 		}
-		all = append(all, objectState{st, part, single, object.RefersTo(part.Descriptor(), k.Kind)})
+		next := reply.Descriptor().Fields().ByName(object.NextPage)
+		all = append(all, objectState{st, part, single, object.RefersTo(part.Descriptor(), k.Kind), next != nil && reply.Has(next)})
 	}
 	return all, nil
 }
@@ -439,6 +448,14 @@ func (s objectState) fields() []*yaml.Node {
 	}
 }
 
+// command shows the whole state of an object.
+func (s objectState) command(k object.Key) string {
+	if words := s.Notes.GetCommand(); words != "" {
+		return words + " " + k.Name
+	}
+	return "get " + strings.ToLower(k.Kind) + " " + k.Name + " --state=" + s.Notes.GetName()
+}
+
 // describeStates writes the states of an object.
 func (p *program) describeStates(ctx context.Context, client api.AgentClient, b *strings.Builder, o *object.Object) error {
 	all, err := p.statesOf(ctx, client, o.Key())
@@ -455,6 +472,9 @@ func (p *program) describeStates(ctx context.Context, client api.AgentClient, b 
 		}
 		if err != nil {
 			return err
+		}
+		if s.more {
+			fmt.Fprintf(b, "  These are the first. All: sluice %s\n", s.command(o.Key()))
 		}
 	}
 	return nil

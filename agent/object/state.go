@@ -113,7 +113,7 @@ func (s *State) part(kind string) protoreflect.FieldDescriptor {
 	return nil
 }
 
-// Part returns the part of an answer about one object: a message, an element of a list, or the whole. Nil: none.
+// Part returns the part of an answer about one object: a message, the only element of a list about it, or the whole. Nil: none.
 // `single`: the answer is about this object alone, so that the field with its name is redundant.
 func (s *State) Part(reply protoreflect.Message, k Key) (m protoreflect.Message, single bool) {
 	f := s.part(k.Kind)
@@ -125,12 +125,17 @@ func (s *State) Part(reply protoreflect.Message, k Key) (m protoreflect.Message,
 	case f.IsList():
 		name, all := RefersTo(f.Message(), k.Kind), reply.Get(f).List()
 		for i := range all.Len() {
-			if one := all.Get(i).Message(); one.Get(name).String() == k.Name {
-				return one, true
+			one := all.Get(i).Message()
+			switch {
+			case one.Get(name).String() != k.Name:
+			case m != nil:
+				return reply, false
+			default:
+				m = one
 			}
 		}
 	}
-	return nil, true
+	return m, true
 }
 
 // About returns the objects that a question refers to, if it refers to one of their kind alone.

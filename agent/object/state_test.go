@@ -56,6 +56,10 @@ func TestAnAnswerHasAPartForOneObject(t *testing.T) {
 	if m, _ := s.Part(reply.ProtoReflect(), Key{"QosScheduler", "c"}); m != nil {
 		t.Errorf("a scheduler that is not there: %v", m)
 	}
+	leases := &api.IpoeLeases{Leases: []*api.IpoeLease{{Server: "homes", Mac: "02:00:00:00:00:01"}, {Server: "homes", Mac: "02:00:00:00:00:02"}}}
+	if m, single := stateOf(t, &api.IpoeLeasesQuery{}).Part(leases.ProtoReflect(), Key{"IpoeServer", "homes"}); single || !proto.Equal(m.Interface(), leases) {
+		t.Errorf("a server of two leases: %v, %t", m, single)
+	}
 }
 
 func TestAnAnswerIsFilteredIfItsSourceIgnoresTheFilter(t *testing.T) {

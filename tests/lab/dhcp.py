@@ -26,6 +26,26 @@ ALL = "ff:ff:ff:ff:ff:ff"
 NUMBERS = itertools.count(1)
 
 
+def hidden_options():
+    """DHCPv4 messages whose options 82 or lengths are in another field, as (reason of the drop, options, fields)."""
+    hidden = bytes([82, 3, 1, 1, ord("x"), 255])
+    return {
+        "options in sname": ("relay-information", [(52, b"\x02")], {"sname": hidden}),
+        "options in file": ("relay-information", [(52, b"\x01")], {"file": hidden}),
+        "an option that is cut short": ("malformed", [(52, b"\x01")], {"file": bytes([60, 200]) * 64}),
+        "a value that option 52 does not have": ("malformed", [(52, b"\x07")], {}),
+        "50 relays": ("relayed-before", [], {"giaddr": "100.64.0.9", "hops": 50}),
+    }
+
+
+def nested_relays():
+    """As many DHCPv6 relay messages within one another as a packet has room for. RFC 8415 section 7.6 has 8 at most."""
+    message = bytes([1, 0, 0, 7])
+    for each in range(37):
+        message = bytes([12, min(each, 50)]) + bytes(32) + bytes([0, 9]) + len(message).to_bytes(2, "big") + message
+    return message
+
+
 class Kea:
     """A server of one family, its leases in memory and its log beside those of the gateway."""
 

@@ -16,7 +16,7 @@ import (
 
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
-	object.Rules[*api.AddressPool]{Check: checkAddressPool, Claims: claimAddresses, Apart: addressesOf},
+	object.Rules[*api.AddressPool]{Check: checkAddressPool, Claims: claimAddresses, Apart: addressesOf, Local: gatewayOf},
 	object.Rules[*api.LocalUser]{Check: checkLocalUser},
 	object.Rules[*api.SubscriberProfile]{Check: checkSubscriberProfile, Warn: warnSubscriberProfile},
 }
@@ -181,6 +181,15 @@ func addressesOf(p *api.AddressPool) *object.Shared {
 	}
 	return &object.Shared{Of: []string{poolsOf(p, all[0].First)}, Addresses: all, Noun: "the same VRF",
 		Accepted: "addresses that no other pool of the VRF has, or that one of the two excludes"}
+}
+
+// gatewayOf is the gateway of the pool's subscribers.
+func gatewayOf(p *api.AddressPool) []object.Held {
+	gateway, err := netip.ParseAddr(p.Gateway)
+	if err != nil {
+		return nil
+	}
+	return []object.Held{{VRF: orDefault(p.Vrf), Prefix: netip.PrefixFrom(gateway, gateway.BitLen()), Field: "gateway", Element: -1}}
 }
 
 // BackEnds are the names of back ends that a profile may name, for authentication and for accounting.
