@@ -462,7 +462,7 @@ class TestOuterHeader:
 
 class TestAddressTranslation:
     def test_esp_in_udp_over_ipv6_has_a_checksum_or_none(self, pop):
-        """A checksum of zero is what RFC 3948 section 2.1 wants, and RFC 6935 permits it over IPv6; another must be right."""
+        """RFC 3948 section 2.1 wants a checksum of zero, and RFC 6935 permits it over IPv6; another must be right."""
         form = Form(106, "udp-over6", "aes_gcm", (GCM, NO), 16, 4, outside=6, udp={"localPort": 4500})
         with pop.having(*form.objects()):
             sent, back = up(form, 4), down(form, 6)
