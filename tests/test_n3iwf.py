@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Untrusted access to a 5G core: UEs with an IKE and NAS of their own, the N3IWF, and an AMF above pycrate."""
 
+import json
 import struct
 import subprocess
 from dataclasses import dataclass
@@ -347,6 +348,35 @@ def test_a_ue_that_does_not_answer_is_released_at_the_core(site, ues):
     wait_until(lambda: [each["kind"] for each in site.left()].count("Session") == 1, what="one session is left")
     assert site.reaches(address)
     site.gateway.apply(site.n3iwf())
+
+
+def test_a_change_of_the_n3iwf_ends_ues_that_cannot_stay_and_no_other(site, ues):
+    number, address = connected(site, ues)
+    site.gateway.apply(site.n3iwf(backOff="3s", userPlaneAddresses=[USER_PLANE, USER_PLANE6]))
+    assert site.reaches(address)
+    changed = site.n3iwf(userPlaneAddresses=["10.200.0.3"])
+    planned = site.gateway.sluice("plan", "-f", "-", input=json.dumps(changed))
+    assert "N3iwf/wifi: ends 1 session" in planned.stderr
+    site.gateway.apply(changed)
+    ues.wait("released", ue=0)
+    site.amf.wait("release-complete", amf=number)
+    nothing_left(site)
+    _, address = connected(site, ues)
+    assert site.reaches(address)
+    site.gateway.apply(site.n3iwf())
+    ues.wait("released", 2, ue=0)
+    nothing_left(site)
+
+
+def test_a_deleted_n3iwf_releases_its_ues(site, ues):
+    number, _ = connected(site, ues)
+    site.gateway.sluice("delete", "n3iwf", "wifi")
+    ues.wait("released", ue=0)
+    site.amf.wait("release-complete", amf=number)
+    nothing_left(site)
+    site.gateway.apply(site.n3iwf())
+    _, address = connected(site, ues)
+    assert site.reaches(address)
 
 
 def test_a_pdu_session_whose_child_sa_a_ue_refuses_is_refused(site, ues):

@@ -5,6 +5,7 @@ package ike
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ type Server interface {
 	// Register makes a connection of an owner known, or changes it. The name of the connection is that of no IkeConnection. Takes says which
 	// initiators at the connection's Local address are the owner's. IKE SAs of a process before are returned: they have gone on meanwhile.
 	Register(c *Connection, owner Owner) ([]Peer, error)
-	// Unregister deletes a connection and its IKE SAs. A service that only ends does not call it: its IKE SAs stay.
+	// Unregister deletes a connection and its IKE SAs; the owner hears of each that it is down. A service that only ends does not call it: its IKE SAs stay.
 	Unregister(connection string)
 	// Registered returns the names of the owned connections, with those of a previous process that are not registered
 	// again.
@@ -193,6 +194,7 @@ func (r registry) Register(c *Connection, owner Owner) (peers []Peer, err error)
 			err = fmt.Errorf("connection %q: Owned, Takes and Proposals must be set", c.Name)
 			return nil
 		}
+		r.forgetOwners()
 		r.owners.of[c.Name] = owner
 		actions := r.machine.SetConnection(c.Name, c, now)
 		peers = r.machine.Peers(c.Name)
@@ -207,9 +209,18 @@ func (r registry) Unregister(connection string) {
 		if c := r.machine.connections[connection]; c == nil || !c.Owned {
 			return nil
 		}
-		actions := r.machine.SetConnection(connection, nil, now)
-		delete(r.owners.of, connection)
-		return actions
+		return r.machine.SetConnection(connection, nil, now)
+	})
+	r.locked(func(time.Time) []Action {
+		r.forgetOwners()
+		return nil
+	})
+}
+
+// forgetOwners forgets the owners of deleted connections whose last IKE SA is gone: until then they hear of it. The IKE service's lock is held.
+func (s *serving) forgetOwners() {
+	maps.DeleteFunc(s.owners.of, func(connection string, _ Owner) bool {
+		return s.machine.connections[connection] == nil && len(s.machine.used[connection]) == 0
 	})
 }
 

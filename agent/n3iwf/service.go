@@ -46,6 +46,8 @@ const (
 	usualIKE      = "aes256gcm16-prfsha256-x25519"
 	tickTime      = 200 * time.Millisecond
 	certificateIn = 1 << 20
+	// How long a plan waits for what a change ends.
+	foretold = time.Second
 	// Reasons of packets from the data plane: TCP of UEs, and error indications of UPFs.
 	tunnelTCP        = "tunnel-tcp"
 	errorIndications = "gtpu-error-indication"
@@ -77,7 +79,9 @@ type serving struct {
 	peers       map[uint64]*ue
 	talks       map[uint64]*ue // by EAP conversation
 	names       map[string]*ue // by the name of the signalling SA's objects
-	teids       map[uint32]bool
+	// Of the newest UE. No two UEs of a life of the agent have the same.
+	lastNumber int
+	teids      map[uint32]bool
 	// By the UPF's end of the tunnel that the data plane has.
 	ends map[gtpu.End]*pduSession
 	// Objects that PDU sessions share: meters and queues of the same rates, and marks of the same QoS flows.
@@ -337,6 +341,7 @@ type instance struct {
 	s         *serving
 	name      string
 	spec      *api.N3Iwf
+	plane     string // the label "dataplane"
 	nas, core netip.Addr
 	nasPort   uint16
 	userPlane []netip.Addr
@@ -344,11 +349,10 @@ type instance struct {
 	esp       []message.Proposal
 	marks     map[uint32]qosflow.Mark
 	// What is guaranteed to QoS flows of all PDU sessions.
-	reserved   *rates
-	ues        map[*ue]bool
-	given      map[netip.Addr]*ue
-	last       map[netip.Prefix]netip.Addr
-	lastNumber int
+	reserved *rates
+	ues      map[*ue]bool
+	given    map[netip.Addr]*ue
+	last     map[netip.Prefix]netip.Addr
 }
 
 const (
@@ -425,7 +429,7 @@ func (s *serving) NotReady(_ string, kept *object.StoredObject) intent.NotReady 
 	return intent.NotReady{}
 }
 
-// configure applies an N3iwf object. A change ends UEs whose SAs would differ.
+// configure applies an N3iwf object. A change ends UEs that cannot stay connected.
 func (s *serving) configure(name string) {
 	if s.ike == nil {
 		return // Run does it
@@ -440,21 +444,23 @@ func (s *serving) configure(name string) {
 		return
 	}
 	spec, _ := o.Spec.(*api.N3Iwf)
-	in := &instance{s: s, name: name, spec: spec, ues: map[*ue]bool{}, given: map[netip.Addr]*ue{}, last: map[netip.Prefix]netip.Addr{}, reserved: &rates{}}
-	c, err := in.read(s.credentials[spec.Credential], o.Labels["dataplane"])
+	in := &instance{s: s, name: name, spec: spec, plane: o.Labels["dataplane"], ues: map[*ue]bool{}, given: map[netip.Addr]*ue{}, last: map[netip.Prefix]netip.Addr{}, reserved: &rates{}}
+	c, err := in.read(s.credentials[spec.Credential])
 	if err == nil {
 		var peers []ike.Peer
 		if before != nil {
-			in.ues, in.given, in.last, in.lastNumber, in.reserved = before.ues, before.given, before.last, before.lastNumber, before.reserved
-			for u := range in.ues {
-				u.in = in
-			}
+			in.ues, in.given, in.last, in.reserved = before.ues, before.given, before.last, before.reserved
 		}
 		if peers, err = s.ike.Register(c, owner{s, name}); err == nil {
 			s.instances[name] = in
 			for _, p := range peers {
 				if s.peers[p.ID] == nil {
 					_ = s.ike.Close(p.ID, "the N3IWF starts anew")
+				}
+			}
+			for u := range in.ues {
+				if u.in = in; in.ends(before, u) {
+					u.end("the N3iwf was changed")
 				}
 			}
 		}
@@ -466,11 +472,88 @@ func (s *serving) configure(name string) {
 	s.problem(name, "")
 }
 
+// fixed are the fields that a UE keeps while it is connected.
+func fixed(n *api.N3Iwf) [8]string {
+	return [...]string{n.GetNode(), n.GetLocalAddress(), object.VRFName(n.GetVrf()), n.GetNasAddress(), fmt.Sprint(cmp.Or(n.GetNasPort(), usualNASPort)), object.VRFName(n.GetInnerVrf()),
+		n.GetCoreAddress(), object.VRFName(n.GetCoreVrf())}
+}
+
+// ends reports whether a UE cannot stay connected: it has what the N3iwf had before, and does not have now.
+func (in *instance) ends(before *instance, u *ue) bool {
+	if u.gone {
+		return false
+	}
+	if fixed(in.spec) != fixed(before.spec) || in.plane != before.plane {
+		return true
+	}
+	for _, a := range u.inner {
+		if !slices.ContainsFunc(in.pools, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return true
+		}
+	}
+	for _, p := range u.sessions {
+		if p.local.IsValid() && !slices.Contains(in.userPlane, p.local) {
+			return true
+		}
+	}
+	return false
+}
+
+// Ends implements service.Foreteller: the PDU sessions that a change of an N3iwf ends.
+func (s *serving) Ends(k object.Key, o *object.Object) (sessions int) {
+	if k.Kind != "N3iwf" {
+		return 0
+	}
+	counted := make(chan int, 1)
+	s.post(func() {
+		before, ends := s.instances[k.Name], 0
+		after := &instance{}
+		if o != nil {
+			after.spec, _ = o.Spec.(*api.N3Iwf)
+			after.plane = o.Labels["dataplane"]
+			_ = after.addresses()
+		}
+		if before != nil {
+			for u := range before.ues {
+				if !u.gone && (after.spec == nil || after.ends(before, u)) {
+					ends += len(u.sessions)
+				}
+			}
+		}
+		counted <- ends
+	})
+	select {
+	case sessions = <-counted:
+	case <-time.After(foretold):
+		// It is not known.
+	}
+	return sessions
+}
+
+// addresses reads the addresses of user planes and of UEs.
+func (in *instance) addresses() error {
+	for _, text := range in.spec.UserPlaneAddresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("userPlaneAddresses: %w", err)
+		}
+		in.userPlane = append(in.userPlane, a)
+	}
+	for _, text := range in.spec.InnerPools {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("innerPools: %w", err)
+		}
+		in.pools = append(in.pools, p.Masked())
+	}
+	return nil
+}
+
 // read is the connection of an instance.
-func (in *instance) read(credential *api.IkeCredential, dataplane string) (*ike.Connection, error) {
+func (in *instance) read(credential *api.IkeCredential) (*ike.Connection, error) {
 	spec := in.spec
 	rekey := cmp.Or(time.Duration(spec.RekeyTime), usualRekey)
-	c := &ike.Connection{Name: connectionPrefix + in.name, Owned: true, Dataplane: dataplane, VRF: cmp.Or(spec.Vrf, "default"), LocalMethod: ike.Certificate, RemoteMethod: ike.EAP,
+	c := &ike.Connection{Name: connectionPrefix + in.name, Owned: true, Dataplane: in.plane, VRF: cmp.Or(spec.Vrf, "default"), LocalMethod: ike.Certificate, RemoteMethod: ike.EAP,
 		// A random ID_KEY_ID (TS 24.502 section 7.3.2.1).
 		Takes:     func(initiator ike.Identity) bool { return initiator.Kind == message.IDKey },
 		RekeyTime: rekey, DPDDelay: cmp.Or(time.Duration(spec.DpdDelay), usualDPD), Tries: int(spec.Tries), KeepAlive: keepAlive}
@@ -485,19 +568,8 @@ func (in *instance) read(credential *api.IkeCredential, dataplane string) (*ike.
 			return nil, fmt.Errorf("%s: %w", one.field, err)
 		}
 	}
-	for _, text := range spec.UserPlaneAddresses {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, fmt.Errorf("userPlaneAddresses: %w", err)
-		}
-		in.userPlane = append(in.userPlane, a)
-	}
-	for _, text := range spec.InnerPools {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("innerPools: %w", err)
-		}
-		in.pools = append(in.pools, p.Masked())
+	if err = in.addresses(); err != nil {
+		return nil, err
 	}
 	if c.LocalID, err = ike.ParseIdentity(spec.Identity); err != nil {
 		return nil, fmt.Errorf("identity: %w", err)
@@ -569,8 +641,8 @@ func (o owner) EAP(step ike.EAPStep, done func(ike.EAPAnswer)) {
 				done(ike.EAPAnswer{Packet: eap5g.End(1, 4), Err: errTooMany, Notify: backOffNotifies(back)})
 				return
 			}
-			in.lastNumber++
-			u = &ue{s: o.s, in: in, name: fmt.Sprintf("n3iwf-%s-%d", in.name, in.lastNumber), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
+			o.s.lastNumber++
+			u = &ue{s: o.s, in: in, name: fmt.Sprintf("n3iwf-%s-%d", in.name, o.s.lastNumber), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
 			in.ues[u] = true
 			o.s.talks[step.Conversation], o.s.peers[step.Peer.ID], o.s.names[u.name] = u, u, u
 		}
