@@ -368,6 +368,33 @@ def test_a_change_of_the_n3iwf_ends_ues_that_cannot_stay_and_no_other(site, ues)
     nothing_left(site)
 
 
+def test_operators_see_ues_and_release_one(site, ues):
+    connected(site, ues)
+    number, address = connected(site, ues, 1)
+    outer = str(ip_address(FIRST_UE) + 1)
+    (ue,) = site.gateway.json("get", "ues", "--address", outer)
+    assert site.reaches(address)
+    described = site.gateway.json("describe", "ue", ue["name"])
+    (session,) = described["sessions"]
+    assert (described["remote"], session["id"], session["upf"]) == (f"{outer}:500", 1, UPF)
+    assert session["upPackets"] >= 3 and any(each.endswith("(5QI 9)") for each in session["flows"])
+    assert len(session["tunnels"]) == len(set(session["tunnels"]) & set(site.gateway.holds("IpsecTunnel"))) > 0
+    site.gateway.sluice("ue", "release", ue["name"], "--why", "a test")
+    site.amf.wait("release-request", amf=number, cause=["misc", "om-intervention"])
+    ues.wait("released", ue=1)
+    assert outer not in site.gateway.sluice("get", "ues").stdout and FIRST_UE in site.gateway.sluice("get", "ues").stdout
+    for arguments, why in (
+        (("ue", "release", "nobody"), "no UE that is connected has this name"),
+        (("ue", "release"), "names of UEs, or --n3iwf"),
+        (("describe", "ue", "nobody"), "there is no ue nobody"),
+        (("describe", "ue"), "the name is missing"),
+    ):
+        refused = site.gateway.sluice(*arguments, check=False)
+        assert refused.returncode and why in refused.stderr, refused.stderr
+    site.gateway.sluice("ue", "release", "--n3iwf", "wifi")
+    nothing_left(site)
+
+
 def test_a_deleted_n3iwf_releases_its_ues(site, ues):
     number, _ = connected(site, ues)
     site.gateway.sluice("delete", "n3iwf", "wifi")

@@ -151,7 +151,7 @@ def test_a_guaranteed_rate_is_kept_while_the_ports_are_full(site, ues):
 
 
 def listed(site):
-    return {one["name"]: one for one in json.loads(site.gateway.sluice("ues", "-o", "json").stdout)}
+    return {one["name"]: one for one in json.loads(site.gateway.sluice("get", "ues", "-o", "json").stdout)}
 
 
 def test_the_core_and_operators_get_the_volumes_of_sessions(site, ues):

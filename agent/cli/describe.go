@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -32,6 +33,9 @@ counters and drops.`,
 	}
 	output := outputFlag(c, "table", "json", "yaml", jsonPathFormat)
 	c.RunE = func(c *cobra.Command, arguments []string) error {
+		if st := p.registry.Element(strings.ToLower(arguments[0])); st != nil {
+			return p.describeElement(c.Context(), st, arguments, *output)
+		}
 		names, err := p.names(arguments)
 		if err != nil {
 			return err
@@ -60,6 +64,34 @@ counters and drops.`,
 		return p.describe(c.Context(), client, d)
 	}
 	return c
+}
+
+// describeElement shows an element of a state that is no object, by its name.
+func (p *program) describeElement(ctx context.Context, st *object.State, arguments []string, output string) error {
+	element := st.Notes.GetElement()
+	if len(arguments) < 2 {
+		return fmt.Errorf("the name is missing: sluice describe %s NAME", element)
+	}
+	query := st.Query.New().Interface()
+	if err := st.Narrow(query, "name", arguments[1]); err != nil {
+		return err
+	}
+	client, err := p.client()
+	if err != nil {
+		return err
+	}
+	reply, err := readAll(ctx, client, st, query)
+	if err != nil {
+		return err
+	}
+	rows := st.Rows()
+	if rows == nil || reply.Get(rows).List().Len() == 0 {
+		return fmt.Errorf("there is no %s %s; see `sluice %s`", element, arguments[1], st.Notes.GetCommand())
+	}
+	if output == "table" {
+		output = "yaml"
+	}
+	return p.write(output, false, json.RawMessage(object.JSON(stateNode(reply.Get(rows).List().Get(0).Message()))))
 }
 
 // describeAs writes the object as get does, and adds describe's fields.

@@ -85,7 +85,7 @@ func TestAMistypedFieldIsExplainedByASimilarOne(t *testing.T) {
 func TestGetOfWhatIsNoObjectNamesItsCommand(t *testing.T) {
 	for word, want := range map[string]string{
 		"subscribers": `there is no kind "subscribers"; use: sluice subscriber list`,
-		"ues":         `there is no kind "ues"; use: sluice ues`,
+		"paths":       `there is no kind "paths"; use: sluice paths`,
 		"pool":        `there is no kind "pool"; did you mean AddressPool?`,
 	} {
 		if _, errs, code := alone(t, "get", word); code != 1 || !strings.Contains(errs, want) {

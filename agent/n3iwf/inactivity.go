@@ -90,13 +90,14 @@ func (l *look) end(all []*api.SessionCounters, now time.Time) {
 func (u *ue) inactive(now time.Time) {
 	u.active = now
 	u.s.Log.Info("a UE is inactive", "name", u.name)
-	u.requestRelease(ngap.CauseRadioNetworkUserInactivity, sortedIDs(u.sessions))
+	cause := ngap.CauseRadioNetworkUserInactivity
+	u.requestRelease(ngap.Cause{RadioNetwork: &cause}, sortedIDs(u.sessions))
 }
 
 // requestRelease sends UE CONTEXT RELEASE REQUEST with the PDU sessions that have a user plane.
-func (u *ue) requestRelease(cause ngap.CauseRadioNetwork, sessions []uint8) {
+func (u *ue) requestRelease(cause ngap.Cause, sessions []uint8) {
 	u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any {
-		m := &ngap.UEContextReleaseRequest{AMFUENGAPID: amf, RANUENGAPID: ran, Cause: ngap.Cause{RadioNetwork: &cause}}
+		m := &ngap.UEContextReleaseRequest{AMFUENGAPID: amf, RANUENGAPID: ran, Cause: cause}
 		for _, id := range sessions {
 			m.PDUSessionResourceListCxtRelReq = append(m.PDUSessionResourceListCxtRelReq, ngap.PDUSessionResourceItemCxtRelReq{PDUSessionID: ngap.PDUSessionID(id)})
 		}

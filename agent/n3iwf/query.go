@@ -5,6 +5,8 @@ package n3iwf
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -62,7 +64,7 @@ func (s *serving) list(ctx context.Context, q *api.N3IwfUesQuery) (*api.N3IwfUes
 func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
 	a := &answering{answer: &api.N3IwfUes{}, clients: map[string]*dataplane.Client{}, names: map[string][]string{}, sessions: map[string]*pduSession{}, reading: s.newReading()}
 	for _, u := range s.names {
-		if u.up && !u.gone && (q.GetN3Iwf() == "" || q.GetN3Iwf() == u.in.name) && (q.GetPage() == "" || byName(u.name, q.GetPage()) > 0) {
+		if u.up && !u.gone && u.matches(q) && (q.GetPage() == "" || byName(u.name, q.GetPage()) > 0) {
 			a.ues = append(a.ues, u)
 		}
 	}
@@ -91,6 +93,18 @@ func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
 	return a
 }
 
+// matches reports whether a query is about a UE.
+func (u *ue) matches(q *api.N3IwfUesQuery) bool {
+	if q.GetN3Iwf() != "" && q.GetN3Iwf() != u.in.name || q.GetName() != "" && q.GetName() != u.name {
+		return false
+	}
+	if q.GetAddress() == "" {
+		return true
+	}
+	a, err := netip.ParseAddr(q.GetAddress())
+	return err == nil && (u.peer.Remote.Addr().Unmap() == a.Unmap() || slices.Contains(u.inner, a))
+}
+
 // byName orders names whose numbers are at the end: 9 is before 10.
 func byName(a, b string) int {
 	if c := strings.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")); c != 0 {
@@ -114,8 +128,23 @@ func (u *ue) state() *api.N3IwfUe {
 	sum := u.past
 	for _, id := range sortedIDs(u.sessions) {
 		one.PduSessions = append(one.PduSessions, uint32(id))
+		one.Sessions = append(one.Sessions, u.sessions[id].state())
 		sum = sum.plus(u.sessions[id].usage.total())
 	}
 	one.UpPackets, one.UpBytes, one.DownPackets, one.DownBytes = sum.upPackets, sum.upBytes, sum.downPackets, sum.downBytes
+	return one
+}
+
+// state is a PDU session as operators see it.
+func (p *pduSession) state() *api.N3IwfPduSession {
+	one := &api.N3IwfPduSession{Id: uint32(p.id), Session: p.name(), Upf: p.far.String(), TeidUp: p.farTEID, TeidDown: p.teid}
+	for _, c := range p.children {
+		one.Tunnels = append(one.Tunnels, c.tunnel)
+	}
+	for _, qfi := range sortedIDs(p.flows) {
+		one.Flows = append(one.Flows, fmt.Sprintf("%d (5QI %d)", qfi, p.flows[qfi].FiveQI))
+	}
+	v := p.usage.total()
+	one.UpPackets, one.UpBytes, one.DownPackets, one.DownBytes = v.upPackets, v.upBytes, v.downPackets, v.downBytes
 	return one
 }

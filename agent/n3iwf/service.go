@@ -59,10 +59,12 @@ var errTooMany = errors.New("there are as many UEs as the N3IWF takes")
 
 // Definition is the service.
 var Definition = service.Definition{
-	Name:  "n3iwf",
-	Kinds: []string{"IkeCredential", "QosGroup", "N3iwf"},
-	Punts: []string{tunnelTCP, errorIndications},
-	New:   newServing,
+	Name:     "n3iwf",
+	Kinds:    []string{"IkeCredential", "QosGroup", "N3iwf"},
+	Punts:    []string{tunnelTCP, errorIndications},
+	RPCs:     []service.RPC{rpc},
+	Commands: commands,
+	New:      newServing,
 }
 
 // serving is the service. Everything but the queue of events is used by the goroutine of Run alone.
@@ -213,6 +215,7 @@ func (s *serving) Run(ctx context.Context) error {
 	}
 	s.ike, s.pool = server, pool
 	defer service.Provide(s.Environment, s.list)()
+	defer service.Offer[api.UesServer](s.Environment, operated{s: s})()
 	for name := range s.specs {
 		s.configure(name)
 	}

@@ -650,7 +650,7 @@ func (u *ue) release(cause ngap.CauseRadioNetwork) {
 		u.context = nil
 		u.failContext(cause)
 	}
-	u.requestRelease(cause, ending.ids())
+	u.requestRelease(ngap.Cause{RadioNetwork: &cause}, ending.ids())
 	u.await(releaseTime, func() {
 		if u.core != nil {
 			u.s.pool.Do(u.core.Close)

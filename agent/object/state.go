@@ -60,6 +60,16 @@ func (r *Registry) StatesOf(kind string) (all []*State) {
 	return all
 }
 
+// Element returns the state whose elements people call so; nil: none.
+func (r *Registry) Element(word string) *State {
+	for _, s := range r.States() {
+		if s.Notes.GetElement() == word && word != "" {
+			return s
+		}
+	}
+	return nil
+}
+
 // Notes returns the annotations of a field.
 func Notes(f protoreflect.FieldDescriptor) *api.Field {
 	if notes, ok := proto.GetExtension(f.Options(), api.E_Field).(*api.Field); ok && notes != nil {
