@@ -382,7 +382,8 @@ def test_operators_see_ues_and_release_one(site, ues):
     site.gateway.sluice("ue", "release", ue["name"], "--why", "a test")
     site.amf.wait("release-request", amf=number, cause=["misc", "om-intervention"])
     ues.wait("released", ue=1)
-    assert outer not in site.gateway.sluice("get", "ues").stdout and FIRST_UE in site.gateway.sluice("get", "ues").stdout
+    left = site.gateway.sluice("get", "ues").stdout
+    assert outer not in left and FIRST_UE in left
     for arguments, why in (
         (("ue", "release", "nobody"), "no UE that is connected has this name"),
         (("ue", "release"), "names of UEs, or --n3iwf"),
