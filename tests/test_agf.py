@@ -13,12 +13,13 @@ from core.amf import decode
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from lab import Gateway, Wire, frames, thing
-from lab.core import Amf, another_set, rerouted
+from lab.core import MANGLED, Amf, another_set, rerouted
 from lab.dhcp import Client, Dhclient
 from lab.laboratory import wait_until
 from lab.pppoe import IPCP, IPV6CP, Host
 from lab.radius import SECRET, FreeRadius
 from lab.upf import END_MARKER, ERROR_INDICATION, Message, Upf
+from lab.wireshark import Sniffer
 from scapy.all import (
     BOOTP,
     DUID_LL,
@@ -81,6 +82,10 @@ class Site:
         self.core.ip("route", "add", "100.65.0.0/24", "via", N3)
         self.core.ip("-6", "addr", "add", f"{SERVER6}/128", "dev", "lo", "nodad")
         known = [f"00101000000000{number},{K},{OPC},64" for number in (1, 2, 3)]
+        self.sniffers = [
+            (Sniffer(lab, self.core, "amf", "sctp"), N2),
+            (Sniffer(lab, self.core, "n3", "udp port 2152"), N3),
+        ]
         self.amf = Amf(lab, self.core, AMF, upf=UPF, ue=HOME, homekey=PRIVATE, subscriber=known)
         self.upf = Upf(lab, self.core, UPF)
         self.upf.router = self.router
@@ -532,14 +537,7 @@ def test_malformed_messages_for_a_line_disturb_no_other(lab, site):
     site.amf.do("set", option="quiet", value=1)
     setups = len(site.amf.events("setup"))
     registrations = len(site.amf.events("nas", name=REQUEST, ue=neighbour.ue))
-    command = bytes.fromhex("7e0200000000207e0054")
-    rates = {"uEAggregateMaximumBitRateDL": 10**9, "uEAggregateMaximumBitRateUL": 10**9}
-    for name, ies in (
-        ("DownlinkNASTransport", {"NAS-PDU": command}),
-        ("UEContextModificationRequest", {"UEAggregateMaximumBitRate": rates}),
-        ("LocationReportingControl", {"LocationReportingRequestType": {"eventType": "direct", "reportArea": "cell"}}),
-        ("RerouteNASRequest", {"NGAP-Message": b"\0\x0f\x40\0", "AMFSetID": (2, 10)}),
-    ):  # fmt: skip
+    for name, ies in MANGLED:
         site.amf.do("mangle", ue=line.ue, name=name, ies=repr(ies))
         site.amf.wait("mangled", name=name)
         site.ping(other, 1)
@@ -866,3 +864,9 @@ def test_a_line_goes_on_while_its_amf_is_dead_and_registers_with_the_next_one(si
     assert not host.ended
     host.hang_up()
     wait_until(lambda: site.session(line.ip4) is None, 30, "no session")
+
+
+def test_wireshark_decodes_what_was_sent_to_the_core(site):
+    for sniffer, source in site.sniffers:
+        complaints, packets = sniffer.complaints(source)
+        assert not complaints and packets

@@ -11,6 +11,7 @@ from core.amf import CAPABILITIES, decode, encode, parameters, plmn_octets, tran
 from lab import Gateway, thing
 from lab.core import Amf
 from lab.laboratory import TREE, wait_until
+from lab.wireshark import Sniffer
 
 NODE, FIRST, SECOND = "10.9.8.1", "10.9.8.2", "10.9.8.3"
 METRICS = "127.0.0.1:9464"
@@ -25,6 +26,7 @@ class Site:
         self.inside.ip("addr", "add", f"{NODE}/24", "dev", "n2")
         for address in (FIRST, SECOND):
             self.core.ip("addr", "add", f"{address}/24", "dev", "amf")
+        self.sniffer = Sniffer(lab, self.core, "amf", "sctp")
         self.first = Amf(lab, self.core, FIRST, name="first", pointer=1, capacity=10)
         self.second = Amf(lab, self.core, SECOND, name="second", pointer=2, capacity=20)
         self.gateway = Gateway(lab, self.inside, northbounds=[{"type": "metrics", "listen": METRICS}])
@@ -234,6 +236,11 @@ class Unit(Gateway):
         if plane == "agent":
             command = (sys.executable, TREE / "tests/lab/unit.py", UNIT, *command)
         return super().process(plane, *command)
+
+
+def test_wireshark_decodes_what_was_sent_to_amfs(site):
+    complaints, packets = site.sniffer.complaints(NODE)
+    assert not complaints and packets
 
 
 def test_the_systemd_unit_permits_libusrsctp(lab):

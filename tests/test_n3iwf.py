@@ -10,9 +10,10 @@ from ipaddress import ip_address
 import pytest
 from core.amf import decode
 from lab import Gateway, Upf, thing
-from lab.core import N3iwfAmf, Ues, another_set, rerouted
+from lab.core import MANGLED, N3iwfAmf, Ues, another_set, apart, rerouted
 from lab.laboratory import wait_until
 from lab.upf import ERROR_INDICATION, Message
+from lab.wireshark import Sniffer
 
 GATEWAY, FIRST_UE = "192.0.2.1", "192.0.2.100"
 GATEWAY6, FIRST_UE6 = "2001:db8:2::1", "2001:db8:2::100"
@@ -75,6 +76,10 @@ class Site:
             self.wifi.ip("addr", "add", f"{ip_address(FIRST_UE) + n}/16", "dev", "wlan")
         self.wifi.ip("addr", "add", f"{FIRST_UE6}/64", "dev", "wlan", "nodad")
         self.files = authority(lab.directory)
+        self.sniffers = [
+            (Sniffer(lab, self.core, "amf", "sctp"), NODE),
+            (Sniffer(lab, self.core, "upf", "udp port 2152"), CORE),
+        ]
         self.amf = N3iwfAmf(lab, self.core, AMF, upf=UPF, **amf)
         self.upf = Upf(lab, self.core, UPF)
         self.gateway = Gateway(lab, self.inside, **(gateway or {}))
@@ -407,6 +412,22 @@ def test_a_deleted_n3iwf_releases_its_ues(site, ues):
     assert site.reaches(address)
 
 
+def test_the_amf_hears_of_nas_messages_that_do_not_arrive(site, ues):
+    site.gateway.apply(site.n3iwf(dpdDelay="1s", tries=1))
+    number, _ = connected(site, ues, 1)
+    ues.do("die", ue=1)
+    ues.wait("dead", ue=1)
+    site.amf.do("nas", amf=number, count=2)
+    lost = site.amf.wait("message", 2, name="NASNonDeliveryIndication")
+    for message in lost:
+        ies = decode(bytes.fromhex(message["octets"]))[1]
+        assert ies["AMF-UE-NGAP-ID"] == number and ies["NAS-PDU"]
+        assert ies["Cause"] == ("radioNetwork", "radio-connection-with-ue-lost")
+    site.amf.wait("release-complete", amf=number)
+    nothing_left(site)
+    site.gateway.apply(site.n3iwf())
+
+
 def test_a_pdu_session_whose_child_sa_a_ue_refuses_is_refused(site, ues):
     having(ues, refusechild=1)
     register(ues)
@@ -625,6 +646,28 @@ def test_ues_register_again_after_the_agent_was_killed(site, ues):
     nothing_left(site)
 
 
+def test_malformed_messages_for_a_ue_disturb_no_other(site, ues):
+    """Each truncation of messages, and each flip of a bit."""
+    addresses = dict(connected(site, ues, ue) for ue in range(4))
+    numbers = list(addresses)
+    ids = {each["amfUeNgapId"]: (each["amfUeNgapId"], each["ranUeNgapId"]) for each in site.gateway.json("get", "ues")}
+    victim, number = next((a, b) for a in numbers for b in numbers if apart(ids[a], ids[b]))
+    address, ue = addresses[number], numbers.index(number)
+    setups = len(site.amf.events("setup"))
+    before = len(ues.events("released", ue=ue))
+    site.amf.do("set", options={"quiet": 1})
+    for name, ies in MANGLED:
+        site.amf.do("mangle", amf=victim, name=name, ies=repr(ies))
+        site.amf.wait("mangled", name=name)
+        assert site.reaches(address)
+    site.amf.do("set", options={"quiet": 0})
+    # NAS with the other one goes on, and there was no other association.
+    site.amf.do("nas", amf=number, count=2)
+    ues.wait("nas", 2, ue=ue)
+    assert len(site.amf.events("setup")) == setups
+    assert len(ues.events("released", ue=ue)) == before
+
+
 def test_a_malformed_eap_5g_response_refuses_its_ue(site, ues):
     for response in ("00", "02", "0200ffff", "020000010100027e00", "0200000003010101", "ff00", "0300"):
         having(ues, mangle=response)
@@ -643,3 +686,9 @@ def test_a_malformed_envelope_closes_the_tcp_connection_alone(site, ues):
     assert site.reaches(address)
     ues.do("close", ue=1)
     nothing_left(site)
+
+
+def test_wireshark_decodes_what_was_sent_to_the_core(site):
+    for sniffer, source in site.sniffers:
+        complaints, packets = sniffer.complaints(source)
+        assert not complaints and packets

@@ -11,10 +11,11 @@ from core.amf import decode
 from core.mobile import ETHERNET, IPV4, IPV4V6
 from core.rg import EAP, VSNCP, VSNP, Rg
 from lab import Gateway, Upf, Wire, frames, thing
-from lab.core import RgAmf, another_set, rerouted
+from lab.core import MANGLED, RgAmf, another_set, apart, rerouted
 from lab.laboratory import wait_until
 from lab.pppoe import IP6, IPCP, Host
 from lab.upf import ERROR_INDICATION, Message
+from lab.wireshark import Sniffer
 
 ACCESS_MAC, CORE_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02"
 N3, UPF = "192.0.2.1", "192.0.2.2"
@@ -53,6 +54,7 @@ class Site:
             (f"{SERVER6}/128", "lo"),
         ):
             self.core.ip("addr", "add", address, "dev", interface)
+        self.sniffer = Sniffer(lab, self.core, "amf", "sctp")
         self.amf = RgAmf(lab, self.core, AMF, upf=UPF)
         self.upf = Upf(lab, self.core, UPF)
         self.wire = Wire(self.homes, "line")
@@ -287,6 +289,31 @@ def test_the_core_asks_where_a_5g_residential_gateway_is(site, rg):
     trace = {"nGRANTraceID": bytes(8), "interfacesToTrace": (0, 8), "traceDepth": "minimum",
              "traceCollectionEntityIPAddress": (0x0A000001, 32)}  # fmt: skip
     answer(site, number, "TraceStart", {"TraceActivation": trace}, "TraceFailureIndication")
+
+
+def test_malformed_messages_for_a_5g_residential_gateway_disturb_no_other(site):
+    """Each truncation of messages, and each flip of a bit."""
+    rgs, ids = {}, {}
+    for _ in range(4):
+        each = site.rg()
+        each.register()
+        number, _ = site.establish(each)
+        tunnel = site.amf.events("tunnel", amf=number)[-1]
+        rgs[number], ids[number] = each, (number, tunnel["ran"])
+    victim, number = next((a, b) for a in ids for b in ids if apart(ids[a], ids[b]))
+    other = rgs[number]
+    setups = len(site.amf.events("setup"))
+    core_with(site, quiet=1)
+    for echo, (name, ies) in enumerate(MANGLED, 60):
+        site.amf.do("mangle", amf=victim, name=name, ies=repr(ies))
+        site.amf.wait("mangled", name=name)
+        other.ping_by(1, 9, SERVER, echo)
+    core_with(site, quiet=0)
+    assert len(site.amf.events("setup")) == setups
+    for each in rgs.values():
+        if not each.ended:
+            each.hang_up()
+    site.nothing_left()
 
 
 def test_the_amf_hears_of_nas_messages_that_do_not_arrive(site, rg):
@@ -558,3 +585,8 @@ def test_5g_residential_gateways_dial_in_again_after_the_agent_was_killed(site, 
     rg.register()
     site.establish(rg)
     rg.ping_by(1, 9, SERVER, 70)
+
+
+def test_wireshark_decodes_what_was_sent_to_the_core(site):
+    complaints, packets = site.sniffer.complaints(N2)
+    assert not complaints and packets

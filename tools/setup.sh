@@ -16,7 +16,7 @@ packages=(
 run_packages=(ethtool iproute2 iputils-ping procps python3-protobuf tcpdump)
 test_packages=(
 	amqp-tools clang clang-format cppcheck curl etcd-client git iperf3 kcat libclang-rt-14-dev llvm-14 maven openssl
-	qemu-user redis-tools shellcheck
+	qemu-user redis-tools shellcheck tshark
 	# DHCP clients.
 	busybox isc-dhcp-client
 	# radclient.

@@ -53,10 +53,10 @@ type ue struct {
 	context *ngap.InitialContextSetupRequest
 
 	inner []netip.Addr
-	// NAS messages that wait for the UE.
-	waiting [][]byte
-	conn    *tcp.Conn
-	reading envelopes
+	// NAS messages that wait for the UE, and those that went into its TCP connection.
+	waiting, sent [][]byte
+	conn          *tcp.Conn
+	reading       envelopes
 
 	sessions map[uint8]*pduSession
 	// What sessions carried that are released.
@@ -371,17 +371,21 @@ func (u *ue) uplink(octets []byte) {
 
 // downlink brings a NAS message to the UE: by EAP-5G until it is authenticated, then by TCP.
 func (u *ue) downlink(octets []byte) {
-	if len(octets) == 0 || u.gone {
+	if len(octets) == 0 {
+		return
+	}
+	if u.gone {
+		u.undelivered(octets)
 		return
 	}
 	u.s.messages.WithLabelValues("downlink").Inc()
 	u.active = time.Now()
-	if len(u.waiting) == mostNAS {
+	u.waiting = append(u.waiting, octets)
+	if len(u.waiting) > mostNAS {
 		u.s.Log.Warn("a UE takes no NAS messages", "name", u.name)
 		u.end("the UE takes no NAS messages")
 		return
 	}
-	u.waiting = append(u.waiting, octets)
 	if u.up {
 		u.flush()
 	} else if u.key == nil {
@@ -395,10 +399,39 @@ func (u *ue) flush() {
 		return
 	}
 	now := time.Now()
+	u.acknowledge()
 	for _, m := range u.waiting {
 		u.transmit(u.conn.Send(envelope(m), now))
 	}
-	u.waiting = nil
+	u.sent, u.waiting = append(u.sent, u.waiting...), nil
+}
+
+// acknowledge forgets messages that the UE has.
+func (u *ue) acknowledge() {
+	has := len(u.sent)
+	for left := u.conn.Unacknowledged(); has > 0 && left > 0; {
+		has--
+		left -= len(envelope(u.sent[has]))
+	}
+	u.sent = u.sent[has:]
+}
+
+// disconnect is the end of the TCP connection. The next one carries what the UE did not acknowledge; what it has all the same, it drops as a replay.
+func (u *ue) disconnect() {
+	if u.conn == nil {
+		return
+	}
+	u.acknowledge()
+	u.waiting = append(u.sent, u.waiting...)
+	u.conn, u.sent = nil, nil
+}
+
+// undelivered tells the AMF that a NAS message does not arrive (TS 38.413 section 8.6.4).
+func (u *ue) undelivered(octets []byte) {
+	cause := ngap.CauseRadioNetworkRadioConnectionWithUeLost
+	u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any {
+		return &ngap.NASNonDeliveryIndication{AMFUENGAPID: amf, RANUENGAPID: ran, NASPDU: octets, Cause: ngap.Cause{RadioNetwork: &cause}}
+	})
 }
 
 // segment takes a TCP segment from the UE.
@@ -413,6 +446,7 @@ func (u *ue) segment(seg tcp.Segment) {
 			return
 		}
 		// The UE's newest connection counts.
+		u.disconnect()
 		conn, send := tcp.Accept(seg, u.s.random(), now)
 		u.conn, u.reading = conn, envelopes{}
 		u.transmit(send)
@@ -430,7 +464,7 @@ func (u *ue) segment(seg tcp.Segment) {
 		u.transmit(u.conn.Tick(now))
 	}
 	if u.conn != nil && u.conn.Err() != nil && !errors.Is(u.conn.Err(), tcp.ErrClosed) {
-		u.conn = nil
+		u.disconnect()
 		return
 	}
 	u.flush()
@@ -453,7 +487,7 @@ func (u *ue) tick(now time.Time) {
 	}
 	u.transmit(u.conn.Tick(now))
 	if u.conn.Err() != nil && !errors.Is(u.conn.Err(), tcp.ErrClosed) {
-		u.conn = nil
+		u.disconnect()
 	}
 }
 
@@ -620,11 +654,17 @@ func (u *ue) release(cause ngap.CauseRadioNetwork) {
 	}
 	u.gone = true
 	u.stopTimer()
+	u.disconnect()
+	if u.ending == nil {
+		for _, m := range u.waiting {
+			u.undelivered(m)
+		}
+	}
 	ending := u.endSessions()
 	for _, id := range sortedIDs(u.sessions) {
 		u.sessions[id].remove(false, func() {})
 	}
-	u.conn, u.waiting = nil, nil
+	u.waiting = nil
 	if len(u.inner) > 0 {
 		for _, a := range u.inner {
 			u.s.delete("Route", u.routeName(a))

@@ -47,11 +47,13 @@ type Conn struct {
 	// Ours: the first byte that is not acknowledged, and the next to send. `out` begins with the first one.
 	first, sent uint32
 	out         []byte
-	fin         bool // behind out
-	rto         time.Duration
-	due         time.Time
-	tries       int
-	err         error
+	// How much of it was left when the connection ended.
+	left  int
+	fin   bool // behind out
+	rto   time.Duration
+	due   time.Time
+	tries int
+	err   error
 }
 
 // Accept answers a SYN. initial is our initial sequence number, which others cannot guess (RFC 6528).
@@ -79,6 +81,9 @@ func (c *Conn) Established() bool { return c.state == established }
 // Err returns the error that ended the connection; nil: it is not over.
 func (c *Conn) Err() error { return c.err }
 
+// Unacknowledged is how many bytes of Send, the last ones, the peer has not acknowledged, also after the end.
+func (c *Conn) Unacknowledged() int { return len(c.out) + c.left }
+
 // Due is the time of the next Tick; the zero time: never.
 func (c *Conn) Due() time.Time { return c.due }
 
@@ -91,6 +96,7 @@ func (c *Conn) segment(sequence uint32, flags uint8, payload []byte) Segment {
 }
 
 func (c *Conn) end(err error) {
+	c.left += len(c.out)
 	c.state, c.due, c.out = over, time.Time{}, nil
 	if c.err == nil {
 		c.err = err
@@ -147,6 +153,7 @@ func (c *Conn) acknowledged(ack uint32, now time.Time) {
 		n--
 	}
 	if n > len(c.out) {
+		c.out = nil
 		c.end(c.err) // our FIN
 		return
 	}

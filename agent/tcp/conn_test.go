@@ -75,8 +75,8 @@ func TestUnacknowledgedDataIsSentAgainAndThenTheConnectionFails(t *testing.T) {
 			t.Fatalf("%d: %+v", n, send)
 		}
 	}
-	if c.Err() != ErrTimeout || now.Sub(noon) < 10*time.Second {
-		t.Errorf("%v after %v", c.Err(), now.Sub(noon))
+	if c.Err() != ErrTimeout || now.Sub(noon) < 10*time.Second || c.Unacknowledged() != len("message") {
+		t.Errorf("%v after %v, %d bytes unacknowledged", c.Err(), now.Sub(noon), c.Unacknowledged())
 	}
 }
 

@@ -16,6 +16,25 @@ NUMBERS = itertools.count(1)
 os.environ.setdefault("SLUICE_SCTP", "libusrsctp")
 
 
+# Messages for a UE whose truncations and flipped bits must disturb no other.
+MANGLED = (
+    ("DownlinkNASTransport", {"NAS-PDU": bytes.fromhex("7e0200000000207e0054")}),
+    (
+        "UEContextModificationRequest",
+        {"UEAggregateMaximumBitRate": {"uEAggregateMaximumBitRateDL": 10**9, "uEAggregateMaximumBitRateUL": 10**9}},
+    ),
+    ("LocationReportingControl", {"LocationReportingRequestType": {"eventType": "direct", "reportArea": "cell"}}),
+    ("RerouteNASRequest", {"NGAP-Message": b"\0\x0f\x40\0", "AMFSetID": (2, 10)}),
+)
+
+
+def apart(first, second):
+    """Whether no flip of one bit makes one pair of NGAP identifiers share one with another pair: a message with
+    identifiers of two UEs ends both contexts (TS 38.413 section 10.6).
+    """
+    return all((a ^ b).bit_count() > 1 for a, b in zip(first, second, strict=True))
+
+
 class Program:
     """A program of tests/core that writes and reads lines of JSON."""
 
