@@ -138,9 +138,11 @@ try_engine(struct trial *t, const struct algorithm *a, const struct crypto_engin
 		t->is_expected = true;
 		back = run(t, a, keys[1]);
 		if (there == 0 || back == 0) {
-			fprintf(stderr,
-				"crypto: the engine %s gives wrong results for %s on this CPU: it is not used\n",
-				engine->name, a->fastest.name);
+			if (engine != &crypto_device || !crypto_device_given_up())
+				fprintf(stderr,
+					"crypto: the engine %s gives wrong results for %s on this CPU: it is not "
+					"used\n",
+					engine->name, a->fastest.name);
 			least = 0;
 			break;
 		}
@@ -195,31 +197,85 @@ log_choice(const struct fastest *f)
 		f->asked ? ", as asked" : "", text);
 }
 
+static struct trial *
+trial_new(void)
+{
+	return aligned_alloc(64, RTE_ALIGN_CEIL(sizeof(struct trial), 64));
+}
+
 int
 crypto_choose(void)
 {
-	struct trial *t = aligned_alloc(64, RTE_ALIGN_CEIL(sizeof(*t), 64));
+	bool given_up = crypto_device_given_up();
+	struct trial *t = trial_new();
 
-	if (!t)
-		return -ENOMEM;
-	for (unsigned a = 0; a < RTE_DIM(algorithms); a++) {
+	for (unsigned a = 0; t && a < RTE_DIM(algorithms); a++) {
 		choose(t, &algorithms[a]);
 		log_choice(&algorithms[a].fastest);
+		// A device that was given up may still write into this memory: nothing uses it again.
+		if (given_up != crypto_device_given_up()) {
+			given_up = true;
+			t = trial_new();
+		}
 	}
+	if (!t)
+		return -ENOMEM;
 	free(t);
 	return 0;
+}
+
+static struct algorithm *
+algorithm_of(const struct crypto_secret *secret)
+{
+	for (unsigned i = 0; i < RTE_DIM(algorithms); i++)
+		if (algorithms[i].cipher == secret->cipher && algorithms[i].integrity == secret->integrity)
+			return &algorithms[i];
+	return NULL;
 }
 
 const struct crypto_engine *
 crypto_chosen(const struct crypto_secret *secret)
 {
-	for (unsigned i = 0; i < RTE_DIM(algorithms); i++) {
-		const struct algorithm *a = &algorithms[i];
+	const struct algorithm *a = algorithm_of(secret);
 
-		if (a->cipher == secret->cipher && a->integrity == secret->integrity)
-			return a->engines[a->fastest.way];
+	return a ? a->engines[__atomic_load_n(&a->fastest.way, __ATOMIC_RELAXED)] : NULL;
+}
+
+// FASTEST_WAYS: no other one was tried.
+static unsigned
+fastest_without(const struct algorithm *a, const struct crypto_engine *engine)
+{
+	const double *cycles = a->fastest.cycles;
+	unsigned best = FASTEST_WAYS;
+
+	for (unsigned w = 0; w < FASTEST_WAYS; w++)
+		if (a->engines[w] && a->engines[w] != engine && cycles[w] > 0 &&
+			(best == FASTEST_WAYS || cycles[w] < cycles[best]))
+			best = w;
+	return best;
+}
+
+const struct crypto_engine *
+crypto_chosen_without(const struct crypto_engine *engine, const struct crypto_secret *secret)
+{
+	const struct algorithm *a = algorithm_of(secret);
+	unsigned way = a ? fastest_without(a, engine) : FASTEST_WAYS;
+
+	return way < FASTEST_WAYS ? a->engines[way] : NULL;
+}
+
+void
+crypto_choose_without(const struct crypto_engine *engine)
+{
+	for (unsigned i = 0; i < RTE_DIM(algorithms); i++) {
+		struct algorithm *a = &algorithms[i];
+		unsigned way = fastest_without(a, engine);
+
+		if (a->engines[a->fastest.way] != engine || way == FASTEST_WAYS)
+			continue;
+		__atomic_store_n(&a->fastest.way, way, __ATOMIC_RELAXED);
+		__atomic_store_n(&a->fastest.asked, false, __ATOMIC_RELAXED);
 	}
-	return NULL;
 }
 
 RTE_INIT(register_algorithms)

@@ -24,6 +24,8 @@ static const struct crypto_engine *const engines[] = {&crypto_device, &crypto_ip
 	&crypto_sm_gfni, &crypto_sm_vaes, &crypto_sm_aesni, &crypto_sm_c, &crypto_openssl};
 static struct crypto_context contexts[WORKER_MAX + 1];
 static struct slab keys[KEY_CLASSES];
+static char instead[RTE_DIM(engines)]
+		   [64]; // what crypto_key_engine() says of an engine that serves in place of a device
 
 struct crypto_context *
 crypto_context_of(unsigned worker)
@@ -196,6 +198,18 @@ crypto_key_new(const struct crypto_secret *s, struct crypto_key **key)
 	return error;
 }
 
+int
+crypto_key_new_without(const struct crypto_engine *engine, const struct crypto_secret *s, struct crypto_key **key)
+{
+	const struct crypto_engine *chosen = secret_fits(s) ? crypto_chosen_without(engine, s) : NULL;
+	int error = chosen ? crypto_key_new_by(chosen, s, key) : -ENOTSUP;
+
+	for (unsigned e = 0; e < RTE_DIM(engines) && error == -ENOTSUP; e++)
+		if (engines[e] != engine)
+			error = crypto_key_new_by(engines[e], s, key);
+	return error;
+}
+
 void
 crypto_key_free(struct crypto_key *key)
 {
@@ -215,7 +229,12 @@ crypto_key_free(struct crypto_key *key)
 const char *
 crypto_key_engine(const struct crypto_key *key)
 {
-	return key->engine->name;
+	const struct crypto_key *serves = key->engine->serving ? key->engine->serving(key) : key;
+
+	for (unsigned e = 0; serves != key && e < RTE_DIM(engines); e++)
+		if (engines[e] == serves->engine)
+			return instead[e];
+	return serves->engine->name;
 }
 
 static bool
@@ -237,8 +256,8 @@ same_kind(const struct crypto_key *a, const struct crypto_key *b)
 }
 
 // Those of the first one's kind, all at once; then those of the first of the rest, and so on.
-static void
-run_by_kind(struct crypto_context *context, struct crypto_op **ops, unsigned count)
+void
+crypto_run_by_kind(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 {
 	struct crypto_op *same[CRYPTO_BATCH], *other[CRYPTO_BATCH];
 
@@ -290,7 +309,7 @@ crypto_run(unsigned worker, struct crypto_op *ops, unsigned count)
 		if (likely(!mixed && n > 0))
 			first->run(context, all, n);
 		else
-			run_by_kind(context, all, n);
+			crypto_run_by_kind(context, all, n);
 		ops += batch;
 		count -= batch;
 	}
@@ -378,6 +397,8 @@ crypto_stop(void)
 int
 crypto_start(void)
 {
+	for (unsigned e = 0; e < RTE_DIM(engines); e++)
+		snprintf(instead[e], sizeof(instead[e]), "%s (%s given up)", engines[e]->name, crypto_device.name);
 	for (unsigned w = 0; w <= worker_count; w++) {
 		struct crypto_context *context = &contexts[w];
 

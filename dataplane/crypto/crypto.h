@@ -80,7 +80,10 @@ enum crypto_status {
 	CRYPTO_OK,
 	CRYPTO_BAD_ICV, // decryption: the packet is forged or damaged; `data` is undefined and must not be used
 	CRYPTO_BAD_LENGTH, // `length` is no multiple of the cipher's block, or a length exceeds its limit; nothing was touched
-	CRYPTO_BAD_ENGINE,  // the engine failed (a device did not answer); `data` is undefined
+	CRYPTO_BAD_ENGINE, // the engine failed; `data` is undefined
+	// A device did not answer in time and may still write into the packet. Free it and do nothing else: its buffer is used again when the
+	// device has returned it. The memory of an operation without a packet must stay.
+	CRYPTO_BAD_TIMEOUT,
 	CRYPTO_BAD_PENDING, // never seen by the caller
 };
 
@@ -128,7 +131,7 @@ void crypto_stop(void);
 int crypto_key_new(const struct crypto_secret *secret, struct crypto_key **key);
 // Main thread, when no worker can hold it any more. Its memory is overwritten with zeros. NULL is well.
 void crypto_key_free(struct crypto_key *key);
-// For messages: the engine that serves it, such as "ipsec-mb".
+// For messages: the engine that serves it, such as "ipsec-mb"; of a device that is given up, "ipsec-mb (cryptodev given up)".
 const char *crypto_key_engine(const struct crypto_key *key);
 
 // Bytes of the IV on the wire, and the block that padding fills up: 0 and 1 for NULL.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every engine against a reference that is made of OpenSSL's ciphers and digests, packet by packet.
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,9 @@
 
 #include <cmocka.h>
 
+#include <rte_cryptodev.h>
 #include <rte_eal.h>
+#include <rte_mbuf.h>
 
 #include "crypto/engine.h"
 #include "crypto/reference.h"
@@ -491,6 +494,97 @@ a_released_key_leaves_only_zeros(void **state)
 		assert_memory_equal((const uint8_t *)c.encrypt + at, zeros, sizeof(zeros));
 }
 
+// A packet with its operation inside of a buffer of the pool.
+static struct rte_mbuf *
+case_in_buffer(struct rte_mempool *pool, struct packet_case *c, struct crypto_op *op)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	uint8_t *at;
+
+	assert_non_null(m);
+	at = (uint8_t *)rte_pktmbuf_append(m, ROOM);
+	case_op(c, op, false);
+	memcpy(at, c->work, ROOM);
+	op->data = at + (op->data - c->work);
+	op->icv = at + (op->icv - c->work);
+	op->iv = at + (op->iv - c->work);
+	op->aad = at + (op->aad - c->work);
+	op->packet = m;
+	return m;
+}
+
+static uint16_t
+no_answer(void *queue, struct rte_crypto_op **ops, uint16_t count)
+{
+	return 0;
+}
+
+// The last test: nothing takes the device back into use. Its driver writes into packets when it is asked for results.
+static void
+a_device_without_an_answer_is_given_up_and_holds_its_packets(void **state)
+{
+	enum { BUFFERS = 8, LOST = 3 };
+	static const struct algorithm gcm = {CRYPTO_AES_GCM, 16, 0, 16},
+				      cbc = {CRYPTO_AES_CBC, 16, CRYPTO_HMAC_SHA256, 16};
+	static struct packet_case cases[LOST], other;
+	struct crypto_op ops[LOST], kept[LOST], next;
+	struct rte_mempool *buffers = rte_pktmbuf_pool_create("buffers", BUFFERS, 0, 0, ROOM + 128, SOCKET_ID_ANY);
+	int id = rte_cryptodev_get_dev_id("crypto_aesni_mb0");
+	struct rte_crypto_fp_ops *calls = &rte_crypto_fp_ops[id];
+	dequeue_pkt_burst_t dequeue = calls->dequeue_burst;
+	struct rte_mbuf *packets[LOST], *packet;
+	struct crypto_key *key;
+
+	assert_non_null(buffers);
+	for (unsigned i = 0; i < LOST; i++) {
+		case_new(&cases[i], &crypto_device, i ? &cbc : &gcm, 160 * (i + 1), NULL);
+		packets[i] = case_in_buffer(buffers, &cases[i], &ops[i]);
+	}
+	assert_string_equal(crypto_key_engine(cases[0].encrypt), "cryptodev");
+	calls->dequeue_burst = no_answer;
+	crypto_run(0, ops, LOST);
+	for (unsigned i = 0; i < LOST; i++)
+		assert_int_equal(ops[i].status, CRYPTO_BAD_TIMEOUT);
+	assert_true(crypto_device_given_up());
+	assert_string_equal(crypto_key_engine(cases[0].encrypt), "ipsec-mb (cryptodev given up)");
+	// The caller goes on with its operations, and frees its packets. Their buffers are nobody's.
+	memset(ops, 0xee, sizeof(ops));
+	memcpy(kept, ops, sizeof(kept));
+	rte_pktmbuf_free_bulk(packets, LOST);
+	assert_int_equal(rte_mempool_avail_count(buffers), BUFFERS - LOST);
+
+	// Software serves the same keys, and new ones.
+	for (unsigned i = 0; i < LOST; i++) {
+		packet = case_in_buffer(buffers, &cases[i], &next);
+		crypto_run(0, &next, 1);
+		assert_int_equal(next.status, CRYPTO_OK);
+		assert_ptr_equal(next.key, cases[i].encrypt);
+		assert_memory_equal(rte_pktmbuf_mtod(packet, uint8_t *), cases[i].sealed, ROOM);
+		rte_pktmbuf_free(packet);
+	}
+	case_new(&other, &crypto_ipsec_mb, &gcm, 100, NULL);
+	other.secret.direction = CRYPTO_ENCRYPT;
+	assert_int_equal(crypto_key_new_by(&crypto_device, &other.secret, &key), -ENOTSUP);
+	assert_int_equal(crypto_key_new(&other.secret, &key), 0);
+	assert_string_equal(crypto_key_engine(key), "ipsec-mb");
+	crypto_key_free(key);
+
+	// What the device returns late goes to no operation, and gives the buffers back.
+	calls->dequeue_burst = dequeue;
+	for (unsigned i = 0; i < 100 && rte_mempool_avail_count(buffers) < BUFFERS; i++) {
+		case_op(&other, &next, false);
+		next.key = cases[0].encrypt;
+		crypto_run(0, &next, 1);
+		assert_int_equal(next.status, CRYPTO_OK);
+	}
+	assert_int_equal(rte_mempool_avail_count(buffers), BUFFERS);
+	assert_memory_equal(ops, kept, sizeof(ops));
+	case_free(&other);
+	for (unsigned i = 0; i < LOST; i++)
+		case_free(&cases[i]);
+	rte_mempool_free(buffers);
+}
+
 static int
 set_up(void **state)
 {
@@ -524,6 +618,7 @@ main(void)
 		cmocka_unit_test(waiting_for_some_operations_keeps_those_that_were_enqueued),
 		cmocka_unit_test(secrets_whose_lengths_do_not_fit_the_algorithm_are_refused),
 		cmocka_unit_test(a_released_key_leaves_only_zeros),
+		cmocka_unit_test(a_device_without_an_answer_is_given_up_and_holds_its_packets),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

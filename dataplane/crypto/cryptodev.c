@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices of DPDK's cryptodev: a card, or libIPSec_MB or OpenSSL behind the same interface. A device works beside the CPU:
 // crypto_enqueue() gives it operations, crypto_dequeue() takes results. crypto_run() does both and waits.
+//
+// A device that does not answer crypto_run() in time is given up until the data plane starts again: each key has a second schedule, of the
+// engine that is fastest without the device, and this one serves from then on. The device may still write into the packets that it has:
+// their buffers are held until it returns them.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +32,9 @@ struct own {
 	uint8_t nonce[NONCE];
 	uint8_t aad[CRYPTO_AAD_MAX + 4 + 12];
 	uint8_t icv[CRYPTO_ICV_MAX];
-	struct crypto_op *op;
+	struct crypto_op *op; // NULL: its caller has given it up,
+	struct rte_mbuf
+		*held; // and this is its packet, which the device may still write into; NULL: the caller had none
 	struct rte_mbuf packet;
 };
 
@@ -41,6 +47,7 @@ struct pending {
 // A session knows the length of the AAD: without and with an extended sequence number. HMAC has the first only.
 struct device_key {
 	void *sessions[2];
+	struct crypto_key *software; // serves in place of the device; NULL: no other engine has the algorithm
 };
 
 enum { AAD_PLAIN = 8, AAD_ESN = 12 };
@@ -49,9 +56,33 @@ static const char *devices[DEVICES_MAX];
 static unsigned device_count;
 static int device = -1; // the last one: the one in use
 static struct rte_mempool *sessions, *pool;
+static bool given_up; // for good: workers read it for each batch
 
-// In `own` of an operation: its receiver when it comes back.
-enum { QUEUED, WAITED_FOR };
+// In `own` of an operation while the device has it.
+struct under_way {
+	struct pending *pending;
+	enum { QUEUED, WAITED_FOR } receiver; // when it comes back
+};
+
+_Static_assert(sizeof(struct under_way) <= sizeof(((struct crypto_op *)0)->own), "the part of an operation fits");
+
+static inline struct under_way *
+under_way(struct crypto_op *op)
+{
+	return (struct under_way *)op->own;
+}
+
+static inline bool
+is_given_up(void)
+{
+	return __atomic_load_n(&given_up, __ATOMIC_RELAXED);
+}
+
+bool
+crypto_device_given_up(void)
+{
+	return is_given_up();
+}
 
 int
 crypto_use_device(const char *name)
@@ -135,7 +166,7 @@ device_has(const struct crypto_secret *s)
 static size_t
 schedule_size(const struct crypto_secret *s)
 {
-	return device >= 0 && device_has(s) ? sizeof(struct device_key) : 0;
+	return device >= 0 && !is_given_up() && device_has(s) ? sizeof(struct device_key) : 0;
 }
 
 // NULL: its AAD is none of ESP's, or it has no data, which drivers read as another algorithm.
@@ -166,6 +197,8 @@ pending_fill(struct pending *p, struct crypto_op *op)
 	__rte_crypto_op_reset(&p->op, RTE_CRYPTO_OP_TYPE_SYMMETRIC);
 	rte_crypto_op_attach_sym_session(&p->op, session_of(op));
 	p->own.op = op;
+	p->own.held = NULL;
+	under_way(op)->pending = p;
 	if (!m) {
 		m = &p->own.packet;
 		*m = (struct rte_mbuf){.buf_addr = (void *)(uintptr_t)first,
@@ -210,11 +243,16 @@ pending_fill(struct pending *p, struct crypto_op *op)
 	}
 }
 
-static void
+// The operation; NULL: its caller has given it up, and its packet is free now.
+static struct crypto_op *
 pending_finish(struct pending *p)
 {
 	struct crypto_op *op = p->own.op;
 
+	if (unlikely(!op)) {
+		rte_pktmbuf_free(p->own.held);
+		return NULL;
+	}
 	if (p->op.status == RTE_CRYPTO_OP_STATUS_SUCCESS) {
 		op->status = CRYPTO_OK;
 		if (op->key->direction == CRYPTO_ENCRYPT)
@@ -222,6 +260,14 @@ pending_finish(struct pending *p)
 	} else {
 		op->status = p->op.status == RTE_CRYPTO_OP_STATUS_AUTH_FAILED ? CRYPTO_BAD_ICV : CRYPTO_BAD_ENGINE;
 	}
+	return op;
+}
+
+// The main thread reads it.
+static inline void
+pending_count(struct crypto_context *context, unsigned count)
+{
+	__atomic_store_n(&context->device_pending, count, __ATOMIC_RELAXED);
 }
 
 static unsigned
@@ -238,7 +284,7 @@ device_enqueue(struct crypto_context *context, struct crypto_op **ops, unsigned 
 		for (unsigned i = 0; i < n; i++)
 			pending_fill((struct pending *)burst[i], ops[taken + i]);
 		sent = rte_cryptodev_enqueue_burst((uint8_t)device, (uint16_t)context->worker, burst, (uint16_t)n);
-		context->device_pending += sent;
+		pending_count(context, context->device_pending + sent);
 		taken += sent;
 		if (sent == n)
 			continue;
@@ -266,17 +312,84 @@ device_dequeue(struct crypto_context *context, struct crypto_op **ops, unsigned 
 			(uint16_t)RTE_MIN(max - got, (unsigned)SEND));
 
 		for (unsigned i = 0; i < n; i++) {
-			struct pending *p = (struct pending *)burst[i];
+			struct crypto_op *op = pending_finish((struct pending *)burst[i]);
 
-			pending_finish(p);
-			ops[got++] = p->own.op;
+			if (likely(op))
+				ops[got++] = op;
 			rte_crypto_op_free(burst[i]);
 		}
-		context->device_pending -= n;
+		pending_count(context, context->device_pending - n);
 		if (n == 0)
 			break;
 	}
 	return got;
+}
+
+// By the software keys, once the device is given up.
+static void
+serve_instead(struct crypto_context *context, struct crypto_op **ops, unsigned count)
+{
+	struct crypto_op *all[CRYPTO_BATCH], *served[CRYPTO_BATCH];
+	const struct crypto_key *keys[CRYPTO_BATCH];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct device_key *key = (const struct device_key *)ops[i]->key->schedule;
+
+		if (unlikely(!key->software)) {
+			ops[i]->status = CRYPTO_BAD_ENGINE;
+			continue;
+		}
+		keys[n] = ops[i]->key;
+		ops[i]->key = key->software;
+		all[n] = served[n] = ops[i];
+		n++;
+	}
+	if (n)
+		crypto_run_by_kind(context, all, n);
+	for (unsigned i = 0; i < n; i++)
+		served[i]->key = keys[i];
+}
+
+// Results that come after all: of operations that were enqueued, or of packets that are held.
+static void
+take_late(struct crypto_context *context)
+{
+	struct crypto_op *back[SEND];
+	unsigned n = context->device_pending ? device_dequeue(context, back, SEND) : 0;
+
+	for (unsigned i = 0; i < n; i++)
+		crypto_done(context, back[i]);
+}
+
+// The device has not answered in time. It has the first `sent` of these operations, and any of those without a result may still be in its
+// hands: nobody waits for them, and nobody gets the memory of their packets.
+static void
+give_up(struct crypto_context *context, struct crypto_op **ops, unsigned sent, unsigned count)
+{
+	unsigned lost = 0;
+
+	for (unsigned i = 0; i < sent; i++) {
+		struct pending *p = under_way(ops[i])->pending;
+
+		if (ops[i]->status != CRYPTO_BAD_PENDING)
+			continue;
+		if (ops[i]->packet)
+			rte_mbuf_refcnt_update(ops[i]->packet, 1);
+		p->own.held = ops[i]->packet;
+		p->own.op = NULL;
+		ops[i]->status = CRYPTO_BAD_TIMEOUT;
+		lost++;
+	}
+	if (!__atomic_exchange_n(&given_up, true, __ATOMIC_ACQ_REL)) {
+		fprintf(stderr,
+			"crypto: device %s is given up until the next start: it did not answer within %d s. %u packets "
+			"are "
+			"lost, and other engines serve from now on\n",
+			devices[device_count - 1], PATIENCE, lost);
+		crypto_choose_without(&crypto_device);
+	}
+	serve_instead(context, ops + sent, count - sent);
 }
 
 // Operations of crypto_enqueue() may be under way, too: they wait for crypto_dequeue().
@@ -287,8 +400,13 @@ run(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 	unsigned sent = 0, known = 0, left = context->device_pending;
 	struct crypto_op *back[SEND];
 
+	if (unlikely(is_given_up())) {
+		take_late(context);
+		serve_instead(context, ops, count);
+		return;
+	}
 	for (unsigned i = 0; i < count; i++) {
-		ops[i]->own[0] = WAITED_FOR;
+		under_way(ops[i])->receiver = WAITED_FOR;
 		if (session_of(ops[i]))
 			ops[known++] = ops[i];
 		else
@@ -302,12 +420,11 @@ run(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 		n = device_dequeue(context, back, SEND);
 		left -= n;
 		for (unsigned i = 0; i < n; i++)
-			if (back[i]->own[0] != WAITED_FOR)
+			if (under_way(back[i])->receiver != WAITED_FOR)
 				crypto_done(context, back[i]);
 	}
-	for (unsigned i = 0; left > 0 && i < known; i++)
-		if (ops[i]->status == CRYPTO_BAD_PENDING)
-			ops[i]->status = CRYPTO_BAD_ENGINE;
+	if (unlikely(left > 0))
+		give_up(context, ops, sent, known);
 }
 
 static unsigned
@@ -315,8 +432,14 @@ enqueue(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 {
 	unsigned n = 0;
 
+	if (unlikely(is_given_up())) {
+		serve_instead(context, ops, count);
+		for (unsigned i = 0; i < count; i++)
+			crypto_done(context, ops[i]);
+		return count;
+	}
 	while (n < count && session_of(ops[n]))
-		ops[n++]->own[0] = QUEUED;
+		under_way(ops[n++])->receiver = QUEUED;
 	n = device_enqueue(context, ops, n);
 	if (n < count && !session_of(ops[n])) {
 		ops[n]->status = CRYPTO_BAD_LENGTH;
@@ -325,12 +448,32 @@ enqueue(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 	return n;
 }
 
+static const struct crypto_key *
+serving(const struct crypto_key *key)
+{
+	const struct device_key *k = (const struct device_key *)key->schedule;
+
+	return is_given_up() && k->software ? k->software : key;
+}
+
+// A device that was given up may still read the sessions of what it has.
+static bool
+holds_sessions(void)
+{
+	bool holds = false;
+
+	for (unsigned w = 0; is_given_up() && w <= worker_count; w++)
+		holds |= __atomic_load_n(&crypto_context_of(w)->device_pending, __ATOMIC_RELAXED) > 0;
+	return holds;
+}
+
 static void
 release(struct crypto_key *key)
 {
 	struct device_key *k = (struct device_key *)key->schedule;
 
-	for (unsigned i = 0; i < RTE_DIM(k->sessions); i++)
+	crypto_key_free(k->software);
+	for (unsigned i = 0; i < RTE_DIM(k->sessions) && !holds_sessions(); i++)
 		if (k->sessions[i])
 			rte_cryptodev_sym_session_free((uint8_t)device, k->sessions[i]);
 }
@@ -392,6 +535,8 @@ prepare(struct crypto_key *key, const struct crypto_secret *s)
 	struct device_key *k = (struct device_key *)key->schedule;
 	int error = key->hmac ? prepare_hmac(k, s) : prepare_aead(k, s);
 
+	if (!error && crypto_key_new_without(&crypto_device, s, &k->software) == -ENOMEM)
+		error = -ENOMEM;
 	key->run = run;
 	if (error)
 		release(key);
@@ -473,8 +618,10 @@ stop(struct crypto_context *context)
 		return;
 	rte_cryptodev_stop((uint8_t)device);
 	rte_cryptodev_close((uint8_t)device);
-	rte_mempool_free(sessions);
-	rte_mempool_free(pool);
+	if (!is_given_up()) {
+		rte_mempool_free(sessions);
+		rte_mempool_free(pool);
+	}
 	sessions = pool = NULL;
 	device = -1;
 }
@@ -485,6 +632,7 @@ const struct crypto_engine crypto_device = {
 	.schedule_size = schedule_size,
 	.prepare = prepare,
 	.release = release,
+	.serving = serving,
 	.start = start,
 	.stop = stop,
 	.enqueue = enqueue,

@@ -49,6 +49,8 @@ struct crypto_engine {
 	int (*prepare)(struct crypto_key *key, const struct crypto_secret *secret);
 	// Before the schedule is overwritten with zeros; may be NULL.
 	void (*release)(struct crypto_key *key);
+	// The key that serves in place of this one now, or the key itself; may be NULL.
+	const struct crypto_key *(*serving)(const struct crypto_key *key);
 	// Allocates the context of a worker, before workers start; may be NULL.
 	int (*start)(struct crypto_context *context);
 	void (*stop)(struct crypto_context *context);
@@ -63,7 +65,7 @@ struct IMB_MGR;
 struct crypto_context {
 	unsigned worker;
 	struct IMB_MGR *mb[2];   // of ipsec_mb.c: with the widest vectors, and with SSE and SHA-NI
-	unsigned device_pending; // operations that cryptodev.c gave the device
+	unsigned device_pending; // operations that cryptodev.c gave the device; the main thread reads it
 	// Operations that are done and wait for crypto_dequeue().
 	struct crypto_op **done;
 	uint32_t done_head, done_tail;
@@ -77,10 +79,23 @@ const struct crypto_engine *crypto_engine_at(unsigned index);
 // As crypto_key_new(), by this engine.
 int crypto_key_new_by(const struct crypto_engine *engine, const struct crypto_secret *secret, struct crypto_key **key);
 
+// As crypto_key_new(), by any engine but this one.
+int crypto_key_new_without(
+	const struct crypto_engine *engine, const struct crypto_secret *secret, struct crypto_key **key);
+// Operations of any mix of keys. The array's order changes.
+void crypto_run_by_kind(struct crypto_context *context, struct crypto_op **ops, unsigned count);
+// The device did not answer crypto_run() in time, and serves no longer. It may still write into memory of operations without a packet.
+bool crypto_device_given_up(void);
+
 // Try all engines with all algorithms, and choose. 0 or a negative errno.
 int crypto_choose(void);
 // The engine that was chosen for the secret's algorithm; NULL: it is none of those that are tried.
 const struct crypto_engine *crypto_chosen(const struct crypto_secret *secret);
+// The fastest one but `engine`; NULL: none was tried.
+const struct crypto_engine *crypto_chosen_without(
+	const struct crypto_engine *engine, const struct crypto_secret *secret);
+// The engine serves no longer: the fastest of the others is the choice. Any thread.
+void crypto_choose_without(const struct crypto_engine *engine);
 
 // The operation is done and waits for crypto_dequeue().
 void crypto_done(struct crypto_context *context, struct crypto_op *op);

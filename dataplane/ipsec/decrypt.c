@@ -41,6 +41,10 @@ DROP(drop_ecn, "esp-ecn-illegal",
 	"A router marked a packet in a tunnel as having met congestion, which its ends do not understand (RFC 6040 "
 	"section 4.2).")
 DROP(drop_engine, "esp-engine-inbound", "The crypto engine could not decrypt a packet.")
+DROP(drop_device, "esp-device-timeout-inbound",
+	"The crypto device did not return a packet that it decrypts in time. It is given up, and other engines encrypt "
+	"and "
+	"decrypt.")
 CONSUMED(consumed_dummy, "esp-dummy", "An ESP packet without a packet inside, which hides when there is traffic.")
 
 enum { PUNTS_A_SECOND = 100 };
@@ -449,7 +453,9 @@ decrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared)
 			next[i] = packet_drop(p, &drop_icv);
 		} else {
 			ipsec_sa_counters_of(found[i])->other++;
-			next[i] = packet_drop(p, op->status == CRYPTO_BAD_LENGTH ? &drop_length : &drop_engine);
+			next[i] = packet_drop(p, op->status == CRYPTO_BAD_LENGTH    ? &drop_length
+						 : op->status == CRYPTO_BAD_TIMEOUT ? &drop_device
+										    : &drop_engine);
 		}
 	}
 }

@@ -47,7 +47,9 @@ DROP(drop_ttl, "ttl-expired-to-core-tunnel",
 	"The TTL or hop limit of a packet from a subscriber whose session has a tunnel as its core was used up.")
 DROP(drop_loop, "esp-loop",
 	"An outer packet is routed into tunnels again and again: the route to a tunnel's peer leads into the tunnel.")
-DROP(drop_engine, "esp-engine", "The crypto engine could not encrypt or decrypt a packet.")
+DROP(drop_engine, "esp-engine", "The crypto engine could not encrypt a packet.")
+DROP(drop_device, "esp-device-timeout",
+	"The crypto device did not return a packet in time. It is given up, and other engines encrypt and decrypt.")
 
 enum {
 	WRAP = UINT16_MAX, // no edge yet
@@ -548,7 +550,8 @@ encrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared, enum w
 
 		if (unlikely(room->ops[w].status != CRYPTO_OK)) {
 			ipsec_sa_counters_of(sas[i])->other++;
-			next[i] = packet_drop(p, &drop_engine);
+			next[i] =
+				packet_drop(p, room->ops[w].status == CRYPTO_BAD_TIMEOUT ? &drop_device : &drop_engine);
 			continue;
 		}
 		next[i] = p->family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;
