@@ -14,8 +14,8 @@
 #include "crypto/engine.h"
 
 enum {
-	KEY_STEP = 256, // bytes: keys are allocated in multiples
-	KEY_CLASSES = 16,
+	KEY_STEP = 64, // bytes: keys are allocated in multiples
+	KEY_CLASSES = 64,
 	KEYS_MAX = 1 << 20, // of a class
 	DONE = 4096,        // operations that may wait for crypto_dequeue()
 };

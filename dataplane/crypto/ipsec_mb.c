@@ -10,7 +10,7 @@
 #include "crypto/engine.h"
 
 enum { WIDEST, SSE };
-enum { SHA_STATE = 64, GCM_TOUCHED = 384, GCM_PREFETCH = 3 };
+enum { SHA_STATE = 64, GCM_ROUNDS = 15 * 16, GCM_POWERS = 48, GCM_FEW_POWERS = 16, PREFETCH = 5 };
 
 // A key of CBC, CTR or NULL with HMAC. The job manager needs round keys at multiples of 16 bytes.
 struct hmac_key {
@@ -75,12 +75,38 @@ schedule_size(const struct crypto_secret *s)
 	}
 }
 
+// Behind the round keys there are powers of the hash key. The code for AVX-512 with VAES has 48 of them, the highest first, and takes one for
+// each block of a packet: those of a short packet lie at the end. Other code has eight, and their halves.
+static inline bool
+powers_are_many(const IMB_MGR *mb)
+{
+	return mb->used_arch == IMB_ARCH_AVX512 && mb->features & IMB_FEATURE_VAES;
+}
+
+// What a packet needs of its key, and nothing else: a whole schedule has 1,008 bytes.
+static inline void
+gcm_prefetch(const struct crypto_op *op, bool many)
+{
+	const uint8_t *schedule = op->key->schedule;
+	unsigned powers = RTE_MIN(op->length / 16 + 3, (unsigned)GCM_POWERS), at = GCM_ROUNDS,
+		 end = GCM_ROUNDS + 16 * (many ? GCM_POWERS : GCM_FEW_POWERS);
+
+	for (unsigned line = 0; line < GCM_ROUNDS; line += 64)
+		rte_prefetch0(schedule + line);
+	if (many)
+		at = end - 16 * powers;
+	for (at = at / 64 * 64; at < end; at += 64)
+		rte_prefetch0(schedule + at);
+}
+
 // The six functions of GCM, by key size and direction.
 static inline __attribute__((always_inline)) void
 gcm(struct crypto_context *context, struct crypto_op **ops, unsigned count, aes_gcm_enc_dec_t call, bool decrypt)
 {
-	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)GCM_PREFETCH); i++)
-		crypto_prefetch(ops[i]->key, GCM_TOUCHED);
+	bool many = powers_are_many(manager(context, ops[0]->key));
+
+	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)PREFETCH); i++)
+		gcm_prefetch(ops[i], many);
 	for (unsigned i = 0; i < count; i++) {
 		struct crypto_op *op = ops[i];
 		struct gcm_context_data state;
@@ -88,8 +114,8 @@ gcm(struct crypto_context *context, struct crypto_op **ops, unsigned count, aes_
 		const uint8_t *aad;
 		unsigned aad_length;
 
-		if (i + GCM_PREFETCH < count)
-			crypto_prefetch(ops[i + GCM_PREFETCH]->key, GCM_TOUCHED);
+		if (i + PREFETCH < count)
+			gcm_prefetch(ops[i + PREFETCH], many);
 		crypto_nonce(op, nonce);
 		aad = crypto_aad(op, own, &aad_length);
 		call((const struct gcm_key_data *)op->key->schedule, &state, op->data, op->data, op->length, nonce, aad,
@@ -142,7 +168,10 @@ static void
 gmac(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 {
 	IMB_MGR *mb = manager(context, ops[0]->key);
+	bool many = powers_are_many(mb);
 
+	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)PREFETCH); i++)
+		gcm_prefetch(ops[i], many);
 	for (unsigned i = 0; i < count; i++) {
 		struct crypto_op *op = ops[i];
 		const struct gcm_key_data *key = (const struct gcm_key_data *)op->key->schedule;
@@ -157,6 +186,8 @@ gmac(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 		unsigned aad_length;
 		const uint8_t *aad = crypto_aad(op, own, &aad_length);
 
+		if (i + PREFETCH < count)
+			gcm_prefetch(ops[i + PREFETCH], many);
 		crypto_nonce(op, nonce);
 		init(key, &state, nonce, 12);
 		if (aad_length)
@@ -187,6 +218,8 @@ chacha20_poly1305(struct crypto_context *context, struct crypto_op **ops, unsign
 		unsigned aad_length;
 		const uint8_t *aad = crypto_aad(op, own, &aad_length), *key = op->key->schedule;
 
+		if (i + PREFETCH < count)
+			rte_prefetch0(ops[i + PREFETCH]->key->schedule);
 		crypto_nonce(op, nonce);
 		IMB_CHACHA20_POLY1305_INIT(mb, key, &state, nonce, aad, aad_length);
 		if (decrypt)

@@ -2,11 +2,21 @@
 // Interfaces with one far end (INTERFACE_POINT): packets that leave by them, and that come in there.
 #pragma once
 
+#include <rte_prefetch.h>
+
 #include "ether/interface.h"
 #include "ip/nodes.h"
 
 // In: an IP packet whose way out is such an interface, packet->hop. TTL, MTU, counters. Out: the output of the interface's type.
 extern struct node ip_point_node;
+
+// What interface_input() needs of the interface.
+static inline void
+interface_input_prefetch(uint32_t index)
+{
+	rte_prefetch0(interface_at(index));
+	rte_prefetch0((struct interface_counters *)counters_row(&interface_counters) + index);
+}
 
 // The edge for a packet that came in by such an interface: the data starts at the IP header, which has at least one byte and is not
 // checked otherwise. The state of the outer packet is cleared.

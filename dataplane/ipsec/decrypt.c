@@ -47,7 +47,7 @@ DROP(drop_device, "esp-device-timeout-inbound",
 	"decrypt.")
 CONSUMED(consumed_dummy, "esp-dummy", "An ESP packet without a packet inside, which hides when there is traffic.")
 
-enum { PUNTS_A_SECOND = 100 };
+enum { PUNTS_A_SECOND = 100, PREFETCH = 8 };
 
 // IKE sends INVALID_SPI to the peer (RFC 7296 section 1.5).
 static void
@@ -387,6 +387,17 @@ deliver(struct rte_mbuf *m, struct packet *p, const struct arrival *a, const str
 	return interface_input(m, p, interface);
 }
 
+// What deliver() needs of the packet's SA and tunnel, which examine() has touched.
+static inline void
+deliver_prefetch(uint32_t index)
+{
+	uint32_t interface = __atomic_load_n(&ipsec_tunnel_at(ipsec_sa_at(index)->tunnel)->interface, __ATOMIC_RELAXED);
+
+	rte_prefetch0(ipsec_sa_counters_of(index));
+	if (likely(interface != NO_INTERFACE))
+		interface_input_prefetch(interface);
+}
+
 static __rte_always_inline void
 decrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared)
 {
@@ -421,7 +432,6 @@ decrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared)
 			rte_prefetch0(sa);
 			rte_prefetch0(&sa->sequence);
 			rte_prefetch0(sa->local);
-			rte_prefetch0(ipsec_sa_counters_of(found[i]));
 		}
 	}
 	for (uint16_t i = 0; i < count; i++) {
@@ -434,18 +444,25 @@ decrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared)
 		}
 		next[i] = examine(m, p, &arrivals[i], &room->ops[works]);
 		if (likely(next[i] == DECRYPT)) {
-			rte_prefetch0(ipsec_sa_at(found[i])->key);
-			rte_prefetch0(ipsec_tunnel_at(ipsec_sa_at(found[i])->tunnel));
+			const struct ipsec_sa *sa = ipsec_sa_at(found[i]);
+
+			rte_prefetch0(sa->key);
+			rte_prefetch0(&sa->words[arrivals[i].sequence / REPLAY_BLOCK & sa->mask]);
+			rte_prefetch0(ipsec_tunnel_at(sa->tunnel));
 			at[works++] = (uint8_t)i;
 		}
 	}
 	if (works)
 		crypto_run(worker_self()->index, room->ops, works);
+	for (unsigned w = 0; w < RTE_MIN(works, (unsigned)PREFETCH); w++)
+		deliver_prefetch(found[at[w]]);
 	for (unsigned w = 0; w < works; w++) {
 		const struct crypto_op *op = &room->ops[w];
 		uint16_t i = at[w];
 		struct packet *p = packet_of(packets[i]);
 
+		if (w + PREFETCH < works)
+			deliver_prefetch(found[at[w + PREFETCH]]);
 		if (likely(op->status == CRYPTO_OK)) {
 			next[i] = deliver(packets[i], p, &arrivals[i], op, shared);
 		} else if (op->status == CRYPTO_BAD_ICV) {

@@ -53,6 +53,7 @@ DROP(drop_device, "esp-device-timeout",
 
 enum {
 	WRAP = UINT16_MAX, // no edge yet
+	PREFETCH = 8,
 	FRONT_MAX =
 		96, // bytes that are written before the packet: IP, UDP, ESP and IV, and the copied start of a header
 	IP4_MIN_MTU = 68,
@@ -490,7 +491,8 @@ encrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared, enum w
 {
 	struct esp_room *room = &esp_rooms[worker_self()->index];
 	uint32_t sas[ESP_PART], tunnels[ESP_PART];
-	uint16_t wide[ESP_PART]; // not 0: the path MTU of an outer packet that is larger
+	uint32_t bytes[ESP_PART]; // of the packet inside
+	uint16_t wide[ESP_PART];  // not 0: the path MTU of an outer packet that is larger
 	uint8_t at[ESP_PART];
 	unsigned works = 0;
 
@@ -512,7 +514,6 @@ encrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared, enum w
 			rte_prefetch0(sa);
 			rte_prefetch0(&sa->sequence);
 			rte_prefetch0(sa->headers[0]);
-			rte_prefetch0(ipsec_sa_counters_of(sas[i]));
 			rte_prefetch0(rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len));
 		}
 	}
@@ -520,21 +521,17 @@ encrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared, enum w
 		struct rte_mbuf *m = packets[i];
 		struct packet *p = packet_of(m);
 		struct ipsec_sa *sa;
-		uint32_t bytes = m->pkt_len;
 
 		if (unlikely(sas[i] == NO_SA)) {
 			next[i] = ask(p, tunnels[i]);
 			continue;
 		}
 		sa = ipsec_sa_at(sas[i]);
+		bytes[works] = m->pkt_len;
 		next[i] = way == BY_POLICY && sa->flags & SA_TRANSPORT
 				  ? wrap_transport(m, p, sa, shared, &room->ops[works])
 				  : wrap(m, p, sa, shared, way, &room->ops[works]);
 		if (likely(next[i] == WRAP)) {
-			struct ipsec_sa_counters *c = ipsec_sa_counters_of(sas[i]);
-
-			c->packets++;
-			c->bytes += bytes;
 			rte_prefetch0(sa->key);
 			wide[works] = m->pkt_len > sa->path_mtu ? sa->path_mtu : 0;
 			at[works++] = (uint8_t)i;
@@ -544,16 +541,23 @@ encrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared, enum w
 	}
 	if (works)
 		crypto_run(worker_self()->index, room->ops, works);
+	for (unsigned w = 0; w < RTE_MIN(works, (unsigned)PREFETCH); w++)
+		rte_prefetch0(ipsec_sa_counters_of(sas[at[w]]));
 	for (unsigned w = 0; w < works; w++) {
 		uint16_t i = at[w];
 		struct packet *p = packet_of(packets[i]);
+		struct ipsec_sa_counters *c = ipsec_sa_counters_of(sas[i]);
 
+		if (w + PREFETCH < works)
+			rte_prefetch0(ipsec_sa_counters_of(sas[at[w + PREFETCH]]));
 		if (unlikely(room->ops[w].status != CRYPTO_OK)) {
-			ipsec_sa_counters_of(sas[i])->other++;
+			c->other++;
 			next[i] =
 				packet_drop(p, room->ops[w].status == CRYPTO_BAD_TIMEOUT ? &drop_device : &drop_engine);
 			continue;
 		}
+		c->packets++;
+		c->bytes += bytes[w];
 		next[i] = p->family == 4 ? ip4_lookup_node.id : ip6_lookup_node.id;
 		if (unlikely(p->family == 6 && ipsec_sa_at(sas[i])->flags & SA_UDP))
 			put_checksum6(packets[i]);
