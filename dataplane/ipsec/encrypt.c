@@ -536,7 +536,12 @@ encrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared, enum w
 			wide[works] = m->pkt_len > sa->path_mtu ? sa->path_mtu : 0;
 			at[works++] = (uint8_t)i;
 		} else if (next[i] == drop_node.id) {
-			ipsec_sa_counters_of(sas[i])->other++;
+			struct ipsec_sa_counters *c = ipsec_sa_counters_of(sas[i]);
+
+			if (p->drop == drop_lifetime.id || p->drop == drop_exhausted.id)
+				c->over_limit++;
+			else
+				c->other++;
 		}
 	}
 	if (works)

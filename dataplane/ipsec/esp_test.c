@@ -33,7 +33,8 @@ enum { SPI = 4097 };
 struct sa {
 	const char *name, *tunnel;
 	bool outbound, six, esn, udp, no_check;
-	uint32_t spi, precedence, window, path_mtu;
+	uint32_t spi, precedence, window, path_mtu, icv;
+	const char *peer; // NULL: the one that the tests have
 	uint64_t sequence, hard_packets, hard_bytes;
 	Sluice__V1__EspEncryption encryption;
 	const char *key;
@@ -54,7 +55,8 @@ put_sa(const struct sa *s)
 		s->outbound ? SLUICE__V1__SECURITY_DIRECTION__OUTBOUND : SLUICE__V1__SECURITY_DIRECTION__INBOUND;
 	spec.spi = s->spi ? s->spi : SPI;
 	spec.local_address = s->six ? "2001:db8:2::1" : "198.51.100.1";
-	spec.remote_address = s->six ? "2001:db8:2::2" : "198.51.100.2";
+	spec.remote_address = s->peer ? (char *)s->peer : s->six ? "2001:db8:2::2" : "198.51.100.2";
+	spec.icv_length = s->icv;
 	spec.udp = s->udp ? &udp : NULL;
 	spec.encryption = s->encryption;
 	spec.encryption_key = (char *)(s->key ? s->key : GCM_KEY);
@@ -723,6 +725,202 @@ a_tunnel_may_have_many_associations_with_selectors_of_their_own(void **state)
 	}
 }
 
+static uint32_t
+index_of(const char *name)
+{
+	return (uint32_t)(uintptr_t)object_find(&security_association_kind, name)->state;
+}
+
+static uint32_t
+destination_of(const struct frame *frame)
+{
+	return esp_read_32(frame->bytes + ETHER + 16);
+}
+
+static void
+two_peers_may_choose_the_same_spi_and_one_peer_may_not(void **state)
+{
+	struct sa other = {.name = "new", .outbound = true, .precedence = 1, .peer = "198.51.100.3"},
+		  same = {.name = "narrow", .outbound = true};
+	struct frame first, second;
+
+	assert_int_equal(put_neighbor("out", "198.51.100.3", "02:00:00:00:02:03"), 0);
+	assert_int_equal(put_sa(&(struct sa){.outbound = true}), 0);
+	leave4(1400, 0, IP4_DF);
+	first = sent[0];
+	assert_int_equal(put_sa(&other), 0);
+	leave4(1400, 0, IP4_DF);
+	second = sent[0];
+	assert_int_equal(spi_of(&first), spi_of(&second));
+	assert_int_equal(destination_of(&second) - destination_of(&first), 1);
+	assert_int_equal(put_sa(&same), -EEXIST);
+	assert_string_equal(f.text, "spi: SecurityAssociation \"out\" sends with SPI 4097 to 198.51.100.2 in this VRF "
+				    "already; delete it, or "
+				    "have the peer choose another SPI");
+	// In UDP it is another peer: a translator has several behind one address.
+	same.udp = true;
+	assert_int_equal(put_sa(&same), 0);
+	// Each learns of its own path.
+	tell_too_big4(&first, 1300);
+	assert_int_equal(ipsec_sa_at(index_of("out"))->path_mtu, 1300);
+	assert_int_equal(ipsec_sa_at(index_of("new"))->path_mtu, 1500);
+	tell_too_big4(&second, 1400);
+	assert_int_equal(ipsec_sa_at(index_of("out"))->path_mtu, 1300);
+	assert_int_equal(ipsec_sa_at(index_of("new"))->path_mtu, 1400);
+	// An association does not move to where the other one is, and does once that is gone.
+	other.peer = NULL;
+	assert_int_equal(put_sa(&other), -EEXIST);
+	leave4(100, 0, 0);
+	assert_int_equal(destination_of(&sent[0]), destination_of(&second));
+	assert_int_equal(object_delete("SecurityAssociation", "out", &f), 0);
+	assert_int_equal(put_sa(&other), 0);
+	assert_int_equal(ipsec_sa_at(index_of("new"))->path_mtu, 1500);
+	leave4(1400, 0, IP4_DF);
+	assert_int_equal(destination_of(&sent[0]), destination_of(&first));
+	tell_too_big4(&sent[0], 1350);
+	assert_int_equal(ipsec_sa_at(index_of("new"))->path_mtu, 1350);
+}
+
+static void
+a_change_of_another_field_keeps_where_the_peer_is_and_what_was_learned_of_the_path(void **state)
+{
+	static const uint8_t moved[16] = {198, 51, 100, 3};
+	struct sa out = {.outbound = true, .udp = true};
+	struct frame quoted;
+
+	assert_int_equal(put_neighbor("out", "198.51.100.3", "02:00:00:00:02:03"), 0);
+	assert_int_equal(put_sa(&out), 0);
+	ipsec_look_all(UINT64_C(1000000000));
+	ipsec_sa_send_to(index_of("out"), moved, htons(1024));
+	leave4(1300, 0, IP4_DF);
+	quoted = sent[0];
+	tell_too_big4(&quoted, 1400);
+	// In UDP, 8 bytes behind the IP header are not ESP's: nothing is learned from a router that quotes no more.
+	assert_int_equal(ipsec_sa_at(index_of("out"))->path_mtu, 1500);
+	ipsec_sa_at(index_of("out"))->path_mtu = 1400;
+	ipsec_sa_at(index_of("out"))->events |= SA_PATH;
+	ipsec_look_all(UINT64_C(2000000000));
+	out.precedence = 7;
+	assert_int_equal(put_sa(&out), 0);
+	ipsec_look_all(UINT64_C(3000000000));
+	leave4(100, 0, 0);
+	assert_int_equal(destination_of(&sent[0]) & 0xff, 3);
+	assert_int_equal(esp_read_32(sent[0].bytes + ETHER + 20) & 0xffff, 1024);
+	assert_int_equal(ipsec_sa_at(index_of("out"))->path_mtu, 1400);
+	ipsec_look_all(UINT64_C(700000000000));
+	assert_int_equal(ipsec_sa_at(index_of("out"))->path_mtu, 1500);
+	// The agent says where the peer is.
+	out.peer = "198.51.100.2";
+	assert_int_equal(put_sa(&out), 0);
+	leave4(100, 0, 0);
+	assert_int_equal(destination_of(&sent[0]) & 0xff, 3); // as it was said before: nothing has changed
+	out.peer = "198.51.100.3";
+	assert_int_equal(put_sa(&out), 0);
+	out.peer = "198.51.100.2";
+	assert_int_equal(put_sa(&out), 0);
+	leave4(100, 0, 0);
+	assert_int_equal(destination_of(&sent[0]) & 0xff, 2);
+	assert_int_equal(esp_read_32(sent[0].bytes + ETHER + 20) & 0xffff, 4500);
+}
+
+// How many of `count` packets of 100 bytes leave; each with a higher number than all before.
+static unsigned
+leave_some(unsigned count, uint32_t *number)
+{
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		leave4(100, 0, 0);
+		if (sent_count == 0)
+			continue;
+		assert_true(esp_read_32(sent[0].bytes + ETHER + 24) > *number);
+		*number = esp_read_32(sent[0].bytes + ETHER + 24);
+		left++;
+	}
+	return left;
+}
+
+static void
+a_changed_limit_counts_the_packets_that_were_protected_since_the_start(void **state)
+{
+	struct sa out = {.outbound = true, .hard_packets = 3};
+	struct ipsec_sa_counters c;
+	uint32_t number = 0;
+
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(leave_some(8, &number), 3);
+	ipsec_sa_count(index_of("out"), &c);
+	assert_int_equal(c.over_limit, 5);
+	assert_int_equal(c.other, 0);
+	assert_true(ipsec_sa_at(index_of("out"))->events & SA_EXHAUSTED);
+	out.hard_packets = 6;
+	assert_int_equal(put_sa(&out), 0);
+	assert_false(ipsec_sa_at(index_of("out"))->events & SA_EXHAUSTED);
+	assert_int_equal(leave_some(8, &number), 3);
+	// Lower than what was used, and back.
+	out.hard_packets = 4;
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(leave_some(2, &number), 0);
+	out.hard_packets = 0;
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(leave_some(3, &number), 3);
+	// 900 bytes have left.
+	out.hard_bytes = 1050;
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(leave_some(4, &number), 1);
+	assert_true(ipsec_sa_at(index_of("out"))->events & SA_DEAD);
+	out.precedence = 1;
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(leave_some(1, &number), 0);
+	out.hard_bytes = 1200;
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(leave_some(4, &number), 2);
+	ipsec_sa_count(index_of("out"), &c);
+	assert_int_equal(c.packets, 12);
+	assert_int_equal(c.over_limit, 5 + 5 + 2 + 3 + 1 + 2);
+}
+
+static void
+an_icv_length_that_the_algorithm_does_not_have_is_refused(void **state)
+{
+	static const struct {
+		struct sa sa;
+		const char *text;
+	} wrong[] = {
+		{{.icv = 10}, "icvLength: the algorithm has ICVs of 8, 12 or 16 bytes, not 10"},
+		{{.icv = 8, .encryption = SLUICE__V1__ESP_ENCRYPTION__AES_GMAC},
+			"icvLength: the algorithm has ICVs of 16 bytes, not 8"},
+		{{.icv = 12, .encryption = SLUICE__V1__ESP_ENCRYPTION__CHACHA20_POLY1305, .key = SHA256_KEY "01020304"},
+			"icvLength: the algorithm has ICVs of 16 bytes, not 12"},
+		{{.icv = 24,
+			 .encryption = SLUICE__V1__ESP_ENCRYPTION__AES_CBC,
+			 .key = CBC_KEY,
+			 .integrity = SLUICE__V1__ESP_INTEGRITY__HMAC_SHA1,
+			 .integrity_key = SHA1_KEY},
+			"icvLength: the hash has ICVs of 12, 16, ... 20 bytes, not 24"},
+		{{.icv = 13,
+			 .encryption = SLUICE__V1__ESP_ENCRYPTION__AES_CBC,
+			 .key = CBC_KEY,
+			 .integrity = SLUICE__V1__ESP_INTEGRITY__HMAC_SHA256,
+			 .integrity_key = SHA256_KEY},
+			"icvLength: the hash has ICVs of 12, 16, ... 32 bytes, not 13"},
+	};
+
+	for (unsigned i = 0; i < RTE_DIM(wrong); i++) {
+		assert_int_equal(put_sa(&wrong[i].sa), -EINVAL);
+		assert_string_equal(f.text, wrong[i].text);
+	}
+	// Linux before 2.6.33 has HMAC-SHA-256 with 96 bits.
+	put_pair((struct sa){.icv = 12,
+		.encryption = SLUICE__V1__ESP_ENCRYPTION__AES_CBC,
+		.key = CBC_KEY,
+		.integrity = SLUICE__V1__ESP_INTEGRITY__HMAC_SHA256,
+		.integrity_key = SHA256_KEY});
+	leave4(100, 0, 0);
+	turn_around(sent[0]);
+	assert_true(went_to("other"));
+}
+
 static void
 keys_that_do_not_fit_are_refused_without_being_shown(void **state)
 {
@@ -762,6 +960,11 @@ main(void)
 		cmocka_unit_test_teardown(a_tunnel_may_have_many_associations_with_selectors_of_their_own, stop),
 		cmocka_unit_test_teardown(
 			the_path_mtu_is_learned_from_messages_about_packets_of_the_association_and_ends, stop),
+		cmocka_unit_test_teardown(two_peers_may_choose_the_same_spi_and_one_peer_may_not, stop),
+		cmocka_unit_test_teardown(
+			a_change_of_another_field_keeps_where_the_peer_is_and_what_was_learned_of_the_path, stop),
+		cmocka_unit_test_teardown(a_changed_limit_counts_the_packets_that_were_protected_since_the_start, stop),
+		cmocka_unit_test_teardown(an_icv_length_that_the_algorithm_does_not_have_is_refused, stop),
 		cmocka_unit_test_teardown(keys_that_do_not_fit_are_refused_without_being_shown, stop),
 	};
 

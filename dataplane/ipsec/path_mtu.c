@@ -30,28 +30,36 @@ too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 {
 	uint8_t family = packet[0] >> 4, protocol;
 	size_t offset = family == 4 ? ip4_header_length((const struct ip4_header *)packet) : sizeof(struct ip6_header);
+	uint8_t peer[16] = {0};
 	const uint8_t *remote;
 	struct ipsec_sa *sa;
 	uint32_t spi, index;
+	uint16_t port = 0;
 
 	if (mtu < (family == 4 ? IP4_MTU_MIN : IP6_MTU_MIN) || mtu > UINT16_MAX)
 		return;
 	protocol = family == 4 ? ((const struct ip4_header *)packet)->protocol
 			       : ((const struct ip6_header *)packet)->next_header;
-	if (protocol == PROTOCOL_UDP)
-		offset += ESP_UDP_HEADER;
-	else if (protocol != PROTOCOL_ESP)
+	if (protocol != PROTOCOL_UDP && protocol != PROTOCOL_ESP)
 		return;
 	// An IPv4 router may quote 8 bytes behind the header (RFC 792): in UDP these are not ESP's.
-	if (length < offset + ESP_HEADER)
+	if (length < offset + ESP_HEADER + (protocol == PROTOCOL_UDP ? ESP_UDP_HEADER : 0))
 		return;
+	if (protocol == PROTOCOL_UDP) {
+		memcpy(&port, packet + offset + 2, sizeof(port));
+		offset += ESP_UDP_HEADER;
+	}
+	if (family == 4)
+		memcpy(peer, packet + offsetof(struct ip4_header, destination), 4);
+	else
+		memcpy(peer, packet + offsetof(struct ip6_header, destination), 16);
 	memcpy(&spi, packet + offset, sizeof(spi));
-	index = map64_get(ipsec_out_spis, ipsec_spi_key(vrf, spi));
+	index = map64_get(ipsec_out_spis, ipsec_out_key(vrf, family, peer, port, spi));
 	if (index == MAP64_NONE)
 		return;
 	sa = ipsec_sa_at(index);
 	remote = sa->headers[__atomic_load_n(&sa->current, __ATOMIC_ACQUIRE)] + ESP_FRONT - sa->front;
-	if (family != sa->family || (protocol == PROTOCOL_UDP) != !!(sa->flags & SA_UDP) ||
+	if (sa->spi != spi || family != sa->family || (protocol == PROTOCOL_UDP) != !!(sa->flags & SA_UDP) ||
 		(family == 4 ? memcmp(packet + 12, remote + 12, 8) : memcmp(packet + 8, remote + 8, 32)) != 0)
 		return;
 	if ((uint32_t)__atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) - esp_read_32(packet + offset + 4) >= LATELY)

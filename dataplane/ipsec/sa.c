@@ -5,10 +5,13 @@
 // written beside the one in use.
 #include "ipsec/sa.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include <rte_jhash.h>
 
 #include "core/address.h"
 #include "core/rcu.h"
@@ -84,6 +87,90 @@ ipsec_sa_remote(const struct ipsec_sa *sa, uint8_t address[16], uint16_t *port)
 		memcpy(address, at + offsetof(struct ip6_header, destination), 16);
 	if (sa->flags & SA_UDP)
 		memcpy(port, at + ip + 2, sizeof(*port));
+}
+
+// ---- Outbound SAs by their peer.
+
+static uint32_t out_seeds[2];
+
+uint64_t
+ipsec_out_key(uint16_t vrf, uint8_t family, const uint8_t remote[16], uint16_t port, uint32_t spi)
+{
+	uint32_t words[7] = {[4] = spi, [5] = (uint32_t)vrf << 16 | port, [6] = family}, high = out_seeds[0],
+		 low = out_seeds[1];
+
+	memcpy(words, remote, 16);
+	rte_jhash_32b_2hashes(words, RTE_DIM(words), &high, &low);
+	return (uint64_t)high << 32 | low | 1; // no key of a map is 0
+}
+
+// Where an outbound SA sends to.
+struct way_out {
+	uint64_t key;
+	uint8_t remote[16];
+	uint16_t port;
+};
+
+static struct way_out
+way_out_of(uint32_t index)
+{
+	const struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct way_out way;
+
+	ipsec_sa_remote(sa, way.remote, &way.port);
+	way.key = ipsec_out_key(sa->vrf, sa->family, way.remote, way.port, sa->spi);
+	return way;
+}
+
+// Another SA that sends with this SPI to this peer, or NO_SA.
+static uint32_t
+sends_there(uint32_t spi, uint16_t vrf, uint8_t family, const uint8_t remote[16], uint16_t port)
+{
+	uint32_t index = map64_get(ipsec_out_spis, ipsec_out_key(vrf, family, remote, port, spi));
+	struct way_out way;
+
+	if (index == MAP64_NONE || ipsec_sa_at(index)->spi != spi || ipsec_sa_at(index)->vrf != vrf ||
+		ipsec_sa_at(index)->family != family)
+		return NO_SA;
+	way = way_out_of(index);
+	return way.port == port && memcmp(way.remote, remote, sizeof(way.remote)) == 0 ? index : NO_SA;
+}
+
+static int
+check_spi(uint32_t self, uint32_t spi, uint16_t vrf, uint8_t family, const uint8_t remote[16], uint16_t port,
+	struct fault *f)
+{
+	uint32_t other = sends_there(spi, vrf, family, remote, port);
+	char text[INET6_ADDRSTRLEN] = "";
+
+	if (other == NO_SA || other == self)
+		return 0;
+	inet_ntop(family == 4 ? AF_INET : AF_INET6, remote, text, sizeof(text));
+	return fault(f, EEXIST,
+		"spi: SecurityAssociation \"%.64s\" sends with SPI %u to %s in this VRF already; delete it, or have "
+		"the peer "
+		"choose another SPI",
+		ipsec_sa_name(other), rte_be_to_cpu_32(spi), text);
+}
+
+// Only an SA with its place in the map learns of the path. None is lost without memory for it, or if a peer moved to where another one with the
+// same SPI is.
+static void
+way_out_put(uint32_t index)
+{
+	struct way_out way = way_out_of(index);
+
+	if (map64_get(ipsec_out_spis, way.key) == MAP64_NONE)
+		map64_put(ipsec_out_spis, way.key, index);
+}
+
+static void
+way_out_delete(uint32_t index)
+{
+	struct way_out way = way_out_of(index);
+
+	if (map64_get(ipsec_out_spis, way.key) == index)
+		map64_delete(ipsec_out_spis, way.key);
 }
 
 // ---- Reading a spec.
@@ -172,6 +259,31 @@ hash_of(Sluice__V1__EspIntegrity integrity)
 	return (unsigned)integrity < RTE_DIM(hashes) ? &hashes[integrity] : NULL;
 }
 
+// RFC 4106 section 6, RFC 4543, RFC 7634; of HMAC whole words, because the ICV is ESP's last field (RFC 4303 section 2.8), and no fewer than
+// the 96 bits of RFC 2404.
+static bool
+icv_fits(const struct cipher *cipher, const struct hash *hash, uint32_t length)
+{
+	if (!cipher->aead)
+		return length >= 12 && length % 4 == 0 &&
+		       length <= RTE_MIN((uint32_t)hash->key, (uint32_t)CRYPTO_ICV_MAX);
+	if (cipher->cipher == CRYPTO_AES_GMAC || cipher->cipher == CRYPTO_CHACHA20_POLY1305)
+		return length == 16;
+	return length == 8 || length == 12 || length == 16;
+}
+
+static int
+check_icv(const struct cipher *cipher, const struct hash *hash, uint32_t length, struct fault *f)
+{
+	if (length == 0 || icv_fits(cipher, hash, length))
+		return 0;
+	if (!cipher->aead)
+		return fault(f, EINVAL, "icvLength: the hash has ICVs of 12, 16, ... %u bytes, not %u",
+			RTE_MIN((uint32_t)hash->key, (uint32_t)CRYPTO_ICV_MAX), length);
+	return fault(f, EINVAL, "icvLength: the algorithm has ICVs of %s bytes, not %u",
+		icv_fits(cipher, hash, 8) ? "8, 12 or 16" : "16", length);
+}
+
 static int
 read_keys(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
 {
@@ -193,6 +305,8 @@ read_keys(const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct
 	integrity_length = parse_hex(spec->integrity_key, r->integrity_key, sizeof(r->integrity_key));
 	if (integrity_length != hash->key)
 		return fault(f, EINVAL, "integrityKey: not a key in hexadecimal of %u bytes", hash->key);
+	if (check_icv(cipher, hash, spec->icv_length, f))
+		return -EINVAL;
 	r->secret = (struct crypto_secret){
 		.cipher = cipher->cipher,
 		.integrity = hash->integrity,
@@ -345,10 +459,13 @@ replace_header(
 	struct ipsec_sa *sa, const uint8_t *local, const uint8_t *remote, uint16_t local_port, uint16_t remote_port)
 {
 	unsigned other = !sa->current;
+	uint32_t index = (uint32_t)(sa - ipsec_sa_at(0));
 
 	rcu_wait(); // of the last replacement: some worker may still copy from there
+	way_out_delete(index);
 	write_header(sa, other, local, remote, local_port, remote_port);
 	__atomic_store_n(&sa->current, (uint8_t)other, __ATOMIC_RELEASE);
+	way_out_put(index);
 }
 
 void
@@ -460,6 +577,41 @@ reserve(struct ipsec_sa *sa, uint32_t row)
 	__atomic_store_n(&sa->last, last, __ATOMIC_RELEASE);
 }
 
+static bool
+same_limits(const Sluice__V1__SecurityAssociation *a, const Sluice__V1__SecurityAssociation *b)
+{
+	return a->hard_bytes == b->hard_bytes && a->hard_packets == b->hard_packets;
+}
+
+// Limits are on packets that were encrypted or accepted since the SA was made: those that were refused behind the old limit do not count, though
+// each took a sequence number. An SA that ended by a limit which is no more goes on.
+static void
+change_limits(uint32_t index, const Sluice__V1__SecurityAssociation *spec, uint16_t flags)
+{
+	struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct sa_detail *d = &details[index];
+	uint64_t sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED),
+		 last = __atomic_load_n(&sa->last, __ATOMIC_RELAXED);
+	struct ipsec_sa_counters c;
+
+	ipsec_sa_count(index, &c);
+	__atomic_store_n(&sa->bytes, c.bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&sa->packets, c.packets, __ATOMIC_RELAXED);
+	if (sa->flags & SA_OUTBOUND && sequence > last && sequence - d->first > c.packets)
+		d->first = sequence - c.packets;
+	set_limits(sa, d->first, spec);
+	__atomic_store_n(&sa->flags, flags, __ATOMIC_RELAXED);
+	rcu_wait(); // no worker compares with the old limits
+	if (c.bytes < sa->hard_bytes && (sa->flags & SA_OUTBOUND || c.packets < sa->hard_packets))
+		__atomic_and_fetch(&sa->events, ~(uint32_t)SA_DEAD, __ATOMIC_RELEASE);
+	if (!(sa->flags & SA_OUTBOUND))
+		return;
+	if (__atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) < sa->limit)
+		__atomic_and_fetch(&sa->events, ~(uint32_t)SA_EXHAUSTED, __ATOMIC_RELEASE);
+	if (!(__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & SA_DEAD))
+		reserve(sa, d->row);
+}
+
 void
 ipsec_sa_keep(uint32_t index)
 {
@@ -551,13 +703,18 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 			spec->spi, ipsec_sa_name(map64_get(ipsec_spis, key)));
 		goto give;
 	}
+	if (sa->flags & SA_OUTBOUND) {
+		error = check_spi(NO_SA, sa->spi, vrf, r->family, r->remote, rte_cpu_to_be_16(r->remote_port), f);
+		if (error)
+			goto give;
+	}
 	if (getentropy(&sa->iv, sizeof(sa->iv))) {
 		error = fault(f, errno, "the kernel gives no random numbers");
 		goto give;
 	}
 	error = crypto_key_new(&r->secret, &sa->key);
 	if (error) {
-		fault(f, -error, "encryptionKey, integrityKey, icvLength: %s",
+		fault(f, -error, "encryptionKey, integrityKey: %s",
 			error == -ENOTSUP  ? "no engine of this data plane has the algorithm"
 			: error == -ENOMEM ? "there is no memory for the keys"
 					   : "a length does not fit the algorithm");
@@ -565,7 +722,7 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 	}
 	if (sa->flags & SA_OUTBOUND) {
 		write_header(sa, 0, r->local, r->remote, r->local_port, r->remote_port);
-		map64_put(ipsec_out_spis, key, index); // without memory for it nothing is learned of the path
+		way_out_put(index);
 	} else {
 		memcpy(sa->local, r->local, sizeof(sa->local));
 		memcpy(sa->remote, r->remote, sizeof(sa->remote));
@@ -616,33 +773,52 @@ fixed_field(const Sluice__V1__SecurityAssociation *a, const Sluice__V1__Security
 											    : NULL;
 }
 
+static bool
+same_ends(const Sluice__V1__SecurityAssociation *a, const Sluice__V1__SecurityAssociation *b)
+{
+	return strcmp(a->remote_address, b->remote_address) == 0 &&
+	       (a->udp ? a->udp->remote_port : 0) == (b->udp ? b->udp->remote_port : 0);
+}
+
 static int
-change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, struct reading *r, struct fault *f)
+change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, const Sluice__V1__SecurityAssociation *old,
+	struct reading *r, struct fault *f)
 {
 	struct ipsec_sa *sa = ipsec_sa_at(index);
 	struct sa_detail *d = &details[index];
 	void *selectors = (void *)(uintptr_t)sa->selectors;
+	// A peer that moved stays where it is, and what was learned of the path stays known, when another field changes.
+	bool moves = !same_ends(spec, old), measures = moves || spec->path_mtu != old->path_mtu;
+	int error = 0;
 
 	if (r->family != sa->family)
 		return fault(f, EINVAL, "remoteAddress: the family of an SA's ends does not change; create another SA");
 	if ((sa->flags ^ r->flags) & SA_UDP)
 		return fault(f, EINVAL, "udp: it does not come or go while the SA exists; create another SA");
+	if (moves && sa->flags & SA_OUTBOUND)
+		error = check_spi(index, sa->spi, sa->vrf, r->family, r->remote, rte_cpu_to_be_16(r->remote_port), f);
+	if (error)
+		return error;
 	__atomic_store_n(&sa->selectors, r->selectors, __ATOMIC_RELEASE);
 	if (selectors)
 		rcu_retire(free, selectors);
-	__atomic_store_n(&sa->path_mtu, (uint16_t)(spec->path_mtu ? spec->path_mtu : SA_PATH_MTU), __ATOMIC_RELAXED);
+	if (measures)
+		__atomic_store_n(
+			&sa->path_mtu, (uint16_t)(spec->path_mtu ? spec->path_mtu : SA_PATH_MTU), __ATOMIC_RELAXED);
 	__atomic_store_n(&sa->dscp, r->dscp, __ATOMIC_RELAXED);
-	if (sa->flags & SA_OUTBOUND) {
+	if (same_limits(spec, old))
 		__atomic_store_n(&sa->flags, r->flags, __ATOMIC_RELAXED);
+	else
+		change_limits(index, spec, r->flags);
+	if (moves && sa->flags & SA_OUTBOUND) {
 		replace_header(sa, r->local, r->remote, r->local_port, r->remote_port);
-	} else {
+	} else if (moves) {
 		memcpy(sa->remote, r->remote, sizeof(sa->remote));
-		sa->remote_port = rte_cpu_to_be_16(r->remote_port);
-		__atomic_store_n(&sa->flags, r->flags, __ATOMIC_RELAXED);
+		__atomic_store_n(&sa->remote_port, rte_cpu_to_be_16(r->remote_port), __ATOMIC_RELEASE);
+		// A worker may have seen the peer where it was before.
+		rcu_wait();
+		__atomic_and_fetch(&sa->events, ~(uint32_t)SA_MOVED, __ATOMIC_RELEASE);
 	}
-	set_limits(sa, d->first, spec);
-	if (sa->flags & SA_OUTBOUND)
-		reserve(sa, d->row);
 	ipsec_look_again(index);
 	d->precedence = spec->precedence;
 	if (sa->flags & SA_OUTBOUND)
@@ -702,7 +878,7 @@ sa_put(struct object *object, const void *spec_, const void *old_, struct fault 
 	if (t)
 		sluice__v1__ipsec_tunnel__free_unpacked(t, NULL);
 	if (!error && old) {
-		error = change(index, spec, &r, f);
+		error = change(index, spec, old, &r, f);
 	} else if (!error) {
 		error = vrf_need(spec->vrf, "vrf", &vrf, &d.vrf, f);
 		if (!error)
@@ -749,12 +925,12 @@ sa_delete(struct object *object, const void *spec, struct fault *f)
 		.words = !(sa->flags & SA_OUTBOUND) && sa->words != sa->inline_words ? sa->words : NULL,
 		.selectors = (void *)(uintptr_t)sa->selectors};
 	unlink_from_tunnel(index);
-	if (sa->flags & SA_OUTBOUND && map64_get(ipsec_out_spis, ipsec_spi_key(sa->vrf, sa->spi)) == index)
-		map64_delete(ipsec_out_spis, ipsec_spi_key(sa->vrf, sa->spi));
-	if (sa->flags & SA_OUTBOUND)
+	if (sa->flags & SA_OUTBOUND) {
+		way_out_delete(index);
 		choose(sa->tunnel);
-	else
+	} else {
 		map64_delete(ipsec_spis, ipsec_spi_key(sa->vrf, sa->spi));
+	}
 	// An inbound SA that is made again accepts what its peer sends, from the first packet.
 	sequence_file_give(d->row, !(sa->flags & SA_OUTBOUND));
 	object_unuse(d->tunnel);
@@ -775,6 +951,8 @@ sa_start(void)
 	first_of_tunnel = slab_reserve(sizeof(*first_of_tunnel) * IPSEC_TUNNEL_LIMIT);
 	ipsec_spis = map64_create();
 	ipsec_out_spis = map64_create();
+	if (getentropy(out_seeds, sizeof(out_seeds)))
+		return -errno;
 	return details && first_of_tunnel && ipsec_spis && ipsec_out_spis ? 0 : -ENOMEM;
 }
 

@@ -103,7 +103,7 @@ extern struct slab ipsec_sas;
 extern struct counters ipsec_sa_counters;
 // From ipsec_spi_key() to an inbound SA.
 extern struct map64 *ipsec_spis;
-// The same of outbound ones: of several with the same SPI to several peers, the newest.
+// From ipsec_out_key() to an outbound SA.
 extern struct map64 *ipsec_out_spis;
 extern struct kind security_association_kind;
 
@@ -119,6 +119,11 @@ ipsec_spi_key(uint16_t vrf, uint32_t spi)
 {
 	return ((uint64_t)vrf + 1) << 32 | spi;
 }
+
+// The peer chooses the SPI of an outbound SA (RFC 4301 section 4.1), so that several peers may choose the same one. `remote`: 16 bytes, IPv4 in the
+// first four. `port`: of UDP, because several peers may be behind one address translator; 0: no UDP. Both and `spi` as they lie. Two SAs
+// may have the same key by chance: compare ends. Any thread.
+uint64_t ipsec_out_key(uint16_t vrf, uint8_t family, const uint8_t remote[16], uint16_t port, uint32_t spi);
 
 static inline struct ipsec_sa_counters *
 ipsec_sa_counters_of(uint32_t index)

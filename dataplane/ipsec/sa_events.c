@@ -37,6 +37,7 @@ struct look {
 	uint64_t learned;  // when the path MTU was; 0: it is the spec's
 	uint16_t path_mtu; // the spec's
 	uint8_t reported;
+	bool again; // the spec has changed
 };
 
 static struct look *looks;
@@ -159,6 +160,9 @@ send_keepalive(const struct ipsec_sa *sa)
 static void
 read_spec(struct look *l, const Sluice__V1__SecurityAssociation *spec)
 {
+	if (l->soft_bytes != spec->soft_bytes || l->soft_packets != spec->soft_packets)
+		l->reported &= (uint8_t)~REPORTED_SOFT;
+	l->again = false;
 	l->path_mtu = (uint16_t)(spec->path_mtu ? spec->path_mtu : SA_PATH_MTU);
 	l->soft_bytes = spec->soft_bytes;
 	l->soft_packets = spec->soft_packets;
@@ -172,6 +176,11 @@ look_at_lifetimes(uint32_t index, struct look *l, const struct ipsec_sa *sa, uin
 	uint64_t most = sa->flags & SA_ESN ? UINT64_MAX : UINT32_MAX;
 	struct ipsec_sa_counters c;
 
+	// A limit that ended the SA was raised.
+	if (!(events & SA_DEAD))
+		l->reported &= (uint8_t)~REPORTED_HARD;
+	if (!(events & SA_EXHAUSTED))
+		l->reported &= (uint8_t)~REPORTED_EXHAUSTED;
 	if (events & SA_DEAD && !(l->reported & REPORTED_HARD)) {
 		l->reported |= REPORTED_HARD;
 		send_change(index, "hard-lifetime", NULL, 0);
@@ -221,16 +230,16 @@ look_at(uint32_t index, uint64_t now)
 	if (!object || !object->spec)
 		return;
 	moved = __atomic_load_n(&sa->events, __ATOMIC_ACQUIRE) & SA_MOVED;
-	if (l->serial != sa->serial || moved) {
+	if (l->serial != sa->serial || l->again || moved) {
 		spec = sluice__v1__security_association__unpack(NULL, object->spec_length, object->spec);
 		if (!spec)
 			return;
 	}
 	sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED);
-	if (l->serial != sa->serial) {
-		*l = (struct look){.serial = sa->serial, .sequence = sequence, .quiet = now};
+	if (l->serial != sa->serial)
+		*l = (struct look){.serial = sa->serial, .sequence = sequence, .quiet = now, .again = true};
+	if (l->again)
 		read_spec(l, spec);
-	}
 	if (moved)
 		follow_peer(index, spec);
 	if (spec)
@@ -247,11 +256,11 @@ look_at(uint32_t index, uint64_t now)
 	}
 }
 
-// The SA's spec has changed: each event may be sent once more.
+// The SA's spec has changed: the event of a limit that has changed may be sent once more.
 void
 ipsec_look_again(uint32_t sa)
 {
-	looks[sa].serial = 0;
+	looks[sa].again = true;
 }
 
 void

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -106,11 +107,22 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	}
 }
 
-// claimSecurityAssociation: an inbound SPI is one SA's in a VRF.
+// claimSecurityAssociation: an inbound SPI is one SA's in a VRF, and an outbound one, which the peer chooses, one SA's to that peer.
 func claimSecurityAssociation(s *api.SecurityAssociation, c *object.Claimer) {
 	if s.Direction == api.SecurityDirection_INBOUND {
 		c.Take(strconv.AppendUint(append(append(c.Words("inbound SPI in VRF "), object.VRFName(s.Vrf)...), ": "...), uint64(s.Spi), 10), "", "spi", -1)
+		return
 	}
+	// The data plane compares an SA that has its tunnel's peer with those that name theirs.
+	peer := "that of IpsecTunnel/" + s.Tunnel
+	if address, err := netip.ParseAddr(s.RemoteAddress); err == nil {
+		peer = address.String()
+	}
+	if s.Udp != nil {
+		peer += ", UDP port " + strconv.Itoa(int(cmp.Or(s.Udp.RemotePort, 4500)))
+	}
+	what := append(append(c.Words("outbound SPI in VRF "), object.VRFName(s.Vrf)...), " to peer "...)
+	c.Take(strconv.AppendUint(append(append(what, peer...), ": "...), uint64(s.Spi), 10), "", "spi", -1)
 }
 
 // checkEspKeys never writes a key into an error.
@@ -147,12 +159,12 @@ func checkEspKeys(s *api.SecurityAssociation, add object.Report) {
 	}
 	switch {
 	case s.IcvLength == 0:
-	case cipher.aead && s.IcvLength != 8 && s.IcvLength != 12 && s.IcvLength != 16:
-		add("icvLength", "not an ICV length of this algorithm", strconv.Itoa(int(s.IcvLength)), "8, 12 or 16 bytes")
 	case s.Encryption == api.EspEncryption_CHACHA20_POLY1305 && s.IcvLength != 16, s.Encryption == api.EspEncryption_AES_GMAC && s.IcvLength != 16:
 		add("icvLength", "not an ICV length of this algorithm", strconv.Itoa(int(s.IcvLength)), "16 bytes")
-	case !cipher.aead && hash > 0 && int(s.IcvLength) > hash:
-		add("icvLength", "longer than the hash", strconv.Itoa(int(s.IcvLength)), "at most "+strconv.Itoa(hash)+" bytes")
+	case cipher.aead && s.IcvLength != 8 && s.IcvLength != 12 && s.IcvLength != 16:
+		add("icvLength", "not an ICV length of this algorithm", strconv.Itoa(int(s.IcvLength)), "8, 12 or 16 bytes")
+	case !cipher.aead && hash > 0 && (s.IcvLength < 12 || s.IcvLength%4 != 0 || int(s.IcvLength) > min(hash, 32)):
+		add("icvLength", "not an ICV length of this hash", strconv.Itoa(int(s.IcvLength)), fmt.Sprintf("12, 16, ... %d bytes", min(hash, 32)))
 	}
 }
 
