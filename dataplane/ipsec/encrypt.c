@@ -189,11 +189,14 @@ static __rte_noinline uint16_t
 consider(struct rte_mbuf *m, struct packet *p, const struct ipsec_sa *sa, unsigned tail, const struct node *self)
 {
 	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
-	unsigned room = ipsec_sa_room(sa, __atomic_load_n(&sa->path_mtu, __ATOMIC_RELAXED)),
-		 least = p->family == 4 ? IP4_MIN_MTU : IP6_MIN_MTU;
+	unsigned room = ipsec_sa_room(sa, __atomic_load_n(&sa->path_mtu, __ATOMIC_RELAXED));
 
-	if (m->pkt_len > room && (room >= least || p->family == 4)) {
-		if (room < least)
+	// RFC 8200 section 5: a link takes IPv6 packets of 1,280 bytes. Where ESP leaves less room, the outer packet of one is cut, and nobody is
+	// told of a smaller size.
+	if (p->family == 6)
+		room = RTE_MAX(room, (unsigned)IP6_MIN_MTU);
+	if (m->pkt_len > room) {
+		if (room < IP4_MIN_MTU)
 			return packet_drop(p, &drop_large);
 		if (p->family == 4 && (ip->fragment & RTE_BE16(IP4_DF)))
 			return packet_icmp_error(
@@ -208,7 +211,6 @@ consider(struct rte_mbuf *m, struct packet *p, const struct ipsec_sa *sa, unsign
 	// A packet that has headers of another tunnel already.
 	if (!packet_make_room(m, FRONT_MAX) || rte_pktmbuf_tailroom(m) < tail)
 		return packet_drop(p, &drop_room);
-	// An IPv6 packet of up to 1,280 bytes that is too large for the path: the outer one is cut (RFC 8200 section 5).
 	return WRAP;
 }
 

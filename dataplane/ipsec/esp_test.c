@@ -130,6 +130,12 @@ stop(void **state)
 	return 0;
 }
 
+static uint32_t
+index_of(const char *name)
+{
+	return (uint32_t)(uintptr_t)object_find(&security_association_kind, name)->state;
+}
+
 // Both directions of an SA with the same key, so that outgoing packets can come in.
 static void
 put_pair(struct sa s)
@@ -539,12 +545,40 @@ a_packet_larger_than_the_path_is_cut_before_encryption_or_its_sender_is_told(voi
 }
 
 static void
-an_ipv6_packet_of_1280_bytes_fits_by_force(void **state)
+an_ipv6_packet_of_1280_bytes_arrives_however_small_the_path(void **state)
 {
-	put_pair((struct sa){.path_mtu = 1000});
-	leave6(1240);
-	assert_int_equal(sent_count, 2);
-	assert_true(sent[0].length <= ETHER + 1000 && sent[1].length <= ETHER + 1000);
+	static const struct {
+		struct sa sa;
+		unsigned pieces;
+	} paths[] = {{{.path_mtu = 1000}, 2}, {{.path_mtu = 576}, 3}, {{.path_mtu = 1280, .six = true}, 2},
+		{{.path_mtu = 1340, .six = true, .udp = true}, 2}};
+	struct frame pieces[4];
+
+	for (unsigned i = 0; i < RTE_DIM(paths); i++) {
+		put_pair(paths[i].sa);
+		leave6(1240);
+		assert_int_equal(sent_count, paths[i].pieces);
+		memcpy(pieces, sent, sizeof(pieces));
+		for (unsigned k = 0; k < paths[i].pieces; k++) {
+			assert_true(pieces[k].length <= ETHER + paths[i].sa.path_mtu);
+			// The source cuts: the fragments have DF clear, or are those of IPv6.
+			if (paths[i].sa.six)
+				assert_int_equal(pieces[k].bytes[ETHER + 6], PROTOCOL_FRAGMENT);
+			else
+				assert_int_equal(pieces[k].bytes[ETHER + 6] & 0x40, 0);
+			turn_around(pieces[k]);
+		}
+		assert_true(went_to("other"));
+		assert_int_equal(sent[0].length, ETHER + 1280);
+		// A larger one is too big, and no sender is told of less than 1,280.
+		leave6(1241);
+		assert_true(went_to("in"));
+		assert_int_equal(sent[0].bytes[ETHER + 40], 2); // packet too big
+		assert_int_equal(esp_read_32(sent[0].bytes + ETHER + 44), 1280);
+		stop(NULL);
+	}
+	assert_int_equal(put_sa(&(struct sa){.outbound = true, .six = true, .path_mtu = 1279}), -EINVAL);
+	assert_string_equal(f.text, "pathMtu: 1279 is less than the 1280 bytes that every path of IPv6 takes");
 }
 
 // A router reports that a packet of ours, which it quotes, is too large.
@@ -591,6 +625,7 @@ static void
 the_path_mtu_is_learned_from_messages_about_packets_of_the_association_and_ends(void **state)
 {
 	static const uint64_t second = 1000000000;
+	struct ipsec_path_counters c;
 	struct frame quoted, forged;
 	struct ipsec_sa *sa;
 
@@ -626,6 +661,20 @@ the_path_mtu_is_learned_from_messages_about_packets_of_the_association_and_ends(
 		assert_int_equal(sa->path_mtu, 1500);
 		leave4(1400, 0, IP4_DF);
 		assert_true(went_to("out"));
+		// No path is so small, and this packet was never sent.
+		forged = quoted;
+		forged.bytes[ETHER + (six ? 40 : 20) + 4] ^= 1;
+		if (six) {
+			tell_too_big6(&quoted, 1279);
+			tell_too_big6(&forged, 1300);
+		} else {
+			tell_too_big4(&quoted, 575);
+			tell_too_big4(&forged, 1300);
+		}
+		assert_int_equal(sa->path_mtu, 1500);
+		counters_sum(&ipsec_path_counters, index_of("out"), &c);
+		assert_int_equal(c.learned, 1);
+		assert_int_equal(c.refused, 2);
 		stop(NULL);
 	}
 }
@@ -723,12 +772,6 @@ a_tunnel_may_have_many_associations_with_selectors_of_their_own(void **state)
 		snprintf(name, sizeof(name), "user-%u", i);
 		assert_int_equal(object_delete("SecurityAssociation", name, &f), 0);
 	}
-}
-
-static uint32_t
-index_of(const char *name)
-{
-	return (uint32_t)(uintptr_t)object_find(&security_association_kind, name)->state;
 }
 
 static uint32_t
@@ -953,7 +996,7 @@ main(void)
 		cmocka_unit_test_teardown(a_congestion_mark_outside_is_carried_inside, stop),
 		cmocka_unit_test_teardown(
 			a_packet_larger_than_the_path_is_cut_before_encryption_or_its_sender_is_told, stop),
-		cmocka_unit_test_teardown(an_ipv6_packet_of_1280_bytes_fits_by_force, stop),
+		cmocka_unit_test_teardown(an_ipv6_packet_of_1280_bytes_arrives_however_small_the_path, stop),
 		cmocka_unit_test_teardown(a_new_association_knows_what_the_one_before_it_learned_of_the_path, stop),
 		cmocka_unit_test_teardown(the_path_is_not_larger_than_the_port_that_it_begins_at, stop),
 		cmocka_unit_test_teardown(a_tunnel_that_leads_to_its_own_peer_drops_packets, stop),

@@ -2,7 +2,8 @@
 // Path MTU discovery outside of tunnels (RFC 4301 section 8.2, RFC 8201, RFC 1191).
 //
 // A message counts if it quotes an ESP packet of an outbound SA: its ends, its SPI, and a sequence number that was used lately. A host off the path
-// knows neither. A learned path MTU is valid for ten minutes.
+// knows neither. A learned path MTU is valid for ten minutes. One below the minimum is refused (RFC 8201 section 4): packets may be lost that a router
+// cannot cut.
 #include "ipsec/path_mtu.h"
 
 #include <string.h>
@@ -14,8 +15,9 @@
 enum { IP4_MTU_MIN = 576, IP6_MTU_MIN = 1280, LATELY = 1 << 16 };
 
 static void
-learn(struct ipsec_sa *sa, uint16_t mtu)
+learn(uint32_t index, uint16_t mtu)
 {
+	struct ipsec_sa *sa = ipsec_sa_at(index);
 	uint16_t known = __atomic_load_n(&sa->path_mtu, __ATOMIC_RELAXED);
 
 	do {
@@ -23,6 +25,7 @@ learn(struct ipsec_sa *sa, uint16_t mtu)
 			return;
 	} while (!__atomic_compare_exchange_n(&sa->path_mtu, &known, mtu, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 	__atomic_or_fetch(&sa->events, SA_PATH, __ATOMIC_RELEASE);
+	ipsec_path_counters_of(index)->learned++;
 }
 
 static void
@@ -36,8 +39,6 @@ too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 	uint32_t spi, index;
 	uint16_t port = 0;
 
-	if (mtu < (family == 4 ? IP4_MTU_MIN : IP6_MTU_MIN) || mtu > UINT16_MAX)
-		return;
 	protocol = family == 4 ? ((const struct ip4_header *)packet)->protocol
 			       : ((const struct ip6_header *)packet)->next_header;
 	if (protocol != PROTOCOL_UDP && protocol != PROTOCOL_ESP)
@@ -62,9 +63,11 @@ too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 	if (sa->spi != spi || family != sa->family || (protocol == PROTOCOL_UDP) != !!(sa->flags & SA_UDP) ||
 		(family == 4 ? memcmp(packet + 12, remote + 12, 8) : memcmp(packet + 8, remote + 8, 32)) != 0)
 		return;
-	if ((uint32_t)__atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) - esp_read_32(packet + offset + 4) >= LATELY)
-		return;
-	learn(sa, (uint16_t)mtu);
+	if ((uint32_t)__atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) - esp_read_32(packet + offset + 4) >= LATELY ||
+		mtu < (family == 4 ? IP4_MTU_MIN : IP6_MTU_MIN))
+		ipsec_path_counters_of(index)->refused++;
+	else
+		learn(index, (uint16_t)RTE_MIN(mtu, (uint32_t)UINT16_MAX));
 }
 
 void

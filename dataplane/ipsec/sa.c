@@ -24,7 +24,7 @@
 #include "ipsec/sequence_file.h"
 #include "ipsec/tunnel.h"
 
-enum { KEY_MAX = 36, INTEGRITY_KEY_MAX = 64, HOP_LIMIT_OUTSIDE = 64 };
+enum { KEY_MAX = 36, INTEGRITY_KEY_MAX = 64, HOP_LIMIT_OUTSIDE = 64, IP6_MTU_MIN = 1280 };
 
 // The file of sequence numbers is so far ahead of an outbound SA: more than workers use from one look at the SA to the next, and
 // 256 starts of the data plane use up an SA without extended numbers.
@@ -41,7 +41,7 @@ struct sa_detail {
 };
 
 struct slab ipsec_sas;
-struct counters ipsec_sa_counters;
+struct counters ipsec_sa_counters, ipsec_path_counters;
 struct map64 *ipsec_spis, *ipsec_out_spis;
 
 static struct sa_detail *details;
@@ -382,8 +382,10 @@ read_spec(const Sluice__V1__SecurityAssociation *spec, const Sluice__V1__IpsecTu
 	struct fault *f)
 {
 	unsigned window = spec->replay_window ? spec->replay_window : REPLAY_WINDOW_MIN;
-	int error;
+	int error = read_ends(spec, t, r, f);
 
+	if (error)
+		return error;
 	if (window % REPLAY_WINDOW_MIN != 0 || window > REPLAY_WINDOW_MAX)
 		return fault(f, EINVAL, "replayWindow: 64, 128, ... 4096 are accepted, not %u", window);
 	if (!spec->esn && spec->sequence > UINT32_MAX)
@@ -392,15 +394,16 @@ read_spec(const Sluice__V1__SecurityAssociation *spec, const Sluice__V1__IpsecTu
 		return fault(f, EINVAL, "mode: %d is none", (int)spec->mode);
 	if (spec->mode == SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE && spec->tunnel[0] != '\0')
 		return fault(f, EINVAL, "mode: a tunnel has SAs in tunnel_mode; transport_mode needs a policy");
+	if (r->family == 6 && spec->path_mtu && spec->path_mtu < IP6_MTU_MIN)
+		return fault(f, EINVAL, "pathMtu: %u is less than the %d bytes that every path of IPv6 takes",
+			spec->path_mtu, IP6_MTU_MIN);
 	r->window = (uint16_t)window;
-	r->flags = (uint16_t)((spec->direction == SLUICE__V1__SECURITY_DIRECTION__OUTBOUND ? SA_OUTBOUND : 0) |
-			      (spec->mode == SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE ? SA_TRANSPORT : 0) |
-			      (spec->esn ? SA_ESN : 0) | (spec->no_replay_check ? SA_NO_REPLAY_CHECK : 0));
+	r->flags |= (uint16_t)((spec->direction == SLUICE__V1__SECURITY_DIRECTION__OUTBOUND ? SA_OUTBOUND : 0) |
+			       (spec->mode == SLUICE__V1__SECURITY_MODE__TRANSPORT_MODE ? SA_TRANSPORT : 0) |
+			       (spec->esn ? SA_ESN : 0) | (spec->no_replay_check ? SA_NO_REPLAY_CHECK : 0));
 	if (spec->hard_bytes || (spec->hard_packets && !(r->flags & SA_OUTBOUND)))
 		r->flags |= SA_LIMITED;
-	error = read_ends(spec, t, r, f);
-	if (!error)
-		error = read_keys(spec, r, f);
+	error = read_keys(spec, r, f);
 	if (!error)
 		error = read_outer(spec->outer, r, f);
 	if (!error)
@@ -736,6 +739,7 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 		}
 	}
 	counters_clear(&ipsec_sa_counters, index);
+	counters_clear(&ipsec_path_counters, index);
 	details[index] = *d;
 	details[index].serial = ++serials;
 	sa->serial = (uint32_t)serials;
@@ -945,7 +949,8 @@ static int
 sa_start(void)
 {
 	if (slab_create(&ipsec_sas, sizeof(struct ipsec_sa), SA_LIMIT) ||
-		counters_create(&ipsec_sa_counters, sizeof(struct ipsec_sa_counters), SA_LIMIT))
+		counters_create(&ipsec_sa_counters, sizeof(struct ipsec_sa_counters), SA_LIMIT) ||
+		counters_create(&ipsec_path_counters, sizeof(struct ipsec_path_counters), SA_LIMIT))
 		return -ENOMEM;
 	details = slab_reserve(sizeof(*details) * SA_LIMIT);
 	first_of_tunnel = slab_reserve(sizeof(*first_of_tunnel) * IPSEC_TUNNEL_LIMIT);

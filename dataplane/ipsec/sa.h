@@ -99,8 +99,15 @@ struct ipsec_sa_counters {
 	uint64_t replays, bad_icv, malformed, wrong_selector, over_limit, other;
 };
 
+// Messages about the path of an SA. By worker.
+struct ipsec_path_counters {
+	uint64_t learned; // the path takes smaller packets than was known
+	uint64_t
+		refused; // of a packet that was not sent lately, or of a size that no path has: somebody may have made the message up
+};
+
 extern struct slab ipsec_sas;
-extern struct counters ipsec_sa_counters;
+extern struct counters ipsec_sa_counters, ipsec_path_counters;
 // From ipsec_spi_key() to an inbound SA.
 extern struct map64 *ipsec_spis;
 // From ipsec_out_key() to an outbound SA.
@@ -141,6 +148,12 @@ ipsec_sa_room(const struct ipsec_sa *sa, unsigned path_mtu)
 		return 0;
 	room = (path_mtu - around) / sa->align * sa->align;
 	return room > ESP_TRAILER ? room - ESP_TRAILER : 0;
+}
+
+static inline struct ipsec_path_counters *
+ipsec_path_counters_of(uint32_t index)
+{
+	return (struct ipsec_path_counters *)counters_row(&ipsec_path_counters) + index;
 }
 
 // Main thread.

@@ -19,6 +19,7 @@ static void
 fill(struct row *row, uint32_t index)
 {
 	const struct ipsec_sa *sa = ipsec_sa_at(index);
+	struct ipsec_path_counters path;
 	struct ipsec_sa_counters c;
 	uint8_t address[16];
 	uint16_t port;
@@ -26,6 +27,9 @@ fill(struct row *row, uint32_t index)
 	sluice__v1__security_association_state__init(&row->state);
 	ipsec_sa_count(index, &c);
 	ipsec_sa_remote(sa, address, &port);
+	counters_sum(&ipsec_path_counters, index, &path);
+	row->state.path_mtu_learned = path.learned;
+	row->state.path_mtu_refused = path.refused;
 	row->state.name = (char *)ipsec_sa_name(index);
 	row->state.packets = c.packets;
 	row->state.bytes = c.bytes;

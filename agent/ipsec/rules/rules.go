@@ -99,6 +99,9 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	if s.Esn && s.NoReplayCheck {
 		add("noReplayCheck", "no effect with extended sequence numbers: the receiver takes low numbers of a peer that starts anew for those behind a wrap", "true", "no esn")
 	}
+	if address, err := netip.ParseAddr(s.RemoteAddress); err == nil && address.Is6() && s.PathMtu != 0 && s.PathMtu < 1280 {
+		add("pathMtu", "less than every path of IPv6 takes", strconv.Itoa(int(s.PathMtu)), "at least 1280 bytes")
+	}
 	checkLimits("Bytes", s.SoftBytes, s.HardBytes, add)
 	checkLimits("Packets", s.SoftPackets, s.HardPackets, add)
 	checkSelectors(s.Selectors, add)

@@ -25,6 +25,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"an SA with a short ICV of GMAC", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, icvLength: 9, encryption: aes_gmac, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "icvLength: not an ICV length of this algorithm: found 9; accepted: 16 bytes"},
 		{"an SA with an odd ICV of HMAC", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, icvLength: 10, encryption: aes_cbc, encryptionKey: 000102030405060708090a0b0c0d0e0f, integrity: hmac_sha1, integrityKey: 000102030405060708090a0b0c0d0e0f10111213}", "icvLength: not an ICV length of this hash: found 10; accepted: 12, 16, ... 20 bytes"},
 		{"an SA with the whole hash", "SecurityAssociation", "{spi: 4097, localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, tunnel: t, icvLength: 20, encryption: aes_cbc, encryptionKey: 000102030405060708090a0b0c0d0e0f, integrity: hmac_sha1, integrityKey: 000102030405060708090a0b0c0d0e0f10111213}", ""},
+		{"an SA over IPv6 with a path for IPv4", "SecurityAssociation", "{spi: 4097, localAddress: '2001:db8::1', remoteAddress: '2001:db8::2', tunnel: t, pathMtu: 1000, encryptionKey: 000102030405060708090a0b0c0d0e0f10111213}", "pathMtu: less than every path of IPv6 takes: found 1000; accepted: at least 1280 bytes"},
 		{"a selector with ports of no protocol", "IpsecTunnel", "{selectors: [{localPorts: '80'}]}", "selectors[0].protocol: ports of a protocol without ports"},
 	})
 }
