@@ -21,7 +21,7 @@ enum {
 };
 
 static const struct crypto_engine *const engines[] = {&crypto_device, &crypto_ipsec_mb, &crypto_ipsec_mb_sse,
-	&crypto_sm_gfni, &crypto_sm_vaes, &crypto_sm_aesni, &crypto_sm_c, &crypto_openssl};
+	&crypto_sm_gfni, &crypto_sm_vaes, &crypto_sm_avx2, &crypto_sm_aesni, &crypto_sm_c, &crypto_openssl};
 static struct crypto_context contexts[WORKER_MAX + 1];
 static struct slab keys[KEY_CLASSES];
 static char instead[RTE_DIM(engines)]

@@ -14,8 +14,10 @@
 #include <rte_eal.h>
 #include <rte_mbuf.h>
 
+#include "cpu/cpu.h"
 #include "crypto/engine.h"
 #include "crypto/reference.h"
+#include "crypto/ways/way.h"
 
 enum { OPS = 64, ROOM = 2304, ROUNDS = 12 };
 
@@ -494,6 +496,86 @@ a_released_key_leaves_only_zeros(void **state)
 		assert_memory_equal((const uint8_t *)c.encrypt + at, zeros, sizeof(zeros));
 }
 
+// Every way that is built, as far as the CPU has its instructions. Plain C runs on all.
+static const struct {
+	const struct crypto_engine *engine;
+	const struct sm_way *way;
+} ways[] = {{&crypto_sm_c, &sm_way_c}, {&crypto_sm_aesni, &sm_way_aesni}, {&crypto_sm_avx2, &sm_way_avx2},
+	{&crypto_sm_vaes, &sm_way_vaes}, {&crypto_sm_gfni, &sm_way_gfni}};
+
+// GB/T 32905 section 5: one message in all lanes.
+static void
+expect_sm3(const struct sm_way *way, const char *message, const uint32_t expected[SM3_WORDS])
+{
+	static const uint32_t start[SM3_WORDS] = {
+		0x7380166f, 0x4914b2b9, 0x172442d7, 0xda8a0600, 0xa96f30bc, 0x163138aa, 0xe38dee4d, 0xb0fb0e4e};
+	uint8_t text[2 * SM3_BLOCK] = {0};
+	size_t length = strlen(message), blocks = (length + 9 + SM3_BLOCK - 1) / SM3_BLOCK;
+	uint32_t state[SM3_WORDS * SM3_LANES_MAX] __attribute__((aligned(64)));
+	const uint8_t *texts[SM3_LANES_MAX];
+
+	memcpy(text, message, length);
+	text[length] = 0x80;
+	text[blocks * SM3_BLOCK - 2] = (uint8_t)(length * 8 >> 8);
+	text[blocks * SM3_BLOCK - 1] = (uint8_t)(length * 8);
+	for (unsigned lane = 0; lane < way->sm3_lanes; lane++)
+		texts[lane] = text;
+	for (unsigned i = 0; i < SM3_WORDS * way->sm3_lanes; i++)
+		state[i] = start[i / way->sm3_lanes];
+	way->sm3(state, texts, blocks);
+	for (unsigned i = 0; i < SM3_WORDS * way->sm3_lanes; i++)
+		assert_int_equal(state[i], expected[i / way->sm3_lanes]);
+}
+
+static void
+every_way_of_sm3_gives_the_examples_of_the_standard(void **state)
+{
+	// GB/T 32905 appendix A.
+	static const uint32_t abc[SM3_WORDS] = {0x66c7f0f4, 0x62eeedd9, 0xd1f2d46b, 0xdc10e4e2, 0x4167c487, 0x5cf2f7a2,
+		0x297da02b, 0x8f4ba8e0},
+			      abcd[SM3_WORDS] = {0xdebe9ff9, 0x2275b8a1, 0x38604889, 0xc18e5a4d, 0x6fdb70e5, 0x387e5765,
+				      0x293dcba3, 0x9c0c5732};
+
+	for (unsigned w = 0; w < RTE_DIM(ways); w++) {
+		if (cpu_lacks(ways[w].engine->needs))
+			continue;
+		expect_sm3(ways[w].way, "abc", abc);
+		expect_sm3(ways[w].way, "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcd", abcd);
+	}
+}
+
+static void
+every_way_of_sm4_gives_the_examples_of_the_standard(void **state)
+{
+	// GB/T 32907 appendix A.1: once; A.2: a million times.
+	static const uint8_t plain[SM4_BLOCK] = {
+		0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10};
+	static const uint8_t once[SM4_BLOCK] = {
+		0x68, 0x1e, 0xdf, 0x34, 0xd2, 0x06, 0x96, 0x5e, 0x86, 0xb3, 0xe9, 0x4f, 0x53, 0x6e, 0x42, 0x46};
+	static const uint8_t million[SM4_BLOCK] = {
+		0x59, 0x52, 0x98, 0xc7, 0xc6, 0xfd, 0x27, 0x1f, 0x04, 0x02, 0xf8, 0x04, 0xc3, 0x3d, 0x3f, 0x66};
+
+	for (unsigned w = 0; w < RTE_DIM(ways); w++) {
+		uint8_t blocks[SM4_BLOCKS_MAX][SM4_BLOCK] __attribute__((aligned(64)));
+		const struct sm_way *way = ways[w].way;
+		struct sm4_key key;
+
+		if (cpu_lacks(ways[w].engine->needs))
+			continue;
+		sm4_expand(plain, key.rounds);
+		way->sm4_prepare(&key);
+		for (unsigned i = 0; i < way->sm4_group; i++)
+			memcpy(blocks[i], plain, SM4_BLOCK);
+		way->sm4_same(&key, blocks, 1);
+		for (unsigned i = 0; i < way->sm4_group; i++)
+			assert_memory_equal(blocks[i], once, SM4_BLOCK);
+		for (unsigned n = 1; n < 1000000; n++)
+			way->sm4_same(&key, blocks, 1);
+		for (unsigned i = 0; i < way->sm4_group; i++)
+			assert_memory_equal(blocks[i], million, SM4_BLOCK);
+	}
+}
+
 // A packet with its operation inside of a buffer of the pool.
 static struct rte_mbuf *
 case_in_buffer(struct rte_mempool *pool, struct packet_case *c, struct crypto_op *op)
@@ -617,6 +699,8 @@ main(void)
 		cmocka_unit_test(operations_that_were_enqueued_come_back_in_the_order_of_their_key),
 		cmocka_unit_test(waiting_for_some_operations_keeps_those_that_were_enqueued),
 		cmocka_unit_test(secrets_whose_lengths_do_not_fit_the_algorithm_are_refused),
+		cmocka_unit_test(every_way_of_sm3_gives_the_examples_of_the_standard),
+		cmocka_unit_test(every_way_of_sm4_gives_the_examples_of_the_standard),
 		cmocka_unit_test(a_released_key_leaves_only_zeros),
 		cmocka_unit_test(a_device_without_an_answer_is_given_up_and_holds_its_packets),
 	};

@@ -72,7 +72,7 @@ struct crypto_context {
 } __rte_cache_aligned;
 
 extern const struct crypto_engine crypto_ipsec_mb, crypto_device, crypto_ipsec_mb_sse, crypto_openssl, crypto_sm_c,
-	crypto_sm_aesni, crypto_sm_vaes, crypto_sm_gfni;
+	crypto_sm_aesni, crypto_sm_avx2, crypto_sm_vaes, crypto_sm_gfni;
 
 // In the order in which they are preferred; NULL: no more.
 const struct crypto_engine *crypto_engine_at(unsigned index);

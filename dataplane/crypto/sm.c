@@ -77,6 +77,12 @@ prepare_aesni(struct crypto_key *key, const struct crypto_secret *s)
 }
 
 static int
+prepare_avx2(struct crypto_key *key, const struct crypto_secret *s)
+{
+	return prepare(key, s, &sm_way_avx2);
+}
+
+static int
 prepare_vaes(struct crypto_key *key, const struct crypto_secret *s)
 {
 	return prepare(key, s, &sm_way_vaes);
@@ -102,6 +108,13 @@ const struct crypto_engine crypto_sm_aesni = {
 	.serves = serves,
 	.schedule_size = schedule_size,
 	.prepare = prepare_aesni,
+};
+const struct crypto_engine crypto_sm_avx2 = {
+	.name = "sm-avx2",
+	.needs = BIT(CPU_AVX2) | BIT(CPU_AES) | BIT(CPU_PCLMULQDQ),
+	.serves = serves,
+	.schedule_size = schedule_size,
+	.prepare = prepare_avx2,
 };
 const struct crypto_engine crypto_sm_vaes = {
 	.name = "sm-vaes",

@@ -58,7 +58,7 @@ struct sm_way {
 	void (*ghash_finish)(const uint8_t y[16], uint8_t hash[16]);
 };
 
-extern const struct sm_way sm_way_c, sm_way_aesni, sm_way_vaes, sm_way_gfni;
+extern const struct sm_way sm_way_c, sm_way_aesni, sm_way_avx2, sm_way_vaes, sm_way_gfni;
 
 // GB/T 32907 section 7.3, in the order of encryption, in constant time.
 void sm4_expand(const uint8_t key[16], uint32_t rounds[SM4_ROUNDS]);
