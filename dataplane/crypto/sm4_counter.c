@@ -178,11 +178,20 @@ one_direction(struct crypto_op **ops, unsigned n)
 	return same;
 }
 
+static void
+prefetch_chunk(struct crypto_op **ops, unsigned count)
+{
+	for (unsigned i = 0; i < RTE_MIN(count, (unsigned)CHUNK); i++)
+		crypto_prefetch(ops[i]->key, sizeof(struct sm_schedule));
+}
+
 void
 sm4_gcm(struct crypto_context *context, struct crypto_op **ops, unsigned count)
 {
+	prefetch_chunk(ops, count);
 	for (unsigned at = 0, n; at < count; at += n) {
 		n = one_direction(ops + at, chunk_of(ops + at, count - at));
+		prefetch_chunk(ops + at + n, count - at - n);
 		gcm_chunk(sm_way(ops[at]), ops + at, n, ops[at]->key->direction == CRYPTO_DECRYPT);
 	}
 }
