@@ -370,7 +370,7 @@ class TestLifetimes:
             for _ in range(2):
                 pop.send_up(IPOE, up(form, 4))
                 pop.at_core(from_tunnel(form))
-            with pop.dropping("esp-sequence-exhausted"):
+            with pop.dropping("esp-lifetime"):
                 pop.send_up(IPOE, up(form, 4))
             assert hear("security_association").change == "hard-lifetime"
             state = states(pop, "limited-outbound")["limited-outbound"]

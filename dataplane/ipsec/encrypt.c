@@ -30,9 +30,7 @@
 
 DROP(drop_none, "ipsec-no-association", "A packet for a tunnel that has no outbound security association.")
 DROP(drop_selector, "ipsec-selector", "A packet that no selector of its tunnel or security association has.")
-DROP(drop_exhausted, "esp-sequence-exhausted",
-	"The sequence numbers of an outbound security association are used up, or it is behind a hard lifetime in "
-	"packets.")
+DROP(drop_exhausted, "esp-sequence-exhausted", "The sequence numbers of an outbound security association are used up.")
 DROP(drop_unsaved, "esp-sequence-unsaved",
 	"A packet came before the sequence numbers of its security association were in the file that keeps them over a "
 	"restart.")
@@ -236,7 +234,7 @@ stop(struct packet *p, struct ipsec_sa *sa)
 		return packet_drop(p, &drop_unsaved);
 	if (!(__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & SA_EXHAUSTED))
 		__atomic_or_fetch(&sa->events, SA_EXHAUSTED, __ATOMIC_RELAXED);
-	return packet_drop(p, &drop_exhausted);
+	return packet_drop(p, ipsec_sa_ends_by_packets(sa) ? &drop_lifetime : &drop_exhausted);
 }
 
 static inline uint64_t

@@ -138,6 +138,13 @@ ipsec_sa_counters_of(uint32_t index)
 	return (struct ipsec_sa_counters *)counters_row(&ipsec_sa_counters) + index;
 }
 
+// Outbound: whether a hard lifetime in packets ends the SA, and not the last sequence number. Any thread.
+static inline bool
+ipsec_sa_ends_by_packets(const struct ipsec_sa *sa)
+{
+	return __atomic_load_n(&sa->limit, __ATOMIC_RELAXED) < (sa->flags & SA_ESN ? UINT64_MAX - 1 : UINT32_MAX);
+}
+
 // The largest packet inside that fits into an outer one of `path_mtu` bytes; 0: none does. Any thread.
 static inline unsigned
 ipsec_sa_room(const struct ipsec_sa *sa, unsigned path_mtu)

@@ -187,7 +187,7 @@ look_at_lifetimes(uint32_t index, struct look *l, const struct ipsec_sa *sa, uin
 	}
 	if (events & SA_EXHAUSTED && !(l->reported & REPORTED_EXHAUSTED)) {
 		l->reported |= REPORTED_EXHAUSTED;
-		send_change(index, sa->hard_packets == UINT64_MAX ? "sequence-exhausted" : "hard-lifetime", NULL, 0);
+		send_change(index, ipsec_sa_ends_by_packets(sa) ? "hard-lifetime" : "sequence-exhausted", NULL, 0);
 	}
 	if (l->reported & REPORTED_SOFT)
 		return;
