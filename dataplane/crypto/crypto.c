@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/slab.h"
 #include "core/start.h"
@@ -132,10 +133,13 @@ key_from(const struct crypto_engine *engine, const struct crypto_secret *s, size
 
 	if (size > KEY_STEP * KEY_CLASSES)
 		return -ENOTSUP;
-	if (!slab->records)
+	if (!slab->records) {
 		error = slab_create(slab, size, KEYS_MAX);
-	if (error)
-		return error;
+		if (error)
+			return error;
+		// Keys are in no core dump, if the data plane may make some.
+		madvise(slab->records, size * KEYS_MAX, MADV_DONTDUMP);
+	}
 	record = slab_take(slab);
 	if (record == UINT32_MAX)
 		return -ENOMEM;

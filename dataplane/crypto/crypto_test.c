@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -496,6 +497,30 @@ a_released_key_leaves_only_zeros(void **state)
 		assert_memory_equal((const uint8_t *)c.encrypt + at, zeros, sizeof(zeros));
 }
 
+static void
+a_key_is_in_no_core_dump(void **state)
+{
+	static const struct algorithm gcm = {CRYPTO_AES_GCM, 32, 0, 16};
+	static struct packet_case c;
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	bool inside = false, excluded = false;
+	char line[512];
+
+	case_new(&c, &crypto_ipsec_mb, &gcm, 64, NULL);
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long start, end;
+
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = (uintptr_t)c.encrypt >= start && (uintptr_t)c.encrypt < end;
+		else if (inside && strncmp(line, "VmFlags:", 8) == 0)
+			excluded = strstr(line, " dd");
+	}
+	fclose(maps);
+	assert_true(excluded);
+	case_free(&c);
+}
+
 // Every way that is built, as far as the CPU has its instructions. Plain C runs on all.
 static const struct {
 	const struct crypto_engine *engine;
@@ -699,6 +724,7 @@ main(void)
 		cmocka_unit_test(operations_that_were_enqueued_come_back_in_the_order_of_their_key),
 		cmocka_unit_test(waiting_for_some_operations_keeps_those_that_were_enqueued),
 		cmocka_unit_test(secrets_whose_lengths_do_not_fit_the_algorithm_are_refused),
+		cmocka_unit_test(a_key_is_in_no_core_dump),
 		cmocka_unit_test(every_way_of_sm3_gives_the_examples_of_the_standard),
 		cmocka_unit_test(every_way_of_sm4_gives_the_examples_of_the_standard),
 		cmocka_unit_test(a_released_key_leaves_only_zeros),

@@ -981,6 +981,54 @@ keys_that_do_not_fit_are_refused_without_being_shown(void **state)
 	assert_true(put_sa(&(struct sa){.name = "new"}) == -EEXIST);
 }
 
+// How often the text is in the process's memory, but for stacks and large reservations.
+static unsigned
+copies_of(const char *text)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	size_t length = strlen(text);
+	unsigned found = 0;
+	char line[512];
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long start, end;
+		char rights[8];
+
+		if (sscanf(line, "%lx-%lx %7s", &start, &end, rights) != 3 || strcmp(rights, "rw-p") != 0 ||
+			strstr(line, "[stack]") || end - start > 16 << 20)
+			continue;
+		for (const char *at = (const char *)start; (at = memmem(at, end - (uintptr_t)at, text, length)); at++)
+			found++;
+	}
+	fclose(maps);
+	return found;
+}
+
+static void
+a_deleted_association_leaves_no_key_in_memory(void **state)
+{
+	struct sa out = {.outbound = true};
+	char key[41] = "";
+
+	// Nowhere but on the stack.
+	for (unsigned i = 0; i < 20; i++)
+		snprintf(key + 2 * i, 3, "%02x", (unsigned)(0xd7 + 31 * i) & 0xff);
+	out.key = key;
+	assert_int_equal(put_sa(&out), 0);
+	assert_int_equal(copies_of(key), 1); // the object's spec
+	ipsec_look_all(UINT64_C(1000000000));
+	out.precedence = 1;
+	assert_int_equal(put_sa(&out), 0);
+	ipsec_look_all(UINT64_C(2000000000));
+	assert_int_equal(copies_of(key), 1);
+	out.icv = 8;
+	assert_int_equal(put_sa(&out), -EINVAL);
+	assert_int_equal(copies_of(key), 1);
+	assert_int_equal(object_delete("SecurityAssociation", "out", &f), 0);
+	assert_int_equal(copies_of(key), 0);
+}
+
 int
 main(void)
 {
@@ -1009,6 +1057,7 @@ main(void)
 			a_change_of_another_field_keeps_where_the_peer_is_and_what_was_learned_of_the_path, stop),
 		cmocka_unit_test_teardown(a_changed_limit_counts_the_packets_that_were_protected_since_the_start, stop),
 		cmocka_unit_test_teardown(an_icv_length_that_the_algorithm_does_not_have_is_refused, stop),
+		cmocka_unit_test_teardown(a_deleted_association_leaves_no_key_in_memory, stop),
 		cmocka_unit_test_teardown(keys_that_do_not_fit_are_refused_without_being_shown, stop),
 	};
 

@@ -157,6 +157,15 @@ send_keepalive(const struct ipsec_sa *sa)
 	inject(m, sa->family == 4 ? &ip4_lookup_node : &ip6_lookup_node);
 }
 
+// Keys are in the unpacked spec.
+static void
+forget(Sluice__V1__SecurityAssociation *spec)
+{
+	explicit_bzero(spec->encryption_key, strlen(spec->encryption_key));
+	explicit_bzero(spec->integrity_key, strlen(spec->integrity_key));
+	sluice__v1__security_association__free_unpacked(spec, NULL);
+}
+
 static void
 read_spec(struct look *l, const Sluice__V1__SecurityAssociation *spec)
 {
@@ -243,7 +252,7 @@ look_at(uint32_t index, uint64_t now)
 	if (moved)
 		follow_peer(index, spec);
 	if (spec)
-		sluice__v1__security_association__free_unpacked(spec, NULL);
+		forget(spec);
 	ipsec_sa_keep(index);
 	look_at_path(index, l, sa, now);
 	look_at_lifetimes(index, l, sa, sequence);

@@ -75,6 +75,15 @@ static struct listener listeners[2];
 static unsigned listener_count;
 static struct stream *streams;
 
+// Objects with keys may have been in it.
+static void
+forget(struct buffer *b)
+{
+	if (b->bytes)
+		explicit_bzero(b->bytes, b->end);
+	free(b->bytes);
+}
+
 static int
 room_for(struct buffer *b, size_t more)
 {
@@ -93,11 +102,12 @@ room_for(struct buffer *b, size_t more)
 			return -ENOMEM;
 		if (held)
 			memcpy(grown, b->bytes + b->start, held);
-		free(b->bytes);
+		forget(b);
 		b->bytes = grown;
 		b->room = room;
 	} else {
 		memmove(b->bytes, b->bytes + b->start, held);
+		explicit_bzero(b->bytes + held, b->end - held);
 	}
 	b->start = 0;
 	b->end = held;
@@ -110,6 +120,8 @@ shrink(struct buffer *b)
 {
 	if (b->start != b->end)
 		return;
+	if (b->bytes)
+		explicit_bzero(b->bytes, b->end);
 	b->start = b->end = 0;
 	if (b->room > 1 << 20) {
 		free(b->bytes);
@@ -135,8 +147,8 @@ cut(struct stream *s)
 	if (s->tls)
 		SSL_free(s->tls);
 	close(s->fd);
-	free(s->in.bytes);
-	free(s->out.bytes);
+	forget(&s->in);
+	forget(&s->out);
 	free(s);
 }
 

@@ -5,6 +5,7 @@
 // and free() for each of them would cost more than their use.
 #pragma once
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -65,8 +66,10 @@ budget_give(void *data, void *memory)
 {
 	const struct scratch *s = ((struct budget *)data)->scratch;
 
-	if (!s || (uintptr_t)memory - (uintptr_t)s->bytes >= s->size)
-		free(memory);
+	if (!memory || (s && (uintptr_t)memory - (uintptr_t)s->bytes < s->size))
+		return;
+	explicit_bzero(memory, malloc_usable_size(memory)); // a key, perhaps
+	free(memory);
 }
 
 // A message that is unpacked with it, and without scratch memory, may be freed without an allocator.

@@ -252,6 +252,14 @@ look_at(const char *kind_name, const char *name, const struct kind **kind, struc
 	return 0;
 }
 
+// Keys may have been in it.
+static void
+scratch_back(size_t before)
+{
+	explicit_bzero(scratch.bytes + before, scratch.used - before);
+	scratch.used = before;
+}
+
 // On any thread. To be freed with the budget.
 static int
 unpack(const struct kind *kind, const uint8_t *spec, size_t length, struct budget *budget, ProtobufCMessage **message,
@@ -352,7 +360,7 @@ object_put(const char *kind_name, const char *name, const uint8_t *spec, size_t 
 	if (!error)
 		error = put(kind, object, name, spec, length, message, prepared, f);
 	budget_free(&budget, message);
-	scratch.used = before;
+	scratch_back(before);
 	return error;
 }
 
@@ -373,7 +381,7 @@ build_free(struct object_build *b)
 {
 	if (b->prepared)
 		b->kind->discard(b->prepared);
-	free(b->spec.data);
+	spec_free(b->spec.data, b->spec.len);
 	free(b->name);
 	free(b);
 }
@@ -495,7 +503,7 @@ object_delete(const char *kind_name, const char *name, struct fault *f)
 	else
 		error = kind->delete (object, message, f);
 	budget_free(&budget, message);
-	scratch.used = before;
+	scratch_back(before);
 	if (error)
 		return error;
 	names_delete(names, kind->id, name);
