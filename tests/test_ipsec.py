@@ -4,6 +4,8 @@
 import contextlib
 import socket
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -879,7 +881,7 @@ class TestPolicies:
 
 
 class TestReplacement:
-    def test_an_association_is_replaced_under_traffic_without_a_lost_packet(self, pop):
+    def test_an_association_is_replaced_under_traffic_and_no_packet_is_lost_or_reordered(self, pop):
         """Make before break, both ways: the new pair first, then the old one goes."""
         form = BY_NAME["gcm192"]
         new = Form(115, "gcm192-new", "aes_gcm", (GCM, NO), 24, 4)
@@ -891,31 +893,49 @@ class TestReplacement:
             )
             for direction in ("inbound", "outbound")
         }
-        for number in range(10):
-            pop.send_up(IPOE, up(form, 4, b"%03d" % number))
-        pop.apply(pair["inbound"])
-        pop.apply(pair["outbound"])
-        for number in range(10, 20):
-            pop.send_up(IPOE, up(form, 4, b"%03d" % number))
-        got = []
+        got, senders, enough = [], [], threading.Event()
 
         def opened(packet):
             if ESP not in packet:
                 return False
             for each in (form, new):
                 if packet[ESP].spi == each.spi("outbound"):
-                    got.append(bytes(each.open(packet)[Raw].load)[:3])
+                    got.append(bytes(each.open(packet)[Raw].load)[:5])
+                    senders.append(each)
                     return True
             return False
 
-        for _ in range(20):
-            pop.at_core(opened)
-        assert got == [b"%03d" % number for number in range(20)]
+        def traffic():
+            """Eight packets on their way at any time."""
+            sent = 0
+            while not enough.is_set():
+                for _ in range(8):
+                    pop.send_up(IPOE, up(form, 4, b"%05d" % sent))
+                    sent += 1
+                for _ in range(8):
+                    pop.at_core(opened)
+            return sent
+
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(traffic)
+            try:
+                wait_until(lambda: len(got) >= 16, what="traffic by the old association")
+                pop.apply(pair["inbound"])
+                pop.apply(pair["outbound"])
+                wait_until(lambda: senders[-1] is new, what="traffic by the new association")
+                pop.gateway.delete("SecurityAssociation", "gcm192-outbound")
+                before = len(got)
+                wait_until(lambda: len(got) >= before + 16, what="traffic without the old association")
+            finally:
+                enough.set()
+            assert got == [b"%05d" % number for number in range(sent.result())]
+        # Each flow changes to the new association once.
+        assert senders == [form] * senders.count(form) + [new] * senders.count(new)
         # The peer still sends with the old one, then with the new one.
         for each in (form, new, form, new):
             pop.send_down(each.seal(down(form, 4)))
             pop.at_line(IPOE, lambda packet: UDP in packet)
-        pop.gateway.delete("SecurityAssociation", "gcm192-outbound", "gcm192-inbound")
+        pop.gateway.delete("SecurityAssociation", "gcm192-inbound")
         pop.send_up(IPOE, up(form, 4))
         pop.at_core(from_tunnel(new))
         pop.send_down(new.seal(down(form, 4)))
