@@ -354,12 +354,13 @@ func (s *ikeSA) establish(p authPayloads, now time.Time) {
 	s.m.act(Event{s.conn.Name, s.remote, "up", fmt.Sprintf("%s by %s, %s", s.peer, s.authMethod, suite.Text(s.chosen))})
 }
 
-// beginAnew closes the other IKE SAs of a peer that sends INITIAL_CONTACT (RFC 7296 section 2.4).
+// beginAnew closes the other IKE SAs of a peer that sends INITIAL_CONTACT (RFC 7296 section 2.4): those of the same identity, and of EAP those of the
+// same user.
 func (s *ikeSA) beginAnew(p authPayloads, now time.Time) {
 	if p.notify[message.InitialContact] == nil {
 		return
 	}
-	for _, other := range s.m.identities[identityKey{s.conn.Name, s.peer}] {
+	for _, other := range s.m.identities[s.identityKey()] {
 		if other != s && other.living() {
 			other.cause = subscriber.UserRequest
 			other.close(now, "the peer began anew")

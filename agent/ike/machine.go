@@ -301,15 +301,18 @@ func (m *Machine) add(s *ikeSA) {
 	m.used[s.conn.Name][s.ourSPI] = s
 }
 
-// identityKey is a peer of a connection.
+// identityKey is a peer of a connection. A user of EAP proves its username only, and may claim any identity.
 type identityKey struct {
 	connection string
 	peer       Identity
+	username   string
 }
+
+func (s *ikeSA) identityKey() identityKey { return identityKey{s.conn.Name, s.peer, s.username} }
 
 // identify makes an established IKE SA known by its peer's identity.
 func (m *Machine) identify(s *ikeSA) {
-	key := identityKey{s.conn.Name, s.peer}
+	key := s.identityKey()
 	if !slices.Contains(m.identities[key], s) {
 		m.identities[key] = append(m.identities[key], s)
 	}
@@ -321,7 +324,7 @@ func (m *Machine) drop(s *ikeSA) {
 	delete(m.deletedEarly, s)
 	delete(m.after, s)
 	delete(m.used[s.conn.Name], s.ourSPI)
-	key := identityKey{s.conn.Name, s.peer}
+	key := s.identityKey()
 	if all := m.identities[key]; slices.Contains(all, s) {
 		// Not in place: a caller may go through them.
 		if all = slices.DeleteFunc(slices.Clone(all), func(one *ikeSA) bool { return one == s }); len(all) == 0 {

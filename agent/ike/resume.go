@@ -249,7 +249,7 @@ func (s *ikeSA) answerResumed(p authPayloads, now time.Time) {
 
 // endResumed closes the IKE SA that this one resumes, if it is still there.
 func (s *ikeSA) endResumed(now time.Time) {
-	for _, other := range s.m.identities[identityKey{s.conn.Name, s.peer}] {
+	for _, other := range s.m.identities[s.identityKey()] {
 		if other != s && other.id == s.resumed.Of && other.living() {
 			other.close(now, "the peer resumes it")
 		}

@@ -3,6 +3,7 @@
 package ike
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"testing"
@@ -119,5 +120,42 @@ func TestTheCauseOfTheEndOfASessionIsThatOfTheIKESA(t *testing.T) {
 	p.pass(10 * 60e9)
 	if released := toldOf[ReleaseAddress](p.b); len(released) != 1 || released[0].Cause != subscriber.LostCarrier {
 		t.Errorf("a dead peer releases %+v", released)
+	}
+}
+
+// A user of EAP proves its username, not the identity of IKE: with the identity of another user, INITIAL_CONTACT ends nothing of that user.
+func TestAUserDoesNotEndTheIKESAOfAnotherUserByItsIdentity(t *testing.T) {
+	for second, living := range map[string]int{"mallory": 2, "alice": 1} {
+		p := newPair(t)
+		p.configure(func(a, b *Connection) {
+			a.LocalMethod = EAP
+			b.RemoteMethod, b.Remote = EAP, netip.Addr{}
+		})
+		success, msk, user := []byte{3, 2, 0, 4}, random(64), "alice"
+		p.b.answer = func(q any) any {
+			if step, is := q.(EAPStep); is && step.Packet == nil {
+				return EAPAnswer{Packet: []byte{1, 1, 0, 5, 200}}
+			}
+			return EAPAnswer{Packet: success, Success: true, MSK: msk, Username: user}
+		}
+		begin := func() {
+			conn := p.connection(p.a, p.b, ikeSuite, espSuite)
+			conn.LocalMethod = EAP
+			p.a = newEnd(t, "a", "192.0.2.1", p.now)
+			p.a.answer = func(q any) any {
+				if bytes.Equal(q.(EAPResponse).Packet, success) {
+					return EAPReply{MSK: msk}
+				}
+				return EAPReply{Packet: []byte{2, 1, 0, 5, 200}}
+			}
+			p.do(p.a, p.a.m.SetConnection("peer", conn, p.now))
+			p.initiate()
+		}
+		begin()
+		user = second
+		begin()
+		if n := len(p.b.m.of("peer")); n != living {
+			t.Errorf("after %s comes with the identity and INITIAL_CONTACT of alice, there are %d IKE SAs, not %d; events %q", second, n, living, p.b.events)
+		}
 	}
 }
