@@ -162,6 +162,29 @@ def test_a_certificate_on_a_list_is_refused(site):
     refused(site, "was revoked")
 
 
+def test_a_tunnel_outlives_a_list_that_cannot_be_read(site):
+    """Something writes the list in place, and the agent reads the first half."""
+    site.authority.list(False)
+    trust(site, revocationListFiles=[site.authority.path("ca.crl")])
+    site.gateway.apply(connection("AT_ONCE"))
+    wait_until(site.up, what="the tunnel is up")
+    before = site.peer.keys()
+    path = site.authority.directory / "ca.crl"
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) // 2])
+
+    def described():
+        return str(site.gateway.json("describe", "IkeConnection", "office"))
+
+    wait_until(lambda: "stays in force" in described(), what="the agent names the file")
+    assert " 0% packet loss" in site.ping()
+    assert site.up() and site.peer.keys() == before
+    path.write_text(whole)
+    wait_until(lambda: "stays in force" not in described(), what="the agent reads all of it")
+    assert site.peer.keys() == before
+    forget(site)
+
+
 def test_an_ocsp_responder_decides_before_the_list(site):
     site.authority.list(True)
     listed = {"revocationListFiles": [site.authority.path("ca.crl")]}

@@ -221,8 +221,12 @@ func (s *serving) configure(name string, now time.Time) []Action {
 		err = problem
 	}
 	if err != nil {
+		if s.machine.connections[name] != nil {
+			// A file that is being replaced must not end the IKE SAs of the connection.
+			err = fmt.Errorf("%w; the configuration of before stays in force", err)
+		}
 		s.problem(name, "NotConfigured", err.Error())
-		return s.machine.SetConnection(name, nil, now)
+		return nil
 	}
 	if s.problems[name].Reason == "NotConfigured" {
 		s.problem(name, "", "")

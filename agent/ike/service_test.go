@@ -6,8 +6,12 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,6 +19,7 @@ import (
 	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/ike/message"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
 )
 
@@ -166,4 +171,59 @@ func TestRestoredSAsAreWrittenBeforeTheyAreComplete(t *testing.T) {
 	}
 	<-s.first
 	s.Synced() // again
+}
+
+// While a list of revoked certificates is being written, the connection goes on with the list of before.
+func TestAFileThatCannotBeReadEndsNoIKESA(t *testing.T) {
+	ca, directory := newIssuer(t, "ecdsa", "CA", nil), t.TempDir()
+	certificate, key := ca.issue("ecdsa", "here.example")
+	path := func(name string) string { return filepath.Join(directory, name) }
+	write := func(name, content string) {
+		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := ca.revoke(time.Now().Add(time.Hour))
+	for name, content := range map[string]string{"ca.pem": pemOf(ca.certificate), "ca.crl": list, "here.pem": pemOf(certificate), "here.key": pemOfKey(t, key)} {
+		write(name, content)
+	}
+	made, err := newServing(service.Environment{Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := made.(*serving)
+	s.synced = true
+	s.credentials["here"] = &api.IkeCredential{CertificateFile: path("here.pem"), PrivateKeyFile: path("here.key")}
+	s.authorities["ca"] = &api.IkeAuthority{CertificateFile: path("ca.pem"), RevocationListFiles: []string{path("ca.crl")}}
+	s.specs["office"] = &object.Object{Kind: "IkeConnection", Name: "office", Spec: &api.IkeConnection{LocalAddress: "192.0.2.1", RemoteAddress: "192.0.2.2", Credential: "here",
+		Authorities: []string{"ca"}, LocalAuthentication: api.IkeAuthentication_CERTIFICATE, RemoteAuthentication: api.IkeAuthentication_CERTIFICATE,
+		Children: []*api.IkeChild{{Name: "net", Tunnel: "office", Start: api.IkeAction_AT_ONCE}}}}
+	now := time.Now()
+	s.refresh(now)
+	s.machine.Tick(now)
+	if len(s.machine.of("office")) != 1 {
+		t.Fatal("the connection does not begin")
+	}
+	for name, before := range map[string]string{"ca.crl": list, "here.key": pemOfKey(t, key), "ca.pem": pemOf(ca.certificate)} {
+		write(name, before[:len(before)/2])
+		s.refresh(now)
+		if p := s.problems["office"]; p.Reason != "NotConfigured" || !strings.Contains(p.Message, "stays in force") {
+			t.Errorf("half of %s: %+v", name, p)
+		}
+		if len(s.machine.of("office")) != 1 || s.machine.connections["office"] == nil {
+			t.Errorf("half of %s ends the IKE SA", name)
+		}
+		write(name, before)
+		s.refresh(now)
+		if p, is := s.problems["office"]; is && p.Reason == "NotConfigured" {
+			t.Errorf("all of %s: %+v", name, p)
+		}
+	}
+	// Without a configuration of before there is none.
+	delete(s.machine.connections, "office")
+	write("ca.crl", list[:10])
+	s.refresh(now)
+	if p := s.problems["office"]; p.Reason != "NotConfigured" || strings.Contains(p.Message, "stays in force") || s.machine.connections["office"] != nil {
+		t.Errorf("at first: %+v", p)
+	}
 }
