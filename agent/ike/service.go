@@ -390,6 +390,7 @@ func (s *serving) Receive(packets []service.Packet) {
 // carryOut carries out actions that do not block, and queues the others. s.mu is held.
 func (s *serving) carryOut(actions []Action) {
 	labelled := len(s.Dataplanes) > 1
+	s.keep(actions)
 	for _, a := range actions {
 		if s.owners.carryOut(a, func(token uint64, answer any) {
 			s.locked(func(now time.Time) []Action { return s.machine.Answered(token, answer, now) })
@@ -397,11 +398,6 @@ func (s *serving) carryOut(actions []Action) {
 			continue
 		}
 		switch a := a.(type) {
-		case Keep:
-			if s.Records == nil {
-				break
-			}
-			s.records = append(s.records, s.Records.Put(durable.Record{Key: a.Key, Value: a.Value}))
 		case Send:
 			one := outgoing{plane: a.Dataplane, packet: service.Routed(a.VRF, ipPacket(a.Local, a.Remote, a.Data)), records: s.records}
 			s.records = nil
@@ -462,6 +458,39 @@ func (s *serving) carryOut(actions []Action) {
 	}
 	if len(s.records) > 1024 {
 		s.records = s.records[len(s.records)-1:] // records reach the disk in order
+	}
+}
+
+// keep writes the records of actions. All of them are on the disk, or none: a rekey that moves the children from one IKE SA to another has a record of
+// each. No packet of the actions is sent before. s.mu is held.
+func (s *serving) keep(actions []Action) {
+	if s.Records == nil {
+		return
+	}
+	var all []durable.Record
+	at := map[string]int{}
+	for _, a := range actions {
+		if k, is := a.(Keep); is {
+			// The last value of a key counts.
+			i, again := at[k.Key]
+			if !again {
+				i = len(all)
+				at[k.Key], all = i, append(all, durable.Record{})
+			}
+			all[i] = durable.Record{Key: k.Key, Value: k.Value}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	p := s.Records.Put(all...)
+	if p.Refused() == nil {
+		s.records = append(s.records, p)
+		return
+	}
+	// One of them may be at fault.
+	for _, r := range all {
+		s.records = append(s.records, s.Records.Put(r))
 	}
 }
 

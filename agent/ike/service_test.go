@@ -227,3 +227,36 @@ func TestAFileThatCannotBeReadEndsNoIKESA(t *testing.T) {
 		t.Errorf("at first: %+v", p)
 	}
 }
+
+// An agent that is killed between two records of one step would have the children twice, or not at all.
+func TestAPacketWaitsForAllRecordsOfItsStep(t *testing.T) {
+	log, err := durable.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	records, err := log.Table("ike")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := newServing(service.Environment{Log: slog.New(slog.DiscardHandler), Records: records, Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := made.(*serving)
+	address := netip.MustParseAddrPort("192.0.2.1:500")
+	send := Send{Datagram: Datagram{VRF: "default", Local: address, Remote: address, Data: []byte("packet")}}
+	s.carryOut([]Action{Keep{"sa/1", []byte("a")}, Keep{"sa/2", []byte("a")}, send, Keep{"sa/1", []byte("b")}, Keep{Key: "sa/2"}})
+	if len(s.outbox) != 1 || len(s.outbox[0].records) != 1 || len(s.records) != 0 {
+		t.Fatalf("%d packets, %d records that no packet waits for", len(s.outbox), len(s.records))
+	}
+	if all := records.All(); len(all) != 1 || all[0].Key != "sa/1" || string(all[0].Value) != "b" {
+		t.Errorf("records %v", all)
+	}
+	// A record that is refused does not take the others with it.
+	s.outbox = nil
+	s.carryOut([]Action{Keep{"sa/3", []byte("a")}, Keep{"sa/4", make([]byte, durable.ValueLimit+1)}})
+	if string(records.Get("sa/3")) != "a" {
+		t.Error("a record is lost because another one is too long")
+	}
+}
