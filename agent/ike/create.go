@@ -87,12 +87,27 @@ func (s *ikeSA) create(conf *Child, old *ChildSA, group uint16, ask *childAsk, n
 	if ask != nil {
 		payloads = append(payloads, payloadsOf(ask.notify)...)
 	}
-	s.propose(message.CreateChildSA, c.SPIIn, now, func(all []message.Payload, now time.Time) {
+	kept := &proposedState{Group: group, Nonce: c.nonce, Name: conf.Name}
+	if c.exchange != nil {
+		kept.Secret = c.exchange.Secret
+	}
+	if old != nil {
+		kept.Replaces = old.SPIIn
+	}
+	if s.conn.Owned {
+		kept.Conf = conf
+	}
+	s.propose(message.CreateChildSA, c.SPIIn, kept, now, s.childCreated(c, old, group), payloads...)
+	return true
+}
+
+// childCreated takes the response to our CREATE_CHILD_SA for a child.
+func (s *ikeSA) childCreated(c, old *ChildSA, group uint16) func([]message.Payload, time.Time) {
+	return func(all []message.Payload, now time.Time) {
 		p := readAuth(all)
 		s.followUp(p, c.SPIIn, now, func(secrets []byte, now time.Time) { s.created(c, old, group, p, secrets, now) },
 			func(why string, now time.Time) { s.notCreated(c, old, why, now) })
-	}, payloads...)
-	return true
+	}
 }
 
 // notCreated forgets a child that we proposed: its additional key exchanges failed.

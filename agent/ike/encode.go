@@ -16,7 +16,11 @@ import (
 // The binary form of records: a number of the form, then the fields in their order. The agent holds each record in memory, so that a record of an IKE SA
 // with a child is a third as long as its JSON, which earlier releases wrote.
 
-const recordForm = 1
+const (
+	recordForm = 1
+	// A window behind which there is what a request of ours proposes.
+	proposedForm = 2
+)
 
 var errRecord = errors.New("the record is malformed")
 
@@ -26,6 +30,8 @@ type coder struct {
 	b       []byte
 	reading bool
 	failed  bool
+	// What is read has proposedForm.
+	proposed bool
 }
 
 // encoded writes a record.
@@ -40,10 +46,10 @@ func decode(b []byte, record interface{ code(c *coder) }) error {
 	if len(b) > 0 && b[0] == '{' {
 		return json.Unmarshal(b, record)
 	}
-	if len(b) == 0 || b[0] != recordForm {
+	if len(b) == 0 || b[0] != recordForm && b[0] != proposedForm {
 		return errRecord
 	}
-	c := &coder{b: b[1:], reading: true}
+	c := &coder{b: b[1:], reading: true, proposed: b[0] == proposedForm}
 	if record.code(c); c.failed || len(c.b) > 0 {
 		return errRecord
 	}
@@ -235,4 +241,10 @@ func (r *windowState) code(c *coder) {
 	integer(c, &r.Exchange)
 	list(c, &r.Request, func(one *[]byte) { octets(c, one) })
 	integer(c, &r.SPI)
+	if !c.reading && r.Proposed != nil {
+		c.b[0], c.proposed = proposedForm, true
+	}
+	if c.proposed {
+		text(c, &r.Proposed)
+	}
 }

@@ -56,7 +56,7 @@ func (s *ikeSA) nextFollowUp(groups []uint16, link *message.Notify, secrets []by
 		failed(err.Error(), now)
 		return
 	}
-	s.propose(message.IKEFollowupKE, spi, now, func(all []message.Payload, now time.Time) {
+	s.propose(message.IKEFollowupKE, spi, nil, now, func(all []message.Payload, now time.Time) {
 		p := readAuth(all)
 		switch {
 		case p.err != nil:

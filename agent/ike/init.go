@@ -19,7 +19,11 @@ import (
 
 // newSA returns an IKE SA that is being opened.
 func (m *Machine) newSA(c *Connection, initiator bool, now time.Time) *ikeSA {
-	spi := m.newSPI()
+	return m.newSAOf(c, m.newSPI(), initiator, now)
+}
+
+// newSAOf returns an IKE SA with an SPI of ours.
+func (m *Machine) newSAOf(c *Connection, spi uint64, initiator bool, now time.Time) *ikeSA {
 	s := &ikeSA{m: m, conn: c, initiator: initiator, ourSPI: spi, id: spi, dataplane: c.Dataplane, vrf: c.VRF, handshake: &handshake{},
 		index: -1, began: now, heard: now}
 	m.add(s)

@@ -97,6 +97,22 @@ type windowState struct {
 	Exchange message.Exchange `json:",omitempty"`
 	Request  [][]byte         `json:",omitempty"`
 	SPI      uint32           `json:",omitempty"`
+	// Of CREATE_CHILD_SA.
+	Proposed *proposedState `json:",omitempty"`
+}
+
+// proposedState is what a request of ours proposes: the SA that its response makes, also in another process.
+type proposedState struct {
+	Group  uint16 `json:",omitempty"`
+	Secret []byte `json:",omitempty"`
+	Nonce  []byte
+	// Of a rekey of the IKE SA: our SPI of the new one.
+	SPI     uint64             `json:",omitempty"`
+	Offered []message.Proposal `json:",omitempty"`
+	// Of a child: its configuration, and the inbound SPI of the child that it replaces.
+	Name     string `json:",omitempty"`
+	Replaces uint32 `json:",omitempty"`
+	Conf     *Child `json:",omitempty"`
 }
 
 func (s *ikeSA) key() string { return fmt.Sprintf("%016x", s.ourSPI) }
@@ -146,7 +162,7 @@ func (s *ikeSA) keepWindow() {
 	}
 	w := windowState{Next: s.nextID, Expected: s.expected, Response: s.response}
 	if r := s.outstanding; r != nil {
-		w.Exchange, w.Request, w.SPI = r.exchange, r.packets, r.spi
+		w.Exchange, w.Request, w.SPI, w.Proposed = r.exchange, r.packets, r.spi, r.proposed
 	}
 	s.m.act(Keep{windowRecord + s.key(), encoded(&w)})
 }
@@ -279,9 +295,12 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	}
 	if len(w.Request) > 0 {
 		exchange, proposed := w.Exchange, w.SPI
-		s.outstanding = &request{id: w.Next - 1, exchange: exchange, packets: w.Request, spi: proposed, done: func(payloads []message.Payload, now time.Time) {
-			s.resume(exchange, proposed, readAuth(payloads), now)
-		}}
+		s.outstanding = &request{id: w.Next - 1, exchange: exchange, packets: w.Request, spi: proposed, done: s.proposedBefore(w.Proposed, proposed, now)}
+		if s.outstanding.done != nil {
+			s.outstanding.proposed = w.Proposed
+		} else {
+			s.outstanding.done = func(payloads []message.Payload, now time.Time) { s.resume(exchange, proposed, readAuth(payloads), now) }
+		}
 		// The peer may have had it: the same packet again, at once.
 		s.outstanding.sent, s.outstanding.deadline = 1, now.Add(timeoutAfter(1))
 		s.send(w.Request)
@@ -304,7 +323,47 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	return nil
 }
 
-// resume takes the response to a request of the earlier process.
+// proposedBefore restores what a CREATE_CHILD_SA of the earlier process proposes. It returns the function that takes the response; nil: there is not
+// enough to go on.
+func (s *ikeSA) proposedBefore(r *proposedState, spi uint32, now time.Time) func([]message.Payload, time.Time) {
+	if r == nil || s.state != established || len(r.Nonce) == 0 {
+		return nil
+	}
+	var e *suite.Exchange
+	if r.Group != 0 {
+		var err error
+		if e, err = suite.Restore(r.Group, r.Secret); err != nil {
+			return nil
+		}
+	}
+	if r.SPI != 0 && e != nil {
+		n := s.m.newSAOf(s.conn, r.SPI, true, now)
+		n.exchange, n.ni = e, r.Nonce
+		s.rekeying, s.proposedSA, s.rekeyAt = true, n, time.Time{}
+		return s.rekeyed(n, r.Offered)
+	}
+	conf, old := r.Conf, s.childOf(r.Replaces)
+	if conf == nil {
+		conf = s.conn.child(r.Name)
+	}
+	if conf == nil || spi == 0 || r.Replaces != 0 && old == nil {
+		return nil
+	}
+	c := &ChildSA{Conf: conf, Connection: s.conn.Name, SPIIn: spi, Transport: conf.Transport, sa: s, ours: true, at: s.local.Addr(), nonce: r.Nonce, exchange: e, replaces: old}
+	if old != nil {
+		old.rekeying = true
+	}
+	s.m.children[spi], s.proposed = c, c
+	created := s.childCreated(c, old, r.Group)
+	return func(all []message.Payload, now time.Time) {
+		// Not before all IKE SAs are restored.
+		s.m.precedence++
+		c.Precedence = s.m.precedence
+		created(all, now)
+	}
+}
+
+// resume takes the response to a request of the earlier process, of which too little was kept.
 func (s *ikeSA) resume(exchange message.Exchange, proposed uint32, p authPayloads, now time.Time) {
 	created := exchange == message.CreateChildSA && p.sa != nil || exchange == message.IKEFollowupKE && p.err == nil
 	switch {

@@ -66,7 +66,8 @@ func TestANewAgentTakesOverIKESAs(t *testing.T) {
 	}
 }
 
-// The agent of one end restarts at each packet of each exchange. Afterwards both ends have the same children.
+// The agent of one end restarts at each packet of each exchange, and nothing starts the connection again. Afterwards both ends have the same
+// children: a new one after a rekey of the child, the one of before after a rekey of the IKE SA.
 func TestAnAgentRestartsWithinAnExchange(t *testing.T) {
 	for _, what := range []string{"rekey child", "rekey IKE", "delete child"} {
 		for _, which := range []int{0, 1} {
@@ -79,17 +80,15 @@ func TestAnAgentRestartsWithinAnExchange(t *testing.T) {
 				if which == 1 {
 					e, other = p.b, p.a
 				}
+				before := p.a.only(t)
+				child := before.children[0].SPIIn
 				n := 0
 				p.filter = func(*Datagram) bool {
 					n++
 					if n-1 == at {
 						// The packet is lost with the old agent.
 						p.restart(e, func(m *Machine) {
-							c := p.connection(e, other, ikeSuite, espSuite)
-							if which == 0 && what != "delete child" {
-								c.Children[0].StartAction = Start
-							}
-							m.SetConnection("peer", c, p.now)
+							m.SetConnection("peer", p.connection(e, other, ikeSuite, espSuite), p.now)
 						})
 						return false
 					}
@@ -114,6 +113,16 @@ func TestAnAgentRestartsWithinAnExchange(t *testing.T) {
 				}
 				t.Logf("%s, end %d, packet %d", what, which, at)
 				p.check(left)
+				if left == 0 {
+					continue
+				}
+				after := p.a.only(t)
+				if after.id != before.id {
+					t.Errorf("the ends began anew: events %q and %q", p.a.events, p.b.events)
+				}
+				if same := after.children[0].SPIIn == child; same != (what == "rekey IKE") || (after.ourSPI == before.ourSPI) != (what == "rekey child") {
+					t.Errorf("IKE SA %x, %x before; child %x, %x before", after.ourSPI, before.ourSPI, after.children[0].SPIIn, child)
+				}
 			}
 		}
 	}

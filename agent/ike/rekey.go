@@ -40,13 +40,18 @@ func (s *ikeSA) sendRekey(group uint16, now time.Time) bool {
 	n.exchange, n.ni = e, random(nonceSize)
 	s.rekeying, s.proposedSA = true, n
 	offered := numbered(s.conn.Proposals, binary.BigEndian.AppendUint64(nil, n.ourSPI))
-	s.request(message.CreateChildSA, now, func(all []message.Payload, now time.Time) {
+	kept := &proposedState{Group: group, Secret: e.Secret, Nonce: n.ni, SPI: n.ourSPI, Offered: offered}
+	s.propose(message.CreateChildSA, 0, kept, now, s.rekeyed(n, offered), &message.SA{Proposals: offered}, &message.Nonce{Data: n.ni}, &message.KE{Group: group, Data: e.Public})
+	return true
+}
+
+// rekeyed takes the response to our rekey of the IKE SA.
+func (s *ikeSA) rekeyed(n *ikeSA, offered []message.Proposal) func([]message.Payload, time.Time) {
+	return func(all []message.Payload, now time.Time) {
 		p := readAuth(all)
 		s.followUp(p, 0, now, func(secrets []byte, now time.Time) { s.rekeyAnswer(n, offered, p, secrets, now) },
 			func(why string, now time.Time) { s.notRekeyed(n, why, now) })
-	},
-		&message.SA{Proposals: offered}, &message.Nonce{Data: n.ni}, &message.KE{Group: group, Data: e.Public})
-	return true
+	}
 }
 
 // notRekeyed forgets the IKE SA that we proposed. The peer's that collides with it goes on.

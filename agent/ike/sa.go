@@ -155,7 +155,8 @@ type request struct {
 	// Called with the payloads of the response, or with nil if no response came.
 	done func(payloads []message.Payload, now time.Time)
 	// Inbound SPI that the request proposes.
-	spi uint32
+	spi      uint32
+	proposed *proposedState
 }
 
 // reassembly is fragments of one message.
@@ -263,15 +264,15 @@ func timeoutAfter(sent int) time.Duration {
 
 // request sends a protected request. Another one must not be outstanding.
 func (s *ikeSA) request(exchange message.Exchange, now time.Time, done func([]message.Payload, time.Time), payloads ...message.Payload) {
-	s.propose(exchange, 0, now, done, payloads...)
+	s.propose(exchange, 0, nil, now, done, payloads...)
 }
 
-// propose sends a request that proposes a child with this inbound SPI; 0: none.
-func (s *ikeSA) propose(exchange message.Exchange, spi uint32, now time.Time, done func([]message.Payload, time.Time), payloads ...message.Payload) {
+// propose sends a request that proposes a child with this inbound SPI; 0: none. proposed: what another process needs to take the response; nil: nothing.
+func (s *ikeSA) propose(exchange message.Exchange, spi uint32, proposed *proposedState, now time.Time, done func([]message.Payload, time.Time), payloads ...message.Payload) {
 	delete(s.m.deletedEarly, s)
 	id := s.nextID
 	s.nextID++
-	s.transmit(&request{id: id, exchange: exchange, packets: s.sealed(s.header(exchange, id, false), payloads), done: done, spi: spi}, now)
+	s.transmit(&request{id: id, exchange: exchange, packets: s.sealed(s.header(exchange, id, false), payloads), done: done, spi: spi, proposed: proposed}, now)
 }
 
 func (s *ikeSA) transmit(r *request, now time.Time) {

@@ -22,6 +22,8 @@ var ErrPublicValue = errors.New("invalid public value")
 type Exchange struct {
 	Group  uint16
 	Public []byte
+	// What Restore needs.
+	Secret []byte
 	finish func(peer []byte) ([]byte, error)
 }
 
@@ -29,8 +31,19 @@ type Exchange struct {
 func (e *Exchange) Finish(peer []byte) ([]byte, error) { return e.finish(peer) }
 
 // Begin begins a key exchange as its initiator.
-func Begin(group uint16) (*Exchange, error) {
-	e := &Exchange{Group: group}
+func Begin(group uint16) (*Exchange, error) { return begin(group, nil) }
+
+// Restore returns a key exchange that another process began, with its Secret.
+func Restore(group uint16, secret []byte) (*Exchange, error) {
+	if len(secret) == 0 {
+		return nil, errors.New("the key exchange has no secret")
+	}
+	return begin(group, secret)
+}
+
+// begin begins a key exchange, with a new secret if there is none.
+func begin(group uint16, secret []byte) (*Exchange, error) {
+	e := &Exchange{Group: group, Secret: secret}
 	var err error
 	switch group {
 	case MODP2048, MODP3072, MODP4096, MODP6144, MODP8192:
@@ -49,8 +62,13 @@ func Begin(group uint16) (*Exchange, error) {
 		err = e.sm2()
 	case MLKEM768:
 		var key *mlkem.DecapsulationKey768
-		if key, err = mlkem.GenerateKey768(); err == nil {
-			e.Public = key.EncapsulationKey().Bytes()
+		if secret == nil {
+			key, err = mlkem.GenerateKey768()
+		} else {
+			key, err = mlkem.NewDecapsulationKey768(secret)
+		}
+		if err == nil {
+			e.Secret, e.Public = key.Bytes(), key.EncapsulationKey().Bytes()
 			e.finish = func(peer []byte) ([]byte, error) {
 				shared, err := key.Decapsulate(peer)
 				if err != nil {
@@ -87,11 +105,14 @@ func Respond(group uint16, peer []byte) (public, shared []byte, err error) {
 }
 
 func (e *Exchange) curve(c ecdh.Curve) error {
-	key, err := c.GenerateKey(rand.Reader)
+	key, err := c.NewPrivateKey(e.Secret)
+	if e.Secret == nil {
+		key, err = c.GenerateKey(rand.Reader)
+	}
 	if err != nil {
 		return err
 	}
-	e.Public = key.PublicKey().Bytes()
+	e.Secret, e.Public = key.Bytes(), key.PublicKey().Bytes()
 	prefixed := c != ecdh.X25519()
 	if prefixed {
 		// RFC 5903 section 7: x | y, without the byte for an uncompressed point.
@@ -116,11 +137,14 @@ func (e *Exchange) curve(c ecdh.Curve) error {
 
 func (e *Exchange) sm2() error {
 	c := smecdh.P256()
-	key, err := c.GenerateKey(rand.Reader)
+	key, err := c.NewPrivateKey(e.Secret)
+	if e.Secret == nil {
+		key, err = c.GenerateKey(rand.Reader)
+	}
 	if err != nil {
 		return err
 	}
-	e.Public = key.PublicKey().Bytes()[1:]
+	e.Secret, e.Public = key.Bytes(), key.PublicKey().Bytes()[1:]
 	e.finish = func(peer []byte) ([]byte, error) {
 		public, err := c.NewPublicKey(append([]byte{4}, peer...))
 		if err != nil {
@@ -137,11 +161,15 @@ func (e *Exchange) sm2() error {
 
 func (e *Exchange) x448() error {
 	var secret, public x448.Key
-	if _, err := rand.Read(secret[:]); err != nil {
-		return err
+	if e.Secret == nil {
+		if _, err := rand.Read(secret[:]); err != nil {
+			return err
+		}
+	} else if copy(secret[:], e.Secret) != len(secret) || len(e.Secret) != len(secret) {
+		return fmt.Errorf("a secret of %d bytes", len(e.Secret))
 	}
 	x448.KeyGen(&public, &secret)
-	e.Public = public[:]
+	e.Secret, e.Public = secret[:], public[:]
 	e.finish = func(peer []byte) ([]byte, error) {
 		var shared, other x448.Key
 		if len(peer) != len(other) {
@@ -162,11 +190,15 @@ const exponentBits = 640
 func (e *Exchange) modp() error {
 	prime := modpPrimes()[e.Group]
 	length := (prime.BitLen() + 7) / 8
-	secret, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), exponentBits))
-	if err != nil {
-		return err
+	secret := new(big.Int).SetBytes(e.Secret)
+	if e.Secret == nil {
+		var err error
+		if secret, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), exponentBits)); err != nil {
+			return err
+		}
+		secret.SetBit(secret, exponentBits, 1)
+		e.Secret = secret.Bytes()
 	}
-	secret.SetBit(secret, exponentBits, 1)
 	e.Public = new(big.Int).Exp(big.NewInt(2), secret, prime).FillBytes(make([]byte, length))
 	e.finish = func(peer []byte) ([]byte, error) {
 		public := new(big.Int).SetBytes(peer)

@@ -25,6 +25,16 @@ func TestBothEndsOfAKeyExchangeShareASecret(t *testing.T) {
 		if ours, err := e.Finish(public); err != nil || !bytes.Equal(ours, shared) {
 			t.Errorf("group %d: %v, %x and %x", group, err, ours, shared)
 		}
+		again, err := Restore(group, bytes.Clone(e.Secret))
+		if err != nil || !bytes.Equal(again.Public, e.Public) {
+			t.Fatalf("group %d is restored: %v", group, err)
+		}
+		if ours, err := again.Finish(public); err != nil || !bytes.Equal(ours, shared) {
+			t.Errorf("group %d is restored: %v, %x and %x", group, err, ours, shared)
+		}
+		if _, err := Restore(group, nil); err == nil {
+			t.Errorf("group %d is restored without a secret", group)
+		}
 		for name, bad := range map[string][]byte{"nothing": nil, "zeros": make([]byte, len(public)), "a byte more": append(bytes.Clone(public), 0)} {
 			if group == MLKEM768 && name == "zeros" {
 				continue // implicit rejection: a random secret
