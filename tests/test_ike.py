@@ -245,6 +245,49 @@ def test_a_wrong_key_is_reported(site):
         site.gateway.apply(thing("IkeCredential", "office", sharedKey="a secret"))
 
 
+def test_algorithms_and_networks_of_both_ends_are_named_when_they_do_not_agree(site):
+    """Of the IKE SA, whose peer offers algorithms that the gateway does not have, and of a child at either end."""
+
+    def described():
+        return json.dumps(site.gateway.json("describe", "IkeConnection", "office"))
+
+    def offer(**changes):
+        text = CONNECTION
+        for before, after in changes.values():
+            assert before in text
+            text = text.replace(before, after)
+        (site.peer.directory / "other.conf").write_text(text)
+        site.peer.load("other.conf")
+
+    old = ("proposals = aes256gcm16-prfsha256-x25519", "proposals = 3des-md5-modp1024")
+    child = ("esp_proposals = aes256gcm16-x25519,aes128-sha256", "esp_proposals = aes256-sha512")
+    networks = ("local_ts = 10.2.0.0/16", "local_ts = 10.3.0.0/16")
+    try:
+        offer(ike=old)
+        site.gateway.apply(site.connection("NOTHING"), wait=False)
+        assert site.peer.swanctl("--initiate", "--child", "net", check=False).returncode != 0
+        why = "peer offers 3des-md5-prfmd5-modp1024; accepted: aes256gcm16-prfsha256-x25519"
+        wait_until(lambda: why in described(), what="the algorithms of both ends")
+        site.gateway.delete("IkeConnection", "office")
+        offer(esp=child)
+        site.gateway.apply(site.connection("NOTHING"), wait=False)
+        assert site.peer.swanctl("--initiate", "--child", "net", check=False).returncode != 0
+        why = "net: no proposal of the peer is accepted: peer offers aes256-sha512-noesn; accepted: aes256gcm16-"
+        wait_until(lambda: why in described(), what="the algorithms of both ends")
+        site.gateway.delete("IkeConnection", "office")
+        # The gateway tries again until the peer's operator has corrected it.
+        offer(ts=networks)
+        site.gateway.apply(site.connection("AT_ONCE"), wait=False)
+        why = "net: the peer answers TS_UNACCEPTABLE: it accepts nothing of 10.1.0.0/16 to 10.2.0.0/16"
+        wait_until(lambda: why in described(), what="the networks")
+        site.peer.load()
+        wait_until(site.up, what="the tunnel is up")
+        assert " 0% packet loss" in site.ping()
+        assert "TS_UNACCEPTABLE" not in described()
+    finally:
+        site.peer.load()
+
+
 @pytest.fixture(scope="module")
 def certificates(site):
     """Files of an authority that the peer trusts, of the gateway's certificate and of Alice's, which the peer has."""

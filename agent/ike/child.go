@@ -4,11 +4,13 @@ package ike
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice.dev/sluice/agent/ike/message"
@@ -162,11 +164,11 @@ func (s *ikeSA) childAnswer(c *ChildSA, p authPayloads, secrets []byte, redundan
 		delete(s.m.children, c.SPIIn)
 		s.settle(c.ask, nil, errors.New(why))
 		s.m.count("failure", "child")
-		s.m.act(Event{s.conn.Name, s.remote, "child-failed", c.Conf.Name + ": " + why})
+		s.childFailed(c.Conf, why, now)
 		return false
 	}
 	if p.err != nil {
-		return fail("the peer answers " + p.err.Kind.String())
+		return fail(s.refusedChild(c.Conf, p.err))
 	}
 	if p.sa == nil || len(p.sa.Proposals) != 1 || p.tsi == nil || p.tsr == nil {
 		return fail("the answer is not complete")
@@ -219,6 +221,35 @@ func (s *ikeSA) childAnswer(c *ChildSA, p authPayloads, secrets []byte, redundan
 	return true
 }
 
+// refusedChild is why a peer refuses a child that we propose.
+func (s *ikeSA) refusedChild(conf *Child, n *message.Notify) string {
+	why := "the peer answers " + n.Kind.String()
+	switch n.Kind {
+	case message.NoProposalChosen:
+		why += ": it accepts none of " + suite.Offer(conf.Proposals)
+	case message.TSUnacceptable:
+		local, remote := s.ends(conf)
+		why += fmt.Sprintf(": it accepts nothing of %s to %s", selectorTexts(local), selectorTexts(remote))
+	}
+	return why
+}
+
+// childFailed reports that a child of the configuration does not come up. One that must be up is tried again.
+func (s *ikeSA) childFailed(conf *Child, why string, now time.Time) {
+	s.m.act(Event{s.conn.Name, s.remote, "child-failed", conf.Name + ": " + why})
+	if current := s.m.connections[s.conn.Name]; current != nil && s.state == established {
+		one := current.child(conf.Name)
+		s.m.retry(current, one != nil && one.StartAction == Start && current.Remote.IsValid(), now)
+	}
+}
+
+// started reports whether the IKE SA has all children that must be up.
+func (s *ikeSA) started() bool {
+	return !slices.ContainsFunc(s.conn.Children, func(conf *Child) bool {
+		return conf.StartAction == Start && !slices.ContainsFunc(s.children, func(c *ChildSA) bool { return c.Conf.Name == conf.Name && !c.deleting })
+	})
+}
+
 // childKeys derives the keys of a child. initiator: we began the exchange.
 func (s *ikeSA) childKeys(c *ChildSA, chosen []message.Transform, shared, nonces []byte, initiator bool) error {
 	k, err := suite.NewChildKeys(suite.Get(s.chosen, message.PRF).ID, chosen, s.keys.D, shared, nonces)
@@ -244,6 +275,9 @@ func (s *ikeSA) addChild(c *ChildSA, now time.Time) {
 		c.expires = now.Add(d)
 	}
 	s.insertChild(c)
+	if s.started() {
+		delete(s.m.again, s.conn.Name)
+	}
 	s.keepSA()
 	what := "child-up"
 	if c.replaces != nil {
@@ -292,6 +326,10 @@ func (s *ikeSA) acceptChild(p authPayloads, replaces *ChildSA, confs []*Child, n
 		confs = []*Child{replaces.Conf}
 	}
 	reason := message.TSUnacceptable
+	// For the operator: which child, and what it accepts.
+	var allowed []message.Proposal
+	var selectors []string
+	name := ""
 	for _, conf := range confs {
 		if conf.Transport && p.notify[message.UseTransportMode] == nil {
 			continue
@@ -299,15 +337,19 @@ func (s *ikeSA) acceptChild(p authPayloads, replaces *ChildSA, confs []*Child, n
 		local, remote := s.ends(conf)
 		local, remote = narrow(local, p.tsr.Selectors), narrow(remote, p.tsi.Selectors)
 		if len(local) == 0 || len(remote) == 0 {
+			local, remote = s.ends(conf)
+			selectors = append(selectors, selectorTexts(remote)+" to "+selectorTexts(local))
+			name = cmp.Or(name, conf.Name)
 			continue
 		}
 		var ours []message.Proposal
 		for _, one := range conf.Proposals {
 			ours = append(ours, suite.Without(one, leftOut...))
 		}
+		allowed = append(allowed, ours...)
 		chosen, ok := suite.Choose(ours, proposed, preferred)
 		if !ok {
-			reason = message.NoProposalChosen
+			reason, name = message.NoProposalChosen, conf.Name
 			continue
 		}
 		var payloads []message.Payload
@@ -341,6 +383,11 @@ func (s *ikeSA) acceptChild(p authPayloads, replaces *ChildSA, confs []*Child, n
 		}
 		return c, answer
 	}
+	why := notAccepted(proposed, allowed)
+	if reason == message.TSUnacceptable {
+		why = fmt.Sprintf("no selectors of the peer are accepted: peer offers %s to %s; accepted: %s", selectorTexts(p.tsi.Selectors), selectorTexts(p.tsr.Selectors), strings.Join(selectors, ", "))
+	}
+	s.m.refuse(s.conn, s.remote, "child-failed", name+": "+why, now)
 	return refuse(reason, []byte{})
 }
 

@@ -119,7 +119,7 @@ func (s *ikeSA) notCreated(c, old *ChildSA, why string, now time.Time) {
 	}
 	s.settle(c.ask, nil, errors.New(why))
 	s.m.count("failure", "child")
-	s.m.act(Event{s.conn.Name, s.remote, "child-failed", c.Conf.Name + ": " + why})
+	s.childFailed(c.Conf, why, now)
 }
 
 // created takes the answer to CREATE_CHILD_SA for a child. secrets: of additional key exchanges.
@@ -163,7 +163,7 @@ func (s *ikeSA) created(c, old *ChildSA, group uint16, p authPayloads, secrets [
 		}
 		s.settle(c.ask, nil, errors.New("the peer answers "+p.err.Kind.String()))
 		s.m.count("failure", p.err.Kind.String())
-		s.m.act(Event{s.conn.Name, s.remote, "child-failed", c.Conf.Name + ": the peer answers " + p.err.Kind.String()})
+		s.childFailed(c.Conf, s.refusedChild(c.Conf, p.err), now)
 		return
 	}
 	if p.nonce == nil {
@@ -172,7 +172,7 @@ func (s *ikeSA) created(c, old *ChildSA, group uint16, p authPayloads, secrets [
 			old.notRekeyed(now)
 		}
 		s.settle(c.ask, nil, errors.New("the answer has no nonce"))
-		s.m.act(Event{s.conn.Name, s.remote, "child-failed", c.Conf.Name + ": the answer has no nonce"})
+		s.childFailed(c.Conf, "the answer has no nonce", now)
 		return
 	}
 	if p.sa != nil && len(p.sa.Proposals) == 1 && slices.ContainsFunc(s.m.deletedEarly[s], func(spi [4]byte) bool { return bytes.Equal(spi[:], p.sa.Proposals[0].SPI) }) {
@@ -182,7 +182,7 @@ func (s *ikeSA) created(c, old *ChildSA, group uint16, p authPayloads, secrets [
 			old.notRekeyed(now)
 		}
 		s.settle(c.ask, nil, errors.New("the peer deletes the child"))
-		s.m.act(Event{s.conn.Name, s.remote, "child-failed", c.Conf.Name + ": the peer deletes the child"})
+		s.childFailed(c.Conf, "the peer deletes the child", now)
 		return
 	}
 	// RFC 7296 section 2.8.1: of two children for the same one, that with the lowest nonce is redundant.

@@ -209,7 +209,11 @@ func (s *ikeSA) receiveInit(d Datagram, h message.Header, b []byte, now time.Tim
 				}
 			}
 		}
-		s.fail(now, "the peer answers "+p.err.Kind.String()+" to IKE_SA_INIT")
+		why := "the peer answers " + p.err.Kind.String() + " to IKE_SA_INIT"
+		if p.err.Kind == message.NoProposalChosen {
+			why += ": it accepts none of " + suite.Offer(s.conn.Proposals)
+		}
+		s.fail(now, why)
 		return
 	}
 	if n := p.notify[message.Redirect]; n != nil {
@@ -471,6 +475,11 @@ func (m *Machine) respondInit(d Datagram, h message.Header, b []byte, now time.T
 		return
 	}
 	refuse(message.NoProposalChosen, []byte{})
+	var ours []message.Proposal
+	for _, c := range candidates {
+		ours = append(ours, c.Proposals...)
+	}
+	m.refuse(candidates[0], d.Remote, "failed", notAccepted(p.sa.Proposals, ours), now)
 }
 
 // sorted are the connections: those that name their peer's address first, then by name.

@@ -240,8 +240,27 @@ type Machine struct {
 	again map[string]*attempt
 	// Those that responders take, by their IDs, and those that initiators use next, by connection.
 	tickets, resumable map[string]*ticket
+	// When the log had the last line about a proposal of a peer that a connection does not accept.
+	refusals map[string]time.Time
 	// Half-open IKE SAs above which cookies are needed.
 	CookieThreshold int
+}
+
+// refusalsAgain is the shortest time between two lines of the log about peers of one connection whose proposals are not accepted. Anybody can send them.
+const refusalsAgain = time.Minute
+
+// refuse reports why a proposal of a peer is not accepted.
+func (m *Machine) refuse(c *Connection, remote netip.AddrPort, what, why string, now time.Time) {
+	if last, before := m.refusals[c.Name]; before && now.Sub(last) < refusalsAgain {
+		return
+	}
+	m.refusals[c.Name] = now
+	m.act(Event{c.Name, remote, what, why})
+}
+
+// notAccepted names the algorithms of both ends.
+func notAccepted(theirs, ours []message.Proposal) string {
+	return fmt.Sprintf("no proposal of the peer is accepted: peer offers %s; accepted: %s", suite.Offer(theirs), suite.Offer(ours))
 }
 
 type heldKey struct{ connection, child string }
@@ -277,7 +296,7 @@ type openingKey struct {
 // New returns a Machine without connections.
 func New(now time.Time) *Machine {
 	m := &Machine{connections: map[string]*Connection{}, sas: map[uint64]*ikeSA{}, used: map[string]map[uint64]*ikeSA{}, identities: map[identityKey][]*ikeSA{}, opening: map[openingKey]*ikeSA{}, halfOpen: map[netip.Addr]int{}, peers: map[uint64]*ikeSA{},
-		children: map[uint32]*ChildSA{}, asked: map[uint64]*question{}, again: map[string]*attempt{}, held: map[heldKey]bool{}, boots: map[string]uint64{}, tickets: map[string]*ticket{}, resumable: map[string]*ticket{}, CookieThreshold: cookieThreshold, changed: now}
+		children: map[uint32]*ChildSA{}, asked: map[uint64]*question{}, again: map[string]*attempt{}, held: map[heldKey]bool{}, boots: map[string]uint64{}, tickets: map[string]*ticket{}, refusals: map[string]time.Time{}, resumable: map[string]*ticket{}, CookieThreshold: cookieThreshold, changed: now}
 	m.cookies = [2][]byte{random(32), random(32)}
 	m.ended = [2]map[uint64]ended{{}, {}}
 	m.deletedEarly, m.after = map[*ikeSA][][4]byte{}, map[*ikeSA][]uint32{}
@@ -358,6 +377,7 @@ func (m *Machine) SetConnection(name string, c *Connection, now time.Time) []Act
 		}
 		delete(m.connections, name)
 		delete(m.again, name)
+		delete(m.refusals, name)
 		m.dropTickets(name)
 		maps.DeleteFunc(m.held, func(k heldKey, _ bool) bool { return k.connection == name })
 		for _, s := range m.of(name) {
@@ -395,6 +415,16 @@ func (s *ikeSA) living() bool {
 func (m *Machine) any(name string) bool {
 	for _, s := range m.used[name] {
 		if s.living() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasChild reports whether a connection has a child of a name.
+func (m *Machine) hasChild(name, child string) bool {
+	for _, s := range m.used[name] {
+		if slices.ContainsFunc(s.children, func(c *ChildSA) bool { return c.Conf.Name == child && !c.deleting }) {
 			return true
 		}
 	}
@@ -533,7 +563,7 @@ func (m *Machine) Installed(spi uint32, err error, now time.Time) []Action {
 		return m.done()
 	}
 	if err != nil {
-		m.act(Event{c.sa.conn.Name, c.sa.remote, "failed", "the data plane refuses the child " + c.Conf.Name + ": " + err.Error()})
+		c.sa.childFailed(c.Conf, "the data plane refuses it: "+err.Error(), now)
 		c.sa.settle(c.ask, nil, fmt.Errorf("the data plane refuses the child: %w", err))
 		c.sa.deleteChild(c, now)
 		return m.done()
@@ -710,8 +740,9 @@ func (m *Machine) Tick(now time.Time) []Action {
 			continue
 		}
 		a.at = time.Time{}
+		up := m.any(name)
 		for _, one := range c.Children {
-			if one.StartAction == Start || one.DPDAction == Start || one.CloseAction == Start {
+			if one.StartAction == Start || !up && (one.DPDAction == Start || one.CloseAction == Start) {
 				m.initiate(c, one.Name, now)
 			}
 		}

@@ -569,6 +569,9 @@ func (s *ikeSA) tick(now time.Time) {
 		if past(c.expires) {
 			c.expires = time.Time{}
 			s.deleteChild(c, now)
+			if conf := s.conn.child(c.Conf.Name); conf != nil && conf.StartAction == Start {
+				s.wantChild(conf.Name, now)
+			}
 		}
 	}
 	if s.conn.DPDDelay > 0 && s.outstanding == nil && !s.heard.Add(s.conn.DPDDelay).After(now) {
@@ -741,7 +744,7 @@ func (s *ikeSA) lost(now time.Time, why string) {
 	conn, was := s.conn, s.state
 	s.close(now, why)
 	if was == opening && s.initiator || was == established {
-		s.m.retry(conn, restart || was == opening && s.m.wants(conn), now)
+		s.m.retry(conn, restart || s.m.wants(conn), now)
 	}
 }
 

@@ -5,6 +5,7 @@ package ike
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"sluice.dev/sluice/agent/ike/message"
 )
@@ -116,6 +117,18 @@ func Prefixes(start, end netip.Addr, limit int) (all []netip.Prefix) {
 		}
 	}
 	return all
+}
+
+// selectorTexts shows selectors: the first ones if there are many.
+func selectorTexts(all []message.Selector) string {
+	var texts []string
+	for _, one := range all[:min(len(all), selectorLimit)] {
+		texts = append(texts, selectorText(one))
+	}
+	if len(all) > selectorLimit {
+		texts = append(texts, "...")
+	}
+	return strings.Join(texts, " ")
 }
 
 // selectorText shows a selector.

@@ -5,6 +5,7 @@ package ike
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -508,7 +509,17 @@ func (s *serving) event(e Event) {
 	case "moved":
 		s.Log.Info("an IKE SA moves to other addresses", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 	case "child-failed", "rekey-failed":
+		if name, _, named := strings.Cut(e.Detail, ": "); e.What == "child-failed" && named && s.specs[e.Connection] != nil && !s.machine.hasChild(e.Connection, name) {
+			s.problem(e.Connection, "ChildFailed", e.Detail)
+		}
 		s.Log.Warn("an IKE exchange failed", "name", e.Connection, "remote", e.Peer.String(), "action", e.What, "why", e.Detail)
+	case "child-up", "child-rekeyed":
+		if p := s.problems[e.Connection]; p.Reason == "ChildFailed" {
+			if failed, _, _ := strings.Cut(p.Message, ": "); s.machine.hasChild(e.Connection, failed) {
+				s.problem(e.Connection, "", "")
+			}
+		}
+		fallthrough
 	default:
 		s.Log.Debug("an IKE SA changed", "name", e.Connection, "remote", e.Peer.String(), "action", e.What, "why", e.Detail)
 	}

@@ -336,3 +336,67 @@ func Text(all []message.Transform) string {
 	}
 	return strings.Join(words, "-")
 }
+
+// Algorithms that peers offer and that are not supported, for messages to operators.
+var unsupported = []algorithm{
+	encryption("des", 2, 0), encryption("3des", 3, 0), encryption("blowfish128", 7, 128), encryption("blowfish256", 7, 256),
+	encryption("aes128ccm8", 14, 128), encryption("aes256ccm8", 14, 256), encryption("aes128ccm12", 15, 128), encryption("aes256ccm12", 15, 256),
+	encryption("aes128ccm16", 16, 128), encryption("aes256ccm16", 16, 256),
+	encryption("camellia128", 23, 128), encryption("camellia192", 23, 192), encryption("camellia256", 23, 256),
+	integrity("md5", 1, 0), integrity("aesxcbc", 5, 0), integrity("aescmac", 8, 0),
+	function("prfmd5", 1), function("prfaesxcbc", 4), function("prfaescmac", 8),
+	group("modp768", 1), group("modp1024", 2), group("modp1536", 5), group("modp1024s160", 22), group("modp2048s224", 23), group("modp2048s256", 24),
+	group("ecp192", 25), group("ecp224", 26), group("ecp224bp", 27), group("ecp256bp", 28), group("ecp384bp", 29), group("ecp512bp", 30),
+}
+
+// A peer may offer thousands of algorithms.
+const (
+	offeredProposals  = 4
+	offeredTransforms = 40
+)
+
+// Offer shows proposals of either end, also algorithms that are not supported: the first proposals if there are many.
+func Offer(all []message.Proposal) string {
+	var texts []string
+	for i, p := range all {
+		if i == offeredProposals {
+			texts = append(texts, fmt.Sprintf("%d more", len(all)-i))
+			break
+		}
+		var words []string
+		for j, t := range p.Transforms {
+			if j == offeredTransforms {
+				words = append(words, "...")
+				break
+			}
+			words = append(words, offered(t))
+		}
+		texts = append(texts, strings.Join(words, "-"))
+	}
+	if len(texts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// offered is the word of a transform, or its numbers.
+func offered(t message.Transform) string {
+	if word := Text([]message.Transform{t}); word != "" {
+		return word
+	}
+	for _, a := range unsupported {
+		if a.Transform == t {
+			return a.word
+		}
+	}
+	kind, known := map[message.TransformType]string{message.Encryption: "encryption", message.PRF: "prf", message.Integrity: "integrity", message.KeyExchange: "group",
+		message.Sequence: "sequence"}[t.Type]
+	if !known {
+		kind = "type" + strconv.Itoa(int(t.Type)) + "."
+	}
+	word := kind + strconv.Itoa(int(t.ID))
+	if t.KeyLength != 0 {
+		word += "/" + strconv.Itoa(int(t.KeyLength))
+	}
+	return word
+}

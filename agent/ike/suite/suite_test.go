@@ -187,3 +187,24 @@ func TestMistakesInProposalsAreNamed(t *testing.T) {
 		t.Errorf("%s, %v", Text(p.Transforms), err)
 	}
 }
+
+func TestOffersOfPeersAreShownWithAlgorithmsThatAreNotSupported(t *testing.T) {
+	transform := func(kind message.TransformType, id, length uint16) message.Transform {
+		return message.Transform{Type: kind, ID: id, KeyLength: length}
+	}
+	old := message.Proposal{Transforms: []message.Transform{transform(message.Encryption, 3, 0), transform(message.Encryption, 12, 128), transform(message.Integrity, 1, 0), transform(message.PRF, 2, 0),
+		transform(message.KeyExchange, 2, 0)}}
+	odd := message.Proposal{Transforms: []message.Transform{transform(message.Encryption, 65535, 7), transform(message.KeyExchange, 900, 0), transform(200, 1, 0), transform(message.AdditionalKE1, 36, 0)}}
+	if text := Offer([]message.Proposal{old, odd}); text != "3des-aes128-md5-prfsha1-modp1024, encryption65535/7-group900-type200.1-ke1_mlkem768" {
+		t.Error(text)
+	}
+	if text := Offer(nil); text != "nothing" {
+		t.Error(text)
+	}
+	for range 12 {
+		odd.Transforms = append(odd.Transforms, odd.Transforms...)
+	}
+	if text := Offer([]message.Proposal{odd, odd, odd, odd, odd, odd}); len(text) > 4000 || text[len(text)-8:] != ", 2 more" {
+		t.Error(len(text), text)
+	}
+}
