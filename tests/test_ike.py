@@ -198,9 +198,14 @@ def test_a_new_agent_takes_a_tunnel_over_without_a_rekey(site):
     assert " 0% packet loss" in site.ping()
 
 
-def test_an_operator_lists_rekeys_and_terminates(site):
-    site.gateway.apply(site.connection("AT_ONCE"))
+def test_an_operator_lists_initiates_rekeys_and_terminates(site):
+    site.gateway.apply(site.connection("NOTHING"), wait=False)
+    unknown = ("ike", "initiate", "office", "--child", "x")
+    wait_until(lambda: "no child" in site.gateway.sluice(*unknown, check=False).stderr, what="the connection is known")
+    assert site.gateway.sluice("ike", "initiate", "office").stdout == "Initiating 1 child SA.\n"
     wait_until(site.up, what="the tunnel is up")
+    again = site.gateway.sluice("ike", "initiate", "office", "--child", "net", check=False)
+    assert again.returncode and "has all of its children already" in again.stderr
     (listed,) = site.gateway.json("ike", "list")
     assert (listed["connection"], listed["state"], listed["remoteIdentity"]) == ("office", "established", THERE)
     before = site.peer.children()

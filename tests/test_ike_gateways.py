@@ -106,6 +106,9 @@ class End:
     def rekey(self, number, *child):
         return self.gateway.sluice("ike", "rekey", f"c-{number}", *child)
 
+    def initiate(self, number):
+        return self.gateway.sluice("ike", "initiate", f"c-{number}", check=False).returncode == 0
+
     def terminate(self, number, *child):
         return self.gateway.sluice("ike", "terminate", f"c-{number}", *child)
 
@@ -421,7 +424,8 @@ def test_each_connection_does_what_it_is_told_when_its_peer_was_lost(ends):
     ends.connect(resume, west={"child": {"onDeadPeer": "AT_ONCE"}}, resumption=True, **dead)
     for number, action in ((hold, "ON_TRAFFIC"), (nothing, "NOTHING")):
         west = {"start": "NOTHING", "child": {"onDeadPeer": action}}
-        ends.connect(number, west=west, east={"start": "AT_ONCE"}, **dead)
+        ends.connect(number, west=west, **dead)
+        wait_until(lambda n=number: ends.east.initiate(n), what="the eastern gateway begins")
     others = [{"otherLocalAddresses": [other]} for _, _, other in SIDES.values()]
     ends.connect(move, west=others[0], east=others[1] | {"peerNetworks": ["198.51.100.0/24"]}, noMobike=False, **dead)
     wires = [other for _, _, other in SIDES.values()]

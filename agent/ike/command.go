@@ -20,6 +20,7 @@ import (
 var rpc = service.NewRPC[api.IkeServer](&api.Ike_ServiceDesc, map[string]service.Method{
 	"TerminateIke": {Role: access.Operate, Action: "terminate", Entry: entry("terminate")},
 	"RekeyIke":     {Role: access.Operate, Action: "rekey", Entry: entry("rekey")},
+	"InitiateIke":  {Role: access.Operate, Action: "initiate", Entry: entry("initiate")},
 })
 
 // entry names the IkeConnection in the audit entry of a call, and counts its SAs.
@@ -36,20 +37,23 @@ func entry(step string) func(*audit.Entry, any, any) {
 func commands(l command.Line) []*cobra.Command {
 	c := &cobra.Command{
 		Use:   "ike",
-		Short: "List, rekey and terminate IKE SAs and their children",
+		Short: "List, initiate, rekey and terminate IKE SAs and their children",
 		Example: `  sluice ike list
+  sluice ike initiate office
   sluice ike rekey office --child net
   sluice ike terminate office`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
-		changeCommand(l, "rekey", "Rekeying", "Negotiate new keys of an IkeConnection", "Negotiate new keys of the IKE SA of an IkeConnection, or of its children.", api.IkeClient.RekeyIke),
-		changeCommand(l, "terminate", "Terminating", "Delete the IKE SAs of an IkeConnection", "Delete the IKE SAs of an IkeConnection with their children, or single children.", api.IkeClient.TerminateIke))
+		changeCommand(l, "initiate", "Initiating", "Open the IKE SA of an IkeConnection", "Open the IKE SA of an IkeConnection with the children that it does not have, or one child.",
+			"has all of its children already", api.IkeClient.InitiateIke),
+		changeCommand(l, "rekey", "Rekeying", "Negotiate new keys of an IkeConnection", "Negotiate new keys of the IKE SA of an IkeConnection, or of its children.", "has no such SA", api.IkeClient.RekeyIke),
+		changeCommand(l, "terminate", "Terminating", "Delete the IKE SAs of an IkeConnection", "Delete the IKE SAs of an IkeConnection with their children, or single children.", "has no such SA", api.IkeClient.TerminateIke))
 	return []*cobra.Command{c}
 }
 
-func changeCommand(l command.Line, use, doing, short, long string, call func(api.IkeClient, context.Context, *api.IkeQuery, ...grpc.CallOption) (*api.IkeCount, error)) *cobra.Command {
+func changeCommand(l command.Line, use, doing, short, long, none string, call func(api.IkeClient, context.Context, *api.IkeQuery, ...grpc.CallOption) (*api.IkeCount, error)) *cobra.Command {
 	q := &api.IkeQuery{}
 	c := &cobra.Command{
 		Use:     use + " CONNECTION",
@@ -70,10 +74,10 @@ func changeCommand(l command.Line, use, doing, short, long string, call func(api
 			return err
 		}
 		if n.GetCount() == 0 {
-			return fmt.Errorf("IkeConnection/%s has no such SA", q.Connection)
+			return fmt.Errorf("IkeConnection/%s %s", q.Connection, none)
 		}
 		what := command.Plural(int(n.GetCount()), "IKE SA", "IKE SAs")
-		if q.Child != "" {
+		if q.Child != "" || use == "initiate" {
 			what = command.Plural(int(n.GetCount()), "child SA", "child SAs")
 		}
 		fmt.Fprintf(l.Out(), "%s %s.\n", doing, what)

@@ -33,7 +33,7 @@ func (l *line) Invoke(_ context.Context, method string, request, reply any, _ ..
 	return nil
 }
 
-func TestOperatorsRekeyAndTerminate(t *testing.T) {
+func TestOperatorsInitiateRekeyAndTerminate(t *testing.T) {
 	for _, c := range []struct {
 		words         []string
 		count         uint32
@@ -42,6 +42,8 @@ func TestOperatorsRekeyAndTerminate(t *testing.T) {
 	}{
 		{[]string{"rekey", "office"}, 1, api.Ike_RekeyIke_FullMethodName, "", "Rekeying 1 IKE SA.\n", ""},
 		{[]string{"rekey", "office", "--child", "net"}, 1, api.Ike_RekeyIke_FullMethodName, "net", "Rekeying 1 child SA.\n", ""},
+		{[]string{"initiate", "office"}, 2, api.Ike_InitiateIke_FullMethodName, "", "Initiating 2 child SAs.\n", ""},
+		{[]string{"initiate", "office", "--child", "net"}, 0, api.Ike_InitiateIke_FullMethodName, "net", "", "IkeConnection/office has all of its children already"},
 		{[]string{"terminate", "office", "--child", "*"}, 3, api.Ike_TerminateIke_FullMethodName, "*", "Terminating 3 child SAs.\n", ""},
 		{[]string{"terminate", "office"}, 0, api.Ike_TerminateIke_FullMethodName, "", "", "IkeConnection/office has no such SA"},
 	} {

@@ -78,6 +78,27 @@ func (q query) change(asked *api.IkeQuery, f func(name, child string, now time.T
 	return &api.IkeCount{Count: uint32(n)}, nil
 }
 
+// InitiateIke implements api.IkeServer.
+func (q query) InitiateIke(_ context.Context, asked *api.IkeQuery) (*api.IkeCount, error) {
+	var err error
+	n, unknown := q.change(asked, func(name, child string, now time.Time) (actions []Action, missing int) {
+		if child == "*" {
+			child = ""
+		}
+		for _, one := range q.machine.connections[name].Children {
+			if (child == "" || child == one.Name) && !q.machine.hasChild(name, one.Name) {
+				missing++
+			}
+		}
+		actions, err = q.machine.Initiate(name, child, now)
+		return actions, missing
+	})
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return n, unknown
+}
+
 // TerminateIke implements api.IkeServer.
 func (q query) TerminateIke(_ context.Context, asked *api.IkeQuery) (*api.IkeCount, error) {
 	return q.change(asked, q.machine.Terminate)
