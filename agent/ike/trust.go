@@ -91,6 +91,12 @@ func ParseAuthority(certificate string, lists []string, required bool) (*Authori
 		if err != nil {
 			return nil, fmt.Errorf("revocationListFiles[%d]: %w", i, err)
 		}
+		for _, e := range list.Extensions {
+			if e.Critical {
+				// RFC 5280 section 5.2: a list of changes, or of some certificates only, says nothing about the others.
+				return nil, fmt.Errorf("revocationListFiles[%d] has the critical extension %s: only lists of all certificates of an authority are supported", i, e.Id)
+			}
+		}
 		a.lists = append(a.lists, list)
 	}
 	return a, nil

@@ -11,6 +11,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"io"
 	"math/big"
@@ -265,6 +266,23 @@ func TestAnOCSPResponderSaysWhatIsRevoked(t *testing.T) {
 		server.Close()
 		if c.name == "good" && asked != 1 {
 			t.Errorf("it is asked %d times for one certificate", asked)
+		}
+	}
+}
+
+// A list of changes says nothing about certificates that an earlier list has.
+func TestAListOfSomeCertificatesIsNotTakenForAListOfAll(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	for name, oid := range map[string]asn1.ObjectIdentifier{"changes": {2, 5, 29, 27}, "some certificates": {2, 5, 29, 28}} {
+		template := &x509.RevocationList{Number: big.NewInt(9), ThisUpdate: time.Now().Add(-time.Minute), NextUpdate: time.Now().Add(time.Hour),
+			ExtraExtensions: []pkix.Extension{{Id: oid, Critical: true, Value: []byte{2, 1, 1}}}}
+		der, err := smx509.CreateRevocationList(rand.Reader, template, ca.certificate, ca.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		if _, err := ParseAuthority(pemOf(ca.certificate), []string{ca.revoke(time.Now().Add(time.Hour)), list}, false); err == nil || !strings.Contains(err.Error(), "revocationListFiles[1]") {
+			t.Errorf("a list of %s: %v", name, err)
 		}
 	}
 }
