@@ -62,13 +62,18 @@ func (s *ikeSA) rekeyChild(c *ChildSA, now time.Time) {
 	})
 }
 
+// firstGroup is the key exchange that we try first for a child.
+func firstGroup(conf *Child) uint16 {
+	return suite.Get(conf.Proposals[0].Transforms, message.KeyExchange).ID
+}
+
 // create sends CREATE_CHILD_SA for a child. group 0: the first of the proposal. ask: nil, or the request of the
 // connection's owner.
 func (s *ikeSA) create(conf *Child, old *ChildSA, group uint16, ask *childAsk, now time.Time) bool {
 	c := s.newChild(conf, true)
 	c.replaces, c.ask = old, ask
 	if group == 0 {
-		group = suite.Get(conf.Proposals[0].Transforms, message.KeyExchange).ID
+		group = firstGroup(conf)
 	}
 	if group != 0 {
 		e, err := suite.Begin(group)
@@ -138,7 +143,8 @@ func (s *ikeSA) created(c, old *ChildSA, group uint16, p authPayloads, secrets [
 	if p.err != nil {
 		delete(s.m.children, c.SPIIn)
 		switch {
-		case p.err.Kind == message.InvalidKEPayload && len(p.err.Data) == 2 && binary.BigEndian.Uint16(p.err.Data) != group:
+		case p.err.Kind == message.InvalidKEPayload && len(p.err.Data) == 2 && binary.BigEndian.Uint16(p.err.Data) != group && group == firstGroup(c.Conf):
+			// Once: the peer could go on for ever.
 			other := binary.BigEndian.Uint16(p.err.Data)
 			for _, one := range c.Conf.Proposals {
 				if slices.Contains(one.Transforms, message.Transform{Type: message.KeyExchange, ID: other}) {

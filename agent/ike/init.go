@@ -79,6 +79,18 @@ func (s *ikeSA) capabilities() (all []message.Payload) {
 	return all
 }
 
+// maxBegun bounds the answers to IKE_SA_INIT that have it sent again: nothing protects them, and each may cost a key exchange.
+const maxBegun = 8
+
+// beginsAnew counts an answer that has IKE_SA_INIT sent again. The IKE SA ends if there are too many.
+func (s *ikeSA) beginsAnew(now time.Time) bool {
+	if s.begun++; s.begun > maxBegun {
+		s.fail(now, "the peer's answers to IKE_SA_INIT lead nowhere: each asks for another IKE_SA_INIT")
+		return false
+	}
+	return true
+}
+
 // sendInit sends IKE_SA_INIT with data for a key exchange method.
 func (s *ikeSA) sendInit(group uint16, cookie []byte, now time.Time) {
 	if s.exchange == nil || s.exchange.Group != group {
@@ -194,17 +206,19 @@ func (s *ikeSA) receiveInit(d Datagram, h message.Header, b []byte, now time.Tim
 	}
 	p := readInit(all.Payloads)
 	if n := p.notify[message.Cookie]; n != nil && len(n.Data) > 0 && len(n.Data) <= 64 && p.sa == nil {
-		s.sendInit(s.exchange.Group, n.Data, now)
+		if s.beginsAnew(now) {
+			s.sendInit(s.exchange.Group, n.Data, now)
+		}
 		return
 	}
 	if p.err != nil {
 		if p.err.Kind == message.InvalidKEPayload && len(p.err.Data) == 2 {
 			group := binary.BigEndian.Uint16(p.err.Data)
 			for _, one := range s.conn.Proposals {
-				if slices.Contains(one.Transforms, message.Transform{Type: message.KeyExchange, ID: group}) && s.exchange.Group != group && s.intermediates == 0 {
-					s.intermediates = -1 // once
-					s.sendInit(group, nil, now)
-					s.intermediates = 0
+				if slices.Contains(one.Transforms, message.Transform{Type: message.KeyExchange, ID: group}) && s.exchange.Group != group {
+					if s.beginsAnew(now) {
+						s.sendInit(group, nil, now)
+					}
 					return
 				}
 			}
@@ -367,9 +381,17 @@ func (m *Machine) openedBefore(key openingKey, b []byte) bool {
 	return s != nil
 }
 
+// source is the address of an initiator, or the network of an IPv6 address: a host has all addresses of a /64.
+func source(a netip.Addr) netip.Addr {
+	if a.Is4() || a.Is4In6() {
+		return a
+	}
+	return netip.PrefixFrom(a, 64).Masked().Addr()
+}
+
 // mayOpen says whether a request opens an IKE SA: under load it needs a cookie, and an address has only so many half-open ones.
 func (m *Machine) mayOpen(d Datagram, h message.Header, p initPayloads, header message.Header) bool {
-	if m.opens >= m.CookieThreshold || m.halfOpen[d.Remote.Addr()] >= maxHalfOpenOfAddress/2 {
+	if m.opens >= m.CookieThreshold || m.halfOpen[source(d.Remote.Addr())] >= maxHalfOpenOfAddress/2 {
 		n := p.notify[message.Cookie]
 		if n == nil || !hmac.Equal(n.Data, m.cookie(0, d, h.SPIi, p.nonce.Data)) && !hmac.Equal(n.Data, m.cookie(1, d, h.SPIi, p.nonce.Data)) {
 			m.count("packet", "cookie")
@@ -377,7 +399,7 @@ func (m *Machine) mayOpen(d Datagram, h message.Header, p initPayloads, header m
 			return false
 		}
 	}
-	if m.opens >= maxHalfOpen || m.halfOpen[d.Remote.Addr()] >= maxHalfOpenOfAddress {
+	if m.opens >= maxHalfOpen || m.halfOpen[source(d.Remote.Addr())] >= maxHalfOpenOfAddress {
 		m.count("drop", "half-open")
 		return false
 	}
@@ -390,7 +412,7 @@ func (m *Machine) addOpening(s *ikeSA, d Datagram, h message.Header, p initPaylo
 	s.ni, s.nr, s.init1 = bytes.Clone(p.nonce.Data), random(nonceSize), bytes.Clone(b)
 	s.learn(p, d)
 	m.opening[key] = s
-	m.halfOpen[d.Remote.Addr()]++
+	m.halfOpen[source(d.Remote.Addr())]++
 	m.opens++
 }
 

@@ -210,7 +210,8 @@ type Machine struct {
 	// Established ones, by the peer's identity. Nearly every peer has one.
 	identities map[identityKey][]*ikeSA
 	// By the first message of an initiator, so that a retransmission gets the same response.
-	opening  map[openingKey]*ikeSA
+	opening map[openingKey]*ikeSA
+	// By the source of the initiator.
 	halfOpen map[netip.Addr]int
 	opens    int
 	// Established IKE SAs of owned connections, by the ID that a rekey does not change.

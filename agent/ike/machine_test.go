@@ -866,3 +866,91 @@ func TestAConnectionThatIsDeletedWhileItComesUpIsDeletedAtThePeer(t *testing.T) 
 		}
 	}
 }
+
+// Nothing protects the answers to IKE_SA_INIT: they must not have us begin anew for ever.
+func TestAnswersThatOnlyAskForAnotherIKESAInitEnd(t *testing.T) {
+	for name, answer := range map[string]func(n int) *message.Notify{
+		"cookies": func(n int) *message.Notify { return &message.Notify{Kind: message.Cookie, Data: []byte{byte(n), 1}} },
+		"groups": func(n int) *message.Notify {
+			return &message.Notify{Kind: message.InvalidKEPayload, Data: []byte{0, byte([]uint16{suite.ECP256, suite.X25519}[n%2])}}
+		},
+	} {
+		p := newPair(t)
+		p.configure(func(a, _ *Connection) {
+			a.Proposals = proposals(t, message.ProtocolIKE, "aes256gcm16-prfsha256-x25519-ecp256")
+		})
+		actions, _ := p.a.m.Initiate("peer", "", p.now)
+		p.do(p.a, actions)
+		n := 0
+		for ; len(p.wire) > 0 && n < 100; n++ {
+			d := p.wire[0]
+			p.wire = p.wire[1:]
+			h, err := message.ParseHeader(d.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := message.Message{Header: message.Header{SPIi: h.SPIi, Exchange: h.Exchange, Flags: message.FlagResponse}, Payloads: []message.Payload{answer(n)}}
+			d.Local, d.Remote, d.Data = d.Remote, d.Local, one.Append(nil)
+			p.deliver(d)
+		}
+		if n > 10 || len(p.a.m.sas) != 0 || len(p.a.events) != 1 {
+			t.Errorf("%s: %d messages, %d IKE SAs, events %q", name, n, len(p.a.m.sas), p.a.events)
+		}
+	}
+}
+
+// An attacker that sends a request of the peer again does not keep a dead peer alive.
+func TestAReplayedRequestDoesNotKeepADeadPeerAlive(t *testing.T) {
+	p := newPair(t)
+	p.configure()
+	p.initiate()
+	p.seen = nil
+	p.pass(2 * time.Minute)
+	i := slices.IndexFunc(p.seen, func(d Datagram) bool { return d.Local.Addr() == p.b.address && d.Data[19]&message.FlagResponse == 0 })
+	if i < 0 {
+		t.Fatal("the peer sends no request")
+	}
+	last := p.seen[i]
+	for _, d := range p.seen[i:] {
+		if d.Local.Addr() == p.b.address && d.Data[19]&message.FlagResponse == 0 {
+			last = d
+		}
+	}
+	p.filter = func(*Datagram) bool { return false }
+	for range 200 {
+		p.pass(time.Second)
+		p.deliver(last)
+	}
+	if len(p.a.m.sas) != 0 {
+		t.Error("the dead peer lives on")
+	}
+}
+
+func TestAHostHasOneShareOfTheHalfOpenIKESAsForAllOfItsIPv6Addresses(t *testing.T) {
+	p := newPair(t)
+	p.a.address, p.b.address = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8:1::1")
+	p.configure(func(_, b *Connection) { b.Remote = netip.Addr{} })
+	actions, _ := p.a.m.Initiate("peer", "", p.now)
+	p.do(p.a, actions)
+	first := p.wire[0]
+	try := func(from string) {
+		d := first
+		d.Local = netip.AddrPortFrom(netip.MustParseAddr(from), Port)
+		p.deliver(d)
+		p.wire = nil
+	}
+	for _, from := range []string{"2001:db8::2", "2001:db8::3:4", "2001:db8::ffff:1:2:3"} {
+		for n := range 20 {
+			first.Data = slices.Clone(first.Data)
+			first.Data[0] = byte(n)
+			try(from)
+		}
+	}
+	if _, half, _ := p.b.m.Size(); half != maxHalfOpenOfAddress/2 || p.b.counts["packet cookie"] != 60-half {
+		t.Errorf("%d half-open, %v", half, p.b.counts)
+	}
+	try("2001:db8:0:1::2")
+	if _, half, _ := p.b.m.Size(); half != maxHalfOpenOfAddress/2+1 {
+		t.Errorf("%d half-open, after another network", half)
+	}
+}

@@ -94,7 +94,8 @@ func (s *ikeSA) rekeyAnswer(n *ikeSA, offered []message.Proposal, p authPayloads
 		return
 	}
 	if p.err != nil {
-		if group := uint16(0); s.state == established && p.err.Kind == message.InvalidKEPayload && len(p.err.Data) == 2 {
+		if group := uint16(0); s.state == established && p.err.Kind == message.InvalidKEPayload && len(p.err.Data) == 2 && n.exchange.Group == suite.Get(s.chosen, message.KeyExchange).ID {
+			// Once: the peer could go on for ever.
 			group = binary.BigEndian.Uint16(p.err.Data)
 			for _, one := range s.conn.Proposals {
 				if group != n.exchange.Group && slices.Contains(one.Transforms, message.Transform{Type: message.KeyExchange, ID: group}) {

@@ -143,7 +143,9 @@ func (s *ikeSA) receiveResume(d Datagram, h message.Header, b []byte, now time.T
 	}
 	p := readInit(all.Payloads)
 	if n := p.notify[message.Cookie]; n != nil && len(n.Data) > 0 && len(n.Data) <= 64 && p.nonce == nil {
-		s.sendResume(n.Data, now)
+		if s.beginsAnew(now) {
+			s.sendResume(n.Data, now)
+		}
 		return
 	}
 	if p.notify[message.TicketNack] != nil || p.err != nil {

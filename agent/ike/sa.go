@@ -136,7 +136,9 @@ type handshake struct {
 	intermediate       bool
 	usePPK             bool
 	contacted          bool
-	auth               *authentication
+	// How often IKE_SA_INIT has begun anew: for a cookie, another group, or another gateway.
+	begun int
+	auth  *authentication
 	// Children that follow.
 	wanted []string
 	// The IKE SA that this one replaces by reauthentication.
@@ -359,7 +361,6 @@ func (s *ikeSA) receive(d Datagram, h message.Header, b []byte, now time.Time) {
 		s.m.count("drop", "integrity")
 		return
 	}
-	s.heard = now
 	if again {
 		// RFC 7383 section 2.6.1: the first fragment asks for all of the response.
 		if sealed.Number <= 1 {
@@ -368,6 +369,8 @@ func (s *ikeSA) receive(d Datagram, h message.Header, b []byte, now time.Time) {
 		}
 		return
 	}
+	// RFC 7296 section 2.4: a message that comes again may be a replay, and proves nothing.
+	s.heard = now
 	first, whole := sealed.First, true
 	if sealed.Number > 0 {
 		if first, plain, whole = s.reassemble(h.ID, sealed, plain); !whole {
@@ -720,7 +723,7 @@ func (s *ikeSA) leaveOpening(was state) {
 		return
 	}
 	delete(s.m.opening, openingKey{s.place(), s.opened, s.theirSPI})
-	a := s.opened.Addr()
+	a := source(s.opened.Addr())
 	if s.m.halfOpen[a]--; s.m.halfOpen[a] <= 0 {
 		delete(s.m.halfOpen, a)
 	}
