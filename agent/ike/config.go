@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/ike/message"
 	"sluice.dev/sluice/agent/ike/suite"
@@ -118,6 +120,17 @@ func connectionOf(name, dataplane string, spec *api.IkeConnection, credential *a
 		return nil, errors.New("there are no children")
 	}
 	return c, nil
+}
+
+// frozenOf is a connection without its credentials.
+func frozenOf(name, dataplane string, spec *api.IkeConnection) (*Connection, error) {
+	bare := proto.CloneOf(spec)
+	bare.LocalAuthentication, bare.RemoteAuthentication, bare.Authorities = api.IkeAuthentication_SHARED_KEY, api.IkeAuthentication_SHARED_KEY, nil
+	c, err := connectionOf(name, dataplane, bare, &api.IkeCredential{SharedKey: "none"}, nil, nil)
+	if err == nil {
+		c.Frozen, c.Secret, c.RemoteMethod = true, nil, methodOf(spec.GetRemoteAuthentication())
+	}
+	return c, err
 }
 
 func methodOf(a api.IkeAuthentication) Method {

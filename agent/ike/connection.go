@@ -143,6 +143,8 @@ type Connection struct {
 	Resumption bool
 	// Keep trying to reach the peer.
 	Forever bool
+	// A file of its credentials cannot be read: IKE SAs of before go on, and there are no new ones.
+	Frozen bool
 }
 
 func (c *Connection) child(name string) *Child {
@@ -156,7 +158,7 @@ func (c *Connection) child(name string) *Child {
 
 // takes reports whether peers at an address may use the connection by an address of ours.
 func (c *Connection) takes(local, remote netip.Addr) bool {
-	if c.Local.IsValid() && !slices.Contains(c.locals(), local) {
+	if c.Frozen || c.Local.IsValid() && !slices.Contains(c.locals(), local) {
 		return false
 	}
 	if len(c.Peers) == 0 {

@@ -389,6 +389,11 @@ func (m *Machine) SetConnection(name string, c *Connection, now time.Time) []Act
 	if before := m.connections[name]; before != nil && !before.sameCredentials(c) {
 		m.dropTickets(name)
 	}
+	if before := m.connections[name]; before != nil && before.Frozen {
+		for _, s := range m.of(name) {
+			s.conn = c
+		}
+	}
 	m.connections[name] = c
 	if c.Owned {
 		m.act(Keep{connectionRecord + name, kept(c.recorded())})
@@ -404,7 +409,7 @@ func (m *Machine) SetConnection(name string, c *Connection, now time.Time) []Act
 
 // wants reports whether a connection must be up.
 func (m *Machine) wants(c *Connection) bool {
-	return c.Remote.IsValid() && slices.ContainsFunc(c.Children, func(one *Child) bool { return one.StartAction == Start })
+	return !c.Frozen && c.Remote.IsValid() && slices.ContainsFunc(c.Children, func(one *Child) bool { return one.StartAction == Start })
 }
 
 // living reports whether an IKE SA is neither ended nor ending.
@@ -451,6 +456,9 @@ func (m *Machine) Initiate(name, child string, now time.Time) ([]Action, error) 
 	if child != "" && c.child(child) == nil {
 		return nil, fmt.Errorf("the IKE connection %q has no child %q", name, child)
 	}
+	if c.Frozen {
+		return nil, fmt.Errorf("a file of the IKE connection %q cannot be read", name)
+	}
 	if !c.Remote.IsValid() {
 		return nil, fmt.Errorf("the IKE connection %q has no remote address: the peer starts it", name)
 	}
@@ -480,7 +488,7 @@ func (m *Machine) initiate(c *Connection, child string, now time.Time) {
 // Acquire is traffic that needs a child.
 func (m *Machine) Acquire(name, child string, now time.Time) []Action {
 	c := m.connections[name]
-	if c != nil && c.Remote.IsValid() {
+	if c != nil && !c.Frozen && c.Remote.IsValid() {
 		m.initiate(c, child, now)
 	}
 	return m.done()

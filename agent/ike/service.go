@@ -5,6 +5,7 @@ package ike
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -150,10 +151,10 @@ func (s *serving) Follow(c service.Change) {
 			set(s.users, name, c.Object, func(spec *api.LocalUser) *api.LocalUser { return spec })
 		case "IkeCredential":
 			set(s.credentials, name, c.Object, func(spec *api.IkeCredential) *api.IkeCredential { return spec })
-			return s.refresh(now)
+			return s.refresh(now, func(spec *api.IkeConnection) bool { return spec.GetCredential() == name })
 		case "IkeAuthority":
 			set(s.authorities, name, c.Object, func(spec *api.IkeAuthority) *api.IkeAuthority { return spec })
-			return s.refresh(now)
+			return s.refresh(now, func(spec *api.IkeConnection) bool { return slices.Contains(spec.GetAuthorities(), name) })
 		case "IkeConnection":
 			if c.Object == nil {
 				delete(s.specs, name)
@@ -181,12 +182,17 @@ func set[T any, S any](in map[string]T, name string, o *object.Object, of func(*
 	}
 }
 
-// refresh configures all connections anew. s.mu is held.
-func (s *serving) refresh(now time.Time) (actions []Action) {
+func everyConnection(*api.IkeConnection) bool { return true }
+
+// refresh configures connections anew. s.mu is held.
+func (s *serving) refresh(now time.Time, which func(spec *api.IkeConnection) bool) (actions []Action) {
 	if !s.synced {
 		return nil
 	}
-	for name := range s.specs {
+	for name, o := range s.specs {
+		if spec, is := o.Spec.(*api.IkeConnection); is && !which(spec) {
+			continue
+		}
 		actions = append(actions, s.configure(name, now)...)
 	}
 	return actions
@@ -222,12 +228,18 @@ func (s *serving) configure(name string, now time.Time) []Action {
 		err = problem
 	}
 	if err != nil {
-		if s.machine.connections[name] != nil {
-			// A file that is being replaced must not end the IKE SAs of the connection.
-			err = fmt.Errorf("%w; the configuration of before stays in force", err)
+		// A file that is being replaced must not end the IKE SAs of the connection, nor those of an earlier agent.
+		before := s.machine.connections[name]
+		if before != nil && !before.Frozen {
+			s.problem(name, "NotConfigured", err.Error()+"; the configuration of before stays in force")
+			return nil
 		}
 		s.problem(name, "NotConfigured", err.Error())
-		return nil
+		frozen, err := frozenOf(name, dataplane, spec)
+		if err != nil {
+			return s.machine.SetConnection(name, nil, now)
+		}
+		return s.machine.SetConnection(name, frozen, now)
 	}
 	if s.problems[name].Reason == "NotConfigured" {
 		s.problem(name, "", "")
@@ -292,7 +304,7 @@ func (s *serving) Synced() {
 			return nil
 		}
 		s.synced, begins = true, true
-		actions := s.refresh(now)
+		actions := s.refresh(now, everyConnection)
 		if s.Records != nil {
 			records := map[string][]byte{}
 			for _, r := range s.Records.All() {
@@ -360,7 +372,7 @@ func (s *serving) Run(ctx context.Context) error {
 				if !s.files.changed() {
 					return nil
 				}
-				return s.refresh(now)
+				return s.refresh(now, everyConnection)
 			})
 		}
 	}

@@ -199,14 +199,14 @@ func TestAFileThatCannotBeReadEndsNoIKESA(t *testing.T) {
 		Authorities: []string{"ca"}, LocalAuthentication: api.IkeAuthentication_CERTIFICATE, RemoteAuthentication: api.IkeAuthentication_CERTIFICATE,
 		Children: []*api.IkeChild{{Name: "net", Tunnel: "office", Start: api.IkeAction_AT_ONCE}}}}
 	now := time.Now()
-	s.refresh(now)
+	s.refresh(now, everyConnection)
 	s.machine.Tick(now)
 	if len(s.machine.of("office")) != 1 {
 		t.Fatal("the connection does not begin")
 	}
 	for name, before := range map[string]string{"ca.crl": list, "here.key": pemOfKey(t, key), "ca.pem": pemOf(ca.certificate)} {
 		write(name, before[:len(before)/2])
-		s.refresh(now)
+		s.refresh(now, everyConnection)
 		if p := s.problems["office"]; p.Reason != "NotConfigured" || !strings.Contains(p.Message, "stays in force") {
 			t.Errorf("half of %s: %+v", name, p)
 		}
@@ -214,7 +214,7 @@ func TestAFileThatCannotBeReadEndsNoIKESA(t *testing.T) {
 			t.Errorf("half of %s ends the IKE SA", name)
 		}
 		write(name, before)
-		s.refresh(now)
+		s.refresh(now, everyConnection)
 		if p, is := s.problems["office"]; is && p.Reason == "NotConfigured" {
 			t.Errorf("all of %s: %+v", name, p)
 		}
@@ -222,9 +222,58 @@ func TestAFileThatCannotBeReadEndsNoIKESA(t *testing.T) {
 	// Without a configuration of before there is none.
 	delete(s.machine.connections, "office")
 	write("ca.crl", list[:10])
-	s.refresh(now)
-	if p := s.problems["office"]; p.Reason != "NotConfigured" || strings.Contains(p.Message, "stays in force") || s.machine.connections["office"] != nil {
+	s.refresh(now, everyConnection)
+	if p := s.problems["office"]; p.Reason != "NotConfigured" || strings.Contains(p.Message, "stays in force") || !s.machine.connections["office"].Frozen {
 		t.Errorf("at first: %+v", p)
+	}
+}
+
+// An agent that starts while a file cannot be read takes the IKE SAs over, and opens and accepts no others.
+func TestIKESAsOfAConnectionWithoutItsFilesAreTakenOver(t *testing.T) {
+	spec := &api.IkeConnection{LocalAddress: "192.0.2.1", RemoteAddress: "192.0.2.2", LocalIdentity: "a.example", RemoteIdentity: "b.example", LocalAuthentication: api.IkeAuthentication_CERTIFICATE,
+		RemoteAuthentication: api.IkeAuthentication_CERTIFICATE, Children: []*api.IkeChild{{Name: "net", Tunnel: "office", Start: api.IkeAction_AT_ONCE, Local: []string{"10.1.0.0/16"}, Remote: []string{"10.2.0.0/16"}}}}
+	frozen, err := frozenOf("peer", "", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen.VRF = ""
+	p := newPair(t)
+	p.configure()
+	p.initiate()
+	before := p.a.only(t).children[0].SPIIn
+	p.restart(p.a, func(m *Machine) { m.SetConnection("peer", frozen, p.now) })
+	p.run()
+	p.check(1)
+	if now := p.a.only(t).children[0]; now.SPIIn != before || now.Conf.Serves.Tunnel != "office" {
+		t.Errorf("the child %08x was %08x", now.SPIIn, before)
+	}
+	for _, child := range []string{"*", ""} {
+		for _, e := range []*end{p.a, p.b} {
+			x, _ := e.m.Rekey("peer", child, p.now)
+			p.do(e, x)
+			p.run()
+			p.check(1)
+		}
+	}
+	if _, err := p.a.m.Initiate("peer", "", p.now); err == nil {
+		t.Error("the connection is opened")
+	}
+	// All of the file is there.
+	again := p.connection(p.a, p.b, ikeSuite, espSuite)
+	p.do(p.a, p.a.m.SetConnection("peer", again, p.now))
+	if p.a.only(t).conn != again {
+		t.Error("the IKE SA has the connection without credentials")
+	}
+	p.check(1)
+	p.do(p.a, p.a.m.SetConnection("peer", frozen, p.now))
+	x, _ := p.b.m.Terminate("peer", "", p.now)
+	p.do(p.b, x)
+	p.run()
+	y, _ := p.b.m.Initiate("peer", "", p.now)
+	p.do(p.b, y)
+	p.run()
+	if len(p.a.m.sas) != 0 || p.a.counts["drop no-connection"] == 0 {
+		t.Errorf("%d IKE SAs, %v", len(p.a.m.sas), p.a.counts)
 	}
 }
 
