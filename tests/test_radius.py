@@ -4,6 +4,7 @@
 import ipaddress
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lab import Gateway, Wire, thing
@@ -92,6 +93,10 @@ cisco Cleartext-Password := "secret"
 	Cisco-AVPair = "ip:addr-pool=pool",
 	Cisco-AVPair += "lcp:interface-config=rate-limit input 10000000 125000 250000 conform-action transmit",
 	Cisco-AVPair += "lcp:interface-config=rate-limit output 50000000 625000 1250000 conform-action transmit"
+
+mikrotik Cleartext-Password := "secret"
+	Framed-Pool = "pool",
+	Mikrotik-Rate-Limit = "10M/50M"
 
 table Cleartext-Password := "secret"
 	Framed-Pool = "pool",
@@ -229,6 +234,16 @@ class Site:
                     "clients": [{"addresses": f"{FOREIGN}/32", "secret": SECRET}],
                 },
             ),
+            thing("QosScheduler", "access", port="access", rate="10G"),
+            thing("QosGroup", "olt", scheduler="access"),
+            thing("QosProfile", "queues", committedRate="20M", peakRate="30M", classes=[{"name": "data"}]),
+            thing(
+                "SubscriberProfile",
+                "shaped",
+                authentication=["radius"],
+                policy={"qosProfile": "queues", "qosGroup": "olt"},
+            ),
+            thing("PppoeServer", "shaped", port="access", outerVlans=["320"], profile="shaped", echoInterval="300s"),
             thing("SubscriberProfile", "shared", authentication=["radius"]),
             thing("SubscriberProfile", "forged", authentication=["radius"], gateway="100.64.0.1"),
             thing("IpoeServer", "shared", port="access", outerVlans=["201"], profile="shared"),
@@ -259,7 +274,7 @@ class Site:
 
     def serves(self):
         punts = self.gateway.json("get", "punts") or []
-        return len(punts) == 6 and all(each["status"]["state"] == "applied" for each in punts)
+        return len(punts) == 8 and all(each["status"]["state"] == "applied" for each in punts)
 
     def host(self, number, username, password, **options):
         mac = f"02:00:00:00:01:{number:02x}"
@@ -409,6 +424,46 @@ def test_rates_come_in_each_dialect(site, dialect):
         assert sorted(pools) == ["2001:db8:100", "2001:db8:200"]
     host.hang_up()
     wait_until(lambda: site.session(host) is None)
+
+
+@pytest.mark.parametrize(
+    "dialect, change",
+    [
+        ("mikrotik", 'Mikrotik-Rate-Limit = "5M/70M"'),
+        ("cisco", 'Cisco-AVPair = "lcp:interface-config=rate-limit output 70000000"'),
+        ("huawei", "Huawei-Output-Average-Rate = 70000000"),
+    ],
+)
+def test_a_granted_rate_is_the_shapers_and_a_coa_changes_it_without_loss(site, dialect, change):
+    def queues():
+        """Meters, and the QosProfile's name and rates."""
+        policy = site.session(host)["spec"]["policy"]
+        name = policy["qosProfile"]
+        found = {each["metadata"]["name"]: each for each in site.gateway.json("get", "qosprofiles")}
+        assert found[name]["status"]["state"] == "applied"
+        spec = found[name]["spec"]
+        return policy.get("meterUp", "")[:9], policy.get("meterDown"), name, spec["committedRate"], spec["peakRate"]
+
+    mac = f"02:00:00:00:06:{len(dialect):02x}"
+    host = Host(site.wire, mac, 320, username=dialect, password="secret", method="chap")
+    assert host.dial(IPCP)
+    assert queues() == ("rate-1000", None, "queues-rate-50000000", 20_000_000, 50_000_000)
+    with ThreadPoolExecutor(1) as other:
+        changing = other.submit(site.change, "coa", f"Framed-IP-Address = {host.ip4()}", change)
+        number = 0
+        while number < 30 or not changing.done():
+            number += 1
+            host.ping(HOST, number)
+        assert "Received CoA-ACK" in changing.result()
+    assert queues()[1:] == (None, "queues-rate-70000000", 20_000_000, 70_000_000)
+    # Without the profile, the rate is a policer's again.
+    assert "Received CoA-ACK" in site.change("coa", f"Framed-IP-Address = {host.ip4()}", 'ERX-Qos-Profile-Name = "-"')
+    policy = site.session(host)["spec"]["policy"]
+    assert "qosProfile" not in policy and policy["meterDown"].startswith("rate-70000000-")
+    host.ping(HOST, number + 1)
+    host.hang_up()
+    wait_until(lambda: site.session(host) is None)
+    wait_until(lambda: len(site.gateway.json("get", "qosprofiles")) == 1)
 
 
 def test_whom_the_server_rejects_gets_no_session(site):

@@ -19,7 +19,7 @@ func TestATunnelOfAGrantIsTheSessionsAndIsKept(t *testing.T) {
 		t.Fatal(err, s)
 	}
 	a := allowedBy(&s.connection.Grant, nil)
-	if spec := s.object(&a, false).Spec.(*api.Session); !proto.Equal(spec.GetGtpu(), tunnel) {
+	if spec := s.object(&a, false, false).Spec.(*api.Session); !proto.Equal(spec.GetGtpu(), tunnel) {
 		t.Error(spec)
 	}
 }

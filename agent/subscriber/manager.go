@@ -25,7 +25,7 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-// objects are where Session and Meter objects are written.
+// objects are where Session, Meter and QosProfile objects are written.
 type objects interface {
 	Put(one *object.Object, result func(service.Result))
 	Delete(k object.Key, result func(service.Result))
@@ -66,6 +66,9 @@ type manager struct {
 	userOf   map[string]string         // user name, by the object's name
 	meters   map[string]int            // sessions that use a Meter of ours
 	portals  map[string]*api.Portal
+	shapers  map[shaper]int // sessions that use a QosProfile of ours
+	// All QosProfiles.
+	qosProfiles map[string]*api.QosProfile
 	// Addresses of subscribers that are gone, until their pools are known.
 	sticky map[uint64]belongings
 	// Of those in sticky, the oldest first; also some that are there with a later end.
@@ -108,7 +111,7 @@ func newManager(log *slog.Logger, to objects, stored records, labelled bool) *ma
 	m := &manager{log: log, objects: to, records: stored, packer: newPacker(), labelled: labelled, now: time.Now, measured: newMeasured(),
 		callbacks: newQueue(log), disk: newQueue(log),
 		profiles: map[string]*api.SubscriberProfile{}, pools: map[string]*pool{}, users: map[string]*api.LocalUser{}, userOf: map[string]string{},
-		meters: map[string]int{}, portals: map[string]*api.Portal{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, quarantine: newQuarantine(), guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
+		meters: map[string]int{}, portals: map[string]*api.Portal{}, shapers: map[shaper]int{}, qosProfiles: map[string]*api.QosProfile{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, quarantine: newQuarantine(), guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
 		byMAC: index[MAC]{}, byUser: index[string]{}, byRemote: index[string]{}, byName: btree.NewG(nameDegree, byName), circuits: map[lineKey]int{}, leaving: map[uint64]*session{}, unfinished: map[*session]bool{},
 		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, recalled: map[string][]*session{}, planes: map[string]*plane{}}
 	return m
@@ -272,6 +275,7 @@ func (m *manager) leave(s *session) {
 	m.measured.up(c.Protocol, c.Profile, -1)
 	m.release(s)
 	m.useMeters(s, Rate{}, Rate{})()
+	m.useShaper(s, shaper{})()
 	if m.leaving[s.identity] == s {
 		delete(m.leaving, s.identity)
 	}
@@ -284,8 +288,8 @@ func (m *manager) leave(s *session) {
 
 // put puts the Session object if it changed. result is called in any case.
 func (m *manager) put(s *session, a *allowed, result func(service.Result)) {
-	drop := m.useMeters(s, a.rateUp, a.rateDown)
-	o := s.object(a, m.labelled)
+	dropMeters, dropShaper := m.useMeters(s, a.rateUp, a.rateDown), m.useShaper(s, shaperOf(a))
+	o := s.object(a, m.labelled, m.qosProfiles[s.shaper.base] != nil)
 	digest := digestOf(o.Spec.(*api.Session))
 	switch {
 	case digest != s.putDigest:
@@ -308,7 +312,8 @@ func (m *manager) put(s *session, a *allowed, result func(service.Result)) {
 		}
 		m.later(func() { result(r) })
 	}
-	drop()
+	dropMeters()
+	dropShaper()
 }
 
 // superseded is the state of a session while several of its Puts are in flight. The data plane does not carry out a Put that a later one

@@ -26,7 +26,7 @@ const (
 // Definition is the service "subscriber".
 var Definition = service.Definition{
 	Name:  "subscriber",
-	Kinds: []string{"AddressPool", "Portal", "SubscriberProfile", "LocalUser"},
+	Kinds: []string{"AddressPool", "Portal", "SubscriberProfile", "LocalUser", "QosProfile"},
 	New:   newServing,
 
 	RPCs:     []service.RPC{rpc},
@@ -128,6 +128,8 @@ func (s *serving) Follow(c service.Change) {
 		s.setPortal(c.Key.Name, specOf[*api.Portal](c.Object))
 	case "SubscriberProfile":
 		s.setProfile(c.Key.Name, specOf[*api.SubscriberProfile](c.Object))
+	case "QosProfile":
+		s.setQosProfile(c.Key.Name, specOf[*api.QosProfile](c.Object))
 	case "LocalUser":
 		s.setUser(c.Key.Name, specOf[*api.LocalUser](c.Object))
 	}

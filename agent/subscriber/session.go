@@ -54,6 +54,8 @@ type session struct {
 	pool4, pool6, poolPrefix, poolDelegated *pool
 	// The Meter objects that its rates made.
 	meterUp, meterDown string
+	// The QosProfile that its rate made; the zero shaper: none.
+	shaper shaper
 	// Back ends that got the Start record: they get the Stop record even if the profile changes.
 	accounting []string
 	// Digest of the last Session object that was put.
@@ -149,10 +151,12 @@ type allowed struct {
 	gateway                        netip.Addr
 	sessionTimeout                 time.Duration
 	rateUp, rateDown               Rate
-	policy                         *api.Policy
-	redirect                       string
-	perMAC, perCircuit, perUser    uint32
-	onConflict                     api.SessionConflict
+	// The rate of the QosProfile in place of its own; the zero Rate: its own.
+	shape                       Rate
+	policy                      *api.Policy
+	redirect                    string
+	perMAC, perCircuit, perUser uint32
+	onConflict                  api.SessionConflict
 }
 
 func or[T comparable](value, otherwise T) T {
@@ -213,6 +217,10 @@ func allowedBy(g *Grant, p *api.SubscriberProfile) allowed {
 	}
 	if a.policy.QosProfileUp == "" || a.policy.QosGroupUp == "" {
 		a.policy.QosProfileUp, a.policy.QosGroupUp = "", ""
+	}
+	// Queues take the granted rate in place of a meter, which would drop what they delay. A core's flows have meters beside their queues.
+	if g.MeterDown == "" && g.RateDown.BitsPerSecond != 0 && a.policy.QosProfile != "" && g.Core == nil {
+		a.shape, a.rateDown = a.rateDown, Rate{}
 	}
 	return a
 }
@@ -302,14 +310,17 @@ func (s *session) prefixes() []string {
 	return all
 }
 
-// object is the Session object.
-func (s *session) object(a *allowed, labelled bool) *object.Object {
+// object is the Session object. shaped: it has the QosProfile of its shaper.
+func (s *session) object(a *allowed, labelled, shaped bool) *object.Object {
 	policy := a.policy
 	if s.meterUp != "" {
 		policy.MeterUp = s.meterUp
 	}
 	if s.meterDown != "" {
 		policy.MeterDown = s.meterDown
+	}
+	if shaped {
+		policy.QosProfile = s.shaper.name()
 	}
 	vrf := a.vrf
 	if vrf == "default" {
