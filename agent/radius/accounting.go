@@ -26,6 +26,9 @@ func (s *radius) Account(r subscriber.Record) {
 		}
 		return
 	}
+	if !announced && s.refuse(p, &r) {
+		return
+	}
 	if !announced && r.Kind != subscriber.Start && !s.spool.ends(r.ID) {
 		// The agent was killed after the Manager had kept the session, and before the log had its Start; or Accounting-Off ended the session.
 		start := r
@@ -43,7 +46,7 @@ func (s *radius) Resume(r subscriber.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, announced := s.accountant(&r)
-	if p == nil || announced || s.spool.ends(r.ID) {
+	if p == nil || announced || s.spool.ends(r.ID) || s.refuse(p, &r) {
 		return
 	}
 	s.spool.add(&record{policy: p.name, session: r.ID, kind: subscriber.Start, at: r.Since}, p.accountingAttributes(&r), s.limit(p), s.sessions.account(p, s.spool.on[p.nas].since, &r)...)

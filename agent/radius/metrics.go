@@ -49,6 +49,8 @@ func (m *measurements) register(to prometheus.Registerer, records func() *spool,
 			of(func(s *spool) float64 { return float64(s.superseded) })),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "sluice_radius_spool_repeated_total", Help: "Accounting records that were in the spool already."},
 			of(func(s *spool) float64 { return float64(s.repeated) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "sluice_radius_spool_refused_total", Help: "Accounting records that are lost because the spool is full."},
+			of(func(s *spool) float64 { return float64(s.refusals) })),
 	} {
 		if err := to.Register(c); err != nil {
 			return err

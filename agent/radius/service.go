@@ -86,6 +86,8 @@ type radius struct {
 	// Policies whose records have no server, and when they are looked at next.
 	stuck   map[string]bool
 	stuckAt time.Time
+	// Records that the full spool has refused, by policy, until it takes some again.
+	full map[string]uint64
 	// A packet is being received, and what is to be called after it.
 	receiving bool
 	answers   []func()
@@ -114,7 +116,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	}
 	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
-		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, stuck: map[string]bool{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
+		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, stuck: map[string]bool{}, full: map[string]uint64{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
 	s.spool, errs = newSpool(t)
 	for _, err := range errs {

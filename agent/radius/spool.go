@@ -176,8 +176,8 @@ type spool struct {
 	count int
 	// NASs that account.
 	on map[nas]announced
-	// Interim records that a later one replaced; records that the spool had already.
-	superseded, repeated uint64
+	// Interim records that a later one replaced; records that the spool had already, and that it had no room for.
+	superseded, repeated, refusals uint64
 	// What the table has no room for while the disk refuses much, and the first refusal. It has each key once, with the last value: retry puts all of
 	// it at once, and so its order is of no account.
 	refused   []durable.Record

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Accounting records that no server can get: their policy is gone, or all its servers are.
+// Accounting records that no server can get: their policy is gone, all its servers are, or the spool has no room for them.
 package radius
 
 import (
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/subscriber"
 )
 
 // stuckLook is how often records are looked at.
@@ -19,6 +20,7 @@ func (s *radius) reportStuck(now time.Time) {
 		return
 	}
 	s.stuckAt = now.Add(stuckLook)
+	s.reportRoom()
 	for name, box := range s.spool.boxes {
 		waiting := box.records()
 		p := s.accounting(name)
@@ -34,8 +36,42 @@ func (s *radius) reportStuck(now time.Time) {
 		} else {
 			delete(s.stuck, name)
 		}
-		if s.Intent != nil {
-			s.Intent.Report(&intent.ServiceEvent{Type: "spool", Kind: "RadiusSpool", Name: name, State: state, Text: text})
+		s.reportSpool(name, state, text)
+	}
+}
+
+func (s *radius) reportSpool(policy, state, text string) {
+	if s.Intent != nil {
+		s.Intent.Report(&intent.ServiceEvent{Type: "spool", Kind: "RadiusSpool", Name: policy, State: state, Text: text})
+	}
+}
+
+// refuse reports whether the spool has no room for a session whose Start it does not have. Records of other sessions go on: no server keeps a session
+// whose Stop is lost. So the spool has at most its limit, and what is left of the sessions that are up. A later record makes up for the Start once
+// there is room. s.mu is held.
+func (s *radius) refuse(p *policy, r *subscriber.Record) bool {
+	limit := s.limit(p)
+	if s.spool.count < limit || s.spool.ends(r.ID) {
+		return false
+	}
+	if r.Kind == subscriber.Stop {
+		s.spool.keep(s.sessions.end(r.ID))
+	}
+	s.spool.refusals++
+	if s.full[p.name]++; s.full[p.name] == 1 {
+		s.Log.Error("the spool of accounting records is full: sessions that come up are not accounted for", "object", "RadiusPolicy "+p.name, "spoolLimit", limit)
+		s.reportSpool(p.name, "full", fmt.Sprintf("%d accounting records wait, the spoolLimit of RadiusPolicy/%s: sessions that come up are not accounted for", s.spool.count, p.name))
+	}
+	return true
+}
+
+// reportRoom makes an event when the spool has taken records of a policy again: a tenth of it is free. s.mu is held.
+func (s *radius) reportRoom() {
+	for name, refused := range s.full {
+		if p := s.accounting(name); p != nil && s.spool.count > s.limit(p)*9/10 {
+			continue
 		}
+		delete(s.full, name)
+		s.reportSpool(name, "room", fmt.Sprintf("the spool takes accounting records of RadiusPolicy/%s again; it refused %d", name, refused))
 	}
 }
