@@ -39,9 +39,9 @@ const (
 	serviceAuthorizeOnly = 17
 	defaultDynamicPort   = 3799
 	defaultEventWindow   = 5 * time.Minute
-	// How long a request without Event-Timestamp is known, and how many requests are.
+	// How long a request without Event-Timestamp is known, and how many requests are. The memory of a request is 300 bytes at least.
 	knownFor         = time.Hour
-	maxKnownRequests = 65536
+	maxKnownRequests = 1 << 18
 )
 
 // permitted is clients that may send requests, and their policy.
@@ -71,10 +71,11 @@ type demand struct {
 	granted granted
 }
 
-// known is a request that came before; reply is nil while it is carried out.
+// known is a request that came before; reply is nil while it is carried out. undated: it has no Event-Timestamp.
 type known struct {
-	reply []byte
-	until time.Time
+	reply   []byte
+	until   time.Time
+	undated bool
 }
 
 // dynamic is the server. It is not for several goroutines.
@@ -117,13 +118,14 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	all := p.attributes()
 	r := &demand{request: p, from: from, secret: by[0].secret, key: key}
 	var until time.Time
+	undated := false
 	for _, c := range by {
-		end, why := c.fresh(all, d.began, now)
+		end, dated, why := c.fresh(all, d.began, now)
 		if why != "" {
 			drop = why
 			continue
 		}
-		r.by = append(r.by, c)
+		r.by, undated = append(r.by, c), !dated
 		if end.After(until) {
 			until = end
 		}
@@ -131,7 +133,9 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	if len(r.by) == 0 {
 		return nil, nil, 0, drop
 	}
-	d.remember(key, until)
+	if !d.remember(key, &known{until: until, undated: undated}) {
+		return nil, nil, 0, "too-many"
+	}
 	if cause := r.read(all); cause != causeNone {
 		d.refused = r
 		return d.finish(r, cause), nil, cause, ""
@@ -139,8 +143,9 @@ func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, no
 	return nil, r, 0, ""
 }
 
-// fresh returns until when the agent has to know the request, so that nobody repeats it, or why it drops the request.
-func (c *permitted) fresh(all []attribute, began, now time.Time) (until time.Time, drop string) {
+// fresh returns until when the agent has to know the request, so that nobody repeats it, or why it drops the request. dated: it has an
+// Event-Timestamp, and after that nobody can (RFC 5176 section 6.3).
+func (c *permitted) fresh(all []attribute, began, now time.Time) (until time.Time, dated bool, drop string) {
 	window := defaultEventWindow
 	if c.spec.EventWindow != 0 {
 		window = time.Duration(c.spec.EventWindow)
@@ -151,21 +156,21 @@ func (c *permitted) fresh(all []attribute, began, now time.Time) (until time.Tim
 		}
 		n, err := number(a.value)
 		if err != nil {
-			return until, "malformed"
+			return until, false, "malformed"
 		}
 		at := time.Unix(int64(n), 0)
 		if now.Sub(at) > window || at.Sub(now) > window || at.Before(began) {
-			return until, "event-timestamp"
+			return until, true, "event-timestamp"
 		}
 		until = at.Add(window + time.Second)
 	}
 	switch {
 	case !until.IsZero():
-		return until, ""
-	case c.spec.RequireEventTimestamp:
-		return until, "event-timestamp-missing"
+		return until, true, ""
+	case !c.spec.AllowMissingEventTimestamp:
+		return until, false, "event-timestamp-missing"
 	}
-	return now.Add(knownFor), ""
+	return now.Add(knownFor), false, ""
 }
 
 // believe returns the clients whose secret signed the request.
@@ -201,12 +206,17 @@ func (d *dynamic) forgetFirst() {
 	d.order = d.order[1:]
 }
 
-func (d *dynamic) remember(key authenticator, until time.Time) {
+// remember reports whether there is room for the request. A request with an Event-Timestamp is not forgotten for a newer one: it could be repeated.
+func (d *dynamic) remember(key authenticator, k *known) bool {
 	if len(d.order) >= maxKnownRequests {
+		if first := d.known[d.order[0]]; first != nil && !first.undated {
+			return false
+		}
 		d.forgetFirst()
 	}
-	d.known[key] = &known{until: until}
+	d.known[key] = k
 	d.order = append(d.order, key)
+	return true
 }
 
 // finish makes the reply, which retransmissions get, too.

@@ -23,6 +23,11 @@ func permittedFor(spec *api.DynamicAuthorization) []permitted {
 	return []permitted{{netip.MustParsePrefix("192.0.2.20/32"), secret, p, spec}}
 }
 
+// undated lets clients send requests without Event-Timestamp.
+func undated() *api.DynamicAuthorization {
+	return &api.DynamicAuthorization{AllowMissingEventTimestamp: true}
+}
+
 // demandOf builds a request, signed if it should be.
 func demandOf(code Code, signed bool, all attributes) []byte {
 	p := newPacket(code, 7, authenticator{})
@@ -89,6 +94,42 @@ func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testin
 	}
 }
 
+func TestARequestThatWasRecordedIsNotCarriedOutAgain(t *testing.T) {
+	// The ways by which an agent forgets a request: a restart, an hour, and more requests than it knows.
+	recorded := map[string][]byte{"with Event-Timestamp": demandOf(DisconnectRequest, true, session(began)), "without": demandOf(DisconnectRequest, true, session(time.Time{}))}
+	for name, b := range recorded {
+		dated := name != "without"
+		for _, allows := range []bool{false, true} {
+			clients := permittedFor(&api.DynamicAuthorization{AllowMissingEventTimestamp: allows})
+			carriesOut := func(d *dynamic, at time.Time) bool {
+				_, demanded, _, _ := d.receive(clients, client1, b, at)
+				return demanded != nil
+			}
+			d := newDynamic(began.Add(-time.Hour))
+			if first := carriesOut(d, began); first != (dated || allows) {
+				t.Errorf("%s, allowed %v: %v at first", name, allows, first)
+			}
+			// Only who allows requests without Event-Timestamp takes the risk.
+			risk := allows && !dated
+			if carriesOut(newDynamic(began.Add(time.Minute)), began.Add(2*time.Minute)) != risk || carriesOut(d, began.Add(2*time.Hour)) != risk {
+				t.Errorf("%s, allowed %v: again after a restart or an hour", name, allows)
+			}
+		}
+	}
+	d, clients := newDynamic(began.Add(-time.Hour)), permittedFor(&api.DynamicAuthorization{})
+	for i := range maxKnownRequests {
+		d.remember(authenticator{1, byte(i), byte(i >> 8), byte(i >> 16)}, &known{until: began.Add(time.Minute)})
+	}
+	b := recorded["with Event-Timestamp"]
+	if _, demanded, _, drop := d.receive(clients, client1, b, began); demanded != nil || drop != "too-many" || len(d.known) != maxKnownRequests {
+		t.Error(demanded, drop, len(d.known))
+	}
+	// There is room again when Event-Timestamps have become too old.
+	if _, demanded, _, drop := d.receive(clients, client1, b, began.Add(2*time.Minute)); demanded == nil {
+		t.Error(drop)
+	}
+}
+
 func TestAServerOfSeveralPoliciesSpeaksForThoseOfTheNASThatItNames(t *testing.T) {
 	var policies []*policy
 	var clients []permitted
@@ -102,10 +143,10 @@ func TestAServerOfSeveralPoliciesSpeaksForThoseOfTheNASThatItNames(t *testing.T)
 		}
 		p := newPolicy(of.name, spec, "host")
 		policies = append(policies, p)
-		clients = append(clients, permitted{netip.MustParsePrefix(of.address), of.secret, p, &api.DynamicAuthorization{}})
+		clients = append(clients, permitted{netip.MustParsePrefix(of.address), of.secret, p, undated()})
 	}
 	// The first one takes no old request.
-	clients[0].spec = &api.DynamicAuthorization{EventWindow: 1e9}
+	clients[0].spec = &api.DynamicAuthorization{EventWindow: 1e9, AllowMissingEventTimestamp: true}
 	for name, c := range map[string]struct {
 		nas   string
 		at    time.Time
@@ -149,7 +190,7 @@ func TestWhoIsNotBelievedGetsNoAnswer(t *testing.T) {
 	wrong[signedFirst] ^= 1
 	sum := packet(wrong).digest(authenticator{}, []byte(secret))
 	copy(wrong[4:], sum[:])
-	strict := &api.DynamicAuthorization{RequireMessageAuthenticator: true, RequireEventTimestamp: true}
+	strict := &api.DynamicAuthorization{RequireMessageAuthenticator: true}
 	for want, c := range map[string]struct {
 		from  string
 		spec  *api.DynamicAuthorization
@@ -176,7 +217,7 @@ func TestARequestMayNameASessionByItsPortAndChangeItsClass(t *testing.T) {
 	all.number(typeNASPort, 7)
 	all.text(typeCalledStationID, "gold")
 	all.add(typeClass, []byte("night"))
-	_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
+	_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
 	if wanted == nil {
 		t.Fatal(cause, drop)
 	}
@@ -202,7 +243,7 @@ func TestARequestMayNameTheVRFOfASession(t *testing.T) {
 			all.vendor(vendorCisco, ciscoAVPair, []byte("ip:vrf-id="+c.vrf))
 		}
 		all.text(typeFilterID, c.more)
-		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(c.code, true, all), began)
+		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(c.code, true, all), began)
 		if cause != c.cause || (wanted != nil) != (c.cause == causeNone) {
 			t.Errorf("%+v: Error-Cause %d", c, cause)
 		} else if wanted != nil && (wanted.match.VRF != c.want || wanted.change.VRF != "") {
@@ -218,7 +259,7 @@ func TestARequestMayTakeATimeoutAway(t *testing.T) {
 		for _, kind := range kinds {
 			all.number(kind, 0)
 		}
-		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(CoARequest, true, all), began)
+		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
 		want := never
 		if len(kinds) == 1 {
 			want = subscriber.Grant{IdleTimeout: subscriber.Never}
@@ -235,7 +276,7 @@ func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
 		all.vendor(vendorBroadband, broadbandAgentCircuitID, []byte(circuit))
 		all.vendor(vendorBroadband, broadbandAgentRemoteID, []byte(remote))
 		all.add(typeFramedInterfaceID, []byte(identifier))
-		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(&api.DynamicAuthorization{}), client1, demandOf(DisconnectRequest, true, all), began)
+		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(DisconnectRequest, true, all), began)
 		return wanted, cause
 	}
 	wanted, cause := receive("olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x07")
@@ -253,7 +294,7 @@ func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
 func TestKnownRequestsAreBounded(t *testing.T) {
 	d := newDynamic(began.Add(-time.Hour))
 	for i := range maxKnownRequests + 100 {
-		d.remember(authenticator{byte(i), byte(i >> 8), byte(i >> 16)}, began.Add(time.Hour))
+		d.remember(authenticator{byte(i), byte(i >> 8), byte(i >> 16)}, &known{until: began.Add(time.Hour), undated: true})
 	}
 	if len(d.known) != maxKnownRequests || len(d.order) != maxKnownRequests {
 		t.Error(len(d.known), len(d.order))
@@ -265,7 +306,7 @@ func FuzzDynamic(f *testing.F) {
 	f.Add([]byte(session(began)), true)
 	f.Add([]byte{typeFramedIPv6Prefix, 12, 0, 64, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0}, false)
 	f.Fuzz(func(t *testing.T, all []byte, coa bool) {
-		d, clients := newDynamic(began.Add(-time.Hour)), permittedFor(&api.DynamicAuthorization{})
+		d, clients := newDynamic(began.Add(-time.Hour)), permittedFor(undated())
 		if len(all) > maxLength-headLength-18 {
 			return
 		}

@@ -471,10 +471,13 @@ func TestEachAccountingRecordReachesFreeRADIUSOnceThoughServerAndAgentAreStarted
 	}
 }
 
-// radclient sends a request and returns the output.
+// radclient sends a request, with an Event-Timestamp unless it has one, and returns the output.
 func radclient(t *testing.T, port int, command, attributes string) string {
 	t.Helper()
 	c := exec.Command("radclient", "-x", "-r", "3", "-t", "5", fmt.Sprint("127.0.0.1:", port), command, "testing123")
+	if !strings.Contains(attributes, "Event-Timestamp") {
+		attributes += fmt.Sprint("Event-Timestamp = ", time.Now().Unix(), "\n")
+	}
 	c.Stdin = strings.NewReader(attributes)
 	out, err := c.CombinedOutput()
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {

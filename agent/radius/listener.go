@@ -209,7 +209,8 @@ var dropped = map[string]string{
 	errNoMessageAuth.Error():        "it has no Message-Authenticator: let the client send one, or unset requireMessageAuthenticator",
 	"unknown-client":                "no client of dynamicAuthorization has this address",
 	"event-timestamp":               "its Event-Timestamp is outside the event window: compare the clocks",
-	"event-timestamp-missing":       "it has no Event-Timestamp: let the client send one, or unset requireEventTimestamp",
+	"too-many":                      "as many requests came within their event window as the agent remembers: a later one is accepted",
+	"event-timestamp-missing":       "it has no Event-Timestamp: let the client send one, or set allowMissingEventTimestamp",
 }
 
 // understand reads a request. The listener answers it, drops it, or passes it to the Manager.

@@ -280,6 +280,7 @@ func TestAnAnswerLeavesFromTheAddressThatTheRequestCameTo(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "127.0.0.2", "::1"} {
 		var all attributes
 		all.text(typeAcctSessionID, "s-"+address)
+		all.number(typeEventTimestamp, uint32(time.Now().Unix()))
 		request := append(newPacket(DisconnectRequest, 7, authenticator{}), all...).withLength()
 		sum := request.digest(authenticator{}, []byte("testing123"))
 		copy(request[4:], sum[:])

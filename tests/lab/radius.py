@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import threading
+import time
 
 from .laboratory import Process, wait_until
 
@@ -210,7 +211,9 @@ class Between:
 
 
 def radclient(namespace, server, command, *attributes, seconds=10):
-    """The reply, as radclient prints it. The request is sent twice, with this timeout each."""
+    """The reply, as radclient prints it. The request, with an Event-Timestamp, is sent twice, with this timeout."""
     arguments = ("radclient", "-x", "-r", "2", "-t", str(seconds), f"{server}:3799", command, SECRET)
+    if not any(each.startswith("Event-Timestamp") for each in attributes):
+        attributes = (*attributes, f"Event-Timestamp = {int(time.time())}")
     done = namespace.run(*arguments, check=False, input="\n".join(attributes) + "\n")
     return done.stdout + done.stderr
