@@ -96,6 +96,7 @@ func (s *radius) configure(now time.Time) {
 		actions = append(actions, s.client.remove(e, now)...)
 	}
 	s.announce(now)
+	s.reportUnserved()
 	s.listen(now)
 	actions = append(actions, s.pump(now)...)
 	s.carryOut(actions)

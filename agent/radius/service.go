@@ -55,11 +55,13 @@ type radius struct {
 	servers map[string]*api.RadiusServer
 	specs   map[string]*api.RadiusPolicy
 	// Objects that attributes may name.
-	named  map[object.Key]bool
-	synced bool
-	first  chan struct{}
-	client *client
-	spool  *spool
+	named map[object.Key]bool
+	// SubscriberProfiles, which may need a policy.
+	profiles map[string]*api.SubscriberProfile
+	synced   bool
+	first    chan struct{}
+	client   *client
+	spool    *spool
 	// Records that the disk does not have yet, in order. wake signals new ones.
 	unwritten []unwritten
 	wake      chan struct{}
@@ -114,7 +116,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	if e.Records != nil {
 		t = e.Records
 	}
-	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{},
+	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{}, profiles: map[string]*api.SubscriberProfile{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
 		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, stuck: map[string]bool{}, full: map[string]uint64{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
@@ -165,10 +167,26 @@ func (s *radius) Follow(c service.Change) {
 		if c.Object != nil {
 			s.named[c.Key] = true
 		}
+		if c.Key.Kind == "SubscriberProfile" {
+			s.followProfile(c)
+		}
 		return
 	}
 	if s.synced {
 		s.configure(time.Now())
+	}
+}
+
+// followProfile is Follow of a SubscriberProfile. s.mu is held.
+func (s *radius) followProfile(c service.Change) {
+	delete(s.profiles, c.Key.Name)
+	if c.Object != nil {
+		if spec, is := c.Object.Spec.(*api.SubscriberProfile); is {
+			s.profiles[c.Key.Name] = spec
+		}
+	}
+	if s.synced {
+		s.reportProfile(c.Key.Name)
 	}
 }
 

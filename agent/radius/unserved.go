@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// SubscriberProfiles whose back end is RADIUS, and which no RadiusPolicy or no server serves: they are not ready.
+package radius
+
+import (
+	"slices"
+	"strings"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+)
+
+// reportUnserved sets why profiles have no RADIUS, or that they have it. s.mu is held.
+func (s *radius) reportUnserved() {
+	for name := range s.profiles {
+		s.reportProfile(name)
+	}
+}
+
+func (s *radius) reportProfile(name string) {
+	reason, message := s.unserved(name, s.profiles[name])
+	k := object.Key{Kind: "SubscriberProfile", Name: name}
+	if !s.SetNotReady(k, backEnd, reason, message) {
+		return
+	}
+	if reason != "" {
+		s.Log.Warn("a profile has no RADIUS", "object", k.String(), "why", message)
+	} else {
+		s.Log.Info("a profile has RADIUS again, or needs none", "object", k.String())
+	}
+	if s.Intent != nil {
+		s.Intent.Touched(k)
+	}
+}
+
+// unserved is the reason why a profile has no RADIUS for what it needs; "": it has all. nil: there is no such profile. s.mu is held.
+func (s *radius) unserved(name string, spec *api.SubscriberProfile) (reason, message string) {
+	of := s.policyOf(name)
+	var without []string
+	for _, need := range []struct {
+		what  string
+		names []string
+		has   bool
+	}{
+		{"authentication", spec.GetAuthentication(), of != nil && len(of.authentication) > 0},
+		{"authorization", spec.GetAuthorization(), of != nil && len(of.authentication) > 0},
+		{"accounting", spec.GetAccounting(), of != nil && len(of.accounting) > 0},
+	} {
+		if slices.Contains(need.names, backEnd) && !need.has {
+			without = append(without, need.what)
+		}
+	}
+	needs := strings.Join(without, " and ")
+	switch {
+	case needs == "":
+		return "", ""
+	case of == nil:
+		return "NoRadiusPolicy", "no RadiusPolicy serves the profile, which needs RADIUS for " + needs
+	}
+	return "NoRadiusServer", "RadiusPolicy/" + of.name + " serves the profile, and has no RadiusServer for " + needs
+}
