@@ -196,7 +196,7 @@ func (m *manager) decline(s *session, which Declined) (any bool) {
 // letGo gives one of the session's addresses back.
 func (m *manager) letGo(s *session, h holding) {
 	subscriber := s.identity
-	if s.cause == UserError {
+	if s.declined {
 		// The subscriber declined the address because another host uses it: the next one is different.
 		if h.kind != prefix6 && strings.HasPrefix(s.connection.Protocol, "dhcp") {
 			m.setAside(s, h)

@@ -656,6 +656,7 @@ func (m *manager) Disconnect(id string, cause Cause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.sessions[id]; s != nil {
+		s.declined = s.declined || cause == UserError && (s.state == connecting || s.state == up)
 		m.finish(s, cause)
 	}
 }

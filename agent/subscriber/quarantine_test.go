@@ -74,3 +74,27 @@ func TestAHostThatDeclinesAllDoesNotEmptyThePool(t *testing.T) {
 		t.Errorf("%+v", w.quarantine)
 	}
 }
+
+// Acct-Terminate-Cause of a Disconnect-Request is what the accounting says, and no more.
+func TestACauseThatAServerNamesDeclinesNoAddress(t *testing.T) {
+	w := newWorld(t)
+	c := w.connection("1", "alice", 1)
+	c.Protocol = "dhcp4"
+	first := w.connect(c)
+	ended := make(chan error, 1)
+	w.Terminate([]Match{{ID: "1"}}, UserError, func(_ int, err error) { ended <- err })
+	if err := get(t, ended); err != nil {
+		t.Fatal(err)
+	}
+	// The access protocol follows, as it does for a DHCPDECLINE.
+	w.Disconnect("1", UserError)
+	r := get(t, w.aaa.records)
+	for r.Kind != Stop {
+		r = get(t, w.aaa.records)
+	}
+	c.ID = "2"
+	got := w.connect(c)
+	if events := w.poolEvents(w.now()); r.Cause != UserError || len(events) != 0 || got.IPv4 != first.IPv4 {
+		t.Errorf("%v, %+v, %v", r.Cause, events, got)
+	}
+}

@@ -48,6 +48,8 @@ type session struct {
 	lease      Lease
 	state      state
 	cause      Cause
+	// Its access protocol ended it by UserError: of DHCP, the subscriber declined the addresses. A RADIUS server or an operator that names this cause declines nothing.
+	declined   bool
 	since, end time.Time
 	identity   uint64
 	// Where its addresses come from; nil: from the grant.

@@ -130,7 +130,7 @@ func (m *manager) recallAddresses(r durable.Record) error {
 
 // keepAddresses keeps the addresses of a session that ends. m.mu is held.
 func (m *manager) keepAddresses(s *session) {
-	if m.records == nil || s.cause == UserError {
+	if m.records == nil || s.declined {
 		return
 	}
 	k := belongings{At: m.now().UnixNano(), Addresses: map[string]netip.Addr{}}
