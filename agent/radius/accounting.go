@@ -97,20 +97,25 @@ func (s *radius) sendWritten(ctx context.Context) {
 		if refused(all) && !s.awaitDisk(ctx) {
 			return
 		}
-		s.mu.Lock()
-		for _, u := range all {
-			if u.record != nil {
-				s.spool.written(u.record)
-			}
-		}
-		s.carryOut(s.pump(time.Now()))
-		s.mu.Unlock()
+		s.guarded(func() { s.sendAll(all) })
 		for _, u := range all {
 			if u.then != nil {
 				s.guarded(u.then)
 			}
 		}
 	}
+}
+
+// sendAll sends records that the disk has.
+func (s *radius) sendAll(all []unwritten) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range all {
+		if u.record != nil {
+			s.spool.written(u.record)
+		}
+	}
+	s.carryOut(s.pump(time.Now()))
 }
 
 // refuses reports whether the disk may take records later. Records beyond the limits of the log are never on the disk.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice.dev/sluice/agent/api"
@@ -93,6 +94,8 @@ type radius struct {
 	// A packet is being received, and what is to be called after it.
 	receiving bool
 	answers   []func()
+	// The second of the last panic.
+	panicked atomic.Int64
 }
 
 // unwritten is an accounting record on its way to the disk, or what is called once the disk has all records up to it.
@@ -236,13 +239,18 @@ func (s *radius) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-clock.C:
-			s.mu.Lock()
-			s.carryOut(append(s.client.tick(now), s.pump(now)...))
-			s.openListeners(now)
-			s.reportStuck(now)
-			s.mu.Unlock()
+			s.guarded(func() { s.tick(now) })
 		}
 	}
+}
+
+// tick carries out what is due.
+func (s *radius) tick(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carryOut(append(s.client.tick(now), s.pump(now)...))
+	s.openListeners(now)
+	s.reportStuck(now)
 }
 
 // serveManager registers the service as back end of the current Manager.

@@ -379,3 +379,34 @@ func TestASocketIsBoundToTheDeviceOfItsServer(t *testing.T) {
 		t.Errorf("a device that does not exist: %v", err)
 	}
 }
+
+func TestAPanicInATimerEndsNeitherTheAgentNorItsTimers(t *testing.T) {
+	server := newAccountingServer(t)
+	a := startAgent(t, t.TempDir(), server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}, nil)
+	server.got(t, a, 1)
+	a.mu.Lock()
+	// reportStuck does not expect it.
+	a.spool.boxes["broken"] = nil
+	a.mu.Unlock()
+	until(t, "a panic", func() bool { return a.panicked.Load() != 0 })
+	a.mu.Lock()
+	delete(a.spool.boxes, "broken")
+	a.mu.Unlock()
+	// The server is dead for the first record: a timer sends it again.
+	server.setDeaf(true)
+	a.accountFor(subscriber.Start, "s-1")
+	until(t, "the pause", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		box := a.spool.boxes["home"]
+		return box != nil && box.paused
+	})
+	server.setDeaf(false)
+	if got := server.got(t, a, 1); got[0] != "start nas s-1" {
+		t.Error(got)
+	}
+	a.stop()
+	if said := a.said.all.String(); !strings.Contains(said, "the code for a packet or a timer panicked") {
+		t.Error(said)
+	}
+}

@@ -210,11 +210,12 @@ func (s *radius) callBack(f func()) {
 	}
 }
 
-// guarded keeps a panic about a packet from ending the agent.
+// guarded keeps a panic about a packet or in a timer from ending the agent. A timer may panic each time: the log has one line a second.
 func (s *radius) guarded(f func()) {
 	defer func() {
-		if p := recover(); p != nil {
-			s.Log.Error("the code for a packet panicked", "error", p, "stack", string(debug.Stack()))
+		now := time.Now().Unix()
+		if p := recover(); p != nil && s.panicked.Swap(now) != now {
+			s.Log.Error("the code for a packet or a timer panicked", "error", p, "stack", string(debug.Stack()))
 		}
 	}()
 	f()
