@@ -6,6 +6,7 @@ package radius
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -253,9 +254,14 @@ func servedBy(policies []*policy, clients []*permitted) *subscriber.Profiles {
 // find returns selectors for the Manager. A session has a word of the request if its records have it, or if the Manager knows it: sessions without
 // accounting have no records. refusal is an Error-Cause if the request is not carried out.
 func (s *sessions) find(r *demand) (all []subscriber.Match, refusal uint32) {
-	var port []map[string]bool
-	if r.nasPortID != nil {
-		port = append(port, s.with(typeNASPortID, r.nasPortID))
+	var ports []sharing
+	for _, of := range []struct {
+		attribute uint8
+		word      []byte
+	}{{typeNASPortID, r.nasPortID}, {typeNASPort, []byte(r.nasPort)}, {typeCalledStationID, []byte(r.called)}} {
+		if len(of.word) > 0 {
+			ports = append(ports, s.with(of.attribute, of.word))
+		}
 	}
 	// ways returns whether the Manager looks for a word: both ways if the request has the word.
 	ways := func(word []byte) []bool {
@@ -269,8 +275,8 @@ func (s *sessions) find(r *demand) (all []subscriber.Match, refusal uint32) {
 	users, stations := s.with(typeUserName, r.username), s.with(typeCallingStationID, r.calling)
 	for _, askUser := range ways(r.username) {
 		for _, askStation := range ways(r.calling) {
-			match, sets := r.match, port
-			add := func(word []byte, ask bool, of *string, set map[string]bool) {
+			match, sets := r.match, ports
+			add := func(word []byte, ask bool, of *string, set sharing) {
 				switch {
 				case word == nil:
 				case ask:
@@ -281,13 +287,17 @@ func (s *sessions) find(r *demand) (all []subscriber.Match, refusal uint32) {
 			}
 			add(r.username, askUser, &match.Username, users)
 			add(r.calling, askStation, &match.CallingStationID, stations)
-			if sets == nil && r.nasPort == "" && r.called == "" {
+			if sets == nil {
 				all = append(all, match)
 				continue
 			}
-			ids := s.having(r, sets)
 			// The Manager counts the sessions of the other ways.
-			if !askUser && !askStation && len(ids) > subscriber.MaxSelected {
+			most := math.MaxInt
+			if !askUser && !askStation {
+				most = subscriber.MaxSelected
+			}
+			ids := having(r, sets, most)
+			if len(ids) > most {
 				return nil, causeMultiple
 			}
 			for _, id := range ids {
@@ -305,29 +315,24 @@ func (s *sessions) find(r *demand) (all []subscriber.Match, refusal uint32) {
 	return all, causeNone
 }
 
-// having returns the sessions that are in all sets and that have the NAS-Port, the Called-Station-Id and the Acct-Session-Id of a request.
-func (s *sessions) having(r *demand, sets []map[string]bool) (ids []string) {
-	add := func(id string) {
-		w := s.byID[id]
-		in := (r.match.ID == "" || r.match.ID == id) && (r.nasPort == "" || r.nasPort == w.nasPort) && (r.called == "" || r.called == w.called)
-		for _, set := range sets {
-			in = in && set[id]
-		}
-		if in {
-			ids = append(ids, id)
-		}
+// having returns the sessions that are in all sets, and that have the Acct-Session-Id of a request. Beyond most, it looks for no more.
+func having(r *demand, sets []sharing, most int) (ids []string) {
+	smallest := slices.MinFunc(sets, func(a, b sharing) int { return a.len() - b.len() })
+	in := func(id string) bool {
+		return !slices.ContainsFunc(sets, func(set sharing) bool { return !set.has(id) })
 	}
-	switch {
-	case r.match.ID != "":
-		add(r.match.ID)
-	case len(sets) > 0:
-		smallest := slices.MinFunc(sets, func(a, b map[string]bool) int { return len(a) - len(b) })
-		for id := range smallest {
-			add(id)
+	if r.match.ID != "" {
+		if in(r.match.ID) {
+			ids = append(ids, r.match.ID)
 		}
-	default:
-		for id := range s.byID {
-			add(id)
+		return ids
+	}
+	for id := range smallest.all() {
+		if !in(id) {
+			continue
+		}
+		if ids = append(ids, id); len(ids) > most {
+			break
 		}
 	}
 	return ids

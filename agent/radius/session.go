@@ -6,7 +6,7 @@ package radius
 
 import (
 	"encoding/binary"
-	"maps"
+	"iter"
 	"strconv"
 	"strings"
 	"unique"
@@ -19,9 +19,7 @@ const sessionPrefix = "s/"
 
 // words of a session.
 type words struct {
-	username, nasPortID, calling string
-	// They narrow a choice, and are no index: many sessions share them.
-	nasPort, called string
+	username, nasPortID, calling, nasPort, called string
 	// The zero Handle: of an earlier version.
 	account unique.Handle[account]
 }
@@ -82,7 +80,7 @@ type sessions struct {
 func newSessions(t table) *sessions {
 	all := t.Unsorted()
 	// Tables of their size: to double one again and again takes longer than to fill it.
-	s := &sessions{byID: make(map[string]words, len(all)), first: make(map[wordKey]string, 3*len(all)), more: map[wordKey]map[string]bool{}, of: map[string]int{}}
+	s := &sessions{byID: make(map[string]words, len(all)), first: make(map[wordKey]string, len(words{}.keys())*len(all)), more: map[wordKey]map[string]bool{}, of: map[string]int{}}
 	for _, kept := range all {
 		if id, ours := strings.CutPrefix(kept.Key, sessionPrefix); ours {
 			if w, ok := decodeWords(kept.Value); ok {
@@ -99,8 +97,8 @@ type wordKey struct {
 	word      string
 }
 
-func (w words) keys() [3]wordKey {
-	return [3]wordKey{{typeUserName, w.username}, {typeNASPortID, w.nasPortID}, {typeCallingStationID, w.calling}}
+func (w words) keys() [5]wordKey {
+	return [5]wordKey{{typeUserName, w.username}, {typeNASPortID, w.nasPortID}, {typeCallingStationID, w.calling}, {typeNASPort, w.nasPort}, {typeCalledStationID, w.called}}
 }
 
 func (s *sessions) set(id string, w words) {
@@ -109,6 +107,9 @@ func (s *sessions) set(id string, w words) {
 		s.of[w.account.Value().policy]++
 	}
 	for _, key := range w.keys() {
+		if key.word == "" {
+			continue
+		}
 		switch first, there := s.first[key]; {
 		case !there:
 			s.first[key] = id
@@ -120,19 +121,40 @@ func (s *sessions) set(id string, w words) {
 	}
 }
 
+// sharing is the sessions that have a word, until one of them changes.
+type sharing struct {
+	first string
+	more  map[string]bool
+	any   bool
+}
+
+func (of sharing) len() int {
+	if !of.any {
+		return 0
+	}
+	return 1 + len(of.more)
+}
+
+func (of sharing) has(id string) bool { return of.any && (of.first == id || of.more[id]) }
+
+func (of sharing) all() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !of.any || !yield(of.first) {
+			return
+		}
+		for id := range of.more {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
 // with returns the sessions that have a word.
-func (s *sessions) with(attribute uint8, word []byte) map[string]bool {
+func (s *sessions) with(attribute uint8, word []byte) sharing {
 	key := wordKey{attribute, string(word)}
 	first, there := s.first[key]
-	if !there {
-		return nil
-	}
-	all := maps.Clone(s.more[key])
-	if all == nil {
-		all = map[string]bool{}
-	}
-	all[first] = true
-	return all
+	return sharing{first, s.more[key], there}
 }
 
 // account learns of a session, and forgets it with its Stop. It returns what changes in the table.
@@ -166,6 +188,9 @@ func (s *sessions) forget(id string, w words) {
 		}
 	}
 	for _, key := range w.keys() {
+		if key.word == "" {
+			continue
+		}
 		more := s.more[key]
 		delete(more, id)
 		if s.first[key] == id {

@@ -130,3 +130,30 @@ func TestASessionIsFoundByNASPortAndCalledStationID(t *testing.T) {
 		t.Error(w, ok)
 	}
 }
+
+func TestAWordThatManySessionsShareNarrowsAChoiceAndIsRefusedAlone(t *testing.T) {
+	s := newSessions(memory{})
+	for i := range 2 * subscriber.MaxSelected {
+		s.set(fmt.Sprint(i), words{username: fmt.Sprint("u", i), nasPort: "100", called: "gold"})
+	}
+	if all, refusal := s.find(&demand{called: "gold", nasPort: "100"}); all != nil || refusal != causeMultiple {
+		t.Error(len(all), refusal)
+	}
+	// The last one, too, whichever order they have.
+	for _, i := range []int{0, 2*subscriber.MaxSelected - 1} {
+		all, refusal := s.find(&demand{called: "gold", nasPort: "100", username: []byte(fmt.Sprint("u", i))})
+		if ids := recorded(all); refusal != causeNone || !slices.Equal(ids, []string{fmt.Sprint(i)}) {
+			t.Error(i, ids, refusal)
+		}
+	}
+	// The Manager may know one of them by another name: none is left out.
+	if all, refusal := s.find(&demand{nasPort: "100", username: []byte("alias")}); refusal != causeNone || len(all) != 2*subscriber.MaxSelected {
+		t.Error(len(all), refusal)
+	}
+	for i := range 2 * subscriber.MaxSelected {
+		s.end(fmt.Sprint(i))
+	}
+	if len(s.byID)+len(s.first)+len(s.more) != 0 {
+		t.Error("sessions are known after their end")
+	}
+}
