@@ -180,6 +180,8 @@ const (
 	longestQueued = 10 * time.Second
 	// Requests under way to a server that does not answer.
 	mostProbes = 8
+	// The longest wait for an answer before a retransmission, unless the server's timeout is longer: MRT of RFC 5080 section 2.2.1.
+	mostWait = 16 * time.Second
 )
 
 func newClient(host string, random func([]byte)) *client {
@@ -346,8 +348,13 @@ func (c *client) send(x *exchange, now time.Time, actions []action) []action {
 	if x.sent > 1 {
 		what = countRetransmit
 	}
-	// Spread by a tenth, so that those that were lost together do not come together again.
-	wait := e.timeout*9/10 + e.timeout*time.Duration(c.chance(201))/1000
+	// RFC 5080 section 2.2.1: each wait is twice as long as the one before, up to mostWait. They are spread by a tenth, so that requests that were lost
+	// together do not come together again.
+	wait := e.timeout
+	for range x.sent - 1 {
+		wait = min(2*wait, max(mostWait, e.timeout))
+	}
+	wait = wait*9/10 + wait*time.Duration(c.chance(201))/1000
 	c.deadlines.Set(x, now.Add(wait))
 	return append(actions, transmit{e, x.socket, x.bytes}, counted{endpoint: e, what: what})
 }

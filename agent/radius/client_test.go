@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -74,6 +75,13 @@ func (b *bench) pass(d time.Duration) {
 	for end := b.now.Add(d); b.now.Before(end); {
 		b.now = b.now.Add(50 * time.Millisecond)
 		b.take(b.client.tick(b.now))
+	}
+}
+
+// passUntilTheNext lets time pass until a request has had all its transmissions to a server, and the next server has it.
+func (b *bench) passUntilTheNext() {
+	for before := b.counts["a timeout"]; b.counts["a timeout"] == before; {
+		b.pass(50 * time.Millisecond)
 	}
 }
 
@@ -167,7 +175,7 @@ func TestAnUnsignedAnswerIsBelievedIfTheServerIsAllowedTo(t *testing.T) {
 func TestARequestIsSentAgainWithTheSameOctetsThenGoesToTheNextServer(t *testing.T) {
 	b := newBench(t, 2, nil)
 	b.ask()
-	b.pass(3500 * time.Millisecond)
+	b.passUntilTheNext()
 	if len(b.sent) != 4 {
 		t.Fatalf("%d transmissions", len(b.sent))
 	}
@@ -199,7 +207,7 @@ func TestARequestIsSentAgainWithTheSameOctetsThenGoesToTheNextServer(t *testing.
 func TestADeadServerIsTriedAfterItsTimeAndServesAgain(t *testing.T) {
 	b := newBench(t, 2, nil)
 	b.ask()
-	b.pass(4 * time.Second)
+	b.passUntilTheNext()
 	b.reply(b.sent[3], answerTo(b.sent[3], AccessAccept, nil))
 	b.pass(31 * time.Second)
 	b.sent = nil
@@ -308,7 +316,7 @@ func TestServersWithWeightsShareRequests(t *testing.T) {
 func TestIfAllServersAreDeadAFewRequestsAskAnyway(t *testing.T) {
 	b := newBench(t, 1, nil)
 	b.ask()
-	b.pass(4 * time.Second)
+	b.passUntilTheNext()
 	if len(b.results) != 1 || b.results[0].packet != nil {
 		t.Fatal("no end")
 	}
@@ -348,7 +356,7 @@ func TestOneLostRequestDoesNotMakeAServerDead(t *testing.T) {
 	b.ask()
 	sent := b.last()
 	b.reply(sent, answerTo(sent, AccessAccept, nil))
-	b.pass(4 * time.Second)
+	b.pass(6 * time.Second)
 	if b.counts["a dead"] != 0 || b.counts["a timeout"] != 1 {
 		t.Error(b.counts)
 	}
@@ -426,5 +434,24 @@ func TestWhoWaitsIsToldWhenTheClientEnds(t *testing.T) {
 	b.pass(time.Minute)
 	if len(b.results) != 3 || b.counts["a unexpected"] != 1 || len(b.sent) != 0 {
 		t.Error(len(b.results), b.counts)
+	}
+}
+
+func TestEachWaitForAnAnswerIsTwiceAsLongAsTheOneBefore(t *testing.T) {
+	var waits []time.Duration
+	b := newBench(t, 1, func(_ int, s *settings, _ *uint32) { s.timeout, s.tries = time.Second, 7 })
+	// The middle of the spread.
+	b.client.chance = func(n int) int { return n / 2 }
+	b.ask()
+	first := b.now
+	for sent := len(b.sent); b.counts["a timeout"] == 0; {
+		if b.pass(50 * time.Millisecond); len(b.sent) > sent || b.counts["a timeout"] > 0 {
+			sent = len(b.sent)
+			waits = append(waits, b.now.Sub(first).Round(time.Second))
+			first = b.now
+		}
+	}
+	if want := []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 16e9, 16e9}; !slices.Equal(waits, want) {
+		t.Error(waits)
 	}
 }
