@@ -188,6 +188,11 @@ func (g *granted) standard(a attribute) error {
 		if err == nil {
 			err = forwarded(prefix)
 		}
+		if err == nil && prefix.Bits() != 64 {
+			// It is no error of the standard, and no host can use it on its link (RFC 4862 section 5.5.3).
+			g.addUnreadable(a.name(), fmt.Errorf("%s is no /64: a host has no address in it", prefix))
+			return nil
+		}
 		if err == nil {
 			first(g, a, &g.IPv6Prefix, prefix)
 		}

@@ -186,7 +186,7 @@ func TestTheFirstAddressOfAFamilyCounts(t *testing.T) {
 		want  string
 	}{
 		{typeFramedIPAddress, []byte{100, 64, 0, 7}, func(g *granted) any { return g.IPv4 }, "100.64.0.7"},
-		{typeFramedIPv6Prefix, []byte{0, 48, 0x20, 1, 0x0d, 0xb8, 0, 7}, func(g *granted) any { return g.IPv6Prefix }, "2001:db8:7::/48"},
+		{typeFramedIPv6Prefix, []byte{0, 64, 0x20, 1, 0x0d, 0xb8, 0, 7, 0, 0}, func(g *granted) any { return g.IPv6Prefix }, "2001:db8:7::/64"},
 		{typeDelegatedIPv6Prefix, []byte{0, 48, 0x20, 1, 0x0d, 0xb8, 0, 7}, func(g *granted) any { return g.Delegated }, "2001:db8:7::/48"},
 		{typeFramedIPv6Address, netip.MustParseAddr("2001:db8::7").AsSlice(), func(g *granted) any { return g.IPv6 }, "2001:db8::7"},
 	} {

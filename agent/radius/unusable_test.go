@@ -67,6 +67,7 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 		"a malformed rate of a vendor":    {cisco("lcp:interface-config=rate-limit output fast"), "Cisco-AVPair", []api.AttributeRule{each}},
 		"an unknown attribute":            {std(200, "what"), "attribute 200", []api.AttributeRule{each}},
 		"another service":                 {login, "Service-Type", []api.AttributeRule{broken, each, none}},
+		"a /48 as prefix of the link":     {attributes{typeFramedIPv6Prefix, 10, 0, 48, 0x20, 1, 0x0d, 0xb8, 0, 7}, "Framed-IPv6-Prefix", []api.AttributeRule{each}},
 		"an Acl that exists":              {std(typeFilterID, "home.in"), "", nil},
 		"the VRF that is always there":    {cisco("ip:vrf-id=default"), "", nil},
 		"no Acl in place of the profiles": {cisco("ip:outacl=-"), "", nil},
@@ -84,7 +85,7 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 			if refuses && !strings.Contains(answer.Reject.Error(), c.event) {
 				t.Errorf("%s, %s: %v does not name the attribute", name, rule, answer.Reject)
 			}
-			if g := answer.Grant; slices.Contains([]string{g.ACLUp, g.VRF}, "nowhere") || len(g.IPv4Pools) > 0 {
+			if g := answer.Grant; slices.Contains([]string{g.ACLUp, g.VRF}, "nowhere") || len(g.IPv4Pools) > 0 || g.IPv6Prefix.IsValid() {
 				t.Errorf("%s, %s: the grant names what does not exist", name, rule)
 			}
 			var want []string
