@@ -26,7 +26,7 @@ func (s *radius) Authenticate(r subscriber.Request, done func(subscriber.Answer)
 	}
 	all, password, err := p.accessAttributes(&r)
 	if err != nil {
-		s.authentications.WithLabelValues(p.name, "invalid").Inc()
+		s.authenticated(p.name, "invalid")
 		go done(subscriber.Answer{Reject: err})
 		return
 	}
@@ -49,7 +49,7 @@ func (s *radius) Authenticate(r subscriber.Request, done func(subscriber.Answer)
 			// Without a User-Name in the reply, accounting has that of the request (RFC 2865 section 5.1).
 			answer.Grant.Username = username
 		}
-		s.authentications.WithLabelValues(name, result).Inc()
+		s.authenticated(name, result)
 		s.callBack(func() { done(answer) })
 	}
 	s.carryOut(s.client.submit(x, now))

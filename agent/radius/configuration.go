@@ -57,6 +57,7 @@ func (s *radius) configure(now time.Time) {
 		s.hinder(e, "", "")
 		if _, stays := s.servers[key.server]; !stays {
 			s.dead.DeleteLabelValues(e.server, e.purpose())
+			delete(s.counters, key)
 		}
 	}
 	for key, of := range desired {
@@ -84,6 +85,7 @@ func (s *radius) configure(now time.Time) {
 	for name, spec := range s.specs {
 		s.policies = append(s.policies, build(name, spec))
 	}
+	maps.DeleteFunc(s.policyCounters, func(name string, _ *policyCounters) bool { return s.specs[name] == nil })
 	s.remember()
 	for name, spec := range s.accounted {
 		if s.accounting(name) == nil {

@@ -94,7 +94,7 @@ func (s *radius) Relay(r eap.RelayRequest, done func(eap.Relayed)) {
 	x.done = func(reply packet, from *endpoint) {
 		// s.mu is held.
 		result, answer := s.relayed(p, of, reply, from, x.request)
-		s.authentications.WithLabelValues(name, result).Inc()
+		s.authenticated(name, result)
 		s.callBack(func() { done(answer) })
 	}
 	s.carryOut(s.client.submit(x, now))

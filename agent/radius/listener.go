@@ -177,7 +177,7 @@ func (s *radius) demanded(l *listener, from netip.AddrPort, b []byte, send func(
 			s.Log.Warn("a session cannot be changed", "address", from.Addr().String(), "error", err)
 		}
 		answer := s.dynamic.finish(demanded, cause)
-		s.changes.WithLabelValues(demanded.request.code().String(), causeNames[cause]).Inc()
+		s.answeredDemand(demanded.policy(), demanded.request.code(), cause)
 		s.mu.Unlock()
 		send(answer)
 	}
@@ -226,7 +226,11 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 		}
 	}
 	if answer != nil && drop == "" {
-		s.changes.WithLabelValues(packet(b).code().String(), causeNames[cause]).Inc()
+		policy := ""
+		if s.dynamic.refused != nil {
+			policy = s.dynamic.refused.policy()
+		}
+		s.answeredDemand(policy, packet(b).code(), cause)
 	}
 	client := "client " + from.Addr().String()
 	if refused := s.dynamic.refused; refused != nil {

@@ -94,6 +94,9 @@ type radius struct {
 	// A packet is being received, and what is to be called after it.
 	receiving bool
 	answers   []func()
+	// For operators, of servers and policies that exist.
+	counters       map[endpointKey]*counters
+	policyCounters map[string]*policyCounters
 	// The second of the last panic.
 	panicked atomic.Int64
 }
@@ -121,7 +124,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	}
 	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{}, profiles: map[string]*api.SubscriberProfile{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
-		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, stuck: map[string]bool{}, full: map[string]uint64{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
+		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, indexOf: indexOf, stuck: map[string]bool{}, full: map[string]uint64{}, counters: map[endpointKey]*counters{}, policyCounters: map[string]*policyCounters{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
 	s.spool, errs = newSpool(t)
 	for _, err := range errs {
@@ -209,6 +212,8 @@ func (s *radius) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer service.Offer[eap.Relay](s.Environment, s)()
+	defer service.Provide(s.Environment, s.serverCounters)()
+	defer service.Provide(s.Environment, s.countersOfPolicies)()
 	group.Add(1)
 	go func() {
 		defer group.Done()

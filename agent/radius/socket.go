@@ -24,6 +24,7 @@ func (s *radius) carryOut(actions []action) {
 			s.send(a)
 		case counted:
 			s.measurements.count(a)
+			s.tally(a)
 			switch a.what {
 			case errAuthenticator.Error(), errMessageAuthenticator.Error(), errNoMessageAuth.Error():
 				s.disbelieved(a)

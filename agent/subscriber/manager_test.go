@@ -1653,7 +1653,7 @@ func TestATimeOfAGrantMayBeNone(t *testing.T) {
 		if now := w.times(s); now.sessionTimeout != 0 || now.idleTimeout != 0 || now.interim != 0 || !s.interim.IsZero() || s.lease.SessionTimeout != 0 {
 			t.Errorf("%s: %+v, interim at %v", id, now, s.interim)
 		}
-		if state := stateOf(s); state.SessionTimeout != "" || state.IdleTimeout != "" {
+		if state := w.stateOf(s); state.SessionTimeout != "" || state.IdleTimeout != "" {
 			t.Errorf("%v", state)
 		}
 		unpacked, err := newPacker().unpack(w.packer.pack(s))

@@ -283,7 +283,7 @@ func (a queryServer) state(all []*session, to *api.SubscriberStates) {
 	defer a.mu.Unlock()
 	for _, s := range all {
 		if s.state == up {
-			to.Subscribers = append(to.Subscribers, stateOf(s))
+			to.Subscribers = append(to.Subscribers, a.stateOf(s))
 		}
 	}
 }
@@ -292,8 +292,14 @@ func (a queryServer) state(all []*session, to *api.SubscriberStates) {
 const longestPage = 10_000
 
 // stateOf is a subscriber as people see it. m.mu is held.
-func stateOf(s *session) *api.SubscriberState {
-	c, l, counted := &s.connection, &s.lease, s.total()
+func (m *manager) stateOf(s *session) *api.SubscriberState {
+	c, l, counted, t := &s.connection, &s.lease, s.total(), m.times(s)
+	a := m.allowed(s)
+	policy := s.object(&a, false, m.qosProfiles[s.shaper.base] != nil).Spec.(*api.Session).Policy
+	down := a.rateDown
+	if a.shape != (Rate{}) {
+		down = a.shape
+	}
 	lasting := func(d time.Duration) string {
 		if d <= 0 {
 			return ""
@@ -305,7 +311,9 @@ func stateOf(s *session) *api.SubscriberState {
 		CircuitId: identification(c.Line.CircuitID), RemoteId: identification(c.Line.RemoteID),
 		PppoeSessionId: uint32(c.PPPoESessionID), Vrf: l.VRF, Ipv4Address: addressText(l.IPv4), Ipv6Address: addressText(l.IPv6), Ipv6Prefix: prefixText(l.IPv6Prefix),
 		DelegatedPrefix: prefixText(l.Delegated), Routes: texts(c.Grant.Routes), Gateway: addressText(l.Gateway), Dns: texts(l.DNS), Since: nanoseconds(s.since),
-		SessionTimeout: lasting(l.SessionTimeout), IdleTimeout: lasting(c.Grant.IdleTimeout), Portal: l.Portal,
+		SessionTimeout: lasting(l.SessionTimeout), IdleTimeout: lasting(t.idleTimeout), InterimInterval: lasting(t.interim), Portal: l.Portal,
+		RateUp: a.rateUp.BitsPerSecond, PeakRateUp: a.rateUp.PeakBitsPerSecond, RateDown: down.BitsPerSecond, PeakRateDown: down.PeakBitsPerSecond,
+		MeterUp: policy.MeterUp, MeterDown: policy.MeterDown, QosProfile: policy.QosProfile, Accounting: s.accounting,
 		Up:   &api.SubscriberCount{Packets: counted.upPackets, Bytes: counted.upBytes},
 		Down: &api.SubscriberCount{Packets: counted.downPackets, Bytes: counted.downBytes}}
 }

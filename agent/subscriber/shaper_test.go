@@ -5,6 +5,7 @@ package subscriber
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/concepts"
@@ -123,6 +124,27 @@ func TestACoAChangesTheShaperAndSessionsOfOneRateShareIt(t *testing.T) {
 	}
 	if all := w.plane.names("QosProfile"); len(all) != 0 {
 		t.Error(all)
+	}
+}
+
+func TestTheStateOfASubscriberHasItsRatesAndTimeouts(t *testing.T) {
+	w := shapedWorld(t)
+	p := profile()
+	p.Policy.QosProfile, p.Policy.QosGroup, p.RateUp, p.IdleTimeout, p.InterimInterval = "home", "olt", 5e6, 600e9, 300e9
+	w.setProfile("home", p)
+	c := w.connection("1", "alice", 1)
+	c.Grant.RateDown, c.Grant.SessionTimeout = Rate{BitsPerSecond: 50e6, PeakBitsPerSecond: 60e6}, time.Hour
+	w.connect(c)
+	found, err := queryServer{manager: w.manager}.list(t.Context(), &api.SubscribersQuery{})
+	if err != nil || len(found.Subscribers) != 1 {
+		t.Fatal(found, err)
+	}
+	s := found.Subscribers[0]
+	if s.RateUp != 5e6 || s.RateDown != 50e6 || s.PeakRateDown != 60e6 || s.MeterUp != "rate-5000000-62500" || s.MeterDown != "" || s.QosProfile != "home-rate-60000000" {
+		t.Error(s)
+	}
+	if s.SessionTimeout != "1h0m0s" || s.IdleTimeout != "10m0s" || s.InterimInterval != "5m0s" || len(s.Accounting) != 1 {
+		t.Error(s)
 	}
 }
 
