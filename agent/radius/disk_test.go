@@ -104,24 +104,35 @@ func fullPending(t *testing.T) durable.Pending {
 	}
 }
 
-func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
+func newTable(t *testing.T) *durable.Table {
+	t.Helper()
 	log, err := durable.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
+	t.Cleanup(func() { log.Close() })
 	records, err := log.Table("radius")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowded{Table: records, full: fullPending(t)}
-	s := spoolOf(t, c)
+	return records
+}
+
+// crowdedSpool is a spool whose log has no room.
+func crowdedSpool(t *testing.T) (*spool, *crowded) {
+	t.Helper()
+	c := &crowded{Table: newTable(t), full: fullPending(t)}
+	return spoolOf(t, c), c
+}
+
+func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
+	s, c := crowdedSpool(t)
 	var waiting []*record
 	s.await = func(r *record, _ durable.Pending) { waiting = append(waiting, r) }
 	word := durable.Record{Key: sessionPrefix + "a", Value: []byte("word")}
 	s.add(&record{policy: "home", session: "a", kind: subscriber.Start, at: began}, attributes{1, 3, 1}, 10, word)
 	s.add(&record{policy: "home", session: "a", kind: subscriber.Stop, at: began}, attributes{1, 3, 2}, 10, durable.Record{Key: word.Key})
-	if r, _ := s.take("home", 1000, began); r != nil || len(records.Unsorted()) != 0 {
+	if r, _ := s.take("home", 1000, began); r != nil || len(c.Unsorted()) != 0 {
 		t.Fatal("sent, and the log does not have it")
 	}
 	if pending := s.retry(); !refuses(pending.Wait()) || len(s.refused) == 0 {
@@ -132,7 +143,7 @@ func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
 		t.Fatal("not taken")
 	}
 	var keys []string
-	for _, r := range records.All() {
+	for _, r := range c.All() {
 		keys = append(keys, r.Key)
 	}
 	if want := []string{recordKey(0), recordKey(1)}; !slices.Equal(keys, want) {
@@ -147,17 +158,7 @@ func TestRecordsThatTheLogHasNoRoomForAreInItInOrderOnceItHas(t *testing.T) {
 }
 
 func TestInterimRecordsDoNotFillTheMemoryWhileTheLogHasNoRoom(t *testing.T) {
-	log, err := durable.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	records, err := log.Table("radius")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &crowded{Table: records, full: fullPending(t)}
-	s := spoolOf(t, c)
+	s, c := crowdedSpool(t)
 	s.await = func(*record, durable.Pending) {}
 	const limit = 2
 	add := func(kind subscriber.RecordKind, value byte) {
@@ -174,21 +175,13 @@ func TestInterimRecordsDoNotFillTheMemoryWhileTheLogHasNoRoom(t *testing.T) {
 	if pending := s.retry(); pending.Wait() != nil || len(s.refused)+len(s.refusedAt) != 0 {
 		t.Fatal("not taken")
 	}
-	if _, _, all, err := partsOf(records.Get(recordKey(1))); err != nil || all[2] != 99 {
+	if _, _, all, err := partsOf(c.Get(recordKey(1))); err != nil || all[2] != 99 {
 		t.Error("not the last Interim record", all, err)
 	}
 }
 
 func TestARecordBeyondTheLimitsOfTheLogHidesNoFullDisk(t *testing.T) {
-	log, err := durable.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	records, err := log.Table("radius")
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := newTable(t)
 	large := unwritten{pending: records.Put(durable.Record{Key: "a", Value: make([]byte, durable.ValueLimit+1)})}
 	full := unwritten{pending: fullPending(t)}
 	if refused([]unwritten{large}) || !refused([]unwritten{large, full}) || !refused([]unwritten{full, large}) {

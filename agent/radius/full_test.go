@@ -16,13 +16,10 @@ import (
 func TestAFullSpoolRefusesNewSessionsNamesThemAndKeepsTheOldestRecords(t *testing.T) {
 	server := newAccountingServer(t)
 	server.setDeaf(true)
-	seen := &reported{}
 	directory := t.TempDir()
 	policy := &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas", SpoolLimit: 4}
 	a := startAgent(t, directory, server.spec(), policy, nil)
-	a.mu.Lock()
-	a.Intent = seen
-	a.mu.Unlock()
+	seen := a.watched()
 	comes := func(event string) {
 		t.Helper()
 		until(t, event, func() bool { return slices.Contains(seen.take(), event) })
@@ -47,9 +44,7 @@ func TestAFullSpoolRefusesNewSessionsNamesThemAndKeepsTheOldestRecords(t *testin
 	// A restart brings no more.
 	a.stop()
 	a = startAgent(t, directory, server.spec(), policy, nil)
-	a.mu.Lock()
-	a.Intent = seen
-	a.mu.Unlock()
+	seen = a.watched()
 	since := time.Now()
 	a.Resume(accounted(subscriber.Start, "s-4", since))
 	comes("RadiusSpool home full")

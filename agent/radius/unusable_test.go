@@ -42,14 +42,27 @@ func (r *reported) take() []string {
 	return events
 }
 
-func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t *testing.T) {
-	choices := []*api.RadiusChoice{{Server: "home"}}
+// watched returns the events of the agent from now on.
+func (a *agent) watched() *reported {
 	seen := &reported{}
-	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
-		&api.RadiusPolicy{Authentication: choices}, nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Intent = seen
+	return seen
+}
+
+// judging is an agent that authenticates, and its events.
+func judging(t *testing.T) (*agent, *reported) {
+	t.Helper()
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
+		&api.RadiusPolicy{Authentication: []*api.RadiusChoice{{Server: "home"}}}, nil)
+	return a, a.watched()
+}
+
+func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t *testing.T) {
+	a, seen := judging(t)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	std := func(kind uint8, text string) (all attributes) { all.text(kind, text); return all }
 	cisco := func(text string) (all attributes) { all.vendor(vendorCisco, ciscoAVPair, []byte(text)); return all }
 	login := attributes{}
@@ -74,7 +87,7 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 	} {
 		for _, rule := range []api.AttributeRule{broken, each, none} {
 			clear(a.warned)
-			a.policies[0].spec = &api.RadiusPolicy{Authentication: choices, AttributeRule: rule}
+			a.policies[0].spec = &api.RadiusPolicy{Authentication: a.policies[0].spec.Authentication, AttributeRule: rule}
 			request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
 			accept, _ := parse(reply(AccessAccept, request, []byte("testing123"), c.all))
 			refuses := slices.Contains(c.refuses, rule)
@@ -100,13 +113,9 @@ func TestAnAttributeThatCannotBeHonouredIsNamedAndRefusesByTheRuleOfThePolicy(t 
 }
 
 func TestAnAttributeWithManyValuesIsOneEventAMinute(t *testing.T) {
-	choices := []*api.RadiusChoice{{Server: "home"}}
-	seen := &reported{}
-	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(freePort(t)), Secret: "testing123"},
-		&api.RadiusPolicy{Authentication: choices}, nil)
+	a, seen := judging(t)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.Intent = seen
 	request, _ := parse(accessRequest(AccessRequest, 1, authenticator{}, []byte("testing123"), nil, nil))
 	for i := range 100 {
 		var all attributes
@@ -153,10 +162,7 @@ func TestAnAttributeThatCannotBeHonouredIsNamedWithItsSubscriber(t *testing.T) {
 	port, choices := freePort(t), []*api.RadiusChoice{{Server: "home"}}
 	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AuthenticationPort: uint32(conn.LocalAddr().(*net.UDPAddr).Port), AccountingPort: uint32(freePort(t)), Secret: "testing123"},
 		&api.RadiusPolicy{Authentication: choices, Accounting: choices, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port)}}, &manager{count: 1})
-	seen := &reported{}
-	a.mu.Lock()
-	a.Intent = seen
-	a.mu.Unlock()
+	seen := a.watched()
 	line := subscriber.Line{Circuit: subscriber.Circuit{Port: "access", OuterVLAN: 100, InnerVLAN: 7}}
 	answers := make(chan subscriber.Answer, 1)
 	a.Authenticate(subscriber.Request{ID: "s-1", Profile: "home", Line: line, Credentials: subscriber.Credentials{Username: "al\xffice", Password: []byte("x")}},
@@ -188,11 +194,8 @@ func TestAnAttributeThatCannotBeHonouredIsNamedWithItsSubscriber(t *testing.T) {
 func TestRecordsWithoutAServerAreNamedUntilTheyHaveOneAgain(t *testing.T) {
 	server := newAccountingServer(t)
 	server.setDeaf(true)
-	seen := &reported{}
 	a := startAgent(t, t.TempDir(), server.spec(), &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}, nil)
-	a.mu.Lock()
-	a.Intent = seen
-	a.mu.Unlock()
+	seen := a.watched()
 	comes := func(event string) {
 		t.Helper()
 		until(t, event, func() bool { return slices.Contains(seen.take(), event) })
@@ -211,10 +214,7 @@ func TestAChangeToAnObjectThatDoesNotExistIsRefusedAndNamed(t *testing.T) {
 	m := &manager{count: 1}
 	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", AccountingPort: uint32(freePort(t)), Secret: "testing123"},
 		&api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, DynamicAuthorization: &api.DynamicAuthorization{Address: "127.0.0.1", Port: uint32(port)}}, m)
-	seen := &reported{}
-	a.mu.Lock()
-	a.Intent = seen
-	a.mu.Unlock()
+	seen := a.watched()
 	for request, event := range map[string]string{"Filter-Id = nowhere": "Filter-Id", "Port-Limit = 7": "attribute 62", "Mikrotik-Rate-Limit = fast": "Mikrotik-Rate-Limit"} {
 		if out := radclient(t, port, "coa", "Acct-Session-Id = s-1\n"+request+"\n"); !strings.Contains(out, "Received CoA-NAK") {
 			t.Error(out)
