@@ -786,6 +786,31 @@ def test_a_record_waits_for_the_server_though_the_agent_is_killed_and_comes_once
     assert len(site.server.records(Acct_Status_Type="Accounting-On")) == 1
 
 
+def test_a_session_has_one_start_though_the_agent_is_killed_before_a_server_has_it(site):
+    # The reserve server authenticates, and no server accounts.
+    site.server.stop()
+    bob = site.host(70, "bob", "builder")
+    assert bob.dial(IPCP)
+    up = int(time.time())
+    session = wait_until(lambda: site.session(bob))["metadata"]["name"]
+    for _ in range(2):
+        site.gateway.agent.kill()
+        site.gateway.start_agent()
+    # It answers Status-Server: no other request ends the wait for it sooner.
+    site.server.start()
+    start = site.one(bob, "Start")
+    bob.ping(HOST, 1)
+    assert site.session(bob)["metadata"]["name"] == session
+    assert start["Framed-IP-Address"] == bob.ip4()
+    # It is of the time at which the session came up, not of that at which the agent was started.
+    assert int(start["Timestamp"]) - int(start["Acct-Delay-Time"]) <= up + 1
+    bob.hang_up()
+    stop = site.one(bob, "Stop")
+    assert stop["Acct-Session-Id"] == start["Acct-Session-Id"]
+    assert len(site.records(bob.mac, Acct_Status_Type="Start")) == 1
+    wait_until(lambda: site.session(bob) is None)
+
+
 def test_a_server_changes_the_filter_and_the_timeout_of_a_session_that_has_been_up_for_a_while(site, carol):
     # By each key of a session.
     for number, key in enumerate(

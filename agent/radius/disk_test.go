@@ -220,3 +220,54 @@ func TestADisconnectIsAnsweredOnceTheFullDiskHasTheEnd(t *testing.T) {
 		t.Error("no answer")
 	}
 }
+
+// The agent is killed again and again while the disk is full. What the disk had comes first, what it refused comes once the Manager has the sessions
+// again, and nothing twice.
+func TestRecordsComeOnceThoughTheAgentIsKilledOnAFullDisk(t *testing.T) {
+	directory, grow := durabletest.SmallDisk(t)
+	server := newAccountingServer(t)
+	policy := &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}
+	a := startAgent(t, directory, server.spec(), policy, nil)
+	server.got(t, a, 1)
+	server.setDeaf(true)
+	at := time.Now()
+	a.Account(accounted(subscriber.Start, "s-1", at))
+	a.onDisk(func() {})
+	until(t, "the first record is on the disk", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.unwritten) == 0 && a.spool.boxes["home"].lines["s-1"].records[0].written
+	})
+	a.fill()
+	a.Account(accounted(subscriber.Start, "s-2", at))
+	a.refused()
+	// The log is closed while the disk refuses the record, as it is by a kill.
+	for range 3 {
+		a.stop()
+		a = startAgent(t, directory, server.spec(), policy, nil)
+		a.mu.Lock()
+		count := a.spool.count
+		a.mu.Unlock()
+		if count != 1 {
+			t.Fatalf("%d records", count)
+		}
+		a.fill()
+		// The Manager has both sessions in its own log.
+		for _, id := range []string{"s-1", "s-2"} {
+			a.Resume(accounted(subscriber.Start, id, at))
+		}
+		a.refused()
+	}
+	server.setDeaf(false)
+	grow()
+	a.Account(accounted(subscriber.Stop, "s-1", at))
+	a.Account(accounted(subscriber.Stop, "s-2", at))
+	got := server.got(t, a, 4)
+	if slices.Index(got, "start nas s-1") > slices.Index(got, "stop nas s-1") || slices.Index(got, "start nas s-2") > slices.Index(got, "stop nas s-2") {
+		t.Errorf("out of order: %q", got)
+	}
+	slices.Sort(got)
+	if want := []string{"start nas s-1", "start nas s-2", "stop nas s-1", "stop nas s-2"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

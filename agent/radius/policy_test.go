@@ -23,7 +23,9 @@ type accountingServer struct {
 	conn *net.UDPConn
 	mu   sync.Mutex
 	seen []string
-	deaf bool
+	// How many Status-Server requests it has answered.
+	asked int
+	deaf  bool
 }
 
 func newAccountingServer(t *testing.T) *accountingServer {
@@ -50,6 +52,14 @@ func newAccountingServer(t *testing.T) *accountingServer {
 }
 
 func (s *accountingServer) heard(p packet) bool {
+	if p.code() == StatusServer {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.deaf {
+			s.asked++
+		}
+		return !s.deaf
+	}
 	names := map[byte]string{statusStart: "start", statusInterim: "interim", statusStop: "stop", statusOn: "on", statusOff: "off"}
 	status, nas, session := "", "", ""
 	for _, a := range p.attributes() {
@@ -426,5 +436,35 @@ func TestServiceTypeIsTheSameInAllRequestsOfASession(t *testing.T) {
 				t.Errorf("password %q: %v", password, got)
 			}
 		}
+	}
+}
+
+func TestAnAnswerToStatusServerEndsTheWaitOfRecords(t *testing.T) {
+	server := newAccountingServer(t)
+	spec := server.spec()
+	spec.StatusInterval, spec.DeadTime = 100e6, 3600e9
+	a := startAgent(t, t.TempDir(), spec, &api.RadiusPolicy{Accounting: []*api.RadiusChoice{{Server: "home"}}, NasIdentifier: "nas"}, nil)
+	server.got(t, a, 1)
+	server.setDeaf(true)
+	a.accountFor(subscriber.Start, "s-1")
+	until(t, "a pause", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		box := a.spool.boxes["home"]
+		if !box.paused || box.busy > 0 {
+			return false
+		}
+		// No record asks the server until then.
+		box.until = time.Now().Add(time.Hour)
+		return true
+	})
+	server.setDeaf(false)
+	if got := server.got(t, a, 1); len(got) != 1 || got[0] != "start nas s-1" {
+		t.Errorf("%q", got)
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if server.asked == 0 {
+		t.Error("the server was not asked")
 	}
 }
