@@ -60,7 +60,7 @@ func (s *radius) refuse(p *policy, r *subscriber.Record) bool {
 	s.spool.refusals++
 	tallyOf(s.policyCounters, p.name).refusedRecords++
 	if s.full[p.name]++; s.full[p.name] == 1 {
-		s.Log.Error("the spool of accounting records is full: sessions that come up are not accounted for", "object", "RadiusPolicy "+p.name, "spoolLimit", limit)
+		s.Log.Error("the spool of accounting records is full: sessions that come up are not accounted for", "object", "RadiusPolicy "+p.name)
 		s.reportSpool(p.name, "full", fmt.Sprintf("%d accounting records wait, the spoolLimit of RadiusPolicy/%s: sessions that come up are not accounted for", s.spool.count, p.name))
 	}
 	return true

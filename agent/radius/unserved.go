@@ -25,9 +25,9 @@ func (s *radius) reportProfile(name string) {
 		return
 	}
 	if reason != "" {
-		s.Log.Warn("a profile has no RADIUS", "object", k.String(), "why", message)
+		s.Log.Warn("a profile has no RADIUS", "object", k.Kind+" "+k.Name, "why", message)
 	} else {
-		s.Log.Info("a profile has RADIUS again, or needs none", "object", k.String())
+		s.Log.Info("a profile has RADIUS again, or needs none", "object", k.Kind+" "+k.Name)
 	}
 	if s.Intent != nil {
 		s.Intent.Touched(k)

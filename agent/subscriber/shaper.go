@@ -51,7 +51,7 @@ func (of shaper) spec(base *api.QosProfile) *api.QosProfile {
 func (m *manager) putShaper(of shaper) {
 	m.objects.Put(&object.Object{Kind: "QosProfile", Name: of.name(), Spec: of.spec(m.qosProfiles[of.base])}, func(r service.Result) {
 		if r.Err != nil {
-			m.log.Error("a rate of subscribers has no shaper", "qosProfile", of.base, "error", r.Err)
+			m.log.Error("a rate of subscribers has no shaper", "object", "QosProfile "+of.base, "error", r.Err)
 		}
 	})
 }
