@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The section about ESP in docs/performance.md: tunnels beside the cipher alone, and the targets.
 

@@ -383,9 +383,8 @@ give_up(struct crypto_context *context, struct crypto_op **ops, unsigned sent, u
 	}
 	if (!__atomic_exchange_n(&given_up, true, __ATOMIC_ACQ_REL)) {
 		fprintf(stderr,
-			"crypto: device %s is given up until the next start: it did not answer within %d s. %u packets "
-			"are "
-			"lost, and other engines serve from now on\n",
+			"crypto: device %s is given up until the next start: it did not answer within %d s. %u "
+			"packets are lost, and other engines serve from now on\n",
 			devices[device_count - 1], PATIENCE, lost);
 		crypto_choose_without(&crypto_device);
 	}

@@ -20,11 +20,13 @@ class Sniffer:
         self.process = lab.process(namespace, *command, log=f"{name}.log")
         wait_until(lambda: "listening on" in self.process.log.read_text(), 30, "tcpdump listens")
 
-    def complaints(self, source):
-        """The packets from an address that are malformed or earn a warning, and how many of its packets there are."""
+    def complaints(self, source, relays=False):
+        """The packets from an address that are malformed or earn a warning, and how many of its packets there are.
+        `relays`: the NAS messages are those of UEs.
+        """
         self.process.stop()
         # What GTP-U carries may be a frame, which tshark could take for an IP packet.
-        options = ("-o", "gtp.dissect_tpdu_as:None")
+        options = ("-o", "gtp.dissect_tpdu_as:None", *(("--disable-protocol", "nas-5gs") if relays else ()))
         fields = ("frame.number", "_ws.col.Protocol", "_ws.col.Info", "_ws.expert.message")
         shown = ("-T", "fields", *(each for field in fields for each in ("-e", field)))
         read = ("tshark", "-n", "-r", str(self.path), *options)
