@@ -2,6 +2,7 @@
 """PPPoE subscribers of a FreeRADIUS server: authenticated, accounted, changed and disconnected."""
 
 import ipaddress
+import re
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -796,9 +797,13 @@ def test_a_session_has_one_start_though_the_agent_is_killed_before_a_server_has_
     for _ in range(2):
         site.gateway.agent.kill()
         site.gateway.start_agent()
+    log = site.server.process.log
+    before = log.stat().st_size
     # It answers Status-Server: no other request ends the wait for it sooner.
     site.server.start()
     start = site.one(bob, "Start")
+    heard = re.findall(r"(?:Received|Sent) (\S+) Id", log.read_bytes()[before:].decode())
+    assert heard[:2] in (["Status-Server", "Access-Accept"], ["Status-Server", "Accounting-Response"]), heard
     bob.ping(HOST, 1)
     assert site.session(bob)["metadata"]["name"] == session
     assert start["Framed-IP-Address"] == bob.ip4()

@@ -102,8 +102,8 @@ struct ipsec_sa_counters {
 // Messages about the path of an SA. By worker.
 struct ipsec_path_counters {
 	uint64_t learned; // the path takes smaller packets than was known
-	uint64_t
-		refused; // of a packet that was not sent lately, or of a size that no path has: somebody may have made the message up
+	// The packet was not sent lately, or no path has this size: somebody may have made the message up.
+	uint64_t refused;
 };
 
 extern struct slab ipsec_sas;

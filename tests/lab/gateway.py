@@ -36,7 +36,7 @@ class Refused(Exception):
 class Gateway:
     """`supervised`: the data plane is started again when it dies, as systemd does it; `agent_too`: and the agent.
     `northbounds`, `modules`: those of the agent's configuration. `program`: the data plane; `options`: further
-    options of it."""
+    options of it. `disk`: the agent's store is on this Disk."""
 
     def __init__(
         self,
@@ -54,7 +54,9 @@ class Gateway:
         modules=None,
         program=DATAPLANE,
         options=(),
+        disk=None,
     ):
+        self.disk = disk
         self.program, self.options = program, list(options)
         self.northbounds, self.modules = list(northbounds), modules
         self.agent_too = agent_too
@@ -100,14 +102,15 @@ class Gateway:
 
     def start_agent(self, *more):
         arguments = [*more, "--dataplane", f"unix://{self.dataplane_socket}", "--listen", f"unix://{self.agent_socket}"]
-        arguments += ["--store", self.directory / "intent.db"]
+        arguments += ["--store", (self.disk or self).directory / "intent.db"]
         if self.northbounds or self.modules:
             configuration = self.directory / "agent.yaml"
             parts = {"northbounds": self.northbounds} | ({"modules": self.modules} if self.modules else {})
             configuration.write_text(json.dumps(parts))
             arguments += ["--config", configuration]
         self.agent_socket.unlink(missing_ok=True)
-        self.agent = self.process("agent", SLUICE, "agent", *arguments)
+        within = self.disk.within if self.disk else ()
+        self.agent = self.process("agent", *within, SLUICE, "agent", *arguments)
         self.wait_for_socket(self.agent_socket, self.agent)
 
     @contextlib.contextmanager
