@@ -305,6 +305,7 @@ func (g *graph) held(e *entry) bool {
 			g.wait(e, k, false, WaitsForFailed, k.String()+", which failed: "+t.message)
 		case t.have == nil || t.doomed() || t.busy():
 			g.wait(e, k, false, WaitsForObject, k.String())
+			e.soon = t.busy() && !g.simulating
 		default:
 			continue
 		}

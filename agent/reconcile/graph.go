@@ -98,6 +98,8 @@ type entry struct {
 	counted State
 	// In the queue; started; decide again when settled.
 	queued, flying, again bool
+	// It waits for an object that is queued or started, so its transaction goes on.
+	soon bool
 	// Its users know that it has to go.
 	warned bool
 	// It is counted as a leftover of the data plane.
@@ -186,7 +188,7 @@ func (e *entry) doomed() bool { return e.have != nil && (e.want == nil || e.rebu
 func (e *entry) busy() bool { return e.queued || e.flying }
 
 // open: something is still to be done for its transaction.
-func (e *entry) open() bool { return e.busy() || e.refusal != nil }
+func (e *entry) open() bool { return e.busy() || e.soon || e.refusal != nil }
 
 func (e *entry) inStep() bool {
 	return e.have != nil && e.want != nil && e.rebuild == nil && e.have.same(e.want)
@@ -292,8 +294,8 @@ func (g *graph) enqueue(e *entry, cause *transaction) {
 		return
 	}
 	g.pardon(e)
-	wasOpen := e.refusal != nil
-	e.queued, e.refusal = true, nil
+	wasOpen := e.soon || e.refusal != nil
+	e.queued, e.soon, e.refusal = true, false, nil
 	rank := g.rank(e)
 	g.queues[rank] = append(g.queues[rank], e)
 	if !g.simulating && !wasOpen {
@@ -323,7 +325,7 @@ func (g *graph) wake(e *entry) {
 		for w := all.first; w != nil; w = w.after {
 			if !w.claim {
 				g.unwait(w.entry)
-				g.enqueue(w.entry, e.cause)
+				g.enqueue(w.entry, w.entry.causeOf(e))
 			}
 		}
 		return
@@ -333,8 +335,16 @@ func (g *graph) wake(e *entry) {
 	all.first, all.last = nil, nil
 	for ; w != nil; w = w.after {
 		w.waits = nil
-		g.enqueue(w.entry, e.cause)
+		g.enqueue(w.entry, w.entry.causeOf(e))
 	}
+}
+
+// causeOf is the transaction of a waiter that another entry wakes: its own if that goes on.
+func (e *entry) causeOf(other *entry) *transaction {
+	if e.soon {
+		return nil
+	}
+	return other.cause
 }
 
 // inOrder: as with waiters. Each is there once.

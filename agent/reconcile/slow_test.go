@@ -87,6 +87,37 @@ func TestASlowObjectHoldsUpOnlyWhatNeedsIt(t *testing.T) {
 	}
 }
 
+// A change that names an object of an earlier change, which is on its way, ends with the object.
+func TestAChangeWaitsForAnEarlierOneThatItNeeds(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		s := newScene(t, reconcile.Options{})
+		s.apply(puts(port("p"), session("s", "p", 1, "")))
+		slow, changed := acl("slow"), session("s", "p", 1, "slow")
+		s.plane.Never[slow.Key()] = refused
+		done := s.slow(slow)
+		s.applyWithoutWaiting(puts(slow))
+		result := make(chan *intent.Outcome)
+		go func() { result <- s.apply(puts(changed)) }()
+		s.becomes(changed, intent.Pending)
+		s.waits(changed, "waits for Acl/slow; the data plane still has it as it was before")
+		// Another change, with nothing that is slow, ends meanwhile, and the first one does not.
+		s.apply(puts(acl("other")))
+		select {
+		case <-result:
+			t.Fatal("it ended before the object that it needs")
+		default:
+		}
+		done()
+		state := intent.Applied
+		if refused {
+			state = intent.Pending
+		}
+		if out := <-result; out.Objects[0].Status.State != state {
+			t.Errorf("refused %t: %+v", refused, out.Objects[0])
+		}
+	}
+}
+
 func TestALargeObjectDelaysNoOthersOfItsKind(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(port("p")))

@@ -389,7 +389,7 @@ func (s *snapshot) graph() *graph {
 		}
 		e := &entries[i]
 		*e = f.entry
-		e.users, e.waits, e.refusal, e.cause, e.retry = nil, nil, nil, nil, nil
+		e.users, e.waits, e.refusal, e.cause, e.retry, e.soon = nil, nil, nil, nil, nil, false
 		copies[i] = e
 		g.add(e)
 	}
