@@ -3,9 +3,10 @@
 // Package durable keeps small records of services over restarts: leases, accounting records, message counters. There is one log for all
 // services. A record is a value under a key of a service's table; the latest value of a key counts.
 //
-// The log is a sequence of segments. Appends that arrive while one is written form a batch, which is written to the newest segment and
-// synced as a whole (group commit), with one length and one CRC-32C. A batch that nobody waits for gathers appends for some milliseconds. When most of the entries are superseded, the current values
-// are written to a new segment, each with its own checksum, which replaces the old ones (compaction). A batch at the end of the newest segment that is not whole is
+// The log is a segment. Appends that arrive while one is written form a batch, which is written to the segment and
+// synced as a whole (group commit), with one length and one CRC-32C. A batch that nobody waits for gathers appends for some milliseconds. When most of the entries are
+// superseded, the current values are written to a new segment, each with its own checksum, which replaces the old one (compaction). The newest segment is the log: one
+// before it, which a kill has left, counts no more. A batch at the end of the segment that is not whole is
 // cut off: its write was never confirmed. Damage elsewhere is an error with the file and the offset. Segments of earlier releases have
 // entries with a checksum each, and no batches.
 package durable
@@ -43,8 +44,10 @@ const (
 	batchKind = 2
 	// A log is compacted when it has this much, and at least half of it is superseded.
 	compactAt = 4 << 20
-	// So much may wait for a disk that is full.
+	// So much may wait for a disk that is full, or does not answer.
 	refusedLimit = 64 << 20
+	// A disk that has not answered for so long does not take records.
+	slowTime = 5 * time.Second
 	// While so many appends come at once, batches begin this long after each other: to sync costs as much as to write many entries. A batch that nobody waits for is written
 	// after this time, too.
 	muchAtOnce = 8
@@ -89,18 +92,24 @@ type Log struct {
 	live, size int64
 	segment    uint64
 	file       *os.File
-	// The batch that is being filled, and whether another is being written.
+	// The batch that is being filled, whether another is being written, how long that is, and since when.
 	open    *batch
 	writing bool
+	flying  int
+	since   time.Time
 	closed  bool
 	writers sync.WaitGroup
 	// The length of the whole entries of the newest segment, and whether a failed write left more behind them.
 	whole int64
 	torn  bool
+	// The disk may not have the newest segment in the directory.
+	unlisted bool
 	// Entries whose write failed: they are written before the next batch, or alone after a while. quit ends the wait.
 	refused []byte
 	retry   time.Duration
-	quit    chan struct{}
+	// slowTime, but for tests.
+	slow time.Duration
+	quit chan struct{}
 	// A compaction that failed is not tried again before.
 	compactAfter time.Time
 	// Room for the next batch: that of one that was written.
@@ -127,26 +136,29 @@ func (b *batch) urge() {
 	}
 }
 
-// Open reads the log in a directory, which is made if it is missing.
+// Open reads the log in a directory, which is made if it is missing. The newest segment has all records; older ones are removed.
 func Open(directory string) (*Log, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("durable log: %w", err)
 	}
-	l := &Log{directory: directory, tables: map[string]map[string][]byte{}, gather: gather, retry: retryTime, quit: make(chan struct{})}
+	l := &Log{directory: directory, tables: map[string]map[string][]byte{}, gather: gather, retry: retryTime, slow: slowTime, quit: make(chan struct{})}
 	segments, err := l.segments()
 	if err != nil {
 		return nil, err
 	}
-	for i, number := range segments {
-		if err := l.read(number, i == len(segments)-1); err != nil {
+	newest := uint64(1)
+	if last := len(segments) - 1; last >= 0 {
+		newest = segments[last]
+		if err := l.read(newest); err != nil {
 			return nil, err
 		}
+		for _, number := range segments[:last] {
+			if err := os.Remove(l.path(number)); err != nil {
+				return nil, fmt.Errorf("durable log: %w", err)
+			}
+		}
 	}
-	next := uint64(1)
-	if len(segments) > 0 {
-		next = segments[len(segments)-1]
-	}
-	if err := l.use(next); err != nil {
+	if err := l.use(newest); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -211,8 +223,8 @@ func syncDirectory(path string) error {
 	return nil
 }
 
-// read takes the entries of a segment. The newest may end within an entry, which is cut off.
-func (l *Log) read(number uint64, newest bool) error {
+// read takes the entries of a segment. It may end within an entry, which is cut off.
+func (l *Log) read(number uint64) error {
 	path := l.path(number)
 	f, err := os.Open(path)
 	if err != nil {
@@ -235,7 +247,7 @@ func (l *Log) read(number uint64, newest bool) error {
 			err = l.take(body)
 		}
 		if err != nil {
-			if newest && l.lastEntry(f, at) {
+			if l.lastEntry(f, at) {
 				return os.Truncate(path, at)
 			}
 			return fmt.Errorf("%w: %s at byte %d: %w", ErrDamaged, path, at, err)
@@ -498,8 +510,8 @@ func (t *Table) Put(records ...Record) Pending {
 	switch {
 	case l.closed:
 		return Pending{err: ErrClosed}
-	case len(l.refused) > refusedLimit && slices.ContainsFunc(records, func(r Record) bool { return r.Value != nil }):
-		return Pending{err: fmt.Errorf("table %s: %w: %d bytes", t.name, ErrFull, len(l.refused))}
+	case l.unwritten() > refusedLimit && slices.ContainsFunc(records, func(r Record) bool { return r.Value != nil }):
+		return Pending{err: fmt.Errorf("table %s: %w: %d bytes", t.name, ErrFull, l.unwritten())}
 	}
 	if l.open == nil {
 		l.open = l.newBatch()
@@ -586,6 +598,7 @@ func (l *Log) write() {
 			all = l.current()
 		}
 		file := l.file
+		l.flying, l.since = len(b.bytes), time.Now()
 		l.mu.Unlock()
 		if compact && l.compact(l.packed(all)) != nil {
 			// There may be room for less.
@@ -596,7 +609,7 @@ func (l *Log) write() {
 			b.err = l.append(file, entries)
 		}
 		l.mu.Lock()
-		l.refused = nil
+		l.flying, l.refused = 0, nil
 		if b.err != nil {
 			b.err = fmt.Errorf("durable log: %w", b.err)
 			l.refused = entries[batchHead:]
@@ -617,6 +630,11 @@ func (l *Log) write() {
 
 // append writes behind the last whole entry; it first truncates the rest of a failed write.
 func (l *Log) append(to *os.File, b []byte) error {
+	if l.unlisted {
+		if err := l.list(); err != nil {
+			return err
+		}
+	}
 	if l.torn {
 		if err := to.Truncate(l.whole); err != nil {
 			return err
@@ -689,11 +707,11 @@ func packed(all []current) []byte {
 	return b
 }
 
-// compact replaces all segments by one with all that counts.
+// compact replaces the segment by one with all that counts. Once the new one has its name it is the log, whatever fails then.
 func (l *Log) compact(all []byte) error {
 	old := l.segment
 	path := l.path(old + 1)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -701,26 +719,17 @@ func (l *Log) compact(all []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(path+".new", path)
-	} else {
-		// It takes room that appends need.
-		err = errors.Join(err, os.Remove(path+".new"))
-	}
-	if err == nil {
-		err = syncDirectory(l.directory)
 	}
 	if err != nil {
-		return err
+		// It takes room that appends need.
+		return errors.Join(err, f.Close(), os.Remove(path+".new"))
 	}
 	l.mu.Lock()
 	before := l.file
-	if err = l.use(old + 1); err != nil {
-		// Later batches go to the old segment: a newer one would supersede them.
-		l.mu.Unlock()
-		return errors.Join(err, os.Remove(path), syncDirectory(l.directory))
-	}
+	l.file, l.segment, l.whole = f, old+1, int64(len(all))
+	l.torn, l.unlisted = false, true
 	// Entries of the next batch are counted again when they are written.
 	l.size = int64(len(all))
 	if l.open != nil {
@@ -728,15 +737,37 @@ func (l *Log) compact(all []byte) error {
 	}
 	l.mu.Unlock()
 	before.Close()
-	// If an older segment remains, it is read before this one, which supersedes it.
-	return os.Remove(l.path(old))
+	return l.list()
 }
 
-// Waiting returns how many bytes of records the disk has refused; they are tried again.
+// list has the disk keep the newest segment in the directory, and removes the one before it.
+func (l *Log) list() error {
+	if err := syncDirectory(l.directory); err != nil {
+		return err
+	}
+	l.unlisted = false
+	// One that remains is removed when the log is opened.
+	_ = os.Remove(l.path(l.segment - 1))
+	return nil
+}
+
+// unwritten is how many bytes of records the disk does not have. l.mu is held.
+func (l *Log) unwritten() int {
+	n := len(l.refused) + l.flying
+	if l.open != nil {
+		n += len(l.open.bytes)
+	}
+	return n
+}
+
+// Waiting returns how many bytes of records the disk has refused, which are tried again, or has not taken for some seconds.
 func (l *Log) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.refused)
+	if len(l.refused) > 0 || l.flying > 0 && time.Since(l.since) > l.slow {
+		return l.unwritten()
+	}
+	return 0
 }
 
 // Close waits for the write in progress, and tries refused entries once more.

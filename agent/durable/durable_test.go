@@ -190,6 +190,116 @@ func TestALogOfSupersededRecordsIsCompactedAndLosesNone(t *testing.T) {
 	}
 }
 
+// A kill leaves the segment before a compaction, or the beginning of the new one. Deleted records do not come back, at once or after later compactions.
+func TestWhatAKillLeavesOfACompactionDoesNotBringRecordsBack(t *testing.T) {
+	directory := t.TempDir()
+	value := make([]byte, ValueLimit)
+	for round := range 3 {
+		l := open(t, directory)
+		leases := table(t, l, "leases")
+		var before string
+		var left []byte
+		l.packing = func() {
+			var err error
+			before = l.path(l.segment)
+			if left, err = os.ReadFile(before); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := leases.Put(Record{"ended", []byte("1")}, Record{"kept", []byte("1")}).Wait(); err != nil {
+			t.Fatal(err)
+		}
+		// Its end comes with the batch that is compacted, or earlier.
+		if round > 0 {
+			if err := leases.Put(Record{Key: "ended"}).Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for left == nil {
+			if err := leases.Put(Record{"large", value}, Record{Key: "ended"}).Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		unfinished := l.path(l.segment+1) + ".new"
+		for path, b := range map[string][]byte{before: left, unfinished: left[:len(left)/2]} {
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			l = open(t, directory)
+			if all := table(t, l, "leases").All(); len(all) != 2 || all[0].Key != "kept" || all[1].Key != "large" {
+				t.Fatalf("round %d: %d records: %s", round, len(all), all[0].Key)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if files, err := os.ReadDir(directory); err != nil || len(files) != 1 {
+				t.Fatalf("round %d: %v, %v", round, files, err)
+			}
+		}
+	}
+}
+
+// A disk that neither takes records nor refuses them.
+func TestADiskThatHangsFillsNoMemoryAndIsTold(t *testing.T) {
+	l := open(t, t.TempDir())
+	l.slow = time.Millisecond
+	leases := table(t, l, "leases")
+	// A pipe that nobody reads, in place of the file.
+	reader, hung, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	file := l.file
+	l.file = hung
+	l.mu.Unlock()
+	value := make([]byte, ValueLimit)
+	count := 0
+	for ; count < 2*refusedLimit/ValueLimit; count++ {
+		p := leases.Put(Record{fmt.Sprint(count), value})
+		if err := p.Refused(); err != nil {
+			if !errors.Is(err, ErrFull) {
+				t.Error(err)
+			}
+			break
+		}
+		if count == 0 {
+			l.mu.Lock()
+			p.batch.urge()
+			l.mu.Unlock()
+		}
+	}
+	if most := refusedLimit/ValueLimit + 1; count > most {
+		t.Errorf("%d records of %d bytes wait", count, len(value))
+	}
+	for end := time.Now().Add(20 * time.Second); l.Waiting() < count*len(value); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("of %d records, %d bytes wait", count, l.Waiting())
+		}
+	}
+	// The disk takes what it has to, again.
+	l.mu.Lock()
+	l.file = file
+	l.mu.Unlock()
+	reader.Close()
+	for end := time.Now().Add(20 * time.Second); l.Waiting() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes wait", l.Waiting())
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if again := open(t, l.directory); len(table(t, again, "leases").All()) != count {
+		t.Errorf("%d records of %d", len(table(t, again, "leases").All()), count)
+	}
+}
+
 func TestRecordsAreReadAndPutWhileTheLogIsCompacted(t *testing.T) {
 	directory := t.TempDir()
 	l := open(t, directory)

@@ -16,7 +16,7 @@ const recordsInterval = time.Second
 // watchRecords reports a disk that refuses services' records, and one that takes them again: until then a kill of the agent loses what waits.
 func watchRecords(ctx context.Context, config Config, report func(*intent.ServiceEvent)) {
 	if config.Metrics != nil {
-		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_records_waiting_bytes", Help: "Bytes of services' records that the disk refuses."},
+		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_records_waiting_bytes", Help: "Bytes of services' records that the disk refuses, or has not taken for 5 s."},
 			func() float64 { return float64(config.Records.Waiting()) })
 		if err := config.Metrics.Register(gauge); err != nil {
 			config.Log.Error("there is no metric of records that the disk refuses", "error", err)
@@ -37,8 +37,8 @@ func watchRecords(ctx context.Context, config Config, report func(*intent.Servic
 		refused = !refused
 		state, text := "written", "The disk has all records of services again"
 		if refused {
-			state, text = "refused", "The disk refuses records of services; give it room: a kill of the agent loses what waits"
-			config.Log.Error("the disk refuses records of services")
+			state, text = "refused", "The disk refuses records of services, or does not answer; give it room: a kill of the agent loses what waits"
+			config.Log.Error("the disk refuses records of services, or does not answer")
 		} else {
 			config.Log.Info("the disk has all records of services again")
 		}
