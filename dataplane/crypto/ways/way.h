@@ -58,6 +58,18 @@ struct sm_way {
 	void (*ghash_finish)(const uint8_t y[16], uint8_t hash[16]);
 };
 
+// The functions of the way whose file has them by these names.
+#define SM_WAY_FUNCTIONS \
+	.sm4_prepare = sm4_prepare, \
+	.sm4_table = sm4_table, \
+	.sm4 = sm4, \
+	.sm4_same = sm4_same, \
+	.sm4_counter = sm4_counter, \
+	.sm3 = sm3, \
+	.ghash_prepare = ghash_prepare, \
+	.ghash = ghash, \
+	.ghash_finish = ghash_finish
+
 extern const struct sm_way sm_way_c, sm_way_aesni, sm_way_avx2, sm_way_vaes, sm_way_gfni;
 
 // GB/T 32907 section 7.3, in the order of encryption, in constant time.
