@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from lab import Gateway, Wire, frames, thing
 from lab.core import MANGLED, Amf, another_set, rerouted
-from lab.dhcp import Client, Dhclient
+from lab.dhcp import Client, Dhclient, options_of
+from lab.gateway import Refused
 from lab.laboratory import wait_until
 from lab.pppoe import IPCP, IPV6CP, Host
 from lab.radius import SECRET, FreeRadius
@@ -249,6 +250,15 @@ def test_a_line_registers_and_its_traffic_goes_through_the_tunnel(lab, site):
     site.upf.add(line, N3, qfi=5)
     site.clients.run("ping", "-c", "3", "-i", "0.2", "-W", "10", SERVER)
 
+    # The operator's view.
+    (shown,) = site.gateway.json("get", "lines")
+    assert (shown["name"], shown["node"], shown["state"], shown["amf"]) == (mac, "agf", "registered", "core")
+    (pdu,) = site.gateway.json("describe", "line", mac)["sessions"]
+    (subscriber,) = site.gateway.json("subscriber", "list")
+    assert (pdu["state"], pdu["subscriber"], pdu["addresses"]) == ("active", subscriber["id"], [HOME])
+    assert (pdu["upf"], pdu["teidUp"], pdu["teidDown"]) == (UPF, 7001, tunnel["teid"])
+    assert pdu["flows"] == ["5 (5QI 9)"]
+
     # The end of the session, here because its server is deleted, deregisters the line. The core's answer ends it.
     site.gateway.delete("IpoeServer", "lan")
     site.amf.wait("deregistered")
@@ -285,7 +295,31 @@ def test_a_line_that_the_core_deregisters_loses_its_session(site):
     site.amf.do("deregister", ue=line.ue)
     wait_until(lambda: site.session(line.ip4) is None, 30, "no session")
     assert site.amf.wait("nas", name="FGMMMTDeregistrationAccept")
-    host.until(lambda: host.ended, "PADT")
+    host.until(lambda: host.ended, "the end")
+    assert host.why == "the core deregisters the line"
+
+
+def test_a_dhcp_client_whose_line_the_core_rejects_hears_the_reason(site):
+    client = Client(site.wire, next(site.macs))
+    before = site.counts()
+    address = client.ask4()[BOOTP].yiaddr
+    line = site.given(before)
+    # PLMN not allowed.
+    site.amf.do("set", option="reject", value=11)
+    site.amf.do("deregister", ue=line.ue)
+    wait_until(lambda: site.session(line.ip4) is None, 30, "no session")
+    why = "the core rejects the registration: 5GMM cause 11, PLMN not allowed"
+    try:
+        # It starts again, and asks for its address (RFC 2131 section 3.2). While it is rejected, each request is refused.
+        for _ in range(2):
+            denied = client.again(
+                lambda: client.send4("request", ("requested_addr", address)), lambda: client.answer4(6, seconds=2)
+            )
+            assert options_of(denied)["error_message"].decode() == why
+        (lease,) = site.gateway.json("get", "leases", "--mac", client.mac)
+        assert (lease["state"], lease["reason"]) == ("refused", why)
+    finally:
+        site.amf.do("set", option="reject", value=0)
 
 
 def test_a_pppoe_line_has_its_address_from_its_pdu_session(site):
@@ -648,12 +682,20 @@ def test_a_line_that_is_rejected_gets_no_address_and_waits(site):
     host = Host(site.wire, next(site.macs), 200, username="refused", password="x")
     assert not host.dial(IPCP)
     site.amf.do("set", option="reject", value=0)
+    why = b"the core rejects the registration: 5GMM cause 11, PLMN not allowed"
+    assert host.refused == why
     before = len(site.amf.events("nas", name=REQUEST))
     assert not host.dial(IPCP)
-    assert len(site.amf.events("nas", name=REQUEST)) == before
+    assert len(site.amf.events("nas", name=REQUEST)) == before and host.refused == why
+    described = site.gateway.json("describe", "line", "refused")
+    assert (described["state"], described["reason"]) == ("refused", why.decode()) and "again" in described
+    assert [each["name"] for each in site.gateway.json("get", "lines", "--state", "refused")] == ["refused"]
+    with pytest.raises(Refused, match="there is no line nobody; see `sluice get lines`"):
+        site.gateway.sluice("describe", "line", "nobody")
     site.amf.do("set", option="nosession", value=27)
     host = Host(site.wire, next(site.macs), 200, username="no-session", password="x")
     assert not host.dial(IPCP)
+    assert host.refused == b"the core rejects the PDU session: 5GSM cause 27, missing or unknown DNN"
     site.amf.do("set", option="nosession", value=0)
     assert not site.amf.events("failure")
 

@@ -494,8 +494,10 @@ def test_a_server_changes_a_rate_and_ends_a_session(site):
         foreign = ("Idle-Timeout = 60",) if command == "coa" else ()
         answer = site.change(command, identity, f"Packet-Src-IP-Address = {FOREIGN}", *foreign)
         assert "Error-Cause = Session-Context-Not-Found" in answer
-    assert "Received Disconnect-ACK" in site.change("disconnect", f"Framed-IP-Address = {bob.ip4()}")
-    bob.until(lambda: bob.ended, "PADT")
+    text = 'Reply-Message = "the tariff has changed"'
+    assert "Received Disconnect-ACK" in site.change("disconnect", f"Framed-IP-Address = {bob.ip4()}", text)
+    bob.until(lambda: bob.ended, "the end")
+    assert bob.why == "the tariff has changed"
     assert site.one(bob, "Stop")["Acct-Terminate-Cause"] == "Admin-Reset"
     wait_until(lambda: site.session(bob) is None)
 

@@ -20,7 +20,7 @@ func (l *Line) Deregister() {
 	case deregistered, registering:
 		// The AMF may have a context by now.
 		l.giveUp()
-		l.finish(0)
+		l.finish(nil, 0)
 		return
 	}
 	l.stop(t3510, t3517, t3520, retry, notice)
@@ -41,10 +41,10 @@ func (l *Line) sendDeregistration() {
 	} else if l.suspended {
 		// The AMF gets to know when the association is back.
 		l.giveUp()
-		l.finish(0)
+		l.finish(nil, 0)
 		return
 	} else if err := l.begin(request, func([]byte) any { return request }); err != nil {
-		l.finish(0)
+		l.finish(nil, 0)
 		return
 	}
 	l.set(t3521, t3521Time)
@@ -64,7 +64,7 @@ func (l *Line) dismissed(m *nas.NetworkDeregistrationRequest) {
 	err, hold := errors.New("the core deregisters the line"), time.Duration(0)
 	if m.FiveGMMCause != nil {
 		cause := m.FiveGMMCause[0]
-		err = fmt.Errorf("the core deregisters the line: 5GMM cause %d", cause)
+		err = fmt.Errorf("the core deregisters the line: %s", nas.MMCause(cause))
 		hold = l.holdOf(cause, m.T3346, nil)
 	}
 	l.end(err, hold)

@@ -53,8 +53,8 @@ type World interface {
 	Alarm(l *Line, at time.Time)
 	// Save: the content of the line's record has changed.
 	Save(l *Line)
-	// Over: the line is deregistered and has no PDU session. hold: the next registration waits so long.
-	Over(l *Line, hold time.Duration)
+	// Over: the line is deregistered and has no PDU session; why is nil if it wants none. hold: the next registration waits so long.
+	Over(l *Line, why error, hold time.Duration)
 	// Uplink sends an IP packet into the tunnel of a PDU session.
 	Uplink(s *Session, packet []byte)
 	// Random is below n.
@@ -163,11 +163,11 @@ func (l *Line) end(err error, hold time.Duration) {
 	for _, s := range l.sessions {
 		s.remove(err)
 	}
-	l.finish(hold)
+	l.finish(err, hold)
 }
 
 // finish: the line is deregistered here, whatever the core's state.
-func (l *Line) finish(hold time.Duration) {
+func (l *Line) finish(why error, hold time.Duration) {
 	if l.state == over {
 		return
 	}
@@ -175,7 +175,7 @@ func (l *Line) finish(hold time.Duration) {
 	l.timers = [timers]time.Time{}
 	l.drop()
 	l.world.Alarm(l, time.Time{})
-	l.world.Over(l, hold)
+	l.world.Over(l, why, hold)
 }
 
 func (l *Line) drop() {

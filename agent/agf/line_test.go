@@ -77,13 +77,13 @@ func (b *bed) Open(_ *Line, guti *nas.GUTI, to *n2.Reroute) (Core, error) {
 	b.cores = append(b.cores, c)
 	return c, nil
 }
-func (b *bed) Now() time.Time                     { return b.now }
-func (b *bed) Alarm(_ *Line, at time.Time)        { b.at = at }
-func (b *bed) Save(*Line)                         { b.saved++ }
-func (b *bed) Over(_ *Line, hold time.Duration)   { b.ended, b.hold = true, hold }
-func (b *bed) Uplink(_ *Session, packet []byte)   { b.uplinks = append(b.uplinks, packet) }
-func (b *bed) Random(time.Duration) time.Duration { return time.Second }
-func (b *bed) core() *core                        { return b.cores[len(b.cores)-1] }
+func (b *bed) Now() time.Time                            { return b.now }
+func (b *bed) Alarm(_ *Line, at time.Time)               { b.at = at }
+func (b *bed) Save(*Line)                                { b.saved++ }
+func (b *bed) Over(_ *Line, _ error, hold time.Duration) { b.ended, b.hold = true, hold }
+func (b *bed) Uplink(_ *Session, packet []byte)          { b.uplinks = append(b.uplinks, packet) }
+func (b *bed) Random(time.Duration) time.Duration        { return time.Second }
+func (b *bed) core() *core                               { return b.cores[len(b.cores)-1] }
 
 // pass moves the time to the next alarm.
 func (b *bed) pass() time.Duration {

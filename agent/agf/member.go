@@ -24,6 +24,7 @@ type member struct {
 	session *Session
 	mac     subscriber.MAC
 	circuit subscriber.Circuit
+	request *subscriber.Request
 	// Nil: it was called.
 	done func(subscriber.Answer)
 	// The subscriber session began.
@@ -245,7 +246,7 @@ func (m *member) Ended(err error) {
 		if errors.Is(err, n2.ErrNoAMF) {
 			reject = fmt.Errorf("%w: %w", subscriber.ErrUnavailable, err)
 		}
-		m.answer(subscriber.Answer{Reject: reject})
+		m.answer(subscriber.Answer{Reject: reject, Message: m.request.Failure(textOf(err))})
 		return
 	}
 	s := m.service
@@ -253,7 +254,15 @@ func (m *member) Ended(err error) {
 	s.mu.Lock()
 	manager := s.manager
 	s.mu.Unlock()
-	manager.Terminate([]subscriber.Match{{ID: m.id}}, subscriber.LostService, nil)
+	manager.Terminate([]subscriber.Match{{ID: m.id}}, subscriber.LostService, textOf(err), nil)
+}
+
+// textOf an error is for the subscriber. Errors about AMFs have names that are for the operator.
+func textOf(err error) string {
+	if errors.Is(err, n2.ErrNoAMF) {
+		return "no 5G core serves the line"
+	}
+	return err.Error()
 }
 
 // leave forgets the member.
@@ -291,7 +300,7 @@ func (m *member) takeOver(before *member) {
 	s.mu.Lock()
 	manager := s.manager
 	s.mu.Unlock()
-	manager.Terminate([]subscriber.Match{{ID: before.id}}, subscriber.LostCarrier, nil)
+	manager.Terminate([]subscriber.Match{{ID: before.id}}, subscriber.LostCarrier, "the line dials in elsewhere", nil)
 	m.answer(subscriber.Answer{Grant: grantOf(&m.result, m.used, false)})
 	m.due = time.AfterFunc(sessionTime, func() { s.do(m.abandoned) })
 	m.of.Moved()

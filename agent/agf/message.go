@@ -198,7 +198,7 @@ func (l *Line) take(message any) {
 	case *nas.UEDeregistrationAccept:
 		if l.state == leaving {
 			l.stop(t3521)
-			l.finish(0)
+			l.finish(nil, 0)
 		}
 	case *nas.ConfigurationUpdateCommand:
 		l.configure(m)

@@ -66,7 +66,7 @@ func (l *Line) unreachable(err error) {
 	switch {
 	case l.state == over:
 	case l.state == leaving:
-		l.finish(0)
+		l.finish(nil, 0)
 	case l.state == updating || l.state == requesting:
 		l.state = registered
 		l.set(retry, noAMF)
@@ -128,7 +128,7 @@ func (l *Line) rejected(m *nas.RegistrationReject) {
 		l.register()
 		return
 	}
-	err := fmt.Errorf("the core rejects the registration: 5GMM cause %d", cause)
+	err := fmt.Errorf("the core rejects the registration: %s", nas.MMCause(cause))
 	l.stop(t3510)
 	l.attempts++
 	l.end(err, l.holdOf(cause, m.T3346, m.T3502))

@@ -96,6 +96,6 @@ func (l *Line) notServed(m *nas.ServiceReject) {
 		l.idle(wait)
 	default:
 		l.attempts++
-		l.end(fmt.Errorf("the core rejects the service request: 5GMM cause %d", cause), l.holdOf(cause, m.T3346, nil))
+		l.end(fmt.Errorf("the core rejects the service request: %s", nas.MMCause(cause)), l.holdOf(cause, m.T3346, nil))
 	}
 }

@@ -66,7 +66,7 @@ func (l *Line) LostBy(loss n2.Loss) {
 	switch l.state {
 	case over, deregistered:
 	case leaving:
-		l.finish(0)
+		l.finish(nil, 0)
 	case registering:
 		l.failed(errors.New(loss.Reason), 0)
 	case requesting:
@@ -84,7 +84,7 @@ func (l *Line) LostBy(loss n2.Loss) {
 		case final:
 			l.end(errors.New(loss.Reason), 0)
 		case len(l.sessions) == 0:
-			l.finish(0)
+			l.finish(nil, 0)
 		default:
 			l.idle(l.world.Random(comeBack))
 		}

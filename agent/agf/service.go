@@ -48,6 +48,8 @@ const (
 type hold struct {
 	until    time.Time
 	attempts int
+	why      error
+	node     string
 }
 
 // Definition is the service that registers lines with a 5G core.
@@ -155,6 +157,7 @@ func (s *agf) Run(ctx context.Context) error {
 	if err := s.environment.Objects.Complete(ctx); err != nil {
 		return err
 	}
+	defer service.Provide(s.environment, s.list)()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -267,7 +270,7 @@ func (s *agf) Alarm(l *Line, at time.Time) {
 }
 
 // Over implements World.
-func (s *agf) Over(l *Line, wait time.Duration) {
+func (s *agf) Over(l *Line, why error, wait time.Duration) {
 	one := s.of[l]
 	if one == nil {
 		return
@@ -281,7 +284,7 @@ func (s *agf) Over(l *Line, wait time.Duration) {
 	s.unrecord(one)
 	delete(s.holds, one.key)
 	if wait > 0 {
-		s.holds[one.key] = hold{time.Now().Add(wait), l.attempts}
+		s.holds[one.key] = hold{time.Now().Add(wait), l.attempts, why, one.node}
 	}
 }
 
@@ -383,28 +386,30 @@ func (s *agf) Authenticate(r subscriber.Request, done func(subscriber.Answer)) {
 
 func (s *agf) ask(r *subscriber.Request, name string, node *api.AccessNode, done func(subscriber.Answer)) {
 	key := r.Username
-	refuse := func(why error, err error) { done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", why, err)}) }
+	refuse := func(err error, text string) {
+		done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", subscriber.ErrRejected, err), Message: r.Failure(text)})
+	}
 	before := s.holds[key]
 	if time.Now().Before(before.until) {
-		refuse(subscriber.ErrRejected, fmt.Errorf("line %s waits until %s before it registers again", key, before.until.Format(time.TimeOnly)))
+		refuse(fmt.Errorf("line %s waits until %s before it registers again: %w", key, before.until.Format(time.TimeOnly), before.why), textOf(before.why))
 		return
 	}
 	one := s.lines[key]
 	if one == nil || one.state == leaving {
 		if one != nil {
 			// It registers anew while the core takes it away.
-			one.finish(0)
+			one.finish(nil, 0)
 		}
 		settings, err := s.settings(key, [6]byte(r.Line.MAC), node)
 		if err != nil {
-			refuse(subscriber.ErrRejected, err)
+			refuse(err, "")
 			return
 		}
 		one = &registration{Line: NewLine(settings, s), node: name, key: key}
 		one.attempts = before.attempts
 		s.lines[key], s.of[one.Line] = one, one
 	}
-	m := &member{service: s, id: r.ID, of: one, mac: r.Line.MAC, circuit: r.Line.Circuit, done: done}
+	m := &member{service: s, id: r.ID, of: one, mac: r.Line.MAC, circuit: r.Line.Circuit, request: r, done: done}
 	s.members[r.ID] = m
 	// The line is at another place: its PDU session goes with it.
 	for _, before := range s.members {

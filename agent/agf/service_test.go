@@ -22,7 +22,7 @@ func TestASequenceNumberIsAcceptedOnceAlsoOfAnEarlierRegistration(t *testing.T) 
 	set.Subscription.Restore(96)
 	one := &registration{Line: NewLine(set, nil), key: "line-7"}
 	s.of[one.Line], s.lines[one.key] = one, one
-	s.Over(one.Line, 0)
+	s.Over(one.Line, nil, 0)
 	if got := settings().Subscription.Greatest(); got != 96 {
 		t.Errorf("the next registration begins with %d", got)
 	}

@@ -318,7 +318,7 @@ func (l *Line) sessionMessage(m *nas.DLNASTransport) {
 	// Our own message comes back: the AMF could not forward it.
 	if m.FiveGMMCause != nil && len(m.PDUSessID) == 1 {
 		if s := l.sessions[m.PDUSessID[0]]; s != nil && s.state != active {
-			s.remove(fmt.Errorf("the core does not forward the request for a PDU session: 5GMM cause %d", m.FiveGMMCause[0]))
+			s.remove(fmt.Errorf("the core does not forward the request for a PDU session: %s", nas.MMCause(m.FiveGMMCause[0])))
 			l.unused()
 		}
 		return
@@ -340,7 +340,7 @@ func (l *Line) sessionMessage(m *nas.DLNASTransport) {
 		l.accepted(s)
 	case *nas.PDUSessionEstablishmentReject:
 		if one := l.sessions[s.PDUSessionID]; one != nil && one.state == establishing && one.pti == s.PTI {
-			one.remove(fmt.Errorf("the core rejects the PDU session: 5GSM cause %d", s.FiveGSMCause[0]))
+			one.remove(fmt.Errorf("the core rejects the PDU session: %s", nas.SMCause(s.FiveGSMCause[0])))
 			l.unused()
 		}
 	case *nas.PDUSessionModificationCommand:
@@ -556,6 +556,6 @@ func (l *Line) released(m *nas.PDUSessionReleaseCommand) {
 		l.pump()
 		return
 	}
-	s.remove(fmt.Errorf("the core releases the PDU session: 5GSM cause %d", cause))
+	s.remove(fmt.Errorf("the core releases the PDU session: %s", nas.SMCause(cause)))
 	l.unused()
 }

@@ -39,7 +39,7 @@ type plant struct {
 func (p *plant) Open(*Line, *nas.GUTI, *n2.Reroute) (Core, error) { return p.core, nil }
 func (p *plant) Now() time.Time                                   { return time.Unix(1e9, 0) }
 func (p *plant) Alarm(*Line, time.Time)                           {}
-func (p *plant) Over(*Line, time.Duration)                        {}
+func (p *plant) Over(*Line, error, time.Duration)                 {}
 func (p *plant) Uplink(*Session, []byte)                          {}
 func (p *plant) Random(time.Duration) time.Duration               { return 0 }
 func (p *plant) Save(l *Line) {

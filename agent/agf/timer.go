@@ -98,7 +98,7 @@ func (l *Line) expire(t timer) {
 			return
 		}
 		l.giveUp()
-		l.finish(0)
+		l.finish(nil, 0)
 	case retry:
 		switch {
 		case l.state == deregistered:

@@ -58,7 +58,7 @@ func (s *relaying) Restored() {
 }
 
 // Terminate implements subscriber.Access. A client learns it when it renews: DHCP has no such message that clients accept.
-func (s *relaying) Terminate(id string, _ subscriber.Cause) {
+func (s *relaying) Terminate(id string, _ subscriber.Cause, _ string) {
 	s.with(func(now time.Time) []Action { return s.machine.Terminated(id, now) })
 }
 

@@ -188,7 +188,7 @@ func (u users) Restored() {
 }
 
 // Terminate implements subscriber.Access.
-func (u users) Terminate(id string, cause subscriber.Cause) {
+func (u users) Terminate(id string, cause subscriber.Cause, _ string) {
 	lease, err := strconv.ParseUint(id, 16, 64)
 	if err != nil {
 		return

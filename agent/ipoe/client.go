@@ -4,6 +4,7 @@
 package ipoe
 
 import (
+	"cmp"
 	"container/list"
 	"errors"
 	"slices"
@@ -154,6 +155,7 @@ func (m *Machine) want(s *server, c *client, kind int, msg *message) {
 	switch {
 	case c.phase == refused && m.now.Before(c.Deadline()) && !(c.strange && kind != kindFirst):
 		m.do(Count{names[kind], "", "refused"})
+		m.deny(s, c, msg)
 	case c.phase == refused:
 		c.waiting[kind] = msg
 		m.begin(s, c, kind, msg)
@@ -172,6 +174,7 @@ var names = [kinds]string{"dhcp4", "dhcp6", "first-packet"}
 // begin authenticates a client.
 func (m *Machine) begin(s *server, c *client, kind int, msg *message) {
 	c.phase, c.id, c.protocol, c.static = authenticating, m.newID(), names[kind], kind == kindFirst
+	c.denial, c.reason = "", ""
 	m.timers.Set(c, m.now.Add(patience))
 	m.byID[c.id] = c
 	m.settle(c)
@@ -196,6 +199,7 @@ func (c *client) access() *api.Access {
 // refuse remembers a refusal for a while, so that the client's next packets do not load the back ends.
 func (m *Machine) refuse(c *client, why string) {
 	kind := kindOf(c.protocol)
+	c.reason = cmp.Or(c.reason, why)
 	m.do(Count{names[kind], "", why})
 	delete(m.byID, c.id)
 	c.phase, c.waiting, c.has4, c.has6, c.bound4, c.bound6, c.strange = refused, [kinds]*message{}, false, false, false, false, false
@@ -219,6 +223,12 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 		m.forget(c)
 		return m.done()
 	case a.Reject != nil:
+		// A client that asks for the address of before hears that it has it no more, unless the back ends are away.
+		if !errors.Is(a.Reject, subscriber.ErrUnavailable) {
+			c.denial = cmp.Or(a.Message, "rejected")
+			m.deny(s, c, c.waiting[kind4])
+		}
+		c.reason = cmp.Or(a.Message, a.Reject.Error())
 		m.refuse(c, "rejected")
 		return m.done()
 	}
@@ -303,6 +313,9 @@ func (m *Machine) has(c *client, l subscriber.Lease) {
 	c.lease = l
 	if l.Gateway.Is4() && len(m.gateways) < gatewaysMost {
 		m.gateways[l.Gateway] = true
+	}
+	if s := m.serverOf(c.key.circuit); s != nil && l.Gateway.Is4() {
+		s.gateway = l.Gateway
 	}
 	c.has4, c.has6 = l.IPv4.IsValid(), l.IPv6.IsValid() || l.IPv6Prefix.IsValid() || l.Delegated.IsValid()
 	// A family that the session still has, although its client gave it back, ends later: giving it back is tried again.

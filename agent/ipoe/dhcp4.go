@@ -4,6 +4,7 @@
 package ipoe
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -31,6 +32,7 @@ const (
 	optionLeaseTime      = 51
 	optionType           = 53
 	optionServerID       = 54
+	optionMessage        = 56
 	optionT1             = 58
 	optionT2             = 59
 	optionClientID       = 61
@@ -241,6 +243,19 @@ func (m *Machine) answer4(s *server, c *client, msg *message) {
 	}
 }
 
+// deny refuses the address that a rejected client asks for, with the reason (RFC 2132 section 9.9). Other messages have no such answer.
+func (m *Machine) deny(s *server, c *client, msg *message) {
+	if c.denial == "" || msg == nil || msg.four == nil || msg.four.kind != dhcpv4.MessageTypeRequest {
+		return
+	}
+	id := cmp.Or(m.serverID(s, c), s.gateway)
+	// Another server's offer is its own affair.
+	if asked := msg.four.serverID; id.Is4() && (!asked.IsValid() || asked == id) {
+		denied := &client{key: c.key, lease: subscriber.Lease{Gateway: id}, denial: c.denial}
+		m.reply4(s, denied, msg, dhcpv4.MessageTypeNak, func(a Action) { m.do(a) })
+	}
+}
+
 // reply4 builds an answer.
 func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.MessageType, then func(Action)) {
 	q, l := msg.four, &c.lease
@@ -288,6 +303,9 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 	}
 	add(optionType, []byte{byte(kind)})
 	add(optionServerID, id.AsSlice())
+	if kind == dhcpv4.MessageTypeNak && c.denial != "" {
+		add(optionMessage, []byte(c.denial))
+	}
 	if kind != dhcpv4.MessageTypeNak {
 		if !inform {
 			lease := m.leaseTime(s, c)

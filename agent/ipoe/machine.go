@@ -89,11 +89,13 @@ type Packet struct {
 
 // server is an IpoeServer and the values derived from it.
 type server struct {
-	name             string
-	spec             *api.IpoeServer
-	outer, inner     dhcp.VLANs
-	lease            time.Duration
-	address          netip.Addr
+	name         string
+	spec         *api.IpoeServer
+	outer, inner dhcp.VLANs
+	lease        time.Duration
+	address      netip.Addr
+	// Of the latest lease: the source of a DHCPNAK without a lease.
+	gateway          netip.Addr
 	routes           []netip.Prefix
 	four, six, first bool
 	slaac            bool
@@ -190,6 +192,8 @@ type client struct {
 	refused *list.Element
 	// It was refused for the address of a first packet: messages of DHCP are not.
 	strange bool
+	// Why it was refused, for people, and the text of its DHCPNAKs; "": it gets none.
+	reason, denial string
 	// Of IPv6: whether the client uses an address, and a delegated prefix.
 	uses [2]bool
 	// The VLAN tags of its frames.

@@ -42,7 +42,9 @@ type line struct {
 	now time.Time
 	// Errors that the Manager returns.
 	reject, refuse error
-	grant          subscriber.Grant
+	// For the client.
+	message string
+	grant   subscriber.Grant
 	lease          subscriber.Lease
 	// Recorded actions.
 	sent     [][]byte
@@ -94,7 +96,7 @@ func (l *line) carryOut(actions []Action) {
 			l.carryOut(a.Then)
 		case Authenticate:
 			if !l.silent {
-				l.carryOut(l.Authenticated(a.Request.ID, subscriber.Answer{Reject: l.reject, Grant: l.grant}, l.now))
+				l.carryOut(l.Authenticated(a.Request.ID, subscriber.Answer{Reject: l.reject, Message: l.message, Grant: l.grant}, l.now))
 			}
 		case Connect:
 			if l.refuse == nil {
@@ -410,6 +412,43 @@ func TestRequestsAreAnsweredByTheRulesOfRFC2131(t *testing.T) {
 		}
 		if answer != nil && c.kind == dhcpv4.MessageTypeInform && (answer.IPAddressLeaseTime(0) != 0 || !answer.YourIPAddr.IsUnspecified()) {
 			t.Errorf("%s: %v", c.sentence, answer.Summary())
+		}
+	}
+}
+
+// A rejected client that asks for its address of before hears why it has it no more (RFC 2131 section 4.3.2), and keeps it while only the back ends are away.
+func TestARejectedClientThatAsksForItsAddressHearsWhy(t *testing.T) {
+	for _, c := range []struct {
+		sentence string
+		reject   error
+		message  string
+		address  string // of the IpoeServer
+		change   []dhcpv4.Modifier
+		text     string // "": no answer
+	}{
+		{"with the back end's message", errors.New("no"), "pay your bill", gateway.String(), nil, "pay your bill"},
+		{"without one", errors.New("secret of the log"), "", gateway.String(), nil, "rejected"},
+		{"a message of all that an option takes", errors.New("no"), strings.Repeat("x", 255), gateway.String(), nil, strings.Repeat("x", 255)},
+		{"back ends that are away", fmt.Errorf("%w: no answer", subscriber.ErrUnavailable), "", gateway.String(), nil, ""},
+		{"another server's offer", errors.New("no"), "", gateway.String(), []dhcpv4.Modifier{serverID(netip.MustParseAddr("100.64.0.99"))}, ""},
+		{"a server without an address", errors.New("no"), "", "", nil, ""},
+	} {
+		spec := server4()
+		spec.ServerAddress = c.address
+		l := newLine(t, spec)
+		l.reject, l.message = c.reject, c.message
+		for range 2 {
+			answer := l.ask4(dhcpv4.MessageTypeRequest, append([]dhcpv4.Modifier{requested(offered)}, c.change...)...)
+			switch {
+			case c.text == "" && answer != nil:
+				t.Errorf("%s: %v", c.sentence, answer.Summary())
+			case c.text == "":
+			case answer == nil || answer.MessageType() != dhcpv4.MessageTypeNak || answer.Message() != c.text || !answer.YourIPAddr.IsUnspecified():
+				t.Errorf("%s: %v", c.sentence, answer)
+			}
+		}
+		if l.ask4(dhcpv4.MessageTypeDiscover) != nil {
+			t.Errorf("%s: a discover is answered", c.sentence)
 		}
 	}
 }

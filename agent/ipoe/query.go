@@ -148,7 +148,7 @@ func (c *client) shown(now time.Time) *api.IpoeLease {
 		to.Ipv6Ends, to.Ipv6Left = ends(c.ends6)
 	}
 	if c.phase == refused {
-		to.Session = ""
+		to.Session, to.Reason = "", c.reason
 	}
 	return to
 }

@@ -187,7 +187,7 @@ func (s *serving) Restored() {
 
 // Terminate implements subscriber.Access. DHCP has no such message that clients accept: they learn it when they
 // renew.
-func (s *serving) Terminate(id string, _ subscriber.Cause) {
+func (s *serving) Terminate(id string, _ subscriber.Cause, _ string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.carryOut(s.machine.Terminated(id, time.Now()))

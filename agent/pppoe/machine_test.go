@@ -663,7 +663,7 @@ func TestTheManagerEndsASession(t *testing.T) {
 	s := newSite(t, nil)
 	h := s.host(1, 100, 7)
 	id := h.dial()
-	s.take(s.Terminate(id, subscriber.AdminReset, s.now))
+	s.take(s.Terminate(id, subscriber.AdminReset, "", s.now))
 	h.gotPPP(0xc021, 5)
 	h.got(typeDiscovery, codePADT)
 	if half, up := s.Sessions(); half != 0 || up != 0 || len(all[Disconnect](s)) != 0 || len(s.circuits) != 0 {

@@ -315,8 +315,8 @@ func (s *serving) Restored() {
 }
 
 // Terminate implements subscriber.Access.
-func (s *serving) Terminate(id string, cause subscriber.Cause) {
-	s.locked(func() []Action { return s.machine.Terminate(id, cause, time.Now()) })
+func (s *serving) Terminate(id string, cause subscriber.Cause, text string) {
+	s.locked(func() []Action { return s.machine.Terminate(id, cause, text, time.Now()) })
 }
 
 // askManager hands over requests in their order. It does not hold s.mu: the Manager may call back at once.

@@ -12,6 +12,9 @@ import (
 	"sluice.dev/sluice/agent/subscriber"
 )
 
+// longestText is of a text for a subscriber, as that of RADIUS's Reply-Message and of PAP.
+const longestText = 253
+
 // Authenticated takes the answer to an Authenticate.
 func (m *Machine) Authenticated(id string, attempt uint8, username string, a subscriber.Answer, now time.Time) []Action {
 	m.now = now.UnixNano()
@@ -156,12 +159,12 @@ func (m *Machine) Lost(p Packet, now time.Time) []Action {
 // Restored sets whether all sessions from before a restart are known and the Manager is there. Until then, no host gets an answer.
 func (m *Machine) Restored(yes bool) { m.restored = yes }
 
-// Terminate ends a session that the Manager has ended.
-func (m *Machine) Terminate(id string, cause subscriber.Cause, now time.Time) []Action {
+// Terminate ends a session that the Manager has ended. The host gets the text, or its beginning, in the Terminate-Request (RFC 1661 section 5.5).
+func (m *Machine) Terminate(id string, cause subscriber.Cause, text string, now time.Time) []Action {
 	m.now = now.UnixNano()
 	if s := m.byID[id]; s != nil {
 		s.disconnected = true
-		m.end(s, cause, "the gateway ends it", true)
+		m.end(s, cause, cmp.Or(text[:min(len(text), longestText)], "the gateway ends it"), true)
 	}
 	return m.done()
 }

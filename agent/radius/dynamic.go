@@ -67,6 +67,8 @@ type demand struct {
 	nasPort, called string
 	change          subscriber.Grant
 	cause           subscriber.Cause
+	// Of Reply-Message: for the subscribers of a Disconnect-Request.
+	text string
 	// The attributes of the change that cannot be honoured, and which attribute named an object.
 	granted granted
 }
@@ -313,7 +315,9 @@ func (r *demand) read(all []attribute) uint32 {
 			continue
 		}
 		switch a.kind {
-		case typeMessageAuthenticator, typeProxyState, typeEventTimestamp, typeReplyMessage:
+		case typeMessageAuthenticator, typeProxyState, typeEventTimestamp:
+		case typeReplyMessage:
+			r.text += string(a.value)
 		case typeNASIdentifier:
 			if !speaks(func(n nas) bool { return string(a.value) == n.identifier }) {
 				return causeNASMismatch

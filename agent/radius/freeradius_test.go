@@ -241,7 +241,7 @@ type manager struct {
 	err     error
 }
 
-func (m *manager) Terminate(which []subscriber.Match, cause subscriber.Cause, done func(int, error)) {
+func (m *manager) Terminate(which []subscriber.Match, cause subscriber.Cause, _ string, done func(int, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended, m.causes = append(m.ended, which...), append(m.causes, cause)

@@ -189,7 +189,7 @@ func (s *radius) demanded(l *listener, from netip.AddrPort, b []byte, send func(
 	case demanded.request.code() == DisconnectRequest:
 		// The Manager calls back when the disk has the sessions' ends. If the disk refuses them, the sessions have ended all the same: neither answer
 		// is true before the disk has them, for a killed agent brings the sessions back.
-		manager.Terminate(which, demanded.cause, func(count int, err error) {
+		manager.Terminate(which, demanded.cause, demanded.text, func(count int, err error) {
 			if count > 0 && err != nil {
 				s.onDisk(func() { finish(count, nil) })
 				return

@@ -176,7 +176,7 @@ func (m *manager) tick(now time.Time) map[string][]string {
 	for s, due := m.timers.Due(now); due; s, due = m.timers.Due(now) {
 		m.timers.Remove(s)
 		if t := m.times(s); t.sessionTimeout > 0 && !s.since.Add(t.sessionTimeout).After(now) {
-			m.terminate(s, SessionTimeout)
+			m.terminate(s, SessionTimeout, "")
 			continue
 		}
 		if read == nil {
@@ -199,7 +199,7 @@ func (m *manager) look(names []string, fresh bool) {
 		}
 		t := m.times(s)
 		if t.idleTimeout > 0 && fresh && !s.active.Add(t.idleTimeout).After(now) {
-			m.terminate(s, IdleTimeout)
+			m.terminate(s, IdleTimeout, "")
 			continue
 		}
 		// An Interim record has the addresses, and one that has changed addresses stands for one of the interval that is due soon.

@@ -73,7 +73,7 @@ func (m *manager) preempt(s *session, a *allowed, inTheWay []*session, then func
 	if victim == nil || a.onConflict == api.SessionConflict_REFUSE_SESSION {
 		return false
 	}
-	m.terminate(victim, PortPreempted)
+	m.terminate(victim, PortPreempted, "")
 	victim.then = append(victim.then, then)
 	return true
 }

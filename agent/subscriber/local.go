@@ -137,11 +137,17 @@ func authenticateLocal(users map[string]*api.LocalUser, r *Request) Answer {
 	return Answer{Message: message, Grant: grantOf(u)}
 }
 
-func failureOf(r *Request) string {
-	if r.MSCHAPv2 != nil {
+func failureOf(r *Request) string { return r.Failure("") }
+
+// Failure is the message of a rejection with a text for the subscriber, in the form of his credentials; "": no text.
+func (r *Request) Failure(text string) string {
+	switch {
+	case r.MSCHAPv2 == nil:
+		return text
+	case text == "":
 		return failure2759
 	}
-	return ""
+	return failure2759 + " M=" + text
 }
 
 // GrantOf returns the grant of a local user, for services that authenticate users themselves.

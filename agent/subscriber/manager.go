@@ -738,7 +738,7 @@ func (m *manager) restore(protocol string, a Access) {
 }
 
 // Terminate implements Manager.
-func (m *manager) Terminate(which []Match, cause Cause, done func(int, error)) {
+func (m *manager) Terminate(which []Match, cause Cause, text string, done func(int, error)) {
 	if done == nil {
 		done = func(int, error) {}
 	}
@@ -751,17 +751,17 @@ func (m *manager) Terminate(which []Match, cause Cause, done func(int, error)) {
 	}
 	var kept pendings
 	for _, s := range all {
-		kept.add(m.terminate(s, cause))
+		kept.add(m.terminate(s, cause, text))
 	}
 	m.answerEnds(len(all), kept, done)
 }
 
 // terminate is finish, and tells the access protocol.
-func (m *manager) terminate(s *session, cause Cause) durable.Pending {
+func (m *manager) terminate(s *session, cause Cause, text string) durable.Pending {
 	kept := m.finish(s, cause)
 	if a := m.accesses[s.connection.Protocol]; a != nil {
 		id := s.connection.ID
-		m.later(func() { a.Terminate(id, cause) })
+		m.later(func() { a.Terminate(id, cause, text) })
 	}
 	return kept
 }

@@ -156,7 +156,7 @@ func (a *fakeAccess) Restore(c Connection, l Lease) {
 	a.said <- fmt.Sprintf("restore %s %s %s", c.ID, l.IPv4, c.State)
 }
 func (a *fakeAccess) Restored() { a.said <- "restored" }
-func (a *fakeAccess) Terminate(id string, cause Cause) {
+func (a *fakeAccess) Terminate(id string, cause Cause, text string) {
 	a.said <- "terminate " + id + " " + cause.String()
 }
 
@@ -1274,7 +1274,7 @@ func TestAChangeThatTheDataPlaneDoesNotCarryOutIsUndone(t *testing.T) {
 func (w *world) terminated(t *testing.T, which ...Match) (count int, err error) {
 	t.Helper()
 	done := make(chan error, 1)
-	w.Terminate(which, AdminReset, func(n int, err error) { count = n; done <- err })
+	w.Terminate(which, AdminReset, "", func(n int, err error) { count = n; done <- err })
 	err = get(t, done)
 	return count, err
 }
@@ -1285,11 +1285,11 @@ func TestARequestIsAnsweredOnceTheDiskHasItsEffect(t *testing.T) {
 			w.Change([]Match{m}, Grant{ACLUp: "quiet"}, func(_ int, err error) { done <- err })
 		},
 		"Terminate": func(w *world, m Match, done chan<- error) {
-			w.Terminate([]Match{m}, AdminReset, func(_ int, err error) { done <- err })
+			w.Terminate([]Match{m}, AdminReset, "", func(_ int, err error) { done <- err })
 		},
 		"the second Terminate": func(w *world, m Match, done chan<- error) {
-			w.Terminate([]Match{m}, AdminReset, nil)
-			w.Terminate([]Match{m}, AdminReset, func(_ int, err error) { done <- err })
+			w.Terminate([]Match{m}, AdminReset, "", nil)
+			w.Terminate([]Match{m}, AdminReset, "", func(_ int, err error) { done <- err })
 		},
 		"DisconnectSubscribers": func(w *world, m Match, done chan<- error) {
 			go func() {
@@ -1420,7 +1420,7 @@ func TestASessionWhoseEndWasAnsweredDoesNotComeBackWithAKilledAgent(t *testing.T
 	w.connect(w.connection("2", "bob", 2))
 	// The disk as it is at the time of the answer.
 	killed, copied := t.TempDir(), make(chan error, 1)
-	w.Terminate([]Match{{ID: "1"}}, AdminReset, func(int, error) { copied <- os.CopyFS(killed, os.DirFS(w.directory)) })
+	w.Terminate([]Match{{ID: "1"}}, AdminReset, "", func(int, error) { copied <- os.CopyFS(killed, os.DirFS(w.directory)) })
 	if err := get(t, copied); err != nil {
 		t.Fatal(err)
 	}

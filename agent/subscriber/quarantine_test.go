@@ -82,7 +82,7 @@ func TestACauseThatAServerNamesDeclinesNoAddress(t *testing.T) {
 	c.Protocol = "dhcp4"
 	first := w.connect(c)
 	ended := make(chan error, 1)
-	w.Terminate([]Match{{ID: "1"}}, UserError, func(_ int, err error) { ended <- err })
+	w.Terminate([]Match{{ID: "1"}}, UserError, "", func(_ int, err error) { ended <- err })
 	if err := get(t, ended); err != nil {
 		t.Fatal(err)
 	}

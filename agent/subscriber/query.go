@@ -344,7 +344,7 @@ func (a queryServer) DisconnectSubscribers(ctx context.Context, q *api.Subscribe
 	count := 0
 	a.walk(&w, "", func(s *session) bool {
 		if s.state == up || s.state == connecting {
-			kept.add(a.terminate(s, AdminReset))
+			kept.add(a.terminate(s, AdminReset, ""))
 			count++
 		}
 		return true

@@ -105,7 +105,7 @@ func (m *manager) begin() {
 			m.log.Error("the data plane refuses the session of a subscriber that was up", "session", s.lease.Session, "error", r.Err)
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.terminate(s, NASError)
+			m.terminate(s, NASError, "")
 		})
 		if s.cause == 0 {
 			m.schedule(s)

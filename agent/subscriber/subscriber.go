@@ -255,9 +255,9 @@ type Manager interface {
 	// Change applies a CoA to the sessions that match any of which, and returns their number. Zero fields of the grant do not change. If the change of one
 	// session fails, all of them get their earlier grant back before done is called.
 	Change(which []Match, change Grant, done func(int, error))
-	// Terminate ends the sessions that match any of which, as Access.Terminate would. done, which may be nil, gets their number once the disk has
-	// their ends.
-	Terminate(which []Match, cause Cause, done func(int, error))
+	// Terminate ends the sessions that match any of which, as Access.Terminate would. text is for the subscribers; "": none. done, which may be nil,
+	// gets their number once the disk has their ends.
+	Terminate(which []Match, cause Cause, text string, done func(int, error))
 }
 
 // Gardens reports which walled garden the subscriber of a session is in. The service "subscriber" offers it.
@@ -278,8 +278,8 @@ type Garden struct {
 type Access interface {
 	Restore(c Connection, l Lease)
 	Restored()
-	// Terminate ends the subscriber's connection. The Manager has disconnected the session already.
-	Terminate(id string, cause Cause)
+	// Terminate ends the subscriber's connection, and tells him text if the protocol can. The Manager has disconnected the session already.
+	Terminate(id string, cause Cause, text string)
 }
 
 // Authenticator knows subscribers.

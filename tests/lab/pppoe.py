@@ -46,7 +46,7 @@ def option(kind, value):
 
 
 class Host:
-    """`method`: "pap", "chap" or "eap". It has `address`, `dns`, `gateway`, `advertisement` and whether it `ended`."""
+    """`method`: "pap", "chap" or "eap". It has `address`, `dns`, `gateway`, `advertisement` and whether it `ended`, and `why`."""
 
     def __init__(self, wire, mac, *vlans, tpids=None, username="", password="", method="pap", mru=1492):
         self.wire, self.mac, self.mru = wire, frames.mac_bytes(mac), mru
@@ -56,7 +56,7 @@ class Host:
 
     def reset(self):
         self.server, self.session, self.discovered = ALL, 0, {}
-        self.magic, self.id, self.ended = os.urandom(4), 0, False
+        self.magic, self.id, self.ended, self.why = os.urandom(4), 0, False, None
         self.asked, self.acked, self.peer_acked = {}, set(), set()
         self.authenticated = self.refused = None
         self.address, self.dns, self.gateway, self.advertisement = b"\0" * 4, [b"\0" * 4] * 2, None, None
@@ -129,7 +129,7 @@ class Host:
         elif protocol == LCP and code == ECHOED:
             self.echoed = number, data
         elif protocol == LCP and code == TERMINATE:
-            self.ended = True
+            self.ended, self.why = True, data.decode()
             self.packet(LCP, TERMINATED, number)
         elif protocol in (LCP, IPCP, IPV6CP):
             self.negotiate(protocol, code, number, data)
