@@ -45,7 +45,7 @@ def lines(count):
         gateway = site.gateway
         before, empty, began = processor(gateway.agent), resident(gateway.agent), time.monotonic()
         site.dialer.dial(60 + count)
-        wait_until(lambda: site.metric("sluice_agf_pdu_sessions") == count, 60, "all PDU sessions")
+        wait_until(lambda: gateway.metric("sluice_agf_pdu_sessions") == count, 60, "all PDU sessions")
         spent, seconds = processor(gateway.agent) - before, time.monotonic() - began
         memory = resident(gateway.agent) - empty
         registrations = len(site.amf.events("nas", name=REQUEST))
@@ -54,7 +54,7 @@ def lines(count):
         old.kill()
         wait_until(lambda: gateway.agent is not old, 60, "another agent")
         site.amf.wait("setup", setups + 1)
-        wait_until(lambda: site.metric("sluice_agf_pdu_sessions") == count, 60 + count // 10, "lines are taken over")
+        wait_until(lambda: gateway.metric("sluice_agf_pdu_sessions") == count, 60 + count // 10, "lines are taken over")
         back, restart = time.monotonic() - began, processor(gateway.agent)
         # Whoever lost its context comes back within some seconds.
         time.sleep(5)

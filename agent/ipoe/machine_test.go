@@ -45,7 +45,7 @@ type line struct {
 	// For the client.
 	message string
 	grant   subscriber.Grant
-	lease          subscriber.Lease
+	lease   subscriber.Lease
 	// Recorded actions.
 	sent     [][]byte
 	actions  []Action

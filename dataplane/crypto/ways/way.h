@@ -60,14 +60,8 @@ struct sm_way {
 
 // The functions of the way whose file has them by these names.
 #define SM_WAY_FUNCTIONS \
-	.sm4_prepare = sm4_prepare, \
-	.sm4_table = sm4_table, \
-	.sm4 = sm4, \
-	.sm4_same = sm4_same, \
-	.sm4_counter = sm4_counter, \
-	.sm3 = sm3, \
-	.ghash_prepare = ghash_prepare, \
-	.ghash = ghash, \
+	.sm4_prepare = sm4_prepare, .sm4_table = sm4_table, .sm4 = sm4, .sm4_same = sm4_same, \
+	.sm4_counter = sm4_counter, .sm3 = sm3, .ghash_prepare = ghash_prepare, .ghash = ghash, \
 	.ghash_finish = ghash_finish
 
 extern const struct sm_way sm_way_c, sm_way_aesni, sm_way_avx2, sm_way_vaes, sm_way_gfni;
