@@ -167,7 +167,7 @@ def ues(site, all_ues):
 def fresh(site, ues):
     """No event of before counts, and the options of UEs are the usual ones."""
     usual = {"guami": "", "sst": 1, "nat": 0, "mangle": "", "cause": 3, "emergency": 0, "inner": 4, "refusechild": 0}
-    usual["halt"] = 0
+    usual |= {"halt": 0, "mute": 0}
     having(ues, **usual, gateway=GATEWAY, outer=FIRST_UE)
     ues.mark()
     site.amf.mark()
@@ -630,19 +630,6 @@ def test_a_ue_is_rejected_while_the_core_is_overloaded(site, ues):
     site.amf.do("overload-stop")
     wait_until(lambda: "NoNewSubscribers" not in str(site.gateway.json("get", "amf", "amf")), what="the AMF takes UEs")
     ues.do("deregister", ue=2)
-    nothing_left(site)
-
-
-def test_ues_register_again_after_the_agent_was_killed(site, ues):
-    connected(site, ues, 1)
-    site.gateway.agent.kill()
-    site.gateway.start_agent()
-    # The core has forgotten the UE with the association: so does the gateway.
-    ues.wait("released", ue=1)
-    # A UE that comes before NG setup is done waits for it.
-    _, address = connected(site, ues, 1)
-    assert site.reaches(address)
-    ues.do("close", ue=1)
     nothing_left(site)
 
 

@@ -78,17 +78,19 @@ def test_the_guami_goes_before_the_slice(site, ues):
     assert site.second.events("initial")
 
 
-def test_an_amf_that_dies_takes_its_ues_along_and_no_other(site, ues):
+def test_an_amf_that_stays_dead_takes_its_ues_along_and_no_other(site, ues):
     _, first = connected(site, ues, 1)
     having(ues, sst=2)
     register(ues)
     _, second = attach(site, site.second, ues, session=2)
     assert site.reaches(second)
-    with pinging(site, first, "-i", "0.05", "-c", "100") as traffic:
+    with pinging(site, first, "-i", "0.1", "-c", "400") as traffic:
         site.second.do("abort")
         site.second.wait("ended")
         site.second.kill()
-        ues.wait("released", ue=0)
+        # It has 30 seconds to come back with the contexts: until then UEs are served.
+        assert site.reaches(second)
+        wait_until(lambda: ues.events("released", ue=0), 45, what="the UE is disconnected")
         # The UE comes back at the AMF that is left, though it does not serve the slice.
         before = len(site.amf.events("initial"))
         register(ues)
@@ -99,6 +101,26 @@ def test_an_amf_that_dies_takes_its_ues_along_and_no_other(site, ues):
     ready(site)
     register(ues)
     assert site.second.events("initial")
+
+
+def test_an_amf_that_comes_back_with_its_contexts_keeps_its_ues(site, ues):
+    having(ues, sst=2)
+    register(ues)
+    number, address = attach(site, site.second, ues, session=2)
+    setups = len(site.second.events("setup"))
+    with pinging(site, address, "-i", "0.05", "-c", "100") as traffic:
+        site.second.do("abort")
+        # A message of the UE waits for the association.
+        ues.do("session", ue=0, session=3, kind=1)
+        assert site.second.wait("setup", setups + 1)[-1]["retained"]
+        ues.wait("session", ue=0, session=3)
+        site.second.do("nas", amf=number, count=2)
+        ues.wait("nas", 2, ue=0)
+        assert " 0% packet loss" in traffic.stdout.read()
+    assert len(site.second.events("initial")) == 1
+    site.second.do("release", amf=number)
+    ues.wait("released", ue=0)
+    nothing_left(site)
 
 
 def test_more_ues_than_the_n3iwf_takes_stay_away_for_a_while(site, ues):

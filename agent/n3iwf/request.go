@@ -20,20 +20,30 @@ func (u *ue) setupRequest(m *ngap.PDUSessionResourceSetupRequest) {
 	for _, i := range m.PDUSessionResourceSetupListSUReq {
 		items = append(items, setupItem{uint8(i.PDUSessionID), i.PDUSessionResourceSetupRequestTransfer, i.PDUSessionNASPDU})
 	}
-	u.setUp(items, m.NASPDU, func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID, results []setupResult) any {
-		return &ngap.PDUSessionResourceSetupResponse{AMFUENGAPID: amf, RANUENGAPID: ran,
-			PDUSessionResourceSetupListSURes: listOf(results, true, func(id ngap.PDUSessionID, transfer []byte) ngap.PDUSessionResourceSetupItemSURes {
-				return ngap.PDUSessionResourceSetupItemSURes{PDUSessionID: id, PDUSessionResourceSetupResponseTransfer: transfer}
-			}),
-			PDUSessionResourceFailedToSetupListSURes: listOf(results, false, func(id ngap.PDUSessionID, transfer []byte) ngap.PDUSessionResourceFailedToSetupItemSURes {
-				return ngap.PDUSessionResourceFailedToSetupItemSURes{PDUSessionID: id, PDUSessionResourceSetupUnsuccessfulTransfer: transfer}
-			})}
-	})
+	u.setUp(items, m.NASPDU, setupResponse)
+}
+
+func setupResponse(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID, results []setupResult) any {
+	return &ngap.PDUSessionResourceSetupResponse{AMFUENGAPID: amf, RANUENGAPID: ran,
+		PDUSessionResourceSetupListSURes: listOf(results, true, func(id ngap.PDUSessionID, transfer []byte) ngap.PDUSessionResourceSetupItemSURes {
+			return ngap.PDUSessionResourceSetupItemSURes{PDUSessionID: id, PDUSessionResourceSetupResponseTransfer: transfer}
+		}),
+		PDUSessionResourceFailedToSetupListSURes: listOf(results, false, func(id ngap.PDUSessionID, transfer []byte) ngap.PDUSessionResourceFailedToSetupItemSURes {
+			return ngap.PDUSessionResourceFailedToSetupItemSURes{PDUSessionID: id, PDUSessionResourceSetupUnsuccessfulTransfer: transfer}
+		})}
 }
 
 // setUp sets up PDU session resources, sends the AMF the answer, and the UE the NAS messages of the request and of the sessions.
 func (u *ue) setUp(items []setupItem, nas []byte, answer func(ngap.AMFUENGAPID, ngap.RANUENGAPID, []setupResult) any) {
 	u.setup(items, func(results []setupResult) {
+		for _, r := range results {
+			if p := u.sessions[r.id]; r.ok && p != nil {
+				p.answered = true
+			}
+		}
+		u.settled = u.up && !u.gone && u.core != nil
+		u.save()
+		u.saveNAS()
 		u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any { return answer(amf, ran, results) })
 		u.downlink(nas)
 		for _, r := range results {
@@ -61,6 +71,7 @@ func (u *ue) releaseCommand(m *ngap.PDUSessionResourceReleaseCommand) {
 		}
 	}
 	removeAll(released, true, func() {
+		u.save()
 		u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any {
 			answer := &ngap.PDUSessionResourceReleaseResponse{AMFUENGAPID: amf, RANUENGAPID: ran}
 			for _, item := range m.PDUSessionResourceToReleaseListRelCmd {
@@ -175,6 +186,7 @@ func (u *ue) modify(item ngap.PDUSessionResourceModifyItemModReq, done func(tran
 				refuse(ngap.CauseRadioNetworkUnspecified)
 				return
 			}
+			u.save()
 			done(transfer, true)
 		})
 	})
@@ -201,6 +213,7 @@ func (s *serving) refusedTunnel(end gtpu.End) {
 // giveUp ends the user plane of a PDU session. The AMF gets PDU SESSION RESOURCE NOTIFY, with what the session carried.
 func (p *pduSession) giveUp(why ngap.PDUSessionResourceNotifyReleasedTransfer) {
 	p.remove(true, func() {
+		p.u.save()
 		p.u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any {
 			why.SecondaryRATUsageInformation = p.report()
 			transfer, err := ngap.EncodeTransfer(&why)

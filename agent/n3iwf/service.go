@@ -93,6 +93,11 @@ type serving struct {
 	synced bool
 	// How many readings of counters have begun.
 	readings uint64
+	// What is sent waits here for records.
+	courier *courier
+	// UEs of a process before: their records by N3iwf, and those that are taken over.
+	recalled map[string][]*recalled
+	taken    []*ue
 
 	refused  *prometheus.CounterVec
 	messages *prometheus.CounterVec
@@ -106,6 +111,7 @@ type serving struct {
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
 		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
+		courier: newCourier(), recalled: map[string][]*recalled{},
 		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_nas_messages_total", Help: "NAS messages that were carried, by direction."}, []string{"direction"})}
 	s.shared = service.NewShared(e.Objects, sharedPrefix, s.post, func(k object.Key, err error) {
@@ -213,13 +219,24 @@ func (s *serving) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+	courierContext, stopCourier := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		s.courier.run(courierContext)
+	}()
+	defer group.Wait()
+	defer stopCourier()
 	s.ike, s.pool = server, pool
 	defer service.Provide(s.Environment, s.list)()
 	defer service.Offer[api.UesServer](s.Environment, operated{s: s})()
+	// After a restart: UEs with their contexts at AMFs, connections whose N3iwf is deleted, and all objects.
+	s.recall()
 	for name := range s.specs {
 		s.configure(name)
 	}
-	// After a restart: connections whose N3iwf is deleted, and all objects. The UEs have lost their contexts at AMFs, and register again.
+	s.claim()
 	for _, name := range server.Registered() {
 		if instance, is := instanceOf(name); is && s.instances[instance] == nil {
 			server.Unregister(name)
@@ -228,6 +245,7 @@ func (s *serving) Run(ctx context.Context) error {
 	if err := s.Objects.Complete(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("completing: %w", err)
 	}
+	s.resume()
 	for {
 		s.work()
 		select {
@@ -242,7 +260,7 @@ func (s *serving) Run(ctx context.Context) error {
 			if _, _, err := service.Find[n2.Pool](ctx, s.Environment); err != nil {
 				return nil
 			}
-			s.closeAll("the N2 service ended")
+			// Contexts and UEs are in the records.
 			return errors.New("the N2 service ended")
 		case <-s.posted:
 		case now := <-ticker.C:
@@ -257,13 +275,6 @@ func (s *serving) Run(ctx context.Context) error {
 			s.count[0].Set(float64(ues))
 			s.count[1].Set(float64(sessions))
 		}
-	}
-}
-
-func (s *serving) closeAll(why string) {
-	for _, u := range s.peers {
-		u.core = nil
-		u.end(why)
 	}
 }
 
@@ -456,13 +467,16 @@ func (s *serving) configure(name string) {
 		}
 		if peers, err = s.ike.Register(c, owner{s, name}); err == nil {
 			s.instances[name] = in
+			if before == nil {
+				s.takeUp(in, peers)
+			}
 			for _, p := range peers {
 				if s.peers[p.ID] == nil {
 					_ = s.ike.Close(p.ID, "the N3IWF starts anew")
 				}
 			}
 			for u := range in.ues {
-				if u.in = in; in.ends(before, u) {
+				if u.in = in; before != nil && in.ends(before, u) {
 					u.end("the N3iwf was changed")
 				}
 			}
@@ -721,7 +735,7 @@ func (o owner) ChildDown(e ike.ChildDown) {
 		return
 	}
 	o.of(e.Peer.ID, func(u *ue) {
-		if e.Child.Name == "signalling" {
+		if e.Child.Name == signalling {
 			u.end("the signalling SA is gone")
 			return
 		}

@@ -40,6 +40,8 @@ type pduSession struct {
 	// The Session that the data plane has, and the UPF's end of its tunnel.
 	applied *api.Session
 	end     gtpu.End
+	// The core knows that it is set up.
+	answered bool
 	// The data plane has its objects.
 	made, removed bool
 	// When the UE closed one of its child SAs.
@@ -115,6 +117,7 @@ func (u *ue) setup(items []setupItem, done func([]setupResult)) {
 			continue
 		}
 		u.sessions[p.id] = p
+		u.save()
 		u.share(p)
 		p.open(groups(u.in.spec.ChildFiveQis, u.in.marks, p.flows), func(err error) {
 			if err == nil && !p.removed {
@@ -264,16 +267,7 @@ func (p *pduSession) close(c *childSA, told bool) {
 // apply applies the session to the user plane. done gets the result.
 func (p *pduSession) apply(done func(error)) {
 	s, name := p.u.s, p.name()
-	gre := &api.GreTunnel{LocalAddress: p.local.String(), RemoteAddress: p.remote.String()}
-	for _, c := range p.children {
-		child := &api.GreChild{Tunnel: c.tunnel}
-		if !c.isDefault {
-			for _, qfi := range c.qfis {
-				child.Qfis = append(child.Qfis, uint32(qfi))
-			}
-		}
-		gre.Children = append(gre.Children, child)
-	}
+	gre := p.greTunnel()
 	p.sharedBefore = append(p.sharedBefore, p.shared...)
 	p.shared = nil
 	p.made = true
@@ -299,10 +293,45 @@ func (p *pduSession) apply(done func(error)) {
 			answered()
 		})
 	}
+	session = p.session(func() {
+		left++
+	}, ready)
+	ready()
+}
+
+// produce makes the objects of a session that the data plane has from before a restart.
+func (p *pduSession) produce() {
+	s, name := p.u.s, p.name()
+	p.made = true
+	session := p.session(func() {}, func() {})
+	s.put("GreTunnel", name, p.greTunnel(), nil)
+	s.put("Session", name, session, nil)
+	p.applied = session
+	p.moveEnd(gtpu.End{Address: p.far, TEID: p.farTEID})
+}
+
+func (p *pduSession) greTunnel() *api.GreTunnel {
+	gre := &api.GreTunnel{LocalAddress: p.local.String(), RemoteAddress: p.remote.String()}
+	for _, c := range p.children {
+		child := &api.GreChild{Tunnel: c.tunnel}
+		if !c.isDefault {
+			for _, qfi := range c.qfis {
+				child.Qfis = append(child.Qfis, uint32(qfi))
+			}
+		}
+		gre.Children = append(gre.Children, child)
+	}
+	return gre
+}
+
+// session is the Session of a PDU session. It takes the objects that others share: taking is called before each of them, and ready when the data plane
+// has answered.
+func (p *pduSession) session(taking, ready func()) *api.Session {
+	s := p.u.s
 	// Frames have no source that the gateway could look at.
 	policy := &api.Policy{AnySource: !p.frames}
 	p.enforce(policy, func(kind, name string, spec proto.Message) string {
-		left++
+		taking()
 		if name == "" {
 			name = s.shared.Name(spec, "")
 		}
@@ -310,10 +339,9 @@ func (p *pduSession) apply(done func(error)) {
 		p.shared = append(p.shared, key)
 		return key.Name
 	})
-	session = &api.Session{Access: &api.Access{GreTunnel: name}, Vrf: p.u.in.spec.InnerVrf, Policy: policy,
+	return &api.Session{Access: &api.Access{GreTunnel: p.name()}, Vrf: p.u.in.spec.InnerVrf, Policy: policy,
 		Core: &api.Session_Gtpu{Gtpu: &api.Gtpu{LocalAddress: p.u.in.core.String(), LocalTeid: p.teid, RemoteAddress: p.far.String(), RemoteTeid: p.farTEID,
 			Vrf: p.u.in.spec.CoreVrf, PduSessionContainer: true, Ethernet: p.frames, Qfi: uint32(slices.Min(slices.Collect(maps.Keys(p.flows))))}}}
-	ready()
 }
 
 // settle is called when the data plane has a Session, or refuses it. The newest one ends apply.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/eap"
 	"sluice.dev/sluice/agent/eap5g"
 	"sluice.dev/sluice/agent/ike"
@@ -23,8 +24,10 @@ const (
 	// How long the core may take to answer a UE that registers, and to release a context.
 	answerTime  = 15 * time.Second
 	releaseTime = 10 * time.Second
-	// NAS messages that wait for the UE's TCP connection.
-	mostNAS = 64
+	// NAS messages that wait for the UE's TCP connection, and messages that wait for the AMF.
+	mostNAS, mostSuspended = 64, 64
+	// The child SA of NAS.
+	signalling = "signalling"
 )
 
 // ue is a UE, from its first IKE_AUTH request until its IKE SA and its context at the AMF are gone. The service's goroutine alone uses it.
@@ -73,6 +76,22 @@ type ue struct {
 	ending *ending
 	// The core wants a report whenever the UE moves.
 	reports *ngap.LocationReportingControl
+
+	// The RAN UE NGAP ID of its newest context.
+	ran int64
+	// The association with the AMF is lost, which may keep the context; and messages that wait for it.
+	suspended bool
+	outbox    []any
+	// The context is set up: a new agent takes the UE over. Its newest records, and which state of its TCP connection they have.
+	settled bool
+	records durable.Pending
+	mark    nasMark
+	// Of a UE that was taken over: why it ends, and that its IKE SA is gone already; child SAs that belong to nothing; PDU sessions whose setup is not
+	// answered.
+	closing     string
+	severed     bool
+	superfluous []string
+	unanswered  []uint8
 }
 
 // link takes the events of the UE's context at the AMF. It is called under the lock of the N2 service.
@@ -89,7 +108,7 @@ func (l link) Complete(m *ngap.UEContextReleaseComplete, done func()) {
 	l.u.s.post(func() {
 		l.u.complete(m, func() {
 			if pool := l.u.s.pool; pool != nil {
-				pool.Do(done)
+				l.u.s.courier.post(l.u.records, func() { pool.Do(done) })
 			}
 		})
 	})
@@ -101,12 +120,55 @@ func (l link) Receive(message any) { l.u.s.post(func() { l.u.receive(message) })
 // Lost implements n2.UE.
 func (l link) Lost(reason string) { l.u.s.post(func() { l.u.lost(reason) }) }
 
+// Suspended implements n2.Retained.
+func (l link) Suspended() { l.u.s.post(l.u.suspend) }
+
+// Resumed implements n2.Retained.
+func (l link) Resumed() { l.u.s.post(l.u.resume) }
+
+// suspend: the association with the AMF is lost, which may keep the context. A UE that is not connected yet does not wait for it.
+func (u *ue) suspend() {
+	switch {
+	case u.core == nil:
+	case u.up || u.gone:
+		u.suspended = true
+	default:
+		u.s.pool.Do(u.core.Close)
+		u.core = nil
+		u.proceed()
+	}
+}
+
+// resume: the AMF has kept the context.
+func (u *ue) resume() {
+	waiting := u.outbox
+	u.suspended, u.outbox = false, nil
+	for _, m := range waiting {
+		u.dispatch(m)
+	}
+}
+
+// dispatch sends a message to the AMF, after the records that are written.
+func (u *ue) dispatch(m any) {
+	switch core, pool := u.core, u.s.pool; {
+	case core == nil:
+	case !u.suspended:
+		u.s.courier.post(u.records, func() { pool.Do(func() { core.Send(m) }) })
+	case len(u.outbox) < mostSuspended:
+		u.outbox = append(u.outbox, m)
+	default:
+		u.s.Log.Warn("a message does not wait for the AMF: too many do", "name", u.name)
+	}
+}
+
 // send sends a message that has the identifiers of the UE.
 func (u *ue) send(of func(ngap.AMFUENGAPID, ngap.RANUENGAPID) any) {
 	if u.core == nil || u.s.pool == nil {
 		return
 	}
-	u.s.pool.Do(func() { u.core.Send(of(u.core.IDs())) })
+	var m any
+	u.s.pool.Do(func() { m = of(u.core.IDs()) })
+	u.dispatch(m)
 }
 
 // location is where the UE is (TS 38.413 section 9.3.1.16).
@@ -206,6 +268,7 @@ func (u *ue) initialMessage(r eap5g.Response, slices []*api.Slice) (err error) {
 	}
 	requested := ngap.UEContextRequestRequested
 	_, ran := core.IDs()
+	u.ran = int64(ran)
 	core.Send(&ngap.InitialUEMessage{RANUENGAPID: ran, NASPDU: r.Message, UserLocationInformation: u.location(), RRCEstablishmentCause: r.Parameters.Cause,
 		UEContextRequest: &requested, SelectedPLMNIdentity: octets})
 	return nil
@@ -307,14 +370,19 @@ func (u *ue) finish(what ike.FinishAuth, done func(ike.Finished)) {
 		done(ike.Finished{Err: errTooMany, Notify: backOffNotifies(u.in.backOff())})
 		return
 	}
+	u.reachable()
+	done(ike.Finished{Addresses: u.inner, Children: []*ike.Child{u.in.child(signalling, u.name, u.in.nas)},
+		Notify: []*message.Notify{addressNotify(notifyNAS4, notifyNAS6, u.in.nas), portNotify(u.in.nasPort)}})
+}
+
+// reachable makes the objects by which packets reach the UE in its signalling SA.
+func (u *ue) reachable() {
 	u.s.put("IpsecTunnel", u.name, &api.IpsecTunnel{Vrf: u.in.spec.Vrf}, nil)
 	u.s.put("Interface", u.name, &api.Interface{Vrf: u.in.spec.InnerVrf, IpsecTunnel: u.name}, nil)
 	for _, a := range u.inner {
 		u.s.put("Route", u.routeName(a), &api.Route{Vrf: u.in.spec.InnerVrf, Prefix: netip.PrefixFrom(a, a.BitLen()).String(),
 			NextHops: []*api.NextHop{{Interface: u.name}}}, nil)
 	}
-	done(ike.Finished{Addresses: u.inner, Children: []*ike.Child{u.in.child("signalling", u.name, u.in.nas)},
-		Notify: []*message.Notify{addressNotify(notifyNAS4, notifyNAS6, u.in.nas), portNotify(u.in.nasPort)}})
 }
 
 func (u *ue) routeName(a netip.Addr) string {
@@ -334,6 +402,10 @@ func (u *ue) established(peer ike.Peer) {
 	now := time.Now()
 	u.peer, u.up, u.active, u.looked, u.since = peer, true, now, now, now
 	u.s.Log.Info("a UE is connected", "remote", peer.Remote, "name", u.name)
+	if u.core == nil {
+		u.end("the AMF has no context of the UE any more")
+		return
+	}
 	u.setUpContext()
 }
 
@@ -391,6 +463,7 @@ func (u *ue) downlink(octets []byte) {
 	} else if u.key == nil {
 		u.proceed()
 	}
+	u.saveNAS()
 }
 
 // flush sends messages that wait for the TCP connection.
@@ -400,10 +473,12 @@ func (u *ue) flush() {
 	}
 	now := time.Now()
 	u.acknowledge()
+	var send []tcp.Segment
 	for _, m := range u.waiting {
-		u.transmit(u.conn.Send(envelope(m), now))
+		send = append(send, u.conn.Send(envelope(m), now)...)
 	}
 	u.sent, u.waiting = append(u.sent, u.waiting...), nil
+	u.transmit(send)
 }
 
 // acknowledge forgets messages that the UE has.
@@ -453,11 +528,12 @@ func (u *ue) segment(seg tcp.Segment) {
 		return
 	}
 	data, send := u.conn.Receive(seg, now)
-	u.transmit(send)
 	messages, err := u.reading.take(data)
 	for _, m := range messages {
 		u.uplink(m)
 	}
+	// The UE repeats what is not acknowledged: nothing is, before its messages are on their way.
+	u.transmit(send)
 	if err != nil {
 		u.s.refused.WithLabelValues("envelope").Inc()
 		u.conn.Close()
@@ -465,15 +541,25 @@ func (u *ue) segment(seg tcp.Segment) {
 	}
 	if u.conn != nil && u.conn.Err() != nil && !errors.Is(u.conn.Err(), tcp.ErrClosed) {
 		u.disconnect()
+		u.saveNAS()
 		return
 	}
 	u.flush()
+	u.saveNAS()
 }
 
+// transmit sends segments, after the record of the connection that they are of.
 func (u *ue) transmit(segments []tcp.Segment) {
-	for i := range segments {
-		u.s.transmit(u.peer.Dataplane, u.in.spec.InnerVrf, segments[i].Packet())
+	if len(segments) == 0 {
+		return
 	}
+	u.saveNAS()
+	plane, vrf := u.peer.Dataplane, u.in.spec.InnerVrf
+	u.s.courier.post(u.records, func() {
+		for i := range segments {
+			u.s.transmit(plane, vrf, segments[i].Packet())
+		}
+	})
 }
 
 func (u *ue) tick(now time.Time) {
@@ -488,6 +574,7 @@ func (u *ue) tick(now time.Time) {
 	u.transmit(u.conn.Tick(now))
 	if u.conn.Err() != nil && !errors.Is(u.conn.Err(), tcp.ErrClosed) {
 		u.disconnect()
+		u.saveNAS()
 	}
 }
 
@@ -518,6 +605,7 @@ func (u *ue) receive(m any) {
 		if m.SecurityKey != nil {
 			u.key = m.SecurityKey.Octets
 		}
+		u.save()
 		u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any {
 			return &ngap.UEContextModificationResponse{AMFUENGAPID: amf, RANUENGAPID: ran}
 		})
@@ -547,6 +635,7 @@ func (u *ue) locate(m *ngap.LocationReportingControl) {
 	case ngap.EventTypeStopChangeOfServeCell, ngap.EventTypeCancelLocationReportingForTheUe:
 		u.reports = nil
 	}
+	u.save()
 	u.reportLocation(m)
 }
 
@@ -554,12 +643,14 @@ func (u *ue) reportLocation(m *ngap.LocationReportingControl) {
 	if u.core == nil || u.s.pool == nil {
 		return
 	}
+	var answer any
 	u.s.pool.Do(func() {
 		amf, ran := u.core.IDs()
-		if answer := n2.LocationAnswer(m, amf, ran, u.location()); answer != nil {
-			u.core.Send(answer)
-		}
+		answer = n2.LocationAnswer(m, amf, ran, u.location())
 	})
+	if answer != nil {
+		u.dispatch(answer)
+	}
 }
 
 // moved: the UE has another address (MOBIKE).
@@ -591,6 +682,7 @@ func (u *ue) reroute(m *ngap.RerouteNASRequest) {
 			return
 		}
 		_, first.RANUENGAPID = u.core.IDs()
+		u.ran = int64(first.RANUENGAPID)
 		first.UserLocationInformation = u.location()
 		n2.Rerouted(first, m)
 		u.core.Send(first)
@@ -612,7 +704,7 @@ func (u *ue) lost(reason string) {
 	if u.core == nil {
 		return
 	}
-	u.core = nil
+	u.core, u.suspended, u.outbox = nil, false, nil
 	if u.gone {
 		u.forget()
 		return
@@ -652,6 +744,7 @@ func (u *ue) release(cause ngap.CauseRadioNetwork) {
 	if u.gone {
 		return
 	}
+	u.unsave()
 	u.gone = true
 	u.stopTimer()
 	u.disconnect()
@@ -691,7 +784,16 @@ func (u *ue) release(cause ngap.CauseRadioNetwork) {
 		u.failContext(cause)
 	}
 	u.requestRelease(ngap.Cause{RadioNetwork: &cause}, ending.ids())
+	u.awaitRelease()
+}
+
+// awaitRelease forgets the UE if the AMF does not answer. While the association is lost, the AMF cannot.
+func (u *ue) awaitRelease() {
 	u.await(releaseTime, func() {
+		if u.suspended {
+			u.awaitRelease()
+			return
+		}
 		if u.core != nil {
 			u.s.pool.Do(u.core.Close)
 			u.core = nil

@@ -12,6 +12,7 @@ const (
 	window = 32768
 	// The MSS that we announce, and the default one of a peer that announces none (RFC 9293 section 3.7.1).
 	ourMSS, defaultMSS4, defaultMSS6 = 1220, 536, 1220
+	minMSS                           = 64
 	// So much may be on the way, and may wait to be sent.
 	flight, maxQueued = 16384, 256 << 10
 	firstRTO, maxRTO  = time.Second, 16 * time.Second
@@ -39,9 +40,9 @@ const (
 // Conn is a connection that a peer opened. Its methods are called one at a time. The caller sends the returned
 // segments in order.
 type Conn struct {
-	local, peer Segment // only the ends of it count
-	state       state
-	mss         int
+	local Segment // only its ends count
+	state state
+	mss   int
 	// The peer's: the next expected sequence number, and the size of its window.
 	next, taken uint32
 	// Ours: the first byte that is not acknowledged, and the next to send. `out` begins with the first one.
@@ -64,9 +65,8 @@ func Accept(syn Segment, initial uint32, now time.Time) (*Conn, []Segment) {
 		c.mss = defaultMSS6
 	}
 	if syn.MSS != 0 {
-		c.mss = min(max(int(syn.MSS), 64), ourMSS)
+		c.mss = min(max(int(syn.MSS), minMSS), ourMSS)
 	}
-	c.peer = syn
 	return c, []Segment{c.segment(c.first, SYN|ACK, nil)}
 }
 

@@ -173,3 +173,75 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+// The process of the connection dies again and again, after it has kept the State and before the segments are sent.
+func TestAllArrivesOnceThroughConnectionsThatOtherProcessesGoOnWith(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	c := opened(t)
+	now := noon
+	message, toUs := bytes.Repeat([]byte("0123456789abcdef"), 400), bytes.Repeat([]byte("fedcba9876543210"), 400)
+	var theirs, ours []byte
+	expect, acknowledged := uint32(4294967291), uint32(100)
+	queued := 0
+	for round := 0; len(theirs) < len(message) || len(ours) < len(toUs); round++ {
+		if round > 100000 || c.Err() != nil {
+			t.Fatalf("%d and %d bytes after %d rounds: %v", len(theirs), len(ours), round, c.Err())
+		}
+		var wire []Segment
+		switch random.IntN(3) {
+		case 0:
+			n := min(random.IntN(300), len(message)-queued)
+			wire = c.Send(message[queued:queued+n], now)
+			queued += n
+		case 1:
+			at := int(acknowledged - 100)
+			n := min(random.IntN(300), len(toUs)-at)
+			var data []byte
+			data, wire = c.Receive(peer(acknowledged, expect, ACK, toUs[at:at+n]), now)
+			ours = append(ours, data...)
+		default:
+			if due := c.Due(); !due.IsZero() {
+				now = due
+				wire = c.Tick(now)
+			}
+		}
+		if random.IntN(4) == 0 {
+			state, ok := c.State()
+			if !ok {
+				t.Fatal("it cannot go on")
+			}
+			c, wire = Restore(state, now), nil
+		}
+		for _, s := range wire {
+			if skip := int(int32(expect - s.Sequence)); skip >= 0 && skip < len(s.Payload) {
+				theirs = append(theirs, s.Payload[skip:]...)
+				expect += uint32(len(s.Payload) - skip)
+			}
+			if before(acknowledged, s.Ack) {
+				acknowledged = s.Ack
+			}
+		}
+	}
+	if !bytes.Equal(theirs, message) || !bytes.Equal(ours, toUs) {
+		t.Error("other bytes arrive")
+	}
+}
+
+func TestAConnectionThatIsNotEstablishedGoesOnInAnotherProcess(t *testing.T) {
+	c, _ := Accept(Segment{Source: them, Destination: us, Sequence: 99, Flags: SYN, Window: 60000, MSS: 1000}, 4294967290, noon)
+	state, ok := c.State()
+	if !ok || state.Established {
+		t.Fatalf("%+v %v", state, ok)
+	}
+	next := Restore(state, noon)
+	if send := next.Tick(noon); len(send) != 1 || send[0].Flags != SYN|ACK || send[0].Sequence != 4294967290 || send[0].Ack != 100 {
+		t.Fatalf("%+v", send)
+	}
+	if data, _ := next.Receive(peer(100, 4294967291, ACK, []byte("first")), noon); !next.Established() || string(data) != "first" {
+		t.Errorf("established %v, %q", next.Established(), data)
+	}
+	next.Close()
+	if _, ok := next.State(); ok {
+		t.Error("another process would go on with a connection that is being closed")
+	}
+}

@@ -243,12 +243,15 @@ class Amf:
             },
         )
 
+    def ran(self, ue):
+        return ue.ran
+
     def reset(self, ies):
         """The gateway has none of these contexts. Unknown ones are acknowledged, too."""
         kind, what = ies["ResetType"]
         listed = what if kind == "partOfNG-Interface" else []
         gone = {item["rAN-UE-NGAP-ID"] for item in listed}
-        reset = [amf for amf, ue in self.ues.items() if kind == "nG-Interface" or ue.ran in gone]
+        reset = [amf for amf, ue in self.ues.items() if kind == "nG-Interface" or self.ran(ue) in gone]
         for amf in reset:
             del self.ues[amf]
         self.say("reset", contexts=reset, connections=len(listed))

@@ -156,6 +156,10 @@ class Initiator:
     ended(): the IKE SA is gone
     """
 
+    def hears(self, exchange):
+        """Whether a request of the gateway arrives."""
+        return True
+
     def begin(self):
         """Another IKE SA."""
         self.message_id, self.expected, self.port = 0, 0, 500
@@ -273,6 +277,8 @@ class Initiator:
         try:
             payloads = self.unseal(data)
         except InvalidTag:
+            return
+        if not self.hears(data[18]):
             return
         self.expected += 1
         answer, after = self.request(data[18], payloads)

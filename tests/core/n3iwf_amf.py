@@ -115,6 +115,9 @@ class N3iwfAmf(Amf):
         self.ues[ue["amf"]] = ue
         self.nas(ue, ies["NAS-PDU"])
 
+    def ran(self, ue):
+        return ue["ran"]
+
     def of(self, ue):
         return {"AMF-UE-NGAP-ID": ue["amf"], "RAN-UE-NGAP-ID": ue["ran"]}
 

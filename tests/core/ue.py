@@ -27,6 +27,7 @@ from cryptography.exceptions import InvalidTag
 
 from core.ike import (
     AUTH,
+    CHILD,
     CP,
     DELETE,
     EAP,
@@ -106,6 +107,12 @@ class Ue(Initiator, Mobile):
 
     def takes(self):
         return not self.world.options.refusechild
+
+    def hears(self, exchange):
+        if exchange == CHILD and self.world.options.mute:
+            self.say("mute")
+            return False
+        return True
 
     def informed(self, kind, data):
         if kind == QOS_INFO:
@@ -505,6 +512,8 @@ def main():
     parser.add_argument("--refusechild", type=int, default=0)
     # Go no further than EAP-Success.
     parser.add_argument("--halt", type=int, default=0)
+    # Take no requests for child SAs, without an answer.
+    parser.add_argument("--mute", type=int, default=0)
     parser.add_argument("--nat", type=int, default=0)
     parser.add_argument("--mangle", default="")
     parser.add_argument("--route", action="append", default=[])
