@@ -412,6 +412,25 @@ def test_a_deleted_n3iwf_releases_its_ues(site, ues):
     assert site.reaches(address)
 
 
+def test_an_n3iwf_whose_node_has_no_n3iwf_id_is_not_ready(site, ues):
+    node = {"plmn": "00101", "trackingAreas": [{"tac": 1, "slices": [{"sst": 1}]}], "localAddresses": ["10.9.8.9"]}
+
+    def ready():
+        (found,) = site.gateway.json("get", "n3iwf", "other")
+        return next(one for one in found["status"]["conditions"] if one["type"] == "Ready")
+
+    site.gateway.apply(thing("AccessNode", "lines", **node))
+    other = site.n3iwf(node="lines", localAddress=GATEWAY6)
+    other["metadata"]["name"] = "other"
+    site.gateway.apply(other, wait=False)
+    why = wait_until(lambda: (one := ready())["status"] == "False" and one, what="it is not ready")
+    assert why["reason"] == "NotConfigured" and "AccessNode/lines has no n3iwfId: set it" in why["message"]
+    site.gateway.apply(thing("AccessNode", "lines", n3iwfId=10, **node))
+    wait_until(lambda: ready()["status"] == "True", what="it is ready")
+    site.gateway.delete("n3iwf", "other")
+    site.gateway.delete("AccessNode", "lines")
+
+
 def test_the_amf_hears_of_nas_messages_that_do_not_arrive(site, ues):
     site.gateway.apply(site.n3iwf(dpdDelay="1s", tries=1))
     number, _ = connected(site, ues, 1)

@@ -60,7 +60,7 @@ var errTooMany = errors.New("there are as many UEs as the N3IWF takes")
 // Definition is the service.
 var Definition = service.Definition{
 	Name:     "n3iwf",
-	Kinds:    []string{"IkeCredential", "QosGroup", "N3iwf"},
+	Kinds:    []string{"AccessNode", "IkeCredential", "QosGroup", "N3iwf"},
 	Punts:    []string{tunnelTCP, errorIndications},
 	RPCs:     []service.RPC{rpc},
 	Commands: commands,
@@ -73,6 +73,7 @@ type serving struct {
 	ike  ike.Server
 	pool n2.Pool
 
+	nodes       map[string]*api.AccessNode
 	credentials map[string]*api.IkeCredential
 	groups      map[string]*api.QosGroup
 	specs       map[string]*object.Object
@@ -109,7 +110,7 @@ type serving struct {
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	s := &serving{Environment: e, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
+	s := &serving{Environment: e, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
 		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
 		courier: newCourier(), recalled: map[string][]*recalled{},
 		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
@@ -172,14 +173,18 @@ func (s *serving) work() {
 func (s *serving) Follow(c service.Change) {
 	s.post(func() {
 		switch c.Key.Kind {
+		case "AccessNode":
+			delete(s.nodes, c.Key.Name)
+			if c.Object != nil {
+				s.nodes[c.Key.Name], _ = c.Object.Spec.(*api.AccessNode)
+			}
+			s.configureThose(func(spec *api.N3Iwf) bool { return spec.GetNode() == c.Key.Name })
 		case "IkeCredential":
 			delete(s.credentials, c.Key.Name)
 			if c.Object != nil {
 				s.credentials[c.Key.Name], _ = c.Object.Spec.(*api.IkeCredential)
 			}
-			for name := range s.specs {
-				s.configure(name)
-			}
+			s.configureThose(func(*api.N3Iwf) bool { return true })
 		case "QosGroup":
 			delete(s.groups, c.Key.Name)
 			if c.Object != nil {
@@ -193,6 +198,15 @@ func (s *serving) Follow(c service.Change) {
 			s.configure(c.Key.Name)
 		}
 	})
+}
+
+// configureThose applies the N3iwf objects of a choice.
+func (s *serving) configureThose(which func(*api.N3Iwf) bool) {
+	for name, o := range s.specs {
+		if spec, is := o.Spec.(*api.N3Iwf); is && which(spec) {
+			s.configure(name)
+		}
+	}
 }
 
 // Synced implements service.Follower.
@@ -459,7 +473,11 @@ func (s *serving) configure(name string) {
 	}
 	spec, _ := o.Spec.(*api.N3Iwf)
 	in := &instance{s: s, name: name, spec: spec, plane: o.Labels["dataplane"], ues: map[*ue]bool{}, given: map[netip.Addr]*ue{}, last: map[netip.Prefix]netip.Addr{}, reserved: &rates{}}
-	c, err := in.read(s.credentials[spec.Credential])
+	err := s.identified(spec.Node)
+	var c *ike.Connection
+	if err == nil {
+		c, err = in.read(s.credentials[spec.Credential])
+	}
 	if err == nil {
 		var peers []ike.Peer
 		if before != nil {
@@ -487,6 +505,14 @@ func (s *serving) configure(name string) {
 		return
 	}
 	s.problem(name, "")
+}
+
+// identified: without an N3IWF ID, the node sets NG up as a W-AGF, whose subscribers are lines. One that does not exist is waited for.
+func (s *serving) identified(node string) error {
+	if n := s.nodes[node]; n != nil && n.N3IwfId == 0 {
+		return fmt.Errorf("AccessNode/%s has no n3iwfId: set it, or AMFs take the node for a W-AGF", node)
+	}
+	return nil
 }
 
 // fixed are the fields that a UE keeps while it is connected.
