@@ -113,11 +113,13 @@ def test_every_tunnel_of_the_vpn_example_and_its_remote_user_pass_traffic_both_w
     assert left_behind(child.pid) == []
 
 
-def test_every_phone_of_the_n3iwf_example_reaches_the_server():
-    child = start("n3iwf", "--seconds", "3")
+def test_no_packet_of_the_n3iwf_example_is_lost_while_its_agent_is_killed():
+    child = start("n3iwf", "--seconds", "8")
     output, _ = child.communicate(timeout=170)
     assert child.returncode == 0, output
-    assert re.search(r"^50 phones have a PDU session after .* s$", output, re.M), output
+    assert re.search(r"^10 phones have 12 PDU sessions after .* s$", output, re.M), output
+    assert re.search(r"^the agent is killed$", output, re.M), output
+    assert re.search(r"^restart +10 of 10 phones stayed registered", output, re.M), output
     for way in ("uplink", "downlink"):
         sent, received = map(int, re.search(rf"^{way} +(\d+) packets sent, (\d+) received", output, re.M).groups())
         assert sent == received > 100, output

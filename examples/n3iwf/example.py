@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An N3IWF between Wi-Fi and a 5G core: fifty phones register, and have a PDU session each.
+"""An N3IWF between Wi-Fi and a 5G core: ten phones register, and have a PDU session each, two of them two.
 
    phones [IKEv2, EAP-5G, NAS, ESP, GRE] == access [data plane + agent] n2 == AMF and SMF
                                                                         n3 == UPF, and a server behind it
 
-Each phone sends UDP packets to the server, which sends them back. Every tenth one is voice, which has a child SA of its own.
+Each PDU session sends UDP packets to the server, which sends them back. Every tenth one is voice, which has a child SA of
+its own. In the middle the agent is killed: the phones stay registered, and no packet is lost.
 """
 
 import contextlib
@@ -25,7 +26,11 @@ from lab.core import N3iwfAmf, Ues  # noqa: E402
 from lab.laboratory import wait_until  # noqa: E402
 from lab.namespace import run  # noqa: E402
 
-PHONES, PORT = 50, 7000
+# Phones that have a second PDU session are the first ones.
+PHONES, TWICE, PORT = 10, 2, 7000
+SESSIONS = PHONES + TWICE
+# The agent is killed after this time, or in the middle of a shorter run.
+KILL = 10
 GATEWAY, CORE, UPF, SERVER = "192.0.2.1", "198.51.100.1", "198.51.100.2", "203.0.113.1"
 NODE, AMF = "10.9.8.1", "10.9.8.2"
 EXPEDITED = 46 << 2
@@ -61,6 +66,8 @@ class Site:
         self.amf = N3iwfAmf(lab, self.core, AMF, upf=UPF)
         self.upf = Upf(lab, self.core, UPF)
         self.gateway = Gateway(lab, self.inside, supervised=True, agent_too=True)
+        # How often the AMF was set up before the agent was killed.
+        self.setups = None
         self.objects = lab.directory / "objects"
         self.objects.mkdir()
         for path in sorted(objects.glob("*.yaml")):
@@ -75,24 +82,43 @@ class Site:
         return run(*self.gateway.command("apply", "-f", self.objects, "--wait", "60s")).stdout
 
     def register(self):
-        """All phones register, and have a PDU session: seconds of each, and its address."""
+        """All phones register, and have PDU sessions: the address of each, by phone and number, and the seconds."""
         self.amf.wait("setup")
         self.phones.do("register", at_once=4)
         registered = wait_until(
             lambda: len(found := self.phones.events("registered")) == PHONES and found, 150, "all phones register"
         )
         self.phones.do("session")
+        for number in range(TWICE):
+            self.phones.do("session", ue=number, session=2)
         sessions = wait_until(
-            lambda: len(found := self.phones.events("session")) == PHONES and found, 150, "all PDU sessions are there"
+            lambda: len(found := self.phones.events("session")) == SESSIONS and found, 150, "all PDU sessions are there"
         )
-        asked = {each["amf"]: each for each in self.amf.events("session")}
+        asked = {(each["amf"], each["session"]): each for each in self.amf.events("session")}
         # The response to the setup may come after the phone has its address.
-        for tunnel in self.amf.wait("tunnel", PHONES):
-            one = asked[tunnel["amf"]]
+        for tunnel in self.amf.wait("tunnel", SESSIONS):
+            one = asked[tunnel["amf"], tunnel["session"]]
             known = SimpleNamespace(ip4=one["address"], ip6="", teid_up=one["teid"], teid_down=tunnel["teid"])
             self.upf.add(known, CORE, 9)
         seconds = {each["ue"]: each["seconds"] for each in registered}
-        return {each["ue"]: (each["address"], seconds[each["ue"]]) for each in sessions}
+        return {(each["ue"], each["session"]): (each["address"], seconds[each["ue"]]) for each in sessions}
+
+    def kill_agent(self):
+        """Another agent starts at once, and takes the phones over."""
+        old = self.gateway.agent
+        self.setups = len(self.amf.events("setup"))
+        old.kill()
+        print("the agent is killed", flush=True)
+
+    def stayed(self):
+        """How many phones are connected as before: none has registered again, and none was disconnected."""
+        if self.setups is not None:
+            self.amf.wait("setup", self.setups + 1)
+        again = len(self.amf.events("initial")) - PHONES
+        if again or self.phones.events("released"):
+            print(f"FAILED      {again} phones registered again, {len(self.phones.events('released'))} were disconnected")
+            return 0
+        return len(self.gateway.json("get", "ues") or [])
 
 
 class Traffic:
@@ -150,11 +176,11 @@ class Traffic:
     def go(self, seconds):
         pause = 0.02
         each = max(1, round(self.rate * pause))
-        end, count = time.monotonic() + seconds, sum(self.sent.values())
+        end, count, numbers = time.monotonic() + seconds, sum(self.sent.values()), list(self.sockets)
         while time.monotonic() < end:
             for _ in range(each):
-                number = count % len(self.sockets)
-                voice = count // len(self.sockets) % 10 == 0
+                number = numbers[count % len(numbers)]
+                voice = count // len(numbers) % 10 == 0
                 count += 1
                 self.sockets[number].setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED if voice else 0)
                 try:
@@ -167,10 +193,11 @@ class Traffic:
 
 
 def table(phones, traffic):
-    rows = [("phone", "address", "registered in", "to the server", "and back", "lost")]
+    rows = [("phone", "PDU session", "address", "registered in", "to the server", "and back", "lost")]
     for number, (address, seconds) in sorted(phones.items()):
+        phone, session = map(str, number)
         sent, arrived, returned = (of[number] for of in (traffic.sent, traffic.arrived, traffic.returned))
-        rows.append((str(number), address, f"{1000 * seconds:.0f} ms", str(arrived), str(returned), str(sent - returned)))
+        rows.append((phone, session, address, f"{1000 * seconds:.0f} ms", str(arrived), str(returned), str(sent - returned)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -186,10 +213,12 @@ def summary(site, phones, traffic):
     print(f"voice       {traffic.voice} packets reached the UPF as QoS flow 1")
     drops = {name: count for name, count in site.gateway.drops().items() if count}
     print(f"drops       {', '.join(f'{name} {count}' for name, count in sorted(drops.items())) or 'none'}")
+    stayed = site.stayed()
+    print(f"restart     {stayed} of {PHONES} phones stayed registered when the agent was killed")
     mute = [str(number) for number, count in traffic.returned.items() if not count]
     if mute:
-        print(f"FAILED      no traffic: phones {', '.join(mute)}")
-    return not mute
+        print(f"FAILED      no traffic: phones and PDU sessions {', '.join(mute)}")
+    return not mute and stayed == PHONES
 
 
 def example(objects, seconds, rate, terminal):
@@ -202,12 +231,19 @@ def example(objects, seconds, rate, terminal):
         print(site.apply().splitlines()[-1], flush=True)
         started = time.monotonic()
         phones = site.register()
-        print(f"{len(phones)} phones have a PDU session after {time.monotonic() - started:.1f} s", flush=True)
+        spent = time.monotonic() - started
+        print(f"{PHONES} phones have {len(phones)} PDU sessions after {spent:.1f} s", flush=True)
         traffic = Traffic(lab, site, phones, rate)
         try:
-            end = time.monotonic() + (seconds or float("inf"))
-            while time.monotonic() < end:
-                traffic.go(min(1 if terminal else 5, max(0.1, end - time.monotonic())))
+            began = time.monotonic()
+            end = began + (seconds or float("inf"))
+            kill = began + min(KILL, seconds / 2 if seconds else KILL)
+            while (now := time.monotonic()) < end:
+                if kill and now >= kill:
+                    site.kill_agent()
+                    kill = None
+                until = min(now + (1 if terminal else 5), end, kill or end)
+                traffic.go(max(0.1, until - now))
                 if terminal:
                     print("\033[H\033[J" + "\n".join(table(phones, traffic)), flush=True)
                 else:
