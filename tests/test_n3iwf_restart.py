@@ -45,7 +45,8 @@ def test_ues_stay_registered_and_lose_no_packet_over_a_kill_of_the_agent(site, u
     _, second = site.attach(ues, session=2)
     kept, names = kinds(site), site.gateway.holds("Session")
     (before,) = site.gateway.json("get", "ues")
-    with pinging(site, first, "-i", "0.02", "-c", "400") as one, pinging(site, second, "-i", "0.02", "-c", "400") as two:
+    often = ("-i", "0.02", "-c", "400")
+    with pinging(site, first, *often) as one, pinging(site, second, *often) as two:
         time.sleep(1)
         assert restart(site)
         # NAS goes on, in both directions and in the TCP connection of before.

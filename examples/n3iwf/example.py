@@ -116,7 +116,9 @@ class Site:
             self.amf.wait("setup", self.setups + 1)
         again = len(self.amf.events("initial")) - PHONES
         if again or self.phones.events("released"):
-            print(f"FAILED      {again} phones registered again, {len(self.phones.events('released'))} were disconnected")
+            print(
+                f"FAILED      {again} phones registered again, {len(self.phones.events('released'))} were disconnected"
+            )
             return 0
         return len(self.gateway.json("get", "ues") or [])
 
@@ -197,7 +199,9 @@ def table(phones, traffic):
     for number, (address, seconds) in sorted(phones.items()):
         phone, session = map(str, number)
         sent, arrived, returned = (of[number] for of in (traffic.sent, traffic.arrived, traffic.returned))
-        rows.append((phone, session, address, f"{1000 * seconds:.0f} ms", str(arrived), str(returned), str(sent - returned)))
+        rows.append(
+            (phone, session, address, f"{1000 * seconds:.0f} ms", str(arrived), str(returned), str(sent - returned))
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
