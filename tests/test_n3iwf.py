@@ -167,7 +167,7 @@ def ues(site, all_ues):
 def fresh(site, ues):
     """No event of before counts, and the options of UEs are the usual ones."""
     usual = {"guami": "", "sst": 1, "nat": 0, "mangle": "", "cause": 3, "emergency": 0, "inner": 4, "refusechild": 0}
-    usual |= {"halt": 0, "mute": 0}
+    usual |= {"halt": 0, "mute": 0, "cipher": "gcm", "asked": "", "an": "", "bare": 0}
     having(ues, **usual, gateway=GATEWAY, outer=FIRST_UE)
     ues.mark()
     site.amf.mark()
@@ -410,6 +410,33 @@ def test_a_deleted_n3iwf_releases_its_ues(site, ues):
     site.gateway.apply(site.n3iwf())
     _, address = connected(site, ues)
     assert site.reaches(address)
+
+
+def test_a_ue_has_aes_cbc_with_hmac_sha2_256(site, ues):
+    having(ues, cipher="cbc")
+    number, address = connected(site, ues)
+    _, second = site.attach(ues, session=2, kind=3)
+    assert site.reaches(address) and site.reaches(address, *VOICE) and site.reaches(second)
+    assert site.reaches(address, "-s", "1100", "-M", "do")
+    algorithms = {
+        (spec["encryption"], spec.get("integrity"))
+        for spec in (each["spec"] for each in site.gateway.json("get", "sa"))
+    }
+    assert algorithms == {("aes_cbc", "hmac_sha256")}
+    assert "aes256-prfsha256-sha256-x25519" in json.dumps(site.gateway.json("ike", "list"))
+    # Each end rekeys the child SAs and the IKE SA.
+    with pinging(site, address) as ping:
+        site.gateway.sluice("ike", "rekey", "n3iwf-wifi", "--child", "*")
+        ues.wait("rekeyed", 5, ue=0)
+        site.gateway.sluice("ike", "rekey", "n3iwf-wifi")
+        ues.wait("ike-rekeyed", 1, ue=0)
+        ues.do("rekey", ue=0)
+        ues.wait("own-ike-rekey", ue=0)
+        assert " 0% packet loss" in ping.stdout.read()
+    site.amf.do("nas", amf=number, count=3, size=250)
+    ues.wait("nas", 3, ue=0)
+    ues.do("deregister", ue=0)
+    nothing_left(site)
 
 
 def test_an_n3iwf_whose_node_has_no_n3iwf_id_is_not_ready(site, ues):

@@ -43,7 +43,6 @@ const (
 	usualRekey    = 4 * time.Hour
 	usualChild    = time.Hour
 	keepAlive     = 20 * time.Second
-	usualIKE      = "aes256gcm16-prfsha256-x25519"
 	tickTime      = 200 * time.Millisecond
 	certificateIn = 1 << 20
 	// How long a plan waits for what a change ends.
@@ -53,7 +52,11 @@ const (
 	errorIndications = "gtpu-error-indication"
 )
 
-var usualESP = []string{"aes128gcm16-esn", "aes128gcm16"}
+// Algorithms that UEs have (TS 33.210 section 6.2): AES-GCM, or AES-CBC with HMAC-SHA2-256.
+var (
+	usualIKE = []string{"aes256gcm16-aes128gcm16-prfsha256-x25519-ecp256-modp2048", "aes256-aes128-sha256-x25519-ecp256-modp2048"}
+	usualESP = []string{"aes128gcm16-esn", "aes128gcm16", "aes128-sha256-esn", "aes128-sha256"}
+)
 
 var errTooMany = errors.New("there are as many UEs as the N3IWF takes")
 
@@ -617,7 +620,7 @@ func (in *instance) read(credential *api.IkeCredential) (*ike.Connection, error)
 	if c.LocalID, err = ike.ParseIdentity(spec.Identity); err != nil {
 		return nil, fmt.Errorf("identity: %w", err)
 	}
-	if c.Proposals, err = proposals(message.ProtocolIKE, spec.Proposals, usualIKE); err != nil {
+	if c.Proposals, err = proposals(message.ProtocolIKE, spec.Proposals, usualIKE...); err != nil {
 		return nil, fmt.Errorf("proposals: %w", err)
 	}
 	if in.esp, err = proposals(message.ProtocolESP, spec.EspProposals, usualESP...); err != nil {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IKEv2 (RFC 7296) of an initiator whose gateway opens the child SAs, with MOBIKE (RFC 4555), and ESP with AES-GCM
-(RFC 4106). Nothing of it is the agent's."""
+"""IKEv2 (RFC 7296) of an initiator whose gateway opens the child SAs, with MOBIKE (RFC 4555), and ESP, with AES-GCM
+(RFC 4106, RFC 5282) or AES-CBC and HMAC-SHA2-256 (RFC 3602, RFC 4868). Nothing of it is the agent's."""
 
 import asyncio
 import hashlib
@@ -17,6 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 SA, KE, IDI, IDR, CERT, AUTH, NONCE, NOTIFY, DELETE, TSI, TSR, SK, CP, EAP = (
@@ -72,15 +73,18 @@ def proposal(number, protocol, spi, transforms):
     )
 
 
-def first_proposal(body):
-    """Number, protocol, SPI and transforms of the first proposal."""
-    _, _, size, number, protocol, spi_size, count = struct.unpack_from("!BBHBBBB", body)
+def first_proposal(body, encryption=None):
+    """Number, protocol, SPI and transforms of the first proposal, or of the first one with an encryption algorithm."""
+    more, _, size, number, protocol, spi_size, count = struct.unpack_from("!BBHBBBB", body)
     at, transforms = 8 + spi_size, {}
     for _ in range(count):
         _, _, length, kind, _, identifier = struct.unpack_from("!BBHBBH", body, at)
         bits = struct.unpack_from("!H", body, at + 10)[0] if length > 8 else 0
         transforms.setdefault(kind, (identifier, bits))
         at += length
+    if encryption and transforms[1][0] != encryption:
+        assert more, "no proposal has the encryption algorithm"
+        return first_proposal(body[size:], encryption)
     return number, protocol, body[8 : 8 + spi_size], transforms
 
 
@@ -100,14 +104,73 @@ def selectors(*networks):
 MOBIKE, UPDATE_ADDRESSES = notify(16396), notify(16400)
 
 
-class Child:
-    """A child SA of one generation: ESP with AES-GCM."""
+class Gcm:
+    """`head`: what is authenticated in front of the IV; `high`: the high half of an ESP sequence number."""
 
-    def __init__(self, spi_in, spi_out, key_in, key_out, esn):
-        self.spi_in, self.spi_out, self.esn = spi_in, spi_out, esn
-        (self.aead_in, self.salt_in), (self.aead_out, self.salt_out) = (
-            (AESGCM(key[:-4]), key[-4:]) for key in (key_in, key_out)
-        )
+    number, iv, icv, block = 20, 8, 16, 4
+
+    @staticmethod
+    def size(bits):
+        return bits // 8 + 4
+
+    def __init__(self, key):
+        self.aead, self.salt = AESGCM(key[:-4]), key[-4:]
+
+    def seal(self, head, plain, count, high=b""):
+        iv = struct.pack("!Q", count)
+        return iv + self.aead.encrypt(self.salt + iv, plain, head[:4] + high + head[4:])
+
+    def open(self, head, body, high=b""):
+        return self.aead.decrypt(self.salt + body[:8], body[8:], head[:4] + high + head[4:])
+
+
+class Cbc:
+    number, iv, icv, block = 12, 16, 16, 16
+
+    @staticmethod
+    def size(bits):
+        return bits // 8 + 32
+
+    def __init__(self, key):
+        self.key, self.secret = key[:-32], key[-32:]
+
+    def tag(self, *parts):
+        return hmac.new(self.secret, b"".join(parts), hashlib.sha256).digest()[:16]
+
+    def seal(self, head, plain, _, high=b""):
+        iv = os.urandom(16)
+        cipher = Cipher(algorithms.AES(self.key), modes.CBC(iv)).encryptor()
+        body = iv + cipher.update(plain) + cipher.finalize()
+        return body + self.tag(head, body, high)
+
+    def open(self, head, body, high=b""):
+        body, tag = body[:-16], body[-16:]
+        if not hmac.compare_digest(tag, self.tag(head, body, high)):
+            raise InvalidTag
+        cipher = Cipher(algorithms.AES(self.key), modes.CBC(body[:16])).decryptor()
+        return cipher.update(body[16:]) + cipher.finalize()
+
+
+CIPHERS = {"gcm": Gcm, "cbc": Cbc}
+
+
+def esp_offer(cipher, esn=None):
+    """Transforms of a child SA. esn None: either."""
+    integrity = [(3, 12, 0)] if cipher is Cbc else []
+    return [(1, cipher.number, 128), *integrity, *((5, n, 0) for n in ((1, 0) if esn is None else (int(esn),)))]
+
+
+def ike_offer(cipher):
+    integrity = [(3, 12, 0)] if cipher is Cbc else []
+    return [(1, cipher.number, 256), *integrity, (2, 5, 0), (4, 31, 0)]
+
+
+class Child:
+    """A child SA of one generation. `material`: keys of packets in and out."""
+
+    def __init__(self, cipher, spi_in, spi_out, material_in, material_out, esn):
+        self.spi_in, self.spi_out, self.esn, self.cipher = spi_in, spi_out, esn, cipher
+        self.inwards, self.outwards = cipher(material_in), cipher(material_out)
         self.sequence, self.highest = 0, 0
         self.session = self.qfis = self.default = self.dscp = self.far = None
         # Sends nothing until the gateway deletes this one.
@@ -115,21 +178,21 @@ class Child:
         # Selectors: of this end, and of the gateway.
         self.own = self.theirs = b""
 
-    def aad(self, spi, sequence):
-        high = struct.pack("!I", sequence >> 32) if self.esn else b""
-        return spi + high + struct.pack("!I", sequence & 0xFFFFFFFF)
+    def high(self):
+        return bytes(4) if self.esn else b""
 
-    def seal(self, packet):
+    def seal(self, packet, padding=None):
+        """`padding`: in place of the padding, its length and the next header, which RFC 4303 wants."""
         self.sequence += 1
-        pad = -(len(packet) + 2) % 4
-        plain = packet + bytes(range(1, pad + 1)) + bytes([pad, 4 if packet[0] >> 4 == 4 else 41])
-        iv = struct.pack("!Q", self.sequence)
-        sealed = self.aead_out.encrypt(self.salt_out + iv, plain, self.aad(self.spi_out, self.sequence))
-        return self.spi_out + struct.pack("!I", self.sequence) + iv + sealed
+        pad = -(len(packet) + 2) % self.cipher.block
+        if padding is None:
+            padding = bytes(range(1, pad + 1)) + bytes([pad, 4 if packet[0] >> 4 == 4 else 41])
+        head = self.spi_out + struct.pack("!I", self.sequence)
+        return head + self.outwards.seal(head, packet + padding, self.sequence, self.high())
 
     def open(self, esp):
         sequence = int.from_bytes(esp[4:8], "big")
-        plain = self.aead_in.decrypt(self.salt_in + esp[8:16], esp[16:], self.aad(self.spi_in, sequence))
+        plain = self.inwards.open(esp[:8], esp[8:], self.high())
         self.highest = max(self.highest, sequence)
         return plain[: len(plain) - 2 - plain[-2]]
 
@@ -226,18 +289,19 @@ class Initiator:
         return self.spi_i + self.spi_r + struct.pack("!BBBBII", first, 0x20, exchange, flags, message_id, 28 + size)
 
     def seal(self, exchange, flags, message_id, payloads):
-        inner = chain(payloads) + b"\0"
-        iv = os.urandom(8)
-        size = 4 + 8 + len(inner) + 16
+        inner = chain(payloads)
+        pad = -(len(inner) + 1) % self.cipher.block if self.cipher is Cbc else 0
         first = payloads[0][0] if payloads else 0
+        return self.seal_plain(exchange, flags, message_id, first, inner + bytes(pad) + bytes([pad]))
+
+    def seal_plain(self, exchange, flags, message_id, first, inner):
+        size = 4 + self.cipher.iv + len(inner) + self.cipher.icv
         head = self.header(exchange, flags, message_id, SK, size) + struct.pack("!BBH", first, 0, size)
-        key, salt = (self.sk_e_own[:-4], self.sk_e_own[-4:])
-        return head + iv + AESGCM(key).encrypt(salt + iv, inner, head)
+        return head + self.cipher(self.sk_e_own).seal(head, inner, int.from_bytes(os.urandom(8), "big"))
 
     def unseal(self, data):
         first = data[28]
-        key, salt = (self.sk_e_far[:-4], self.sk_e_far[-4:])
-        plain = AESGCM(key).decrypt(salt + data[32:40], data[40:], data[:32])
+        plain = self.cipher(self.sk_e_far).open(data[:32], data[32:])
         return parse_chain(first, plain[: len(plain) - 1 - plain[-1]])
 
     async def exchange(self, exchange, payloads):
@@ -245,6 +309,38 @@ class Initiator:
         self.message_id += 1
         data = self.seal(exchange, self.role, message_id, payloads)
         return self.unseal(await self.ask(message_id, data))
+
+    async def probe(self, exchange, payloads, skip=0, inner=None, unsealed=False, flips=(), patience=1.0):
+        """Sends a request once, and says what comes back: the types of notifications and payloads. `skip`: message IDs
+        that are left out; `inner`: the decrypted content with its padding, in place of payloads; `unsealed`: without
+        encryption; `flips`: bytes of the message with one bit flipped.
+        """
+        message_id = (self.message_id + skip) & 0xFFFFFFFF
+        first = payloads[0][0] if payloads else 0
+        if unsealed:
+            body = chain(payloads)
+            data = self.header(exchange, self.role, message_id, first, len(body)) + body
+        elif inner is not None:
+            data = self.seal_plain(exchange, self.role, message_id, first, inner)
+        else:
+            data = self.seal(exchange, self.role, message_id, payloads)
+        data = bytearray(data)
+        for at in flips:
+            data[at] ^= 1
+        future = self.waiting[message_id] = self.world.loop.create_future()
+        self.transmit(bytes(data))
+        try:
+            found = self.unseal(await asyncio.wait_for(future, patience))
+        except TimeoutError:
+            self.say("probed", answered=False)
+            return
+        finally:
+            self.waiting.pop(message_id, None)
+        if not skip:
+            self.message_id += 1
+        notes = [struct.unpack_from("!H", body, 2)[0] for kind, body in found if kind == NOTIFY]
+        bodies = [[kind, body.hex()] for kind, body in found if kind != NOTIFY]
+        self.say("probed", answered=True, notes=notes, payloads=bodies)
 
     async def ask(self, message_id, data):
         future = self.waiting[message_id] = self.world.loop.create_future()
@@ -327,18 +423,20 @@ class Initiator:
 
     def opened(self, payloads, kinds):
         """The gateway opens a child SA, or rekeys one."""
-        number, _, far_spi, transforms = first_proposal(kinds[SA])
+        cipher = self.cipher
+        number, _, far_spi, transforms = first_proposal(kinds[SA], cipher.number)
         spi, nonce = os.urandom(4), os.urandom(32)
-        wanted = [(1, *transforms[1]), (5, *transforms.get(5, (0, 0)))]
+        wanted = [(kind, *transforms[kind]) for kind in (1, 3) if kind in transforms]
+        wanted.append((5, *transforms.get(5, (0, 0))))
         shared, answer_ke = b"", []
         if KE in kinds:
             own = X25519PrivateKey.generate()
             shared = own.exchange(X25519PublicKey.from_public_bytes(kinds[KE][4:]))
             answer_ke = [(KE, struct.pack("!HH", 31, 0) + own.public_key().public_bytes_raw())]
             wanted.append((4, 31, 0))
-        size = transforms[1][1] // 8 + 4
+        size = cipher.size(transforms[1][1])
         material = prf_plus(self.sk_d, shared + kinds[NONCE] + nonce, 2 * size)
-        child = Child(spi, far_spi, material[:size], material[size:], transforms.get(5, (0, 0))[0] == 1)
+        child = Child(cipher, spi, far_spi, material[:size], material[size:], transforms.get(5, (0, 0))[0] == 1)
         child.own, child.theirs = kinds[TSR], kinds[TSI]
         old = None
         for kind, body in payloads:
@@ -370,11 +468,11 @@ class Initiator:
 
     def rekeyed(self, kinds):
         """The gateway rekeys the IKE SA."""
-        number, _, far_spi, transforms = first_proposal(kinds[SA])
+        number, _, far_spi, transforms = first_proposal(kinds[SA], self.cipher.number)
         own, spi, nonce = X25519PrivateKey.generate(), os.urandom(8), os.urandom(32)
         shared = own.exchange(X25519PublicKey.from_public_bytes(kinds[KE][4:]))
         seed = prf(self.sk_d, shared + kinds[NONCE] + nonce)
-        wanted = [(1, *transforms[1]), (2, 5, 0), (4, 31, 0)]
+        wanted = [(kind, *transforms[kind]) for kind in (1, 3) if kind in transforms] + [(2, 5, 0), (4, 31, 0)]
 
         def switch():
             self.old = (self.spi_i, self.spi_r, self.sk_e_own, self.sk_e_far, self.role)
@@ -390,7 +488,7 @@ class Initiator:
     async def rekey(self, child):
         """Rekeys a child SA, and deletes the old one."""
         spi, nonce = os.urandom(4), os.urandom(32)
-        offer = proposal(1, 3, spi, [(1, 20, 128), (5, int(child.esn), 0)])
+        offer = proposal(1, 3, spi, esp_offer(child.cipher, child.esn))
         which = notify(REKEY_SA, b"", 3, child.spi_in)
         found = dict(
             await self.exchange(CHILD, [which, (SA, offer), (NONCE, nonce), (TSI, child.own), (TSR, child.theirs)])
@@ -398,9 +496,9 @@ class Initiator:
         if SA not in found:
             raise Refused("the gateway does not rekey a child SA")
         _, _, far_spi, transforms = first_proposal(found[SA])
-        size = transforms[1][1] // 8 + 4
+        size = child.cipher.size(transforms[1][1])
         material = prf_plus(self.sk_d, nonce + found[NONCE], 2 * size)
-        new = Child(spi, far_spi, material[size:], material[:size], transforms.get(5, (0, 0))[0] == 1)
+        new = Child(child.cipher, spi, far_spi, material[size:], material[:size], transforms.get(5, (0, 0))[0] == 1)
         new.replaces(child)
         self.children[spi] = new
         if child is self.signalling:
@@ -420,7 +518,7 @@ class Initiator:
     async def rekey_ike(self):
         """Rekeys the IKE SA, and deletes the old one."""
         own, spi, nonce = X25519PrivateKey.generate(), os.urandom(8), os.urandom(32)
-        offer = proposal(1, 1, spi, [(1, 20, 256), (2, 5, 0), (4, 31, 0)])
+        offer = proposal(1, 1, spi, ike_offer(self.cipher))
         mine = (KE, struct.pack("!HH", 31, 0) + own.public_key().public_bytes_raw())
         found = dict(await self.exchange(CHILD, [(SA, offer), (NONCE, nonce), mine]))
         if SA not in found:
@@ -434,20 +532,26 @@ class Initiator:
         self.say("own-ike-rekey")
 
     def derive(self, seed, nonces, flipped=False):
-        material = prf_plus(seed, nonces + self.spi_i + self.spi_r, 32 + 2 * 36 + 2 * 32)
-        self.sk_d, ei, er = material[:32], material[32:68], material[68:104]
-        self.sk_pi, self.sk_pr = material[104:136], material[136:]
+        # SK_ai and SK_ar are in front of SK_ei and SK_er, and behind them in the keys of a cipher.
+        mac, key = (32, 32) if self.cipher is Cbc else (0, 36)
+        material = prf_plus(seed, nonces + self.spi_i + self.spi_r, 32 + 2 * mac + 2 * key + 2 * 32)
+        parts, at = [], 0
+        for size in (32, mac, mac, key, key, 32, 32):
+            parts.append(material[at : at + size])
+            at += size
+        self.sk_d, ai, ar, ei, er, self.sk_pi, self.sk_pr = parts
+        ei, er = ei + ai, er + ar
         self.sk_e_own, self.sk_e_far = (er, ei) if flipped else (ei, er)
 
     async def init(self):
-        self.role = INITIATOR
+        self.role, self.cipher = INITIATOR, CIPHERS[self.world.options.cipher]
         self.spi_i, self.spi_r = os.urandom(8), bytes(8)
         own, nonce = X25519PrivateKey.generate(), os.urandom(32)
         o = self.world.options
         far = ipaddress.ip_address(o.gateway).packed + struct.pack("!H", 500)
         near = ipaddress.ip_address("203.0.113.99" if o.nat else self.outer).packed + struct.pack("!H", 500)
         payloads = [
-            (SA, proposal(1, 1, b"", [(1, 20, 256), (2, 5, 0), (4, 31, 0)])),
+            (SA, proposal(1, 1, b"", ike_offer(self.cipher))),
             (KE, struct.pack("!HH", 31, 0) + own.public_key().public_bytes_raw()),
             (NONCE, nonce),
             notify(16388, hashlib.sha1(self.spi_i + self.spi_r + near).digest()),

@@ -33,6 +33,7 @@ from core.ike import (
     EAP,
     IDI,
     IDR,
+    IKE_AUTH,
     INFORMATIONAL,
     MOBIKE,
     SA,
@@ -42,6 +43,7 @@ from core.ike import (
     Child,
     Initiator,
     Refused,
+    esp_offer,
     first_proposal,
     prf,
     prf_plus,
@@ -134,6 +136,9 @@ class Ue(Initiator, Mobile):
     def sst(self):
         return self.world.options.sst
 
+    def parameters(self):
+        return bytes.fromhex(self.world.options.an) + super().parameters()
+
     def service_request(self):
         """Signalling, with the 5G-S-TMSI."""
         identity = b"\xf4" + self.guti[4:]
@@ -179,10 +184,12 @@ class Ue(Initiator, Mobile):
         await self.init()
         identity = bytes([11, 0, 0, 0]) + os.urandom(8)
         spi = os.urandom(4)
-        offer = proposal(1, 3, spi, [(1, 20, 128), (5, 1, 0), (5, 0, 0)])
+        offer = proposal(1, 3, spi, esp_offer(self.cipher))
         everything = selectors("0.0.0.0/0", "::/0")
         wanted = INNER_IP6 if self.world.options.inner == 6 else INNER_IP4
-        asked = struct.pack("!B3xHH", 1, wanted, 0)
+        asked = bytes.fromhex(self.world.options.asked) or struct.pack("!B3xHH", 1, wanted, 0)
+        if self.world.options.bare:
+            await self.probe(IKE_AUTH, [])
         kinds = await self.auth(
             [(IDI, identity), (CP, asked), (SA, offer), (TSI, everything), (TSR, everything), MOBIKE]
         )
@@ -198,9 +205,9 @@ class Ue(Initiator, Mobile):
         assert kinds[AUTH][4:] == prf(pad, signed), "the gateway's second AUTH"
         notes = kinds["notes"]
         _, _, far_spi, transforms = first_proposal(kinds[SA])
-        size = transforms[1][1] // 8 + 4
+        size = self.cipher.size(transforms[1][1])
         material = prf_plus(self.sk_d, b"".join(self.nonces), 2 * size)
-        child = Child(spi, far_spi, material[size:], material[:size], transforms.get(5, (0, 0))[0] == 1)
+        child = Child(self.cipher, spi, far_spi, material[size:], material[:size], transforms.get(5, (0, 0))[0] == 1)
         child.own, child.theirs = kinds[TSI], kinds[TSR]
         self.children[spi] = self.signalling = child
         at = kinds[CP][4:]
@@ -467,6 +474,27 @@ class World:
         elif do == "frame":
             for ue in ues:
                 ue.send_gre(c["session"], bytes.fromhex(c["octets"]), c["qfi"])
+        elif do == "probe":
+            for ue in ues:
+                payloads = [(kind, bytes.fromhex(body)) for kind, body in c.get("payloads", ())]
+                inner = bytes.fromhex(c["inner"]) if "inner" in c else None
+                more = {key: c[key] for key in ("skip", "unsealed", "flips") if key in c}
+                await ue.probe(c["exchange"], payloads, inner=inner, **more)
+        elif do == "esp":
+            # In the default child SA of a session: packets, as they are or with another padding or another end.
+            for ue in ues:
+                child = ue.newest(lambda child: child.session == c["session"] and child.default)
+                for packet in c["packets"]:
+                    padding = bytes.fromhex(c["padding"]) if "padding" in c else None
+                    data = bytearray(child.seal(bytes.fromhex(packet), padding))
+                    for at in c.get("flips", ()):
+                        data[at] ^= 1
+                    ue.sockets["esp"].sendto(data[: c.get("size", len(data))], (self.options.gateway, 0))
+            self.say("esp")
+        elif do == "children":
+            for ue in ues:
+                spis = {str(child.session): child.spi_in.hex() for child in ue.children.values() if child.default}
+                ue.say("children", spis=spis, inner=ue.inner.hex())
         elif do == "raw-nas":
             for ue in ues:
                 ue.writer.write(bytes.fromhex(c["octets"]))
@@ -512,6 +540,13 @@ def main():
     parser.add_argument("--refusechild", type=int, default=0)
     # Go no further than EAP-Success.
     parser.add_argument("--halt", type=int, default=0)
+    # Of IKE and ESP: gcm or cbc.
+    parser.add_argument("--cipher", default="gcm")
+    # In place of the configuration request's content; more AN parameters, in front of the others; an IKE_AUTH request
+    # without payloads. In hexadecimal, but the last.
+    parser.add_argument("--asked", default="")
+    parser.add_argument("--an", default="")
+    parser.add_argument("--bare", type=int, default=0)
     # Take no requests for child SAs, without an answer.
     parser.add_argument("--mute", type=int, default=0)
     parser.add_argument("--nat", type=int, default=0)
