@@ -310,7 +310,7 @@ def test_a_dhcp_client_whose_line_the_core_rejects_hears_the_reason(site):
     wait_until(lambda: site.session(line.ip4) is None, 30, "no session")
     why = "the core rejects the registration: 5GMM cause 11, PLMN not allowed"
     try:
-        # It starts again, and asks for its address (RFC 2131 section 3.2). While it is rejected, each request is refused.
+        # It starts again, and asks for its address (RFC 2131 section 3.2). Each request is refused.
         for _ in range(2):
             denied = client.again(
                 lambda: client.send4("request", ("requested_addr", address)), lambda: client.answer4(6, seconds=2)

@@ -46,7 +46,8 @@ def option(kind, value):
 
 
 class Host:
-    """`method`: "pap", "chap" or "eap". It has `address`, `dns`, `gateway`, `advertisement` and whether it `ended`, and `why`."""
+    """`method`: "pap", "chap" or "eap". It has `address`, `dns`, `gateway`, `advertisement`, whether it `ended` and
+    `why`."""
 
     def __init__(self, wire, mac, *vlans, tpids=None, username="", password="", method="pap", mru=1492):
         self.wire, self.mac, self.mru = wire, frames.mac_bytes(mac), mru
