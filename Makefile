@@ -46,7 +46,7 @@ build/.setup-radius: tools/setup.sh requirements.txt
 	tools/setup.sh radius
 build/.setup-bench: tools/setup.sh requirements.txt
 	tools/setup.sh bench
-build/.setup-test: tools/setup.sh tools/guest.sh requirements.txt tools/kafka/pom.xml tools/fluent-bit.sh
+build/.setup-test: tools/setup.sh tools/guest.sh tools/libreswan.sh requirements.txt tools/kafka/pom.xml tools/fluent-bit.sh
 	tools/setup.sh
 
 # Go code of the contract, made again when a .proto changes.

@@ -107,7 +107,10 @@ class Site:
             thing("Route", "office", prefix="10.2.0.0/16", nextHops=[{"interface": "office"}]),
             thing("IkeCredential", "office", sharedKey="a secret"),
         )
-        self.peer = StrongSwan(lab, self.outside, CONNECTION)
+        self.peer = self.other_end(lab)
+
+    def other_end(self, lab):
+        return StrongSwan(lab, self.outside, CONNECTION)
 
     def connection(self, start, **more):
         child = {"name": "net", "tunnel": "office", "local": ["10.1.0.0/16"], "remote": ["10.2.0.0/16"], "start": start}

@@ -149,6 +149,14 @@ install_guest() {
 	link "$folder" build/guest
 }
 
+# Leaves libreswan in build/libreswan.
+install_libreswan() {
+	[ "$purpose" = test ] || return 0
+	local folder
+	folder=$(made_once libreswan "$(release; cat tools/libreswan.sh)" tools/step.sh libreswan packages tools/libreswan.sh)
+	link "$folder" build/libreswan
+}
+
 base_python() { if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi; }
 
 # make_venv PACKAGES... FOLDER
@@ -254,6 +262,7 @@ install_go
 install_wycheproof
 install_kafka
 install_guest
+install_libreswan
 # What no clone has used for a month: tools/test.py, too, marks what it uses.
 remove_from_cache -mtime +30
 complete=1
