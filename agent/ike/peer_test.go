@@ -335,3 +335,92 @@ connections {
 		})
 	}
 }
+
+// A child of our connection takes a part of what strongSwan asks for, and the other way round; each end makes one child of each entry.
+func TestStrongSwanNarrowsSelectorsAndMakesSeveralChildren(t *testing.T) {
+	const ike, esp = "aes256gcm16-prfsha256-x25519", "aes256gcm16-x25519"
+	second := fmt.Sprintf(`children {
+			second {
+				local_ts = 10.2.0.0/16
+				remote_ts = 10.3.0.0/16
+				esp_proposals = %s
+				rekey_time = 0
+			}
+		}
+		`, esp)
+	network := func(text string) []message.Selector {
+		return []message.Selector{SelectorOf(netip.MustParsePrefix(text))}
+	}
+	for _, ours := range []bool{true, false} {
+		t.Run(fmt.Sprintf("initiator=%v", ours), func(t *testing.T) {
+			t.Parallel()
+			s := newStrongSwan(t, swan(ike, esp, second), nil)
+			c := s.to(ike, esp)
+			other := *c.Children[0]
+			other.Name, other.Local, other.Remote = "second", network("10.3.0.0/16"), network("10.2.0.0/16")
+			c.Children = append(c.Children, &other)
+			// strongSwan has 10.2.0.0/16 and 10.1.0.0/16 in the first one.
+			if c.Children[0].Local, c.Children[0].Remote = network("10.1.4.0/24"), network("10.2.0.0/16"); ours {
+				c.Children[0].Local, c.Children[0].Remote = network("10.1.0.0/16"), network("10.0.0.0/8")
+			}
+			s.set(c)
+			if ours {
+				s.initiate()
+			} else {
+				s.swanctl("--initiate", "--child", "net")
+				s.swanctl("--initiate", "--child", "second")
+			}
+			s.agree(2)
+			want := map[string]string{"net": "10.1.4.0/24 10.2.0.0/16", "second": "10.3.0.0/16 10.2.0.0/16"}
+			if ours {
+				want["net"] = "10.1.0.0/16 10.2.0.0/16"
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, c := range s.in {
+				var all []string
+				for _, one := range slices.Concat(c.Local, c.Remote) {
+					all = append(all, selectorText(one))
+				}
+				if text := strings.Join(all, " "); text != want[c.Conf.Name] {
+					t.Errorf("%s protects %s, not %s", c.Conf.Name, text, want[c.Conf.Name])
+				}
+			}
+			if len(s.m.sas) != 1 {
+				t.Errorf("%d IKE SAs", len(s.m.sas))
+			}
+		})
+	}
+}
+
+// INITIAL_CONTACT: an end that has lost everything comes again, and the other one deletes what it had.
+func TestStrongSwanBeginsAnew(t *testing.T) {
+	const ike, esp = "aes256gcm16-prfsha256-x25519", "aes256gcm16-x25519"
+	for _, ours := range []bool{true, false} {
+		t.Run(fmt.Sprintf("initiator=%v", ours), func(t *testing.T) {
+			t.Parallel()
+			s := newStrongSwan(t, swan(ike, esp, ""), nil)
+			conn := s.to(ike, esp)
+			s.set(conn)
+			if !ours {
+				s.swanctl("--initiate", "--child", "net")
+				s.agree(1)
+				s.restart()
+				s.swanctl("--initiate", "--child", "net")
+				s.agree(1)
+				s.await("one IKE SA", func() bool { return len(s.m.sas) == 1 })
+				return
+			}
+			s.initiate()
+			s.agree(1)
+			s.mu.Lock()
+			s.m = New(time.Now())
+			clear(s.in)
+			clear(s.out)
+			s.mu.Unlock()
+			s.set(conn)
+			s.initiate()
+			s.agree(1)
+		})
+	}
+}

@@ -30,6 +30,7 @@ type strongSwan struct {
 	here      string
 	there     string
 	daemon    *exec.Cmd
+	ended     chan struct{}
 	sockets   []*net.UDPConn
 
 	mu      sync.Mutex
@@ -129,28 +130,13 @@ func newStrongSwan(t *testing.T, configuration string, files map[string][]byte) 
 	for name, content := range files {
 		write(name, content)
 	}
-	s.daemon = exec.Command("ip", "netns", "exec", s.there, "charon-systemd")
-	s.daemon.Env = append(os.Environ(), "STRONGSWAN_CONF="+s.directory+"/strongswan.conf")
-	out, err := os.Create(s.directory + "/out")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.daemon.Stdout, s.daemon.Stderr = out, out
-	if err := s.daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.daemon.Wait()
-	}()
 	t.Cleanup(func() {
 		_ = s.daemon.Process.Signal(syscall.SIGTERM)
 		select {
-		case <-done:
+		case <-s.ended:
 		case <-time.After(5 * time.Second):
 			_ = s.daemon.Process.Kill()
-			<-done
+			<-s.ended
 		}
 		if t.Failed() {
 			log, _ := os.ReadFile(s.directory + "/log")
@@ -158,22 +144,52 @@ func newStrongSwan(t *testing.T, configuration string, files map[string][]byte) 
 			t.Logf("strongSwan's log:\n%s\n%s\nour events: %q", log, out, s.events)
 		}
 	})
+	s.start()
+	s.listen()
+	return s
+}
+
+// start starts the daemon and has it read its configuration.
+func (s *strongSwan) start() {
+	s.t.Helper()
+	s.daemon = exec.Command("ip", "netns", "exec", s.there, "charon-systemd")
+	s.daemon.Env = append(os.Environ(), "STRONGSWAN_CONF="+s.directory+"/strongswan.conf")
+	out, err := os.Create(s.directory + "/out")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.daemon.Stdout, s.daemon.Stderr = out, out
+	if err := s.daemon.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	done, daemon := make(chan struct{}), s.daemon
+	s.ended = done
+	go func() {
+		defer close(done)
+		_ = daemon.Wait()
+	}()
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		out, err := s.try("--load-all", "--file", s.directory+"/swanctl.conf")
 		if err == nil {
 			break
 		}
 		select {
-		case <-done:
-			t.Fatalf("strongSwan has ended")
+		case <-s.ended:
+			s.t.Fatalf("strongSwan has ended")
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("strongSwan does not start: %v: %s", err, out)
+			s.t.Fatalf("strongSwan does not start: %v: %s", err, out)
 		}
 	}
-	s.listen()
-	return s
+}
+
+// restart kills the daemon and starts another one, which knows nothing.
+func (s *strongSwan) restart() {
+	s.t.Helper()
+	_ = s.daemon.Process.Kill()
+	<-s.ended
+	s.start()
 }
 
 // try calls swanctl.
