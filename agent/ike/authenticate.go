@@ -384,8 +384,8 @@ func (s *ikeSA) setTimes(now time.Time) {
 
 // candidates are the connections that a responder can use for an initiator's identities.
 func (s *ikeSA) candidates(d Datagram, p authPayloads) *Connection {
-	for _, c := range s.m.sorted() {
-		if c.Dataplane != s.dataplane || c.VRF != s.vrf || !c.takes(d.Local.Addr(), d.Remote.Addr()) || !c.serves(identityOf(p.idi)) {
+	for _, c := range s.m.taking(s.dataplane, s.vrf, d.Local.Addr(), d.Remote.Addr()) {
+		if !c.serves(identityOf(p.idi)) {
 			continue
 		}
 		if p.auth == nil != (c.RemoteMethod == EAP) {
@@ -636,7 +636,7 @@ func (s *ikeSA) completeAuth(a *authentication, payloads []message.Payload, now 
 }
 
 // reauthenticate opens another IKE SA with the same children, and ends this one when it is up (make before break).
-func (s *ikeSA) reauthenticate(now time.Time) {
+func (s *ikeSA) reauthenticate(now time.Time) bool {
 	var wanted []string
 	for _, c := range s.sortedChildren() {
 		if !c.replaced && !c.deleting && !slices.Contains(wanted, c.Conf.Name) {
@@ -645,8 +645,9 @@ func (s *ikeSA) reauthenticate(now time.Time) {
 	}
 	conn := s.m.connections[s.conn.Name]
 	if conn == nil || !conn.Remote.IsValid() {
-		return
+		return false
 	}
 	other := s.m.open(conn, wanted, now)
 	other.reauthOf = s
+	return true
 }

@@ -438,8 +438,8 @@ func (m *Machine) respondInit(d Datagram, h message.Header, b []byte, now time.T
 		m.reply(d, header, &message.Notify{Kind: n, Data: data})
 	}
 	var candidates []*Connection
-	for _, c := range m.sorted() {
-		if c.Dataplane == d.Dataplane && c.VRF == d.VRF && c.takes(d.Local.Addr(), d.Remote.Addr()) && (!c.Owned || c.Takes != nil) {
+	for _, c := range m.taking(d.Dataplane, d.VRF, d.Local.Addr(), d.Remote.Addr()) {
+		if !c.Owned || c.Takes != nil {
 			candidates = append(candidates, c)
 		}
 	}
@@ -521,7 +521,47 @@ func (m *Machine) sorted() (all []*Connection) {
 		}
 		return bytes.Compare([]byte(a.Name), []byte(b.Name))
 	})
-	m.ordered = all
+	m.ordered, m.places = all, map[peerPlace][]int{}
+	for i, c := range all {
+		remote := c.Remote
+		if len(c.Peers) > 0 {
+			remote = netip.Addr{}
+		}
+		locals := []netip.Addr{{}}
+		if c.Local.IsValid() {
+			locals = c.locals()
+		}
+		for _, local := range locals {
+			key := peerPlace{c.Dataplane, c.VRF, local, remote}
+			if known := m.places[key]; len(known) == 0 || known[len(known)-1] != i {
+				m.places[key] = append(known, i)
+			}
+		}
+	}
+	return all
+}
+
+// peerPlace is where connections take peers: the peers' address and ours; the zero address: any, or one that Connection.takes judges.
+type peerPlace struct {
+	dataplane, vrf string
+	local, remote  netip.Addr
+}
+
+// taking are the connections that take a peer, in their order. Anybody can ask for them, so it does not look at the connections of other peers.
+func (m *Machine) taking(dataplane, vrf string, local, remote netip.Addr) (all []*Connection) {
+	ordered := m.sorted()
+	var found []int
+	for _, l := range []netip.Addr{local, {}} {
+		for _, r := range []netip.Addr{remote, {}} {
+			found = append(found, m.places[peerPlace{dataplane, vrf, l, r}]...)
+		}
+	}
+	slices.Sort(found)
+	for _, i := range slices.Compact(found) {
+		if ordered[i].takes(local, remote) {
+			all = append(all, ordered[i])
+		}
+	}
 	return all
 }
 

@@ -38,8 +38,10 @@ const (
 	fragmentSize = 1280 - 40 - 8 - markSize
 	// Fragments of one message.
 	maxFragments = 64
-	maxQueue     = 64
-	nonceSize    = 32
+	// The payloads of a message in fragments before the peer is authenticated: certificates, and large public keys.
+	maxOpening = 16 << 10
+	maxQueue   = 64
+	nonceSize  = 32
 )
 
 // Datagram is an IKE message of a peer, with its UDP addresses, from where and to where. On port 4500 the non-ESP marker is in front.
@@ -204,6 +206,8 @@ type Machine struct {
 	connections map[string]*Connection
 	// All of them in the order in which a responder tries them; nil: to be made anew.
 	ordered []*Connection
+	// Their numbers in that order, by where they take peers.
+	places map[peerPlace][]int
 	// By our SPI, and by the connection and our SPI.
 	sas  map[uint64]*ikeSA
 	used map[string]map[uint64]*ikeSA

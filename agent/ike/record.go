@@ -105,7 +105,7 @@ type windowState struct {
 type proposedState struct {
 	Group  uint16 `json:",omitempty"`
 	Secret []byte `json:",omitempty"`
-	Nonce  []byte
+	Nonce  []byte `json:",omitempty"`
 	// Of a rekey of the IKE SA: our SPI of the new one.
 	SPI     uint64             `json:",omitempty"`
 	Offered []message.Proposal `json:",omitempty"`
@@ -113,6 +113,8 @@ type proposedState struct {
 	Name     string `json:",omitempty"`
 	Replaces uint32 `json:",omitempty"`
 	Conf     *Child `json:",omitempty"`
+	// The request is the Delete of the IKE SA.
+	Ends bool `json:",omitempty"`
 }
 
 func (s *ikeSA) key() string { return fmt.Sprintf("%016x", s.ourSPI) }
@@ -246,6 +248,8 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	if s.id == 0 {
 		s.id = spi
 	}
+	// Not all peers are asked at the same moment whether they are there.
+	s.heard = now.Add(-conn.DPDDelay / 64 * time.Duration(s.ourSPI%64))
 	var err error
 	if s.prf, err = chosenPRF(s.chosen); err != nil {
 		return err
@@ -299,7 +303,13 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 		if s.outstanding.done != nil {
 			s.outstanding.proposed = w.Proposed
 		} else {
-			s.outstanding.done = func(payloads []message.Payload, now time.Time) { s.resume(exchange, proposed, readAuth(payloads), now) }
+			ends := w.Proposed != nil && w.Proposed.Ends
+			s.outstanding.done = func(payloads []message.Payload, now time.Time) {
+				s.resume(exchange, proposed, ends, readAuth(payloads), now)
+			}
+			if ends {
+				s.outstanding.proposed = w.Proposed
+			}
 		}
 		// The peer may have had it: the same packet again, at once.
 		s.outstanding.sent, s.outstanding.deadline = 1, now.Add(timeoutAfter(1))
@@ -307,7 +317,7 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	}
 	switch {
 	case s.state == deleting && s.outstanding == nil:
-		s.close(now, "deleted")
+		s.sendDelete(now, "deleted")
 	case s.state == rekeyed:
 		s.expires = now.Add(time.Minute)
 		s.successor = s // it is not the end of the connection
@@ -363,12 +373,15 @@ func (s *ikeSA) proposedBefore(r *proposedState, spi uint32, now time.Time) func
 	}
 }
 
-// resume takes the response to a request of the earlier process, of which too little was kept.
-func (s *ikeSA) resume(exchange message.Exchange, proposed uint32, p authPayloads, now time.Time) {
+// resume takes the response to a request of the earlier process, of which too little was kept. ends: it was the Delete of the IKE SA.
+func (s *ikeSA) resume(exchange message.Exchange, proposed uint32, ends bool, p authPayloads, now time.Time) {
 	created := exchange == message.CreateChildSA && p.sa != nil || exchange == message.IKEFollowupKE && p.err == nil
 	switch {
-	case s.state == deleting:
+	case s.state == deleting && ends:
 		s.close(now, "deleted")
+	case s.state == deleting:
+		// The Delete was still behind this request.
+		s.sendDelete(now, "deleted")
 	case p.notify[message.AdditionalKeyExchange] != nil:
 		// The peer forgets what we proposed, as the next key exchange does not follow.
 	case created && proposed != 0:

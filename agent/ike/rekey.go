@@ -17,6 +17,9 @@ import (
 // redundantTime is how long an IKE SA that another one replaces waits for its deletion.
 const redundantTime = time.Minute
 
+// overdueTime is the least time that a peer has after the rekey time of an IKE SA to accept new keys.
+const overdueTime = 5 * time.Minute
+
 // rekeyIKE replaces the IKE SA (RFC 7296 section 1.3.2).
 func (s *ikeSA) rekeyIKE(now time.Time) {
 	s.enqueue(now, func(s *ikeSA, now time.Time) bool {
@@ -171,7 +174,7 @@ func (s *ikeSA) answerRekey(p authPayloads, now time.Time) {
 		return
 	}
 	chosen, ok := suite.Choose(s.conn.Proposals, p.sa.Proposals, p.ke.Group)
-	if !ok || len(chosen.SPI) != 8 {
+	if !ok || len(chosen.SPI) != 8 || binary.BigEndian.Uint64(chosen.SPI) == 0 {
 		refuse(message.NoProposalChosen, []byte{})
 		s.m.refuse(s.conn, s.remote, "rekey-failed", notAccepted(p.sa.Proposals, s.conn.Proposals), now)
 		return

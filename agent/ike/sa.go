@@ -115,6 +115,8 @@ type ikeSA struct {
 
 	began, up, heard           time.Time
 	rekeyAt, reauthAt, expires time.Time
+	// How often overdueAt has passed.
+	overdue int
 
 	// In the heap of deadlines.
 	at    time.Time
@@ -436,7 +438,7 @@ func (s *ikeSA) reassemble(id uint32, f *message.Encrypted, plain []byte) (first
 		p = &reassembly{id: id, parts: make([][]byte, f.Total), left: int(f.Total)}
 		s.parts = p
 	}
-	if int(f.Total) < len(p.parts) || p.parts[f.Number-1] != nil || p.size+len(plain) > message.MaxLength {
+	if int(f.Total) < len(p.parts) || p.parts[f.Number-1] != nil || p.size+len(plain) > s.longest() {
 		return 0, nil, false
 	}
 	if f.Number == 1 {
@@ -449,6 +451,14 @@ func (s *ikeSA) reassemble(id uint32, f *message.Encrypted, plain []byte) (first
 		return 0, nil, false
 	}
 	return p.first, bytes.Join(p.parts, nil), true
+}
+
+// longest is how long the payloads of a message in fragments may be. A peer that is not authenticated gets less memory: there may be many of them.
+func (s *ikeSA) longest() int {
+	if s.state == opening && !s.initiator {
+		return maxOpening
+	}
+	return message.MaxLength
 }
 
 // follow goes to the address from which an authenticated message came, if an address translator may have changed it (RFC 7296 section 2.23).
@@ -508,6 +518,7 @@ func (s *ikeSA) next() (at time.Time) {
 	if s.state == established {
 		sooner(s.rekeyAt)
 		sooner(s.reauthAt)
+		sooner(s.overdueAt())
 		if s.conn.DPDDelay > 0 && s.outstanding == nil {
 			sooner(s.heard.Add(s.conn.DPDDelay))
 		}
@@ -560,6 +571,15 @@ func (s *ikeSA) tick(now time.Time) {
 		s.reauthAt = time.Time{}
 		s.reauthenticate(now)
 	}
+	if past(s.overdueAt()) {
+		s.overdue++
+		if s.overdue > 1 || !s.reauthenticate(now) {
+			conn := s.conn
+			s.terminate(now, "the peer accepts no new keys of the IKE SA")
+			s.m.retry(conn, s.m.wants(conn), now)
+			return
+		}
+	}
 	if past(s.rekeyAt) {
 		s.rekeyAt = time.Time{}
 		s.rekeyIKE(now)
@@ -584,6 +604,15 @@ func (s *ikeSA) tick(now time.Time) {
 			return true
 		})
 	}
+}
+
+// overdueAt is when the keys of an IKE SA have served too long, as the peer refuses each rekey: then another IKE SA is opened, which takes its place, and
+// if the peer refuses that as well, this one ends.
+func (s *ikeSA) overdueAt() time.Time {
+	if s.conn.RekeyTime == 0 {
+		return time.Time{}
+	}
+	return s.up.Add(s.conn.RekeyTime + time.Duration(s.overdue+1)*max(s.conn.RekeyTime/10, overdueTime))
 }
 
 // sortedChildren are the children, also while the caller removes some.
@@ -643,17 +672,23 @@ func (s *ikeSA) terminate(now time.Time, why string) {
 	s.queue = nil
 	s.abandonFollowUp(now)
 	s.decide()
-	s.enqueue(now, func(s *ikeSA, now time.Time) bool {
-		s.request(message.Informational, now, func([]message.Payload, time.Time) { s.close(now, why) }, &message.Delete{Protocol: message.ProtocolIKE})
-		return true
-	})
+	s.sendDelete(now, why)
 	s.state = deleting
 	if was == established {
 		for _, c := range s.sortedChildren() {
 			s.removeChild(c)
 		}
+		s.keepSA()
 	}
 	s.schedule()
+}
+
+// sendDelete deletes the IKE SA at the peer. Another process has to know which of our requests was the Delete.
+func (s *ikeSA) sendDelete(now time.Time, why string) {
+	s.enqueue(now, func(s *ikeSA, now time.Time) bool {
+		s.propose(message.Informational, 0, &proposedState{Ends: true}, now, func([]message.Payload, time.Time) { s.close(now, why) }, &message.Delete{Protocol: message.ProtocolIKE})
+		return true
+	})
 }
 
 // close forgets an IKE SA and its children.

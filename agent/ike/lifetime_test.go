@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ike
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice.dev/sluice/agent/ike/message"
+)
+
+// A peer that refuses to rekey the IKE SA opens another one, or has none in the end.
+func TestKeysOfAnIKESAEndIfThePeerRefusesNewOnes(t *testing.T) {
+	const other = "aes256gcm16-prfsha384-ecp384"
+	for _, opens := range []bool{true, false} {
+		p := newPair(t)
+		p.configure(func(a, b *Connection) { b.RekeyTime = 0 })
+		p.initiate()
+		before := p.a.only(t).ourSPI
+		conn := *p.b.only(t).conn
+		conn.Proposals = proposals(t, message.ProtocolIKE, other)
+		if p.b.only(t).conn = &conn; !opens {
+			p.do(p.b, p.b.m.SetConnection("peer", &conn, p.now))
+		}
+		p.filter = func(*Datagram) bool {
+			if opens && (len(p.a.in) == 0 || len(p.b.in) == 0) {
+				t.Error("there is no child for a while")
+			}
+			return true
+		}
+		p.pass(4*time.Hour + 20*time.Minute)
+		if p.a.only(t).ourSPI != before {
+			t.Error("the IKE SA ends too soon")
+		}
+		p.pass(5 * time.Minute)
+		if opens {
+			p.check(1)
+			if p.a.only(t).ourSPI == before {
+				t.Errorf("the keys are the old ones; events %q", p.a.events)
+			}
+			continue
+		}
+		p.pass(25 * time.Minute)
+		if p.b.m.sas[before] != nil || len(p.a.in)+len(p.b.in)+len(p.b.m.sas) != 0 {
+			t.Errorf("the old keys serve on; events %q and %q", p.a.events, p.b.events)
+		}
+	}
+}
+
+// The Delete of an IKE SA waits for the response to another request when the agent is killed.
+func TestANewAgentSendsTheDeleteThatWaited(t *testing.T) {
+	for _, what := range []string{"nothing", "net"} {
+		p := newPair(t)
+		p.configure()
+		p.initiate()
+		p.filter = func(*Datagram) bool { return false }
+		if what == "net" {
+			x, _ := p.a.m.Terminate("peer", what, p.now)
+			p.do(p.a, x)
+		} else {
+			p.pass(31 * time.Second) // DPD
+		}
+		x, _ := p.a.m.Terminate("peer", "", p.now)
+		p.do(p.a, x)
+		p.run()
+		conn := p.a.m.connections["peer"]
+		p.filter = nil
+		p.restart(p.a, func(m *Machine) { m.SetConnection("peer", conn, p.now) })
+		p.pass(3 * time.Second)
+		if len(p.a.m.sas)+len(p.b.m.sas) != 0 || len(p.b.in) != 0 {
+			t.Errorf("behind %s: %d IKE SAs here, %d there; events %q", what, len(p.a.m.sas), len(p.b.m.sas), p.b.events)
+		}
+	}
+}
+
+func TestAPeerThatIsNotAuthenticatedGetsLittleMemory(t *testing.T) {
+	for length, up := range map[int]int{12000: 1, 20000: 0} {
+		p := newPair(t)
+		p.configure(func(a, b *Connection) {
+			a.Credential = &Credential{Chain: [][]byte{make([]byte, length)}, Key: mustKey(ed25519.GenerateKey(rand.Reader))}
+			a.LocalMethod, b.RemoteMethod = Certificate, Certificate
+			p.b.answer = func(any) any { return Verified{Key: a.Credential.Key.Public()} }
+		})
+		p.initiate()
+		for _, s := range p.b.m.sas {
+			if s.parts != nil && s.parts.size > maxOpening {
+				t.Errorf("%d bytes of fragments are kept", s.parts.size)
+			}
+		}
+		if len(p.b.in) != up {
+			t.Errorf("%d bytes: %d children; events %q", length, len(p.b.in), p.b.events)
+		}
+	}
+}
+
+// An agent that starts asks its peers one after the other whether they are there.
+func TestANewAgentDoesNotAskAllPeersAtOnce(t *testing.T) {
+	records, conn := map[string][]byte{}, (*Connection)(nil)
+	for range 32 {
+		p := newPair(t)
+		p.configure()
+		p.initiate()
+		maps.Copy(records, p.a.records)
+		conn = p.a.m.connections["peer"]
+	}
+	p := newPair(t)
+	p.do(p.a, p.a.m.SetConnection("peer", conn, p.now))
+	restored, n := p.a.m.Restore(records, p.now)
+	p.do(p.a, restored)
+	if n != 32 {
+		t.Fatalf("%d IKE SAs", n)
+	}
+	asked, most := map[uint64]bool{}, 0
+	for range 31 {
+		p.now = p.now.Add(time.Second)
+		p.do(p.a, p.a.m.Tick(p.now))
+		fresh := 0
+		for _, d := range p.wire {
+			h, err := message.ParseHeader(d.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !asked[h.SPIi] {
+				asked[h.SPIi] = true
+				fresh++
+			}
+		}
+		most, p.wire = max(most, fresh), nil
+	}
+	if len(asked) != 32 || most > 12 {
+		t.Errorf("%d of 32 peers are asked, and %d in one second", len(asked), most)
+	}
+}
+
+// What finds the connections of a peer agrees with what each of them takes.
+func TestConnectionsAreFoundByTheAddressesOfBothEnds(t *testing.T) {
+	m, now := New(time.Unix(1700000000, 0)), time.Unix(1700000000, 0)
+	address := netip.MustParseAddr
+	for i := range 300 {
+		c := &Connection{Name: fmt.Sprintf("c%03d", i), Dataplane: []string{"x", "y"}[i%2], VRF: []string{"", "red"}[i/2%2], Frozen: i%11 == 0}
+		if i%3 != 0 {
+			c.Local = address(fmt.Sprintf("192.0.2.%d", i%5))
+		}
+		if i%7 == 0 {
+			c.OtherLocals = []netip.Addr{address("192.0.2.1"), address("192.0.2.2")}
+		}
+		if i%4 != 0 {
+			c.Remote = address(fmt.Sprintf("198.51.100.%d", i%20))
+		}
+		if i%5 == 0 {
+			c.Peers = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/29")}
+		}
+		m.SetConnection(c.Name, c, now)
+	}
+	several := 0
+	for _, dataplane := range []string{"x", "y", "z"} {
+		for _, vrf := range []string{"", "red"} {
+			for l := range 6 {
+				for r := range 21 {
+					local, remote := address(fmt.Sprintf("192.0.2.%d", l)), address(fmt.Sprintf("198.51.100.%d", r))
+					var want []*Connection
+					for _, c := range m.sorted() {
+						if c.Dataplane == dataplane && c.VRF == vrf && c.takes(local, remote) {
+							want = append(want, c)
+						}
+					}
+					if len(want) > 1 {
+						several++
+					}
+					if got := m.taking(dataplane, vrf, local, remote); !slices.Equal(got, want) {
+						t.Fatalf("%s to %s: %d connections, not %d", remote, local, len(got), len(want))
+					}
+				}
+			}
+		}
+	}
+	if several == 0 {
+		t.Error("no peer has several connections")
+	}
+}
