@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handshake of IKEv2 with libreswan as the peer. A kernel without ESP refuses the SAs of its children: it has no tunnel."""
+"""The handshake of IKEv2 with libreswan as the peer. A kernel without ESP refuses the SAs of its children: it has no
+tunnel."""
 
 import re
 
@@ -81,7 +82,8 @@ def connection(office, start, authentication):
 def known(office):
     """The gateway has read the connection."""
     unknown = ("ike", "initiate", "office", "--child", "x")
-    wait_until(lambda: "no child" in office.gateway.sluice(*unknown, check=False).stderr, what="the connection is known")
+    refusal = "no child"
+    wait_until(lambda: refusal in office.gateway.sluice(*unknown, check=False).stderr, what="the connection is known")
 
 
 HOW = {"secret": "authby=secret", "certificate": "digital signature"}
@@ -95,8 +97,8 @@ def test_libreswan_opens_an_ike_sa(office, authentication):
     before = len(office.peer.log())
     office.peer.whack("--name", authentication, "--initiate", "--asynchronous")
     wait_until(lambda: "established IKE SA; authenticated peer" in office.peer.log()[before:], what="an IKE SA")
-    said = office.peer.log()[before:]
-    assert re.search(f"initiator established IKE SA; authenticated peer .*{HOW[authentication]}.*'@here.example'", said), said
+    said, how = office.peer.log()[before:], HOW[authentication]
+    assert re.search(f"initiator established IKE SA; authenticated peer .*{how}.*'@here.example'", said), said
     # The first key exchange that libreswan offers is not accepted.
     assert "INVALID_KE_PAYLOAD" in said, said
     (listed,) = office.gateway.json("ike", "list")[:1]
@@ -109,8 +111,8 @@ def test_the_gateway_opens_an_ike_sa_with_libreswan(office, authentication):
     before = len(office.peer.log())
     office.gateway.apply(connection(office, "AT_ONCE", authentication), wait=False)
     wait_until(lambda: "established IKE SA; authenticated peer" in office.peer.log()[before:], what="an IKE SA")
-    said = office.peer.log()[before:]
-    assert re.search(f"responder established IKE SA; authenticated peer .*{HOW[authentication]}.*'@here.example'", said), said
+    said, how = office.peer.log()[before:], HOW[authentication]
+    assert re.search(f"responder established IKE SA; authenticated peer .*{how}.*'@here.example'", said), said
 
 
 def test_libreswan_is_refused_for_its_key(office):
