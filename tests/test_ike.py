@@ -220,6 +220,40 @@ def test_an_operator_lists_initiates_rekeys_and_terminates(site):
     assert "a secret" not in secret
 
 
+def test_one_command_shows_a_tunnel(site):
+    """Its peer, its IKE SA, its children and what it carried."""
+
+    def row(*more):
+        return next(each for each in site.gateway.json("get", "tunnels", *more) if each["tunnel"] == "office")
+
+    assert row()["state"] == "down"
+    assert row()["securityAssociations"] == 0
+    site.gateway.apply(site.connection("AT_ONCE"))
+    wait_until(site.up, what="the tunnel is up")
+    assert " 0% packet loss" in site.ping(5)
+    listed = row()
+    assert (listed["state"], listed["connection"], listed["remoteIdentity"]) == ("up", "office", THERE)
+    assert (listed["remote"], listed["childAlgorithms"]) == (f"{HOST4}:4500", "aes256gcm16-noesn")
+    assert listed["encryptedPackets"] >= 5
+    assert listed["decryptedPackets"] >= 5
+    (child,) = listed["children"]
+    assert (child["child"], child["local"], child["remoteNetworks"]) == ("net", ["10.1.0.0/16"], ["10.2.0.0/16"])
+    assert int(child["spiOut"], 16) == int(site.peer.children()[0][0], 16)
+    heading, *rows = site.gateway.sluice("get", "tunnels").stdout.splitlines()
+    assert {"TUNNEL", "STATE", "PEER", "REMOTE", "CONNECTION"} < set(heading.split())
+    assert any(each.split()[:5] == ["office", "up", THERE, f"{HOST4}:4500", "office"] for each in rows)
+    described = site.gateway.sluice("describe", "tunnel", "office").stdout
+    assert "remoteIdentity: there.example" in described
+    # The object shows them beside its fields.
+    described = site.gateway.json("describe", "ipsectunnel", "office")
+    assert described["counters"]["encryptedPackets"] >= 5
+    assert (described["sas"]["remoteIdentity"], described["sas"]["child"]) == (THERE, "net")
+    unknown = site.gateway.sluice("describe", "tunnel", "x", check=False)
+    assert unknown.returncode
+    assert "there is no tunnel x" in unknown.stderr
+    site.gateway.sluice("ike", "terminate", "office")
+
+
 def test_a_peer_that_moves_keeps_its_tunnel(site):
     site.gateway.apply(site.connection("NOTHING", peerNetworks=["192.0.2.0/24"]), wait=False)
     wait_until(lambda: site.peer.swanctl("--initiate", "--child", "net", check=False).returncode == 0, what="a tunnel")

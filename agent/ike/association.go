@@ -36,16 +36,22 @@ var espEncryption = map[uint16]api.EspEncryption{suite.AESGCM8: api.EspEncryptio
 var espIntegrity = map[uint16]api.EspIntegrity{0: api.EspIntegrity_NO_INTEGRITY, suite.SHA1: api.EspIntegrity_HMAC_SHA1, suite.SHA256: api.EspIntegrity_HMAC_SHA256,
 	suite.SHA384: api.EspIntegrity_HMAC_SHA384, suite.SHA512: api.EspIntegrity_HMAC_SHA512, suite.SM3: api.EspIntegrity_HMAC_SM3}
 
+// serves is the use of a child; a user may have a tunnel of its own.
+func (c *ChildSA) serves() Serves {
+	what := c.Conf.Serves
+	if c.sa.tunnel != "" {
+		what.Tunnel, what.Policy = c.sa.tunnel, ""
+	}
+	return what
+}
+
 // association returns one direction of a child as an object.
 func association(c *ChildSA, outbound, labelled bool) *object.Object {
 	dataplane, vrf, local, remote, udp := c.Place()
 	if vrf == "default" {
 		vrf = ""
 	}
-	what := c.Conf.Serves
-	if c.sa.tunnel != "" {
-		what.Tunnel, what.Policy = c.sa.tunnel, ""
-	}
+	what := c.serves()
 	encryption, integrity := suite.Get(c.Chosen, message.Encryption).ID, suite.Get(c.Chosen, message.Integrity).ID
 	a := &api.SecurityAssociation{Spi: c.SPIIn, Vrf: vrf, LocalAddress: local.Addr().String(), RemoteAddress: remote.Addr().String(),
 		Encryption: espEncryption[encryption], EncryptionKey: hex.EncodeToString(c.EncryptionIn), Integrity: espIntegrity[integrity], IntegrityKey: hex.EncodeToString(c.IntegrityIn),

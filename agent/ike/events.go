@@ -25,6 +25,16 @@ func (s *serving) Connected(ctx context.Context, plane service.Plane) {
 		return
 	case <-s.first:
 	}
+	s.mu.Lock()
+	s.planes[plane.Name] = plane.Client
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.planes[plane.Name] == plane.Client {
+			delete(s.planes, plane.Name)
+		}
+	}()
 	s.locked(func(now time.Time) []Action {
 		return s.machine.Booted(plane.Name, plane.Client.Link().GetGreeting().GetBoot(), now)
 	})

@@ -20,8 +20,9 @@ type query struct {
 	*serving
 }
 
-// States returns all IKE SAs with their children, by the connection and the age. No secret is in them.
-func (m *Machine) States(connection string) (all []*api.IkeSaState) {
+// States returns all IKE SAs with their children, by the connection and the age, or those of a connection, or the children of a tunnel. No secret is
+// in them.
+func (m *Machine) States(connection, tunnel string) (all []*api.IkeSaState) {
 	texts := func(selectors []message.Selector) (texts []string) {
 		for _, one := range selectors {
 			texts = append(texts, selectorText(one))
@@ -43,11 +44,15 @@ func (m *Machine) States(connection string) (all []*api.IkeSaState) {
 			}
 			for _, child := range s.sortedChildren() {
 				one := state()
+				one.Tunnel = child.serves().Tunnel
+				if tunnel != "" && tunnel != one.Tunnel {
+					continue
+				}
 				one.Child, one.SpiIn, one.SpiOut, one.ChildAlgorithms, one.ChildSince = child.Conf.Name, child.SPIIn, child.SPIOut, suite.Text(child.Chosen), child.since.UnixNano()
 				one.Local, one.RemoteNetworks = texts(child.Local), texts(child.Remote)
 				all = append(all, one)
 			}
-			if len(s.children) == 0 {
+			if len(s.children) == 0 && tunnel == "" {
 				all = append(all, state())
 			}
 		}
@@ -59,7 +64,7 @@ func (m *Machine) States(connection string) (all []*api.IkeSaState) {
 func (q query) sas(_ context.Context, asked *api.IkeSasQuery) (*api.IkeSas, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return &api.IkeSas{Sas: q.machine.States(asked.GetConnection())}, nil
+	return &api.IkeSas{Sas: q.machine.States(asked.GetConnection(), asked.GetTunnel())}, nil
 }
 
 // change carries out a command for a connection.

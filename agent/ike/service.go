@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/eap"
 	"sluice.dev/sluice/agent/intent"
@@ -49,7 +50,8 @@ type serving struct {
 	machine     *Machine
 	synced      bool
 	first       chan struct{}
-	vrfs        map[string]string // by interface
+	planes      map[string]*dataplane.Client // that are connected
+	vrfs        map[string]string            // by interface
 	credentials map[string]*api.IkeCredential
 	authorities map[string]*api.IkeAuthority
 	pools       map[string]*api.AddressPool
@@ -91,7 +93,7 @@ type outgoing struct {
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), vrfs: map[string]string{}, credentials: map[string]*api.IkeCredential{},
+	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, credentials: map[string]*api.IkeCredential{},
 		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, specs: map[string]*object.Object{},
 		leases: map[uint64]held{}, files: files{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -335,6 +337,7 @@ func (s *serving) Run(ctx context.Context) error {
 	asked := query{serving: s}
 	defer service.Offer[api.IkeServer](s.Environment, asked)()
 	defer service.Provide(s.Environment, asked.sas)()
+	defer service.Provide(s.Environment, asked.tunnels)()
 	defer service.Offer[Server](s.Environment, registry{s})()
 	var group sync.WaitGroup
 	defer group.Wait()
