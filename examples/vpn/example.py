@@ -4,12 +4,13 @@
    west: a host == lan [data plane + agent] wan ==== wan [data plane + agent] lan == a host: east
                                             cafe ==== the user's strongSwan
 
-IKE makes the tunnels. Each host sends UDP packets through every tunnel, IPv4 and IPv6, and counts what arrives. The user sends
+IKE makes the tunnels. In the middle the agent of the western gateway is killed and started again. Each host sends UDP packets through every tunnel, IPv4 and IPv6, and counts what arrives. The user sends
 to the western host, which sends each packet back.
 """
 
 import contextlib
 import errno
+import json
 import select
 import shutil
 import socket
@@ -31,6 +32,8 @@ SIDES = {"west": 1, "east": 2}
 TUNNELS = 20
 # The keys of the first tunnel are replaced each so many seconds.
 REPLACE = 5
+# The agent is killed in the middle, or after so many seconds if the example has no end.
+KILL = 30
 PORT = 7000
 NUMBER = struct.Struct("!I")
 
@@ -282,6 +285,42 @@ class Traffic:
         return sum(map(self.sent.get, streams)), sum(map(self.received.get, streams))
 
 
+class Killing:
+    """The agent of a gateway is killed and started again. The next one goes on with the IKE SAs and children of before."""
+
+    def __init__(self, gateway):
+        self.gateway, self.before, self.after = gateway, set(), set()
+        self.done = self.over = False
+
+    def children(self):
+        """Children but the one whose keys the example replaces. None: no agent answers."""
+        listed = self.gateway.sluice("ike", "list", "-o", "json", check=False)
+        if listed.returncode:
+            return None
+        return {each["spiIn"] for each in json.loads(listed.stdout) if each["child"] != "site-01"}
+
+    def kill(self):
+        self.before, self.done = self.children(), True
+        self.gateway.agent.kill()
+        print("the agent of west is killed (kill -9) and started again; packets go on", flush=True)
+
+    def under_way(self):
+        """Whether the next agent has not taken over yet."""
+        if self.done and not self.over:
+            self.after = self.children() or set()
+            self.over = len(self.after) >= len(self.before)
+        return self.done and not self.over
+
+    def report(self):
+        """Says what the next agent took over, and returns whether it is all."""
+        if not self.done:
+            return True
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: not self.under_way(), what="the next agent has the tunnels")
+        print(f"the next agent of west took {len(self.after & self.before)} of {len(self.before)} tunnels over")
+        return self.after >= self.before
+
+
 def table(sites, traffic):
     states = sites["west"].states()
     # Of a tunnel whose keys are being replaced, the SA that sends.
@@ -356,19 +395,24 @@ def example(objects, seconds, rate, terminal):
             print("no remote user: strongSwan is not installed (tools/setup.sh test installs it)", flush=True)
         traffic = Traffic(sites, rate, user)
         traffic.warm_up()
-        replaced, replace = 0, time.monotonic() + REPLACE
+        begin = time.monotonic()
+        replaced, replace, end = 0, begin + REPLACE, begin + (seconds or float("inf"))
+        kill, killing = begin + (seconds / 2 if seconds else KILL), Killing(sites["west"].gateway)
         try:
-            end = time.monotonic() + (seconds or float("inf"))
             while time.monotonic() < end:
-                traffic.go(min(1 if terminal else 5, max(0.1, end - time.monotonic())))
+                soon = min(end, replace, end if killing.done else kill)
+                traffic.go(min(1 if terminal else 5, max(0.1, soon - time.monotonic())))
                 if terminal:
                     print("\033[H\033[J" + "\n".join(table(sites, traffic)), flush=True)
                 else:
                     print(f"{sum(traffic.received.values())} packets arrived", flush=True)
-                if time.monotonic() >= replace:
+                if time.monotonic() >= kill and not killing.done:
+                    killing.kill()
+                elif time.monotonic() >= replace and not killing.under_way():
                     sites["west"].gateway.sluice("ike", "rekey", "inet", "--child", "site-01")
                     replaced, replace = replaced + 1, time.monotonic() + REPLACE
         except KeyboardInterrupt:
             print()
         print(f"the keys of site-01 were replaced {replaced} times")
-        return summary(sites, traffic)
+        taken_over = killing.report()
+        return summary(sites, traffic) and taken_over
