@@ -78,7 +78,8 @@ func (q query) joined(plane, name string, counted []*api.IpsecTunnelState) (all 
 	defer q.mu.Unlock()
 	children, serving := map[string][]*api.IkeSaState{}, map[string]string{}
 	for _, one := range q.machine.States("", name) {
-		if one.GetTunnel() != "" && q.machine.connections[one.GetConnection()].Dataplane == plane {
+		// An SA that is being deleted may outlast its connection.
+		if c := q.machine.connections[one.GetConnection()]; one.GetTunnel() != "" && c != nil && c.Dataplane == plane {
 			children[one.GetTunnel()] = append(children[one.GetTunnel()], one)
 		}
 	}
