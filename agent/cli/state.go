@@ -99,7 +99,7 @@ func (p *program) stateCommand(st *object.State, name string) *cobra.Command {
 	command := "  sluice " + st.Notes.GetCommand()
 	c := &cobra.Command{Use: name, Short: st.Notes.GetSummary(), Args: cobra.NoArgs, Example: command + "\n" + command + " -o json"}
 	output := outputFlag(c, "table", "json", "yaml", jsonPathFormat)
-	// The command may name the object instead of this filter.
+	// The command may name the object instead of the first filter for one.
 	own := ""
 	for _, f := range st.Filters.List {
 		flag := strings.ToLower(object.Heading(f.Name))
@@ -112,7 +112,7 @@ func (p *program) stateCommand(st *object.State, name string) *cobra.Command {
 		}
 		if f.Ref != nil {
 			complete(c, flag, p.namesOf(f.Ref.Name))
-			if slices.Contains(st.Notes.GetKinds(), f.Ref.Name) {
+			if own == "" && slices.Contains(st.Notes.GetKinds(), f.Ref.Name) {
 				own, c.Use, c.Args = f.Name, name+" ["+strings.ToUpper(f.Name)+"]", cobra.MaximumNArgs(1)
 			}
 		}
