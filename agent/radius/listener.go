@@ -148,7 +148,12 @@ func (s *radius) serve(l *listener, conn *net.UDPConn) {
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		b := append([]byte(nil), buffer[:n]...)
 		source := sourceOf(control[:length])
-		answer := func(b []byte) { _, _, _ = conn.WriteMsgUDPAddrPort(b, source, from) }
+		// A client that gets no answer sends its request again.
+		answer := func(b []byte) {
+			if err := writeNow(conn, b, source, from); err != nil {
+				s.dynamicDrops.WithLabelValues("not-sent").Inc()
+			}
+		}
 		s.guarded(func() { s.demanded(l, from, b, answer) })
 	}
 }

@@ -26,7 +26,7 @@ func newMeasurements() *measurements {
 		requests:        counter("sluice_radius_requests_total", "Requests to RADIUS servers, without retransmissions.", "server", "purpose"),
 		retransmissions: counter("sluice_radius_retransmissions_total", "Requests that were sent to the same RADIUS server again.", "server", "purpose"),
 		timeouts:        counter("sluice_radius_timeouts_total", "Requests that a RADIUS server did not answer.", "server", "purpose"),
-		drops:           counter("sluice_radius_drops_total", "Packets from RADIUS servers that were dropped.", "server", "purpose", "reason"),
+		drops:           counter("sluice_radius_drops_total", "Packets from RADIUS servers that were dropped, and packets to them that could not be sent or did not arrive.", "server", "purpose", "reason"),
 		authentications: counter("sluice_radius_authentications_total", "Authentications of subscribers, by what became of them.", "policy", "result"),
 		ignored:         counter("sluice_radius_ignored_attributes_total", "Attributes of replies that were ignored.", "attribute", "reason"),
 		changes:         counter("sluice_radius_dynamic_requests_total", "CoA-Requests and Disconnect-Requests that were answered; cause is Error-Cause.", "type", "cause"),

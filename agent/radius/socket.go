@@ -48,6 +48,13 @@ func (s *radius) carryOut(actions []action) {
 	}
 }
 
+// dropped counts a packet from a server, or one to it that could not be sent. s.mu is held.
+func (s *radius) dropped(e *endpoint, reason string) {
+	c := counted{endpoint: e, what: reason}
+	s.measurements.count(c)
+	s.tally(c)
+}
+
 // hinder sets why a RadiusServer does not serve; an empty reason: it serves, for this purpose.
 func (s *radius) hinder(e *endpoint, reason, message string) {
 	k := object.Key{Kind: "RadiusServer", Name: e.server}
@@ -84,8 +91,8 @@ func (s *radius) disbelieved(c counted) {
 	s.Log.Warn("a reply of a RADIUS server is dropped", "server", c.endpoint.server, "endpoint", c.endpoint.address.String(), "why", remedies[c.what])
 }
 
-// send writes a packet to the socket of an endpoint, which is opened at its first use. A failed write is repeated at
-// the timeout.
+// send writes a packet to the socket of an endpoint, which is opened at its first use. A failed write, for which a full socket buffer is one reason,
+// is repeated at the timeout.
 func (s *radius) send(t transmit) {
 	e := t.endpoint
 	if e.removed || s.ended {
@@ -98,7 +105,7 @@ func (s *radius) send(t transmit) {
 	if conn == nil {
 		var err error
 		if conn, err = open(e.settings); err != nil {
-			s.drops.WithLabelValues(e.server, e.purpose(), "no-socket").Inc()
+			s.dropped(e, "no-socket")
 			if !s.closed[e] {
 				s.closed[e] = true
 				s.Log.Warn("a RADIUS server cannot be reached", "server", e.server, "endpoint", e.address.String(), "error", err)
@@ -113,8 +120,8 @@ func (s *radius) send(t transmit) {
 			s.read(conn, e, t.socket)
 		}()
 	}
-	if _, err := conn.Write(t.bytes); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
-		s.drops.WithLabelValues(e.server, e.purpose(), "not-sent").Inc()
+	if err := writeNow(conn, t.bytes, nil, netip.AddrPort{}); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		s.dropped(e, "not-sent")
 		if unbound(err) {
 			// The next transmission opens another one.
 			conn.Close()
@@ -172,7 +179,9 @@ func (s *radius) read(conn *net.UDPConn, e *endpoint, socket int) {
 			return
 		case err != nil:
 			// An ICMP error: any host can send one, so the timeout decides.
-			s.drops.WithLabelValues(e.server, e.purpose(), "unreachable").Inc()
+			s.mu.Lock()
+			s.dropped(e, "unreachable")
+			s.mu.Unlock()
 			continue
 		}
 		// Replies are kept: attributes of a grant are parts of them.
