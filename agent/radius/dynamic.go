@@ -95,20 +95,24 @@ func newDynamic(now time.Time) *dynamic {
 	return &dynamic{known: map[authenticator]*known{}, began: now.Truncate(time.Second)}
 }
 
-// receive takes a packet. It is dropped for a reason, or answered at once, or demands something.
-func (d *dynamic) receive(clients []permitted, from netip.AddrPort, b []byte, now time.Time) (answer []byte, demanded *demand, cause uint32, drop string) {
-	d.refused = nil
+// authenticate returns a request and the clients that it is of, or why it is dropped.
+func authenticate(clients []permitted, from netip.Addr, b []byte) (p packet, by []*permitted, drop string) {
 	p, err := parse(b)
 	if err != nil {
-		return nil, nil, 0, err.Error()
+		return nil, nil, err.Error()
 	}
 	if p.code() != CoARequest && p.code() != DisconnectRequest {
-		return nil, nil, 0, "code"
+		return nil, nil, "code"
 	}
-	by, drop := believe(p, clients, from.Addr())
-	if len(by) == 0 {
-		return nil, nil, 0, drop
+	if by, drop = believe(p, clients, from); len(by) > 0 {
+		drop = ""
 	}
+	return p, by, drop
+}
+
+// receive takes a request of authenticate. It is dropped for a reason, or answered at once, or demands something.
+func (d *dynamic) receive(p packet, by []*permitted, from netip.AddrPort, now time.Time) (answer []byte, demanded *demand, cause uint32, drop string) {
+	d.refused = nil
 	key := p.authenticator()
 	d.expire(now)
 	if k := d.known[key]; k != nil {
@@ -175,15 +179,28 @@ func (c *permitted) fresh(all []attribute, began, now time.Time) (until time.Tim
 	return now.Add(knownFor), false, ""
 }
 
-// believe returns the clients whose secret signed the request.
+// believe returns the clients whose secret signed the request. Each secret is tried once: of a forged request, each trial is the MD5 of up to 4096 octets.
 func believe(p packet, clients []permitted, from netip.Addr) (by []*permitted, drop string) {
+	type proof struct {
+		secret string
+		needs  bool
+	}
 	drop = "unknown-client"
+	var tried map[proof]error
 	for i := range clients {
 		c := &clients[i]
 		if !c.addresses.Contains(from) {
 			continue
 		}
-		err := p.verifyRequest([]byte(c.secret), c.spec.RequireMessageAuthenticator)
+		of := proof{c.secret, c.spec.RequireMessageAuthenticator}
+		err, known := tried[of]
+		if !known {
+			if tried == nil {
+				tried = map[proof]error{}
+			}
+			err = p.verifyRequest([]byte(c.secret), of.needs)
+			tried[of] = err
+		}
 		if err != nil {
 			drop = err.Error()
 			continue

@@ -23,6 +23,15 @@ func permittedFor(spec *api.DynamicAuthorization) []permitted {
 	return []permitted{{netip.MustParsePrefix("192.0.2.20/32"), secret, p, spec}}
 }
 
+// take is authenticate and receive.
+func (d *dynamic) take(clients []permitted, from netip.AddrPort, b []byte, now time.Time) (answer []byte, demanded *demand, cause uint32, drop string) {
+	p, by, drop := authenticate(clients, from.Addr(), b)
+	if drop != "" {
+		return nil, nil, 0, drop
+	}
+	return d.receive(p, by, from, now)
+}
+
 // undated lets clients send requests without Event-Timestamp.
 func undated() *api.DynamicAuthorization {
 	return &api.DynamicAuthorization{AllowMissingEventTimestamp: true}
@@ -58,20 +67,20 @@ func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testin
 	all.add(typeProxyState, []byte("p1"))
 	all.add(typeProxyState, []byte("p2"))
 	b := demandOf(DisconnectRequest, true, all)
-	_, wanted, _, drop := d.receive(clients, client1, b, began)
+	_, wanted, _, drop := d.take(clients, client1, b, began)
 	if wanted == nil || wanted.match.ID != "s-1" || wanted.cause != subscriber.AdminReset {
 		t.Fatal(wanted, drop)
 	}
-	if answer, again, _, drop := d.receive(clients, client1, b, began); answer != nil || again != nil || drop != "in-progress" {
+	if answer, again, _, drop := d.take(clients, client1, b, began); answer != nil || again != nil || drop != "in-progress" {
 		t.Error("a retransmission while it is carried out:", drop)
 	}
 	first := d.finish(wanted, causeNone)
 	// A copy from another address of a client is no other request.
-	if answer, again, _, drop := d.receive(clients, netip.AddrPortFrom(client1.Addr().Next(), 4000), b, began); again != nil || drop != "repeated" && drop != "unknown-client" {
+	if answer, again, _, drop := d.take(clients, netip.AddrPortFrom(client1.Addr().Next(), 4000), b, began); again != nil || drop != "repeated" && drop != "unknown-client" {
 		t.Error("a copy from another address:", answer, drop)
 	}
 	// An agent that was started meanwhile does not know it.
-	if _, again, _, drop := newDynamic(began.Add(time.Second)).receive(clients, client1, b, began.Add(2*time.Second)); again != nil || drop != "event-timestamp" {
+	if _, again, _, drop := newDynamic(began.Add(time.Second)).take(clients, client1, b, began.Add(2*time.Second)); again != nil || drop != "event-timestamp" {
 		t.Error("a copy after a restart:", again, drop)
 	}
 	p, err := parse(first)
@@ -82,11 +91,11 @@ func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testin
 		t.Error("Proxy-State is not returned in order", states)
 	}
 	// From another port, as a replay.
-	answer, again, _, drop := d.receive(clients, netip.AddrPortFrom(client1.Addr(), 1), b, began.Add(4*time.Minute))
+	answer, again, _, drop := d.take(clients, netip.AddrPortFrom(client1.Addr(), 1), b, began.Add(4*time.Minute))
 	if !bytes.Equal(answer, first) || again != nil || drop != "repeated" {
 		t.Error("a retransmission afterwards:", drop)
 	}
-	if _, again, _, drop := d.receive(clients, client1, b, began.Add(6*time.Minute)); again != nil || drop != "event-timestamp" {
+	if _, again, _, drop := d.take(clients, client1, b, began.Add(6*time.Minute)); again != nil || drop != "event-timestamp" {
 		t.Error("a replay:", drop)
 	}
 	if len(d.known) != 0 || len(d.order) != 0 {
@@ -102,7 +111,7 @@ func TestARequestThatWasRecordedIsNotCarriedOutAgain(t *testing.T) {
 		for _, allows := range []bool{false, true} {
 			clients := permittedFor(&api.DynamicAuthorization{AllowMissingEventTimestamp: allows})
 			carriesOut := func(d *dynamic, at time.Time) bool {
-				_, demanded, _, _ := d.receive(clients, client1, b, at)
+				_, demanded, _, _ := d.take(clients, client1, b, at)
 				return demanded != nil
 			}
 			d := newDynamic(began.Add(-time.Hour))
@@ -121,11 +130,11 @@ func TestARequestThatWasRecordedIsNotCarriedOutAgain(t *testing.T) {
 		d.remember(authenticator{1, byte(i), byte(i >> 8), byte(i >> 16)}, &known{until: began.Add(time.Minute)})
 	}
 	b := recorded["with Event-Timestamp"]
-	if _, demanded, _, drop := d.receive(clients, client1, b, began); demanded != nil || drop != "too-many" || len(d.known) != maxKnownRequests {
+	if _, demanded, _, drop := d.take(clients, client1, b, began); demanded != nil || drop != "too-many" || len(d.known) != maxKnownRequests {
 		t.Error(demanded, drop, len(d.known))
 	}
 	// There is room again when Event-Timestamps have become too old.
-	if _, demanded, _, drop := d.receive(clients, client1, b, began.Add(2*time.Minute)); demanded == nil {
+	if _, demanded, _, drop := d.take(clients, client1, b, began.Add(2*time.Minute)); demanded == nil {
 		t.Error(drop)
 	}
 }
@@ -162,7 +171,7 @@ func TestAServerOfSeveralPoliciesSpeaksForThoseOfTheNASThatItNames(t *testing.T)
 	} {
 		all := session(c.at)
 		all.text(typeNASIdentifier, c.nas)
-		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(clients, client1, demandOf(DisconnectRequest, true, all), began)
+		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).take(clients, client1, demandOf(DisconnectRequest, true, all), began)
 		if cause != c.cause || drop != "" || (wanted == nil) != (cause != causeNone) {
 			t.Errorf("%s: %d, %q", name, cause, drop)
 		}
@@ -205,7 +214,7 @@ func TestWhoIsNotBelievedGetsNoAnswer(t *testing.T) {
 		"code":                          {"192.0.2.20:1", strict, demandOf(AccessRequest, true, all)},
 		"malformed":                     {"192.0.2.20:1", strict, forged[:21]},
 	} {
-		answer, wanted, _, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
+		answer, wanted, _, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
 		if answer != nil || wanted != nil || drop != want {
 			t.Errorf("%s: dropped as %q", want, drop)
 		}
@@ -217,7 +226,7 @@ func TestARequestMayNameASessionByItsPortAndChangeItsClass(t *testing.T) {
 	all.number(typeNASPort, 7)
 	all.text(typeCalledStationID, "gold")
 	all.add(typeClass, []byte("night"))
-	_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
+	_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
 	if wanted == nil {
 		t.Fatal(cause, drop)
 	}
@@ -243,7 +252,7 @@ func TestARequestMayNameTheVRFOfASession(t *testing.T) {
 			all.vendor(vendorCisco, ciscoAVPair, []byte("ip:vrf-id="+c.vrf))
 		}
 		all.text(typeFilterID, c.more)
-		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(c.code, true, all), began)
+		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(c.code, true, all), began)
 		if cause != c.cause || (wanted != nil) != (c.cause == causeNone) {
 			t.Errorf("%+v: Error-Cause %d", c, cause)
 		} else if wanted != nil && (wanted.match.VRF != c.want || wanted.change.VRF != "") {
@@ -259,7 +268,7 @@ func TestARequestMayTakeATimeoutAway(t *testing.T) {
 		for _, kind := range kinds {
 			all.number(kind, 0)
 		}
-		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
+		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
 		want := never
 		if len(kinds) == 1 {
 			want = subscriber.Grant{IdleTimeout: subscriber.Never}
@@ -276,7 +285,7 @@ func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
 		all.vendor(vendorBroadband, broadbandAgentCircuitID, []byte(circuit))
 		all.vendor(vendorBroadband, broadbandAgentRemoteID, []byte(remote))
 		all.add(typeFramedInterfaceID, []byte(identifier))
-		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).receive(permittedFor(undated()), client1, demandOf(DisconnectRequest, true, all), began)
+		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(DisconnectRequest, true, all), began)
 		return wanted, cause
 	}
 	wanted, cause := receive("olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x07")
@@ -310,12 +319,12 @@ func FuzzDynamic(f *testing.F) {
 		if len(all) > maxLength-headLength-18 {
 			return
 		}
-		d.receive(clients, client1, all, began)
+		d.take(clients, client1, all, began)
 		code := DisconnectRequest
 		if coa {
 			code = CoARequest
 		}
-		answer, wanted, _, drop := d.receive(clients, client1, demandOf(code, true, all), began)
+		answer, wanted, _, drop := d.take(clients, client1, demandOf(code, true, all), began)
 		if wanted != nil {
 			answer = d.finish(wanted, causeNoSession)
 		}

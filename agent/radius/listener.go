@@ -4,15 +4,20 @@
 package radius
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/subscriber"
 )
 
@@ -25,38 +30,113 @@ type listenAt struct {
 	device  string
 }
 
+func (at listenAt) String() string {
+	if at.device == "" {
+		return at.address.String()
+	}
+	return at.address.String() + " of " + at.device
+}
+
+// covers reports whether requests that come to other are for at, too.
+func (at listenAt) covers(other listenAt) bool {
+	a, b := at.address.Addr(), other.address.Addr()
+	all := a.IsUnspecified() && (a.Is6() || b.Is4())
+	return at.address.Port() == other.address.Port() && (a == b || all) && (at.device == "" || at.device == other.device)
+}
+
+func (at listenAt) compare(other listenAt) int {
+	return cmp.Or(at.address.Compare(other.address), cmp.Compare(at.device, other.device))
+}
+
 // listener is a socket for requests.
 type listener struct {
 	listenAt
 	clients []permitted
 	conn    *net.UDPConn
 	again   time.Time
-	failed  bool
+	// No policy names this address and device together.
+	implied bool
+	// Why the socket is not open.
+	err error
 	// The device that the socket is bound to, and when it is looked at next.
 	index int
 	look  time.Time
 }
 
+// listensAt is where a policy receives requests. false: it receives none.
+func (p *policy) listensAt() (at listenAt, receives bool) {
+	d := p.spec.DynamicAuthorization
+	if d == nil {
+		return at, false
+	}
+	address, err := netip.ParseAddr(d.Address)
+	if err != nil {
+		address = netip.IPv6Unspecified()
+	}
+	port := uint16(d.Port)
+	if port == 0 {
+		port = defaultDynamicPort
+	}
+	return listenAt{netip.AddrPortFrom(address.Unmap(), port), d.Device}, true
+}
+
 // listen makes the listeners of policies. s.mu is held.
+//
+// The kernel gives a packet to one socket: of those with its address before those with none, and among these to one that is bound to its device.
+// So there is a socket for each address with each device that policies name, and it serves all policies that cover it: what a policy receives does
+// not depend on others.
 func (s *radius) listen(now time.Time) {
-	desired := map[listenAt][]permitted{}
+	named := map[listenAt]bool{}
 	for _, p := range s.policies {
-		d := p.spec.DynamicAuthorization
-		if d == nil {
+		if at, receives := p.listensAt(); receives {
+			named[at] = true
+		}
+	}
+	desired := map[listenAt][]permitted{}
+	for one := range named {
+		for other := range named {
+			at := listenAt{one.address, other.device}
+			if one.address.Port() == other.address.Port() && desired[at] == nil {
+				desired[at] = s.permittedAt(at)
+			}
+		}
+	}
+	for at, l := range s.listeners {
+		if desired[at] == nil {
+			if l.conn != nil {
+				l.conn.Close()
+			}
+			delete(s.listeners, at)
+		}
+	}
+	for at, clients := range desired {
+		if clients == nil {
 			continue
 		}
-		address, err := netip.ParseAddr(d.Address)
-		if err != nil {
-			address = netip.IPv6Unspecified()
+		l := s.listeners[at]
+		if l == nil {
+			l = &listener{listenAt: at}
+			s.listeners[at] = l
 		}
-		port := uint16(d.Port)
-		if port == 0 {
-			port = defaultDynamicPort
+		l.clients, l.implied = clients, !named[at]
+	}
+	s.openListeners(now)
+	s.reportListeners()
+}
+
+// permittedAt returns the clients of all policies that receive requests there; nil: no policy does. s.mu is held.
+func (s *radius) permittedAt(at listenAt) (all []permitted) {
+	for _, p := range s.policies {
+		if of, receives := p.listensAt(); !receives || !of.covers(at) {
+			continue
 		}
-		at := listenAt{netip.AddrPortFrom(address, port), d.Device}
-		all := desired[at]
+		d := p.spec.DynamicAuthorization
+		all = slices.Grow(all, 1)
 		add := func(addresses netip.Prefix, secret string) {
-			all = append(all, permitted{addresses, secret, p, d})
+			// A server has one entry though it is one of authentication and of accounting.
+			if one := (permitted{addresses, secret, p, d}); !slices.Contains(all, one) {
+				all = append(all, one)
+			}
 		}
 		for _, c := range d.Clients {
 			if prefix, err := netip.ParsePrefix(c.Addresses); err == nil {
@@ -68,31 +148,15 @@ func (s *radius) listen(now time.Time) {
 				add(netip.PrefixFrom(o.address.Addr(), o.address.Addr().BitLen()), o.secret)
 			}
 		}
-		desired[at] = all
 	}
-	for at, l := range s.listeners {
-		if desired[at] == nil {
-			if l.conn != nil {
-				l.conn.Close()
-			}
-			delete(s.listeners, at)
-		}
-	}
-	for at, clients := range desired {
-		sortClients(clients)
-		l := s.listeners[at]
-		if l == nil {
-			l = &listener{listenAt: at}
-			s.listeners[at] = l
-		}
-		l.clients = clients
-	}
-	s.openListeners(now)
+	sortClients(all)
+	return all
 }
 
 // openListeners opens sockets that are closed. s.mu is held.
 func (s *radius) openListeners(now time.Time) {
-	for _, l := range s.listeners {
+	changed := false
+	for _, l := range s.sortedListeners() {
 		if l.conn != nil && l.device != "" && !now.Before(l.look) {
 			// A socket stays bound to a device that is gone, also when one of its name returns.
 			l.look = now.Add(listenAgain)
@@ -104,33 +168,166 @@ func (s *radius) openListeners(now time.Time) {
 		if l.conn != nil || now.Before(l.again) || s.ended {
 			continue
 		}
-		config := net.ListenConfig{Control: func(network, address string, conn syscall.RawConn) error {
-			if bind := within(l.device); bind != nil {
-				if err := bind(network, address, conn); err != nil {
-					return err
-				}
-			}
-			return tellDestination(conn)
-		}}
 		if l.device != "" {
 			l.index, l.look = s.indexOf(l.device), now.Add(listenAgain)
 		}
-		made, err := config.ListenPacket(context.Background(), "udp", l.address.String())
+		conn, err := s.bind(l.listenAt)
+		changed = changed || (err == nil) != (l.err == nil)
 		if err != nil {
 			l.again = now.Add(listenAgain)
-			if !l.failed {
-				l.failed = true
-				s.Log.Warn("no CoA-Requests are received", "address", l.address.String(), "error", err)
+			if l.err == nil && !l.implied {
+				s.Log.Warn("no CoA-Requests are received", "address", l.String(), "error", err)
 			}
+			l.err = err
 			continue
 		}
-		conn := made.(*net.UDPConn)
-		l.conn, l.failed = conn, false
+		l.conn, l.err = conn, nil
 		s.readers.Add(1)
 		go func() {
 			defer s.readers.Done()
 			s.serve(l, conn)
 		}()
+	}
+	if changed {
+		s.reportListeners()
+	}
+}
+
+// sortedListeners are in a fixed order: what the log tells does not depend on the map. s.mu is held.
+func (s *radius) sortedListeners() []*listener {
+	if len(s.listeners) == 1 {
+		for _, l := range s.listeners {
+			return []*listener{l}
+		}
+	}
+	return slices.SortedFunc(maps.Values(s.listeners), func(a, b *listener) int { return a.compare(b.listenAt) })
+}
+
+// bind opens a socket for requests. s.mu is held.
+//
+// Linux refuses an address beside the wildcard, and a device beside all, unless both sockets have SO_REUSEADDR. With it, any program could
+// take the port over, so sockets have it only while the agent binds another one.
+func (s *radius) bind(at listenAt) (*net.UDPConn, error) {
+	conn, err := bindShared(at, false)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return conn, err
+	}
+	var others []*net.UDPConn
+	for _, l := range s.listeners {
+		if l.conn != nil && l.address.Port() == at.address.Port() {
+			others = append(others, l.conn)
+		}
+	}
+	if len(others) == 0 {
+		return nil, err
+	}
+	for _, other := range others {
+		if err := share(other, true); err != nil {
+			return nil, err
+		}
+		defer func() { _ = share(other, false) }()
+	}
+	if conn, err = bindShared(at, true); err == nil {
+		err = share(conn, false)
+	}
+	return conn, err
+}
+
+// bindShared binds a socket, beside others that share the port or not.
+func bindShared(at listenAt, shared bool) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: func(network, address string, conn syscall.RawConn) error {
+		if bind := within(at.device); bind != nil {
+			if err := bind(network, address, conn); err != nil {
+				return err
+			}
+		}
+		if shared {
+			if err := shareRaw(conn, true); err != nil {
+				return err
+			}
+		}
+		return tellDestination(conn)
+	}}
+	network := "udp"
+	if at.address.Addr().Is4() {
+		// Of "udp", 0.0.0.0 is IPv6 as well.
+		network = "udp4"
+	}
+	made, err := config.ListenPacket(context.Background(), network, at.address.String())
+	if err != nil {
+		return nil, err
+	}
+	return made.(*net.UDPConn), nil
+}
+
+// share sets whether another socket with the same option may have the same port.
+func share(conn *net.UDPConn, on bool) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return shareRaw(raw, on)
+}
+
+func shareRaw(conn syscall.RawConn, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	var failed error
+	err := conn.Control(func(fd uintptr) {
+		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, value)
+	})
+	return errors.Join(err, failed)
+}
+
+// reportListeners sets why policies receive no CoA-Requests, or that they do. s.mu is held.
+func (s *radius) reportListeners() {
+	bad := map[string]string{}
+	for _, p := range s.policies {
+		at, receives := p.listensAt()
+		if l := s.listeners[at]; receives && l != nil && l.err != nil {
+			bad[p.name] = noSocket(p.spec.DynamicAuthorization, at, l.err)
+		}
+	}
+	for name := range s.deafPolicies {
+		if bad[name] == "" {
+			delete(s.deafPolicies, name)
+			s.hinderPolicy(name, "dynamicAuthorization", "", "")
+		}
+	}
+	for name, why := range bad {
+		s.deafPolicies[name] = true
+		s.hinderPolicy(name, "dynamicAuthorization", "NotListening", why)
+	}
+}
+
+// noSocket names the fields that a socket was bound by.
+func noSocket(d *api.DynamicAuthorization, at listenAt, err error) string {
+	text := "no CoA-Requests are received: "
+	if d.Address != "" {
+		text += "dynamicAuthorization.address " + d.Address + ", "
+	}
+	text += "dynamicAuthorization.port " + strconv.Itoa(int(at.address.Port()))
+	if at.device != "" {
+		text += ", dynamicAuthorization.device " + at.device
+	}
+	return text + ": " + cause(err)
+}
+
+// cause is the kernel's word for an error, without the call that failed.
+func cause(err error) string {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+// hinderPolicy sets why a part of a RadiusPolicy does not serve; an empty reason: it serves. s.mu is held.
+func (s *radius) hinderPolicy(name, part, reason, message string) {
+	k := object.Key{Kind: "RadiusPolicy", Name: name}
+	if s.SetNotReady(k, part, reason, message) && s.Intent != nil {
+		s.Intent.Touched(k)
 	}
 }
 
@@ -222,8 +419,17 @@ var dropped = map[string]string{
 // understand reads a request. The listener answers it, drops it, or passes it to the Manager.
 func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer []byte, demanded *demand, which []subscriber.Match, refusal uint32, m subscriber.Manager) {
 	s.mu.Lock()
+	clients := l.clients
+	s.mu.Unlock()
+	// Anyone can send packets: what it costs to reject them is no one else's time.
+	p, by, drop := authenticate(clients, from.Addr(), b)
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer, demanded, cause, drop := s.dynamic.receive(l.clients, from, b, time.Now())
+	var cause uint32
+	s.dynamic.refused = nil
+	if drop == "" {
+		answer, demanded, cause, drop = s.dynamic.receive(p, by, from, time.Now())
+	}
 	if drop != "" {
 		s.dynamicDrops.WithLabelValues(drop).Inc()
 		if why := dropped[drop]; why != "" && s.seldom("dynamic "+drop) {
