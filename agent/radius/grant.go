@@ -43,6 +43,8 @@ type granted struct {
 	ratedUp, ratedDown bool
 	// Octets of Class.
 	classes int
+	// The attribute that is being read.
+	current attribute
 }
 
 func (g *granted) addUnreadable(name string, err error) {
@@ -91,6 +93,7 @@ func grantOf(all []attribute, mapping []*api.RadiusMapping) (granted, error) {
 	g := granted{}
 	var malformed error
 	for _, a := range all {
+		g.current = a
 		mapped, err := g.mapped(a, mapping)
 		switch {
 		case err != nil:
@@ -308,10 +311,13 @@ func (g *granted) filter(text string) error {
 	return nil
 }
 
+// addDNS adds a name server of the attribute that is being read.
 func (g *granted) addDNS(address netip.Addr) {
-	if len(g.DNS) < mostDNS {
-		g.DNS = append(g.DNS, address)
+	if len(g.DNS) >= mostDNS {
+		g.addUnhonoured(g.current.name(), fmt.Errorf("%s is one name server more than %d", address, mostDNS))
+		return
 	}
+	g.DNS = append(g.DNS, address)
 }
 
 // ofVendor reads a vendor's attribute. An error means that its text is unreadable; the rest of the packet counts.

@@ -369,3 +369,18 @@ func TestAnAccountingRequestCountsBeyond32Bits(t *testing.T) {
 		}
 	}
 }
+
+func TestANameServerBeyondTheFourthIsNamed(t *testing.T) {
+	var all attributes
+	for i := range byte(5) {
+		all.vendor(vendorMicrosoft, microsoftPrimaryDNS, []byte{192, 0, 2, 50 + i})
+	}
+	p := packet(append(newPacket(AccessAccept, 1, authenticator{}), all...).withLength())
+	g, err := grantOf(p.attributes(), nil)
+	if err != nil || len(g.DNS) != mostDNS {
+		t.Fatal(err, g.DNS)
+	}
+	if len(g.unusable) != 1 || g.unusable[0].name != "MS-Primary-DNS-Server" || !strings.Contains(g.unusable[0].err.Error(), "192.0.2.54 is one name server more than 4") {
+		t.Error(g.unusable)
+	}
+}
