@@ -167,6 +167,9 @@ func (s *radius) await(u unwritten) {
 
 // pump sends records while there is room. s.mu is held.
 func (s *radius) pump(now time.Time) (actions []action) {
+	if s.ended {
+		return nil
+	}
 	for p := range s.accountants() {
 		if s.behind(p) {
 			continue

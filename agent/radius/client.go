@@ -29,6 +29,8 @@ type endpoint struct {
 	replied  time.Time
 	checking bool
 	removed  bool
+	// What kept requests or answers from arriving, since the last answer; "": nothing that the agent knows of.
+	why string
 	// Metrics that each request counts in, once they were looked up.
 	requests prometheus.Counter
 	seconds  prometheus.Observer
@@ -119,8 +121,9 @@ type exchange struct {
 	request authenticator
 	bytes   []byte
 	sent    int
-	first   time.Time
-	tried   []*endpoint
+	// When it was sent first and last.
+	first, last time.Time
+	tried       []*endpoint
 	// Of the server's answer.
 	deadline.Timer
 }
@@ -344,6 +347,7 @@ func (c *client) start(x *exchange, e *endpoint, now time.Time, actions []action
 func (c *client) send(x *exchange, now time.Time, actions []action) []action {
 	e := x.current
 	x.sent++
+	x.last = now
 	what := countRequest
 	if x.sent > 1 {
 		what = countRetransmit
@@ -454,10 +458,14 @@ func (c *client) dequeue(now time.Time, actions []action) []action {
 	return actions
 }
 
-// end gives up all waiting requests. Later ones are given up at once.
+// end gives up all waiting requests but accounting records on their way to a server that lives: later it would get those again, though it has them. Later
+// requests are given up at once.
 func (c *client) end() (actions []action) {
 	c.ended = true
 	for x := range c.deadlines.All() {
+		if x.code == AccountingRequest && !x.current.dead {
+			continue
+		}
 		c.leave(x)
 		actions = append(actions, finished{x, nil, nil})
 	}
@@ -469,6 +477,17 @@ func (c *client) end() (actions []action) {
 	clear(c.queues)
 	c.groups = nil
 	return actions
+}
+
+// answersUntil is until when an ended client waits for the answers of records. false: it waits for none.
+func (c *client) answersUntil() (until time.Time, waits bool) {
+	for x := range c.deadlines.All() {
+		if end := x.last.Add(x.current.timeout); end.After(until) {
+			until = end
+		}
+		waits = true
+	}
+	return until, waits
 }
 
 // tick carries out timers that are due.

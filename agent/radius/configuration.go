@@ -58,6 +58,7 @@ func (s *radius) configure(now time.Time) {
 		if _, stays := s.servers[key.server]; !stays {
 			s.dead.DeleteLabelValues(e.server, e.purpose())
 			delete(s.counters, key)
+			s.forget(key)
 		}
 	}
 	for key, of := range desired {
@@ -126,12 +127,21 @@ func settingsOf(name string, spec *api.RadiusServer, accounting bool) settings {
 // remember keeps the last state of each policy that accounts: after its end, its sessions still have their Stops, and NASs Accounting-Off.
 // s.mu is held.
 func (s *radius) remember() {
+	keep := func(name string, spec *api.RadiusPolicy) {
+		s.accounted[name] = spec
+		if packed, err := proto.Marshal(spec); err == nil {
+			s.spool.put(durable.Record{Key: policyPrefix + name, Value: packed})
+		}
+	}
 	for _, p := range s.policies {
-		if len(p.spec.Accounting) > 0 && !proto.Equal(s.accounted[p.name], p.spec) {
-			s.accounted[p.name] = p.spec
-			if packed, err := proto.Marshal(p.spec); err == nil {
-				s.spool.put(durable.Record{Key: policyPrefix + p.name, Value: packed})
-			}
+		if spec := withoutSecrets(p.spec); len(spec.Accounting) > 0 && !proto.Equal(s.accounted[p.name], spec) {
+			keep(p.name, spec)
+		}
+	}
+	for name, spec := range s.accounted {
+		// An earlier version kept secrets.
+		if spec.DynamicAuthorization != nil {
+			keep(name, withoutSecrets(spec))
 		}
 	}
 	for name := range s.accounted {
@@ -144,6 +154,16 @@ func (s *radius) remember() {
 			s.spool.put(durable.Record{Key: policyPrefix + name})
 		}
 	}
+}
+
+// withoutSecrets is what accounting needs of a policy: the log is not encrypted, and secrets of clients are no matter of accounting.
+func withoutSecrets(spec *api.RadiusPolicy) *api.RadiusPolicy {
+	if spec.DynamicAuthorization == nil {
+		return spec
+	}
+	spec = proto.Clone(spec).(*api.RadiusPolicy)
+	spec.DynamicAuthorization = nil
+	return spec
 }
 
 // accountedOf reads the policies that accounted in an earlier run.

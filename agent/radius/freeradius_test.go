@@ -274,6 +274,8 @@ type agent struct {
 	t    testing.TB
 	log  *durable.Log
 	stop func()
+	// What operators see of the agent.
+	metrics *prometheus.Registry
 }
 
 func startAgent(t testing.TB, directory string, server *api.RadiusServer, policy *api.RadiusPolicy, m subscriber.Manager) *agent {
@@ -287,7 +289,8 @@ func startAgent(t testing.TB, directory string, server *api.RadiusServer, policy
 		t.Fatal(err)
 	}
 	said := &text{}
-	made, err := newRadius(service.Environment{Log: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: prometheus.NewRegistry(), Records: records})
+	metrics := prometheus.NewRegistry()
+	made, err := newRadius(service.Environment{Log: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug})), Metrics: metrics, Records: records})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +317,7 @@ func startAgent(t testing.TB, directory string, server *api.RadiusServer, policy
 		_ = s.run(ctx)
 		close(ended)
 	}()
-	a := &agent{said: said, radius: s, t: t, log: log}
+	a := &agent{said: said, radius: s, t: t, log: log, metrics: metrics}
 	a.stop = sync.OnceFunc(func() {
 		cancel()
 		<-ended

@@ -86,6 +86,16 @@ func (m *measurements) count(c counted) {
 	}
 }
 
+// forget deletes the series of a server that is gone.
+func (m *measurements) forget(key endpointKey) {
+	labels := prometheus.Labels{"server": key.server, "purpose": settings{accounting: key.accounting}.purpose()}
+	for _, of := range []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}{m.requests, m.retransmissions, m.timeouts, m.drops, m.seconds, m.dead} {
+		of.DeletePartialMatch(labels)
+	}
+}
+
 func (m *measurements) ignore(reason string, names []string) {
 	for _, name := range names {
 		if !m.names[name] {

@@ -285,7 +285,10 @@ func (s *radius) serveManager(ctx context.Context) {
 	}
 }
 
-// end closes all sockets.
+// longestEnd is how long the end waits for the answers of records at most.
+const longestEnd = 3 * time.Second
+
+// end sends nothing new, waits for the answers of records on their way, and closes all sockets.
 func (s *radius) end() {
 	s.mu.Lock()
 	s.ended = true
@@ -295,6 +298,9 @@ func (s *radius) end() {
 			l.conn.Close()
 		}
 	}
+	s.mu.Unlock()
+	s.awaitAnswers(time.Now().Add(longestEnd))
+	s.mu.Lock()
 	for _, all := range s.sockets {
 		for _, conn := range all {
 			if conn != nil {
@@ -304,4 +310,19 @@ func (s *radius) end() {
 	}
 	s.mu.Unlock()
 	s.readers.Wait()
+}
+
+// awaitAnswers returns when no record waits for the answer of a server, or when the servers' timeouts are over, at the latest at the given time.
+func (s *radius) awaitAnswers(latest time.Time) {
+	look := time.NewTicker(tick / 5)
+	defer look.Stop()
+	for {
+		s.mu.Lock()
+		until, waits := s.client.answersUntil()
+		s.mu.Unlock()
+		if now := time.Now(); !waits || now.After(until) || now.After(latest) {
+			return
+		}
+		<-look.C
+	}
 }

@@ -23,14 +23,17 @@ func (s *radius) carryOut(actions []action) {
 		case transmit:
 			s.send(a)
 		case counted:
-			s.measurements.count(a)
-			s.tally(a)
+			s.count(a)
 			switch a.what {
 			case errAuthenticator.Error(), errMessageAuthenticator.Error(), errNoMessageAuth.Error():
 				s.disbelieved(a)
+				s.suspect(a.endpoint, "answers from "+a.endpoint.address.String()+" to "+a.endpoint.purpose()+" requests are dropped: "+remedies[a.what])
+			case countReply:
+				a.endpoint.why = ""
 			case countDead:
-				s.Log.Warn("a RADIUS server does not answer", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
-				s.hinder(a.endpoint, "ServerDead", "no answer from "+a.endpoint.address.String()+" to "+a.endpoint.purpose()+" requests")
+				why := s.deadBecause(a.endpoint)
+				s.Log.Warn("a RADIUS server does not answer", "server", a.endpoint.server, "endpoint", a.endpoint.address.String(), "why", why)
+				s.hinder(a.endpoint, "ServerDead", why)
 			case countAlive:
 				s.Log.Info("a RADIUS server answers again", "server", a.endpoint.server, "endpoint", a.endpoint.address.String())
 				s.hinder(a.endpoint, "", "")
@@ -50,9 +53,42 @@ func (s *radius) carryOut(actions []action) {
 
 // dropped counts a packet from a server, or one to it that could not be sent. s.mu is held.
 func (s *radius) dropped(e *endpoint, reason string) {
-	c := counted{endpoint: e, what: reason}
-	s.measurements.count(c)
-	s.tally(c)
+	s.count(counted{endpoint: e, what: reason})
+}
+
+// count counts for metrics and for operators. The series of a server that is gone do not come back. s.mu is held.
+func (s *radius) count(c counted) {
+	if _, there := s.servers[c.endpoint.server]; there {
+		s.measurements.count(c)
+		s.tally(c)
+	}
+}
+
+// suspect keeps why a server may seem dead, until it answers. s.mu is held.
+func (s *radius) suspect(e *endpoint, why string) {
+	if e.why = why; e.dead {
+		s.hinder(e, "ServerDead", why)
+	}
+}
+
+// deadBecause is what operators read of a dead server. s.mu is held.
+func (s *radius) deadBecause(e *endpoint) string {
+	if e.why != "" {
+		return e.why
+	}
+	return "no answer from " + e.address.String() + " to " + e.purpose() + " requests"
+}
+
+// cannotSend names the fields of a RadiusServer that its sockets have.
+func cannotSend(e *endpoint, err error) string {
+	text := "no packets to " + e.address.String() + " can be sent"
+	if e.source.IsValid() {
+		text += ", sourceAddress " + e.source.String()
+	}
+	if e.device != "" {
+		text += ", device " + e.device
+	}
+	return text + ": " + cause(err)
 }
 
 // hinder sets why a RadiusServer does not serve; an empty reason: it serves, for this purpose.
@@ -67,7 +103,7 @@ func (s *radius) hinder(e *endpoint, reason, message string) {
 var remedies = map[string]string{
 	errAuthenticator.Error():        "the server has another secret, or the reply is forged",
 	errMessageAuthenticator.Error(): "the server has another secret, or the reply is forged",
-	errNoMessageAuth.Error():        "it has no Message-Authenticator: let the server send one, or set allowUnsignedReplies",
+	errNoMessageAuth.Error():        "no Message-Authenticator: let the server send one, or set allowUnsignedReplies",
 }
 
 // seldom is true once a minute for the same words, so that a line for each request does not fill the log. s.mu is held.
@@ -106,6 +142,7 @@ func (s *radius) send(t transmit) {
 		var err error
 		if conn, err = open(e.settings); err != nil {
 			s.dropped(e, "no-socket")
+			s.suspect(e, cannotSend(e, err))
 			if !s.closed[e] {
 				s.closed[e] = true
 				s.Log.Warn("a RADIUS server cannot be reached", "server", e.server, "endpoint", e.address.String(), "error", err)
@@ -122,6 +159,7 @@ func (s *radius) send(t transmit) {
 	}
 	if err := writeNow(conn, t.bytes, nil, netip.AddrPort{}); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
 		s.dropped(e, "not-sent")
+		s.suspect(e, cannotSend(e, err))
 		if unbound(err) {
 			// The next transmission opens another one.
 			conn.Close()
