@@ -71,6 +71,8 @@ type demand struct {
 	text string
 	// The attributes of the change that cannot be honoured, and which attribute named an object.
 	granted granted
+	// The attribute for which the request is refused; "": none.
+	fault string
 }
 
 // known is a request that came before; reply is nil while it is carried out. undated: it has no Event-Timestamp.
@@ -272,6 +274,7 @@ func (r *demand) read(all []attribute) uint32 {
 		return len(r.by) > 0
 	}
 	for _, a := range all {
+		r.fault = a.name()
 		if a.vendor != 0 {
 			// RFC 5176 section 3: a vendor's attribute may identify a session.
 			switch {
@@ -361,11 +364,15 @@ func (r *demand) read(all []attribute) uint32 {
 			rest = append(rest, a)
 		}
 	}
+	r.fault = ""
 	if !identified {
 		return causeMissingAttribute
 	}
 	g, err := grantOf(rest, r.by[0].policy.spec.Attributes)
 	r.granted = g
+	if len(g.unusable) > 0 {
+		r.fault = g.unusable[0].name
+	}
 	// A session keeps its VRF: it tells sessions with the same address apart.
 	r.match.VRF = g.VRF
 	g.VRF, r.granted.VRF = "", ""

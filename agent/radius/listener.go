@@ -378,6 +378,7 @@ func (s *radius) demanded(l *listener, from netip.AddrPort, b []byte, send func(
 		if cause == causeResources && s.seldom("change of "+from.Addr().String()) {
 			s.Log.Warn("a session cannot be changed", "address", from.Addr().String(), "error", err)
 		}
+		s.logRefusal(demanded, cause)
 		answer := s.dynamic.finish(demanded, cause)
 		s.answeredDemand(demanded.policy(), demanded.request.code(), cause)
 		s.mu.Unlock()
@@ -440,6 +441,7 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 		policy := ""
 		if s.dynamic.refused != nil {
 			policy = s.dynamic.refused.policy()
+			s.logRefusal(s.dynamic.refused, cause)
 		}
 		s.answeredDemand(policy, packet(b).code(), cause)
 	}
@@ -450,12 +452,25 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 	if demanded != nil {
 		if missing := demanded.granted.dropMissing(s.exists); len(missing) > 0 {
 			s.reportUnusable(demanded.policy(), client, missing, true, func() whom { return s.subscriberOf(demanded) })
+			demanded.fault = missing[0].name
 			return nil, demanded, nil, causeInvalidValue, s.manager
 		}
 		demanded.match.Of = servedBy(s.policies, demanded.by)
 		which, refusal = s.sessions.find(demanded)
 	}
 	return answer, demanded, which, refusal, s.manager
+}
+
+// logRefusal logs why a request is refused, seldom for each client and cause. s.mu is held.
+func (s *radius) logRefusal(r *demand, cause uint32) {
+	if cause == causeNone || !s.seldom("refused "+r.from.Addr().String()+" "+causeNames[cause]) {
+		return
+	}
+	fields := []any{"address", r.from.Addr().String(), "request", r.request.code().String(), "cause", causeNames[cause]}
+	if r.fault != "" {
+		fields = append(fields, "attribute", r.fault)
+	}
+	s.Log.Warn("a CoA-Request or Disconnect-Request is refused", fields...)
 }
 
 // servedBy returns the profiles of the sessions that clients may change and end (RFC 5176 section 6.1): those that their policies serve.

@@ -23,6 +23,7 @@ type policyCounters struct {
 	authentications       map[string]uint64 // by result, as the metric has it
 	refusedRecords        uint64
 	acknowledged, refused uint64
+	causes                map[string]uint64 // of the refused ones
 }
 
 // tallyOf returns the counters of a key, which are there from now on.
@@ -74,6 +75,10 @@ func (s *radius) answeredDemand(policy string, code Code, cause uint32) {
 		c.acknowledged++
 	} else {
 		c.refused++
+		if c.causes == nil {
+			c.causes = map[string]uint64{}
+		}
+		c.causes[causeNames[cause]]++
 	}
 }
 
@@ -115,6 +120,9 @@ func (s *radius) countersOfPolicies(_ context.Context, q *api.RadiusPolicyCounte
 		if c := s.policyCounters[p.name]; c != nil {
 			row.Accepted, row.Rejected, row.Unavailable, row.Invalid = c.authentications["accept"], c.authentications["reject"], c.authentications["unavailable"], c.authentications["invalid"]
 			row.RefusedRecords, row.Acknowledged, row.Refused = c.refusedRecords, c.acknowledged, c.refused
+			for _, cause := range slices.Sorted(maps.Keys(c.causes)) {
+				row.Refusals = append(row.Refusals, &api.RadiusRefusals{Cause: cause, Requests: c.causes[cause]})
+			}
 		}
 		if box := s.spool.boxes[p.name]; box != nil {
 			row.WaitingRecords = uint64(box.records())

@@ -3,6 +3,7 @@
 package radius
 
 import (
+	"strings"
 	"testing"
 
 	"sluice.dev/sluice/agent/api"
@@ -42,6 +43,14 @@ func TestCountersOfServersAndPoliciesAreShown(t *testing.T) {
 	if p := policies.Policies[0]; p.Policy != "home" || p.Accepted != 1 || p.Rejected != 1 || p.Unavailable != 0 || p.Acknowledged != 1 || p.Refused != 2 {
 		t.Error(p)
 	}
+	if r := policies.Policies[0].Refusals; len(r) != 2 || r[0].Cause != "missing-attribute" || r[0].Requests != 1 || r[1].Cause != "unsupported-attribute" || r[1].Requests != 1 {
+		t.Error(r)
+	}
+	a.said.mu.Lock()
+	if log := a.said.all.String(); !strings.Contains(log, "cause=unsupported-attribute attribute=\"attribute 62\"") || !strings.Contains(log, "cause=missing-attribute") {
+		t.Error(log)
+	}
+	a.said.mu.Unlock()
 	if others, _ := a.serverCounters(t.Context(), &api.RadiusServerCountersQuery{Server: "another"}); len(others.Servers) != 0 {
 		t.Error(others)
 	}
