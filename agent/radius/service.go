@@ -83,11 +83,11 @@ type radius struct {
 	// For CoA-Request and Disconnect-Request.
 	dynamic   *dynamic
 	listeners map[listenAt]*listener
-	// Policies whose sockets for requests cannot be opened.
-	deafPolicies map[string]bool
-	indexOf      func(device string) int
-	ended        bool
-	manager      subscriber.Manager
+	// Policies whose sockets for requests cannot be opened, and those that serve no profile.
+	deafPolicies, idlePolicies map[string]bool
+	indexOf                    func(device string) int
+	ended                      bool
+	manager                    subscriber.Manager
 	// Policies whose records have no server, and when they are looked at next.
 	stuck   map[string]bool
 	stuckAt time.Time
@@ -126,7 +126,7 @@ func newRadius(e service.Environment) (service.Service, error) {
 	}
 	s := &radius{Environment: e, measurements: newMeasurements(), host: host, servers: map[string]*api.RadiusServer{}, specs: map[string]*api.RadiusPolicy{}, named: map[object.Key]bool{}, profiles: map[string]*api.SubscriberProfile{},
 		first: make(chan struct{}), wake: make(chan struct{}, 1), endpoints: map[endpointKey]*endpoint{}, sockets: map[*endpoint][]*net.UDPConn{}, closed: map[*endpoint]bool{}, warned: map[string]time.Time{},
-		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, deafPolicies: map[string]bool{}, indexOf: indexOf, stuck: map[string]bool{}, full: map[string]uint64{}, counters: map[endpointKey]*counters{}, policyCounters: map[string]*policyCounters{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
+		dynamic: newDynamic(time.Now()), listeners: map[listenAt]*listener{}, deafPolicies: map[string]bool{}, idlePolicies: map[string]bool{}, indexOf: indexOf, stuck: map[string]bool{}, full: map[string]uint64{}, counters: map[endpointKey]*counters{}, policyCounters: map[string]*policyCounters{}, client: newClient(host, func(b []byte) { _, _ = rand.Read(b) })}
 	var errs []error
 	s.spool, errs = newSpool(t)
 	for _, err := range errs {

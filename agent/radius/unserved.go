@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// SubscriberProfiles whose back end is RADIUS, and which no RadiusPolicy or no server serves: they are not ready.
+// SubscriberProfiles whose back end is RADIUS, and which no RadiusPolicy or no server serves, and policies that serve none: they are not ready.
 package radius
 
 import (
@@ -15,6 +15,39 @@ import (
 func (s *radius) reportUnserved() {
 	for name := range s.profiles {
 		s.reportProfile(name)
+	}
+	s.reportIdle()
+}
+
+// reportIdle sets that policies serve no profile, because others serve all that they would. s.mu is held.
+func (s *radius) reportIdle() {
+	idle := map[string]string{}
+	for _, p := range s.policies {
+		names := p.spec.Profiles
+		if len(names) == 0 {
+			// policyOf a name that no policy has.
+			names = []string{""}
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return s.policyOf(name) == p }) {
+			idle[p.name] = s.policyOf(names[0]).name
+		}
+	}
+	for name := range s.idlePolicies {
+		if idle[name] == "" {
+			delete(s.idlePolicies, name)
+			s.hinderPolicy(name, "profiles", "", "")
+		}
+	}
+	for name, other := range idle {
+		why := "it serves no profile: RadiusPolicy/" + other + " comes first by name, and serves its profiles"
+		if len(s.policyNamed(name).spec.Profiles) == 0 {
+			why = "it serves no profile: RadiusPolicy/" + other + " comes first by name, and has no profiles either"
+		}
+		if !s.idlePolicies[name] {
+			s.Log.Warn("a policy serves no profile", "object", "RadiusPolicy "+name, "why", why)
+		}
+		s.idlePolicies[name] = true
+		s.hinderPolicy(name, "profiles", "ServesNoProfile", why)
 	}
 }
 

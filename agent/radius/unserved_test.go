@@ -71,3 +71,26 @@ func TestAProfileThatNeedsRadiusIsNotReadyWithoutAPolicyAndItsServers(t *testing
 	}
 	check("without profiles", nil)
 }
+
+func TestAPolicyThatServesNoProfileIsNotReady(t *testing.T) {
+	choices := []*api.RadiusChoice{{Server: "home"}}
+	all := &api.RadiusPolicy{Authentication: choices}
+	a := startAgent(t, t.TempDir(), &api.RadiusServer{Address: "127.0.0.1", Secret: "testing123"}, all, nil)
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		for _, name := range []string{"biz", "home"} {
+			if why := a.notReady("RadiusPolicy", name); why.Message != want[name] || (why.Reason == "ServesNoProfile") != (want[name] != "") {
+				t.Errorf("%s, %s: %v", when, name, why)
+			}
+		}
+	}
+	check("alone", nil)
+	a.set("RadiusPolicy", "biz", all)
+	check("beside another one", map[string]string{"home": "it serves no profile: RadiusPolicy/biz comes first by name, and has no profiles either"})
+	a.set("RadiusPolicy", "biz", &api.RadiusPolicy{Authentication: choices, Profiles: []string{"p"}})
+	check("beside one with a profile", nil)
+	a.set("RadiusPolicy", "home", &api.RadiusPolicy{Authentication: choices, Profiles: []string{"p"}})
+	check("with the same profile", map[string]string{"home": "it serves no profile: RadiusPolicy/biz comes first by name, and serves its profiles"})
+	a.set("RadiusPolicy", "biz", (*api.RadiusPolicy)(nil))
+	check("alone again", nil)
+}
