@@ -311,8 +311,12 @@ class TestTunnels:
             inside = len(up(form, 4))
             rows = [line.split() for line in pop.gateway.sluice("get", "tunnels").stdout.splitlines()]
             row = next(row for row in rows if row[0] == "counted")
-            assert row[1:3] == ["192.0.2.2", "2"] and row[4] == "1446"
-            assert row[5:] == ["3", str(3 * inside), "1", str(inside), "1"]
+            assert (row[1], row[3]) == ("up", "192.0.2.2")
+            tunnel = pop.gateway.json("describe", "tunnel", "counted")
+            assert (tunnel["state"], tunnel["securityAssociations"], tunnel["mtu"]) == ("up", 2, 1446)
+            out, back = (int(tunnel[f"{way}Packets"]) for way in ("encrypted", "decrypted"))
+            assert (out, back, int(tunnel["drops"])) == (3, 1, 1)
+            assert (int(tunnel["encryptedBytes"]), int(tunnel["decryptedBytes"])) == (3 * inside, inside)
             described = pop.gateway.sluice("describe", "ipsectunnel/counted").stdout
             assert "1446" in described and str(3 * inside) in described
 
