@@ -13,6 +13,7 @@ import pytest
 from lab import Lab
 from lab.etcd import EtcdServer
 from lab.kafka import KafkaServer
+from lab.n3iwf import ues  # noqa: F401
 from lab.rabbitmq import RabbitmqServer
 from lab.redis import RedisServer
 from pop import Pop

@@ -4,11 +4,10 @@ throughout."""
 
 import re
 import struct
-import time
 
 import pytest
 from lab.laboratory import wait_until
-from test_n3iwf import USER_PLANE, Site, connected, fresh, having, nothing_left, register
+from lab.n3iwf import USER_PLANE, Site, connected, fresh, having, nothing_left, register
 
 METRICS = "127.0.0.1:9464"
 SA, KE, NONCE, NOTIFY, DELETE, TSI = 33, 34, 40, 41, 42, 44
@@ -33,7 +32,7 @@ class Pair:
     def __init__(self, site, ues):
         self.site, self.ues = site, ues
         self.agent, self.dataplane = site.gateway.agent.pid, site.gateway.dataplane.pid
-        _, self.address = connected(site, ues, 1)
+        self.number, self.address = connected(site, ues, 1)
 
     def probe(self, exchange, payloads=(), **more):
         """What the gateway answers: the types of notifications; None: nothing."""
@@ -107,7 +106,7 @@ def test_an_an_parameter_of_no_length_refuses_its_ue(site, all_ues, pair, kind):
 
 
 def test_an_an_parameter_of_no_length_and_no_meaning_is_left_out(site, all_ues, pair):
-    # Requested NSSAI without slices, and types that nobody knows.
+    # Requested NSSAI without slices, and unknown types.
     having(all_ues, an="03007f00ff00")
     register(all_ues)
     assert len(site.amf.events("initial")) == 2
@@ -267,6 +266,8 @@ def test_an_sa_that_is_deleted_twice_ends_once(site, all_ues, pair):
     assert pair.probe(INFORMATIONAL, [gone, gone]) == []
     assert pair.probe(INFORMATIONAL, [gone]) is None
     site.amf.wait("release-complete", amf=number)
-    time.sleep(0.5)
+    # A message to another UE has passed through the gateway since.
+    site.amf.do("nas", amf=pair.number, count=1)
+    all_ues.wait("nas", ue=1)
     assert len(site.amf.events("release-complete", amf=number)) == len(site.amf.events("release-request")) == 1
     wait_until(lambda: site.gateway.holds("Session") and len(site.gateway.holds("Session")) == 1, what="one is left")

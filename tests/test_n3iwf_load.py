@@ -10,7 +10,7 @@ import time
 
 import pytest
 from lab.laboratory import wait_until
-from test_n3iwf import Site, nothing_left
+from lab.n3iwf import Site, nothing_left
 
 pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 UES = int(os.environ.get("N3IWF_UES", "10"))

@@ -5,7 +5,7 @@ import pytest
 from lab import thing
 from lab.core import N3iwfAmf
 from lab.laboratory import wait_until
-from test_n3iwf import NODE, UPF, Site, connected, fresh, having, nothing_left, pinging, register
+from lab.n3iwf import NODE, UPF, Site, connected, having, nothing_left, pinging, register
 
 SECOND = "10.9.8.3"
 SLICES = [{"sst": 1}, {"sst": 2}]
@@ -40,14 +40,9 @@ def all_ues(site):
 
 
 @pytest.fixture
-def ues(site, all_ues):
-    """UEs that are not connected."""
-    if site.left():
-        site.gateway.sluice("ike", "terminate", "n3iwf-wifi")
-        nothing_left(site)
-    fresh(site, all_ues)
+def ues(site, ues):
     site.second.mark()
-    return all_ues
+    return ues
 
 
 def attach(site, amf, ues, **more):

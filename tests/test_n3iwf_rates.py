@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from lab import frames, thing
 from lab.laboratory import wait_until
-from test_n3iwf import CORE, EF, SERVER, VOICE, Site, connected, fresh, nothing_left, pinging
+from lab.n3iwf import CORE, EF, SERVER, VOICE, Site, connected, nothing_left, pinging
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +20,6 @@ def site(lab):
 @pytest.fixture(scope="module")
 def all_ues(site):
     return site.ues(count=2)
-
-
-@pytest.fixture
-def ues(site, all_ues):
-    """UEs that are not connected."""
-    if site.left():
-        site.gateway.sluice("ike", "terminate", "n3iwf-wifi")
-        nothing_left(site)
-    fresh(site, all_ues)
-    return all_ues
 
 
 @contextlib.contextmanager

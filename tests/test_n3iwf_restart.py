@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """An N3IWF whose agent is killed: its UEs stay registered, and their packets go on."""
 
-import time
+from ipaddress import ip_address
 
 import pytest
 from lab.laboratory import wait_until
-from test_n3iwf import VOICE, Site, connected, fresh, having, nothing_left, pinging, register
+from lab.n3iwf import VOICE, Site, connected, having, nothing_left, pinging, register
 
 
 @pytest.fixture(scope="module")
@@ -16,16 +16,6 @@ def site(lab):
 @pytest.fixture(scope="module")
 def all_ues(site):
     return site.ues(count=3)
-
-
-@pytest.fixture
-def ues(site, all_ues):
-    """UEs that are not connected."""
-    if site.left():
-        site.gateway.sluice("ike", "terminate", "n3iwf-wifi")
-        nothing_left(site)
-    fresh(site, all_ues)
-    return all_ues
 
 
 def restart(site):
@@ -47,7 +37,8 @@ def test_ues_stay_registered_and_lose_no_packet_over_a_kill_of_the_agent(site, u
     (before,) = site.gateway.json("get", "ues")
     often = ("-i", "0.02", "-c", "400")
     with pinging(site, first, *often) as one, pinging(site, second, *often) as two:
-        time.sleep(1)
+        both = {site.upf.by_address[ip_address(each).packed][0].teid_up for each in (first, second)}
+        wait_until(lambda: both.discard(site.upf.expect(lambda m: m.payload).teid) or not both, what="pings of both")
         assert restart(site)
         # NAS goes on, in both directions and in the TCP connection of before.
         site.amf.do("nas", amf=number, count=3, size=250)
@@ -118,7 +109,7 @@ def test_a_ue_that_goes_while_the_agent_is_away_is_released_at_the_core(site, ue
     _, other = connected(site, ues)
     site.gateway.agent.kill()
     ues.do("close", ue=1)
-    time.sleep(0.5)
+    ues.wait("closing", ue=1)
     site.gateway.start_agent()
     site.amf.wait("release-request", amf=number, cause=["radioNetwork", "radio-connection-with-ue-lost"])
     assert site.amf.wait("release-complete", amf=number)[-1]["sessions"] == [1]

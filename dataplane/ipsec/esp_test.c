@@ -571,7 +571,7 @@ an_ipv6_packet_of_1280_bytes_arrives_however_small_the_path(void **state)
 		}
 		assert_true(went_to("other"));
 		assert_int_equal(sent[0].length, ETHER + 1280);
-		// A packet of 1,281 bytes is too big. The error names 1,280: no sender is told of less.
+		// A packet of 1,281 bytes is too big. The error names 1,280: an error never names a smaller MTU.
 		leave6(1241);
 		assert_true(went_to("in"));
 		assert_int_equal(sent[0].bytes[ETHER + 40], 2); // packet too big

@@ -102,7 +102,7 @@ struct ipsec_sa_counters {
 // Messages about the path of an SA. By worker.
 struct ipsec_path_counters {
 	uint64_t learned; // the path takes smaller packets than was known
-	// The packet was not sent lately, or no path has this size: somebody may have made the message up.
+	// Not believed, as a message may be forged: the SA sent no such packet lately, or no path has this size.
 	uint64_t refused;
 };
 

@@ -445,6 +445,7 @@ class World:
                 await ue.deregister()
         elif do == "close":
             for ue in ues:
+                ue.say("closing")
                 # Without an answer, it ends as well.
                 with contextlib.suppress(Refused, AttributeError):
                     await ue.exchange(INFORMATIONAL, [(DELETE, struct.pack("!BBH", 1, 0, 0))])
