@@ -82,6 +82,28 @@ class End:
             wait=False,
         )
 
+    def site(self, number, other, **more):
+        """As apply, with an IkePeer."""
+        name = f"c-{number}"
+        spec = {
+            "localAddress": self.address(number),
+            "remoteAddress": other.address(number),
+            "localNetworks": [self.network(number)],
+            "remoteNetworks": [other.network(number)],
+            "credential": name,
+        }
+        self.gateway.apply(
+            thing("IkeCredential", name, sharedKey="a secret"),
+            thing("IpsecPolicy", name, espProposals=["aes128gcm16-x25519-esn"]),
+            thing("IkePeer", name, **(spec | {"policy": name} | more)),
+            wait=False,
+        )
+
+    def of_site(self, number):
+        """What the agent has made for an IkePeer, without security associations."""
+        every = [(each["kind"], each["metadata"]["name"]) for each in self.gateway.json("get", "all")]
+        return sorted(kind for kind, name in every if name.startswith(f"peer-c-{number}"))
+
     def sas(self, number):
         """IKE SAs and children of a connection."""
         return self.gateway.json("ike", "list", f"c-{number}") or []
@@ -93,7 +115,7 @@ class End:
         listed = self.gateway.json("get", "securityassociations")
         # One that is being deleted may be listed without its spec.
         tunnels = {each["metadata"]["name"]: each.get("spec", {}).get("tunnel") for each in listed}
-        return {name for name, tunnel in tunnels.items() if tunnel == f"c-{number}"}
+        return {name for name, tunnel in tunnels.items() if tunnel in (f"c-{number}", f"peer-c-{number}")}
 
     def problem(self, number):
         return str(self.gateway.json("describe", "IkeConnection", f"c-{number}"))
@@ -389,6 +411,51 @@ def test_no_packet_is_lost_while_both_gateways_rekey_at_once(ends):
             assert not lost(ping.said), (ping.said, before)
             ends.up(19)
     ends.forget(19)
+
+
+def test_one_object_connects_a_site(ends):
+    """IkePeer, at both ends. Both begin."""
+    west, east = ends.west, ends.east
+    for end, other in ((east, west), (west, east)):
+        end.site(21, other)
+    wait_until(lambda: not lost(ends.ping(21)) and len(west.established(21)) == 1, what="one tunnel")
+    assert {each["childAlgorithms"] for each in west.sas(21)} == {"aes128gcm16-esn"}
+    made = ["Interface", "IpsecTunnel", "Route"]
+    assert west.of_site(21) == made
+    (tunnel,) = west.gateway.json("get", "tunnels", "--name", "peer-c-21")
+    assert (tunnel["state"], tunnel["connection"]) == ("up", "c-21")
+    assert "aes128gcm16-esn" in west.gateway.sluice("describe", "IkePeer", "c-21").stdout
+    # A new agent has them as before, and no packet is lost.
+    keys = west.keys(21)
+    with Ping(ends, 21, 100) as ping:
+        west.gateway.agent.kill()
+        west.gateway.start_agent()
+    assert not lost(ping.said), ping.said
+    assert west.keys(21) & keys and west.of_site(21) == made
+    west.rekey(21, "--child", "net")
+    wait_until(lambda: not west.keys(21) & keys, what="new keys")
+    # A change of networks changes the routes. The peer's host has 10.2.29.9 as well.
+    networks = [east.network(21), east.network(29)]
+    west.site(21, east, remoteNetworks=networks)
+    east.site(21, west, localNetworks=networks)
+    wait_until(lambda: west.of_site(21) == [*made, "Route"], what="another route")
+    west.terminate(21)
+    wait_until(lambda: not lost(ends.ping(21, to="10.2.29.9")), what="the other network is reached")
+    # An IkeConnection of the same name goes first, and the IkePeer says so.
+    ends_of = {"localAddress": west.address(21), "remoteAddress": east.address(21)}
+    west.gateway.apply(
+        thing("IpsecTunnel", "c-21"),
+        thing("IkeConnection", "c-21", credential="c-21", children=[{"name": "net", "tunnel": "c-21"}], **ends_of),
+        wait=False,
+    )
+    wait_until(lambda: "another name" in str(west.gateway.json("describe", "IkePeer", "c-21")), what="the reason")
+    wait_until(lambda: not west.of_site(21), what="nothing of the site is left")
+    for kind in ("IkeConnection", "IpsecTunnel"):
+        west.gateway.delete(kind, "c-21")
+    wait_until(lambda: not lost(ends.ping(21)), what="the tunnel is up again")
+    for end in (west, east):
+        end.gateway.delete("IkePeer", "c-21")
+        wait_until(lambda end=end: not end.of_site(21) and not end.keys(21), what="nothing is left")
 
 
 def test_a_gateway_that_lost_its_state_replaces_its_tunnel(ends):

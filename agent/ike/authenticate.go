@@ -346,6 +346,7 @@ func (s *ikeSA) establish(p authPayloads, now time.Time) {
 	delete(s.m.again, s.conn.Name)
 	defer s.m.identify(s)
 	s.beginAnew(p, now)
+	s.findTwin(now)
 	s.keepSA()
 	if s.conn.Owned {
 		s.m.peers[s.id] = s
@@ -366,6 +367,38 @@ func (s *ikeSA) beginAnew(p authPayloads, now time.Time) {
 			other.close(now, "the peer began anew")
 		}
 	}
+}
+
+// twinTime is the time for the children of the IKE SA that stays.
+const twinTime = time.Second
+
+// findTwin looks for an IKE SA that the peer opened while we opened one. The one whose initiator's SPI is lower ends: its initiator deletes it when the
+// children of the other one are up.
+func (s *ikeSA) findTwin(now time.Time) {
+	if !s.conn.Remote.IsValid() || s.conn.RemoteMethod == EAP || s.conn.Owned {
+		return
+	}
+	for _, other := range s.m.identities[s.identityKey()] {
+		// An IKE SA that began later replaces the other one: reauthentication.
+		if other == s || other.state != established || other.initiator == s.initiator || other.conn.Name != s.conn.Name || s.began.After(other.up) || other.began.After(s.up) {
+			continue
+		}
+		ends, stays := s, other
+		if other.header(0, 0, false).SPIi < s.header(0, 0, false).SPIi {
+			ends, stays = other, s
+		}
+		if ends.initiator {
+			ends.twin, ends.twinAt = stays, now.Add(twinTime)
+			ends.schedule()
+		}
+	}
+}
+
+// twinServes reports whether the twin has all children that the IKE SA has.
+func (s *ikeSA) twinServes() bool {
+	return s.twin.state == established && !slices.ContainsFunc(s.children, func(c *ChildSA) bool {
+		return !slices.ContainsFunc(s.twin.children, func(other *ChildSA) bool { return other.Conf.Name == c.Conf.Name && !other.deleting && !other.half })
+	})
 }
 
 // setTimes sets when the IKE SA is rekeyed and authenticated again, a little sooner for each, so that many do not meet.

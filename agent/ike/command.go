@@ -3,6 +3,7 @@
 package ike
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -23,12 +24,13 @@ var rpc = service.NewRPC[api.IkeServer](&api.Ike_ServiceDesc, map[string]service
 	"InitiateIke":  {Role: access.Operate, Action: "initiate", Entry: entry("initiate")},
 })
 
-// entry names the IkeConnection in the audit entry of a call, and counts its SAs.
+// entry names the IkeConnection or IkePeer in the audit entry of a call, and counts its SAs.
 func entry(step string) func(*audit.Entry, any, any) {
 	return func(e *audit.Entry, request, reply any) {
 		e.Objects = []audit.Change{{Kind: "IkeConnection", Name: request.(*api.IkeQuery).GetConnection(), Step: step}}
 		if n, ok := reply.(*api.IkeCount); ok {
 			e.Count = int(n.GetCount())
+			e.Objects[0].Kind = cmp.Or(n.GetKind(), e.Objects[0].Kind)
 		}
 	}
 }
@@ -46,10 +48,10 @@ func commands(l command.Line) []*cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
-		changeCommand(l, "initiate", "Initiating", "Open the IKE SA of an IkeConnection", "Open the IKE SA of an IkeConnection with the children that it does not have, or one child.",
+		changeCommand(l, "initiate", "Initiating", "Open the IKE SA of an IkeConnection or IkePeer", "Open the IKE SA of an IkeConnection or IkePeer with the children that it does not have, or one child.",
 			"has all of its children already", api.IkeClient.InitiateIke),
-		changeCommand(l, "rekey", "Rekeying", "Negotiate new keys of an IkeConnection", "Negotiate new keys of the IKE SA of an IkeConnection, or of its children.", "has no such SA", api.IkeClient.RekeyIke),
-		changeCommand(l, "terminate", "Terminating", "Delete the IKE SAs of an IkeConnection", "Delete the IKE SAs of an IkeConnection with their children, or single children.", "has no such SA", api.IkeClient.TerminateIke))
+		changeCommand(l, "rekey", "Rekeying", "Negotiate new keys of an IkeConnection or IkePeer", "Negotiate new keys of the IKE SA of an IkeConnection or IkePeer, or of its children.", "has no such SA", api.IkeClient.RekeyIke),
+		changeCommand(l, "terminate", "Terminating", "Delete the IKE SAs of an IkeConnection or IkePeer", "Delete the IKE SAs of an IkeConnection or IkePeer with their children, or single children.", "has no such SA", api.IkeClient.TerminateIke))
 	return []*cobra.Command{c}
 }
 
@@ -74,7 +76,7 @@ func changeCommand(l command.Line, use, doing, short, long, none string, call fu
 			return err
 		}
 		if n.GetCount() == 0 {
-			return fmt.Errorf("IkeConnection/%s %s", q.Connection, none)
+			return fmt.Errorf("%s/%s %s", cmp.Or(n.GetKind(), "IkeConnection"), q.Connection, none)
 		}
 		what := command.Plural(int(n.GetCount()), "IKE SA", "IKE SAs")
 		if q.Child != "" || use == "initiate" {

@@ -786,6 +786,33 @@ func TestReauthenticationMakesBeforeItBreaks(t *testing.T) {
 	}
 }
 
+func TestOfTwoIKESAsThatOpenAtOnceOneStays(t *testing.T) {
+	both := func(a, b *Connection) { a.Children[0].StartAction, b.Children[0].StartAction = Start, Start }
+	for range 8 { // the SPIs are random
+		p := newPair(t)
+		p.configure(both, func(a, b *Connection) { a.Children[0].CloseAction, b.Children[0].CloseAction = Start, Start })
+		for _, e := range []*end{p.a, p.b} {
+			actions, err := e.m.Initiate("peer", "", p.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.do(e, actions)
+		}
+		p.run()
+		if len(p.a.m.sas) != 2 || len(p.b.m.sas) != 2 {
+			t.Fatalf("%d and %d IKE SAs", len(p.a.m.sas), len(p.b.m.sas))
+		}
+		p.filter = func(*Datagram) bool {
+			if len(p.a.in) == 0 || len(p.b.in) == 0 {
+				t.Error("there is no child for a while")
+			}
+			return true
+		}
+		p.pass(10 * time.Second)
+		p.check(1)
+	}
+}
+
 func TestAPPKIsMixedIn(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		p := newPair(t)

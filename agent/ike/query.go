@@ -3,6 +3,7 @@
 package ike
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -64,23 +65,26 @@ func (m *Machine) States(connection, tunnel string) (all []*api.IkeSaState) {
 func (q query) sas(_ context.Context, asked *api.IkeSasQuery) (*api.IkeSas, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return &api.IkeSas{Sas: q.machine.States(asked.GetConnection(), asked.GetTunnel())}, nil
+	return &api.IkeSas{Sas: q.machine.States(cmp.Or(asked.GetConnection(), asked.GetPeer()), asked.GetTunnel())}, nil
 }
 
 // change carries out a command for a connection.
 func (q query) change(asked *api.IkeQuery, f func(name, child string, now time.Time) ([]Action, int)) (*api.IkeCount, error) {
-	n, known := 0, false
+	n, known, kind := 0, false, "IkeConnection"
 	q.locked(func(now time.Time) (actions []Action) {
 		c := q.machine.connections[asked.GetConnection()]
 		if known = c != nil; known {
+			if o := q.specs[c.Name]; o != nil {
+				kind = o.Kind
+			}
 			actions, n = f(c.Name, asked.GetChild(), now)
 		}
 		return actions
 	})
 	if !known {
-		return nil, status.Errorf(codes.NotFound, "there is no IkeConnection %q that is configured", asked.GetConnection())
+		return nil, status.Errorf(codes.NotFound, "there is no IkeConnection or IkePeer %q that is configured", asked.GetConnection())
 	}
-	return &api.IkeCount{Count: uint32(n)}, nil
+	return &api.IkeCount{Count: uint32(n), Kind: kind}, nil
 }
 
 // InitiateIke implements api.IkeServer.

@@ -115,6 +115,9 @@ type ikeSA struct {
 
 	began, up, heard           time.Time
 	rekeyAt, reauthAt, expires time.Time
+	// The IKE SA that the peer opened at the same time, and when this one ends for it.
+	twin   *ikeSA
+	twinAt time.Time
 	// How often overdueAt has passed.
 	overdue int
 
@@ -519,6 +522,7 @@ func (s *ikeSA) next() (at time.Time) {
 		sooner(s.rekeyAt)
 		sooner(s.reauthAt)
 		sooner(s.overdueAt())
+		sooner(s.twinAt)
 		if s.conn.DPDDelay > 0 && s.outstanding == nil {
 			sooner(s.heard.Add(s.conn.DPDDelay))
 		}
@@ -577,6 +581,14 @@ func (s *ikeSA) tick(now time.Time) {
 			conn := s.conn
 			s.terminate(now, "the peer accepts no new keys of the IKE SA")
 			s.m.retry(conn, s.m.wants(conn), now)
+			return
+		}
+	}
+	if past(s.twinAt) {
+		redundant := s.twinServes()
+		s.twin, s.twinAt = nil, time.Time{}
+		if redundant {
+			s.terminate(now, "the peer opened one at the same time")
 			return
 		}
 	}

@@ -33,7 +33,7 @@ const (
 // Definition is IKEv2.
 var Definition = service.Definition{
 	Name:  "ike",
-	Kinds: []string{"Interface", "IkeCredential", "IkeAuthority", "AddressPool", "LocalUser", "IkeConnection"},
+	Kinds: []string{"Interface", "IkeCredential", "IkeAuthority", "AddressPool", "LocalUser", "IpsecPolicy", "IkeConnection", "IkePeer"},
 	Punts: []string{"ike", unknownSPI},
 	New:   newServing,
 
@@ -56,7 +56,10 @@ type serving struct {
 	authorities map[string]*api.IkeAuthority
 	pools       map[string]*api.AddressPool
 	users       map[string]*api.LocalUser
-	specs       map[string]*object.Object
+	policies    map[string]*api.IpsecPolicy
+	// IkeConnections, and what IkePeers stand for.
+	specs map[string]*object.Object
+	sites map[string]*site
 	leases      map[uint64]held
 	allocator   subscriber.Pools
 	manager     subscriber.Manager
@@ -94,7 +97,7 @@ type outgoing struct {
 
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, credentials: map[string]*api.IkeCredential{},
-		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, specs: map[string]*object.Object{},
+		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, policies: map[string]*api.IpsecPolicy{}, specs: map[string]*object.Object{}, sites: map[string]*site{},
 		leases: map[uint64]held{}, files: files{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ike_packets_total", Help: "IKE packets, by exchange.",
@@ -137,7 +140,7 @@ func (s *serving) locked(f func(now time.Time) []Action) {
 
 // Follow implements service.Follower.
 func (s *serving) Follow(c service.Change) {
-	s.locked(func(now time.Time) []Action {
+	s.locked(func(now time.Time) (actions []Action) {
 		name := c.Key.Name
 		switch c.Key.Kind {
 		case "Interface":
@@ -153,24 +156,39 @@ func (s *serving) Follow(c service.Change) {
 			set(s.users, name, c.Object, func(spec *api.LocalUser) *api.LocalUser { return spec })
 		case "IkeCredential":
 			set(s.credentials, name, c.Object, func(spec *api.IkeCredential) *api.IkeCredential { return spec })
+			s.expandEach(func(peer *api.IkePeer) bool { return peer.GetCredential() == name })
 			return s.refresh(now, func(spec *api.IkeConnection) bool { return spec.GetCredential() == name })
 		case "IkeAuthority":
 			set(s.authorities, name, c.Object, func(spec *api.IkeAuthority) *api.IkeAuthority { return spec })
 			return s.refresh(now, func(spec *api.IkeConnection) bool { return slices.Contains(spec.GetAuthorities(), name) })
+		case "IpsecPolicy":
+			set(s.policies, name, c.Object, func(spec *api.IpsecPolicy) *api.IpsecPolicy { return spec })
+			for _, peer := range s.expandEach(func(peer *api.IkePeer) bool { return peer.GetPolicy() == name }) {
+				actions = append(actions, s.configure(peer, now)...)
+			}
+		case "IkePeer":
+			return s.followSite(name, c.Object, now)
 		case "IkeConnection":
 			if c.Object == nil {
-				delete(s.specs, name)
-				delete(s.problems, name)
-				if before := s.machine.connections[name]; before != nil && before.Owned {
-					return nil
-				}
-				return s.machine.SetConnection(name, nil, now)
+				actions = s.forget(name, now)
+			} else {
+				s.specs[name] = c.Object
 			}
-			s.specs[name] = c.Object
-			return s.configure(name, now)
+			s.expand(name)
+			return append(actions, s.configure(name, now)...)
 		}
-		return nil
+		return actions
 	})
+}
+
+// forget deletes a connection. s.mu is held.
+func (s *serving) forget(name string, now time.Time) []Action {
+	delete(s.specs, name)
+	delete(s.problems, name)
+	if before := s.machine.connections[name]; before != nil && before.Owned {
+		return nil
+	}
+	return s.machine.SetConnection(name, nil, now)
 }
 
 // set stores a value of an object under its name.
@@ -206,6 +224,9 @@ func (s *serving) configure(name string, now time.Time) []Action {
 		return nil // Synced does it
 	}
 	o := s.specs[name]
+	if o == nil {
+		return nil
+	}
 	spec, _ := o.Spec.(*api.IkeConnection)
 	var authorities []*Authority
 	var problem error
@@ -283,19 +304,26 @@ func (s *serving) problem(name, reason, words string) {
 	}
 	if before.Reason != reason || before.Message != words {
 		if s.Intent != nil {
-			s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: "IkeConnection", Name: name}) })
+			kind := "IkeConnection"
+			if o := s.specs[name]; o != nil {
+				kind = o.Kind
+			}
+			s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: kind, Name: name}) })
 		}
 	}
 }
 
 // NotReady implements service.ReadinessReporter.
 func (s *serving) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
-	if kept.KindName() != "IkeConnection" {
-		return intent.NotReady{}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.problems[kept.Object().Name]
+	switch name := kept.Object().Name; kept.KindName() {
+	case "IkeConnection":
+		return s.problems[name]
+	case "IkePeer":
+		return s.siteNotReady(name)
+	}
+	return intent.NotReady{}
 }
 
 // Synced implements service.Follower.
@@ -306,6 +334,7 @@ func (s *serving) Synced() {
 			return nil
 		}
 		s.synced, begins = true, true
+		s.expandEach(everySite)
 		actions := s.refresh(now, everyConnection)
 		if s.Records != nil {
 			records := map[string][]byte{}
@@ -372,6 +401,7 @@ func (s *serving) Run(ctx context.Context) error {
 			s.locked(func(time.Time) []Action { return s.machine.Tick(now) })
 		case now := <-look.C:
 			s.locked(func(time.Time) []Action {
+				s.expandEach(everySite)
 				if !s.files.changed() {
 					return nil
 				}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules has the rules of IkeConnection, IkeCredential, IkeAuthority that annotations cannot express.
+// Package rules has the rules of IKE's kinds that annotations cannot express.
 package rules
 
 import (
@@ -21,6 +21,8 @@ var Rules = []object.KindRules{
 	object.Rules[*api.IkeAuthority]{Check: checkIkeAuthority},
 	object.Rules[*api.IkeConnection]{Check: checkIkeConnection},
 	object.Rules[*api.IkeCredential]{Check: checkIkeCredential},
+	object.Rules[*api.IkePeer]{Check: checkIkePeer},
+	object.Rules[*api.IpsecPolicy]{Check: checkIpsecPolicy},
 }
 
 // The name of a child is part of the names of its SecurityAssociations.
@@ -78,6 +80,31 @@ func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 		}
 		checkIkeProposals(field+".proposals", message.ProtocolESP, child.Proposals, add)
 	}
+}
+
+func checkIkePeer(p *api.IkePeer, add object.Report) {
+	object.CheckHost("localAddress", p.LocalAddress, add)
+	if p.RemoteAddress != "" {
+		object.CheckHost("remoteAddress", p.RemoteAddress, add)
+		object.CheckSameFamily("remoteAddress", p.RemoteAddress, "localAddress", p.LocalAddress, "address", add)
+	}
+	switch {
+	case p.RemoteIdentity != "":
+	case len(p.Authorities) > 0:
+		add("remoteIdentity", "each certificate of the authorities would be accepted", "", "the peer's identity, as gw-b.example.org")
+	case p.RemoteAddress == "":
+		add("remoteIdentity", "peers that call from anywhere are told apart by their identity", "", "the peer's identity, as gw-b.example.org")
+	}
+	for i, text := range p.RemoteNetworks {
+		if slices.Contains(p.RemoteNetworks[:i], text) {
+			add("remoteNetworks["+strconv.Itoa(i)+"]", "there twice", object.Quote(text), "each network once")
+		}
+	}
+}
+
+func checkIpsecPolicy(p *api.IpsecPolicy, add object.Report) {
+	checkIkeProposals("proposals", message.ProtocolIKE, p.Proposals, add)
+	checkIkeProposals("espProposals", message.ProtocolESP, p.EspProposals, add)
 }
 
 func checkIkeProposals(field string, protocol message.Protocol, all []string, add object.Report) {

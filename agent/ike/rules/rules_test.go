@@ -15,5 +15,12 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"subscribers in transport mode", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, subscriberProfile: p, children: [{name: net, mode: transport_mode}]}", "children[0].mode: users of subscriberProfile have tunnels"},
 		{"subscribers with pools of the connection", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, subscriberProfile: p, pools: [a], children: [{name: net}]}", "pools: subscriberProfile has pools and name servers"},
 		{"a child without a tunnel", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, children: [{name: net}]}", "children[0].tunnel: neither or both of tunnel and policy"},
+		{"a site", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16]}", ""},
+		{"a site whose certificate may be anybody's", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, authorities: [a], remoteNetworks: [10.2.0.0/16]}",
+			"remoteIdentity: each certificate of the authorities would be accepted"},
+		{"a site that calls, without a name", "IkePeer", "{localAddress: 192.0.2.1, credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteIdentity: peers that call from anywhere are told apart by their identity"},
+		{"a site of the other family", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: \"2001:db8::2\", credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteAddress: "},
+		{"a network twice", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16, 10.2.0.0/16]}", "remoteNetworks[1]: there twice"},
+		{"algorithms that do not exist", "IpsecPolicy", "{espProposals: [aes256gcm16-x25519-rot13]}", "espProposals[0]: "},
 	})
 }
