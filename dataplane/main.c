@@ -12,6 +12,7 @@
 #include "core/start.h"
 #include "crypto/crypto.h"
 #include "dispatch/dispatch.h"
+#include "ipsec/sa.h"
 #include "ipsec/sequence_file.h"
 #include "port/port.h"
 #include "server/api.h"
@@ -87,6 +88,8 @@ main(int count, char **arguments)
 	api_stop();
 	port_stop_all();
 	dispatch_close();
+	worker_stop();
+	ipsec_sas_settle();
 	sequence_file_close();
 	core_stop();
 	return 0;

@@ -14,8 +14,8 @@ import (
 // MOBIKE (RFC 4555): an IKE SA and its children move to other addresses. The initiator decides. It tries other pairs
 // of addresses when the peer does not answer, and sends the working pair to the responder.
 //
-// The data plane changes the peer's address of an SA at once. An SA with another local address is a new one. It would begin with sequence number 1
-// under the old keys, and the peer would drop its packets as replays. So children whose local address changes are rekeyed.
+// The data plane changes the peer's address of an SA at once. An SA with another local address is a new one. It would skip sequence
+// numbers of the old keys, or without a file of them begin with 1, when the peer would drop its packets as replays. So children whose local address changes are rekeyed.
 
 // Additional addresses of a peer that are tried.
 const maxAdditional = 16

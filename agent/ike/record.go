@@ -407,8 +407,8 @@ func (s *ikeSA) resume(exchange message.Exchange, proposed uint32, ends bool, p 
 	}
 }
 
-// Booted sets the boot number of a connected data plane. A data plane that started again counts sequence numbers from
-// 1, and peers would drop its packets as replays: its children are rekeyed. The records say so before they have the new boot number.
+// Booted sets the boot number of a connected data plane. A data plane that started again skips sequence numbers,
+// or begins with 1 without a file of them, when peers would drop its packets as replays: its children are rekeyed. The records say so before they have the new boot number.
 func (m *Machine) Booted(dataplane string, boot uint64, now time.Time) []Action {
 	before, known := m.boots[dataplane]
 	if known && before == boot {

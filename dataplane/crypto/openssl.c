@@ -95,6 +95,7 @@ hmac_sha(const struct openssl_key *key, const struct crypto_op *op, uint8_t dige
 	c = key->sha[1];
 	sha_update(hash, &c, digest, length);
 	sha_final(hash, &c, digest);
+	explicit_bzero(&c, sizeof(c));
 	return true;
 }
 

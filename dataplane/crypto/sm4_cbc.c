@@ -130,6 +130,7 @@ sm4_chains(const struct sm_way *way, struct sm4_chain *chains, unsigned count)
 			}
 		}
 	}
+	explicit_bzero(&l.table, sizeof(l.table));
 }
 
 // Blocks of several packets that are decrypted together.
@@ -158,6 +159,7 @@ scattered_flush(struct scattered *s)
 	for (unsigned i = 0; i < s->count; i++)
 		sm4_xor(s->to[i], s->blocks[i], s->before[i]);
 	s->count = 0;
+	explicit_bzero(&table, sizeof(table));
 }
 
 static void

@@ -38,6 +38,7 @@ lanes_flush(struct lanes *l)
 		for (unsigned g = 0; g < groups; g++)
 			l->way->sm4_table(&table, g, l->keys + g * l->way->sm4_group);
 		l->way->sm4(&table, l->blocks, groups);
+		explicit_bzero(&table, sizeof(table));
 	}
 	for (unsigned i = 0; i < l->count; i++) {
 		if (likely(l->length[i] == SM4_BLOCK)) {

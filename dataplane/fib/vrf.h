@@ -2,6 +2,8 @@
 // VRFs: a routing table for each family (kind Vrf). "default" is always there and has index 0.
 #pragma once
 
+#include <string.h>
+
 #include "core/address.h"
 #include "fib/fib.h"
 #include "server/object.h"
@@ -21,6 +23,14 @@ int vrf_need(const char *name, const char *field, uint16_t *vrf, struct object *
 
 // Its name, for people; "?" if there is none. Main thread.
 const char *vrf_name(uint16_t vrf);
+
+// Whether two fields name the same VRF.
+static inline bool
+same_vrf(const char *a, const char *b)
+{
+	return strcmp(a[0] ? a : "default", b[0] ? b : "default") == 0;
+}
+
 
 static inline struct fib *
 vrf_fib(uint16_t vrf, uint8_t family)

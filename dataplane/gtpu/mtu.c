@@ -61,7 +61,7 @@ learn(uint32_t path, uint16_t mtu)
 	__atomic_store_n(&gtpu_path_mtu[path], mtu, __ATOMIC_RELAXED);
 }
 
-static void
+static bool
 too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 {
 	const struct ip6_header *ip = (const struct ip6_header *)packet;
@@ -69,12 +69,14 @@ too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 	uint32_t path;
 
 	if (packet[0] >> 4 != 6 || mtu < PATH_MTU_MIN || mtu >= sizeof(*ip) + rte_be_to_cpu_16(ip->payload_length))
-		return;
+		return false;
 	memcpy(ends.local, ip->source, sizeof(ends.local));
 	memcpy(ends.remote, ip->destination, sizeof(ends.remote));
 	path = gtpu_path_find(vrf, &ends);
-	if (path != NO_END && gtpu_could_send6(packet, length))
-		learn(path, (uint16_t)mtu);
+	if (path == NO_END || !gtpu_could_send6(packet, length))
+		return false;
+	learn(path, (uint16_t)mtu);
+	return true;
 }
 
 void

@@ -58,9 +58,9 @@ void icmp6_register(uint8_t type, const struct node *node);
 
 // A watcher of ICMPv6 Packet Too Big (RFC 4443 section 3.2), and of "fragmentation needed" of ICMP (RFC 1191), about packets of our own: a tunnel learns the path MTU of its peers by it. A worker calls it
 // with the part of the packet that the message quotes, the IP header and 8 bytes of IPv4 whole, and the message's MTU. The message's checksum is right, its
-// destination is the quoted source, and it came from no subscriber; the watcher checks everything else.
+// destination is the quoted source, and it came from no subscriber; the watcher checks everything else. True: it is about a packet of the watcher's.
 struct icmp_too_big {
-	void (*tell)(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu);
+	bool (*tell)(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu);
 	struct icmp_too_big *next;
 };
 // At start.

@@ -24,6 +24,8 @@ enum {
 	MLD2_REPORT = 143,
 	TTL = 64,
 
+	TOLD = 1, // packet->detail
+
 	// Of all workers, and of a source on each of them; as many at once.
 	REPLIES_A_SECOND = 50000,
 	REPLIES_EACH = 1000,
@@ -34,6 +36,7 @@ DROP(drop_checksum, "icmp-checksum", "An ICMP message for us with a wrong checks
 DROP(drop_family, "icmp-family", "ICMP in IPv6, or ICMPv6 in IPv4.")
 DROP(drop_group, "echo-to-group", "An echo request to a broadcast or multicast address.")
 DROP(drop_rate, "echo-rate-limited", "More echo requests than the rate limits of all sources and of this one allow.")
+CONSUMED(path_noted, "path-mtu-noted", "A message about the path MTU of a tunnel's packets, which the tunnel has noted.")
 CONSUMED(drop_mld, "mld", "A multicast listener's report or query: we forward no multicast.")
 
 struct icmp {
@@ -101,7 +104,10 @@ twin_and_watcher(struct rte_mbuf *m)
 	struct packet *p = packet_of(m);
 
 	if (!ip_local_has_twin(p)) {
-		punt_to_watcher(m);
+		if (p->detail == TOLD && !punt_watched(p))
+			drop_now(m, &path_noted);
+		else
+			punt_to_watcher(m);
 		return;
 	}
 	if (punt_watched(p)) {
@@ -130,6 +136,14 @@ twin_and_watcher(struct rte_mbuf *m)
 
 PUNT(punt_icmp, "icmp", 2000, twin_and_watcher)
 
+// `told`: a tunnel has learned what the message says.
+static uint16_t
+to_agent(struct packet *p, bool told)
+{
+	p->detail = told ? TOLD : 0;
+	return packet_punt(p, &punt_icmp);
+}
+
 static struct icmp_too_big *too_big_watchers;
 
 void
@@ -139,11 +153,14 @@ icmp_too_big_watch(struct icmp_too_big *watcher)
 	too_big_watchers = watcher;
 }
 
-static void
+static bool
 tell_watchers(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 {
+	bool told = false;
+
 	for (const struct icmp_too_big *w = too_big_watchers; w; w = w->next)
-		w->tell(vrf, packet, length, mtu);
+		told |= w->tell(vrf, packet, length, mtu);
+	return told;
 }
 
 void
@@ -155,8 +172,8 @@ icmp_too_big_here(const struct packet *p, uint32_t mtu)
 		tell_watchers(p->vrf, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, mtu);
 }
 
-// A Packet Too Big of `length` bytes.
-static void
+// A Packet Too Big of `length` bytes. Whether a watcher knows the packet.
+static bool
 tell_too_big(const struct rte_mbuf *m, const struct packet *p, unsigned length)
 {
 	const struct ip6_header *ip = rte_pktmbuf_mtod(m, const struct ip6_header *);
@@ -168,13 +185,13 @@ tell_too_big(const struct rte_mbuf *m, const struct packet *p, unsigned length)
 		memcmp(((const struct ip6_header *)quoted)->source, ip->destination, sizeof(ip->destination)) != 0 ||
 		!sum_is_right(
 			m, sizeof(*ip), length, ip6_pseudo_sum(ip->source, ip->destination, length, PROTOCOL_ICMP6)))
-		return;
+		return false;
 	memcpy(&mtu, icmp + offsetof(struct icmp, rest), sizeof(mtu));
-	tell_watchers(p->vrf, quoted, readable, rte_be_to_cpu_32(mtu));
+	return tell_watchers(p->vrf, quoted, readable, rte_be_to_cpu_32(mtu));
 }
 
-// "Fragmentation needed" of `length` bytes.
-static void
+// "Fragmentation needed" of `length` bytes. Whether a watcher knows the packet.
+static bool
 tell_fragmentation_needed(const struct rte_mbuf *m, const struct packet *p, unsigned header, unsigned length)
 {
 	const struct ip4_header *ip = rte_pktmbuf_mtod(m, const struct ip4_header *);
@@ -183,14 +200,14 @@ tell_fragmentation_needed(const struct rte_mbuf *m, const struct packet *p, unsi
 	uint16_t mtu;
 
 	if (p->session != NO_SESSION || readable < header + sizeof(struct icmp) + sizeof(*ip) + 8)
-		return;
+		return false;
 	readable -= header + sizeof(struct icmp);
 	if (quoted[0] >> 4 != 4 || (quoted[0] & 0xf) < 5 || readable < (quoted[0] & 0xfu) * 4 + 8 ||
 		memcmp(&((const struct ip4_header *)quoted)->source, &ip->destination, sizeof(ip->destination)) != 0 ||
 		!sum_is_right(m, header, length, 0))
-		return;
+		return false;
 	memcpy(&mtu, icmp + offsetof(struct icmp, rest) + 2, sizeof(mtu));
-	tell_watchers(p->vrf, quoted, readable, rte_be_to_cpu_16(mtu));
+	return tell_watchers(p->vrf, quoted, readable, rte_be_to_cpu_16(mtu));
 }
 
 static uint16_t
@@ -200,13 +217,14 @@ take4(struct rte_mbuf *m, struct packet *p)
 	unsigned header = ip4_header_length(ip), total = rte_be_to_cpu_16(ip->total_length);
 	struct icmp *icmp = (struct icmp *)((uint8_t *)ip + header);
 	uint32_t address;
+	bool told = false;
 
 	if (total < header + sizeof(*icmp) || m->data_len < header + sizeof(*icmp) || total > m->pkt_len)
 		return packet_drop(p, &drop_truncated);
 	if (icmp->type == ICMP4_UNREACHABLE && icmp->code == ICMP4_FRAGMENTATION_NEEDED)
-		tell_fragmentation_needed(m, p, header, total - header);
+		told = tell_fragmentation_needed(m, p, header, total - header);
 	if (icmp->type != ECHO4_REQUEST)
-		return packet_punt(p, &punt_icmp);
+		return to_agent(p, told);
 	if ((hop_at(p->hop)->flags & (HOP_BROADCAST | HOP_MULTICAST)) || *(const uint8_t *)&ip->destination >= 0xe0)
 		return packet_drop(p, &drop_group);
 	if (!may_reply(m))
@@ -240,6 +258,7 @@ take6(struct rte_mbuf *m, struct packet *p)
 	struct icmp *icmp = (struct icmp *)(ip + 1);
 	uint32_t length = rte_be_to_cpu_16(ip->payload_length);
 	uint8_t address[16];
+	bool told = false;
 
 	if (length < sizeof(*icmp) || m->data_len < sizeof(*ip) + sizeof(*icmp) || sizeof(*ip) + length > m->pkt_len)
 		return packet_drop(p, &drop_truncated);
@@ -248,9 +267,9 @@ take6(struct rte_mbuf *m, struct packet *p)
 	if ((icmp->type >= MLD_QUERY && icmp->type <= MLD_DONE) || icmp->type == MLD2_REPORT)
 		return ip_local_has_twin(p) ? ip_local_twin(p) : packet_drop(p, &drop_mld);
 	if (icmp->type == ICMP6_TOO_BIG)
-		tell_too_big(m, p, length);
+		told = tell_too_big(m, p, length);
 	if (icmp->type != ECHO6_REQUEST)
-		return packet_punt(p, &punt_icmp);
+		return to_agent(p, told);
 	if (ip6_is_multicast(ip->destination))
 		return packet_drop(p, &drop_group);
 	if (!may_reply(m))

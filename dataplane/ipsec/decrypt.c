@@ -209,8 +209,9 @@ note_move(struct ipsec_sa *sa, const uint8_t *ip, const struct arrival *a)
 	uint16_t port;
 
 	if (a->sequence != __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) ||
-		__atomic_load_n(&sa->events, __ATOMIC_ACQUIRE) & SA_MOVED)
-		return;
+		__atomic_load_n(&sa->events, __ATOMIC_ACQUIRE) & SA_MOVING ||
+		__atomic_fetch_or(&sa->events, SA_MOVING, __ATOMIC_ACQUIRE) & SA_MOVING)
+		return; // or another worker writes
 	if (sa->family == 4)
 		memcpy(source, ip + offsetof(struct ip4_header, source), 4);
 	else

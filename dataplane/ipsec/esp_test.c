@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -19,6 +21,7 @@
 #include "ipsec.pb-c.h"
 #include "ipsec/sa.h"
 #include "ipsec/sa_events.h"
+#include "ipsec/sequence_file.h"
 #include "ipsec/tunnel.h"
 #include "port/port.h"
 
@@ -1029,6 +1032,109 @@ a_deleted_association_leaves_no_key_in_memory(void **state)
 	assert_int_equal(copies_of(key), 0);
 }
 
+static uint32_t
+sequence_of(const struct frame *frame)
+{
+	return esp_read_32(frame->bytes + ETHER + 20 + 4);
+}
+
+// With a file of sequence numbers.
+static int
+start_file(void **state)
+{
+	static char path[] = "/tmp/esp-sequences-XXXXXX";
+	int fd;
+
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	fd = mkstemp(path);
+	if (fd < 0 || close(fd) || sequence_file_open(path))
+		return -1;
+	return unlink(path);
+}
+
+static int
+stop_file(void **state)
+{
+	stop(NULL);
+	sequence_file_close();
+	return 0;
+}
+
+static void
+an_association_that_is_made_again_accepts_no_packet_again(void **state)
+{
+	struct sa in = {.tunnel = "back", .window = 1024}, out = {.outbound = true};
+	struct frame frame;
+
+	for (unsigned careless = 0; careless <= 1; careless++) {
+		in.no_check = careless;
+		assert_int_equal(put_sa(&in), 0);
+		assert_int_equal(put_sa(&out), 0);
+		leave4(100, 0, 0);
+		frame = sent[0];
+		turn_around(frame);
+		assert_true(went_to("other"));
+		assert_int_equal(object_delete("SecurityAssociation", "in", &f), 0);
+		in.window = 64;
+		assert_int_equal(put_sa(&in), 0);
+		turn_around(frame);
+		assert_int_equal(sent_count, careless);
+		stop(NULL);
+	}
+}
+
+static void
+a_number_is_used_once_however_the_key_is_written(void **state)
+{
+	struct sa out = {.outbound = true, .key = "a0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3"};
+	uint32_t last;
+
+	assert_int_equal(put_sa(&out), 0);
+	leave4(100, 0, 0);
+	last = sequence_of(&sent[0]);
+	// The same SA: nothing changes.
+	out.key = "A0A1A2A3A4A5A6A7A8A9AAABACADAEAFB0B1B2B3";
+	assert_int_equal(put_sa(&out), 0);
+	leave4(100, 0, 0);
+	assert_int_equal(sequence_of(&sent[0]), ++last);
+	assert_int_equal(object_delete("SecurityAssociation", "out", &f), 0);
+	assert_int_equal(put_sa(&out), 0);
+	leave4(100, 0, 0);
+	// Packets that were under way when it was deleted may have used some.
+	assert_true(sequence_of(&sent[0]) > last && sequence_of(&sent[0]) <= last + (1 << 16) + 1);
+}
+
+static void
+a_data_plane_that_ends_leaves_no_gap_and_one_that_is_killed_a_small_one(void **state)
+{
+	struct sa out = {.outbound = true};
+
+	assert_int_equal(put_sa(&out), 0);
+	leave4(100, 0, 0);
+	assert_int_equal(sequence_of(&sent[0]), 1);
+	ipsec_look_all(1);
+	ipsec_sas_settle();
+	// As the next process finds it.
+	uint64_t kept;
+	uint8_t key[20];
+	struct sequence_owner owner = {.spi = SPI, .outbound = true, .key = key, .key_length = 20, .vrf = "default"};
+
+	for (unsigned i = 0; i < sizeof(key); i++)
+		key[i] = (uint8_t)i;
+	sequence_file_take(&owner, &kept);
+	assert_int_equal(kept, 1);
+}
+
+static void
+a_packet_that_fits_the_path_and_no_buffer_is_cut_or_its_sender_is_told(void **state)
+{
+	put_pair((struct sa){.path_mtu = 9000});
+	assert_true(ipsec_sa_room(ipsec_sa_at(index_of("out")), 9000) < 2304);
+	assert_true(ipsec_sa_room(ipsec_sa_at(index_of("out")), 9000) > 2100);
+	assert_int_equal(ipsec_tunnel_at(ipsec_tunnel_of(object_find(&ipsec_tunnel_kind, "t")))->mtu,
+		ipsec_sa_room(ipsec_sa_at(index_of("out")), 9000));
+}
+
 int
 main(void)
 {
@@ -1059,6 +1165,12 @@ main(void)
 		cmocka_unit_test_teardown(an_icv_length_that_the_algorithm_does_not_have_is_refused, stop),
 		cmocka_unit_test_teardown(a_deleted_association_leaves_no_key_in_memory, stop),
 		cmocka_unit_test_teardown(keys_that_do_not_fit_are_refused_without_being_shown, stop),
+		cmocka_unit_test_teardown(a_packet_that_fits_the_path_and_no_buffer_is_cut_or_its_sender_is_told, stop),
+		cmocka_unit_test_setup_teardown(
+			an_association_that_is_made_again_accepts_no_packet_again, start_file, stop_file),
+		cmocka_unit_test_setup_teardown(a_number_is_used_once_however_the_key_is_written, start_file, stop_file),
+		cmocka_unit_test_setup_teardown(
+			a_data_plane_that_ends_leaves_no_gap_and_one_that_is_killed_a_small_one, start_file, stop_file),
 	};
 
 	return cmocka_run_group_tests(tests, start_all, three_ports_stop);

@@ -12,7 +12,7 @@
 #include "ip/icmp.h"
 #include "ipsec/sa.h"
 
-enum { IP4_MTU_MIN = 576, IP6_MTU_MIN = 1280, LATELY = 1 << 16 };
+enum { IP4_MTU_MIN = 576, IP6_MTU_MIN = 1280, LATELY = 1 << 20 };
 
 static void
 learn(uint32_t index, uint16_t mtu)
@@ -28,7 +28,7 @@ learn(uint32_t index, uint16_t mtu)
 	ipsec_path_counters_of(index)->learned++;
 }
 
-static void
+static bool
 too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 {
 	uint8_t family = packet[0] >> 4, protocol;
@@ -42,10 +42,10 @@ too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 	protocol = family == 4 ? ((const struct ip4_header *)packet)->protocol
 			       : ((const struct ip6_header *)packet)->next_header;
 	if (protocol != PROTOCOL_UDP && protocol != PROTOCOL_ESP)
-		return;
+		return false;
 	// An IPv4 router may quote 8 bytes behind the header (RFC 792): in UDP these are not ESP's.
 	if (length < offset + ESP_HEADER + (protocol == PROTOCOL_UDP ? ESP_UDP_HEADER : 0))
-		return;
+		return false;
 	if (protocol == PROTOCOL_UDP) {
 		memcpy(&port, packet + offset + 2, sizeof(port));
 		offset += ESP_UDP_HEADER;
@@ -57,17 +57,18 @@ too_big(uint16_t vrf, const uint8_t *packet, size_t length, uint32_t mtu)
 	memcpy(&spi, packet + offset, sizeof(spi));
 	index = map64_get(ipsec_out_spis, ipsec_out_key(vrf, family, peer, port, spi));
 	if (index == MAP64_NONE)
-		return;
+		return false;
 	sa = ipsec_sa_at(index);
 	remote = sa->headers[__atomic_load_n(&sa->current, __ATOMIC_ACQUIRE)] + ESP_FRONT - sa->front;
 	if (sa->spi != spi || family != sa->family || (protocol == PROTOCOL_UDP) != !!(sa->flags & SA_UDP) ||
 		(family == 4 ? memcmp(packet + 12, remote + 12, 8) : memcmp(packet + 8, remote + 8, 32)) != 0)
-		return;
+		return false;
 	if ((uint32_t)__atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) - esp_read_32(packet + offset + 4) >= LATELY ||
 		mtu < (family == 4 ? IP4_MTU_MIN : IP6_MTU_MIN))
 		ipsec_path_counters_of(index)->refused++;
 	else
 		learn(index, (uint16_t)RTE_MIN(mtu, (uint32_t)UINT16_MAX));
+	return true;
 }
 
 void

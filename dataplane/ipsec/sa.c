@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include <rte_jhash.h>
 
 #include "core/address.h"
+#include "core/memory.h"
 #include "core/rcu.h"
 #include "fib/vrf.h"
 #include "inet/header.h"
@@ -24,11 +26,15 @@
 #include "ipsec/sequence_file.h"
 #include "ipsec/tunnel.h"
 
+// An ESP packet is in one buffer, with the headers of a link.
+enum { OUTER_MAX = BUFFER_ROOM - RTE_PKTMBUF_HEADROOM - 64 };
 enum { KEY_MAX = 36, INTEGRITY_KEY_MAX = 64, HOP_LIMIT_OUTSIDE = 64, IP6_MTU_MIN = 1280 };
 
-// The file of sequence numbers is so far ahead of an outbound SA: more than workers use from one look at the SA to the next, and
-// 256 starts of the data plane use up an SA without extended numbers.
-static const uint64_t AHEAD = 1 << 24;
+// The file of sequence numbers is so far ahead of an outbound SA that sends: more than workers use from one look at the SA to the next. Each kill of the data plane
+// skips as many numbers: AHEAD_FIRST of an SA that has sent nothing since the start.
+static const uint64_t AHEAD = 1 << 24, AHEAD_FIRST = 1 << 20;
+// Of an SA that is deleted, workers may still use so many.
+static const uint64_t UNDER_WAY = 1 << 16;
 
 // Fields for the main thread alone.
 struct sa_detail {
@@ -66,6 +72,18 @@ void
 ipsec_sa_count(uint32_t index, struct ipsec_sa_counters *sum)
 {
 	counters_sum(&ipsec_sa_counters, index, sum);
+}
+
+unsigned
+ipsec_sa_room(const struct ipsec_sa *sa, unsigned path_mtu)
+{
+	unsigned around = sa->front + 4u + sa->iv_length + sa->icv_length, room;
+
+	path_mtu = RTE_MIN(path_mtu, (unsigned)OUTER_MAX);
+	if (path_mtu < around + sa->align)
+		return 0;
+	room = (path_mtu - around) / sa->align * sa->align;
+	return room > ESP_TRAILER ? room - ESP_TRAILER : 0;
 }
 
 void
@@ -570,12 +588,12 @@ set_limits(struct ipsec_sa *sa, uint64_t first, const Sluice__V1__SecurityAssoci
 
 // The next numbers of an outbound SA may be used, once the file says that they are.
 static void
-reserve(struct ipsec_sa *sa, uint32_t row)
+reserve(struct ipsec_sa *sa, uint32_t row, uint64_t ahead)
 {
 	uint64_t sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED), last = sa->limit;
 
-	if (row != SEQUENCE_FILE_NONE && last > sequence && last - sequence > AHEAD)
-		last = sequence + AHEAD;
+	if (row != SEQUENCE_FILE_NONE && last > sequence && last - sequence > ahead)
+		last = sequence + ahead;
 	sequence_file_set(row, last);
 	__atomic_store_n(&sa->last, last, __ATOMIC_RELEASE);
 }
@@ -612,7 +630,7 @@ change_limits(uint32_t index, const Sluice__V1__SecurityAssociation *spec, uint1
 	if (__atomic_load_n(&sa->sequence, __ATOMIC_RELAXED) < sa->limit)
 		__atomic_and_fetch(&sa->events, ~(uint32_t)SA_EXHAUSTED, __ATOMIC_RELEASE);
 	if (!(__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & SA_DEAD))
-		reserve(sa, d->row);
+		reserve(sa, d->row, AHEAD);
 }
 
 void
@@ -623,11 +641,33 @@ ipsec_sa_keep(uint32_t index)
 		 last = __atomic_load_n(&sa->last, __ATOMIC_RELAXED);
 
 	if (sa->flags & SA_OUTBOUND) {
-		if (last && last < sa->limit && last < sequence + AHEAD / 2)
-			reserve(sa, details[index].row);
+		if (last && last < sa->limit && sequence > details[index].first && last < sequence + AHEAD / 2)
+			reserve(sa, details[index].row, AHEAD);
 	} else if (!(sa->flags & SA_NO_REPLAY_CHECK)) {
 		sequence_file_set(details[index].row, sequence);
 	}
+}
+
+// The file gets the last number of an SA that may use so many more.
+static void
+settle(uint32_t index, uint64_t more)
+{
+	const struct ipsec_sa *sa = ipsec_sa_at(index);
+	uint64_t sequence = __atomic_load_n(&sa->sequence, __ATOMIC_RELAXED),
+		 last = __atomic_load_n(&sa->last, __ATOMIC_RELAXED);
+
+	if (!(sa->flags & SA_OUTBOUND))
+		ipsec_sa_keep(index);
+	else if (last > sequence && last - sequence > more) // else packets may have been refused, whose numbers do not count
+		sequence_file_settle(details[index].row, sequence + more);
+}
+
+void
+ipsec_sas_settle(void)
+{
+	for (uint32_t index = 0; index < ipsec_sas.used; index++)
+		if (details[index].object)
+			settle(index, 0);
 }
 
 static int
@@ -675,13 +715,22 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 {
 	uint32_t index = slab_take(&ipsec_sas);
 	struct ipsec_sa *sa;
+	struct sequence_owner owner = {
+		.spi = spec->spi,
+		.outbound = r->flags & SA_OUTBOUND,
+		.key = r->key,
+		.key_length = r->secret.key_length + r->secret.salt_length,
+		.integrity_key = r->integrity_key,
+		.integrity_key_length = r->secret.integrity_key_length,
+		.vrf = vrf_name(vrf),
+	};
 	uint64_t key, kept;
 	int error;
 
 	if (index == UINT32_MAX)
 		return fault(f, ENOSPC, "there can be %d SAs at most", SA_LIMIT);
 	sa = ipsec_sa_at(index);
-	d->row = sequence_file_take(spec, &kept);
+	d->row = sequence_file_take(&owner, &kept);
 	d->first = RTE_MAX(kept, spec->sequence);
 	memset(sa, 0, sizeof(*sa));
 	*sa = (struct ipsec_sa){
@@ -746,7 +795,7 @@ create(struct object *object, const Sluice__V1__SecurityAssociation *spec, struc
 	object->state = (void *)(uintptr_t)index;
 	link_to_tunnel(index);
 	if (sa->flags & SA_OUTBOUND) {
-		reserve(sa, d->row);
+		reserve(sa, d->row, AHEAD_FIRST);
 		inherit_path(index);
 		choose(sa->tunnel);
 	}
@@ -764,11 +813,11 @@ fixed_field(const Sluice__V1__SecurityAssociation *a, const Sluice__V1__Security
 	return a->direction != b->direction                 ? "direction"
 	       : a->spi != b->spi                           ? "spi"
 	       : a->mode != b->mode                         ? "mode"
-	       : strcmp(a->vrf, b->vrf)                     ? "vrf"
+	       : !same_vrf(a->vrf, b->vrf)                  ? "vrf"
 	       : strcmp(a->local_address, b->local_address) ? "localAddress"
-	       : a->encryption != b->encryption || strcmp(a->encryption_key, b->encryption_key)
+	       : a->encryption != b->encryption || strcasecmp(a->encryption_key, b->encryption_key)
 		       ? "encryption, encryptionKey"
-	       : a->integrity != b->integrity || strcmp(a->integrity_key, b->integrity_key) ? "integrity, integrityKey"
+	       : a->integrity != b->integrity || strcasecmp(a->integrity_key, b->integrity_key) ? "integrity, integrityKey"
 	       : a->icv_length != b->icv_length                                             ? "icvLength"
 	       : a->esn != b->esn                                                           ? "esn"
 	       : a->replay_window != b->replay_window                                       ? "replayWindow"
@@ -821,19 +870,13 @@ change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, const Sluice
 		__atomic_store_n(&sa->remote_port, rte_cpu_to_be_16(r->remote_port), __ATOMIC_RELEASE);
 		// A worker may have seen the peer where it was before.
 		rcu_wait();
-		__atomic_and_fetch(&sa->events, ~(uint32_t)SA_MOVED, __ATOMIC_RELEASE);
+		__atomic_and_fetch(&sa->events, ~(uint32_t)(SA_MOVED | SA_MOVING), __ATOMIC_RELEASE);
 	}
 	ipsec_look_again(index);
 	d->precedence = spec->precedence;
 	if (sa->flags & SA_OUTBOUND)
 		choose(sa->tunnel);
 	return 0;
-}
-
-static bool
-same_vrf(const char *a, const char *b)
-{
-	return strcmp(a[0] ? a : "default", b[0] ? b : "default") == 0;
 }
 
 // The SA's tunnel, read: its VRF is the SA's, and its ends are where the SA has none of its own. NULL in `*made`: it serves a policy.
@@ -935,8 +978,9 @@ sa_delete(struct object *object, const void *spec, struct fault *f)
 	} else {
 		map64_delete(ipsec_spis, ipsec_spi_key(sa->vrf, sa->spi));
 	}
-	// An inbound SA that is made again accepts what its peer sends, from the first packet.
-	sequence_file_give(d->row, !(sa->flags & SA_OUTBOUND));
+	// An SA that is made again with the same key neither uses a number again nor accepts one again.
+	settle(index, UNDER_WAY);
+	sequence_file_give(d->row, sa->flags & SA_NO_REPLAY_CHECK && !(sa->flags & SA_OUTBOUND));
 	object_unuse(d->tunnel);
 	object_unuse(d->vrf);
 	*d = (struct sa_detail){0};

@@ -40,6 +40,7 @@ enum {
 	SA_DEAD = 1 << 1,      // behind a hard limit
 	SA_MOVED = 1 << 2,     // the peer sends from another address or port
 	SA_PATH = 1 << 3,      // the path takes smaller packets than was known
+	SA_MOVING = 1 << 4,    // a worker writes where the peer moved to
 };
 
 struct ipsec_sa {
@@ -145,17 +146,8 @@ ipsec_sa_ends_by_packets(const struct ipsec_sa *sa)
 	return __atomic_load_n(&sa->limit, __ATOMIC_RELAXED) < (sa->flags & SA_ESN ? UINT64_MAX - 1 : UINT32_MAX);
 }
 
-// The largest packet inside that fits into an outer one of `path_mtu` bytes; 0: none does. Any thread.
-static inline unsigned
-ipsec_sa_room(const struct ipsec_sa *sa, unsigned path_mtu)
-{
-	unsigned around = sa->front + 4u + sa->iv_length + sa->icv_length, room;
-
-	if (path_mtu < around + sa->align)
-		return 0;
-	room = (path_mtu - around) / sa->align * sa->align;
-	return room > ESP_TRAILER ? room - ESP_TRAILER : 0;
-}
+// The largest packet inside that fits into an outer one of `path_mtu` bytes, and into one buffer; 0: none does. Any thread.
+unsigned ipsec_sa_room(const struct ipsec_sa *sa, unsigned path_mtu);
 
 static inline struct ipsec_path_counters *
 ipsec_path_counters_of(uint32_t index)
@@ -174,5 +166,7 @@ void ipsec_sa_path_changed(uint32_t index);
 void ipsec_sa_count(uint32_t index, struct ipsec_sa_counters *sum);
 // The SA's sequence numbers go to the file, and an outbound one may use more.
 void ipsec_sa_keep(uint32_t index);
+// The workers have ended: the file gets the last number of each SA.
+void ipsec_sas_settle(void);
 // The outbound SA sends to another address (family of the SA, network order) and UDP port (network order) from now on.
 void ipsec_sa_send_to(uint32_t index, const uint8_t *address, uint16_t port);

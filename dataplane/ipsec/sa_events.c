@@ -105,7 +105,7 @@ follow_peer(uint32_t index, const Sluice__V1__SecurityAssociation *spec)
 	port = (uint16_t)sa->moved_port;
 	memcpy(sa->remote, address, sizeof(sa->remote));
 	__atomic_store_n(&sa->remote_port, port, __ATOMIC_RELEASE);
-	__atomic_and_fetch(&sa->events, ~(uint32_t)SA_MOVED, __ATOMIC_RELEASE);
+	__atomic_and_fetch(&sa->events, ~(uint32_t)(SA_MOVED | SA_MOVING), __ATOMIC_RELEASE);
 	if (peer) {
 		uint32_t other = (uint32_t)(uintptr_t)peer->state;
 		const struct ipsec_sa *out = ipsec_sa_at(other);

@@ -19,7 +19,10 @@
 
 enum { ROWS = 1 << 18, IDENTITY = 16 };
 
-// `used` counts up with each SA that takes a row. 0: the row is free.
+// `used` counts up with each SA that takes a row. 0: the row is free. RELEASED: no SA has it any more. A row of an SA that a killed process had is not
+// released.
+static const uint64_t RELEASED = UINT64_C(1) << 63;
+
 struct row {
 	uint8_t identity[IDENTITY];
 	uint64_t sequence;
@@ -61,6 +64,7 @@ int
 sequence_file_open(const char *path)
 {
 	struct stat found;
+	int error;
 
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || fstat(fd, &found))
@@ -69,8 +73,10 @@ sequence_file_open(const char *path)
 		return fail(path, EINVAL, "this is no file of sequence numbers; give another name, or delete it");
 	if (flock(fd, LOCK_EX | LOCK_NB))
 		return fail(path, errno, "another data plane has this file of sequence numbers");
-	if (ftruncate(fd, (off_t)sizeof(*file)))
-		return fail(path, errno, NULL);
+	// All of it: a write to a mapped page without room on the disk would kill the process.
+	error = posix_fallocate(fd, 0, (off_t)sizeof(*file));
+	if (error)
+		return fail(path, error, error == ENOSPC || error == EFBIG ? "there is no room for the 8 MiB of sequence numbers; make room, or give another name" : NULL);
 	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED) {
 		file = NULL;
@@ -84,12 +90,16 @@ sequence_file_open(const char *path)
 	holders = calloc(ROWS, sizeof(*holders));
 	if (!by_identity || !holders)
 		return fail(path, ENOMEM, NULL);
-	// A file with holes has no pages to read for rows that were never used, but for the first of them.
-	for (uint32_t i = 0; i < ROWS && file->rows[i].used; i++) {
+	// A power cut may have lost any of its pages.
+	for (uint32_t i = 0; i < ROWS; i++) {
+		if (file->rows[i].used == 0)
+			continue;
 		if (map64_put(by_identity, key_of(file->rows[i].identity), i))
 			return fail(path, ENOMEM, NULL);
-		if (file->rows[i].used > last_used)
-			last_used = file->rows[i].used;
+		if ((file->rows[i].used & ~RELEASED) > last_used) {
+			last_used = file->rows[i].used & ~RELEASED;
+			hand = (i + 1) % ROWS;
+		}
 	}
 	return 0;
 }
@@ -111,18 +121,37 @@ sequence_file_close(void)
 	last_used = hand = 0;
 }
 
+static uint8_t *
+add(uint8_t *at, const void *bytes, size_t length)
+{
+	if (length)
+		memcpy(at, bytes, length);
+	return at + length;
+}
+
 // The file does not tell keys: they are random, and this is a part of a hash.
 static void
-identify(const Sluice__V1__SecurityAssociation *spec, uint8_t identity[IDENTITY])
+identify(const struct sequence_owner *o, uint8_t identity[IDENTITY])
 {
+	uint8_t bytes[sizeof(MAGIC) + 4 * sizeof(uint32_t) + 2 * 64 + 256], *at = bytes;
+	uint32_t head[] = {o->spi, o->outbound, (uint32_t)o->key_length, (uint32_t)o->integrity_key_length};
 	uint8_t digest[SHA256_DIGEST_LENGTH];
-	char text[512];
-	int length = snprintf(text, sizeof(text), "%s%u %d %d %d %d %s %s %s", MAGIC, spec->spi, spec->direction,
-		spec->encryption, spec->integrity, spec->esn, spec->encryption_key, spec->integrity_key, spec->vrf);
 
-	SHA256((const uint8_t *)text, RTE_MIN((size_t)length, sizeof(text) - 1), digest);
+	at = add(at, MAGIC, sizeof(MAGIC));
+	at = add(at, head, sizeof(head));
+	at = add(at, o->key, RTE_MIN(o->key_length, (size_t)64));
+	at = add(at, o->integrity_key, RTE_MIN(o->integrity_key_length, (size_t)64));
+	at = add(at, o->vrf, strnlen(o->vrf, 255));
+	SHA256(bytes, (size_t)(at - bytes), digest);
 	memcpy(identity, digest, IDENTITY);
-	explicit_bzero(text, sizeof(text));
+	explicit_bzero(bytes, sizeof(bytes));
+}
+
+// Rows that are not released come last: their SAs may return.
+static uint64_t
+age(uint32_t row)
+{
+	return file->rows[row].used ^ RELEASED;
 }
 
 // A free row, else the oldest that no SA has, of some: the rows behind the hand. There are twice as many rows as SAs.
@@ -141,14 +170,14 @@ choose(void)
 		if (holders[row])
 			continue;
 		found++;
-		if (oldest == SEQUENCE_FILE_NONE || file->rows[row].used < file->rows[oldest].used)
+		if (oldest == SEQUENCE_FILE_NONE || age(row) < age(oldest))
 			oldest = row;
 	}
 	return oldest;
 }
 
 uint32_t
-sequence_file_take(const Sluice__V1__SecurityAssociation *spec, uint64_t *sequence)
+sequence_file_take(const struct sequence_owner *owner, uint64_t *sequence)
 {
 	uint8_t identity[IDENTITY];
 	uint64_t key;
@@ -157,7 +186,7 @@ sequence_file_take(const Sluice__V1__SecurityAssociation *spec, uint64_t *sequen
 	*sequence = 0;
 	if (!file)
 		return SEQUENCE_FILE_NONE;
-	identify(spec, identity);
+	identify(owner, identity);
 	key = key_of(identity);
 	row = map64_get(by_identity, key);
 	if (row == MAP64_NONE || memcmp(file->rows[row].identity, identity, IDENTITY) != 0) {
@@ -188,11 +217,20 @@ sequence_file_set(uint32_t row, uint64_t sequence)
 }
 
 void
+sequence_file_settle(uint32_t row, uint64_t sequence)
+{
+	if (row != SEQUENCE_FILE_NONE && holders[row] == 1)
+		__atomic_store_n(&file->rows[row].sequence, sequence, __ATOMIC_RELAXED);
+}
+
+void
 sequence_file_give(uint32_t row, bool forget)
 {
 	if (row == SEQUENCE_FILE_NONE)
 		return;
-	holders[row]--;
-	if (forget && holders[row] == 0)
+	if (--holders[row] > 0)
+		return;
+	__atomic_or_fetch(&file->rows[row].used, RELEASED, __ATOMIC_RELEASE);
+	if (forget)
 		file->rows[row].sequence = 0;
 }

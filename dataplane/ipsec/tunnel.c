@@ -91,7 +91,7 @@ tunnel_put(struct object *object, const void *spec_, const void *old_, struct fa
 	if (local && remote && local != remote)
 		return fault(f, EINVAL, "remoteAddress: \"%.48s\" is not of the family of localAddress \"%.48s\"",
 			spec->remote_address, spec->local_address);
-	if (old && strcmp(old->vrf, spec->vrf))
+	if (old && !same_vrf(old->vrf, spec->vrf))
 		return fault(f, EINVAL, "vrf: it does not change while the tunnel exists; delete the tunnel first");
 	if (old &&
 		(strcmp(old->local_address, spec->local_address) || strcmp(old->remote_address, spec->remote_address)))
@@ -163,9 +163,12 @@ ipsec_tunnel_choose(uint32_t index, const uint32_t *sas, unsigned count)
 	}
 	// An IPv6 packet of 1,280 bytes goes in any case (RFC 8200 section 5); larger ones of IPv4 are cut where they are encrypted.
 	mtu = RTE_MAX(mtu, (unsigned)IP6_MTU_MIN);
-	// Without memory for the choice the first SA gets all packets, and refuses those that it does not select.
-	__atomic_store_n(&t->out, count ? sas[0] : NO_SA, __ATOMIC_RELEASE);
-	__atomic_store_n(&t->choice, choice, __ATOMIC_RELEASE);
+	// No worker sends by the first SA what that does not select. Without memory for the choice none sends.
+	if (choice)
+		__atomic_store_n(&t->choice, choice, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->out, (direct || choice) && count ? sas[0] : NO_SA, __ATOMIC_RELEASE);
+	if (!choice)
+		__atomic_store_n(&t->choice, NULL, __ATOMIC_RELEASE);
 	if (before)
 		rcu_retire(free, before);
 	if (t->mtu != mtu) {
