@@ -19,9 +19,9 @@ TREE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TREE / "tests"))
 
 import test_agf_load  # noqa: E402
-import test_n3iwf  # noqa: E402
 from lab import Lab  # noqa: E402
 from lab.laboratory import wait_until  # noqa: E402
+from lab.n3iwf import Site as N3iwfSite  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 REQUEST = "FGMMRegistrationRequest"
@@ -47,7 +47,7 @@ def lines(count):
         site.dialer.dial(60 + count)
         wait_until(lambda: gateway.metric("sluice_agf_pdu_sessions") == count, 60, "all PDU sessions")
         spent, seconds = processor(gateway.agent) - before, time.monotonic() - began
-        memory = resident(gateway.agent) - empty
+        memory, messages = resident(gateway.agent) - empty, gateway.metric("sluice_n2_messages_total")
         registrations = len(site.amf.events("nas", name=REQUEST))
         setups = len(site.amf.events("setup"))
         old, began = gateway.agent, time.monotonic()
@@ -62,6 +62,7 @@ def lines(count):
         requests = len(site.amf.events("nas", name="FGMMServiceRequest"))
         return {
             "scenario": "fn-rg", "count": count, "agent_us": round(1e6 * spent / count), "seconds": round(seconds, 1),
+            "n2_messages": round(messages), "n2_messages_a_cpu_second": round(messages / spent),
             "mib": round(memory, 1), "restart_seconds": round(back, 1), "restart_cpu_seconds": round(restart, 2),
             "registered_again": again, "service_requests": requests,
         }  # fmt: skip
@@ -69,7 +70,7 @@ def lines(count):
 
 def ues(count):
     with Lab() as lab:
-        site = test_n3iwf.Site(lab, ues=count, quiet=1)
+        site = N3iwfSite(lab, ues=count, quiet=1)
         agent = site.gateway.agent
         crowd = site.ues(count=count)
         wait_until(lambda: "NoAssociation" not in str(site.gateway.json("get", "amf", "amf")), 30, "the AMF is ready")

@@ -24,7 +24,7 @@ import (
 
 // core is the network: associations that are up at once, and the messages sent on them.
 type core struct {
-	t      *testing.T
+	t      testing.TB
 	opened []*wire
 }
 
@@ -57,7 +57,7 @@ func (w *wire) Send(stream uint16, _ uint32, message []byte) error {
 
 func (w *wire) Abort() { w.aborted = true }
 
-func (w *wire) receive(t *testing.T, message any) {
+func (w *wire) receive(t testing.TB, message any) {
 	t.Helper()
 	octets, err := ngap.Encode(message)
 	if err != nil {
@@ -91,7 +91,7 @@ type bed struct {
 	now  time.Time
 }
 
-func newBed(t *testing.T, amfs ...string) *bed {
+func newBed(t testing.TB, amfs ...string) *bed {
 	b := &bed{newService(slog.New(slog.DiscardHandler), func() float64 { return 0.5 }), &core{t: t}, time.Now()}
 	b.connect(b.core, "")
 	b.nodes["agf"] = &api.AccessNode{Plmn: "00101", WagfId: 7, TrackingAreas: []*api.TrackingArea{{Tac: 1, Slices: []*api.Slice{{Sst: 1}}}}}
@@ -103,7 +103,7 @@ func newBed(t *testing.T, amfs ...string) *bed {
 }
 
 // readyBed has AMFs with equal capacity.
-func readyBed(t *testing.T, amfs ...string) *bed {
+func readyBed(t testing.TB, amfs ...string) *bed {
 	b := newBed(t, amfs...)
 	for i, w := range b.core.opened {
 		w.handler.Up(8, 8)
