@@ -3,6 +3,7 @@
 
 import ipaddress
 import itertools
+import json
 import re
 import signal
 import struct
@@ -63,6 +64,8 @@ NODE = {
     "slice": {"sst": 1},
 }
 REQUEST = "FGMMRegistrationRequest"
+# The MAC of a line whose DHCP client a BNG knows, too.
+LEASED = "02:00:00:00:78:01"
 
 
 class Site:
@@ -113,6 +116,7 @@ class Site:
             # Lines that a profile moves between BNG and AGF service.
             thing("AddressPool", "bng", ranges=["100.65.0.0/24"], gateway=GATEWAY),
             thing("LocalUser", "mover", username="mover", password="secret"),
+            thing("LocalUser", "leased", username=LEASED),
             thing("SubscriberProfile", "mover", **BNG),
             # Lines whose traffic waits in queues.
             thing("QosScheduler", "access", port="access", rate="1G"),
@@ -120,6 +124,7 @@ class Site:
             thing("SubscriberProfile", "shaped", **PROFILE, policy={"qosGroup": "slow"}),
             thing("PppoeServer", "shaped", port="access", outerVlans=["204"], profile="shaped"),
             thing("PppoeServer", "mover", port="access", outerVlans=["203"], profile="mover"),
+            thing("IpoeServer", "mover", port="access", outerVlans=["206"], profile="mover"),
             thing("Route", "internet", prefix="0.0.0.0/0", nextHops=[{"address": UPF}]),
         )
         self.amf.wait("setup")
@@ -864,20 +869,52 @@ def test_a_profile_moves_lines_between_bng_and_agf_service_under_traffic_of_othe
     other = site.given(before)
     ping = lab.process(site.clients, "ping", "-q", "-i", "0.05", SERVER, log="others.log")
     host = Host(site.wire, next(site.macs), 203, username="mover", password="secret")
+    leased = Client(site.wire, LEASED, 206)
     registrations = len(site.amf.events("nas", name=REQUEST))
-    for number, (profile, registered) in enumerate(((BNG, False), (PROFILE, True), (BNG, False)), 1):
-        site.gateway.apply(thing("SubscriberProfile", "mover", **profile))
+
+    def dials(registered):
+        """Whether a PPPoE line has its address from the core, as it should."""
         before = site.counts()
         assert host.dial(IPCP)
-        if registered:
-            registrations += 1
-            assert host.ip4() == site.given(before).ip4
+        assert len(site.amf.events("nas", name=REQUEST)) == registrations + registered
         assert host.ip4().startswith("100.65.0.") != registered
-        assert len(site.amf.events("nas", name=REQUEST)) == registrations
         assert ("gtpu" in site.session(host.ip4())) == registered
+        if registered:
+            assert host.ip4() == site.given(before).ip4
+
+    dials(False)
+    address = leased.ask4()[BOOTP].yiaddr
+    assert address.startswith("100.65.0.")
+    for number, (profile, registered) in enumerate(((PROFILE, True), (BNG, False)), 1):
         site.ping(host, number)
-        host.hang_up()
-        wait_until(lambda: site.session(host.ip4()) is None, 30, "no session")
+        first = host.ip4()
+        changed = thing("SubscriberProfile", "mover", **profile)
+        planned = site.gateway.sluice("plan", "-f", "-", input=json.dumps(changed))
+        assert "~ SubscriberProfile mover   (brief interruption)" in planned.stdout, planned.stdout
+        assert "SubscriberProfile/mover: ends 2 sessions" in planned.stderr, planned.stderr
+        site.gateway.apply(changed)
+        host.until(lambda: host.ended, "Terminate-Request")
+        assert host.why == "the line moves to another service"
+        wait_until(lambda first=first: site.session(first) is None, 30, "no session")
+        dials(registered)
+        registrations += registered
+        site.ping(host, 10 + number)
+        # A DHCP client has its session until it renews its lease: DHCPNAK, and it asks for another one.
+        assert site.session(address)
+        renewal = {"source": address, "destination": GATEWAY, "to": ACCESS_MAC, "ciaddr": address}
+        leased.again(lambda renewal=renewal: leased.send4("request", **renewal), lambda: leased.answer4(6, seconds=2))
+        assert site.session(address) is None
+        address = leased.ask4()[BOOTP].yiaddr
+        registrations += registered
+        assert ("gtpu" in site.session(address)) == registered
+        assert len(site.amf.events("nas", name=REQUEST)) == registrations
+    # Counters of the sessions that moved are in the log.
+    log = site.gateway.agent.log.read_text()
+    ends = re.findall(r"session ends.*username=mover.*cause=admin-reset.* up=(\d+) down=(\d+)", log)
+    assert len(ends) == 2 and all(int(count) > 0 for end in ends for count in end), ends
+    host.hang_up()
+    leased.send4("release", source=address, destination=GATEWAY, to=ACCESS_MAC, ciaddr=address)
+    wait_until(lambda: not site.session(address) and not site.session(host.ip4()), 30, "no session")
     ping.child.send_signal(signal.SIGINT)
     ping.child.wait(20)
     assert " 0% packet loss" in ping.log.read_text(), ping.log.read_text()

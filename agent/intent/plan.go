@@ -28,7 +28,7 @@ type Plan struct {
 	// That as a person thinks of it: one step for each object.
 	Steps []PlannedStep
 
-	// The worst impact of the operations.
+	// The worst impact of the steps.
 	Impact reconcile.Impact
 	// The state of the changed objects, and of the objects that they need, at that time.
 	Basis  []Basis
@@ -45,7 +45,7 @@ type PlannedStep struct {
 	// Not empty: the object becomes part of the configuration, and waits for another one: "Acl/web, which is not there". A Replace only takes the
 	// object out of the data plane until then.
 	WaitsFor string
-	// The worst of the operations for it, in that data plane.
+	// The worst of the operations for it, in that data plane; or that of what its service does.
 	Impact reconcile.Impact
 
 	dataplane string
@@ -125,7 +125,8 @@ func (d *Desired) planOf(p *prepared) *Plan {
 	}
 	for i := range plan.Steps {
 		s := &plan.Steps[i]
-		s.Impact = worst[there{s.dataplane, s.Key}]
+		s.Impact = max(s.Impact, worst[there{s.dataplane, s.Key}])
+		plan.Impact = max(plan.Impact, s.Impact)
 		looked[s.Key] = struct{}{}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(looked), object.Key.Compare) {
@@ -152,6 +153,9 @@ func (d *Desired) stepsOfAgent(p *prepared) []PlannedStep {
 			s.Step = Create
 		default:
 			s.Fields = before.Diff(after)
+			if before.Interrupts(after) {
+				s.Impact = reconcile.BriefInterruption
+			}
 		}
 		steps = append(steps, s)
 	}

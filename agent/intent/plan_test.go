@@ -133,6 +133,37 @@ func TestAPlanShowsTheImpactOfEachOperation(t *testing.T) {
 	}
 }
 
+func TestAPlanShowsThatSessionsOfSubscribersEnd(t *testing.T) {
+	profile := func(authentication ...string) *object.Object {
+		return made("SubscriberProfile", "home", &api.SubscriberProfile{Authentication: authentication})
+	}
+	lines := func(outer ...string) *object.Object {
+		return made("PppoeServer", "lines", &api.PppoeServer{Port: "p", OuterVlans: outer, Profile: "home"})
+	}
+	for _, c := range []struct {
+		sentence string
+		change   *object.Object
+		want     intent.Impact
+	}{
+		{"lines move from RADIUS to the core", profile("core"), reconcile.BriefInterruption},
+		{"another back end is asked first", profile("local", "radius"), reconcile.NoImpact},
+		{"a server has more circuits", lines("100-110", "7"), reconcile.NoImpact},
+		{"a server has a circuit less", lines("100-108"), reconcile.BriefInterruption},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			d, _, _ := running(t, intent.Config{})
+			apply(t, d, "test", puts(port("p"), profile("radius"), lines("100-109")), intent.Options{})
+			plan, err := d.Plan(as("test"), puts(c.change), intent.Options{})
+			must(t, err)
+			if len(plan.Steps) != 1 || plan.Steps[0].Impact != c.want || plan.Impact != c.want {
+				t.Errorf("%+v", plan.Steps)
+			}
+			// It is applied as planned.
+			apply(t, d, "test", puts(c.change), intent.Options{Plan: plan})
+		})
+	}
+}
+
 func TestAPlanNamesObjectsThatOnlyTheAgentFollows(t *testing.T) {
 	d, _, _ := running(t, intent.Config{})
 	user := func(name, password string) *object.Object {

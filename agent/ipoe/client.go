@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dhcp"
 	"sluice.dev/sluice/agent/subscriber"
@@ -19,6 +21,11 @@ import (
 func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *client, limit string) {
 	line := lineKey{key.circuit, msg.line()}
 	c = m.clients[key]
+	if c != nil && c.phase == up && msg.renews() && m.moves != nil && m.moves(c.id, s.spec.Profile) {
+		// The answer is that of the other service: DHCPNAK, unless the client keeps its address.
+		m.end(c, subscriber.AdminReset)
+		c = nil
+	}
 	if c != nil && c.isElsewhere(kind, msg) {
 		if c.phase != refused {
 			return nil, m.challenge(s, line, key, kind, msg)
@@ -54,6 +61,11 @@ func (m *Machine) client(s *server, key clientKey, kind int, msg *message) (c *c
 		m.enter(c)
 	}
 	return c, ""
+}
+
+// renews: the client asks for a lease, or for more time with its lease.
+func (msg *message) renews() bool {
+	return msg.six != nil || msg.four != nil && msg.four.kind != dhcpv4.MessageTypeInform
 }
 
 // enter makes a client known.
@@ -297,7 +309,7 @@ func reasonOf(err error) string {
 		err    error
 		reason string
 	}{{subscriber.ErrExhausted, "pool-exhausted"}, {subscriber.ErrAddressInUse, "address-in-use"}, {subscriber.ErrLimit, "too-many-sessions"},
-		{subscriber.ErrNoAddress, "no-address"}, {subscriber.ErrNoGateway, "no-server-address"}, {subscriber.ErrNoProfile, "no-profile"}, {subscriber.ErrNotForwarding, "not-forwarding"}} {
+		{subscriber.ErrNoAddress, "no-address"}, {subscriber.ErrNoGateway, "no-server-address"}, {subscriber.ErrNoProfile, "no-profile"}, {subscriber.ErrMoved, "moved"}, {subscriber.ErrNotForwarding, "not-forwarding"}} {
 		if errors.Is(err, of.err) {
 			return of.reason
 		}

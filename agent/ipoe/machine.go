@@ -243,6 +243,8 @@ type Machine struct {
 	random func() uint64
 	// The lease of a session as it is now; nil: leases do not change.
 	present func(id string) (subscriber.Lease, bool)
+	// Whether the line of a session moves to another kind of service, by the profile of its server; nil: none does.
+	moves func(id, profile string) bool
 	// Gateways of leases, by which clients may have known us.
 	gateways map[netip.Addr]bool
 	// Clients in the order of their keys.

@@ -368,6 +368,48 @@ func TestAnswersSayWhatPoolsAndProfilesSayNow(t *testing.T) {
 	}
 }
 
+func TestALineThatMovesToAnotherServiceDialsInAnewWhenItsClientRenewsTheLease(t *testing.T) {
+	other := netip.MustParseAddr("100.64.9.9")
+	for _, c := range []struct {
+		sentence string
+		gets     netip.Addr
+		answer   dhcpv4.MessageType
+	}{
+		{"with another address, the client asks again", other, dhcpv4.MessageTypeNak},
+		{"with the same address, it goes on", offered, dhcpv4.MessageTypeAck},
+	} {
+		l := newLine(t, server4())
+		l.ask4(dhcpv4.MessageTypeDiscover)
+		l.ask4(dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway))
+		var before string
+		for id := range l.sessions {
+			before = id
+		}
+		l.moves = func(id, profile string) bool { return id == before && profile == "home" }
+		l.lease.IPv4 = c.gets
+		// It asks for no lease.
+		if l.ask4(dhcpv4.MessageTypeInform, dhcpv4.WithClientIP(offered.AsSlice())); !l.sessions[before] {
+			t.Errorf("%s: the session is gone", c.sentence)
+		}
+		answer := l.ask4(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(offered.AsSlice()))
+		if answer == nil || answer.MessageType() != c.answer || l.sessions[before] || len(l.sessions) != 1 || !slices.Contains(l.actions, Action(Disconnect{before, subscriber.AdminReset})) {
+			t.Errorf("%s: %v, %v", c.sentence, answer, l.sessions)
+		}
+		if offer := l.ask4(dhcpv4.MessageTypeDiscover); offer == nil || !offer.YourIPAddr.Equal(net.IP(c.gets.AsSlice())) {
+			t.Errorf("%s: %v", c.sentence, offer)
+		}
+	}
+	// DHCPv6: an address of before is not on the link.
+	l := newLine(t, server4())
+	l.ask6(message6Of(t, dhcpv6.MessageTypeSolicit, both), client6)
+	l.ask6(message6Of(t, dhcpv6.MessageTypeRequest, both, toUs), client6)
+	l.moves = func(id, _ string) bool { return id == "1" }
+	l.lease.IPv6 = netip.MustParseAddr("2001:db8:9::7")
+	if l.ask6(message6Of(t, dhcpv6.MessageTypeRenew, both, toUs), client6); l.sessions["1"] || len(l.sessions) != 1 {
+		t.Errorf("%v", l.sessions)
+	}
+}
+
 func TestRequestsAreAnsweredByTheRulesOfRFC2131(t *testing.T) {
 	other := netip.MustParseAddr("100.64.0.99")
 	bound := func(l *line) {

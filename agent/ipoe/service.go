@@ -148,7 +148,7 @@ func (s *serving) Run(ctx context.Context) error {
 		attach := s.manager != manager
 		if attach {
 			s.manager, s.restoring = manager, len(names)
-			s.machine.present = manager.Lease
+			s.machine.present, s.machine.moves = manager.Lease, manager.Moves
 		}
 		s.mu.Unlock()
 		if attach {
@@ -192,6 +192,9 @@ func (s *serving) Terminate(id string, _ subscriber.Cause, _ string) {
 	defer s.mu.Unlock()
 	s.carryOut(s.machine.Terminated(id, time.Now()))
 }
+
+// Renews implements subscriber.Renewer: a host that has its address without DHCP dials in with its next packet.
+func (s *serving) Renews(protocol string) bool { return protocol != names[kindFirst] }
 
 // Receive implements service.Receiver.
 func (s *serving) Receive(packets []service.Packet) {

@@ -37,6 +37,8 @@ type Rules[M proto.Message] struct {
 	Networks func(spec M) []Network
 	// NextHops returns the VRF and the next hops whose interface is found by their address, and whether there are others, or none is needed.
 	NextHops func(spec M) (vrf string, floating []NextHop, others bool)
+	// Interrupts reports whether a change of an object that only services see interrupts traffic of subscribers for a moment.
+	Interrupts func(before, after M) bool
 }
 
 // KindRules are the Rules of any kind.
@@ -111,6 +113,7 @@ type rules struct {
 	apart       func(spec proto.Message) *Shared
 	networks    func(spec proto.Message) []Network
 	nextHops    func(spec proto.Message) (vrf string, floating []NextHop, others bool)
+	interrupts  func(before, after proto.Message) bool
 }
 
 func (r Rules[M]) untyped() (protoreflect.FullName, rules) {
@@ -139,6 +142,13 @@ func (r Rules[M]) untyped() (protoreflect.FullName, rules) {
 			return "", nil, true
 		}
 	}
+	if interrupts := r.Interrupts; interrupts != nil {
+		u.interrupts = func(before, after proto.Message) bool {
+			b, is := before.(M)
+			a, too := after.(M)
+			return is && too && interrupts(b, a)
+		}
+	}
 	return none.ProtoReflect().Descriptor().FullName(), u
 }
 
@@ -151,6 +161,8 @@ func (r rules) and(more rules) (rules, error) {
 		return r, errors.New("two concepts have Apart")
 	case r.nextHops != nil && more.nextHops != nil:
 		return r, errors.New("two concepts have NextHops")
+	case r.interrupts != nil && more.interrupts != nil:
+		return r, errors.New("two concepts have Interrupts")
 	}
 	if more.holds != nil {
 		r.holds = more.holds
@@ -163,6 +175,9 @@ func (r rules) and(more rules) (rules, error) {
 	}
 	if more.nextHops != nil {
 		r.nextHops = more.nextHops
+	}
+	if more.interrupts != nil {
+		r.interrupts = more.interrupts
 	}
 	r.check, r.warn, r.claims = inTurn(r.check, more.check), inTurn(r.warn, more.warn), inTurn(r.claims, more.claims)
 	r.owns, r.local, r.networks = together(r.owns, more.owns), together(r.local, more.local), together(r.networks, more.networks)
@@ -266,6 +281,11 @@ func (k *Kind) HasNetworks() bool { return k != nil && k.rules.networks != nil }
 
 // HasNextHops reports whether objects of the kind may have NextHops; nil has none.
 func (k *Kind) HasNextHops() bool { return k != nil && k.rules.nextHops != nil }
+
+// Interrupts reports whether a change of an object that only services see interrupts traffic of subscribers for a moment; of most kinds, none does.
+func (k *StoredObject) Interrupts(after *StoredObject) bool {
+	return k.kind.rules.interrupts != nil && k.kind.rules.interrupts(k.message(), after.message())
+}
 
 // NextHops returns the next hops whose interface is found by their addresses, and whether there are others, or the object
 // needs none, as most kinds.

@@ -76,6 +76,9 @@ func (m *manager) setProfile(name string, p *api.SubscriberProfile) {
 	}
 	// Sessions that are up follow the profile.
 	for _, s := range m.sessions {
+		if (s.state == up || s.state == connecting) && s.connection.Profile == name && s.misplaced(p) {
+			m.move(s)
+		}
 		if s.state == up && m.profileName(&s.connection) == name {
 			m.apply(s, nil)
 			m.schedule(s)

@@ -171,6 +171,10 @@ func (m *manager) connect(of Connection, done func(Lease, error)) {
 	case c.ID == "" || len(c.ID) > durable.KeyLimit || c.Access == nil:
 		fail("malformed", errors.New("a session needs an ID and an Access"))
 		return
+	case m.moves(s):
+		// The profile changed while a back end authenticated the subscriber.
+		fail("moved", fmt.Errorf("%w: %s", ErrMoved, moved))
+		return
 	case m.sessions[c.ID] != nil:
 		fail("id-in-use", fmt.Errorf("session %s exists", c.ID))
 		return
@@ -735,6 +739,7 @@ func (m *manager) restore(protocol string, a Access) {
 		}
 	})
 	m.later(a.Restored)
+	m.later(func() { m.moveRestored(all) })
 }
 
 // Terminate implements Manager.

@@ -1202,6 +1202,9 @@ func TestAChangeToAQosProfileWithoutAQosGroupIsRefused(t *testing.T) {
 	w := newWorld(t)
 	first := w.connect(w.connection("1", "alice", 1))
 	tunnelled := w.connection("2", "bob", 2)
+	byCore := profile()
+	byCore.Authentication = append(byCore.Authentication, "core")
+	w.setProfile("home", byCore)
 	tunnelled.Grant.Core = &api.Gtpu{LocalAddress: "192.0.2.1", RemoteAddress: "192.0.2.2"}
 	w.connect(tunnelled)
 	change := func(id string, g Grant) error {

@@ -135,6 +135,14 @@ func (s *serving) Follow(c service.Change) {
 	}
 }
 
+// Ends implements service.Foreteller.
+func (s *serving) Ends(k object.Key, o *object.Object) int {
+	if k.Kind != "SubscriberProfile" {
+		return 0
+	}
+	return s.ends(k.Name, specOf[*api.SubscriberProfile](o))
+}
+
 // specOf is nil without an object.
 func specOf[T any](o *object.Object) (spec T) {
 	if o != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/object"
@@ -58,6 +60,10 @@ func TestAGrantedRateIsTheShapersWhereASessionHasOneAndElseAMeters(t *testing.T)
 		t.Fatal(err)
 	}
 	rate := func(bits uint64) Rate { return Rate{BitsPerSecond: bits} }
+	// A core gives some of its sessions.
+	of := proto.CloneOf(w.profiles["home"])
+	of.Authentication = append(of.Authentication, "core")
+	w.setProfile("home", of)
 	for name, c := range map[string]struct {
 		grant Grant
 		want  [2]string

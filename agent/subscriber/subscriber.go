@@ -108,6 +108,8 @@ var (
 	ErrTooManySessions = errors.New("too many sessions match")
 	// ErrNoProfile: there is no SubscriberProfile of the name.
 	ErrNoProfile = errors.New("no such SubscriberProfile")
+	// ErrMoved: the profile of the line has another kind of service (BNG, AGF) than the grant.
+	ErrMoved = errors.New("another service")
 	// ErrNoPortal: there is no Portal of the name, or with the host of the URL.
 	ErrNoPortal = errors.New("no such Portal")
 	// ErrUnpairedQos: queues need a QosProfile and a QosGroup, from the grant or the profile.
@@ -243,6 +245,9 @@ type Manager interface {
 	Extend(id string, change func(*Connection), done func(Lease, error))
 	// Lease returns the lease of a session that is up as it is now: its profile, its pools and a CoA change it.
 	Lease(id string) (Lease, bool)
+	// Moves reports whether a profile gives the line of a session that is up another kind of service than the session has: a tunnel to a 5G core, or none.
+	// The subscriber is to dial in anew.
+	Moves(id, profile string) bool
 	// Keep keeps the access protocol's own state of a session that is up, and changes nothing else. done is called when the disk has it, or with
 	// the error.
 	Keep(id string, state []byte, done func(error))

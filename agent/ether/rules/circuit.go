@@ -88,6 +88,31 @@ func (s Circuits) Shared() *object.Shared {
 	return shared
 }
 
+// Within reports whether all circuits are also those of another server.
+func (s Circuits) Within(other Circuits) bool {
+	return s.Port == other.Port && within(s.Outer, other.Outer) && within(s.Inner, other.Inner)
+}
+
+func within(some, all []string) bool {
+	if len(some) == 0 || len(all) == 0 {
+		return len(some) == len(all)
+	}
+	var has [4095]bool
+	for _, written := range all {
+		for first, last := vlanRange(written); first <= last; first++ {
+			has[first] = true
+		}
+	}
+	for _, written := range some {
+		for first, last := vlanRange(written); first <= last; first++ {
+			if !has[first] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // each calls f for each outer VLAN, or for the port without VLANs, with each protocol.
 func (s Circuits) each(f func(circuit, protocol string)) {
 	var seen [4095]bool

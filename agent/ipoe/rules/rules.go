@@ -16,7 +16,9 @@ import (
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
 	object.Rules[*api.IpoeServer]{Check: checkIpoeServer, Claims: func(s *api.IpoeServer, c *object.Claimer) { circuits(s).Claim(c) },
-		Apart: func(s *api.IpoeServer) *object.Shared { return circuits(s).Shared() }},
+		Apart: func(s *api.IpoeServer) *object.Shared { return circuits(s).Shared() },
+		// Sessions of circuits that the server has no more end.
+		Interrupts: func(before, after *api.IpoeServer) bool { return !circuits(before).Within(circuits(after)) }},
 }
 
 // circuits are those of a server, with the protocols of its Punt.

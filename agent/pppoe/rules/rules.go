@@ -16,7 +16,9 @@ import (
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
 	object.Rules[*api.PppoeServer]{Check: checkPppoeServer, Claims: func(s *api.PppoeServer, c *object.Claimer) { circuits(s).Claim(c) },
-		Apart: func(s *api.PppoeServer) *object.Shared { return circuits(s).Shared() }},
+		Apart: func(s *api.PppoeServer) *object.Shared { return circuits(s).Shared() },
+		// Sessions of circuits that the server has no more end.
+		Interrupts: func(before, after *api.PppoeServer) bool { return !circuits(before).Within(circuits(after)) }},
 	object.Rules[*api.Session]{Check: checkAccess},
 }
 

@@ -18,7 +18,7 @@ import (
 var Rules = []object.KindRules{
 	object.Rules[*api.AddressPool]{Check: checkAddressPool, Claims: claimAddresses, Apart: addressesOf, Local: gatewayOf},
 	object.Rules[*api.LocalUser]{Check: checkLocalUser},
-	object.Rules[*api.SubscriberProfile]{Check: checkSubscriberProfile, Warn: warnSubscriberProfile},
+	object.Rules[*api.SubscriberProfile]{Check: checkSubscriberProfile, Warn: warnSubscriberProfile, Interrupts: Moves},
 }
 
 // ParseRange reads an address ("192.0.2.1"), a network ("192.0.2.0/24") or a range ("192.0.2.10-192.0.2.20"). Of a network, network is
@@ -194,9 +194,26 @@ func gatewayOf(p *api.AddressPool) []object.Held {
 
 // BackEnds are the names of back ends that a profile may name, for authentication and for accounting.
 var (
-	authenticationBackEnds = []string{"radius", "local", "core", "none"}
-	accountingBackEnds     = []string{"radius", "core"}
+	authenticationBackEnds = []string{"radius", "local", core, "none"}
+	accountingBackEnds     = []string{"radius", core}
 )
+
+// core is the back end whose sessions have tunnels to a 5G core.
+const core = "core"
+
+// ByCore reports whether a 5G core gives some, and all of the sessions of a profile.
+func ByCore(p *api.SubscriberProfile) (some, all bool) {
+	further := slices.Contains(p.Authorization, core)
+	some = further || slices.Contains(p.Authentication, core)
+	return some, further || some && len(p.Authentication) == 1
+}
+
+// Moves reports whether a change of a profile may move lines between BNG and AGF service. Their sessions end, and subscribers dial in anew.
+func Moves(before, after *api.SubscriberProfile) bool {
+	some, all := ByCore(before)
+	someAfter, allAfter := ByCore(after)
+	return some && !someAfter || !all && allAfter
+}
 
 // usernameWords are the placeholders of a profile's username.
 var usernameWords = []string{"port", "outer", "inner", "mac", "circuit", "remote", "protocol"}

@@ -112,3 +112,28 @@ func TestAQosProfileWithoutAGroupIsOfNoUseToMostSubscribers(t *testing.T) {
 		}
 	}
 }
+
+func TestAProfileMovesLinesIfItsSessionsAreOfAnotherKindThanBefore(t *testing.T) {
+	of := func(authentication, authorization string) *api.SubscriberProfile {
+		return &api.SubscriberProfile{Authentication: strings.Fields(authentication), Authorization: strings.Fields(authorization)}
+	}
+	for _, c := range []struct {
+		before, after *api.SubscriberProfile
+		moves         bool
+	}{
+		{of("", ""), of("core", ""), true},
+		{of("core", ""), of("", ""), true},
+		{of("radius", ""), of("radius", "core"), true},
+		{of("radius", "core"), of("radius", ""), true},
+		{of("core", ""), of("radius", "core"), false},
+		{of("radius", ""), of("local none", ""), false},
+		// Either may give a session: those that are up stay.
+		{of("radius", ""), of("radius core", ""), false},
+		{of("core", ""), of("core local", ""), false},
+		{of("core local", ""), of("core", ""), true},
+	} {
+		if moves := Moves(c.before, c.after); moves != c.moves {
+			t.Errorf("%v to %v: %t", c.before, c.after, moves)
+		}
+	}
+}
