@@ -272,33 +272,40 @@ func alignRight(path []protoreflect.FieldDescriptor) bool {
 	return isNumber(f) || object.Notes(f).GetUnit() == api.Unit_UNIX_NANOSECONDS
 }
 
-// cell follows a path to a value. A list at its beginning is taken at an element. Times are shown as ages, and bytes short.
+// cell follows a path to a value. A list at its beginning is taken at an element, and lists below as a whole. Times are shown as ages, and bytes short.
 func (p *program) cell(path []protoreflect.FieldDescriptor, v protoreflect.Value, at int) string {
-	last := len(path) - 1
-	for i, f := range path {
-		v = v.Message().Get(f)
-		switch {
-		case f.IsList() && i == 0 && (at < 0 || at >= v.List().Len()):
+	v = v.Message().Get(path[0])
+	if path[0].IsList() {
+		if at < 0 || at >= v.List().Len() {
 			return ""
-		case f.IsList() && i == 0:
-			v = v.List().Get(at)
-		case f.IsList():
-			var all []string
-			for j := range v.List().Len() {
-				all = append(all, valueText(f, v.List().Get(j)))
-			}
-			return strings.Join(all, " ")
 		}
+		v = v.List().Get(at)
 	}
-	switch object.Notes(path[last]).GetUnit() {
+	return strings.Join(p.values(path, v), " ")
+}
+
+// values are those behind a path, whose first field has the value v.
+func (p *program) values(path []protoreflect.FieldDescriptor, v protoreflect.Value) (all []string) {
+	f := path[0]
+	if len(path) > 1 {
+		next := v.Message().Get(path[1])
+		if !path[1].IsList() {
+			return p.values(path[1:], next)
+		}
+		for i := range next.List().Len() {
+			all = append(all, p.values(path[1:], next.List().Get(i))...)
+		}
+		return all
+	}
+	switch object.Notes(f).GetUnit() {
 	case api.Unit_UNIX_NANOSECONDS:
 		if n, _ := strconv.ParseInt(v.String(), 10, 64); n != 0 {
-			return age(p.now().Sub(time.Unix(0, n)))
+			return []string{age(p.now().Sub(time.Unix(0, n)))}
 		}
 	case api.Unit_BYTES:
-		return bytesText(v.Uint())
+		return []string{bytesText(v.Uint())}
 	}
-	return valueText(path[last], v)
+	return []string{valueText(f, v)}
 }
 
 func isNumber(f protoreflect.FieldDescriptor) bool {
