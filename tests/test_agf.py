@@ -59,10 +59,8 @@ NODE = {
     "wagfId": 7,
     "trackingAreas": [{"tac": 1, "slices": [{"sst": 1}]}],
     "localAddresses": [N2],
-    "userPlaneAddress": N3,
-    "dnn": "internet",
-    "slice": {"sst": 1},
 }
+AGF = {"node": "agf", "coreAddress": N3, "dnn": "internet", "slice": {"sst": 1}}
 REQUEST = "FGMMRegistrationRequest"
 # The MAC of a line whose DHCP client a BNG knows, too.
 LEASED = "02:00:00:00:78:01"
@@ -104,6 +102,7 @@ class Site:
             thing("Interface", "gateway", addresses=[f"{GATEWAY}/32"]),
             thing("Interface", "core", port="core", addresses=[f"{N3}/24"]),
             thing("AccessNode", "agf", **NODE),
+            thing("Agf", "homes", **AGF),
             thing("Amf", "core", node="agf", addresses=[AMF]),
             thing("SubscriberProfile", "home", **PROFILE),
             LAN,
@@ -149,7 +148,7 @@ class Site:
 
     def kind(self, kind, **more):
         """The type of PDU sessions from now on."""
-        self.gateway.apply(thing("AccessNode", "agf", **NODE, pduSessionType=kind, **more))
+        self.gateway.apply(thing("Agf", "homes", **AGF, pduSessionType=kind, **more))
 
     def ask(self, line, name, ies, answer):
         """A message of the AMF for a line; the IEs of its answer."""
@@ -257,7 +256,7 @@ def test_a_line_registers_and_its_traffic_goes_through_the_tunnel(lab, site):
 
     # The operator's view.
     (shown,) = site.gateway.json("get", "lines")
-    assert (shown["name"], shown["node"], shown["state"], shown["amf"]) == (mac, "agf", "registered", "core")
+    assert (shown["name"], shown["agf"], shown["state"], shown["amf"]) == (mac, "homes", "registered", "core")
     (pdu,) = site.gateway.json("describe", "line", mac)["sessions"]
     (subscriber,) = site.gateway.json("subscriber", "list")
     assert (pdu["state"], pdu["subscriber"], pdu["addresses"]) == ("active", subscriber["id"], [HOME])
@@ -401,7 +400,7 @@ def test_the_core_changes_a_session_under_traffic(site):
 
 def test_packets_are_marked_by_their_5qi(site):
     """TS 23.501 table 5.7.4-1, or what the operator says: DSCP of the outer header, 802.1p towards the home."""
-    site.kind("IPV4", fiveQiMarks=[{"fiveQi": 9, "dscp": "af13", "class": 1, "priority": 2}])
+    site.kind("IPV4", markings=[{"fiveQi": 9, "dscp": "af13", "class": 1, "priority": 2}])
     host, line = site.dial("marked")
     site.amf.do("modify", ue=line.ue, session=1, gbr=[500_000, 2_000_000], port=5060)
     wait_until(lambda: 1 in site.meters(line.ip4), 30, "the flow of 5QI 1")
@@ -425,7 +424,7 @@ def test_packets_are_marked_by_their_5qi(site):
 def test_a_guaranteed_bit_rate_goes_before_what_has_a_higher_priority(site):
     """GFBR (TS 23.501 section 5.7.2.5) by the scheduler: here of the class with the lowest priority."""
     marks = [{"fiveQi": 1, "class": 0}, {"fiveQi": 9, "class": 1}]
-    site.kind("IPV4", fiveQiMarks=marks)
+    site.kind("IPV4", markings=marks)
     host, line = site.dial("shaped", 204)
     site.amf.do("modify", ue=line.ue, session=1, gbr=[32_000, 64_000], port=5060)
     wait_until(lambda: "qosProfile" in site.session(line.ip4)["policy"], 30, "queues")
@@ -714,6 +713,39 @@ def test_a_line_registers_once_another_back_end_has_accepted_it(site):
     assert host.ip4() == line.ip4
     site.ping(host, 1)
     host.hang_up()
+
+
+def test_a_profile_names_the_agf_of_its_lines(site):
+    """With a data network of its own. Without an agf, the first one by name serves."""
+    wifi = {**NODE, "n3iwfId": 9, "wagfId": 0}
+    site.gateway.apply(
+        thing("Agf", "offices", **{**AGF, "dnn": "offices"}),
+        thing("SubscriberProfile", "office", **PROFILE, agf="offices"),
+        thing("PppoeServer", "office", port="access", outerVlans=["207"], profile="office"),
+        thing("AccessNode", "wifi", **wifi),
+        thing("Agf", "wrong", node="wifi", coreAddress=N3),
+    )
+    host, _ = site.dial("office-1", 207)
+    assert b"\x25\x08\x07offices".hex() in site.amf.events("nas", name="FGMMULNASTransport")[-1]["octets"]
+    site.ping(host, 1)
+    assert [each["name"] for each in site.gateway.json("get", "lines", "--agf", "offices")] == ["office-1"]
+    described = site.gateway.sluice("describe", "agf", "offices").stdout
+    assert re.search(r"^  name +office-1$", described, re.M), described
+    # An AccessNode of an N3iwf is another one.
+    (wrong,) = site.gateway.json("get", "agf", "wrong")
+    (ready,) = (each for each in wrong["status"]["conditions"] if each["type"] == "Ready")
+    assert ready["reason"] == "NotConfigured" and "AccessNode/wifi has an n3iwfId" in ready["message"], ready
+    before = len(site.amf.events("deregistered"))
+    host.hang_up()
+    site.amf.wait("deregistered", before + 1)
+    for kind, name in (
+        ("Agf", "wrong"),
+        ("AccessNode", "wifi"),
+        ("PppoeServer", "office"),
+        ("SubscriberProfile", "office"),
+        ("Agf", "offices"),
+    ):
+        site.gateway.delete(kind, name)
 
 
 def test_radius_accepts_a_line_first_and_accounts_for_it_beside_the_core(lab, site):

@@ -106,8 +106,10 @@ def test_configuration_updates_and_resets_of_an_amf_are_acknowledged(site):
 def test_changed_tracking_areas_are_sent_to_amfs(site):
     areas = [*AREAS, {"tac": 2, "slices": [{"sst": 1}]}]
     node = {"plmn": "00101", "wagfId": 7, "localAddresses": [NODE]}
-    # A change of other fields sends no message.
-    site.gateway.apply(thing("AccessNode", "agf", trackingAreas=AREAS, dnn="internet", **node))
+    # Labels are no matter of theirs.
+    labelled = thing("AccessNode", "agf", trackingAreas=AREAS, **node)
+    labelled["metadata"]["labels"] = {"site": "bonn"}
+    site.gateway.apply(labelled)
     site.gateway.apply(thing("AccessNode", "agf", trackingAreas=areas, **node))
     for amf in (site.first, site.second):
         amf.wait("message", name="RANConfigurationUpdate")

@@ -61,14 +61,15 @@ class Site:
         self.numbers = itertools.count(1)
         self.gateway = Gateway(lab, self.inside)
         area = {"tac": 1, "slices": [{"sst": 1}]}
-        node = {"plmn": "00101", "wagfId": 7, "trackingAreas": [area], "localAddresses": [N2], "userPlaneAddress": N3}
-        self.node = {**node, "fiveQiMarks": [{"fiveQi": 1, "dscp": "ef", "priority": 5}]}
+        node = {"plmn": "00101", "wagfId": 7, "trackingAreas": [area], "localAddresses": [N2]}
+        self.agf = {"node": "agf", "coreAddress": N3, "markings": [{"fiveQi": 1, "dscp": "ef", "priority": 5}]}
         self.gateway.apply(
             thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096", mac=ACCESS_MAC),
             thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096", mac=CORE_MAC),
             thing("Interface", "gateway", addresses=[f"{GATEWAY}/32"]),
             thing("Interface", "core", port="core", addresses=[f"{N3}/24"]),
-            thing("AccessNode", "agf", **self.node),
+            thing("AccessNode", "agf", **node),
+            thing("Agf", "homes", **self.agf),
             thing("Amf", "core", node="agf", addresses=[AMF]),
             thing("AddressPool", "homes", ranges=["100.127.1.0/24"], gateway=GATEWAY),
             thing("SubscriberProfile", "home", authentication=["local"], ipv4Pools=["homes"]),
@@ -415,7 +416,7 @@ def test_a_guaranteed_bit_rate_goes_before_what_has_a_higher_priority(site):
     # The flow has the class of the lowest priority.
     marks = [{"fiveQi": 1, "class": 0}, {"fiveQi": 9, "class": 1}]
     queues = {"qosGroup": "access", "qosGroupUp": "core"}
-    site.gateway.apply(thing("AccessNode", "agf", **{**site.node, "fiveQiMarks": marks}, **queues))
+    site.gateway.apply(thing("Agf", "homes", **{**site.agf, "markings": marks}, **queues))
     core_with(site, gbr=32_000)
     rg = site.rg()
     rg.register()
@@ -437,7 +438,7 @@ def test_a_guaranteed_bit_rate_goes_before_what_has_a_higher_priority(site):
     rg.hang_up()
     site.nothing_left()
     core_with(site, gbr=0)
-    site.gateway.apply(thing("AccessNode", "agf", **site.node))
+    site.gateway.apply(thing("Agf", "homes", **site.agf))
     for kind in ("qosgroup", "qosscheduler"):
         for name in ("access", "core"):
             site.gateway.sluice("delete", kind, name)

@@ -151,12 +151,16 @@ func (g *gateway) Dropped(reason string) {
 // Register implements wcp.World: the AN parameters choose the AMF (TS 23.316 section 7.2.1.1 step 4).
 func (g *gateway) Register(p eap5g.Parameters, message []byte) {
 	s := g.service
-	name, node := s.node()
+	name, of, _ := s.agfOf(g.peer.Profile)
 	s.mu.Lock()
 	pool := s.pool
 	s.mu.Unlock()
-	if node == nil || pool == nil {
-		g.abandon("no AccessNode has a userPlaneAddress")
+	switch {
+	case of == nil:
+		g.abandon(missing(name).Error())
+		return
+	case pool == nil:
+		g.abandon("the service of AMFs does not run")
 		return
 	}
 	// An AMF that serves one of the slices, or else any: the core decides.
@@ -171,7 +175,7 @@ func (g *gateway) Register(p eap5g.Parameters, message []byte) {
 		if slice == nil && errors.Is(err, n2.ErrOverloaded) {
 			break
 		}
-		if g.core, err = pool.Open(name, slice, p.GUAMI, gatewayUE{g}); err == nil {
+		if g.core, err = pool.Open(of.Node, slice, p.GUAMI, gatewayUE{g}); err == nil {
 			break
 		}
 	}
@@ -206,13 +210,13 @@ func (g *gateway) reroute(m *ngap.RerouteNASRequest) {
 		return
 	}
 	g.rerouted = true
-	name, _ := s.node()
+	_, of, _ := s.agfOf(g.peer.Profile)
 	s.mu.Lock()
 	pool := s.pool
 	s.mu.Unlock()
 	g.core.Close()
 	var err error
-	if g.core, err = pool.OpenIn(name, nil, n2.Reroute{Set: n2.AMFSet(m), From: from}, gatewayUE{g}); err != nil {
+	if g.core, err = pool.OpenIn(of.GetNode(), nil, n2.Reroute{Set: n2.AMFSet(m), From: from}, gatewayUE{g}); err != nil {
 		g.core = nil
 		g.abandon(err.Error())
 		return
@@ -247,11 +251,8 @@ func lineOf(p *wcp.Peer) string {
 
 // location is the line.
 func (g *gateway) location() ngap.UserLocationInformation {
-	node := ""
-	if _, spec := g.service.node(); spec != nil {
-		node = spec.HfcNode
-	}
-	return locationOf(lineOf(&g.peer), node, g.core.TAI())
+	_, of, _ := g.service.agfOf(g.peer.Profile)
+	return locationOf(lineOf(&g.peer), of.GetHfcNode(), g.core.TAI())
 }
 
 // Uplink implements wcp.World.

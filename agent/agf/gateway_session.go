@@ -144,9 +144,9 @@ var pduSessionTypes = map[ngap.PDUSessionType]uint8{ngap.PDUSessionTypeIpv4: nas
 
 // newResource reads the core's parameters of a PDU session; nil: it is refused, because of the cause.
 func (g *gateway) newResource(item setUpItem) (*resource, ngap.CauseRadioNetwork) {
-	_, node := g.service.node()
+	_, of, _ := g.service.agfOf(g.peer.Profile)
 	switch {
-	case item.id < 1 || item.id > 15 || node == nil:
+	case item.id < 1 || item.id > 15 || of == nil:
 		return nil, ngap.CauseRadioNetworkUnknownPDUSessionID
 	case g.sessions[uint8(item.id)] != nil:
 		return nil, ngap.CauseRadioNetworkMultiplePDUSessionIDInstances
@@ -155,9 +155,9 @@ func (g *gateway) newResource(item setUpItem) (*resource, ngap.CauseRadioNetwork
 	if !decodes(item.transfer, &m) || pduSessionTypes[m.PDUSessionType] == 0 || len(m.QosFlowSetupRequestList) == 0 {
 		return nil, ngap.CauseRadioNetworkUnspecified
 	}
-	r := &resource{g: g, id: uint8(item.id), kind: pduSessionTypes[m.PDUSessionType], flows: map[uint8]qosflow.Flow{}, marks: qosflow.Marks(node.FiveQiMarks),
-		group: node.QosGroup, groupUp: node.QosGroupUp}
-	r.local, _ = netip.ParseAddr(node.UserPlaneAddress)
+	r := &resource{g: g, id: uint8(item.id), kind: pduSessionTypes[m.PDUSessionType], flows: map[uint8]qosflow.Flow{}, marks: qosflow.Marks(of.Markings),
+		group: of.QosGroup, groupUp: of.QosGroupUp}
+	r.local, _ = netip.ParseAddr(of.CoreAddress)
 	if !r.setRemote(&m.ULNGUUPTNLInformation) {
 		return nil, ngap.CauseRadioNetworkUnspecified
 	}

@@ -855,7 +855,7 @@ func TestALineWhoseSubscriberLeftBeforeARestartIsDeregistered(t *testing.T) {
 	if u.ended {
 		t.Error("the subscriber session ends twice")
 	}
-	s := &agf{of: map[*Line]*registration{}, lines: map[string]*registration{}, members: map[string]*member{}, nodes: map[string]*api.AccessNode{}}
+	s := &agf{of: map[*Line]*registration{}, lines: map[string]*registration{}, members: map[string]*member{}, agfs: map[string]*api.Agf{}, nodes: map[string]*api.AccessNode{}}
 	if err := s.takeUp(&back); err != nil || len(s.members) != 0 || len(s.lines) != 1 {
 		t.Errorf("%d members of %d lines: %v", len(s.members), len(s.lines), err)
 	}

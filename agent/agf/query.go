@@ -32,17 +32,17 @@ func (s *agf) page(q *api.AgfLinesQuery, answer *api.AgfLines) {
 		limit = min(int(q.GetLimit()), longestPage)
 	}
 	var names []string
-	add := func(name, node string, is string) {
-		if name > q.GetPage() && (q.GetName() == "" || q.GetName() == name) && (q.GetNode() == "" || q.GetNode() == node) && (q.GetState() == "" || q.GetState() == is) {
+	add := func(name, agf, is string) {
+		if name > q.GetPage() && (q.GetName() == "" || q.GetName() == name) && (q.GetAgf() == "" || q.GetAgf() == agf) && (q.GetState() == "" || q.GetState() == is) {
 			names = append(names, name)
 		}
 	}
 	for name, one := range s.lines {
-		add(name, one.node, one.word())
+		add(name, one.agf, one.word())
 	}
 	for name, of := range s.holds {
 		if s.lines[name] == nil {
-			add(name, of.node, refused)
+			add(name, of.agf, refused)
 		}
 	}
 	slices.SortFunc(names, strings.Compare)
@@ -56,7 +56,7 @@ func (s *agf) page(q *api.AgfLinesQuery, answer *api.AgfLines) {
 			continue
 		}
 		of := s.holds[name]
-		answer.Lines = append(answer.Lines, &api.AgfLine{Name: name, Node: of.node, State: refused, Reason: of.why.Error(), Again: of.until.UnixNano()})
+		answer.Lines = append(answer.Lines, &api.AgfLine{Name: name, Agf: of.agf, State: refused, Reason: of.why.Error(), Again: of.until.UnixNano()})
 	}
 }
 
@@ -78,7 +78,7 @@ func (l *Line) word() string {
 
 // shown is a line as people see it.
 func (r *registration) shown() *api.AgfLine {
-	one := &api.AgfLine{Name: r.key, Node: r.node, State: r.word(), Credentials: r.settings.Subscription != nil}
+	one := &api.AgfLine{Name: r.key, Agf: r.agf, State: r.word(), Credentials: r.settings.Subscription != nil}
 	if r.core != nil {
 		amf, ran := r.core.IDs()
 		one.Amf, one.AmfUeNgapId, one.RanUeNgapId = r.core.AMF(), uint64(amf), uint32(ran)

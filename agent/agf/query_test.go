@@ -15,12 +15,12 @@ func TestPagesOfLinesHaveEachLineOnce(t *testing.T) {
 	s := &agf{lines: map[string]*registration{}, holds: map[string]hold{}}
 	until := time.Unix(1_800_000_000, 0)
 	for _, name := range []string{"c", "a", "e"} {
-		s.lines[name] = &registration{Line: NewLine(Settings{}, nil), node: "agf", key: name}
+		s.lines[name] = &registration{Line: NewLine(Settings{}, nil), agf: "agf", key: name}
 	}
 	s.lines["e"].state = registered
 	// A refused line that registers again is no longer refused.
-	for name, node := range map[string]string{"b": "agf", "d": "other", "a": "agf"} {
-		s.holds[name] = hold{until: until, why: errors.New("illegal UE"), node: node}
+	for name, of := range map[string]string{"b": "agf", "d": "other", "a": "agf"} {
+		s.holds[name] = hold{until: until, why: errors.New("illegal UE"), agf: of}
 	}
 	ask := func(q *api.AgfLinesQuery) (names []string) {
 		for {
@@ -45,7 +45,7 @@ func TestPagesOfLinesHaveEachLineOnce(t *testing.T) {
 	}{
 		{&api.AgfLinesQuery{}, []string{"a registering", "b refused", "c registering", "d refused", "e idle"}},
 		{&api.AgfLinesQuery{Limit: 2}, []string{"a registering", "b refused", "c registering", "d refused", "e idle"}},
-		{&api.AgfLinesQuery{Limit: 1, Node: "agf"}, []string{"a registering", "b refused", "c registering", "e idle"}},
+		{&api.AgfLinesQuery{Limit: 1, Agf: "agf"}, []string{"a registering", "b refused", "c registering", "e idle"}},
 		{&api.AgfLinesQuery{State: "refused"}, []string{"b refused", "d refused"}},
 		{&api.AgfLinesQuery{Name: "e"}, []string{"e idle"}},
 		{&api.AgfLinesQuery{Name: "f"}, nil},

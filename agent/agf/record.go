@@ -21,10 +21,9 @@ const countMargin = 32
 
 // lineRecord is the part of a line that outlives the agent.
 type lineRecord struct {
-	Line  string `json:"line"`
-	Realm string `json:"realm"`
-	// The AccessNode.
-	Node  string      `json:"node"`
+	Line  string      `json:"line"`
+	Realm string      `json:"realm"`
+	AGF   string      `json:"agf"`
 	MAC   []byte      `json:"mac"`
 	Slice *nas.SNSSAI `json:"slice,omitempty"`
 	GUTI  []byte      `json:"guti"`
@@ -144,7 +143,7 @@ func (s *agf) Save(l *Line) {
 		s.unrecord(one)
 		return
 	}
-	r.Node = one.node
+	r.AGF = one.agf
 	for i := range r.Sessions {
 		if m, ok := l.sessions[r.Sessions[i].ID].events.(*member); ok {
 			r.Sessions[i].Subscriber, r.Sessions[i].Started, r.Sessions[i].Dataplane = m.id, m.started, m.circuit.Dataplane
@@ -197,22 +196,23 @@ func (s *agf) takeUp(r *lineRecord) error {
 		return errors.New("malformed record")
 	}
 	s.mu.Lock()
-	node := s.nodes[r.Node]
+	of := s.agfs[r.AGF]
+	node := s.nodes[of.GetNode()]
 	s.mu.Unlock()
 	settings := Settings{Line: r.Line, Realm: r.Realm, MAC: [6]byte(r.MAC), Slice: r.Slice, Marks: qosflow.Marks(nil)}
 	if node != nil {
-		of, err := s.settings(r.Line, settings.MAC, node)
+		its, err := s.settings(r.Line, settings.MAC, of, node)
 		if err != nil {
 			return err
 		}
-		of.Realm, of.Slice = r.Realm, r.Slice
-		settings = of
+		its.Realm, its.Slice = r.Realm, r.Slice
+		settings = its
 	}
 	l, err := restore(r, settings, s)
 	if err != nil {
 		return err
 	}
-	one := &registration{Line: l, node: r.Node, key: r.Line, recorded: true, recalled: true, ran: r.RAN}
+	one := &registration{Line: l, agf: r.AGF, key: r.Line, recorded: true, recalled: true, ran: r.RAN}
 	s.lines[one.key], s.of[l] = one, one
 	for i := range r.Sessions {
 		of := &r.Sessions[i]

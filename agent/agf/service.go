@@ -20,6 +20,7 @@ import (
 	"sluice.dev/sluice/agent/aka"
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/deadline"
+	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/object"
@@ -49,13 +50,13 @@ type hold struct {
 	until    time.Time
 	attempts int
 	why      error
-	node     string
+	agf      string
 }
 
 // Definition is the service that registers lines with a 5G core.
 var Definition = service.Definition{
 	Name:  "agf",
-	Kinds: []string{"AccessNode", "CoreSubscriber"},
+	Kinds: []string{"AccessNode", "Agf", "CoreSubscriber", "SubscriberProfile"},
 	Punts: []string{advertisements, delegations, errorIndications},
 	New: func(e service.Environment) (service.Service, error) {
 		s := newAGF(e)
@@ -72,7 +73,8 @@ var Definition = service.Definition{
 type registration struct {
 	*Line
 	deadline.Timer
-	node, key string
+	// The name of its Agf, and its own.
+	agf, key string
 	// A record of it is in the log.
 	recorded bool
 	// It is of before a restart, and its context at the AMF is still to be claimed, by the RAN UE NGAP ID; -1: it was idle.
@@ -90,9 +92,12 @@ type agf struct {
 	mu      sync.Mutex
 	pool    n2.Pool
 	manager subscriber.Manager
-	nodes   map[string]*api.AccessNode
-	// By the object's name.
+	// By the objects' names.
+	nodes       map[string]*api.AccessNode
+	agfs        map[string]*api.Agf
 	credentials map[string]*api.CoreSubscriber
+	// The Agf that a SubscriberProfile names.
+	named map[string]string
 
 	// The fields below are used under Pool.Do alone, and before there is a Pool by Run.
 	lines   map[string]*registration
@@ -111,7 +116,7 @@ type agf struct {
 }
 
 func newAGF(e service.Environment) *agf {
-	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.CoreSubscriber{},
+	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, credentials: map[string]*api.CoreSubscriber{},
 		lines: map[string]*registration{}, of: map[*Line]*registration{}, members: map[string]*member{}, teids: map[uint32]*member{}, ends: map[farEnd]tunnelOwner{}, holds: map[string]hold{}, sequences: map[string]uint64{},
 		gateways:    newGateways(),
 		registered:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_lines", Help: "Lines with a registration at a 5G core, or on the way to one."}),
@@ -126,21 +131,47 @@ func newAGF(e service.Environment) *agf {
 func (s *agf) Follow(c service.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.nodes, c.Key.Name)
-	if c.Key.Kind == "CoreSubscriber" {
-		delete(s.credentials, c.Key.Name)
+	switch c.Key.Kind {
+	case "AccessNode":
+		follow(s.nodes, c)
+	case "Agf":
+		follow(s.agfs, c)
+	case "CoreSubscriber":
+		follow(s.credentials, c)
+	case "SubscriberProfile":
+		delete(s.named, c.Key.Name)
+		if c.Object == nil {
+			return
+		}
+		if spec, is := c.Object.Spec.(*api.SubscriberProfile); is && spec.Agf != "" {
+			s.named[c.Key.Name] = spec.Agf
+		}
 	}
+}
+
+// follow keeps the specs of a kind.
+func follow[T any](all map[string]T, c service.Change) {
+	delete(all, c.Key.Name)
 	if c.Object == nil {
 		return
 	}
-	switch spec := c.Object.Spec.(type) {
-	case *api.AccessNode:
-		if spec.UserPlaneAddress != "" {
-			s.nodes[c.Key.Name] = spec
-		}
-	case *api.CoreSubscriber:
-		s.credentials[c.Key.Name] = spec
+	if spec, is := c.Object.Spec.(T); is {
+		all[c.Key.Name] = spec
 	}
+}
+
+// NotReady implements service.ReadinessReporter.
+func (s *agf) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
+	if kept.Key().Kind != "Agf" {
+		return intent.NotReady{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spec := s.agfs[kept.Key().Name]
+	if node := s.nodes[spec.GetNode()]; node.GetN3IwfId() != 0 {
+		return intent.NotReady{Reason: "NotConfigured", Message: "node: AccessNode/" + spec.Node + " has an n3iwfId: it is the N2 interface of an N3iwf; name another one"}
+	}
+	return intent.NotReady{}
 }
 
 // Synced implements service.Follower.
@@ -226,17 +257,17 @@ func (s *agf) tick() {
 func (s *agf) Open(l *Line, guti *nas.GUTI, to *n2.Reroute) (Core, error) {
 	one := s.of[l]
 	s.mu.Lock()
-	node := s.nodes[one.node]
+	of := s.agfs[one.agf]
 	s.mu.Unlock()
-	if node == nil {
-		return nil, fmt.Errorf("%w: AccessNode/%s has no userPlaneAddress, or does not exist", n2.ErrNoAMF, one.node)
+	if of == nil {
+		return nil, fmt.Errorf("%w: %w", n2.ErrNoAMF, missing(one.agf))
 	}
 	var core *n2.Context
 	var err error
 	if to != nil {
-		core, err = s.pool.OpenIn(one.node, node.Slice, *to, l)
+		core, err = s.pool.OpenIn(of.Node, of.Slice, *to, l)
 	} else {
-		core, err = s.pool.Open(one.node, node.Slice, guti, l)
+		core, err = s.pool.Open(of.Node, of.Slice, guti, l)
 	}
 	if err != nil {
 		return nil, err
@@ -284,35 +315,60 @@ func (s *agf) Over(l *Line, why error, wait time.Duration) {
 	s.unrecord(one)
 	delete(s.holds, one.key)
 	if wait > 0 {
-		s.holds[one.key] = hold{time.Now().Add(wait), l.attempts, why, one.node}
+		s.holds[one.key] = hold{time.Now().Add(wait), l.attempts, why, one.agf}
 	}
 }
 
 // ---- Back end
 
-// node is the AccessNode of subscribers: the first by name that has an address for tunnels.
-func (s *agf) node() (name string, spec *api.AccessNode) {
+// agfOf returns the Agf of a SubscriberProfile with its AccessNode: the one that the profile names, or else the first one by name. They are nil if there is none.
+func (s *agf) agfOf(profile string) (name string, of *api.Agf, node *api.AccessNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other, of := range s.nodes {
-		if spec == nil || other < name {
-			name, spec = other, of
+	if name = s.named[profile]; name != "" {
+		if node = s.nodeOf(s.agfs[name]); node == nil {
+			return name, nil, nil
+		}
+		return name, s.agfs[name], node
+	}
+	for other, its := range s.agfs {
+		if of != nil && other > name {
+			continue
+		}
+		if its := s.nodeOf(its); its != nil {
+			name, of, node = other, s.agfs[other], its
 		}
 	}
-	return name, spec
+	return name, of, node
 }
 
-func (s *agf) settings(line string, mac [6]byte, n *api.AccessNode) (Settings, error) {
+// nodeOf is the AccessNode of an Agf; nil: there is none, or it is an N3iwf's. s.mu is held.
+func (s *agf) nodeOf(of *api.Agf) *api.AccessNode {
+	if node := s.nodes[of.GetNode()]; node.GetN3IwfId() == 0 {
+		return node
+	}
+	return nil
+}
+
+// missing is why a line has no Agf; name is of agfOf.
+func missing(name string) error {
+	if name == "" {
+		return errors.New("there is no Agf with an AccessNode")
+	}
+	return fmt.Errorf("no Agf/%s with an AccessNode", name)
+}
+
+func (s *agf) settings(line string, mac [6]byte, of *api.Agf, n *api.AccessNode) (Settings, error) {
 	plmn := n.Plmn
 	network := plmn[3:]
 	for len(network) < 3 {
 		network = "0" + network
 	}
-	set := Settings{Line: line, Realm: "5gc.mnc" + network + ".mcc" + plmn[:3] + ".3gppnetwork.org", MAC: mac, Marks: qosflow.Marks(n.FiveQiMarks),
-		HFCNode: n.HfcNode}
-	if n.Slice != nil {
-		sd, _ := hex.DecodeString(n.Slice.Sd)
-		set.Slice = &nas.SNSSAI{SST: uint8(n.Slice.Sst), SD: sd}
+	set := Settings{Line: line, Realm: "5gc.mnc" + network + ".mcc" + plmn[:3] + ".3gppnetwork.org", MAC: mac, Marks: qosflow.Marks(of.Markings),
+		HFCNode: of.HfcNode}
+	if of.Slice != nil {
+		sd, _ := hex.DecodeString(of.Slice.Sd)
+		set.Slice = &nas.SNSSAI{SST: uint8(of.Slice.Sst), SD: sd}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,15 +432,19 @@ func (s *agf) Authenticate(r subscriber.Request, done func(subscriber.Answer)) {
 	s.mu.Lock()
 	pool := s.pool
 	s.mu.Unlock()
-	name, node := s.node()
-	if node == nil || pool == nil {
-		done(subscriber.Answer{Reject: fmt.Errorf("%w: no AccessNode has a userPlaneAddress", subscriber.ErrUnavailable)})
+	name, of, node := s.agfOf(r.Profile)
+	switch {
+	case of == nil:
+		done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", subscriber.ErrUnavailable, missing(name))})
+		return
+	case pool == nil:
+		done(subscriber.Answer{Reject: fmt.Errorf("%w: the service of AMFs does not run", subscriber.ErrUnavailable)})
 		return
 	}
-	pool.Do(func() { s.ask(&r, name, node, done) })
+	pool.Do(func() { s.ask(&r, name, of, node, done) })
 }
 
-func (s *agf) ask(r *subscriber.Request, name string, node *api.AccessNode, done func(subscriber.Answer)) {
+func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.AccessNode, done func(subscriber.Answer)) {
 	key := r.Username
 	refuse := func(err error, text string) {
 		done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", subscriber.ErrRejected, err), Message: r.Failure(text)})
@@ -400,12 +460,12 @@ func (s *agf) ask(r *subscriber.Request, name string, node *api.AccessNode, done
 			// It registers anew while the core takes it away.
 			one.finish(nil, 0)
 		}
-		settings, err := s.settings(key, [6]byte(r.Line.MAC), node)
+		settings, err := s.settings(key, [6]byte(r.Line.MAC), of, node)
 		if err != nil {
 			refuse(err, "")
 			return
 		}
-		one = &registration{Line: NewLine(settings, s), node: name, key: key}
+		one = &registration{Line: NewLine(settings, s), agf: name, key: key}
 		one.attempts = before.attempts
 		s.lines[key], s.of[one.Line] = one, one
 	}
@@ -419,8 +479,16 @@ func (s *agf) ask(r *subscriber.Request, name string, node *api.AccessNode, done
 		}
 	}
 	m.teid = s.newTEID(m)
-	address, _ := netip.ParseAddr(node.UserPlaneAddress)
-	session, err := one.Add(Demand{Type: typeOf(node.PduSessionType), DNN: node.Dnn, Address: address, TEID: m.teid, Delegated: delegatedLength(node)}, m)
+	s.mu.Lock()
+	if its := s.agfs[one.agf]; its != nil {
+		// It may be another one than that of the profile.
+		of = its
+	} else {
+		one.agf = name
+	}
+	s.mu.Unlock()
+	address, _ := netip.ParseAddr(of.CoreAddress)
+	session, err := one.Add(Demand{Type: typeOf(of.PduSessionType), DNN: of.Dnn, Address: address, TEID: m.teid, Delegated: delegatedLength(of)}, m)
 	m.session = session
 	if err != nil {
 		m.Ended(err)
@@ -428,11 +496,11 @@ func (s *agf) ask(r *subscriber.Request, name string, node *api.AccessNode, done
 }
 
 // delegatedLength is of the prefix that the core is asked for; 0: it is not.
-func delegatedLength(n *api.AccessNode) uint8 {
-	if n.PduSessionType == api.PduSessionType_IPV4 {
+func delegatedLength(of *api.Agf) uint8 {
+	if of.PduSessionType == api.PduSessionType_IPV4 {
 		return 0
 	}
-	return uint8(n.DelegatedPrefixLength)
+	return uint8(of.DelegatedPrefixLength)
 }
 
 func typeOf(t api.PduSessionType) uint8 {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	acl "sluice.dev/sluice/agent/acl/rules"
+	agf "sluice.dev/sluice/agent/agf/rules"
 	dhcp "sluice.dev/sluice/agent/dhcp/rules"
 	ether "sluice.dev/sluice/agent/ether/rules"
 	fib "sluice.dev/sluice/agent/fib/rules"
@@ -33,6 +34,7 @@ import (
 
 var concepts = [][]object.KindRules{
 	acl.Rules,
+	agf.Rules,
 	dhcp.Rules,
 	ether.Rules(ipsec.InterfaceType),
 	fib.Rules,

@@ -47,7 +47,7 @@ func (m *Machine) delegate(s *session) bool {
 	s.delegated, s.disconnected = true, true
 	line := m.lineOf(s)
 	line.CircuitID, line.RemoteID = s.request.Line.CircuitID, s.request.Line.RemoteID
-	m.do(Delegate{wcp.Peer{ID: s.id, Line: line}})
+	m.do(Delegate{wcp.Peer{ID: s.id, Line: line, Profile: s.server.spec.Profile}})
 	return true
 }
 

@@ -32,6 +32,8 @@ const (
 type Peer struct {
 	ID   string
 	Line subscriber.Line
+	// The SubscriberProfile of its line.
+	Profile string
 }
 
 // Link is our end of a PPP link with a 5G-RG. Its methods may be called from any goroutine, and do not call back.

@@ -29,15 +29,6 @@ func checkAccessNode(n *api.AccessNode, add object.Report) {
 		add("nodeName", "not a RAN Node Name", object.Quote(n.NodeName), "at most 150 letters, digits, spaces and '()+,-./:=?")
 	}
 	families(n.LocalAddresses, "localAddresses", add)
-	if n.UserPlaneAddress != "" {
-		object.CheckHost("userPlaneAddress", n.UserPlaneAddress, add)
-	}
-	if n.Dnn != "" && (len(n.Dnn) > 99 || slices.ContainsFunc(strings.Split(n.Dnn, "."), func(label string) bool { return label == "" || len(label) > 63 })) {
-		add("dnn", "not a data network name", object.Quote(n.Dnn), "labels of 1 to 63 characters, at most 99 characters")
-	}
-	if n.Slice != nil {
-		checkSlice("slice", n.Slice, add)
-	}
 	type area struct {
 		tac  uint32
 		plmn string
@@ -54,12 +45,13 @@ func checkAccessNode(n *api.AccessNode, add object.Report) {
 		}
 		seen = append(seen, this)
 		for j, s := range a.Slices {
-			checkSlice(at+".slices["+strconv.Itoa(j)+"]", s, add)
+			CheckSlice(at+".slices["+strconv.Itoa(j)+"]", s, add)
 		}
 	}
 }
 
-func checkSlice(at string, s *api.Slice, add object.Report) {
+// CheckSlice reports a slice differentiator that is none.
+func CheckSlice(at string, s *api.Slice, add object.Report) {
 	if _, err := strconv.ParseUint(s.Sd, 16, 24); s.Sd != "" && (err != nil || len(s.Sd) != 6) {
 		add(at+".sd", "not a slice differentiator", object.Quote(s.Sd), "six hexadecimal digits")
 	}
