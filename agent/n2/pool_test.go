@@ -445,6 +445,17 @@ func TestAResetEndsTheContextsThatItNames(t *testing.T) {
 	if answer, ok := w.last().(*ngap.NGResetAcknowledge); !ok || len(answer.UEAssociatedLogicalNGConnectionList) != 1 || first.lost == "" || second.lost != "" {
 		t.Errorf("%+v", w.last())
 	}
+	// By the AMF's identifier alone.
+	third := &ue{}
+	another, _ := b.Open("agf", nil, nil, third)
+	_, ran = another.IDs()
+	theirs, unknown := ngap.AMFUENGAPID(77), ngap.AMFUENGAPID(78)
+	w.receive(t, &ngap.DownlinkNASTransport{AMFUENGAPID: theirs, RANUENGAPID: ran, NASPDU: []byte{1}})
+	w.receive(t, &ngap.NGReset{Cause: miscCause(ngap.CauseMiscUnspecified), ResetType: ngap.ResetType{
+		PartOfNGInterface: []ngap.UEAssociatedLogicalNGConnectionItem{{AMFUENGAPID: &unknown}, {AMFUENGAPID: &theirs}}}})
+	if third.lost == "" || second.lost != "" {
+		t.Error("the context with the AMF's identifier is there, or another one is gone")
+	}
 	all := ngap.ResetAllResetAll
 	w.receive(t, &ngap.NGReset{Cause: miscCause(ngap.CauseMiscUnspecified), ResetType: ngap.ResetType{NGInterface: &all}})
 	if second.lost == "" || len(b.amfs["one"].ues) != 0 {

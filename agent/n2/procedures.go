@@ -316,8 +316,25 @@ func (s *Service) reset(a *amf, m *ngap.NGReset) {
 			s.ended(c, loss)
 		}
 	}
+	var byAMF map[int64]*Context
 	for _, item := range m.ResetType.PartOfNGInterface {
-		if c := a.contextOf(item.RANUENGAPID, item.AMFUENGAPID); c != nil {
+		var c *Context
+		switch {
+		case item.RANUENGAPID != nil:
+			c = a.ues[int64(*item.RANUENGAPID)]
+		case item.AMFUENGAPID != nil:
+			if byAMF == nil {
+				// A list may have 65,536 items.
+				byAMF = make(map[int64]*Context, len(a.ues))
+				for _, one := range a.ues {
+					if one.known {
+						byAMF[one.amfID] = one
+					}
+				}
+			}
+			c = byAMF[int64(*item.AMFUENGAPID)]
+		}
+		if c != nil {
 			s.ended(c, loss)
 		}
 		answer.UEAssociatedLogicalNGConnectionList = append(answer.UEAssociatedLogicalNGConnectionList, item)

@@ -386,12 +386,13 @@ receive_ready(const struct pollfd *ready)
 
 	if (poll(&agent, 1, 0) != 1 || !(agent.revents & POLLOUT))
 		return false;
-	turn = (turn + 1) % MAX_ASSOCIATIONS;
-	for (int i = 0; i < MAX_ASSOCIATIONS; i++) {
-		int at = (turn + i) % MAX_ASSOCIATIONS;
+	// The one that was served last comes last.
+	for (int i = 1, begin = turn; i <= MAX_ASSOCIATIONS && parts < MAX_PARTS && octets < MAX_OCTETS; i++) {
+		int at = (begin + i) % MAX_ASSOCIATIONS;
 
 		if (ready[at].revents == 0)
 			continue;
+		turn = at;
 		while (parts < MAX_PARTS && octets < MAX_OCTETS && !associations[at]->down) {
 			size_t length = stack->receive(associations[at]);
 
