@@ -3,12 +3,15 @@
 
 import ipaddress
 import re
+from types import SimpleNamespace
 
 import pytest
 from lab import Gateway, thing
+from lab.core import Amf
 from lab.guest import PARTS, Guest
 from lab.laboratory import wait_until
 from lab.radius import SECRET, FreeRadius
+from lab.upf import Upf
 
 ACCESS_MAC, CORE_MAC, GUEST_MAC = "02:00:00:00:aa:01", "02:00:00:00:aa:02", "02:00:00:00:06:01"
 GATEWAY4, CORE4, CORE6, SERVER4, SERVER6 = "100.64.0.1", "192.0.2.1", "2001:db8:0:2::1", "192.0.2.2", "2001:db8:0:2::2"
@@ -220,4 +223,40 @@ def test_pppd_stays_up_while_the_agent_is_killed_and_started(site):
     assert "terminat" not in log.lower()
     site.gateway.delete("PppoeServer", "pap")
     guest.until("cat /tmp/log", ["Connection terminated"])
+    wait_until(lambda: not site.sessions(), 30)
+
+
+@SLOW
+def test_pppd_is_a_line_of_a_5g_core_and_hears_why_the_core_ends_it(lab, site):
+    guest, home, server = site.guest, "100.64.9.9", "198.51.100.1"
+    site.inside.link("n2", site.servers, "amf")
+    for namespace, address, interface in (
+        (site.inside, "10.9.8.1/24", "n2"),
+        (site.servers, "10.9.8.2/24", "amf"),
+        (site.servers, f"{server}/32", "lo"),
+    ):
+        namespace.ip("addr", "add", address, "dev", interface)
+    amf, upf = Amf(lab, site.servers, "10.9.8.2", upf=SERVER4, ue=home), Upf(lab, site.servers, SERVER4)
+    area = {"tac": 1, "slices": [{"sst": 1}]}
+    site.gateway.apply(
+        thing("AccessNode", "agf", plmn="00101", wagfId=7, trackingAreas=[area], localAddresses=["10.9.8.1"]),
+        thing("Amf", "core", node="agf", addresses=["10.9.8.2"]),
+        thing("Agf", "homes", node="agf", coreAddress=CORE4, dnn="internet"),
+        thing("SubscriberProfile", "core", authentication=["core"], accounting=["core"], gateway=GATEWAY4),
+        thing("PppoeServer", "core", port="access", outerVlans=["100"], innerVlans=["11"], profile="core"),
+    )
+    amf.wait("setup")
+    dial(guest, 11)
+    log = guest.until("cat /tmp/log /tmp/out", ["remote IP address"])
+    assert f"local  IP address {home}" in log and f"remote IP address {GATEWAY4}" in log
+    assert amf.events("nas")[0]["name"] == "FGMMRegistrationRequest"
+    of, tunnel = amf.wait("address")[0], amf.wait("tunnel")[0]
+    assert of["address"] == home
+    upf.add(SimpleNamespace(teid_up=of["teid"], teid_down=tunnel["teid"], ip4=home, ip6=None), CORE4, qfi=5)
+    assert "3 packets received" in guest.run(f"ping -c 3 {server}")
+    (line,) = site.gateway.json("get", "lines")
+    assert (line["name"], line["agf"], line["state"]) == ("alice", "homes", "registered")
+    amf.do("deregister", ue=of["ue"])
+    guest.until("cat /tmp/log /tmp/out", ["LCP terminated by peer (the core deregisters the line)"])
+    assert amf.wait("nas", name="FGMMMTDeregistrationAccept")
     wait_until(lambda: not site.sessions(), 30)
