@@ -940,11 +940,22 @@ def test_a_profile_moves_lines_between_bng_and_agf_service_under_traffic_of_othe
         registrations += registered
         assert ("gtpu" in site.session(address)) == registered
         assert len(site.amf.events("nas", name=REQUEST)) == registrations
+    # The server names another profile.
+    server = thing("PppoeServer", "mover", port="access", outerVlans=["203"], profile="home")
+    planned = site.gateway.sluice("plan", "-f", "-", input=json.dumps(server))
+    assert "PppoeServer/mover: ends 1 session\n" in planned.stderr, planned.stderr
+    site.gateway.apply(server)
+    host.until(lambda: host.ended, "Terminate-Request")
+    assert host.why == "the line moves to another service"
+    dials(True)
+    site.ping(host, 21)
+    server["spec"]["profile"] = "mover"
+    site.gateway.apply(server)
+    host.until(lambda: host.ended, "Terminate-Request")
     # Counters of the sessions that moved are in the log.
     log = site.gateway.agent.log.read_text()
     ends = re.findall(r"session ends.*username=mover.*cause=admin-reset.* up=(\d+) down=(\d+)", log)
-    assert len(ends) == 2 and all(int(count) > 0 for end in ends for count in end), ends
-    host.hang_up()
+    assert len(ends) >= 3 and all(int(count) > 0 for end in ends for count in end), ends
     leased.send4("release", source=address, destination=GATEWAY, to=ACCESS_MAC, ciaddr=address)
     wait_until(lambda: not site.session(address) and not site.session(host.ip4()), 30, "no session")
     ping.child.send_signal(signal.SIGINT)

@@ -35,7 +35,8 @@ func puntName(name string) string { return "ipoe-" + name[:min(len(name), 240)] 
 // SetServer follows an IpoeServer; nil: it is gone.
 func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []Action {
 	m.now = now
-	if before := m.servers[name]; before != nil {
+	before := m.servers[name]
+	if before != nil {
 		port := before.spec.Port
 		if m.ports[port] = slices.DeleteFunc(m.ports[port], func(s *server) bool { return s == before }); len(m.ports[port]) == 0 {
 			delete(m.ports, port)
@@ -83,6 +84,9 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 		switch s := m.serverOf(c.key.circuit); {
 		case s != nil:
 			// Another server may have taken the circuit.
+			if s.name != c.server || s.name == name && before != nil && before.spec.Profile != spec.GetProfile() {
+				m.do(Serve{c.id, s.spec.Profile})
+			}
 			c.server = s.name
 		case c.server == name:
 			m.end(c, subscriber.NASRequest)
@@ -91,16 +95,20 @@ func (m *Machine) SetServer(name string, spec *api.IpoeServer, now time.Time) []
 	return m.done()
 }
 
-// Ends returns the number of sessions that end when an IpoeServer becomes spec; nil: when it is deleted.
-func (m *Machine) Ends(name string, spec *api.IpoeServer) (sessions int) {
+// Ends returns the number of sessions that end when an IpoeServer becomes spec; nil: when it is deleted. others are sessions that have another profile then.
+func (m *Machine) Ends(name string, spec *api.IpoeServer) (sessions int, others []string) {
 	outer, inner := dhcp.VLANsOf(spec.GetOuterVlans()), dhcp.VLANsOf(spec.GetInnerVlans())
 	for _, c := range m.clients {
 		serves := spec != nil && spec.Port == c.key.port && outer.Has(c.key.outer) && inner.Has(c.key.inner)
-		if c.server == name && c.phase == up && !serves {
+		switch before := m.servers[name]; {
+		case c.server != name || c.phase != up:
+		case !serves:
 			sessions++
+		case before != nil && before.spec.Profile != spec.Profile:
+			others = append(others, c.id)
 		}
 	}
-	return sessions
+	return sessions, others
 }
 
 func (s *server) punt() *api.Punt {

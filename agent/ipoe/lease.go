@@ -108,8 +108,11 @@ func (m *Machine) Restore(conn subscriber.Connection, l subscriber.Lease, now ti
 		c.advertise = m.now.Add(time.Duration(m.random() % uint64(advertiseTime)))
 		m.schedule(c)
 	}
-	if m.serverOf(key.circuit) == nil {
+	switch s := m.serverOf(key.circuit); {
+	case s == nil:
 		m.end(c, subscriber.NASRequest)
+	case s.spec.Profile != conn.Profile:
+		m.do(Serve{c.id, s.spec.Profile})
 	}
 	return m.done()
 }

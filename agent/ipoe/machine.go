@@ -59,6 +59,8 @@ type (
 		ID    string
 		Cause subscriber.Cause
 	}
+	// Serve: another profile serves the line of a session.
+	Serve struct{ ID, Profile string }
 	// PutPunt creates or changes the Punt of a server, DeletePunt deletes it.
 	PutPunt struct {
 		Name string
@@ -77,6 +79,7 @@ func (Connect) action()      {}
 func (Extend) action()       {}
 func (Save) action()         {}
 func (Disconnect) action()   {}
+func (Serve) action()        {}
 func (PutPunt) action()      {}
 func (DeletePunt) action()   {}
 func (Count) action()        {}

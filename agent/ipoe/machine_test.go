@@ -1300,9 +1300,20 @@ func TestAServerThatTakesACircuitTakesItsSessions(t *testing.T) {
 	elsewhere.OuterVlans = []string{"300"}
 	l.carryOut(l.SetServer("homes", elsewhere, l.now))
 	for _, c := range l.clients {
-		if c.server != "new" || l.Ends("new", nil) != 1 {
+		if ends, _ := l.Ends("new", nil); c.server != "new" || ends != 1 {
 			t.Error(c.server)
 		}
+	}
+	// With another profile, the Manager knows whether the lines move.
+	office := server4()
+	office.Profile = "office"
+	if ends, others := l.Ends("new", office); ends != 0 || len(others) != 1 {
+		t.Error(ends, others)
+	}
+	l.actions = nil
+	l.carryOut(l.SetServer("new", office, l.now))
+	if !slices.ContainsFunc(l.actions, func(a Action) bool { s, is := a.(Serve); return is && s.Profile == "office" && l.sessions[s.ID] }) {
+		t.Error(l.actions)
 	}
 	if l.carryOut(l.SetServer("new", nil, l.now)); len(l.sessions)+len(l.clients)+l.ordered.Len() != 0 {
 		t.Error("its clients are kept")
@@ -1317,8 +1328,14 @@ func TestAServerThatChangesOrGoesTakesItsSessionsAlong(t *testing.T) {
 	}} {
 		l := newLine(t, server4())
 		l.ask4(dhcpv4.MessageTypeDiscover)
-		if some, nobody, same := l.Ends("homes", change()), l.Ends("others", nil), l.Ends("homes", server4()); some != 1 || nobody != 0 || same != 0 {
-			t.Error(some, nobody, same)
+		for _, c := range []struct {
+			name string
+			spec *api.IpoeServer
+			ends int
+		}{{"homes", change(), 1}, {"others", nil, 0}, {"homes", server4(), 0}} {
+			if ends, others := l.Ends(c.name, c.spec); ends != c.ends || len(others) != 0 {
+				t.Error(c, ends, others)
+			}
 		}
 		l.carryOut(l.SetServer("homes", change(), l.now))
 		if len(l.sessions)+len(l.clients)+l.timers.Len() != 0 {

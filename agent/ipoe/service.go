@@ -112,8 +112,18 @@ func (s *serving) Ends(k object.Key, o *object.Object) int {
 		spec, _ = o.Spec.(*api.IpoeServer)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.machine.Ends(k.Name, spec)
+	sessions, others := s.machine.Ends(k.Name, spec)
+	manager := s.manager
+	s.mu.Unlock()
+	if manager == nil {
+		return sessions
+	}
+	for _, id := range others {
+		if manager.Moves(id, spec.Profile) {
+			sessions++
+		}
+	}
+	return sessions
 }
 
 // Synced implements service.Follower.
@@ -285,6 +295,8 @@ func (s *serving) ask(a Action) {
 		})
 	case Disconnect:
 		s.manager.Disconnect(a.ID, a.Cause)
+	case Serve:
+		s.manager.Serve(a.ID, a.Profile)
 	}
 }
 

@@ -91,6 +91,8 @@ func (m *Machine) SetServer(name string, spec *api.PppoeServer, now time.Time) [
 			if s.server = m.serverOf(s.key.circuitKey); s.server == nil || s.server.name != name {
 				s.server = before
 				m.end(s, subscriber.AdminReset, "its PppoeServer does not serve the circuit any more", true)
+			} else if spec.Profile != before.spec.Profile {
+				m.do(Serve{s.id, spec.Profile})
 			}
 		}
 		if l := m.loads[name]; spec == nil && l != nil && l.sessions == 0 {
@@ -100,22 +102,26 @@ func (m *Machine) SetServer(name string, spec *api.PppoeServer, now time.Time) [
 	return m.done()
 }
 
-// Ends returns the number of sessions that end when a PppoeServer becomes spec; nil: when it is deleted.
-func (m *Machine) Ends(name string, spec *api.PppoeServer) (sessions int) {
+// Ends returns the number of sessions that end when a PppoeServer becomes spec; nil: when it is deleted. others are sessions that have another profile then.
+func (m *Machine) Ends(name string, spec *api.PppoeServer) (sessions int, others []string) {
 	before := m.byName[name]
 	if before == nil {
-		return 0
+		return 0, nil
 	}
 	after := &server{}
 	if spec != nil {
 		after.outer, after.inner = vlansOf(spec.OuterVlans), vlansOf(spec.InnerVlans)
 	}
 	for _, s := range m.sessions {
-		if s.server == before && (spec == nil || spec.Port != before.spec.Port || !after.serves(s.key.circuitKey)) {
+		switch {
+		case s.server != before:
+		case spec == nil || spec.Port != before.spec.Port || !after.serves(s.key.circuitKey):
 			sessions++
+		case spec.Profile != before.spec.Profile:
+			others = append(others, s.id)
 		}
 	}
-	return sessions
+	return sessions, others
 }
 
 func (m *Machine) enterServer(name string, spec *api.PppoeServer) {

@@ -51,6 +51,8 @@ type (
 		ID     string
 		Change func(*subscriber.Connection)
 	}
+	// Serve: another profile serves the line of a session.
+	Serve      struct{ ID, Profile string }
 	Disconnect struct {
 		ID    string
 		Cause subscriber.Cause
@@ -83,6 +85,7 @@ func (Authenticate) action() {}
 func (Connect) action()      {}
 func (Update) action()       {}
 func (Disconnect) action()   {}
+func (Serve) action()        {}
 func (PutPunt) action()      {}
 func (DeletePunt) action()   {}
 func (Count) action()        {}

@@ -677,14 +677,26 @@ func TestAServerThatGoesTakesItsSessionsAlong(t *testing.T) {
 	h.dial()
 	other.dial()
 	spec := &api.PppoeServer{Port: "access", OuterVlans: []string{"100"}, InnerVlans: []string{"1-4094"}, Profile: "home"}
+	otherwise := &api.PppoeServer{Port: "access", OuterVlans: []string{"100"}, InnerVlans: []string{"1-4094"}, Profile: "office"}
 	elsewhere := &api.PppoeServer{Port: "other", OuterVlans: []string{"100-199"}, InnerVlans: []string{"1-4094"}, Profile: "home"}
-	if some, nobody, gone := s.Ends("home", spec), s.Ends("another", nil), s.Ends("home", nil); some != 1 || nobody != 0 || gone != 2 || s.Ends("home", elsewhere) != 2 {
-		t.Error(some, nobody, gone, s.Ends("home", elsewhere))
+	for _, c := range []struct {
+		name         string
+		spec         *api.PppoeServer
+		ends, others int
+	}{{"home", spec, 1, 0}, {"another", nil, 0, 0}, {"home", nil, 2, 0}, {"home", elsewhere, 2, 0}, {"home", otherwise, 1, 1}} {
+		if ends, others := s.Ends(c.name, c.spec); ends != c.ends || len(others) != c.others {
+			t.Error(c, ends, others)
+		}
 	}
 	s.take(s.SetServer("home", spec, s.now))
 	other.got(typeDiscovery, codePADT)
 	if _, up := s.Sessions(); up != 1 {
 		t.Error(up)
+	}
+	// Its host hears nothing yet: the Manager knows whether the line moves.
+	s.take(s.SetServer("home", otherwise, s.now))
+	if a := one[Serve](s); a.Profile != "office" {
+		t.Error(a)
 	}
 	s.take(s.SetServer("home", nil, s.now))
 	h.got(typeDiscovery, codePADT)

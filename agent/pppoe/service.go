@@ -190,8 +190,18 @@ func (s *serving) Ends(k object.Key, o *object.Object) int {
 		return 0
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.machine.Ends(k.Name, spec)
+	sessions, others := s.machine.Ends(k.Name, spec)
+	manager := s.manager
+	s.mu.Unlock()
+	if manager == nil {
+		return sessions
+	}
+	for _, id := range others {
+		if manager.Moves(id, spec.Profile) {
+			sessions++
+		}
+	}
+	return sessions
 }
 
 func (s *serving) followPort(c service.Change) {
@@ -369,6 +379,8 @@ func (s *serving) ask(manager subscriber.Manager, a Action) {
 		})
 	case Disconnect:
 		manager.Disconnect(a.ID, a.Cause)
+	case Serve:
+		manager.Serve(a.ID, a.Profile)
 	default:
 		s.askGateways(a)
 	}
@@ -416,7 +428,7 @@ func (s *serving) carryOut(actions []Action) {
 		case SendFrame:
 			s.frames[a.Dataplane] = append(s.frames[a.Dataplane], packetOut(a.Port, a.Frame))
 			s.waiting++
-		case Authenticate, Connect, Update, Disconnect, Delegate, Carry, Down:
+		case Authenticate, Connect, Update, Disconnect, Serve, Delegate, Carry, Down:
 			s.requests = append(s.requests, a)
 		case Count:
 			if a.Drop == "" {

@@ -131,6 +131,9 @@ func (m *Machine) Restore(c subscriber.Connection, l subscriber.Lease, now time.
 	s.keepRequest(&request)
 	m.enter(s, true)
 	m.settle(s)
+	if server.spec.Profile != c.Profile {
+		m.do(Serve{s.id, server.spec.Profile})
+	}
 	return m.done(), true
 }
 

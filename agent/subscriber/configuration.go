@@ -76,7 +76,7 @@ func (m *manager) setProfile(name string, p *api.SubscriberProfile) {
 	}
 	// Sessions that are up follow the profile.
 	for _, s := range m.sessions {
-		if (s.state == up || s.state == connecting) && s.connection.Profile == name && s.misplaced(p) {
+		if (s.state == up || s.state == connecting) && s.lineProfile() == name && s.misplaced(p) {
 			m.move(s)
 		}
 		if s.state == up && m.profileName(&s.connection) == name {

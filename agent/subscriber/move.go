@@ -4,6 +4,8 @@
 package subscriber
 
 import (
+	"unique"
+
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/subscriber/rules"
 )
@@ -25,10 +27,26 @@ func (s *session) misplaced(p *api.SubscriberProfile) bool {
 	return all
 }
 
-// moves is misplaced by the profile of the session's line, whose back ends are asked: that of its grant has no say. m.mu is held.
+// lineProfile is the name of the profile of the session's line, whose back ends are asked: that of its grant has no say.
+func (s *session) lineProfile() string { return or(s.serves, s.connection.Profile) }
+
+// moves is misplaced by the profile of the session's line. m.mu is held.
 func (m *manager) moves(s *session) bool {
-	p := m.profiles[s.connection.Profile]
+	p := m.profiles[s.lineProfile()]
 	return p != nil && s.misplaced(p)
+}
+
+// Serve implements Manager.
+func (m *manager) Serve(id, profile string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	if s == nil || s.state != up && s.state != connecting {
+		return
+	}
+	if s.serves = unique.Make(profile).Value(); m.moves(s) {
+		m.move(s)
+	}
 }
 
 // Moves implements Manager.
@@ -76,7 +94,7 @@ func (m *manager) ends(name string, p *api.SubscriberProfile) (sessions int) {
 		return 0
 	}
 	for _, s := range m.sessions {
-		if s.state == up && s.connection.Profile == name && s.misplaced(p) {
+		if s.state == up && s.lineProfile() == name && s.misplaced(p) {
 			sessions++
 		}
 	}

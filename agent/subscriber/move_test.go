@@ -85,6 +85,35 @@ func TestTheProfileOfAGrantMovesNoLine(t *testing.T) {
 	}
 }
 
+func TestALineMovesByTheProfileThatItsServerNamesNow(t *testing.T) {
+	w := newWorld(t)
+	w.Attach("pppoe", w.ppp)
+	get(t, w.ppp.said) // restored
+	w.connect(w.connection("1", "alice", 1))
+	// The profile comes after the server that names it.
+	w.Serve("1", "core")
+	if n := w.ends("core", ofCore()); n != 0 {
+		t.Errorf("%d sessions end by a new profile", n)
+	}
+	w.setProfile("core", ofCore())
+	if said := get(t, w.ppp.said); said != "terminate 1 "+AdminReset.String() {
+		t.Error(said)
+	}
+	// And before it; the server's profile of before has no say any more.
+	w.connect(w.connection("2", "bob", 2))
+	w.setProfile("office", profile())
+	w.Serve("2", "office")
+	w.setProfile("home", ofCore())
+	if ids := w.matching(Match{ID: "2"}); len(ids) != 1 {
+		t.Error("it moved")
+	}
+	w.Serve("2", "home")
+	if said := get(t, w.ppp.said); said != "terminate 2 "+AdminReset.String() {
+		t.Error(said)
+	}
+	w.Serve("none", "home")
+}
+
 func TestASubscriberThatWasAuthenticatedBeforeItsLineMovedGetsNoSession(t *testing.T) {
 	w := newWorld(t)
 	c := w.tunnelled("1", "alice", 1)

@@ -48,6 +48,8 @@ type session struct {
 	lease      Lease
 	state      state
 	cause      Cause
+	// The profile by which the line is served now; empty: that of the connection.
+	serves string
 	// Its access protocol ended it by UserError: of DHCP, the subscriber declined the addresses. A RADIUS server or an operator that names this cause declines nothing.
 	declined   bool
 	since, end time.Time

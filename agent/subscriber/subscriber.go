@@ -248,6 +248,9 @@ type Manager interface {
 	// Moves reports whether a profile gives the line of a session that is up another kind of service than the session has: a tunnel to a 5G core, or none.
 	// The subscriber is to dial in anew.
 	Moves(id, profile string) bool
+	// Serve says that another profile serves the line of a session: its server changed. A session that moves by it ends. Others keep the policy of their
+	// profile until they dial in anew.
+	Serve(id, profile string)
 	// Keep keeps the access protocol's own state of a session that is up, and changes nothing else. done is called when the disk has it, or with
 	// the error.
 	Keep(id string, state []byte, done func(error))
