@@ -46,6 +46,15 @@ def test_packets_are_marked_by_their_flow(site, ues):
     # QFI, RQI, and the DSCP in front of GRE and in front of ESP.
     seen = {tuple(flow[2:6]) for flow in ues.wait("flows")[-1]["flows"]}
     assert seen == {(9, 0, 18, 18), (1, 0, EF, EF)}
+    # Two requests and two answers of each, with their ends of the addresses.
+    (shown,) = site.gateway.json("get", "ues")
+    flows = {flow["qfi"]: flow for flow in shown["sessions"][0]["flows"]}
+    numbers = ("fiveQi", "upPackets", "upBytes", "downPackets", "downBytes")
+    assert {qfi: [int(flow[each]) for each in numbers] for qfi, flow in flows.items()} == {
+        9: [9, 2, 168, 2, 168],
+        1: [1, 2, 168, 2, 168],
+    }
+    assert "fiveQi: 9" in site.gateway.sluice("describe", "ue", shown["name"]).stdout
 
 
 # 45,000 bytes at once, where a rate of 1,000 bytes a second has a burst of 16,000.

@@ -58,12 +58,12 @@ type serving struct {
 	users       map[string]*api.LocalUser
 	policies    map[string]*api.IpsecPolicy
 	// IkeConnections, and what IkePeers stand for.
-	specs map[string]*object.Object
-	sites map[string]*site
-	leases      map[uint64]held
-	allocator   subscriber.Pools
-	manager     subscriber.Manager
-	files       files
+	specs     map[string]*object.Object
+	sites     map[string]*site
+	leases    map[uint64]held
+	allocator subscriber.Pools
+	manager   subscriber.Manager
+	files     files
 	// Why a connection does not serve; none: it does.
 	problems map[string]intent.NotReady
 	// Associations that the data plane has not answered for, by inbound SPI; closed when it has.

@@ -5,7 +5,6 @@ package n3iwf
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,6 +28,7 @@ type answering struct {
 	clients  map[string]*dataplane.Client
 	names    map[string][]string // of Sessions, by data plane
 	sessions map[string]*pduSession
+	flows    map[string][]*api.SessionFlowCounters
 	reading  uint64
 }
 
@@ -48,10 +48,11 @@ func (s *serving) list(ctx context.Context, q *api.N3IwfUesQuery) (*api.N3IwfUes
 		for _, c := range all {
 			if p := a.sessions[c.Session]; p != nil {
 				p.usage.read(a.reading, volumeOf(c))
+				a.flows[c.Session] = c.GetFlows()
 			}
 		}
 		for _, u := range a.ues {
-			a.answer.Ues = append(a.answer.Ues, u.state())
+			a.answer.Ues = append(a.answer.Ues, u.state(a.flows))
 		}
 	})
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *serving) list(ctx context.Context, q *api.N3IwfUesQuery) (*api.N3IwfUes
 
 // answering chooses the UEs of a page.
 func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
-	a := &answering{answer: &api.N3IwfUes{}, clients: map[string]*dataplane.Client{}, names: map[string][]string{}, sessions: map[string]*pduSession{}, reading: s.newReading()}
+	a := &answering{answer: &api.N3IwfUes{}, clients: map[string]*dataplane.Client{}, names: map[string][]string{}, sessions: map[string]*pduSession{}, flows: map[string][]*api.SessionFlowCounters{}, reading: s.newReading()}
 	for _, u := range s.names {
 		if u.up && !u.gone && u.matches(q) && (q.GetPage() == "" || byName(u.name, q.GetPage()) > 0) {
 			a.ues = append(a.ues, u)
@@ -114,7 +115,8 @@ func byName(a, b string) int {
 }
 
 // state is a UE as operators see it.
-func (u *ue) state() *api.N3IwfUe {
+// flows: counters of the flows of Sessions, by name.
+func (u *ue) state(flows map[string][]*api.SessionFlowCounters) *api.N3IwfUe {
 	one := &api.N3IwfUe{N3Iwf: u.in.name, Name: u.name, Remote: u.peer.Remote.String(), Since: u.since.UnixNano()}
 	for _, a := range u.inner {
 		one.Addresses = append(one.Addresses, a.String())
@@ -128,7 +130,7 @@ func (u *ue) state() *api.N3IwfUe {
 	sum := u.past
 	for _, id := range sortedIDs(u.sessions) {
 		one.PduSessions = append(one.PduSessions, uint32(id))
-		one.Sessions = append(one.Sessions, u.sessions[id].state())
+		one.Sessions = append(one.Sessions, u.sessions[id].state(flows[u.sessions[id].name()]))
 		sum = sum.plus(u.sessions[id].usage.total())
 	}
 	one.UpPackets, one.UpBytes, one.DownPackets, one.DownBytes = sum.upPackets, sum.upBytes, sum.downPackets, sum.downBytes
@@ -136,13 +138,19 @@ func (u *ue) state() *api.N3IwfUe {
 }
 
 // state is a PDU session as operators see it.
-func (p *pduSession) state() *api.N3IwfPduSession {
+func (p *pduSession) state(counted []*api.SessionFlowCounters) *api.N3IwfPduSession {
 	one := &api.N3IwfPduSession{Id: uint32(p.id), Session: p.name(), Upf: p.far.String(), TeidUp: p.farTEID, TeidDown: p.teid}
 	for _, c := range p.children {
 		one.Tunnels = append(one.Tunnels, c.tunnel)
 	}
 	for _, qfi := range sortedIDs(p.flows) {
-		one.Flows = append(one.Flows, fmt.Sprintf("%d (5QI %d)", qfi, p.flows[qfi].FiveQI))
+		f := &api.N3IwfQosFlow{Qfi: uint32(qfi), FiveQi: uint32(p.flows[qfi].FiveQI)}
+		for _, c := range counted {
+			if c.GetQfi() == f.Qfi {
+				f.UpPackets, f.UpBytes, f.DownPackets, f.DownBytes = c.GetUpPackets(), c.GetUpBytes(), c.GetDownPackets(), c.GetDownBytes()
+			}
+		}
+		one.Flows = append(one.Flows, f)
 	}
 	v := p.usage.total()
 	one.UpPackets, one.UpBytes, one.DownPackets, one.DownBytes = v.upPackets, v.upBytes, v.downPackets, v.downBytes

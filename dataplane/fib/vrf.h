@@ -31,7 +31,6 @@ same_vrf(const char *a, const char *b)
 	return strcmp(a[0] ? a : "default", b[0] ? b : "default") == 0;
 }
 
-
 static inline struct fib *
 vrf_fib(uint16_t vrf, uint8_t family)
 {

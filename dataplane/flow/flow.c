@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/rcu.h"
+#include "flow/cells.h"
 #include "flow/profile.h"
 
 struct slab flow_slots;
@@ -107,6 +108,8 @@ put(struct object *object, const void *spec, const void *old, struct fault *f)
 	use_meters(before, false);
 	atomic_store(&slot->profile, profile);
 	object->prepared = NULL;
+	if (before && before->listed != profile->listed)
+		flow_cells_follow_all(index, profile->listed);
 	if (before)
 		rcu_retire(discard, before);
 	return 0;
@@ -131,7 +134,9 @@ start(void)
 	session_flows = slab_reserve(sizeof(*session_flows) * SESSION_LIMIT);
 	if (!session_flows)
 		return -ENOMEM;
-	return slab_create(&flow_slots, sizeof(struct flow_slot), FLOW_PROFILES);
+	if (slab_create(&flow_slots, sizeof(struct flow_slot), FLOW_PROFILES))
+		return -ENOMEM;
+	return flow_cells_start();
 }
 
 struct kind flow_kind = {

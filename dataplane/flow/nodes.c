@@ -7,6 +7,7 @@
 
 #include "acl/gather.h"
 #include "core/burst.h"
+#include "flow/cells.h"
 #include "flow/profile.h"
 
 struct flow_mark
@@ -84,9 +85,34 @@ meters_of(const struct packet *p, enum direction direction)
 	return profile->meters->of[direction][p->qfi < QFIS ? p->qfi : QFIS];
 }
 
+// Packets that go on. `counters`: the worker's row.
+static inline void
+count_flows(
+	struct flow_counters *counters, void **packets, const bool *passes, uint16_t count, enum direction direction)
+{
+	struct flow_counters *of[BURST];
+
+	for (uint16_t i = 0; i < count; i++) {
+		const struct packet *p = packet_of(packets[i]);
+		unsigned cell = FLOW_CELLS;
+
+		if (p->qfi < QFIS && (!passes || passes[i]))
+			cell = flow_cell(__atomic_load_n(&flow_cells[p->session], __ATOMIC_RELAXED), p->qfi);
+		of[i] = cell < FLOW_CELLS ? flow_counters_at(counters, p->session, cell) : NULL;
+		if (of[i])
+			rte_prefetch0(of[i]);
+	}
+	for (uint16_t i = 0; i < count; i++) {
+		if (!of[i])
+			continue;
+		of[i]->packets[direction]++;
+		of[i]->bytes[direction] += ((const struct rte_mbuf *)packets[i])->pkt_len;
+	}
+}
+
 // Where packets go, some of which have meters.
 static __rte_noinline void
-meter(void **packets, uint16_t count, uint16_t *next, enum direction direction)
+meter(void **packets, uint16_t count, uint16_t *next, bool *passed, enum direction direction)
 {
 	const uint32_t *meters[BURST];
 	uint64_t now = rte_rdtsc();
@@ -101,6 +127,7 @@ meter(void **packets, uint16_t count, uint16_t *next, enum direction direction)
 
 		for (unsigned n = 0; passes && meters[i] && n < FLOW_METERS && meters[i][n] != NO_METER; n++)
 			passes = meter_passes(packets[i], meters[i][n], now, &next[i]);
+		passed[i] = passes;
 		if (passes)
 			next[i] = packet_step(packet_of(packets[i]));
 	}
@@ -136,7 +163,7 @@ flow_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 	uint16_t next[BURST], places[BURST], same[BURST];
 	uint32_t profiles[BURST];
 	unsigned left = count;
-	bool metered = false;
+	bool metered = false, passed[BURST];
 
 	for (uint16_t i = 0; i < count; i++) {
 		profiles[i] = session_flows[packet_of(packets[i])->session];
@@ -149,10 +176,11 @@ flow_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint1
 		metered |= sort(index, packets, same, some, direction);
 	}
 	if (unlikely(metered))
-		meter(packets, count, next, direction);
+		meter(packets, count, next, passed, direction);
 	else
 		for (uint16_t i = 0; i < count; i++)
 			next[i] = packet_step(packet_of(packets[i]));
+	count_flows(counters_row(&flow_counters), packets, metered ? passed : NULL, count, direction);
 	node_dispatch(graph, node, packets, next, count);
 }
 

@@ -202,6 +202,7 @@ set_marks(struct making *m)
 				"ef, af41 or cs6",
 				m->name, i + 1, flow->dscp);
 		there |= 1ull << flow->qfi;
+		m->profile->listed = there;
 		m->profile->marks[flow->qfi] = (struct flow_mark){
 			.dscp = (int8_t)dscp, .class = (uint8_t)flow->class_, .priority = (uint8_t)flow->priority};
 	}

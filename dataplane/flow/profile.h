@@ -49,6 +49,7 @@ struct flow_profile {
 	struct flow_rule rules[FLOW_RULES];
 	struct flow_mark marks[QFIS];
 	struct flow_meters *meters; // NULL: no flow has one
+	uint64_t listed;            // QFIs of its flows
 };
 
 struct flow_slot {

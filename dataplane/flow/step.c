@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions' flow profiles: the QoS flow of a packet, before the steps that depend on it.
-#include "flow/flow.h"
+#include "flow/cells.h"
+#include "flow/profile.h"
 #include "session/step.h"
 
 struct part {
@@ -27,8 +28,17 @@ publish(uint32_t session, const void *part)
 {
 	const struct part *p = part;
 
-	if (p->profile)
-		__atomic_store_n(&session_flows[session], flow_of(p->profile), __ATOMIC_RELEASE);
+	if (!p->profile)
+		return;
+	__atomic_store_n(&session_flows[session], flow_of(p->profile), __ATOMIC_RELEASE);
+	flow_cells_follow(session, flow_profile_at(flow_of(p->profile))->listed);
+}
+
+static void
+release(uint32_t session, const void *had, const void *now, bool deleted)
+{
+	if (deleted || !((const struct part *)now)->profile)
+		flow_cells_end(session);
 }
 
 static const char *const after[] = {"acl", NULL};
@@ -41,5 +51,7 @@ static struct session_step flow_step = {
 	.need = need,
 	.field = field,
 	.publish = publish,
+	.release = release,
+	.flows = flow_cells_read,
 };
 SESSION_STEP_REGISTER(flow_step)

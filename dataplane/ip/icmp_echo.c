@@ -36,7 +36,8 @@ DROP(drop_checksum, "icmp-checksum", "An ICMP message for us with a wrong checks
 DROP(drop_family, "icmp-family", "ICMP in IPv6, or ICMPv6 in IPv4.")
 DROP(drop_group, "echo-to-group", "An echo request to a broadcast or multicast address.")
 DROP(drop_rate, "echo-rate-limited", "More echo requests than the rate limits of all sources and of this one allow.")
-CONSUMED(path_noted, "path-mtu-noted", "A message about the path MTU of a tunnel's packets, which the tunnel has noted.")
+CONSUMED(
+	path_noted, "path-mtu-noted", "A message about the path MTU of a tunnel's packets, which the tunnel has noted.")
 CONSUMED(drop_mld, "mld", "A multicast listener's report or query: we forward no multicast.")
 
 struct icmp {

@@ -1168,7 +1168,8 @@ main(void)
 		cmocka_unit_test_teardown(a_packet_that_fits_the_path_and_no_buffer_is_cut_or_its_sender_is_told, stop),
 		cmocka_unit_test_setup_teardown(
 			an_association_that_is_made_again_accepts_no_packet_again, start_file, stop_file),
-		cmocka_unit_test_setup_teardown(a_number_is_used_once_however_the_key_is_written, start_file, stop_file),
+		cmocka_unit_test_setup_teardown(
+			a_number_is_used_once_however_the_key_is_written, start_file, stop_file),
 		cmocka_unit_test_setup_teardown(
 			a_data_plane_that_ends_leaves_no_gap_and_one_that_is_killed_a_small_one, start_file, stop_file),
 	};

@@ -658,7 +658,8 @@ settle(uint32_t index, uint64_t more)
 
 	if (!(sa->flags & SA_OUTBOUND))
 		ipsec_sa_keep(index);
-	else if (last > sequence && last - sequence > more) // else packets may have been refused, whose numbers do not count
+	else if (last > sequence &&
+		 last - sequence > more) // else packets may have been refused, whose numbers do not count
 		sequence_file_settle(details[index].row, sequence + more);
 }
 
@@ -817,13 +818,14 @@ fixed_field(const Sluice__V1__SecurityAssociation *a, const Sluice__V1__Security
 	       : strcmp(a->local_address, b->local_address) ? "localAddress"
 	       : a->encryption != b->encryption || strcasecmp(a->encryption_key, b->encryption_key)
 		       ? "encryption, encryptionKey"
-	       : a->integrity != b->integrity || strcasecmp(a->integrity_key, b->integrity_key) ? "integrity, integrityKey"
-	       : a->icv_length != b->icv_length                                             ? "icvLength"
-	       : a->esn != b->esn                                                           ? "esn"
-	       : a->replay_window != b->replay_window                                       ? "replayWindow"
-	       : a->no_replay_check != b->no_replay_check                                   ? "noReplayCheck"
-	       : strcmp(a->tunnel, b->tunnel) || strcmp(a->policy, b->policy)               ? "tunnel, policy"
-											    : NULL;
+	       : a->integrity != b->integrity || strcasecmp(a->integrity_key, b->integrity_key)
+		       ? "integrity, integrityKey"
+	       : a->icv_length != b->icv_length                               ? "icvLength"
+	       : a->esn != b->esn                                             ? "esn"
+	       : a->replay_window != b->replay_window                         ? "replayWindow"
+	       : a->no_replay_check != b->no_replay_check                     ? "noReplayCheck"
+	       : strcmp(a->tunnel, b->tunnel) || strcmp(a->policy, b->policy) ? "tunnel, policy"
+									      : NULL;
 }
 
 static bool

@@ -76,7 +76,10 @@ sequence_file_open(const char *path)
 	// All of it: a write to a mapped page without room on the disk would kill the process.
 	error = posix_fallocate(fd, 0, (off_t)sizeof(*file));
 	if (error)
-		return fail(path, error, error == ENOSPC || error == EFBIG ? "there is no room for the 8 MiB of sequence numbers; make room, or give another name" : NULL);
+		return fail(path, error,
+			error == ENOSPC || error == EFBIG
+				? "there is no room for the 8 MiB of sequence numbers; make room, or give another name"
+				: NULL);
 	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED) {
 		file = NULL;

@@ -139,7 +139,8 @@ rows_behind_a_lost_page_are_there(void **state)
 		sequence_file_set(take(spi, "aa", 0), spi);
 	sequence_file_close();
 	// The second page.
-	snprintf(command, sizeof(command), "dd if=/dev/zero of=%s bs=4096 seek=1 count=1 conv=notrunc status=none", path);
+	snprintf(command, sizeof(command), "dd if=/dev/zero of=%s bs=4096 seek=1 count=1 conv=notrunc status=none",
+		path);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(sequence_file_open(path), 0);
 	take(300, "aa", 300);

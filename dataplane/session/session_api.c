@@ -13,9 +13,11 @@
 #include "server/object_list.h"
 #include "server/watch_api.h"
 #include "session/session.h"
+#include "session/step.h"
 
 struct row {
 	Sluice__V1__SessionCounters counters;
+	Sluice__V1__SessionFlowCounters flows[SESSION_FLOWS], *all[SESSION_FLOWS];
 	char mac[MAC_TEXT_SIZE];
 };
 
@@ -23,6 +25,7 @@ static void
 fill(struct row *row, const struct object *object)
 {
 	Sluice__V1__SessionCounters *c = &row->counters;
+	struct session_flow flows[SESSION_FLOWS];
 	struct session_totals t;
 
 	session_totals(session_of(object), &t);
@@ -36,6 +39,18 @@ fill(struct row *row, const struct object *object)
 	if (t.mac_known) {
 		mac_text(row->mac, &t.mac);
 		c->mac = row->mac;
+	}
+	c->flows = row->all;
+	c->n_flows = session_steps_flows(session_of(object), flows);
+	for (unsigned i = 0; i < c->n_flows; i++) {
+		Sluice__V1__SessionFlowCounters *one = row->all[i] = &row->flows[i];
+
+		sluice__v1__session_flow_counters__init(one);
+		one->qfi = flows[i].qfi;
+		one->up_packets = flows[i].packets[UP];
+		one->up_bytes = flows[i].bytes[UP];
+		one->down_packets = flows[i].packets[DOWN];
+		one->down_bytes = flows[i].bytes[DOWN];
 	}
 }
 

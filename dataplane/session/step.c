@@ -187,6 +187,17 @@ session_steps_abandon(const struct session_parts *had, struct session_parts *par
 			steps[i]->abandon(part_of(had, steps[i]), part_in(parts, steps[i]));
 }
 
+unsigned
+session_steps_flows(uint32_t session, struct session_flow flows[SESSION_FLOWS])
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < step_count && count == 0; i++)
+		if (steps[i]->flows)
+			count = steps[i]->flows(session, flows);
+	return count;
+}
+
 void
 session_steps_publish(uint32_t session, const struct session_parts *parts)
 {

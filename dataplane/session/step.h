@@ -8,6 +8,13 @@
 #include "session.pb-c.h"
 #include "session/session.h"
 
+// Counters of a QoS flow, by enum direction.
+struct session_flow {
+	uint8_t qfi;
+	uint64_t packets[2], bytes[2];
+};
+enum { SESSION_FLOWS = 7 };
+
 struct session_step_change {
 	uint32_t session;
 	// Of the access, from now on and so far; `old_port` NULL: the session is new, or was on none. `port` NULL: it is on none.
@@ -41,6 +48,9 @@ struct session_step {
 	void (*publish)(uint32_t session, const void *part);
 	// No chain has the node because of `had`: give back resources that it has and `now` does not. NULL: none.
 	void (*release)(uint32_t session, const void *had, const void *now, bool deleted);
+
+	// What the QoS flows of a session let through, into `flows`, and of how many. NULL: the step knows of none.
+	unsigned (*flows)(uint32_t session, struct session_flow flows[SESSION_FLOWS]);
 
 	size_t offset;  // of its part
 	unsigned place; // of its words
@@ -91,5 +101,7 @@ void session_steps_abandon(const struct session_parts *had, struct session_parts
 void session_steps_publish(uint32_t session, const struct session_parts *parts);
 // These are the session's from now on, and their objects are in use.
 void session_steps_keep(uint32_t session, const struct session_parts *parts);
+// As flows() of a step.
+unsigned session_steps_flows(uint32_t session, struct session_flow flows[SESSION_FLOWS]);
 // Give back the old parts, and the use of their objects.
 void session_steps_release(uint32_t session, const struct session_parts *had, bool deleted);
