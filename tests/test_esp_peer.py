@@ -8,6 +8,8 @@ import contextlib
 import functools
 import random
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from contract import Connection, api
@@ -16,8 +18,9 @@ from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.ciphers import Cipher, aead, algorithms, modes
 from lab import thing
 from lab.frames import IP4, Frame, checksum, ip_bytes, mac_bytes
+from lab.frames import udp as udp_packet
 from lab.laboratory import wait_until
-from pop import CORE4, CORE_MAC, HOST4, HOST_MAC, IPOE, Pop, same, session
+from pop import CORE4, CORE_MAC, HOST4, HOST_MAC, IPOE, Pop, base_of, same, session
 from scapy.all import ESP, IP, UDP, IPv6, Raw
 
 NEXT_IP4, NEXT_IP6, NEXT_DUMMY = 4, 41, 59
@@ -241,6 +244,8 @@ ESN = [
 # Both begin in the middle of what they are sent.
 WIDE = Site(21, "wide", AES_GCM, encryption="aes_gcm", sequence=70_000, replayWindow=4096)
 WIDE_ESN = Site(22, "wide-esn", AES_GCM, encryption="aes_gcm", sequence=(2 << 32) - 2000, replayWindow=4096, esn=True)
+OLD = Site(41, "old", AES_GCM, encryption="aes_gcm", sequence=FIRST, esn=True, replayWindow=1024)
+NEW = Site(42, "new", AES_GCM, tunnel="old", precedence=1, sequence=SECOND, esn=True, replayWindow=1024)
 PLAIN = Site(31, "plain", AES_GCM, encryption="aes_gcm")
 DF_SET = Site(32, "df-set", AES_GCM, encryption="aes_gcm", outer={"df": "df_set"})
 DF_CLEAR = Site(33, "df-clear", AES_GCM, encryption="aes_gcm", outer={"df": "df_clear"})
@@ -248,8 +253,8 @@ DF_CLEAR = Site(33, "df-clear", AES_GCM, encryption="aes_gcm", outer={"df": "df_
 
 @pytest.fixture(scope="module")
 def pop(lab):
-    sites = [*SM4, *ESN, WIDE, WIDE_ESN, PLAIN, DF_SET, DF_CLEAR]
-    made = Pop(lab, session(IPOE), *(each for site in sites for each in site.objects()))
+    sites = [*SM4, *ESN, WIDE, WIDE_ESN, OLD, PLAIN, DF_SET, DF_CLEAR]
+    made = Pop(lab, session(IPOE), *(each for site in sites for each in site.objects()), base=base_of(), workers=2)
     made.learn(IPOE)
     return made
 
@@ -435,6 +440,93 @@ class TestOuterHeader:
         assert bytes(right) == bytes(got), "the checksum is wrong"
         # The packet inside has the bit that it had.
         same(sent, type(sent)(site.outbound.open(bytes(got.payload), got[ESP].seq)[0]))
+
+
+class TestReplacement:
+    """Make before break on two workers. Both pairs come to the end of the low half of their sequence numbers."""
+
+    FLOWS, AHEAD, BURST = 24, 240, 48
+
+    def test_associations_are_replaced_under_traffic_and_nothing_is_lost_or_reordered(self, pop):
+        outbound, inbound = NEW.objects()[-2:]
+        by_spi = {site.outbound.spi: site for site in (OLD, NEW)}
+        enough = threading.Event()
+        up, down, numbers = [], [], {OLD: [], NEW: []}
+
+        def encrypted(raw):
+            frame = Frame.parse(raw)
+            if frame.ethertype != IP4 or frame.payload[9] != 50:
+                return False
+            esp = frame.payload[20 : int.from_bytes(frame.payload[2:4])]
+            site = by_spi[int.from_bytes(esp[:4])]
+            # The whole number that is next to the last one.
+            last = numbers[site][-1] if numbers[site] else site.sequence
+            low = int.from_bytes(esp[4:8])
+            whole = last + (low - last + (1 << 31)) % (1 << 32) - (1 << 31)
+            packet, _ = site.outbound.open(esp, whole)
+            numbers[site].append(whole)
+            up.append((site, int.from_bytes(packet[20:22]), int(packet[28:])))
+            return True
+
+        def decrypted(raw):
+            frame = Frame.parse(raw)
+            if frame.tags != IPOE.tags or frame.payload[9] != 17:
+                return False
+            ip = frame.payload[: int.from_bytes(frame.payload[2:4])]
+            down.append((OLD if ip[28:29] == b"o" else NEW, int.from_bytes(ip[22:24]), int(ip[29:])))
+            return True
+
+        def traffic():
+            """So many packets are on their way at any time, in both directions. How many they were."""
+            sent = 0
+            while not enough.is_set() or len(up) < sent or len(down) < sent:
+                if not enough.is_set() and sent - min(len(up), len(down)) < self.AHEAD:
+                    # The peer begins to send with the new SA when it gets the first packet of it.
+                    site, mark = (NEW, b"n") if numbers[NEW] else (OLD, b"o")
+                    for number in range(sent, sent + self.BURST):
+                        port, text = 2000 + number % self.FLOWS, b"%06d" % number
+                        pop.send_up(IPOE, udp_packet(IPOE.ip4, OLD.host4, port, 7, text))
+                        pop.core.send(outer(site.seal(udp_packet(OLD.host4, IPOE.ip4, 7, port, mark + text))))
+                    sent += self.BURST
+                for wire, got, match in ((pop.core, up, encrypted), (pop.access, down, decrypted)):
+                    for _ in range(min(self.BURST, sent - len(got))):
+                        wire.expect(match)
+            return sent
+
+        with counting(pop), ThreadPoolExecutor(1) as pool:
+            running = pool.submit(traffic)
+
+            def wait_for(packets):
+                count = len(up) + packets
+                wait_until(lambda: len(up) >= count or running.done(), what=f"{packets} packets more")
+
+            try:
+                wait_for(200)
+                pop.apply(inbound)
+                pop.apply(outbound)
+                wait_until(lambda: numbers[NEW] or running.done(), what="a packet of the new association")
+                # All that the peer sent with the old one has arrived.
+                wait_for(2 * self.AHEAD)
+                pop.gateway.delete("SecurityAssociation", "old-outbound", "old-inbound")
+                wait_for(200)
+            finally:
+                enough.set()
+            sent = running.result()
+        for got in (up, down):
+            assert sorted(number for _, _, number in got) == list(range(sent))
+        for flow in range(self.FLOWS):
+            of_flow = [(site, number) for site, port, number in up if port == 2000 + flow]
+            assert [number for _, number in of_flow] == list(range(flow, sent, self.FLOWS))
+            # It changes to the new SA once.
+            sites = [site for site, _ in of_flow]
+            assert sites == [OLD] * sites.count(OLD) + [NEW] * sites.count(NEW) and set(sites) == {OLD, NEW}
+            # The two SPIs may come in by different queues, each in its order.
+            for site in (OLD, NEW):
+                in_order = [number for by, port, number in down if by is site and port == 2000 + flow]
+                assert in_order == sorted(in_order)
+        for site, used in numbers.items():
+            assert sorted(used) == list(range(site.sequence + 1, site.sequence + 1 + len(used)))
+            assert used[0] >> 32 != used[-1] >> 32
 
 
 class TestPayload:
