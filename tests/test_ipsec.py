@@ -297,7 +297,7 @@ class TestSecrets:
         ):
             done = pop.gateway.sluice(*arguments, check=False)
             assert secret not in done.stdout + done.stderr
-        assert secret not in pop.gateway.logs()
+        assert secret not in "".join(pop.gateway.logs().values())
 
 
 class TestTunnels:
@@ -411,6 +411,72 @@ class TestLifetimes:
                 assert (told.name, told.change) == (f"filled-{way}", change)
             state = states(pop, f"filled-{way}")[f"filled-{way}"]
             assert (state.packets, state.bytes, state.ended) == (4, 4 * size, True)
+
+    def test_an_association_that_has_ended_is_not_ready_and_its_tunnel_is_down(self, pop):
+        form = Form(63, "used", "aes_gcm", (GCM, NO), 16, 4)
+        objects = [each for each in form.objects() if each["kind"] != "SecurityAssociation"]
+        pair = (form.association("outbound", softPackets=2, hardPackets=4), form.association("inbound"))
+
+        def ready():
+            described = pop.gateway.json("describe", "sa", "used-outbound")
+            (one,) = [each for each in described["status"]["conditions"] if each["type"] == "Ready"]
+            return one["status"] == "True", one["reason"], one.get("message", "")
+
+        def tunnel():
+            shown = pop.gateway.json("describe", "tunnel", "used")
+            return shown["state"], shown.get("reason", "")
+
+        with pop.having(*objects, *pair):
+            assert (ready()[0], tunnel()) == (True, ("up", ""))
+            for _ in range(4):
+                pop.send_up(IPOE, up(form, 4))
+                pop.at_core(from_tunnel(form))
+            with pop.dropping("esp-lifetime"):
+                pop.send_up(IPOE, up(form, 4))
+            wait_until(lambda: not ready()[0], what="the association is not ready")
+            assert ready()[1] == "LifetimeOver" and "esp-lifetime" in ready()[2]
+            state, reason = tunnel()
+            assert state == "down" and reason.startswith("no outbound SecurityAssociation that has not ended: ")
+            log = "".join(pop.gateway.logs().values())
+            assert "a SecurityAssociation is about to end" in log and "a SecurityAssociation has ended" in log
+            # An agent that starts later finds it, too.
+            with pop.gateway.without_agent():
+                pass
+            wait_until(lambda: not ready()[0], what="the association is still not ready")
+            assert ready()[1] == "Ended"
+            # With a higher limit it goes on.
+            pop.apply(form.association("outbound", hardPackets=100))
+            wait_until(lambda: ready()[0], what="the association is ready again")
+            assert tunnel() == ("up", "")
+
+    def test_used_up_sequence_numbers_are_the_reason_of_the_condition(self, pop):
+        form = Form(64, "counted-out", "aes_gcm", (GCM, NO), 16, 4)
+        objects = [each for each in form.objects() if each["kind"] != "SecurityAssociation"]
+        with pop.having(*objects, form.association("outbound", sequence=2**32 - 2), form.association("inbound")):
+            pop.send_up(IPOE, up(form, 4))
+            pop.at_core(from_tunnel(form))
+            with pop.dropping("esp-sequence-exhausted"):
+                pop.send_up(IPOE, up(form, 4))
+            shows = lambda: pop.gateway.sluice("describe", "sa", "counted-out-outbound").stdout  # noqa: E731
+            wait_until(lambda: "SequenceExhausted" in shows(), what="the reason")
+
+    def test_a_tunnel_needs_an_association_of_each_direction(self, pop):
+        form = Form(66, "oneway", "aes_gcm", (GCM, NO), 16, 4)
+        objects = [each for each in form.objects() if each["kind"] != "SecurityAssociation"]
+        second = form.association("outbound", "oneway-second", spi=0x9998)
+
+        def tunnel():
+            shown = pop.gateway.json("describe", "tunnel", "oneway")
+            return shown["state"], shown.get("reason", "")
+
+        with pop.having(*objects):
+            assert tunnel() == ("down", "no inbound and no outbound SecurityAssociation")
+            with pop.having(form.association("outbound"), second):
+                assert tunnel() == ("down", "no inbound SecurityAssociation")
+                with pop.having(form.association("inbound")):
+                    assert tunnel() == ("up", "")
+            with pop.having(form.association("inbound")):
+                assert tunnel() == ("down", "no outbound SecurityAssociation")
 
     def test_a_packet_without_an_association_is_reported(self, pop):
         form = Form(61, "absent", "aes_gcm", (GCM, NO), 16, 4)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice.dev/sluice/agent/api"
@@ -33,11 +34,19 @@ func (s *serving) Connected(ctx context.Context, plane service.Plane) {
 		defer s.mu.Unlock()
 		if s.planes[plane.Name] == plane.Client {
 			delete(s.planes, plane.Name)
+			s.ended.forget(plane.Name)
 		}
 	}()
 	s.locked(func(now time.Time) []Action {
 		return s.machine.Booted(plane.Name, plane.Client.Link().GetGreeting().GetBoot(), now)
 	})
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		s.followEnded(ctx, plane)
+	}()
 	for ctx.Err() == nil {
 		if err := s.watch(ctx, plane); err != nil && ctx.Err() == nil {
 			s.Log.Warn("the event stream of a data plane failed; trying again", "dataplane", plane.Name, "error", err)
@@ -56,13 +65,23 @@ func (s *serving) watch(ctx context.Context, plane service.Plane) error {
 		return err
 	}
 	defer stream.Close()
+	if err := s.lookAtAll(ctx, plane); err != nil {
+		return err
+	}
+	lost := stream.Lost()
 	for {
 		reply, err := stream.Next(ctx)
 		if err != nil {
 			return err
 		}
 		if c := reply.GetEvent().GetSecurityAssociation(); c != nil {
-			s.locked(func(now time.Time) []Action { return s.changed(c, now) })
+			s.locked(func(now time.Time) []Action { return s.changed(plane.Name, c, now) })
+		}
+		if now := stream.Lost(); now != lost || reply.GetEvent().GetLost() > 0 {
+			lost = now
+			if err := s.lookAtAll(ctx, plane); err != nil {
+				return err
+			}
 		}
 		if a := reply.GetEvent().GetIpsecAcquire(); a != nil {
 			s.locked(func(now time.Time) []Action { return s.acquire(plane.Name, a, now) })
@@ -83,12 +102,20 @@ func spiOf(name string) (spi uint32, ok bool) {
 	return spi, err == nil
 }
 
-// changed rekeys a child of which a lifetime is over, and follows a peer whose ESP packets come from elsewhere. s.mu is held.
-func (s *serving) changed(c *api.SecurityAssociationChange, now time.Time) []Action {
-	spi, ok := spiOf(c.GetName())
-	if !ok {
+// negotiated reports whether an SA is a child of IKE. s.mu is held.
+func (s *serving) negotiated(name string) bool {
+	spi, ok := spiOf(name)
+	return ok && s.machine.children[spi] != nil
+}
+
+// changed rekeys a child of which a lifetime is over, and follows a peer whose ESP packets come from elsewhere. An SA with static keys
+// gets a line in the log and a condition. s.mu is held.
+func (s *serving) changed(plane string, c *api.SecurityAssociationChange, now time.Time) []Action {
+	if !s.negotiated(c.GetName()) {
+		s.staticChanged(plane, c.GetName(), c.GetChange(), now)
 		return nil
 	}
+	spi, _ := spiOf(c.GetName())
 	if c.GetChange() == "peer-moved" {
 		remote, err := netip.ParseAddr(c.GetRemoteAddress())
 		if err != nil {

@@ -66,6 +66,7 @@ type serving struct {
 	files     files
 	// Why a connection does not serve; none: it does.
 	problems map[string]intent.NotReady
+	ended    endings
 	// Associations that the data plane has not answered for, by inbound SPI; closed when it has.
 	waiting map[uint32]*installation
 	talks   map[uint64]eap.Conversation
@@ -314,7 +315,10 @@ func (s *serving) problem(name, reason, words string) {
 }
 
 // NotReady implements service.ReadinessReporter.
-func (s *serving) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
+func (s *serving) NotReady(plane string, kept *object.StoredObject) intent.NotReady {
+	if kept.KindName() == associationKind {
+		return s.ended.notReady(plane, kept.Key().Name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch name := kept.Object().Name; kept.KindName() {

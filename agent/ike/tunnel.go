@@ -94,13 +94,32 @@ func (q query) joined(plane, name string, counted []*api.IpsecTunnelState) (all 
 		t := &api.TunnelState{Tunnel: c.GetTunnel(), State: "down", Remote: c.GetRemoteAddress(), Connection: serving[c.GetTunnel()], SecurityAssociations: c.GetSecurityAssociations(),
 			Engine: c.GetEngine(), Mtu: c.GetMtu(), EncryptedPackets: c.GetEncryptedPackets(), EncryptedBytes: c.GetEncryptedBytes(), DecryptedPackets: c.GetDecryptedPackets(),
 			DecryptedBytes: c.GetDecryptedBytes(), Drops: c.GetDrops(), Dataplane: plane, Children: children[c.GetTunnel()]}
-		if t.SecurityAssociations >= 2 {
+		if t.Reason = missing(c); t.Reason == "" {
 			t.State = "up"
 		}
 		q.addIKE(t)
 		all = append(all, t)
 	}
 	return all
+}
+
+// missing returns which SA a tunnel needs to carry packets in both directions; empty: it has both.
+func missing(c *api.IpsecTunnelState) string {
+	var directions []string
+	if c.GetUsableInbound() == 0 {
+		directions = append(directions, "inbound")
+	}
+	if c.GetUsableOutbound() == 0 {
+		directions = append(directions, "outbound")
+	}
+	if len(directions) == 0 {
+		return ""
+	}
+	reason := "no " + strings.Join(directions, " and no ") + " SecurityAssociation"
+	if c.GetUsableInbound()+c.GetUsableOutbound() < c.GetSecurityAssociations() {
+		reason += " that has not ended: a hard lifetime is over, or the sequence numbers are used up"
+	}
+	return reason
 }
 
 // addIKE adds the peer, the IKE SA and the newest child. q.mu is held.
@@ -120,8 +139,8 @@ func (q query) addIKE(t *api.TunnelState) {
 				t.State = "connecting"
 			}
 		}
-		if t.GetState() != "up" {
-			t.Reason = q.problems[t.GetConnection()].Message
+		if problem := q.problems[t.GetConnection()].Message; t.GetState() != "up" && problem != "" {
+			t.Reason = problem
 		}
 	}
 	if shown != nil {

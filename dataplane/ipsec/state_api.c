@@ -129,6 +129,12 @@ add(struct tunnel_row *row, uint32_t index)
 		(char *)inet_ntop(sa->family == 4 ? AF_INET : AF_INET6, address, row->remote, sizeof(row->remote));
 	row->state.engine = (char *)crypto_key_engine(sa->key);
 	row->state.security_associations++;
+	if (__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & (SA_DEAD | SA_EXHAUSTED))
+		; // it carries no packet
+	else if (sa->flags & SA_OUTBOUND)
+		row->state.usable_outbound++;
+	else
+		row->state.usable_inbound++;
 	if (sa->flags & SA_OUTBOUND) {
 		row->state.encrypted_packets += c.packets;
 		row->state.encrypted_bytes += c.bytes;
