@@ -79,6 +79,7 @@ of the data plane and repairs only the difference. It writes its log to standard
 	f.StringVar(&flags.Listen, "listen", settings.Listen, "where to serve the other commands: unix:///PATH")
 	f.StringVar(&flags.Store, "store", settings.Store, "file with the configuration and its history")
 	anew := f.Bool("begin-anew", false, "delete objects of a data plane that are not in the configuration, even if the store does not know the data plane")
+	coreDumps := f.Bool("core-dumps", false, "allow core dumps: they contain keys and passwords")
 	var credentials dataplane.Credentials
 	f.StringVar(&credentials.Certificate, "cert", "", "our certificate (PEM), for TCP")
 	f.StringVar(&credentials.Key, "key", "", "its key (PEM)")
@@ -111,12 +112,12 @@ of the data plane and repairs only the difference. It writes its log to standard
 			settings.Dataplanes = []config.Dataplane{{Name: "default", Endpoint: *where,
 				TLS: config.TLS{Certificate: credentials.Certificate, Key: credentials.Key, CA: credentials.CA}}}
 		}
-		return p.runAgent(c.Context(), settings, *anew)
+		return p.runAgent(c.Context(), settings, *anew, *coreDumps)
 	}
 	return c
 }
 
-func (p *program) runAgent(ctx context.Context, settings config.Config, anew bool) error {
+func (p *program) runAgent(ctx context.Context, settings config.Config, anew, coreDumps bool) error {
 	socket, ok := strings.CutPrefix(settings.Listen, "unix://")
 	if !ok || !strings.HasPrefix(socket, "/") {
 		return mistaken{fmt.Errorf("--listen %q: accepted: unix:///PATH", settings.Listen)}
@@ -140,6 +141,11 @@ func (p *program) runAgent(ctx context.Context, settings config.Config, anew boo
 		handler = slog.NewJSONHandler(p.err.to, &options)
 	}
 	log := slog.New(handler)
+	if !coreDumps {
+		if err := refuseCoreDumps(); err != nil {
+			log.Warn("core dumps cannot be refused", "error", err)
+		}
+	}
 	written, err := audit.Open(settings.Audit.File, settings.Audit.Sync, log)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,14 +31,15 @@ type process struct {
 }
 
 // launch starts `sluice agent` and waits until it serves.
-func (s *site) launch() *process {
+func (s *site) launch(options ...string) *process {
 	s.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &process{command: exec.Command(self, "agent", "--listen", s.address(), "--dataplane", "unix://"+s.plane.Path,
-		"--store", s.dir+"/process.db")}
+	// As where core dumps are allowed.
+	p := &process{command: exec.Command("sh", append([]string{"-c", `ulimit -c unlimited; echo 0x33 >/proc/self/coredump_filter; exec "$0" "$@"`, self, "agent", "--listen", s.address(),
+		"--dataplane", "unix://" + s.plane.Path, "--store", s.dir + "/process.db"}, options...)...)}
 	p.command.Env = append(os.Environ(), isSluice+"=1")
 	p.command.Stderr = &p.log
 	if err := p.command.Start(); err != nil {
@@ -97,5 +99,30 @@ func TestAnAgentThatWasKilledGoesOnWhereItWas(t *testing.T) {
 	}
 	if got := s.plane.Objects(); !slices.Equal(got, bngObjects) {
 		t.Errorf("the data plane has %v", got)
+	}
+}
+
+func TestAnAgentMakesNoCoreDumpsUnlessItMay(t *testing.T) {
+	for _, c := range []struct{ option, limit, filter string }{{"--core-dumps=false", "0", "00000000"}, {"--core-dumps", "unlimited", "00000033"}} {
+		s := newSite(t)
+		s.stop()
+		p := s.launch(c.option)
+		read := func(name string) string {
+			text, err := os.ReadFile("/proc/" + strconv.Itoa(p.command.Process.Pid) + "/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.TrimSpace(string(text))
+		}
+		_, line, _ := strings.Cut(read("limits"), "Max core file size")
+		if words := strings.Fields(line); len(words) < 2 || words[0] != c.limit || words[1] != c.limit {
+			t.Errorf("%s: the limit of core dumps is %q", c.option, strings.Join(words[:min(2, len(words))], " "))
+		}
+		if filter := read("coredump_filter"); filter != c.filter {
+			t.Errorf("%s: the filter of core dumps is %s", c.option, filter)
+		}
+		if err := p.end(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -70,7 +70,7 @@ func TestNoCommandAnswerLogFileOrAuditTellsASecret(t *testing.T) {
 	go func() {
 		p := &program{err: &printable{to: output}, registry: registry}
 		ended <- p.runAgent(ctx, config.Config{Listen: address, Store: filepath.Join(dir, "intent.db"), Log: config.Log{Level: "debug", Format: "json"},
-			Audit: config.Audit{File: filepath.Join(dir, "audit")}, Dataplanes: []config.Dataplane{{Name: "default", Endpoint: "unix://" + plane.Path}}}, false)
+			Audit: config.Audit{File: filepath.Join(dir, "audit")}, Dataplanes: []config.Dataplane{{Name: "default", Endpoint: "unix://" + plane.Path}}}, false, true)
 	}()
 	stop := sync.OnceFunc(func() {
 		cancel()
