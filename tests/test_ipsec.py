@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from contract import Connection, api
 from lab import Lab, thing
+from lab.gateway import yaml
 from lab.laboratory import wait_until
 from pop import CORE4, CORE6, CORE_MAC, HOST4, HOST6, HOST_MAC, IPOE, PPPOE, Pop, base_of, session, udp_down, udp_up
 from scapy.all import (
@@ -39,6 +40,18 @@ SERIALS = itertools.count()
 def key(length, first):
     """No other association of this file has it: the gateway remembers the sequence numbers of a key."""
     return (struct.pack("!H", next(SERIALS)) + bytes(range(first, first + length)))[:length]
+
+
+# Fields that have an effect in one direction only.
+ONE_WAY = {"outbound": {"replayWindow", "noReplayCheck"}, "inbound": {"outer", "pathMtu", "precedence"}}
+
+
+def of_direction(direction, spec):
+    """Without the fields that the other direction alone has."""
+    spec = {field: value for field, value in spec.items() if field not in ONE_WAY[direction]}
+    if direction == "inbound" and "udp" in spec:
+        spec["udp"] = {field: value for field, value in spec["udp"].items() if field != "keepalive"}
+    return spec
 
 
 class Form:
@@ -83,7 +96,7 @@ class Form:
         ends = {"localAddress": self.local, "remoteAddress": self.remote, "spi": self.spi(direction)}
         peer = f"{self.name}-{'inbound' if direction == 'outbound' else 'outbound'}"
         every = {"direction": direction, "tunnel": self.name, "peer": peer} | ends | self.spec | self.keys[direction]
-        return thing("SecurityAssociation", name or f"{self.name}-{direction}", **(every | more))
+        return thing("SecurityAssociation", name or f"{self.name}-{direction}", **of_direction(direction, every | more))
 
     def objects(self):
         return [
@@ -301,6 +314,15 @@ class TestSecrets:
 
 
 class TestTunnels:
+    def test_an_address_that_no_interface_has_is_a_warning(self, pop):
+        tunnel = thing("IpsecTunnel", "lost", localAddress="192.0.2.77", remoteAddress=HOST4)
+        inbound = PLAIN.association("inbound", "lost-in", spi=0x7777, tunnel="lost", localAddress="192.0.2.78")
+        outbound = PLAIN.association("outbound", "lost-out", spi=0x7778, tunnel="lost", localAddress="192.0.2.79")
+        done = pop.gateway.sluice("plan", "-f", "-", input=yaml([tunnel, inbound, outbound]), check=False)
+        text = done.stdout + done.stderr
+        assert "IpsecTunnel/lost: localAddress: no interface has it in VRF default" in text
+        assert "SecurityAssociation/lost-in: localAddress: no interface has it" in text and "192.0.2.79" not in text
+
     def test_get_and_describe_show_the_counters_of_a_tunnel(self, pop):
         form = Form(65, "counted", "aes_gcm", (GCM, NO), 16, 4)
         with pop.having(*form.objects()):
@@ -963,7 +985,7 @@ class TestReplacement:
             direction: thing(
                 "SecurityAssociation",
                 f"gcm192-new-{direction}",
-                **(new.association(direction)["spec"] | {"tunnel": form.name, "precedence": 1}),
+                **of_direction(direction, new.association(direction)["spec"] | {"tunnel": form.name, "precedence": 1}),
             )
             for direction in ("inbound", "outbound")
         }
@@ -1140,12 +1162,14 @@ class TestMemory:
     def objects(self, number):
         name, ends = f"t-{number}", {"localAddress": CORE4, "remoteAddress": HOST4}
         prefix = f"10.{number // 256}.{number % 256}.0/24"
-        sa = ends | {"tunnel": name, "encryptionKey": f"{number:072x}", "replayWindow": 1024}
+        sa = ends | {"tunnel": name, "encryptionKey": f"{number:072x}"}
         return [
             thing("IpsecTunnel", name, **ends),
             thing("Interface", name, ipsecTunnel=name),
             thing("Route", name, prefix=prefix, nextHops=[{"interface": name}]),
-            thing("SecurityAssociation", f"{name}-in", direction="INBOUND", spi=100_000 + number, **sa),
+            thing(
+                "SecurityAssociation", f"{name}-in", direction="INBOUND", spi=100_000 + number, replayWindow=1024, **sa
+            ),
             thing("SecurityAssociation", f"{name}-out", direction="OUTBOUND", spi=200_000 + number, **sa),
         ]
 

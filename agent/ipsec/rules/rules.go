@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"sluice.dev/sluice/agent/api"
 	ether "sluice.dev/sluice/agent/ether/rules"
@@ -18,8 +19,8 @@ import (
 
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
-	object.Rules[*api.IpsecTunnel]{Check: checkIpsecTunnel},
-	object.Rules[*api.SecurityAssociation]{Check: checkSecurityAssociation, Claims: claimSecurityAssociation},
+	object.Rules[*api.IpsecTunnel]{Check: checkIpsecTunnel, Local: localOfTunnel},
+	object.Rules[*api.SecurityAssociation]{Check: checkSecurityAssociation, Claims: claimSecurityAssociation, Local: localOfAssociation},
 	object.Rules[*api.SecurityPolicy]{Check: checkSecurityPolicy},
 	object.Rules[*api.Interface]{Claims: claimInterface},
 	object.Rules[*api.Session]{Claims: claimSession},
@@ -78,15 +79,19 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	for _, end := range []struct{ field, address string }{{"localAddress", s.LocalAddress}, {"remoteAddress", s.RemoteAddress}} {
 		if end.address != "" {
 			object.CheckHost(end.field, end.address, add)
-		} else if s.Tunnel == "" {
+		} else if s.Policy != "" && s.Tunnel == "" {
 			add(end.field, "missing: a policy has no ends of its own", "", "an IP address")
 		}
 	}
 	object.CheckSameFamily("remoteAddress", s.RemoteAddress, "localAddress", s.LocalAddress, "address", add)
 	checkEspKeys(s, add)
-	if (s.Tunnel == "") == (s.Policy == "") {
-		add("tunnel", "an SA serves a tunnel or a policy", strconv.Itoa(len(s.Tunnel)+len(s.Policy))+" characters of names", "one of tunnel and policy")
+	switch {
+	case s.Tunnel == "" && s.Policy == "":
+		add("tunnel", object.Missing, "", "an IpsecTunnel or a SecurityPolicy")
+	case s.Tunnel != "" && s.Policy != "":
+		add("policy", "an SA serves a tunnel or a policy", object.Quote(s.Policy), "tunnel or policy, not both")
 	}
+	checkDirection(s, add)
 	if s.Mode == api.SecurityMode_TRANSPORT_MODE && s.Tunnel != "" {
 		add("mode", "a tunnel has SAs in tunnel mode", "transport_mode", "tunnel_mode, or policy in place of tunnel")
 	}
@@ -110,6 +115,58 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	}
 }
 
+// checkDirection refuses what has no effect in the SA's direction.
+func checkDirection(s *api.SecurityAssociation, add object.Report) {
+	none := func(field, found string) {
+		direction, other := "inbound", "outbound"
+		if s.Direction == api.SecurityDirection_OUTBOUND {
+			direction, other = other, direction
+		}
+		add(field, "no effect on an "+direction+" SA", found, "direction: "+other+", or no "+field)
+	}
+	if s.Direction == api.SecurityDirection_OUTBOUND {
+		if s.ReplayWindow != 0 {
+			none("replayWindow", strconv.Itoa(int(s.ReplayWindow)))
+		}
+		if s.NoReplayCheck {
+			none("noReplayCheck", "true")
+		}
+		return
+	}
+	if s.Outer != nil {
+		none("outer", "")
+	}
+	if s.PathMtu != 0 {
+		none("pathMtu", strconv.Itoa(int(s.PathMtu)))
+	}
+	if s.Precedence != 0 {
+		none("precedence", strconv.FormatUint(uint64(s.Precedence), 10))
+	}
+	if s.Udp.GetKeepalive() != 0 {
+		none("udp.keepalive", object.Quote(time.Duration(s.Udp.Keepalive).String()))
+	}
+}
+
+// localOfTunnel is the gateway's end of a tunnel.
+func localOfTunnel(t *api.IpsecTunnel) []object.Held {
+	return localEnd(t.Vrf, t.LocalAddress)
+}
+
+func localOfAssociation(s *api.SecurityAssociation) []object.Held {
+	if s.Direction == api.SecurityDirection_OUTBOUND {
+		return nil
+	}
+	return localEnd(s.Vrf, s.LocalAddress)
+}
+
+func localEnd(vrf, text string) []object.Held {
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.IsLinkLocalUnicast() {
+		return nil
+	}
+	return []object.Held{{VRF: object.VRFName(vrf), Prefix: netip.PrefixFrom(address, address.BitLen()), Field: "localAddress", Element: -1}}
+}
+
 // claimSecurityAssociation: an inbound SPI is one SA's in a VRF, and an outbound one, which the peer chooses, one SA's to that peer.
 func claimSecurityAssociation(s *api.SecurityAssociation, c *object.Claimer) {
 	if s.Direction == api.SecurityDirection_INBOUND {
@@ -128,6 +185,8 @@ func claimSecurityAssociation(s *api.SecurityAssociation, c *object.Claimer) {
 	c.Take(strconv.AppendUint(append(append(what, peer...), ": "...), uint64(s.Spi), 10), "", "spi", -1)
 }
 
+const missingKey = "missing: each apply has it again, because get and edit do not show keys"
+
 // checkEspKeys never writes a key into an error.
 func checkEspKeys(s *api.SecurityAssociation, add object.Report) {
 	cipher := espCiphers[s.Encryption]
@@ -143,6 +202,8 @@ func checkEspKeys(s *api.SecurityAssociation, add object.Report) {
 		bytes += fmt.Sprintf(", the last %d of them the salt", cipher.salt)
 	}
 	switch {
+	case s.EncryptionKey == "" && !fits:
+		add("encryptionKey", missingKey, "", bytes)
 	case err != nil:
 		add("encryptionKey", "not hexadecimal", "(secret)", bytes)
 	case !fits:
@@ -155,6 +216,8 @@ func checkEspKeys(s *api.SecurityAssociation, add object.Report) {
 		add("integrity", "the encryption algorithm protects integrity by itself", strings.ToLower(s.Integrity.String()), "no_integrity")
 	case !cipher.aead && s.Integrity == api.EspIntegrity_NO_INTEGRITY:
 		add("integrity", "missing: the encryption algorithm does not protect integrity", "", "hmac_sha256, for example")
+	case s.IntegrityKey == "" && hash != 0:
+		add("integrityKey", missingKey, "", strconv.Itoa(hash)+" bytes in hexadecimal")
 	case err != nil:
 		add("integrityKey", "not hexadecimal", "(secret)", strconv.Itoa(hash)+" bytes in hexadecimal")
 	case length != hash:
