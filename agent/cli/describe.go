@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/yaml.v3"
 
 	"sluice.dev/sluice/agent/api"
@@ -91,7 +92,19 @@ func (p *program) describeElement(ctx context.Context, st *object.State, argumen
 	if output == "table" {
 		output = "yaml"
 	}
-	return p.write(output, false, json.RawMessage(object.JSON(stateNode(reply.Get(rows).List().Get(0).Message()))))
+	row := reply.Get(rows).List().Get(0).Message()
+	return p.write(output, false, json.RawMessage(object.JSON(stateNode(row, without(row)...))))
+}
+
+// without returns the lists and times that an element does not have.
+func without(m protoreflect.Message) (all []protoreflect.FieldDescriptor) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); !m.Has(f) && (f.IsList() || object.Notes(f).GetUnit() == api.Unit_UNIX_NANOSECONDS) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // describeAs writes the object as get does, and adds describe's fields.

@@ -64,6 +64,7 @@ func TestObjectsAreShownInTablesForPeople(t *testing.T) {
 		"graph-dataplane-dot": {"graph", "dataplane", "-o", "dot"},
 		"neighbors":           {"neighbors"},
 		"state-ports":         {"get", "ports", "--state"},
+		"state-ports-wide":    {"get", "ports", "--state", "-o", "wide"},
 		"state-session-json":  {"get", "session", "alice", "--state=counters", "-o", "json"},
 		"neighbors-json":      {"neighbors", "--interface", "core", "-o", "json"},
 	} {

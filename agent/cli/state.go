@@ -98,7 +98,7 @@ func (p *program) stateCommands(root *cobra.Command) {
 func (p *program) stateCommand(st *object.State, name string) *cobra.Command {
 	command := "  sluice " + st.Notes.GetCommand()
 	c := &cobra.Command{Use: name, Short: st.Notes.GetSummary(), Args: cobra.NoArgs, Example: command + "\n" + command + " -o json"}
-	output := outputFlag(c, "table", "json", "yaml", jsonPathFormat)
+	output := outputFlag(c, "table", "wide", "json", "yaml", jsonPathFormat)
 	// The command may name the object instead of the first filter for one.
 	own := ""
 	for _, f := range st.Filters.List {
@@ -177,6 +177,9 @@ func (p *program) showState(ctx context.Context, client api.AgentClient, st *obj
 // writeState writes an answer. spec is the spec of the answer's object, if it is about one.
 func (p *program) writeState(st *object.State, reply protoreflect.Message, spec proto.Message, output string) error {
 	rows := st.Rows()
+	if output == "wide" {
+		st, output = widened(st), "table"
+	}
 	if output != "table" {
 		n := stateNode(reply)
 		if rows != nil && onlyList(reply.Descriptor(), rows) {
@@ -189,6 +192,28 @@ func (p *program) writeState(st *object.State, reply protoreflect.Message, spec 
 		return err
 	}
 	return p.stateTable(p.out, "", st, reply, spec)
+}
+
+// widened has columns for all fields of the rows, except lists and messages.
+func widened(st *object.State) *object.State {
+	rows := st.Rows()
+	if rows == nil {
+		return st
+	}
+	wide, shown := *st, map[protoreflect.FieldDescriptor]bool{}
+	wide.Columns = slices.Clone(st.Columns)
+	for _, column := range st.Columns {
+		for _, path := range column.Paths {
+			shown[path[len(path)-1]] = true
+		}
+	}
+	fields := rows.Message().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); !shown[f] && !f.IsList() && f.Message() == nil {
+			wide.Columns = append(wide.Columns, object.StateColumn{Heading: object.Heading(f.JSONName()), Paths: [][]protoreflect.FieldDescriptor{{rows, f}}})
+		}
+	}
+	return &wide
 }
 
 // onlyList reports whether a message is nothing but a list.
