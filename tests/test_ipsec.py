@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from contract import Connection, api
 from lab import Lab, thing
-from lab.gateway import yaml
+from lab.gateway import METRICS, yaml
 from lab.laboratory import wait_until
 from pop import CORE4, CORE6, CORE_MAC, HOST4, HOST6, HOST_MAC, IPOE, PPPOE, Pop, base_of, session, udp_down, udp_up
 from scapy.all import (
@@ -143,7 +143,9 @@ PLAIN = BY_NAME["gcm128"]
 
 @pytest.fixture(scope="module")
 def pop(lab):
-    made = Pop(lab, session(IPOE), *(each for form in FORMS for each in form.objects()))
+    metrics = {"type": "metrics", "name": "metrics", "listen": METRICS}
+    tunnels = (each for form in FORMS for each in form.objects())
+    made = Pop(lab, session(IPOE), *tunnels, northbounds=[metrics])
     made.learn(IPOE)
     return made
 
@@ -345,6 +347,11 @@ class TestTunnels:
             assert (int(tunnel["encryptedBytes"]), int(tunnel["decryptedBytes"])) == (3 * inside, inside)
             described = pop.gateway.sluice("describe", "ipsectunnel/counted").stdout
             assert "1446" in described and str(3 * inside) in described
+            # IKE is not there.
+            described = pop.gateway.sluice("describe", "tunnel", "counted").stdout
+            assert "state: up" in described and "since" not in described and "children" not in described
+            heading, *rows = pop.gateway.sluice("get", "tunnels", "-o", "wide").stdout.splitlines()
+            assert "ENGINE" in heading and "1446" in next(row for row in rows if row.startswith("counted "))
 
     def test_associations_have_the_ends_and_the_vrf_of_their_tunnel(self, pop):
         form = Form(78, "ends", "aes_gcm", (GCM, NO), 16, 4)
@@ -466,9 +473,14 @@ class TestLifetimes:
                 pass
             wait_until(lambda: not ready()[0], what="the association is still not ready")
             assert ready()[1] == "Ended"
+            wait_until(lambda: pop.gateway.metric("sluice_ike_ended_associations") == 1, what="the metric")
+            counted = 'sluice_ike_tunnels{dataplane="default",state="down"} 1\n'
+            listed = lambda: pop.gateway.namespace.run("curl", "-sf", f"http://{METRICS}/metrics").stdout  # noqa: E731
+            wait_until(lambda: counted in listed(), what="the tunnel is counted")
             # With a higher limit it goes on.
             pop.apply(form.association("outbound", hardPackets=100))
             wait_until(lambda: ready()[0], what="the association is ready again")
+            wait_until(lambda: pop.gateway.metric("sluice_ike_ended_associations") == 0, what="the metric")
             assert tunnel() == ("up", "")
 
     def test_used_up_sequence_numbers_are_the_reason_of_the_condition(self, pop):

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
@@ -20,6 +22,9 @@ import (
 
 // A limit that is raised revives an SA without an event.
 const lookAtEndedAgain = time.Second
+
+// For metrics.
+const countAgain = 10 * time.Second
 
 const replaceIt = "put another pair of associations beside it, with other keys and SPIs"
 
@@ -167,18 +172,52 @@ func (s *serving) revived(plane string, known []string, ended map[string]bool) {
 	})
 }
 
-// followEnded looks at ended SAs until the connection ends.
+// followEnded looks at ended SAs and counts tunnels until the connection ends.
 func (s *serving) followEnded(ctx context.Context, plane service.Plane) {
-	clock := time.NewTicker(lookAtEndedAgain)
+	clock, count := time.NewTicker(lookAtEndedAgain), time.NewTicker(countAgain)
 	defer clock.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-clock.C:
-		}
-		if err := s.lookAtEnded(ctx, plane); err != nil && ctx.Err() == nil {
-			s.Log.Debug("the ended SecurityAssociations of a data plane cannot be read", "dataplane", plane.Name, "error", err)
+	defer count.Stop()
+	defer s.tunnelStates.DeletePartialMatch(prometheus.Labels{"dataplane": plane.Name})
+	defer s.endedAssociations.DeleteLabelValues(plane.Name)
+	for ctx.Err() == nil {
+		err := s.countTunnels(ctx, plane)
+		for again := true; again; {
+			s.endedAssociations.WithLabelValues(plane.Name).Set(float64(s.ended.size(plane.Name)))
+			if err != nil && ctx.Err() == nil {
+				s.Log.Debug("the state of tunnels cannot be read", "dataplane", plane.Name, "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-clock.C:
+				err = s.lookAtEnded(ctx, plane)
+			case <-count.C:
+				again = false
+			}
 		}
 	}
+}
+
+// countTunnels counts the tunnels of a data plane by state.
+func (s *serving) countTunnels(ctx context.Context, plane service.Plane) error {
+	up, down := 0, 0
+	for page := ""; ; {
+		answer, err := dataplane.Ask[*api.IpsecTunnelStates](ctx, plane.Client, &api.IpsecTunnelStatesQuery{Limit: longestPage, Page: page})
+		if err != nil {
+			return err
+		}
+		for _, one := range answer.GetTunnels() {
+			if missing(one) == "" {
+				up++
+			} else {
+				down++
+			}
+		}
+		if page = answer.GetNextPage(); page == "" {
+			break
+		}
+	}
+	s.tunnelStates.WithLabelValues(plane.Name, "up").Set(float64(up))
+	s.tunnelStates.WithLabelValues(plane.Name, "down").Set(float64(down))
+	return nil
 }

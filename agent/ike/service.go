@@ -44,7 +44,8 @@ var Definition = service.Definition{
 // serving is the service.
 type serving struct {
 	service.Environment
-	packets, drops, failures *prometheus.CounterVec
+	packets, drops, failures        *prometheus.CounterVec
+	tunnelStates, endedAssociations *prometheus.GaugeVec
 
 	mu          sync.Mutex
 	machine     *Machine
@@ -108,7 +109,13 @@ func newServing(e service.Environment) (service.Service, error) {
 		}, []string{"reason"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ike_failures_total", Help: "IKE exchanges that failed, by the notification or the reason.",
-		}, []string{"reason"})}
+		}, []string{"reason"}),
+		tunnelStates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_ike_tunnels", Help: "IpsecTunnels, by whether they have a security association of each direction that has not ended.",
+		}, []string{"dataplane", "state"}),
+		endedAssociations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_ike_ended_associations", Help: "Security associations with static keys that have ended.",
+		}, []string{"dataplane"})}
 	gauge := func(name, help string, labels prometheus.Labels, value func(all, halfOpen, children int) int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
 			s.mu.Lock()
@@ -116,7 +123,7 @@ func newServing(e service.Environment) (service.Service, error) {
 			return float64(value(s.machine.Size()))
 		})
 	}
-	for _, c := range []prometheus.Collector{s.packets, s.drops, s.failures,
+	for _, c := range []prometheus.Collector{s.packets, s.drops, s.failures, s.tunnelStates, s.endedAssociations,
 		gauge("sluice_ike_sas", "IKE SAs, by whether they are half-open.", prometheus.Labels{"state": "half-open"}, func(_, halfOpen, _ int) int { return halfOpen }),
 		gauge("sluice_ike_sas", "IKE SAs, by whether they are half-open.", prometheus.Labels{"state": "established"}, func(all, halfOpen, _ int) int { return all - halfOpen }),
 		gauge("sluice_ike_children", "Child SAs of IKE.", nil, func(_, _, children int) int { return children })} {
