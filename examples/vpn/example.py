@@ -349,8 +349,8 @@ def table(sites, traffic):
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def summary(sites, traffic):
-    """Prints how it went, and returns whether every tunnel passed traffic both ways."""
+def summary(sites, traffic, before):
+    """Prints how it went, and returns whether every tunnel passed traffic both ways. `before`: drops before the traffic."""
     traffic.settle()
     print("\n".join(table(sites, traffic)))
     dead = []
@@ -360,7 +360,8 @@ def summary(sites, traffic):
         print(f"{side} to {other:<8}{sent} packets sent, {received} received, {sent - received} lost")
         dead += [f"site-{tunnel:02} from {side}" for tunnel in range(1, TUNNELS + 1) if not traffic.of(tunnel, side)[1]]
     for side, site in sites.items():
-        drops = {name: count for name, count in site.gateway.drops().items() if count}
+        counted = {name: count - before[side].get(name, 0) for name, count in site.gateway.drops().items()}
+        drops = {name: count for name, count in counted.items() if count}
         print(f"drops {side:<8}{', '.join(f'{name} {count}' for name, count in sorted(drops.items())) or 'none'}")
     if traffic.user and not traffic.user.returned:
         dead.append("alice")
@@ -395,6 +396,8 @@ def example(objects, seconds, rate, terminal):
             print("no remote user: strongSwan is not installed (tools/setup.sh test installs it)", flush=True)
         traffic = Traffic(sites, rate, user)
         traffic.warm_up()
+        # Until neighbours were found, packets were dropped.
+        before = {side: site.gateway.drops() for side, site in sites.items()}
         begin = time.monotonic()
         replaced, replace, end = 0, begin + REPLACE, begin + (seconds or float("inf"))
         kill, killing = begin + (seconds / 2 if seconds else KILL), Killing(sites["west"].gateway)
@@ -415,4 +418,4 @@ def example(objects, seconds, rate, terminal):
             print()
         print(f"the keys of site-01 were replaced {replaced} times")
         taken_over = killing.report()
-        return summary(sites, traffic) and taken_over
+        return summary(sites, traffic, before) and taken_over
