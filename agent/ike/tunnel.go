@@ -105,6 +105,9 @@ func (q query) joined(plane, name string, counted []*api.IpsecTunnelState) (all 
 
 // missing returns which SA a tunnel needs to carry packets in both directions; empty: it has both.
 func missing(c *api.IpsecTunnelState) string {
+	if all := c.GetSecurityAssociations(); all >= 2 && c.GetUsableInbound()+c.GetUsableOutbound()+c.GetEnded() != all {
+		return "" // a data plane of an earlier release counts no directions
+	}
 	var directions []string
 	if c.GetUsableInbound() == 0 {
 		directions = append(directions, "inbound")
@@ -116,7 +119,7 @@ func missing(c *api.IpsecTunnelState) string {
 		return ""
 	}
 	reason := "no " + strings.Join(directions, " and no ") + " SecurityAssociation"
-	if c.GetUsableInbound()+c.GetUsableOutbound() < c.GetSecurityAssociations() {
+	if c.GetEnded() > 0 {
 		reason += " that has not ended: a hard lifetime is over, or the sequence numbers are used up"
 	}
 	return reason

@@ -130,7 +130,7 @@ add(struct tunnel_row *row, uint32_t index)
 	row->state.engine = (char *)crypto_key_engine(sa->key);
 	row->state.security_associations++;
 	if (__atomic_load_n(&sa->events, __ATOMIC_RELAXED) & (SA_DEAD | SA_EXHAUSTED))
-		; // it carries no packet
+		row->state.ended++;
 	else if (sa->flags & SA_OUTBOUND)
 		row->state.usable_outbound++;
 	else
