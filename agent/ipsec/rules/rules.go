@@ -20,7 +20,7 @@ import (
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
 	object.Rules[*api.IpsecTunnel]{Check: checkIpsecTunnel, Local: localOfTunnel},
-	object.Rules[*api.SecurityAssociation]{Check: checkSecurityAssociation, Claims: claimSecurityAssociation, Local: localOfAssociation},
+	object.Rules[*api.SecurityAssociation]{Check: checkSecurityAssociation, Warn: warnDirection, Claims: claimSecurityAssociation, Local: localOfAssociation},
 	object.Rules[*api.SecurityPolicy]{Check: checkSecurityPolicy},
 	object.Rules[*api.Interface]{Claims: claimInterface},
 	object.Rules[*api.Session]{Claims: claimSession},
@@ -91,7 +91,6 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	case s.Tunnel != "" && s.Policy != "":
 		add("policy", "an SA serves a tunnel or a policy", object.Quote(s.Policy), "tunnel or policy, not both")
 	}
-	checkDirection(s, add)
 	if s.Mode == api.SecurityMode_TRANSPORT_MODE && s.Tunnel != "" {
 		add("mode", "a tunnel has SAs in tunnel mode", "transport_mode", "tunnel_mode, or policy in place of tunnel")
 	}
@@ -115,8 +114,8 @@ func checkSecurityAssociation(s *api.SecurityAssociation, add object.Report) {
 	}
 }
 
-// checkDirection refuses what has no effect in the SA's direction.
-func checkDirection(s *api.SecurityAssociation, add object.Report) {
+// warnDirection names what has no effect in the SA's direction.
+func warnDirection(s *api.SecurityAssociation, add object.Report) {
 	none := func(field, found string) {
 		direction, other := "inbound", "outbound"
 		if s.Direction == api.SecurityDirection_OUTBOUND {

@@ -108,3 +108,28 @@ func Check(t *testing.T, rules []object.KindRules, cases []Case) {
 		})
 	}
 }
+
+// Warned checks the warnings of objects without mistakes: Case.Problem is the beginning of the first one, "field: problem"; empty: there is none.
+func Warned(t *testing.T, rules []object.KindRules, cases []Case) {
+	t.Helper()
+	r, err := object.NewRegistry(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.Sentence, func(t *testing.T) {
+			written, err := r.Decode(strings.NewReader("{apiVersion: "+object.APIVersion+", kind: "+c.Kind+", metadata: {name: x}, spec: "+c.Spec+"}"), "")
+			if err == nil {
+				err = r.Whole(written).Or()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			r.Warn(written[0].Object, func(field, problem, _, _ string) { got = append(got, field+": "+problem) })
+			if c.Problem == "" && len(got) > 0 || c.Problem != "" && (len(got) == 0 || !strings.HasPrefix(got[0], c.Problem)) {
+				t.Errorf("warnings %q\nnot %s", got, c.Problem)
+			}
+		})
+	}
+}
