@@ -219,7 +219,8 @@ def test_operators_see_ues_and_release_one(site, ues):
     described = site.gateway.json("describe", "ue", ue["name"])
     (session,) = described["sessions"]
     assert (described["remote"], session["id"], session["upf"]) == (f"{outer}:500", 1, UPF)
-    assert session["upPackets"] >= 3 and any(each.endswith("(5QI 9)") for each in session["flows"])
+    counted = {each["fiveQi"]: each["upPackets"] for each in session["flows"]}
+    assert session["upPackets"] >= 3 and counted[9] == session["upPackets"]
     assert len(session["tunnels"]) == len(set(session["tunnels"]) & set(site.gateway.holds("IpsecTunnel"))) > 0
     site.gateway.sluice("ue", "release", ue["name"], "--why", "a test")
     site.amf.wait("release-request", amf=number, cause=["misc", "om-intervention"])

@@ -19,6 +19,7 @@ import (
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
+	"sluice.dev/sluice/agent/qosflow"
 	"sluice.dev/sluice/agent/wcp"
 )
 
@@ -470,7 +471,7 @@ func (g *gateway) subscriberAMBR(a *ngap.UEAggregateMaximumBitRate) {
 	if a == nil {
 		return
 	}
-	ambr := nas.AMBR{Down: uint64(a.UEAggregateMaximumBitRateDL), Up: uint64(a.UEAggregateMaximumBitRateUL)}
+	ambr := nas.AMBR{Down: qosflow.Rate(a.UEAggregateMaximumBitRateDL), Up: qosflow.Rate(a.UEAggregateMaximumBitRateUL)}
 	if ambr == g.ambr {
 		return
 	}

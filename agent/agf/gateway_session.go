@@ -182,7 +182,7 @@ func (g *gateway) newResource(item setUpItem) (*resource, ngap.CauseRadioNetwork
 
 func (r *resource) setAMBR(a *ngap.PDUSessionAggregateMaximumBitRate) {
 	if a != nil {
-		r.ambr = nas.AMBR{Down: uint64(a.PDUSessionAggregateMaximumBitRateDL), Up: uint64(a.PDUSessionAggregateMaximumBitRateUL)}
+		r.ambr = nas.AMBR{Down: qosflow.Rate(a.PDUSessionAggregateMaximumBitRateDL), Up: qosflow.Rate(a.PDUSessionAggregateMaximumBitRateUL)}
 	}
 }
 

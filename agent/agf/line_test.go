@@ -1006,6 +1006,35 @@ func TestAMalformedGUTICountsAsAbsent(t *testing.T) {
 	}
 }
 
+// TS 24.501 section 4.4.4.2: a line with credentials takes no registration without authentication.
+func TestALineWithCredentialsTakesNoPlainRegistrationAccept(t *testing.T) {
+	for _, credentials := range []bool{false, true} {
+		s := settings()
+		if credentials {
+			s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001"}
+		}
+		b, _ := newBed(t, s)
+		b.say(nas.Plain, &nas.RegistrationAccept{FiveGSRegResult: []byte{2}, GUTI: testGUTI})
+		if (b.state == registering) != credentials {
+			t.Errorf("credentials: %v, state %v", credentials, b.state)
+		}
+	}
+}
+
+// After a restart a line goes on with the counts of its last record and a margin.
+func TestTheRecordFollowsTheUplinkCounts(t *testing.T) {
+	b, _ := up(t)
+	for range countMargin {
+		before := b.saved
+		for range countMargin / 2 {
+			b.say(nas.IntegrityCiphered, &nas.IdentityRequest{FiveGSIDType: nas.IdentitySUCI})
+		}
+		if b.saved == before {
+			t.Fatal("no record of the counts")
+		}
+	}
+}
+
 func TestNASBehindAMessageThatEndsTheContextIsDiscarded(t *testing.T) {
 	s := settings()
 	s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001"}

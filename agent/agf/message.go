@@ -20,6 +20,10 @@ func (l *Line) protected(header uint8, message any) {
 	octets, err := nas.Encode(message)
 	if err == nil && l.context != nil && header != nas.Plain {
 		octets, err = l.context.Protect(header, octets)
+		if l.context.Uplink%(countMargin/2) == 0 {
+			// So that counts after a restart are above all that were used.
+			l.world.Save(l)
+		}
 	}
 	if err != nil {
 		l.failed(err, 0)
@@ -105,7 +109,7 @@ func bits(value uint32, count int) per.BitString {
 	return per.BitString{Octets: octets[:(count+7)/8], Count: count}
 }
 
-// unprotected are the messages that are taken without protection although there is a context (section 4.4.4.2).
+// unprotected are the messages that are taken without protection (section 4.4.4.2).
 func unprotected(message any) bool {
 	switch m := message.(type) {
 	case *nas.IdentityRequest:
@@ -155,7 +159,8 @@ func (l *Line) downlink(octets []byte) {
 		return
 	case header == nas.NewContext, header == nas.Plain && l.context != nil && !unprotected(message):
 		return
-	case header == nas.Plain && l.context == nil && l.state != registering && !unprotected(message):
+	case header == nas.Plain && l.context == nil && (l.state != registering || l.settings.Subscription != nil) && !unprotected(message):
+		// Of a line that its gateway has authenticated, a core may leave out security while it registers.
 		return
 	}
 	l.take(message)
@@ -179,7 +184,11 @@ func (l *Line) take(message any) {
 		l.authenticate(m)
 	case *nas.AuthenticationResult:
 		if l.peer != nil {
-			_, _ = l.peer.Receive(m.EAPMsg)
+			if _, err := l.peer.Receive(m.EAPMsg); err != nil {
+				// EAP-Failure: its keys are worth nothing.
+				l.fresh, l.peer = nil, nil
+				return
+			}
 			l.derive(m.NASKSI, m.ABBA)
 		}
 	case *nas.AuthenticationReject:

@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/qosflow"
+	"sluice.dev/sluice/agent/subscriber"
 )
 
 // countMargin is the margin of uplink counts after a restart: for messages that were sent after the last record.
@@ -21,9 +24,11 @@ const countMargin = 32
 
 // lineRecord is the part of a line that outlives the agent.
 type lineRecord struct {
-	Line  string      `json:"line"`
-	Realm string      `json:"realm"`
-	AGF   string      `json:"agf"`
+	Line  string `json:"line"`
+	Realm string `json:"realm"`
+	AGF   string `json:"agf"`
+	// The AccessNode, in records of an earlier release, which have no Agf.
+	Node  string      `json:"node,omitempty"`
 	MAC   []byte      `json:"mac"`
 	Slice *nas.SNSSAI `json:"slice,omitempty"`
 	GUTI  []byte      `json:"guti"`
@@ -54,6 +59,9 @@ type sessionRecord struct {
 	Delegation delegationRecord `json:"delegation,omitzero"`
 	// Where the line is.
 	Dataplane string         `json:"dataplane,omitempty"`
+	Port      string         `json:"port,omitempty"`
+	OuterVLAN uint16         `json:"outer,omitempty"`
+	InnerVLAN uint16         `json:"inner,omitempty"`
 	Remote    netip.Addr     `json:"remote,omitzero"`
 	TEID      uint32         `json:"teid"`
 	AMBR      nas.AMBR       `json:"ambr"`
@@ -146,7 +154,9 @@ func (s *agf) Save(l *Line) {
 	r.AGF = one.agf
 	for i := range r.Sessions {
 		if m, ok := l.sessions[r.Sessions[i].ID].events.(*member); ok {
-			r.Sessions[i].Subscriber, r.Sessions[i].Started, r.Sessions[i].Dataplane = m.id, m.started, m.circuit.Dataplane
+			at := &r.Sessions[i]
+			at.Subscriber, at.Started = m.id, m.started
+			at.Dataplane, at.Port, at.OuterVLAN, at.InnerVLAN = m.circuit.Dataplane, m.circuit.Port, m.circuit.OuterVLAN, m.circuit.InnerVLAN
 		}
 	}
 	value, err := json.Marshal(&r)
@@ -196,6 +206,14 @@ func (s *agf) takeUp(r *lineRecord) error {
 		return errors.New("malformed record")
 	}
 	s.mu.Lock()
+	if r.AGF == "" {
+		for _, name := range slices.Sorted(maps.Keys(s.agfs)) {
+			if s.agfs[name].Node == r.Node {
+				r.AGF = name
+				break
+			}
+		}
+	}
 	of := s.agfs[r.AGF]
 	node := s.nodes[of.GetNode()]
 	s.mu.Unlock()
@@ -220,7 +238,7 @@ func (s *agf) takeUp(r *lineRecord) error {
 			continue
 		}
 		m := &member{service: s, id: of.Subscriber, of: one, session: l.sessions[of.ID], mac: [6]byte(r.MAC), started: of.Started, teid: of.Demand.TEID}
-		m.circuit.Dataplane = of.Dataplane
+		m.circuit = subscriber.Circuit{Dataplane: of.Dataplane, Port: of.Port, OuterVLAN: of.OuterVLAN, InnerVLAN: of.InnerVLAN}
 		m.session.events = m
 		m.result = m.session.result()
 		m.first = endOf(&m.result)

@@ -8,6 +8,7 @@ import (
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
+	"sluice.dev/sluice/agent/qosflow"
 )
 
 // Receive implements n2.UE.
@@ -44,7 +45,7 @@ func (l *Line) subscriberAMBR(a *ngap.UEAggregateMaximumBitRate) {
 	if a == nil {
 		return
 	}
-	ambr := nas.AMBR{Down: uint64(a.UEAggregateMaximumBitRateDL), Up: uint64(a.UEAggregateMaximumBitRateUL)}
+	ambr := nas.AMBR{Down: qosflow.Rate(a.UEAggregateMaximumBitRateDL), Up: qosflow.Rate(a.UEAggregateMaximumBitRateUL)}
 	if ambr == l.ambr {
 		return
 	}

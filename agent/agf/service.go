@@ -43,6 +43,8 @@ const (
 	tick        = 100 * time.Millisecond
 	// After this time without an attempt, the registration attempts of a line are counted from the beginning.
 	forgetTime = 15 * time.Minute
+	// How often it is looked for them.
+	sweepTime = 10 * time.Second
 )
 
 // hold is on a line whose registration failed.
@@ -96,6 +98,8 @@ type agf struct {
 	nodes       map[string]*api.AccessNode
 	agfs        map[string]*api.Agf
 	credentials map[string]*api.CoreSubscriber
+	// By line: the name of its CoreSubscriber.
+	credentialOf map[string]string
 	// The Agf that a SubscriberProfile names.
 	named map[string]string
 
@@ -108,6 +112,7 @@ type agf struct {
 	// Owners of tunnels by the UPF's end.
 	ends  map[farEnd]tunnelOwner
 	holds map[string]hold
+	swept time.Time
 	// Sequence numbers of Subscriptions without a registration, by Card: the core's challenges of before are not accepted again.
 	sequences map[string]uint64
 	timers    deadline.Queue[*registration]
@@ -116,7 +121,7 @@ type agf struct {
 }
 
 func newAGF(e service.Environment) *agf {
-	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, credentials: map[string]*api.CoreSubscriber{},
+	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
 		lines: map[string]*registration{}, of: map[*Line]*registration{}, members: map[string]*member{}, teids: map[uint32]*member{}, ends: map[farEnd]tunnelOwner{}, holds: map[string]hold{}, sequences: map[string]uint64{},
 		gateways:    newGateways(),
 		registered:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_lines", Help: "Lines with a registration at a 5G core, or on the way to one."}),
@@ -137,7 +142,13 @@ func (s *agf) Follow(c service.Change) {
 	case "Agf":
 		follow(s.agfs, c)
 	case "CoreSubscriber":
+		if before := s.credentials[c.Key.Name]; before != nil && s.credentialOf[before.Line] == c.Key.Name {
+			delete(s.credentialOf, before.Line)
+		}
 		follow(s.credentials, c)
+		if now := s.credentials[c.Key.Name]; now != nil {
+			s.credentialOf[now.Line] = c.Key.Name
+		}
 	case "SubscriberProfile":
 		delete(s.named, c.Key.Name)
 		if c.Object == nil {
@@ -241,9 +252,12 @@ func (s *agf) tick() {
 		s.timers.Remove(one)
 		one.Tick()
 	}
-	for key, h := range s.holds {
-		if now.After(h.until.Add(forgetTime)) {
-			delete(s.holds, key)
+	if now.After(s.swept.Add(sweepTime)) {
+		s.swept = now
+		for key, h := range s.holds {
+			if now.After(h.until.Add(forgetTime)) {
+				delete(s.holds, key)
+			}
 		}
 	}
 	s.tickGateways(now)
@@ -372,17 +386,14 @@ func (s *agf) settings(line string, mac [6]byte, of *api.Agf, n *api.AccessNode)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, c := range s.credentials {
-		if c.Line != line {
-			continue
-		}
+	if name := s.credentialOf[line]; name != "" {
+		c := s.credentials[name]
 		subscription, err := subscriptionOf(c)
 		if err != nil {
 			return set, fmt.Errorf("CoreSubscriber/%s: %w", name, err)
 		}
 		subscription.Restore(s.sequences[subscription.Card])
 		set.Subscription = subscription
-		break
 	}
 	return set, nil
 }
@@ -472,8 +483,9 @@ func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.Acc
 	m := &member{service: s, id: r.ID, of: one, mac: r.Line.MAC, circuit: r.Line.Circuit, request: r, done: done}
 	s.members[r.ID] = m
 	// The line is at another place: its PDU session goes with it.
-	for _, before := range s.members {
-		if before != m && before.of == one && before.mac == m.mac && before.circuit != m.circuit && before.session != nil && before.session.told {
+	for _, session := range one.sessions {
+		before, is := session.events.(*member)
+		if is && before != m && before.mac == m.mac && before.circuit.Port != "" && before.circuit != m.circuit && session.told && before.session == session {
 			m.takeOver(before)
 			return
 		}

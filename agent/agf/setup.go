@@ -183,6 +183,6 @@ func (s *Session) own() *ngap.UPTransportLayerInformation {
 
 func (s *Session) takeAMBR(a *ngap.PDUSessionAggregateMaximumBitRate) {
 	if a != nil {
-		s.ambr = nas.AMBR{Down: uint64(a.PDUSessionAggregateMaximumBitRateDL), Up: uint64(a.PDUSessionAggregateMaximumBitRateUL)}
+		s.ambr = nas.AMBR{Down: qosflow.Rate(a.PDUSessionAggregateMaximumBitRateDL), Up: qosflow.Rate(a.PDUSessionAggregateMaximumBitRateUL)}
 	}
 }

@@ -463,6 +463,36 @@ func TestAResetEndsTheContextsThatItNames(t *testing.T) {
 	}
 }
 
+// again opens another context when it loses one.
+type again struct {
+	ue
+	b    *bed
+	next *ue
+}
+
+func (a *again) Lost(string) {
+	a.next = &ue{}
+	_, _ = a.b.Open("agf", nil, nil, a.next)
+}
+
+func TestAResetOfAllLeavesContextsThatOpenBecauseOfIt(t *testing.T) {
+	b := readyBed(t, "one")
+	w := b.wireOf("one")
+	var all []*again
+	for range 20 {
+		u := &again{b: b}
+		_, _ = b.Open("agf", nil, nil, u)
+		all = append(all, u)
+	}
+	every := ngap.ResetAllResetAll
+	w.receive(t, &ngap.NGReset{Cause: miscCause(ngap.CauseMiscUnspecified), ResetType: ngap.ResetType{NGInterface: &every}})
+	for _, u := range all {
+		if u.next == nil || u.next.lost != "" {
+			t.Fatalf("%+v", u.next)
+		}
+	}
+}
+
 func TestAnAssociationThatEndsEndsItsContexts(t *testing.T) {
 	b := readyBed(t, "one")
 	u := &ue{}

@@ -4,6 +4,7 @@ package n2
 
 import (
 	"errors"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -312,7 +313,8 @@ func (s *Service) reset(a *amf, m *ngap.NGReset) {
 	answer := &ngap.NGResetAcknowledge{}
 	loss := Loss{Kind: Reset, Cause: m.Cause, Reason: "NG RESET: " + CauseText(&m.Cause)}
 	if m.ResetType.NGInterface != nil {
-		for _, c := range a.ues {
+		// Whoever hears of it may open another context at once.
+		for _, c := range slices.Collect(maps.Values(a.ues)) {
 			s.ended(c, loss)
 		}
 	}
@@ -324,7 +326,7 @@ func (s *Service) reset(a *amf, m *ngap.NGReset) {
 			c = a.ues[int64(*item.RANUENGAPID)]
 		case item.AMFUENGAPID != nil:
 			if byAMF == nil {
-				// A list may have 65,536 items.
+				// A list may have 16,383 items.
 				byAMF = make(map[int64]*Context, len(a.ues))
 				for _, one := range a.ues {
 					if one.known {

@@ -7,6 +7,8 @@ package n2
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,7 +71,7 @@ func (s *Service) recall(now time.Time) error {
 
 // suspend: the association is lost. Contexts whose UE can wait do so; the others are lost.
 func (s *Service) suspend(a *amf, reason string) {
-	for _, c := range a.ues {
+	for _, c := range slices.Collect(maps.Values(a.ues)) {
 		retained, can := c.ue.(Retained)
 		switch {
 		case c.suspended:

@@ -165,7 +165,7 @@ func (p *pduSession) reserve() {
 
 func (p *pduSession) setRates(r *ngap.PDUSessionAggregateMaximumBitRate) {
 	if r != nil {
-		p.ambr = rates{uint64(r.PDUSessionAggregateMaximumBitRateUL), uint64(r.PDUSessionAggregateMaximumBitRateDL)}
+		p.ambr = rates{qosflow.Rate(r.PDUSessionAggregateMaximumBitRateUL), qosflow.Rate(r.PDUSessionAggregateMaximumBitRateDL)}
 	}
 }
 
@@ -174,7 +174,7 @@ func (u *ue) setRates(r *ngap.UEAggregateMaximumBitRate) {
 	if r == nil {
 		return
 	}
-	now := rates{uint64(r.UEAggregateMaximumBitRateUL), uint64(r.UEAggregateMaximumBitRateDL)}
+	now := rates{qosflow.Rate(r.UEAggregateMaximumBitRateUL), qosflow.Rate(r.UEAggregateMaximumBitRateDL)}
 	if u.ambr == now {
 		return
 	}

@@ -65,8 +65,8 @@ func Of(qfi ngap.QosFlowIdentifier, p *ngap.QosFlowLevelQosParameters) Flow {
 		f.FiveQI = uint32(*c.Dynamic5QI.FiveQI)
 	}
 	if g := p.GBRQosInformation; g != nil {
-		f.GuaranteedUp, f.GuaranteedDown = uint64(g.GuaranteedFlowBitRateUL), uint64(g.GuaranteedFlowBitRateDL)
-		f.MaximumUp, f.MaximumDown = uint64(g.MaximumFlowBitRateUL), uint64(g.MaximumFlowBitRateDL)
+		f.GuaranteedUp, f.GuaranteedDown = Rate(g.GuaranteedFlowBitRateUL), Rate(g.GuaranteedFlowBitRateDL)
+		f.MaximumUp, f.MaximumDown = Rate(g.MaximumFlowBitRateUL), Rate(g.MaximumFlowBitRateDL)
 	}
 	f.Reflective = p.ReflectiveQosAttribute != nil
 	return f
@@ -133,6 +133,14 @@ func Queues(flows map[uint8]Flow, marks map[uint32]Mark, rate uint64, up bool) *
 	}
 	profile.PeakRate, profile.CommittedRate = Bounded(profile.PeakRate), Bounded(profile.CommittedRate)
 	return profile
+}
+
+// Rate is a rate of NGAP, which may lie outside of its bounds. A negative one limits to the least.
+func Rate(r ngap.BitRate) uint64 {
+	if r < 0 {
+		return 1
+	}
+	return uint64(r)
 }
 
 // Bounded is a rate within the bounds of api/hqos.proto; 0 stays 0.

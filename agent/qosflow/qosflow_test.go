@@ -42,3 +42,12 @@ func TestAFlowIsReadFromItsParameters(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// A core that sends a negative rate takes no limit away.
+func TestANegativeRateLimits(t *testing.T) {
+	for rate, want := range map[ngap.BitRate]uint64{-5: 8000, -1: 8000, 0: 0, 1_000_000: 1_000_000, 5_000_000_000_000: 4_000_000_000_000} {
+		if got := Bounded(Rate(rate)); got != want {
+			t.Errorf("%d: %d, not %d", rate, got, want)
+		}
+	}
+}

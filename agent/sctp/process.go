@@ -13,8 +13,16 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// A sluice-sctp that takes no command for so long hangs, and is killed.
+	writeTime = 2 * time.Second
+	// How long one may take to end.
+	endTime = 5 * time.Second
 )
 
 // Transport is a running sluice-sctp.
@@ -84,6 +92,12 @@ func Start(ctx context.Context, program string, log *slog.Logger) (*Transport, e
 		for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 4<<20)
 		}
+	}
+	timeout := unix.NsecToTimeval(int64(writeTime))
+	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+		unix.Close(pair[0])
+		unix.Close(pair[1])
+		return nil, fmt.Errorf("a socket for sluice-sctp: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "agent")
 	defer theirs.Close()
@@ -174,7 +188,9 @@ func (t *Transport) end() {
 	t.associations = nil
 	unix.Close(t.fd)
 	t.mu.Unlock()
+	late := time.AfterFunc(endTime, func() { _ = t.command.Process.Kill() })
 	_ = t.command.Wait()
+	late.Stop()
 	for _, a := range all {
 		a.handler.Down("sluice-sctp ended")
 	}
@@ -209,9 +225,15 @@ func (t *Transport) write(b []byte) error {
 	}
 	for {
 		_, err := unix.SendmsgN(t.fd, b, nil, nil, unix.MSG_NOSIGNAL)
-		if !errors.Is(err, unix.EINTR) {
-			return err
+		if errors.Is(err, unix.EINTR) {
+			continue
 		}
+		if errors.Is(err, unix.EAGAIN) {
+			t.log.Error("sluice-sctp hangs, and is killed")
+			_ = t.command.Process.Kill()
+			return ErrDown
+		}
+		return err
 	}
 }
 

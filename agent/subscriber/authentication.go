@@ -13,6 +13,9 @@ import (
 	"sync"
 )
 
+// core is the back end that checks no credentials of a subscriber's: a 5G core knows the line.
+const core = "core"
+
 // Authenticate implements Manager.
 func (m *manager) Authenticate(r Request, done func(Answer)) {
 	m.mu.Lock()
@@ -62,6 +65,7 @@ func (m *manager) authorize(r Request, names []string, so Answer, done func(Answ
 	if so.Grant.Username != "" {
 		r.Username = so.Grant.Username
 	}
+	r.checked = so.checked
 	m.ask(r, names[:1], Answer{Reject: ErrUnknownUser}, func(a Answer) {
 		if a.Reject == nil {
 			a.Grant = joined(so.Grant, a.Grant)
@@ -112,11 +116,21 @@ func (m *manager) ask(r Request, names []string, last Answer, done func(Answer))
 			}
 			a.Grant.Local = names[0] == "local" || names[0] == "none"
 			a.Grant.Proved = r.Password != nil || r.CHAP != nil || r.MSCHAPv2 != nil
+			a.checked = r.checked || names[0] != "none" && names[0] != core
 			m.later(func() { done(a) })
 		case errors.Is(a.Reject, ErrUnknownUser), errors.Is(a.Reject, ErrUnavailable):
 			m.ask(r, names[1:], a, done)
 		default:
 			m.ask(r, nil, a, done)
+		}
+	}
+	if names[0] == core && !r.checked {
+		// Nothing has checked the name that a host sends: the line is the subscriber.
+		m.mu.Lock()
+		template := m.profiles[r.Profile].GetUsername()
+		m.mu.Unlock()
+		if template != "" {
+			r.Username = lineName(template, &r)
 		}
 	}
 	switch name := names[0]; name {

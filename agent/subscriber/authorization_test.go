@@ -79,3 +79,28 @@ func TestAGrantTellsWhoAcceptedTheSubscriber(t *testing.T) {
 		}
 	}
 }
+
+// A core knows lines. Whoever calls itself by the name of another line is not that line.
+func TestTheCoreHearsTheLineUnlessAnotherBackEndKnowsTheName(t *testing.T) {
+	w := newWorld(t)
+	back := &noting{answer: Answer{}}
+	w.Use("core", back, nil)
+	w.setUser("alice", &api.LocalUser{Username: "alice", Password: "x"})
+	for _, c := range []struct {
+		authentication, authorization []string
+		template, want                string
+	}{
+		{[]string{"core"}, nil, "{port}:{outer}", "access:100"}, {[]string{"none"}, []string{"core"}, "{port}:{outer}", "access:100"},
+		{[]string{"local"}, []string{"core"}, "{port}:{outer}", "alice"}, {[]string{"core"}, nil, "", "alice"},
+	} {
+		w.setProfile("line", &api.SubscriberProfile{Authentication: c.authentication, Authorization: c.authorization, Username: c.template})
+		answers := make(chan Answer, 1)
+		back.asked = nil
+		w.Authenticate(Request{Profile: "line", Line: Line{Circuit: Circuit{Port: "access", OuterVLAN: 100}}, Credentials: Credentials{Username: "alice", Password: []byte("x")}},
+			func(a Answer) { answers <- a })
+		a := get(t, answers)
+		if len(back.asked) != 1 || back.asked[0] != c.want || a.Grant.Username != c.want {
+			t.Errorf("%q and %q: %+v, %+v", c.authentication, c.authorization, back.asked, a)
+		}
+	}
+}

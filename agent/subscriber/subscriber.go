@@ -82,6 +82,9 @@ type Request struct {
 	Service string
 	// The PPPoE session identifier, for NAS-Port; 0: none.
 	PPPoESessionID uint16
+
+	// As in the Answer of the back ends before.
+	checked bool
 }
 
 // Errors that the Manager and back ends give, to be tested with errors.Is.
@@ -133,6 +136,9 @@ type Answer struct {
 	// For the subscriber: Reply-Message, or the message of MS-CHAPv2's success ("S=...") or failure ("E=691 R=0 ...").
 	Message string
 	Grant   Grant
+
+	// A back end that knows the subscriber has accepted it: not "none", and not a 5G core.
+	checked bool
 }
 
 // Grant is the authorization of a subscriber. For a zero field, the SubscriberProfile decides.

@@ -269,6 +269,10 @@ func warnSubscriberProfile(p *api.SubscriberProfile, report object.Report) {
 				"the name of a QosGroup")
 		}
 	}
+	if slices.Contains(p.Authentication, core) && p.Username == "" {
+		report("username", "a PPPoE host chooses its own name, and nothing checks it before the core has it as the line's", "",
+			"\"{port}:{outer}.{inner}\", or another back end in authentication, with the core in authorization")
+	}
 }
 
 func checkLocalUser(u *api.LocalUser, add object.Report) {
