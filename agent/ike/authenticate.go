@@ -394,6 +394,35 @@ func (s *ikeSA) findTwin(now time.Time) {
 	}
 }
 
+// giveWay ends an IKE SA in favour of its twin, without a packet lost: first it only receives, and its inbound SAs stay until the peer has answered the
+// Delete. It reports whether the IKE SA ends.
+func (s *ikeSA) giveWay(now time.Time) bool {
+	outbound := func(put bool) {
+		for _, c := range s.sortedChildren() {
+			if put {
+				s.m.act(Install{Child: c, Outbound: true})
+			} else {
+				s.m.act(Remove{Child: c, OutboundOnly: true})
+			}
+		}
+	}
+	switch {
+	case !s.twinServes():
+		if s.yields {
+			outbound(true)
+		}
+		s.twin, s.twinAt, s.yields = nil, time.Time{}, false
+		return false
+	case !s.yields:
+		s.yields, s.twinAt = true, now.Add(twinTime)
+		outbound(false)
+		return false
+	}
+	s.twin, s.twinAt = nil, time.Time{}
+	s.terminate(now, "the peer opened one at the same time")
+	return true
+}
+
 // twinServes reports whether the twin has all children that the IKE SA has.
 func (s *ikeSA) twinServes() bool {
 	return s.twin.state == established && !slices.ContainsFunc(s.children, func(c *ChildSA) bool {

@@ -300,7 +300,7 @@ func (s *ikeSA) replaceChild(c *ChildSA, after uint32) {
 	}
 	s.takeChild(c.SPIIn)
 	delete(s.m.children, c.SPIIn)
-	s.m.act(Remove{c, after})
+	s.m.act(Remove{Child: c, After: after})
 	s.settle(c.ask, nil, errors.New("the peer deletes the child"))
 	s.owned(func() Action { return ChildDown{s.described(), c.state(), c.replaced} })
 	s.m.act(Event{s.conn.Name, s.remote, "child-down", fmt.Sprintf("%s: %08x in, %08x out", c.Conf.Name, c.SPIIn, c.SPIOut)})

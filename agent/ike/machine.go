@@ -73,6 +73,8 @@ type Remove struct {
 	Child *ChildSA
 	// Inbound SPI of the child that takes its place. The SAs stay until the data plane has installed that one. 0: none.
 	After uint32
+	// The outbound one alone: packets of the peer are still taken.
+	OutboundOnly bool
 }
 
 // Move changes the addresses of a child's SAs.

@@ -118,6 +118,8 @@ type ikeSA struct {
 	// The IKE SA that the peer opened at the same time, and when this one ends for it.
 	twin   *ikeSA
 	twinAt time.Time
+	// The twin sends, and this one only receives.
+	yields bool
 	// How often overdueAt has passed.
 	overdue int
 
@@ -585,10 +587,7 @@ func (s *ikeSA) tick(now time.Time) {
 		}
 	}
 	if past(s.twinAt) {
-		redundant := s.twinServes()
-		s.twin, s.twinAt = nil, time.Time{}
-		if redundant {
-			s.terminate(now, "the peer opened one at the same time")
+		if s.giveWay(now) {
 			return
 		}
 	}
@@ -688,7 +687,9 @@ func (s *ikeSA) terminate(now time.Time, why string) {
 	s.state = deleting
 	if was == established {
 		for _, c := range s.sortedChildren() {
-			s.removeChild(c)
+			if !s.yields {
+				s.removeChild(c)
+			}
 		}
 		s.keepSA()
 	}

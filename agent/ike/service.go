@@ -477,6 +477,9 @@ func (s *serving) carryOut(actions []Action) {
 		case Remove:
 			remove := func() {
 				for _, outbound := range []bool{true, false} {
+					if !outbound && a.OutboundOnly {
+						continue
+					}
 					s.Objects.Delete(object.Key{Kind: associationKind, Name: associationName(a.Child, outbound)}, nil)
 				}
 			}
