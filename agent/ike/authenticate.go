@@ -379,8 +379,7 @@ func (s *ikeSA) findTwin(now time.Time) {
 		return
 	}
 	for _, other := range s.m.identities[s.identityKey()] {
-		// An IKE SA that began later replaces the other one: reauthentication.
-		if other == s || other.state != established || other.initiator == s.initiator || other.conn.Name != s.conn.Name || s.began.After(other.up) || other.began.After(s.up) {
+		if !s.crosses(other) {
 			continue
 		}
 		ends, stays := s, other
@@ -392,6 +391,29 @@ func (s *ikeSA) findTwin(now time.Time) {
 			ends.schedule()
 		}
 	}
+}
+
+// crosses reports whether the peer opened an IKE SA while we opened the other one. One that began later replaces the other one: reauthentication.
+func (s *ikeSA) crosses(other *ikeSA) bool {
+	return other != s && other.state == established && other.initiator != s.initiator && other.conn.Name == s.conn.Name && !s.began.After(other.up) && !other.began.After(s.up)
+}
+
+// childOfTwin is the child of an IKE SA opened at the same time that has the name of c; nil: none.
+func (s *ikeSA) childOfTwin(c *ChildSA) *ChildSA {
+	if c == nil || s.conn.Owned || s.conn.RemoteMethod == EAP {
+		return nil
+	}
+	for _, other := range s.m.identities[s.identityKey()] {
+		if !s.crosses(other) {
+			continue
+		}
+		for _, before := range other.children {
+			if before.Conf.Name == c.Conf.Name && !before.deleting && before.Precedence > 0 {
+				return before
+			}
+		}
+	}
+	return nil
 }
 
 // giveWay ends an IKE SA in favour of its twin, without a packet lost: first it only receives, and its inbound SAs stay until the peer has answered the
@@ -683,6 +705,10 @@ func (s *ikeSA) completeAuth(a *authentication, payloads []message.Payload, now 
 			confs = s.confs
 		}
 		c, more := s.acceptChild(a.first, nil, confs, now)
+		if before := s.childOfTwin(c); before != nil {
+			// The peer cannot take packets of the new one before it has our answer: the other one sends.
+			c.Precedence = before.Precedence - 1
+		}
 		switch {
 		case c == nil:
 			payloads = append(payloads, more...)
