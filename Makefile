@@ -17,6 +17,9 @@ export CCACHE_SLOPPINESS := pch_defines,time_macros
 ifneq ($(shell find -L .venv build build/tools -maxdepth 1 -type l 2>/dev/null),)
 $(shell rm -f build/.setup*)
 endif
+ifeq ($(wildcard .venv/bin/python),)
+$(shell rm -f build/.setup-test)
+endif
 
 JOBS ?= 2
 ROLE ?= bng

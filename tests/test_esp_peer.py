@@ -534,7 +534,7 @@ class TestPayload:
         pop.core.send(outer(PLAIN.seal(*args, **more)))
 
     def test_dummy_packets_are_discarded_and_are_no_drop(self, pop):
-        """RFC 4303 section 2.6: whatever is in them."""
+        """RFC 4303 section 2.6: with any content."""
         with counting(pop, consumed={"esp-dummy": 4}):
             self.send(pop, b"", NEXT_DUMMY)
             self.send(pop, bytes(1000), NEXT_DUMMY)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 )
 
@@ -43,10 +44,11 @@ func (l *Line) sendDeregistration() {
 		l.giveUp()
 		l.finish(nil, 0)
 		return
-	} else if err := l.begin(request, func([]byte) any { return request }); err != nil {
+	} else if err := l.begin(request, func([]byte) any { return request }); err != nil && !errors.Is(err, n2.ErrNoAMF) {
 		l.finish(nil, 0)
 		return
 	}
+	// Also without an AMF: one may be back by then.
 	l.set(t3521, t3521Time)
 }
 

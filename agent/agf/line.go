@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/aka"
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
@@ -82,7 +83,9 @@ type Settings struct {
 	MAC [6]byte
 	// Nil: the gateway vouches for the line, and NAS has null algorithms (TS 33.501 section 7B.3).
 	Subscription *Subscription
-	Marks        map[uint32]qosflow.Mark
+	// Of its Agf, and the marks by 5QI that follow from them.
+	Markings []*api.FiveQiMark
+	Marks    map[uint32]qosflow.Mark
 	// The HFC node of a line of a cable network; "": it is wireline.
 	HFCNode string
 }
@@ -229,6 +232,19 @@ func (l *Line) pump() {
 			}
 		}
 	}
+}
+
+// Mark marks the packets of the line's QoS flows in another way.
+func (l *Line) Mark(markings []*api.FiveQiMark, marks map[uint32]qosflow.Mark) {
+	before := l.settings.Marks
+	l.settings.Markings, l.settings.Marks = markings, marks
+	for _, s := range l.sessions {
+		for _, f := range s.flows {
+			s.dirty = s.dirty || marks[f.FiveQI] != before[f.FiveQI]
+		}
+		s.report()
+	}
+	l.world.Save(l)
 }
 
 var _ n2.UE = (*Line)(nil)

@@ -404,6 +404,18 @@ func TestADeregistrationIsRepeatedUntilItIsAccepted(t *testing.T) {
 	if !b.ended {
 		t.Error("the line waits for ever")
 	}
+	// Without an AMF, for a while: the one that is back gets the request.
+	b, _ = up(t)
+	b.Lost("the association is lost")
+	b.noAMF = true
+	b.sessions[1].Release()
+	b.pass()
+	before := len(b.cores)
+	b.noAMF = false
+	b.pass()
+	if last[*nas.UEDeregistrationRequest](b.core()); b.ended || len(b.cores) != before+1 {
+		t.Error("the core is not told")
+	}
 	b, _ = up(t)
 	b.sessions[1].Release()
 	b.say(nas.IntegrityCiphered, &nas.UEDeregistrationAccept{})

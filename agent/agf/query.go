@@ -31,10 +31,17 @@ func (s *agf) page(q *api.AgfLinesQuery, answer *api.AgfLines) {
 	if q.GetLimit() > 0 {
 		limit = min(int(q.GetLimit()), longestPage)
 	}
+	// The first ones by name, and one more: of many lines, a page is sorted at a time.
 	var names []string
+	keep := func() {
+		slices.Sort(names)
+		names = names[:min(len(names), limit+1)]
+	}
 	add := func(name, agf, is string) {
 		if name > q.GetPage() && (q.GetName() == "" || q.GetName() == name) && (q.GetAgf() == "" || q.GetAgf() == agf) && (q.GetState() == "" || q.GetState() == is) {
-			names = append(names, name)
+			if names = append(names, name); len(names) >= 2*(limit+1) {
+				keep()
+			}
 		}
 	}
 	for name, one := range s.lines {
@@ -45,7 +52,7 @@ func (s *agf) page(q *api.AgfLinesQuery, answer *api.AgfLines) {
 			add(name, of.agf, refused)
 		}
 	}
-	slices.SortFunc(names, strings.Compare)
+	keep()
 	if len(names) > limit {
 		names = names[:limit]
 		answer.NextPage = names[limit-1]

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/qosflow"
@@ -31,13 +32,23 @@ type lineRecord struct {
 	Node  string      `json:"node,omitempty"`
 	MAC   []byte      `json:"mac"`
 	Slice *nas.SNSSAI `json:"slice,omitempty"`
-	GUTI  []byte      `json:"guti"`
+	// With which the data plane's objects of its sessions were made.
+	Markings []*api.FiveQiMark `json:"markings,omitempty"`
+	GUTI     []byte            `json:"guti"`
 	// -1: idle.
 	RAN      int64                `json:"ran"`
 	Context  *nas.SecurityContext `json:"context,omitempty"`
 	SQN      uint64               `json:"sqn,omitempty"`
 	AMBR     nas.AMBR             `json:"ambr,omitzero"`
 	Sessions []sessionRecord      `json:"sessions"`
+	// Not nil: the line is not registered, and waits.
+	Hold *holdRecord `json:"hold,omitempty"`
+}
+
+type holdRecord struct {
+	Until    time.Time `json:"until"`
+	Attempts int       `json:"attempts"`
+	Why      string    `json:"why"`
 }
 
 type sessionRecord struct {
@@ -72,7 +83,7 @@ type sessionRecord struct {
 
 // record of a registered line. Others have none: they begin anew.
 func (l *Line) record() lineRecord {
-	r := lineRecord{Line: l.settings.Line, Realm: l.settings.Realm, MAC: l.settings.MAC[:], Slice: l.settings.Slice, GUTI: l.guti, RAN: -1, Context: l.context, AMBR: l.ambr}
+	r := lineRecord{Line: l.settings.Line, Realm: l.settings.Realm, MAC: l.settings.MAC[:], Slice: l.settings.Slice, Markings: l.settings.Markings, GUTI: l.guti, RAN: -1, Context: l.context, AMBR: l.ambr}
 	if l.core != nil {
 		_, ran := l.core.IDs()
 		r.RAN = int64(ran)
@@ -168,6 +179,31 @@ func (s *agf) Save(l *Line) {
 	s.environment.Records.Put(durable.Record{Key: keyOf(one.key), Value: value})
 }
 
+// hold has a line wait: also after a restart.
+func (s *agf) hold(key string, h hold) {
+	s.holds[key] = h
+	if s.environment.Records == nil {
+		return
+	}
+	value, err := json.Marshal(&lineRecord{Line: key, AGF: h.agf, Hold: &holdRecord{Until: h.until, Attempts: h.attempts, Why: h.why.Error()}})
+	if err != nil {
+		s.environment.Log.Error("the record of a line cannot be written", "record", key, "error", err)
+		return
+	}
+	s.environment.Records.Put(durable.Record{Key: keyOf(key), Value: value})
+}
+
+// unhold forgets that a line waited.
+func (s *agf) unhold(key string) {
+	if _, is := s.holds[key]; !is {
+		return
+	}
+	delete(s.holds, key)
+	if one := s.lines[key]; s.environment.Records != nil && (one == nil || !one.recorded) {
+		s.environment.Records.Put(durable.Record{Key: keyOf(key)})
+	}
+}
+
 func (s *agf) unrecord(one *registration) {
 	if one.recorded {
 		one.recorded = false
@@ -202,6 +238,10 @@ func (s *agf) recall() {
 }
 
 func (s *agf) takeUp(r *lineRecord) error {
+	if h := r.Hold; h != nil {
+		s.holds[r.Line] = hold{h.Until, h.Attempts, errors.New(h.Why), r.AGF}
+		return nil
+	}
 	if len(r.MAC) != 6 {
 		return errors.New("malformed record")
 	}
@@ -217,7 +257,7 @@ func (s *agf) takeUp(r *lineRecord) error {
 	of := s.agfs[r.AGF]
 	node := s.nodes[of.GetNode()]
 	s.mu.Unlock()
-	settings := Settings{Line: r.Line, Realm: r.Realm, MAC: [6]byte(r.MAC), Slice: r.Slice, Marks: qosflow.Marks(nil)}
+	settings := Settings{Line: r.Line, Realm: r.Realm, MAC: [6]byte(r.MAC), Slice: r.Slice}
 	if node != nil {
 		its, err := s.settings(r.Line, settings.MAC, of, node)
 		if err != nil {
@@ -226,6 +266,8 @@ func (s *agf) takeUp(r *lineRecord) error {
 		its.Realm, its.Slice = r.Realm, r.Slice
 		settings = its
 	}
+	// Other markings follow as a change.
+	settings.Markings, settings.Marks = r.Markings, qosflow.Marks(r.Markings)
 	l, err := restore(r, settings, s)
 	if err != nil {
 		return err

@@ -102,6 +102,8 @@ type agf struct {
 	credentialOf map[string]string
 	// The Agf that a SubscriberProfile names.
 	named map[string]string
+	// Agfs that changed since the last tick.
+	changed map[string]bool
 
 	// The fields below are used under Pool.Do alone, and before there is a Pool by Run.
 	lines   map[string]*registration
@@ -116,12 +118,13 @@ type agf struct {
 	// Sequence numbers of Subscriptions without a registration, by Card: the core's challenges of before are not accepted again.
 	sequences map[string]uint64
 	timers    deadline.Queue[*registration]
+	remarks   []remark
 	shared    *service.Shared
 	gateways  gateways
 }
 
 func newAGF(e service.Environment) *agf {
-	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
+	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, changed: map[string]bool{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
 		lines: map[string]*registration{}, of: map[*Line]*registration{}, members: map[string]*member{}, teids: map[uint32]*member{}, ends: map[farEnd]tunnelOwner{}, holds: map[string]hold{}, sequences: map[string]uint64{},
 		gateways:    newGateways(),
 		registered:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_lines", Help: "Lines with a registration at a 5G core, or on the way to one."}),
@@ -141,6 +144,7 @@ func (s *agf) Follow(c service.Change) {
 		follow(s.nodes, c)
 	case "Agf":
 		follow(s.agfs, c)
+		s.changed[c.Key.Name] = true
 	case "CoreSubscriber":
 		if before := s.credentials[c.Key.Name]; before != nil && s.credentialOf[before.Line] == c.Key.Name {
 			delete(s.credentialOf, before.Line)
@@ -256,10 +260,11 @@ func (s *agf) tick() {
 		s.swept = now
 		for key, h := range s.holds {
 			if now.After(h.until.Add(forgetTime)) {
-				delete(s.holds, key)
+				s.unhold(key)
 			}
 		}
 	}
+	s.remark()
 	s.tickGateways(now)
 	s.registered.Set(float64(len(s.lines)))
 	s.pduSessions.Set(float64(len(s.members)))
@@ -327,9 +332,9 @@ func (s *agf) Over(l *Line, why error, wait time.Duration) {
 	}
 	s.timers.Remove(one)
 	s.unrecord(one)
-	delete(s.holds, one.key)
+	s.unhold(one.key)
 	if wait > 0 {
-		s.holds[one.key] = hold{time.Now().Add(wait), l.attempts, why, one.agf}
+		s.hold(one.key, hold{time.Now().Add(wait), l.attempts, why, one.agf})
 	}
 }
 
@@ -378,7 +383,7 @@ func (s *agf) settings(line string, mac [6]byte, of *api.Agf, n *api.AccessNode)
 	for len(network) < 3 {
 		network = "0" + network
 	}
-	set := Settings{Line: line, Realm: "5gc.mnc" + network + ".mcc" + plmn[:3] + ".3gppnetwork.org", MAC: mac, Marks: qosflow.Marks(of.Markings),
+	set := Settings{Line: line, Realm: "5gc.mnc" + network + ".mcc" + plmn[:3] + ".3gppnetwork.org", MAC: mac, Markings: of.Markings, Marks: qosflow.Marks(of.Markings),
 		HFCNode: of.HfcNode}
 	if of.Slice != nil {
 		sd, _ := hex.DecodeString(of.Slice.Sd)
@@ -459,6 +464,10 @@ func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.Acc
 	key := r.Username
 	refuse := func(err error, text string) {
 		done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", subscriber.ErrRejected, err), Message: r.Failure(text)})
+	}
+	if key == "" {
+		refuse(errors.New("the line has no name: set `username` in SubscriberProfile/"+r.Profile), "")
+		return
 	}
 	before := s.holds[key]
 	if time.Now().Before(before.until) {

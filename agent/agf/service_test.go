@@ -3,13 +3,20 @@
 package agf
 
 import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/durable"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
+	"sluice.dev/sluice/agent/subscriber"
 )
 
 func TestASequenceNumberIsAcceptedOnceAlsoOfAnEarlierRegistration(t *testing.T) {
@@ -90,5 +97,127 @@ func TestACoreSubscriberIsFoundByItsLine(t *testing.T) {
 	put("one", "")
 	if len(s.credentialOf) != 1 {
 		t.Errorf("%v", s.credentialOf)
+	}
+}
+
+// keeping is a service whose records are in a log, and the log.
+func keeping(t *testing.T, directory string) (*agf, *durable.Log) {
+	log, err := durable.Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := log.Table("agf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry(), Records: table, Log: slog.New(slog.DiscardHandler)})
+	s.recall()
+	return s, log
+}
+
+func TestARefusedLineWaitsAlsoAfterARestart(t *testing.T) {
+	directory := t.TempDir()
+	s, log := keeping(t, directory)
+	for _, name := range []string{"line-7", "line-8"} {
+		one := &registration{Line: NewLine(Settings{}, nil), agf: "homes", key: name}
+		one.attempts = 3
+		s.of[one.Line], s.lines[name] = one, one
+		s.Over(one.Line, errors.New("the core rejects the registration"), time.Hour)
+	}
+	before := s.holds["line-7"]
+	// The other one registers.
+	second := &registration{Line: NewLine(Settings{}, nil), key: "line-8"}
+	s.of[second.Line], s.lines["line-8"] = second, second
+	s.Over(second.Line, nil, 0)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, log = keeping(t, directory)
+	after := s.holds["line-7"]
+	if len(s.holds) != 1 || !after.until.Equal(before.until) || after.attempts != 3 || after.agf != "homes" || after.why.Error() != before.why.Error() {
+		t.Errorf("%+v", s.holds)
+	}
+	var refused subscriber.Answer
+	s.ask(&subscriber.Request{Credentials: subscriber.Credentials{Username: "line-7"}}, "homes", &api.Agf{}, &api.AccessNode{}, func(a subscriber.Answer) { refused = a })
+	if !errors.Is(refused.Reject, subscriber.ErrRejected) || !strings.Contains(refused.Reject.Error(), "the core rejects the registration") {
+		t.Errorf("%v", refused.Reject)
+	}
+	// The time is over, and nothing is left of it.
+	s.holds["line-7"] = hold{until: time.Now().Add(-2 * forgetTime), why: after.why}
+	s.tick()
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, log = keeping(t, directory); len(s.holds) != 0 {
+		t.Errorf("%+v", s.holds)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALineWithoutANameIsRefusedByTheFieldToSet(t *testing.T) {
+	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
+	var answer subscriber.Answer
+	s.ask(&subscriber.Request{Profile: "home"}, "homes", &api.Agf{}, &api.AccessNode{}, func(a subscriber.Answer) { answer = a })
+	if answer.Reject == nil || !strings.Contains(answer.Reject.Error(), "`username` in SubscriberProfile/home") || len(s.lines) != 0 {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestOtherMarkingsAreOfLinesThatAreUpAndOfThoseOfBeforeARestart(t *testing.T) {
+	marked := []*api.FiveQiMark{{FiveQi: 9, Class: 3, Dscp: "af11"}}
+	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
+	follow := func(markings []*api.FiveQiMark) {
+		s.Follow(service.Change{Key: object.Key{Kind: "AccessNode", Name: "bonn"}, Object: &object.Object{Kind: "AccessNode", Name: "bonn", Spec: &api.AccessNode{Plmn: "00101"}}})
+		s.Follow(service.Change{Key: object.Key{Kind: "Agf", Name: "homes"}, Object: &object.Object{Kind: "Agf", Name: "homes", Spec: &api.Agf{Node: "bonn", Markings: markings}}})
+	}
+	add := func(l *Line) *registration {
+		one := &registration{Line: l, agf: "homes", key: l.settings.Line}
+		s.of[l], s.lines[one.key] = one, one
+		return one
+	}
+	b, u := up(t)
+	add(b.Line)
+	follow(marked)
+	s.tick()
+	if len(u.changed) != 1 || len(u.changed[0].Flows.GetFlows()) != 1 || u.changed[0].Flows.Flows[0].Class != 3 || u.changed[0].Flows.Flows[0].Dscp != "af11" || b.saved == 0 {
+		t.Fatalf("%+v", u.changed)
+	}
+	// The Agf changes in another field, or for 5QIs that the line does not have.
+	follow(marked)
+	s.tick()
+	follow(append([]*api.FiveQiMark{{FiveQi: 70, Class: 2}}, marked...))
+	s.tick()
+	if len(u.changed) != 1 {
+		t.Errorf("%d changes", len(u.changed))
+	}
+	// They change while the agent does not run: its record has those of the objects of its session.
+	follow(marked)
+	s.tick()
+	octets, err := json.Marshal(b.record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r lineRecord
+	if err := json.Unmarshal(octets, &r); err != nil {
+		t.Fatal(err)
+	}
+	s = newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
+	follow(nil)
+	r.AGF, r.Sessions[0].Left = "homes", true
+	if err := s.takeUp(&r); err != nil {
+		t.Fatal(err)
+	}
+	one := s.lines["line-7"]
+	if !sameMarkings(one.settings.Markings, marked) || one.settings.Marks[9].Class != 3 {
+		t.Fatalf("%v", one.settings.Markings)
+	}
+	again := &bed{t: t, now: b.now, Line: one.Line}
+	v := &user{}
+	one.world, one.sessions[1].events = again, v
+	s.tick()
+	if len(v.changed) != 1 || v.changed[0].Flows != nil || len(one.settings.Markings) != 0 {
+		t.Errorf("%+v", v.changed)
 	}
 }

@@ -14,7 +14,7 @@ func TestAReportHasWhatWasCarriedSinceTheOneBefore(t *testing.T) {
 	begin := time.Unix(1_000_000_000, 0)
 	u := usage{since: begin}
 	if !u.read(1, volume{1, 100, 2, 200}) || u.read(1, volume{1, 100, 2, 200}) {
-		t.Error("new and old counters are not told apart")
+		t.Error("old counters count as new ones")
 	}
 	item := u.report(ngap.RATTypeNrUnlicensed, begin.Add(time.Second)).PDUSessionUsageReport.PDUSessionTimedReportList[0]
 	if item.UsageCountUL != 100 || item.UsageCountDL != 200 {

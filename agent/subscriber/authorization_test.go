@@ -80,7 +80,7 @@ func TestAGrantTellsWhoAcceptedTheSubscriber(t *testing.T) {
 	}
 }
 
-// A core knows lines. Whoever calls itself by the name of another line is not that line.
+// A host chooses its user name: the name of another line gives it nothing of that line at the core.
 func TestTheCoreHearsTheLineUnlessAnotherBackEndKnowsTheName(t *testing.T) {
 	w := newWorld(t)
 	back := &noting{answer: Answer{}}

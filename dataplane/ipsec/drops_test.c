@@ -621,7 +621,7 @@ a_subscriber_is_told_of_the_path_mtu_of_the_session_s_tunnel_over_ipv6(void **st
 	receive_user4(1420, 64, 0);
 	assert_int_equal(sent_count, 2);
 	assert_true(sent[0].length <= ETHER + PATH && sent[1].length <= ETHER + PATH);
-	// Where 1,280 bytes do not fit, the outer packet is fragmented, and nobody is told of less.
+	// Where 1,280 bytes do not fit, the outer packet is fragmented, and the sender hears of no smaller MTU.
 	tell_too_big6(&large, 1280);
 	receive_user6(1281, 64);
 	assert_true(went_to("other"));
