@@ -41,7 +41,7 @@ def resident(process):
 
 def lines(count):
     with Lab() as lab:
-        site = test_agf_load.Site(lab, count)
+        site = test_agf_load.Site(lab, count, large=count > 2000)
         gateway = site.gateway
         before, empty, began = processor(gateway.agent), resident(gateway.agent), time.monotonic()
         site.dialer.dial(60 + count)

@@ -33,7 +33,9 @@ VICTIMS = ("agent", "AMF", "data plane")
 
 
 class Site:
-    def __init__(self, lab, lines=LINES):
+    """`large`: lines stay up, and have neither users of a BNG nor short leases."""
+
+    def __init__(self, lab, lines=LINES, large=False):
         self.access, self.inside, self.core = (lab.namespace(name) for name in ("access", "gateway", "core"))
         for ours, other, theirs in (("acc0", self.access, "line"), ("core0", self.core, "n3")):
             self.inside.link(ours, other, theirs)
@@ -48,7 +50,9 @@ class Site:
         metrics = {"type": "metrics", "name": "metrics", "listen": METRICS}
         self.gateway = Gateway(lab, self.inside, supervised=True, agent_too=True, northbounds=[metrics])
         areas = [{"tac": 1, "slices": [{"sst": 1}]}]
-        users = [f"{kind}-{number:03}" for kind in ("first", "second") for number in range(1, lines + 1)]
+        users = [f"{kind}-{number:03}" for kind in ("first", "second") for number in range(1, lines + 1) if not large]
+        pppoe, ipoe = (1000, 2000) if large else (200, 100)
+        outer = {first: [f"{first}-{first + 1 + lines // 2000}"] for first in (pppoe, ipoe)}
         self.gateway.apply(
             thing("Port", "access", device="net_af_packet0,iface=acc0,framecnt=4096", mac="02:00:00:00:aa:01"),
             thing("Port", "core", device="net_af_packet1,iface=core0,framecnt=4096", mac="02:00:00:00:aa:02"),
@@ -61,18 +65,19 @@ class Site:
             thing("SubscriberProfile", "home", **CORE),
             thing("SubscriberProfile", "other", **CORE),
             *(thing("LocalUser", user, username=user, password="secret") for user in users),
-            thing("PppoeServer", "homes", port="access", outerVlans=["200-201"], innerVlans=["1-1000"], profile="home",
-                  echoInterval="2s", discoveryRatePerMac=100),
-            thing("IpoeServer", "homes", port="access", outerVlans=["100-101"], innerVlans=["1-1000"], profile="other",
-                  leaseTime="10s", ratePerMac=100),
+            thing("PppoeServer", "homes", port="access", outerVlans=outer[pppoe], innerVlans=["1-1000"], profile="home",
+                  echoInterval="60s" if large else "2s", discoveryRatePerMac=100),
+            thing("IpoeServer", "homes", port="access", outerVlans=outer[ipoe], innerVlans=["1-1000"], profile="other",
+                  leaseTime="2h" if large else "10s", ratePerMac=100),
             # Of a line that the crowd has nothing to do with.
             thing("PppoeServer", "last", port="access", outerVlans=["210"], profile="other"),
             wait=False,
         )  # fmt: skip
         self.amf.wait("setup")
         half = max(1, lines // 2)
-        self.dialer = Dialer(lab, self.access, "line", pppoe=half, ipoe=half, move=1, password="secret", echo="4s",
-                             username="first-{n},second-{n}", without6="true", window=32, seed=SEED)  # fmt: skip
+        self.dialer = Dialer(lab, self.access, "line", pppoe=half, ipoe=half, pppoe_vlan=pppoe, ipoe_vlan=ipoe, move=1,
+                             password="secret", echo="60s" if large else "4s", username="first-{n},second-{n}",
+                             without6="true", window=32, seed=SEED)  # fmt: skip
 
     def kill(self, victim):
         if victim == "AMF":
