@@ -2,6 +2,7 @@
 """Untrusted access to a 5G core: UEs with an IKE and NAS of their own, the N3IWF, and an AMF above pycrate."""
 
 import json
+import re
 import struct
 from ipaddress import ip_address
 
@@ -18,6 +19,8 @@ from lab.n3iwf import (
     INNER_NAS6,
     INNER_POOL6,
     OTHER_AMF,
+    SERVER,
+    SERVER6,
     UPF,
     USER_PLANE,
     USER_PLANE6,
@@ -123,6 +126,25 @@ def test_a_pdu_session_has_ipv6_or_both(site, ues):
     _, four = site.attach(ues, session=2, kind=3)
     assert site.reaches(four)
     assert site.reaches(ues.events("session", session=2)[-1]["address6"])
+
+
+def test_the_sender_of_a_packet_that_is_too_large_for_the_access_hears_the_path_mtu(site, ues):
+    register(ues)
+    site.attach(ues, kind=3)
+    given = ues.events("session")[-1]
+    site.core.ip("link", "set", "n6", "mtu", "1500")
+    for source, address, headers in ((SERVER, given["address"], 28), (SERVER6, given["address6"], 48)):
+
+        def ping(size, count, source=source, address=address, headers=headers):
+            command = ("ping", "-c", str(count), "-w", "20", "-i", "0.2", "-M", "do", "-s", str(size - headers))
+            return site.core.run(*command, "-I", source, address, check=False)
+
+        found = re.search(r"mtu ?= ?([0-9]+)", ping(1500, 2).stdout)
+        assert found, "no error arrives"
+        # The largest packet that fits is the one of the path MTU.
+        assert 1280 <= int(found[1]) < 1500
+        assert ping(int(found[1]), 1).returncode == 0
+    site.core.ip("link", "set", "n6", "mtu", "1400")
 
 
 def test_frames_of_a_pdu_session_of_type_ethernet_go_both_ways(site, ues):
