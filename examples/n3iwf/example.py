@@ -12,7 +12,6 @@ import contextlib
 import queue
 import select
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ TREE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE / "tests"))
 
 from lab import Gateway, Lab, Upf  # noqa: E402
+from lab.certificate import n3iwf_certificate  # noqa: E402
 from lab.core import N3iwfAmf, Ues  # noqa: E402
 from lab.laboratory import wait_until  # noqa: E402
 from lab.namespace import run  # noqa: E402
@@ -34,19 +34,6 @@ KILL = 10
 GATEWAY, CORE, UPF, SERVER = "192.0.2.1", "198.51.100.1", "198.51.100.2", "203.0.113.1"
 NODE, AMF = "10.9.8.1", "10.9.8.2"
 EXPEDITED = 46 << 2
-
-
-def certificates(directory):
-    """An authority that phones trust, and the gateway's certificate."""
-
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=directory)
-
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *key, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=operator")
-    openssl("req", *key, "-keyout", "n3iwf.key", "-out", "n3iwf.csr", "-subj", "/CN=n3iwf.example")
-    issuer = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
-    openssl("x509", "-req", "-in", "n3iwf.csr", *issuer, "-out", "n3iwf.pem")
 
 
 class Site:
@@ -62,7 +49,7 @@ class Site:
         self.core.ip("addr", "add", f"{SERVER}/32", "dev", "lo")
         for number in range(PHONES):
             self.wifi.ip("addr", "add", f"192.0.2.{100 + number}/24", "dev", "wlan")
-        certificates(lab.directory)
+        n3iwf_certificate(lab.directory)
         self.amf = N3iwfAmf(lab, self.core, AMF, upf=UPF)
         self.upf = Upf(lab, self.core, UPF)
         self.gateway = Gateway(lab, self.inside, supervised=True, agent_too=True)

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from . import Gateway, Upf, thing
+from .certificate import n3iwf_certificate
 from .core import N3iwfAmf, Ues
 from .laboratory import wait_until
 from .wireshark import Sniffer
@@ -21,20 +22,6 @@ INNER_NAS, USER_PLANE = "10.200.0.1", "10.200.0.2"
 INNER_NAS6, USER_PLANE6, INNER_POOL6 = "2001:db8:200::1", "2001:db8:200::2", "2001:db8:201::/64"
 EF = 46
 VOICE = ("-Q", hex(EF << 2))
-
-
-def authority(directory):
-    """An authority, and the gateway's certificate: ECDSA."""
-
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=directory)
-
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *key, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=operator")
-    openssl("req", *key, "-keyout", "n3iwf.key", "-out", "n3iwf.csr", "-subj", "/CN=n3iwf.example")
-    openssl("x509", "-req", "-in", "n3iwf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-            "-out", "n3iwf.pem")  # fmt: skip
-    return directory
 
 
 @dataclass
@@ -72,7 +59,7 @@ class Site:
         for n in range(ues):
             self.wifi.ip("addr", "add", f"{ip_address(FIRST_UE) + n}/16", "dev", "wlan")
         self.wifi.ip("addr", "add", f"{FIRST_UE6}/64", "dev", "wlan", "nodad")
-        self.files = authority(lab.directory)
+        self.files = n3iwf_certificate(lab.directory)
         self.sniffers = [
             (Sniffer(lab, self.core, "amf", "sctp"), NODE),
             (Sniffer(lab, self.core, "upf", "udp port 2152"), CORE),
