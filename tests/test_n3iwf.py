@@ -116,6 +116,25 @@ def test_a_modification_moves_flows_between_children(site, ues):
     assert site.reaches(address)
 
 
+def flows_of(site):
+    (ue,) = site.gateway.json("get", "ues")
+    return sorted(flow["qfi"] for flow in ue["sessions"][0]["flows"])
+
+
+def test_a_modification_that_the_ue_refuses_leaves_the_pdu_session_as_it_was(site, ues):
+    number, address = connected(site, ues)
+    having(ues, refusemodify=1)
+    site.amf.do("modify", amf=number, session=1, add=[[5, 7]])
+    site.amf.wait("modified", sessions=[])
+    assert ues.wait("modification-refused", ue=0)[0]["qfis"] == [5, 9]
+    assert flows_of(site) == [1, 9]
+    having(ues, refusemodify=0)
+    assert site.reaches(address)
+    site.amf.do("modify", amf=number, session=1, add=[[5, 7]])
+    site.amf.wait("modified", sessions=[1])
+    assert flows_of(site) == [1, 5, 9]
+
+
 def test_a_pdu_session_has_ipv6_or_both(site, ues):
     register(ues)
     _, six = site.attach(ues, kind=2)

@@ -50,8 +50,8 @@ type Server interface {
 	OpenChild(peer uint64, child *Child, notify []*message.Notify, done func(ChildOpened)) error
 	// CloseChild deletes the child SAs of a peer that have a name.
 	CloseChild(peer uint64, name string) error
-	// Inform sends notifications in INFORMATIONAL. done gets those of the response.
-	Inform(peer uint64, notify []*message.Notify, done func(NotifyAnswered)) error
+	// Inform sends notifications in INFORMATIONAL: those with the protocol ESP get the SPI of a child SA, by its name. done gets the response.
+	Inform(peer uint64, child string, notify []*message.Notify, done func(NotifyAnswered)) error
 	// Close deletes an IKE SA with its child SAs.
 	Close(peer uint64, why string) error
 }
@@ -261,12 +261,12 @@ func (r registry) CloseChild(peer uint64, name string) (err error) {
 }
 
 // Inform implements Server.
-func (r registry) Inform(peer uint64, notify []*message.Notify, done func(NotifyAnswered)) (err error) {
+func (r registry) Inform(peer uint64, child string, notify []*message.Notify, done func(NotifyAnswered)) (err error) {
 	r.locked(func(now time.Time) (actions []Action) {
 		r.owners.token++
 		token := r.owners.token
 		r.owners.informed[token] = done
-		if actions, err = r.machine.Inform(peer, notify, token, now); err != nil {
+		if actions, err = r.machine.Inform(peer, child, notify, token, now); err != nil {
 			delete(r.owners.informed, token)
 		}
 		return actions

@@ -303,8 +303,9 @@ func (m *Machine) CloseChild(id uint64, name string, now time.Time) ([]Action, i
 	return m.done(), n, nil
 }
 
-// Inform sends notifications by INFORMATIONAL. NotifyAnswered with the token brings the peer's.
-func (m *Machine) Inform(id uint64, notify []*message.Notify, token uint64, now time.Time) ([]Action, error) {
+// Inform sends notifications about a child SA by INFORMATIONAL: those with the protocol ESP get its SPI, of packets to us. child "": about none.
+// NotifyAnswered with the token brings the peer's notifications, or an error if it refuses.
+func (m *Machine) Inform(id uint64, child string, notify []*message.Notify, token uint64, now time.Time) ([]Action, error) {
 	s, err := m.peerOf(id)
 	if err != nil {
 		return nil, err
@@ -317,16 +318,49 @@ func (m *Machine) Inform(id uint64, notify []*message.Notify, token uint64, now 
 	}
 	s.informs[token] = true
 	s.enqueue(now, func(s *ikeSA, now time.Time) bool {
-		conn := s.conn.Name
-		s.request(message.Informational, now, func(all []message.Payload, _ time.Time) {
+		answered := func(one NotifyAnswered) {
 			if s.informs[token] {
 				delete(s.informs, token)
-				s.m.act(NotifyAnswered{Connection: conn, Token: token, Notify: readAuth(all).notification})
+				one.Connection, one.Token = s.conn.Name, token
+				s.m.act(one)
 			}
-		}, payloadsOf(notify)...)
+		}
+		about := notify
+		if child != "" {
+			if about = s.about(child, notify); about == nil {
+				answered(NotifyAnswered{Err: fmt.Errorf("the peer has no child SA %s", child)})
+				return false
+			}
+		}
+		s.request(message.Informational, now, func(all []message.Payload, _ time.Time) {
+			p := readAuth(all)
+			one := NotifyAnswered{Notify: p.notification}
+			if p.err != nil {
+				one.Err = fmt.Errorf("the peer refuses: %s", p.err.Kind)
+			}
+			answered(one)
+		}, payloadsOf(about)...)
 		return true
 	})
 	return m.done(), nil
+}
+
+// about returns notifications with the SPI of a child SA; nil: there is none of the name. While it is rekeyed, it is the newest.
+func (s *ikeSA) about(child string, notify []*message.Notify) (all []*message.Notify) {
+	for _, c := range s.sortedChildren() {
+		if c.Conf.Name != child || c.deleting {
+			continue
+		}
+		all = nil
+		for _, one := range notify {
+			copied := *one
+			if one.Protocol == message.ProtocolESP {
+				copied.SPI = spiBytes(c.SPIIn)
+			}
+			all = append(all, &copied)
+		}
+	}
+	return all
 }
 
 // ClosePeer deletes an IKE SA with its children.

@@ -165,7 +165,7 @@ func TestAServiceRunsItsOwnEAPMethodAndChildren(t *testing.T) {
 	}
 
 	// INFORMATIONAL in both directions.
-	if actions, err = p.b.m.Inform(id, []*message.Notify{{Kind: notifyQoS, Data: []byte{6}}}, 72, p.now); err != nil {
+	if actions, err = p.b.m.Inform(id, "", []*message.Notify{{Kind: notifyQoS, Data: []byte{6}}}, 72, p.now); err != nil {
 		t.Fatal(err)
 	}
 	p.do(p.b, actions)

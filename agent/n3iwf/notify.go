@@ -21,6 +21,7 @@ const (
 	notifyUP6        message.NotifyType = 55505
 	notifyNASPort    message.NotifyType = 55506
 	notifyBackOff    message.NotifyType = 55507
+	notifySA         message.NotifyType = 55508
 )
 
 // Flags of 5G_QOS_INFO.
@@ -44,6 +45,9 @@ func qosInfo(session uint8, qfis []uint8, isDefault bool, dscp int) *message.Not
 	data[0] = byte(len(data) - 1)
 	return &message.Notify{Kind: notifyQoS, Data: data}
 }
+
+// saInfo is the UP_SA_INFO notification (section 9.3.1.8): which child SA a 5G_QOS_INFO modifies, by its SPI.
+func saInfo() *message.Notify { return &message.Notify{Kind: notifySA, Protocol: message.ProtocolESP} }
 
 // addressNotify is NAS_IP4_ADDRESS and so on.
 func addressNotify(four, six message.NotifyType, a netip.Addr) *message.Notify {

@@ -445,11 +445,26 @@ func removeAll(sessions map[uint8]*pduSession, told bool, counted func()) {
 	one()
 }
 
-// regroup changes the child SAs to those of the flows: the UE gets the new QFIs of a child SA that stays (TS 24.502 section 7.6), new child SAs are
-// opened, and those without flows are closed once packets take the new ones.
+// regroup changes the child SAs to those of the flows: the UE takes the new QFIs of a child SA that stays (TS 24.502 section 7.6), or refuses them; new child
+// SAs are opened, and those without flows are closed once packets take the new ones.
 func (p *pduSession) regroup(done func(error)) {
 	var opened []group
 	var superfluous []*childSA
+	var refused error
+	left := 1
+	heard := func(err error) {
+		if err != nil {
+			refused = err
+		}
+		if left--; left > 0 {
+			return
+		}
+		if refused != nil || p.removed {
+			done(refused)
+			return
+		}
+		p.exchange(opened, superfluous, done)
+	}
 	wanted := groups(p.u.in.spec.ChildFiveQis, p.u.in.marks, p.flows)
 	kept := map[*childSA]bool{}
 	for _, g := range wanted {
@@ -464,9 +479,12 @@ func (p *pduSession) regroup(done func(error)) {
 		kept[c] = true
 		if !slices.Equal(c.qfis, g.qfis) {
 			c.group = g
-			notify := []*message.Notify{qosInfo(p.id, g.qfis, g.isDefault, g.dscp)}
-			if err := p.u.s.ike.Inform(p.u.peer.ID, notify, func(ike.NotifyAnswered) {}); err != nil {
-				p.u.s.Log.Info("a UE does not hear of QoS flows", "name", p.name(), "error", err)
+			left++
+			err := p.u.s.ike.Inform(p.u.peer.ID, c.name, []*message.Notify{saInfo(), qosInfo(p.id, g.qfis, g.isDefault, g.dscp)}, func(a ike.NotifyAnswered) {
+				p.u.s.post(func() { heard(a.Err) })
+			})
+			if err != nil {
+				heard(err)
 			}
 		}
 	}
@@ -475,6 +493,11 @@ func (p *pduSession) regroup(done func(error)) {
 			superfluous = append(superfluous, c)
 		}
 	}
+	heard(nil)
+}
+
+// exchange opens child SAs, and closes others once packets take the new ones.
+func (p *pduSession) exchange(opened []group, superfluous []*childSA, done func(error)) {
 	p.open(opened, func(err error) {
 		if err != nil || p.removed {
 			done(err)

@@ -215,7 +215,7 @@ class Initiator:
     esp(data, dscp): a packet of a child SA, and the DSCP in front of it, None if it is not known
     takes(): whether it takes a child SA that the gateway opens
     offered(child, kind, data): a notification about such a child SA
-    informed(kind, data): a notification of INFORMATIONAL
+    informed(kind, data): a notification of INFORMATIONAL, its data behind the SPI size; the error that refuses it, or None
     ended(): the IKE SA is gone
     """
 
@@ -418,7 +418,8 @@ class Initiator:
                 if ours:
                     answer.append((DELETE, struct.pack("!BBH", 3, 4, len(ours)) + b"".join(ours)))
             elif kind == NOTIFY:
-                self.informed(struct.unpack_from("!H", body, 2)[0], body[4:])
+                refusal = self.informed(struct.unpack_from("!H", body, 2)[0], body[4:])
+                answer += [notify(refusal)] if refusal else []
         return answer, after
 
     def opened(self, payloads, kinds):

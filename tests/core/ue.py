@@ -53,7 +53,8 @@ from core.ike import (
 from core.mobile import ETHERNET, FAILURE, SUCCESS, Mobile
 from core.usim import UPLINK, NoSecurity
 
-QOS_INFO, NAS_IP4, NAS_IP6, UP_IP4, UP_IP6, NAS_PORT, BACKOFF = range(55501, 55508)
+QOS_INFO, NAS_IP4, NAS_IP6, UP_IP4, UP_IP6, NAS_PORT, BACKOFF, SA_INFO = range(55501, 55509)
+NO_PROPOSAL = 14
 CONGESTION = 15500
 INNER_IP4, INNER_IP6 = 1, 8
 # Of IPv6 addresses of PDU sessions.
@@ -117,12 +118,18 @@ class Ue(Initiator, Mobile):
         return True
 
     def informed(self, kind, data):
-        if kind == QOS_INFO:
+        if kind == SA_INFO:
+            self.modified = next(c for c in self.children.values() if c.spi_out == data)
+        elif kind == QOS_INFO:
             session, qfis, default, dscp = self.qos(data)
-            for child in self.children.values():
-                if child.session == session and child.default == default:
-                    child.qfis, child.dscp = qfis, dscp
+            child = self.modified
+            assert (child.session, child.default) == (session, default), "UP_SA_INFO: another child SA"
+            if self.world.options.refusemodify:
+                self.say("modification-refused", session=session, qfis=qfis)
+                return NO_PROPOSAL
+            child.qfis, child.dscp = qfis, dscp
             self.say("modified", session=session, qfis=qfis, default=default)
+        return None
 
     @property
     def guami(self):
@@ -539,6 +546,7 @@ def main():
     parser.add_argument("--emergency", type=int, default=0)
     parser.add_argument("--inner", type=int, default=4)
     parser.add_argument("--refusechild", type=int, default=0)
+    parser.add_argument("--refusemodify", type=int, default=0)
     # Go no further than EAP-Success.
     parser.add_argument("--halt", type=int, default=0)
     # Of IKE and ESP: gcm or cbc.

@@ -131,7 +131,7 @@ class Site:
 def fresh(site, ues):
     """No event of before counts, and the options of UEs are the usual ones."""
     usual = {"guami": "", "sst": 1, "nat": 0, "mangle": "", "cause": 3, "emergency": 0, "inner": 4, "refusechild": 0}
-    usual |= {"halt": 0, "mute": 0, "cipher": "gcm", "asked": "", "an": "", "bare": 0}
+    usual |= {"refusemodify": 0, "halt": 0, "mute": 0, "cipher": "gcm", "asked": "", "an": "", "bare": 0}
     having(ues, **usual, gateway=GATEWAY, outer=FIRST_UE)
     ues.mark()
     site.amf.mark()
