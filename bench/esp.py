@@ -6,9 +6,9 @@
 
 prints it alone, from the results of the command that it names."""
 
-import json
 import sys
-from types import SimpleNamespace
+
+from nodes import Nodes
 
 # Where `ip4-1` takes this, the targets in cycles are as they stand.
 BASE = 35
@@ -116,17 +116,5 @@ def section(results):
     return TEXT.format(rows=found, usual=BASE, base=base, factor=factor, targets=targets)
 
 
-def main(path):
-    with open(path) as file:
-        nodes = [row for row in json.load(file) if row.get("workers") == 1 and "cycles_per_packet" in row]
-    least = [row["cycles_per_packet"]["min"] for row in nodes if row["scenario"] == "ip4-1"]
-    results = SimpleNamespace(
-        single=[row for row in nodes if not row["scenario"].startswith("cipher-")],
-        ciphers=[row for row in nodes if row["scenario"].startswith("cipher-")],
-        figure=lambda _: min(least, default=None),
-    )
-    print(section(results), end="")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    print(section(Nodes(sys.argv[1])), end="")

@@ -1,7 +1,16 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The section about the N3IWF in docs/performance.md, and its drawing: user plane by the size of packets."""
+"""The section about the N3IWF in docs/performance.md, and its drawing: user plane by the size of packets.
+
+    bench/n3iwf.py RESULTS.json
+
+prints it alone, and makes the drawing, from the results of the command that it names."""
+
+import sys
+from pathlib import Path
 
 import svg
+from nodes import Nodes
 
 # Of a UE's packet; the frames around it are longer by these headers.
 SIZES = (64, 128, 256, 512, 1024, 1400)
@@ -19,6 +28,11 @@ run, on a line between its sizes. Uplink frames cannot be encrypted beforehand: 
 `n3iwf-up-ue`, its UE's half. The paper (Wipro N3IWF reference, Intel) has 49 Gbit/s a worker with encryption in
 QAT. The target is {target} cycles over the cipher where `ip4-1` takes {usual}, and so {scaled:.0f} where it takes
 {base:.0f} as in this run.
+
+```
+make bench ONLY='^(ip4-1|cipher-gcm128-(enc|dec)|n3iwf-.*)$' JSON=n3iwf.json
+bench/n3iwf.py n3iwf.json
+```
 
 | bytes | up | over | down | over | up, Gbit/s | down, Gbit/s |
 |---|---|---|---|---|---|---|
@@ -84,3 +98,13 @@ def drawing(results, hertz):
     ]
     names, ticks = ["uplink", "downlink", "cipher alone"], [f"{size} B" for size, *_ in found]
     return svg.curves("Gbit/s of UEs' packets with one core", names, ticks, series, "Gbit/s")
+
+
+def main(path):
+    results = Nodes(path)
+    print(section(results, results.hertz), end="")
+    (Path(__file__).parents[1] / "docs/performance/n3iwf.svg").write_text(drawing(results, results.hertz))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

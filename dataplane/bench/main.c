@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-bench: runs scenarios, prints a table and, if asked, writes JSON.
 #include <getopt.h>
+#include <inttypes.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <rte_cycles.h>
 
 #include "bench.h"
 #include "core/fastest.h"
@@ -42,9 +45,10 @@ write_json(struct asked *a, const struct scenario *s, uint16_t size, const struc
 		return;
 	fprintf(a->json,
 		"%s\n  {\"scenario\": \"%s\", \"packet_bytes\": %u, \"flows\": %u, \"workers\": %u,\n"
-		"   \"cycles_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"bare_loop\": %.1f,\n",
+		"   \"cycles_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"bare_loop\": %.1f, "
+		"\"tsc_hz\": %" PRIu64 ",\n",
 		a->first ? "" : ",", s->name, size, s->flows, a->workers, m->cycles[0], m->cycles[REPEATS / 2],
-		m->cycles[REPEATS - 1], m->bare);
+		m->cycles[REPEATS - 1], m->bare, rte_get_tsc_hz());
 	if (a->workers > 1)
 		fprintf(a->json,
 			"   \"alone\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}, \"compute_ratio\": "
