@@ -14,7 +14,7 @@ from core.amf import decode
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from lab import Gateway, Wire, frames, thing
-from lab.core import MANGLED, Amf, another_set, rerouted
+from lab.core import MANGLED, Amf, another_amf, another_set, rerouted
 from lab.dhcp import Client, Dhclient, options_of
 from lab.gateway import Refused
 from lab.laboratory import wait_until
@@ -963,6 +963,24 @@ def test_a_profile_moves_lines_between_bng_and_agf_service_under_traffic_of_othe
     assert " 0% packet loss" in ping.log.read_text(), ping.log.read_text()
     client.release()
     wait_until(lambda: site.session(other.ip4) is None, 30, "no session")
+
+
+def test_the_messages_of_a_line_whose_amf_dies_go_to_another_amf_of_the_set(site):
+    host, line = site.dial("failover")
+    with another_amf(site, "agf", OTHER_AMF, pointer=2) as first:
+        first.do("share", ue=line.ue)
+        site.amf.do("adopt", context=first.wait("shared")[-1]["context"])
+        first.do("die")
+        first.child.wait(20)
+        site.ping(host, 1)
+        # Protected by the security context that the first one made.
+        host.hang_up()
+        site.amf.wait("deregistered")
+        assert not site.amf.events("message", name="InitialUEMessage")
+        assert [one["header"] for one in site.amf.events("nas")] == [2]
+        setups = len(first.events("setup"))
+        first.start()
+        first.wait("setup", setups + 1)
 
 
 def test_a_line_goes_on_while_its_amf_is_dead_and_registers_with_the_next_one(site):

@@ -98,6 +98,8 @@ type amf struct {
 	served   []guami
 	// GUAMIs that AMF STATUS INDICATION announced as unavailable soon.
 	leaving []guami
+	// Names of backup AMFs by GUAMI.
+	backup map[guami]string
 	plmns   map[nas.PLMN][]slice
 	// Of OVERLOAD START; nil: the AMF is not overloaded.
 	overload *overload
@@ -238,11 +240,11 @@ func setupRequest(name string, n *api.AccessNode, retain bool) (*ngap.NGSetupReq
 
 // setUp takes NG SETUP RESPONSE.
 func (a *amf) setUp(r *ngap.NGSetupResponse, now time.Time) error {
-	served, err := servedOf(r.ServedGUAMIList)
+	served, backup, err := servedOf(r.ServedGUAMIList)
 	if err != nil {
 		return err
 	}
-	a.amfName, a.capacity, a.served, a.leaving = r.AMFName, uint8(r.RelativeAMFCapacity), served, nil
+	a.amfName, a.capacity, a.served, a.backup, a.leaving = r.AMFName, uint8(r.RelativeAMFCapacity), served, backup, nil
 	a.support(r.PLMNSupportList)
 	a.phase, a.since, a.reason, a.wait = ready, now, "", 0
 	a.overloaded = nil
@@ -267,16 +269,20 @@ func (a *amf) start(m *ngap.OverloadStart) {
 // starting: the first NG setup was not done yet, and may be soon.
 func (a *amf) starting(now time.Time) bool { return now.Before(a.startUntil) }
 
-func servedOf(list []ngap.ServedGUAMIItem) ([]guami, error) {
-	var all []guami
+// servedOf are the GUAMIs of a list, and the names of their backup AMFs.
+func servedOf(list []ngap.ServedGUAMIItem) (all []guami, backup map[guami]string, err error) {
+	backup = map[guami]string{}
 	for i := range list {
 		g, err := guamiOf(&list[i].GUAMI)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, g)
+		if name := list[i].BackupAMFName; name != nil {
+			backup[g] = *name
+		}
 	}
-	return all, nil
+	return all, backup, nil
 }
 
 func (a *amf) support(list []ngap.PLMNSupportItem) {
@@ -294,14 +300,13 @@ func (a *amf) support(list []ngap.PLMNSupportItem) {
 
 // update processes AMF CONFIGURATION UPDATE: its lists replace the present ones (section 8.7.3).
 func (a *amf) update(u *ngap.AMFConfigurationUpdate) error {
-	served := a.served
 	if u.ServedGUAMIList != nil {
-		var err error
-		if served, err = servedOf(u.ServedGUAMIList); err != nil {
+		served, backup, err := servedOf(u.ServedGUAMIList)
+		if err != nil {
 			return err
 		}
+		a.served, a.backup = served, backup
 	}
-	a.served = served
 	if u.AMFName != nil {
 		a.amfName = *u.AMFName
 	}
@@ -312,7 +317,7 @@ func (a *amf) update(u *ngap.AMFConfigurationUpdate) error {
 		a.support(u.PLMNSupportList)
 	}
 	// GUAMIs that are announced again are available (section 8.7.6).
-	a.leaving = slices.DeleteFunc(a.leaving, func(g guami) bool { return u.ServedGUAMIList != nil && slices.Contains(served, g) })
+	a.leaving = slices.DeleteFunc(a.leaving, func(g guami) bool { return u.ServedGUAMIList != nil && slices.Contains(a.served, g) })
 	return nil
 }
 
@@ -331,7 +336,7 @@ func (a *amf) fail(reason string, now time.Time) {
 // weight of the AMF for new contexts; 0: it takes none.
 func (a *amf) weight() uint64 {
 	switch {
-	case a.phase != ready || len(a.served) > 0 && !slices.ContainsFunc(a.served, func(g guami) bool { return !slices.Contains(a.leaving, g) }):
+	case a.phase != ready || a.leaves():
 		return 0
 	case a.spec.Weight != 0:
 		return uint64(a.spec.Weight)
@@ -412,23 +417,25 @@ type demand struct {
 	plmn   nas.PLMN
 	needed *slice // nil: any
 	cause  ngap.RRCEstablishmentCause
-	// GUAMIs that are preferred; nil: none. only: no other one will do.
-	prefer func(guami) bool
+	// Which AMFs are preferred, the best first. only: no other one will do.
+	prefer []func(*amf) bool
 	only   bool
+	// The AMFs that are preferred among all others; nil: none.
+	near func(*amf) bool
 }
 
-// choose is the AMF for a new context (TS 23.501 section 6.3.5): by weight one of those that serve a preferred GUAMI; otherwise one of those that
+// choose is the AMF for a new context (TS 23.501 section 6.3.5): by weight one of those that are preferred; otherwise one of those that
 // serve the PLMN and the slice. An overloaded AMF gets its part of the contexts, and the others the rest. overloaded: an AMF did not get it for
 // this reason. random is from 0 to below 1.
 func choose(pool []*amf, d demand, random func() float64) (chosen *amf, overloaded bool) {
 	left := slices.DeleteFunc(slices.Clone(pool), func(a *amf) bool { return a.phase != ready })
-	preferred := func(a *amf) bool {
-		return d.prefer != nil && slices.ContainsFunc(a.served, func(g guami) bool { return d.prefer(g) && !slices.Contains(a.leaving, g) })
-	}
 	usable := func(a *amf) bool { return a.weight() > 0 && a.serves(d.plmn, d.needed) }
-	passes := []func(*amf) bool{preferred, usable}
-	if d.only {
-		passes = passes[:1]
+	passes := d.prefer
+	if !d.only && d.near != nil {
+		passes = append(slices.Clone(passes), func(a *amf) bool { return usable(a) && d.near(a) })
+	}
+	if !d.only {
+		passes = append(slices.Clone(passes), usable)
 	}
 	for _, suits := range passes {
 		for {

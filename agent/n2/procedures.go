@@ -228,6 +228,7 @@ func (s *Service) answered(a *amf, pdu *ngap.PDU, now time.Time) {
 		}
 		s.Log.Info("an AMF is ready", "amf", a.name, "capacity", a.capacity)
 		s.resume(a, m.UERetentionInformation != nil)
+		s.reassess()
 		s.touched(a)
 	case *ngap.NGSetupFailure:
 		s.abandon(a, "NG SETUP FAILURE: "+CauseText(&m.Cause), now)
@@ -251,14 +252,7 @@ func (s *Service) carryOut(a *amf, pdu *ngap.PDU, now time.Time) {
 			a.announce = now.Add(timesToWait[*m.TimeToWait])
 		}
 	case *ngap.AMFStatusIndication:
-		for i := range m.UnavailableGUAMIList {
-			if g, err := guamiOf(&m.UnavailableGUAMIList[i].GUAMI); err == nil {
-				a.leaving = append(a.leaving, g)
-			}
-		}
-		if len(a.leaving) > maxGUAMIs {
-			a.leaving = a.leaving[len(a.leaving)-maxGUAMIs:]
-		}
+		s.unavailable(a, m)
 		s.Log.Info("an AMF announces that GUAMIs become unavailable", "amf", a.name)
 		s.touched(a)
 	case *ngap.OverloadStart:
@@ -305,6 +299,7 @@ func (s *Service) update(a *amf, m *ngap.AMFConfigurationUpdate) {
 			TNLAssociationAddress: one.AMFTNLAssociationAddress, Cause: miscCause(ngap.CauseMiscOmIntervention)})
 	}
 	s.send(a, 0, answer)
+	s.reassess()
 	s.touched(a)
 }
 
@@ -416,6 +411,9 @@ func (s *Service) forUE(a *amf, pdu *ngap.PDU, id *ngap.RANUENGAPID) {
 	c := a.ues[int64(*id)]
 	theirs := amfID(pdu.Value)
 	if c == nil {
+		c = s.takeOver(a, *id, theirs)
+	}
+	if c == nil {
 		one, closed := a.closed[int64(*id)]
 		if closed && !one.releasing && theirs != nil {
 			// The UE went before the AMF's first message.
@@ -442,6 +440,7 @@ func (s *Service) forUE(a *amf, pdu *ngap.PDU, id *ngap.RANUENGAPID) {
 			s.keep(c)
 		}
 	}
+	c.learn(pdu.Value)
 	if m, ok := pdu.Value.(*ngap.UEContextModificationRequest); ok && m.NewAMFUENGAPID != nil {
 		c.amfID = int64(*m.NewAMFUENGAPID)
 		s.keep(c)
@@ -501,7 +500,9 @@ func (s *Service) erroneous(a *amf, m *ngap.ErrorIndication) {
 func (s *Service) releaseCommand(a *amf, pdu *ngap.PDU, m *ngap.UEContextReleaseCommand) {
 	c := a.contextOf(nil, m.UENGAPIDs.AMFUENGAPID)
 	if pair := m.UENGAPIDs.UENGAPIDPair; pair != nil {
-		c = a.contextOf(&pair.RANUENGAPID, nil)
+		if c = a.contextOf(&pair.RANUENGAPID, nil); c == nil {
+			c = s.takeOver(a, pair.RANUENGAPID, &pair.AMFUENGAPID)
+		}
 		if c != nil && c.known && c.amfID != int64(pair.AMFUENGAPID) {
 			s.inconsistent(a, c, &pair.AMFUENGAPID)
 			return
@@ -553,7 +554,7 @@ type Completing interface {
 	Complete(m *ngap.UEContextReleaseComplete, done func())
 }
 
-// Informed is a UE that needs the cause of the end of its context: LostBy is called in place of Lost.
+// Informed is a UE that needs the cause of the end of its context: LostBy is called in place of Lost. It comes back with an initial message.
 type Informed interface {
 	LostBy(loss Loss)
 }
@@ -602,6 +603,10 @@ type Context struct {
 	gone    bool
 	// The association is lost, and the context may be kept.
 	suspended bool
+	// The association is lost, or the AMF is about to leave: the next message goes to an AMF that takes the context over.
+	unbound bool
+	// Of the AMF's messages; zero: they had none yet.
+	guami guami
 	// Its UE went meanwhile.
 	left bool
 }
@@ -642,6 +647,9 @@ func (c *Context) TAI() ngap.TAI {
 
 // Send sends a message of the UE, always on the same stream: the AMF gets them in order.
 func (c *Context) Send(message any) {
+	if c.unbound {
+		c.bind()
+	}
 	if !c.gone && !c.suspended {
 		c.service.send(c.amf, c.service.streamOf(c.amf, c.ranID), message)
 	}

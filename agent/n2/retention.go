@@ -69,20 +69,31 @@ func (s *Service) recall(now time.Time) error {
 	return nil
 }
 
-// suspend: the association is lost. Contexts whose UE can wait do so; the others are lost.
+// suspend: the association is lost. UEs whose context another AMF may take over hear nothing; other contexts whose UE can wait do so; the rest is lost.
 func (s *Service) suspend(a *amf, reason string) {
 	for _, c := range slices.Collect(maps.Values(a.ues)) {
-		retained, can := c.ue.(Retained)
 		switch {
-		case c.suspended:
-		case can && c.known:
-			c.suspended = true
-			retained.Suspended()
-		case c.ue == nil && c.known:
-			c.suspended = true
+		case c.suspended || c.unbound:
+		case c.ue != nil && s.succeeded(c):
+			c.unbound = true
 		default:
-			s.lose(c, Loss{Kind: AssociationLost, Reason: reason})
+			s.wait(c, reason)
 		}
+	}
+	s.reassess()
+}
+
+// wait: the context waits for its AMF, or is lost.
+func (s *Service) wait(c *Context, reason string) {
+	retained, can := c.ue.(Retained)
+	switch {
+	case can && c.known:
+		c.suspended = true
+		retained.Suspended()
+	case c.ue == nil && c.known:
+		c.suspended = true
+	default:
+		s.lose(c, Loss{Kind: AssociationLost, Reason: reason})
 	}
 }
 
@@ -96,6 +107,7 @@ func (s *Service) resume(a *amf, retained bool) {
 	// Before messages of the contexts that stay.
 	s.sweepAll(a)
 	for _, c := range a.ues {
+		c.unbound = false
 		if !c.suspended {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,6 +71,7 @@ type Service struct {
 	messages    *prometheus.CounterVec
 	ready       *prometheus.GaugeVec
 	contexts    *prometheus.GaugeVec
+	moved       *prometheus.CounterVec
 	unreachable *prometheus.GaugeVec
 
 	mu      sync.Mutex
@@ -97,12 +97,13 @@ func newService(log *slog.Logger, random func() float64) *Service {
 			[]string{"amf", "direction", "message"}),
 		ready:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_n2_amf_ready", Help: "1: NG setup with the AMF is done."}, []string{"amf"}),
 		contexts:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_n2_ue_contexts", Help: "Subscribers with a context at the AMF."}, []string{"amf"}),
+		moved:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n2_contexts_moved_total", Help: "Contexts of subscribers that went from an AMF to another one of its set, or to its backup AMF."}, []string{"from", "to"}),
 		unreachable: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_n2_unreachable_addresses", Help: "Addresses of an AMF that do not answer SCTP heartbeats."}, []string{"amf"}),
 	}
 }
 
 func (s *Service) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.messages, s.ready, s.contexts, s.unreachable}
+	return []prometheus.Collector{s.messages, s.ready, s.contexts, s.moved, s.unreachable}
 }
 
 // Run implements service.Service.
@@ -258,6 +259,7 @@ func (s *Service) amf(name string, spec *api.Amf, now time.Time) {
 	if spec == nil {
 		if a != nil {
 			s.abandon(a, "the Amf was deleted", now)
+			s.handOver(a)
 			s.loseAll(a, "the Amf was deleted")
 			s.erased(a)
 			delete(s.amfs, name)
@@ -319,6 +321,7 @@ func (s *Service) Tick(now time.Time) {
 	for _, a := range s.amfs {
 		if a.phase < settingUp && a.remembered() && now.After(a.retainUntil) {
 			// The next NG SETUP REQUEST asks for no contexts: the AMF erases those that it has.
+			s.handOver(a)
 			s.loseAll(a, a.reason)
 			s.erased(a)
 		}
@@ -538,7 +541,7 @@ type Pool interface {
 	// Do calls f with the lock of the service, under which a Context may be used.
 	Do(f func())
 	// Open makes a context for a UE at an AMF of an access node: the AMF of the GUTI, if it has one and the AMF is
-	// ready. node "": the first by name. Called under Do.
+	// ready, or else its backup AMF, or one of its set or region. node "": the first by name. Called under Do.
 	Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error)
 	// OpenIn is Open at an AMF of the AMF set that another AMF names.
 	OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error)
@@ -568,21 +571,17 @@ func (s *Service) Do(f func()) {
 
 // Open implements Pool.
 func (s *Service) Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error) {
-	d := demand{}
-	if guti != nil {
-		one := guami{guti.PLMN, guti.AMFID}
-		d.prefer = func(g guami) bool { return g == one }
-	}
-	return s.openContext(node, want, d, "", ue)
+	return s.openContext(node, want, guti, demand{}, "", ue)
 }
 
 // OpenIn implements Pool.
 func (s *Service) OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error) {
-	return s.openContext(node, want, demand{prefer: func(g guami) bool { return g.amfID>>6&0x3ff == uint32(to.Set) }, only: true}, to.From, ue)
+	of := serving(func(g guami) bool { return g.set() == uint32(to.Set) })
+	return s.openContext(node, want, nil, demand{prefer: []func(*amf) bool{of}, only: true}, to.From, ue)
 }
 
 // openContext opens a context at any AMF but `not`. The caller fills in what it prefers.
-func (s *Service) openContext(node string, want *api.Slice, d demand, not string, ue UE) (*Context, error) {
+func (s *Service) openContext(node string, want *api.Slice, guti *nas.GUTI, d demand, not string, ue UE) (*Context, error) {
 	if node == "" {
 		for name := range s.nodes {
 			if node == "" || name < node {
@@ -597,13 +596,10 @@ func (s *Service) openContext(node string, want *api.Slice, d demand, not string
 	if n == nil {
 		return nil, fmt.Errorf("%w: AccessNode/%s does not exist", ErrNoAMF, node)
 	}
-	var pool []*amf
-	for _, a := range s.amfs {
-		if a.node == node && a.name != not {
-			pool = append(pool, a)
-		}
+	pool := s.pool(node, not)
+	if guti != nil {
+		s.preferences(node, guti, &d)
 	}
-	slices.SortFunc(pool, func(a, b *amf) int { return strings.Compare(a.name, b.name) })
 	d.plmn, d.cause = nas.PLMN(n.Plmn), ngap.RRCEstablishmentCauseMoSignalling
 	if want != nil {
 		item := snssai(want)

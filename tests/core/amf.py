@@ -9,6 +9,7 @@ import argparse
 import ast
 import json
 import os
+import pickle
 import sys
 import threading
 import traceback
@@ -723,6 +724,12 @@ class Amf:
             self.send("UEContextModificationRequest", ies, ue.stream)
         elif do == "sequence":
             self.subscribers[c["imsi"]][2] = c["number"]
+        elif do == "share":
+            # What AMFs of a set have in common (TS 23.501 section 5.21.2).
+            self.say("shared", ue=ue.number, context=pickle.dumps(ue).hex())
+        elif do == "adopt":
+            ue = pickle.loads(bytes.fromhex(c["context"]))
+            self.ues[ue.amf] = self.known[ue.number] = ue
         elif do == "forget":
             ue.context = None
         elif do == "count":

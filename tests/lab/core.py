@@ -144,9 +144,16 @@ def another_set(site, node, address):
     """While it lasts the site's `amf` is one of set 2, with a capacity of 0: only what is rerouted goes there. Gives
     the other one.
     """
+    with another_amf(site, node, address, set=2) as first:
+        yield first
+
+
+@contextlib.contextmanager
+def another_amf(site, node, address, **options):
+    """The same for an AMF with other options."""
     site.core.ip("addr", "add", f"{address}/24", "dev", "amf")
     first = site.amf
-    site.amf = type(first)(site.lab, site.core, address, **{**first.options, "name": "other", "set": 2, "capacity": 0})
+    site.amf = type(first)(site.lab, site.core, address, **{**first.options, "name": "other", "capacity": 0, **options})
     try:
         site.gateway.apply(thing("Amf", "other", node=node, addresses=[address]))
         site.amf.wait("setup")
