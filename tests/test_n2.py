@@ -169,6 +169,8 @@ def test_messages_that_cannot_be_carried_out_earn_error_indications(site):
         site.second.do("raw", octets=one)
         site.second.wait("message", count, name="ErrorIndication")
     site.ready("second")
+    shown = site.gateway.sluice("describe", "amf", "second").stdout
+    assert re.search(r"unreadable +2\n", shown), shown
 
 
 def test_an_amf_that_refuses_ng_setup_is_asked_again(lab, site):

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"sluice.dev/sluice/agent/aka"
+	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
 )
 
@@ -117,6 +118,7 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 	current := false
 	switch {
 	case header != nas.NewContext:
+		l.core.RefusedNAS(n2.NASUnprotected)
 		return
 	case l.settings.Subscription == nil:
 		if algorithms != 0 || m.NASKSI != 0 {
@@ -151,6 +153,7 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 	}
 	if _, err := context.Open(octets); err != nil {
 		// The code is false: the message is discarded.
+		l.core.RefusedNAS(refusalOf(err))
 		return
 	}
 	// Our capabilities as the core received them, with octets for EPS that we left out.

@@ -40,6 +40,8 @@ type Core interface {
 	TAI() ngap.TAI
 	PLMN() nas.PLMN
 	Send(message any)
+	// RefusedNAS counts a NAS message that the line does not take.
+	RefusedNAS(why n2.NASRefusal)
 	// Release asks the AMF to release the context, and closes it. Close leaves that to the AMF.
 	Release()
 	Close()

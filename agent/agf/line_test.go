@@ -30,6 +30,8 @@ type core struct {
 	ran    ngap.RANUENGAPID
 	sent   []any
 	closed bool
+	// Why the line did not take messages.
+	refused []n2.NASRefusal
 	// The AMF is asked to release it.
 	released bool
 }
@@ -40,8 +42,11 @@ func (c *core) TAI() ngap.TAI {
 	return ngap.TAI{PLMNIdentity: []byte{0, 0xf1, 0x10}, TAC: []byte{0, 0, 1}}
 }
 func (c *core) PLMN() nas.PLMN { return "00101" }
-func (c *core) Close()         { c.closed = true }
-func (c *core) Release()       { c.closed, c.released = true, true }
+func (c *core) RefusedNAS(why n2.NASRefusal) {
+	c.refused = append(c.refused, why)
+}
+func (c *core) Close()   { c.closed = true }
+func (c *core) Release() { c.closed, c.released = true, true }
 func (c *core) Send(message any) {
 	c.t.Helper()
 	if _, err := ngap.Encode(message); err != nil {
@@ -1085,6 +1090,71 @@ func TestOtherAlgorithmsOfTheSameKeyKeepTheCounts(t *testing.T) {
 	b.Receive(&ngap.DownlinkNASTransport{NASPDU: command(301, nas.SNOW3G)})
 	if c := b.context; c == before || c.Uplink != 701 || c.Downlink < 301 || c.Algorithms != nas.SNOW3G<<4|nas.SNOW3G {
 		t.Errorf("%+v", c)
+	}
+}
+
+// credentialed is a registered line whose NAS has AES. The second function makes a message of the network.
+func credentialed(t *testing.T) (*bed, func(header uint8, count uint32, message []byte) []byte) {
+	t.Helper()
+	s := settings()
+	s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001"}
+	b, _ := newBed(t, s)
+	kamf := [32]byte{1, 2, 3}
+	context, err := nas.NewSecurityContext(3, kamf, nas.AES)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context.Downlink = 10
+	b.context, b.state = context, registered
+	return b, func(header uint8, count uint32, message []byte) []byte {
+		octets := append([]byte{nas.MobilityManagement, header, 0, 0, 0, 0, byte(count)}, message...)
+		code := nas.Code(nas.AES, aka.AlgorithmKey(kamf, aka.NASIntegrity, nas.AES), count, 2, true, octets[6:])
+		copy(octets[2:], code[:])
+		return octets
+	}
+}
+
+func TestNASMessagesThatAreNotTakenAreCountedByReason(t *testing.T) {
+	b, of := credentialed(t)
+	identity := plain(t, &nas.IdentityRequest{FiveGSIDType: nas.IdentitySUCI})
+	unknown := []byte{nas.MobilityManagement, 0, 0xff}
+	short := plain(t, &nas.RegistrationAccept{FiveGSRegResult: []byte{2}})[:3]
+	forged := of(nas.Integrity, 12, identity)
+	forged[2] ^= 1
+	command := plain(t, &nas.SecurityModeCommand{NASSecAlgo: []byte{nas.AES}, NASKSI: 3, UESecCap: b.capability()})
+	for _, c := range []struct {
+		octets   []byte
+		why      n2.NASRefusal
+		answered bool
+	}{
+		{[]byte{nas.MobilityManagement}, n2.NASMalformed, false},
+		{[]byte{nas.MobilityManagement, 9, 0, 0, 0, 0, 0, 0}, n2.NASMalformed, false},
+		{of(nas.Integrity, 9, identity), n2.NASReplayed, false},
+		{forged, n2.NASIntegrity, false},
+		{plain(t, &nas.ConfigurationUpdateCommand{}), n2.NASUnprotected, false},
+		{of(nas.NewContext, 10, identity), n2.NASUnprotected, false},
+		{command, n2.NASUnprotected, false},
+		{of(nas.NewContext, 9, command), n2.NASReplayed, false},
+		// Whoever sent it, a message that lacks the protection earns no answer.
+		{unknown, n2.NASUnknownType, false},
+		{short, n2.NASMalformed, false},
+		{of(nas.Integrity, 10, unknown), n2.NASUnknownType, true},
+		{of(nas.Integrity, 11, short), n2.NASMalformed, true},
+	} {
+		before := len(b.core().sent)
+		b.core().refused = nil
+		b.Receive(&ngap.DownlinkNASTransport{NASPDU: c.octets})
+		if !slices.Equal(b.core().refused, []n2.NASRefusal{c.why}) || (len(b.core().sent) > before) != c.answered {
+			t.Errorf("%x: %v, not %s; %d messages", c.octets, b.core().refused, c.why, len(b.core().sent)-before)
+		}
+	}
+	b.core().refused, b.context = nil, nil
+	b.Receive(&ngap.DownlinkNASTransport{NASPDU: of(nas.Integrity, 12, identity)})
+	b.context, _ = nas.NewSecurityContext(3, [32]byte{}, nas.AES)
+	b.context.Downlink = 1 << 24
+	b.Receive(&ngap.DownlinkNASTransport{NASPDU: of(nas.Integrity, 12, identity)})
+	if !slices.Equal(b.core().refused, []n2.NASRefusal{n2.NASNoContext, n2.NASCount}) {
+		t.Error(b.core().refused)
 	}
 }
 

@@ -128,6 +128,7 @@ func (l *Line) downlink(octets []byte) {
 	}
 	header, err := nas.HeaderOf(octets)
 	if err != nil {
+		l.core.RefusedNAS(n2.NASMalformed)
 		return
 	}
 	plain := octets
@@ -135,21 +136,19 @@ func (l *Line) downlink(octets []byte) {
 	case header == nas.NewContext:
 		plain, _ = nas.Unverified(octets)
 	case header != nas.Plain && l.context == nil:
+		l.core.RefusedNAS(n2.NASNoContext)
 		return
 	case header != nas.Plain:
 		if plain, err = l.context.Open(octets); err != nil {
+			l.core.RefusedNAS(refusalOf(err))
 			return
 		}
 	}
+	// Of a line that its gateway has authenticated, a core may leave out security while it registers.
+	needed := l.context != nil || l.state != registering || l.settings.Subscription != nil
 	message, err := nas.Decode(plain)
-	switch {
-	case errors.Is(err, nas.ErrUnknownType):
-		l.status(causeUnknownType)
-		return
-	case errors.Is(err, nas.ErrTruncated) && len(plain) < 3:
-		return
-	case err != nil:
-		l.status(causeMandatory)
+	if err != nil {
+		l.unreadable(plain, err, header == nas.NewContext || header == nas.Plain && needed)
 		return
 	}
 	command, isCommand := message.(*nas.SecurityModeCommand)
@@ -157,13 +156,36 @@ func (l *Line) downlink(octets []byte) {
 	case isCommand:
 		l.secure(header, octets, command)
 		return
-	case header == nas.NewContext, header == nas.Plain && l.context != nil && !unprotected(message):
-		return
-	case header == nas.Plain && l.context == nil && (l.state != registering || l.settings.Subscription != nil) && !unprotected(message):
-		// Of a line that its gateway has authenticated, a core may leave out security while it registers.
+	case header == nas.NewContext, header == nas.Plain && needed && !unprotected(message):
+		l.core.RefusedNAS(n2.NASUnprotected)
 		return
 	}
 	l.take(message)
+}
+
+// refusalOf is why a protected message is not taken.
+func refusalOf(err error) n2.NASRefusal {
+	switch {
+	case errors.Is(err, nas.ErrReplayed):
+		return n2.NASReplayed
+	case errors.Is(err, nas.ErrIntegrity):
+		return n2.NASIntegrity
+	case errors.Is(err, nas.ErrCount):
+		return n2.NASCount
+	}
+	return n2.NASMalformed
+}
+
+// unreadable answers a message that cannot be read by 5GMM STATUS (section 7), unless anybody may have sent it.
+func (l *Line) unreadable(plain []byte, err error, silent bool) {
+	why, cause := n2.NASMalformed, uint8(causeMandatory)
+	if errors.Is(err, nas.ErrUnknownType) {
+		why, cause = n2.NASUnknownType, causeUnknownType
+	}
+	l.core.RefusedNAS(why)
+	if !silent && len(plain) >= 3 {
+		l.status(cause)
+	}
 }
 
 func (l *Line) take(message any) {

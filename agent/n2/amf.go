@@ -100,11 +100,13 @@ type amf struct {
 	leaving []guami
 	// Names of backup AMFs by GUAMI.
 	backup map[guami]string
-	plmns   map[nas.PLMN][]slice
+	plmns  map[nas.PLMN][]slice
 	// Of OVERLOAD START; nil: the AMF is not overloaded.
 	overload *overload
 	// The same of single slices.
 	overloaded map[slice]overload
+
+	counts counts
 
 	// UE contexts by RAN UE NGAP ID.
 	ues map[int64]*Context

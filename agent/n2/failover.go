@@ -118,6 +118,7 @@ func (s *Service) rebind(c *Context, to *amf) {
 	c.amf, c.amfName, c.unbound = to, to.name, false
 	to.ues[c.ranID] = c
 	s.keep(c)
+	from.counts.moved++
 	s.moved.WithLabelValues(from.name, to.name).Inc()
 }
 

@@ -416,6 +416,30 @@ func TestAContextThatTheAMFDoesNotKnowIsReleased(t *testing.T) {
 	}
 }
 
+func TestTheCountersOfAnAMFHaveItsMessagesAndTheNASThatLinesRefuse(t *testing.T) {
+	b := readyBed(t, "one", "two")
+	c, _, _ := b.connected(t, "two", &ue{})
+	c.RefusedNAS(NASReplayed)
+	c.RefusedNAS(NASReplayed)
+	c.RefusedNAS(NASIntegrity)
+	b.wireOf("two").handler.Message(0, payloadProtocol, []byte{0xff})
+	of := func(name string) *api.AmfCountersList {
+		list, err := b.counters(t.Context(), &api.AmfCountersQuery{Amf: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	if all := of("").Amfs; len(all) != 2 || all[0].Amf != "one" || all[0].RefusedNas != 0 {
+		t.Errorf("%v", all)
+	}
+	want := &api.AmfCounters{Amf: "two", Contexts: 1, Received: 3, Sent: 2, Unreadable: 1, RefusedNas: 3,
+		Refusals: []*api.AmfNasRefusals{{Reason: "integrity", Messages: 1}, {Reason: "replayed", Messages: 2}}}
+	if got := of("two").Amfs; len(got) != 1 || !proto.Equal(got[0], want) {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestAUEStaysOnItsStream(t *testing.T) {
 	b := readyBed(t, "one")
 	c, _ := b.Open("agf", nil, nil, &ue{})

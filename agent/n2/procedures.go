@@ -122,8 +122,10 @@ func (s *Service) rejection(a *amf, pdu *ngap.PDU, cause ngap.Cause) (answer any
 
 // receive takes a message of an AMF. Called with the lock.
 func (s *Service) receive(a *amf, octets []byte, now time.Time) {
+	a.counts.received++
 	pdu, err := ngap.Decode(octets)
 	if err != nil {
+		a.counts.unreadable++
 		s.undecoded(a, err)
 		return
 	}

@@ -72,6 +72,7 @@ type Service struct {
 	ready       *prometheus.GaugeVec
 	contexts    *prometheus.GaugeVec
 	moved       *prometheus.CounterVec
+	refusedNAS  *prometheus.CounterVec
 	unreachable *prometheus.GaugeVec
 
 	mu      sync.Mutex
@@ -98,17 +99,19 @@ func newService(log *slog.Logger, random func() float64) *Service {
 		ready:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_n2_amf_ready", Help: "1: NG setup with the AMF is done."}, []string{"amf"}),
 		contexts:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_n2_ue_contexts", Help: "Subscribers with a context at the AMF."}, []string{"amf"}),
 		moved:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n2_contexts_moved_total", Help: "Contexts of subscribers that went from an AMF to another one of its set, or to its backup AMF."}, []string{"from", "to"}),
+		refusedNAS:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n2_nas_refused_total", Help: "NAS messages for lines that the gateway did not take, by AMF and reason."}, []string{"amf", "reason"}),
 		unreachable: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_n2_unreachable_addresses", Help: "Addresses of an AMF that do not answer SCTP heartbeats."}, []string{"amf"}),
 	}
 }
 
 func (s *Service) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.messages, s.ready, s.contexts, s.moved, s.unreachable}
+	return []prometheus.Collector{s.messages, s.ready, s.contexts, s.moved, s.refusedNAS, s.unreachable}
 }
 
 // Run implements service.Service.
 func (s *Service) Run(ctx context.Context) error {
 	defer service.Offer[Pool](s.environment, s)()
+	defer service.Provide(s.environment, s.counters)()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var running *sctp.Transport
@@ -432,6 +435,7 @@ func (s *Service) send(a *amf, stream uint16, message any) {
 		return
 	}
 	s.messages.WithLabelValues(a.name, "out", name).Inc()
+	a.counts.sent++
 }
 
 // handler takes the events of one association of an AMF.

@@ -32,8 +32,10 @@ const bearer = 2
 const mostCount = 1<<24 - 1
 
 var (
-	// ErrIntegrity: the message's code is false, or the message was received before.
+	// ErrIntegrity: the message's code is false.
 	ErrIntegrity = errors.New("the message fails the integrity check")
+	// ErrReplayed is an ErrIntegrity: the code is that of an earlier count.
+	ErrReplayed = fmt.Errorf("%w: its NAS COUNT was received before", ErrIntegrity)
 	// ErrNoContext: the message is protected by a context that does not exist.
 	ErrNoContext = errors.New("the message is protected, and there is no NAS security context")
 	// ErrCount: no count is left; the AMF has to authenticate again.
@@ -104,8 +106,10 @@ func (c *SecurityContext) Open(octets []byte) (plain []byte, err error) {
 	if count > mostCount {
 		return nil, ErrCount
 	}
-	code := Code(c.Algorithms&15, c.integrity, count, bearer, true, octets[6:])
-	if subtle.ConstantTimeCompare(code[:], octets[2:6]) != 1 {
+	if !c.coded(octets, count) {
+		if count >= 0x100 && c.coded(octets, count-0x100) {
+			return nil, ErrReplayed
+		}
 		return nil, ErrIntegrity
 	}
 	c.Downlink = count + 1
@@ -114,6 +118,12 @@ func (c *SecurityContext) Open(octets []byte) (plain []byte, err error) {
 		Cipher(c.Algorithms>>4, c.encryption, count, bearer, true, plain)
 	}
 	return plain, nil
+}
+
+// coded reports whether the code of a downlink message is right for a count.
+func (c *SecurityContext) coded(octets []byte, count uint32) bool {
+	code := Code(c.Algorithms&15, c.integrity, count, bearer, true, octets[6:])
+	return subtle.ConstantTimeCompare(code[:], octets[2:6]) == 1
 }
 
 // HeaderOf is the security header type of a message that is long enough for it.
