@@ -111,6 +111,7 @@ const (
 
 // Causes of 5GMM (TS 24.501 section 9.11.3.2).
 const (
+	causeIllegalUE       = 3
 	causeIdentityUnknown = 9
 	causeDeregistered    = 10
 	causeMAC             = 20
@@ -135,6 +136,10 @@ type Line struct {
 	suspended bool
 	timers    [timers]time.Time
 	attempts  int
+	// Rejections for good without integrity protection, in a row.
+	doubts int
+	// The message that is processed is not integrity protected, and could be: the line has credentials.
+	unverified bool
 	// How often the request of T3521 was sent.
 	repeats int
 	context *nas.SecurityContext

@@ -348,6 +348,53 @@ func TestARejectedLineWaitsAsTheCauseSays(t *testing.T) {
 	}
 }
 
+// TS 24.501 sections 5.3.20.2, 5.4.1.3.5, 5.5.1.2.5 and 5.6.1.5. The random part is a second.
+func TestALineWithCredentialsThatIsRejectedWithoutProtectionWaitsForARandomTime(t *testing.T) {
+	long := []byte{6<<5 | 1}
+	for _, c := range []struct {
+		message   any
+		state     state
+		protected bool
+		doubts    int
+		expected  time.Duration
+	}{
+		{&nas.RegistrationReject{FiveGMMCause: []byte{3}}, registering, false, 0, 30*time.Minute + time.Second},
+		{&nas.RegistrationReject{FiveGMMCause: []byte{7}}, registering, false, 8, 30*time.Minute + time.Second},
+		{&nas.RegistrationReject{FiveGMMCause: []byte{6}}, registering, false, 9, 24 * time.Hour},
+		{&nas.RegistrationReject{FiveGMMCause: []byte{3}}, registering, true, 9, t3502Time},
+		{&nas.RegistrationReject{FiveGMMCause: []byte{111}, T3502: long}, registering, false, 0, t3511Time},
+		{&nas.RegistrationReject{FiveGMMCause: []byte{causeCongestion}, T3346: long}, registering, false, 0, 15*time.Minute + time.Second},
+		{&nas.RegistrationReject{FiveGMMCause: []byte{causeCongestion}, T3346: []byte{5}}, registering, true, 0, 10 * time.Second},
+		{&nas.ServiceReject{FiveGMMCause: []byte{7}}, requesting, false, 0, 30*time.Minute + time.Second},
+		{&nas.AuthenticationReject{}, registering, false, 0, 30*time.Minute + time.Second},
+		{&nas.AuthenticationReject{}, registering, true, 0, t3502Time},
+	} {
+		b, of := credentialed(t)
+		b.state, b.doubts = c.state, c.doubts
+		octets := plain(t, c.message)
+		if c.protected {
+			octets = of(nas.Integrity, 10, octets)
+		}
+		b.Receive(&ngap.DownlinkNASTransport{NASPDU: octets})
+		if !b.ended || b.hold != c.expected {
+			t.Errorf("%T %+v: ended %v, hold %s, not %s", c.message, c, b.ended, b.hold, c.expected)
+		}
+	}
+	// Those that are not taken without protection at all, and a congestion that leaves the line registered.
+	for _, message := range []any{&nas.RegistrationReject{FiveGMMCause: []byte{76}}, &nas.RegistrationReject{FiveGMMCause: []byte{81}}, &nas.ServiceReject{FiveGMMCause: []byte{78}}} {
+		b, _ := credentialed(t)
+		b.state = registering
+		if b.say(nas.Plain, message); b.ended || !slices.Equal(b.core().refused, []n2.NASRefusal{n2.NASUnprotected}) {
+			t.Errorf("%+v: %v", message, b.core().refused)
+		}
+	}
+	b, _ := credentialed(t)
+	b.state = requesting
+	if b.say(nas.Plain, &nas.ServiceReject{FiveGMMCause: []byte{causeCongestion}, T3346: []byte{1}}); b.ended || b.pass() != 15*time.Minute+time.Second {
+		t.Errorf("%v", b.state)
+	}
+}
+
 func TestARegistrationThatIsNotAnsweredEndsAndWaits(t *testing.T) {
 	b, u := newBed(t, settings())
 	if passed := b.pass(); passed != t3510Time || !u.ended || b.hold != t3511Time {
@@ -1106,6 +1153,7 @@ func credentialed(t *testing.T) (*bed, func(header uint8, count uint32, message 
 	}
 	context.Downlink = 10
 	b.context, b.state = context, registered
+	b.stop(t3510)
 	return b, func(header uint8, count uint32, message []byte) []byte {
 		octets := append([]byte{nas.MobilityManagement, header, 0, 0, 0, 0, byte(count)}, message...)
 		code := nas.Code(nas.AES, aka.AlgorithmKey(kamf, aka.NASIntegrity, nas.AES), count, 2, true, octets[6:])

@@ -4,6 +4,7 @@ package agf
 
 import (
 	"errors"
+	"slices"
 
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
@@ -114,8 +115,13 @@ func unprotected(message any) bool {
 	switch m := message.(type) {
 	case *nas.IdentityRequest:
 		return m.FiveGSIDType&7 == nas.IdentitySUCI
-	case *nas.AuthenticationRequest, *nas.AuthenticationResult, *nas.AuthenticationReject, *nas.RegistrationReject, *nas.UEDeregistrationAccept, *nas.ServiceReject:
+	case *nas.AuthenticationRequest, *nas.AuthenticationResult, *nas.AuthenticationReject, *nas.UEDeregistrationAccept:
 		return true
+	case *nas.RegistrationReject:
+		// Not authorized for a CAG or for an area.
+		return !slices.Contains([]byte{76, 78, 81, 82}, m.FiveGMMCause[0])
+	case *nas.ServiceReject:
+		return m.FiveGMMCause[0] != 76 && m.FiveGMMCause[0] != 78
 	}
 	return false
 }
@@ -160,6 +166,7 @@ func (l *Line) downlink(octets []byte) {
 		l.core.RefusedNAS(n2.NASUnprotected)
 		return
 	}
+	l.unverified = header == nas.Plain && l.settings.Subscription != nil
 	l.take(message)
 }
 
@@ -215,7 +222,8 @@ func (l *Line) take(message any) {
 		}
 	case *nas.AuthenticationReject:
 		l.attempts++
-		l.end(errors.New("the core rejects the authentication"), t3502Time)
+		// As an illegal UE (section 5.4.1.3.5).
+		l.end(errors.New("the core rejects the authentication"), l.holdOf(causeIllegalUE, nil, nil))
 	case *nas.RegistrationAccept:
 		l.registered(m)
 	case *nas.RegistrationReject:

@@ -48,7 +48,9 @@ type lineRecord struct {
 type holdRecord struct {
 	Until    time.Time `json:"until"`
 	Attempts int       `json:"attempts"`
+	Doubts   int       `json:"doubts,omitempty"`
 	Why      string    `json:"why"`
+	Objects  string    `json:"objects"`
 }
 
 type sessionRecord struct {
@@ -185,7 +187,7 @@ func (s *agf) hold(key string, h hold) {
 	if s.environment.Records == nil {
 		return
 	}
-	value, err := json.Marshal(&lineRecord{Line: key, AGF: h.agf, Hold: &holdRecord{Until: h.until, Attempts: h.attempts, Why: h.why.Error()}})
+	value, err := json.Marshal(&lineRecord{Line: key, AGF: h.agf, Hold: &holdRecord{Until: h.until, Attempts: h.attempts, Doubts: h.doubts, Why: h.why.Error(), Objects: h.objects}})
 	if err != nil {
 		s.environment.Log.Error("the record of a line cannot be written", "record", key, "error", err)
 		return
@@ -239,7 +241,7 @@ func (s *agf) recall() {
 
 func (s *agf) takeUp(r *lineRecord) error {
 	if h := r.Hold; h != nil {
-		s.holds[r.Line] = hold{h.Until, h.Attempts, errors.New(h.Why), r.AGF}
+		s.holds[r.Line] = hold{h.Until, h.Attempts, h.Doubts, errors.New(h.Why), r.AGF, h.Objects}
 		return nil
 	}
 	if len(r.MAC) != 6 {

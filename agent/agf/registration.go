@@ -94,7 +94,7 @@ func (l *Line) registered(m *nas.RegistrationAccept) {
 	}
 	mobility := l.state == updating
 	l.stop(t3510, t3520)
-	l.state, l.attempts = registered, 0
+	l.state, l.attempts, l.doubts = registered, 0, 0
 	if d := nas.Timer2(m.Non3GPPDeregTimer); d != 0 {
 		l.notice = d
 	}
@@ -137,18 +137,37 @@ func (l *Line) rejected(m *nas.RegistrationReject) {
 // holdOf is how long a line that was rejected stays away.
 func (l *Line) holdOf(cause uint8, t3346, t3502 []byte) time.Duration {
 	switch cause {
-	case 3, 6, 7, 11, 12, 13, 15, 27, 31, 72, 73, 74, 75, 76, 77, 78:
+	case causeIllegalUE, 6, 7, 11, 12, 13, 15, 27, 31, 72, 73, 74, 75, 76, 77, 78:
 		// Nothing changes soon: illegal UE or ME, services, PLMN or tracking area not allowed.
+		if l.unverified {
+			return l.doubt()
+		}
 		return t3502Time
 	case causeCongestion:
-		if d := nas.Timer2(t3346); d != 0 {
+		if d := l.congestion(t3346); d != 0 {
 			return d
 		}
 	}
-	if d := nas.Timer2(t3502); d != 0 && l.attempts >= maxAttempts {
+	if d := nas.Timer2(t3502); d != 0 && l.attempts >= maxAttempts && !l.unverified {
 		return d
 	}
 	return l.pause(0)
+}
+
+// congestion is T3346. The value of a message that anybody may have sent does not count (sections 5.5.1.2.5 and 5.6.1.5).
+func (l *Line) congestion(t3346 []byte) time.Duration {
+	if l.unverified {
+		return t3346Least + l.world.Random(t3346Range)
+	}
+	return nas.Timer2(t3346)
+}
+
+// doubt is T3247 (section 5.3.20.2): the USIM of a line that is rejected for good without integrity protection is invalid for some time only. That happens a number of times.
+func (l *Line) doubt() time.Duration {
+	if l.doubts++; l.doubts >= maxDoubts {
+		return invalidTime
+	}
+	return t3247Least + l.world.Random(t3247Range)
 }
 
 // takeGUTI takes the 5G-GUTI of a message. One that is malformed counts as absent (section 7.7.1).

@@ -89,7 +89,7 @@ func (l *Line) notServed(m *nas.ServiceReject) {
 	case causeCongestion:
 		l.state = registered
 		l.drop()
-		wait := nas.Timer2(m.T3346)
+		wait := l.congestion(m.T3346)
 		if wait == 0 {
 			wait = t3525Time
 		}

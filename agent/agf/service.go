@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/aka"
 	"sluice.dev/sluice/agent/api"
@@ -49,10 +50,26 @@ const (
 
 // hold is on a line whose registration failed.
 type hold struct {
-	until    time.Time
-	attempts int
-	why      error
-	agf      string
+	until            time.Time
+	attempts, doubts int
+	why              error
+	agf              string
+	// Of the Agf and the CoreSubscriber of the registration: a change of either ends the hold.
+	objects string
+}
+
+// objectsOf is a digest of the Agf and the CoreSubscriber of a line.
+func (s *agf) objectsOf(line, agf string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	digest := sha256.New()
+	for _, spec := range []proto.Message{s.agfs[agf], s.credentials[s.credentialOf[line]]} {
+		// A message of ours can always be packed.
+		packed, _ := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
+		fmt.Fprintf(digest, "%d ", len(packed))
+		digest.Write(packed)
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:16])
 }
 
 // Definition is the service that registers lines with a 5G core.
@@ -334,7 +351,7 @@ func (s *agf) Over(l *Line, why error, wait time.Duration) {
 	s.unrecord(one)
 	s.unhold(one.key)
 	if wait > 0 {
-		s.hold(one.key, hold{time.Now().Add(wait), l.attempts, why, one.agf})
+		s.hold(one.key, hold{time.Now().Add(wait), l.attempts, l.doubts, why, one.agf, s.objectsOf(one.key, one.agf)})
 	}
 }
 
@@ -470,6 +487,11 @@ func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.Acc
 		return
 	}
 	before := s.holds[key]
+	if before.objects != "" && before.objects != s.objectsOf(key, before.agf) {
+		// The operator has changed what failed.
+		s.unhold(key)
+		before = hold{}
+	}
 	if time.Now().Before(before.until) {
 		refuse(fmt.Errorf("line %s waits until %s before it registers again: %w", key, before.until.Format(time.TimeOnly), before.why), textOf(before.why))
 		return
@@ -486,7 +508,7 @@ func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.Acc
 			return
 		}
 		one = &registration{Line: NewLine(settings, s), agf: name, key: key}
-		one.attempts = before.attempts
+		one.attempts, one.doubts = before.attempts, before.doubts
 		s.lines[key], s.of[one.Line] = one, one
 	}
 	m := &member{service: s, id: r.ID, of: one, mac: r.Line.MAC, circuit: r.Line.Circuit, request: r, done: done}

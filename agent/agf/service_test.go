@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/durable"
@@ -120,7 +121,7 @@ func TestARefusedLineWaitsAlsoAfterARestart(t *testing.T) {
 	s, log := keeping(t, directory)
 	for _, name := range []string{"line-7", "line-8"} {
 		one := &registration{Line: NewLine(Settings{}, nil), agf: "homes", key: name}
-		one.attempts = 3
+		one.attempts, one.doubts = 3, 2
 		s.of[one.Line], s.lines[name] = one, one
 		s.Over(one.Line, errors.New("the core rejects the registration"), time.Hour)
 	}
@@ -134,7 +135,7 @@ func TestARefusedLineWaitsAlsoAfterARestart(t *testing.T) {
 	}
 	s, log = keeping(t, directory)
 	after := s.holds["line-7"]
-	if len(s.holds) != 1 || !after.until.Equal(before.until) || after.attempts != 3 || after.agf != "homes" || after.why.Error() != before.why.Error() {
+	if len(s.holds) != 1 || !after.until.Equal(before.until) || after.attempts != 3 || after.doubts != 2 || after.objects != before.objects || after.agf != "homes" || after.why.Error() != before.why.Error() {
 		t.Errorf("%+v", s.holds)
 	}
 	var refused subscriber.Answer
@@ -219,5 +220,39 @@ func TestOtherMarkingsAreOfLinesThatAreUpAndOfThoseOfBeforeARestart(t *testing.T
 	s.tick()
 	if len(v.changed) != 1 || v.changed[0].Flows != nil || len(one.settings.Markings) != 0 {
 		t.Errorf("%+v", v.changed)
+	}
+}
+
+func TestAChangeOfTheAgfOrTheCredentialsEndsTheWaitOfARejectedLine(t *testing.T) {
+	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
+	put := func(kind, name string, spec proto.Message) {
+		s.Follow(service.Change{Key: object.Key{Kind: kind, Name: name}, Object: &object.Object{Kind: kind, Name: name, Spec: spec}})
+	}
+	put("Agf", "homes", &api.Agf{Node: "bonn"})
+	put("CoreSubscriber", "one", &api.CoreSubscriber{Line: "line-7"})
+	waits := func() bool {
+		one := &registration{Line: NewLine(settings(), nil), key: "line-7", agf: "homes"}
+		one.doubts = 4
+		s.of[one.Line], s.lines[one.key] = one, one
+		s.Over(one.Line, errors.New("illegal UE"), time.Hour)
+		return s.holds["line-7"].doubts == 4
+	}
+	outdated := func() bool { h := s.holds["line-7"]; return s.objectsOf("line-7", h.agf) != h.objects }
+	for _, change := range []func(){
+		func() { put("Agf", "homes", &api.Agf{Node: "bonn", Dnn: "other"}) },
+		func() { put("CoreSubscriber", "one", &api.CoreSubscriber{Line: "line-7", Imsi: "001010000000001"}) },
+		func() { s.Follow(service.Change{Key: object.Key{Kind: "CoreSubscriber", Name: "one"}}) },
+	} {
+		if !waits() || outdated() {
+			t.Fatal("no wait")
+		}
+		put("CoreSubscriber", "two", &api.CoreSubscriber{Line: "line-8"})
+		put("Agf", "offices", &api.Agf{Node: "bonn"})
+		if outdated() {
+			t.Error("a change of another object ends it")
+		}
+		if change(); !outdated() {
+			t.Error("it waits all the same")
+		}
 	}
 }

@@ -29,6 +29,12 @@ const (
 	t3521Time  = 15 * time.Second
 	t3525Time  = time.Minute
 	noticeTime = 54 * time.Minute
+	// The default range of T3346, and that of T3247 (TS 24.008 section 11.2.2).
+	t3346Least, t3346Range = 15 * time.Minute, 15 * time.Minute
+	t3247Least, t3247Range = 30 * time.Minute, 30 * time.Minute
+	// After so many rejections without integrity protection the USIM of a line is invalid until it is changed: this long, if it is not.
+	maxDoubts   = 10
+	invalidTime = 24 * time.Hour
 	// After these attempts a line waits longer.
 	maxAttempts = 5
 	// Lines whose association is lost come back within this time.
