@@ -7,6 +7,7 @@ import pytest
 from core import generate
 from core.program import codec  # noqa: F401
 from lab.laboratory import TREE
+from pycrate_asn1rt.codecs import ASN1CodecPER
 
 SEEDS = int(os.environ.get("NGAP_MESSAGES", "10"))
 
@@ -38,6 +39,21 @@ def test_a_message_that_pycrate_encodes_is_decoded_and_encoded_to_the_same_octet
     # pycrate decodes the agent's octets: they are the same ones.
     for octets in encoded:
         generate.decode(bytes.fromhex(octets))
+
+
+def test_a_reset_of_16384_connections_and_more_is_that_of_pycrate(codec, monkeypatch):  # noqa: F811
+    """Length determinants of fragments (X.691 section 11.9.3.8)."""
+    per = ASN1CodecPER
+    # pycrate misspells its own function.
+    monkeypatch.setattr(per, "encode_pas", lambda: per.encode_pad() if per._off[-1] % 8 else [], raising=False)
+    for count in (16383, 16384, 20000):
+        listed = [{"rAN-UE-NGAP-ID": number % 250} for number in range(count)]
+        ies = [
+            {"id": 15, "criticality": "ignore", "value": ("Cause", ("misc", "om-intervention"))},
+            {"id": 88, "criticality": "reject", "value": ("ResetType", ("partOfNG-Interface", listed))},
+        ]
+        encoded = generate.encode(20, "InitiatingMessage", {"protocolIEs": ies}).hex()
+        assert codec([f"ngap {encoded}"]) == [encoded]
 
 
 @pytest.mark.parametrize("name", generate.TRANSFERS)

@@ -487,6 +487,26 @@ func TestAResetEndsTheContextsThatItNames(t *testing.T) {
 	}
 }
 
+func TestAResetOfVeryManyConnectionsIsAcknowledged(t *testing.T) {
+	b := readyBed(t, "one")
+	u := &ue{}
+	c, _ := b.Open("agf", nil, nil, u)
+	_, ran := c.IDs()
+	reset := &ngap.NGReset{Cause: miscCause(ngap.CauseMiscUnspecified)}
+	for i := range 20_000 {
+		id := ngap.RANUENGAPID(i % 250)
+		if i == 19_999 {
+			id = ran
+		}
+		reset.ResetType.PartOfNGInterface = append(reset.ResetType.PartOfNGInterface, ngap.UEAssociatedLogicalNGConnectionItem{RANUENGAPID: &id})
+	}
+	w := b.wireOf("one")
+	w.receive(t, reset)
+	if answer, ok := w.last().(*ngap.NGResetAcknowledge); !ok || len(answer.UEAssociatedLogicalNGConnectionList) != 20_000 || u.lost == "" {
+		t.Errorf("%T, lost %q", w.last(), u.lost)
+	}
+}
+
 // again opens another context when it loses one.
 type again struct {
 	ue

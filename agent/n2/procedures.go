@@ -323,7 +323,7 @@ func (s *Service) reset(a *amf, m *ngap.NGReset) {
 			c = a.ues[int64(*item.RANUENGAPID)]
 		case item.AMFUENGAPID != nil:
 			if byAMF == nil {
-				// A list may have 16,383 items.
+				// A list may have 65,536 items.
 				byAMF = make(map[int64]*Context, len(a.ues))
 				for _, one := range a.ues {
 					if one.known {

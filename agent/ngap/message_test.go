@@ -209,3 +209,42 @@ func TestLongOctetStringsAreFragmented(t *testing.T) {
 		}
 	}
 }
+
+func TestLongListsAreFragmented(t *testing.T) {
+	for _, count := range []int{16383, 16384, 16385, 30000, 32768, 32769} {
+		reset := &NGReset{}
+		unspecified := CauseMiscUnspecified
+		reset.Cause.Misc = &unspecified
+		for i := range count {
+			item := UEAssociatedLogicalNGConnectionItem{}
+			// More of them do not fit into a message.
+			if i < 30000 || i == count-1 {
+				id := RANUENGAPID(i % 250)
+				item.RANUENGAPID = &id
+			}
+			reset.ResetType.PartOfNGInterface = append(reset.ResetType.PartOfNGInterface, item)
+		}
+		octets, err := Encode(reset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pdu, err := Decode(octets)
+		if err != nil {
+			t.Fatal(count, err)
+		}
+		got := pdu.Value.(*NGReset).ResetType.PartOfNGInterface
+		if len(got) != count || *got[count-1].RANUENGAPID != RANUENGAPID((count-1)%250) {
+			t.Errorf("%d of %d", len(got), count)
+		}
+		for length := len(octets) - 1; length > 0 && count == 16385; length -= 1 + length/10 {
+			if _, err := Decode(octets[:length]); err == nil {
+				t.Errorf("%d elements: %d of %d octets", count, length, len(octets))
+			}
+		}
+	}
+	reset := &NGReset{}
+	reset.ResetType.PartOfNGInterface = make([]UEAssociatedLogicalNGConnectionItem, 65537)
+	if _, err := Encode(reset); !errors.Is(err, per.ErrValue) {
+		t.Error(err)
+	}
+}

@@ -232,24 +232,34 @@ func (r *reader) text(s *schema) (string, error) {
 	return text, nil
 }
 
+// maxList bounds the elements of a list whose schema does not: an element may have no bits.
+const maxList = 65536
+
 func (d *decoder) list(r *reader, s *schema, v reflect.Value) error {
 	count, more, err := r.size(s)
 	if err != nil {
 		return err
 	}
-	if more {
-		return syntax("a list of more than 16,383 elements")
-	}
 	list := reflect.MakeSlice(v.Type(), 0, min(count, 16))
-	for i := range count {
-		element := reflect.New(v.Type().Elem()).Elem()
-		if err := d.value(r, s.element, element); err != nil {
-			return fmt.Errorf("[%d]: %w", i, err)
+	for {
+		if total := list.Len() + count; total > maxList || s.hi != nil && !s.extensible && int64(total) > *s.hi {
+			return syntax("a list of %d elements", total)
 		}
-		list = reflect.Append(list, element)
+		for range count {
+			element := reflect.New(v.Type().Elem()).Elem()
+			if err := d.value(r, s.element, element); err != nil {
+				return fmt.Errorf("[%d]: %w", list.Len(), err)
+			}
+			list = reflect.Append(list, element)
+		}
+		if !more {
+			v.Set(list)
+			return nil
+		}
+		if count, more, err = r.length(); err != nil {
+			return err
+		}
 	}
-	v.Set(list)
-	return nil
 }
 
 func (d *decoder) sequence(r *reader, s *schema, v reflect.Value) error {

@@ -55,18 +55,40 @@ func (w *writer) value(s *schema, v reflect.Value) error {
 		}
 		return w.octetString(s, []byte(text))
 	case kindList:
-		if err := w.size(s, v.Len()); err != nil {
-			return err
-		}
-		for i := range v.Len() {
-			if err := w.value(s.element, v.Index(i)); err != nil {
-				return fmt.Errorf("[%d]: %w", i, err)
-			}
-		}
+		return w.list(s, v)
 	case kindSequence:
 		return w.sequence(s, v)
 	case kindChoice:
 		return w.choice(s, v)
+	}
+	return nil
+}
+
+// list writes 16,384 elements and more in fragments (section 11.9.3.8).
+func (w *writer) list(s *schema, v reflect.Value) error {
+	count := v.Len()
+	fragmented := count >= fragment && s.hi != nil && *s.hi >= 65536 && int64(count) <= *s.hi
+	if fragmented && s.extensible {
+		w.bit(false)
+	}
+	if !fragmented {
+		if err := w.size(s, count); err != nil {
+			return err
+		}
+	}
+	for i := range count {
+		if left := count - i; fragmented && left >= fragment && i%(4*fragment) == 0 {
+			w.align()
+			w.bits(0xc0|uint64(min(4, left/fragment)), 8)
+		} else if fragmented && i == count/fragment*fragment {
+			w.length(left)
+		}
+		if err := w.value(s.element, v.Index(i)); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	if fragmented && count%fragment == 0 {
+		w.length(0)
 	}
 	return nil
 }
