@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """UEs on untrusted access that register, move and go at random, while agent and data plane are killed.
 
-N3IWF_UES is the number of UEs (10; `make soak`: 100), N3IWF_SECONDS how long they do so (a kill of each; `make soak`:
+N3IWF_UES is the number of UEs (10; `make soak`: 1000), N3IWF_SECONDS how long they do so (a kill of each; `make soak`:
 60). The test prints the seed; N3IWF_SEED repeats it."""
 
 import os

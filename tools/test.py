@@ -50,7 +50,7 @@ STAGE_TIMES = Path(os.environ.get("SLUICE_CACHE") or Path.home() / ".cache/sluic
 # What `test-all` runs longer than `test`.
 SOAK = {
     "TEST_SECONDS": 1200, "CRASH_SECONDS": 300, "SCALE_SESSIONS": 8000, "BULK_OBJECTS": 10000, "MONKEY_SECONDS": 600,
-    "IKE_TUNNELS": 10000, "IKE_SECONDS": 300, "AGF_LINES": 1000, "AGF_SECONDS": 300, "N3IWF_UES": 100,
+    "IKE_TUNNELS": 10000, "IKE_SECONDS": 300, "AGF_LINES": 1000, "AGF_SECONDS": 300, "N3IWF_UES": 1000,
     "N3IWF_SECONDS": 60, "REST_KINDS": "all",
 }  # fmt: skip
 SOAKED = ("crash", "monkey", "ike_load", "n3iwf_load", "agf_load", "scale", "conformance", "rest")
