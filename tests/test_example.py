@@ -61,7 +61,7 @@ def lines_of_a_core(output):
     assert re.search(r"^  standard input:1: SubscriberProfile/bng: ends 1 session$", output, re.M), output
     assert re.search(r"^pppoe-001 has registered, and its core gave it 100\.64\.", output, re.M), output
     assert re.search(r"^the core deregisters pppoe-002, .* it dials in anew", output, re.M), output
-    assert len(re.findall(r"^(?:02|pppoe-)\S+ +registered +amf +1 +100\.64\.\S+ +-$", output, re.M)) == 20, output
+    assert len(re.findall(r"^access:[12]00\.\d+ +registered +amf +1 +100\.64\.\S+ +-$", output, re.M)) == 20, output
     kept = r"^restart +40 lines are registered; 0 registered again when the agent was killed$"
     assert re.search(kept, output, re.M), output
 

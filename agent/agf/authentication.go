@@ -35,13 +35,14 @@ func (l *Line) authenticate(m *nas.AuthenticationRequest) {
 		l.end(errors.New("the core authenticates the line, and no CoreSubscriber has its credentials"), t3502Time)
 		return
 	}
-	refuse := func(cause uint8, auts []byte) {
+	refuse := func(cause uint8, auts []byte, why string) {
+		l.challenge = errors.New(why)
 		l.protected(nas.Plain, &nas.AuthenticationFailure{FiveGMMCause: []byte{cause}, AUTS: auts})
 		l.set(t3520, t3520Time)
 		l.stop(t3510, t3517, t3521)
 	}
 	if l.context != nil && l.context.KSI == m.NASKSI && m.NASKSI != noKey {
-		refuse(causeKSIInUse, nil)
+		refuse(causeKSIInUse, nil, "the core's ngKSI is in use")
 		return
 	}
 	network := networkName(l.core.PLMN())
@@ -55,7 +56,7 @@ func (l *Line) authenticate(m *nas.AuthenticationRequest) {
 			l.uplink(&nas.AuthenticationResponse{EAPMsg: answer})
 		}
 		if err != nil {
-			l.peer = nil
+			l.peer, l.challenge = nil, err
 			l.set(t3520, t3520Time)
 			return
 		}
@@ -70,11 +71,11 @@ func (l *Line) authenticate(m *nas.AuthenticationRequest) {
 	result, auts, err := s.Authenticate([16]byte(m.RAND), [16]byte(m.AUTN), true)
 	switch {
 	case errors.Is(err, aka.ErrSynch):
-		refuse(causeSynch, auts[:])
+		refuse(causeSynch, auts[:], "the core's sequence number is not above the last one of "+s.Name)
 	case errors.Is(err, aka.ErrSeparation):
-		refuse(causeNon5G, nil)
+		refuse(causeNon5G, nil, "the core's challenge is not of 5G: its separation bit is 0")
 	case err != nil:
-		refuse(causeMAC, nil)
+		refuse(causeMAC, nil, "the MAC of the core's challenge is wrong: key or opc of "+s.Name+" is not that of the core")
 	default:
 		l.again(t3520)
 		kausf := aka.KAUSF(result.CK, result.IK, network, result.SQNxAK)

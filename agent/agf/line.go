@@ -56,7 +56,7 @@ type World interface {
 	Alarm(l *Line, at time.Time)
 	// Save: the content of the line's record has changed.
 	Save(l *Line)
-	// Over: the line is deregistered and has no PDU session; why is nil if it wants none. hold: the next registration waits so long.
+	// Over: the line is deregistered and has no PDU session; why is nil if it asks for none. hold: the next registration waits so long.
 	Over(l *Line, why error, hold time.Duration)
 	// Uplink sends an IP packet into the tunnel of a PDU session.
 	Uplink(s *Session, packet []byte)
@@ -68,6 +68,8 @@ type World interface {
 type Subscription struct {
 	PLMN nas.PLMN
 	MSIN string
+	// The object that has the credentials: "CoreSubscriber/home-7".
+	Name string
 	// Card is of the credentials: other ones begin with another sequence number.
 	Card string
 	aka.USIM
@@ -136,6 +138,12 @@ type Line struct {
 	suspended bool
 	timers    [timers]time.Time
 	attempts  int
+	// The core refused a PDU session of a line that has no other one: why, how long the line waits, and how often in a row.
+	refused    error
+	refusedFor time.Duration
+	refusals   int
+	// What failed in the core's authentication.
+	challenge error
 	// Rejections for good without integrity protection, in a row.
 	doubts int
 	// The message that is processed is not integrity protected, and could be: the line has credentials.
@@ -180,6 +188,9 @@ func (l *Line) end(err error, hold time.Duration) {
 func (l *Line) finish(why error, hold time.Duration) {
 	if l.state == over {
 		return
+	}
+	if why == nil {
+		why, hold = l.refused, l.refusedFor
 	}
 	l.state = over
 	l.timers = [timers]time.Time{}

@@ -67,6 +67,7 @@ type bed struct {
 	to    *n2.Reroute
 	guti  *nas.GUTI
 	ended bool
+	why   error
 	hold  time.Duration
 	saved int
 	// IP packets into tunnels.
@@ -82,13 +83,13 @@ func (b *bed) Open(_ *Line, guti *nas.GUTI, to *n2.Reroute) (Core, error) {
 	b.cores = append(b.cores, c)
 	return c, nil
 }
-func (b *bed) Now() time.Time                            { return b.now }
-func (b *bed) Alarm(_ *Line, at time.Time)               { b.at = at }
-func (b *bed) Save(*Line)                                { b.saved++ }
-func (b *bed) Over(_ *Line, _ error, hold time.Duration) { b.ended, b.hold = true, hold }
-func (b *bed) Uplink(_ *Session, packet []byte)          { b.uplinks = append(b.uplinks, packet) }
-func (b *bed) Random(time.Duration) time.Duration        { return time.Second }
-func (b *bed) core() *core                               { return b.cores[len(b.cores)-1] }
+func (b *bed) Now() time.Time                              { return b.now }
+func (b *bed) Alarm(_ *Line, at time.Time)                 { b.at = at }
+func (b *bed) Save(*Line)                                  { b.saved++ }
+func (b *bed) Over(_ *Line, why error, hold time.Duration) { b.ended, b.why, b.hold = true, why, hold }
+func (b *bed) Uplink(_ *Session, packet []byte)            { b.uplinks = append(b.uplinks, packet) }
+func (b *bed) Random(time.Duration) time.Duration          { return time.Second }
+func (b *bed) core() *core                                 { return b.cores[len(b.cores)-1] }
 
 // pass moves the time to the next alarm.
 func (b *bed) pass() time.Duration {
@@ -345,6 +346,68 @@ func TestARejectedLineWaitsAsTheCauseSays(t *testing.T) {
 	b.saySession(&nas.PDUSessionEstablishmentReject{Session: nas.Session{PDUSessionID: 1, PTI: b.sessions[1].pti}, FiveGSMCause: []byte{27}})
 	if u.err == nil || !strings.Contains(u.err.Error(), "cause 27") || b.state != leaving {
 		t.Error(u.err, b.state)
+	}
+}
+
+func TestALineWhosePDUSessionIsRefusedWaits(t *testing.T) {
+	for _, c := range []struct {
+		refusals int
+		timer    []byte
+		want     time.Duration
+	}{{0, nil, t3511Time}, {4, nil, t3502Time}, {0, []byte{0x21}, time.Hour}} {
+		b, _ := newBed(t, settings())
+		b.refusals = c.refusals
+		b.register()
+		b.saySession(&nas.PDUSessionEstablishmentReject{Session: nas.Session{PDUSessionID: 1, PTI: b.sessions[1].pti}, FiveGSMCause: []byte{27}, BackOffTimer: c.timer})
+		b.say(nas.IntegrityCiphered, &nas.UEDeregistrationAccept{})
+		if !b.ended || b.hold != c.want || b.refusals != c.refusals+1 || b.why == nil || !strings.Contains(b.why.Error(), "cause 27") {
+			t.Errorf("%+v: %v, %s, %d", c, b.why, b.hold, b.refusals)
+		}
+	}
+	// One that has another session keeps it, and one whose session came up has no refusals any more.
+	b, _ := up(t)
+	second := &user{}
+	if _, err := b.Add(demand(78), second); err != nil {
+		t.Fatal(err)
+	}
+	b.saySession(&nas.PDUSessionEstablishmentReject{Session: nas.Session{PDUSessionID: 2, PTI: b.sessions[2].pti}, FiveGSMCause: []byte{27}})
+	b.sessions[1].Release()
+	b.say(nas.IntegrityCiphered, &nas.UEDeregistrationAccept{})
+	if !second.ended || !b.ended || b.why != nil || b.hold != 0 {
+		t.Errorf("%v, %s", b.why, b.hold)
+	}
+	b, _ = newBed(t, settings())
+	b.refusals = 4
+	b.register()
+	if b.give(1, 9); b.refusals != 0 {
+		t.Error(b.refusals)
+	}
+}
+
+func TestATunnelOfAnotherFamilyIsNamed(t *testing.T) {
+	s := settings()
+	b := &bed{t: t, now: time.Unix(1e9, 0)}
+	b.Line = NewLine(s, b)
+	u, d := &user{}, demand(77)
+	d.Address = netip.MustParseAddr("2001:db8::1")
+	if _, err := b.Add(d, u); err != nil {
+		t.Fatal(err)
+	}
+	b.register()
+	if b.give(1, 9); u.err == nil || u.err.Error() != "the UPF's address is not of the family of 2001:db8::1, the Agf's coreAddress" {
+		t.Error(u.err)
+	}
+}
+
+func TestALineWhoseAuthenticationFailsSaysWhatFailed(t *testing.T) {
+	s := settings()
+	s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001", Name: "CoreSubscriber/home-7", USIM: aka.USIM{Milenage: aka.NewMilenage([16]byte{1}, [16]byte{2})}}
+	b, u := newBed(t, s)
+	b.say(nas.Plain, &nas.AuthenticationRequest{ABBA: []byte{0, 0}, RAND: make([]byte, 16), AUTN: append([]byte{0, 0, 0, 0, 0, 0, 0x80}, make([]byte, 9)...)})
+	b.pass()
+	want := "the core does not authenticate again (T3520): the MAC of the core's challenge is wrong: key or opc of CoreSubscriber/home-7 is not that of the core"
+	if u.err == nil || u.err.Error() != want {
+		t.Error(u.err)
 	}
 }
 

@@ -63,7 +63,10 @@ func (s *agf) page(q *api.AgfLinesQuery, answer *api.AgfLines) {
 			continue
 		}
 		of := s.holds[name]
-		answer.Lines = append(answer.Lines, &api.AgfLine{Name: name, Agf: of.agf, State: refused, Reason: of.why.Error(), Again: of.until.UnixNano()})
+		s.mu.Lock()
+		credentials := s.credentialOf[name] != ""
+		s.mu.Unlock()
+		answer.Lines = append(answer.Lines, &api.AgfLine{Name: name, Agf: of.agf, State: refused, Credentials: credentials, Reason: of.why.Error(), Again: of.until.UnixNano()})
 	}
 }
 

@@ -49,6 +49,7 @@ type holdRecord struct {
 	Until    time.Time `json:"until"`
 	Attempts int       `json:"attempts"`
 	Doubts   int       `json:"doubts,omitempty"`
+	Refusals int       `json:"refusals,omitempty"`
 	Why      string    `json:"why"`
 	Objects  string    `json:"objects"`
 }
@@ -183,11 +184,15 @@ func (s *agf) Save(l *Line) {
 
 // hold has a line wait: also after a restart.
 func (s *agf) hold(key string, h hold) {
-	s.holds[key] = h
-	if s.environment.Records == nil {
+	now := time.Now()
+	if len(s.holds) >= maxHolds && !h.until.After(now) {
 		return
 	}
-	value, err := json.Marshal(&lineRecord{Line: key, AGF: h.agf, Hold: &holdRecord{Until: h.until, Attempts: h.attempts, Doubts: h.doubts, Why: h.why.Error(), Objects: h.objects}})
+	s.holds[key] = h
+	if s.environment.Records == nil || !h.until.After(now) {
+		return
+	}
+	value, err := json.Marshal(&lineRecord{Line: key, AGF: h.agf, Hold: &holdRecord{Until: h.until, Attempts: h.attempts, Doubts: h.doubts, Refusals: h.refusals, Why: h.why.Error(), Objects: h.objects}})
 	if err != nil {
 		s.environment.Log.Error("the record of a line cannot be written", "record", key, "error", err)
 		return
@@ -241,7 +246,7 @@ func (s *agf) recall() {
 
 func (s *agf) takeUp(r *lineRecord) error {
 	if h := r.Hold; h != nil {
-		s.holds[r.Line] = hold{h.Until, h.Attempts, h.Doubts, errors.New(h.Why), r.AGF, h.Objects}
+		s.holds[r.Line] = hold{h.Until, h.Attempts, h.Doubts, h.Refusals, errors.New(h.Why), r.AGF, h.Objects}
 		return nil
 	}
 	if len(r.MAC) != 6 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,16 +45,18 @@ const (
 	tick        = 100 * time.Millisecond
 	// After this time without an attempt, the registration attempts of a line are counted from the beginning.
 	forgetTime = 15 * time.Minute
+	// Lines that the core refused, and that need not wait, are listed until there are so many.
+	maxHolds = 200_000
 	// How often it is looked for them.
 	sweepTime = 10 * time.Second
 )
 
 // hold is on a line whose registration failed.
 type hold struct {
-	until            time.Time
-	attempts, doubts int
-	why              error
-	agf              string
+	until                      time.Time
+	attempts, doubts, refusals int
+	why                        error
+	agf                        string
 	// Of the Agf and the CoreSubscriber of the registration: a change of either ends the hold.
 	objects string
 }
@@ -119,6 +122,8 @@ type agf struct {
 	credentialOf map[string]string
 	// The Agf that a SubscriberProfile names.
 	named map[string]string
+	// The field by which a SubscriberProfile has the core as back end.
+	core map[string]string
 	// Agfs that changed since the last tick.
 	changed map[string]bool
 
@@ -141,7 +146,7 @@ type agf struct {
 }
 
 func newAGF(e service.Environment) *agf {
-	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, changed: map[string]bool{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
+	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, core: map[string]string{}, changed: map[string]bool{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
 		lines: map[string]*registration{}, of: map[*Line]*registration{}, members: map[string]*member{}, teids: map[uint32]*member{}, ends: map[farEnd]tunnelOwner{}, holds: map[string]hold{}, sequences: map[string]uint64{},
 		gateways:    newGateways(),
 		registered:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_lines", Help: "Lines with a registration at a 5G core, or on the way to one."}),
@@ -172,11 +177,19 @@ func (s *agf) Follow(c service.Change) {
 		}
 	case "SubscriberProfile":
 		delete(s.named, c.Key.Name)
+		delete(s.core, c.Key.Name)
 		if c.Object == nil {
 			return
 		}
-		if spec, is := c.Object.Spec.(*api.SubscriberProfile); is && spec.Agf != "" {
+		spec, is := c.Object.Spec.(*api.SubscriberProfile)
+		if is && spec.Agf != "" {
 			s.named[c.Key.Name] = spec.Agf
+		}
+		if slices.Contains(spec.GetAuthorization(), backEnd) {
+			s.core[c.Key.Name] = "authorization"
+		}
+		if slices.Contains(spec.GetAuthentication(), backEnd) {
+			s.core[c.Key.Name] = "authentication"
 		}
 	}
 }
@@ -194,14 +207,37 @@ func follow[T any](all map[string]T, c service.Change) {
 
 // NotReady implements service.ReadinessReporter.
 func (s *agf) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
-	if kept.Key().Kind != "Agf" {
+	name := kept.Key().Name
+	switch kept.Key().Kind {
+	case "Agf":
+		return s.agfNotReady(name)
+	case "SubscriberProfile":
+		s.mu.Lock()
+		field := s.core[name]
+		s.mu.Unlock()
+		if field == "" {
+			break
+		}
+		if agf, of, _ := s.agfOf(name); of == nil {
+			return intent.NotReady{Reason: "NotConfigured", Message: field + ": core: " + missing(agf).Error()}
+		}
+	}
+	return intent.NotReady{}
+}
+
+func (s *agf) agfNotReady(name string) intent.NotReady {
+	s.mu.Lock()
+	spec, pool := s.agfs[name], s.pool
+	node := s.nodes[spec.GetNode()]
+	s.mu.Unlock()
+	if node.GetN3IwfId() != 0 {
+		return intent.NotReady{Reason: "NotConfigured", Message: "node: AccessNode/" + spec.Node + " has an n3iwfId: it is the N2 interface of an N3iwf; name another one"}
+	}
+	if pool == nil || node == nil {
 		return intent.NotReady{}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	spec := s.agfs[kept.Key().Name]
-	if node := s.nodes[spec.GetNode()]; node.GetN3IwfId() != 0 {
-		return intent.NotReady{Reason: "NotConfigured", Message: "node: AccessNode/" + spec.Node + " has an n3iwfId: it is the N2 interface of an N3iwf; name another one"}
+	if err := pool.Serves(spec.Node, spec.Slice); err != nil {
+		return intent.NotReady{Reason: "NoAmf", Message: err.Error()}
 	}
 	return intent.NotReady{}
 }
@@ -350,8 +386,17 @@ func (s *agf) Over(l *Line, why error, wait time.Duration) {
 	s.timers.Remove(one)
 	s.unrecord(one)
 	s.unhold(one.key)
-	if wait > 0 {
-		s.hold(one.key, hold{time.Now().Add(wait), l.attempts, l.doubts, why, one.agf, s.objectsOf(one.key, one.agf)})
+	if why != nil {
+		s.hold(one.key, hold{time.Now().Add(wait), l.attempts, l.doubts, l.refusals, why, one.agf, s.objectsOf(one.key, one.agf)})
+	}
+}
+
+// refused notes for operators why a line does not register. It may try again at once.
+func (s *agf) refused(key, agf string, why error) {
+	if s.lines[key] == nil && !time.Now().Before(s.holds[key].until) {
+		h := s.holds[key]
+		h.until, h.why, h.agf, h.objects = time.Now(), why, agf, s.objectsOf(key, agf)
+		s.hold(key, h)
 	}
 }
 
@@ -414,6 +459,7 @@ func (s *agf) settings(line string, mac [6]byte, of *api.Agf, n *api.AccessNode)
 		if err != nil {
 			return set, fmt.Errorf("CoreSubscriber/%s: %w", name, err)
 		}
+		subscription.Name = "CoreSubscriber/" + name
 		subscription.Restore(s.sequences[subscription.Card])
 		set.Subscription = subscription
 	}
@@ -468,6 +514,9 @@ func (s *agf) Authenticate(r subscriber.Request, done func(subscriber.Answer)) {
 	name, of, node := s.agfOf(r.Profile)
 	switch {
 	case of == nil:
+		if pool != nil {
+			pool.Do(func() { s.refused(r.Username, name, missing(name)) })
+		}
 		done(subscriber.Answer{Reject: fmt.Errorf("%w: %w", subscriber.ErrUnavailable, missing(name))})
 		return
 	case pool == nil:
@@ -497,6 +546,10 @@ func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.Acc
 		return
 	}
 	one := s.lines[key]
+	if one != nil && one.state == leaving && one.refused != nil {
+		refuse(one.refused, textOf(one.refused))
+		return
+	}
 	if one == nil || one.state == leaving {
 		if one != nil {
 			// It registers anew while the core takes it away.
@@ -504,11 +557,12 @@ func (s *agf) ask(r *subscriber.Request, name string, of *api.Agf, node *api.Acc
 		}
 		settings, err := s.settings(key, [6]byte(r.Line.MAC), of, node)
 		if err != nil {
+			s.refused(key, name, err)
 			refuse(err, "")
 			return
 		}
 		one = &registration{Line: NewLine(settings, s), agf: name, key: key}
-		one.attempts, one.doubts = before.attempts, before.doubts
+		one.attempts, one.doubts, one.refusals = before.attempts, before.doubts, before.refusals
 		s.lines[key], s.of[one.Line] = one, one
 	}
 	m := &member{service: s, id: r.ID, of: one, mac: r.Line.MAC, circuit: r.Line.Circuit, request: r, done: done}

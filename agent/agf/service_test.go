@@ -256,3 +256,54 @@ func TestAChangeOfTheAgfOrTheCredentialsEndsTheWaitOfARejectedLine(t *testing.T)
 		}
 	}
 }
+
+func TestARefusedLineIsListedThoughItNeedNotWait(t *testing.T) {
+	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
+	s.credentialOf["line-8"] = "one"
+	s.refused("line-7", "homes", missing("homes"))
+	s.refused("line-8", "homes", errors.New("CoreSubscriber/one: imsi: it is too short"))
+	answer, err := s.list(t.Context(), &api.AgfLinesQuery{})
+	if err != nil || len(answer.Lines) != 2 {
+		t.Fatal(answer, err)
+	}
+	for i, want := range []string{"no Agf/homes with an AccessNode", "CoreSubscriber/one: imsi: it is too short"} {
+		if l := answer.Lines[i]; l.State != refused || l.Reason != want || l.Credentials != (i == 1) {
+			t.Errorf("%v", l)
+		}
+	}
+	// A wait stays as it is.
+	until := time.Now().Add(time.Hour)
+	s.holds["line-7"] = hold{until: until, why: errors.New("illegal UE")}
+	if s.refused("line-7", "homes", missing("homes")); s.holds["line-7"].until != until {
+		t.Error(s.holds["line-7"])
+	}
+}
+
+func TestAProfileOfTheCoreWithoutAnAgfIsNotReady(t *testing.T) {
+	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
+	registry, err := object.NewRegistry(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(kind, name string, spec proto.Message) *object.StoredObject {
+		o := &object.Object{Kind: kind, Name: name, Spec: spec}
+		s.Follow(service.Change{Key: o.Key(), Object: o})
+		stored, err := registry.NewStored(o.Key(), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored
+	}
+	home := put("SubscriberProfile", "home", &api.SubscriberProfile{Authentication: []string{"radius"}, Authorization: []string{"core"}})
+	other := put("SubscriberProfile", "other", &api.SubscriberProfile{Authentication: []string{"local"}})
+	if why := s.NotReady("", home); why.Message != "authorization: core: there is no Agf with an AccessNode" {
+		t.Error(why)
+	}
+	put("AccessNode", "bonn", &api.AccessNode{Plmn: "00101"})
+	put("Agf", "homes", &api.Agf{Node: "bonn"})
+	for _, of := range []*object.StoredObject{home, other} {
+		if why := s.NotReady("", of); why.Reason != "" {
+			t.Error(why)
+		}
+	}
+}

@@ -115,10 +115,12 @@ type Session struct {
 	// The core's answers, by NAS and by NGAP.
 	accepted  bool
 	tunnelled bool
-	kind      uint8
-	ipv4      netip.Addr
-	iid       [8]byte
-	prefix    netip.Prefix
+	// The core gave a tunnel of another family than ours.
+	otherFamily bool
+	kind        uint8
+	ipv4        netip.Addr
+	iid         [8]byte
+	prefix      netip.Prefix
 	// The UPF advertised no prefix: the session goes on with IPv4 alone.
 	without6   bool
 	delegation delegation
@@ -182,8 +184,20 @@ func (s *Session) remove(err error) {
 	}
 	delete(s.line.sessions, s.ID)
 	s.stopTimer()
+	if err != nil && !s.told && s.line.state == registered {
+		s.line.refuse(err)
+	}
 	if s.state != releasing {
 		s.events.Ended(err)
+	}
+}
+
+// refuse: the line has not got its PDU session. If it has no other one, it waits as after a rejected registration: T3511, or T3502 after some attempts.
+func (l *Line) refuse(err error) {
+	l.refusals++
+	l.refused = err
+	if l.refusedFor = t3511Time; l.refusals >= maxAttempts {
+		l.refusedFor = t3502Time
 	}
 }
 
@@ -306,6 +320,7 @@ func (l *Line) unused() {
 		l.Deregister()
 		return
 	}
+	l.refused, l.refusedFor = nil, 0
 	l.share()
 	l.world.Save(l)
 }
@@ -341,6 +356,8 @@ func (l *Line) sessionMessage(m *nas.DLNASTransport) {
 	case *nas.PDUSessionEstablishmentReject:
 		if one := l.sessions[s.PDUSessionID]; one != nil && one.state == establishing && one.pti == s.PTI {
 			one.remove(fmt.Errorf("the core rejects the PDU session: %s", nas.SMCause(s.FiveGSMCause[0])))
+			// Section 6.4.1.4.2.
+			l.refusedFor = max(l.refusedFor, nas.Timer3(s.BackOffTimer))
 			l.unused()
 		}
 	case *nas.PDUSessionModificationCommand:
@@ -426,6 +443,8 @@ func (s *Session) accept(m *nas.PDUSessionEstablishmentAccept) error {
 		return fmt.Errorf("the core gives a PDU session of type %d", kind)
 	case four && !address.IPv4.IsValid(), six && len(address.InterfaceIdentifier) != 8:
 		return errors.New("the core gives no address")
+	case !s.tunnelled && s.otherFamily:
+		return fmt.Errorf("the UPF's address is not of the family of %s, the Agf's coreAddress", s.demand.Address)
 	case !s.tunnelled:
 		return errors.New("the core gives no tunnel")
 	case s.told && (address.IPv4 != s.ipv4 || kind != s.kind):
@@ -453,6 +472,7 @@ func (s *Session) report() {
 		return
 	}
 	s.told = true
+	s.line.refused, s.line.refusedFor, s.line.refusals = nil, 0, 0
 	s.events.Up(r)
 }
 

@@ -113,6 +113,7 @@ func (l *Line) setUpResource(id ngap.PDUSessionID, octets []byte) (transfer []by
 	}
 	kinds := map[ngap.PDUSessionType]uint8{ngap.PDUSessionTypeIpv4: nas.PDUSessionIPv4, ngap.PDUSessionTypeIpv6: nas.PDUSessionIPv6, ngap.PDUSessionTypeIpv4v6: nas.PDUSessionIPv4v6}
 	remote, teid, tunnelled := s.tunnelOf(&m.ULNGUUPTNLInformation)
+	s.otherFamily = !tunnelled && m.ULNGUUPTNLInformation.GTPTunnel != nil
 	if !tunnelled || kinds[m.PDUSessionType]&^s.demand.Type != 0 || kinds[m.PDUSessionType] == 0 || len(m.QosFlowSetupRequestList) == 0 {
 		return refuse(ngap.CauseRadioNetworkUnspecified)
 	}

@@ -4,6 +4,7 @@ package agf
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -97,7 +98,7 @@ func (l *Line) expire(t timer) {
 	case t3517:
 		l.retryService()
 	case t3520:
-		l.failed(errors.New("the core does not authenticate again (T3520)"), 0)
+		l.failed(fmt.Errorf("the core does not authenticate again (T3520): %w", l.challenge), 0)
 	case t3521:
 		if l.repeats++; l.repeats < maxAttempts {
 			l.sendDeregistration()

@@ -129,8 +129,12 @@ func (e *explanation) kind(k *object.Kind) error {
 	for _, name := range k.Builtin {
 		e.wrap("  ", name+" always exists.")
 	}
-	for _, u := range k.Unique {
-		e.wrap("  ", "No two objects have the same "+u.Text+".")
+	if len(k.Unique) > 0 {
+		var paths []string
+		for _, u := range k.Unique {
+			paths = append(paths, u.Text)
+		}
+		e.wrap("  ", "No two objects have the same "+strings.Join(paths, " and ")+".")
 	}
 	e.text.WriteString("\nFields\n\n")
 	return e.fields(k.Fields, "  ", "", nil)

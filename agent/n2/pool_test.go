@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	mathbits "math/bits"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -1230,5 +1231,25 @@ func TestMalformedMessagesForAUEDisturbNoOther(t *testing.T) {
 	w.receive(t, &ngap.DownlinkNASTransport{AMFUENGAPID: 0x5555, RANUENGAPID: ngap.RANUENGAPID(neighbour.ranID), NASPDU: []byte{1}})
 	if len(other.got) != 2 {
 		t.Errorf("%+v", other)
+	}
+}
+
+func TestItIsSaidWhatEachAMFLacks(t *testing.T) {
+	of := func(name string, p phase, plmn nas.PLMN, slices ...slice) *amf {
+		return &amf{name: name, phase: p, plmns: map[nas.PLMN][]slice{plmn: slices}}
+	}
+	pool := []*amf{of("e", ready, "00101"), of("c", ready, "00101", slice{1, ""}, slice{2, "\x00\x00\xaa"}), of("b", ready, "00102"), of("a", 0, "00101")}
+	d := demand{plmn: "00101", needed: &slice{3, ""}}
+	if got := whyNone(pool[1:], d); got != ": Amf/a is not ready; Amf/b does not serve PLMN 00101; Amf/c serves PLMN 00101 with the slices 1, 2-0000aa, and not 3" {
+		t.Error(got)
+	}
+	if got := whyNone(pool[:1], demand{plmn: "00101"}); got != ": Amf/e takes no new subscribers" {
+		t.Error(got)
+	}
+	if got := whyNone(nil, d); got != ": no Amf names it" {
+		t.Error(got)
+	}
+	if got := whyNone([]*amf{pool[0], pool[1], pool[2], pool[3], pool[3]}, demand{plmn: "00103"}); !strings.HasSuffix(got, "; and others") {
+		t.Error(got)
 	}
 }

@@ -547,6 +547,8 @@ type Pool interface {
 	// Open makes a context for a UE at an AMF of an access node: the AMF of the GUTI, if it has one and the AMF is
 	// ready, or else its backup AMF, or one of its set or region. node "": the first by name. Called under Do.
 	Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error)
+	// Serves tells why no AMF of an access node is ready for subscribers of a slice; nil: one is.
+	Serves(node string, want *api.Slice) error
 	// OpenIn is Open at an AMF of the AMF set that another AMF names.
 	OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error)
 	// Claim gives a context of before a restart of the agent to its owner, by its RAN UE NGAP ID; nil: it is gone. The context is suspended
@@ -623,7 +625,7 @@ func (s *Service) openContext(node string, want *api.Slice, guti *nas.GUTI, d de
 		case !s.synced || slices.ContainsFunc(pool, func(a *amf) bool { return a.starting(now) }):
 			err = ErrStarting
 		}
-		return nil, fmt.Errorf("%w at AccessNode/%s", err, node)
+		return nil, fmt.Errorf("%w at AccessNode/%s%s", err, node, whyNone(pool, d))
 	}
 	c := &Context{service: s, amf: a, amfName: a.name, ue: ue, ranID: s.newRanID()}
 	a.ues[c.ranID] = c

@@ -21,6 +21,8 @@ FIRST, BNG = "100.64.4.0", "100.65."
 QFI = 5
 # The line that bng.yaml is about, and the one that the core releases.
 MOVES, RELEASED = "pppoe-001", "pppoe-002"
+# The names of lines, as lines.yaml has them.
+NAME = "{port}:{outer}.{inner}"
 # When something happens, in seconds, where the run has no end.
 STEPS = (5, 10, 15)
 REQUEST = "FGMMRegistrationRequest"
@@ -124,7 +126,8 @@ class Story(threading.Thread):
     def move(self):
         """A profile becomes that of a core's lines."""
         before = self.line(MOVES)
-        changed = thing("SubscriberProfile", "bng", authentication=["core"], accounting=["core"], gateway="100.64.0.1")
+        changed = thing("SubscriberProfile", "bng", authentication=["core"], accounting=["core"], username=NAME,
+                        gateway="100.64.0.1")  # fmt: skip
         planned = self.gateway.sluice("plan", "-f", "-", input=json.dumps(changed))
         self.say(f"{MOVES}, {before.ip4}, moves from BNG to AGF:\n{planned.stdout}{planned.stderr}".rstrip())
         self.gateway.apply(changed)

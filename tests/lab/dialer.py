@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many subscribers that dial in: the program bench/dial on an interface, and its status."""
 
+import contextlib
 import json
 import os
 import subprocess
+import threading
 import time
 
 from .home import Line
@@ -22,6 +24,8 @@ class Dialer:
     def __init__(self, lab, namespace, interface, name="dial", **options):
         flags = [f"-{flag.replace('_', '-')}={value}" for flag, value in options.items()]
         self.log = lab.directory / f"{name}.log"
+        # One question at a time, of any thread.
+        self.asking = threading.Lock()
         with open(self.log, "ab") as log:
             self.child = subprocess.Popen(
                 ["ip", "netns", "exec", namespace.name, DIAL, f"-interface={interface}", *flags],
@@ -38,12 +42,11 @@ class Dialer:
         return self.child.pid
 
     def ask(self, command, *numbers):
-        try:
-            self.child.stdin.write(" ".join(map(str, (command, *numbers))) + "\n")
-            self.child.stdin.flush()
-        except BrokenPipeError:
-            pass
-        line = self.child.stdout.readline()
+        with self.asking:
+            with contextlib.suppress(BrokenPipeError):
+                self.child.stdin.write(" ".join(map(str, (command, *numbers))) + "\n")
+                self.child.stdin.flush()
+            line = self.child.stdout.readline()
         if not line:
             raise DialerError(f"the dialer ended: {self.log.read_text(errors='replace')[-2000:]}")
         found = json.loads(line)

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,16 @@ import (
 
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
-	object.Rules[*api.Agf]{Check: checkAgf},
+	object.Rules[*api.Agf]{Check: checkAgf, Local: localAddress},
+}
+
+// localAddress is our end of tunnels to UPFs.
+func localAddress(a *api.Agf) []object.Held {
+	address, err := netip.ParseAddr(a.CoreAddress)
+	if err != nil || address.IsLinkLocalUnicast() {
+		return nil
+	}
+	return []object.Held{{VRF: object.VRFName(""), Prefix: netip.PrefixFrom(address, address.BitLen()), Field: "coreAddress", Element: -1}}
 }
 
 func checkAgf(a *api.Agf, add object.Report) {

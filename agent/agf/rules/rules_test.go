@@ -30,3 +30,13 @@ func TestMistakesOfAnAgfNameTheirField(t *testing.T) {
 		}
 	}
 }
+
+func TestTheCoreAddressIsToBeAnInterfaces(t *testing.T) {
+	held := localAddress(&api.Agf{CoreAddress: "2001:db8::1"})
+	if len(held) != 1 || held[0].VRF != "default" || held[0].Prefix.String() != "2001:db8::1/128" || held[0].Path() != "coreAddress" {
+		t.Errorf("%+v", held)
+	}
+	if held := localAddress(&api.Agf{CoreAddress: "fe80::1"}); held != nil {
+		t.Errorf("%+v", held)
+	}
+}

@@ -17,7 +17,7 @@ import (
 var Rules = []object.KindRules{
 	object.Rules[*api.AccessNode]{Check: checkAccessNode},
 	object.Rules[*api.Amf]{Check: checkAmf},
-	object.Rules[*api.CoreSubscriber]{Check: checkCoreSubscriber},
+	object.Rules[*api.CoreSubscriber]{Check: checkCoreSubscriber, Claims: claimIMSI},
 }
 
 func checkAccessNode(n *api.AccessNode, add object.Report) {
@@ -79,6 +79,13 @@ func families(all []string, field string, add object.Report) {
 
 func checkAmf(a *api.Amf, add object.Report) {
 	families(a.Addresses, "addresses", add)
+}
+
+// claimIMSI: a subscription is of one line.
+func claimIMSI(s *api.CoreSubscriber, c *object.Claimer) {
+	if s.Imsi != "" {
+		c.Take(append(c.Words("IMSI "), s.Imsi...), "", "imsi", -1)
+	}
 }
 
 func checkCoreSubscriber(c *api.CoreSubscriber, add object.Report) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/object/objecttest"
 )
 
 func TestMistakesInAccessNodesAndAmfsAreNamed(t *testing.T) {
@@ -24,5 +26,22 @@ func TestMistakesInAccessNodesAndAmfsAreNamed(t *testing.T) {
 	checkAccessNode(&api.AccessNode{Plmn: "00101", NodeName: "agf bonn-1", TrackingAreas: areas[:0]}, add)
 	if len(fields) > 0 {
 		t.Error(fields)
+	}
+}
+
+func TestALineAndAnIMSIAreOfOneCoreSubscriber(t *testing.T) {
+	r, err := object.NewRegistry(Rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := func(spec string) (fields []string) {
+		for _, c := range r.Claims(objecttest.Object(t, r, "CoreSubscriber", "a", spec)) {
+			fields = append(fields, c.Field+": "+c.What)
+		}
+		return fields
+	}
+	want := []string{"line: CoreSubscriber line line-7", "imsi: IMSI 001010000000001"}
+	if got := claims(`{line: line-7, imsi: "001010000000001", key: 00112233445566778899aabbccddeeff, opc: 62e75b8d6fa5bf46ec87a9276f9df54d}`); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
