@@ -215,7 +215,7 @@ class Initiator:
     esp(data, dscp): a packet of a child SA, and the DSCP in front of it, None if it is not known
     takes(): whether it takes a child SA that the gateway opens
     offered(child, kind, data): a notification about such a child SA
-    informed(kind, data): a notification of INFORMATIONAL, its data behind the SPI size; the error that refuses it, or None
+    informed(kind, data): a notification of INFORMATIONAL, its data with the SPI; the error that refuses it
     ended(): the IKE SA is gone
     """
 
