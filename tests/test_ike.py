@@ -110,7 +110,7 @@ class Site:
         self.peer = self.other_end(lab)
 
     def other_end(self, lab):
-        return StrongSwan(lab, self.outside, CONNECTION)
+        return StrongSwan(lab, self.outside, CONNECTION, more="charon-systemd {\n  make_before_break = yes\n}\n")
 
     def connection(self, start, **more):
         child = {"name": "net", "tunnel": "office", "local": ["10.1.0.0/16"], "remote": ["10.2.0.0/16"], "start": start}
@@ -183,6 +183,23 @@ def test_no_packet_is_lost_while_either_end_rekeys(site):
     said = site.ping(50, "0.02")
     assert not lost(said), said
     wait_until(lambda: set(site.associations()) != before and site.up(), what="another child")
+
+
+def test_no_packet_is_lost_while_the_peer_authenticates_again(site):
+    """RFC 7296 section 2.8.3. The peer opens another IKE SA, and deletes the first one when that is up."""
+    site.gateway.apply(site.connection("NOTHING"), wait=False)
+    wait_until(lambda: site.peer.swanctl("--initiate", "--child", "net", check=False).returncode == 0, what="a tunnel")
+    wait_until(site.up, what="the tunnel is up")
+    unknown = site.gateway.drops().get("esp-unknown-spi", 0)
+    before, theirs = set(site.associations()), site.peer.keys()[0]
+    ping = ("ping", "-c", "150", "-i", "0.01", "-W", "2", FAR)
+    with subprocess.Popen(("ip", "netns", "exec", site.lan.name, *ping), stdout=subprocess.PIPE, text=True) as pings:
+        site.peer.swanctl("--rekey", "--ike", "peer", "--reauth")
+        said = pings.communicate()[0]
+    assert not lost(said), said
+    wait_until(lambda: site.up() and not set(site.associations()) & before, what="another child")
+    assert not set(site.peer.keys()[0]) & set(theirs)
+    assert site.gateway.drops().get("esp-unknown-spi", 0) == unknown
 
 
 def test_a_new_agent_takes_a_tunnel_over_without_a_rekey(site):

@@ -264,8 +264,9 @@ func (s *ikeSA) receiveAuth(all []message.Payload, now time.Time) {
 		s.wanted, s.auth = nil, nil
 		if old := s.reauthOf; old != nil {
 			s.reauthOf = nil
+			// Behind the requests for the other children.
 			s.enqueue(now, func(s *ikeSA, now time.Time) bool {
-				old.terminate(now, "authenticated anew")
+				old.replacedBy(s, now)
 				return false
 			})
 		}
@@ -356,100 +357,17 @@ func (s *ikeSA) establish(p authPayloads, now time.Time) {
 }
 
 // beginAnew closes the other IKE SAs of a peer that sends INITIAL_CONTACT (RFC 7296 section 2.4): those of the same identity, and of EAP those of the
-// same user.
+// same user. One that came up while the peer opened this one is not of an earlier life of the peer.
 func (s *ikeSA) beginAnew(p authPayloads, now time.Time) {
 	if p.notify[message.InitialContact] == nil {
 		return
 	}
 	for _, other := range s.m.identities[s.identityKey()] {
-		if other != s && other.living() {
+		if other != s && other.living() && !s.crosses(other) {
 			other.cause = subscriber.UserRequest
 			other.close(now, "the peer began anew")
 		}
 	}
-}
-
-// twinTime is the time for the children of the IKE SA that stays.
-const twinTime = time.Second
-
-// findTwin looks for an IKE SA that the peer opened while we opened one. The one whose initiator's SPI is lower ends: its initiator deletes it when the
-// children of the other one are up.
-func (s *ikeSA) findTwin(now time.Time) {
-	if !s.conn.Remote.IsValid() || s.conn.RemoteMethod == EAP || s.conn.Owned {
-		return
-	}
-	for _, other := range s.m.identities[s.identityKey()] {
-		if !s.crosses(other) {
-			continue
-		}
-		ends, stays := s, other
-		if other.header(0, 0, false).SPIi < s.header(0, 0, false).SPIi {
-			ends, stays = other, s
-		}
-		if ends.initiator {
-			ends.twin, ends.twinAt = stays, now.Add(twinTime)
-			ends.schedule()
-		}
-	}
-}
-
-// crosses reports whether the peer opened an IKE SA while we opened the other one. One that began later replaces the other one: reauthentication.
-func (s *ikeSA) crosses(other *ikeSA) bool {
-	return other != s && other.state == established && other.initiator != s.initiator && other.conn.Name == s.conn.Name && !s.began.After(other.up) && !other.began.After(s.up)
-}
-
-// childOfTwin is the child of an IKE SA opened at the same time that has the name of c; nil: none.
-func (s *ikeSA) childOfTwin(c *ChildSA) *ChildSA {
-	if c == nil || s.conn.Owned || s.conn.RemoteMethod == EAP {
-		return nil
-	}
-	for _, other := range s.m.identities[s.identityKey()] {
-		if !s.crosses(other) {
-			continue
-		}
-		for _, before := range other.children {
-			if before.Conf.Name == c.Conf.Name && !before.deleting && before.Precedence > 0 {
-				return before
-			}
-		}
-	}
-	return nil
-}
-
-// giveWay ends an IKE SA in favour of its twin, without a packet lost: first it only receives, and its inbound SAs stay until the peer has answered the
-// Delete. It reports whether the IKE SA ends.
-func (s *ikeSA) giveWay(now time.Time) bool {
-	outbound := func(put bool) {
-		for _, c := range s.sortedChildren() {
-			if put {
-				s.m.act(Install{Child: c, Outbound: true})
-			} else {
-				s.m.act(Remove{Child: c, OutboundOnly: true})
-			}
-		}
-	}
-	switch {
-	case !s.twinServes():
-		if s.yields {
-			outbound(true)
-		}
-		s.twin, s.twinAt, s.yields = nil, time.Time{}, false
-		return false
-	case !s.yields:
-		s.yields, s.twinAt = true, now.Add(twinTime)
-		outbound(false)
-		return false
-	}
-	s.twin, s.twinAt = nil, time.Time{}
-	s.terminate(now, "the peer opened one at the same time")
-	return true
-}
-
-// twinServes reports whether the twin has all children that the IKE SA has.
-func (s *ikeSA) twinServes() bool {
-	return s.twin.state == established && !slices.ContainsFunc(s.children, func(c *ChildSA) bool {
-		return !slices.ContainsFunc(s.twin.children, func(other *ChildSA) bool { return other.Conf.Name == c.Conf.Name && !other.deleting && !other.half })
-	})
 }
 
 // setTimes sets when the IKE SA is rekeyed and authenticated again, a little sooner for each, so that many do not meet.
@@ -705,10 +623,6 @@ func (s *ikeSA) completeAuth(a *authentication, payloads []message.Payload, now 
 			confs = s.confs
 		}
 		c, more := s.acceptChild(a.first, nil, confs, now)
-		if before := s.childOfTwin(c); before != nil {
-			// The peer cannot take packets of the new one before it has our answer: the other one sends.
-			c.Precedence = before.Precedence - 1
-		}
 		switch {
 		case c == nil:
 			payloads = append(payloads, more...)

@@ -56,6 +56,9 @@ type ChildSA struct {
 	// Our key exchange, while our proposal has no response.
 	exchange *suite.Exchange
 	replaces *ChildSA
+	// The child of another IKE SA of the peer whose place it takes; that child has such an heir.
+	before  *ChildSA
+	hasHeir bool
 	// Of a child that the peer proposes, until the keys are made.
 	accepted *accepted
 	// The child of the peer's rekey that collides with ours, and of that child the lower nonce.
@@ -216,6 +219,11 @@ func (s *ikeSA) childAnswer(c *ChildSA, p authPayloads, secrets []byte, redundan
 	if err := s.childKeys(c, chosen.Transforms, shared, nonces, true); err != nil {
 		return undo(err.Error())
 	}
+	if c.replaces == nil && !redundant {
+		// Of two IKE SAs the peer may have opened the other one meanwhile. It has all of this child.
+		s.m.precedence++
+		c.Precedence = s.m.precedence
+	}
 	s.addChild(c, now)
 	s.m.act(Install{Child: c, Inbound: true, Outbound: !redundant})
 	return true
@@ -300,6 +308,9 @@ func (s *ikeSA) replaceChild(c *ChildSA, after uint32) {
 	}
 	s.takeChild(c.SPIIn)
 	delete(s.m.children, c.SPIIn)
+	if heir := s.inheritChild(c); after == 0 {
+		after = heir
+	}
 	s.m.act(Remove{Child: c, After: after})
 	s.settle(c.ask, nil, errors.New("the peer deletes the child"))
 	s.owned(func() Action { return ChildDown{s.described(), c.state(), c.replaced} })
@@ -406,7 +417,10 @@ func (s *ikeSA) openAccepted(c *ChildSA, secrets []byte, now time.Time) error {
 	if !c.collides {
 		c.lowest = nil
 	}
-	c.half = c.replaces != nil
+	if c.replaces == nil {
+		s.awaitProof(c, now)
+	}
+	c.half = c.replaces != nil || c.before != nil
 	s.addChild(c, now)
 	s.m.act(Install{Child: c, Inbound: true, Outbound: !c.half})
 	return nil

@@ -53,8 +53,8 @@ func (s *ikeSA) rekeyChild(c *ChildSA, now time.Time) {
 		if s.state != established || s.childOf(c.SPIIn) != c || c.replaced || c.deleting || c.rekeying || c.pending {
 			return false
 		}
-		if c.half {
-			// The peer may not have our response yet that makes it.
+		if c.half || s.twin != nil {
+			// The peer may not have our response yet that makes it. With a twin, the IKE SA ends.
 			c.rekeyAt = now.Add(spread(childSoonAgain, uint64(c.SPIIn)))
 			return false
 		}

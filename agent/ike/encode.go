@@ -20,6 +20,8 @@ const (
 	recordForm = 1
 	// A window behind which there is what a request of ours proposes.
 	proposedForm = 2
+	// An IKE SA behind which there is the one for which it ends.
+	twinForm = 3
 )
 
 var errRecord = errors.New("the record is malformed")
@@ -30,8 +32,8 @@ type coder struct {
 	b       []byte
 	reading bool
 	failed  bool
-	// What is read has proposedForm.
-	proposed bool
+	// What is read.
+	form byte
 }
 
 // encoded writes a record.
@@ -46,10 +48,10 @@ func decode(b []byte, record interface{ code(c *coder) }) error {
 	if len(b) > 0 && b[0] == '{' {
 		return json.Unmarshal(b, record)
 	}
-	if len(b) == 0 || b[0] != recordForm && b[0] != proposedForm {
+	if len(b) == 0 || b[0] < recordForm || b[0] > twinForm {
 		return errRecord
 	}
-	c := &coder{b: b[1:], reading: true, proposed: b[0] == proposedForm}
+	c := &coder{b: b[1:], reading: true, form: b[0]}
 	if record.code(c); c.failed || len(c.b) > 0 {
 		return errRecord
 	}
@@ -212,6 +214,13 @@ func (r *saState) code(c *coder) {
 	octets(c, &r.VRF)
 	integer(c, &r.ID)
 	text(c, &r.Ticket)
+	if !c.reading && r.Twin != 0 {
+		c.b[0], c.form = twinForm, twinForm
+	}
+	if c.form == twinForm {
+		integer(c, &r.Twin)
+		c.flags(&r.Reauth)
+	}
 }
 
 func (r *childState) code(c *coder) {
@@ -242,9 +251,9 @@ func (r *windowState) code(c *coder) {
 	list(c, &r.Request, func(one *[]byte) { octets(c, one) })
 	integer(c, &r.SPI)
 	if !c.reading && r.Proposed != nil {
-		c.b[0], c.proposed = proposedForm, true
+		c.b[0], c.form = proposedForm, proposedForm
 	}
-	if c.proposed {
+	if c.form == proposedForm {
 		text(c, &r.Proposed)
 	}
 }

@@ -28,6 +28,17 @@ func everyRecord(t *testing.T) map[string][]byte {
 		p.do(p.a, actions)
 		p.run()
 		maps.Copy(all, p.a.records)
+		// An IKE SA that ends for its reauthentication.
+		p.filter, p.wire = nil, nil
+		p.pass(time.Minute)
+		for _, s := range p.a.m.sas {
+			s.reauthAt = p.now
+			s.schedule()
+		}
+		p.do(p.a, p.a.m.Tick(p.now))
+		p.run()
+		maps.Copy(all, p.a.records)
+		maps.Copy(all, p.b.records)
 	}
 	maps.DeleteFunc(all, func(key string, _ []byte) bool {
 		return !strings.HasPrefix(key, saRecord) && !strings.HasPrefix(key, windowRecord)
@@ -47,6 +58,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	if len(all) < 12 {
 		t.Fatalf("%d records", len(all))
 	}
+	twins := 0
 	for key, value := range all {
 		read, read2 := stateOf(key), stateOf(key)
 		if err := decode(value, read); err != nil {
@@ -60,9 +72,13 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 		if err := decode(text, read2); err != nil || !reflect.DeepEqual(json.RawMessage(kept(read2)), json.RawMessage(text)) {
 			t.Errorf("%s: %v: %s is read as %s", key, err, text, kept(read2))
 		}
+		twins += bytes.Count(value[:1], []byte{twinForm})
 		if len(value) > 3*len(text)/4 {
 			t.Errorf("%s: %d bytes, and %d of JSON", key, len(value), len(text))
 		}
+	}
+	if twins == 0 {
+		t.Error("no IKE SA ends for another one")
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *ikeSA) answerInformational(d Datagram, all []message.Payload, now time.
 	var spis [][]byte
 	// Inbound SPIs of children that take the place of deleted ones. The peer gets the answer when they send: it may then no longer
 	// receive on the old ones.
-	var after []uint32
+	after := s.uninstalled()
 	restart := map[string]ChildAction{}
 	for _, one := range p.deletes {
 		if one.Protocol == message.ProtocolIKE {
@@ -126,14 +126,15 @@ func (s *ikeSA) answerInformational(d Datagram, all []message.Payload, now time.
 type ended struct {
 	request  [sha256.Size]byte
 	response [][]byte
+	after    []uint32
 }
 
 // maxEnded bounds the answers that are kept in a cookieTime.
 const maxEnded = 16384
 
-func (m *Machine) remember(spi uint64, request []byte, response [][]byte) {
+func (m *Machine) remember(spi uint64, request []byte, response [][]byte, after []uint32) {
 	if len(m.ended[0]) < maxEnded {
-		m.ended[0][spi] = ended{sha256.Sum256(request), response}
+		m.ended[0][spi] = ended{sha256.Sum256(request), response, after}
 	}
 }
 
@@ -144,7 +145,7 @@ func (m *Machine) answerAgain(spi uint64, d Datagram) bool {
 			m.count("packet", "retransmission")
 			for _, packet := range one.response {
 				d.Data = marked(d.Local.Port(), packet)
-				m.act(Send{Datagram: d})
+				m.act(Send{d, one.after})
 			}
 			return true
 		}
@@ -174,8 +175,13 @@ func (s *ikeSA) complete(old *ChildSA) (after uint32) {
 
 // deletedByPeer answers a Delete of the IKE SA.
 func (s *ikeSA) deletedByPeer(d Datagram, now time.Time) {
-	s.respond(message.Informational, nil)
-	s.m.remember(s.ourSPI, d.Data, s.response)
+	// The peer no longer receives on the children when it has the answer.
+	var after []uint32
+	for _, c := range s.children {
+		after = append(after, s.heirs(c)...)
+	}
+	s.respond(message.Informational, after)
+	s.m.remember(s.ourSPI, d.Data, s.response, after)
 	if s.collision != nil && s.collision.state == established {
 		// Both ends rekeyed, and the peer has not seen our request.
 		s.succeed(s.collision, now)

@@ -64,7 +64,9 @@ func newNetwork(t *testing.T, seed int64, bad bool, change ...func(a, b *Connect
 			case Install:
 				n.note("  %s is told to install %s", e.name, a.Child)
 			case Remove:
-				if after := a.After; after != 0 && slices.Contains(e.installed, after) {
+				if a.OutboundOnly {
+					delete(n.planes[e].out, a.Child.SPIIn)
+				} else if after := a.After; after != 0 && slices.Contains(e.installed, after) {
 					n.planes[e].removed[after] = append(n.planes[e].removed[after], a.Child.SPIIn)
 				} else {
 					n.planes[e].remove(a.Child.SPIIn)
@@ -157,7 +159,7 @@ func (n *network) next() {
 }
 
 func (n *network) describe(d Datagram) string {
-	exchange, kind, way := map[byte]string{36: "CREATE_CHILD_SA", 37: "INFORMATIONAL", 44: "IKE_FOLLOWUP_KE"}[d.Data[18]], "request", "b to a"
+	exchange, kind, way := map[byte]string{34: "IKE_SA_INIT", 35: "IKE_AUTH", 36: "CREATE_CHILD_SA", 37: "INFORMATIONAL", 44: "IKE_FOLLOWUP_KE"}[d.Data[18]], "request", "b to a"
 	if d.Data[19]&0x20 != 0 {
 		kind = "response"
 	}

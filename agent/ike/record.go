@@ -61,6 +61,9 @@ type saState struct {
 	// Stays when the IKE SA is rekeyed.
 	ID     uint64
 	Ticket *ticket `json:",omitempty"`
+	// Our SPI of the IKE SA for which this one ends, and whether it is that of a reauthentication. 0: none.
+	Twin   uint64 `json:",omitempty"`
+	Reauth bool   `json:",omitempty"`
 }
 
 // childState is a child in the record of its IKE SA.
@@ -138,6 +141,9 @@ func (s *ikeSA) keepSA() {
 		State: s.state, Chosen: s.chosen, Keys: keys, Fragments: s.fragments, MOBIKE: s.mobike, PeerKind: s.peer.Kind, Peer: []byte(s.peer.Data),
 		Method: s.authMethod, Username: s.username, Lease: s.lease, Tunnel: s.tunnel, Addresses: s.addresses, Others: s.theirOthers, Up: s.up, RekeyAt: s.rekeyAt, ReauthAt: s.reauthAt,
 		Precedence: s.m.precedence, Dataplane: s.dataplane, VRF: s.vrf, ID: s.id, Ticket: s.ticket}
+	if t := s.twin; t != nil {
+		r.Twin, r.Reauth = t.stays.ourSPI, t.reauth
+	}
 	for _, c := range s.sortedChildren() {
 		one := childState{Name: c.Conf.Name, In: c.SPIIn, Out: c.SPIOut, Chosen: c.Chosen, EncryptionIn: c.EncryptionIn, IntegrityIn: c.IntegrityIn,
 			EncryptionOut: c.EncryptionOut, IntegrityOut: c.IntegrityOut, Local: c.Local, Remote: c.Remote, Transport: c.Transport, Ours: c.ours,
@@ -199,6 +205,7 @@ func (m *Machine) Restore(records map[string][]byte, now time.Time) (actions []A
 			m.connections[name], m.ordered = c, nil
 		}
 	}
+	twins := map[uint64]*saState{}
 	for key, value := range records {
 		if plane, is := strings.CutPrefix(key, bootRecord); is {
 			if boot, err := strconv.ParseUint(string(value), 16, 64); err == nil {
@@ -228,7 +235,11 @@ func (m *Machine) Restore(records map[string][]byte, now time.Time) (actions []A
 			continue
 		}
 		count++
+		if r.Twin != 0 {
+			twins[spi] = &r
+		}
 	}
+	m.restoreTwins(twins, now)
 	return m.done(), count
 }
 

@@ -26,6 +26,11 @@ func (s *ikeSA) rekeyIKE(now time.Time) {
 		if s.state != established || s.rekeying {
 			return false
 		}
+		if s.twin != nil {
+			// It ends.
+			s.rekeyAt = now.Add(spread(ikeSoonAgain, s.ourSPI))
+			return false
+		}
 		return s.sendRekey(0, now)
 	})
 }
@@ -273,6 +278,7 @@ func (s *ikeSA) inherit(n *ikeSA, shared, secrets []byte, now time.Time) error {
 // succeed moves the children to another IKE SA.
 func (s *ikeSA) succeed(n *ikeSA, now time.Time) {
 	n.decide()
+	s.proven()
 	if s.following != nil && !s.following.ike {
 		s.abandonFollowUp(now)
 	}
@@ -285,6 +291,7 @@ func (s *ikeSA) succeed(n *ikeSA, now time.Time) {
 		s.state = rekeyed
 	}
 	s.successor = n
+	n.twin, s.twin = s.twin, nil
 	// If the peer does not delete the old one, we do.
 	s.expires = now.Add(redundantTime)
 	n.queue, s.queue = append(n.queue, s.queue...), nil

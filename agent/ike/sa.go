@@ -115,11 +115,12 @@ type ikeSA struct {
 
 	began, up, heard           time.Time
 	rekeyAt, reauthAt, expires time.Time
-	// The IKE SA that the peer opened at the same time, and when this one ends for it.
-	twin   *ikeSA
-	twinAt time.Time
-	// The twin sends, and this one only receives.
-	yields bool
+	// The IKE SA for which this one ends; nil: none.
+	twin *twin
+	// We are the responder, there is another IKE SA of the peer, and the peer has not shown yet that it has this one: when we ask it.
+	unproven time.Time
+	// How many children have waited for that.
+	awaited int
 	// How often overdueAt has passed.
 	overdue int
 
@@ -288,7 +289,7 @@ func (s *ikeSA) transmit(r *request, now time.Time) {
 	r.sent, r.deadline = 1, now.Add(timeoutAfter(1))
 	s.outstanding = r
 	s.keepWindow()
-	s.send(r.packets)
+	s.send(r.packets, s.uninstalled()...)
 }
 
 // enqueue has a request begun when none is outstanding. begin returns whether it sent one.
@@ -414,6 +415,10 @@ func (s *ikeSA) receive(d Datagram, h message.Header, b []byte, now time.Time) {
 		// The peer has this IKE SA instead of the old one.
 		old.succeed(s, now)
 	}
+	if s.state == established {
+		// It sends one request at a time, and has the response to the last one.
+		s.proven()
+	}
 	s.answer(d, h, plain, first, payloads, now)
 	s.proceed(now)
 }
@@ -524,7 +529,10 @@ func (s *ikeSA) next() (at time.Time) {
 		sooner(s.rekeyAt)
 		sooner(s.reauthAt)
 		sooner(s.overdueAt())
-		sooner(s.twinAt)
+		sooner(s.unproven)
+		if s.twin != nil {
+			sooner(s.twin.at)
+		}
 		if s.conn.DPDDelay > 0 && s.outstanding == nil {
 			sooner(s.heard.Add(s.conn.DPDDelay))
 		}
@@ -586,7 +594,10 @@ func (s *ikeSA) tick(now time.Time) {
 			return
 		}
 	}
-	if past(s.twinAt) {
+	if past(s.unproven) {
+		s.prove(now)
+	}
+	if s.twin != nil && past(s.twin.at) {
 		if s.giveWay(now) {
 			return
 		}
@@ -687,7 +698,7 @@ func (s *ikeSA) terminate(now time.Time, why string) {
 	s.state = deleting
 	if was == established {
 		for _, c := range s.sortedChildren() {
-			if !s.yields {
+			if !s.yields() {
 				s.removeChild(c)
 			}
 		}
