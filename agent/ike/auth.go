@@ -36,6 +36,9 @@ var ourHashes = []uint16{hashSHA256, hashSHA384, hashSHA512, hashIdentity, hashS
 
 var errAuthentication = errors.New("authentication failed")
 
+// RFC 8247 section 3.1: a signature by an RSA key without RFC 7427 is one of SHA-1, for which collisions can be made.
+var errSHA1 = errors.New("an RSA signature with SHA-1 is refused: use an ECDSA key, have the peer announce SHA-2 (RFC 7427), or set allowSha1 of the IkeConnection or of the IkePeer's IpsecPolicy")
+
 var (
 	oidPSS = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 10}
 	oidMGF = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 8}
@@ -72,8 +75,8 @@ func sharedKeyAuth(f suite.Function, key, octets []byte) []byte {
 	return f.Sum(f.Sum(key, []byte("Key Pad for IKEv2")), octets)
 }
 
-// sign makes an AUTH payload with a private key. hashes are those that the peer verifies; none: it does not know RFC 7427.
-func (c *Credential) sign(octets []byte, hashes []uint16) (*message.Auth, error) {
+// sign makes an AUTH payload with a private key. hashes are those that the peer verifies; none: it does not know RFC 7427. weak: SHA-1 is allowed.
+func (c *Credential) sign(octets []byte, hashes []uint16, weak bool) (*message.Auth, error) {
 	has := func(n uint16) bool {
 		for _, h := range hashes {
 			if h == n {
@@ -109,6 +112,9 @@ func (c *Credential) sign(octets []byte, hashes []uint16) (*message.Auth, error)
 			}
 			signature, err := c.Key.Sign(rand.Reader, digest(s.hash, octets), s.hash)
 			return with(pkix.AlgorithmIdentifier{Algorithm: s.rsa, Parameters: null}, signature, err)
+		}
+		if !weak {
+			return nil, fmt.Errorf("the peer verifies no signatures with SHA-2: %w", errSHA1)
 		}
 		signature, err := c.Key.Sign(rand.Reader, digest(crypto.SHA1, octets), crypto.SHA1)
 		return &message.Auth{Method: message.AuthRSA, Data: signature}, err
@@ -165,8 +171,8 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// verifySignature checks an AUTH payload with a public key.
-func verifySignature(key crypto.PublicKey, auth *message.Auth, octets []byte) error {
+// verifySignature checks an AUTH payload with a public key. weak: SHA-1 is allowed.
+func verifySignature(key crypto.PublicKey, auth *message.Auth, octets []byte, weak bool) error {
 	switch auth.Method {
 	case message.AuthRSA:
 		public, is := key.(*rsa.PublicKey)
@@ -175,9 +181,13 @@ func verifySignature(key crypto.PublicKey, auth *message.Auth, octets []byte) er
 		}
 		// RFC 7296 section 3.8 requires SHA-1. Other hashes that a peer may use are stronger.
 		for _, h := range []crypto.Hash{crypto.SHA1, crypto.SHA256, crypto.SHA384, crypto.SHA512} {
-			if rsa.VerifyPKCS1v15(public, h, digest(h, octets), auth.Data) == nil {
-				return nil
+			if rsa.VerifyPKCS1v15(public, h, digest(h, octets), auth.Data) != nil {
+				continue
 			}
+			if h == crypto.SHA1 && !weak {
+				return fmt.Errorf("%w: %w", errAuthentication, errSHA1)
+			}
+			return nil
 		}
 	case message.AuthECDSA256, message.AuthECDSA384, message.AuthECDSA521:
 		at := int(auth.Method - message.AuthECDSA256)

@@ -144,7 +144,7 @@ func (s *ikeSA) ourAuth(id *message.ID, msk []byte) (*message.Auth, error) {
 		}
 		return &message.Auth{Method: message.AuthSharedKey, Data: sharedKeyAuth(s.prf, s.conn.Secret, octets)}, nil
 	case s.conn.LocalMethod == Certificate && s.conn.Credential != nil:
-		return s.conn.Credential.sign(octets, s.peerHashes)
+		return s.conn.Credential.sign(octets, s.peerHashes, s.conn.AllowSHA1)
 	}
 	return nil, errors.New("the connection has no credential for us")
 }
@@ -325,7 +325,7 @@ func (s *ikeSA) verify(p authPayloads, octets []byte, then func(err error, now t
 				then(fmt.Errorf("the certificate of %s is not trusted: %w", s.peer, errors.Join(v.Err)), now)
 				return
 			}
-			then(verifySignature(v.Key, p.auth, octets), now)
+			then(verifySignature(v.Key, p.auth, octets, s.conn.AllowSHA1), now)
 		})
 	default:
 		then(fmt.Errorf("%w: %s sends AUTH before EAP", errAuthentication, s.peer), now)

@@ -33,7 +33,7 @@ func connectionOf(name, dataplane string, spec *api.IkeConnection, credential *a
 		PPK: []byte(credential.GetPpk()), PPKID: credential.GetPpkId(), PPKMandatory: credential.GetPpkRequired(),
 		RekeyTime: cmp.Or(time.Duration(spec.GetRekeyTime()), defaultRekey), ReauthTime: time.Duration(spec.GetReauthTime()),
 		DPDDelay: cmp.Or(time.Duration(spec.GetDpdDelay()), defaultDPD), KeepAlive: defaultKeepAlive, ForceEncapsulation: spec.GetForceEncapsulation(),
-		NoFragmentation: spec.GetNoFragmentation(), NoMOBIKE: spec.GetNoMobike(), RedirectTo: spec.GetRedirect(), Resumption: spec.GetResumption(),
+		NoFragmentation: spec.GetNoFragmentation(), NoMOBIKE: spec.GetNoMobike(), AllowSHA1: spec.GetAllowSha1(), RedirectTo: spec.GetRedirect(), Resumption: spec.GetResumption(),
 		EAPMethod: EAPMethod(spec.GetEapMethod()), RadiusProfile: cmp.Or(spec.GetRadiusProfile(), spec.GetSubscriberProfile()), Profile: spec.GetSubscriberProfile(),
 		LocalMethod: methodOf(spec.GetLocalAuthentication()), RemoteMethod: methodOf(spec.GetRemoteAuthentication())}
 	if c.Resumption && c.Profile != "" {

@@ -137,6 +137,8 @@ type Connection struct {
 	ForceEncapsulation bool
 	NoFragmentation    bool
 	NoMOBIKE           bool
+	// RSA signatures with SHA-1, of a peer without RFC 7427 and for it.
+	AllowSHA1 bool
 	// Another gateway for clients that support redirects (RFC 5685); empty: none.
 	RedirectTo string
 	// Peers resume IKE SAs that were lost (RFC 5723).

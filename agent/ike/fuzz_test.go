@@ -123,7 +123,7 @@ func FuzzSignature(f *testing.F) {
 		for _, pss := range []bool{false, true} {
 			c := Credential{Key: key, PSS: pss}
 			for _, hashes := range [][]uint16{ourHashes, nil} {
-				if auth, err := c.sign([]byte("other octets"), hashes); err == nil {
+				if auth, err := c.sign([]byte("other octets"), hashes, true); err == nil {
 					f.Add(uint8(auth.Method), auth.Data)
 				}
 			}
@@ -131,7 +131,7 @@ func FuzzSignature(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, method uint8, b []byte) {
 		for _, key := range keys {
-			if err := verifySignature(key, &message.Auth{Method: message.AuthMethod(method), Data: b}, octets); !errors.Is(err, errAuthentication) {
+			if err := verifySignature(key, &message.Auth{Method: message.AuthMethod(method), Data: b}, octets, true); !errors.Is(err, errAuthentication) {
 				t.Fatalf("%T: %v", key, err)
 			}
 		}

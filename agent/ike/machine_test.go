@@ -744,21 +744,21 @@ func TestEachKindOfSignatureAuthenticates(t *testing.T) {
 		for _, pss := range []bool{false, true} {
 			for _, hashes := range [][]uint16{ourHashes, {hashSHA512}, nil} {
 				c := Credential{Key: key, PSS: pss}
-				auth, err := c.sign([]byte("octets"), hashes)
+				auth, err := c.sign([]byte("octets"), hashes, true)
 				if err != nil {
 					if len(hashes) > 1 {
 						t.Errorf("%s: %v", name, err)
 					}
 					continue
 				}
-				if err := verifySignature(key.Public(), auth, []byte("octets")); err != nil {
+				if err := verifySignature(key.Public(), auth, []byte("octets"), true); err != nil {
 					t.Errorf("%s, hashes %v: %v", name, hashes, err)
 				}
-				if err := verifySignature(key.Public(), auth, []byte("other")); !errors.Is(err, errAuthentication) {
+				if err := verifySignature(key.Public(), auth, []byte("other"), true); !errors.Is(err, errAuthentication) {
 					t.Errorf("%s: other octets are taken", name)
 				}
 				auth.Data[len(auth.Data)-1] ^= 1
-				if err := verifySignature(key.Public(), auth, []byte("octets")); err == nil {
+				if err := verifySignature(key.Public(), auth, []byte("octets"), true); err == nil {
 					t.Errorf("%s: a flipped bit is taken", name)
 				}
 			}

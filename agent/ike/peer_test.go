@@ -78,6 +78,49 @@ func TestStrongSwanAuthenticatesByCertificates(t *testing.T) {
 	}
 }
 
+// RFC 7296 section 3.8: without RFC 7427 the signatures of both ends have SHA-1.
+func TestStrongSwanMaySignWithSHA1IfThatIsAllowed(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		for _, ours := range []bool{true, false} {
+			t.Run(fmt.Sprintf("allowed=%v/initiator=%v", allowed, ours), func(t *testing.T) {
+				t.Parallel()
+				ca := newIssuer(t, "rsa", "CA", nil)
+				theirs, theirKey := ca.issue("rsa", "there.example")
+				mine, myKey := ca.issue("rsa", "here.example")
+				configuration := "# without RFC 7427\n" + strings.NewReplacer("LOCAL", "local {\nauth = pubkey\ncerts = there.pem\nid = there.example\n}", "REMOTE", "remote {\nauth = pubkey\nid = here.example\n}").Replace(certificateConnection)
+				s := newStrongSwan(t, configuration, map[string][]byte{"x509/there.pem": []byte(pemOf(theirs)), "private/there.key": []byte(pemOfKey(t, theirKey)), "x509ca/ca.pem": []byte(pemOf(ca.certificate))})
+				credential, err := ParseCredential(pemOf(mine), pemOfKey(t, myKey), false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				trust := []*Authority{ca.authority(false)}
+				s.answer = func(q any) any {
+					v, _ := q.(VerifyChain)
+					key, err := verifyChain(trust, v.Chain, v.Identity, time.Now())
+					return Verified{key, err}
+				}
+				c := s.to("aes256gcm16-prfsha256-x25519", "aes256gcm16")
+				c.LocalMethod, c.RemoteMethod, c.Credential, c.Authorities, c.AllowSHA1 = Certificate, Certificate, credential, trust[0].keyHash(), allowed
+				s.set(c)
+				if ours {
+					s.initiate()
+				} else if _, err := s.try("--initiate", "--child", "net"); (err == nil) != allowed {
+					t.Errorf("strongSwan says %v", err)
+				}
+				if allowed {
+					s.agree(1)
+					return
+				}
+				s.await("the refusal", func() bool {
+					return slices.ContainsFunc(s.events, func(e string) bool {
+						return strings.HasPrefix(e, "failed: ") && strings.Contains(e, "set allowSha1 of the IkeConnection")
+					})
+				})
+			})
+		}
+	}
+}
+
 // Certificates with RSA keys and an authority between make IKE_AUTH too long for one packet.
 func TestFragmentsOfStrongSwanArriveInAnyOrder(t *testing.T) {
 	for _, ours := range []bool{true, false} {

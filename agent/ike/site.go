@@ -45,7 +45,7 @@ type site struct {
 func connectionOfSite(name string, peer *api.IkePeer, policy *api.IpsecPolicy, credential *api.IkeCredential) *api.IkeConnection {
 	c := &api.IkeConnection{Vrf: peer.GetVrf(), LocalAddress: peer.GetLocalAddress(), RemoteAddress: peer.GetRemoteAddress(), LocalIdentity: peer.GetLocalIdentity(),
 		RemoteIdentity: peer.GetRemoteIdentity(), Credential: peer.GetCredential(), Authorities: peer.GetAuthorities(), Proposals: policy.GetProposals(),
-		RekeyTime: policy.GetRekeyTime(), DpdDelay: policy.GetDpdDelay(), ForceEncapsulation: policy.GetForceEncapsulation()}
+		RekeyTime: policy.GetRekeyTime(), DpdDelay: policy.GetDpdDelay(), ForceEncapsulation: policy.GetForceEncapsulation(), AllowSha1: policy.GetAllowSha1()}
 	if credential.GetCertificateFile() != "" {
 		c.LocalAuthentication = api.IkeAuthentication_CERTIFICATE
 	}

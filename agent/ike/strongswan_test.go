@@ -55,6 +55,7 @@ charon-systemd {
 	delete_rekeyed_delay = 0
 	half_open_timeout = 10
 	fragment_size = 1280
+	signature_authentication = RFC7427
 	signature_authentication_rsa_pss = PSS
 	plugins {
 		vici {
@@ -121,11 +122,14 @@ func newStrongSwan(t *testing.T, configuration string, files map[string][]byte) 
 			t.Fatal(err)
 		}
 	}
-	pss := "no"
+	pss, rfc7427 := "no", "yes"
+	if strings.Contains(configuration, "without RFC 7427") {
+		rfc7427 = "no"
+	}
 	if strings.Contains(configuration, "rsa/pss") {
 		pss = "yes"
 	}
-	write("strongswan.conf", []byte(strings.NewReplacer("DIR", s.directory, "PSS", pss).Replace(strongSwanConfiguration)))
+	write("strongswan.conf", []byte(strings.NewReplacer("DIR", s.directory, "PSS", pss, "RFC7427", rfc7427).Replace(strongSwanConfiguration)))
 	write("swanctl.conf", []byte(configuration))
 	for name, content := range files {
 		write(name, content)

@@ -76,6 +76,20 @@ func newIssuer(t *testing.T, kind, name string, under *issuer) *issuer {
 	return i
 }
 
+func TestACertificateWithASHA1SignatureIsRefused(t *testing.T) {
+	for _, algorithm := range []x509.SignatureAlgorithm{x509.SHA256WithRSA, x509.SHA1WithRSA} {
+		ca := newIssuer(t, "rsa", "CA", nil)
+		one, _ := ca.issue("rsa", "gw.example", func(c *x509.Certificate) { c.SignatureAlgorithm = algorithm })
+		if one.SignatureAlgorithm != smx509.SignatureAlgorithm(algorithm) {
+			t.Fatalf("the certificate has a signature with %v", one.SignatureAlgorithm)
+		}
+		_, err := verifyChain([]*Authority{ca.authority(false)}, [][]byte{one.Raw}, mustIdentity(t, "gw.example"), time.Now())
+		if (err == nil) != (algorithm == x509.SHA256WithRSA) {
+			t.Errorf("%v: %v", algorithm, err)
+		}
+	}
+}
+
 // issue makes a certificate for a DNS name.
 func (i *issuer) issue(kind, name string, change ...func(*x509.Certificate)) (certificate *smx509.Certificate, key crypto.Signer) {
 	i.t.Helper()

@@ -602,7 +602,9 @@ func (in *instance) read(credential *api.IkeCredential) (*ike.Connection, error)
 	c := &ike.Connection{Name: connectionPrefix + in.name, Owned: true, Dataplane: in.plane, VRF: cmp.Or(spec.Vrf, "default"), LocalMethod: ike.Certificate, RemoteMethod: ike.EAP,
 		// A random ID_KEY_ID (TS 24.502 section 7.3.2.1).
 		Takes:     func(initiator ike.Identity) bool { return initiator.Kind == message.IDKey },
-		RekeyTime: rekey, DPDDelay: cmp.Or(time.Duration(spec.DpdDelay), usualDPD), Tries: int(spec.Tries), KeepAlive: keepAlive}
+		RekeyTime: rekey, DPDDelay: cmp.Or(time.Duration(spec.DpdDelay), usualDPD), Tries: int(spec.Tries), KeepAlive: keepAlive,
+		// UEs may not know RFC 7427.
+		AllowSHA1: true}
 	in.nasPort = uint16(cmp.Or(spec.NasPort, usualNASPort))
 	in.marks = qosflow.Marks(spec.Markings)
 	var err error
