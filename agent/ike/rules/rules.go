@@ -93,7 +93,7 @@ func checkIkePeer(p *api.IkePeer, add object.Report) {
 	case len(p.Authorities) > 0:
 		add("remoteIdentity", "each certificate of the authorities would be accepted", "", "the peer's identity, as gw-b.example.org")
 	case p.RemoteAddress == "":
-		add("remoteIdentity", "peers that call from anywhere are told apart by their identity", "", "the peer's identity, as gw-b.example.org")
+		add("remoteIdentity", "without remoteAddress, remoteIdentity identifies the peer", "", "the peer's identity, as gw-b.example.org")
 	}
 	for i, text := range p.RemoteNetworks {
 		if slices.Contains(p.RemoteNetworks[:i], text) {

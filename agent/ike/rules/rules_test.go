@@ -18,7 +18,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"a site", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16]}", ""},
 		{"a site whose certificate may be anybody's", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, authorities: [a], remoteNetworks: [10.2.0.0/16]}",
 			"remoteIdentity: each certificate of the authorities would be accepted"},
-		{"a site that calls, without a name", "IkePeer", "{localAddress: 192.0.2.1, credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteIdentity: peers that call from anywhere are told apart by their identity"},
+		{"a site that calls, without a name", "IkePeer", "{localAddress: 192.0.2.1, credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteIdentity: without remoteAddress, remoteIdentity identifies the peer"},
 		{"a site of the other family", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: \"2001:db8::2\", credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteAddress: "},
 		{"a network twice", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16, 10.2.0.0/16]}", "remoteNetworks[1]: there twice"},
 		{"algorithms that do not exist", "IpsecPolicy", "{espProposals: [aes256gcm16-x25519-rot13]}", "espProposals[0]: "},
