@@ -4,9 +4,13 @@ package ike
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,7 +25,14 @@ const (
 	usualPage, longestPage = 1000, 10_000
 )
 
-// tunnels answers TunnelsQuery. The token of a page is the name of a data plane and the token of its page.
+// unanswered marks the token of a page of tunnels whose data plane does not answer. How many are in front of the page follows.
+const unanswered = "?"
+
+// answerTime is how long a data plane may take to answer with a page.
+const answerTime = 2 * time.Second
+
+// tunnels answers TunnelsQuery. The token of a page is the name of a data plane and the token of its page. Of a data plane that does not answer it has the
+// tunnels that IKE knows, or an element without a tunnel.
 func (q query) tunnels(ctx context.Context, asked *api.TunnelsQuery) (*api.Tunnels, error) {
 	q.mu.Lock()
 	planes := maps.Clone(q.planes)
@@ -40,7 +51,8 @@ func (q query) tunnels(ctx context.Context, asked *api.TunnelsQuery) (*api.Tunne
 	}
 	answer := &api.Tunnels{}
 	var failure error
-	for _, plane := range slices.Sorted(maps.Keys(planes)) {
+	all := slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(q.Dataplanes), maps.Keys(planes)))))
+	for _, plane := range all {
 		if plane < first {
 			continue
 		}
@@ -52,16 +64,40 @@ func (q query) tunnels(ctx context.Context, asked *api.TunnelsQuery) (*api.Tunne
 				answer.NextPage = plane + ":" + token
 				return answer, nil
 			}
-			counted, err := dataplane.Ask[*api.IpsecTunnelStates](ctx, planes[plane], &api.IpsecTunnelStatesQuery{Tunnel: asked.GetName(), Limit: uint32(limit - len(answer.Tunnels)), Page: token})
-			if err != nil && asked.GetName() == "" {
-				return nil, err
+			counted := &api.IpsecTunnelStates{}
+			err := dataplane.ErrDisconnected
+			if client := planes[plane]; client != nil && !strings.HasPrefix(token, unanswered) {
+				limited, cancel := context.WithTimeout(ctx, answerTime)
+				counted, err = dataplane.Ask[*api.IpsecTunnelStates](limited, client, &api.IpsecTunnelStatesQuery{Tunnel: asked.GetName(), Limit: uint32(limit - len(answer.Tunnels)), Page: token})
+				cancel()
+				if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+					err = fmt.Errorf("no answer within %v", answerTime)
+				}
 			}
-			if err != nil {
-				failure = err // the tunnel may be of another data plane
-				break
+			var refused *dataplane.Error
+			switch {
+			case err == nil:
+				answer.Tunnels = append(answer.Tunnels, q.joined(plane, asked.GetName(), counted.GetTunnels(), nil)...)
+				token = counted.GetNextPage()
+			case errors.As(err, &refused) && asked.GetName() != "":
+				failure, token = err, "" // the tunnel may be of another data plane
+			case errors.As(err, &refused), ctx.Err() != nil, token != "" && !strings.HasPrefix(token, unanswered):
+				return nil, err // also if it has answered with a page before
+			default:
+				failure = err
+				known := q.known(plane, asked.GetName())
+				if len(known) == 0 && asked.GetName() == "" && len(all) > 1 {
+					known = []*api.IpsecTunnelState{{}}
+				}
+				from, _ := strconv.Atoi(strings.TrimPrefix(token, unanswered))
+				known = known[min(max(from, 0), len(known)):]
+				token = ""
+				if room := limit - len(answer.Tunnels); len(known) > room {
+					known, token = known[:room], unanswered+strconv.Itoa(from+room)
+				}
+				answer.Tunnels = append(answer.Tunnels, q.joined(plane, asked.GetName(), known, err)...)
 			}
-			answer.Tunnels = append(answer.Tunnels, q.joined(plane, asked.GetName(), counted.GetTunnels())...)
-			if token = counted.GetNextPage(); token == "" {
+			if token == "" {
 				break
 			}
 		}
@@ -72,8 +108,35 @@ func (q query) tunnels(ctx context.Context, asked *api.TunnelsQuery) (*api.Tunne
 	return answer, nil
 }
 
-// joined are tunnels of a data plane with what IKE knows of them. name: of the only one.
-func (q query) joined(plane, name string, counted []*api.IpsecTunnelState) (all []*api.TunnelState) {
+// known are the tunnels of a data plane that IKE knows, in the order of their names. name: the only one, if it is among them.
+func (q query) known(plane, name string) (all []*api.IpsecTunnelState) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	names := map[string]bool{}
+	for _, c := range q.machine.sorted() {
+		if c.Dataplane != plane {
+			continue
+		}
+		for _, child := range c.Children {
+			names[child.Serves.Tunnel] = true
+		}
+		for _, s := range q.machine.of(c.Name) {
+			for _, child := range s.children {
+				names[child.serves().Tunnel] = true
+			}
+		}
+	}
+	delete(names, "")
+	for _, one := range slices.Sorted(maps.Keys(names)) {
+		if name == "" || one == name {
+			all = append(all, &api.IpsecTunnelState{Tunnel: one})
+		}
+	}
+	return all
+}
+
+// joined are tunnels of a data plane with what IKE knows of them. name: of the only one. failure: why the data plane does not answer.
+func (q query) joined(plane, name string, counted []*api.IpsecTunnelState, failure error) (all []*api.TunnelState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	children, serving := map[string][]*api.IkeSaState{}, map[string]string{}
@@ -96,6 +159,9 @@ func (q query) joined(plane, name string, counted []*api.IpsecTunnelState) (all 
 			DecryptedBytes: c.GetDecryptedBytes(), Drops: c.GetDrops(), Dataplane: plane, Children: children[c.GetTunnel()]}
 		if t.Reason = missing(c); t.Reason == "" {
 			t.State = "up"
+		}
+		if failure != nil {
+			t.State, t.Reason = "unknown", "data plane "+plane+": "+failure.Error()
 		}
 		q.addIKE(t)
 		all = append(all, t)
@@ -142,7 +208,7 @@ func (q query) addIKE(t *api.TunnelState) {
 				t.State = "connecting"
 			}
 		}
-		if problem := q.problems[t.GetConnection()].Message; t.GetState() != "up" && problem != "" {
+		if problem := q.problems[t.GetConnection()].Message; t.GetState() != "up" && t.GetState() != "unknown" && problem != "" {
 			t.Reason = problem
 		}
 	}
