@@ -171,7 +171,7 @@ func (s *ikeSA) predecessor(c *ChildSA) *ChildSA {
 			continue
 		}
 		for _, before := range other.children {
-			if before.Conf.Name == c.Conf.Name && !before.deleting && !before.half && within(c.Local, before.Local) && within(c.Remote, before.Remote) {
+			if before.Conf.Name == c.Conf.Name && before.serves().Tunnel == c.serves().Tunnel && !before.deleting && !before.half && within(c.Local, before.Local) && within(c.Remote, before.Remote) {
 				return before
 			}
 		}
