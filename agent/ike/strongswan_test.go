@@ -345,7 +345,9 @@ func (s *strongSwan) do(f func(now time.Time) []Action) {
 			}
 			actions = append(actions, s.m.Installed(one.Child.SPIIn, nil, time.Now())...)
 		case Remove:
-			delete(s.in, one.Child.SPIIn)
+			if !one.OutboundOnly {
+				delete(s.in, one.Child.SPIIn)
+			}
 			delete(s.out, one.Child.SPIIn)
 		case Ask:
 			if s.answer == nil {
@@ -502,6 +504,37 @@ func TestStrongSwanAgreesWithEachSuite(t *testing.T) {
 				s.agree(1)
 			})
 		}
+	}
+}
+
+// RFC 7296 section 2.8.3, from our end: at any time there is a child that sends, and strongSwan has it.
+func TestStrongSwanIsAuthenticatedAgain(t *testing.T) {
+	t.Parallel()
+	const ike, esp = "aes256gcm16-prfsha256-x25519", "aes256gcm16-x25519"
+	s := newStrongSwan(t, swan(ike, esp, ""), nil)
+	s.set(s.to(ike, esp))
+	s.initiate()
+	s.agree(1)
+	s.do(func(now time.Time) []Action {
+		for _, one := range s.m.sas {
+			one.reauthAt = now
+			one.schedule()
+		}
+		return nil
+	})
+	s.await("another IKE SA", func() bool { return len(s.m.sas) == 2 && len(s.in) == 2 })
+	s.await("the end of the old one", func() bool {
+		if len(s.in) == 0 || len(s.out) == 0 {
+			t.Error("there is no child for a while")
+			return true
+		}
+		return len(s.m.sas) == 1
+	})
+	s.agree(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.happened("up: ") != 2 || s.happened("down: authenticated anew") != 1 || s.happened("child-failed") != 0 {
+		t.Errorf("events %q", s.events)
 	}
 }
 
