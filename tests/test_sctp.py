@@ -2,6 +2,7 @@
 """sluice-sctp: the choice of its SCTP stack, and that of a kernel, in a guest of its own. The peer has libusrsctp."""
 
 import os
+import signal
 import socket
 import subprocess
 
@@ -14,7 +15,8 @@ PROGRAM, CLIENT = TREE / "build/sluice-sctp", TREE / "build/sluice-associate"
 OURS, THEIRS = ("10.9.6.1", "10.9.7.1"), ("10.9.6.2", "10.9.7.2")
 # The kernel announces private addresses to peers with a private address alone.
 OURS6, THEIRS6 = ("2001:db8:6::1", "192.0.2.1"), ("2001:db8:6::2", "192.0.2.2")
-EVENT_DOWN, EVENT_STACK = 3, 6
+OPEN, SEND = 1, 2
+EVENT_UP, EVENT_DOWN, EVENT_STACK = 1, 3, 6
 NGAP = 60
 
 
@@ -23,12 +25,12 @@ def started():
     """Starts the program as the agent does, with the socket of packets as file descriptor 3."""
     children = []
 
-    def start(*arguments):
+    def start(*arguments, prefix=()):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(20)
         with theirs:
             # The shell moves the socket to where the program looks for it.
-            command = ["bash", "-c", f'exec "$@" 3<&{theirs.fileno()}', "bash", PROGRAM, *arguments]
+            command = [*prefix, "bash", "-c", f'exec "$@" 3<&{theirs.fileno()}', "bash", PROGRAM, *arguments]
             child = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
         children.append((child, ours))
         return child, ours
@@ -72,6 +74,38 @@ def test_an_association_is_down_if_the_chosen_kernel_has_no_sctp(started):
     event = ours.recv(300)
     assert event[:5] == bytes([EVENT_DOWN, 0, 0, 0, 7])
     assert event[5:] == f"socket of the kernel: {os.strerror(93)}".encode()
+
+
+def test_the_association_with_a_peer_that_starts_anew_ends_in_libusrsctp(lab, started):
+    """It would not send there: the agent opens another one. What waited for the old peer is not sent to the new one."""
+    inside, core = lab.namespace("anew"), lab.namespace("anew-core")
+    inside.link("n2", core, "amf")
+    inside.ip("addr", "add", f"{OURS[0]}/24", "dev", "n2")
+    core.ip("addr", "add", f"{THEIRS[0]}/24", "dev", "amf")
+    first = Echo(lab, core, THEIRS[0])
+    second = Echo(lab, core, THEIRS[0], connect=OURS[0], later=1)
+    _, ours = started("libusrsctp", prefix=("ip", "netns", "exec", inside.name))
+
+    def command(kind, content):
+        ours.send(bytes([kind, 0, 0, 0, 7]) + content)
+
+    def until(kind):
+        while (event := ours.recv(1 << 17))[0] != kind:
+            pass
+        return event
+
+    ends = b"".join(bytes([4]) + socket.inet_aton(each) + bytes(12) for each in (OURS[0], THEIRS[0]))
+    command(OPEN, (5000).to_bytes(4) + 2 * (38412).to_bytes(2) + (4).to_bytes(2) + bytes([1, 1]) + ends)
+    until(EVENT_UP)
+    # More than the stack takes for a peer that takes nothing: the rest waits.
+    first.child.send_signal(signal.SIGSTOP)
+    for _ in range(300):
+        command(SEND, (1).to_bytes(2) + NGAP.to_bytes(4) + bytes(8000))
+    first.kill()
+    second.do("begin")
+    assert until(EVENT_DOWN)[5:] == b"the peer started anew"
+    second.wait("ended")
+    assert not second.events("message")
 
 
 def test_an_unknown_stack_is_refused(started):
@@ -220,11 +254,17 @@ def test_the_end_by_the_peer_is_reported(up, how, reason):
 
 def test_a_peer_that_starts_anew_is_reported_and_the_association_goes_on(up):
     up.exchange((1, 2), 10, 200)
+    # More than the stack takes for a peer that takes nothing: the rest waits, and is not for the new peer.
+    up.peer.child.send_signal(signal.SIGSTOP)
+    up.do("send 3 300 8000")
+    up.until("sent 3 300")
     up.peer.kill()
+    up.peer.mark()
     up.peer.options["connect"] = OURS[0]
     up.peer.start()
     assert up.until("restarted ") == "restarted 16 16"
     up.exchange((1, 2), 10, 200)
+    assert {one["size"] for one in up.peer.events("message")} == {200}
     up.do("close")
     up.until("down the association was shut down")
 

@@ -59,6 +59,8 @@ func (p phase) String() string {
 type transport interface {
 	Send(stream uint16, protocol uint32, message []byte) error
 	Abort()
+	// Renew: what is sent from now on is for the association of a peer that started anew.
+	Renew()
 }
 
 // guami is a globally unique AMF identifier.

@@ -132,6 +132,21 @@ func TestAnAMFThatKeptAContextHearsThatAnotherHasIt(t *testing.T) {
 	}
 }
 
+func TestAnAMFThatStartsAnewHearsOfNothingBeforeNGSetup(t *testing.T) {
+	b := setBed(t, otherSets, nil)
+	c, _, _ := b.connected(t, "one", &owner{})
+	w := b.wireOf("one")
+	uplink(c)
+	w.handler.Restarted(8, 8)
+	uplink(c)
+	if len(w.sent) != 1 || len(w.old) == 0 {
+		t.Fatalf("%d messages, %d before", len(w.sent), len(w.old))
+	}
+	if _, is := w.last().(*ngap.NGSetupRequest); !is {
+		t.Errorf("%+v", w.last())
+	}
+}
+
 func TestAnAMFThatIsBackBeforeTheNextMessageKeepsTheContext(t *testing.T) {
 	b := setBed(t, sameSetOfTwo, nil)
 	u := &owner{}

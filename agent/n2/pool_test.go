@@ -34,6 +34,8 @@ type wire struct {
 	config  sctp.Config
 	sent    []sent
 	aborted bool
+	// What was sent before the peer started anew.
+	old []sent
 }
 
 type sent struct {
@@ -57,6 +59,7 @@ func (w *wire) Send(stream uint16, _ uint32, message []byte) error {
 }
 
 func (w *wire) Abort() { w.aborted = true }
+func (w *wire) Renew() { w.old, w.sent = append(w.old, w.sent...), nil }
 
 func (w *wire) receive(t testing.TB, message any) {
 	t.Helper()

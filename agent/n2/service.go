@@ -469,6 +469,7 @@ func (h *handler) Restarted(out, _ uint16) {
 		return
 	}
 	defer h.service.mu.Unlock()
+	h.amf.assoc.Renew()
 	h.amf.retainUntil = time.Now().Add(retainTime)
 	h.service.suspend(h.amf, "the AMF started anew")
 	h.service.setup(h.amf, out)

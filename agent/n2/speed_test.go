@@ -18,6 +18,7 @@ func (s *sink) Send(_ uint16, _ uint32, message []byte) error {
 }
 
 func (*sink) Abort() {}
+func (*sink) Renew() {}
 
 // crowd counts the messages of a subscriber.
 type crowd struct{ messages int }

@@ -46,6 +46,8 @@ type Association struct {
 	transport *Transport
 	id        uint32
 	handler   Handler
+	// How often the peer started anew. Guarded by transport.mu.
+	restarts uint32
 }
 
 // Program is the path of sluice-sctp: beside this program, or in PATH.
@@ -151,6 +153,11 @@ func (t *Transport) read() {
 			t.endIfIdle()
 			t.mu.Unlock()
 		}
+		if buffer[0] == eventRestart {
+			t.mu.Lock()
+			a.restarts++
+			t.mu.Unlock()
+		}
 		deliver(a.handler, buffer[0], data)
 	}
 }
@@ -205,7 +212,7 @@ func (t *Transport) Open(c Config, h Handler) (*Association, error) {
 		return nil, ErrDown
 	}
 	t.next++
-	a := &Association{t, t.next, h}
+	a := &Association{transport: t, id: t.next, handler: h}
 	b, err := c.packet(a.id)
 	if err != nil {
 		return nil, err
@@ -255,6 +262,15 @@ func (a *Association) Send(stream uint16, protocol uint32, message []byte) error
 	b = binary.BigEndian.AppendUint16(b, stream)
 	b = binary.BigEndian.AppendUint32(b, protocol)
 	return a.write(append(b, message...))
+}
+
+// Renew is called from Handler.Restarted: what is sent from now on is for the peer's new association. All that was sent before, and did not arrive, is dropped.
+func (a *Association) Renew() {
+	a.transport.mu.Lock()
+	defer a.transport.mu.Unlock()
+	if a.transport.associations[a.id] != nil {
+		_ = a.transport.write(binary.BigEndian.AppendUint32(packet(commandRenew, a.id, 4), a.restarts))
+	}
 }
 
 // Close shuts the association down after sent data has arrived; Abort at once.

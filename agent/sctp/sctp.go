@@ -40,7 +40,7 @@ type Config struct {
 type Handler interface {
 	// Up: messages can be sent, on streams below out.
 	Up(out, in uint16)
-	// Restarted: the peer lost its state and opened the association anew.
+	// Restarted: the peer lost its state and opened the association anew. Nothing is sent until Association.Renew is called.
 	Restarted(out, in uint16)
 	Message(stream uint16, protocol uint32, message []byte)
 	Path(address netip.Addr, reachable bool)
@@ -54,6 +54,7 @@ const (
 	commandSend  = 2
 	commandClose = 3
 	commandAbort = 4
+	commandRenew = 5
 
 	eventUp      = 1
 	eventMessage = 2

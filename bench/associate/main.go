@@ -4,7 +4,7 @@
 // writes events:
 //
 //	open LOCAL,... REMOTE,...     up OUT IN, down REASON
-//	send STREAM COUNT SIZE        COUNT messages with the numbers from 0, padded to SIZE octets
+//	send STREAM COUNT SIZE        COUNT messages with the numbers from 0, padded to SIZE octets; then sent STREAM COUNT
 //	close, abort                  down REASON
 //
 // A received message is an event `message STREAM PPID NUMBER SIZE`; `path ADDRESS REACHABLE` and `restarted OUT IN` are the other events.
@@ -20,6 +20,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sluice.dev/sluice/agent/sctp"
@@ -28,15 +29,22 @@ import (
 // ngap is the payload protocol identifier of NGAP.
 const ngap = 60
 
-type events struct{}
+type events struct {
+	of atomic.Pointer[sctp.Association]
+}
 
-func (events) Up(out, in uint16)        { fmt.Println("up", out, in) }
-func (events) Restarted(out, in uint16) { fmt.Println("restarted", out, in) }
-func (events) Message(stream uint16, protocol uint32, message []byte) {
+func (*events) Up(out, in uint16) { fmt.Println("up", out, in) }
+func (e *events) Restarted(out, in uint16) {
+	if a := e.of.Load(); a != nil {
+		a.Renew()
+	}
+	fmt.Println("restarted", out, in)
+}
+func (*events) Message(stream uint16, protocol uint32, message []byte) {
 	fmt.Println("message", stream, protocol, string(bytes.TrimRight(message, ".")), len(message))
 }
-func (events) Path(address netip.Addr, reachable bool) { fmt.Println("path", address, reachable) }
-func (events) Down(reason string)                      { fmt.Println("down", reason) }
+func (*events) Path(address netip.Addr, reachable bool) { fmt.Println("path", address, reachable) }
+func (*events) Down(reason string)                      { fmt.Println("down", reason) }
 
 func addresses(text string) ([]netip.Addr, error) {
 	var found []netip.Addr
@@ -71,9 +79,11 @@ func run(port uint16) error {
 			if c.Remote, err = addresses(words[2]); err != nil {
 				return err
 			}
-			if association, err = transport.Open(c, events{}); err != nil {
+			heard := &events{}
+			if association, err = transport.Open(c, heard); err != nil {
 				return err
 			}
+			heard.of.Store(association)
 		case len(words) == 4 && words[0] == "send" && association != nil:
 			var stream, count, size int
 			if _, err := fmt.Sscan(strings.Join(words[1:], " "), &stream, &count, &size); err != nil {
@@ -85,6 +95,7 @@ func run(port uint16) error {
 					return err
 				}
 			}
+			fmt.Println("sent", stream, count)
 		case len(words) == 1 && words[0] == "close" && association != nil:
 			association.Close()
 		case len(words) == 1 && words[0] == "abort" && association != nil:

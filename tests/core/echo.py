@@ -15,7 +15,13 @@ from core.sctp import Listener  # noqa: E402
 
 class Echo:
     def __init__(self, options):
+        self.options = options
         self.association, self.lock = None, threading.Lock()
+        if not options.later:
+            self.begin()
+
+    def begin(self):
+        options = self.options
         self.listener = Listener(options.address, options.port, self.serve, options.heartbeat, options.connect)
 
     def say(self, event, **more):
@@ -40,11 +46,12 @@ def main():
     parser.add_argument("--port", type=int, default=38412)
     parser.add_argument("--heartbeat", type=int, default=0, help="milliseconds")
     parser.add_argument("--connect", help="open an association to this address, from the same port")
+    parser.add_argument("--later", type=int, default=0, help="1: begin with the command `begin`")
     echo = Echo(parser.parse_args())
     echo.say("listening")
     for line in sys.stdin:
         what = json.loads(line)["do"]
-        getattr(echo.association, what)()
+        getattr(echo if what == "begin" else echo.association, what)()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ struct association {
 	size_t length;
 	struct waiting *first, **last;
 	size_t queued;
+	// How often the peer started anew, from the thread that receives. While `renewed` is another number, what the agent sends is of an association
+	// that is gone.
+	uint32_t restarts, renewed;
 	bool closing;
 	// The peer shut the association down: the stack ends it without ABORT.
 	bool finishing;
@@ -48,6 +51,8 @@ struct request {
 // Functions that return int return 0, or -1 with errno.
 struct stack {
 	const char *name;
+	// It can send in an association whose peer started anew.
+	bool restarts;
 	bool (*usable)(void);
 	void (*start)(void);
 	// Calls end() on failure.

@@ -148,6 +148,7 @@ close_association(struct association *a)
 
 const struct stack kernel_stack = {
 	.name = "kernel",
+	.restarts = true,
 	.usable = usable,
 	.start = start,
 	.open = open_association,

@@ -216,6 +216,8 @@ close_association(struct association *a)
 
 const struct stack libusrsctp_stack = {
 	.name = "libusrsctp",
+	// libusrsctp 0.9.5 counts data that was on its way as still there, and sends no more.
+	.restarts = false,
 	.usable = usable,
 	.start = start,
 	.open = open_association,

@@ -40,6 +40,8 @@ enum command {
 	// SHUTDOWN, and ABORT.
 	COMMAND_CLOSE = 3,
 	COMMAND_ABORT = 4,
+	// The agent has taken so many (4) EVENT_RESTART of the association: what follows is for the new one.
+	COMMAND_RENEW = 5,
 };
 
 enum event {
@@ -171,7 +173,12 @@ got_up(struct association *a, uint16_t out, uint16_t in)
 void
 got_restart(struct association *a, uint16_t out, uint16_t in)
 {
+	if (!stack->restarts) {
+		end(a, "the peer started anew");
+		return;
+	}
 	a->length = 0;
+	__atomic_add_fetch(&a->restarts, 1, __ATOMIC_ACQ_REL);
 	send_streams(a, EVENT_RESTART, out, in);
 }
 
@@ -222,6 +229,29 @@ get_address(const uint8_t *at, uint16_t port, uint8_t *to)
 }
 
 static void
+drop_queue(struct association *a)
+{
+	while (a->first != NULL) {
+		struct waiting *w = a->first;
+
+		a->first = w->next;
+		free(w);
+	}
+	a->last = &a->first;
+	a->queued = 0;
+}
+
+// Whether the peer has started anew since the agent last knew. The messages that wait are dropped.
+static bool
+outdated(struct association *a)
+{
+	if (__atomic_load_n(&a->restarts, __ATOMIC_ACQUIRE) == a->renewed)
+		return false;
+	drop_queue(a);
+	return true;
+}
+
+static void
 free_association(struct association **slot)
 {
 	static struct association *retired[RETIRED];
@@ -230,12 +260,7 @@ free_association(struct association **slot)
 
 	*slot = NULL;
 	stack->close(a);
-	while (a->first != NULL) {
-		struct waiting *w = a->first;
-
-		a->first = w->next;
-		free(w);
-	}
+	drop_queue(a);
 	// A callback of libusrsctp that began before may still hold it.
 	if (retired[next] != NULL) {
 		free(retired[next]->message);
@@ -305,7 +330,7 @@ transmit(struct association *a, uint16_t stream, uint32_t ppid, const uint8_t *d
 static void
 flush(struct association *a)
 {
-	while (a->first != NULL && !a->down) {
+	while (!outdated(a) && a->first != NULL && !a->down) {
 		struct waiting *w = a->first;
 
 		if (!transmit(a, w->stream, w->ppid, w->data, w->length))
@@ -323,7 +348,7 @@ send_message(struct association *a, const uint8_t *data, size_t length)
 {
 	struct waiting *w;
 
-	if (length < 6 || a->down || a->closing)
+	if (length < 6 || a->down || a->closing || outdated(a))
 		return;
 	if (a->first == NULL && transmit(a, get16(data), get32(data + 2), data + 6, length - 6))
 		return;
@@ -370,6 +395,12 @@ command(const uint8_t *packet, size_t length)
 		break;
 	case COMMAND_ABORT:
 		end(*slot, "aborted");
+		break;
+	case COMMAND_RENEW:
+		if (length == HEAD + 4) {
+			drop_queue(*slot);
+			(*slot)->renewed = get32(packet + HEAD);
+		}
 		break;
 	}
 }
@@ -446,6 +477,13 @@ main(int count, char **arguments)
 		waiting = false;
 		if (sockets[0].revents & POLLOUT)
 			room = true;
+		// A restart of a peer comes before messages that would be for its old association.
+		for (int i = 1; i <= MAX_ASSOCIATIONS && stack->receive != NULL; i++) {
+			if (sockets[i].revents != 0) {
+				room = receive_ready(sockets + 1);
+				break;
+			}
+		}
 		if (sockets[0].revents & ~POLLOUT) {
 			ssize_t length = recv(AGENT, packet, sizeof(packet), MSG_DONTWAIT);
 
@@ -453,12 +491,6 @@ main(int count, char **arguments)
 				break;
 			if (length > 0)
 				command(packet, (size_t)length);
-		}
-		for (int i = 1; i <= MAX_ASSOCIATIONS && stack->receive != NULL; i++) {
-			if (sockets[i].revents != 0) {
-				room = receive_ready(sockets + 1);
-				break;
-			}
 		}
 		for (int i = 0; i < MAX_ASSOCIATIONS; i++) {
 			if (associations[i] == NULL)
