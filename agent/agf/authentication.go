@@ -111,9 +111,11 @@ func (l *Line) derive(ksi uint8, abba []byte) {
 	l.fresh = &freshKeys{ksi, aka.KAMF(aka.KSEAF(kausf, networkName(l.core.PLMN())), l.settings.Subscription.supi(), abba)}
 }
 
-// secure takes SECURITY MODE COMMAND (section 5.4.2). Null algorithms are for lines that have no key, with key set identifier 0.
+// secure takes SECURITY MODE COMMAND (section 5.4.2). Null algorithms are for lines that have no key, with key set identifier 0. Nothing of the line changes before its
+// code is verified.
 func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
-	refuse := func() { l.uplink(&nas.SecurityModeReject{FiveGMMCause: []byte{causeMismatch}}) }
+	refuseFor := func(cause uint8) { l.uplink(&nas.SecurityModeReject{FiveGMMCause: []byte{cause}}) }
+	refuse := func() { refuseFor(causeMismatch) }
 	algorithms := m.NASSecAlgo[0]
 	var kamf [32]byte
 	current := false
@@ -137,12 +139,6 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 		refuse()
 		return
 	}
-	if l.peer != nil && m.EAPMsg != nil {
-		_, _ = l.peer.Receive(m.EAPMsg)
-		if _, done := l.peer.KAUSF(); !done {
-			return
-		}
-	}
 	context, err := nas.NewSecurityContext(m.NASKSI, kamf, algorithms)
 	if err != nil {
 		refuse()
@@ -153,8 +149,11 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 		context.Uplink, context.Downlink = l.context.Uplink, l.context.Downlink
 	}
 	if _, err := context.Open(octets); err != nil {
-		// The code is false: the message is discarded.
 		l.core.RefusedNAS(refusalOf(err))
+		if !errors.Is(err, nas.ErrReplayed) {
+			// TS 33.501 section 6.7.2.
+			refuseFor(causeSecurityMode)
+		}
 		return
 	}
 	// Our capabilities as the core received them, with octets for EPS that we left out.
@@ -162,6 +161,15 @@ func (l *Line) secure(header uint8, octets []byte, m *nas.SecurityModeCommand) {
 	if !bytes.HasPrefix(m.UESecCap, capability) || len(bytes.Trim(m.UESecCap[len(capability):], "\x00")) != 0 {
 		refuse()
 		return
+	}
+	if l.peer != nil && m.EAPMsg != nil {
+		_, _ = l.peer.Receive(m.EAPMsg)
+		if _, done := l.peer.KAUSF(); !done {
+			// Not EAP success: the keys are worth nothing.
+			l.fresh, l.peer = nil, nil
+			refuseFor(causeSecurityMode)
+			return
+		}
 	}
 	l.context, l.fresh, l.peer = context, nil, nil
 	complete := &nas.SecurityModeComplete{NASContainer: l.initial}

@@ -120,6 +120,7 @@ const (
 	causeSynch           = 21
 	causeCongestion      = 22
 	causeMismatch        = 23
+	causeSecurityMode    = 24
 	causeNon5G           = 26
 	causeKSIInUse        = 71
 	causeMandatory       = 96

@@ -4,6 +4,8 @@ package agf
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -1194,7 +1196,7 @@ func TestOtherAlgorithmsOfTheSameKeyKeepTheCounts(t *testing.T) {
 		return octets
 	}
 	// An earlier count is a replay.
-	if b.Receive(&ngap.DownlinkNASTransport{NASPDU: command(7, nas.SNOW3G)}); b.context != before {
+	if b.Receive(&ngap.DownlinkNASTransport{NASPDU: command(260, nas.SNOW3G)}); b.context != before {
 		t.Error("a count that was used before is accepted")
 	}
 	b.Receive(&ngap.DownlinkNASTransport{NASPDU: command(301, nas.SNOW3G)})
@@ -1266,6 +1268,79 @@ func TestNASMessagesThatAreNotTakenAreCountedByReason(t *testing.T) {
 	b.Receive(&ngap.DownlinkNASTransport{NASPDU: of(nas.Integrity, 12, identity)})
 	if !slices.Equal(b.core().refused, []n2.NASRefusal{n2.NASNoContext, n2.NASCount}) {
 		t.Error(b.core().refused)
+	}
+}
+
+// commanded is a line whose EAP-AKA' challenge is answered: its SECURITY MODE COMMAND with an EAP message, and with a code that is right or false.
+func commanded(t *testing.T) (*bed, func(packet []byte, right bool)) {
+	t.Helper()
+	s := settings()
+	card := aka.NewMilenage([16]byte{1}, [16]byte{2})
+	s.Subscription = &Subscription{PLMN: "00101", MSIN: "0000000001", USIM: aka.USIM{Milenage: card}}
+	b, _ := newBed(t, s)
+	network, supi := networkName("00101"), "001010000000001"
+	rand, sqn := [16]byte{9}, aka.Sequence(64)
+	_, ck, ik, ak := card.F2345(rand)
+	mac, _ := card.F1(rand, sqn, [2]byte{0x80})
+	autn := sqn[:]
+	for i := range ak {
+		autn[i] ^= ak[i]
+	}
+	ckPrime, ikPrime := aka.Prime(ck, ik, network, [6]byte(autn))
+	keys := aka.PrimeKeys(ckPrime, ikPrime, supi)
+	challenge := []byte{1, 7, 0, 0, 50, 1, 0, 0, 1, 5, 0, 0}
+	challenge = append(append(challenge, rand[:]...), 2, 5, 0, 0)
+	challenge = append(append(append(challenge, autn...), 0x80, 0), mac[:]...)
+	challenge = append(challenge, 24, 1, 0, 1, 23, byte((4+len(network)+3)/4), 0, byte(len(network)))
+	challenge = append(challenge, network...)
+	challenge = append(challenge, make([]byte, (4-len(network)%4)%4)...)
+	challenge = append(challenge, 11, 5, 0, 0)
+	challenge = append(challenge, make([]byte, 16)...)
+	challenge[3] = byte(len(challenge))
+	h := hmac.New(sha256.New, keys.Aut[:])
+	h.Write(challenge)
+	copy(challenge[len(challenge)-16:], h.Sum(nil))
+	b.say(nas.Plain, &nas.AuthenticationRequest{NASKSI: 2, ABBA: []byte{0, 0}, EAPMsg: challenge})
+	if b.fresh == nil {
+		t.Fatal("the challenge is not answered")
+	}
+	kamf := b.fresh.kamf
+	return b, func(packet []byte, right bool) {
+		octets := append([]byte{nas.MobilityManagement, nas.NewContext, 0, 0, 0, 0, 0},
+			plain(t, &nas.SecurityModeCommand{NASSecAlgo: []byte{nas.AES<<4 | nas.AES}, NASKSI: 2, UESecCap: b.capability(), EAPMsg: packet})...)
+		code := nas.Code(nas.AES, aka.AlgorithmKey(kamf, aka.NASIntegrity, nas.AES), 0, 2, true, octets[6:])
+		copy(octets[2:], code[:])
+		if !right {
+			octets[2] ^= 1
+		}
+		b.Receive(&ngap.DownlinkNASTransport{NASPDU: octets})
+	}
+}
+
+func TestASecurityModeCommandHasNoEffectBeforeItsCodeIsVerified(t *testing.T) {
+	success, failure := []byte{3, 7, 0, 4}, []byte{4, 7, 0, 4}
+	for _, packet := range [][]byte{success, failure} {
+		b, command := commanded(t)
+		command(packet, false)
+		if m := last[*nas.SecurityModeReject](b.core()); m.FiveGMMCause[0] != causeSecurityMode || b.context != nil || b.fresh == nil || b.peer == nil {
+			t.Errorf("%+v", m)
+		}
+		if _, done := b.peer.KAUSF(); done {
+			t.Error("EAP success was taken")
+		}
+		if !slices.Equal(b.core().refused, []n2.NASRefusal{n2.NASIntegrity}) {
+			t.Error(b.core().refused)
+		}
+		// The true one.
+		command(success, true)
+		if b.context == nil {
+			t.Error("no security context")
+		}
+	}
+	b, command := commanded(t)
+	command(failure, true)
+	if m := last[*nas.SecurityModeReject](b.core()); m.FiveGMMCause[0] != causeSecurityMode || b.context != nil || b.fresh != nil {
+		t.Errorf("%+v", m)
 	}
 }
 

@@ -213,6 +213,81 @@ func TestAPeerChoosesItsKeyDerivationFunctionOnce(t *testing.T) {
 	if answer, err := p.Receive(packet); err == nil || answer[5] != subtypeReject {
 		t.Error(answer, err)
 	}
+	// RFC 9048 section 3.2: a repeated one in the first list, a list that is not the first one with our choice before it, and another one that nobody asked for.
+	for i, lists := range [][][]uint16{{{1, 1}}, {{1, 2, 1}}, {{2, 1, 2}}, {{2, 1}, {1, 2}}, {{2, 1}, {2, 1}}, {{2, 1}, {1, 2, 1, 3}}, {{1, 2}, {1}}, {{1}, {1, 1}}} {
+		p = NewPeer(u, "id", network)
+		for j, list := range lists {
+			packet, _ = server(u, "id", uint64(200+40*i+j), list...)
+			answer, err := p.Receive(packet)
+			if last := j == len(lists)-1; (err != nil) != last || last && answer[5] != subtypeClientError {
+				t.Errorf("%v, list %d: %v %v", lists, j, answer, err)
+			}
+		}
+	}
+}
+
+func TestANotificationHasAMACAfterTheChallengeAlone(t *testing.T) {
+	u := &USIM{Milenage: NewMilenage([16]byte{1}, [16]byte{2})}
+	packet, keys := server(u, "id", 100, 1)
+	notification := func(code uint16, mac bool) []byte {
+		all := []attribute{{atNotify, binary.BigEndian.AppendUint16(nil, code)}}
+		if mac {
+			all = append(all, attribute{atMAC, make([]byte, 18)})
+		}
+		b := message(9, subtypeNotification, all...)
+		b[0] = eapRequest
+		if mac {
+			copy(b[len(b)-16:], macOf(&keys, b))
+		}
+		return b
+	}
+	const before, after = 0x4000, 0
+	for _, c := range []struct {
+		challenged bool
+		packet     []byte
+		subtype    byte
+	}{
+		{false, notification(before, false), subtypeNotification},
+		{false, notification(before, true), subtypeClientError},
+		{false, notification(after, true), subtypeClientError},
+		{false, notification(after, false), subtypeClientError},
+		{true, notification(after, true), subtypeNotification},
+		{true, notification(after, false), subtypeClientError},
+		{true, notification(before, false), subtypeClientError},
+		{true, append(notification(after, true)[:31], 0), subtypeClientError},
+		{true, func() []byte { b := message(9, subtypeNotification); b[0] = eapRequest; return b }(), subtypeClientError},
+	} {
+		p := NewPeer(&USIM{Milenage: u.Milenage}, "id", network)
+		if c.challenged {
+			if _, err := p.Receive(packet); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answer, err := p.Receive(c.packet)
+		if len(answer) < 8 || answer[5] != c.subtype || (err == nil) != (c.subtype == subtypeNotification) {
+			t.Errorf("challenged %v, %x: %x %v", c.challenged, c.packet, answer, err)
+			continue
+		}
+		if c.challenged && err == nil {
+			zeroed := bytes.Clone(answer)
+			clear(zeroed[len(zeroed)-16:])
+			if !bytes.Equal(macOf(&keys, zeroed), answer[len(answer)-16:]) {
+				t.Error("the answer has another MAC")
+			}
+		} else if err == nil && len(answer) != 8 {
+			t.Errorf("%x", answer)
+		}
+	}
+}
+
+func TestARepeatedAttributeIsRefused(t *testing.T) {
+	u := &USIM{Milenage: NewMilenage([16]byte{1}, [16]byte{2})}
+	packet, _ := server(u, "id", 100, 1)
+	packet = append(packet, packet[len(packet)-20:]...)
+	binary.BigEndian.PutUint16(packet[2:], uint16(len(packet)))
+	if answer, err := NewPeer(u, "id", network).Receive(packet); !errors.Is(err, ErrEAP) || answer[5] != subtypeClientError {
+		t.Error(answer, err)
+	}
 }
 
 func TestAPeerRefusesAnotherNetworkAndAFalseMAC(t *testing.T) {

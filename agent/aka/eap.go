@@ -86,10 +86,11 @@ type Peer struct {
 	// network is the serving network name.
 	network string
 	keys    *Keys
-	// offered are the key derivation functions of a challenge whose first one we do not have.
-	offered []uint16
-	kausf   [32]byte
-	done    bool
+	// functions are the key derivation functions of the first challenge; chosen: we asked for another one than the first.
+	functions []uint16
+	chosen    bool
+	kausf     [32]byte
+	done      bool
 }
 
 // NewPeer begins an authentication. The keys are bound to identity, the SUPI (TS 33.501 annex F.3).
@@ -138,11 +139,7 @@ func (p *Peer) Receive(packet []byte) (answer []byte, err error) {
 		value := binary.BigEndian.AppendUint16(nil, uint16(len(p.identity)))
 		return message(identifier, subtypeIdentity, attribute{atIdentity, append(value, p.identity...)}), nil
 	case subtypeNotification:
-		// Section 4.5 of RFC 4187. Failure ends it; EAP failure follows.
-		if p.keys != nil && has(attributes, atMAC) != nil {
-			return p.signed(message(identifier, subtypeNotification, attribute{atMAC, make([]byte, 18)})), nil
-		}
-		return message(identifier, subtypeNotification), nil
+		return p.notified(packet, attributes)
 	}
 	return p.clientError(identifier), fmt.Errorf("%w: subtype %d", ErrEAP, packet[5])
 }
@@ -151,7 +148,27 @@ func (p *Peer) clientError(identifier byte) []byte {
 	return message(identifier, subtypeClientError, attribute{atError, []byte{0, 0}})
 }
 
-// attributesOf: unknown ones that may not be skipped are an error (RFC 4187 section 8.1).
+// beforeChallenge is the P bit of AT_NOTIFICATION.
+const beforeChallenge = 0x40
+
+// notified answers a notification (RFC 4187 sections 6.1, 9.10 and 9.11). After the challenge it has AT_MAC, and so has the answer; before it neither. EAP failure follows.
+func (p *Peer) notified(packet []byte, attributes []attribute) ([]byte, error) {
+	identifier := packet[1]
+	code, mac := has(attributes, atNotify), has(attributes, atMAC)
+	switch {
+	case len(code) != 2:
+		return p.clientError(identifier), fmt.Errorf("%w: the notification lacks its code", ErrEAP)
+	case code[0]&beforeChallenge != 0 && p.keys == nil && mac == nil:
+		return message(identifier, subtypeNotification), nil
+	case code[0]&beforeChallenge != 0 || p.keys == nil:
+		return p.clientError(identifier), fmt.Errorf("%w: a notification of another phase", ErrEAP)
+	case !verified(p.keys, packet, attributes):
+		return p.clientError(identifier), errors.New("the notification has another MAC, or none")
+	}
+	return p.signed(message(identifier, subtypeNotification, attribute{atMAC, make([]byte, 18)})), nil
+}
+
+// attributesOf: unknown ones that may not be skipped are an error (RFC 4187 section 8.1), and so are repeated ones but AT_KDF (section 10.1; RFC 9048 section 3.2).
 func attributesOf(b []byte) (all []attribute, err error) {
 	for len(b) > 0 {
 		if len(b) < 4 || b[1] == 0 || int(b[1])*4 > len(b) {
@@ -161,6 +178,9 @@ func attributesOf(b []byte) (all []attribute, err error) {
 		known := slices.Contains([]byte{atRAND, atAUTN, atRES, atAUTS, 10, atMAC, atNotify, 13, atIdentity, 17, atError, atKDFInput, atKDF}, b[0])
 		if !known && b[0] < skippable {
 			return nil, fmt.Errorf("%w: unknown attribute %d", ErrEAP, b[0])
+		}
+		if known && b[0] != atKDF && has(all, b[0]) != nil {
+			return nil, fmt.Errorf("%w: attribute %d is repeated", ErrEAP, b[0])
 		}
 		all = append(all, attribute{b[0], b[2:size]})
 		b = b[size:]
@@ -202,6 +222,39 @@ func macOf(k *Keys, packet []byte) []byte {
 	return h.Sum(nil)[:16]
 }
 
+// verified checks AT_MAC of a packet, which is elsewhere than at its end perhaps.
+func verified(k *Keys, packet []byte, attributes []attribute) bool {
+	zeroed, at := slices.Clone(packet), 8
+	for _, a := range attributes {
+		if a.kind == atMAC {
+			if len(a.value) != 18 {
+				return false
+			}
+			clear(zeroed[at+4 : at+20])
+		}
+		at += 2 + len(a.value)
+	}
+	mac := has(attributes, atMAC)
+	return mac != nil && hmac.Equal(macOf(k, zeroed), mac[2:])
+}
+
+// renegotiated reports whether a list of key derivation functions may come after the first one: it is the same, or, once we have chosen, our choice and the same. In a first
+// list none is repeated (RFC 9048 section 3.2).
+func (p *Peer) renegotiated(functions []uint16) bool {
+	switch {
+	case p.chosen:
+		return functions[0] == keyDerivator && slices.Equal(functions[1:], p.functions)
+	case p.functions != nil:
+		return slices.Equal(functions, p.functions)
+	}
+	for i, one := range functions {
+		if slices.Contains(functions[:i], one) {
+			return false
+		}
+	}
+	return true
+}
+
 func (p *Peer) challenge(packet []byte, attributes []attribute) ([]byte, error) {
 	identifier := packet[1]
 	rand, autn, mac := has(attributes, atRAND), has(attributes, atAUTN), has(attributes, atMAC)
@@ -221,16 +274,19 @@ func (p *Peer) challenge(packet []byte, attributes []attribute) ([]byte, error) 
 	if name != p.network {
 		return reject(fmt.Errorf("the challenge is for the network %.64q", name))
 	}
+	if !p.renegotiated(functions) {
+		// As a false AT_MAC.
+		return p.clientError(identifier), fmt.Errorf("%w: the list of key derivation functions has a repeated one, or is another one than before", ErrEAP)
+	}
+	if p.functions == nil {
+		p.functions = functions
+	}
 	if functions[0] != keyDerivator {
-		if p.offered != nil || !slices.Contains(functions, keyDerivator) {
+		if !slices.Contains(functions, keyDerivator) {
 			return reject(errors.New("the challenge has no key derivation function that is known"))
 		}
-		p.offered = functions
+		p.chosen = true
 		return message(identifier, subtypeChallenge, attribute{atKDF, []byte{0, keyDerivator}}), nil
-	}
-	// After our choice the server repeats its list with the choice before it (RFC 9048 section 3.2).
-	if p.offered != nil && !slices.Equal(functions[1:], p.offered) {
-		return reject(errors.New("the network changed its list of key derivation functions"))
 	}
 	result, auts, err := p.usim.Authenticate([16]byte(rand[2:]), [16]byte(autn[2:]), true)
 	switch {
@@ -241,15 +297,7 @@ func (p *Peer) challenge(packet []byte, attributes []attribute) ([]byte, error) 
 	}
 	ckPrime, ikPrime := Prime(result.CK, result.IK, name, result.SQNxAK)
 	keys := PrimeKeys(ckPrime, ikPrime, p.identity)
-	zeroed := slices.Clone(packet)
-	at := 8
-	for _, a := range attributes {
-		if a.kind == atMAC {
-			clear(zeroed[at+4 : at+20])
-		}
-		at += 2 + len(a.value)
-	}
-	if !hmac.Equal(macOf(&keys, zeroed), mac[2:]) {
+	if !verified(&keys, packet, attributes) {
 		return p.clientError(identifier), errors.New("the challenge has another MAC")
 	}
 	p.keys = &keys
