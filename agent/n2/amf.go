@@ -59,6 +59,8 @@ func (p phase) String() string {
 type transport interface {
 	Send(stream uint16, protocol uint32, message []byte) error
 	Abort()
+	// Close shuts the association down after what was sent.
+	Close()
 	// Renew: what is sent from now on is for the association of a peer that started anew.
 	Renew()
 }
@@ -103,6 +105,8 @@ type amf struct {
 	// Names of backup AMFs by GUAMI.
 	backup map[guami]string
 	plmns  map[nas.PLMN][]slice
+	// Of AMF CONFIGURATION UPDATE: the association is not for UEs, or has no weight.
+	notForUEs, weightless bool
 	// Of OVERLOAD START; nil: the AMF is not overloaded.
 	overload *overload
 	// The same of single slices.
@@ -251,7 +255,7 @@ func (a *amf) setUp(r *ngap.NGSetupResponse, now time.Time) error {
 	a.amfName, a.capacity, a.served, a.backup, a.leaving = r.AMFName, uint8(r.RelativeAMFCapacity), served, backup, nil
 	a.support(r.PLMNSupportList)
 	a.phase, a.since, a.reason, a.wait = ready, now, "", 0
-	a.overloaded = nil
+	a.overloaded, a.notForUEs, a.weightless = nil, false, false
 	a.overload, a.startUntil, a.announce = nil, time.Time{}, time.Time{}
 	return nil
 }
@@ -340,7 +344,7 @@ func (a *amf) fail(reason string, now time.Time) {
 // weight of the AMF for new contexts; 0: it takes none.
 func (a *amf) weight() uint64 {
 	switch {
-	case a.phase != ready || a.leaves():
+	case !a.takesUEs() || a.leaves():
 		return 0
 	case a.spec.Weight != 0:
 		return uint64(a.spec.Weight)
@@ -432,7 +436,7 @@ type demand struct {
 // serve the PLMN and the slice. An overloaded AMF gets its part of the contexts, and the others the rest. overloaded: an AMF did not get it for
 // this reason. random is from 0 to below 1.
 func choose(pool []*amf, d demand, random func() float64) (chosen *amf, overloaded bool) {
-	left := slices.DeleteFunc(slices.Clone(pool), func(a *amf) bool { return a.phase != ready })
+	left := slices.DeleteFunc(slices.Clone(pool), func(a *amf) bool { return !a.takesUEs() })
 	usable := func(a *amf) bool { return a.weight() > 0 && a.serves(d.plmn, d.needed) }
 	passes := d.prefer
 	if !d.only && d.near != nil {

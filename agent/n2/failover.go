@@ -97,7 +97,7 @@ func (s *Service) successors(c *Context) []*amf {
 	if !known || !c.known {
 		return nil
 	}
-	all := slices.DeleteFunc(s.pool(c.amf.node, c.amf.name), func(a *amf) bool { return a.phase != ready })
+	all := slices.DeleteFunc(s.pool(c.amf.node, c.amf.name), func(a *amf) bool { return !a.takesUEs() })
 	for _, suits := range s.standIns(c.amf.node, g) {
 		if those := slices.DeleteFunc(slices.Clone(all), func(a *amf) bool { return !suits(a) }); len(those) > 0 {
 			return those

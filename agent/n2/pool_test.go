@@ -34,6 +34,7 @@ type wire struct {
 	config  sctp.Config
 	sent    []sent
 	aborted bool
+	closed  bool
 	// What was sent before the peer started anew.
 	old []sent
 }
@@ -59,6 +60,7 @@ func (w *wire) Send(stream uint16, _ uint32, message []byte) error {
 }
 
 func (w *wire) Abort() { w.aborted = true }
+func (w *wire) Close() { w.closed = true }
 func (w *wire) Renew() { w.old, w.sent = append(w.old, w.sent...), nil }
 
 func (w *wire) receive(t testing.TB, message any) {

@@ -237,6 +237,18 @@ func (s *Service) answered(a *amf, pdu *ngap.PDU, now time.Time) {
 		if m.TimeToWait != nil && int(*m.TimeToWait) < len(timesToWait) {
 			a.due = now.Add(timesToWait[*m.TimeToWait])
 		}
+	case *ngap.ErrorIndication:
+		// The AMF could not take NG SETUP REQUEST (section 10.3.4).
+		if m.AMFUENGAPID != nil || m.RANUENGAPID != nil || m.CriticalityDiagnostics != nil && m.CriticalityDiagnostics.ProcedureCode != nil && *m.CriticalityDiagnostics.ProcedureCode != ngap.ProcedureNGSetup {
+			return
+		}
+		s.abandon(a, "the AMF answers NG SETUP REQUEST by ERROR INDICATION: "+CauseText(m.Cause), now)
+	default:
+		// NG setup comes before all else (sections 8.7.1.1 and 10.4).
+		if pdu.Outcome == ngap.Initiating {
+			cause := protocolCause(ngap.CauseProtocolMessageNotCompatibleWithReceiverState)
+			s.indicate(a, pdu, &cause)
+		}
 	}
 }
 
@@ -246,7 +258,7 @@ var timesToWait = [...]time.Duration{time.Second, 2 * time.Second, 5 * time.Seco
 func (s *Service) carryOut(a *amf, pdu *ngap.PDU, now time.Time) {
 	switch m := pdu.Value.(type) {
 	case *ngap.AMFConfigurationUpdate:
-		s.update(a, m)
+		s.update(a, m, now)
 	case *ngap.RANConfigurationUpdateFailure:
 		// It keeps what it had (section 8.7.2.3).
 		s.Log.Warn("an AMF refuses the tracking areas or the name of the AccessNode", "amf", a.name, "cause", CauseText(&m.Cause))
@@ -289,18 +301,15 @@ func (s *Service) carryOut(a *amf, pdu *ngap.PDU, now time.Time) {
 
 const maxGUAMIs = 256
 
-func (s *Service) update(a *amf, m *ngap.AMFConfigurationUpdate) {
+func (s *Service) update(a *amf, m *ngap.AMFConfigurationUpdate, now time.Time) {
 	if err := a.update(m); err != nil {
 		s.send(a, 0, &ngap.AMFConfigurationUpdateFailure{Cause: protocolCause(ngap.CauseProtocolSemanticError)})
 		return
 	}
 	answer := &ngap.AMFConfigurationUpdateAcknowledge{}
-	// Associations are those of the Amf objects: an AMF adds none (section 8.7.3.2).
-	for _, one := range m.AMFTNLAssociationToAddList {
-		answer.AMFTNLAssociationFailedToSetupList = append(answer.AMFTNLAssociationFailedToSetupList, ngap.TNLAssociationItem{
-			TNLAssociationAddress: one.AMFTNLAssociationAddress, Cause: miscCause(ngap.CauseMiscOmIntervention)})
-	}
+	s.associate(a, m, answer)
 	s.send(a, 0, answer)
+	s.dissociate(a, m, now)
 	s.reassess()
 	s.touched(a)
 }

@@ -371,10 +371,7 @@ func (s *Service) open(a *amf, now time.Time) {
 		a.reason = s.sctpError
 		return
 	}
-	c := sctp.Config{Port: uint16(a.spec.Port), Streams: streams, Heartbeat: time.Duration(node.Heartbeat)}
-	if c.Port == 0 {
-		c.Port = defaultPort
-	}
+	c := sctp.Config{Port: a.portOf(), Streams: streams, Heartbeat: time.Duration(node.Heartbeat)}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = defaultHeartbeat
 	}

@@ -19,6 +19,7 @@ func (s *sink) Send(_ uint16, _ uint32, message []byte) error {
 
 func (*sink) Abort() {}
 func (*sink) Renew() {}
+func (*sink) Close() {}
 
 // crowd counts the messages of a subscriber.
 type crowd struct{ messages int }
