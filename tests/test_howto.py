@@ -22,6 +22,7 @@ PAGES = {
     "rate": None,
     "bng": None,
     "agf": None,
+    "n2": None,
     "hqos": None,
     "qos-profiles": None,
     "instances": None,
