@@ -74,12 +74,12 @@ func (c *Context) guamiOf() (guami, bool) {
 	return guami{}, false
 }
 
-// learn takes the GUAMI of a context from a message of its AMF.
+// learn takes the GUAMI of a context from a message of its AMF. With INITIAL CONTEXT SETUP REQUEST the AMF has a context to share: before it, the UE begins again.
 func (c *Context) learn(message any) {
 	var of *ngap.GUAMI
 	switch m := message.(type) {
 	case *ngap.InitialContextSetupRequest:
-		of = &m.GUAMI
+		of, c.settled = &m.GUAMI, true
 	case *ngap.UEContextModificationRequest:
 		of = m.NewGUAMI
 	}
@@ -94,7 +94,7 @@ func (c *Context) learn(message any) {
 // successors are the AMFs that may take a context over.
 func (s *Service) successors(c *Context) []*amf {
 	g, known := c.guamiOf()
-	if !known || !c.known {
+	if !known || !c.known || !c.settled {
 		return nil
 	}
 	all := slices.DeleteFunc(s.pool(c.amf.node, c.amf.name), func(a *amf) bool { return !a.takesUEs() })

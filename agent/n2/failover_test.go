@@ -8,6 +8,7 @@ import (
 
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
+	"sluice.dev/sluice/agent/per"
 )
 
 // setBed has AMFs of given identifiers: region, set and pointer.
@@ -45,7 +46,12 @@ func (b *bed) connected(t testing.TB, name string, u UE) (*Context, ngap.AMFUENG
 		t.Fatal(c, err)
 	}
 	_, ran := c.IDs()
-	b.wireOf(name).receive(t, &ngap.DownlinkNASTransport{AMFUENGAPID: 70, RANUENGAPID: ran, NASPDU: []byte{1}})
+	empty := per.BitString{Octets: []byte{0, 0}, Count: 16}
+	b.wireOf(name).receive(t, &ngap.InitialContextSetupRequest{AMFUENGAPID: 70, RANUENGAPID: ran, NASPDU: []byte{1},
+		GUAMI:        ngap.GUAMI{PLMNIdentity: testPLMN, AMFRegionID: bits(g.region(), 8), AMFSetID: bits(g.set(), 10), AMFPointer: bits(g.amfID&63, 6)},
+		AllowedNSSAI: []ngap.AllowedNSSAIItem{{SNSSAI: ngap.SNSSAI{SST: []byte{1}}}}, SecurityKey: per.BitString{Octets: make([]byte, 32), Count: 256},
+		UESecurityCapabilities: ngap.UESecurityCapabilities{NRencryptionAlgorithms: empty, NRintegrityProtectionAlgorithms: empty, EUTRAencryptionAlgorithms: empty,
+			EUTRAintegrityProtectionAlgorithms: empty}})
 	return c, 70, ran
 }
 
@@ -168,6 +174,17 @@ func TestAUEWhoseAMFFailsWaitsForItIfThereIsNoOtherOfTheSet(t *testing.T) {
 	b := setBed(t, otherSets, nil)
 	waits, cannot := &owner{}, &ue{}
 	c, _, _ := b.connected(t, "one", waits)
+	// The registration of another one is not done: no AMF can go on with it.
+	set, begins := setBed(t, sameSetOfTwo, nil), &ue{}
+	early, err := set.Open("agf", nil, nil, begins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ran := early.IDs()
+	set.wireOf(early.AMF()).receive(t, &ngap.DownlinkNASTransport{AMFUENGAPID: 5, RANUENGAPID: ran, NASPDU: []byte{1}})
+	if set.wireOf(early.AMF()).handler.Down("lost"); begins.lost == "" {
+		t.Error("a UE that registers goes to another AMF")
+	}
 	_, _, _ = b.connected(t, "one", cannot)
 	b.wireOf("one").handler.Down("lost")
 	uplink(c)

@@ -618,6 +618,8 @@ type Context struct {
 	unbound bool
 	// Of the AMF's messages; zero: they had none yet.
 	guami guami
+	// INITIAL CONTEXT SETUP REQUEST came.
+	settled bool
 	// Its UE went meanwhile.
 	left bool
 }

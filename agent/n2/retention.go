@@ -63,7 +63,7 @@ func (s *Service) recall(now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("record %s of a context: %w", r.Key, err)
 		}
-		s.orphans[ran] = &Context{service: s, amfName: k.AMF, ranID: ran, amfID: k.AMFID, known: true, suspended: true}
+		s.orphans[ran] = &Context{service: s, amfName: k.AMF, ranID: ran, amfID: k.AMFID, known: true, settled: true, suspended: true}
 	}
 	s.ownersDue = now.Add(ownerTime)
 	return nil
