@@ -13,10 +13,10 @@ SLICES = [{"sst": 1}, {"sst": 2}]
 
 @pytest.fixture(scope="module")
 def site(lab):
-    """The first AMF serves slice 1, the second one slice 2."""
+    """The first AMF serves slice 1, the second one, of another AMF set, slice 2."""
     site = Site(lab, pointer=1)
     site.core.ip("addr", "add", f"{SECOND}/24", "dev", "amf")
-    site.second = N3iwfAmf(lab, site.core, SECOND, upf=UPF, name="second.test", pointer=2, sst=2)
+    site.second = N3iwfAmf(lab, site.core, SECOND, upf=UPF, name="second.test", set=2, sst=2)
     site.gateway.apply(
         thing("AccessNode", "n3iwf", plmn="00101", n3iwfId=9, trackingAreas=[{"tac": 1, "slices": SLICES}],
               localAddresses=[NODE]),
