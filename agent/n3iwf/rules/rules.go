@@ -31,6 +31,7 @@ func checkN3iwf(n *api.N3Iwf, add object.Report) {
 		families = append(families, object.Family(a))
 	}
 	nas, _ := netip.ParseAddr(n.NasAddress)
+	var pools []netip.Prefix
 	for i, text := range n.InnerPools {
 		field := "innerPools[" + strconv.Itoa(i) + "]"
 		p, err := object.ParseNetwork(text)
@@ -40,9 +41,22 @@ func checkN3iwf(n *api.N3Iwf, add object.Report) {
 		if p.Contains(nas) {
 			add(field, "it contains nasAddress", object.Quote(text), "a network without it: UEs get these addresses")
 		}
+		if p.IsSingleIP() {
+			add(field, "it has no address for a UE", object.Quote(text), "a network of several addresses: the first one is no UE's")
+		}
+		if at := slices.IndexFunc(pools, p.Overlaps); at >= 0 {
+			add(field, "it overlaps innerPools["+strconv.Itoa(at)+"]", object.Quote(text), "networks without common addresses")
+		}
+		pools = append(pools, p)
 		if !slices.Contains(families, object.Family(p.Addr().String())) {
 			add(field, "no user-plane address of its family", object.Quote(text), "an address of the family in userPlaneAddresses")
 		}
+	}
+	if nas.IsValid() && len(pools) > 0 && !slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Addr().Is4() == nas.Is4() }) {
+		add("nasAddress", "no UE has an address of its family", object.Quote(n.NasAddress), "an address of the family of one of innerPools")
+	}
+	if at := slices.Index(n.UserPlaneAddresses, n.NasAddress); at >= 0 {
+		add("userPlaneAddresses["+strconv.Itoa(at)+"]", "it is nasAddress", object.Quote(n.NasAddress), "an address of its own: selectors tell NAS from user planes")
 	}
 	var marked, own []uint32
 	for i, m := range n.Markings {
