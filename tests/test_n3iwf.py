@@ -326,7 +326,7 @@ def test_an_n3iwf_whose_node_has_no_n3iwf_id_is_not_ready(site, ues):
         return next(one for one in found["status"]["conditions"] if one["type"] == "Ready")
 
     site.gateway.apply(thing("AccessNode", "lines", **node))
-    other = site.n3iwf(node="lines", localAddress=GATEWAY6)
+    other = site.n3iwf(node="lines", localAddress=GATEWAY6, innerPools=["10.203.0.0/16"])
     other["metadata"]["name"] = "other"
     site.gateway.apply(other, wait=False)
     why = wait_until(lambda: (one := ready())["status"] == "False" and one, what="it is not ready")

@@ -12,11 +12,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/emmansun/gmsm/smx509"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
@@ -27,7 +27,6 @@ import (
 	"sluice.dev/sluice/agent/ike"
 	"sluice.dev/sluice/agent/ike/message"
 	"sluice.dev/sluice/agent/ike/suite"
-	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/qosflow"
@@ -58,12 +57,12 @@ var (
 	usualESP = []string{"aes128gcm16-esn", "aes128gcm16", "aes128-sha256-esn", "aes128-sha256"}
 )
 
-var errTooMany = errors.New("there are as many UEs as the N3IWF takes")
+var errTooMany = errors.New("the N3IWF takes no more UEs")
 
 // Definition is the service.
 var Definition = service.Definition{
 	Name:     "n3iwf",
-	Kinds:    []string{"AccessNode", "IkeCredential", "QosGroup", "N3iwf"},
+	Kinds:    []string{"AccessNode", "IkeCredential", "Interface", "QosGroup", "N3iwf"},
 	Punts:    []string{tunnelTCP, errorIndications},
 	RPCs:     []service.RPC{rpc},
 	Commands: commands,
@@ -81,7 +80,10 @@ type serving struct {
 	groups      map[string]*api.QosGroup
 	specs       map[string]*object.Object
 	instances   map[string]*instance
-	problems    sync.Map // by name: intent.NotReady
+	verdicts    sync.Map // by name: verdict
+	interfaces  map[string]interfaceAddresses
+	files       map[string]map[string]string // by name of the N3iwf and path: how certificates and keys were when they were read
+	conflicts   map[string]bool              // N3iwfs that do not serve because of others
 	peers       map[uint64]*ue
 	talks       map[uint64]*ue // by EAP conversation
 	names       map[string]*ue // by the name of the signalling SA's objects
@@ -114,6 +116,7 @@ type serving struct {
 
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
+		interfaces: map[string]interfaceAddresses{}, files: map[string]map[string]string{}, conflicts: map[string]bool{},
 		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
 		courier: newCourier(), recalled: map[string][]*recalled{},
 		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
@@ -187,7 +190,9 @@ func (s *serving) Follow(c service.Change) {
 			if c.Object != nil {
 				s.credentials[c.Key.Name], _ = c.Object.Spec.(*api.IkeCredential)
 			}
-			s.configureThose(func(*api.N3Iwf) bool { return true })
+			s.configureThose(func(spec *api.N3Iwf) bool { return spec.GetCredential() == c.Key.Name })
+		case "Interface":
+			s.followInterface(c)
 		case "QosGroup":
 			delete(s.groups, c.Key.Name)
 			if c.Object != nil {
@@ -250,7 +255,7 @@ func (s *serving) Run(ctx context.Context) error {
 	defer service.Offer[api.UesServer](s.Environment, operated{s: s})()
 	// After a restart: UEs with their contexts at AMFs, connections whose N3iwf is deleted, and all objects.
 	s.recall()
-	for name := range s.specs {
+	for _, name := range s.ordered() {
 		s.configure(name)
 	}
 	s.claim()
@@ -263,6 +268,8 @@ func (s *serving) Run(ctx context.Context) error {
 		return fmt.Errorf("completing: %w", err)
 	}
 	s.resume()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
 	for {
 		s.work()
 		select {
@@ -280,6 +287,8 @@ func (s *serving) Run(ctx context.Context) error {
 			// Contexts and UEs are in the records.
 			return errors.New("the N2 service ended")
 		case <-s.posted:
+		case now := <-again.C:
+			s.look(now)
 		case now := <-ticker.C:
 			ues, sessions := 0, 0
 			for _, u := range s.peers {
@@ -377,8 +386,13 @@ type instance struct {
 	nasPort   uint16
 	userPlane []netip.Addr
 	pools     []netip.Prefix
-	esp       []message.Proposal
-	marks     map[uint32]qosflow.Mark
+	// By which UEs know the N3IWF.
+	identity    ike.Identity
+	certificate *smx509.Certificate
+	// The object, or a file of its, has changed, and cannot be applied.
+	outdated bool
+	esp      []message.Proposal
+	marks    map[uint32]qosflow.Mark
 	// What is guaranteed to QoS flows of all PDU sessions.
 	reserved *rates
 	ues      map[*ue]bool
@@ -438,76 +452,87 @@ func lastOf(p netip.Prefix, a netip.Addr) bool { return p.Bits() < 31 && !p.Cont
 
 func (in *instance) give(a netip.Addr) { delete(in.given, a) }
 
-func (s *serving) problem(name, words string) {
-	before, _ := s.problems.Load(name)
-	if words == "" {
-		s.problems.Delete(name)
-	} else {
-		s.problems.Store(name, intent.NotReady{Reason: "NotConfigured", Message: words, Since: time.Now()})
-	}
-	if was, is := before.(intent.NotReady); s.Intent != nil && (is != (words != "") || was.Message != words) {
-		s.Intent.Touched(object.Key{Kind: "N3iwf", Name: name})
-	}
-}
-
-// NotReady implements service.ReadinessReporter.
-func (s *serving) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
-	if kept.KindName() == "N3iwf" {
-		if problem, is := s.problems.Load(kept.Key().Name); is {
-			return problem.(intent.NotReady)
-		}
-	}
-	return intent.NotReady{}
-}
-
 // configure applies an N3iwf object. A change ends UEs that cannot stay connected.
 func (s *serving) configure(name string) {
 	if s.ike == nil {
 		return // Run does it
 	}
 	o, before := s.specs[name], s.instances[name]
+	delete(s.conflicts, name)
 	if o == nil {
-		s.problem(name, "")
+		s.verdicts.Delete(name)
+		delete(s.files, name)
 		if before != nil {
 			s.ike.Unregister(connectionPrefix + name)
 			delete(s.instances, name)
 		}
+		s.retry()
 		return
 	}
 	spec, _ := o.Spec.(*api.N3Iwf)
 	in := &instance{s: s, name: name, spec: spec, plane: o.Labels["dataplane"], ues: map[*ue]bool{}, given: map[netip.Addr]*ue{}, last: map[netip.Prefix]netip.Addr{}, reserved: &rates{}}
-	err := s.identified(spec.Node)
-	var c *ike.Connection
-	if err == nil {
-		c, err = in.read(s.credentials[spec.Credential])
-	}
-	if err == nil {
-		var peers []ike.Peer
+	if err := s.apply(in, before); err != nil {
+		words := err.Error()
+		// A file that is being replaced must not end UEs.
 		if before != nil {
-			in.ues, in.given, in.last, in.reserved = before.ues, before.given, before.last, before.reserved
+			before.outdated = true
+			words += "; the configuration of before stays in force"
 		}
-		if peers, err = s.ike.Register(c, owner{s, name}); err == nil {
-			s.instances[name] = in
-			if before == nil {
-				s.takeUp(in, peers)
-			}
-			for _, p := range peers {
-				if s.peers[p.ID] == nil {
-					_ = s.ike.Close(p.ID, "the N3IWF starts anew")
-				}
-			}
-			for u := range in.ues {
-				if u.in = in; before != nil && in.ends(before, u) {
-					u.end("the N3iwf was changed")
-				}
-			}
-		}
-	}
-	if err != nil {
-		s.problem(name, err.Error())
+		s.judge(name, spec, notConfigured, words)
 		return
 	}
-	s.problem(name, "")
+	s.judge(name, spec, notReachable, in.unreachable(time.Now()))
+	if before != nil {
+		s.retry()
+	}
+}
+
+// retry applies N3iwfs that did not serve because of others.
+func (s *serving) retry() {
+	waiting := s.conflicts
+	s.conflicts = map[string]bool{}
+	for _, name := range s.ordered() {
+		if waiting[name] {
+			s.configure(name)
+		}
+	}
+}
+
+// apply has an instance serve, in the place of the one before.
+func (s *serving) apply(in, before *instance) error {
+	if err := s.identified(in.spec.Node); err != nil {
+		return err
+	}
+	c, err := in.read(s.credentials[in.spec.Credential])
+	if err != nil {
+		return err
+	}
+	if err := s.conflict(in); err != nil {
+		s.conflicts[in.name] = true
+		return err
+	}
+	if before != nil {
+		in.ues, in.given, in.last, in.reserved = before.ues, before.given, before.last, before.reserved
+	}
+	peers, err := s.ike.Register(c, owner{s, in.name})
+	if err != nil {
+		return err
+	}
+	s.instances[in.name] = in
+	if before == nil {
+		s.takeUp(in, peers)
+	}
+	for _, p := range peers {
+		if s.peers[p.ID] == nil {
+			_ = s.ike.Close(p.ID, "the N3IWF starts anew")
+		}
+	}
+	for u := range in.ues {
+		if u.in = in; before != nil && in.ends(before, u) {
+			u.end("the N3iwf was changed")
+		}
+	}
+	return nil
 }
 
 // identified: without an N3IWF ID, the node sets NG up as a W-AGF, whose subscribers are lines. One that does not exist is waited for.
@@ -628,27 +653,10 @@ func (in *instance) read(credential *api.IkeCredential) (*ike.Connection, error)
 	if in.esp, err = proposals(message.ProtocolESP, spec.EspProposals, usualESP...); err != nil {
 		return nil, fmt.Errorf("espProposals: %w", err)
 	}
-	if credential.GetCertificateFile() == "" {
-		return nil, fmt.Errorf("IkeCredential/%s has no certificate", spec.Credential)
+	if c.Credential, err = in.readCredential(credential); err != nil {
+		return nil, err
 	}
-	var texts [2]string
-	for i, path := range []string{credential.CertificateFile, credential.PrivateKeyFile} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
-		if !info.Mode().IsRegular() || info.Size() > certificateIn {
-			return nil, fmt.Errorf("%s: not a file of at most %d bytes", path, certificateIn)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		texts[i] = string(b)
-	}
-	if c.Credential, err = ike.ParseCredential(texts[0], texts[1], credential.RsaPss); err != nil {
-		return nil, fmt.Errorf("IkeCredential/%s: %w", spec.Credential, err)
-	}
+	in.identity = c.LocalID
 	return c, nil
 }
 
@@ -682,11 +690,11 @@ func (o owner) EAP(step ike.EAPStep, done func(ike.EAPAnswer)) {
 			in := o.s.instances[o.name]
 			if in == nil || len(in.ues) >= int(cmp.Or(in.spec.MaxUes, usualMaxUEs)) {
 				o.s.refused.WithLabelValues("congestion").Inc()
-				back := usualBackOff
+				back, err := usualBackOff, fmt.Errorf("%w: N3iwf/%s does not serve", errTooMany, o.name)
 				if in != nil {
-					back = in.backOff()
+					back, err = in.backOff(), fmt.Errorf("%w: N3iwf/%s has maxUes, with those that register: %d", errTooMany, in.name, len(in.ues))
 				}
-				done(ike.EAPAnswer{Packet: eap5g.End(1, 4), Err: errTooMany, Notify: backOffNotifies(back)})
+				done(ike.EAPAnswer{Packet: eap5g.End(1, 4), Err: err, Notify: backOffNotifies(back)})
 				return
 			}
 			o.s.lastNumber++
@@ -767,7 +775,8 @@ func (o owner) ChildDown(e ike.ChildDown) {
 	}
 	o.of(e.Peer.ID, func(u *ue) {
 		if e.Child.Name == signalling {
-			u.end("the signalling SA is gone")
+			// When the IKE SA ends, its reason follows at once.
+			u.cut = time.Now()
 			return
 		}
 		for _, p := range u.sessions {

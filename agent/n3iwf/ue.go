@@ -3,6 +3,7 @@
 package n3iwf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"sluice.dev/sluice/agent/ike"
 	"sluice.dev/sluice/agent/ike/message"
 	"sluice.dev/sluice/agent/n2"
+	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
 	"sluice.dev/sluice/agent/per"
 	"sluice.dev/sluice/agent/tcp"
@@ -39,6 +41,8 @@ type ue struct {
 	peer         ike.Peer
 	conversation uint64
 	up, gone     bool
+	// When the UE closed the signalling SA, or lost it.
+	cut time.Time
 	// Its initial message was rerouted.
 	rerouted bool
 
@@ -51,6 +55,8 @@ type ue struct {
 	core *n2.Context
 	// It had a context at an AMF.
 	asked bool
+	// The core rejects it in a NAS message without protection: for the log alone.
+	rejected error
 	// K_N3IWF, and the request that brought it; it is answered when the UE is up.
 	key     []byte
 	context *ngap.InitialContextSetupRequest
@@ -306,7 +312,11 @@ func (u *ue) refuse(err error, notify []*message.Notify) {
 	u.answer = nil
 	u.stopTimer()
 	u.s.refused.WithLabelValues(reasonOf(err)).Inc()
-	u.s.Log.Info("a UE is refused", "remote", u.peer.Remote, "error", err)
+	amf := ""
+	if u.core != nil && u.s.pool != nil {
+		u.s.pool.Do(func() { amf = u.core.AMF() })
+	}
+	u.s.Log.Info("a UE is refused", "n3iwf", u.in.name, "remote", u.peer.Remote, "amf", amf, "error", cmp.Or(u.rejected, err))
 	answer(ike.EAPAnswer{Packet: eap5g.End(u.identifier, eap.Failure), Err: err, Notify: notify})
 	u.release(ngap.CauseRadioNetworkFailureInRadioInterfaceProcedure)
 }
@@ -335,6 +345,7 @@ func (u *ue) proceed() {
 		answer(ike.EAPAnswer{Packet: eap5g.End(u.identifier, eap.Success), Success: true, MSK: u.key, Username: u.name})
 	case len(u.waiting) > 0:
 		answer, nasMessage := u.answer, u.waiting[0]
+		u.rejected = rejectionOf(nasMessage)
 		u.answer, u.waiting = nil, u.waiting[1:]
 		u.stopTimer()
 		u.identifier++
@@ -344,6 +355,23 @@ func (u *ue) proceed() {
 	default:
 		u.await(answerTime, func() { u.refuse(errors.New("the core does not answer"), nil) })
 	}
+}
+
+// rejectionOf is why the core rejects a UE, if a NAS message is not protected and says so.
+func rejectionOf(message []byte) error {
+	switch m, _ := nas.Decode(message); m := m.(type) {
+	case *nas.RegistrationReject:
+		if len(m.FiveGMMCause) == 1 {
+			return fmt.Errorf("the core sends REGISTRATION REJECT: %s", nas.MMCause(m.FiveGMMCause[0]))
+		}
+	case *nas.ServiceReject:
+		if len(m.FiveGMMCause) == 1 {
+			return fmt.Errorf("the core sends SERVICE REJECT: %s", nas.MMCause(m.FiveGMMCause[0]))
+		}
+	case *nas.AuthenticationReject:
+		return errors.New("the core sends AUTHENTICATION REJECT")
+	}
+	return nil
 }
 
 // finish gives the UE that is authenticated its addresses, and the signalling SA.
@@ -358,17 +386,25 @@ func (u *ue) finish(what ike.FinishAuth, done func(ike.Finished)) {
 		done(ike.Finished{Err: errors.New("the UE asks for no address")})
 		return
 	}
+	// Without an address of the family of NAS, the UE would reach none.
+	if nas6 := u.in.nas.Is6(); !(nas6 && six) && !(!nas6 && four) {
+		u.s.refused.WithLabelValues("refused").Inc()
+		done(ike.Finished{Err: fmt.Errorf("the UE asks for no address of the family of nasAddress %s of N3iwf/%s", u.in.nas, u.in.name),
+			Notify: []*message.Notify{{Kind: message.InternalAddressFailure, Data: []byte{}}}})
+		return
+	}
 	for _, family := range []struct{ asked, is6 bool }{{four, false}, {six, true}} {
 		if !family.asked {
 			continue
 		}
-		if a, ok := u.in.take(u, family.is6); ok {
+		a, ok := u.in.take(u, family.is6)
+		if ok {
 			u.inner = append(u.inner, a)
+		} else if family.is6 == u.in.nas.Is6() {
+			u.s.refused.WithLabelValues("congestion").Inc()
+			done(ike.Finished{Err: fmt.Errorf("%w: all addresses of innerPools of N3iwf/%s are given: add a network", errTooMany, u.in.name), Notify: backOffNotifies(u.in.backOff())})
+			return
 		}
-	}
-	if len(u.inner) == 0 {
-		done(ike.Finished{Err: errTooMany, Notify: backOffNotifies(u.in.backOff())})
-		return
 	}
 	u.reachable()
 	done(ike.Finished{Addresses: u.inner, Children: []*ike.Child{u.in.child(signalling, u.name, u.in.nas)},
@@ -563,6 +599,10 @@ func (u *ue) transmit(segments []tcp.Segment) {
 }
 
 func (u *ue) tick(now time.Time) {
+	if !u.gone && !u.cut.IsZero() && now.Sub(u.cut) >= tickTime {
+		u.cut = time.Time{}
+		u.end("the signalling SA is gone")
+	}
 	for _, p := range u.sessions {
 		if !u.gone && !p.lost.IsZero() && now.Sub(p.lost) >= tickTime {
 			u.lostChild(p)
