@@ -94,9 +94,8 @@ func (s *serving) followInterface(c service.Change) {
 	} else {
 		s.interfaces[c.Key.Name] = now
 	}
-	if before.vrf != now.vrf || !slices.Equal(before.all, now.all) {
-		s.review(time.Now())
-	}
+	// Thousands may change at once.
+	s.readdressed = s.readdressed || before.vrf != now.vrf || !slices.Equal(before.all, now.all)
 }
 
 // has reports whether an Interface of a VRF has an address.
@@ -111,6 +110,7 @@ func (s *serving) has(vrf string, a netip.Addr) bool {
 
 // review judges N3iwfs that serve: what UEs need of them may have changed, or a certificate expired.
 func (s *serving) review(now time.Time) {
+	s.readdressed = false
 	for name, in := range s.instances {
 		if !in.outdated {
 			s.judge(name, in.spec, notReachable, in.unreachable(now))

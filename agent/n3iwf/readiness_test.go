@@ -150,6 +150,10 @@ func TestAnN3iwfThatUEsDoNotReachIsNotReady(t *testing.T) {
 		}
 	}
 	follow(s, "Interface", "all", nil)
+	if !s.readdressed {
+		t.Error("N3iwfs are not judged again")
+	}
+	s.review(time.Now())
 	if got := why(t, s, "wifi"); !strings.HasPrefix(got, "NotReachable localAddress") {
 		t.Errorf("the Interface is gone: %q", got)
 	}

@@ -82,6 +82,7 @@ type serving struct {
 	instances   map[string]*instance
 	verdicts    sync.Map // by name: verdict
 	interfaces  map[string]interfaceAddresses
+	readdressed bool                         // an Interface has other addresses
 	files       map[string]map[string]string // by name of the N3iwf and path: how certificates and keys were when they were read
 	conflicts   map[string]bool              // N3iwfs that do not serve because of others
 	peers       map[uint64]*ue
@@ -290,6 +291,9 @@ func (s *serving) Run(ctx context.Context) error {
 		case now := <-again.C:
 			s.look(now)
 		case now := <-ticker.C:
+			if s.readdressed {
+				s.review(now)
+			}
 			ues, sessions := 0, 0
 			for _, u := range s.peers {
 				u.tick(now)
