@@ -316,7 +316,7 @@ func (u *ue) refuse(err error, notify []*message.Notify) {
 	if u.core != nil && u.s.pool != nil {
 		u.s.pool.Do(func() { amf = u.core.AMF() })
 	}
-	u.s.Log.Info("a UE is refused", "n3iwf", u.in.name, "remote", u.peer.Remote, "amf", amf, "error", cmp.Or(u.rejected, err))
+	u.s.Log.Info("a UE is refused", "name", u.in.name, "remote", u.peer.Remote, "amf", amf, "error", cmp.Or(u.rejected, err))
 	answer(ike.EAPAnswer{Packet: eap5g.End(u.identifier, eap.Failure), Err: err, Notify: notify})
 	u.release(ngap.CauseRadioNetworkFailureInRadioInterfaceProcedure)
 }
