@@ -17,6 +17,9 @@ var Rules = []object.KindRules{
 	object.Rules[*api.N3Iwf]{Check: checkN3iwf},
 }
 
+// maxChildren are the child SAs of a PDU session for 5QIs of their own.
+const maxChildren = 16
+
 func checkN3iwf(n *api.N3Iwf, add object.Report) {
 	object.CheckHost("localAddress", n.LocalAddress, add)
 	object.CheckHost("nasAddress", n.NasAddress, add)
@@ -67,8 +70,8 @@ func checkN3iwf(n *api.N3Iwf, add object.Report) {
 	}
 	for i, fiveQI := range n.ChildFiveQis {
 		field := "childFiveQis[" + strconv.Itoa(i) + "]"
-		if fiveQI > 255 {
-			add(field, "no 5QI", strconv.FormatUint(uint64(fiveQI), 10), "0 to 255")
+		if i == maxChildren {
+			add(field, "too many", "", "at most "+strconv.Itoa(maxChildren))
 		}
 		if slices.Contains(own, fiveQI) {
 			add(field, "there twice", strconv.FormatUint(uint64(fiveQI), 10), "each 5QI once")

@@ -19,5 +19,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"a NAS address that no UE reaches", "N3iwf", "{node: n, localAddress: 192.0.2.1, credential: c, coreAddress: 198.51.100.1, nasAddress: '2001:db8::1', innerPools: [10.201.0.0/16], userPlaneAddresses: [10.200.0.2]}", "nasAddress: no UE has an address of its family"},
 		{"NAS and user planes at one address", "N3iwf", "{node: n, localAddress: 192.0.2.1, credential: c, coreAddress: 198.51.100.1, nasAddress: 10.200.0.1, innerPools: [10.201.0.0/16], userPlaneAddresses: [10.200.0.1]}", "userPlaneAddresses[0]: it is nasAddress"},
 		{"a 5QI that is marked twice", "N3iwf", "{node: n, localAddress: 192.0.2.1, credential: c, coreAddress: 198.51.100.1, nasAddress: 10.200.0.1, innerPools: [10.201.0.0/16], userPlaneAddresses: [10.200.0.2], markings: [{fiveQi: 1}, {fiveQi: 1}]}", "markings[1].fiveQi: there twice"},
+		{"a child SA for mission-critical voice", "N3iwf", "{node: n, localAddress: 192.0.2.1, credential: c, coreAddress: 198.51.100.1, nasAddress: 10.200.0.1, innerPools: [10.201.0.0/16], userPlaneAddresses: [10.200.0.2], childFiveQis: [65]}", ""},
+		{"more child SAs than there can be", "N3iwf", "{node: n, localAddress: 192.0.2.1, credential: c, coreAddress: 198.51.100.1, nasAddress: 10.200.0.1, innerPools: [10.201.0.0/16], userPlaneAddresses: [10.200.0.2], childFiveQis: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]}", "childFiveQis[16]: too many"},
 	})
 }
