@@ -15,6 +15,7 @@ from lab.laboratory import TREE, wait_until
 sys.path.insert(0, str(TREE / "bench"))
 
 import esp  # noqa: E402
+import ike_pairs  # noqa: E402
 import report  # noqa: E402
 from chains import Chain  # noqa: E402
 from contract import api  # noqa: E402
@@ -358,17 +359,14 @@ def test_tunnels_of_ike_stand_beside_configured_ones():
         cycles = {"graph": graph, "transmit": 1.0, "nodes": {}}
         return rates | {"mrr_gateway_cycles_per_packet": cycles, "packet_bytes": {"up": 650}, "plr_seconds": 120.4}
 
-    class Given:
-        tunnels: ClassVar[dict] = {"ndr-ipsec-static-1000": row(1e6, 800.0), "ndr-ipsec-ike-1000": row(0.99e6, 808.0)}
+    pairs = {"ndr-ipsec-static-1000": row(1e6, 800.0), "ndr-ipsec-ike-1000": row(0.99e6, 808.0)}
+    pairs["ndr-ipsec-ike-1000"]["ratios"] = {"mrr_pps": [0.98, 0.995, 1.01], "graph": [1.0, 1.002, 1.003]}
 
-    Given.tunnels["ndr-ipsec-ike-1000"]["ratios"] = {"mrr_pps": [0.98, 0.995, 1.01], "graph": [1.0, 1.002, 1.003]}
-
-    assert list(report.tunnel_rows(Given)) == [
+    assert list(ike_pairs.rows(pairs)) == [
         "| 1,000 | NDR | 1.000 | 0.990 | 0.990 |",
         "| 1,000 | MRR | 2.000 | 1.980 | 0.995 (0.980 to 1.010) |",
         "| 1,000 | PLR | 1.000 ± 0.010 | 0.990 ± 0.010 | 0.990 |",
         "| 1,000 | graph | 800 | 808 | 1.002 (1.000 to 1.003) |",
     ]
-    assert "650 bytes" in report.tunnels(Given) and "in 120 s of trials" in report.tunnels(Given)
-    Given.tunnels = {}
-    assert report.tunnels(Given) == ""
+    assert "650 bytes" in ike_pairs.section(pairs) and "in 120 s of trials" in ike_pairs.section(pairs)
+    assert ike_pairs.section({}) == ""
