@@ -1248,7 +1248,7 @@ func TestNASMessagesThatAreNotTakenAreCountedByReason(t *testing.T) {
 		{of(nas.NewContext, 10, identity), n2.NASUnprotected, false},
 		{command, n2.NASUnprotected, false},
 		{of(nas.NewContext, 9, command), n2.NASReplayed, false},
-		// Whoever sent it, a message that lacks the protection earns no answer.
+		// A message without its protection gets no answer, whatever its sender.
 		{unknown, n2.NASUnknownType, false},
 		{short, n2.NASMalformed, false},
 		{of(nas.Integrity, 10, unknown), n2.NASUnknownType, true},

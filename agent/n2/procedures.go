@@ -319,7 +319,7 @@ func (s *Service) reset(a *amf, m *ngap.NGReset) {
 	answer := &ngap.NGResetAcknowledge{}
 	loss := Loss{Kind: Reset, Cause: m.Cause, Reason: "NG RESET: " + CauseText(&m.Cause)}
 	if m.ResetType.NGInterface != nil {
-		// Whoever hears of it may open another context at once.
+		// The owner of the context may open another one in this call.
 		for _, c := range slices.Collect(maps.Values(a.ues)) {
 			s.ended(c, loss)
 		}
