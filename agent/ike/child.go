@@ -178,10 +178,7 @@ func (s *ikeSA) childAnswer(c *ChildSA, p authPayloads, secrets []byte, redundan
 	}
 	// The peer has the child from here on. A child that we cannot use is deleted.
 	undo := func(why string) bool {
-		s.enqueue(now, func(s *ikeSA, now time.Time) bool {
-			s.request(message.Informational, now, func([]message.Payload, time.Time) {}, &message.Delete{Protocol: message.ProtocolESP, SPIs: [][]byte{spiBytes(c.SPIIn)}})
-			return true
-		})
+		s.deleteUnused(c.SPIIn, now)
 		return fail(why)
 	}
 	chosen := p.sa.Proposals[0]
@@ -302,9 +299,8 @@ func (s *ikeSA) replaceChild(c *ChildSA, after uint32) {
 	if old := c.replaces; c.half && !c.collides && old != nil {
 		// The rekey was given up, and another one may begin.
 		old.replaced = false
-	} else if old != nil && old.collision == c {
-		// Ours goes on.
-		old.collision = nil
+	} else if c.collides {
+		s.endCollision(c, after)
 	}
 	s.takeChild(c.SPIIn)
 	delete(s.m.children, c.SPIIn)
@@ -315,6 +311,18 @@ func (s *ikeSA) replaceChild(c *ChildSA, after uint32) {
 	s.settle(c.ask, nil, errors.New("the peer deletes the child"))
 	s.owned(func() Action { return ChildDown{s.described(), c.state(), c.replaced} })
 	s.m.act(Event{s.conn.Name, s.remote, "child-down", fmt.Sprintf("%s: %08x in, %08x out", c.Conf.Name, c.SPIIn, c.SPIOut)})
+}
+
+// endCollision forgets that a child of the peer collides with ours, which goes on, unless the peer's has a successor with the inbound SPI after.
+func (s *ikeSA) endCollision(c *ChildSA, after uint32) {
+	for _, old := range s.children {
+		if old.collision != c {
+			continue
+		}
+		if old.collision = s.childOf(after); old.collision != nil {
+			old.collision.collides, old.collision.lowest = true, c.lowest
+		}
+	}
 }
 
 // acceptChild chooses what the peer proposes for a child. It returns the payloads of the answer; no child: an error. openAccepted opens it.

@@ -212,10 +212,11 @@ func (s *ikeSA) created(c, old *ChildSA, group uint16, p authPayloads, secrets [
 		return
 	}
 	// Installed deletes the old one. The peer deletes its own child, if there is one.
-	if other := old.collision; other != nil {
+	other := old.collision
+	if old.collision, old.replaced = nil, true; other != nil {
 		other.replaces, other.replaced = nil, true
+		s.keepSA()
 	}
-	old.collision, old.replaced = nil, true
 }
 
 // notRekeyed leaves the rekey of a child to the peer's that collides with ours. If there is none, ours begins again later.
@@ -228,6 +229,7 @@ func (c *ChildSA) notRekeyed(now time.Time) {
 	c.collision, other.collides, other.lowest = nil, false, nil
 	// A child of the peer that lacks key exchanges replaces ours when it has them.
 	c.replaced = other.accepted == nil
+	c.sa.keepSA()
 }
 
 // deleteChild ends a child by a Delete.
@@ -236,6 +238,7 @@ func (s *ikeSA) deleteChild(c *ChildSA, now time.Time) {
 		return
 	}
 	c.deleting = true
+	s.keepSA()
 	s.enqueue(now, func(s *ikeSA, now time.Time) bool {
 		if s.childOf(c.SPIIn) != c || s.state == deleting {
 			return false
@@ -253,6 +256,16 @@ func (s *ikeSA) deleteChild(c *ChildSA, now time.Time) {
 		}, &message.Delete{Protocol: message.ProtocolESP, SPIs: [][]byte{spiBytes(c.SPIIn)}})
 		return true
 	})
+}
+
+// deleteUnused deletes a child that the peer alone has, before all other requests: there is no record of it but that of the request.
+func (s *ikeSA) deleteUnused(spi uint32, now time.Time) {
+	s.queue = slices.Insert(s.queue, 0, func(s *ikeSA, now time.Time) bool {
+		s.request(message.Informational, now, func([]message.Payload, time.Time) {}, &message.Delete{Protocol: message.ProtocolESP, SPIs: [][]byte{spiBytes(spi)}})
+		return true
+	})
+	s.proceed(now)
+	s.schedule()
 }
 
 // deletePredecessor deletes the child that this one has replaced, when this one has been replaced and deleted before the data plane reported it as installed.

@@ -190,7 +190,7 @@ func (c *coder) keys(v *suite.Keys) {
 
 func (r *saState) code(c *coder) {
 	octets(c, &r.Connection)
-	c.flags(&r.Initiator, &r.NATHere, &r.NATThere, &r.Fragments, &r.MOBIKE)
+	c.flags(&r.Initiator, &r.NATHere, &r.NATThere, &r.Fragments, &r.MOBIKE, &r.Collides)
 	integer(c, &r.Theirs)
 	c.addressPort(&r.Local)
 	c.addressPort(&r.Remote)
@@ -221,6 +221,10 @@ func (r *saState) code(c *coder) {
 		integer(c, &r.Twin)
 		c.flags(&r.Reauth)
 	}
+	if r.Collides {
+		integer(c, &r.Replaces)
+		octets(c, &r.Lowest)
+	}
 }
 
 func (r *childState) code(c *coder) {
@@ -233,7 +237,7 @@ func (r *childState) code(c *coder) {
 	}
 	c.selectors(&r.Local)
 	c.selectors(&r.Remote)
-	c.flags(&r.Transport, &r.Ours, &r.Replaced, &r.Deleting, &r.Half)
+	c.flags(&r.Transport, &r.Ours, &r.Replaced, &r.Deleting, &r.Half, &r.Collides)
 	integer(c, &r.Replaces)
 	c.address(&r.At)
 	integer(c, &r.Precedence)
@@ -241,6 +245,10 @@ func (r *childState) code(c *coder) {
 	c.time(&r.RekeyAt)
 	c.time(&r.Expires)
 	text(c, &r.Conf)
+	if r.Collides {
+		integer(c, &r.Collision)
+		octets(c, &r.Lowest)
+	}
 }
 
 func (r *windowState) code(c *coder) {

@@ -64,6 +64,10 @@ type saState struct {
 	// Our SPI of the IKE SA for which this one ends, and whether it is that of a reauthentication. 0: none.
 	Twin   uint64 `json:",omitempty"`
 	Reauth bool   `json:",omitempty"`
+	// Of the peer's rekey that collides with ours: our SPI of the IKE SA that it replaces, and its lower nonce.
+	Collides bool   `json:",omitempty"`
+	Replaces uint64 `json:",omitempty"`
+	Lowest   []byte `json:",omitempty"`
 }
 
 // childState is a child in the record of its IKE SA.
@@ -83,11 +87,15 @@ type childState struct {
 	Deleting      bool               `json:",omitempty"`
 	Half          bool               `json:",omitempty"`
 	Replaces      uint32             `json:",omitempty"`
-	At            netip.Addr
-	Precedence    uint32
-	Since         time.Time
-	RekeyAt       time.Time `json:",omitzero"`
-	Expires       time.Time `json:",omitzero"`
+	// The child of the peer's rekey that collides with ours of this child, and its lower nonce.
+	Collides   bool   `json:",omitempty"`
+	Collision  uint32 `json:",omitempty"`
+	Lowest     []byte `json:",omitempty"`
+	At         netip.Addr
+	Precedence uint32
+	Since      time.Time
+	RekeyAt    time.Time `json:",omitzero"`
+	Expires    time.Time `json:",omitzero"`
 	// Of an owned connection: its service made the child.
 	Conf *Child `json:",omitempty"`
 }
@@ -144,12 +152,18 @@ func (s *ikeSA) keepSA() {
 	if t := s.twin; t != nil {
 		r.Twin, r.Reauth = t.stays.ourSPI, t.reauth
 	}
+	if old := s.undecided; old != nil {
+		r.Collides, r.Replaces, r.Lowest = true, old.ourSPI, s.lowest
+	}
 	for _, c := range s.sortedChildren() {
 		one := childState{Name: c.Conf.Name, In: c.SPIIn, Out: c.SPIOut, Chosen: c.Chosen, EncryptionIn: c.EncryptionIn, IntegrityIn: c.IntegrityIn,
 			EncryptionOut: c.EncryptionOut, IntegrityOut: c.IntegrityOut, Local: c.Local, Remote: c.Remote, Transport: c.Transport, Ours: c.ours,
 			Replaced: c.replaced, Deleting: c.deleting, Half: c.half, Precedence: c.Precedence, Since: c.since, RekeyAt: c.rekeyAt, Expires: c.expires, At: c.at}
 		if c.replaces != nil {
 			one.Replaces = c.replaces.SPIIn
+		}
+		if other := c.collision; other != nil && s.childOf(other.SPIIn) == other {
+			one.Collides, one.Collision, one.Lowest = true, other.SPIIn, other.lowest
 		}
 		if c.due {
 			one.RekeyAt = c.since // at once, also by another process
@@ -205,7 +219,7 @@ func (m *Machine) Restore(records map[string][]byte, now time.Time) (actions []A
 			m.connections[name], m.ordered = c, nil
 		}
 	}
-	twins := map[uint64]*saState{}
+	twins, collisions := map[uint64]*saState{}, map[uint64]*saState{}
 	for key, value := range records {
 		if plane, is := strings.CutPrefix(key, bootRecord); is {
 			if boot, err := strconv.ParseUint(string(value), 16, 64); err == nil {
@@ -238,8 +252,12 @@ func (m *Machine) Restore(records map[string][]byte, now time.Time) (actions []A
 		if r.Twin != 0 {
 			twins[spi] = &r
 		}
+		if r.Collides {
+			collisions[spi] = &r
+		}
 	}
 	m.restoreTwins(twins, now)
+	m.restoreCollisions(collisions, now)
 	return m.done(), count
 }
 
@@ -308,6 +326,15 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 			s.childOf(c.In).replaces, old.replaced = old, true
 		}
 	}
+	for _, c := range r.Children {
+		if other := s.childOf(c.Collision); c.Collides && other != nil {
+			one := s.childOf(c.In)
+			one.collision, other.collides, other.lowest = other, true, c.Lowest
+			if other.replaces == one {
+				one.replaced = false
+			}
+		}
+	}
 	if len(w.Request) > 0 {
 		exchange, proposed := w.Exchange, w.SPI
 		s.outstanding = &request{id: w.Next - 1, exchange: exchange, packets: w.Request, spi: proposed, done: s.proposedBefore(w.Proposed, proposed, now)}
@@ -342,6 +369,20 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	}
 	s.schedule()
 	return nil
+}
+
+// restoreCollisions has IKE SAs of the peer's rekeys wait for the responses to ours.
+func (m *Machine) restoreCollisions(collisions map[uint64]*saState, now time.Time) {
+	for spi, r := range collisions {
+		s, old := m.sas[spi], m.sas[r.Replaces]
+		if s == nil || old == nil || s == old {
+			continue
+		}
+		s.lowest, s.undecided, old.collision = r.Lowest, old, s
+		if !old.rekeying && old.state == established {
+			old.yield(now)
+		}
+	}
 }
 
 // proposedBefore restores what a CREATE_CHILD_SA of the earlier process proposes. It returns the function that takes the response; nil: there is not
@@ -397,10 +438,7 @@ func (s *ikeSA) resume(exchange message.Exchange, proposed uint32, ends bool, p 
 		// The peer forgets what we proposed, as the next key exchange does not follow.
 	case created && proposed != 0:
 		// The keys of our request are lost. The peer deletes its new child, and the old child is rekeyed again.
-		s.enqueue(now, func(s *ikeSA, now time.Time) bool {
-			s.request(message.Informational, now, func([]message.Payload, time.Time) {}, &message.Delete{Protocol: message.ProtocolESP, SPIs: [][]byte{spiBytes(proposed)}})
-			return true
-		})
+		s.deleteUnused(proposed, now)
 	case created:
 		// The peer has moved the children to an IKE SA whose keys are gone.
 		conn := s.conn

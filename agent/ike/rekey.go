@@ -78,10 +78,15 @@ func (s *ikeSA) notRekeyed(n *ikeSA, why string, now time.Time) {
 
 // decide ends the time in which nobody knows whether this IKE SA, of the peer's rekey, is the redundant one.
 func (s *ikeSA) decide() {
-	if s.undecided != nil && s.undecided.collision == s {
-		s.undecided.collision = nil
+	old := s.undecided
+	if old == nil {
+		return
+	}
+	if old.collision == s {
+		old.collision = nil
 	}
 	s.undecided = nil
+	s.keepSA()
 }
 
 // yield leaves the rekey to the peer: at once, or when its last key exchange is complete.
@@ -211,15 +216,16 @@ func (s *ikeSA) answerRekey(p authPayloads, now time.Time) {
 		}
 	}
 	groups := additionalGroups(n.chosen)
+	if s.rekeying {
+		s.collision, n.undecided = n, s
+	}
 	if len(groups) == 0 {
 		if err := s.inherit(n, shared, nil, now); err != nil {
 			drop()
+			n.decide()
 			refuse(message.NoProposalChosen, []byte{})
 			return
 		}
-	}
-	if s.rekeying {
-		s.collision, n.undecided = n, s
 	}
 	if len(groups) > 0 {
 		answer = append(answer, s.awaitFollowUp(&followUp{groups: groups, ike: true, finish: func(secrets []byte, now time.Time) ([]uint32, func(), error) {
