@@ -5,6 +5,7 @@ package ike
 import (
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -92,28 +93,35 @@ func association(c *ChildSA, outbound, labelled bool) *object.Object {
 	return o
 }
 
-// trafficSelectors are pairs of networks, at most as many as the data plane takes.
+// trafficSelectors are the pairs of both sides' selectors that packets can match. Without one, no packet does: no list would mean every packet.
 func trafficSelectors(local, remote []message.Selector) (all []*api.TrafficSelector) {
 	for _, l := range local {
 		for _, r := range remote {
-			if l.Start.Is4() != r.Start.Is4() {
+			if !couple(l, r) {
 				continue
 			}
-			for _, from := range Prefixes(l.Start, l.End, selectorLimit) {
-				for _, to := range Prefixes(r.Start, r.End, selectorLimit) {
-					if len(all) == selectorLimit {
-						return all
-					}
-					t := &api.TrafficSelector{Local: from.String(), Remote: to.String(), LocalPorts: portsOf(l), RemotePorts: portsOf(r)}
-					if p := max(l.Protocol, r.Protocol); p != 0 {
-						t.Protocol = strconv.Itoa(int(p))
-					}
-					all = append(all, t)
-				}
+			t := &api.TrafficSelector{LocalPorts: portsOf(l), RemotePorts: portsOf(r)}
+			t.Local, t.LocalLast = addressesOf(l)
+			t.Remote, t.RemoteLast = addressesOf(r)
+			if p := max(l.Protocol, r.Protocol); p != 0 {
+				t.Protocol = strconv.Itoa(int(p))
 			}
+			all = append(all, t)
 		}
 	}
+	if len(all) == 0 {
+		nothing := netip.PrefixFrom(netip.IPv4Unspecified(), 32).String()
+		all = append(all, &api.TrafficSelector{Local: nothing, Remote: nothing})
+	}
 	return all
+}
+
+// addressesOf returns a network, or the first and the last address of a range.
+func addressesOf(s message.Selector) (first, last string) {
+	if p := prefixOf(s); p.IsValid() {
+		return p.String(), ""
+	}
+	return netip.PrefixFrom(s.Start, s.Start.BitLen()).String(), s.End.String()
 }
 
 func portsOf(s message.Selector) string {

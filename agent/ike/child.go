@@ -211,7 +211,9 @@ func (s *ikeSA) childAnswer(c *ChildSA, p authPayloads, secrets []byte, redundan
 			}
 		}
 	}
-	c.Local, c.Remote = p.tsi.Selectors, p.tsr.Selectors
+	if c.Local, c.Remote = coupled(p.tsi.Selectors, p.tsr.Selectors); len(c.Local) == 0 {
+		return undo("the peer chose selectors that no packet matches: " + selectorTexts(p.tsi.Selectors) + " to " + selectorTexts(p.tsr.Selectors))
+	}
 	c.SPIOut = binary.BigEndian.Uint32(chosen.SPI)
 	if err := s.childKeys(c, chosen.Transforms, shared, nonces, true); err != nil {
 		return undo(err.Error())
@@ -354,7 +356,7 @@ func (s *ikeSA) acceptChild(p authPayloads, replaces *ChildSA, confs []*Child, n
 			continue
 		}
 		local, remote := s.ends(conf)
-		local, remote = narrow(local, p.tsr.Selectors), narrow(remote, p.tsi.Selectors)
+		local, remote = coupled(narrow(local, p.tsr.Selectors), narrow(remote, p.tsi.Selectors))
 		if len(local) == 0 || len(remote) == 0 {
 			local, remote = s.ends(conf)
 			selectors = append(selectors, selectorTexts(remote)+" to "+selectorTexts(local))

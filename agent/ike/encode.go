@@ -190,7 +190,7 @@ func (c *coder) keys(v *suite.Keys) {
 
 func (r *saState) code(c *coder) {
 	octets(c, &r.Connection)
-	c.flags(&r.Initiator, &r.NATHere, &r.NATThere, &r.Fragments, &r.MOBIKE, &r.Collides)
+	c.flags(&r.Initiator, &r.NATHere, &r.NATThere, &r.Fragments, &r.MOBIKE, &r.Collides, &r.Swapped)
 	integer(c, &r.Theirs)
 	c.addressPort(&r.Local)
 	c.addressPort(&r.Remote)

@@ -62,7 +62,7 @@ func (s *ikeSA) answerInformational(d Datagram, all []message.Payload, now time.
 	if len(spis) > 0 {
 		payloads = append(payloads, &message.Delete{Protocol: message.ProtocolESP, SPIs: spis})
 	}
-	if n := p.notify[message.UpdateSAAddresses]; n != nil && s.mobike && !s.initiator {
+	if n := p.notify[message.UpdateSAAddresses]; n != nil && s.mobike && !s.opener {
 		// RFC 4555 section 3.5: the packet's addresses are the new ones.
 		s.natThere = false
 		for _, source := range p.notification {

@@ -24,7 +24,7 @@ func (m *Machine) newSA(c *Connection, initiator bool, now time.Time) *ikeSA {
 
 // newSAOf returns an IKE SA with an SPI of ours.
 func (m *Machine) newSAOf(c *Connection, spi uint64, initiator bool, now time.Time) *ikeSA {
-	s := &ikeSA{m: m, conn: c, initiator: initiator, ourSPI: spi, id: spi, dataplane: c.Dataplane, vrf: c.VRF, handshake: &handshake{},
+	s := &ikeSA{m: m, conn: c, initiator: initiator, opener: initiator, ourSPI: spi, id: spi, dataplane: c.Dataplane, vrf: c.VRF, handshake: &handshake{},
 		index: -1, began: now, heard: now}
 	m.add(s)
 	return s

@@ -20,6 +20,7 @@ import (
 
 	"github.com/emmansun/gmsm/sm2"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/ike/message"
 	"sluice.dev/sluice/agent/ike/suite"
 )
@@ -596,6 +597,69 @@ func TestSelectorsAreNarrowed(t *testing.T) {
 		}
 		if text := strings.Join(all, " "); text != "10.1.4.0/24 10.1.9.0/24 10.2.0.0/16" {
 			t.Error(text)
+		}
+	}
+}
+
+// Selectors without one of the same family and protocol on the other side match no packet. Their SA must not be one of every packet.
+func TestSelectorsThatNoPacketMatchesAreRefused(t *testing.T) {
+	one := func(network string, protocol uint8) message.Selector {
+		s := SelectorOf(netip.MustParsePrefix(network))
+		s.Protocol = protocol
+		return s
+	}
+	ours := []message.Selector{one("10.2.0.0/16", 0), one("2001:db8:2::/48", 0)}
+	theirs := []message.Selector{one("10.1.0.0/16", 0), one("2001:db8:1::/48", 0)}
+	for _, c := range []struct {
+		local, remote []message.Selector
+		accepted      string
+	}{
+		{[]message.Selector{one("2001:db8:1::/48", 0)}, []message.Selector{one("10.2.0.0/16", 0)}, ""},
+		{[]message.Selector{one("10.1.0.0/16", 6)}, []message.Selector{one("10.2.0.0/16", 17)}, ""},
+		{theirs, ours[:1], "10.2.0.0/16 10.1.0.0/16"},
+		{[]message.Selector{one("10.1.1.0/24", 6), one("10.1.2.0/24", 17)}, []message.Selector{one("10.2.0.0/16", 6)}, "10.2.0.0/16[6/0-65535] 10.1.1.0/24[6/0-65535]"},
+	} {
+		p := newPair(t)
+		p.configure(func(a, b *Connection) {
+			b.Children[0].Local, b.Children[0].Remote = ours, theirs
+			a.Children[0].Local, a.Children[0].Remote = c.local, c.remote
+		})
+		p.initiate()
+		if c.accepted == "" {
+			if len(p.a.in)+len(p.b.in) > 0 || !slices.ContainsFunc(p.a.events, func(s string) bool { return strings.Contains(s, "TS_UNACCEPTABLE") }) {
+				t.Errorf("%s to %s: %d children, events %q", selectorTexts(c.local), selectorTexts(c.remote), len(p.b.in), p.a.events)
+			}
+			continue
+		}
+		p.check(1)
+		for _, child := range p.b.in {
+			spec, _ := association(child, false, false).Spec.(*api.SecurityAssociation)
+			if text := selectorTexts(child.Local) + " " + selectorTexts(child.Remote); text != c.accepted || len(spec.GetSelectors()) != 1 {
+				t.Errorf("%s; %v", text, spec.GetSelectors())
+			}
+		}
+	}
+}
+
+// The data plane gets each pair of networks, and a range as a range.
+func TestEachPairOfNetworksIsProtected(t *testing.T) {
+	p := newPair(t)
+	var ours, theirs []message.Selector
+	for i := range 16 {
+		ours = append(ours, SelectorOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(2 * i), 0}), 24)))
+		theirs = append(theirs, SelectorOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 2, byte(2 * i), 0}), 24)))
+	}
+	ours[0].End = netip.MustParseAddr("10.1.0.200")
+	p.configure(func(a, b *Connection) {
+		a.Children[0].Local, a.Children[0].Remote, b.Children[0].Local, b.Children[0].Remote = ours, theirs, theirs, ours
+	})
+	p.initiate()
+	p.check(1)
+	for _, c := range p.a.out {
+		o := association(c, true, false)
+		spec, _ := o.Spec.(*api.SecurityAssociation)
+		if all := spec.GetSelectors(); len(all) != 256 || all[0].GetLocal() != "10.1.0.0/32" || all[0].GetLocalLast() != "10.1.0.200" || all[0].GetRemote() != "10.2.0.0/24" {
+			t.Errorf("%d selectors, the first %v", len(all), all[0])
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (s *ikeSA) learnAdditional(all []*message.Notify) {
 
 // nextPath is the pair of addresses that the next transmission of a request tries; ok: there is another one than the current.
 func (s *ikeSA) nextPath(sent int) (p path, ok bool) {
-	if !s.initiator || !s.mobike || s.state != established {
+	if !s.opener || !s.mobike || s.state != established {
 		return p, false
 	}
 	var all []path

@@ -24,11 +24,11 @@ func (e *end) only(t *testing.T) *ikeSA {
 }
 
 func TestTheInitiatorMovesToAnAddressThatWorks(t *testing.T) {
-	for _, which := range []string{"ours", "the peer's"} {
+	for _, which := range []string{"ours", "the peer's", "ours, after a rekey of the responder, and kills"} {
 		p := newPair(t)
 		p.configure(func(a, b *Connection) {
 			a.NoMOBIKE, b.NoMOBIKE = false, false
-			if b.Peers = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}; which == "ours" {
+			if b.Peers = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}; which != "the peer's" {
 				a.OtherLocals = []netip.Addr{otherAddress}
 			} else {
 				b.OtherLocals = []netip.Addr{otherAddress}
@@ -36,8 +36,17 @@ func TestTheInitiatorMovesToAnAddressThatWorks(t *testing.T) {
 		})
 		p.initiate()
 		p.check(1)
+		if strings.HasPrefix(which, "ours, ") {
+			p.rekey(p.b, "")
+			p.run()
+			for _, e := range []*end{p.a, p.b} {
+				conn := e.m.connections["peer"]
+				p.restart(e, func(m *Machine) { m.SetConnection("peer", conn, p.now) })
+			}
+			p.check(1)
+		}
 		gone := p.a.address
-		if which != "ours" {
+		if which == "the peer's" {
 			gone = p.b.address
 			p.b.address = otherAddress // the network delivers there
 		}

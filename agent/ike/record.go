@@ -33,6 +33,8 @@ const (
 type saState struct {
 	Connection string
 	Initiator  bool `json:",omitempty"`
+	// The end that began the last rekey is not the one that opened the first IKE SA.
+	Swapped    bool `json:",omitempty"`
 	Theirs     uint64
 	Local      netip.AddrPort
 	Remote     netip.AddrPort
@@ -145,7 +147,7 @@ func (s *ikeSA) keepSA() {
 	}
 	keys := s.keys
 	keys.Pi, keys.Pr = nil, nil // of IKE_AUTH, which is over
-	r := saState{Connection: s.conn.Name, Initiator: s.initiator, Theirs: s.theirSPI, Local: s.local, Remote: s.remote, NATHere: s.natHere, NATThere: s.natThere,
+	r := saState{Connection: s.conn.Name, Initiator: s.initiator, Swapped: s.opener != s.initiator, Theirs: s.theirSPI, Local: s.local, Remote: s.remote, NATHere: s.natHere, NATThere: s.natThere,
 		State: s.state, Chosen: s.chosen, Keys: keys, Fragments: s.fragments, MOBIKE: s.mobike, PeerKind: s.peer.Kind, Peer: []byte(s.peer.Data),
 		Method: s.authMethod, Username: s.username, Lease: s.lease, Tunnel: s.tunnel, Addresses: s.addresses, Others: s.theirOthers, Up: s.up, RekeyAt: s.rekeyAt, ReauthAt: s.reauthAt,
 		Precedence: s.m.precedence, Dataplane: s.dataplane, VRF: s.vrf, ID: s.id, Ticket: s.ticket}
@@ -270,7 +272,7 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	if gone {
 		conn = &Connection{Name: r.Connection}
 	}
-	s := &ikeSA{m: m, conn: conn, initiator: r.Initiator, ourSPI: spi, theirSPI: r.Theirs, dataplane: r.Dataplane, vrf: r.VRF, local: r.Local, remote: r.Remote,
+	s := &ikeSA{m: m, conn: conn, initiator: r.Initiator, opener: r.Initiator != r.Swapped, ourSPI: spi, theirSPI: r.Theirs, dataplane: r.Dataplane, vrf: r.VRF, local: r.Local, remote: r.Remote,
 		natHere: r.NATHere, natThere: r.NATThere, state: r.State, chosen: r.Chosen, keys: r.Keys, fragments: r.Fragments, mobike: r.MOBIKE,
 		nextID: w.Next, expected: w.Expected, response: w.Response, peer: Identity{r.PeerKind, string(r.Peer)}, authMethod: r.Method, username: r.Username,
 		lease: r.Lease, tunnel: r.Tunnel, addresses: r.Addresses, theirOthers: r.Others, up: r.Up, heard: now, rekeyAt: r.RekeyAt, reauthAt: r.ReauthAt, began: r.Up, index: -1, id: r.ID, ticket: r.Ticket}

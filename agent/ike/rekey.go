@@ -270,6 +270,7 @@ func (s *ikeSA) inherit(n *ikeSA, shared, secrets []byte, now time.Time) error {
 	if err := n.setKeys(f.Sum(s.keys.D, shared, n.ni, n.nr, secrets)); err != nil {
 		return err
 	}
+	n.opener = s.opener
 	n.natHere, n.natThere, n.fragments, n.mobike = s.natHere, s.natThere, s.fragments, s.mobike
 	n.peer, n.authMethod, n.username, n.lease, n.addresses, n.tunnel = s.peer, s.authMethod, s.username, s.lease, s.addresses, s.tunnel
 	n.id, n.confs, n.theirOthers, n.ticket = s.id, s.confs, s.theirOthers, s.ticket

@@ -48,8 +48,10 @@ type ikeSA struct {
 	nextID, expected  uint32
 	state             state
 	natHere, natThere bool
-	// We sent IKE_SA_INIT.
+	// We sent IKE_SA_INIT, or began the rekey.
 	initiator bool
+	// We opened the first IKE SA. RFC 4555 section 2.1 calls this end the initiator, also after rekeys.
+	opener bool
 	// The response to the expected request waits for the answer to a question.
 	suspended         bool
 	fragments, mobike bool

@@ -5,12 +5,13 @@ package ike
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"sluice.dev/sluice/agent/ike/message"
 )
 
-// Selectors of one child that the data plane takes.
+// Selectors of each side of a child. The data plane takes all pairs of them.
 const selectorLimit = 16
 
 // lastOf returns the last address of a network.
@@ -98,25 +99,32 @@ func within(some, all []message.Selector) bool {
 	return len(some) > 0
 }
 
-// Prefixes returns the networks that a range of addresses consists of, at most a number of them.
-func Prefixes(start, end netip.Addr, limit int) (all []netip.Prefix) {
-	for len(all) < limit && start.Compare(end) <= 0 {
-		bits := start.BitLen()
-		for bits > 0 {
-			wider := netip.PrefixFrom(start, bits-1)
-			if wider.Masked().Addr() != start || lastOf(wider).Compare(end) > 0 {
-				break
+// coupled returns the selectors of each side that share an address family and a protocol with one of the other side. Others match no packet.
+func coupled(local, remote []message.Selector) (_, _ []message.Selector) {
+	with := func(some, others []message.Selector) (all []message.Selector) {
+		for _, one := range some {
+			if slices.ContainsFunc(others, func(other message.Selector) bool { return couple(one, other) }) {
+				all = append(all, one)
 			}
-			bits--
 		}
-		p := netip.PrefixFrom(start, bits)
-		all = append(all, p)
-		start = lastOf(p).Next()
-		if !start.IsValid() {
-			break
+		return all
+	}
+	return with(local, remote), with(remote, local)
+}
+
+// couple reports whether a packet can match two selectors, one of each side.
+func couple(local, remote message.Selector) bool {
+	return local.Start.Is4() == remote.Start.Is4() && (local.Protocol == 0 || remote.Protocol == 0 || local.Protocol == remote.Protocol)
+}
+
+// prefixOf returns the network of a selector's addresses; not valid: they are not a whole one.
+func prefixOf(s message.Selector) netip.Prefix {
+	for bits := range s.Start.BitLen() + 1 {
+		if p := netip.PrefixFrom(s.Start, bits); p.Masked() == p && lastOf(p) == s.End {
+			return p
 		}
 	}
-	return all
+	return netip.Prefix{}
 }
 
 // selectorTexts shows selectors: the first ones if there are many.
@@ -134,8 +142,8 @@ func selectorTexts(all []message.Selector) string {
 // selectorText shows a selector.
 func selectorText(s message.Selector) string {
 	text := s.Start.String() + "-" + s.End.String()
-	if p := Prefixes(s.Start, s.End, 2); len(p) == 1 {
-		text = p[0].String()
+	if p := prefixOf(s); p.IsValid() {
+		text = p.String()
 	}
 	if s.Protocol != 0 || s.StartPort != 0 || s.EndPort != 65535 {
 		text += fmt.Sprintf("[%d/%d-%d]", s.Protocol, s.StartPort, s.EndPort)

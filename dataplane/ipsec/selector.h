@@ -26,7 +26,7 @@ struct ipsec_selectors {
 	struct ipsec_selector list[];
 };
 
-enum { SELECTORS_MAX = 16 };
+enum { SELECTORS_MAX = 256 };
 
 // NULL in `*made` for an empty list, which selects every packet. Freed with free(), by rcu_retire() once workers have seen it.
 int ipsec_selectors_parse(
