@@ -444,5 +444,13 @@ func lowest(a, b []byte) []byte {
 	return b
 }
 
-// Children of one IKE SA.
+// Children of one IKE SA of an owned connection.
 const maxChildren = 256
+
+// mostChildren is how many children an IKE SA may have; twice as many while they get new keys.
+func (s *ikeSA) mostChildren() int {
+	if s.conn.Owned {
+		return maxChildren
+	}
+	return 16 + 4*len(s.conn.Children)
+}

@@ -327,7 +327,8 @@ func (s *ikeSA) answerCreate(all []message.Payload, now time.Time) {
 			refuse(message.TemporaryFailure)
 			return
 		}
-	} else if len(s.children) >= maxChildren {
+	}
+	if most := s.mostChildren(); old == nil && len(s.children) >= most || len(s.children) >= 2*most {
 		refuse(message.NoAdditionalSAs)
 		return
 	}

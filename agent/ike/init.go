@@ -422,6 +422,10 @@ func (m *Machine) respondInit(d Datagram, h message.Header, b []byte, now time.T
 	if m.openedBefore(key, b) {
 		return
 	}
+	if len(b) > maxInit {
+		m.count("drop", "too-long")
+		return
+	}
 	all, err := message.Parse(b)
 	if err != nil {
 		m.count("drop", "syntax")

@@ -3,6 +3,7 @@
 package ike
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"fmt"
@@ -80,22 +81,116 @@ func TestANewAgentSendsTheDeleteThatWaited(t *testing.T) {
 }
 
 func TestAPeerThatIsNotAuthenticatedGetsLittleMemory(t *testing.T) {
-	for length, up := range map[int]int{12000: 1, 20000: 0} {
+	for length, up := range map[int]int{12000: 1, 20000: 0, 20001: 0} {
 		p := newPair(t)
 		p.configure(func(a, b *Connection) {
+			a.NoFragmentation = length == 20001
 			a.Credential = &Credential{Chain: [][]byte{make([]byte, length)}, Key: mustKey(ed25519.GenerateKey(rand.Reader))}
 			a.LocalMethod, b.RemoteMethod = Certificate, Certificate
 			p.b.answer = func(any) any { return Verified{Key: a.Credential.Key.Public()} }
 		})
 		p.initiate()
 		for _, s := range p.b.m.sas {
-			if s.parts != nil && s.parts.size > maxOpening {
-				t.Errorf("%d bytes of fragments are kept", s.parts.size)
+			if parts := s.requestParts; parts != nil && parts.size > maxOpening {
+				t.Errorf("%d bytes of fragments are kept", parts.size)
 			}
 		}
 		if len(p.b.in) != up {
 			t.Errorf("%d bytes: %d children; events %q", length, len(p.b.in), p.b.events)
 		}
+	}
+}
+
+// The octets of IKE_SA_INIT are kept until the peer is authenticated.
+func TestALongRequestToOpenAnIKESAIsDropped(t *testing.T) {
+	for extra, opened := range map[int]int{3 << 10: 1, 4 << 10: 0} {
+		p := newPair(t)
+		p.configure()
+		actions, _ := p.a.m.Initiate("peer", "net", p.now)
+		p.do(p.a, actions)
+		d := p.take(p.b)
+		m, err := message.Parse(d.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Payloads = append(m.Payloads, &message.Vendor{Data: make([]byte, extra)})
+		d.Data = m.Append(nil)
+		p.deliver(d)
+		if len(p.b.m.sas) != opened || p.b.counts["drop too-long"] != 1-opened {
+			t.Errorf("%d more bytes: %d IKE SAs, %v", extra, len(p.b.m.sas), p.b.counts)
+		}
+	}
+}
+
+// A peer that gets new keys again and again, and deletes nothing, does not fill the data plane.
+func TestAPeerHasABoundedNumberOfChildren(t *testing.T) {
+	p := newPair(t)
+	p.configure()
+	p.initiate()
+	a := p.a.only(t)
+	for range 200 {
+		newest := slices.MaxFunc(a.children, func(x, y *ChildSA) int { return cmp.Compare(x.Precedence, y.Precedence) })
+		newest.half, newest.replaced = false, false
+		a.rekeyChild(newest, p.now)
+		p.do(p.a, p.a.m.done())
+		p.deliver(p.take(p.b))
+		p.deliver(p.take(p.a))
+		// It sends no Delete.
+		p.wire, a.queue, a.outstanding = nil, nil, nil
+		for _, c := range a.children {
+			c.deleting = false
+		}
+		a.nextID = p.b.only(t).expected
+	}
+	if b := p.b.only(t); len(b.children) != 2*b.mostChildren() || p.b.counts["failure NO_ADDITIONAL_SAS"] == 0 {
+		t.Errorf("%d children, %v", len(b.children), p.b.counts)
+	}
+}
+
+// A request and a response with one message ID come in fragments at the same time.
+func TestFragmentsOfARequestAndAResponseAreNotMixed(t *testing.T) {
+	p := newPair(t)
+	p.configure()
+	p.initiate()
+	a, b := p.a.only(t), p.b.only(t)
+	ask := func(e *end, s *ikeSA, then func(), payloads ...message.Payload) {
+		s.request(message.Informational, p.now, func([]message.Payload, time.Time) { then() }, payloads...)
+		p.do(e, e.m.done())
+	}
+	for a.nextID != b.nextID {
+		e, s := p.b, b
+		if a.nextID < b.nextID {
+			e, s = p.a, a
+		}
+		ask(e, s, func() {})
+		p.run()
+	}
+	// It comes back in the response.
+	cookie := func(size int) message.Payload {
+		return &message.Notify{Kind: message.Cookie2, Data: make([]byte, size)}
+	}
+	answered := false
+	ask(p.a, a, func() { answered = true }, cookie(1600))
+	ask(p.b, b, func() {}, cookie(790), cookie(790))
+	var toA []Datagram
+	for len(p.wire) > 0 {
+		d := p.wire[0]
+		p.wire = p.wire[1:]
+		if d.Remote.Addr() == p.a.address {
+			toA = append(toA, d)
+		} else {
+			p.deliver(d)
+		}
+	}
+	if len(toA) != 4 {
+		t.Fatalf("%d fragments", len(toA))
+	}
+	for _, i := range []int{0, 3, 2, 1} {
+		p.deliver(toA[i])
+	}
+	p.run()
+	if p.check(1); !answered {
+		t.Errorf("the response is lost; %v", p.a.counts)
 	}
 }
 

@@ -38,10 +38,12 @@ const (
 	fragmentSize = 1280 - 40 - 8 - markSize
 	// Fragments of one message.
 	maxFragments = 64
-	// The payloads of a message in fragments before the peer is authenticated: certificates, and large public keys.
+	// The payloads of a message before the peer is authenticated: certificates, and large public keys.
 	maxOpening = 16 << 10
-	maxQueue   = 64
-	nonceSize  = 32
+	// IKE_SA_INIT: it has no certificates. Its octets are needed until the peer is authenticated.
+	maxInit   = 4 << 10
+	maxQueue  = 64
+	nonceSize = 32
 )
 
 // Datagram is an IKE message of a peer, with its UDP addresses, from where and to where. On port 4500 the non-ESP marker is in front.

@@ -75,7 +75,8 @@ type ikeSA struct {
 
 	// Requests of the peer.
 	response [][]byte
-	parts    *reassembly
+	// Fragments of a request and of a response, which may have the same ID.
+	requestParts, responseParts *reassembly
 
 	peer         Identity
 	authMethod   string
@@ -383,11 +384,14 @@ func (s *ikeSA) receive(d Datagram, h message.Header, b []byte, now time.Time) {
 	s.heard = now
 	first, whole := sealed.First, true
 	if sealed.Number > 0 {
-		if first, plain, whole = s.reassemble(h.ID, sealed, plain); !whole {
+		if first, plain, whole = s.reassemble(h, sealed, plain); !whole {
 			return
 		}
+	} else if len(plain) > s.longest() {
+		s.m.count("drop", "too-long")
+		return
 	}
-	s.parts = nil
+	*s.parts(h) = nil
 	payloads, err := message.ParsePayloads(first, plain)
 	if err != nil {
 		s.m.count("drop", "syntax")
@@ -440,15 +444,15 @@ func (s *ikeSA) refuse(h message.Header, err error, now time.Time) {
 }
 
 // reassemble takes a fragment (RFC 7383 section 2.6).
-func (s *ikeSA) reassemble(id uint32, f *message.Encrypted, plain []byte) (first message.PayloadType, whole []byte, complete bool) {
+func (s *ikeSA) reassemble(h message.Header, f *message.Encrypted, plain []byte) (first message.PayloadType, whole []byte, complete bool) {
 	if f.Total > maxFragments {
 		s.m.count("drop", "fragments")
 		return 0, nil, false
 	}
-	p := s.parts
-	if p == nil || p.id != id || int(f.Total) > len(p.parts) {
-		p = &reassembly{id: id, parts: make([][]byte, f.Total), left: int(f.Total)}
-		s.parts = p
+	p := *s.parts(h)
+	if p == nil || p.id != h.ID || int(f.Total) > len(p.parts) {
+		p = &reassembly{id: h.ID, parts: make([][]byte, f.Total), left: int(f.Total)}
+		*s.parts(h) = p
 	}
 	if int(f.Total) < len(p.parts) || p.parts[f.Number-1] != nil || p.size+len(plain) > s.longest() {
 		return 0, nil, false
@@ -465,7 +469,15 @@ func (s *ikeSA) reassemble(id uint32, f *message.Encrypted, plain []byte) (first
 	return p.first, bytes.Join(p.parts, nil), true
 }
 
-// longest is how long the payloads of a message in fragments may be. A peer that is not authenticated gets less memory: there may be many of them.
+// parts are the fragments of a request, or of a response.
+func (s *ikeSA) parts(h message.Header) **reassembly {
+	if h.Response() {
+		return &s.responseParts
+	}
+	return &s.requestParts
+}
+
+// longest is how long the payloads of a message may be. A peer that is not authenticated gets less memory: there may be many of them.
 func (s *ikeSA) longest() int {
 	if s.state == opening && !s.initiator {
 		return maxOpening

@@ -4,6 +4,7 @@ package ike
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,6 +77,8 @@ type serving struct {
 	outbox  []outgoing
 	later   []func()
 	records []durable.Pending
+	// Records that found the log full.
+	refused []durable.Record
 	// There is something in the outbox.
 	posted chan struct{}
 }
@@ -527,8 +530,13 @@ func (s *serving) keep(actions []Action) {
 	if s.Records == nil {
 		return
 	}
-	var all []durable.Record
+	// The disk may have room again.
+	all := s.refused
+	s.refused = nil
 	at := map[string]int{}
+	for i, r := range all {
+		at[r.Key] = i
+	}
 	for _, a := range actions {
 		if k, is := a.(Keep); is {
 			// The last value of a key counts.
@@ -550,7 +558,10 @@ func (s *serving) keep(actions []Action) {
 	}
 	// One of them may be at fault.
 	for _, r := range all {
-		s.records = append(s.records, s.Records.Put(r))
+		p := s.Records.Put(r)
+		if s.records = append(s.records, p); errors.Is(p.Refused(), durable.ErrFull) {
+			s.refused = append(s.refused, r)
+		}
 	}
 }
 
@@ -620,6 +631,8 @@ func (s *serving) install(a Install, labelled bool) {
 func (s *serving) post(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
+	// The disk does not have all records of packets before: of a message in fragments no other one is sent, and it is not sent again.
+	behind := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -631,14 +644,18 @@ func (s *serving) post(ctx context.Context) {
 		s.outbox = nil
 		s.mu.Unlock()
 		for _, one := range all {
+			if behind {
+				one.records = append(one.records, s.Records.Put())
+			}
 			kept := true
 			for _, r := range one.records {
 				if err := r.Wait(); err != nil {
-					kept = false
-					s.Log.Error("an IKE packet is not sent: its message ID cannot be written to disk", "error", err)
+					if kept = false; !behind {
+						s.Log.Error("no IKE packet is sent: message IDs cannot be written to disk", "error", err)
+					}
 				}
 			}
-			switch {
+			switch behind = !kept; {
 			case !kept:
 				s.drops.WithLabelValues("not-kept").Inc()
 			case len(one.after) > 0:

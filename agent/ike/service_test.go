@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/concepts"
 	"sluice.dev/sluice/agent/durable"
+	"sluice.dev/sluice/agent/durable/durabletest"
 	"sluice.dev/sluice/agent/ike/message"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
@@ -307,5 +309,74 @@ func TestAPacketWaitsForAllRecordsOfItsStep(t *testing.T) {
 	s.carryOut([]Action{Keep{"sa/3", []byte("a")}, Keep{"sa/4", make([]byte, durable.ValueLimit+1)}})
 	if string(records.Get("sa/3")) != "a" {
 		t.Error("a record is lost because another one is too long")
+	}
+}
+
+// A packet whose record is not on the disk is not sent, neither the rest of its message nor later: an agent that is killed then would use its message ID
+// again.
+func TestNothingIsSentWhileTheDiskRefusesRecords(t *testing.T) {
+	folder, grow := durabletest.SmallDisk(t)
+	log, err := durable.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	records, err := log.Table("ike")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := prometheus.NewRegistry()
+	made, err := newServing(service.Environment{Log: slog.New(slog.DiscardHandler), Records: records, Metrics: metrics, Packets: &service.Sender{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := made.(*serving)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { s.post(ctx) })
+	defer group.Wait()
+	defer cancel()
+	count := func(reason string) int {
+		families, err := metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == "sluice_ike_drops_total" && m.GetLabel()[0].GetValue() == reason {
+					return int(m.GetCounter().GetValue())
+				}
+			}
+		}
+		return 0
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("not in 20 seconds: %s; %d are not kept, %d are sent", what, count("not-kept"), count("not-sent"))
+			}
+		}
+	}
+	step := func(actions ...Action) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.carryOut(actions)
+	}
+	address := netip.MustParseAddrPort("192.0.2.1:500")
+	send := Send{Datagram: Datagram{VRF: "default", Local: address, Remote: address, Data: []byte("packet")}}
+	step(Keep{"window/1", []byte("a")}, send)
+	// There is no data plane.
+	until("the packet of a record goes out", func() bool { return count("not-sent") == 1 })
+	step(Keep{"window/1", make([]byte, 100<<10)}, send, send)
+	until("both fragments are held back", func() bool { return count("not-kept") == 2 })
+	step(send)
+	until("it is not sent again", func() bool { return count("not-kept") == 3 })
+	grow()
+	until("packets go out", func() bool { step(send); return count("not-sent") > 1 })
+	if again, err := durable.Open(folder); err != nil {
+		t.Error(err)
+	} else if kept, err := again.Table("ike"); err != nil || len(kept.Get("window/1")) != 100<<10 {
+		t.Error(err, len(kept.Get("window/1")))
 	}
 }
