@@ -37,6 +37,8 @@ type Step struct {
 	Grant *subscriber.Grant
 	// Why the peer is refused. Packet is EAP-Failure, if there is one.
 	Err error
+	// The same, if Packet is a request of the method that says so. Some peers end the conversation then.
+	Failure error
 }
 
 // Codes of packets.

@@ -118,8 +118,13 @@ func (m *mschapv2) verify(b []byte) Step {
 	hash := passwordHash(password)
 	challenge := challengeHash(peer, m.challenge, bare)
 	if subtle.ConstantTimeCompare(responseTo(challenge, hash), response[:]) != 1 || !known {
-		m.failure = fmt.Errorf("user %q: unknown, or another password", m.identity)
-		return m.request(TypeMSCHAPv2, opFailure, []byte(fmt.Sprintf("E=691 R=0 C=%032X V=3 M=Authentication failed", m.challenge)))
+		m.failure = fmt.Errorf("user %q: wrong password", m.identity)
+		if !known {
+			m.failure = fmt.Errorf("user %q: no such user, or it is disabled or has no password", m.identity)
+		}
+		step := m.request(TypeMSCHAPv2, opFailure, []byte(fmt.Sprintf("E=691 R=0 C=%032X V=3 M=Authentication failed", m.challenge)))
+		step.Failure = m.failure
+		return step
 	}
 	twice := md4Sum(hash[:])
 	m.msk = masterKeys(twice, response)

@@ -102,6 +102,8 @@ type authentication struct {
 	// As initiator: the responder is authenticated, and our own AUTH is on its way.
 	trusted, proved bool
 	child           *ChildSA
+	// Why EAP fails, when the peer has not heard the end of it.
+	failure error
 }
 
 // localIdentity is how we call ourselves.
@@ -186,7 +188,7 @@ func (s *ikeSA) sendAuth(now time.Time) {
 	if s.conn.AskAddress {
 		payloads = append(payloads, &message.Configuration{Kind: message.ConfigurationRequest, Attributes: []message.Attribute{{Type: message.InternalIP4Address}}})
 	}
-	if len(s.m.of(s.conn.Name)) == 1 {
+	if s.firstContact() {
 		payloads = append(payloads, &message.Notify{Kind: message.InitialContact})
 	}
 	if !s.conn.NoMOBIKE {
@@ -210,6 +212,22 @@ func (s *ikeSA) sendAuth(now time.Time) {
 		payloads = append(payloads, s.offer(a.child, false)...)
 	}
 	s.request(message.IKEAuth, now, s.receiveAuth, payloads...)
+}
+
+// firstContact reports whether there is no other IKE SA with the peer (RFC 7296 section 2.4). One of another connection may be between the same
+// identities, and the peer would delete it.
+func (s *ikeSA) firstContact() bool {
+	if len(s.m.of(s.conn.Name)) > 1 {
+		return false
+	}
+	for _, c := range s.m.taking(s.dataplane, s.vrf, s.local.Addr(), s.remote.Addr()) {
+		for _, other := range s.m.of(c.Name) {
+			if other != s && other.remote.Addr() == s.remote.Addr() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // receiveAuth takes the responder's IKE_AUTH.
@@ -277,7 +295,7 @@ func (s *ikeSA) receiveAuth(all []message.Payload, now time.Time) {
 // refused ends an IKE SA whose responder we do not trust: it has it, so it gets a Delete.
 func (s *ikeSA) refused(now time.Time, why string) {
 	s.m.count("failure", "authentication")
-	s.m.act(Event{s.conn.Name, s.remote, "failed", why})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "failed", Detail: why})
 	s.state = rekeyed
 	s.children = nil
 	conn := s.conn
@@ -353,7 +371,7 @@ func (s *ikeSA) establish(p authPayloads, now time.Time) {
 		s.m.peers[s.id] = s
 		s.m.act(PeerUp{s.described()})
 	}
-	s.m.act(Event{s.conn.Name, s.remote, "up", fmt.Sprintf("%s by %s, %s", s.peer, s.authMethod, suite.Text(s.chosen))})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "up", Detail: fmt.Sprintf("%s by %s, %s", s.peer, s.authMethod, suite.Text(s.chosen))})
 }
 
 // beginAnew closes the other IKE SAs of a peer that sends INITIAL_CONTACT (RFC 7296 section 2.4): those of the same identity, and of EAP those of the
@@ -513,6 +531,7 @@ func (s *ikeSA) stepEAP(a *authentication, packet []byte, notify []*message.Noti
 			s.respond(message.IKEAuth, nil, append(before, &message.EAP{Data: e.Packet})...)
 			s.close(now, e.Err.Error())
 		default:
+			a.failure = e.Failure
 			// A method may take as long as its back end; a silent peer is removed.
 			s.expires = now.Add(halfOpenTime)
 			if e.Success {
@@ -562,7 +581,7 @@ func (s *ikeSA) finishAuth(a *authentication, payloads []message.Payload, msk []
 	asks := a.first.cp != nil && a.first.cp.Kind == message.ConfigurationRequest
 	if s.conn.Profile != "" && !asks {
 		// RFC 7296 section 3.15.4: without an address there is no session.
-		s.m.act(Event{s.conn.Name, s.remote, "failed", fmt.Sprintf("%s asks for no address, and users of SubscriberProfile/%s need one", s.peer, s.conn.Profile)})
+		s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "failed", Detail: fmt.Sprintf("%s asks for no address, and users of SubscriberProfile/%s need one", s.peer, s.conn.Profile)})
 		a.first.sa = nil
 		s.completeAuth(a, append(payloads, &message.Notify{Kind: message.FailedCPRequired, Data: []byte{}}), now)
 		return
@@ -597,7 +616,7 @@ func (s *ikeSA) finishAuth(a *authentication, payloads []message.Payload, msk []
 		s.suspended = false
 		l, _ := answer.(Leased)
 		if l.Err != nil || len(l.Addresses) == 0 {
-			s.m.act(Event{s.conn.Name, s.remote, "failed", fmt.Sprintf("no address for %s: %v", s.peer, l.Err)})
+			s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "failed", Detail: fmt.Sprintf("no address for %s: %v", s.peer, l.Err)})
 			s.lease = 0
 			a.first.sa = nil
 			s.completeAuth(a, append(payloads, &message.Notify{Kind: message.InternalAddressFailure}), now)

@@ -135,6 +135,8 @@ type EAPAnswer struct {
 	// Of an owned connection: notifications beside the packet.
 	Notify []*message.Notify
 	Err    error
+	// Why the peer is refused, if Packet says so and is not the last one.
+	Failure error
 }
 
 // EAPResponse asks for the answer to an EAP packet of a responder that authenticates us by EAP. The answer is an
@@ -203,6 +205,8 @@ type Event struct {
 	// "up", "down", "rekeyed", "failed", "child-up", "child-down", "child-rekeyed".
 	What   string
 	Detail string
+	// The same was reported in the last minute. Anybody can cause it, so it is not for the log.
+	Again bool
 }
 
 // Machine is all IKE SAs of an agent. It is not safe for several goroutines.
@@ -249,22 +253,38 @@ type Machine struct {
 	again map[string]*attempt
 	// Those that responders take, by their IDs, and those that initiators use next, by connection.
 	tickets, resumable map[string]*ticket
-	// When the log had the last line about a proposal of a peer that a connection does not accept.
-	refusals map[string]time.Time
+	// What was reported of peers that a connection refuses.
+	refusals map[string]*refusals
 	// Half-open IKE SAs above which cookies are needed.
 	CookieThreshold int
 }
 
-// refusalsAgain is the shortest time between two lines of the log about peers of one connection whose proposals are not accepted. Anybody can send them.
-const refusalsAgain = time.Minute
+const (
+	// refusalsAgain is the shortest time between two lines of the log that say the same of a connection.
+	refusalsAgain = time.Minute
+	// maxRefusals is the number of lines in that time.
+	maxRefusals = 16
+)
+
+// refusals are the lines since a time.
+type refusals struct {
+	since time.Time
+	lines map[string]bool
+}
 
 // refuse reports why a proposal of a peer is not accepted.
 func (m *Machine) refuse(c *Connection, remote netip.AddrPort, what, why string, now time.Time) {
-	if last, before := m.refusals[c.Name]; before && now.Sub(last) < refusalsAgain {
-		return
+	all := m.refusals[c.Name]
+	if all == nil || now.Sub(all.since) >= refusalsAgain {
+		all = &refusals{now, map[string]bool{}}
+		m.refusals[c.Name] = all
 	}
-	m.refusals[c.Name] = now
-	m.act(Event{c.Name, remote, what, why})
+	line := what + why
+	again := all.lines[line] || len(all.lines) >= maxRefusals
+	if !again {
+		all.lines[line] = true
+	}
+	m.act(Event{Connection: c.Name, Peer: remote, What: what, Detail: why, Again: again})
 }
 
 // notAccepted names the algorithms of both ends.
@@ -305,7 +325,7 @@ type openingKey struct {
 // New returns a Machine without connections.
 func New(now time.Time) *Machine {
 	m := &Machine{connections: map[string]*Connection{}, sas: map[uint64]*ikeSA{}, used: map[string]map[uint64]*ikeSA{}, identities: map[identityKey][]*ikeSA{}, opening: map[openingKey]*ikeSA{}, halfOpen: map[netip.Addr]int{}, peers: map[uint64]*ikeSA{},
-		children: map[uint32]*ChildSA{}, asked: map[uint64]*question{}, again: map[string]*attempt{}, held: map[heldKey]bool{}, boots: map[string]uint64{}, tickets: map[string]*ticket{}, refusals: map[string]time.Time{}, resumable: map[string]*ticket{}, CookieThreshold: cookieThreshold, changed: now}
+		children: map[uint32]*ChildSA{}, asked: map[uint64]*question{}, again: map[string]*attempt{}, held: map[heldKey]bool{}, boots: map[string]uint64{}, tickets: map[string]*ticket{}, refusals: map[string]*refusals{}, resumable: map[string]*ticket{}, CookieThreshold: cookieThreshold, changed: now}
 	m.cookies = [2][]byte{random(32), random(32)}
 	m.ended = [2]map[uint64]ended{{}, {}}
 	m.deletedEarly, m.after = map[*ikeSA][][4]byte{}, map[*ikeSA][]uint32{}

@@ -159,7 +159,9 @@ func (p *pair) do(e *end, actions []Action) {
 			}
 			actions = append(actions, e.m.Answered(one.Token, e.answer(one.Question), p.now)...)
 		case Event:
-			e.events = append(e.events, one.What+": "+one.Detail)
+			if !one.Again {
+				e.events = append(e.events, one.What+": "+one.Detail)
+			}
 		case Count:
 			e.counts[one.What+" "+one.Reason]++
 		case PeerUp, PeerMoved, PeerDown, ChildUp, ChildDown, ChildOpened, NotifyAnswered, EAPEnd, TakeAddress, ReleaseAddress:

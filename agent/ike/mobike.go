@@ -92,7 +92,7 @@ func (s *ikeSA) answeredBy(d Datagram, now time.Time) {
 	if d.Local == s.local && d.Remote == s.remote {
 		return
 	}
-	s.m.act(Event{s.conn.Name, d.Remote, "moved", d.Local.String() + " to " + d.Remote.String()})
+	s.m.act(Event{Connection: s.conn.Name, Peer: d.Remote, What: "moved", Detail: d.Local.String() + " to " + d.Remote.String()})
 	s.moveTo(d.Local, d.Remote, now)
 	s.updateAddresses(now)
 }
@@ -104,7 +104,7 @@ func (s *ikeSA) updateAddresses(now time.Time) {
 		s.request(message.Informational, now, func(all []message.Payload, now time.Time) {
 			p := readAuth(all)
 			if p.notify[message.UnacceptableAddresses] != nil {
-				s.m.act(Event{s.conn.Name, s.remote, "failed", "the peer refuses the address " + s.local.String()})
+				s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "failed", Detail: "the peer refuses the address " + s.local.String()})
 			}
 			s.learnNAT(p.notification)
 		}, &message.Notify{Kind: message.UpdateSAAddresses}, &message.Notify{Kind: message.NATDetectionSourceIP, Data: natHash(h.SPIi, h.SPIr, s.local)},

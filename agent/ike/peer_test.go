@@ -262,7 +262,7 @@ secrets {
 				switch q := q.(type) {
 				case EAPStep:
 					talk.Next(q.Packet, func(step eap.Step) {
-						answer = EAPAnswer{Packet: step.Packet, Success: step.Success, MSK: step.MSK, Username: step.Username, Err: step.Err}
+						answer = EAPAnswer{Packet: step.Packet, Success: step.Success, MSK: step.MSK, Username: step.Username, Err: step.Err, Failure: step.Failure}
 					})
 				case LeaseAddress:
 					if q.Username != "alice" || !q.IPv4 || q.IPv6 {
@@ -281,7 +281,8 @@ secrets {
 				if err == nil {
 					t.Errorf("it is connected: %s", out)
 				}
-				// strongSwan ends without a word when the password is refused; the half-open IKE SA has its time.
+				// strongSwan does not take the method's answer.
+				s.await("the failure is reported", func() bool { return s.happened(`failed: user "alice": wrong password`) == 1 })
 				s.mu.Lock()
 				if len(s.in) != 0 || s.happened("up") != 0 {
 					t.Errorf("%d children, events %q", len(s.in), s.events)

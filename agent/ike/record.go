@@ -247,7 +247,7 @@ func (m *Machine) Restore(records map[string][]byte, now time.Time) (actions []A
 			continue
 		}
 		if err := m.restore(spi, &r, &w, now); err != nil {
-			m.act(Keep{Key: key}, Keep{Key: windowRecord + name}, Count{"failure", "record"}, Event{r.Connection, r.Remote, "failed", err.Error()})
+			m.act(Keep{Key: key}, Keep{Key: windowRecord + name}, Count{"failure", "record"}, Event{Connection: r.Connection, Peer: r.Remote, What: "failed", Detail: err.Error()})
 			continue
 		}
 		count++

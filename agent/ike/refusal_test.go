@@ -143,3 +143,96 @@ func TestAConnectionWhoseChildFailsIsNotReady(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// A peer whose child is refused again and again has one line in the log, and its connection is never ready meanwhile.
+func TestARefusalThatIsNotLoggedAgainCounts(t *testing.T) {
+	p := newPair(t)
+	p.configure()
+	again := 0
+	p.b.trace = func(a Action) {
+		if e, is := a.(Event); is && e.Again {
+			again++
+		}
+	}
+	for i, why := range []string{"one reason", "one reason", "another reason"} {
+		p.b.m.refuse(p.b.m.connections["peer"], netip.AddrPort{}, "child-failed", why, p.now)
+		p.do(p.b, p.b.m.done())
+		if lines := len(p.b.events); lines+again != i+1 || lines != []int{1, 1, 2}[i] {
+			t.Errorf("%d: %d lines, %d not logged", i, lines, again)
+		}
+	}
+	p.now = p.now.Add(refusalsAgain)
+	p.b.m.refuse(p.b.m.connections["peer"], netip.AddrPort{}, "child-failed", "one reason", p.now)
+	if p.do(p.b, p.b.m.done()); len(p.b.events) != 3 {
+		t.Errorf("%q", p.b.events)
+	}
+}
+
+// What the condition of a connection says.
+func TestWhyAConnectionIsNotReady(t *testing.T) {
+	made, err := newServing(service.Environment{Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := made.(*serving)
+	registry, err := object.NewRegistry(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func(o *object.Object) *object.StoredObject {
+		stored, err := registry.NewStored(o.Key(), nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored
+	}
+	wan := &object.Object{Kind: "Interface", Name: "wan", Spec: &api.Interface{Vrf: "red", Addresses: []string{"2001:DB8::1/64"}}}
+	connection := &object.Object{Kind: "IkeConnection", Name: "office", Spec: &api.IkeConnection{Vrf: "red", LocalAddress: "2001:db8::1", RemoteAddress: "2001:db8::2", Credential: "key",
+		Children: []*api.IkeChild{{Name: "net", Tunnel: "office", Start: api.IkeAction_AT_ONCE}}}}
+	peer := &object.Object{Kind: "IkePeer", Name: "office", Spec: &api.IkePeer{Vrf: "red", LocalAddress: "2001:db8::1", RemoteAddress: "2001:db8::3", Credential: "key", RemoteNetworks: []string{"10.2.0.0/16"}}}
+	follow := func(o *object.Object, there bool) {
+		c := service.Change{Key: object.Key{Kind: o.Kind, Name: o.Name}}
+		if there {
+			c.Object = o
+		}
+		s.Follow(c)
+	}
+	expect := func(o *object.Object, reason, words string) {
+		t.Helper()
+		if p := s.NotReady("", kept(o)); p.Reason != reason || !strings.Contains(p.Message, words) {
+			t.Errorf("%s: %+v", o.Kind, p)
+		}
+	}
+	follow(&object.Object{Kind: "IkeCredential", Name: "key", Spec: &api.IkeCredential{SharedKey: "secret"}}, true)
+	s.synced = true
+	follow(connection, true)
+	expect(connection, "NotConfigured", "localAddress: no Interface of Vrf/red has 2001:db8::1")
+	follow(wan, true)
+	expect(connection, "Connecting", "not answered yet")
+	// A peer that comes up does not hide that its new files cannot be read.
+	s.problem("office", "NotConfigured", "a file")
+	s.event(Event{Connection: "office", What: "up"})
+	expect(connection, "NotConfigured", "a file")
+	s.problem("office", "", "")
+	s.event(Event{Connection: "office", What: "failed", Detail: "the peer does not answer"})
+	expect(connection, "NotConnected", "does not answer")
+	// The reason was that of another configuration.
+	follow(connection, true)
+	expect(connection, "Connecting", "not answered yet")
+	follow(wan, false)
+	expect(connection, "NotConfigured", "no Interface")
+	follow(wan, true)
+	// The first one of a name keeps it.
+	follow(connection, false)
+	s.Objects = nil
+	s.specs["office"] = &object.Object{Kind: "IkePeer", Name: "office", Spec: &api.IkeConnection{Vrf: "red", LocalAddress: "2001:db8::1"}}
+	s.sites["office"] = &site{peer: peer}
+	follow(connection, true)
+	expect(connection, "NotConfigured", "an IkePeer has this name")
+	expect(peer, "", "")
+	if s.specs["office"].Kind != "IkePeer" {
+		t.Error("the IkeConnection takes the name of the IkePeer")
+	}
+	follow(peer, false)
+	expect(connection, "Connecting", "not answered yet")
+}

@@ -69,7 +69,7 @@ func (s *ikeSA) notRekeyed(n *ikeSA, why string, now time.Time) {
 	s.m.drop(n)
 	s.rekeyAt = now.Add(rekeyAgain)
 	if s.state != rekeyed {
-		s.m.act(Event{s.conn.Name, s.remote, "rekey-failed", why})
+		s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "rekey-failed", Detail: why})
 	}
 	if s.collision != nil && s.state == established {
 		s.yield(now)
@@ -308,7 +308,7 @@ func (s *ikeSA) succeed(n *ikeSA, now time.Time) {
 	}
 	n.keepSA()
 	s.keepSA()
-	s.m.act(Event{s.conn.Name, s.remote, "rekeyed", suite.Text(n.chosen)})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "rekeyed", Detail: suite.Text(n.chosen)})
 	n.proceed(now)
 	n.schedule()
 	n.rest()

@@ -8,6 +8,7 @@ import (
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -512,6 +513,8 @@ func (s *ikeSA) answer(d Datagram, h message.Header, plain []byte, first message
 		s.answerIntermediate(h, plain, first, payloads, now)
 	case h.Exchange == message.IKEAuth && s.state == opening && !s.initiator:
 		s.answerAuth(d, h, payloads, now)
+	case s.state == opening && !s.initiator && h.Exchange == message.Informational:
+		s.ended(payloads, now)
 	case s.state == opening:
 		s.m.count("drop", "not-authenticated")
 	case h.Exchange == message.Informational:
@@ -522,6 +525,23 @@ func (s *ikeSA) answer(d Datagram, h message.Header, plain []byte, first message
 		s.answerFollowUp(payloads, now)
 	default:
 		s.respond(h.Exchange, nil, &message.Notify{Kind: message.InvalidSyntax, Data: []byte{}})
+	}
+}
+
+// ended takes the error of an initiator that does not accept our authentication (RFC 7296 section 2.21.2), or gives up.
+func (s *ikeSA) ended(payloads []message.Payload, now time.Time) {
+	p := readAuth(payloads)
+	if p.err == nil && !deletesIKE(payloads) {
+		s.m.count("drop", "not-authenticated")
+		return
+	}
+	s.respond(message.Informational, nil)
+	switch {
+	case p.err != nil && p.err.Kind == message.AuthenticationFailed:
+		s.m.count("failure", p.err.Kind.String())
+		s.close(now, fmt.Sprintf("%s does not accept the authentication of %s: compare the gateway's identity and certificate, or its key, with what the peer expects", s.peer, s.localIdentity()))
+	default:
+		s.close(now, fmt.Sprintf("%s gave up", s.peer))
 	}
 }
 
@@ -786,8 +806,15 @@ func (s *ikeSA) close(now time.Time, why string) {
 	what := "down"
 	if was == opening {
 		what = "failed"
+		if a := s.auth; a != nil && a.failure != nil {
+			why = a.failure.Error()
+		}
+		if !s.initiator {
+			s.m.refuse(s.conn, s.remote, what, why, now)
+			return
+		}
 	}
-	s.m.act(Event{s.conn.Name, s.remote, what, why})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: what, Detail: why})
 }
 
 // leaveOpening takes an IKE SA out of the half-open ones.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,9 @@ type serving struct {
 	first       chan struct{}
 	planes      map[string]*dataplane.Client // that are connected
 	vrfs        map[string]string            // by interface
+	shadowed    map[string]*object.Object    // IkeConnections with the name of an IkePeer
+	addresses   map[string][]localAddress    // by interface
+	local       map[localAddress]int         // how many interfaces have it
 	credentials map[string]*api.IkeCredential
 	authorities map[string]*api.IkeAuthority
 	pools       map[string]*api.AddressPool
@@ -101,7 +105,7 @@ type outgoing struct {
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, credentials: map[string]*api.IkeCredential{},
+	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, addresses: map[string][]localAddress{}, local: map[localAddress]int{}, shadowed: map[string]*object.Object{}, credentials: map[string]*api.IkeCredential{},
 		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, policies: map[string]*api.IpsecPolicy{}, specs: map[string]*object.Object{}, sites: map[string]*site{},
 		leases: map[uint64]held{}, files: files{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -155,12 +159,8 @@ func (s *serving) Follow(c service.Change) {
 		name := c.Key.Name
 		switch c.Key.Kind {
 		case "Interface":
-			set(s.vrfs, name, c.Object, func(spec *api.Interface) string {
-				if spec.GetVrf() == "" {
-					return "default"
-				}
-				return spec.GetVrf()
-			})
+			set(s.vrfs, name, c.Object, func(spec *api.Interface) string { return object.VRFName(spec.GetVrf()) })
+			s.followAddresses(name, c.Object)
 		case "AddressPool":
 			set(s.pools, name, c.Object, func(spec *api.AddressPool) *api.AddressPool { return spec })
 		case "LocalUser":
@@ -180,16 +180,81 @@ func (s *serving) Follow(c service.Change) {
 		case "IkePeer":
 			return s.followSite(name, c.Object, now)
 		case "IkeConnection":
-			if c.Object == nil {
-				actions = s.forget(name, now)
-			} else {
+			delete(s.shadowed, name)
+			o := s.specs[name]
+			peers := o != nil && o.Kind == "IkePeer"
+			switch {
+			case c.Object != nil && peers:
+				s.shadowed[name] = c.Object
+				return nil
+			case c.Object != nil:
 				s.specs[name] = c.Object
+				s.anew(name)
+			case !peers:
+				actions = s.forget(name, now)
 			}
 			s.expand(name)
 			return append(actions, s.configure(name, now)...)
 		}
 		return actions
 	})
+}
+
+// anew forgets why a connection of another configuration was not up. s.mu is held.
+func (s *serving) anew(name string) {
+	if s.problems[name].Reason == "NotConnected" {
+		s.problem(name, "", "")
+	}
+}
+
+// localAddress is an address in a VRF.
+type localAddress struct {
+	vrf     string
+	address netip.Addr
+}
+
+// followAddresses takes the addresses of an Interface, and has the connections looked at that have one of them. s.mu is held.
+func (s *serving) followAddresses(name string, o *object.Object) {
+	before := s.addresses[name]
+	var now []localAddress
+	if o != nil {
+		if spec, is := o.Spec.(*api.Interface); is {
+			for _, text := range spec.GetAddresses() {
+				if p, err := netip.ParsePrefix(text); err == nil {
+					now = append(now, localAddress{object.VRFName(spec.GetVrf()), p.Addr()})
+				}
+			}
+		}
+	}
+	if slices.Equal(before, now) {
+		return
+	}
+	for _, one := range before {
+		if s.local[one]--; s.local[one] == 0 {
+			delete(s.local, one)
+		}
+	}
+	for _, one := range now {
+		s.local[one]++
+	}
+	if s.addresses[name] = now; len(now) == 0 {
+		delete(s.addresses, name)
+	}
+	if s.Intent == nil || !s.synced {
+		return
+	}
+	for name, o := range s.specs {
+		spec, _ := o.Spec.(*api.IkeConnection)
+		if p := localAddressOf(spec); slices.Contains(before, p) != slices.Contains(now, p) {
+			s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: o.Kind, Name: name}) })
+		}
+	}
+}
+
+// localAddressOf is the address of a connection.
+func localAddressOf(spec *api.IkeConnection) localAddress {
+	a, _ := netip.ParseAddr(spec.GetLocalAddress()) // it has the form of one
+	return localAddress{object.VRFName(spec.GetVrf()), a}
 }
 
 // forget deletes a connection. s.mu is held.
@@ -212,6 +277,9 @@ func set[T any, S any](in map[string]T, name string, o *object.Object, of func(*
 		in[name] = of(spec)
 	}
 }
+
+// connecting is the reason of a connection that is opened for the first time.
+const connecting = "Connecting"
 
 func everyConnection(*api.IkeConnection) bool { return true }
 
@@ -279,7 +347,7 @@ func (s *serving) configure(name string, now time.Time) []Action {
 		s.problem(name, "", "")
 	}
 	if _, there := s.problems[name]; !there && s.machine.wants(c) && !s.machine.any(name) {
-		s.problem(name, "Connecting", "the peer has not answered yet")
+		s.problem(name, connecting, "the peer has not answered yet")
 	}
 	return s.machine.SetConnection(name, c, now)
 }
@@ -331,13 +399,30 @@ func (s *serving) NotReady(plane string, kept *object.StoredObject) intent.NotRe
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch name := kept.Object().Name; kept.KindName() {
+	switch name := kept.Key().Name; kept.KindName() {
 	case "IkeConnection":
-		return s.problems[name]
+		if s.shadowed[name] != nil {
+			return intent.NotReady{Reason: "NotConfigured", Message: "an IkePeer has this name: give one of the two another name"}
+		}
+		return s.connectionNotReady(name)
 	case "IkePeer":
 		return s.siteNotReady(name)
 	}
 	return intent.NotReady{}
+}
+
+// connectionNotReady says why a connection is not up. s.mu is held.
+func (s *serving) connectionNotReady(name string) intent.NotReady {
+	why := s.problems[name]
+	o := s.specs[name]
+	if o == nil || why.Reason == "NotConfigured" {
+		return why
+	}
+	spec, _ := o.Spec.(*api.IkeConnection)
+	if p := localAddressOf(spec); s.local[p] == 0 {
+		return intent.NotReady{Reason: "NotConfigured", Message: "localAddress: no Interface of Vrf/" + p.vrf + " has " + p.address.String(), Since: why.Since}
+	}
+	return why
 }
 
 // Synced implements service.Follower.
@@ -348,6 +433,12 @@ func (s *serving) Synced() {
 			return nil
 		}
 		s.synced, begins = true, true
+		for name := range s.sites {
+			if o := s.specs[name]; o != nil {
+				s.shadowed[name] = o
+				delete(s.specs, name)
+			}
+		}
 		s.expandEach(everySite)
 		actions := s.refresh(now, everyConnection)
 		if s.Records != nil {
@@ -358,6 +449,11 @@ func (s *serving) Synced() {
 			restored, n := s.machine.Restore(records, now)
 			if n > 0 {
 				s.Log.Info("IKE SAs were restored", "objects", n)
+			}
+			for name := range s.specs {
+				if s.problems[name].Reason == connecting && s.machine.any(name) {
+					s.problem(name, "", "")
+				}
 			}
 			actions = append(actions, restored...)
 		}
@@ -569,18 +665,25 @@ func (s *serving) keep(actions []Action) {
 func (s *serving) event(e Event) {
 	switch e.What {
 	case "up":
-		s.problem(e.Connection, "", "")
+		if s.problems[e.Connection].Reason != "NotConfigured" {
+			s.problem(e.Connection, "", "")
+		}
 		s.Log.Info("an IKE peer is connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 	case "down", "failed":
 		if !s.machine.any(e.Connection) && s.specs[e.Connection] != nil {
 			s.problem(e.Connection, "NotConnected", e.Detail)
 		}
-		s.Log.Warn("an IKE peer is not connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
+		if !e.Again {
+			s.Log.Warn("an IKE peer is not connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
+		}
 	case "moved":
 		s.Log.Info("an IKE SA moves to other addresses", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 	case "child-failed", "rekey-failed":
 		if name, _, named := strings.Cut(e.Detail, ": "); e.What == "child-failed" && named && s.specs[e.Connection] != nil && !s.machine.hasChild(e.Connection, name) {
 			s.problem(e.Connection, "ChildFailed", e.Detail)
+		}
+		if e.Again {
+			break
 		}
 		s.Log.Warn("an IKE exchange failed", "name", e.Connection, "remote", e.Peer.String(), "action", e.What, "why", e.Detail)
 	case "child-up", "child-rekeyed":
@@ -724,7 +827,7 @@ func (s *serving) ask(a Ask) {
 			return // the IKE SA is gone
 		}
 		talk.Next(q.Packet, func(step eap.Step) {
-			answer(EAPAnswer{Packet: step.Packet, Success: step.Success, MSK: step.MSK, Username: step.Username, Addresses: step.Addresses, Pools: step.Pools, Grant: step.Grant, Err: step.Err})
+			answer(EAPAnswer{Packet: step.Packet, Success: step.Success, MSK: step.MSK, Username: step.Username, Addresses: step.Addresses, Pools: step.Pools, Grant: step.Grant, Err: step.Err, Failure: step.Failure})
 		})
 	}
 }

@@ -146,7 +146,7 @@ func (s *serving) siteNotReady(name string) intent.NotReady {
 	for _, k := range slices.SortedFunc(maps.Keys(one.refused), object.Key.Compare) {
 		return intent.NotReady{Reason: "NotConfigured", Message: one.refused[k], Since: one.since}
 	}
-	return s.problems[name]
+	return s.connectionNotReady(name)
 }
 
 // followSite follows an IkePeer. s.mu is held.
@@ -159,12 +159,18 @@ func (s *serving) followSite(name string, peer *object.Object, now time.Time) []
 		if o := s.specs[name]; o == nil || o.Kind != "IkePeer" {
 			return nil
 		}
-		return s.forget(name, now)
+		actions := s.forget(name, now)
+		if o := s.shadowed[name]; o != nil {
+			s.specs[name] = o
+			delete(s.shadowed, name)
+		}
+		return append(actions, s.configure(name, now)...)
 	}
 	if s.sites[name] == nil {
 		s.sites[name] = &site{made: map[object.Key]proto.Message{}, refused: map[object.Key]string{}, since: now}
 	}
 	s.sites[name].peer = peer
+	s.anew(name)
 	s.expand(name)
 	return s.configure(name, now)
 }

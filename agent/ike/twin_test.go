@@ -267,6 +267,25 @@ func TestAnIKESAThatEndsForItsTwinIsNotRekeyed(t *testing.T) {
 	}
 }
 
+// RFC 7296 section 2.4: INITIAL_CONTACT says that there is no other IKE SA between the identities, also of another connection.
+func TestASecondConnectionToAPeerDoesNotEndTheFirst(t *testing.T) {
+	p := newPair(t)
+	p.configure()
+	p.initiate()
+	second := p.connection(p.a, p.b, ikeSuite, espSuite)
+	second.Name = "second"
+	p.do(p.a, p.a.m.SetConnection(second.Name, second, p.now))
+	actions, err := p.a.m.Initiate("second", "", p.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.do(p.a, actions)
+	p.run()
+	if len(p.a.m.sas) != 2 || len(p.b.m.sas) != 2 || len(p.b.in) != 2 {
+		t.Errorf("%d and %d IKE SAs, %d children; events %q", len(p.a.m.sas), len(p.b.m.sas), len(p.b.in), p.b.events)
+	}
+}
+
 // RFC 7296 section 2.4: INITIAL_CONTACT ends IKE SAs of before, not one that came up meanwhile.
 func TestInitialContactOfAPeerThatOpensAtTheSameTimeEndsNothing(t *testing.T) {
 	p := newPair(t)

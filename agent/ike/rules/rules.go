@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -19,10 +20,22 @@ import (
 // Rules are the rules of the concept's kinds.
 var Rules = []object.KindRules{
 	object.Rules[*api.IkeAuthority]{Check: checkIkeAuthority},
-	object.Rules[*api.IkeConnection]{Check: checkIkeConnection},
+	object.Rules[*api.IkeConnection]{Check: checkIkeConnection, Local: localAddress[*api.IkeConnection]},
 	object.Rules[*api.IkeCredential]{Check: checkIkeCredential},
-	object.Rules[*api.IkePeer]{Check: checkIkePeer},
+	object.Rules[*api.IkePeer]{Check: checkIkePeer, Local: localAddress[*api.IkePeer]},
 	object.Rules[*api.IpsecPolicy]{Check: checkIpsecPolicy},
+}
+
+// localAddress is an address that an Interface must have.
+func localAddress[M interface {
+	GetVrf() string
+	GetLocalAddress() string
+}](spec M) []object.Held {
+	address, err := netip.ParseAddr(spec.GetLocalAddress())
+	if err != nil || address.IsLinkLocalUnicast() {
+		return nil
+	}
+	return []object.Held{{VRF: object.VRFName(spec.GetVrf()), Prefix: netip.PrefixFrom(address, address.BitLen()), Field: "localAddress", Element: -1}}
 }
 
 // The name of a child is part of the names of its SecurityAssociations.
