@@ -446,18 +446,19 @@ def test_one_object_connects_a_site(ends):
     wait_until(lambda: west.of_site(21) == [*made, "Route"], what="another route")
     west.terminate(21)
     wait_until(lambda: not lost(ends.ping(21, to="10.2.29.9")), what="the other network is reached")
-    # An IkeConnection of the same name goes first, and the IkePeer says so.
+    # An IkeConnection of the same name does not take its place, and says so.
     ends_of = {"localAddress": west.address(21), "remoteAddress": east.address(21)}
+    keys = west.keys(21)
     west.gateway.apply(
         thing("IpsecTunnel", "c-21"),
         thing("IkeConnection", "c-21", credential="c-21", children=[{"name": "net", "tunnel": "c-21"}], **ends_of),
         wait=False,
     )
-    wait_until(lambda: "another name" in str(west.gateway.json("describe", "IkePeer", "c-21")), what="the reason")
-    wait_until(lambda: not west.of_site(21), what="nothing of the site is left")
+    wait_until(lambda: "another name" in str(west.gateway.json("describe", "IkeConnection", "c-21")), what="the reason")
+    assert west.keys(21) == keys and not lost(ends.ping(21))
     for kind in ("IkeConnection", "IpsecTunnel"):
         west.gateway.delete(kind, "c-21")
-    wait_until(lambda: not lost(ends.ping(21)), what="the tunnel is up again")
+    assert west.keys(21) == keys and not lost(ends.ping(21))
     for end in (west, east):
         end.gateway.delete("IkePeer", "c-21")
         wait_until(lambda end=end: not end.of_site(21) and not end.keys(21), what="nothing is left")

@@ -524,13 +524,16 @@ func (m *Machine) Acquire(name, child string, now time.Time) []Action {
 
 // Terminate ends all IKE SAs of a connection, or one of its children. It returns how many it ended.
 func (m *Machine) Terminate(name, child string, now time.Time) ([]Action, int) {
-	n := 0
+	n, why := 0, "terminated by an operator"
+	if c := m.connections[name]; c != nil && c.Remote.IsValid() && !c.Owned {
+		why += "; a packet for the peer or `sluice ike initiate " + name + "` opens it"
+	}
 	delete(m.again, name)
 	maps.DeleteFunc(m.held, func(k heldKey, _ bool) bool { return k.connection == name && (child == "" || k.child == child) })
 	for _, s := range m.of(name) {
 		if child == "" {
 			s.cause = subscriber.AdminReset
-			s.terminate(now, "terminated by an operator")
+			s.terminate(now, why)
 			n++
 			continue
 		}
