@@ -236,3 +236,11 @@ func TestWhyAConnectionIsNotReady(t *testing.T) {
 	follow(peer, false)
 	expect(connection, "Connecting", "not answered yet")
 }
+
+func TestIkePeersWithLongNamesHaveTunnelsOfTheirOwn(t *testing.T) {
+	long := strings.Repeat("a", 160)
+	one, other := siteName(long+"1"), siteName(long+"2")
+	if one == other || len(one) != len("peer-")+longestSite || siteName("office") != "peer-office" {
+		t.Error(one, other)
+	}
+}

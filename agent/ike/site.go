@@ -4,6 +4,8 @@ package ike
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"net/netip"
 	"slices"
@@ -24,11 +26,18 @@ const (
 	siteChild = "net"
 	siteMSS   = 1360
 	siteMSS6  = 1340
+	// A name that is longer ends with so many bytes of its hash.
+	longestSite = 150
+	siteSum     = 8
 )
 
 // siteName is the name of a site's IpsecTunnel and of its Interface. Those of its Routes have the prefix behind it.
 func siteName(peer string) string {
-	return "peer-" + peer[:min(len(peer), 150)]
+	if len(peer) > longestSite {
+		sum := sha256.Sum256([]byte(peer))
+		peer = peer[:longestSite-2*siteSum-1] + "-" + hex.EncodeToString(sum[:siteSum])
+	}
+	return "peer-" + peer
 }
 
 // site is an IkePeer.
