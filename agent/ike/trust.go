@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/netip"
 	"os"
 	"strings"
@@ -179,12 +180,10 @@ func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Tim
 	for i := 0; i+1 < len(chain); i++ {
 		c, issuer := chain[i], chain[i+1]
 		var newest *smx509.RevocationList
-		required, said := false, ocsp.Unknown
+		var said *ocsp.Response
+		required := false
 		var silent error
 		for _, a := range authorities {
-			if a.responder != nil && said == ocsp.Unknown && a.certificate.Equal(chain[len(chain)-1]) {
-				said, silent = a.responder.status(c, issuer, now)
-			}
 			required = required || a.required && a.certificate.Equal(chain[len(chain)-1])
 			for _, list := range a.lists {
 				if bytes.Equal(list.RawIssuer, issuer.RawSubject) && list.CheckSignatureFrom(issuer) == nil && (newest == nil || list.ThisUpdate.After(newest.ThisUpdate)) {
@@ -192,10 +191,18 @@ func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Tim
 				}
 			}
 		}
-		switch said {
-		case ocsp.Good:
+		for _, a := range authorities {
+			if a.responder != nil && said == nil && a.certificate.Equal(chain[len(chain)-1]) {
+				said, silent = a.responder.status(c, issuer, now)
+			}
+			if said != nil && said.Certificate != nil && listed(newest, said.Certificate.SerialNumber) != nil {
+				said, silent = nil, fmt.Errorf("the OCSP response is signed by %q, whose certificate was revoked", said.Certificate.Subject.String())
+			}
+		}
+		switch {
+		case said != nil && said.Status == ocsp.Good:
 			continue
-		case ocsp.Revoked:
+		case said != nil:
 			return fmt.Errorf("the certificate of %q was revoked, says the OCSP responder", c.Subject.String())
 		}
 		if newest == nil || now.After(newest.NextUpdate) && !newest.NextUpdate.IsZero() {
@@ -203,13 +210,21 @@ func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Tim
 				return errors.Join(fmt.Errorf("%q has no revocation list in force", issuer.Subject.String()), silent)
 			}
 		}
-		if newest == nil {
-			continue
+		if entry := listed(newest, c.SerialNumber); entry != nil {
+			return fmt.Errorf("the certificate of %q was revoked on %s", c.Subject.String(), entry.RevocationTime.UTC().Format(time.DateOnly))
 		}
-		for _, entry := range newest.RevokedCertificateEntries {
-			if entry.SerialNumber.Cmp(c.SerialNumber) == 0 {
-				return fmt.Errorf("the certificate of %q was revoked on %s", c.Subject.String(), entry.RevocationTime.UTC().Format(time.DateOnly))
-			}
+	}
+	return nil
+}
+
+// listed returns the entry of a serial number on a list, or nil.
+func listed(list *smx509.RevocationList, serial *big.Int) *x509.RevocationListEntry {
+	if list == nil {
+		return nil
+	}
+	for i := range list.RevokedCertificateEntries {
+		if entry := &list.RevokedCertificateEntries[i]; entry.SerialNumber.Cmp(serial) == 0 {
+			return entry
 		}
 	}
 	return nil

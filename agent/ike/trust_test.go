@@ -19,6 +19,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,6 +283,222 @@ func TestAnOCSPResponderSaysWhatIsRevoked(t *testing.T) {
 		if c.name == "good" && asked != 1 {
 			t.Errorf("it is asked %d times for one certificate", asked)
 		}
+	}
+}
+
+// ocspServer answers for one certificate with what answer says, and counts how often it is asked.
+func ocspServer(t *testing.T, issuer *smx509.Certificate, answer func(serial *big.Int) (ocsp.Response, crypto.Signer)) (url string, asked *atomic.Int32) {
+	t.Helper()
+	asked = &atomic.Int32{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		request, err := ocsp.ParseRequest(body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		one, key := answer(request.SerialNumber)
+		signer := issuer.ToX509()
+		if one.Certificate != nil {
+			signer = one.Certificate
+		}
+		der, err := ocsp.CreateResponse(issuer.ToX509(), signer, one, key)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(der)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, asked
+}
+
+// RFC 6960 section 4.2.2.2: the authority delegates the signing of responses by id-kp-OCSPSigning alone.
+func TestAnOCSPResponseIsSignedByTheAuthorityOrItsDelegate(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	between := newIssuer(t, "ecdsa", "Between", ca)
+	peer, peerKey := ca.issue("ecdsa", "gw.example")
+	delegate := func(of *issuer, change func(*x509.Certificate)) (*smx509.Certificate, crypto.Signer) {
+		return of.issue("ecdsa", "responder", func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageOCSPSigning}
+			change(c)
+		})
+	}
+	good, goodKey := delegate(ca, func(*x509.Certificate) {})
+	anything, anythingKey := delegate(ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} })
+	old, oldKey := delegate(ca, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	early, earlyKey := delegate(ca, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })
+	encipher, encipherKey := delegate(ca, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyEncipherment })
+	below, belowKey := delegate(between, func(*x509.Certificate) {})
+	listed, listedKey := delegate(ca, func(*x509.Certificate) {})
+	for _, c := range []struct {
+		name        string
+		certificate *smx509.Certificate
+		key         crypto.Signer
+		want        string
+	}{
+		{"the authority", nil, ca.key, ""},
+		{"the authority, with its certificate", ca.certificate, ca.key, ""},
+		{"a delegate", good, goodKey, ""},
+		{"the peer for itself", peer, peerKey, "has not the extended key usage OCSPSigning"},
+		{"a certificate for any use", anything, anythingKey, "has not the extended key usage OCSPSigning"},
+		{"a delegate whose certificate is over", old, oldKey, "is not valid now"},
+		{"a delegate whose certificate begins later", early, earlyKey, "is not valid now"},
+		{"a delegate that may not sign", encipher, encipherKey, "is not for signatures"},
+		{"a delegate of an authority below", below, belowKey, "bad OCSP signature"},
+		{"a delegate that was revoked", listed, listedKey, "whose certificate was revoked"},
+	} {
+		url, _ := ocspServer(t, ca.certificate, func(serial *big.Int) (ocsp.Response, crypto.Signer) {
+			one := ocsp.Response{Status: ocsp.Good, SerialNumber: serial, ThisUpdate: time.Now().Add(-time.Minute), NextUpdate: time.Now().Add(time.Hour)}
+			if c.certificate != nil {
+				one.Certificate = c.certificate.ToX509()
+			}
+			return one, c.key
+		})
+		a := ca.authority(true, ca.revoke(time.Now().Add(-time.Minute), listed.SerialNumber))
+		a.responder = newResponder(url)
+		_, err := verifyChain([]*Authority{a}, [][]byte{peer.Raw}, mustIdentity(t, "gw.example"), time.Now())
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	// A delegate of two authorities answers for each: the response of one does not count for the other.
+	twin := newIssuer(t, "ecdsa", "Twin", nil)
+	url, _ := ocspServer(t, twin.certificate, func(serial *big.Int) (ocsp.Response, crypto.Signer) {
+		return ocsp.Response{Status: ocsp.Good, SerialNumber: serial, ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour), Certificate: good.ToX509()}, goodKey
+	})
+	a := ca.authority(true)
+	a.responder = newResponder(url)
+	if _, err := verifyChain([]*Authority{a}, [][]byte{peer.Raw}, mustIdentity(t, "gw.example"), time.Now()); err == nil || !strings.Contains(err.Error(), "of another issuer") {
+		t.Errorf("a response for another issuer: %v", err)
+	}
+}
+
+func TestAnOCSPResponseHasItsTime(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	peer, _ := ca.issue("ecdsa", "gw.example")
+	now := time.Now().Truncate(time.Second)
+	for _, c := range []struct {
+		name       string
+		this, next time.Duration
+		later      time.Duration
+		want       string
+	}{
+		{"fresh", -time.Minute, time.Hour, 0, ""},
+		{"of a clock that is a little ahead", time.Minute, time.Hour, 0, ""},
+		{"of the future", time.Hour, 2 * time.Hour, 0, "not valid now"},
+		{"that ends before it begins", time.Minute, -time.Minute, 0, "never valid"},
+		{"over", -2 * time.Hour, -time.Hour, 0, "not valid now"},
+		{"for years, and old", -30 * 24 * time.Hour, 10 * 365 * 24 * time.Hour, 0, "not valid now"},
+		{"for years, and new", -time.Hour, 10 * 365 * 24 * time.Hour, 0, ""},
+		{"without nextUpdate", -time.Second, 0, 0, ""},
+		{"old, without nextUpdate", -time.Hour, 0, 0, "not valid now"},
+	} {
+		url, _ := ocspServer(t, ca.certificate, func(serial *big.Int) (ocsp.Response, crypto.Signer) {
+			one := ocsp.Response{Status: ocsp.Good, SerialNumber: serial, ThisUpdate: now.Add(c.this)}
+			if c.next != 0 {
+				one.NextUpdate = now.Add(c.next)
+			}
+			return one, ca.key
+		})
+		a := ca.authority(true)
+		a.responder = newResponder(url)
+		_, err := verifyChain([]*Authority{a}, [][]byte{peer.Raw}, mustIdentity(t, "gw.example"), now)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("a response %s: %v", c.name, err)
+		}
+	}
+}
+
+// Attempts of peers are no way to send HTTP requests, nor to wait for a responder each time.
+func TestAResponderThatFailsIsNotAskedEachTime(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	one, _ := ca.issue("ecdsa", "gw.example")
+	other, _ := ca.issue("ecdsa", "gw.example")
+	now := time.Now()
+	try := func(a *Authority, c *smx509.Certificate, at time.Time, want string) {
+		t.Helper()
+		_, err := verifyChain([]*Authority{a}, [][]byte{c.Raw}, mustIdentity(t, "gw.example"), at)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Error(err)
+		}
+	}
+	// A response that is worth nothing: for one certificate.
+	status := ocsp.Good
+	this := now.Add(-24 * time.Hour)
+	url, asked := ocspServer(t, ca.certificate, func(serial *big.Int) (ocsp.Response, crypto.Signer) {
+		return ocsp.Response{Status: status, SerialNumber: serial, ThisUpdate: this, NextUpdate: this.Add(12 * time.Hour)}, ca.key
+	})
+	a := ca.authority(true)
+	a.responder = newResponder(url)
+	for range 10 {
+		try(a, one, now, "not valid now")
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the responder is asked %d times for one certificate", n)
+	}
+	this = now.Add(-time.Minute)
+	try(a, other, now, "")
+	try(a, one, now, "not valid now")
+	try(a, one, now.Add(ocspFailed), "")
+	// A valid response serves for a while, and not as long as it says.
+	status = ocsp.Revoked
+	for _, c := range []struct {
+		at   time.Duration
+		want int
+	}{{ocspFresh / 2, ocsp.Good}, {2 * ocspFresh, ocsp.Revoked}} {
+		if got, err := a.responder.status(one, ca.certificate, now.Add(c.at)); err != nil || got.Status != c.want {
+			t.Errorf("after %v: %+v, %v", c.at, got, err)
+		}
+	}
+	// Nobody there: for all certificates.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	a.responder = newResponder("http://" + listener.Addr().String())
+	try(a, one, now, "does not answer")
+	a.responder.client = &http.Client{Transport: refusing{t}}
+	try(a, other, now, "does not answer")
+}
+
+// refusing is HTTP that must not be used.
+type refusing struct{ t *testing.T }
+
+func (r refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	r.t.Error("a responder that does not answer is asked again")
+	return nil, http.ErrServerClosed
+}
+
+// Peers that come at once with one certificate wait for one request.
+func TestAResponderIsAskedOnceAtATimeForACertificate(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	peer, _ := ca.issue("ecdsa", "gw.example")
+	waiting := make(chan struct{})
+	url, asked := ocspServer(t, ca.certificate, func(serial *big.Int) (ocsp.Response, crypto.Signer) {
+		<-waiting
+		return ocsp.Response{Status: ocsp.Good, SerialNumber: serial, ThisUpdate: time.Now().Add(-time.Minute), NextUpdate: time.Now().Add(time.Hour)}, ca.key
+	})
+	a := ca.authority(true)
+	a.responder = newResponder(url)
+	var group sync.WaitGroup
+	for range 20 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			if _, err := verifyChain([]*Authority{a}, [][]byte{peer.Raw}, mustIdentity(t, "gw.example"), time.Now()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	close(waiting)
+	group.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the responder is asked %d times", n)
 	}
 }
 
