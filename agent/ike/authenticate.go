@@ -4,6 +4,7 @@ package ike
 
 import (
 	"bytes"
+	"crypto"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -336,14 +337,31 @@ func (s *ikeSA) verify(p authPayloads, octets []byte, then func(err error, now t
 			return
 		}
 		s.suspended = true
-		s.ask(VerifyChain{s.conn.Name, s.conn.Trust, p.chain, s.peer}, func(answer any, now time.Time) {
+		proven, weak := false, s.conn.AllowSHA1
+		question := VerifyChain{Connection: s.conn.Name, Trust: s.conn.Trust, Chain: p.chain, Identity: s.peer, Proof: func(key crypto.PublicKey) error {
+			err := verifySignature(key, p.auth, octets, weak)
+			proven = err == nil
+			return err
+		}}
+		if !s.initiator {
+			question.Remote = s.remote.Addr()
+		}
+		s.ask(question, func(answer any, now time.Time) {
 			s.suspended = false
 			v, _ := answer.(Verified)
+			if errors.Is(v.Err, errAuthentication) || errors.Is(v.Err, errBusy) {
+				then(v.Err, now)
+				return
+			}
 			if v.Err != nil || v.Key == nil {
 				then(fmt.Errorf("the certificate of %s is not trusted: %w", s.peer, errors.Join(v.Err)), now)
 				return
 			}
-			then(verifySignature(v.Key, p.auth, octets, s.conn.AllowSHA1), now)
+			if proven {
+				then(nil, now)
+				return
+			}
+			then(verifySignature(v.Key, p.auth, octets, weak), now)
 		})
 	default:
 		then(fmt.Errorf("%w: %s sends AUTH before EAP", errAuthentication, s.peer), now)
@@ -467,6 +485,7 @@ func (s *ikeSA) answerAuth(d Datagram, h message.Header, all []message.Payload, 
 	} else {
 		a.idr = s.localIdentity().payload(true)
 	}
+	keys := s.keys
 	if s.usePPK = p.notify[message.PPKIdentity] != nil && len(c.PPK) > 0; s.usePPK {
 		if !bytes.Equal(p.notify[message.PPKIdentity].Data, s.ppkIdentity().Data) {
 			s.failAuth(now, message.AuthenticationFailed, "the peer uses another PPK")
@@ -482,6 +501,12 @@ func (s *ikeSA) answerAuth(d Datagram, h message.Header, all []message.Payload, 
 		return
 	}
 	s.verify(p, s.octets(true, p.idi), func(err error, now time.Time) {
+		if errors.Is(err, errBusy) {
+			// There is no response: the peer sends its request again.
+			s.m.count("drop", "verifications")
+			s.auth, s.keys = nil, keys
+			return
+		}
 		if err != nil {
 			s.failAuth(now, message.AuthenticationFailed, err.Error())
 			return

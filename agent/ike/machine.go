@@ -6,6 +6,7 @@ package ike
 
 import (
 	"container/heap"
+	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -100,9 +101,13 @@ type VerifyChain struct {
 	Trust      any
 	Chain      [][]byte
 	Identity   Identity
+	// The peer's address if it calls; the zero Addr: we call it.
+	Remote netip.Addr
+	// Checks that the peer has the key of its certificate, before anybody is asked whether the certificate is revoked. It may run in any goroutine.
+	Proof func(key crypto.PublicKey) error
 }
 
-// Verified answers VerifyChain.
+// Verified answers VerifyChain. With the error errBusy, the peer that calls may send its request again.
 type Verified struct {
 	Key any
 	Err error

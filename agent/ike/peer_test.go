@@ -351,7 +351,7 @@ connections {
 			c := s.to("aes256gcm16-prfsha256-x25519", "aes256gcm16")
 			c.Remote, c.LocalMethod, c.RemoteMethod, c.Credential, c.RemoteID, c.Trust = netip.Addr{}, Certificate, EAP, credential, mustIdentity(t, "*@example.org"), trust
 			c.Children[0].Remote = []message.Selector{SelectorOf(netip.MustParsePrefix("10.2.0.0/16")), SelectorOf(netip.MustParsePrefix("192.0.2.0/24"))}
-			talk := (&serving{}).converseTLS(c)
+			talk := emptyServing(t).converseTLS(c, netip.MustParseAddr("192.0.2.1"))
 			s.answer = func(q any) any {
 				step, is := q.(EAPStep)
 				if !is {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -32,13 +33,13 @@ type tasks struct {
 	ended  bool
 }
 
-// background runs f, unless the service has ended.
-func (s *serving) background(f func(context.Context)) {
+// background runs f, unless the service has ended. It returns whether f runs.
+func (s *serving) background(f func(context.Context)) (begun bool) {
 	t := &s.tasks
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return
+		return false
 	}
 	if t.ctx == nil {
 		t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -48,6 +49,7 @@ func (s *serving) background(f func(context.Context)) {
 		defer t.group.Done()
 		f(t.ctx)
 	}()
+	return true
 }
 
 // end ends all tasks and waits for them.
@@ -61,8 +63,8 @@ func (t *tasks) end() {
 	t.group.Wait()
 }
 
-// converseTLS begins EAP-TLS with a remote user. s.mu is held.
-func (s *serving) converseTLS(c *Connection) eap.Conversation {
+// converseTLS begins EAP-TLS with a remote user at an address. s.mu is held.
+func (s *serving) converseTLS(c *Connection, from netip.Addr) eap.Conversation {
 	config := &tls.Config{}
 	if c.Credential != nil {
 		config.Certificates = []tls.Certificate{{Certificate: c.Credential.Chain, PrivateKey: c.Credential.Key}}
@@ -76,8 +78,15 @@ func (s *serving) converseTLS(c *Connection) eap.Conversation {
 		if id.Any() {
 			return errors.New("the user gives no identity")
 		}
-		_, err = verifyChain(authorities, chain, id, time.Now())
-		return err
+		var t *trusted
+		if busy := s.verifications.wait(from, func() { t, err = trust(authorities, chain, id, time.Now()) }); busy != nil {
+			s.drops.WithLabelValues("verifications").Inc()
+			return busy
+		}
+		if err != nil {
+			return err
+		}
+		return t.inForce(authorities, time.Now())
 	}})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -78,9 +79,11 @@ type serving struct {
 	talks   map[uint64]eap.Conversation
 	owners  *owners
 	tasks   tasks
-	outbox  []outgoing
-	later   []func()
-	records []durable.Pending
+	// Of the certificates of peers.
+	verifications verifications
+	outbox        []outgoing
+	later         []func()
+	records       []durable.Pending
 	// Records that found the log full.
 	refused []durable.Record
 	// There is something in the outbox.
@@ -130,6 +133,8 @@ func newServing(e service.Environment) (service.Service, error) {
 			return float64(value(s.machine.Size()))
 		})
 	}
+	s.verifications.limit = max(1, runtime.GOMAXPROCS(0)/2)
+	s.verifications.start = func(run func()) bool { return s.background(func(context.Context) { run() }) }
 	for _, c := range []prometheus.Collector{s.packets, s.drops, s.failures, s.tunnelStates, s.endedAssociations,
 		gauge("sluice_ike_sas", "IKE SAs, by whether they are half-open.", prometheus.Labels{"state": "half-open"}, func(_, halfOpen, _ int) int { return halfOpen }),
 		gauge("sluice_ike_sas", "IKE SAs, by whether they are half-open.", prometheus.Labels{"state": "established"}, func(all, halfOpen, _ int) int { return all - halfOpen }),
@@ -799,11 +804,30 @@ func (s *serving) ask(a Ask) {
 	switch q := a.Question.(type) {
 	case VerifyChain:
 		authorities, _ := q.Trust.([]*Authority)
-		// It may ask a responder.
-		s.background(func(ctx context.Context) {
-			key, err := verifyChain(authorities, q.Chain, q.Identity, time.Now())
-			answer(Verified{key, err})
-		})
+		answered := func(t *trusted, err error) {
+			if err == nil {
+				err = t.inForce(authorities, time.Now())
+			}
+			if err != nil {
+				answer(Verified{Err: err})
+				return
+			}
+			answer(Verified{Key: t.key})
+		}
+		if err := s.verifications.submit(q.Remote, func() {
+			t, err := trust(authorities, q.Chain, q.Identity, time.Now())
+			if err == nil && q.Proof != nil {
+				err = q.Proof(t.key)
+			}
+			if err != nil {
+				answered(nil, err)
+				return
+			}
+			// It may ask a responder.
+			s.background(func(context.Context) { answered(t, nil) })
+		}); err != nil {
+			answered(nil, err)
+		}
 	case LeaseAddress:
 		// It may wait for the allocator.
 		s.background(func(ctx context.Context) {
@@ -837,7 +861,7 @@ func (s *serving) converse(q EAPStep) eap.Conversation {
 	if c := s.machine.connections[q.Connection]; c != nil {
 		switch c.EAPMethod {
 		case TLS:
-			return s.converseTLS(c)
+			return s.converseTLS(c, q.Remote.Addr())
 		case RADIUS:
 			return eap.NewRelayed(relay{s}, eap.RelayRequest{Profile: c.RadiusProfile, ID: leaseID(q.Conversation), Calling: q.Remote.Addr(), Called: c.Local, MTU: relayMTU})
 		}

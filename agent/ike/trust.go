@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/rsa"
 	"crypto/sha1"
 	"crypto/x509"
 	"encoding/pem"
@@ -14,6 +15,7 @@ import (
 	"math/big"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,10 +111,50 @@ func (a *Authority) keyHash() []byte {
 	return sum[:]
 }
 
+// Bounds of the chain that a peer sends, whose signatures cost time before the peer is authenticated.
+const (
+	// Certificates between that of the peer and its authority.
+	maxBetween = 4
+	maxRSABits = 4096
+)
+
+// trusted is a chain of certificates that ends at an authority, for the identity of its owner.
+type trusted struct {
+	key crypto.PublicKey
+	// The name of the certificate that is the identity, as the certificate has it, and all of its names.
+	name  string
+	names []string
+	// Each way to an authority.
+	chains [][]*smx509.Certificate
+}
+
 // verifyChain checks a chain of certificates, the peer's first, and that it is for an identity. It returns the peer's public key.
 func verifyChain(authorities []*Authority, chain [][]byte, id Identity, now time.Time) (crypto.PublicKey, error) {
+	t, err := trust(authorities, chain, id, now)
+	if err == nil {
+		err = t.inForce(authorities, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.key, nil
+}
+
+// short returns an error if the key of a certificate of a peer costs too much time.
+func short(c *smx509.Certificate) error {
+	if public, is := c.PublicKey.(*rsa.PublicKey); is && public.N.BitLen() > maxRSABits {
+		return fmt.Errorf("the certificate of %q has an RSA key of %d bits: at most %d are accepted", printable(c.Subject.String()), public.N.BitLen(), maxRSABits)
+	}
+	return nil
+}
+
+// trust checks a chain of certificates, and that it is for an identity, except whether it is revoked. It only computes.
+func trust(authorities []*Authority, chain [][]byte, id Identity, now time.Time) (*trusted, error) {
 	if len(chain) == 0 {
 		return nil, errors.New("the peer sends no certificate")
+	}
+	if len(chain) > 1+maxBetween {
+		return nil, fmt.Errorf("the peer sends more certificates than its own and %d between it and its authority", maxBetween)
 	}
 	roots, between := smx509.NewCertPool(), smx509.NewCertPool()
 	for _, a := range authorities {
@@ -122,57 +164,83 @@ func verifyChain(authorities []*Authority, chain [][]byte, id Identity, now time
 	if err != nil {
 		return nil, err
 	}
-	for _, der := range chain[1:] {
-		if c, err := smx509.ParseCertificate(der); err == nil {
-			between.AddCert(c)
-		}
-	}
-	chains, err := leaf.Verify(smx509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []smx509.ExtKeyUsage{smx509.ExtKeyUsageAny}})
-	if err != nil {
+	if err := short(leaf); err != nil {
 		return nil, err
 	}
 	if leaf.KeyUsage != 0 && leaf.KeyUsage&(x509.KeyUsageDigitalSignature|x509.KeyUsageContentCommitment) == 0 {
 		return nil, errors.New("the certificate is not for signatures")
 	}
-	if err := names(leaf, id); err != nil {
+	t := &trusted{key: leaf.PublicKey, names: namesOf(leaf)}
+	if t.name, err = nameOf(leaf, id); err != nil {
 		return nil, err
 	}
-	// One chain without a revoked certificate is enough.
-	for _, one := range chains {
-		if err = revoked(authorities, one, now); err == nil {
-			return leaf.PublicKey, nil
+	for _, der := range chain[1:] {
+		c, err := smx509.ParseCertificate(der)
+		if err != nil {
+			continue
 		}
+		if err := short(c); err != nil {
+			return nil, err
+		}
+		between.AddCert(c)
 	}
-	return nil, err
+	t.chains, err = leaf.Verify(smx509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []smx509.ExtKeyUsage{smx509.ExtKeyUsageAny}})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
-// names returns an error if a certificate is not for an identity (RFC 7296 section 3.5, RFC 4945 section 3.1).
-func names(c *smx509.Certificate, id Identity) error {
-	found := false
+// inForce returns an error if each way to an authority has a certificate that is revoked. It may ask responders.
+func (t *trusted) inForce(authorities []*Authority, now time.Time) (err error) {
+	// One chain without a revoked certificate is enough.
+	for _, one := range t.chains {
+		if err = revoked(authorities, one, now); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// namesOf are the e-mail addresses, the DNS names and the subject of a certificate.
+func namesOf(c *smx509.Certificate) []string {
+	return append(slices.Concat(c.EmailAddresses, c.DNSNames), Identity{message.IDDN, string(c.RawSubject)}.String())
+}
+
+// nameOf returns the name of a certificate that is an identity, as the certificate has it, or an error if the certificate is not for that identity
+// (RFC 7296 section 3.5, RFC 4945 section 3.1).
+func nameOf(c *smx509.Certificate, id Identity) (string, error) {
 	switch id.Kind {
 	case message.IDDN:
-		found = sameName([]byte(id.Data), c.RawSubject)
+		if sameName([]byte(id.Data), c.RawSubject) {
+			return Identity{message.IDDN, string(c.RawSubject)}.String(), nil
+		}
 	case message.IDFQDN:
 		for _, name := range c.DNSNames {
-			found = found || strings.EqualFold(name, id.Data)
+			if strings.EqualFold(name, id.Data) {
+				return name, nil
+			}
 		}
 	case message.IDEmail:
 		for _, name := range c.EmailAddresses {
-			found = found || strings.EqualFold(name, id.Data)
+			if strings.EqualFold(name, id.Data) {
+				return name, nil
+			}
 		}
 	case message.IDIPv4, message.IDIPv6:
 		for _, ip := range c.IPAddresses {
 			a, _ := netip.AddrFromSlice(ip)
 			b, _ := netip.AddrFromSlice([]byte(id.Data))
-			found = found || a.Unmap() == b
+			if a.Unmap() == b {
+				return b.String(), nil
+			}
 		}
 	case message.IDKey:
-		found = bytes.Equal(c.SubjectKeyId, []byte(id.Data))
+		if bytes.Equal(c.SubjectKeyId, []byte(id.Data)) {
+			return id.String(), nil
+		}
 	}
-	if !found {
-		return fmt.Errorf("the certificate of %q is not for %s", c.Subject.String(), id)
-	}
-	return nil
+	return "", fmt.Errorf("the certificate of %q is not for %s", printable(c.Subject.String()), id)
 }
 
 // revoked returns an error if a certificate of a chain is revoked (RFC 5280 section 6.3).
