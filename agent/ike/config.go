@@ -92,6 +92,7 @@ func connectionOf(name, dataplane string, spec *api.IkeConnection, credential *a
 	}
 	for _, a := range authorities {
 		c.Authorities = append(c.Authorities, a.keyHash()...)
+		c.Revocation = append(c.Revocation, a.revocation()...)
 	}
 	for _, one := range spec.GetChildren() {
 		child := &Child{Name: one.GetName(), Transport: one.GetMode() == api.SecurityMode_TRANSPORT_MODE, StartAction: ChildAction(one.GetStart()),

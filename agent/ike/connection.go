@@ -109,6 +109,8 @@ type Connection struct {
 	Credential *Credential
 	// Of certificates that the peer may have: SHA-1 hashes of the public keys of authorities, for CERTREQ.
 	Authorities []byte
+	// A hash of the certificates that the authorities have revoked, as the agent knows.
+	Revocation []byte
 	// Names the trust in a VerifyChain question.
 	Trust any
 	// RFC 8784.

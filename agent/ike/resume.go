@@ -4,6 +4,7 @@ package ike
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"maps"
 	"net/netip"
@@ -16,7 +17,8 @@ import (
 // Session resumption (RFC 5723). An initiator that has lost its peer opens the IKE SA again with a ticket: without a key exchange, certificates or EAP.
 //
 // A ticket is a reference: the responder keeps what it stands for as long as the IKE SA lives, and until the ticket expires if the peer was lost. A ticket
-// of an IKE SA that either end has deleted is worth nothing.
+// of an IKE SA that either end has deleted is worth nothing. It expires an hour after the authentication without a ticket, so that a peer whose certificate is
+// revoked, or a user who is disabled, does not resume for ever; and a change of what the peer was authenticated with ends it at once.
 
 const (
 	ticketTime   = time.Hour
@@ -29,8 +31,11 @@ type ticket struct {
 	ID         []byte
 	Connection string
 	// The peer gave it to us. After a rekey, its initiator may be another end than at first.
-	Given   bool `json:",omitempty"`
+	Given bool `json:",omitempty"`
+	// An hour after the last authentication without a ticket at most.
 	Expires time.Time
+	// Of the connection, with which the peer was authenticated.
+	Credentials []byte
 	// Of the IKE SA for which it was made; rekeys keep its number.
 	Of     uint64
 	D      []byte
@@ -49,7 +54,15 @@ func (c *Connection) resumable() bool { return c.Resumption && !c.Owned && c.Pro
 // fits says whether a ticket is still one of the connection.
 func (t *ticket) fits(c *Connection, now time.Time) bool {
 	_, agreed := suite.Choose(c.Proposals, []message.Proposal{{Protocol: message.ProtocolIKE, Transforms: t.Chosen}}, 0)
-	return c.resumable() && agreed && now.Before(t.Expires) && c.RemoteID.Matches(t.Peer)
+	return c.resumable() && agreed && now.Before(t.Expires) && c.RemoteID.Matches(t.Peer) && bytes.Equal(t.Credentials, c.credentials())
+}
+
+// ticketExpires is when a ticket of the IKE SA that comes up expires: that of one that is resumed, when the ticket before would have.
+func (s *ikeSA) ticketExpires(now time.Time) time.Time {
+	if s.resumed != nil {
+		return s.resumed.Expires
+	}
+	return now.Add(ticketTime)
 }
 
 // ticketFor answers TICKET_REQUEST of the IKE SA that comes up (RFC 5723 section 4.1). a: its IKE_AUTH.
@@ -57,14 +70,16 @@ func (s *ikeSA) ticketFor(a *authentication, now time.Time) []message.Payload {
 	if a.first.notify[message.TicketRequest] == nil {
 		return nil
 	}
-	if !s.conn.resumable() {
+	expires := s.ticketExpires(now)
+	lifetime := expires.Sub(now) / time.Second
+	if !s.conn.resumable() || lifetime <= 0 {
 		return []message.Payload{&message.Notify{Kind: message.TicketNack}}
 	}
-	t := &ticket{ID: random(ticketLength), Connection: s.conn.Name, Expires: now.Add(ticketTime), Of: s.id, D: s.keys.D, Chosen: s.chosen, Peer: s.peer,
+	t := &ticket{ID: random(ticketLength), Connection: s.conn.Name, Expires: expires, Credentials: s.conn.credentials(), Of: s.id, D: s.keys.D, Chosen: s.chosen, Peer: s.peer,
 		Username: s.username, Addresses: a.addresses, Pools: a.pools}
 	s.ticket = t
 	s.m.tickets[string(t.ID)] = t
-	data := binary.BigEndian.AppendUint32(nil, uint32(ticketTime/time.Second))
+	data := binary.BigEndian.AppendUint32(nil, uint32(lifetime))
 	return []message.Payload{&message.Notify{Kind: message.TicketLifetimeOpaque, Data: append(data, t.ID...)}}
 }
 
@@ -74,8 +89,11 @@ func (s *ikeSA) takeTicket(p authPayloads, now time.Time) {
 	if n == nil || !s.conn.resumable() || len(n.Data) <= 4 || len(n.Data) > 4+maxTicket {
 		return
 	}
-	lifetime := min(time.Duration(binary.BigEndian.Uint32(n.Data))*time.Second, ticketTime)
-	s.ticket = &ticket{ID: bytes.Clone(n.Data[4:]), Connection: s.conn.Name, Given: true, Expires: now.Add(lifetime), Of: s.id, D: s.keys.D, Chosen: s.chosen, Peer: s.peer}
+	expires := s.ticketExpires(now)
+	if theirs := now.Add(time.Duration(binary.BigEndian.Uint32(n.Data)) * time.Second); theirs.Before(expires) {
+		expires = theirs
+	}
+	s.ticket = &ticket{ID: bytes.Clone(n.Data[4:]), Connection: s.conn.Name, Given: true, Expires: expires, Credentials: s.conn.credentials(), Of: s.id, D: s.keys.D, Chosen: s.chosen, Peer: s.peer}
 }
 
 // keepTicket keeps the ticket of an IKE SA whose peer was lost. lost is false: one end has deleted the IKE SA, and the ticket ends with it.
@@ -96,9 +114,40 @@ func (m *Machine) dropTickets(connection string) {
 	delete(m.resumable, connection)
 }
 
-// sameCredentials says whether peers authenticate themselves to both connections in the same way.
+// dropTicketsOf forgets the tickets of remote users whom a function names.
+func (m *Machine) dropTicketsOf(which func(c *Connection, username string) bool) []Action {
+	dropped := func(t *ticket) bool {
+		c := m.connections[t.Connection]
+		return !t.Given && t.Username != "" && c != nil && which(c, t.Username)
+	}
+	before := len(m.tickets)
+	maps.DeleteFunc(m.tickets, func(_ string, t *ticket) bool { return dropped(t) })
+	if len(m.tickets) == before {
+		return nil
+	}
+	for _, s := range m.sas {
+		if s.ticket != nil && dropped(s.ticket) {
+			s.ticket = nil
+			s.keepSA() // another process takes the ticket from the record
+		}
+	}
+	return m.done()
+}
+
+// sameCredentials says whether peers authenticate themselves to both connections in the same way. Without its files a connection is taken for the same: tickets
+// are compared when they are used.
 func (c *Connection) sameCredentials(other *Connection) bool {
-	return c.RemoteMethod == other.RemoteMethod && bytes.Equal(c.Secret, other.Secret) && bytes.Equal(c.Authorities, other.Authorities)
+	return c.Frozen || other.Frozen || bytes.Equal(c.credentials(), other.credentials())
+}
+
+// credentials are a hash of all that decides whether a peer is authenticated: also of the certificates that are revoked.
+func (c *Connection) credentials() []byte {
+	h := sha256.New()
+	for _, part := range [][]byte{{byte(c.RemoteMethod), byte(c.EAPMethod)}, c.Secret, c.Authorities, c.Revocation} {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
+		h.Write(part)
+	}
+	return h.Sum(nil)
 }
 
 // expireTickets forgets tickets that are too old.

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/ike/message"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
 )
 
 // resumption has both ends use tickets; a calls b again.
@@ -201,6 +204,16 @@ func TestARefusedTicketDoesNotStopTheConnection(t *testing.T) {
 				p.do(e, e.m.SetConnection("peer", &c, p.now))
 			}
 		},
+		"another certificate is revoked": func(p *pair) {
+			c := *p.b.m.connections["peer"]
+			c.Revocation = []byte("another list")
+			p.do(p.b, p.b.m.SetConnection("peer", &c, p.now))
+		},
+		"another certificate is revoked while the agent is away": func(p *pair) {
+			c := *p.b.m.connections["peer"]
+			c.Revocation = []byte("another list")
+			p.restart(p.b, func(m *Machine) { m.SetConnection("peer", &c, p.now) })
+		},
 		"no resumption any more": func(p *pair) {
 			c := *p.b.m.connections["peer"]
 			c.Resumption = false
@@ -302,6 +315,87 @@ func TestTicketsExpire(t *testing.T) {
 	p.pass(ticketTime)
 	if len(p.b.m.tickets)+len(p.a.m.resumable) != 0 {
 		t.Errorf("%d tickets, %d to use", len(p.b.m.tickets), len(p.a.m.resumable))
+	}
+}
+
+// Each resumption gives a ticket, and none of them outlives the hour after the authentication.
+func TestResumptionsDoNotProlongAnAuthentication(t *testing.T) {
+	p := newPair(t)
+	p.configure(resumption)
+	p.pass(time.Second)
+	p.check(1)
+	began, resumed := p.now, 0
+	for range 8 {
+		p.pass(5 * time.Minute)
+		p.lose()
+		p.check(1)
+		within := p.now.Sub(began) <= ticketTime+2*time.Minute
+		if p.a.authenticatedBy("ticket") != p.b.authenticatedBy("ticket") || p.b.authenticatedBy("ticket") && !within {
+			t.Errorf("%v after the authentication: events %q and %q", p.now.Sub(began), p.a.events, p.b.events)
+		}
+		if p.b.authenticatedBy("ticket") {
+			resumed++
+		} else {
+			began = p.now
+		}
+		for _, s := range []*ikeSA{p.a.only(t), p.b.only(t)} {
+			if s.ticket == nil || s.ticket.Expires.After(began.Add(ticketTime)) {
+				t.Errorf("a ticket until %v", s.ticket)
+			}
+		}
+	}
+	if resumed < 5 || resumed == 8 {
+		t.Errorf("%d of 8 are resumed", resumed)
+	}
+}
+
+// A change of a LocalUser ends its tickets, also those in the records, and no others.
+func TestAChangedLocalUserDoesNotResume(t *testing.T) {
+	user := func(spec *api.LocalUser) *object.Object {
+		return &object.Object{Kind: "LocalUser", Name: "a", Spec: spec}
+	}
+	for _, c := range []struct {
+		name   string
+		change *object.Object
+		method EAPMethod
+		stays  bool
+	}{
+		{"deleted", nil, MSCHAPv2, false},
+		{"disabled", user(&api.LocalUser{Username: "alice", Password: "x", Disabled: true}), MSCHAPv2, false},
+		{"disabled, with a certificate", user(&api.LocalUser{Username: "alice", Disabled: true}), TLS, false},
+		{"another password", user(&api.LocalUser{Username: "alice", Password: "y"}), MSCHAPv2, false},
+		{"of a RADIUS server", user(&api.LocalUser{Username: "alice", Disabled: true}), RADIUS, true},
+	} {
+		for _, away := range []bool{false, true} {
+			if away && c.name == "another password" {
+				continue // the records do not have it
+			}
+			p := newPair(t)
+			p.configure(resumption, func(_, b *Connection) { b.RemoteMethod, b.EAPMethod = EAP, c.method })
+			conn := *p.b.m.connections["peer"]
+			s := p.b.m.newSA(&conn, false, p.now)
+			s.state, s.username, s.chosen = established, "alice", proposals(t, message.ProtocolIKE, ikeSuite)[0].Transforms
+			s.ticket = &ticket{ID: []byte("ticket"), Connection: "peer", Expires: p.now.Add(time.Hour), Credentials: conn.credentials(), Username: "alice"}
+			p.b.m.tickets["ticket"] = s.ticket
+			other := &ticket{ID: []byte("other"), Connection: "peer", Expires: p.now.Add(time.Hour), Credentials: conn.credentials(), Username: "bob"}
+			p.b.m.tickets["other"] = other
+			p.b.m.add(s)
+			serving := emptyServing(t)
+			serving.machine, serving.synced = p.b.m, true
+			serving.users["a"], serving.users["b"] = &api.LocalUser{Username: "alice", Password: "x"}, &api.LocalUser{Username: "bob", Password: "x"}
+			if away {
+				delete(serving.users, "a")
+				if c.change != nil {
+					serving.users["a"], _ = c.change.Spec.(*api.LocalUser)
+				}
+				p.do(p.b, p.b.m.dropTicketsOf(serving.unknownUser))
+			} else {
+				serving.Follow(service.Change{Key: object.Key{Kind: "LocalUser", Name: "a"}, Object: c.change})
+			}
+			if (s.ticket != nil) != c.stays || (p.b.m.tickets["ticket"] != nil) != c.stays || p.b.m.tickets["other"] == nil {
+				t.Errorf("%s, away %v: %v, %v", c.name, away, s.ticket, p.b.m.tickets)
+			}
+		}
 	}
 }
 

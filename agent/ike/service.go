@@ -169,7 +169,13 @@ func (s *serving) Follow(c service.Change) {
 		case "AddressPool":
 			set(s.pools, name, c.Object, func(spec *api.AddressPool) *api.AddressPool { return spec })
 		case "LocalUser":
+			before := s.users[name].GetUsername()
 			set(s.users, name, c.Object, func(spec *api.LocalUser) *api.LocalUser { return spec })
+			after := s.users[name].GetUsername()
+			// Users of a RADIUS server may have the same names.
+			return s.machine.dropTicketsOf(func(c *Connection, username string) bool {
+				return c.EAPMethod != RADIUS && (username == before || username == after)
+			})
 		case "IkeCredential":
 			set(s.credentials, name, c.Object, func(spec *api.IkeCredential) *api.IkeCredential { return spec })
 			s.expandEach(func(peer *api.IkePeer) bool { return peer.GetCredential() == name })
@@ -461,6 +467,7 @@ func (s *serving) Synced() {
 				}
 			}
 			actions = append(actions, restored...)
+			actions = append(actions, s.machine.dropTicketsOf(s.unknownUser)...)
 		}
 		return actions
 	})

@@ -8,6 +8,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/rsa"
 	"crypto/sha1"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -109,6 +110,19 @@ func ParseAuthority(certificate string, lists []string, required bool) (*Authori
 func (a *Authority) keyHash() []byte {
 	sum := sha1.Sum(a.certificate.RawSubjectPublicKeyInfo)
 	return sum[:]
+}
+
+// revocation is a hash of which certificates are revoked, and of whether that has to be known.
+func (a *Authority) revocation() []byte {
+	h := sha256.New()
+	fmt.Fprintln(h, a.required, a.responder != nil)
+	for _, list := range a.lists {
+		fmt.Fprintf(h, "%x %d\n", list.RawIssuer, len(list.RevokedCertificateEntries))
+		for _, entry := range list.RevokedCertificateEntries {
+			fmt.Fprintln(h, entry.SerialNumber)
+		}
+	}
+	return h.Sum(nil)
 }
 
 // Bounds of the chain that a peer sends, whose signatures cost time before the peer is authenticated.

@@ -3,6 +3,7 @@
 package ike
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -499,6 +500,21 @@ func TestAResponderIsAskedOnceAtATimeForACertificate(t *testing.T) {
 	group.Wait()
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the responder is asked %d times", n)
+	}
+}
+
+// What is revoked is part of the credentials of a connection, which a ticket of session resumption depends on; a new list of the same is not.
+func TestOnlyAnotherSetOfRevokedCertificatesIsAChange(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	later := time.Now().Add(time.Hour)
+	first := ca.authority(false, ca.revoke(later, big.NewInt(7)))
+	if again := ca.authority(false, ca.revoke(later.Add(time.Hour), big.NewInt(7))); !bytes.Equal(first.revocation(), again.revocation()) {
+		t.Error("a new list of the same certificates is a change")
+	}
+	for name, other := range map[string]*Authority{"more": ca.authority(false, ca.revoke(later, big.NewInt(7), big.NewInt(8))), "none": ca.authority(false), "required": ca.authority(true, ca.revoke(later, big.NewInt(7)))} {
+		if bytes.Equal(first.revocation(), other.revocation()) {
+			t.Errorf("%s: no change", name)
+		}
 	}
 }
 

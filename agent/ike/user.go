@@ -53,12 +53,26 @@ func (s *serving) grant(q LeaseAddress) subscriber.Grant {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, u := range s.users {
-		if u.GetUsername() == q.Username {
-			return subscriber.GrantOf(u)
-		}
+	if u := s.user(q.Username); u != nil {
+		return subscriber.GrantOf(u)
 	}
 	return subscriber.Grant{}
+}
+
+// user is the LocalUser with a username, or nil. s.mu is held.
+func (s *serving) user(username string) *api.LocalUser {
+	for _, u := range s.users {
+		if u.GetUsername() == username {
+			return u
+		}
+	}
+	return nil
+}
+
+// unknownUser reports whether a user of a connection could not authenticate now. s.mu is held.
+func (s *serving) unknownUser(c *Connection, username string) bool {
+	u := s.user(username)
+	return c.RemoteMethod == EAP && (c.EAPMethod == MSCHAPv2 && u == nil || c.EAPMethod != RADIUS && u.GetDisabled())
 }
 
 // subscribe makes the tunnel and the session of a remote user. It waits for the data plane.
