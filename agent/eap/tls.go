@@ -38,8 +38,9 @@ const (
 type TLS struct {
 	// With the certificate of the gateway. ClientAuth and session tickets are set here.
 	Config *tls.Config
-	// Verify checks the certificates of the peer, its own first, and that they are for an identity. It may block.
-	Verify func(chain [][]byte, identity string) error
+	// Verify checks the certificates of the peer, its own first, and that they are for an identity. It returns the username, which the peer must not be able
+	// to spell in more than one way. It may block.
+	Verify func(chain [][]byte, identity string) (username string, err error)
 }
 
 // pipe is the connection of TLS to nowhere: records go in and out as bytes.
@@ -128,7 +129,9 @@ type tlsConversation struct {
 	how        TLS
 	identifier byte
 	identity   string
-	began      bool
+	// Of the certificate.
+	username string
+	began    bool
 	// The rest of our flight that is not sent yet, and the part of the peer's flight that has arrived.
 	out, in []byte
 	// The flight of ours is sent whole with its length.
@@ -243,7 +246,10 @@ func (c *tlsConversation) begin() {
 	config := c.how.Config.Clone()
 	config.ClientAuth, config.SessionTicketsDisabled, config.InsecureSkipVerify = tls.RequireAnyClientCert, true, true
 	config.MinVersion = tls.VersionTLS12
-	config.VerifyPeerCertificate = func(chain [][]byte, _ [][]*x509.Certificate) error { return c.how.Verify(chain, c.identity) }
+	config.VerifyPeerCertificate = func(chain [][]byte, _ [][]*x509.Certificate) (err error) {
+		c.username, err = c.how.Verify(chain, c.identity)
+		return err
+	}
 	config.KeyLogWriter = &c.secrets
 	c.conn = tls.Server(c.pipe, config)
 	c.group.Add(1)
@@ -342,5 +348,5 @@ func (c *tlsConversation) finish() Step {
 	if c.failure != nil {
 		return refuse(c.identifier, c.identity, fmt.Errorf("user %q: %w", c.identity, c.failure))
 	}
-	return Step{Packet: Packet{Code: Success, Identifier: c.identifier}.Append(nil), Success: true, MSK: c.msk, Username: c.identity}
+	return Step{Packet: Packet{Code: Success, Identifier: c.identifier}.Append(nil), Success: true, MSK: c.msk, Username: c.username}
 }

@@ -108,13 +108,13 @@ func TestACertificateProvesAUserByTLS(t *testing.T) {
 			for _, piece := range []int{100, 4000} {
 				t.Run(fmt.Sprintf("%s/%s/%d", tls.VersionName(version), tls.CipherSuiteName(suite), piece), func(t *testing.T) {
 					mine, theirs := selfSigned(t, "gateway", 3000), selfSigned(t, "alice", 2000)
-					c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{mine}}, Verify: func(chain [][]byte, identity string) error {
-						if len(chain) != 1 || !bytes.Equal(chain[0], theirs.Certificate[0]) || identity != "alice@example.org" {
-							return fmt.Errorf("%d certificates of %q", len(chain), identity)
+					c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{mine}}, Verify: func(chain [][]byte, identity string) (string, error) {
+						if len(chain) != 1 || !bytes.Equal(chain[0], theirs.Certificate[0]) || identity != "Alice@example.org" {
+							return "", fmt.Errorf("%d certificates of %q", len(chain), identity)
 						}
-						return nil
+						return "alice@example.org", nil
 					}})
-					step, key := tlsPeer(t, c, "alice@example.org", &tls.Config{Certificates: []tls.Certificate{theirs}, InsecureSkipVerify: true, MinVersion: version, MaxVersion: version,
+					step, key := tlsPeer(t, c, "Alice@example.org", &tls.Config{Certificates: []tls.Certificate{theirs}, InsecureSkipVerify: true, MinVersion: version, MaxVersion: version,
 						CipherSuites: []uint16{suite}}, piece)
 					if !step.Success || step.Username != "alice@example.org" || len(step.MSK) != 64 || !bytes.Equal(step.MSK, key) {
 						t.Errorf("%+v, and the peer's key %x", step, key)
@@ -130,7 +130,7 @@ func TestACertificateThatIsNotTrustedIsRefused(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, has := range []bool{true, false} {
 			refused := errors.New("revoked")
-			c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{selfSigned(t, "gateway", 0)}}, Verify: func([][]byte, string) error { return refused }})
+			c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{selfSigned(t, "gateway", 0)}}, Verify: func([][]byte, string) (string, error) { return "", refused }})
 			config := &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}
 			if has {
 				config.Certificates = []tls.Certificate{selfSigned(t, "mallory", 0)}
@@ -153,7 +153,7 @@ func FuzzTLS(f *testing.F) {
 	f.Add([]byte{0}, []byte{0x80, 0, 0, 0, 9, 22, 3, 1})
 	f.Add([]byte{0x40, 22, 3, 1}, []byte{0, 0, 5, 1})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{mine}}, Verify: func([][]byte, string) error { return errPipe }})
+		c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{mine}}, Verify: func([][]byte, string) (string, error) { return "", errPipe }})
 		answers := make(chan Step, 1)
 		done := func(s Step) { answers <- s }
 		c.Next(nil, done)

@@ -3,14 +3,18 @@
 package ike
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/eap"
 	"sluice.dev/sluice/agent/service"
 )
@@ -70,24 +74,72 @@ func (s *serving) converseTLS(c *Connection, from netip.Addr) eap.Conversation {
 		config.Certificates = []tls.Certificate{{Certificate: c.Credential.Chain, PrivateKey: c.Credential.Key}}
 	}
 	authorities, _ := c.Trust.([]*Authority)
-	return eap.NewTLS(eap.TLS{Config: config, Verify: func(chain [][]byte, identity string) error {
-		id, err := ParseIdentity(identity)
-		if err != nil {
-			return err
-		}
-		if id.Any() {
-			return errors.New("the user gives no identity")
-		}
-		var t *trusted
-		if busy := s.verifications.wait(from, func() { t, err = trust(authorities, chain, id, time.Now()) }); busy != nil {
-			s.drops.WithLabelValues("verifications").Inc()
-			return busy
-		}
-		if err != nil {
-			return err
-		}
-		return t.inForce(authorities, time.Now())
+	return eap.NewTLS(eap.TLS{Config: config, Verify: func(chain [][]byte, identity string) (string, error) {
+		return s.verifyUser(authorities, from, chain, identity)
 	}})
+}
+
+// verifyUser checks the certificates of a user of EAP-TLS at an address, and returns the username.
+func (s *serving) verifyUser(authorities []*Authority, from netip.Addr, chain [][]byte, identity string) (string, error) {
+	id, err := ParseIdentity(identity)
+	if err != nil {
+		return "", err
+	}
+	if id.Any() {
+		return "", errors.New("the user gives no identity")
+	}
+	var t *trusted
+	if busy := s.verifications.wait(from, func() { t, err = trust(authorities, chain, id, time.Now()) }); busy != nil {
+		s.drops.WithLabelValues("verifications").Inc()
+		return "", busy
+	}
+	if err == nil {
+		err = t.inForce(authorities, time.Now())
+	}
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.certified(t)
+}
+
+// The longest username of a certificate, as in RADIUS.
+const maxUsername = 253
+
+// certified returns the username of a user with a certificate: the name that the user gives, as the certificate has it. Whichever of the certificate's names the
+// user gives, the LocalUser of one of them is the user, and a LocalUser that is disabled is refused. s.mu is held.
+func (s *serving) certified(t *trusted) (string, error) {
+	if len(t.name) > maxUsername || printable(t.name) != t.name {
+		return "", fmt.Errorf("the name %q of the certificate is no username: it is longer than %d bytes or has control characters", printable(t.name), maxUsername)
+	}
+	username := ""
+	for _, name := range append([]string{t.name}, t.names...) {
+		for _, u := range s.usersNamed(name) {
+			if u.GetDisabled() {
+				return "", fmt.Errorf("user %q: the LocalUser is disabled", printable(u.GetUsername()))
+			}
+			username = cmp.Or(username, u.GetUsername())
+		}
+	}
+	return cmp.Or(username, t.name), nil
+}
+
+// usersNamed are the LocalUsers of a name of a certificate, in which case counts for nothing: that of the very name, or else the others. s.mu is held.
+func (s *serving) usersNamed(name string) []*api.LocalUser {
+	if s.folded == nil {
+		s.folded = map[string][]*api.LocalUser{}
+		for _, u := range s.users {
+			key := strings.ToLower(u.GetUsername())
+			s.folded[key] = append(s.folded[key], u)
+		}
+	}
+	all := s.folded[strings.ToLower(name)]
+	if i := slices.IndexFunc(all, func(u *api.LocalUser) bool { return u.GetUsername() == name }); i >= 0 {
+		return all[i : i+1]
+	}
+	slices.SortFunc(all, func(a, b *api.LocalUser) int { return cmp.Compare(a.GetUsername(), b.GetUsername()) })
+	return all
 }
 
 // relay finds the RADIUS service for each packet.

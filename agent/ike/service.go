@@ -63,7 +63,9 @@ type serving struct {
 	authorities map[string]*api.IkeAuthority
 	pools       map[string]*api.AddressPool
 	users       map[string]*api.LocalUser
-	policies    map[string]*api.IpsecPolicy
+	// By the username in lower case; nil: to be made anew.
+	folded   map[string][]*api.LocalUser
+	policies map[string]*api.IpsecPolicy
 	// IkeConnections, and what IkePeers stand for.
 	specs     map[string]*object.Object
 	sites     map[string]*site
@@ -170,6 +172,7 @@ func (s *serving) Follow(c service.Change) {
 			set(s.pools, name, c.Object, func(spec *api.AddressPool) *api.AddressPool { return spec })
 		case "LocalUser":
 			before := s.users[name].GetUsername()
+			s.folded = nil
 			set(s.users, name, c.Object, func(spec *api.LocalUser) *api.LocalUser { return spec })
 			after := s.users[name].GetUsername()
 			// Users of a RADIUS server may have the same names.
@@ -876,11 +879,7 @@ func (s *serving) converse(q EAPStep) eap.Conversation {
 	return eap.NewMSCHAPv2("sluice", func(username string) (password string, known bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, u := range s.users {
-			if u.GetUsername() == username {
-				return u.GetPassword(), !u.GetDisabled() && u.GetPassword() != ""
-			}
-		}
-		return "", false
+		u := s.user(username)
+		return u.GetPassword(), !u.GetDisabled() && u.GetPassword() != ""
 	})
 }

@@ -61,7 +61,7 @@ func (s *serving) grant(q LeaseAddress) subscriber.Grant {
 
 // user is the LocalUser with a username, or nil. s.mu is held.
 func (s *serving) user(username string) *api.LocalUser {
-	for _, u := range s.users {
+	for _, u := range s.usersNamed(username) {
 		if u.GetUsername() == username {
 			return u
 		}
