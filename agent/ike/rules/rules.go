@@ -41,6 +41,8 @@ func localAddress[M interface {
 // The name of a child is part of the names of its SecurityAssociations.
 const longestIkeChild = 32
 
+const eachCertificate = "each certificate of the authorities would be accepted"
+
 func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 	object.CheckHost("localAddress", c.LocalAddress, add)
 	if c.RemoteAddress != "" {
@@ -52,6 +54,9 @@ func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 	}
 	if c.RemoteAuthentication == api.IkeAuthentication_CERTIFICATE && len(c.Authorities) == 0 {
 		add("authorities", object.Missing, "", "an IkeAuthority of the peer's certificate")
+	}
+	if c.RemoteAuthentication == api.IkeAuthentication_CERTIFICATE && c.RemoteIdentity == "" {
+		add("remoteIdentity", eachCertificate, "", "the peer's identity, as gw-b.example.org, or %any for each certificate")
 	}
 	if c.RemoteAuthentication == api.IkeAuthentication_EAP && c.EapMethod == api.IkeEapMethod_EAP_TLS {
 		if len(c.Authorities) == 0 {
@@ -104,7 +109,7 @@ func checkIkePeer(p *api.IkePeer, add object.Report) {
 	switch {
 	case p.RemoteIdentity != "":
 	case len(p.Authorities) > 0:
-		add("remoteIdentity", "each certificate of the authorities would be accepted", "", "the peer's identity, as gw-b.example.org")
+		add("remoteIdentity", eachCertificate, "", "the peer's identity, as gw-b.example.org")
 	case p.RemoteAddress == "":
 		add("remoteIdentity", "without remoteAddress, remoteIdentity identifies the peer", "", "the peer's identity, as gw-b.example.org")
 	}
