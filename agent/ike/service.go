@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -73,6 +74,10 @@ type serving struct {
 	allocator subscriber.Pools
 	manager   subscriber.Manager
 	files     files
+	// Of all authorities, by their files.
+	lists map[string]*listFile
+	// Files of private keys that other users of the host can read, and that the log has named.
+	exposed map[string]bool
 	// Why a connection does not serve; none: it does.
 	problems map[string]intent.NotReady
 	ended    endings
@@ -112,7 +117,7 @@ type outgoing struct {
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, addresses: map[string][]localAddress{}, local: map[localAddress]int{}, shadowed: map[string]*object.Object{}, credentials: map[string]*api.IkeCredential{},
 		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, policies: map[string]*api.IpsecPolicy{}, specs: map[string]*object.Object{}, sites: map[string]*site{},
-		leases: map[uint64]held{}, files: files{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
+		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, exposed: map[string]bool{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ike_packets_total", Help: "IKE packets, by exchange.",
 		}, []string{"type"}),
@@ -162,6 +167,10 @@ func (s *serving) locked(f func(now time.Time) []Action) {
 
 // Follow implements service.Follower.
 func (s *serving) Follow(c service.Change) {
+	if c.Key.Kind == "IkeAuthority" && c.Object != nil {
+		spec, _ := c.Object.Spec.(*api.IkeAuthority)
+		s.loadLists(spec.GetRevocationListFiles()...)
+	}
 	s.locked(func(now time.Time) (actions []Action) {
 		name := c.Key.Name
 		switch c.Key.Kind {
@@ -360,10 +369,28 @@ func (s *serving) configure(name string, now time.Time) []Action {
 	if s.problems[name].Reason == "NotConfigured" {
 		s.problem(name, "", "")
 	}
+	s.checkKeyFile(s.credentials[spec.GetCredential()].GetPrivateKeyFile(), spec.GetCredential())
 	if _, there := s.problems[name]; !there && s.machine.wants(c) && !s.machine.any(name) {
 		s.problem(name, connecting, "the peer has not answered yet")
 	}
 	return s.machine.SetConnection(name, c, now)
+}
+
+// checkKeyFile warns once of a private key that each user of the host can read. s.mu is held.
+func (s *serving) checkKeyFile(path, credential string) {
+	if path == "" {
+		return
+	}
+	info, err := os.Stat(path)
+	exposed := err == nil && info.Mode().Perm()&0o004 != 0
+	if exposed && !s.exposed[path] {
+		s.Log.Warn("each user of the host can read a private key: make its mode 0600", "name", credential, "path", path, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+	}
+	if exposed {
+		s.exposed[path] = true
+	} else {
+		delete(s.exposed, path)
+	}
 }
 
 // authority reads an authority. s.mu is held.
@@ -372,11 +399,11 @@ func (s *serving) authority(spec *api.IkeAuthority) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lists []string
-	for _, path := range spec.GetRevocationListFiles() {
-		list, err := s.files.read(path)
+	var lists []*revocationList
+	for i, path := range spec.GetRevocationListFiles() {
+		list, err := s.list(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("revocationListFiles[%d]: %w", i, err)
 		}
 		lists = append(lists, list)
 	}
@@ -525,6 +552,7 @@ func (s *serving) Run(ctx context.Context) error {
 		case now := <-clock.C:
 			s.locked(func(time.Time) []Action { return s.machine.Tick(now) })
 		case now := <-look.C:
+			s.loadLists()
 			s.locked(func(time.Time) []Action {
 				s.expandEach(everySite)
 				if !s.files.changed() {

@@ -13,7 +13,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/netip"
 	"os"
 	"slices"
@@ -30,7 +29,7 @@ import (
 // files remembers which files were read, and how they were then.
 type files map[string]string
 
-// The largest file that is read.
+// The largest file of certificates or of a key that is read.
 const fileLimit = 1 << 20
 
 func stamp(path string) string {
@@ -41,18 +40,23 @@ func stamp(path string) string {
 	return fmt.Sprintf("%d %v", info.Size(), info.ModTime())
 }
 
-// read reads a file of certificates, keys or lists.
+// read reads a file of certificates or of a key.
 func (f files) read(path string) (string, error) {
 	f[path] = stamp(path)
+	b, err := readFile(path, fileLimit)
+	return string(b), err
+}
+
+// readFile reads a regular file of at most so many bytes.
+func readFile(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > fileLimit {
-		return "", fmt.Errorf("%s: not a file of at most %d bytes", path, fileLimit)
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, fmt.Errorf("%s: not a file of at most %d bytes", path, limit)
 	}
-	b, err := os.ReadFile(path)
-	return string(b), err
+	return os.ReadFile(path)
 }
 
 // changed reports whether a file has changed since it was read.
@@ -68,7 +72,7 @@ func (f files) changed() bool {
 // Authority is a certificate authority that is trusted for peers.
 type Authority struct {
 	certificate *smx509.Certificate
-	lists       []*smx509.RevocationList
+	lists       []*revocationList
 	// A certificate without a list in force, or an answer of the responder, is refused.
 	required bool
 	// Nil: none is asked.
@@ -76,7 +80,7 @@ type Authority struct {
 }
 
 // ParseAuthority reads an authority from PEM.
-func ParseAuthority(certificate string, lists []string, required bool) (*Authority, error) {
+func ParseAuthority(certificate string, lists []*revocationList, required bool) (*Authority, error) {
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil, errors.New("certificateFile is not PEM of a certificate")
@@ -85,25 +89,7 @@ func ParseAuthority(certificate string, lists []string, required bool) (*Authori
 	if err != nil {
 		return nil, fmt.Errorf("certificateFile: %w", err)
 	}
-	a := &Authority{certificate: c, required: required}
-	for i, text := range lists {
-		block, _ := pem.Decode([]byte(text))
-		if block == nil || block.Type != "X509 CRL" {
-			return nil, fmt.Errorf("revocationListFiles[%d] is not PEM of a revocation list", i)
-		}
-		list, err := smx509.ParseRevocationList(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("revocationListFiles[%d]: %w", i, err)
-		}
-		for _, e := range list.Extensions {
-			if e.Critical {
-				// RFC 5280 section 5.2: a list of changes, or of some certificates only, says nothing about the others.
-				return nil, fmt.Errorf("revocationListFiles[%d] has the critical extension %s: only lists of all certificates of an authority are supported", i, e.Id)
-			}
-		}
-		a.lists = append(a.lists, list)
-	}
-	return a, nil
+	return &Authority{certificate: c, lists: lists, required: required}, nil
 }
 
 // keyHash identifies an authority in CERTREQ: the SHA-1 hash of its public key.
@@ -117,10 +103,7 @@ func (a *Authority) revocation() []byte {
 	h := sha256.New()
 	fmt.Fprintln(h, a.required, a.responder != nil)
 	for _, list := range a.lists {
-		fmt.Fprintf(h, "%x %d\n", list.RawIssuer, len(list.RevokedCertificateEntries))
-		for _, entry := range list.RevokedCertificateEntries {
-			fmt.Fprintln(h, entry.SerialNumber)
-		}
+		h.Write(list.hash)
 	}
 	return h.Sum(nil)
 }
@@ -261,14 +244,18 @@ func nameOf(c *smx509.Certificate, id Identity) (string, error) {
 func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Time) error {
 	for i := 0; i+1 < len(chain); i++ {
 		c, issuer := chain[i], chain[i+1]
-		var newest *smx509.RevocationList
+		var newest, early *revocationList
 		var said *ocsp.Response
 		required := false
 		var silent error
 		for _, a := range authorities {
 			required = required || a.required && a.certificate.Equal(chain[len(chain)-1])
 			for _, list := range a.lists {
-				if bytes.Equal(list.RawIssuer, issuer.RawSubject) && list.CheckSignatureFrom(issuer) == nil && (newest == nil || list.ThisUpdate.After(newest.ThisUpdate)) {
+				switch {
+				case !list.of(issuer):
+				case list.thisUpdate.After(now.Add(clockSkew)):
+					early = list
+				case newest == nil || list.thisUpdate.After(newest.thisUpdate):
 					newest = list
 				}
 			}
@@ -277,7 +264,7 @@ func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Tim
 			if a.responder != nil && said == nil && a.certificate.Equal(chain[len(chain)-1]) {
 				said, silent = a.responder.status(c, issuer, now)
 			}
-			if said != nil && said.Certificate != nil && listed(newest, said.Certificate.SerialNumber) != nil {
+			if said != nil && said.Certificate != nil && newest.has(said.Certificate.SerialNumber) {
 				said, silent = nil, fmt.Errorf("the OCSP response is signed by %q, whose certificate was revoked", said.Certificate.Subject.String())
 			}
 		}
@@ -287,26 +274,16 @@ func revoked(authorities []*Authority, chain []*smx509.Certificate, now time.Tim
 		case said != nil:
 			return fmt.Errorf("the certificate of %q was revoked, says the OCSP responder", c.Subject.String())
 		}
-		if newest == nil || now.After(newest.NextUpdate) && !newest.NextUpdate.IsZero() {
+		if newest == nil && early != nil {
+			return fmt.Errorf("the revocation list of %q is of the future: its thisUpdate is %s", issuer.Subject.String(), early.thisUpdate.UTC().Format(time.RFC3339))
+		}
+		if newest == nil || now.After(newest.nextUpdate) && !newest.nextUpdate.IsZero() {
 			if required {
 				return errors.Join(fmt.Errorf("%q has no revocation list in force", issuer.Subject.String()), silent)
 			}
 		}
-		if entry := listed(newest, c.SerialNumber); entry != nil {
-			return fmt.Errorf("the certificate of %q was revoked on %s", c.Subject.String(), entry.RevocationTime.UTC().Format(time.DateOnly))
-		}
-	}
-	return nil
-}
-
-// listed returns the entry of a serial number on a list, or nil.
-func listed(list *smx509.RevocationList, serial *big.Int) *x509.RevocationListEntry {
-	if list == nil {
-		return nil
-	}
-	for i := range list.RevokedCertificateEntries {
-		if entry := &list.RevokedCertificateEntries[i]; entry.SerialNumber.Cmp(serial) == 0 {
-			return entry
+		if newest.has(c.SerialNumber) {
+			return fmt.Errorf("the certificate of %q was revoked on %s", c.Subject.String(), newest.revoked[string(c.SerialNumber.Bytes())].UTC().Format(time.DateOnly))
 		}
 	}
 	return nil
