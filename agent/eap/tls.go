@@ -207,6 +207,8 @@ func (c *tlsConversation) fragment(flags byte, data []byte, done func(Step)) {
 		done(c.send())
 	case len(c.out) > 0 || len(c.in)+len(data) > tlsLimit:
 		done(refuse(c.identifier, c.identity, fmt.Errorf("%w: TLS messages out of turn or too long", ErrPacket)))
+	case flags&tlsMore != 0 && len(data) == 0:
+		done(refuse(c.identifier, c.identity, fmt.Errorf("%w: a fragment of TLS messages without data", ErrPacket)))
 	case flags&tlsMore != 0:
 		c.in = append(c.in, data...)
 		done(c.request([]byte{0}))

@@ -147,6 +147,31 @@ func TestACertificateThatIsNotTrustedIsRefused(t *testing.T) {
 	}
 }
 
+// Fragments that bring nothing would have a conversation go on for ever.
+func TestAFragmentWithoutDataEndsTheConversation(t *testing.T) {
+	for _, fragment := range [][]byte{{tlsMore}, {tlsLength | tlsMore, 0, 0, 1, 0}} {
+		c := NewTLS(TLS{Config: &tls.Config{Certificates: []tls.Certificate{selfSigned(t, "gateway", 0)}}})
+		answers := make(chan Step, 1)
+		done := func(s Step) { answers <- s }
+		c.Next(nil, done)
+		first, err := Parse((<-answers).Packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Next(Packet{Response, first.Identifier, TypeIdentity, []byte("alice")}.Append(nil), done)
+		second, err := Parse((<-answers).Packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Next(Packet{Response, second.Identifier, TypeTLS, fragment}.Append(nil), done)
+		step := <-answers
+		if p, err := Parse(step.Packet); err != nil || p.Code != Failure || !errors.Is(step.Err, ErrPacket) {
+			t.Errorf("%x: %+v", fragment, step)
+		}
+		c.(Ender).End()
+	}
+}
+
 // FuzzTLS gives anything to a conversation that expects TLS.
 func FuzzTLS(f *testing.F) {
 	mine := selfSigned(&testing.T{}, "gateway", 0)

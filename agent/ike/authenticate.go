@@ -36,6 +36,12 @@ type authPayloads struct {
 	notification []*message.Notify
 }
 
+// Bounds of EAP: packets of the peer, and the time from the first packet to the last. Methods in fragments of 1,000 bytes need some twenty packets.
+const (
+	maxEAPRounds = 64
+	maxEAPTime   = 2 * time.Minute
+)
+
 // Certificates of one message.
 const maxCertificates = 8
 
@@ -96,6 +102,9 @@ type authentication struct {
 	// EAP has succeeded, with this key.
 	success bool
 	msk     []byte
+	// EAP packets of the peer, and when EAP must be over.
+	rounds int
+	until  time.Time
 	// Of the user's back end.
 	addresses []netip.Addr
 	pools     []string
@@ -530,7 +539,7 @@ func (s *ikeSA) beginEAP(a *authentication, p authPayloads, now time.Time) {
 		return
 	}
 	s.authMethod = "eap"
-	s.conversation = s.ourSPI
+	s.conversation, a.until = s.ourSPI, now.Add(maxEAPTime)
 	s.stepEAP(a, nil, p.notification, append(append([]message.Payload{a.idr}, s.certificates()...), auth))
 }
 
@@ -557,8 +566,10 @@ func (s *ikeSA) stepEAP(a *authentication, packet []byte, notify []*message.Noti
 			s.close(now, e.Err.Error())
 		default:
 			a.failure = e.Failure
-			// A method may take as long as its back end; a silent peer is removed.
-			s.expires = now.Add(halfOpenTime)
+			// A method may take as long as its back end; a silent peer is removed, and one that does not come to an end.
+			if s.expires = now.Add(halfOpenTime); s.expires.After(a.until) {
+				s.expires = a.until
+			}
 			if e.Success {
 				a.success, a.msk, s.username, a.addresses, a.pools, a.grant = true, e.MSK, e.Username, e.Addresses, e.Pools, e.Grant
 			}
@@ -571,6 +582,10 @@ func (s *ikeSA) stepEAP(a *authentication, packet []byte, notify []*message.Noti
 func (s *ikeSA) continueEAP(a *authentication, p authPayloads, now time.Time) {
 	switch {
 	case !a.success && p.eap != nil:
+		if a.rounds++; a.rounds > maxEAPRounds {
+			s.failAuth(now, message.AuthenticationFailed, fmt.Sprintf("EAP of %s is not over after %d packets", s.peer, maxEAPRounds))
+			return
+		}
 		s.stepEAP(a, p.eap.Data, p.notification, nil)
 	case a.success && p.auth != nil:
 		key, ours := a.msk, a.msk

@@ -16,6 +16,10 @@ import (
 func (s *ikeSA) receiveEAP(a *authentication, p authPayloads, now time.Time) {
 	switch {
 	case a.trusted && p.eap != nil:
+		if a.rounds++; a.rounds > maxEAPRounds {
+			s.fail(now, fmt.Sprintf("EAP is not over after %d packets", maxEAPRounds))
+			return
+		}
 		s.answerEAP(a, p.eap.Data)
 	case !a.trusted && p.idr != nil && p.auth != nil && p.eap != nil:
 		a.idr, s.peer = p.idr, identityOf(p.idr)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/subscriber"
@@ -156,6 +157,61 @@ func TestAUserDoesNotEndTheIKESAOfAnotherUserByItsIdentity(t *testing.T) {
 		begin()
 		if n := len(p.b.m.of("peer")); n != living {
 			t.Errorf("after %s comes with the identity and INITIAL_CONTACT of alice, there are %d IKE SAs, not %d; events %q", second, n, living, p.b.events)
+		}
+	}
+}
+
+// EAP has a bound of packets and of time, whatever the method does.
+func TestAUserWhoseEAPDoesNotEndIsRemoved(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wait time.Duration
+		want string
+	}{
+		{"quick", 0, "EAP of a.example is not over after 64 packets"},
+		{"slow", 20 * time.Second, "no answer in time"},
+	} {
+		p := newPair(t)
+		p.configure(func(a, b *Connection) {
+			a.LocalMethod = EAP
+			b.RemoteMethod, b.Remote = EAP, netip.Addr{}
+		})
+		steps := 0
+		p.b.answer = func(any) any {
+			steps++
+			return EAPAnswer{Packet: []byte{1, 1, 0, 5, 200}}
+		}
+		began, answered := p.now, 0
+		p.a.answer = func(any) any {
+			answered++
+			return EAPReply{Packet: []byte{2, 1, 0, 5, 200}}
+		}
+		if c.wait == 0 {
+			// The peer has no bound of its own.
+			p.filter = func(*Datagram) bool {
+				if s := p.a.m.of("peer"); len(s) == 1 && s[0].auth != nil {
+					s[0].auth.rounds = 0
+				}
+				return true
+			}
+		} else {
+			p.filter = func(d *Datagram) bool {
+				if d.Remote.Addr() == p.a.address && answered > 0 {
+					p.now = p.now.Add(c.wait)
+					p.do(p.b, p.b.m.Tick(p.now))
+				}
+				return true
+			}
+		}
+		p.initiate()
+		for range 200 {
+			p.pass(time.Second)
+		}
+		if len(p.b.m.sas) != 0 || steps > 1+maxEAPRounds || !slices.ContainsFunc(p.b.events, func(e string) bool { return e == "failed: "+c.want }) {
+			t.Errorf("%s: %d IKE SAs after %v and %d steps; events %q", c.name, len(p.b.m.sas), p.now.Sub(began), steps, p.b.events)
+		}
+		if c.wait > 0 && time.Duration(steps)*c.wait > maxEAPTime+2*c.wait {
+			t.Errorf("%s: %d steps", c.name, steps)
 		}
 	}
 }
