@@ -76,6 +76,8 @@ type serving struct {
 	files     files
 	// Of all authorities, by their files.
 	lists map[string]*listFile
+	// By the URL of IkeAuthorities; "": the URLs of certificates.
+	responders map[string]*responder
 	// Files of private keys that other users of the host can read, and that the log has named.
 	exposed map[string]bool
 	// Why a connection does not serve; none: it does.
@@ -117,7 +119,7 @@ type outgoing struct {
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, addresses: map[string][]localAddress{}, local: map[localAddress]int{}, shadowed: map[string]*object.Object{}, credentials: map[string]*api.IkeCredential{},
 		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, policies: map[string]*api.IpsecPolicy{}, specs: map[string]*object.Object{}, sites: map[string]*site{},
-		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, exposed: map[string]bool{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
+		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, responders: map[string]*responder{}, exposed: map[string]bool{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ike_packets_total", Help: "IKE packets, by exchange.",
 		}, []string{"type"}),
@@ -409,7 +411,11 @@ func (s *serving) authority(spec *api.IkeAuthority) (*Authority, error) {
 	}
 	a, err := ParseAuthority(certificate, lists, spec.GetRevocation() == api.IkeRevocation_REQUIRED)
 	if err == nil && spec.GetOcsp() {
-		a.responder = newResponder(spec.GetOcspUrl())
+		// What a responder has said outlives a change of the configuration.
+		if s.responders[spec.GetOcspUrl()] == nil {
+			s.responders[spec.GetOcspUrl()] = newResponder(spec.GetOcspUrl())
+		}
+		a.responder = s.responders[spec.GetOcspUrl()]
 	}
 	return a, err
 }
