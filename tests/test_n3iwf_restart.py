@@ -78,10 +78,17 @@ def test_children_and_the_ike_sa_are_rekeyed_after_a_kill_and_another_kill_follo
         ues.wait("rekeyed", 3, ue=0)
         site.gateway.sluice("ike", "rekey", "n3iwf-wifi")
         ues.wait("ike-rekeyed", 1, ue=0)
+        # The key is being replaced while the agent is away.
+        key, aside = site.files / "n3iwf.key", site.files / "aside.key"
+        key.rename(aside)
         assert restart(site)
+        shown = site.gateway.sluice("get", "n3iwfs").stdout
+        assert f"privateKeyFile: stat {key}" in shown and "UEs that are connected stay" in shown
         site.amf.do("nas", amf=number, count=2)
         ues.wait("nas", 2, ue=0)
         assert " 0% packet loss" in ping.stdout.read()
+    aside.rename(key)
+    site.gateway.apply(site.n3iwf(tries=7))
     ues.do("deregister", ue=0)
     site.amf.wait("deregistered")
     nothing_left(site)

@@ -249,20 +249,20 @@ func (in *instance) readCredential(credential *api.IkeCredential) (*ike.Credenti
 		files[one.path] = stamp(one.path)
 		info, err := os.Stat(one.path)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", of, one.field, err)
+			return nil, fmt.Errorf("%s: %s: %w: restore the file, or name another one", of, one.field, err)
 		}
 		if !info.Mode().IsRegular() || info.Size() > certificateIn {
-			return nil, fmt.Errorf("%s: %s: %s is not a file of at most %d bytes", of, one.field, one.path, certificateIn)
+			return nil, fmt.Errorf("%s: %s: %s is not a file of at most %d bytes: restore it, or name another one", of, one.field, one.path, certificateIn)
 		}
 		b, err := os.ReadFile(one.path)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", of, one.field, err)
+			return nil, fmt.Errorf("%s: %s: %w: restore the file, or name another one", of, one.field, err)
 		}
 		texts[i] = string(b)
 	}
 	c, err := ike.ParseCredential(texts[0], texts[1], credential.RsaPss)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", of, err)
+		return nil, fmt.Errorf("%s: %w (certificateFile %s, privateKeyFile %s): restore the files, or name others", of, err, credential.CertificateFile, credential.PrivateKeyFile)
 	}
 	if in.certificate, err = smx509.ParseCertificate(c.Chain[0]); err != nil {
 		return nil, fmt.Errorf("%s: certificateFile: %w", of, err)

@@ -36,13 +36,19 @@ type aServer struct {
 	ike.Server
 	registered map[string]*ike.Connection
 	closed     []string
+	// IKE SAs of before a restart.
+	peers        []ike.Peer
+	unregistered []string
 }
 
 func (a *aServer) Register(c *ike.Connection, _ ike.Owner) ([]ike.Peer, error) {
 	a.registered[c.Name] = c
-	return nil, nil
+	return a.peers, nil
 }
-func (a *aServer) Unregister(name string) { delete(a.registered, name) }
+func (a *aServer) Unregister(name string) {
+	delete(a.registered, name)
+	a.unregistered = append(a.unregistered, name)
+}
 func (a *aServer) Close(_ uint64, why string) error {
 	a.closed = append(a.closed, why)
 	return nil
@@ -52,6 +58,23 @@ func (a *aServer) Registered() (names []string) {
 		names = append(names, name)
 	}
 	return names
+}
+
+// plane has all objects at once.
+type plane map[object.Key]*object.Object
+
+func (p plane) Put(o *object.Object, result func(service.Result)) {
+	p[o.Key()] = o
+	if result != nil {
+		result(service.Result{Done: true})
+	}
+}
+
+func (p plane) Delete(k object.Key, result func(service.Result)) {
+	delete(p, k)
+	if result != nil {
+		result(service.Result{Done: true})
+	}
 }
 
 // writeCertificate writes a certificate of a name and its key.
@@ -88,7 +111,7 @@ func newServer(t *testing.T) (*serving, *aServer) {
 	}
 	s := made.(*serving)
 	server := &aServer{registered: map[string]*ike.Connection{}}
-	s.ike = server
+	s.ike, s.objects = server, plane{}
 	follow(s, "Interface", "all", &api.Interface{Addresses: []string{"192.0.2.1/24", "192.0.2.2/24", "198.51.100.1/24", "10.200.0.1/32"}})
 	follow(s, "IkeCredential", "n3iwf", writeCertificate(t, t.TempDir(), "n3iwf.example", time.Now().Add(time.Hour)))
 	return s, server
@@ -196,6 +219,55 @@ func TestACertificateIsReadAgainAndJudged(t *testing.T) {
 	s.look(time.Now())
 	if got := why(t, s, "wifi"); !strings.Contains(got, "which has renewed.example") || slices.Equal(server.registered["n3iwf-wifi"].Credential.Chain[0], before.Chain[0]) {
 		t.Errorf("the new certificate is not used: %q", got)
+	}
+}
+
+func TestUEsStayWhenTheAgentRestartsWithoutAFileOfTheCertificate(t *testing.T) {
+	for _, broken := range []struct {
+		damage func(path string) error
+		want   string
+	}{
+		{os.Remove, "privateKeyFile: stat "},
+		{func(path string) error { return os.WriteFile(path, []byte("half a file"), 0o600) }, "privateKeyFile is not PEM (certificateFile "},
+	} {
+		s, server := newServer(t)
+		path := s.credentials["n3iwf"].PrivateKeyFile
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := broken.damage(path); err != nil {
+			t.Fatal(err)
+		}
+		spec := anN3iwf(nil)
+		server.peers = []ike.Peer{{ID: 7, Connection: "n3iwf-wifi", Children: []ike.ChildState{{Name: signalling}}}}
+		s.recalled["wifi"] = []*recalled{{name: "n3iwf-wifi-1", ueRecord: ueRecord{N3iwf: "wifi", Fixed: fixed(spec), Peer: 7, RAN: 1, Inner: []netip.Addr{netip.MustParseAddr("10.201.0.1")}}}}
+		follow(s, "N3iwf", "wifi", spec)
+		got := why(t, s, "wifi")
+		if !strings.HasPrefix(got, "NotConfigured IkeCredential/n3iwf: "+broken.want) || !strings.Contains(got, path) || !strings.Contains(got, "restore the file") ||
+			!strings.HasSuffix(got, "; UEs that are connected stay, and no others are taken") {
+			t.Errorf("%q", got)
+		}
+		if c := server.registered["n3iwf-wifi"]; c == nil || !c.Frozen || c.Credential != nil {
+			t.Errorf("the connection is not frozen: %+v", c)
+		}
+		if len(s.taken) != 1 || s.taken[0].closing != "" || s.taken[0].severed || len(server.closed)+len(server.unregistered) != 0 {
+			t.Fatalf("the UE does not stay: %v %v", server.closed, server.unregistered)
+		}
+		u := s.taken[0]
+		// Looking again at what is still broken changes nothing.
+		s.look(time.Now())
+		follow(s, "N3iwf", "wifi", anN3iwf(func(n *api.N3Iwf) { n.MaxUes = 5 }))
+		if c := server.registered["n3iwf-wifi"]; !c.Frozen || u.in != s.instances["wifi"] || !u.in.ues[u] || len(server.closed) != 0 {
+			t.Errorf("the UE ends: %v", server.closed)
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.look(time.Now())
+		if c := server.registered["n3iwf-wifi"]; c.Frozen || c.Credential == nil || why(t, s, "wifi") != "" || !u.in.ues[u] || len(server.closed) != 0 {
+			t.Errorf("the N3iwf does not serve again: %q", why(t, s, "wifi"))
+		}
 	}
 }
 

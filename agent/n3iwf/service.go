@@ -69,11 +69,18 @@ var Definition = service.Definition{
 	New:      newServing,
 }
 
+// objects writes volatile objects: a service.Objects.
+type objects interface {
+	Put(o *object.Object, result func(service.Result))
+	Delete(k object.Key, result func(service.Result))
+}
+
 // serving is the service. Everything but the queue of events is used by the goroutine of Run alone.
 type serving struct {
 	service.Environment
-	ike  ike.Server
-	pool n2.Pool
+	objects objects
+	ike     ike.Server
+	pool    n2.Pool
 
 	nodes       map[string]*api.AccessNode
 	credentials map[string]*api.IkeCredential
@@ -116,7 +123,7 @@ type serving struct {
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	s := &serving{Environment: e, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
+	s := &serving{Environment: e, objects: e.Objects, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
 		interfaces: map[string]interfaceAddresses{}, files: map[string]map[string]string{}, conflicts: map[string]bool{},
 		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
 		courier: newCourier(), recalled: map[string][]*recalled{},
@@ -347,7 +354,7 @@ var errNotDone = errors.New("the data plane does not have it")
 
 // put makes an object. done, if not nil, gets the result of the data plane.
 func (s *serving) put(kind, name string, spec proto.Message, done func(error)) {
-	s.Objects.Put(&object.Object{Kind: kind, Name: name, Spec: spec}, func(r service.Result) {
+	s.objects.Put(&object.Object{Kind: kind, Name: name, Spec: spec}, func(r service.Result) {
 		if r.Err != nil {
 			s.Log.Error("an object of a UE is refused", "kind", kind, "name", name, "error", r.Err)
 		}
@@ -362,7 +369,7 @@ func (s *serving) put(kind, name string, spec proto.Message, done func(error)) {
 }
 
 func (s *serving) delete(kind, name string) {
-	s.Objects.Delete(object.Key{Kind: kind, Name: name}, nil)
+	s.objects.Delete(object.Key{Kind: kind, Name: name}, nil)
 }
 
 func (s *serving) random() uint32 { return rand.Uint32() }
@@ -395,6 +402,8 @@ type instance struct {
 	certificate *smx509.Certificate
 	// The object, or a file of its, has changed, and cannot be applied.
 	outdated bool
+	// It has no certificate: UEs of before a restart go on, and there are no new ones.
+	frozen bool
 	esp      []message.Proposal
 	marks    map[uint32]qosflow.Mark
 	// What is guaranteed to QoS flows of all PDU sessions.
@@ -477,8 +486,11 @@ func (s *serving) configure(name string) {
 	in := &instance{s: s, name: name, spec: spec, plane: o.Labels["dataplane"], ues: map[*ue]bool{}, given: map[netip.Addr]*ue{}, last: map[netip.Prefix]netip.Addr{}, reserved: &rates{}}
 	if err := s.apply(in, before); err != nil {
 		words := err.Error()
+		switch {
+		case s.instances[name] == in:
+			words += "; UEs that are connected stay, and no others are taken"
 		// A file that is being replaced must not end UEs.
-		if before != nil {
+		case before != nil:
 			before.outdated = true
 			words += "; the configuration of before stays in force"
 		}
@@ -502,14 +514,22 @@ func (s *serving) retry() {
 	}
 }
 
-// apply has an instance serve, in the place of the one before.
+// apply has an instance serve, in the place of the one before. After a restart, an instance without its certificate is frozen: UEs of before stay, and
+// the error says what is wrong.
 func (s *serving) apply(in, before *instance) error {
-	if err := s.identified(in.spec.Node); err != nil {
-		return err
-	}
-	c, err := in.read(s.credentials[in.spec.Credential])
+	c, err := in.read()
 	if err != nil {
 		return err
+	}
+	wrong := s.identified(in.spec.Node)
+	if wrong == nil {
+		c.Credential, wrong = in.readCredential(s.credentials[in.spec.Credential])
+	}
+	if wrong != nil {
+		if before != nil && !before.frozen {
+			return wrong
+		}
+		in.frozen, in.outdated, c.Frozen = true, true, true
 	}
 	if err := s.conflict(in); err != nil {
 		s.conflicts[in.name] = true
@@ -536,7 +556,7 @@ func (s *serving) apply(in, before *instance) error {
 			u.end("the N3iwf was changed")
 		}
 	}
-	return nil
+	return wrong
 }
 
 // identified: without an N3IWF ID, the node sets NG up as a W-AGF, whose subscribers are lines. One that does not exist is waited for.
@@ -624,8 +644,8 @@ func (in *instance) addresses() error {
 	return nil
 }
 
-// read is the connection of an instance.
-func (in *instance) read(credential *api.IkeCredential) (*ike.Connection, error) {
+// read is the connection of an instance, without its credential.
+func (in *instance) read() (*ike.Connection, error) {
 	spec := in.spec
 	rekey := cmp.Or(time.Duration(spec.RekeyTime), usualRekey)
 	c := &ike.Connection{Name: connectionPrefix + in.name, Owned: true, Dataplane: in.plane, VRF: cmp.Or(spec.Vrf, "default"), LocalMethod: ike.Certificate, RemoteMethod: ike.EAP,
@@ -656,9 +676,6 @@ func (in *instance) read(credential *api.IkeCredential) (*ike.Connection, error)
 	}
 	if in.esp, err = proposals(message.ProtocolESP, spec.EspProposals, usualESP...); err != nil {
 		return nil, fmt.Errorf("espProposals: %w", err)
-	}
-	if c.Credential, err = in.readCredential(credential); err != nil {
-		return nil, err
 	}
 	in.identity = c.LocalID
 	return c, nil

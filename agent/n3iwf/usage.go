@@ -100,11 +100,11 @@ func (p *pduSession) finish(counted func()) {
 		}
 	}
 	if p.u.in.spec.UsageRat == api.UsageRat_NO_USAGE {
-		s.Objects.Delete(key, nil)
+		s.objects.Delete(key, nil)
 		done()
 		return
 	}
-	s.Objects.Delete(key, func(r service.Result) {
+	s.objects.Delete(key, func(r service.Result) {
 		s.post(func() {
 			var last api.SessionCounters
 			if len(r.Final) > 0 && proto.Unmarshal(r.Final, &last) == nil {
