@@ -237,7 +237,7 @@ func (s *agf) agfNotReady(name string) intent.NotReady {
 		return intent.NotReady{}
 	}
 	if err := pool.Serves(spec.Node, spec.Slice); err != nil {
-		return intent.NotReady{Reason: "NoAmf", Message: err.Error()}
+		return intent.NotReady{Reason: "NoAmf", Message: err.Error(), External: true}
 	}
 	return intent.NotReady{}
 }

@@ -15,8 +15,6 @@ import (
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
-	"sluice.dev/sluice/agent/reconcile"
-	"sluice.dev/sluice/agent/service"
 )
 
 func (p *program) applyCommand() *cobra.Command {
@@ -33,8 +31,10 @@ The exit status is 0 when every object is applied; 3 when all are accepted and s
 nothing was accepted, the data plane refused an object, or a reference is unresolved. With --no-wait it is 0 once all are
 accepted and stored and no reference is unresolved. --wait waits for 0.
 
-An object that only services of the agent use, such as a PppoeServer or a SubscriberProfile, is applied also while an object that
-it refers to does not exist. It is not ready then: "apply" prints the reason, and the exit status is 0.
+An object that only services of the agent use, such as a PppoeServer or an N3iwf, is applied also while an object that it refers
+to does not exist, or while the service cannot serve with it. It is not ready then: "apply" prints the reason, and the exit
+status is 0. With --wait, it is 3 if the object is still not ready at the end. "apply" does not wait for what is outside of the
+configuration, such as a link, a peer or a server: with --wait it prints the reason, and the exit status is 0.
 
 With --confirm, the agent undoes the change unless you confirm it in time: a change that locks you out does not stay.`,
 		Example: `  sluice apply -f examples/bng
@@ -88,9 +88,6 @@ With --confirm, the agent undoes the change unless you confirm it in time: a cha
 			return err
 		}
 		p.warn(applied.GetWarnings(), written)
-		if err := p.again(c.Context(), client, applied, &s); err != nil {
-			return err
-		}
 		waits := map[object.Key]bool{}
 		for _, o := range applied.GetObjects() {
 			if o.GetStatus().GetState() == api.State_PENDING && !applied.GetUndone() {
@@ -106,48 +103,66 @@ With --confirm, the agent undoes the change unless you confirm it in time: a cha
 	return c
 }
 
-// again reads the status of applied objects that were not ready at first: what they need may have come while others were waited for.
-func (p *program) again(ctx context.Context, client api.AgentClient, applied *api.Applied, s *changeFlags) error {
-	late := map[object.Key]*api.AppliedObject{}
-	query := &api.ObjectsQuery{}
-	for _, o := range applied.GetObjects() {
-		if s.wait > 0 && notReady(o.GetStatus()) != "" {
-			late[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = o
-			query.Kinds, query.Names = append(query.Kinds, o.GetKind()), append(query.Names, o.GetName())
-		}
-	}
-	if len(late) == 0 {
+const (
+	// How often the statuses of objects that are not ready are read.
+	readyInterval = 100 * time.Millisecond
+	// How long a change without --wait waits for services to judge objects.
+	judgedWithin = 500 * time.Millisecond
+)
+
+// ready reads the statuses of applied objects that are not ready, until they are or the time of --wait is over: services may need a moment, and the
+// objects that they need may come meanwhile. It does not wait for what is outside of the configuration.
+func (p *program) ready(ctx context.Context, client api.AgentClient, applied *api.Applied, s *changeFlags, until time.Time) error {
+	if s.noWait || applied.GetUndone() {
 		return nil
 	}
-	slices.Sort(query.Kinds)
-	query.Kinds = slices.Compact(query.Kinds)
-	return p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
-		for _, now := range page {
-			if o := late[keyOf(now)]; o != nil {
-				o.Status = now.GetStatus()
+	if judged := time.Now().Add(judgedWithin); until.Before(judged) {
+		until = judged
+	}
+	for {
+		late := map[object.Key]*api.AppliedObject{}
+		query := &api.ObjectsQuery{}
+		for _, o := range applied.GetObjects() {
+			if c := notReady(o.GetStatus()); c != nil && !c.GetExternal() {
+				late[object.Key{Kind: o.GetKind(), Name: o.GetName()}] = o
+				query.Kinds, query.Names = append(query.Kinds, o.GetKind()), append(query.Names, o.GetName())
 			}
 		}
-		return nil
-	})
-}
-
-// notReady returns the reason why an applied object does not serve, if it is another object; empty: it serves, or it waits for something outside of the
-// configuration: a link, a peer, a data plane that is away.
-func notReady(s *api.Status) string {
-	if s.GetState() != api.State_APPLIED {
-		return ""
-	}
-	for _, c := range s.GetConditions() {
-		if c.GetType() == "Ready" && !c.GetHolds() && otherObject(c.GetReason()) {
-			return c.GetMessage()
+		if len(late) == 0 || !time.Now().Before(until) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(readyInterval):
+		}
+		slices.Sort(query.Kinds)
+		query.Kinds = slices.Compact(query.Kinds)
+		err := p.pages(ctx, client, query, func(page []*api.ObjectIntent) error {
+			for _, now := range page {
+				if o := late[keyOf(now)]; o != nil {
+					o.Status = now.GetStatus()
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return ""
 }
 
-// otherObject reports whether another object is the reason why an object does not serve: one that it refers to, or one that its service makes.
-func otherObject(reason string) bool {
-	return reason == reconcile.WaitsForObject.String() || reason == reconcile.WaitsForFailed.String() || strings.HasSuffix(reason, service.Refused)
+// notReady returns the condition of an applied object that does not serve; nil: it serves.
+func notReady(s *api.Status) *api.Condition {
+	if s.GetState() != api.State_APPLIED {
+		return nil
+	}
+	for _, c := range s.GetConditions() {
+		if c.GetType() == "Ready" && !c.GetHolds() {
+			return c
+		}
+	}
+	return nil
 }
 
 // nothingApplied adds the consequence to errors of objects.
@@ -362,7 +377,7 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		at[w.Key()] = w
 	}
 	tally := map[api.Step]int{}
-	out, unready, absent := 0, 0, 0
+	out, unready, unserving, absent := 0, 0, 0, 0
 	var failures, waiting, idle []string
 	var steps []stepJSON
 	var b strings.Builder
@@ -375,9 +390,12 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		}
 		steps = append(steps, stepJSON{Step: strings.ToLower(o.GetStep().String()), Kind: o.GetKind(), Name: o.GetName(),
 			State: stateText(s.GetState()), Message: s.GetMessage()})
-		if why := notReady(s); why != "" && !e.deleted {
-			steps[len(steps)-1].Message = "not ready: " + why
-			idle = append(idle, fmt.Sprintf("%s: %s", where, why))
+		if why := notReady(s); why != nil && !e.deleted && (e.waited || !why.GetExternal()) {
+			steps[len(steps)-1].Message = fmt.Sprintf("not ready: %s: %s", why.GetReason(), why.GetMessage())
+			idle = append(idle, fmt.Sprintf("%s: %s: %s", where, why.GetReason(), why.GetMessage()))
+			if !why.GetExternal() {
+				unserving++
+			}
 		}
 		switch s.GetState() {
 		case api.State_FAILED:
@@ -465,6 +483,8 @@ func (p *program) printApplied(applied *api.Applied, output string, e expected) 
 		return &unfinished{why}
 	case unready > 0 && !e.accepted:
 		return &unfinished{fmt.Sprintf("accepted and stored; %s not done yet", plural(unready, "object is", "objects are"))}
+	case unserving > 0 && e.waited:
+		return &unfinished{fmt.Sprintf("%s applied and not ready", plural(unserving, "object is", "objects are"))}
 	}
 	return nil
 }
@@ -659,7 +679,7 @@ An object of several owners is deleted when the last of them gives it up. An own
 				return gone
 			})
 		}
-		if err := p.waited(c.Context(), client, applied, &s); err != nil {
+		if err := p.carriedOut(c.Context(), client, applied, &s); err != nil {
 			return err
 		}
 		err = p.printApplied(applied, *output, expected{written: written, waited: s.wait > 0, accepted: s.noWait, deleted: true})

@@ -39,7 +39,7 @@ func (s *changeFlags) confirmed(c *cobra.Command) {
 	c.Flags().BoolVar(&s.all, "all-or-nothing", false, "undo the whole change if the data plane refuses a part of it")
 	c.Flags().BoolVar(&s.noWait, "no-wait", false, "do not wait for data planes: the change is done once it is accepted and stored")
 	c.MarkFlagsMutuallyExclusive("no-wait", "all-or-nothing")
-	spanFlag(c, &s.wait, "wait", 0, "wait up to this long until data planes have carried out the change, and fail if they have not")
+	spanFlag(c, &s.wait, "wait", 0, "wait up to this long until data planes have carried out the change and objects are ready, and fail if they are not")
 	spanFlag(c, &s.confirm, "confirm", 0, "roll back after this time, unless 'sluice confirm' comes before")
 	c.Flags().StringVar(&s.why, "why", "", "reason, for the history")
 }
@@ -55,8 +55,17 @@ func (s *changeFlags) check(c *cobra.Command) error {
 	return nil
 }
 
-// waited waits for data planes for the time of --wait.
+// waited waits for data planes and services for the time of --wait.
 func (p *program) waited(ctx context.Context, client api.AgentClient, applied *api.Applied, s *changeFlags) error {
+	until := time.Now().Add(s.wait)
+	if err := p.carriedOut(ctx, client, applied, s); err != nil {
+		return err
+	}
+	return p.ready(ctx, client, applied, s, until)
+}
+
+// carriedOut waits for data planes for the time of --wait.
+func (p *program) carriedOut(ctx context.Context, client api.AgentClient, applied *api.Applied, s *changeFlags) error {
 	if s.wait <= 0 || applied.GetUndone() {
 		return nil
 	}

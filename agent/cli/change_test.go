@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -569,11 +570,16 @@ func TestAnObjectOfAServiceIsAppliedAndNotReadyWithoutAnObjectThatItNames(t *tes
 	if got, want := s.feed(home, "apply", "-f", "-"), `SubscriberProfile/home created
 1 created.
 1 object is applied and not ready:
-  standard input:1: SubscriberProfile/home: AddressPool/street does not exist
+  standard input:1: SubscriberProfile/home: WaitsForObject: AddressPool/street does not exist
 `; got != want {
 		t.Errorf("%s", got)
 	}
-	if got := s.feed(home, "apply", "-f", "-", "-o", "json"); !strings.Contains(got, `"message": "not ready: AddressPool/street does not exist"`) {
+	if got := s.feed(home, "apply", "-f", "-", "-o", "json"); !strings.Contains(got, `"message": "not ready: WaitsForObject: AddressPool/street does not exist"`) {
+		t.Errorf("%s", got)
+	}
+	// With --wait it fails.
+	if got := s.later(home, "apply", "-f", "-", "--wait", "1ms"); !strings.Contains(got, "SubscriberProfile/home: WaitsForObject: AddressPool/street does not exist\n") ||
+		!strings.Contains(got, "1 object is applied and not ready") {
 		t.Errorf("%s", got)
 	}
 	if got := s.feed(home+street, "apply", "-f", "-", "--wait", "20s"); got != "AddressPool/street created\n1 created, 1 unchanged.\n" {
@@ -597,5 +603,33 @@ func TestAnObjectThatAServiceNeedsIsOnlyDeletedWithInUse(t *testing.T) {
 	s.feed(home+street, "apply", "-f", "-")
 	if got := s.feed(home+street, "delete", "-f", "-"); !strings.Contains(got, "2 deleted.") {
 		t.Errorf("both at once: %s", got)
+	}
+}
+
+func TestAnAppliedObjectOfAnyKindThatDoesNotServeIsPrintedWithItsReason(t *testing.T) {
+	applied := func(external bool) *api.Applied {
+		ready := &api.Condition{Type: "Ready", Reason: "NotConfigured", Message: "its file is missing", External: external}
+		return &api.Applied{Objects: []*api.AppliedObject{{Kind: "N3iwf", Name: "wifi", Step: api.Step_CREATE, Status: &api.Status{State: api.State_APPLIED,
+			Conditions: []*api.Condition{{Type: "Applied", Holds: true}, ready}}}}}
+	}
+	for _, c := range []struct {
+		name             string
+		external, waited bool
+		printed          bool
+		code             int
+	}{
+		{"a mistake", false, false, true, 0},
+		{"a mistake, with --wait", false, true, true, exitUnfinished},
+		{"a peer that is away", true, false, false, 0},
+		{"a peer that is away, with --wait", true, true, true, 0},
+	} {
+		var out bytes.Buffer
+		p := &program{out: &printable{to: &out}}
+		err := p.printApplied(applied(c.external), "table", expected{waited: c.waited})
+		printed := strings.Contains(out.String(), "1 object is applied and not ready:\n  N3iwf/wifi: NotConfigured: its file is missing\n")
+		var later *unfinished
+		if printed != c.printed || errors.As(err, &later) != (c.code == exitUnfinished) || err != nil && c.code == 0 {
+			t.Errorf("%s: %v, %q", c.name, err, out.String())
+		}
 	}
 }

@@ -287,7 +287,7 @@ func (s *relaying) hinder(relay string, server netip.Addr, reason, message strin
 		}
 	}
 	k := object.Key{Kind: "DhcpRelay", Name: relay}
-	if s.SetNotReady(k, server.String(), reason, message) && s.Intent != nil {
+	if s.SetUnanswered(k, server.String(), reason, message) && s.Intent != nil {
 		s.Intent.Touched(k)
 	}
 }

@@ -88,7 +88,7 @@ func (p *Paths) NotReady(dataplane string, kept *object.StoredObject) intent.Not
 	if o.peer != "" {
 		who = "GtpuPeer/" + o.peer + " (" + who + ")"
 	}
-	return intent.NotReady{Reason: "PathDown", Message: fmt.Sprintf("the path to %s is down since %s", who, o.since.UTC().Format(time.RFC3339)), Since: o.since}
+	return intent.NotReady{Reason: "PathDown", Message: fmt.Sprintf("the path to %s is down since %s", who, o.since.UTC().Format(time.RFC3339)), Since: o.since, External: true}
 }
 
 // Follow processes events of paths until the context or the connection ends. Afterwards no path is known to be down.

@@ -426,7 +426,7 @@ func (s *serving) problem(name, reason, words string) {
 	if reason == "" {
 		delete(s.problems, name)
 	} else {
-		s.problems[name] = intent.NotReady{Reason: reason, Message: words, Since: time.Now()}
+		s.problems[name] = intent.NotReady{Reason: reason, Message: words, Since: time.Now(), External: reason != "NotConfigured"}
 	}
 	if before.Reason != reason || before.Message != words {
 		if s.Intent != nil {

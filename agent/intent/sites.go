@@ -360,11 +360,11 @@ func (all sites) notReady(v *reconcile.Version, within func(dataplane string, st
 		below, blocked, absence := s.plane.Blocker(v)
 		switch {
 		case absence == reconcile.NoDataplane:
-			why = NotReady{Reason: absence.String(), Message: "the data plane is not connected"}
+			why = NotReady{Reason: absence.String(), Message: "the data plane is not connected", External: true}
 		case absence != reconcile.NoReason:
-			why = NotReady{Reason: absence.String(), Message: "what the data plane has is being read"}
+			why = NotReady{Reason: absence.String(), Message: "what the data plane has is being read", External: true}
 		case blocked:
-			why = NotReady{reconcile.WaitsForObject.String(), below.Key.String() + " is " + strings.ToLower(below.State.String()), below.Since}
+			why = NotReady{Reason: reconcile.WaitsForObject.String(), Message: below.Key.String() + " is " + strings.ToLower(below.State.String()), Since: below.Since}
 			if below.State == reconcile.Gone {
 				why.Message = below.Key.String() + " does not exist"
 			}

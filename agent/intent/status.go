@@ -60,6 +60,8 @@ type NotReady struct {
 	Reason, Message string
 	// Since when; zero: as long as the object is applied.
 	Since time.Time
+	// It is outside of the configuration: a link, a peer, a server, a data plane that is away. The object serves once that is there.
+	External bool
 }
 
 // Condition is one thing that holds or does not.
@@ -72,6 +74,8 @@ type Condition struct {
 	Reason, Message string
 	// Since when.
 	Time time.Time
+	// The reason is outside of the configuration: see NotReady.
+	External bool
 }
 
 // Status is one of ConditionStatuses.
@@ -93,7 +97,7 @@ func (s *Status) Conditions() [3]Condition {
 	ready := applied
 	ready.Type = ConditionTypes[2]
 	if s.State == Applied && s.NotReady.Message != "" {
-		ready.Holds, ready.Reason, ready.Message = false, s.NotReady.Reason, s.NotReady.Message
+		ready.Holds, ready.Reason, ready.Message, ready.External = false, s.NotReady.Reason, s.NotReady.Message, s.NotReady.External
 		if !s.NotReady.Since.IsZero() {
 			ready.Time = s.NotReady.Since
 		}

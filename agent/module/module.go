@@ -573,11 +573,12 @@ func (m *module) NotReady(_ string, stored *object.StoredObject) intent.NotReady
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.next == nil && slices.Contains(m.rights.Kinds, stored.KindName()) {
-		return intent.NotReady{Reason: "ModuleAway", Message: "module " + m.name + " is not attached"}
+		return intent.NotReady{Reason: "ModuleAway", Message: "module " + m.name + " is not attached", External: true}
 	}
 	if len(m.conditions) == 0 {
 		return intent.NotReady{}
 	}
 	c := m.conditions[stored.Key()]
-	return intent.NotReady{Reason: c.reason, Message: c.message}
+	// Peers of a module are its own matter.
+	return intent.NotReady{Reason: c.reason, Message: c.message, External: true}
 }

@@ -531,9 +531,9 @@ func (s *Service) NotReady(_ string, stored *object.StoredObject) intent.NotRead
 		if a.reason != "" {
 			message = a.reason
 		}
-		return intent.NotReady{Reason: "NoAssociation", Message: message, Since: a.since}
+		return intent.NotReady{Reason: "NoAssociation", Message: message, Since: a.since, External: true}
 	case a.takesNone():
-		return intent.NotReady{Reason: "NoNewSubscribers", Message: "the AMF takes no new subscribers", Since: a.since}
+		return intent.NotReady{Reason: "NoNewSubscribers", Message: "the AMF takes no new subscribers", Since: a.since, External: true}
 	}
 	return intent.NotReady{}
 }

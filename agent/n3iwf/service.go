@@ -404,8 +404,8 @@ type instance struct {
 	outdated bool
 	// It has no certificate: UEs of before a restart go on, and there are no new ones.
 	frozen bool
-	esp      []message.Proposal
-	marks    map[uint32]qosflow.Mark
+	esp    []message.Proposal
+	marks  map[uint32]qosflow.Mark
 	// What is guaranteed to QoS flows of all PDU sessions.
 	reserved *rates
 	ues      map[*ue]bool

@@ -48,7 +48,7 @@ func (l *Links) NotReady(dataplane string, stored *object.StoredObject) intent.N
 	if o.why != "" {
 		message += ": " + o.why
 	}
-	return intent.NotReady{Reason: LinkDown, Message: message, Since: o.since}
+	return intent.NotReady{Reason: LinkDown, Message: message, Since: o.since, External: true}
 }
 
 // Follow processes events of links until the context or the connection ends. Afterwards no link is known to be down.

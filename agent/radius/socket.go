@@ -94,7 +94,7 @@ func cannotSend(e *endpoint, err error) string {
 // hinder sets why a RadiusServer does not serve; an empty reason: it serves, for this purpose.
 func (s *radius) hinder(e *endpoint, reason, message string) {
 	k := object.Key{Kind: "RadiusServer", Name: e.server}
-	if s.SetNotReady(k, e.purpose(), reason, message) && s.Intent != nil {
+	if s.SetUnanswered(k, e.purpose(), reason, message) && s.Intent != nil {
 		s.Intent.Touched(k)
 	}
 }

@@ -52,7 +52,7 @@ func fillStatus(out *api.Status, s intent.Status, room *[conditionCount]api.Cond
 	out.Conditions = make([]*api.Condition, conditionCount)
 	for i, c := range s.Conditions() {
 		one := &room[i]
-		one.Unknown = c.Unknown
+		one.Unknown, one.External = c.Unknown, c.External
 		one.Type, one.Holds, one.Reason, one.Message, one.Time = c.Type, c.Holds, c.Reason, c.Message, nanoseconds(c.Time)
 		out.Conditions[i] = one
 	}

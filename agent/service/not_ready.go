@@ -63,13 +63,22 @@ const longEnough = 256
 // SetNotReady sets the reason why an object does not serve. An empty reason removes the part's reason. It reports whether
 // the reason changed.
 func (h *NotReadyReasons) SetNotReady(k object.Key, part, reason, message string) bool {
+	return h.set(k, part, intent.NotReady{Reason: reason, Message: message, Since: time.Now()})
+}
+
+// SetUnanswered is SetNotReady for a reason outside of the configuration, such as a server that does not answer.
+func (h *NotReadyReasons) SetUnanswered(k object.Key, part, reason, message string) bool {
+	return h.set(k, part, intent.NotReady{Reason: reason, Message: message, Since: time.Now(), External: true})
+}
+
+func (h *NotReadyReasons) set(k object.Key, part string, now intent.NotReady) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before, was := h.of[k][part]
 	switch {
-	case reason == "" && !was, was && before.Reason == reason && before.Message == message:
+	case now.Reason == "" && !was, was && before.Reason == now.Reason && before.Message == now.Message:
 		return false
-	case reason == "":
+	case now.Reason == "":
 		if delete(h.of[k], part); len(h.of[k]) == 0 {
 			delete(h.of, k)
 		}
@@ -80,7 +89,7 @@ func (h *NotReadyReasons) SetNotReady(k object.Key, part, reason, message string
 		if h.of[k] == nil {
 			h.of[k] = map[string]intent.NotReady{}
 		}
-		h.of[k][part] = intent.NotReady{Reason: reason, Message: message, Since: time.Now()}
+		h.of[k][part] = now
 	}
 	h.count.Store(int64(len(h.of)))
 	return true
