@@ -36,7 +36,7 @@ def ready(site):
 
 @pytest.fixture(scope="module")
 def all_ues(site):
-    return site.ues(count=2)
+    return site.ues(count=3)
 
 
 @pytest.fixture
@@ -127,5 +127,15 @@ def test_more_ues_than_the_n3iwf_takes_stay_away_for_a_while(site, ues):
     assert "15500" in why and "back-off 0183" in why
     ues.do("close", ue=0)
     nothing_left(site)
+    # UEs that the core does not authenticate are in nobody's way.
+    site.amf.do("set", options={"silent": 0x57})
+    site.amf.wait("set")
+    for ue in (0, 2):
+        ues.do("register", ue=ue)
+    site.amf.wait("nas", 2, kind=0x57)
+    site.amf.do("set", options={"silent": 0})
+    site.amf.wait("set", 2)
     register(ues, 1)
+    for ue in (0, 2):
+        ues.do("die", ue=ue)
     site.gateway.apply(site.n3iwf())

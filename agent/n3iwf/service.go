@@ -22,6 +22,7 @@ import (
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/dataplane"
+	"sluice.dev/sluice/agent/eap"
 	"sluice.dev/sluice/agent/eap5g"
 	"sluice.dev/sluice/agent/gtpu"
 	"sluice.dev/sluice/agent/ike"
@@ -57,7 +58,10 @@ var (
 	usualESP = []string{"aes128gcm16-esn", "aes128gcm16", "aes128-sha256-esn", "aes128-sha256"}
 )
 
-var errTooMany = errors.New("the N3IWF takes no more UEs")
+var (
+	errTooMany    = errors.New("the N3IWF takes no more UEs")
+	errNotServing = fmt.Errorf("%w: it does not serve", errTooMany)
+)
 
 // Definition is the service.
 var Definition = service.Definition{
@@ -94,6 +98,9 @@ type serving struct {
 	conflicts   map[string]bool              // N3iwfs that do not serve because of others
 	peers       map[uint64]*ue
 	talks       map[uint64]*ue // by EAP conversation
+	// Half-open UEs, and log lines that such UEs cause at will.
+	registering *registering
+	refusals    service.Refusals
 	names       map[string]*ue // by the name of the signalling SA's objects
 	// Of the newest UE. No two UEs of a life of the agent have the same.
 	lastNumber int
@@ -115,7 +122,7 @@ type serving struct {
 
 	refused  *prometheus.CounterVec
 	messages *prometheus.CounterVec
-	count    [2]prometheus.Gauge // UEs, PDU sessions
+	count    [3]prometheus.Gauge // UEs, PDU sessions, UEs that register
 
 	mu     sync.Mutex
 	events []func()
@@ -126,7 +133,7 @@ func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, objects: e.Objects, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
 		interfaces: map[string]interfaceAddresses{}, files: map[string]map[string]string{}, conflicts: map[string]bool{},
 		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
-		courier: newCourier(), recalled: map[string][]*recalled{},
+		courier: newCourier(), registering: newRegistering(time.Now()), recalled: map[string][]*recalled{},
 		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_nas_messages_total", Help: "NAS messages that were carried, by direction."}, []string{"direction"})}
 	s.shared = service.NewShared(e.Objects, sharedPrefix, s.post, func(k object.Key, err error) {
@@ -134,7 +141,8 @@ func newServing(e service.Environment) (service.Service, error) {
 	})
 	s.count[0] = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_n3iwf_ues", Help: "UEs that are connected."})
 	s.count[1] = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_n3iwf_pdu_sessions", Help: "PDU sessions with a user plane."})
-	for _, c := range []prometheus.Collector{s.refused, s.messages, s.count[0], s.count[1]} {
+	s.count[2] = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_n3iwf_registering", Help: "UEs that register and are not authenticated yet."})
+	for _, c := range []prometheus.Collector{s.refused, s.messages, s.count[0], s.count[1], s.count[2]} {
 		if err := e.Metrics.Register(c); err != nil {
 			return nil, err
 		}
@@ -301,6 +309,7 @@ func (s *serving) Run(ctx context.Context) error {
 			if s.readdressed {
 				s.review(now)
 			}
+			s.tickRegistering(now)
 			ues, sessions := 0, 0
 			for _, u := range s.peers {
 				u.tick(now)
@@ -311,6 +320,7 @@ func (s *serving) Run(ctx context.Context) error {
 			}
 			s.count[0].Set(float64(ues))
 			s.count[1].Set(float64(sessions))
+			s.count[2].Set(float64(s.registering.size()))
 		}
 	}
 }
@@ -408,9 +418,10 @@ type instance struct {
 	marks  map[uint32]qosflow.Mark
 	// What is guaranteed to QoS flows of all PDU sessions.
 	reserved *rates
-	ues      map[*ue]bool
-	given    map[netip.Addr]*ue
-	last     map[netip.Prefix]netip.Addr
+	// Those that are authenticated.
+	ues   map[*ue]bool
+	given map[netip.Addr]*ue
+	last  map[netip.Prefix]netip.Addr
 }
 
 const (
@@ -424,6 +435,12 @@ func instanceOf(connection string) (string, bool) {
 		return "", false
 	}
 	return connection[len(connectionPrefix):], true
+}
+
+func (in *instance) maxUEs() int { return int(cmp.Or(in.spec.MaxUes, usualMaxUEs)) }
+
+func (in *instance) tooMany() error {
+	return fmt.Errorf("%w: N3iwf/%s has maxUes: %d", errTooMany, in.name, len(in.ues))
 }
 
 func (in *instance) backOff() time.Duration {
@@ -556,6 +573,14 @@ func (s *serving) apply(in, before *instance) error {
 			u.end("the N3iwf was changed")
 		}
 	}
+	s.registering.each(func(u *ue) {
+		if u.in != before || before == nil {
+			return
+		}
+		if u.in = in; in.ends(before, u) {
+			u.down("the N3iwf was changed")
+		}
+	})
 	return wrong
 }
 
@@ -709,18 +734,17 @@ func (o owner) EAP(step ike.EAPStep, done func(ike.EAPAnswer)) {
 		u := o.s.talks[step.Conversation]
 		if u == nil {
 			in := o.s.instances[o.name]
-			if in == nil || len(in.ues) >= int(cmp.Or(in.spec.MaxUes, usualMaxUEs)) {
-				o.s.refused.WithLabelValues("congestion").Inc()
-				back, err := usualBackOff, fmt.Errorf("%w: N3iwf/%s does not serve", errTooMany, o.name)
-				if in != nil {
-					back, err = in.backOff(), fmt.Errorf("%w: N3iwf/%s has maxUes, with those that register: %d", errTooMany, in.name, len(in.ues))
-				}
-				done(ike.EAPAnswer{Packet: eap5g.End(1, 4), Err: err, Notify: backOffNotifies(back)})
+			back, err := usualBackOff, errNotServing
+			if in != nil {
+				u = &ue{s: o.s, in: in, peer: step.Peer, name: fmt.Sprintf("n3iwf-%s-%d", in.name, o.s.lastNumber+1), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
+				back, err = in.backOff(), o.s.beginUE(in, u, time.Now())
+			}
+			if err != nil {
+				o.s.countRefusal(o.name, step.Peer.Remote, err)
+				done(ike.EAPAnswer{Packet: eap5g.End(1, eap.Failure), Err: err, Notify: backOffNotifies(back)})
 				return
 			}
 			o.s.lastNumber++
-			u = &ue{s: o.s, in: in, name: fmt.Sprintf("n3iwf-%s-%d", in.name, o.s.lastNumber), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
-			in.ues[u] = true
 			o.s.talks[step.Conversation], o.s.peers[step.Peer.ID], o.s.names[u.name] = u, u, u
 		}
 		u.eap(step, done)

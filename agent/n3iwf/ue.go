@@ -4,6 +4,7 @@ package n3iwf
 
 import (
 	"cmp"
+	"container/list"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -51,6 +52,13 @@ type ue struct {
 	answer     func(ike.EAPAnswer)
 	identifier uint8
 	timer      *time.Timer
+
+	// Of a UE that is not authenticated: its source, when it began, its place among such UEs, and what sends its initial message, which has its turn.
+	source    *source
+	begun     time.Time
+	halfOpen  *list.Element
+	initial   func()
+	forwarded bool
 
 	core *n2.Context
 	// It had a context at an AMF.
@@ -194,6 +202,10 @@ func (u *ue) eap(step ike.EAPStep, done func(ike.EAPAnswer)) {
 		done(ike.EAPAnswer{Packet: eap5g.Request(u.identifier, eap5g.Start, nil)})
 		return
 	}
+	if u.gone {
+		done(ike.EAPAnswer{Packet: eap5g.End(u.identifier, eap.Failure), Err: errLate})
+		return
+	}
 	u.answer = done
 	r, err := eap5g.Parse(step.Packet)
 	switch {
@@ -226,8 +238,15 @@ func (u *ue) register(r eap5g.Response) {
 		}
 		slices = append(slices, one)
 	}
-	// An AMF that serves one of the slices, else any: the core decides.
-	u.openContext(r, append(slices, nil), time.Now().Add(answerTime))
+	now := time.Now()
+	u.await(answerTime, func() { u.discard(errPace) })
+	u.initial = func() {
+		u.stopTimer()
+		// An AMF that serves one of the slices, else any: the core decides.
+		u.openContext(r, append(slices, nil), time.Now().Add(answerTime))
+	}
+	u.s.registering.wait(u)
+	u.s.forward(now)
 }
 
 // openContext opens the context. Until a time it waits for an AMF whose NG setup is on its way.
@@ -311,12 +330,17 @@ func (u *ue) refuse(err error, notify []*message.Notify) {
 	answer := u.answer
 	u.answer = nil
 	u.stopTimer()
-	u.s.refused.WithLabelValues(reasonOf(err)).Inc()
-	amf := ""
-	if u.core != nil && u.s.pool != nil {
-		u.s.pool.Do(func() { amf = u.core.AMF() })
+	if u.core == nil {
+		// Anybody can cause it.
+		u.s.countRefusal(u.in.name, u.peer.Remote, cmp.Or(u.rejected, err))
+	} else {
+		u.s.refused.WithLabelValues(reasonOf(err)).Inc()
+		amf := ""
+		if u.s.pool != nil {
+			u.s.pool.Do(func() { amf = u.core.AMF() })
+		}
+		u.s.Log.Info("a UE is refused", "name", u.in.name, "remote", u.peer.Remote, "amf", amf, "error", cmp.Or(u.rejected, err))
 	}
-	u.s.Log.Info("a UE is refused", "name", u.in.name, "remote", u.peer.Remote, "amf", amf, "error", cmp.Or(u.rejected, err))
 	answer(ike.EAPAnswer{Packet: eap5g.End(u.identifier, eap.Failure), Err: err, Notify: notify})
 	u.release(ngap.CauseRadioNetworkFailureInRadioInterfaceProcedure)
 }
@@ -327,6 +351,14 @@ func reasonOf(err error) string {
 		return "malformed"
 	case errors.Is(err, n2.ErrNoAMF), errors.Is(err, errTooMany):
 		return "congestion"
+	case errors.Is(err, errHalfOpen):
+		return "half-open"
+	case errors.Is(err, errDisplaced):
+		return "displaced"
+	case errors.Is(err, errLate):
+		return "late"
+	case errors.Is(err, errPace):
+		return "pace"
 	}
 	return "refused"
 }
@@ -642,7 +674,7 @@ func (u *ue) receive(m any) {
 		u.reroute(m)
 	case *ngap.UEContextModificationRequest:
 		u.setRates(m.UEAggregateMaximumBitRate)
-		if m.SecurityKey != nil {
+		if m.SecurityKey != nil && u.halfOpen == nil {
 			u.key = m.SecurityKey.Octets
 		}
 		u.save()
@@ -663,6 +695,13 @@ func (u *ue) initialContext(m *ngap.InitialContextSetupRequest) {
 		u.setUpContext()
 		return
 	}
+	// UEs that register do not count among those of maxUes: some may have come first.
+	if len(u.in.ues) >= u.in.maxUEs() {
+		u.discard(u.in.tooMany())
+		return
+	}
+	u.s.registering.leave(u)
+	u.in.ues[u] = true
 	u.key = m.SecurityKey.Octets
 	u.proceed()
 }
@@ -774,7 +813,12 @@ func (u *ue) down(why string) {
 	if u.gone {
 		return
 	}
-	u.s.Log.Info("a UE is disconnected", "name", u.name, "why", why)
+	if u.halfOpen == nil {
+		u.s.Log.Info("a UE is disconnected", "name", u.name, "why", why)
+	} else {
+		// Anybody can cause it.
+		u.s.Log.Debug("a UE does not register", "name", u.name, "why", why)
+	}
 	u.answer = nil
 	u.release(ngap.CauseRadioNetworkRadioConnectionWithUeLost)
 }
@@ -786,6 +830,7 @@ func (u *ue) release(cause ngap.CauseRadioNetwork) {
 	}
 	u.unsave()
 	u.gone = true
+	u.s.registering.leave(u)
 	u.stopTimer()
 	u.disconnect()
 	if u.ending == nil {
