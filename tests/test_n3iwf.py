@@ -332,7 +332,10 @@ def test_an_n3iwf_whose_node_has_no_n3iwf_id_is_not_ready(site, ues):
     why = wait_until(lambda: (one := ready())["status"] == "False" and one, what="it is not ready")
     assert why["reason"] == "NotConfigured" and "AccessNode/lines has no n3iwfId: set it" in why["message"]
     site.gateway.apply(thing("AccessNode", "lines", n3iwfId=10, **node))
-    wait_until(lambda: ready()["status"] == "True", what="it is ready")
+    why = wait_until(lambda: (one := ready())["reason"] == "NoAmf" and one, what="it serves, without an AMF")
+    assert "AccessNode/lines: no Amf names it" in why["message"]
+    (served,) = site.gateway.json("get", "n3iwf", "wifi")
+    assert served["status"]["conditions"][-1]["status"] == "True"
     site.gateway.delete("n3iwf", "other")
     site.gateway.delete("AccessNode", "lines")
 

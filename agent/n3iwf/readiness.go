@@ -27,6 +27,7 @@ import (
 const (
 	notConfigured = "NotConfigured"
 	notReachable  = "NotReachable"
+	noAMF         = "NoAmf"
 	// How often the agent checks certificates, and their files for changes.
 	lookAgain = 5 * time.Second
 )
@@ -42,7 +43,7 @@ func (s *serving) judge(name string, spec *api.N3Iwf, reason, words string) {
 	before, _ := s.verdicts.Load(name)
 	now := verdict{spec: spec}
 	if words != "" {
-		now.why = intent.NotReady{Reason: reason, Message: words, Since: time.Now()}
+		now.why = intent.NotReady{Reason: reason, Message: words, Since: time.Now(), External: reason == noAMF}
 	}
 	was, judged := before.(verdict)
 	if judged && was.why.Reason == now.why.Reason && was.why.Message == now.why.Message && proto.Equal(was.spec, spec) {
@@ -113,9 +114,40 @@ func (s *serving) review(now time.Time) {
 	s.readdressed = false
 	for name, in := range s.instances {
 		if !in.outdated {
-			s.judge(name, in.spec, notReachable, in.unreachable(now))
+			reason, words := in.unserved(now)
+			s.judge(name, in.spec, reason, words)
 		}
 	}
+}
+
+// reviewAMFs judges N3iwfs of which AMFs became ready, or are not ready any more.
+func (s *serving) reviewAMFs(now time.Time) {
+	for name, in := range s.instances {
+		if lacks := in.withoutAMF(); lacks != in.lacks && !in.outdated {
+			reason, words := in.unserved(now)
+			s.judge(name, in.spec, reason, words)
+		}
+	}
+}
+
+// unserved says why UEs cannot register with an N3IWF that serves; "": they can.
+func (in *instance) unserved(now time.Time) (reason, words string) {
+	in.lacks = in.withoutAMF()
+	if words := in.unreachable(now); words != "" {
+		return notReachable, words
+	}
+	return noAMF, in.lacks
+}
+
+// withoutAMF says why no AMF takes UEs; "": one does.
+func (in *instance) withoutAMF() string {
+	if in.s.pool == nil {
+		return ""
+	}
+	if err := in.s.pool.Serves(in.spec.Node, nil); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // unreachable says why UEs do not reach an N3IWF that serves; "": they do.

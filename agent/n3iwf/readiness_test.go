@@ -182,6 +182,29 @@ func TestAnN3iwfThatUEsDoNotReachIsNotReady(t *testing.T) {
 	}
 }
 
+func TestAnN3iwfWithoutAnAMFIsNotReady(t *testing.T) {
+	s, core := serve(t, nil)
+	if got := why(t, s, "wifi"); got != "" {
+		t.Errorf("%q", got)
+	}
+	core.lacks = errors.New("no AMF can serve the subscriber at AccessNode/wifi: Amf/amf is not ready")
+	s.reviewAMFs(time.Now())
+	if got := why(t, s, "wifi"); got != "NoAmf "+core.lacks.Error() {
+		t.Errorf("%q", got)
+	}
+	// What the configuration can mend comes first.
+	follow(s, "N3iwf", "wifi", anN3iwf(func(n *api.N3Iwf) { n.CoreVrf = "core" }))
+	if got := why(t, s, "wifi"); !strings.HasPrefix(got, "NotReachable coreAddress") {
+		t.Errorf("%q", got)
+	}
+	follow(s, "N3iwf", "wifi", anN3iwf(nil))
+	core.lacks = nil
+	s.reviewAMFs(time.Now())
+	if got := why(t, s, "wifi"); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestACertificateIsReadAgainAndJudged(t *testing.T) {
 	s, server := newServer(t)
 	credential := s.credentials["n3iwf"]

@@ -28,6 +28,8 @@ type aCore struct {
 	n2.Pool
 	// Sources of the UEs whose initial messages it was to get.
 	asked []netip.Addr
+	// Why no AMF takes UEs.
+	lacks error
 }
 
 func (c *aCore) Do(f func()) { f() }
@@ -37,7 +39,7 @@ func (c *aCore) Open(_ string, want *api.Slice, _ *nas.GUTI, ue n2.UE) (*n2.Cont
 	}
 	return nil, n2.ErrStarting
 }
-func (c *aCore) Serves(string, *api.Slice) error { return nil }
+func (c *aCore) Serves(string, *api.Slice) error { return c.lacks }
 
 // aHost is a UE at its IKE SA.
 type aHost struct {

@@ -309,6 +309,7 @@ func (s *serving) Run(ctx context.Context) error {
 			if s.readdressed {
 				s.review(now)
 			}
+			s.reviewAMFs(now)
 			s.tickRegistering(now)
 			ues, sessions := 0, 0
 			for _, u := range s.peers {
@@ -414,8 +415,10 @@ type instance struct {
 	outdated bool
 	// It has no certificate: UEs of before a restart go on, and there are no new ones.
 	frozen bool
-	esp    []message.Proposal
-	marks  map[uint32]qosflow.Mark
+	// Why no AMF takes its UEs, when that was last looked at.
+	lacks string
+	esp   []message.Proposal
+	marks map[uint32]qosflow.Mark
 	// What is guaranteed to QoS flows of all PDU sessions.
 	reserved *rates
 	// Those that are authenticated.
@@ -514,7 +517,8 @@ func (s *serving) configure(name string) {
 		s.judge(name, spec, notConfigured, words)
 		return
 	}
-	s.judge(name, spec, notReachable, in.unreachable(time.Now()))
+	reason, words := in.unserved(time.Now())
+	s.judge(name, spec, reason, words)
 	if before != nil {
 		s.retry()
 	}
