@@ -239,7 +239,11 @@ def test_a_change_of_the_n3iwf_ends_ues_that_cannot_stay_and_no_other(site, ues)
     assert site.reaches(address)
     changed = site.n3iwf(userPlaneAddresses=["10.200.0.3"])
     planned = site.gateway.sluice("plan", "-f", "-", input=json.dumps(changed))
-    assert "N3iwf/wifi: ends 1 session" in planned.stderr
+    assert "N3iwf/wifi: ends 1 session\n" in planned.stderr and "N3iwf/wifi: disconnects 1 UE\n" in planned.stderr
+    # The interface of NAS goes: what `apply` and `plan` say of deletions is the same.
+    moved = json.dumps(thing("Interface", "nas", addresses=["10.200.0.9/32"]))
+    planned = site.gateway.sluice("plan", "-f", "-", input=moved)
+    assert "Interface/nas: cuts off 1 UE of N3iwf/wifi, which has nasAddress 10.200.0.1" in planned.stderr
     site.gateway.apply(changed)
     ues.wait("released", ue=0)
     site.amf.wait("release-complete", amf=number)

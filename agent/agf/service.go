@@ -78,7 +78,7 @@ func (s *agf) objectsOf(line, agf string) string {
 // Definition is the service that registers lines with a 5G core.
 var Definition = service.Definition{
 	Name:  "agf",
-	Kinds: []string{"AccessNode", "Agf", "CoreSubscriber", "SubscriberProfile"},
+	Kinds: []string{"AccessNode", "Agf", "CoreSubscriber", "Interface", "SubscriberProfile"},
 	Punts: []string{advertisements, delegations, errorIndications},
 	New: func(e service.Environment) (service.Service, error) {
 		s := newAGF(e)
@@ -124,6 +124,8 @@ type agf struct {
 	named map[string]string
 	// The field by which a SubscriberProfile has the core as back end.
 	core map[string]string
+	// Of Interfaces in the default VRF that have some.
+	addresses map[string][]netip.Addr
 	// Agfs that changed since the last tick.
 	changed map[string]bool
 
@@ -146,7 +148,7 @@ type agf struct {
 }
 
 func newAGF(e service.Environment) *agf {
-	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, core: map[string]string{}, changed: map[string]bool{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
+	s := &agf{environment: e, synced: make(chan struct{}), nodes: map[string]*api.AccessNode{}, agfs: map[string]*api.Agf{}, named: map[string]string{}, core: map[string]string{}, changed: map[string]bool{}, addresses: map[string][]netip.Addr{}, credentials: map[string]*api.CoreSubscriber{}, credentialOf: map[string]string{},
 		lines: map[string]*registration{}, of: map[*Line]*registration{}, members: map[string]*member{}, teids: map[uint32]*member{}, ends: map[farEnd]tunnelOwner{}, holds: map[string]hold{}, sequences: map[string]uint64{},
 		gateways:    newGateways(),
 		registered:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_agf_lines", Help: "Lines with a registration at a 5G core, or on the way to one."}),
@@ -167,6 +169,12 @@ func (s *agf) Follow(c service.Change) {
 	case "Agf":
 		follow(s.agfs, c)
 		s.changed[c.Key.Name] = true
+	case "Interface":
+		if now := addressesOf(c.Object); len(now) > 0 {
+			s.addresses[c.Key.Name] = now
+		} else {
+			delete(s.addresses, c.Key.Name)
+		}
 	case "CoreSubscriber":
 		if before := s.credentials[c.Key.Name]; before != nil && s.credentialOf[before.Line] == c.Key.Name {
 			delete(s.credentialOf, before.Line)

@@ -3,11 +3,16 @@
 package n2
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/nas"
 	"sluice.dev/sluice/agent/ngap"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/per"
 )
 
@@ -292,5 +297,39 @@ func TestAContextWhoseAMFDoesNotComeBackStaysUnlessItsUEComesBackByItself(t *tes
 	b.Tick(time.Now().Add(retainTime + time.Second))
 	if stays.lost != "" || c.AMF() != "two" || len(returns.lost) != 1 {
 		t.Errorf("%+v at %s, %+v", stays, c.AMF(), returns)
+	}
+}
+
+func TestADeletionForewarnsOfUEsThatNoOtherAMFTakesOver(t *testing.T) {
+	for _, c := range []struct {
+		ids  map[string][3]uint32
+		kind string
+		name string
+		spec proto.Message
+		node *api.AccessNode
+		want string
+	}{
+		{sameSetOfTwo, "Amf", "one", nil, nil, ""},
+		{otherSets, "Amf", "one", nil, nil, "ends the contexts of 2 lines at the core"},
+		{otherSets, "Amf", "two", nil, nil, ""},
+		{otherSets, "Amf", "one", &api.Amf{Node: "agf", Addresses: []string{"192.0.2.99"}}, nil, ""},
+		{otherSets, "Amf", "one", &api.Amf{Node: "other"}, nil, "ends the contexts of 2 lines at the core"},
+		{otherSets, "Amf", "one", nil, &api.AccessNode{N3IwfId: 9}, "disconnects 2 UEs, whose contexts at the core end"},
+		{sameSetOfTwo, "AccessNode", "agf", nil, nil, "ends the contexts of 2 lines at the core"},
+	} {
+		b := setBed(t, c.ids, nil)
+		for range 2 {
+			b.connected(t, "one", &owner{})
+		}
+		if c.node != nil {
+			b.nodes["agf"].N3IwfId, b.nodes["agf"].WagfId = c.node.N3IwfId, 0
+		}
+		var o *object.Object
+		if c.spec != nil {
+			o = &object.Object{Kind: c.kind, Name: c.name, Spec: c.spec}
+		}
+		if got := strings.Join(b.Forewarn(object.Key{Kind: c.kind, Name: c.name}, o), "; "); got != c.want {
+			t.Errorf("%s/%s: %q instead of %q", c.kind, c.name, got, c.want)
+		}
 	}
 }

@@ -73,19 +73,25 @@ type interfaceAddresses struct {
 	all []netip.Addr
 }
 
-// followInterface takes an Interface. Those that UEs have are without addresses.
-func (s *serving) followInterface(c service.Change) {
-	var now interfaceAddresses
-	if c.Object != nil {
-		if spec, is := c.Object.Spec.(*api.Interface); is {
-			now.vrf = object.VRFName(spec.GetVrf())
-			for _, text := range spec.GetAddresses() {
-				if p, err := netip.ParsePrefix(text); err == nil {
-					now.all = append(now.all, p.Addr())
-				}
+// addressesOf are those of an Interface; nil: it is gone.
+func addressesOf(o *object.Object) (now interfaceAddresses) {
+	if o == nil {
+		return now
+	}
+	if spec, is := o.Spec.(*api.Interface); is {
+		now.vrf = object.VRFName(spec.GetVrf())
+		for _, text := range spec.GetAddresses() {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				now.all = append(now.all, p.Addr())
 			}
 		}
 	}
+	return now
+}
+
+// followInterface takes an Interface. Those that UEs have are without addresses.
+func (s *serving) followInterface(c service.Change) {
+	now := addressesOf(c.Object)
 	before, had := s.interfaces[c.Key.Name]
 	if len(now.all) == 0 && !had {
 		return

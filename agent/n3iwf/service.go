@@ -630,19 +630,9 @@ func (s *serving) Ends(k object.Key, o *object.Object) (sessions int) {
 	}
 	counted := make(chan int, 1)
 	s.post(func() {
-		before, ends := s.instances[k.Name], 0
-		after := &instance{}
-		if o != nil {
-			after.spec, _ = o.Spec.(*api.N3Iwf)
-			after.plane = o.Labels["dataplane"]
-			_ = after.addresses()
-		}
-		if before != nil {
-			for u := range before.ues {
-				if !u.gone && (after.spec == nil || after.ends(before, u)) {
-					ends += len(u.sessions)
-				}
-			}
+		ends := 0
+		for _, u := range s.endedBy(k, o) {
+			ends += len(u.sessions)
 		}
 		counted <- ends
 	})

@@ -82,7 +82,7 @@ func (s *server) useless(changes []object.Change) []*api.Problem {
 	return all
 }
 
-// sessionsEnd reports sessions that an owner's changes end. What a change of an object of several owners ends, it does not know.
+// sessionsEnd reports sessions and connections that an owner's changes end. What a change of an object of several owners ends, it does not know.
 func (s *server) sessionsEnd(owner string, changes []object.Change) []*api.Problem {
 	var all []*api.Problem
 	for _, c := range changes {
@@ -95,6 +95,11 @@ func (s *server) sessionsEnd(owner string, changes []object.Change) []*api.Probl
 				problem = "ends 1 session"
 			}
 			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Problem: problem})
+		}
+		for _, problem := range s.host.Forewarn(c) {
+			if len(all) < warningLimit {
+				all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Problem: problem})
+			}
 		}
 	}
 	return all

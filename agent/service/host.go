@@ -106,6 +106,16 @@ func (h *Host) Ends(c object.Change) (sessions int) {
 	return sessions
 }
 
+// Forewarn returns what else a change of an object would end, as services say.
+func (h *Host) Forewarn(c object.Change) (all []string) {
+	for _, s := range h.services {
+		if forewarner, is := s.current().(Forewarner); is && slices.Contains(s.Kinds, c.Key.Kind) {
+			all = append(all, forewarner.Forewarn(c.Key, c.Object)...)
+		}
+	}
+	return all
+}
+
 // Run runs the services until the context ends.
 func (h *Host) Run(ctx context.Context, config Config) {
 	if config.Grace == 0 {

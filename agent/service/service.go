@@ -58,7 +58,7 @@ type Process interface {
 }
 
 // Service is a running protocol. The other interfaces that it implements select its roles: Follower, Connector,
-// Receiver, ReadinessReporter, Foreteller.
+// Receiver, ReadinessReporter, Foreteller, Forewarner.
 type Service interface {
 	// Run serves until the context ends. An error is logged, and the service is started again after a while.
 	Run(ctx context.Context) error
@@ -128,6 +128,12 @@ type ReadinessReporter interface {
 type Foreteller interface {
 	// Ends returns the number of sessions that end when the object becomes o; nil: when it is deleted. It must return fast.
 	Ends(k object.Key, o *object.Object) int
+}
+
+// Forewarner is a Service that knows what else a change of an object of Definition.Kinds would end.
+type Forewarner interface {
+	// Forewarn returns a text for each thing that ends when the object becomes o, nil when it is deleted: "disconnects 3 UEs". It must return fast.
+	Forewarn(k object.Key, o *object.Object) []string
 }
 
 // Environment is the agent's interface for a service.
