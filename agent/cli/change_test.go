@@ -558,6 +558,19 @@ metadata: {name: home}
 spec: {authentication: [none], ipv4Pools: [street]}
 `
 
+const wifi = `apiVersion: sluice.dev/v1
+kind: N3iwf
+metadata: {name: wifi}
+spec:
+  node: wifi
+  localAddress: 192.0.2.1
+  credential: n3iwf
+  innerPools: [10.201.0.0/16]
+  nasAddress: 10.200.0.1
+  userPlaneAddresses: [10.200.0.2]
+  coreAddress: 198.51.100.1
+`
+
 const street = `---
 apiVersion: sluice.dev/v1
 kind: AddressPool
@@ -573,6 +586,18 @@ func TestAnObjectOfAServiceIsAppliedAndNotReadyWithoutAnObjectThatItNames(t *tes
   standard input:1: SubscriberProfile/home: WaitsForObject: AddressPool/street does not exist
 `; got != want {
 		t.Errorf("%s", got)
+	}
+	for _, text := range []string{home, wifi} {
+		if _, errs, code := s.try(text, "plan", "-f", "-"); code != 0 || !strings.Contains(errs, "unresolved reference") {
+			t.Errorf("%d, %s", code, errs)
+		}
+	}
+	_, errs, _ := s.try(wifi+street, "plan", "-f", "-")
+	if !strings.Contains(errs, "2 unresolved references:\n") || !strings.Contains(errs, "standard input:7: N3iwf/wifi: credential: there is no IkeCredential n3iwf\n") {
+		t.Errorf("%s", errs)
+	}
+	if _, errs, _ := s.try(home+street, "plan", "-f", "-"); strings.Contains(errs, "unresolved") {
+		t.Errorf("%s", errs)
 	}
 	if got := s.feed(home, "apply", "-f", "-", "-o", "json"); !strings.Contains(got, `"message": "not ready: WaitsForObject: AddressPool/street does not exist"`) {
 		t.Errorf("%s", got)

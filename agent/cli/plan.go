@@ -59,6 +59,12 @@ plan, or nothing if an object that it depends on has changed since.`,
 				waits[object.Key{Kind: s.GetKind(), Name: s.GetName()}] = true
 			}
 		}
+		// Objects that services alone use do not wait. They would not be ready.
+		for _, i := range changes.GetPut() {
+			if k := p.registry.Kind(i.GetKind()); k != nil && k.Plane == api.Plane_AGENT {
+				waits[object.Key{Kind: i.GetKind(), Name: i.GetName()}] = true
+			}
+		}
 		if dangling, err := p.dangling(c.Context(), client, changes, waits, written); err != nil {
 			return err
 		} else if dangling != nil {
