@@ -74,7 +74,7 @@ func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 	if c.SubscriberProfile != "" && len(c.Pools)+len(c.Dns) > 0 {
 		add("pools", "subscriberProfile has pools and name servers", object.Quote(strings.Join(append(slices.Clone(c.Pools), c.Dns...), " ")), "neither pools nor dns")
 	}
-	checkIkeProposals("proposals", message.ProtocolIKE, c.Proposals, add)
+	CheckProposals("proposals", message.ProtocolIKE, c.Proposals, add)
 	for i, child := range c.Children {
 		field := "children[" + strconv.Itoa(i) + "]"
 		switch {
@@ -96,7 +96,7 @@ func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 		if child.Start == api.IkeAction_AT_ONCE && c.RemoteAddress == "" {
 			add(field+".start", "no peer to call", child.Start.String(), "NOTHING, or a connection with remoteAddress")
 		}
-		checkIkeProposals(field+".proposals", message.ProtocolESP, child.Proposals, add)
+		CheckProposals(field+".proposals", message.ProtocolESP, child.Proposals, add)
 	}
 }
 
@@ -121,11 +121,12 @@ func checkIkePeer(p *api.IkePeer, add object.Report) {
 }
 
 func checkIpsecPolicy(p *api.IpsecPolicy, add object.Report) {
-	checkIkeProposals("proposals", message.ProtocolIKE, p.Proposals, add)
-	checkIkeProposals("espProposals", message.ProtocolESP, p.EspProposals, add)
+	CheckProposals("proposals", message.ProtocolIKE, p.Proposals, add)
+	CheckProposals("espProposals", message.ProtocolESP, p.EspProposals, add)
 }
 
-func checkIkeProposals(field string, protocol message.Protocol, all []string, add object.Report) {
+// CheckProposals checks proposals of IKE or ESP in a field.
+func CheckProposals(field string, protocol message.Protocol, all []string, add object.Report) {
 	for i, text := range all {
 		if _, err := suite.ParseProposal(protocol, text); err != nil {
 			add(field+"["+strconv.Itoa(i)+"]", err.Error(), object.Quote(text), "words of "+strings.Join(suite.Words(protocol), ", "))

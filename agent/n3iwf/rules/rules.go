@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/ike/message"
+	"sluice.dev/sluice/agent/ike/rules"
 	"sluice.dev/sluice/agent/object"
 )
 
@@ -24,6 +26,8 @@ func checkN3iwf(n *api.N3Iwf, add object.Report) {
 	object.CheckHost("localAddress", n.LocalAddress, add)
 	object.CheckHost("nasAddress", n.NasAddress, add)
 	object.CheckHost("coreAddress", n.CoreAddress, add)
+	rules.CheckProposals("proposals", message.ProtocolIKE, n.Proposals, add)
+	rules.CheckProposals("espProposals", message.ProtocolESP, n.EspProposals, add)
 	var families []string
 	for i, a := range n.UserPlaneAddresses {
 		field := "userPlaneAddresses[" + strconv.Itoa(i) + "]"
