@@ -117,7 +117,7 @@ def test_a_modification_moves_flows_between_children(site, ues):
 
 
 def flows_of(site):
-    (ue,) = site.gateway.json("get", "ues")
+    (ue,) = site.gateway.json("get", "ues", "--state", "connected")
     return sorted(flow["qfi"] for flow in ue["sessions"][0]["flows"])
 
 
@@ -259,7 +259,7 @@ def test_operators_see_ues_and_release_one(site, ues):
     connected(site, ues)
     number, address = connected(site, ues, 1)
     outer = str(ip_address(FIRST_UE) + 1)
-    (ue,) = site.gateway.json("get", "ues", "--address", outer)
+    (ue,) = site.gateway.json("get", "ues", "--state", "connected", "--address", outer)
     assert site.reaches(address)
     described = site.gateway.json("describe", "ue", ue["name"])
     (session,) = described["sessions"]
@@ -270,10 +270,10 @@ def test_operators_see_ues_and_release_one(site, ues):
     site.gateway.sluice("ue", "release", ue["name"], "--why", "a test")
     site.amf.wait("release-request", amf=number, cause=["misc", "om-intervention"])
     ues.wait("released", ue=1)
-    left = site.gateway.sluice("get", "ues").stdout
+    left = site.gateway.sluice("get", "ues", "--state", "connected").stdout
     assert outer not in left and FIRST_UE in left
     for arguments, why in (
-        (("ue", "release", "nobody"), "no UE that is connected has this name"),
+        (("ue", "release", "nobody"), "no UE that is connected has the name nobody"),
         (("ue", "release"), "names of UEs, or --n3iwf"),
         (("describe", "ue", "nobody"), "there is no ue nobody"),
         (("describe", "ue"), "the name is missing"),
@@ -569,7 +569,7 @@ def test_malformed_messages_for_a_ue_disturb_no_other(site, ues):
     """Each truncation of messages, and each flip of a bit."""
     addresses = dict(connected(site, ues, ue) for ue in range(4))
     numbers = list(addresses)
-    ids = {each["amfUeNgapId"]: (each["amfUeNgapId"], each["ranUeNgapId"]) for each in site.gateway.json("get", "ues")}
+    ids = {each["amfUeNgapId"]: (each["amfUeNgapId"], each["ranUeNgapId"]) for each in site.gateway.json("get", "ues", "--state", "connected")}
     victim, number = next((a, b) for a in numbers for b in numbers if apart(ids[a], ids[b]))
     address, ue = addresses[number], numbers.index(number)
     setups = len(site.amf.events("setup"))

@@ -599,6 +599,9 @@ func TestAnObjectOfAServiceIsAppliedAndNotReadyWithoutAnObjectThatItNames(t *tes
 	if _, errs, _ := s.try(home+street, "plan", "-f", "-"); strings.Contains(errs, "unresolved") {
 		t.Errorf("%s", errs)
 	}
+	if got := s.ok("describe", "subscriberprofile", "home"); !strings.Contains(got, "; services of the agent use it, and no data plane has it\n") {
+		t.Errorf("%s", got)
+	}
 	if got := s.feed(home, "apply", "-f", "-", "-o", "json"); !strings.Contains(got, `"message": "not ready: WaitsForObject: AddressPool/street does not exist"`) {
 		t.Errorf("%s", got)
 	}

@@ -167,7 +167,11 @@ func (p *program) describe(ctx context.Context, client api.AgentClient, d *api.D
 		if s.GetState() == api.State_UNKNOWN {
 			has = "had"
 		}
-		fmt.Fprintf(&b, "  version   %d since revision %d; the data plane %s %s\n", s.GetGeneration(), s.GetRevision(), has, observed(s))
+		who := fmt.Sprintf("the data plane %s %s", has, observed(s))
+		if k := p.registry.Kind(i.GetKind()); k != nil && k.Plane == api.Plane_AGENT {
+			who = "services of the agent use it, and no data plane has it"
+		}
+		fmt.Fprintf(&b, "  version   %d since revision %d; %s\n", s.GetGeneration(), s.GetRevision(), who)
 	}
 	if len(s.GetConditions()) > 0 {
 		b.WriteString("\nConditions\n")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,6 +56,8 @@ func (o operated) ReleaseUes(ctx context.Context, r *api.UesRelease) (*api.Relea
 			if u := o.s.names[name]; u != nil && u.up && !u.gone {
 				u.operate()
 				answer.Count++
+			} else {
+				answer.Unknown = append(answer.Unknown, name)
 			}
 		}
 		if in := o.s.instances[r.GetN3Iwf()]; in != nil && len(r.GetNames()) == 0 {
@@ -104,8 +107,6 @@ func commands(l command.Line) []*cobra.Command {
 	return []*cobra.Command{c}
 }
 
-var errNoUE = errors.New("no UE that is connected has this name; see `sluice get ues`")
-
 func releaseCommand(l command.Line) *cobra.Command {
 	r := &api.UesRelease{}
 	c := &cobra.Command{
@@ -130,12 +131,15 @@ send. The audit file of the agent's configuration has the reason.`,
 		switch {
 		case err != nil:
 			return err
-		case released.GetCount() == 0 && len(names) > 0:
-			return errNoUE
-		case released.GetCount() == 0:
+		case released.GetCount() == 0 && len(names) == 0:
 			return fmt.Errorf("N3iwf/%s has no UE that is connected", r.N3Iwf)
 		}
-		fmt.Fprintf(l.Out(), "Releasing %s.\n", command.Plural(int(released.GetCount()), "UE", "UEs"))
+		if released.GetCount() > 0 {
+			fmt.Fprintf(l.Out(), "Releasing %s.\n", command.Plural(int(released.GetCount()), "UE", "UEs"))
+		}
+		if unknown := released.GetUnknown(); len(unknown) > 0 {
+			return fmt.Errorf("no UE that is connected has the name %s; see `sluice get ues --state connected`", strings.Join(unknown, ", "))
+		}
 		return nil
 	}
 	return c

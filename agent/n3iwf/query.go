@@ -19,17 +19,26 @@ import (
 
 const (
 	usualPage, longestPage = 1000, 10_000
+	// States of UEs.
+	isRegistering, isConnected, refused = "registering", "connected", "refused"
 )
 
 // answering is the answer to a query while counters are read.
 type answering struct {
 	answer   *api.N3IwfUes
-	ues      []*ue
+	ues      []shown
 	clients  map[string]*dataplane.Client
 	names    map[string][]string // of Sessions, by data plane
 	sessions map[string]*pduSession
 	flows    map[string][]*api.SessionFlowCounters
 	reading  uint64
+}
+
+// shown is a UE of a page: one that is there, or a refusal.
+type shown struct {
+	name string
+	ue   *ue
+	*refusal
 }
 
 // list answers N3iwfUesQuery.
@@ -51,8 +60,12 @@ func (s *serving) list(ctx context.Context, q *api.N3IwfUesQuery) (*api.N3IwfUes
 				a.flows[c.Session] = c.GetFlows()
 			}
 		}
-		for _, u := range a.ues {
-			a.answer.Ues = append(a.answer.Ues, u.state(a.flows))
+		for _, one := range a.ues {
+			if one.ue != nil {
+				a.answer.Ues = append(a.answer.Ues, one.ue.state(a.flows))
+			} else {
+				a.answer.Ues = append(a.answer.Ues, one.refusal.state())
+			}
 		}
 	})
 	if err != nil {
@@ -64,12 +77,18 @@ func (s *serving) list(ctx context.Context, q *api.N3IwfUesQuery) (*api.N3IwfUes
 // answering chooses the UEs of a page.
 func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
 	a := &answering{answer: &api.N3IwfUes{}, clients: map[string]*dataplane.Client{}, names: map[string][]string{}, sessions: map[string]*pduSession{}, flows: map[string][]*api.SessionFlowCounters{}, reading: s.newReading()}
+	after := func(name string) bool { return q.GetPage() == "" || byName(name, q.GetPage()) > 0 }
 	for _, u := range s.names {
-		if u.up && !u.gone && u.matches(q) && (q.GetPage() == "" || byName(u.name, q.GetPage()) > 0) {
-			a.ues = append(a.ues, u)
+		if !u.gone && u.matches(q) && after(u.name) {
+			a.ues = append(a.ues, shown{name: u.name, ue: u})
 		}
 	}
-	slices.SortFunc(a.ues, func(x, y *ue) int { return byName(x.name, y.name) })
+	for _, r := range s.refusedUEs.of {
+		if r.matches(q) && after(r.name) {
+			a.ues = append(a.ues, shown{name: r.name, refusal: r})
+		}
+	}
+	slices.SortFunc(a.ues, func(x, y shown) int { return byName(x.name, y.name) })
 	limit := usualPage
 	if q.GetLimit() > 0 {
 		limit = min(int(q.GetLimit()), longestPage)
@@ -78,7 +97,11 @@ func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
 		a.ues = a.ues[:limit]
 		a.answer.NextPage = a.ues[limit-1].name
 	}
-	for _, u := range a.ues {
+	for _, one := range a.ues {
+		u := one.ue
+		if u == nil {
+			continue
+		}
 		client := s.planes[u.peer.Dataplane]
 		if client == nil {
 			continue
@@ -96,7 +119,7 @@ func (s *serving) answering(q *api.N3IwfUesQuery) *answering {
 
 // matches reports whether a query is about a UE.
 func (u *ue) matches(q *api.N3IwfUesQuery) bool {
-	if q.GetN3Iwf() != "" && q.GetN3Iwf() != u.in.name || q.GetName() != "" && q.GetName() != u.name {
+	if q.GetN3Iwf() != "" && q.GetN3Iwf() != u.in.name || q.GetName() != "" && q.GetName() != u.name || q.GetState() != "" && q.GetState() != u.word() {
 		return false
 	}
 	if q.GetAddress() == "" {
@@ -114,10 +137,21 @@ func byName(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
+// word is the UE's state for people.
+func (u *ue) word() string {
+	if u.up {
+		return isConnected
+	}
+	return isRegistering
+}
+
 // state is a UE as operators see it.
 // flows: counters of the flows of Sessions, by name.
 func (u *ue) state(flows map[string][]*api.SessionFlowCounters) *api.N3IwfUe {
-	one := &api.N3IwfUe{N3Iwf: u.in.name, Name: u.name, Remote: u.peer.Remote.String(), Since: u.since.UnixNano()}
+	one := &api.N3IwfUe{N3Iwf: u.in.name, Name: u.name, Remote: u.peer.Remote.String(), Since: u.since.UnixNano(), State: u.word()}
+	if !u.up {
+		one.Since = u.begun.UnixNano()
+	}
 	for _, a := range u.inner {
 		one.Addresses = append(one.Addresses, a.String())
 	}

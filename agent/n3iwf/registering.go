@@ -247,6 +247,7 @@ func (u *ue) discard(err error) {
 		return
 	}
 	u.s.countRefusal(u.in.name, u.peer.Remote, err)
+	u.note(err)
 	u.release(ngap.CauseRadioNetworkFailureInRadioInterfaceProcedure)
 }
 

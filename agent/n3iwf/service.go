@@ -101,6 +101,7 @@ type serving struct {
 	// Half-open UEs, and log lines that such UEs cause at will.
 	registering *registering
 	refusals    service.Refusals
+	refusedUEs  refusals
 	names       map[string]*ue // by the name of the signalling SA's objects
 	// Of the newest UE. No two UEs of a life of the agent have the same.
 	lastNumber int
@@ -311,6 +312,7 @@ func (s *serving) Run(ctx context.Context) error {
 			}
 			s.reviewAMFs(now)
 			s.tickRegistering(now)
+			s.refusedUEs.sweep(now)
 			ues, sessions := 0, 0
 			for _, u := range s.peers {
 				u.tick(now)
@@ -730,15 +732,18 @@ func (o owner) EAP(step ike.EAPStep, done func(ike.EAPAnswer)) {
 			in := o.s.instances[o.name]
 			back, err := usualBackOff, errNotServing
 			if in != nil {
-				u = &ue{s: o.s, in: in, peer: step.Peer, name: fmt.Sprintf("n3iwf-%s-%d", in.name, o.s.lastNumber+1), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
+				o.s.lastNumber++
+				u = &ue{s: o.s, in: in, peer: step.Peer, name: fmt.Sprintf("n3iwf-%s-%d", in.name, o.s.lastNumber), conversation: step.Conversation, sessions: map[uint8]*pduSession{}, meters: map[string]bool{}}
 				back, err = in.backOff(), o.s.beginUE(in, u, time.Now())
 			}
 			if err != nil {
 				o.s.countRefusal(o.name, step.Peer.Remote, err)
+				if u != nil {
+					u.note(err)
+				}
 				done(ike.EAPAnswer{Packet: eap5g.End(1, eap.Failure), Err: err, Notify: backOffNotifies(back)})
 				return
 			}
-			o.s.lastNumber++
 			o.s.talks[step.Conversation], o.s.peers[step.Peer.ID], o.s.names[u.name] = u, u, u
 		}
 		u.eap(step, done)

@@ -341,8 +341,18 @@ func (u *ue) refuse(err error, notify []*message.Notify) {
 		}
 		u.s.Log.Info("a UE is refused", "name", u.in.name, "remote", u.peer.Remote, "amf", amf, "error", cmp.Or(u.rejected, err))
 	}
+	u.note(cmp.Or(u.rejected, err))
 	answer(ike.EAPAnswer{Packet: eap5g.End(u.identifier, eap.Failure), Err: err, Notify: notify})
 	u.release(ngap.CauseRadioNetworkFailureInRadioInterfaceProcedure)
+}
+
+// note keeps why the UE is refused.
+func (u *ue) note(err error) {
+	one := &refusal{name: u.name, n3iwf: u.in.name, remote: u.peer.Remote, at: time.Now(), why: err}
+	if u.core != nil && u.s.pool != nil {
+		u.s.pool.Do(func() { one.amf = u.core.AMF() })
+	}
+	u.s.refusedUEs.add(one)
 }
 
 func reasonOf(err error) string {
@@ -407,8 +417,14 @@ func rejectionOf(message []byte) error {
 }
 
 // finish gives the UE that is authenticated its addresses, and the signalling SA.
-func (u *ue) finish(what ike.FinishAuth, done func(ike.Finished)) {
+func (u *ue) finish(what ike.FinishAuth, finished func(ike.Finished)) {
 	u.peer = what.Peer
+	done := func(f ike.Finished) {
+		if f.Err != nil {
+			u.note(f.Err)
+		}
+		finished(f)
+	}
 	four, six := false, false
 	for _, a := range what.Attributes {
 		four = four || a.Type == message.InternalIP4Address
@@ -469,6 +485,7 @@ func (u *ue) established(peer ike.Peer) {
 	u.stopTimer()
 	now := time.Now()
 	u.peer, u.up, u.active, u.looked, u.since = peer, true, now, now, now
+	u.s.refusedUEs.connected(peer.Remote)
 	u.s.Log.Info("a UE is connected", "remote", peer.Remote, "name", u.name)
 	if u.core == nil {
 		u.end("the AMF has no context of the UE any more")

@@ -107,7 +107,7 @@ class Site:
                 f"FAILED      {again} phones registered again, {len(self.phones.events('released'))} were disconnected"
             )
             return 0
-        return len(self.gateway.json("get", "ues") or [])
+        return len(self.gateway.json("get", "ues", "--state", "connected") or [])
 
 
 class Traffic:
