@@ -108,6 +108,13 @@ func (e *envelopes) take(data []byte) (messages [][]byte, err error) {
 	return messages, nil
 }
 
+const (
+	// The longest message of an envelope, and of a request of EAP-5G: that has a length of two bytes, too, as have the payloads of IKE around it.
+	maxEnvelope = 1<<16 - 1
+	maxEAPNAS   = maxEnvelope - 256
+)
+
+// envelope is the envelope of a message of at most maxEnvelope bytes.
 func envelope(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...)
 }

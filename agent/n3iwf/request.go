@@ -110,13 +110,28 @@ func (u *ue) modifyRequest(m *ngap.PDUSessionResourceModifyRequest) {
 	}
 }
 
+// modify changes a PDU session, after changes of it that are under way. done gets the transfer of the answer.
 func (u *ue) modify(item ngap.PDUSessionResourceModifyItemModReq, done func(transfer []byte, ok bool)) {
+	p := u.sessions[uint8(item.PDUSessionID)]
+	if p == nil || !p.busy {
+		u.modifySession(p, item, done)
+		return
+	}
+	if len(p.queued) < maxQueued {
+		p.queued = append(p.queued, func() { u.modifySession(p, item, done) })
+		return
+	}
+	cause := ngap.CauseRadioNetworkInteractionWithOtherProcedure
+	transfer, _ := ngap.EncodeTransfer(&ngap.PDUSessionResourceModifyUnsuccessfulTransfer{Cause: ngap.Cause{RadioNetwork: &cause}})
+	done(transfer, false)
+}
+
+func (u *ue) modifySession(p *pduSession, item ngap.PDUSessionResourceModifyItemModReq, done func(transfer []byte, ok bool)) {
 	refuse := func(cause ngap.CauseRadioNetwork) {
 		transfer, _ := ngap.EncodeTransfer(&ngap.PDUSessionResourceModifyUnsuccessfulTransfer{Cause: ngap.Cause{RadioNetwork: &cause}})
 		done(transfer, false)
 	}
-	p := u.sessions[uint8(item.PDUSessionID)]
-	if p == nil || u.gone {
+	if p == nil || p.removed || u.gone {
 		refuse(ngap.CauseRadioNetworkUnknownPDUSessionID)
 		return
 	}
@@ -166,14 +181,18 @@ func (u *ue) modify(item ngap.PDUSessionResourceModifyItemModReq, done func(tran
 	p.flows = flows
 	p.reserve()
 	u.share(p)
+	p.busy = true
 	p.regroup(func(err error) {
+		if err == nil || p.removed {
+			defer p.idle()
+		}
 		if err != nil && !p.removed {
 			// The session stays as it was.
 			u.s.Log.Info("a PDU session cannot be modified", "name", p.name(), "error", err)
 			p.parameters = before
 			p.reserve()
 			u.share(p)
-			p.regroup(func(error) {})
+			p.regroup(func(error) { p.idle() })
 		}
 		if err != nil || p.removed {
 			refuse(ngap.CauseRadioNetworkRadioResourcesNotAvailable)

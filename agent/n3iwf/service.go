@@ -73,16 +73,10 @@ var Definition = service.Definition{
 	New:      newServing,
 }
 
-// objects writes volatile objects: a service.Objects.
-type objects interface {
-	Put(o *object.Object, result func(service.Result))
-	Delete(k object.Key, result func(service.Result))
-}
-
 // serving is the service. Everything but the queue of events is used by the goroutine of Run alone.
 type serving struct {
 	service.Environment
-	objects objects
+	objects service.Writer
 	ike     ike.Server
 	pool    n2.Pool
 

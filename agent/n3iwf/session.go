@@ -50,6 +50,9 @@ type pduSession struct {
 	shared, sharedBefore []object.Key
 	// The newest Session has the UE's rate shared with other sessions.
 	togetherUp, togetherDown bool
+	// It is set up or modified, and modifications that wait until that is done.
+	busy   bool
+	queued []func()
 	// Which apply is the newest, and who waits for it.
 	turn    int
 	waiting []func(error)
@@ -117,11 +120,13 @@ func (u *ue) setup(items []setupItem, done func([]setupResult)) {
 			continue
 		}
 		u.sessions[p.id] = p
+		p.busy = true
 		u.save()
 		u.share(p)
 		p.open(groups(u.in.spec.ChildFiveQis, u.in.marks, p.flows), func(err error) {
 			if err == nil && !p.removed {
 				p.apply(func(err error) {
+					defer p.idle()
 					if err != nil || p.removed {
 						u.s.Log.Error("a PDU session has no user plane", "name", p.name(), "error", err)
 						p.remove(true, func() {})
@@ -132,6 +137,7 @@ func (u *ue) setup(items []setupItem, done func([]setupResult)) {
 				})
 				return
 			}
+			defer p.idle()
 			u.s.Log.Info("a PDU session has no child SA", "name", p.name(), "error", err)
 			p.remove(true, func() {})
 			finished(unsuccessful(ngap.CauseRadioNetworkFailureInRadioInterfaceProcedure), false)
@@ -443,6 +449,19 @@ func removeAll(sessions map[uint8]*pduSession, told bool, counted func()) {
 		sessions[id].remove(told, one)
 	}
 	one()
+}
+
+// maxQueued modifications of a PDU session wait for the one before.
+const maxQueued = 8
+
+// idle: the session is set up, or a modification is done. The next one follows.
+func (p *pduSession) idle() {
+	p.busy = false
+	for !p.busy && len(p.queued) > 0 {
+		next := p.queued[0]
+		p.queued = p.queued[1:]
+		next()
+	}
 }
 
 // regroup changes the child SAs to those of the flows: the UE takes the new QFIs of a child SA that stays (TS 24.502 section 7.6), or refuses them; new child

@@ -532,7 +532,17 @@ func (u *ue) downlink(octets []byte) {
 		return
 	}
 	if u.gone {
-		u.undelivered(octets)
+		u.undelivered(octets, ngap.CauseRadioNetworkRadioConnectionWithUeLost)
+		return
+	}
+	longest := maxEnvelope
+	if !u.up && u.key == nil {
+		longest = maxEAPNAS
+	}
+	if len(octets) > longest {
+		u.s.refused.WithLabelValues("too-long").Inc()
+		u.s.Log.Warn("the core sends a NAS message that is too long for a UE", "name", u.name, "bytes", len(octets))
+		u.undelivered(octets, ngap.CauseRadioNetworkUnspecified)
 		return
 	}
 	u.s.messages.WithLabelValues("downlink").Inc()
@@ -587,8 +597,7 @@ func (u *ue) disconnect() {
 }
 
 // undelivered tells the AMF that a NAS message does not arrive (TS 38.413 section 8.6.4).
-func (u *ue) undelivered(octets []byte) {
-	cause := ngap.CauseRadioNetworkRadioConnectionWithUeLost
+func (u *ue) undelivered(octets []byte, cause ngap.CauseRadioNetwork) {
 	u.send(func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) any {
 		return &ngap.NASNonDeliveryIndication{AMFUENGAPID: amf, RANUENGAPID: ran, NASPDU: octets, Cause: ngap.Cause{RadioNetwork: &cause}}
 	})
@@ -852,7 +861,7 @@ func (u *ue) release(cause ngap.CauseRadioNetwork) {
 	u.disconnect()
 	if u.ending == nil {
 		for _, m := range u.waiting {
-			u.undelivered(m)
+			u.undelivered(m, ngap.CauseRadioNetworkRadioConnectionWithUeLost)
 		}
 	}
 	ending := u.endSessions()

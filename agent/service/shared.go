@@ -27,9 +27,15 @@ type sharedObject struct {
 	then  []func()
 }
 
+// Writer writes volatile objects: Objects.
+type Writer interface {
+	Put(one *object.Object, result func(Result))
+	Delete(k object.Key, result func(Result))
+}
+
 // NewShared makes an empty Shared. Names of its objects begin with prefix. in runs a function so that it does not overlap with a method. Shared calls
 // refused for each object that a data plane refuses.
-func NewShared(o *Objects, prefix string, in func(func()), refused func(object.Key, error)) *Shared {
+func NewShared(o Writer, prefix string, in func(func()), refused func(object.Key, error)) *Shared {
 	return &Shared{prefix: prefix, all: map[object.Key]*sharedObject{}, refused: refused,
 		put:    func(one *object.Object, result func(Result)) { o.Put(one, func(r Result) { in(func() { result(r) }) }) },
 		remove: func(k object.Key) { o.Delete(k, nil) }}
