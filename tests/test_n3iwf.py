@@ -117,7 +117,7 @@ def test_a_modification_moves_flows_between_children(site, ues):
 
 
 def flows_of(site):
-    (ue,) = site.gateway.json("get", "ues", "--state", "connected")
+    (ue,) = site.connected()
     return sorted(flow["qfi"] for flow in ue["sessions"][0]["flows"])
 
 
@@ -259,7 +259,7 @@ def test_operators_see_ues_and_release_one(site, ues):
     connected(site, ues)
     number, address = connected(site, ues, 1)
     outer = str(ip_address(FIRST_UE) + 1)
-    (ue,) = site.gateway.json("get", "ues", "--state", "connected", "--address", outer)
+    (ue,) = site.connected("--address", outer)
     assert site.reaches(address)
     described = site.gateway.json("describe", "ue", ue["name"])
     (session,) = described["sessions"]
@@ -569,7 +569,7 @@ def test_malformed_messages_for_a_ue_disturb_no_other(site, ues):
     """Each truncation of messages, and each flip of a bit."""
     addresses = dict(connected(site, ues, ue) for ue in range(4))
     numbers = list(addresses)
-    ids = {each["amfUeNgapId"]: (each["amfUeNgapId"], each["ranUeNgapId"]) for each in site.gateway.json("get", "ues", "--state", "connected")}
+    ids = {each["amfUeNgapId"]: (each["amfUeNgapId"], each["ranUeNgapId"]) for each in site.connected()}
     victim, number = next((a, b) for a in numbers for b in numbers if apart(ids[a], ids[b]))
     address, ue = addresses[number], numbers.index(number)
     setups = len(site.amf.events("setup"))

@@ -2,7 +2,6 @@
 """QoS of UEs on untrusted access: marks, rates, guaranteed rates, and the volumes that the core and operators get."""
 
 import contextlib
-import json
 import threading
 from types import SimpleNamespace
 
@@ -47,7 +46,7 @@ def test_packets_are_marked_by_their_flow(site, ues):
     seen = {tuple(flow[2:6]) for flow in ues.wait("flows")[-1]["flows"]}
     assert seen == {(9, 0, 18, 18), (1, 0, EF, EF)}
     # Two requests and two answers of each, with their ends of the addresses.
-    (shown,) = site.gateway.json("get", "ues", "--state", "connected")
+    (shown,) = site.connected()
     flows = {flow["qfi"]: flow for flow in shown["sessions"][0]["flows"]}
     numbers = ("fiveQi", "upPackets", "upBytes", "downPackets", "downBytes")
     assert {qfi: [int(flow[each]) for each in numbers] for qfi, flow in flows.items()} == {
@@ -150,7 +149,7 @@ def test_a_guaranteed_rate_is_kept_while_the_ports_are_full(site, ues):
 
 
 def listed(site):
-    return {one["name"]: one for one in json.loads(site.gateway.sluice("get", "ues", "--state", "connected", "-o", "json").stdout)}
+    return {one["name"]: one for one in site.connected()}
 
 
 def test_the_core_and_operators_get_the_volumes_of_sessions(site, ues):

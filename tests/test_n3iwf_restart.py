@@ -34,7 +34,7 @@ def test_ues_stay_registered_and_lose_no_packet_over_a_kill_of_the_agent(site, u
     number, first = connected(site, ues)
     _, second = site.attach(ues, session=2)
     kept, names = kinds(site), site.gateway.holds("Session")
-    (before,) = site.gateway.json("get", "ues", "--state", "connected")
+    (before,) = site.connected()
     often = ("-i", "0.02", "-c", "400")
     with pinging(site, first, *often) as one, pinging(site, second, *often) as two:
         both = {site.upf.by_address[ip_address(each).packed][0].teid_up for each in (first, second)}
@@ -50,7 +50,7 @@ def test_ues_stay_registered_and_lose_no_packet_over_a_kill_of_the_agent(site, u
         assert " 0% packet loss" in two.stdout.read()
     assert site.reaches(third) and site.reaches(first, *VOICE)
     assert len(site.amf.events("initial")) == 1 and not ues.events("nas-closed") and not ues.events("failure")
-    (after,) = site.gateway.json("get", "ues", "--state", "connected")
+    (after,) = site.connected()
     assert [after[key] for key in ("name", "remote", "since", "amfUeNgapId", "ranUeNgapId")] == [
         before[key] for key in ("name", "remote", "since", "amfUeNgapId", "ranUeNgapId")
     ]
@@ -93,8 +93,8 @@ def test_children_and_the_ike_sa_are_rekeyed_after_a_kill_and_another_kill_follo
     site.amf.wait("deregistered")
     nothing_left(site)
     # A UE that comes then has a name and an address that no other has had since.
-    names = {site.gateway.json("get", "ues", "--state", "connected")[0]["name"] for ue in (0, 1) if register(ues, ue) is None}
-    assert len(names) >= 1 and len({each["name"] for each in site.gateway.json("get", "ues", "--state", "connected")}) == 2
+    names = {site.connected()[0]["name"] for ue in (0, 1) if register(ues, ue) is None}
+    assert len(names) >= 1 and len({each["name"] for each in site.connected()}) == 2
 
 
 def test_ues_whose_contexts_the_amf_did_not_keep_are_disconnected_and_come_back(site, ues):

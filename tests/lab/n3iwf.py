@@ -123,6 +123,10 @@ class Site:
         command = ("ping", "-c", str(count), "-i", "0.2", "-w", str(deadline), "-I", address, *more, to)
         return self.wifi.run(*command, check=False).returncode == 0
 
+    def connected(self, *more):
+        """The UEs that are connected, as operators see them."""
+        return self.gateway.json("get", "ues", "--state", "connected", *more) or []
+
     def left(self):
         names = ("n3iwf-wifi-", "n3iwf-shared-")
         return [each for each in self.gateway.json("get", "all") if each["metadata"]["name"].startswith(names)]
