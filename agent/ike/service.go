@@ -386,7 +386,7 @@ func (s *serving) checkKeyFile(path, credential string) {
 	info, err := os.Stat(path)
 	exposed := err == nil && info.Mode().Perm()&0o004 != 0
 	if exposed && !s.exposed[path] {
-		s.Log.Warn("each user of the host can read a private key: make its mode 0600", "name", credential, "path", path, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+		s.Log.Warn("each user of the host can read a private key: make its mode 0600", "name", credential, "path", path)
 	}
 	if exposed {
 		s.exposed[path] = true
