@@ -67,7 +67,7 @@ func parseList(b []byte) (*revocationList, error) {
 	}
 	l.hash = h.Sum(nil)
 	list.RevokedCertificateEntries = nil
-	//lint:ignore SA1019 it has them once more.
+	// It has them once more.
 	list.RevokedCertificates = nil
 	return l, nil
 }
