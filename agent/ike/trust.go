@@ -171,6 +171,9 @@ func trust(authorities []*Authority, chain [][]byte, id Identity, now time.Time)
 	if t.name, err = nameOf(leaf, id); err != nil {
 		return nil, err
 	}
+	// Certificates of one name, key and issuer are one authority: otherwise a few of them make many chains.
+	same := map[string]bool{}
+	var over error
 	for _, der := range chain[1:] {
 		c, err := smx509.ParseCertificate(der)
 		if err != nil {
@@ -179,11 +182,20 @@ func trust(authorities []*Authority, chain [][]byte, id Identity, now time.Time)
 		if err := short(c); err != nil {
 			return nil, err
 		}
+		key := string(slices.Concat(c.RawSubject, c.RawIssuer, c.RawSubjectPublicKeyInfo))
+		if now.Before(c.NotBefore) || now.After(c.NotAfter) {
+			over = fmt.Errorf("the certificate of %q has expired or is not yet valid", printable(c.Subject.String()))
+			continue
+		}
+		if same[key] {
+			continue
+		}
+		same[key] = true
 		between.AddCert(c)
 	}
 	t.chains, err = leaf.Verify(smx509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []smx509.ExtKeyUsage{smx509.ExtKeyUsageAny}})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, over)
 	}
 	return t, nil
 }

@@ -86,6 +86,31 @@ func TestTheCertificatesOfAPeerAreBounded(t *testing.T) {
 	}
 }
 
+// Of an authority that has several certificates the valid one counts, and one of them is enough.
+func TestAnAuthorityBetweenMaySendSeveralCertificates(t *testing.T) {
+	ca := newIssuer(t, "ecdsa", "CA", nil)
+	between := newIssuer(t, "ecdsa", "Between", ca)
+	leaf, _ := between.issue("ecdsa", "gw.example")
+	again := func(serial int64, end time.Duration) *smx509.Certificate {
+		template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "Between"}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(end),
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, SubjectKeyId: []byte("Between"), DNSNames: []string{"other.example"}}
+		der, err := smx509.CreateCertificate(rand.Reader, template, ca.certificate.ToX509(), between.key.Public(), ca.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := smx509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	old, renewed := again(7, -time.Hour), again(8, time.Hour)
+	got, err := trust([]*Authority{ca.authority(false)}, [][]byte{leaf.Raw, old.Raw, between.certificate.Raw, renewed.Raw}, mustIdentity(t, "gw.example"), time.Now())
+	if err != nil || len(got.chains) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestOfManyCertificatesFewAreVerifiedAtOnceAndFewWait(t *testing.T) {
 	var group sync.WaitGroup
 	v := &verifications{limit: 2, start: func(run func()) bool {
