@@ -75,7 +75,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 		}
 		before, stored := d.recordFor(k), x.Objects[i]
 		if before.producedBy() != nil {
-			mistakes = append(mistakes, produced(k, before))
+			mistakes = append(mistakes, d.produced(k, before))
 			continue
 		}
 		if before == nil && stored != nil && options.Expect == nil {

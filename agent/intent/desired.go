@@ -32,6 +32,8 @@ type Config struct {
 	// Returns the reason why an applied object does not serve: a word and a sentence, both empty if it serves. It
 	// must return fast, and not call Desired. It may be nil.
 	NotReady func(dataplane string, stored *object.StoredObject) NotReady
+	// Returns the configured object for which a service made a volatile one, for errors. It must return fast, and not call Desired. It may be nil.
+	MadeFor func(k object.Key) (object.Key, bool)
 	// How long to wait before the first repetition of a failed undo (a second).
 	UndoAgain time.Duration
 	// Which start of the machine this is, and the time since then (the kernel's).

@@ -80,7 +80,7 @@ func (d *Desired) placeSome(x *object.Examined, try bool) (in placed, err error)
 	for _, k := range x.Keys {
 		// A service may have made it since the edits were computed.
 		if r := d.records.Get(k); r.producedBy() != nil {
-			mistakes = append(mistakes, produced(k, r))
+			mistakes = append(mistakes, d.produced(k, r))
 		}
 	}
 	if len(mistakes) > 0 {

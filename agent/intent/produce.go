@@ -381,6 +381,11 @@ func (d *Desired) Release(service string) {
 }
 
 // produced is the error of an owner of configuration that changes a service's object.
-func produced(k object.Key, r *Record) *object.Error {
+func (d *Desired) produced(k object.Key, r *Record) *object.Error {
+	if d.config.MadeFor != nil {
+		if of, known := d.config.MadeFor(k); known {
+			return &object.Error{Object: k, Problem: "is a volatile object of service " + r.producedBy().Service + " for " + of.String(), Accepted: "a change or deletion of " + of.String()}
+		}
+	}
 	return &object.Error{Object: k, Problem: "is a volatile object of service " + r.producedBy().Service, Accepted: "a change by that service"}
 }

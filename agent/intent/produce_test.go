@@ -111,6 +111,18 @@ func TestAVolatileObjectIsRefusedForChangeByConfiguration(t *testing.T) {
 	}
 }
 
+func TestARefusedChangeOfAVolatileObjectNamesTheObjectThatItIsMadeFor(t *testing.T) {
+	d, _, _ := running(t, intent.Config{MadeFor: func(k object.Key) (object.Key, bool) {
+		return object.Key{Kind: "PppoeServer", Name: "access"}, k.Name == "s-7"
+	}})
+	applied(t, d, port("p"))
+	produce(t, producer(t, d, "pppoe"), object.Put(subscriberOn(7)))
+	_, err := d.Apply(t.Context(), intent.Source{Owner: "api"}, []object.Change{object.Remove(object.Key{Kind: "Session", Name: "s-7"})}, intent.Options{})
+	if want := "Session/s-7: is a volatile object of service pppoe for PppoeServer/access; accepted: a change or deletion of PppoeServer/access"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestAnOutcomeNamesNoObjectThatAServiceMakesMeanwhile(t *testing.T) {
 	d, plane, _ := running(t, intent.Config{})
 	p := producer(t, d, "pppoe")

@@ -226,7 +226,7 @@ func (d *Desired) reversed(o *opened) (edits []Edit, left []Left, err error) {
 	for k, u := range undoes {
 		now := d.records.Get(k)
 		if now.producedBy() != nil {
-			left = append(left, Left{k, produced(k, now).Problem})
+			left = append(left, Left{k, d.produced(k, now).Problem})
 			continue
 		}
 		layers, differ := now.without(""), false

@@ -190,7 +190,7 @@ func Run(ctx context.Context, config Config, ready func()) error {
 	}
 	host := service.New(config.Services)
 	desired, err := intent.New(intent.Config{Dataplanes: planes, Registry: config.Registry, Store: config.Store, Log: config.Log, Owners: owners,
-		NotReady: host.NotReady, Undone: config.Audit.Undone,
+		NotReady: host.NotReady, MadeFor: host.MadeFor, Undone: config.Audit.Undone,
 		Reconciler: reconcile.Options{MinBackoff: config.MinBackoff, MaxBackoff: config.MaxBackoff}})
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)

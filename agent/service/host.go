@@ -80,6 +80,18 @@ func New(all []Definition) *Host {
 // Punts returns the reasons for which services want packets.
 func (h *Host) Punts() []string { return reasonsOf(h.services) }
 
+// MadeFor returns the configured object for which a service made a volatile one.
+func (h *Host) MadeFor(k object.Key) (object.Key, bool) {
+	for _, s := range h.services {
+		if maker, is := s.current().(Maker); is {
+			if of, known := maker.MadeFor(k); known {
+				return of, true
+			}
+		}
+	}
+	return object.Key{}, false
+}
+
 // NotReady returns the reason of a service why an object does not serve although a data plane has it.
 func (h *Host) NotReady(plane string, stored *object.StoredObject) intent.NotReady {
 	for _, s := range h.services {

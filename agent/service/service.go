@@ -58,7 +58,7 @@ type Process interface {
 }
 
 // Service is a running protocol. The other interfaces that it implements select its roles: Follower, Connector,
-// Receiver, ReadinessReporter, Foreteller, Forewarner.
+// Receiver, ReadinessReporter, Maker, Foreteller, Forewarner.
 type Service interface {
 	// Run serves until the context ends. An error is logged, and the service is started again after a while.
 	Run(ctx context.Context) error
@@ -122,6 +122,12 @@ type ReadinessReporter interface {
 	// NotReady returns the zero value if the service knows no reason why the object does not serve. It must return
 	// fast.
 	NotReady(dataplane string, stored *object.StoredObject) intent.NotReady
+}
+
+// Maker is a Service that makes volatile objects for objects of Definition.Kinds.
+type Maker interface {
+	// MadeFor returns the configured object for which the service made a volatile one. It must return fast.
+	MadeFor(k object.Key) (object.Key, bool)
 }
 
 // Foreteller is a Service that knows what a change of an object of Definition.Kinds would end.
