@@ -438,7 +438,7 @@ func (f *Field) Accepted() string {
 	default:
 		least, most := f.Bounds()
 		switch f.Notes.Unit {
-		case api.Unit_NONE:
+		case api.Unit_NONE, api.Unit_HEXADECIMAL:
 			text = fmt.Sprintf("%d to %d", least, most)
 		case api.Unit_NANOSECONDS:
 			text = FormatNumber(f.Notes.Unit, uint64(least)) + " to " + FormatNumber(f.Notes.Unit, most) + ", with a suffix ns, us, ms, s, m or h"

@@ -3,6 +3,7 @@
 package object
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -168,8 +169,11 @@ func (p Path) Column(spec proto.Message) string {
 	p.each(spec.ProtoReflect(), p.steps, func(f *Field, v protoreflect.Value) {
 		if f.Fields == nil {
 			format := FormatUnit
-			if f.Notes.GetUnit() == api.Unit_BYTES {
+			switch f.Notes.GetUnit() {
+			case api.Unit_BYTES:
 				format = FormatNumber // sizes of packets, such as an MTU
+			case api.Unit_HEXADECIMAL:
+				format = func(_ api.Unit, n uint64) string { return fmt.Sprintf("%08x", n) }
 			}
 			found = append(found, f.written(v, format))
 			return

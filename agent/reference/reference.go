@@ -140,7 +140,7 @@ func Holds(f *object.Field) string {
 	default:
 		least, most := f.Bounds()
 		switch unit := f.Notes.Unit; unit {
-		case api.Unit_NONE:
+		case api.Unit_NONE, api.Unit_HEXADECIMAL:
 			text = fmt.Sprintf("%d to %d", least, most)
 		case api.Unit_BITS_PER_SECOND:
 			text = fmt.Sprintf("bit/s, %s to %s", object.FormatNumber(unit, uint64(max(least, 0))), object.FormatNumber(unit, most))
