@@ -88,7 +88,7 @@ func (p *program) changesOf(r *api.Revision) string {
 			if k := p.registry.Kind(kind); k != nil {
 				many = k.Plural
 			}
-			kinds = append(kinds, plural(counts[step][kind], strings.TrimSuffix(many, "s"), many))
+			kinds = append(kinds, plural(counts[step][kind], singular(many), many))
 		}
 		if len(kinds) > 0 {
 			parts = append(parts, strings.Join(kinds, ", ")+" "+changed(step))
@@ -98,6 +98,14 @@ func (p *program) changesOf(r *api.Revision) string {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// singular is one of a kind's plural: "ipsec-policy" of "ipsec-policies".
+func singular(many string) string {
+	if stem, is := strings.CutSuffix(many, "ies"); is {
+		return stem + "y"
+	}
+	return strings.TrimSuffix(many, "s")
 }
 
 // changed is a revision's change of an object.
