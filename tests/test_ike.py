@@ -271,6 +271,46 @@ def test_one_command_shows_a_tunnel(site):
     site.gateway.sluice("ike", "terminate", "office")
 
 
+def test_a_peer_that_is_not_connected_says_why_wherever_it_is_named(site):
+    """Each command names the object, what is wrong and the mend; commands for a tunnel take the name of its IkePeer."""
+    gateway, spec = site.gateway, {"localAddress": CORE4, "remoteAddress": HOST4, "remoteIdentity": THERE}
+
+    def fails(*words):
+        done = gateway.sluice(*words, check=False)
+        assert done.returncode, done
+        return done.stderr
+
+    peer = thing("IkePeer", "branch", credential="later", remoteNetworks=["10.7.0.0/16"], passive=True, **spec)
+    gateway.apply(peer, wait=False)
+    try:
+        why = "credential: IkeCredential/later does not exist"
+        wait_until(lambda: why in fails("ike", "initiate", "branch"), what="the reason")
+        assert f"IkePeer/branch is not connected: {why}" in fails("ike", "rekey", "branch")
+        listed = gateway.sluice("ike", "list", "branch", check=False)
+        assert listed.stderr.startswith("IkePeer branch has no IKE SAs: ")
+        assert "IkeCredential/later" in listed.stderr
+        assert "nobody" in fails("ike", "list", "nobody")
+        gateway.apply(thing("IkeCredential", "later", sharedKey="another"))
+        described = gateway.sluice("describe", "ikecredential", "later").stdout
+        assert "another" not in described
+        assert ["shared", "key", "set"] in [line.split() for line in described.splitlines()]
+        # The tunnel is an object of the agent.
+        wait_until(
+            lambda: "tunnel: peer-branch" in gateway.sluice("describe", "tunnel", "branch", check=False).stdout,
+            what="its tunnel",
+        )
+        words = "of service ike for IkePeer/branch; accepted: a change or deletion of IkePeer/branch"
+        assert words in fails("delete", "ipsectunnel", "peer-branch")
+        # Another one with the same network.
+        twin = thing("IkePeer", "twin", credential="later", remoteNetworks=["10.7.0.0/16"], passive=True, **spec)
+        gateway.apply(twin, wait=False)
+        words = "remoteNetworks: IkePeer/branch has 10.7.0.0/16 in VRF default"
+        wait_until(lambda: words in json.dumps(gateway.json("describe", "IkePeer", "twin")), what="the network")
+    finally:
+        gateway.sluice("delete", "IkePeer/twin", "IkePeer/branch", "IkeCredential/later", check=False)
+        gateway.apply(site.connection("NOTHING"), wait=False)
+
+
 def test_a_peer_that_moves_keeps_its_tunnel(site):
     site.gateway.apply(site.connection("NOTHING", peerNetworks=["192.0.2.0/24"]), wait=False)
     wait_until(lambda: site.peer.swanctl("--initiate", "--child", "net", check=False).returncode == 0, what="a tunnel")
@@ -299,6 +339,10 @@ def test_a_wrong_key_is_reported(site):
             lambda: "AUTHENTICATION_FAILED" in json.dumps(site.gateway.json("describe", "IkeConnection", "office")),
             what="the reason",
         )
+        described = json.dumps(site.gateway.json("describe", "IkeConnection", "office"))
+        assert f"the gateway is {HERE} by the shared key and expects {THERE} by the shared key; compare" in described
+        rows = [line.split() for line in site.gateway.sluice("ike", "counters").stdout.splitlines()]
+        assert ["failures", "AUTHENTICATION_FAILED"] in [row[:2] for row in rows]
         assert not site.associations()
     finally:
         site.gateway.apply(thing("IkeCredential", "office", sharedKey="a secret"))

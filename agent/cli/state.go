@@ -161,17 +161,49 @@ func (p *program) showState(ctx context.Context, client api.AgentClient, st *obj
 	if err != nil {
 		return err
 	}
-	rows := st.Rows()
-	if rows != nil && !reply.Has(rows) {
+	if rows := st.Rows(); rows != nil && !reply.Has(rows) {
 		// It may be that an object does not exist.
-		for _, k := range st.About(query.ProtoReflect()) {
-			_, err := client.Describe(ctx, &api.ObjectName{Kind: k.Kind, Name: k.Name})
-			if status.Code(err) == codes.NotFound && p.builtin(k.Kind, k.Name) == nil {
-				return fmt.Errorf("%s: %s", strings.ToLower(k.Kind), status.Convert(err).Message())
-			}
+		why, err := p.withoutRows(ctx, client, st, query, output == "table" || output == "wide")
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			_, err = fmt.Fprintln(p.err, why)
+			return err
 		}
 	}
 	return p.writeState(st, reply, nil, output)
+}
+
+// withoutRows says why there is no answer about an object: the object does not exist, or its status has the reason; empty: the question is about no object, or
+// text is false. A name may be that of another kind of the state: the IkePeer of a question about an IkeConnection.
+func (p *program) withoutRows(ctx context.Context, client api.AgentClient, st *object.State, query proto.Message, text bool) (string, error) {
+	for _, k := range st.About(query.ProtoReflect()) {
+		kinds := []string{k.Kind}
+		if own := st.Notes.GetKinds(); len(own) > 0 && own[0] == k.Kind {
+			kinds = own
+		}
+		var missing error
+		for _, kind := range kinds {
+			d, err := client.Describe(ctx, &api.ObjectName{Kind: kind, Name: k.Name})
+			if status.Code(err) == codes.NotFound && p.builtin(kind, k.Name) == nil {
+				if missing == nil {
+					missing = fmt.Errorf("%s: %s", strings.ToLower(kind), status.Convert(err).Message())
+				}
+				continue
+			}
+			what, of := strings.CutPrefix(strings.TrimSuffix(st.Notes.GetNone(), "."), "No ")
+			if why := reasonOf(d.GetObject().GetStatus()); err == nil && text && of && len(kinds) > 1 {
+				return strings.TrimSuffix(fmt.Sprintf("%s %s has no %s: %s", kind, k.Name, what, why), ": "), nil
+			}
+			missing = nil
+			break
+		}
+		if missing != nil {
+			return "", missing
+		}
+	}
+	return "", nil
 }
 
 // writeState writes an answer. spec is the spec of the answer's object, if it is about one.
@@ -325,7 +357,11 @@ func (p *program) values(path []protoreflect.FieldDescriptor, v protoreflect.Val
 	switch object.Notes(f).GetUnit() {
 	case api.Unit_UNIX_NANOSECONDS:
 		if n, _ := strconv.ParseInt(v.String(), 10, 64); n != 0 {
-			return []string{age(p.now().Sub(time.Unix(0, n)))}
+			d := p.now().Sub(time.Unix(0, n))
+			if d <= -time.Second {
+				return []string{"in " + age(-d)}
+			}
+			return []string{age(d)}
 		}
 	case api.Unit_BYTES:
 		return []string{bytesText(v.Uint())}

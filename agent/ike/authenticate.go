@@ -253,7 +253,7 @@ func (s *ikeSA) receiveAuth(all []message.Payload, now time.Time) {
 	if p.idr == nil || p.auth == nil {
 		switch {
 		case p.err != nil:
-			s.fail(now, "the peer answers "+p.err.Kind.String()+" to IKE_AUTH")
+			s.refusedByPeer(p.err.Kind, now)
 		case p.eap != nil:
 			s.fail(now, "the peer asks for EAP, and the connection has no user")
 		default:
@@ -479,7 +479,7 @@ func (s *ikeSA) answerAuth(d Datagram, h message.Header, all []message.Payload, 
 	s.peer = identityOf(p.idi)
 	c := s.candidates(d, p)
 	if c == nil {
-		s.failAuth(now, message.AuthenticationFailed, fmt.Sprintf("no connection is for %s", s.peer))
+		s.unknownIdentity(d, p, now)
 		return
 	}
 	s.m.drop(s)

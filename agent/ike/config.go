@@ -27,6 +27,8 @@ const (
 	defaultKeepAlive = 20 * time.Second
 )
 
+var errNoSharedKey = errors.New("has no shared key: set its sharedKey")
+
 // connectionOf translates an IkeConnection. credential and authorities are those that it names; read reads files.
 func connectionOf(name, dataplane string, spec *api.IkeConnection, credential *api.IkeCredential, authorities []*Authority, read func(path string) (string, error)) (*Connection, error) {
 	c := &Connection{Name: name, Dataplane: dataplane, VRF: cmp.Or(spec.GetVrf(), "default"), Trust: authorities, Pools: spec.GetPools(), Secret: []byte(credential.GetSharedKey()),
@@ -71,24 +73,14 @@ func connectionOf(name, dataplane string, spec *api.IkeConnection, credential *a
 	if c.Proposals, err = proposalsOf(message.ProtocolIKE, spec.GetProposals(), defaultIKE); err != nil {
 		return nil, fmt.Errorf("proposals: %w", err)
 	}
-	if credential.GetCertificateFile() != "" {
-		certificate, err := read(credential.GetCertificateFile())
-		if err != nil {
-			return nil, fmt.Errorf("IkeCredential/%s: %w", spec.GetCredential(), err)
-		}
-		key, err := read(credential.GetPrivateKeyFile())
-		if err != nil {
-			return nil, fmt.Errorf("IkeCredential/%s: %w", spec.GetCredential(), err)
-		}
-		if c.Credential, err = ParseCredential(certificate, key, credential.GetRsaPss()); err != nil {
-			return nil, fmt.Errorf("IkeCredential/%s: %w", spec.GetCredential(), err)
-		}
+	if c.Credential, err = certificateOf(spec.GetCredential(), credential, read); err != nil {
+		return nil, fmt.Errorf("credential: %w", err)
 	}
 	switch {
 	case c.LocalMethod == Certificate && c.Credential == nil:
-		return nil, fmt.Errorf("IkeCredential/%s has no certificate", spec.GetCredential())
+		return nil, fmt.Errorf("credential: IkeCredential/%s has no certificate: set its certificateFile", spec.GetCredential())
 	case c.usesMethod(SharedKey) && len(c.Secret) == 0:
-		return nil, fmt.Errorf("IkeCredential/%s has no shared key", spec.GetCredential())
+		return nil, fmt.Errorf("credential: IkeCredential/%s %w", spec.GetCredential(), errNoSharedKey)
 	}
 	for _, a := range authorities {
 		c.Authorities = append(c.Authorities, a.keyHash()...)

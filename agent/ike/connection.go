@@ -40,6 +40,8 @@ type Credential struct {
 	PSS bool
 	// Identity of the certificate's subject.
 	Subject Identity
+	// Object, field and file of the certificate, for messages.
+	From string
 }
 
 // ChildAction is the action for a child when the connection comes up, when the peer closes the child, or when the peer is dead.

@@ -190,7 +190,7 @@ func (c *coder) keys(v *suite.Keys) {
 
 func (r *saState) code(c *coder) {
 	octets(c, &r.Connection)
-	c.flags(&r.Initiator, &r.NATHere, &r.NATThere, &r.Fragments, &r.MOBIKE, &r.Collides, &r.Swapped)
+	c.flags(&r.Initiator, &r.NATHere, &r.NATThere, &r.Fragments, &r.MOBIKE, &r.Collides, &r.Swapped, &r.Rekeyed)
 	integer(c, &r.Theirs)
 	c.addressPort(&r.Local)
 	c.addressPort(&r.Remote)
@@ -224,6 +224,9 @@ func (r *saState) code(c *coder) {
 	if r.Collides {
 		integer(c, &r.Replaces)
 		octets(c, &r.Lowest)
+	}
+	if r.Rekeyed {
+		c.time(&r.First)
 	}
 }
 

@@ -448,7 +448,7 @@ func (m *Machine) respondInit(d Datagram, h message.Header, b []byte, now time.T
 		}
 	}
 	if len(candidates) == 0 {
-		m.count("drop", "no-connection")
+		m.unknownCaller(d, now)
 		return
 	}
 	if !m.mayOpen(d, h, p, header) {

@@ -61,14 +61,14 @@ func TestAListOfManyCertificatesIsReadInEitherForm(t *testing.T) {
 		if s.lists[path] == nil {
 			t.Errorf("%s: the list is not read before the lock", c.name)
 		}
-		a, err := s.authority(spec)
+		a, err := s.authority("ca", spec)
 		if (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if err != nil {
 			continue
 		}
-		if again, err := s.authority(spec); err != nil || again.lists[0] != a.lists[0] {
+		if again, err := s.authority("ca", spec); err != nil || again.lists[0] != a.lists[0] {
 			t.Errorf("%s: connections do not share the list: %v", c.name, err)
 		}
 		if _, err := verifyChain([]*Authority{a}, [][]byte{peer.Raw}, mustIdentity(t, "gw.example"), time.Now()); err == nil || !strings.Contains(err.Error(), "was revoked") {
@@ -80,7 +80,7 @@ func TestAListOfManyCertificatesIsReadInEitherForm(t *testing.T) {
 			t.Errorf("%s: the change is not seen", c.name)
 		}
 		s.loadLists()
-		if a, err = s.authority(spec); err != nil || len(a.lists[0].revoked) != 0 {
+		if a, err = s.authority("ca", spec); err != nil || len(a.lists[0].revoked) != 0 {
 			t.Errorf("%s: the list is not read again: %v", c.name, err)
 		}
 	}

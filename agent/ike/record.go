@@ -70,6 +70,9 @@ type saState struct {
 	Collides bool   `json:",omitempty"`
 	Replaces uint64 `json:",omitempty"`
 	Lowest   []byte `json:",omitempty"`
+	// A rekey has made it: since when the peer is connected.
+	Rekeyed bool      `json:",omitempty"`
+	First   time.Time `json:",omitzero"`
 }
 
 // childState is a child in the record of its IKE SA.
@@ -157,6 +160,7 @@ func (s *ikeSA) keepSA() {
 	if old := s.undecided; old != nil {
 		r.Collides, r.Replaces, r.Lowest = true, old.ourSPI, s.lowest
 	}
+	r.Rekeyed, r.First = !s.first.IsZero(), s.first
 	for _, c := range s.sortedChildren() {
 		one := childState{Name: c.Conf.Name, In: c.SPIIn, Out: c.SPIOut, Chosen: c.Chosen, EncryptionIn: c.EncryptionIn, IntegrityIn: c.IntegrityIn,
 			EncryptionOut: c.EncryptionOut, IntegrityOut: c.IntegrityOut, Local: c.Local, Remote: c.Remote, Transport: c.Transport, Ours: c.ours,
@@ -275,7 +279,7 @@ func (m *Machine) restore(spi uint64, r *saState, w *windowState, now time.Time)
 	s := &ikeSA{m: m, conn: conn, initiator: r.Initiator, opener: r.Initiator != r.Swapped, ourSPI: spi, theirSPI: r.Theirs, dataplane: r.Dataplane, vrf: r.VRF, local: r.Local, remote: r.Remote,
 		natHere: r.NATHere, natThere: r.NATThere, state: r.State, chosen: r.Chosen, keys: r.Keys, fragments: r.Fragments, mobike: r.MOBIKE,
 		nextID: w.Next, expected: w.Expected, response: w.Response, peer: Identity{r.PeerKind, string(r.Peer)}, authMethod: r.Method, username: r.Username,
-		lease: r.Lease, tunnel: r.Tunnel, addresses: r.Addresses, theirOthers: r.Others, up: r.Up, heard: now, rekeyAt: r.RekeyAt, reauthAt: r.ReauthAt, began: r.Up, index: -1, id: r.ID, ticket: r.Ticket}
+		lease: r.Lease, tunnel: r.Tunnel, addresses: r.Addresses, theirOthers: r.Others, up: r.Up, heard: now, rekeyAt: r.RekeyAt, reauthAt: r.ReauthAt, began: r.Up, first: r.First, index: -1, id: r.ID, ticket: r.Ticket}
 	if s.id == 0 {
 		s.id = spi
 	}

@@ -275,6 +275,7 @@ func (s *ikeSA) inherit(n *ikeSA, shared, secrets []byte, now time.Time) error {
 	n.peer, n.authMethod, n.username, n.lease, n.addresses, n.tunnel = s.peer, s.authMethod, s.username, s.lease, s.addresses, s.tunnel
 	n.id, n.confs, n.theirOthers, n.ticket = s.id, s.confs, s.theirOthers, s.ticket
 	n.state, n.up, n.heard, n.exchange, n.reauthAt = established, now, now, nil, s.reauthAt
+	n.first, n.answered = s.connected(), s.answered
 	n.setTimes(now)
 	s.m.identify(n)
 	n.keepSA()

@@ -117,7 +117,9 @@ type ikeSA struct {
 	// Before this time the peer gets no other INVALID_SPI.
 	tellAgain time.Time
 
-	began, up, heard           time.Time
+	began, up, heard time.Time
+	// Since when the peer is connected, if a rekey has made this IKE SA; else the zero time. When the peer sent its last message that could be read.
+	first, answered            time.Time
 	rekeyAt, reauthAt, expires time.Time
 	// The IKE SA for which this one ends; nil: none.
 	twin *twin
@@ -382,7 +384,7 @@ func (s *ikeSA) receive(d Datagram, h message.Header, b []byte, now time.Time) {
 		return
 	}
 	// RFC 7296 section 2.4: a message that comes again may be a replay, and proves nothing.
-	s.heard = now
+	s.heard, s.answered = now, now
 	first, whole := sealed.First, true
 	if sealed.Number > 0 {
 		if first, plain, whole = s.reassemble(h, sealed, plain); !whole {
@@ -862,9 +864,12 @@ func (s *ikeSA) restart(of func(*Child) ChildAction) bool {
 }
 
 // fail ends an IKE SA after an error of the peer or of our own.
-func (s *ikeSA) fail(now time.Time, why string) {
+func (s *ikeSA) fail(now time.Time, why string) { s.failAs(now, "protocol", why) }
+
+// failAs is fail for a reason that is counted.
+func (s *ikeSA) failAs(now time.Time, reason, why string) {
 	conn, was, ours := s.conn, s.state, s.initiator
-	s.m.count("failure", "protocol")
+	s.m.count("failure", reason)
 	s.close(now, why)
 	if was == opening && ours {
 		s.m.retry(conn, s.m.wants(conn), now)

@@ -80,6 +80,8 @@ type serving struct {
 	responders map[string]*responder
 	// Files of private keys that other users of the host can read, and that the log has named.
 	exposed map[string]bool
+	// Of credentials and authorities with files.
+	materials map[object.Key]*material
 	// Why a connection does not serve; none: it does.
 	problems map[string]intent.NotReady
 	ended    endings
@@ -119,7 +121,7 @@ type outgoing struct {
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, addresses: map[string][]localAddress{}, local: map[localAddress]int{}, shadowed: map[string]*object.Object{}, credentials: map[string]*api.IkeCredential{},
 		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, policies: map[string]*api.IpsecPolicy{}, specs: map[string]*object.Object{}, sites: map[string]*site{},
-		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, responders: map[string]*responder{}, exposed: map[string]bool{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
+		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, responders: map[string]*responder{}, exposed: map[string]bool{}, materials: map[object.Key]*material{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ike_packets_total", Help: "IKE packets, by exchange.",
 		}, []string{"type"}),
@@ -192,10 +194,12 @@ func (s *serving) Follow(c service.Change) {
 			})
 		case "IkeCredential":
 			set(s.credentials, name, c.Object, func(spec *api.IkeCredential) *api.IkeCredential { return spec })
+			s.readMaterial(c.Key, now)
 			s.expandEach(func(peer *api.IkePeer) bool { return peer.GetCredential() == name })
 			return s.refresh(now, func(spec *api.IkeConnection) bool { return spec.GetCredential() == name })
 		case "IkeAuthority":
 			set(s.authorities, name, c.Object, func(spec *api.IkeAuthority) *api.IkeAuthority { return spec })
+			s.readMaterial(c.Key, now)
 			return s.refresh(now, func(spec *api.IkeConnection) bool { return slices.Contains(spec.GetAuthorities(), name) })
 		case "IpsecPolicy":
 			set(s.policies, name, c.Object, func(spec *api.IpsecPolicy) *api.IpsecPolicy { return spec })
@@ -335,40 +339,59 @@ func (s *serving) configure(name string, now time.Time) []Action {
 	var authorities []*Authority
 	var problem error
 	for _, one := range spec.GetAuthorities() {
-		a, err := s.authority(s.authorities[one])
+		if s.authorities[one] == nil {
+			problem = fmt.Errorf("authorities: IkeAuthority/%s does not exist", one)
+			continue
+		}
+		a, err := s.authority(one, s.authorities[one])
 		if err != nil {
-			problem = fmt.Errorf("IkeAuthority/%s: %w", one, err)
+			problem = fmt.Errorf("authorities: %w", err)
 			continue
 		}
 		authorities = append(authorities, a)
+	}
+	if one := s.sites[name]; one != nil && o.Kind == "IkePeer" {
+		if peer, _ := one.peer.Spec.(*api.IkePeer); peer.GetPolicy() != "" && s.policies[peer.GetPolicy()] == nil {
+			problem = fmt.Errorf("policy: IpsecPolicy/%s does not exist", peer.GetPolicy())
+		}
+	}
+	if one := spec.GetCredential(); one != "" && s.credentials[one] == nil {
+		problem = fmt.Errorf("credential: IkeCredential/%s does not exist", one)
 	}
 	dataplane := o.Labels["dataplane"]
 	if dataplane == "" && len(s.Dataplanes) > 0 {
 		dataplane = s.Dataplanes[0]
 	}
 	if before := s.machine.connections[name]; before != nil && before.Owned {
-		s.problem(name, "NotConfigured", "another service has an IKE connection of this name")
+		s.problem(name, notConfigured, "another service has an IKE connection of this name")
 		return nil
 	}
 	c, err := connectionOf(name, dataplane, spec, s.credentials[spec.GetCredential()], authorities, s.files.read)
-	if err == nil {
+	switch certificates := s.credentials[spec.GetCredential()].GetCertificateFile() != ""; {
+	case problem != nil:
 		err = problem
+	case errors.Is(err, errNoSharedKey) && certificates && o.Kind == "IkePeer":
+		err = fmt.Errorf("%w, or name authorities of the IkePeer", err)
+	case errors.Is(err, errNoSharedKey) && certificates:
+		err = fmt.Errorf("%w, or localAuthentication and remoteAuthentication of the IkeConnection", err)
 	}
 	if err != nil {
 		// A file that is being replaced must not end the IKE SAs of the connection, nor those of an earlier agent.
 		before := s.machine.connections[name]
 		if before != nil && !before.Frozen {
-			s.problem(name, "NotConfigured", err.Error()+"; the configuration of before stays in force")
+			s.problem(name, notConfigured, err.Error()+"; the configuration of before stays in force")
 			return nil
 		}
-		s.problem(name, "NotConfigured", err.Error())
+		s.problem(name, notConfigured, err.Error())
 		frozen, err := frozenOf(name, dataplane, spec)
 		if err != nil {
 			return s.machine.SetConnection(name, nil, now)
 		}
 		return s.machine.SetConnection(name, frozen, now)
 	}
-	if s.problems[name].Reason == "NotConfigured" {
+	if fault := c.ownFault(now); fault != "" && !s.machine.any(name) {
+		s.problem(name, invalidCertificate, fault)
+	} else if reason := s.problems[name].Reason; reason == notConfigured || reason == invalidCertificate {
 		s.problem(name, "", "")
 	}
 	s.checkKeyFile(s.credentials[spec.GetCredential()].GetPrivateKeyFile(), spec.GetCredential())
@@ -395,47 +418,37 @@ func (s *serving) checkKeyFile(path, credential string) {
 	}
 }
 
-// authority reads an authority. s.mu is held.
-func (s *serving) authority(spec *api.IkeAuthority) (*Authority, error) {
-	certificate, err := s.files.read(spec.GetCertificateFile())
-	if err != nil {
-		return nil, err
-	}
-	var lists []*revocationList
-	for i, path := range spec.GetRevocationListFiles() {
-		list, err := s.list(path)
-		if err != nil {
-			return nil, fmt.Errorf("revocationListFiles[%d]: %w", i, err)
-		}
-		lists = append(lists, list)
-	}
-	a, err := ParseAuthority(certificate, lists, spec.GetRevocation() == api.IkeRevocation_REQUIRED)
-	if err == nil && spec.GetOcsp() {
-		// What a responder has said outlives a change of the configuration.
-		if s.responders[spec.GetOcspUrl()] == nil {
-			s.responders[spec.GetOcspUrl()] = newResponder(spec.GetOcspUrl())
-		}
-		a.responder = s.responders[spec.GetOcspUrl()]
-	}
-	return a, err
-}
+// Reasons of conditions.
+const (
+	// Fields, references or files.
+	notConfigured = "NotConfigured"
+	// The gateway's own certificate, which peers refuse.
+	invalidCertificate = "InvalidCertificate"
+)
 
 // problem sets the condition of a connection; "": it has no problem. s.mu is held.
 func (s *serving) problem(name, reason, words string) {
 	before := s.problems[name]
+	if before.Reason == reason && before.Message == words {
+		return
+	}
+	kind := "IkeConnection"
+	if o := s.specs[name]; o != nil {
+		kind = o.Kind
+	}
 	if reason == "" {
 		delete(s.problems, name)
 	} else {
-		s.problems[name] = intent.NotReady{Reason: reason, Message: words, Since: time.Now(), External: reason != "NotConfigured"}
+		s.problems[name] = intent.NotReady{Reason: reason, Message: words, Since: time.Now(), External: reason != notConfigured && reason != invalidCertificate}
 	}
-	if before.Reason != reason || before.Message != words {
-		if s.Intent != nil {
-			kind := "IkeConnection"
-			if o := s.specs[name]; o != nil {
-				kind = o.Kind
-			}
-			s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: kind, Name: name}) })
-		}
+	switch {
+	case reason == notConfigured || reason == invalidCertificate:
+		s.Log.Warn("an IKE connection is not configured", "kind", kind, "name", name, "why", words)
+	case before.Reason == notConfigured || before.Reason == invalidCertificate:
+		s.Log.Info("an IKE connection is configured", "kind", kind, "name", name)
+	}
+	if s.Intent != nil {
+		s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: kind, Name: name}) })
 	}
 }
 
@@ -449,11 +462,15 @@ func (s *serving) NotReady(plane string, kept *object.StoredObject) intent.NotRe
 	switch name := kept.Key().Name; kept.KindName() {
 	case "IkeConnection":
 		if s.shadowed[name] != nil {
-			return intent.NotReady{Reason: "NotConfigured", Message: "an IkePeer has this name: give one of the two another name"}
+			return intent.NotReady{Reason: notConfigured, Message: "an IkePeer has this name: give one of the two another name"}
 		}
 		return s.connectionNotReady(name)
 	case "IkePeer":
 		return s.siteNotReady(name)
+	case "IkeCredential", "IkeAuthority":
+		if m := s.materials[kept.Key()]; m != nil {
+			return m.shown
+		}
 	}
 	return intent.NotReady{}
 }
@@ -462,12 +479,12 @@ func (s *serving) NotReady(plane string, kept *object.StoredObject) intent.NotRe
 func (s *serving) connectionNotReady(name string) intent.NotReady {
 	why := s.problems[name]
 	o := s.specs[name]
-	if o == nil || why.Reason == "NotConfigured" {
+	if o == nil || why.Reason == notConfigured {
 		return why
 	}
 	spec, _ := o.Spec.(*api.IkeConnection)
 	if p := localAddressOf(spec); s.local[p] == 0 {
-		return intent.NotReady{Reason: "NotConfigured", Message: "localAddress: no Interface of Vrf/" + p.vrf + " has " + p.address.String(), Since: why.Since}
+		return intent.NotReady{Reason: notConfigured, Message: "localAddress: no Interface of Vrf/" + p.vrf + " has " + p.address.String(), Since: why.Since}
 	}
 	return why
 }
@@ -486,6 +503,7 @@ func (s *serving) Synced() {
 				delete(s.specs, name)
 			}
 		}
+		s.readMaterials(now)
 		s.expandEach(everySite)
 		actions := s.refresh(now, everyConnection)
 		if s.Records != nil {
@@ -525,6 +543,8 @@ func (s *serving) Run(ctx context.Context) error {
 	defer service.Offer[api.IkeServer](s.Environment, asked)()
 	defer service.Provide(s.Environment, asked.sas)()
 	defer service.Provide(s.Environment, asked.tunnels)()
+	defer service.Provide(s.Environment, asked.counters)()
+	defer service.Provide(s.Environment, asked.contents)()
 	defer service.Offer[Server](s.Environment, registry{s})()
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -561,10 +581,12 @@ func (s *serving) Run(ctx context.Context) error {
 			s.loadLists()
 			s.locked(func(time.Time) []Action {
 				s.expandEach(everySite)
+				actions := s.judgeMaterials(now)
 				if !s.files.changed() {
-					return nil
+					return actions
 				}
-				return s.refresh(now, everyConnection)
+				s.readMaterials(now)
+				return append(actions, s.refresh(now, everyConnection)...)
 			})
 		}
 	}
@@ -714,7 +736,7 @@ func (s *serving) keep(actions []Action) {
 func (s *serving) event(e Event) {
 	switch e.What {
 	case "up":
-		if s.problems[e.Connection].Reason != "NotConfigured" {
+		if s.problems[e.Connection].Reason != notConfigured {
 			s.problem(e.Connection, "", "")
 		}
 		s.Log.Info("an IKE peer is connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
@@ -725,6 +747,8 @@ func (s *serving) event(e Event) {
 		if !e.Again {
 			s.Log.Warn("an IKE peer is not connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 		}
+	case "unknown-caller":
+		s.Log.Warn("an IKE peer is refused", "remote", e.Peer.String(), "why", e.Detail)
 	case "moved":
 		s.Log.Info("an IKE SA moves to other addresses", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 	case "child-failed", "rekey-failed":

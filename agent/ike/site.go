@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -129,18 +130,59 @@ func (s *serving) refusedOfSite(one *site, name string, k object.Key, err error)
 	before := one.refused[k]
 	delete(one.refused, k)
 	if err != nil {
-		one.refused[k] = k.Kind + "/" + k.Name + ": " + err.Error()
+		one.refused[k] = s.refusalOfSite(one, k, err)
 	}
 	if one.refused[k] == before {
 		return
 	}
 	if err != nil {
-		s.Log.Error("an object of an IkePeer is refused", "name", name, "object", k.Kind+"/"+k.Name, "error", err)
+		s.Log.Error("an object of an IkePeer is refused", "name", name, "object", k.String(), "error", one.refused[k])
 	}
 	one.since = time.Now()
 	if s.Intent != nil {
 		s.later = append(s.later, func() { s.Intent.Touched(object.Key{Kind: "IkePeer", Name: name}) })
 	}
+}
+
+// refusalOfSite says why an object of a site was refused: by the IkePeer that has the network, if it is one. s.mu is held.
+func (s *serving) refusalOfSite(one *site, k object.Key, err error) string {
+	if ours, is := one.made[k].(*api.Route); is {
+		for _, other := range slices.Sorted(maps.Keys(s.sites)) {
+			for held, spec := range s.sites[other].made {
+				theirs, is := spec.(*api.Route)
+				if is && s.sites[other] != one && s.sites[other].refused[held] == "" && samePrefix(ours.GetPrefix(), theirs.GetPrefix()) && cmp.Or(ours.GetVrf(), "default") == cmp.Or(theirs.GetVrf(), "default") {
+					return fmt.Sprintf("remoteNetworks: IkePeer/%s has %s in VRF %s: leave it out of one of the two, or set insideVrf", other, ours.GetPrefix(), cmp.Or(ours.GetVrf(), "default"))
+				}
+			}
+		}
+	}
+	// An error of the checks names the object.
+	return k.String() + ": " + strings.TrimPrefix(err.Error(), k.String()+": ")
+}
+
+func samePrefix(a, b string) bool {
+	p, err := netip.ParsePrefix(a)
+	q, failed := netip.ParsePrefix(b)
+	return err == nil && failed == nil && p.Masked() == q.Masked()
+}
+
+// MadeFor implements service.Maker.
+func (s *serving) MadeFor(k object.Key) (object.Key, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if spi, is := spiOf(k.Name); is && k.Kind == associationKind && s.machine.children[spi] != nil {
+		o := s.specs[s.machine.children[spi].Connection]
+		if o == nil {
+			return object.Key{}, false
+		}
+		return o.Key(), true
+	}
+	for name, one := range s.sites {
+		if one.made[k] != nil {
+			return object.Key{Kind: "IkePeer", Name: name}, true
+		}
+	}
+	return object.Key{}, false
 }
 
 // siteNotReady says why an IkePeer does not serve. s.mu is held.
@@ -150,10 +192,10 @@ func (s *serving) siteNotReady(name string) intent.NotReady {
 		return intent.NotReady{}
 	}
 	if o := s.specs[name]; o != nil && o.Kind == "IkeConnection" {
-		return intent.NotReady{Reason: "NotConfigured", Message: "an IkeConnection has this name: give one of the two another name", Since: one.since}
+		return intent.NotReady{Reason: notConfigured, Message: "an IkeConnection has this name: give one of the two another name", Since: one.since}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(one.refused), object.Key.Compare) {
-		return intent.NotReady{Reason: "NotConfigured", Message: one.refused[k], Since: one.since}
+		return intent.NotReady{Reason: notConfigured, Message: one.refused[k], Since: one.since}
 	}
 	return s.connectionNotReady(name)
 }

@@ -89,6 +89,10 @@ func ParseAuthority(certificate string, lists []*revocationList, required bool) 
 	if err != nil {
 		return nil, fmt.Errorf("certificateFile: %w", err)
 	}
+	// A certificate of X.509 version 1 has no basic constraints.
+	if c.Version >= 3 && !(c.BasicConstraintsValid && c.IsCA) {
+		return nil, fmt.Errorf("certificateFile: the certificate of %q is not that of an authority (CA:TRUE): name the one of %q, which issued it", c.Subject.String(), c.Issuer.String())
+	}
 	return &Authority{certificate: c, lists: lists, required: required}, nil
 }
 

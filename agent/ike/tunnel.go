@@ -31,9 +31,40 @@ const unanswered = "?"
 // answerTime is how long a data plane may take to answer with a page.
 const answerTime = 2 * time.Second
 
-// tunnels answers TunnelsQuery. The token of a page is the name of a data plane and the token of its page. Of a data plane that does not answer it has the
-// tunnels that IKE knows, or an element without a tunnel.
+// tunnels answers TunnelsQuery. An IkePeer, or the IkeConnection of one tunnel, stands for its tunnel if there is none of that name.
 func (q query) tunnels(ctx context.Context, asked *api.TunnelsQuery) (*api.Tunnels, error) {
+	answer, err := q.tunnelsOf(ctx, asked)
+	if name := asked.GetName(); name != "" && len(answer.GetTunnels()) == 0 {
+		if one := q.tunnelOf(name); one != "" && one != name {
+			// The agent leaves out what the question is not about.
+			asked.Name = one
+			return q.tunnelsOf(ctx, asked)
+		}
+	}
+	return answer, err
+}
+
+// tunnelOf returns the tunnel of a connection; empty: it has none, or several.
+func (q query) tunnelOf(connection string) (name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o := q.specs[connection]
+	if o == nil {
+		return ""
+	}
+	spec, _ := o.Spec.(*api.IkeConnection)
+	for _, child := range spec.GetChildren() {
+		if name != "" && child.GetTunnel() != name {
+			return ""
+		}
+		name = child.GetTunnel()
+	}
+	return name
+}
+
+// tunnelsOf answers TunnelsQuery. The token of a page is the name of a data plane and the token of its page. Of a data plane that does not answer it has the
+// tunnels that IKE knows, or an element without a tunnel.
+func (q query) tunnelsOf(ctx context.Context, asked *api.TunnelsQuery) (*api.Tunnels, error) {
 	q.mu.Lock()
 	planes := maps.Clone(q.planes)
 	q.mu.Unlock()
@@ -212,7 +243,12 @@ func (q query) addIKE(t *api.TunnelState) {
 			t.Reason = problem
 		}
 	}
+	if a := q.machine.again[t.GetConnection()]; a != nil && t.GetState() != "up" {
+		t.FailedAttempts, t.NextAttempt = uint32(a.tries), nanoseconds(a.at)
+	}
 	if shown != nil {
+		t.LocalAddress, t.LocalIdentity, t.Connected, t.Heard = shown.GetLocalAddress(), shown.GetLocalIdentity(), shown.GetConnected(), shown.GetHeard()
+		t.IkeRekey, t.ChildRekey = shown.GetIkeRekey(), shown.GetChildRekey()
 		t.Remote, t.RemoteIdentity, t.Username, t.Algorithms, t.Since = shown.GetRemote(), shown.GetRemoteIdentity(), shown.GetUsername(), shown.GetAlgorithms(), shown.GetSince()
 	}
 }
