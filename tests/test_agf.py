@@ -730,8 +730,9 @@ def test_a_profile_names_the_agf_of_its_lines(site):
         thing("SubscriberProfile", "office", **PROFILE, agf="offices"),
         thing("PppoeServer", "office", port="access", outerVlans=["207"], profile="office"),
         thing("AccessNode", "wifi", **wifi),
-        thing("Agf", "wrong", node="wifi", coreAddress=N3),
     )
+    # It is applied, and not ready.
+    site.gateway.apply(thing("Agf", "wrong", node="wifi", coreAddress=N3), wait=False)
     host, _ = site.dial("office-1", 207)
     assert b"\x25\x08\x07offices".hex() in site.amf.events("nas", name="FGMMULNASTransport")[-1]["octets"]
     site.ping(host, 1)

@@ -345,7 +345,7 @@ def test_options_of_dhcp4_are_dropped_replaced_and_set_on_the_way(lab, site):
 
 
 def test_a_client_gets_no_ack_while_its_session_waits_for_an_object(site):
-    site.gateway.apply(relay("waiting", outerVlans=["500"], policy={"meterUp": "later"}))
+    site.gateway.apply(relay("waiting", outerVlans=["500"], policy={"meterUp": "later"}), wait=False)
     client = Client(site.wire, "02:00:00:00:07:50", 500)
     reason = "the data plane does not forward for the session: it waits for Meter/later"
     taken = wait_until(client.offered4, 30, "an offer")
@@ -363,7 +363,7 @@ def test_a_client_gets_no_ack_while_its_session_waits_for_an_object(site):
     assert site.pings(client.mac, ack[BOOTP].yiaddr, (500,))
 
     # While a change of a session waits, its client keeps the address and gets no ACK; it gets one afterwards.
-    site.gateway.apply(relay("waiting", outerVlans=["500"], policy={"meterUp": "much-later"}))
+    site.gateway.apply(relay("waiting", outerVlans=["500"], policy={"meterUp": "much-later"}), wait=False)
     wait_until(lambda: "Meter/much-later" in site.gateway.sluice("get", "sessions").stdout, 30)
     assert site.sessions()[client.mac] == [f"{ack[BOOTP].yiaddr}/32"]
     site.gateway.apply(thing("Meter", "much-later", committedRate="100M", committedBurst=1_000_000))
