@@ -364,7 +364,9 @@ func (all sites) notReady(v *reconcile.Version, within func(dataplane string, st
 		case absence != reconcile.NoReason:
 			why = NotReady{Reason: absence.String(), Message: "what the data plane has is being read", External: true}
 		case blocked:
-			why = NotReady{Reason: reconcile.WaitsForObject.String(), Message: below.Key.String() + " is " + strings.ToLower(below.State.String()), Since: below.Since}
+			why = NotReady{Reason: reconcile.WaitsForObject.String(), Message: below.Key.String() + " is " + strings.ToLower(below.State.String()), Since: below.Since,
+				// Of several data planes, another one may have it: a port is at one.
+				External: len(all) > 1}
 			if below.State == reconcile.Gone {
 				why.Message = below.Key.String() + " does not exist"
 			}
