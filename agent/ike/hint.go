@@ -64,7 +64,7 @@ func (c *Connection) ownFault(now time.Time) string {
 	if fault := (validity{leaf.NotBefore, leaf.NotAfter}).fault(now); fault != "" {
 		return where + fault
 	}
-	if !c.LocalID.Any() && names(leaf, c.LocalID) != nil {
+	if _, err := nameOf(leaf, c.LocalID); err != nil && !c.LocalID.Any() {
 		return fmt.Sprintf("localIdentity %s is not in the certificate (%sit is for %s): peers refuse it", c.LocalID, where, certified(leaf))
 	}
 	return ""
