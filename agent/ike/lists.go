@@ -42,7 +42,7 @@ const maxSigners = 64
 func parseList(b []byte) (*revocationList, error) {
 	if block, _ := pem.Decode(b); block != nil {
 		if block.Type != "X509 CRL" {
-			return nil, fmt.Errorf("PEM of type %q is not a revocation list", printable(block.Type))
+			return nil, fmt.Errorf("holds %s, not a revocation list", pemName(block.Type))
 		}
 		b = block.Bytes
 	} else if len(b) == 0 || b[0] != 0x30 {

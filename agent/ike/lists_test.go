@@ -50,7 +50,7 @@ func TestAListOfManyCertificatesIsReadInEitherForm(t *testing.T) {
 		{"PEM behind text", append([]byte("the list of today\n"), text...), ""},
 		{"DER", block.Bytes, ""},
 		{"half of DER", block.Bytes[:len(block.Bytes)/2], "revocationListFiles[0]"},
-		{"PEM of a certificate", []byte(pemOf(ca.certificate)), "is not a revocation list"},
+		{"PEM of a certificate", []byte(pemOf(ca.certificate)), "holds a certificate, not a revocation list"},
 		{"nothing", nil, "neither PEM nor DER"},
 		{"too long", make([]byte, listLimit+1), "at most 16777216 bytes"},
 	} {

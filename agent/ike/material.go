@@ -60,14 +60,18 @@ func readField(read func(path string) (string, error), field, path, kind string)
 	if first == "" {
 		return "", fmt.Errorf("%s %s: is not PEM", field, path)
 	}
-	name := pemNames[first]
-	switch {
-	case name == "" && strings.HasSuffix(first, pemKey):
-		name = pemNames[pemKey]
-	case name == "":
-		name = fmt.Sprintf("PEM of %q", printable(first))
+	return "", fmt.Errorf("%s %s: holds %s, not %s", field, path, pemName(first), pemNames[kind])
+}
+
+// pemName is how people call a type of PEM.
+func pemName(kind string) string {
+	switch name := pemNames[kind]; {
+	case name != "":
+		return name
+	case strings.HasSuffix(kind, pemKey):
+		return pemNames[pemKey]
 	}
-	return "", fmt.Errorf("%s %s: holds %s, not %s", field, path, name, pemNames[kind])
+	return fmt.Sprintf("PEM of %q", printable(kind))
 }
 
 // located names the file in an error that begins with a field.

@@ -43,6 +43,7 @@ func newOperated(t *testing.T) *operated {
 	o.serving, _ = made.(*serving)
 	o.query = query{serving: o.serving}
 	o.synced = true
+	o.followAddresses("wan", &object.Object{Kind: "Interface", Name: "wan", Spec: &api.Interface{Addresses: []string{"192.0.2.1/24"}}})
 	return o
 }
 

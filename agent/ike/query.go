@@ -168,7 +168,7 @@ func (q query) existing(asked *api.IkeQuery, f func(name, child string, now time
 
 // down says why a connection is not up. q.mu is held.
 func (q query) down(name string) string {
-	why := q.problems[name].Message
+	why := q.connectionNotReady(name).Message
 	if o := q.specs[name]; o != nil && o.Kind == "IkePeer" {
 		why = q.siteNotReady(name).Message
 	}

@@ -239,7 +239,7 @@ func (q query) addIKE(t *api.TunnelState) {
 				t.State = "connecting"
 			}
 		}
-		if problem := q.problems[t.GetConnection()].Message; t.GetState() != "up" && t.GetState() != "unknown" && problem != "" {
+		if problem := q.connectionNotReady(t.GetConnection()).Message; t.GetState() != "up" && t.GetState() != "unknown" && problem != "" {
 			t.Reason = problem
 		}
 	}
