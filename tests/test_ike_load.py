@@ -14,7 +14,7 @@ import time
 
 import pytest
 import vici
-from lab import thing
+from lab import Lab, thing
 from lab.gateway import Refused
 from lab.laboratory import TREE, wait_until
 from lab.strongswan import StrongSwan
@@ -27,6 +27,13 @@ pytestmark = pytest.mark.long(reason="`make soak` does it for longer")
 PEERS = int(os.environ.get("IKE_PEERS", "200"))
 TUNNELS = int(os.environ.get("IKE_TUNNELS", "100"))
 SECONDS = float(os.environ.get("IKE_SECONDS", "0"))
+
+
+@pytest.fixture
+def lab():
+    """One for each test."""
+    with Lab() as made:
+        yield made
 
 
 def test_tunnels_come_up_get_new_keys_and_go_down():

@@ -216,6 +216,12 @@ func TestWhyAConnectionIsNotReady(t *testing.T) {
 	s.problem("office", "", "")
 	s.event(Event{Connection: "office", What: "failed", Detail: "the peer does not answer"})
 	expect(connection, "NotConnected", "does not answer")
+	// A remote user that hangs up is not the connection's fault.
+	s.specs["users"] = &object.Object{Kind: "IkeConnection", Name: "users", Spec: &api.IkeConnection{RemoteAuthentication: api.IkeAuthentication_EAP}}
+	s.event(Event{Connection: "users", What: "down", Detail: "the peer deleted it"})
+	if p, is := s.problems["users"]; is {
+		t.Errorf("%+v", p)
+	}
 	// The reason was that of another configuration.
 	follow(connection, true)
 	expect(connection, "Connecting", "not answered yet")

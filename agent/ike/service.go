@@ -732,6 +732,12 @@ func (s *serving) keep(actions []Action) {
 	}
 }
 
+// forUsers reports whether a connection is for remote users.
+func forUsers(o *object.Object) bool {
+	spec, is := o.Spec.(*api.IkeConnection)
+	return is && (spec.GetRemoteAuthentication() == api.IkeAuthentication_EAP || len(spec.GetPools()) > 0 || spec.GetSubscriberProfile() != "")
+}
+
 // event writes the log and sets the condition of the connection. s.mu is held.
 func (s *serving) event(e Event) {
 	switch e.What {
@@ -741,7 +747,8 @@ func (s *serving) event(e Event) {
 		}
 		s.Log.Info("an IKE peer is connected", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 	case "down", "failed":
-		if !s.machine.any(e.Connection) && s.specs[e.Connection] != nil {
+		// One remote user of many says nothing about the connection.
+		if o := s.specs[e.Connection]; o != nil && !s.machine.any(e.Connection) && !forUsers(o) {
 			s.problem(e.Connection, "NotConnected", e.Detail)
 		}
 		if !e.Again {

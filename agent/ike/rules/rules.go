@@ -46,8 +46,7 @@ const eachCertificate = "each certificate of the authorities would be accepted"
 func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 	object.CheckHost("localAddress", c.LocalAddress, add)
 	if c.RemoteAddress != "" {
-		object.CheckHost("remoteAddress", c.RemoteAddress, add)
-		object.CheckSameFamily("remoteAddress", c.RemoteAddress, "localAddress", c.LocalAddress, "address", add)
+		checkRemoteAddress(c.RemoteAddress, c.LocalAddress, add)
 	}
 	if c.LocalAuthentication == api.IkeAuthentication_EAP {
 		add("localAuthentication", "only a remote user authenticates by EAP", "EAP", "SHARED_KEY or CERTIFICATE")
@@ -97,14 +96,48 @@ func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 			add(field+".start", "no peer to call", child.Start.String(), "NOTHING, or a connection with remoteAddress")
 		}
 		CheckProposals(field+".proposals", message.ProtocolESP, child.Proposals, add)
+		checkNetworks(field+".local", child.Local, field+".remote", child.Remote, add)
+	}
+}
+
+func checkRemoteAddress(remote, local string, add object.Report) {
+	object.CheckHost("remoteAddress", remote, add)
+	object.CheckSameFamily("remoteAddress", remote, "localAddress", local, "address", add)
+	if a, err := netip.ParseAddr(remote); err == nil && a.String() == local {
+		add("remoteAddress", "is localAddress", object.Quote(remote), "the peer's address")
+	}
+}
+
+// checkNetworks checks the networks of both sides of a child: packets match only two of one family.
+func checkNetworks(ours string, local []string, theirs string, remote []string, add object.Report) {
+	families := func(all []string) (found [2]bool) {
+		for _, text := range all {
+			if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() {
+				found[0] = true
+			} else if err == nil {
+				found[1] = true
+			}
+		}
+		return found
+	}
+	if len(local) == 0 || len(remote) == 0 {
+		return
+	}
+	a, b := families(local), families(remote)
+	if a != [2]bool{} && b != [2]bool{} && !(a[0] && b[0] || a[1] && b[1]) {
+		add(theirs, "no network is of the family of a network in "+ours, object.Quote(remote[0]), "a network of the same family")
+	}
+	for i, text := range remote {
+		if slices.Contains(local, text) && !strings.HasSuffix(text, "/0") {
+			add(theirs+"["+strconv.Itoa(i)+"]", "is in "+ours+" too", object.Quote(text), "a network behind the peer")
+		}
 	}
 }
 
 func checkIkePeer(p *api.IkePeer, add object.Report) {
 	object.CheckHost("localAddress", p.LocalAddress, add)
 	if p.RemoteAddress != "" {
-		object.CheckHost("remoteAddress", p.RemoteAddress, add)
-		object.CheckSameFamily("remoteAddress", p.RemoteAddress, "localAddress", p.LocalAddress, "address", add)
+		checkRemoteAddress(p.RemoteAddress, p.LocalAddress, add)
 	}
 	switch {
 	case p.RemoteIdentity != "":
@@ -118,6 +151,7 @@ func checkIkePeer(p *api.IkePeer, add object.Report) {
 			add("remoteNetworks["+strconv.Itoa(i)+"]", "there twice", object.Quote(text), "each network once")
 		}
 	}
+	checkNetworks("localNetworks", p.LocalNetworks, "remoteNetworks", p.RemoteNetworks, add)
 }
 
 func checkIpsecPolicy(p *api.IpsecPolicy, add object.Report) {

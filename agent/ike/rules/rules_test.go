@@ -26,6 +26,13 @@ func TestMistakesNameTheirField(t *testing.T) {
 			"remoteIdentity: each certificate of the authorities would be accepted"},
 		{"a site that calls, without a name", "IkePeer", "{localAddress: 192.0.2.1, credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteIdentity: without remoteAddress, remoteIdentity identifies the peer"},
 		{"a site of the other family", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: \"2001:db8::2\", credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteAddress: "},
+		{"a site at the gateway's own address", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.1, credential: c, remoteNetworks: [10.2.0.0/16]}", "remoteAddress: is localAddress"},
+		{"networks of two families", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, localNetworks: [\"2001:db8::/48\"], remoteNetworks: [10.2.0.0/16]}",
+			"remoteNetworks: no network is of the family of a network in localNetworks"},
+		{"networks of both families", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, localNetworks: [10.1.0.0/16, \"2001:db8::/48\"], remoteNetworks: [10.2.0.0/16]}", ""},
+		{"one network on both sides", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, children: [{name: net, tunnel: t, local: [10.1.0.0/16], remote: [10.2.0.0/16, 10.1.0.0/16]}]}",
+			"children[0].remote[1]: is in children[0].local too"},
+		{"all traffic", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, children: [{name: net, tunnel: t, local: [0.0.0.0/0], remote: [0.0.0.0/0]}]}", ""},
 		{"a network twice", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16, 10.2.0.0/16]}", "remoteNetworks[1]: there twice"},
 		{"algorithms that do not exist", "IpsecPolicy", "{espProposals: [aes256gcm16-x25519-rot13]}", "espProposals[0]: "},
 	})
