@@ -243,7 +243,7 @@ func (s *ikeSA) refusedChild(conf *Child, n *message.Notify) string {
 
 // childFailed reports that a child of the configuration does not come up. One that must be up is tried again.
 func (s *ikeSA) childFailed(conf *Child, why string, now time.Time) {
-	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-failed", Detail: conf.Name + ": " + why})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-failed", Detail: conf.Name + ": " + why, Child: conf.Name})
 	if current := s.m.connections[s.conn.Name]; current != nil && s.state == established {
 		one := current.child(conf.Name)
 		s.m.retry(current, one != nil && one.StartAction == Start && current.Remote.IsValid(), now)
@@ -290,7 +290,7 @@ func (s *ikeSA) addChild(c *ChildSA, now time.Time) {
 	if c.replaces != nil {
 		what = "child-rekeyed"
 	}
-	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: what, Detail: fmt.Sprintf("%s: %08x in, %08x out, %s", c.Conf.Name, c.SPIIn, c.SPIOut, suite.Text(c.Chosen))})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: what, Child: c.Conf.Name, Detail: fmt.Sprintf("%s: %08x in, %08x out, %s", c.Conf.Name, c.SPIIn, c.SPIOut, suite.Text(c.Chosen))})
 }
 
 // removeChild forgets a child.
@@ -312,7 +312,7 @@ func (s *ikeSA) replaceChild(c *ChildSA, after uint32) {
 	s.m.act(Remove{Child: c, After: after})
 	s.settle(c.ask, nil, errors.New("the peer deletes the child"))
 	s.owned(func() Action { return ChildDown{s.described(), c.state(), c.replaced} })
-	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-down", Detail: fmt.Sprintf("%s: %08x in, %08x out", c.Conf.Name, c.SPIIn, c.SPIOut)})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-down", Child: c.Conf.Name, Detail: fmt.Sprintf("%s: %08x in, %08x out", c.Conf.Name, c.SPIIn, c.SPIOut)})
 }
 
 // endCollision forgets that a child of the peer collides with ours, which goes on, unless the peer's has a successor with the inbound SPI after.
@@ -408,7 +408,7 @@ func (s *ikeSA) acceptChild(p authPayloads, replaces *ChildSA, confs []*Child, n
 	if reason == message.TSUnacceptable {
 		why = fmt.Sprintf("no selectors of the peer are accepted: peer offers %s to %s; accepted: %s", selectorTexts(p.tsi.Selectors), selectorTexts(p.tsr.Selectors), strings.Join(selectors, ", "))
 	}
-	s.m.refuse(s.conn, s.remote, "child-failed", name+": "+why, now)
+	s.m.refuse(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-failed", Detail: name + ": " + why, Child: name}, now)
 	return refuse(reason, []byte{})
 }
 

@@ -133,5 +133,5 @@ func (s *ikeSA) unknownIdentity(d Datagram, p authPayloads, now time.Time) {
 // unknownCaller reports a call from an address for which no connection is. Anybody can make one.
 func (m *Machine) unknownCaller(d Datagram, now time.Time) {
 	m.count("drop", "no-connection")
-	m.refuse(&Connection{}, d.Remote, "unknown-caller", fmt.Sprintf("no IkePeer or IkeConnection with localAddress %s takes calls from this address: see remoteAddress, and peerNetworks of an IkeConnection", d.Local.Addr()), now)
+	m.refuse(Event{Peer: d.Remote, What: "unknown-caller", Detail: fmt.Sprintf("no IkePeer or IkeConnection with localAddress %s takes calls from this address: see remoteAddress, and peerNetworks of an IkeConnection", d.Local.Addr())}, now)
 }

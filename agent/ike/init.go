@@ -505,7 +505,7 @@ func (m *Machine) respondInit(d Datagram, h message.Header, b []byte, now time.T
 	for _, c := range candidates {
 		ours = append(ours, c.Proposals...)
 	}
-	m.refuse(candidates[0], d.Remote, "failed", notAccepted(p.sa.Proposals, ours), now)
+	m.refuse(Event{Connection: candidates[0].Name, Peer: d.Remote, What: "failed", Detail: notAccepted(p.sa.Proposals, ours)}, now)
 }
 
 // sorted are the connections: those that name their peer's address first, then by name.

@@ -210,6 +210,8 @@ type Event struct {
 	// "up", "down", "rekeyed", "failed", "child-up", "child-down", "child-rekeyed".
 	What   string
 	Detail string
+	// Name of the child in the configuration; empty: it is about none, or about several.
+	Child string
 	// The same was reported in the last minute. Anybody can cause it, so it is not for the log.
 	Again bool
 }
@@ -277,19 +279,18 @@ type refusals struct {
 	lines map[string]bool
 }
 
-// refuse reports why a proposal of a peer is not accepted.
-func (m *Machine) refuse(c *Connection, remote netip.AddrPort, what, why string, now time.Time) {
-	all := m.refusals[c.Name]
+// refuse reports why a peer is refused.
+func (m *Machine) refuse(e Event, now time.Time) {
+	all := m.refusals[e.Connection]
 	if all == nil || now.Sub(all.since) >= refusalsAgain {
 		all = &refusals{now, map[string]bool{}}
-		m.refusals[c.Name] = all
+		m.refusals[e.Connection] = all
 	}
-	line := what + why
-	again := all.lines[line] || len(all.lines) >= maxRefusals
-	if !again {
+	line := e.What + e.Detail
+	if e.Again = all.lines[line] || len(all.lines) >= maxRefusals; !e.Again {
 		all.lines[line] = true
 	}
-	m.act(Event{Connection: c.Name, Peer: remote, What: what, Detail: why, Again: again})
+	m.act(e)
 }
 
 // notAccepted names the algorithms of both ends.

@@ -120,25 +120,25 @@ func TestAConnectionWhoseChildFailsIsNotReady(t *testing.T) {
 	s, _ := made.(*serving)
 	s.machine = p.a.m
 	s.specs["peer"] = &object.Object{Kind: "IkeConnection", Name: "peer", Spec: &api.IkeConnection{}}
-	event := func(what, detail string) {
-		s.event(Event{Connection: "peer", What: what, Detail: detail})
+	event := func(what, child, detail string) {
+		s.event(Event{Connection: "peer", What: what, Child: child, Detail: detail})
 	}
-	event("child-failed", "other: the peer answers TS_UNACCEPTABLE")
+	event("child-failed", "other", "other: the peer answers TS_UNACCEPTABLE")
 	if p := s.problems["peer"]; p.Reason != "ChildFailed" || !strings.Contains(p.Message, "TS_UNACCEPTABLE") {
 		t.Errorf("%+v", p)
 	}
 	// Another child is up.
-	event("child-up", "net: 00000001 in, 00000002 out")
+	event("child-up", "net", "net: 00000001 in, 00000002 out")
 	if p := s.problems["peer"]; p.Reason != "ChildFailed" {
 		t.Errorf("%+v", p)
 	}
 	p.a.only(t).children[0].Conf = &Child{Name: "other"}
-	event("child-up", "other: 00000001 in, 00000002 out")
+	event("child-up", "other", "other: 00000001 in, 00000002 out")
 	if p, is := s.problems["peer"]; is {
 		t.Errorf("%+v", p)
 	}
 	// A rekey fails, and the child of before serves.
-	event("child-failed", "other: the peer answers TEMPORARY_FAILURE")
+	event("child-failed", "other", "other: the peer answers TEMPORARY_FAILURE")
 	if p, is := s.problems["peer"]; is {
 		t.Errorf("%+v", p)
 	}
@@ -155,14 +155,14 @@ func TestARefusalThatIsNotLoggedAgainCounts(t *testing.T) {
 		}
 	}
 	for i, why := range []string{"one reason", "one reason", "another reason"} {
-		p.b.m.refuse(p.b.m.connections["peer"], netip.AddrPort{}, "child-failed", why, p.now)
+		p.b.m.refuse(Event{Connection: "peer", What: "child-failed", Detail: why}, p.now)
 		p.do(p.b, p.b.m.done())
 		if lines := len(p.b.events); lines+again != i+1 || lines != []int{1, 1, 2}[i] {
 			t.Errorf("%d: %d lines, %d not logged", i, lines, again)
 		}
 	}
 	p.now = p.now.Add(refusalsAgain)
-	p.b.m.refuse(p.b.m.connections["peer"], netip.AddrPort{}, "child-failed", "one reason", p.now)
+	p.b.m.refuse(Event{Connection: "peer", What: "child-failed", Detail: "one reason"}, p.now)
 	if p.do(p.b, p.b.m.done()); len(p.b.events) != 3 {
 		t.Errorf("%q", p.b.events)
 	}

@@ -186,7 +186,7 @@ func (s *ikeSA) answerRekey(p authPayloads, now time.Time) {
 	chosen, ok := suite.Choose(s.conn.Proposals, p.sa.Proposals, p.ke.Group)
 	if !ok || len(chosen.SPI) != 8 || binary.BigEndian.Uint64(chosen.SPI) == 0 {
 		refuse(message.NoProposalChosen, []byte{})
-		s.m.refuse(s.conn, s.remote, "rekey-failed", notAccepted(p.sa.Proposals, s.conn.Proposals), now)
+		s.m.refuse(Event{Connection: s.conn.Name, Peer: s.remote, What: "rekey-failed", Detail: notAccepted(p.sa.Proposals, s.conn.Proposals)}, now)
 		return
 	}
 	group := suite.Get(chosen.Transforms, message.KeyExchange).ID

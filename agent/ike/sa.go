@@ -805,18 +805,18 @@ func (s *ikeSA) close(now time.Time, why string) {
 	if s.successor != nil {
 		return
 	}
-	what := "down"
+	e := Event{Connection: s.conn.Name, Peer: s.remote, What: "down", Detail: why}
 	if was == opening {
-		what = "failed"
+		e.What = "failed"
 		if a := s.auth; a != nil && a.failure != nil {
-			why = a.failure.Error()
-		}
-		if !s.initiator {
-			s.m.refuse(s.conn, s.remote, what, why, now)
-			return
+			e.Detail = a.failure.Error()
 		}
 	}
-	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: what, Detail: why})
+	if was == opening && !s.initiator {
+		s.m.refuse(e, now)
+	} else {
+		s.m.act(e)
+	}
 }
 
 // leaveOpening takes an IKE SA out of the half-open ones.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,7 +83,9 @@ type serving struct {
 	materials map[object.Key]*material
 	// Why a connection does not serve; none: it does.
 	problems map[string]intent.NotReady
-	ended    endings
+	// The child of the problem ChildFailed.
+	failed map[string]string
+	ended  endings
 	// Associations that the data plane has not answered for, by inbound SPI; closed when it has.
 	waiting map[uint32]*installation
 	talks   map[uint64]eap.Conversation
@@ -121,7 +122,7 @@ type outgoing struct {
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, machine: New(time.Now()), first: make(chan struct{}), planes: map[string]*dataplane.Client{}, vrfs: map[string]string{}, addresses: map[string][]localAddress{}, local: map[localAddress]int{}, shadowed: map[string]*object.Object{}, credentials: map[string]*api.IkeCredential{},
 		authorities: map[string]*api.IkeAuthority{}, pools: map[string]*api.AddressPool{}, users: map[string]*api.LocalUser{}, policies: map[string]*api.IpsecPolicy{}, specs: map[string]*object.Object{}, sites: map[string]*site{},
-		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, responders: map[string]*responder{}, exposed: map[string]bool{}, materials: map[object.Key]*material{}, problems: map[string]intent.NotReady{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
+		leases: map[uint64]held{}, files: files{}, lists: map[string]*listFile{}, responders: map[string]*responder{}, exposed: map[string]bool{}, materials: map[object.Key]*material{}, problems: map[string]intent.NotReady{}, failed: map[string]string{}, waiting: map[uint32]*installation{}, talks: map[uint64]eap.Conversation{}, owners: newOwners(), posted: make(chan struct{}, 1),
 		packets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ike_packets_total", Help: "IKE packets, by exchange.",
 		}, []string{"type"}),
@@ -290,6 +291,7 @@ func localAddressOf(spec *api.IkeConnection) localAddress {
 func (s *serving) forget(name string, now time.Time) []Action {
 	delete(s.specs, name)
 	delete(s.problems, name)
+	delete(s.failed, name)
 	if before := s.machine.connections[name]; before != nil && before.Owned {
 		return nil
 	}
@@ -759,18 +761,17 @@ func (s *serving) event(e Event) {
 	case "moved":
 		s.Log.Info("an IKE SA moves to other addresses", "name", e.Connection, "remote", e.Peer.String(), "why", e.Detail)
 	case "child-failed", "rekey-failed":
-		if name, _, named := strings.Cut(e.Detail, ": "); e.What == "child-failed" && named && s.specs[e.Connection] != nil && !s.machine.hasChild(e.Connection, name) {
+		if e.Child != "" && s.specs[e.Connection] != nil && !s.machine.hasChild(e.Connection, e.Child) {
 			s.problem(e.Connection, "ChildFailed", e.Detail)
+			s.failed[e.Connection] = e.Child
 		}
 		if e.Again {
 			break
 		}
 		s.Log.Warn("an IKE exchange failed", "name", e.Connection, "remote", e.Peer.String(), "action", e.What, "why", e.Detail)
 	case "child-up", "child-rekeyed":
-		if p := s.problems[e.Connection]; p.Reason == "ChildFailed" {
-			if failed, _, _ := strings.Cut(p.Message, ": "); s.machine.hasChild(e.Connection, failed) {
-				s.problem(e.Connection, "", "")
-			}
+		if s.problems[e.Connection].Reason == "ChildFailed" && s.machine.hasChild(e.Connection, s.failed[e.Connection]) {
+			s.problem(e.Connection, "", "")
 		}
 		fallthrough
 	default:

@@ -53,7 +53,7 @@ func (s *ikeSA) unknownToPeer(n *message.Notify, now time.Time) {
 	if c == nil || c.deleting || c.replaced || c.half || now.Sub(c.since) < invalidSPIAgain {
 		return
 	}
-	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-failed", Detail: c.Conf.Name + ": the peer does not have " + c.String()})
+	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-failed", Child: c.Conf.Name, Detail: c.Conf.Name + ": the peer does not have " + c.String()})
 	s.deleteChild(c, now)
 	if s.conn.child(c.Conf.Name) != nil {
 		s.wantChild(c.Conf.Name, now)

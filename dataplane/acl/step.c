@@ -38,9 +38,8 @@ publish(uint32_t session, const void *part)
 				session_step_words(&acl_step, session, d), acl_of(p->lists[d]), __ATOMIC_RELEASE);
 }
 
-static const char *const after[] = {"portal", NULL};
 struct session_step acl_step = {
-	.order = {.name = "acl", .after = after},
+	.order = {.name = "acl"},
 	.node = {[UP] = &acl_up_node, [DOWN] = &acl_down_node},
 	.size = sizeof(struct part),
 	.objects = 2,

@@ -15,14 +15,22 @@ is_placed(const struct ordered *one, struct ordered *const list[], unsigned plac
 	return false;
 }
 
+static bool
+names(const char *const *all, const char *name)
+{
+	for (; all && *all; all++)
+		if (strcmp(*all, name) == 0)
+			return true;
+	return false;
+}
+
 // Nothing that comes before it is still without a place.
 static bool
 is_ready(const struct ordered *one, const struct ordered *registered, struct ordered *const list[], unsigned placed)
 {
-	for (const char *const *name = one->after; name && *name; name++)
-		for (const struct ordered *o = registered; o; o = o->next)
-			if (strcmp(o->name, *name) == 0 && !is_placed(o, list, placed))
-				return false;
+	for (const struct ordered *o = registered; o; o = o->next)
+		if ((names(one->after, o->name) || names(o->before, one->name)) && !is_placed(o, list, placed))
+			return false;
 	return true;
 }
 

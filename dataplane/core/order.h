@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of registered parts. Each part names the parts that come before it.
+// The order of registered parts. Each part names others that come before it, and others that come behind it.
 #pragma once
 
 struct ordered {
 	const char *name;
 	// Names of the parts that come before this one, NULL behind the last. They need not be registered. NULL: none.
 	const char *const *after;
+	// The same of the parts that come behind this one.
+	const char *const *before;
 	struct ordered *next; // as registered
 };
 

@@ -30,8 +30,9 @@ publish(uint32_t session, const void *part)
 		__atomic_store_n(&session_portals[session], portal_of(p->portal), __ATOMIC_RELEASE);
 }
 
+static const char *const before[] = {"acl", NULL};
 static struct session_step portal_step = {
-	.order = {.name = "portal"},
+	.order = {.name = "portal", .before = before},
 	.node = {[UP] = &portal_up_node, [DOWN] = &portal_down_node},
 	.size = sizeof(struct part),
 	.objects = 1,

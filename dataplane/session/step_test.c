@@ -101,11 +101,31 @@ a_step_that_does_not_take_frames_is_refused_for_them(void **state)
 static void
 steps_that_come_before_each_other_are_refused_at_start(void **state)
 {
-	static const char *const after[] = {"a-late", NULL};
+	static const char *const after[] = {"a-late", NULL}, *const before[] = {"z-early", NULL};
 
 	early.order.after = after;
 	assert_int_equal(session_steps_start(), -ELOOP);
 	early.order.after = NULL;
+	late.order.before = before;
+	assert_int_equal(session_steps_start(), -ELOOP);
+	late.order.before = NULL;
+	assert_int_equal(session_steps_start(), 0);
+}
+
+static void
+a_step_may_name_those_behind_it(void **state)
+{
+	static const char *const before[] = {"m-middle", "none", NULL};
+	Sluice__V1__Session spec = SLUICE__V1__SESSION__INIT;
+	struct session_parts parts;
+
+	middle.order.after = NULL;
+	early.order.before = before;
+	assert_int_equal(session_steps_start(), 0);
+	assert_int_equal(session_steps_need(&spec, &packets, &parts, &f), 0);
+	assert_steps(session_steps_chain(&parts, UP, &last_node, NULL));
+	early.order.before = NULL;
+	middle.order.after = after_early;
 	assert_int_equal(session_steps_start(), 0);
 }
 
@@ -139,6 +159,7 @@ main(void)
 		cmocka_unit_test(steps_are_in_the_order_that_they_are_registered_with),
 		cmocka_unit_test(a_step_that_does_not_take_frames_is_refused_for_them),
 		cmocka_unit_test(steps_that_come_before_each_other_are_refused_at_start),
+		cmocka_unit_test(a_step_may_name_those_behind_it),
 		cmocka_unit_test(parts_that_do_not_fit_are_refused_at_start),
 		cmocka_unit_test(words_of_steps_do_not_overlap_and_those_that_do_not_fit_are_refused_at_start),
 	};
