@@ -65,6 +65,7 @@ TUN_ON, TUN_MODE = 0x400454CA, 0x1001
 class Ue(Initiator, Mobile):
     def __init__(self, world, number):
         self.world, self.number = world, number
+        self.attempts = 0  # to register
         o = world.options
         self.plmn = o.plmn
         self.supi = o.plmn + f"{number + 1:010d}"
@@ -437,9 +438,14 @@ class World:
 
             async def one(ue):
                 async with gate:
+                    ue.attempts += 1
+                    attempt = ue.attempts
                     try:
                         await ue.register(do == "service")
                     except Exception as why:
+                        # An attempt that is given up, and waits for its last answer, ends without the one of now.
+                        if attempt != ue.attempts:
+                            return
                         ue.say("refused", why=f"{type(why).__name__}: {why}", trace=traceback.format_exc())
                         ue.close()
 
