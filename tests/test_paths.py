@@ -2,12 +2,14 @@
 """GTP-U path management (TS 29.281 section 7.2): two user plane functions, of which one dies under traffic."""
 
 import json
+import socket
+import struct
 
 import pytest
 from lab import Line, Load, Upf, thing
 from lab.laboratory import wait_until
 from lab.load import DOWN, UP, TunnelHost
-from lab.upf import ECHO_REQUEST
+from lab.upf import ECHO_REQUEST, ERROR_INDICATION, Message
 from pop import ACCESS_MAC, CORE4, HOST4, SERVER4, SERVER6, Pop, session, tunnel, udp_up
 
 OTHER4 = "192.0.2.3"
@@ -145,6 +147,17 @@ def test_that_a_path_goes_down_and_comes_back_is_one_event_each_however_many_ses
     down, up = [each["object"] for each in told()[before:]]
     assert (down["state"], up["state"]) == ("down", "up")
     assert (down["remoteAddress"], down["peer"]) == (HOST4, f"upf-{HOST4[-1]}")
+
+
+def test_a_session_whose_tunnel_the_peer_does_not_know_is_not_ready(pop, upfs):
+    assert ready(pop, "lives")["holds"]
+    for teid in (LIVES.teid_up, 1):
+        payload = b"\x10" + struct.pack("!I", teid) + b"\x85\0\4" + socket.inet_aton(OTHER4)
+        upfs[OTHER4].send(Message(ERROR_INDICATION, 0, sequence=0, payload=payload), CORE4)
+    wait_until(lambda: not ready(pop, "lives")["holds"], 20, "the session is not ready")
+    assert ready(pop, "lives")["reason"] == "TunnelUnknown"
+    assert f"{OTHER4} does not know TEID {LIVES.teid_up}" in ready(pop, "lives")["message"]
+    assert ready(pop, "dies")["holds"]
 
 
 REFUSED = {

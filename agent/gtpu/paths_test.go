@@ -28,6 +28,7 @@ type bed struct {
 	desired  *intent.Desired
 	events   *intent.Events
 	paths    *Paths
+	reporter service.ReadinessReporter
 }
 
 func newBed(t *testing.T) *bed {
@@ -44,7 +45,8 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bed{t, registry, desired, events, New()}
+	paths := New()
+	return &bed{t, registry, desired, events, paths, paths}
 }
 
 func (b *bed) link(name string) service.Followed {
@@ -113,7 +115,7 @@ func (b *bed) notReady(dataplane string, spec proto.Message) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	why := b.paths.NotReady(dataplane, kept)
+	why := b.reporter.NotReady(dataplane, kept)
 	reason, message := why.Reason, why.Message
 	if (reason == "") != (message == "") {
 		b.Errorf("reason %q, message %q", reason, message)

@@ -5,9 +5,12 @@ package gtpu
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice.dev/sluice/agent/intent"
+	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
 )
 
@@ -21,7 +24,7 @@ var Definition = service.Definition{
 	Name:  "gtpu",
 	Punts: []string{errorIndication, endMarker},
 	New: func(e service.Environment) (service.Service, error) {
-		p := &follower{Paths: New(), collector: newCollector(), environment: e,
+		p := &follower{Paths: New(), refusals: NewRefusals(), collector: newCollector(), environment: e,
 			signals: prometheus.NewCounterVec(prometheus.CounterOpts{
 				Name: "sluice_gtpu_signals_total", Help: "Error indications and end markers that peers sent for tunnels of sessions.",
 			}, []string{"dataplane", "signal"})}
@@ -32,6 +35,7 @@ var Definition = service.Definition{
 // follower is the service.
 type follower struct {
 	*Paths
+	refusals    *Refusals
 	collector   *collector
 	environment service.Environment
 	signals     *prometheus.CounterVec
@@ -39,8 +43,24 @@ type follower struct {
 
 // Run implements service.Service.
 func (p *follower) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
+	clock := time.NewTicker(refusedTime / 4)
+	defer clock.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-clock.C:
+			p.refusals.Expire(now)
+		}
+	}
+}
+
+// NotReady implements service.ReadinessReporter.
+func (p *follower) NotReady(dataplane string, stored *object.StoredObject) intent.NotReady {
+	if reason := p.Paths.NotReady(dataplane, stored); reason.Reason != "" {
+		return reason
+	}
+	return p.refusals.NotReady(dataplane, stored)
 }
 
 // Connected implements service.Connector.
@@ -54,5 +74,12 @@ func (p *follower) Connected(ctx context.Context, plane service.Plane) {
 func (p *follower) Receive(packets []service.Packet) {
 	for _, one := range packets {
 		p.signals.WithLabelValues(one.Dataplane, one.Reason).Inc()
+		if one.Reason != errorIndication {
+			continue
+		}
+		if end, ok := RefusedEnd(one.Frame); ok && p.refusals.Add(one.Dataplane, end, time.Now()) {
+			p.environment.Log.Warn("a user plane function does not know a tunnel; sessions that it does not know are not ready", "dataplane", one.Dataplane,
+				"remote", end.Address.String(), "teid", end.TEID)
+		}
 	}
 }
