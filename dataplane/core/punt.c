@@ -20,7 +20,12 @@
 enum { PUNT_MAX = 64, RING = 8192, AT_ONCE = 256 };
 
 static struct punt *reasons[PUNT_MAX];
+static struct punt_limits own_limits[PUNT_MAX];
 static unsigned reason_count;
+// By worker and reason.
+static struct worker_counts {
+	struct punt_counts of[PUNT_MAX];
+} counts[WORKER_MAX + 1] __rte_cache_aligned;
 static struct fair_rate *rates[WORKER_MAX + 1]; // by worker and reason
 static struct rte_ring *up;
 static struct rte_ring *down[WORKER_MAX];
@@ -41,6 +46,7 @@ punt_register(struct punt *punt)
 	if (reason_count == PUNT_MAX)
 		registry_full("punt reasons", punt->name, PUNT_MAX, "PUNT_MAX", "core/punt.c");
 	punt->id = (uint8_t)reason_count;
+	own_limits[reason_count] = punt->limits;
 	reasons[reason_count++] = punt;
 }
 
@@ -59,35 +65,65 @@ punt_by_id(unsigned id)
 	return id < reason_count ? reasons[id] : NULL;
 }
 
-// What one source of a packet may use of its reason.
-static inline uint32_t
-limit_of(const struct punt *reason, const struct packet *p)
+void
+punt_limit(unsigned id, const struct punt_limits *limits)
 {
+	struct punt_limits *now = &reasons[id]->limits;
+	const struct punt_limits *own = &own_limits[id];
+
+	// Workers may read some of the new values with some of the old ones.
+	__atomic_store_n(&now->rate, limits && limits->rate ? limits->rate : own->rate, __ATOMIC_RELAXED);
+	__atomic_store_n(&now->each, limits && limits->each ? limits->each : own->each, __ATOMIC_RELAXED);
+	__atomic_store_n(&now->session, limits && limits->session ? limits->session : own->session, __ATOMIC_RELAXED);
+}
+
+struct punt_counts
+punt_counts(unsigned id)
+{
+	struct punt_counts sum = {0};
+
+	for (unsigned w = 0; w <= worker_count; w++) {
+		sum.punted += counts[w].of[id].punted;
+		sum.limited += counts[w].of[id].limited;
+	}
+	return sum;
+}
+
+// What a packet's source may use of its reason.
+static inline struct fair_limit
+limit_of(const struct punt_limits *limits, const struct packet *p)
+{
+	uint32_t session = __atomic_load_n(&limits->session, __ATOMIC_RELAXED);
 	bool of_session = p->session != NO_SESSION && p->direction == UP;
 
-	return of_session && reason->session ? reason->session : reason->each;
+	return fair_limit(__atomic_load_n(&limits->rate, __ATOMIC_RELAXED),
+		of_session && session ? session : __atomic_load_n(&limits->each, __ATOMIC_RELAXED));
 }
 
 static uint16_t
 punt_process(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
+	struct punt_counts *counted = counts[worker_self()->index].of;
 	struct fair_rate *mine = rates[worker_self()->index];
 	uint64_t now = rte_rdtsc(), hz = rte_get_tsc_hz();
 
 	for (uint16_t i = 0; i < count; i++) {
 		struct packet *p = packet_of(packets[i]);
-		const struct punt *reason = reasons[p->punt];
+		uint8_t id = p->punt;
 		struct fair_source source;
 		bool quiet;
 
 		fair_source_of(packets[i], &source);
-		if (!fair_spend_at(
-			    &mine[p->punt], fair_limit(reason->rate, limit_of(reason, p)), &source, now, hz, &quiet))
+		if (!fair_spend_at(&mine[id], limit_of(&reasons[id]->limits, p), &source, now, hz, &quiet)) {
+			counted[id].limited++;
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_rate), packets[i]);
+		}
 		// The last part of the ring is for sources that are quiet.
 		else if ((!quiet && rte_ring_free_count(up) < rte_ring_get_capacity(up) / 4) ||
 			 rte_ring_enqueue(up, packets[i]))
 			rte_node_enqueue_x1(graph, node, packet_drop(p, &drop_punt_full), packets[i]);
+		else
+			counted[id].punted++;
 	}
 	return count;
 }

@@ -9,11 +9,16 @@
 
 #include "core/node.h"
 
-struct punt {
-	const char *name; // "pppoe-discovery", as in PacketIn
+// Limits in force. The main thread changes them (punt_limit()).
+struct punt_limits {
 	uint32_t rate;    // packets a second, and as many at once
 	uint32_t each;    // of these, from one source on one worker; 0: a quarter
 	uint32_t session; // of these, from one subscriber's session on one worker; 0: as from any source
+};
+
+struct punt {
+	const char *name; // "pppoe-discovery", as in PacketIn
+	struct punt_limits limits;
 	// Runs on the main thread and owns the packet from then on. NULL: the packet goes to the client that watches this reason, and is
 	// dropped by name if there is none.
 	void (*handle)(struct rte_mbuf *m);
@@ -30,9 +35,7 @@ void punt_register(struct punt *punt);
 
 #define PUNT_SESSION(variable, punt_name, packets_a_second, of_one_source, of_one_session, handler) \
 	static struct punt variable = {.name = punt_name, \
-		.rate = packets_a_second, \
-		.each = of_one_source, \
-		.session = of_one_session, \
+		.limits = {.rate = packets_a_second, .each = of_one_source, .session = of_one_session}, \
 		.handle = handler}; \
 	RTE_INIT(register_##variable) \
 	{ \

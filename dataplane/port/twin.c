@@ -492,7 +492,7 @@ to_twin(struct rte_mbuf *m)
 		rte_pktmbuf_free(m);
 }
 
-struct punt twin_punt = {.name = "twin", .rate = 100000, .handle = to_twin};
+struct punt twin_punt = {.name = "twin", .limits = {.rate = 100000}, .handle = to_twin};
 RTE_INIT(register_twin_punt)
 {
 	punt_register(&twin_punt);
