@@ -115,9 +115,9 @@ type agf struct {
 	pool    n2.Pool
 	manager subscriber.Manager
 	// By the objects' names.
-	nodes       map[string]*api.AccessNode
-	agfs        map[string]*api.Agf
-	credentials map[string]*api.CoreSubscriber
+	nodes       service.View[*api.AccessNode]
+	agfs        service.View[*api.Agf]
+	credentials service.View[*api.CoreSubscriber]
 	// By line: the name of its CoreSubscriber.
 	credentialOf map[string]string
 	// The Agf that a SubscriberProfile names.
@@ -165,9 +165,9 @@ func (s *agf) Follow(c service.Change) {
 	defer s.mu.Unlock()
 	switch c.Key.Kind {
 	case "AccessNode":
-		follow(s.nodes, c)
+		s.nodes.Follow(c)
 	case "Agf":
-		follow(s.agfs, c)
+		s.agfs.Follow(c)
 		s.changed[c.Key.Name] = true
 	case "Interface":
 		if now := addressesOf(c.Object); len(now) > 0 {
@@ -176,22 +176,19 @@ func (s *agf) Follow(c service.Change) {
 			delete(s.addresses, c.Key.Name)
 		}
 	case "CoreSubscriber":
-		if before := s.credentials[c.Key.Name]; before != nil && s.credentialOf[before.Line] == c.Key.Name {
+		before, now := s.credentials.Follow(c)
+		if before != nil && s.credentialOf[before.Line] == c.Key.Name {
 			delete(s.credentialOf, before.Line)
 		}
-		follow(s.credentials, c)
-		if now := s.credentials[c.Key.Name]; now != nil {
+		if now != nil {
 			s.credentialOf[now.Line] = c.Key.Name
 		}
 	case "SubscriberProfile":
 		delete(s.named, c.Key.Name)
 		delete(s.core, c.Key.Name)
-		if c.Object == nil {
-			return
-		}
-		spec, is := c.Object.Spec.(*api.SubscriberProfile)
-		if is && spec.Agf != "" {
-			s.named[c.Key.Name] = spec.Agf
+		spec := service.SpecOf[*api.SubscriberProfile](c.Object)
+		if spec.GetAgf() != "" {
+			s.named[c.Key.Name] = spec.GetAgf()
 		}
 		if slices.Contains(spec.GetAuthorization(), backEnd) {
 			s.core[c.Key.Name] = "authorization"
@@ -199,17 +196,6 @@ func (s *agf) Follow(c service.Change) {
 		if slices.Contains(spec.GetAuthentication(), backEnd) {
 			s.core[c.Key.Name] = "authentication"
 		}
-	}
-}
-
-// follow keeps the specs of a kind.
-func follow[T any](all map[string]T, c service.Change) {
-	delete(all, c.Key.Name)
-	if c.Object == nil {
-		return
-	}
-	if spec, is := c.Object.Spec.(T); is {
-		all[c.Key.Name] = spec
 	}
 }
 

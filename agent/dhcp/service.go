@@ -116,16 +116,9 @@ func (s *relaying) Follow(c service.Change) {
 	defer s.mu.Unlock()
 	switch c.Key.Kind {
 	case "Interface":
-		var spec *api.Interface
-		if c.Object != nil {
-			spec, _ = c.Object.Spec.(*api.Interface)
-		}
-		s.carryOut(s.machine.SetInterface(c.Key.Name, spec))
+		s.carryOut(s.machine.SetInterface(c.Key.Name, service.SpecOf[*api.Interface](c.Object)))
 	case "DhcpRelay":
-		var spec *api.DhcpRelay
-		if c.Object != nil {
-			spec, _ = c.Object.Spec.(*api.DhcpRelay)
-		}
+		spec := service.SpecOf[*api.DhcpRelay](c.Object)
 		s.carryOut(s.machine.SetRelay(c.Key.Name, spec, time.Now()))
 		for server := range s.silent[c.Key.Name] {
 			if _, has := s.machine.relaysOf(server, vrfOf(spec.GetVrf()))[c.Key.Name]; !has {
@@ -174,16 +167,8 @@ func (s *relaying) Run(ctx context.Context) error {
 		defer group.Done()
 		s.attach(ctx)
 	}()
-	clock := time.NewTicker(tick)
-	defer clock.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-clock.C:
-			s.with(func(time.Time) []Action { return s.machine.Tick(now) })
-		}
-	}
+	service.Every(ctx, tick, func(now time.Time) { s.with(func(time.Time) []Action { return s.machine.Tick(now) }) })
+	return nil
 }
 
 // answer sends packets after their records are on disk.

@@ -43,16 +43,8 @@ type follower struct {
 
 // Run implements service.Service.
 func (p *follower) Run(ctx context.Context) error {
-	clock := time.NewTicker(refusedTime / 4)
-	defer clock.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-clock.C:
-			p.refusals.Expire(now)
-		}
-	}
+	service.Every(ctx, refusedTime/4, p.refusals.Expire)
+	return nil
 }
 
 // NotReady implements service.ReadinessReporter.

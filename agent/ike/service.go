@@ -59,13 +59,13 @@ type serving struct {
 	shadowed    map[string]*object.Object    // IkeConnections with the name of an IkePeer
 	addresses   map[string][]localAddress    // by interface
 	local       map[localAddress]int         // how many interfaces have it
-	credentials map[string]*api.IkeCredential
-	authorities map[string]*api.IkeAuthority
-	pools       map[string]*api.AddressPool
-	users       map[string]*api.LocalUser
+	credentials service.View[*api.IkeCredential]
+	authorities service.View[*api.IkeAuthority]
+	pools       service.View[*api.AddressPool]
+	users       service.View[*api.LocalUser]
 	// By the username in lower case; nil: to be made anew.
 	folded   map[string][]*api.LocalUser
-	policies map[string]*api.IpsecPolicy
+	policies service.View[*api.IpsecPolicy]
 	// IkeConnections, and what IkePeers stand for.
 	specs     map[string]*object.Object
 	sites     map[string]*site
@@ -172,38 +172,39 @@ func (s *serving) locked(f func(now time.Time) []Action) {
 
 // Follow implements service.Follower.
 func (s *serving) Follow(c service.Change) {
-	if c.Key.Kind == "IkeAuthority" && c.Object != nil {
-		spec, _ := c.Object.Spec.(*api.IkeAuthority)
+	if spec := service.SpecOf[*api.IkeAuthority](c.Object); spec != nil {
 		s.loadLists(spec.GetRevocationListFiles()...)
 	}
 	s.locked(func(now time.Time) (actions []Action) {
 		name := c.Key.Name
 		switch c.Key.Kind {
 		case "Interface":
-			set(s.vrfs, name, c.Object, func(spec *api.Interface) string { return object.VRFName(spec.GetVrf()) })
+			if spec := service.SpecOf[*api.Interface](c.Object); spec != nil {
+				s.vrfs[name] = object.VRFName(spec.GetVrf())
+			} else {
+				delete(s.vrfs, name)
+			}
 			s.followAddresses(name, c.Object)
 		case "AddressPool":
-			set(s.pools, name, c.Object, func(spec *api.AddressPool) *api.AddressPool { return spec })
+			s.pools.Follow(c)
 		case "LocalUser":
-			before := s.users[name].GetUsername()
+			before, now := s.users.Follow(c)
 			s.folded = nil
-			set(s.users, name, c.Object, func(spec *api.LocalUser) *api.LocalUser { return spec })
-			after := s.users[name].GetUsername()
 			// Users of a RADIUS server may have the same names.
 			return s.machine.dropTicketsOf(func(c *Connection, username string) bool {
-				return c.EAPMethod != RADIUS && (username == before || username == after)
+				return c.EAPMethod != RADIUS && (username == before.GetUsername() || username == now.GetUsername())
 			})
 		case "IkeCredential":
-			set(s.credentials, name, c.Object, func(spec *api.IkeCredential) *api.IkeCredential { return spec })
+			s.credentials.Follow(c)
 			s.readMaterial(c.Key, now)
 			s.expandEach(func(peer *api.IkePeer) bool { return peer.GetCredential() == name })
 			return s.refresh(now, func(spec *api.IkeConnection) bool { return spec.GetCredential() == name })
 		case "IkeAuthority":
-			set(s.authorities, name, c.Object, func(spec *api.IkeAuthority) *api.IkeAuthority { return spec })
+			s.authorities.Follow(c)
 			s.readMaterial(c.Key, now)
 			return s.refresh(now, func(spec *api.IkeConnection) bool { return slices.Contains(spec.GetAuthorities(), name) })
 		case "IpsecPolicy":
-			set(s.policies, name, c.Object, func(spec *api.IpsecPolicy) *api.IpsecPolicy { return spec })
+			s.policies.Follow(c)
 			for _, peer := range s.expandEach(func(peer *api.IkePeer) bool { return peer.GetPolicy() == name }) {
 				actions = append(actions, s.configure(peer, now)...)
 			}
@@ -296,17 +297,6 @@ func (s *serving) forget(name string, now time.Time) []Action {
 		return nil
 	}
 	return s.machine.SetConnection(name, nil, now)
-}
-
-// set stores a value of an object under its name.
-func set[T any, S any](in map[string]T, name string, o *object.Object, of func(*S) T) {
-	delete(in, name)
-	if o == nil {
-		return
-	}
-	if spec, is := any(o.Spec).(*S); is {
-		in[name] = of(spec)
-	}
 }
 
 // connecting is the reason of a connection that is opened for the first time.

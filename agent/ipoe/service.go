@@ -94,11 +94,7 @@ func (s *serving) Follow(c service.Change) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var spec *api.IpoeServer
-	if c.Object != nil {
-		spec, _ = c.Object.Spec.(*api.IpoeServer)
-	}
-	s.carryOut(s.machine.SetServer(c.Key.Name, spec, time.Now()))
+	s.carryOut(s.machine.SetServer(c.Key.Name, service.SpecOf[*api.IpoeServer](c.Object), time.Now()))
 	s.ports.Look()
 }
 
@@ -107,10 +103,7 @@ func (s *serving) Ends(k object.Key, o *object.Object) int {
 	if k.Kind != "IpoeServer" {
 		return 0
 	}
-	var spec *api.IpoeServer
-	if o != nil {
-		spec, _ = o.Spec.(*api.IpoeServer)
-	}
+	spec := service.SpecOf[*api.IpoeServer](o)
 	s.mu.Lock()
 	sessions, others := s.machine.Ends(k.Name, spec)
 	manager := s.manager

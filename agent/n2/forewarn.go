@@ -8,6 +8,7 @@ import (
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/command"
 	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
 )
 
 // Forewarn implements service.Forewarner: UEs and lines whose contexts end with an Amf or an AccessNode. Those that another AMF takes over do not.
@@ -29,20 +30,14 @@ func (s *Service) Forewarn(k object.Key, o *object.Object) []string {
 	switch k.Kind {
 	case "Amf":
 		a := s.amfs[k.Name]
-		var spec *api.Amf
-		if o != nil {
-			spec, _ = o.Spec.(*api.Amf)
-		}
+		spec := service.SpecOf[*api.Amf](o)
 		if a == nil || spec.GetNode() == a.node {
 			return nil
 		}
 		count(a, false)
 	case "AccessNode":
 		before := s.nodes[k.Name]
-		var spec *api.AccessNode
-		if o != nil {
-			spec, _ = o.Spec.(*api.AccessNode)
-		}
+		spec := service.SpecOf[*api.AccessNode](o)
 		// To AMFs, a node with another identity is another one.
 		if before == nil || spec != nil && spec.Plmn == before.Plmn && spec.WagfId == before.WagfId && spec.N3IwfId == before.N3IwfId {
 			return nil

@@ -201,17 +201,9 @@ func (s *Service) Follow(c service.Change) {
 	name := c.Key.Name
 	switch c.Key.Kind {
 	case "AccessNode":
-		var spec *api.AccessNode
-		if c.Object != nil {
-			spec, _ = c.Object.Spec.(*api.AccessNode)
-		}
-		s.node(name, spec, now)
+		s.node(name, service.SpecOf[*api.AccessNode](c.Object), now)
 	case "Amf":
-		var spec *api.Amf
-		if c.Object != nil {
-			spec, _ = c.Object.Spec.(*api.Amf)
-		}
-		s.amf(name, spec, now)
+		s.amf(name, service.SpecOf[*api.Amf](c.Object), now)
 	}
 }
 

@@ -80,9 +80,9 @@ type serving struct {
 	ike     ike.Server
 	pool    n2.Pool
 
-	nodes       map[string]*api.AccessNode
-	credentials map[string]*api.IkeCredential
-	groups      map[string]*api.QosGroup
+	nodes       service.View[*api.AccessNode]
+	credentials service.View[*api.IkeCredential]
+	groups      service.View[*api.QosGroup]
 	specs       map[string]*object.Object
 	instances   map[string]*instance
 	verdicts    sync.Map // by name: verdict
@@ -191,24 +191,15 @@ func (s *serving) Follow(c service.Change) {
 	s.post(func() {
 		switch c.Key.Kind {
 		case "AccessNode":
-			delete(s.nodes, c.Key.Name)
-			if c.Object != nil {
-				s.nodes[c.Key.Name], _ = c.Object.Spec.(*api.AccessNode)
-			}
+			s.nodes.Follow(c)
 			s.configureThose(func(spec *api.N3Iwf) bool { return spec.GetNode() == c.Key.Name })
 		case "IkeCredential":
-			delete(s.credentials, c.Key.Name)
-			if c.Object != nil {
-				s.credentials[c.Key.Name], _ = c.Object.Spec.(*api.IkeCredential)
-			}
+			s.credentials.Follow(c)
 			s.configureThose(func(spec *api.N3Iwf) bool { return spec.GetCredential() == c.Key.Name })
 		case "Interface":
 			s.followInterface(c)
 		case "QosGroup":
-			delete(s.groups, c.Key.Name)
-			if c.Object != nil {
-				s.groups[c.Key.Name], _ = c.Object.Spec.(*api.QosGroup)
-			}
+			s.groups.Follow(c)
 		case "N3iwf":
 			delete(s.specs, c.Key.Name)
 			if c.Object != nil {

@@ -36,13 +36,13 @@ type serving struct {
 
 	mu sync.RWMutex
 	// URLs of Portals, by name.
-	portals map[string]string
+	portals service.View[*api.Portal]
 	// Nil: the service "subscriber" does not run.
 	gardens subscriber.Gardens
 }
 
 func newServing(e service.Environment) (service.Service, error) {
-	s := &serving{Environment: e, responder: newResponder(), portals: map[string]string{},
+	s := &serving{Environment: e, responder: newResponder(), portals: service.View[*api.Portal]{},
 		segments: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_portal_segments_total", Help: "TCP segments of subscribers in a walled garden, by what they were answered with.",
 		}, []string{"answer"}),
@@ -61,13 +61,7 @@ func newServing(e service.Environment) (service.Service, error) {
 func (s *serving) Follow(c service.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.portals, c.Key.Name)
-	if c.Object == nil {
-		return
-	}
-	if spec, ok := c.Object.Spec.(*api.Portal); ok {
-		s.portals[c.Key.Name] = spec.GetUrl()
-	}
+	s.portals.Follow(c)
 }
 
 // Synced implements service.Follower.
@@ -112,7 +106,7 @@ func (s *serving) gardenOf(session string, source netip.Addr) (string, client) {
 			}
 		}
 	}
-	return s.portals[g.Portal], c
+	return s.portals[g.Portal].GetUrl(), c
 }
 
 // Receive implements service.Receiver.

@@ -171,10 +171,7 @@ func (s *serving) Follow(c service.Change) {
 		s.punts.Follow(c)
 		return
 	}
-	var spec *api.PppoeServer
-	if c.Object != nil {
-		spec, _ = c.Object.Spec.(*api.PppoeServer)
-	}
+	spec := service.SpecOf[*api.PppoeServer](c.Object)
 	s.locked(func() []Action { return s.machine.SetServer(c.Key.Name, spec, time.Now()) })
 	s.checkSizes(c.Key.Name)
 	s.ports.Look()
@@ -182,10 +179,7 @@ func (s *serving) Follow(c service.Change) {
 
 // Ends implements service.Foreteller.
 func (s *serving) Ends(k object.Key, o *object.Object) int {
-	var spec *api.PppoeServer
-	if o != nil {
-		spec, _ = o.Spec.(*api.PppoeServer)
-	}
+	spec := service.SpecOf[*api.PppoeServer](o)
 	if k.Kind != "PppoeServer" {
 		return 0
 	}
@@ -206,10 +200,8 @@ func (s *serving) Ends(k object.Key, o *object.Object) int {
 
 func (s *serving) followPort(c service.Change) {
 	mtu := uint32(0)
-	if c.Object != nil {
-		if spec, is := c.Object.Spec.(*api.Port); is {
-			mtu = cmp.Or(spec.Mtu, 1500)
-		}
+	if spec := service.SpecOf[*api.Port](c.Object); spec != nil {
+		mtu = cmp.Or(spec.Mtu, 1500)
 	}
 	s.mu.Lock()
 	s.machine.SetMTU(c.Key.Name, mtu)
@@ -267,21 +259,15 @@ func (s *serving) Run(ctx context.Context) error {
 	if err := s.Objects.Complete(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("completing: %w", err)
 	}
-	clock := time.NewTicker(tick)
-	defer clock.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-clock.C:
-			s.locked(func() []Action {
-				if err := s.renewKeys(now); err != nil {
-					s.Log.Error("no new key for AC-Cookies", "error", err)
-				}
-				return s.machine.Tick(now)
-			})
-		}
-	}
+	service.Every(ctx, tick, func(now time.Time) {
+		s.locked(func() []Action {
+			if err := s.renewKeys(now); err != nil {
+				s.Log.Error("no new key for AC-Cookies", "error", err)
+			}
+			return s.machine.Tick(now)
+		})
+	})
+	return nil
 }
 
 // attach finds the Manager, each one that there is in turn, and gets the sessions of an earlier life from it.

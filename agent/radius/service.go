@@ -53,12 +53,12 @@ type radius struct {
 	host string
 
 	mu      sync.Mutex
-	servers map[string]*api.RadiusServer
-	specs   map[string]*api.RadiusPolicy
+	servers service.View[*api.RadiusServer]
+	specs   service.View[*api.RadiusPolicy]
 	// Objects that attributes may name.
 	named map[object.Key]bool
 	// SubscriberProfiles, which may need a policy.
-	profiles map[string]*api.SubscriberProfile
+	profiles service.View[*api.SubscriberProfile]
 	synced   bool
 	first    chan struct{}
 	client   *client
@@ -157,19 +157,9 @@ func (s *radius) Follow(c service.Change) {
 	defer s.mu.Unlock()
 	switch c.Key.Kind {
 	case "RadiusServer":
-		delete(s.servers, c.Key.Name)
-		if c.Object != nil {
-			if spec, is := c.Object.Spec.(*api.RadiusServer); is {
-				s.servers[c.Key.Name] = spec
-			}
-		}
+		s.servers.Follow(c)
 	case "RadiusPolicy":
-		delete(s.specs, c.Key.Name)
-		if c.Object != nil {
-			if spec, is := c.Object.Spec.(*api.RadiusPolicy); is {
-				s.specs[c.Key.Name] = spec
-			}
-		}
+		s.specs.Follow(c)
 	default:
 		delete(s.named, c.Key)
 		if c.Object != nil {
@@ -187,12 +177,7 @@ func (s *radius) Follow(c service.Change) {
 
 // followProfile is Follow of a SubscriberProfile. s.mu is held.
 func (s *radius) followProfile(c service.Change) {
-	delete(s.profiles, c.Key.Name)
-	if c.Object != nil {
-		if spec, is := c.Object.Spec.(*api.SubscriberProfile); is {
-			s.profiles[c.Key.Name] = spec
-		}
-	}
+	s.profiles.Follow(c)
 	if s.synced {
 		s.reportProfile(c.Key.Name)
 	}
@@ -239,16 +224,8 @@ func (s *radius) run(ctx context.Context) error {
 		defer group.Done()
 		s.sendWritten(ctx)
 	}()
-	clock := time.NewTicker(tick)
-	defer clock.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-clock.C:
-			s.guarded(func() { s.tick(now) })
-		}
-	}
+	service.Every(ctx, tick, func(now time.Time) { s.guarded(func() { s.tick(now) }) })
+	return nil
 }
 
 // tick carries out what is due.

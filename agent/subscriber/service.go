@@ -123,15 +123,15 @@ func (m *manager) begin() {
 func (s *serving) Follow(c service.Change) {
 	switch c.Key.Kind {
 	case "AddressPool":
-		s.setPool(c.Key.Name, specOf[*api.AddressPool](c.Object))
+		s.setPool(c.Key.Name, service.SpecOf[*api.AddressPool](c.Object))
 	case "Portal":
-		s.setPortal(c.Key.Name, specOf[*api.Portal](c.Object))
+		s.setPortal(c.Key.Name, service.SpecOf[*api.Portal](c.Object))
 	case "SubscriberProfile":
-		s.setProfile(c.Key.Name, specOf[*api.SubscriberProfile](c.Object))
+		s.setProfile(c.Key.Name, service.SpecOf[*api.SubscriberProfile](c.Object))
 	case "QosProfile":
-		s.setQosProfile(c.Key.Name, specOf[*api.QosProfile](c.Object))
+		s.setQosProfile(c.Key.Name, service.SpecOf[*api.QosProfile](c.Object))
 	case "LocalUser":
-		s.setUser(c.Key.Name, specOf[*api.LocalUser](c.Object))
+		s.setUser(c.Key.Name, service.SpecOf[*api.LocalUser](c.Object))
 	}
 }
 
@@ -140,15 +140,7 @@ func (s *serving) Ends(k object.Key, o *object.Object) int {
 	if k.Kind != "SubscriberProfile" {
 		return 0
 	}
-	return s.ends(k.Name, specOf[*api.SubscriberProfile](o))
-}
-
-// specOf is nil without an object.
-func specOf[T any](o *object.Object) (spec T) {
-	if o != nil {
-		spec, _ = o.Spec.(T)
-	}
-	return spec
+	return s.ends(k.Name, service.SpecOf[*api.SubscriberProfile](o))
 }
 
 // Synced implements service.Follower.
