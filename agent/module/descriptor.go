@@ -49,6 +49,8 @@ type Kinds struct {
 	Messages []protoreflect.MessageType
 	// Names of kinds, in order.
 	Names []string
+	// Questions about operational state, in the order of the files.
+	States []protoreflect.FullName
 
 	files []*descriptorpb.FileDescriptorProto
 	types map[protoreflect.FullName]protoreflect.MessageDescriptor
@@ -69,7 +71,7 @@ var (
 var (
 	reservedKinds = []string{"AnyObject", "Applied", "Changes", "Counts", "Differences", "Health", "History", "List", "Metadata", "MetadataInput", "Plan", "Problem",
 		"Status"}
-	reservedPlurals = []string{"all", "apply", "diff", "drops", "events", "graph", "health", "history", "kinds", "plan", "status", "trace", "version"}
+	reservedPlurals = []string{"all", "apply", "diff", "drops", "events", "graph", "health", "history", "kinds", "modules", "plan", "status", "trace", "version"}
 )
 
 // packageOf is the first part of the package names of a module's files.
@@ -128,6 +130,9 @@ func Parse(module string, packed []byte) (*Kinds, error) {
 		return nil, fmt.Errorf("kinds: found %d kinds; accepted: at most %d", len(k.Names), kindLimit)
 	}
 	slices.Sort(k.Names)
+	if err := k.checkStates(module); err != nil {
+		return nil, fmt.Errorf("kinds: %w", err)
+	}
 	slices.SortFunc(k.Messages, func(a, b protoreflect.MessageType) int {
 		return strings.Compare(string(a.Descriptor().FullName()), string(b.Descriptor().FullName()))
 	})
@@ -260,6 +265,12 @@ func (k *Kinds) messages(all protoreflect.MessageDescriptors, top bool) error {
 			}
 			k.Names = append(k.Names, string(m.Name()))
 		}
+		if stateOf(m) != nil {
+			if !top || kindOf(m) != nil {
+				return fmt.Errorf("state %s: it is a kind, or inside another message; accepted: a message of the file", m.Name())
+			}
+			k.States = append(k.States, m.FullName())
+		}
 		k.types[m.FullName()] = m
 		k.Messages = append(k.Messages, dynamicpb.NewMessageType(m))
 		for i := range m.Fields().Len() {
@@ -385,6 +396,8 @@ func checkField(f protoreflect.FieldDescriptor) error {
 		return fmt.Errorf("share: found %d, which this agent does not know", notes.Share)
 	case notes.Ref != "" && (f.Kind() != protoreflect.StringKind || notes.Format != api.Format_TEXT):
 		return errors.New("ref: accepted: of strings without a format")
+	case notes.Metric != nil || notes.Label != "":
+		return errors.New("metric and label: accepted: none; the agent exports no metrics of modules")
 	}
 	return nil
 }
@@ -526,5 +539,10 @@ func notesOf(f protoreflect.FieldDescriptor) *api.Field {
 	if notes == nil {
 		return &api.Field{}
 	}
+	return notes
+}
+
+func stateOf(m protoreflect.MessageDescriptor) *api.OperationalState {
+	notes, _ := proto.GetExtension(m.Options(), api.E_State).(*api.OperationalState)
 	return notes
 }

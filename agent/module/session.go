@@ -69,6 +69,10 @@ type session struct {
 	packets     map[string]*packetsOf
 	packetCount int
 	packetBytes int
+	// Questions to send, and those without an answer, by id.
+	toAsk        []*api.StateQuestion
+	questions    map[uint64]chan<- *api.StateAnswer
+	lastQuestion uint64
 }
 
 // packetsOf is the packets of a data plane that wait for the module.
@@ -79,7 +83,7 @@ type packetsOf struct {
 
 func newSession(m *module, hello *api.ModuleHello, stream grpc.BidiStreamingServer[api.FromModule, api.ToModule]) *session {
 	return &session{module: m, hello: hello, stream: stream, began: make(chan struct{}), left: make(chan struct{}), over: make(chan struct{}), room: make(chan struct{}, productionsLimit),
-		wake: make(chan struct{}, 1), pending: map[object.Key]*object.Object{}, packets: map[string]*packetsOf{}}
+		wake: make(chan struct{}, 1), pending: map[object.Key]*object.Object{}, packets: map[string]*packetsOf{}, questions: map[uint64]chan<- *api.StateAnswer{}}
 }
 
 // leave ends the life.
@@ -115,6 +119,7 @@ func (a *session) Run(ctx context.Context) error {
 		a.e.Objects.Flush(ctx)
 	}()
 	defer cancel()
+	defer a.provide()()
 	sent := make(chan error, 1)
 	go func() { sent <- a.send(ctx) }()
 	m.touch()
@@ -174,6 +179,11 @@ func (a *session) next() *api.ToModule {
 	if a.completed {
 		a.completed = false
 		return &api.ToModule{Message: &api.ToModule_Completed{Completed: &api.Completed{}}}
+	}
+	if len(a.toAsk) > 0 {
+		one := a.toAsk[0]
+		a.toAsk = a.toAsk[1:]
+		return &api.ToModule{Message: &api.ToModule_Question{Question: one}}
 	}
 	for name, p := range a.packets {
 		if len(p.all) == 0 {
@@ -310,6 +320,8 @@ func (a *session) receive(one *api.FromModule) error {
 		return a.sendPackets(one.GetPackets())
 	case one.GetConditions() != nil:
 		return a.reporter(one.GetConditions())
+	case one.GetAnswer() != nil:
+		return a.answer(one.GetAnswer())
 	case one.GetHello() != nil:
 		return status.Error(codes.InvalidArgument, "a second ModuleHello")
 	}

@@ -37,6 +37,7 @@ type known struct {
 	ordered []*Kind          // by rank
 	fields  map[protoreflect.FullName]*Fields
 	states  []*State
+	answers map[protoreflect.Name]protoreflect.FullName // messages of the answers of states
 	modules []Module
 	rules   map[protoreflect.FullName]rules
 }
@@ -216,7 +217,10 @@ func (r *Registry) ask() bool {
 // with returns these kinds, and those among the messages. Kinds that are there keep their rank: none of them can refer to a new one.
 func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 	n := &known{kinds: slices.Clone(before.kinds), byName: map[string]*Kind{}, words: map[string]*Kind{}, ordered: slices.Clone(before.ordered),
-		fields: map[protoreflect.FullName]*Fields{}, states: slices.Clone(before.states), modules: slices.Clone(before.modules), rules: before.rules}
+		fields: map[protoreflect.FullName]*Fields{}, answers: maps.Clone(before.answers), states: slices.Clone(before.states), modules: slices.Clone(before.modules), rules: before.rules}
+	if n.answers == nil {
+		n.answers = map[protoreflect.Name]protoreflect.FullName{}
+	}
 	maps.Copy(n.byName, before.byName)
 	maps.Copy(n.words, before.words)
 	maps.Copy(n.fields, before.fields)
@@ -232,6 +236,9 @@ func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 		}
 		if twin := n.byName[k.Name]; twin != nil {
 			return nil, fmt.Errorf("kind %s: both %s and %s are called that", k.Name, mt.Descriptor().FullName(), twin.Message.Descriptor().FullName())
+		}
+		if n.answers[mt.Descriptor().Name()] != "" {
+			return nil, fmt.Errorf("kind %s: a message of a state's answer is called that", k.Name)
 		}
 		k.rules = n.rules[mt.Descriptor().FullName()]
 		n.byName[k.Name] = k

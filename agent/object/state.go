@@ -277,9 +277,34 @@ func (n *known) addStates(messages []protoreflect.MessageType) error {
 			}
 			s.Columns = append(s.Columns, c)
 		}
+		if err := n.nameMessages(s.Reply.Descriptor()); err != nil {
+			return fmt.Errorf("state %s: reply: %w", name, err)
+		}
 		n.states = append(n.states, s)
 	}
 	slices.SortFunc(n.states, func(a, b *State) int { return strings.Compare(a.Notes.GetPath(), b.Notes.GetPath()) })
+	return nil
+}
+
+// nameMessages notes the names of an answer's messages, which are those of schemas in the OpenAPI document.
+func (n *known) nameMessages(d protoreflect.MessageDescriptor) error {
+	name := d.Name()
+	switch other := n.answers[name]; {
+	case other == d.FullName():
+		return nil
+	case other != "":
+		return fmt.Errorf("%s: another state's answer has a message of that name", name)
+	case n.byName[string(name)] != nil:
+		return fmt.Errorf("%s: a kind has that name", name)
+	}
+	n.answers[name] = d.FullName()
+	for i := range d.Fields().Len() {
+		if below := d.Fields().Get(i).Message(); below != nil {
+			if err := n.nameMessages(below); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

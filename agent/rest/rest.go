@@ -147,6 +147,11 @@ func (s *server) current() (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, k := range s.environment.Registry.Kinds() {
+		if err := comments.Add(k); err != nil {
+			return nil, err
+		}
+	}
 	state, err := s.stateOperations(comments)
 	if err != nil {
 		return nil, err

@@ -8,19 +8,20 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // Exchange connects services of one agent. An offer is a value of an interface type, and the type is its name. One
-// service offers it; any service may use it.
+// service offers it; any service may use it. The name of an answer to a question about operational state is the full name of the question.
 type Exchange struct {
 	mu     sync.Mutex
-	offers map[reflect.Type]any
-	// Closed and removed when the offer of the type comes, changes or goes.
-	changed map[reflect.Type]chan struct{}
+	offers map[any]any
+	// Closed and removed when the offer of the name comes, changes or goes.
+	changed map[any]chan struct{}
 }
 
 func newExchange() *Exchange {
-	return &Exchange{offers: map[reflect.Type]any{}, changed: map[reflect.Type]chan struct{}{}}
+	return &Exchange{offers: map[any]any{}, changed: map[any]chan struct{}{}}
 }
 
 // Offer makes value known as a T until withdraw is called. A later offer of the same type takes the place of an earlier one.
@@ -34,22 +35,29 @@ type Provider func(ctx context.Context, query proto.Message) (proto.Message, err
 // Provide makes f answer questions of the type Q, a message with the option `state` (api/schema.proto), until withdraw is called. Errors
 // are those of gRPC.
 func Provide[Q, R proto.Message](e Environment, f func(context.Context, Q) (R, error)) (withdraw func()) {
-	var p Provider = func(ctx context.Context, query proto.Message) (proto.Message, error) { return f(ctx, query.(Q)) }
-	return e.Exchange.offer(reflect.TypeFor[Q](), &struct{ value Provider }{p})
+	var question Q
+	return ProvideNamed(e, question.ProtoReflect().Descriptor().FullName(), func(ctx context.Context, query proto.Message) (proto.Message, error) {
+		return f(ctx, query.(Q))
+	})
+}
+
+// ProvideNamed is Provide for questions whose type is not known to the program.
+func ProvideNamed(e Environment, question protoreflect.FullName, p Provider) (withdraw func()) {
+	return e.Exchange.offer(question, &struct{ value Provider }{p})
 }
 
 // Provided returns the provider of a question, nil if there is none now.
 func (h *Host) Provided(query proto.Message) Provider {
 	h.exchange.mu.Lock()
 	defer h.exchange.mu.Unlock()
-	if held, there := h.exchange.offers[reflect.TypeOf(query)].(*struct{ value Provider }); there {
+	if held, there := h.exchange.offers[query.ProtoReflect().Descriptor().FullName()].(*struct{ value Provider }); there {
 		return held.value
 	}
 	return nil
 }
 
 // offer makes held known until withdraw is called.
-func (x *Exchange) offer(name reflect.Type, held any) (withdraw func()) {
+func (x *Exchange) offer(name, held any) (withdraw func()) {
 	x.set(name, held)
 	return func() {
 		x.mu.Lock()
@@ -95,7 +103,7 @@ func Offered[T any](h *Host) (value T, there bool) {
 	return value, there
 }
 
-func (x *Exchange) set(name reflect.Type, held any) {
+func (x *Exchange) set(name, held any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.offers[name] = held
@@ -103,7 +111,7 @@ func (x *Exchange) set(name reflect.Type, held any) {
 }
 
 // notify wakes services that found or await an offer of the type. x.mu is held.
-func (x *Exchange) notify(name reflect.Type) {
+func (x *Exchange) notify(name any) {
 	if changed := x.changed[name]; changed != nil {
 		close(changed)
 		delete(x.changed, name)
