@@ -172,7 +172,7 @@ class Bench:
         return self.speed.undisturbed(trial) if self.speed else trial()
 
     def node_counters(self):
-        answer = self.connection.ask(node_counters=contract.api.NodeCountersQuery()).node_counters
+        answer = self.connection.read(contract.api.NodeCountersQuery())
         return {node.node: (node.packets, node.cycles) for node in answer.nodes}
 
     def counted_trial(self, seconds, rate):

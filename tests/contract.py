@@ -8,10 +8,12 @@ import ssl
 import struct
 import subprocess
 import sys
+import types
 
 from lab.laboratory import TREE
 
 GENERATED = TREE / "build/python"
+VERSION = 2
 
 
 def generate():
@@ -25,24 +27,30 @@ def generate():
 generate()
 sys.path.insert(0, str(GENERATED))
 
-import acl_pb2  # noqa: E402, F401
-import dataplane_pb2 as api  # noqa: E402
 import google.protobuf.json_format as json_format  # noqa: E402
 
-# Every kind's message is known once its module is there.
+# The messages of all files.
+api = types.SimpleNamespace()
 for proto in (TREE / "api").glob("*.proto"):
-    importlib.import_module(f"{proto.stem}_pb2")
+    vars(api).update(vars(importlib.import_module(f"{proto.stem}_pb2")))
 
 POOL = api.DESCRIPTOR.pool
 
 
 def packed(thing):
     """An object of the lab as the data plane takes it."""
-    from google.protobuf import message_factory
-
-    kind = message_factory.GetMessageClass(POOL.FindMessageTypeByName(f"sluice.v1.{thing['kind']}"))
-    spec = json_format.ParseDict(thing["spec"], kind()).SerializeToString(deterministic=True)
+    spec = json_format.ParseDict(thing["spec"], getattr(api, thing["kind"])()).SerializeToString(deterministic=True)
     return api.Object(kind=thing["kind"], name=thing["metadata"]["name"], spec=spec)
+
+
+def question(query):
+    """A query of operational state as the data plane takes it."""
+    return api.StateQuery(type=query.DESCRIPTOR.name, query=query.SerializeToString())
+
+
+def notes(message):
+    """What the option `state` of a message says."""
+    return message.DESCRIPTOR.GetOptions().Extensions[api.state]
 
 
 class Connection:
@@ -57,7 +65,7 @@ class Connection:
         self.socket.settimeout(60)
         self.numbers = itertools.count(1)
         if hello:
-            self.greeting = self.ask(hello=api.Hello(version=1)).greeting
+            self.greeting = self.ask(hello=api.Hello(version=VERSION)).greeting
 
     def send_raw(self, data):
         self.socket.sendall(data)
@@ -92,6 +100,12 @@ class Connection:
             if reply.last:
                 assert reply.id == number
                 return reply
+
+    def read(self, query):
+        """The answer of a query of operational state."""
+        reply = self.ask(state=question(query))
+        assert reply.result.code == 0, reply.result.message
+        return getattr(api, notes(query).reply).FromString(reply.state)
 
     def put(self, *things):
         return self.ask(put=api.Put(objects=[packed(each) for each in things])).results.results

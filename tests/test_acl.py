@@ -10,7 +10,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from contract import Connection, acl_pb2, api, packed
+from contract import Connection, api, packed, question
 from lab import Wire, thing
 from lab.load import DOWN, UP
 from pop import CORE4, CORE6, HOST4, HOST_MAC, IPOE, PPPOE, SERVER4, SERVER6, Pop, session, udp_down, udp_up
@@ -198,7 +198,7 @@ def stored(connection, name):
         objects = connection.ask(list=api.List(kind="Acl", limit=1, page=page)).objects
         for each in objects.objects:
             if each.name == name:
-                return acl_pb2.Acl.FromString(each.spec).rules
+                return api.Acl.FromString(each.spec).rules
         page = objects.next_page
         if not page:
             return None
@@ -275,7 +275,7 @@ def test_all_else_goes_on_while_a_large_list_is_made(pop, api_client):
             Connection(pop.gateway.dataplane_socket) as other,
         ):
             number = builder.send(put=request)
-            asked = builder.send(drop_counters=api.DropCountersQuery())
+            asked = builder.send(state=question(api.DropCountersQuery()))
             assert builder.receive().id == asked
             assert len(stored(other, "test")) == 1
             assert other.put(thing("Vrf", "beside"))[0].code == 0
@@ -411,7 +411,7 @@ def test_a_client_that_leaves_while_its_list_is_made_leaves_the_old_one(pop, api
     small(api_client)
     with Connection(pop.gateway.dataplane_socket) as leaving:
         leaving.send(put=api.Put(objects=[packed(large(seed=6)), packed(large("never", 1000))]))
-        leaving.answer(leaving.send(drop_counters=api.DropCountersQuery()))
+        leaving.answer(leaving.send(state=question(api.DropCountersQuery())))
     # Built after the cancelled one.
     assert api_client.put(thing("Acl", "after", rules=[DENIED]))[0].code == 0
     assert len(stored(api_client, "test")) == 1

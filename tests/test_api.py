@@ -15,7 +15,7 @@ import struct
 import subprocess
 
 import pytest
-from contract import Connection, api, packed
+from contract import VERSION, Connection, api, notes, packed, question
 from lab import Wire, thing
 from lab.gateway import DATAPLANE, SLUICE
 from lab.laboratory import wait_until
@@ -44,7 +44,7 @@ def test_the_socket_is_for_its_owner_alone(pop):
 
 
 def test_the_greeting_tells_versions_and_workers(api_client):
-    assert api_client.greeting.version == 1
+    assert api_client.greeting.version == VERSION
     assert api_client.greeting.workers == 1
     assert "22." in api_client.greeting.dpdk or "24." in api_client.greeting.dpdk
     assert api_client.greeting.boot
@@ -87,7 +87,7 @@ def test_an_object_keeps_the_name_of_the_service_that_produces_it(alone):
 def test_deleting_a_session_returns_its_last_counters(pop, alone):
     pop.passes(IPOE)
     spec = next(o for o in alone.ask(list=api.List(kind="Session")).objects.objects if o.name == "ipoe")
-    before = alone.ask(session_counters=api.SessionCountersQuery(sessions=[spec.name])).session_counters.sessions[0]
+    before = alone.read(api.SessionCountersQuery(sessions=[spec.name])).sessions[0]
     reply = alone.ask(delete=api.Delete(names=[api.ObjectName(kind="Session", name=spec.name)]))
     final = api.SessionCounters.FromString(reply.results.results[0].final)
     assert final.session == spec.name
@@ -146,6 +146,18 @@ def test_a_spec_that_is_no_message_is_refused(api_client):
     assert reply.results.results[0].code == 22
 
 
+def test_the_data_plane_answers_the_state_queries_that_are_annotated_for_it(api_client):
+    queries = [
+        kind
+        for kind in vars(api).values()
+        if hasattr(kind, "DESCRIPTOR") and isinstance(kind, type) and notes(kind).name
+    ]
+    assert sum(notes(query).dataplane for query in queries) >= 15
+    for query in queries:
+        code = api_client.ask(state=question(query())).result.code
+        assert (code != errno.EOPNOTSUPP) == notes(query).dataplane, query.DESCRIPTOR.name
+
+
 def test_a_wrong_version_is_refused(pop):
     with Connection(pop.gateway.dataplane_socket, hello=False) as connection:
         reply = connection.ask(hello=api.Hello(version=99))
@@ -154,20 +166,20 @@ def test_a_wrong_version_is_refused(pop):
 
 
 def test_counters_add_up(api_client, pop):
-    before = api_client.ask(session_counters=api.SessionCountersQuery(sessions=["ipoe"])).session_counters.sessions[0]
+    before = api_client.read(api.SessionCountersQuery(sessions=["ipoe"])).sessions[0]
     pop.send_up(IPOE, udp_up(IPOE, payload=bytes(72)))
     pop.at_core(lambda packet: UDP in packet)
-    after = api_client.ask(session_counters=api.SessionCountersQuery(sessions=["ipoe"])).session_counters.sessions[0]
+    after = api_client.read(api.SessionCountersQuery(sessions=["ipoe"])).sessions[0]
     assert (after.up_packets - before.up_packets, after.up_bytes - before.up_bytes) == (1, 100)
     assert after.mac == IPOE.mac
-    nodes = api_client.ask(node_counters=api.NodeCountersQuery()).node_counters
+    nodes = api_client.read(api.NodeCountersQuery())
     by_name = {node.node: node for node in nodes.nodes}
     assert by_name["session-up4"].packets > 0 and by_name["session-up4"].idle_calls == 0
     # A call of a port's queues has packets, or is an idle one.
     rx = by_name["rx"]
     assert 0 < rx.calls <= rx.packets + 1 and rx.idle_calls > 0 and rx.idle_cycles > 0
     assert nodes.tsc_hz > 10**8
-    ports = {port.port: port for port in api_client.ask(port_counters=api.PortCountersQuery()).port_counters.ports}
+    ports = {port.port: port for port in api_client.read(api.PortCountersQuery()).ports}
     assert ports["access"].rx_packets > 0
     assert ports["core"].mac == "02:00:00:00:aa:02"
 
@@ -475,7 +487,7 @@ class TestTls:
 
     def test_a_client_with_a_certificate_of_the_ca_is_served(self, server, keys):
         with self.connect(server, keys, "client") as connection:
-            assert connection.greeting.version == 1
+            assert connection.greeting.version == VERSION
             assert connection.put(thing("Vrf", "red"))[0].code == 0
             connection.ask(delete=api.Delete(names=[api.ObjectName(kind="Vrf", name="red")]))
 
@@ -516,7 +528,7 @@ class TestTls:
         held = server.inside(silent)
         try:
             with self.connect(server, keys, "client") as connection:
-                assert connection.greeting.version == 1
+                assert connection.greeting.version == VERSION
         finally:
             for each in held:
                 each.close()

@@ -520,7 +520,7 @@ def test_a_neighbours_changes_send_no_packet_round_by_the_main_thread(pop, load)
     with Connection(pop.gateway.dataplane_socket) as connection:
 
         def resolved():
-            nodes = connection.ask(node_counters=api.NodeCountersQuery()).node_counters.nodes
+            nodes = connection.read(api.NodeCountersQuery()).nodes
             return sum(each.packets for each in nodes if each.node == "neighbor-glean")
 
         with losing_nothing(load):

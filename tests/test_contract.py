@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 import schema_pb2
-from contract import POOL, Connection, api
+from contract import POOL, VERSION, Connection, api
 from google.protobuf import json_format, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from lab.gateway import DATAPLANE, thing
@@ -159,7 +159,7 @@ def test_values_outside_of_an_annotation_are_refused_with_the_field(dataplane, k
 
 
 def test_texts_that_are_not_utf8_are_refused_and_named(dataplane):
-    request = api.Request(id=1, hello=api.Hello(version=1, name="x")).SerializeToString()
+    request = api.Request(id=1, hello=api.Hello(version=VERSION, name="x")).SerializeToString()
     assert request.count(b"x") == 1
     reply = raw(dataplane, request.replace(b"x", b"\xff"))
     assert (reply.result.code, reply.result.message) == (errno.EINVAL, "hello.name: not valid UTF-8")

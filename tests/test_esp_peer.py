@@ -280,7 +280,7 @@ def received(pop, count):
 
 def counters(pop):
     with Connection(pop.gateway.dataplane_socket) as connection:
-        found = connection.ask(drop_counters=api.DropCountersQuery()).drop_counters
+        found = connection.read(api.DropCountersQuery())
     dropped, consumed = ({each.reason: each.packets for each in some} for some in (found.drops, found.consumed))
     return dropped, consumed
 

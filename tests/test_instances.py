@@ -180,7 +180,7 @@ class Site:
     def carried(self, instance):
         """The sessions whose packets this data plane let through, both ways."""
         with Connection(instance.socket) as connection:
-            found = connection.ask(session_counters=api.SessionCountersQuery()).session_counters.sessions
+            found = connection.read(api.SessionCountersQuery()).sessions
         return {each.session for each in found if each.up_packets and each.down_packets}
 
 

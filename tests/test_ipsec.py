@@ -374,8 +374,8 @@ class TestTunnels:
 
 def states(pop, *names):
     with Connection(pop.gateway.dataplane_socket) as connection:
-        reply = connection.ask(security_association_states=api.SecurityAssociationStatesQuery(names=names))
-        return {state.name: state for state in reply.security_association_states.states}
+        states = connection.read(api.SecurityAssociationStatesQuery(names=names)).states
+        return {state.name: state for state in states}
 
 
 @contextlib.contextmanager
@@ -789,8 +789,7 @@ class TestSessions:
                 for _ in range(3):
                     pop.send_up(IPOE, up(form, 4, b"x" * 1200))
             with Connection(pop.gateway.dataplane_socket) as connection:
-                reply = connection.ask(session_counters=api.SessionCountersQuery(sessions=["user"]))
-            counters = reply.session_counters.sessions[0]
+                counters = connection.read(api.SessionCountersQuery(sessions=["user"])).sessions[0]
             assert (counters.up_packets, counters.drops >= 3) == (2, True)
 
     @pytest.mark.parametrize("outside", [4, 6])

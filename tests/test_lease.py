@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from contract import Connection, api
+from contract import VERSION, Connection, api
 from lab import Gateway, thing
 from lab.etcd import PORT, encoded
 from lab.gateway import SLUICE
@@ -23,7 +23,7 @@ def fenced(lab):
 
 def greeted(gateway, term, name):
     connection = Connection(gateway.dataplane_socket, hello=False)
-    return connection, connection.ask(hello=api.Hello(version=1, name=name, term=term)).result
+    return connection, connection.ask(hello=api.Hello(version=VERSION, name=name, term=term)).result
 
 
 def test_the_data_plane_obeys_the_highest_term_alone(fenced):

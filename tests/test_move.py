@@ -117,9 +117,7 @@ def pop(lab):
 
 def counters(pop, line):
     with Connection(pop.gateway.dataplane_socket) as connection:
-        (found,) = connection.ask(
-            session_counters=api.SessionCountersQuery(sessions=[line.name])
-        ).session_counters.sessions
+        (found,) = connection.read(api.SessionCountersQuery(sessions=[line.name])).sessions
     return found
 
 

@@ -36,7 +36,7 @@ def port_with_address(name, device, mac, address, **spec):
 
 
 def counters(connection, port):
-    found = connection.ask(port_counters=api.PortCountersQuery()).port_counters.ports
+    found = connection.read(api.PortCountersQuery()).ports
     return next(each for each in found if each.port == port)
 
 
@@ -173,7 +173,7 @@ def test_memif_peers_that_come_and_go_under_traffic_do_no_harm(lab, role, theirs
             theirs.ask(delete=api.Delete(names=[api.ObjectName(kind="Port", name="far")]))
             wait_until(lambda: not link_is_up(), 20, "the link goes down")
         ours.ask(delete=api.Delete(names=[api.ObjectName(kind="Interface", name="source")]))
-        drops = ours.ask(drop_counters=api.DropCountersQuery()).drop_counters.drops
+        drops = ours.read(api.DropCountersQuery()).drops
     assert "tx-link-down" in [each.reason for each in drops]
     assert near.dataplane.alive()
     near.close()

@@ -184,7 +184,7 @@ class TestFewestBuffers:
 def packets_of(pop, node):
     """How many packets a node of the graph has seen."""
     with Connection(pop.gateway.dataplane_socket) as connection:
-        counters = connection.ask(node_counters=api.NodeCountersQuery()).node_counters.nodes
+        counters = connection.read(api.NodeCountersQuery()).nodes
     return next(each.packets for each in counters if each.node == node)
 
 

@@ -24,7 +24,7 @@ func TestASessionIsFoundByAddressCircuitAndMAC(t *testing.T) {
 		if out := s.ok(append([]string{"get", "session", "-o", "name"}, strings.Fields(arguments)...)...); out != "session/bob\n" {
 			t.Errorf("%s: %s", arguments, out)
 		}
-		if q := s.plane.LookedFor().GetSessionSearch(); q.String() != want.String() {
+		if q, _ := s.plane.Asked("SessionSearch").(*api.SessionSearch); q.String() != want.String() {
 			t.Errorf("%s: %s", arguments, q)
 		}
 	}
@@ -53,7 +53,7 @@ func TestALookUpOfARouteShowsWherePacketsGo(t *testing.T) {
 		{Address: "198.51.100.3", Interface: "core", State: "incomplete", Share: 250},
 	}})
 	golden(t, "lookup-route", s.ok("get", "route", "--lookup", "192.0.2.9", "--vrf", "red"))
-	if q := s.plane.LookedFor().GetRouteLookUp(); q.GetAddress() != "192.0.2.9" || q.GetVrf() != "red" {
+	if q, _ := s.plane.Asked("RouteLookUpQuery").(*api.RouteLookUpQuery); q.GetAddress() != "192.0.2.9" || q.GetVrf() != "red" {
 		t.Error(q)
 	}
 	if out := s.ok("get", "route", "--lookup", "192.0.2.9", "-o", "jsonpath={.nextHops[*].state}"); out != "reachable incomplete\n" {

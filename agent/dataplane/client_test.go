@@ -176,6 +176,33 @@ func TestARefusalIsFoundByItsErrno(t *testing.T) {
 	}
 }
 
+func TestStateIsReadByTheTypeOfTheQuery(t *testing.T) {
+	fake := dataplanetest.New(t)
+	client, up, _ := run(t, unix(t, fake.Path), nil)
+	<-up
+	fake.Count(&api.PortCountersList{Ports: []*api.PortCounters{{Port: "core", RxPackets: 5}}})
+	reply, err := client.Read(t.Context(), &api.PortCountersQuery{}, (*api.PortCountersList)(nil).ProtoReflect().Type())
+	if list, _ := reply.(*api.PortCountersList); err != nil || len(list.GetPorts()) != 1 || list.Ports[0].RxPackets != 5 {
+		t.Errorf("got %v, %v", reply, err)
+	}
+	// The filters come along, and an answer may be empty.
+	paths, err := dataplane.Ask[*api.GtpuPaths](t.Context(), client, &api.GtpuPathsQuery{Limit: 3, Page: "7"})
+	if err != nil || len(paths.GetPaths()) != 0 {
+		t.Errorf("got %v, %v", paths, err)
+	}
+	if q, _ := fake.Asked("GtpuPathsQuery").(*api.GtpuPathsQuery); q.GetLimit() != 3 || q.GetPage() != "7" {
+		t.Errorf("asked %v", q)
+	}
+	// A service answers this one.
+	_, err = dataplane.Ask[*api.Tunnels](t.Context(), client, &api.TunnelsQuery{})
+	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "TunnelsQuery") {
+		t.Errorf("got %v", err)
+	}
+	if dataplane.Answers((&api.TunnelsQuery{}).ProtoReflect().Descriptor()) || !dataplane.Answers((&api.GtpuPathsQuery{}).ProtoReflect().Descriptor()) {
+		t.Error("the wrong queries are for data planes")
+	}
+}
+
 func TestWithoutAConnectionARequestFailsAtOnce(t *testing.T) {
 	client := dataplane.New(dataplane.Config{Endpoint: unix(t, "/nonexistent/socket")})
 	if _, err := client.List(t.Context(), ""); !errors.Is(err, dataplane.ErrDisconnected) {
@@ -237,7 +264,7 @@ func TestADataPlaneThatSaysItIsStillAtItIsWaitedFor(t *testing.T) {
 		defer socket.Close()
 		dataplanetest.ReadRequest(socket)
 		dataplanetest.WriteReply(socket, &api.Reply{Id: 1, Last: true,
-			Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Boot: 1}}})
+			Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: dataplane.Version, Boot: 1}}})
 		dataplanetest.ReadRequest(socket)
 		for range 25 {
 			time.Sleep(100 * time.Millisecond)
@@ -462,6 +489,10 @@ func listen(t *testing.T) (net.Listener, dataplane.Endpoint) {
 }
 
 func TestAnswersThatMakeNoSenseAreErrorsAndEndTheConnection(t *testing.T) {
+	read := func(ctx context.Context, c *dataplane.Client) error {
+		_, err := dataplane.Ask[*api.PortCountersList](ctx, c, &api.PortCountersQuery{})
+		return err
+	}
 	endless := &api.Reply{Answer: &api.Reply_Objects{Objects: &api.Objects{NextPage: "again"}}}
 	for name, test := range map[string]struct {
 		replies []*api.Reply
@@ -474,6 +505,7 @@ func TestAnswersThatMakeNoSenseAreErrorsAndEndTheConnection(t *testing.T) {
 				return err
 			},
 		},
+		"state that is no such message": {replies: []*api.Reply{{Last: true, Answer: &api.Reply_State{State: []byte{0xff}}}}, ask: read},
 		"pages without an end": {
 			replies: []*api.Reply{endless, endless},
 			ask: func(ctx context.Context, c *dataplane.Client) error {
@@ -484,7 +516,7 @@ func TestAnswersThatMakeNoSenseAreErrorsAndEndTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, endpoint := listen(t)
-			answer(t, l, 1, test.replies...)
+			answer(t, l, dataplane.Version, test.replies...)
 			client, up, down := run(t, endpoint, nil)
 			<-up
 			if err := test.ask(t.Context(), client); err == nil || !strings.Contains(err.Error(), "makes no sense") {
@@ -497,9 +529,9 @@ func TestAnswersThatMakeNoSenseAreErrorsAndEndTheConnection(t *testing.T) {
 
 func TestADataPlaneOfAnotherVersionIsNotConnected(t *testing.T) {
 	l, endpoint := listen(t)
-	answer(t, l, 2)
+	answer(t, l, 3)
 	client, _, _ := run(t, endpoint, nil)
-	for !strings.Contains(client.Link().Error, "it speaks version 2 of the contract, not 1") {
+	for !strings.Contains(client.Link().Error, "it speaks version 3 of the contract, not 2") {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -580,7 +612,7 @@ func TestOverTCPBothSidesMustShowACertificateOfTheCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer(t, l, 1)
+	answer(t, l, dataplane.Version)
 
 	endpoint, err := dataplane.ParseEndpoint("tcp://"+l.Addr().String(), other)
 	if err != nil {

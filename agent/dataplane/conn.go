@@ -21,7 +21,7 @@ import (
 )
 
 // Version of api/dataplane.proto that this package speaks.
-const Version = 1
+const Version = 2
 
 // ErrDisconnected: there is no connection to the data plane, or it broke before the answer; then the result of the
 // request is unknown.

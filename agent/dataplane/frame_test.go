@@ -73,8 +73,8 @@ func TestEveryTruncationOfAFrameIsAnError(t *testing.T) {
 
 // For any bytes of a peer, every call on the connection ends, and nothing panics.
 func FuzzAnyBytesFromThePeerEndInAReplyOrAnError(f *testing.F) {
-	f.Add(frameOf(f, &api.Reply{Id: 1, Last: true, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1}}}))
-	f.Add(append(frameOf(f, &api.Reply{Id: 1, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1}}}),
+	f.Add(frameOf(f, &api.Reply{Id: 1, Last: true, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: Version}}}))
+	f.Add(append(frameOf(f, &api.Reply{Id: 1, Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: Version}}}),
 		frameOf(f, &api.Reply{Id: 2, Last: true, Answer: &api.Reply_Traced{Traced: &api.TracedPacket{End: "x"}}})...))
 	f.Add(frameOf(f, &api.Reply{Id: 1, Result: &api.Result{Code: -2147483648, Message: "?"}}))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 2, 8, 1})

@@ -184,39 +184,28 @@ func (c *Client) PacketOut(ctx context.Context, packet *api.PacketOut) error {
 	return err
 }
 
-// Read asks a question about operational state: an operation of Request. reply is the type of the answer; a data plane that has nothing to say may leave
-// it out.
+// Read asks a question about operational state: a message of the contract whose option `state` has `dataplane`. reply is the type of the answer.
 func (c *Client) Read(ctx context.Context, query proto.Message, reply protoreflect.MessageType) (proto.Message, error) {
-	request := (&api.Request{}).ProtoReflect()
-	operation := ofType(request.Descriptor().Oneofs().ByName("operation"), query.ProtoReflect().Descriptor())
-	if operation == nil {
-		return nil, fmt.Errorf("data planes have no operation %s", query.ProtoReflect().Descriptor().FullName())
-	}
-	request.Set(operation, protoreflect.ValueOfMessage(query.ProtoReflect()))
-	answered, err := c.do(ctx, request.Interface().(*api.Request))
+	packed, err := proto.Marshal(query)
 	if err != nil {
 		return nil, err
 	}
-	m := answered.ProtoReflect()
-	if f := ofType(m.Descriptor().Oneofs().ByName("answer"), reply.Descriptor()); f != nil && m.Has(f) {
-		return m.Get(f).Message().Interface(), nil
+	answered, err := c.do(ctx, &api.Request{Operation: &api.Request_State{State: &api.StateQuery{
+		Type: string(query.ProtoReflect().Descriptor().Name()), Query: packed}}})
+	if err != nil {
+		return nil, err
 	}
-	return reply.New().Interface(), nil
+	answer := reply.New().Interface()
+	if err := proto.Unmarshal(answered.GetState(), answer); err != nil {
+		return nil, c.garbled("the answer to %s: %w", query.ProtoReflect().Descriptor().Name(), err)
+	}
+	return answer, nil
 }
 
-// Answers reports whether data planes answer a query of operational state.
+// Answers reports whether data planes answer a query of operational state; else a service does.
 func Answers(query protoreflect.MessageDescriptor) bool {
-	return ofType((&api.Request{}).ProtoReflect().Descriptor().Oneofs().ByName("operation"), query) != nil
-}
-
-// ofType returns the member of a oneof that holds messages of a type; nil: none does.
-func ofType(oneof protoreflect.OneofDescriptor, d protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
-	for i := range oneof.Fields().Len() {
-		if f := oneof.Fields().Get(i); f.Message() == d {
-			return f
-		}
-	}
-	return nil
+	notes, _ := proto.GetExtension(query.Options(), api.E_State).(*api.OperationalState)
+	return notes.GetDataplane()
 }
 
 // Ask is Read with the answer's type known.
@@ -227,16 +216,6 @@ func Ask[R proto.Message](ctx context.Context, c *Client, query proto.Message) (
 		return none, err
 	}
 	return reply.(R), nil
-}
-
-// PortCounters returns the counters of each port.
-func (c *Client) PortCounters(ctx context.Context, q *api.PortCountersQuery) (*api.PortCountersList, error) {
-	return Ask[*api.PortCountersList](ctx, c, q)
-}
-
-// SessionCounters returns one page.
-func (c *Client) SessionCounters(ctx context.Context, q *api.SessionCountersQuery) (*api.SessionCountersList, error) {
-	return Ask[*api.SessionCountersList](ctx, c, q)
 }
 
 // Watch streams events and the packets punted for the request's reasons.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/dhcp"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
@@ -321,7 +322,7 @@ func (s *serving) listen(ctx context.Context, plane service.Plane, asked <-chan 
 		case <-ctx.Done():
 			return
 		case a := <-asked:
-			answer, err := plane.Client.SessionCounters(ctx, &api.SessionCountersQuery{Sessions: a.Sessions})
+			answer, err := dataplane.Ask[*api.SessionCountersList](ctx, plane.Client, &api.SessionCountersQuery{Sessions: a.Sessions})
 			var packets map[string]uint64
 			if err == nil {
 				packets = map[string]uint64{}

@@ -148,7 +148,7 @@ func (s *serving) newReading() uint64 {
 func countersOf(ctx context.Context, client *dataplane.Client, names []string) (all []*api.SessionCounters, complete bool) {
 	for len(names) > 0 {
 		n := min(len(names), pageLength)
-		answer, err := client.SessionCounters(ctx, &api.SessionCountersQuery{Sessions: names[:n]})
+		answer, err := dataplane.Ask[*api.SessionCountersList](ctx, client, &api.SessionCountersQuery{Sessions: names[:n]})
 		if err != nil {
 			return all, false
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
@@ -71,7 +72,7 @@ func (l *Links) Follow(ctx context.Context, f service.Followed) {
 
 // look asks for the links of all ports.
 func (l *Links) look(ctx context.Context, f service.Followed) error {
-	all, err := f.Client.PortCounters(ctx, &api.PortCountersQuery{})
+	all, err := dataplane.Ask[*api.PortCountersList](ctx, f.Client, &api.PortCountersQuery{})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
 )
 
 // The interval of checks whether a service needs an unknown port.
@@ -65,7 +66,7 @@ func (p *Ports) Connected(ctx context.Context, plane Plane) {
 }
 
 func (p *Ports) read(ctx context.Context, plane Plane) error {
-	all, err := plane.Client.PortCounters(ctx, &api.PortCountersQuery{})
+	all, err := dataplane.Ask[*api.PortCountersList](ctx, plane.Client, &api.PortCountersQuery{})
 	if err != nil {
 		return err
 	}

@@ -242,7 +242,7 @@ func (m *manager) read(ctx context.Context, name string, sessions []string) {
 		n := min(len(sessions), pageLength)
 		fresh := false
 		if p != nil {
-			answer, err := p.client.SessionCounters(ctx, &api.SessionCountersQuery{Sessions: sessions[:n]})
+			answer, err := dataplane.Ask[*api.SessionCountersList](ctx, p.client, &api.SessionCountersQuery{Sessions: sessions[:n]})
 			if fresh = err == nil; fresh {
 				m.counted(p.boot, answer.GetSessions())
 			}
@@ -256,7 +256,7 @@ func (m *manager) read(ctx context.Context, name string, sessions []string) {
 func (m *manager) poll(ctx context.Context, p *plane) error {
 	q := &api.SessionCountersQuery{Limit: pageLength}
 	for ctx.Err() == nil {
-		answer, err := p.client.SessionCounters(ctx, q)
+		answer, err := dataplane.Ask[*api.SessionCountersList](ctx, p.client, q)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/dataplane"
 )
 
 // queryServer serves the API for subscribers.
@@ -240,7 +241,7 @@ func (m *manager) refresh(ctx context.Context, all []*session) {
 	}
 	m.mu.Unlock()
 	for p, sessions := range names {
-		if answer, err := p.client.SessionCounters(ctx, &api.SessionCountersQuery{Sessions: sessions}); err == nil {
+		if answer, err := dataplane.Ask[*api.SessionCountersList](ctx, p.client, &api.SessionCountersQuery{Sessions: sessions}); err == nil {
 			m.counted(p.boot, answer.GetSessions())
 		}
 	}

@@ -229,7 +229,7 @@ func (g *gateway) ready() error {
 		if !v.GetDataplane().GetConnected() || int(v.GetObjects()["applied"]) != g.objects+len(base()) || len(v.GetObjects()) != 1 {
 			return false
 		}
-		there, err := witness.SessionCounters(ctx, last)
+		there, err := dataplane.Ask[*api.SessionCountersList](ctx, witness, last)
 		return err == nil && len(there.GetSessions()) == 1
 	})
 }

@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API's interface counters.
-#include <errno.h>
-#include <stdlib.h>
-
 #include "ether/interface.h"
 #include "server/api.h"
 
 static void
-serve_interface_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_interface_counters(struct api_call *call, const void *asked)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__InterfaceCountersList answer = SLUICE__V1__INTERFACE_COUNTERS_LIST__INIT;
-	Sluice__V1__InterfaceCounters *all = calloc(interfaces.used + 1, sizeof(*all));
-	Sluice__V1__InterfaceCounters **list = calloc(interfaces.used + 1, sizeof(*list));
+	Sluice__V1__InterfaceCounters *all = api_rows(call, interfaces.used + 1, sizeof(*all), &answer.interfaces);
 
-	if (!all || !list) {
-		free(all);
-		free(list);
-		api_fail(call, ENOMEM, "there is no memory for the answer");
+	if (!all)
 		return;
-	}
 	for (uint32_t i = 0; i < interfaces.used; i++) {
 		Sluice__V1__InterfaceCounters *c = &all[answer.n_interfaces];
 		struct interface_counters sum;
@@ -33,14 +24,9 @@ serve_interface_counters(struct api_call *call, const Sluice__V1__Request *reque
 		c->rx_bytes = sum.rx_bytes;
 		c->tx_packets = sum.tx_packets;
 		c->tx_bytes = sum.tx_bytes;
-		list[answer.n_interfaces++] = c;
+		answer.n_interfaces++;
 	}
-	answer.interfaces = list;
-	reply.interface_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_INTERFACE_COUNTERS;
-	api_reply(call, &reply, true);
-	free(all);
-	free(list);
+	api_answer(call, &answer.base);
 }
 
-API_OPERATION(interface_counters_operation, SLUICE__V1__REQUEST__OPERATION_INTERFACE_COUNTERS, serve_interface_counters)
+STATE_QUERY(interface_counters_query, sluice__v1__interface_counters_query__descriptor, serve_interface_counters)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <arpa/inet.h>
@@ -126,27 +125,20 @@ route_look_up(const char *vrf_name, const char *text, struct route_answer *a, st
 }
 
 static void
-serve_route_look_up(struct api_call *call, const Sluice__V1__Request *request)
+serve_route_look_up(struct api_call *call, const void *asked)
 {
-	const Sluice__V1__RouteLookUpQuery *query = request->route_look_up;
-	struct route_answer *a = malloc(sizeof(*a));
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__RouteLookUpQuery *query = asked;
+	struct route_answer *a = api_memory(call, 1, sizeof(*a));
 	struct fault f;
 	int error;
 
-	if (!a) {
-		api_fail(call, ENOMEM, "there is no memory for the answer");
+	if (!a)
 		return;
-	}
 	error = route_look_up(query->vrf, query->address, a, &f);
-	if (error) {
-		api_fail(call, -error, f.text);
-	} else {
-		reply.route_look_up = &a->answer;
-		reply.answer_case = SLUICE__V1__REPLY__ANSWER_ROUTE_LOOK_UP;
-		api_reply(call, &reply, true);
-	}
-	free(a);
+	if (error)
+		api_fail(call, error, f.text);
+	else
+		api_answer(call, &a->answer.base);
 }
 
-API_OPERATION(route_look_up_operation, SLUICE__V1__REQUEST__OPERATION_ROUTE_LOOK_UP, serve_route_look_up)
+STATE_QUERY(route_look_up_query, sluice__v1__route_look_up_query__descriptor, serve_route_look_up)

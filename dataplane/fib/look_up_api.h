@@ -4,7 +4,7 @@
 
 #include <rte_common.h>
 
-#include "dataplane.pb-c.h"
+#include "ip.pb-c.h"
 #include "server/object.h"
 
 // Storage for texts of one answer.

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 // A client with a valid hello: the bytes behind it reach the operations.
-static const uint8_t hello[] = {0, 0, 0, 6, 0x08, 1, 0x12, 2, 0x08, 1};
+static const uint8_t hello[] = {0, 0, 0, 6, 0x08, 1, 0x12, 2, 0x08, 2};
 
 int
 LLVMFuzzerInitialize(int *count, char ***arguments)

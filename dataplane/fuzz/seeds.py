@@ -229,7 +229,7 @@ OBJECTS = [
     ("Session", 'access { port: "access" outer_vlan: 100 inner_vlan: 6 pdu_session_id: 3 } addresses: "100.64.0.60/32"'),
 ]
 REQUESTS = [
-    "hello { version: 1 }",
+    "hello { version: 2 }",
     'delete { names { kind: "Session" name: "ipoe" } names { kind: "Port" name: "core" } }',
     'list { limit: 3 } ',
     'list { kind: "Session" limit: 2 page: "5.2" }',
@@ -242,18 +242,20 @@ REQUESTS = [
     'packet_out { interface: "lan" packet: "aaaaaaaaaaaaaaaaaaaaaaaa" }',
     'packet_out { vrf: "default" packet: "E\\000\\000\\024aaaaaaaaaaaaaaaa" }',
     'packet_out { session: "ipoe" packet: "E\\000\\000\\024aaaaaaaaaaaaaaaa" }',
-    'security_association_states { names: "esp-0" limit: 5 }',
-    "node_counters {}",
-    "port_counters {}",
-    "interface_counters {}",
-    'session_counters { sessions: "ipoe" sessions: "nobody" }',
-    "session_counters { limit: 2 }",
-    'drop_counters { session: "ipoe" }',
-    "neighbor_states { limit: 5 }",
-    "gtpu_paths { limit: 5 }",
-    "queue_counters {}",
-    "scheduler_counters {}",
-    'scheduler_counters { group: "g" }',
+]
+STATE_QUERIES = [
+    ("SecurityAssociationStatesQuery", 'names: "esp-0" limit: 5'),
+    ("NodeCountersQuery", "graph: true"),
+    ("PortCountersQuery", ""),
+    ("InterfaceCountersQuery", ""),
+    ("SessionCountersQuery", 'sessions: "ipoe" sessions: "nobody"'),
+    ("SessionCountersQuery", "limit: 2"),
+    ("DropCountersQuery", 'session: "ipoe"'),
+    ("NeighborStatesQuery", "limit: 5"),
+    ("GtpuPathsQuery", "limit: 5"),
+    ("QueueCountersQuery", ""),
+    ("SchedulerCountersQuery", ""),
+    ("SchedulerCountersQuery", 'group: "g"'),
 ]
 # Objects that exist for one request and are gone in the next.
 BRIEF = [
@@ -273,9 +275,12 @@ def encode(message, text):
     return subprocess.run(command, input=text.encode(), check=True, capture_output=True).stdout
 
 
+def packed(message, text):
+    return "".join(f"\\{byte:03o}" for byte in encode(message, text))
+
+
 def object_of(kind, name, text):
-    spec = "".join(f"\\{byte:03o}" for byte in encode(kind, text))
-    return f'objects {{ kind: "{kind}" name: "{name}" spec: "{spec}" }}'
+    return f'objects {{ kind: "{kind}" name: "{name}" spec: "{packed(kind, text)}" }}'
 
 
 def frames_of(*requests):
@@ -293,13 +298,14 @@ def brief():
 def requests():
     for number, (kind, text) in enumerate(OBJECTS):
         yield encode("Request", f"id: {number} put {{ {object_of(kind, f'new-{number}', text)} }}")
-    for number, text in enumerate(REQUESTS):
+    states = (f'state {{ type: "{query}" query: "{packed(query, text)}" }}' for query, text in STATE_QUERIES)
+    for number, text in enumerate((*REQUESTS, *states)):
         yield encode("Request", f"id: {100 + number} {text}")
 
 
 def concepts():
     """The seeds of each concept's own, dataplane/CONCEPT/fuzz_seeds.py. frames(seeds) yields as packets() does, from the parts of this
-    module; OBJECTS and REQUESTS are as here. All are optional."""
+    module; OBJECTS, REQUESTS and STATE_QUERIES are as here. All are optional."""
     for path in sorted(pathlib.Path(__file__).parent.parent.glob("*/fuzz_seeds.py")):
         spec = importlib.util.spec_from_file_location(f"seeds_of_{path.parent.name}", path)
         module = importlib.util.module_from_spec(spec)
@@ -312,6 +318,7 @@ def main():
     for module in own:
         OBJECTS.extend(getattr(module, "OBJECTS", ()))
         REQUESTS.extend(getattr(module, "REQUESTS", ()))
+        STATE_QUERIES.extend(getattr(module, "STATE_QUERIES", ()))
     directory = pathlib.Path(sys.argv[1])
     for part in ("crypto", "esp", "frames", "keys", "requests"):
         (directory / part).mkdir(parents=True, exist_ok=True)

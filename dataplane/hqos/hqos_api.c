@@ -39,26 +39,22 @@ fill(const struct object *session, enum direction direction, Sluice__V1__QueueCo
 }
 
 static void
-serve_queue_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_queue_counters(struct api_call *call, const void *asked)
 {
-	const struct object *session = object_find(&session_kind, request->queue_counters->session);
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__QueueCountersQuery *query = asked;
+	const struct object *session = object_find(&session_kind, query->session);
 	Sluice__V1__QueueCountersList answer = SLUICE__V1__QUEUE_COUNTERS_LIST__INIT;
 	Sluice__V1__QueueCounters rows[2 * HQOS_CLASSES], *list[2 * HQOS_CLASSES];
+	struct fault f;
 
 	if (!session) {
-		struct fault f;
-
-		fault(&f, ENOENT, "session: there is no Session %s", request->queue_counters->session);
-		api_fail(call, ENOENT, f.text);
+		api_fail(call, fault(&f, ENOENT, "session: there is no Session %s", query->session), f.text);
 		return;
 	}
 	answer.queues = list;
 	fill(session, DOWN, rows, &answer);
 	fill(session, UP, rows, &answer);
-	reply.queue_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_QUEUE_COUNTERS;
-	api_reply(call, &reply, true);
+	api_answer(call, &answer.base);
 }
 
 static void
@@ -73,20 +69,17 @@ fill_group(const struct qos_group *group, Sluice__V1__GroupCounters *c)
 }
 
 static void
-serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_scheduler_counters(struct api_call *call, const void *asked)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__SchedulerCountersQuery *query = asked;
 	Sluice__V1__SchedulerCountersList answer = SLUICE__V1__SCHEDULER_COUNTERS_LIST__INIT;
 	Sluice__V1__SchedulerCounters rows[PORT_MAX], *list[PORT_MAX];
 	Sluice__V1__GroupCounters of_group = SLUICE__V1__GROUP_COUNTERS__INIT;
-	const char *name = request->scheduler_counters->group;
-	const struct object *group = object_find(&qos_group_kind, name);
+	const struct object *group = object_find(&qos_group_kind, query->group);
+	struct fault f;
 
-	if (!group && name[0] != '\0') {
-		struct fault f;
-
-		fault(&f, ENOENT, "group: there is no QosGroup %s", name);
-		api_fail(call, ENOENT, f.text);
+	if (!group && query->group[0] != '\0') {
+		api_fail(call, fault(&f, ENOENT, "group: there is no QosGroup %s", query->group), f.text);
 		return;
 	}
 	for (unsigned i = 0; i < PORT_MAX; i++) {
@@ -114,10 +107,8 @@ serve_scheduler_counters(struct api_call *call, const Sluice__V1__Request *reque
 		fill_group(qos_group_of(group), &of_group);
 		answer.group = &of_group;
 	}
-	reply.scheduler_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SCHEDULER_COUNTERS;
-	api_reply(call, &reply, true);
+	api_answer(call, &answer.base);
 }
 
-API_OPERATION(queue_counters_operation, SLUICE__V1__REQUEST__OPERATION_QUEUE_COUNTERS, serve_queue_counters)
-API_OPERATION(scheduler_counters_operation, SLUICE__V1__REQUEST__OPERATION_SCHEDULER_COUNTERS, serve_scheduler_counters)
+STATE_QUERY(queue_counters_query, sluice__v1__queue_counters_query__descriptor, serve_queue_counters)
+STATE_QUERY(scheduler_counters_query, sluice__v1__scheduler_counters_query__descriptor, serve_scheduler_counters)

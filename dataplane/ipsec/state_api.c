@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API's lists of the states of SAs and of tunnels.
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "ipsec.pb-c.h"
 #include "ipsec/sa.h"
 #include "ipsec/tunnel.h"
 #include "server/api.h"
@@ -53,61 +52,40 @@ fill(struct row *row, uint32_t index)
 	row->state.engine = (char *)crypto_key_engine(sa->key);
 }
 
+// A page's token is the number of the SA that it begins with.
 static void
-answer(struct api_call *call, const Sluice__V1__SecurityAssociationStatesQuery *query, uint64_t cursor, uint32_t limit,
-	struct row *rows, Sluice__V1__SecurityAssociationState **states)
+serve(struct api_call *call, const void *asked)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__SecurityAssociationStatesQuery *query = asked;
 	Sluice__V1__SecurityAssociationStates list = SLUICE__V1__SECURITY_ASSOCIATION_STATES__INIT;
-	uint32_t index = (uint32_t)cursor;
+	uint32_t limit = api_limit(query->limit), index;
+	struct row *rows;
+	uint64_t cursor;
 	char next[24];
 
-	list.states = states;
+	if (!api_page(call, query->page, SA_LIMIT, &cursor))
+		return;
+	rows = api_rows(call, limit, sizeof(*rows), &list.states);
+	if (!rows)
+		return;
+	index = (uint32_t)cursor;
 	for (size_t i = 0; i < query->n_names && i < limit; i++) {
 		const struct object *object = object_find(&security_association_kind, query->names[i]);
 
-		if (!object)
-			continue;
-		fill(&rows[list.n_states], (uint32_t)(uintptr_t)object->state);
-		states[list.n_states] = &rows[list.n_states].state;
-		list.n_states++;
+		if (object)
+			fill(&rows[list.n_states++], (uint32_t)(uintptr_t)object->state);
 	}
 	for (; query->n_names == 0 && list.n_states < limit && index < ipsec_sas.used; index++) {
-		if (!ipsec_sa_object(index))
-			continue;
-		fill(&rows[list.n_states], index);
-		states[list.n_states] = &rows[list.n_states].state;
-		list.n_states++;
+		if (ipsec_sa_object(index))
+			fill(&rows[list.n_states++], index);
 	}
 	snprintf(next, sizeof(next), "%u", index);
 	if (query->n_names == 0 && list.n_states == limit)
 		list.next_page = next;
-	reply.security_association_states = &list;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SECURITY_ASSOCIATION_STATES;
-	api_reply(call, &reply, true);
+	api_answer(call, &list.base);
 }
 
-// A page's token is the number of the SA that it begins with.
-static void
-serve(struct api_call *call, const Sluice__V1__Request *request)
-{
-	const Sluice__V1__SecurityAssociationStatesQuery *query = request->security_association_states;
-	uint32_t limit = api_limit(query->limit);
-	struct row *rows = calloc(limit, sizeof(*rows));
-	Sluice__V1__SecurityAssociationState **states = calloc(limit, sizeof(*states));
-	uint64_t cursor;
-
-	if (!rows || !states)
-		api_fail(call, ENOMEM, "there is no memory for the answer");
-	else if (api_page(query->page, &cursor) || cursor > SA_LIMIT)
-		api_fail(call, EINVAL, "page: only what next_page said is accepted");
-	else
-		answer(call, query, cursor, limit, rows, states);
-	free(rows);
-	free(states);
-}
-
-API_OPERATION(security_association_states, SLUICE__V1__REQUEST__OPERATION_SECURITY_ASSOCIATION_STATES, serve)
+STATE_QUERY(security_association_states_query, sluice__v1__security_association_states_query__descriptor, serve)
 
 struct tunnel_row {
 	Sluice__V1__IpsecTunnelState state;
@@ -145,16 +123,26 @@ add(struct tunnel_row *row, uint32_t index)
 	row->state.drops += c.replays + c.bad_icv + c.malformed + c.wrong_selector + c.over_limit + c.other;
 }
 
-// `row_of` has a place for each tunnel; `rows` and `states` have room for `limit`.
+// A page's token is the number of the tunnel that it begins with.
 static void
-answer_tunnels(struct api_call *call, const Sluice__V1__IpsecTunnelStatesQuery *query, uint32_t index, uint32_t limit,
-	struct tunnel_row **row_of, struct tunnel_row *rows, Sluice__V1__IpsecTunnelState **states)
+serve_tunnels(struct api_call *call, const void *asked)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__IpsecTunnelStatesQuery *query = asked;
 	Sluice__V1__IpsecTunnelStates list = SLUICE__V1__IPSEC_TUNNEL_STATES__INIT;
+	uint32_t limit = api_limit(query->limit), index;
+	struct tunnel_row *rows, **row_of;
+	uint64_t cursor;
 	char next[24];
 
-	list.tunnels = states;
+	if (!api_page(call, query->page, UINT32_MAX, &cursor))
+		return;
+	rows = api_rows(call, limit, sizeof(*rows), &list.tunnels);
+	if (!rows)
+		return;
+	row_of = api_memory(call, ipsec_tunnels.used + 1, sizeof(struct tunnel_row *));
+	if (!row_of)
+		return;
+	index = (uint32_t)cursor;
 	for (; list.n_tunnels < limit && index < ipsec_tunnels.used; index++) {
 		const struct object *object = ipsec_tunnel_object(index);
 		struct tunnel_row *row = &rows[list.n_tunnels];
@@ -167,7 +155,7 @@ answer_tunnels(struct api_call *call, const Sluice__V1__IpsecTunnelStatesQuery *
 		row->state.tunnel = object->name;
 		row->state.mtu = ipsec_tunnel_at(index)->mtu;
 		row_of[index] = row;
-		states[list.n_tunnels++] = &row->state;
+		list.n_tunnels++;
 	}
 	for (uint32_t sa = 0; sa < ipsec_sas.used; sa++) {
 		struct tunnel_row *row = ipsec_sa_object(sa) ? row_of[ipsec_sa_at(sa)->tunnel] : NULL;
@@ -178,31 +166,7 @@ answer_tunnels(struct api_call *call, const Sluice__V1__IpsecTunnelStatesQuery *
 	snprintf(next, sizeof(next), "%u", index);
 	if (list.n_tunnels == limit && index < ipsec_tunnels.used)
 		list.next_page = next;
-	reply.ipsec_tunnel_states = &list;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_IPSEC_TUNNEL_STATES;
-	api_reply(call, &reply, true);
+	api_answer(call, &list.base);
 }
 
-// A page's token is the number of the tunnel that it begins with.
-static void
-serve_tunnels(struct api_call *call, const Sluice__V1__Request *request)
-{
-	const Sluice__V1__IpsecTunnelStatesQuery *query = request->ipsec_tunnel_states;
-	uint32_t limit = api_limit(query->limit);
-	struct tunnel_row **row_of = calloc(ipsec_tunnels.used + 1, sizeof(struct tunnel_row *));
-	struct tunnel_row *rows = calloc(limit, sizeof(*rows));
-	Sluice__V1__IpsecTunnelState **states = calloc(limit, sizeof(*states));
-	uint64_t cursor;
-
-	if (!row_of || !rows || !states)
-		api_fail(call, ENOMEM, "there is no memory for the answer");
-	else if (api_page(query->page, &cursor) || cursor > UINT32_MAX)
-		api_fail(call, EINVAL, "page: only what next_page said is accepted");
-	else
-		answer_tunnels(call, query, (uint32_t)cursor, limit, row_of, rows, states);
-	free(row_of);
-	free(rows);
-	free(states);
-}
-
-API_OPERATION(ipsec_tunnel_states, SLUICE__V1__REQUEST__OPERATION_IPSEC_TUNNEL_STATES, serve_tunnels)
+STATE_QUERY(ipsec_tunnel_states_query, sluice__v1__ipsec_tunnel_states_query__descriptor, serve_tunnels)

@@ -42,11 +42,11 @@ enum neighbor_target neighbor_target(const struct packet *p, uint8_t family, con
 // The packet's sender has an address of ours.
 bool neighbor_is_ours(const struct packet *p, uint8_t family, const uint8_t address[16]);
 
-// A page of the table: `each` gets at most `limit` neighbours, from `page` on ("" at first); `next_page` is the start of the next
-// page, "" if there is none. Returns the number of neighbours, or -EINVAL for an invalid page.
-int neighbor_page(const char *page, uint32_t limit,
+// A page of the table: `each` gets at most `limit` neighbours, from place `cursor` on. Returns the start of the next page, 0 if there is
+// none.
+uint64_t neighbor_page(uint64_t cursor, uint32_t limit,
 	void (*each)(const char *interface, const char *address, const char *mac, const char *state, void *argument),
-	void *argument, char *next_page, size_t next_page_size);
+	void *argument);
 
 // The detail of a copy that neighbor_learn_from_copy() made.
 enum { NEIGHBOR_ANSWERED = 1 };

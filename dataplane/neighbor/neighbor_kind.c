@@ -12,7 +12,6 @@
 #include "fib/look_up_api.h"
 #include "neighbor/neighbor_table.h"
 #include "port/mac.h"
-#include "server/api.h"
 
 static int
 parse(const Sluice__V1__Neighbor *spec, struct object **interface, uint8_t address[16], uint8_t *family,
@@ -117,17 +116,13 @@ state_text(const struct neighbor *n)
 	return states[n->resolving.entry.state];
 }
 
-int
-neighbor_page(const char *page, uint32_t limit,
+uint64_t
+neighbor_page(uint64_t cursor, uint32_t limit,
 	void (*each)(const char *interface, const char *address, const char *mac, const char *state, void *argument),
-	void *argument, char *next_page, size_t next_page_size)
+	void *argument)
 {
-	uint64_t cursor;
 	uint32_t given = 0;
 
-	next_page[0] = '\0';
-	if (api_page(page, &cursor))
-		return -EINVAL;
 	for (; cursor < neighbors.used; cursor++) {
 		const struct neighbor *n = slab_at(&neighbors, (uint32_t)cursor);
 		char address[INET6_ADDRSTRLEN], mac[MAC_TEXT_SIZE] = "";
@@ -135,17 +130,15 @@ neighbor_page(const char *page, uint32_t limit,
 		// An entry without a state was never used; one without a hop is not in use.
 		if (n->hop == 0 || n->orphan || !state_text(n))
 			continue;
-		if (given == limit) {
-			snprintf(next_page, next_page_size, "%lu", cursor);
-			break;
-		}
+		if (given == limit)
+			return cursor;
 		inet_ntop(n->family == 4 ? AF_INET : AF_INET6, n->address, address, sizeof(address));
 		if (neighbor_usable(n->resolving.entry.state))
 			mac_text(mac, &n->resolving.entry.mac);
 		each(interface_detail(n->interface)->object->name, address, mac, state_text(n), argument);
 		given++;
 	}
-	return (int)given;
+	return 0;
 }
 
 // The neighbour that a hop leads to, for operators; a connected network's hop leads to the host that has the destination.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API's port counters.
-#include <errno.h>
-#include <stdlib.h>
-
 #include <rte_ethdev.h>
 
+#include "port.pb-c.h"
 #include "port/mac.h"
 #include "port/port.h"
 #include "port/port_api.h"
@@ -42,9 +40,8 @@ port_counters_forget(const struct port *port)
 }
 
 static void
-serve_port_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_port_counters(struct api_call *call, const void *query)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__PortCountersList answer = SLUICE__V1__PORT_COUNTERS_LIST__INIT;
 	Sluice__V1__PortCounters all[PORT_MAX], *list[PORT_MAX];
 	char macs[PORT_MAX][MAC_TEXT_SIZE];
@@ -73,9 +70,7 @@ serve_port_counters(struct api_call *call, const Sluice__V1__Request *request)
 		list[answer.n_ports++] = c;
 	}
 	answer.ports = list;
-	reply.port_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_PORT_COUNTERS;
-	api_reply(call, &reply, true);
+	api_answer(call, &answer.base);
 }
 
-API_OPERATION(port_counters, SLUICE__V1__REQUEST__OPERATION_PORT_COUNTERS, serve_port_counters)
+STATE_QUERY(port_counters_query, sluice__v1__port_counters_query__descriptor, serve_port_counters)

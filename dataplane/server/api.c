@@ -21,6 +21,7 @@
 #include "server/object_list.h"
 
 enum {
+	VERSION = 2, // of the contract
 	CALLS_MAX = 256,
 	CLIENT_NAME = 64, // bytes that are stored
 	PAGE_MAX = FRAME_MAX / 4,
@@ -173,6 +174,33 @@ api_reply(struct api_call *call, Sluice__V1__Reply *reply, bool last)
 		forget(call);
 }
 
+// Into the frame itself: an answer may have megabytes.
+void
+api_answer(struct api_call *call, const ProtobufCMessage *answer)
+{
+	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	size_t length, rest = protobuf_c_message_get_packed_size(answer);
+	uint8_t *to;
+
+	reply.id = call->id;
+	reply.last = call->over = true;
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER_STATE;
+	reply.state.len = rest;
+	length = sluice__v1__reply__get_packed_size(&reply);
+	to = stream_frame(call->client->stream, length);
+	if (!to)
+		return;
+	// The field `state` is the last: a tag, the length in groups of 7 bits, and the answer.
+	reply.answer_case = SLUICE__V1__REPLY__ANSWER__NOT_SET;
+	to += sluice__v1__reply__pack(&reply, to);
+	*to++ = SLUICE__V1__REPLY__ANSWER_STATE << 3 | PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+	for (; rest >= 0x80; rest >>= 7)
+		*to++ = (uint8_t)(rest | 0x80);
+	*to++ = (uint8_t)rest;
+	protobuf_c_message_pack(answer, to);
+	stream_send(call->client->stream);
+}
+
 void
 api_fail_field(struct api_call *call, int code, const char *field, const char *message)
 {
@@ -215,6 +243,12 @@ api_request_bytes(const struct api_call *call)
 	return call->bytes;
 }
 
+struct budget *
+api_budget(struct api_call *call)
+{
+	return &call->budget;
+}
+
 struct api_client *
 api_client(const struct api_call *call)
 {
@@ -239,17 +273,20 @@ api_ready(const struct api_call *call)
 	return stream_backlog(call->client->stream) < BACKLOG_EVENTS;
 }
 
-int
-api_page(const char *page, uint64_t *cursor)
+bool
+api_page(struct api_call *call, const char *page, uint64_t highest, uint64_t *cursor)
 {
 	char *end;
 
 	*cursor = 0;
 	if (page[0] == '\0')
-		return 0;
+		return true;
 	errno = 0;
 	*cursor = strtoull(page, &end, 10);
-	return errno || *end || page[0] < '0' || page[0] > '9' ? -EINVAL : 0;
+	if (!errno && !*end && page[0] >= '0' && page[0] <= '9' && *cursor <= highest)
+		return true;
+	api_fail(call, EINVAL, "page: only what next_page said is accepted");
+	return false;
 }
 
 uint32_t
@@ -319,8 +356,8 @@ serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 	uint32_t cores[WORKER_MAX];
 	unsigned lcore;
 
-	if (request->hello->version != 1) {
-		api_fail(call, EPROTONOSUPPORT, "version: this data plane speaks version 1 of the contract");
+	if (request->hello->version != VERSION) {
+		api_fail(call, EPROTONOSUPPORT, "version: this data plane speaks version 2 of the contract");
 		return;
 	}
 	if (request->hello->term != 0 && request->hello->term < term) {
@@ -334,7 +371,7 @@ serve_hello(struct api_call *call, const Sluice__V1__Request *request)
 		term = call->client->term;
 		memcpy(term_holder, call->client->name, sizeof(term_holder));
 	}
-	greeting.version = 1;
+	greeting.version = VERSION;
 	greeting.release = SLUICE_RELEASE;
 	greeting.dpdk = (char *)rte_version();
 	greeting.boot = boot;

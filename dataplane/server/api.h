@@ -10,6 +10,7 @@
 
 struct api_call;
 struct api_client;
+struct budget;
 
 struct api_operation {
 	Sluice__V1__Request__OperationCase which;
@@ -28,6 +29,30 @@ void api_operation_register(struct api_operation *operation);
 		api_operation_register(&variable); \
 	}
 
+// A question about operational state, api.StateQuery.
+struct state_query {
+	const ProtobufCMessageDescriptor *query;
+	// `query` is the unpacked message. Answers with api_answer(), or api_fail(), before it returns.
+	void (*serve)(struct api_call *call, const void *query);
+	struct state_query *next;
+};
+
+void state_query_register(struct state_query *query);
+
+#define STATE_QUERY(variable, descriptor, function) \
+	static struct state_query variable = {.query = &descriptor, .serve = function}; \
+	RTE_INIT(register_##variable) \
+	{ \
+		state_query_register(&variable); \
+	}
+
+// End a state query with its answer. It is copied.
+void api_answer(struct api_call *call, const ProtobufCMessage *answer);
+// Memory for the answer of a state query, zeroed, until `serve` returns. NULL: there is none, and the call has failed.
+void *api_memory(struct api_call *call, size_t count, size_t size);
+// The same for a list of messages: rows of `size` bytes that begin with the message, and in `*list` a pointer to each.
+void *api_rows(struct api_call *call, size_t count, size_t size, void *list);
+
 // Send a reply: id, and for the end of the call `last`, are filled in. It is copied.
 void api_reply(struct api_call *call, Sluice__V1__Reply *reply, bool last);
 // Add a reply that is not the last to what the client gets next, at the latest with api_send().
@@ -45,6 +70,8 @@ void api_keep(struct api_call *call, void (*ended)(void *argument), void *argume
 void api_keep_request(struct api_call *call);
 // How much memory it takes.
 size_t api_request_bytes(const struct api_call *call);
+// The memory for parts of the request that are unpacked while it is served.
+struct budget *api_budget(struct api_call *call);
 
 // The client. It exists until its last call has ended.
 struct api_client *api_client(const struct api_call *call);
@@ -56,8 +83,8 @@ void api_hold(struct api_client *client, bool hold);
 // Whether the client reads its replies. If not, events should be left out, and counted as lost.
 bool api_ready(const struct api_call *call);
 
-// Page tokens are numbers in text. An empty token is 0; -EINVAL for anything else.
-int api_page(const char *page, uint64_t *cursor);
+// Page tokens are numbers in text, up to `highest`. An empty token is 0; else the call has failed: false.
+bool api_page(struct api_call *call, const char *page, uint64_t highest, uint64_t *cursor);
 // A limit between 1 and 10,000; 1,000 where 0 was asked.
 uint32_t api_limit(uint32_t limit);
 

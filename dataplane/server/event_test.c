@@ -89,7 +89,7 @@ connect_client(void)
 	client = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (client < 0 || connect(client, (struct sockaddr *)&address, sizeof(address)))
 		return -1;
-	hello.version = 1;
+	hello.version = 2;
 	request.operation_case = SLUICE__V1__REQUEST__OPERATION_HELLO;
 	request.hello = &hello;
 	ask(1, &request);

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API's node counters, from rte_graph's own.
-#include <stdlib.h>
-
 #include <rte_cycles.h>
 
 #include "core/node.h"
 #include "core/worker.h"
+#include "graph.pb-c.h"
 #include "server/api.h"
 
 static void
-serve_node_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_node_counters(struct api_call *call, const void *asked)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__NodeCountersQuery *query = asked;
 	Sluice__V1__NodeCountersList answer = SLUICE__V1__NODE_COUNTERS_LIST__INIT;
 	Sluice__V1__NodeCounters all[NODE_MAX], *list[NODE_MAX];
 	const struct node *n, *edges[NODE_MAX];
-	bool graph = request->node_counters->graph;
 
 	for (uint16_t i = 0; (n = node_by_id(i)) != NULL; i++) {
 		Sluice__V1__NodeCounters *c = &all[answer.n_nodes];
 
 		sluice__v1__node_counters__init(c);
 		c->node = (char *)n->name;
-		if (graph) {
+		if (query->graph) {
 			c->n_next = node_edges(n, edges, NODE_MAX);
-			c->next = calloc(c->n_next + 1, sizeof(c->next[0]));
-			for (size_t k = 0; k < c->n_next && c->next; k++)
+			c->next = api_memory(call, c->n_next + 1, sizeof(c->next[0]));
+			if (!c->next)
+				return;
+			for (size_t k = 0; k < c->n_next; k++)
 				c->next[k] = (char *)edges[k]->name;
-			c->n_next = c->next ? c->n_next : 0;
 			c->takes_steps = n->steps;
 			c->is_step = node_is_step(n);
 		}
@@ -49,11 +48,7 @@ serve_node_counters(struct api_call *call, const Sluice__V1__Request *request)
 	}
 	answer.nodes = list;
 	answer.tsc_hz = rte_get_tsc_hz();
-	reply.node_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_NODE_COUNTERS;
-	api_reply(call, &reply, true);
-	for (size_t i = 0; i < answer.n_nodes; i++)
-		free(all[i].next);
+	api_answer(call, &answer.base);
 }
 
-API_OPERATION(node_counters, SLUICE__V1__REQUEST__OPERATION_NODE_COUNTERS, serve_node_counters)
+STATE_QUERY(node_counters_query, sluice__v1__node_counters_query__descriptor, serve_node_counters)

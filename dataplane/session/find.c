@@ -4,7 +4,6 @@
 #include "session/find.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/slab.h"
@@ -185,28 +184,26 @@ session_search(const Sluice__V1__SessionSearch *query, struct session_found *fou
 }
 
 static void
-serve_session_search(struct api_call *call, const Sluice__V1__Request *request)
+serve_session_search(struct api_call *call, const void *query)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__SessionNames answer = SLUICE__V1__SESSION_NAMES__INIT;
-	struct session_found *found = calloc(1, sizeof(*found));
+	struct session_found *found = api_memory(call, 1, sizeof(*found));
 	struct fault f;
-	int error = found ? session_search(request->session_search, found, &f)
-			  : fault(&f, ENOMEM, "there is no memory for it");
+	int error;
 
+	if (!found)
+		return;
+	error = session_search(query, found, &f);
 	if (error) {
-		api_fail(call, -error, f.text);
-	} else {
-		answer.sessions = found->names;
-		answer.n_sessions = found->count;
-		reply.session_names = &answer;
-		reply.answer_case = SLUICE__V1__REPLY__ANSWER_SESSION_NAMES;
-		api_reply(call, &reply, true);
+		api_fail(call, error, f.text);
+		return;
 	}
-	free(found);
+	answer.sessions = found->names;
+	answer.n_sessions = found->count;
+	api_answer(call, &answer.base);
 }
 
-API_OPERATION(session_search_operation, SLUICE__V1__REQUEST__OPERATION_SESSION_SEARCH, serve_session_search)
+STATE_QUERY(session_search_query, sluice__v1__session_search__descriptor, serve_session_search)
 
 static void
 tell(uint32_t hop, Sluice__V1__LookedUpHop *row, struct hop_texts *texts)

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-#include "dataplane.pb-c.h"
 #include "ether/circuit.h"
 #include "server/object.h"
+#include "session.pb-c.h"
 
 // The session is reached by this circuit from now on, or no longer. While it moves to another one, the new one counts.
 void session_index_add(uint32_t index, const struct circuit *circuit);

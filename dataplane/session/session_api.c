@@ -2,11 +2,10 @@
 // The API's counters of sessions, and of drops by interface and by session.
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/drop.h"
 #include "ether/interface.h"
+#include "graph.pb-c.h"
 #include "port/mac.h"
 #include "server/api.h"
 #include "server/event.h"
@@ -67,10 +66,9 @@ session_final(const struct object *object, uint8_t *room, size_t size)
 
 // A page of all, or those asked for by name; names that no session has are left out.
 static void
-serve_session_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_session_counters(struct api_call *call, const void *asked)
 {
-	const Sluice__V1__SessionCountersQuery *query = request->session_counters;
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__SessionCountersQuery *query = asked;
 	Sluice__V1__SessionCountersList answer = SLUICE__V1__SESSION_COUNTERS_LIST__INIT;
 	size_t most = query->n_sessions ? query->n_sessions : api_limit(query->limit);
 	const struct object *object;
@@ -78,48 +76,33 @@ serve_session_counters(struct api_call *call, const Sluice__V1__Request *request
 	uint64_t cursor;
 	char token[24];
 
-	if (api_page(query->page, &cursor)) {
-		api_fail(call, EINVAL, "page: only what next_page said is accepted");
+	if (!api_page(call, query->page, UINT64_MAX, &cursor))
 		return;
-	}
 	if (most > 100000) {
 		api_fail(call, EINVAL, "sessions: at most 100000 names are accepted at once");
 		return;
 	}
-	rows = calloc(most, sizeof(*rows));
-	answer.sessions = calloc(most, sizeof(answer.sessions[0]));
-	if (!rows || !answer.sessions) {
-		free(rows);
-		free(answer.sessions);
-		api_fail(call, ENOMEM, "there is no memory for the answer");
+	rows = api_rows(call, most, sizeof(*rows), &answer.sessions);
+	if (!rows)
 		return;
-	}
 	for (size_t i = 0; i < most; i++) {
 		object = query->n_sessions ? object_find(&session_kind, query->sessions[i])
 					   : object_next(&session_kind, &cursor);
 		if (!object && !query->n_sessions)
 			break;
-		if (!object)
-			continue;
-		fill(&rows[answer.n_sessions], object);
-		answer.sessions[answer.n_sessions] = &rows[answer.n_sessions].counters;
-		answer.n_sessions++;
+		if (object)
+			fill(&rows[answer.n_sessions++], object);
 	}
 	if (!query->n_sessions && answer.n_sessions == most) {
 		snprintf(token, sizeof(token), "%lu", cursor);
 		answer.next_page = token;
 	}
-	reply.session_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SESSION_COUNTERS;
-	api_reply(call, &reply, true);
-	free(rows);
-	free(answer.sessions);
+	api_answer(call, &answer.base);
 }
 
 static void
-serve_session_totals(struct api_call *call, const Sluice__V1__Request *request)
+serve_session_totals(struct api_call *call, const void *query)
 {
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
 	Sluice__V1__SessionTotals answer = SLUICE__V1__SESSION_TOTALS__INIT;
 	struct session_counters entered;
 	struct drop_totals lost;
@@ -134,9 +117,7 @@ serve_session_totals(struct api_call *call, const Sluice__V1__Request *request)
 	answer.down_bytes = entered.bytes[DOWN];
 	answer.down_dropped_packets = lost.counted[DOWN];
 	answer.down_dropped_bytes = lost.counted_bytes[DOWN];
-	reply.session_totals = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_SESSION_TOTALS;
-	api_reply(call, &reply, true);
+	api_answer(call, &answer.base);
 }
 
 static void
@@ -144,15 +125,13 @@ refuse_missing(struct api_call *call, const char *field, const struct kind *kind
 {
 	struct fault f;
 
-	fault(&f, ENOENT, "%s: there is no %s %s", field, kind->name, name);
-	api_fail(call, ENOENT, f.text);
+	api_fail(call, fault(&f, ENOENT, "%s: there is no %s %s", field, kind->name, name), f.text);
 }
 
 static void
-serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
+serve_drop_counters(struct api_call *call, const void *asked)
 {
-	const Sluice__V1__DropCountersQuery *query = request->drop_counters;
-	Sluice__V1__Reply reply = SLUICE__V1__REPLY__INIT;
+	const Sluice__V1__DropCountersQuery *query = asked;
 	Sluice__V1__DropCountersList answer = SLUICE__V1__DROP_COUNTERS_LIST__INIT;
 	Sluice__V1__DropCounters all[DROP_MAX + 1], *list[DROP_MAX + 1], *consumed[DROP_MAX];
 	const struct object *interface = NULL, *session = NULL;
@@ -199,14 +178,12 @@ serve_drop_counters(struct api_call *call, const Sluice__V1__Request *request)
 	}
 	answer.drops = list;
 	answer.consumed = consumed;
-	reply.drop_counters = &answer;
-	reply.answer_case = SLUICE__V1__REPLY__ANSWER_DROP_COUNTERS;
-	api_reply(call, &reply, true);
+	api_answer(call, &answer.base);
 }
 
-API_OPERATION(session_counters_operation, SLUICE__V1__REQUEST__OPERATION_SESSION_COUNTERS, serve_session_counters)
-API_OPERATION(session_totals_operation, SLUICE__V1__REQUEST__OPERATION_SESSION_TOTALS, serve_session_totals)
-API_OPERATION(drop_counters_operation, SLUICE__V1__REQUEST__OPERATION_DROP_COUNTERS, serve_drop_counters)
+STATE_QUERY(session_counters_query, sluice__v1__session_counters_query__descriptor, serve_session_counters)
+STATE_QUERY(session_totals_query, sluice__v1__session_totals_query__descriptor, serve_session_totals)
+STATE_QUERY(drop_counters_query, sluice__v1__drop_counters_query__descriptor, serve_drop_counters)
 
 static void
 name_session(const struct packet *p, Sluice__V1__PacketIn *in)

@@ -75,8 +75,8 @@ class Site:
     def states(self):
         """The data plane's security associations."""
         with Connection(self.gateway.dataplane_socket) as connection:
-            reply = connection.ask(security_association_states=api.SecurityAssociationStatesQuery())
-            return {state.name: state for state in reply.security_association_states.states}
+            states = connection.read(api.SecurityAssociationStatesQuery()).states
+            return {state.name: state for state in states}
 
 
 CAFE, USER = "198.51.100.1", "198.51.100.2"

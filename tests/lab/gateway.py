@@ -181,7 +181,7 @@ class Gateway:
             from contract import Connection, api
 
             with Connection(self.dataplane_socket) as connection:
-                found = connection.ask(drop_counters=api.DropCountersQuery()).drop_counters.drops
+                found = connection.read(api.DropCountersQuery()).drops
             return {each.reason: each.packets for each in found}
         found = self.json("drops", *arguments) or []
         return {each["reason"]: int(each.get("packets", 0)) for each in found}

@@ -51,8 +51,8 @@ type Fake struct {
 
 	// To questions about state, by the type of the answer.
 	answers map[protoreflect.FullName]proto.Message
-	// The last search.
-	lookedFor *api.Request
+	// The last question of each type.
+	asked map[string]proto.Message
 }
 
 // peer is one connection; mu serialises writing.
@@ -73,7 +73,7 @@ func New(t testing.TB) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Fake{Path: dir + "/s", answers: map[protoreflect.FullName]proto.Message{}}
+	f := &Fake{Path: dir + "/s", answers: map[protoreflect.FullName]proto.Message{}, asked: map[string]proto.Message{}}
 	f.Start(t)
 	t.Cleanup(func() {
 		f.Kill()
@@ -191,11 +191,11 @@ func (f *Fake) Count(lists ...proto.Message) {
 	}
 }
 
-// LookedFor returns the last request that looked for a route or for sessions.
-func (f *Fake) LookedFor() *api.Request {
+// Asked returns the last question about state of a type: "RouteLookUpQuery".
+func (f *Fake) Asked(query string) proto.Message {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lookedFor
+	return f.asked[query]
 }
 
 // Streams returns the requests of the streams that are open, but for the watch of changes that every agent has.
@@ -361,7 +361,7 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 			return overtaken
 		}
 		f.term = max(f.term, p.term)
-		return &api.Reply{Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 1, Release: "fake", Dpdk: "none", Cpu: "x86-64-v2",
+		return &api.Reply{Answer: &api.Reply_Greeting{Greeting: &api.Greeting{Version: 2, Release: "fake", Dpdk: "none", Cpu: "x86-64-v2",
 			Boot: f.boot, Workers: 1}}}
 	case *api.Request_Put:
 		if p.term < f.term {
@@ -416,35 +416,8 @@ func (f *Fake) answer(p *peer, request *api.Request) *api.Reply {
 			f.log = append(f.log, fmt.Sprintf("packet out of port %q: %q", packet.GetPort(), packet.Packet))
 		}
 		return nil
-	case *api.Request_SessionCounters:
-		return &api.Reply{Answer: &api.Reply_SessionCounters{SessionCounters: f.sessionPage(o.SessionCounters)}}
-	case *api.Request_RouteLookUp, *api.Request_SessionSearch:
-		f.lookedFor = request
-	}
-	if reply := f.state(request); reply != nil {
-		return reply
+	case *api.Request_State:
+		return f.state(o.State)
 	}
 	return &api.Reply{Result: &api.Result{Code: 22, Message: "no operation that is known"}}
-}
-
-// state answers a query of operational state with the given counters; nil: it is no such query, or there are none.
-func (f *Fake) state(request *api.Request) *api.Reply {
-	reply := (&api.Reply{}).ProtoReflect()
-	asked := request.ProtoReflect().WhichOneof(request.ProtoReflect().Descriptor().Oneofs().ByName("operation"))
-	if asked == nil {
-		return nil
-	}
-	notes, _ := proto.GetExtension(asked.Message().Options(), api.E_State).(*api.OperationalState)
-	answers := reply.Descriptor().Oneofs().ByName("answer").Fields()
-	for i := range answers.Len() {
-		a := answers.Get(i)
-		if string(a.Message().Name()) != notes.GetReply() && (notes != nil || a.Name() != asked.Name()) {
-			continue
-		}
-		if counted := f.answers[a.Message().FullName()]; counted != nil {
-			reply.Set(a, protoreflect.ValueOfMessage(counted.ProtoReflect()))
-		}
-		return reply.Interface().(*api.Reply)
-	}
-	return nil
 }

@@ -184,20 +184,3 @@ func (f *Fake) list(q *api.List) *api.Objects {
 	}
 	return page
 }
-
-func (f *Fake) sessionPage(q *api.SessionCountersQuery) *api.SessionCountersList {
-	page := &api.SessionCountersList{}
-	start, _ := strconv.Atoi(q.Page)
-	all, _ := f.answers[page.ProtoReflect().Descriptor().FullName()].(*api.SessionCountersList)
-	for i, s := range all.GetSessions() {
-		if i < start || len(q.Sessions) > 0 && !slices.Contains(q.Sessions, s.Session) {
-			continue
-		}
-		if q.Limit > 0 && len(page.Sessions) == int(q.Limit) {
-			page.NextPage = strconv.Itoa(i)
-			break
-		}
-		page.Sessions = append(page.Sessions, s)
-	}
-	return page
-}
