@@ -138,6 +138,7 @@ func TestADescriptorSetThatIsHostileIsRefused(t *testing.T) {
 		"a built-in kind":       {strings.ReplaceAll(hostFile, "DnsHost", "Session"), "sluice.v1.Session"},
 		"a built-in word":       {replaced(`"dns-hosts"`, `"sessions"`), `"sessions" already means Session`},
 		"the data plane":        {replaced("plane: AGENT", "plane: DATAPLANE"), "plane"},
+		"state of data planes":  {replaced(`message_type { name: "Mail"`, `message_type { name: "Mail" options { [sluice.v1.state] { dataplane: true } }`), "state Mail: dataplane"},
 		"a builtin object":      {replaced("plane: AGENT", `plane: AGENT builtin: "x"`), "builtin"},
 		"a reserved name":       {strings.ReplaceAll(hostFile, "DnsHost", "Status"), "reserved"},
 		"a name of schemas":     {strings.ReplaceAll(hostFile, "DnsHost", "SessionSpec"), "reserved"},

@@ -48,6 +48,8 @@ func (k *Kinds) checkStates(module string) error {
 		switch rest, below := strings.CutPrefix(notes.Path, "modules/"+module+"/"); {
 		case len(notes.ProtoReflect().GetUnknown()) > 0:
 			err = errors.New("it has an annotation that this agent does not know")
+		case notes.Dataplane:
+			err = errors.New("dataplane: found true; accepted: false")
 		case !stateName.MatchString(notes.Name):
 			err = fmt.Errorf("name: found %q; accepted: at most 32 lower-case letters and digits", clipped(notes.Name))
 		case !below || !pluralWord.MatchString(rest) || len(rest) > 63:
