@@ -18,15 +18,16 @@ put(struct object *object, const void *spec_, const void *old_, struct fault *f)
 
 	if (!reason)
 		return fault(f, EINVAL,
-			"PuntLimit %.63s, reason: this data plane has no reason \"%.63s\"; `sluice get puntreasons` lists its reasons",
+			"PuntLimit %.63s, reason: this data plane has no reason \"%.63s\"; `sluice get puntreasons` "
+			"lists its reasons",
 			object->name, spec->reason);
 	if (old && strcmp(old->reason, spec->reason) != 0)
 		return fault(f, EINVAL,
 			"PuntLimit %.63s, reason: it cannot be changed; delete the PuntLimit and create it again",
 			object->name);
 	if (!old && limited[reason->id])
-		return fault(f, EEXIST, "PuntLimit %.63s, reason: PuntLimit %.63s limits \"%.63s\" already", object->name,
-			limited[reason->id]->name, spec->reason);
+		return fault(f, EEXIST, "PuntLimit %.63s, reason: PuntLimit %.63s limits \"%.63s\" already",
+			object->name, limited[reason->id]->name, spec->reason);
 	limited[reason->id] = object;
 	object->state = (void *)(uintptr_t)reason->id;
 	punt_limit(reason->id,

@@ -111,7 +111,8 @@ static void
 mistakes_are_explained(void **state)
 {
 	assert_int_equal(limit("wrong", "no-such", 10, 0), -EINVAL);
-	assert_non_null(strstr(fault_of_put.text, "PuntLimit wrong, reason: this data plane has no reason \"no-such\""));
+	assert_non_null(
+		strstr(fault_of_put.text, "PuntLimit wrong, reason: this data plane has no reason \"no-such\""));
 	assert_int_equal(limit("one", "test-some", 10, 0), 0);
 	assert_int_equal(limit("two", "test-some", 10, 0), -EEXIST);
 	assert_non_null(strstr(fault_of_put.text, "PuntLimit one limits \"test-some\" already"));
