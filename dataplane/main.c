@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data plane's process.
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,24 +9,8 @@
 
 #include "core/loop.h"
 #include "core/start.h"
-#include "crypto/crypto.h"
-#include "dispatch/dispatch.h"
-#include "ipsec/sa.h"
-#include "ipsec/sequence_file.h"
 #include "port/port.h"
 #include "server/api.h"
-
-// ESP's sequence numbers are in a file of their own or beside the socket.
-static int
-keep_sequences(const struct options *o)
-{
-	char beside[PATH_MAX];
-
-	if (!o->sequences && !o->socket)
-		return 0;
-	snprintf(beside, sizeof(beside), "%s.sequences", o->socket);
-	return sequence_file_open(o->sequences ? o->sequences : beside);
-}
 
 static void
 stop(int fd, uint32_t events, void *argument)
@@ -59,10 +42,6 @@ main(int count, char **arguments)
 	if (!o.core_dumps)
 		refuse_core_dumps();
 	setvbuf(stderr, NULL, _IOLBF, 0);
-	if (o.event_device)
-		dispatch_use_device(o.event_device);
-	for (unsigned i = 0; i < CRYPTO_DEVICES_MAX && o.crypto_devices[i]; i++)
-		crypto_use_device(o.crypto_devices[i]);
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
@@ -78,7 +57,7 @@ main(int count, char **arguments)
 		error = api_start(o.socket, o.listen, o.certificate, o.key, o.authority, o.client_names);
 	// Only now is it certain that no other data plane has the socket.
 	if (!error)
-		error = keep_sequences(&o);
+		error = core_have_socket();
 	if (error) {
 		fprintf(stderr, "sluice-dataplane cannot start: %s\n", strerror(-error));
 		return 1;
@@ -87,10 +66,6 @@ main(int count, char **arguments)
 	loop_run();
 	api_stop();
 	port_stop_all();
-	dispatch_close();
-	worker_stop();
-	ipsec_sas_settle();
-	sequence_file_close();
 	core_stop();
 	return 0;
 }

@@ -15,7 +15,6 @@
 #include "core/loop.h"
 #include "core/start.h"
 #include "core/worker.h"
-#include "dispatch/dispatch.h"
 #include "port/port.h"
 
 struct asked {
@@ -303,7 +302,6 @@ main(int count, char **arguments)
 		fprintf(a.json, "\n]\n");
 		fclose(a.json);
 	}
-	dispatch_close();
 	core_stop();
 	return failed ? 1 : 0;
 }

@@ -27,6 +27,9 @@
 
 enum { PREFIX_MAX = 64, MAX_ERRNO = 4095 };
 
+// Column of --help where the text of an option begins.
+enum { HELP_AT = 22, OPTIONS_MAX = 64 };
+
 static const char usage[] =
 	"Usage: sluice-dataplane [OPTION]...\n"
 	"Forwards packets as objects that arrive by its API say.\n"
@@ -40,8 +43,6 @@ static const char usage[] =
 	"  --look-up NAME=WAY  look up in this way instead of the one that is fastest when it is tried at the start: "
 	"ip4,\n"
 	"                      ip6 or acl; any number of times\n"
-	"  --crypto NAME=ENGINE  encrypt with this engine instead of the one that is fastest when it is tried at the\n"
-	"                      start: aes-gcm=openssl; any number of times\n"
 	"  --workers N         threads that forward (default 1)\n"
 	"  --cores LIST        the main thread's core, then one for each worker: 0,2,3\n"
 	"  --no-huge           no huge pages: for a laptop or a test\n"
@@ -49,18 +50,39 @@ static const char usage[] =
 	"  --huge-dir DIR      a mount of hugetlbfs to use (default: none is needed)\n"
 	"  --memory MB         for buffers and tables of DPDK's (default: what the buffers need)\n"
 	"  --buffers N         packet buffers (default 32768): 2.7 KiB each of huge pages, else 4 KiB\n"
-	"  --event-device DEV  what spreads packets over workers: event_dsw0 (default), event_sw0 or a PCI address\n"
-	"  --crypto-device DEV a device of cryptodev that may encrypt: crypto_aesni_mb0 or a card's PCI address; of "
-	"several\n"
-	"                      the last one is used, the others are for a "
-	"crypto_scheduler0,worker=...,mode=round-robin\n"
-	"  --sequences FILE    keeps the sequence numbers of ESP over a restart (default: SOCKET.sequences); on a "
-	"disk\n"
-	"                      also over one of the machine\n"
 	"  --core-dumps        allows core dumps: they contain keys and subscribers' packets\n"
 	"  --prefix NAME       tells this data plane's DPDK files from another's\n"
-	"  --log-level LEVEL   error, warning, notice, info or debug (default warning)\n"
-	"  --version, --help\n";
+	"  --log-level LEVEL   error, warning, notice, info or debug (default warning)\n";
+
+static struct part_option *part_options; // by name
+static const char *socket_path;
+
+void
+option_register(struct part_option *option)
+{
+	struct part_option **at = &part_options;
+
+	while (*at && strcmp((*at)->name, option->name) < 0)
+		at = &(*at)->next;
+	option->next = *at;
+	*at = option;
+}
+
+static void
+help(void)
+{
+	fputs(usage, stdout);
+	for (const struct part_option *option = part_options; option; option = option->next) {
+		const char *line = option->help;
+		int at = printf("  --%s %s", option->name, option->argument);
+
+		printf("%*s", at < HELP_AT ? HELP_AT - at : 2, "");
+		for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+			printf("%.*s\n%*s", (int)(end - line), line, HELP_AT, "");
+		puts(line);
+	}
+	puts("  --version, --help");
+}
 
 static void
 refuse(const char *option, const char *value, const char *accepted)
@@ -105,18 +127,38 @@ check_for_dpdk(const struct options *o)
 		refuse("--huge-dir", o->huge_dir, "the path of a mount of hugetlbfs (mount -t hugetlbfs none DIR)");
 }
 
+static void
+take(const char *name, const char *value)
+{
+	const struct part_option *option = part_options;
+	char text[64];
+
+	while (strcmp(option->name, name) != 0)
+		option = option->next;
+	if (option->take(value) == 0)
+		return;
+	if (!option->accepted)
+		exit(2);
+	snprintf(text, sizeof(text), "--%s", name);
+	refuse(text, value, option->accepted);
+}
+
 void
 options_parse(struct options *o, int count, char **arguments)
 {
-	static const struct option known[] = {{"socket", 1, NULL, 's'}, {"listen", 1, NULL, 'l'},
-		{"cert", 1, NULL, 'c'}, {"key", 1, NULL, 'k'}, {"ca", 1, NULL, 'a'}, {"client-names", 1, NULL, 'N'},
-		{"workers", 1, NULL, 'w'}, {"cores", 1, NULL, 'C'}, {"no-huge", 0, NULL, 'n'}, {"huge", 0, NULL, 'H'},
-		{"huge-dir", 1, NULL, 'd'}, {"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'},
-		{"prefix", 1, NULL, 'p'}, {"event-device", 1, NULL, 'e'}, {"cpu", 1, NULL, 'P'},
-		{"look-up", 1, NULL, 'u'}, {"crypto", 1, NULL, 'E'}, {"crypto-device", 1, NULL, 'D'},
-		{"sequences", 1, NULL, 'S'}, {"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'},
-		{"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}, {0}};
-	int c;
+	static const struct option own[] = {{"socket", 1, NULL, 's'}, {"listen", 1, NULL, 'l'}, {"cert", 1, NULL, 'c'},
+		{"key", 1, NULL, 'k'}, {"ca", 1, NULL, 'a'}, {"client-names", 1, NULL, 'N'}, {"workers", 1, NULL, 'w'},
+		{"cores", 1, NULL, 'C'}, {"no-huge", 0, NULL, 'n'}, {"huge", 0, NULL, 'H'}, {"huge-dir", 1, NULL, 'd'},
+		{"memory", 1, NULL, 'm'}, {"buffers", 1, NULL, 'b'}, {"prefix", 1, NULL, 'p'}, {"cpu", 1, NULL, 'P'},
+		{"look-up", 1, NULL, 'u'}, {"core-dumps", 0, NULL, 'U'}, {"log-level", 1, NULL, 'L'},
+		{"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'}};
+	struct option known[OPTIONS_MAX] = {0};
+	unsigned known_count = RTE_DIM(own);
+	int c, at;
+
+	memcpy(known, own, sizeof(own));
+	for (const struct part_option *p = part_options; p && known_count < OPTIONS_MAX - 1; p = p->next)
+		known[known_count++] = (struct option){p->name, 1, NULL, 0};
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
 		.workers = 1,
@@ -124,8 +166,11 @@ options_parse(struct options *o, int count, char **arguments)
 		.buffers = 32768,
 		.log_level = "warning",
 		.prefix = "sluice"};
-	while ((c = getopt_long(count, arguments, "", known, NULL)) != -1) {
+	while ((c = getopt_long(count, arguments, "", known, &at)) != -1) {
 		switch (c) {
+		case 0:
+			take(known[at].name, optarg);
+			break;
 		case 's':
 			o->socket = optarg;
 			break;
@@ -156,21 +201,6 @@ options_parse(struct options *o, int count, char **arguments)
 			if (fastest_select("look-up", optarg))
 				exit(2);
 			break;
-		case 'E':
-			if (fastest_select("crypto", optarg))
-				exit(2);
-			break;
-		case 'D':
-			c = 0;
-			while (c < CRYPTO_DEVICES_MAX && o->crypto_devices[c])
-				c++;
-			if (c == CRYPTO_DEVICES_MAX)
-				refuse("--crypto-device", optarg, "up to eight devices");
-			o->crypto_devices[c] = optarg;
-			break;
-		case 'S':
-			o->sequences = optarg;
-			break;
 		case 'U':
 			o->core_dumps = true;
 			break;
@@ -198,9 +228,6 @@ options_parse(struct options *o, int count, char **arguments)
 		case 'p':
 			o->prefix = optarg;
 			break;
-		case 'e':
-			o->event_device = optarg;
-			break;
 		case 'L':
 			o->log_level = optarg;
 			break;
@@ -208,7 +235,7 @@ options_parse(struct options *o, int count, char **arguments)
 			printf("sluice-dataplane %s for %s\n", SLUICE_RELEASE, cpu_built_for);
 			exit(0);
 		case 'h':
-			fputs(usage, stdout);
+			help();
 			exit(0);
 		default:
 			fputs("sluice-dataplane --help says what is accepted\n", stderr);
@@ -411,7 +438,7 @@ parts_start(enum part_phase phase)
 	int error = 0;
 
 	for (const struct part *part = parts; part && error == 0; part = part->next)
-		if (part->phase == phase)
+		if (part->phase == phase && part->start)
 			error = part_start(part->name, part->start);
 	return error;
 }
@@ -426,6 +453,7 @@ core_start(const struct options *o)
 		{"punts", punt_start}, {"packet slots", packet_slots_start}};
 	int error;
 
+	socket_path = o->socket;
 	worker_count = o->workers;
 	worker_has_core = o->cores != NULL;
 	error = environment_start(o);
@@ -456,9 +484,24 @@ core_run(void)
 	return worker_run();
 }
 
+int
+core_have_socket(void)
+{
+	return parts_start(PART_WITH_SOCKET);
+}
+
+const char *
+core_socket(void)
+{
+	return socket_path;
+}
+
 void
 core_stop(void)
 {
+	for (const struct part *part = parts; part; part = part->next)
+		if (part->close)
+			part->close();
 	worker_stop();
 	for (const struct part *part = parts; part; part = part->next)
 		if (part->stop)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/fastest.h"
 #include "core/slab.h"
 #include "core/start.h"
 #include "core/worker.h"
@@ -435,3 +436,16 @@ start(void)
 
 static struct part part = {.name = "crypto engines", .phase = PART_BEFORE_WORKERS, .start = start, .stop = crypto_stop};
 PART_REGISTER(part)
+
+static int
+select_engine(const char *text)
+{
+	return fastest_select("crypto", text);
+}
+
+static struct part_option engine_option = {.name = "crypto",
+	.argument = "NAME=ENGINE",
+	.help = "encrypt with this engine instead of the one that is fastest when it is tried at the\n"
+		"start: aes-gcm=openssl; any number of times",
+	.take = select_engine};
+OPTION_REGISTER(engine_option)

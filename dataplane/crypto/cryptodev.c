@@ -16,6 +16,7 @@
 #include <rte_mbuf.h>
 #include <rte_version.h>
 
+#include "core/start.h"
 #include "crypto/engine.h"
 
 enum {
@@ -92,6 +93,14 @@ crypto_use_device(const char *name)
 	devices[device_count++] = name;
 	return 0;
 }
+
+static struct part_option device_option = {.name = "crypto-device",
+	.argument = "DEV",
+	.help = "a device of cryptodev that may encrypt: crypto_aesni_mb0 or a card's PCI address; of several\n"
+		"the last one is used, the others are for a crypto_scheduler0,worker=...,mode=round-robin",
+	.take = crypto_use_device,
+	.accepted = "up to eight devices"};
+OPTION_REGISTER(device_option)
 
 static bool
 serves(const struct crypto_secret *s)

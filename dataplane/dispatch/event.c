@@ -40,6 +40,19 @@ dispatch_use_device(const char *device)
 	device_strings[0] = device;
 }
 
+static int
+use_device(const char *device)
+{
+	dispatch_use_device(device);
+	return 0;
+}
+
+static struct part_option device_option = {.name = "event-device",
+	.argument = "DEV",
+	.help = "what spreads packets over workers: event_dsw0 (default), event_sw0 or a PCI address",
+	.take = use_device};
+OPTION_REGISTER(device_option)
+
 static bool
 has_memory(void)
 {
@@ -264,6 +277,9 @@ dispatch_close(void)
 		close_device(i);
 	}
 }
+
+static struct part event_devices = {.name = "event devices", .close = dispatch_close};
+PART_REGISTER(event_devices)
 
 static int
 queue_of(int spread, struct dispatch_queue *queue, struct fault *f)
