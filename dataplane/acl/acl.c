@@ -20,9 +20,6 @@ prepare(const char *name, const void *spec, const atomic_bool *unwanted, void **
 	char whose[80];
 	int rc = 0;
 
-	if (acl->otherwise != SLUICE__V1__ACL_ACTION__PERMIT && acl->otherwise != SLUICE__V1__ACL_ACTION__DENY)
-		return fault(
-			f, EINVAL, "acl %.63s, otherwise: %d is neither permit nor deny", name, (int)acl->otherwise);
 	rules = calloc(acl->n_rules + 1, sizeof(*rules));
 	if (!rules)
 		return fault(f, ENOMEM, "acl %.63s, rules: there is no memory left for %zu rules", name, acl->n_rules);

@@ -217,8 +217,5 @@ acl_rule_parse(
 		"acl", list, rule_number, 0, "source", "destination", "sourcePorts", "destinationPorts", f};
 
 	*rule = (struct acl_rule){.permit = spec->action == SLUICE__V1__ACL_ACTION__PERMIT};
-	if (spec->action != SLUICE__V1__ACL_ACTION__PERMIT && spec->action != SLUICE__V1__ACL_ACTION__DENY)
-		return fault(f, EINVAL, "acl %.63s, rule %zu, action: %d is neither permit nor deny", list, rule_number,
-			(int)spec->action);
 	return acl_match_parse(&at, spec, rule);
 }

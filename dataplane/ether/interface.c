@@ -15,8 +15,6 @@
 #include "port/twin.h"
 #include "server/event.h"
 
-enum { ADDRESSES_MAX = 256 };
-
 struct slab interfaces;
 struct counters interface_counters;
 static struct interface_detail details[INTERFACE_LIMIT];
@@ -119,8 +117,6 @@ parse_addresses(const Sluice__V1__Interface *spec, struct interface_address **ad
 	int error = 0;
 
 	*addresses = NULL;
-	if (spec->n_addresses > ADDRESSES_MAX)
-		return fault(f, EINVAL, "addresses: at most %d are accepted", ADDRESSES_MAX);
 	if (spec->n_addresses == 0)
 		return 0;
 	*addresses = calloc(spec->n_addresses, sizeof(**addresses));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contract_limits.h"
 #include "core/address.h"
 #include "core/rcu.h"
 #include "fib/hop.h"
@@ -15,6 +16,8 @@
 #include "session/spec.h"
 
 enum { TIME_TO_LIVE = 64 };
+
+static_assert(CONTRACT_GRE_TUNNEL_CHILDREN_MAX <= GRE_CHILDREN, "a tunnel has room for all children");
 
 // The main thread's part of a tunnel.
 struct tunnel_detail {
@@ -193,8 +196,6 @@ parse(const Sluice__V1__GreTunnel *spec, struct gre_tunnel *t, struct gre_ways *
 	if (family != other)
 		return fault(f, EINVAL, "remoteAddress: \"%.48s\" is not of the family of localAddress \"%.48s\"",
 			spec->remote_address, spec->local_address);
-	if (spec->n_children == 0 || spec->n_children > GRE_CHILDREN)
-		return fault(f, EINVAL, "children: 1 to %d are accepted, not %zu", GRE_CHILDREN, spec->n_children);
 	write_ends(t, local, remote, family);
 	return parse_qfis(spec, ways->of_qfi, f);
 }

@@ -30,8 +30,6 @@ put_scheduler(struct object *object, const void *spec_, const void *old, struct 
 		error = object_need(&port_kind, spec->port, "port", &port, f);
 	if (error)
 		return error;
-	if (!port)
-		return fault(f, EINVAL, "QosScheduler %.63s, port: it must name a Port", object->name);
 	if (old && port_of(port) != shaped_of(object)->port)
 		return fault(f, EINVAL, "QosScheduler %.63s, port: it cannot change; delete it and create it again",
 			object->name);
@@ -71,8 +69,6 @@ put_group(struct object *object, const void *spec_, const void *old, struct faul
 		error = object_need(&qos_scheduler_kind, spec->scheduler, "scheduler", &scheduler, f);
 	if (error)
 		return error;
-	if (!scheduler)
-		return fault(f, EINVAL, "QosGroup %.63s, scheduler: it must name a QosScheduler", object->name);
 	if (old && shaped_of(scheduler) != group->shaped)
 		return fault(f, EINVAL, "QosGroup %.63s, scheduler: it cannot change; delete it and create it again",
 			object->name);

@@ -165,11 +165,8 @@ core_put(uint32_t session, const void *message, uint32_t *core, const struct nod
 	const Sluice__V1__IpsecCore *spec = ((const Sluice__V1__Session *)message)->ipsec;
 	const Sluice__V1__Access *access = ((const Sluice__V1__Session *)message)->access;
 	struct object *tunnel;
-	int error;
+	int error = object_need(&ipsec_tunnel_kind, spec->tunnel, "ipsec.tunnel", &tunnel, f);
 
-	if (spec->tunnel[0] == '\0')
-		return fault(f, EINVAL, "ipsec.tunnel: must name an IpsecTunnel");
-	error = object_need(&ipsec_tunnel_kind, spec->tunnel, "ipsec.tunnel", &tunnel, f);
 	if (!error && access && strcmp(access->ipsec_tunnel, spec->tunnel) == 0)
 		error = fault(f, EINVAL, "ipsec.tunnel: \"%.64s\" is access.ipsecTunnel; choose another", spec->tunnel);
 	if (!error)

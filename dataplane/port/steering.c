@@ -10,13 +10,14 @@
 #include <rte_ethdev.h>
 #include <rte_flow.h>
 
+#include "contract_limits.h"
 #include "core/address.h"
 #include "core/number.h"
 #include "core/rcu.h"
 #include "port/device.h"
 #include "port/rx.h"
 
-enum { RULES_MAX = 64, VLAN_LAST = 4094, VLAN_BITS = 0xfff, MATCHES_MAX = RULES_MAX * 24 * 2, ITEMS = 5 };
+enum { VLAN_LAST = 4094, VLAN_BITS = 0xfff, MATCHES_MAX = CONTRACT_PORT_STEERING_MAX * 24 * 2, ITEMS = 5 };
 
 // The frames that a rule of the device matches. Compared as bytes: unset fields are 0.
 struct match {
@@ -133,8 +134,6 @@ parse(const Sluice__V1__Port *spec, struct steering **made, struct fault *f)
 	*made = NULL;
 	if (spec->n_steering == 0)
 		return 0;
-	if (spec->n_steering > RULES_MAX)
-		return fault(f, EINVAL, "steering: there can be %d rules at most", RULES_MAX);
 	s = calloc(1, sizeof(*s) + MATCHES_MAX * sizeof(s->rules[0]));
 	if (!s)
 		return fault(f, ENOMEM, "steering: there is no memory for its rules");
