@@ -237,10 +237,49 @@ stop(struct packet *p, struct ipsec_sa *sa)
 	return packet_drop(p, ipsec_sa_ends_by_packets(sa) ? &drop_lifetime : &drop_exhausted);
 }
 
-static inline uint64_t
-next_sequence(struct ipsec_sa *sa, bool shared)
+// The sequence number of a packet with so many bytes inside, or 0: stop().
+static __rte_always_inline uint64_t
+claim_sequence(struct ipsec_sa *sa, bool shared, uint32_t bytes)
 {
-	return shared ? __atomic_add_fetch(&sa->sequence, 1, __ATOMIC_RELAXED) : ++sa->sequence;
+	uint64_t sequence = shared ? __atomic_add_fetch(&sa->sequence, 1, __ATOMIC_RELAXED) : ++sa->sequence;
+
+	if (unlikely(sequence > __atomic_load_n(&sa->last, __ATOMIC_RELAXED)))
+		return 0;
+	return unlikely(sa->flags & SA_LIMITED) && !within_bytes(sa, bytes) ? 0 : sequence;
+}
+
+// The trailer, the ESP header behind the SPI, and the operation for the engine. `inner` bytes at `data` are encrypted, with `pad` bytes.
+static __rte_always_inline void
+seal(const struct ipsec_sa *sa, struct rte_mbuf *m, uint8_t *data, uint32_t inner, uint32_t pad, uint8_t next_header,
+	uint64_t sequence, struct crypto_op *op)
+{
+	uint32_t iv_length = sa->iv_length;
+	uint8_t *esp = data - iv_length - ESP_HEADER, *end = data + inner;
+	uint64_t iv = sa->iv ^ sequence;
+
+	// A word at a time. Bytes behind the data are written afterwards.
+	if (likely(pad <= 4))
+		memcpy(end, esp_padding, 4);
+	else
+		memcpy(end, esp_padding, pad);
+	end[pad] = (uint8_t)pad;
+	end[pad + 1] = next_header;
+	esp_write_32(esp + 4, (uint32_t)sequence);
+	if (likely(iv_length == sizeof(iv)))
+		memcpy(esp + ESP_HEADER, &iv, sizeof(iv));
+	else if (sa->flags & SA_RANDOM_IV)
+		iv_unpredictable(esp + ESP_HEADER, sa->iv, sequence);
+
+	op->key = sa->key;
+	op->data = data;
+	op->icv = end + pad + ESP_TRAILER;
+	op->iv = esp + ESP_HEADER;
+	op->aad = esp;
+	op->packet = m;
+	op->length = inner + pad + ESP_TRAILER;
+	op->aad_length = (uint16_t)(sa->flags & SA_HMAC ? ESP_HEADER + iv_length : ESP_HEADER);
+	op->esn = sa->flags & SA_ESN;
+	op->esn_high = rte_cpu_to_be_32((uint32_t)(sequence >> 32));
 }
 
 // The outer header, but for UDP's checksum over IPv6.
@@ -295,9 +334,9 @@ wrap(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool shared, enu
 	uint32_t inner = m->pkt_len, pad = -(inner + ESP_TRAILER) & (sa->align - 1u),
 		 tail = pad + ESP_TRAILER + sa->icv_length, iv_length = sa->iv_length,
 		 front = sa->front + 4u + iv_length, total = front + inner + tail;
-	uint8_t *ip, *esp, *end, family = p->family;
+	uint8_t *ip, family = p->family;
 	unsigned which = __atomic_load_n(&sa->current, __ATOMIC_ACQUIRE);
-	uint64_t sequence, iv;
+	uint64_t sequence;
 	uint16_t edge;
 
 	if (unlikely(!packet_may_wrap(p)))
@@ -312,39 +351,12 @@ wrap(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool shared, enu
 	// Fragments come back here as the packet came, and are counted down then.
 	if ((way == BY_CORE || (way == BY_POLICY && p->flags & PACKET_ROUTED)) && unlikely(!ip_age(ip, family)))
 		return packet_icmp_error(p, family == 4 ? ICMP4_TIME_EXCEEDED : ICMP6_TIME_EXCEEDED, 0, 0, &drop_ttl);
-	sequence = next_sequence(sa, shared);
-	if (unlikely(sequence > __atomic_load_n(&sa->last, __ATOMIC_RELAXED)))
+	sequence = claim_sequence(sa, shared, inner);
+	if (unlikely(sequence == 0))
 		return stop(p, sa);
-	if (unlikely(sa->flags & SA_LIMITED) && !within_bytes(sa, inner))
-		return stop(p, sa);
-	end = ip + inner;
-	// A word at a time. Bytes behind the data are written afterwards.
-	if (likely(pad <= 4))
-		memcpy(end, esp_padding, 4);
-	else
-		memcpy(end, esp_padding, pad);
-	end[pad] = (uint8_t)pad;
-	end[pad + 1] = family == 4 ? NEXT_IP4 : NEXT_IP6;
-	esp = ip - iv_length - ESP_HEADER;
-	rte_mov64(esp + sizeof(sa->spi) - ESP_FRONT, sa->headers[which]);
-	esp_write_32(esp + 4, (uint32_t)sequence);
-	iv = sa->iv ^ sequence;
-	if (likely(iv_length == sizeof(iv)))
-		memcpy(esp + ESP_HEADER, &iv, sizeof(iv));
-	else if (sa->flags & SA_RANDOM_IV)
-		iv_unpredictable(esp + ESP_HEADER, sa->iv, sequence);
+	rte_mov64(ip - iv_length - ESP_HEADER + sizeof(sa->spi) - ESP_FRONT, sa->headers[which]);
 	write_outer(ip - front, sa, ip, family, total, sequence, which);
-
-	op->key = sa->key;
-	op->data = ip;
-	op->icv = end + pad + ESP_TRAILER;
-	op->iv = esp + ESP_HEADER;
-	op->aad = esp;
-	op->packet = m;
-	op->length = inner + pad + ESP_TRAILER;
-	op->aad_length = (uint16_t)(sa->flags & SA_HMAC ? ESP_HEADER + iv_length : ESP_HEADER);
-	op->esn = sa->flags & SA_ESN;
-	op->esn_high = rte_cpu_to_be_32((uint32_t)(sequence >> 32));
+	seal(sa, m, ip, inner, pad, family == 4 ? NEXT_IP4 : NEXT_IP6, sequence, op);
 
 	m->data_off = (uint16_t)(m->data_off - front);
 	m->data_len = (uint16_t)total;
@@ -388,11 +400,11 @@ plain_header(const uint8_t *ip, uint8_t family)
 static __rte_noinline uint16_t
 wrap_transport(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool shared, struct crypto_op *op)
 {
-	uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *), *esp, *end, family = p->family, protocol;
+	uint8_t *ip = rte_pktmbuf_mtod(m, uint8_t *), family = p->family, protocol;
 	unsigned which = __atomic_load_n(&sa->current, __ATOMIC_ACQUIRE), header = plain_header(ip, family),
 		 between = sa->flags & SA_UDP ? ESP_UDP_HEADER : 0;
 	uint32_t shift = between + ESP_HEADER + sa->iv_length, inner, pad, tail, total;
-	uint64_t sequence, iv;
+	uint64_t sequence;
 
 	if (!packet_may_wrap(p))
 		return packet_drop(p, &drop_loop);
@@ -408,36 +420,15 @@ wrap_transport(struct rte_mbuf *m, struct packet *p, struct ipsec_sa *sa, bool s
 		return packet_drop(p, &drop_room);
 	if (total > UINT16_MAX || m->data_off < shift || rte_pktmbuf_tailroom(m) < tail)
 		return packet_drop(p, &drop_room);
-	sequence = next_sequence(sa, shared);
-	if (unlikely(sequence > __atomic_load_n(&sa->last, __ATOMIC_RELAXED)))
-		return stop(p, sa);
-	if (unlikely(sa->flags & SA_LIMITED) && !within_bytes(sa, inner))
+	sequence = claim_sequence(sa, shared, inner);
+	if (unlikely(sequence == 0))
 		return stop(p, sa);
 	ip = rte_pktmbuf_mtod(m, uint8_t *);
 	protocol = family == 4 ? ((struct ip4_header *)ip)->protocol : ((struct ip6_header *)ip)->next_header;
-	end = ip + header + inner;
-	memcpy(end, esp_padding, pad);
-	end[pad] = (uint8_t)pad;
-	end[pad + 1] = protocol;
 	memmove(ip - shift, ip, header);
-	esp = ip + header - sa->iv_length - ESP_HEADER;
-	memcpy(esp - between, sa->headers[which] + ESP_FRONT - sizeof(sa->spi) - between, between + sizeof(sa->spi));
-	esp_write_32(esp + 4, (uint32_t)sequence);
-	iv = sa->iv ^ sequence;
-	if (sa->iv_length == sizeof(iv))
-		memcpy(esp + ESP_HEADER, &iv, sizeof(iv));
-	else if (sa->flags & SA_RANDOM_IV)
-		iv_unpredictable(esp + ESP_HEADER, sa->iv, sequence);
-	op->key = sa->key;
-	op->data = ip + header;
-	op->icv = end + pad + ESP_TRAILER;
-	op->iv = esp + ESP_HEADER;
-	op->aad = esp;
-	op->packet = m;
-	op->length = inner + pad + ESP_TRAILER;
-	op->aad_length = (uint16_t)(sa->flags & SA_HMAC ? ESP_HEADER + sa->iv_length : ESP_HEADER);
-	op->esn = sa->flags & SA_ESN;
-	op->esn_high = rte_cpu_to_be_32((uint32_t)(sequence >> 32));
+	memcpy(ip + header - shift, sa->headers[which] + ESP_FRONT - sizeof(sa->spi) - between,
+		between + sizeof(sa->spi));
+	seal(sa, m, ip + header, inner, pad, protocol, sequence, op);
 
 	ip -= shift;
 	m->data_off = (uint16_t)(m->data_off - shift);
