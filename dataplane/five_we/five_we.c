@@ -3,7 +3,6 @@
 // circuit, and has session ids of its own.
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <rte_ether.h>
 
@@ -28,16 +27,13 @@ static struct node five_we_session_node;
 // ---- From the subscriber.
 
 static inline uint16_t
-look(const struct rte_mbuf *m, const struct packet *p, const _Atomic uint64_t **slot)
+session_id(const struct rte_mbuf *m)
 {
-	static const _Atomic uint64_t nothing;
 	struct five_we_header header;
 
-	*slot = &nothing;
-	if (unlikely(!five_we_parse(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &header)))
-		return 0;
-	*slot = pppoe_prefetch_slot(&sessions_by_id, p);
-	return header.session;
+	return likely(five_we_parse(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &header))
+		       ? header.session
+		       : 0;
 }
 
 // A frame of a session of type Ethernet goes on without all that is before it.
@@ -67,16 +63,14 @@ enter_frame(struct rte_mbuf *m, struct packet *p)
 	return session_frames_up_node.id;
 }
 
-// The session is known, and the header is right. The subscriber's gateway chose the QFI; 0 is none. The network ignores RQI.
+// The subscriber's gateway chose the QFI; 0 is none. The network ignores RQI.
 static inline uint16_t
-enter(struct rte_mbuf *m, struct packet *p, uint32_t session)
+enter(struct rte_mbuf *m, struct packet *p)
 {
 	const uint8_t *bytes = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint16_t protocol = pppoe_protocol(bytes);
 	uint8_t qfi = bytes[1] >> FIVE_WE_QFI_SHIFT;
 
-	p->session = session;
-	p->interface = NO_INTERFACE;
 	p->qfi = qfi;
 	p->flags |= qfi ? PACKET_QFI : 0;
 	if (unlikely(protocol != PPP_IP4 && protocol != PPP_IP6))
@@ -84,37 +78,19 @@ enter(struct rte_mbuf *m, struct packet *p, uint32_t session)
 	return pppoe_take_off(m, p, protocol);
 }
 
-static inline void
-five_we_part(void **packets, uint16_t *next, uint16_t count)
+static inline uint16_t
+enter_other(struct rte_mbuf *m, struct packet *p, uint16_t id)
 {
-	const _Atomic uint64_t *slots[PPPOE_PART];
-	uint16_t ids[PPPOE_PART];
-	uint32_t found[PPPOE_PART];
-
-	for (uint16_t i = 0; i < count; i++)
-		ids[i] = look(packets[i], packet_of(packets[i]), &slots[i]);
-	pppoe_find_part(&sessions_by_id, packets, ids, slots, found, count);
-	for (uint16_t i = 0; i < count; i++) {
-		struct packet *p = packet_of(packets[i]);
-
-		if (likely(found[i] != NO_SESSION)) {
-			rte_prefetch0(session_at(found[i]));
-			next[i] = enter(packets[i], p, found[i]);
-		} else {
-			p->session = NO_SESSION;
-			next[i] = packet_drop(p, ids[i] == 0 ? &drop_malformed : &drop_unknown);
-		}
-	}
+	return packet_drop(p, id == 0 ? &drop_malformed : &drop_unknown);
 }
+
+static const struct pppoe_version version_2 = {
+	.table = &sessions_by_id, .session_id = session_id, .enter = enter, .enter_other = enter_other};
 
 static void
 five_we_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	uint16_t next[BURST];
-
-	for (uint16_t start = 0; start < count; start += PPPOE_PART)
-		five_we_part(packets + start, next + start, (uint16_t)RTE_MIN(count - start, PPPOE_PART));
-	node_dispatch(graph, node, packets, next, count);
+	pppoe_input(&version_2, graph, node, packets, count);
 }
 
 static uint16_t
@@ -178,17 +154,6 @@ parse(const Sluice__V1__Access *spec, struct session_key *key, struct fault *f)
 	return session_parse_circuit(spec, key, f);
 }
 
-// Length and protocol are filled in by packet, and so are QFI and RQI.
-static unsigned
-header(const struct session_key *key, uint8_t *behind)
-{
-	const uint8_t bytes[SESSION_BEHIND_TAGS] = {0x88, 0x64, FIVE_WE_VERSION_TYPE, 0,
-		(uint8_t)(pppoe_access_id(key) >> 8), (uint8_t)pppoe_access_id(key)};
-
-	memcpy(behind, bytes, sizeof(bytes));
-	return sizeof(bytes);
-}
-
 static void
 finish(uint8_t *ip, const struct packet *p)
 {
@@ -198,36 +163,6 @@ finish(uint8_t *ip, const struct packet *p)
 		(uint8_t)(qfi << FIVE_WE_QFI_SHIFT | (p->flags & PACKET_REFLECT_QOS ? FIVE_WE_RQI : 0));
 }
 
-static void
-describe(const struct session_key *key, char *text, size_t size)
-{
-	snprintf(text, size, "5WE session %u", pppoe_access_id(key));
-}
-
-static uint32_t
-find(const struct session_key *key)
-{
-	return pppoe_access_find(&sessions_by_id, key);
-}
-
-static int
-bind(const struct session_key *key, uint32_t session, bool frames, bool alone, struct fault *f)
-{
-	return pppoe_access_bind(&sessions_by_id, key, session, "fiveWeSessionId", f);
-}
-
-static void
-unbind(const struct session_key *key)
-{
-	pppoe_access_unbind(&sessions_by_id, key);
-}
-
-static void
-rebind(const struct session_key *key, uint32_t session)
-{
-	pppoe_access_rebind(&sessions_by_id, key, session);
-}
-
 static int
 start(void)
 {
@@ -235,25 +170,14 @@ start(void)
 	return pppoe_table_start(&sessions_by_id);
 }
 
-static struct session_access five_we = {
-	.name = "5WE",
-	.takes = takes,
-	.parse = parse,
-	.header = header,
-	.frame = {.types = {RTE_BE16(PPP_IP4), RTE_BE16(PPP_IP6)},
-		.more = PPP_PROTOCOL,
-		.has_length = true,
-		.behind = FIVE_WE_HEADER,
-		.frame_type = RTE_BE16(PPP_BRIDGED),
-		.before_frame = RTE_BE16(FIVE_WE_FRAME_HEADER),
-		.finish = finish},
-	.overhead = FIVE_WE_HEADER,
-	.describe = describe,
-	.start = start,
-	.same = pppoe_access_same,
-	.bind = bind,
-	.unbind = unbind,
-	.find = find,
-	.rebind = rebind,
-};
-SESSION_ACCESS_REGISTER(five_we)
+static struct pppoe_access five_we = {.access = {.name = "5WE",
+					      .takes = takes,
+					      .parse = parse,
+					      .frame = {.frame_type = RTE_BE16(PPP_BRIDGED),
+						      .before_frame = RTE_BE16(FIVE_WE_FRAME_HEADER),
+						      .finish = finish},
+					      .start = start},
+	.table = &sessions_by_id,
+	.field = "fiveWeSessionId",
+	.version_type = FIVE_WE_VERSION_TYPE};
+PPPOE_ACCESS_REGISTER(five_we)

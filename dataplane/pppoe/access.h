@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part that accesses by circuit and session id have in common: PPPoE, and other versions of its header. The id is the first of the key's
-// own words.
+// Accesses by circuit and session id: PPPoE, and other versions of its header. The id is the first of the key's own words.
 #pragma once
 
 #include "pppoe/table.h"
 #include "session/session.h"
 #include "session/spec.h"
 
-static inline uint16_t
-pppoe_access_id(const struct session_key *key)
-{
-	return (uint16_t)key->own[0];
-}
+struct pppoe_access {
+	struct session_access access; // its name, takes() and parse(), and what the others do not have
+	struct pppoe_table *table;
+	const char *field;    // of the id in Access: "pppoeSessionId"
+	uint8_t version_type; // the first byte of the header
+};
 
-static inline uint32_t
-pppoe_access_find(const struct pppoe_table *table, const struct session_key *key)
-{
-	return pppoe_find(table, &key->circuit, pppoe_access_id(key));
-}
-
-bool pppoe_access_same(const struct session_key *a, const struct session_key *b);
-// `field` is the id's in Access, for the fault: "pppoeSessionId".
-int pppoe_access_bind(
-	struct pppoe_table *table, const struct session_key *key, uint32_t session, const char *field, struct fault *f);
-void pppoe_access_unbind(struct pppoe_table *table, const struct session_key *key);
-void pppoe_access_rebind(struct pppoe_table *table, const struct session_key *key, uint32_t session);
+// Fills in the part that these accesses have in common, and registers the access.
+void pppoe_access_register(struct pppoe_access *access);
+#define PPPOE_ACCESS_REGISTER(access) \
+	RTE_INIT(register_##access) \
+	{ \
+		pppoe_access_register(&access); \
+	}

@@ -2,6 +2,9 @@
 // Common to the nodes of session packets of each version of the PPPoE header: find sessions, and remove the header.
 #pragma once
 
+#include <rte_prefetch.h>
+
+#include "core/burst.h"
 #include "core/node.h"
 #include "core/packet.h"
 #include "ip/nodes.h"
@@ -10,6 +13,17 @@
 #include "session/session.h"
 
 enum { PPPOE_PART = 64 }; // few packets, so that the second look finds the data of the first in the cache
+
+// A version of the header. Its functions are constants where pppoe_input() is called.
+struct pppoe_version {
+	const struct pppoe_table *table;
+	// The first look: the id of a session packet of this version, or 0.
+	uint16_t (*session_id)(const struct rte_mbuf *m);
+	// The second: the session is known, and the header is right.
+	uint16_t (*enter)(struct rte_mbuf *m, struct packet *p);
+	// No session has the id, or it is 0.
+	uint16_t (*enter_other)(struct rte_mbuf *m, struct packet *p, uint16_t id);
+};
 
 // The slot of a packet's circuit, on its way from memory.
 static inline const _Atomic uint64_t *
@@ -73,4 +87,45 @@ static inline uint16_t
 pppoe_protocol(const uint8_t *bytes)
 {
 	return (uint16_t)(bytes[PPPOE_HEADER] << 8 | bytes[PPPOE_HEADER + 1]);
+}
+
+static __rte_always_inline void
+pppoe_input_part(const struct pppoe_version *version, void **packets, uint16_t *next, uint16_t count)
+{
+	static const _Atomic uint64_t nothing;
+	const _Atomic uint64_t *slots[PPPOE_PART];
+	uint16_t ids[PPPOE_PART];
+	uint32_t found[PPPOE_PART];
+
+	for (uint16_t i = 0; i < count; i++) {
+		ids[i] = version->session_id(packets[i]);
+		slots[i] = likely(ids[i]) ? pppoe_prefetch_slot(version->table, packet_of(packets[i])) : &nothing;
+	}
+	pppoe_find_part(version->table, packets, ids, slots, found, count);
+	for (uint16_t i = 0; i < count; i++) {
+		struct packet *p = packet_of(packets[i]);
+
+		if (likely(found[i] != NO_SESSION)) {
+			rte_prefetch0(session_at(found[i]));
+			p->session = found[i];
+			p->interface = NO_INTERFACE;
+			next[i] = version->enter(packets[i], p);
+		} else {
+			// An IPoE session on the same VLANs has no part in this.
+			p->session = NO_SESSION;
+			next[i] = version->enter_other(packets[i], p, ids[i]);
+		}
+	}
+}
+
+// A burst of by_burst().
+static __rte_always_inline void
+pppoe_input(const struct pppoe_version *version, struct rte_graph *graph, struct rte_node *node, void **packets,
+	uint16_t count)
+{
+	uint16_t next[BURST];
+
+	for (uint16_t start = 0; start < count; start += PPPOE_PART)
+		pppoe_input_part(version, packets + start, next + start, (uint16_t)RTE_MIN(count - start, PPPOE_PART));
+	node_dispatch(graph, node, packets, next, count);
 }

@@ -3,9 +3,6 @@
 // header; a frame without padding (with tags it need not be 60 bytes) is valid, too.
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-
-#include <rte_prefetch.h>
 
 #include "core/burst.h"
 #include "core/drop.h"
@@ -38,32 +35,26 @@ PUNT_EACH(punt_control, "ppp-control", CONTROL_A_SECOND, CONTROL_EACH, NULL)
 static struct punt_protocol control_protocol = {.name = "ppp-control"};
 PUNT_PROTOCOL_REGISTER(control_protocol)
 
-// The first look at a packet: its circuit's slot on its way, and its PPPoE session id, or 0 if it is no session packet of version 1.
+// 0: no session packet of version 1.
 static inline uint16_t
-look(const struct rte_mbuf *m, const struct packet *p, const _Atomic uint64_t **slot)
+session_id(const struct rte_mbuf *m)
 {
-	static const _Atomic uint64_t nothing;
 	const uint8_t *bytes = rte_pktmbuf_mtod(m, const uint8_t *);
 	struct pppoe_header header;
 
-	*slot = &nothing;
 	if (unlikely(m->data_len < PPPOE_HEADER + PPP_PROTOCOL))
 		return 0;
 	if (unlikely(!pppoe_parse(bytes, m->data_len, m->pkt_len, &header)) || header.code != PPPOE_SESSION_DATA ||
 		header.length < PPP_PROTOCOL)
 		return 0;
-	*slot = pppoe_prefetch_slot(&pppoe_sessions, p);
 	return header.session;
 }
 
-// The second: the session is known, and so is that the header is right.
 static inline uint16_t
-enter(struct rte_mbuf *m, struct packet *p, uint32_t session)
+enter(struct rte_mbuf *m, struct packet *p)
 {
 	uint16_t protocol = pppoe_protocol(rte_pktmbuf_mtod(m, const uint8_t *)), next;
 
-	p->session = session;
-	p->interface = NO_INTERFACE;
 	if (likely(protocol == PPP_IP4 || protocol == PPP_IP6))
 		return pppoe_take_off(m, p, protocol);
 	return protocol == PPP_LCP && pppoe_echo(m, p, &next) ? next : packet_punt(p, &punt_control);
@@ -94,45 +85,26 @@ pppoe_version_register(uint8_t version_type, struct node *node)
 
 // No session packet of version 1.
 static uint16_t
-enter_other(struct rte_mbuf *m, struct packet *p)
+enter_version(struct rte_mbuf *m, struct packet *p)
 {
 	const struct node *node = m->data_len > 0 ? versions[*rte_pktmbuf_mtod(m, const uint8_t *)] : NULL;
 
 	return node ? node->id : packet_drop(p, &drop_malformed);
 }
 
-static inline void
-pppoe_session_part(void **packets, uint16_t *next, uint16_t count)
+static inline uint16_t
+enter_other(struct rte_mbuf *m, struct packet *p, uint16_t id)
 {
-	const _Atomic uint64_t *slots[PPPOE_PART];
-	uint16_t ids[PPPOE_PART];
-	uint32_t found[PPPOE_PART];
-
-	for (uint16_t i = 0; i < count; i++)
-		ids[i] = look(packets[i], packet_of(packets[i]), &slots[i]);
-	pppoe_find_part(&pppoe_sessions, packets, ids, slots, found, count);
-	for (uint16_t i = 0; i < count; i++) {
-		struct packet *p = packet_of(packets[i]);
-
-		if (likely(found[i] != NO_SESSION)) {
-			rte_prefetch0(session_at(found[i]));
-			next[i] = enter(packets[i], p, found[i]);
-		} else {
-			// An IPoE session on the same VLANs has no part in this.
-			p->session = NO_SESSION;
-			next[i] = ids[i] == 0 ? enter_other(packets[i], p) : enter_unknown(packets[i], p);
-		}
-	}
+	return id == 0 ? enter_version(m, p) : enter_unknown(m, p);
 }
+
+static const struct pppoe_version version_1 = {
+	.table = &pppoe_sessions, .session_id = session_id, .enter = enter, .enter_other = enter_other};
 
 static void
 pppoe_session_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	uint16_t next[BURST];
-
-	for (uint16_t start = 0; start < count; start += PPPOE_PART)
-		pppoe_session_part(packets + start, next + start, (uint16_t)RTE_MIN(count - start, PPPOE_PART));
-	node_dispatch(graph, node, packets, next, count);
+	pppoe_input(&version_1, graph, node, packets, count);
 }
 
 static uint16_t
@@ -222,72 +194,19 @@ parse(const Sluice__V1__Access *spec, struct session_key *key, struct fault *f)
 	return session_parse_circuit(spec, key, f);
 }
 
-// RFC 2516 section 4: length and PPP's protocol are filled in by packet.
-static unsigned
-header(const struct session_key *key, uint8_t *behind)
-{
-	const uint8_t bytes[SESSION_BEHIND_TAGS] = {RTE_ETHER_TYPE_PPPOE_SESSION >> 8,
-		RTE_ETHER_TYPE_PPPOE_SESSION & 0xff, PPPOE_VERSION_TYPE, PPPOE_SESSION_DATA,
-		(uint8_t)(pppoe_access_id(key) >> 8), (uint8_t)pppoe_access_id(key)};
-
-	memcpy(behind, bytes, sizeof(bytes));
-	return sizeof(bytes);
-}
-
 static void
 publish(uint32_t session, const struct session_key *key)
 {
 	pppoe_echo_magic(session, (uint32_t)key->own[PPPOE_OWN_MAGIC]);
 }
 
-static void
-describe(const struct session_key *key, char *text, size_t size)
-{
-	snprintf(text, size, "PPPoE session %u", pppoe_access_id(key));
-}
-
-static uint32_t
-find(const struct session_key *key)
-{
-	return pppoe_access_find(&pppoe_sessions, key);
-}
-
-static int
-bind(const struct session_key *key, uint32_t session, bool frames, bool alone, struct fault *f)
-{
-	return pppoe_access_bind(&pppoe_sessions, key, session, "pppoeSessionId", f);
-}
-
-static void
-unbind(const struct session_key *key)
-{
-	pppoe_access_unbind(&pppoe_sessions, key);
-}
-
-static void
-rebind(const struct session_key *key, uint32_t session)
-{
-	pppoe_access_rebind(&pppoe_sessions, key, session);
-}
-
-static struct session_access pppoe = {
-	.name = "PPPoE",
-	.takes = takes,
-	.parse = parse,
-	.header = header,
-	.frame = {.types = {RTE_BE16(PPP_IP4), RTE_BE16(PPP_IP6)},
-		.more = PPP_PROTOCOL,
-		.has_length = true,
-		.behind = PPPOE_HEADER + PPP_PROTOCOL},
-	.overhead = PPPOE_HEADER + PPP_PROTOCOL,
-	.no_frames = "access.pppoeSessionId",
-	.publish = publish,
-	.describe = describe,
-	.start = pppoe_start,
-	.same = pppoe_access_same,
-	.bind = bind,
-	.unbind = unbind,
-	.find = find,
-	.rebind = rebind,
-};
-SESSION_ACCESS_REGISTER(pppoe)
+static struct pppoe_access pppoe = {.access = {.name = "PPPoE",
+					    .takes = takes,
+					    .parse = parse,
+					    .no_frames = "access.pppoeSessionId",
+					    .publish = publish,
+					    .start = pppoe_start},
+	.table = &pppoe_sessions,
+	.field = "pppoeSessionId",
+	.version_type = PPPOE_VERSION_TYPE};
+PPPOE_ACCESS_REGISTER(pppoe)
