@@ -467,42 +467,49 @@ interface_delete(struct object *object, const void *spec, struct fault *f)
 	return 0;
 }
 
+// The spec of an interface that exists, or NULL.
+static Sluice__V1__Interface *
+spec_of(uint32_t index)
+{
+	const struct object *object = details[index].object;
+
+	return object && object->spec ? sluice__v1__interface__unpack(NULL, object->spec_length, object->spec) : NULL;
+}
+
+static void
+has_changed(uint32_t index, Sluice__V1__Interface *spec)
+{
+	struct fault ignored;
+
+	sluice__v1__interface__free_unpacked(spec, NULL);
+	for (struct interface_watcher *w = watchers; w; w = w->next)
+		w->changed(index, details[index].addresses, details[index].address_count, &ignored);
+}
+
 void
 interface_follow(uint32_t index)
 {
 	const struct interface_detail *d = &details[index];
-	Sluice__V1__Interface *spec;
-	struct fault ignored;
+	Sluice__V1__Interface *spec = spec_of(index);
 
-	if (!d->object || !d->object->spec)
-		return;
-	spec = sluice__v1__interface__unpack(NULL, d->object->spec_length, d->object->spec);
 	if (!spec)
 		return;
 	interface_at(index)->mtu = mtu_of(spec, d->type, d->under);
-	sluice__v1__interface__free_unpacked(spec, NULL);
-	for (struct interface_watcher *w = watchers; w; w = w->next)
-		w->changed(index, d->addresses, d->address_count, &ignored);
+	has_changed(index, spec);
 }
 
 void
 interface_features_changed(uint32_t index)
 {
-	const struct interface_detail *d = &details[index];
+	Sluice__V1__Interface *spec = spec_of(index);
 	struct references r = {0};
-	Sluice__V1__Interface *spec;
 	struct fault ignored;
 
-	if (!d->object || !d->object->spec)
-		return;
-	spec = sluice__v1__interface__unpack(NULL, d->object->spec_length, d->object->spec);
 	if (!spec)
 		return;
 	if (!resolve(spec, &r, &ignored))
 		set_features(index, &r);
-	sluice__v1__interface__free_unpacked(spec, NULL);
-	for (struct interface_watcher *w = watchers; w; w = w->next)
-		w->changed(index, d->addresses, d->address_count, &ignored);
+	has_changed(index, spec);
 }
 
 // An interface whose MTU is its port's follows it.

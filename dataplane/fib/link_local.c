@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/address.h"
 #include "core/map64.h"
 #include "ether/interface.h"
 #include "inet/header.h"
@@ -19,16 +20,7 @@ static uint64_t secret[2];
 static uint64_t
 key_of(uint32_t interface, const uint8_t address[16])
 {
-	uint64_t words[2];
-	unsigned __int128 product;
-	uint64_t key;
-
-	memcpy(words, address, sizeof(words));
-	product = (unsigned __int128)(words[0] ^ secret[0]) * (secret[1] | 1);
-	key = (uint64_t)product ^ (uint64_t)(product >> 64) ^ words[1];
-	product = (unsigned __int128)(key ^ secret[1]) * ((secret[0] ^ interface) | 1);
-	key = (uint64_t)product ^ (uint64_t)(product >> 64) ^ ((uint64_t)interface << 32);
-	return key ? key : 1;
+	return address_key(secret, interface, address);
 }
 
 static void

@@ -12,6 +12,7 @@
 #include "fib/hop.h"
 #include "flow/flow.h"
 #include "gre/gre.h"
+#include "inet/field.h"
 #include "inet/header.h"
 #include "ip/ecn.h"
 #include "ip/identification.h"
@@ -27,13 +28,6 @@ DROP(drop_room, "gre-no-headroom", "There was no room in the buffer for the GRE 
 static struct {
 	uint32_t count;
 } __rte_cache_aligned used[WORKER_MAX + 1];
-
-static inline void
-put16(uint8_t *at, uint16_t value)
-{
-	value = rte_cpu_to_be_16(value);
-	memcpy(at, &value, sizeof(value));
-}
 
 // TS 24.502 figure 9.3.3-2; the protocol type is 0.
 static inline void

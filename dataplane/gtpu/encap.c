@@ -21,6 +21,7 @@
 #include "flow/flow.h"
 #include "gtpu/reflect.h"
 #include "gtpu/tunnel.h"
+#include "inet/field.h"
 #include "inet/header.h"
 #include "ip/ecn.h"
 #include "ip/fragment.h"
@@ -47,13 +48,6 @@ enum {
 DROP(drop_headroom, "gtpu-no-headroom", "There was no room in the buffer for the tunnel's header.")
 DROP(drop_path, "gtpu-path-down", "The user plane function at the tunnel's far end no longer answers echo requests.")
 DROP(drop_large, "gtpu-too-large", "With the tunnel's header the packet would be larger than its way takes.")
-
-static inline void
-put16(uint8_t *at, uint16_t value)
-{
-	value = rte_cpu_to_be_16(value);
-	memcpy(at, &value, sizeof(value));
-}
 
 // Source ports and flow labels are unknown to hosts that do not see our packets (RFC 6437 section 3).
 static uint64_t secret;

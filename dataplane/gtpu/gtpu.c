@@ -7,29 +7,10 @@
 #include <rte_ether.h>
 
 #include "core/encapsulation.h"
+#include "inet/field.h"
 #include "inet/header.h"
 
 enum { TTL = 64, DEFAULT_IP6_EXTENSIONS = 8 };
-
-static uint16_t
-get16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
-static uint8_t *
-put16(uint8_t *at, uint16_t value)
-{
-	at[0] = (uint8_t)(value >> 8);
-	at[1] = (uint8_t)value;
-	return at + 2;
-}
-
-static uint8_t *
-put32(uint8_t *at, uint32_t value)
-{
-	return put16(put16(at, (uint16_t)(value >> 16)), (uint16_t)value);
-}
 
 // TS 38.415 sections 5.5.2.1 and 5.5.2.2. `length` is that of the container's content, at least 2.
 static bool

@@ -14,6 +14,7 @@
 #include "core/punt.h"
 #include "ether/interface.h"
 #include "fib/hop.h"
+#include "inet/field.h"
 #include "inet/header.h"
 #include "ip/age.h"
 #include "ip/ecn.h"
@@ -78,13 +79,6 @@ const uint8_t esp_padding[ESP_PAD_MAX] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 
 uint64_t esp_iv_secret[2];
 struct esp_room esp_rooms[WORKER_MAX + 1];
-
-static inline void
-put16(uint8_t *at, uint16_t value)
-{
-	value = rte_cpu_to_be_16(value);
-	memcpy(at, &value, sizeof(value));
-}
 
 // Where the tunnel of a packet comes from: a constant in each call of the functions below.
 enum way {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/address.h"
 #include "core/drop.h"
 #include "core/loop.h"
 #include "core/map64.h"
@@ -46,16 +47,7 @@ static const uint64_t MAC_BITS = (UINT64_C(1) << 48) - 1;
 static uint64_t
 key_of(uint32_t interface, uint8_t family, const uint8_t address[16])
 {
-	uint64_t words[2];
-	unsigned __int128 product;
-	uint64_t key;
-
-	memcpy(words, address, sizeof(words));
-	product = (unsigned __int128)(words[0] ^ secret[0]) * (secret[1] | 1);
-	key = (uint64_t)product ^ (uint64_t)(product >> 64) ^ words[1];
-	product = (unsigned __int128)(key ^ secret[1]) * ((secret[0] ^ ((uint64_t)interface << 8 | family)) | 1);
-	key = (uint64_t)product ^ (uint64_t)(product >> 64) ^ ((uint64_t)interface << 32);
-	return key ? key : 1;
+	return address_key(secret, (uint64_t)interface << 8 | family, address);
 }
 
 static bool

@@ -136,8 +136,9 @@ wrap(struct rte_mbuf *m, struct packet *p, const struct session *s, unsigned len
 
 // The tags of the access go between the addresses and the rest.
 static uint16_t
-frame_out(struct rte_mbuf *m, struct packet *p)
+frame_out(struct rte_graph *graph, struct rte_node *node, struct rte_mbuf *m)
 {
+	struct packet *p = packet_of(m);
 	const struct session *s = session_at(p->session);
 	unsigned length = __atomic_load_n(&s->header_length, __ATOMIC_ACQUIRE);
 	unsigned tags, room = session_details[p->session].mtu;
@@ -169,8 +170,9 @@ frame_out(struct rte_mbuf *m, struct packet *p)
 
 // Frames to an access with an output of its own. The MTU counts the whole frame, as in PPP.
 static uint16_t
-frame_point_out(struct rte_mbuf *m, struct packet *p)
+frame_point_out(struct rte_graph *graph, struct rte_node *node, struct rte_mbuf *m)
 {
+	struct packet *p = packet_of(m);
 	if (unlikely(p->family != 0))
 		return packet_drop(p, &drop_frames_packet);
 	if (unlikely(m->data_len < RTE_ETHER_HDR_LEN))
@@ -180,30 +182,10 @@ frame_point_out(struct rte_mbuf *m, struct packet *p)
 	return packet_step(p);
 }
 
-static void
-frames_point_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
-{
-	uint16_t next[BURST];
-
-	for (uint16_t i = 0; i < count; i++)
-		next[i] = frame_point_out(packets[i], packet_of(packets[i]));
-	node_dispatch(graph, node, packets, next, count);
-}
-
 static uint16_t
 frames_point_out(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	return by_burst(graph, node, packets, count, frames_point_out_burst);
-}
-
-static void
-frames_out_burst(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
-{
-	uint16_t next[BURST];
-
-	for (uint16_t i = 0; i < count; i++)
-		next[i] = frame_out(packets[i], packet_of(packets[i]));
-	node_dispatch(graph, node, packets, next, count);
+	return by_packet(graph, node, packets, count, frame_point_out);
 }
 
 static uint16_t
@@ -221,7 +203,7 @@ frames_down(struct rte_graph *graph, struct rte_node *node, void **packets, uint
 static uint16_t
 frames_out(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t count)
 {
-	return by_burst(graph, node, packets, count, frames_out_burst);
+	return by_packet(graph, node, packets, count, frame_out);
 }
 
 static void

@@ -4,17 +4,11 @@
 
 #include <string.h>
 
+#include "inet/field.h"
+
 enum { ADDRESSES = 12, TAG = 4 };
 
 static const uint16_t tpids[] = {RTE_BE16(0x8100), RTE_BE16(0x88a8), RTE_BE16(0x9100)};
-
-static uint8_t *
-put16(uint8_t *at, uint16_t value)
-{
-	at[0] = (uint8_t)(value >> 8);
-	at[1] = (uint8_t)value;
-	return at + 2;
-}
 
 static uint8_t *
 put_tag(uint8_t *at, uint16_t tpid, uint16_t vlan)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "core/packet.h"
+#include "inet/field.h"
 #include "inet/header.h"
 #include "session/session.h"
 #include "session/step.h"
@@ -23,19 +24,6 @@ enum {
 	IP6_LARGER_BY = 20,
 	EXTENSIONS = 4, // that are walked to find TCP behind IPv6
 };
-
-static uint16_t
-get16(const uint8_t *at)
-{
-	return (uint16_t)(at[0] << 8 | at[1]);
-}
-
-static void
-put16(uint8_t *at, uint16_t value)
-{
-	at[0] = (uint8_t)(value >> 8);
-	at[1] = (uint8_t)value;
-}
 
 // Replace 16 bits that the checksum covers, `odd` bytes into one of its words (RFC 1624 equation 3).
 static void
