@@ -19,7 +19,7 @@
 #include "ether/interface.h"
 #include "fib/hop.h"
 #include "fib/next_hop.h"
-#include "fib/own.h"
+#include "fib/local_address.h"
 #include "fib/path.h"
 #include "fib/scope.h"
 #include "fib/vrf.h"
@@ -370,7 +370,7 @@ own_all(uint32_t interface, const struct interface_address *addresses, unsigned 
 		const struct interface_address *a = &addresses[k];
 		uint8_t length = i->link != INTERFACE_LOOPBACK ? a->length : a->family == 4 ? 32 : 128;
 
-		if (!is_link_local(a) && own_add(i->vrf, a->family, a->bytes, length, interface))
+		if (!is_link_local(a) && local_address_add(i->vrf, a->family, a->bytes, length, interface))
 			return fault(f, ENOMEM, "addresses: there is no memory for them");
 	}
 	return 0;
@@ -380,7 +380,7 @@ static void
 disown_all(uint32_t interface, const struct interface_address *addresses, unsigned count)
 {
 	for (unsigned k = 0; k < count; k++)
-		own_remove(interface_at(interface)->vrf, addresses[k].family, addresses[k].bytes, interface);
+		local_address_remove(interface_at(interface)->vrf, addresses[k].family, addresses[k].bytes, interface);
 }
 
 // An address of ours is one that a host can have in its network (RFC 1122 section 3.2.1.3; RFC 3021 and RFC 6164 for the longest

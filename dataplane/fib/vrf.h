@@ -61,8 +61,8 @@ uint32_t route_find(uint16_t vrf, uint8_t family, const uint8_t *address, uint8_
 
 // Any address of ours in the VRF, to be a source: the one that shares the longest prefix with `near` (16 bytes, IPv4 in the
 // first four). -ENOENT if there is none of the family. Workers may ask, too. Link-local addresses are not counted.
-int vrf_own_address(uint16_t vrf, uint8_t family, const uint8_t *near, uint8_t address[16]);
+int vrf_local_address(uint16_t vrf, uint8_t family, const uint8_t *near, uint8_t address[16]);
 // The same, but rather one of this interface (or of the one whose addresses count there) than another.
-int vrf_own_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uint8_t *near, uint8_t address[16]);
+int vrf_local_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uint8_t *near, uint8_t address[16]);
 // The interface whose network holds the address, or NO_INTERFACE.
 uint32_t vrf_connected(uint16_t vrf, uint8_t family, const uint8_t *address);

@@ -8,7 +8,7 @@
 #include "core/fair.h"
 #include "fib/connected.h"
 #include "fib/hop.h"
-#include "fib/own_source.h"
+#include "fib/local_address_source.h"
 #include "fib/vrf.h"
 #include "inet/describe.h"
 #include "inet/header.h"
@@ -144,7 +144,7 @@ is_network_s(uint16_t vrf, uint32_t address)
 	const struct fib *fib = vrf_fib(vrf, 4);
 	const struct hop *hop;
 
-	if (!own_source_maybe(own_source_hash4(address)) || !fib)
+	if (!local_address_source_maybe(local_address_source_hash4(address)) || !fib)
 		return false;
 	hop = hop_at(fib4_lookup(fib, address));
 	return hop->flags & HOP_BROADCAST || connected_is_network_address(hop);
@@ -161,10 +161,11 @@ is_allowed(const struct packet *p, const uint8_t *data, size_t length, uint8_t t
 
 	if (p->family == 4)
 		return !to_group && icmp4_error_allowed(data, length) && !is_network_s(p->vrf, ip4->destination) &&
-		       !(own_source_maybe(own_source_hash4(ip4->source)) &&
-			       own_source_is(p->vrf, 4, (const uint8_t *)&ip4->source));
+		       !(local_address_source_maybe(local_address_source_hash4(ip4->source)) &&
+			       local_address_source_is(p->vrf, 4, (const uint8_t *)&ip4->source));
 	return (!to_group || is_for_groups(type, code)) && icmp6_error_allowed(data, length, type, code) &&
-	       !(own_source_maybe(own_source_hash6(ip6->source)) && own_source_is(p->vrf, 6, ip6->source));
+	       !(local_address_source_maybe(local_address_source_hash6(ip6->source)) &&
+		       local_address_source_is(p->vrf, 6, ip6->source));
 }
 
 // The quoted packet, and the places of the message's parts.
@@ -209,7 +210,7 @@ build4(struct error *e, struct rte_mbuf *about)
 	uint16_t word = rte_cpu_to_be_16(e->parameter);
 
 	memcpy(near, &old->source, sizeof(old->source));
-	if (vrf_own_address_at(e->about->vrf, 4, e->about->interface, near, own) ||
+	if (vrf_local_address_at(e->about->vrf, 4, e->about->interface, near, own) ||
 		!quote(e, about, sizeof(*ip), IP4_MAX_LENGTH))
 		return false;
 	// A pointer is the second word's first byte, an MTU its second half.
@@ -243,7 +244,7 @@ build6(struct error *e, struct rte_mbuf *about)
 
 	if (ip6_is_link_local(old->source) && e->about->port < PORT_MAX)
 		link_local_of(&ports[e->about->port].mac, own);
-	else if (vrf_own_address_at(e->about->vrf, 6, e->about->interface, old->source, own))
+	else if (vrf_local_address_at(e->about->vrf, 6, e->about->interface, old->source, own))
 		return false;
 	if (!quote(e, about, sizeof(*ip), IP6_MAX_LENGTH))
 		return false;

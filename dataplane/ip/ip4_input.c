@@ -11,7 +11,7 @@
 #include "core/worker.h"
 #include "fib/hop.h"
 #include "fib/look_up.h"
-#include "fib/own_source.h"
+#include "fib/local_address_source.h"
 #include "fib/scope.h"
 #include "fib/spread.h"
 #include "inet/describe.h"
@@ -93,7 +93,7 @@ static inline bool
 scoped(uint32_t source, uint32_t destination)
 {
 	return ip4_is_link_local(source) || ip4_is_link_local(destination) ||
-	       own_source_maybe(own_source_hash4(source));
+	       local_address_source_maybe(local_address_source_hash4(source));
 }
 
 // A packet with a correct header whose addresses are scoped: why it is dropped, or NULL.
@@ -105,7 +105,7 @@ check_scope(const struct packet *p, const struct ip4_header *ip, const struct su
 	// Packets of tunnels are not routed here.
 	if (about->tunnelled || p->direction == DOWN || !fib)
 		return NULL;
-	if (own_source_is(about->vrf, 4, (const uint8_t *)&ip->source))
+	if (local_address_source_is(about->vrf, 4, (const uint8_t *)&ip->source))
 		return &drop_own_source;
 	if ((ip4_is_link_local(ip->source) | ip4_is_link_local(ip->destination)) &&
 		hop_at(fib4_lookup(fib, ip->destination))->kind != HOP_LOCAL)
@@ -116,7 +116,7 @@ check_scope(const struct packet *p, const struct ip4_header *ip, const struct su
 static bool
 is_ours(uint16_t vrf, const uint8_t *address)
 {
-	return own_source_is(vrf, 4, address);
+	return local_address_source_is(vrf, 4, address);
 }
 
 // Record route and timestamp options of a packet that goes on, or is for us, get our address on its way out, or the one that it is
@@ -137,7 +137,7 @@ record(struct ip4_header *ip, size_t length, uint16_t vrf)
 			memory_order_acquire));
 	if (hop->kind == HOP_LOCAL && hop->flags == 0)
 		memcpy(own, near, sizeof(own));
-	else if (!hop_forwards(hop) || ip->ttl <= 1 || vrf_own_address_at(vrf, 4, hop->interface, near, own))
+	else if (!hop_forwards(hop) || ip->ttl <= 1 || vrf_local_address_at(vrf, 4, hop->interface, near, own))
 		return 0;
 	if (ip4_options_record((uint8_t *)ip, ip4_header_length(ip), own, milliseconds, is_ours, vrf, &wrong))
 		ip->checksum = ip4_checksum(ip);
@@ -226,7 +226,7 @@ any_special(const uint32_t *sources, unsigned count)
 		special |= martian(sources[i]) | ip4_is_link_local(sources[i]);
 #pragma GCC unroll 8
 	for (unsigned i = 0; i < count; i++)
-		special |= own_source_near(own_source_hash4(sources[i]));
+		special |= local_address_source_near(local_address_source_hash4(sources[i]));
 	return special;
 }
 
@@ -277,7 +277,7 @@ check(struct rte_graph *graph, struct rte_node *node, void **packets, uint16_t c
 		other |= next[i] ^ lookup;
 	}
 	// Only where we have a link-local network can the look-up find a way to such a destination.
-	special = any_special(sources, count) | __atomic_load_n(&own_link_local4, __ATOMIC_RELAXED);
+	special = any_special(sources, count) | __atomic_load_n(&local_address_link_local4, __ATOMIC_RELAXED);
 	if (unlikely(special)) {
 		examine_special(packets, sources, addresses.four, next, count);
 		other = 1;

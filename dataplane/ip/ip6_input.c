@@ -5,7 +5,7 @@
 #include "core/drop.h"
 #include "fib/hop.h"
 #include "fib/link_local.h"
-#include "fib/own_source.h"
+#include "fib/local_address_source.h"
 #include "fib/scope.h"
 #include "fib/vrf.h"
 #include "inet/describe.h"
@@ -84,8 +84,8 @@ examine(struct rte_mbuf *m)
 	else if (ip6_is_link_local(ip->source))
 		return from_link_local(p, ip);
 	// Packets of tunnels are not routed here.
-	if (own_source_maybe(own_source_hash6(ip->source)) && !about.tunnelled && p->direction != DOWN &&
-		own_source_is(about.vrf, 6, ip->source))
+	if (local_address_source_maybe(local_address_source_hash6(ip->source)) && !about.tunnelled &&
+		p->direction != DOWN && local_address_source_is(about.vrf, 6, ip->source))
 		return packet_drop(p, &drop_own_source);
 	return packet_step(p);
 }
@@ -99,7 +99,8 @@ special_source(const struct ip6_header *ip)
 
 	memcpy(&first, ip->source, sizeof(first));
 	first = rte_be_to_cpu_16(first);
-	return (uint16_t)(first - 1) >= 0xfe80 - 1 || own_source_near(own_source_hash6(ip->source)) != 0;
+	return (uint16_t)(first - 1) >= 0xfe80 - 1 ||
+	       local_address_source_near(local_address_source_hash6(ip->source)) != 0;
 }
 
 static void

@@ -8,7 +8,7 @@
 #include "core/punt.h"
 #include "ether/interface.h"
 #include "fib/hop.h"
-#include "fib/own_source.h"
+#include "fib/local_address_source.h"
 #include "inet/header.h"
 #include "ip/nodes.h"
 #include "ipsec/esp.h"
@@ -76,7 +76,7 @@ is_exempt(const struct rte_mbuf *m, const struct packet *p, enum interface_way w
 		return false;
 	if (way == INTERFACE_OUT)
 		return p->flags & PACKET_OURS;
-	return own_source_is(p->vrf, p->family,
+	return local_address_source_is(p->vrf, p->family,
 		ip + (p->family == 4 ? offsetof(struct ip4_header, destination)
 				     : offsetof(struct ip6_header, destination)));
 }
@@ -90,7 +90,7 @@ waits_for_whole(const struct rte_mbuf *m, struct packet *p)
 	bool fragment = p->family == 4 ? ((const struct ip4_header *)ip)->fragment & RTE_BE16(IP4_MF | IP4_OFFSET)
 				       : ((const struct ip6_header *)ip)->next_header == PROTOCOL_FRAGMENT;
 
-	if (likely(!fragment) || !own_source_is(p->vrf, p->family,
+	if (likely(!fragment) || !local_address_source_is(p->vrf, p->family,
 					 ip + (p->family == 4 ? offsetof(struct ip4_header, destination)
 							      : offsetof(struct ip6_header, destination))))
 		return false;

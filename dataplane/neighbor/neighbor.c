@@ -188,7 +188,7 @@ ask(const struct resolving *r, const struct rte_ether_addr *mac)
 		return;
 	}
 	// Without an address of ours it is a probe (RFC 5227 section 1.1), which is answered, too.
-	vrf_own_address_at(n->vrf, 4, n->interface, n->address, own);
+	vrf_local_address_at(n->vrf, 4, n->interface, n->address, own);
 	arp_send_request(&link, own, n->address, mac);
 }
 

@@ -72,7 +72,7 @@ ask_for(uint32_t session, uint8_t family, const uint8_t *address)
 	}
 	memcpy(near, address, 4);
 	// Without an address of ours it is a probe (RFC 5227 section 1.1), which is answered as well.
-	vrf_own_address(s->vrf, 4, near, own);
+	vrf_local_address(s->vrf, 4, near, own);
 	arp_send_request(&link, own, address, NULL);
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of sources that no packet from outside may have, with how many addresses are in each of their places.
-#include "fib/own_source.h"
+#include "fib/local_address_source.h"
 
 #include "core/address.h"
 #include "fib/connected.h"
 #include "fib/hop.h"
 #include "fib/vrf.h"
 
-uint8_t own_source_large[1 << OWN_SOURCE_HASH_BITS], own_source_small[1 << OWN_SOURCE_SMALL_BITS];
-uint32_t own_link_local4;
+uint8_t local_address_source_large[1 << LOCAL_ADDRESS_SOURCE_HASH_BITS],
+	local_address_source_small[1 << LOCAL_ADDRESS_SOURCE_SMALL_BITS];
+uint32_t local_address_link_local4;
 // How many addresses have each hash.
-static uint32_t large_counts[1 << OWN_SOURCE_HASH_BITS], small_counts[1 << OWN_SOURCE_SMALL_BITS];
+static uint32_t large_counts[1 << LOCAL_ADDRESS_SOURCE_HASH_BITS], small_counts[1 << LOCAL_ADDRESS_SOURCE_SMALL_BITS];
 
 static void
 count_at(uint8_t *there, uint32_t *how_many, int more)
@@ -25,10 +26,10 @@ count(uint8_t family, const uint8_t *address, bool there)
 	uint32_t ip4, hash, small;
 
 	memcpy(&ip4, address, sizeof(ip4));
-	hash = family == 4 ? own_source_hash4(ip4) : own_source_hash6(address);
-	small = hash >> (OWN_SOURCE_HASH_BITS - OWN_SOURCE_SMALL_BITS);
-	count_at(&own_source_large[hash], &large_counts[hash], there ? 1 : -1);
-	count_at(&own_source_small[small], &small_counts[small], there ? 1 : -1);
+	hash = family == 4 ? local_address_source_hash4(ip4) : local_address_source_hash6(address);
+	small = hash >> (LOCAL_ADDRESS_SOURCE_HASH_BITS - LOCAL_ADDRESS_SOURCE_SMALL_BITS);
+	count_at(&local_address_source_large[hash], &large_counts[hash], there ? 1 : -1);
+	count_at(&local_address_source_small[small], &small_counts[small], there ? 1 : -1);
 }
 
 // The address, and its network's own and broadcast addresses if it has such (RFC 3021, RFC 6164).
@@ -40,7 +41,8 @@ count_all(uint8_t family, const uint8_t *address, uint8_t length, bool there)
 
 	count(family, address, there);
 	if (family == 4 && address[0] == 169 && address[1] == 254)
-		__atomic_store_n(&own_link_local4, own_link_local4 + (there ? 1 : -1u), __ATOMIC_RELAXED);
+		__atomic_store_n(
+			&local_address_link_local4, local_address_link_local4 + (there ? 1 : -1u), __ATOMIC_RELAXED);
 	if (length + 2u > 8 * bytes)
 		return;
 	for (unsigned i = 0; i < bytes; i++) {
@@ -53,19 +55,19 @@ count_all(uint8_t family, const uint8_t *address, uint8_t length, bool there)
 }
 
 void
-own_source_add(uint8_t family, const uint8_t *address, uint8_t length)
+local_address_source_add(uint8_t family, const uint8_t *address, uint8_t length)
 {
 	count_all(family, address, length, true);
 }
 
 void
-own_source_remove(uint8_t family, const uint8_t *address, uint8_t length)
+local_address_source_remove(uint8_t family, const uint8_t *address, uint8_t length)
 {
 	count_all(family, address, length, false);
 }
 
 bool
-own_source_is(uint16_t vrf, uint8_t family, const uint8_t *address)
+local_address_source_is(uint16_t vrf, uint8_t family, const uint8_t *address)
 {
 	const struct fib *fib = vrf_fib(vrf, family);
 	const struct hop *hop;

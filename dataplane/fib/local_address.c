@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own addresses, by VRF and family: lists that readers may walk at any time.
+// Local addresses, those of our interfaces, by VRF and family: lists that readers may walk at any time.
 //
 // A list only grows; the place of a deleted address is reused. A reader compares each place's generation before and after
 // its contents, so it never mixes two addresses.
-#include "fib/own.h"
+#include "fib/local_address.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,33 +12,33 @@
 
 #include "core/rcu.h"
 #include "ether/interface.h"
-#include "fib/own_source.h"
+#include "fib/local_address_source.h"
 #include "fib/vrf.h"
 #include "inet/header.h"
 
-struct own {
+struct local_address {
 	_Atomic uint64_t address[2];
 	_Atomic uint32_t interface; // NO_INTERFACE: a free place
 	_Atomic uint32_t sequence;  // odd while it is being written
 	uint8_t length;
 };
 
-struct own_list {
+struct local_address_list {
 	_Atomic uint32_t count;
 	uint32_t room;
-	struct own places[];
+	struct local_address places[];
 };
 
-static struct own_list *_Atomic lists[VRF_LIMIT][2];
+static struct local_address_list *_Atomic lists[VRF_LIMIT][2];
 
-static inline struct own_list *_Atomic *
+static inline struct local_address_list *_Atomic *
 list_of(uint16_t vrf, uint8_t family)
 {
 	return &lists[vrf][family == 6];
 }
 
 static void
-write_place(struct own *place, const uint8_t *address, unsigned bytes, uint8_t length, uint32_t interface)
+write_place(struct local_address *place, const uint8_t *address, unsigned bytes, uint8_t length, uint32_t interface)
 {
 	uint64_t words[2] = {0};
 
@@ -54,7 +54,7 @@ write_place(struct own *place, const uint8_t *address, unsigned bytes, uint8_t l
 
 // False: the place is free, or just being changed.
 static bool
-read_place(const struct own *place, uint8_t address[16], uint8_t *length, uint32_t *interface)
+read_place(const struct local_address *place, uint8_t address[16], uint8_t *length, uint32_t *interface)
 {
 	uint32_t before = atomic_load_explicit(&place->sequence, memory_order_acquire);
 	uint64_t words[2];
@@ -71,10 +71,10 @@ read_place(const struct own *place, uint8_t address[16], uint8_t *length, uint32
 }
 
 // A list with room for one more.
-static struct own_list *
-roomy(struct own_list *_Atomic *list)
+static struct local_address_list *
+roomy(struct local_address_list *_Atomic *list)
 {
-	struct own_list *old = atomic_load(list), *grown;
+	struct local_address_list *old = atomic_load(list), *grown;
 	uint32_t room = old ? 2 * old->room : 4;
 
 	if (old && old->count < old->room)
@@ -97,32 +97,32 @@ roomy(struct own_list *_Atomic *list)
 }
 
 int
-own_add(uint16_t vrf, uint8_t family, const uint8_t *address, uint8_t length, uint32_t interface)
+local_address_add(uint16_t vrf, uint8_t family, const uint8_t *address, uint8_t length, uint32_t interface)
 {
-	struct own_list *list = roomy(list_of(vrf, family));
+	struct local_address_list *list = roomy(list_of(vrf, family));
 
 	if (!list)
 		return -ENOMEM;
 	write_place(&list->places[list->count], address, family == 4 ? 4 : 16, length, interface);
 	atomic_store_explicit(&list->count, list->count + 1, memory_order_release);
-	own_source_add(family, address, length);
+	local_address_source_add(family, address, length);
 	return 0;
 }
 
 void
-own_remove(uint16_t vrf, uint8_t family, const uint8_t *address, uint32_t interface)
+local_address_remove(uint16_t vrf, uint8_t family, const uint8_t *address, uint32_t interface)
 {
-	struct own_list *list = atomic_load(list_of(vrf, family));
+	struct local_address_list *list = atomic_load(list_of(vrf, family));
 	uint8_t there[16], length;
 	uint32_t whose;
 
 	for (uint32_t i = 0; list && i < list->count; i++) {
-		struct own *place = &list->places[i];
+		struct local_address *place = &list->places[i];
 
 		if (!read_place(place, there, &length, &whose) || whose != interface ||
 			memcmp(there, address, family == 4 ? 4 : 16) != 0)
 			continue;
-		own_source_remove(family, address, length);
+		local_address_source_remove(family, address, length);
 		// The last one takes the place. A reader may see it twice or, for this moment, not; never anything else.
 		place = &list->places[list->count - 1];
 		if (read_place(place, there, &length, &whose) && place != &list->places[i])
@@ -144,9 +144,9 @@ shared_bits(const uint8_t *a, const uint8_t *b, unsigned bytes)
 }
 
 int
-vrf_own_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uint8_t *near, uint8_t address[16])
+vrf_local_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uint8_t *near, uint8_t address[16])
 {
-	struct own_list *list = atomic_load_explicit(list_of(vrf, family), memory_order_acquire);
+	struct local_address_list *list = atomic_load_explicit(list_of(vrf, family), memory_order_acquire);
 	uint32_t count = list ? atomic_load_explicit(&list->count, memory_order_acquire) : 0;
 	uint32_t wanted = interface == NO_INTERFACE ? interface : interface_at(interface)->addresses_of;
 	int best = -1;
@@ -170,15 +170,15 @@ vrf_own_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uint8
 }
 
 int
-vrf_own_address(uint16_t vrf, uint8_t family, const uint8_t *near, uint8_t address[16])
+vrf_local_address(uint16_t vrf, uint8_t family, const uint8_t *near, uint8_t address[16])
 {
-	return vrf_own_address_at(vrf, family, NO_INTERFACE, near, address);
+	return vrf_local_address_at(vrf, family, NO_INTERFACE, near, address);
 }
 
 uint32_t
 vrf_connected(uint16_t vrf, uint8_t family, const uint8_t *address)
 {
-	struct own_list *list = atomic_load_explicit(list_of(vrf, family), memory_order_acquire);
+	struct local_address_list *list = atomic_load_explicit(list_of(vrf, family), memory_order_acquire);
 	uint32_t count = list ? atomic_load_explicit(&list->count, memory_order_acquire) : 0;
 	uint32_t found = NO_INTERFACE;
 	unsigned bytes = family == 4 ? 4 : 16;
