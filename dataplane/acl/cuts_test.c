@@ -165,16 +165,16 @@ the_same_find_the_rule_that_a_walk_finds(void **state)
 		}
 		cuts_find(cuts, keys, RTE_DIM(keys), found);
 		for (unsigned k = 0; k < RTE_DIM(keys); k++) {
-			uint32_t wanted = 0;
+			uint32_t expected = 0;
 
-			for (unsigned i = 0; i < RTE_DIM(rules) && !wanted; i++) {
+			for (unsigned i = 0; i < RTE_DIM(rules) && !expected; i++) {
 				bool match = (keys[k][WORDS] & rules[i].marks_mask) == rules[i].marks;
 
 				for (unsigned d = 0; d < WORDS; d++)
 					match &= rules[i].low[d] <= keys[k][d] && keys[k][d] <= rules[i].high[d];
-				wanted = match ? rules[i].verdict : 0;
+				expected = match ? rules[i].verdict : 0;
 			}
-			assert_int_equal(found[k], wanted);
+			assert_int_equal(found[k], expected);
 		}
 		cuts_destroy(cuts);
 	}

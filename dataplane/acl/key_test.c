@@ -139,16 +139,16 @@ a_cut_short_ipv4_packet_has_no_key_if_the_list_reads_missing_fields(void **state
 
 			for (unsigned length = 0; length <= whole; length++) {
 				bool shown = length >= header + cases[c].needed;
-				bool wanted = shown || (length >= 20 && !cases[c].read);
+				bool expected = shown || (length >= 20 && !cases[c].read);
 				struct acl_key4 key;
 
-				assert_int_equal(key4(ip, length, &key), wanted);
-				if (wanted)
+				assert_int_equal(key4(ip, length, &key), expected);
+				if (expected)
 					assert_int_equal(!(key.class & CLASS_UNREADABLE), shown);
 				// The same if the header ends there and padding follows.
 				ip[3] = (uint8_t)length;
 				if (length >= 20)
-					assert_int_equal(key4(ip, whole, &key), wanted);
+					assert_int_equal(key4(ip, whole, &key), expected);
 				ip[3] = (uint8_t)whole;
 			}
 		}

@@ -89,13 +89,13 @@ first_of(const struct acl_rule *rules, size_t count, const struct flow *flow)
 
 // A last rule that equals the default may be left out.
 static bool
-is_right(const struct acl_list *list, const struct acl_rule *rules, uint32_t verdict, const size_t *wanted)
+is_right(const struct acl_list *list, const struct acl_rule *rules, uint32_t verdict, const size_t *expected)
 {
-	bool permit = *wanted != 0 ? rules[*wanted - 1].permit : list->otherwise;
+	bool permit = *expected != 0 ? rules[*expected - 1].permit : list->otherwise;
 
 	if (verdict == 0)
 		return permit == list->otherwise;
-	return verdict == ((uint32_t)*wanted << 1 | permit);
+	return verdict == ((uint32_t)*expected << 1 | permit);
 }
 
 // Few different values, so that rules and packets meet.

@@ -37,20 +37,20 @@ shared_window(struct worker *self)
 {
 	enum { ON_THEIR_WAY = 2048 };
 	struct generator *g = &generators[self->index];
-	uint64_t before = all_arrived(), sent = g->sent, wanted = (uint64_t)rounds_requested * BURST,
+	uint64_t before = all_arrived(), sent = g->sent, expected = (uint64_t)rounds_requested * BURST,
 		 start = rte_rdtsc();
 
 	g->edge = ports[current->port].entry;
-	while (g->sent - sent < wanted && rte_rdtsc() < shared_deadline) {
+	while (g->sent - sent < expected && rte_rdtsc() < shared_deadline) {
 		g->templates = g->sent - sent - (all_arrived() - before) < ON_THEIR_WAY ? current : NULL;
 		worker_walk(self);
 	}
 	g->templates = NULL;
-	while (all_arrived() - before < wanted && rte_rdtsc() < shared_deadline)
+	while (all_arrived() - before < expected && rte_rdtsc() < shared_deadline)
 		worker_walk(self);
-	runs[0].sent += wanted;
+	runs[0].sent += expected;
 	runs[0].arrived += all_arrived() - before;
-	return (double)(rte_rdtsc() - start) / (double)wanted;
+	return (double)(rte_rdtsc() - start) / (double)expected;
 }
 
 static int
@@ -141,9 +141,9 @@ delivered_window(struct worker *self, unsigned workers_at_it)
 		LAST = 10
 	}; // packets, so that no ring between workers overflows; the part of a second in which the last ones come
 	struct generator *g = &generators[self->index];
-	uint64_t wanted = (uint64_t)rounds_requested * BURST * workers_at_it, done, took, start = rte_rdtsc();
+	uint64_t expected = (uint64_t)rounds_requested * BURST * workers_at_it, done, took, start = rte_rdtsc();
 
-	while ((done = sum_arrived() - arrived_before) < wanted && rte_rdtsc() < shared_deadline) {
+	while ((done = sum_arrived() - arrived_before) < expected && rte_rdtsc() < shared_deadline) {
 		g->templates = sum_sent() - sent_before - done < ON_THEIR_WAY ? current : NULL;
 		worker_walk(self);
 	}

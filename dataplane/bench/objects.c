@@ -26,12 +26,12 @@ bench_put(const char *kind, const char *name, const void *message)
 	int error = -1;
 
 	if (count == room) {
-		size_t wanted = room ? 2 * (size_t)room : 1024;
-		void *more = realloc(all, wanted * sizeof(all[0]));
+		size_t desired = room ? 2 * (size_t)room : 1024;
+		void *more = realloc(all, desired * sizeof(all[0]));
 
 		if (more) {
 			all = more;
-			room = wanted;
+			room = desired;
 		}
 	}
 	if (packed && count < room) {

@@ -86,8 +86,8 @@ map64_match(const struct map64_bucket *bucket, uint64_t key)
 	return _mm512_mask_cmpeq_epi64_mask(0x1f, _mm512_load_si512(bucket), _mm512_set1_epi64((long long)key));
 #elif defined(__AVX2__) && !defined(__SANITIZE_THREAD__)
 	const __m256i *half = (const __m256i *)(const void *)bucket;
-	__m256i wanted = _mm256_set1_epi64x((long long)key);
-	int low = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_load_si256(half), wanted)));
+	__m256i repeated = _mm256_set1_epi64x((long long)key);
+	int low = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_load_si256(half), repeated)));
 	uint64_t fifth = atomic_load_explicit(&bucket->keys[4], memory_order_acquire);
 
 	return (uint32_t)low | (uint32_t)(fifth == key) << 4;

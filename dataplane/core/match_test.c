@@ -73,18 +73,18 @@ matches(const struct match *match, const uint8_t *frame, size_t length, size_t c
 }
 
 static void
-expect(const char *filter, const uint8_t *frame, size_t length, bool wanted)
+expect(const char *filter, const uint8_t *frame, size_t length, bool expected)
 {
 	struct match match = compiled(filter);
 
 	for (size_t cut = 0; cut <= length; cut++)
-		if (matches(&match, frame, length, cut) != wanted)
+		if (matches(&match, frame, length, cut) != expected)
 			fail_msg("'%s' on %zu bytes cut at %zu: %s", filter, length, cut,
-				wanted ? "no match" : "a match");
+				expected ? "no match" : "a match");
 	rte_bpf_destroy(match.program);
 }
 
-#define EXPECT(filter, frame, wanted) expect(filter, frame, sizeof(frame), wanted)
+#define EXPECT(filter, frame, expected) expect(filter, frame, sizeof(frame), expected)
 
 static void
 a_filter_sees_the_packet_behind_tags_and_pppoe(void **state)

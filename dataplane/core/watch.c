@@ -124,7 +124,7 @@ say(struct watch *w, struct rte_mbuf *m, uint16_t node, bool over, struct rte_mb
 }
 
 static bool
-wanted(struct watch *w)
+take_one(struct watch *w)
 {
 	if (__atomic_load_n(&w->remaining, __ATOMIC_RELAXED) <= 0)
 		return false;
@@ -255,7 +255,7 @@ early_end(struct packet *p)
 		struct watch *w = __atomic_load_n(&watches[slot], __ATOMIC_ACQUIRE);
 
 		if (!w || !(e->slots & 1 << slot) || w->kind != WATCH_TRACE || w->session != p->session ||
-			p->arrived < w->begun || !wanted(w))
+			p->arrived < w->begun || !take_one(w))
 			continue;
 		p->trace = (uint8_t)(slot + 1);
 		for (unsigned i = 0; i < e->count; i++) {
@@ -292,7 +292,7 @@ look(struct rte_mbuf *m, uint16_t node)
 			continue;
 		if (w->kind == WATCH_TRACE) {
 			if (node_by_id(node)->arrival && p->trace == 0 && w->session == NO_SESSION &&
-				match_frame(&w->filter, m) && wanted(w)) {
+				match_frame(&w->filter, m) && take_one(w)) {
 				p->trace = (uint8_t)(slot + 1);
 				p->arrived = rte_rdtsc();
 			}
@@ -303,7 +303,7 @@ look(struct rte_mbuf *m, uint16_t node)
 		if (!captures_here(w, p, node))
 			continue;
 		put_on = as_frame(m, node);
-		if (match_frame(&w->filter, m) && wanted(w)) {
+		if (match_frame(&w->filter, m) && take_one(w)) {
 			copy = copy_of(w, m);
 			if (copy)
 				say(w, m, node, false, copy);

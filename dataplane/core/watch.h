@@ -40,7 +40,7 @@ struct sight {
 };
 
 // The watch, which is a copy and owns the filter; NULL with an errno and a sentence in `text`: the filter is the caller's.
-struct watch *watch_begin(const struct watch *wanted, char *text, size_t size);
+struct watch *watch_begin(const struct watch *wish, char *text, size_t size);
 void watch_end(uint8_t slot);
 // The next record, or NULL. Give it back with sight_done.
 struct sight *sight_next(void);

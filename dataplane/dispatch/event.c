@@ -306,8 +306,8 @@ int
 dispatch_open(int spread, struct dispatch_queue *queue, struct fault *f)
 {
 	bool ordered = spread == SLUICE__V1__PORT_SPREAD__ORDERED;
-	struct dispatch_queue wanted;
-	int error = queue_of(spread, &wanted, f);
+	struct dispatch_queue requested;
+	int error = queue_of(spread, &requested, f);
 
 	if (error)
 		return error;
@@ -326,9 +326,9 @@ dispatch_open(int spread, struct dispatch_queue *queue, struct fault *f)
 			continue;
 		}
 		atomic_store(&dispatch_devices[i], &devices[i]);
-		wanted.device = (uint8_t)i;
-		wanted.queue = ordered ? devices[i].ordered : wanted.queue;
-		*queue = wanted;
+		requested.device = (uint8_t)i;
+		requested.queue = ordered ? devices[i].ordered : requested.queue;
+		*queue = requested;
 		return 0;
 	}
 	return fault(f, ENOTSUP, "spread: no event device here has ordered queues; see --event-device");

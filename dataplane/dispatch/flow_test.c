@@ -32,7 +32,7 @@ add16(struct frame *f, uint16_t value)
 	add(f, (uint8_t[]){(uint8_t)(value >> 8), (uint8_t)value}, 2);
 }
 
-struct wanted {
+struct fields {
 	uint16_t outer, inner, pppoe, source_port, fragment;
 	uint8_t address, priority;
 	uint32_t teid;
@@ -40,7 +40,7 @@ struct wanted {
 };
 
 static struct frame
-make(const struct wanted *w)
+make(const struct fields *w)
 {
 	static const uint8_t macs[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
 	uint8_t ip4[20] = {0x45, 0, 0, 60, 0, 1, (uint8_t)(w->fragment >> 8), (uint8_t)w->fragment, 64, 17, 0, 0, 10, 0,
@@ -83,7 +83,7 @@ make(const struct wanted *w)
 }
 
 static uint64_t
-flow(const struct wanted *w)
+flow(const struct fields *w)
 {
 	struct frame f = make(w);
 
@@ -93,7 +93,7 @@ flow(const struct wanted *w)
 static void
 frames_that_differ_in_a_field_of_the_flow_are_of_different_flows(void **state)
 {
-	const struct wanted different[] = {{0}, {.address = 1}, {.source_port = 1}, {.ip6 = true},
+	const struct fields different[] = {{0}, {.address = 1}, {.source_port = 1}, {.ip6 = true},
 		{.ip6 = true, .address = 1}, {.ip6 = true, .source_port = 1}, {.outer = 100}, {.outer = 101},
 		{.outer = 100, .inner = 1}, {.outer = 100, .inner = 2}, {.outer = 100, .inner = 1, .pppoe = 7},
 		{.outer = 100, .inner = 1, .pppoe = 8}, {.pppoe = 7}, {.pppoe = 7, .ip6 = true}, {.teid = 1},
@@ -108,7 +108,7 @@ frames_that_differ_in_a_field_of_the_flow_are_of_different_flows(void **state)
 static void
 a_flow_does_not_depend_on_priority_and_payload(void **state)
 {
-	struct wanted one = {.outer = 100, .inner = 7}, other = one;
+	struct fields one = {.outer = 100, .inner = 7}, other = one;
 	struct frame f = make(&one);
 
 	other.priority = 5;
@@ -120,7 +120,7 @@ a_flow_does_not_depend_on_priority_and_payload(void **state)
 static void
 all_fragments_of_a_datagram_are_one_flow(void **state)
 {
-	struct wanted first = {.fragment = 0x2000, .source_port = 5},
+	struct fields first = {.fragment = 0x2000, .source_port = 5},
 		      last = {.fragment = 5, .source_port = 9, .teid = 3};
 
 	assert_true(flow(&first) == flow(&last));
@@ -130,7 +130,7 @@ all_fragments_of_a_datagram_are_one_flow(void **state)
 static void
 a_frame_may_be_cut_anywhere(void **state)
 {
-	const struct wanted kinds[] = {{.teid = 1}, {.teid = 1, .ip6 = true}, {.outer = 1, .inner = 2, .pppoe = 3},
+	const struct fields kinds[] = {{.teid = 1}, {.teid = 1, .ip6 = true}, {.outer = 1, .inner = 2, .pppoe = 3},
 		{.outer = 1, .inner = 2, .pppoe = 3, .ip6 = true}};
 
 	for (unsigned k = 0; k < 4; k++) {
@@ -149,7 +149,7 @@ a_frame_may_be_cut_anywhere(void **state)
 static void
 frames_that_are_not_ip_are_told_apart_by_their_source(void **state)
 {
-	struct wanted plain = {0};
+	struct fields plain = {0};
 	struct frame one = make(&plain), other;
 
 	one.bytes[12] = 0x08;

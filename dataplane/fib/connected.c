@@ -28,15 +28,15 @@
 enum role { ROLE_ADDRESS, ROLE_NETWORK, ROLE_BROADCAST, ROLE_ANYCAST, ROLE_NOBODY, ROLES };
 
 // A route that an interface's addresses ask for.
-struct wanted {
+struct connected_route {
 	uint8_t address[16];
 	uint8_t family;
 	uint8_t length;
 	uint8_t role;
 };
 
-struct wanted_list {
-	struct wanted *routes;
+struct connected_routes {
+	struct connected_route *routes;
 	unsigned count;
 };
 
@@ -73,13 +73,13 @@ connected_point_register(const struct node *node)
 }
 
 static enum route_source
-source_of(const struct wanted *w)
+source_of(const struct connected_route *w)
 {
 	return w->role == ROLE_ADDRESS ? ROUTE_LOCAL : ROUTE_CONNECTED;
 }
 
 static uint32_t
-hop_for(uint32_t interface, const struct wanted *w)
+hop_for(uint32_t interface, const struct connected_route *w)
 {
 	switch ((enum role)w->role) {
 	case ROLE_NETWORK:
@@ -94,14 +94,14 @@ hop_for(uint32_t interface, const struct wanted *w)
 }
 
 static bool
-same_route(const struct wanted *a, const struct wanted *b)
+same_route(const struct connected_route *a, const struct connected_route *b)
 {
 	return a->family == b->family && a->length == b->length && source_of(a) == source_of(b) &&
 	       memcmp(a->address, b->address, 16) == 0;
 }
 
 static bool
-contains(const struct wanted_list *list, const struct wanted *w)
+contains(const struct connected_routes *list, const struct connected_route *w)
 {
 	for (unsigned i = 0; i < list->count; i++)
 		if (same_route(&list->routes[i], w))
@@ -110,10 +110,11 @@ contains(const struct wanted_list *list, const struct wanted *w)
 }
 
 static void
-want(struct wanted_list *list, const struct interface_address *a, unsigned length, enum role role, bool host_ones)
+list_route(struct connected_routes *list, const struct interface_address *a, unsigned length, enum role role,
+	bool host_ones)
 {
 	unsigned bits = a->family == 4 ? 32 : 128;
-	struct wanted w = {.family = a->family, .length = (uint8_t)length, .role = (uint8_t)role};
+	struct connected_route w = {.family = a->family, .length = (uint8_t)length, .role = (uint8_t)role};
 
 	memcpy(w.address, a->bytes, bits / 8);
 	if (role != ROLE_ADDRESS)
@@ -134,27 +135,27 @@ is_link_local(const struct interface_address *a)
 
 // The routes of the addresses; up to four each.
 static int
-want_all(struct wanted_list *list, const struct interface_address *addresses, unsigned count, bool loopback)
+list_routes(struct connected_routes *list, const struct interface_address *addresses, unsigned count, bool loopback)
 {
-	*list = (struct wanted_list){.routes = calloc(4 * count + 1, sizeof(struct wanted))};
+	*list = (struct connected_routes){.routes = calloc(4 * count + 1, sizeof(struct connected_route))};
 	if (!list->routes)
 		return -ENOMEM;
 	// All addresses first: one that is ours is not also a network's broadcast or anycast address.
 	for (unsigned i = 0; i < count; i++)
 		if (!is_link_local(&addresses[i]))
-			want(list, &addresses[i], addresses[i].family == 4 ? 32 : 128, ROLE_ADDRESS, false);
+			list_route(list, &addresses[i], addresses[i].family == 4 ? 32 : 128, ROLE_ADDRESS, false);
 	for (unsigned i = 0; i < count && !loopback; i++) {
 		const struct interface_address *a = &addresses[i];
 		unsigned bits = a->family == 4 ? 32 : 128;
 
 		if (is_link_local(a) || a->length == bits)
 			continue;
-		want(list, a, a->length, ROLE_NETWORK, false);
+		list_route(list, a, a->length, ROLE_NETWORK, false);
 		if (a->length > bits - 2)
 			continue;
-		want(list, a, bits, a->family == 4 ? ROLE_NOBODY : ROLE_ANYCAST, false);
+		list_route(list, a, bits, a->family == 4 ? ROLE_NOBODY : ROLE_ANYCAST, false);
 		if (a->family == 4)
-			want(list, a, bits, ROLE_BROADCAST, true);
+			list_route(list, a, bits, ROLE_BROADCAST, true);
 	}
 	return 0;
 }
@@ -263,7 +264,7 @@ name_of(uint32_t interface)
 // No two interfaces have the same network or the same address. If one network contains another, the first has the route to a
 // broadcast or network address of both. Adding an existing route changes nothing.
 static int
-enter(uint32_t interface, const struct wanted *w, struct fault *f)
+enter(uint32_t interface, const struct connected_route *w, struct fault *f)
 {
 	uint16_t vrf = interface_at(interface)->vrf;
 	enum route_source source = source_of(w);
@@ -293,17 +294,17 @@ enter(uint32_t interface, const struct wanted *w, struct fault *f)
 
 // Another interface that has the same network steps in for one that goes.
 static void
-step_in(uint32_t gone, uint16_t vrf, const struct wanted *w)
+step_in(uint32_t gone, uint16_t vrf, const struct connected_route *w)
 {
 	struct fault f;
 
 	for (uint32_t i = 0; i < interfaces.used; i++) {
 		const struct interface_detail *detail = interface_detail(i);
-		struct wanted_list theirs;
+		struct connected_routes theirs;
 
 		if (i == gone || !interface_at(i)->present || interface_at(i)->vrf != vrf || hops_of[i].local == 0)
 			continue;
-		if (want_all(&theirs, detail->addresses, detail->address_count,
+		if (list_routes(&theirs, detail->addresses, detail->address_count,
 			    interface_at(i)->link == INTERFACE_LOOPBACK))
 			return;
 		for (unsigned k = 0; k < theirs.count; k++) {
@@ -319,7 +320,7 @@ step_in(uint32_t gone, uint16_t vrf, const struct wanted *w)
 }
 
 static void
-leave(uint32_t interface, const struct wanted *w)
+leave(uint32_t interface, const struct connected_route *w)
 {
 	uint16_t vrf = interface_at(interface)->vrf;
 	enum route_source source = source_of(w);
@@ -337,12 +338,12 @@ apply(uint32_t interface, const struct interface_address *old, unsigned old_coun
 	unsigned now_count, struct fault *f)
 {
 	bool loopback = interface_at(interface)->link == INTERFACE_LOOPBACK;
-	struct wanted_list before, after = {0};
+	struct connected_routes before, after = {0};
 	unsigned entered = 0;
-	int error = want_all(&before, old, old_count, loopback);
+	int error = list_routes(&before, old, old_count, loopback);
 
 	if (error == 0)
-		error = want_all(&after, now, now_count, loopback);
+		error = list_routes(&after, now, now_count, loopback);
 	if (error)
 		error = fault(f, ENOMEM, "addresses: there is no memory for the interface's routes");
 	while (error == 0 && entered < after.count) {

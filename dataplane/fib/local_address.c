@@ -148,7 +148,7 @@ vrf_local_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uin
 {
 	struct local_address_list *list = atomic_load_explicit(list_of(vrf, family), memory_order_acquire);
 	uint32_t count = list ? atomic_load_explicit(&list->count, memory_order_acquire) : 0;
-	uint32_t wanted = interface == NO_INTERFACE ? interface : interface_at(interface)->addresses_of;
+	uint32_t preferred = interface == NO_INTERFACE ? interface : interface_at(interface)->addresses_of;
 	int best = -1;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -159,7 +159,7 @@ vrf_local_address_at(uint16_t vrf, uint8_t family, uint32_t interface, const uin
 		if (!read_place(&list->places[i], there, &length, &whose))
 			continue;
 		rank = (int)shared_bits(there, near, family == 4 ? 4 : 16);
-		if (wanted != NO_INTERFACE && whose == wanted)
+		if (preferred != NO_INTERFACE && whose == preferred)
 			rank += 1000;
 		if (rank <= best)
 			continue;

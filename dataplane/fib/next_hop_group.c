@@ -123,9 +123,9 @@ create(struct object *object, const Sluice__V1__NextHopGroup *spec, struct fault
 }
 
 static int
-put(struct object *object, const void *wanted, const void *previous, struct fault *f)
+put(struct object *object, const void *desired, const void *previous, struct fault *f)
 {
-	const Sluice__V1__NextHopGroup *spec = wanted, *old = previous;
+	const Sluice__V1__NextHopGroup *spec = desired, *old = previous;
 	struct group *g = object->state;
 	struct next_hops n, before;
 	struct fault ignored;

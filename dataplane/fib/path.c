@@ -19,7 +19,7 @@
 enum { BUCKETS_SMALLEST = 256, NO_PATH = UINT32_MAX };
 
 struct member {
-	struct next_hop wanted;
+	struct next_hop next_hop;
 	const struct next_hop_type *type;
 	uint32_t interface; // that it is reached by, or NO_INTERFACE
 	uint32_t hop;       // the type's; 0: it is not reached
@@ -80,7 +80,7 @@ same(const struct path *path, uint16_t vrf, uint8_t family, const struct next_ho
 	if (path->vrf != vrf || path->family != family || path->count != count)
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		const struct next_hop *n = &path->members[i].wanted;
+		const struct next_hop *n = &path->members[i].next_hop;
 
 		if (!next_hop_equal(n, &hops[i]) || n->weight != hops[i].weight)
 			return false;
@@ -99,35 +99,35 @@ text_of(uint8_t family, const uint8_t *address, char text[INET6_ADDRSTRLEN])
 static uint32_t
 way_to(const struct path *path, const struct member *member)
 {
-	if (member->wanted.interface != NO_INTERFACE || next_hop_is_elsewhere(&member->wanted))
-		return member->wanted.interface;
-	return vrf_connected(path->vrf, path->family, member->wanted.address);
+	if (member->next_hop.interface != NO_INTERFACE || next_hop_is_elsewhere(&member->next_hop))
+		return member->next_hop.interface;
+	return vrf_connected(path->vrf, path->family, member->next_hop.address);
 }
 
 // The member's hop on the interface found for it.
 static int
 reach(const struct path *path, struct member *member, uint32_t interface, struct fault *f)
 {
-	const struct next_hop_type *type = member->wanted.type;
-	bool elsewhere = next_hop_is_elsewhere(&member->wanted);
+	const struct next_hop_type *type = member->next_hop.type;
+	bool elsewhere = next_hop_is_elsewhere(&member->next_hop);
 	char text[INET6_ADDRSTRLEN];
 	uint32_t hop;
 
 	if (interface == NO_INTERFACE && !elsewhere)
 		return fault(f, ENOENT, "nextHops: no network of an interface in this VRF holds %s",
-			text_of(path->family, member->wanted.address, text));
+			text_of(path->family, member->next_hop.address, text));
 	if (!elsewhere && interface_at(interface)->link == INTERFACE_LOOPBACK)
 		return fault(f, EINVAL, "nextHops: the interface is a loopback; name one that has a port");
 	if (!type)
-		type = next_hop_type_of(&member->wanted, interface);
-	else if (!elsewhere && type->takes && !type->takes(&member->wanted, interface))
+		type = next_hop_type_of(&member->next_hop, interface);
+	else if (!elsewhere && type->takes && !type->takes(&member->next_hop, interface))
 		return fault(f, EINVAL, "nextHops: a %s does not lead to %s by this interface; name another interface",
-			type->name, text_of(path->family, member->wanted.address, text));
+			type->name, text_of(path->family, member->next_hop.address, text));
 	member->type = type;
 	if (!type)
 		return fault(f, EINVAL, "nextHops: no type of next hop leads to %s by this interface",
-			text_of(path->family, member->wanted.address, text));
-	hop = member->type->hop(interface, path->family, &member->wanted);
+			text_of(path->family, member->next_hop.address, text));
+	hop = member->type->hop(interface, path->family, &member->next_hop);
 	if (hop == UINT32_MAX)
 		return fault(f, ENOSPC, "nextHops: there is no room for another %s", member->type->name);
 	member->interface = interface;
@@ -160,8 +160,8 @@ spread_out(struct path *path, unsigned slots)
 	for (unsigned i = 0; i < path->count; i++) {
 		const struct member *m = &path->members[i];
 
-		reached[i] = m->hop ? m->wanted.weight : 0;
-		up[i] = is_up(m) ? m->wanted.weight : 0;
+		reached[i] = m->hop ? m->next_hop.weight : 0;
+		up[i] = is_up(m) ? m->next_hop.weight : 0;
 		any_reached |= reached[i];
 		any_up |= up[i];
 	}
@@ -177,7 +177,7 @@ static unsigned
 weights_of(const struct path *path, uint8_t weights[PATH_MEMBERS])
 {
 	for (unsigned i = 0; i < path->count; i++)
-		weights[i] = path->members[i].wanted.weight;
+		weights[i] = path->members[i].next_hop.weight;
 	return spread_bits(weights, path->count);
 }
 
@@ -217,8 +217,8 @@ release_members(struct member *members, unsigned count)
 		struct member *m = &members[i];
 
 		release_member(m);
-		floating -= m->wanted.interface == NO_INTERFACE;
-		next_hop_unuse(&m->wanted);
+		floating -= m->next_hop.interface == NO_INTERFACE;
+		next_hop_unuse(&m->next_hop);
 	}
 }
 
@@ -250,7 +250,7 @@ take_members(struct path *path, const struct next_hop *hops, unsigned count, str
 	for (unsigned i = 0; i < count; i++) {
 		path->members[i] = (struct member){.interface = NO_INTERFACE};
 		floating += hops[i].interface == NO_INTERFACE;
-		if (next_hop_use(&path->members[i].wanted, &hops[i]))
+		if (next_hop_use(&path->members[i].next_hop, &hops[i]))
 			error = fault(f, ENOMEM, "nextHops: there is no memory for them");
 	}
 	for (unsigned i = 0; i < count && error == 0; i++) {
@@ -413,7 +413,7 @@ change_spread(struct path *path, const struct member *before, unsigned before_co
 	for (unsigned i = 0; i < before_count; i++) {
 		number[i] = SPREAD_NOBODY;
 		for (unsigned k = 0; k < path->count; k++)
-			if (next_hop_equal(&before[i].wanted, &path->members[k].wanted))
+			if (next_hop_equal(&before[i].next_hop, &path->members[k].next_hop))
 				number[i] = (uint8_t)k;
 	}
 	renumber(owners, slots, path->owners, old_slots, number);
@@ -526,8 +526,8 @@ reach_again(
 		struct member *m = &path->members[i];
 		uint32_t interface;
 
-		if (m->wanted.interface != NO_INTERFACE || next_hop_is_elsewhere(&m->wanted) ||
-			!within(&m->wanted, path->family, networks, count))
+		if (m->next_hop.interface != NO_INTERFACE || next_hop_is_elsewhere(&m->next_hop) ||
+			!within(&m->next_hop, path->family, networks, count))
 			continue;
 		interface = way_to(path, m);
 		if (interface == m->interface && m->hop != 0)

@@ -49,7 +49,7 @@ static int
 need_meters(struct flow_meters *meters, struct fault *f)
 {
 	for (unsigned i = 0; meters && i < meters->count; i++) {
-		struct flow_meter *one = &meters->wanted[i];
+		struct flow_meter *one = &meters->sources[i];
 		const char *const fields[2][2] = {
 			{"flows.metersUp", "flows.metersDown"}, {"otherMetersUp", "otherMetersDown"}};
 		const char *field = fields[one->qfi == QFIS][one->direction];
@@ -74,9 +74,9 @@ use_meters(const struct flow_profile *profile, bool use)
 {
 	for (unsigned i = 0; profile && profile->meters && i < profile->meters->count; i++)
 		if (use)
-			object_use(profile->meters->wanted[i].object);
+			object_use(profile->meters->sources[i].object);
 		else
-			object_unuse(profile->meters->wanted[i].object);
+			object_unuse(profile->meters->sources[i].object);
 }
 
 static int

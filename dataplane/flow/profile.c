@@ -220,7 +220,7 @@ name_meters(
 		return fault(m->f, EINVAL, "flow profile %.63s, %s: %zu are more than %d", m->name, where, count,
 			FLOW_METERS);
 	for (size_t i = 0; i < count; i++) {
-		struct flow_meter *one = &meters->wanted[meters->count++];
+		struct flow_meter *one = &meters->sources[meters->count++];
 
 		*one = (struct flow_meter){.direction = direction, .qfi = (uint8_t)qfi, .place = (uint8_t)i};
 		if (names[i][0] == '\0' || strlen(names[i]) >= sizeof(one->name))
@@ -257,7 +257,7 @@ set_meters(struct making *m)
 		count += spec->flows[i]->n_meters_up + spec->flows[i]->n_meters_down;
 	if (count == 0)
 		return 0;
-	m->profile->meters = calloc(1, sizeof(*m->profile->meters) + count * sizeof(m->profile->meters->wanted[0]));
+	m->profile->meters = calloc(1, sizeof(*m->profile->meters) + count * sizeof(m->profile->meters->sources[0]));
 	if (!m->profile->meters)
 		return fault(m->f, ENOMEM, "flow profile %.63s: there is no memory left for it", m->name);
 	memset(m->profile->meters->of, 0xff, sizeof(m->profile->meters->of));

@@ -36,7 +36,7 @@ struct flow_meters {
 		struct object *object;
 		uint8_t direction, qfi, place;
 		char name[64];
-	} wanted[];
+	} sources[];
 };
 
 struct flow_profile {

@@ -46,20 +46,20 @@ a_header_over_ipv6_has_the_bytes_of_the_specification(void **state)
 static void
 an_echo_response_echoes_the_sequence_number_and_has_a_recovery_element(void **state)
 {
-	static const uint8_t wanted[42] = {0x45, 0, 0, 42, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+	static const uint8_t expected[42] = {0x45, 0, 0, 42, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
 		0x08, 0x68, 0x30, 0x39, 0, 22, 0, 0, 0x32, 2, 0, 6, 0, 0, 0, 0, 0xab, 0xcd, 0, 0, 14, 0};
 	uint8_t room[GTPU_MESSAGE_MAX], elements[2];
 	unsigned length = gtpu_write_message(
 		room, &ends4, 12345, GTPU_ECHO_RESPONSE, 0xabcd, elements, gtpu_echo_response(elements));
 
-	assert_int_equal(length, sizeof(wanted));
+	assert_int_equal(length, sizeof(expected));
 	assert_int_equal(checksum_fold(checksum_add(0, room, 20)), 0xffff);
 	assert_int_equal(
 		checksum_fold(checksum_add(checksum_add(0, room + 12, 8) + RTE_BE16(22) + RTE_BE16(17), room + 20, 22)),
 		0xffff);
 	memset(room + 10, 0, 2);
 	memset(room + 26, 0, 2);
-	assert_memory_equal(room, wanted, sizeof(wanted));
+	assert_memory_equal(room, expected, sizeof(expected));
 }
 
 static void
@@ -87,11 +87,11 @@ an_error_indication_names_the_teid_and_our_address(void **state)
 static void
 the_extension_headers_we_know_are_listed(void **state)
 {
-	static const uint8_t wanted[] = {141, 1, 0x85};
+	static const uint8_t expected[] = {141, 1, 0x85};
 	uint8_t elements[8];
 
-	assert_int_equal(gtpu_supported_extensions(elements), sizeof(wanted));
-	assert_memory_equal(elements, wanted, sizeof(wanted));
+	assert_int_equal(gtpu_supported_extensions(elements), sizeof(expected));
+	assert_memory_equal(elements, expected, sizeof(expected));
 }
 
 struct row {

@@ -184,10 +184,10 @@ one_group(unsigned subscribers)
 }
 
 void
-assert_near(uint64_t found, double wanted, double tolerance)
+assert_near(uint64_t found, double expected, double tolerance)
 {
-	if ((double)found < wanted * (1 - tolerance) || (double)found > wanted * (1 + tolerance))
-		fail_msg("%llu is not within %g of %.0f", (unsigned long long)found, tolerance, wanted);
+	if ((double)found < expected * (1 - tolerance) || (double)found > expected * (1 + tolerance))
+		fail_msg("%llu is not within %g of %.0f", (unsigned long long)found, tolerance, expected);
 }
 
 uint64_t

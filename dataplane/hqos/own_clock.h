@@ -53,4 +53,4 @@ void run(unsigned subscribers, uint8_t classes, uint32_t bytes, unsigned millise
 // The packets that a subscriber sent, as in `sent`.
 uint64_t of(unsigned subscriber);
 
-void assert_near(uint64_t found, double wanted, double tolerance);
+void assert_near(uint64_t found, double expected, double tolerance);

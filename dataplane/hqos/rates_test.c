@@ -234,18 +234,18 @@ a_frame_shorter_than_the_line_s_overhead_does_not_delay_others(void **state)
 	one_group(4);
 	for (unsigned round = 0; round < 200; round++) {
 		struct rte_mbuf *packets[64];
-		unsigned wanted = 0, count = 0, more;
+		unsigned expected = 0, count = 0, more;
 
 		for (uint32_t i = 0; i < 4; i++)
 			for (uint64_t each = 1 + chance(6); each != 0; each--)
-				wanted += put(i, (uint8_t)chance(HQOS_CLASSES), chance(2) ? 42 : 500);
+				expected += put(i, (uint8_t)chance(HQOS_CLASSES), chance(2) ? 42 : 500);
 		// Twelve thousand bytes take a tenth of this.
 		for (unsigned wait = 0; wait < 100; wait++) {
 			while ((more = get(packets, 64)) != 0)
 				count += more;
 			now += STEP;
 		}
-		assert_int_equal(count, wanted);
+		assert_int_equal(count, expected);
 	}
 }
 

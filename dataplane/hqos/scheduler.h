@@ -138,7 +138,7 @@ struct hqos_subscriber {
 	uint8_t owner_life;
 	uint8_t listed;
 	uint8_t before[3];
-	uint64_t wanted;
+	uint64_t desired;
 
 	_Alignas(64) struct hqos_queue queues[HQOS_CLASSES];
 	struct hqos_class_state classes[HQOS_CLASSES];

@@ -16,8 +16,8 @@
 #include "hqos/nodes.h"
 #include "port/handover.h"
 
-// struct hqos_subscriber's `wanted`.
-enum { WANTED_PROFILE = 0, WANTED_GROUP = 16, WANTED_LIFE = 40, WANTED_REST = 62, WANTED_THERE = 63 };
+// struct hqos_subscriber's `desired`.
+enum { DESIRED_PROFILE = 0, DESIRED_GROUP = 16, DESIRED_LIFE = 40, DESIRED_REST = 62, DESIRED_THERE = 63 };
 enum {
 	CATCH_UP = 256,      // maximum of changes at a time
 	LAST_MIN = 10000000, // nanoseconds for the last packets of a scheduler that is to go
@@ -68,9 +68,9 @@ list(struct shaped *shaped, uint32_t subscriber)
 }
 
 static void
-want(struct shaped *shaped, uint32_t subscriber, uint64_t word)
+set_desired(struct shaped *shaped, uint32_t subscriber, uint64_t word)
 {
-	__atomic_store_n(&subscriber_at(shaped, subscriber)->wanted, word, __ATOMIC_RELEASE);
+	__atomic_store_n(&subscriber_at(shaped, subscriber)->desired, word, __ATOMIC_RELEASE);
 	list(shaped, subscriber);
 }
 
@@ -82,13 +82,13 @@ settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, un
 {
 	struct hqos_scheduler *s = shaped->scheduler;
 	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
-	uint64_t wanted = __atomic_load_n(&sub->wanted, __ATOMIC_ACQUIRE);
-	bool there = wanted >> WANTED_THERE & 1;
-	uint8_t life = (uint8_t)(wanted >> WANTED_LIFE);
-	uint32_t group = (uint32_t)(wanted >> WANTED_GROUP) & (HQOS_SUBSCRIBERS - 1);
+	uint64_t desired = __atomic_load_n(&sub->desired, __ATOMIC_ACQUIRE);
+	bool there = desired >> DESIRED_THERE & 1;
+	uint8_t life = (uint8_t)(desired >> DESIRED_LIFE);
+	uint32_t group = (uint32_t)(desired >> DESIRED_GROUP) & (HQOS_SUBSCRIBERS - 1);
 
 	// Waiting packets are sent first.
-	if (!there && (wanted >> WANTED_REST & 1) && sub->used && sub->owner_life == life && sub->backlog != 0)
+	if (!there && (desired >> DESIRED_REST & 1) && sub->used && sub->owner_life == life && sub->backlog != 0)
 		return false;
 	if (sub->used && (!there || sub->owner_life != life)) {
 		unsigned left = room - *count, gone;
@@ -103,7 +103,7 @@ settle(struct shaped *shaped, uint32_t subscriber, struct rte_mbuf **packets, un
 	__atomic_store_n(&sub->owner_life, life, __ATOMIC_RELEASE);
 	if (!s->groups[group].used)
 		hqos_set_group(s, group, (uint16_t)group, now);
-	return hqos_set_subscriber(s, subscriber, group, (uint16_t)(wanted >> WANTED_PROFILE), now);
+	return hqos_set_subscriber(s, subscriber, group, (uint16_t)(desired >> DESIRED_PROFILE), now);
 }
 
 bool
@@ -112,7 +112,7 @@ shaped_has_settled(const struct shaped *shaped, uint32_t subscriber)
 	const struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
 	uint8_t life = __atomic_load_n(&sub->owner_life, __ATOMIC_ACQUIRE);
 
-	return life == (uint8_t)(sub->wanted >> WANTED_LIFE) && sub->used;
+	return life == (uint8_t)(sub->desired >> DESIRED_LIFE) && sub->used;
 }
 
 bool
@@ -200,16 +200,16 @@ hqos_use(uint32_t queue, uint32_t session, enum direction direction, const struc
 	uint32_t subscriber = queue & (HQOS_SUBSCRIBERS - 1);
 	struct hqos_subscriber *sub = subscriber_at(shaped, subscriber);
 	const struct qos_binding now = {.queue = queue, .profile = (uint16_t)qos_profile_of(profile)};
-	uint64_t wanted = 1ull << WANTED_THERE | (uint64_t)qos_group_of(group)->number << WANTED_GROUP | now.profile,
+	uint64_t desired = 1ull << DESIRED_THERE | (uint64_t)qos_group_of(group)->number << DESIRED_GROUP | now.profile,
 		 word;
 
 	// Another life for another session.
-	if (sub->wanted >> WANTED_THERE & 1)
-		wanted |= sub->wanted & 0xffull << WANTED_LIFE;
+	if (sub->desired >> DESIRED_THERE & 1)
+		desired |= sub->desired & 0xffull << DESIRED_LIFE;
 	else
-		wanted |= (sub->wanted + (1ull << WANTED_LIFE)) & 0xffull << WANTED_LIFE;
-	if (wanted != sub->wanted)
-		want(shaped, subscriber, wanted);
+		desired |= (sub->desired + (1ull << DESIRED_LIFE)) & 0xffull << DESIRED_LIFE;
+	if (desired != sub->desired)
+		set_desired(shaped, subscriber, desired);
 	memcpy(&word, &now, sizeof(word));
 	__atomic_store_n((uint64_t *)(void *)&qos_bindings[direction][session], word, __ATOMIC_RELEASE);
 }
@@ -227,8 +227,9 @@ hqos_use_none(uint32_t session, enum direction direction)
 static void
 go(struct shaped *shaped, uint32_t subscriber, bool drop)
 {
-	want(shaped, subscriber,
-		(subscriber_at(shaped, subscriber)->wanted & 0xffull << WANTED_LIFE) | (uint64_t)!drop << WANTED_REST);
+	set_desired(shaped, subscriber,
+		(subscriber_at(shaped, subscriber)->desired & 0xffull << DESIRED_LIFE) | (uint64_t)!drop
+												 << DESIRED_REST);
 }
 
 // A deleted subscriber, once no worker has a packet for it.

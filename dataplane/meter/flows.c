@@ -12,9 +12,9 @@
 enum { TRIES = 4 };
 
 int
-meter_flows_create(struct meter_flows *flows, uint32_t wanted)
+meter_flows_create(struct meter_flows *flows, uint32_t requested)
 {
-	flows->count = (uint32_t)(((uint64_t)wanted + wanted / 2 + FLOW_WAYS - 1) / FLOW_WAYS);
+	flows->count = (uint32_t)(((uint64_t)requested + requested / 2 + FLOW_WAYS - 1) / FLOW_WAYS);
 	flows->sets = slab_reserve(flows->count * sizeof(flows->sets[0]));
 	return flows->sets ? 0 : -ENOMEM;
 }

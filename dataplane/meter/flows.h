@@ -23,7 +23,7 @@ struct meter_flows {
 };
 
 // Make room for so many flows at once: there are half as many more places, so that almost every flow finds a place. -ENOMEM.
-int meter_flows_create(struct meter_flows *flows, uint32_t wanted);
+int meter_flows_create(struct meter_flows *flows, uint32_t requested);
 void meter_flows_destroy(struct meter_flows *flows);
 
 // The buckets of a flow, full if it has not been seen for long; NULL: all its places belong to others.

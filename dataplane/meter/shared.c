@@ -24,11 +24,11 @@ read_state(const struct meter_state *state)
 
 // False: another worker was faster, and *before is the value now.
 static inline bool
-exchange(struct meter_state *state, rte_int128_t *before, const struct meter_state *wanted)
+exchange(struct meter_state *state, rte_int128_t *before, const struct meter_state *desired)
 {
 	rte_int128_t after;
 
-	memcpy(&after, wanted, sizeof(after));
+	memcpy(&after, desired, sizeof(after));
 	return rte_atomic128_cmp_exchange(
 		(rte_int128_t *)(void *)state, before, &after, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

@@ -83,13 +83,13 @@ is_solicited_node(const uint8_t address[16])
 }
 
 static enum nd_fault
-check_options(const uint8_t *option, size_t length, uint8_t wanted, const uint8_t **link_layer)
+check_options(const uint8_t *option, size_t length, uint8_t type, const uint8_t **link_layer)
 {
 	*link_layer = NULL;
 	while (length > 0) {
 		if (length < 8 || option[1] == 0 || option[1] * 8u > length)
 			return ND_OPTION;
-		if (option[0] == wanted) {
+		if (option[0] == type) {
 			const struct rte_ether_addr *mac = (const struct rte_ether_addr *)(option + 2);
 
 			if (option[1] != 1 || !rte_is_valid_assigned_ether_addr(mac))

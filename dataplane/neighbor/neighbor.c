@@ -313,7 +313,7 @@ used(uint32_t index)
 
 	// A forgotten entry is in state stale, but in no list.
 	if (n->hop != NO_HOP && n->resolving.entry.state == NEIGHBOR_STALE)
-		resolver_event(&neighbor_resolver, &n->resolving, NEIGHBOR_WANTED, NULL);
+		resolver_event(&neighbor_resolver, &n->resolving, NEIGHBOR_USED, NULL);
 }
 
 static void

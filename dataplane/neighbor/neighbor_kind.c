@@ -36,9 +36,9 @@ parse(const Sluice__V1__Neighbor *spec, struct object **interface, uint8_t addre
 }
 
 static int
-put(struct object *object, const void *wanted, const void *previous, struct fault *f)
+put(struct object *object, const void *desired, const void *previous, struct fault *f)
 {
-	const Sluice__V1__Neighbor *spec = wanted, *old = previous;
+	const Sluice__V1__Neighbor *spec = desired, *old = previous;
 	struct object *interface;
 	struct neighbor *n;
 	struct rte_ether_addr mac;
@@ -65,9 +65,9 @@ put(struct object *object, const void *wanted, const void *previous, struct faul
 	return 0;
 }
 
-static int delete (struct object *object, const void *wanted, struct fault *f)
+static int delete (struct object *object, const void *desired, struct fault *f)
 {
-	const Sluice__V1__Neighbor *spec = wanted;
+	const Sluice__V1__Neighbor *spec = desired;
 	struct object *interface = object->state;
 	uint8_t address[16], family;
 	struct neighbor *n;

@@ -24,7 +24,7 @@ go(struct neighbor_entry *e, enum neighbor_state state, uint64_t deadline, unsig
 }
 
 static unsigned
-wanted(struct neighbor_entry *e, uint64_t now)
+used(struct neighbor_entry *e, uint64_t now)
 {
 	switch (e->state) {
 	case NEIGHBOR_NONE:
@@ -113,8 +113,8 @@ unsigned
 neighbor_next(struct neighbor_entry *e, enum neighbor_event event, const struct neighbor_advert *advert, uint64_t now)
 {
 	switch (event) {
-	case NEIGHBOR_WANTED:
-		return wanted(e, now);
+	case NEIGHBOR_USED:
+		return used(e, now);
 	case NEIGHBOR_TIMEOUT:
 		return timeout(e, now);
 	case NEIGHBOR_HEARD:

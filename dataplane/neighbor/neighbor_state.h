@@ -40,7 +40,7 @@ struct neighbor_entry {
 };
 
 enum neighbor_event {
-	NEIGHBOR_WANTED,    // a packet is to be sent to it
+	NEIGHBOR_USED,      // a packet is to be sent to it
 	NEIGHBOR_TIMEOUT,   // its deadline has passed
 	NEIGHBOR_HEARD,     // it, or a proxy, sent its MAC
 	NEIGHBOR_LINK_DOWN, // the link went: another host may have the address when it is back

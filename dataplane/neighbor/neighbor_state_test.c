@@ -33,7 +33,7 @@ struct step {
 static void
 each_event_in_each_state_follows_the_rfc(void **state)
 {
-	enum { W = NEIGHBOR_WANTED, TIMEOUT = NEIGHBOR_TIMEOUT, H = NEIGHBOR_HEARD, DOWN = NEIGHBOR_LINK_DOWN };
+	enum { W = NEIGHBOR_USED, TIMEOUT = NEIGHBOR_TIMEOUT, H = NEIGHBOR_HEARD, DOWN = NEIGHBOR_LINK_DOWN };
 	enum {
 		NONE = NEIGHBOR_NONE,
 		INCOMPLETE = NEIGHBOR_INCOMPLETE,
@@ -139,7 +139,7 @@ a_neighbor_that_never_answers_fails_after_three_solicitations(void **state)
 	struct neighbor_entry e = {.state = NEIGHBOR_NONE};
 	uint64_t now = NOW;
 
-	assert_int_equal(neighbor_next(&e, NEIGHBOR_WANTED, NULL, now), NEIGHBOR_ASK_ALL);
+	assert_int_equal(neighbor_next(&e, NEIGHBOR_USED, NULL, now), NEIGHBOR_ASK_ALL);
 	assert_int_equal(asked(&e, NEIGHBOR_ASK_ALL, &now), 2);
 	assert_int_equal(e.state, NEIGHBOR_FAILED);
 	assert_int_equal(now, NOW + 3 * T.retransmit);

@@ -112,7 +112,7 @@ resolver_event(
 
 	// Probe a needed neighbour that did not answer.
 	if (event == NEIGHBOR_TIMEOUT && before.state == NEIGHBOR_FAILED && resolver->needed(r))
-		event = NEIGHBOR_WANTED;
+		event = NEIGHBOR_USED;
 	actions = neighbor_next(&r->entry, event, advert, now());
 	moved = before.state != r->entry.state;
 
@@ -163,7 +163,7 @@ resolver_wait(struct resolver *resolver, struct resolving *r, struct rte_mbuf *m
 		return;
 	}
 	queue(resolver, r, m);
-	resolver_event(resolver, r, NEIGHBOR_WANTED, NULL);
+	resolver_event(resolver, r, NEIGHBOR_USED, NULL);
 }
 
 static void

@@ -34,18 +34,18 @@ feeds_all_queues(const char *driver)
 }
 
 static int
-choose_queues(struct port *port, const struct rte_eth_dev_info *info, uint32_t wanted, struct fault *f)
+choose_queues(struct port *port, const struct rte_eth_dev_info *info, uint32_t requested, struct fault *f)
 {
 	uint32_t rx = RTE_MAX(info->max_rx_queues, 1u), tx = RTE_MIN(worker_count, RTE_MAX(info->max_tx_queues, 1u));
 	bool all = feeds_all_queues(info->driver_name);
 
-	if (wanted > info->max_rx_queues)
+	if (requested > info->max_rx_queues)
 		return fault(f, EINVAL, "rxQueues: the device has %u at most", info->max_rx_queues);
-	if (all && wanted > 0 && wanted < rx)
+	if (all && requested > 0 && requested < rx)
 		return fault(
 			f, EINVAL, "rxQueues: packets come by all %u queues that the device's arguments ask for", rx);
 	if (!all)
-		rx = wanted ? wanted : RTE_MIN(worker_count, rx);
+		rx = requested ? requested : RTE_MIN(worker_count, rx);
 	// These have queues in pairs.
 	if (strcmp(info->driver_name, "net_tap") == 0 || strcmp(info->driver_name, "net_af_xdp") == 0)
 		tx = rx;
@@ -117,14 +117,14 @@ attach_set_mac(struct port *port, const char *mac, struct rte_ether_addr *addres
 }
 
 void
-attach_set_promiscuous(struct port *port, bool wanted)
+attach_set_promiscuous(struct port *port, bool promiscuous)
 {
 	struct rte_ether_addr own;
 
-	port->promiscuous = wanted;
+	port->promiscuous = promiscuous;
 	if (port->device == NO_PORT)
 		return;
-	if (wanted || rte_eth_macaddr_get(port->device, &own) || !rte_is_same_ether_addr(&port->mac, &own))
+	if (promiscuous || rte_eth_macaddr_get(port->device, &own) || !rte_is_same_ether_addr(&port->mac, &own))
 		rte_eth_promiscuous_enable(port->device);
 	else
 		rte_eth_promiscuous_disable(port->device);

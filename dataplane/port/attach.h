@@ -18,4 +18,4 @@ int attach_set_mtu(struct port *port, uint16_t mtu);
 // Set the port's own address. A device that keeps its own (memif, af_xdp) receives everything instead: ether-input checks
 // the destination anyway. `address` becomes the port's once nothing can fail.
 int attach_set_mac(struct port *port, const char *mac, struct rte_ether_addr *address, struct fault *f);
-void attach_set_promiscuous(struct port *port, bool wanted);
+void attach_set_promiscuous(struct port *port, bool promiscuous);

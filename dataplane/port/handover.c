@@ -27,8 +27,8 @@ static struct handover *owned[WORKER_MAX];
 struct rte_ring *
 handover_ring(void)
 {
-	unsigned wanted = rte_align32prevpow2(packet_pool->size / (PARTS * RTE_MAX(worker_count, 1u)));
-	unsigned size = RTE_MAX(RTE_MIN(wanted, (unsigned)RING_MAX), (unsigned)RING_MIN);
+	unsigned desired = rte_align32prevpow2(packet_pool->size / (PARTS * RTE_MAX(worker_count, 1u)));
+	unsigned size = RTE_MAX(RTE_MIN(desired, (unsigned)RING_MAX), (unsigned)RING_MIN);
 	ssize_t bytes = rte_ring_get_memsize(size);
 	struct rte_ring *ring =
 		bytes < 0 ? NULL : aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL((size_t)bytes, 64));

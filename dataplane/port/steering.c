@@ -394,7 +394,7 @@ replace(struct port *port, struct steering *fresh, struct fault *f)
 
 // With the device stopped for a moment, which the call requires.
 static int
-isolate(struct port *port, bool wanted, bool *isolated, struct fault *f)
+isolate(struct port *port, bool requested, bool *isolated, struct fault *f)
 {
 	struct rte_flow_error why;
 	int stopped, error;
@@ -404,7 +404,7 @@ isolate(struct port *port, bool wanted, bool *isolated, struct fault *f)
 	rcu_wait();
 	stopped = rte_eth_dev_stop(port->device);
 	if (stopped == 0) {
-		*isolated = rte_flow_isolate(port->device, wanted, &why) == 0 && wanted;
+		*isolated = rte_flow_isolate(port->device, requested, &why) == 0 && requested;
 		error = rte_eth_dev_start(port->device);
 		if (error)
 			return fault(f, device_errno(error), "steering: the device does not start again (%s)",

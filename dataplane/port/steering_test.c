@@ -250,22 +250,22 @@ assert_refused(int result, const char *words)
 // These rules, and no others.
 #define assert_flows(...) \
 	do { \
-		static const char *const wanted[] = {__VA_ARGS__}; \
-		assert_these(wanted, RTE_DIM(wanted)); \
+		static const char *const expected[] = {__VA_ARGS__}; \
+		assert_these(expected, RTE_DIM(expected)); \
 	} while (0)
 
 static void
-assert_these(const char *const *wanted, unsigned count)
+assert_these(const char *const *expected, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
 		bool found = false;
 
 		for (unsigned j = 0; j < card.count; j++)
-			found |= strcmp(card.flows[j]->text, wanted[i]) == 0;
+			found |= strcmp(card.flows[j]->text, expected[i]) == 0;
 		if (!found) {
 			for (unsigned j = 0; j < card.count; j++)
 				fprintf(stderr, "there is: %s\n", card.flows[j]->text);
-			fail_msg("there is no rule: %s", wanted[i]);
+			fail_msg("there is no rule: %s", expected[i]);
 		}
 	}
 	assert_int_equal(card.count, count);

@@ -322,16 +322,16 @@ namespace_changed(const struct twin *twin)
 static bool
 moved(const struct twin *twin)
 {
-	struct stat wanted, found;
+	struct stat expected, found;
 	int namespace = ioctl(twin->fd, TUNGETDEVNETNS);
 	bool known;
 
 	if (namespace < 0)
 		return false;
 	known = fstat(namespace, &found) == 0 &&
-		(twin->namespace < 0 ? stat("/proc/self/ns/net", &wanted) : fstat(twin->namespace, &wanted)) == 0;
+		(twin->namespace < 0 ? stat("/proc/self/ns/net", &expected) : fstat(twin->namespace, &expected)) == 0;
 	close(namespace);
-	return known && wanted.st_ino != found.st_ino;
+	return known && expected.st_ino != found.st_ino;
 }
 
 void
@@ -407,10 +407,10 @@ twin_close(struct port *port)
 
 // The address among those it has to have, or NULL.
 static struct twin_address *
-find_address(const struct twin *twin, const struct twin_address *wanted)
+find_address(const struct twin *twin, const struct twin_address *changed)
 {
 	for (size_t i = 0; i < twin->address_count; i++)
-		if (memcmp(&twin->addresses[i], wanted, sizeof(*wanted)) == 0)
+		if (memcmp(&twin->addresses[i], changed, sizeof(*changed)) == 0)
 			return &twin->addresses[i];
 	return NULL;
 }
@@ -419,23 +419,23 @@ void
 twin_address(struct port *port, bool add, uint8_t family, const uint8_t *address, uint8_t length)
 {
 	struct twin *twin = port->twin;
-	struct twin_address wanted = {.family = family, .length = length}, *known, *more;
+	struct twin_address changed = {.family = family, .length = length}, *known, *more;
 
 	if (!twin)
 		return;
-	memcpy(wanted.bytes, address, family == 4 ? 4 : 16);
-	known = find_address(twin, &wanted);
+	memcpy(changed.bytes, address, family == 4 ? 4 : 16);
+	known = find_address(twin, &changed);
 	if (add && !known) {
 		more = realloc(twin->addresses, (twin->address_count + 1) * sizeof(*more));
 		if (more) {
 			twin->addresses = more;
-			more[twin->address_count++] = wanted;
+			more[twin->address_count++] = changed;
 		}
 	} else if (!add && known) {
 		*known = twin->addresses[--twin->address_count];
 	}
 	if (twin->fd >= 0)
-		change_address(twin, add, &wanted);
+		change_address(twin, add, &changed);
 }
 
 // NULL, or why the twin did not get the frame.

@@ -44,15 +44,15 @@ the_header_is_at_the_end_of_its_room(void **state)
 static void
 an_access_s_header_follows_the_tags(void **state)
 {
-	static const uint8_t wanted[30] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xa8, 0, 100, 0x81, 0x00, 0, 7,
+	static const uint8_t expected[30] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xa8, 0, 100, 0x81, 0x00, 0, 7,
 		0x88, 0x64, 0x11, 0x00, 0x12, 0x34, 0, 0, 0, 0};
 	struct session_header header = qinq;
 	uint8_t room[SESSION_HEADER_ROOM];
 
-	memcpy(header.behind, wanted + 20, SESSION_BEHIND_TAGS);
+	memcpy(header.behind, expected + 20, SESSION_BEHIND_TAGS);
 	header.behind_length = SESSION_BEHIND_TAGS;
 	assert_int_equal(session_header_write(&header, room), SESSION_HEADER_MAX);
-	assert_memory_equal(room + SESSION_HEADER_ROOM - sizeof(wanted), wanted, sizeof(wanted));
+	assert_memory_equal(room + SESSION_HEADER_ROOM - sizeof(expected), expected, sizeof(expected));
 }
 
 static void
@@ -61,7 +61,7 @@ addresses_change_without_touching_neighbouring_bytes(void **state)
 	static const uint8_t subscriber[6] = {2, 0xaa, 0xbb, 0xcc, 0xdd, 0xee},
 			     port[6] = {2, 0x11, 0x22, 0x33, 0x44, 0x55};
 	struct session_header header = qinq;
-	uint8_t changed[SESSION_HEADER_ROOM], wanted[SESSION_HEADER_ROOM];
+	uint8_t changed[SESSION_HEADER_ROOM], expected[SESSION_HEADER_ROOM];
 
 	for (unsigned tags = 0; tags <= 2; tags++)
 		for (unsigned pppoe = 0; pppoe <= 1; pppoe++) {
@@ -76,8 +76,8 @@ addresses_change_without_touching_neighbouring_bytes(void **state)
 			session_header_source(changed, length, port);
 			memcpy(&header.destination, subscriber, 6);
 			memcpy(&header.source, port, 6);
-			session_header_write(&header, wanted);
-			assert_memory_equal(changed, wanted, sizeof(wanted));
+			session_header_write(&header, expected);
+			assert_memory_equal(changed, expected, sizeof(expected));
 		}
 }
 
@@ -86,7 +86,7 @@ every_pair_of_tpids_comes_back_as_it_came_in(void **state)
 {
 	static const uint16_t tpids[] = {RTE_BE16(0x8100), RTE_BE16(0x88a8), RTE_BE16(0x9100)};
 	struct session_header header = qinq;
-	uint8_t changed[SESSION_HEADER_ROOM], wanted[SESSION_HEADER_ROOM];
+	uint8_t changed[SESSION_HEADER_ROOM], expected[SESSION_HEADER_ROOM];
 
 	for (unsigned o = 0; o < 3; o++)
 		for (unsigned i = 0; i < 3; i++) {
@@ -95,8 +95,8 @@ every_pair_of_tpids_comes_back_as_it_came_in(void **state)
 			session_header_tpids(changed, 2, length, session_tpids(tpids[o], tpids[i]));
 			header.outer_tpid = tpids[o];
 			header.inner_tpid = tpids[i];
-			session_header_write(&header, wanted);
-			assert_memory_equal(changed, wanted, sizeof(wanted));
+			session_header_write(&header, expected);
+			assert_memory_equal(changed, expected, sizeof(expected));
 		}
 }
 

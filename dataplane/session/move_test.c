@@ -113,12 +113,12 @@ gets_out(const struct key *key)
 static bool
 has_header(const struct sent *frame, const struct key *key)
 {
-	uint8_t wanted[FRAME_BYTES],
-		*end = write_header(wanted, key, key->used, port_mac(key->port), 20 + UDP + PAYLOAD);
-	size_t length = (size_t)(end - wanted);
+	uint8_t expected[FRAME_BYTES],
+		*end = write_header(expected, key, key->used, port_mac(key->port), 20 + UDP + PAYLOAD);
+	size_t length = (size_t)(end - expected);
 
 	return frame->port == port_number(key->port) && frame->length == length + 20 + UDP + PAYLOAD &&
-	       memcmp(frame->bytes, wanted, length) == 0;
+	       memcmp(frame->bytes, expected, length) == 0;
 }
 
 static bool

@@ -18,11 +18,11 @@ last_of(unsigned bucket)
 uint64_t
 histogram_percentile(const struct histogram *h, double share)
 {
-	uint64_t wanted = (uint64_t)ceil(share * (double)h->count), seen = 0;
+	uint64_t rank = (uint64_t)ceil(share * (double)h->count), seen = 0;
 
 	for (unsigned b = 0; b < HISTOGRAM_BUCKETS && h->count > 0; b++) {
 		seen += h->buckets[b];
-		if (seen >= wanted && seen > 0)
+		if (seen >= rank && seen > 0)
 			return last_of(b) < h->most ? last_of(b) : h->most;
 	}
 	return h->most;
