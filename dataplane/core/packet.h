@@ -23,18 +23,17 @@ enum { ALL_SESSIONS = SESSION_LIMIT };
 enum direction { UP, DOWN };
 
 // State that each packet has, from its arrival on, is in struct packet: it is cleared with it. So are the flags; the queue and the QFI are
-// there, too, as nodes read them of packets that no node has classified.
+// there, too, as nodes read them of packets that no node has classified. The flags of the QFI are fixed as concepts that do not include each
+// other set and read them.
 enum {
 	PACKET_ROUTED = 1 << 0,      // a look-up chose its hop: the node that sends it decrements the TTL
 	PACKET_OURS = 1 << 1,        // we made it: no ICMP errors about it, no policy on it
 	PACKET_REFLECT_QOS = 1 << 2, // its PDU session container had the RQI set
 	PACKET_CAPTURED = 1 << 3,    // captures of its session have looked at it
 	PACKET_TUNNELLED =
-		1 << 4,       // a subscriber's packet in a header of ours: no ICMP errors about it, but policy applies
-	PACKET_FLOW = 1 << 5, // its session has a flow profile, and `qfi` is that of the rule that matches, or NO_QFI
-	PACKET_FLOW_FIRM = 1 << 6, // and no derived rule of reflective QoS precedes the rule that set it
-	PACKET_QFI = 1 << 7,       // its traffic class or the header of its access has its QFI: rules do not change it
-	PACKET_FLAGS_OWN = 1 << 8, // this one and all above: of concepts, PACKET_FLAG_REGISTER()
+		1 << 4,      // a subscriber's packet in a header of ours: no ICMP errors about it, but policy applies
+	PACKET_QFI = 1 << 5, // its traffic class or the header of its access has its QFI: rules do not change it
+	PACKET_FLAGS_OWN = 1 << 6, // this one and all above: of concepts, PACKET_FLAG_REGISTER()
 };
 
 struct packet {

@@ -61,7 +61,7 @@ a_slot_of_an_odd_size_is_refused_at_start(void **state)
 static void
 flags_of_concepts_are_bits_of_their_own_and_clear_in_a_new_packet(void **state)
 {
-	// Together with the one of IPsec: all that there are bits for.
+	// Together with those of flows and IPsec: all that there are bits for.
 	static struct packet_flag flags[7];
 	struct rte_mbuf *m = one_node_packet("x", 1);
 	unsigned all = PACKET_FLAGS_OWN - 1;

@@ -30,5 +30,10 @@ flow_of(const struct object *object)
 // The marks of a QFI by a session's profile. Any thread.
 struct flow_mark flow_mark_of(uint32_t session, uint8_t qfi);
 
+// Flags of packets whose session has a flow profile: `qfi` is that of the rule that matches, or NO_QFI;
+extern struct packet_flag packet_flow;
+// and no derived rule of reflective QoS precedes the rule that set it.
+extern struct packet_flag packet_flow_firm;
+
 // Steps of chains. In: a checked IP packet, data at its header. Out: packet->qfi, class and priority set.
 extern struct node flow_up_node, flow_down_node;

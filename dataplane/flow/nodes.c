@@ -18,6 +18,10 @@ flow_mark_of(uint32_t session, uint8_t qfi)
 	return profile ? profile->marks[qfi % QFIS] : (struct flow_mark){.dscp = -1};
 }
 
+struct packet_flag packet_flow = {.name = "flow"}, packet_flow_firm = {.name = "flow-firm"};
+PACKET_FLAG_REGISTER(packet_flow)
+PACKET_FLAG_REGISTER(packet_flow_firm)
+
 static inline void
 mark(struct packet *p, const struct flow_profile *profile, uint8_t qfi)
 {
@@ -29,7 +33,7 @@ mark(struct packet *p, const struct flow_profile *profile, uint8_t qfi)
 static inline void
 settle(struct packet *p, const struct flow_profile *profile, const struct flow_rule *rule, enum direction direction)
 {
-	p->flags = (uint16_t)((p->flags & ~PACKET_FLOW_FIRM) | PACKET_FLOW);
+	p->flags = (uint16_t)((p->flags & ~packet_flow_firm.mask) | packet_flow.mask);
 	// The subscriber's side classified it.
 	if (direction == UP && unlikely(p->flags & PACKET_QFI)) {
 		mark(p, profile, p->qfi % QFIS);
@@ -45,7 +49,7 @@ settle(struct packet *p, const struct flow_profile *profile, const struct flow_r
 	}
 	p->qfi = rule->qfi;
 	if (rule->firm)
-		p->flags |= PACKET_FLOW_FIRM;
+		p->flags |= packet_flow_firm.mask;
 	mark(p, profile, rule->qfi);
 }
 

@@ -99,7 +99,7 @@ wrap(struct rte_mbuf *m, struct packet *p, uint32_t *identities)
 	ip = rte_pktmbuf_mtod(m, uint8_t *);
 	// A frame has none of its own.
 	class = likely(p->family != 0) ? ip_traffic_class(ip, p->family) : 0;
-	if (p->flags & PACKET_FLOW) {
+	if (p->flags & packet_flow.mask) {
 		mark = flow_mark_of(p->session, qfi);
 		if (mark.dscp >= 0)
 			class = (uint8_t)(mark.dscp << 2 | (class & ECN_MASK));

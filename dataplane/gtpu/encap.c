@@ -205,7 +205,7 @@ reflect(const uint8_t *inner, size_t length, uint8_t family, const struct gtpu_t
 static inline bool
 has_choice(const struct packet *p, const struct gtpu_tunnel *t)
 {
-	return (t->flags & TUNNEL_REFLECTIVE) | (p->flags & (PACKET_FLOW | PACKET_QFI));
+	return (t->flags & TUNNEL_REFLECTIVE) | (p->flags & (packet_flow.mask | PACKET_QFI));
 }
 
 // Write the packet's QFI over the template's: that of a signalled rule, of a derived rule (whose precedence is among theirs,
@@ -213,14 +213,14 @@ has_choice(const struct packet *p, const struct gtpu_tunnel *t)
 static uint8_t
 choose(uint8_t *inner, size_t length, struct packet *p, const struct gtpu_tunnel *t, uint8_t class)
 {
-	uint8_t qfi = (p->flags & (PACKET_FLOW | PACKET_QFI)) && p->qfi != NO_QFI ? p->qfi : t->qfi;
+	uint8_t qfi = (p->flags & (packet_flow.mask | PACKET_QFI)) && p->qfi != NO_QFI ? p->qfi : t->qfi;
 	struct flow_mark mark;
 
-	if ((t->flags & TUNNEL_REFLECTIVE) && !(p->flags & (PACKET_FLOW_FIRM | PACKET_QFI)))
+	if ((t->flags & TUNNEL_REFLECTIVE) && !(p->flags & (packet_flow_firm.mask | PACKET_QFI)))
 		qfi = reflect(inner, length, p->family, t, qfi);
 	if (t->flags & TUNNEL_CONTAINER)
 		inner[-QFI_BEFORE] = qfi;
-	if (!(p->flags & PACKET_FLOW))
+	if (!(p->flags & packet_flow.mask))
 		return class;
 	mark = flow_mark_of(p->session, qfi);
 	// Where it waits its class is known already.
