@@ -177,6 +177,27 @@ def test_a_module_reports_why_an_object_is_not_ready(site):
     site.gateway.delete("DnsHost", "odd")
 
 
+def test_clients_read_the_operational_state_that_a_module_has(site):
+    def answers(name):
+        asked = site.rest.ask("GET", f"/v1/modules/dns/answers?host={name}")
+        assert asked.status == 200, asked
+        (one,) = asked.json["hosts"]
+        return one["answers"]
+
+    site.gateway.apply(host("counted", "counted.example", "192.0.2.85"), host("unasked", "unasked.example"))
+    assert answers("counted") == answers("unasked") == 0
+    assert site.addresses(IPOE, "counted.example") == {"192.0.2.85"}
+    assert answers("counted") > 0 == answers("unasked")
+    table = site.gateway.sluice("get", "dnshosts", "--state=answers").stdout
+    rows = {line.split()[0]: line.split()[-1] for line in table.splitlines()}
+    assert (rows["counted"], rows["unasked"]) == (str(answers("counted")), "0")
+    assert "answers" in site.gateway.sluice("describe", "dnshost", "counted").stdout
+    document = site.rest.ask("GET", "/openapi.json").json
+    assert "/v1/modules/dns/answers" in document["paths"] and "DnsAnswers" in document["components"]["schemas"]
+    for name in ("counted", "unasked"):
+        site.gateway.delete("DnsHost", name)
+
+
 def test_objects_stay_while_their_module_is_dead_and_the_agent_starts_again(site):
     site.gateway.apply(host("lasting", "lasting.example", "192.0.2.83"))
     assert site.addresses(IPOE, "lasting.example") == {"192.0.2.83"}

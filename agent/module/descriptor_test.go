@@ -103,6 +103,53 @@ spec: {domain: www.example, addresses: [192.0.2.7], vrf: red, class: chaos, mail
 	}
 }
 
+func TestAStateOfAModuleHasItsOwnPathAndPlainMessages(t *testing.T) {
+	const state = `name: "answers" reply: "Answers" kinds: "DnsHost" path: "modules/dns/answers" id: "moduleDnsAnswers" summary: "s" columns: "rows.host"`
+	const query = `field { name: "host" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL options { [sluice.v1.field] { ref: "DnsHost" } } }`
+	const rows = `field { name: "rows" number: 1 type: TYPE_MESSAGE type_name: ".dns.v1.Row" label: LABEL_REPEATED options { [sluice.v1.field] { max: 9 } } }`
+	const row = `field { name: "host" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL options { [sluice.v1.field] { ref: "DnsHost" } } }`
+	file := func(change ...string) string {
+		return strings.NewReplacer(change...).Replace(hostFile + `
+			message_type { name: "AnswersQuery" ` + query + ` options { [sluice.v1.state] { ` + state + ` } } }
+			message_type { name: "Answers" ` + rows + ` }
+			message_type { name: "Row" ` + row + ` }`)
+	}
+	r := registry(t)
+	if err := AddKinds(r, "dns", descriptors(t, file())); err != nil {
+		t.Fatal(err)
+	}
+	if st := r.StateOf("dns.v1.AnswersQuery"); st == nil || st.Reply.Descriptor().FullName() != "dns.v1.Answers" || len(r.StatesOf("DnsHost")) != 1 {
+		t.Errorf("the state is %v", st)
+	}
+	for about, c := range map[string]struct{ file, problem string }{
+		"a path of the agent":     {file("modules/dns/answers", "counters/dns"), "path"},
+		"another module's path":   {file("modules/dns/answers", "modules/ntp/answers"), "path"},
+		"a path that climbs":      {file("modules/dns/answers", "modules/dns/../x"), "path"},
+		"an id of the agent":      {file("moduleDnsAnswers", "listSessions"), "id"},
+		"a kind of the agent":     {file(`kinds: "DnsHost"`, `kinds: "Session"`), "kinds: accepted"},
+		"no kind":                 {file(`kinds: "DnsHost"`, ``), "kinds: accepted"},
+		"a command":               {file(`summary: "s"`, `summary: "s" command: "apply"`), "command"},
+		"no summary":              {file(`summary: "s"`, ``), "summary"},
+		"a reply of air":          {file(`reply: "Answers"`, `reply: "Nothing"`), "reply"},
+		"a reply that is a kind":  {file(`reply: "Answers"`, `reply: "DnsHost"`), "reply"},
+		"a reply of the agent":    {file(`reply: "Answers"`, `reply: "AclHits"`, `name: "Answers"`, `name: "AclHits"`), "AclHits: another state's answer"},
+		"a column of air":         {file(`"rows.host"`, `"rows.nothing"`), "nothing"},
+		"a filter that is signed": {file(query, `field { name: "x" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL }`), "x: accepted: filters"},
+		"a signed answer":         {file(row, `field { name: "host" number: 2 type: TYPE_INT64 label: LABEL_OPTIONAL }`), "Row.host: accepted in answers"},
+		"a metric":                {file(row, `field { name: "host" number: 2 type: TYPE_UINT64 label: LABEL_OPTIONAL options { [sluice.v1.field] { metric { name: "up" } } } }`), "no metrics"},
+		"a terminal's command":    {file(`summary: "s"`, `summary: "\033[2J"`), "summary"},
+	} {
+		if err := AddKinds(registry(t), "dns", descriptors(t, c.file)); err == nil || !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
+	// The names of an answer's messages are taken from then on.
+	other := strings.NewReplacer("dns.v1", "ntp.v1", "dns/host", "ntp/host", "DnsHost", "Row", "dns-hosts", "ntp-rows", `short: "dh"`, ``).Replace(hostFile)
+	if err := AddKinds(r, "ntp", descriptors(t, other)); err == nil || !strings.Contains(err.Error(), "a message of a state's answer is called that") {
+		t.Errorf("a kind with the name of an answer's message: %v", err)
+	}
+}
+
 func TestADescriptorSetThatIsHostileIsRefused(t *testing.T) {
 	replaced := func(old, new string) string {
 		if !strings.Contains(hostFile, old) {

@@ -3,8 +3,14 @@
 package module
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
@@ -41,6 +47,106 @@ func TestPacketsForAModuleThatDoesNotReadAreDroppedAndCounted(t *testing.T) {
 	}
 	if a.packetBytes > packetBytesLimit || a.packetBytes < packetBytesLimit-len(long) {
 		t.Errorf("%d bytes wait", a.packetBytes)
+	}
+}
+
+func TestAQuestionIsAnsweredOnce(t *testing.T) {
+	a := newSession(&module{name: "lab"}, &api.ModuleHello{}, nil)
+	st := registry(t).StateOf("sluice.v1.AclHitsQuery")
+	ask := func(ctx context.Context) chan error {
+		done := make(chan error, 1)
+		go func() {
+			reply, err := a.ask(ctx, st, &api.AclHitsQuery{Acl: "web"})
+			if err == nil && reply.(*api.AclHits).GetOtherwise() != 7 {
+				err = fmt.Errorf("the reply is %v", reply)
+			}
+			done <- err
+		}()
+		return done
+	}
+	question := func() *api.StateQuestion {
+		for {
+			<-a.wake
+			if q := a.next().GetQuestion(); q != nil {
+				return q
+			}
+		}
+	}
+	right, err := proto.Marshal(&api.AclHits{Otherwise: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := proto.Marshal(&api.PortCountersList{Ports: []*api.PortCounters{{Port: "\033[2J"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for about, c := range map[string]struct {
+		answer *api.StateAnswer
+		code   codes.Code
+	}{
+		"an answer":           {&api.StateAnswer{Reply: right}, codes.OK},
+		"a problem":           {&api.StateAnswer{Problem: "the cache is being read"}, codes.Unavailable},
+		"a problem in colour": {&api.StateAnswer{Problem: "\033[2J"}, codes.Unavailable},
+		"no message":          {&api.StateAnswer{Reply: []byte{0xff}}, codes.Internal},
+		"a truncated message": {&api.StateAnswer{Reply: []byte{8}}, codes.Internal},
+	} {
+		done := ask(t.Context())
+		q := question()
+		if q.GetType() != "sluice.v1.AclHitsQuery" || string(q.GetQuery()) != "\n\x03web" {
+			t.Errorf("%s: the question is %v", about, q)
+		}
+		c.answer.Id = q.GetId()
+		if err := a.receive(&api.FromModule{Message: &api.FromModule_Answer{Answer: c.answer}}); err != nil {
+			t.Errorf("%s: %v", about, err)
+		}
+		if err := <-done; status.Code(err) != c.code || strings.Contains(fmt.Sprint(err), "\033") {
+			t.Errorf("%s: %v", about, err)
+		}
+		// The same again is for nobody.
+		if err := a.receive(&api.FromModule{Message: &api.FromModule_Answer{Answer: c.answer}}); err != nil {
+			t.Errorf("%s: again: %v", about, err)
+		}
+	}
+	st = registry(t).StateOf("sluice.v1.PortCountersQuery")
+	done := ask(t.Context())
+	if err := a.answer(&api.StateAnswer{Id: question().GetId(), Reply: control}); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "control characters") {
+		t.Errorf("control characters: %v", err)
+	}
+	if err := a.answer(&api.StateAnswer{Id: 1000}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an answer without a question: %v", err)
+	}
+}
+
+func TestQuestionsOfAModuleThatDoesNotAnswerAreBoundedAndEnd(t *testing.T) {
+	a := newSession(&module{name: "lab"}, &api.ModuleHello{}, nil)
+	st := registry(t).StateOf("sluice.v1.AclHitsQuery")
+	ended := make(chan error, questionsLimit)
+	for range questionsLimit {
+		go func() {
+			_, err := a.ask(context.Background(), st, &api.AclHitsQuery{})
+			ended <- err
+		}()
+	}
+	for waiting := 0; waiting < questionsLimit; {
+		<-a.wake
+		a.mu.Lock()
+		waiting = len(a.questions)
+		a.mu.Unlock()
+	}
+	if _, err := a.ask(t.Context(), st, &api.AclHitsQuery{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
+	}
+	a.leave()
+	for range questionsLimit {
+		if err := <-ended; status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+	}
+	if len(a.questions)+len(a.toAsk) != 0 {
+		t.Errorf("%d questions and %d to send are left", len(a.questions), len(a.toAsk))
 	}
 }
 

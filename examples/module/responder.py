@@ -5,6 +5,7 @@
 Questions are UDP packets to an address of the gateway (reason "local"); answers go into the subscriber's session."""
 
 import argparse
+import collections
 import pathlib
 import queue
 import sys
@@ -37,12 +38,16 @@ class Responder:
         self.agent, self.dataplane, self.kinds, self.api = agent_pb2, dataplane_pb2, dns_pb2, module_pb2
         self.descriptors = (generated / "dns.binpb").read_bytes()
         self.hosts = {}  # names of objects: DnsHost
-        self.domains = {}
+        self.domains = {}  # names of objects
+        self.answers = collections.Counter()  # by name of the object
         self.outgoing = queue.SimpleQueue()
 
     def find(self, domain):
-        host = self.domains.get(domain)
-        return host and (host.addresses, host.time_to_live or 300)
+        name = self.domains.get(domain)
+        if name is None:
+            return None
+        self.answers[name] += 1
+        return self.hosts[name].addresses, self.hosts[name].time_to_live or 300
 
     def run(self, channel, token):
         """Serves until the call ends, with grpc.RpcError."""
@@ -73,6 +78,8 @@ class Responder:
             self.follow(message.followed)
         elif which == "packets":
             self.answer(message.packets)
+        elif which == "question":
+            self.report(message.question)
 
     def follow(self, followed):
         """Objects of the kind DnsHost came, changed or went."""
@@ -91,13 +98,21 @@ class Responder:
                     "message": f"{host.domain}: labels have 1 to 63 characters of ASCII",
                 }
             conditions.append(self.api.ObjectCondition(kind="DnsHost", name=name, **state))
-        self.domains = {host.domain.lower(): host for host in self.hosts.values()}
+        self.domains = {host.domain.lower(): name for name, host in self.hosts.items()}
         if conditions:
             self.outgoing.put(self.api.FromModule(conditions=self.api.ObjectConditions(conditions=conditions)))
         if followed.synced:
             print(f"serving {len(self.domains)} domains", flush=True)
             # This module produces no objects. A module that does sends Complete after it has produced all of them.
             self.outgoing.put(self.api.FromModule(complete=self.api.Complete()))
+
+    def report(self, question):
+        """A client asks for operational state: a message of dns.proto. This module has one such message."""
+        query = self.kinds.DnsAnswersQuery.FromString(question.query)
+        names = [name for name in sorted(self.hosts) if query.host in ("", name)]
+        rows = [self.kinds.DnsHostAnswers(host=name, answers=self.answers[name]) for name in names[:1000]]
+        reply = self.kinds.DnsAnswers(hosts=rows).SerializeToString()
+        self.outgoing.put(self.api.FromModule(answer=self.api.StateAnswer(id=question.id, reply=reply)))
 
     def answer(self, incoming):
         """Packets for the gateway's own addresses: questions of subscribers are among them."""
