@@ -108,7 +108,7 @@ func checkUnique(changes []object.Change) error {
 	seen := make(map[object.Key]struct{}, len(changes))
 	for _, c := range changes {
 		if _, there := seen[c.Key]; there {
-			return &object.Error{Object: c.Key, Problem: "there twice in one message", Accepted: "each object once"}
+			return &object.Error{Object: c.Key, Problem: "duplicate object in one message", Accepted: "each object once"}
 		}
 		seen[c.Key] = struct{}{}
 	}

@@ -56,7 +56,7 @@ func (p *program) read(paths []string) ([]*object.Written, error) {
 	for _, w := range all {
 		if before := first[w.Key()]; before != nil {
 			mistakes = append(mistakes, &object.Error{File: w.File, Line: w.Line, Object: w.Key(),
-				Problem:  fmt.Sprintf("written twice: it is also at %s:%d", before.File, before.Line),
+				Problem:  fmt.Sprintf("duplicate object: also at %s:%d", before.File, before.Line),
 				Accepted: "each object once"})
 			continue
 		}

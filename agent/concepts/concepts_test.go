@@ -199,8 +199,8 @@ func TestChecksOfObjectsTogether(t *testing.T) {
 		{"what needs itself", nil, []string{"Interface c {unnumbered: c}"}, "Interface/c: unnumbered: objects need one another in a circle: Interface/c, Interface/c"},
 		{"what one gives up another may take", []string{"Session a {access: {port: p}}", "Session b {access: {port: q}}", "Session c {access: {port: r}}"},
 			[]string{"Session a {access: {port: q}}", "Session b {access: {port: p}}", "delete Session/c", "Session d {access: {port: r}}"}, ""},
-		{"one object twice", nil, []string{"Acl a {}", "Acl a {otherwise: permit}"}, "Acl/a: there twice; accepted: each object once"},
-		{"one object deleted and put", []string{"Acl a {}"}, []string{"delete Acl/a", "Acl a {}"}, "Acl/a: there twice; accepted: each object once"},
+		{"one object twice", nil, []string{"Acl a {}", "Acl a {otherwise: permit}"}, "Acl/a: duplicate object; accepted: each object once"},
+		{"one object deleted and put", []string{"Acl a {}"}, []string{"delete Acl/a", "Acl a {}"}, "Acl/a: duplicate object; accepted: each object once"},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			s := object.NewSet(registry(t))

@@ -90,7 +90,7 @@ func TestAMistakeIsNamedWithLineFieldAndMend(t *testing.T) {
 		"log:\n  level: inf\n":          {`line 2: log.level: unknown word; did you mean info? Found "inf"; accepted: debug, info, warn, error`},
 		"log: {format: xml}\n":          {`line 1: log.format: unknown word: found "xml"; accepted: text, json`},
 		"log: high\n":                   {`line 1: log: not the right type: found "high"; accepted: a mapping with level, format`},
-		"log: {level: info}\nlog: {}\n": {"line 2: log: there twice; accepted: each field once"},
+		"log: {level: info}\nlog: {}\n": {"line 2: log: duplicate field; accepted: each field once"},
 		"priorities:\n  api: high\n":    {`line 2: priorities.api: not the right type: found "high"; accepted: a whole number`},
 		"priorities: [x]\n":             {"line 1: priorities: not the right type: found a list; accepted: a mapping of names to whole numbers"},
 		"dataplanes:\n- nme: default\n  endpoint: unix:///x\n": {"line 2: dataplanes[0].nme: " + no + "name? Accepted: name, labels, endpoint, tls"},

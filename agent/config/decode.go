@@ -128,7 +128,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, yield func(key, value *yaml.N
 			continue
 		}
 		if seen[key.Value] {
-			d.fail(key.Line, field, "there twice", "", "each field once")
+			d.fail(key.Line, field, "duplicate field", "", "each field once")
 			continue
 		}
 		seen[key.Value], d.lines[field] = true, key.Line

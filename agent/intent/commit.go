@@ -70,7 +70,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 	request := newRequest(x.Keys)
 	for i, k := range x.Keys {
 		if request.find(k) != &request.all[i] {
-			mistakes = append(mistakes, &object.Error{Object: k, Problem: "there twice", Accepted: "each object once"})
+			mistakes = append(mistakes, &object.Error{Object: k, Problem: "duplicate object", Accepted: "each object once"})
 			continue
 		}
 		before, stored := d.recordFor(k), x.Objects[i]

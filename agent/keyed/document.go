@@ -90,7 +90,7 @@ func parseOne(r *object.Registry, d Document, before func(key string) ([sha256.S
 	p.objects = make(map[object.Key]written, len(all))
 	for _, w := range all {
 		if first, twice := p.objects[w.Key()]; twice {
-			p.mistakes = append(p.mistakes, &object.Error{File: keyText(d.Key), Line: w.Line, Object: w.Key(), Problem: "there twice",
+			p.mistakes = append(p.mistakes, &object.Error{File: keyText(d.Key), Line: w.Line, Object: w.Key(), Problem: "duplicate object",
 				Accepted: "one document for each object; the first is in line " + decimal(first.line)})
 			continue
 		}

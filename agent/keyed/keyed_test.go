@@ -408,7 +408,7 @@ func TestTheSameObjectTwiceInADocumentIsAMistake(t *testing.T) {
 	b.place.put("a", acl("web", "80")+acl("web", "81"))
 	b.start()
 	s := b.state("a", "Invalid")
-	if len(s.Mistakes) != 1 || !strings.Contains(s.Mistakes[0].Problem, "twice") {
+	if len(s.Mistakes) != 1 || !strings.Contains(s.Mistakes[0].Problem, "duplicate object") {
 		t.Errorf("%s", s.JSON())
 	}
 	b.ports("80", "web")

@@ -409,7 +409,7 @@ func (m *module) attach(hello *api.ModuleHello, stream grpc.BidiStreamingServer[
 			return nil, refuse(codes.PermissionDenied, "follow: module %s may not follow %q; accepted: %s in %s.follow", m.name, clipped(kind),
 				listed(append(slices.Clone(m.rights.Kinds), m.rights.Follow...)), where)
 		case slices.Contains(hello.GetFollow()[:i], kind):
-			return nil, refuse(codes.InvalidArgument, "follow: %s is there twice", kind)
+			return nil, refuse(codes.InvalidArgument, "follow: duplicate kind %s", kind)
 		}
 	}
 	if len(hello.GetKinds()) > 0 {

@@ -414,7 +414,7 @@ func TestAModuleIsLimitedToItsRights(t *testing.T) {
 		"another name":        {codes.PermissionDenied, "whose token", changed(func(h *api.ModuleHello) { h.Name = "dns" })},
 		"another kind":        {codes.PermissionDenied, "may not follow", changed(func(h *api.ModuleHello) { h.Follow = []string{"Session"} })},
 		"another reason":      {codes.PermissionDenied, "may not have", changed(func(h *api.ModuleHello) { h.Punts = []string{"dhcp4"} })},
-		"a kind twice":        {codes.InvalidArgument, "twice", changed(func(h *api.ModuleHello) { h.Follow = []string{"Vrf", "Vrf"} })},
+		"a kind twice":        {codes.InvalidArgument, "duplicate kind Vrf", changed(func(h *api.ModuleHello) { h.Follow = []string{"Vrf", "Vrf"} })},
 		"a kind not its own":  {codes.PermissionDenied, "may not add", changed(func(h *api.ModuleHello) { h.Kinds = peerKinds(t, "LabPeer", "Other", "lab-peers", "others") })},
 		"another's package":   {codes.InvalidArgument, "package", changed(func(h *api.ModuleHello) { h.Kinds = peerKinds(t, "lab.v1", "sluice.v1") })},
 		"a word that is ours": {codes.InvalidArgument, "already means", changed(func(h *api.ModuleHello) { h.Kinds = peerKinds(t, "lab-peers", "sessions") })},

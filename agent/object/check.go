@@ -148,7 +148,7 @@ func (c *checker) saidEmpty(k *Kind, o *Object) {
 		case m != nil && m.Has(f.Desc):
 			c.add(field, "listed as empty, but has a value", f.text(m.Get(f.Desc)), "one of both")
 		case i > 0 && o.Empty[i-1] >= field:
-			c.add(field, "listed as empty twice, or not in order", "", "each once, in alphabetical order")
+			c.add(field, "duplicate empty field, or not in order", "", "each once, in alphabetical order")
 		}
 	}
 }

@@ -340,7 +340,7 @@ func (d *decoder) pairs(n *yaml.Node, path string, yield func(name string, key, 
 			continue
 		}
 		if seen[key.Value] {
-			d.report(key, path+key.Value, "there twice", "", "each field once")
+			d.report(key, path+key.Value, "duplicate field", "", "each field once")
 			continue
 		}
 		seen[key.Value] = true

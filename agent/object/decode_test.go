@@ -124,7 +124,7 @@ a: [b
 		`a.yaml:10: Session/alice: access.outerVlan: out of range: found 5000; accepted: 0 to 4094; 0: untagged`,
 		`a.yaml:11: Session/alice: access.innerVlan: not a number: found "seven"; accepted: 0 to 4094; 0: a single tag`,
 		`a.yaml:12: Session/alice: access.mac: a multicast Ethernet address: found "03:00:00:00:00:01"; accepted: a unicast Ethernet address: six pairs of hexadecimal digits with colons between, such as 02:00:00:00:00:01`,
-		`a.yaml:13: Session/alice: access.outerVlan: there twice; accepted: each field once`,
+		`a.yaml:13: Session/alice: access.outerVlan: duplicate field; accepted: each field once`,
 		`a.yaml:14: Session/alice: addresses: not a list: found "100.64.0.7/32"; accepted: a list, each element an IPv4 or IPv6 network with its prefix length and no bit set after it, such as 100.64.0.7/32`,
 		`a.yaml:16: Session/alice: policy.mss: out of range: found 100; accepted: 536 to 9216 bytes, or with a suffix KB, MB, GB (powers of 1000), KiB, MiB or GiB (powers of 1024); or 0: unchanged`,
 		`a.yaml:20: kind: there is no such kind; did you mean Session? Found "sesion"; accepted: ` + strings.Join(kinds, ", "),

@@ -290,7 +290,7 @@ func tcpFlags(s string) (string, error) {
 			return "", fmt.Errorf("%s is not a TCP flag", Quote(name))
 		}
 		if state[name] != "" {
-			return "", fmt.Errorf("%q is there twice", name)
+			return "", fmt.Errorf("duplicate TCP flag %q", name)
 		}
 		state[name] = strings.TrimSpace(part)
 	}

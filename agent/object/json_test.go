@@ -102,7 +102,7 @@ func TestAMistakeInJSONNamesTheFieldAndNoLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errs := r.Object(n)
-	if len(errs) != 2 || errs[0].Line != 0 || !strings.Contains(errs.Error(), "Session/a: access.outerVlan: there twice") ||
+	if len(errs) != 2 || errs[0].Line != 0 || !strings.Contains(errs.Error(), "Session/a: access.outerVlan: duplicate field") ||
 		!strings.Contains(errs.Error(), "Session/a: access.outerVlan: out of range: found 5000") {
 		t.Errorf("%v", errs)
 	}

@@ -142,7 +142,7 @@ func TestExplicitZerosAreStoredAndNoDifference(t *testing.T) {
 		empty   []string
 		problem string
 	}{
-		{[]string{"policy.mss", "policy.anySource"}, "policy.anySource: listed as empty twice, or not in order"},
+		{[]string{"policy.mss", "policy.anySource"}, "policy.anySource: duplicate empty field, or not in order"},
 		{[]string{"access.outerVlan"}, "access.outerVlan: there is no such field that can be empty"},
 		{[]string{"policy"}, "policy: there is no such field that can be empty"},
 		{[]string{"nothing"}, "nothing: there is no such field that can be empty"},

@@ -137,7 +137,7 @@ func (s *Set) apply(x *Examined, check func(*StoredObject) Errors) (undo func(),
 	for i, k := range x.Keys {
 		switch o := x.Objects[i]; {
 		case len(deleted) > 0 && deleted[k], o == nil && s.objects.Get(k) != nil:
-			errs = append(errs, &Error{Object: k, Problem: "there twice", Accepted: "each object once"})
+			errs = append(errs, &Error{Object: k, Problem: "duplicate object", Accepted: "each object once"})
 		case o == nil:
 			deleted[k] = true
 		default:
@@ -174,7 +174,7 @@ func (s *Set) add(o *StoredObject) (errs Errors) {
 	before, number := s.objects.Put(o)
 	if before != nil {
 		s.objects.Put(before)
-		return Errors{{Object: o.Key(), Problem: "there twice", Accepted: "each object once"}}
+		return Errors{{Object: o.Key(), Problem: "duplicate object", Accepted: "each object once"}}
 	}
 	var reported Number
 	for m := range o.Marks() {

@@ -33,7 +33,7 @@ func (g *graph) used(t *entry) bool {
 
 func (e *entry) names(t *entry) bool { return e.have.names(t.key) }
 
-// usersOf returns the entries that name an entry; some may be there twice.
+// usersOf returns the entries that name an entry; it may return one more than once.
 func (g *graph) usersOf(t *entry) []*entry {
 	if t.users == nil {
 		return nil

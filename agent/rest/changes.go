@@ -113,7 +113,7 @@ func (c *changes) take(name string, at int, n *yaml.Node) error {
 	case name == "" && n != nil && !object.IsMapping(n):
 		return badRequest("", "not changes", "", "an object with put, delete and expect")
 	case c.seen[name]:
-		return badRequest(name, "there twice", "", "each field once")
+		return badRequest(name, "duplicate field", "", "each field once")
 	case name != "put" && name != "delete" && name != "expect":
 		return badRequest(name[:min(len(name), 80)], "there is no such field", "", "put, delete, expect")
 	case n != nil:

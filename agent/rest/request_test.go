@@ -87,7 +87,7 @@ func TestADuplicateObjectIsRefusedWithTheMend(t *testing.T) {
 	const red = `{"apiVersion":"sluice.dev/v1","kind":"Vrf","metadata":{"name":"red"}}`
 	for _, body := range []string{`{"put":[` + red + `,` + red + `]}`, `{"put":[` + red + `],"delete":[{"kind":"Vrf","name":"red"}]}`} {
 		for _, path := range []string{"/v1/plan", "/v1/apply"} {
-			want := `"errors":[{"object":"Vrf/red","problem":"there twice","accepted":"each object once"}]`
+			want := `"errors":[{"object":"Vrf/red","problem":"duplicate object","accepted":"each object once"}]`
 			if a := s.want(422, s.ask("POST", path, body)); !strings.Contains(a.text, want) {
 				t.Errorf("%s: %s", body, a.text)
 			}

@@ -174,7 +174,7 @@ func (q *request) parameters() error {
 		}
 		switch {
 		case len(found) > 1:
-			return badRequest(p.name, "there twice", "", "each parameter once")
+			return badRequest(p.name, "duplicate parameter", "", "each parameter once")
 		case len(found) == 1:
 			if err := p.check(found[0]); err != nil {
 				if p.in == "path" {

@@ -142,7 +142,7 @@ func TestEachChangeOfABatchGetsItsOwnResult(t *testing.T) {
 	if r := <-there; !r.Done {
 		t.Fatalf("the port: %+v", r)
 	}
-	// One in seven is not acceptable, and one in five is there twice in a row.
+	// One in seven is not acceptable, and one in five follows itself.
 	name := func(i int) int {
 		if i%5 == 1 {
 			return i - 1

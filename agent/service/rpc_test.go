@@ -94,7 +94,7 @@ func TestEachMethodOfAnRPCNeedsARole(t *testing.T) {
 		}
 	}
 	twice := NewRPC[api.KindsServer](&api.Kinds_ServiceDesc, map[string]Method{"GetModuleKinds": {Role: access.Read}})
-	if err := Check(registry, []Definition{{Name: "toy", New: start, RPCs: []RPC{twice, twice}}}); err == nil || !strings.Contains(err.Error(), "registered twice") {
+	if err := Check(registry, []Definition{{Name: "toy", New: start, RPCs: []RPC{twice, twice}}}); err == nil || !strings.Contains(err.Error(), "duplicate gRPC service") {
 		t.Error(err)
 	}
 }

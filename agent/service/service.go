@@ -174,7 +174,7 @@ func Check(registry *object.Registry, all []Definition) error {
 		case !nameFormat.MatchString(d.Name):
 			return fmt.Errorf("service %q: its name must be lower-case letters, digits and hyphens, at most 63", d.Name)
 		case names[d.Name]:
-			return fmt.Errorf("service %s is registered twice", d.Name)
+			return fmt.Errorf("duplicate service %s", d.Name)
 		case d.New == nil:
 			return fmt.Errorf("service %s has no New", d.Name)
 		}
@@ -190,7 +190,7 @@ func Check(registry *object.Registry, all []Definition) error {
 				return fmt.Errorf("service %s: %w", d.Name, err)
 			}
 			if served[r.Desc.ServiceName] {
-				return fmt.Errorf("service %s: gRPC service %s is registered twice", d.Name, r.Desc.ServiceName)
+				return fmt.Errorf("service %s: duplicate gRPC service %s", d.Name, r.Desc.ServiceName)
 			}
 			served[r.Desc.ServiceName] = true
 		}

@@ -70,7 +70,7 @@ func newServing(e service.Environment) (service.Service, error) {
 // remember takes up a session of an earlier life. m.mu is held.
 func (m *manager) remember(s *session) error {
 	if m.sessions[s.connection.ID] != nil {
-		return fmt.Errorf("session %s is there twice", s.connection.ID)
+		return fmt.Errorf("duplicate session %s", s.connection.ID)
 	}
 	s.identity = identityOf(&s.connection, false)
 	m.enter(s)

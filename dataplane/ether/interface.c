@@ -126,7 +126,7 @@ parse_addresses(const Sluice__V1__Interface *spec, struct interface_address **ad
 		error = parse_address(spec->addresses[i], &(*addresses)[i], f);
 		for (size_t j = 0; j < i && !error; j++)
 			if (memcmp(&(*addresses)[i], &(*addresses)[j], sizeof(**addresses)) == 0)
-				error = fault(f, EINVAL, "addresses: %.64s is there twice", spec->addresses[i]);
+				error = fault(f, EINVAL, "addresses: duplicate address %.64s", spec->addresses[i]);
 	}
 	if (error) {
 		free(*addresses);

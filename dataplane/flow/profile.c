@@ -193,7 +193,7 @@ set_marks(struct making *m)
 		int dscp = flow->dscp[0] == '\0' ? -1 : dscp_parse(flow->dscp);
 
 		if (there & 1ull << flow->qfi)
-			return fault(m->f, EINVAL, "flow profile %.63s, flow %zu, qfi: %u is there twice", m->name,
+			return fault(m->f, EINVAL, "flow profile %.63s, flow %zu, qfi: duplicate QFI %u", m->name,
 				i + 1, flow->qfi);
 		if (flow->dscp[0] != '\0' && dscp < 0)
 			return fault(m->f, EINVAL,

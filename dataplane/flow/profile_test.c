@@ -133,7 +133,7 @@ invalid_profiles_are_refused_in_words(void **state)
 	assert_refused(&w, "rule 2, filter 1, spi: ESP");
 	w.rule_count = 0;
 	w.flow_count = 2;
-	assert_refused(&w, "flow 2, qfi: 0 is there twice");
+	assert_refused(&w, "flow 2, qfi: duplicate QFI 0");
 	w.flows[1].qfi = 3;
 	w.flows[1].class_ = 8;
 	assert_refused(&w, "flows[1].class: 8");

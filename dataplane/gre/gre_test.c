@@ -435,7 +435,7 @@ refusals_name_the_field(void **state)
 	assert_int_equal(put_gre("other", false, "first", NULL), -EEXIST);
 	assert_non_null(strstr(fault_of_put.text, "children[0].tunnel: GreTunnel \"ue\" has IpsecTunnel \"first\""));
 	assert_int_equal(put_gre("ue", false, "first", "first"), -EINVAL);
-	assert_non_null(strstr(fault_of_put.text, "children[1].tunnel: \"first\" is there twice"));
+	assert_non_null(strstr(fault_of_put.text, "children[1].tunnel: duplicate tunnel \"first\""));
 	assert_int_equal(put_gre("ue", true, "first", "voice"), -EINVAL);
 	assert_int_equal(put_pdu_session("t", "ue", TEID + 20), -EEXIST);
 	assert_non_null(strstr(fault_of_put.text, "access.greTunnel: Session \"s\""));

@@ -146,7 +146,7 @@ take_children(uint32_t index, const Sluice__V1__GreTunnel *spec, const struct tu
 		if (error)
 			break;
 		if (has(now, tunnel)) {
-			error = fault(f, EINVAL, "%s: \"%.64s\" is there twice", field, tunnel->name);
+			error = fault(f, EINVAL, "%s: duplicate tunnel \"%.64s\"", field, tunnel->name);
 			break;
 		}
 		if (!has(had, tunnel) && ipsec_tunnel_at(ipsec_tunnel_of(tunnel))->taker) {

@@ -188,7 +188,7 @@ claim(const struct where *w, const char *field, uint8_t *table, unsigned size, i
 		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is not from 0 to %u", w->name, w->in, field,
 			value, size - 1);
 	if (table[value] != QOS_ANY_CLASS)
-		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: %d is there twice; a packet has one class",
+		return fault(f, EINVAL, "QosProfile %.63s, %smatch.%s: duplicate value %d; a packet has one class",
 			w->name, w->in, field, value);
 	table[value] = class;
 	return 0;

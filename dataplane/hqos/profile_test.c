@@ -102,7 +102,7 @@ values_lead_to_their_class_and_each_to_one(void **state)
 	assert_int_equal(parsed.of_vlan_priority[7], 0);
 	assert_int_equal(parsed.of_qfi[0], QOS_ANY_CLASS);
 	dscp[1] = "46";
-	assert_refused("classes[1].match.dscp: 46 is there twice");
+	assert_refused("classes[1].match.dscp: duplicate value 46");
 	match.n_dscp = 0;
 	qfis[0] = 0;
 	assert_refused("classes[1].match.qfis: 0 is no QFI");

@@ -42,7 +42,7 @@ func checkAgf(a *api.Agf, add object.Report) {
 	var marked []uint32
 	for i, m := range a.Markings {
 		if slices.Contains(marked, m.FiveQi) {
-			add("markings["+strconv.Itoa(i)+"].fiveQi", "there twice", strconv.FormatUint(uint64(m.FiveQi), 10), "each 5QI once")
+			add("markings["+strconv.Itoa(i)+"].fiveQi", "duplicate 5QI", strconv.FormatUint(uint64(m.FiveQi), 10), "each 5QI once")
 		}
 		marked = append(marked, m.FiveQi)
 	}

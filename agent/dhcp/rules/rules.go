@@ -45,7 +45,7 @@ func checkDhcpRelay(r *api.DhcpRelay, add object.Report) {
 		field := "servers[" + strconv.Itoa(i) + "]"
 		object.CheckHost(field, server, add)
 		if slices.Contains(r.Servers[:i], server) {
-			add(field, "there twice", object.Quote(server), "each server once")
+			add(field, "duplicate server", object.Quote(server), "each server once")
 		}
 		if a, err := netip.ParseAddr(server); err == nil && a.IsLinkLocalUnicast() {
 			add(field, "a link-local address", object.Quote(server), "an address that the VRF routes")
@@ -100,7 +100,7 @@ func checkOptionRules(rules []*api.DhcpOptionRule, add object.Report) {
 		case o.Code == 61 && o.Direction == api.DhcpDirection_TO_CLIENT:
 			add(field+".code", "the client's own in answers (RFC 6842)", "61", "another option, or direction to_server")
 		case slices.ContainsFunc(rules[:i], func(other *api.DhcpOptionRule) bool { return other.Code == o.Code && other.Direction == o.Direction }):
-			add(field+".code", "there twice", strconv.Itoa(int(o.Code)), "one rule for each option and direction")
+			add(field+".code", "duplicate option", strconv.Itoa(int(o.Code)), "one rule for each option and direction")
 		}
 		switch {
 		case o.Action == api.DhcpOptionAction_DROP_OPTION && (o.Text != "" || o.Hex != ""):

@@ -52,7 +52,7 @@ func (all interfaceTypes) checkInterface(i *api.Interface, add object.Report) {
 	for n, a := range i.Addresses {
 		p, _ := netip.ParsePrefix(a)
 		if seen[p.Addr()] {
-			add("addresses["+strconv.Itoa(n)+"]", "there twice", object.Quote(a), "each address once")
+			add("addresses["+strconv.Itoa(n)+"]", "duplicate address", object.Quote(a), "each address once")
 		}
 		seen[p.Addr()] = true
 		if problem, accepted := object.NotHostIn(p); problem != "" {

@@ -63,7 +63,7 @@ func checkFlowProfile(p *api.FlowProfile, add object.Report) {
 	}
 	for i, f := range p.Flows {
 		if flows[f.Qfi] {
-			add("flows["+strconv.Itoa(i)+"].qfi", "there twice", strconv.Itoa(int(f.Qfi)), "each QFI once")
+			add("flows["+strconv.Itoa(i)+"].qfi", "duplicate QFI", strconv.Itoa(int(f.Qfi)), "each QFI once")
 		}
 		flows[f.Qfi] = true
 	}

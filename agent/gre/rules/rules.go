@@ -33,7 +33,7 @@ func checkGreTunnel(g *api.GreTunnel, add object.Report) {
 	for i, child := range g.Children {
 		field := "children[" + strconv.Itoa(i) + "]"
 		if slices.Contains(tunnels, child.Tunnel) {
-			add(field+".tunnel", "there twice", object.Quote(child.Tunnel), "each tunnel once")
+			add(field+".tunnel", "duplicate tunnel", object.Quote(child.Tunnel), "each tunnel once")
 		}
 		tunnels = append(tunnels, child.Tunnel)
 		if len(child.Qfis) == 0 {
@@ -48,7 +48,7 @@ func checkGreTunnel(g *api.GreTunnel, add object.Report) {
 				add(at, "no QFI", strconv.FormatUint(uint64(qfi), 10), "0 to 63")
 			}
 			if slices.Contains(qfis, qfi) {
-				add(at, "there twice", strconv.FormatUint(uint64(qfi), 10), "each QFI once")
+				add(at, "duplicate QFI", strconv.FormatUint(uint64(qfi), 10), "each QFI once")
 			}
 			qfis = append(qfis, qfi)
 		}

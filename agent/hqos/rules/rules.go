@@ -45,7 +45,7 @@ func checkQosProfile(p *api.QosProfile, add object.Report) {
 		case len(c.Name) > 31:
 			add(path+"name", "too long", object.Quote(c.Name), "1 to 31 characters")
 		case names[c.Name]:
-			add(path+"name", "there twice", object.Quote(c.Name), "each class with a name of its own")
+			add(path+"name", "duplicate name", object.Quote(c.Name), "each class with a name of its own")
 		}
 		names[c.Name] = true
 		checkQosPeak(path, c.CommittedRate, c.PeakRate, add)

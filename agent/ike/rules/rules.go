@@ -82,7 +82,7 @@ func checkIkeConnection(c *api.IkeConnection, add object.Report) {
 		}):
 			add(field+".name", "not a name", object.Quote(child.Name), "at most 32 lower-case letters, digits and hyphens")
 		case slices.ContainsFunc(c.Children[:i], func(other *api.IkeChild) bool { return other.Name == child.Name }):
-			add(field+".name", "there twice", object.Quote(child.Name), "each name once")
+			add(field+".name", "duplicate name", object.Quote(child.Name), "each name once")
 		}
 		switch {
 		case c.SubscriberProfile != "" && child.Tunnel+child.Policy != "":
@@ -148,7 +148,7 @@ func checkIkePeer(p *api.IkePeer, add object.Report) {
 	}
 	for i, text := range p.RemoteNetworks {
 		if slices.Contains(p.RemoteNetworks[:i], text) {
-			add("remoteNetworks["+strconv.Itoa(i)+"]", "there twice", object.Quote(text), "each network once")
+			add("remoteNetworks["+strconv.Itoa(i)+"]", "duplicate network", object.Quote(text), "each network once")
 		}
 	}
 	checkNetworks("localNetworks", p.LocalNetworks, "remoteNetworks", p.RemoteNetworks, add)

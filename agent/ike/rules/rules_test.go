@@ -33,7 +33,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"one network on both sides", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, children: [{name: net, tunnel: t, local: [10.1.0.0/16], remote: [10.2.0.0/16, 10.1.0.0/16]}]}",
 			"children[0].remote[1]: is in children[0].local too"},
 		{"all traffic", "IkeConnection", "{localAddress: 192.0.2.1, credential: c, children: [{name: net, tunnel: t, local: [0.0.0.0/0], remote: [0.0.0.0/0]}]}", ""},
-		{"a network twice", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16, 10.2.0.0/16]}", "remoteNetworks[1]: there twice"},
+		{"a network twice", "IkePeer", "{localAddress: 192.0.2.1, remoteAddress: 192.0.2.2, credential: c, remoteNetworks: [10.2.0.0/16, 10.2.0.0/16]}", "remoteNetworks[1]: duplicate network"},
 		{"algorithms that do not exist", "IpsecPolicy", "{espProposals: [aes256gcm16-x25519-rot13]}", "espProposals[0]: "},
 	})
 }

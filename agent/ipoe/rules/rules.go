@@ -44,7 +44,7 @@ func checkIpoeServer(s *api.IpoeServer, add object.Report) {
 	ether.CheckVLANRanges(s.OuterVlans, s.InnerVlans, add)
 	for i, method := range s.Methods {
 		if slices.Contains(s.Methods[:i], method) {
-			add("methods["+strconv.Itoa(i)+"]", "there twice", method.String(), "each method once")
+			add("methods["+strconv.Itoa(i)+"]", "duplicate method", method.String(), "each method once")
 		}
 	}
 	if s.ServerAddress != "" {
@@ -97,7 +97,7 @@ func checkOptions(options []*api.IpoeOption, add object.Report) {
 		if instead, own := ownOption(o.Code); own {
 			add(field+".code", "an option that the server makes itself", strconv.Itoa(int(o.Code)), instead)
 		} else if slices.ContainsFunc(options[:i], func(other *api.IpoeOption) bool { return other.Code == o.Code }) {
-			add(field+".code", "there twice", strconv.Itoa(int(o.Code)), "each option once")
+			add(field+".code", "duplicate option", strconv.Itoa(int(o.Code)), "each option once")
 		}
 		if o.Hex != "" && (err != nil || len(value) > 255) {
 			add(field+".hex", "not a value of an option", object.Quote(o.Hex), "an even number of hexadecimal digits, 510 at most")

@@ -22,7 +22,7 @@ var Rules = []object.KindRules{
 func checkMeter(m *api.Meter, add object.Report) {
 	burst := func(name string, bytes, time uint64) {
 		if bytes != 0 && time != 0 {
-			add(name+"Time", "the burst is set twice", object.FormatNumber(api.Unit_NANOSECONDS, time), name+" or "+name+"Time, not both")
+			add(name+"Time", "duplicate burst", object.FormatNumber(api.Unit_NANOSECONDS, time), name+" or "+name+"Time, not both")
 		}
 	}
 	burst("committedBurst", m.CommittedBurst, m.CommittedBurstTime)

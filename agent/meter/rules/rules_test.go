@@ -17,7 +17,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 		{"a meter of flows", "Meter", "{committedRate: 1M, committedBurst: 10KB, scope: flow, flows: 4096}", ""},
 		{"flows of a session's meter", "Meter", "{committedRate: 1M, committedBurst: 10KB, flows: 4096}", "flows: no effect without scope flow"},
 		{"too few flows", "Meter", "{committedRate: 1M, committedBurst: 10KB, scope: flow, flows: 5}", "flows: out of range"},
-		{"a burst in both ways", "Meter", "{committedRate: 1M, committedBurst: 10KB, committedBurstTime: 1ms}", "committedBurstTime: the burst is set twice"},
+		{"a burst in both ways", "Meter", "{committedRate: 1M, committedBurst: 10KB, committedBurstTime: 1ms}", "committedBurstTime: duplicate burst"},
 		{"a peak below the committed rate", "Meter", "{algorithm: trtcm, committedRate: 2M, committedBurst: 1KB, peakRate: 1M, excessBurst: 1KB}", "peakRate: less than committedRate"},
 		{"a two rate meter without peak", "Meter", "{algorithm: trtcm, committedRate: 2M, committedBurst: 1KB, excessBurst: 1KB}", "peakRate: missing"},
 		{"only an excess rate", "Meter", "{algorithm: rfc4115, excessRate: 2M, excessBurst: 1KB}", ""},

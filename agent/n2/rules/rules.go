@@ -41,7 +41,7 @@ func checkAccessNode(n *api.AccessNode, add object.Report) {
 		}
 		this := area{a.Tac, a.Plmn}
 		if slices.Contains(seen, this) {
-			add(at, "there twice", strconv.FormatUint(uint64(a.Tac), 10), "each tracking area once")
+			add(at, "duplicate tracking area", strconv.FormatUint(uint64(a.Tac), 10), "each tracking area once")
 		}
 		seen = append(seen, this)
 		for j, s := range a.Slices {
@@ -72,7 +72,7 @@ func families(all []string, field string, add object.Report) {
 		at := field + "[" + strconv.Itoa(i) + "]"
 		object.CheckHost(at, a, add)
 		if slices.Contains(all[:i], a) {
-			add(at, "there twice", object.Quote(a), "each address once")
+			add(at, "duplicate address", object.Quote(a), "each address once")
 		}
 	}
 }

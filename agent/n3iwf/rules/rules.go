@@ -68,7 +68,7 @@ func checkN3iwf(n *api.N3Iwf, add object.Report) {
 	var marked, own []uint32
 	for i, m := range n.Markings {
 		if slices.Contains(marked, m.FiveQi) {
-			add("markings["+strconv.Itoa(i)+"].fiveQi", "there twice", strconv.FormatUint(uint64(m.FiveQi), 10), "each 5QI once")
+			add("markings["+strconv.Itoa(i)+"].fiveQi", "duplicate 5QI", strconv.FormatUint(uint64(m.FiveQi), 10), "each 5QI once")
 		}
 		marked = append(marked, m.FiveQi)
 	}
@@ -78,7 +78,7 @@ func checkN3iwf(n *api.N3Iwf, add object.Report) {
 			add(field, "too many", "", "at most "+strconv.Itoa(maxChildren))
 		}
 		if slices.Contains(own, fiveQI) {
-			add(field, "there twice", strconv.FormatUint(uint64(fiveQI), 10), "each 5QI once")
+			add(field, "duplicate 5QI", strconv.FormatUint(uint64(fiveQI), 10), "each 5QI once")
 		}
 		own = append(own, fiveQI)
 	}

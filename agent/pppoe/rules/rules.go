@@ -57,14 +57,14 @@ func checkPppoeServer(s *api.PppoeServer, add object.Report) {
 		case name == "" || len(name) > longestTag:
 			add(field, "empty or too long", object.Quote(name), "1 to 64 bytes")
 		case slices.Contains(s.ServiceNames[:i], name):
-			add(field, "there twice", object.Quote(name), "each name once")
+			add(field, "duplicate name", object.Quote(name), "each name once")
 		}
 	}
 	for i, method := range s.Authentication {
 		field := "authentication[" + strconv.Itoa(i) + "]"
 		switch {
 		case slices.Contains(s.Authentication[:i], method):
-			add(field, "there twice", method.String(), "each method once")
+			add(field, "duplicate method", method.String(), "each method once")
 		case method == api.PppAuthentication_LINE && len(s.Authentication) > 1:
 			add(field, "not the only method", method.String(), "line alone, or other methods")
 		}
@@ -75,7 +75,7 @@ func checkPppoeServer(s *api.PppoeServer, add object.Report) {
 		case d.Refuse && d.Delay > 0:
 			add(field+".delay", "a delay of offers that are refused", strconv.FormatUint(d.Delay, 10), "delay or refuse")
 		case slices.ContainsFunc(s.PadoDelays[:i], func(other *api.PadoDelay) bool { return other.Sessions == d.Sessions }):
-			add(field+".sessions", "there twice", strconv.Itoa(int(d.Sessions)), "each number of sessions once")
+			add(field+".sessions", "duplicate number of sessions", strconv.Itoa(int(d.Sessions)), "each number of sessions once")
 		}
 	}
 }

@@ -21,7 +21,7 @@ func checkPunt(p *api.Punt, add object.Report) {
 	seen := map[api.PuntProtocol]bool{}
 	for i, protocol := range p.Protocols {
 		if seen[protocol] {
-			add("protocols["+strconv.Itoa(i)+"]", "there twice", protocol.String(), "each protocol once")
+			add("protocols["+strconv.Itoa(i)+"]", "duplicate protocol", protocol.String(), "each protocol once")
 		}
 		seen[protocol] = true
 	}

@@ -40,7 +40,7 @@ func checkRadiusPolicy(p *api.RadiusPolicy, add object.Report) {
 		var names []string
 		for i, c := range of.choices {
 			if slices.Contains(names, c.Server) {
-				add(of.field+"["+strconv.Itoa(i)+"].server", "there twice", object.Quote(c.Server), "each server once")
+				add(of.field+"["+strconv.Itoa(i)+"].server", "duplicate server", object.Quote(c.Server), "each server once")
 			}
 			names = append(names, c.Server)
 		}

@@ -58,7 +58,7 @@ func checkSession(s *api.Session, add object.Report) {
 			add("addresses["+strconv.Itoa(i)+"]", "nothing is forwarded to it: it is "+what, object.Quote(a), "an address that is forwarded")
 		}
 		if slices.Contains(before, p) {
-			add("addresses["+strconv.Itoa(i)+"]", "there twice", object.Quote(a), "each prefix once")
+			add("addresses["+strconv.Itoa(i)+"]", "duplicate prefix", object.Quote(a), "each prefix once")
 		}
 		before = append(before, p)
 	}

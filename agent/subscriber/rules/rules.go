@@ -226,7 +226,7 @@ func checkSubscriberProfile(p *api.SubscriberProfile, add object.Report) {
 			case !slices.Contains(accepted, name):
 				add(at, "no such back end", object.Quote(name), strings.Join(accepted, ", "))
 			case slices.Contains(names[:i], name):
-				add(at, "there twice", object.Quote(name), "each back end once")
+				add(at, "duplicate back end", object.Quote(name), "each back end once")
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func checkSubscriberProfile(p *api.SubscriberProfile, add object.Report) {
 	}{{"ipv4Pools", p.Ipv4Pools}, {"ipv6Pools", p.Ipv6Pools}, {"delegatedPools", p.DelegatedPools}} {
 		for i, name := range of.names {
 			if slices.Contains(of.names[:i], name) {
-				add(of.field+"["+strconv.Itoa(i)+"]", "there twice", object.Quote(name), "each pool once")
+				add(of.field+"["+strconv.Itoa(i)+"]", "duplicate pool", object.Quote(name), "each pool once")
 			}
 		}
 	}
@@ -303,7 +303,7 @@ func checkLocalUser(u *api.LocalUser, add object.Report) {
 	}
 	for i, route := range u.Routes {
 		if slices.Contains(u.Routes[:i], route) {
-			add("routes["+strconv.Itoa(i)+"]", "there twice", object.Quote(route), "each network once")
+			add("routes["+strconv.Itoa(i)+"]", "duplicate network", object.Quote(route), "each network once")
 		}
 		if n, err := object.ParseNetwork(route); err == nil && n.Bits() == 0 {
 			add("routes["+strconv.Itoa(i)+"]", "all addresses", object.Quote(route), "the networks behind the subscriber")
