@@ -67,7 +67,7 @@ TABLES = (
     "sluice_ipoe_clients",
     "sluice_dhcp_leases",
     "sluice_dhcp_transactions",
-    "sluice_dhcp_visitors",
+    "sluice_dhcp_unbound_clients",
     "sluice_radius_spool_records",
 )
 # Processes to kill, more often one than both.

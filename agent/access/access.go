@@ -18,7 +18,7 @@ import (
 type Role int
 
 const (
-	// Nobody: without credentials. May read the agent's health and the documentation.
+	// NoRole: no credentials. May read the agent's health and the documentation.
 	NoRole Role = iota
 	// Read: see objects, their status, history and counters, and plan changes.
 	Read
@@ -29,7 +29,7 @@ const (
 	Admin
 )
 
-var roleNames = [...]string{"nobody", "read", "operate", "admin"}
+var roleNames = [...]string{"none", "read", "operate", "admin"}
 
 func (r Role) String() string { return roleNames[r] }
 

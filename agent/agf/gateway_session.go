@@ -294,7 +294,7 @@ func (g *gateway) share(but *resource) {
 	}
 }
 
-// complain logs what a change failed of that nobody waits for.
+// complain logs the error of a change that no caller waits for.
 func (r *resource) complain(err error) {
 	if err != nil && !r.removed {
 		r.g.service.environment.Log.Warn("a PDU session of a 5G residential gateway keeps its old rates", "name", r.name(), "error", err)

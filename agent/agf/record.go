@@ -133,7 +133,7 @@ func restore(r *lineRecord, s Settings, w World) (*Line, error) {
 			one.state, one.accepted, one.tunnelled = active, true, true
 		}
 		if one.left {
-			one.events = nobody{}
+			one.events = noSubscriber{}
 		}
 		l.sessions[of.ID] = one
 	}
@@ -227,8 +227,8 @@ func keyOf(line string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// recall reads the lines from before a restart, and produces the objects of their sessions.
-func (s *agf) recall() {
+// loadRecords reads the lines from before a restart, and produces the objects of their sessions.
+func (s *agf) loadRecords() {
 	if s.environment.Records == nil {
 		return
 	}
@@ -279,7 +279,7 @@ func (s *agf) takeUp(r *lineRecord) error {
 	if err != nil {
 		return err
 	}
-	one := &registration{Line: l, agf: r.AGF, key: r.Line, recorded: true, recalled: true, ran: r.RAN}
+	one := &registration{Line: l, agf: r.AGF, key: r.Line, recorded: true, restored: true, ran: r.RAN}
 	s.lines[one.key], s.of[l] = one, one
 	for i := range r.Sessions {
 		of := &r.Sessions[i]
@@ -320,7 +320,7 @@ func namesOf(r *Result) (p profiles) {
 	return p
 }
 
-// claim gives recalled lines their contexts.
+// claim gives restored lines their contexts.
 func (s *agf) claim() {
 	kept, idle := 0, 0
 	defer func() {
@@ -329,10 +329,10 @@ func (s *agf) claim() {
 		}
 	}()
 	for _, one := range s.lines {
-		if !one.recalled {
+		if !one.restored {
 			continue
 		}
-		one.recalled = false
+		one.restored = false
 		if one.ran >= 0 {
 			if core := s.pool.Claim(one.ran, one.Line); core != nil {
 				kept++

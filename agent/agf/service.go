@@ -100,7 +100,7 @@ type registration struct {
 	// A record of it is in the log.
 	recorded bool
 	// It is of before a restart, and its context at the AMF is still to be claimed, by the RAN UE NGAP ID; -1: it was idle.
-	recalled bool
+	restored bool
 	ran      int64
 }
 
@@ -246,7 +246,7 @@ func (s *agf) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	s.recall()
+	s.loadRecords()
 	if err := s.environment.Objects.Complete(ctx); err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func keeping(t *testing.T, directory string) (*agf, *durable.Log) {
 		t.Fatal(err)
 	}
 	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry(), Records: table, Log: slog.New(slog.DiscardHandler)})
-	s.recall()
+	s.loadRecords()
 	return s, log
 }
 

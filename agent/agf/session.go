@@ -284,12 +284,12 @@ func (s *Session) Leave() {
 	s.Release()
 }
 
-// nobody is the owner of a PDU session whose subscriber session ended before a restart.
-type nobody struct{}
+// noSubscriber receives the events of a PDU session whose subscriber session ended before a restart.
+type noSubscriber struct{}
 
-func (nobody) Up(Result)      {}
-func (nobody) Changed(Result) {}
-func (nobody) Ended(error)    {}
+func (noSubscriber) Up(Result)      {}
+func (noSubscriber) Changed(Result) {}
+func (noSubscriber) Ended(error)    {}
 
 // Release gives a PDU session back. The last one ends the registration.
 func (s *Session) Release() {

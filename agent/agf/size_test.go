@@ -79,8 +79,8 @@ func (o *office) fill(count int) []*Line {
 	return lines
 }
 
-// recallAll makes the lines of the records of a log, each with its context at the AMF.
-func (o *office) recallAll() []*Line {
+// loadAll makes the lines of the records of a log, each with its context at the AMF.
+func (o *office) loadAll() []*Line {
 	var lines []*Line
 	for _, record := range o.table.All() {
 		var r lineRecord
@@ -120,7 +120,7 @@ func BenchmarkManyLines(b *testing.B) {
 		}
 		o, log = openOffice(b, directory)
 		began = processor(b)
-		again := o.recallAll()
+		again := o.loadAll()
 		b.ReportMetric((processor(b) - began).Seconds(), "s/restart")
 		if len(again) != manyLines || o.core.octets != 0 {
 			b.Fatalf("%d lines, %d octets sent", len(again), o.core.octets)
@@ -140,7 +140,7 @@ func TestLinesOfBeforeARestartSendNothing(t *testing.T) {
 	}
 	o, log = openOffice(t, directory)
 	defer log.Close()
-	after := o.recallAll()
+	after := o.loadAll()
 	if len(after) != len(before) || o.core.octets != 0 {
 		t.Fatalf("%d lines, %d octets sent", len(after), o.core.octets)
 	}

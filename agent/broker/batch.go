@@ -14,17 +14,17 @@ import (
 
 // take applies the documents of messages, and returns the messages that cannot be accepted. After an error, all of them come again.
 func (n *engine) take(ctx context.Context, messages []*Message) ([]Dead, error) {
-	letters := make([]*letter, len(messages))
+	parsed := make([]*parsedMessage, len(messages))
 	for i, m := range messages {
-		letters[i] = read(n.Registry, m)
+		parsed[i] = read(n.Registry, m)
 	}
-	if err := n.apply(ctx, letters); err != nil {
+	if err := n.apply(ctx, parsed); err != nil {
 		return nil, err
 	}
 	var dead []Dead
-	for _, l := range letters {
-		if l.dead != nil {
-			dead = append(dead, Dead{l.message, *l.dead})
+	for _, p := range parsed {
+		if p.dead != nil {
+			dead = append(dead, Dead{p.message, *p.dead})
 		}
 	}
 	return dead, nil
@@ -35,20 +35,20 @@ type lastChange struct {
 	change object.Change
 	order  Order
 	// Nil: by an earlier batch.
-	letter *letter
+	message *parsedMessage
 }
 
-// apply applies acceptable letters in their order.
-func (n *engine) apply(ctx context.Context, letters []*letter) error {
-	known, err := n.memory.loadOrders(letters)
+// apply applies acceptable messages in their order.
+func (n *engine) apply(ctx context.Context, messages []*parsedMessage) error {
+	known, err := n.memory.loadOrders(messages)
 	if err != nil {
 		return err
 	}
 	for {
-		var alive []*letter
-		for _, l := range letters {
-			if l.dead == nil {
-				alive = append(alive, l)
+		var alive []*parsedMessage
+		for _, p := range messages {
+			if p.dead == nil {
+				alive = append(alive, p)
 			}
 		}
 		last, order := latest(alive, known)
@@ -70,7 +70,7 @@ func (n *engine) apply(ctx context.Context, letters []*letter) error {
 		if blame(last, err) {
 			continue
 		}
-		// The error names no letter: the smaller halves show which one it is.
+		// The error names no message: the smaller halves show which one it is.
 		if len(alive) == 1 {
 			alive[0].refuse(mistakesOf(err).reason())
 			return nil
@@ -82,38 +82,38 @@ func (n *engine) apply(ctx context.Context, letters []*letter) error {
 	}
 }
 
-func (n *engine) source(letters []*letter) intent.Source {
-	s := intent.Source{Owner: n.Name, Who: letters[0].message.Position}
-	if len(letters) > 1 {
-		s.Who += fmt.Sprintf(" to %s", letters[len(letters)-1].message.Position)
+func (n *engine) source(messages []*parsedMessage) intent.Source {
+	s := intent.Source{Owner: n.Name, Who: messages[0].message.Position}
+	if len(messages) > 1 {
+		s.Who += fmt.Sprintf(" to %s", messages[len(messages)-1].message.Position)
 	}
 	return s
 }
 
 // latest returns the latest change of each object, and the objects in the order of these changes. It leaves out
 // changes that are older than the stored order.
-func latest(letters []*letter, known map[object.Key]Order) (map[object.Key]lastChange, []object.Key) {
+func latest(messages []*parsedMessage, known map[object.Key]Order) (map[object.Key]lastChange, []object.Key) {
 	last := map[object.Key]lastChange{}
-	for _, l := range letters {
-		for _, c := range l.changes {
+	for _, p := range messages {
+		for _, c := range p.changes {
 			before, there := known[c.Key]
 			if now, again := last[c.Key]; again {
 				before, there = now.order, true
 			}
-			if there && l.order.before(before) {
+			if there && p.order.before(before) {
 				continue
 			}
-			order := l.order
+			order := p.order
 			if order.Revision == 0 {
 				order.Revision = before.Revision
 			}
-			last[c.Key] = lastChange{c, order, l}
+			last[c.Key] = lastChange{c, order, p}
 		}
 	}
 	order := make([]object.Key, 0, len(last))
-	for _, l := range letters {
-		for _, c := range l.changes {
-			if s, there := last[c.Key]; there && s.letter == l {
+	for _, p := range messages {
+		for _, c := range p.changes {
+			if s, there := last[c.Key]; there && s.message == p {
 				order = append(order, c.Key)
 			}
 		}
@@ -121,18 +121,18 @@ func latest(letters []*letter, known map[object.Key]Order) (map[object.Key]lastC
 	return last, order
 }
 
-// blame refuses the letters that caused an error, and reports whether there are any.
+// blame refuses the messages that caused an error, and reports whether there are any.
 func blame(last map[object.Key]lastChange, err error) bool {
-	about := map[*letter]*mistakes{}
+	about := map[*parsedMessage]*mistakes{}
 	of := func(k object.Key) *mistakes {
 		s, there := last[k]
 		if !there {
 			return &mistakes{}
 		}
-		if about[s.letter] == nil {
-			about[s.letter] = &mistakes{}
+		if about[s.message] == nil {
+			about[s.message] = &mistakes{}
 		}
-		return about[s.letter]
+		return about[s.message]
 	}
 	all := mistakesOf(err)
 	for _, c := range all.conflicts {
@@ -143,8 +143,8 @@ func blame(last map[object.Key]lastChange, err error) bool {
 		one := of(e.Object)
 		one.errors = append(one.errors, e)
 	}
-	for l, m := range about {
-		l.refuse(m.reason())
+	for p, m := range about {
+		p.refuse(m.reason())
 	}
 	return len(about) > 0
 }

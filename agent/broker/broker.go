@@ -103,7 +103,7 @@ const (
 	// A connection that lasts so long counts as healthy, even without messages.
 	settleTime = time.Second
 	// Of each batch.
-	loggedLetters = 10
+	loggedDeadLetters = 10
 )
 
 // Purposes of connections.
@@ -251,12 +251,12 @@ func (n *engine) receive(ctx context.Context, h *health) error {
 			}
 			for i, d := range dead {
 				n.Counters.Failed()
-				if i < loggedLetters {
+				if i < loggedDeadLetters {
 					kind, name, _ := strings.Cut(d.Reason.Object, "/")
 					n.Log.Warn("a message cannot be accepted", "position", d.Message.Position, "kind", kind, "name", name, "error", d.Reason.Error)
 				}
 			}
-			if more := len(dead) - loggedLetters; more > 0 {
+			if more := len(dead) - loggedDeadLetters; more > 0 {
 				n.Log.Warn("more messages cannot be accepted", "messages", more)
 			}
 		}

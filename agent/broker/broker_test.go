@@ -479,7 +479,7 @@ func TestMemoryRemovesObjectsThatWereDeletedLongAgo(t *testing.T) {
 		if m, err = openMemory(path, begin.Add(c.later)); err != nil {
 			t.Fatal(err)
 		}
-		known, err := m.loadOrders([]*letter{{changes: []object.Change{object.Remove(k), object.Remove(kept)}}})
+		known, err := m.loadOrders([]*parsedMessage{{changes: []object.Change{object.Remove(k), object.Remove(kept)}}})
 		if err != nil || len(known) != c.want || known[kept] != (Order{Revision: 4, Stream: "x", Number: 5}) {
 			t.Errorf("after %v: %v, %v", c.later, known, err)
 		}

@@ -97,13 +97,13 @@ func (m *memory) sweep(tx *bolt.Tx, now time.Time) error {
 	return nil
 }
 
-// loadOrders returns the stored order of the letters' objects.
-func (m *memory) loadOrders(letters []*letter) (map[object.Key]Order, error) {
+// loadOrders returns the stored order of the messages' objects.
+func (m *memory) loadOrders(messages []*parsedMessage) (map[object.Key]Order, error) {
 	known := map[object.Key]Order{}
 	err := m.db.View(func(tx *bolt.Tx) error {
 		b := tx.Bucket(latestBucket)
-		for _, l := range letters {
-			for _, c := range l.changes {
+		for _, p := range messages {
+			for _, c := range p.changes {
 				v := b.Get([]byte(c.Key.String()))
 				if len(v) >= fixedLength {
 					known[c.Key] = Order{binary.BigEndian.Uint64(v), string(v[fixedLength:]), binary.BigEndian.Uint64(v[8:])}

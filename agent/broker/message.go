@@ -41,8 +41,8 @@ func (o Order) before(known Order) bool {
 	return o.Stream != "" && o.Stream == known.Stream && o.Number < known.Number
 }
 
-// letter is a message that was read.
-type letter struct {
+// parsedMessage is a message that was read.
+type parsedMessage struct {
 	message *Message
 	changes []object.Change
 	order   Order
@@ -50,7 +50,7 @@ type letter struct {
 	dead *Reason
 }
 
-func (l *letter) refuse(r Reason) { l.dead = &r }
+func (p *parsedMessage) refuse(r Reason) { p.dead = &r }
 
 func (m *Message) header(name string) string {
 	for _, h := range m.Headers {
@@ -62,43 +62,43 @@ func (m *Message) header(name string) string {
 }
 
 // read parses a message.
-func read(r *object.Registry, m *Message) *letter {
-	l := &letter{message: m, order: Order{Stream: m.Stream, Number: m.Number}}
+func read(r *object.Registry, m *Message) *parsedMessage {
+	p := &parsedMessage{message: m, order: Order{Stream: m.Stream, Number: m.Number}}
 	if text := m.header(revisionHeader); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || n == 0 {
-			l.refuse(Reason{Error: fmt.Sprintf("header %s: found %q; accepted: a number from 1", revisionHeader, short(text)), Field: revisionHeader,
+			p.refuse(Reason{Error: fmt.Sprintf("header %s: found %q; accepted: a number from 1", revisionHeader, short(text)), Field: revisionHeader,
 				Found: short(text), Accepted: "a number from 1"})
-			return l
+			return p
 		}
-		l.order.Revision = n
+		p.order.Revision = n
 	}
 	var err error
 	switch operation := m.header(operationHeader); {
 	case m.Tombstone:
 		var k object.Key
 		if k, err = keyOf(r, m.Key); err == nil {
-			l.changes = []object.Change{object.Remove(k)}
+			p.changes = []object.Change{object.Remove(k)}
 		}
 	case operation == "delete":
-		l.changes, err = removals(r, m.Body)
+		p.changes, err = removals(r, m.Body)
 	case operation == "" || operation == "put":
-		l.changes, err = puts(r, m.Body)
+		p.changes, err = puts(r, m.Body)
 	default:
-		l.refuse(Reason{Error: fmt.Sprintf("header %s: found %q; accepted: put, delete", operationHeader, short(operation)), Field: operationHeader,
+		p.refuse(Reason{Error: fmt.Sprintf("header %s: found %q; accepted: put, delete", operationHeader, short(operation)), Field: operationHeader,
 			Found: short(operation), Accepted: "put, delete"})
-		return l
+		return p
 	}
-	if err == nil && len(l.changes) == 0 {
+	if err == nil && len(p.changes) == 0 {
 		err = &object.Error{Problem: "there is no object in this message", Accepted: "documents with apiVersion, kind, metadata and spec"}
 	}
 	if err == nil {
-		err = checkUnique(l.changes)
+		err = checkUnique(p.changes)
 	}
 	if err != nil {
-		l.refuse(mistakesOf(err).reason())
+		p.refuse(mistakesOf(err).reason())
 	}
-	return l
+	return p
 }
 
 func checkUnique(changes []object.Change) error {

@@ -63,15 +63,15 @@ type (
 	DeletePunt struct{ Name string }
 )
 
-// Save writes a record; a nil Value deletes it. Then is done once it is kept.
+// Save writes a record; a nil Value deletes it. Then is done once the record is on disk.
 type Save struct {
 	Key   string
 	Value []byte
 	Then  []Action
 }
 
-// Kept does Then once all records before it are kept.
-type Kept struct{ Then []Action }
+// AfterSaved does Then once all records before it are on disk.
+type AfterSaved struct{ Then []Action }
 
 // Count counts a message by family, type and reason of its drop ("": it was not dropped).
 type Count struct{ Family, Type, Drop string }
@@ -84,7 +84,7 @@ func (DeleteSession) action() {}
 func (PutPunt) action()       {}
 func (DeletePunt) action()    {}
 func (Save) action()          {}
-func (Kept) action()          {}
+func (AfterSaved) action()    {}
 func (Count) action()         {}
 
 // Packet is a packet as a data plane gave it to us.
@@ -165,11 +165,11 @@ type Machine struct {
 	ends      deadline.Queue[*lease]
 
 	// Of relays with a profile: clients without a lease, by client and by session, and how many a circuit has; leases by session.
-	visitors map[clientKey]*visitor
-	byID     map[string]*visitor
-	visiting map[circuit]int
-	visits   deadline.Queue[*visitor]
-	// *visitor that were refused, the oldest refusal first, altogether and by circuit.
+	unbound     map[clientKey]*unboundClient
+	byID        map[string]*unboundClient
+	unboundOf   map[circuit]int
+	unboundEnds deadline.Queue[*unboundClient]
+	// Clients that were refused (*unboundClient), the oldest refusal first, altogether and by circuit.
 	refused   *list.List
 	refusedOf map[circuit]*list.List
 	bySession map[string]*lease
@@ -186,7 +186,7 @@ type Machine struct {
 func New() *Machine {
 	return &Machine{relays: map[string][]*relay{}, specs: map[string]*api.DhcpRelay{}, interfaces: map[string]*api.Interface{},
 		ports: map[portKey]MAC{}, transactions: newTransactions(), leases: map[clientKey]*lease{}, byName: map[string]*lease{},
-		ofCircuit: map[circuit]int{}, visitors: map[clientKey]*visitor{}, byID: map[string]*visitor{}, visiting: map[circuit]int{},
+		ofCircuit: map[circuit]int{}, unbound: map[clientKey]*unboundClient{}, byID: map[string]*unboundClient{}, unboundOf: map[circuit]int{},
 		bySession: map[string]*lease{}, servers: map[serverKey]*serverState{}, refused: list.New(), refusedOf: map[circuit]*list.List{}, newID: subscriber.NewID}
 }
 
@@ -196,8 +196,8 @@ func (m *Machine) Leases() int { return len(m.leases) }
 // Transactions returns how many messages of clients wait for a server.
 func (m *Machine) Transactions() int { return len(m.transactions.by) }
 
-// Visitors returns how many clients without a lease the back ends are asked for, or have answered about.
-func (m *Machine) Visitors() int { return len(m.visitors) }
+// Unbound returns the number of clients without a lease: their authentication waits, succeeded or was refused.
+func (m *Machine) Unbound() int { return len(m.unbound) }
 
 func (m *Machine) do(a ...Action) { m.out = append(m.out, a...) }
 
@@ -335,7 +335,7 @@ func (m *Machine) SessionPut(name string, number uint32, err error, done bool, n
 func (m *Machine) Tick(now time.Time) []Action {
 	m.now = now
 	m.transactions.expire(now)
-	for v, due := m.visits.Due(now); due; v, due = m.visits.Due(now) {
+	for v, due := m.unboundEnds.Due(now); due; v, due = m.unboundEnds.Due(now) {
 		m.leave(v)
 	}
 	for l, due := m.ends.Due(now); due; l, due = m.ends.Due(now) {

@@ -92,7 +92,7 @@ func newRelaying(e service.Environment) (service.Service, error) {
 	for _, c := range []prometheus.Collector{s.messages, s.drops,
 		size("sluice_dhcp_leases", "Clients that hold a lease.", (*Machine).Leases),
 		size("sluice_dhcp_transactions", "Messages of clients that wait for a server.", (*Machine).Transactions),
-		size("sluice_dhcp_visitors", "Clients without a lease that are authenticated, wait for it or were refused.", (*Machine).Visitors)} {
+		size("sluice_dhcp_unbound_clients", "Clients without a lease that are authenticated, wait for it or were refused.", (*Machine).Unbound)} {
 		if err := e.Metrics.Register(c); err != nil {
 			return nil, err
 		}
@@ -228,7 +228,7 @@ func (s *relaying) carryOut(actions []Action) (packets []Action) {
 				s.last = s.Records.Put(durable.Record{Key: a.Key, Value: a.Value})
 			}
 			s.afterStored(s.last, a.Then)
-		case Kept:
+		case AfterSaved:
 			s.afterStored(s.last, a.Then)
 		case DeleteSession:
 			s.Objects.Delete(object.Key{Kind: "Session", Name: a.Name}, nil)

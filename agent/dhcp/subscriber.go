@@ -23,9 +23,9 @@ const (
 	// A client that was refused is not asked for again for so long.
 	refusalTime = 10 * time.Second
 	// A client that is authenticated may take so long to get a lease, and so long may a back end take to answer.
-	visitTime = time.Minute
+	unboundTime = time.Minute
 	// Clients of all relays that have no lease.
-	visitorsInAll = 1 << 18
+	maxUnbound = 1 << 18
 )
 
 // Actions on the Manager, in the order in which they are given.
@@ -58,8 +58,8 @@ type line struct {
 	service             string
 }
 
-// visitor is a client without a lease, of a relay with a profile.
-type visitor struct {
+// unboundClient is a client without a lease, of a relay with a profile.
+type unboundClient struct {
 	client  clientKey
 	request subscriber.Request
 	grant   subscriber.Grant
@@ -102,13 +102,13 @@ func (m *Machine) admits(p Packet, r *relay, client clientKey, four bool, of lin
 	case l != nil && l.session != nil:
 		return true
 	}
-	v := m.visitors[client]
+	v := m.unbound[client]
 	switch {
 	case v != nil && v.refused:
 		m.do(Count{family, "", "rejected"})
 		return false
 	case v != nil && v.admitted:
-		m.visits.Set(v, m.now.Add(visitTime))
+		m.unboundEnds.Set(v, m.now.Add(unboundTime))
 		return true
 	}
 	p.Frame = slices.Clone(p.Frame)
@@ -117,56 +117,56 @@ func (m *Machine) admits(p Packet, r *relay, client clientKey, four bool, of lin
 		return false
 	}
 	// Clients that were refused make room: a host with many MACs does not shut its neighbours out.
-	if old := m.refusedOf[client.circuit]; old != nil && m.visiting[client.circuit] >= r.leasesOfCircuit {
-		m.leave(old.Front().Value.(*visitor))
+	if old := m.refusedOf[client.circuit]; old != nil && m.unboundOf[client.circuit] >= r.leasesOfCircuit {
+		m.leave(old.Front().Value.(*unboundClient))
 	}
-	if old := m.refused.Front(); old != nil && len(m.visitors) >= visitorsInAll {
-		m.leave(old.Value.(*visitor))
+	if old := m.refused.Front(); old != nil && len(m.unbound) >= maxUnbound {
+		m.leave(old.Value.(*unboundClient))
 	}
-	if m.visiting[client.circuit] >= r.leasesOfCircuit || len(m.visitors) >= visitorsInAll {
+	if m.unboundOf[client.circuit] >= r.leasesOfCircuit || len(m.unbound) >= maxUnbound {
 		m.do(Count{family, "", "too-many-leases"})
 		return false
 	}
-	v = &visitor{client: client, request: subscriber.Request{Protocol: protocolName, Profile: r.spec.Profile, ID: m.newID(), Service: of.service,
+	v = &unboundClient{client: client, request: subscriber.Request{Protocol: protocolName, Profile: r.spec.Profile, ID: m.newID(), Service: of.service,
 		Line: subscriber.Line{Circuit: subscriber.Circuit{Dataplane: p.Dataplane, Port: p.Port, OuterVLAN: client.outer, InnerVLAN: client.inner},
 			MAC: subscriber.MAC(client.mac), CircuitID: slices.Clone(of.circuitID), RemoteID: slices.Clone(of.remoteID), Attributes: of.attributes}}}
 	v.waiting[waiting] = &p
-	m.visitors[client], m.byID[v.request.ID] = v, v
-	m.visiting[client.circuit]++
-	m.visits.Set(v, m.now.Add(visitTime))
+	m.unbound[client], m.byID[v.request.ID] = v, v
+	m.unboundOf[client.circuit]++
+	m.unboundEnds.Set(v, m.now.Add(unboundTime))
 	m.do(Authenticate{v.request})
 	return false
 }
 
 // refuse keeps a client whose session is refused away from back ends and servers for a while.
-func (m *Machine) refuse(v *visitor) {
-	if m.visitors[v.client] != nil || len(m.visitors) >= visitorsInAll {
+func (m *Machine) refuse(v *unboundClient) {
+	if m.unbound[v.client] != nil || len(m.unbound) >= maxUnbound {
 		return
 	}
 	m.markRefused(v)
-	m.visitors[v.client], m.byID[v.request.ID] = v, v
-	m.visiting[v.client.circuit]++
-	m.visits.Set(v, m.now.Add(refusalTime))
+	m.unbound[v.client], m.byID[v.request.ID] = v, v
+	m.unboundOf[v.client.circuit]++
+	m.unboundEnds.Set(v, m.now.Add(refusalTime))
 }
 
-func (m *Machine) markRefused(v *visitor) {
+func (m *Machine) markRefused(v *unboundClient) {
 	v.refused = true
 	v.place, v.placeOf = m.refused.PushBack(v), push(m.refusedOf, v.client.circuit, v)
 }
 
-func (m *Machine) leave(v *visitor) {
-	if m.visitors[v.client] != v {
+func (m *Machine) leave(v *unboundClient) {
+	if m.unbound[v.client] != v {
 		return
 	}
-	delete(m.visitors, v.client)
+	delete(m.unbound, v.client)
 	delete(m.byID, v.request.ID)
-	m.visits.Remove(v)
+	m.unboundEnds.Remove(v)
 	if v.place != nil {
 		m.refused.Remove(v.place)
 		remove(m.refusedOf, v.client.circuit, v.placeOf)
 	}
-	if m.visiting[v.client.circuit]--; m.visiting[v.client.circuit] == 0 {
-		delete(m.visiting, v.client.circuit)
+	if m.unboundOf[v.client.circuit]--; m.unboundOf[v.client.circuit] == 0 {
+		delete(m.unboundOf, v.client.circuit)
 	}
 }
 
@@ -181,11 +181,11 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 	v.waiting = [2]*Packet{}
 	if a.Reject != nil {
 		m.markRefused(v)
-		m.visits.Set(v, now.Add(refusalTime))
+		m.unboundEnds.Set(v, now.Add(refusalTime))
 		return m.drop("", "", "rejected")
 	}
 	v.admitted, v.grant = true, a.Grant
-	m.visits.Set(v, now.Add(visitTime))
+	m.unboundEnds.Set(v, now.Add(unboundTime))
 	var all []Action
 	for _, p := range waiting {
 		if p != nil {
@@ -197,7 +197,7 @@ func (m *Machine) Authenticated(id string, a subscriber.Answer, now time.Time) [
 
 // sessionFor is the session of a new lease; nil: the client is not authenticated any more.
 func (m *Machine) sessionFor(client clientKey) *session {
-	v := m.visitors[client]
+	v := m.unbound[client]
 	if v == nil || !v.admitted {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (m *Machine) tell(r *relay, l *lease, then []Action) {
 		m.do(Extend{s.request.ID, change})
 		return
 	}
-	if v := m.visitors[l.client]; v != nil {
+	if v := m.unbound[l.client]; v != nil {
 		m.leave(v)
 	}
 	m.bySession[s.request.ID] = l
@@ -303,13 +303,13 @@ func (m *Machine) Connected(id string, err error, now time.Time) []Action {
 		m.do(Count{"", "", "session-refused"})
 		l.bindings, s.cause = nil, subscriber.NASError
 		m.settle(l)
-		m.refuse(&visitor{client: l.client, request: s.request})
+		m.refuse(&unboundClient{client: l.client, request: s.request})
 		return m.done()
 	}
 	s.up, s.has = true, s.asked
 	// A client that has its ACK outlives the agent: without the record of its lease, the next one would end the session.
 	if len(then) > 0 {
-		m.do(Kept{then})
+		m.do(AfterSaved{then})
 	}
 	if s.changed {
 		waiting := s.waiting

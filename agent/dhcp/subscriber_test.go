@@ -74,11 +74,11 @@ func TestASubscriberOfARelayIsAuthenticatedBeforeAServerHearsOfIt(t *testing.T) 
 	if len(all[ToClient](out)) != 0 {
 		t.Errorf("%+v", out)
 	}
-	if ack, _, _ := reply(t, one[Kept](t, out).Then); ack.MessageType() != dhcpv4.MessageTypeAck {
+	if ack, _, _ := reply(t, one[AfterSaved](t, out).Then); ack.MessageType() != dhcpv4.MessageTypeAck {
 		t.Errorf("%v", ack)
 	}
-	if len(m.visitors)+len(m.byID)+len(m.visiting)+m.visits.Len() != 0 {
-		t.Error("a visitor is left")
+	if len(m.unbound)+len(m.byID)+len(m.unboundOf)+m.unboundEnds.Len() != 0 {
+		t.Error("an unbound client is left")
 	}
 	// Its renewals go to the server at once, and change nothing.
 	out = m.client4(dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(address.AsSlice()))
@@ -112,14 +112,14 @@ func TestAddressesOfASubscriberOfARelayChangeOneAfterTheOther(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	out := m.Connected(c.ID, nil, began)
-	if sent := all[ToClient](one[Kept](t, out).Then); len(sent) != 1 || sent[0].Port == "later" {
+	if sent := all[ToClient](one[AfterSaved](t, out).Then); len(sent) != 1 || sent[0].Port == "later" {
 		t.Fatalf("%+v", out)
 	}
 	one[Extend](t, out).Change(&c)
 	if c.Grant.Delegated != prefix || c.Grant.IPv4 != address || !c.IPv6 {
 		t.Errorf("%+v", c)
 	}
-	if sent := one[ToClient](t, one[Kept](t, m.Connected(c.ID, nil, began)).Then); sent.Port != "later" {
+	if sent := one[ToClient](t, one[AfterSaved](t, m.Connected(c.ID, nil, began)).Then); sent.Port != "later" {
 		t.Errorf("%+v", sent)
 	}
 	l.hold(more, time.Hour, began)
@@ -206,7 +206,7 @@ func TestARefusedSessionPausesItsClient(t *testing.T) {
 	if out := m.client4(dhcpv4.MessageTypeDiscover); dropped(out) != "rejected" || len(all[Authenticate](out))+len(all[ToServer](out)) != 0 {
 		t.Errorf("%+v", out)
 	}
-	if out := m.Tick(began.Add(refusalTime)); len(out) != 0 || len(m.visitors)+len(m.byID)+len(m.visiting)+len(m.refusedOf)+m.refused.Len() != 0 {
+	if out := m.Tick(began.Add(refusalTime)); len(out) != 0 || len(m.unbound)+len(m.byID)+len(m.unboundOf)+len(m.refusedOf)+m.refused.Len() != 0 {
 		t.Errorf("%+v", out)
 	}
 	one[Authenticate](t, m.client4(dhcpv4.MessageTypeDiscover))
@@ -233,7 +233,7 @@ func TestAChangeThatIsRefusedLeavesTheEarlierAddresses(t *testing.T) {
 	if one[Extend](t, out).Change(&c); c.Grant.IPv4 != address || c.Grant.Delegated != later {
 		t.Errorf("%+v", c)
 	}
-	if sent := one[ToClient](t, one[Kept](t, m.Connected(id, nil, began)).Then); sent.Port != "later" {
+	if sent := one[ToClient](t, one[AfterSaved](t, m.Connected(id, nil, began)).Then); sent.Port != "later" {
 		t.Errorf("%+v", sent)
 	}
 	// Without any address that the data plane has, the lease ends.
@@ -255,7 +255,7 @@ func TestAChangeThatIsRefusedLeavesTheEarlierAddresses(t *testing.T) {
 	}
 }
 
-func TestVisitorsThatWereRefusedMakeRoom(t *testing.T) {
+func TestUnboundClientsThatWereRefusedMakeRoom(t *testing.T) {
 	m := subscribers() // with two leases of a circuit
 	ask := func(number byte) []Action {
 		mac := MAC{2, 1, 0, 0, 0, number}
@@ -269,7 +269,7 @@ func TestVisitorsThatWereRefusedMakeRoom(t *testing.T) {
 	}
 	// One that waits keeps its place, and so does one that is accepted.
 	one[Authenticate](t, ask(200))
-	if out := ask(201); dropped(out) != "too-many-leases" || len(m.visitors) != 2 {
+	if out := ask(201); dropped(out) != "too-many-leases" || len(m.unbound) != 2 {
 		t.Errorf("%+v", out)
 	}
 	if len(all[ToServer](m.Authenticated(first, granted, began))) != 2 {
@@ -293,7 +293,7 @@ func TestTheServiceSendsAnACKAfterTheRecordOfItsLease(t *testing.T) {
 	s := &relaying{Environment: service.Environment{Records: table}, stored: make(chan stored, 1)}
 	s.carryOut([]Action{Save{Key: "a", Value: []byte("lease")}})
 	record := s.last
-	if packets := s.carryOut([]Action{Kept{[]Action{ToClient{Port: "access"}}}}); len(packets) != 0 {
+	if packets := s.carryOut([]Action{AfterSaved{[]Action{ToClient{Port: "access"}}}}); len(packets) != 0 {
 		t.Errorf("%+v", packets)
 	}
 	if waits := <-s.stored; waits.pending != record || record == (durable.Pending{}) || one[ToClient](t, waits.then).Port != "access" {

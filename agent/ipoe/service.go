@@ -99,7 +99,7 @@ func (s *serving) Follow(c service.Change) {
 	s.ports.Look()
 }
 
-// Ends implements service.Foreteller.
+// Ends implements service.Predictor.
 func (s *serving) Ends(k object.Key, o *object.Object) int {
 	if k.Kind != "IpoeServer" {
 		return 0

@@ -115,8 +115,8 @@ func (i *identifiers) remove(number int64) {
 
 func blockKey(number int64) string { return blockPrefix + strconv.FormatInt(number, 10) }
 
-// recall takes the record of a block of before a restart; false: the record is not of a block.
-func (i *identifiers) recall(key string) (bool, error) {
+// load takes the record of a block of before a restart; false: the record is not of a block.
+func (i *identifiers) load(key string) (bool, error) {
 	text, is := strings.CutPrefix(key, blockPrefix)
 	if !is {
 		return false, nil

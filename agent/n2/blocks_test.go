@@ -18,7 +18,7 @@ import (
 func recordedBed(t *testing.T) (*bed, *durable.Table) {
 	b, table := newBed(t), records(t)
 	b.environment.Records = table
-	if err := b.recall(b.now); err != nil {
+	if err := b.loadRecords(b.now); err != nil {
 		t.Fatal(err)
 	}
 	b.add(t, "one")

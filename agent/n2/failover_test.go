@@ -300,7 +300,7 @@ func TestAContextWhoseAMFDoesNotComeBackStaysUnlessItsUEComesBackByItself(t *tes
 	}
 }
 
-func TestADeletionForewarnsOfUEsThatNoOtherAMFTakesOver(t *testing.T) {
+func TestADeletionWarnsOfUEsThatNoOtherAMFTakesOver(t *testing.T) {
 	for _, c := range []struct {
 		ids  map[string][3]uint32
 		kind string
@@ -328,7 +328,7 @@ func TestADeletionForewarnsOfUEsThatNoOtherAMFTakesOver(t *testing.T) {
 		if c.spec != nil {
 			o = &object.Object{Kind: c.kind, Name: c.name, Spec: c.spec}
 		}
-		if got := strings.Join(b.Forewarn(object.Key{Kind: c.kind, Name: c.name}, o), "; "); got != c.want {
+		if got := strings.Join(b.Warnings(object.Key{Kind: c.kind, Name: c.name}, o), "; "); got != c.want {
 			t.Errorf("%s/%s: %q instead of %q", c.kind, c.name, got, c.want)
 		}
 	}

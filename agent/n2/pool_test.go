@@ -852,7 +852,7 @@ func (b *bed) again(t *testing.T, table *durable.Table) *bed {
 	t.Helper()
 	s := newService(slog.New(slog.DiscardHandler), func() float64 { return 0.5 })
 	s.environment.Records = table
-	if err := s.recall(b.now); err != nil {
+	if err := s.loadRecords(b.now); err != nil {
 		t.Fatal(err)
 	}
 	next := &bed{s, &core{t: t}, b.now}

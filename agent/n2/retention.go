@@ -41,15 +41,15 @@ func (s *Service) forget(ranID int64) {
 	}
 }
 
-// recall reads the contexts from before a restart. They are suspended until their AMF confirms that it has retained
+// loadRecords reads the contexts from before a restart. They are suspended until their AMF confirms that it has retained
 // them.
-func (s *Service) recall(now time.Time) error {
+func (s *Service) loadRecords(now time.Time) error {
 	if s.environment.Records == nil {
 		return nil
 	}
 	s.ids.records = s.environment.Records
 	for _, r := range s.environment.Records.All() {
-		if is, err := s.ids.recall(r.Key); is {
+		if is, err := s.ids.load(r.Key); is {
 			if err != nil {
 				return err
 			}

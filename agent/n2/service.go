@@ -34,7 +34,7 @@ var Definition = service.Definition{
 	New: func(e service.Environment) (service.Service, error) {
 		s := newService(e.Log, rand.Float64)
 		s.environment = e
-		if err := s.recall(time.Now()); err != nil {
+		if err := s.loadRecords(time.Now()); err != nil {
 			return nil, err
 		}
 		for _, c := range s.collectors() {

@@ -264,7 +264,7 @@ func TestUEsStayWhenTheAgentRestartsWithoutAFileOfTheCertificate(t *testing.T) {
 		}
 		spec := anN3iwf(nil)
 		server.peers = []ike.Peer{{ID: 7, Connection: "n3iwf-wifi", Children: []ike.ChildState{{Name: signalling}}}}
-		s.recalled["wifi"] = []*recalled{{name: "n3iwf-wifi-1", ueRecord: ueRecord{N3iwf: "wifi", Fixed: fixed(spec), Peer: 7, RAN: 1, Inner: []netip.Addr{netip.MustParseAddr("10.201.0.1")}}}}
+		s.restored["wifi"] = []*restoredUE{{name: "n3iwf-wifi-1", ueRecord: ueRecord{N3iwf: "wifi", Fixed: fixed(spec), Peer: 7, RAN: 1, Inner: []netip.Addr{netip.MustParseAddr("10.201.0.1")}}}}
 		follow(s, "N3iwf", "wifi", spec)
 		got := why(t, s, "wifi")
 		if !strings.HasPrefix(got, "NotConfigured IkeCredential/n3iwf: "+broken.want) || !strings.Contains(got, path) || !strings.Contains(got, "restore the file") ||

@@ -197,15 +197,15 @@ func (u *ue) unsave() {
 	u.records = u.s.Records.Put(durable.Record{Key: ueKey + u.name}, durable.Record{Key: nasKey + u.name})
 }
 
-// recalled is a UE of a process before.
-type recalled struct {
+// restoredUE is a UE from before a restart.
+type restoredUE struct {
 	name string
 	ueRecord
 	nas nasRecord
 }
 
-// recall reads the records of a process before.
-func (s *serving) recall() {
+// loadRecords reads the records from before a restart.
+func (s *serving) loadRecords() {
 	if s.Records == nil {
 		return
 	}
@@ -217,7 +217,7 @@ func (s *serving) recall() {
 			}
 			continue
 		}
-		one := &recalled{name: name}
+		one := &restoredUE{name: name}
 		err := json.Unmarshal(r.Value, &one.ueRecord)
 		if kept := s.Records.Get(nasKey + name); err == nil && kept != nil {
 			err = json.Unmarshal(kept, &one.nas)
@@ -230,14 +230,14 @@ func (s *serving) recall() {
 		if n, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:]); err == nil {
 			s.lastNumber = max(s.lastNumber, n)
 		}
-		s.recalled[one.N3iwf] = append(s.recalled[one.N3iwf], one)
+		s.restored[one.N3iwf] = append(s.restored[one.N3iwf], one)
 	}
 }
 
 // takeUp takes over the UEs of an N3iwf. Peers are the IKE SAs that have gone on.
 func (s *serving) takeUp(in *instance, peers []ike.Peer) {
-	all := s.recalled[in.name]
-	delete(s.recalled, in.name)
+	all := s.restored[in.name]
+	delete(s.restored, in.name)
 	for _, r := range all {
 		at := slices.IndexFunc(peers, func(p ike.Peer) bool { return p.ID == r.Peer })
 		u := in.restore(r)
@@ -255,7 +255,7 @@ func (s *serving) takeUp(in *instance, peers []ike.Peer) {
 }
 
 // restore makes a UE of its record, with its objects.
-func (in *instance) restore(r *recalled) *ue {
+func (in *instance) restore(r *restoredUE) *ue {
 	s, now := in.s, time.Now()
 	u := &ue{s: s, in: in, name: r.name, peer: ike.Peer{ID: r.Peer, Connection: connectionPrefix + in.name, Dataplane: r.Dataplane, Remote: r.Remote}, up: true, settled: true, suspended: true,
 		asked: true, ran: r.RAN, inner: r.Inner, waiting: r.nas.Waiting, sent: r.nas.Sent, sessions: map[uint8]*pduSession{}, ambr: ratesFrom(r.AMBR), past: volumeFrom(r.Past),
@@ -380,13 +380,13 @@ func (s *serving) resume() {
 		s.Log.Info("UEs of before the restart are taken over", "connected", kept, "ended", len(s.taken)-kept)
 	}
 	s.taken = nil
-	for name, all := range s.recalled {
+	for name, all := range s.restored {
 		for _, r := range all {
 			s.Log.Info("a UE is disconnected", "name", r.name, "why", fmt.Sprintf("N3iwf/%s does not serve", name))
 			s.Records.Put(durable.Record{Key: ueKey + r.name}, durable.Record{Key: nasKey + r.name})
 		}
 	}
-	clear(s.recalled)
+	clear(s.restored)
 }
 
 // unopened answers requests for PDU sessions that the process before was about to set up.

@@ -48,7 +48,7 @@ func aSession(t *testing.T) (*serving, *informing, *ue) {
 	of := &informing{aServer: server}
 	s.ike = of
 	in := s.instances["wifi"]
-	u := in.restore(&recalled{name: "n3iwf-wifi-1", ueRecord: ueRecord{Peer: 7, Inner: []netip.Addr{netip.MustParseAddr("10.201.0.1")}, Sessions: []sessionRecord{{ID: 1,
+	u := in.restore(&restoredUE{name: "n3iwf-wifi-1", ueRecord: ueRecord{Peer: 7, Inner: []netip.Addr{netip.MustParseAddr("10.201.0.1")}, Sessions: []sessionRecord{{ID: 1,
 		Flows: []qosflow.Flow{{QFI: 1, FiveQI: 9}}, Far: netip.MustParseAddr("198.51.100.2"), FarTEID: 5, TEID: 6, Local: netip.MustParseAddr("10.200.0.2"),
 		Remote: netip.MustParseAddr("10.201.0.1"), Children: []childRecord{{Name: "pdu-1-1", QFIs: []uint16{1}, Default: true, DSCP: -1}}}}}})
 	s.work()

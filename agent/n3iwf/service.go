@@ -110,9 +110,9 @@ type serving struct {
 	// How many readings of counters have begun.
 	readings uint64
 	// What is sent waits here for records.
-	courier *courier
+	sender *sender
 	// UEs of a process before: their records by N3iwf, and those that are taken over.
-	recalled map[string][]*recalled
+	restored map[string][]*restoredUE
 	taken    []*ue
 
 	refused  *prometheus.CounterVec
@@ -121,14 +121,14 @@ type serving struct {
 
 	mu     sync.Mutex
 	events []func()
-	posted chan struct{}
+	queued chan struct{}
 }
 
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, objects: e.Objects, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
 		interfaces: map[string]interfaceAddresses{}, files: map[string]map[string]string{}, conflicts: map[string]bool{},
-		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, posted: make(chan struct{}, 1),
-		courier: newCourier(), registering: newRegistering(time.Now()), recalled: map[string][]*recalled{},
+		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, queued: make(chan struct{}, 1),
+		sender: newSender(), registering: newRegistering(time.Now()), restored: map[string][]*restoredUE{},
 		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_nas_messages_total", Help: "NAS messages that were carried, by direction."}, []string{"direction"})}
 	s.shared = service.NewShared(e.Objects, sharedPrefix, s.post, func(k object.Key, err error) {
@@ -145,13 +145,13 @@ func newServing(e service.Environment) (service.Service, error) {
 	return s, nil
 }
 
-// post has f called by the goroutine of Run, after all that were posted before.
+// post has f called by the goroutine of Run, after all that were queued before.
 func (s *serving) post(f func()) {
 	s.mu.Lock()
 	s.events = append(s.events, f)
 	s.mu.Unlock()
 	select {
-	case s.posted <- struct{}{}:
+	case s.queued <- struct{}{}:
 	default:
 	}
 }
@@ -239,24 +239,24 @@ func (s *serving) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.posted:
+		case <-s.queued:
 		case <-ticker.C:
 		}
 	}
-	courierContext, stopCourier := context.WithCancel(ctx)
+	senderContext, stopSender := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Add(1)
 	go func() {
 		defer group.Done()
-		s.courier.run(courierContext)
+		s.sender.run(senderContext)
 	}()
 	defer group.Wait()
-	defer stopCourier()
+	defer stopSender()
 	s.ike, s.pool = server, pool
 	defer service.Provide(s.Environment, s.list)()
 	defer service.Offer[api.UesServer](s.Environment, operated{s: s})()
 	// After a restart: UEs with their contexts at AMFs, connections whose N3iwf is deleted, and all objects.
-	s.recall()
+	s.loadRecords()
 	for _, name := range s.ordered() {
 		s.configure(name)
 	}
@@ -288,7 +288,7 @@ func (s *serving) Run(ctx context.Context) error {
 			}
 			// Contexts and UEs are in the records.
 			return errors.New("the N2 service ended")
-		case <-s.posted:
+		case <-s.queued:
 		case now := <-again.C:
 			s.look(now)
 		case now := <-ticker.C:
@@ -610,7 +610,7 @@ func (in *instance) ends(before *instance, u *ue) bool {
 	return false
 }
 
-// Ends implements service.Foreteller: the PDU sessions that a change of an N3iwf ends.
+// Ends implements service.Predictor: the PDU sessions that a change of an N3iwf ends.
 func (s *serving) Ends(k object.Key, o *object.Object) (sessions int) {
 	if k.Kind != "N3iwf" {
 		return 0

@@ -122,7 +122,7 @@ func (l link) Complete(m *ngap.UEContextReleaseComplete, done func()) {
 	l.u.s.post(func() {
 		l.u.complete(m, func() {
 			if pool := l.u.s.pool; pool != nil {
-				l.u.s.courier.post(l.u.records, func() { pool.Do(done) })
+				l.u.s.sender.post(l.u.records, func() { pool.Do(done) })
 			}
 		})
 	})
@@ -167,7 +167,7 @@ func (u *ue) dispatch(m any) {
 	switch core, pool := u.core, u.s.pool; {
 	case core == nil:
 	case !u.suspended:
-		u.s.courier.post(u.records, func() { pool.Do(func() { core.Send(m) }) })
+		u.s.sender.post(u.records, func() { pool.Do(func() { core.Send(m) }) })
 	case len(u.outbox) < mostSuspended:
 		u.outbox = append(u.outbox, m)
 	default:
@@ -649,7 +649,7 @@ func (u *ue) transmit(segments []tcp.Segment) {
 	}
 	u.saveNAS()
 	plane, vrf := u.peer.Dataplane, u.in.spec.InnerVrf
-	u.s.courier.post(u.records, func() {
+	u.s.sender.post(u.records, func() {
 		for i := range segments {
 			u.s.transmit(plane, vrf, segments[i].Packet())
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nas is NAS for 5GS (TS 24.501) as an access gateway speaks it for lines that do not speak it themselves: messages of 5GMM and
-// 5GSM, the IEs that the gateway looks into, and the security protected envelope.
+// 5GSM, the IEs that the gateway looks into, and the security protected NAS message.
 package nas
 
 //go:generate ../../.venv/bin/python generate/generate.py

@@ -22,8 +22,8 @@ const (
 	securityHeaderTypes = 5
 )
 
-// envelope is the size of the security header: discriminator, header type, code and sequence number.
-const envelope = 7
+// securityHeader is the size of the security header: discriminator, header type, code and sequence number.
+const securityHeader = 7
 
 // bearer is the NAS connection identifier of non-3GPP access (TS 33.501 section 6.4.2.2).
 const bearer = 2
@@ -73,11 +73,11 @@ func (c *SecurityContext) Protect(header uint8, plain []byte) ([]byte, error) {
 		return nil, ErrCount
 	}
 	c.Uplink++
-	octets := make([]byte, envelope, envelope+len(plain))
+	octets := make([]byte, securityHeader, securityHeader+len(plain))
 	octets[0], octets[1], octets[6] = MobilityManagement, header, byte(count)
 	octets = append(octets, plain...)
 	if header == IntegrityCiphered || header == NewContextCiphered {
-		Cipher(c.Algorithms>>4, c.encryption, count, bearer, false, octets[envelope:])
+		Cipher(c.Algorithms>>4, c.encryption, count, bearer, false, octets[securityHeader:])
 	}
 	code := Code(c.Algorithms&15, c.integrity, count, bearer, false, octets[6:])
 	copy(octets[2:], code[:])
@@ -113,7 +113,7 @@ func (c *SecurityContext) Open(octets []byte) (plain []byte, err error) {
 		return nil, ErrIntegrity
 	}
 	c.Downlink = count + 1
-	plain = append([]byte{}, octets[envelope:]...)
+	plain = append([]byte{}, octets[securityHeader:]...)
 	if header == IntegrityCiphered || header == NewContextCiphered {
 		Cipher(c.Algorithms>>4, c.encryption, count, bearer, true, plain)
 	}
@@ -137,7 +137,7 @@ func HeaderOf(octets []byte) (header uint8, err error) {
 		return Plain, nil
 	case header >= securityHeaderTypes:
 		return header, fmt.Errorf("%w: security header type %d", ErrProtected, header)
-	case len(octets) <= envelope:
+	case len(octets) <= securityHeader:
 		return header, ErrTruncated
 	}
 	return header, nil
@@ -149,5 +149,5 @@ func Unverified(octets []byte) ([]byte, error) {
 	if err != nil || header == Plain {
 		return octets, err
 	}
-	return octets[envelope:], nil
+	return octets[securityHeader:], nil
 }

@@ -96,7 +96,7 @@ func (s *server) sessionsEnd(owner string, changes []object.Change) []*api.Probl
 			}
 			all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Problem: problem})
 		}
-		for _, problem := range s.host.Forewarn(c) {
+		for _, problem := range s.host.Warnings(c) {
 			if len(all) < warningLimit {
 				all = append(all, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Problem: problem})
 			}

@@ -111,18 +111,18 @@ func (h *Host) NotReady(plane string, stored *object.StoredObject) intent.NotRea
 // Ends returns the number of sessions of services that a change of an object would end.
 func (h *Host) Ends(c object.Change) (sessions int) {
 	for _, s := range h.services {
-		if foreteller, is := s.current().(Foreteller); is && slices.Contains(s.Kinds, c.Key.Kind) {
-			sessions += foreteller.Ends(c.Key, c.Object)
+		if predictor, is := s.current().(Predictor); is && slices.Contains(s.Kinds, c.Key.Kind) {
+			sessions += predictor.Ends(c.Key, c.Object)
 		}
 	}
 	return sessions
 }
 
-// Forewarn returns what else a change of an object would end, as services say.
-func (h *Host) Forewarn(c object.Change) (all []string) {
+// Warnings returns the warnings of services about a change of an object.
+func (h *Host) Warnings(c object.Change) (all []string) {
 	for _, s := range h.services {
-		if forewarner, is := s.current().(Forewarner); is && slices.Contains(s.Kinds, c.Key.Kind) {
-			all = append(all, forewarner.Forewarn(c.Key, c.Object)...)
+		if warner, is := s.current().(Warner); is && slices.Contains(s.Kinds, c.Key.Kind) {
+			all = append(all, warner.Warnings(c.Key, c.Object)...)
 		}
 	}
 	return all

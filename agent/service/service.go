@@ -58,7 +58,7 @@ type Process interface {
 }
 
 // Service is a running protocol. The other interfaces that it implements select its roles: Follower, Connector,
-// Receiver, ReadinessReporter, Maker, Foreteller, Forewarner.
+// Receiver, ReadinessReporter, Maker, Predictor, Warner.
 type Service interface {
 	// Run serves until the context ends. An error is logged, and the service is started again after a while.
 	Run(ctx context.Context) error
@@ -130,16 +130,16 @@ type Maker interface {
 	MadeFor(k object.Key) (object.Key, bool)
 }
 
-// Foreteller is a Service that knows what a change of an object of Definition.Kinds would end.
-type Foreteller interface {
+// Predictor is a Service that knows how many sessions a change of an object of Definition.Kinds would end.
+type Predictor interface {
 	// Ends returns the number of sessions that end when the object becomes o; nil: when it is deleted. It must return fast.
 	Ends(k object.Key, o *object.Object) int
 }
 
-// Forewarner is a Service that knows what else a change of an object of Definition.Kinds would end.
-type Forewarner interface {
-	// Forewarn returns a text for each thing that ends when the object becomes o, nil when it is deleted: "disconnects 3 UEs". It must return fast.
-	Forewarn(k object.Key, o *object.Object) []string
+// Warner is a Service that warns of other effects of a change of an object of Definition.Kinds: UEs and lines that it disconnects.
+type Warner interface {
+	// Warnings returns a text for each thing that ends when the object becomes o, nil when it is deleted: "disconnects 3 UEs". It must return fast.
+	Warnings(k object.Key, o *object.Object) []string
 }
 
 // Environment is the agent's interface for a service.

@@ -82,8 +82,8 @@ func (m *manager) record(s *session, kind RecordKind) Record {
 // resume gives a back end the sessions of an earlier life. A session that has ended meanwhile has its Stop, which makes up for a lost Start as
 // well. m.mu is held.
 func (m *manager) resume(name string, c Accountant) {
-	all := m.recalled[name]
-	delete(m.recalled, name)
+	all := m.restored[name]
+	delete(m.restored, name)
 	to, is := c.(Resumer)
 	if !is || len(all) == 0 {
 		return

@@ -30,7 +30,7 @@ func (m *manager) setPool(name string, spec *api.AddressPool) {
 	case spec == nil:
 	case p == nil:
 		m.pools[name] = newPool(name, spec)
-		m.pools[name].recall(m.stickyOf(name))
+		m.pools[name].restore(m.stickyOf(name))
 		m.settleAll(slices.Values([]*pool{m.pools[name]}))
 	default:
 		p.configure(spec)

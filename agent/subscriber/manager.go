@@ -70,7 +70,7 @@ type manager struct {
 	// All QosProfiles.
 	qosProfiles map[string]*api.QosProfile
 	// Addresses of subscribers that are gone, until their pools are known.
-	sticky map[uint64]belongings
+	sticky map[uint64]keptAddresses
 	// Of those in sticky, the oldest first; also some that are there with a later end.
 	departures  []departure
 	stickyLimit int
@@ -98,7 +98,7 @@ type manager struct {
 	accesses    map[string]Access
 	undelivered map[string][]delivery
 	// Sessions of an earlier life, by a back end that has not got them yet.
-	recalled map[string][]*session
+	restored map[string][]*session
 	planes   map[string]*plane
 	ready    bool
 	// When a session without its queues was logged last.
@@ -111,9 +111,9 @@ func newManager(log *slog.Logger, to objects, stored records, labelled bool) *ma
 	m := &manager{log: log, objects: to, records: stored, packer: newPacker(), labelled: labelled, now: time.Now, measured: newMeasured(),
 		callbacks: newQueue(log), disk: newQueue(log),
 		profiles: map[string]*api.SubscriberProfile{}, pools: map[string]*pool{}, users: map[string]*api.LocalUser{}, userOf: map[string]string{},
-		meters: map[string]int{}, portals: map[string]*api.Portal{}, shapers: map[shaper]int{}, qosProfiles: map[string]*api.QosProfile{}, sticky: map[uint64]belongings{}, stickyLimit: stickyLimit, quarantine: newQuarantine(), guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
+		meters: map[string]int{}, portals: map[string]*api.Portal{}, shapers: map[shaper]int{}, qosProfiles: map[string]*api.QosProfile{}, sticky: map[uint64]keptAddresses{}, stickyLimit: stickyLimit, quarantine: newQuarantine(), guests: map[string]*session{}, sessions: map[string]*session{}, bySession: map[string]*session{}, taken: map[addressKey]*session{}, vrfs: map[string]int{},
 		byMAC: index[MAC]{}, byUser: index[string]{}, byRemote: index[string]{}, byName: btree.NewG(nameDegree, byName), circuits: map[lineKey]int{}, leaving: map[uint64]*session{}, unfinished: map[*session]bool{},
-		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, recalled: map[string][]*session{}, planes: map[string]*plane{}}
+		backEnds: map[string]backEnd{}, accesses: map[string]Access{}, undelivered: map[string][]delivery{}, restored: map[string][]*session{}, planes: map[string]*plane{}}
 	return m
 }
 

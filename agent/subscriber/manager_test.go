@@ -236,7 +236,7 @@ func (w *world) restart(b interface {
 	}
 	w.manager = newManager(slog.New(slog.DiscardHandler), w.plane, table, false)
 	w.manager.now = func() time.Time { return w.at }
-	w.recall(table.All(), func(r durable.Record, err error) { w.t.Fatal(r.Key, err) })
+	w.loadRecords(table.All(), func(r durable.Record, err error) { w.t.Fatal(r.Key, err) })
 	w.setPool("home", &api.AddressPool{Ranges: []string{"100.64.0.0/29"}, Gateway: "100.64.0.1", Dns: []string{"192.0.2.53"}, Next: "more"})
 	w.setPool("more", &api.AddressPool{Ranges: []string{"100.65.0.1-100.65.0.2"}})
 	w.setPool("links", &api.AddressPool{Ranges: []string{"2001:db8:1::/48"}, PrefixLength: 64})
@@ -2196,7 +2196,7 @@ func BenchmarkRestart(b *testing.B) {
 		for i, v := range values {
 			records[i] = durable.Record{Key: strconv.Itoa(i), Value: v}
 		}
-		m.recall(records, func(_ durable.Record, err error) { b.Fatal(err) })
+		m.loadRecords(records, func(_ durable.Record, err error) { b.Fatal(err) })
 		m.setPool("home", &api.AddressPool{Ranges: []string{"10.0.0.0/8"}})
 		m.setPool("homes", &api.AddressPool{Ranges: []string{"2001:db8::/32"}, PrefixLength: 56})
 		m.setProfile("home", &api.SubscriberProfile{Ipv4Pools: []string{"home"}, DelegatedPools: []string{"homes"}, IdleTimeout: 1800e9})

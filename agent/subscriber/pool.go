@@ -135,7 +135,7 @@ type pool struct {
 	head       int
 	sequence   uint64
 	// Subscribers of addresses from before a restart: cursor skips these.
-	recalled map[netip.Addr]uint64
+	restored map[netip.Addr]uint64
 }
 
 // freed is an address that a subscriber had.

@@ -57,7 +57,7 @@ func newServing(e service.Environment) (service.Service, error) {
 		}
 	}
 	if e.Records != nil {
-		m.recall(e.Records.Unsorted(), func(r durable.Record, err error) {
+		m.loadRecords(e.Records.Unsorted(), func(r durable.Record, err error) {
 			e.Log.Error("a subscriber is lost", "record", r.Key, "error", err)
 		})
 	}
@@ -81,7 +81,7 @@ func (m *manager) remember(s *session) error {
 		return nil
 	}
 	for _, name := range s.accounting {
-		m.recalled[name] = append(m.recalled[name], s)
+		m.restored[name] = append(m.restored[name], s)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *serving) Follow(c service.Change) {
 	}
 }
 
-// Ends implements service.Foreteller.
+// Ends implements service.Predictor.
 func (s *serving) Ends(k object.Key, o *object.Object) int {
 	if k.Kind != "SubscriberProfile" {
 		return 0

@@ -35,8 +35,8 @@ type departure struct {
 	at         int64
 }
 
-// belongings are the kept addresses of a subscriber that is gone.
-type belongings struct {
+// keptAddresses are the addresses that the Manager keeps for a subscriber without a session.
+type keptAddresses struct {
 	// End of the session, as Unix time in nanoseconds.
 	At int64 `json:"at"`
 	// Addresses, or first addresses of prefixes, by pool.
@@ -45,9 +45,9 @@ type belongings struct {
 
 func stickyKey(subscriber uint64) string { return stickyPrefix + strconv.FormatUint(subscriber, 16) }
 
-// recall restores sessions and kept addresses from the records of the previous run, before any other call. It calls lost with each record
+// loadRecords restores sessions and kept addresses from the records of the previous run, before any other call. It calls lost with each record
 // that cannot be restored.
-func (m *manager) recall(all []durable.Record, lost func(durable.Record, error)) {
+func (m *manager) loadRecords(all []durable.Record, lost func(durable.Record, error)) {
 	sessions, errs := make([]*session, len(all)), make([]error, len(all))
 	object.InParts(len(all), func(from, to int) {
 		p := newPacker()
@@ -68,7 +68,7 @@ func (m *manager) recall(all []durable.Record, lost func(durable.Record, error))
 		if s := sessions[i]; s != nil {
 			err = m.remember(s)
 		} else if err == nil {
-			err = m.recallAddresses(r)
+			err = m.loadAddresses(r)
 		}
 		if err != nil {
 			lost(r, err)
@@ -114,13 +114,13 @@ func (m *manager) compactDepartures() {
 	m.departures = slices.Clip(rest)
 }
 
-// recallAddresses restores the addresses that are kept for a subscriber without a session. m.mu is held.
-func (m *manager) recallAddresses(r durable.Record) error {
+// loadAddresses restores the addresses that are kept for a subscriber without a session. m.mu is held.
+func (m *manager) loadAddresses(r durable.Record) error {
 	subscriber, err := strconv.ParseUint(strings.TrimPrefix(r.Key, stickyPrefix), 16, 64)
 	if err != nil {
 		return fmt.Errorf("record %s: %w", r.Key, err)
 	}
-	var k belongings
+	var k keptAddresses
 	if err := json.Unmarshal(r.Value, &k); err != nil {
 		return fmt.Errorf("record %s: %w", r.Key, err)
 	}
@@ -133,7 +133,7 @@ func (m *manager) keepAddresses(s *session) {
 	if m.records == nil || s.declined {
 		return
 	}
-	k := belongings{At: m.now().UnixNano(), Addresses: map[string]netip.Addr{}}
+	k := keptAddresses{At: m.now().UnixNano(), Addresses: map[string]netip.Addr{}}
 	for _, h := range s.holdings() {
 		if p := h.get(); p.IsValid() && *h.pool != nil {
 			k.Addresses[(*h.pool).name] = p.Addr()
@@ -143,7 +143,7 @@ func (m *manager) keepAddresses(s *session) {
 		return
 	}
 	// From now on the map only shows that the subscriber has a record.
-	m.sticky[s.identity] = belongings{At: k.At}
+	m.sticky[s.identity] = keptAddresses{At: k.At}
 	m.departures = append(m.departures, departure{s.identity, k.At})
 	m.forgetAddresses(2)
 	if len(m.departures) > 2*len(m.sticky)+1024 {
@@ -175,27 +175,27 @@ func (m *manager) stickyOf(pool string) []freed {
 	return list
 }
 
-// recall gives the pool the addresses of subscribers from before a restart, the oldest first.
-func (p *pool) recall(all []freed) {
+// restore gives the pool the addresses of subscribers from before a restart, the oldest first.
+func (p *pool) restore(all []freed) {
 	for _, f := range all {
 		if !p.has(f.address) {
 			continue
 		}
-		if other, was := p.recalled[f.address]; was {
+		if other, was := p.restored[f.address]; was {
 			delete(p.remembered, other)
 		}
-		if p.recalled == nil {
-			p.recalled = map[netip.Addr]uint64{}
+		if p.restored == nil {
+			p.restored = map[netip.Addr]uint64{}
 		}
 		p.sequence++
 		f.sequence = p.sequence
-		p.remembered[f.subscriber], p.recalled[f.address] = f, f.subscriber
+		p.remembered[f.subscriber], p.restored[f.address] = f, f.subscriber
 		p.queue = append(p.queue, f)
 	}
 }
 
 // reserved reports whether an address that was not used since the restart belongs to a subscriber from before it.
 func (p *pool) reserved(a netip.Addr) bool {
-	subscriber, was := p.recalled[a]
+	subscriber, was := p.restored[a]
 	return was && p.remembered[subscriber].address == a
 }

@@ -13,7 +13,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-func TestAChangeForewarnsOfTheUEsThatItEnds(t *testing.T) {
+func TestAChangeWarnsOfTheUEsThatItEnds(t *testing.T) {
 	s, _ := newServer(t)
 	// Another Interface has the address of NAS, too.
 	follow(s, "Interface", "nas", &api.Interface{Addresses: []string{"10.200.0.1/32"}})
@@ -43,7 +43,7 @@ func TestAChangeForewarnsOfTheUEsThatItEnds(t *testing.T) {
 			o = &object.Object{Kind: c.kind, Name: c.name, Spec: c.spec}
 		}
 		done := make(chan []string)
-		go func() { done <- s.Forewarn(object.Key{Kind: c.kind, Name: c.name}, o) }()
+		go func() { done <- s.Warnings(object.Key{Kind: c.kind, Name: c.name}, o) }()
 		for {
 			s.work()
 			select {

@@ -15,7 +15,7 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-func TestAnInterfaceForewarnsOfTheLinesThatItCutsOff(t *testing.T) {
+func TestAnInterfaceWarnsOfTheLinesThatItCutsOff(t *testing.T) {
 	s := newAGF(service.Environment{Metrics: prometheus.NewRegistry()})
 	follow := func(kind, name string, spec proto.Message) {
 		s.Follow(service.Change{Key: object.Key{Kind: kind, Name: name}, Object: &object.Object{Kind: kind, Name: name, Spec: spec}})
@@ -42,7 +42,7 @@ func TestAnInterfaceForewarnsOfTheLinesThatItCutsOff(t *testing.T) {
 		if c.spec != nil {
 			o = &object.Object{Kind: "Interface", Name: c.name, Spec: c.spec}
 		}
-		if got := s.Forewarn(object.Key{Kind: "Interface", Name: c.name}, o); !slices.Equal(got, c.want) {
+		if got := s.Warnings(object.Key{Kind: "Interface", Name: c.name}, o); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q instead of %q", c.name, got, c.want)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// Forewarn implements service.Forewarner: UEs that a change of an N3iwf disconnects, and those that an Interface cuts off with its addresses.
-func (s *serving) Forewarn(k object.Key, o *object.Object) (all []string) {
+// Warnings implements service.Warner: UEs that a change of an N3iwf disconnects, and those that an Interface cuts off with its addresses.
+func (s *serving) Warnings(k object.Key, o *object.Object) (all []string) {
 	there := false
 	s.verdicts.Range(func(_, _ any) bool {
 		there = true

@@ -11,8 +11,8 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-// Forewarn implements service.Forewarner: UEs and lines whose contexts end with an Amf or an AccessNode. Those that another AMF takes over do not.
-func (s *Service) Forewarn(k object.Key, o *object.Object) []string {
+// Warnings implements service.Warner: UEs and lines whose contexts end with an Amf or an AccessNode. Those that another AMF takes over do not.
+func (s *Service) Warnings(k object.Key, o *object.Object) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ues, lines := 0, 0

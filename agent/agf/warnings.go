@@ -30,8 +30,8 @@ func addressesOf(o *object.Object) (all []netip.Addr) {
 	return all
 }
 
-// Forewarn implements service.Forewarner: lines and 5G residential gateways that an Interface cuts off with its addresses.
-func (s *agf) Forewarn(k object.Key, o *object.Object) (all []string) {
+// Warnings implements service.Warner: lines and 5G residential gateways that an Interface cuts off with its addresses.
+func (s *agf) Warnings(k object.Key, o *object.Object) (all []string) {
 	if k.Kind != "Interface" {
 		return nil
 	}
