@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/build/tools:$(PATH)
 export GOTOOLCHAIN := local
 # Without the clone's path in it, what one clone compiled serves another.
 export GOFLAGS := -buildvcs=false -trimpath
-# What is slow to make, for all clones on the machine (tools/setup.sh).
+# Artefacts that are slow to make, for all clones on the machine (tools/setup.sh).
 export SLUICE_CACHE := $(or $(SLUICE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice)
 export CCACHE_DIR ?= $(SLUICE_CACHE)/ccache
 export CCACHE_BASEDIR := $(CURDIR)
@@ -93,12 +93,12 @@ run: build/.generated build/dataplane/build.ninja build/sluice-sctp $(if $(RADIU
 	@$(BUILD_DIAL)
 	@exec $(if $(filter agf n3iwf,$(ROLE)),.venv/bin/python,$(firstword $(wildcard /usr/bin/python3) python3)) examples/run $(ROLE) $(if $(RADIUS),--radius)
 
-# What judges every change. ONLY=NAME: what carries a concept's name; TIMES=1: where the time goes.
+# The tests of every change. ONLY=NAME: those with a concept's name; TIMES=1: the time of each.
 TEST = .venv/bin/python tools/test.py $(if $(ONLY),--only '$(ONLY)') $(if $(TIMES),--times)
 SINCE = $(if $(BASE),--base '$(BASE)')
 test: build/.setup-test build
 	@$(TEST) lint unit-c unit-go replay e2e
-# That, and whatever takes long.
+# `test`, and the tests that take long.
 test-all: export FUZZ_SECONDS ?= 60
 test-all: build/.setup-test build
 	@$(TEST) lint unit-c unit-go replay e2e race long soak fuzz
@@ -182,6 +182,6 @@ test-debian13: build/.setup-test
 
 clean:
 	rm -rf build .venv agent/api
-# What set-up and the compiler keep for all clones.
+# The caches of set-up and of the compiler, for all clones.
 clean-cache:
 	@tools/setup.sh clean-cache

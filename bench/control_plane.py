@@ -58,7 +58,7 @@ a file system in memory: what is left is the agent, the data plane and the way b
 |---|---|---|---|---|
 {ones}
 
-How it came to be so fast, and what was thrown away, is in [a decision](decisions/bulk.md). What was to be reached:
+[A decision](decisions/bulk.md) describes the design and the rejected alternatives. The targets:
 
 | what | at most | in this run | |
 |---|---|---|---|
@@ -66,7 +66,7 @@ How it came to be so fast, and what was thrown away, is in [a decision](decision
 """
 
 SERVICES = """
-### What services make
+### Objects of services
 
 Made by `make bench ONLY=services`: two services in the agent make 1,000,000 routes and 192,000 sessions, which are volatile objects. 30,000 of the
 sessions come 3,000 a second: alone, and in new processes beside the routes. The time of a session is from the service's Put to the data plane's answer.
@@ -163,7 +163,7 @@ def service_rows(results):
 
 
 def services(results):
-    """What services make; empty without any."""
+    """Objects of services; empty without any."""
     rows = "\n".join(service_rows(results))
     return SERVICES.format(rows=rows) if rows else ""
 

@@ -14,7 +14,7 @@ from nodes import Nodes
 BASE = 35
 TUNNELS = {"": 4, "-1600": 1600, "-10k": 10000}
 MANY = 1.25
-# What the bench calls a mix of sizes (SIZE_IMIX).
+# The bench's number for a mix of sizes (SIZE_IMIX).
 IMIX = 1
 SIZES = {64: "64", 650: "650", 1418: "1418", 1518: "1518", IMIX: "IMIX"}
 ALGORITHMS = ("gcm128", "gcm256", "cbc128-sha256", "cbc128-sha512", "chacha20", "sm4gcm", "sm4cbc-sm3")

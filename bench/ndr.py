@@ -5,7 +5,7 @@ the built programs.
 
 Gateway and traffic generator are processes of their own, each with one core, joined by two memif links. Packets are
 copied four times between them, and the generator takes part in every one, so a rate is that of this pair on this
-machine. What may be compared between runs are the gateway's cycles a packet, by its own counters, in the same trials.
+machine. The gateway's cycles a packet, by its own counters in the same trials, may be compared between runs.
 Where other programs run, too, `chrt -f 50` keeps them out of the trials; between these they get their turn, as the
 kernel takes a core from who polls without end at a real-time priority for 50 ms of every second.
 """
@@ -317,7 +317,7 @@ def soak_in_turn(bench, soaking, greatest):
 
 
 def measure_pair(chain, how, priority, soaking):
-    """A row for each sort of tunnel. What both have was measured in turn, trial by trial."""
+    """A row for each sort of tunnel. Columns of both were measured in turn, trial by trial."""
     with Lab() as lab, contextlib.closing(Bench(lab, chain, priority=priority)) as bench:
         began = time.monotonic()
         trials = in_turn(bench, PAIRS, lambda: overload(bench, how))

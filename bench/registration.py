@@ -56,7 +56,7 @@ def lines(count):
         site.amf.wait("setup", setups + 1)
         wait_until(lambda: gateway.metric("sluice_agf_pdu_sessions") == count, 60 + count // 10, "lines are taken over")
         back, restart = time.monotonic() - began, processor(gateway.agent)
-        # Whoever lost its context comes back within some seconds.
+        # A UE that lost its context comes back within some seconds.
         time.sleep(5)
         again = len(site.amf.events("nas", name=REQUEST)) - registrations
         requests = len(site.amf.events("nas", name="FGMMServiceRequest"))

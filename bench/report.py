@@ -171,7 +171,7 @@ def scheduler(results):
     return f"{SCHEDULER}{rows}\n\n" if rows else ""
 
 
-# What the bench calls a mix of sizes (SIZE_IMIX).
+# The bench's number for a mix of sizes (SIZE_IMIX).
 IMIX = 1
 CIPHER_SIZES = (64, 650, 1418, 1518, IMIX)
 
@@ -233,7 +233,7 @@ def target_rows(results, facts):
 
 
 def gain(row):
-    """What a row's workers forward of what as many times one would, as a part of what arithmetic gains."""
+    """The rate of a row's workers over the rate of one times their number, as a part of the arithmetic gain."""
     return row["alone"]["median"] / row["cycles_per_packet"]["median"] * row["compute_ratio"]
 
 

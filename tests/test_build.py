@@ -347,5 +347,5 @@ def test_a_change_selects_the_tests_that_it_touches(tmp_path):
     git("add", "-A")
     git("commit", "-qm", "two")
     (tmp_path / "dataplane/ip/ip.c").write_text("two\n")
-    # What may include it, too.
+    # Folders that may include it, too.
     assert change()[2:] == [True, True]

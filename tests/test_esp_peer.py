@@ -127,7 +127,7 @@ class Association:
         self.key = self.random.randbytes(length)
 
     def authenticated(self, sequence):
-        """What AEAD ciphers authenticate beside the data: RFC 4106 section 5."""
+        """The additional authenticated data of AEAD ciphers: RFC 4106 section 5."""
         return struct.pack("!IQ" if self.esn else "!II", self.spi, sequence)
 
     def seal(self, sequence, payload, following=NEXT_IP4, padding=None):

@@ -100,7 +100,7 @@ class End:
         )
 
     def of_site(self, number):
-        """What the agent has made for an IkePeer, without security associations."""
+        """Objects that the agent has made for an IkePeer, without security associations."""
         every = [(each["kind"], each["metadata"]["name"]) for each in self.gateway.json("get", "all")]
         return sorted(kind for kind, name in every if name.startswith(f"peer-c-{number}"))
 

@@ -109,7 +109,7 @@ def test_a_policy_drops_clear_text_and_discards_what_it_is_told(site):
         for _ in range(10):
             line.sendto(b"discard", (FAR, 9))
     site.gateway.dropped("ipsec-policy-discard", 20, before + 9)
-    # What no policy names is in clear text.
+    # A packet that no policy selects is in clear text.
     frame = Ether(dst=CORE_MAC, src=site.outside.mac("uplink")) / IP(src=HOST4, dst=HOST) / UDP(dport=7777)
     target = site.lan.inside(socket.socket, socket.AF_INET, socket.SOCK_DGRAM)
     with target, site.outside.inside(socket.socket, socket.AF_PACKET, socket.SOCK_RAW) as wire:

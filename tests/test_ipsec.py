@@ -634,7 +634,7 @@ class TestAddressTranslation:
 
 
 class TestInterfaces:
-    """What the Interface of a tunnel has besides its addresses."""
+    """Fields of a tunnel's Interface besides its addresses."""
 
     def objects(self, form, **fields):
         """`fields`: of objects, by their kind."""

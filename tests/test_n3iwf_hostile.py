@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What made other N3IWFs end: malformed messages of a UE that holds the keys, over the wire. Another UE is served
-throughout."""
+"""Messages that made other N3IWFs end: malformed messages of a UE that holds the keys, over the wire. Another UE is
+served throughout."""
 
 import re
 import struct
@@ -35,7 +35,7 @@ class Pair:
         self.number, self.address = connected(site, ues, 1)
 
     def probe(self, exchange, payloads=(), **more):
-        """What the gateway answers: the types of notifications; None: nothing."""
+        """The gateway's answer: the types of notifications; None: no answer."""
         before = len(self.ues.events("probed", ue=0))
         self.ues.do("probe", ue=0, exchange=exchange, payloads=[[kind, body.hex()] for kind, body in payloads], **more)
         probed = self.ues.wait("probed", before + 1, ue=0)[-1]

@@ -177,7 +177,7 @@ def test_the_core_and_operators_get_the_volumes_of_sessions(site, ues):
     site.amf.do("release-session", amf=number, session=1)
     released = usage("PDUSessionResourceReleaseResponse", 1)
     assert 2000 <= released["up"] < 4000 and released["start"] == modified["end"]
-    # What is released still counts for the UE.
+    # The volume of a released session still counts for the UE.
     assert int(listed(site)[name]["upBytes"]) >= 9000 and listed(site)[name]["pduSessions"] == [2]
     # The UE closes the child SA of one by itself.
     _, third = site.attach(ues, session=3)

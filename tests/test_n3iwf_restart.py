@@ -54,7 +54,7 @@ def test_ues_stay_registered_and_lose_no_packet_over_a_kill_of_the_agent(site, u
     assert [after[key] for key in ("name", "remote", "since", "amfUeNgapId", "ranUeNgapId")] == [
         before[key] for key in ("name", "remote", "since", "amfUeNgapId", "ranUeNgapId")
     ]
-    # What the two sessions had is there once, and no more.
+    # The objects of the two sessions exist once, and no others.
     assert set(names) <= set(site.gateway.holds("Session")) and len(site.gateway.holds("Session")) == 3
     site.amf.do("release-session", amf=number, session=3)
     ues.wait("child-closed", 2, session=3, ue=0)

@@ -163,7 +163,7 @@ def test_pppd_gets_packets_of_1500_bytes_and_carries_iperf3(site):
         address = re.search(r"local  IP address (\S+)", log)[1]
         assert f"mtu {mtu}" in guest.run("ip link show dev ppp0")
         assert site.sessions()[0]["policy"]["mtu"] == mtu
-        # What fits goes both ways as one packet; one byte more gets an ICMP error of the gateway, which names the MTU.
+        # A packet that fits passes both ways; one byte more gets an ICMP error of the gateway, which names the MTU.
         ping = ("ping", "-c", "3", "-W", "5", "-M", "do", "-s")
         assert "3 received" in site.servers.run(*ping, str(mtu - 28), address).stdout
         if mtu < 1500:

@@ -461,7 +461,7 @@ def test_a_cookie_is_good_for_a_minute_at_most(site):
     host.server = host.discovered[PADO][0]
     for slot in (now - 2, now):
         host.discovery(PADR, tag(SERVICE_NAME) + tag(COOKIE, cookie(secret, slot)))
-    # What comes last shows that what came before was looked at.
+    # The answer to the last packet shows that the server has read those before.
     host.until(lambda: PADS in host.discovered, "PADS")
     host.session = host.discovered[PADS][1]
     assert host.session != 0

@@ -77,7 +77,7 @@ def test_an_association_is_down_if_the_chosen_kernel_has_no_sctp(started):
 
 
 def test_the_association_with_a_peer_that_starts_anew_ends_in_libusrsctp(lab, started):
-    """It would not send there: the agent opens another one. What waited for the old peer is not sent to the new one."""
+    """It would not send there: the agent opens another one. Messages for the old peer are not sent to the new one."""
     inside, core = lab.namespace("anew"), lab.namespace("anew-core")
     inside.link("n2", core, "amf")
     inside.ip("addr", "add", f"{OURS[0]}/24", "dev", "n2")

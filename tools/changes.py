@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a change touches: the files that differ from a commit, and the linters and tests that they select."""
+"""The scope of a change: the files that differ from a commit, and the linters and tests that they select."""
 
 import ast
 import re

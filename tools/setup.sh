@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs missing requirements on Debian 12: Debian's packages, Python packages in .venv, and Go with its tools in
-# build/tools. What is slow to make is made once a machine, not once a clone: .venv and folders in build are links into a cache.
+# build/tools. Slow artefacts are made once a machine, not once a clone: .venv and folders in build are links into a cache.
 # `setup.sh build`: for building alone; `setup.sh run`: and for running the examples; `setup.sh radius`: and FreeRADIUS for them;
 # `setup.sh bench`: and for measuring; else for tests and linters, too. `setup.sh clean-cache` empties the cache.
 set -euo pipefail
@@ -96,7 +96,7 @@ disable_services() {
 cache=${SLUICE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
 
 # made_once NAME KEY COMMAND...: the folder in the cache for what COMMAND FOLDER makes of what is in KEY. COMMAND runs only if no clone
-# has made it; whoever needs it at the same time waits.
+# has made it; another process that needs it at the same time waits.
 made_once() {
 	local folder
 	folder=$cache/$1-$(sha256sum <<<"$2" | cut -c1-16)
@@ -112,7 +112,7 @@ made_once() {
 	printf '%s\n' "$folder"
 }
 
-# What is linked with the system's libraries is made for one release.
+# Programs that are linked with the system's libraries are made for one release.
 release() { sed -n 's/^VERSION_ID=//p' /etc/os-release; }
 
 # link FOLDER PATH. A real folder of an earlier release may be there.
@@ -263,7 +263,7 @@ install_wycheproof
 install_kafka
 install_guest
 install_libreswan
-# What no clone has used for a month: tools/test.py, too, marks what it uses.
+# Artefacts that no clone has used for a month: tools/test.py, too, marks those that it uses.
 remove_from_cache -mtime +30
 complete=1
 wait "$fluent_bit" || {

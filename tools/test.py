@@ -47,7 +47,7 @@ MAX_RERUNS = 10
 REPEATS = 10
 # Seconds and tests of each stage in the last run of any clone: for the time that is left.
 STAGE_TIMES = Path(os.environ.get("SLUICE_CACHE") or Path.home() / ".cache/sluice") / "stages.json"
-# What `test-all` runs longer than `test`.
+# Tests that `test-all` runs longer than `test`.
 SOAK = {
     "TEST_SECONDS": 1200, "CRASH_SECONDS": 300, "SCALE_SESSIONS": 8000, "BULK_OBJECTS": 10000, "MONKEY_SECONDS": 600,
     "IKE_TUNNELS": 10000, "IKE_SECONDS": 300, "AGF_LINES": 1000, "AGF_SECONDS": 300, "N3IWF_UES": 1000,
@@ -76,7 +76,7 @@ class Outcome:
     logs: str = ""
     # Its set-up failed, before the test.
     in_setup: bool = False
-    # What the times are summed by: a file, a package, a linter.
+    # The unit whose times are summed: a file, a package, a linter.
     group: str = ""
     may_flake: bool = True
     stage: str = ""
@@ -110,7 +110,7 @@ def start(command, env=None, stderr=subprocess.STDOUT, **more):
 
 
 def end_children(*_):
-    """SIGTERM or Ctrl-C: whatever runs cleans up first."""
+    """SIGTERM or Ctrl-C: running commands clean up first."""
     print(f"\ninterrupted; outputs of failed tests are in {LOGS}", flush=True)
     for child in list(CHILDREN):
         with contextlib.suppress(ProcessLookupError):
@@ -240,7 +240,7 @@ def go_packages(only):
 
 
 def apart():
-    """What goes before a command so that processes, mounts and network namespaces of its tests end with it, even if it
+    """The prefix of a command so that processes, mounts and network namespaces of its tests end with it, even if it
     is killed: `go` does not pass on signals. Without root there are no such tests.
     """
     if os.geteuid() != 0:

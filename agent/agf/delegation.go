@@ -34,7 +34,7 @@ var allServers = netip.MustParseAddr("ff02::1:2")
 
 // delegation is a prefix for the home of a PDU session.
 type delegation struct {
-	// What was asked last, and since when; 0: nothing that waits for an answer.
+	// The last request and its time; 0: no request waits for an answer.
 	kind        uint8
 	transaction [3]byte
 	since       time.Time
@@ -77,12 +77,12 @@ func (s *Session) sendAsk() {
 	if d.kind == dhcp6.Request || d.kind == dhcp6.Renew {
 		server = d.server
 	}
-	wanted := d.prefix
-	if !wanted.IsValid() {
-		wanted = netip.PrefixFrom(netip.IPv6Unspecified(), int(s.demand.Delegated))
+	desired := d.prefix
+	if !desired.IsValid() {
+		desired = netip.PrefixFrom(netip.IPv6Unspecified(), int(s.demand.Delegated))
 	}
 	now := s.line.world.Now()
-	message := dhcp6.AskPrefix(d.kind, d.transaction, now.Sub(d.since), s.duid(), server, uint32(s.ID), wanted)
+	message := dhcp6.AskPrefix(d.kind, d.transaction, now.Sub(d.since), s.duid(), server, uint32(s.ID), desired)
 	s.line.world.Uplink(s, dhcp.Datagram(netip.AddrPortFrom(linkLocal(s.iid), clientPort), netip.AddrPortFrom(allServers, serverPort), message))
 	after := delegationInterval
 	if d.prefix.IsValid() {

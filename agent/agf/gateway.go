@@ -165,13 +165,13 @@ func (g *gateway) Register(p eap5g.Parameters, message []byte) {
 		return
 	}
 	// An AMF that serves one of the slices, or else any: the core decides.
-	wanted := make([]*api.Slice, 0, len(p.Slices)+1)
+	desired := make([]*api.Slice, 0, len(p.Slices)+1)
 	for _, one := range p.Slices {
-		wanted = append(wanted, &api.Slice{Sst: uint32(one.SST), Sd: sdText(one.SD)})
+		desired = append(desired, &api.Slice{Sst: uint32(one.SST), Sd: sdText(one.SD)})
 	}
 	var err error
 	g.cause = p.Cause
-	for _, slice := range append(wanted, nil) {
+	for _, slice := range append(desired, nil) {
 		// The core does not choose among slices for which it is overloaded.
 		if slice == nil && errors.Is(err, n2.ErrOverloaded) {
 			break

@@ -386,7 +386,7 @@ func (r *resource) took(spec *api.Session, end farEnd, result service.Result) er
 	switch {
 	case result.Err != nil:
 		return result.Err
-	// What is as it was is not done again.
+	// An unchanged session is not put again.
 	case !result.Done && !proto.Equal(spec, r.forwarding):
 		return errNotForwarding
 	}
@@ -433,7 +433,7 @@ func (r *resource) remove() {
 	delete(s.teids, r.teid)
 	s.moveEnd(r, &r.end, farEnd{})
 	delete(r.g.sessions, r.id)
-	// What is under way has no effect any more.
+	// Changes that are under way have no effect any more.
 	r.applied++
 	r.settled(errNotForwarding)
 	if !r.g.gone {

@@ -50,7 +50,7 @@ func TestErrorIndicationsAreAboutTheTunnelThatTheDataPlaneHas(t *testing.T) {
 	if err := r.took(&api.Session{Vrf: "two"}, second, service.Result{}); err != nil {
 		t.Error(err)
 	}
-	// What comes after the end.
+	// Results after the end.
 	r.removed = true
 	s.moveEnd(r, &r.end, farEnd{})
 	if err := r.took(&api.Session{Vrf: "one"}, first, service.Result{Done: true}); err != nil || len(s.ends) != 0 {

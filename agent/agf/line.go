@@ -143,7 +143,7 @@ type Line struct {
 	refused    error
 	refusedFor time.Duration
 	refusals   int
-	// What failed in the core's authentication.
+	// The error of the core's authentication.
 	challenge error
 	// Rejections for good without integrity protection, in a row.
 	doubts int
@@ -246,7 +246,7 @@ func (l *Line) pump() {
 			case s.left && s.state != releasing:
 				// Its subscriber session ended before a restart.
 				s.Release()
-			case s.state == wanted:
+			case s.state == pending:
 				s.establish()
 			}
 		}

@@ -183,7 +183,7 @@ func refusalOf(err error) n2.NASRefusal {
 	return n2.NASMalformed
 }
 
-// unreadable answers a message that cannot be read by 5GMM STATUS (section 7), unless anybody may have sent it.
+// unreadable answers a message that cannot be read by 5GMM STATUS (section 7), unless any host may have sent it.
 func (l *Line) unreadable(plain []byte, err error, silent bool) {
 	why, cause := n2.NASMalformed, uint8(causeMandatory)
 	if errors.Is(err, nas.ErrUnknownType) {

@@ -107,7 +107,7 @@ func (r *registration) shown() *api.AgfLine {
 	return one
 }
 
-var sessionWords = [...]string{wanted: "wanted", establishing: "establishing", active: "active", releasing: "releasing"}
+var sessionWords = [...]string{pending: "pending", establishing: "establishing", active: "active", releasing: "releasing"}
 
 // shown is a PDU session as people see it.
 func (s *Session) shown() *api.AgfPduSession {

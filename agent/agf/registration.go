@@ -154,7 +154,7 @@ func (l *Line) holdOf(cause uint8, t3346, t3502 []byte) time.Duration {
 	return l.pause(0)
 }
 
-// congestion is T3346. The value of a message that anybody may have sent does not count (sections 5.5.1.2.5 and 5.6.1.5).
+// congestion is T3346. The value of a message that any host may have sent does not count (sections 5.5.1.2.5 and 5.6.1.5).
 func (l *Line) congestion(t3346 []byte) time.Duration {
 	if l.unverified {
 		return t3346Least + l.world.Random(t3346Range)

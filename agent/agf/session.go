@@ -19,7 +19,7 @@ type sessionState uint8
 
 const (
 	// To be set up as soon as the line is registered and connected.
-	wanted sessionState = iota
+	pending sessionState = iota
 	establishing
 	active
 	releasing
@@ -211,7 +211,7 @@ func (s *Session) again() {
 		}
 		return
 	}
-	s.state, s.accepted, s.tunnelled, s.pti = wanted, false, false, 0
+	s.state, s.accepted, s.tunnelled, s.pti = pending, false, false, 0
 	s.qos, s.flows = nas.QoS{}, nil
 	s.stopTimer()
 }
@@ -371,7 +371,7 @@ func (l *Line) sessionMessage(m *nas.DLNASTransport) {
 		}
 	case *nas.SessionStatus:
 		// The core does not have the session, or not the transaction (section 6.5.3).
-		if one := l.sessions[s.PDUSessionID]; one != nil && s.FiveGSMCause[0] == causeInvalidSession && one.state != wanted {
+		if one := l.sessions[s.PDUSessionID]; one != nil && s.FiveGSMCause[0] == causeInvalidSession && one.state != pending {
 			one.remove(errors.New("the core does not have the PDU session"))
 			l.unused()
 		}
@@ -567,7 +567,7 @@ func (l *Line) modify(m *nas.PDUSessionModificationCommand) {
 func (l *Line) released(m *nas.PDUSessionReleaseCommand) {
 	s := l.sessions[m.PDUSessionID]
 	l.answer(m.Session, &nas.PDUSessionReleaseComplete{Session: m.Session})
-	if s == nil || s.state == wanted {
+	if s == nil || s.state == pending {
 		return
 	}
 	cause := m.FiveGSMCause[0]

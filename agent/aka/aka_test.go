@@ -213,7 +213,7 @@ func TestAPeerChoosesItsKeyDerivationFunctionOnce(t *testing.T) {
 	if answer, err := p.Receive(packet); err == nil || answer[5] != subtypeReject {
 		t.Error(answer, err)
 	}
-	// RFC 9048 section 3.2: a repeated one in the first list, a list that is not the first one with our choice before it, and another one that nobody asked for.
+	// RFC 9048 section 3.2: a repeated one in the first list, a list that is not the first one with our choice before it, and an unsolicited one.
 	for i, lists := range [][][]uint16{{{1, 1}}, {{1, 2, 1}}, {{2, 1, 2}}, {{2, 1}, {1, 2}}, {{2, 1}, {2, 1}}, {{2, 1}, {1, 2, 1, 3}}, {{1, 2}, {1}}, {{1}, {1, 1}}} {
 		p = NewPeer(u, "id", network)
 		for j, list := range lists {

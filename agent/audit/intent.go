@@ -77,7 +77,7 @@ func problem(err error) string {
 	}
 	brief := &intent.Conflicts{All: slices.Clone(conflicts.All)}
 	for i := range brief.All {
-		brief.All[i].Wanted, brief.All[i].Held = "", ""
+		brief.All[i].Requested, brief.All[i].Held = "", ""
 	}
 	return brief.Error()
 }

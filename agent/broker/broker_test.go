@@ -501,7 +501,7 @@ func FuzzMessagesAreReadWithoutPanic(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, operation, revision, key string, empty bool) {
 		l := read(r, &Message{Body: []byte(body), Key: key, Tombstone: empty, Headers: []Header{{"operation", operation}, {"revision", revision}}})
 		if (l.dead == nil) != (len(l.changes) > 0) && l.dead == nil {
-			t.Error("neither wanted nor refused")
+			t.Error("neither accepted nor refused")
 		}
 		if l.dead != nil && l.dead.Error == "" {
 			t.Error("refused without a reason")
@@ -515,7 +515,7 @@ func TestEventsOfServicesArePublishedAndNotRemembered(t *testing.T) {
 	s.tells("Meter/a", "applied")
 	s.desired.Report(&intent.ServiceEvent{Type: "toy", Kind: "Toy", Name: "car", State: "wound"})
 	s.tells("Toy/car", "wound")
-	// What was reported and is not there any more is gone. An event is no object.
+	// An object that was reported and does not exist any more is gone. An event is no object.
 	s.hush()
 	s.Lock()
 	before := len(s.events)

@@ -148,7 +148,7 @@ func (t *publisher) list(ctx context.Context, out Outlet) error {
 	var gone []intent.Status
 	for k := range t.reported {
 		if _, is := there[k]; !is {
-			gone = append(gone, intent.Status{Key: k, State: intent.Gone, Reason: "NotWanted"})
+			gone = append(gone, intent.Status{Key: k, State: intent.Gone, Reason: "NotDesired"})
 		}
 	}
 	for len(gone) > 0 {

@@ -215,7 +215,7 @@ func (m *mistakes) reason() Reason {
 	var lines []string
 	if len(m.conflicts) > 0 {
 		c := m.conflicts[0]
-		r = Reason{Object: c.Key.String(), Field: c.Field, Found: c.Wanted, Owner: c.Owner, Holder: c.Holder, Accepted: c.Mend()}
+		r = Reason{Object: c.Key.String(), Field: c.Field, Found: c.Requested, Owner: c.Owner, Holder: c.Holder, Accepted: c.Mend()}
 		lines = append(lines, (&intent.Conflicts{All: m.conflicts}).Error())
 	}
 	for i, e := range m.errors {

@@ -330,7 +330,7 @@ func TestAnAgentThatIsStartedAgainRepairsOnlyTheDifference(t *testing.T) {
 	s := newSite(t)
 	s.written()
 	s.stop()
-	spec, err := proto.Marshal(&api.Vrf{Description: "nobody asked for it"})
+	spec, err := proto.Marshal(&api.Vrf{Description: "not requested"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +358,7 @@ func TestADataPlaneThatIsStartedAgainGetsEverything(t *testing.T) {
 		t.Errorf("without a data plane: %s", out)
 	}
 	if out := s.feed("apiVersion: sluice.dev/v1\nkind: Vrf\nmetadata: {name: red}\n", "apply", "-f", "-", "--no-wait"); !strings.Contains(out, "1 unchanged") {
-		t.Errorf("without a data plane, and nobody waits for it: %s", out)
+		t.Errorf("without a data plane, and without waiting for it: %s", out)
 	}
 	if out := s.fails("kind: Vrf\napiVersion: sluice.dev/v1\nmetadata: {name: blue}\n", "apply", "--all-or-nothing", "-f", "-"); !strings.Contains(out, "all or nothing was asked for") {
 		t.Errorf("all or nothing without a data plane: %s", out)

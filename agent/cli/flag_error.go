@@ -19,12 +19,12 @@ func flagError(c *cobra.Command, err error) error {
 	if !errors.As(err, &wrong) {
 		return fmt.Errorf("%w%s", err, help)
 	}
-	f, want := wrong.GetFlag(), wrong.Unwrap().Error()
+	f, problem := wrong.GetFlag(), wrong.Unwrap().Error()
 	var number *strconv.NumError
 	if errors.As(err, &number) {
-		want = "accepted: " + accepted(f.Value.Type())
+		problem = "accepted: " + accepted(f.Value.Type())
 	}
-	return fmt.Errorf("--%s %q: %s%s", f.Name, wrong.GetValue(), want, help)
+	return fmt.Errorf("--%s %q: %s%s", f.Name, wrong.GetValue(), problem, help)
 }
 
 // accepted describes the accepted values of a flag's type.

@@ -49,7 +49,7 @@ func against(t *testing.T, do func(ctx context.Context, g *grpc.Server) error, a
 }
 
 func TestAnErrorOfTheAgentDiffersFromAMissingAnswer(t *testing.T) {
-	// Whatever the text is: the agent answered.
+	// The text does not matter: the agent answered.
 	for _, words := range []string{"the service for subscribers does not run", "connection error: says the agent", "the agent has no data plane: it is away"} {
 		answer := func(context.Context, *grpc.Server) error { return status.Error(codes.Unavailable, words) }
 		for _, arguments := range [][]string{{"get", "ports"}, {"confirm"}} {

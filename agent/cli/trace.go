@@ -17,7 +17,7 @@ import (
 	"sluice.dev/sluice/agent/server"
 )
 
-const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell wants them. Without one, every
+const filterHelp = `FILTER is one of tcpdump's (pcap-filter(7)); several words need no quotes unless the shell needs them. Without one, every
 packet matches. A filter sees the packet behind up to two VLAN tags and PPPoE, and also the packet in a GTP-U tunnel:
 'host 192.0.2.9 and icmp' needs no more. A filter that names VLAN tags sees the frame as tcpdump does, and has to name all of
 them: 'vlan 100 and vlan 7 and ip', or whatever their numbers 'vlan and vlan and pppoes'.`

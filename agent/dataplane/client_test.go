@@ -382,7 +382,7 @@ func TestPacketsAreQueuedInOrderUntilTheStreamEnds(t *testing.T) {
 		t.Errorf("%d packets of %d, %d lost", n, count, stream.Lost())
 	}
 
-	// Those that nobody takes are bounded.
+	// Packets that no reader takes are bounded.
 	stream, err = client.Punts(t.Context(), []string{"dhcp4"})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func ParseEndpoint(text string, c Credentials) (Endpoint, error) {
 		}
 		return Endpoint{network: network, address: u.Host, text: text, tls: config}, nil
 	}
-	return Endpoint{}, fmt.Errorf("data plane %q: want unix:///PATH or tcp://HOST:PORT", text)
+	return Endpoint{}, fmt.Errorf("data plane %q: accepted: unix:///PATH or tcp://HOST:PORT", text)
 }
 
 // Local reports whether the data plane runs on this host.

@@ -41,7 +41,7 @@ type Punted struct {
 	Frame                            []byte
 }
 
-// punts are the packets of a stream that nobody has taken yet. conn.mu guards waiting.
+// punts are the packets of a stream that no reader has taken yet. conn.mu guards waiting.
 type punts struct {
 	waiting []Punted
 	// There may be some.
@@ -65,7 +65,7 @@ func (c *Client) Punts(ctx context.Context, reasons []string) (*Stream, error) {
 // the stream.
 func (s *Stream) Packets(ctx context.Context) ([]Punted, error) {
 	for {
-		// Before the queue: what comes before the end is in it.
+		// Before the queue: packets before the end are in it.
 		ended := false
 		select {
 		case <-s.call.replies:

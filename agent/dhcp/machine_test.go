@@ -515,7 +515,7 @@ func TestClientsAndExchangesAreBounded(t *testing.T) {
 	}
 	m.Tick(began.Add(transactionTime))
 	if len(m.transactions.by)+len(m.transactions.circuits)+len(m.transactions.macs)+m.transactions.all.Len() != 0 {
-		t.Error("exchanges that nobody answers are kept")
+		t.Error("unanswered exchanges are kept")
 	}
 	// Two leases of the circuit are all.
 	for i := range byte(2) {

@@ -34,7 +34,7 @@ func (m *Machine) fromClient4(p Packet, r *relay, f *frame, d *datagram) []Actio
 	case msg.raw[atHops] >= r.maxHops:
 		return m.drop("ipv4", kind, "too-many-hops")
 	case msg.relayed && r.spec.RelayInformation == api.RelayInformation_REFUSE_INFORMATION, msg.hidden:
-		// What is hidden cannot be checked, dropped or replaced in its place.
+		// A hidden option cannot be checked, dropped or replaced in its place.
 		return m.drop("ipv4", kind, "relay-information")
 	}
 	switch msg.kind {

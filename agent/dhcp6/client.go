@@ -15,9 +15,9 @@ const (
 	optionSolMaxRT = 82
 )
 
-// AskPrefix is a message of a client that asks for a prefix: Solicit, Request, Renew or Rebind. serverID is nil in Solicit and Rebind. wanted is the prefix that
+// AskPrefix is a message of a client that asks for a prefix: Solicit, Request, Renew or Rebind. serverID is nil in Solicit and Rebind. requested is the prefix that
 // it has, or a hint of the length.
-func AskPrefix(kind uint8, transaction [3]byte, elapsed time.Duration, clientID, serverID []byte, iaid uint32, wanted netip.Prefix) []byte {
+func AskPrefix(kind uint8, transaction [3]byte, elapsed time.Duration, clientID, serverID []byte, iaid uint32, requested netip.Prefix) []byte {
 	b := append(make([]byte, 0, 128), kind, transaction[0], transaction[1], transaction[2])
 	b = optionOf(b, optionClientID, clientID)
 	if serverID != nil {
@@ -31,8 +31,8 @@ func AskPrefix(kind uint8, transaction [3]byte, elapsed time.Duration, clientID,
 	return option(b, optionIAPD, func(b []byte) []byte {
 		b = append(binary.BigEndian.AppendUint32(b, iaid), make([]byte, 8)...)
 		return option(b, optionIAPrefix, func(b []byte) []byte {
-			address := wanted.Addr().As16()
-			return append(append(b, 0, 0, 0, 0, 0, 0, 0, 0, byte(wanted.Bits())), address[:]...)
+			address := requested.Addr().As16()
+			return append(append(b, 0, 0, 0, 0, 0, 0, 0, 0, byte(requested.Bits())), address[:]...)
 		})
 	})
 }

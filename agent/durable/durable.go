@@ -4,7 +4,7 @@
 // services. A record is a value under a key of a service's table; the latest value of a key counts.
 //
 // The log is a segment. Appends that arrive while one is written form a batch, which is written to the segment and
-// synced as a whole (group commit), with one length and one CRC-32C. A batch that nobody waits for gathers appends for some milliseconds. When most of the entries are
+// synced as a whole (group commit), with one length and one CRC-32C. A batch that no caller waits for gathers appends for some milliseconds. When most of the entries are
 // superseded, the current values are written to a new segment, each with its own checksum, which replaces the old one (compaction). The newest segment is the log: one
 // before it, which a kill has left, counts no more. A batch at the end of the segment that is not whole is
 // cut off: its write was never confirmed. Damage elsewhere is an error with the file and the offset. Segments of earlier releases have
@@ -48,7 +48,7 @@ const (
 	refusedLimit = 64 << 20
 	// A disk that has not answered for so long does not take records.
 	slowTime = 5 * time.Second
-	// While so many appends come at once, batches begin this long after each other: to sync costs as much as to write many entries. A batch that nobody waits for is written
+	// While so many appends come at once, batches begin this long after each other: to sync costs as much as to write many entries. A batch that no caller waits for is written
 	// after this time, too.
 	muchAtOnce = 8
 	gather     = 10 * time.Millisecond
@@ -123,7 +123,7 @@ type batch struct {
 	appends int
 	done    chan struct{}
 	err     error
-	// Closed when somebody waits for the batch.
+	// Closed when a caller waits for the batch.
 	urgent chan struct{}
 	urged  bool
 }

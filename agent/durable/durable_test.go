@@ -249,7 +249,7 @@ func TestADiskThatHangsFillsNoMemoryAndIsTold(t *testing.T) {
 	l := open(t, t.TempDir())
 	l.slow = time.Millisecond
 	leases := table(t, l, "leases")
-	// A pipe that nobody reads, in place of the file.
+	// A pipe without a reader, in place of the file.
 	reader, hung, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -621,7 +621,7 @@ func TestAppendsThatNobodyWaitsForAreOneBatch(t *testing.T) {
 	if first.batch != second.batch {
 		t.Error("two batches")
 	}
-	// Who waits does not wait for the hour, and neither does the end.
+	// A caller that waits does not wait for the hour, and neither does the end.
 	if err := first.Wait(); err != nil {
 		t.Fatal(err)
 	}

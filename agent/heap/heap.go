@@ -32,12 +32,12 @@ const (
 	workGOGC      = 200
 	workRoom      = 128 << 20
 	workPart      = 4
-	// After so many looks at it, memory is given back. What a shorter burst leaves, the runtime returns by itself.
+	// After so many looks at it, memory is given back. The runtime itself returns the memory of a shorter burst.
 	longWork = 8
 	// The minimum heap for which a percentage makes sense.
 	minHeld = 4 << 20
 	// The answer is on its way for a while after the work is done. To give back holds others up, so it waits until nothing was done, and little
-	// was allocated, for as long again; but not for ever. What services do shows in allocations only.
+	// was allocated, for as long again; but not for ever. The work of services shows in allocations only.
 	giveBackAfter = time.Second
 	giveBackUntil = time.Minute
 	giveBackQuiet = 1 << 20

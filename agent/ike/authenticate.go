@@ -212,13 +212,13 @@ func (s *ikeSA) sendAuth(now time.Time) {
 		payloads = append(payloads, &message.Notify{Kind: message.TicketRequest})
 	}
 	// RFC 6023 is not what peers know: the first child comes with IKE_AUTH.
-	wanted := s.wanted
-	if len(wanted) == 0 && len(s.conn.Children) > 0 {
-		wanted = []string{s.conn.Children[0].Name}
+	names := s.nextChildren
+	if len(names) == 0 && len(s.conn.Children) > 0 {
+		names = []string{s.conn.Children[0].Name}
 	}
-	if len(wanted) > 0 {
-		a.child = s.newChild(s.conn.child(wanted[0]), true)
-		s.wanted = wanted[1:]
+	if len(names) > 0 {
+		a.child = s.newChild(s.conn.child(names[0]), true)
+		s.nextChildren = names[1:]
 		payloads = append(payloads, s.offer(a.child, false)...)
 	}
 	s.request(message.IKEAuth, now, s.receiveAuth, payloads...)
@@ -286,10 +286,10 @@ func (s *ikeSA) receiveAuth(all []message.Payload, now time.Time) {
 		if c := a.child; c != nil {
 			s.childAnswer(c, p, nil, false, now)
 		}
-		for _, name := range s.wanted {
-			s.wantChild(name, now)
+		for _, name := range s.nextChildren {
+			s.ensureChild(name, now)
 		}
-		s.wanted, s.auth = nil, nil
+		s.nextChildren, s.auth = nil, nil
 		if old := s.reauthOf; old != nil {
 			s.reauthOf = nil
 			// Behind the requests for the other children.
@@ -316,7 +316,7 @@ func (s *ikeSA) refused(now time.Time, why string) {
 		return true
 	})
 	s.state = deleting
-	s.m.retry(conn, s.m.wants(conn), now)
+	s.m.retry(conn, s.m.mustBeUp(conn), now)
 }
 
 // verify checks the peer's AUTH payload. then is called at once, or when a certificate has been verified.
@@ -647,7 +647,7 @@ func (s *ikeSA) finishAuth(a *authentication, payloads []message.Payload, msk []
 		n := map[uint16]int{message.InternalIP4Address: 4, message.InternalIP6Address: 16}[one.Type]
 		if len(one.Value) >= max(n, 1) && n > 0 {
 			if address, ok := netip.AddrFromSlice(one.Value[:n]); ok && !address.IsUnspecified() {
-				what.Wanted = append(what.Wanted, address)
+				what.Requested = append(what.Requested, address)
 			}
 		}
 	}
@@ -698,17 +698,17 @@ func (s *ikeSA) completeAuth(a *authentication, payloads []message.Payload, now 
 
 // reauthenticate opens another IKE SA with the same children, and ends this one when it is up (make before break).
 func (s *ikeSA) reauthenticate(now time.Time) bool {
-	var wanted []string
+	var names []string
 	for _, c := range s.sortedChildren() {
-		if !c.replaced && !c.deleting && !slices.Contains(wanted, c.Conf.Name) {
-			wanted = append(wanted, c.Conf.Name)
+		if !c.replaced && !c.deleting && !slices.Contains(names, c.Conf.Name) {
+			names = append(names, c.Conf.Name)
 		}
 	}
 	conn := s.m.connections[s.conn.Name]
 	if conn == nil || !conn.Remote.IsValid() {
 		return false
 	}
-	other := s.m.open(conn, wanted, now)
+	other := s.m.open(conn, names, now)
 	other.reauthOf = s
 	return true
 }

@@ -129,7 +129,7 @@ func TestARekeyThatOvertakesTheResponseThatMakesTheChildBeginsAgain(t *testing.T
 	}
 }
 
-// The peer has our response to its rekey, and we have no response to ours. What comes on the new IKE SA says which one the peer has.
+// The peer has our response to its rekey, and we have no response to ours. The next message on the new IKE SA says which one the peer has.
 func TestARequestOnTheNewIKESADecidesACollision(t *testing.T) {
 	p := newPair(t)
 	p.configure()

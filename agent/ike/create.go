@@ -30,8 +30,8 @@ func spread(after time.Duration, spi uint64) time.Duration {
 	return after + time.Duration(spi%32)*time.Second/16
 }
 
-// wantChild makes a child by CREATE_CHILD_SA, unless there is one.
-func (s *ikeSA) wantChild(name string, now time.Time) {
+// ensureChild makes a child by CREATE_CHILD_SA, unless it exists.
+func (s *ikeSA) ensureChild(name string, now time.Time) {
 	s.enqueue(now, func(s *ikeSA, now time.Time) bool {
 		conf := s.conn.child(name)
 		if conf == nil || s.state != established {
@@ -158,7 +158,7 @@ func (s *ikeSA) created(c, old *ChildSA, group uint16, p authPayloads, secrets [
 			// RFC 7296 section 2.25: the peer does not have it any more.
 			if s.childOf(old.SPIIn) == old {
 				s.removeChild(old)
-				s.wantChild(old.Conf.Name, now)
+				s.ensureChild(old.Conf.Name, now)
 			}
 			return
 		case old != nil && p.err.Kind == message.TemporaryFailure:

@@ -28,11 +28,11 @@ var errRecord = errors.New("the record is malformed")
 
 // coder writes fields or reads them.
 type coder struct {
-	// What is written, or what is left to be read.
+	// The written bytes, or those that are left to be read.
 	b       []byte
 	reading bool
 	failed  bool
-	// What is read.
+	// The form of the record that is read.
 	form byte
 }
 

@@ -121,7 +121,7 @@ func TestAnAgentRestoresTheRecordsOfAnEarlierRelease(t *testing.T) {
 	p.check(1)
 }
 
-// FuzzRecord reads anything as a record. What is read is written, and read again as the same.
+// FuzzRecord reads anything as a record. A record that it reads is written, and read again as the same.
 func FuzzRecord(f *testing.F) {
 	for key, value := range everyRecord(&testing.T{}) {
 		f.Add(value, strings.HasPrefix(key, windowRecord))
@@ -164,7 +164,7 @@ func FuzzRestore(f *testing.F) {
 			actions, _ = p.a.m.Rekey("peer", child, p.now)
 			p.do(p.a, actions)
 		}
-		// Nobody answers.
+		// No peer answers.
 		for range 20 {
 			p.wire = nil
 			p.now = p.now.Add(10 * time.Second)

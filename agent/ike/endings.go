@@ -18,7 +18,7 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-// Ends of SAs with static keys: nobody but the operator replaces these, and all their packets are dropped.
+// Ends of SAs with static keys: only the operator replaces these, and all their packets are dropped.
 
 // A limit that is raised revives an SA without an event.
 const lookAtEndedAgain = time.Second
@@ -39,7 +39,7 @@ type endings struct {
 var lifetimes = map[string]intent.NotReady{
 	"hard-lifetime":      {Reason: "LifetimeOver", Message: "a hard lifetime is over, and packets are dropped as esp-lifetime: raise the limit, or " + replaceIt},
 	"sequence-exhausted": {Reason: "SequenceExhausted", Message: "the sequence numbers are used up, and packets are dropped as esp-sequence-exhausted: " + replaceIt},
-	// What the agent finds when it connects.
+	// Ended SAs that the agent finds when it connects.
 	"": {Reason: "Ended", Message: "a hard lifetime is over or the sequence numbers are used up, and packets are dropped: raise the limit, or " + replaceIt},
 }
 

@@ -130,7 +130,7 @@ func (s *ikeSA) unknownIdentity(d Datagram, p authPayloads, now time.Time) {
 	s.close(now, why)
 }
 
-// unknownCaller reports a call from an address for which no connection is. Anybody can make one.
+// unknownCaller reports a call from an address for which no connection is. Any host can make one.
 func (m *Machine) unknownCaller(d Datagram, now time.Time) {
 	m.count("drop", "no-connection")
 	m.refuse(Event{Peer: d.Remote, What: "unknown-caller", Detail: fmt.Sprintf("no IkePeer or IkeConnection with localAddress %s takes calls from this address: see remoteAddress, and peerNetworks of an IkeConnection", d.Local.Addr())}, now)

@@ -112,7 +112,7 @@ func (s *ikeSA) answerInformational(d Datagram, all []message.Payload, now time.
 	for name, action := range restart {
 		switch action {
 		case Start:
-			s.wantChild(name, now)
+			s.ensureChild(name, now)
 		case Clear:
 			if len(s.children) == 0 && s.initiator && (s.outstanding == nil || s.outstanding.spi == 0) {
 				// An IKE SA without children serves nothing.

@@ -31,10 +31,10 @@ func (m *Machine) newSAOf(c *Connection, spi uint64, initiator bool, now time.Ti
 }
 
 // open begins an IKE SA as its initiator.
-func (m *Machine) open(c *Connection, wanted []string, now time.Time) *ikeSA {
+func (m *Machine) open(c *Connection, names []string, now time.Time) *ikeSA {
 	s := m.newSA(c, true, now)
 	s.local, s.remote = netip.AddrPortFrom(c.Local, Port), netip.AddrPortFrom(c.Remote, Port)
-	s.wanted, s.ni = wanted, random(nonceSize)
+	s.nextChildren, s.ni = names, random(nonceSize)
 	if !s.useTicket(now) {
 		s.sendInit(suite.Get(c.Proposals[0].Transforms, message.KeyExchange).ID, nil, now)
 	}
@@ -551,7 +551,7 @@ type peerPlace struct {
 	local, remote  netip.Addr
 }
 
-// taking are the connections that take a peer, in their order. Anybody can ask for them, so it does not look at the connections of other peers.
+// taking are the connections that take a peer, in their order. Any host can ask for them, so it does not look at the connections of other peers.
 func (m *Machine) taking(dataplane, vrf string, local, remote netip.Addr) (all []*Connection) {
 	ordered := m.sorted()
 	var found []int

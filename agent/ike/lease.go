@@ -57,18 +57,18 @@ func (s *serving) lease(ctx context.Context, q LeaseAddress) (l Leased) {
 		if four && !q.IPv4 || !four && !q.IPv6 {
 			continue
 		}
-		want := subscriber.GuestWant{Holder: holderOf(q.Lease), User: q.Username, Pools: names, IPv4: four}
+		request := subscriber.GuestRequest{Holder: holderOf(q.Lease), User: q.Username, Pools: names, IPv4: four}
 		for _, a := range q.Fixed {
 			if a.Is4() == four {
-				want.Fixed = a
+				request.Fixed = a
 			}
 		}
-		for _, a := range q.Wanted {
-			if a.Is4() == four && !want.Asked.IsValid() {
-				want.Asked = a
+		for _, a := range q.Requested {
+			if a.Is4() == four && !request.Asked.IsValid() {
+				request.Asked = a
 			}
 		}
-		got, err := pools.Take(want)
+		got, err := pools.Take(request)
 		if err != nil {
 			l.Err = err
 			continue

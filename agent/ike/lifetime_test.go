@@ -233,7 +233,7 @@ func TestANewAgentDoesNotAskAllPeersAtOnce(t *testing.T) {
 	}
 }
 
-// What finds the connections of a peer agrees with what each of them takes.
+// The index of connections by peer agrees with the addresses that each connection accepts.
 func TestConnectionsAreFoundByTheAddressesOfBothEnds(t *testing.T) {
 	m, now := New(time.Unix(1700000000, 0)), time.Unix(1700000000, 0)
 	address := netip.MustParseAddr

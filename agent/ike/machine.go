@@ -103,7 +103,7 @@ type VerifyChain struct {
 	Identity   Identity
 	// The peer's address if it calls; the zero Addr: we call it.
 	Remote netip.Addr
-	// Checks that the peer has the key of its certificate, before anybody is asked whether the certificate is revoked. It may run in any goroutine.
+	// Checks that the peer has the key of its certificate, before a responder is asked whether the certificate is revoked. It may run in any goroutine.
 	Proof func(key crypto.PublicKey) error
 }
 
@@ -169,7 +169,7 @@ type LeaseAddress struct {
 	Lease      uint64
 	IPv4, IPv6 bool
 	// Addresses that the user asks for.
-	Wanted []netip.Addr
+	Requested []netip.Addr
 	// Of the user's back end: addresses, or pools instead of the connection's.
 	Fixed []netip.Addr
 	Pools []string
@@ -212,7 +212,7 @@ type Event struct {
 	Detail string
 	// Name of the child in the configuration; empty: it is about none, or about several.
 	Child string
-	// The same was reported in the last minute. Anybody can cause it, so it is not for the log.
+	// The same was reported in the last minute. Any host can cause it, so it is not for the log.
 	Again bool
 }
 
@@ -244,7 +244,7 @@ type Machine struct {
 	changed time.Time
 	asked   map[uint64]*question
 	token   uint64
-	// What the peer deletes while our proposal of a child has no response: it may be that child.
+	// Children that the peer deletes while our proposal of a child has no response: one may be that child.
 	deletedEarly map[*ikeSA][][4]byte
 	// The children that the last response waits for, also when it is sent again.
 	after map[*ikeSA][]uint32
@@ -260,7 +260,7 @@ type Machine struct {
 	again map[string]*attempt
 	// Those that responders take, by their IDs, and those that initiators use next, by connection.
 	tickets, resumable map[string]*ticket
-	// What was reported of peers that a connection refuses.
+	// Reported refusals of peers, by connection.
 	refusals map[string]*refusals
 	// Half-open IKE SAs above which cookies are needed.
 	CookieThreshold int
@@ -435,14 +435,14 @@ func (m *Machine) SetConnection(name string, c *Connection, now time.Time) []Act
 			s.conn = c
 		}
 	}
-	if m.wants(c) && !m.any(name) {
+	if m.mustBeUp(c) && !m.any(name) {
 		m.again[name] = &attempt{at: now}
 	}
 	return m.done()
 }
 
-// wants reports whether a connection must be up.
-func (m *Machine) wants(c *Connection) bool {
+// mustBeUp reports whether a connection must be up.
+func (m *Machine) mustBeUp(c *Connection) bool {
 	return !c.Frozen && c.Remote.IsValid() && slices.ContainsFunc(c.Children, func(one *Child) bool { return one.StartAction == Start })
 }
 
@@ -501,22 +501,22 @@ func (m *Machine) Initiate(name, child string, now time.Time) ([]Action, error) 
 }
 
 func (m *Machine) initiate(c *Connection, child string, now time.Time) {
-	wanted := []string{}
+	names := []string{}
 	for _, one := range c.Children {
 		if child == one.Name || child == "" {
-			wanted = append(wanted, one.Name)
+			names = append(names, one.Name)
 		}
 	}
 	for _, s := range m.of(c.Name) {
 		if s.state == rekeyed || s.undecided != nil {
 			continue
 		}
-		for _, name := range wanted {
-			s.wantChild(name, now)
+		for _, name := range names {
+			s.ensureChild(name, now)
 		}
 		return
 	}
-	m.open(c, wanted, now)
+	m.open(c, names, now)
 }
 
 // Acquire is traffic that needs a child.

@@ -44,7 +44,7 @@ type end struct {
 	trace func(a Action)
 	// Takes a packet that waits for the data plane; nil: none waits.
 	held func(one Send) bool
-	// What the owner of a connection is told.
+	// Events for the owner of a connection.
 	told []Action
 	// Called after each action that changes the data plane.
 	changed func()
@@ -870,7 +870,7 @@ func TestOfTwoIKESAsThatOpenAtOnceOneStays(t *testing.T) {
 		if len(p.a.m.sas) != 2 || len(p.b.m.sas) != 2 {
 			t.Fatalf("%d and %d IKE SAs", len(p.a.m.sas), len(p.b.m.sas))
 		}
-		// What one end sends, the other one takes at any time.
+		// Each end takes a message of the other one at any time.
 		takes := func() {
 			for _, ends := range [][2]*end{{p.a, p.b}, {p.b, p.a}} {
 				var sends *ChildSA

@@ -23,7 +23,7 @@ import (
 
 // Files of credentials and authorities: texts that name field and path, and conditions of IkeCredential and IkeAuthority.
 
-// What a file must hold, as PEM says it, and how people call it.
+// Contents of files: the type of the PEM block, and its usual name.
 const (
 	pemCertificate = "CERTIFICATE"
 	pemKey         = "PRIVATE KEY"
@@ -136,7 +136,7 @@ func (s *serving) authority(name string, spec *api.IkeAuthority) (*Authority, er
 		return nil, fmt.Errorf("IkeAuthority/%s: %w", name, err)
 	}
 	if spec.GetOcsp() {
-		// What a responder has said outlives a change of the configuration.
+		// The response of a responder outlives a change of the configuration.
 		if s.responders[spec.GetOcspUrl()] == nil {
 			s.responders[spec.GetOcspUrl()] = newResponder(spec.GetOcspUrl())
 		}

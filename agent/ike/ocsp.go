@@ -41,7 +41,7 @@ const (
 	clockSkew = 5 * time.Minute
 )
 
-// errResponder: a responder cannot be reached, or has no response for anybody.
+// errResponder: a responder cannot be reached, or has no response.
 var errResponder = errors.New("the OCSP responder does not answer")
 
 // responder asks the OCSP responders of an authority's certificates. Several goroutines may use it.
@@ -126,7 +126,7 @@ func (r *responder) response(c, issuer *smx509.Certificate, now time.Time) (*ocs
 	return e.answer, e.err
 }
 
-// validAt returns an error if a response is not one for a time, or not by somebody who may answer for an authority.
+// validAt returns an error if a response is not valid at a time, or if its signer may not answer for the authority.
 func validAt(answer *ocsp.Response, issuer *smx509.Certificate, now time.Time) error {
 	if !answer.NextUpdate.IsZero() && answer.NextUpdate.Before(answer.ThisUpdate) {
 		return fmt.Errorf("the OCSP response is never valid: its nextUpdate %s is before its thisUpdate", answer.NextUpdate.UTC().Format(time.RFC3339))

@@ -23,7 +23,7 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-// What an operator reads when a peer is not up.
+// Messages for an operator when a peer is not up.
 
 // operated is a service without a data plane, with its log.
 type operated struct {
@@ -80,7 +80,7 @@ func (o *operated) problem(name string) string {
 	return o.siteNotReady(name).Message
 }
 
-func (o *operated) wants(words, found string) {
+func (o *operated) contains(words, found string) {
 	o.t.Helper()
 	if !strings.Contains(found, words) {
 		o.t.Errorf("%q is not in %q", words, found)
@@ -114,7 +114,7 @@ func TestACommandForAPeerThatIsNotConfiguredNamesObjectFieldAndReason(t *testing
 		t.Errorf("the log is %s", o.log.String())
 	}
 	o.follow("IkeCredential", "sites", &api.IkeCredential{SharedKey: "key"})
-	o.wants("the peer has not answered yet", o.problem("eight"))
+	o.contains("the peer has not answered yet", o.problem("eight"))
 	if _, err := o.InitiateIke(t.Context(), &api.IkeQuery{Connection: "eight", Child: "nochild"}); status.Convert(err).Message() != `IkePeer/eight has no child "nochild"; it has: net` {
 		t.Error(err)
 	}
@@ -152,9 +152,9 @@ func TestErrorsOfFilesNameFieldAndPath(t *testing.T) {
 	site := &api.IkePeer{LocalAddress: "192.0.2.1", LocalIdentity: "west.example", RemoteIdentity: "east.example", Credential: "sites", Authorities: []string{"ca"},
 		RemoteNetworks: []string{"10.2.0.0/16"}}
 	o.follow("IkePeer", "site", site)
-	o.wants("IkeCredential/sites does not exist", o.problem("site"))
+	o.contains("IkeCredential/sites does not exist", o.problem("site"))
 	o.follow("IkeCredential", "sites", &api.IkeCredential{CertificateFile: pem, PrivateKeyFile: ours})
-	o.wants("authorities: IkeAuthority/ca does not exist", o.problem("site"))
+	o.contains("authorities: IkeAuthority/ca does not exist", o.problem("site"))
 	for _, c := range []struct {
 		spec *api.IkeAuthority
 		why  string
@@ -174,7 +174,7 @@ func TestErrorsOfFilesNameFieldAndPath(t *testing.T) {
 			}
 			continue
 		}
-		o.wants("authorities: IkeAuthority/ca: "+c.why, o.problem("site"))
+		o.contains("authorities: IkeAuthority/ca: "+c.why, o.problem("site"))
 		if !strings.HasPrefix(m.Message, c.why) {
 			t.Errorf("%q is shown as %q", c.why, m.Message)
 		}
@@ -190,14 +190,14 @@ func TestErrorsOfFilesNameFieldAndPath(t *testing.T) {
 		"certificateFile " + ours + ": holds a private key, not a certificate": {CertificateFile: ours, PrivateKeyFile: ours},
 	} {
 		o.follow("IkeCredential", "sites", spec)
-		o.wants("credential: IkeCredential/sites: "+why, o.problem("site"))
-		o.wants(why, o.materials[object.Key{Kind: "IkeCredential", Name: "sites"}].shown.Message)
+		o.contains("credential: IkeCredential/sites: "+why, o.problem("site"))
+		o.contains(why, o.materials[object.Key{Kind: "IkeCredential", Name: "sites"}].shown.Message)
 	}
 	// A credential of a certificate alone, and no authorities.
 	site.Authorities = nil
 	o.follow("IkePeer", "site", site)
 	o.follow("IkeCredential", "sites", &api.IkeCredential{CertificateFile: pem, PrivateKeyFile: ours})
-	o.wants("IkeCredential/sites has no shared key: set its sharedKey, or name authorities of the IkePeer", o.problem("site"))
+	o.contains("IkeCredential/sites has no shared key: set its sharedKey, or name authorities of the IkePeer", o.problem("site"))
 }
 
 func TestACertificateOfTheGatewayThatPeersRefuseIsAConditionBeforeTheyDo(t *testing.T) {
@@ -212,12 +212,12 @@ func TestACertificateOfTheGatewayThatPeersRefuseIsAConditionBeforeTheyDo(t *test
 		o.follow("IkeCredential", "sites", &api.IkeCredential{CertificateFile: o.write("here.pem", pemOf(certificate)), PrivateKeyFile: o.write("here.key", pemOfKey(t, key))})
 	}
 	issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) })
-	o.wants("the certificate expired on ", shown())
-	o.wants("IkeCredential/sites: certificateFile "+o.path("here.pem")+": the certificate expired on ", o.problem("site"))
+	o.contains("the certificate expired on ", shown())
+	o.contains("IkeCredential/sites: certificateFile "+o.path("here.pem")+": the certificate expired on ", o.problem("site"))
 	issue(func(c *x509.Certificate) {
 		c.NotBefore, c.NotAfter = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 	})
-	o.wants("the certificate is not valid before ", shown())
+	o.contains("the certificate is not valid before ", shown())
 	// An hour later.
 	o.serving.mu.Lock()
 	o.judgeMaterials(time.Now().Add(61 * time.Minute))
@@ -226,8 +226,8 @@ func TestACertificateOfTheGatewayThatPeersRefuseIsAConditionBeforeTheyDo(t *test
 		t.Error(shown())
 	}
 	issue(func(*x509.Certificate) {})
-	o.wants("localIdentity gw.example is not in the certificate", o.problem("site"))
-	o.wants("it is for west.example", o.problem("site"))
+	o.contains("localIdentity gw.example is not in the certificate", o.problem("site"))
+	o.contains("it is for west.example", o.problem("site"))
 	o.follow("IkePeer", "site", &api.IkePeer{LocalAddress: "192.0.2.1", LocalIdentity: "west.example", RemoteIdentity: "east.example", Credential: "sites", Authorities: []string{"ca"},
 		RemoteNetworks: []string{"10.2.0.0/16"}})
 	if p := o.problem("site"); p != "" || shown() != "" {
@@ -270,7 +270,7 @@ func TestTheNetworkOfAnotherIkePeerIsAConditionThatNamesIt(t *testing.T) {
 	o.serving.mu.Lock()
 	o.refusedOfSite(one, "eleven", k, &object.Error{Object: k, Field: "prefix", Problem: "Route/peer-seven-10.2.0.0-16 already has it"})
 	o.serving.mu.Unlock()
-	o.wants("remoteNetworks: IkePeer/seven has 10.2.0.0/16 in VRF default", o.problem("eleven"))
+	o.contains("remoteNetworks: IkePeer/seven has 10.2.0.0/16 in VRF default", o.problem("eleven"))
 	// Another error is as the checks say it.
 	o.serving.mu.Lock()
 	clear(one.refused)

@@ -449,7 +449,7 @@ func (s *ikeSA) resume(exchange message.Exchange, proposed uint32, ends bool, p 
 		// The peer has moved the children to an IKE SA whose keys are gone.
 		conn := s.conn
 		s.terminate(now, "the agent ended while the IKE SA was rekeyed")
-		s.m.retry(conn, s.m.wants(conn), now)
+		s.m.retry(conn, s.m.mustBeUp(conn), now)
 	case exchange == message.Informational:
 		for _, d := range p.deletes {
 			for _, spi := range d.SPIs {

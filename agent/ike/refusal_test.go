@@ -168,7 +168,7 @@ func TestARefusalThatIsNotLoggedAgainCounts(t *testing.T) {
 	}
 }
 
-// What the condition of a connection says.
+// Messages of a connection's condition.
 func TestWhyAConnectionIsNotReady(t *testing.T) {
 	made, err := newServing(service.Environment{Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	if err != nil {

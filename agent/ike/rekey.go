@@ -76,7 +76,7 @@ func (s *ikeSA) notRekeyed(n *ikeSA, why string, now time.Time) {
 	}
 }
 
-// decide ends the time in which nobody knows whether this IKE SA, of the peer's rekey, is the redundant one.
+// decide ends the time in which it is unknown whether this IKE SA, of the peer's rekey, is the redundant one.
 func (s *ikeSA) decide() {
 	old := s.undecided
 	if old == nil {

@@ -17,8 +17,8 @@ import (
 // Session resumption (RFC 5723). An initiator that has lost its peer opens the IKE SA again with a ticket: without a key exchange, certificates or EAP.
 //
 // A ticket is a reference: the responder keeps what it stands for as long as the IKE SA lives, and until the ticket expires if the peer was lost. A ticket
-// of an IKE SA that either end has deleted is worth nothing. It expires an hour after the authentication without a ticket, so that a peer whose certificate is
-// revoked, or a user who is disabled, does not resume for ever; and a change of what the peer was authenticated with ends it at once.
+// of an IKE SA that either end has deleted is not valid. A ticket expires an hour after the authentication without a ticket: a peer with a revoked certificate and a
+// disabled user resume for an hour at most. A change of the credentials that authenticated the peer ends its tickets at once.
 
 const (
 	ticketTime   = time.Hour

@@ -105,7 +105,7 @@ type ikeSA struct {
 	// The child or the IKE SA that our outstanding request proposes.
 	proposed   *ChildSA
 	proposedSA *ikeSA
-	// What the peer proposes and has not exchanged all keys for.
+	// The peer's proposal for which not all keys are exchanged yet.
 	following *followUp
 	// The ticket with which it is opened, and the one for the IKE SA that resumes it.
 	resumed, ticket *ticket
@@ -154,7 +154,7 @@ type handshake struct {
 	begun int
 	auth  *authentication
 	// Children that follow.
-	wanted []string
+	nextChildren []string
 	// The IKE SA that this one replaces by reauthentication.
 	reauthOf *ikeSA
 	// The reason to terminate the IKE SA as soon as IKE_AUTH ends; empty: none.
@@ -238,7 +238,7 @@ func (s *ikeSA) rest() {
 	}
 	s.in.Rest()
 	s.out.Rest()
-	if h := s.handshake; h != nil && h.auth == nil && len(h.wanted) == 0 && h.reauthOf == nil {
+	if h := s.handshake; h != nil && h.auth == nil && len(h.nextChildren) == 0 && h.reauthOf == nil {
 		s.handshake = nil
 		s.keys.Pi, s.keys.Pr = nil, nil
 	}
@@ -626,7 +626,7 @@ func (s *ikeSA) tick(now time.Time) {
 		if s.overdue > 1 || !s.reauthenticate(now) {
 			conn := s.conn
 			s.terminate(now, "the peer accepts no new keys of the IKE SA")
-			s.m.retry(conn, s.m.wants(conn), now)
+			s.m.retry(conn, s.m.mustBeUp(conn), now)
 			return
 		}
 	}
@@ -651,7 +651,7 @@ func (s *ikeSA) tick(now time.Time) {
 			c.expires = time.Time{}
 			s.deleteChild(c, now)
 			if conf := s.conn.child(c.Conf.Name); conf != nil && conf.StartAction == Start {
-				s.wantChild(conf.Name, now)
+				s.ensureChild(conf.Name, now)
 			}
 		}
 	}
@@ -849,7 +849,7 @@ func (s *ikeSA) lost(now time.Time, why string) {
 	conn, was := s.conn, s.state
 	s.close(now, why)
 	if was == opening && s.initiator || was == established {
-		s.m.retry(conn, restart || s.m.wants(conn), now)
+		s.m.retry(conn, restart || s.m.mustBeUp(conn), now)
 	}
 }
 
@@ -872,13 +872,13 @@ func (s *ikeSA) failAs(now time.Time, reason, why string) {
 	s.m.count("failure", reason)
 	s.close(now, why)
 	if was == opening && ours {
-		s.m.retry(conn, s.m.wants(conn), now)
+		s.m.retry(conn, s.m.mustBeUp(conn), now)
 	}
 }
 
 // retry has a connection tried again, each time later.
-func (m *Machine) retry(c *Connection, wanted bool, now time.Time) {
-	if current := m.connections[c.Name]; !wanted || current == nil {
+func (m *Machine) retry(c *Connection, reconnect bool, now time.Time) {
+	if current := m.connections[c.Name]; !reconnect || current == nil {
 		return
 	}
 	a := m.again[c.Name]

@@ -107,7 +107,7 @@ type installation struct {
 	left int
 	err  error
 	done chan struct{}
-	// What the installation replaces is deleted.
+	// Deletions of objects that the installation replaces.
 	then []func()
 }
 
@@ -387,7 +387,7 @@ func (s *serving) configure(name string, now time.Time) []Action {
 		s.problem(name, "", "")
 	}
 	s.checkKeyFile(s.credentials[spec.GetCredential()].GetPrivateKeyFile(), spec.GetCredential())
-	if _, there := s.problems[name]; !there && s.machine.wants(c) && !s.machine.any(name) {
+	if _, there := s.problems[name]; !there && s.machine.mustBeUp(c) && !s.machine.any(name) {
 		s.problem(name, connecting, "the peer has not answered yet")
 	}
 	return s.machine.SetConnection(name, c, now)

@@ -44,7 +44,7 @@ func siteName(peer string) string {
 // site is an IkePeer.
 type site struct {
 	peer *object.Object
-	// What the agent has made of it.
+	// The objects that the agent has made of it.
 	made map[object.Key]proto.Message
 	// Why an object was refused, and since when.
 	refused map[object.Key]string

@@ -463,7 +463,7 @@ func TestAResponderThatFailsIsNotAskedEachTime(t *testing.T) {
 			t.Errorf("after %v: %+v, %v", c.at, got, err)
 		}
 	}
-	// Nobody there: for all certificates.
+	// No responder: for all certificates.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -511,7 +511,7 @@ func TestAResponderIsAskedOnceAtATimeForACertificate(t *testing.T) {
 	}
 }
 
-// What is revoked is part of the credentials of a connection, which a ticket of session resumption depends on; a new list of the same is not.
+// The set of revoked certificates is part of a connection's credentials, on which a ticket of session resumption depends. A new list of the same set changes nothing.
 func TestOnlyAnotherSetOfRevokedCertificatesIsAChange(t *testing.T) {
 	ca := newIssuer(t, "ecdsa", "CA", nil)
 	later := time.Now().Add(time.Hour)

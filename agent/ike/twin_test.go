@@ -13,7 +13,7 @@ import (
 	"sluice.dev/sluice/agent/ike/message"
 )
 
-// What one end sends, the other one takes, at any time: while an IKE SA is authenticated again, and while both ends have opened one.
+// Each end takes the messages of the other one at any time: while an IKE SA is authenticated again, and while both ends have opened one.
 
 // other adds another child to a connection.
 func other(c *Connection) *Connection {

@@ -56,7 +56,7 @@ func (s *ikeSA) unknownToPeer(n *message.Notify, now time.Time) {
 	s.m.act(Event{Connection: s.conn.Name, Peer: s.remote, What: "child-failed", Child: c.Conf.Name, Detail: c.Conf.Name + ": the peer does not have " + c.String()})
 	s.deleteChild(c, now)
 	if s.conn.child(c.Conf.Name) != nil {
-		s.wantChild(c.Conf.Name, now)
+		s.ensureChild(c.Conf.Name, now)
 	}
 }
 

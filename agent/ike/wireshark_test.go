@@ -82,7 +82,7 @@ func (s *shark) operate(e *end, f func(connection, child string, now time.Time) 
 }
 
 // read has tshark read what was sent. Each message must be decrypted, with the right integrity check value, and earn no warning. Among them must be
-// the exchanges, payloads and notifications that are wanted.
+// the exchanges, payloads and notifications that the test expects.
 func (s *shark) read(want ...any) {
 	s.t.Helper()
 	s.collect()

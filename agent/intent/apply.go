@@ -255,7 +255,7 @@ func (d *Desired) fillStatus(out *Outcome, request *request) {
 			case stored == nil:
 			case n.step == Delete && st.Revision > out.Revision && !out.Undone:
 				// A later change made the object again, perhaps before a data plane deleted it.
-				st = Status{Key: n.key, State: Gone, Reason: reconcile.NotWanted.String(), Since: st.Since}
+				st = Status{Key: n.key, State: Gone, Reason: reconcile.NotDesired.String(), Since: st.Since}
 			case n.did && (n.done == Replace || n.done == Create):
 				n.step = n.done
 			case n.step == Replace:

@@ -82,7 +82,7 @@ func (d *Desired) edit(source Source, x *object.Examined, options Options) ([]Ed
 			edits = append(edits, Edit{Key: k, After: alone(Layer{Owner: source.Owner, StoredObject: stored})})
 			continue
 		}
-		if want, expected := options.Expect[k]; expected && want != before.revision() {
+		if revision, expected := options.Expect[k]; expected && revision != before.revision() {
 			moved = append(moved, k)
 			continue
 		}
@@ -146,7 +146,7 @@ func (d *Desired) contested(k object.Key, others []Layer, own *Layer, layer Laye
 		}
 		for _, c := range layer.Contradicts(l.StoredObject) {
 			if _, already := taken[c.Path]; !already {
-				all = append(all, Conflict{Key: k, Field: c.Field, Owner: layer.Owner, Holder: l.Owner, Wanted: c.Mine, Held: c.Theirs})
+				all = append(all, Conflict{Key: k, Field: c.Field, Owner: layer.Owner, Holder: l.Owner, Requested: c.Mine, Held: c.Theirs})
 			}
 		}
 	}
@@ -450,15 +450,15 @@ func (d *Desired) handOver(p *prepared, revision uint64, strict bool) work {
 		d.recordEdits(some)
 		d.mu.Unlock()
 	}
-	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
+	return d.sites.setDesired(p.desired(func(e *Edit) *Record { return e.After }), strict)
 }
 
-// handOverAtOnce is handOver for the end of open revisions, which nobody may see in part. d.mu is held.
+// handOverAtOnce is handOver for the end of open revisions, which no reader may see in part. d.mu is held.
 func (d *Desired) handOverAtOnce(p *prepared, revision uint64, strict bool) work {
 	d.revision = revision
 	d.records.Reserve(len(p.edits))
 	d.recordEdits(p.edits)
-	return d.sites.want(p.wants(func(e *Edit) *Record { return e.After }), strict)
+	return d.sites.setDesired(p.desired(func(e *Edit) *Record { return e.After }), strict)
 }
 
 // recordEdits sets the records that edits make. d.mu is held.
@@ -483,7 +483,7 @@ func (d *Desired) handBack(p *prepared, latest uint64) {
 		}
 		d.record(e.Key, e.Before)
 	}
-	d.sites.want(p.wants(func(e *Edit) *Record { return e.Before }), false).Close()
+	d.sites.setDesired(p.desired(func(e *Edit) *Record { return e.Before }), false).Close()
 }
 
 // record sets the record of an object; nil: deletes it. d.mu is held.
@@ -495,16 +495,16 @@ func (d *Desired) record(k object.Key, r *Record) {
 	d.records.Put(r)
 }
 
-// wants converts the records of one side of the edits for the reconciler.
-func (p *prepared) wants(side func(*Edit) *Record) []reconcile.Want {
-	wants := make([]reconcile.Want, len(p.effective))
+// desired converts the records of one side of the edits for the reconciler.
+func (p *prepared) desired(side func(*Edit) *Record) []reconcile.Desired {
+	desired := make([]reconcile.Desired, len(p.effective))
 	for n, i := range p.effective {
-		wants[n].Key = p.edits[i].Key
+		desired[n].Key = p.edits[i].Key
 		if r := side(&p.edits[i]); r != nil {
-			wants[n].Version = r.version
+			desired[n].Version = r.version
 		}
 	}
-	return wants
+	return desired
 }
 
 // oldest is the first revision of history after this one. Old revisions are deleted several at a time, which is

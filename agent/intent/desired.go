@@ -148,17 +148,17 @@ func (d *Desired) load() error {
 	if err = d.sites.apply(x); err != nil {
 		return err
 	}
-	wants := make([]reconcile.Want, len(x.Keys))
+	desired := make([]reconcile.Desired, len(x.Keys))
 	for i, k := range x.Keys {
 		r := d.records.Get(k)
 		r.version = versionOf(r)
-		wants[i] = reconcile.Want{Key: k, Version: r.version}
+		desired[i] = reconcile.Desired{Key: k, Version: r.version}
 	}
 	for _, k := range d.known() {
 		d.index.added.add(k)
 	}
-	d.sites.want(wants, false).Close()
-	d.config.Log.Info("configuration read", "objects", len(wants), "revision", latest)
+	d.sites.setDesired(desired, false).Close()
+	d.config.Log.Info("configuration read", "objects", len(desired), "revision", latest)
 	for len(open) > 1 {
 		// An older release had several.
 		d.config.Log.Warn("a revision that waited to be confirmed stands, because a later one waits, too", "revision", open[0].Revision)
@@ -285,10 +285,10 @@ func (d *Desired) Count() map[State]int {
 		return d.sites[0].plane.Count()
 	}
 	keys := d.known()
-	unwanted, _ := d.sites.unwanted(nil)
+	notDesired, _ := d.sites.notDesired(nil)
 	counts := map[State]int{}
 	published := make(map[object.Key]struct{}, len(keys))
-	for _, k := range append(keys, unwanted...) {
+	for _, k := range append(keys, notDesired...) {
 		if _, again := published[k]; !again {
 			published[k] = struct{}{}
 			s, _ := d.look(k)

@@ -31,7 +31,7 @@ type Event struct {
 type ServiceEvent struct {
 	// A word for what changed: "path". Streams have it as the type of the event.
 	Type string
-	// What changed, and its new state. No object is of this kind.
+	// The subject that changed, and its new state. No object is of this kind.
 	Kind, Name, State string
 	// Fields of the service's own, in the order of their appearance. Those without a value are left out.
 	Fields []EventField
@@ -107,7 +107,7 @@ type eventLog struct {
 	most int
 	// How many events there were ever.
 	count uint64
-	// Closed at the next event; nil: nobody waits.
+	// Closed at the next event; nil: no caller waits.
 	more chan struct{}
 }
 
@@ -132,18 +132,18 @@ type rare struct {
 }
 
 func logStatus(s reconcile.Status) logged {
-	e := logged{observed: s.Observed, version: s.Wanted, message: s.Message, state: s.State, reason: s.Reason}
+	e := logged{observed: s.Observed, version: s.Desired, message: s.Message, state: s.State, reason: s.Reason}
 	if !s.Since.IsZero() {
 		e.since = s.Since.UnixNano()
 	}
-	if s.Wanted == nil {
+	if s.Desired == nil {
 		e.rare = &rare{key: s.Key}
 	}
 	return e
 }
 
 func (e *logged) status() reconcile.Status {
-	s := reconcile.Status{State: e.state, Reason: e.reason, Message: e.message, Wanted: e.version, Observed: e.observed}
+	s := reconcile.Status{State: e.state, Reason: e.reason, Message: e.message, Desired: e.version, Observed: e.observed}
 	if e.version != nil {
 		s.Key = e.version.Key()
 	} else {

@@ -23,7 +23,7 @@ type index struct {
 	settling sync.Mutex
 	order    order
 	// Status of objects that the configuration does not have, for each site.
-	unwanted []uint64
+	notDesired []uint64
 }
 
 // order is keys in order. It is not changed any more.
@@ -99,13 +99,13 @@ func (d *Desired) ordered() order {
 	i := &d.index
 	i.settling.Lock()
 	defer i.settling.Unlock()
-	unwanted, at := d.sites.unwanted(i.unwanted)
-	i.unwanted = at
+	notDesired, at := d.sites.notDesired(i.notDesired)
+	i.notDesired = at
 	d.mu.Lock()
 	added, live := i.added, d.records.Len()
 	i.added = keys{}
 	d.mu.Unlock()
-	for _, k := range unwanted {
+	for _, k := range notDesired {
 		added.add(k)
 	}
 	i.order = i.order.with(&added, live, func(k object.Key) bool {

@@ -327,7 +327,7 @@ type Conflict struct {
 	// The owner of the change, and the owner of the field.
 	Owner, Holder string
 	// Both values, in the notation of YAML. Both empty: not known.
-	Wanted, Held string
+	Requested, Held string
 }
 
 func (c Conflict) String() string {
@@ -345,10 +345,10 @@ func (c Conflict) Problem() string {
 		}
 		return shortened(text)
 	}
-	if c.Held == "" && c.Wanted == "" {
+	if c.Held == "" && c.Requested == "" {
 		return fmt.Sprintf("belongs to %s, and %s sets another value", c.Holder, c.Owner)
 	}
-	return fmt.Sprintf("belongs to %s (%s), and %s sets another value (%s)", c.Holder, value(c.Held), c.Owner, value(c.Wanted))
+	return fmt.Sprintf("belongs to %s (%s), and %s sets another value (%s)", c.Holder, value(c.Held), c.Owner, value(c.Requested))
 }
 
 // shortened keeps a list of a thousand elements from filling the screen.

@@ -124,7 +124,7 @@ func TestFieldsHaveOwners(t *testing.T) {
 				"access: {port: p} (api); policy.mss: 1300 B (lab)"},
 			{"lab", "delete Session/s", false, "", "access: {port: p} (api)"},
 			{"api", "delete Session/s", false, "", ""}}},
-		{"nobody deletes for others", []step{
+		{"an owner does not delete for others", []step{
 			{"api", "{access: {port: p}}", false, "", "access: {port: p} (api)"},
 			{"lab", "delete Session/s", true, "Session/s: belongs to api, and lab has no fields of it", "access: {port: p} (api)"}}},
 	} {

@@ -82,14 +82,14 @@ func (d *Desired) Plan(source Source, changes []object.Change, options Options) 
 // planOf returns the effect of a prepared change. d.changing is held, d.mu is not.
 func (d *Desired) planOf(p *prepared) *Plan {
 	plan := &Plan{Revision: d.Revision(), Joined: p.joined}
-	wants := make([]reconcile.Want, len(p.effective))
+	desired := make([]reconcile.Desired, len(p.effective))
 	relabelled := map[object.Key][]object.FieldChange{}
 	for n, i := range p.effective {
 		e := &p.edits[i]
-		wants[n].Key = e.Key
+		desired[n].Key = e.Key
 		before, after := e.Before.merged(), e.After.merged()
 		if after != nil {
-			wants[n].Version = versionOf(e.After)
+			desired[n].Version = versionOf(e.After)
 		}
 		if before != nil && after != nil {
 			if labels := object.DiffLabels(before.Labels(), after.Labels()); len(labels) > 0 {
@@ -97,7 +97,7 @@ func (d *Desired) planOf(p *prepared) *Plan {
 			}
 		}
 	}
-	plan.Operations, plan.Waiting = d.sites.plan(wants, d.after(p.changes()))
+	plan.Operations, plan.Waiting = d.sites.plan(desired, d.after(p.changes()))
 	ofAgent := d.stepsOfAgent(p)
 	for _, s := range ofAgent {
 		delete(relabelled, s.Key)

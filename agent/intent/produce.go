@@ -86,7 +86,7 @@ type Production struct {
 	// Changes that were not made. All others were.
 	Refused []Refusal
 	work    work
-	wants   []reconcile.Want
+	desired []reconcile.Desired
 }
 
 // Done is closed when data planes have carried out all that they can now.
@@ -100,8 +100,8 @@ func (p *Production) Close() (done []Operation, failures []Failure, interrupted 
 
 // Part is the result of the changes in one data plane.
 type Part struct {
-	work  *reconcile.Work
-	wants []reconcile.Want
+	work    *reconcile.Work
+	desired []reconcile.Desired
 }
 
 // Done and Close are as a Production's.
@@ -112,11 +112,11 @@ func (p *Part) Close() (done []*Operation, failures []Failure, interrupted bool)
 	return p.work.End()
 }
 
-// Keys are the changes that concern the data plane, in the order in which they were produced. Operation.Want counts them.
+// Keys are the changes that concern the data plane, in the order in which they were produced. Operation.Place counts them.
 func (p *Part) Keys() iter.Seq[object.Key] {
 	return func(yield func(object.Key) bool) {
-		for i := range p.wants {
-			if !yield(p.wants[i].Key) {
+		for i := range p.desired {
+			if !yield(p.desired[i].Key) {
 				return
 			}
 		}
@@ -126,12 +126,12 @@ func (p *Part) Keys() iter.Seq[object.Key] {
 // Parts returns the Production by data plane. Each of them must be closed once, instead of the Production.
 func (p *Production) Parts() []*Part {
 	if one, single := p.work.(*reconcile.Work); single {
-		return []*Part{{one, p.wants}}
+		return []*Part{{one, p.desired}}
 	}
 	all := p.work.(*works)
 	var parts []*Part
 	for i, part := range all.parts {
-		parts = append(parts, &Part{part, all.wants[i]})
+		parts = append(parts, &Part{part, all.desired[i]})
 	}
 	return parts
 }
@@ -154,8 +154,8 @@ func (p *Producer) Produce(changes []object.Change) *Production {
 	}
 	p.own(x, out)
 	x = p.placed(x, out)
-	out.wants = p.hand(x)
-	out.work = d.sites.want(out.wants, false)
+	out.desired = p.hand(x)
+	out.work = d.sites.setDesired(out.desired, false)
 	return out
 }
 
@@ -244,11 +244,11 @@ func (p *Producer) placed(x *object.Examined, out *Production) *object.Examined 
 }
 
 // hand makes the records. d.mu is held.
-func (p *Producer) hand(x *object.Examined) []reconcile.Want {
+func (p *Producer) hand(x *object.Examined) []reconcile.Desired {
 	d, now := p.desired, time.Now().UnixNano()
-	wants := make([]reconcile.Want, len(x.Keys))
+	desired := make([]reconcile.Desired, len(x.Keys))
 	for i, k := range x.Keys {
-		wants[i].Key = k
+		desired[i].Key = k
 		if x.Objects[i] == nil {
 			d.records.Delete(k)
 			d.index.added.add(k)
@@ -262,9 +262,9 @@ func (p *Producer) hand(x *object.Examined) []reconcile.Want {
 			r.Generation = before.Generation + 1
 		}
 		r.version = versionOf(r)
-		wants[i].Version = r.version
+		desired[i].Version = r.version
 	}
-	return wants
+	return desired
 }
 
 // Complete reports that the service has produced all its objects. Objects of an earlier run of the service that are
@@ -321,7 +321,7 @@ func (p *Producer) forgetSome(keys []object.Key, may func() bool, match func(*Re
 		d.config.Log.Error("deleting volatile objects", "service", p.name, "error", err)
 		return false
 	}
-	d.sites.want(p.hand(x), false).Close()
+	d.sites.setDesired(p.hand(x), false).Close()
 	return true
 }
 

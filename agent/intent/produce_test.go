@@ -305,12 +305,12 @@ func TestASessionIsAppliedWhileRoutesWithoutEndAreWaiting(t *testing.T) {
 }
 
 // again is a new agent for a data plane, with these objects as its configuration.
-func again(t *testing.T, r *object.Registry, plane *reconciletest.Plane, wanted ...*object.Object) *intent.Desired {
+func again(t *testing.T, r *object.Registry, plane *reconciletest.Plane, objects ...*object.Object) *intent.Desired {
 	t.Helper()
 	d, err := intent.New(intent.Config{Registry: r})
 	must(t, err)
 	var changes []object.Change
-	for _, o := range wanted {
+	for _, o := range objects {
 		changes = append(changes, object.Put(o))
 	}
 	_, err = d.Apply(t.Context(), intent.Source{Owner: "api"}, changes, intent.Options{Mode: intent.NoWait})

@@ -28,7 +28,7 @@ func (d *Desired) statusOf(s reconcile.Status) Status {
 	d.mu.RLock()
 	r := d.records.Get(s.Key)
 	d.mu.RUnlock()
-	return d.combined(s, r, nil).with(s.Wanted)
+	return d.combined(s, r, nil).with(s.Desired)
 }
 
 // with adds the object, which takes longer than all else.
@@ -45,7 +45,7 @@ func (d *Desired) combined(s reconcile.Status, r *Record, room []Ownership) Stat
 	if left := d.left.Load(); left != nil {
 		st.NotUndone = (*left)[s.Key]
 	}
-	v := s.Wanted
+	v := s.Desired
 	if v == nil {
 		return st
 	}
@@ -150,10 +150,10 @@ func (d *Desired) lookInto(k object.Key, room []Ownership) (Status, *reconcile.V
 	s, r := d.sites.get(k), d.records.Get(k)
 	if s.State == Gone && r != nil && r.version != nil && d.sites.placesOf(r.merged()) == 0 {
 		// It was accepted when there were other data planes.
-		s = reconcile.Status{Key: k, State: Pending, Reason: reconcile.NoDataplane, Since: time.Unix(0, r.Accepted), Wanted: r.version,
+		s = reconcile.Status{Key: k, State: Pending, Reason: reconcile.NoDataplane, Since: time.Unix(0, r.Accepted), Desired: r.version,
 			Message: "waits for a data plane: none that there is may have it"}
 	}
-	return d.combined(s, r, room), s.Wanted
+	return d.combined(s, r, room), s.Desired
 }
 
 // Places implements Interface.

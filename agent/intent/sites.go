@@ -173,17 +173,17 @@ func (all sites) lacksAny(there after, stored *object.StoredObject) bool {
 	return false
 }
 
-// share returns the part of the wants for a site.
-func (all sites) share(i int, wants []reconcile.Want) []reconcile.Want {
+// share returns the objects of a site.
+func (all sites) share(i int, desired []reconcile.Desired) []reconcile.Desired {
 	if len(all) == 1 {
-		return wants
+		return desired
 	}
-	var here []reconcile.Want
-	for _, w := range wants {
+	var here []reconcile.Desired
+	for _, w := range desired {
 		if w.Version != nil && all.placesOf(w.Version.StoredObject).has(i) {
 			here = append(here, w)
 		} else if all[i].plane.Get(w.Key).State != reconcile.Gone {
-			here = append(here, reconcile.Want{Key: w.Key})
+			here = append(here, reconcile.Desired{Key: w.Key})
 		}
 	}
 	return here
@@ -209,14 +209,14 @@ type work interface {
 	Close() (done []Operation, failures []Failure, interrupted bool)
 }
 
-func (all sites) want(wants []reconcile.Want, strict bool) work {
+func (all sites) setDesired(desired []reconcile.Desired, strict bool) work {
 	if len(all) == 1 {
-		return all[0].plane.Want(wants, strict)
+		return all[0].plane.SetDesired(desired, strict)
 	}
 	w := &works{done: make(chan struct{})}
 	for i, s := range all {
-		if here := all.share(i, wants); len(here) > 0 {
-			w.parts, w.names, w.wants = append(w.parts, s.plane.Want(here, strict)), append(w.names, s.Name), append(w.wants, here)
+		if here := all.share(i, desired); len(here) > 0 {
+			w.parts, w.names, w.desired = append(w.parts, s.plane.SetDesired(here, strict)), append(w.names, s.Name), append(w.desired, here)
 		}
 	}
 	go func() {
@@ -229,10 +229,10 @@ func (all sites) want(wants []reconcile.Want, strict bool) work {
 }
 
 type works struct {
-	parts []*reconcile.Work
-	names []string
-	wants [][]reconcile.Want
-	done  chan struct{}
+	parts   []*reconcile.Work
+	names   []string
+	desired [][]reconcile.Desired
+	done    chan struct{}
 }
 
 func (w *works) Done() <-chan struct{} { return w.done }
@@ -251,9 +251,9 @@ func (w *works) Close() (done []Operation, failures []Failure, interrupted bool)
 	return done, failures, interrupted
 }
 
-func (all sites) plan(wants []reconcile.Want, there after) (planned, waiting []Operation) {
+func (all sites) plan(desired []reconcile.Desired, there after) (planned, waiting []Operation) {
 	for i, s := range all {
-		here := all.share(i, wants)
+		here := all.share(i, desired)
 		if len(here) == 0 {
 			continue
 		}
@@ -331,17 +331,17 @@ func (all sites) get(k object.Key) reconcile.Status {
 			sum = one
 			continue
 		}
-		observed, since, version := min(sum.Observed, one.Observed), sum.Since, sum.Wanted
+		observed, since, version := min(sum.Observed, one.Observed), sum.Since, sum.Desired
 		if one.Since.After(since) {
 			since = one.Since
 		}
-		if one.Wanted != nil {
-			version = one.Wanted
+		if one.Desired != nil {
+			version = one.Desired
 		}
 		if worse[one.State] > worse[sum.State] {
 			sum = one
 		}
-		sum.Observed, sum.Since, sum.Wanted = observed, since, version
+		sum.Observed, sum.Since, sum.Desired = observed, since, version
 	}
 	return sum
 }
@@ -362,7 +362,7 @@ func (all sites) notReady(v *reconcile.Version, within func(dataplane string, st
 		case absence == reconcile.NoDataplane:
 			why = NotReady{Reason: absence.String(), Message: "the data plane is not connected", External: true}
 		case absence != reconcile.NoReason:
-			why = NotReady{Reason: absence.String(), Message: "what the data plane has is being read", External: true}
+			why = NotReady{Reason: absence.String(), Message: "its observed state is being read", External: true}
 		case blocked:
 			why = NotReady{Reason: reconcile.WaitsForObject.String(), Message: below.Key.String() + " is " + strings.ToLower(below.State.String()), Since: below.Since,
 				// Of several data planes, another one may have it: a port is at one.
@@ -410,8 +410,8 @@ func (all sites) named(name string) (*site, error) {
 	return nil, fmt.Errorf("there is no data plane %q", name)
 }
 
-// unwanted returns objects of data planes that the configuration does not have, if they are more than were known.
-func (all sites) unwanted(known []uint64) ([]object.Key, []uint64) {
+// notDesired returns objects of data planes that the configuration does not have, if they are more than were known.
+func (all sites) notDesired(known []uint64) ([]object.Key, []uint64) {
 	var keys []object.Key
 	now := make([]uint64, len(all))
 	for i, s := range all {
@@ -420,7 +420,7 @@ func (all sites) unwanted(known []uint64) ([]object.Key, []uint64) {
 			before = known[i]
 		}
 		var more []object.Key
-		more, now[i] = s.plane.Unwanted(before)
+		more, now[i] = s.plane.NotDesired(before)
 		keys = append(keys, more...)
 	}
 	return keys, now

@@ -132,7 +132,7 @@ func TestASlowOrAbsentDataPlaneHoldsUpNoOther(t *testing.T) {
 		t.Errorf("%q", states)
 	}
 	if _, err := d.Apply(t.Context(), as("test"), puts(acl("both2")), intent.Options{Mode: intent.AllOrNothing}); !errors.Is(err, intent.ErrDisconnected) {
-		t.Errorf("all or nothing, also where nobody answers: %v", err)
+		t.Errorf("all or nothing, also where no data plane answers: %v", err)
 	}
 	if st, _ := d.Get(acl("u").Key()); st.NotReady.Message != "" {
 		t.Errorf("not ready because of another: %+v", st)

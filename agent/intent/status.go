@@ -106,7 +106,7 @@ func (s *Status) Conditions() [3]Condition {
 		accepted.Reason, accepted.Message = "NotUndone", s.NotUndone
 	}
 	if s.Generation == 0 {
-		accepted.Holds, accepted.Reason, accepted.Time = false, "NotWanted", s.Since
+		accepted.Holds, accepted.Reason, accepted.Time = false, "NotDesired", s.Since
 	}
 	return [3]Condition{accepted, applied, ready}
 }

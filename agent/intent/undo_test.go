@@ -140,12 +140,12 @@ func (l *lifetime) eventually(what string, holds func() bool) {
 	l.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			l.t.Fatalf("never: %s; wanted is %v", what, l.wanted())
+			l.t.Fatalf("never: %s; configured is %v", what, l.configured())
 		}
 	}
 }
 
-func (l *lifetime) wanted() []string {
+func (l *lifetime) configured() []string {
 	page, err := l.List(intent.Query{})
 	must(l.t, err)
 	var all []string
@@ -234,8 +234,8 @@ func TestAConflictDoesNotKeepOtherObjectsFromBeingUndone(t *testing.T) {
 	events, err := l.Events(intent.Cursor{})
 	must(t, err)
 	l.Expire(changed)
-	if got := l.wanted(); len(got) != 3 || l.device("a") != "net_null1" || l.text("red") != "one" {
-		t.Errorf("wanted is %q", got)
+	if got := l.configured(); len(got) != 3 || l.device("a") != "net_null1" || l.text("red") != "one" {
+		t.Errorf("configured is %q", got)
 	}
 	for seen := false; !seen; {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -249,7 +249,7 @@ func TestAConflictDoesNotKeepOtherObjectsFromBeingUndone(t *testing.T) {
 	apply(t, l.Desired, "api", removes(at("b", "")), intent.Options{})
 	time.Sleep(20 * time.Millisecond)
 	if l.device("a") != "net_null1" || len(l.Unconfirmed()) != 0 {
-		t.Errorf("wanted is %q", l.wanted())
+		t.Errorf("configured is %q", l.configured())
 	}
 	in := fmt.Sprintf("revision %d was undone in part already, by revision %d, and the rest confirmed", changed, changed+2)
 	if err := l.Confirm(as("api"), changed); !errors.Is(err, intent.ErrNothingToConfirm) || err.Error() != in {
@@ -313,7 +313,7 @@ func TestARollbackUndoesUnconfirmedRevisionsAfterItsTarget(t *testing.T) {
 	check := func() {
 		t.Helper()
 		if waits := l.Unconfirmed(); len(waits) != 0 || l.text("red") != "one" || l.text("blue") != "one" {
-			t.Errorf("waits %+v, wanted is %v", waits, l.wanted())
+			t.Errorf("waits %+v, configured is %v", waits, l.configured())
 		}
 		history, err := l.History(0, 10)
 		must(t, err)
@@ -356,13 +356,13 @@ func TestARollbackThatWouldLeaveSomethingWaitingIsRefused(t *testing.T) {
 		}
 	}
 	if l.Revision() != latest || len(l.Unconfirmed()) != 1 || l.text("red") != "two" {
-		t.Errorf("revision %d, wanted is %v", l.Revision(), l.wanted())
+		t.Errorf("revision %d, configured is %v", l.Revision(), l.configured())
 	}
 	must(t, l.Confirm(as("api"), waits))
 	_, err := l.back(first, whole)
 	must(t, err)
 	if l.text("red") != "one" {
-		t.Errorf("wanted is %v", l.wanted())
+		t.Errorf("configured is %v", l.configured())
 	}
 }
 
@@ -378,7 +378,7 @@ func TestARollbackUndoesTheRestOfAPartialUndo(t *testing.T) {
 	_, err := l.back(first, intent.Options{})
 	must(t, err)
 	if st, _ := l.Get(object.Key{Kind: "Port", Name: "a"}); st.NotUndone != "" || l.device("a") != "net_null0" || len(l.Unconfirmed()) != 0 {
-		t.Errorf("%+v, wanted is %v", st, l.wanted())
+		t.Errorf("%+v, configured is %v", st, l.configured())
 	}
 }
 
@@ -410,7 +410,7 @@ func TestAFullDiskAtExpiryLosesNothing(t *testing.T) {
 			}
 			waits := l.Unconfirmed()
 			if len(waits) != 1 || !waits[0].Overdue || !strings.Contains(waits[0].Problem, "no space left on device") || l.text("red") != "two" {
-				t.Errorf("waits %+v, wanted %q", waits, l.wanted())
+				t.Errorf("waits %+v, configured %q", waits, l.configured())
 			}
 			if err := l.Confirm(as("api"), 0); !errors.Is(err, errFull) || len(l.Unconfirmed()) != 1 {
 				t.Errorf("confirmed: %v", err)

@@ -158,8 +158,8 @@ func (c *client) has(kind int) bool {
 	return c.phase == up
 }
 
-// want answers a message at once, or after the session has got the family that the message needs.
-func (m *Machine) want(s *server, c *client, kind int, msg *message) {
+// serve answers a message at once, or after the session has got the family that the message needs.
+func (m *Machine) serve(s *server, c *client, kind int, msg *message) {
 	c.tags, c.heard = msg.back.Tags(), m.now
 	if kind != kindFirst && c.ids[kind] == "" {
 		c.ids[kind] = msg.line()

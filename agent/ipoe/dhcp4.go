@@ -188,7 +188,7 @@ func (m *Machine) receive4(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		return m.drop("dhcp4", kind, limit)
 	}
 	m.do(Count{"dhcp4", kind, ""})
-	m.want(s, c, kind4, msg)
+	m.serve(s, c, kind4, msg)
 	return m.done()
 }
 
@@ -277,7 +277,7 @@ func (m *Machine) reply4(s *server, c *client, msg *message, kind dhcpv4.Message
 		}
 	}
 	b = append(b, magicCookie...)
-	// What the answer repeats has its place in any case.
+	// Options that the answer repeats always have room.
 	var repeated []byte
 	leftOut := false
 	add := func(code byte, value []byte) {

@@ -188,7 +188,7 @@ func (m *Machine) receive6(s *server, key clientKey, in *dhcp.ClientPacket) []Ac
 		return m.drop("dhcp6", kind, limit)
 	}
 	m.do(Count{"dhcp6", kind, ""})
-	m.want(s, c, kind6, msg)
+	m.serve(s, c, kind6, msg)
 	return m.done()
 }
 

@@ -65,7 +65,7 @@ func (m *Machine) receiveFirst(p Packet) []Action {
 		return nil // its packets are no first ones any more
 	}
 	m.do(Count{"first-packet", "", ""})
-	m.want(s, c, kindFirst, msg)
+	m.serve(s, c, kindFirst, msg)
 	return m.done()
 }
 

@@ -31,7 +31,7 @@ type contest struct {
 	sessions []place
 	// Packets that the sessions had carried when it began, by Session; nil: not known yet.
 	before map[string]uint64
-	// Nobody was silent: the line is left alone until the timer is due.
+	// No client was silent: the line is left alone until the timer is due.
 	lost bool
 	deadline.Timer
 }
@@ -166,7 +166,7 @@ func (m *Machine) decide(one *contest, packets map[string]uint64) {
 			continue
 		}
 		if c, limit := m.client(s, one.key, kind, msg); c != nil {
-			m.want(s, c, kind, msg)
+			m.serve(s, c, kind, msg)
 		} else if limit != "" {
 			m.do(Count{names[kind], "", limit})
 		}

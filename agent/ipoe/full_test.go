@@ -55,7 +55,7 @@ func TestANewCPETakesThePlaceOfOneThatIsSilent(t *testing.T) {
 		t.Errorf("%v, %v", l.drops(), l.sessions)
 	}
 	if l.asks(2, dhcpv4.MessageTypeDiscover) != 0 || l.passes(silenceTime-time.Second) != 0 {
-		t.Error("nobody was listened to")
+		t.Error("the counters of no client were read")
 	}
 	if l.passes(time.Second) != 1 || !l.sessions["2"] || len(l.sessions) != 1 {
 		t.Fatalf("%v, %v", l.actions, l.sessions)
@@ -83,7 +83,7 @@ func TestAClientThatSendsKeepsItsPlace(t *testing.T) {
 	if l.passes(silenceTime) != 0 || !l.sessions["1"] {
 		t.Errorf("%v, %v", l.actions, l.sessions)
 	}
-	// For a while, nobody is listened to again.
+	// For a while, the counters are not read again.
 	if l.asks(2, dhcpv4.MessageTypeDiscover); !slices.Equal(l.drops(), []string{"too-many-clients"}) {
 		t.Errorf("%v", l.actions)
 	}

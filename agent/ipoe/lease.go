@@ -28,7 +28,7 @@ type stored struct {
 	UsesPrefix  bool `json:"usesPrefix,omitempty"`
 	// Unix seconds; 0: not known.
 	Began int64 `json:"began,omitempty"`
-	// What access nodes say of the line in messages of each family.
+	// The line identification of access nodes, from messages of each family.
 	Line4 []byte `json:"line4,omitempty"`
 	Line6 []byte `json:"line6,omitempty"`
 	// Option 61.

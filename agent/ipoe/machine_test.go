@@ -193,8 +193,8 @@ func TestAClientGetsTheAddressesOfItsSession(t *testing.T) {
 		9, 20, 0, 0, 0, 9, 1, 7, 0, 0, 0x0d, 0xe9, 9, 0x81, 4, 0, 0, 0x4e, 0x20, 0x82, 4, 0}))
 	id := dhcpv4.WithOption(dhcpv4.OptClientIdentifier([]byte{1, 2, 3}))
 	class := dhcpv4.WithOption(dhcpv4.OptClassIdentifier("router"))
-	wanted := dhcpv4.WithRequestedOptions(dhcpv4.OptionClasslessStaticRoute)
-	offer := l.ask4(dhcpv4.MessageTypeDiscover, information, id, class, wanted)
+	options := dhcpv4.WithRequestedOptions(dhcpv4.OptionClasslessStaticRoute)
+	offer := l.ask4(dhcpv4.MessageTypeDiscover, information, id, class, options)
 	if offer == nil || offer.MessageType() != dhcpv4.MessageTypeOffer || !offer.YourIPAddr.Equal(offered.AsSlice()) || len(l.sessions) != 1 {
 		t.Fatalf("%v; %v", offer, l.actions)
 	}
@@ -203,7 +203,7 @@ func TestAClientGetsTheAddressesOfItsSession(t *testing.T) {
 		len(request.Line.Attributes) != 1 || string(request.Line.Attributes[0x81]) != "\x00\x00\x4e\x20" || request.Line.OuterVLAN != 100 || request.Line.MAC != subscriber.MAC(cpe) || request.Profile != "home" {
 		t.Errorf("%+v", request)
 	}
-	ack := l.ask4(dhcpv4.MessageTypeRequest, information, id, wanted, requested(offered), serverID(gateway))
+	ack := l.ask4(dhcpv4.MessageTypeRequest, information, id, options, requested(offered), serverID(gateway))
 	if ack == nil || ack.MessageType() != dhcpv4.MessageTypeAck || !ack.YourIPAddr.Equal(offered.AsSlice()) || ack.IPAddressLeaseTime(0) != 600*time.Second ||
 		ack.IPAddressRenewalTime(0) != 300*time.Second || ack.IPAddressRebindingTime(0) != 525*time.Second || ack.SubnetMask().String() != "fffffc00" ||
 		!ack.Router()[0].Equal(gateway.AsSlice()) || !ack.DNS()[0].Equal(net.IP{192, 0, 2, 53}) || len(ack.DNS()) != 1 || ack.DomainName() != "example.net" ||
@@ -599,7 +599,7 @@ func TestClientsOfACircuitThatTakeNoOfferLeaveAddressesToOtherCircuits(t *testin
 	if ask(200, 8, dhcpv4.MessageTypeDiscover) != 1 {
 		t.Errorf("another circuit gets no offer: %v", l.drops())
 	}
-	// Who takes its offer makes room for another one. One that has an offer may ask again.
+	// A client that takes its offer makes room for another one. A client that has an offer may ask again.
 	if ask(0, 7, dhcpv4.MessageTypeDiscover) != 1 || ask(0, 7, dhcpv4.MessageTypeRequest, requested(offered), serverID(gateway)) != 1 ||
 		ask(100, 7, dhcpv4.MessageTypeDiscover) != 1 || ask(101, 7, dhcpv4.MessageTypeDiscover) != 0 {
 		t.Errorf("%v", l.drops())
@@ -1240,7 +1240,7 @@ func TestLeasesOutliveTheAgent(t *testing.T) {
 	moved.sessions["1"] = true
 	moved.carryOut(moved.Restore(connection, l.given(true, false), moved.now))
 	if len(moved.sessions)+len(moved.clients) != 0 {
-		t.Error("a session that nobody serves is kept")
+		t.Error("a session that no server serves is kept")
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 
 // list answers IpoeLeasesQuery.
 func (s *serving) list(_ context.Context, q *api.IpoeLeasesQuery) (*api.IpoeLeases, error) {
-	w := wanted{IpoeLeasesQuery: q}
+	w := leasesQuery{IpoeLeasesQuery: q}
 	if q.GetMac() != "" {
 		mac, err := net.ParseMAC(q.GetMac())
 		if err != nil || len(mac) != len(w.mac) {
@@ -48,14 +48,14 @@ func (s *serving) list(_ context.Context, q *api.IpoeLeasesQuery) (*api.IpoeLeas
 	return s.machine.leases(&w, time.Now()), nil
 }
 
-// wanted is a parsed query.
-type wanted struct {
+// leasesQuery is a parsed query.
+type leasesQuery struct {
 	*api.IpoeLeasesQuery
 	mac     dhcp.MAC
 	address netip.Addr
 }
 
-func (w *wanted) takes(c *client) bool {
+func (w *leasesQuery) takes(c *client) bool {
 	l := &c.lease
 	return (w.GetServer() == "" || w.GetServer() == c.server) && (w.mac == dhcp.MAC{} || w.mac == c.key.mac) &&
 		(w.GetCircuit() == "" || w.GetCircuit() == c.key.port || within(c.key.circuit.String(), w.GetCircuit())) &&
@@ -63,9 +63,9 @@ func (w *wanted) takes(c *client) bool {
 		(w.GetState() == "" || w.GetState() == c.word())
 }
 
-// within reports whether a circuit is the wanted one, or has its outer VLAN.
-func within(circuit, wanted string) bool {
-	return circuit == wanted || strings.Contains(wanted, ":") && strings.HasPrefix(circuit, wanted+".")
+// within reports whether a circuit matches a query: it is the circuit of the query, or has its outer VLAN.
+func within(circuit, asked string) bool {
+	return circuit == asked || strings.Contains(asked, ":") && strings.HasPrefix(circuit, asked+".")
 }
 
 // String returns "access:100.7", with as many VLANs as there are.
@@ -97,7 +97,7 @@ func (c *client) word() string {
 }
 
 // leases is a page of the clients that a query is about.
-func (m *Machine) leases(w *wanted, now time.Time) *api.IpoeLeases {
+func (m *Machine) leases(w *leasesQuery, now time.Time) *api.IpoeLeases {
 	limit := usualPage
 	if w.GetLimit() > 0 {
 		limit = min(int(w.GetLimit()), longestPage)

@@ -20,7 +20,7 @@ func TestLeasesAreShown(t *testing.T) {
 	spec.ClientsPerCircuit = 9
 	l := newLine(t, spec)
 	query := func(q *api.IpoeLeasesQuery) []*api.IpoeLease {
-		w := wanted{IpoeLeasesQuery: q}
+		w := leasesQuery{IpoeLeasesQuery: q}
 		if q.Address != "" {
 			w.address = netip.MustParseAddr(q.Address)
 		}
@@ -66,13 +66,13 @@ func TestLeasesAreShown(t *testing.T) {
 			t.Errorf("%v: %v", q, got)
 		}
 	}
-	if w := (wanted{IpoeLeasesQuery: &api.IpoeLeasesQuery{Limit: 4}}); l.leases(&w, l.now).NextPage != "" {
+	if w := (leasesQuery{IpoeLeasesQuery: &api.IpoeLeasesQuery{Limit: 4}}); l.leases(&w, l.now).NextPage != "" {
 		t.Error("a page behind the last one")
 	}
 	// Page by page.
 	seen, page := 0, ""
 	for {
-		w := wanted{IpoeLeasesQuery: &api.IpoeLeasesQuery{Limit: 1, Page: page}}
+		w := leasesQuery{IpoeLeasesQuery: &api.IpoeLeasesQuery{Limit: 1, Page: page}}
 		answer := l.leases(&w, l.now)
 		seen += len(answer.Leases)
 		if page = answer.NextPage; page == "" {

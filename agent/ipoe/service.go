@@ -236,7 +236,7 @@ func (s *serving) carryOut(actions []Action) {
 			s.punts.Delete(a.Name)
 		case Listen:
 			select {
-			case s.listens[a.Dataplane] <- a: // without a data plane, a nil channel: nobody gives way
+			case s.listens[a.Dataplane] <- a: // without a data plane, a nil channel: no client gives way
 			default:
 			}
 		default:

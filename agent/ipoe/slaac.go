@@ -26,7 +26,7 @@ func (m *Machine) beginSLAAC(s *server, key clientKey, back dhcp.Circuit) []Acti
 		m.extend(c, c.has4, true)
 		return m.done()
 	}
-	m.want(s, c, kindFirst, msg)
+	m.serve(s, c, kindFirst, msg)
 	return m.done()
 }
 

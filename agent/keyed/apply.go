@@ -171,7 +171,7 @@ func (s *set) blame(err error, changes []object.Change, refused map[object.Key]*
 	mistakes := object.AllErrors(err)
 	if errors.As(err, &conflicts) {
 		for _, c := range conflicts.All {
-			about[c.Key] = &object.Error{Object: c.Key, Field: c.Field, Problem: c.Problem(), Found: c.Wanted, Accepted: c.Mend()}
+			about[c.Key] = &object.Error{Object: c.Key, Field: c.Field, Problem: c.Problem(), Found: c.Requested, Accepted: c.Mend()}
 		}
 	} else if mistakes == nil {
 		return nil, false

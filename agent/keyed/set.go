@@ -185,7 +185,7 @@ func (s *set) read(p parsed) {
 	}
 	if len(d.mistakes) > 0 {
 		slices.SortStableFunc(d.mistakes, byLine)
-		s.Log.Warn("a document has mistakes; what was right before them stays", "key", keyText(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
+		s.Log.Warn("a document has mistakes; its last valid objects stay", "key", keyText(d.key), "mistakes", len(d.mistakes), "error", d.mistakes[0])
 		s.Counters.Failed()
 	}
 }

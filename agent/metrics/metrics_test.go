@@ -252,7 +252,7 @@ func TestEachDataPlaneHasMetricsOfItsOwn(t *testing.T) {
 		`sluice_dataplane_in_sync{dataplane="bonn"}`:                              "1",
 		`sluice_dataplane_in_sync{dataplane="ulm"}`:                               "0",
 	})
-	if code, text := s.get("/readyz"); code != http.StatusServiceUnavailable || text != "data plane ulm: what it has is being read\n" {
+	if code, text := s.get("/readyz"); code != http.StatusServiceUnavailable || text != "data plane ulm: its observed state is being read\n" {
 		t.Errorf("%d: %s", code, text)
 	}
 }

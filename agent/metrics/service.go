@@ -117,7 +117,7 @@ func ready(e northbound.Environment) error {
 	measured := e.Intent.Measure()
 	for _, name := range slices.Sorted(maps.Keys(measured)) {
 		if !measured[name].InSync {
-			return fmt.Errorf("data plane %s: what it has is being read", name)
+			return fmt.Errorf("data plane %s: its observed state is being read", name)
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ type transport interface {
 	Abort()
 	// Close shuts the association down after what was sent.
 	Close()
-	// Renew: what is sent from now on is for the association of a peer that started anew.
+	// Renew: messages from now on are for the association of a peer that started anew.
 	Renew()
 }
 

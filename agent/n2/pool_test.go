@@ -35,7 +35,7 @@ type wire struct {
 	sent    []sent
 	aborted bool
 	closed  bool
-	// What was sent before the peer started anew.
+	// Messages from before the peer started anew.
 	old []sent
 }
 

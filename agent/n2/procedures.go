@@ -93,7 +93,7 @@ func (s *Service) rejection(a *amf, pdu *ngap.PDU, cause ngap.Cause) (answer any
 	lacks := func(id uint16) bool {
 		return slices.ContainsFunc(pdu.Faults, func(f per.Fault) bool { return f.ID == id && f.Kind != per.NotUnderstood })
 	}
-	// What identifies the procedure is for ERROR INDICATION alone (section 9.3.1.3).
+	// The identity of the procedure is for ERROR INDICATION alone (section 9.3.1.3).
 	d := &ngap.CriticalityDiagnostics{IEsCriticalityDiagnostics: diagnostics(pdu).IEsCriticalityDiagnostics}
 	known := func(amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID) bool {
 		c := a.ues[int64(ran)]

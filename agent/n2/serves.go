@@ -16,7 +16,7 @@ import (
 const namedAMFs = 4
 
 // Serves implements Pool.
-func (s *Service) Serves(node string, want *api.Slice) error {
+func (s *Service) Serves(node string, slice *api.Slice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[node]
@@ -24,8 +24,8 @@ func (s *Service) Serves(node string, want *api.Slice) error {
 		return nil
 	}
 	d := demand{plmn: nas.PLMN(n.Plmn)}
-	if want != nil {
-		item := snssai(want)
+	if slice != nil {
+		item := snssai(slice)
 		one := sliceOf(&item)
 		d.needed = &one
 	}

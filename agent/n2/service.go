@@ -536,11 +536,11 @@ type Pool interface {
 	Do(f func())
 	// Open makes a context for a UE at an AMF of an access node: the AMF of the GUTI, if it has one and the AMF is
 	// ready, or else its backup AMF, or one of its set or region. node "": the first by name. Called under Do.
-	Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error)
+	Open(node string, slice *api.Slice, guti *nas.GUTI, ue UE) (*Context, error)
 	// Serves tells why no AMF of an access node is ready for subscribers of a slice; nil: one is.
-	Serves(node string, want *api.Slice) error
+	Serves(node string, slice *api.Slice) error
 	// OpenIn is Open at an AMF of the AMF set that another AMF names.
-	OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error)
+	OpenIn(node string, slice *api.Slice, to Reroute, ue UE) (*Context, error)
 	// Claim gives a context of before a restart of the agent to its owner, by its RAN UE NGAP ID; nil: it is gone. The context is suspended
 	// until Resumed is called. Called under Do.
 	Claim(ranID int64, ue UE) *Context
@@ -566,18 +566,18 @@ func (s *Service) Do(f func()) {
 }
 
 // Open implements Pool.
-func (s *Service) Open(node string, want *api.Slice, guti *nas.GUTI, ue UE) (*Context, error) {
-	return s.openContext(node, want, guti, demand{}, "", ue)
+func (s *Service) Open(node string, slice *api.Slice, guti *nas.GUTI, ue UE) (*Context, error) {
+	return s.openContext(node, slice, guti, demand{}, "", ue)
 }
 
 // OpenIn implements Pool.
-func (s *Service) OpenIn(node string, want *api.Slice, to Reroute, ue UE) (*Context, error) {
+func (s *Service) OpenIn(node string, slice *api.Slice, to Reroute, ue UE) (*Context, error) {
 	of := serving(func(g guami) bool { return g.set() == uint32(to.Set) })
-	return s.openContext(node, want, nil, demand{prefer: []func(*amf) bool{of}, only: true}, to.From, ue)
+	return s.openContext(node, slice, nil, demand{prefer: []func(*amf) bool{of}, only: true}, to.From, ue)
 }
 
 // openContext opens a context at any AMF but `not`. The caller fills in what it prefers.
-func (s *Service) openContext(node string, want *api.Slice, guti *nas.GUTI, d demand, not string, ue UE) (*Context, error) {
+func (s *Service) openContext(node string, slice *api.Slice, guti *nas.GUTI, d demand, not string, ue UE) (*Context, error) {
 	if node == "" {
 		for name := range s.nodes {
 			if node == "" || name < node {
@@ -597,8 +597,8 @@ func (s *Service) openContext(node string, want *api.Slice, guti *nas.GUTI, d de
 		s.preferences(node, guti, &d)
 	}
 	d.plmn, d.cause = nas.PLMN(n.Plmn), ngap.RRCEstablishmentCauseMoSignalling
-	if want != nil {
-		item := snssai(want)
+	if slice != nil {
+		item := snssai(slice)
 		one := sliceOf(&item)
 		d.needed = &one
 	}

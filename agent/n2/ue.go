@@ -9,7 +9,7 @@ import (
 	"sluice.dev/sluice/agent/per"
 )
 
-// What subscribers of every access answer alike.
+// Procedures that subscribers of every access answer alike.
 
 // LocationAnswer answers LOCATION REPORTING CONTROL; nil: there is no answer. The report is sent at once. Wireline and untrusted access have no areas of interest.
 func LocationAnswer(m *ngap.LocationReportingControl, amf ngap.AMFUENGAPID, ran ngap.RANUENGAPID, location ngap.UserLocationInformation) any {

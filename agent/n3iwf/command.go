@@ -20,7 +20,7 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-// What operators do with UEs: the RPC and the commands beside operational state.
+// Operators' commands for UEs: the RPC and the commands beside operational state.
 
 // rpc is the gRPC service for operators.
 var rpc = service.NewRPC[api.UesServer](&api.Ues_ServiceDesc, map[string]service.Method{
@@ -75,7 +75,7 @@ func (o operated) ReleaseUes(ctx context.Context, r *api.UesRelease) (*api.Relea
 	return answer, nil
 }
 
-// operate asks the AMF to release the context, because an operator wants it. Without an answer the UE is disconnected.
+// operate asks the AMF to release the context, at an operator's request. Without an answer the UE is disconnected.
 func (u *ue) operate() {
 	u.s.Log.Info("an operator releases a UE", "name", u.name)
 	if u.core == nil {

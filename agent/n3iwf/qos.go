@@ -96,7 +96,7 @@ func (u *ue) together() (up, down bool) {
 	return qosflow.Together(u.ambr.ambr(), all)
 }
 
-// enforce limits rates. What is guaranteed is kept by queues, where the operator configures groups for them.
+// enforce limits rates. Queues keep guaranteed rates, where the operator configures groups for them.
 func (p *pduSession) enforce(policy *api.Policy, use take) {
 	u, spec, marks := p.u, p.u.in.spec, p.u.in.marks
 	p.togetherUp, p.togetherDown = u.together()

@@ -192,7 +192,7 @@ func TestAnN3iwfWithoutAnAMFIsNotReady(t *testing.T) {
 	if got := why(t, s, "wifi"); got != "NoAmf "+core.lacks.Error() {
 		t.Errorf("%q", got)
 	}
-	// What the configuration can mend comes first.
+	// The reason that a change of configuration can remove comes first.
 	follow(s, "N3iwf", "wifi", anN3iwf(func(n *api.N3Iwf) { n.CoreVrf = "core" }))
 	if got := why(t, s, "wifi"); !strings.HasPrefix(got, "NotReachable coreAddress") {
 		t.Errorf("%q", got)

@@ -14,7 +14,7 @@ import (
 	"sluice.dev/sluice/agent/ngap"
 )
 
-// UEs that register and are not authenticated: half-open UEs. Anybody can make them, so they have a bound of their own beside maxUes, a time after which
+// UEs that register and are not authenticated: half-open UEs. Any host can make them, so they have a bound of their own beside maxUes, a time after which
 // they end, and a pace at which their initial messages reach AMFs. Sources take turns: UEs of one source do not keep those of another one out.
 
 const (
@@ -205,7 +205,7 @@ func (r *registering) each(f func(*ue)) {
 	}
 }
 
-// ---- What the service does with them
+// ---- Their use by the service
 
 // beginUE takes a UE that begins to register; an error: it is refused.
 func (s *serving) beginUE(in *instance, u *ue, now time.Time) error {

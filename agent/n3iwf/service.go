@@ -109,7 +109,7 @@ type serving struct {
 	synced bool
 	// How many readings of counters have begun.
 	readings uint64
-	// What is sent waits here for records.
+	// Outgoing messages wait here for records.
 	sender *sender
 	// UEs of a process before: their records by N3iwf, and those that are taken over.
 	restored map[string][]*restoredUE
@@ -406,7 +406,7 @@ type instance struct {
 	lacks string
 	esp   []message.Proposal
 	marks map[uint32]qosflow.Mark
-	// What is guaranteed to QoS flows of all PDU sessions.
+	// Guaranteed rates of the QoS flows of all PDU sessions.
 	reserved *rates
 	// Those that are authenticated.
 	ues   map[*ue]bool

@@ -34,7 +34,7 @@ type pduSession struct {
 	local, remote netip.Addr // of GRE
 	children      []*childSA
 	usage         usage
-	// What is guaranteed to its flows, and the flows that did not fit when it was set up.
+	// The guaranteed rates of its flows, and the flows that did not fit when it was set up.
 	reserved rates
 	refused  []ngap.QosFlowWithCauseItem
 	// The Session that the data plane has, and the UPF's end of its tunnel.
@@ -226,8 +226,8 @@ func (p *pduSession) response() []byte {
 }
 
 // open opens child SAs. done is called once, when all are there or one is refused.
-func (p *pduSession) open(wanted []group, done func(error)) {
-	left := len(wanted)
+func (p *pduSession) open(desired []group, done func(error)) {
+	left := len(desired)
 	var failed error
 	if left == 0 {
 		done(nil)
@@ -240,7 +240,7 @@ func (p *pduSession) open(wanted []group, done func(error)) {
 			done(failed)
 		}
 	}
-	for _, g := range wanted {
+	for _, g := range desired {
 		p.u.children++
 		c := &childSA{group: g, name: fmt.Sprintf("pdu-%d-%d", p.id, p.u.children)}
 		c.tunnel = p.u.name + "-" + c.name
@@ -352,7 +352,7 @@ func (p *pduSession) session(taking, ready func()) *api.Session {
 
 // settle is called when the data plane has a Session, or refuses it. The newest one ends apply.
 func (p *pduSession) settle(turn int, session *api.Session, err error) {
-	// What is as it was needs no change.
+	// An unchanged session needs no change.
 	if errors.Is(err, errNotDone) && proto.Equal(session, p.applied) {
 		err = nil
 	}
@@ -484,9 +484,9 @@ func (p *pduSession) regroup(done func(error)) {
 		}
 		p.exchange(opened, superfluous, done)
 	}
-	wanted := groups(p.u.in.spec.ChildFiveQis, p.u.in.marks, p.flows)
+	desired := groups(p.u.in.spec.ChildFiveQis, p.u.in.marks, p.flows)
 	kept := map[*childSA]bool{}
-	for _, g := range wanted {
+	for _, g := range desired {
 		at := slices.IndexFunc(p.children, func(c *childSA) bool {
 			return !kept[c] && c.isDefault == g.isDefault && (g.isDefault || c.dscp == g.dscp && overlap(c.qfis, g.qfis))
 		})

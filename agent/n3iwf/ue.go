@@ -76,7 +76,7 @@ type ue struct {
 	reading       envelopes
 
 	sessions map[uint8]*pduSession
-	// What sessions carried that are released.
+	// The volume of released sessions.
 	past volume
 	// UE-AMBR, and the names of its meters.
 	ambr   rates
@@ -88,7 +88,7 @@ type ue struct {
 	since    time.Time
 	// The core releases the UE's context, or the UE is gone.
 	ending *ending
-	// The core wants a report whenever the UE moves.
+	// The core requested a report of each movement of the UE.
 	reports *ngap.LocationReportingControl
 
 	// The RAN UE NGAP ID of its newest context.
@@ -331,7 +331,7 @@ func (u *ue) refuse(err error, notify []*message.Notify) {
 	u.answer = nil
 	u.stopTimer()
 	if u.core == nil {
-		// Anybody can cause it.
+		// Any host can cause it.
 		u.s.countRefusal(u.in.name, u.peer.Remote, cmp.Or(u.rejected, err))
 	} else {
 		u.s.refused.WithLabelValues(reasonOf(err)).Inc()
@@ -842,7 +842,7 @@ func (u *ue) down(why string) {
 	if u.halfOpen == nil {
 		u.s.Log.Info("a UE is disconnected", "name", u.name, "why", why)
 	} else {
-		// Anybody can cause it.
+		// Any host can cause it.
 		u.s.Log.Debug("a UE does not register", "name", u.name, "why", why)
 	}
 	u.answer = nil

@@ -16,7 +16,7 @@ import (
 	"sluice.dev/sluice/agent/service"
 )
 
-// What PDU sessions carry: counters of their Sessions in the data plane, and the volumes that the core gets with the answers to PDU SESSION RESOURCE MODIFY
+// Usage of PDU sessions: counters of their Sessions in the data plane, and the volumes that the core gets with the answers to PDU SESSION RESOURCE MODIFY
 // REQUEST, PDU SESSION RESOURCE RELEASE COMMAND and UE CONTEXT RELEASE COMMAND, and with PDU SESSION RESOURCE NOTIFY.
 
 const (
@@ -45,7 +45,7 @@ type usage struct {
 	last, before volume
 	// The number of the reading that gave them: readings may end in another order than they began.
 	reading uint64
-	// What the core knows, and until when.
+	// The volume that the core knows, and until when.
 	reported volume
 	since    time.Time
 }
@@ -81,10 +81,10 @@ func ntp(t time.Time) []byte { return binary.BigEndian.AppendUint32(nil, uint32(
 var rats = map[api.UsageRat]ngap.RATType{api.UsageRat_NR: ngap.RATTypeNr, api.UsageRat_EUTRA: ngap.RATTypeEutra, api.UsageRat_NR_UNLICENSED: ngap.RATTypeNrUnlicensed,
 	api.UsageRat_EUTRA_UNLICENSED: ngap.RATTypeEUtraUnlicensed}
 
-// report is the report of a session for the core; nil: the operator wants none.
+// report is the report of a session for the core; nil: the configuration has no usageRat.
 func (p *pduSession) report() *ngap.SecondaryRATUsageInformation {
-	rat, wanted := rats[p.u.in.spec.UsageRat]
-	if !wanted {
+	rat, configured := rats[p.u.in.spec.UsageRat]
+	if !configured {
 		return nil
 	}
 	return p.usage.report(rat, time.Now())

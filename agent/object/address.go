@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What rules of several kinds say of addresses, and of templates.
+// Checks of addresses and templates, for the rules of several kinds.
 package object
 
 import (

@@ -40,7 +40,7 @@ func TestListedObjectsAreKeptAsThoseThatAreLookedAt(t *testing.T) {
 			t.Errorf("%s is kept as %s with %q", o.Key(), k.Key(), k.Spec())
 		}
 		if k.Examined() || k.Claims() != 0 || len(slices.Collect(k.Needs())) != 0 {
-			t.Errorf("%s is not as one that nobody looked at", o.Key())
+			t.Errorf("%s is not as an untouched one", o.Key())
 		}
 		if !explored.Examined() {
 			t.Errorf("%s was looked at", o.Key())

@@ -249,7 +249,7 @@ func (s *Set) loops(changed []Key) Errors {
 	return errs
 }
 
-// KeepsClaims reports whether an object that replaces another one has all of its claims, so that nobody else can take any of them if the other
+// KeepsClaims reports whether an object that replaces another one has all of its claims, so that no other object can take any of them if the other
 // one comes back.
 func (k *StoredObject) KeepsClaims(before *StoredObject) bool {
 	if k.kind.rules.owns != nil {

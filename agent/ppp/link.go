@@ -191,7 +191,7 @@ type addresses struct {
 	prefix           netip.Prefix
 	address6         netip.Addr
 	delegated        netip.Prefix
-	wantedID         [8]byte
+	desiredID        [8]byte
 	solicited        uint8
 	// Route Information options.
 	routes []byte
@@ -371,9 +371,9 @@ func (l *Link) Reject(message string, now int64, out []Action) []Action {
 
 // Change replaces the peer's configuration: the next router advertisement and DHCPv6 answer carry it.
 func (l *Link) Change(n Network, now int64) {
-	wanted := l.net
-	if l.net = addressesOf(n); wanted != nil && n.InterfaceID == [8]byte{} {
-		l.net.wantedID = wanted.wantedID
+	before := l.net
+	if l.net = addressesOf(n); before != nil && n.InterfaceID == [8]byte{} {
+		l.net.desiredID = before.desiredID
 	}
 	if l.ip6cp.state == opened {
 		l.advertiseDue = now
@@ -425,7 +425,7 @@ func (l *Link) networkChanged(now int64) {
 }
 
 func addressesOf(n Network) *addresses {
-	a := &addresses{prefix: n.Prefix, address6: n.Address6, delegated: n.Delegated, wantedID: n.InterfaceID}
+	a := &addresses{prefix: n.Prefix, address6: n.Address6, delegated: n.Delegated, desiredID: n.InterfaceID}
 	if n.Address.Is4() {
 		a.address, a.has4 = n.Address.As4(), true
 	}

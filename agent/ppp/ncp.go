@@ -132,7 +132,7 @@ func (ip6cpLayer) reporter(l *Link, options []byte, lastTry bool) (uint8, []byte
 		}
 		seen = true
 		wish = [8]byte(option[2:10])
-		given := l.net.wantedID
+		given := l.net.desiredID
 		switch {
 		case given != [8]byte{}:
 		case wish == [8]byte{} || wish == l.ourID:
@@ -147,7 +147,7 @@ func (ip6cpLayer) reporter(l *Link, options []byte, lastTry bool) (uint8, []byte
 	}
 	if !seen && !l.asked6 {
 		l.asked6 = true
-		given := l.net.wantedID
+		given := l.net.desiredID
 		if given == [8]byte{} {
 			given = l.newInterfaceID()
 		}

@@ -142,7 +142,7 @@ type load struct {
 	half     halfOpen
 }
 
-// Machine is PPPoE without I/O: what comes in are packets, objects, answers of the Manager and the time, what goes out are Actions. Actions are
+// Machine is PPPoE without I/O: its input are packets, objects, answers of the Manager and the time, its output are Actions. Actions are
 // valid until the next call. It is not for several goroutines at once.
 type Machine struct {
 	// Of AC-Cookies: the key, and the one before it.

@@ -537,7 +537,7 @@ func TestAHostDoesNotNameItsLineUnlessAnAccessNodeIsTrusted(t *testing.T) {
 		{api.RelayInformation_REFUSE_INFORMATION, []any{tagVendor, "\x00\x00\x00\x09\x01\x01x"}, "", ""},
 		{api.RelayInformation_OVERWRITE_INFORMATION, []any{tagVendor, vendor, tagVendor, vendor}, "", ""},
 		{api.RelayInformation_TRUST_INFORMATION, []any{tagVendor, vendor}, "", "eth 1"},
-		// The host's, which an access node did not replace, and the access node's: nobody can say which is which.
+		// The host's, which an access node did not replace, and the access node's: they cannot be distinguished.
 		{api.RelayInformation_TRUST_INFORMATION, []any{tagVendor, "\x00\x00\x0d\xe9\x01\x05eth 2", tagVendor, vendor}, "relay-information-twice", ""},
 		{api.RelayInformation_TRUST_INFORMATION, []any{tagVendor, "\x00\x00\x0d\xe9", tagVendor, vendor}, "relay-information-twice", ""},
 	} {

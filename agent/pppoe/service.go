@@ -67,7 +67,7 @@ type serving struct {
 	// There are frames, and requests.
 	filled, asked chan struct{}
 	manager       subscriber.Manager
-	// Who serves 5G residential gateways; nil: there is none. Connections by session: askManager alone has them.
+	// The server of 5G residential gateways; nil: there is none. Connections by session: askManager alone has them.
 	gateways    wcp.Server
 	connections map[string]wcp.Connection
 	// Time of the last line in the log about a subscriber that is not connected.

@@ -29,7 +29,7 @@ type endpoint struct {
 	replied  time.Time
 	checking bool
 	removed  bool
-	// What kept requests or answers from arriving, since the last answer; "": nothing that the agent knows of.
+	// The reason why requests or answers did not arrive, since the last answer; "": the agent knows none.
 	why string
 	// Metrics that each request counts in, once they were looked up.
 	requests prometheus.Counter

@@ -221,7 +221,7 @@ func TestADisconnectIsAnsweredOnceTheFullDiskHasTheEnd(t *testing.T) {
 	}
 }
 
-// The agent is killed again and again while the disk is full. What the disk had comes first, what it refused comes once the Manager has the sessions
+// The agent is killed again and again while the disk is full. Records on the disk come first, records that it refused come once the Manager has the sessions
 // again, and nothing twice.
 func TestRecordsComeOnceThoughTheAgentIsKilledOnAFullDisk(t *testing.T) {
 	directory, grow := durabletest.SmallDisk(t)

@@ -87,7 +87,7 @@ type dynamic struct {
 	// By the authenticator, a digest of the whole request: it is the same request from any address and port.
 	known map[authenticator]*known
 	order []authenticator
-	// What an agent before this one knew is forgotten: requests from before are refused.
+	// Requests from before the start of the agent are refused: it does not know the requests of its predecessor.
 	began time.Time
 	// The request that receive refused; nil: it refused none.
 	refused *demand
@@ -151,8 +151,8 @@ func (d *dynamic) receive(p packet, by []*permitted, from netip.AddrPort, now ti
 	return nil, r, 0, ""
 }
 
-// fresh returns until when the agent has to know the request, so that nobody repeats it, or why it drops the request. dated: it has an
-// Event-Timestamp, and after that nobody can (RFC 5176 section 6.3).
+// fresh returns until when the agent has to know the request, so that no client repeats it, or why it drops the request. dated: it has an
+// Event-Timestamp, and after that no client can (RFC 5176 section 6.3).
 func (c *permitted) fresh(all []attribute, began, now time.Time) (until time.Time, dated bool, drop string) {
 	window := defaultEventWindow
 	if c.spec.EventWindow != 0 {

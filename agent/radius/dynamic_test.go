@@ -67,14 +67,14 @@ func TestARequestIsCarriedOutOnceAndItsRetransmissionsGetTheSameAnswer(t *testin
 	all.add(typeProxyState, []byte("p1"))
 	all.add(typeProxyState, []byte("p2"))
 	b := demandOf(DisconnectRequest, true, all)
-	_, wanted, _, drop := d.take(clients, client1, b, began)
-	if wanted == nil || wanted.match.ID != "s-1" || wanted.cause != subscriber.AdminReset {
-		t.Fatal(wanted, drop)
+	_, request, _, drop := d.take(clients, client1, b, began)
+	if request == nil || request.match.ID != "s-1" || request.cause != subscriber.AdminReset {
+		t.Fatal(request, drop)
 	}
 	if answer, again, _, drop := d.take(clients, client1, b, began); answer != nil || again != nil || drop != "in-progress" {
 		t.Error("a retransmission while it is carried out:", drop)
 	}
-	first := d.finish(wanted, causeNone)
+	first := d.finish(request, causeNone)
 	// A copy from another address of a client is no other request.
 	if answer, again, _, drop := d.take(clients, netip.AddrPortFrom(client1.Addr().Next(), 4000), b, began); again != nil || drop != "repeated" && drop != "unknown-client" {
 		t.Error("a copy from another address:", answer, drop)
@@ -171,14 +171,14 @@ func TestAServerOfSeveralPoliciesSpeaksForThoseOfTheNASThatItNames(t *testing.T)
 	} {
 		all := session(c.at)
 		all.text(typeNASIdentifier, c.nas)
-		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).take(clients, client1, demandOf(DisconnectRequest, true, all), began)
-		if cause != c.cause || drop != "" || (wanted == nil) != (cause != causeNone) {
+		_, request, cause, drop := newDynamic(began.Add(-time.Hour)).take(clients, client1, demandOf(DisconnectRequest, true, all), began)
+		if cause != c.cause || drop != "" || (request == nil) != (cause != causeNone) {
 			t.Errorf("%s: %d, %q", name, cause, drop)
 		}
-		if wanted == nil {
+		if request == nil {
 			continue
 		}
-		of := servedBy(policies, wanted.by)
+		of := servedBy(policies, request.by)
 		var got []string
 		for _, profile := range []string{"house", "hotel", "office", "theirs", "nobody's"} {
 			if of.Has(profile) {
@@ -214,8 +214,8 @@ func TestWhoIsNotBelievedGetsNoAnswer(t *testing.T) {
 		"code":                          {"192.0.2.20:1", strict, demandOf(AccessRequest, true, all)},
 		"malformed":                     {"192.0.2.20:1", strict, forged[:21]},
 	} {
-		answer, wanted, _, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
-		if answer != nil || wanted != nil || drop != want {
+		answer, request, _, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(c.spec), netip.MustParseAddrPort(c.from), c.bytes, began)
+		if answer != nil || request != nil || drop != want {
 			t.Errorf("%s: dropped as %q", want, drop)
 		}
 	}
@@ -226,12 +226,12 @@ func TestARequestMayNameASessionByItsPortAndChangeItsClass(t *testing.T) {
 	all.number(typeNASPort, 7)
 	all.text(typeCalledStationID, "gold")
 	all.add(typeClass, []byte("night"))
-	_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
-	if wanted == nil {
+	_, request, cause, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
+	if request == nil {
 		t.Fatal(cause, drop)
 	}
-	if wanted.nasPort != "7" || wanted.called != "gold" || len(wanted.change.Class) != 1 || string(wanted.change.Class[0]) != "night" {
-		t.Errorf("%+v", wanted)
+	if request.nasPort != "7" || request.called != "gold" || len(request.change.Class) != 1 || string(request.change.Class[0]) != "night" {
+		t.Errorf("%+v", request)
 	}
 }
 
@@ -252,11 +252,11 @@ func TestARequestMayNameTheVRFOfASession(t *testing.T) {
 			all.vendor(vendorCisco, ciscoAVPair, []byte("ip:vrf-id="+c.vrf))
 		}
 		all.text(typeFilterID, c.more)
-		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(c.code, true, all), began)
-		if cause != c.cause || (wanted != nil) != (c.cause == causeNone) {
+		_, request, cause, _ := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(c.code, true, all), began)
+		if cause != c.cause || (request != nil) != (c.cause == causeNone) {
 			t.Errorf("%+v: Error-Cause %d", c, cause)
-		} else if wanted != nil && (wanted.match.VRF != c.want || wanted.change.VRF != "") {
-			t.Errorf("%+v: %+v", c, wanted.match)
+		} else if request != nil && (request.match.VRF != c.want || request.change.VRF != "") {
+			t.Errorf("%+v: %+v", c, request.match)
 		}
 	}
 }
@@ -268,13 +268,13 @@ func TestARequestMayTakeATimeoutAway(t *testing.T) {
 		for _, kind := range kinds {
 			all.number(kind, 0)
 		}
-		_, wanted, cause, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
+		_, request, cause, drop := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(CoARequest, true, all), began)
 		want := never
 		if len(kinds) == 1 {
 			want = subscriber.Grant{IdleTimeout: subscriber.Never}
 		}
-		if wanted == nil || !sameGrant(wanted.change, want) {
-			t.Errorf("%v: %+v, %v, %s", kinds, wanted, cause, drop)
+		if request == nil || !sameGrant(request.change, want) {
+			t.Errorf("%v: %+v, %v, %s", kinds, request, cause, drop)
 		}
 	}
 }
@@ -285,17 +285,17 @@ func TestARequestMayNameASessionByItsLineAndInterfaceIdentifier(t *testing.T) {
 		all.vendor(vendorBroadband, broadbandAgentCircuitID, []byte(circuit))
 		all.vendor(vendorBroadband, broadbandAgentRemoteID, []byte(remote))
 		all.add(typeFramedInterfaceID, []byte(identifier))
-		_, wanted, cause, _ := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(DisconnectRequest, true, all), began)
-		return wanted, cause
+		_, request, cause, _ := newDynamic(began.Add(-time.Hour)).take(permittedFor(undated()), client1, demandOf(DisconnectRequest, true, all), began)
+		return request, cause
 	}
-	wanted, cause := receive("olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x07")
-	if wanted == nil || wanted.match != (subscriber.Match{CircuitID: "olt 7", RemoteID: "home", InterfaceID: [8]byte{7: 7}}) {
-		t.Fatalf("%+v, Error-Cause %d", wanted, cause)
+	request, cause := receive("olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x07")
+	if request == nil || request.match != (subscriber.Match{CircuitID: "olt 7", RemoteID: "home", InterfaceID: [8]byte{7: 7}}) {
+		t.Fatalf("%+v, Error-Cause %d", request, cause)
 	}
 	for _, c := range [][3]string{{"", "home", "12345678"}, {"olt 7", "", "12345678"}, {"olt 7", "home", "1234567"}, {"olt 7", "home", "123456789"},
 		{"olt 7", "home", "\x00\x00\x00\x00\x00\x00\x00\x00"}} {
-		if wanted, cause := receive(c[0], c[1], c[2]); wanted != nil || cause != causeInvalidValue {
-			t.Errorf("%q: %+v, Error-Cause %d", c, wanted, cause)
+		if request, cause := receive(c[0], c[1], c[2]); request != nil || cause != causeInvalidValue {
+			t.Errorf("%q: %+v, Error-Cause %d", c, request, cause)
 		}
 	}
 }
@@ -324,9 +324,9 @@ func FuzzDynamic(f *testing.F) {
 		if coa {
 			code = CoARequest
 		}
-		answer, wanted, _, drop := d.take(clients, client1, demandOf(code, true, all), began)
-		if wanted != nil {
-			answer = d.finish(wanted, causeNoSession)
+		answer, request, _, drop := d.take(clients, client1, demandOf(code, true, all), began)
+		if request != nil {
+			answer = d.finish(request, causeNoSession)
 		}
 		if drop == "" {
 			if _, err := parse(answer); err != nil {

@@ -86,7 +86,7 @@ func TestSecretsOfClientsAreNotInTheLogOfRecords(t *testing.T) {
 			t.Error(file, "has a secret", err)
 		}
 	}
-	// What an earlier version kept is replaced.
+	// Records of an earlier version are replaced.
 	log, err := durable.Open(directory)
 	if err != nil {
 		t.Fatal(err)

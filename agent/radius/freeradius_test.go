@@ -274,7 +274,7 @@ type agent struct {
 	t    testing.TB
 	log  *durable.Log
 	stop func()
-	// What operators see of the agent.
+	// The agent's metrics.
 	metrics *prometheus.Registry
 }
 

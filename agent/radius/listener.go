@@ -83,7 +83,7 @@ func (p *policy) listensAt() (at listenAt, receives bool) {
 // listen makes the listeners of policies. s.mu is held.
 //
 // The kernel gives a packet to one socket: of those with its address before those with none, and among these to one that is bound to its device.
-// So there is a socket for each address with each device that policies name, and it serves all policies that cover it: what a policy receives does
+// So there is a socket for each address with each device that policies name, and it serves all policies that cover it: the packets of a policy do
 // not depend on others.
 func (s *radius) listen(now time.Time) {
 	named := map[listenAt]bool{}
@@ -193,7 +193,7 @@ func (s *radius) openListeners(now time.Time) {
 	}
 }
 
-// sortedListeners are in a fixed order: what the log tells does not depend on the map. s.mu is held.
+// sortedListeners are in a fixed order: the log does not depend on the map. s.mu is held.
 func (s *radius) sortedListeners() []*listener {
 	if len(s.listeners) == 1 {
 		for _, l := range s.listeners {
@@ -422,7 +422,7 @@ func (s *radius) understand(l *listener, from netip.AddrPort, b []byte) (answer 
 	s.mu.Lock()
 	clients := l.clients
 	s.mu.Unlock()
-	// Anyone can send packets: what it costs to reject them is no one else's time.
+	// Anyone can send packets: rejecting them takes no time of others.
 	p, by, drop := authenticate(clients, from.Addr(), b)
 	s.mu.Lock()
 	defer s.mu.Unlock()

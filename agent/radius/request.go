@@ -248,7 +248,7 @@ func (p *policy) accessAttributes(r *subscriber.Request) (all attributes, passwo
 	return p.line(all, r), password, nil
 }
 
-// longName refuses a user name: what is left of it may be another's.
+// longName refuses a user name: its rest may be another user's.
 func longName(length int) error {
 	return fmt.Errorf("the user name has %d octets; RADIUS carries at most %d", length, maxValue)
 }
@@ -311,7 +311,7 @@ func authentic(g *subscriber.Grant) uint32 {
 	return authenticRADIUS
 }
 
-// nasAttributes are those of Accounting-On and Accounting-Off. Servers want an Acct-Session-Id (RFC 2866 section 5.5).
+// nasAttributes are those of Accounting-On and Accounting-Off. Servers require an Acct-Session-Id (RFC 2866 section 5.5).
 func (p *policy) nasAttributes(status uint32, id string, at time.Time) attributes {
 	a := attributes{}
 	a.number(typeAcctStatusType, status)

@@ -178,7 +178,7 @@ type spool struct {
 	on map[nas]announced
 	// Interim records that a later one replaced; records that the spool had already, and that it had no room for.
 	superseded, repeated, refusals uint64
-	// What the table has no room for while the disk refuses much, and the first refusal. It has each key once, with the last value: retry puts all of
+	// The values that the table has no room for while the disk refuses much, and the first refusal. It has each key once, with the last value: retry puts all of
 	// it at once, and so its order is of no account.
 	refused   []durable.Record
 	refusedAt map[string]int
@@ -528,7 +528,7 @@ func (b *outbox) records() int {
 	return n
 }
 
-// alive ends the pause: a server of the policy has answered, be it Status-Server. A record that still waits for another server is in nobody's way.
+// alive ends the pause: a server of the policy has answered, be it Status-Server. A record that still waits for another server delays no other record.
 func (s *spool) alive(policy string) {
 	if b := s.boxes[policy]; b != nil {
 		b.paused, b.pause = false, 0

@@ -65,7 +65,7 @@ func TestAProfileThatNeedsRadiusIsNotReadyWithoutAPolicyAndItsServers(t *testing
 	})
 	a.set("RadiusServer", "home", server)
 	a.set("RadiusPolicy", "home", (*api.RadiusPolicy)(nil))
-	// What needs no RADIUS any more, or is gone, is ready.
+	// An object that needs no RADIUS any more, or is gone, is ready.
 	for _, name := range []string{"home", "count"} {
 		a.Follow(service.Change{Key: object.Key{Kind: "SubscriberProfile", Name: name}})
 	}

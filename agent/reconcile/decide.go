@@ -94,8 +94,8 @@ func (g *graph) collect(unsettled []int) {
 					g.queues[rank] = append(queue[i:], g.queues[rank]...)
 					break
 				}
-				produced := e.want != nil && e.want.owner() != ""
-				if rank > lowest && !produced && e.have == nil && e.want != nil && e.kind.Plane == dataplane {
+				produced := e.desired != nil && e.desired.owner() != ""
+				if rank > lowest && !produced && e.have == nil && e.desired != nil && e.kind.Plane == dataplane {
 					later = append(later, e)
 					continue
 				}
@@ -168,8 +168,8 @@ func (g *graph) overtaken(s *step) bool {
 // decide returns the step for an entry, or nil if there is nothing to do or the entry waits.
 func (g *graph) decide(e *entry) *step {
 	g.unwait(e)
-	if e.want == nil && e.have == nil {
-		g.mark(e, Gone, NotWanted, "")
+	if e.desired == nil && e.have == nil {
+		g.mark(e, Gone, NotDesired, "")
 		g.forget(e)
 		return nil
 	}
@@ -203,7 +203,7 @@ func (g *graph) decide(e *entry) *step {
 	// A failed entry stays Failed until it succeeds.
 	switch {
 	case e.failures > 0:
-	case e.want == nil:
+	case e.desired == nil:
 		g.mark(e, Deleting, InProgress, "")
 	default:
 		g.mark(e, Pending, BeingReplaced, "is being replaced: "+op.Reason)
@@ -213,18 +213,18 @@ func (g *graph) decide(e *entry) *step {
 
 // asItIs reports whether an entry needs no step, whatever others need and claim.
 func (g *graph) asItIs(e *entry) bool {
-	return e.want != nil && (e.kind != nil && e.kind.Plane != dataplane || e.inStep() && e.waits == nil)
+	return e.desired != nil && (e.kind != nil && e.kind.Plane != dataplane || e.inStep() && e.waits == nil)
 }
 
-// decideLocally: only the agent understands the kind, and to want an object is to have it.
+// decideLocally: only the agent understands the kind, so an object that is desired is observed.
 func (g *graph) decideLocally(e *entry) *step {
 	e.rebuild = nil
-	if e.want == nil && g.used(e) {
+	if e.desired == nil && g.used(e) {
 		return g.warn(e)
 	}
-	g.setHave(e, e.want)
-	if e.want == nil {
-		g.mark(e, Gone, NotWanted, "")
+	g.setHave(e, e.desired)
+	if e.desired == nil {
+		g.mark(e, Gone, NotDesired, "")
 		g.forget(e)
 		return nil
 	}
@@ -234,39 +234,39 @@ func (g *graph) decideLocally(e *entry) *step {
 
 // arrived: the data plane has the desired state.
 func (g *graph) arrived(e *entry) *step {
-	e.failures, e.replacing, e.wantedAt = 0, false, 0
-	if e.want.builtin() {
-		e.want = nil
+	e.failures, e.replacing, e.desiredAt = 0, false, 0
+	if e.desired.builtin() {
+		e.desired = nil
 		g.setHave(e, nil)
-		g.mark(e, Gone, NotWanted, "")
+		g.mark(e, Gone, NotDesired, "")
 		g.forget(e)
 		return nil
 	}
-	if e.have.unread() && e.want != e.have {
-		g.setHave(e, e.want)
+	if e.have.unread() && e.desired != e.have {
+		g.setHave(e, e.desired)
 	}
-	e.have = e.want // the same spec, so the same references and claims
+	e.have = e.desired // the same spec, so the same references and claims
 	g.mark(e, Applied, InStep, "")
 	return nil
 }
 
 // undermine: an entry that uses a doomed one, and will use it again, has to be rebuilt with it.
 func (g *graph) undermine(e *entry) {
-	if e.have == nil || e.want == nil || e.rebuild != nil {
+	if e.have == nil || e.desired == nil || e.rebuild != nil {
 		return
 	}
 	if g.isStranded(e) {
 		e.rebuild = &rebuild{why: "no interface's network holds its next hops"}
 		return
 	}
-	needs := g.resolve(e.want)
+	needs := g.resolve(e.desired)
 	for i, t := range needs.entries {
 		k := needs.keys[i]
 		if t == nil || !t.doomed() || !e.have.names(k) {
 			continue
 		}
 		e.rebuild = &rebuild{why: k.String() + " is replaced"}
-		if t.want == nil {
+		if t.desired == nil {
 			e.rebuild.why = k.String() + " is deleted"
 		}
 		return
@@ -276,7 +276,7 @@ func (g *graph) undermine(e *entry) {
 // keeps reports whether the observed object stays although it must be deleted to reach the desired state: its desired form cannot be created now,
 // and no other object waits for the deletion. Make before break.
 func (g *graph) keeps(e *entry) bool {
-	if e.rebuild == nil || e.want == nil || e.have.StoredObject == nil {
+	if e.rebuild == nil || e.desired == nil || e.have.StoredObject == nil {
 		return false
 	}
 	for _, t := range g.resolve(e.have).entries {
@@ -287,17 +287,17 @@ func (g *graph) keeps(e *entry) bool {
 	if g.claimant(e) != nil {
 		return false
 	}
-	return slices.ContainsFunc(g.resolve(e.want).entries, g.absent)
+	return slices.ContainsFunc(g.resolve(e.desired).entries, g.absent)
 }
 
 // held reports whether the entry has to wait for an object that it needs. It may find that the entry has to be
 // rebuilt.
 func (g *graph) held(e *entry) bool {
-	needs := g.resolve(e.want)
+	needs := g.resolve(e.desired)
 	for i, t := range needs.entries {
 		k := needs.keys[i]
 		switch {
-		case t == nil || t.have == nil && t.want == nil:
+		case t == nil || t.have == nil && t.desired == nil:
 			missing := &Missing{Key: k, Field: g.namedBy(e, k)}
 			g.wait(e, k, false, WaitsForObject, missing.String())
 			e.waits.missing = missing
@@ -314,7 +314,7 @@ func (g *graph) held(e *entry) bool {
 	if g.waitsForNetwork(e) {
 		return true
 	}
-	for m := range e.want.Marks() {
+	for m := range e.desired.Marks() {
 		holder, taken := g.holdings.Holder(e.number, m)
 		if !taken {
 			continue
@@ -323,7 +323,7 @@ func (g *graph) held(e *entry) bool {
 		if h.have == nil || h.inStep() && !h.busy() {
 			continue // not ours to reporter: the data plane will say
 		}
-		c, really := e.want.Disputed(m, h.have.StoredObject)
+		c, really := e.desired.Disputed(m, h.have.StoredObject)
 		if !really {
 			continue
 		}
@@ -361,7 +361,7 @@ func (g *graph) letsGo(e *entry) bool {
 			continue
 		}
 		// An object without an owner may stay as long as it is needed, unless others claim its place.
-		if t.want != nil {
+		if t.desired != nil {
 			why = t.key.String() + " is replaced"
 		} else if g.claimant(t) != nil {
 			why = t.key.String() + " is deleted"
@@ -396,12 +396,12 @@ func (g *graph) moves(e *entry) bool {
 
 // stuck reports whether an entry of the data plane waits for an event that does not come by itself.
 func (g *graph) stuck(e *entry) bool {
-	return e.have != nil && e.want != nil && e.waits != nil && !e.claiming() && g.absent(g.entries.Get(e.waits.all.on))
+	return e.have != nil && e.desired != nil && e.waits != nil && !e.claiming() && g.absent(g.entries.Get(e.waits.all.on))
 }
 
 // absent reports whether an object does not exist and is not desired.
 func (g *graph) absent(t *entry) bool {
-	return t == nil || t.have == nil && (t.want == nil || t.state == Failed || t.waits != nil && !t.claiming())
+	return t == nil || t.have == nil && (t.desired == nil || t.state == Failed || t.waits != nil && !t.claiming())
 }
 
 // claimant returns an entry that waits for a claim of e, or nil.
@@ -418,7 +418,7 @@ func (g *graph) claimant(e *entry) *entry {
 
 // namedBy returns the field by which a desired object names another, or "".
 func (g *graph) namedBy(e *entry, k object.Key) string {
-	for _, ref := range g.registry.References(e.want.Object()) {
+	for _, ref := range g.registry.References(e.desired.Object()) {
 		if ref.To == k {
 			return ref.Field
 		}
@@ -428,16 +428,16 @@ func (g *graph) namedBy(e *entry, k object.Key) string {
 
 // difference caches the difference between observed and desired state, which is read several times in a row.
 type difference struct {
-	have, want *Version
-	fields     []object.FieldChange
+	have, desired *Version
+	fields        []object.FieldChange
 }
 
 func (g *graph) differences(e *entry) []object.FieldChange {
-	if e.have == nil || e.have.StoredObject == nil || e.want == nil {
+	if e.have == nil || e.have.StoredObject == nil || e.desired == nil {
 		return nil
 	}
-	if g.compared.have != e.have || g.compared.want != e.want {
-		g.compared = difference{e.have, e.want, e.have.DiffSpec(e.want.StoredObject)}
+	if g.compared.have != e.have || g.compared.desired != e.desired {
+		g.compared = difference{e.have, e.desired, e.have.DiffSpec(e.desired.StoredObject)}
 	}
 	return g.compared.fields
 }
@@ -448,7 +448,7 @@ func (g *graph) newStep(e *entry, put *Version, op operation) *step {
 	}
 	g.steps = g.steps[:len(g.steps)+1]
 	s := &g.steps[len(g.steps)-1]
-	s.entry, s.put, s.want, s.operation, s.Want = e, put, e.want, op, int(e.place)
+	s.entry, s.put, s.desired, s.operation, s.Place = e, put, e.desired, op, int(e.place)
 	return s
 }
 
@@ -462,7 +462,7 @@ func (g *graph) put(e *entry) *step {
 	if e.failures == 0 {
 		g.mark(e, Pending, InProgress, "is being applied")
 	}
-	return g.newStep(e, e.want, op)
+	return g.newStep(e, e.desired, op)
 }
 
 // warn: users of a doomed entry have to release it first.
@@ -483,7 +483,7 @@ func (g *graph) warn(e *entry) *step {
 	if more := e.users.count() - 1; more > 0 {
 		message = fmt.Sprintf("%s and %d more, which still use it", one.key, more)
 	}
-	if e.want == nil {
+	if e.desired == nil {
 		g.mark(e, Deleting, InUse, message)
 	} else {
 		g.mark(e, Pending, InUse, message)

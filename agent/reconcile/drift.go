@@ -93,22 +93,22 @@ func (g *graph) meddled(c Change, by string) *entry {
 		return nil
 	case c.Deleted:
 		g.setHave(e, nil)
-	case e.want.says(spec, c.Owner):
-		g.setHave(e, e.want)
+	case e.desired.says(spec, c.Owner):
+		g.setHave(e, e.desired)
 	default:
 		g.setHave(e, g.unpack(k, spec, c.Owner))
 	}
-	if builtin && e.want == nil {
-		e.want = g.builtin(k)
+	if builtin && e.desired == nil {
+		e.desired = g.builtin(k)
 	}
 	e.failures, e.warned, e.replacing = 0, false, false
 	g.compare(e)
 	message := by + " changed it in the data plane"
 	switch {
-	case e.inStep() || e.want == nil && e.have == nil:
+	case e.inStep() || e.desired == nil && e.have == nil:
 		g.enqueue(e, nil)
 		return nil
-	case e.want == nil:
+	case e.desired == nil:
 		g.mark(e, Deleting, Drifted, by+" created it in the data plane, and it has no owner")
 	case c.Deleted:
 		g.mark(e, Pending, Drifted, by+" deleted it from the data plane")

@@ -39,10 +39,10 @@ func TestDriftIsRepairedAndReported(t *testing.T) {
 		message  string
 	}{
 		{"a change is changed back", permitting(t, "a"), []string{"update Acl/a"}, "somebody changed it in the data plane"},
-		{"what nobody wants is deleted", permitting(t, "stray"), []string{"delete Acl/stray"},
+		{"an object without owner is deleted", permitting(t, "stray"), []string{"delete Acl/stray"},
 			"somebody created it in the data plane, and it has no owner"},
 		{"what is gone comes back", gone("Acl", "b"), []string{"create Acl/b"}, "somebody deleted it from the data plane"},
-		{"what nobody wanted may go", gone("Acl", "unknown"), nil, ""},
+		{"an object without owner may go", gone("Acl", "unknown"), nil, ""},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			var text bytes.Buffer
@@ -83,7 +83,7 @@ func TestDriftIsRepairedAndReported(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			var found []string
-			for len(found) == 0 || found[len(found)-1] != "InStep" && found[len(found)-1] != "NotWanted" {
+			for len(found) == 0 || found[len(found)-1] != "InStep" && found[len(found)-1] != "NotDesired" {
 				e, err := events.Next(ctx)
 				if err != nil {
 					t.Fatalf("told of %q: %v", found, err)
@@ -126,7 +126,7 @@ func TestAfterAnInterruptionOnlyWhatMayHaveChangedIsListed(t *testing.T) {
 			s.plane.Unlock()
 		}, true},
 		{"the data plane was started again", func(s *scene) { s.plane.Restart() }, true},
-		{"something else is wanted meanwhile", func(s *scene) { s.applyWithoutWaiting(puts(acl("a"), acl("b"))) }, false},
+		{"the desired state changes meanwhile", func(s *scene) { s.applyWithoutWaiting(puts(acl("a"), acl("b"))) }, false},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			s := newScene(t, reconcile.Options{})

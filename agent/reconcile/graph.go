@@ -65,10 +65,10 @@ type graph struct {
 // entry is one object. There are as many as objects, and each garbage collection scans all of them: rarely used
 // fields are behind pointers.
 type entry struct {
-	key  object.Key
-	kind *object.Kind // nil: not a kind of ours
-	want *Version     // nil: not desired
-	have *Version     // nil: the data plane does not have it
+	key     object.Key
+	kind    *object.Kind // nil: not a kind of ours
+	desired *Version     // nil: not desired
+	have    *Version     // nil: the data plane does not have it
 	// Entries that name it in the data plane; nil: never any.
 	users *users
 	// It must be deleted before it can reach its desired state; nil: it need not.
@@ -86,9 +86,9 @@ type entry struct {
 	// Nanoseconds since the epoch of Unix: of the latest change of state.
 	since int64
 	// The time of its desired state, until the data plane has it; 0: it has, or had it before.
-	wantedAt int64
-	number   object.Number
-	// The place among the wants of its Work.
+	desiredAt int64
+	number    object.Number
+	// The place among the changes of its Work.
 	place uint32
 	// Times that it failed in a row, at most 100.
 	failures uint8
@@ -116,10 +116,10 @@ type entry struct {
 // Key makes entries be found by their keys.
 func (e *entry) Key() object.Key { return e.key }
 
-// wantsAny reports whether any object is desired except builtin ones.
-func (g *graph) wantsAny() bool {
+// anyDesired reports whether any object is desired except builtin ones.
+func (g *graph) anyDesired() bool {
 	for e := range g.entries.All() {
-		if e.want != nil && !e.want.builtin() {
+		if e.desired != nil && !e.desired.builtin() {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ type step struct {
 	entry *entry
 	put   *Version // nil: delete
 	// The desired state at the decision.
-	want *Version
+	desired *Version
 	operation
 	settled bool
 }
@@ -183,7 +183,7 @@ func (g *graph) rank(e *entry) int {
 }
 
 // doomed reports whether the data plane's object has to be deleted.
-func (e *entry) doomed() bool { return e.have != nil && (e.want == nil || e.rebuild != nil) }
+func (e *entry) doomed() bool { return e.have != nil && (e.desired == nil || e.rebuild != nil) }
 
 func (e *entry) busy() bool { return e.queued || e.flying }
 
@@ -191,7 +191,7 @@ func (e *entry) busy() bool { return e.queued || e.flying }
 func (e *entry) open() bool { return e.busy() || e.soon || e.refusal != nil }
 
 func (e *entry) inStep() bool {
-	return e.have != nil && e.want != nil && e.rebuild == nil && e.have.same(e.want)
+	return e.have != nil && e.desired != nil && e.rebuild == nil && e.have.same(e.desired)
 }
 
 // reserve makes room for so many more entries and claims, instead of doubling it again and again.
@@ -240,7 +240,7 @@ func (g *graph) mark(e *entry, s State, reason Reason, message string) {
 // leftover reports whether only the data plane has an object in this state: it is being deleted, or a service left it
 // there.
 func leftover(e *entry, s State) bool {
-	return s == Deleting || s != Gone && e.want != nil && e.want.retained()
+	return s == Deleting || s != Gone && e.desired != nil && e.desired.retained()
 }
 
 // countLeftover notes whether an entry is in the data plane alone.
@@ -394,11 +394,13 @@ func (g *graph) unwait(e *entry) {
 	e.waits = nil
 }
 
-// setWant changes the desired state of an object. nil: it has no owner any more.
-func (g *graph) setWant(k object.Key, v *Version, cause *transaction) { g.setWantAt(0, k, v, cause) }
+// setDesired changes the desired state of an object. nil: it has no owner any more.
+func (g *graph) setDesired(k object.Key, v *Version, cause *transaction) {
+	g.setDesiredAt(0, k, v, cause)
+}
 
-// setWantAt is setWant for one of the wants of a Work, at a place among them.
-func (g *graph) setWantAt(place int, k object.Key, v *Version, cause *transaction) {
+// setDesiredAt is setDesired for one of the changes of a Work, at its place among them.
+func (g *graph) setDesiredAt(place int, k object.Key, v *Version, cause *transaction) {
 	e := g.ensure(k)
 	if v != nil {
 		e.key = v.Key() // and release the old version's memory
@@ -410,18 +412,18 @@ func (g *graph) setWantAt(place int, k object.Key, v *Version, cause *transactio
 	if v != nil && !g.simulating {
 		g.countLeftover(e, false)
 	}
-	e.want, e.place, e.failures, e.warned = v, uint32(place), 0, false
+	e.desired, e.place, e.failures, e.warned = v, uint32(place), 0, false
 	g.compare(e)
-	e.wantedAt = 0
+	e.desiredAt = 0
 	if v != nil && !v.builtin() && !e.inStep() {
-		e.wantedAt = g.at
+		e.desiredAt = g.at
 	}
 	g.enqueue(e, cause)
 	switch {
 	case v == nil && (e.have != nil || e.flying):
 		g.mark(e, Deleting, WaitsForTurn, "waits for its turn")
 	case v == nil:
-		g.mark(e, Gone, NotWanted, "")
+		g.mark(e, Gone, NotDesired, "")
 	case v != nil && !e.inStep():
 		g.mark(e, Pending, WaitsForTurn, "waits for its turn")
 	case v != nil && !g.simulating:
@@ -441,7 +443,7 @@ func (g *graph) builtin(k object.Key) *Version {
 // compare determines whether the data plane's object can reach its desired state in place.
 func (g *graph) compare(e *entry) {
 	e.rebuild = nil
-	if e.have == nil || e.want == nil || e.have.same(e.want) {
+	if e.have == nil || e.desired == nil || e.have.same(e.desired) {
 		return
 	}
 	if e.have.StoredObject == nil {
@@ -464,7 +466,7 @@ func (g *graph) setHave(e *entry, v *Version) {
 			if t.users.count() == 0 && t.doomed() {
 				g.enqueue(t, e.cause)
 			}
-			if t.users.count() == 0 && t.have == nil && t.want == nil {
+			if t.users.count() == 0 && t.have == nil && t.desired == nil {
 				g.forget(t)
 			}
 		}
@@ -474,7 +476,7 @@ func (g *graph) setHave(e *entry, v *Version) {
 	}
 	if old := e.have; old.unread() {
 		g.unread--
-		if e.want == old {
+		if e.desired == old {
 			g.replaceFound(e, &Version{Origin: old.Origin, StoredObject: g.explore(e.key, old.Spec())})
 		}
 	}

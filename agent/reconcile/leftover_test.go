@@ -27,10 +27,10 @@ func TestLeftoversAreThoseThatStillAre(t *testing.T) {
 		g.countLeftover(e, true)
 		entries = append(entries, e)
 	}
-	if keys, number := r.Unwanted(0); len(keys) != all || number != all {
+	if keys, number := r.NotDesired(0); len(keys) != all || number != all {
 		t.Errorf("%d keys, number %d", len(keys), number)
 	}
-	if keys, _ := r.Unwanted(all); keys != nil {
+	if keys, _ := r.NotDesired(all); keys != nil {
 		t.Errorf("%d keys of which the caller knows", len(keys))
 	}
 	for _, e := range entries[1:] {
@@ -41,12 +41,12 @@ func TestLeftoversAreThoseThatStillAre(t *testing.T) {
 		g.countLeftover(entries[1], true)
 		g.countLeftover(entries[1], false)
 	}
-	keys, _ := r.Unwanted(0)
+	keys, _ := r.NotDesired(0)
 	if len(keys) != 1 || keys[0] != entries[0].key || len(g.leftovers) > 2*leftoverSlack {
 		t.Errorf("%d keys, %d numbers", len(keys), len(g.leftovers))
 	}
 	g.countLeftover(entries[0], false)
-	if keys, _ := r.Unwanted(0); len(keys) != 0 || g.leftovers != nil {
+	if keys, _ := r.NotDesired(0); len(keys) != 0 || g.leftovers != nil {
 		t.Errorf("%d keys, %d numbers, and nothing is left over", len(keys), len(g.leftovers))
 	}
 }

@@ -61,6 +61,6 @@ func TestAnObjectThatIsReadBackIsNoChangeOfDesiredState(t *testing.T) {
 	s.connect()
 	s.until(func() bool { return s.Measure()["default"].Different == before.Different+1 && s.Settled() })
 	if after := s.Measure()["default"]; after.Delays.Count != before.Delays.Count {
-		t.Errorf("what came back counts as wanted anew: %+v", after)
+		t.Errorf("a restored object counts as a change of desired state: %+v", after)
 	}
 }

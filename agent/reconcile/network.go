@@ -91,9 +91,9 @@ func (g *graph) moveNetworks(e *entry, old, now *Version) {
 		return
 	}
 	for _, r := range inOrder(slices.Collect(maps.Keys(n.stranded))) {
-		if g.entries.Get(r.key) != r || r.want == nil {
+		if g.entries.Get(r.key) != r || r.desired == nil {
 			delete(n.stranded, r)
-		} else if g.outOfReach(r.want) == nil {
+		} else if g.outOfReach(r.desired) == nil {
 			g.enqueue(r, e.cause)
 		}
 	}
@@ -168,7 +168,7 @@ func (g *graph) waitsForNetwork(e *entry) bool {
 	if _, there := g.networks.stranded[e]; !there || e.have != nil {
 		return false
 	}
-	h := g.outOfReach(e.want)
+	h := g.outOfReach(e.desired)
 	if h == nil {
 		delete(g.networks.stranded, e)
 		return false

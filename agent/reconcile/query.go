@@ -54,17 +54,17 @@ func (g *graph) blocker(v *Version, depth int) *entry {
 		if e.state != Applied && (e.kind == nil || !e.kind.IsBuiltin(e.key.Name)) {
 			return e
 		}
-		if below := g.blocker(e.want, depth+1); below != nil {
+		if below := g.blocker(e.desired, depth+1); below != nil {
 			return below
 		}
 	}
 	return nil
 }
 
-// Unwanted returns the objects that only the data plane has: Deleting ones and leftovers of services; in no order,
+// NotDesired returns the objects that only the data plane has: Deleting ones and leftovers of services; in no order,
 // some of them twice; and a number that changes when more come. If the caller has that number already, it returns no
 // objects.
-func (r *Reconciler) Unwanted(known uint64) ([]object.Key, uint64) {
+func (r *Reconciler) NotDesired(known uint64) ([]object.Key, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known == r.graph.deletions {
@@ -101,8 +101,8 @@ func (r *Reconciler) statusOf(e *entry) Status {
 	if e.since != 0 {
 		s.Since = time.Unix(0, e.since)
 	}
-	if e.want != nil && !e.want.builtin() {
-		s.Wanted = e.want
+	if e.desired != nil && !e.desired.builtin() {
+		s.Desired = e.desired
 	}
 	if e.have != nil {
 		s.Observed = e.have.Generation
@@ -115,7 +115,7 @@ func (r *Reconciler) statusOf(e *entry) Status {
 func (r *Reconciler) away(e *entry, s *Status) {
 	since, waits := "; the data plane is away", "not connected"
 	if r.link != nil {
-		since, waits = "; what the data plane has is being read", "what it has is being read"
+		since, waits = "; its observed state is being read", "its observed state is being read"
 	} else if !r.lost.IsZero() {
 		since += " since " + r.lost.UTC().Format(time.RFC3339)
 	}

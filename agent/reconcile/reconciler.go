@@ -49,8 +49,8 @@ type Reconciler struct {
 	drifts       map[object.Key]drift
 	transactions map[*transaction]struct{}
 	retries      deadline.Queue[*retry]
-	// How many callers of Want are at work: no steps are decided about until they are done.
-	wanting int
+	// How many callers of SetDesired are at work: no steps are decided about until they are done.
+	changing int
 
 	kick chan struct{}
 }

@@ -141,30 +141,30 @@ func (s *scene) apply(changes []object.Change) *intent.Outcome {
 }
 
 // eventually waits until the plane has the desired state.
-func (s *scene) eventually(wanted ...*object.Object) {
+func (s *scene) eventually(expected ...*object.Object) {
 	s.t.Helper()
 	all := map[object.Key]*object.Object{}
-	for _, o := range wanted {
+	for _, o := range expected {
 		all[o.Key()] = o
 	}
 	s.eventuallyAll(all)
 }
 
-func (s *scene) eventuallyAll(wanted map[object.Key]*object.Object) {
+func (s *scene) eventuallyAll(expected map[object.Key]*object.Object) {
 	s.t.Helper()
 	var found []string
 	for range 3000 {
-		if found = s.plane.Differences(wanted); len(found) == 0 && s.Settled() {
+		if found = s.plane.Differences(expected); len(found) == 0 && s.Settled() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(wanted), object.Key.Compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(expected), object.Key.Compare) {
 		if status, _ := s.Get(k); status.State != intent.Applied {
 			found = append(found, fmt.Sprintf("%s is %s: %s", k, status.State, status.Message))
 		}
 	}
-	s.t.Fatalf("the plane is not as wanted:\n%s", strings.Join(found, "\n"))
+	s.t.Fatalf("the plane does not have the desired state:\n%s", strings.Join(found, "\n"))
 }
 
 func TestPlansAndWhatIsDone(t *testing.T) {
@@ -291,7 +291,7 @@ func TestAllOrNothing(t *testing.T) {
 		}
 		s.eventually(port("p"), acl("a"), session("s", "p", 1, "a"))
 		if _, there := s.Get(acl("n").Key()); there {
-			t.Error("the new ACL is still wanted")
+			t.Error("the new ACL is still desired")
 		}
 	})
 	t.Run("what succeeds stands", func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestAllOrNothing(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 		if _, there := s.Get(port("p").Key()); there {
-			t.Error("the port is wanted")
+			t.Error("the port is desired")
 		}
 	})
 	t.Run("a connection that is lost in the middle undoes everything", func(t *testing.T) {
@@ -388,7 +388,7 @@ func TestRepairOnReconnect(t *testing.T) {
 			t.Errorf("did %q", log)
 		}
 		if _, there := s.Get(v.Key()); there {
-			t.Error("it is still wanted")
+			t.Error("it is still desired")
 		}
 	})
 }
@@ -504,9 +504,9 @@ func TestAnySequenceEndsInTheDesiredState(t *testing.T) {
 			s.plane.Random = rand.New(rand.NewPCG(seed, 2))
 			s.plane.Refuse, s.plane.Drop = 100, 20
 			s.plane.Unlock()
-			wanted := map[object.Key]*object.Object{}
+			expected := map[object.Key]*object.Object{}
 			for range 60 {
-				changes := randomChanges(random, wanted)
+				changes := randomChanges(random, expected)
 				mode := []intent.Mode{intent.BestEffort, intent.AllOrNothing, intent.NoWait}[random.IntN(3)]
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(random.IntN(20))*time.Millisecond)
 				out, err := s.Apply(ctx, as("test"), changes, intent.Options{Mode: mode})
@@ -514,8 +514,8 @@ func TestAnySequenceEndsInTheDesiredState(t *testing.T) {
 				refused := object.AllErrors(err) != nil || errors.Is(err, intent.ErrDisconnected) && out == nil
 				if !refused && !(out != nil && out.Undone) {
 					for _, c := range changes {
-						if delete(wanted, c.Key); c.Object != nil {
-							wanted[c.Key] = c.Object
+						if delete(expected, c.Key); c.Object != nil {
+							expected[c.Key] = c.Object
 						}
 					}
 				}
@@ -537,43 +537,43 @@ func TestAnySequenceEndsInTheDesiredState(t *testing.T) {
 			s.plane.Refuse, s.plane.Drop = 0, 0
 			s.plane.Unlock()
 			s.connect()
-			s.eventuallyAll(wanted)
+			s.eventuallyAll(expected)
 
 			// And now that nothing fails, plans are exact.
 			for range 10 {
 				s.plane.TakeLog()
-				changes := randomChanges(random, wanted)
+				changes := randomChanges(random, expected)
 				planned, err := s.Plan(as("test"), changes, intent.Options{})
 				if err != nil {
 					continue
 				}
 				s.apply(changes)
 				for _, c := range changes {
-					if delete(wanted, c.Key); c.Object != nil {
-						wanted[c.Key] = c.Object
+					if delete(expected, c.Key); c.Object != nil {
+						expected[c.Key] = c.Object
 					}
 				}
 				if log := s.plane.TakeLog(); !slices.Equal(log, reconciletest.Describe(planned.Operations)) {
 					t.Errorf("did\n%q\nnot as planned\n%q", log, reconciletest.Describe(planned.Operations))
 				}
-				s.eventuallyAll(wanted)
+				s.eventuallyAll(expected)
 			}
 
 			// Through all of that, no object was counted twice or forgotten.
-			if got := s.Count(); got[intent.Applied]+got[intent.Pending] != len(wanted) {
-				t.Errorf("%v are counted where %d are wanted", got, len(wanted))
+			if got := s.Count(); got[intent.Applied]+got[intent.Pending] != len(expected) {
+				t.Errorf("%v are counted where %d are desired", got, len(expected))
 			}
-			s.apply(removes(slices.Collect(maps.Values(wanted))...))
+			s.apply(removes(slices.Collect(maps.Values(expected))...))
 			s.eventuallyAll(nil)
 			if got := s.Count(); len(got) != 0 {
-				t.Errorf("%v are counted where nothing is wanted", got)
+				t.Errorf("%v are counted where nothing is desired", got)
 			}
 		})
 	}
 }
 
 // randomChanges are up to six, in any order, with many exchanges, replacements and dangling references among them.
-func randomChanges(r *rand.Rand, wanted map[object.Key]*object.Object) []object.Change {
+func randomChanges(r *rand.Rand, expected map[object.Key]*object.Object) []object.Change {
 	name := func(n int) string { return string(rune('a' + r.IntN(n))) }
 	maybe := func(n int) string {
 		if r.IntN(3) == 0 {

@@ -16,8 +16,8 @@ func (r *Reconciler) Release(owner string) {
 		return
 	}
 	r.eachEntry(func(e *entry) {
-		if e.want != nil && e.want.retained() && e.want.owner() == owner {
-			r.graph.setWant(e.key, nil, nil)
+		if e.desired != nil && e.desired.retained() && e.desired.owner() == owner {
+			r.graph.setDesired(e.key, nil, nil)
 		}
 	})
 	r.wakeUp()
@@ -55,8 +55,8 @@ func (r *Reconciler) Retained() map[string]int {
 		return count // all that is in the data plane alone is a leftover
 	}
 	r.eachEntry(func(e *entry) {
-		if e.want != nil && e.want.retained() {
-			count[e.want.owner()]++
+		if e.desired != nil && e.desired.retained() {
+			count[e.desired.owner()]++
 		}
 	})
 	return count
@@ -78,11 +78,11 @@ func (g *graph) origin(owner string) *Origin {
 // retain leaves an object in the data plane that a service owns and has not released, if it has no other owner.
 // Its object is listed like one that is being deleted: no configuration says it.
 func (g *graph) retain(e *entry) {
-	if e.have == nil || e.have.StoredObject == nil || e.have.owner() == "" || e.want != nil && !e.want.retained() {
+	if e.have == nil || e.have.StoredObject == nil || e.have.owner() == "" || e.desired != nil && !e.desired.retained() {
 		return
 	}
 	if g.mayStay(e.have.owner()) {
-		e.want = e.have
+		e.desired = e.have
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 // The agent asks again and again, and usually no service has left anything.
 func TestObjectsThatServicesLeftAreLookedForOnlyIfThereAreAny(t *testing.T) {
 	registry, r := planner(t)
-	var all []Want
+	var all []Desired
 	for i := range 2 * scannedAtOnce {
-		all = append(all, wantOf(versionFor(t, registry, "Vrf", fmt.Sprint("v", i), &api.Vrf{})))
+		all = append(all, desiredOf(versionFor(t, registry, "Vrf", fmt.Sprint("v", i), &api.Vrf{})))
 	}
-	r.Want(all, false).Close()
+	r.SetDesired(all, false).Close()
 	walks := 0
 	r.options.Between = func() { walks++ }
 	if left := r.Retained(); len(left) != 0 || walks != 0 {

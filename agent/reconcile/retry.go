@@ -49,7 +49,7 @@ func (g *graph) refuse(e *entry, action Action, result Result) {
 	g.refused = append(g.refused, e.refusal)
 	switch {
 	case e.failures > 0:
-	case e.want == nil:
+	case e.desired == nil:
 		g.mark(e, Deleting, TriedAgain, "is tried again: "+messageOf(result))
 	default:
 		g.mark(e, Pending, TriedAgain, "is tried again: "+messageOf(result))
@@ -89,14 +89,14 @@ func (g *graph) reconsider() bool {
 func (g *graph) fail(e *entry, action Action, result Result) {
 	e.failures = min(e.failures+1, 100)
 	message, reason := messageOf(result), Refused
-	if result.Code == enoent && e.kind.HasNextHops() && e.want != nil {
+	if result.Code == enoent && e.kind.HasNextHops() && e.desired != nil {
 		g.networks.stranded[e] = struct{}{} // an interface that comes has it tried again
 	}
 	if final(result.Code) {
 		reason = Unacceptable
 		g.condemn(e)
 	}
-	if e.want == nil {
+	if e.desired == nil {
 		g.mark(e, Deleting, reason, message)
 	} else {
 		g.mark(e, Failed, reason, message)
@@ -109,10 +109,10 @@ func (g *graph) fail(e *entry, action Action, result Result) {
 
 // condemn queues an entry when the data plane has another version of an object that it names.
 func (g *graph) condemn(e *entry) {
-	if e.want == nil || g.simulating {
+	if e.desired == nil || g.simulating {
 		return
 	}
-	for k := range e.want.needs() {
+	for k := range e.desired.needs() {
 		if g.condemned[k] == nil {
 			g.condemned[k] = map[*entry]struct{}{}
 		}
@@ -122,10 +122,10 @@ func (g *graph) condemn(e *entry) {
 
 // pardon is the end of that.
 func (g *graph) pardon(e *entry) {
-	if e.want == nil || g.simulating || len(g.condemned) == 0 {
+	if e.desired == nil || g.simulating || len(g.condemned) == 0 {
 		return
 	}
-	for k := range e.want.needs() {
+	for k := range e.desired.needs() {
 		if delete(g.condemned[k], e); len(g.condemned[k]) == 0 {
 			delete(g.condemned, k)
 		}

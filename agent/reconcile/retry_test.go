@@ -158,9 +158,9 @@ func TestAFailedObjectStaysFailedDuringARetry(t *testing.T) {
 func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 	reg := registry(t)
 	plane := reconciletest.NewPlane(reg)
-	var wanted []*object.Object
+	var objects []*object.Object
 	for _, o := range []*object.Object{port("p"), acl("a"), acl("b"), session("s", "p", 1, "a")} {
-		wanted = append(wanted, o)
+		objects = append(objects, o)
 		spec, err := object.Pack(o.Spec)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 	plane.Set(reconcile.Object{Key: acl("stray").Key()})
 	var log bytes.Buffer
 	r := desired(t, intent.Config{Registry: reg, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if _, err := r.Apply(context.Background(), as("test"), puts(wanted...), intent.Options{}); err != nil {
+	if _, err := r.Apply(context.Background(), as("test"), puts(objects...), intent.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -192,12 +192,12 @@ func TestTheLogSaysHowManyObjectsDiffer(t *testing.T) {
 
 func TestAnEmptyDesiredStateIsWarnedOfDeletions(t *testing.T) {
 	reg := registry(t)
-	for _, wants := range []bool{false, true} {
+	for _, configured := range []bool{false, true} {
 		plane := reconciletest.NewPlane(reg)
 		plane.Set(reconcile.Object{Key: acl("stray").Key()})
 		var log bytes.Buffer
 		d := desired(t, intent.Config{Registry: reg, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if wants {
+		if configured {
 			if _, err := d.Apply(t.Context(), as("test"), puts(acl("a")), intent.Options{Mode: intent.NoWait}); err != nil {
 				t.Fatal(err)
 			}
@@ -214,8 +214,8 @@ func TestAnEmptyDesiredStateIsWarnedOfDeletions(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if warned := strings.Contains(log.String(), "the configuration is empty"); warned == wants {
-			t.Errorf("something is wanted: %t; the log says\n%s", wants, &log)
+		if warned := strings.Contains(log.String(), "the configuration is empty"); warned == configured {
+			t.Errorf("desired state: %t; the log says\n%s", configured, &log)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (r *Reconciler) repair(ctx context.Context, l *link) error {
 		r.retries.Clear()
 		r.inSync = true
 		r.options.Log.Info("read what the data plane has", "objects", count, "different", different)
-		if different > 0 && !r.graph.wantsAny() {
+		if different > 0 && !r.graph.anyDesired() {
 			r.options.Log.Warn("the configuration is empty: all objects of the data plane are deleted", "objects", count)
 		}
 	})
@@ -219,7 +219,7 @@ func (r *Reconciler) work(l *link) (bool, error) {
 		}
 	}
 	switch {
-	case r.wanting > 0: // its end wakes this up
+	case r.changing > 0: // its end wakes this up
 	case l.allSlow():
 		l.take(r.graph.next())
 		r.takeFailures()
@@ -274,7 +274,7 @@ func (r *Reconciler) answered(l *link, b *batch) {
 	}
 	for i, s := range b.steps {
 		s.Final = b.results[i].Final
-		s.Want = int(s.entry.place)
+		s.Place = int(s.entry.place)
 		s.entry.cause.executed(&s.operation)
 		r.graph.settle(s, b.results[i])
 	}

@@ -23,24 +23,24 @@ func (g *graph) settle(s *step, r Result) {
 	case r.Code == 0:
 		g.succeeded++
 		e.failures = 0
-		e.replacing = s.put == nil && e.want != nil
+		e.replacing = s.put == nil && e.desired != nil
 		g.setHave(e, s.put)
 		g.compare(e)
 		if len(g.condemned) > 0 {
 			g.appeal(e)
 		}
 		if e.inStep() {
-			if e.wantedAt != 0 && !g.simulating {
-				g.measured.took(time.Duration(g.at - e.wantedAt))
+			if e.desiredAt != 0 && !g.simulating {
+				g.measured.took(time.Duration(g.at - e.desiredAt))
 			}
 			g.arrived(e)
-		} else if s.put == nil && e.want == nil {
-			g.mark(e, Gone, NotWanted, "")
+		} else if s.put == nil && e.desired == nil {
+			g.mark(e, Gone, NotDesired, "")
 			g.forget(e)
 		} else {
 			e.again = true
 		}
-	case e.again && s.want != e.want:
+	case e.again && s.desired != e.desired:
 		// The refused version has no owner any more: the present version did not fail.
 	case !passing(r.Code):
 		g.fail(e, s.Action, r)
@@ -94,7 +94,7 @@ func (g *graph) observe(page []Object) {
 	for i := range page {
 		at := &page[i]
 		e := g.entries.Get(at.Key)
-		if len(at.Spec) == 0 && (e == nil || e.want == nil) && g.isBuiltin(at.Key) {
+		if len(at.Spec) == 0 && (e == nil || e.desired == nil) && g.isBuiltin(at.Key) {
 			if e != nil {
 				e.listed = true
 			}
@@ -106,7 +106,7 @@ func (g *graph) observe(page []Object) {
 		e.listed = true
 		entries[i] = e
 		switch {
-		case e.have.says(at.Spec, at.Owner) || e.want.says(at.Spec, at.Owner):
+		case e.have.says(at.Spec, at.Owner) || e.desired.says(at.Spec, at.Owner):
 		case g.mayStay(at.Owner) && e.kind != nil:
 			listed = append(listed, i)
 		default:
@@ -147,16 +147,16 @@ func (g *graph) observe(page []Object) {
 			// The name must not keep the page in memory, nor a version that the desired state replaces.
 			if v.StoredObject == nil {
 				e.key.Name = strings.Clone(e.key.Name)
-			} else if e.want == nil || e.want.retained() {
+			} else if e.desired == nil || e.desired.retained() {
 				e.key = v.Key()
 			}
 			g.setHave(e, v)
-		case e.want.says(page[i].Spec, page[i].Owner) && !e.have.says(page[i].Spec, page[i].Owner):
-			g.setHave(e, e.want)
+		case e.desired.says(page[i].Spec, page[i].Owner) && !e.have.says(page[i].Spec, page[i].Owner):
+			g.setHave(e, e.desired)
 		}
 		g.retain(e)
-		if e.want == nil && g.isBuiltin(e.key) {
-			e.want = g.builtin(e.key)
+		if e.desired == nil && g.isBuiltin(e.key) {
+			e.desired = g.builtin(e.key)
 		}
 	}
 }
@@ -183,11 +183,11 @@ func (g *graph) endListing() (different int) {
 	for e := range g.entries.All() {
 		e.failures, e.warned, e.replacing = 0, false, false
 		g.compare(e)
-		if !e.inStep() && !(e.have == nil && e.want == nil) && (e.kind == nil || e.kind.Plane == dataplane) {
+		if !e.inStep() && !(e.have == nil && e.desired == nil) && (e.kind == nil || e.kind.Plane == dataplane) {
 			different++
 		}
 		switch {
-		case e.want != nil && e.want == e.have && e.want.retained() && !e.open() && e.waits == nil:
+		case e.desired != nil && e.desired == e.have && e.desired.retained() && !e.open() && e.waits == nil:
 			// There is nothing to decide: an object that it needs, and that has to go, queues it.
 			g.mark(e, Applied, InStep, "")
 		case !e.inStep() || e.state != Applied:
@@ -233,11 +233,11 @@ func (g *graph) studySome(all []*entry) {
 // replaceFound is called before an unread entry gets another version. If that stays because it was found, its needs
 // must be known from now on: v has them, as far as they can be read.
 func (g *graph) replaceFound(e *entry, v *Version) {
-	if e.want != e.have {
+	if e.desired != e.have {
 		return
 	}
-	if e.want = nil; v.StoredObject != nil {
-		e.want, e.key = v, v.Key()
+	if e.desired = nil; v.StoredObject != nil {
+		e.desired, e.key = v, v.Key()
 	} else {
 		e.key.Name = strings.Clone(e.key.Name)
 	}

@@ -36,7 +36,7 @@ func planner(t *testing.T) (*object.Registry, *Reconciler) {
 	return registry, New(registry, Options{})
 }
 
-func wantOf(v *Version) Want { return Want{Key: v.Key(), Version: v} }
+func desiredOf(v *Version) Desired { return Desired{Key: v.Key(), Version: v} }
 
 // A data plane with objects of other clients may have two objects with the same claim.
 func TestAPlanLeavesEachClaimWithItsHolder(t *testing.T) {
@@ -46,7 +46,7 @@ func TestAPlanLeavesEachClaimWithItsHolder(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		v := versionFor(t, registry, "Port", name, &api.Port{Device: "eth0"})
 		e := g.ensure(v.Key())
-		g.setWant(v.Key(), v, nil)
+		g.setDesired(v.Key(), v, nil)
 		g.setHave(e, v)
 		entries = append(entries, e)
 	}
@@ -63,7 +63,7 @@ func TestAPlanLeavesEachClaimWithItsHolder(t *testing.T) {
 		t.Fatalf("%d has it", holder())
 	}
 	for _, e := range []*entry{b, a} {
-		if planned, _ := r.Plan([]Want{{Key: e.key}}); len(planned) != 1 || planned[0].Action != Delete {
+		if planned, _ := r.Plan([]Desired{{Key: e.key}}); len(planned) != 1 || planned[0].Action != Delete {
 			t.Errorf("planned %v", planned)
 		}
 		if holder() != a.number {
@@ -77,24 +77,24 @@ func TestAPlanLeavesTheLockToProducers(t *testing.T) {
 	registry, r := planner(t)
 	acl := versionFor(t, registry, "Acl", "a", &api.Acl{})
 	port := versionFor(t, registry, "Port", "p", &api.Port{Device: "net_null"})
-	queued := []Want{wantOf(acl), wantOf(port)}
+	queued := []Desired{desiredOf(acl), desiredOf(port)}
 	for i := range uint32(backlog) {
-		queued = append(queued, wantOf(versionFor(t, registry, "Session", fmt.Sprint("s", i), &api.Session{
+		queued = append(queued, desiredOf(versionFor(t, registry, "Session", fmt.Sprint("s", i), &api.Session{
 			Access: &api.Access{Port: "p", OuterVlan: 1 + i/4000, InnerVlan: 1 + i%4000}, Policy: &api.Policy{AclUp: "a"},
 		})))
 	}
-	r.Want(queued, false).Close()
+	r.SetDesired(queued, false).Close()
 	for _, c := range []struct {
 		sentence         string
-		want             Want
+		want             Desired
 		planned, waiting int
 		few              bool
 	}{
-		{"what the backlog does not concern", wantOf(versionFor(t, registry, "Acl", "b", &api.Acl{})), 1, 0, true},
-		{"a session beside those of the backlog", wantOf(versionFor(t, registry, "Session", "one", &api.Session{
+		{"what the backlog does not concern", desiredOf(versionFor(t, registry, "Acl", "b", &api.Acl{})), 1, 0, true},
+		{"a session beside those of the backlog", desiredOf(versionFor(t, registry, "Session", "one", &api.Session{
 			Access: &api.Access{Port: "p", OuterVlan: 4000, InnerVlan: 7}, Policy: &api.Policy{AclUp: "a"},
 		})), 1, 0, true},
-		{"the loss of what all of them need", Want{Key: acl.Key()}, backlog + 1, backlog, false},
+		{"the loss of what all of them need", Desired{Key: acl.Key()}, backlog + 1, backlog, false},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			parts, copied := 0, 0
@@ -111,10 +111,10 @@ func TestAPlanLeavesTheLockToProducers(t *testing.T) {
 				}
 				r.mu.Unlock()
 				// A producer's call.
-				r.Want([]Want{wantOf(versionFor(t, registry, "Vrf", fmt.Sprint("v", parts), &api.Vrf{}))}, false).Close()
+				r.SetDesired([]Desired{desiredOf(versionFor(t, registry, "Vrf", fmt.Sprint("v", parts), &api.Vrf{}))}, false).Close()
 			}
 			defer func() { r.options.Between = nil }()
-			planned, waiting := r.Plan([]Want{c.want})
+			planned, waiting := r.Plan([]Desired{c.want})
 			if len(planned) != c.planned || len(waiting) != c.waiting {
 				t.Errorf("%d operations, and %d wait", len(planned), len(waiting))
 			}
@@ -122,7 +122,7 @@ func TestAPlanLeavesTheLockToProducers(t *testing.T) {
 				t.Errorf("the lock was free %d times", parts)
 			}
 			r.options.Between = nil
-			if copied = len(r.newSnapshot([]Want{c.want}).all); c.few && copied > 10 {
+			if copied = len(r.newSnapshot([]Desired{c.want}).all); c.few && copied > 10 {
 				t.Errorf("%d entries were copied", copied)
 			}
 		})

@@ -121,21 +121,21 @@ func TestAChangeWaitsForAnEarlierOneThatItNeeds(t *testing.T) {
 func TestALargeObjectDelaysNoOthersOfItsKind(t *testing.T) {
 	s := newScene(t, reconcile.Options{})
 	s.apply(puts(port("p")))
-	var wanted []*object.Object
+	var objects []*object.Object
 	var ready []func()
 	for i := range 12 {
 		o := made("Acl", fmt.Sprint("large-", i), &api.Acl{Rules: slices.Repeat([]*api.AclRule{{Source: "198.51.100.0/24"}}, 4000)})
-		wanted = append(wanted, o)
+		objects = append(objects, o)
 		ready = append(ready, s.slow(o))
 	}
 	small, needs := acl("small"), session("s", "p", 1, "small")
-	s.applyWithoutWaiting(puts(append(wanted, small, needs)...))
+	s.applyWithoutWaiting(puts(append(objects, small, needs)...))
 	s.becomes(needs, intent.Applied)
-	s.becomes(wanted[11], intent.Pending)
+	s.becomes(objects[11], intent.Pending)
 	for _, done := range ready {
 		done()
 	}
-	s.eventually(append(wanted, port("p"), small, needs)...)
+	s.eventually(append(objects, port("p"), small, needs)...)
 }
 
 func TestAConnectionThatIsLostWhileSomethingIsSlow(t *testing.T) {

@@ -21,8 +21,8 @@ const (
 // snapshot is the part of a graph that a change may concern, as far as that is known. Entries that are copied at different times may
 // contradict each other; the graph that is made of them does not.
 type snapshot struct {
-	r     *Reconciler
-	wants []Want
+	r       *Reconciler
+	desired []Desired
 	// In the order in which they were found.
 	all   []*found
 	byKey map[object.Key]*found
@@ -76,20 +76,20 @@ type similar struct {
 	taken   bool
 }
 
-// newSnapshot copies the entries of the wants and what they need.
-func (r *Reconciler) newSnapshot(wants []Want) *snapshot {
+// newSnapshot copies the entries of the desired objects and their references.
+func (r *Reconciler) newSnapshot(desired []Desired) *snapshot {
 	s := &snapshot{
-		r: r, wants: wants, byKey: make(map[object.Key]*found, len(wants)), undecided: map[object.Key][]*similar{},
+		r: r, desired: desired, byKey: make(map[object.Key]*found, len(desired)), undecided: map[object.Key][]*similar{},
 		networks: map[object.Network]int{}, moved: map[object.Network]struct{}{},
 	}
 	s.study()
 	s.scan()
-	for _, w := range wants {
+	for _, w := range desired {
 		s.around(w.Key)
 	}
-	for from := 0; from < len(wants); from += copiedAtOnce {
+	for from := 0; from < len(desired); from += copiedAtOnce {
 		s.locked(func(g *graph) {
-			for _, w := range wants[from:min(from+copiedAtOnce, len(wants))] {
+			for _, w := range desired[from:min(from+copiedAtOnce, len(desired))] {
 				if w.Version != nil {
 					s.needs(g, g.entries.Number(w.Key), w.Version)
 				}
@@ -154,14 +154,14 @@ func (s *snapshot) scan() {
 			list = list[len(some):]
 			s.locked(func(*graph) {
 				for _, e := range some {
-					if e.want == nil || e.want.named() == "" {
+					if e.desired == nil || e.desired.named() == "" {
 						continue
 					}
-					group := groups[e.want.named()]
+					group := groups[e.desired.named()]
 					if group == nil {
 						group = &similar{}
-						groups[e.want.named()] = group
-						for k := range e.want.needs() {
+						groups[e.desired.named()] = group
+						for k := range e.desired.needs() {
 							s.undecided[k] = append(s.undecided[k], group)
 						}
 					}
@@ -272,8 +272,8 @@ func (s *snapshot) copy(g *graph, f *found, e *entry, under *step) {
 	if e.have.unread() {
 		f.entry.have = g.unpack(e.key, e.have.Spec(), e.have.owner())
 		f.entry.have.Origin = e.have.Origin
-		if e.want == e.have {
-			f.entry.want = f.entry.have
+		if e.desired == e.have {
+			f.entry.desired = f.entry.have
 		}
 	}
 	if w := e.waits; w != nil {
@@ -291,10 +291,10 @@ func (s *snapshot) copy(g *graph, f *found, e *entry, under *step) {
 	for _, c := range f.condemned {
 		s.ask(c.key)
 	}
-	if f.entry.want != nil {
-		s.needs(g, e.number, f.entry.want)
+	if f.entry.desired != nil {
+		s.needs(g, e.number, f.entry.desired)
 	}
-	if f.entry.have != nil && f.entry.have != f.entry.want {
+	if f.entry.have != nil && f.entry.have != f.entry.desired {
 		s.needs(g, e.number, f.entry.have)
 	}
 }
@@ -413,7 +413,7 @@ func (s *snapshot) graph() *graph {
 		}
 		switch {
 		case e.flying && f.step != nil:
-			g.aloft = append(g.aloft, &step{entry: e, put: f.step.put, want: f.step.want, operation: f.step.operation})
+			g.aloft = append(g.aloft, &step{entry: e, put: f.step.put, desired: f.step.desired, operation: f.step.operation})
 		case e.queued, e.flying:
 			e.queued, e.flying = true, false
 			g.queues[g.rank(e)] = append(g.queues[g.rank(e)], e)
@@ -446,7 +446,7 @@ func (s *snapshot) line(g *graph, e *entry, f *found) {
 	all.last, e.waits = w, w
 }
 
-// carryOut returns the operations of the wants, and those that have to wait. If it asks for more entries, they are not complete.
+// carryOut returns the operations of the desired objects, and those that have to wait. If it asks for more entries, they are not complete.
 func (s *snapshot) carryOut() (planned, waiting []Operation) {
 	g := s.graph()
 	// First the operations under way, as if they succeeded.
@@ -464,16 +464,16 @@ func (s *snapshot) carryOut() (planned, waiting []Operation) {
 		}
 	}
 	finish(func(*step) {})
-	keys := make([]object.Key, len(s.wants))
+	keys := make([]object.Key, len(s.desired))
 	before := map[object.Key]*Version{}
 	t := newTransaction(false)
 	g.asks = s
-	for i, w := range s.wants {
+	for i, w := range s.desired {
 		keys[i] = w.Key
-		if was := s.byKey[w.Key].entry.want; was != nil && !was.builtin() {
+		if was := s.byKey[w.Key].entry.desired; was != nil && !was.builtin() {
 			before[w.Key] = was
 		}
-		g.setWantAt(i, w.Key, w.Version, t)
+		g.setDesiredAt(i, w.Key, w.Version, t)
 	}
 	finish(func(step *step) { planned = append(planned, step.operation) })
 	waiting = g.unfinished(planned, keys, before)

@@ -49,7 +49,7 @@ const (
 	// Applied: the data plane has the desired state.
 	InStep
 	// Gone: it has no owner.
-	NotWanted
+	NotDesired
 	// It is to be decided about, or is being done.
 	WaitsForTurn
 	InProgress
@@ -74,7 +74,7 @@ const (
 )
 
 func (r Reason) String() string {
-	return [...]string{"Unknown", "InStep", "NotWanted", "WaitsForTurn", "InProgress", "BeingReplaced", "WaitsForObject", "WaitsForFailed",
+	return [...]string{"Unknown", "InStep", "NotDesired", "WaitsForTurn", "InProgress", "BeingReplaced", "WaitsForObject", "WaitsForFailed",
 		"WaitsForClaim", "InUse", "Refused", "TriedAgain", "Unacceptable", "Drifted",
 		"NoDataplane", "NotCompared"}[r]
 }
@@ -90,7 +90,7 @@ type Status struct {
 	Missing *Missing
 	Since   time.Time
 	// Desired state; nil while it is Deleting or Gone.
-	Wanted *Version
+	Desired *Version
 	// The generation of the desired state that the data plane has; 0: none. While the data plane's state is unknown:
 	// the last known one.
 	Observed uint64
@@ -159,8 +159,8 @@ type Operation struct {
 	Impact Impact
 	// Of a Delete that was done: Result.Final.
 	Final []byte
-	// Of an operation for one of the wants of a Work: its place among them. For other objects it has no meaning.
-	Want int
+	// Of an operation for one of the changes of a Work: its place among them. For other objects it has no meaning.
+	Place int
 	// Where, if there are several; a Reconciler knows only one.
 	Dataplane string
 }

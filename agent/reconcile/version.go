@@ -43,12 +43,12 @@ func (v *Version) builtin() bool { return v.Origin != nil && v.Origin.builtin }
 
 func (v *Version) retained() bool { return v.Origin != nil && v.Origin.retained }
 
-// same says whether two versions are the same for a data plane. What cannot be read is the same as nothing.
+// same reports whether two versions are the same for a data plane. An unreadable version equals none.
 func (v *Version) same(other *Version) bool {
 	return v.StoredObject != nil && other.StoredObject != nil && v.owner() == other.owner() && v.Spec() == other.Spec()
 }
 
-// says: nobody says nothing.
+// says reports whether a version has this spec and owner. No version has none.
 func (v *Version) says(spec, owner string) bool {
 	return v != nil && v.StoredObject != nil && v.owner() == owner && v.Spec() == spec
 }
@@ -73,8 +73,8 @@ func (v *Version) named() string {
 
 func (v *Version) names(k object.Key) bool { return v != nil && v.StoredObject != nil && v.Names(k) }
 
-// Want is the desired version of an object; nil: it has no owner any more.
-type Want struct {
+// Desired is the desired version of an object; nil: it has no owner any more.
+type Desired struct {
 	Key     object.Key
 	Version *Version
 }

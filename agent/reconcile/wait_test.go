@@ -168,9 +168,9 @@ func TestUntilADataPlaneThatIsBackWasComparedNothingIsSaidToBeApplied(t *testing
 		state           intent.State
 		reason, message string
 	}{
-		{a.Key(), intent.Unknown, "NotCompared", "was applied; what the data plane has is being read"},
-		{b.Key(), intent.Pending, "NotCompared", "waits for the data plane: what it has is being read"},
-		{waits.Key(), intent.Pending, "WaitsForObject", "waits for Port/p (access.port), which is not there; not in the data plane; what the data plane has is being read"},
+		{a.Key(), intent.Unknown, "NotCompared", "was applied; its observed state is being read"},
+		{b.Key(), intent.Pending, "NotCompared", "waits for the data plane: its observed state is being read"},
+		{waits.Key(), intent.Pending, "WaitsForObject", "waits for Port/p (access.port), which is not there; not in the data plane; its observed state is being read"},
 	} {
 		if st, _ := s.Get(c.key); st.State != c.state || st.Reason != c.reason || st.Message != c.message {
 			t.Errorf("%s is %s: %s: %s", c.key, st.State, st.Reason, st.Message)

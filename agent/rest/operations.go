@@ -122,7 +122,7 @@ func (s *server) table(examples map[string]schema) []*operation {
 		parameters: changeParameters(force, complete), media: jsonMedia, body: ref("Changes"), example: schema{"put": []schema{examples["Vrf"]}, "delete": []schema{{"kind": "Vrf", "name": "old"}}},
 		replies: []reply{{status: 200, text: "The result.", media: jsonMedia, content: ref("Applied")},
 			{status: 202, text: "The change is accepted and stored; the data plane has not completed it in time.", media: jsonMedia, content: ref("Applied")}}, serve: (*request).apply})
-	add(&operation{method: http.MethodPost, path: "/v1/plan", id: "plan", tag: "Many at once", role: access.Read, summary: "What applying these changes would do",
+	add(&operation{method: http.MethodPost, path: "/v1/plan", id: "plan", tag: "Many at once", role: access.Read, summary: "The operations that applying these changes would cause",
 		text: "A dry run: nothing is changed.", parameters: []parameter{force, complete}, media: jsonMedia, body: ref("Changes"), example: schema{"put": []schema{examples["Vrf"]}, "delete": []schema{{"kind": "Vrf", "name": "old"}}},
 		replies: []reply{{status: 200, text: "The plan.", media: jsonMedia, content: ref("Plan")}}, serve: (*request).plan})
 	add(&operation{method: http.MethodGet, path: "/v1/history", id: "history", tag: "Revisions", role: access.Read, summary: "The revisions of the configuration, the latest first",

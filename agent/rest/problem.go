@@ -97,7 +97,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &conflicts):
 		p := &problem{status: http.StatusConflict, kind: "conflict", detail: conflicts.All[0].String()}
 		for _, c := range conflicts.All[:min(len(conflicts.All), intent.MaxConflicts)] {
-			p.errors = append(p.errors, mistake{Object: c.Key.String(), Field: c.Field, Problem: c.Problem(), Found: c.Wanted, Accepted: c.Mend(), Holder: c.Holder})
+			p.errors = append(p.errors, mistake{Object: c.Key.String(), Field: c.Field, Problem: c.Problem(), Found: c.Requested, Accepted: c.Mend(), Holder: c.Holder})
 		}
 		if more := len(conflicts.All) - 1; more > 0 {
 			p.detail += fmt.Sprintf(", and %d more", more)

@@ -264,7 +264,7 @@ func (a *Association) Send(stream uint16, protocol uint32, message []byte) error
 	return a.write(append(b, message...))
 }
 
-// Renew is called from Handler.Restarted: what is sent from now on is for the peer's new association. All that was sent before, and did not arrive, is dropped.
+// Renew is called from Handler.Restarted: messages from now on are for the peer's new association. Earlier messages that did not arrive are dropped.
 func (a *Association) Renew() {
 	a.transport.mu.Lock()
 	defer a.transport.mu.Unlock()

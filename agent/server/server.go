@@ -422,7 +422,7 @@ func contested(conflicts *intent.Conflicts) error {
 	details := &api.Problems{}
 	for _, c := range conflicts.All[:min(len(conflicts.All), intent.MaxConflicts)] {
 		details.Problems = append(details.Problems, &api.Problem{Kind: c.Key.Kind, Name: c.Key.Name, Field: c.Field, Problem: c.Problem(),
-			Found: c.Wanted, Accepted: c.Mend(), Holder: c.Holder})
+			Found: c.Requested, Accepted: c.Mend(), Holder: c.Holder})
 	}
 	s, err := status.New(codes.FailedPrecondition, conflicts.Error()).WithDetails(details)
 	if err != nil {

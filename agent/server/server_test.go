@@ -207,7 +207,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Errorf("the data plane has %v", got)
 	}
 	if _, err := client.Describe(t.Context(), &api.ObjectName{Kind: "Vrf", Name: "default"}); status.Code(err) != codes.NotFound {
-		t.Errorf("what nobody wrote is described: %v", err)
+		t.Errorf("an object without configuration is described: %v", err)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestOnlyASocketWithoutAListenerIsReplaced(t *testing.T) {
 	first.Close()
 	again, err := listen(path)
 	if err != nil {
-		t.Fatalf("after nobody does: %v", err)
+		t.Fatalf("without an owner: %v", err)
 	}
 	again.Close()
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {

@@ -64,7 +64,7 @@ func (d *dialer) Receive(packets []service.Packet) {
 
 func (d *dialer) NotReady(_ string, kept *object.StoredObject) intent.NotReady {
 	if kept.KindName() == "Port" {
-		return intent.NotReady{Reason: "Quiet", Message: "nobody has called yet"}
+		return intent.NotReady{Reason: "Quiet", Message: "no peer has called yet"}
 	}
 	return intent.NotReady{}
 }
@@ -112,7 +112,7 @@ func TestAServiceMakesASessionOfAPacketAndAnswersIt(t *testing.T) {
 	apply(t, client, &api.Port{Device: "net_null0"}, "access")
 	port := object.Key{Kind: "Port", Name: "access"}
 	eventually(t, "a service's judgement is the object's condition", func() bool {
-		return strings.Contains(describe(t, client, port), "nobody has called yet")
+		return strings.Contains(describe(t, client, port), "no peer has called yet")
 	})
 	call(t, fake, "alice")
 	eventually(t, "the answer is sent", func() bool {

@@ -82,7 +82,7 @@ func (s *server) useless(changes []object.Change) []*api.Problem {
 	return all
 }
 
-// sessionsEnd reports sessions and connections that an owner's changes end. What a change of an object of several owners ends, it does not know.
+// sessionsEnd reports sessions and connections that an owner's changes end. It leaves out objects of several owners.
 func (s *server) sessionsEnd(owner string, changes []object.Change) []*api.Problem {
 	var all []*api.Problem
 	for _, c := range changes {

@@ -77,7 +77,7 @@ func New(all []Definition) *Host {
 	return h
 }
 
-// Punts returns the reasons for which services want packets.
+// Punts returns the reasons for which services receive packets.
 func (h *Host) Punts() []string { return reasonsOf(h.services) }
 
 // MadeFor returns the configured object for which a service made a volatile one.

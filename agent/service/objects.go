@@ -33,7 +33,7 @@ type Result struct {
 	Final []byte
 	// Done means that every data plane concerned has carried out the change.
 	Done bool
-	// What an object waits for that is neither refused nor Done: "waits for Acl/web, which is not there".
+	// The reason why an object that is neither refused nor Done waits: "waits for Acl/web, which is not there".
 	Waits string
 
 	// A data plane has not carried it out.
@@ -301,15 +301,15 @@ func (b *outcomes) take(places []int, done []*intent.Operation, failures []inten
 	b.mu.Lock()
 	carried := make([]bool, len(places))
 	for _, op := range done {
-		if op.Want >= len(places) || b.changes[places[op.Want]].Key != op.Key {
+		if op.Place >= len(places) || b.changes[places[op.Place]].Key != op.Key {
 			continue // it was carried out because of a change, and is none
 		}
-		n := places[op.Want]
+		n := places[op.Place]
 		if len(op.Final) > 0 {
 			b.is[n].Final = op.Final
 		}
 		// The deletion that is part of a replacement is not a result by itself.
-		carried[op.Want] = carried[op.Want] || (b.changes[n].Object == nil) == (op.Action == reconcile.Delete)
+		carried[op.Place] = carried[op.Place] || (b.changes[n].Object == nil) == (op.Action == reconcile.Delete)
 	}
 	for _, f := range failures {
 		if n := b.find(f.Key); n >= 0 {

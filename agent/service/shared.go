@@ -41,7 +41,7 @@ func NewShared(o Writer, prefix string, in func(func()), refused func(object.Key
 		remove: func(k object.Key) { o.Delete(k, nil) }}
 }
 
-// Name is the name of an object. Equal specs of one owner have the same name; the owner "" is everybody.
+// Name is the name of an object. Equal specs of one owner have the same name; the owner "" is all of them.
 func (s *Shared) Name(spec proto.Message, owner string) string {
 	return SharedName(s.prefix, spec, owner)
 }
@@ -52,7 +52,7 @@ func SharedName(prefix string, spec proto.Message, owner string) string {
 }
 
 // Take makes an object, or counts one user more of it. then is called when the data plane has answered, at once if it has already: an object that it
-// refuses is reported, and whatever names it waits.
+// refuses is reported, and objects that refer to it wait.
 func (s *Shared) Take(kind string, spec proto.Message, then func()) object.Key {
 	return s.TakeAs(kind, s.Name(spec, ""), spec, then)
 }

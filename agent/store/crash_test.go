@@ -358,11 +358,11 @@ func (l *lifetime) agrees(plane *reconciletest.Plane) {
 	l.t.Helper()
 	page, err := l.List(intent.Query{})
 	must(l.t, err)
-	wanted := map[object.Key]*object.Object{}
+	expected := map[object.Key]*object.Object{}
 	for _, s := range page.Objects {
-		wanted[s.Key] = s.Object
+		expected[s.Key] = s.Object
 	}
-	if differences := plane.Differences(wanted); len(differences) > 0 {
+	if differences := plane.Differences(expected); len(differences) > 0 {
 		l.t.Errorf("the data plane differs: %q", differences)
 	}
 }
@@ -401,7 +401,7 @@ func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 	until := func(l *lifetime, what string, holds func() bool) {
 		for end := time.Now().Add(10 * time.Second); !holds() && !l.killable.dead.Load(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("never: %s; waits %+v, wanted is %s", what, l.Unconfirmed(), l.now())
+				t.Fatalf("never: %s; waits %+v, configured is %s", what, l.Unconfirmed(), l.now())
 			}
 		}
 	}
@@ -444,7 +444,7 @@ func TestAnAgentThatIsKilledAtAnyWriteOfAnUndoGoesOnWithIt(t *testing.T) {
 			makeWay(again)
 			t.Logf("killed at write %d, %v", n, when)
 			if got := strings.ReplaceAll(again.now(), "  ", " "); got != want {
-				t.Errorf("wanted is %s", got)
+				t.Errorf("configured is %s", got)
 			}
 			again.agrees(plane)
 			again.stop()

@@ -66,11 +66,11 @@ func (p *program) apply(owner string, o intent.Options, changes ...object.Change
 	return out.Revision
 }
 
-// wants checks the configured objects: "name: description (owner)".
-func (p *program) wants(want ...string) {
+// has checks the configured objects: "name: description (owner)".
+func (p *program) has(want ...string) {
 	p.t.Helper()
 	if got := p.state(); !slices.Equal(got, want) {
-		p.t.Errorf("wanted is %q, not %q", got, want)
+		p.t.Errorf("configured is %q, not %q", got, want)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestEachRevisionCanBeSeenAndGoneBackTo(t *testing.T) {
 	if out.Revision != 5 || len(out.Objects) != 3 {
 		t.Errorf("outcome %+v", out)
 	}
-	p.wants("a: one (api)", "b: one (api)", "s: subscriber (pppoe)")
+	p.has("a: one (api)", "b: one (api)", "s: subscriber (pppoe)")
 	history, err := p.History(0, 10)
 	must(t, err)
 	if len(history) != 4 || history[0].RollbackTo != 1 || history[1].Number != 4 || history[3].Source.Who != "me" {
@@ -134,7 +134,7 @@ func TestEachRevisionCanBeSeenAndGoneBackTo(t *testing.T) {
 	if out.Revision != 6 {
 		t.Errorf("outcome %+v", out)
 	}
-	p.wants("a: two (api)", "b: four (api)", "c: two (api)", "s: subscriber (pppoe)")
+	p.has("a: two (api)", "b: four (api)", "c: two (api)", "s: subscriber (pppoe)")
 }
 
 func TestARollbackToADeletedRevisionIsRefused(t *testing.T) {
@@ -147,7 +147,7 @@ func TestARollbackToADeletedRevisionIsRefused(t *testing.T) {
 	}
 	_, err := p.Rollback(context.Background(), intent.Source{Owner: "api"}, 15, intent.Options{})
 	must(t, err)
-	p.wants("a: 15 (api)")
+	p.has("a: 15 (api)")
 }
 
 func TestAnUnconfirmedRevisionIsUndone(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAnUnconfirmedRevisionIsUndone(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		p.wants(want...)
+		p.has(want...)
 	}
 	soon, late := intent.Options{ConfirmWithin: 20 * time.Millisecond}, intent.Options{ConfirmWithin: time.Hour}
 	api := intent.Source{Owner: "api"}
@@ -179,7 +179,7 @@ func TestAnUnconfirmedRevisionIsUndone(t *testing.T) {
 
 	p.apply("api", intent.Options{ConfirmWithin: 30 * time.Second}, vrf("a", "five"))
 	p = p.restart(nil)
-	p.wants("a: five (api)", "b: one (api)", "c: by another (api)")
+	p.has("a: five (api)", "b: one (api)", "c: by another (api)")
 	must(t, p.Confirm(api, 0))
 	p.apply("api", intent.Options{ConfirmWithin: time.Millisecond}, vrf("a", "six"))
 	p = p.restart(nil)
@@ -201,21 +201,21 @@ func TestTheNextOwnersValueComesBack(t *testing.T) {
 	conflict("api", vrf("a", "of api"), "files", "description")
 	conflict("api", gone("a"), "files", "")
 	p.apply("operator", intent.Options{}, vrf("a", "of operator"))
-	p.wants("a: of operator (operator)")
+	p.has("a: of operator (operator)")
 	p.apply("files", intent.Options{}, vrf("a", "of files again"))
-	p.wants("a: of operator (operator)")
+	p.has("a: of operator (operator)")
 	p = p.restart(owners)
 	p.apply("operator", intent.Options{}, gone("a"))
-	p.wants("a: of files again (files)")
+	p.has("a: of files again (files)")
 	p.apply("api", intent.Options{Force: true}, vrf("a", "of api"))
-	p.wants("a: of api (api)")
+	p.has("a: of api (api)")
 	conflict("files", vrf("a", "of files a third time"), "api", "description")
 	p = p.restart(owners)
 	p.apply("api", intent.Options{Complete: true}, vrf("b", "of api"))
-	p.wants("a: of files again (files)", "b: of api (api)")
+	p.has("a: of files again (files)", "b: of api (api)")
 	p.apply("other", intent.Options{}, vrf("b", "of api"))
 	p.apply("api", intent.Options{}, gone("b"))
-	p.wants("a: of files again (files)", "b: of api (other)")
+	p.has("a: of files again (files)", "b: of api (other)")
 }
 
 func TestOnlyObjectsOfTheExpectedRevisionAreChanged(t *testing.T) {
@@ -242,5 +242,5 @@ func TestOnlyObjectsOfTheExpectedRevisionAreChanged(t *testing.T) {
 	if !errors.As(err, &moved) {
 		t.Errorf("a plan of revision %d at revision %d: %v", plan.Revision, second, err)
 	}
-	p.wants("a: two (api)")
+	p.has("a: two (api)")
 }

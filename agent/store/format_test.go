@@ -107,7 +107,7 @@ func TestFilesOfAnOlderReleaseKeepTheirMeaning(t *testing.T) {
 	p.stop()
 	formatted(t, path, 0)
 	p = p.restart(nil)
-	p.wants("a: three (api)", "b: one (files)")
+	p.has("a: three (api)", "b: one (files)")
 	// Two had been owners of one object before that.
 	history, err := p.History(0, 100)
 	must(t, err)
@@ -120,9 +120,9 @@ func TestFilesOfAnOlderReleaseKeepTheirMeaning(t *testing.T) {
 	if _, err := p.Rollback(context.Background(), intent.Source{Owner: "api"}, last, intent.Options{}); err != nil {
 		t.Error(err)
 	}
-	p.wants("a: two (api)", "b: one (files)")
+	p.has("a: two (api)", "b: one (files)")
 	p = p.restart(nil)
-	p.wants("a: two (api)", "b: one (files)")
+	p.has("a: two (api)", "b: one (files)")
 }
 
 func TestAFileThatWouldBeMisreadIsRefusedAndNotChanged(t *testing.T) {

@@ -291,7 +291,7 @@ func TestAnAgentStartedOnAFullDiskServesItsConfigurationAndRecovers(t *testing.T
 			if err := p.store.Full(); !errors.Is(err, syscall.ENOSPC) {
 				t.Errorf("full: %v", err)
 			}
-			p.wants("a: one (api)", "b: two (api)")
+			p.has("a: one (api)", "b: two (api)")
 			p.knows(true, "default")
 			if r, err := p.History(0, 10); err != nil || len(r) != 10 || r[0].Number != latest {
 				t.Errorf("history %v, error %v", r, err)
@@ -302,9 +302,9 @@ func TestAnAgentStartedOnAFullDiskServesItsConfigurationAndRecovers(t *testing.T
 					t.Fatalf("error %v", err)
 				}
 			}
-			p.wants("a: one (api)", "b: two (api)")
+			p.has("a: one (api)", "b: two (api)")
 			p = p.restart(nil)
-			p.wants("a: one (api)", "b: two (api)")
+			p.has("a: one (api)", "b: two (api)")
 			resize("40m")
 			if r := p.apply("api", intent.Options{}, vrf("c", "three")); r != latest+1 {
 				t.Errorf("revision %d", r)
@@ -313,7 +313,7 @@ func TestAnAgentStartedOnAFullDiskServesItsConfigurationAndRecovers(t *testing.T
 				t.Errorf("still full: %v", err)
 			}
 			p = p.restart(nil)
-			p.wants("a: one (api)", "b: two (api)", "c: three (api)")
+			p.has("a: one (api)", "b: two (api)", "c: three (api)")
 		})
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What operators do with subscribers: the RPC and the commands beside operational state.
+// Operators' commands for subscribers: the RPC and the commands beside operational state.
 package subscriber
 
 import (

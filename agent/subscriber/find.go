@@ -166,7 +166,7 @@ func (m *manager) selected(which []Match, takes func(*session) bool) (all []*ses
 
 func (s *session) matches(match *Match) bool {
 	c, l := &s.connection, &s.lease
-	differs := func(want, is string) bool { return want != "" && want != is }
+	differs := func(asked, found string) bool { return asked != "" && asked != found }
 	switch {
 	case *match == Match{Of: match.Of, One: match.One}:
 		return false // an empty selector must not end all sessions

@@ -13,7 +13,7 @@ import (
 // Pools gives addresses of AddressPools to other services. The service "subscriber" offers it.
 type Pools interface {
 	// Take gives a holder an IPv4 or an IPv6 address of the first pool that has one. A user gets the same address again while it is free.
-	Take(want GuestWant) (GuestAddress, error)
+	Take(request GuestRequest) (GuestAddress, error)
 	// Retake restores the addresses of a VRF that a holder of an earlier run of the agent has, and returns those that
 	// others have meanwhile.
 	Retake(holder, vrf string, addresses []netip.Addr) (lost []netip.Addr)
@@ -21,8 +21,8 @@ type Pools interface {
 	Release(holder string)
 }
 
-// GuestWant asks for an address.
-type GuestWant struct {
+// GuestRequest is a request for an address.
+type GuestRequest struct {
 	// Holder is unique: the service's name and a key of its own.
 	Holder, User string
 	// Names of AddressPools, in the order in which they are tried.
@@ -60,41 +60,41 @@ func (m *manager) forgetEmpty(holder string) {
 }
 
 // Take implements Pools.
-func (m *manager) Take(want GuestWant) (GuestAddress, error) {
+func (m *manager) Take(request GuestRequest) (GuestAddress, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.guestOf(want.Holder, want.User)
+	s := m.guestOf(request.Holder, request.User)
 	at := s.holdings()[0]
-	if !want.IPv4 {
+	if !request.IPv4 {
 		at = s.holdings()[1]
 	}
-	defer m.forgetEmpty(want.Holder)
-	if len(want.Pools) > 0 {
-		if p := m.pools[want.Pools[0]]; p != nil && s.lease.VRF == "" {
+	defer m.forgetEmpty(request.Holder)
+	if len(request.Pools) > 0 {
+		if p := m.pools[request.Pools[0]]; p != nil && s.lease.VRF == "" {
 			s.lease.VRF = p.vrf
 		}
 	}
 	s.lease.VRF = orDefault(s.lease.VRF)
-	if want.Fixed.IsValid() {
-		prefix := netip.PrefixFrom(want.Fixed, want.Fixed.BitLen())
+	if request.Fixed.IsValid() {
+		prefix := netip.PrefixFrom(request.Fixed, request.Fixed.BitLen())
 		if m.taken[addressKey{s.lease.VRF, prefix}] != nil {
-			return GuestAddress{}, fmt.Errorf("%w: %s", ErrAddressInUse, want.Fixed)
+			return GuestAddress{}, fmt.Errorf("%w: %s", ErrAddressInUse, request.Fixed)
 		}
 		m.hold(s, at, prefix, nil)
-		return GuestAddress{Address: want.Fixed}, nil
+		return GuestAddress{Address: request.Fixed}, nil
 	}
-	for _, name := range want.Pools {
+	for _, name := range request.Pools {
 		p := m.pools[name]
-		if p == nil || !p.gives(at.kind) || p.vrf != s.lease.VRF || !want.Asked.IsValid() || !p.has(want.Asked) {
+		if p == nil || !p.gives(at.kind) || p.vrf != s.lease.VRF || !request.Asked.IsValid() || !p.has(request.Asked) {
 			continue
 		}
-		if prefix := p.prefix(want.Asked); m.taken[addressKey{p.vrf, prefix}] == nil && !p.reserved(want.Asked) {
+		if prefix := p.prefix(request.Asked); m.taken[addressKey{p.vrf, prefix}] == nil && !p.reserved(request.Asked) {
 			p.used++
 			m.hold(s, at, prefix, p)
-			return GuestAddress{want.Asked, p.dns}, nil
+			return GuestAddress{request.Asked, p.dns}, nil
 		}
 	}
-	if _, err := m.fromPools(s, at, want.Pools); err != nil {
+	if _, err := m.fromPools(s, at, request.Pools); err != nil {
 		return GuestAddress{}, err
 	}
 	got := GuestAddress{Address: at.get().Addr()}

@@ -771,7 +771,7 @@ func (m *manager) terminate(s *session, cause Cause, text string) durable.Pendin
 	return kept
 }
 
-// answerEnds calls done once the disk has the ends: whoever has the answer does not ask again after a restart of the agent. Ends of an earlier
+// answerEnds calls done once the disk has the ends: a caller that has the answer does not ask again after a restart of the agent. Ends of an earlier
 // call, whose sessions this one did not find any more, are on the disk by then, too.
 func (m *manager) answerEnds(count int, kept pendings, done func(int, error)) {
 	m.afterRecords(kept, func(disk error) { m.later(func() { done(count, disk) }) })

@@ -529,7 +529,7 @@ func TestTheStateOfAnAccessProtocolIsKeptWhateverPoolsHave(t *testing.T) {
 		t.Error(err)
 	}
 	if _, up := w.Lease("2"); up {
-		t.Error("a lease of nobody")
+		t.Error("a lease without a subscriber")
 	}
 }
 
@@ -671,7 +671,7 @@ func TestADeclinedAddressIsReplacedAndTheOtherFamilyStays(t *testing.T) {
 	if all := w.plane.session(other.Session).Addresses; len(all) != 4 || slices.Contains(all, first.IPv6.String()+"/128") || slices.Contains(all, first.IPv4.String()+"/32") {
 		t.Errorf("%v", all)
 	}
-	// The declined addresses are of nobody, and the next change of the session declines none.
+	// The declined addresses have no subscriber, and the next change of the session declines none.
 	if same := extend(func(*Connection) {}); same.IPv4 != other.IPv4 || same.IPv6 != other.IPv6 || len(w.taken) != 4 {
 		t.Errorf("%+v, %d taken", same, len(w.taken))
 	}

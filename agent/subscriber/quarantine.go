@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// A declined address is given to nobody for so long.
+	// No client gets a declined address for so long.
 	quarantineTime = 10 * time.Minute
 	// Declined addresses of one subscriber, and of a pool as a part of it: a host that declines all that it gets does not empty the pool.
 	quarantineOfSubscriber = 4

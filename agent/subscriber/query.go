@@ -46,7 +46,7 @@ func vlanPair(s string) bool {
 	return true
 }
 
-// parse is parseQuery, and refuses a protocol that nobody serves.
+// parse is parseQuery, and refuses a protocol that no service serves.
 func (m *manager) parse(q *api.SubscribersQuery) (selection, error) {
 	w, err := parseQuery(q)
 	m.mu.Lock()
@@ -92,14 +92,14 @@ func parseQuery(q *api.SubscribersQuery) (w selection, err error) {
 // attribute adds the conditions of a query on attributes that no index has.
 func (w *selection) attribute(q *api.SubscribersQuery) error {
 	where := func(holds func(*session) bool) { w.attributes = append(w.attributes, holds) }
-	text := func(want string, of func(*session) string) {
-		if want != "" {
-			where(func(s *session) bool { return of(s) == want })
+	text := func(value string, of func(*session) string) {
+		if value != "" {
+			where(func(s *session) bool { return of(s) == value })
 		}
 	}
-	number := func(want uint32, of func(*session) uint16) {
-		if want != 0 {
-			where(func(s *session) bool { return uint32(of(s)) == want })
+	number := func(value uint32, of func(*session) uint16) {
+		if value != 0 {
+			where(func(s *session) bool { return uint32(of(s)) == value })
 		}
 	}
 	text(q.GetCircuitId(), func(s *session) string { return identification(s.connection.Line.CircuitID) })

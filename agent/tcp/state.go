@@ -21,7 +21,7 @@ type State struct {
 	Out   []byte
 }
 
-// State of the connection. It returns false if nobody can go on with it: it is over, or being closed.
+// State of the connection. It returns false if no process can continue it: it is over, or being closed.
 func (c *Conn) State() (State, bool) {
 	if c.Over() {
 		return State{}, false

@@ -53,7 +53,7 @@ type dialer struct {
 	active   int
 	isUpNow  int
 	both     int
-	wanted   []bool
+	desired  []bool
 	credit   float64
 	credited int64
 
@@ -138,7 +138,7 @@ func (d *dialer) timers() {
 
 // enqueue dials a line when it is its turn, if it is to be up.
 func (d *dialer) enqueue(l *line) {
-	if i := d.index(l); d.wanted[i] && l.phase == idle {
+	if i := d.index(l); d.desired[i] && l.phase == idle {
 		d.pending = append(d.pending, i)
 	}
 }
@@ -162,7 +162,7 @@ func (d *dialer) start() {
 			d.credit--
 		}
 		l := &d.lines[d.pending[d.waiting]]
-		if l.phase == idle && d.wanted[d.index(l)] {
+		if l.phase == idle && d.desired[d.index(l)] {
 			if d.first == 0 {
 				d.first = d.now
 			}
@@ -343,9 +343,9 @@ func (d *dialer) step(began time.Time) (frames int) {
 
 // percentile is a part of the set-up times, in milliseconds.
 func (d *dialer) percentile(p float64) int {
-	below, wanted := uint64(0), uint64(math.Ceil(p*float64(d.timed)))
+	below, rank := uint64(0), uint64(math.Ceil(p*float64(d.timed)))
 	for ms, n := range d.latencies {
-		if below += uint64(n); below >= wanted {
+		if below += uint64(n); below >= rank {
 			return ms
 		}
 	}

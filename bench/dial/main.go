@@ -76,7 +76,7 @@ func main() {
 }
 
 func newDialer(o *settings) (*dialer, error) {
-	d := &dialer{random: rand.New(rand.NewPCG(o.seed, 1)), pppoe: o.pppoe, lines: make([]line, o.pppoe+o.ipoe), wanted: make([]bool, o.pppoe+o.ipoe),
+	d := &dialer{random: rand.New(rand.NewPCG(o.seed, 1)), pppoe: o.pppoe, lines: make([]line, o.pppoe+o.ipoe), desired: make([]bool, o.pppoe+o.ipoe),
 		usernames: strings.Split(o.username, ","), password: o.password, without6: o.without6, echoInterval: int64(o.echo), window: max(1, o.window),
 		rate: o.rate, move: uint16(o.move), method: pppCHAP}
 	switch o.method {
@@ -185,7 +185,7 @@ func (d *dialer) command(words []string) any {
 	case "dial":
 		d.latencies, d.timed, d.first, d.last = [latencySlots]uint32{}, 0, 0, 0
 		for i := range d.lines {
-			d.wanted[i] = true
+			d.desired[i] = true
 			d.enqueue(&d.lines[i])
 		}
 	case "status":
@@ -210,7 +210,7 @@ func (d *dialer) command(words []string) any {
 		}
 	case "hangup":
 		for i := range d.lines {
-			d.wanted[i] = false
+			d.desired[i] = false
 			d.hangUp(&d.lines[i])
 		}
 		d.pending, d.waiting = d.pending[:0], 0

@@ -64,10 +64,10 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 		names[i] = "reconcile-" + name + "-200k"
 	}
 	ends := [][]string{{""}, {"-disk", "-memory"}, {"-agent", "-dataplane"}}
-	wanted := func(i int) bool {
+	selected := func(i int) bool {
 		return slices.ContainsFunc(ends[i], func(end string) bool { return chosen.MatchString(names[i] + end) })
 	}
-	if !wanted(0) && !wanted(1) && !wanted(2) {
+	if !selected(0) && !selected(1) && !selected(2) {
 		return nil
 	}
 	directory, err := os.MkdirTemp(p.disk, "reconcile-")
@@ -103,12 +103,12 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 	}
 	bulk.Store = "disk"
 	report(0, bulk)
-	if wanted(1) {
+	if selected(1) {
 		if err := g.oneIn("disk", directory, report); err != nil {
 			return fmt.Errorf("%s: %w", names[1], err)
 		}
 	}
-	if wanted(2) {
+	if selected(2) {
 		for _, again := range []struct {
 			what string
 			f    func() (result, error)
@@ -121,7 +121,7 @@ func (p programs) run(chosen *regexp.Regexp, say func(result)) error {
 			report(2, r)
 		}
 	}
-	if wanted(1) {
+	if selected(1) {
 		// The same agent with its store in memory: the rest is not the disk's.
 		if err := g.move(directory, fast); err != nil {
 			return err

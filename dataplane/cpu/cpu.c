@@ -81,7 +81,7 @@ kept_state(void)
 	return low;
 }
 
-// What this CPU and its operating system have. In a virtual machine each CPUID takes a visit to the host: they are asked once.
+// The features of this CPU and its operating system. In a virtual machine each CPUID takes a visit to the host: they are asked once.
 static uint64_t
 features_found(void)
 {

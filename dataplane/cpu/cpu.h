@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program needs of the CPU, and what of that a CPU lacks. The levels are those of the x86-64 psABI (section 3.1.1, "Processor
+// The CPU features that a program needs, and those of them that a CPU lacks. The levels are those of the x86-64 psABI (section 3.1.1, "Processor
 // Architecture"): each is named as compilers name it, and has all that the one before has.
 //
 // All but needs.c is compiled for the first x86-64, so that it can speak on every CPU.

@@ -654,7 +654,7 @@ a_device_without_an_answer_is_given_up_and_holds_its_packets(void **state)
 		assert_int_equal(ops[i].status, CRYPTO_BAD_TIMEOUT);
 	assert_true(crypto_device_given_up());
 	assert_string_equal(crypto_key_engine(cases[0].encrypt), "ipsec-mb (cryptodev given up)");
-	// The caller goes on with its operations, and frees its packets. Their buffers are nobody's.
+	// The caller goes on with its operations, and frees its packets. No operation has their buffers.
 	memset(ops, 0xee, sizeof(ops));
 	memcpy(kept, ops, sizeof(kept));
 	rte_pktmbuf_free_bulk(packets, LOST);
@@ -676,7 +676,7 @@ a_device_without_an_answer_is_given_up_and_holds_its_packets(void **state)
 	assert_string_equal(crypto_key_engine(key), "ipsec-mb");
 	crypto_key_free(key);
 
-	// What the device returns late goes to no operation, and gives the buffers back.
+	// A late result of the device goes to no operation, and gives the buffers back.
 	calls->dequeue_burst = dequeue;
 	for (unsigned i = 0; i < 100 && rte_mempool_avail_count(buffers) < BUFFERS; i++) {
 		case_op(&other, &next, false);

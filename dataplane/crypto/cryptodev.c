@@ -372,7 +372,7 @@ take_late(struct crypto_context *context)
 }
 
 // The device has not answered in time. It has the first `sent` of these operations, and any of those without a result may still be in its
-// hands: nobody waits for them, and nobody gets the memory of their packets.
+// hands: no caller waits for them, and the memory of their packets is not reused.
 static void
 give_up(struct crypto_context *context, struct crypto_op **ops, unsigned sent, unsigned count)
 {

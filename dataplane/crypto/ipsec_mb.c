@@ -83,7 +83,7 @@ powers_are_many(const IMB_MGR *mb)
 	return mb->used_arch == IMB_ARCH_AVX512 && mb->features & IMB_FEATURE_VAES;
 }
 
-// What a packet needs of its key, and nothing else: a whole schedule has 1,008 bytes.
+// The part of the key that a packet needs, and nothing else: a whole schedule has 1,008 bytes.
 static inline void
 gcm_prefetch(const struct crypto_op *op, bool many)
 {

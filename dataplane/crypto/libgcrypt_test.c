@@ -56,7 +56,7 @@ ok(gcry_error_t error)
 		fail_msg("%s", gcry_strerror(error));
 }
 
-// What RFC 4303 says of a packet: header, high half of the number, header again, as AEAD and HMAC cover them.
+// The parts of a packet that AEAD and HMAC cover (RFC 4303): header, high half of the number, header again.
 static void
 seal(const struct crypto_secret *s, const struct algorithm *a, int mac, uint8_t *packet, unsigned length, bool esn,
 	uint32_t esn_high)

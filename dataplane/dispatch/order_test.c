@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames that any worker may work on and that leave in the order of their arrival, by DPDK's own event_sw: two workers are walked by
-// hand, so that one of them can be as late with its part as a test wants. What a port's frames become is told by `work`; what
+// hand, so that one of them can be as late with its part as a test wants. `work` reports the result of a port's frames; what
 // leaves by the port `out` is noted where frames go before its device.
 #include <setjmp.h>
 #include <stdarg.h>

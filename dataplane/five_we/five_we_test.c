@@ -131,7 +131,7 @@ the_qfi_of_the_header_goes_before_the_rules_of_a_flow_profile(void **state)
 	assert_int_equal(only_frame("core")[CONTAINER_QFI], 33);
 }
 
-// What is before a packet of `inner` bytes in a tunnel.
+// The headers before a packet of `inner` bytes in a tunnel.
 static uint8_t *
 write_tunnel(uint8_t *frame, uint8_t qfi_and_rqi, uint32_t teid, uint16_t inner)
 {

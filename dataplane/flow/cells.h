@@ -13,7 +13,7 @@ struct flow_counters {
 
 // By session and cell.
 extern struct counters flow_counters;
-// By session: of each cell a byte, the first in the lowest bits, the QFI and 1; 0: nobody's. The last byte: whether the session counts.
+// By session: of each cell a byte, the first in the lowest bits, the QFI and 1; 0: of no flow. The last byte: whether the session counts.
 extern uint64_t *flow_cells;
 
 // The cell of a QFI below 64, or FLOW_CELLS. Any thread.

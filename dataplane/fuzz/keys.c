@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer over access keys of sessions: a few sessions come, change their access keys, and go, in any order and
-// with frames between. Whatever was refused, every session is found by its own key, and nothing leads to a deleted
+// with frames between. After any refusal, every session is found by its own key, and nothing leads to a deleted
 // one.
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,8 +24,8 @@ DROP(drop_header, "gre-header",
 	"A GRE header without a key, with a checksum or a sequence number, or of another version: TS 24.502 section "
 	"9.3.3 "
 	"has none of them.")
-DROP(drop_inner, "gre-inner-not-ip", "What was in a GRE packet is neither IPv4 nor IPv6.")
-DROP(drop_frame, "gre-inner-not-ethernet", "What was in a GRE packet for a session of type Ethernet is no frame.")
+DROP(drop_inner, "gre-inner-not-ip", "The inner packet of a GRE packet is neither IPv4 nor IPv6.")
+DROP(drop_frame, "gre-inner-not-ethernet", "A GRE packet for a session of type Ethernet holds no frame.")
 DROP(drop_session, "gre-no-session", "A packet from a GRE tunnel that no session has.")
 DROP(drop_ecn, "gre-ecn-illegal",
 	"A router marked a packet in a GRE tunnel as having met congestion, which its ends do not understand (RFC 6040 "

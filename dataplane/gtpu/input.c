@@ -50,8 +50,8 @@ DROP(drop_peer, "gtpu-wrong-peer",
 	"A GTP-U packet whose source is neither its tunnel's remote address nor one of its accepted sources.")
 DROP(drop_unknown_peer, "gtpu-unknown-peer", "A GTP-U error indication from an address that no tunnel leads to.")
 DROP(drop_type, "gtpu-message-type", "A GTP-U message of a type that nothing here takes.")
-DROP(drop_inner, "gtpu-inner-not-ip", "What was in the tunnel is neither IPv4 nor IPv6.")
-DROP(drop_frame, "gtpu-inner-not-ethernet", "What was in the tunnel of a session of type Ethernet is no frame.")
+DROP(drop_inner, "gtpu-inner-not-ip", "The inner packet is neither IPv4 nor IPv6.")
+DROP(drop_frame, "gtpu-inner-not-ethernet", "A G-PDU for a session of type Ethernet holds no frame.")
 DROP(drop_ecn, "gtpu-ecn-illegal",
 	"A router marked a packet in a tunnel as having met congestion, which its ends do not understand (RFC 6040 "
 	"section 4.2).")
@@ -383,7 +383,7 @@ deliver_frame(struct rte_mbuf *m, struct packet *p, const struct session *s, con
 	return session_frames_down_node.id;
 }
 
-// What configures a host of the link: a router advertisement, or an answer of a DHCPv6 server. It is for a link-local or multicast address.
+// A packet that configures a host of the link: a router advertisement, or an answer of a DHCPv6 server, to a link-local or multicast address.
 static struct punt *
 configuration(const uint8_t *ip, size_t length)
 {

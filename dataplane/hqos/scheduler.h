@@ -169,7 +169,7 @@ hqos_waiting(const struct hqos_subscriber *sub, unsigned class)
 uint64_t hqos_sent(const struct hqos_subscriber *sub, unsigned class);
 
 // Whose turn has begun below: of those within their committed rate, which go first and end others' turns for a while, and of the
-// others. What the first send does not count as their share of the rest.
+// others. Packets of the first do not count as their share of the rest.
 struct hqos_turns {
 	uint32_t green, other; // or NO_ID
 	int32_t green_credit;  // bytes

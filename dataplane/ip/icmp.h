@@ -66,7 +66,7 @@ struct icmp_too_big {
 // At start.
 void icmp_too_big_watch(struct icmp_too_big *watcher);
 // A worker: a packet of our own is larger than the MTU of its way out here. If it is a tunnel's, the watchers hear of it as if a router had sent
-// the message: nobody else hears of it.
+// the message: no other host gets it.
 void icmp_too_big_here(const struct packet *p, uint32_t mtu);
 
 // Once at start: ICMP for our addresses. (icmp_echo.c)

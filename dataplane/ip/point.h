@@ -10,7 +10,7 @@
 // In: an IP packet whose way out is such an interface, packet->hop. TTL, MTU, counters. Out: the output of the interface's type.
 extern struct node ip_point_node;
 
-// What interface_input() needs of the interface.
+// The memory of the interface that interface_input() reads.
 static inline void
 interface_input_prefetch(uint32_t index)
 {

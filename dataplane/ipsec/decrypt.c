@@ -388,7 +388,7 @@ deliver(struct rte_mbuf *m, struct packet *p, const struct arrival *a, const str
 	return interface_input(m, p, interface);
 }
 
-// What deliver() needs of the packet's SA and tunnel, which examine() has touched.
+// The memory of the packet's SA and tunnel that deliver() reads; examine() has touched both.
 static inline void
 deliver_prefetch(uint32_t index)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drop reasons of IPsec: each packet here goes through the real graph and is counted under its reason. What is inside of ESP packets that an
+// Drop reasons of IPsec: each packet here goes through the real graph and is counted under its reason. The contents of ESP packets that an
 // independent peer made: tests/test_esp_peer.py.
 #include <arpa/inet.h>
 #include <setjmp.h>

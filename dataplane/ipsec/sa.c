@@ -842,7 +842,7 @@ change(uint32_t index, const Sluice__V1__SecurityAssociation *spec, const Sluice
 	struct ipsec_sa *sa = ipsec_sa_at(index);
 	struct sa_detail *d = &details[index];
 	void *selectors = (void *)(uintptr_t)sa->selectors;
-	// A peer that moved stays where it is, and what was learned of the path stays known, when another field changes.
+	// A peer that moved stays where it is, and the learned path MTU stays, when another field changes.
 	bool moves = !same_ends(spec, old), measures = moves || spec->path_mtu != old->path_mtu;
 	int error = 0;
 

@@ -9,7 +9,7 @@
 
 static const uint32_t SEQUENCE_FILE_NONE = UINT32_MAX;
 
-// What an SA is for the file. Keys with their salt, and the VRF by its name: "default" for the default one.
+// The identity of an SA in the file. Keys with their salt, and the VRF by its name: "default" for the default one.
 struct sequence_owner {
 	uint32_t spi;
 	bool outbound;

@@ -41,7 +41,7 @@ DROP(drop_mac, "arp-mac",
 DROP(drop_own, "arp-own-mac",
 	"An ARP message that says that its sender has the Ethernet address of the port it came in by.")
 CONSUMED(drop_other, "arp-not-for-us", "An ARP request for an address that we do not answer for.")
-CONSUMED(drop_noted, "arp-noted", "An ARP message that asks nothing of us; what it says of its sender has been noted.")
+CONSUMED(drop_noted, "arp-noted", "An ARP message that asks nothing of us; its sender has been noted.")
 DROP(drop_unsolicited, "arp-unsolicited", "An ARP reply about an address that we do not send to.")
 DROP(drop_rate, "arp-rate-limited", "More ARP requests than the rate limits of all sources and of this one allow.")
 DROP(drop_duplicate, "duplicate-address", "Another host says that it has an address of ours.")

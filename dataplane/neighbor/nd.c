@@ -44,7 +44,7 @@ DROP(drop_invalid, "nd-invalid", "A neighbour discovery message that RFC 4861 sa
 DROP(drop_own, "nd-own-mac",
 	"A neighbour discovery message that tells the Ethernet address of the port it came in by as another's.")
 CONSUMED(drop_other, "nd-not-for-us", "A neighbour solicitation for an address that we do not answer for.")
-CONSUMED(drop_noted, "nd-noted", "A neighbour discovery message that asks nothing of us; what it says has been noted.")
+CONSUMED(drop_noted, "nd-noted", "A neighbour discovery message that asks nothing of us; it has been noted.")
 DROP(drop_mac, "nd-mac",
 	"A neighbour discovery message of a subscriber that tells another Ethernet address than the session's.")
 DROP(drop_target, "nd-target", "A neighbour advertisement of a subscriber for an address that is not its own.")

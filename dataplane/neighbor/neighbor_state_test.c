@@ -64,7 +64,7 @@ each_event_in_each_state_follows_the_rfc(void **state)
 		{"what was not asked for resolves, too", INCOMPLETE, H, OTHER, 0, 0, STALE, OTHER, 0, T.unused},
 		{"not without a MAC", INCOMPLETE, H, NO_MAC, 1, 1, INCOMPLETE, SAME, 0, 0},
 		{"a failed one that is heard of is back", FAILED, H, OTHER, 0, 1, STALE, OTHER, 0, T.unused},
-		{"nobody's is not noted", NONE, H, OTHER, 1, 1, NONE, SAME, 0, 0},
+		{"an unknown neighbour is not noted", NONE, H, OTHER, 1, 1, NONE, SAME, 0, 0},
 		{"nor a configured one's", STATIC, H, OTHER, 1, 1, STATIC, SAME, 0, 0},
 
 		{"a confirmation", STALE, H, SAME, 1, 0, REACHABLE, SAME, 0, T.reachable},

@@ -49,7 +49,7 @@ struct session_step {
 	// No chain has the node because of `had`: give back resources that it has and `now` does not. NULL: none.
 	void (*release)(uint32_t session, const void *had, const void *now, bool deleted);
 
-	// What the QoS flows of a session let through, into `flows`, and of how many. NULL: the step knows of none.
+	// Writes the counters of a session's QoS flows to `flows`, and returns their number. NULL: the step knows of none.
 	unsigned (*flows)(uint32_t session, struct session_flow flows[SESSION_FLOWS]);
 
 	size_t offset;  // of its part

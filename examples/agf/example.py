@@ -87,7 +87,7 @@ class Server:
 
 
 class Story(threading.Thread):
-    """What happens while packets pass."""
+    """The steps while packets pass."""
 
     def __init__(self, gateway, core, dialer, load, seconds, say):
         """`say` prints at once; None: what is said is for the summary."""

@@ -676,7 +676,7 @@ class Amf:
         ies = {**self.of(ue), "PDUSessionResourceModifyListModReq": [item]}
         self.send("PDUSessionResourceModifyRequest", ies, ue.stream)
 
-    # ---- What a test asks for
+    # ---- Commands of a test
 
     def target(self, c):
         return self.known.get(c["ue"]) if "ue" in c else None
@@ -725,7 +725,7 @@ class Amf:
         elif do == "sequence":
             self.subscribers[c["imsi"]][2] = c["number"]
         elif do == "share":
-            # What AMFs of a set have in common (TS 23.501 section 5.21.2).
+            # The UE contexts that AMFs of a set share (TS 23.501 section 5.21.2).
             self.say("shared", ue=ue.number, context=pickle.dumps(ue).hex())
         elif do == "adopt":
             ue = pickle.loads(bytes.fromhex(c["context"]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every UE of the test core has: NAS (TS 24.501) above a USIM, and EAP-5G (TS 24.502 section 9.3.2)."""
+"""A UE of the test core: NAS (TS 24.501) above a USIM, and EAP-5G (TS 24.502 section 9.3.2)."""
 
 import struct
 

@@ -19,7 +19,7 @@ VERSION_2 = 0x21
 
 
 class Rg(Host, Mobile):
-    """What happens to it: `registered`, `addresses` and `resources` by PDU session, `sessions_released`, `events`."""
+    """Its state and events: `registered`, `addresses` and `resources` by PDU session, `sessions_released`, `events`."""
 
     def __init__(self, wire, mac, *vlans, supi, plmn="00101", guami=""):
         self.plmn, self.supi, self.guami = plmn, supi, guami

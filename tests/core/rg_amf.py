@@ -54,7 +54,7 @@ class RgAmf(N3iwfAmf):
 
 if __name__ == "__main__":
     parser = options()
-    # What N3iwfAmf reads: bit/s of PDU sessions, subscribers and flows of 5QI 1; whether it keeps contexts; its slice.
+    # Options of N3iwfAmf: bit/s of PDU sessions, subscribers and flows of 5QI 1; whether it keeps contexts; its slice.
     for name, rate in (("ambr", 1_000_000_000), ("ueambr", 0), ("gbr", 0), ("slow", 0), ("silent", 0), ("sst", 1)):
         parser.add_argument(f"--{name}", type=int, default=rate)
     run(RgAmf(parser.parse_args()))

@@ -57,7 +57,7 @@ class Process:
         self.child.wait()
 
     def death(self):
-        """What ended it, if neither the program itself nor a test did so on purpose."""
+        """The reason of its end, if neither the program itself nor a test ended it on purpose."""
         status = self.child.poll()
         if status in FAULTS or (status == -signal.SIGKILL and not self.killed):
             return f"{self.log.name}: {signal.Signals(-status).name}"

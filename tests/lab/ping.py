@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ping reports."""
+"""The report of ping."""
 
 import re
 

@@ -25,7 +25,7 @@ class Sniffer:
         `relays`: the NAS messages are those of UEs.
         """
         self.process.stop()
-        # What GTP-U carries may be a frame, which tshark could take for an IP packet.
+        # A T-PDU may be a frame, which tshark could take for an IP packet.
         options = ("-o", "gtp.dissect_tpdu_as:None", *(("--disable-protocol", "nas-5gs") if relays else ()))
         fields = ("frame.number", "_ws.col.Protocol", "_ws.col.Info", "_ws.expert.message")
         shown = ("-T", "fields", *(each for field in fields for each in ("-e", field)))

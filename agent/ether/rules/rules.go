@@ -12,7 +12,7 @@ import (
 	"sluice.dev/sluice/agent/object"
 )
 
-// InterfaceType is a type of interface: what lies below it is an object.
+// InterfaceType is a type of interface: the device or tunnel below it is an object.
 type InterfaceType struct {
 	// The field of Interface (api/interface.proto) that names the object.
 	Field string

@@ -22,7 +22,7 @@ var ErrPublicValue = errors.New("invalid public value")
 type Exchange struct {
 	Group  uint16
 	Public []byte
-	// What Restore needs.
+	// The secret exponent, for Restore.
 	Secret []byte
 	finish func(peer []byte) ([]byte, error)
 }

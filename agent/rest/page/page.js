@@ -10,7 +10,7 @@ const make = (tag, properties = {}, ...children) => {
 
 const named = (reference) => reference.split('/').pop();
 
-// What a schema says, on one line.
+// The description of a schema, on one line.
 function says(schema) {
   if (schema.$ref) return named(schema.$ref);
   if ('const' in schema) return JSON.stringify(schema.const);

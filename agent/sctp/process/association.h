@@ -68,7 +68,7 @@ struct stack {
 
 extern const struct stack libusrsctp_stack, kernel_stack;
 
-// What the peer sent, or the stack reports; from one thread.
+// Events of the peer and of the stack; from one thread.
 void got_up(struct association *a, uint16_t out, uint16_t in);
 void got_restart(struct association *a, uint16_t out, uint16_t in);
 void got_path(struct association *a, const struct sockaddr_storage *address, bool reachable);

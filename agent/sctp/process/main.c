@@ -40,7 +40,7 @@ enum command {
 	// SHUTDOWN, and ABORT.
 	COMMAND_CLOSE = 3,
 	COMMAND_ABORT = 4,
-	// The agent has taken so many (4) EVENT_RESTART of the association: what follows is for the new one.
+	// The agent has taken so many (4) EVENT_RESTART of the association: the next messages are for the new one.
 	COMMAND_RENEW = 5,
 };
 

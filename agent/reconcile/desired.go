@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Want and Plan: changes of desired state.
+// SetDesired and Plan: changes of desired state.
 package reconcile
 
 import (
@@ -12,20 +12,20 @@ import (
 // changesAtOnce is how many changes are taken over while other callers wait.
 const changesAtOnce = 256
 
-// Work is the work of one Want.
+// Work is the work of one SetDesired.
 type Work struct {
 	reconciler *Reconciler
 	*transaction
 }
 
-// Want changes desired state. Work.Done is closed when each object, and each that had to be rebuilt for it, is
+// SetDesired changes desired state. Work.Done is closed when each object, and each that had to be rebuilt for it, is
 // Applied, Failed or waits; without a data plane that is at once. A strict Work is done as soon as any object failed.
-// It must be closed. Others may call Want meanwhile, but
+// It must be closed. Others may call SetDesired meanwhile, but
 // no change is decided about before the desired state has all of them.
-func (r *Reconciler) Want(wants []Want, strict bool) *Work {
+func (r *Reconciler) SetDesired(desired []Desired, strict bool) *Work {
 	t := newTransaction(strict)
 	claims := 0
-	for _, w := range wants {
+	for _, w := range desired {
 		if w.Version != nil && w.Version.StoredObject != nil {
 			claims += w.Version.Claims()
 		}
@@ -33,9 +33,9 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.transactions[t] = struct{}{}
-	r.graph.reserve(len(wants), claims)
-	r.wanting++
-	for i, w := range wants {
+	r.graph.reserve(len(desired), claims)
+	r.changing++
+	for i, w := range desired {
 		if i%changesAtOnce == 0 {
 			if i > 0 {
 				r.mu.Unlock()
@@ -44,9 +44,9 @@ func (r *Reconciler) Want(wants []Want, strict bool) *Work {
 			}
 			r.graph.tick()
 		}
-		r.graph.setWantAt(i, w.Key, w.Version, t)
+		r.graph.setDesiredAt(i, w.Key, w.Version, t)
 	}
-	r.wanting--
+	r.changing--
 	switch {
 	case r.link == nil:
 		r.interrupt(t)
@@ -101,11 +101,11 @@ func (r *Reconciler) Connected() bool {
 	return r.link != nil
 }
 
-// Plan returns the operations of a Want, in their order, as if the data plane refused nothing; and those that have to
+// Plan returns the operations of a SetDesired, in their order, as if the data plane refused nothing; and those that have to
 // wait. Of waiting ones with Replacing, only the deletion is carried out.
 // The plan is carried out on copies, without the lock.
-func (r *Reconciler) Plan(wants []Want) (planned, waiting []Operation) {
-	for s := r.newSnapshot(wants); ; {
+func (r *Reconciler) Plan(desired []Desired) (planned, waiting []Operation) {
+	for s := r.newSnapshot(desired); ; {
 		planned, waiting = s.carryOut()
 		if len(s.todo) == 0 {
 			return planned, waiting
@@ -145,7 +145,7 @@ func (g *graph) unfinished(done []Operation, keys []object.Key, before map[objec
 	reported := map[object.Key]bool{}
 	for _, k := range keys {
 		e := g.entries.Get(k)
-		if e == nil || reported[k] || e.inStep() || e.have == nil && e.want == nil {
+		if e == nil || reported[k] || e.inStep() || e.have == nil && e.desired == nil {
 			continue
 		}
 		reported[k] = true
@@ -159,12 +159,12 @@ func (g *graph) unfinished(done []Operation, keys []object.Key, before map[objec
 		switch old := before[k]; {
 		case out[k] != nil:
 			op.Action, op.Reason, op.Fields, op.Replacing = Create, out[k].Reason, out[k].Fields, true
-		case e.want == nil:
+		case e.desired == nil:
 			op.Action, op.Reason = Delete, "not in the desired state"
 		case e.have != nil:
 			op.Action, op.Reason, op.Fields = Update, "the data plane keeps its old form until then", g.differences(e)
 		case old != nil:
-			op.Action, op.Reason, op.Fields = Update, "not in the data plane", old.DiffSpec(e.want.StoredObject)
+			op.Action, op.Reason, op.Fields = Update, "not in the data plane", old.DiffSpec(e.desired.StoredObject)
 		default:
 			op.Action, op.Reason = Create, "in the desired state"
 		}
