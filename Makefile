@@ -161,6 +161,7 @@ lint-python: build/.setup-test
 	@.venv/bin/ruff format --check
 lint-texts: build/.setup-test build/reference.md
 	@tools/lint-license.sh $$(git ls-files -co --exclude-standard)
+	@tools/lint-words.sh
 	@shellcheck $(SHELL_FILES)
 	@diff -u docs/reference.md build/reference.md || { echo 'api/ says something else: make docs'; exit 1; }
 

@@ -188,7 +188,7 @@ def test_crashes_lose_no_packet_of_others_and_end_where_no_crash_would(scene):
     wanted = scene.changes.stop()
     print(f"{rounds} rounds, {scene.changes.count} changes, {packets} packets that had to arrive each way")
     expected = scene.at_first | {(each["kind"], each["metadata"]["name"]): packed(each).spec for each in wanted}
-    wait_until(lambda: scene.holds() == expected, 60, f"CRASH_SEED={SEED}: the data plane has what is wanted")
+    wait_until(lambda: scene.holds() == expected, 60, f"CRASH_SEED={SEED}: the data plane has the desired objects")
     states = {each["status"]["state"] for each in scene.pop.gateway.json("get", "all")}
     assert states == {"applied"}
     assert len(scene.pop.gateway.json("get", "all")) == len(expected)

@@ -19,7 +19,7 @@ from pop import (
     Pop,
     session,
 )
-from scapy.all import ARP, ICMP, IP, UDP, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6TimeExceeded, IPv6
+from scapy.all import ARP, ICMP, IP, UDP, Dot1Q, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6TimeExceeded, IPv6
 
 ROUNDS, FLOOD = 10, 1000
 
@@ -137,3 +137,29 @@ def test_the_agent_gets_a_padi_that_comes_behind_a_flood_of_another_mac(pop):
             wire.close()
     finally:
         pop.inside.ip("link", "delete", "flood0")
+
+
+def test_a_punt_limit_replaces_the_limits_of_its_reason(pop):
+    """Without it, PADIs of so many circuits would all be within the limit of the reason."""
+
+    def reason():
+        (one,) = [each for each in pop.gateway.json("get", "puntreasons") if each["reason"] == "arp"]
+        return one
+
+    punt = thing("Punt", "arps", port="access", outerVlans=["900"], protocols=["arp"], rate=100000, ratePerMac=100000)
+    before = reason()
+    assert before["rate"] == 10000
+    with pop.having(punt):
+        with pop.having(thing("PuntLimit", "arp", reason="arp", rate=4)):
+            assert reason()["rate"] == 4
+            with pop.dropping("punt-rate-limited"):
+                for number in range(100):
+                    question = ARP(hwsrc=f"02:00:00:00:cc:{number:02x}", psrc="192.0.2.9", pdst="192.0.2.1")
+                    pop.access.send(bytes(Ether(dst="ff:ff:ff:ff:ff:ff") / Dot1Q(vlan=900) / question))
+            after = reason()
+            assert after["limited"] > before["limited"]
+        assert reason()["rate"] == 10000
+    done = pop.gateway.apply(thing("PuntLimit", "wrong", reason="no-such"), check=False)
+    assert done.returncode != 0
+    assert 'reason "no-such"' in done.stdout + done.stderr
+    pop.gateway.delete("PuntLimit", "wrong")

@@ -152,7 +152,7 @@ def test_the_agent_repairs_only_the_difference(pop, load, lines):
             now = {(o.kind, o.name): o.spec for o in connection.ask(list=api.List(limit=10000)).objects.objects}
             return now == before
 
-        wait_until(repaired, 30, "the data plane holds what was wanted")
+        wait_until(repaired, 30, "the data plane holds the desired objects")
     load.pause()
     untouched = range(2, len(lines))
     assert load.lost(UP, untouched) == load.lost(DOWN, untouched) == 0

@@ -89,7 +89,7 @@ punt_counts(unsigned id)
 	return sum;
 }
 
-// What a packet's source may use of its reason.
+// The limits of a packet's reason for its source.
 static inline struct fair_limit
 limit_of(const struct punt_limits *limits, const struct packet *p)
 {
