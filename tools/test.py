@@ -561,6 +561,12 @@ def again(failed, screen):
     return flaky
 
 
+def reason(output, lines=20):
+    """What pytest says of an error, or else the last lines."""
+    said = "\n".join(line for line in output.splitlines() if line.startswith("E  "))
+    return "\n".join(said.splitlines()[:lines]) or tail(output, lines)
+
+
 def table(outcomes, times):
     """Where the time goes, in Markdown: stages, and their slowest groups."""
     print("| stage | seconds on the clock | tests | its slowest groups, in seconds of their own |")
@@ -596,13 +602,15 @@ def run(stages, screen, times_wanted=False):
     for tests in flaky:
         for each in tests:
             print(f"flaky: {each.name} ({file_name(each, 1)}, {file_name(tests[0], 2)})")
+    for each in every:
+        if each.result == "skipped":
+            print(f"skipped: {each.name}{f': {each.output}' if each.output.count(chr(10)) == 0 else ''}")
+    for tests in causes(lost):
+        print(reason(tests[0].output))
     for each in lost:
         print(f"failed: {each.name}{' (a death)' if each.died() else ''}\n    again: {each.command()}")
     if len(flaky) > MAX_FLAKY:
         print(f"failed: {len(flaky)} flaky tests; the limit is {MAX_FLAKY}")
-    for each in every:
-        if each.result == "skipped":
-            print(f"skipped: {each.name}{f': {each.output}' if each.output.count(chr(10)) == 0 else ''}")
     print(f"{count['passed'] + len(passed_later)} passed, {len(lost)} failed", flush=True)
     return times, outcomes, bool(lost) or len(flaky) > MAX_FLAKY
 

@@ -2,16 +2,25 @@
 // Ethernet addresses that packets wait for: queues, timers and limits (RFC 4861 sections 7.2.2 and 7.3).
 #include "neighbor/resolver.h"
 
-#include <string.h>
 #include <time.h>
 
 #include "core/loop.h"
+#include "core/packet.h"
 #include "core/punt.h"
 
 enum {
 	TICK = 20 * 1000 * 1000, // nanoseconds
 	AT_ONCE = 256,           // deadlines looked after in a tick, by state
 };
+
+static struct packet_slot next_slot = {.name = "resolver", .size = sizeof(struct rte_mbuf *)};
+PACKET_SLOT_REGISTER(next_slot)
+
+static struct rte_mbuf **
+next_of(struct rte_mbuf *m)
+{
+	return packet_slot(m, &next_slot);
+}
 
 static uint64_t
 now(void)
@@ -65,12 +74,15 @@ resolver_set(
 static void
 empty(struct resolver *resolver, struct resolving *r, void (*each)(struct resolving *r, struct rte_mbuf *m))
 {
-	unsigned count = r->queued;
+	struct rte_mbuf *m = r->first, *next;
 
+	resolver->queued -= r->queued;
 	r->queued = 0;
-	resolver->queued -= count;
-	for (unsigned i = 0; i < count; i++)
-		each(r, r->queue[i]);
+	r->first = r->last = NULL;
+	for (; m; m = next) {
+		next = *next_of(m);
+		each(r, m);
+	}
 }
 
 void
@@ -142,8 +154,10 @@ static void
 queue(struct resolver *resolver, struct resolving *r, struct rte_mbuf *m)
 {
 	if (r->queued == RESOLVER_QUEUE) {
-		drop_now(r->queue[0], resolver->queue_full);
-		memmove(&r->queue[0], &r->queue[1], (RESOLVER_QUEUE - 1) * sizeof(r->queue[0]));
+		struct rte_mbuf *oldest = r->first;
+
+		r->first = *next_of(oldest);
+		drop_now(oldest, resolver->queue_full);
 		r->queued--;
 		resolver->queued--;
 	}
@@ -151,7 +165,13 @@ queue(struct resolver *resolver, struct resolving *r, struct rte_mbuf *m)
 		drop_now(m, resolver->queue_full);
 		return;
 	}
-	r->queue[r->queued++] = m;
+	*next_of(m) = NULL;
+	if (r->queued == 0)
+		r->first = m;
+	else
+		*next_of(r->last) = m;
+	r->last = m;
+	r->queued++;
 	resolver->queued++;
 }
 

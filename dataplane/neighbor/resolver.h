@@ -14,12 +14,13 @@
 #include "core/drop.h"
 #include "neighbor/neighbor_state.h"
 
-enum { RESOLVER_QUEUE = 16 }; // packets that wait for one address
+// Packets that wait for one address: a tunnel's far end may be the next hop of the first packets of many sessions.
+enum { RESOLVER_QUEUE = 64 };
 
 // Part of the owner's record of a neighbour to be resolved.
 struct resolving {
 	struct neighbor_entry entry;
-	struct rte_mbuf *queue[RESOLVER_QUEUE];
+	struct rte_mbuf *first, *last; // packets that wait, linked by a slot of theirs; `first` NULL: none
 	uint8_t queued;
 	TAILQ_ENTRY(resolving) by_state;
 };

@@ -86,10 +86,10 @@ ask(const struct resolving *r, const struct rte_ether_addr *mac)
 	const uint8_t *target = NULL;
 	uint8_t family = 0, asked = 0;
 
-	if (r->queued > 0) {
-		const uint8_t *first = rte_pktmbuf_mtod(r->queue[0], const uint8_t *);
+	if (r->first) {
+		const uint8_t *first = rte_pktmbuf_mtod(r->first, const uint8_t *);
 
-		family = packet_of(r->queue[0])->family;
+		family = packet_of(r->first)->family;
 		target = first + (family == 4 ? offsetof(struct ip4_header, destination)
 					      : offsetof(struct ip6_header, destination));
 		ask_for(session, family, target);

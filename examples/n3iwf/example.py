@@ -162,21 +162,27 @@ class Traffic:
             if sum(self.returned.values()) > before:
                 quiet = time.monotonic()
 
+    def send(self, count):
+        """Packets of all phones and PDU sessions in turn."""
+        numbers, before = list(self.sockets), sum(self.sent.values())
+        for at in range(before, before + count):
+            number = numbers[at % len(numbers)]
+            voice = at // len(numbers) % 10 == 0
+            self.sockets[number].setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED if voice else 0)
+            with contextlib.suppress(OSError):
+                self.sockets[number].sendto(bytes(200 if voice else 1000), (SERVER, PORT))
+                self.sent[number] += 1
+
+    def begin(self):
+        """A packet of each, which wait for the Ethernet address of the UPF together. The queue is bounded."""
+        self.send(len(self.sockets))
+        self.settle()
+
     def go(self, seconds):
         pause = 0.02
-        each = max(1, round(self.rate * pause))
-        end, count, numbers = time.monotonic() + seconds, sum(self.sent.values()), list(self.sockets)
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
-            for _ in range(each):
-                number = numbers[count % len(numbers)]
-                voice = count // len(numbers) % 10 == 0
-                count += 1
-                self.sockets[number].setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED if voice else 0)
-                try:
-                    self.sockets[number].sendto(bytes(200 if voice else 1000), (SERVER, PORT))
-                    self.sent[number] += 1
-                except OSError:
-                    continue
+            self.send(max(1, round(self.rate * pause)))
             self.take(pause)
             self.count_voice()
 
@@ -226,6 +232,7 @@ def example(objects, seconds, rate, terminal):
         print(f"{PHONES} phones have {len(phones)} PDU sessions after {spent:.1f} s", flush=True)
         traffic = Traffic(lab, site, phones, rate)
         try:
+            traffic.begin()
             began = time.monotonic()
             end = began + (seconds or float("inf"))
             kill = began + min(KILL, seconds / 2 if seconds else KILL)
