@@ -41,7 +41,14 @@ class Row:
 
     def becomes(self, prefix, wanted, seconds=60):
         """Waits until there are these meters, and no others whose names begin so."""
-        wait_until(lambda: self.rates(prefix) == wanted, seconds, f"{prefix}: {list(wanted.items())[:3]}")
+
+        def seen():
+            refusals = getattr(self.way, "refusals", {})
+            found = self.rates(prefix)
+            other = {name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name)}
+            return f"{prefix}: {len(other)} differ: {sorted(other)[:3]}; refused: {list(refusals.items())[-3:]}"
+
+        wait_until(lambda: self.rates(prefix) == wanted, seconds, seen)
 
     def is_told(self, thing, state):
         wait_until(

@@ -197,7 +197,8 @@ class CommandLine(Requests):
         how = ["--in-use"] if command == "delete" else []
         done = self.sluice(command, "-f", path, *how)
         if done.returncode:
-            raise (Unanswered if "no agent answers" in done.stderr else Refused)(done.stderr)
+            unanswered = any(text in done.stderr for text in ("no agent answers", "went away before it answered"))
+            raise (Unanswered if unanswered else Refused)(done.stderr)
 
     def told(self, thing):
         found = self.sluice("get", thing["kind"], thing["metadata"]["name"], "-o", "json")
