@@ -130,17 +130,18 @@ func Parse(module string, packed []byte) (*Kinds, error) {
 		return nil, fmt.Errorf("kinds: found %d kinds; accepted: at most %d", len(k.Names), kindLimit)
 	}
 	slices.Sort(k.Names)
-	if err := k.checkStates(module); err != nil {
-		return nil, fmt.Errorf("kinds: %w", err)
-	}
 	slices.SortFunc(k.Messages, func(a, b protoreflect.MessageType) int {
 		return strings.Compare(string(a.Descriptor().FullName()), string(b.Descriptor().FullName()))
 	})
 	sizes := map[protoreflect.FullName]int{}
+	// Checks below go through messages in messages.
 	for _, m := range k.Messages {
 		if err := expanded(m.Descriptor(), sizes); err != nil {
 			return nil, fmt.Errorf("kinds: %w", err)
 		}
+	}
+	if err := k.checkStates(module); err != nil {
+		return nil, fmt.Errorf("kinds: %w", err)
 	}
 	return k, nil
 }

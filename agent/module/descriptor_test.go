@@ -103,50 +103,76 @@ spec: {domain: www.example, addresses: [192.0.2.7], vrf: red, class: chaos, mail
 	}
 }
 
-func TestAStateOfAModuleHasItsOwnPathAndPlainMessages(t *testing.T) {
-	const state = `name: "answers" reply: "Answers" kinds: "DnsHost" path: "modules/dns/answers" id: "moduleDnsAnswers" summary: "s" columns: "rows.host"`
-	const query = `field { name: "host" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL options { [sluice.v1.field] { ref: "DnsHost" } } }`
-	const rows = `field { name: "rows" number: 1 type: TYPE_MESSAGE type_name: ".dns.v1.Row" label: LABEL_REPEATED options { [sluice.v1.field] { max: 9 } } }`
-	const row = `field { name: "host" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL options { [sluice.v1.field] { ref: "DnsHost" } } }`
-	file := func(change ...string) string {
-		return strings.NewReplacer(change...).Replace(hostFile + `
-			message_type { name: "AnswersQuery" ` + query + ` options { [sluice.v1.state] { ` + state + ` } } }
-			message_type { name: "Answers" ` + rows + ` }
-			message_type { name: "Row" ` + row + ` }`)
+const (
+	stateNotes = `name: "answers" reply: "Answers" kinds: "DnsHost" path: "modules/dns/answers" id: "moduleDnsAnswers" summary: "s" columns: "rows.host"`
+	stateQuery = `field { name: "host" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL options { [sluice.v1.field] { ref: "DnsHost" } } }`
+	stateRows  = `field { name: "rows" number: 1 type: TYPE_MESSAGE type_name: ".dns.v1.Row" label: LABEL_REPEATED options { [sluice.v1.field] { max: 9 } } }`
+	stateRow   = `field { name: "host" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL options { [sluice.v1.field] { ref: "DnsHost" } } }`
+)
+
+// stateFile is hostFile with a question about operational state.
+func stateFile(change ...string) string {
+	return strings.NewReplacer(change...).Replace(hostFile + `
+		message_type { name: "AnswersQuery" ` + stateQuery + ` options { [sluice.v1.state] { ` + stateNotes + ` } } }
+		message_type { name: "Answers" ` + stateRows + ` }
+		message_type { name: "Row" ` + stateRow + ` }`)
+}
+
+// multiplied is messages that hold 60 of the next.
+func multiplied(levels int) string {
+	var text strings.Builder
+	for level := range levels {
+		fmt.Fprintf(&text, ` message_type { name: "Level%d"`, level)
+		for i := range 60 {
+			if level+1 < levels {
+				fmt.Fprintf(&text, ` field { name: "f%d" number: %d type: TYPE_MESSAGE type_name: ".dns.v1.Level%d" label: LABEL_OPTIONAL }`, i, i+1, level+1)
+			}
+		}
+		text.WriteString(" }")
 	}
+	return text.String()
+}
+
+func TestAStateOfAModuleHasItsOwnPathAndPlainMessages(t *testing.T) {
 	r := registry(t)
-	if err := AddKinds(r, "dns", descriptors(t, file())); err != nil {
+	if err := AddKinds(r, "dns", descriptors(t, stateFile())); err != nil {
 		t.Fatal(err)
 	}
 	if st := r.StateOf("dns.v1.AnswersQuery"); st == nil || st.Reply.Descriptor().FullName() != "dns.v1.Answers" || len(r.StatesOf("DnsHost")) != 1 {
 		t.Errorf("the state is %v", st)
 	}
 	for about, c := range map[string]struct{ file, problem string }{
-		"a path of the agent":     {file("modules/dns/answers", "counters/dns"), "path"},
-		"another module's path":   {file("modules/dns/answers", "modules/ntp/answers"), "path"},
-		"a path that climbs":      {file("modules/dns/answers", "modules/dns/../x"), "path"},
-		"an id of the agent":      {file("moduleDnsAnswers", "listSessions"), "id"},
-		"a kind of the agent":     {file(`kinds: "DnsHost"`, `kinds: "Session"`), "kinds: accepted"},
-		"no kind":                 {file(`kinds: "DnsHost"`, ``), "kinds: accepted"},
-		"a command":               {file(`summary: "s"`, `summary: "s" command: "apply"`), "command"},
-		"no summary":              {file(`summary: "s"`, ``), "summary"},
-		"a reply of air":          {file(`reply: "Answers"`, `reply: "Nothing"`), "reply"},
-		"a reply that is a kind":  {file(`reply: "Answers"`, `reply: "DnsHost"`), "reply"},
-		"a reply of the agent":    {file(`reply: "Answers"`, `reply: "AclHits"`, `name: "Answers"`, `name: "AclHits"`), "AclHits: another state's answer"},
-		"a column of air":         {file(`"rows.host"`, `"rows.nothing"`), "nothing"},
-		"a filter that is signed": {file(query, `field { name: "x" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL }`), "x: accepted: filters"},
-		"a signed answer":         {file(row, `field { name: "host" number: 2 type: TYPE_INT64 label: LABEL_OPTIONAL }`), "Row.host: accepted in answers"},
-		"a metric":                {file(row, `field { name: "host" number: 2 type: TYPE_UINT64 label: LABEL_OPTIONAL options { [sluice.v1.field] { metric { name: "up" } } } }`), "no metrics"},
-		"a terminal's command":    {file(`summary: "s"`, `summary: "\033[2J"`), "summary"},
+		"a path of the agent":     {stateFile("modules/dns/answers", "counters/dns"), "path"},
+		"another module's path":   {stateFile("modules/dns/answers", "modules/ntp/answers"), "path"},
+		"a path that climbs":      {stateFile("modules/dns/answers", "modules/dns/../x"), "path"},
+		"an id of the agent":      {stateFile("moduleDnsAnswers", "listSessions"), "id"},
+		"another module's id":     {stateFile("moduleDnsAnswers", "moduleNtpAnswers"), "id"},
+		"a kind of the agent":     {stateFile(`kinds: "DnsHost"`, `kinds: "Session"`), "kinds: accepted"},
+		"no kind":                 {stateFile(`kinds: "DnsHost"`, ``), "kinds: accepted"},
+		"a command":               {stateFile(`summary: "s"`, `summary: "s" command: "apply"`), "command"},
+		"no summary":              {stateFile(`summary: "s"`, ``), "summary"},
+		"a reply of air":          {stateFile(`reply: "Answers"`, `reply: "Nothing"`), "reply"},
+		"a reply that is a kind":  {stateFile(`reply: "Answers"`, `reply: "DnsHost"`), "reply"},
+		"messages that multiply":  {stateFile(`reply: "Answers"`, `reply: "Level0"`) + multiplied(5), "accepted: at most 1024"},
+		"a column of air":         {stateFile(`"rows.host"`, `"rows.nothing"`), "nothing"},
+		"a filter that is signed": {stateFile(stateQuery, `field { name: "x" number: 1 type: TYPE_INT32 label: LABEL_OPTIONAL }`), "x: accepted: filters"},
+		"a signed answer":         {stateFile(stateRow, `field { name: "host" number: 2 type: TYPE_INT64 label: LABEL_OPTIONAL }`), "Row.host: accepted in answers"},
+		"a metric":                {stateFile(stateRow, `field { name: "host" number: 2 type: TYPE_UINT64 label: LABEL_OPTIONAL options { [sluice.v1.field] { metric { name: "up" } } } }`), "no metrics"},
+		"a terminal's command":    {stateFile(`summary: "s"`, `summary: "\033[2J"`), "summary"},
 	} {
 		if err := AddKinds(registry(t), "dns", descriptors(t, c.file)); err == nil || !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: %v", about, err)
 		}
 	}
-	// The names of an answer's messages are taken from then on.
-	other := strings.NewReplacer("dns.v1", "ntp.v1", "dns/host", "ntp/host", "DnsHost", "Row", "dns-hosts", "ntp-rows", `short: "dh"`, ``).Replace(hostFile)
-	if err := AddKinds(r, "ntp", descriptors(t, other)); err == nil || !strings.Contains(err.Error(), "a message of a state's answer is called that") {
-		t.Errorf("a kind with the name of an answer's message: %v", err)
+	// Messages of modules and of the agent may have the same name, kinds may not.
+	if err := AddKinds(registry(t), "dns", descriptors(t, stateFile(`reply: "Answers"`, `reply: "AclHits"`, `name: "Answers"`, `name: "AclHits"`))); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"AclHits", "AclRule"} {
+		other := strings.NewReplacer("DnsHost", name).Replace(hostFile)
+		if err := AddKinds(registry(t), "dns", descriptors(t, other)); err == nil || !strings.Contains(err.Error(), "the message sluice.v1."+name+" is called that") {
+			t.Errorf("a kind with the name of a message: %v", err)
+		}
 	}
 }
 

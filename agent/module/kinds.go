@@ -21,6 +21,23 @@ func AddKinds(r *object.Registry, module string, packed []byte) error {
 	return r.Add(object.Module{Name: module, Descriptors: packed}, k.Messages)
 }
 
+// add makes the kinds of modules known, in an order in which each refers to known ones. It returns by module why some cannot be.
+func add(r *object.Registry, all []object.Module) map[string]error {
+	for {
+		failed := map[string]error{}
+		var rest []object.Module
+		for _, m := range all {
+			if err := AddKinds(r, m.Name, m.Descriptors); err != nil {
+				failed[m.Name], rest = err, append(rest, m)
+			}
+		}
+		if len(rest) == 0 || len(rest) == len(all) {
+			return failed
+		}
+		all = rest
+	}
+}
+
 // ServeKinds registers the service Kinds of api/module.proto.
 func ServeKinds(s grpc.ServiceRegistrar, r *object.Registry) {
 	api.RegisterKindsServer(s, kindsServer{registry: r})

@@ -102,11 +102,9 @@ func Open(section *Section, registry *object.Registry, records *durable.Log, rel
 			return nil, err
 		}
 	}
-	for _, r := range s.stored.All() {
-		if err := AddKinds(registry, r.Key, r.Value); err != nil {
-			// Objects of these kinds cannot be read; if there are any, the store reports an error.
-			log.Error("the kinds of a module cannot be used", "module", r.Key, "error", err)
-		}
+	for name, err := range add(registry, s.sets(nil)) {
+		// Objects of these kinds cannot be read; if there are any, the store reports an error.
+		log.Error("the kinds of a module cannot be used", "module", name, "error", err)
 	}
 	if section == nil {
 		return s, nil
@@ -130,6 +128,7 @@ func Open(section *Section, registry *object.Registry, records *durable.Log, rel
 
 // load keeps the kinds that the configuration has in files.
 func (s *Server) load() error {
+	changed := map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(s.section.Rights)) {
 		rights := s.section.Rights[name]
 		if rights.Descriptors == "" {
@@ -160,8 +159,14 @@ func (s *Server) load() error {
 				}
 			}
 		}
+		changed[name] = packed
+	}
+	if module, err := s.fit(changed); err != nil {
+		return fmt.Errorf("modules.rights.%s.descriptors: %w", module, err)
+	}
+	for name, packed := range changed {
 		if err := s.keep(name, packed); err != nil {
-			return fmt.Errorf("%s: %w", field, err)
+			return fmt.Errorf("modules.rights.%s.descriptors: %w", name, err)
 		}
 	}
 	return nil
@@ -461,11 +466,15 @@ func (s *Server) register(m *module, packed []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	changed := map[string][]byte{m.name: packed}
 	known := slices.IndexFunc(s.registry.Modules(), func(known object.Module) bool { return known.Name == m.name })
 	if known < 0 {
 		// Store the kind first: an object can only follow its kind, also on disk. The registry reports errors in it.
 		if err := s.registry.CheckKinds(k.Messages); err != nil {
 			return refuse(codes.InvalidArgument, "kinds: %v", err)
+		}
+		if _, err := s.fit(changed); err != nil {
+			return refuse(codes.InvalidArgument, "%v", err)
 		}
 		if err := s.keep(m.name, packed); err != nil {
 			return err
@@ -490,10 +499,44 @@ func (s *Server) register(m *module, packed []byte) error {
 	if err := k.Continues(now); err != nil {
 		return refuse(codes.FailedPrecondition, "kinds: objects of the kinds as they are known would not be acceptable any more: %v", err)
 	}
+	if _, err := s.fit(changed); err != nil {
+		return refuse(codes.InvalidArgument, "%v", err)
+	}
 	if err := s.keep(m.name, packed); err != nil {
 		return err
 	}
 	return refuse(codes.FailedPrecondition, "kinds: the new shape is stored and takes effect when the agent starts next; restart the agent (packets are forwarded meanwhile)")
+}
+
+// sets returns the stored kinds of all modules, and then those of changed modules.
+func (s *Server) sets(changed map[string][]byte) []object.Module {
+	var all []object.Module
+	for _, r := range s.stored.All() {
+		if changed[r.Key] == nil {
+			all = append(all, object.Module{Name: r.Key, Descriptors: r.Value})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		all = append(all, object.Module{Name: name, Descriptors: changed[name]})
+	}
+	return all
+}
+
+// fit returns why kinds of modules cannot be known together with those that are stored, as from the agent's next start on, and of which
+// changed module.
+func (s *Server) fit(changed map[string][]byte) (module string, err error) {
+	before, after := add(s.registry.Contract(), s.sets(nil)), add(s.registry.Contract(), s.sets(changed))
+	for _, module := range slices.Sorted(maps.Keys(changed)) {
+		if err := after[module]; err != nil {
+			return module, err
+		}
+	}
+	for _, other := range slices.Sorted(maps.Keys(after)) {
+		if before[other] == nil {
+			return slices.Sorted(maps.Keys(changed))[0], fmt.Errorf("kinds: with them, those of module %s cannot be used: %w", other, after[other])
+		}
+	}
+	return "", nil
 }
 
 func (s *Server) keep(name string, packed []byte) error {

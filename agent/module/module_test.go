@@ -384,7 +384,8 @@ func TestAModuleAddsAKindFollowsProducesAndExchangesPackets(t *testing.T) {
 }
 
 func TestAModuleIsLimitedToItsRights(t *testing.T) {
-	a := start(t, temporary(t), dataplanetest.New(t), rights())
+	dir, fake := temporary(t), dataplanetest.New(t)
+	a := start(t, dir, fake, rights())
 	refused := func(about string, code codes.Code, problem string, m *attached) {
 		t.Helper()
 		for {
@@ -469,11 +470,61 @@ func TestAModuleIsLimitedToItsRights(t *testing.T) {
 	refused("a second call", codes.AlreadyExists, "attached already", attach(t, a.modules, token, hello(t)))
 	// A wider shape takes effect at the next start of the agent; a narrower one never.
 	first.leave()
-	wider, narrower := hello(t), hello(t)
+	wider, narrower, taken := hello(t), hello(t), hello(t)
+	taken.Kinds = peerKinds(t, "lab-peers", "sessions")
+	refused("a shape with a word that is ours", codes.InvalidArgument, "already means", attach(t, a.modules, token, taken))
 	wider.Kinds = peerKinds(t, "  options { [sluice.v1.kind]", `  field { name: "weight" number: 3 type: TYPE_UINT32 label: LABEL_OPTIONAL }  options { [sluice.v1.kind]`)
 	narrower.Kinds = peerKinds(t, `name: "password" number: 2`, `name: "password" number: 4`)
 	refused("a wider shape", codes.FailedPrecondition, "restart the agent", attach(t, a.modules, token, wider))
 	refused("a narrower shape", codes.FailedPrecondition, "password", attach(t, a.modules, token, narrower))
+	a.end()
+	a = start(t, dir, fake, rights())
+	attach(t, a.modules, token, wider).next(func(m *api.ToModule) bool { return m.GetWelcome() != nil })
+}
+
+func TestKindsOfModulesReferToEachOther(t *testing.T) {
+	dir := t.TempDir()
+	section := &module.Section{Listen: "unix://" + dir + "/modules.sock", Rights: map[string]module.Rights{}}
+	write := func(name, kind, plural string, change ...string) {
+		file := dir + "/" + name
+		must(t, os.WriteFile(file, peerKinds(t, append([]string{"lab/", name + "/", "lab.v1", name + ".v1", "LabPeer", kind, "lab-peers", plural}, change...)...), 0o600))
+		section.Rights[name] = module.Rights{Token: hashed(name), Kinds: []string{kind}, Descriptors: file}
+	}
+	open := func() (*object.Registry, error) {
+		registry, err := concepts.NewRegistry()
+		must(t, err)
+		records, err := durable.Open(dir + "/records")
+		must(t, err)
+		defer records.Close()
+		_, err = module.Open(section, registry, records, "1.0", slog.New(slog.DiscardHandler))
+		return registry, err
+	}
+	known := func(about string) {
+		t.Helper()
+		r, err := open()
+		must(t, err)
+		if r.Kind("Alpha") == nil || r.Kind("Zeta") == nil {
+			t.Errorf("%s: there are %d kinds of modules", about, len(r.Modules()))
+		}
+	}
+	// The first module refers to the kind of the last.
+	whole := func() {
+		write("alpha", "Alpha", "alphas", `{ secret: true }`, `{ ref: "Zeta" }`)
+		write("zeta", "Zeta", "zetas")
+	}
+	whole()
+	known("in files")
+	for _, c := range []struct{ plural, problem string }{
+		{"alphas", `modules.rights.zeta.descriptors: kinds: with them, those of module alpha cannot be used: kind Alpha: "alphas" already means Zeta`},
+		{"sessions", `modules.rights.zeta.descriptors: kind Zeta: "sessions" already means Session`},
+	} {
+		write("zeta", "Zeta", c.plural)
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%s: %v", c.problem, err)
+		}
+		whole()
+		known("after " + c.problem)
+	}
 }
 
 func TestRightsNameKindsThatThereAre(t *testing.T) {

@@ -3,7 +3,9 @@
 package module
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/object"
@@ -89,6 +92,7 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 		"a problem in colour": {&api.StateAnswer{Problem: "\033[2J"}, codes.Unavailable},
 		"no message":          {&api.StateAnswer{Reply: []byte{0xff}}, codes.Internal},
 		"a truncated message": {&api.StateAnswer{Reply: []byte{8}}, codes.Internal},
+		"a long message":      {&api.StateAnswer{Reply: append(bytes.Repeat([]byte{8, 0}, answerLimit/2), right...)}, codes.Internal},
 	} {
 		done := ask(t.Context())
 		q := question()
@@ -107,13 +111,32 @@ func TestAQuestionIsAnsweredOnce(t *testing.T) {
 			t.Errorf("%s: again: %v", about, err)
 		}
 	}
-	st = registry(t).StateOf("sluice.v1.PortCountersQuery")
-	done := ask(t.Context())
-	if err := a.answer(&api.StateAnswer{Id: question().GetId(), Reply: control}); err != nil {
-		t.Error(err)
+	withDNS := registry(t)
+	if err := AddKinds(withDNS, "dns", descriptors(t, stateFile())); err != nil {
+		t.Fatal(err)
 	}
-	if err := <-done; status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "control characters") {
-		t.Errorf("control characters: %v", err)
+	for problem, c := range map[string]struct {
+		query protoreflect.FullName
+		reply []byte
+	}{
+		"control characters": {"sluice.v1.PortCountersQuery", control},
+		"10 elements":        {"dns.v1.AnswersQuery", bytes.Repeat([]byte{10, 0}, 10)},
+	} {
+		st = withDNS.StateOf(c.query)
+		done := ask(t.Context())
+		if err := a.answer(&api.StateAnswer{Id: question().GetId(), Reply: c.reply}); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; status.Code(err) != codes.Internal || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v", problem, err)
+		}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	done := ask(gone)
+	question()
+	leave()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that has gone: %v", err)
 	}
 	if err := a.answer(&api.StateAnswer{Id: 1000}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an answer without a question: %v", err)

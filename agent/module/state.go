@@ -28,11 +28,13 @@ const (
 	// Questions without an answer, and how long a client waits for one.
 	questionsLimit = 64
 	answerTime     = 5 * time.Second
+	// Bytes of an answer.
+	answerLimit = 256 << 10
 )
 
 var (
 	stateName = regexp.MustCompile(`^[a-z][a-z0-9]{0,31}$`)
-	stateID   = regexp.MustCompile(`^module[A-Z][A-Za-z0-9]{0,62}$`)
+	idWord    = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
 )
 
 // checkStates checks the questions about operational state. Their paths in the REST API and their ids are apart from those of the agent.
@@ -40,12 +42,15 @@ func (k *Kinds) checkStates(module string) error {
 	if len(k.States) > statesLimit {
 		return fmt.Errorf("found %d states; accepted: at most %d", len(k.States), statesLimit)
 	}
+	first := idOf(module)
 	for _, name := range k.States {
 		m := k.types[name]
 		notes := stateOf(m)
 		reply := k.types[name.Parent().Append(protoreflect.Name(notes.Reply))]
 		var err error
-		switch rest, below := strings.CutPrefix(notes.Path, "modules/"+module+"/"); {
+		rest, below := strings.CutPrefix(notes.Path, "modules/"+module+"/")
+		word, own := strings.CutPrefix(notes.Id, first)
+		switch {
 		case len(notes.ProtoReflect().GetUnknown()) > 0:
 			err = errors.New("it has an annotation that this agent does not know")
 		case notes.Dataplane:
@@ -54,8 +59,8 @@ func (k *Kinds) checkStates(module string) error {
 			err = fmt.Errorf("name: found %q; accepted: at most 32 lower-case letters and digits", clipped(notes.Name))
 		case !below || !pluralWord.MatchString(rest) || len(rest) > 63:
 			err = fmt.Errorf("path: found %q; accepted: modules/%s/ and at most 63 lower-case letters, digits and - between words", clipped(notes.Path), module)
-		case !stateID.MatchString(notes.Id):
-			err = fmt.Errorf("id: found %q; accepted: module and a name of at most 63 letters and digits that begins with a capital", clipped(notes.Id))
+		case !own || !idWord.MatchString(word):
+			err = fmt.Errorf("id: found %q; accepted: %s and a word of at most 63 letters and digits that begins with a capital", clipped(notes.Id), first)
 		case len(notes.Kinds) == 0 || slices.ContainsFunc(notes.Kinds, func(kind string) bool { return !slices.Contains(k.Names, kind) }):
 			err = errors.New("kinds: accepted: kinds of the module, at least one")
 		case notes.Command != "" || notes.Element != "" || notes.Everywhere:
@@ -68,7 +73,7 @@ func (k *Kinds) checkStates(module string) error {
 			err = fmt.Errorf("columns: accepted: at most %d", pathsLimit)
 		default:
 			if err = checkFilters(m); err == nil {
-				err = checkAnswer(reply, 0)
+				err = checkAnswer(reply, 1)
 			}
 		}
 		if err != nil {
@@ -81,6 +86,17 @@ func (k *Kinds) checkStates(module string) error {
 		}
 	}
 	return nil
+}
+
+// idOf is how the ids of a module's states begin: "moduleDns" for "dns".
+func idOf(module string) string {
+	id := "module"
+	for _, word := range strings.Split(module, "-") {
+		if word != "" {
+			id += strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return id
 }
 
 func checkFilters(m protoreflect.MessageDescriptor) error {
@@ -132,8 +148,8 @@ func (a *session) provide() (withdraw func()) {
 }
 
 // ask passes a question on to the module.
-func (a *session) ask(ctx context.Context, st *object.State, query proto.Message) (proto.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+func (a *session) ask(asking context.Context, st *object.State, query proto.Message) (proto.Message, error) {
+	ctx, cancel := context.WithTimeout(asking, answerTime)
 	defer cancel()
 	packed, err := proto.Marshal(query)
 	if err != nil {
@@ -165,6 +181,9 @@ func (a *session) ask(ctx context.Context, st *object.State, query proto.Message
 	case <-a.left:
 		return nil, status.Errorf(codes.Unavailable, "module %s is not attached", a.module.name)
 	case <-ctx.Done():
+		if err := asking.Err(); err != nil {
+			return nil, err
+		}
 		return nil, status.Errorf(codes.DeadlineExceeded, "module %s has not answered for %s", a.module.name, answerTime)
 	}
 }
@@ -176,20 +195,23 @@ func (a *session) replyOf(st *object.State, answer *api.StateAnswer) (proto.Mess
 		}
 		return nil, status.Errorf(codes.Unavailable, "module %s: %s", a.module.name, problem)
 	}
+	if len(answer.GetReply()) > answerLimit {
+		return nil, status.Errorf(codes.Internal, "module %s: its answer has %d bytes; accepted: at most %d", a.module.name, len(answer.GetReply()), answerLimit)
+	}
 	reply := st.Reply.New().Interface()
 	if err := proto.Unmarshal(answer.GetReply(), reply); err != nil {
 		return nil, status.Errorf(codes.Internal, "module %s: its answer is not a %s", a.module.name, st.Reply.Descriptor().Name())
 	}
-	return reply, checkTexts(reply.ProtoReflect(), a.module.name)
+	return reply, checkReply(reply.ProtoReflect(), a.module.name)
 }
 
-// checkTexts refuses control characters: people read the answer in a terminal.
-func checkTexts(m protoreflect.Message, module string) (err error) {
+// checkReply refuses lists that are longer than announced, and control characters: people read the answer in a terminal.
+func checkReply(m protoreflect.Message, module string) (err error) {
 	check := func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 		switch {
 		case err != nil:
 		case f.Message() != nil:
-			err = checkTexts(v.Message(), module)
+			err = checkReply(v.Message(), module)
 		case f.Kind() == protoreflect.StringKind && checkText(v.String(), longestMessage) != nil:
 			err = status.Errorf(codes.Internal, "module %s: its answer has control characters in %s", module, f.Name())
 		}
@@ -199,6 +221,9 @@ func checkTexts(m protoreflect.Message, module string) (err error) {
 			check(f, v)
 			return err == nil
 		}
+		if n, most := v.List().Len(), int(object.Notes(f).Max); most > 0 && n > most {
+			err = status.Errorf(codes.Internal, "module %s: its answer has %d elements in %s; accepted: at most %d", module, n, f.Name(), most)
+		}
 		for i := range v.List().Len() {
 			check(f, v.List().Get(i))
 		}
@@ -207,7 +232,7 @@ func checkTexts(m protoreflect.Message, module string) (err error) {
 	return err
 }
 
-// answer takes the module's answer. Nobody may wait for it any more.
+// answer takes the module's answer. The client may have gone.
 func (a *session) answer(one *api.StateAnswer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

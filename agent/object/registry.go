@@ -23,6 +23,8 @@ import (
 // It may be shared.
 type Registry struct {
 	now atomic.Pointer[known]
+	// Those of the contract.
+	contract *known
 	// Serializes additions.
 	mu sync.Mutex
 	// Asked for more kinds once, when a kind is not known.
@@ -37,7 +39,8 @@ type known struct {
 	ordered []*Kind          // by rank
 	fields  map[protoreflect.FullName]*Fields
 	states  []*State
-	answers map[protoreflect.Name]protoreflect.FullName // messages of the answers of states
+	// The contract's messages by the names of their schemas in the OpenAPI document.
+	schemas map[protoreflect.Name]protoreflect.FullName
 	modules []Module
 	rules   map[protoreflect.FullName]rules
 }
@@ -158,9 +161,28 @@ func Discover(types *protoregistry.Types, concepts ...[]KindRules) (*Registry, e
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{}
-	r.now.Store(all)
-	return r, nil
+	return newRegistry(all), nil
+}
+
+func newRegistry(contract *known) *Registry {
+	r := &Registry{contract: contract}
+	r.now.Store(contract)
+	return r
+}
+
+// Contract returns a registry without the kinds of modules.
+func (r *Registry) Contract() *Registry { return newRegistry(r.contract) }
+
+// SchemaName is the name of a message's schema in the OpenAPI document. Messages of two modules may have the same short name.
+func SchemaName(d protoreflect.MessageDescriptor) string {
+	if ofContract(d) {
+		return string(d.Name())
+	}
+	return string(d.FullName())
+}
+
+func ofContract(d protoreflect.MessageDescriptor) bool {
+	return d.ParentFile().Package() == api.File_schema_proto.Package()
 }
 
 // Add adds the kinds among a module's messages. Nothing is added if an annotation makes no sense, or a kind is there already.
@@ -217,10 +239,9 @@ func (r *Registry) ask() bool {
 // with returns these kinds, and those among the messages. Kinds that are there keep their rank: none of them can refer to a new one.
 func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 	n := &known{kinds: slices.Clone(before.kinds), byName: map[string]*Kind{}, words: map[string]*Kind{}, ordered: slices.Clone(before.ordered),
-		fields: map[protoreflect.FullName]*Fields{}, answers: maps.Clone(before.answers), states: slices.Clone(before.states), modules: slices.Clone(before.modules), rules: before.rules}
-	if n.answers == nil {
-		n.answers = map[protoreflect.Name]protoreflect.FullName{}
-	}
+		fields: map[protoreflect.FullName]*Fields{}, schemas: map[protoreflect.Name]protoreflect.FullName{}, states: slices.Clone(before.states),
+		modules: slices.Clone(before.modules), rules: before.rules}
+	maps.Copy(n.schemas, before.schemas)
 	maps.Copy(n.byName, before.byName)
 	maps.Copy(n.words, before.words)
 	maps.Copy(n.fields, before.fields)
@@ -236,9 +257,6 @@ func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 		}
 		if twin := n.byName[k.Name]; twin != nil {
 			return nil, fmt.Errorf("kind %s: both %s and %s are called that", k.Name, mt.Descriptor().FullName(), twin.Message.Descriptor().FullName())
-		}
-		if n.answers[mt.Descriptor().Name()] != "" {
-			return nil, fmt.Errorf("kind %s: a message of a state's answer is called that", k.Name)
 		}
 		k.rules = n.rules[mt.Descriptor().FullName()]
 		n.byName[k.Name] = k
@@ -264,6 +282,11 @@ func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 	}
 	if err := n.addStates(messages); err != nil {
 		return nil, err
+	}
+	for _, k := range added {
+		if other := n.schemas[protoreflect.Name(k.Name)]; other != "" && other != k.Message.Descriptor().FullName() {
+			return nil, fmt.Errorf("kind %s: the message %s is called that", k.Name, other)
+		}
 	}
 	// Messages may contain themselves, so iterate until nothing changes.
 	for changed := true; changed; {
@@ -320,6 +343,7 @@ func (n *known) messageFields(d protoreflect.MessageDescriptor) (*Fields, error)
 	}
 	fs := &Fields{Message: d, byName: map[string]*Field{}}
 	n.fields[d.FullName()] = fs
+	n.nameSchema(d)
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		f := &Field{Name: fd.JSONName(), Desc: fd, Notes: Notes(fd)}

@@ -277,7 +277,7 @@ func (n *known) addStates(messages []protoreflect.MessageType) error {
 			}
 			s.Columns = append(s.Columns, c)
 		}
-		if err := n.nameMessages(s.Reply.Descriptor()); err != nil {
+		if err := n.nameSchemas(s.Reply.Descriptor()); err != nil {
 			return fmt.Errorf("state %s: reply: %w", name, err)
 		}
 		n.states = append(n.states, s)
@@ -286,26 +286,29 @@ func (n *known) addStates(messages []protoreflect.MessageType) error {
 	return nil
 }
 
-// nameMessages notes the names of an answer's messages, which are those of schemas in the OpenAPI document.
-func (n *known) nameMessages(d protoreflect.MessageDescriptor) error {
-	name := d.Name()
-	switch other := n.answers[name]; {
-	case other == d.FullName():
+// nameSchemas notes the names of an answer's schemas.
+func (n *known) nameSchemas(d protoreflect.MessageDescriptor) error {
+	switch other := n.schemas[d.Name()]; {
+	case !ofContract(d) || other == d.FullName():
 		return nil
 	case other != "":
-		return fmt.Errorf("%s: another state's answer has a message of that name", name)
-	case n.byName[string(name)] != nil:
-		return fmt.Errorf("%s: a kind has that name", name)
+		return fmt.Errorf("%s: another message has that name", d.Name())
 	}
-	n.answers[name] = d.FullName()
+	n.nameSchema(d)
 	for i := range d.Fields().Len() {
 		if below := d.Fields().Get(i).Message(); below != nil {
-			if err := n.nameMessages(below); err != nil {
+			if err := n.nameSchemas(below); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (n *known) nameSchema(d protoreflect.MessageDescriptor) {
+	if ofContract(d) {
+		n.schemas[d.Name()] = d.FullName()
+	}
 }
 
 func (s *State) column(text string) (c StateColumn, err error) {

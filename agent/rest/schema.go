@@ -179,12 +179,7 @@ func (s schemas) field(f *object.Field) schema {
 	var one schema
 	switch kind := f.Desc.Kind(); {
 	case f.Fields != nil:
-		name := string(f.Fields.Message.Name())
-		if f.Fields.Message.ParentFile().Package() != api.File_schema_proto.Package() {
-			// Messages of two modules may have the same name.
-			name = string(f.Fields.Message.FullName())
-		}
-		one = s.message(name, f.Fields)
+		one = s.message(object.SchemaName(f.Fields.Message), f.Fields)
 	case f.Ref != nil:
 		one = nameSchema()
 	case kind == protoreflect.EnumKind:

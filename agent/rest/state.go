@@ -37,7 +37,7 @@ func (s *server) stateOperations(comments *reference.Reference) ([]*operation, e
 	for _, st := range s.environment.Registry.States() {
 		op := &operation{method: http.MethodGet, path: "/v1/" + st.Notes.GetPath(), id: st.Notes.GetId(), tag: "Counters and state", role: access.Read,
 			summary: st.Notes.GetSummary(), asksDataplane: true,
-			replies: []reply{{status: 200, text: "The state.", media: jsonMedia, content: ref(string(st.Reply.Descriptor().Name()))}},
+			replies: []reply{{status: 200, text: "The state.", media: jsonMedia, content: ref(object.SchemaName(st.Reply.Descriptor()))}},
 			serve:   func(q *request) error { return q.read(st) }}
 		for _, f := range st.Filters.List {
 			text, err := comments.Comment(f.Desc.FullName())
@@ -168,7 +168,7 @@ func (s schemas) states(all []*object.State, comments *reference.Reference) erro
 }
 
 func (s schemas) plain(d protoreflect.MessageDescriptor, comments *reference.Reference) error {
-	name := string(d.Name())
+	name := object.SchemaName(d)
 	if _, known := s.all[name]; known {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (s schemas) plain(d protoreflect.MessageDescriptor, comments *reference.Ref
 			if err := s.plain(f.Message(), comments); err != nil {
 				return err
 			}
-			one = ref(string(f.Message().Name()))
+			one = ref(object.SchemaName(f.Message()))
 			if !f.IsList() {
 				key = "?" + key
 			}
