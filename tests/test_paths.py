@@ -151,10 +151,19 @@ def test_that_a_path_goes_down_and_comes_back_is_one_event_each_however_many_ses
 
 def test_a_session_whose_tunnel_the_peer_does_not_know_is_not_ready(pop, upfs):
     assert ready(pop, "lives")["holds"]
-    for teid in (LIVES.teid_up, 1):
-        payload = b"\x10" + struct.pack("!I", teid) + b"\x85\0\4" + socket.inet_aton(OTHER4)
-        upfs[OTHER4].send(Message(ERROR_INDICATION, 0, sequence=0, payload=payload), CORE4)
-    wait_until(lambda: not ready(pop, "lives")["holds"], 20, "the session is not ready")
+    watch = pop.gateway.process("watch-tunnels", *pop.gateway.command("get", "sessions", "-w", "-o", "json"))
+    try:
+        wait_until(lambda: '"lives"' in watch.log.read_text())
+        for teid in (LIVES.teid_up, 1):
+            payload = b"\x10" + struct.pack("!I", teid) + b"\x85\0\4" + socket.inet_aton(OTHER4)
+            upfs[OTHER4].send(Message(ERROR_INDICATION, 0, sequence=0, payload=payload), CORE4)
+        wait_until(lambda: '"tunnels"' in watch.log.read_text(), 20, "the event of the peer")
+    finally:
+        watch.stop()
+    told = [json.loads(line) for line in watch.log.read_text().splitlines()]
+    events = [each["object"] for each in told if each["change"] == "tunnels"]
+    assert [(one["remoteAddress"], one["vrf"], one["state"]) for one in events] == [(OTHER4, "default", "unknown")]
+    assert not ready(pop, "lives")["holds"]
     assert ready(pop, "lives")["reason"] == "TunnelUnknown"
     assert f"{OTHER4} does not know TEID {LIVES.teid_up}" in ready(pop, "lives")["message"]
     assert ready(pop, "dies")["holds"]

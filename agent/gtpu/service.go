@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
@@ -43,7 +44,7 @@ type follower struct {
 
 // Run implements service.Service.
 func (p *follower) Run(ctx context.Context) error {
-	service.Every(ctx, refusedTime/4, p.refusals.Expire)
+	service.Every(ctx, refusedTime/4, p.expire)
 	return nil
 }
 
@@ -69,9 +70,30 @@ func (p *follower) Receive(packets []service.Packet) {
 		if one.Reason != errorIndication {
 			continue
 		}
-		if end, ok := RefusedEnd(one.Frame); ok && p.refusals.Add(one.Dataplane, end, time.Now()) {
-			p.environment.Log.Warn("a user plane function does not know a tunnel; sessions that it does not know are not ready", "dataplane", one.Dataplane,
-				"remote", end.Address.String(), "teid", end.TEID)
+		sent, ok := RefusedEnd(one.Frame)
+		if !ok {
+			continue
+		}
+		if end := remoteEndOf(one.Dataplane, p.vrfOf(one.Interface), sent); p.refusals.Add(end, time.Now()) {
+			p.environment.Log.Warn("a user plane function does not know a tunnel; sessions that it does not know are not ready", "dataplane", end.dataplane,
+				"vrf", end.vrf, "remote", end.address.String(), "teid", end.teid)
+			p.environment.Intent.Report(refusedEvent(end.remote, unknown))
 		}
 	}
+}
+
+func (p *follower) expire(now time.Time) {
+	for _, at := range p.refusals.Expire(now) {
+		p.environment.Intent.Report(refusedEvent(at, known))
+	}
+}
+
+// vrfOf returns the VRF of an interface; empty: the default one.
+func (p *follower) vrfOf(name string) string {
+	st, ok := p.environment.Intent.Get(object.Key{Kind: "Interface", Name: name})
+	if !ok || st.Object == nil {
+		return ""
+	}
+	i, _ := st.Object.Spec.(*api.Interface)
+	return i.GetVrf()
 }
