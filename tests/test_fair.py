@@ -140,7 +140,7 @@ def test_the_agent_gets_a_padi_that_comes_behind_a_flood_of_another_mac(pop):
 
 
 def test_a_punt_limit_replaces_the_limits_of_its_reason(pop):
-    """Without it, PADIs of so many circuits would all be within the limit of the reason."""
+    """Without it, ARP requests of so many clients of a VLAN would all be within the limit of the reason."""
 
     def reason():
         (one,) = [each for each in pop.gateway.json("get", "puntreasons") if each["reason"] == "arp"]
@@ -151,7 +151,7 @@ def test_a_punt_limit_replaces_the_limits_of_its_reason(pop):
     assert before["rate"] == 10000
     with pop.having(punt):
         with pop.having(thing("PuntLimit", "arp", reason="arp", rate=4)):
-            assert reason()["rate"] == 4
+            assert (reason()["rate"], reason()["ratePerSource"]) == (4, 1)
             with pop.dropping("punt-rate-limited"):
                 for number in range(100):
                     question = ARP(hwsrc=f"02:00:00:00:cc:{number:02x}", psrc="192.0.2.9", pdst="192.0.2.1")

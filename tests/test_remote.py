@@ -66,7 +66,7 @@ def test_each_role_limits_the_commands(remote):
 def test_a_certificate_lets_in_by_its_name(remote):
     assert apply(remote, thing("Vrf", "red"), token=None, client="controller").returncode == 0
     assert remote.sluice("delete", "vrf", "red", token=None, client="controller").returncode == 0
-    assert "somebody has the role none" in remote.sluice("get", "vrfs", token=None, client="somebody").stderr
+    assert "somebody has no role" in remote.sluice("get", "vrfs", token=None, client="somebody").stderr
     assert "unknown caller" in remote.sluice("get", "vrfs", token=None, client="stranger").stderr
     assert "unknown caller" in remote.sluice("get", "vrfs", token=None).stderr
 

@@ -6,7 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 wrong=0
 while IFS=$'\t' read -r pattern plain; do
-	found=$(git grep -nEI "$pattern" -- '*.c' '*.h' '*.go' '*.proto' '*.py' '*.md' '*.yaml' '*.sh' ':!tools/lint-words.sh') || continue
+	found=$(git grep -nEI "$pattern" -- '*.c' '*.h' '*.go' '*.proto' '*.py' '*.md' '*.yaml' '*.sh' ':!tools/lint-words.sh') || {
+		# 1: there is none. Another status is an error, such as in the expression.
+		[ $? = 1 ]
+		continue
+	}
 	printf '%s\n' "$found"
 	printf '    write %s\n' "$plain"
 	wrong=1

@@ -68,6 +68,9 @@ func (c Caller) May(needed Role, what string) error {
 	if c.Role >= needed {
 		return nil
 	}
+	if c.Role == NoRole {
+		return fmt.Errorf("%s: %s has no role, and that needs %s (%w)", what, c.Name, needed, ErrForbidden)
+	}
 	return fmt.Errorf("%s: %s has the role %s, and that needs %s (%w)", what, c.Name, c.Role, needed, ErrForbidden)
 }
 

@@ -12,7 +12,7 @@ void punt_watch(void (*watch)(struct rte_mbuf *m, const struct punt *reason));
 // Set the limits of a reason; a member that is 0, and all of NULL, is the reason's own.
 void punt_limit(unsigned id, const struct punt_limits *limits);
 
-// Packets of a reason, all workers together: those that reached the control plane, and those above the limits, which were dropped.
+// Packets of a reason, all workers together: those that the main thread received, and those above the limits, which were dropped.
 struct punt_counts {
 	uint64_t punted, limited;
 };

@@ -21,6 +21,7 @@
 #include "core/memory.h"
 #include "core/packet.h"
 #include "core/punt.h"
+#include "core/registry.h"
 #include "core/watch.h"
 #include "core/worker.h"
 #include "cpu/cpu.h"
@@ -157,8 +158,11 @@ options_parse(struct options *o, int count, char **arguments)
 	int c, at;
 
 	memcpy(known, own, sizeof(own));
-	for (const struct part_option *p = part_options; p && known_count < OPTIONS_MAX - 1; p = p->next)
+	for (const struct part_option *p = part_options; p; p = p->next) {
+		if (known_count == OPTIONS_MAX - 1)
+			registry_full("options", p->name, OPTIONS_MAX - 1, "OPTIONS_MAX", "core/start.c");
 		known[known_count++] = (struct option){p->name, 1, NULL, 0};
+	}
 
 	*o = (struct options){.socket = "/run/sluice/dataplane.sock",
 		.workers = 1,

@@ -78,14 +78,14 @@ static struct {
 static __rte_noinline uint16_t
 refuse_spi(struct packet *p)
 {
-	uint32_t second = worker_second();
+	uint32_t second = worker_second(), limit = __atomic_load_n(&punt_spi.limits.rate, __ATOMIC_RELAXED);
 	unsigned self = worker_self()->index;
 
 	if (punted[self].second != second) {
 		punted[self].second = second;
 		punted[self].count = 0;
 	}
-	if (punted[self].count++ >= PUNTS_A_SECOND / 2)
+	if (punted[self].count++ >= RTE_MAX(limit / 2, 1u))
 		return packet_drop(p, &drop_spi);
 	return packet_punt(p, &punt_spi);
 }

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "core/punt.h"
+#include "core/punt_watch.h"
 #include "core/rcu.h"
 #include "ether/interface.h"
 #include "fib/three_ports.h"
@@ -343,6 +344,25 @@ a_packet_without_an_association_is_a_named_drop_both_ways(void **state)
 	turn_around(frame);
 	assert_int_equal(sent_count, 0);
 	assert_int_equal(dropped("esp-unknown-spi"), unknown + 1);
+}
+
+static void
+a_punt_limit_applies_to_packets_of_unknown_associations(void **state)
+{
+	const struct punt *reason = punt_by_name("esp-unknown-spi");
+	enum { PACKETS = 200 };
+	uint64_t before;
+
+	put_pair((struct sa){0});
+	leave4(100, 0, 0);
+	struct frame frame = sent[0];
+	assert_int_equal(object_delete("SecurityAssociation", "in", &f), 0);
+	punt_limit(reason->id, &(struct punt_limits){.rate = 100000});
+	before = punt_counts(reason->id).punted;
+	for (unsigned i = 0; i < PACKETS; i++)
+		turn_around(frame);
+	assert_int_equal(punt_counts(reason->id).punted - before, PACKETS);
+	punt_limit(reason->id, NULL);
 }
 
 static void
@@ -1143,6 +1163,7 @@ main(void)
 		cmocka_unit_test_teardown(a_packet_that_was_received_or_damaged_is_a_named_drop, stop),
 		cmocka_unit_test_teardown(every_truncation_is_dropped, stop),
 		cmocka_unit_test_teardown(a_packet_without_an_association_is_a_named_drop_both_ways, stop),
+		cmocka_unit_test_teardown(a_punt_limit_applies_to_packets_of_unknown_associations, stop),
 		cmocka_unit_test_teardown(an_association_ends_behind_its_last_sequence_number_and_at_its_limits, stop),
 		cmocka_unit_test_teardown(the_association_of_the_highest_precedence_sends_and_all_receive, stop),
 		cmocka_unit_test_teardown(selectors_choose_the_association_and_refuse_other_packets, stop),

@@ -24,7 +24,9 @@ serve_reasons(struct api_call *call, const void *query)
 		sluice__v1__punt_reason__init(row);
 		row->reason = (char *)reason->name;
 		row->rate = reason->limits.rate;
-		row->rate_per_source = reason->limits.each ? reason->limits.each : reason->limits.rate / 4;
+		row->rate_per_source = RTE_MAX(reason->limits.rate / 4, 1u);
+		if (reason->limits.each)
+			row->rate_per_source = RTE_MIN(row->rate_per_source, reason->limits.each);
 		row->rate_per_session = reason->limits.session;
 		row->punted = counts.punted;
 		row->limited = counts.limited;

@@ -54,7 +54,7 @@ pass(unsigned seconds)
 	}
 }
 
-PUNT(punt_wanted, "test-wanted", 100000000, NULL)
+PUNT(punt_watched_test, "test-watched", 100000000, NULL)
 
 static char socket_path[64];
 static int client;
@@ -83,7 +83,7 @@ connect_client(void)
 	Sluice__V1__Request request = SLUICE__V1__REQUEST__INIT;
 	Sluice__V1__Hello hello = SLUICE__V1__HELLO__INIT;
 	Sluice__V1__Watch watch = SLUICE__V1__WATCH__INIT;
-	char *punts[] = {"test-wanted"};
+	char *punts[] = {"test-watched"};
 
 	memcpy(address.sun_path, socket_path, sizeof(socket_path));
 	client = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -127,7 +127,7 @@ punt_some(unsigned count)
 		struct rte_mbuf *m = packet_new();
 
 		memset(rte_pktmbuf_append(m, FRAME), 0x5a, FRAME);
-		packet_punt(packet_of(m), &punt_wanted);
+		packet_punt(packet_of(m), &punt_watched_test);
 		node_edge(&inject_node, &punt_node);
 		inject(m, &punt_node);
 	}

@@ -122,7 +122,7 @@ find_mac(const struct rte_ether_addr *mac, struct session_found *found)
 }
 
 static int
-find_address(const char *vrf_name_wanted, const char *text, struct session_found *found, struct fault *f)
+find_address(const char *vrf_name, const char *text, struct session_found *found, struct fault *f)
 {
 	uint8_t address[16], family;
 	struct object *vrf_object;
@@ -134,7 +134,7 @@ find_address(const char *vrf_name_wanted, const char *text, struct session_found
 
 	if (address_parse(text, address, &family))
 		return fault(f, EINVAL, "address: \"%.64s\" is not an IP address", text);
-	error = vrf_need(vrf_name_wanted, "vrf", &vrf, &vrf_object, f);
+	error = vrf_need(vrf_name, "vrf", &vrf, &vrf_object, f);
 	if (error)
 		return error;
 	if (vrf_object)
