@@ -157,6 +157,13 @@ def another_amf(site, node, address, **options):
     try:
         site.gateway.apply(thing("Amf", "other", node=node, addresses=[address]))
         site.amf.wait("setup")
+
+        def associated():
+            (found,) = site.gateway.json("get", "amf", "other")
+            return all(one.get("reason") != "NoAssociation" for one in found["status"]["conditions"])
+
+        # The agent has the answer of the setup, too.
+        wait_until(associated, 40, "the agent knows the AMF")
         yield first
     finally:
         site.gateway.delete("Amf", "other")
