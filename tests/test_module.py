@@ -193,7 +193,7 @@ def test_clients_read_the_operational_state_that_a_module_has(site):
     assert (rows["counted"], rows["unasked"]) == (str(answers("counted")), "0")
     assert "answers" in site.gateway.sluice("describe", "dnshost", "counted").stdout
     document = site.rest.ask("GET", "/openapi.json").json
-    assert "/v1/modules/dns/answers" in document["paths"] and "DnsAnswers" in document["components"]["schemas"]
+    assert "/v1/modules/dns/answers" in document["paths"] and "dns.v1.DnsAnswers" in document["components"]["schemas"]
     for name in ("counted", "unasked"):
         site.gateway.delete("DnsHost", name)
 
