@@ -370,7 +370,7 @@ func (r *resource) put(policy *api.Policy) {
 		Core: &api.Session_Gtpu{Gtpu: &api.Gtpu{LocalAddress: r.local.String(), LocalTeid: r.teid, RemoteAddress: r.remote.String(), RemoteTeid: r.remoteTEID,
 			PduSessionContainer: true, Qfi: uint32(defaultQFI(qosflow.Sorted(r.flows))), Ethernet: r.frames()}}}
 	r.made = true
-	end := farEnd{Address: r.remote, TEID: r.remoteTEID}
+	end := farEndOf(r.remote, r.remoteTEID)
 	s.environment.Objects.Put(&object.Object{Kind: "Session", Name: r.name(), Spec: spec}, func(result service.Result) {
 		s.do(func() {
 			err := r.took(spec, end, result)

@@ -33,7 +33,7 @@ func TestErrorIndicationsAreAboutTheTunnelThatTheDataPlaneHas(t *testing.T) {
 	s := &agf{ends: map[farEnd]tunnelOwner{}}
 	r := &resource{g: &gateway{service: s}}
 	upf := netip.MustParseAddr("192.0.2.2")
-	first, second := farEnd{Address: upf, TEID: 7001}, farEnd{Address: upf, TEID: 7002}
+	first, second := farEndOf(upf, 7001), farEndOf(upf, 7002)
 	if err := r.took(&api.Session{Vrf: "one"}, first, service.Result{Done: true}); err != nil || s.ends[first] != r {
 		t.Fatal(err, s.ends)
 	}

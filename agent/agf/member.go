@@ -143,7 +143,7 @@ func grantOf(r *Result, p profiles, change bool) subscriber.Grant {
 // endOf is the UPF's end of the tunnel of a result.
 func endOf(r *Result) farEnd {
 	address, _ := netip.ParseAddr(r.Tunnel.RemoteAddress)
-	return farEnd{Address: address, TEID: r.Tunnel.RemoteTeid}
+	return farEndOf(address, r.Tunnel.RemoteTeid)
 }
 
 // forwards: the data plane has the tunnel with this end. Until then, error indications are about the one before.

@@ -3,10 +3,12 @@
 package agf
 
 import (
+	"net/netip"
 	"time"
 
 	"sluice.dev/sluice/agent/gtpu"
 	"sluice.dev/sluice/agent/ngap"
+	"sluice.dev/sluice/agent/object"
 )
 
 // A UPF that does not know the tunnel of a PDU session says so by a GTP-U error indication (TS 29.281 section 7.3.1): it started anew, for example. The gateway gives the
@@ -15,8 +17,8 @@ import (
 // refusalPause is how long further error indications for a PDU session are ignored: packets are on their way until the core has a new tunnel.
 const refusalPause = 10 * time.Second
 
-// farEnd is the UPF's end of a tunnel.
-type farEnd = gtpu.End
+// farEnd is the UPF's end of a tunnel, in the default VRF.
+type farEnd = gtpu.RemoteEnd
 
 // tunnelOwner has a tunnel.
 type tunnelOwner interface {
@@ -37,10 +39,14 @@ func (s *agf) moveEnd(owner tunnelOwner, before *farEnd, now farEnd) {
 	}
 }
 
-// takeRefusal takes a GTP-U error indication, an outer IP packet.
-func (s *agf) takeRefusal(packet []byte) {
+func farEndOf(address netip.Addr, teid uint32) farEnd {
+	return farEnd{VRF: object.VRFName(""), End: gtpu.End{Address: address, TEID: teid}}
+}
+
+// takeRefusal takes a GTP-U error indication in a VRF, an outer IP packet.
+func (s *agf) takeRefusal(vrf string, packet []byte) {
 	if end, ok := gtpu.RefusedEnd(packet); ok {
-		if owner := s.ends[end]; owner != nil {
+		if owner := s.ends[farEnd{VRF: vrf, End: end}]; owner != nil {
 			owner.refused()
 		}
 	}

@@ -32,22 +32,23 @@ func (o *owner) refused() { o.count++ }
 func TestAUPFSpeaksOfItsOwnTunnels(t *testing.T) {
 	s := &agf{ends: map[farEnd]tunnelOwner{}}
 	one, end := &owner{}, farEnd{}
-	s.moveEnd(one, &end, farEnd{Address: netip.MustParseAddr("192.0.2.2"), TEID: 7001})
-	s.takeRefusal(errorIndication("192.0.2.3", "192.0.2.2", 7001))
-	s.takeRefusal(errorIndication("192.0.2.2", "192.0.2.2", 7002))
+	s.moveEnd(one, &end, farEndOf(netip.MustParseAddr("192.0.2.2"), 7001))
+	s.takeRefusal("default", errorIndication("192.0.2.3", "192.0.2.2", 7001))
+	s.takeRefusal("default", errorIndication("192.0.2.2", "192.0.2.2", 7002))
+	s.takeRefusal("red", errorIndication("192.0.2.2", "192.0.2.2", 7001))
 	if one.count != 0 {
-		t.Error("another UPF, or another tunnel")
+		t.Error("another UPF, another tunnel, or another VRF")
 	}
-	s.takeRefusal(errorIndication("192.0.2.2", "192.0.2.2", 7001))
+	s.takeRefusal("default", errorIndication("192.0.2.2", "192.0.2.2", 7001))
 	if one.count != 1 {
 		t.Error(one.count)
 	}
 	// The end moves, and goes.
-	s.moveEnd(one, &end, farEnd{Address: netip.MustParseAddr("192.0.2.2"), TEID: 7003})
-	s.takeRefusal(errorIndication("192.0.2.2", "192.0.2.2", 7001))
-	s.takeRefusal(errorIndication("192.0.2.2", "192.0.2.2", 7003))
+	s.moveEnd(one, &end, farEndOf(netip.MustParseAddr("192.0.2.2"), 7003))
+	s.takeRefusal("default", errorIndication("192.0.2.2", "192.0.2.2", 7001))
+	s.takeRefusal("default", errorIndication("192.0.2.2", "192.0.2.2", 7003))
 	s.moveEnd(one, &end, farEnd{})
-	s.takeRefusal(errorIndication("192.0.2.2", "192.0.2.2", 7003))
+	s.takeRefusal("default", errorIndication("192.0.2.2", "192.0.2.2", 7003))
 	if one.count != 2 || len(s.ends) != 0 {
 		t.Error(one.count, s.ends)
 	}

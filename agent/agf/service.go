@@ -22,6 +22,7 @@ import (
 	"sluice.dev/sluice/agent/aka"
 	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/deadline"
+	"sluice.dev/sluice/agent/gtpu"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/n2"
 	"sluice.dev/sluice/agent/nas"
@@ -615,7 +616,9 @@ func (s *agf) Receive(packets []service.Packet) {
 	pool.Do(func() {
 		for _, p := range packets {
 			if p.Reason == errorIndications {
-				s.takeRefusal(p.Frame)
+				if vrf, ok := gtpu.VRFOf(s.environment.Intent, &p); ok {
+					s.takeRefusal(vrf, p.Frame)
+				}
 				continue
 			}
 			teid, packet, ok := tunnelled(p.Frame)

@@ -5,6 +5,10 @@ package gtpu
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"sluice.dev/sluice/agent/api"
+	"sluice.dev/sluice/agent/object"
+	"sluice.dev/sluice/agent/service"
 )
 
 // Messages of GTP-U (TS 29.281) that the data plane hands over, as outer IP packets.
@@ -76,6 +80,22 @@ func Content(message []byte) ([]byte, bool) {
 		next, b = b[size-1], b[size:]
 	}
 	return b, true
+}
+
+// RemoteEnd is a tunnel's end at a peer. The same address may be of another peer in another VRF.
+type RemoteEnd struct {
+	VRF string
+	End
+}
+
+// VRFOf returns the VRF that a packet of a peer came in by; false: its interface is gone.
+func VRFOf(in service.Intent, p *service.Packet) (vrf string, ok bool) {
+	st, ok := in.Get(object.Key{Kind: "Interface", Name: p.Interface})
+	if !ok || st.Object == nil {
+		return "", false
+	}
+	i, _ := st.Object.Spec.(*api.Interface)
+	return object.VRFName(i.GetVrf()), true
 }
 
 // RefusedEnd reads an outer IP packet with an error indication (TS 29.281 section 7.3.1): the tunnel that its sender does not know. A UPF speaks of its own

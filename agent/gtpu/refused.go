@@ -3,7 +3,6 @@
 package gtpu
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -39,7 +38,7 @@ type (
 )
 
 func remoteEndOf(dataplane, vrf string, end End) remoteEnd {
-	return remoteEnd{remote{dataplane, cmp.Or(vrf, "default"), end.Address}, end.TEID}
+	return remoteEnd{remote{dataplane, object.VRFName(vrf), end.Address}, end.TEID}
 }
 
 // Refusals holds the tunnels that peers do not know: they sent error indications for them (TS 29.281 section 7.3.1). Several goroutines may call

@@ -72,7 +72,8 @@ func TestAPeerThatDoesNotKnowTunnelsIsOneEvent(t *testing.T) {
 	b := newBed(t)
 	b.put("n3", &api.Vrf{})
 	b.put("core", &api.Port{Device: "net_null0"})
-	b.put("n3-side", &api.Interface{Port: "core", Vrf: "n3"})
+	b.put("n3-side", &api.Interface{Port: "core", OuterVlan: 2, Vrf: "n3"})
+	b.put("default-side", &api.Interface{Port: "core"})
 	built, err := Definition.New(service.Environment{Intent: b.desired, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +84,8 @@ func TestAPeerThatDoesNotKnowTunnelsIsOneEvent(t *testing.T) {
 	}
 	receive(1, "n3-side")
 	receive(2, "n3-side")
-	receive(1, "gone")
+	receive(1, "")
+	receive(1, "default-side")
 	b.wantEvents("east n3 " + theirs + " unknown; east default " + theirs + " unknown")
 	b.reporter = p
 	for _, vrf := range []string{"", "n3"} {

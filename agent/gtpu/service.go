@@ -5,11 +5,11 @@ package gtpu
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice.dev/sluice/agent/api"
 	"sluice.dev/sluice/agent/intent"
 	"sluice.dev/sluice/agent/object"
 	"sluice.dev/sluice/agent/service"
@@ -36,7 +36,9 @@ var Definition = service.Definition{
 // follower is the service.
 type follower struct {
 	*Paths
-	refusals    *Refusals
+	refusals *Refusals
+	// Events are in the order of the changes.
+	reporting   sync.Mutex
 	collector   *collector
 	environment service.Environment
 	signals     *prometheus.CounterVec
@@ -71,29 +73,25 @@ func (p *follower) Receive(packets []service.Packet) {
 			continue
 		}
 		sent, ok := RefusedEnd(one.Frame)
-		if !ok {
+		vrf, there := VRFOf(p.environment.Intent, &one)
+		if !ok || !there {
 			continue
 		}
-		if end := remoteEndOf(one.Dataplane, p.vrfOf(one.Interface), sent); p.refusals.Add(end, time.Now()) {
+		end := remoteEndOf(one.Dataplane, vrf, sent)
+		p.reporting.Lock()
+		if p.refusals.Add(end, time.Now()) {
 			p.environment.Log.Warn("a user plane function does not know a tunnel; sessions that it does not know are not ready", "dataplane", end.dataplane,
 				"vrf", end.vrf, "remote", end.address.String(), "teid", end.teid)
 			p.environment.Intent.Report(refusedEvent(end.remote, unknown))
 		}
+		p.reporting.Unlock()
 	}
 }
 
 func (p *follower) expire(now time.Time) {
+	p.reporting.Lock()
+	defer p.reporting.Unlock()
 	for _, at := range p.refusals.Expire(now) {
 		p.environment.Intent.Report(refusedEvent(at, known))
 	}
-}
-
-// vrfOf returns the VRF of an interface; empty: the default one.
-func (p *follower) vrfOf(name string) string {
-	st, ok := p.environment.Intent.Get(object.Key{Kind: "Interface", Name: name})
-	if !ok || st.Object == nil {
-		return ""
-	}
-	i, _ := st.Object.Spec.(*api.Interface)
-	return i.GetVrf()
 }

@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,6 +51,9 @@ const (
 	// Of one message of a module.
 	longestMessage = 8 << 20
 	helloTime      = 10 * time.Second
+	// Calls of a module at once, with those before their ModuleHello; and how long an answer to a refused one takes.
+	callLimit      = 4
+	refusedPause   = 250 * time.Millisecond
 	conditionLimit = 65536
 )
 
@@ -75,6 +79,7 @@ type module struct {
 	name   string
 	rights Rights
 	hash   [sha256.Size]byte
+	calls  atomic.Int32
 	// A session that waits for its life.
 	arrivals chan *session
 
@@ -280,6 +285,11 @@ func (r *modulesServer) Attach(stream grpc.BidiStreamingServer[api.FromModule, a
 		s.log.Debug("a module was refused", "error", err)
 		return err
 	}
+	if m.calls.Add(1) > callLimit {
+		m.calls.Add(-1)
+		return refuse(codes.ResourceExhausted, "module %s has %d calls already", m.name, callLimit)
+	}
+	defer m.calls.Add(-1)
 	received := make(chan *api.FromModule)
 	ended := make(chan struct{})
 	defer close(ended)
@@ -316,6 +326,12 @@ func (r *modulesServer) Attach(stream grpc.BidiStreamingServer[api.FromModule, a
 	a, err := m.attach(hello, stream)
 	if err != nil {
 		s.log.Warn("a module was refused", "module", m.name, "error", err)
+		// A module that tries again at once would keep the agent busy.
+		select {
+		case <-time.After(refusedPause):
+		case <-stream.Context().Done():
+		case <-r.ending.Done():
+		}
 		return err
 	}
 	defer m.detach(a)
@@ -491,7 +507,10 @@ func (s *Server) register(m *module, packed []byte) error {
 	}
 	if k.Same(now) {
 		if stored := s.stored.Get(m.name); !bytes.Equal(stored, packed) {
-			// Another shape was kept and not used yet, or only comments differ.
+			// Another shape was kept and not used yet, or only comments differ. Kinds of other modules may need that shape.
+			if _, err := s.fit(changed); err != nil {
+				return refuse(codes.InvalidArgument, "%v", err)
+			}
 			return s.keep(m.name, packed)
 		}
 		return nil

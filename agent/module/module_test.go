@@ -95,6 +95,7 @@ type agent struct {
 	api.AgentClient
 	connection *grpc.ClientConn
 	modules    api.ModulesClient
+	records    *durable.Log
 	end        func()
 }
 
@@ -148,7 +149,7 @@ func start(t *testing.T, dir string, fake *dataplanetest.Fake, rights module.Rig
 	}
 	t.Cleanup(end)
 	c := dial(t, dir+"/agent.sock")
-	return &agent{AgentClient: api.NewAgentClient(c), connection: c, modules: api.NewModulesClient(dial(t, dir+"/modules.sock")), end: end}
+	return &agent{AgentClient: api.NewAgentClient(c), connection: c, modules: api.NewModulesClient(dial(t, dir+"/modules.sock")), records: records, end: end}
 }
 
 // selfSigned writes a certificate for 127.0.0.1 and its key, and returns a pool that trusts it.
@@ -480,6 +481,43 @@ func TestAModuleIsLimitedToItsRights(t *testing.T) {
 	a.end()
 	a = start(t, dir, fake, rights())
 	attach(t, a.modules, token, wider).next(func(m *api.ToModule) bool { return m.GetWelcome() != nil })
+}
+
+func TestAShapeThatAnotherModuleNeedsStays(t *testing.T) {
+	dir, fake := temporary(t), dataplanetest.New(t)
+	const field = `  options { [sluice.v1.kind]`
+	wider := peerKinds(t, field, `  field { name: "weight" number: 3 type: TYPE_UINT32 label: LABEL_OPTIONAL }`+field, `plural: "lab-peers"`, `plural: "lab-hosts"`)
+	attached := func(about string, a *agent, kinds []byte, problem string) {
+		t.Helper()
+		h := hello(t)
+		h.Kinds = kinds
+		_, err := attach(t, a.modules, token, h).Recv()
+		if (err == nil) != (problem == "") || err != nil && !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
+	a := start(t, dir, fake, rights())
+	attached("the first shape", a, peerKinds(t), "")
+	attached("a wider one", a, wider, "restart the agent")
+	// Another module takes the plural that the wider shape gives up.
+	table, err := a.records.Table("modules")
+	must(t, err)
+	must(t, table.Put(durable.Record{Key: "zed", Value: peerKinds(t, "lab/", "zed/", "lab.v1", "zed.v1", "LabPeer", "ZedPeer")}).Wait())
+	attached("back to the first shape", a, peerKinds(t), `"lab-peers" already means ZedPeer`)
+}
+
+func TestCallsOfAModuleAreBounded(t *testing.T) {
+	dir := temporary(t)
+	a := start(t, dir, dataplanetest.New(t), rights())
+	const calls = 4
+	for range calls {
+		attach(t, a.modules, token, nil)
+	}
+	another := api.NewModulesClient(dial(t, dir+"/modules.sock"))
+	until(t, "one more is refused at once", func() bool {
+		_, err := attach(t, another, token, hello(t)).Recv()
+		return status.Code(err) == codes.ResourceExhausted
+	})
 }
 
 func TestKindsOfModulesReferToEachOther(t *testing.T) {

@@ -219,7 +219,7 @@ func (u *ue) lostChild(p *pduSession) {
 }
 
 // refusedTunnel: a UPF does not know the tunnel of a PDU session (TS 23.527 section 5.3.3). The UE asks for another one when it needs it.
-func (s *serving) refusedTunnel(end gtpu.End) {
+func (s *serving) refusedTunnel(end gtpu.RemoteEnd) {
 	p := s.ends[end]
 	if p == nil || p.removed || p.u.gone {
 		return

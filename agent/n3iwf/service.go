@@ -101,7 +101,7 @@ type serving struct {
 	lastNumber int
 	teids      map[uint32]bool
 	// By the UPF's end of the tunnel that the data plane has.
-	ends map[gtpu.End]*pduSession
+	ends map[gtpu.RemoteEnd]*pduSession
 	// Objects that PDU sessions share: meters and queues of the same rates, and marks of the same QoS flows.
 	shared *service.Shared
 	// Data planes that are connected.
@@ -127,7 +127,7 @@ type serving struct {
 func newServing(e service.Environment) (service.Service, error) {
 	s := &serving{Environment: e, objects: e.Objects, nodes: map[string]*api.AccessNode{}, credentials: map[string]*api.IkeCredential{}, groups: map[string]*api.QosGroup{}, specs: map[string]*object.Object{}, instances: map[string]*instance{},
 		interfaces: map[string]interfaceAddresses{}, files: map[string]map[string]string{}, conflicts: map[string]bool{},
-		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.End]*pduSession{}, planes: map[string]*dataplane.Client{}, queued: make(chan struct{}, 1),
+		peers: map[uint64]*ue{}, talks: map[uint64]*ue{}, names: map[string]*ue{}, teids: map[uint32]bool{}, ends: map[gtpu.RemoteEnd]*pduSession{}, planes: map[string]*dataplane.Client{}, queued: make(chan struct{}, 1),
 		sender: newSender(), registering: newRegistering(time.Now()), restored: map[string][]*restoredUE{},
 		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_refused_total", Help: "UEs and messages of UEs that were refused, by the reason."}, []string{"reason"}),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_n3iwf_nas_messages_total", Help: "NAS messages that were carried, by direction."}, []string{"direction"})}
@@ -318,7 +318,9 @@ func (s *serving) Receive(packets []service.Packet) {
 	for _, p := range packets {
 		if p.Reason == errorIndications {
 			if end, ok := gtpu.RefusedEnd(p.Frame); ok {
-				s.post(func() { s.refusedTunnel(end) })
+				if vrf, there := gtpu.VRFOf(s.Intent, &p); there {
+					s.post(func() { s.refusedTunnel(gtpu.RemoteEnd{VRF: vrf, End: end}) })
+				}
 			}
 			continue
 		}

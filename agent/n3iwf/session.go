@@ -39,7 +39,7 @@ type pduSession struct {
 	refused  []ngap.QosFlowWithCauseItem
 	// The Session that the data plane has, and the UPF's end of its tunnel.
 	applied *api.Session
-	end     gtpu.End
+	end     gtpu.RemoteEnd
 	// The core knows that it is set up.
 	answered bool
 	// The data plane has its objects.
@@ -313,7 +313,7 @@ func (p *pduSession) produce() {
 	s.put("GreTunnel", name, p.greTunnel(), nil)
 	s.put("Session", name, session, nil)
 	p.applied = session
-	p.moveEnd(gtpu.End{Address: p.far, TEID: p.farTEID})
+	p.moveEnd(remoteEndOf(session.GetGtpu()))
 }
 
 func (p *pduSession) greTunnel() *api.GreTunnel {
@@ -358,8 +358,7 @@ func (p *pduSession) settle(turn int, session *api.Session, err error) {
 	}
 	if err == nil && p.made {
 		p.applied = session
-		far, _ := netip.ParseAddr(session.GetGtpu().GetRemoteAddress())
-		p.moveEnd(gtpu.End{Address: far, TEID: session.GetGtpu().GetRemoteTeid()})
+		p.moveEnd(remoteEndOf(session.GetGtpu()))
 	}
 	if turn != p.turn {
 		return
@@ -372,13 +371,22 @@ func (p *pduSession) settle(turn int, session *api.Session, err error) {
 	}
 }
 
-// moveEnd notes the UPF's end of the tunnel that the data plane has; the zero End: it has none.
-func (p *pduSession) moveEnd(now gtpu.End) {
+// remoteEndOf is the UPF's end of a session's tunnel.
+func remoteEndOf(g *api.Gtpu) gtpu.RemoteEnd {
+	far, err := netip.ParseAddr(g.GetRemoteAddress())
+	if err != nil {
+		return gtpu.RemoteEnd{}
+	}
+	return gtpu.RemoteEnd{VRF: object.VRFName(g.GetVrf()), End: gtpu.End{Address: far, TEID: g.GetRemoteTeid()}}
+}
+
+// moveEnd notes the UPF's end of the tunnel that the data plane has; the zero RemoteEnd: it has none.
+func (p *pduSession) moveEnd(now gtpu.RemoteEnd) {
 	ends := p.u.s.ends
 	if ends[p.end] == p {
 		delete(ends, p.end)
 	}
-	if p.end = now; now != (gtpu.End{}) {
+	if p.end = now; now != (gtpu.RemoteEnd{}) {
 		ends[now] = p
 	}
 }
@@ -404,7 +412,7 @@ func (p *pduSession) stop(counted func()) {
 	}
 	p.made = false
 	p.turn++
-	p.moveEnd(gtpu.End{})
+	p.moveEnd(gtpu.RemoteEnd{})
 	p.finish(counted)
 	s.delete("GreTunnel", name)
 	p.giveBack(true)

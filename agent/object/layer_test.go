@@ -249,6 +249,9 @@ func TestLabelsAreBoundedAsInKubernetes(t *testing.T) {
 	mine, theirs := several(MaxLabels), map[string]string{"another": "v"}
 	var layers []*StoredObject
 	for _, labels := range []map[string]string{mine, theirs} {
+		if _, err := r.NewStored(Key{"vrf", "a"}, labels, nil, nil); err == nil {
+			t.Error("a kind by another word")
+		}
 		k, err := r.NewStored(Key{"Vrf", "a"}, labels, nil, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ package object
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -25,6 +26,9 @@ func (r *Registry) NewStored(k Key, labels map[string]string, empty []string, sp
 	kind := r.kind(k.Kind)
 	if kind == nil {
 		_, err := r.Lookup(k.Kind)
+		if err == nil {
+			err = fmt.Errorf("there is no kind %q", k.Kind)
+		}
 		return nil, err
 	}
 	if value, there := labels[""]; there {

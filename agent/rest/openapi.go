@@ -40,7 +40,7 @@ func (op *operation) problems() []int {
 		all = append(all, http.StatusUnprocessableEntity)
 	}
 	if op.asksDataplane {
-		all = append(all, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
+		all = append(all, http.StatusNotFound, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 	}
 	if op.id == "events" {
 		all = append(all, http.StatusGone)

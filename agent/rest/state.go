@@ -123,6 +123,11 @@ func stateProblem(err error) error {
 			kind = "no-service"
 		}
 		return &problem{status: http.StatusServiceUnavailable, kind: kind, detail: s.Message()}
+	case codes.ResourceExhausted:
+		return &problem{status: http.StatusTooManyRequests, kind: "too-much", detail: s.Message()}
+	case codes.Internal:
+		// A module's answer makes no sense.
+		return &problem{status: http.StatusBadGateway, kind: "bad-answer", detail: s.Message()}
 	case codes.DeadlineExceeded:
 		return &problem{status: http.StatusGatewayTimeout, kind: "late", detail: s.Message()}
 	}

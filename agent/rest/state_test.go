@@ -21,7 +21,9 @@ import (
 // counting is an agent whose data plane answers.
 type countingAgent struct {
 	api.UnimplementedAgentServer
-	asked  []any
+	asked []any
+	// Every answer.
+	fails  error
 	places []string
 }
 
@@ -37,6 +39,9 @@ func (c *countingAgent) ReadState(ctx context.Context, question *anypb.Any) (*an
 		return nil, err
 	}
 	c.note(ctx, m)
+	if c.fails != nil {
+		return nil, c.fails
+	}
 	switch q := m.(type) {
 	case *api.DropCountersQuery:
 		if q.GetSession() == "nobody" {
@@ -90,6 +95,13 @@ func TestCountersAndLookUpsAreReadFromTheDataplane(t *testing.T) {
 		t.Error(c.asked)
 	}
 	s.want(400, s.ask("GET", "/v1/counters/nodes?graph=0", ""))
+	for code, answer := range map[codes.Code]int{codes.Internal: 502, codes.ResourceExhausted: 429} {
+		c.fails = status.Error(code, "module dns: 10 elements")
+		if a := s.want(answer, s.ask("GET", "/v1/counters/nodes", "")); !strings.Contains(a.text, `"module dns: 10 elements"`) {
+			t.Error(a.text)
+		}
+	}
+	c.fails = nil
 	if a := s.want(503, s.ask("GET", "/v1/ike-sas", "")); !strings.Contains(a.text, "no-service") {
 		t.Error(a.text)
 	}

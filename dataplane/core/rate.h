@@ -32,25 +32,9 @@ rate_spend_at(uint64_t *spent, uint32_t a_second, uint32_t burst, uint64_t now, 
 	return true;
 }
 
-// By worker: the TSC until which its tokens are spent. All zero is a full limit.
-struct rate {
-	struct {
-		uint64_t spent;
-	} __rte_cache_aligned of[WORKER_MAX + 1];
-};
-
 // One worker's share of a limit of all workers in a second: equal parts, but at least one each.
 static inline uint32_t
 rate_share(uint32_t a_second)
 {
 	return a_second == 0 ? 0 : RTE_MAX(a_second / worker_count, 1u);
-}
-
-// Whether this worker may, which takes a token if so: `a_second` of all workers together, and as many at once.
-static inline bool
-rate_spend(struct rate *rate, uint32_t a_second)
-{
-	uint32_t share = rate_share(a_second);
-
-	return rate_spend_at(&rate->of[worker_self()->index].spent, share, share, rte_rdtsc(), rte_get_tsc_hz());
 }

@@ -70,26 +70,6 @@ struct arrival {
 	uint8_t class;   // outer traffic class
 };
 
-// How many packets of unknown SPIs each worker has punted in this second.
-static struct {
-	uint32_t second, count;
-} __rte_cache_aligned punted[WORKER_MAX + 1];
-
-static __rte_noinline uint16_t
-refuse_spi(struct packet *p)
-{
-	uint32_t second = worker_second(), limit = __atomic_load_n(&punt_spi.limits.rate, __ATOMIC_RELAXED);
-	unsigned self = worker_self()->index;
-
-	if (punted[self].second != second) {
-		punted[self].second = second;
-		punted[self].count = 0;
-	}
-	if (punted[self].count++ >= RTE_MAX(limit / 2, 1u))
-		return packet_drop(p, &drop_spi);
-	return packet_punt(p, &punt_spi);
-}
-
 // The start of ESP in an IP packet for us. The nodes before have checked its lengths, except behind the IP header.
 static inline unsigned
 esp_offset(const uint8_t *ip, uint8_t family)
@@ -440,7 +420,7 @@ decrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared)
 		struct packet *p = packet_of(m);
 
 		if (unlikely(found[i] == MAP64_NONE)) {
-			next[i] = keys[i] ? refuse_spi(p) : packet_drop(p, &drop_short);
+			next[i] = keys[i] ? packet_punt(p, &punt_spi) : packet_drop(p, &drop_short);
 			continue;
 		}
 		next[i] = examine(m, p, &arrivals[i], &room->ops[works]);

@@ -362,7 +362,19 @@ a_punt_limit_applies_to_packets_of_unknown_associations(void **state)
 	for (unsigned i = 0; i < PACKETS; i++)
 		turn_around(frame);
 	assert_int_equal(punt_counts(reason->id).punted - before, PACKETS);
+	// A flood of one source leaves room for another.
 	punt_limit(reason->id, NULL);
+	for (unsigned i = 0; i < PACKETS; i++)
+		turn_around(frame);
+	before = punt_counts(reason->id).punted;
+	frame.bytes[ETHER + 19]++;
+	struct ip4_header ip;
+	memcpy(&ip, frame.bytes + ETHER, sizeof(ip));
+	ip.checksum = 0;
+	ip.checksum = ip4_checksum(&ip);
+	memcpy(frame.bytes + ETHER, &ip, sizeof(ip));
+	turn_around(frame);
+	assert_int_equal(punt_counts(reason->id).punted - before, 1);
 }
 
 static void

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API's punt reasons: limits in force, and counters.
+#include "core/fair.h"
 #include "core/punt_watch.h"
 #include "punt.pb-c.h"
 #include "server/api.h"
@@ -24,10 +25,9 @@ serve_reasons(struct api_call *call, const void *query)
 		sluice__v1__punt_reason__init(row);
 		row->reason = (char *)reason->name;
 		row->rate = reason->limits.rate;
-		row->rate_per_source = RTE_MAX(reason->limits.rate / 4, 1u);
-		if (reason->limits.each)
-			row->rate_per_source = RTE_MIN(row->rate_per_source, reason->limits.each);
-		row->rate_per_session = reason->limits.session;
+		row->rate_per_source = fair_limit(reason->limits.rate, reason->limits.each).source;
+		if (reason->limits.session)
+			row->rate_per_session = fair_limit(reason->limits.rate, reason->limits.session).source;
 		row->punted = counts.punted;
 		row->limited = counts.limited;
 	}
