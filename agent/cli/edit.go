@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -179,11 +180,18 @@ func uncommented(text []byte) []byte {
 
 // open runs the editor, which has the terminal.
 func (e *edit) open() error {
-	editor := "vi"
+	editor := ""
 	for _, variable := range []string{"EDITOR", "VISUAL"} {
 		if set := os.Getenv(variable); set != "" {
 			editor = set
 		}
+	}
+	if editor == "" {
+		// vi does not end without a terminal.
+		if f, is := e.in.(*os.File); !is || !terminal(f) {
+			return errors.New("there is no terminal; set EDITOR to a program that edits the file")
+		}
+		editor = "vi"
 	}
 	// It may have arguments.
 	command := exec.Command("sh", "-c", editor+` "$1"`, "sh", e.path)
@@ -192,6 +200,11 @@ func (e *edit) open() error {
 		return fmt.Errorf("editor %s: %w", editor, err)
 	}
 	return nil
+}
+
+func terminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // apply applies the file. wrong is an error that the user can mend in the editor; err is any other error.

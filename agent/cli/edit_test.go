@@ -41,6 +41,16 @@ func left(t *testing.T, dir string) string {
 	return string(text)
 }
 
+func TestAnEditWithoutEditorAndTerminalIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.written()
+	editor(t, "true")
+	t.Setenv("EDITOR", "")
+	if _, errs, code := s.try("", "edit", "session", "alice"); code == 0 || !strings.Contains(errs, "there is no terminal; set EDITOR") {
+		t.Error(code, errs)
+	}
+}
+
 func TestAnEditIsApplied(t *testing.T) {
 	s := newSite(t)
 	s.written()

@@ -20,6 +20,8 @@ type finding struct {
 	address, mac, circuit, vrf, route string
 }
 
+var lookUpFlags = []string{"address", "mac", "circuit", "lookup"}
+
 func (p *program) findingFlags(c *cobra.Command) *finding {
 	f := &finding{}
 	c.Flags().StringVar(&f.address, "address", "", "only the sessions that have this IP address")
@@ -27,7 +29,7 @@ func (p *program) findingFlags(c *cobra.Command) *finding {
 	c.Flags().StringVar(&f.circuit, "circuit", "", "only the sessions of this circuit: PORT, PORT:OUTER or PORT:OUTER.INNER")
 	c.Flags().StringVar(&f.route, "lookup", "", "with routes: where the data plane sends packets to this IP address")
 	c.Flags().StringVar(&f.vrf, "vrf", "", "with --address and --lookup: the VRF of the address (default \"default\")")
-	c.MarkFlagsMutuallyExclusive("address", "mac", "circuit", "lookup")
+	c.MarkFlagsMutuallyExclusive(lookUpFlags...)
 	complete(c, "vrf", p.namesOf("Vrf"))
 	return f
 }
@@ -69,7 +71,7 @@ func (f *finding) what() string {
 	case f.address != "" && f.vrf != "":
 		return "address " + f.address + " in VRF " + f.vrf
 	case f.address != "":
-		return "address " + f.address
+		return "address " + f.address + " in VRF default; --vrf selects another one"
 	case f.mac != "":
 		return "Ethernet address " + f.mac
 	}

@@ -30,10 +30,13 @@ func TestASessionIsFoundByAddressCircuitAndMAC(t *testing.T) {
 	}
 	s.plane.Count(&api.SessionNames{})
 	out, errs, code := s.try("", "get", "sessions", "--address", "100.64.0.99", "-o", "json")
-	if out != "[]\n" || code != 1 || errs != "sluice: no session has address 100.64.0.99\n" {
+	if out != "[]\n" || code != 1 || errs != "sluice: no session has address 100.64.0.99 in VRF default; --vrf selects another one\n" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	for arguments, want := range map[string]string{
+		"get sessions --address=":                               "--address: empty",
+		"get sessions --state -o name":                          "--state goes with",
+		"get sessions --state -w":                               "--state goes with",
 		"get ports --mac 02:01:00:00:00:09":                     "are for `sluice get sessions`, without names",
 		"get session alice --mac 02:01:00:00:00:09":             "are for `sluice get sessions`, without names",
 		"get sessions --circuit access:100.x":                   `--circuit "access:100.x": accepted: PORT, PORT:OUTER or PORT:OUTER.INNER`,

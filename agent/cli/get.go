@@ -75,6 +75,14 @@ JSONPath templates work as with kubectl: for one name they pick fields of the JS
 		if *owners && (*watch || *output != "yaml" && *output != "json") {
 			return errors.New("--owners is for -o yaml or -o json, without -w")
 		}
+		if *state != "" && (*watch || *output == "name" || *owner != "" || *builtin) {
+			return errors.New("--state goes with -o table, wide, json, yaml or jsonpath, without -w, --owner and --builtin")
+		}
+		for _, flag := range lookUpFlags {
+			if f := c.Flags().Lookup(flag); f.Changed && f.Value.String() == "" {
+				return fmt.Errorf("--%s: empty", flag)
+			}
+		}
 		named, err := p.namedObjects(query, arguments)
 		if err != nil {
 			return err

@@ -87,7 +87,9 @@ type module struct {
 	// Attached; or nil.
 	session *session
 	// Of the life that is lived or is about to be.
-	next       *session
+	next *session
+	// Since when there is none.
+	away       time.Time
 	intent     service.Intent
 	conditions map[object.Key]condition
 }
@@ -115,7 +117,7 @@ func Open(section *Section, registry *object.Registry, records *durable.Log, rel
 		return s, nil
 	}
 	for name, rights := range section.Rights {
-		m := &module{server: s, name: name, rights: rights, arrivals: make(chan *session), conditions: map[object.Key]condition{}}
+		m := &module{server: s, name: name, rights: rights, arrivals: make(chan *session), away: time.Now(), conditions: map[object.Key]condition{}}
 		if m.hash, err = rights.hash(); err != nil {
 			return nil, err
 		}
@@ -421,9 +423,6 @@ func (m *module) attach(hello *api.ModuleHello, stream grpc.BidiStreamingServer[
 			return nil, refuse(codes.PermissionDenied, "punts: module %s may not have %q; accepted: %s in %s.punts", m.name, clipped(reason), listed(m.rights.Punts), where)
 		}
 	}
-	if len(hello.GetFollow()) > len(m.rights.Follow)+len(m.rights.Kinds) {
-		return nil, refuse(codes.InvalidArgument, "follow: found %d kinds; accepted: each kind once", len(hello.GetFollow()))
-	}
 	for i, kind := range hello.GetFollow() {
 		switch {
 		case !m.rights.mayFollow(kind):
@@ -591,7 +590,7 @@ func (m *module) live(e service.Environment) (service.Service, error) {
 func (m *module) Ended(err error) {
 	m.mu.Lock()
 	a := m.next
-	m.next = nil
+	m.next, m.away = nil, time.Now()
 	if m.session == a {
 		// Its call may need a moment to end, or long if the module does not read.
 		m.session = nil
@@ -635,7 +634,7 @@ func (m *module) NotReady(_ string, stored *object.StoredObject) intent.NotReady
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.next == nil && slices.Contains(m.rights.Kinds, stored.KindName()) {
-		return intent.NotReady{Reason: "ModuleAway", Message: "module " + m.name + " is not attached", External: true}
+		return intent.NotReady{Reason: "ModuleAway", Message: "module " + m.name + " is not attached", Since: m.away, External: true}
 	}
 	if len(m.conditions) == 0 {
 		return intent.NotReady{}

@@ -553,8 +553,8 @@ func TestKindsOfModulesReferToEachOther(t *testing.T) {
 	whole()
 	known("in files")
 	for _, c := range []struct{ plural, problem string }{
-		{"alphas", `modules.rights.zeta.descriptors: kinds: with them, those of module alpha cannot be used: kind Alpha: "alphas" already means Zeta`},
-		{"sessions", `modules.rights.zeta.descriptors: kind Zeta: "sessions" already means Session`},
+		{"alphas", `modules.rights.zeta.descriptors: kinds: with them, those of module alpha cannot be used: kind Alpha: name, plural or short: "alphas" already means Zeta`},
+		{"sessions", `modules.rights.zeta.descriptors: kind Zeta: name, plural or short: "sessions" already means Session`},
 	} {
 		write("zeta", "Zeta", c.plural)
 		if _, err := open(); err == nil || !strings.Contains(err.Error(), c.problem) {

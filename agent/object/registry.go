@@ -270,7 +270,7 @@ func (before *known) with(messages []protoreflect.MessageType) (*known, error) {
 		for _, word := range []string{k.Name, k.Plural, k.Short, strings.ReplaceAll(k.Plural, "-", ""), hyphened(k.Name)} {
 			word = strings.ToLower(word)
 			if other := n.words[word]; other != nil && other != k {
-				return nil, fmt.Errorf("kind %s: %q already means %s", k.Name, word, other.Name)
+				return nil, fmt.Errorf("kind %s: name, plural or short: %q already means %s; accepted: another word", k.Name, word, other.Name)
 			}
 			if word != "" {
 				n.words[word] = k

@@ -78,6 +78,10 @@ func (s *server) read(ctx context.Context, st *object.State, query proto.Message
 func (s *server) readService(ctx context.Context, st *object.State, query proto.Message) (proto.Message, error) {
 	provider := s.host.Provided(query)
 	if provider == nil {
+		if of, is := strings.CutPrefix(st.Notes.GetPath(), "modules/"); is {
+			name, _, _ := strings.Cut(of, "/")
+			return nil, because(codes.Unavailable, NoService, "module %s is not attached", name)
+		}
 		return nil, because(codes.Unavailable, NoService, "no service answers %s; the agent's log has the reason", st.Query.Descriptor().Name())
 	}
 	header, m := metadata.ValueFromIncomingContext(ctx, DataplaneHeader), query.ProtoReflect()
