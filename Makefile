@@ -114,7 +114,7 @@ repeat: build/.setup-test build
 # The harnesses in C, over the real nodes, under AddressSanitizer and UBSan, and their corpus of valid packets.
 build/fuzz/build.ninja: | build/.setup-test
 	@CC='ccache clang' meson setup build/fuzz dataplane -Dfuzz=true -Dtests=false -Dbuildtype=debugoptimized \
-		-Db_sanitize=address,undefined -Db_lundef=false >build/meson.log || { cat build/meson.log; exit 1; }
+		-Db_sanitize=address,undefined -Db_lundef=false -Db_pch=false >build/meson.log || { cat build/meson.log; exit 1; }
 harnesses: build/fuzz/build.ninja
 	@tools/step.sh fuzzers files ninja -C build/fuzz -j$(JOBS)
 	@rm -rf build/fuzz/corpus && mkdir build/fuzz/corpus

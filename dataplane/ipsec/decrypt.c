@@ -6,6 +6,7 @@
 
 #include "core/burst.h"
 #include "core/drop.h"
+#include "core/fair.h"
 #include "core/punt.h"
 #include "ether/interface.h"
 #include "inet/header.h"
@@ -69,6 +70,17 @@ struct arrival {
 	uint16_t offset; // of the ESP header
 	uint8_t class;   // outer traffic class
 };
+
+// Beyond the limits the packet is dropped with the reason of its fault, not with that of the limit.
+static __rte_noinline uint16_t
+refuse_spi(struct rte_mbuf *m, struct packet *p)
+{
+	static struct fair_rates punted;
+	uint32_t rate = __atomic_load_n(&punt_spi.limits.rate, __ATOMIC_RELAXED);
+	uint32_t each = __atomic_load_n(&punt_spi.limits.each, __ATOMIC_RELAXED);
+
+	return fair_spend(&punted, rate, each, m) ? packet_punt(p, &punt_spi) : packet_drop(p, &drop_spi);
+}
 
 // The start of ESP in an IP packet for us. The nodes before have checked its lengths, except behind the IP header.
 static inline unsigned
@@ -420,7 +432,7 @@ decrypt_part(void **packets, uint16_t *next, uint16_t count, bool shared)
 		struct packet *p = packet_of(m);
 
 		if (unlikely(found[i] == MAP64_NONE)) {
-			next[i] = keys[i] ? packet_punt(p, &punt_spi) : packet_drop(p, &drop_short);
+			next[i] = keys[i] ? refuse_spi(m, p) : packet_drop(p, &drop_short);
 			continue;
 		}
 		next[i] = examine(m, p, &arrivals[i], &room->ops[works]);
